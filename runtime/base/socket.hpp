@@ -1,0 +1,62 @@
+#pragma once
+
+#include "runtime/base/unique_fd.hpp"
+
+#include <dlaunch/error.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <sys/socket.h>
+
+/// Sockets in a few verbs. Every descriptor is close-on-exec. Errors are dlaunch::Error with a
+/// sentence that names the step (lookup, bind, connect) and the address.
+namespace dlaunch {
+
+/// A resolved numeric address.
+struct Address {
+  sockaddr_storage storage{};
+  socklen_t size = 0;
+
+  std::string host() const;       ///< Numeric, without brackets: "127.0.0.1", "::1".
+  std::uint16_t port() const;     ///< 0 for a unix socket.
+  std::string to_string() const;  ///< "127.0.0.1:29500", "[::1]:29500", "unix:@name".
+  bool is_loopback() const;
+};
+
+/// Looks a name up (numeric addresses are taken as they are); at least one address or
+/// Errc::unreachable with the resolver's reason.
+std::vector<Address> resolve(std::string_view host, std::uint16_t port);
+
+/// Binds and listens at once; port 0 lets the kernel choose. SO_REUSEADDR is set, so a port in
+/// TIME_WAIT is free. Errc::refused on EADDRINUSE, naming the owner where /proc shows it.
+unique_fd listen_tcp(const Address& at, int backlog = 4096);
+/// An abstract unix socket ("@name"), or a path.
+unique_fd listen_unix(std::string_view name, int backlog = 4096);
+Address local_address(int fd);
+Address peer_address(int fd);
+
+/// Connects until `deadline`; TCP_NODELAY set; the result is blocking. Errc::unreachable says
+/// whether it was refused, filtered (no answer) or without a route.
+unique_fd connect_tcp(const Address& to, Clock::time_point deadline);
+unique_fd connect_unix(std::string_view name, Clock::time_point deadline);
+/// connect_tcp over every address of a name, again and again with backoff until the deadline while
+/// the other side is not yet there (refused, name not yet known); the last reason is reported.
+unique_fd connect_until(std::string_view host, std::uint16_t port, Clock::time_point deadline);
+
+/// A connected pair of AF_UNIX stream sockets.
+std::pair<unique_fd, unique_fd> socket_pair();
+
+/// "pid 1234 (python3)" for the process that listens on or is bound to this TCP port, where /proc
+/// lets us see it.
+std::optional<std::string> port_owner(std::uint16_t port);
+
+void set_nonblocking(int fd, bool on);
+/// "Connection refused" and the like, thread-safe.
+std::string errno_text(int error);
+
+}  // namespace dlaunch

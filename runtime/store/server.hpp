@@ -1,0 +1,82 @@
+#pragma once
+
+#include "runtime/base/unique_fd.hpp"
+#include "runtime/store/key_values.hpp"
+#include "runtime/store/wire.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+
+namespace dlaunch::store {
+
+/// One native connection, for as long as it lives; never reused.
+using ConnectionId = std::uint64_t;
+
+/// Whoever hosts a server decides who may come in, and hears of comings and goings. Called on the
+/// thread that runs the io_context.
+class Host {
+ public:
+  virtual ~Host() = default;
+
+  struct Refusal {
+    Errc code = Errc::refused;
+    std::string sentence;
+  };
+  /// A HELLO came; nothing else of that connection is served before it is welcomed. A repeated
+  /// session is a reconnect.
+  virtual std::variant<wire::Welcome, Refusal> admit(ConnectionId who,
+                                                     const wire::Hello& hello) = 0;
+  /// A message that is not the store's: ready, report, abort.
+  virtual void on_message(ConnectionId who, const wire::FrameHeader& header, BytesView payload) = 0;
+  /// The connection is gone; `goodbye` tells whether it said so before.
+  virtual void on_closed(ConnectionId who, bool goodbye) = 0;
+};
+
+/// What a listening socket serves; the first byte of a connection decides between them.
+struct Protocols {
+  bool native = true;
+  bool c10d = false;
+};
+
+struct Counters {
+  std::uint64_t accepted = 0;
+  std::uint64_t garbage = 0;    ///< Closed for a first byte, frame or length that cannot be.
+  std::uint64_t slow = 0;       ///< Dropped because they did not read.
+  std::uint64_t timed_out = 0;  ///< Said no HELLO in time.
+  std::uint64_t silent = 0;     ///< On a c10d-capable port, connected and mute; never cut.
+};
+
+/// Serves one job's native namespace, and one c10d namespace per attempt, on one thread: that of
+/// `io`. Every queue has a limit; a slow reader is dropped, by name, and harms nobody else.
+class Server {
+ public:
+  Server(boost::asio::io_context& io, Host& host, Limits limits = {});
+  ~Server();
+
+  /// Accepts on a bound and listening socket (TCP or unix).
+  void listen(unique_fd listener, Protocols protocols);
+  /// Serves a connected socket that speaks the native protocol: a worker's control socket.
+  void adopt(unique_fd connected);
+  /// Pushes a message nobody asked for, with descriptors on a unix socket.
+  void push(ConnectionId to, wire::Type type, BytesView payload, std::vector<unique_fd> fds = {});
+  /// Lets go of a connection: what is queued is sent, then it is closed.
+  void close(ConnectionId who);
+  /// Closes every c10d connection and starts an empty c10d namespace; its listeners stay.
+  void renew_c10d();
+  /// Closes listeners and connections.
+  void stop();
+
+  Counters counters() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace dlaunch::store
