@@ -1,0 +1,18 @@
+#pragma once
+
+/// The whole C++ interface of libdlaunch.
+#include <dlaunch/communicator.hpp>
+#include <dlaunch/error.hpp>
+#include <dlaunch/reduction.hpp>
+#include <dlaunch/store.hpp>
+#include <dlaunch/tensor.hpp>
+#include <dlaunch/tree.hpp>
+#include <dlaunch/work.hpp>
+#include <dlaunch/world.hpp>
+
+namespace dlaunch {
+
+/// "0.1.0": the version of the library that is loaded, not of the header. A static string.
+DLAUNCH_API const char* version() noexcept;
+
+}  // namespace dlaunch

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <dlaunch/export.hpp>
+#include <dlaunch/tensor.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace dlaunch {
+
+/// How the ranks' elements become one. The numbers are a contract: the same in C++, C and on the
+/// wire.
+enum class ReduceOp : std::uint8_t {
+  sum = 1,  ///< Integers wrap modulo 2^bits. bool: logical or.
+  product,  ///< Integers wrap. bool: logical and.
+  min,      ///< A NaN of any rank wins. Not for complex numbers.
+  max,      ///< The same.
+  mean,     ///< The sum divided by the number of ranks. Integers: see Options::truncate_mean.
+  band,     ///< Bitwise and; integers and bool only.
+  bor,
+  bxor,
+  premul_sum,  ///< Sum of factor * element; made by Reduction::premul_sum.
+  custom,      ///< The program's own; made by Reduction::custom.
+};
+
+/// "sum", "min"... A static string; never null.
+DLAUNCH_API const char* to_string(ReduceOp op) noexcept;
+
+/// An operation and what it needs. Whatever the operation, the elements of the ranks are folded in
+/// the order of their ranks by one of them, so the result has the same bits on all ranks and from
+/// run to run. f16 and bf16 are accumulated in f32 and rounded once, at the end. A value; safe to
+/// copy and to read from any thread.
+class DLAUNCH_API Reduction {
+ public:
+  /// accumulated[i] = accumulated[i] op next[i] for `count` elements of `dtype`. Called on the
+  /// thread of the collective; must be the same function on all ranks, and must not throw.
+  using Fold = std::function<void(void* accumulated, const void* next, std::size_t count, DType)>;
+
+  /// Error{misuse} for premul_sum and custom, which need more than their name.
+  Reduction(ReduceOp op = ReduceOp::sum);  // NOLINT: `all_reduce(x, ReduceOp::max)` is the point.
+  /// Each element times `factor`, then summed; in f32 for 16-bit types, and in the element's own
+  /// type else. The factor is the same on all ranks, else Error{mismatch}. Floats and complex only.
+  static Reduction premul_sum(double factor);
+  /// An operation of your own; `name` shows in messages and is compared between ranks.
+  static Reduction custom(std::string name, Fold fold);
+
+  ReduceOp op() const noexcept { return op_; }
+  double factor() const noexcept { return factor_; }
+  /// "sum", or a custom operation's name.
+  std::string name() const;
+  /// Empty unless custom.
+  const Fold& fold() const noexcept;
+
+ private:
+  struct Custom;
+  ReduceOp op_;
+  double factor_ = 1;
+  std::shared_ptr<const Custom> custom_;
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,70 @@
+#include <dlaunch/reduction.hpp>
+
+#include <utility>
+
+namespace dlaunch {
+
+struct Reduction::Custom {
+  std::string name;
+  Fold fold;
+};
+
+const char* to_string(ReduceOp op) noexcept {
+  switch (op) {
+    case ReduceOp::sum:
+      return "sum";
+    case ReduceOp::product:
+      return "product";
+    case ReduceOp::min:
+      return "min";
+    case ReduceOp::max:
+      return "max";
+    case ReduceOp::mean:
+      return "mean";
+    case ReduceOp::band:
+      return "band";
+    case ReduceOp::bor:
+      return "bor";
+    case ReduceOp::bxor:
+      return "bxor";
+    case ReduceOp::premul_sum:
+      return "premul_sum";
+    case ReduceOp::custom:
+      return "custom";
+  }
+  return "unknown reduction";  // A number read off the wire may be newer than this build.
+}
+
+Reduction::Reduction(ReduceOp op) : op_(op) {
+  if (op == ReduceOp::premul_sum || op == ReduceOp::custom) {
+    throw Error(Errc::misuse,
+                std::string("a reduction by ") + to_string(op) +
+                    " needs more than its name: make it with Reduction::" + to_string(op));
+  }
+}
+
+Reduction Reduction::premul_sum(double factor) {
+  Reduction reduction;
+  reduction.op_ = ReduceOp::premul_sum;
+  reduction.factor_ = factor;
+  return reduction;
+}
+
+Reduction Reduction::custom(std::string name, Fold fold) {
+  if (name.empty() || !fold) {
+    throw Error(Errc::misuse, "a custom reduction needs a name and a function");
+  }
+  Reduction reduction;
+  reduction.op_ = ReduceOp::custom;
+  reduction.custom_ = std::make_shared<const Custom>(Custom{std::move(name), std::move(fold)});
+  return reduction;
+}
+
+std::string Reduction::name() const { return custom_ ? custom_->name : to_string(op_); }
+
+const Reduction::Fold& Reduction::fold() const noexcept {
+  static const Fold none;
+  return custom_ ? custom_->fold : none;
+}
+
+}  // namespace dlaunch
