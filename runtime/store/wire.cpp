@@ -1,0 +1,381 @@
+#include "runtime/store/wire.hpp"
+
+#include "runtime/base/deadline.hpp"
+
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <limits>
+#include <type_traits>
+
+namespace dlaunch::wire {
+namespace {
+
+constexpr std::array<std::byte, 4> magic{std::byte{'D'}, std::byte{'L'}, std::byte{'C'},
+                                         std::byte{'H'}};
+
+/// Writes the fields it is shown; the counterpart of Reader, so that one description of a message
+/// serves both ways.
+class Writer {
+ public:
+  explicit Writer(Bytes& out) : out_(out) {}
+
+  template <class T>
+  requires(std::is_integral_v<T> || std::is_enum_v<T>) void integer(const T& value) {
+    raw(&value, sizeof value);
+  }
+  void flag(const bool& value) { integer(static_cast<std::uint8_t>(value)); }
+  void key(std::string_view value) { block(as_bytes(value)); }
+  void value(BytesView value) { block(value); }
+  void text(std::string_view value) { block(as_bytes(value.substr(0, text_bytes_max))); }
+  void optional(const std::optional<BytesView>& value) {
+    flag(value.has_value());
+    if (value) block(*value);
+  }
+  template <class T, class Each>
+  void repeat(const std::vector<T>& items, std::size_t, Each each) {
+    integer(static_cast<std::uint32_t>(items.size()));
+    for (const T& item : items) each(item);
+  }
+  /// Items of two vectors, side by side; what `second` has too few is left out.
+  template <class A, class B, class Each>
+  void repeat_pairs(const std::vector<A>& first, const std::vector<B>& second, Each each) {
+    const std::size_t count = std::min(first.size(), second.size());
+    integer(static_cast<std::uint32_t>(count));
+    for (std::size_t i = 0; i < count; ++i) each(first[i], second[i]);
+  }
+
+ private:
+  void block(BytesView bytes) {
+    const auto size = static_cast<std::uint32_t>(bytes.size());
+    const std::size_t at = out_.size();
+    out_.resize(at + sizeof size + bytes.size());
+    std::memcpy(out_.data() + at, &size, sizeof size);
+    if (!bytes.empty()) std::memcpy(out_.data() + at + sizeof size, bytes.data(), bytes.size());
+  }
+  void raw(const void* data, std::size_t size) {
+    const std::size_t at = out_.size();
+    out_.resize(at + size);
+    std::memcpy(out_.data() + at, data, size);
+  }
+  Bytes& out_;
+};
+
+class Reader {
+ public:
+  explicit Reader(BytesView in) : in_(in) {}
+
+  template <class T>
+  requires std::is_integral_v<T>
+  void integer(T& value) { value = in_.integer<T>(); }
+  template <class T>
+  requires std::is_enum_v<T>
+  void integer(T& value) { value = static_cast<T>(in_.integer<std::underlying_type_t<T>>()); }
+  void flag(bool& value) {
+    const auto byte = in_.integer<std::uint8_t>();
+    if (byte > 1) fail();
+    value = byte == 1;
+  }
+  void key(std::string_view& value) { value = in_.text(key_bytes_max); }
+  void value(BytesView& value) { value = in_.bytes(value_bytes_max); }
+  void value(Bytes& value) {
+    const BytesView bytes = in_.bytes(value_bytes_max);
+    value.assign(bytes.begin(), bytes.end());
+  }
+  void text(std::string& value) { value = in_.text(text_bytes_max); }
+  void optional(std::optional<BytesView>& value) {
+    bool present = false;
+    flag(present);
+    if (present) value = in_.bytes(value_bytes_max);
+  }
+  /// Nothing is reserved by the count alone: each item takes at least `least` bytes of input.
+  template <class T, class Each>
+  void repeat(std::vector<T>& items, std::size_t least, Each each) {
+    const auto count = in_.integer<std::uint32_t>();
+    if (count > in_.left() / least) return fail();
+    items.resize(count);
+    for (T& item : items) each(item);
+  }
+  template <class A, class B, class Each>
+  void repeat_pairs(std::vector<A>& first, std::vector<B>& second, Each each) {
+    const auto count = in_.integer<std::uint32_t>();
+    if (count > in_.left() / (2 * sizeof(std::uint32_t))) return fail();
+    first.resize(count);
+    second.resize(count);
+    for (std::size_t i = 0; i < count; ++i) each(first[i], second[i]);
+  }
+
+  bool complete() const { return ok_ && in_.complete(); }
+
+ private:
+  void fail() {
+    ok_ = false;
+    in_ = ByteReader({});
+  }
+  ByteReader in_;
+  bool ok_ = true;
+};
+
+// ---- The fields of each message, in order. `M` is the message, const when it is written. ----
+
+template <class M, class T>
+concept is = std::same_as<std::remove_const_t<M>, T>;
+
+template <class M, class... Ts>
+concept one_of = (is<M, Ts> || ...);
+
+void fields(auto&, one_of<Count, Renew, Done, Absent> auto&) {}
+void fields(auto& io, one_of<Get, Erase, Watch> auto& m) { io.key(m.key); }
+void fields(auto& io, one_of<TryPop, QueueSize> auto& m) { io.key(m.queue); }
+void fields(auto& io, is<List> auto& m) { io.key(m.prefix); }
+void fields(auto& io, is<Set> auto& m) {
+  io.key(m.key);
+  io.value(m.value);
+}
+void fields(auto& io, is<SetLeased> auto& m) {
+  io.key(m.key);
+  io.value(m.value);
+  io.integer(m.lease_ms);
+}
+void fields(auto& io, one_of<MultiGet, Keys> auto& m) {
+  io.repeat(m.keys, sizeof(std::uint32_t), [&](auto& key) { io.key(key); });
+}
+void fields(auto& io, is<MultiSet> auto& m) {
+  io.repeat_pairs(m.keys, m.values, [&](auto& key, auto& value) {
+    io.key(key);
+    io.value(value);
+  });
+}
+void fields(auto& io, is<Add> auto& m) {
+  io.key(m.key);
+  io.integer(m.delta);
+}
+void fields(auto& io, is<CompareSet> auto& m) {
+  io.key(m.key);
+  io.optional(m.expected);
+  io.value(m.desired);
+}
+void fields(auto& io, is<Append> auto& m) {
+  io.key(m.key);
+  io.value(m.tail);
+}
+void fields(auto& io, is<Wait> auto& m) {
+  io.integer(m.timeout.microseconds);
+  io.repeat(m.keys, sizeof(std::uint32_t), [&](auto& key) { io.key(key); });
+}
+void fields(auto& io, is<WaitGet> auto& m) {
+  io.integer(m.timeout.microseconds);
+  io.key(m.key);
+}
+void fields(auto& io, is<Push> auto& m) {
+  io.key(m.queue);
+  io.value(m.value);
+}
+void fields(auto& io, is<Pop> auto& m) {
+  io.integer(m.timeout.microseconds);
+  io.key(m.queue);
+}
+void fields(auto& io, is<Cancel> auto& m) { io.integer(m.request); }
+void fields(auto& io, is<Barrier> auto& m) {
+  io.key(m.name);
+  io.integer(m.round);
+  io.integer(m.count);
+  io.integer(m.timeout.microseconds);
+  io.repeat(m.contributors, sizeof(std::int32_t), [&](auto& rank) { io.integer(rank); });
+}
+void fields(auto& io, is<AllGather> auto& m) {
+  io.key(m.name);
+  io.integer(m.round);
+  io.integer(m.count);
+  io.integer(m.timeout.microseconds);
+  io.repeat_pairs(m.contributors, m.blobs, [&](auto& rank, auto& blob) {
+    io.integer(rank);
+    io.value(blob);
+  });
+}
+void fields(auto& io, is<Number> auto& m) { io.integer(m.value); }
+void fields(auto& io, is<Found> auto& m) { io.value(m.value); }
+void fields(auto& io, is<Values> auto& m) {
+  io.repeat(m.values, 1, [&](auto& value) { io.optional(value); });
+}
+void fields(auto& io, is<Compared> auto& m) {
+  io.flag(m.stored);
+  io.optional(m.current);
+}
+void fields(auto& io, is<Popped> auto& m) {
+  io.integer(m.length_before);
+  io.optional(m.value);
+}
+void fields(auto& io, is<Gathered> auto& m) {
+  io.repeat(m.blobs, sizeof(std::uint32_t), [&](auto& blob) { io.value(blob); });
+}
+void fields(auto& io, is<Changed> auto& m) {
+  io.integer(m.kind);
+  io.key(m.key);
+  io.optional(m.value);
+}
+void fields(auto& io, one_of<Failed, Abort> auto& m) {
+  io.integer(m.code);
+  io.text(m.sentence);
+}
+void fields(auto& io, is<Grant> auto& m) {
+  io.flag(m.listener);
+  io.integer(m.report_grace_ms);
+}
+void fields(auto& io, is<Report> auto& m) {
+  io.integer(m.code);
+  io.integer(m.peer);
+  io.text(m.sentence);
+}
+void fields(auto& io, is<PeerLost> auto& m) {
+  io.integer(m.rank);
+  io.text(m.host);
+  io.text(m.cause);
+}
+void fields(auto& io, is<Welcome> auto& m) {
+  io.text(m.job);
+  io.integer(m.epoch);
+}
+void fields(auto& io, is<Member> auto& m) {
+  io.integer(m.rank);
+  io.integer(m.world_size);
+  io.integer(m.pid);
+  io.text(m.hostname);
+}
+template <class IO, is<Hello> M>
+void fields(IO& io, M& m) {
+  io.integer(m.session);
+  io.text(m.job);
+  io.integer(m.incarnation);
+  io.value(m.authentication);
+  bool member = m.member.has_value();
+  io.flag(member);
+  if constexpr (!std::is_const_v<M>) {
+    if (member) m.member.emplace();
+  }
+  if (member) fields(io, *m.member);
+}
+
+}  // namespace
+
+template <class Message>
+void encode(Bytes& out, const Message& message) {
+  Writer io(out);
+  fields(io, message);
+}
+
+template <class Message>
+std::optional<Message> decode(BytesView payload) {
+  std::optional<Message> message(std::in_place);
+  Reader io(payload);
+  fields(io, *message);
+  if (!io.complete()) message.reset();
+  return message;
+}
+
+#define DLAUNCH_WIRE_MESSAGE(M)              \
+  template void encode<M>(Bytes&, const M&); \
+  template std::optional<M> decode<M>(BytesView)
+DLAUNCH_WIRE_MESSAGE(Hello);
+DLAUNCH_WIRE_MESSAGE(Welcome);
+DLAUNCH_WIRE_MESSAGE(Set);
+DLAUNCH_WIRE_MESSAGE(SetLeased);
+DLAUNCH_WIRE_MESSAGE(Get);
+DLAUNCH_WIRE_MESSAGE(MultiGet);
+DLAUNCH_WIRE_MESSAGE(MultiSet);
+DLAUNCH_WIRE_MESSAGE(Add);
+DLAUNCH_WIRE_MESSAGE(CompareSet);
+DLAUNCH_WIRE_MESSAGE(Append);
+DLAUNCH_WIRE_MESSAGE(Erase);
+DLAUNCH_WIRE_MESSAGE(List);
+DLAUNCH_WIRE_MESSAGE(Count);
+DLAUNCH_WIRE_MESSAGE(Wait);
+DLAUNCH_WIRE_MESSAGE(WaitGet);
+DLAUNCH_WIRE_MESSAGE(Push);
+DLAUNCH_WIRE_MESSAGE(TryPop);
+DLAUNCH_WIRE_MESSAGE(Pop);
+DLAUNCH_WIRE_MESSAGE(QueueSize);
+DLAUNCH_WIRE_MESSAGE(Watch);
+DLAUNCH_WIRE_MESSAGE(Cancel);
+DLAUNCH_WIRE_MESSAGE(Barrier);
+DLAUNCH_WIRE_MESSAGE(AllGather);
+DLAUNCH_WIRE_MESSAGE(Renew);
+DLAUNCH_WIRE_MESSAGE(Done);
+DLAUNCH_WIRE_MESSAGE(Number);
+DLAUNCH_WIRE_MESSAGE(Found);
+DLAUNCH_WIRE_MESSAGE(Absent);
+DLAUNCH_WIRE_MESSAGE(Values);
+DLAUNCH_WIRE_MESSAGE(Keys);
+DLAUNCH_WIRE_MESSAGE(Compared);
+DLAUNCH_WIRE_MESSAGE(Popped);
+DLAUNCH_WIRE_MESSAGE(Gathered);
+DLAUNCH_WIRE_MESSAGE(Changed);
+DLAUNCH_WIRE_MESSAGE(Failed);
+DLAUNCH_WIRE_MESSAGE(Grant);
+DLAUNCH_WIRE_MESSAGE(Report);
+DLAUNCH_WIRE_MESSAGE(PeerLost);
+DLAUNCH_WIRE_MESSAGE(Abort);
+#undef DLAUNCH_WIRE_MESSAGE
+
+void encode_frame(Bytes& out, FrameHeader header, BytesView payload) {
+  header.length = static_cast<std::uint32_t>(payload.size());
+  const std::size_t at = out.size();
+  out.resize(at + header_bytes + payload.size());
+  std::memcpy(out.data() + at, &header, header_bytes);
+  if (!payload.empty()) {
+    std::memcpy(out.data() + at + header_bytes, payload.data(), payload.size());
+  }
+}
+
+void encode_preface(Bytes& out) {
+  ByteWriter writer(out);
+  writer.raw(magic);
+  writer.integer(version);
+}
+
+std::optional<std::uint32_t> decode_preface(BytesView bytes) {
+  if (bytes.size() < preface_bytes || !std::ranges::equal(bytes.first(magic.size()), magic)) {
+    return std::nullopt;
+  }
+  return ByteReader(bytes.subspan(magic.size())).integer<std::uint32_t>();
+}
+
+FrameHeader decode_header(BytesView bytes) {
+  FrameHeader header;
+  std::memcpy(&header, bytes.data(), header_bytes);
+  return header;
+}
+
+bool is_change(Type type) {
+  switch (type) {
+    case Type::set:
+    case Type::set_leased:
+    case Type::multi_set:
+    case Type::add:
+    case Type::compare_set:
+    case Type::append:
+    case Type::erase:
+    case Type::push:
+    case Type::try_pop:
+    case Type::pop:
+      return true;
+    default:
+      // Every other number, those a newer peer may send included, changes nothing here.
+      return false;
+  }
+}
+
+Timeout Timeout::until(Clock::time_point deadline, Clock::time_point now) {
+  if (deadline == Clock::time_point::max()) return {};
+  const auto left = std::chrono::ceil<std::chrono::microseconds>(deadline - now).count();
+  return {static_cast<std::uint64_t>(std::max<decltype(left)>(left, 0))};
+}
+
+Clock::time_point Timeout::deadline(Clock::time_point now) const {
+  constexpr std::uint64_t longest =
+      std::uint64_t{std::numeric_limits<Clock::duration::rep>::max()} / 1000;
+  if (microseconds >= longest) return Clock::time_point::max();
+  return deadline_after(std::chrono::microseconds(microseconds), now);
+}
+
+}  // namespace dlaunch::wire
