@@ -1,0 +1,37 @@
+#pragma once
+
+#include "launcher/machine.hpp"
+#include "launcher/options.hpp"
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dlaunch::launcher {
+
+struct Assignment;
+
+/// The value of a variable in a list of "NAME=value"; the first one counts, as for getenv.
+std::optional<std::string_view> lookup(std::span<const std::string> environment,
+                                       std::string_view name);
+
+/// What all workers of a node share: the inherited environment without flag variables and without
+/// what an outer launcher left behind, and the variables that are equal for all of them.
+std::vector<std::string> common_environment(const Options& options, const Machine& machine,
+                                            std::span<const std::string> inherited,
+                                            const Assignment& assignment);
+
+/// What is this worker's alone (RANK and the like), to be appended to the common part. No name
+/// occurs in both.
+std::vector<std::string> worker_environment(const Options& options, const Machine& machine,
+                                            std::span<const std::string> inherited,
+                                            const Assignment& assignment, int local_rank,
+                                            std::string_view error_file);
+
+/// The devices of CUDA_VISIBLE_DEVICES, or "0".."gpus-1" where it is unset.
+std::vector<std::string> visible_gpus(const Machine& machine,
+                                      std::span<const std::string> environment);
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+namespace dlaunch::launcher {
+
+/// What this host offers to workers. A plain value, so that all decisions on it are testable.
+struct Machine {
+  std::string hostname;
+  int usable_cores = 1;  ///< Allowed by the affinity mask and by the cgroup's cpu.max; at least 1.
+  /// How usable_cores came about: "4 in the affinity mask, 2 by the cgroup's cpu.max".
+  std::string cores_reason;
+  int gpus = 0;  ///< NVIDIA devices the driver shows; CUDA is not asked.
+
+  bool operator==(const Machine&) const = default;
+};
+
+/// Reads this host. Never throws: what cannot be read does not limit.
+Machine read_machine();
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,123 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace dlaunch::launcher {
+
+/// Where a value came from, the strongest first.
+enum class Origin { command_line, dlaunch_variable, pet_variable, config_file, standard };
+
+/// One option as it was resolved, for --dry-run.
+struct Setting {
+  std::string flag;   ///< "nproc-per-node".
+  std::string value;  ///< As written.
+  Origin origin = Origin::standard;
+  std::string where;  ///< "DLAUNCH_NPROC_PER_NODE", "job.toml"; empty where the origin says it all.
+
+  bool operator==(const Setting&) const = default;
+};
+
+/// --nproc-per-node as asked; worker_count() in plan.hpp makes a number of it.
+struct WorkersAsked {
+  enum class Kind { number, cpu, gpu, automatic };
+  Kind kind = Kind::number;
+  int number = 1;  ///< For Kind::number.
+
+  bool operator==(const WorkersAsked&) const = default;
+};
+
+/// Which of a worker's streams: --redirects and --tee.
+struct Streams {
+  bool out = false;
+  bool err = false;
+
+  bool operator==(const Streams&) const = default;
+};
+
+/// "3", or "0:1,1:2": by local rank; a rank that is not listed has none.
+struct StreamsByRank {
+  Streams everyone;
+  std::map<int, Streams> listed;
+
+  Streams of(int local_rank) const;
+  bool operator==(const StreamsByRank&) const = default;
+};
+
+/// The command line, resolved. A plain value; every field has the default it is documented with.
+struct Options {
+  // What to run.
+  std::vector<std::string> program;  ///< Program (module with `module`) and its arguments.
+  bool module = false;
+  bool no_python = false;
+  bool run_path = false;
+
+  // How many.
+  WorkersAsked workers;
+  std::string role = "default";
+  bool virtual_local_rank = false;
+
+  // The job, and where its ranks meet.
+  std::optional<std::string> job_id;  ///< --rdzv-id; unset: the launcher makes a unique one.
+  std::string node_id;                ///< --node-id; empty: the host's name.
+  bool standalone = false;
+  std::uint16_t master_port = 29500;  ///< 0: any free one.
+  bool master_port_insisted = false;  ///< Asked for by name: when it is busy, that is an error.
+  std::string rdzv_backend = "static";
+  std::string rdzv_endpoint;
+  std::map<std::string, std::string> rdzv_conf;
+
+  // When something fails, and at the end.
+  int max_restarts = 0;
+  bool continue_on_failure = false;  ///< --on-failure continue.
+  std::chrono::milliseconds failure_grace{500};
+  std::chrono::milliseconds shutdown_timeout{30'000};
+  std::vector<int> signals;  ///< --signals-to-handle, as numbers.
+
+  // Output.
+  std::optional<std::string> log_dir;
+  StreamsByRank redirects;
+  StreamsByRank tee;
+  std::vector<int> local_ranks_filter;  ///< Empty: all.
+  std::optional<std::string> log_line_prefix_template;
+  std::optional<std::string> result_file;
+  bool dry_run = false;
+
+  std::vector<Setting> settings;   ///< Every option, in the order of the help text.
+  std::vector<std::string> notes;  ///< Sentences to say once: options without effect.
+};
+
+/// Nothing is to be launched: --help, --version, or a refusal. The text goes to stdout when the
+/// code is 0, else to stderr; it ends in a newline.
+struct EarlyExit {
+  int code = 0;
+  std::string text;
+
+  bool operator==(const EarlyExit&) const = default;
+};
+
+/// Gives a file's text; nullopt where it cannot be read. For --config.
+using FileReader = std::function<std::optional<std::string>(const std::string& path)>;
+
+/// Decides what the user asked for. A pure function of the arguments (without argv[0]), the
+/// environment ("NAME=value" each) and the files. The first argument may be "run".
+std::variant<Options, EarlyExit> parse_options(std::span<const std::string> arguments,
+                                               std::span<const std::string> environment,
+                                               const FileReader& read_file = {});
+
+/// What --help prints.
+std::string help_text();
+
+/// "2m", "500ms", "30" (seconds), "0.5", "1h"; nullopt for anything else, negative or beyond a
+/// year.
+std::optional<std::chrono::milliseconds> parse_duration(std::string_view text);
+
+}  // namespace dlaunch::launcher

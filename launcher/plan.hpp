@@ -1,0 +1,91 @@
+#pragma once
+
+#include "launcher/machine.hpp"
+#include "launcher/options.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace dlaunch::launcher {
+
+/// How many workers this node is to run, or why that cannot be said.
+std::variant<int, EarlyExit> worker_count(const Options& options, const Machine& machine,
+                                          std::span<const std::string> environment);
+
+/// This node's place in the job, for one attempt: what the rendezvous and the agent decided.
+struct Assignment {
+  std::string job;
+  std::uint64_t epoch = 1;
+  int attempt = 0;
+  int node_rank = 0;
+  int node_count = 1;
+  int first_rank = 0;  ///< Global rank of this node's local rank 0.
+  int local_size = 1;  ///< Workers on this node.
+  int world_size = 1;
+  std::string master_addr = "127.0.0.1";
+  std::uint16_t master_port = 29500;
+  /// The agent listens on the master port for PyTorch's store. False for a world of one.
+  bool agent_store = true;
+  int control_fd = 3;          ///< The number under which a worker inherits its control socket.
+  std::string control_socket;  ///< "@dlaunch-...": the way back where that fd was closed.
+  /// "<log-dir>/<job>_<random>": the logs and error files of all attempts lie below.
+  std::string run_directory;
+};
+
+/// Where one stream of a worker goes. Neither a file nor the console: it is read and dropped (its
+/// last lines are kept for the failure summary).
+struct StreamPlan {
+  bool console = true;              ///< Multiplexed line by line into the launcher's own stream.
+  std::optional<std::string> file;  ///< Log file, to be created.
+
+  bool operator==(const StreamPlan&) const = default;
+};
+
+struct StdioPlan {
+  /// Both streams are the launcher's own, unread: a worker alone keeps the terminal.
+  bool inherit = false;
+  bool input = false;  ///< Gets the launcher's stdin; all others /dev/null.
+  StreamPlan out;
+  StreamPlan err;
+  std::string prefix;  ///< Before each line on the console: "[3] "; may be empty.
+
+  bool operator==(const StdioPlan&) const = default;
+};
+
+struct WorkerSpec {
+  int rank = 0;
+  int local_rank = 0;
+  std::vector<std::string> own_environment;  ///< Appended to LaunchPlan::common_environment.
+  StdioPlan stdio;
+  std::string error_file;  ///< Where the worker may leave its error.json.
+};
+
+/// All that is needed to start an attempt's workers on this node.
+struct LaunchPlan {
+  Assignment assignment;
+  std::vector<std::string> argv;  ///< The same for all workers; argv[0] is looked up in PATH.
+  std::vector<std::string> common_environment;  ///< "NAME=value".
+  std::vector<std::string> directories;         ///< To be made, parents first; below run_directory.
+  std::vector<WorkerSpec> workers;              ///< By local rank.
+};
+
+/// A pure function: the same inputs, the same plan.
+LaunchPlan make_plan(const Options& options, const Machine& machine,
+                     std::span<const std::string> environment, const Assignment& assignment);
+
+/// The command that a worker runs: "python3 -u train.py" for "train.py".
+std::vector<std::string> worker_command(const Options& options,
+                                        std::span<const std::string> environment);
+
+/// `${role_name} ${local_rank} ${rank} ${hostname}` filled in.
+std::string expand_prefix(std::string_view pattern, std::string_view role, int local_rank, int rank,
+                          std::string_view hostname);
+
+/// What --dry-run prints: the plan, and where each value came from.
+std::string describe_plan(const Options& options, const Machine& machine, const LaunchPlan& plan);
+
+}  // namespace dlaunch::launcher

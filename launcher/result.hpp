@@ -1,0 +1,37 @@
+#pragma once
+
+#include "launcher/options.hpp"
+#include "launcher/plan.hpp"
+#include "launcher/summary.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dlaunch::launcher {
+
+/// One start of the workers and how it ended.
+struct AttemptResult {
+  LaunchPlan plan;
+  WallClock::time_point started{};
+  WallClock::time_point ended{};
+  std::vector<WorkerEnd> ends;    ///< In the order observed; a worker that never started has none.
+  std::optional<int> root_cause;  ///< A rank; unset where nobody failed.
+};
+
+/// The whole story of a job on this node, for --result.
+struct JobResult {
+  std::string job;
+  std::string host;
+  Options options;
+  std::vector<AttemptResult> attempts;
+  std::string outcome;  ///< "succeeded", "failed", "stopped by SIGTERM".
+  int exit_code = 0;
+  WallClock::time_point started{};
+  WallClock::time_point ended{};
+};
+
+/// JSON, indented by 2, ending in a newline; no secret and no environment in it.
+std::string to_json(const JobResult& result);
+
+}  // namespace dlaunch::launcher
