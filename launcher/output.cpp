@@ -1,0 +1,227 @@
+#include "launcher/output.hpp"
+
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/socket.hpp"
+
+#include <array>
+#include <cerrno>
+#include <system_error>
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+
+namespace dlaunch::launcher {
+namespace {
+
+constexpr std::size_t read_bytes = 64u << 10;
+/// Emitted at the latest when so much is queued.
+constexpr std::size_t pieces_max = 256;
+constexpr std::size_t wake_key = 0;
+
+/// True when both descriptors end in the same terminal, file or pipe.
+bool same_target(int a, int b) {
+  struct stat first {
+  }, second{};
+  return ::fstat(a, &first) == 0 && ::fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
+}
+
+void watch(int epoll, int fd, std::size_t key) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = key;
+  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
+    throw Error(Errc::internal, "cannot watch a worker's output: " + errno_text(errno));
+  }
+}
+
+}  // namespace
+
+Output::Output(int out_fd, int err_fd)
+    : out_fd_(out_fd),
+      err_fd_(err_fd),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      lines_(same_target(out_fd, err_fd)) {
+  if (!epoll_ || !wake_) {
+    throw Error(Errc::internal, "cannot open descriptors for the output: " + errno_text(errno));
+  }
+  watch(epoll_.get(), wake_.get(), wake_key);
+  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+}
+
+Output::~Output() {
+  thread_.request_stop();
+  wake();
+}
+
+void Output::add(std::vector<Source> sources) {
+  const std::lock_guard lock(mutex_);
+  for (auto& source : sources) commands_.sources.push_back(std::move(source));
+  wake();
+}
+
+void Output::say(std::string line) {
+  const std::lock_guard lock(mutex_);
+  commands_.lines.push_back(std::move(line));
+  wake();
+}
+
+void Output::drain(std::function<void()> done) {
+  const std::lock_guard lock(mutex_);
+  commands_.drains.push_back(std::move(done));
+  wake();
+}
+
+std::vector<std::string> Output::error_tail(int rank) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = tails_.find(rank);
+  return found == tails_.end() ? std::vector<std::string>{} : found->second;
+}
+
+void Output::forget_tails() {
+  const std::lock_guard lock(mutex_);
+  tails_.clear();
+}
+
+void Output::wake() {
+  // An eventfd refuses only when 2^64 wake-ups are pending, and then one more changes nothing.
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
+}
+
+void Output::run(const std::stop_token& stop) {
+  buffer_.resize(read_bytes);
+  std::vector<std::size_t> ready;
+  while (!stop.stop_requested()) {
+    ready.clear();
+    wait_for_events(ready);
+    for (const auto key : ready) {
+      const auto found = active_.find(key);
+      if (found == active_.end()) continue;
+      if (read_some(found->second) == Read::ended) end(key);
+      if (pieces_.size() >= pieces_max) write_pieces();
+    }
+    lines_.flush_due(Clock::now(), pieces_);
+    write_pieces();
+    take_commands();
+  }
+}
+
+void Output::wait_for_events(std::vector<std::size_t>& ready) {
+  std::array<epoll_event, 64> events;
+  const auto due = lines_.next_deadline().value_or(Clock::time_point::max());
+  const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                                 poll_timeout_ms(due));
+  for (int i = 0; i < count; ++i) {
+    const auto key = events[static_cast<std::size_t>(i)].data.u64;
+    if (key == wake_key) {
+      std::uint64_t times = 0;
+      [[maybe_unused]] const auto taken = ::read(wake_.get(), &times, sizeof times);
+    } else {
+      ready.push_back(key);
+    }
+  }
+}
+
+void Output::take_commands() {
+  Commands commands;
+  {
+    const std::lock_guard lock(mutex_);
+    std::swap(commands, commands_);
+  }
+  for (auto& source : commands.sources) start(std::move(source));
+  for (const auto& line : commands.lines) lines_.say(Stream::err, line, pieces_);
+  if (!commands.drains.empty()) empty_pipes();
+  write_pieces();
+  for (const auto& done : commands.drains) done();
+}
+
+void Output::empty_pipes() {
+  while (!active_.empty()) {
+    // Writing may find its reader gone and close sources, so each is looked up again.
+    const auto key = active_.begin()->first;
+    for (auto it = active_.find(key); it != active_.end(); it = active_.find(key)) {
+      const Read result = read_some(it->second);
+      if (result != Read::some) end(key);
+      write_pieces();
+    }
+  }
+}
+
+void Output::start(Source source) {
+  const std::size_t number = lines_.add(source.to, source.prefix, source.shown);
+  const std::size_t key = next_key_++;
+  watch(epoll_.get(), source.pipe.get(), key);
+  active_.emplace(key, Active{std::move(source), number});
+}
+
+Output::Read Output::read_some(Active& active) {
+  const auto size = ::read(active.source.pipe.get(), buffer_.data(), buffer_.size());
+  if (size < 0) return errno == EAGAIN || errno == EINTR ? Read::nothing : Read::ended;
+  if (size == 0) return Read::ended;
+  const std::string_view bytes(buffer_.data(), static_cast<std::size_t>(size));
+  log(active, bytes);
+  lines_.feed(active.number, bytes, Clock::now(), pieces_);
+  return Read::some;
+}
+
+void Output::end(std::size_t key) {
+  const auto found = active_.find(key);
+  const Active& active = found->second;
+  lines_.end(active.number, pieces_);
+  if (active.source.to == Stream::err) {
+    auto tail = lines_.tail(active.number);
+    const std::lock_guard lock(mutex_);
+    tails_[active.source.rank] = std::move(tail);
+  }
+  active_.erase(found);  // Closing the descriptor ends the watch, too.
+}
+
+void Output::log(Active& active, std::string_view bytes) {
+  if (!active.source.log || write_all(active.source.log.get(), bytes)) return;
+  lines_.say(Stream::err,
+             "dlaunch: cannot write " + active.source.log_path + ": " + errno_text(errno) +
+                 "; the log of rank " + std::to_string(active.source.rank) + " ends here",
+             pieces_);
+  active.source.log.reset();
+}
+
+void Output::write_pieces() {
+  for (const auto& piece : pieces_) {
+    bool& broken = piece.to == Stream::out ? out_broken_ : err_broken_;
+    if (broken || write_all(piece.to == Stream::out ? out_fd_ : err_fd_, piece.text)) continue;
+    broken = true;
+    reader_gone(piece.to);
+  }
+  pieces_.clear();
+}
+
+bool Output::write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const auto size = ::write(fd, text.data(), text.size());
+    if (size >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(size));
+    } else if (errno == EAGAIN) {
+      // Whoever shares our terminal made it non-blocking.
+      pollfd wait{fd, POLLOUT, 0};
+      ::poll(&wait, 1, -1);
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Nobody reads this stream any more (`dlaunch ... | head`): the workers learn it as they would
+/// without us, by SIGPIPE on their next line. A source that is also logged goes on.
+void Output::reader_gone(Stream stream) {
+  for (auto it = active_.begin(); it != active_.end();) {
+    const auto& source = it->second.source;
+    it = source.to == stream && source.shown && !source.log ? active_.erase(it) : std::next(it);
+  }
+}
+
+}  // namespace dlaunch::launcher

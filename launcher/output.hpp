@@ -1,0 +1,93 @@
+#pragma once
+
+#include "launcher/output_lines.hpp"
+#include "runtime/base/unique_fd.hpp"
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+namespace dlaunch::launcher {
+
+/// Pumps what the workers write to the launcher's own stdout and stderr, and into log files, on a
+/// thread of its own: a terminal that blocks holds up the workers' output and nothing else. What
+/// was read first is written first. The public members may be called from any thread.
+class Output {
+ public:
+  /// One stream of one worker.
+  struct Source {
+    unique_fd pipe;  ///< The reading end.
+    int rank = 0;
+    Stream to = Stream::out;
+    std::string prefix;
+    bool shown = true;     ///< Else it only goes to the log.
+    unique_fd log;         ///< A copy, byte for byte; empty for none.
+    std::string log_path;  ///< For messages.
+  };
+
+  Output(int out_fd, int err_fd);
+  ~Output();
+
+  void add(std::vector<Source> sources);
+  /// A line of the launcher's own, to stderr.
+  void say(std::string line);
+  /// When no process is left that writes: emits what the pipes still hold, ends all sources, then
+  /// calls `done` on the pump's thread.
+  void drain(std::function<void()> done);
+  /// The last lines a rank wrote to stderr, of all that passed through here since `forget_tails`.
+  std::vector<std::string> error_tail(int rank) const;
+  void forget_tails();
+
+ private:
+  struct Commands {
+    std::vector<Source> sources;
+    std::vector<std::string> lines;
+    std::vector<std::function<void()>> drains;
+  };
+  struct Active {
+    Source source;
+    std::size_t number = 0;  ///< In lines_.
+  };
+
+  enum class Read { some, nothing, ended };
+
+  void run(const std::stop_token& stop);
+  void wait_for_events(std::vector<std::size_t>& ready);
+  void take_commands();
+  void start(Source source);
+  void empty_pipes();
+  Read read_some(Active& active);
+  void end(std::size_t key);
+  void log(Active& active, std::string_view bytes);
+  void write_pieces();
+  static bool write_all(int fd, std::string_view text);
+  void reader_gone(Stream stream);
+  void wake();
+
+  int out_fd_;
+  int err_fd_;
+  unique_fd epoll_;
+  unique_fd wake_;
+
+  mutable std::mutex mutex_;  ///< Guards commands_ and tails_.
+  Commands commands_;
+  std::map<int, std::vector<std::string>> tails_;
+
+  // From here on the pump's thread only.
+  OutputLines lines_;
+  std::map<std::size_t, Active> active_;
+  std::size_t next_key_ = 1;
+  std::vector<char> buffer_;
+  Pieces pieces_;
+  bool out_broken_ = false;
+  bool err_broken_ = false;
+
+  std::jthread thread_;
+};
+
+}  // namespace dlaunch::launcher

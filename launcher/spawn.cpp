@@ -1,0 +1,125 @@
+#include "launcher/spawn.hpp"
+
+#include <array>
+#include <cerrno>
+#include <memory>
+#include <string_view>
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// The new process runs on this process' memory until it execs, beside a parent that stands still
+// (CLONE_VM | CLONE_VFORK, as posix_spawn does it): no page table is copied, so a start costs the
+// same however big the launcher is. docs/decisions/0401-spawn.md compares.
+// A sanitizer's bookkeeping would be the parent's.
+#if defined(__clang__)
+#define DLAUNCH_UNCHECKED __attribute__((no_sanitize("address", "thread", "undefined")))
+#else
+#define DLAUNCH_UNCHECKED __attribute__((no_sanitize("address,thread,undefined")))
+#endif
+
+namespace dlaunch::launcher {
+namespace {
+
+constexpr std::size_t child_stack_bytes = 64u << 10;
+
+struct Child {
+  const SpawnRequest* request;
+  pid_t parent;
+  int error;  ///< Written by the child; shared memory, the parent reads it after the child is off.
+};
+
+/// Makes `from` descriptor `to`. dup2 onto itself would leave close-on-exec set.
+DLAUNCH_UNCHECKED bool place(int from, int to) {
+  if (from < 0) return true;
+  if (from == to) return ::fcntl(to, F_SETFD, 0) == 0;
+  return ::dup2(from, to) == to;
+}
+
+/// Only what is safe between vfork and exec: no allocation, no lock, no return to the caller's
+/// frame.
+DLAUNCH_UNCHECKED int child_main(void* argument) {
+  Child& child = *static_cast<Child*>(argument);
+  const SpawnRequest& request = *child.request;
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  // A parent that died before the line above will never kill us.
+  if (::getppid() != child.parent) ::_exit(127);
+  bool ok = true;
+  for (int fd = 0; fd < 3 && ok; ++fd) ok = place(request.stdio[fd], fd);
+  if (ok && request.control >= 0) ok = place(request.control, request.control_number);
+  if (ok) {
+    // Not a terminal, or not ours to give: then the program runs in the background, as it would.
+    if (request.foreground) ::tcsetpgrp(0, ::getpid());
+    ::signal(SIGPIPE, SIG_DFL);
+    ::sigprocmask(SIG_SETMASK, &request.mask, nullptr);
+    ::execve(request.path, request.argv, request.environ);
+  }
+  child.error = errno;
+  ::_exit(127);
+}
+
+/// One stack for all children of this thread: they use it one after the other.
+class ChildStack {
+ public:
+  ChildStack()
+      : base_(::mmap(nullptr, child_stack_bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0)) {}
+  ~ChildStack() {
+    if (base_ != MAP_FAILED) ::munmap(base_, child_stack_bytes);
+  }
+  ChildStack(const ChildStack&) = delete;
+  ChildStack& operator=(const ChildStack&) = delete;
+
+  void* top() const {
+    return base_ == MAP_FAILED ? nullptr : static_cast<char*>(base_) + child_stack_bytes;
+  }
+
+ private:
+  void* base_;
+};
+
+int check_program(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return errno == EACCES ? EACCES : ENOENT;
+  if (S_ISDIR(info.st_mode)) return EACCES;
+  return ::access(path.c_str(), X_OK) == 0 ? 0 : EACCES;
+}
+
+}  // namespace
+
+SpawnResult spawn(const SpawnRequest& request) {
+  const ChildStack stack;
+  if (stack.top() == nullptr) return {-1, ENOMEM};
+  Child child{&request, ::getpid(), 0};
+  const int pid = ::clone(child_main, stack.top(), CLONE_VM | CLONE_VFORK | SIGCHLD, &child);
+  if (pid < 0) return {-1, errno};
+  if (child.error == 0) return {pid, 0};
+  while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return {-1, child.error};
+}
+
+ProgramPath find_program(const std::string& name, const std::string& search_path) {
+  if (name.find('/') != std::string::npos) return {name, check_program(name)};
+  int error = ENOENT;
+  std::string_view rest = search_path;
+  while (!name.empty()) {
+    const auto colon = rest.find(':');
+    const std::string_view folder = rest.substr(0, colon);
+    std::string candidate = folder.empty() ? name : std::string(folder) + "/" + name;
+    const int problem = check_program(candidate);
+    if (problem == 0) return {std::move(candidate), 0};
+    if (problem == EACCES) error = EACCES;  // As execvp: a later one may still do.
+    if (colon == std::string_view::npos) break;
+    rest.remove_prefix(colon + 1);
+  }
+  return {name, error};
+}
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+namespace dlaunch::launcher {
+
+/// One process to start. Everything is borrowed until spawn returns.
+struct SpawnRequest {
+  const char* path = nullptr;      ///< As find_program gave it: PATH is not searched again.
+  char* const* argv = nullptr;     ///< Null-terminated.
+  char* const* environ = nullptr;  ///< Null-terminated.
+  /// What becomes descriptor 0, 1 and 2; -1 keeps ours.
+  int stdio[3] = {-1, -1, -1};
+  int control = -1;         ///< Inherited as number `control_number`; -1: none.
+  int control_number = -1;  ///< Nothing else of ours may use this number.
+  bool foreground = false;  ///< The process group gets the terminal that is descriptor 0.
+  sigset_t mask{};          ///< The signals the program starts with blocked.
+};
+
+struct SpawnResult {
+  pid_t pid = -1;
+  int error = 0;  ///< errno of what failed, exec included; then there is no process.
+};
+
+/// Starts a process in a process group of its own that dies with the calling thread. SIGPIPE gets
+/// its default back, other dispositions are handed on. Returns when the new program runs, or
+/// could not. The calling thread must have all signals blocked.
+SpawnResult spawn(const SpawnRequest& request);
+
+/// Where a program lies, as execvp would find it; `error` is 0, ENOENT or EACCES.
+struct ProgramPath {
+  std::string path;
+  int error = 0;
+};
+ProgramPath find_program(const std::string& name, const std::string& search_path);
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,299 @@
+#include "launcher/supervisor.hpp"
+
+#include "runtime/base/deadline.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+namespace dlaunch::launcher {
+namespace {
+
+/// A worker that says it lost a peer, or that another one aborted, suffers from a failure and is
+/// not its cause.
+bool is_consequence(const WorkerRecord& worker) {
+  return worker.report &&
+         (worker.report->code == Errc::peer_lost || worker.report->code == Errc::aborted);
+}
+
+}  // namespace
+
+Supervisor::Supervisor(SupervisorRules rules)
+    : rules_(rules), workers_(static_cast<std::size_t>(rules.workers)) {}
+
+Effects Supervisor::step(const Event& event, Clock::time_point now) {
+  now_ = now;
+  effects_.clear();
+  std::visit([this](const auto& e) { on(e); }, event);
+  return std::exchange(effects_, {});
+}
+
+void Supervisor::on(const Start&) {
+  if (state_ == State::idle) begin_attempt(0);
+}
+
+void Supervisor::on(const Spawned&) {
+  if (state_ != State::starting) return;
+  // What happened while the workers were being started is judged now.
+  state_ = State::running;
+  if (front_lost_) return kill();
+  if (stop_signal_) return terminate(*stop_signal_);
+  judge_running();
+}
+
+void Supervisor::on(const SpawnFailed& e) {
+  if (state_ != State::starting) return;
+  spawn_failure_code_ = e.exit_code;
+  kill();
+}
+
+void Supervisor::on(const Exited& e) {
+  auto& worker = workers_.at(static_cast<std::size_t>(e.rank));
+  if (worker.exit || state_ == State::idle || state_ == State::finished) return;
+  worker.exit = e.status;
+  worker.stopped_by_us = state_ == State::terminating || state_ == State::killing;
+  if (worker.failed()) worker.failure_order = failures_++;
+
+  const bool others_live = !all_exited();
+  const bool someone_waits = std::any_of(workers_.begin(), workers_.end(),
+                                         [](const auto& w) { return w.member && !w.exit; });
+  // The clean end of a program that is no member means nothing to members.
+  if (others_live && someone_waits && (worker.member || !e.status.succeeded())) {
+    effects_.push_back(PublishLoss{
+        e.rank, e.status.succeeded() ? "exited 0 before the others" : describe(e.status)});
+  }
+  switch (state_) {
+    case State::running:
+      return judge_running();
+    case State::grace:
+      return judge_grace();
+    case State::terminating:
+      // What the workers left behind had its SIGTERM; without them it serves nobody.
+      if (all_exited()) kill();
+      return;
+    case State::idle:
+    case State::starting:
+    case State::killing:
+    case State::finished:
+      return;
+  }
+}
+
+void Supervisor::on(const Joined& e) {
+  workers_.at(static_cast<std::size_t>(e.rank)).member = true;
+}
+
+void Supervisor::on(const Reported& e) {
+  auto& worker = workers_.at(static_cast<std::size_t>(e.rank));
+  // The first report tells the cause; later ones are its echo.
+  if (!worker.report) worker.report = e;
+  if (state_ == State::grace) judge_grace();
+}
+
+void Supervisor::on(const StopSignal& e) {
+  may_not_restart_ = true;
+  const bool second = stop_signal_.has_value();
+  // Once everything is being killed the outcome is settled, a success included.
+  if (!second && state_ != State::killing && state_ != State::finished) {
+    stop_signal_ = e.number;
+    failed_before_stop_ = someone_failed();
+  }
+  switch (state_) {
+    case State::idle:
+      state_ = State::finished;
+      effects_.push_back(verdict());
+      return;
+    case State::starting:
+      return;
+    case State::running:
+    case State::grace:
+      return second ? kill() : terminate(e.number);
+    case State::terminating:
+      if (second) return kill();
+      effects_.push_back(SignalAll{e.number});
+      return;
+    case State::killing:
+    case State::finished:
+      return;
+  }
+}
+
+void Supervisor::on(const OtherSignal& e) {
+  switch (state_) {
+    case State::running:
+    case State::grace:
+    case State::terminating:
+      effects_.push_back(SignalAll{e.number});
+      return;
+    case State::idle:
+    case State::starting:
+    case State::killing:
+    case State::finished:
+      return;
+  }
+}
+
+void Supervisor::on(const Tick&) {
+  if (!deadline_ || now_ < *deadline_) return;
+  switch (state_) {
+    case State::grace:
+      return terminate(SIGTERM);
+    case State::terminating:
+      return kill();
+    case State::killing:
+      return conclude(true);
+    case State::idle:
+    case State::starting:
+    case State::running:
+    case State::finished:
+      return;
+  }
+}
+
+void Supervisor::on(const AllGone&) {
+  switch (state_) {
+    case State::terminating:
+    case State::killing:
+      return conclude(false);
+    case State::idle:
+    case State::starting:
+    case State::running:
+    case State::grace:
+    case State::finished:
+      return;
+  }
+}
+
+void Supervisor::on(const FrontLost&) {
+  front_lost_ = true;
+  switch (state_) {
+    case State::idle:
+      state_ = State::finished;
+      effects_.push_back(verdict());
+      return;
+    case State::running:
+    case State::grace:
+    case State::terminating:
+      return kill();
+    case State::starting:
+    case State::killing:
+    case State::finished:
+      return;
+  }
+}
+
+void Supervisor::begin_attempt(int attempt) {
+  attempt_ = attempt;
+  std::fill(workers_.begin(), workers_.end(), WorkerRecord{});
+  failures_ = 0;
+  deadline_.reset();
+  state_ = State::starting;
+  effects_.push_back(Spawn{attempt});
+}
+
+void Supervisor::judge_running() {
+  if (all_exited()) return kill();
+  if (!someone_failed() || rules_.on_failure == OnFailure::carry_on) return;
+  state_ = State::grace;
+  arm(rules_.failure_grace);
+  judge_grace();
+}
+
+void Supervisor::judge_grace() {
+  if (all_exited()) return kill();
+  if (!someone_will_report()) terminate(SIGTERM);
+}
+
+void Supervisor::terminate(int signal_number) {
+  state_ = State::terminating;
+  effects_.push_back(SignalAll{signal_number});
+  arm(rules_.shutdown_timeout);
+}
+
+void Supervisor::kill() {
+  state_ = State::killing;
+  effects_.push_back(KillAll{});
+  arm(rules_.kill_timeout);
+}
+
+void Supervisor::conclude(bool unkillable) {
+  deadline_.reset();
+  if (!unkillable && may_restart()) return begin_attempt(attempt_ + 1);
+  state_ = State::finished;
+  Finish end = verdict();
+  end.unkillable = unkillable;
+  effects_.push_back(end);
+}
+
+void Supervisor::arm(Clock::duration after) {
+  deadline_ = deadline_after(after, now_);
+  // An earlier wish for the grace is void once the next stage has its own.
+  std::erase_if(effects_, [](const Effect& e) { return std::holds_alternative<ArmTimer>(e); });
+  effects_.push_back(ArmTimer{*deadline_});
+}
+
+bool Supervisor::all_exited() const {
+  return std::all_of(workers_.begin(), workers_.end(),
+                     [](const auto& worker) { return worker.exit.has_value(); });
+}
+
+bool Supervisor::someone_failed() const { return failures_ > 0; }
+
+bool Supervisor::someone_will_report() const {
+  return std::any_of(workers_.begin(), workers_.end(), [](const auto& worker) {
+    return worker.member && !worker.exit && !worker.report;
+  });
+}
+
+bool Supervisor::may_restart() const {
+  return verdict().outcome == Outcome::failed && !may_not_restart_ &&
+         attempt_ < rules_.max_restarts;
+}
+
+std::optional<int> Supervisor::root_cause() const {
+  const WorkerRecord* first = nullptr;  // The first failure that is nobody's consequence,
+  const WorkerRecord* any = nullptr;    // and the first one at all.
+  for (const auto& worker : workers_) {
+    if (!worker.failed()) continue;
+    if (!any || worker.failure_order < any->failure_order) any = &worker;
+    if (is_consequence(worker)) continue;
+    if (!first || worker.failure_order < first->failure_order) first = &worker;
+  }
+  if (!any) return std::nullopt;
+  if (!first) {
+    // All who failed blame someone else. If that one left early, with 0, it is the cause.
+    const int blamed = any->report->blamed;
+    if (blamed >= 0 && blamed < rules_.workers) {
+      const auto& suspect = workers_[static_cast<std::size_t>(blamed)];
+      if (suspect.exit && suspect.exit->succeeded() && !suspect.stopped_by_us) return blamed;
+    }
+    first = any;
+  }
+  return static_cast<int>(first - workers_.data());
+}
+
+Finish Supervisor::verdict() const {
+  constexpr int front_lost_code = 70;
+  if (front_lost_) return {Outcome::front_lost, front_lost_code, std::nullopt, false};
+  if (spawn_failure_code_) return {Outcome::spawn_failed, *spawn_failure_code_, {}, false};
+  if (stop_signal_ && !failed_before_stop_) {
+    return {Outcome::stopped, 128 + *stop_signal_, std::nullopt, false};
+  }
+  const auto cause = root_cause();
+  if (!cause) return {};
+  const bool someone_succeeded = std::any_of(workers_.begin(), workers_.end(), [](const auto& w) {
+    return w.exit && w.exit->succeeded() && !w.stopped_by_us;
+  });
+  // A program that shrinks is done when its survivors are.
+  if (rules_.on_failure == OnFailure::carry_on && someone_succeeded) return {};
+  int code = workers_[static_cast<std::size_t>(*cause)].exit->shell_code();
+  if (code == 0) {
+    // The one who left early did not fail; the first who waited for it did.
+    const auto waiter = std::find_if(workers_.begin(), workers_.end(),
+                                     [](const auto& worker) { return worker.failure_order == 0; });
+    code = waiter->exit->shell_code();
+  }
+  return {Outcome::failed, code, cause, false};
+}
+
+}  // namespace dlaunch::launcher

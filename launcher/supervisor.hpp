@@ -1,0 +1,167 @@
+#pragma once
+
+#include "launcher/exit_status.hpp"
+
+#include <dlaunch/error.hpp>
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace dlaunch::launcher {
+
+// ---- What the agent tells the supervisor. Ranks are local: 0..workers-1. ----
+
+struct Start {};
+/// All workers of the attempt run.
+struct Spawned {};
+/// One could not be started; those started before it may run.
+struct SpawnFailed {
+  int exit_code = 0;
+};
+struct Exited {
+  int rank = 0;
+  ExitStatus status;
+};
+/// The worker is a member of the runtime: it hears of losses, and will report.
+struct Joined {
+  int rank = 0;
+};
+/// A call failed in the worker; `blamed` is the rank it holds responsible, -1 if it knows none.
+struct Reported {
+  int rank = 0;
+  Errc code{};
+  int blamed = -1;
+};
+/// A signal that ends the job.
+struct StopSignal {
+  int number = 0;
+};
+/// A signal that is only handed on.
+struct OtherSignal {
+  int number = 0;
+};
+struct Tick {};
+/// No process of the attempt is left, grandchildren included.
+struct AllGone {};
+/// The front process died: nobody is left to serve.
+struct FrontLost {};
+
+using Event = std::variant<Start, Spawned, SpawnFailed, Exited, Joined, Reported, StopSignal,
+                           OtherSignal, Tick, AllGone, FrontLost>;
+
+// ---- What the supervisor wants done, in order. ----
+
+struct Spawn {
+  int attempt = 0;
+};
+/// Tell all members that this rank is gone, and why.
+struct PublishLoss {
+  int rank = 0;
+  std::string cause;
+};
+/// Send a Tick at this time; replaces an earlier wish.
+struct ArmTimer {
+  Clock::time_point at;
+};
+/// The signal to every worker's process group, and to processes they left behind.
+struct SignalAll {
+  int number = 0;
+};
+/// SIGKILL to everything, again and again until nothing is left.
+struct KillAll {};
+
+enum class Outcome { succeeded, failed, stopped, spawn_failed, front_lost };
+/// The end. `root_cause` is the rank to blame for a failure.
+struct Finish {
+  Outcome outcome = Outcome::succeeded;
+  int exit_code = 0;
+  std::optional<int> root_cause;
+  bool unkillable = false;  ///< Something survived SIGKILL; we leave without it.
+};
+
+using Effect = std::variant<Spawn, PublishLoss, ArmTimer, SignalAll, KillAll, Finish>;
+using Effects = std::vector<Effect>;
+
+enum class OnFailure { stop, carry_on };
+
+struct SupervisorRules {
+  int workers = 1;
+  int max_restarts = 0;
+  OnFailure on_failure = OnFailure::stop;
+  Clock::duration failure_grace = std::chrono::milliseconds(500);
+  Clock::duration shutdown_timeout = std::chrono::seconds(30);
+  Clock::duration kill_timeout = std::chrono::seconds(5);  ///< For what does not die of SIGKILL.
+};
+
+/// What is known of a worker of the current attempt.
+struct WorkerRecord {
+  std::optional<ExitStatus> exit;
+  std::optional<int> failure_order;  ///< 0 for the first failure seen.
+  bool stopped_by_us = false;        ///< It ended after we had begun to end the attempt.
+  bool member = false;
+  std::optional<Reported> report;
+
+  bool failed() const { return exit && !exit->succeeded() && !stopped_by_us; }
+};
+
+/// Decides what becomes of the workers of one agent: pure, total (every event has an answer in
+/// every state), not thread-safe. It reads no clock: `now` comes in with the event.
+class Supervisor {
+ public:
+  explicit Supervisor(SupervisorRules rules);
+
+  Effects step(const Event& event, Clock::time_point now);
+
+  enum class State { idle, starting, running, grace, terminating, killing, finished };
+  State state() const { return state_; }
+  int attempt() const { return attempt_; }
+  const std::vector<WorkerRecord>& workers() const { return workers_; }
+  /// The rank to blame for the current attempt's failure, if it failed.
+  std::optional<int> root_cause() const;
+
+ private:
+  void on(const Start&);
+  void on(const Spawned&);
+  void on(const SpawnFailed&);
+  void on(const Exited&);
+  void on(const Joined&);
+  void on(const Reported&);
+  void on(const StopSignal&);
+  void on(const OtherSignal&);
+  void on(const Tick&);
+  void on(const AllGone&);
+  void on(const FrontLost&);
+
+  void begin_attempt(int attempt);
+  void judge_running();
+  void judge_grace();
+  void terminate(int signal_number);
+  void kill();
+  void conclude(bool unkillable);
+  void arm(Clock::duration after);
+
+  bool all_exited() const;
+  bool someone_failed() const;
+  bool someone_will_report() const;
+  bool may_restart() const;
+  Finish verdict() const;
+
+  SupervisorRules rules_;
+  State state_ = State::idle;
+  int attempt_ = 0;
+  std::vector<WorkerRecord> workers_;
+  int failures_ = 0;
+  std::optional<Clock::time_point> deadline_;
+  std::optional<int> stop_signal_;  ///< The first one; a second one kills.
+  bool may_not_restart_ = false;
+  bool failed_before_stop_ = false;  ///< The failure came first, so it gives the exit code.
+  std::optional<int> spawn_failure_code_;
+  bool front_lost_ = false;
+
+  Clock::time_point now_{};  ///< Of the event being answered.
+  Effects effects_;          ///< Of the event being answered.
+};
+
+}  // namespace dlaunch::launcher

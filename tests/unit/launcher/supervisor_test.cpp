@@ -1,0 +1,250 @@
+// Runs the transcripts in tests/scenario/supervisor, and random histories for what must hold
+// always.
+#include "launcher/supervisor.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <sstream>
+#include <stdexcept>
+
+#include <doctest/doctest.h>
+
+namespace dlaunch::launcher {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Clock::time_point at_ms(long ms) { return Clock::time_point(std::chrono::milliseconds(ms)); }
+long ms_of(Clock::time_point t) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(t.time_since_epoch()).count();
+}
+
+int signal_number(const std::string& name) {
+  for (int n = 1; n < 32; ++n) {
+    if (signal_name(n) == name) return n;
+  }
+  throw std::invalid_argument("no signal " + name);
+}
+
+Errc errc_named(const std::string& name) {
+  static const std::map<std::string, Errc> names = {{"timeout", Errc::timeout},
+                                                    {"peer_lost", Errc::peer_lost},
+                                                    {"aborted", Errc::aborted},
+                                                    {"mismatch", Errc::mismatch}};
+  return names.at(name);
+}
+
+/// "exited 1 3", "exited 1 SIGKILL", "reported 2 peer_lost 1": one event as a transcript says it.
+Event parse_event(const Words& words) {
+  const std::string& name = words.at(0);
+  const auto number = [&](std::size_t i) { return std::stoi(words.at(i)); };
+  if (name == "start") return Start{};
+  if (name == "spawned") return Spawned{};
+  if (name == "spawn_failed") return SpawnFailed{number(1)};
+  if (name == "exited") {
+    const std::string& how = words.at(2);
+    return how.starts_with("SIG") ? Exited{number(1), {0, signal_number(how), false}}
+                                  : Exited{number(1), {number(2), 0, false}};
+  }
+  if (name == "joined") return Joined{number(1)};
+  if (name == "reported") {
+    return Reported{number(1), errc_named(words.at(2)), words.size() > 3 ? number(3) : -1};
+  }
+  if (name == "stop") return StopSignal{signal_number(words.at(1))};
+  if (name == "other") return OtherSignal{signal_number(words.at(1))};
+  if (name == "tick") return Tick{};
+  if (name == "all_gone") return AllGone{};
+  if (name == "front_lost") return FrontLost{};
+  throw std::invalid_argument("no event " + name);
+}
+
+std::string outcome_name(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::succeeded:
+      return "succeeded";
+    case Outcome::failed:
+      return "failed";
+    case Outcome::stopped:
+      return "stopped";
+    case Outcome::spawn_failed:
+      return "spawn_failed";
+    case Outcome::front_lost:
+      return "front_lost";
+  }
+  return "?";
+}
+
+struct Print {
+  std::string operator()(const Spawn& e) { return "spawn " + std::to_string(e.attempt); }
+  std::string operator()(const PublishLoss& e) {
+    return "publish " + std::to_string(e.rank) + " '" + e.cause + "'";
+  }
+  std::string operator()(const ArmTimer& e) { return "timer " + std::to_string(ms_of(e.at)); }
+  std::string operator()(const SignalAll& e) { return "signal " + signal_name(e.number); }
+  std::string operator()(const KillAll&) { return "kill"; }
+  std::string operator()(const Finish& e) {
+    return "finish " + outcome_name(e.outcome) + " code=" + std::to_string(e.exit_code) +
+           (e.root_cause ? " root=" + std::to_string(*e.root_cause) : "") +
+           (e.unkillable ? " unkillable" : "");
+  }
+};
+
+std::string print(const Effects& effects) {
+  std::string text;
+  for (const auto& effect : effects)
+    text += (text.empty() ? "" : "; ") + std::visit(Print{}, effect);
+  return text.empty() ? "none" : text;
+}
+
+Words split(const std::string& line) {
+  std::istringstream in(line);
+  Words words;
+  for (std::string word; in >> word;) words.push_back(word);
+  return words;
+}
+
+SupervisorRules parse_rules(const Words& words) {
+  SupervisorRules rules;
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const auto eq = words[i].find('=');
+    const std::string key = words[i].substr(0, eq);
+    const std::string value = words[i].substr(eq + 1);
+    if (key == "on_failure") {
+      rules.on_failure = value == "continue" ? OnFailure::carry_on : OnFailure::stop;
+      continue;
+    }
+    const int number = std::stoi(value);
+    if (key == "workers")
+      rules.workers = number;
+    else if (key == "max_restarts")
+      rules.max_restarts = number;
+    else if (key == "grace")
+      rules.failure_grace = std::chrono::milliseconds(number);
+    else if (key == "shutdown")
+      rules.shutdown_timeout = std::chrono::milliseconds(number);
+    else if (key == "kill")
+      rules.kill_timeout = std::chrono::milliseconds(number);
+    else
+      throw std::invalid_argument("no rule " + key);
+  }
+  return rules;
+}
+
+/// Replays one file; a `config` line begins a new story.
+void replay(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  std::optional<Supervisor> supervisor;
+  std::string line;
+  for (int number = 1; std::getline(in, line); ++number) {
+    if (line.empty() || line.starts_with("#")) continue;
+    const std::string where = file.filename().string() + ":" + std::to_string(number);
+    const auto arrow = line.find(" -> ");
+    const Words words = split(line.substr(0, arrow));
+    if (words.at(0) == "config") {
+      supervisor.emplace(parse_rules(words));
+      continue;
+    }
+    REQUIRE_MESSAGE((supervisor && arrow != std::string::npos && words.at(0).starts_with("t=")),
+                    where << ": expected 't=MS event -> effects'");
+    const auto now = at_ms(std::stol(words[0].substr(2)));
+    const Event event = parse_event(Words(words.begin() + 1, words.end()));
+    const std::string got = print(supervisor->step(event, now));
+    CHECK_MESSAGE(got == line.substr(arrow + 4),
+                  where << ": " << line.substr(0, arrow) << "\n  got " << got);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("supervisor transcripts") {
+  int files = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(DLAUNCH_SOURCE_DIR "/tests/scenario/supervisor")) {
+    replay(entry.path());
+    ++files;
+  }
+  CHECK(files >= 4);
+}
+
+TEST_CASE("every state answers every event, ends once, and says no more afterwards") {
+  using State = Supervisor::State;
+  std::mt19937 random(20);
+  std::map<std::pair<State, std::size_t>, int> seen;
+  for (int history = 0; history < 3000; ++history) {
+    SupervisorRules rules;
+    rules.workers = 1 + static_cast<int>(random() % 4);
+    rules.max_restarts = static_cast<int>(random() % 3);
+    rules.on_failure = random() % 3 == 0 ? OnFailure::carry_on : OnFailure::stop;
+    Supervisor supervisor(rules);
+    int finishes = 0;
+    int attempts = 0;
+    long now = 0;
+    for (int i = 0; i < 80; ++i) {
+      const int rank = static_cast<int>(random() % static_cast<unsigned>(rules.workers));
+      const std::vector<Event> choices = {
+          Start{},
+          Spawned{},
+          SpawnFailed{127},
+          Exited{rank, {static_cast<int>(random() % 2), 0, false}},
+          Exited{rank, {0, SIGKILL, false}},
+          Joined{rank},
+          Reported{rank, random() % 2 == 0 ? Errc::peer_lost : Errc::timeout, rank - 1},
+          StopSignal{SIGTERM},
+          OtherSignal{SIGUSR1},
+          Tick{},
+          AllGone{},
+          FrontLost{}};
+      // Rare events rarely, so that histories go deep; by their own index in the variant.
+      std::size_t pick = random() % choices.size();
+      if ((pick == 2 || pick == 7 || pick == 11) && random() % 8 != 0) pick = 3;
+      now += static_cast<long>(random() % 2000);
+      ++seen[{supervisor.state(), choices[pick].index()}];
+      const bool was_finished = supervisor.state() == State::finished;
+      const Effects effects = supervisor.step(choices[pick], at_ms(now));
+      CHECK((!was_finished || effects.empty()));
+      for (const auto& effect : effects) {
+        if (std::holds_alternative<Finish>(effect)) ++finishes;
+        if (std::holds_alternative<Spawn>(effect)) ++attempts;
+      }
+    }
+    CHECK(finishes <= 1);
+    CHECK(attempts <= 1 + rules.max_restarts);
+    CHECK((supervisor.state() == State::finished) == (finishes == 1));
+    if (supervisor.state() == State::idle) continue;
+    // Whatever has happened, exits and time alone bring it to an end.
+    for (int i = 0; i < 40 && finishes == 0; ++i) {
+      const auto take = [&](const Event& event) {
+        for (const auto& effect : supervisor.step(event, at_ms(now))) {
+          if (std::holds_alternative<Finish>(effect)) ++finishes;
+        }
+      };
+      take(Spawned{});
+      for (int r = 0; r < rules.workers; ++r) take(Exited{r, {0, SIGKILL, false}});
+      take(AllGone{});
+      now += 60000;
+      take(Tick{});
+    }
+    CHECK(finishes == 1);
+  }
+  for (int state = 0; state <= static_cast<int>(State::finished); ++state) {
+    for (std::size_t event = 0; event < std::variant_size_v<Event>; ++event) {
+      CHECK_MESSAGE((seen.contains({static_cast<State>(state), event})),
+                    "state " << state << " never met event " << event);
+    }
+  }
+}
+
+TEST_CASE("how an end is described") {
+  CHECK(describe({3, 0, false}) == "exited with 3");
+  CHECK(describe({0, SIGKILL, false}) == "killed by SIGKILL");
+  CHECK(describe({0, SIGSEGV, true}) == "killed by SIGSEGV (core dumped)");
+  CHECK(signal_name(SIGRTMIN + 3) == "SIGRTMIN+3");
+  CHECK(ExitStatus{0, SIGTERM, false}.shell_code() == 143);
+}
+
+}  // namespace dlaunch::launcher
