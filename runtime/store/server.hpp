@@ -62,7 +62,8 @@ class Server {
   /// Accepts on a bound and listening socket (TCP or unix).
   void listen(unique_fd listener, Protocols protocols);
   /// Serves a connected socket that speaks the native protocol: a worker's control socket.
-  void adopt(unique_fd connected);
+  /// Returns the number by which the host will hear of it.
+  ConnectionId adopt(unique_fd connected);
   /// Pushes a message nobody asked for, with descriptors on a unix socket.
   void push(ConnectionId to, wire::Type type, BytesView payload, std::vector<unique_fd> fds = {});
   /// Lets go of a connection: what is queued is sent, then it is closed.
