@@ -3,10 +3,8 @@
 #include <dlaunch/store.hpp>
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -49,9 +47,11 @@ struct Popped {
   std::int64_t length_before = 0;
   std::optional<Bytes> value;
 };
-/// all_gather: one immutable block, shared by all that get it; blobs in order of contributor.
+/// all_gather: one immutable block, shared by all that get it: for each contributor in order a u32
+/// size (little-endian) and that many bytes.
 struct Gathered {
-  std::shared_ptr<const std::vector<Bytes>> blobs;
+  int count = 0;
+  std::shared_ptr<const Bytes> block;
 };
 struct Changed {
   KeyChange::Kind kind{};
@@ -87,7 +87,10 @@ struct Limits {
   std::size_t queue_length = 1u << 20;
   std::size_t total_bytes = std::size_t{4} << 30;
   std::size_t waits_per_client = 4096;
+  std::size_t gathered_bytes = 15u << 20;  ///< What one all_gather may hand out.
   int contributors = 1 << 20;
+  Clock::duration lease_min = std::chrono::milliseconds(100);
+  Clock::duration lease_max = std::chrono::hours(1);
 };
 
 /// One namespace of the store: map, counters, queues, leases, waiters, watches, aggregates. Pure:
@@ -119,14 +122,14 @@ class KeyValues {
   /// expected nullopt: only if absent. With `empty_is_absent` (c10d) an empty expected value also
   /// matches an absent key.
   void compare_set(Caller by, std::string_view key, std::optional<BytesView> expected,
-                   BytesView desired, Effects& out);                           // Compared
+                   BytesView desired, Effects& out, bool empty_is_absent = false);  // Compared
   void append(Caller by, std::string_view key, BytesView tail, Effects& out);  // Number: new size
   void erase(Caller by, std::string_view key, Effects& out);                   // Number: 0 or 1
   void list(Caller by, std::string_view prefix, Effects& out);                 // KeyList
   void count(Caller by, Effects& out);                                         // Number
 
   /// Waits until all exist (a non-empty queue counts as existing): Done, or TimedOut. No keys:
-  /// Done.
+  /// Done. What is pushed to a queue wakes one that pops or else one that waits for this key alone.
   void wait(Caller by, std::span<const std::string_view> keys, Clock::time_point deadline,
             Effects& out);
   /// Waits until it exists: Found with its value, or TimedOut.

@@ -1,0 +1,65 @@
+#pragma once
+
+#include "runtime/store/waits.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace dlaunch::store {
+
+/// The rounds of all barriers, or of all all_gathers, of a namespace: who has arrived, and what
+/// came of the round before. Of each name one round is open; the one before it is remembered, so
+/// that who missed the answer may ask again. Pure.
+class Aggregates {
+ public:
+  struct Contribution {
+    std::string_view name;
+    std::uint64_t round = 0;
+    int count = 0;
+    std::span<const int> contributors;
+    std::span<const BytesView> blobs;  ///< Empty for a barrier, else one for each contributor.
+  };
+  enum class State { waiting, complete, over, refused };
+  struct Verdict {
+    State state{};
+    std::string reason;  ///< Of State::refused.
+    /// Of State::complete (this contribution completed the round) and State::over (it was complete
+    /// before): the blobs, and why they cannot be had if they are too many.
+    std::shared_ptr<const Bytes> block;
+    std::string too_big;
+  };
+
+  /// `block_bytes_max` limits what one round may gather.
+  explicit Aggregates(std::size_t block_bytes_max) : block_bytes_max_(block_bytes_max) {}
+
+  Verdict contribute(const Contribution& what);
+  /// Of the open round, ascending; empty when nobody has arrived.
+  std::vector<int> missing(std::string_view name) const;
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  struct Aggregate {
+    std::uint64_t round = 0;  ///< The open one.
+    int count = 0;            ///< What the first contributor to the open round said; 0: nobody yet.
+    std::vector<bool> arrived;
+    int arrived_count = 0;
+    std::vector<std::pair<int, Bytes>> blobs;
+    bool has_last = false;
+    std::shared_ptr<const Bytes> last;
+    std::string last_too_big;
+  };
+  std::string objection(const Contribution& what, const Aggregate& to) const;
+  void finish(Aggregate& aggregate);
+  static std::size_t held_by(const Aggregate& aggregate);
+
+  std::size_t block_bytes_max_;
+  std::size_t bytes_ = 0;
+  ByName<Aggregate> aggregates_;
+};
+
+}  // namespace dlaunch::store

@@ -1,0 +1,1 @@
+dlaunch_test(store_core_test unit/store/key_values_test.cpp LIBS dlaunch_store)
