@@ -1,0 +1,75 @@
+#pragma once
+
+#include "runtime/store/c10d_barriers.hpp"
+#include "runtime/store/c10d_decoder.hpp"
+#include "runtime/store/session.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dlaunch::c10d {
+
+/// What the PyTorch clients of one attempt share; the next attempt gets another.
+class Namespace : public store::Namespace {
+ public:
+  using store::Namespace::Namespace;
+  std::unique_ptr<store::Session> open(std::uint64_t client, store::Outbox& out) override;
+
+  Barriers barriers;
+};
+
+/// One PyTorch client's connection. Replies keep the order of their requests: what is asked behind
+/// a pending wait is done at once and answered after it. The protocol has no error replies, so all
+/// that can be done about a bad request is to close. Not thread-safe; the namespace and the outbox
+/// must outlive it.
+class Session final : public store::Session {
+ public:
+  Session(std::uint64_t client, Namespace& shared, store::Outbox& out);
+  ~Session() override;
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  bool feed(BytesView in, Clock::time_point now) override;
+  void answer(const store::Effect& effect) override;
+
+ private:
+  /// A wait that has no answer yet, and the replies that must not overtake it.
+  struct Wait {
+    std::uint64_t request = 0;
+    std::string barrier;  ///< The key, where it is a barrier.
+    bool answered = false;
+    Bytes after;
+  };
+
+  std::optional<std::size_t> consume(BytesView unread);
+  void serve(const Request& request);
+  void deliver();
+  void refuse();
+  void wait(store::Caller by, const Request& request);
+  void arrive(store::Caller by, const Request& request);
+  bool begin_wait(store::Caller by, std::string_view barrier);
+  void finish_wait(std::uint64_t request);
+  void drop_wait(const Wait& wait);
+  void drop_waits();
+  void cancel_waits();
+  void reply(Op op, const store::Answer& answer, Bytes& out);
+  /// Where the next reply is due: the outbox, or behind the last pending wait.
+  Bytes& replies() { return waits_.empty() ? out_.buffer() : waits_.back().after; }
+
+  std::uint64_t client_;
+  Namespace& shared_;
+  store::Outbox& out_;
+  std::optional<Decoder> decoder_;  ///< Once the dialect is known.
+  Dialect dialect_ = Dialect::a;
+  bool closed_ = false;
+  std::uint64_t next_request_ = 0;
+  std::vector<Wait> waits_;  ///< In the order of the requests.
+  Bytes kept_;               ///< The incomplete request that ended the last feed.
+  BytesView expected_;       ///< Of the compare_set that is being served.
+};
+
+}  // namespace dlaunch::c10d

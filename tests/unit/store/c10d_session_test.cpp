@@ -1,0 +1,210 @@
+#include "runtime/store/c10d_session.hpp"
+
+#include "tests/support/c10d_peer.hpp"
+#include "tests/support/c10d_transcript.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+using namespace dlaunch::c10d_test;
+
+namespace {
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+const std::string hello(as_text(c10d::hello));
+
+}  // namespace
+
+TEST_CASE("the conversations of tests/scenario go as written, whole and byte by byte") {
+  const std::filesystem::path folder = DLAUNCH_SOURCE_DIR "/tests/scenario";
+  int played = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const auto name = entry.path().filename().string();
+    if (!name.starts_with("c10d_")) continue;
+    CAPTURE(name);
+    for (const bool slowly : {false, true}) {
+      for (const auto& difference : play(read_file(entry.path()), slowly)) FAIL_CHECK(difference);
+    }
+    ++played;
+  }
+  CHECK(played >= 7);
+}
+
+TEST_CASE("recorded conversations of the real clients") {
+  c10d::Namespace shared;
+  Peer torch1(1, shared), torch2(2, shared);
+  torch1.say(from_hex("00 03 00 00 00 00 00 00 00 2f 6b 31 02 00 00 00 00 00 00 00 76 31"));
+  torch1.say(from_hex("05 01 00 00 00 00 00 00 00 03 00 00 00 00 00 00 00 2f 6b 31"));
+  CHECK(torch1.heard() == from_hex("00"));
+  torch1.say(from_hex("02 03 00 00 00 00 00 00 00 2f 6b 31"));
+  CHECK(torch1.heard() == from_hex("02 00 00 00 00 00 00 00 76 31"));
+  torch1.say(from_hex("03 04 00 00 00 00 00 00 00 2f 63 74 72 05 00 00 00 00 00 00 00"));
+  torch1.heard();
+  torch1.say(from_hex("03 04 00 00 00 00 00 00 00 2f 63 74 72 fe ff ff ff ff ff ff ff"));
+  CHECK(torch1.heard() == from_hex("03 00 00 00 00 00 00 00"));
+  torch1.say(from_hex("06"));
+  CHECK(torch1.heard() == from_hex("02 00 00 00 00 00 00 00"));
+
+  torch2.say(from_hex("00 ce f7 85 3c 0d 2b 3a 00 00"));
+  CHECK(torch2.heard() == from_hex("2b 3a 00 00"));
+  torch2.say(
+      from_hex("0e 02 00 00 00 00 00 00 00 2f 71 01 00 00 00 00 00 00 00 78 "
+               "10 02 00 00 00 00 00 00 00 2f 71"));
+  CHECK(torch2.heard() == from_hex("01 00 00 00 00 00 00 00"));
+  torch2.say(from_hex("0f 02 00 00 00 00 00 00 00 2f 71"));
+  CHECK(torch2.heard() == from_hex("01 00 00 00 00 00 00 00 01 00 00 00 00 00 00 00 78"));
+}
+
+TEST_CASE("a single zero byte says nothing yet") {
+  c10d::Namespace shared;
+  Peer later_a(1, shared), later_c(2, shared);
+  CHECK(later_a.say(from_hex("00")));
+  CHECK(later_c.say(from_hex("00")));
+  CHECK(later_a.say(from_hex("01 00 00 00 00 00 00 00 6b 00 00 00 00 00 00 00 00")));
+  CHECK(later_c.say(from_hex("ce f7 85 3c 07")));
+  CHECK(later_c.heard() == from_hex("01 00 00 00 00 00 00 00"));
+}
+
+TEST_CASE("garbage is called so, and ends nobody else's connection") {
+  c10d::Namespace shared;
+  Peer garbage_a(1, shared), garbage_c(2, shared), other(3, shared);
+  CHECK_FALSE(garbage_a.say(from_hex("09")));
+  CHECK_FALSE(garbage_c.say(hello + from_hex("13")));
+  Peer oversized(4, shared);
+  CHECK_FALSE(oversized.say(hello + from_hex("01 ff ff ff ff ff ff ff 7f")));
+  CHECK(other.say(hello + from_hex("07")));
+  CHECK(other.heard() == from_hex("00 00 00 00 00 00 00 00"));
+}
+
+TEST_CASE("requests before garbage have been served, those after a refusal are not") {
+  c10d::Namespace shared;
+  Peer bad(1, shared), refused(2, shared), other(3, shared);
+  const auto set = [](const std::string& key) {
+    return Wire().code(code_c::set).text(key).text("v").str();
+  };
+  CHECK_FALSE(bad.say(hello + set("/before") + from_hex("ff")));
+  CHECK(refused.say(hello + set("/text") + Wire().code(code_c::add).text("/text").i64(1).str() +
+                    set("/after")));
+  CHECK(refused.closed());
+  other.say(hello + Wire().code(code_c::check).texts({"/before"}).str() +
+            Wire().code(code_c::check).texts({"/after"}).str());
+  CHECK(other.heard() == from_hex("00 01"));
+}
+
+TEST_CASE("a value of the largest size comes and goes, in pieces of any size") {
+  c10d::Namespace shared;
+  Peer peer(1, shared);
+  std::string value(c10d::value_bytes_max, 'v');
+  for (std::size_t i = 0; i < value.size(); i += 4096) value[i] = static_cast<char>(i >> 12);
+  const auto bytes = hello + Wire().code(code_c::set).text("/k").text(value).str() +
+                     Wire().code(code_c::get).text("/k").str();
+  std::mt19937 random(7);
+  for (std::size_t at = 0; at < bytes.size();) {
+    const auto size = std::min<std::size_t>(1 + random() % 65536, bytes.size() - at);
+    REQUIRE(peer.say(bytes.substr(at, size)));
+    at += size;
+  }
+  CHECK(peer.heard() == Wire().text(value).str());
+}
+
+TEST_CASE("replies behind a wait have a limit") {
+  c10d::Namespace shared;
+  Peer peer(1, shared);
+  const std::string value(c10d::value_bytes_max, 'v');
+  peer.say(hello + Wire().code(code_c::set).text("/k").text(value).str() +
+           Wire().code(code_c::wait).texts({"/never"}).str());
+  const auto get = Wire().code(code_c::get).text("/k").str();
+  int answered = 0;
+  while (!peer.closed() && answered < 10) {
+    peer.say(get);
+    ++answered;
+  }
+  CHECK(peer.closed());
+  CHECK(answered == 2);
+}
+
+TEST_CASE("pending waits have a limit") {
+  c10d::Namespace shared;
+  Peer peer(1, shared);
+  peer.say(hello);
+  const auto wait = Wire().code(code_c::wait).texts({"/never"}).str();
+  int asked = 0;
+  while (!peer.closed() && asked < 100000) {
+    peer.say(wait);
+    ++asked;
+  }
+  CHECK(peer.closed());
+  CHECK(asked == 1025);
+}
+
+TEST_CASE("barriers of clients that have gone leave nothing behind") {
+  c10d::Namespace shared;
+  {
+    Peer one(1, shared), two(2, shared);
+    one.say(hello + Wire().code(code_c::barrier).text("/b").i64(3).str());
+    two.say(hello + Wire().code(code_c::barrier).text("/b").i64(3).str());
+    CHECK(shared.barriers.size() == 1);
+  }
+  CHECK(shared.barriers.size() == 0);
+}
+
+/// Random requests of both dialects over few keys: however the bytes are cut, every client hears
+/// the same, and nothing breaks.
+TEST_CASE("random conversations do not depend on how the bytes are cut") {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    CAPTURE(seed);
+    c10d::Namespace whole_shared, cut_shared;
+    std::mt19937 random(seed);
+    const auto pick = [&](auto bound) { return static_cast<unsigned>(random() % bound); };
+    std::vector<std::unique_ptr<Peer>> whole, cut;
+    std::vector<c10d::Dialect> dialects;
+    for (std::uint64_t client = 0; client < 4; ++client) {
+      dialects.push_back(client % 2 == 0 ? c10d::Dialect::a : c10d::Dialect::c);
+      whole.push_back(std::make_unique<Peer>(client, whole_shared));
+      cut.push_back(std::make_unique<Peer>(client, cut_shared));
+      if (client % 2 == 1) {
+        whole.back()->say(hello);
+        cut.back()->say_slowly(hello);
+      }
+    }
+    static constexpr const char* both[] = {
+        "set /k v",           "set /c 1",     "get /k",      "add /c 3", "check /k /l",
+        "wait /k /l",         "count",        "erase /k",    "erase /l", "set /l ''",
+        "compare_set /k v w", "add /fresh 1", "erase /fresh"};
+    static constexpr const char* only_c[] = {
+        "append /k x",  "multi_get /k /l", "multi_set /k 1 /l 2",
+        "cancel_wait",  "ping 5",          "push /q a",
+        "pop /q",       "queue_size /q",   "list",
+        "barrier /b 9", "wait /q",         "wait /fresh /never",
+        "erase /b"};
+    for (int step = 0; step < 120; ++step) {
+      const auto who = pick(4u);
+      const bool c = dialects[who] == c10d::Dialect::c;
+      const auto choice = pick(std::size(both) + (c ? std::size(only_c) : 0));
+      const std::string text =
+          choice < std::size(both) ? both[choice] : only_c[choice - std::size(both)];
+      const auto bytes = request_bytes(dialects[who], text);
+      whole[who]->say(bytes);
+      cut[who]->say_slowly(bytes);
+      for (std::size_t i = 0; i < whole.size(); ++i) REQUIRE(whole[i]->heard() == cut[i]->heard());
+    }
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      CHECK(whole[i]->closed() == cut[i]->closed());
+      whole[i]->hang_up();
+    }
+    CHECK(whole_shared.barriers.size() == 0);
+  }
+}
