@@ -52,7 +52,8 @@ struct StreamsByRank {
   bool operator==(const StreamsByRank&) const = default;
 };
 
-/// The command line, resolved. A plain value; every field has the default it is documented with.
+/// The command line, resolved. A plain value. parse_options fills every field, with the documented
+/// default where nothing was asked.
 struct Options {
   // What to run.
   std::vector<std::string> program;  ///< Program (module with `module`) and its arguments.

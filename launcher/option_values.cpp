@@ -1,0 +1,226 @@
+#include "launcher/option_values.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <csignal>
+#include <cstring>
+
+namespace dlaunch::launcher {
+
+namespace {
+
+constexpr int local_ranks_max = 4096;
+
+std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
+
+std::optional<int> signal_number(std::string_view name) {
+  if (name.starts_with("SIG")) name.remove_prefix(3);
+  for (int number = 1; number < SIGRTMIN; ++number) {
+    const char* known = ::sigabbrev_np(number);
+    if (known != nullptr && name == known) return number;
+  }
+  if (!name.starts_with("RTMIN")) return std::nullopt;
+  name.remove_prefix(5);
+  if (name.empty()) return SIGRTMIN;
+  if (!name.starts_with('+')) return std::nullopt;
+  const auto offset = read_integer(name.substr(1), 0, SIGRTMAX - SIGRTMIN);
+  if (const auto* value = std::get_if<long>(&offset)) return SIGRTMIN + static_cast<int>(*value);
+  return std::nullopt;
+}
+
+std::optional<Streams> streams_of_digit(std::string_view text) {
+  if (text.size() != 1 || text[0] < '0' || text[0] > '3') return std::nullopt;
+  const int bits = text[0] - '0';
+  return Streams{.out = (bits & 1) != 0, .err = (bits & 2) != 0};
+}
+
+}  // namespace
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  if (text.empty()) return parts;
+  for (;;) {
+    const auto end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+Read<long> read_integer(std::string_view text, long least, long most) {
+  if (text.empty()) return Complaint{"a whole number is missing"};
+  long value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc::invalid_argument || end != text.data() + text.size()) {
+    return Complaint{quoted(text) + " is not a whole number"};
+  }
+  const bool huge = error == std::errc::result_out_of_range;
+  if (huge ? text.starts_with('-') : value < least) {
+    return Complaint{"at least " + std::to_string(least) + " is needed"};
+  }
+  if (huge || value > most) return Complaint{"at most " + std::to_string(most) + " is allowed"};
+  return value;
+}
+
+Read<bool> read_flag(std::string_view text) {
+  for (const auto yes : {"1", "true", "yes", "on"}) {
+    if (text == yes) return true;
+  }
+  for (const auto no : {"0", "false", "no", "off"}) {
+    if (text == no) return false;
+  }
+  return Complaint{quoted(text) + " is neither 1 (true, yes, on) nor 0 (false, no, off)"};
+}
+
+std::optional<std::chrono::milliseconds> parse_duration(std::string_view text) {
+  constexpr double ms_max = 365.0 * 24 * 3600 * 1000;
+  struct Unit {
+    std::string_view name;
+    double ms;
+  };
+  // "ms" before "s" and "m", since each is the end of the other.
+  constexpr std::array<Unit, 4> units = {{{"ms", 1}, {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}}};
+  double factor = 1000;
+  for (const auto& unit : units) {
+    if (!text.ends_with(unit.name)) continue;
+    text.remove_suffix(unit.name.size());
+    factor = unit.ms;
+    break;
+  }
+  // Plain decimals only: from_chars would take "inf", "nan" and exponents as well.
+  if (text.empty() || text.find_first_not_of("0123456789.") != std::string_view::npos) return {};
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return {};
+  if (value * factor > ms_max) return {};
+  return std::chrono::milliseconds(static_cast<long>(value * factor + 0.5));
+}
+
+Read<StreamsByRank> read_streams(std::string_view text) {
+  const auto usage = [&](std::string_view part) {
+    return Complaint{quoted(part) +
+                     " is not 0 (none), 1 (stdout), 2 (stderr), 3 (both), nor RANK:0..3,..."};
+  };
+  StreamsByRank streams;
+  if (text.find(':') == std::string_view::npos) {
+    const auto everyone = streams_of_digit(text);
+    if (!everyone) return usage(text);
+    streams.everyone = *everyone;
+    return streams;
+  }
+  for (const auto part : split(text, ',')) {
+    const auto colon = part.find(':');
+    if (colon == std::string_view::npos) return usage(part);
+    const auto rank = read_integer(part.substr(0, colon), 0, local_ranks_max - 1);
+    const auto chosen = streams_of_digit(part.substr(colon + 1));
+    if (std::holds_alternative<Complaint>(rank) || !chosen) return usage(part);
+    const int local_rank = static_cast<int>(std::get<long>(rank));
+    if (!streams.listed.emplace(local_rank, *chosen).second) {
+      return Complaint{"local rank " + std::to_string(local_rank) + " is listed twice"};
+    }
+  }
+  return streams;
+}
+
+Read<std::vector<int>> read_ranks(std::string_view text) {
+  std::vector<int> ranks;
+  for (const auto part : split(text, ',')) {
+    const auto rank = read_integer(part, 0, local_ranks_max - 1);
+    if (const auto* complaint = std::get_if<Complaint>(&rank)) return *complaint;
+    ranks.push_back(static_cast<int>(std::get<long>(rank)));
+  }
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
+
+Read<std::vector<int>> read_signals(std::string_view text) {
+  std::vector<int> numbers;
+  for (const auto name : split(text, ',')) {
+    const auto number = signal_number(name);
+    if (!number) return Complaint{quoted(name) + " is not the name of a signal"};
+    if (*number == SIGKILL || *number == SIGSTOP || *number == SIGCHLD) {
+      return Complaint{std::string(name) + " cannot be handed on"};
+    }
+    if (std::find(numbers.begin(), numbers.end(), *number) == numbers.end()) {
+      numbers.push_back(*number);
+    }
+  }
+  if (numbers.empty()) return Complaint{"at least one signal is needed"};
+  return numbers;
+}
+
+Read<std::map<std::string, std::string>> read_pairs(std::string_view text) {
+  std::map<std::string, std::string> pairs;
+  for (const auto part : split(text, ',')) {
+    const auto equals = part.find('=');
+    if (equals == std::string_view::npos || equals == 0) {
+      return Complaint{quoted(part) + " is not KEY=VALUE"};
+    }
+    pairs[std::string(part.substr(0, equals))] = part.substr(equals + 1);
+  }
+  return pairs;
+}
+
+Read<NodesAsked> read_nodes(std::string_view text) {
+  constexpr long nodes_max = 100'000;
+  const auto colon = text.find(':');
+  const auto least = read_integer(text.substr(0, colon), 1, nodes_max);
+  if (const auto* complaint = std::get_if<Complaint>(&least)) return *complaint;
+  NodesAsked nodes{.least = std::get<long>(least), .most = std::get<long>(least)};
+  if (colon == std::string_view::npos) return nodes;
+  const auto most = read_integer(text.substr(colon + 1), 1, nodes_max);
+  if (const auto* complaint = std::get_if<Complaint>(&most)) return *complaint;
+  nodes.most = std::get<long>(most);
+  if (nodes.most < nodes.least) return Complaint{"the minimum is larger than the maximum"};
+  return nodes;
+}
+
+Read<std::string> host_of_endpoint(std::string_view text) {
+  std::string_view host = text;
+  std::string_view port;
+  if (text.starts_with('[')) {
+    const auto end = text.find(']');
+    if (end == std::string_view::npos) return Complaint{"the closing ] is missing"};
+    host = text.substr(1, end - 1);
+    port = text.substr(end + 1);
+    if (!port.empty() && !port.starts_with(':')) return Complaint{"after ] a :PORT is expected"};
+  } else if (std::count(text.begin(), text.end(), ':') == 1) {
+    host = text.substr(0, text.find(':'));
+    port = text.substr(text.find(':'));
+  }
+  if (!port.empty()) {
+    const auto number = read_integer(port.substr(1), 0, 65535);
+    if (const auto* wrong = std::get_if<Complaint>(&number)) {
+      return Complaint{"the port: " + wrong->sentence};
+    }
+  }
+  if (host.empty()) return Complaint{"the host is missing"};
+  return std::string(host);
+}
+
+bool is_loopback_name(std::string_view host) {
+  if (host == "localhost" || host == "::1") return true;
+  // Only a dotted address of four numbers: "127.example.org" is a name like any other.
+  return host.starts_with("127.") &&
+         host.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> cost(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) cost[i][0] = i;
+  for (std::size_t j = 0; j <= b.size(); ++j) cost[0][j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t change = a[i - 1] == b[j - 1] ? 0 : 1;
+      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + change});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return cost[a.size()][b.size()];
+}
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,318 @@
+#include "launcher/options.hpp"
+
+#include "launcher/config_file.hpp"
+#include "launcher/exit_code.hpp"
+#include "launcher/option_table.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace dlaunch::launcher {
+
+namespace {
+
+/// What was found for one option at one place.
+struct Given {
+  std::string value;
+  Origin origin = Origin::standard;
+  std::string where;
+};
+
+EarlyExit refuse(int code, std::string_view sentence) {
+  return {.code = code, .text = "dlaunch: " + std::string(sentence) + "\n"};
+}
+
+/// As much of what the user wrote as a message bears.
+std::string clipped(std::string_view text) {
+  constexpr std::size_t shown_max = 80;
+  if (text.size() <= shown_max) return std::string(text);
+  return std::string(text.substr(0, shown_max)) + "...";
+}
+
+/// "--nnodes 2", "PET_NNODES=2", "job.toml: nnodes = 2".
+std::string as_written(const OptionEntry& entry, const Given& given) {
+  const std::string value = given.value.empty() ? "''" : clipped(given.value);
+  const std::string flag(entry.flag);
+  switch (given.origin) {
+    case Origin::dlaunch_variable:
+    case Origin::pet_variable:
+      return given.where + "=" + value;
+    case Origin::config_file:
+      return given.where + ": " + flag + " = " + value;
+    case Origin::command_line:
+    case Origin::standard:
+      break;
+  }
+  return entry.argument.empty() ? "--" + flag : "--" + flag + " " + value;
+}
+
+/// Resolves one command line. Every step returns what ends it early, or nothing.
+class Parser {
+ public:
+  using Stop = std::optional<EarlyExit>;
+
+  Parser() : given_(option_table().size()) {}
+
+  Stop scan(std::span<const std::string> arguments) {
+    std::size_t next = 0;
+    if (!arguments.empty() && arguments[0] == "run") ++next;
+    for (; next < arguments.size(); ++next) {
+      const std::string& argument = arguments[next];
+      if (argument == "--") {
+        ++next;
+        break;
+      }
+      if (argument.size() < 2 || argument[0] != '-') break;
+      if (auto stop = scan_option(arguments, next)) return stop;
+    }
+    draft_.options.program.assign(
+        arguments.begin() + static_cast<std::ptrdiff_t>(std::min(next, arguments.size())),
+        arguments.end());
+    return std::nullopt;
+  }
+
+  void take_variables(std::span<const std::string> environment) {
+    for (const auto& line : environment) {
+      const bool pet = line.starts_with("PET_");
+      const auto equals = line.find('=');
+      // Templates of job systems leave variables empty: those say nothing.
+      if (equals == std::string::npos || equals + 1 == line.size()) continue;
+      const std::string name = line.substr(0, equals);
+      if (!is_flag_variable(name)) continue;
+      std::string flag = name.substr(pet ? 4 : 8);
+      std::transform(flag.begin(), flag.end(), flag.begin(), [](char c) {
+        return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+      });
+      take(*find_option(flag), {.value = line.substr(equals + 1),
+                                .origin = pet ? Origin::pet_variable : Origin::dlaunch_variable,
+                                .where = name});
+    }
+  }
+
+  Stop take_config(const FileReader& read_file) {
+    const auto* entry = find_option("config");
+    const auto& given = given_[index_of(*entry)];
+    if (!given) return std::nullopt;
+    const std::string path = given->value;
+    const auto text = read_file ? read_file(path) : std::nullopt;
+    if (!text) {
+      return refuse(exit_code::configuration, as_written(*entry, *given) + ": cannot be read");
+    }
+    auto read = read_config(*text);
+    if (const auto* complaint = std::get_if<Complaint>(&read)) {
+      return refuse(exit_code::configuration, path + ": " + complaint->sentence);
+    }
+    for (auto& [key, value] : std::get<0>(read)) {
+      const auto* option = find_option(key);
+      if (option == nullptr || option->apply == nullptr || option == entry) {
+        return refuse(exit_code::configuration, path + ": unknown key " + clipped(key) +
+                                                    suggestion(key, "; did you mean ", "?"));
+      }
+      take(*option, {.value = value, .origin = Origin::config_file, .where = path});
+    }
+    return std::nullopt;
+  }
+
+  Stop apply() {
+    for (const auto& entry : option_table()) {
+      if (entry.apply == nullptr) continue;
+      // The default first: it is text like any other value, and shows in --help and --dry-run.
+      if (!entry.standard.empty()) entry.apply(draft_, entry.standard);
+      const auto& given = given_[index_of(entry)];
+      auto& options = draft_.options;
+      if (!given) {
+        options.settings.push_back(
+            {std::string(entry.flag), std::string(entry.standard), Origin::standard, ""});
+        continue;
+      }
+      if (const auto complaint = entry.apply(draft_, given->value)) {
+        return refuse(
+            given->origin == Origin::config_file ? exit_code::configuration : exit_code::usage,
+            as_written(entry, *given) + ": " + complaint->sentence);
+      }
+      options.settings.push_back(
+          {std::string(entry.flag), given->value, given->origin, given->where});
+      if (!entry.no_effect.empty()) {
+        options.notes.push_back(as_written(entry, *given) +
+                                " has no effect: " + std::string(entry.no_effect) + ".");
+      }
+    }
+    return std::nullopt;
+  }
+
+  Stop check_program() const {
+    const auto& options = draft_.options;
+    if (options.program.empty()) {
+      return refuse(exit_code::usage,
+                    options.module ? "-m needs the name of a module: dlaunch -m MODULE [args...]"
+                                   : "no program given: dlaunch [options] [--] program [args...]; "
+                                     "dlaunch --help lists the options");
+    }
+    if (options.program.front().empty()) {
+      return refuse(exit_code::usage, "the program's name is empty");
+    }
+    if (options.module && options.no_python) {
+      return refuse(exit_code::usage,
+                    "-m and --no-python exclude each other: a module needs the interpreter");
+    }
+    if (options.module && options.run_path) {
+      return refuse(exit_code::usage,
+                    "-m and --run-path exclude each other: the program is a module or a path");
+    }
+    return std::nullopt;
+  }
+
+  /// Multi-node options are understood, so that the sentence can be about them.
+  Stop check_nodes() {
+    auto& options = draft_.options;
+    if (draft_.nodes.most > 1) {
+      return refuse_node("nnodes",
+                         "this build runs one node; leave it out, and use --nproc-per-node for "
+                         "more workers on this host");
+    }
+    if (draft_.node_rank != 0) {
+      return refuse_node("node-rank", "this build runs one node, and its rank is 0; leave it out");
+    }
+    if (draft_.rdzv_role == "join") {
+      return refuse_node("rdzv-role", "this build runs one node, which hosts; leave it out");
+    }
+    if (options.standalone) return stand_alone(), std::nullopt;
+    if (!options.rdzv_endpoint.empty()) {
+      const auto host = host_of_endpoint(options.rdzv_endpoint);
+      if (const auto* complaint = std::get_if<Complaint>(&host)) {
+        return refuse_node("rdzv-endpoint", complaint->sentence);
+      }
+      if (!is_loopback_name(std::get<std::string>(host))) {
+        return refuse_node("rdzv-endpoint",
+                           "this build runs one node and meets nobody elsewhere; leave it out, or "
+                           "use localhost");
+      }
+    }
+    return std::nullopt;
+  }
+
+  Options finish() {
+    auto& options = draft_.options;
+    const auto& port = given_[index_of(*find_option("master-port"))];
+    options.master_port_insisted = port.has_value() && options.master_port != 0;
+    if (options.standalone && !port) options.master_port = 0;
+    if (!is_loopback_name(draft_.master_addr)) {
+      const auto& entry = *find_option("master-addr");
+      options.notes.push_back(as_written(entry, *given_[index_of(entry)]) +
+                              " has no effect: on one node the workers meet at 127.0.0.1.");
+    }
+    return std::move(options);
+  }
+
+ private:
+  static std::size_t index_of(const OptionEntry& entry) {
+    return static_cast<std::size_t>(&entry - option_table().data());
+  }
+
+  static std::string suggestion(std::string_view flag, std::string_view before,
+                                std::string_view after) {
+    const std::string nearest = nearest_option(flag);
+    return nearest.empty() ? "" : std::string(before) + nearest + std::string(after);
+  }
+
+  /// Keeps the strongest; on the command line the last of equals counts.
+  void take(const OptionEntry& entry, Given given) {
+    auto& kept = given_[index_of(entry)];
+    const bool stronger = !kept || given.origin < kept->origin ||
+                          (given.origin == kept->origin && given.origin == Origin::command_line);
+    if (stronger) kept = std::move(given);
+  }
+
+  /// The option at `next`, which is moved on to the option's value where that stands apart.
+  Stop scan_option(std::span<const std::string> arguments, std::size_t& next) {
+    const std::string_view argument = arguments[next];
+    const bool is_long = argument.starts_with("--");
+    const auto equals = argument.find('=');
+    const std::string_view name = argument.substr(0, equals);
+    std::optional<std::string> attached;
+    const OptionEntry* entry = nullptr;
+    if (is_long) {
+      entry = find_option(name.substr(2));
+      if (equals != std::string_view::npos) attached = argument.substr(equals + 1);
+    } else {
+      entry = find_option(argument[1]);
+      const bool takes_value = entry != nullptr && !entry->argument.empty();
+      if (argument.size() > 2 && !takes_value) entry = nullptr;  // Letters are not combined.
+      if (argument.size() > 2) attached = argument.substr(argument[2] == '=' ? 3 : 2);
+    }
+    if (entry == nullptr) {
+      const std::string_view bare = name.substr(is_long ? 2 : 1);
+      return refuse(exit_code::usage,
+                    "unknown option " + clipped(name) + suggestion(bare, "; did you mean ", "?"));
+    }
+    if (entry->flag == "help") return EarlyExit{.code = 0, .text = help_text()};
+    if (entry->flag == "version")
+      return EarlyExit{.code = 0, .text = "dlaunch " DLAUNCH_VERSION "\n"};
+    if (entry->argument.empty()) {
+      take(*entry, {.value = attached.value_or("1"), .origin = Origin::command_line, .where = ""});
+      return std::nullopt;
+    }
+    if (!attached) {
+      if (auto stop = check_value_follows(*entry, arguments, next)) return stop;
+      attached = arguments[++next];
+    }
+    take(*entry, {.value = *attached, .origin = Origin::command_line, .where = ""});
+    return std::nullopt;
+  }
+
+  static Stop check_value_follows(const OptionEntry& entry, std::span<const std::string> arguments,
+                                  std::size_t next) {
+    const std::string needs =
+        "--" + std::string(entry.flag) + " needs a value: " + std::string(entry.argument);
+    if (next + 1 == arguments.size()) return refuse(exit_code::usage, needs);
+    const std::string_view value = arguments[next + 1];
+    const bool is_option =
+        value == "--" ||
+        (value.starts_with("--") && find_option(value.substr(2, value.find('=') - 2)) != nullptr);
+    if (!is_option) return std::nullopt;
+    return refuse(exit_code::usage, needs + "; it is followed by the option " + clipped(value));
+  }
+
+  Stop refuse_node(std::string_view flag, std::string_view sentence) const {
+    const auto& entry = *find_option(flag);
+    return refuse(exit_code::usage,
+                  as_written(entry, *given_[index_of(entry)]) + ": " + std::string(sentence));
+  }
+
+  void stand_alone() {
+    auto& options = draft_.options;
+    for (const std::string_view flag : {"rdzv-id", "rdzv-endpoint", "rdzv-backend"}) {
+      const auto& entry = *find_option(flag);
+      const auto& given = given_[index_of(entry)];
+      if (!given) continue;
+      options.notes.push_back(as_written(entry, *given) + " has no effect: --standalone sets it.");
+    }
+    options.job_id.reset();
+    options.rdzv_endpoint.clear();
+  }
+
+  Draft draft_;
+  std::vector<std::optional<Given>> given_;  ///< By the table's index.
+};
+
+}  // namespace
+
+Streams StreamsByRank::of(int local_rank) const {
+  const auto found = listed.find(local_rank);
+  return found == listed.end() ? everyone : found->second;
+}
+
+std::variant<Options, EarlyExit> parse_options(std::span<const std::string> arguments,
+                                               std::span<const std::string> environment,
+                                               const FileReader& read_file) {
+  Parser parser;
+  if (auto stop = parser.scan(arguments)) return *stop;
+  parser.take_variables(environment);
+  if (auto stop = parser.take_config(read_file)) return *stop;
+  if (auto stop = parser.apply()) return *stop;
+  if (auto stop = parser.check_program()) return *stop;
+  if (auto stop = parser.check_nodes()) return *stop;
+  return parser.finish();
+}
+
+}  // namespace dlaunch::launcher
