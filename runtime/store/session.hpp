@@ -25,14 +25,18 @@ class Outbox {
   virtual void share(std::shared_ptr<const Bytes> block) = 0;
   /// What is written so far is still sent, then the connection ends. More bytes are not fed.
   virtual void close() = 0;
+  /// So much is queued that a session shall take up no further request: it keeps what it was fed
+  /// and is fed again, with nothing new, when the peer has read some.
+  virtual bool congested() const = 0;
 };
 
 /// One connection's protocol state. Ends with its connection; its destructor leaves the namespace.
 class Session {
  public:
   virtual ~Session() = default;
-  /// Everything that has arrived since the last call; what is incomplete the session keeps. False:
-  /// no such protocol; the connection is closed at once and counted as garbage.
+  /// Everything that has arrived since the last call; what is incomplete the session keeps, and
+  /// what is left when the outbox is congested. False: no such protocol; the connection is closed
+  /// at once and counted as garbage.
   virtual bool feed(BytesView in, Clock::time_point now) = 0;
   /// The answer to one of this session's requests, at once or much later.
   virtual void answer(const Effect& effect) = 0;
