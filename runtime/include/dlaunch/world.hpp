@@ -2,6 +2,7 @@
 
 #include <dlaunch/store.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -38,7 +39,20 @@ struct InitOptions {
   /// For tcp:// and file://, where the URL does not say (-1: take RANK, WORLD_SIZE).
   int rank = -1;
   int world_size = -1;
+  /// Rank 0 of a world without a launcher hosts the store: how long the destruction of its last
+  /// World waits for the others to be done with it.
+  Clock::duration linger = std::chrono::seconds(30);
 };
+
+class World;
+
+/// Runs `block` on rank 0 first (with `local`: on local rank 0 of each node), then on all others;
+/// all leave together. If the first one throws, every other rank throws Error{aborted} with its
+/// text, at once, instead of waiting; if another one throws, all the others do when all are done.
+/// Every rank must call it, in the same order.
+DLAUNCH_API void rank_zero_first(const World& world, const std::function<void()>& block,
+                                 bool local = false,
+                                 Clock::duration timeout = std::chrono::minutes(30));
 
 /// A rank's place in the world and the store through which it meets the others. A value: copies
 /// share the store and the link to the agent, nothing is global, and one process may hold several
@@ -46,15 +60,23 @@ struct InitOptions {
 class DLAUNCH_API World {
  public:
   /// Joins the world `url` names and returns when all ranks have arrived:
-  ///   dlaunch://                    a worker of our launcher
-  ///   env://                        MASTER_ADDR MASTER_PORT RANK WORLD_SIZE; rank 0 hosts the
-  ///   store tcp://host:port?rank=&world_size=    the same, spelled out file:///path a file all
-  ///   ranks see; rank 0 writes where it listens
+  ///   dlaunch://        a worker of our launcher
+  ///   env://            what the environment says: our launcher's, else the four variables
+  ///                     MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE, and rank 0 hosts the store
+  ///   tcp://host:port?rank=R&world_size=N    the same, spelled out
+  ///   file://path?rank=R&world_size=N        a file that all ranks see; rank 0 writes where it
+  ///                                          listens, and removes it when all have come
+  /// A world of one rank, other than a launcher's, needs no address and opens no socket.
+  ///
+  /// Destroying the last copy of the World tells the others that this rank left in order; ending
+  /// without that, or while an exception unwinds, is a loss to them. A forked child may not use its
+  /// parent's World (Error{misuse}).
+  ///
   /// Throws Error: misuse names the missing or wrong variable; refused a duplicate rank or a
   /// disagreement on the size; unreachable; timeout lists who did not come and who did.
   static World init(std::string_view url = "env://", const InitOptions& options = {});
-  /// dlaunch:// under our launcher, else env:// if RANK is set, else what mpirun or srun prepared
-  /// where that is enough, else a world of one.
+  /// env:// if the environment has a rank, from our launcher, by hand, from mpirun or srun; else a
+  /// world of one.
   static World from_env(const InitOptions& options = {});
   /// Made by hand: for tests, and for those who bring a store of their own.
   World(WorldInfo info, std::shared_ptr<Store> store,
@@ -68,16 +90,12 @@ class DLAUNCH_API World {
   int size() const noexcept { return info_->size; }
 
  private:
+  friend void rank_zero_first(const World&, const std::function<void()>&, bool, Clock::duration);
+
   std::shared_ptr<const WorldInfo> info_;
   std::shared_ptr<Store> store_;
   std::shared_ptr<Membership> membership_;
+  std::shared_ptr<std::atomic<std::uint64_t>> turns_;  ///< Calls of rank_zero_first so far.
 };
-
-/// Runs `block` on rank 0 first (with `local`: on local rank 0 of each node), then on all others;
-/// all leave together. If the first one throws, every other rank throws Error{aborted} with its
-/// text, at once, instead of waiting. Every rank must call it, in the same order.
-DLAUNCH_API void rank_zero_first(const World& world, const std::function<void()>& block,
-                                 bool local = false,
-                                 Clock::duration timeout = std::chrono::minutes(30));
 
 }  // namespace dlaunch

@@ -1,0 +1,67 @@
+#include "runtime/world/identity.hpp"
+
+#include <dlaunch/error.hpp>
+
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include <sys/random.h>
+#include <unistd.h>
+
+namespace dlaunch {
+
+std::string own_hostname() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0' ? name.data()
+                                                                             : "localhost";
+}
+
+std::string machine_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  std::getline(file, boot);
+  std::array<char, 64> space{};
+  if (::readlink("/proc/self/ns/pid", space.data(), space.size() - 1) < 0) space[0] = '\0';
+  return boot + "/" + space.data();
+}
+
+std::optional<std::uint64_t> start_time_of(std::int64_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  if (!std::getline(file, line)) return std::nullopt;
+  // The name in parentheses may hold anything, so fields are counted from its end: the state is
+  // field 3, the start time field 22.
+  const auto close = line.rfind(')');
+  if (close == std::string::npos) return std::nullopt;
+  std::istringstream fields(line.substr(close + 1));
+  std::string field;
+  for (int number = 3; number < 22; ++number) {
+    fields >> field;
+    if (number == 3 && (field == "Z" || field == "X")) return std::nullopt;
+  }
+  std::uint64_t started = 0;
+  if (!(fields >> started)) return std::nullopt;
+  return started;
+}
+
+std::uint64_t random_number() {
+  std::uint64_t number = 0;
+  while (number == 0) {  // 0 stands for "none" on the wire.
+    if (::getrandom(&number, sizeof number, 0) != sizeof number) {
+      throw Error(Errc::internal, "the kernel gives no random numbers");
+    }
+  }
+  return number;
+}
+
+std::string random_hex() {
+  std::array<char, 33> text{};
+  std::snprintf(text.data(), text.size(), "%016llx%016llx",
+                static_cast<unsigned long long>(random_number()),
+                static_cast<unsigned long long>(random_number()));
+  return text.data();
+}
+
+}  // namespace dlaunch
