@@ -121,7 +121,7 @@ std::optional<std::size_t> Session::consume(BytesView unread) {
     decoder_.emplace(dialect_);
   }
   std::size_t consumed = 0;
-  while (!closed_) {
+  while (!closed_ && !out_.congested()) {
     Request request;
     const auto decoded = decoder_->next(unread.subspan(consumed), request);
     if (decoded.status == Decoder::Status::invalid) return std::nullopt;

@@ -68,7 +68,8 @@ class Session final : public store::Session {
   bool closed_ = false;
   std::uint64_t next_request_ = 0;
   std::vector<Wait> waits_;  ///< In the order of the requests.
-  Bytes kept_;               ///< The incomplete request that ended the last feed.
+  Bytes kept_;               ///< What the last feed has left: an incomplete request, or
+                             ///< all that came after the outbox was congested.
   BytesView expected_;       ///< Of the compare_set that is being served.
 };
 

@@ -38,6 +38,8 @@ class Peer final : public store::Outbox {
     return text;
   }
   bool closed() const { return closed_; }
+  /// From so many bytes on that have not been heard, the session shall pause.
+  void congest_at(std::size_t bytes) { congested_at_ = bytes; }
   void hang_up() { session_.reset(); }
 
   Bytes& buffer() override { return bytes_; }
@@ -45,10 +47,12 @@ class Peer final : public store::Outbox {
     bytes_.insert(bytes_.end(), block->begin(), block->end());
   }
   void close() override { closed_ = true; }
+  bool congested() const override { return bytes_.size() >= congested_at_; }
 
  private:
   Bytes bytes_;
   bool closed_ = false;
+  std::size_t congested_at_ = std::size_t{1} << 40;
   std::unique_ptr<store::Session> session_;
 };
 

@@ -136,6 +136,34 @@ TEST_CASE("replies behind a wait have a limit") {
   CHECK(answered == 2);
 }
 
+TEST_CASE("while the peer does not read, nothing is asked in its name, and nothing is lost") {
+  c10d::Namespace shared;
+  Peer peer(1, shared), other(2, shared);
+  peer.congest_at(30);
+  other.say(hello);
+  std::string bytes = hello, expected;
+  for (std::uint32_t i = 0; i < 50; ++i) {
+    bytes += Wire().code(code_c::ping).u32(i).str();
+    expected += Wire().u32(i).str();
+  }
+  bytes += Wire().code(code_c::set).text("/last").text("v").str() + from_hex("0d 01");
+  peer.say(bytes);
+  other.say(Wire().code(code_c::check).texts({"/last"}).str());
+  CHECK(other.heard() == from_hex("01"));
+
+  std::string heard = peer.heard();
+  CHECK(heard.size() == 32);
+  for (int turn = 0; turn < 10; ++turn) {
+    REQUIRE(peer.say(""));
+    heard += peer.heard();
+  }
+  CHECK(heard == expected);
+  other.say(Wire().code(code_c::check).texts({"/last"}).str());
+  CHECK(other.heard() == from_hex("00"));
+  peer.say(from_hex("00 00 00"));
+  CHECK(peer.heard() == from_hex("01 00 00 00"));
+}
+
 TEST_CASE("pending waits have a limit") {
   c10d::Namespace shared;
   Peer peer(1, shared);
