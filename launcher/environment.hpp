@@ -17,6 +17,9 @@ struct Assignment;
 std::optional<std::string_view> lookup(std::span<const std::string> environment,
                                        std::string_view name);
 
+/// True for the variables that the launcher itself sets for workers.
+bool is_worker_variable(std::string_view name);
+
 /// What all workers of a node share: the inherited environment without flag variables and without
 /// what an outer launcher left behind, and the variables that are equal for all of them.
 std::vector<std::string> common_environment(const Options& options, const Machine& machine,
@@ -30,7 +33,8 @@ std::vector<std::string> worker_environment(const Options& options, const Machin
                                             const Assignment& assignment, int local_rank,
                                             std::string_view error_file);
 
-/// The devices of CUDA_VISIBLE_DEVICES, or "0".."gpus-1" where it is unset.
+/// The devices of CUDA_VISIBLE_DEVICES up to the first one that there is not, as CUDA reads it; or
+/// "0".."gpus-1" where it is unset.
 std::vector<std::string> visible_gpus(const Machine& machine,
                                       std::span<const std::string> environment);
 

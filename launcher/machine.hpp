@@ -15,7 +15,8 @@ struct Machine {
   bool operator==(const Machine&) const = default;
 };
 
-/// Reads this host. Never throws: what cannot be read does not limit.
-Machine read_machine();
+/// Reads this host. Never throws: what cannot be read does not limit. `root` is put before /proc,
+/// /sys and /dev, for tests.
+Machine read_machine(const std::string& root = {});
 
 }  // namespace dlaunch::launcher

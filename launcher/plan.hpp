@@ -12,7 +12,8 @@
 
 namespace dlaunch::launcher {
 
-/// How many workers this node is to run, or why that cannot be said.
+/// How many workers this node is to run, or why that cannot be: no GPU, or an option names a local
+/// rank that there is not.
 std::variant<int, EarlyExit> worker_count(const Options& options, const Machine& machine,
                                           std::span<const std::string> environment);
 
@@ -68,6 +69,8 @@ struct WorkerSpec {
 struct LaunchPlan {
   Assignment assignment;
   std::vector<std::string> argv;  ///< The same for all workers; argv[0] is looked up in PATH.
+  /// The file that the interpreter is to read, so that its absence can be told once and early.
+  std::optional<std::string> script;
   std::vector<std::string> common_environment;  ///< "NAME=value".
   std::vector<std::string> directories;         ///< To be made, parents first; below run_directory.
   std::vector<WorkerSpec> workers;              ///< By local rank.

@@ -1,0 +1,194 @@
+#include "launcher/plan.hpp"
+
+#include "launcher/environment.hpp"
+#include "launcher/exit_code.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+namespace dlaunch::launcher {
+
+namespace {
+
+EarlyExit refuse(std::string sentence) {
+  return {.code = exit_code::usage, .text = "dlaunch: " + std::move(sentence) + "\n"};
+}
+
+/// An option that speaks of a local rank beyond the last one.
+std::optional<EarlyExit> check_ranks(const Options& options, int count) {
+  const auto wrong = [&](std::string_view flag, int rank) {
+    return refuse("--" + std::string(flag) + ": there is no local rank " + std::to_string(rank) +
+                  ", with " + std::to_string(count) + (count == 1 ? " worker" : " workers") +
+                  " the last one is " + std::to_string(count - 1));
+  };
+  for (const auto& [flag, streams] :
+       {std::pair{"redirects", &options.redirects}, std::pair{"tee", &options.tee}}) {
+    if (streams->listed.empty()) continue;
+    const int last = streams->listed.rbegin()->first;
+    if (last >= count) return wrong(flag, last);
+  }
+  const auto& shown = options.local_ranks_filter;
+  if (!shown.empty() && shown.back() >= count) return wrong("local-ranks-filter", shown.back());
+  return std::nullopt;
+}
+
+bool runs_under_python(const Options& options) {
+  if (options.module || options.run_path) return true;
+  return !options.no_python && options.program.front().ends_with(".py");
+}
+
+StreamPlan plan_stream(bool redirected, bool teed, bool shown, const std::string& directory,
+                       std::string_view name) {
+  StreamPlan plan;
+  plan.console = shown && (teed || !redirected);
+  if ((redirected || teed) && !directory.empty()) plan.file = directory + "/" + std::string(name);
+  return plan;
+}
+
+StdioPlan plan_stdio(const Options& options, const Assignment& assignment,
+                     std::string_view hostname, int local_rank, const std::string& directory) {
+  const Streams redirects = options.redirects.of(local_rank);
+  const Streams tee = options.tee.of(local_rank);
+  const auto& filter = options.local_ranks_filter;
+  const bool shown = filter.empty() || std::binary_search(filter.begin(), filter.end(), local_rank);
+
+  StdioPlan plan;
+  plan.out = plan_stream(redirects.out, tee.out, shown, directory, "stdout.log");
+  plan.err = plan_stream(redirects.err, tee.err, shown, directory, "stderr.log");
+  plan.input = assignment.first_rank == 0 && local_rank == 0;
+  const bool alone = assignment.world_size == 1;
+  const StreamPlan untouched;
+  plan.inherit =
+      alone && !options.log_line_prefix_template && plan.out == untouched && plan.err == untouched;
+  if (options.log_line_prefix_template || !alone) {
+    plan.prefix =
+        expand_prefix(options.log_line_prefix_template.value_or("[${rank}] "), options.role,
+                      local_rank, assignment.first_rank + local_rank, hostname);
+  }
+  return plan;
+}
+
+}  // namespace
+
+std::variant<int, EarlyExit> worker_count(const Options& options, const Machine& machine,
+                                          std::span<const std::string> environment) {
+  using Kind = WorkersAsked::Kind;
+  const int gpus = static_cast<int>(visible_gpus(machine, environment).size());
+  int count = 0;
+  switch (options.workers.kind) {
+    case Kind::number:
+      count = options.workers.number;
+      break;
+    case Kind::cpu:
+      count = machine.usable_cores;
+      break;
+    case Kind::gpu:
+      count = gpus;
+      break;
+    case Kind::automatic:
+      count = gpus > 0 ? gpus : machine.usable_cores;
+      break;
+  }
+  if (count == 0) {
+    return refuse(
+        "--nproc-per-node gpu: " +
+        std::string(machine.gpus == 0
+                        ? "this host shows no GPU (no /dev/nvidia0); use a number, or auto"
+                        : "CUDA_VISIBLE_DEVICES hides all GPUs of this host"));
+  }
+  // Without any GPU the flag only sets LOCAL_RANK to 0, as under torchrun.
+  if (options.virtual_local_rank && gpus > 0 && gpus < count) {
+    return refuse("--virtual-local-rank: " + std::to_string(count) + " workers need a GPU each, " +
+                  std::to_string(gpus) + " can be seen; lower --nproc-per-node");
+  }
+  if (auto wrong = check_ranks(options, count)) return *std::move(wrong);
+  return count;
+}
+
+std::vector<std::string> worker_command(const Options& options,
+                                        std::span<const std::string> environment) {
+  std::vector<std::string> command;
+  if (runs_under_python(options)) {
+    const auto python = lookup(environment, "PYTHON_EXEC");
+    command.emplace_back(python && !python->empty() ? *python : "python3");
+    command.emplace_back("-u");
+    if (options.module) command.emplace_back("-m");
+  }
+  command.insert(command.end(), options.program.begin(), options.program.end());
+  return command;
+}
+
+LaunchPlan make_plan(const Options& options, const Machine& machine,
+                     std::span<const std::string> environment, const Assignment& assignment) {
+  LaunchPlan plan;
+  plan.assignment = assignment;
+  plan.argv = worker_command(options, environment);
+  if (runs_under_python(options) && !options.module) plan.script = options.program.front();
+  plan.common_environment = common_environment(options, machine, environment, assignment);
+
+  std::string attempt_directory;
+  if (!assignment.run_directory.empty()) {
+    attempt_directory = assignment.run_directory + "/attempt_" + std::to_string(assignment.attempt);
+    plan.directories.push_back(attempt_directory);
+  }
+  const std::string& hostname = options.node_id.empty() ? machine.hostname : options.node_id;
+  for (int local_rank = 0; local_rank < assignment.local_size; ++local_rank) {
+    WorkerSpec worker;
+    worker.rank = assignment.first_rank + local_rank;
+    worker.local_rank = local_rank;
+    std::string directory;
+    if (!attempt_directory.empty()) {
+      directory = attempt_directory + "/" + std::to_string(worker.rank);
+      plan.directories.push_back(directory);
+      worker.error_file = directory + "/error.json";
+    }
+    worker.own_environment = worker_environment(options, machine, environment, assignment,
+                                                local_rank, worker.error_file);
+    worker.stdio = plan_stdio(options, assignment, hostname, local_rank, directory);
+    plan.workers.push_back(std::move(worker));
+  }
+  return plan;
+}
+
+std::string expand_prefix(std::string_view pattern, std::string_view role, int local_rank, int rank,
+                          std::string_view hostname) {
+  std::string out;
+  while (!pattern.empty()) {
+    const auto dollar = pattern.find('$');
+    out += pattern.substr(0, dollar);
+    if (dollar == std::string_view::npos) break;
+    pattern.remove_prefix(dollar);
+    // As Python's string.Template, which torchrun uses: $$, $name and ${name}; what is unknown
+    // stays as it is.
+    if (pattern.starts_with("$$")) {
+      out += '$';
+      pattern.remove_prefix(2);
+      continue;
+    }
+    const bool braced = pattern.starts_with("${");
+    const std::size_t begin = braced ? 2 : 1;
+    std::size_t end = begin;
+    while (end < pattern.size() &&
+           (std::isalnum(static_cast<unsigned char>(pattern[end])) || pattern[end] == '_')) {
+      ++end;
+    }
+    const auto name = pattern.substr(begin, end - begin);
+    const bool closed = !braced || (end < pattern.size() && pattern[end] == '}');
+    const std::size_t size = closed && braced ? end + 1 : end;
+    if (closed && name == "role_name") {
+      out += role;
+    } else if (closed && name == "local_rank") {
+      out += std::to_string(local_rank);
+    } else if (closed && name == "rank") {
+      out += std::to_string(rank);
+    } else if (closed && name == "hostname") {
+      out += hostname;
+    } else {
+      out += pattern.substr(0, size);
+    }
+    pattern.remove_prefix(size);
+  }
+  return out;
+}
+
+}  // namespace dlaunch::launcher
