@@ -1,30 +1,17 @@
 #pragma once
 
+#include "launcher/error_file.hpp"
 #include "launcher/exit_status.hpp"
+#include "launcher/wall_clock.hpp"
 
 #include <chrono>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <sys/types.h>
 
 namespace dlaunch::launcher {
-
-using WallClock = std::chrono::system_clock;
-
-/// What a worker wrote into its error.json.
-struct ErrorReport {
-  std::string message;
-  std::string callstack;  ///< Empty where it gave none.
-  std::optional<WallClock::time_point> time;
-
-  bool operator==(const ErrorReport&) const = default;
-};
-
-/// Reads error.json in both shapes PyTorch writes; nullopt for anything else. Never throws.
-std::optional<ErrorReport> parse_error_file(std::string_view text);
 
 /// One worker's end, as the summary tells it.
 struct WorkerEnd {
@@ -39,26 +26,27 @@ struct WorkerEnd {
   std::string error_file;      ///< Path, where the worker wrote one; else empty.
   std::optional<ErrorReport> error;
   std::vector<std::string> last_lines;  ///< The last lines of its stderr.
+
+  bool failed() const { return !status.succeeded() && !stopped_by_us; }
 };
 
 struct FailureSummary {
   std::string program;
-  std::vector<WorkerEnd> ends;    ///< In the order in which they were observed.
-  std::optional<int> root_cause;  ///< A rank; unset: root_cause_of(ends).
-  int attempt = 0;
-  int max_restarts = 0;
+  std::vector<WorkerEnd> ends;         ///< In the order in which they were observed.
+  std::optional<int> root_cause;       ///< A rank; unset: root_cause_of(ends).
+  int attempt = 0;                     ///< How often the workers had been started again.
   std::chrono::seconds utc_offset{0};  ///< Times are shown in this zone.
 };
 
 /// The rank to blame: the first that failed by itself, neither stopped by us nor for the loss of a
-/// peer; failing that, the first that exited 0 before others failed for its loss; else the first
-/// failure. nullopt where nobody failed.
+/// peer. Where all failures are such losses: the first that left with 0 before them. Failing that,
+/// the first failure. nullopt where nobody failed.
 std::optional<int> root_cause_of(const std::vector<WorkerEnd>& ends);
 
 /// The bordered block, ending in a newline; empty where nobody failed.
 std::string failure_summary(const FailureSummary& summary);
 
-/// The zone this host shows times in.
-std::chrono::seconds local_utc_offset(WallClock::time_point at);
+/// "0-3,5" for sorted or unsorted ranks.
+std::string rank_list(std::vector<int> ranks);
 
 }  // namespace dlaunch::launcher

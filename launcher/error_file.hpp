@@ -1,0 +1,23 @@
+#pragma once
+
+#include "launcher/wall_clock.hpp"
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace dlaunch::launcher {
+
+/// What a worker wrote into its error.json.
+struct ErrorReport {
+  std::string message;
+  std::string callstack;  ///< Empty where it gave none.
+  std::optional<WallClock::time_point> time;
+
+  bool operator==(const ErrorReport&) const = default;
+};
+
+/// Reads error.json in both shapes PyTorch writes; nullopt for anything else. Never throws.
+std::optional<ErrorReport> parse_error_file(std::string_view text);
+
+}  // namespace dlaunch::launcher

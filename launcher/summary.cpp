@@ -1,0 +1,166 @@
+#include "launcher/summary.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <map>
+
+namespace dlaunch::launcher {
+
+namespace {
+
+constexpr std::size_t width = 80;
+/// Failures beside the root cause that are told one by one; the others are listed by rank.
+constexpr std::size_t others_told_max = 8;
+/// Their last lines: a hint. The root cause's are shown in full.
+constexpr std::size_t others_lines_max = 3;
+
+void append_field(std::string& out, std::string_view name, std::string_view value) {
+  constexpr std::size_t name_width = 10;
+  out.append("  ").append(name).append(name_width - name.size(), ' ').append(": ");
+  out.append(value).append("\n");
+}
+
+/// Lines below a field, indented.
+void append_block(std::string& out, std::string_view text) {
+  while (!text.empty()) {
+    const auto end = text.find('\n');
+    out.append("    ").append(text.substr(0, end)).append("\n");
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::string exit_text(const WorkerEnd& end) {
+  const auto& status = end.status;
+  const int code = status.signal != 0 ? -status.signal : status.code;
+  std::string text = std::to_string(code) + " (pid: " + std::to_string(end.pid) + ")";
+  if (status.signal != 0) text += ", " + describe(status);
+  if (end.peer_lost) text += ", for the loss of a peer";
+  if (status.succeeded()) text += ", left before the others";
+  return text;
+}
+
+/// What a signal usually means, where its name does not say it.
+std::string_view hint(const ExitStatus& status) {
+  switch (status.signal) {
+    case SIGKILL:
+      return "dlaunch did not send this signal; the kernel does when memory runs out (see dmesg)";
+    case SIGBUS:
+      return "often a full /dev/shm, or a file that was truncated while mapped";
+    case SIGILL:
+      return "often a program built for another CPU";
+    default:
+      return {};
+  }
+}
+
+void append_end(std::string& out, std::size_t number, const WorkerEnd& end, bool in_full,
+                std::chrono::seconds utc_offset) {
+  out += "[" + std::to_string(number) + "]:\n";
+  append_field(out, "time", log_time(end.time, utc_offset));
+  append_field(out, "host", end.host);
+  append_field(out, "rank",
+               std::to_string(end.rank) + " (local_rank: " + std::to_string(end.local_rank) + ")");
+  append_field(out, "exitcode", exit_text(end));
+  append_field(out, "error_file", end.error_file.empty() ? "<N/A>" : end.error_file);
+  if (end.error && end.error->callstack.empty()) {
+    append_field(out, "message", end.error->message);
+  } else if (end.error) {
+    append_field(out, "traceback", "");
+    out.erase(out.size() - 2, 1);  // The space before an empty value.
+    append_block(out, end.error->callstack);
+  } else {
+    append_field(out, "traceback", "<N/A>");
+  }
+  if (const auto text = hint(end.status); !text.empty()) append_field(out, "hint", text);
+  const std::size_t shown =
+      in_full ? end.last_lines.size() : std::min(end.last_lines.size(), others_lines_max);
+  if (shown == 0 || (end.error && !end.error->callstack.empty())) return;
+  out += "  last lines of stderr:\n";
+  for (std::size_t i = end.last_lines.size() - shown; i < end.last_lines.size(); ++i) {
+    out.append("    | ").append(end.last_lines[i]).append("\n");
+  }
+}
+
+/// Who had to be ended, and how it took: "ranks 1-3 by SIGTERM".
+void append_stopped(std::string& out, const std::vector<WorkerEnd>& ends) {
+  std::map<std::string, std::vector<int>> by_end;
+  for (const auto& end : ends) {
+    if (end.stopped_by_us) by_end[describe(end.status)].push_back(end.rank);
+  }
+  if (by_end.empty()) return;
+  out += "Stopped by dlaunch after that:\n";
+  for (const auto& [how, ranks] : by_end) {
+    out += "  " + std::string(ranks.size() == 1 ? "rank " : "ranks ") + rank_list(ranks) + " (" +
+           how + ")\n";
+  }
+}
+
+const WorkerEnd* find_rank(const std::vector<WorkerEnd>& ends, int rank) {
+  const auto found = std::find_if(ends.begin(), ends.end(),
+                                  [&](const WorkerEnd& end) { return end.rank == rank; });
+  return found == ends.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+std::string rank_list(std::vector<int> ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  std::string out;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    out += (out.empty() ? "" : ",") + std::to_string(ranks[i]);
+    if (last > i) out += "-" + std::to_string(ranks[last]);
+    i = last + 1;
+  }
+  return out;
+}
+
+std::optional<int> root_cause_of(const std::vector<WorkerEnd>& ends) {
+  const WorkerEnd* first_failure = nullptr;
+  const WorkerEnd* first_left = nullptr;
+  for (const auto& end : ends) {
+    if (end.failed() && !end.peer_lost) return end.rank;
+    if (end.failed() && first_failure == nullptr) first_failure = &end;
+    const bool left = end.status.succeeded() && !end.stopped_by_us;
+    if (left && first_left == nullptr && first_failure == nullptr) first_left = &end;
+  }
+  if (first_failure == nullptr) return std::nullopt;
+  return first_left != nullptr ? first_left->rank : first_failure->rank;
+}
+
+std::string failure_summary(const FailureSummary& summary) {
+  const auto rank = summary.root_cause ? summary.root_cause : root_cause_of(summary.ends);
+  const WorkerEnd* root = rank ? find_rank(summary.ends, *rank) : nullptr;
+  if (root == nullptr) return {};
+
+  std::vector<const WorkerEnd*> others;
+  for (const auto& end : summary.ends) {
+    if (end.failed() && &end != root) others.push_back(&end);
+  }
+  const std::string border(width, '=');
+  const std::string line(width, '-');
+  std::string out = border + "\n" + summary.program + " FAILED";
+  if (summary.attempt > 0) {
+    out += " after " + std::to_string(summary.attempt) +
+           (summary.attempt == 1 ? " restart" : " restarts");
+  }
+  out += "\n" + line + "\nFailures:\n";
+  if (others.empty()) out += "  <NO_OTHER_FAILURES>\n";
+  const std::size_t told = std::min(others.size(), others_told_max);
+  for (std::size_t i = 0; i < told; ++i) {
+    append_end(out, i + 1, *others[i], false, summary.utc_offset);
+  }
+  if (told < others.size()) {
+    std::vector<int> ranks;
+    for (std::size_t i = told; i < others.size(); ++i) ranks.push_back(others[i]->rank);
+    out += "and " + std::to_string(ranks.size()) + " more: ranks " + rank_list(ranks) + "\n";
+  }
+  append_stopped(out, summary.ends);
+  out += line + "\nRoot Cause (first observed failure):\n";
+  append_end(out, 0, *root, true, summary.utc_offset);
+  return out + border + "\n";
+}
+
+}  // namespace dlaunch::launcher
