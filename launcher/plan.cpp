@@ -40,7 +40,8 @@ bool runs_under_python(const Options& options) {
 StreamPlan plan_stream(bool redirected, bool teed, bool shown, const std::string& directory,
                        std::string_view name) {
   StreamPlan plan;
-  plan.console = shown && (teed || !redirected);
+  // With no place for a file nothing may get lost: the console it is.
+  plan.console = shown && (teed || !redirected || directory.empty());
   if ((redirected || teed) && !directory.empty()) plan.file = directory + "/" + std::string(name);
   return plan;
 }
@@ -103,6 +104,19 @@ std::variant<int, EarlyExit> worker_count(const Options& options, const Machine&
   }
   if (auto wrong = check_ranks(options, count)) return *std::move(wrong);
   return count;
+}
+
+std::string run_directory_name(const Options& options, std::span<const std::string> environment,
+                               std::string_view job, std::string_view random) {
+  std::string directory;
+  if (options.log_dir) {
+    directory = *options.log_dir + "/";
+  } else {
+    const auto temporary = lookup(environment, "TMPDIR");
+    directory = temporary && !temporary->empty() ? *temporary : "/tmp";
+    directory += "/dlaunch_";
+  }
+  return directory.append(job).append("_").append(random);
 }
 
 std::vector<std::string> worker_command(const Options& options,

@@ -33,9 +33,15 @@ struct Assignment {
   bool agent_store = true;
   int control_fd = 3;          ///< The number under which a worker inherits its control socket.
   std::string control_socket;  ///< "@dlaunch-...": the way back where that fd was closed.
-  /// "<log-dir>/<job>_<random>": the logs and error files of all attempts lie below.
+  /// The logs and error files of all attempts lie below. Empty where none could be made: then all
+  /// output goes to the console.
   std::string run_directory;
 };
+
+/// Assignment::run_directory: "<log-dir>/<job>_<random>"; without --log-dir one below $TMPDIR or
+/// /tmp, as under torchrun, since error files and --redirects need one.
+std::string run_directory_name(const Options& options, std::span<const std::string> environment,
+                               std::string_view job, std::string_view random);
 
 /// Where one stream of a worker goes. Neither a file nor the console: it is read and dropped (its
 /// last lines are kept for the failure summary).

@@ -143,8 +143,8 @@ std::string failure_summary(const FailureSummary& summary) {
   const std::string line(width, '-');
   std::string out = border + "\n" + summary.program + " FAILED";
   if (summary.attempt > 0) {
-    out += " after " + std::to_string(summary.attempt) +
-           (summary.attempt == 1 ? " restart" : " restarts");
+    out += " after " + std::to_string(summary.attempt) + " of " +
+           std::to_string(summary.max_restarts) + " restarts";
   }
   out += "\n" + line + "\nFailures:\n";
   if (others.empty()) out += "  <NO_OTHER_FAILURES>\n";
