@@ -35,6 +35,7 @@ struct FailureSummary {
   std::vector<WorkerEnd> ends;         ///< In the order in which they were observed.
   std::optional<int> root_cause;       ///< A rank; unset: root_cause_of(ends).
   int attempt = 0;                     ///< How often the workers had been started again.
+  int max_restarts = 0;                ///< How often they may be.
   std::chrono::seconds utc_offset{0};  ///< Times are shown in this zone.
 };
 
