@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 namespace dlaunch::launcher {
@@ -19,6 +20,8 @@ struct SpawnRequest {
   int control_number = -1;  ///< Nothing else of ours may use this number.
   bool foreground = false;  ///< The process group gets the terminal that is descriptor 0.
   sigset_t mask{};          ///< The signals the program starts with blocked.
+  /// The limit on descriptors the program starts with; null keeps ours.
+  const rlimit* descriptors = nullptr;
 };
 
 struct SpawnResult {

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "launcher/front.hpp"
+#include "launcher/machine.hpp"
+#include "launcher/options.hpp"
+
+#include <string>
+#include <vector>
+
+namespace dlaunch::launcher {
+
+/// What the agent of a node was asked for; made before it is forked.
+struct AgentTask {
+  Options options;
+  Machine machine;
+  std::vector<std::string> environment;
+  int workers = 1;
+};
+
+/// Runs a job on this node from the start of its workers to the end of the last process; returns
+/// the exit code. To be called once, in the process that run_front forked. Problems that end it
+/// are said on stderr.
+int run_agent(const AgentTask& task, const AgentSeat& seat);
+
+}  // namespace dlaunch::launcher

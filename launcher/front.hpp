@@ -1,0 +1,26 @@
+#pragma once
+
+#include <csignal>
+#include <functional>
+
+#include <sys/types.h>
+
+namespace dlaunch::launcher {
+
+/// Sent to the agent by the kernel when its front has died.
+int front_lost_signal();
+
+/// What the front hands its agent.
+struct AgentSeat {
+  pid_t front = 0;
+  sigset_t original_mask{};    ///< What was blocked when dlaunch was started; for the workers.
+  bool owns_terminal = false;  ///< Descriptor 0 is a terminal, and dlaunch is in its foreground.
+};
+
+/// Guards the agent: forks it, hands it every signal, adopts and reaps orphans (as PID 1 must),
+/// keeps the terminal, and when the agent is gone kills whatever it left behind. Returns the exit
+/// code of dlaunch. To be called before any thread exists; `agent` runs in the child, which exits
+/// with what it returns. All signals are blocked from here on.
+int run_front(const std::function<int(const AgentSeat&)>& agent);
+
+}  // namespace dlaunch::launcher

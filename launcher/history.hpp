@@ -1,0 +1,42 @@
+#pragma once
+
+#include "launcher/output.hpp"
+#include "launcher/result.hpp"
+#include "launcher/supervisor.hpp"
+#include "launcher/workers.hpp"
+
+#include <string>
+#include <vector>
+
+namespace dlaunch::launcher {
+
+/// Collects what happened to the workers, for the failure summary and --result.
+class History {
+ public:
+  History(Options options, std::string job, std::string host);
+
+  void begin_attempt(LaunchPlan plan);
+  bool empty() const { return result_.attempts.empty(); }
+  const LaunchPlan& plan() const { return result_.attempts.back().plan; }
+  void add(const Workers::Ended& ended);
+  /// No process of the attempt is left: completes the ends by what the supervisor decided, the
+  /// last lines of stderr (`output` may be null) and the error files.
+  void end_attempt(const Supervisor& supervisor, const Output* output);
+  /// Completes the story: --result, and the root cause's error file for an outer launcher's
+  /// TORCHELASTIC_ERROR_FILE (`outer_error_file`, may be empty). Returns what could not be written.
+  std::vector<std::string> finish(const Finish& finish, const std::string& outer_error_file);
+  /// A worker left an error file, or its output went to one.
+  bool has_files() const;
+
+  /// The bordered block about the last attempt; empty where nobody failed.
+  std::string summary(int max_restarts) const;
+  /// "rank 1 was killed by SIGKILL", of the last attempt.
+  std::string root_cause_sentence() const;
+
+ private:
+  const WorkerEnd* root_cause() const;
+
+  JobResult result_;
+};
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,212 @@
+#include "launcher/workers.hpp"
+
+#include "launcher/environment.hpp"
+#include "launcher/exit_code.hpp"
+#include "launcher/process_tree.hpp"
+#include "launcher/spawn.hpp"
+#include "runtime/base/socket.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <fcntl.h>
+#include <paths.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace dlaunch::launcher {
+namespace {
+
+constexpr mode_t directory_mode = 0755;
+constexpr mode_t log_mode = 0644;
+/// Numbers below are left to the program's own descriptors, which shells number from 3.
+constexpr int control_number_min = 3;
+
+StartProblem system_problem(const std::string& what) {
+  return {exit_code::internal, what + ": " + errno_text(errno)};
+}
+
+std::optional<StartProblem> make_directories(const std::vector<std::string>& directories) {
+  for (const auto& directory : directories) {
+    if (::mkdir(directory.c_str(), directory_mode) != 0 && errno != EEXIST) {
+      return system_problem("cannot make the directory " + directory);
+    }
+  }
+  return std::nullopt;
+}
+
+/// What a shell would answer, as a sentence with the cure.
+StartProblem program_problem(const std::string& program, int error) {
+  const std::string quoted = "'" + program + "'";
+  switch (error) {
+    case ENOENT:
+      return {exit_code::not_found, program.find('/') == std::string::npos
+                                        ? "there is no program " + quoted + " in PATH"
+                                        : "there is no file " + quoted};
+    case ENOTDIR:
+      return {exit_code::not_found, "there is no file " + quoted};
+    case EACCES:
+      return {exit_code::cannot_execute,
+              quoted +
+                  " cannot be executed: it is a directory, or has no execute permission "
+                  "(chmod +x)"};
+    case ENOMEM:
+    case EAGAIN:
+      return {exit_code::internal, "cannot start " + quoted + ": " + errno_text(error) +
+                                       " (see ulimit -u and the cgroup's pids.max)"};
+    default:
+      return {exit_code::cannot_execute, "cannot execute " + quoted + ": " + errno_text(error)};
+  }
+}
+
+/// The file is there, yet exec says it is not: that is its interpreter.
+StartProblem exec_problem(const std::string& program, const std::string& path, int error) {
+  if (error == ENOENT && ::access(path.c_str(), F_OK) == 0) {
+    return {exit_code::not_found,
+            "'" + program + "' cannot be executed: the interpreter or loader it names is missing"};
+  }
+  return program_problem(program, error);
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> result;
+  result.reserve(strings.size() + 1);
+  for (const auto& string : strings) result.push_back(const_cast<char*>(string.c_str()));
+  result.push_back(nullptr);
+  return result;
+}
+
+}  // namespace
+
+Workers::Workers(Setting setting)
+    : setting_(setting), null_(::open(_PATH_DEVNULL, O_RDWR | O_CLOEXEC)) {
+  if (!null_) throw Error(Errc::internal, "cannot open /dev/null: " + errno_text(errno));
+  control_number_.reset(::fcntl(null_.get(), F_DUPFD_CLOEXEC, control_number_min));
+  if (!control_number_) throw Error(Errc::internal, "out of descriptors: " + errno_text(errno));
+}
+
+std::optional<StartProblem> Workers::start(const LaunchPlan& plan) {
+  pids_.assign(plan.workers.size(), 0);
+  controls_.clear();
+  nothing_left_ = false;
+  const auto search_path = lookup(plan.common_environment, "PATH").value_or(_PATH_DEFPATH);
+  auto found = find_program(plan.argv.front(), std::string(search_path));
+  if (found.error != 0) return program_problem(plan.argv.front(), found.error);
+  program_ = std::move(found.path);
+  // Told once, and not by every interpreter.
+  if (plan.script && ::access(plan.script->c_str(), R_OK) != 0) {
+    const std::string why = errno == ENOENT ? "there is no file '" : "cannot read '";
+    return StartProblem{exit_code::not_found, why + *plan.script + "'"};
+  }
+  if (auto problem = make_directories(plan.directories)) return problem;
+
+  std::vector<char*> argv = pointers(plan.argv);
+  std::vector<char*> environ = pointers(plan.common_environment);
+  environ.pop_back();
+  std::optional<StartProblem> problem;
+  for (const auto& worker : plan.workers) {
+    problem = start_one(plan, worker, environ, argv);
+    if (problem) break;
+  }
+  if (setting_.output) setting_.output->add(std::exchange(sources_, {}));
+  return problem;
+}
+
+std::optional<StartProblem> Workers::start_one(const LaunchPlan& plan, const WorkerSpec& worker,
+                                               std::vector<char*>& environ,
+                                               std::vector<char*>& argv) {
+  const std::size_t common = environ.size();
+  for (const auto& variable : worker.own_environment) {
+    environ.push_back(const_cast<char*>(variable.c_str()));
+  }
+  environ.push_back(nullptr);
+
+  Pipes pipes;
+  if (auto problem = connect_stdio(worker, pipes)) return problem;
+  auto [ours, theirs] = socket_pair();
+  SpawnRequest request;
+  request.path = program_.c_str();
+  request.argv = argv.data();
+  request.environ = environ.data();
+  request.stdio[0] = worker.stdio.input ? -1 : null_.get();
+  request.stdio[1] = pipes.out.get();
+  request.stdio[2] = pipes.err.get();
+  request.control = theirs.get();
+  request.control_number = control_number_.get();
+  request.foreground = setting_.give_terminal && worker.stdio.input;
+  request.mask = setting_.mask;
+  request.descriptors = &setting_.descriptors;
+  SpawnResult result = spawn(request);
+  if (result.error == ENOEXEC) {
+    // A script without "#!" is the shell's, as everywhere. argv[0] stays the name it was called by.
+    std::vector<char*> script = {const_cast<char*>(_PATH_BSHELL), program_.data()};
+    script.insert(script.end(), argv.begin() + 1, argv.end());
+    request.path = _PATH_BSHELL;
+    request.argv = script.data();
+    result = spawn(request);
+  }
+  environ.resize(common);
+  if (result.error != 0) return exec_problem(plan.argv.front(), program_, result.error);
+  pids_[static_cast<std::size_t>(worker.local_rank)] = result.pid;
+  controls_.push_back(std::move(ours));
+  return std::nullopt;
+}
+
+std::optional<StartProblem> Workers::connect_stdio(const WorkerSpec& worker, Pipes& pipes) {
+  if (worker.stdio.inherit) return std::nullopt;
+  for (const Stream stream : {Stream::out, Stream::err}) {
+    const StreamPlan& plan = stream == Stream::out ? worker.stdio.out : worker.stdio.err;
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) return system_problem("cannot open a pipe");
+    Output::Source source;
+    source.pipe.reset(ends[0]);
+    (stream == Stream::out ? pipes.out : pipes.err).reset(ends[1]);
+    set_nonblocking(source.pipe.get(), true);
+    source.rank = worker.rank;
+    source.to = stream;
+    source.prefix = worker.stdio.prefix;
+    source.shown = plan.console;
+    if (plan.file) {
+      source.log_path = *plan.file;
+      source.log.reset(
+          ::open(plan.file->c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, log_mode));
+      if (!source.log) return system_problem("cannot write the log " + *plan.file);
+    }
+    sources_.push_back(std::move(source));
+  }
+  return std::nullopt;
+}
+
+std::vector<Workers::Ended> Workers::reap(bool& stopped) {
+  std::vector<Ended> ended;
+  for (;;) {
+    int status = 0;
+    const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED);
+    if (pid <= 0) {
+      nothing_left_ = pid < 0 && errno == ECHILD;
+      return ended;
+    }
+    const auto worker = std::find(pids_.begin(), pids_.end(), pid);
+    if (WIFSTOPPED(status)) {
+      if (worker != pids_.end() && WSTOPSIG(status) != SIGSTOP) stopped = true;
+      continue;
+    }
+    if (worker == pids_.end()) continue;
+    *worker = 0;
+    ended.push_back({static_cast<int>(worker - pids_.begin()), pid, exit_status_from_wait(status)});
+  }
+}
+
+void Workers::signal_all(int number) {
+  // A worker that was not reaped still owns its number, and so its group's.
+  for (const pid_t pid : pids_) {
+    // One that left its group is signalled itself.
+    if (pid > 0 && ::kill(-pid, number) != 0) ::kill(pid, number);
+  }
+  for (const pid_t pid : child_processes()) {
+    if (std::find(pids_.begin(), pids_.end(), pid) == pids_.end()) ::kill(pid, number);
+  }
+}
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,80 @@
+#pragma once
+
+#include "launcher/exit_status.hpp"
+#include "launcher/output.hpp"
+#include "launcher/plan.hpp"
+#include "runtime/base/unique_fd.hpp"
+
+#include <csignal>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sys/resource.h>
+#include <sys/types.h>
+
+namespace dlaunch::launcher {
+
+/// Why an attempt could not be started, and what dlaunch exits with for it.
+struct StartProblem {
+  int exit_code = 0;
+  std::string sentence;
+};
+
+/// The processes of one attempt on this node: starts them, signals them, waits for them, and for
+/// what they left behind. Not thread-safe; the thread that starts them must outlive them.
+class Workers {
+ public:
+  struct Setting {
+    sigset_t mask{};             ///< For the workers.
+    rlimit descriptors{};        ///< For the workers.
+    bool give_terminal = false;  ///< To a worker that inherits stdin.
+    Output* output = nullptr;    ///< Takes the streams that are not inherited.
+  };
+  explicit Workers(Setting setting);
+
+  /// The number under which every worker inherits its control socket.
+  int control_number() const { return control_number_.get(); }
+
+  /// Makes directories, log files and pipes, and starts all workers of the plan. On a problem
+  /// those that were started run on; they are in `pids`.
+  std::optional<StartProblem> start(const LaunchPlan& plan);
+  /// Our ends of the control sockets, by local rank, once.
+  std::vector<unique_fd> take_controls() { return std::move(controls_); }
+  /// By local rank; 0 for one that was not started or has ended.
+  const std::vector<pid_t>& pids() const { return pids_; }
+
+  struct Ended {
+    int local_rank = 0;
+    pid_t pid = 0;
+    ExitStatus status;
+  };
+  /// Reaps all that has ended, orphans too; tells of the workers. `stopped` is called when one
+  /// was stopped from the terminal.
+  std::vector<Ended> reap(bool& stopped);
+  /// No child of any kind was left at the last reap.
+  bool nothing_left() const { return nothing_left_; }
+
+  /// To every worker's process group, and to orphans that came to us.
+  void signal_all(int number);
+
+ private:
+  struct Pipes {
+    unique_fd out, err;  ///< The workers' ends.
+  };
+
+  std::optional<StartProblem> start_one(const LaunchPlan& plan, const WorkerSpec& worker,
+                                        std::vector<char*>& environ, std::vector<char*>& argv);
+  std::optional<StartProblem> connect_stdio(const WorkerSpec& worker, Pipes& pipes);
+
+  Setting setting_;
+  unique_fd null_;
+  unique_fd control_number_;  ///< Held so that nothing else gets the number.
+  std::string program_;       ///< Path of the attempt's program.
+  std::vector<pid_t> pids_;
+  std::vector<unique_fd> controls_;
+  std::vector<Output::Source> sources_;
+  bool nothing_left_ = true;
+};
+
+}  // namespace dlaunch::launcher

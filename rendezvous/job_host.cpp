@@ -1,0 +1,224 @@
+#include "rendezvous/job_host.hpp"
+
+#include "runtime/base/socket.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include <boost/asio/post.hpp>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+namespace dlaunch::rendezvous {
+namespace {
+
+using boost::asio::local::stream_protocol;
+
+constexpr auto accept_pause = std::chrono::milliseconds(200);
+
+/// Abstract names are visible to everyone in the network namespace; a random one cannot be taken
+/// beforehand.
+std::string random_name() {
+  std::array<unsigned char, 12> bytes{};
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    throw Error(Errc::internal, "no random bytes for the agent's socket: " + errno_text(errno));
+  }
+  static constexpr char digits[] = "0123456789abcdef";
+  std::string name = "@dlaunch-";
+  for (const auto byte : bytes) {
+    name += digits[byte >> 4];
+    name += digits[byte & 15];
+  }
+  return name;
+}
+
+bool is_same_user(int fd) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
+}
+
+}  // namespace
+
+JobHost::JobHost(boost::asio::io_context& io, JobIdentity identity, JobObserver& observer)
+    : io_(io),
+      identity_(std::move(identity)),
+      observer_(observer),
+      socket_name_(random_name()),
+      acceptor_(io),
+      pause_(io) {
+  acceptor_.assign(stream_protocol(), listen_unix(socket_name_).release());
+  native_ = make_server();
+  accept_next();
+}
+
+std::unique_ptr<store::Server> JobHost::make_server() {
+  store::Host& self = *this;
+  return std::make_unique<store::Server>(io_, self);
+}
+
+JobHost::~JobHost() { stop(); }
+
+void JobHost::stop() {
+  boost::system::error_code ignored;  // Closing a listener that is already closed is no news.
+  acceptor_.close(ignored);
+  native_->stop();
+  if (c10d_) c10d_->stop();
+}
+
+void JobHost::serve_c10d(unique_fd listener) {
+  // Only PyTorch's protocol: a native client has no business on the advertised port yet.
+  if (!c10d_) c10d_ = make_server();
+  c10d_->listen(std::move(listener), {.native = false, .c10d = true});
+}
+
+void JobHost::begin_attempt() {
+  native_->stop();
+  expected_.clear();
+  by_rank_.clear();
+  by_connection_.clear();
+  losses_.clear();
+  native_ = make_server();
+  if (c10d_) c10d_->renew_c10d();
+}
+
+void JobHost::expect(int rank, unique_fd control) {
+  expected_[native_->adopt(std::move(control))] = rank;
+}
+
+void JobHost::publish_loss(int rank, const std::string& cause) {
+  losses_.push_back({.rank = rank, .host = identity_.host, .cause = cause});
+  for (const auto& [member, where] : by_rank_) {
+    if (member != rank) tell(where.connection, losses_.back());
+  }
+}
+
+std::variant<wire::Welcome, store::Host::Refusal> JobHost::admit(store::ConnectionId who,
+                                                                 const wire::Hello& hello) {
+  if (auto no = objection(who, hello)) return std::move(*no);
+  if (hello.member) {
+    const int rank = hello.member->rank;
+    if (const auto old = by_rank_.find(rank); old != by_rank_.end()) {
+      // The same session on a new connection; the old one is not yet known to be dead.
+      by_connection_.erase(old->second.connection);
+      native_->close(old->second.connection);
+    }
+    by_rank_[rank] = {who, hello.session};
+    by_connection_[who] = rank;
+    // After the welcome, which is sent when we return.
+    boost::asio::post(io_, [this, rank, who, alive = std::weak_ptr(alive_)] {
+      if (alive.expired() || !by_connection_.contains(who)) return;
+      grant(who);
+      for (const auto& loss : losses_) tell(who, loss);
+      observer_.on_joined(rank);
+    });
+  }
+  return wire::Welcome{.job = identity_.job, .epoch = identity_.epoch};
+}
+
+/// Why this one may not come in.
+std::optional<store::Host::Refusal> JobHost::objection(store::ConnectionId who,
+                                                       const wire::Hello& hello) const {
+  if (!hello.job.empty() && hello.job != identity_.job) {
+    return Refusal{Errc::refused,
+                   "this agent serves the job '" + identity_.job + "', not '" + hello.job + "'"};
+  }
+  if (!hello.member) return std::nullopt;
+  const auto& member = *hello.member;
+  const std::string name = "rank " + std::to_string(member.rank);
+  if (member.world_size != identity_.world_size) {
+    return Refusal{Errc::mismatch, name + " believes in a world of " +
+                                       std::to_string(member.world_size) + ", this job's has " +
+                                       std::to_string(identity_.world_size)};
+  }
+  const int last = identity_.first_rank + identity_.local_size - 1;
+  if (member.rank < identity_.first_rank || member.rank > last) {
+    return Refusal{Errc::refused, name + " does not live here; this agent's ranks are " +
+                                      std::to_string(identity_.first_rank) + " to " +
+                                      std::to_string(last)};
+  }
+  if (const auto own = expected_.find(who); own != expected_.end() && own->second != member.rank) {
+    return Refusal{Errc::refused, "this control socket is that of rank " +
+                                      std::to_string(own->second) + ", not of " + name +
+                                      "; was RANK changed?"};
+  }
+  const auto present = by_rank_.find(member.rank);
+  if (present != by_rank_.end() &&
+      (hello.session == 0 || present->second.session != hello.session)) {
+    return Refusal{Errc::refused, name + " is already here: two processes claim to be it"};
+  }
+  return std::nullopt;
+}
+
+void JobHost::grant(store::ConnectionId to) {
+  wire::Grant message;
+  message.report_grace_ms = static_cast<std::uint32_t>(identity_.failure_grace.count());
+  std::vector<unique_fd> fds;
+  if (identity_.world_size > 1) {
+    try {
+      fds.push_back(listen_tcp(resolve("127.0.0.1", 0).front()));
+      message.listener = true;
+    } catch (const Error&) {
+      // Out of descriptors here, maybe not there: without ours, the worker binds one of its own.
+    }
+  }
+  tell(to, message, std::move(fds));
+}
+
+void JobHost::tell(store::ConnectionId to, const auto& message, std::vector<unique_fd> fds) {
+  Bytes payload;
+  wire::encode(payload, message);
+  native_->push(to, std::decay_t<decltype(message)>::type, payload, std::move(fds));
+}
+
+void JobHost::on_message(store::ConnectionId who, const wire::FrameHeader& header,
+                         BytesView payload) {
+  const auto member = by_connection_.find(who);
+  if (member == by_connection_.end()) return;  // A tool has nothing to report.
+  if (header.type == wire::Type::report) {
+    if (const auto report = wire::decode<wire::Report>(payload)) {
+      observer_.on_reported(member->second, *report);
+    }
+  } else if (header.type == wire::Type::abort) {
+    if (const auto abort = wire::decode<wire::Abort>(payload)) {
+      for (const auto& [rank, where] : by_rank_) {
+        if (where.connection != who) tell(where.connection, *abort);
+      }
+    }
+  }
+}
+
+void JobHost::on_closed(store::ConnectionId who, bool) {
+  expected_.erase(who);
+  const auto member = by_connection_.find(who);
+  if (member == by_connection_.end()) return;
+  const int rank = member->second;
+  by_connection_.erase(member);
+  by_rank_.erase(rank);
+  observer_.on_left(rank);
+}
+
+void JobHost::accept_next() {
+  acceptor_.async_accept([this, alive = std::weak_ptr(alive_)](boost::system::error_code error,
+                                                               stream_protocol::socket peer) {
+    if (alive.expired() || !acceptor_.is_open()) return;
+    if (!error) admit_peer(std::move(peer));
+    if (!error) return accept_next();
+    // Most likely out of descriptors: at once would be a busy loop.
+    pause_.expires_after(accept_pause);
+    pause_.async_wait([this, alive](boost::system::error_code cancelled) {
+      if (!cancelled && !alive.expired() && acceptor_.is_open()) accept_next();
+    });
+  });
+}
+
+void JobHost::admit_peer(stream_protocol::socket peer) {
+  if (!is_same_user(peer.native_handle())) return;  // Somebody else's process: closed, unanswered.
+  boost::system::error_code error;
+  unique_fd fd(peer.release(error));
+  if (!error) native_->adopt(std::move(fd));
+}
+
+}  // namespace dlaunch::rendezvous

@@ -1,0 +1,101 @@
+#pragma once
+
+#include "runtime/base/unique_fd.hpp"
+#include "runtime/store/server.hpp"
+#include "runtime/store/wire.hpp"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+namespace dlaunch::rendezvous {
+
+/// Hears what the members of a job say about themselves. Ranks are global. Called on the thread
+/// that runs the io_context.
+class JobObserver {
+ public:
+  virtual ~JobObserver() = default;
+  virtual void on_joined(int rank) = 0;
+  virtual void on_reported(int rank, const wire::Report& report) = 0;
+  /// The member's connection is gone, with or without a goodbye.
+  virtual void on_left(int rank) = 0;
+};
+
+/// The job as its members must know it.
+struct JobIdentity {
+  std::string job;
+  std::uint64_t epoch = 1;
+  int first_rank = 0;  ///< The ranks that live here are first_rank..first_rank+local_size-1.
+  int local_size = 1;
+  int world_size = 1;
+  std::string host;  ///< This host's name, for messages.
+  std::chrono::milliseconds failure_grace{500};
+};
+
+/// What an agent hosts for its job: the native store, fresh for each attempt; PyTorch's store, its
+/// listener held over all attempts; the admission of members; and the news of lost ones. One
+/// thread: that of `io`.
+class JobHost : private store::Host {
+ public:
+  /// Throws Error where the system denies a socket.
+  JobHost(boost::asio::io_context& io, JobIdentity identity, JobObserver& observer);
+  ~JobHost() override;
+
+  /// "@dlaunch-...": where a worker of the same user finds us when its control socket was closed
+  /// on the way.
+  const std::string& socket_name() const { return socket_name_; }
+
+  /// PyTorch's store, on a bound and listening socket.
+  void serve_c10d(unique_fd listener);
+  /// Forgets the members, their keys and the keys of PyTorch's store. To be called when no worker
+  /// of the old attempt is left.
+  void begin_attempt();
+  /// The agent's end of a worker's control socket; only this rank may say HELLO on it.
+  void expect(int rank, unique_fd control);
+  /// Tells all members, those who come later too, that a rank is gone.
+  void publish_loss(int rank, const std::string& cause);
+  bool is_connected(int rank) const { return by_rank_.contains(rank); }
+  void stop();
+
+ private:
+  struct Member {
+    store::ConnectionId connection = 0;
+    std::uint64_t session = 0;
+  };
+
+  std::variant<wire::Welcome, Refusal> admit(store::ConnectionId who,
+                                             const wire::Hello& hello) override;
+  void on_message(store::ConnectionId who, const wire::FrameHeader& header,
+                  BytesView payload) override;
+  void on_closed(store::ConnectionId who, bool goodbye) override;
+
+  std::unique_ptr<store::Server> make_server();
+  std::optional<Refusal> objection(store::ConnectionId who, const wire::Hello& hello) const;
+  void grant(store::ConnectionId to);
+  void tell(store::ConnectionId to, const auto& message, std::vector<unique_fd> fds = {});
+  void accept_next();
+  void admit_peer(boost::asio::local::stream_protocol::socket peer);
+
+  boost::asio::io_context& io_;
+  JobIdentity identity_;
+  JobObserver& observer_;
+  std::string socket_name_;
+  boost::asio::local::stream_protocol::acceptor acceptor_;
+  boost::asio::steady_timer pause_;
+  std::unique_ptr<store::Server> native_;
+  std::unique_ptr<store::Server> c10d_;
+  std::map<store::ConnectionId, int> expected_;  ///< Which rank a control socket belongs to.
+  std::map<int, Member> by_rank_;
+  std::map<store::ConnectionId, int> by_connection_;
+  std::vector<wire::PeerLost> losses_;
+  std::shared_ptr<int> alive_ = std::make_shared<int>(0);  ///< Posted work checks that we live.
+};
+
+}  // namespace dlaunch::rendezvous
