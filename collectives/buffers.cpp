@@ -1,0 +1,49 @@
+#include "collectives/buffers.hpp"
+
+#include <cstring>
+
+namespace dlaunch {
+
+void pack(const ConstTensorView& from, std::byte* to) {
+  const std::size_t size = size_of(from.dtype);
+  const auto step = from.stride * static_cast<std::ptrdiff_t>(size);
+  const auto* at = static_cast<const std::byte*>(from.data);
+  for (std::size_t i = 0; i < from.count; ++i, to += size) {
+    std::memcpy(to, at + static_cast<std::ptrdiff_t>(i) * step, size);
+  }
+}
+
+void unpack(const std::byte* from, const TensorView& to) {
+  const std::size_t size = size_of(to.dtype);
+  const auto step = to.stride * static_cast<std::ptrdiff_t>(size);
+  auto* at = static_cast<std::byte*>(to.data);
+  for (std::size_t i = 0; i < to.count; ++i, from += size) {
+    std::memcpy(at + static_cast<std::ptrdiff_t>(i) * step, from, size);
+  }
+}
+
+Packed::Packed(const ConstTensorView& view) {
+  if (view.stride == 1) {
+    bytes_ = {static_cast<const std::byte*>(view.data), view.bytes()};
+    return;
+  }
+  copy_ = std::make_unique_for_overwrite<std::byte[]>(view.bytes());
+  pack(view, copy_.get());
+  bytes_ = {copy_.get(), view.bytes()};
+}
+
+Unpacked::Unpacked(const TensorView& view, bool reads) : view_(view) {
+  if (view.stride == 1) {
+    bytes_ = {static_cast<std::byte*>(view.data), view.bytes()};
+    return;
+  }
+  copy_ = std::make_unique_for_overwrite<std::byte[]>(view.bytes());
+  if (reads) pack(view, copy_.get());
+  bytes_ = {copy_.get(), view.bytes()};
+}
+
+void Unpacked::commit() const {
+  if (copy_) unpack(copy_.get(), view_);
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,118 @@
+#pragma once
+
+#include "collectives/transport/mesh.hpp"
+#include "collectives/transport/tcp_mesh.hpp"
+
+#include <dlaunch/communicator.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace dlaunch {
+
+/// The ranks of one communicator.
+struct Group {
+  std::string name;
+  std::uint64_t id = 0;
+  int rank = 0;
+  std::vector<int> world_ranks;  ///< Of this communicator's ranks, in its order.
+
+  int size() const { return static_cast<int>(world_ranks.size()); }
+  int world_rank(int rank_here) const { return world_ranks[static_cast<std::size_t>(rank_here)]; }
+  /// -1 if it is not in it.
+  int rank_of(int world_rank) const;
+};
+
+/// What a call throws: an Error that knows more than its sentence.
+class CallError : public Error {
+ public:
+  CallError(Errc code, const std::string& sentence, int blamed_world_rank = -1, bool told = false)
+      : Error(code, sentence), blamed_(blamed_world_rank), told_(told) {}
+  int blamed() const noexcept { return blamed_; }
+  /// Another rank told us; all have heard of it from there.
+  bool told() const noexcept { return told_; }
+
+ private:
+  int blamed_;
+  bool told_;
+};
+
+/// One call on a communicator, while it lasts: it waits, and decides what the news mean. Throws
+/// CallError. Whatever it posts it has withdrawn when it returns or throws.
+class Call final : public Mesh {
+ public:
+  /// All borrowed for the call's life. `peer` and `tag` are for messages: the rank here.
+  struct Setting {
+    transport::TcpMesh& mesh;
+    const Group& group;
+    const std::atomic<bool>& aborted;
+    Clock::duration timeout;
+    CallSite site;
+    int peer = any_source;
+    int tag = 0;
+  };
+  Call(Setting setting, const transport::Fingerprint& fingerprint);
+  ~Call() override;
+
+  int rank() const override { return setting_.group.rank; }
+  int size() const override { return setting_.group.size(); }
+  void send(int to, BytesView data) override;
+  void recv(int from, std::span<std::byte> data) override;
+  void exchange(int to, BytesView out, int from, std::span<std::byte> in) override;
+
+  /// Receives one message of the fingerprint's dtype and count; world rank and header of it.
+  std::pair<int, transport::Header> receive_message(int from, int tag, std::span<std::byte> into);
+  /// Waits until neither is pending; either may be null.
+  void wait(transport::Receive* receive, transport::Outgoing* outgoing);
+  /// Waits until `ready()`; what it waits for is a message of `from` (a rank here, or any).
+  void wait_until(const std::function<bool()>& ready, int from);
+  /// Throws if the call has failed already, by what is known without waiting.
+  void check_entry();
+
+  const transport::Fingerprint& fingerprint() const { return fingerprint_; }
+  /// "all_reduce #3", "send to rank 1 (tag 7)", with the communicator's name unless "world".
+  std::string label() const;
+  /// Tells the other ranks that this call failed here; waits for nobody, but gives the news
+  /// a moment to leave.
+  void tell_failure(const Error& error, transport::Scope scope);
+
+ private:
+  using TimePoint = Clock::time_point;
+  /// Whom the call waits for, as world ranks.
+  struct Waiting {
+    std::vector<int> to_receive, to_send;
+    bool any = false;
+  };
+
+  void wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
+                 const transport::Receive* receive);
+  void check_news(const transport::Receive* receive);
+  void check_losses(const Waiting& waiting);
+  void check_waited(int world_rank, const std::string* closed);
+  TimePoint noticed(int world_rank);
+  [[noreturn]] void throw_lost(int world_rank, const std::string& cause);
+  [[noreturn]] void throw_mismatch(const transport::Receive& receive);
+  void throw_unless_complete(const Waiting& waiting, const std::function<bool()>& ready);
+  std::vector<int> others() const;
+  bool ask_others(const std::vector<int>& ranks, const std::function<bool()>& ready);
+  std::string absent_text(const std::vector<int>& asked, int& first_absent) const;
+  std::string name_of(int world_rank) const;
+  std::string where() const;
+  transport::Receive make_receive(int from, std::span<std::byte> into) const;
+  transport::Outgoing make_outgoing(int to, BytesView data) const;
+
+  Setting setting_;
+  transport::Fingerprint fingerprint_;
+  TimePoint deadline_;
+  TimePoint look_again_ = TimePoint::max();  ///< When news that has to settle is due.
+  std::vector<std::pair<int, TimePoint>> noticed_;
+  Waiting current_;
+  std::function<transport::Status()> activity_;
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "collectives/call.hpp"
+
+#include <dlaunch/tensor.hpp>
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+/// What a call asks of its arguments; each throws Error{misuse} with a sentence.
+namespace dlaunch {
+
+void require(const Call& call, bool holds, const std::string& otherwise);
+void check_root(const Call& call, int root);
+/// A known dtype, host memory, and a pointer where there are elements.
+void check_view(const Call& call, const ConstTensorView& view);
+/// `other` is a view like `view`, of `count` elements.
+void check_same(const Call& call, const ConstTensorView& view, const ConstTensorView& other,
+                std::size_t count);
+/// One count for each rank, this rank's being `own`, the elements of `which`; returns their sum.
+std::size_t check_counts(const Call& call, std::span<const std::size_t> counts, std::size_t own,
+                         const char* which);
+
+}  // namespace dlaunch

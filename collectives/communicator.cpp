@@ -1,0 +1,75 @@
+#include "collectives/state.hpp"
+
+#include <utility>
+
+namespace dlaunch {
+namespace {
+
+/// The root communicator of every world has the same id; the meshes keep worlds apart.
+constexpr std::uint64_t world_id = 1;
+
+}  // namespace
+
+Communicator::Communicator(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
+
+Communicator::Communicator(const World& world, std::string_view name)
+    : state_(std::make_shared<State>()) {
+  state_->group.name = name;
+  state_->group.id = world_id;
+  state_->group.rank = world.rank();
+  for (int rank = 0; rank < world.size(); ++rank) state_->group.world_ranks.push_back(rank);
+  state_->membership = world.membership();
+  state_->mesh = std::make_shared<transport::TcpMesh>(world);
+}
+
+Communicator::Communicator(Communicator&&) noexcept = default;
+
+Communicator& Communicator::operator=(Communicator&& other) noexcept {
+  if (this != &other) {
+    Communicator ended(std::move(*this));
+    state_ = std::move(other.state_);
+  }
+  return *this;
+}
+
+Communicator::~Communicator() {
+  if (!state_) return;
+  const Error why(Errc::aborted, "the communicator '" + state_->group.name +
+                                     "' was destroyed before the call was complete");
+  for (const auto& work : std::exchange(state_->started, {})) work->cancel(why);
+  while (!state_->messages.empty()) state_->messages.back()->cancel(why);
+}
+
+int Communicator::rank() const noexcept { return state_->group.rank; }
+int Communicator::size() const noexcept { return state_->group.size(); }
+const std::string& Communicator::name() const noexcept { return state_->group.name; }
+Clock::duration Communicator::timeout() const noexcept { return state_->timeout; }
+
+void Communicator::set_timeout(Clock::duration timeout) {
+  if (timeout <= Clock::duration::zero()) {
+    throw Error(Errc::misuse, "a communicator's timeout is more than zero");
+  }
+  state_->timeout = timeout;
+}
+
+void Communicator::abort() noexcept {
+  state_->aborted = true;
+  state_->mesh->wake();
+}
+
+void Communicator::revoke() {
+  throw Error(Errc::unsupported,
+              "revoke is not in this version of dlaunch: end the ranks and start them again");
+}
+
+std::uint32_t Communicator::agree(std::uint32_t /*flags*/, const Options& /*options*/) {
+  throw Error(Errc::unsupported,
+              "agree is not in this version of dlaunch: end the ranks and start them again");
+}
+
+Communicator Communicator::shrink(const Options& /*options*/) {
+  throw Error(Errc::unsupported,
+              "shrink is not in this version of dlaunch: end the ranks and start them again");
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,159 @@
+#include "collectives/buffers.hpp"
+#include "collectives/checks.hpp"
+#include "collectives/state.hpp"
+
+#include <utility>
+
+namespace dlaunch {
+namespace {
+
+using transport::Fingerprint;
+using transport::Kind;
+using transport::Op;
+using transport::Outgoing;
+using transport::Receive;
+
+Fingerprint fingerprint(Op op, const ConstTensorView& view) {
+  Fingerprint call;
+  call.op = op;
+  call.dtype = view.dtype;
+  call.count = view.count;
+  return call;
+}
+
+void check_peer(const Call& call, int peer, int tag, bool may_be_any) {
+  require(call, (peer >= 0 && peer < call.size()) || (may_be_any && peer == any_source),
+          "there is no rank " + std::to_string(peer) + ", ranks are 0 to " +
+              std::to_string(call.size() - 1));
+  require(call, tag >= 0 || (may_be_any && tag == any_tag),
+          "the tag " + std::to_string(tag) + " is not in 0 to " + std::to_string(tag_max));
+}
+
+Received received(const Group& group, int source, const transport::Header& header) {
+  return {group.rank_of(source), header.tag, header.dtype, header.count};
+}
+
+}  // namespace
+
+Work Communicator::isend(ConstTensorView data, int to, const Options& options) {
+  auto work = std::make_shared<WorkState>();
+  work->fingerprint = fingerprint(Op::send, data);
+  state_->message(work->fingerprint, options, to, [&](Call& call) {
+    check_peer(call, to, options.tag, false);
+    check_view(call, data);
+    BytesView bytes{static_cast<const std::byte*>(data.data), data.bytes()};
+    if (data.stride != 1) {
+      work->packed.resize(data.bytes());
+      pack(data, work->packed.data());
+      bytes = work->packed;
+    }
+    auto& outgoing = work->outgoing.emplace();
+    outgoing.to = state_->group.world_rank(to);
+    outgoing.header =
+        make_header(Kind::message, state_->group.id, work->fingerprint, bytes.size(), options.tag);
+    outgoing.payload = bytes;
+    work->owner = state_;
+    work->options = options;
+    work->peer = to;
+    state_->messages.push_back(work.get());
+    state_->mesh->post(outgoing);
+  });
+  return Work(std::move(work));
+}
+
+Work Communicator::irecv(TensorView data, int from, const Options& options) {
+  auto work = std::make_shared<WorkState>();
+  work->fingerprint = fingerprint(Op::recv, data);
+  state_->message(work->fingerprint, options, from, [&](Call& call) {
+    check_peer(call, from, options.tag, true);
+    check_view(call, data);
+    auto& receive = work->receive.emplace();
+    receive.kind = Kind::message;
+    receive.communicator = state_->group.id;
+    receive.from = from == any_source ? any_source : state_->group.world_rank(from);
+    receive.sources = state_->group.world_ranks;
+    receive.tag = options.tag;
+    receive.expected = work->fingerprint;
+    receive.into = {static_cast<std::byte*>(data.data), data.bytes()};
+    if (data.stride != 1) {
+      work->packed.resize(data.bytes());
+      work->unpack_to = data;
+      receive.into = work->packed;
+    }
+    work->owner = state_;
+    work->options = options;
+    work->peer = from;
+    state_->messages.push_back(work.get());
+    state_->mesh->inbox().post(receive);
+  });
+  return Work(std::move(work));
+}
+
+void Communicator::send(ConstTensorView data, int to, const Options& options) {
+  isend(data, to, options).wait();
+}
+
+Received Communicator::recv(TensorView data, int from, const Options& options) {
+  Received what;
+  const auto call = fingerprint(Op::recv, data);
+  state_->message(call, options, from, [&](Call& mesh) {
+    check_peer(mesh, from, options.tag, true);
+    check_view(mesh, data);
+    const Unpacked into(data);
+    const auto [source, header] = mesh.receive_message(from, options.tag, into.bytes());
+    into.commit();
+    what = received(state_->group, source, header);
+  });
+  return what;
+}
+
+std::vector<Work> Communicator::start_batch(std::span<const Transfer> transfers,
+                                            const Options& options) {
+  std::vector<Work> works;
+  Options each = options;
+  for (const Transfer& transfer : transfers) {
+    each.tag = transfer.tag;
+    works.push_back(transfer.is_send ? isend(transfer.out, transfer.peer, each)
+                                     : irecv(transfer.in, transfer.peer, each));
+  }
+  return works;
+}
+
+void Communicator::batch(std::span<const Transfer> transfers, const Options& options) {
+  for (Work& work : start_batch(transfers, options)) work.wait();
+}
+
+std::optional<Received> Communicator::try_probe(int from, const Options& options) {
+  std::optional<Received> what;
+  Fingerprint call;
+  call.op = Op::probe;
+  state_->message(call, options, from, [&](Call& mesh) {
+    check_peer(mesh, from, options.tag, true);
+    state_->mesh->step(Clock::now());
+    const auto found = state_->mesh->inbox().peek(
+        state_->group.id, from == any_source ? from : state_->group.world_rank(from), options.tag,
+        state_->group.world_ranks);
+    if (found) what = received(state_->group, found->first, found->second);
+  });
+  return what;
+}
+
+Received Communicator::probe(int from, const Options& options) {
+  Received what;
+  Fingerprint call;
+  call.op = Op::probe;
+  state_->message(call, options, from, [&](Call& mesh) {
+    check_peer(mesh, from, options.tag, true);
+    const int source = from == any_source ? from : state_->group.world_rank(from);
+    const auto seen = [&] {
+      return state_->mesh->inbox().peek(state_->group.id, source, options.tag,
+                                        state_->group.world_ranks);
+    };
+    mesh.wait_until([&] { return seen().has_value(); }, from);
+    const auto found = seen();
+    what = received(state_->group, found->first, found->second);
+  });
+  return what;
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,262 @@
+#include "collectives/transport/channel.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+namespace dlaunch::transport {
+namespace {
+
+constexpr std::size_t buffer_bytes = 64u << 10;
+/// A payload of which at least this much is missing is read straight to where it belongs.
+constexpr std::size_t direct_bytes_min = 16u << 10;
+/// One channel is read no longer than this before the others get their turn.
+constexpr std::size_t turn_bytes_max = 1u << 20;
+constexpr std::size_t controls_max = 64;
+
+bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
+
+}  // namespace
+
+void OutChannel::post(Outgoing& message) {
+  message.sent = 0;
+  message.state = Outgoing::State::waiting;
+  if (state_ == State::broken) {
+    message.state = Outgoing::State::failed;
+    return;
+  }
+  queue_.push_back(&message);
+}
+
+void OutChannel::post_control(const Header& header, Bytes payload) {
+  if (controls_.size() >= controls_max || state_ == State::broken) return;
+  auto control = std::make_unique<Control>();
+  control->payload = std::move(payload);
+  control->message.header = header;
+  control->message.payload = control->payload;
+  queue_.push_back(&control->message);
+  controls_.push_back(std::move(control));
+}
+
+void OutChannel::withdraw(Outgoing& message) {
+  const auto found = std::find(queue_.begin(), queue_.end(), &message);
+  if (found == queue_.end()) return;
+  if (message.sent > 0) {
+    fail("a call that was given up had sent a part of its message");
+  } else {
+    queue_.erase(found);
+  }
+  message.state = Outgoing::State::failed;
+}
+
+void OutChannel::fail(std::string reason) {
+  state_ = State::broken;
+  reason_ = std::move(reason);
+  fd_.reset();
+  for (Outgoing* message : queue_) message->state = Outgoing::State::failed;
+  queue_.clear();
+  controls_.clear();
+}
+
+void OutChannel::connect(const Address& to, const Hello& hello) {
+  fd_ = unique_fd(::socket(to.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd_) return fail("cannot open a socket: " + errno_text(errno));
+  const int on = 1;
+  ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  const auto* p = reinterpret_cast<const std::byte*>(&hello);
+  hello_.assign(p, p + sizeof hello);
+  state_ = State::connecting;
+  if (::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&to.storage), to.size) == 0) {
+    state_ = State::open;
+  } else if (errno != EINPROGRESS && errno != EINTR) {
+    fail("connecting to " + to.to_string() + ": " + errno_text(errno));
+  }
+}
+
+bool OutChannel::finish_connecting() {
+  int error = 0;
+  socklen_t size = sizeof error;
+  ::getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error != 0) {
+    fail("connecting: " + errno_text(error));
+    return false;
+  }
+  sockaddr_storage peer{};
+  size = sizeof peer;
+  if (::getpeername(fd_.get(), reinterpret_cast<sockaddr*>(&peer), &size) != 0) return false;
+  state_ = State::open;
+  return true;
+}
+
+bool OutChannel::write_hello() {
+  const auto sent = ::send(fd_.get(), hello_.data(), hello_.size(), MSG_NOSIGNAL);
+  if (sent < 0) {
+    if (!would_block(errno) && errno != EINTR) fail(errno_text(errno));
+    return false;
+  }
+  hello_.erase(hello_.begin(), hello_.begin() + sent);
+  return hello_.empty();
+}
+
+void OutChannel::pop_front() {
+  Outgoing* message = queue_.front();
+  queue_.pop_front();
+  message->state = Outgoing::State::done;
+  // Controls are sent in the order in which they were queued.
+  if (!controls_.empty() && message == &controls_.front()->message) controls_.pop_front();
+}
+
+/// Writes the first message as far as the socket takes it; true when it is out.
+bool OutChannel::write_front() {
+  Outgoing& message = *queue_.front();
+  const std::size_t total = sizeof(Header) + message.payload.size();
+  while (message.sent < total) {
+    std::array<iovec, 2> parts{};
+    std::size_t count = 0;
+    const auto add = [&](const void* data, std::size_t bytes) {
+      // iovec has no const; sendmsg only reads.
+      parts[count++] = {const_cast<void*>(data), bytes};
+    };
+    if (message.sent < sizeof(Header)) {
+      add(reinterpret_cast<const std::byte*>(&message.header) + message.sent,
+          sizeof(Header) - message.sent);
+    }
+    const std::size_t skip = std::max(message.sent, sizeof(Header)) - sizeof(Header);
+    if (skip < message.payload.size()) {
+      add(message.payload.data() + skip, message.payload.size() - skip);
+    }
+    msghdr out{};
+    out.msg_iov = parts.data();
+    out.msg_iovlen = count;
+    const auto sent = ::sendmsg(fd_.get(), &out, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0) {
+      if (errno == EINTR) continue;
+      if (!would_block(errno)) fail(errno_text(errno));
+      return false;
+    }
+    message.sent += static_cast<std::size_t>(sent);
+  }
+  pop_front();
+  return true;
+}
+
+bool OutChannel::pump() {
+  if (state_ == State::connecting && !finish_connecting()) return state_ == State::broken;
+  if (state_ != State::open) return false;
+  if (!hello_.empty() && !write_hello()) return state_ == State::broken;
+  bool moved = false;
+  while (state_ == State::open && !queue_.empty()) {
+    const std::size_t before = queue_.front()->sent;
+    Outgoing* front = queue_.front();
+    if (!write_front()) {
+      return moved || state_ == State::broken || front->sent != before;
+    }
+    moved = true;
+  }
+  return moved;
+}
+
+/// One recv; false when the socket has no more for now.
+bool InChannel::read_some(std::span<std::byte> into, std::size_t& got) {
+  got = 0;
+  ssize_t n = 0;
+  do {
+    n = ::recv(fd_.get(), into.data(), into.size(), MSG_DONTWAIT);
+  } while (n < 0 && errno == EINTR);
+  if (n > 0) {
+    got = static_cast<std::size_t>(n);
+    return got == into.size();  // A short read: the next poll tells when there is more.
+  }
+  if (n < 0 && would_block(errno)) return false;
+  ended_ = true;
+  reason_ = n == 0 ? "it closed the connection" : errno_text(errno);
+  return false;
+}
+
+bool InChannel::pump(Inbox& inbox, const OnControl& on_control) {
+  bool moved = feed(inbox, on_control);
+  std::size_t total = 0;
+  bool more = true;
+  while (more && !ended_ && total < turn_bytes_max) {
+    const auto room = inbox.room(from_);
+    held_ = room.empty() && inbox.is_receiving(from_);
+    if (held_) return moved;  // Nothing is read, so that the sender feels it.
+    std::size_t got = 0;
+    if (room.size() >= direct_bytes_min && begin_ == end_) {
+      more = read_some(room.first(std::min(room.size(), turn_bytes_max)), got);
+      inbox.advance(from_, got);
+    } else {
+      more = read_into_buffer(got);
+      feed(inbox, on_control);
+    }
+    total += got;
+    moved = moved || got > 0;
+  }
+  return moved || ended_;
+}
+
+/// What is left in the buffer is the beginning of a header or of a control message.
+bool InChannel::read_into_buffer(std::size_t& got) {
+  if (buffer_.empty()) buffer_.resize(buffer_bytes);
+  if (begin_ > 0) std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+  end_ -= begin_;
+  begin_ = 0;
+  const bool more = read_some(std::span(buffer_).subspan(end_), got);
+  end_ += got;
+  return more;
+}
+
+bool InChannel::feed_control(const OnControl& on_control) {
+  if (end_ - begin_ < control_.bytes) return false;
+  const BytesView payload(buffer_.data() + begin_, control_.bytes);
+  begin_ += control_.bytes;
+  in_control_ = false;
+  on_control(from_, control_, payload);
+  return true;
+}
+
+/// Hands buffered bytes on until they are used up, or held; true if any were.
+bool InChannel::feed(Inbox& inbox, const OnControl& on_control) {
+  bool moved = false;
+  while (!ended_ && begin_ < end_) {
+    if (in_control_) {
+      if (!feed_control(on_control)) break;
+      moved = true;
+      continue;
+    }
+    if (inbox.is_receiving(from_)) {
+      const auto room = inbox.room(from_);
+      if (!inbox.is_receiving(from_)) continue;  // An empty message was held and now fitted.
+      if (room.empty()) return moved;
+      const std::size_t part = std::min(room.size(), end_ - begin_);
+      std::memcpy(room.data(), buffer_.data() + begin_, part);
+      begin_ += part;
+      inbox.advance(from_, part);
+      moved = true;
+      continue;
+    }
+    Header header;
+    if (end_ - begin_ < sizeof header) break;
+    std::memcpy(&header, buffer_.data() + begin_, sizeof header);
+    begin_ += sizeof header;
+    moved = true;
+    if (!is_plausible(header)) {
+      ended_ = true;
+      reason_ = "it sent something that is no message of ours";
+    } else if (header.kind == Kind::collective || header.kind == Kind::message) {
+      inbox.begin(from_, header);
+    } else {
+      control_ = header;
+      in_control_ = true;
+    }
+  }
+  return moved;
+}
+
+}  // namespace dlaunch::transport

@@ -1,0 +1,113 @@
+#pragma once
+
+#include "collectives/transport/inbox.hpp"
+#include "collectives/transport/message.hpp"
+#include "runtime/base/socket.hpp"
+#include "runtime/base/unique_fd.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace dlaunch::transport {
+
+/// A message on its way out. Owned by whoever posted it; stays in place until it is no longer
+/// pending or was withdrawn; its payload is borrowed as long.
+struct Outgoing {
+  enum class State { waiting, done, failed };
+
+  int to = -1;  ///< World rank.
+  Header header;
+  BytesView payload;
+
+  std::size_t sent = 0;  ///< Of header and payload together.
+  State state = State::waiting;
+
+  bool pending() const { return state == State::waiting; }
+};
+
+/// The sending end of a channel: connects when first needed, then writes what is queued, in order,
+/// without ever blocking.
+class OutChannel {
+ public:
+  enum class State { idle, looking_up, connecting, open, broken };
+
+  State state() const { return state_; }
+  bool has_work() const { return !queue_.empty(); }
+  int fd() const { return fd_.get(); }
+  /// Why it is broken: "connection refused".
+  const std::string& reason() const { return reason_; }
+
+  void post(Outgoing& message);
+  /// A message of our own that nobody waits for. Dropped when too many are queued.
+  void post_control(const Header& header, Bytes payload);
+  /// A message of which a part was sent breaks the channel: the rest can never follow.
+  void withdraw(Outgoing& message);
+
+  /// The address is not known yet; connect when it is.
+  void wait_for_address() { state_ = State::looking_up; }
+  /// The sockets are never blocking; TCP_NODELAY, so that small messages leave at once.
+  void connect(const Address& to, const Hello& hello);
+  /// The socket is writable, or was found broken. Returns whether anything moved.
+  bool pump();
+  void fail(std::string reason);
+
+ private:
+  struct Control {
+    Outgoing message;
+    Bytes payload;
+  };
+
+  bool finish_connecting();
+  bool write_hello();
+  bool write_front();
+  void pop_front();
+
+  State state_ = State::idle;
+  unique_fd fd_;
+  Bytes hello_;  ///< What of it is still to be sent.
+  std::deque<Outgoing*> queue_;
+  std::deque<std::unique_ptr<Control>> controls_;
+  std::string reason_;
+};
+
+/// Where an incoming channel brings what is not data.
+using OnControl = std::function<void(int from, const Header& header, BytesView payload)>;
+
+/// The receiving end of a channel whose Hello was accepted.
+class InChannel {
+ public:
+  InChannel(unique_fd fd, int from) : fd_(std::move(fd)), from_(from) {}
+
+  int fd() const { return fd_.get(); }
+  /// The sender closed it, or sent what cannot be; everything before that was taken in.
+  bool ended() const { return ended_; }
+  const std::string& reason() const { return reason_; }
+
+  /// Reads and hands on what there is, without blocking. Returns whether anything moved.
+  bool pump(Inbox& inbox, const OnControl& on_control);
+  /// When last pumped, the inbox held the source: pump again when it may have room.
+  bool held() const { return held_; }
+
+ private:
+  bool feed(Inbox& inbox, const OnControl& on_control);
+  bool feed_control(const OnControl& on_control);
+  bool read_into_buffer(std::size_t& got);
+  bool read_some(std::span<std::byte> into, std::size_t& got);
+
+  unique_fd fd_;
+  int from_;
+  std::vector<std::byte> buffer_;
+  std::size_t begin_ = 0, end_ = 0;
+  Header control_;
+  bool in_control_ = false;
+  bool ended_ = false;
+  bool held_ = false;
+  std::string reason_;
+};
+
+}  // namespace dlaunch::transport

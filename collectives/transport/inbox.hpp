@@ -1,0 +1,103 @@
+#pragma once
+
+#include "collectives/transport/message.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace dlaunch::transport {
+
+/// A receive somebody waits for. Owned by whoever posted it; stays in place until it is no longer
+/// pending() or was withdrawn.
+struct Receive {
+  enum class State { waiting, filling, done, mismatched };
+
+  Kind kind = Kind::collective;
+  std::uint64_t communicator = 0;
+  int from = any_source;  ///< World rank; any_source for messages.
+  int tag = any_tag;      ///< Messages only.
+  Fingerprint expected;   ///< Collectives: all of it; messages: dtype and count.
+  std::span<std::byte> into;
+  /// The ranks any_source stands for, as world ranks.
+  std::span<const int> sources;
+
+  State state = State::waiting;
+  int source = any_source;  ///< Whose message it became.
+  Header header;            ///< That message's, once it is not waiting any more.
+
+  bool pending() const { return state == State::waiting || state == State::filling; }
+};
+
+/// Brings arriving messages and posted receives together. Pure: no socket, no clock. What nobody
+/// waits for yet is parked, up to a limit per source; beyond it the source is held: its channel is
+/// not read until there is room or a receive for it. Not thread-safe.
+class Inbox {
+ public:
+  /// `parked_bytes_max` is for each source.
+  explicit Inbox(int size, std::size_t parked_bytes_max = 16u << 20);
+
+  /// Takes a parked message at once if one fits.
+  void post(Receive& receive);
+  /// Afterwards the receive and its buffer are not touched any more; a message half-received into
+  /// it is read to its end and dropped.
+  void withdraw(Receive& receive);
+
+  // ---- What the channel of `from` does. ----
+
+  /// A data message begins; its payload follows through room and advance.
+  void begin(int from, const Header& header);
+  /// Where the next bytes of the payload go; empty while held, and when no payload is due.
+  std::span<std::byte> room(int from);
+  /// `bytes` were written where room said.
+  void advance(int from, std::size_t bytes);
+  /// A message has begun and is not complete.
+  bool is_receiving(int from) const { return source(from).active; }
+  bool is_held(int from);
+  /// Copies a whole message in, without limit: what a rank sends to itself.
+  void deliver(int from, const Header& header, BytesView payload);
+
+  /// The header of the first message a receive with these arguments would take, and its source.
+  std::optional<std::pair<int, Header>> peek(std::uint64_t communicator, int from, int tag,
+                                             std::span<const int> sources) const;
+  /// The last data message that began from this rank.
+  const std::optional<Header>& last_seen(int from) const { return source(from).last_seen; }
+
+ private:
+  struct Parked {
+    Header header;
+    std::uint64_t arrival = 0;
+    Bytes data;
+  };
+  struct Source {
+    // The message under way.
+    bool active = false;
+    Header header;
+    std::uint64_t arrival = 0;
+    std::size_t got = 0;
+    Receive* target = nullptr;  ///< Its payload goes there,
+    bool parking = false;       ///< or into parked.back(),
+    bool dropping = false;      ///< or nowhere. None of the three: held.
+
+    std::list<Parked> parked;
+    std::size_t parked_bytes = 0;
+    std::optional<Header> last_seen;
+  };
+
+  Source& source(int from) { return sources_[static_cast<std::size_t>(from)]; }
+  const Source& source(int from) const { return sources_[static_cast<std::size_t>(from)]; }
+  bool try_take(Receive& receive, int from);
+  std::optional<int> first_arrival(const Receive& receive) const;
+  void finish(Source& s);
+
+  std::size_t parked_bytes_max_;
+  std::vector<Source> sources_;
+  std::list<Receive*> posted_;
+  std::vector<std::byte> drain_;
+  std::uint64_t arrivals_ = 0;
+};
+
+}  // namespace dlaunch::transport

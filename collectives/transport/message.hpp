@@ -1,0 +1,154 @@
+#pragma once
+
+#include <dlaunch/communicator.hpp>
+#include <dlaunch/reduction.hpp>
+#include <dlaunch/tensor.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+/// What travels between two ranks. A channel is one TCP connection in one direction: the sender
+/// connects and says Hello, then come messages, each a Header and `bytes` bytes of payload.
+/// Little-endian, the structs' own layout.
+namespace dlaunch::transport {
+
+constexpr std::uint32_t hello_magic = 0x534d4c44;    // "DLMS"
+constexpr std::uint32_t message_magic = 0x4d4d4c44;  // "DLMM"
+constexpr std::uint32_t hello_version = 1;
+/// Of the payload of everything that is not data.
+constexpr std::size_t control_bytes_max = 4096;
+
+/// The first bytes on a channel; a receiver closes a channel whose Hello is not meant for it.
+struct Hello {
+  std::uint32_t magic = hello_magic;
+  std::uint32_t version = hello_version;
+  std::uint64_t job = 0;  ///< Hash of the job's id.
+  std::uint64_t epoch = 0;
+  std::uint32_t mesh = 0;  ///< Which of the meshes the ranks made from one world.
+  std::int32_t rank = 0;   ///< The sender's.
+  std::int32_t size = 0;   ///< Of the sender's world.
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(Hello) == 40 && std::is_trivially_copyable_v<Hello>);
+
+enum class Kind : std::uint8_t {
+  collective = 1,  ///< Part of a collective call; matched by communicator and source, in order.
+  message,         ///< Point to point; matched by communicator, source and tag, in order.
+  failure,         ///< The sender's call failed: Errc u16, u16 scope, sentence.
+  inquiry,         ///< "What are you doing?" No payload.
+  status,          ///< The answer: communicator and sequence u64, sentence.
+};
+
+enum class Op : std::uint8_t {
+  barrier = 1,
+  broadcast,
+  reduce,
+  all_reduce,
+  all_gather,
+  all_gather_v,
+  gather,
+  gather_v,
+  scatter,
+  scatter_v,
+  reduce_scatter,
+  reduce_scatter_v,
+  all_to_all,
+  all_to_all_v,
+  split,
+  group,
+  duplicate,
+  broadcast_object,
+  all_gather_object,
+  all_reduce_object,
+  gather_object,
+  scatter_object,
+  send,
+  recv,
+  probe,
+};
+const char* to_string(Op op) noexcept;
+/// Calls that have a root.
+bool is_rooted(Op op) noexcept;
+
+/// Fingerprint::count of calls in which each rank has a count of its own.
+constexpr std::uint64_t counts_vary = ~std::uint64_t{0};
+
+/// What a call is, as far as ranks must agree on it. 0 stands for "has none".
+struct Fingerprint {
+  Op op{};
+  DType dtype{};
+  ReduceOp reduce{};
+  std::int32_t root = -1;
+  std::uint64_t sequence = 0;  ///< From 1 in each communicator; messages have none.
+  std::uint64_t count = 0;
+  /// A hash of what else must agree: counts of a v-variant, a factor, a custom operation's name.
+  std::uint64_t argument = 0;
+  bool operator==(const Fingerprint&) const = default;
+};
+
+/// "all_reduce #3".
+std::string short_text(const Fingerprint& call);
+/// "all_reduce #3 (sum, f32, 8 elements)", "broadcast #1 (i64, 1 element, root 0)".
+std::string to_string(const Fingerprint& call);
+
+struct Header {
+  std::uint32_t magic = message_magic;
+  Kind kind{};
+  Op op{};
+  DType dtype{};
+  ReduceOp reduce{};
+  std::uint64_t communicator = 0;
+  std::uint64_t sequence = 0;
+  std::uint64_t count = 0;
+  std::uint64_t argument = 0;
+  std::int32_t root = -1;
+  std::int32_t tag = 0;
+  std::uint64_t bytes = 0;
+};
+static_assert(sizeof(Header) == 56 && std::is_trivially_copyable_v<Header>);
+
+Header make_header(Kind kind, std::uint64_t communicator, const Fingerprint& call,
+                   std::uint64_t bytes, int tag = 0);
+Fingerprint fingerprint_of(const Header& header);
+/// Whether a header that came from outside can be one of ours.
+bool is_plausible(const Header& header) noexcept;
+
+/// FNV-1a, 64 bits: the same on all ranks and in all builds.
+std::uint64_t hash_bytes(const void* data, std::size_t bytes,
+                         std::uint64_t seed = 0xcbf29ce484222325U) noexcept;
+inline std::uint64_t hash_text(std::string_view text,
+                               std::uint64_t seed = 0xcbf29ce484222325U) noexcept {
+  return hash_bytes(text.data(), text.size(), seed);
+}
+
+/// How far a failure reaches among the calls of the ranks that hear of it.
+enum class Scope : std::uint16_t {
+  from_here_on = 1,  ///< That call and every later one: the communicator is broken.
+  this_call,         ///< That call alone: the sender gave it wrong arguments and goes on.
+};
+
+/// What a rank says when its call failed.
+struct FailureNotice {
+  Errc code{};
+  Scope scope{};
+  std::uint64_t communicator = 0;
+  std::uint64_t sequence = 0;
+  std::string sentence;
+};
+
+/// What a rank answers to an inquiry.
+struct Status {
+  std::uint64_t communicator = 0;
+  std::uint64_t sequence = 0;
+  std::string sentence;
+};
+
+Bytes encode(const FailureNotice& notice);
+Bytes encode(const Status& status);
+std::optional<FailureNotice> decode_failure(const Header& header, BytesView payload);
+std::optional<Status> decode_status(BytesView payload);
+
+}  // namespace dlaunch::transport

@@ -1,0 +1,347 @@
+#include "collectives/transport/tcp_mesh.hpp"
+
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/socket.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+namespace dlaunch::transport {
+namespace {
+
+constexpr auto lookup_pause_first = std::chrono::milliseconds(1);
+constexpr auto lookup_pause_max = std::chrono::milliseconds(50);
+/// News of losses may have been read by another thread (any call on the store reads them), and
+/// then no descriptor tells of it.
+constexpr auto losses_interval = std::chrono::milliseconds(250);
+/// Connections that have not said who they are.
+constexpr std::size_t newcomers_max = 256;
+constexpr std::size_t failures_max = 1024;
+
+Address address_of(std::string_view text) {
+  const auto colon = text.rfind(':');
+  std::uint16_t port = 0;
+  const char* end = text.data() + text.size();
+  if (colon == std::string_view::npos ||
+      std::from_chars(text.data() + colon + 1, end, port).ptr != end) {
+    throw Error(Errc::internal, "a rank published '" + std::string(text) +
+                                    "' as its address; host:port was expected");
+  }
+  std::string_view host = text.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return resolve(host, port).front();
+}
+
+}  // namespace
+
+TcpMesh::TcpMesh(const World& world)
+    : rank_(world.rank()),
+      size_(world.size()),
+      job_(hash_text(world.info().job)),
+      epoch_(world.info().epoch),
+      store_(world.store()),
+      membership_(world.membership()),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      inbox_(world.size()),
+      on_control_([this](int from, const Header& header, BytesView payload) {
+        on_control(from, header, payload);
+      }),
+      out_(static_cast<std::size_t>(world.size())),
+      in_(static_cast<std::size_t>(world.size())),
+      lookup_pause_(lookup_pause_first) {
+  if (!wake_) throw Error(Errc::internal, "cannot make an eventfd: " + errno_text(errno));
+  if (size_ > 1) publish();
+}
+
+/// The agent's listener was made known by World::init. A listener of our own is made known here;
+/// the first free key tells how many meshes this rank made from the world before.
+void TcpMesh::publish() {
+  if (membership_) listener_ = membership_->take_listener();
+  if (!listener_) {
+    listener_ = listen_tcp(resolve("127.0.0.1", 0).front());
+    const std::string address = local_address(listener_.get()).to_string();
+    while (!store_->compare_set(key_of(rank_), std::nullopt, as_bytes(address))) ++generation_;
+  }
+  set_nonblocking(listener_.get(), true);
+}
+
+std::string TcpMesh::key_of(int rank) const {
+  const std::string key = "mesh/" + std::to_string(rank);
+  return generation_ == 0 ? key : key + "/" + std::to_string(generation_);
+}
+
+Hello TcpMesh::hello() const {
+  Hello hello;
+  hello.job = job_;
+  hello.epoch = epoch_;
+  hello.mesh = generation_;
+  hello.rank = rank_;
+  hello.size = size_;
+  return hello;
+}
+
+// ---- Sending. ----
+
+void TcpMesh::post(Outgoing& message) {
+  if (message.to == rank_) {
+    inbox_.deliver(rank_, message.header, message.payload);
+    message.state = Outgoing::State::done;
+    return;
+  }
+  OutChannel& channel = out(message.to);
+  channel.post(message);
+  if (channel.state() == OutChannel::State::idle) look_up(message.to);
+  channel.pump();
+}
+
+void TcpMesh::withdraw(Outgoing& message) { out(message.to).withdraw(message); }
+
+void TcpMesh::post_control(int to, const Header& header, Bytes payload) {
+  if (to == rank_) return;
+  OutChannel& channel = out(to);
+  channel.post_control(header, std::move(payload));
+  if (channel.state() == OutChannel::State::idle) look_up(to);
+  channel.pump();
+}
+
+void TcpMesh::look_up(int to) {
+  OutChannel& channel = out(to);
+  const auto address = store_->get(key_of(to));
+  if (address) {
+    channel.connect(address_of(as_text(*address)), hello());
+  } else {
+    channel.wait_for_address();
+  }
+}
+
+bool TcpMesh::connect_pending(Clock::time_point now) {
+  bool moved = false, pending = false;
+  for (int to = 0; to < size_; ++to) {
+    if (out(to).state() != OutChannel::State::looking_up) continue;
+    pending = true;
+    if (now < next_lookup_ || !out(to).has_work()) continue;
+    look_up(to);
+    if (out(to).state() == OutChannel::State::looking_up) continue;
+    out(to).pump();
+    moved = true;
+  }
+  if (!pending) {
+    lookup_pause_ = lookup_pause_first;
+  } else if (now >= next_lookup_) {
+    next_lookup_ = now + lookup_pause_;
+    lookup_pause_ = std::min<Clock::duration>(lookup_pause_ * 2, lookup_pause_max);
+  }
+  return moved;
+}
+
+bool TcpMesh::is_flushed() const {
+  return std::none_of(out_.begin(), out_.end(), [](const OutChannel& channel) {
+    return channel.has_work() && channel.state() != OutChannel::State::looking_up;
+  });
+}
+
+// ---- Receiving. ----
+
+void TcpMesh::accept_all() {
+  for (;;) {
+    unique_fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+      throw Error(Errc::unreachable, "cannot accept a peer's connection: " + errno_text(errno));
+    }
+    newcomers_.push_back({std::move(fd), {}, 0});
+    if (greet(newcomers_.back())) newcomers_.pop_back();
+    if (newcomers_.size() > newcomers_max) newcomers_.pop_front();
+  }
+}
+
+/// Reads its Hello; true when it is no newcomer any more.
+bool TcpMesh::greet(Newcomer& newcomer) {
+  while (newcomer.got < sizeof(Hello)) {
+    const auto n = ::recv(newcomer.fd.get(), newcomer.hello.data() + newcomer.got,
+                          sizeof(Hello) - newcomer.got, MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
+    if (n <= 0) return true;
+    newcomer.got += static_cast<std::size_t>(n);
+  }
+  Hello theirs;
+  std::memcpy(&theirs, newcomer.hello.data(), sizeof theirs);
+  admit(theirs, std::move(newcomer.fd));
+  return true;
+}
+
+/// A stranger's connection, one of an older epoch, or a second one of a rank is just closed.
+bool TcpMesh::admit(const Hello& theirs, unique_fd fd) {
+  Hello expected = hello();
+  expected.rank = theirs.rank;
+  if (std::memcmp(&expected, &theirs, sizeof theirs) != 0) return false;
+  if (theirs.rank < 0 || theirs.rank >= size_ || theirs.rank == rank_) return false;
+  auto& channel = in_[static_cast<std::size_t>(theirs.rank)];
+  if (channel) return false;
+  channel = std::make_unique<InChannel>(std::move(fd), theirs.rank);
+  channel->pump(inbox_, on_control_);
+  return true;
+}
+
+bool TcpMesh::pump_all_held() {
+  bool moved = false;
+  for (const auto& channel : in_) {
+    if (channel && channel->held() && !channel->ended()) {
+      moved = channel->pump(inbox_, on_control_) || moved;
+    }
+  }
+  return moved;
+}
+
+void TcpMesh::on_control(int from, const Header& header, BytesView payload) {
+  switch (header.kind) {
+    case Kind::failure: {
+      auto notice = decode_failure(header, payload);
+      if (!notice || failures_.size() + wrong_arguments_.size() >= failures_max) return;
+      if (notice->scope == Scope::this_call) {
+        wrong_arguments_.try_emplace({notice->communicator, notice->sequence}, *notice);
+      } else {
+        failures_.try_emplace(notice->communicator, *notice);
+      }
+      return;
+    }
+    case Kind::inquiry: {
+      if (activity_ == nullptr) return;
+      Header answer;
+      answer.kind = Kind::status;
+      Bytes text = encode((*activity_)());
+      answer.bytes = text.size();
+      return post_control(from, answer, std::move(text));
+    }
+    case Kind::status:
+      if (auto status = decode_status(payload)) answers_.insert_or_assign(from, *status);
+      return;
+    case Kind::collective:
+    case Kind::message:
+      return;  // Data goes to the inbox.
+  }
+}
+
+// ---- Waiting. ----
+
+void TcpMesh::step(Clock::time_point deadline) {
+  const auto now = Clock::now();
+  bool moved = pump_all_held();
+  moved = connect_pending(now) || moved;
+  if (membership_ && now - losses_read_ >= losses_interval) read_losses();
+  poll_and_pump(moved ? 0 : poll_timeout_ms(next_wake(deadline), now));
+}
+
+Clock::time_point TcpMesh::next_wake(Clock::time_point deadline) const {
+  if (membership_) deadline = std::min(deadline, losses_read_ + losses_interval);
+  const bool looking = std::any_of(out_.begin(), out_.end(), [](const OutChannel& channel) {
+    return channel.state() == OutChannel::State::looking_up && channel.has_work();
+  });
+  return looking ? std::min(deadline, next_lookup_) : deadline;
+}
+
+void TcpMesh::wake() noexcept {
+  const std::uint64_t one = 1;
+  // It can only fail when the counter is full, and then the waiter wakes anyway.
+  [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
+}
+
+void TcpMesh::read_losses() {
+  losses_read_ = Clock::now();
+  losses_ = membership_->losses();
+}
+
+void TcpMesh::poll_and_pump(int timeout_ms) {
+  fill_polled();
+  const int ready = ::poll(polled_.data(), polled_.size(), timeout_ms);
+  if (ready < 0 && errno != EINTR) {
+    throw Error(Errc::internal, "cannot poll: " + errno_text(errno));
+  }
+  if (ready > 0) handle_polled();
+}
+
+/// Layout: wake, listener, membership, newcomers, in-channels, out-channels. poll(2) skips the
+/// entries whose descriptor is -1.
+void TcpMesh::fill_polled() {
+  polled_.clear();
+  polled_.push_back({wake_.get(), POLLIN, 0});
+  polled_.push_back({listener_.get(), POLLIN, 0});
+  polled_.push_back({membership_ ? membership_->fd() : -1, POLLIN, 0});
+  for (const auto& newcomer : newcomers_) polled_.push_back({newcomer.fd.get(), POLLIN, 0});
+  for (const auto& channel : in_) {
+    const bool readable = channel && !channel->ended() && !channel->held();
+    polled_.push_back({readable ? channel->fd() : -1, POLLIN, 0});
+  }
+  for (const auto& channel : out_) {
+    const bool writing = channel.has_work() && channel.fd() >= 0;
+    polled_.push_back({writing ? channel.fd() : -1, POLLOUT, 0});
+  }
+}
+
+void TcpMesh::handle_polled() {
+  // Data first: what a peer sent before it ended must be seen before the news of its end.
+  const std::size_t ins = 3 + newcomers_.size();
+  const std::size_t outs = ins + in_.size();
+  const std::size_t greeted = newcomers_.size();
+  for (std::size_t i = 0; i < in_.size(); ++i) {
+    if (polled_[ins + i].revents != 0) in_[i]->pump(inbox_, on_control_);
+  }
+  for (std::size_t i = 0; i < out_.size(); ++i) {
+    if (polled_[outs + i].revents != 0) out_[i].pump();
+  }
+  for (std::size_t i = greeted; i-- > 0;) {
+    if (polled_[3 + i].revents != 0 && greet(newcomers_[i])) {
+      newcomers_.erase(newcomers_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+  if (polled_[1].revents != 0) accept_all();
+  if (polled_[0].revents != 0) {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const auto got = ::read(wake_.get(), &count, sizeof count);
+  }
+  if (polled_[2].revents != 0) read_losses();
+}
+
+// ---- News. ----
+
+const PeerLoss* TcpMesh::loss_of(int rank) const {
+  const auto found = std::find_if(losses_.begin(), losses_.end(),
+                                  [&](const PeerLoss& loss) { return loss.rank == rank; });
+  return found == losses_.end() ? nullptr : &*found;
+}
+
+const std::string* TcpMesh::end_of(int rank) const {
+  const auto& channel = in_[static_cast<std::size_t>(rank)];
+  return channel && channel->ended() ? &channel->reason() : nullptr;
+}
+
+const std::string* TcpMesh::break_of(int rank) const {
+  return out(rank).state() == OutChannel::State::broken ? &out(rank).reason() : nullptr;
+}
+
+const FailureNotice* TcpMesh::failure_of(std::uint64_t communicator) const {
+  const auto found = failures_.find(communicator);
+  return found == failures_.end() ? nullptr : &found->second;
+}
+
+const FailureNotice* TcpMesh::failure_of(std::uint64_t communicator, std::uint64_t sequence) const {
+  const auto found = wrong_arguments_.find({communicator, sequence});
+  return found == wrong_arguments_.end() ? nullptr : &found->second;
+}
+
+void TcpMesh::inquire(const std::vector<int>& ranks, std::uint64_t communicator) {
+  answers_.clear();
+  Header inquiry;
+  inquiry.kind = Kind::inquiry;
+  inquiry.communicator = communicator;
+  for (const int rank : ranks) post_control(rank, inquiry, {});
+}
+
+}  // namespace dlaunch::transport

@@ -1,0 +1,121 @@
+#pragma once
+
+#include "collectives/transport/channel.hpp"
+#include "collectives/transport/inbox.hpp"
+#include "collectives/transport/message.hpp"
+#include "runtime/base/unique_fd.hpp"
+#include "runtime/world/membership.hpp"
+
+#include <dlaunch/world.hpp>
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <poll.h>
+
+namespace dlaunch::transport {
+
+/// The ranks of a world, connected by TCP as far as they have talked. It moves bytes and gathers
+/// news; what a call makes of the news is decided by Call. No thread of its own: everything
+/// happens in step(), for one thread at a time; wake() alone may come from any.
+class TcpMesh {
+ public:
+  /// Takes or binds this rank's listener, and makes its address known if nobody did.
+  explicit TcpMesh(const World& world);
+  TcpMesh(const TcpMesh&) = delete;
+  TcpMesh& operator=(const TcpMesh&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  Inbox& inbox() { return inbox_; }
+
+  void post(Outgoing& message);
+  void withdraw(Outgoing& message);
+  void post_control(int to, const Header& header, Bytes payload);
+  /// Does what can be done; if that is nothing, waits for something to do, until `deadline` at
+  /// most. Throws what Membership::losses throws.
+  void step(Clock::time_point deadline);
+  /// Ends a step() that waits.
+  void wake() noexcept;
+
+  // ---- News. ----
+
+  /// What the membership told of this rank.
+  const PeerLoss* loss_of(int rank) const;
+  /// This rank closed its channel to us, or broke it; the reason, null if not.
+  const std::string* end_of(int rank) const;
+  /// Our channel to this rank does not work; the reason, null if it does.
+  const std::string* break_of(int rank) const;
+  bool hears_of_losses() const { return membership_ != nullptr; }
+  const std::vector<PeerLoss>& losses() const { return losses_; }
+  /// The first failure somebody told of this communicator.
+  const FailureNotice* failure_of(std::uint64_t communicator) const;
+  /// Wrong arguments that somebody gave to this very call.
+  const FailureNotice* failure_of(std::uint64_t communicator, std::uint64_t sequence) const;
+
+  /// What to answer to inquiries while a call is under way; null between calls. Borrowed.
+  void set_activity(const std::function<Status()>* activity) { activity_ = activity; }
+  /// Asks these ranks what they are doing; their answers come with the next steps.
+  void inquire(const std::vector<int>& ranks, std::uint64_t communicator);
+  const std::map<int, Status>& answers() const { return answers_; }
+  /// Nothing is left to send to anyone who can be reached.
+  bool is_flushed() const;
+
+ private:
+  struct Newcomer {
+    unique_fd fd;
+    std::array<std::byte, sizeof(Hello)> hello{};
+    std::size_t got = 0;
+  };
+
+  void publish();
+  std::string key_of(int rank) const;
+  Hello hello() const;
+  void look_up(int to);
+  bool connect_pending(Clock::time_point now);
+  void accept_all();
+  bool greet(Newcomer& newcomer);
+  bool admit(const Hello& hello, unique_fd fd);
+  void on_control(int from, const Header& header, BytesView payload);
+  void read_losses();
+  bool pump_all_held();
+  Clock::time_point next_wake(Clock::time_point deadline) const;
+  void poll_and_pump(int timeout_ms);
+  void fill_polled();
+  void handle_polled();
+  OutChannel& out(int rank) { return out_[static_cast<std::size_t>(rank)]; }
+  const OutChannel& out(int rank) const { return out_[static_cast<std::size_t>(rank)]; }
+
+  int rank_;
+  int size_;
+  std::uint64_t job_;
+  std::uint64_t epoch_;
+  std::uint32_t generation_ = 0;
+  std::shared_ptr<Store> store_;
+  std::shared_ptr<Membership> membership_;
+  unique_fd listener_;
+  unique_fd wake_;
+  Inbox inbox_;
+  OnControl on_control_;
+  std::vector<OutChannel> out_;
+  std::vector<std::unique_ptr<InChannel>> in_;
+  std::deque<Newcomer> newcomers_;
+  std::vector<PeerLoss> losses_;
+  std::map<std::uint64_t, FailureNotice> failures_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, FailureNotice> wrong_arguments_;
+  std::map<int, Status> answers_;
+  const std::function<Status()>* activity_ = nullptr;
+  Clock::time_point losses_read_{};
+  Clock::time_point next_lookup_{};
+  Clock::duration lookup_pause_{};
+  std::vector<pollfd> polled_;
+};
+
+}  // namespace dlaunch::transport

@@ -1,0 +1,126 @@
+#pragma once
+
+#include "runtime/world/local_store.hpp"
+#include "runtime/world/membership.hpp"
+
+#include <dlaunch/world.hpp>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+namespace dlaunch::testing {
+
+/// A membership whose news come from the test.
+class FakeMembership final : public Membership {
+ public:
+  FakeMembership() : news_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+  void lose(PeerLoss loss) {
+    const std::lock_guard lock(mutex_);
+    losses_.push_back(std::move(loss));
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(news_.get(), &one, sizeof one);
+  }
+  std::vector<std::pair<Errc, int>> reports() const {
+    const std::lock_guard lock(mutex_);
+    return reports_;
+  }
+  int drained() const {
+    const std::lock_guard lock(mutex_);
+    return drained_;
+  }
+
+  int fd() const override { return news_.get(); }
+  std::vector<PeerLoss> losses() override {
+    const std::lock_guard lock(mutex_);
+    std::uint64_t count = 0;
+    [[maybe_unused]] const auto got = ::read(news_.get(), &count, sizeof count);
+    return losses_;
+  }
+  void report(const Error& error, int blamed_rank) noexcept override {
+    const std::lock_guard lock(mutex_);
+    reports_.emplace_back(error.errc(), blamed_rank);
+  }
+  unique_fd take_listener() override { return {}; }
+  void drain_output(Clock::time_point) override {
+    const std::lock_guard lock(mutex_);
+    ++drained_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  unique_fd news_;
+  std::vector<PeerLoss> losses_;
+  std::vector<std::pair<Errc, int>> reports_;
+  int drained_ = 0;
+};
+
+/// What became of one rank: nothing, or the error it threw.
+struct Outcome {
+  std::optional<Errc> code;
+  std::string text;
+
+  bool ok() const { return !code && text.empty(); }
+  bool mentions(const std::string& part) const { return text.find(part) != std::string::npos; }
+};
+
+using Body = std::function<void(const World&)>;
+
+/// Runs `body` as `size` ranks, each a thread with a World of its own over one store in memory.
+inline std::vector<Outcome> run_ranks(
+    int size, const Body& body,
+    const std::vector<std::shared_ptr<FakeMembership>>& memberships = {}) {
+  const auto store = std::make_shared<LocalStore>();
+  std::vector<Outcome> outcomes(static_cast<std::size_t>(size));
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    WorldInfo info;
+    info.rank = info.local_rank = rank;
+    info.size = info.local_size = size;
+    info.job = "test";
+    const World world(info, store, memberships.empty() ? nullptr : memberships[r]);
+    threads.emplace_back([&outcome = outcomes[r], &body, world] {
+      try {
+        body(world);
+      } catch (const Error& error) {
+        outcome = {error.errc(), error.what()};
+      } catch (const std::exception& error) {
+        outcome = {std::nullopt, error.what()};
+      }
+    });
+  }
+  threads.clear();  // Joins.
+  return outcomes;
+}
+
+/// A point in time that threads wait for, with a deadline.
+class Event {
+ public:
+  void set() {
+    const std::lock_guard lock(mutex_);
+    set_ = true;
+    changed_.notify_all();
+  }
+  bool wait(Clock::duration timeout = std::chrono::seconds(30)) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, timeout, [&] { return set_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool set_ = false;
+};
+
+}  // namespace dlaunch::testing
