@@ -237,7 +237,8 @@ class Parser {
     } else {
       entry = find_option(argument[1]);
       const bool takes_value = entry != nullptr && !entry->argument.empty();
-      if (argument.size() > 2 && !takes_value) entry = nullptr;  // Letters are not combined.
+      // Letters are not combined, and "-tee" is no -t.
+      if (argument.size() > 2 && (!takes_value || find_option(name.substr(1)))) entry = nullptr;
       if (argument.size() > 2) attached = argument.substr(argument[2] == '=' ? 3 : 2);
     }
     if (entry == nullptr) {

@@ -1,0 +1,12 @@
+# What the launcher decides before and after anything runs.
+dlaunch_test(launcher_plan_test
+  unit/launcher/environment_test.cpp
+  unit/launcher/error_file_test.cpp
+  unit/launcher/help_test.cpp
+  unit/launcher/machine_test.cpp
+  unit/launcher/options_test.cpp
+  unit/launcher/option_values_test.cpp
+  unit/launcher/plan_test.cpp
+  unit/launcher/result_test.cpp
+  unit/launcher/summary_test.cpp
+  LIBS dlaunch_launcher nlohmann_json::nlohmann_json)

@@ -1,0 +1,46 @@
+#include "launcher/error_file.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch::launcher;
+
+TEST_CASE("error.json as torch's record decorator writes it") {
+  const auto report = parse_error_file(
+      R"j({"message":{"message":"ValueError: x","extraInfo":)j"
+      R"j({"py_callstack":"Traceback:\n  f()","timestamp":"1668947110"}}})j");
+  REQUIRE(report);
+  CHECK(report->message == "ValueError: x");
+  CHECK(report->callstack == "Traceback:\n  f()");
+  CHECK(report->time == WallClock::time_point(std::chrono::seconds(1668947110)));
+}
+
+TEST_CASE("error.json with a plain message") {
+  const auto report = parse_error_file(R"({"message":"died","timestamp":1668947110})");
+  REQUIRE(report);
+  CHECK(*report == ErrorReport{.message = "died",
+                               .callstack = "",
+                               .time = WallClock::time_point(std::chrono::seconds(1668947110))});
+  CHECK_FALSE(parse_error_file(R"({"message":"died"})")->time);
+}
+
+TEST_CASE("odd members are shown as they are, odd times are left out") {
+  CHECK(parse_error_file(R"({"message":{"message":{"a":1}}})")->message == R"({"a":1})");
+  CHECK(parse_error_file(R"({"message":{"message":null}})")->message.empty());
+  CHECK(parse_error_file(R"({"message":{"extraInfo":3}})")->callstack.empty());
+  for (const auto time : {"\"soon\"", "-5", "1e300", "99999999999999999999", "null", "[1]"}) {
+    CAPTURE(time);
+    const auto report =
+        parse_error_file(std::string(R"({"message":"m","timestamp":)") + time + "}");
+    REQUIRE(report);
+    CHECK_FALSE(report->time);
+  }
+  CHECK(parse_error_file(R"({"message":"m","timestamp":"1668947110.5"})")->time);
+}
+
+TEST_CASE("anything else is no report") {
+  for (const auto text : {"", "{", "[]", "3", "{}", R"({"message":3})", "{\"message\":\"\xff\"}"}) {
+    CAPTURE(text);
+    CHECK_FALSE(parse_error_file(text));
+  }
+  CHECK_FALSE(parse_error_file(std::string(200'000, '[')));
+}

@@ -1,0 +1,41 @@
+#include "launcher/option_table.hpp"
+
+#include <sstream>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch::launcher;
+
+TEST_CASE("--help fits 80 columns and names every option under its section") {
+  const std::string help = help_text();
+  std::istringstream lines(help);
+  for (std::string line; std::getline(lines, line);) {
+    CAPTURE(line);
+    CHECK(line.size() <= 80);
+    CHECK_FALSE(line.ends_with(' '));
+  }
+  for (const auto& entry : option_table()) {
+    CAPTURE(entry.flag);
+    CHECK(help.find("--" + std::string(entry.flag)) != std::string::npos);
+  }
+}
+
+TEST_CASE("--help begins as people expect") {
+  CHECK(help_text().starts_with(R"(Usage: dlaunch [options] [--] program [args...]
+
+Starts a program several times and lets the processes find each other.
+A program named *.py runs under $PYTHON_EXEC or python3.
+
+Program:
+  -m, --module                The program is a Python module, run by python -m.
+      --no-python             Run a .py program as it is, without the
+                              interpreter.
+      --run-path              Run the program under Python, whatever its name.
+
+Workers:
+      --nproc-per-node N|cpu|gpu|auto
+                              Workers on this node: a number, one per usable
+                              core, one per GPU, or per GPU where there is one,
+                              else per core. [1]
+)"));
+}

@@ -1,0 +1,118 @@
+#include "launcher/option_values.hpp"
+
+#include <csignal>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch::launcher;
+
+namespace {
+
+template <class T>
+std::string wrong(const Read<T>& read) {
+  const auto* complaint = std::get_if<Complaint>(&read);
+  return complaint == nullptr ? "" : complaint->sentence;
+}
+
+}  // namespace
+
+TEST_CASE("integers: whole, bounded, and nothing behind them") {
+  CHECK(std::get<long>(read_integer("0", 0, 9)) == 0);
+  CHECK(std::get<long>(read_integer("-5", -9, 9)) == -5);
+  CHECK(wrong(read_integer("", 0, 9)) == "a whole number is missing");
+  CHECK(wrong(read_integer("4x", 0, 9)) == "'4x' is not a whole number");
+  CHECK(wrong(read_integer("+4", 0, 9)) == "'+4' is not a whole number");
+  CHECK(wrong(read_integer(" 4", 0, 9)) == "' 4' is not a whole number");
+  CHECK(wrong(read_integer("0x4", 0, 9)) == "'0x4' is not a whole number");
+  CHECK(wrong(read_integer("1.5", 0, 9)) == "'1.5' is not a whole number");
+  CHECK(wrong(read_integer("-1", 0, 9)) == "at least 0 is needed");
+  CHECK(wrong(read_integer("10", 0, 9)) == "at most 9 is allowed");
+  CHECK(wrong(read_integer("99999999999999999999", 0, 9)) == "at most 9 is allowed");
+  CHECK(wrong(read_integer("-99999999999999999999", 0, 9)) == "at least 0 is needed");
+}
+
+TEST_CASE("durations") {
+  using std::chrono::milliseconds;
+  CHECK(parse_duration("500ms") == milliseconds(500));
+  CHECK(parse_duration("30") == milliseconds(30'000));
+  CHECK(parse_duration("30s") == milliseconds(30'000));
+  CHECK(parse_duration("0.1") == milliseconds(100));
+  CHECK(parse_duration("2m") == milliseconds(120'000));
+  CHECK(parse_duration("1h") == milliseconds(3'600'000));
+  CHECK(parse_duration("0") == milliseconds(0));
+  for (const auto text : {"", "-1", "ms", "s", "1d", "1 s", "inf", "nan", "1e3", "1.2.3", "0x10",
+                          "99999999999999999999999", "9000h", "+1", "m2"}) {
+    CAPTURE(text);
+    CHECK_FALSE(parse_duration(text));
+  }
+}
+
+TEST_CASE("streams: for everyone, or by rank with none for the others") {
+  const auto all = std::get<StreamsByRank>(read_streams("3"));
+  CHECK(all.of(0) == Streams{.out = true, .err = true});
+  CHECK(all.of(100) == all.of(0));
+  CHECK(std::get<StreamsByRank>(read_streams("0")).of(0) == Streams{});
+  const auto some = std::get<StreamsByRank>(read_streams("0:1,3:2"));
+  CHECK(some.of(0) == Streams{.out = true, .err = false});
+  CHECK(some.of(1) == Streams{});
+  CHECK(some.of(3) == Streams{.out = false, .err = true});
+  for (const auto text : {"", "4", "-1", "33", "a", "0:", ":1", "0:4", "0:1,", "0:1,2", "-1:1",
+                          "9999999:1", "0:1:2"}) {
+    CAPTURE(text);
+    CHECK(wrong(read_streams(text)).find("is not 0 (none)") != std::string::npos);
+  }
+  CHECK(wrong(read_streams("1:1,1:2")) == "local rank 1 is listed twice");
+}
+
+TEST_CASE("ranks are sorted, and each counts once") {
+  CHECK(std::get<std::vector<int>>(read_ranks("2,0,2")) == std::vector<int>{0, 2});
+  CHECK(std::get<std::vector<int>>(read_ranks("")).empty());
+  CHECK(wrong(read_ranks("0,,1")) == "a whole number is missing");
+  CHECK(wrong(read_ranks("0-3")) == "'0-3' is not a whole number");
+}
+
+TEST_CASE("signals by name") {
+  CHECK(std::get<std::vector<int>>(read_signals("SIGTERM,USR1,SIGTERM")) ==
+        std::vector<int>{SIGTERM, SIGUSR1});
+  CHECK(std::get<std::vector<int>>(read_signals("SIGRTMIN,SIGRTMIN+2")) ==
+        std::vector<int>{SIGRTMIN, SIGRTMIN + 2});
+  CHECK(wrong(read_signals("SIGKILL")) == "SIGKILL cannot be handed on");
+  CHECK(wrong(read_signals("SIGFOO")) == "'SIGFOO' is not the name of a signal");
+  CHECK(wrong(read_signals("SIGRTMIN+99")) == "'SIGRTMIN+99' is not the name of a signal");
+  CHECK(wrong(read_signals("")) == "at least one signal is needed");
+}
+
+TEST_CASE("nodes and pairs") {
+  CHECK(std::get<NodesAsked>(read_nodes("3")).most == 3);
+  CHECK(std::get<NodesAsked>(read_nodes("1:4")).least == 1);
+  CHECK(wrong(read_nodes("4:1")) == "the minimum is larger than the maximum");
+  CHECK(wrong(read_nodes("0")) == "at least 1 is needed");
+  CHECK(wrong(read_nodes(":")) == "a whole number is missing");
+  const auto pairs = std::get<0>(read_pairs("a=1,b=,c=x=y"));
+  CHECK(pairs == std::map<std::string, std::string>{{"a", "1"}, {"b", ""}, {"c", "x=y"}});
+  CHECK(wrong(read_pairs("a")) == "'a' is not KEY=VALUE");
+  CHECK(wrong(read_pairs("=1")) == "'=1' is not KEY=VALUE");
+}
+
+TEST_CASE("the host of an endpoint") {
+  const auto host = [](std::string_view text) { return std::get<0>(host_of_endpoint(text)); };
+  CHECK(host("head") == "head");
+  CHECK(host("head:29400") == "head");
+  CHECK(host("[::1]:0") == "::1");
+  CHECK(host("::1") == "::1");
+  CHECK(wrong(host_of_endpoint(":29400")) == "the host is missing");
+  CHECK(wrong(host_of_endpoint("head:")) == "the port: a whole number is missing");
+  CHECK(wrong(host_of_endpoint("head:70000")) == "the port: at most 65535 is allowed");
+  CHECK(wrong(host_of_endpoint("[::1")) == "the closing ] is missing");
+  CHECK(is_loopback_name("127.0.0.1"));
+  CHECK(is_loopback_name("localhost"));
+  CHECK_FALSE(is_loopback_name("127.example.org"));
+  CHECK_FALSE(is_loopback_name("localhost.example.org"));
+}
+
+TEST_CASE("how far apart two names are") {
+  CHECK(edit_distance("tee", "tee") == 0);
+  CHECK(edit_distance("", "tee") == 3);
+  CHECK(edit_distance("nnodse", "nnodes") == 1);
+  CHECK(edit_distance("nproc-per-nod", "nproc-per-node") == 1);
+}

@@ -1,0 +1,368 @@
+#include "launcher/options.hpp"
+
+#include "launcher/option_table.hpp"
+
+#include <algorithm>
+#include <csignal>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch::launcher;
+
+namespace {
+
+using Strings = std::vector<std::string>;
+
+Options parsed(const Strings& arguments, const Strings& environment = {},
+               const FileReader& read_file = {}) {
+  auto result = parse_options(arguments, environment, read_file);
+  if (const auto* stop = std::get_if<EarlyExit>(&result)) {
+    FAIL_CHECK("refused: " << stop->text);
+    return {};
+  }
+  return std::get<Options>(std::move(result));
+}
+
+/// The sentence of a refusal, without the program's name and the newline.
+std::string refusal(const Strings& arguments, const Strings& environment = {}, int code = 64,
+                    const FileReader& read_file = {}) {
+  const auto result = parse_options(arguments, environment, read_file);
+  const auto* stop = std::get_if<EarlyExit>(&result);
+  if (stop == nullptr) return "accepted";
+  CHECK(stop->code == code);
+  CHECK(stop->text.starts_with("dlaunch: "));
+  CHECK(stop->text.ends_with("\n"));
+  return stop->text.substr(9, stop->text.size() - 10);
+}
+
+Setting setting(const Options& options, std::string_view flag) {
+  const auto found = std::find_if(options.settings.begin(), options.settings.end(),
+                                  [&](const Setting& s) { return s.flag == flag; });
+  REQUIRE(found != options.settings.end());
+  return *found;
+}
+
+FileReader file(const std::string& text) {
+  return [text](const std::string& path) -> std::optional<std::string> {
+    if (path == "job.toml") return text;
+    return std::nullopt;
+  };
+}
+
+}  // namespace
+
+TEST_CASE("a bare program has torchrun's defaults") {
+  const auto options = parsed({"prog", "a"});
+  CHECK(options.program == Strings{"prog", "a"});
+  CHECK(options.workers == WorkersAsked{});
+  CHECK(options.role == "default");
+  CHECK(options.max_restarts == 0);
+  CHECK(options.master_port == 29500);
+  CHECK_FALSE(options.master_port_insisted);
+  CHECK_FALSE(options.job_id);
+  CHECK_FALSE(options.log_dir);
+  CHECK_FALSE(options.continue_on_failure);
+  CHECK(options.failure_grace == std::chrono::milliseconds(500));
+  CHECK(options.shutdown_timeout == std::chrono::seconds(30));
+  CHECK(options.signals == std::vector<int>{SIGTERM, SIGINT, SIGHUP, SIGQUIT});
+  CHECK(options.notes.empty());
+}
+
+TEST_CASE("dashes and underscores, attached and apart") {
+  for (const auto& arguments :
+       std::vector<Strings>{{"--nproc-per-node", "4", "p"},
+                            {"--nproc_per_node", "4", "p"},
+                            {"--nproc-per-node=4", "p"},
+                            {"--nproc_per_node=4", "p"},
+                            {"--nproc-per_node=4", "p"},
+                            {"run", "--nproc-per-node", "4", "p"},
+                            {"--nproc-per-node", "2", "--nproc_per_node=4", "--", "p"}}) {
+    const auto options = parsed(arguments);
+    CHECK(options.workers == WorkersAsked{.kind = WorkersAsked::Kind::number, .number = 4});
+    CHECK(options.program == Strings{"p"});
+  }
+  for (const auto& arguments : std::vector<Strings>{
+           {"-r", "3", "p"}, {"-r3", "p"}, {"-r=3", "p"}, {"--redirects=3", "p"}}) {
+    CHECK(parsed(arguments).redirects.of(0) == Streams{.out = true, .err = true});
+  }
+}
+
+TEST_CASE("every option reaches its field") {
+  const auto options = parsed({"--nproc-per-node=auto",
+                               "--role=trainer",
+                               "--rdzv-id=job-7",
+                               "--node-id=n1",
+                               "--master-port=4711",
+                               "--max-restarts=3",
+                               "--on-failure=continue",
+                               "--failure-grace=2s",
+                               "--shutdown-timeout=1m",
+                               "--signals-to-handle=SIGUSR2",
+                               "--log-dir=/logs",
+                               "--redirects=1",
+                               "--tee=0:2",
+                               "--local-ranks-filter=1,0",
+                               "--log-line-prefix-template=<${rank}>",
+                               "--result=r.json",
+                               "--dry-run",
+                               "--virtual-local-rank",
+                               "--rdzv-backend=c10d",
+                               "--rdzv-endpoint=localhost:0",
+                               "--no-python",
+                               "p"});
+  CHECK(options.workers.kind == WorkersAsked::Kind::automatic);
+  CHECK(options.role == "trainer");
+  CHECK(options.job_id == "job-7");
+  CHECK(options.node_id == "n1");
+  CHECK(options.master_port == 4711);
+  CHECK(options.master_port_insisted);
+  CHECK(options.max_restarts == 3);
+  CHECK(options.continue_on_failure);
+  CHECK(options.failure_grace == std::chrono::seconds(2));
+  CHECK(options.shutdown_timeout == std::chrono::minutes(1));
+  CHECK(options.signals == std::vector<int>{SIGUSR2});
+  CHECK(options.log_dir == "/logs");
+  CHECK(options.redirects.everyone.out);
+  CHECK(options.tee.of(0).err);
+  CHECK(options.local_ranks_filter == std::vector<int>{0, 1});
+  CHECK(options.log_line_prefix_template == "<${rank}>");
+  CHECK(options.result_file == "r.json");
+  CHECK(options.dry_run);
+  CHECK(options.virtual_local_rank);
+  CHECK(options.no_python);
+  CHECK(options.notes.empty());
+}
+
+TEST_CASE("parsing stops at the program") {
+  // Arguments of the script that look like ours are the script's.
+  CHECK(parsed({"p", "--nproc-per-node", "4", "-m", "--help", "--"}).program ==
+        Strings{"p", "--nproc-per-node", "4", "-m", "--help", "--"});
+  CHECK(parsed({"--", "-odd-name", "x"}).program == Strings{"-odd-name", "x"});
+  CHECK(parsed({"--", "--", "x"}).program == Strings{"--", "x"});
+  CHECK(parsed({"-", "x"}).program == Strings{"-", "x"});
+  CHECK(parsed({"p", ""}).program == Strings{"p", ""});
+  CHECK(parsed({"run", "run", "x"}).program == Strings{"run", "x"});
+  CHECK(parsed({"--", "run"}).program == Strings{"run"});
+  CHECK(parsed({"p", "--no-such-option"}).program == Strings{"p", "--no-such-option"});
+  const auto module = parsed({"-m", "pkg.mod", "--lr", "3"});
+  CHECK(module.module);
+  CHECK(module.program == Strings{"pkg.mod", "--lr", "3"});
+}
+
+TEST_CASE("no program") {
+  const std::string none =
+      "no program given: dlaunch [options] [--] program [args...]; "
+      "dlaunch --help lists the options";
+  CHECK(refusal({}) == none);
+  CHECK(refusal({"run"}) == none);
+  CHECK(refusal({"--"}) == none);
+  CHECK(refusal({"--nproc-per-node", "4"}) == none);
+  CHECK(refusal({""}) == "the program's name is empty");
+  CHECK(refusal({"-m"}) == "-m needs the name of a module: dlaunch -m MODULE [args...]");
+  CHECK(refusal({"-m", "--no-python", "x"}) ==
+        "-m and --no-python exclude each other: a module needs the interpreter");
+  CHECK(refusal({"-m", "--run-path", "x"}) ==
+        "-m and --run-path exclude each other: the program is a module or a path");
+}
+
+TEST_CASE("unknown options name the nearest") {
+  CHECK(refusal({"--nproc-per-nod", "4", "p"}) ==
+        "unknown option --nproc-per-nod; did you mean --nproc-per-node?");
+  CHECK(refusal({"--nproc_per_nod=4", "p"}) ==
+        "unknown option --nproc_per_nod; did you mean --nproc-per-node?");
+  CHECK(refusal({"-np", "4", "p"}) == "unknown option -np; did you mean --nproc-per-node?");
+  CHECK(refusal({"-n", "4", "p"}) == "unknown option -n; did you mean --nproc-per-node?");
+  // No abbreviations, but we know what was meant.
+  CHECK(refusal({"--max", "4", "p"}) == "unknown option --max; did you mean --max-restarts?");
+  CHECK(refusal({"--nodes", "4", "p"}) == "unknown option --nodes; did you mean --nnodes?");
+  CHECK(refusal({"-tee", "3", "p"}) == "unknown option -tee; did you mean --tee?");
+  CHECK(refusal({"--gibberish-of-no-kind", "p"}) == "unknown option --gibberish-of-no-kind");
+  CHECK(refusal({"-x", "p"}) == "unknown option -x");
+  CHECK(refusal({"-mx", "p"}) == "unknown option -mx");
+  CHECK(refusal({"--=3", "p"}) == "unknown option --");
+  CHECK(refusal({"--" + std::string(100'000, 'x'), "p"}).size() < 120);
+}
+
+TEST_CASE("nonsense values are refused with a sentence") {
+  CHECK(refusal({"--nproc-per-node", "0", "p"}) == "--nproc-per-node 0: at least 1 is needed");
+  CHECK(refusal({"--nproc-per-node", "-3", "p"}) == "--nproc-per-node -3: at least 1 is needed");
+  CHECK(refusal({"--nproc-per-node=", "p"}) == "--nproc-per-node '': a whole number is missing");
+  CHECK(refusal({"--nproc-per-node", "four", "p"}) ==
+        "--nproc-per-node four: 'four' is neither a number nor cpu, gpu or auto");
+  CHECK(refusal({"--nproc-per-node", "4.5", "p"}) ==
+        "--nproc-per-node 4.5: '4.5' is not a whole number");
+  CHECK(refusal({"--nproc-per-node", "99999999999999999999", "p"}) ==
+        "--nproc-per-node 99999999999999999999: at most 4096 is allowed");
+  CHECK(refusal({"--max-restarts", "-1", "p"}) == "--max-restarts -1: at least 0 is needed");
+  CHECK(refusal({"--master-port", "65536", "p"}) ==
+        "--master-port 65536: at most 65535 is allowed");
+  CHECK(refusal({"--role", "", "p"}) == "--role '': the value is empty");
+  CHECK(refusal({"--log-dir=", "p"}) == "--log-dir '': the value is empty");
+  CHECK(refusal({"--on-failure", "explode", "p"}) ==
+        "--on-failure explode: 'explode' is none of stop, continue");
+  CHECK(refusal({"--failure-grace", "soon", "p"}) ==
+        "--failure-grace soon: 'soon' is not a duration such as 500ms, 30 (seconds), 2m or 1h, "
+        "up to a year");
+  CHECK(refusal({"--rdzv-id", "a/b", "p"}) ==
+        "--rdzv-id a/b: only letters, digits and .,:;@%+=_- are allowed");
+  CHECK(refusal({"--rdzv-id", "..", "p"}) ==
+        "--rdzv-id ..: only letters, digits and .,:;@%+=_- are allowed");
+  CHECK(
+      refusal({"--rdzv-backend", "etcd-v2", "p"}) ==
+      "--rdzv-backend etcd-v2: dlaunch brings its own rendezvous and needs no etcd; leave it out");
+  CHECK(refusal({"--standalone=maybe", "p"}) ==
+        "--standalone: 'maybe' is neither 1 (true, yes, on) nor 0 (false, no, off)");
+  CHECK(refusal({"--role", std::string(100'000, 'x'), "--tee", "9", "p"}).size() < 200);
+}
+
+TEST_CASE("a value that is missing is not taken from the next option") {
+  CHECK(refusal({"--tee"}) == "--tee needs a value: STREAMS");
+  CHECK(refusal({"-t"}) == "--tee needs a value: STREAMS");
+  CHECK(refusal({"--log-dir", "--tee", "3", "p"}) ==
+        "--log-dir needs a value: DIR; it is followed by the option --tee");
+  CHECK(refusal({"--log-dir", "--", "p"}) ==
+        "--log-dir needs a value: DIR; it is followed by the option --");
+  CHECK(parsed({"--log-dir", "--odd", "p"}).log_dir == "--odd");
+  CHECK(parsed({"--log-dir=--tee", "p"}).log_dir == "--tee");
+}
+
+TEST_CASE("what is for several nodes is understood, and refused") {
+  CHECK(refusal({"--nnodes", "2", "p"}) ==
+        "--nnodes 2: this build runs one node; leave it out, and use --nproc-per-node for more "
+        "workers on this host");
+  CHECK(refusal({"--nnodes", "1:4", "p"}).starts_with("--nnodes 1:4: this build runs one node"));
+  CHECK(refusal({"p"}, {"PET_NNODES=2"}).starts_with("PET_NNODES=2: this build runs one node"));
+  CHECK(refusal({"--node-rank", "1", "p"}) ==
+        "--node-rank 1: this build runs one node, and its rank is 0; leave it out");
+  CHECK(refusal({"--rdzv-endpoint", "head:29400", "p"}) ==
+        "--rdzv-endpoint head:29400: this build runs one node and meets nobody elsewhere; leave it "
+        "out, or use localhost");
+  CHECK(refusal({"--rdzv-endpoint", "localhost:x", "p"}) ==
+        "--rdzv-endpoint localhost:x: the port: 'x' is not a whole number");
+  CHECK(refusal({"--rdzv-role", "join", "p"}) ==
+        "--rdzv-role join: this build runs one node, which hosts; leave it out");
+  // What says one node is welcome.
+  const auto options = parsed({"--nnodes=1:1", "--node-rank=0", "--rdzv-role=host",
+                               "--rdzv-endpoint=127.0.0.1:29400", "--master-addr=localhost", "p"});
+  CHECK(options.notes.empty());
+}
+
+TEST_CASE("what has no effect is said once each") {
+  const auto options =
+      parsed({"--start-method=fork", "--monitor-interval=5", "p"}, {"PET_MASTER_ADDR=job-0.job"});
+  REQUIRE(options.notes.size() == 3);
+  CHECK(options.notes[0] ==
+        "--start-method fork has no effect: workers are programs of their own, never forks of the "
+        "launcher.");
+  CHECK(options.notes[1] == "--monitor-interval 5 has no effect: a worker's end is seen at once.");
+  CHECK(options.notes[2] ==
+        "PET_MASTER_ADDR=job-0.job has no effect: on one node the workers meet at 127.0.0.1.");
+  CHECK(refusal({"--start-method=teleport", "p"}) ==
+        "--start-method teleport: 'teleport' is none of spawn, fork, forkserver");
+}
+
+TEST_CASE("--standalone takes any free port, and sets aside what speaks of a rendezvous") {
+  const auto options = parsed({"--standalone", "--rdzv-id=7", "--rdzv-endpoint=head:1", "p"});
+  CHECK(options.standalone);
+  CHECK(options.master_port == 0);
+  CHECK_FALSE(options.master_port_insisted);
+  CHECK_FALSE(options.job_id);
+  REQUIRE(options.notes.size() == 2);
+  CHECK(options.notes[0] == "--rdzv-id 7 has no effect: --standalone sets it.");
+  const auto insisted = parsed({"--standalone", "--master-port=4711", "p"});
+  CHECK(insisted.master_port == 4711);
+  CHECK(insisted.master_port_insisted);
+  CHECK_FALSE(parsed({"--master-port=0", "p"}).master_port_insisted);
+}
+
+TEST_CASE("precedence: command line, DLAUNCH_, PET_, file, default; and the origin is known") {
+  const Strings pet = {"PET_NPROC_PER_NODE=3", "PET_ROLE=pet", "PET_MASTER_PORT=1"};
+  const Strings both = {"PET_NPROC_PER_NODE=3", "DLAUNCH_NPROC_PER_NODE=2", "PET_ROLE=pet"};
+  const auto config = file("nproc-per-node = 9\nrole = \"file\"\nmax_restarts = 7\n");
+
+  auto options = parsed({"--nproc-per-node=4", "--config=job.toml", "p"}, both, config);
+  CHECK(options.workers.number == 4);
+  CHECK(setting(options, "nproc-per-node") ==
+        Setting{"nproc-per-node", "4", Origin::command_line, ""});
+  CHECK(setting(options, "role") == Setting{"role", "pet", Origin::pet_variable, "PET_ROLE"});
+  CHECK(setting(options, "max-restarts") ==
+        Setting{"max-restarts", "7", Origin::config_file, "job.toml"});
+  CHECK(setting(options, "tee") == Setting{"tee", "0", Origin::standard, ""});
+
+  options = parsed({"p"}, both);
+  CHECK(options.workers.number == 2);
+  CHECK(setting(options, "nproc-per-node").where == "DLAUNCH_NPROC_PER_NODE");
+  options = parsed({"p"}, pet);
+  CHECK(options.workers.number == 3);
+  CHECK(options.master_port_insisted);
+  options = parsed({"--config=job.toml", "p"}, {}, config);
+  CHECK(options.workers.number == 9);
+  CHECK(options.role == "file");
+}
+
+TEST_CASE("variables: empty ones say nothing, wrong ones are named") {
+  CHECK(parsed({"p"}, {"PET_NNODES=", "DLAUNCH_TEE="}).workers.number == 1);
+  CHECK(refusal({"p"}, {"DLAUNCH_NPROC_PER_NODE=many"}) ==
+        "DLAUNCH_NPROC_PER_NODE=many: 'many' is neither a number nor cpu, gpu or auto");
+  // A stronger value hides a wrong one.
+  CHECK(parsed({"--nproc-per-node=2", "p"}, {"PET_NPROC_PER_NODE=many"}).workers.number == 2);
+  CHECK(parsed({"p"}, {"DLAUNCH_STANDALONE=true"}).standalone);
+  CHECK_FALSE(parsed({"--standalone=0", "p"}, {"PET_STANDALONE=1"}).standalone);
+  // Ours alone are not torchrun's; what stands for no option, and flags that end at once, do not
+  // count.
+  CHECK_FALSE(parsed({"p"}, {"PET_DRY_RUN=1"}).dry_run);
+  CHECK(parsed({"p"}, {"DLAUNCH_HELP=1", "DLAUNCH_WORKER_JOB=x", "DLAUNCH_=1", "PET_x"}).program ==
+        Strings{"p"});
+}
+
+TEST_CASE("the configuration file") {
+  const auto config = [](const std::string& text) {
+    return refusal({"--config=job.toml", "p"}, {}, 78, file(text));
+  };
+  CHECK(refusal({"--config=none.toml", "p"}, {}, 78, file("")) ==
+        "--config none.toml: cannot be read");
+  CHECK(config("nproc = 3") == "job.toml: unknown key nproc; did you mean --nproc-per-node?");
+  CHECK(config("help = true") == "job.toml: unknown key help; did you mean --help?");
+  CHECK(config("config = \"x\"").starts_with("job.toml: unknown key config"));
+  CHECK(config("nproc-per-node = -1") == "job.toml: nproc-per-node = -1: at least 1 is needed");
+  CHECK(config("[launch]\ntee = 3") == "job.toml: section [launch]: there are no sections");
+  const auto options = parsed({"p"}, {"DLAUNCH_CONFIG=job.toml"},
+                              file("# a comment\nstandalone = true\nlocal_ranks_filter = [0, 1]\n"
+                                   "log-dir = \"/a b\"\n"));
+  CHECK(options.standalone);
+  CHECK(options.local_ranks_filter == std::vector<int>{0, 1});
+  CHECK(options.log_dir == "/a b");
+}
+
+TEST_CASE("help and version end at once, with 0") {
+  const Strings nothing;
+  for (const auto& arguments :
+       std::vector<Strings>{{"--help"}, {"-h"}, {"--nproc-per-node=x", "--help"}, {"run", "-h"}}) {
+    const auto result = parse_options(arguments, nothing);
+    CHECK(std::get<EarlyExit>(result) == EarlyExit{.code = 0, .text = help_text()});
+  }
+  const Strings version = {"--version"};
+  const auto result = parse_options(version, nothing);
+  CHECK(std::get<EarlyExit>(result).code == 0);
+  CHECK(std::get<EarlyExit>(result).text.starts_with("dlaunch "));
+}
+
+TEST_CASE("which variables stand for a flag") {
+  CHECK(is_flag_variable("DLAUNCH_NPROC_PER_NODE"));
+  CHECK(is_flag_variable("PET_NPROC_PER_NODE"));
+  CHECK(is_flag_variable("DLAUNCH_RESULT"));
+  CHECK_FALSE(is_flag_variable("PET_RESULT"));
+  CHECK_FALSE(is_flag_variable("DLAUNCH_WORKER_JOB"));
+  CHECK_FALSE(is_flag_variable("NPROC_PER_NODE"));
+  CHECK_FALSE(is_flag_variable("DLAUNCH_nproc_per_node"));
+}
+
+TEST_CASE("the table: every default is one that its own option accepts") {
+  for (const auto& entry : option_table()) {
+    CAPTURE(entry.flag);
+    CHECK(find_option(entry.flag) == &entry);
+    if (entry.apply == nullptr || entry.standard.empty()) continue;
+    Draft draft;
+    CHECK_FALSE(entry.apply(draft, entry.standard));
+  }
+}

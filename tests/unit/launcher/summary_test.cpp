@@ -1,0 +1,191 @@
+#include "launcher/summary.hpp"
+
+#include <csignal>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch::launcher;
+
+namespace {
+
+/// 2026-11-20 12:45:10.250 UTC, and a little later for each rank.
+WallClock::time_point moment(int rank) {
+  return WallClock::time_point(std::chrono::seconds(1'795'178'710)) +
+         std::chrono::milliseconds(250 + rank);
+}
+
+WorkerEnd ended(int rank, ExitStatus status) {
+  WorkerEnd end;
+  end.rank = end.local_rank = rank;
+  end.host = "box";
+  end.pid = 1000 + rank;
+  end.status = status;
+  end.time = moment(rank);
+  return end;
+}
+
+WorkerEnd stopped(int rank, int signal) {
+  auto end = ended(rank, {.code = 0, .signal = signal, .core_dumped = false});
+  end.stopped_by_us = true;
+  return end;
+}
+
+WorkerEnd lost_peer(int rank) {
+  auto end = ended(rank, {.code = 75, .signal = 0, .core_dumped = false});
+  end.peer_lost = true;
+  return end;
+}
+
+constexpr ExitStatus exit_with(int code) {
+  return {.code = code, .signal = 0, .core_dumped = false};
+}
+constexpr ExitStatus killed_by(int signal) {
+  return {.code = 0, .signal = signal, .core_dumped = false};
+}
+
+}  // namespace
+
+TEST_CASE("one worker is killed, the others are stopped") {
+  FailureSummary summary;
+  summary.program = "train.py";
+  summary.ends = {ended(1, killed_by(SIGKILL)), stopped(0, SIGTERM), stopped(2, SIGTERM),
+                  stopped(3, SIGKILL)};
+  summary.ends[0].last_lines = {"loading", "step 1"};
+  CHECK(failure_summary(summary) ==
+        R"(================================================================================
+train.py FAILED
+--------------------------------------------------------------------------------
+Failures:
+  <NO_OTHER_FAILURES>
+Stopped by dlaunch after that:
+  rank 3 (killed by SIGKILL)
+  ranks 0,2 (killed by SIGTERM)
+--------------------------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-20_12:45:10.251
+  host      : box
+  rank      : 1 (local_rank: 1)
+  exitcode  : -9 (pid: 1001), killed by SIGKILL
+  error_file: <N/A>
+  traceback : <N/A>
+  hint      : dlaunch did not send this signal; the kernel does when memory runs out (see dmesg)
+  last lines of stderr:
+    | loading
+    | step 1
+================================================================================
+)");
+}
+
+TEST_CASE("a peer's loss is told, but never the root cause, even when reaped first") {
+  FailureSummary summary;
+  summary.program = "./train";
+  summary.ends = {lost_peer(0), ended(1, exit_with(3))};
+  summary.ends[0].last_lines = {"a", "b", "c", "dlaunch: rank 1 is lost"};
+  summary.ends[1].error_file = "/log/1/error.json";
+  summary.ends[1].error =
+      ErrorReport{.message = "ValueError: x", .callstack = "Traceback:\n  f()", .time = {}};
+  summary.ends[1].last_lines = {"Traceback:", "  f()"};
+  summary.attempt = 1;
+  summary.max_restarts = 1;
+  summary.utc_offset = std::chrono::hours(1);
+  CHECK(root_cause_of(summary.ends) == 1);
+  CHECK(failure_summary(summary) ==
+        R"(================================================================================
+./train FAILED after 1 of 1 restarts
+--------------------------------------------------------------------------------
+Failures:
+[1]:
+  time      : 2026-11-20_13:45:10.250
+  host      : box
+  rank      : 0 (local_rank: 0)
+  exitcode  : 75 (pid: 1000), for the loss of a peer
+  error_file: <N/A>
+  traceback : <N/A>
+  last lines of stderr:
+    | b
+    | c
+    | dlaunch: rank 1 is lost
+--------------------------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-20_13:45:10.251
+  host      : box
+  rank      : 1 (local_rank: 1)
+  exitcode  : 3 (pid: 1001)
+  error_file: /log/1/error.json
+  traceback :
+    Traceback:
+      f()
+================================================================================
+)");
+}
+
+TEST_CASE("who is to blame") {
+  const auto done = ended(2, exit_with(0));
+  CHECK_FALSE(root_cause_of({}));
+  CHECK_FALSE(root_cause_of({done, stopped(0, SIGTERM)}));
+  CHECK(root_cause_of({done, ended(1, exit_with(3)), ended(0, exit_with(4))}) == 1);
+  // Who left with 0 while the others still waited for it.
+  CHECK(root_cause_of({done, lost_peer(0), lost_peer(1)}) == 2);
+  // But not who finished after the failure.
+  CHECK(root_cause_of({lost_peer(0), done, lost_peer(1)}) == 0);
+  CHECK(root_cause_of({lost_peer(1), stopped(0, SIGTERM)}) == 1);
+  // A worker that we had to end is not to blame, whatever its code.
+  auto late = ended(0, exit_with(1));
+  late.stopped_by_us = true;
+  CHECK_FALSE(root_cause_of({late}));
+}
+
+TEST_CASE("the one who left early is shown as the root cause") {
+  FailureSummary summary;
+  summary.program = "p";
+  summary.ends = {ended(2, exit_with(0)), lost_peer(0)};
+  const auto text = failure_summary(summary);
+  CHECK(text.find("exitcode  : 0 (pid: 1002), left before the others\n") != std::string::npos);
+}
+
+TEST_CASE("the supervisor's verdict counts before our own") {
+  FailureSummary summary;
+  summary.program = "p";
+  summary.ends = {ended(0, exit_with(1)), ended(1, exit_with(2))};
+  summary.root_cause = 1;
+  const auto text = failure_summary(summary);
+  CHECK(text.find("[0]:") > text.find("Root Cause"));
+  CHECK(text.find("rank      : 1") > text.find("Root Cause"));
+}
+
+TEST_CASE("no failure, no summary") {
+  FailureSummary summary;
+  summary.ends = {ended(0, exit_with(0)), stopped(1, SIGTERM)};
+  CHECK(failure_summary(summary).empty());
+}
+
+TEST_CASE("many failures stay readable") {
+  FailureSummary summary;
+  summary.program = "p";
+  for (int rank = 0; rank < 64; ++rank) summary.ends.push_back(ended(rank, exit_with(1)));
+  const auto text = failure_summary(summary);
+  CHECK(text.find("[8]:") != std::string::npos);
+  CHECK(text.find("[9]:") == std::string::npos);
+  CHECK(text.find("and 55 more: ranks 9-63\n") != std::string::npos);
+}
+
+TEST_CASE("an error file with a message and no traceback") {
+  FailureSummary summary;
+  summary.program = "p";
+  summary.ends = {ended(0, exit_with(1))};
+  summary.ends[0].error = ErrorReport{.message = "out of data", .callstack = "", .time = {}};
+  CHECK(failure_summary(summary).find("  message   : out of data\n") != std::string::npos);
+}
+
+TEST_CASE("lists of ranks") {
+  CHECK(rank_list({}) == "");
+  CHECK(rank_list({3}) == "3");
+  CHECK(rank_list({5, 0, 1, 2, 7}) == "0-2,5,7");
+}
+
+TEST_CASE("times") {
+  CHECK(iso_time(moment(0)) == "2026-11-20T12:45:10.250Z");
+  CHECK(log_time(moment(0), std::chrono::seconds(-3600)) == "2026-11-20_11:45:10.250");
+}
