@@ -1,1 +1,2 @@
 dlaunch_test(store_core_test unit/store/key_values_test.cpp LIBS dlaunch_store)
+dlaunch_test(store_client_test unit/store/client_test.cpp LIBS dlaunch_store)

@@ -20,7 +20,8 @@ class Client : public Store {
     std::function<unique_fd(Clock::time_point deadline)> reconnect;
     std::string peer_name = "the store";  ///< For messages: "the agent", "rank 0's store at h:p".
   };
-  /// Called for every frame that nobody asked for, by whichever thread reads it.
+  /// Called for every frame that nobody asked for, by whichever thread reads it, even before the
+  /// constructor has returned. It may use the client, and must not throw.
   using OnPush = std::function<void(const wire::FrameHeader&, BytesView, std::vector<unique_fd>)>;
 
   /// Sends preface and HELLO, waits for WELCOME; throws what the server refused with.

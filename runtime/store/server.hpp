@@ -1,48 +1,17 @@
 #pragma once
 
 #include "runtime/base/unique_fd.hpp"
+#include "runtime/store/host.hpp"
 #include "runtime/store/key_values.hpp"
 #include "runtime/store/wire.hpp"
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <string>
-#include <variant>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
 
 namespace dlaunch::store {
-
-/// One native connection, for as long as it lives; never reused.
-using ConnectionId = std::uint64_t;
-
-/// Whoever hosts a server decides who may come in, and hears of comings and goings. Called on the
-/// thread that runs the io_context.
-class Host {
- public:
-  virtual ~Host() = default;
-
-  struct Refusal {
-    Errc code = Errc::refused;
-    std::string sentence;
-  };
-  /// A HELLO came; nothing else of that connection is served before it is welcomed. A repeated
-  /// session is a reconnect.
-  virtual std::variant<wire::Welcome, Refusal> admit(ConnectionId who,
-                                                     const wire::Hello& hello) = 0;
-  /// A message that is not the store's: ready, report, abort.
-  virtual void on_message(ConnectionId who, const wire::FrameHeader& header, BytesView payload) = 0;
-  /// The connection is gone; `goodbye` tells whether it said so before.
-  virtual void on_closed(ConnectionId who, bool goodbye) = 0;
-};
-
-/// What a listening socket serves; the first byte of a connection decides between them.
-struct Protocols {
-  bool native = true;
-  bool c10d = false;
-};
 
 struct Counters {
   std::uint64_t accepted = 0;

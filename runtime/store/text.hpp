@@ -15,4 +15,18 @@ inline std::string quoted(std::string_view name) {
   return text;
 }
 
+/// "a", "a and b", "a, b and c", "a, b, c and 17 more"; `show` makes an item a string.
+template <class Items, class Show>
+std::string listed(const Items& items, Show show) {
+  constexpr std::size_t shown = 8;
+  const std::size_t count = items.size() > shown + 1 ? shown : items.size();
+  std::string text;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i > 0) text += i + 1 == items.size() ? " and " : ", ";
+    text += show(items[i]);
+  }
+  if (count < items.size()) text += " and " + std::to_string(items.size() - count) + " more";
+  return text;
+}
+
 }  // namespace dlaunch::store

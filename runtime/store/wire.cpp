@@ -327,6 +327,12 @@ void encode_frame(Bytes& out, FrameHeader header, BytesView payload) {
   }
 }
 
+void encode_header(Bytes& out, const FrameHeader& header) {
+  const std::size_t at = out.size();
+  out.resize(at + header_bytes);
+  std::memcpy(out.data() + at, &header, header_bytes);
+}
+
 void encode_preface(Bytes& out) {
   ByteWriter writer(out);
   writer.raw(magic);
@@ -363,6 +369,11 @@ bool is_change(Type type) {
       // Every other number, those a newer peer may send included, changes nothing here.
       return false;
   }
+}
+
+std::chrono::milliseconds SetLeased::lease() const {
+  constexpr std::uint64_t longest = std::chrono::milliseconds(std::chrono::hours(24)).count();
+  return std::chrono::milliseconds(std::min(lease_ms, longest));
 }
 
 Timeout Timeout::until(Clock::time_point deadline, Clock::time_point now) {

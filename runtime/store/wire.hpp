@@ -146,6 +146,8 @@ struct SetLeased {
   std::string_view key;
   BytesView value;
   std::uint64_t lease_ms = 0;
+
+  std::chrono::milliseconds lease() const;
 };
 struct Get {
   static constexpr Type type = Type::get;
@@ -347,6 +349,8 @@ void encode_frame(Bytes& out, FrameHeader header, const Message& message) {
 /// Appends header and a payload that was encoded before.
 void encode_frame(Bytes& out, FrameHeader header, BytesView payload);
 
+/// Appends a header as it is.
+void encode_header(Bytes& out, const FrameHeader& header);
 void encode_preface(Bytes& out);
 /// The version the other side speaks; nullopt where the bytes are not a preface.
 std::optional<std::uint32_t> decode_preface(BytesView bytes);

@@ -1,0 +1,83 @@
+#pragma once
+
+#include "runtime/base/unique_fd.hpp"
+#include "runtime/store/host.hpp"
+#include "runtime/store/session.hpp"
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <vector>
+
+namespace dlaunch::store {
+
+/// The writing half of a connected, non-blocking socket: a bounded queue of bytes, of blocks shared
+/// with other connections, and of descriptors that travel with their frame. It decides nothing; the
+/// server polls, reads and closes.
+class Connection final : public Outbox {
+ public:
+  /// Told once when there is something to send, until the next flush.
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    virtual void on_dirty(Connection& connection) = 0;
+    /// Buffers that grew large, for the next that needs one: most connections are idle.
+    virtual std::vector<Bytes>& spare_buffers() = 0;
+  };
+  /// Beyond this a session is asked to pause.
+  static constexpr std::size_t congested_bytes = 1u << 20;
+  /// Beyond this, not counting the block that is being sent, a peer that does not read is dropped.
+  static constexpr std::size_t queued_bytes_max = 8u << 20;
+
+  Connection(ConnectionId number, unique_fd connected, Owner& owner)
+      : id(number), socket(std::move(connected)), owner_(owner) {}
+
+  Bytes& buffer() override;
+  void share(std::shared_ptr<const Bytes> block) override;
+  void close() override;
+  bool congested() const override { return queued_ + tail_bytes() > congested_bytes; }
+  /// A frame of its own, with descriptors.
+  void send_with(Bytes frame, std::vector<unique_fd> descriptors);
+
+  enum class Flushed { all, blocked, broken };
+  /// Sends what the socket takes.
+  Flushed flush();
+  /// More is queued than a peer may leave unread.
+  bool overfull() const;
+  bool closing() const { return closing_; }
+
+  const ConnectionId id;
+  const unique_fd socket;
+
+  // The server's notes on this connection.
+  Protocols protocols;
+  std::unique_ptr<Session> session;
+  bool ended = false;    ///< To be destroyed at the end of the batch.
+  bool pending = false;  ///< Has not been welcomed, and time runs out.
+  bool silent = false;   ///< Has not said anything on a port that must not mind.
+  bool c10d = false;
+  std::uint32_t interest = 0;  ///< What epoll watches for.
+
+ private:
+  struct Chunk {
+    Bytes own;
+    std::shared_ptr<const Bytes> shared;
+    std::vector<unique_fd> descriptors;
+    BytesView bytes() const { return shared ? BytesView(*shared) : BytesView(own); }
+  };
+  void dirty();
+  /// The last chunk grows behind our back; the others' sizes are in queued_.
+  std::size_t tail_bytes() const { return chunks_.empty() ? 0 : chunks_.back().bytes().size(); }
+  Chunk& begin_chunk();
+  void sent(std::size_t bytes);
+  void recycle(Bytes& buffer);
+
+  Owner& owner_;
+  std::deque<Chunk> chunks_;
+  std::size_t queued_ = 0;  ///< Bytes of all chunks but the last.
+  std::size_t sent_ = 0;    ///< Bytes of the first chunk that are sent.
+  bool dirty_ = false;
+  bool closing_ = false;
+};
+
+}  // namespace dlaunch::store

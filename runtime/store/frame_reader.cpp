@@ -1,0 +1,102 @@
+#include "runtime/store/frame_reader.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+namespace dlaunch::store {
+namespace {
+
+constexpr std::size_t descriptors_per_message_max = 16;
+/// A buffer that one large frame has grown is given back when it is empty.
+constexpr std::size_t kept_bytes_max = 1u << 20;
+
+}  // namespace
+
+/// Room for the rest of the frame that has begun, and some for those behind it.
+void FrameReader::make_room() {
+  constexpr std::size_t least = 8u << 10;
+  std::size_t wanted = least;
+  if (unread().size() >= wire::header_bytes) {
+    const auto header = wire::decode_header(unread());
+    if (header.length <= wire::frame_bytes_max) {
+      wanted = std::max(wanted, wire::header_bytes + header.length - unread().size());
+    }
+  }
+  if (buffer_.size() - end_ >= wanted) return;
+  std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+  end_ -= std::exchange(begin_, 0);
+  if (buffer_.size() - end_ < wanted) buffer_.resize(end_ + wanted);
+}
+
+FrameReader::Received FrameReader::receive(int socket) {
+  if (begin_ == end_) {
+    begin_ = end_ = 0;
+    if (buffer_.size() > kept_bytes_max) Bytes(16u << 10).swap(buffer_);
+  }
+  make_room();
+  iovec part{buffer_.data() + end_, buffer_.size() - end_};
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(descriptors_per_message_max * sizeof(int))>
+      control;
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  ssize_t size = 0;
+  do {
+    size = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  } while (size < 0 && errno == EINTR);
+  if (size < 0) {
+    return errno == EAGAIN || errno == EWOULDBLOCK ? Received::nothing : Received::closed;
+  }
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
+      descriptors_.emplace_back(fd);
+    }
+  }
+  if (size == 0) {
+    errno = 0;
+    return Received::closed;
+  }
+  end_ += static_cast<std::size_t>(size);
+  return Received::some;
+}
+
+std::optional<std::uint32_t> FrameReader::preface() {
+  if (unread().size() < wire::preface_bytes) return std::nullopt;
+  const auto version = wire::decode_preface(unread());
+  if (!version) throw Error(Errc::version, "what answers there is not dlaunch");
+  begin_ += wire::preface_bytes;
+  return version;
+}
+
+std::optional<FrameReader::Frame> FrameReader::next() {
+  if (unread().size() < wire::header_bytes) return std::nullopt;
+  Frame frame;
+  frame.header = wire::decode_header(unread());
+  if (frame.header.length > wire::frame_bytes_max) {
+    throw Error(Errc::version, "a message of " + std::to_string(frame.header.length) +
+                                   " bytes came, which cannot be");
+  }
+  if (unread().size() - wire::header_bytes < frame.header.length) return std::nullopt;
+  frame.payload = unread().subspan(wire::header_bytes, frame.header.length);
+  // The kernel hands descriptors over no later than the first byte of their frame.
+  while (frame.descriptors.size() < frame.header.descriptors() && !descriptors_.empty()) {
+    frame.descriptors.push_back(std::move(descriptors_.front()));
+    descriptors_.pop_front();
+  }
+  begin_ += wire::header_bytes + frame.header.length;
+  return frame;
+}
+
+}  // namespace dlaunch::store

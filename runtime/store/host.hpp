@@ -1,0 +1,43 @@
+#pragma once
+
+#include "runtime/store/wire.hpp"
+
+#include <cstdint>
+#include <string>
+#include <variant>
+
+namespace dlaunch::store {
+
+/// One native connection, for as long as it lives; never reused.
+using ConnectionId = std::uint64_t;
+
+/// What a listening socket serves; the first byte of a connection decides between them.
+struct Protocols {
+  bool native = true;
+  bool c10d = false;
+};
+
+/// Whoever hosts a server decides who may come in, and hears of comings and goings. Called on the
+/// thread that runs the server, from within its loop: it may call push() and close() of the server,
+/// and must not destroy it.
+class Host {
+ public:
+  virtual ~Host() = default;
+
+  struct Refusal {
+    Errc code = Errc::refused;
+    std::string sentence;
+  };
+  /// A HELLO came; nothing else of that connection is served before it is welcomed. A repeated
+  /// session is a reconnect: the connection it had before ends, as after a goodbye, once the new
+  /// one is welcomed.
+  virtual std::variant<wire::Welcome, Refusal> admit(ConnectionId who,
+                                                     const wire::Hello& hello) = 0;
+  /// A message that is not the store's: ready, group, report, abort.
+  virtual void on_message(ConnectionId who, const wire::FrameHeader& header, BytesView payload) = 0;
+  /// A welcomed connection is gone; `goodbye` tells whether it said so before. Not called for those
+  /// that Server::stop ends.
+  virtual void on_closed(ConnectionId who, bool goodbye) = 0;
+};
+
+}  // namespace dlaunch::store

@@ -1,0 +1,410 @@
+#include "runtime/store/link.hpp"
+
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/socket.hpp"
+#include "runtime/store/text.hpp"
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <thread>
+#include <utility>
+
+#include <poll.h>
+#include <sys/eventfd.h>
+
+namespace dlaunch::store {
+namespace {
+
+/// Changes of a watched key that nobody has asked for yet; older ones are dropped.
+constexpr std::size_t unread_changes_max = 1024;
+constexpr auto reconnect_pause = std::chrono::milliseconds(100);
+
+std::string seconds_text(Clock::duration duration) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.3g s",
+                std::chrono::duration<double>(duration).count());
+  return text.data();
+}
+
+Error failed(const wire::Failed& failure, const std::string& what, const std::string& peer,
+             Clock::duration waited) {
+  if (failure.code == Errc::timeout) {
+    return Error(Errc::timeout,
+                 what + ": timed out after " + seconds_text(waited) + ", " + failure.sentence);
+  }
+  return Error(failure.code, what + ": refused by " + peer + ": " + failure.sentence);
+}
+
+void poll_until(int socket, short events, Clock::time_point deadline, const std::string& what) {
+  pollfd ready{socket, events, 0};
+  int count = 0;
+  do {
+    count = ::poll(&ready, 1, poll_timeout_ms(deadline));
+  } while (count < 0 && errno == EINTR);
+  if (count == 0) throw Error(Errc::timeout, what + ": connected, but it does not answer");
+}
+
+/// Preface and HELLO there, preface and WELCOME back.
+wire::Welcome greet(int socket, FrameReader& reader, const Client::Options& options,
+                    Clock::time_point deadline) {
+  const std::string what = "joining " + options.peer_name;
+  Bytes hello;
+  wire::encode_preface(hello);
+  wire::encode_frame(hello, {0, wire::Type::hello, 0, 0, 0}, options.hello);
+  for (std::size_t sent = 0; sent < hello.size();) {
+    const ssize_t n =
+        ::send(socket, hello.data() + sent, hello.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n > 0) sent += static_cast<std::size_t>(n);
+    if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
+      break;  // Reading tells.
+    if (n < 0) poll_until(socket, POLLOUT, deadline, what);
+  }
+  for (bool preface = false;;) {
+    if (!preface) preface = reader.preface().has_value();
+    if (preface) {
+      if (const auto frame = reader.next()) {
+        if (frame->header.type == wire::Type::welcome) {
+          if (auto welcome = wire::decode<wire::Welcome>(frame->payload)) return *welcome;
+        } else if (frame->header.type == wire::Type::failed) {
+          if (const auto failure = wire::decode<wire::Failed>(frame->payload)) {
+            throw failed(*failure, what, options.peer_name, {});
+          }
+        }
+        throw Error(Errc::version, what + ": what answers there does not speak our protocol");
+      }
+    }
+    poll_until(socket, POLLIN, deadline, what);
+    if (reader.receive(socket) == FrameReader::Received::closed) {
+      throw Error(Errc::unreachable,
+                  what + ": it closed the connection" +
+                      (errno == 0 ? std::string(" without an answer") : ": " + errno_text(errno)));
+    }
+  }
+}
+
+}  // namespace
+
+Link::Link(unique_fd connected, Client::Options options, Client::OnPush on_push,
+           Clock::time_point deadline)
+    : options_(std::move(options)),
+      on_push_(std::move(on_push)),
+      owner_(::getpid()),
+      kick_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!kick_) throw Error(Errc::internal, "cannot make an eventfd: " + errno_text(errno));
+  welcome_ = greet(connected.get(), reader_, options_, deadline);
+  socket_ = std::move(connected);
+  fd_ = socket_.get();
+  Lock lock(mutex_);
+  take_frames(lock);  // What was pushed right behind WELCOME is read already.
+}
+
+/// Says goodbye, unless this is a forked child: then the connection is the parent's.
+Link::~Link() {
+  if (::getpid() != owner_ || !socket_) return;
+  Bytes frame;
+  wire::encode_frame(frame, {0, wire::Type::goodbye, 0, 0, 0}, BytesView{});
+  Lock lock(mutex_);
+  if (failure_) return;
+  queue(frame);
+  ::shutdown(socket_.get(), SHUT_WR);
+}
+
+void Link::check_usable() const {
+  if (::getpid() != owner_) {
+    throw Error(Errc::misuse, "this connection to " + options_.peer_name + " belongs to process " +
+                                  std::to_string(owner_) +
+                                  ", which forked this one; a child has to join by itself");
+  }
+  if (failure_) throw Error(*failure_);
+}
+
+// ---- Calls ----
+
+std::uint64_t Link::begin(wire::Type type, BytesView payload, Bytes& frame) {
+  if (payload.size() > wire::frame_bytes_max) {
+    throw Error(Errc::refused, "a request of " + std::to_string(payload.size()) +
+                                   " bytes is too big; the limit is " +
+                                   std::to_string(wire::frame_bytes_max));
+  }
+  const std::uint64_t request = next_request_++;
+  wire::encode_frame(frame, {0, type, 0, request, welcome_.epoch}, payload);
+  return request;
+}
+
+Link::Reply Link::call(wire::Type type, Bytes payload, Clock::time_point deadline,
+                       const std::string& what) {
+  const auto start = Clock::now();
+  Pending pending;
+  pending.change = wire::is_change(type);
+  std::uint64_t request = 0;
+  {
+    Lock lock(mutex_);
+    check_usable();
+    if (pending.change) {
+      // Those who are in the way have deadlines of their own, so there is an end to it.
+      room_.wait(lock, [&] { return failure_ || changes_ < wire::unanswered_changes_max; });
+      check_usable();
+    }
+    request = begin(type, payload, pending.frame);
+    pending_.emplace(request, &pending);
+    changes_ += pending.change ? 1 : 0;
+    // Whatever ends this call, nobody may write into it afterwards.
+    struct Ended {
+      Link& link;
+      std::uint64_t request;
+      ~Ended() {
+        const auto found = link.pending_.find(request);
+        if (found->second->change) --link.changes_;
+        link.pending_.erase(found);
+        link.room_.notify_one();
+      }
+    };
+    const Ended ended{*this, request};
+    queue(pending.frame);
+    if (!wait_until(lock, pending.wake, deadline, [&] { return pending.reply.has_value(); })) {
+      throw Error(Errc::timeout, what + ": no answer from " + options_.peer_name + " for " +
+                                     seconds_text(Clock::now() - start));
+    }
+  }
+  if (pending.reply->header.type == wire::Type::failed) {
+    const auto failure = wire::decode<wire::Failed>(pending.reply->payload);
+    throw failed(failure.value_or(wire::Failed{Errc::internal, "an answer that cannot be read"}),
+                 what, options_.peer_name, Clock::now() - start);
+  }
+  return *std::move(pending.reply);
+}
+
+std::uint64_t Link::subscribe(std::string_view key) {
+  Lock lock(mutex_);
+  check_usable();
+  Bytes payload, frame;
+  wire::encode(payload, wire::Watch{key});
+  const std::uint64_t request = begin(wire::Type::watch, payload, frame);
+  Subscription& subscription = subscriptions_[request];
+  subscription.frame = std::move(frame);
+  queue(subscription.frame);
+  return request;
+}
+
+KeyChange Link::next_change(std::uint64_t number, Clock::time_point deadline,
+                            const std::string& what) {
+  const auto start = Clock::now();
+  Lock lock(mutex_);
+  check_usable();
+  Subscription& subscription = subscriptions_.at(number);
+  if (!wait_until(lock, subscription.wake, deadline,
+                  [&] { return !subscription.changes.empty(); })) {
+    throw Error(Errc::timeout, what + ": no change within " + seconds_text(Clock::now() - start));
+  }
+  KeyChange change = std::move(subscription.changes.front());
+  subscription.changes.pop_front();
+  return change;
+}
+
+void Link::tell(wire::Type type, BytesView payload) {
+  Lock lock(mutex_);
+  check_usable();
+  Bytes frame;
+  wire::encode_frame(frame, {0, type, 0, 0, welcome_.epoch}, payload);
+  queue(frame);
+}
+
+void Link::dispatch() {
+  Lock lock(mutex_);
+  check_usable();
+  if (leading_) return;  // The leader reads it.
+  const Leading leading(*this);
+  while (receive(lock)) {
+  }
+}
+
+// ---- Leading and following ----
+
+Link::Leading::Leading(Link& link) : link_(link) { link_.leading_ = true; }
+Link::Leading::~Leading() {
+  link_.leading_ = false;
+  link_.hand_over();
+}
+
+/// Somebody has to read, unless nobody waits.
+void Link::hand_over() {
+  if (!leading_ && !followers_.empty()) followers_.front()->notify_one();
+}
+
+void Link::fail(const Error& error) {
+  failure_ = error;
+  for (std::condition_variable* wake : followers_) wake->notify_one();
+  room_.notify_all();
+}
+
+/// False when the deadline has passed and `ready` is still false.
+template <class Ready>
+bool Link::wait_until(Lock& lock, std::condition_variable& wake, Clock::time_point deadline,
+                      Ready ready) {
+  while (!ready()) {
+    if (failure_) throw Error(*failure_);
+    if (Clock::now() >= deadline) return false;
+    if (!leading_) {
+      lead(lock, deadline);
+      continue;
+    }
+    const auto place = followers_.insert(followers_.end(), &wake);
+    if (deadline == Clock::time_point::max()) {
+      wake.wait(lock);
+    } else {
+      wake.wait_until(lock, deadline);
+    }
+    followers_.erase(place);
+    // The wake-up may have been an offer to lead: whoever leaves now passes it on.
+    if (ready() || failure_ || Clock::now() >= deadline) hand_over();
+  }
+  return true;
+}
+
+/// Waits for something to read, reads it, and answers whoever it is for.
+void Link::lead(Lock& lock, Clock::time_point deadline) {
+  const Leading leading(*this);
+  const auto events = static_cast<short>(unsent_.empty() ? POLLIN : POLLIN | POLLOUT);
+  std::array<pollfd, 2> ready{{{socket_.get(), events, 0}, {kick_.get(), POLLIN, 0}}};
+  lock.unlock();
+  const int count = ::poll(ready.data(), ready.size(), poll_timeout_ms(deadline));
+  lock.lock();
+  if (count <= 0) return;
+  if (ready[1].revents != 0) {
+    std::uint64_t kicks = 0;  // Only to make it unreadable: what to send is in unsent_.
+    [[maybe_unused]] const auto size = ::read(kick_.get(), &kicks, sizeof kicks);
+  }
+  if ((ready[0].revents & POLLOUT) != 0) send_queued();
+  if ((ready[0].revents & ~POLLOUT) == 0) return;
+  try {
+    receive(lock);
+  } catch (const Error&) {
+    if (!options_.reconnect) throw;
+    reconnect(lock, deadline);
+  }
+}
+
+/// Reads once; false when there was nothing. Throws when the connection is at an end.
+bool Link::receive(Lock& lock) {
+  lock.unlock();
+  const auto received = reader_.receive(socket_.get());
+  const int error = errno;
+  lock.lock();
+  if (received == FrameReader::Received::nothing) return false;
+  if (received == FrameReader::Received::closed) {
+    const Error lost(Errc::peer_lost, "lost " + options_.peer_name + ": " +
+                                          (error == 0 ? std::string("it closed the connection")
+                                                      : errno_text(error)));
+    if (!options_.reconnect) fail(lost);
+    throw lost;
+  }
+  take_frames(lock);
+  return true;
+}
+
+void Link::take_frames(Lock& lock) {
+  std::vector<Push> pushes;
+  while (auto frame = reader_.next()) {
+    if ((frame->header.flags & wire::reply) != 0) {
+      take_reply(*frame);
+    } else {
+      pushes.push_back({frame->header, Bytes(frame->payload.begin(), frame->payload.end()),
+                        std::move(frame->descriptors)});
+    }
+  }
+  if (pushes.empty() || !on_push_) return;
+  lock.unlock();  // The callback may use this very link.
+  const auto deliver = [&]() noexcept {
+    for (Push& push : pushes) on_push_(push.header, push.payload, std::move(push.descriptors));
+  };
+  deliver();
+  lock.lock();
+}
+
+void Link::take_reply(const FrameReader::Frame& frame) {
+  if (const auto found = pending_.find(frame.header.request); found != pending_.end()) {
+    found->second->reply = Reply{frame.header, {frame.payload.begin(), frame.payload.end()}};
+    found->second->wake.notify_one();
+    return;
+  }
+  const auto found = subscriptions_.find(frame.header.request);
+  if (found == subscriptions_.end()) return;  // Nobody waits for it any longer.
+  const auto change = wire::decode<wire::Changed>(frame.payload);
+  if (!change) return;
+  KeyChange next{change->kind, std::string(change->key), std::nullopt};
+  if (change->value) next.value.emplace(change->value->begin(), change->value->end());
+  auto& changes = found->second.changes;
+  if (changes.size() >= unread_changes_max) changes.pop_front();
+  changes.push_back(std::move(next));
+  found->second.wake.notify_one();
+}
+
+// ---- Sending ----
+
+void Link::queue(BytesView frame) {
+  unsent_.insert(unsent_.end(), frame.begin(), frame.end());
+  send_queued();
+  if (unsent_.empty() || !leading_) return;
+  const std::uint64_t kick = 1;
+  [[maybe_unused]] const auto written = ::write(kick_.get(), &kick, sizeof kick);
+}
+
+/// What the socket takes now. An error shows when the leader reads.
+void Link::send_queued() {
+  std::size_t sent = 0;
+  while (sent < unsent_.size()) {
+    const ssize_t n = ::send(socket_.get(), unsent_.data() + sent, unsent_.size() - sent,
+                             MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) sent = unsent_.size();
+    if (n <= 0) break;
+    sent += static_cast<std::size_t>(n);
+  }
+  unsent_.erase(unsent_.begin(), unsent_.begin() + static_cast<std::ptrdiff_t>(sent));
+}
+
+// ---- Connecting ----
+
+/// The connection is gone: makes another and repeats what is unanswered, in order. Only the leader
+/// comes here, so nobody else reads or connects meanwhile.
+void Link::reconnect(Lock& lock, Clock::time_point deadline) {
+  lock.unlock();
+  unique_fd connected;
+  FrameReader reader;
+  std::optional<wire::Welcome> welcome;
+  std::optional<Error> final;
+  while (!welcome) {
+    try {
+      connected = options_.reconnect(deadline);
+      welcome = greet(connected.get(), reader, options_, deadline);
+    } catch (const Error& error) {
+      const bool in_time = Clock::now() + reconnect_pause < deadline;
+      if (in_time && error.errc() != Errc::refused && error.errc() != Errc::version) {
+        reader = FrameReader();
+        std::this_thread::sleep_for(reconnect_pause);
+        continue;
+      }
+      final = error;
+      break;
+    }
+  }
+  lock.lock();
+  if (final) {
+    // Who refuses or is of another version now will be so later. Others may have more patience.
+    if (final->errc() == Errc::refused || final->errc() == Errc::version) fail(*final);
+    throw Error(*final);
+  }
+  socket_ = std::move(connected);
+  fd_ = socket_.get();
+  reader_ = std::move(reader);
+  welcome_ = *welcome;
+  unsent_.clear();
+  for (const auto& [request, subscription] : subscriptions_) queue(subscription.frame);
+  for (const auto& [request, pending] : pending_) {
+    if (!pending->reply) queue(pending->frame);
+  }
+  take_frames(lock);
+}
+
+}  // namespace dlaunch::store
