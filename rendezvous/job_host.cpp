@@ -8,15 +8,11 @@
 #include <utility>
 
 #include <boost/asio/post.hpp>
+#include <fcntl.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 
 namespace dlaunch::rendezvous {
 namespace {
-
-using boost::asio::local::stream_protocol;
-
-constexpr auto accept_pause = std::chrono::milliseconds(200);
 
 /// Abstract names are visible to everyone in the network namespace; a random one cannot be taken
 /// beforehand.
@@ -34,12 +30,6 @@ std::string random_name() {
   return name;
 }
 
-bool is_same_user(int fd) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
-}
-
 }  // namespace
 
 JobHost::JobHost(boost::asio::io_context& io, JobIdentity identity, JobObserver& observer)
@@ -47,11 +37,16 @@ JobHost::JobHost(boost::asio::io_context& io, JobIdentity identity, JobObserver&
       identity_(std::move(identity)),
       observer_(observer),
       socket_name_(random_name()),
-      acceptor_(io),
-      pause_(io) {
-  acceptor_.assign(stream_protocol(), listen_unix(socket_name_).release());
-  native_ = make_server();
-  accept_next();
+      listener_(listen_unix(socket_name_)),
+      native_(make_server()) {
+  listen_native();
+}
+
+JobHost::~JobHost() { stop(); }
+
+void JobHost::stop() {
+  native_->stop();
+  if (c10d_) c10d_->stop();
 }
 
 std::unique_ptr<store::Server> JobHost::make_server() {
@@ -59,13 +54,12 @@ std::unique_ptr<store::Server> JobHost::make_server() {
   return std::make_unique<store::Server>(io_, self);
 }
 
-JobHost::~JobHost() { stop(); }
-
-void JobHost::stop() {
-  boost::system::error_code ignored;  // Closing a listener that is already closed is no news.
-  acceptor_.close(ignored);
-  native_->stop();
-  if (c10d_) c10d_->stop();
+/// The name is bound once; each attempt's server gets a descriptor of its own for it. It serves
+/// processes of the same user only.
+void JobHost::listen_native() {
+  unique_fd listener(::fcntl(listener_.get(), F_DUPFD_CLOEXEC, 0));
+  if (!listener) throw Error(Errc::internal, "out of descriptors: " + errno_text(errno));
+  native_->listen(std::move(listener), {.native = true, .c10d = false});
 }
 
 void JobHost::serve_c10d(unique_fd listener) {
@@ -81,6 +75,7 @@ void JobHost::begin_attempt() {
   by_connection_.clear();
   losses_.clear();
   native_ = make_server();
+  listen_native();
   if (c10d_) c10d_->renew_c10d();
 }
 
@@ -100,10 +95,9 @@ std::variant<wire::Welcome, store::Host::Refusal> JobHost::admit(store::Connecti
   if (auto no = objection(who, hello)) return std::move(*no);
   if (hello.member) {
     const int rank = hello.member->rank;
+    // The same session may come on a new connection; the server then ends the old one.
     if (const auto old = by_rank_.find(rank); old != by_rank_.end()) {
-      // The same session on a new connection; the old one is not yet known to be dead.
       by_connection_.erase(old->second.connection);
-      native_->close(old->second.connection);
     }
     by_rank_[rank] = {who, hello.session};
     by_connection_[who] = rank;
@@ -198,27 +192,6 @@ void JobHost::on_closed(store::ConnectionId who, bool) {
   by_connection_.erase(member);
   by_rank_.erase(rank);
   observer_.on_left(rank);
-}
-
-void JobHost::accept_next() {
-  acceptor_.async_accept([this, alive = std::weak_ptr(alive_)](boost::system::error_code error,
-                                                               stream_protocol::socket peer) {
-    if (alive.expired() || !acceptor_.is_open()) return;
-    if (!error) admit_peer(std::move(peer));
-    if (!error) return accept_next();
-    // Most likely out of descriptors: at once would be a busy loop.
-    pause_.expires_after(accept_pause);
-    pause_.async_wait([this, alive](boost::system::error_code cancelled) {
-      if (!cancelled && !alive.expired() && acceptor_.is_open()) accept_next();
-    });
-  });
-}
-
-void JobHost::admit_peer(stream_protocol::socket peer) {
-  if (!is_same_user(peer.native_handle())) return;  // Somebody else's process: closed, unanswered.
-  boost::system::error_code error;
-  unique_fd fd(peer.release(error));
-  if (!error) native_->adopt(std::move(fd));
 }
 
 }  // namespace dlaunch::rendezvous

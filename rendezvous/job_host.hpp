@@ -12,8 +12,6 @@
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/local/stream_protocol.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 namespace dlaunch::rendezvous {
 
@@ -80,15 +78,13 @@ class JobHost : private store::Host {
   std::optional<Refusal> objection(store::ConnectionId who, const wire::Hello& hello) const;
   void grant(store::ConnectionId to);
   void tell(store::ConnectionId to, const auto& message, std::vector<unique_fd> fds = {});
-  void accept_next();
-  void admit_peer(boost::asio::local::stream_protocol::socket peer);
+  void listen_native();
 
   boost::asio::io_context& io_;
   JobIdentity identity_;
   JobObserver& observer_;
   std::string socket_name_;
-  boost::asio::local::stream_protocol::acceptor acceptor_;
-  boost::asio::steady_timer pause_;
+  unique_fd listener_;
   std::unique_ptr<store::Server> native_;
   std::unique_ptr<store::Server> c10d_;
   std::map<store::ConnectionId, int> expected_;  ///< Which rank a control socket belongs to.
