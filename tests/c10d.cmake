@@ -3,3 +3,9 @@ dlaunch_test(c10d_decoder_test unit/store/c10d_decoder_test.cpp LIBS dlaunch_sto
 dlaunch_test(c10d_session_test unit/store/c10d_session_test.cpp support/c10d_transcript.cpp
   LIBS dlaunch_store)
 dlaunch_fuzz(c10d_fuzz fuzz/c10d_fuzz.cpp CORPUS c10d LIBS dlaunch_store)
+dlaunch_test(c10d_server_test unit/store/c10d_server_test.cpp LIBS dlaunch_store)
+
+# A server without a launcher, for benchmarks and for trying things by hand.
+add_executable(c10d_host support/c10d_host.cpp)
+target_link_libraries(c10d_host PRIVATE dlaunch_store)
+set_target_properties(c10d_host PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)

@@ -55,6 +55,7 @@ class Connection final : public Outbox {
   bool ended = false;    ///< To be destroyed at the end of the batch.
   bool pending = false;  ///< Has not been welcomed, and time runs out.
   bool silent = false;   ///< Has not said anything on a port that must not mind.
+  bool paused = false;   ///< Its session may hold requests that it has not taken up.
   bool c10d = false;
   std::uint32_t interest = 0;  ///< What epoll watches for.
 

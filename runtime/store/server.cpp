@@ -343,6 +343,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
       ++counters.garbage;
       end(connection);
     }
+    connection.paused = connection.congested();
   }
 
   /// By the first byte, which no two protocols share.
@@ -367,7 +368,6 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
 
   void flush(Connection& connection, Clock::time_point now) {
     if (connection.ended) return;
-    const bool was_blocked = (connection.interest & EPOLLOUT) != 0;
     switch (connection.flush()) {
       case Connection::Flushed::broken:
         return end(connection);
@@ -379,8 +379,8 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
         return set_interest(connection, connection.congested() ? EPOLLOUT : EPOLLIN | EPOLLOUT);
       case Connection::Flushed::all:
         if (connection.closing()) return linger(connection, now);
-        if (was_blocked) set_interest(connection, EPOLLIN);
-        return;
+        // A session that has paused goes on in a later turn, so that it cannot keep the others out.
+        return set_interest(connection, connection.paused ? EPOLLOUT : EPOLLIN);
     }
   }
 
