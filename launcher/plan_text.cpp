@@ -122,8 +122,10 @@ std::string describe_plan(const Options& options, const Machine& machine, const 
       std::to_string(machine.usable_cores) +
           (machine.cores_reason.empty() ? "" : " (" + machine.cores_reason + ")"));
   row(out, "GPUs", std::to_string(machine.gpus));
+  const std::string port =
+      assignment.master_port == 0 ? "any free port" : std::to_string(assignment.master_port);
   row(out, "master",
-      assignment.master_addr + ":" + std::to_string(assignment.master_port) +
+      assignment.master_addr + ":" + port +
           (assignment.agent_store ? ", PyTorch's store is hosted by dlaunch"
                                   : ", left unbound for the program"));
   row(out, "restarts", "up to " + std::to_string(options.max_restarts));

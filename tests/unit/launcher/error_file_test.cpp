@@ -5,9 +5,9 @@
 using namespace dlaunch::launcher;
 
 TEST_CASE("error.json as torch's record decorator writes it") {
-  const auto report = parse_error_file(
-      R"j({"message":{"message":"ValueError: x","extraInfo":)j"
-      R"j({"py_callstack":"Traceback:\n  f()","timestamp":"1668947110"}}})j");
+  const auto report =
+      parse_error_file(R"j({"message":{"message":"ValueError: x","extraInfo":)j"
+                       R"j({"py_callstack":"Traceback:\n  f()","timestamp":"1668947110"}}})j");
   REQUIRE(report);
   CHECK(report->message == "ValueError: x");
   CHECK(report->callstack == "Traceback:\n  f()");

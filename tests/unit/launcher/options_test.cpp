@@ -328,7 +328,10 @@ TEST_CASE("the configuration file") {
   CHECK(config("[launch]\ntee = 3") == "job.toml: section [launch]: there are no sections");
   const auto options = parsed({"p"}, {"DLAUNCH_CONFIG=job.toml"},
                               file("# a comment\nstandalone = true\nlocal_ranks_filter = [0, 1]\n"
-                                   "log-dir = \"/a b\"\n"));
+                                   "log-dir = \"/a b\"\ntee = \"0:1,1:2\"\n"
+                                   "signals-to-handle = ['SIGINT', 'SIGTERM']\n"));
+  CHECK(options.tee.of(1) == Streams{.out = false, .err = true});
+  CHECK(options.signals == std::vector<int>{SIGINT, SIGTERM});
   CHECK(options.standalone);
   CHECK(options.local_ranks_filter == std::vector<int>{0, 1});
   CHECK(options.log_dir == "/a b");

@@ -223,7 +223,10 @@ Workers:
   CHECK(text.find("command line\n") != std::string::npos);
 }
 
-TEST_CASE("--dry-run of many workers stays readable") {
-  const auto text = describe_plan(options_of({"p"}), machine(), plan_of({"p"}, workers(100)));
+TEST_CASE("--dry-run of many workers stays readable, and a port to come is no 0") {
+  auto assignment = workers(100);
+  assignment.master_port = 0;
+  const auto text = describe_plan(options_of({"p"}), machine(), plan_of({"p"}, assignment));
+  CHECK(text.find("127.0.0.1:any free port") != std::string::npos);
   CHECK(text.find("  and 84 more\n") != std::string::npos);
 }
