@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Launch, side by side: the posix_spawn floor, the peers that are installed, and dlaunch.
+
+    tests/bench/launch.py BUILD_DIR [--quick] [--rounds R]
+
+Every round runs each contestant once, in turn, so that other load on the machine hits all alike.
+Printed: medians in ms with min..max, and the ratio of dlaunch to the floor and to each peer.
+
+  true     command to exit of N times /bin/true
+  barrier  command to exit of N workers that initialise and pass one barrier
+  death    a worker is killed -9: from the kill to the launcher's exit
+  memory   all launcher processes together with N=64 workers asleep: RSS and PSS in KiB
+"""
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else "build")
+QUICK = "--quick" in sys.argv
+ROUNDS = int(sys.argv[sys.argv.index("--rounds") + 1]) if "--rounds" in sys.argv else (5 if QUICK else 15)
+LIMIT_S = 60
+DLAUNCH = [f"{BUILD}/bin/dlaunch", "--standalone", "--nproc-per-node"]
+ENV = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+
+
+def have(name):
+    return shutil.which(name) is not None
+
+
+def python_with_torch():
+    for python in ("/usr/bin/python3", f"{BUILD}/torch2/bin/python"):
+        if os.path.exists(python) and subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0:
+            yield python
+
+
+def launchers(n):
+    """name -> command prefix that starts n copies of what follows"""
+    found = {"floor": [f"{BUILD}/bench/spawn_floor", str(n)], "dlaunch": DLAUNCH + [str(n)]}
+    if have("mpiexec.hydra"):
+        found["hydra"] = ["mpiexec.hydra", "-n", str(n)]
+    if have("mpirun.openmpi"):
+        found["openmpi"] = ["mpirun.openmpi", "--oversubscribe", "-np", str(n)]
+    return found
+
+
+def torchrun(python, n):
+    return [python, "-m", "torch.distributed.run", "--standalone", "--monitor_interval", "0.01",
+            "--nproc_per_node", str(n)]
+
+
+def wall_ms(command):
+    start = time.perf_counter()
+    with subprocess.Popen(command, env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                          stdin=subprocess.DEVNULL) as child:
+        code = child.wait(LIMIT_S)
+    took = (time.perf_counter() - start) * 1e3
+    if code != 0:
+        raise RuntimeError(f"{' '.join(command)} exited with {code}")
+    return took
+
+
+def interleaved(commands, rounds):
+    times = {name: [] for name in commands}
+    for round_number in range(rounds + 1):
+        for name, command in commands.items():
+            took = wall_ms(command)
+            if round_number > 0:  # the first is a warm-up
+                times[name].append(took)
+    return times
+
+
+def report(title, n, times, base="floor"):
+    ours = statistics.median(times["dlaunch"])
+    for name, values in times.items():
+        middle = statistics.median(values)
+        ratio = "" if name == "dlaunch" else f"   dlaunch / {name} = {ours / middle:.2f}"
+        print(f"{title:8} N={n:<4} {name:14} {middle:9.2f} ms [{min(values):.2f}..{max(values):.2f}]{ratio}", flush=True)
+
+
+def bench_true():
+    for n in (2, 4, 16, 64):
+        report("true", n, interleaved({name: prefix + ["/bin/true"] for name, prefix in launchers(n).items()}, ROUNDS))
+    for python in python_with_torch():
+        for n in (2, 16):
+            times = interleaved({"dlaunch": DLAUNCH + [str(n), "/bin/true"],
+                                 "torchrun": torchrun(python, n) + ["--no_python", "/bin/true"]}, 2 if QUICK else 3)
+            report("true", n, times)
+
+
+def bench_barrier(workdir):
+    hello = {"openmpi": "mpicc.openmpi", "hydra": "mpicc.mpich"}
+    source = f"{workdir}/hello.c"
+    with open(source, "w") as out:
+        out.write("#include <mpi.h>\nint main(int c, char** v) { MPI_Init(&c, &v); MPI_Barrier(MPI_COMM_WORLD);"
+                  " MPI_Finalize(); return 0; }\n")
+    for n in (4, 16, 64):
+        commands = {"dlaunch": DLAUNCH + [str(n), f"{BUILD}/bench/hello"]}
+        for name, compiler in hello.items():
+            program = f"{workdir}/hello_{name}"
+            if have(compiler) and name in launchers(n) and n <= 16:
+                if not os.path.exists(program):
+                    subprocess.run([compiler, "-O2", "-o", program, source], check=True)
+                commands[name] = launchers(n)[name] + [program]
+        report("barrier", n, interleaved(commands, ROUNDS if n <= 4 else max(3, ROUNDS // 3)))
+
+
+def tree(pid):
+    found = [pid]
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/children") as children:
+            for child in children.read().split():
+                found += tree(int(child))
+    return found
+
+
+def comm(pid):
+    with open(f"/proc/{pid}/comm") as file:
+        return file.read().strip()
+
+
+def wait_for(condition, what):
+    deadline = time.perf_counter() + LIMIT_S
+    while not (value := condition()):
+        if time.perf_counter() > deadline:
+            raise RuntimeError(f"waited {LIMIT_S} s for {what}")
+    return value
+
+
+def started(prefix, n, program):
+    child = subprocess.Popen(prefix + program, env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                             stdin=subprocess.DEVNULL)
+    name = os.path.basename(program[0])[:15]
+
+    def workers():
+        try:
+            pids = [pid for pid in tree(child.pid) if comm(pid) == name]
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        return pids if len(pids) == n else None
+    return child, wait_for(workers, f"{n} workers of {prefix[0]}")
+
+
+def bench_death():
+    n, times = 4, {}
+    programs = {"plain": ["/bin/sleep", "100"], "runtime": [f"{BUILD}/bench/hello", "--then-wait"]}
+    contestants = {name: (prefix, programs["plain"]) for name, prefix in launchers(n).items() if name != "floor"}
+    contestants["dlaunch, runtime workers"] = (DLAUNCH + [str(n)], programs["runtime"])
+    for _ in range(ROUNDS):
+        for name, (prefix, program) in contestants.items():
+            child, workers = started(prefix, n, program)
+            if program is programs["runtime"]:  # each has its barrier behind it when all wait in the next one
+                wait_for(lambda: all(blocked_in_poll(pid) for pid in workers), "workers to wait in a collective")
+            start = time.perf_counter()
+            os.kill(workers[1], signal.SIGKILL)
+            child.wait(LIMIT_S)
+            times.setdefault(name, []).append((time.perf_counter() - start) * 1e3)
+    report("death", n, times)
+
+
+def blocked_in_poll(pid):
+    try:
+        with open(f"/proc/{pid}/wchan") as file:
+            return "poll" in file.read()
+    except OSError:
+        return True
+
+
+def bench_memory():
+    n = 64
+    for name, prefix in launchers(n).items():
+        if name == "floor":
+            continue
+        child, workers = started(prefix, n, ["/bin/sleep", "100"])
+        rss = pss = 0
+        for pid in set(tree(child.pid)) - set(workers):
+            with open(f"/proc/{pid}/smaps_rollup") as file:
+                for line in file:
+                    rss += int(line.split()[1]) if line.startswith("Rss:") else 0
+                    pss += int(line.split()[1]) if line.startswith("Pss:") else 0
+        print(f"memory   N={n:<4} {name:14} RSS {rss:7d} KiB   PSS {pss:7d} KiB", flush=True)
+        child.send_signal(signal.SIGTERM)
+        child.wait(LIMIT_S)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as workdir:
+        bench_true()
+        bench_barrier(workdir)
+        bench_death()
+        bench_memory()
+
+
+main()
