@@ -71,7 +71,6 @@ class Agent : private rendezvous::JobObserver {
 
   void await_signal();
   void on_signal(const signalfd_siginfo& info);
-  void on_stop_signal(int number, bool from_front);
   void on_child_change();
   void deliver(const Workers::Ended& ended);
   void deliver_all_waiting();
@@ -113,8 +112,6 @@ class Agent : private rendezvous::JobObserver {
   std::deque<Event> events_;
   bool feeding_ = false;
   std::array<signalfd_siginfo, 16> signal_buffer_{};
-  std::array<int, 2> stop_signals_{};  ///< Received: not from the front, and from it.
-  int stop_signals_delivered_ = 0;
   std::map<int, Workers::Ended> waiting_for_last_words_;  ///< By local rank.
   bool killing_ = false;
   bool draining_ = false;
@@ -238,27 +235,19 @@ void Agent::on_signal(const signalfd_siginfo& info) {
   const int number = static_cast<int>(info.ssi_signo);
   if (number == SIGCHLD) return on_child_change();
   if (number == front_lost_signal()) return feed(FrontLost{});
-  // The last two come to whoever reads or writes the terminal from the background.
-  if (number == SIGPIPE || number == SIGTTIN || number == SIGTTOU) return;
+  if (number != handed_on_signal() || static_cast<pid_t>(info.ssi_pid) != seat_.front) return;
+  const int handed_on = info.ssi_int;
+  // These come to whoever writes to a closed pipe, or uses the terminal from the background.
+  if (handed_on == SIGPIPE || handed_on == SIGTTIN || handed_on == SIGTTOU) return;
   const auto& stopping = task_.options.signals;
-  if (std::find(stopping.begin(), stopping.end(), number) == stopping.end()) {
-    return feed(OtherSignal{number});
+  if (std::find(stopping.begin(), stopping.end(), handed_on) == stopping.end()) {
+    return feed(OtherSignal{handed_on});
   }
-  on_stop_signal(number, static_cast<pid_t>(info.ssi_pid) == seat_.front);
-}
-
-/// A service manager may signal every process of ours: what the front hands on and what came
-/// directly is then one signal, not two.
-void Agent::on_stop_signal(int number, bool from_front) {
-  if (++stop_signals_[from_front ? 1 : 0] <= stop_signals_delivered_) return;
-  ++stop_signals_delivered_;
-  if (draining_) {
-    // All processes are gone; only a reader that does not read holds us.
-    abandoned_ = true;
-    draining_ = false;
-    return feed(AllGone{});
-  }
-  feed(StopSignal{number});
+  if (!draining_) return feed(StopSignal{handed_on});
+  // All processes are gone; only a reader that does not read holds us.
+  abandoned_ = true;
+  draining_ = false;
+  feed(AllGone{});
 }
 
 void Agent::on_child_change() {

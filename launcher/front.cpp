@@ -114,8 +114,12 @@ void Front::reap() {
 }
 
 void Front::hand_on(int number) {
-  if (is_stop_signal(number) && ++stop_signals_ >= stop_signals_max) number = SIGKILL;
-  ::kill(agent_, number);
+  if (is_stop_signal(number) && ++stop_signals_ >= stop_signals_max) {
+    ::kill(agent_, SIGKILL);
+    return;
+  }
+  // Refused only while thousands are pending, and then this one is no news.
+  ::sigqueue(agent_, handed_on_signal(), {.sival_int = number});
 }
 
 /// Ctrl-Z. The agent never stops (its workers' liveness depends on it), but the shell has to see
@@ -126,7 +130,7 @@ void Front::suspend() {
   if (worker_has_terminal) {
     ::tcsetpgrp(STDIN_FILENO, ::getpgrp());
   } else {
-    ::kill(agent_, SIGTSTP);
+    hand_on(SIGTSTP);
   }
   ::raise(SIGSTOP);
   // From here on somebody has continued us, in the foreground or in the background.
@@ -174,6 +178,7 @@ void Front::sweep() {
 }  // namespace
 
 int front_lost_signal() { return SIGRTMIN + 4; }
+int handed_on_signal() { return SIGRTMIN + 5; }
 
 int run_front(const std::function<int(const AgentSeat&)>& agent) {
   sigset_t all, original;

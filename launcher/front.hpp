@@ -9,6 +9,10 @@ namespace dlaunch::launcher {
 
 /// Sent to the agent by the kernel when its front has died.
 int front_lost_signal();
+/// Carries a signal from the front to the agent, its number as the value. Signals that come to the
+/// agent directly are not obeyed: a service manager sends one to every process of ours, and it
+/// must count once. (This kind also queues: two of a number stay two.)
+int handed_on_signal();
 
 /// What the front hands its agent.
 struct AgentSeat {

@@ -1,2 +1,15 @@
 dlaunch_test(supervisor_test unit/launcher/supervisor_test.cpp LIBS dlaunch_agent)
 dlaunch_test(output_test unit/launcher/output_lines_test.cpp LIBS dlaunch_agent)
+
+# Real launcher, real kills.
+add_executable(victim process/victim.cpp)
+target_link_libraries(victim PRIVATE dlaunch_settings)
+set_target_properties(victim PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+add_library(dlaunch_process_test OBJECT process/job.cpp)
+target_link_libraries(dlaunch_process_test PUBLIC dlaunch_settings doctest::doctest dlaunch_base)
+target_compile_definitions(dlaunch_process_test PRIVATE
+  DLAUNCH_BINARY_DIR="${PROJECT_BINARY_DIR}")
+foreach(area exit kill)
+  dlaunch_test(${area}_test process/${area}_test.cpp LIBS dlaunch_process_test dlaunch_launcher)
+  add_dependencies(${area}_test victim dlaunch_program)
+endforeach()

@@ -1,0 +1,135 @@
+// How the launcher ends, restarts and stops: real processes.
+#include "tests/process/job.hpp"
+
+#include <csignal>
+
+#include <doctest/doctest.h>
+
+namespace dlaunch::process_test {
+namespace {
+
+std::vector<std::string> victims(int count, const std::string& mode, const std::string& token,
+                                 const std::string& number = "0",
+                                 std::vector<std::string> options = {}) {
+  options.insert(options.end(), {"--nproc-per-node", std::to_string(count), victim(), mode, token});
+  options.push_back(number);
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("a worker's own code is the launcher's, 128 + n for a signal") {
+  const std::string token = unique_token();
+  CHECK(Job(victims(2, "exit", token, "0")).wait().code == 0);
+  CHECK(Job(victims(1, "exit", token, "42")).wait().code == 42);
+  CHECK(Job(victims(3, "exit", token, "7")).wait().code == 7);
+  CHECK(Job(victims(1, "raise", token, std::to_string(SIGKILL))).wait().code == 137);
+  CHECK(Job(victims(2, "raise", token, std::to_string(SIGTERM))).wait().code == 143);
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("what cannot be started is said in one sentence, before anything else is started") {
+  Job missing({"--nproc-per-node", "4", "/no/such/program"});
+  CHECK(missing.wait().code == 127);
+  CHECK(missing.err() == "dlaunch: there is no file '/no/such/program'\n");
+  Job not_in_path({"no-such-program-anywhere"});
+  CHECK(not_in_path.wait().code == 127);
+  CHECK(not_in_path.err() == "dlaunch: there is no program 'no-such-program-anywhere' in PATH\n");
+  Job not_executable({"--nproc-per-node", "2", "/etc/passwd"});
+  CHECK(not_executable.wait().code == 126);
+  CHECK(not_executable.err().find("'/etc/passwd' cannot be executed") != std::string::npos);
+  Job directory({"/"});
+  CHECK(directory.wait().code == 126);
+  Job no_script({"--nproc-per-node", "2", "/no/such/script.py"});
+  CHECK(no_script.wait().code == 127);
+}
+
+TEST_CASE("one failure ends the others, and is told with its reason") {
+  const std::string token = unique_token();
+  Job job(victims(4, "fail", token, "2"));
+  CHECK(job.wait().code == 3);
+  CHECK(job.err().find("the reason of rank 2") != std::string::npos);
+  CHECK(job.err().find("rank      : 2") != std::string::npos);
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("restarts go up to the limit, then the failure stands") {
+  const std::string token = unique_token();
+  Job job(victims(2, "attempts", token, "0", {"--max-restarts", "2"}));
+  CHECK(job.wait().code == 5);
+  // The sibling may be ended before it speaks; at least one rank of each attempt fails by itself.
+  for (const char* attempt : {"attempt 0", "attempt 1", "attempt 2"}) {
+    CHECK(job.out().find(attempt) != std::string::npos);
+  }
+  CHECK(job.out().find("attempt 3") == std::string::npos);
+  CHECK(job.err().find("restart 2 of 2") != std::string::npos);
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("a stop signal reaches every worker, and the launcher ends with 128 + n") {
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
+    const std::string token = unique_token();
+    Job job(victims(2, "wait", token));
+    REQUIRE(job.saw("READY", 2));
+    job.send(number);
+    CHECK(job.wait().code == 128 + number);
+    CHECK(all_gone(token));
+  }
+}
+
+TEST_CASE("other signals are handed on") {
+  const std::string token = unique_token();
+  Job job(victims(2, "stubborn", token));
+  REQUIRE(job.saw("READY", 2));
+  job.send(SIGUSR1);
+  CHECK(job.saw("got " + std::to_string(SIGUSR1), 2));
+  job.send(SIGUSR2);
+  CHECK(job.saw("got " + std::to_string(SIGUSR2), 2));
+  job.send(SIGWINCH);
+  CHECK(job.saw("got " + std::to_string(SIGWINCH), 2));
+  job.send(SIGKILL);
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("a second stop signal kills what ignored the first") {
+  const std::string token = unique_token();
+  Job job(victims(2, "stubborn", token, "0", {"--shutdown-timeout", "600"}));
+  REQUIRE(job.saw("READY", 2));
+  job.send(SIGTERM);
+  REQUIRE(job.saw("got " + std::to_string(SIGTERM), 2));
+  job.send(SIGTERM);
+  CHECK(job.wait().code == 143);
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("the shutdown timeout kills what ignores SIGTERM") {
+  const std::string token = unique_token();
+  Job job(victims(2, "stubborn", token, "0", {"--shutdown-timeout", "100ms"}));
+  REQUIRE(job.saw("READY", 2));
+  job.send(SIGTERM);
+  CHECK(job.wait().code == 143);
+  CHECK(job.err().find("killing what still runs") != std::string::npos);
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("a signal to launcher and agent at once, as service managers send it, is one signal") {
+  const std::string token = unique_token();
+  Job job(victims(1, "stubborn", token, "0", {"--shutdown-timeout", "600"}));
+  REQUIRE(job.saw("READY", 1));
+  REQUIRE(::kill(job.agent(), SIGTERM) == 0);
+  job.send(SIGTERM);
+  REQUIRE(job.saw("got " + std::to_string(SIGTERM), 1));
+  job.send(SIGUSR1);  // Arrives after the other two: the worker still lives.
+  CHECK(job.saw("got " + std::to_string(SIGUSR1), 1));
+  job.send(SIGTERM);
+  CHECK(job.wait().code == 143);
+}
+
+TEST_CASE("success leaves nothing behind either") {
+  const std::string token = unique_token();
+  Job job(victims(3, "daemon", token));
+  CHECK(job.wait().code == 0);
+  CHECK(all_gone(token));
+}
+
+}  // namespace dlaunch::process_test

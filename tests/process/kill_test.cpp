@@ -1,0 +1,127 @@
+// kill -9 of a worker, of the agent, of the front: no process is left, wherever it hid.
+#include "tests/process/job.hpp"
+
+#include <algorithm>
+#include <csignal>
+
+#include <doctest/doctest.h>
+
+namespace dlaunch::process_test {
+namespace {
+
+constexpr int rounds = 10;
+constexpr int workers = 3;
+/// Each worker, its child, and its grandchild in a session of its own; the front and the agent.
+constexpr std::size_t processes = 3 * workers + 2;
+
+std::vector<std::string> trees(const std::string& token) {
+  return {"--nproc-per-node", std::to_string(workers), victim(), "tree", token};
+}
+
+void start(Job& job, const std::string& token) {
+  REQUIRE(job.saw("READY", workers));
+  const auto found = processes_with(token);
+  REQUIRE_MESSAGE(found.size() == processes, job.out());
+}
+
+}  // namespace
+
+TEST_CASE("kill -9 a worker") {
+  for (int round = 0; round < rounds; ++round) {
+    const std::string token = unique_token();
+    Job job(trees(token));
+    start(job, token);
+    const auto at = job.out().find("[1] READY ");
+    REQUIRE(at != std::string::npos);
+    REQUIRE(::kill(std::stoi(job.out().substr(at + 10)), SIGKILL) == 0);
+    CHECK(job.wait().code == 137);
+    CHECK(job.err().find("rank      : 1") != std::string::npos);
+    CHECK(job.err().find("SIGKILL") != std::string::npos);
+    CHECK(processes_with(token).empty());
+  }
+}
+
+TEST_CASE("kill -9 the agent") {
+  for (int round = 0; round < rounds; ++round) {
+    const std::string token = unique_token();
+    Job job(trees(token));
+    start(job, token);
+    const pid_t agent = job.agent();
+    REQUIRE(::kill(agent, SIGKILL) == 0);
+    CHECK(job.wait().code == 70);
+    CHECK(job.err() == "dlaunch: the agent (pid " + std::to_string(agent) +
+                           ") was killed by SIGKILL; its workers were killed\n");
+    CHECK(processes_with(token).empty());
+  }
+}
+
+TEST_CASE("kill -9 the front") {
+  for (int round = 0; round < rounds; ++round) {
+    const std::string token = unique_token();
+    Job job(trees(token));
+    start(job, token);
+    job.send(SIGKILL);
+    CHECK(job.wait().signal == SIGKILL);
+    CHECK(all_gone(token));
+  }
+}
+
+TEST_CASE("a stopped agent cannot hold up the end") {
+  const std::string token = unique_token();
+  Job job(trees(token));
+  start(job, token);
+  REQUIRE(::kill(job.agent(), SIGSTOP) == 0);
+  for (int i = 0; i < 3; ++i) {
+    job.send(SIGTERM);
+    // Signals of one number that nobody has taken yet are one signal.
+    CHECK(signal_taken(job.pid(), SIGTERM));
+  }
+  CHECK(job.wait().code == 70);
+  CHECK(processes_with(token).empty());
+}
+
+TEST_CASE("PID 1: a thousand zombies, signals handed on, the second one escalates") {
+  const std::string token = unique_token();
+  const std::vector<std::string> arguments = {
+      "--pid", "--fork", "--mount-proc", dlaunch_path(), "--shutdown-timeout",
+      "600",   victim(), "zombies",      token,          "1000"};
+  Job probe({"--pid", "--fork", "--mount-proc", "true"}, {}, "unshare");
+  if (probe.wait().code != 0) {
+    MESSAGE("skipped: no right to make a pid namespace here");
+    return;
+  }
+  Job job(arguments, {}, "unshare");
+  REQUIRE(job.saw("READY"));
+  const auto found = processes_with(token);
+  const auto is_front = [](pid_t pid) { return pid_inside(pid) == 1; };
+  const auto front = std::find_if(found.begin(), found.end(), is_front);
+  REQUIRE(front != found.end());
+  for (const pid_t pid : found) CHECK(zombies_reaped(pid));
+  REQUIRE(::kill(*front, SIGTERM) == 0);
+  CHECK(job.wait().code == 143);
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("PID 1 with a worker that ignores SIGTERM") {
+  Job probe({"--pid", "--fork", "--mount-proc", "true"}, {}, "unshare");
+  if (probe.wait().code != 0) {
+    MESSAGE("skipped: no right to make a pid namespace here");
+    return;
+  }
+  const std::string token = unique_token();
+  Job job({"--pid", "--fork", "--mount-proc", dlaunch_path(), "--shutdown-timeout", "600",
+           "--nproc-per-node", "2", victim(), "stubborn", token},
+          {}, "unshare");
+  REQUIRE(job.saw("READY", 2));
+  const auto found = processes_with(token);
+  const auto front =
+      std::find_if(found.begin(), found.end(), [](pid_t pid) { return pid_inside(pid) == 1; });
+  REQUIRE(front != found.end());
+  REQUIRE(::kill(*front, SIGTERM) == 0);
+  REQUIRE(job.saw("got " + std::to_string(SIGTERM), 2));
+  REQUIRE(::kill(*front, SIGTERM) == 0);
+  CHECK(job.wait().code == 143);
+  CHECK(all_gone(token));
+}
+
+}  // namespace dlaunch::process_test
