@@ -1,7 +1,8 @@
 # Every decoder has a fuzz target and a corpus in fuzz/corpus. All builds replay the corpus and some
-# seeded mutations of it; with DLAUNCH_FUZZ (Clang) the target is also a libFuzzer program:
-# build/tests/<name> tests/fuzz/corpus/<corpus>.
-option(DLAUNCH_FUZZ "Build the libFuzzer programs (needs Clang)" OFF)
+# seeded mutations of it. With DLAUNCH_BUILD_FUZZERS (Clang) the target is also a libFuzzer program
+# that runs for some seconds as a test, and for as long as one likes by hand:
+# build/tests/<name> FOLDER_FOR_WHAT_IS_NEW tests/fuzz/corpus/<corpus>.
+option(DLAUNCH_BUILD_FUZZERS "Build the libFuzzer programs (needs Clang)" OFF)
 
 function(dlaunch_fuzz name)
   cmake_parse_arguments(T "" "CORPUS" "LIBS" ${ARGN})
@@ -12,10 +13,26 @@ function(dlaunch_fuzz name)
   add_test(NAME ${name}_replay
     COMMAND ${name}_replay ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/${T_CORPUS} 50000)
   set_tests_properties(${name}_replay PROPERTIES TIMEOUT 120 LABELS fuzz)
-  if(DLAUNCH_FUZZ)
-    add_executable(${name} ${T_UNPARSED_ARGUMENTS})
-    target_link_libraries(${name} PRIVATE dlaunch_settings ${T_LIBS})
-    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  if(DLAUNCH_BUILD_FUZZERS)
+    # The libraries' sources are compiled once more, with the coverage that guides the fuzzer.
+    set(sources ${T_UNPARSED_ARGUMENTS})
+    foreach(library dlaunch_base ${T_LIBS})
+      get_target_property(files ${library} SOURCES)
+      get_target_property(folder ${library} SOURCE_DIR)
+      list(TRANSFORM files PREPEND ${folder}/)
+      list(APPEND sources ${files})
+    endforeach()
+    add_executable(${name} ${sources})
+    target_link_libraries(${name} PRIVATE dlaunch_settings)
+    target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/runtime/include)
+    target_compile_options(${name} PRIVATE -fsanitize=fuzzer,address,undefined)
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer,address,undefined)
+    set(findings ${PROJECT_BINARY_DIR}/tests/${name}_findings)
+    file(MAKE_DIRECTORY ${findings})
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+    add_test(NAME ${name}
+      COMMAND ${name} -max_total_time=10 -artifact_prefix=${findings}/ ${findings}
+        ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/${T_CORPUS})
+    set_tests_properties(${name} PROPERTIES TIMEOUT 120 LABELS fuzz)
   endif()
 endfunction()
