@@ -1,0 +1,44 @@
+#pragma once
+
+#include "runtime/world/info.hpp"
+#include "runtime/world/member_link.hpp"
+
+#include <dlaunch/world.hpp>
+
+#include <memory>
+#include <span>
+#include <string>
+
+/// The ways into a world, one for each kind of init URL. Each yields a link to whoever hosts the
+/// store and fills in what it learned; `form_world` does what all have in common.
+namespace dlaunch {
+
+/// A rank on its way in.
+struct Joining {
+  Place place;
+  Clock::time_point deadline;
+  InitOptions options;
+  std::string mesh_host = "127.0.0.1";  ///< Where this rank's data plane listens, if it must bind.
+  /// Rank 0 of file://: removes the meeting file when it is let go of.
+  std::shared_ptr<const void> meeting;
+};
+
+/// dlaunch://: over the inherited control socket, else the agent's named one.
+std::shared_ptr<MemberLink> join_agent(const Environment& environment, Joining& joining);
+/// env:// and tcp://: rank 0 listens on place.info.master_addr and master_port, the others connect.
+std::shared_ptr<MemberLink> join_by_address(Joining& joining);
+/// file://: rank 0 listens on loopback and writes the file, the others read it.
+std::shared_ptr<MemberLink> join_by_file(const std::string& path, Joining& joining);
+
+/// Publishes where this rank is, waits until all have, and finds out which ranks share a node where
+/// the environment did not say. Throws Error{timeout} listing who did not come and who did.
+World form_world(const std::shared_ptr<MemberLink>& link, Joining joining);
+
+/// HELLO of this process as that rank.
+wire::Hello hello_of(const WorldInfo& info, const std::string& job);
+
+/// Pure: the ranks that share a host, in order of rank, are a node's local ranks; nodes are
+/// numbered by their lowest rank.
+void place_by_hosts(std::span<const std::string> host_of_rank, WorldInfo& info);
+
+}  // namespace dlaunch

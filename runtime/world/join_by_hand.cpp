@@ -1,0 +1,201 @@
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/socket.hpp"
+#include "runtime/world/identity.hpp"
+#include "runtime/world/join.hpp"
+#include "runtime/world/meeting_file.hpp"
+
+#include <algorithm>
+#include <set>
+#include <thread>
+
+namespace dlaunch {
+namespace {
+
+/// A busy port is asked who holds it for this long.
+constexpr auto ask_wait = std::chrono::seconds(2);
+/// Whatever listens where a file says is no store of ours if it is silent for so long.
+constexpr auto meeting_wait = std::chrono::seconds(10);
+constexpr auto look_pause_first = std::chrono::milliseconds(2);
+constexpr auto look_pause_max = std::chrono::milliseconds(100);
+
+std::string host_port(const std::string& host, int port) {
+  const bool v6 = host.find(':') != std::string::npos;
+  return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+/// Who is rank 0 at an address where somebody listens already: "pid 12 on a"; nullopt where that is
+/// no store of ours.
+std::optional<std::string> rank_zero_at(const Address& address) {
+  const auto deadline = deadline_after(ask_wait);
+  try {
+    store::Client::Options options;
+    options.hello.session = random_number();
+    options.timeout = ask_wait;
+    store::Client client(
+        connect_tcp(address, deadline), std::move(options),
+        [](const wire::FrameHeader&, BytesView, std::vector<unique_fd>) {}, deadline);
+    const auto found = client.get("member/0");
+    if (!found) return std::nullopt;
+    const std::string text(as_text(*found));
+    const auto space = text.find(' ');
+    return "pid " + text.substr(0, space) + " on " + text.substr(space + 1);
+  } catch (const Error&) {
+    return std::nullopt;  // Not a store, or not one that answers: the port's owner must do.
+  }
+}
+
+/// Rank 0 listens on every address that the name has here, never on a wildcard, so that the others
+/// reach it whichever they try first.
+std::vector<unique_fd> listen_on(const std::string& host, int port) {
+  std::vector<unique_fd> listeners;
+  std::set<std::string> seen;
+  std::string why;
+  for (const Address& address : resolve(host, static_cast<std::uint16_t>(port))) {
+    if (!seen.insert(address.to_string()).second) continue;
+    try {
+      listeners.push_back(listen_tcp(address));
+    } catch (const Error& error) {
+      if (error.errc() == Errc::refused) {
+        const auto first = rank_zero_at(address);
+        if (!first)
+          throw Error(Errc::refused, std::string("rank 0 hosts the store: ") + error.what());
+        throw Error(Errc::refused, "rank 0 is taken by " + *first + ", which listens on " +
+                                       address.to_string() + ", and pid " +
+                                       std::to_string(::getpid()) + " on " + own_hostname() +
+                                       " claims it, too: every process needs a rank of its own");
+      }
+      why = error.what();
+    }
+  }
+  if (listeners.empty()) {
+    throw Error(Errc::unreachable, "rank 0 hosts the store and must run on the host that '" + host +
+                                       "' names: " + why);
+  }
+  return listeners;
+}
+
+std::shared_ptr<MemberLink> host_store(Joining& joining, std::vector<unique_fd> listeners,
+                                       const std::string& job) {
+  const WorldInfo& info = joining.place.info;
+  RankHost::Options host_options;
+  host_options.world_size = info.size;
+  host_options.job = job;
+  host_options.listeners = std::move(listeners);
+  auto host = std::make_unique<RankHost>(std::move(host_options));
+  MemberLink::Options options;
+  options.hello = hello_of(info, job);
+  options.peer_name = "the store in this process";
+  options.linger = joining.options.linger;
+  unique_fd connected = host->connect();
+  return std::make_shared<MemberLink>(std::move(connected), std::move(options), std::move(host),
+                                      joining.deadline);
+}
+
+std::shared_ptr<MemberLink> reach_store(Joining& joining, unique_fd connected,
+                                        const std::string& where, const std::string& job,
+                                        Clock::time_point deadline) {
+  MemberLink::Options options;
+  options.hello = hello_of(joining.place.info, job);
+  options.peer_name = "rank 0's store at " + where;
+  auto link =
+      std::make_shared<MemberLink>(std::move(connected), std::move(options), nullptr, deadline);
+  if (const auto host = link->local_host()) joining.mesh_host = *host;
+  return link;
+}
+
+/// What a rank that waits for the file knows about why it waits.
+struct Search {
+  std::string path;
+  std::string why;  ///< Empty: no file was seen.
+
+  std::string sentence(int rank, Clock::duration timeout) const {
+    const std::string file = "the meeting file '" + path + "'";
+    const std::string start = "rank " + std::to_string(rank) + " did not find rank 0 within " +
+                              duration_text(timeout) + ": ";
+    if (why.empty()) {
+      return start + "rank 0 has not written " + file +
+             "; is it started, and does it see this file?";
+    }
+    return start + file + " is stale: " + why + ", and no rank 0 has replaced it";
+  }
+};
+
+/// One look at the file: a link to its writer's store, or `search.why` says why not.
+std::shared_ptr<MemberLink> try_meeting(Search& search, Joining& joining) {
+  const auto meeting = read_meeting(search.path);
+  if (!meeting) return nullptr;
+  const std::string writer = "pid " + std::to_string(meeting->pid) + " on " + meeting->hostname;
+  if (is_known_gone(*meeting)) {
+    search.why = "it was written by " + writer + ", which is gone";
+    return nullptr;
+  }
+  const std::string where = host_port(meeting->host, meeting->port);
+  try {
+    const Address address = resolve(meeting->host, static_cast<std::uint16_t>(meeting->port)).at(0);
+    const auto deadline = std::min(joining.deadline, deadline_after(meeting_wait));
+    auto link =
+        reach_store(joining, connect_tcp(address, deadline), where, meeting->nonce, deadline);
+    joining.place.info.master_addr = meeting->host;
+    joining.place.info.master_port = std::to_string(meeting->port);
+    return link;
+  } catch (const Error& error) {
+    const Errc code = error.errc();
+    if (code == Errc::refused || code == Errc::internal) throw;
+    search.why = "it was written by " + writer + ", which is not to be found at " + where + " (" +
+                 error.what() + ")";
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<MemberLink> join_by_address(Joining& joining) {
+  const WorldInfo& info = joining.place.info;
+  const int port = parse_port("MASTER_PORT", info.master_port);
+  if (info.rank == 0) {
+    auto listeners = listen_on(info.master_addr, port);
+    joining.mesh_host = local_address(listeners.front().get()).host();
+    return host_store(joining, std::move(listeners), "");
+  }
+  const std::string where = host_port(info.master_addr, port);
+  unique_fd connected;
+  try {
+    connected = connect_until(info.master_addr, static_cast<std::uint16_t>(port), joining.deadline);
+  } catch (const Error& error) {
+    throw Error(error.errc(), "rank " + std::to_string(info.rank) +
+                                  " cannot reach rank 0's store at " + where + " within " +
+                                  duration_text(joining.options.timeout) + ": " + error.what());
+  }
+  return reach_store(joining, std::move(connected), where, "", joining.deadline);
+}
+
+std::shared_ptr<MemberLink> join_by_file(const std::string& path, Joining& joining) {
+  WorldInfo& info = joining.place.info;
+  if (info.rank == 0) {
+    std::vector<unique_fd> listeners;
+    listeners.push_back(listen_tcp(resolve("127.0.0.1", 0).at(0)));
+    Meeting meeting = meeting_of_this_process();
+    meeting.host = "127.0.0.1";
+    meeting.port = local_address(listeners.front().get()).port();
+    info.master_addr = meeting.host;
+    info.master_port = std::to_string(meeting.port);
+    auto link = host_store(joining, std::move(listeners), meeting.nonce);
+    write_meeting(path, meeting);
+    // Once the world has formed, or cannot, nobody needs the file any more.
+    joining.meeting = std::shared_ptr<const void>(
+        nullptr, [path, meeting](const void*) { remove_meeting(path, meeting); });
+    return link;
+  }
+  Search search{path, {}};
+  auto pause = std::chrono::duration_cast<Clock::duration>(look_pause_first);
+  for (;;) {
+    if (auto link = try_meeting(search, joining)) return link;
+    if (Clock::now() + pause >= joining.deadline) {
+      throw Error(Errc::timeout, search.sentence(info.rank, joining.options.timeout));
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min<Clock::duration>(pause * 2, look_pause_max);
+  }
+}
+
+}  // namespace dlaunch

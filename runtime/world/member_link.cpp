@@ -1,0 +1,209 @@
+#include "runtime/world/member_link.hpp"
+
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/socket.hpp"
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <thread>
+#include <utility>
+
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace dlaunch {
+namespace {
+
+constexpr auto drain_pause_first = std::chrono::microseconds(20);
+constexpr auto drain_pause_max = std::chrono::milliseconds(2);
+/// How long a member that gives up waits for the host's own words.
+constexpr auto last_words_wait = std::chrono::seconds(2);
+
+template <class Message>
+Bytes payload_of(const Message& message) {
+  Bytes payload;
+  wire::encode(payload, message);
+  return payload;
+}
+
+bool is_pipe(int fd) {
+  struct stat status {};
+  return ::fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode);
+}
+
+bool is_drained(int fd) {
+  int left = 0;
+  return ::ioctl(fd, FIONREAD, &left) != 0 || left == 0;
+}
+
+}  // namespace
+
+/// What the other side has pushed. Shared with the client's callback, which may outlive a link that
+/// a forked child lets go of.
+struct MemberLink::News {
+  std::mutex mutex;
+  bool granted = false;
+  unique_fd listener;
+  std::vector<PeerLoss> losses;
+  std::optional<wire::Abort> abort;
+
+  void take(const wire::FrameHeader& header, BytesView payload, std::vector<unique_fd> fds) {
+    const std::lock_guard lock(mutex);
+    if (header.type == wire::Type::grant) {
+      const auto grant = wire::decode<wire::Grant>(payload);
+      if (grant && grant->listener && !fds.empty()) listener = std::move(fds.front());
+      granted = true;
+    } else if (header.type == wire::Type::peer_lost) {
+      if (const auto lost = wire::decode<wire::PeerLost>(payload)) {
+        losses.push_back({lost->rank, lost->host, lost->cause});
+      }
+    } else if (header.type == wire::Type::abort && !abort) {
+      abort = wire::decode<wire::Abort>(payload);
+    }
+  }
+};
+
+MemberLink::MemberLink(unique_fd connected, Options options, std::unique_ptr<RankHost> host,
+                       Clock::time_point deadline)
+    : owner_(::getpid()),
+      options_(std::move(options)),
+      news_(std::make_shared<News>()),
+      host_(std::move(host)) {
+  store::Client::Options client_options;
+  client_options.hello = options_.hello;
+  client_options.peer_name = options_.peer_name;
+  client_ = std::make_unique<store::Client>(
+      std::move(connected), std::move(client_options),
+      [news = news_](const wire::FrameHeader& header, BytesView payload,
+                     std::vector<unique_fd> fds) { news->take(header, payload, std::move(fds)); },
+      deadline);
+  if (!wait_for([this] { return news_->granted; }, deadline)) {
+    throw Error(Errc::timeout, options_.peer_name +
+                                   " welcomed this process but granted it nothing " +
+                                   "before the deadline");
+  }
+}
+
+MemberLink::~MemberLink() {
+  if (!is_ours()) {
+    // In a forked child: the connection and the host's thread are the parent's, and a goodbye or a
+    // join from here would disturb or hang; the descriptors close when the child ends or execs.
+    static_cast<void>(client_.release());
+    static_cast<void>(host_.release());
+    return;
+  }
+  const bool unwinding = std::uncaught_exceptions() > 0;
+  if (unwinding) ::shutdown(client_->fd(), SHUT_RDWR);  // An end without a goodbye is a loss.
+  client_.reset();
+  if (!host_) return;
+  if (unwinding) host_->fail(Errc::peer_lost, "rank 0, which hosted the store, ended in an error");
+  host_->await_departures(deadline_after(unwinding ? last_words_wait : options_.linger));
+}
+
+bool MemberLink::is_ours() const noexcept { return ::getpid() == owner_; }
+
+/// Reads news until `done` (asked under the lock) or the deadline.
+bool MemberLink::wait_for(const std::function<bool()>& done, Clock::time_point deadline) {
+  for (;;) {
+    client_->dispatch();
+    {
+      const std::lock_guard lock(news_->mutex);
+      if (done()) return true;
+    }
+    pollfd wait{client_->fd(), POLLIN, 0};
+    if (::poll(&wait, 1, poll_timeout_ms(deadline)) == 0) return false;
+  }
+}
+
+store::Client& MemberLink::client() const {
+  if (!is_ours()) {
+    throw Error(Errc::misuse, "this World belongs to the parent process, pid " +
+                                  std::to_string(owner_) +
+                                  "; a forked child may not use it and needs a rank of its own");
+  }
+  return *client_;
+}
+
+std::optional<std::string> MemberLink::local_host() const {
+  const Address address = local_address(client().fd());
+  if (address.storage.ss_family == AF_UNIX) return std::nullopt;
+  return address.host();
+}
+
+void MemberLink::tell_ready() noexcept { client_->tell(wire::Type::ready, {}); }
+
+Error MemberLink::give_up(Errc code, const std::string& sentence) {
+  client_->tell(wire::Type::abort, payload_of(wire::Abort{code, sentence}));
+  try {
+    wait_for([this] { return news_->abort.has_value(); }, deadline_after(last_words_wait));
+  } catch (const Error&) {
+    // The host closes the connection after its last words; without any, ours must do.
+  }
+  return aborted().value_or(Error(code, sentence));
+}
+
+std::optional<Error> MemberLink::aborted() const {
+  const std::lock_guard lock(news_->mutex);
+  if (!news_->abort) return std::nullopt;
+  return Error(news_->abort->code, news_->abort->sentence);
+}
+
+int MemberLink::fd() const { return client().fd(); }
+
+std::vector<PeerLoss> MemberLink::losses() {
+  std::optional<Error> broken;
+  try {
+    client().dispatch();
+  } catch (const Error& error) {
+    if (!is_ours()) throw;
+    broken = error;
+  }
+  const std::lock_guard lock(news_->mutex);
+  if (news_->abort) throw Error(Errc::aborted, news_->abort->sentence);
+  if (broken && news_->losses.empty()) throw *broken;
+  return news_->losses;
+}
+
+void MemberLink::report(const Error& error, int blamed_rank) noexcept {
+  if (!is_ours()) return;
+  try {
+    client_->tell(wire::Type::report,
+                  payload_of(wire::Report{error.errc(), blamed_rank, error.what()}));
+  } catch (const std::bad_alloc&) {
+    // A report that cannot be written only lets the agent's grace run its full length.
+  }
+}
+
+unique_fd MemberLink::take_listener() {
+  const std::lock_guard lock(news_->mutex);
+  return std::move(news_->listener);
+}
+
+void MemberLink::keep_listener(unique_fd listener) {
+  const std::lock_guard lock(news_->mutex);
+  news_->listener = std::move(listener);
+}
+
+void MemberLink::drain_output(Clock::time_point deadline) {
+  std::fflush(stdout);
+  std::fflush(stderr);
+  std::cout.flush();
+  if (!options_.is_agent) return;
+  // The kernel tells nobody when a pipe has run empty, so this asks, less and less often.
+  auto pause = std::chrono::duration_cast<std::chrono::microseconds>(drain_pause_first);
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    if (!is_pipe(fd)) continue;
+    while (!is_drained(fd) && Clock::now() < deadline) {
+      std::this_thread::sleep_for(pause);
+      pause = std::min<std::chrono::microseconds>(pause * 2, drain_pause_max);
+    }
+  }
+}
+
+}  // namespace dlaunch

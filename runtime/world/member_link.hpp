@@ -1,0 +1,71 @@
+#pragma once
+
+#include "runtime/store/client.hpp"
+#include "runtime/world/membership.hpp"
+#include "runtime/world/rank_host.hpp"
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+namespace dlaunch {
+
+/// A member's connection to whoever hosts its store: Membership over store::Client. It belongs to
+/// the process that made it: a forked child must not talk on the parent's connection, and every
+/// call of one throws Error{misuse}.
+///
+/// Destroyed in the course of events, it says goodbye; destroyed while an exception unwinds, it
+/// breaks off, so that the others learn of a loss.
+class MemberLink final : public Membership {
+ public:
+  struct Options {
+    wire::Hello hello;
+    std::string peer_name;     ///< "the agent", "rank 0's store at h:p".
+    bool is_agent = false;     ///< The other side reads our stdout and stderr.
+    Clock::duration linger{};  ///< How long a hosting rank waits for the others' goodbyes.
+  };
+  /// Says HELLO and waits for WELCOME and the GRANT that follows it. `host`, where this process
+  /// hosts the store itself, lives as long as the link.
+  MemberLink(unique_fd connected, Options options, std::unique_ptr<RankHost> host,
+             Clock::time_point deadline);
+  ~MemberLink() override;
+
+  /// The store behind the link. Throws Error{misuse} in a forked child.
+  store::Client& client() const;
+  /// Numeric address of this process's end of the connection, where it is TCP.
+  std::optional<std::string> local_host() const;
+  bool is_agent() const noexcept { return options_.is_agent; }
+  void tell_ready() noexcept;
+  /// The world cannot form: asks the host to tell all, and returns what it says to everyone, or
+  /// `sentence` when it does not answer.
+  Error give_up(Errc code, const std::string& sentence);
+  /// An abort that has arrived, as the error to throw in place of a broken connection's.
+  std::optional<Error> aborted() const;
+
+  int fd() const override;
+  std::vector<PeerLoss> losses() override;
+  void report(const Error& error, int blamed_rank) noexcept override;
+  unique_fd take_listener() override;
+  void drain_output(Clock::time_point deadline) override;
+
+  /// The data plane's listener where no agent granted one.
+  void keep_listener(unique_fd listener);
+
+ private:
+  struct News;
+  bool is_ours() const noexcept;
+  bool wait_for(const std::function<bool()>& done, Clock::time_point deadline);
+
+  pid_t owner_;
+  Options options_;
+  std::shared_ptr<News> news_;
+  std::unique_ptr<RankHost> host_;
+  std::unique_ptr<store::Client> client_;
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,197 @@
+#include "runtime/world/rank_host.hpp"
+
+#include "runtime/base/socket.hpp"
+#include "runtime/store/server.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+
+namespace dlaunch {
+
+namespace asio = boost::asio;
+using store::ConnectionId;
+
+namespace {
+template <class Message>
+Bytes payload_of(const Message& message) {
+  Bytes payload;
+  wire::encode(payload, message);
+  return payload;
+}
+}  // namespace
+
+/// Everything but `present` is touched by the io thread alone.
+class RankHost::State final : public store::Host {
+ public:
+  explicit State(Options options)
+      : options_(std::move(options)), roster_(options_.world_size), server_(io_, *this) {
+    for (unique_fd& listener : options_.listeners) {
+      server_.listen(std::move(listener), {.native = true, .c10d = false});
+    }
+    thread_ = std::jthread([this] { io_.run(); });
+  }
+
+  ~State() override {
+    asio::post(io_, [this] {
+      server_.stop();
+      keep_running_.reset();
+      io_.stop();
+    });
+    thread_.join();
+  }
+
+  std::variant<wire::Welcome, Refusal> admit(ConnectionId who, const wire::Hello& hello) override {
+    if (!hello.job.empty() && hello.job != options_.job) {
+      return Refusal{Errc::mismatch, "another job's store listens here"};
+    }
+    if (failure_) return *failure_;
+    if (hello.member) {
+      if (auto why = roster_.admit(*hello.member)) return Refusal{Errc::refused, *why};
+      members_.emplace(who, *hello.member);
+      count(+1);
+      // After the WELCOME that this function's answer becomes.
+      asio::post(io_,
+                 [this, who] { server_.push(who, wire::Type::grant, payload_of(wire::Grant{})); });
+    }
+    return wire::Welcome{options_.job, 0};
+  }
+
+  void on_message(ConnectionId who, const wire::FrameHeader& header, BytesView payload) override {
+    const auto from = members_.find(who);
+    if (from == members_.end()) return;
+    if (header.type == wire::Type::ready) ready_.insert(from->second.rank);
+    if (header.type == wire::Type::abort) {
+      if (const auto abort = wire::decode<wire::Abort>(payload)) fail(abort->code, abort->sentence);
+    }
+    // A report tells an agent that a survivor is done; nobody here waits for that.
+  }
+
+  void on_closed(ConnectionId who, bool goodbye) override {
+    const auto gone = members_.find(who);
+    if (gone == members_.end()) return;
+    const Member member = gone->second;
+    members_.erase(gone);
+    count(-1);
+    if (goodbye) departed_.insert(member.rank);
+    if (const auto told = told_.find(member.rank); told != told_.end()) {
+      tell_lost(told->second.first, told->second.second);
+    } else if (goodbye) {
+      return;
+    } else if (!options_.owner_tells_losses) {
+      lose({member.rank, member.hostname,
+            "its connection closed without a goodbye: it crashed, or was killed"});
+    }
+  }
+
+  /// The owner learns of a process's end on a way of its own, before or after the connection's; a
+  /// goodbye may still wait to be read.
+  void tell_lost(const PeerLoss& loss, bool failed) {
+    if (departed_.contains(loss.rank) && !failed) return;
+    const bool connected = std::ranges::any_of(
+        members_, [&](const auto& entry) { return entry.second.rank == loss.rank; });
+    if (connected) {
+      told_.emplace(loss.rank, std::pair(loss, failed));
+    } else {
+      lose(loss);
+    }
+  }
+
+  void fail(Errc code, std::string sentence) {
+    if (failure_) return;
+    if (code == Errc::timeout) sentence += ": " + roster_.attendance();
+    failure_ = Refusal{code, sentence};
+    const Bytes news = payload_of(wire::Abort{code, sentence});
+    const auto members = members_;  // Closing may call back.
+    for (const auto& [connection, member] : members) {
+      server_.push(connection, wire::Type::abort, news);
+      server_.close(connection);
+    }
+  }
+
+  void post(std::function<void()> act) { asio::post(io_, std::move(act)); }
+  store::Server& server() { return server_; }
+
+  bool await_departures(Clock::time_point deadline) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_until(lock, deadline, [this] { return present_ == 0; });
+  }
+
+ private:
+  void lose(const PeerLoss& loss) {
+    if (failure_) return;
+    if (ready_.size() < static_cast<std::size_t>(options_.world_size)) {
+      fail(Errc::peer_lost, "rank " + std::to_string(loss.rank) + " on " + loss.host +
+                                " was lost while the world was forming: " + loss.cause);
+      return;
+    }
+    const Bytes news = payload_of(wire::PeerLost{loss.rank, loss.host, loss.cause});
+    for (const auto& [connection, member] : members_) {
+      server_.push(connection, wire::Type::peer_lost, news);
+    }
+  }
+
+  void count(int change) {
+    {
+      const std::lock_guard lock(mutex_);
+      present_ += change;
+    }
+    changed_.notify_all();
+  }
+
+  Options options_;
+  Roster roster_;
+  asio::io_context io_;
+  asio::executor_work_guard<asio::io_context::executor_type> keep_running_{io_.get_executor()};
+  store::Server server_;
+  std::map<ConnectionId, Member> members_;
+  std::set<int> ready_;
+  std::set<int> departed_;                         ///< Said goodbye.
+  std::map<int, std::pair<PeerLoss, bool>> told_;  ///< By the owner, while still connected.
+  std::optional<Refusal> failure_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int present_ = 0;
+
+  std::jthread thread_;
+};
+
+RankHost::RankHost(Options options) : state_(std::make_unique<State>(std::move(options))) {}
+RankHost::~RankHost() = default;
+
+unique_fd RankHost::connect() {
+  auto [mine, theirs] = socket_pair();
+  adopt(std::move(theirs));
+  return std::move(mine);
+}
+
+void RankHost::adopt(unique_fd connected) {
+  // std::function copies, so the descriptor travels in a shared pointer.
+  auto shared = std::make_shared<unique_fd>(std::move(connected));
+  state_->post([state = state_.get(), shared] { state->server().adopt(std::move(*shared)); });
+}
+
+void RankHost::tell_lost(const PeerLoss& loss, bool failed) {
+  state_->post([state = state_.get(), loss, failed] { state->tell_lost(loss, failed); });
+}
+
+void RankHost::fail(Errc code, const std::string& sentence) {
+  state_->post([state = state_.get(), code, sentence] { state->fail(code, sentence); });
+}
+
+bool RankHost::await_departures(Clock::time_point deadline) {
+  return state_->await_departures(deadline);
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,95 @@
+// One rank of a world that the test starts by hand: by_hand_rank URL TIMEOUT_MS ACTION.
+#include "runtime/base/deadline.hpp"
+#include "runtime/world/membership.hpp"
+
+#include <dlaunch/world.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <stdexcept>
+#include <string_view>
+
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace {
+
+using dlaunch::World;
+
+void print_place(const World& world) {
+  const dlaunch::WorldInfo& info = world.info();
+  std::printf("met rank=%d size=%d local=%d/%d node=%d/%d master=%s:%s url=%s\n", info.rank,
+              info.size, info.local_rank, info.local_size, info.node_rank, info.node_count,
+              info.master_addr.c_str(), info.master_port.c_str(), info.init_method.c_str());
+  std::fflush(stdout);
+}
+
+void await_loss(const World& world) {
+  const auto deadline = dlaunch::deadline_after(std::chrono::seconds(20));
+  while (dlaunch::Clock::now() < deadline) {
+    for (const dlaunch::PeerLoss& loss : world.membership()->losses()) {
+      std::printf("lost rank %d: %s\n", loss.rank, loss.cause.c_str());
+      return;
+    }
+    pollfd wait{world.membership()->fd(), POLLIN, 0};
+    ::poll(&wait, 1, dlaunch::poll_timeout_ms(deadline));
+  }
+  std::printf("no loss\n");
+}
+
+/// A child of a member, by fork(2), must find the world closed, and let go of it without harm.
+void try_in_child(std::optional<World>& world) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      world->store()->set("from", dlaunch::as_bytes("child"));
+      std::printf("the child used the store\n");
+    } catch (const dlaunch::Error& error) {
+      std::printf("child: %s\n", error.what());
+    }
+    world.reset();
+    std::fflush(stdout);
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  std::printf("child ended with %d\n", WEXITSTATUS(status));
+  world->store()->barrier("after the child", world->rank(), world->size(),
+                          dlaunch::deadline_after(std::chrono::seconds(20)));
+}
+
+void act(std::optional<World>& joined, std::string_view action) {
+  const World& world = *joined;
+  if (action == "await-loss") await_loss(world);
+  if (action == "fork") try_in_child(joined);
+  if (action == "hold" || action == "throw") {  // Until the test closes our stdin.
+    char byte = 0;
+    static_cast<void>(!::read(STDIN_FILENO, &byte, 1));
+  }
+  if (action == "throw") throw std::runtime_error("a failure of the program");
+  if (action == "first") {
+    dlaunch::rank_zero_first(world, [] { throw std::runtime_error("no disk space"); });
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  if (argc != 4) return 64;
+  dlaunch::InitOptions options;
+  options.timeout = std::chrono::milliseconds(std::atoi(argv[2]));
+  std::optional<World> world = World::init(argv[1], options);
+  print_place(*world);
+  act(world, argv[3]);
+  std::printf("done\n");
+  std::fflush(stdout);
+  return 0;
+} catch (const dlaunch::Error& error) {
+  std::printf("error %s: %s\n", dlaunch::to_string(error.errc()), error.what());
+  return 1;
+} catch (const std::exception& error) {
+  std::printf("exception: %s\n", error.what());
+  return 2;
+}
