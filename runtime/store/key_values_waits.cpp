@@ -118,12 +118,14 @@ void KeyValues::push(Caller by, std::string_view queue, BytesView value, Effects
 
   const auto* listeners = s.waits.listeners(Channel::exists, queue);
   if (listeners == nullptr) return;
+  bool woken = false;
   for (const Waits::Id id : std::vector(listeners->begin(), listeners->end())) {
     const PendingWait& wait = *s.waits.find(id);
     if (wait.kind != Kind::keys) continue;
     const bool for_this_alone = wait.names.size() == 1;
+    if (for_this_alone && woken) continue;
+    woken = woken || for_this_alone;
     s.one_of_keys_came(id, queue, out);
-    if (for_this_alone) return;
   }
 }
 
