@@ -1,3 +1,4 @@
 dlaunch_test(store_core_test unit/store/key_values_test.cpp unit/store/wire_test.cpp unit/store/transcript_test.cpp unit/store/history_test.cpp
   LIBS dlaunch_store)
+dlaunch_test(store_server_test unit/store/server_test.cpp LIBS dlaunch_store)
 dlaunch_test(store_client_test unit/store/client_test.cpp LIBS dlaunch_store)
