@@ -2,3 +2,4 @@ dlaunch_test(store_core_test unit/store/key_values_test.cpp unit/store/wire_test
   LIBS dlaunch_store)
 dlaunch_test(store_server_test unit/store/server_test.cpp LIBS dlaunch_store)
 dlaunch_test(store_client_test unit/store/client_test.cpp LIBS dlaunch_store)
+dlaunch_fuzz(native_fuzz fuzz/native_fuzz.cpp CORPUS native LIBS dlaunch_store)

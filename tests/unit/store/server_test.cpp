@@ -70,9 +70,9 @@ class RawPeer {
     return bytes;
   }
   bool closed_by_server() {
-    std::byte byte{};
+    Bytes unread(64u << 10);
     while (readable()) {
-      if (::recv(fd_.get(), &byte, 1, 0) <= 0) return true;
+      if (::recv(fd_.get(), unread.data(), unread.size(), 0) <= 0) return true;
     }
     return false;
   }
