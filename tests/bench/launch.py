@@ -11,7 +11,6 @@ Printed: medians in ms with min..max, and the ratio of dlaunch to the floor and 
   death    a worker is killed -9: from the kill to the launcher's exit
   memory   all launcher processes together with N=64 workers asleep: RSS and PSS in KiB
 """
-import json
 import os
 import shutil
 import signal
@@ -24,7 +23,7 @@ import time
 BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else "build")
 QUICK = "--quick" in sys.argv
 ROUNDS = int(sys.argv[sys.argv.index("--rounds") + 1]) if "--rounds" in sys.argv else (5 if QUICK else 15)
-LIMIT_S = 60
+LIMIT_S = 20
 DLAUNCH = [f"{BUILD}/bin/dlaunch", "--standalone", "--nproc-per-node"]
 ENV = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 
@@ -56,9 +55,14 @@ def torchrun(python, n):
 
 def wall_ms(command):
     start = time.perf_counter()
-    with subprocess.Popen(command, env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                          stdin=subprocess.DEVNULL) as child:
+    child = subprocess.Popen(command, env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                             stdin=subprocess.DEVNULL)
+    try:
         code = child.wait(LIMIT_S)
+    except subprocess.TimeoutExpired:  # Open MPI 4.1 does so now and then when workers end while others start
+        child.kill()
+        child.wait()
+        return None
     took = (time.perf_counter() - start) * 1e3
     if code != 0:
         raise RuntimeError(f"{' '.join(command)} exited with {code}")
@@ -67,15 +71,21 @@ def wall_ms(command):
 
 def interleaved(commands, rounds):
     times = {name: [] for name in commands}
+    hung = set()
     for round_number in range(rounds + 1):
         for name, command in commands.items():
+            if name in hung:
+                continue
             took = wall_ms(command)
-            if round_number > 0:  # the first is a warm-up
+            if took is None:
+                print(f"{name}: hung for {LIMIT_S} s: {' '.join(command)}", flush=True)
+                hung.add(name)
+            elif round_number > 0:  # the first is a warm-up
                 times[name].append(took)
-    return times
+    return {name: values for name, values in times.items() if values}
 
 
-def report(title, n, times, base="floor"):
+def report(title, n, times):
     ours = statistics.median(times["dlaunch"])
     for name, values in times.items():
         middle = statistics.median(values)
