@@ -75,6 +75,7 @@ class Agent : private rendezvous::JobObserver {
   void deliver(const Workers::Ended& ended);
   void deliver_all_waiting();
   void check_all_gone();
+  void on_all_gone();
 
   void feed(const Event& event);
   void execute(const Spawn& effect);
@@ -245,9 +246,10 @@ void Agent::on_signal(const signalfd_siginfo& info) {
   }
   if (!draining_) return feed(StopSignal{handed_on});
   // All processes are gone; only a reader that does not read holds us.
+  if (supervisor_.state() == Supervisor::State::finished) ::_exit(exit_code_);
   abandoned_ = true;
   draining_ = false;
-  feed(AllGone{});
+  on_all_gone();
 }
 
 void Agent::on_child_change() {
@@ -292,7 +294,7 @@ void Agent::check_all_gone() {
   timer_.cancel();
   auto all_gone = [this] {
     asio::post(io_, [this] {
-      if (std::exchange(draining_, false)) feed(AllGone{});
+      if (std::exchange(draining_, false)) on_all_gone();
     });
   };
   if (output_) {
@@ -300,6 +302,12 @@ void Agent::check_all_gone() {
   } else {
     all_gone();
   }
+}
+
+void Agent::on_all_gone() {
+  // The supervisor forgets the attempt when it starts the next one.
+  history_.end_attempt(supervisor_, output_.get());
+  feed(AllGone{});
 }
 
 void Agent::feed(const Event& event) {
@@ -318,7 +326,6 @@ void Agent::feed(const Event& event) {
 void Agent::execute(const Spawn& effect) {
   killing_ = false;
   if (effect.attempt > 0) {
-    history_.end_attempt(supervisor_, output_.get());
     say(history_.root_cause_sentence() + "; all workers are started again (restart " +
         std::to_string(effect.attempt) + " of " + std::to_string(task_.options.max_restarts) + ")");
     if (output_) output_->forget_tails();
@@ -364,11 +371,9 @@ void Agent::say_still_running() {
 
 void Agent::execute(const Finish& effect) {
   exit_code_ = effect.exit_code;
-  if (effect.outcome != Outcome::spawn_failed) {
-    if (!history_.empty()) history_.end_attempt(supervisor_, output_.get());
-    if (effect.outcome == Outcome::failed || effect.outcome == Outcome::succeeded) {
-      say_lines(history_.summary(task_.options.max_restarts));
-    }
+  if (effect.unkillable) history_.end_attempt(supervisor_, output_.get());
+  if (effect.outcome == Outcome::failed || effect.outcome == Outcome::succeeded) {
+    say_lines(history_.summary(task_.options.max_restarts));
   }
   if (effect.unkillable) {
     say("some processes do not die of SIGKILL (they hang in the kernel); leaving without them");
@@ -379,7 +384,7 @@ void Agent::execute(const Finish& effect) {
     if (exit_code_ == 0) exit_code_ = exit_code::internal;
   }
   run_directory_.finish(history_.has_files());
-  if (abandoned_ || effect.unkillable) ::_exit(exit_code_);
+  if (abandoned_) ::_exit(exit_code_);
   if (!output_) return io_.stop();
   draining_ = true;
   output_->drain([this] { asio::post(io_, [this] { io_.stop(); }); });

@@ -19,8 +19,10 @@
 namespace dlaunch::launcher {
 namespace {
 
-/// For what was killed to be gone; only a process that hangs in the kernel takes longer.
+/// For what was killed to be gone; only a process that hangs in the kernel takes longer. An agent
+/// that ended by itself has waited for it already.
 constexpr auto sweep_timeout = std::chrono::seconds(5);
+constexpr auto second_sweep_timeout = std::chrono::milliseconds(500);
 /// The agent stops at the first, kills at the second; at the third we no longer trust the agent.
 constexpr int stop_signals_max = 3;
 
@@ -50,7 +52,7 @@ class Front {
   void hand_on(int number);
   void suspend();
   void take_terminal_back();
-  void sweep();
+  void sweep(Clock::duration timeout);
   std::vector<pid_t> left_behind() const;
 
   sigset_t original_mask_;
@@ -73,8 +75,8 @@ int Front::run(const std::function<int(const AgentSeat&)>& agent) {
   if (agent_ == 0) become_agent(self, agent);
   serve();
   take_terminal_back();
-  sweep();
   const ExitStatus status = exit_status_from_wait(*agent_status_);
+  sweep(status.signal == 0 ? second_sweep_timeout : sweep_timeout);
   if (status.signal == 0) return status.code;
   say("the agent (pid " + std::to_string(agent_) + ") was " + describe(status) +
       "; its workers were killed");
@@ -153,8 +155,8 @@ std::vector<pid_t> Front::left_behind() const {
 }
 
 /// Killing a process hands its children to us, so this goes on until nobody is left.
-void Front::sweep() {
-  const auto deadline = Clock::now() + sweep_timeout;
+void Front::sweep(Clock::duration timeout) {
+  const auto deadline = Clock::now() + timeout;
   sigset_t child_signal;
   sigemptyset(&child_signal);
   sigaddset(&child_signal, SIGCHLD);
@@ -170,8 +172,8 @@ void Front::sweep() {
       return;
     }
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(rest);
-    const timespec timeout{seconds.count(), std::chrono::nanoseconds(rest - seconds).count()};
-    ::sigtimedwait(&child_signal, nullptr, &timeout);
+    const timespec left_time{seconds.count(), std::chrono::nanoseconds(rest - seconds).count()};
+    ::sigtimedwait(&child_signal, nullptr, &left_time);
   }
 }
 

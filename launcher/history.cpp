@@ -87,6 +87,7 @@ void History::add(const Workers::Ended& ended) {
 }
 
 void History::end_attempt(const Supervisor& supervisor, const Output* output) {
+  if (result_.attempts.empty()) return;
   AttemptResult& attempt = result_.attempts.back();
   attempt.ended = WallClock::now();
   if (const auto cause = supervisor.root_cause()) {

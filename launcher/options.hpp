@@ -49,6 +49,7 @@ struct StreamsByRank {
   std::map<int, Streams> listed;
 
   Streams of(int local_rank) const;
+  bool any() const { return everyone.out || everyone.err || !listed.empty(); }
   bool operator==(const StreamsByRank&) const = default;
 };
 

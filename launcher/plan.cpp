@@ -140,8 +140,11 @@ LaunchPlan make_plan(const Options& options, const Machine& machine,
   if (runs_under_python(options) && !options.module) plan.script = options.program.front();
   plan.common_environment = common_environment(options, machine, environment, assignment);
 
+  // Without logs there is one directory, and in it an error file for each worker that leaves one:
+  // a directory per worker on a busy disk costs more than starting the worker.
+  const bool has_logs = options.log_dir || options.redirects.any() || options.tee.any();
   std::string attempt_directory;
-  if (!assignment.run_directory.empty()) {
+  if (!assignment.run_directory.empty() && has_logs) {
     attempt_directory = assignment.run_directory + "/attempt_" + std::to_string(assignment.attempt);
     plan.directories.push_back(attempt_directory);
   }
@@ -155,6 +158,10 @@ LaunchPlan make_plan(const Options& options, const Machine& machine,
       directory = attempt_directory + "/" + std::to_string(worker.rank);
       plan.directories.push_back(directory);
       worker.error_file = directory + "/error.json";
+    } else if (!assignment.run_directory.empty()) {
+      worker.error_file = assignment.run_directory + "/attempt_" +
+                          std::to_string(assignment.attempt) + "_rank_" +
+                          std::to_string(worker.rank) + "_error.json";
     }
     worker.own_environment = worker_environment(options, machine, environment, assignment,
                                                 local_rank, worker.error_file);

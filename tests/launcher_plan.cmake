@@ -10,4 +10,3 @@ dlaunch_test(launcher_plan_test
   unit/launcher/result_test.cpp
   unit/launcher/summary_test.cpp
   LIBS dlaunch_launcher nlohmann_json::nlohmann_json)
-dlaunch_fuzz(launcher_text_fuzz fuzz/launcher_text_fuzz.cpp CORPUS launcher_text LIBS dlaunch_launcher)

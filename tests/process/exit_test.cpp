@@ -62,7 +62,8 @@ TEST_CASE("restarts go up to the limit, then the failure stands") {
     CHECK(job.out().find(attempt) != std::string::npos);
   }
   CHECK(job.out().find("attempt 3") == std::string::npos);
-  CHECK(job.err().find("restart 2 of 2") != std::string::npos);
+  CHECK(job.err().find(" exited with 5; all workers are started again (restart 2 of 2)") !=
+        std::string::npos);
   CHECK(all_gone(token));
 }
 
