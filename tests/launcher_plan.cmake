@@ -10,3 +10,6 @@ dlaunch_test(launcher_plan_test
   unit/launcher/result_test.cpp
   unit/launcher/summary_test.cpp
   LIBS dlaunch_launcher nlohmann_json::nlohmann_json)
+dlaunch_test(command_line_test process/command_line_test.cpp
+  LIBS dlaunch_process_test dlaunch_launcher nlohmann_json::nlohmann_json)
+add_dependencies(command_line_test dlaunch_program)
