@@ -18,7 +18,7 @@ using transport::Scope;
 
 /// A closed connection says that a peer is gone, the agent says why; its word is waited for.
 constexpr auto cause_grace = 150ms;
-/// News of a death may overtake what the dead rank had sent.
+/// News of an end may overtake what the rank had sent before: its data, or why it gave up.
 constexpr auto delivery_grace = 20ms;
 /// A rank that this one does not wait for died: a call whose data is all on its way may still end
 /// well.
@@ -184,10 +184,18 @@ void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
   }
 }
 
-void Call::check_entry() { check_news(nullptr); }
-
 void Call::check_news(const Receive* receive) {
   if (receive != nullptr && receive->state == Receive::State::mismatched) throw_mismatch(*receive);
+  check_entry();
+  if (fingerprint_.op >= transport::Op::send) return;
+  const FailureNotice* notice = setting_.mesh.failure_of(setting_.group.id, fingerprint_.sequence);
+  if (notice != nullptr) {
+    throw CallError(Errc::mismatch, label() + " cannot complete, because on another rank its " +
+                                        "arguments were wrong: " + notice->sentence + where());
+  }
+}
+
+void Call::check_entry() {
   if (setting_.aborted) {
     throw CallError(Errc::aborted, label() + ": abort() was called on this communicator" + where());
   }
@@ -195,12 +203,6 @@ void Call::check_news(const Receive* receive) {
   const bool is_message = fingerprint_.op >= transport::Op::send;
   if (notice != nullptr && (is_message || notice->sequence <= fingerprint_.sequence)) {
     throw CallError(notice->code, notice->sentence, -1, true);
-  }
-  if (is_message) return;
-  notice = setting_.mesh.failure_of(setting_.group.id, fingerprint_.sequence);
-  if (notice != nullptr) {
-    throw CallError(Errc::mismatch, label() + " cannot complete, because on another rank its " +
-                                        "arguments were wrong: " + notice->sentence + where());
   }
 }
 
@@ -244,9 +246,8 @@ void Call::check_waited(int world_rank, const std::string* closed) {
   const PeerLoss* loss = setting_.mesh.loss_of(world_rank);
   if (loss == nullptr && closed == nullptr) return;
   const auto since = noticed(world_rank);
-  const auto settled = loss != nullptr                   ? since + (closed ? 0ms : delivery_grace)
-                       : setting_.mesh.hears_of_losses() ? since + cause_grace
-                                                         : since;
+  const bool cause_may_come = loss == nullptr && setting_.mesh.hears_of_losses();
+  const auto settled = since + (cause_may_come ? cause_grace : delivery_grace);
   if (Clock::now() >= settled) throw_lost(world_rank, loss != nullptr ? loss->cause : *closed);
   look_again_ = std::min(look_again_, settled);
 }
@@ -256,7 +257,20 @@ void Call::throw_lost(int world_rank, const std::string& cause) {
   std::string sentence =
       label() + ": rank " + std::to_string(rank()) + " lost " + name_of(world_rank);
   if (loss != nullptr && !loss->host.empty()) sentence += " on " + loss->host;
-  throw CallError(Errc::peer_lost, sentence + ": " + cause + where(), world_rank);
+  sentence += ": " + cause;
+  // A rank that gave wrong arguments and ended of it was not in this call any more.
+  if (const FailureNotice* notice = setting_.mesh.wrong_arguments(setting_.group.id)) {
+    sentence += "; before, it was told: " + notice->sentence;
+  }
+  throw CallError(Errc::peer_lost, sentence + where(), world_rank);
+}
+
+/// The call of that number if it is remembered, else the present one.
+const Fingerprint& Call::call_number(std::uint64_t sequence) const {
+  for (const Fingerprint& past : setting_.past) {
+    if (past.sequence == sequence) return past;
+  }
+  return fingerprint_;
 }
 
 void Call::throw_mismatch(const Receive& receive) {
@@ -272,8 +286,10 @@ void Call::throw_mismatch(const Receive& receive) {
                label() + ", but " + peer + " sent " + holds(theirs) + " (tag " +
                std::to_string(receive.header.tag) + ")";
   } else {
-    sentence = "rank " + std::to_string(rank()) + " is in " + to_string(fingerprint_) + ", but " +
-               peer + " is in " + to_string(theirs);
+    // Theirs may belong to a call that is over here: compare it with that one.
+    const Fingerprint& mine = call_number(theirs.sequence);
+    sentence = "rank " + std::to_string(rank()) + " is in " + to_string(mine) + ", but " + peer +
+               " is in " + to_string(theirs);
     if (theirs == fingerprint_) {
       sentence += " and sent " + std::to_string(receive.header.bytes) + " bytes where " +
                   std::to_string(receive.into.size()) + " were expected: their counts differ";
@@ -330,6 +346,10 @@ std::string Call::absent_text(const std::vector<int>& asked, int& first_absent) 
                         fingerprint_.op < transport::Op::send;
       if (here) continue;
       doing = "is in " + status.sentence;
+    } else if (const auto& coming = setting_.mesh.inbox().last_seen(world_rank);
+               coming && setting_.mesh.inbox().is_held(world_rank)) {
+      doing = "is in " + short_text(fingerprint_of(*coming)) + " of " +
+              std::to_string(coming->bytes) + " bytes to this rank, which does not receive them";
     } else if (const PeerLoss* loss = setting_.mesh.loss_of(world_rank)) {
       doing = loss->cause;
     } else if (const auto& seen = setting_.mesh.inbox().last_seen(world_rank)) {

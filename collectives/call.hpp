@@ -50,6 +50,7 @@ class Call final : public Mesh {
   struct Setting {
     transport::TcpMesh& mesh;
     const Group& group;
+    std::span<const transport::Fingerprint> past;  ///< The last collectives, for messages.
     const std::atomic<bool>& aborted;
     Clock::duration timeout;
     CallSite site;
@@ -96,6 +97,7 @@ class Call final : public Mesh {
   void check_waited(int world_rank, const std::string* closed);
   TimePoint noticed(int world_rank);
   [[noreturn]] void throw_lost(int world_rank, const std::string& cause);
+  const transport::Fingerprint& call_number(std::uint64_t sequence) const;
   [[noreturn]] void throw_mismatch(const transport::Receive& receive);
   void throw_unless_complete(const Waiting& waiting, const std::function<bool()>& ready);
   std::vector<int> others() const;

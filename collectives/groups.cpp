@@ -119,9 +119,11 @@ Communicator Communicator::group_of_members(std::span<const int> ranks, const Op
   fingerprint.op = Op::group;
   fingerprint.sequence = state_->sequence;
   state_->throw_if_broken();
-  const Call call(
-      {*state_->mesh, state_->group, state_->aborted, state_->timeout_of(options), options.site},
-      fingerprint);
+  const Call::Setting setting{
+      *state_->mesh, state_->group, state_->past, state_->aborted, state_->timeout_of(options),
+      options.site};
+  Call call(setting, fingerprint);
+  call.check_entry();
   check_ranks(call, ranks);
   require(call, std::find(ranks.begin(), ranks.end(), rank()) != ranks.end(),
           "this rank is not in the list; only the members call group_of_members");

@@ -19,9 +19,6 @@ Clock::duration Communicator::State::timeout_of(const Options& options) const {
 
 void Communicator::State::throw_if_broken() const {
   if (error) throw *error;
-  if (aborted) {
-    throw CallError(Errc::aborted, "abort() was called on the communicator '" + group.name + "'");
-  }
 }
 
 void Communicator::State::collective(Fingerprint fingerprint, const Options& options,
@@ -30,15 +27,18 @@ void Communicator::State::collective(Fingerprint fingerprint, const Options& opt
   // Counted before anything can fail, so that the ranks' numbers stay equal.
   fingerprint.sequence = ++sequence;
   throw_if_broken();
-  Call call({*mesh, group, aborted, timeout_of(options), options.site}, fingerprint);
+  const Call::Setting setting{*mesh, group, past, aborted, timeout_of(options), options.site};
+  Call call(setting, fingerprint);
+  past[sequence % past.size()] = fingerprint;
   run(call, body);
 }
 
 void Communicator::State::message(const Fingerprint& fingerprint, const Options& options, int peer,
                                   const Body& body) {
   throw_if_broken();
-  Call call({*mesh, group, aborted, timeout_of(options), options.site, peer, options.tag},
-            fingerprint);
+  const Call::Setting setting{*mesh,        group, past,       aborted, timeout_of(options),
+                              options.site, peer,  options.tag};
+  Call call(setting, fingerprint);
   run(call, body);
 }
 

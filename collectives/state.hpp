@@ -5,6 +5,7 @@
 
 #include <dlaunch/communicator.hpp>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -49,7 +50,8 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   std::shared_ptr<Membership> membership;
   Clock::duration timeout = std::chrono::minutes(5);
   std::uint64_t sequence = 0;
-  std::optional<CallError> error;  ///< The first one; it sticks.
+  std::array<transport::Fingerprint, 16> past{};  ///< The last collectives, in any order.
+  std::optional<CallError> error;                 ///< The first one; it sticks.
   std::atomic<bool> aborted{false};
   std::map<std::vector<int>, std::uint64_t> member_groups;  ///< How often each was made.
   std::deque<std::shared_ptr<WorkState>> started;           ///< Collectives not yet run, in order.
@@ -66,6 +68,7 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   Work start(std::function<void(Communicator&)> body);
   /// Runs started collectives up to and including `last`; null: all.
   void run_started(const WorkState* last);
+  /// Throws the first error again, if there was one.
   void throw_if_broken() const;
   Clock::duration timeout_of(const Options& options) const;
   std::shared_ptr<State> child(Group child_group) const;

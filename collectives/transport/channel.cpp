@@ -146,6 +146,18 @@ bool OutChannel::write_front() {
   return true;
 }
 
+/// The receiver never writes: whatever can be read is the end.
+void OutChannel::look_for_end() {
+  if (state_ != State::open) return;
+  std::byte unexpected{};
+  ssize_t n = 0;
+  do {
+    n = ::recv(fd_.get(), &unexpected, 1, MSG_DONTWAIT);
+  } while (n < 0 && errno == EINTR);
+  if (n < 0 && would_block(errno)) return;
+  fail(n < 0 ? errno_text(errno) : "it closed the connection");
+}
+
 bool OutChannel::pump() {
   if (state_ == State::connecting && !finish_connecting()) return state_ == State::broken;
   if (state_ != State::open) return false;
@@ -224,12 +236,13 @@ bool InChannel::feed_control(const OnControl& on_control) {
 /// Hands buffered bytes on until they are used up, or held; true if any were.
 bool InChannel::feed(Inbox& inbox, const OnControl& on_control) {
   bool moved = false;
-  while (!ended_ && begin_ < end_) {
-    if (in_control_) {
+  while (!ended_) {
+    if (in_control_) {  // Its payload may be empty.
       if (!feed_control(on_control)) break;
       moved = true;
       continue;
     }
+    if (begin_ == end_) break;
     if (inbox.is_receiving(from_)) {
       const auto room = inbox.room(from_);
       if (!inbox.is_receiving(from_)) continue;  // An empty message was held and now fitted.

@@ -54,6 +54,8 @@ class OutChannel {
   void connect(const Address& to, const Hello& hello);
   /// The socket is writable, or was found broken. Returns whether anything moved.
   bool pump();
+  /// The socket is readable or hung up: breaks the channel if its receiver has closed it.
+  void look_for_end();
   void fail(std::string reason);
 
  private:

@@ -140,9 +140,8 @@ bool TcpMesh::connect_pending(Clock::time_point now) {
 }
 
 bool TcpMesh::is_flushed() const {
-  return std::none_of(out_.begin(), out_.end(), [](const OutChannel& channel) {
-    return channel.has_work() && channel.state() != OutChannel::State::looking_up;
-  });
+  return std::none_of(out_.begin(), out_.end(),
+                      [](const OutChannel& channel) { return channel.has_work(); });
 }
 
 // ---- Receiving. ----
@@ -280,8 +279,8 @@ void TcpMesh::fill_polled() {
     polled_.push_back({readable ? channel->fd() : -1, POLLIN, 0});
   }
   for (const auto& channel : out_) {
-    const bool writing = channel.has_work() && channel.fd() >= 0;
-    polled_.push_back({writing ? channel.fd() : -1, POLLOUT, 0});
+    const short writing = channel.has_work() ? POLLOUT : 0;
+    polled_.push_back({channel.fd(), static_cast<short>(POLLIN | writing), 0});
   }
 }
 
@@ -294,7 +293,9 @@ void TcpMesh::handle_polled() {
     if (polled_[ins + i].revents != 0) in_[i]->pump(inbox_, on_control_);
   }
   for (std::size_t i = 0; i < out_.size(); ++i) {
-    if (polled_[outs + i].revents != 0) out_[i].pump();
+    const auto events = polled_[outs + i].revents;
+    if ((events & POLLOUT) != 0) out_[i].pump();
+    if ((events & ~POLLOUT) != 0) out_[i].look_for_end();
   }
   for (std::size_t i = greeted; i-- > 0;) {
     if (polled_[3 + i].revents != 0 && greet(newcomers_[i])) {
@@ -319,7 +320,8 @@ const PeerLoss* TcpMesh::loss_of(int rank) const {
 
 const std::string* TcpMesh::end_of(int rank) const {
   const auto& channel = in_[static_cast<std::size_t>(rank)];
-  return channel && channel->ended() ? &channel->reason() : nullptr;
+  if (channel) return channel->ended() ? &channel->reason() : nullptr;
+  return break_of(rank);
 }
 
 const std::string* TcpMesh::break_of(int rank) const {
@@ -334,6 +336,13 @@ const FailureNotice* TcpMesh::failure_of(std::uint64_t communicator) const {
 const FailureNotice* TcpMesh::failure_of(std::uint64_t communicator, std::uint64_t sequence) const {
   const auto found = wrong_arguments_.find({communicator, sequence});
   return found == wrong_arguments_.end() ? nullptr : &found->second;
+}
+
+const FailureNotice* TcpMesh::wrong_arguments(std::uint64_t communicator) const {
+  auto after = wrong_arguments_.upper_bound({communicator, ~std::uint64_t{0}});
+  if (after == wrong_arguments_.begin()) return nullptr;
+  --after;
+  return after->first.first == communicator ? &after->second : nullptr;
 }
 
 void TcpMesh::inquire(const std::vector<int>& ranks, std::uint64_t communicator) {

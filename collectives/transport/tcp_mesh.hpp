@@ -49,7 +49,8 @@ class TcpMesh {
 
   /// What the membership told of this rank.
   const PeerLoss* loss_of(int rank) const;
-  /// This rank closed its channel to us, or broke it; the reason, null if not.
+  /// Nothing more can come from this rank: it ended its channel to us, or never made one and ended
+  /// ours to it. The reason, null if more may come.
   const std::string* end_of(int rank) const;
   /// Our channel to this rank does not work; the reason, null if it does.
   const std::string* break_of(int rank) const;
@@ -57,6 +58,8 @@ class TcpMesh {
   const std::vector<PeerLoss>& losses() const { return losses_; }
   /// The first failure somebody told of this communicator.
   const FailureNotice* failure_of(std::uint64_t communicator) const;
+  /// The last wrong arguments that somebody told of.
+  const FailureNotice* wrong_arguments(std::uint64_t communicator) const;
   /// Wrong arguments that somebody gave to this very call.
   const FailureNotice* failure_of(std::uint64_t communicator, std::uint64_t sequence) const;
 
@@ -65,7 +68,7 @@ class TcpMesh {
   /// Asks these ranks what they are doing; their answers come with the next steps.
   void inquire(const std::vector<int>& ranks, std::uint64_t communicator);
   const std::map<int, Status>& answers() const { return answers_; }
-  /// Nothing is left to send to anyone who can be reached.
+  /// Nothing is left to send.
   bool is_flushed() const;
 
  private:

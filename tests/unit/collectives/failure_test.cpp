@@ -1,0 +1,347 @@
+// What every rank is told when ranks disagree, stay away, die or give up.
+#include "tests/support/ranks.hpp"
+
+#include <dlaunch/dlaunch.hpp>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+using testing::Event;
+using testing::FakeMembership;
+using testing::Outcome;
+using testing::run_ranks;
+
+namespace {
+
+using Call = std::function<void(Communicator&)>;
+
+/// Each rank makes its own call, then as many barriers as it takes to hear of the others.
+std::vector<Outcome> disagree(const std::vector<Call>& calls) {
+  return run_ranks(static_cast<int>(calls.size()), [&](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(20s);
+    comm.barrier();
+    calls[static_cast<std::size_t>(comm.rank())](comm);
+    comm.barrier();
+    comm.barrier();
+  });
+}
+
+void check_mismatch(const std::vector<Call>& calls, const std::string& one,
+                    const std::string& other) {
+  const auto begin = Clock::now();
+  for (const auto& outcome : disagree(calls)) {
+    CHECK(outcome.code == Errc::mismatch);
+    CHECK_MESSAGE(outcome.mentions(one), outcome.text);
+    CHECK_MESSAGE(outcome.mentions(other), outcome.text);
+  }
+  // Found by comparing, not by waiting for the timeout of 20 s.
+  CHECK(Clock::now() - begin < 10s);
+}
+
+std::vector<float>& floats(std::size_t count) {
+  thread_local std::vector<float> x;
+  x.assign(count, 1);
+  return x;
+}
+
+std::vector<std::shared_ptr<FakeMembership>> memberships(int size) {
+  std::vector<std::shared_ptr<FakeMembership>> all;
+  for (int i = 0; i < size; ++i) all.push_back(std::make_shared<FakeMembership>());
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("ranks that disagree are all told both calls") {
+  const Call sum = [](Communicator& comm) { comm.all_reduce(floats(8)); };
+  const Call barrier = [](Communicator& comm) { comm.barrier(); };
+  SUBCASE("another operation") {
+    check_mismatch({sum, barrier}, "all_reduce #2 (sum, f32, 8 elements)", "barrier #2");
+    check_mismatch({barrier, sum}, "all_reduce #2 (sum, f32, 8 elements)", "barrier #2");
+    check_mismatch({sum, sum, barrier, sum}, "all_reduce #2 (sum, f32, 8 elements)", "barrier #2");
+    check_mismatch({barrier, barrier, barrier, sum, barrier}, "all_reduce #2", "barrier #2");
+  }
+  SUBCASE("another type") {
+    const Call ints = [](Communicator& comm) {
+      std::vector<int> x(8);
+      comm.all_reduce(x);
+    };
+    check_mismatch({sum, ints}, "f32", "i32");
+    check_mismatch({ints, sum, sum}, "f32", "i32");
+  }
+  SUBCASE("another count") {
+    const Call more = [](Communicator& comm) { comm.all_reduce(floats(9)); };
+    check_mismatch({sum, more}, "8 elements", "9 elements");
+    check_mismatch({sum, sum, sum, more}, "8 elements", "9 elements");
+  }
+  SUBCASE("another size, which takes another algorithm") {
+    const Call large = [](Communicator& comm) { comm.all_reduce(floats(100000)); };
+    check_mismatch({sum, large}, "8 elements", "100000 elements");
+    check_mismatch({large, sum, large}, "8 elements", "100000 elements");
+  }
+  SUBCASE("another reduction") {
+    const Call max = [](Communicator& comm) { comm.all_reduce(floats(8), ReduceOp::max); };
+    check_mismatch({sum, max}, "sum", "max");
+    check_mismatch({max, sum, sum}, "sum", "max");
+  }
+  SUBCASE("another factor") {
+    const auto scaled = [](double factor) {
+      return [factor](Communicator& comm) {
+        comm.all_reduce(floats(8), Reduction::premul_sum(factor));
+      };
+    };
+    check_mismatch({scaled(2), scaled(3)}, "premul_sum", "another argument");
+  }
+  SUBCASE("another root, found at the next call at the latest") {
+    const auto from = [](int root) {
+      return [root](Communicator& comm) { comm.broadcast(floats(8), root); };
+    };
+    check_mismatch({from(0), from(1)}, "root 0", "broadcast #2 (f32, 8 elements, root 1)");
+  }
+  SUBCASE("other counts") {
+    const auto parts = [](std::vector<std::size_t> counts) {
+      return [counts](Communicator& comm) {
+        std::vector<float> mine(counts[static_cast<std::size_t>(comm.rank())]), all(3);
+        comm.all_gather_v(mine, all, counts);
+      };
+    };
+    check_mismatch({parts({1, 2}), parts({2, 1})}, "all_gather_v #2", "another argument");
+  }
+}
+
+TEST_CASE("a wrong argument on one rank reaches the others") {
+  const auto outcomes = disagree({
+      [](Communicator& comm) { comm.broadcast(floats(8), 0); },
+      [](Communicator& comm) { comm.broadcast(floats(8), 7); },
+      [](Communicator& comm) { comm.broadcast(floats(8), 0); },
+  });
+  CHECK(outcomes[1].code == Errc::misuse);
+  CHECK_MESSAGE(outcomes[1].mentions("there is no rank 7"), outcomes[1].text);
+  // The root, and whom it served directly, had returned; their next call tells them.
+  for (const int rank : {0, 2}) {
+    const auto& outcome = outcomes[static_cast<std::size_t>(rank)];
+    CHECK(!outcome.ok());
+    CHECK_MESSAGE(outcome.mentions("there is no rank 7"), outcome.text);
+  }
+}
+
+TEST_CASE("the same wrong argument on all ranks leaves the communicator usable") {
+  const auto outcomes = run_ranks(4, [](const World& world) {
+    Communicator comm(world);
+    for (int i = 0; i < 3; ++i) {
+      try {
+        comm.broadcast(floats(8), -1);
+        throw std::runtime_error("not refused");
+      } catch (const Error& error) {
+        if (error.errc() != Errc::misuse) throw;
+      }
+      comm.barrier();
+    }
+  });
+  for (const auto& outcome : outcomes) CHECK_MESSAGE(outcome.ok(), outcome.text);
+}
+
+TEST_CASE("a timeout names who is absent and what they were last seen doing") {
+  Event over;
+  const auto outcomes = run_ranks(4, [&](const World& world) {
+    Communicator comm(world);
+    comm.barrier();
+    if (comm.rank() == 2) {
+      if (!over.wait()) throw std::runtime_error("nobody timed out");
+      return;
+    }
+    try {
+      comm.all_reduce(floats(8), ReduceOp::sum, {.timeout = 100ms});
+    } catch (const Error&) {
+      over.set();
+      throw;
+    }
+  });
+  CHECK(outcomes[2].ok());
+  for (const int rank : {0, 1, 3}) {
+    const auto& outcome = outcomes[static_cast<std::size_t>(rank)];
+    CHECK(outcome.code == Errc::timeout);
+    CHECK_MESSAGE(outcome.mentions("all_reduce #2"), outcome.text);
+    CHECK_MESSAGE(outcome.mentions("absent: rank 2 ("), outcome.text);
+    CHECK_MESSAGE(!outcome.mentions("rank 1 ("), outcome.text);
+    CHECK_MESSAGE(outcome.mentions("[failure_test.cpp:"), outcome.text);
+  }
+}
+
+TEST_CASE("a rank that waits elsewhere is said to be there") {
+  const auto outcomes = run_ranks(2, [&](const World& world) {
+    Communicator comm(world);
+    if (comm.rank() == 0) {
+      comm.barrier({.timeout = 100ms});
+    } else {
+      int x = 0;
+      comm.recv(view_of(x), 0, {.timeout = 20s, .tag = 5});
+    }
+  });
+  CHECK(outcomes[0].code == Errc::timeout);
+  CHECK_MESSAGE(outcomes[0].mentions("rank 1 (is in recv from rank 0 (tag 5)"), outcomes[0].text);
+  CHECK(outcomes[1].code == Errc::timeout);
+  CHECK(outcomes[1].text == outcomes[0].text);
+}
+
+TEST_CASE("a rank that closed its connection is lost to those who wait for it") {
+  const auto outcomes = run_ranks(3, [](const World& world) {
+    Communicator comm(world);
+    comm.barrier();
+    if (comm.rank() == 1) return;
+    comm.set_timeout(20s);
+    comm.all_reduce(floats(8));
+  });
+  CHECK(outcomes[1].ok());
+  for (const int rank : {0, 2}) {
+    const auto& outcome = outcomes[static_cast<std::size_t>(rank)];
+    CHECK(outcome.code == Errc::peer_lost);
+    CHECK_MESSAGE(outcome.mentions("lost rank 1"), outcome.text);
+    CHECK_MESSAGE(outcome.mentions("all_reduce #2"), outcome.text);
+  }
+}
+
+TEST_CASE("news of a death wakes whoever waits, and name rank, host and cause") {
+  auto links = memberships(4);
+  Event over;
+  const auto outcomes = run_ranks(
+      4,
+      [&](const World& world) {
+        Communicator comm(world);
+        comm.set_timeout(20s);
+        comm.barrier();
+        if (comm.rank() == 1) {
+          for (int rank : {0, 2, 3}) {
+            links[static_cast<std::size_t>(rank)]->lose({1, "node-b", "killed by SIGKILL"});
+          }
+          if (!over.wait()) throw std::runtime_error("nobody noticed");
+          return;
+        }
+        try {
+          comm.all_reduce(floats(8));
+        } catch (const Error&) {
+          over.set();
+          throw;
+        }
+      },
+      links);
+  for (const int rank : {0, 2, 3}) {
+    const auto r = static_cast<std::size_t>(rank);
+    CHECK(outcomes[r].code == Errc::peer_lost);
+    CHECK_MESSAGE(outcomes[r].mentions("lost rank 1 on node-b: killed by SIGKILL"),
+                  outcomes[r].text);
+    REQUIRE(links[r]->reports().size() == 1);
+    CHECK(links[r]->reports()[0].first == Errc::peer_lost);
+  }
+  CHECK(links[0]->drained() >= 1);  // The barrier waited for the output.
+}
+
+TEST_CASE("a rank that left in good order hurts nobody who does not need it") {
+  auto links = memberships(3);
+  Event left;
+  const auto outcomes = run_ranks(
+      3,
+      [&](const World& world) {
+        std::optional<Communicator> comm(world);
+        comm->set_timeout(20s);
+        // The root is done as soon as its messages are out.
+        if (comm->rank() == 0) {
+          comm->broadcast(floats(8), 0);
+          comm.reset();
+          links[1]->lose({0, "here", "exited 0 before the others"});
+          links[2]->lose({0, "here", "exited 0 before the others"});
+          left.set();
+          return;
+        }
+        if (!left.wait()) throw std::runtime_error("the root did not leave");
+        comm->broadcast(floats(8), 0);
+        int x = comm->rank();
+        if (comm->rank() == 1) {
+          comm->send(view_of(x), 2);
+        } else {
+          comm->recv(view_of(x), 1);
+        }
+      },
+      links);
+  for (const auto& outcome : outcomes) CHECK_MESSAGE(outcome.ok(), outcome.text);
+}
+
+TEST_CASE("the first error sticks, on all ranks") {
+  const auto outcomes = run_ranks(2, [](const World& world) {
+    Communicator comm(world);
+    std::string first;
+    try {
+      if (comm.rank() == 0) comm.barrier();
+      if (comm.rank() == 1) comm.all_reduce(floats(8));
+      throw std::runtime_error("no disagreement found");
+    } catch (const Error& error) {
+      first = error.what();
+    }
+    for (int i = 0; i < 2; ++i) {
+      try {
+        comm.barrier();
+        throw std::runtime_error("the error did not stick");
+      } catch (const Error& error) {
+        if (first != error.what()) throw;
+      }
+    }
+  });
+  for (const auto& outcome : outcomes) CHECK_MESSAGE(outcome.ok(), outcome.text);
+}
+
+TEST_CASE("abort, from another thread, ends a call that waits") {
+  const auto outcomes = run_ranks(2, [](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(20s);
+    if (comm.rank() == 1) {
+      int x = 0;
+      comm.recv(view_of(x), 0);
+    }
+    std::jthread other([&] { comm.abort(); });
+    int x = 0;
+    comm.recv(view_of(x), 1);
+  });
+  for (const auto& outcome : outcomes) {
+    CHECK(outcome.code == Errc::aborted);
+  }
+}
+
+TEST_CASE("a custom reduction that throws is not waited for") {
+  const auto outcomes = run_ranks(3, [](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(20s);
+    const auto failing = Reduction::custom("failing", [](void*, const void*, std::size_t, DType) {
+      throw std::runtime_error("out of ideas");
+    });
+    comm.all_reduce(floats(8), failing);
+  });
+  CHECK(outcomes[0].text == "out of ideas");
+  for (const int rank : {1, 2}) {
+    const auto& outcome = outcomes[static_cast<std::size_t>(rank)];
+    CHECK(outcome.code == Errc::internal);
+    CHECK_MESSAGE(outcome.mentions("out of ideas"), outcome.text);
+  }
+}
+
+TEST_CASE("what is not there says so") {
+  for (const auto& outcome : run_ranks(1, [](const World& world) {
+         Communicator comm(world);
+         const auto unsupported = [](const std::function<void()>& call) {
+           try {
+             call();
+           } catch (const Error& error) {
+             if (error.errc() == Errc::unsupported) return;
+           }
+           throw std::runtime_error("not refused as unsupported");
+         };
+         float x = 0;
+         unsupported([&] { comm.all_reduce(TensorView(&x, 1, DType::f32, {.cuda_device = 0})); });
+         unsupported([&] { comm.revoke(); });
+         unsupported([&] { comm.agree(1); });
+         unsupported([&] { comm.shrink(); });
+       })) {
+    CHECK_MESSAGE(outcome.ok(), outcome.text);
+  }
+}

@@ -1,0 +1,138 @@
+// Communicators made from communicators.
+#include "tests/support/ranks.hpp"
+
+#include <dlaunch/dlaunch.hpp>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+using testing::run_ranks;
+
+namespace {
+
+void check_all(int size, const testing::Body& body) {
+  for (const auto& outcome : run_ranks(size, body)) CHECK_MESSAGE(outcome.ok(), outcome.text);
+}
+
+void require(bool holds, const char* what) {
+  if (!holds) throw std::runtime_error(what);
+}
+
+int sum_of_ranks(Communicator& comm) {
+  int sum = comm.world_ranks()[static_cast<std::size_t>(comm.rank())];
+  comm.all_reduce(view_of(sum));
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("split by colour and key") {
+  check_all(6, [](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(20s);
+    // Rank 5 has no colour; the others are odd and even, in falling order.
+    const int me = comm.rank();
+    auto half = comm.split(me == 5 ? std::nullopt : std::optional(me % 2), -me);
+    require(half.has_value() == (me != 5), "who gets a communicator");
+    if (half) {
+      const std::vector<int> wanted = me % 2 == 0 ? std::vector{4, 2, 0} : std::vector{3, 1};
+      require(half->world_ranks() == wanted, "members in the order of their keys");
+      require(sum_of_ranks(*half) == (me % 2 == 0 ? 6 : 4), "the halves' own sums");
+      require(half->translate(0, comm) == wanted[0], "translation to the world");
+      require(!comm.translate(5, *half), "a rank that is not in it");
+      auto quarter = half->split(half->rank() == 0 ? 0 : 1);
+      require(quarter->size() == (half->rank() == 0 ? 1 : half->size() - 1), "split of a split");
+      quarter->barrier();
+    }
+    require(sum_of_ranks(comm) == 15, "the world goes on");
+  });
+}
+
+TEST_CASE("groups by list, made by all or by members alone, in any order") {
+  check_all(4, [](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(20s);
+    const std::vector<int> front{2, 0}, back{1, 3}, most{3, 0, 1};
+    auto pair = comm.group(front);
+    require(pair.has_value() == (comm.rank() % 2 == 0), "who is in the group");
+    if (pair) {
+      require(pair->rank() == (comm.rank() == 2 ? 0 : 1), "the order of the list");
+      require(sum_of_ranks(*pair) == 2, "the pair's sum");
+    }
+    const auto use = [&](const std::vector<int>& list) {
+      return std::find(list.begin(), list.end(), comm.rank()) != list.end()
+                 ? std::optional(comm.group_of_members(list))
+                 : std::nullopt;
+    };
+    // Rank 3 makes them in the other order.
+    auto first = use(comm.rank() == 3 ? most : back);
+    auto second = use(comm.rank() == 3 ? back : most);
+    if (comm.rank() == 3) std::swap(first, second);
+    if (first) require(sum_of_ranks(*first) == 4, "the sum of 1 and 3");
+    if (second) require(sum_of_ranks(*second) == 4, "the sum of 0, 1 and 3");
+    Communicator twin = comm.duplicate();
+    require(sum_of_ranks(twin) == 6, "the twin's sum");
+  });
+}
+
+TEST_CASE("traffic of a duplicate is its own, and its timeout") {
+  check_all(2, [](const World& world) {
+    Communicator comm(world);
+    Communicator twin = comm.duplicate();
+    twin.set_timeout(20s);
+    require(comm.timeout() == 5min && twin.timeout() == 20s, "timeouts");
+    int x = 10 + comm.rank(), y = -1, z = -1;
+    const int other = 1 - comm.rank();
+    comm.send(view_of(x), other);
+    x = 20 + comm.rank();
+    twin.send(view_of(x), other);
+    twin.recv(view_of(y), other);
+    comm.recv(view_of(z), other);
+    require(y == 20 + other && z == 10 + other, "messages went astray");
+  });
+}
+
+TEST_CASE("two communicators made from one world") {
+  check_all(3, [](const World& world) {
+    Communicator one(world, "one"), two(world, "two");
+    require(sum_of_ranks(two) == 3 && sum_of_ranks(one) == 3, "sums");
+  });
+}
+
+TEST_CASE("wrong groups are errors, not hangs") {
+  const auto twice = run_ranks(2, [](const World& world) {
+    Communicator comm(world);
+    comm.group(std::vector{0, 0});
+  });
+  for (const auto& outcome : twice) {
+    CHECK(outcome.code == Errc::misuse);
+    CHECK_MESSAGE(outcome.mentions("rank 0 is listed twice"), outcome.text);
+  }
+  const auto different = run_ranks(3, [](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(20s);
+    comm.group(comm.rank() == 1 ? std::vector{0, 1} : std::vector{1, 0});
+  });
+  for (const auto& outcome : different) CHECK(outcome.code == Errc::mismatch);
+  const auto stranger = run_ranks(1, [](const World& world) {
+    Communicator comm(world);
+    comm.group_of_members(std::vector{1});
+  });
+  CHECK(stranger[0].code == Errc::misuse);
+}
+
+TEST_CASE("a group's messages name it and its ranks") {
+  const auto outcomes = run_ranks(3, [](const World& world) {
+    Communicator comm(world);
+    auto pair = comm.split(comm.rank() == 0 ? std::nullopt : std::optional(0));
+    if (!pair) return;
+    pair->set_timeout(20s);
+    if (pair->rank() == 1) return;
+    int x = 0;
+    pair->recv(view_of(x), 1, {.timeout = 100ms});
+  });
+  CHECK(outcomes[0].ok());
+  CHECK_MESSAGE(outcomes[1].mentions("'world/split1.0'"), outcomes[1].text);
+  CHECK_MESSAGE(outcomes[1].mentions("rank 1 (rank 2 of the world)"), outcomes[1].text);
+}

@@ -1,0 +1,187 @@
+// The inbox alone: no socket, no clock.
+#include "collectives/transport/inbox.hpp"
+
+#include <cstring>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+using namespace dlaunch::transport;
+
+namespace {
+
+Header data_header(std::size_t bytes, int tag = 0) {
+  Fingerprint call;
+  call.op = Op::send;
+  call.dtype = DType::u8;
+  call.count = bytes;
+  return make_header(Kind::message, 1, call, bytes, tag);
+}
+
+/// A receive for a message of u8, and its memory.
+struct Slot {
+  explicit Slot(std::size_t bytes, int from, int tag = 0) : memory(bytes) {
+    receive.kind = Kind::message;
+    receive.communicator = 1;
+    receive.from = from;
+    receive.tag = tag;
+    receive.expected.dtype = DType::u8;
+    receive.expected.count = bytes;
+    receive.into = memory;
+  }
+  bool done() const { return receive.state == Receive::State::done; }
+  std::vector<std::byte> memory;
+  Receive receive;
+};
+
+/// Feeds up to `bytes` bytes of value `fill`; returns how many were taken.
+std::size_t feed(Inbox& inbox, int from, std::size_t bytes, int fill) {
+  std::size_t taken = 0;
+  while (taken < bytes) {
+    const auto room = inbox.room(from);
+    if (room.empty()) break;
+    const std::size_t part = std::min(room.size(), bytes - taken);
+    std::memset(room.data(), fill, part);
+    inbox.advance(from, part);
+    taken += part;
+  }
+  return taken;
+}
+
+}  // namespace
+
+TEST_CASE("a posted receive is filled in place, a parked message when it is posted") {
+  Inbox inbox(2);
+  Slot posted(4, 1), late(4, 1, 9);
+  inbox.post(posted.receive);
+  inbox.begin(1, data_header(4));
+  CHECK(inbox.room(1).data() == posted.memory.data());
+  CHECK(feed(inbox, 1, 4, 7) == 4);
+  CHECK(posted.done());
+  inbox.begin(1, data_header(4, 9));
+  feed(inbox, 1, 4, 8);
+  inbox.post(late.receive);
+  CHECK(late.done());
+  CHECK(late.memory[3] == std::byte{8});
+}
+
+TEST_CASE("a message that is being parked goes on where its receive wants it") {
+  Inbox inbox(2);
+  inbox.begin(1, data_header(8));
+  feed(inbox, 1, 3, 1);
+  Slot slot(8, 1);
+  inbox.post(slot.receive);
+  CHECK(slot.receive.state == Receive::State::filling);
+  feed(inbox, 1, 5, 2);
+  CHECK(slot.done());
+  CHECK(slot.memory[2] == std::byte{1});
+  CHECK(slot.memory[3] == std::byte{2});
+}
+
+TEST_CASE("beyond its limit a source is held until there is room, or a receive") {
+  Inbox inbox(2, 1000);
+  inbox.begin(1, data_header(700));
+  CHECK(feed(inbox, 1, 700, 1) == 700);
+  inbox.begin(1, data_header(600));
+  CHECK(inbox.is_held(1));
+  CHECK(feed(inbox, 1, 600, 2) == 0);
+  Slot first(700, 1), second(600, 1);
+  inbox.post(first.receive);
+  CHECK(first.done());
+  CHECK(!inbox.is_held(1));
+  CHECK(feed(inbox, 1, 600, 2) == 600);
+  inbox.post(second.receive);
+  CHECK(second.done());
+
+  // Larger than the limit: never parked, but received all the same.
+  inbox.begin(1, data_header(5000));
+  CHECK(inbox.is_held(1));
+  Slot large(5000, 1);
+  inbox.post(large.receive);
+  CHECK(feed(inbox, 1, 5000, 3) == 5000);
+  CHECK(large.done());
+}
+
+TEST_CASE("empty messages are limited too, and taken") {
+  Inbox inbox(2, 1000);
+  int begun = 0;
+  while (!inbox.is_receiving(1)) {
+    inbox.begin(1, data_header(0));
+    ++begun;
+  }
+  CHECK(begun < 10);
+  for (int i = 0; i < begun; ++i) {
+    Slot slot(0, 1);
+    inbox.post(slot.receive);
+    CHECK(slot.done());
+  }
+  CHECK(!inbox.is_receiving(1));
+}
+
+TEST_CASE("a withdrawn receive is not touched; the rest of its message is dropped") {
+  Inbox inbox(2);
+  Slot given_up(8, 1), next(2, 1);
+  inbox.post(given_up.receive);
+  inbox.begin(1, data_header(8));
+  feed(inbox, 1, 3, 1);
+  inbox.withdraw(given_up.receive);
+  feed(inbox, 1, 5, 2);
+  CHECK(given_up.memory[3] == std::byte{0});
+  CHECK(!inbox.is_receiving(1));
+  inbox.post(next.receive);
+  inbox.begin(1, data_header(2));
+  feed(inbox, 1, 2, 3);
+  CHECK(next.done());
+}
+
+TEST_CASE("from anybody comes what came first") {
+  Inbox inbox(4);
+  for (const int from : {3, 1, 2}) {
+    inbox.begin(from, data_header(1, from));
+    feed(inbox, from, 1, from);
+  }
+  const std::vector<int> all{0, 1, 2, 3};
+  for (const int wanted : {3, 1, 2}) {
+    Slot slot(1, any_source, any_tag);
+    slot.receive.sources = all;
+    CHECK(inbox.peek(1, any_source, any_tag, all)->first == wanted);
+    inbox.post(slot.receive);
+    CHECK(slot.receive.source == wanted);
+  }
+  CHECK(!inbox.peek(1, any_source, any_tag, all));
+}
+
+TEST_CASE("what does not agree is a mismatch, found before data is used") {
+  Inbox inbox(2);
+  Slot slot(4, 1);
+  inbox.post(slot.receive);
+  inbox.begin(1, data_header(5));
+  CHECK(slot.receive.state == Receive::State::mismatched);
+  CHECK(slot.receive.header.count == 5);
+}
+
+TEST_CASE("headers from outside") {
+  Header header = data_header(1);
+  CHECK(is_plausible(header));
+  header.magic = 0;
+  CHECK(!is_plausible(header));
+  header = data_header(1);
+  header.kind = static_cast<Kind>(99);
+  CHECK(!is_plausible(header));
+  header.kind = Kind::failure;
+  header.bytes = control_bytes_max + 1;
+  CHECK(!is_plausible(header));
+
+  const FailureNotice notice{Errc::timeout, Scope::from_here_on, 5, 6, "a sentence"};
+  header = make_header(Kind::failure, 5, {}, 0);
+  header.sequence = 6;
+  const Bytes bytes = encode(notice);
+  const auto decoded = decode_failure(header, bytes);
+  REQUIRE(decoded);
+  CHECK(decoded->code == Errc::timeout);
+  CHECK(decoded->sentence == "a sentence");
+  for (std::size_t n = 0; n < bytes.size(); ++n) {
+    CHECK(!decode_failure(header, BytesView(bytes).first(n)));
+    CHECK(!decode_status(BytesView(bytes).first(std::min<std::size_t>(n, 8))));
+  }
+}

@@ -1,0 +1,214 @@
+// Point to point: order, tags, anybody, oneself, batches, and messages that do not fit.
+#include "tests/support/ranks.hpp"
+
+#include <dlaunch/dlaunch.hpp>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+using testing::run_ranks;
+
+namespace {
+
+void check_all(int size, const testing::Body& body) {
+  for (const auto& outcome : run_ranks(size, body)) CHECK_MESSAGE(outcome.ok(), outcome.text);
+}
+
+void require(bool holds, const char* what) {
+  if (!holds) throw std::runtime_error(what);
+}
+
+}  // namespace
+
+TEST_CASE("send, send, then recv, recv of small messages completes") {
+  check_all(2, [](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(20s);
+    const int other = 1 - comm.rank();
+    std::vector<int> out(1000, comm.rank()), in(1000);
+    comm.send(out, other);
+    comm.recv(in, other);
+    require(in == std::vector<int>(1000, other), "the message differs");
+  });
+}
+
+TEST_CASE("send against send of large messages is reported as what it is") {
+  const auto outcomes = run_ranks(2, [](const World& world) {
+    Communicator comm(world);
+    std::vector<std::byte> data(64u << 20);
+    comm.send(data, 1 - comm.rank(), {.timeout = 200ms});
+  });
+  for (const auto& outcome : outcomes) {
+    CHECK(outcome.code == Errc::timeout);
+    CHECK_MESSAGE(outcome.mentions("bytes to this rank, which does not receive them"),
+                  outcome.text);
+  }
+}
+
+TEST_CASE("large messages go both ways at once in a batch, and with isend") {
+  check_all(3, [](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(60s);
+    const int next = (comm.rank() + 1) % 3, before = (comm.rank() + 2) % 3;
+    std::vector<int> out(8u << 20, comm.rank()), in(8u << 20);
+    const std::vector<Transfer> ring{Transfer::send(out, next), Transfer::recv(in, before)};
+    comm.batch(ring);
+    require(in == std::vector<int>(8u << 20, before), "the batch differs");
+    Work sent = comm.isend(out, before);
+    comm.recv(in, next);
+    sent.wait();
+    require(in == std::vector<int>(8u << 20, next), "the message of isend differs");
+  });
+}
+
+TEST_CASE("tags choose, and messages of one tag keep their order") {
+  check_all(2, [](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(20s);
+    if (comm.rank() == 0) {
+      for (int i = 0; i < 10; ++i) {
+        const int value = 100 * (i % 2) + i / 2;
+        comm.send(view_of(value), 1, {.tag = i % 2});
+      }
+      return;
+    }
+    for (const int tag : {1, 0}) {
+      for (int i = 0; i < 5; ++i) {
+        int value = -1;
+        const Received what = comm.recv(view_of(value), 0, {.tag = tag});
+        require(value == 100 * tag + i, "a message out of order");
+        require(what == Received{0, tag, DType::i32, 1}, "what was received is told wrongly");
+      }
+    }
+  });
+}
+
+TEST_CASE("from anybody, with any tag, after a probe") {
+  check_all(4, [](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(20s);
+    if (comm.rank() != 0) {
+      const std::vector<int> mine(static_cast<std::size_t>(comm.rank()), comm.rank());
+      comm.send(mine, 0, {.tag = 10 * comm.rank()});
+      return;
+    }
+    std::vector<bool> seen(4);
+    for (int i = 0; i < 3; ++i) {
+      const Received next = comm.probe(any_source, {.tag = any_tag});
+      require(next.count == static_cast<std::size_t>(next.source), "probe tells another count");
+      std::vector<int> got(next.count);
+      const Received what = comm.recv(got, any_source, {.tag = any_tag});
+      require(what == next, "recv takes another message than probe told of");
+      require(what.tag == 10 * what.source, "another tag");
+      require(got == std::vector<int>(got.size(), what.source), "another message");
+      seen[static_cast<std::size_t>(what.source)] = true;
+    }
+    require(seen == std::vector<bool>{false, true, true, true}, "somebody was not heard");
+    require(!comm.try_probe(any_source, {.tag = any_tag}), "a message from nowhere");
+  });
+}
+
+TEST_CASE("to oneself, also in a world of one, and empty messages") {
+  for (const int size : {1, 2}) {
+    check_all(size, [](const World& world) {
+      Communicator comm(world);
+      comm.set_timeout(20s);
+      const std::vector<int> out{1, 2, 3};
+      std::vector<int> in(3), nothing;
+      comm.send(out, comm.rank(), {.tag = 7});
+      comm.send(nothing, comm.rank());
+      comm.recv(nothing, comm.rank());
+      comm.recv(in, comm.rank(), {.tag = 7});
+      require(in == out, "the message differs");
+      Work early = comm.irecv(in, comm.rank(), {.tag = 8});
+      require(!early.test(), "complete before anything was sent");
+      const std::vector<int> more{4, 5, 6};
+      comm.send(more, comm.rank(), {.tag = 8});
+      early.wait();
+      require(in == more, "the message of irecv differs");
+    });
+  }
+}
+
+TEST_CASE("messages and collectives do not disturb each other") {
+  check_all(3, [](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(20s);
+    const int next = (comm.rank() + 1) % 3, before = (comm.rank() + 2) % 3;
+    int out = comm.rank(), in = -1;
+    Work coming = comm.irecv(view_of(in), before, {.tag = 1});
+    comm.barrier();
+    comm.send(view_of(out), next, {.tag = 1});
+    int sum = 1;
+    comm.all_reduce(view_of(sum));
+    coming.wait();
+    require(in == before && sum == 3, "something differs");
+  });
+}
+
+TEST_CASE("a message of another length or type is an error on both sides") {
+  for (const bool other_type : {false, true}) {
+    const auto outcomes = run_ranks(2, [&](const World& world) {
+      Communicator comm(world);
+      comm.set_timeout(20s);
+      if (comm.rank() == 0) {
+        const std::vector<int> out(4);
+        comm.send(out, 1, {.tag = 3});
+        comm.barrier();
+      } else {
+        std::vector<int> in(5);
+        std::vector<float> reals(4);
+        comm.recv(other_type ? TensorView(reals) : TensorView(in), 0, {.tag = 3});
+      }
+    });
+    for (const auto& outcome : outcomes) {
+      CHECK(outcome.code == Errc::mismatch);
+      CHECK_MESSAGE(outcome.mentions("4 i32 elements (tag 3)"), outcome.text);
+      CHECK_MESSAGE(outcome.mentions(other_type ? "expects 4 f32" : "expects 5 i32"), outcome.text);
+    }
+  }
+}
+
+TEST_CASE("wrong peers and tags are refused and break nothing") {
+  check_all(2, [](const World& world) {
+    Communicator comm(world);
+    const auto refused = [](const std::function<void()>& call) {
+      try {
+        call();
+      } catch (const Error& error) {
+        if (error.errc() == Errc::misuse) return;
+      }
+      throw std::runtime_error("not refused");
+    };
+    int x = 0;
+    refused([&] { comm.send(view_of(x), 2); });
+    refused([&] { comm.send(view_of(x), any_source); });
+    refused([&] { comm.send(view_of(x), 0, {.tag = -1}); });
+    refused([&] { comm.recv(view_of(x), -2); });
+    comm.barrier();
+  });
+}
+
+TEST_CASE("more small messages than are parked wait in the sender") {
+  check_all(2, [](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(60s);
+    constexpr int messages = 40;
+    std::vector<int> data(256u << 10);  // 1 MiB each, 40 MiB together.
+    if (comm.rank() == 0) {
+      for (int i = 0; i < messages; ++i) {
+        data[0] = i;
+        comm.send(data, 1, {.tag = 1});
+      }
+      comm.send(data, 1, {.tag = 2});
+    } else {
+      for (int i = 0; i < messages; ++i) {
+        comm.recv(data, 0, {.tag = 1});
+        require(data[0] == i, "a message out of order");
+      }
+      comm.recv(data, 0, {.tag = 2});
+    }
+    comm.barrier();
+  });
+}

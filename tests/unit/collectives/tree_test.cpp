@@ -1,0 +1,153 @@
+// Structured values: as values, on the wire, and over ranks.
+#include "tests/support/ranks.hpp"
+
+#include <dlaunch/dlaunch.hpp>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+using testing::run_ranks;
+
+namespace {
+
+void check_all(int size, const testing::Body& body) {
+  for (const auto& outcome : run_ranks(size, body)) CHECK_MESSAGE(outcome.ok(), outcome.text);
+}
+
+void require(bool holds, const char* what) {
+  if (!holds) throw std::runtime_error(what);
+}
+
+Tensor tensor_of(std::vector<std::int64_t> shape, const std::vector<float>& values) {
+  Tensor tensor{ConstTensorView(values)};
+  tensor.shape = std::move(shape);
+  return tensor;
+}
+
+Tree sample() {
+  return Tree::dict({{"loss", 0.5},
+                     {"step", 7},
+                     {"done", false},
+                     {"name", "first"},
+                     {"none", nullptr},
+                     {"grad", tensor_of({2, 1}, {1, 2})},
+                     {"items", Tree::list({1, Tree::tuple({2, "x"})})}});
+}
+
+}  // namespace
+
+TEST_CASE("a tree survives the wire, and what is no tree is refused") {
+  const Tree tree = sample();
+  const Bytes bytes = tree.encode();
+  CHECK(Tree::decode(bytes) == tree);
+  CHECK(Tree::decode(Tree().encode()) == Tree());
+  for (std::size_t n = 0; n < bytes.size(); ++n) {
+    CHECK_THROWS_AS(Tree::decode(BytesView(bytes).first(n)), Error);
+  }
+  Bytes longer = bytes;
+  longer.push_back({});
+  CHECK_THROWS_AS(Tree::decode(longer), Error);
+  // A list that claims more items than there are bytes.
+  Bytes lying = Tree::list({}).encode();
+  for (std::size_t i = 5; i < lying.size(); ++i) lying[i] = std::byte{0x7f};
+  CHECK_THROWS_AS(Tree::decode(lying), Error);
+  Tree deep;
+  for (int i = 0; i <= Tree::depth_max; ++i) deep = Tree::list({deep});
+  CHECK_THROWS_AS(deep.encode(), Error);
+}
+
+TEST_CASE("a tree's parts, and dictionaries whatever the order of their keys") {
+  const Tree tree = sample();
+  CHECK(tree["step"].as<std::int64_t>() == 7);
+  CHECK(tree["items"][1][1].as<std::string>() == "x");
+  CHECK(tree.size() == 7);
+  CHECK_THROWS_AS(tree["nothing"], Error);
+  CHECK_THROWS_AS(tree["step"].as<double>(), Error);
+  CHECK_THROWS_AS(tree["items"][2], Error);
+  CHECK(Tree::dict({{"a", 1}, {"b", 2}}) == Tree::dict({{"b", 2}, {"a", 1}}));
+  CHECK(!(Tree::dict({{"a", 1}}) == Tree::dict({{"a", 2}})));
+  const std::vector<int> matrix{1, 2, 3, 4, 5, 6};
+  const std::vector<std::int64_t> transposed{1, 3};
+  const Tensor columns = Tensor::packed(matrix.data(), DType::i32, {3, 2}, transposed);
+  const auto values = columns.values<int>();
+  CHECK(std::vector<int>(values.begin(), values.end()) == std::vector{1, 4, 2, 5, 3, 6});
+}
+
+TEST_CASE("broadcast, gather and scatter of trees") {
+  for (const int size : {1, 3}) {
+    check_all(size, [](const World& world) {
+      Communicator comm(world);
+      comm.set_timeout(20s);
+      const int root = comm.size() - 1;
+      const Tree got = comm.broadcast(comm.rank() == root ? sample() : Tree("mine"), root);
+      require(got == sample(), "broadcast: the root's value wins");
+      const Tree mine = Tree::list({comm.rank(), std::string(1000, 'x')});
+      const auto all = comm.all_gather_objects(mine);
+      require(all.size() == static_cast<std::size_t>(comm.size()), "one value for each rank");
+      for (int rank = 0; rank < comm.size(); ++rank) {
+        require(all[static_cast<std::size_t>(rank)][0] == Tree(rank), "all_gather_objects");
+      }
+      const auto gathered = comm.gather_objects(mine, root);
+      require(comm.rank() == root ? gathered == all : gathered.empty(), "gather_objects");
+      require(comm.scatter_objects(gathered, root) == mine, "scatter_objects");
+      comm.send(sample(), comm.rank(), {.tag = 4});
+      require(comm.recv_object(comm.rank(), {.tag = 4}) == sample(), "a tree as a message");
+    });
+  }
+}
+
+TEST_CASE("all_gather stacks on a new leading axis, also in a world of one") {
+  for (const int size : {1, 4}) {
+    check_all(size, [](const World& world) {
+      Communicator comm(world);
+      comm.set_timeout(20s);
+      const auto mine = static_cast<float>(comm.rank());
+      const Tree got = comm.all_gather(Tree::dict(
+          {{"x", 10 * comm.rank()}, {"t", tensor_of({2, 1}, {mine, -mine})}, {"s", "text"}}));
+      const auto& x = got["x"].as<Tensor>();
+      const auto n = static_cast<std::int64_t>(comm.size());
+      require(x.shape == std::vector<std::int64_t>{n, 1}, "the shape of a number");
+      const auto& t = got["t"].as<Tensor>();
+      require(t.shape == std::vector<std::int64_t>{n, 2, 1}, "the shape of a tensor");
+      require(got["s"].size() == static_cast<std::size_t>(n), "text becomes a list");
+      for (std::size_t rank = 0; rank < static_cast<std::size_t>(n); ++rank) {
+        require(x.values<std::int64_t>()[rank] == static_cast<std::int64_t>(10 * rank), "numbers");
+        require(t.values<float>()[2 * rank + 1] == -static_cast<float>(rank), "tensors");
+      }
+    });
+  }
+}
+
+TEST_CASE("all_reduce folds tensors and numbers, whatever the order of keys") {
+  check_all(3, [](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(20s);
+    const Tree a = Tree::dict({{"n", comm.rank()}, {"t", tensor_of({2}, {1, 2})}});
+    const Tree b = Tree::dict({{"t", tensor_of({2}, {1, 2})}, {"n", comm.rank()}});
+    const Tree got = comm.all_reduce(comm.rank() == 1 ? b : a);
+    require(got == Tree::dict({{"n", 3}, {"t", tensor_of({2}, {3, 6})}}), "sum");
+    require(comm.all_reduce(Tree(1.5), ReduceOp::mean) == Tree(1.5), "mean");
+    require(comm.all_reduce(Tree(Tensor(DType::f32, {0, 3}))) == Tree(Tensor(DType::f32, {0, 3})),
+            "an empty tensor");
+  });
+}
+
+TEST_CASE("structures that differ are told by the first path that does") {
+  const auto outcomes = run_ranks(3, [](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(20s);
+    const Tree inner = comm.rank() == 2 ? Tree::list({1, 2, 3}) : Tree::list({1, 2});
+    comm.all_reduce(Tree::dict({{"a", 1}, {"b", Tree::list({0, inner})}}));
+  });
+  for (const auto& outcome : outcomes) {
+    CHECK(outcome.code == Errc::mismatch);
+    CHECK_MESSAGE(outcome.mentions("at '.b[1]'"), outcome.text);
+    CHECK_MESSAGE(outcome.mentions("rank 2 has a list of 3 items"), outcome.text);
+  }
+  const auto text = run_ranks(2, [](const World& world) {
+    Communicator comm(world);
+    comm.all_reduce(Tree::list({"same", comm.rank() == 0 ? "x" : "y"}));
+  });
+  for (const auto& outcome : text) CHECK_MESSAGE(outcome.mentions("at '[1]'"), outcome.text);
+}
