@@ -15,7 +15,7 @@
 
 // The new process runs on this process' memory until it execs, beside a parent that stands still
 // (CLONE_VM | CLONE_VFORK, as posix_spawn does it): no page table is copied, so a start costs the
-// same however big the launcher is. docs/decisions/0401-spawn.md compares.
+// same however big the launcher is. docs/decisions/0004-processes.md compares.
 // A sanitizer's bookkeeping would be the parent's.
 #if defined(__clang__)
 #define DLAUNCH_UNCHECKED __attribute__((no_sanitize("address", "thread", "undefined")))

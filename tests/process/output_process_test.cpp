@@ -1,0 +1,83 @@
+// What comes out of the launcher, and where it goes: real processes, pipes and a pseudo terminal.
+#include "tests/process/job.hpp"
+
+#include <csignal>
+#include <sstream>
+
+#include <doctest/doctest.h>
+
+namespace dlaunch::process_test {
+
+TEST_CASE("lines come out whole, prefixed, and in each rank's order") {
+  constexpr int ranks = 4;
+  constexpr int lines_per_rank = 2000;
+  const std::string token = unique_token();
+  Job job({"--nproc-per-node", std::to_string(ranks), victim(), "lines", token,
+           std::to_string(lines_per_rank)});
+  CHECK(job.wait().code == 0);
+  std::istringstream lines(job.out());
+  std::vector<int> next(ranks, 0);
+  int torn = 0;
+  for (std::string line; std::getline(lines, line);) {
+    int prefix = -1, rank = -1, number = -1;
+    if (std::sscanf(line.c_str(), "[%d] rank %d line %d ", &prefix, &rank, &number) != 3 ||
+        prefix != rank || rank < 0 || rank >= ranks || !line.ends_with(" end") ||
+        next[static_cast<std::size_t>(rank)] != number) {
+      ++torn;
+      continue;
+    }
+    ++next[static_cast<std::size_t>(rank)];
+  }
+  CHECK(torn == 0);
+  for (const int count : next) CHECK(count == lines_per_rank);
+}
+
+TEST_CASE("a progress bar without newline is seen while the worker goes on") {
+  const std::string token = unique_token();
+  Job job({"--nproc-per-node", "2", victim(), "progress", token});
+  CHECK(job.saw("[0]  10%\r[0]  20%", 1));
+  CHECK(job.saw("[1]  10%\r[1]  20%", 1));
+  job.send(SIGTERM);
+  CHECK(job.wait().code == 143);
+}
+
+TEST_CASE("when nobody reads stdout any more, the workers learn it as they would without us") {
+  const std::string token = unique_token();
+  Job job({"--nproc-per-node", "2", victim(), "lines", token, "200000"});
+  REQUIRE(job.saw("line 10 "));
+  job.close_stdout();
+  CHECK(job.wait().code == 128 + SIGPIPE);
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("two jobs at once: the second takes another port and says so") {
+  const std::string token = unique_token();
+  Job first({"--nproc-per-node", "2", victim(), "port", token});
+  REQUIRE(first.saw("port ", 2));
+  Job second({"--nproc-per-node", "2", victim(), "port", token});
+  REQUIRE(second.saw("] port ", 2));
+  CHECK(first.out() != second.out());
+  CHECK(second.err().find("dlaunch: ") == 0);
+  CHECK(second.err().find("uses port ") != std::string::npos);
+  first.send(SIGTERM);
+  second.send(SIGTERM);
+  CHECK(first.wait().code == 143);
+  CHECK(second.wait().code == 143);
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("an insisted port that is busy is an error that names its owner") {
+  const std::string token = unique_token();
+  Job first({"--standalone", "--nproc-per-node", "2", victim(), "port", token});
+  REQUIRE(first.saw("] port ", 2));
+  const std::string port = first.out().substr(
+      first.out().find("port ") + 5, first.out().find('\n') - first.out().find("port ") - 5);
+  Job second({"--master-port", port, "--nproc-per-node", "2", victim(), "port", token});
+  CHECK(second.wait().code == 69);
+  CHECK(second.err().find(port) != std::string::npos);
+  CHECK(second.err().find("(dlaunch)") != std::string::npos);
+  first.send(SIGTERM);
+  CHECK(first.wait().code == 143);
+}
+
+}  // namespace dlaunch::process_test
