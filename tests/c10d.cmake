@@ -6,8 +6,3 @@ dlaunch_fuzz(c10d_fuzz fuzz/c10d_fuzz.cpp CORPUS c10d LIBS dlaunch_store
   COVERED store/c10d_barriers.cpp store/c10d_decoder.cpp store/c10d_session.cpp
     store/key_values.cpp store/key_values_waits.cpp store/waits.cpp)
 dlaunch_test(c10d_server_test unit/store/c10d_server_test.cpp LIBS dlaunch_store)
-
-# A server without a launcher, for benchmarks and for trying things by hand.
-add_executable(c10d_host support/c10d_host.cpp)
-target_link_libraries(c10d_host PRIVATE dlaunch_store)
-set_target_properties(c10d_host PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
