@@ -15,6 +15,7 @@
 #include <array>
 #include <cerrno>
 #include <deque>
+#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
@@ -402,14 +403,20 @@ void Agent::say_lines(const std::string& text) {
 }  // namespace
 
 int run_agent(const AgentTask& task, const AgentSeat& seat) {
+  const auto say = [](const std::exception& error) {
+    const std::string line = std::string("dlaunch: ") + error.what() + "\n";
+    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+  };
   try {
     return Agent(task, seat).run();
   } catch (const Error& error) {
-    const std::string line = std::string("dlaunch: ") + error.what() + "\n";
-    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+    say(error);
     return error.errc() == Errc::refused || error.errc() == Errc::unreachable
                ? exit_code::unreachable
                : exit_code::internal;
+  } catch (const std::exception& error) {  // Out of memory, or out of what Asio needs.
+    say(error);
+    return exit_code::internal;
   }
 }
 

@@ -129,12 +129,14 @@ std::optional<StartProblem> Workers::start_one(const LaunchPlan& plan, const Wor
   request.path = program_.c_str();
   request.argv = argv.data();
   request.environ = environ.data();
-  request.stdio[0] = worker.stdio.input ? -1 : null_.get();
+  // Of several, none gets the terminal: its keys are for all of them, through the front.
+  const bool input = worker.stdio.input && (worker.stdio.inherit || ::isatty(STDIN_FILENO) == 0);
+  request.stdio[0] = input ? -1 : null_.get();
   request.stdio[1] = pipes.out.get();
   request.stdio[2] = pipes.err.get();
   request.control = theirs.get();
   request.control_number = control_number_.get();
-  request.foreground = setting_.give_terminal && worker.stdio.input;
+  request.foreground = setting_.give_terminal && worker.stdio.inherit;
   request.mask = setting_.mask;
   request.descriptors = &setting_.descriptors;
   SpawnResult result = spawn(request);

@@ -28,7 +28,7 @@ class Workers {
   struct Setting {
     sigset_t mask{};             ///< For the workers.
     rlimit descriptors{};        ///< For the workers.
-    bool give_terminal = false;  ///< To a worker that inherits stdin.
+    bool give_terminal = false;  ///< To a worker that inherits our streams.
     Output* output = nullptr;    ///< Takes the streams that are not inherited.
   };
   explicit Workers(Setting setting);

@@ -51,15 +51,27 @@ TEST_CASE("Ctrl-Z stops the job for the shell, and it goes on in the foreground"
   CHECK(all_gone(token));
 }
 
-TEST_CASE("Ctrl-C with several workers reaches all of them") {
+TEST_CASE("Ctrl-C with several workers reaches all of them, a second one kills them") {
   const std::string token = unique_token();
-  Terminal terminal({dlaunch_path(), "--nproc-per-node", "3", victim(), "wait", token});
+  Terminal terminal({dlaunch_path(), "--nproc-per-node", "3", "--shutdown-timeout", "600", victim(),
+                     "stubborn", token});
   for (const char* ready : {"[0] READY", "[1] READY", "[2] READY"}) REQUIRE(terminal.saw(ready));
+  CHECK(terminal.foreground() == terminal.pid());
+  terminal.type("\x03");
+  for (const char* got : {"[0] got 2", "[1] got 2", "[2] got 2"}) CHECK(terminal.saw(got));
   terminal.type("\x03");
   const int status = terminal.next_status();
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 130);
   CHECK(all_gone(token));
+}
+
+TEST_CASE("of several workers none reads from the terminal") {
+  const std::string token = unique_token();
+  Terminal terminal({dlaunch_path(), "--nproc-per-node", "2", victim(), "terminal", token});
+  CHECK(terminal.saw("[0] tty no no no background"));
+  CHECK(terminal.saw("[1] tty no no no background"));
+  CHECK(WEXITSTATUS(terminal.next_status()) == 0);
 }
 
 }  // namespace dlaunch::process_test
