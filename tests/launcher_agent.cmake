@@ -13,3 +13,5 @@ foreach(area exit kill output_process terminal)
   dlaunch_test(${area}_test process/${area}_test.cpp LIBS dlaunch_process_test dlaunch_launcher)
   add_dependencies(${area}_test victim dlaunch_program)
 endforeach()
+
+dlaunch_test(job_host_test unit/rendezvous/job_host_test.cpp LIBS dlaunch_rendezvous)
