@@ -141,9 +141,10 @@ int open_signals() {
 
 MasterPortAsked port_asked(const AgentTask& task) {
   MasterPortAsked asked{task.options.master_port, task.options.master_port_insisted, true};
-  if (task.options.standalone && !asked.insisted) asked.port = 0;
-  // A lone worker may host its own store, or spawn its own workers, under that number.
+  // A lone worker may host its own store, or spawn its own workers, under that number. It does so
+  // seconds later, and the usual port would be free for every such job until then.
   asked.listen = task.workers > 1;
+  if ((task.options.standalone || !asked.listen) && !asked.insisted) asked.port = 0;
   return asked;
 }
 
