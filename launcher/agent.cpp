@@ -5,7 +5,6 @@
 #include "launcher/history.hpp"
 #include "launcher/master_port.hpp"
 #include "launcher/plan.hpp"
-#include "launcher/run_directory.hpp"
 #include "launcher/supervisor.hpp"
 #include "launcher/workers.hpp"
 #include "rendezvous/job_host.hpp"
@@ -25,7 +24,6 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -38,16 +36,6 @@ namespace asio = boost::asio;
 /// A worker's last report lies in its control socket when we learn of its end. It is read first,
 /// but only as long as this: a process that the worker forked may hold the socket open.
 constexpr auto last_words_timeout = std::chrono::milliseconds(20);
-
-std::string random_hex(std::size_t digits) {
-  std::array<unsigned char, 16> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throw Error(Errc::internal, "no random bytes for the job's name: " + errno_text(errno));
-  }
-  std::string text;
-  for (std::size_t i = 0; i < digits; ++i) text += "0123456789abcdef"[bytes[i] & 15];
-  return text;
-}
 
 /// Our own limit on descriptors goes up to what is allowed (five per worker are needed); the
 /// workers keep what they would have had without us.
@@ -102,8 +90,6 @@ class Agent : private rendezvous::JobObserver {
   asio::steady_timer timer_;
   asio::steady_timer last_words_timer_;
   MasterPort master_port_;
-  std::string job_;
-  RunDirectory run_directory_;
   Assignment assignment_;
   std::unique_ptr<Output> output_;  ///< Null where the only worker has our streams.
   Workers workers_;
@@ -165,8 +151,6 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
       timer_(io_),
       last_words_timer_(io_),
       master_port_(take_master_port(port_asked(task))),
-      job_(task.options.job_id.value_or("dlaunch-" + random_hex(8))),
-      run_directory_(task.options, task.environment, job_, random_hex(8)),
       assignment_(assign()),
       output_(make_output()),
       workers_({.mask = seat.original_mask,
@@ -175,7 +159,7 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
                 .output = output_.get()}),
       host_(io_, identity_of(task, assignment_), *this),
       supervisor_(rules_of(task)),
-      history_(task.options, job_, task.machine.hostname) {
+      history_(task.options, task.job, task.machine.hostname) {
   assignment_.control_fd = workers_.control_number();
   assignment_.control_socket = host_.socket_name();
   if (master_port_.listener) host_.serve_c10d(std::move(master_port_.listener));
@@ -192,11 +176,11 @@ int Agent::run() {
 
 Assignment Agent::assign() const {
   Assignment assignment;
-  assignment.job = job_;
+  assignment.job = task_.job;
   assignment.local_size = assignment.world_size = task_.workers;
   assignment.master_port = master_port_.port;
   assignment.agent_store = task_.workers > 1;
-  assignment.run_directory = run_directory_.path();
+  assignment.run_directory = task_.run_directory.path();
   return assignment;
 }
 
@@ -385,7 +369,7 @@ void Agent::execute(const Finish& effect) {
     say(problem);
     if (exit_code_ == 0) exit_code_ = exit_code::internal;
   }
-  run_directory_.finish(history_.has_files());
+  task_.run_directory.finish(history_.has_files());
   if (abandoned_) ::_exit(exit_code_);
   if (!output_) return io_.stop();
   draining_ = true;

@@ -3,6 +3,7 @@
 #include "launcher/front.hpp"
 #include "launcher/machine.hpp"
 #include "launcher/options.hpp"
+#include "launcher/run_directory.hpp"
 
 #include <string>
 #include <vector>
@@ -15,6 +16,8 @@ struct AgentTask {
   Machine machine;
   std::vector<std::string> environment;
   int workers = 1;
+  std::string job;  ///< Its id.
+  RunDirectory run_directory;
 };
 
 /// Runs a job on this node from the start of its workers to the end of the last process; returns

@@ -4,6 +4,8 @@
 #include "launcher/options.hpp"
 #include "launcher/plan.hpp"
 
+#include <dlaunch/error.hpp>
+
 #include <fstream>
 #include <iterator>
 #include <optional>
@@ -76,5 +78,13 @@ int main(int argc, char** argv) {
   if (const auto* exit = std::get_if<EarlyExit>(&workers)) return leave(exit->code, exit->text);
   task.workers = std::get<int>(workers);
   if (task.options.dry_run) return dry_run(task);
-  return run_front([&task](const AgentSeat& seat) { return run_agent(task, seat); });
+  try {
+    task.job = task.options.job_id.value_or("dlaunch-" + random_hex(8));
+    task.run_directory = RunDirectory(task.options, task.environment, task.job);
+  } catch (const dlaunch::Error& error) {
+    return leave(exit_code::configuration, std::string("dlaunch: ") + error.what() + "\n");
+  }
+  const int code = run_front([&task](const AgentSeat& seat) { return run_agent(task, seat); });
+  task.run_directory.abandon();  // The agent has seen to it, unless it was killed.
+  return code;
 }

@@ -3,11 +3,14 @@
 #include "launcher/plan.hpp"
 #include "runtime/base/socket.hpp"
 
+#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
 
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace dlaunch::launcher {
 namespace {
@@ -18,9 +21,19 @@ constexpr mode_t log_mode = 0755;
 
 }  // namespace
 
+std::string random_hex(std::size_t digits) {
+  std::array<unsigned char, 16> bytes{};
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    throw Error(Errc::internal, "no random bytes for a name: " + errno_text(errno));
+  }
+  std::string text;
+  for (std::size_t i = 0; i < digits; ++i) text += "0123456789abcdef"[bytes[i] & 15];
+  return text;
+}
+
 RunDirectory::RunDirectory(const Options& options, std::span<const std::string> environment,
-                           std::string_view job, std::string_view random)
-    : path_(run_directory_name(options, environment, job, random)),
+                           std::string_view job)
+    : path_(run_directory_name(options, environment, job, random_hex(8))),
       asked_for_(options.log_dir.has_value()) {
   std::error_code problem;  // The attempt to make the last part tells.
   if (asked_for_) std::filesystem::create_directories(*options.log_dir, problem);
@@ -30,6 +43,10 @@ RunDirectory::RunDirectory(const Options& options, std::span<const std::string> 
                 "--log-dir: cannot make the directory " + path_ + ": " + errno_text(errno));
   }
   path_.clear();
+}
+
+void RunDirectory::abandon() const {
+  if (!path_.empty() && !asked_for_) ::rmdir(path_.c_str());
 }
 
 void RunDirectory::finish(bool worth_keeping) const {

@@ -29,7 +29,7 @@ TEST_CASE("a worker's own code is the launcher's, 128 + n for a signal") {
 }
 
 TEST_CASE("what cannot be started is said in one sentence, before anything else is started") {
-  Job missing({"--nproc-per-node", "4", "/no/such/program"});
+  Job missing({"--standalone", "--nproc-per-node", "4", "/no/such/program"});
   CHECK(missing.wait().code == 127);
   CHECK(missing.err() == "dlaunch: there is no file '/no/such/program'\n");
   Job not_in_path({"no-such-program-anywhere"});

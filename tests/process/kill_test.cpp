@@ -5,6 +5,8 @@
 #include <csignal>
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace dlaunch::process_test {
 namespace {
@@ -15,7 +17,7 @@ constexpr int workers = 3;
 constexpr std::size_t processes = 3 * workers + 2;
 
 std::vector<std::string> trees(const std::string& token) {
-  return {"--nproc-per-node", std::to_string(workers), victim(), "tree", token};
+  return {"--standalone", "--nproc-per-node", std::to_string(workers), victim(), "tree", token};
 }
 
 void start(Job& job, const std::string& token) {
@@ -42,9 +44,11 @@ TEST_CASE("kill -9 a worker") {
 }
 
 TEST_CASE("kill -9 the agent") {
+  const std::string folder = "/tmp/" + unique_token();
+  REQUIRE(::mkdir(folder.c_str(), 0700) == 0);
   for (int round = 0; round < rounds; ++round) {
     const std::string token = unique_token();
-    Job job(trees(token));
+    Job job(trees(token), {{"TMPDIR", folder}});
     start(job, token);
     const pid_t agent = job.agent();
     REQUIRE(::kill(agent, SIGKILL) == 0);
@@ -53,6 +57,7 @@ TEST_CASE("kill -9 the agent") {
                            ") was killed by SIGKILL; its workers were killed\n");
     CHECK(processes_with(token).empty());
   }
+  CHECK_MESSAGE(::rmdir(folder.c_str()) == 0, "files were left behind in " << folder);
 }
 
 TEST_CASE("kill -9 the front") {
