@@ -10,8 +10,8 @@ set(DLAUNCH_TEST_TORCH2_PYTHON ${torch2_python} CACHE FILEPATH
   "An interpreter with torch 2.13 (tests/torch/install_torch2 FOLDER makes one)")
 
 foreach(version 1 2)
-  foreach(case store_operations gloo_group ddp two_alone probe_and_spawn restart restart_same_port
-      two_jobs)
+  foreach(case store_operations gloo_group example ddp two_alone probe_and_spawn restart
+      restart_same_port two_jobs)
     add_test(NAME torch${version}_${case}
       COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/torch/run
         ${DLAUNCH_TEST_TORCH${version}_PYTHON} $<TARGET_FILE:dlaunch_program> ${case})

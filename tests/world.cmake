@@ -21,3 +21,6 @@ dlaunch_test(spawn_test unit/world/spawn_test.cpp LIBS dlaunch_world)
 dlaunch_test(examples_test process/by_hand_examples_test.cpp process/by_hand_process.cpp
   LIBS dlaunch_world)
 add_dependencies(examples_test example_barrier example_ping_pong example_ranks)
+dlaunch_test(examples_launched_test process/examples_launched_test.cpp process/by_hand_process.cpp
+  LIBS dlaunch_world)
+add_dependencies(examples_launched_test example_barrier example_ranks dlaunch_program)

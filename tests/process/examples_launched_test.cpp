@@ -1,0 +1,83 @@
+// The examples under the launcher, as its users run them.
+#include "tests/process/by_hand_process.hpp"
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include <doctest/doctest.h>
+
+namespace {
+
+const std::string launcher = DLAUNCH_BINARY_DIR "/bin/dlaunch";
+const std::string examples = DLAUNCH_BINARY_DIR "/bin/examples/";
+
+/// The lines that come out of four ranks of an example.
+std::vector<std::string> launch(const std::vector<std::string>& program) {
+  std::vector<std::string> command{launcher, "--standalone", "--nproc_per_node", "4"};
+  command.insert(command.end(), program.begin(), program.end());
+  Process process(command, {{"PATH", "/usr/bin:/bin"}});
+  const int code = process.wait();
+  CAPTURE(process.output());
+  CHECK(code == 0);
+  std::vector<std::string> lines;
+  std::istringstream in(process.output());
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+/// Where the lines stand that end in this text.
+std::vector<std::size_t> places_of(const std::vector<std::string>& lines, const std::string& text) {
+  std::vector<std::size_t> places;
+  for (std::size_t at = 0; at < lines.size(); ++at) {
+    if (lines[at].ends_with(text)) places.push_back(at);
+  }
+  return places;
+}
+
+}  // namespace
+
+TEST_CASE("with the barrier no result comes before the last message, in 50 of 50 runs") {
+  for (int run = 0; run < 50; ++run) {
+    const auto lines = launch({examples + "barrier"});
+    const auto messages =
+        places_of(lines, "] I HAVE BARRIER DUDE! WAITING FOR ALL PROCESSES TO SYNCHRONIZE...");
+    const auto results = places_of(lines, "] Results: [[1, 2, 3]]");
+    REQUIRE(messages.size() == 4);
+    REQUIRE(results.size() == 4);
+    CHECK(messages.back() < results.front());
+    CHECK(places_of(lines, "[0] Sum of 1 to 4 over 4 ranks: 10").size() == 1);
+    // Every line is whole and says whose it is.
+    CHECK(lines.size() == 4 * (15 + 2) + 1);
+    CHECK(std::ranges::all_of(lines, [](const std::string& line) {
+      return line.size() > 4 && line[0] == '[' && line[1] >= '0' && line[1] <= '3' &&
+             line.substr(2, 2) == "] ";
+    }));
+  }
+}
+
+TEST_CASE("the information of four processes has the thirteen fields") {
+  const auto lines = launch({examples + "barrier", "--no-barrier"});
+  CHECK(places_of(lines, "I HAVE NO BARRIER DUDE!").size() == 4);
+  for (const char* field : {"\"nnodes\": 1,", "\"nproc_per_node\": 4,", "\"node_rank\": 0,",
+                            "\"world_size\": 4,", "\"backend\": \"dlaunch\",",
+                            "\"init_method\": \"dlaunch://\",", "\"local_world_size\": 4,"}) {
+    CAPTURE(field);
+    CHECK(places_of(lines, field).size() == 4);
+  }
+  for (int rank = 0; rank < 4; ++rank) {
+    CHECK(places_of(lines, "\"global_rank\": " + std::to_string(rank) + ",").size() == 1);
+    CHECK(places_of(lines, "\"local_rank\": " + std::to_string(rank) + ",").size() == 1);
+  }
+}
+
+TEST_CASE("each of four ranks knows its place, and rank 0 is first") {
+  const auto lines = launch({examples + "ranks"});
+  REQUIRE(lines.size() == 4);
+  CHECK(lines[0].find("rank 0 of 4") != std::string::npos);
+  std::set<std::string> places;
+  for (const std::string& line : lines) places.insert(line.substr(0, line.find(", node")));
+  CHECK(places == std::set<std::string>{
+                      "[0] rank 0 of 4: local rank 0 of 4", "[1] rank 1 of 4: local rank 1 of 4",
+                      "[2] rank 2 of 4: local rank 2 of 4", "[3] rank 3 of 4: local rank 3 of 4"});
+}
