@@ -4,8 +4,6 @@
 //   dlaunch --nproc_per_node 4 barrier --no-barrier     and what happens without
 //   barrier --nproc_per_node 4                          the program starts its own processes
 #include <dlaunch/dlaunch.hpp>
-#include <dlaunch/process_info.hpp>
-#include <dlaunch/spawn.hpp>
 
 #include <cstdint>
 #include <cstdio>
@@ -60,9 +58,8 @@ int main(int argc, char** argv) try {
     }
   }
   if (arguments.nproc_per_node > 0) {
-    dlaunch::spawn(arguments.nproc_per_node, [&](int, const dlaunch::World& world) {
-      work(world, arguments);
-    });
+    dlaunch::spawn(arguments.nproc_per_node,
+                   [&](int, const dlaunch::World& world) { work(world, arguments); });
   } else {
     work(dlaunch::World::from_env(), arguments);
   }

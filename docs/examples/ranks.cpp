@@ -11,8 +11,8 @@ int main() try {
 
   // A download, say: one process does it, and the others find it done.
   dlaunch::rank_zero_first(world, [&] {
-    std::printf("rank %d of %d: local rank %d of %d, node %d of %d, on %s%s\n", info.rank, info.size,
-                info.local_rank, info.local_size, info.node_rank, info.node_count,
+    std::printf("rank %d of %d: local rank %d of %d, node %d of %d, on %s%s\n", info.rank,
+                info.size, info.local_rank, info.local_size, info.node_rank, info.node_count,
                 info.hostname.c_str(), info.is_global_zero() ? ", the first" : "");
     std::fflush(stdout);
   });

@@ -3,7 +3,10 @@
 /// The whole C++ interface of libdlaunch.
 #include <dlaunch/communicator.hpp>
 #include <dlaunch/error.hpp>
+#include <dlaunch/port.hpp>
+#include <dlaunch/process_info.hpp>
 #include <dlaunch/reduction.hpp>
+#include <dlaunch/spawn.hpp>
 #include <dlaunch/store.hpp>
 #include <dlaunch/tensor.hpp>
 #include <dlaunch/tree.hpp>
