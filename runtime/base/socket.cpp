@@ -88,6 +88,12 @@ int try_connect(int fd, const Address& to, Clock::time_point deadline) {
     ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
     if (error != 0) return error;
   }
+  // A loopback port that nobody listens on may be the very one this socket was given: then the
+  // kernel connects it to itself, and the listener that comes later finds its port taken.
+  if (to.port() != 0 && local_address(fd).port() == to.port() &&
+      local_address(fd).to_string() == to.to_string()) {
+    return ECONNREFUSED;
+  }
   set_nonblocking(fd, false);
   return 0;
 }

@@ -3,6 +3,8 @@
 #include "runtime/base/bytes.hpp"
 #include "runtime/base/deadline.hpp"
 
+#include <optional>
+
 #include <doctest/doctest.h>
 
 using namespace dlaunch;
@@ -39,6 +41,23 @@ TEST_CASE("connecting says which step failed") {
         }).find("refused") != std::string::npos);
   CHECK(failure([&] { resolve("no-such-host.invalid", 1); }).find("looking up") !=
         std::string::npos);
+}
+
+TEST_CASE("nobody listens: a socket is never connected to itself instead") {
+  // The kernel gives a connecting socket an even port of its range, and sooner or later this one.
+  std::optional<Address> free;
+  while (!free) {
+    const unique_fd once = listen_tcp(resolve("127.0.0.1", 0).at(0));
+    const auto below = static_cast<std::uint16_t>(local_address(once.get()).port() - 1);
+    try {
+      free = local_address(listen_tcp(resolve("127.0.0.1", below).at(0)).get());
+    } catch (const Error& error) {
+      CHECK(error.code() == Errc::refused);  // Somebody has it; try another.
+    }
+  }
+  for (int attempt = 0; attempt < 40000; ++attempt) {
+    REQUIRE_THROWS_AS(connect_tcp(*free, deadline_after(std::chrono::seconds(5))), Error);
+  }
 }
 
 TEST_CASE("deadlines do not overflow") {
