@@ -102,7 +102,8 @@ MemberLink::~MemberLink() {
   if (unwinding) ::shutdown(client_->fd(), SHUT_RDWR);  // An end without a goodbye is a loss.
   client_.reset();
   if (!host_) return;
-  if (unwinding) host_->fail(Errc::peer_lost, "rank 0, which hosted the store, ended in an error");
+  // After an error the others have been told by now; what rank 0 left for them in the store, the
+  // reason perhaps, stays readable for a moment.
   host_->await_departures(deadline_after(unwinding ? last_words_wait : options_.linger));
 }
 

@@ -70,7 +70,7 @@ class RankHost::State final : public store::Host {
   void on_message(ConnectionId who, const wire::FrameHeader& header, BytesView payload) override {
     const auto from = members_.find(who);
     if (from == members_.end()) return;
-    if (header.type == wire::Type::ready) ready_.insert(from->second.rank);
+    if (header.type == wire::Type::ready) formed_ = true;
     if (header.type == wire::Type::abort) {
       if (const auto abort = wire::decode<wire::Abort>(payload)) fail(abort->code, abort->sentence);
     }
@@ -130,7 +130,7 @@ class RankHost::State final : public store::Host {
  private:
   void lose(const PeerLoss& loss) {
     if (failure_) return;
-    if (ready_.size() < static_cast<std::size_t>(options_.world_size)) {
+    if (!formed_) {
       fail(Errc::peer_lost, "rank " + std::to_string(loss.rank) + " on " + loss.host +
                                 " was lost while the world was forming: " + loss.cause);
       return;
@@ -155,8 +155,8 @@ class RankHost::State final : public store::Host {
   asio::executor_work_guard<asio::io_context::executor_type> keep_running_{io_.get_executor()};
   store::Server server_;
   std::map<ConnectionId, Member> members_;
-  std::set<int> ready_;
-  std::set<int> departed_;                         ///< Said goodbye.
+  bool formed_ = false;     ///< One rank was ready, so all had come: it had passed their barrier.
+  std::set<int> departed_;  ///< Said goodbye.
   std::map<int, std::pair<PeerLoss, bool>> told_;  ///< By the owner, while still connected.
   std::optional<Refusal> failure_;
 
