@@ -63,6 +63,8 @@ void publish(Store& store, MemberLink& link, const Joining& joining) {
 
 /// The error to throw where forming failed with `error`: whoever hosts the store knows more.
 Error forming_error(MemberLink& link, Store& store, const Joining& joining, const Error& error) {
+  // The host's last words may still wait behind a connection that broke while we were sending.
+  if (error.errc() == Errc::peer_lost) link.read_last_words();
   if (auto said = link.aborted()) return *said;
   if (error.errc() != Errc::timeout) return error;
   const std::string sentence =

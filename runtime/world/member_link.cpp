@@ -83,10 +83,17 @@ MemberLink::MemberLink(unique_fd connected, Options options, std::unique_ptr<Ran
       [news = news_](const wire::FrameHeader& header, BytesView payload,
                      std::vector<unique_fd> fds) { news->take(header, payload, std::move(fds)); },
       deadline);
-  if (!wait_for([this] { return news_->granted; }, deadline)) {
-    throw Error(Errc::timeout, options_.peer_name +
-                                   " welcomed this process but granted it nothing " +
-                                   "before the deadline");
+  bool granted = false;
+  try {
+    granted = wait_for([this] { return news_->granted; }, deadline);
+  } catch (const Error&) {
+    // A host that gives up says why before it closes the connection.
+    if (const auto said = aborted()) throw *said;
+    throw;
+  }
+  if (!granted) {
+    throw Error(Errc::timeout, options_.peer_name + " welcomed this process but granted it " +
+                                   "nothing before the deadline");
   }
 }
 
@@ -147,6 +154,14 @@ Error MemberLink::give_up(Errc code, const std::string& sentence) {
     // The host closes the connection after its last words; without any, ours must do.
   }
   return aborted().value_or(Error(code, sentence));
+}
+
+void MemberLink::read_last_words() noexcept {
+  try {
+    client_->dispatch();
+  } catch (const Error&) {
+    // That it is broken is known.
+  }
 }
 
 std::optional<Error> MemberLink::aborted() const {

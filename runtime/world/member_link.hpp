@@ -44,6 +44,8 @@ class MemberLink final : public Membership {
   /// The world cannot form: asks the host to tell all, and returns what it says to everyone, or
   /// `sentence` when it does not answer.
   Error give_up(Errc code, const std::string& sentence);
+  /// Takes up what has arrived on a connection that is broken.
+  void read_last_words() noexcept;
   /// An abort that has arrived, as the error to throw in place of a broken connection's.
   std::optional<Error> aborted() const;
 
