@@ -1,0 +1,148 @@
+#include "runtime/store/server_state.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+namespace dlaunch::store {
+
+Connection* Server::State::find(ConnectionId id) {
+  const auto found = connections.find(id);
+  return found == connections.end() || found->second->ended ? nullptr : found->second.get();
+}
+
+Connection& Server::State::add(unique_fd socket, Protocols protocols) {
+  const ConnectionId id = next_id++;
+  auto owned = std::make_unique<Connection>(id, std::move(socket), *this);
+  Connection& connection = *owned;
+  connection.protocols = protocols;
+  connections.emplace(id, std::move(owned));
+  connection.interest = EPOLLIN;
+  epoll_event event{EPOLLIN, {.u64 = id}};
+  if (::epoll_ctl(poll, EPOLL_CTL_ADD, connection.socket.get(), &event) != 0) end(connection);
+  return connection;
+}
+
+void Server::State::set_interest(Connection& connection, std::uint32_t events) {
+  if (connection.interest == events) return;
+  connection.interest = events;
+  epoll_event event{events, {.u64 = connection.id}};
+  if (::epoll_ctl(poll, EPOLL_CTL_MOD, connection.socket.get(), &event) != 0) end(connection);
+}
+
+void Server::State::on_event(Connection& connection, std::uint32_t events, Clock::time_point now) {
+  if ((events & EPOLLOUT) != 0) {
+    flush(connection, now);
+    if (connection.ended) return;
+    if (connection.session && !connection.congested() && !connection.closing()) {
+      feed(connection, {}, now);
+    }
+  }
+  if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0 || connection.ended) return;
+  const ssize_t size =
+      ::recv(connection.socket.get(), scratch.data(), scratch.size(), MSG_DONTWAIT);
+  if (size > 0) {
+    if (!connection.closing()) {
+      feed(connection, BytesView(scratch).first(static_cast<std::size_t>(size)), now);
+    }
+  } else if (size == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
+    end(connection);
+  }
+}
+
+void Server::State::feed(Connection& connection, BytesView in, Clock::time_point now) {
+  if (!connection.session && !choose_protocol(connection, in.front(), now)) {
+    ++counters.garbage;
+    return end(connection);
+  }
+  if (!connection.session->feed(in, now)) {
+    ++counters.garbage;
+    end(connection);
+  }
+  connection.paused = connection.congested();
+}
+
+bool Server::State::choose_protocol(Connection& connection, std::byte first,
+                                    Clock::time_point now) {
+  if (std::exchange(connection.silent, false)) --counters.silent;
+  constexpr auto c10d_last = std::byte{0x08};
+  if (first == std::byte{'D'} && connection.protocols.native) {
+    if (connection.protocols.c10d) make_pending(connection, now);
+    connection.session = native.open(connection.id, connection);
+  } else if (first <= c10d_last && connection.protocols.c10d) {
+    connection.c10d = true;
+    connection.session = c10d->open(connection.id, connection);
+  }
+  return connection.session != nullptr;
+}
+
+void Server::State::flush_dirty(Clock::time_point now) {
+  // Ending a session may make others dirty, so the list can grow meanwhile.
+  for (std::size_t i = 0; i < dirty.size(); ++i) flush(*dirty[i], now);
+  dirty.clear();
+}
+
+void Server::State::flush(Connection& connection, Clock::time_point now) {
+  if (connection.ended) return;
+  switch (connection.flush()) {
+    case Connection::Flushed::broken:
+      return end(connection);
+    case Connection::Flushed::blocked:
+      if (connection.overfull()) {
+        ++counters.slow;
+        return end(connection);
+      }
+      return set_interest(connection, connection.congested() ? EPOLLOUT : EPOLLIN | EPOLLOUT);
+    case Connection::Flushed::all:
+      if (connection.closing()) return linger(connection, now);
+      // A session that has paused goes on in a later turn, so that it cannot keep the others out.
+      return set_interest(connection, connection.paused ? EPOLLOUT : EPOLLIN);
+  }
+}
+
+void Server::State::linger(Connection& connection, Clock::time_point now) {
+  if (!connection.session) return;  // Lingers already.
+  if (::shutdown(connection.socket.get(), SHUT_WR) != 0) return end(connection);
+  no_longer_pending(connection);
+  lingering.emplace_back(now, connection.id);
+  set_interest(connection, EPOLLIN);
+  connection.session.reset();
+}
+
+void Server::State::end(Connection& connection) {
+  if (std::exchange(connection.ended, true)) return;
+  ended.push_back(connection.id);
+}
+
+void Server::State::destroy(ConnectionId id) {
+  const auto found = connections.find(id);
+  const std::unique_ptr<Connection> connection = std::move(found->second);
+  connections.erase(found);
+  no_longer_pending(*connection);
+  if (connection->silent) --counters.silent;
+  // Explicitly: a child between fork and exec may hold the socket open.
+  ::epoll_ctl(poll, EPOLL_CTL_DEL, connection->socket.get(), nullptr);
+  connection->session.reset();
+  std::erase(dirty, connection.get());
+}
+
+std::variant<wire::Welcome, Host::Refusal> Server::State::admit(ConnectionId who,
+                                                                const wire::Hello& hello) {
+  auto verdict = host.admit(who, hello);
+  if (Connection* connection = find(who)) no_longer_pending(*connection);
+  return verdict;
+}
+
+void Server::State::on_message(ConnectionId who, const wire::FrameHeader& header,
+                               BytesView payload) {
+  host.on_message(who, header, payload);
+}
+
+void Server::State::on_closed(ConnectionId who, bool goodbye) {
+  if (!stopped) host.on_closed(who, goodbye);
+}
+
+}  // namespace dlaunch::store
