@@ -1,6 +1,7 @@
 // What a server must withstand: nonsense, silence, those who do not read, those who come twice.
 #include "tests/support/store_server.hpp"
 
+#include <atomic>
 #include <deque>
 #include <random>
 
@@ -256,7 +257,8 @@ TEST_CASE("a client whose connection breaks comes back and goes on") {
   ServerThread server;
   auto options = ServerThread::options(99);
   std::mutex mutex;
-  int current = -1, connects = 0;
+  int current = -1;
+  std::atomic<int> connects = 0;
   options.reconnect = [&](Clock::time_point deadline) {
     unique_fd fd = connect_tcp(server.native_address, deadline);
     const std::lock_guard lock(mutex);
