@@ -117,9 +117,9 @@ class ServerThread {
   }
   /// A client over one end of a socket pair, as a worker has it.
   store::Client paired_client(std::uint64_t session = 0, store::Client::OnPush on_push = nullptr) {
-    auto [ours, theirs] = socket_pair();
-    on_loop([&](store::Server& server) { return server.adopt(std::move(theirs)); });
-    return {std::move(ours), options(session), std::move(on_push), soon()};
+    auto pair = socket_pair();
+    on_loop([&](store::Server& server) { return server.adopt(std::move(pair.second)); });
+    return {std::move(pair.first), options(session), std::move(on_push), soon()};
   }
   static store::Client::Options options(std::uint64_t session) {
     store::Client::Options result;

@@ -236,14 +236,14 @@ TEST_CASE("goodbye is told from a lost connection") {
   ServerThread server;
   { store::Client client = server.client(); }
   CHECK(server.host.heard("goodbye"));
-  auto [ours, theirs] = socket_pair();
-  server.on_loop([&](store::Server& s) { return s.adopt(std::move(theirs)); });
+  auto pair = socket_pair();
+  server.on_loop([&](store::Server& s) { return s.adopt(std::move(pair.second)); });
   Bytes hello;
   wire::encode_preface(hello);
   wire::encode_frame(hello, {}, wire::Hello{});
-  CHECK(::send(ours.get(), hello.data(), hello.size(), 0) > 0);
+  CHECK(::send(pair.first.get(), hello.data(), hello.size(), 0) > 0);
   CHECK(server.host.heard("hello -"));
-  ours.reset();
+  pair.first.reset();
   CHECK(server.host.heard("closed"));
 }
 

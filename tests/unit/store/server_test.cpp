@@ -330,9 +330,9 @@ TEST_CASE("those who connect and say nothing, or a byte now and then, go after t
   for (RawPeer& peer : silent) peer.say("DL");
   RawPeer control([&] {
     // A worker's control socket may be silent for ever: the worker need not know us.
-    auto [ours, theirs] = socket_pair();
-    server.on_loop([&](store::Server& s) { return s.adopt(std::move(theirs)); });
-    return std::move(ours);
+    auto pair = socket_pair();
+    server.on_loop([&](store::Server& s) { return s.adopt(std::move(pair.second)); });
+    return std::move(pair.first);
   }());
   CHECK(server.count([](const auto& counters) { return counters.timed_out == 100; }));
   for (RawPeer& peer : silent) CHECK(peer.closed_by_server());
