@@ -11,7 +11,10 @@
 namespace dlaunch::store {
 namespace {
 
-constexpr std::size_t spare_buffers_max = 16;
+/// As many as a wake-up of many may need; a large buffer is kept only among the first few.
+constexpr std::size_t spare_buffers_max = 256;
+constexpr std::size_t large_buffers_max = 16;
+constexpr std::size_t large_bytes = 4u << 10;
 constexpr std::size_t spare_bytes_max = 256u << 10;
 constexpr std::size_t chunks_per_send = 16;
 constexpr std::size_t descriptors_max = 8;
@@ -70,7 +73,8 @@ bool Connection::overfull() const {
 void Connection::recycle(Bytes& buffer) {
   auto& spare = owner_.spare_buffers();
   if (buffer.capacity() == 0 || buffer.capacity() > spare_bytes_max) return;
-  if (spare.size() >= spare_buffers_max) return;
+  const bool large = buffer.capacity() > large_bytes;
+  if (spare.size() >= (large ? large_buffers_max : spare_buffers_max)) return;
   buffer.clear();
   spare.push_back(std::move(buffer));
 }
@@ -86,43 +90,57 @@ void Connection::sent(std::size_t bytes) {
   }
 }
 
+/// Most have one chunk to send, and without descriptors the simpler call does.
+ssize_t Connection::send_one() {
+  const BytesView left = chunks_.front().bytes().subspan(sent_);
+  return ::send(socket.get(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/// `total` becomes the size of what was tried.
+ssize_t Connection::send_many(std::size_t& total) {
+  std::array<iovec, chunks_per_send> parts{};
+  std::size_t count = 0;
+  for (const Chunk& chunk : chunks_) {
+    // A frame with descriptors begins a message of its own: they arrive with its first byte.
+    if (count == parts.size() || (count > 0 && !chunk.descriptors.empty())) break;
+    const BytesView left = chunk.bytes().subspan(count == 0 ? sent_ : 0);
+    parts[count++] = {const_cast<std::byte*>(left.data()), left.size()};
+    total += left.size();
+    if (!chunk.descriptors.empty()) break;
+  }
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = count;
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(descriptors_max * sizeof(int))> control{};
+  auto& descriptors = chunks_.front().descriptors;
+  if (!descriptors.empty()) {
+    std::array<int, descriptors_max> numbers{};
+    const std::size_t n = std::min(descriptors.size(), descriptors_max);
+    std::transform(descriptors.begin(), descriptors.begin() + static_cast<std::ptrdiff_t>(n),
+                   numbers.begin(), [](const unique_fd& fd) { return fd.get(); });
+    message.msg_control = control.data();
+    message.msg_controllen = CMSG_SPACE(n * sizeof(int));
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(n * sizeof(int));
+    std::memcpy(CMSG_DATA(header), numbers.data(), n * sizeof(int));
+  }
+  return ::sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 Connection::Flushed Connection::flush() {
   dirty_ = false;
   while (!chunks_.empty()) {
-    std::array<iovec, chunks_per_send> parts{};
-    std::size_t count = 0, total = 0;
-    for (const Chunk& chunk : chunks_) {
-      // A frame with descriptors begins a message of its own: they arrive with its first byte.
-      if (count == parts.size() || (count > 0 && !chunk.descriptors.empty())) break;
-      const BytesView left = chunk.bytes().subspan(count == 0 ? sent_ : 0);
-      parts[count++] = {const_cast<std::byte*>(left.data()), left.size()};
-      total += left.size();
-      if (!chunk.descriptors.empty()) break;
-    }
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = count;
-    alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(descriptors_max * sizeof(int))> control{};
-    auto& descriptors = chunks_.front().descriptors;
-    if (!descriptors.empty()) {
-      std::array<int, descriptors_max> numbers{};
-      const std::size_t n = std::min(descriptors.size(), descriptors_max);
-      std::transform(descriptors.begin(), descriptors.begin() + static_cast<std::ptrdiff_t>(n),
-                     numbers.begin(), [](const unique_fd& fd) { return fd.get(); });
-      message.msg_control = control.data();
-      message.msg_controllen = CMSG_SPACE(n * sizeof(int));
-      cmsghdr* header = CMSG_FIRSTHDR(&message);
-      header->cmsg_level = SOL_SOCKET;
-      header->cmsg_type = SCM_RIGHTS;
-      header->cmsg_len = CMSG_LEN(n * sizeof(int));
-      std::memcpy(CMSG_DATA(header), numbers.data(), n * sizeof(int));
-    }
-    const ssize_t n = ::sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const bool alone = chunks_.size() == 1 && chunks_.front().descriptors.empty();
+    std::size_t total = alone ? chunks_.front().bytes().size() - sent_ : 0;
+    const ssize_t n = alone ? send_one() : send_many(total);
     if (n < 0) {
       if (errno == EINTR) continue;
       return errno == EAGAIN || errno == EWOULDBLOCK ? Flushed::blocked : Flushed::broken;
     }
-    descriptors.clear();  // They are on their way, even if the rest of the frame is not.
+    // They are on their way, even if the rest of the frame is not.
+    chunks_.front().descriptors.clear();
     sent(static_cast<std::size_t>(n));
     if (static_cast<std::size_t>(n) < total) return Flushed::blocked;
   }

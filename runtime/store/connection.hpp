@@ -9,6 +9,8 @@
 #include <memory>
 #include <vector>
 
+#include <sys/types.h>
+
 namespace dlaunch::store {
 
 /// The writing half of a connected, non-blocking socket: a bounded queue of bytes, of blocks shared
@@ -70,6 +72,8 @@ class Connection final : public Outbox {
   /// The last chunk grows behind our back; the others' sizes are in queued_.
   std::size_t tail_bytes() const { return chunks_.empty() ? 0 : chunks_.back().bytes().size(); }
   Chunk& begin_chunk();
+  ssize_t send_one();
+  ssize_t send_many(std::size_t& total);
   void sent(std::size_t bytes);
   void recycle(Bytes& buffer);
 
