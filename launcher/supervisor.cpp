@@ -186,6 +186,7 @@ void Supervisor::begin_attempt(int attempt) {
   attempt_ = attempt;
   std::fill(workers_.begin(), workers_.end(), WorkerRecord{});
   failures_ = 0;
+  last_words_ = false;
   deadline_.reset();
   state_ = State::starting;
   effects_.push_back(Spawn{attempt});
@@ -201,7 +202,12 @@ void Supervisor::judge_running() {
 
 void Supervisor::judge_grace() {
   if (all_exited()) return kill();
-  if (!someone_will_report()) terminate(SIGTERM);
+  if (someone_will_report()) return;
+  if (!someone_is_exiting()) return terminate(SIGTERM);
+  // A worker reports before it prints: SIGTERM now would cut its sentence off.
+  if (last_words_) return;
+  last_words_ = true;
+  if (deadline_after(rules_.last_words, now_) < *deadline_) arm(rules_.last_words);
 }
 
 void Supervisor::terminate(int signal_number) {
@@ -242,6 +248,12 @@ bool Supervisor::someone_failed() const { return failures_ > 0; }
 bool Supervisor::someone_will_report() const {
   return std::any_of(workers_.begin(), workers_.end(), [](const auto& worker) {
     return worker.member && !worker.exit && !worker.report;
+  });
+}
+
+bool Supervisor::someone_is_exiting() const {
+  return std::any_of(workers_.begin(), workers_.end(), [](const auto& worker) {
+    return worker.member && !worker.exit && worker.report;
   });
 }
 

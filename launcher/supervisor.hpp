@@ -91,6 +91,8 @@ struct SupervisorRules {
   int max_restarts = 0;
   OnFailure on_failure = OnFailure::stop;
   Clock::duration failure_grace = std::chrono::milliseconds(500);
+  /// When all have reported, how long they get to say it themselves and exit, of the grace's rest.
+  Clock::duration last_words = std::chrono::milliseconds(100);
   Clock::duration shutdown_timeout = std::chrono::seconds(30);
   Clock::duration kill_timeout = std::chrono::seconds(5);  ///< For what does not die of SIGKILL.
 };
@@ -145,6 +147,7 @@ class Supervisor {
   bool all_exited() const;
   bool someone_failed() const;
   bool someone_will_report() const;
+  bool someone_is_exiting() const;
   bool may_restart() const;
   Finish verdict() const;
 
@@ -154,6 +157,7 @@ class Supervisor {
   std::vector<WorkerRecord> workers_;
   int failures_ = 0;
   std::optional<Clock::time_point> deadline_;
+  bool last_words_ = false;  ///< All have reported; the deadline is that of their exits.
   std::optional<int> stop_signal_;  ///< The first one; a second one kills.
   bool may_not_restart_ = false;
   bool failed_before_stop_ = false;  ///< The failure came first, so it gives the exit code.
