@@ -54,14 +54,7 @@ void Supervisor::on(const Exited& e) {
   worker.stopped_by_us = state_ == State::terminating || state_ == State::killing;
   if (worker.failed()) worker.failure_order = failures_++;
 
-  const bool others_live = !all_exited();
-  const bool someone_waits = std::any_of(workers_.begin(), workers_.end(),
-                                         [](const auto& w) { return w.member && !w.exit; });
-  // The clean end of a program that is no member means nothing to members.
-  if (others_live && someone_waits && (worker.member || !e.status.succeeded())) {
-    effects_.push_back(PublishLoss{
-        e.rank, e.status.succeeded() ? "exited 0 before the others" : describe(e.status)});
-  }
+  publish_losses();
   switch (state_) {
     case State::running:
       return judge_running();
@@ -81,6 +74,7 @@ void Supervisor::on(const Exited& e) {
 
 void Supervisor::on(const Joined& e) {
   workers_.at(static_cast<std::size_t>(e.rank)).member = true;
+  publish_losses();
 }
 
 void Supervisor::on(const Reported& e) {
@@ -190,6 +184,23 @@ void Supervisor::begin_attempt(int attempt) {
   deadline_.reset();
   state_ = State::starting;
   effects_.push_back(Spawn{attempt});
+}
+
+/// Members hear of every end: also of a process that ended cleanly and never was one, since their
+/// world cannot form without it.
+void Supervisor::publish_losses() {
+  if (state_ == State::finished) return;
+  const bool someone_listens = std::any_of(workers_.begin(), workers_.end(),
+                                           [](const auto& w) { return w.member && !w.exit; });
+  if (!someone_listens) return;
+  for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
+    auto& worker = workers_[rank];
+    if (!worker.exit || worker.published) continue;
+    worker.published = true;
+    effects_.push_back(PublishLoss{static_cast<int>(rank), worker.exit->succeeded()
+                                                               ? "exited 0 before the others"
+                                                               : describe(*worker.exit)});
+  }
 }
 
 void Supervisor::judge_running() {

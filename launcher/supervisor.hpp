@@ -103,6 +103,7 @@ struct WorkerRecord {
   std::optional<int> failure_order;  ///< 0 for the first failure seen.
   bool stopped_by_us = false;        ///< It ended after we had begun to end the attempt.
   bool member = false;
+  bool published = false;  ///< The members know of its end, and so will those who come later.
   std::optional<Reported> report;
 
   bool failed() const { return exit && !exit->succeeded() && !stopped_by_us; }
@@ -137,6 +138,7 @@ class Supervisor {
   void on(const FrontLost&);
 
   void begin_attempt(int attempt);
+  void publish_losses();
   void judge_running();
   void judge_grace();
   void terminate(int signal_number);
@@ -157,7 +159,7 @@ class Supervisor {
   std::vector<WorkerRecord> workers_;
   int failures_ = 0;
   std::optional<Clock::time_point> deadline_;
-  bool last_words_ = false;  ///< All have reported; the deadline is that of their exits.
+  bool last_words_ = false;         ///< All have reported; the deadline is that of their exits.
   std::optional<int> stop_signal_;  ///< The first one; a second one kills.
   bool may_not_restart_ = false;
   bool failed_before_stop_ = false;  ///< The failure came first, so it gives the exit code.

@@ -88,6 +88,10 @@ void JobHost::publish_loss(int rank, const std::string& cause) {
   for (const auto& [member, where] : by_rank_) {
     if (member != rank) tell(where.connection, losses_.back());
   }
+  // After the news, so that whoever waits in a barrier knows by then who is missing.
+  native_->lose_contributor(
+      rank, identity_.world_size,
+      "rank " + std::to_string(rank) + " on " + identity_.host + " is lost: " + cause);
 }
 
 std::variant<wire::Welcome, store::Host::Refusal> JobHost::admit(store::ConnectionId who,

@@ -57,7 +57,8 @@ class JobHost : private store::Host {
   void begin_attempt();
   /// The agent's end of a worker's control socket; only this rank may say HELLO on it.
   void expect(int rank, unique_fd control);
-  /// Tells all members, those who come later too, that a rank is gone.
+  /// Tells all members, those who come later too, that a rank is gone; barriers and all_gathers of
+  /// the whole world that lack it fail.
   void publish_loss(int rank, const std::string& cause);
   bool is_connected(int rank) const { return by_rank_.contains(rank); }
   void stop();

@@ -105,6 +105,12 @@ Aggregates::Verdict Aggregates::contribute(const Contribution& what) {
   return {State::complete, {}, aggregate.last, aggregate.last_too_big};
 }
 
+bool Aggregates::lacks(std::string_view name, int contributor, int count) const {
+  const auto found = aggregates_.find(name);
+  return found != aggregates_.end() && found->second.count == count && contributor < count &&
+         !found->second.arrived[static_cast<std::size_t>(contributor)];
+}
+
 std::vector<int> Aggregates::missing(std::string_view name) const {
   std::vector<int> result;
   const auto found = aggregates_.find(name);

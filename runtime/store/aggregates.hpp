@@ -40,6 +40,8 @@ class Aggregates {
   Verdict contribute(const Contribution& what);
   /// Of the open round, ascending; empty when nobody has arrived.
   std::vector<int> missing(std::string_view name) const;
+  /// Whether the open round of `name` is one of `count` and waits for `contributor`.
+  bool lacks(std::string_view name, int contributor, int count) const;
   std::size_t bytes() const { return bytes_; }
 
  private:

@@ -65,6 +65,7 @@ struct TimedOut {
 };
 struct Refused {
   std::string reason;
+  Errc code = Errc::refused;
 };
 
 using Answer = std::variant<Done, Number, Found, Absent, FoundMany, KeyList, Compared, Popped,
@@ -154,6 +155,10 @@ class KeyValues {
   void all_gather(Caller by, std::string_view name, std::uint64_t round, int count,
                   std::span<const int> contributors, std::span<const BytesView> blobs,
                   Clock::time_point deadline, Effects& out);
+
+  /// This contributor will not come any more: every aggregate of `count` contributors that lacks it
+  /// is refused with Errc::peer_lost and `why`, those that wait now and those that begin later.
+  void lose_contributor(int contributor, int count, std::string_view why, Effects& out);
 
   /// Ends that client's wait or watch without an answer; true if there was one.
   bool cancel(Caller by);

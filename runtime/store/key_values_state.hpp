@@ -38,6 +38,12 @@ struct KeyValues::State {
   Waits waits;
   Leases leases;
   Aggregates barriers, gathers;
+  struct LostContributor {
+    int contributor = 0;
+    int count = 0;
+    std::string why;
+  };
+  std::vector<LostContributor> lost;
   std::size_t bytes = 0;   ///< Keys, values and queues; the aggregates count their own.
   std::deque<Bytes> kept;  ///< What is gone but shown by the effects of the current call.
 
@@ -68,6 +74,8 @@ struct KeyValues::State {
   bool one_of_keys_came(Waits::Id id, std::string_view key, Effects& out);
   void aggregate(PendingWait::Kind kind, Caller by, const Aggregates::Contribution& what,
                  Clock::time_point deadline, Effects& out);
+  /// The one who keeps the open round of this aggregate from ever being complete, if known.
+  const LostContributor* hopeless(PendingWait::Kind kind, std::string_view name) const;
   void time_out(Waits::Id id, Effects& out);
 };
 

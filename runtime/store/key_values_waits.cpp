@@ -200,6 +200,9 @@ void KeyValues::State::aggregate(Kind kind, Caller by, const Aggregates::Contrib
     case Aggregates::State::over:
       return reply(by);
     case Aggregates::State::waiting: {
+      if (const auto* gone = hopeless(kind, what.name)) {
+        return answer(out, by, Refused{gone->why, Errc::peer_lost});
+      }
       if (!may_wait(by, out)) return;
       const Waits::Id id = waits.add({kind, by, {std::string(what.name)}, 0, deadline});
       waits.listen(id, channel, what.name);
@@ -229,6 +232,32 @@ void KeyValues::all_gather(Caller by, std::string_view name, std::uint64_t round
     return refuse(out, by, quoted(name) + ": one blob for each contributor is needed");
   }
   state_->aggregate(Kind::gather, by, {name, round, count, contributors, blobs}, deadline, out);
+}
+
+const KeyValues::State::LostContributor* KeyValues::State::hopeless(Kind kind,
+                                                                    std::string_view name) const {
+  const Aggregates& aggregates = kind == Kind::gather ? gathers : barriers;
+  for (const auto& gone : lost) {
+    if (aggregates.lacks(name, gone.contributor, gone.count)) return &gone;
+  }
+  return nullptr;
+}
+
+void KeyValues::lose_contributor(int contributor, int count, std::string_view why, Effects& out) {
+  State& s = *state_;
+  s.kept.clear();
+  s.lost.push_back({contributor, count, std::string(why)});
+  for (const auto& [kind, channel] :
+       {std::pair(Kind::barrier, Channel::barrier), std::pair(Kind::gather, Channel::gather)}) {
+    for (const std::string& name : s.waits.names(channel)) {
+      const auto* gone = s.hopeless(kind, name);
+      if (gone == nullptr) continue;
+      const Waits::Ids waiting = *s.waits.listeners(channel, name);
+      for (const Waits::Id id : waiting) {
+        answer(out, s.waits.take(id).by, Refused{gone->why, Errc::peer_lost});
+      }
+    }
+  }
 }
 
 // ---- Ends ----

@@ -383,7 +383,7 @@ void NativeSession::answer(const Effect& effect) {
                         effect.last ? wire::reply : wire::reply | wire::more);
                  },
                  [&](const TimedOut& a) { fail(request, Errc::timeout, sentence(a)); },
-                 [&](const Refused& a) { fail(request, Errc::refused, a.reason); },
+                 [&](const Refused& a) { fail(request, a.code, a.reason); },
              },
              effect.answer);
 }

@@ -69,6 +69,13 @@ void Server::push(ConnectionId to, wire::Type type, BytesView payload, std::vect
   state_->send_soon();
 }
 
+void Server::lose_contributor(int contributor, int count, std::string_view why) {
+  NativeNamespace& native = state_->native;
+  native.values.lose_contributor(contributor, count, why, native.effects);
+  native.deliver();
+  state_->send_soon();
+}
+
 void Server::close(ConnectionId who) {
   if (Connection* connection = state_->find(who)) connection->close();
   state_->send_soon();

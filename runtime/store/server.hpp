@@ -35,6 +35,9 @@ class Server {
   ConnectionId adopt(unique_fd connected);
   /// Pushes a message nobody asked for, with descriptors on a unix socket.
   void push(ConnectionId to, wire::Type type, BytesView payload, std::vector<unique_fd> fds = {});
+  /// The contributor will not come any more: the native namespace's aggregates of `count` that lack
+  /// it are refused with Errc::peer_lost and `why`.
+  void lose_contributor(int contributor, int count, std::string_view why);
   /// Lets go of a connection: what is queued is sent, then it is closed.
   void close(ConnectionId who);
   /// Closes every c10d connection and starts an empty c10d namespace; its listeners stay.

@@ -58,6 +58,8 @@ class Waits {
   void unlisten(Id id, Channel channel, std::string_view name);
   /// Null when nobody does. Valid until the next change.
   const Ids* listeners(Channel channel, std::string_view name) const;
+  /// All names that somebody listens to.
+  std::vector<std::string> names(Channel channel) const;
   bool any(Channel channel) const { return !channels_[index(channel)].empty(); }
 
   std::size_t count_of(std::uint64_t client) const;

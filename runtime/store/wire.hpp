@@ -338,7 +338,7 @@ std::optional<Message> decode(BytesView payload);
 
 /// Appends header and payload; the header's length and type are filled in.
 template <class Message>
-  requires requires { Message::type; }
+requires requires { Message::type; }
 void encode_frame(Bytes& out, FrameHeader header, const Message& message) {
   const std::size_t at = out.size();
   out.resize(at + header_bytes);

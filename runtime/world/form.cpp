@@ -66,6 +66,13 @@ Error forming_error(MemberLink& link, Store& store, const Joining& joining, cons
   // The host's last words may still wait behind a connection that broke while we were sending.
   if (error.errc() == Errc::peer_lost) link.read_last_words();
   if (auto said = link.aborted()) return *said;
+  if (const auto loss = link.first_loss(); loss && error.errc() == Errc::peer_lost) {
+    Error told(Errc::peer_lost, "World::init: rank " + std::to_string(loss->rank) + " on " +
+                                    loss->host +
+                                    " was lost while the world was forming: " + loss->cause);
+    link.report(told, loss->rank);
+    return told;
+  }
   if (error.errc() != Errc::timeout) return error;
   const std::string sentence =
       "World::init: not all ranks came within " + duration_text(joining.options.timeout);

@@ -164,6 +164,12 @@ void MemberLink::read_last_words() noexcept {
   }
 }
 
+std::optional<PeerLoss> MemberLink::first_loss() const {
+  const std::lock_guard lock(news_->mutex);
+  if (news_->losses.empty()) return std::nullopt;
+  return news_->losses.front();
+}
+
 std::optional<Error> MemberLink::aborted() const {
   const std::lock_guard lock(news_->mutex);
   if (!news_->abort) return std::nullopt;

@@ -48,6 +48,8 @@ class MemberLink final : public Membership {
   void read_last_words() noexcept;
   /// An abort that has arrived, as the error to throw in place of a broken connection's.
   std::optional<Error> aborted() const;
+  /// The first loss told so far, if any.
+  std::optional<PeerLoss> first_loss() const;
 
   int fd() const override;
   std::vector<PeerLoss> losses() override;

@@ -77,7 +77,9 @@ inline std::string shown(const store::Effect& effect) {
                          text += " " + std::to_string(contributor);
                        return text;
                      },
-                     [](const store::Refused& a) { return "refused " + a.reason; },
+                     [](const store::Refused& a) {
+                       return (a.code == Errc::peer_lost ? "lost " : "refused ") + a.reason;
+                     },
                  },
                  effect.answer);
   return std::to_string(effect.to.client) + "." + std::to_string(effect.to.request) + " " + what;
