@@ -39,6 +39,17 @@ constexpr auto last_words_timeout = std::chrono::milliseconds(20);
 
 /// Our own limit on descriptors goes up to what is allowed (five per worker are needed); the
 /// workers keep what they would have had without us.
+/// Pipes and sockets that a worker costs while it runs, with some to spare.
+constexpr int descriptors_per_worker = 6;
+constexpr int descriptors_of_agent = 64;
+
+/// Makes the descriptor table as large as it will become, before there is a second thread: later
+/// the kernel would wait for all cores at each doubling (synchronize_rcu), milliseconds a time.
+void reserve_descriptors(int workers) {
+  const unique_fd highest(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC,
+                                  descriptors_of_agent + descriptors_per_worker * workers));
+}
+
 rlimit raise_descriptor_limit() {
   rlimit original{};
   ::getrlimit(RLIMIT_NOFILE, &original);
@@ -392,6 +403,7 @@ int run_agent(const AgentTask& task, const AgentSeat& seat) {
     const std::string line = std::string("dlaunch: ") + error.what() + "\n";
     [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
   };
+  reserve_descriptors(task.workers);
   try {
     return Agent(task, seat).run();
   } catch (const Error& error) {

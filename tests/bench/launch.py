@@ -12,6 +12,7 @@ Printed: medians in ms with min..max, and the ratio of dlaunch to the floor and 
   memory   all launcher processes together with N=64 workers asleep: RSS and PSS in KiB
 """
 import os
+import select
 import shutil
 import signal
 import statistics
@@ -32,10 +33,10 @@ def have(name):
     return shutil.which(name) is not None
 
 
-def python_with_torch():
-    for python in ("/usr/bin/python3", f"{BUILD}/torch2/bin/python"):
-        if os.path.exists(python) and subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0:
-            yield python
+def torchrun_python():
+    """PyTorch 2's interpreter. Debian's 1.13 cannot run torchrun under its own Python 3.11."""
+    python = os.environ.get("DLAUNCH_TEST_TORCH2_PYTHON", f"{BUILD}/torch2/bin/python")
+    return python if os.path.exists(python) else None
 
 
 def launchers(n):
@@ -53,17 +54,28 @@ def torchrun(python, n):
             "--nproc_per_node", str(n)]
 
 
+def await_exit(child):
+    """Its exit code, or None after LIMIT_S. Popen.wait with a timeout polls at doubling intervals and
+    would measure those; a pidfd wakes at once."""
+    pidfd = os.pidfd_open(child.pid)
+    try:
+        ready, _, _ = select.select([pidfd], [], [], LIMIT_S)
+    finally:
+        os.close(pidfd)
+    if not ready:
+        child.kill()
+    code = child.wait()
+    return code if ready else None
+
+
 def wall_ms(command):
     start = time.perf_counter()
     child = subprocess.Popen(command, env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                              stdin=subprocess.DEVNULL)
-    try:
-        code = child.wait(LIMIT_S)
-    except subprocess.TimeoutExpired:  # Open MPI 4.1 does so now and then when workers end while others start
-        child.kill()
-        child.wait()
-        return None
+    code = await_exit(child)
     took = (time.perf_counter() - start) * 1e3
+    if code is None:  # Open MPI 4.1 hangs now and then when workers end while others start
+        return None
     if code != 0:
         raise RuntimeError(f"{' '.join(command)} exited with {code}")
     return took
@@ -96,11 +108,13 @@ def report(title, n, times):
 def bench_true():
     for n in (2, 4, 16, 64):
         report("true", n, interleaved({name: prefix + ["/bin/true"] for name, prefix in launchers(n).items()}, ROUNDS))
-    for python in python_with_torch():
+    if python := torchrun_python():
         for n in (2, 16):
             times = interleaved({"dlaunch": DLAUNCH + [str(n), "/bin/true"],
-                                 "torchrun": torchrun(python, n) + ["--no_python", "/bin/true"]}, 2 if QUICK else 3)
+                                 "torchrun": torchrun(python, n) + ["--no-python", "/bin/true"]}, 3)
             report("true", n, times)
+    else:
+        print("true     no torchrun: no PyTorch 2 (set DLAUNCH_TEST_TORCH2_PYTHON)")
 
 
 def bench_barrier(workdir):
@@ -109,7 +123,7 @@ def bench_barrier(workdir):
     with open(source, "w") as out:
         out.write("#include <mpi.h>\nint main(int c, char** v) { MPI_Init(&c, &v); MPI_Barrier(MPI_COMM_WORLD);"
                   " MPI_Finalize(); return 0; }\n")
-    for n in (4, 16, 64):
+    for n in (2, 4, 16, 64):
         commands = {"dlaunch": DLAUNCH + [str(n), f"{BUILD}/bench/hello"]}
         for name, compiler in hello.items():
             program = f"{workdir}/hello_{name}"
@@ -156,29 +170,31 @@ def started(prefix, n, program):
     return child, wait_for(workers, f"{n} workers of {prefix[0]}")
 
 
+def wait_channel(pid):
+    with open(f"/proc/{pid}/wchan") as file:
+        return file.read()
+
+
 def bench_death():
     n, times = 4, {}
-    programs = {"plain": ["/bin/sleep", "100"], "runtime": [f"{BUILD}/bench/hello", "--then-wait"]}
-    contestants = {name: (prefix, programs["plain"]) for name, prefix in launchers(n).items() if name != "floor"}
-    contestants["dlaunch, runtime workers"] = (DLAUNCH + [str(n)], programs["runtime"])
+    plain = ["/bin/sleep", "100"]
+    contestants = {name: (prefix, plain) for name, prefix in launchers(n).items() if name != "floor"}
+    contestants["dlaunch, runtime workers"] = (DLAUNCH + [str(n)], [f"{BUILD}/bench/hello", "--then-wait"])
     for _ in range(ROUNDS):
         for name, (prefix, program) in contestants.items():
             child, workers = started(prefix, n, program)
-            if program is programs["runtime"]:  # each has its barrier behind it when all wait in the next one
-                wait_for(lambda: all(blocked_in_poll(pid) for pid in workers), "workers to wait in a collective")
+            victim = workers[1]
+            if program is not plain:  # rank 1 pauses, the others wait for it in a barrier
+                def all_wait():
+                    return sorted(("poll" in channel) + 2 * ("pause" in channel)
+                                  for channel in map(wait_channel, workers)) == [1, 1, 1, 2]
+                wait_for(all_wait, "the workers to wait in a barrier")
+                victim = next(pid for pid in workers if "pause" in wait_channel(pid))
             start = time.perf_counter()
-            os.kill(workers[1], signal.SIGKILL)
-            child.wait(LIMIT_S)
+            os.kill(victim, signal.SIGKILL)
+            await_exit(child)
             times.setdefault(name, []).append((time.perf_counter() - start) * 1e3)
     report("death", n, times)
-
-
-def blocked_in_poll(pid):
-    try:
-        with open(f"/proc/{pid}/wchan") as file:
-            return "poll" in file.read()
-    except OSError:
-        return True
 
 
 def bench_memory():
@@ -195,7 +211,7 @@ def bench_memory():
                     pss += int(line.split()[1]) if line.startswith("Pss:") else 0
         print(f"memory   N={n:<4} {name:14} RSS {rss:7d} KiB   PSS {pss:7d} KiB", flush=True)
         child.send_signal(signal.SIGTERM)
-        child.wait(LIMIT_S)
+        await_exit(child)
 
 
 def main():
