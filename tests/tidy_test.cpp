@@ -165,3 +165,10 @@ TEST_CASE("names say what a thing is") {
     }
   }
 }
+
+TEST_CASE("the program in the README is the example, word for word") {
+  std::string readme, example;
+  for (const auto& line : lines_of(root / "README.md")) readme += line + "\n";
+  for (const auto& line : lines_of(root / "docs/examples/all_reduce.cpp")) example += line + "\n";
+  CHECK(readme.find("```cpp\n" + example + "```\n") != std::string::npos);
+}

@@ -81,3 +81,27 @@ TEST_CASE("each of four ranks knows its place, and rank 0 is first") {
                       "[0] rank 0 of 4: local rank 0 of 4", "[1] rank 1 of 4: local rank 1 of 4",
                       "[2] rank 2 of 4: local rank 2 of 4", "[3] rank 3 of 4: local rank 3 of 4"});
 }
+
+TEST_CASE("the program of the README") {
+  CHECK(launch({examples + "all_reduce"}) == std::vector<std::string>{"[0] 4 ranks, mean 2.5"});
+}
+
+TEST_CASE("a world that cannot form names the rank it lacks, on all others") {
+  for (const std::string end : {"exit 0", "kill -9 $$"}) {
+    CAPTURE(end);
+    const std::string script =
+        "if [ $RANK = 1 ]; then " + end + "; fi; exec " + examples + "all_reduce";
+    Process process({launcher, "--standalone", "--nproc_per_node", "3", "sh", "-c", script},
+                    {{"PATH", "/usr/bin:/bin"}});
+    const int code = process.wait();
+    CAPTURE(process.output());
+    CHECK(code == (end == "exit 0" ? 75 : 137));
+    // The death may come before the others are members: then they are only stopped.
+    if (end == "exit 0") {
+      CHECK(process.output().find("rank 1 on ") != std::string::npos);
+      CHECK(process.output().find("was lost while the world was forming: exited 0 before the "
+                                  "others") != std::string::npos);
+    }
+    CHECK(process.output().find("rank      : 1 (local_rank: 1)") != std::string::npos);
+  }
+}
