@@ -92,7 +92,7 @@ void require_variables(const Environment& environment, Launcher launcher, const 
   }
   if (master.empty()) return;
   if (&names == &torch_names) {
-    throw missing_error(master, "it says where rank 0 listens, the same on every rank");
+    throw missing_error(master, "where rank 0 listens has to be said, the same on every rank");
   }
   throw missing_error(master, std::string(names.who) + " told this process its rank (" +
                                   names.rank + ") and the world size (" + size_name +
