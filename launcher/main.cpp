@@ -59,6 +59,8 @@ int dry_run(const AgentTask& task) {
   assignment.local_size = assignment.world_size = task.workers;
   assignment.agent_store = task.workers > 1;
   assignment.master_port = task.options.master_port;
+  assignment.run_directory =
+      run_directory_name(task.options, task.environment, assignment.job, "<random>");
   const LaunchPlan plan = make_plan(task.options, task.machine, task.environment, assignment);
   return leave(0, describe_plan(task.options, task.machine, plan));
 }

@@ -70,6 +70,7 @@ void append_environment(std::string& out, const LaunchPlan& plan) {
   lines.insert(lines.end(), own.begin(), own.end());
   for (const auto line : lines) {
     const auto name = line.substr(0, line.find('='));
+    if (line.ends_with('=')) continue;  // Known only once the agent runs.
     const bool suggested = name == "OMP_NUM_THREADS" || name == "TORCH_NCCL_ASYNC_ERROR_HANDLING" ||
                            name == "CUDA_VISIBLE_DEVICES";
     if (is_worker_variable(name) || suggested) out.append("  ").append(line).append("\n");

@@ -82,14 +82,14 @@ void append_end(std::string& out, std::size_t number, const WorkerEnd& end, bool
   }
 }
 
-/// Who had to be ended, and how it took: "ranks 1-3 by SIGTERM".
+/// Who was no more when dlaunch had stopped the attempt, and how: "ranks 1-3 (killed by SIGTERM)".
 void append_stopped(std::string& out, const std::vector<WorkerEnd>& ends) {
   std::map<std::string, std::vector<int>> by_end;
   for (const auto& end : ends) {
     if (end.stopped_by_us) by_end[describe(end.status)].push_back(end.rank);
   }
   if (by_end.empty()) return;
-  out += "Stopped by dlaunch after that:\n";
+  out += "Ended while dlaunch stopped the job:\n";
   for (const auto& [how, ranks] : by_end) {
     out += "  " + std::string(ranks.size() == 1 ? "rank " : "ranks ") + rank_list(ranks) + " (" +
            how + ")\n";

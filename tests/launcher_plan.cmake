@@ -13,3 +13,4 @@ dlaunch_test(launcher_plan_test
 dlaunch_test(command_line_test process/command_line_test.cpp
   LIBS dlaunch_process_test dlaunch_launcher nlohmann_json::nlohmann_json)
 add_dependencies(command_line_test dlaunch_program)
+dlaunch_fuzz(launcher_text_fuzz fuzz/launcher_text_fuzz.cpp CORPUS launcher_text LIBS dlaunch_launcher)

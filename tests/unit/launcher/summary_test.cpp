@@ -57,7 +57,7 @@ train.py FAILED
 --------------------------------------------------------------------------------
 Failures:
   <NO_OTHER_FAILURES>
-Stopped by dlaunch after that:
+Ended while dlaunch stopped the job:
   rank 3 (killed by SIGKILL)
   ranks 0,2 (killed by SIGTERM)
 --------------------------------------------------------------------------------

@@ -1,0 +1,54 @@
+#include "launcher/config_file.hpp"
+#include "launcher/error_file.hpp"
+#include "launcher/plan.hpp"
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+/// Whatever is typed, set, configured or left in an error file, the launcher has an answer. The
+/// input's lines are the arguments; those with "DLAUNCH_" or "PET_" in front are the environment;
+/// the whole is the configuration file and the error file as well.
+
+namespace {
+
+void insist(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "launcher_text_fuzz: %s\n", what);
+  std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace dlaunch::launcher;
+  const std::string text(data, data + size);
+  std::vector<std::string> arguments;
+  std::vector<std::string> environment;
+  for (const auto line : split(text, '\n')) {
+    const bool variable = line.starts_with("DLAUNCH_") || line.starts_with("PET_");
+    (variable ? environment : arguments).emplace_back(line);
+  }
+  const auto parsed =
+      parse_options(arguments, environment, [&](const std::string&) { return text; });
+  if (const auto* stop = std::get_if<EarlyExit>(&parsed)) {
+    insist(stop->code == 0 || stop->code == 64 || stop->code == 78, "an exit code of its own");
+    insist(stop->text.ends_with('\n'), "a refusal that is no line");
+  } else {
+    const auto& options = std::get<Options>(parsed);
+    insist(!options.program.empty(), "no program, and no refusal");
+    const Machine machine;
+    const auto count = worker_count(options, machine, environment);
+    if (const auto* workers = std::get_if<int>(&count); workers != nullptr && *workers <= 64) {
+      Assignment assignment;
+      assignment.local_size = assignment.world_size = *workers;
+      const auto plan = make_plan(options, machine, environment, assignment);
+      insist(plan.workers.size() == static_cast<std::size_t>(*workers), "a worker too few");
+      insist(!describe_plan(options, machine, plan).empty(), "no words for a plan");
+    }
+  }
+  parse_error_file(text);
+  return 0;
+}
