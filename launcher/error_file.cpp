@@ -20,13 +20,14 @@ std::string text_of(const json& object, const char* name) {
 
 /// Seconds since 1970, written as a number or as a string.
 std::optional<WallClock::time_point> time_of(const json& object) {
-  constexpr std::int64_t year_10000 = 253'402'300'800;
+  // The clock counts nanoseconds in 64 bits, which end in 2262.
+  constexpr std::int64_t year_2200 = 7'258'118'400;
   const std::string text = text_of(object, "timestamp");
   std::int64_t seconds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   // A fraction may follow; it says no more than the launcher's own clock.
   if (error != std::errc{} || (end != text.data() + text.size() && *end != '.')) return {};
-  if (seconds <= 0 || seconds >= year_10000) return {};
+  if (seconds <= 0 || seconds >= year_2200) return {};
   return WallClock::time_point(std::chrono::seconds(seconds));
 }
 
