@@ -303,6 +303,11 @@ bool NativeSession::other(const wire::FrameHeader& header, BytesView payload) {
     case wire::Type::group:
     case wire::Type::report:
     case wire::Type::abort:
+    case wire::Type::join:
+    case wire::Type::leave:
+    case wire::Type::heartbeat:
+    case wire::Type::worker_failed:
+    case wire::Type::workers_ended:
       space_.host_.on_message(client_, header, payload);
       return true;
     case wire::Type::ping:

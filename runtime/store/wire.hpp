@@ -64,6 +64,18 @@ enum class Type : std::uint16_t {
   report,
   peer_lost,
   abort,
+  // agent and rendezvous; their payloads are rendezvous/messages.hpp's
+  join = 96,
+  leave,
+  heartbeat,
+  worker_failed,
+  workers_ended,
+  admitted,
+  refused,
+  stop,
+  ranks_lost,
+  standing,
+  finished,
   // answers
   done = 128,
   number,

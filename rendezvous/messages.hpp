@@ -1,0 +1,87 @@
+#pragma once
+
+#include "rendezvous/rounds.hpp"
+#include "runtime/store/wire.hpp"
+
+/// What an agent and the rendezvous say to each other, as frames of the native protocol on the
+/// agent's one connection (docs/wire.md). HELLO's session is rounds' Session. All are pushed
+/// (request 0) both ways; a sender repeats what the other side may have missed after a reconnect.
+namespace dlaunch::rendezvous::message {
+
+/// Agent: its first message after WELCOME, and again after each reconnect.
+struct Join {
+  static constexpr wire::Type type = wire::Type::join;
+  NodeOffer offer;
+  JobRules rules;
+  std::optional<Holding> holding;
+  std::string version;  ///< Of the program, for messages.
+};
+/// Agent: goes on purpose.
+struct Leave {
+  static constexpr wire::Type type = wire::Type::leave;
+  std::int32_t exit_code = 0;
+  std::string reason;
+};
+/// Both ways, every second while nothing else is said; the rendezvous echoes it.
+struct Heartbeat {
+  static constexpr wire::Type type = wire::Type::heartbeat;
+};
+struct WorkerFailed {
+  static constexpr wire::Type type = wire::Type::worker_failed;
+  std::uint64_t epoch = 0;
+  std::int32_t rank = 0;
+  std::string cause;
+};
+struct WorkersEnded {
+  static constexpr wire::Type type = wire::Type::workers_ended;
+  std::uint64_t epoch = 0;
+  rendezvous::WorkersEnded::Outcome outcome{};
+  std::int32_t exit_code = 0;
+  std::optional<int> root_cause;
+  bool consequence = false;
+  std::string sentence;
+};
+/// Rendezvous: places the node in a round.
+struct Admitted {
+  static constexpr wire::Type type = wire::Type::admitted;
+  std::uint64_t incarnation = 0;
+  Admission admission;
+};
+struct Refused {
+  static constexpr wire::Type type = wire::Type::refused;
+  Errc code{};
+  std::int32_t exit_code = 0;
+  std::string reason;
+};
+struct Stopped {
+  static constexpr wire::Type type = wire::Type::stop;
+  std::uint64_t epoch = 0;
+  Stop::Cause cause{};
+  std::string reason;
+};
+struct RanksLost {
+  static constexpr wire::Type type = wire::Type::ranks_lost;
+  std::uint64_t epoch = 0;
+  std::int32_t first_rank = 0;
+  std::int32_t count = 1;
+  std::string host;
+  std::string cause;
+};
+struct Standing {
+  static constexpr wire::Type type = wire::Type::standing;
+  std::string sentence;
+};
+struct Finished {
+  static constexpr wire::Type type = wire::Type::finished;
+  std::int32_t exit_code = 0;
+  std::optional<int> root_cause;
+  std::string sentence;
+};
+
+/// As wire::encode and wire::decode.
+template <class Message>
+void encode(Bytes& out, const Message& message);
+template <class Message>
+std::optional<Message> decode(BytesView payload);
+
+}  // namespace dlaunch::rendezvous::message

@@ -1,0 +1,232 @@
+#pragma once
+
+#include <dlaunch/error.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+/// The pure core of the rendezvous: which nodes make up a job's world, and what becomes of it when
+/// one fails, leaves, is lost or comes late. State, event and time in, effects out; it reads no
+/// clock, no socket and no environment.
+namespace dlaunch::rendezvous {
+
+/// Names one agent process: random, chosen by the agent, the same over reconnects. An agent that
+/// was started anew has another one.
+using Session = std::uint64_t;
+
+/// What all nodes of a job must agree on. The first one to join brings it, later ones that differ
+/// in the first block are refused.
+struct JobRules {
+  int nodes_min = 1;
+  int nodes_max = 1;
+  int max_restarts = 0;
+  bool continue_on_failure = false;
+
+  Clock::duration join_timeout = std::chrono::seconds(600);  ///< From the first join of a round.
+  Clock::duration last_call = std::chrono::seconds(30);  ///< From MIN nodes on, in a first round.
+  Clock::duration lease = std::chrono::seconds(5);       ///< Silent for this long: lost.
+  /// A broken connection may come back within this; the lease still counts.
+  Clock::duration reconnect_grace = std::chrono::seconds(2);
+
+  bool operator==(const JobRules&) const = default;
+};
+
+/// A node as it introduces itself.
+struct NodeOffer {
+  std::string id;    ///< --node-id; unique in the job.
+  std::string host;  ///< Its host's name, for messages.
+  int workers = 1;
+  std::optional<int> rank_hint;        ///< --node-rank: honoured, or the node is refused.
+  std::optional<int> scheduler_order;  ///< Its place among the scheduler's nodes.
+  /// "host:port" of the socket it has bound for PyTorch's store, best first.
+  std::vector<std::string> store_addresses;
+
+  bool operator==(const NodeOffer&) const = default;
+};
+
+/// What a node holds already when it joins: the daemon was restarted and must learn of it anew.
+struct Holding {
+  std::uint64_t incarnation = 0;
+  std::uint64_t epoch = 0;
+  int attempt = 0;
+  int node_rank = 0;
+  int node_count = 1;
+  int first_rank = 0;
+  int world_size = 1;
+
+  bool operator==(const Holding&) const = default;
+};
+
+// ---- Events ----
+
+struct Join {
+  Session session = 0;
+  NodeOffer offer;
+  JobRules rules;
+  std::optional<Holding> holding;
+};
+/// The node goes, on purpose; its workers are gone already.
+struct Leave {
+  Session session = 0;
+  /// A user's signal: 128+n. A job that cannot go on without the node ends with this code.
+  int exit_code = 0;
+  std::string reason;  ///< "stopped by SIGTERM".
+};
+/// The node's connection broke without a word.
+struct Disconnected {
+  Session session = 0;
+};
+/// Anything arrived from the node.
+struct Heartbeat {
+  Session session = 0;
+};
+/// The first failure among the node's workers in this epoch: the others are told at once.
+struct WorkerFailed {
+  Session session = 0;
+  std::uint64_t epoch = 0;
+  int rank = 0;  ///< Global.
+  std::string cause;
+};
+/// How a node's workers of an epoch ended. None of their processes is left.
+struct WorkersEnded {
+  Session session = 0;
+  std::uint64_t epoch = 0;
+  enum class Outcome { succeeded, failed, stopped, spawn_failed };
+  Outcome outcome = Outcome::succeeded;
+  int exit_code = 0;
+  std::optional<int> root_cause;  ///< Global rank.
+  /// All its failures blame another rank (peer lost, aborted): never the job's root cause while
+  /// some other node has one that does not.
+  bool consequence = false;
+  std::string sentence;  ///< "rank 3 was killed by SIGKILL".
+};
+struct Tick {};
+
+using Event = std::variant<Join, Leave, Disconnected, Heartbeat, WorkerFailed, WorkersEnded, Tick>;
+
+// ---- Effects ----
+
+/// A node's place in a closed round. Nothing here grows with the number of nodes, save `roster`.
+struct Admission {
+  std::uint64_t epoch = 0;
+  int attempt = 0;
+  int node_rank = 0;
+  int node_count = 1;
+  int first_rank = 0;
+  int local_size = 1;
+  int world_size = 1;
+  /// Where node rank 0 serves PyTorch's store.
+  std::vector<std::string> store_addresses;
+  /// All nodes by rank, for node rank 0 only: whom it may serve.
+  struct Entry {
+    std::string id;
+    std::string host;
+    int first_rank = 0;
+    int workers = 1;
+    std::vector<std::string> store_addresses;
+    bool operator==(const Entry&) const = default;
+  };
+  std::vector<Entry> roster;
+
+  bool operator==(const Admission&) const = default;
+};
+
+struct Admit {
+  Session to = 0;
+  Admission admission;
+};
+/// It may not take part, and why; the node ends with `exit_code`.
+struct Refuse {
+  Session to = 0;
+  Errc code = Errc::refused;
+  int exit_code = 0;
+  std::string reason;
+};
+/// Its workers of this epoch are to be stopped; then it reports WorkersEnded and waits for the next
+/// admission or the end.
+struct Stop {
+  Session to = 0;
+  std::uint64_t epoch = 0;
+  enum class Cause {
+    failure,     ///< A worker elsewhere failed: survivors may report first (--failure-grace).
+    membership,  ///< A node was lost, left or came: stop at once.
+    evicted,     ///< This node was given up while it was silent; it must join anew.
+  };
+  Cause cause = Cause::failure;
+  std::string reason;
+};
+/// These ranks will not come back: to all nodes of the epoch but their own.
+struct RanksLost {
+  std::uint64_t epoch = 0;
+  int first_rank = 0;
+  int count = 1;
+  std::string host;
+  std::string cause;
+  Session except = 0;
+};
+/// How things stand, for people; to all nodes of the job. Sent when it changes.
+struct Standing {
+  std::string sentence;  ///< "3 of 4 nodes; missing rank 2; last call in 12 s".
+};
+/// The job is over; every node exits with this.
+struct Finish {
+  int exit_code = 0;
+  std::optional<int> root_cause;  ///< Global rank.
+  std::string sentence;
+};
+
+using Effect = std::variant<Admit, Refuse, Stop, RanksLost, Standing, Finish>;
+using Effects = std::vector<Effect>;
+
+// ---- What it looks like from outside ----
+
+struct NodeStatus {
+  std::string id;
+  std::string host;
+  enum class State { waiting, running, stopping, ended, silent };
+  State state = State::waiting;
+  std::optional<int> node_rank;
+  int first_rank = 0;
+  int workers = 1;
+  Clock::time_point last_heard;
+};
+struct JobStatus {
+  enum class State { gathering, running, stopping, finished };
+  State state = State::gathering;
+  std::uint64_t epoch = 0;
+  int attempt = 0;
+  int nodes_min = 1;
+  int nodes_max = 1;
+  int world_size = 0;
+  std::string standing;
+  std::optional<int> exit_code;
+  std::vector<NodeStatus> nodes;
+};
+
+/// One job's rounds. Total: every event has an answer in every state. Not thread-safe.
+class Rounds {
+ public:
+  /// Epochs begin after `last_epoch`: they only grow, over incarnations too.
+  explicit Rounds(std::uint64_t last_epoch = 0);
+  ~Rounds();
+  Rounds(Rounds&&) noexcept;
+  Rounds& operator=(Rounds&&) noexcept;
+
+  Effects step(const Event& event, Clock::time_point now);
+  /// When a Tick is next needed.
+  std::optional<Clock::time_point> next_deadline() const;
+
+  JobStatus status() const;
+  std::uint64_t epoch() const;
+  bool finished() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace dlaunch::rendezvous

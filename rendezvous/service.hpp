@@ -1,0 +1,75 @@
+#pragma once
+
+#include "rendezvous/rounds.hpp"
+#include "runtime/base/unique_fd.hpp"
+#include "runtime/store/server.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+
+namespace dlaunch::rendezvous {
+
+/// What a service allows.
+struct ServiceRules {
+  /// The endpoint is the job: agents name none and are given this one. Empty: many jobs, and every
+  /// agent has to name its own.
+  std::string only_job;
+  std::size_t jobs_max = 1024;
+  int nodes_per_job_max = 20'000;
+  store::Limits limits;  ///< Of each job's namespace.
+  /// How long a finished job is remembered, for who comes late and for the status page.
+  Clock::duration remember = std::chrono::minutes(10);
+};
+
+/// A line for the log: what happened to which job, as a sentence.
+struct LogLine {
+  enum class Level { info, warning, error };
+  Level level = Level::info;
+  std::string job;
+  std::string sentence;
+};
+
+struct NamedJobStatus {
+  std::string job;
+  std::uint64_t incarnation = 0;
+  JobStatus status;
+  std::size_t keys = 0;
+  std::size_t bytes = 0;
+};
+
+/// The rendezvous as a service: for each job its rounds and its native key-value namespace, a fresh
+/// one for each epoch, over one store::Server. The daemon runs one, and so does an agent that hosts
+/// its own job. One thread: that of `io`.
+class Service {
+ public:
+  using Log = std::function<void(const LogLine&)>;
+
+  Service(boost::asio::io_context& io, ServiceRules rules, Log log);
+  ~Service();
+
+  /// Accepts agents (and tools) on a bound and listening socket.
+  void listen(unique_fd listener, store::Protocols protocols = {.native = true, .c10d = false});
+  /// Serves a connected socket: that of the hosting agent itself.
+  void adopt(unique_fd connected);
+  /// For what shares the port: PyTorch's store in static mode.
+  store::Server& server();
+
+  std::vector<NamedJobStatus> jobs() const;
+  store::Counters counters() const;
+  /// No unfinished job, and no agent is connected.
+  bool idle() const;
+  /// Takes no new job and calls `idle` when none is left.
+  void drain(std::function<void()> when_idle);
+  void stop();
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace dlaunch::rendezvous
