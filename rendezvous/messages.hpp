@@ -8,6 +8,10 @@
 /// (request 0) both ways; a sender repeats what the other side may have missed after a reconnect.
 namespace dlaunch::rendezvous::message {
 
+/// Addresses of one node. Texts have wire::text_bytes_max, frames wire::frame_bytes_max.
+constexpr std::size_t addresses_max = 64;
+constexpr std::size_t roster_max = 65'536;
+
 /// Agent: its first message after WELCOME, and again after each reconnect.
 struct Join {
   static constexpr wire::Type type = wire::Type::join;
@@ -78,7 +82,7 @@ struct Finished {
   std::string sentence;
 };
 
-/// As wire::encode and wire::decode.
+/// As wire::encode and wire::decode. Durations travel as milliseconds, rounded up.
 template <class Message>
 void encode(Bytes& out, const Message& message);
 template <class Message>

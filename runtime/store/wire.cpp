@@ -1,12 +1,11 @@
 #include "runtime/store/wire.hpp"
 
 #include "runtime/base/deadline.hpp"
+#include "runtime/store/wire_codec.hpp"
 
 #include <algorithm>
 #include <array>
-#include <concepts>
 #include <limits>
-#include <type_traits>
 
 namespace dlaunch::wire {
 namespace {
@@ -14,115 +13,7 @@ namespace {
 constexpr std::array<std::byte, 4> magic{std::byte{'D'}, std::byte{'L'}, std::byte{'C'},
                                          std::byte{'H'}};
 
-/// Writes the fields it is shown; the counterpart of Reader, so that one description of a message
-/// serves both ways.
-class Writer {
- public:
-  explicit Writer(Bytes& out) : out_(out) {}
-
-  template <class T>
-  requires(std::is_integral_v<T> || std::is_enum_v<T>) void integer(const T& value) {
-    raw(&value, sizeof value);
-  }
-  void flag(const bool& value) { integer(static_cast<std::uint8_t>(value)); }
-  void key(std::string_view value) { block(as_bytes(value)); }
-  void value(BytesView value) { block(value); }
-  void text(std::string_view value) { block(as_bytes(value.substr(0, text_bytes_max))); }
-  void optional(const std::optional<BytesView>& value) {
-    flag(value.has_value());
-    if (value) block(*value);
-  }
-  template <class T, class Each>
-  void repeat(const std::vector<T>& items, std::size_t, Each each) {
-    integer(static_cast<std::uint32_t>(items.size()));
-    for (const T& item : items) each(item);
-  }
-  /// Items of two vectors, side by side; what `second` has too few is left out.
-  template <class A, class B, class Each>
-  void repeat_pairs(const std::vector<A>& first, const std::vector<B>& second, Each each) {
-    const std::size_t count = std::min(first.size(), second.size());
-    integer(static_cast<std::uint32_t>(count));
-    for (std::size_t i = 0; i < count; ++i) each(first[i], second[i]);
-  }
-
- private:
-  void block(BytesView bytes) {
-    const auto size = static_cast<std::uint32_t>(bytes.size());
-    const std::size_t at = out_.size();
-    out_.resize(at + sizeof size + bytes.size());
-    std::memcpy(out_.data() + at, &size, sizeof size);
-    if (!bytes.empty()) std::memcpy(out_.data() + at + sizeof size, bytes.data(), bytes.size());
-  }
-  void raw(const void* data, std::size_t size) {
-    const std::size_t at = out_.size();
-    out_.resize(at + size);
-    std::memcpy(out_.data() + at, data, size);
-  }
-  Bytes& out_;
-};
-
-class Reader {
- public:
-  explicit Reader(BytesView in) : in_(in) {}
-
-  template <class T>
-  requires std::is_integral_v<T>
-  void integer(T& value) { value = in_.integer<T>(); }
-  template <class T>
-  requires std::is_enum_v<T>
-  void integer(T& value) { value = static_cast<T>(in_.integer<std::underlying_type_t<T>>()); }
-  void flag(bool& value) {
-    const auto byte = in_.integer<std::uint8_t>();
-    if (byte > 1) fail();
-    value = byte == 1;
-  }
-  void key(std::string_view& value) { value = in_.text(key_bytes_max); }
-  void value(BytesView& value) { value = in_.bytes(value_bytes_max); }
-  void value(Bytes& value) {
-    const BytesView bytes = in_.bytes(value_bytes_max);
-    value.assign(bytes.begin(), bytes.end());
-  }
-  void text(std::string& value) { value = in_.text(text_bytes_max); }
-  void optional(std::optional<BytesView>& value) {
-    bool present = false;
-    flag(present);
-    if (present) value = in_.bytes(value_bytes_max);
-  }
-  /// Nothing is reserved by the count alone: each item takes at least `least` bytes of input.
-  template <class T, class Each>
-  void repeat(std::vector<T>& items, std::size_t least, Each each) {
-    const auto count = in_.integer<std::uint32_t>();
-    if (count > in_.left() / least) return fail();
-    items.resize(count);
-    for (T& item : items) each(item);
-  }
-  template <class A, class B, class Each>
-  void repeat_pairs(std::vector<A>& first, std::vector<B>& second, Each each) {
-    const auto count = in_.integer<std::uint32_t>();
-    if (count > in_.left() / (2 * sizeof(std::uint32_t))) return fail();
-    first.resize(count);
-    second.resize(count);
-    for (std::size_t i = 0; i < count; ++i) each(first[i], second[i]);
-  }
-
-  bool complete() const { return ok_ && in_.complete(); }
-
- private:
-  void fail() {
-    ok_ = false;
-    in_ = ByteReader({});
-  }
-  ByteReader in_;
-  bool ok_ = true;
-};
-
 // ---- The fields of each message, in order. `M` is the message, const when it is written. ----
-
-template <class M, class T>
-concept is = std::same_as<std::remove_const_t<M>, T>;
-
-template <class M, class... Ts>
-concept one_of = (is<M, Ts> || ...);
 
 void fields(auto&, one_of<Count, Renew, Done, Absent> auto&) {}
 void fields(auto& io, one_of<Get, Erase, Watch> auto& m) { io.key(m.key); }
@@ -242,18 +133,12 @@ void fields(auto& io, is<Member> auto& m) {
   io.integer(m.pid);
   io.text(m.hostname);
 }
-template <class IO, is<Hello> M>
-void fields(IO& io, M& m) {
+void fields(auto& io, is<Hello> auto& m) {
   io.integer(m.session);
   io.text(m.job);
   io.integer(m.incarnation);
   io.value(m.authentication);
-  bool member = m.member.has_value();
-  io.flag(member);
-  if constexpr (!std::is_const_v<M>) {
-    if (member) m.member.emplace();
-  }
-  if (member) fields(io, *m.member);
+  io.maybe(m.member, [&](auto& member) { fields(io, member); });
 }
 
 }  // namespace

@@ -1,0 +1,3 @@
+dlaunch_test(service_test unit/rendezvous/messages_test.cpp LIBS dlaunch_rendezvous)
+dlaunch_fuzz(messages_fuzz fuzz/messages_fuzz.cpp CORPUS messages LIBS dlaunch_rendezvous
+  COVERED ../rendezvous/messages.cpp)

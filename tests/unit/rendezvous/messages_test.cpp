@@ -1,0 +1,161 @@
+// The messages between agent and rendezvous: golden bytes, round trips, limits.
+#include "rendezvous/messages.hpp"
+
+#include <optional>
+#include <string>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+using namespace dlaunch::rendezvous;
+using namespace std::chrono_literals;
+
+namespace {
+
+template <class Message>
+Bytes payload_of(const Message& what) {
+  Bytes out;
+  message::encode(out, what);
+  return out;
+}
+
+/// Whole it decodes, and encodes to the same; cut short anywhere or with a byte more it does not.
+template <class Message>
+Message again(const Message& what) {
+  const Bytes out = payload_of(what);
+  for (std::size_t size = 0; size < out.size(); ++size) {
+    CHECK_FALSE(message::decode<Message>(BytesView(out).first(size)));
+  }
+  Bytes longer = out;
+  longer.push_back(std::byte{});
+  CHECK_FALSE(message::decode<Message>(longer));
+  const auto decoded = message::decode<Message>(out);
+  REQUIRE(decoded);
+  CHECK(payload_of(*decoded) == out);
+  return *decoded;
+}
+
+message::Join a_join() {
+  return {.offer = {.id = "node-1",
+                    .host = "host-1",
+                    .workers = 8,
+                    .rank_hint = 3,
+                    .scheduler_order = std::nullopt,
+                    .store_addresses = {"10.0.0.1:29500", "[fe80::1]:29500"}},
+          .rules = {.nodes_min = 2,
+                    .nodes_max = 4,
+                    .max_restarts = 3,
+                    .continue_on_failure = true,
+                    .join_timeout = 600s,
+                    .last_call = 1500ms,
+                    .lease = 5s,
+                    .reconnect_grace = 2s},
+          .holding = Holding{1, 7, 2, 3, 4, 24, 32},
+          .version = "1.2.3"};
+}
+
+message::Admitted an_admission(std::size_t roster, std::size_t addresses = 1) {
+  message::Admitted what;
+  what.incarnation = 5;
+  what.admission.epoch = 9;
+  what.admission.node_count = 2;
+  what.admission.first_rank = 4;
+  what.admission.local_size = 4;
+  what.admission.world_size = 8;
+  what.admission.store_addresses = {"10.0.0.1:29500"};
+  what.admission.roster.resize(roster);
+  for (auto& entry : what.admission.roster) {
+    entry = {"node", "host", 4, 4, std::vector<std::string>(addresses, "10.0.0.2:1")};
+  }
+  return what;
+}
+
+}  // namespace
+
+TEST_CASE("golden bytes: the examples of docs/wire.md") {
+  const message::WorkerFailed failed{7, 3, "no"};
+  const auto bytes = payload_of(failed);
+  const std::string expected(
+      "\x07\0\0\0\0\0\0\0"
+      "\x03\0\0\0"
+      "\x02\0\0\0no",
+      18);
+  CHECK(as_text(bytes) == expected);
+}
+
+TEST_CASE("messages come back as they were") {
+  const auto join = again(a_join());
+  CHECK(join.offer == a_join().offer);
+  CHECK(join.rules == a_join().rules);
+  CHECK(join.holding == a_join().holding);
+  CHECK(join.version == "1.2.3");
+  CHECK_FALSE(again(message::Join{}).holding);
+
+  const auto leave = again(message::Leave{143, "stopped by SIGTERM"});
+  CHECK(leave.exit_code == 143);
+  CHECK(leave.reason == "stopped by SIGTERM");
+  CHECK(payload_of(message::Heartbeat{}).empty());
+  CHECK(again(message::WorkerFailed{7, 3, "killed"}).cause == "killed");
+
+  using Outcome = rendezvous::WorkersEnded::Outcome;
+  const auto ended = again(message::WorkersEnded{7, Outcome::stopped, 3, 5, true, "sentence"});
+  CHECK(ended.outcome == Outcome::stopped);
+  CHECK(ended.root_cause == 5);
+  CHECK(ended.consequence);
+  CHECK(ended.sentence == "sentence");
+
+  CHECK(again(an_admission(2)).admission == an_admission(2).admission);
+  CHECK(again(an_admission(0)).incarnation == 5);
+  CHECK(again(message::Refused{Errc::mismatch, 78, "why"}).code == Errc::mismatch);
+  CHECK(again(message::Stopped{7, Stop::Cause::evicted, "why"}).cause == Stop::Cause::evicted);
+  const auto lost = again(message::RanksLost{7, 8, 4, "host", "cause"});
+  CHECK(lost.first_rank == 8);
+  CHECK(lost.count == 4);
+  CHECK(again(message::Standing{"waiting"}).sentence == "waiting");
+  CHECK(again(message::Finished{79, std::nullopt, "over"}).exit_code == 79);
+}
+
+TEST_CASE("limits hold") {
+  SUBCASE("a node has at most 64 addresses") {
+    auto join = a_join();
+    join.offer.store_addresses.assign(message::addresses_max, "a:1");
+    CHECK(message::decode<message::Join>(payload_of(join)));
+    join.offer.store_addresses.emplace_back("a:1");
+    CHECK_FALSE(message::decode<message::Join>(payload_of(join)));
+  }
+  SUBCASE("a roster has at most 65,536 entries, each within the same limits") {
+    CHECK(message::decode<message::Admitted>(payload_of(an_admission(message::roster_max, 0))));
+    CHECK_FALSE(
+        message::decode<message::Admitted>(payload_of(an_admission(message::roster_max + 1, 0))));
+    CHECK_FALSE(message::decode<message::Admitted>(
+        payload_of(an_admission(1, message::addresses_max + 1))));
+  }
+  SUBCASE("texts are cut when they are written") {
+    const auto cut = message::decode<message::Standing>(
+        payload_of(message::Standing{std::string(wire::text_bytes_max + 1, 'x')}));
+    REQUIRE(cut);
+    CHECK(cut->sentence.size() == wire::text_bytes_max);
+  }
+  SUBCASE("an outcome and a cause that do not exist") {
+    Bytes ended = payload_of(message::WorkersEnded{});
+    ended[8] = std::byte{4};
+    CHECK_FALSE(message::decode<message::WorkersEnded>(ended));
+    Bytes stopped = payload_of(message::Stopped{});
+    stopped[8] = std::byte{3};
+    CHECK_FALSE(message::decode<message::Stopped>(stopped));
+  }
+}
+
+TEST_CASE("durations are milliseconds, rounded up, and end somewhere") {
+  auto join = a_join();
+  join.rules.lease = 1us;
+  join.rules.join_timeout = Clock::duration::max();
+  join.rules.last_call = -1s;
+  const auto decoded = message::decode<message::Join>(payload_of(join));
+  REQUIRE(decoded);
+  CHECK(decoded->rules.lease == 1ms);
+  CHECK(decoded->rules.join_timeout > std::chrono::hours(24 * 365));
+  CHECK(decoded->rules.last_call == 0s);
+  // It can be added to any time.
+  CHECK(Clock::now() + decoded->rules.join_timeout > Clock::now());
+}
