@@ -17,7 +17,8 @@ namespace dlaunch::c10d {
 class Namespace : public store::Namespace {
  public:
   using store::Namespace::Namespace;
-  std::unique_ptr<store::Session> open(std::uint64_t client, store::Outbox& out) override;
+  /// A session for a new connection, which the protocol calls `client`; `client` is never reused.
+  std::unique_ptr<store::Session> open(std::uint64_t client, store::Outbox& out);
 
   Barriers barriers;
 };

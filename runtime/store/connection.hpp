@@ -59,6 +59,7 @@ class Connection final : public Outbox {
   bool silent = false;   ///< Has not said anything on a port that must not mind.
   bool paused = false;   ///< Its session may hold requests that it has not taken up.
   bool c10d = false;
+  Clock::time_point heard;     ///< When anything was last read.
   std::uint32_t interest = 0;  ///< What epoll watches for.
 
  private:

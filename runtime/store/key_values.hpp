@@ -163,6 +163,8 @@ class KeyValues {
   /// Ends that client's wait or watch without an answer; true if there was one.
   bool cancel(Caller by);
   void disconnect(std::uint64_t client);
+  /// As disconnect, but each wait and watch is answered: refused with Errc::aborted and `why`.
+  void dismiss(std::uint64_t client, std::string_view why, Effects& out);
   /// Answers what has expired by `now`.
   void tick(Clock::time_point now, Effects& out);
   /// When tick is next needed.

@@ -273,6 +273,12 @@ void KeyValues::disconnect(std::uint64_t client) {
   while (const auto id = state_->waits.any_of(client)) state_->waits.take(*id);
 }
 
+void KeyValues::dismiss(std::uint64_t client, std::string_view why, Effects& out) {
+  while (const auto id = state_->waits.any_of(client)) {
+    answer(out, state_->waits.take(*id).by, Refused{std::string(why), Errc::aborted});
+  }
+}
+
 void KeyValues::State::time_out(Waits::Id id, Effects& out) {
   const PendingWait wait = waits.take(id);
   TimedOut late;

@@ -3,14 +3,12 @@
 #include "runtime/store/text.hpp"
 
 #include <algorithm>
+#include <utility>
 #include <variant>
 
 namespace dlaunch::store {
 namespace {
 
-/// How long a client that vanished may take to come back and repeat what was not answered.
-constexpr auto session_linger = std::chrono::seconds(60);
-constexpr std::size_t sessions_left_max = 64u << 10;
 /// A block that many get is copied when it is small, and shared when it is not.
 constexpr std::size_t copied_block_max = 2048;
 
@@ -37,64 +35,68 @@ std::string sentence(const TimedOut& late) {
 
 }  // namespace
 
-std::unique_ptr<Session> NativeNamespace::open(std::uint64_t client, Outbox& out) {
-  return std::make_unique<NativeSession>(*this, client, out);
-}
-
-void NativeNamespace::tick(Clock::time_point now) {
-  Namespace::tick(now);
-  while (!left_.empty() && left_.front().first <= now) forget_oldest();
-}
-
-std::optional<Clock::time_point> NativeNamespace::next_deadline() const {
-  const auto next = Namespace::next_deadline();
-  if (left_.empty()) return next;
-  return next ? std::min(*next, left_.front().first) : left_.front().first;
-}
-
-/// It may have come back since, or come back and left again: then a later entry speaks for it.
-void NativeNamespace::forget_oldest() {
-  const auto [when, session] = left_.front();
-  left_.pop_front();
-  const auto known = known_.find(session);
-  if (known == known_.end() || known->second.connected || known->second.forget != when) return;
-  known_.erase(known);
-}
-
-NativeSession::NativeSession(NativeNamespace& space, std::uint64_t client, Outbox& out)
-    : space_(space), client_(client), out_(out) {
-  space_.attach(client_, *this);
+NativeSession::NativeSession(NativeSpaces& spaces, std::uint64_t client, Outbox& out)
+    : spaces_(spaces), client_(client), out_(out) {
+  spaces_.clients_.emplace(client_, this);
 }
 
 NativeSession::~NativeSession() {
-  space_.detach(client_);
-  if (known_ != nullptr) {
-    if (goodbye_) {
-      space_.values.end_leases(session_, space_.effects);
-      space_.deliver();
-      space_.known_.erase(session_);
-    } else {
-      known_->connected = nullptr;
-      known_->forget = now_ + session_linger;
-      space_.left_.emplace_back(known_->forget, session_);
-      if (space_.left_.size() > sessions_left_max) space_.forget_oldest();
-    }
+  if (goodbye_ && space_ != nullptr) {
+    space_->values.end_leases(session_, space_->effects);
+    space_->deliver();
+    space_->forget(session_);
   }
-  if (state_ == State::welcomed) space_.host_.on_closed(client_, goodbye_);
+  leave();
+  spaces_.clients_.erase(client_);
+  const auto own = spaces_.by_session_.find(session_);
+  if (own != spaces_.by_session_.end() && own->second == this) spaces_.by_session_.erase(own);
+  if (state_ == State::welcomed) spaces_.host_.on_closed(client_, goodbye_);
 }
 
 void NativeSession::superseded() {
-  space_.detach(client_);
-  known_ = nullptr;
+  leave();
   state_ = State::closed;
   out_.close();
-  space_.host_.on_closed(client_, true);
+  spaces_.host_.on_closed(client_, true);
+}
+
+// ---- Where it sits ----
+
+std::uint64_t NativeSession::epoch() const {
+  return space_ == nullptr ? 0 : space_->epoch.value_or(welcome_epoch_);
+}
+
+void NativeSession::seat(NativeSpace* space) {
+  if (state_ == State::preface || state_ == State::hello) {
+    wanted_ = space == nullptr ? no_space : space->id;
+  } else if (state_ == State::welcomed && space != space_) {
+    sit(space, "the epoch " + std::to_string(epoch()) + " is over");
+  }
+}
+
+void NativeSession::sit(NativeSpace* space, std::string_view why) {
+  if (space_ != nullptr) {
+    space_->values.dismiss(client_, why, space_->effects);
+    space_->deliver();
+    leave();
+  }
+  space_ = space;
+  if (space_ != nullptr) space_->attach(client_, *this);
+}
+
+void NativeSession::leave() {
+  if (space_ == nullptr) return;
+  space_->detach(client_);
+  if (session_ != 0) space_->leave(session_, spaces_.now_);
+  spaces_.touch(*space_);
+  space_ = nullptr;
+  replies_ = nullptr;
 }
 
 // ---- Bytes to frames ----
 
 bool NativeSession::feed(BytesView in, Clock::time_point now) {
-  now_ = now;
+  now_ = spaces_.now_ = now;
   if (unread_.empty()) {
     const auto used = consume(in);
     if (!used) return false;
@@ -161,26 +163,32 @@ bool NativeSession::open(BytesView preface) {
 
 bool NativeSession::dispatch(const wire::FrameHeader& header, BytesView payload) {
   if (state_ == State::hello) return greet(header, payload);
-  if (header.epoch != 0 && header.epoch != epoch_) {
-    fail(header.request, Errc::refused,
-         "a message of epoch " + std::to_string(header.epoch) + " came in epoch " +
-             std::to_string(epoch_));
+  const bool for_store = wire::is_store_request(header.type);
+  change_ = 0;
+  if (space_ == nullptr && (for_store || header.epoch != 0)) {
+    fail(header.request, Errc::refused, "not admitted to a round yet");
     return true;
   }
-  if (wire::is_change(header.type)) {
-    if (known_ != nullptr && answered_before(header)) return true;
-    change_ = header.request;
-  } else {
-    change_ = 0;
+  if (header.epoch != 0 && header.epoch != epoch()) {
+    fail(header.request, Errc::refused,
+         "a message of epoch " + std::to_string(header.epoch) + " came in epoch " +
+             std::to_string(epoch()));
+    return true;
   }
-  return request(header, payload);
+  if (!for_store) return other(header, payload);
+  spaces_.touch(*space_);
+  if (wire::is_change(header.type)) {
+    if (answered_before(header)) return true;
+    change_ = header.request;
+  }
+  return store_request(header, payload);
 }
 
 bool NativeSession::greet(const wire::FrameHeader& header, BytesView payload) {
   if (header.type != wire::Type::hello) return false;
   const auto hello = wire::decode<wire::Hello>(payload);
   if (!hello) return false;
-  auto verdict = space_.host_.admit(client_, *hello);
+  auto verdict = spaces_.host_.admit(client_, *hello);
   if (const auto* refusal = std::get_if<Host::Refusal>(&verdict)) {
     fail(header.request, refusal->code, refusal->sentence);
     state_ = State::closed;
@@ -188,45 +196,45 @@ bool NativeSession::greet(const wire::FrameHeader& header, BytesView payload) {
     return true;
   }
   const auto& welcome = std::get<wire::Welcome>(verdict);
-  epoch_ = welcome.epoch;
+  welcome_epoch_ = welcome.epoch;
   session_ = hello->session;
   state_ = State::welcomed;
+  sit(spaces_.find(wanted_), {});
   if (session_ != 0) {
-    auto& known = space_.known_[session_];
-    if (known.connected != nullptr) known.connected->superseded();
-    known.connected = this;
-    known_ = &known;
+    NativeSession* before = std::exchange(spaces_.by_session_[session_], this);
+    if (before != nullptr) before->superseded();
   }
   send(header.request, welcome);
   return true;
 }
 
 bool NativeSession::answered_before(const wire::FrameHeader& header) {
-  if (header.request == 0) return false;
-  const auto reply = known_->replies.find(header.request);
+  if (session_ == 0 || header.request == 0) return false;
+  if (replies_ == nullptr) replies_ = &space_->replies_of(session_);
+  const auto reply = replies_->find(header.request);
   if (!reply) return false;
   if (reply->forgotten) {
     fail(header.request, Errc::refused,
          "this request was carried out, but its answer was too big to be kept");
     return true;
   }
-  wire::encode_frame(out_.buffer(), {0, reply->type, wire::reply, header.request, epoch_},
+  wire::encode_frame(out_.buffer(), {0, reply->type, wire::reply, header.request, epoch()},
                      reply->payload);
   return true;
 }
 
 // ---- Frames to calls ----
 
-bool NativeSession::request(const wire::FrameHeader& header, BytesView payload) {
+bool NativeSession::store_request(const wire::FrameHeader& header, BytesView payload) {
   const Caller by{client_, header.request};
-  KeyValues& values = space_.values;
-  Effects& out = space_.effects;
+  KeyValues& values = space_->values;
+  Effects& out = space_->effects;
   // Decodes the message that `call` takes, and makes the call.
   const auto with = [&](auto call) {
     const auto message = wire::decode<MessageOf<decltype(call)>>(payload);
     if (!message) return false;
     call(*message);
-    space_.deliver();
+    space_->deliver();
     return true;
   };
   switch (header.type) {
@@ -293,7 +301,7 @@ bool NativeSession::request(const wire::FrameHeader& header, BytesView payload) 
         send(by.request, wire::Done{});
       });
     default:
-      return other(header, payload);
+      return false;  // Not reached: these are all requests of the store's.
   }
 }
 
@@ -308,7 +316,7 @@ bool NativeSession::other(const wire::FrameHeader& header, BytesView payload) {
     case wire::Type::heartbeat:
     case wire::Type::worker_failed:
     case wire::Type::workers_ended:
-      space_.host_.on_message(client_, header, payload);
+      spaces_.host_.on_message(client_, header, payload);
       return true;
     case wire::Type::ping:
       send(header.request, wire::Done{});
@@ -334,12 +342,11 @@ void NativeSession::send(std::uint64_t request, const Message& message, std::uin
   }
   Bytes& out = out_.buffer();
   const std::size_t at = out.size();
-  wire::encode_frame(out, {0, Message::type, flags, request, epoch_}, message);
+  wire::encode_frame(out, {0, Message::type, flags, request, epoch()}, message);
   // A pop that waited is answered when another change, or none, is under way.
   constexpr bool pop = Message::type == wire::Type::popped;
-  if (known_ != nullptr && request != 0 && (request == change_ || pop)) {
-    known_->replies.remember(request, Message::type,
-                             BytesView(out).subspan(at + wire::header_bytes));
+  if (replies_ != nullptr && request != 0 && (request == change_ || pop)) {
+    replies_->remember(request, Message::type, BytesView(out).subspan(at + wire::header_bytes));
   }
 }
 
@@ -396,7 +403,7 @@ void NativeSession::answer(const Effect& effect) {
 void NativeSession::gathered(std::uint64_t request, const Gathered& answer) {
   if (request == 0) return;
   Bytes& out = out_.buffer();
-  wire::FrameHeader header{0, wire::Type::gathered, wire::reply, request, epoch_};
+  wire::FrameHeader header{0, wire::Type::gathered, wire::reply, request, epoch()};
   const auto count = static_cast<std::uint32_t>(answer.count);
   header.length = static_cast<std::uint32_t>(sizeof count + answer.block->size());
   ByteWriter writer(out);

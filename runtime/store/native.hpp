@@ -1,59 +1,28 @@
 #pragma once
 
-#include "runtime/store/host.hpp"
+#include "runtime/store/native_spaces.hpp"
 #include "runtime/store/replies.hpp"
 #include "runtime/store/session.hpp"
 #include "runtime/store/wire.hpp"
 
 #include <cstdint>
-#include <deque>
-#include <map>
-#include <memory>
 #include <optional>
-#include <utility>
+#include <string>
+#include <string_view>
 
 namespace dlaunch::store {
 
-class NativeSession;
-
-/// A namespace served by the native protocol: what its sessions share is who they are (the host
-/// decides) and the answers that a reconnecting client may ask for again. No I/O.
-class NativeNamespace final : public Namespace {
- public:
-  NativeNamespace(Host& host, Limits limits) : Namespace(limits), host_(host) {}
-
-  std::unique_ptr<Session> open(std::uint64_t client, Outbox& out) override;
-  void tick(Clock::time_point now) override;
-  std::optional<Clock::time_point> next_deadline() const override;
-
- private:
-  friend class NativeSession;
-
-  /// What is known of a client beyond its connection.
-  struct Known {
-    Replies replies;
-    NativeSession* connected = nullptr;
-    Clock::time_point forget;  ///< When it is not connected.
-  };
-  void forget_oldest();
-
-  Host& host_;
-  /// Ordered, so that nodes stay where they are.
-  std::map<std::uint64_t, Known> known_;
-  std::deque<std::pair<Clock::time_point, std::uint64_t>> left_;  ///< In the order of leaving.
-};
-
-/// One native connection: preface, HELLO, then requests.
+/// One native connection: preface, HELLO, then requests, which go to the namespace it sits in.
 class NativeSession final : public Session {
  public:
-  NativeSession(NativeNamespace& space, std::uint64_t client, Outbox& out);
+  NativeSession(NativeSpaces& spaces, std::uint64_t client, Outbox& out);
   ~NativeSession() override;
 
   bool feed(BytesView in, Clock::time_point now) override;
   void answer(const Effect& effect) override;
 
  private:
-  friend class NativeNamespace;
+  friend class NativeSpaces;
   enum class State { preface, hello, welcomed, closed };
 
   /// How much of `in` was complete; nullopt: garbage.
@@ -61,7 +30,7 @@ class NativeSession final : public Session {
   bool open(BytesView preface);
   bool dispatch(const wire::FrameHeader& header, BytesView payload);
   bool greet(const wire::FrameHeader& header, BytesView payload);
-  bool request(const wire::FrameHeader& header, BytesView payload);
+  bool store_request(const wire::FrameHeader& header, BytesView payload);
   bool other(const wire::FrameHeader& header, BytesView payload);
   bool answered_before(const wire::FrameHeader& header);
   void fail(std::uint64_t request, Errc code, std::string sentence);
@@ -69,10 +38,17 @@ class NativeSession final : public Session {
   void send(std::uint64_t request, const Message& message, std::uint16_t flags = wire::reply);
   bool fits(std::uint64_t request, std::size_t payload_bytes);
   void gathered(std::uint64_t request, const Gathered& answer);
+  /// Where requests go from now on, or, before the welcome, from then on; null: nowhere.
+  void seat(NativeSpace* space);
+  /// As seat, at once. What it waits for where it sat is refused with `why`.
+  void sit(NativeSpace* space, std::string_view why);
+  /// Leaves where it sits, without a word.
+  void leave();
+  std::uint64_t epoch() const;
   /// A reconnect has taken this session over.
   void superseded();
 
-  NativeNamespace& space_;
+  NativeSpaces& spaces_;
   const std::uint64_t client_;
   Outbox& out_;
   State state_ = State::preface;
@@ -80,8 +56,10 @@ class NativeSession final : public Session {
   Bytes unread_;
   Clock::time_point now_;
   std::uint64_t session_ = 0;
-  std::uint64_t epoch_ = 0;
-  NativeNamespace::Known* known_ = nullptr;
+  std::uint64_t welcome_epoch_ = 0;
+  NativeSpace* space_ = nullptr;
+  SpaceId wanted_ = first_space;  ///< Before the welcome.
+  Replies* replies_ = nullptr;    ///< Of this session where it sits; null before its first change.
   std::uint64_t change_ = 0;  ///< The change that is being made, whose answer is to be remembered.
 };
 

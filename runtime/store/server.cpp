@@ -69,10 +69,51 @@ void Server::push(ConnectionId to, wire::Type type, BytesView payload, std::vect
   state_->send_soon();
 }
 
-void Server::lose_contributor(int contributor, int count, std::string_view why) {
-  NativeNamespace& native = state_->native;
-  native.values.lose_contributor(contributor, count, why, native.effects);
-  native.deliver();
+SpaceId Server::add_space(std::uint64_t epoch) { return add_space(epoch, state_->limits); }
+
+SpaceId Server::add_space(std::uint64_t epoch, const Limits& limits) {
+  return state_->native.add(epoch, limits);
+}
+
+void Server::drop_space(SpaceId space, std::string_view why) {
+  state_->native.drop(space, why);
+  state_->send_soon();
+}
+
+bool Server::seat(ConnectionId who, SpaceId space) {
+  const bool seated = state_->native.seat(who, space);
+  state_->send_soon();
+  return seated;
+}
+
+void Server::lose_contributor(int contributor, int count, std::string_view why, SpaceId space) {
+  NativeSpace* native = state_->native.find(space);
+  if (native == nullptr) return;
+  native->values.lose_contributor(contributor, count, why, native->effects);
+  native->deliver();
+  state_->send_soon();
+}
+
+Server::Usage Server::usage(SpaceId space) const {
+  const NativeSpace* native = state_->native.find(space);
+  return native == nullptr ? Usage{} : Usage{native->values.size(), native->values.bytes()};
+}
+
+std::optional<Clock::time_point> Server::last_heard(ConnectionId who) const {
+  const Connection* connection = state_->find(who);
+  return connection == nullptr ? std::nullopt : std::optional(connection->heard);
+}
+
+void Server::restrict_c10d(std::optional<std::vector<std::string>> hosts) {
+  state_->c10d_hosts.reset();
+  if (hosts) state_->c10d_hosts.emplace(hosts->begin(), hosts->end());
+  for (auto& [id, connection] : state_->connections) {
+    if (connection->ended || !connection->protocols.c10d) continue;
+    if (connection->session != nullptr && !connection->c10d) continue;  // Speaks the native one.
+    if (state_->admits_c10d(connection->socket.get())) continue;
+    ++state_->counters.strangers;
+    state_->end(*connection);
+  }
   state_->send_soon();
 }
 

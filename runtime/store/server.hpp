@@ -7,6 +7,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
@@ -18,11 +21,12 @@ struct Counters {
   std::uint64_t garbage = 0;    ///< Closed for a first byte, frame or length that cannot be.
   std::uint64_t slow = 0;       ///< Dropped because they did not read.
   std::uint64_t timed_out = 0;  ///< Said no HELLO in time.
+  std::uint64_t strangers = 0;  ///< Of an address that PyTorch's store does not admit.
   std::uint64_t silent = 0;     ///< On a c10d-capable port, connected and mute; never cut.
 };
 
-/// Serves one job's native namespace, and one c10d namespace per attempt, on one thread: that of
-/// `io`. Every queue has a limit; a slow reader is dropped, by name, and harms nobody else.
+/// Serves native namespaces, one or many, and one c10d namespace per attempt, on one thread: that
+/// of `io`. Every queue has a limit; a slow reader is dropped, by name, and harms nobody else.
 class Server {
  public:
   Server(boost::asio::io_context& io, Host& host, Limits limits = {});
@@ -35,11 +39,33 @@ class Server {
   ConnectionId adopt(unique_fd connected);
   /// Pushes a message nobody asked for, with descriptors on a unix socket.
   void push(ConnectionId to, wire::Type type, BytesView payload, std::vector<unique_fd> fds = {});
-  /// The contributor will not come any more: the native namespace's aggregates of `count` that lack
-  /// it are refused with Errc::peer_lost and `why`.
-  void lose_contributor(int contributor, int count, std::string_view why);
+
+  /// A native namespace more, which answers with this epoch; a request that names another one is
+  /// refused. It has the limits of the server unless it is given its own.
+  SpaceId add_space(std::uint64_t epoch);
+  SpaceId add_space(std::uint64_t epoch, const Limits& limits);
+  /// Who sits in it sits nowhere then; what they wait for is refused with Errc::aborted and `why`.
+  void drop_space(SpaceId space, std::string_view why);
+  /// The connection's store requests go there from now on; to no_space: are refused. What it waits
+  /// for where it sat is refused with Errc::aborted. False where one of them is gone.
+  bool seat(ConnectionId who, SpaceId space);
+  /// The contributor will not come any more: the namespace's aggregates of `count` that lack it are
+  /// refused with Errc::peer_lost and `why`.
+  void lose_contributor(int contributor, int count, std::string_view why,
+                        SpaceId space = first_space);
+  struct Usage {
+    std::size_t keys = 0;
+    std::size_t bytes = 0;
+  };
+  Usage usage(SpaceId space) const;
+
+  /// When anything was last read from it; nullopt where it is gone.
+  std::optional<Clock::time_point> last_heard(ConnectionId who) const;
   /// Lets go of a connection: what is queued is sent, then it is closed.
   void close(ConnectionId who);
+  /// Beyond loopback, PyTorch's store is served to these peers only (numeric addresses); nullopt,
+  /// as at first: to all. Others are closed and counted, those that are connected already, too.
+  void restrict_c10d(std::optional<std::vector<std::string>> hosts);
   /// Closes every c10d connection and starts an empty c10d namespace; its listeners stay.
   void renew_c10d();
   /// Closes listeners and connections.

@@ -45,6 +45,7 @@ void Server::State::on_event(Connection& connection, std::uint32_t events, Clock
   const ssize_t size =
       ::recv(connection.socket.get(), scratch.data(), scratch.size(), MSG_DONTWAIT);
   if (size > 0) {
+    connection.heard = now;
     if (!connection.closing()) {
       feed(connection, BytesView(scratch).first(static_cast<std::size_t>(size)), now);
     }

@@ -152,14 +152,33 @@ void Server::State::accept_some(std::uint64_t index, Clock::time_point now) {
       ++counters.garbage;
       continue;
     }
-    Connection& connection = add(std::move(socket), listener.protocols);
-    if (listener.protocols.c10d) {
+    Protocols protocols = listener.protocols;
+    if (protocols.c10d && !admits_c10d(socket.get())) {
+      protocols.c10d = false;
+      ++counters.strangers;
+      if (!protocols.native) continue;
+    }
+    Connection& connection = add(std::move(socket), protocols);
+    if (protocols.c10d) {
       connection.silent = true;
       ++counters.silent;
     } else {
       make_pending(connection, now);
     }
   }
+}
+
+/// An IPv4 peer is the same whether it came to an IPv4 or an IPv6 socket.
+bool Server::State::admits_c10d(int socket) const {
+  if (!c10d_hosts) return true;
+  const Address peer = peer_address(socket);
+  if (peer.is_loopback()) return true;
+  std::string numeric = peer.host();
+  constexpr std::string_view mapped = "::ffff:";
+  if (numeric.starts_with(mapped) && numeric.find('.') != std::string::npos) {
+    numeric.erase(0, mapped.size());
+  }
+  return numeric.starts_with("127.") || c10d_hosts->contains(numeric);
 }
 
 bool Server::State::may_accept(Clock::time_point now) {

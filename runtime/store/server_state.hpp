@@ -8,6 +8,8 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -48,10 +50,8 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
     in_batch = true;
     work();
     const auto now = Clock::now();
-    for (Namespace* space :
-         {static_cast<Namespace*>(&native), static_cast<Namespace*>(c10d.get())}) {
-      if (const auto next = space->next_deadline(); next && *next <= now) space->tick(now);
-    }
+    native.tick(now);
+    if (const auto next = c10d->next_deadline(); next && *next <= now) c10d->tick(now);
     settle(now);
     in_batch = false;
     arm();
@@ -69,6 +69,8 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
 
   void accept_some(std::uint64_t index, Clock::time_point now);
   bool may_accept(Clock::time_point now);
+  /// Whether PyTorch's store is for the peer of this socket.
+  bool admits_c10d(int socket) const;
   void make_pending(Connection& connection, Clock::time_point now);
   void no_longer_pending(Connection& connection);
   void drop_oldest_pending();
@@ -94,7 +96,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   void on_dirty(Connection& connection) override { dirty.push_back(&connection); }
   std::vector<Bytes>& spare_buffers() override { return spare; }
 
-  // ---- The native namespace's host: passes on to ours ----
+  // ---- The native sessions' host: passes on to ours ----
 
   std::variant<wire::Welcome, Refusal> admit(ConnectionId who, const wire::Hello& hello) override;
   void on_message(ConnectionId who, const wire::FrameHeader& header, BytesView payload) override;
@@ -112,11 +114,12 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
 
   std::vector<Bytes> spare;
   Bytes scratch = Bytes(256u << 10);  ///< One read of one connection.
-  NativeNamespace native{*this, limits};
-  std::unique_ptr<Namespace> c10d = std::make_unique<c10d::Namespace>(limits);
+  NativeSpaces native{*this, limits};
+  std::unique_ptr<c10d::Namespace> c10d = std::make_unique<c10d::Namespace>(limits);
   std::vector<Listener> listeners;
   boost::unordered_flat_map<ConnectionId, std::unique_ptr<Connection>> connections;
   ConnectionId next_id = 1;
+  std::optional<std::set<std::string>> c10d_hosts;  ///< Numeric; nullopt: all.
 
   std::vector<Connection*> dirty;   ///< Have something to send.
   std::vector<ConnectionId> ended;  ///< To be destroyed when the batch is over.

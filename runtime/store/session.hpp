@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include <boost/unordered/unordered_flat_map.hpp>
 
@@ -54,14 +55,18 @@ class Namespace {
   Namespace(const Namespace&) = delete;
   Namespace& operator=(const Namespace&) = delete;
 
-  /// A session for a new connection, which the protocol calls `client`; `client` is never reused.
-  virtual std::unique_ptr<Session> open(std::uint64_t client, Outbox& out) = 0;
-
-  /// Sends answers for `client` to `session` from now on; a session's constructor does it.
+  /// Sends answers for `client` to `session` from now on; a session does it when it begins here.
   void attach(std::uint64_t client, Session& session) { sessions_.emplace(client, &session); }
-  /// Ends the client's waits; a session's destructor does it.
+  /// Ends the client's waits; a session does it when it ends, at the latest.
   void detach(std::uint64_t client) {
     if (sessions_.erase(client) != 0) values.disconnect(client);
+  }
+
+  /// Who is attached.
+  std::vector<std::uint64_t> clients() const {
+    std::vector<std::uint64_t> found;
+    for (const auto& [client, session] : sessions_) found.push_back(client);
+    return found;
   }
 
   /// Hands every effect to the session it is for. Those for who has gone are dropped.

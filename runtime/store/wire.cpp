@@ -237,6 +237,8 @@ FrameHeader decode_header(BytesView bytes) {
   return header;
 }
 
+bool is_store_request(Type type) { return type >= Type::set && type <= Type::renew; }
+
 bool is_change(Type type) {
   switch (type) {
     case Type::set:

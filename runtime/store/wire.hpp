@@ -370,6 +370,8 @@ std::optional<std::uint32_t> decode_preface(BytesView bytes);
 /// Of at least header_bytes.
 FrameHeader decode_header(BytesView bytes);
 
+/// Whether it asks something of a key-value namespace.
+bool is_store_request(Type type);
 /// Whether to repeat it changes something a second time, so that the answer is remembered.
 bool is_change(Type type);
 

@@ -33,7 +33,7 @@ class Welcoming : public store::Host {
 /// One side of a connection, in memory.
 class Peer : public store::Outbox {
  public:
-  Peer(std::uint64_t client, store::Namespace& space) : session_(space.open(client, *this)) {}
+  Peer(std::uint64_t client, store::NativeSpaces& spaces) : session_(spaces.open(client, *this)) {}
 
   bool say(BytesView bytes) {
     return closed_ || session_->feed(bytes, Clock::time_point{} + std::chrono::seconds(1));
@@ -89,7 +89,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   store::Limits limits;
   limits.total_bytes = 16u << 20;
   Welcoming host;
-  store::NativeNamespace whole_space(host, limits), cut_space(host, limits);
+  store::NativeSpaces whole_space(host, limits), cut_space(host, limits);
   Peer whole(1, whole_space), cut(1, cut_space), witness(2, cut_space);
   insist(witness.say(greeting(0)), "a greeting is garbage");
   if (greets) insist(whole.say(greeting(7)) && cut.say(greeting(7)), "a greeting is garbage");
@@ -102,7 +102,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   insist(cut_spoken == whole_spoken, "garbage to one, not to the other");
   insist(cut.closed() == whole.closed(), "closed to one, not to the other");
   insist(cut.heard() == whole.heard(), "the answers differ");
-  insist(cut_space.values.size() == whole_space.values.size(), "the stores differ");
+  insist(cut_space.find(store::first_space)->values.size() ==
+             whole_space.find(store::first_space)->values.size(),
+         "the stores differ");
   cut_space.tick(Clock::time_point{} + std::chrono::hours(2));
   cut.hang_up();
 
