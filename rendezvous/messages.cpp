@@ -72,6 +72,7 @@ void fields(auto& io, is<Join> auto& m) {
 void fields(auto& io, is<Leave> auto& m) {
   io.integer(m.exit_code);
   io.text(m.reason);
+  io.flag(m.closes);
 }
 void fields(auto&, is<Heartbeat> auto&) {}
 void fields(auto& io, is<WorkerFailed> auto& m) {
@@ -89,6 +90,7 @@ void fields(auto& io, is<WorkersEnded> auto& m) {
 }
 void fields(auto& io, is<Admitted> auto& m) {
   io.integer(m.incarnation);
+  io.flag(m.hosted);
   fields(io, m.admission);
 }
 void fields(auto& io, is<Refused> auto& m) {

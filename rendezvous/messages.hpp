@@ -25,6 +25,7 @@ struct Leave {
   static constexpr wire::Type type = wire::Type::leave;
   std::int32_t exit_code = 0;
   std::string reason;
+  bool closes = false;
 };
 /// Both ways, every second while nothing else is said; the rendezvous echoes it.
 struct Heartbeat {
@@ -49,6 +50,7 @@ struct WorkersEnded {
 struct Admitted {
   static constexpr wire::Type type = wire::Type::admitted;
   std::uint64_t incarnation = 0;
+  bool hosted = false;  ///< By a node of the job: its loss is the job's end.
   Admission admission;
 };
 struct Refused {

@@ -69,12 +69,13 @@ struct Join {
   JobRules rules;
   std::optional<Holding> holding;
 };
-/// The node goes, on purpose; its workers are gone already.
+/// The node goes, on purpose, and sees to the end of its workers itself.
 struct Leave {
   Session session = 0;
   /// A user's signal: 128+n. A job that cannot go on without the node ends with this code.
   int exit_code = 0;
-  std::string reason;  ///< "stopped by SIGTERM".
+  std::string reason;   ///< "stopped by SIGTERM".
+  bool closes = false;  ///< It hosts the rendezvous: nobody can go on without it.
 };
 /// The node's connection broke without a word.
 struct Disconnected {
@@ -168,8 +169,10 @@ struct RanksLost {
   std::string cause;
   Session except = 0;
 };
-/// How things stand, for people; to all nodes of the job. Sent when it changes.
+/// How things stand, for people. Sent when it changes, to all nodes of the job; while many come,
+/// once a second and to each newcomer, so that N nodes do not get N sentences each.
 struct Standing {
+  Session to = 0;        ///< 0: all.
   std::string sentence;  ///< "3 of 4 nodes; missing rank 2; last call in 12 s".
 };
 /// The job is over; every node exits with this.
