@@ -56,22 +56,6 @@ unique_fd open_socket(int family) {
   return fd;
 }
 
-Error connect_error(const Address& to, int error) {
-  const std::string where = "connecting to " + to.to_string();
-  switch (error) {
-    case ECONNREFUSED:
-      return Error(Errc::unreachable, where + ": connection refused (nothing listens there)");
-    case ETIMEDOUT:
-      return Error(Errc::unreachable, where + ": no answer before the deadline (host down, or " +
-                                          "filtered by a firewall)");
-    case ENETUNREACH:
-    case EHOSTUNREACH:
-      return Error(Errc::unreachable, where + ": no route to that host");
-    default:
-      return Error(Errc::unreachable, where + ": " + errno_text(error));
-  }
-}
-
 /// 0, or the errno with which connecting failed.
 int try_connect(int fd, const Address& to, Clock::time_point deadline) {
   set_nonblocking(fd, true);
@@ -88,12 +72,8 @@ int try_connect(int fd, const Address& to, Clock::time_point deadline) {
     ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
     if (error != 0) return error;
   }
-  // A loopback port that nobody listens on may be the very one this socket was given: then the
-  // kernel connects it to itself, and the listener that comes later finds its port taken.
-  if (to.port() != 0 && local_address(fd).port() == to.port() &&
-      local_address(fd).to_string() == to.to_string()) {
-    return ECONNREFUSED;
-  }
+  // Else the listener that comes later would find its port taken.
+  if (is_connected_to_itself(fd)) return ECONNREFUSED;
   set_nonblocking(fd, false);
   return 0;
 }
@@ -245,6 +225,27 @@ Address peer_address(int fd) {
   address.size = sizeof address.storage;
   if (::getpeername(fd, generic(address), &address.size) != 0) address.size = 0;
   return address;
+}
+
+Error connect_error(const Address& to, int error) {
+  const std::string where = "connecting to " + to.to_string();
+  switch (error) {
+    case ECONNREFUSED:
+      return Error(Errc::unreachable, where + ": connection refused (nothing listens there)");
+    case ETIMEDOUT:
+      return Error(Errc::unreachable, where + ": no answer before the deadline (host down, or " +
+                                          "filtered by a firewall)");
+    case ENETUNREACH:
+    case EHOSTUNREACH:
+      return Error(Errc::unreachable, where + ": no route to that host");
+    default:
+      return Error(Errc::unreachable, where + ": " + errno_text(error));
+  }
+}
+
+bool is_connected_to_itself(int fd) {
+  const Address own = local_address(fd), other = peer_address(fd);
+  return own.port() != 0 && own.port() == other.port() && own.host() == other.host();
 }
 
 unique_fd connect_tcp(const Address& to, Clock::time_point deadline) {

@@ -44,6 +44,11 @@ Address peer_address(int fd);
 /// whether it was refused, filtered (no answer) or without a route.
 unique_fd connect_tcp(const Address& to, Clock::time_point deadline);
 unique_fd connect_unix(std::string_view name, Clock::time_point deadline);
+/// What connecting to `to` failed with, by errno: refused, filtered, no route.
+Error connect_error(const Address& to, int error);
+/// Whether the kernel connected this socket to itself, as it may on a loopback port that nobody
+/// listens on.
+bool is_connected_to_itself(int fd);
 /// connect_tcp over every address of a name, again and again with backoff until the deadline while
 /// the other side is not yet there (refused, name not yet known); the last reason is reported.
 unique_fd connect_until(std::string_view host, std::uint16_t port, Clock::time_point deadline);

@@ -73,9 +73,15 @@ FrameReader::Received FrameReader::receive(int socket) {
 }
 
 std::optional<std::uint32_t> FrameReader::preface() {
+  // Whoever says something else may say no more than that, so the first bytes have to do.
+  Bytes ours;
+  wire::encode_preface(ours);
+  const BytesView magic = BytesView(ours).first(std::min<std::size_t>(unread().size(), 4));
+  if (!std::ranges::equal(magic, unread().first(magic.size()))) {
+    throw Error(Errc::version, "what answers there is not dlaunch");
+  }
   if (unread().size() < wire::preface_bytes) return std::nullopt;
   const auto version = wire::decode_preface(unread());
-  if (!version) throw Error(Errc::version, "what answers there is not dlaunch");
   begin_ += wire::preface_bytes;
   return version;
 }
