@@ -5,3 +5,4 @@ dlaunch_test(store_client_test unit/store/client_test.cpp LIBS dlaunch_store)
 dlaunch_fuzz(native_fuzz fuzz/native_fuzz.cpp CORPUS native LIBS dlaunch_store
   COVERED store/aggregates.cpp store/key_values.cpp store/key_values_waits.cpp store/leases.cpp
     store/native.cpp store/native_spaces.cpp store/replies.cpp store/waits.cpp store/wire.cpp)
+dlaunch_test(uplink_test unit/store/uplink_test.cpp LIBS dlaunch_store)
