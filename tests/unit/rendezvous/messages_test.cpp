@@ -57,6 +57,7 @@ message::Join a_join() {
 message::Admitted an_admission(std::size_t roster, std::size_t addresses = 1) {
   message::Admitted what;
   what.incarnation = 5;
+  what.hosted = true;
   what.admission.epoch = 9;
   what.admission.node_count = 2;
   what.admission.first_rank = 4;
@@ -91,9 +92,10 @@ TEST_CASE("messages come back as they were") {
   CHECK(join.version == "1.2.3");
   CHECK_FALSE(again(message::Join{}).holding);
 
-  const auto leave = again(message::Leave{143, "stopped by SIGTERM"});
+  const auto leave = again(message::Leave{143, "stopped by SIGTERM", true});
   CHECK(leave.exit_code == 143);
   CHECK(leave.reason == "stopped by SIGTERM");
+  CHECK(leave.closes);
   CHECK(payload_of(message::Heartbeat{}).empty());
   CHECK(again(message::WorkerFailed{7, 3, "killed"}).cause == "killed");
 
@@ -106,6 +108,7 @@ TEST_CASE("messages come back as they were") {
 
   CHECK(again(an_admission(2)).admission == an_admission(2).admission);
   CHECK(again(an_admission(0)).incarnation == 5);
+  CHECK(again(an_admission(0)).hosted);
   CHECK(again(message::Refused{Errc::mismatch, 78, "why"}).code == Errc::mismatch);
   CHECK(again(message::Stopped{7, Stop::Cause::evicted, "why"}).cause == Stop::Cause::evicted);
   const auto lost = again(message::RanksLost{7, 8, 4, "host", "cause"});

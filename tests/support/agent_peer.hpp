@@ -1,0 +1,162 @@
+#pragma once
+
+#include "rendezvous/messages.hpp"
+#include "rendezvous/service.hpp"
+#include "tests/support/raw_peer.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <doctest/doctest.h>
+
+namespace dlaunch::test {
+
+/// A rendezvous service on a thread of its own, with a TCP port.
+class ServiceThread {
+ public:
+  explicit ServiceThread(rendezvous::ServiceRules rules = {})
+      : service_(std::make_unique<rendezvous::Service>(
+            io_, std::move(rules), [this](const rendezvous::LogLine& line) { note(line); })) {
+    unique_fd listener = listen_tcp(resolve("127.0.0.1", 0).at(0));
+    address = local_address(listener.get());
+    service_->listen(std::move(listener));
+    thread_ = std::jthread([this] { io_.run(); });
+  }
+  /// Runs `act` on the service's thread and returns its result.
+  template <class Act>
+  auto on_loop(Act act) {
+    std::packaged_task<decltype(act(std::declval<rendezvous::Service&>()))()> task(
+        [&] { return act(*service_); });
+    auto result = task.get_future();
+    boost::asio::post(io_, [&] { task(); });
+    return result.get();
+  }
+  ~ServiceThread() {
+    on_loop([](rendezvous::Service& service) { service.stop(); });
+    work_.reset();
+  }
+
+  std::vector<rendezvous::NamedJobStatus> jobs() {
+    return on_loop([](rendezvous::Service& service) { return service.jobs(); });
+  }
+  bool idle() {
+    return on_loop([](rendezvous::Service& service) { return service.idle(); });
+  }
+  /// Waits until a line of this job's with these words is logged; false after 20 s.
+  bool logged(const std::string& job, const std::string& words) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_until(lock, soon(), [&] {
+      return std::ranges::any_of(log_, [&](const auto& line) {
+        return line.job == job && line.sentence.find(words) != std::string::npos;
+      });
+    });
+  }
+
+  Address address;
+
+ private:
+  void note(const rendezvous::LogLine& line) {
+    const std::lock_guard lock(mutex_);
+    log_.push_back(line);
+    changed_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<rendezvous::LogLine> log_;
+  boost::asio::io_context io_{1};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
+      io_.get_executor()};
+  std::unique_ptr<rendezvous::Service> service_;
+  std::jthread thread_;
+};
+
+/// An agent that says what the test tells it to.
+class AgentPeer {
+ public:
+  AgentPeer(const Address& service, std::string job, std::uint64_t session)
+      : peer_(connect_tcp(service, soon())) {
+    peer_.say_hello(session, std::move(job));
+    CHECK(peer_.read(wire::preface_bytes).size() == wire::preface_bytes);
+  }
+
+  /// The answer to HELLO.
+  wire::Welcome welcome() {
+    const auto [header, payload] = take(wire::Type::welcome);
+    return wire::decode<wire::Welcome>(payload).value_or(wire::Welcome{});
+  }
+  wire::Failed unwelcome() {
+    const auto [header, payload] = take(wire::Type::failed);
+    return wire::decode<wire::Failed>(payload).value_or(wire::Failed{});
+  }
+  template <class Message>
+  void tell(const Message& message) {
+    Bytes payload, out;
+    rendezvous::message::encode(payload, message);
+    wire::encode_frame(out, {0, Message::type, 0, 0, 0}, payload);
+    peer_.say(out);
+  }
+  void tell(wire::Type type, BytesView payload) {
+    Bytes out;
+    wire::encode_frame(out, {0, type, 0, 0, 0}, payload);
+    peer_.say(out);
+  }
+  /// The next message of this type; others are kept.
+  template <class Message>
+  Message hear() {
+    const auto [header, payload] = take(Message::type);
+    const auto decoded = rendezvous::message::decode<Message>(payload);
+    CHECK(decoded);
+    return decoded.value_or(Message{});
+  }
+  template <class Message>
+  void ask(std::uint64_t request, const Message& message, std::uint64_t epoch = 0) {
+    peer_.ask(request, message, epoch);
+  }
+  template <class Message>
+  Message answer() {
+    answer_ = take(Message::type).second;  // What is decoded points into it.
+    return wire::decode<Message>(answer_).value_or(Message{});
+  }
+  void say_goodbye() { tell(wire::Type::goodbye, {}); }
+  bool closed_by_service() { return peer_.closed_by_server(); }
+  void hang_up() { peer_.hang_up(); }
+
+ private:
+  using Frame = std::pair<wire::FrameHeader, Bytes>;
+
+  Frame take(wire::Type type) {
+    const auto kept = std::ranges::find(kept_, type, [](const Frame& f) { return f.first.type; });
+    if (kept != kept_.end()) {
+      Frame found = std::move(*kept);
+      kept_.erase(kept);
+      return found;
+    }
+    for (;;) {
+      Frame frame = peer_.frame();
+      if (frame.first.type == type) return frame;
+      if (frame.first == wire::FrameHeader{}) {  // Closed, or 20 s have passed.
+        CHECK_MESSAGE(false, "no message of type ", static_cast<int>(type), " came");
+        return {};
+      }
+      kept_.push_back(std::move(frame));
+    }
+  }
+
+  RawPeer peer_;
+  std::deque<Frame> kept_;
+  Bytes answer_;
+};
+
+}  // namespace dlaunch::test

@@ -1,0 +1,375 @@
+// The service by real sockets: agents that say what the test tells them to.
+#include "tests/support/agent_peer.hpp"
+
+#include <atomic>
+#include <optional>
+#include <string>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+using namespace dlaunch::test;
+namespace message = rendezvous::message;
+using Outcome = rendezvous::WorkersEnded::Outcome;
+
+namespace {
+
+message::Join node(const std::string& id, int nodes = 2, int max_restarts = 0) {
+  message::Join join;
+  join.offer = {id, "host-" + id, 1, std::nullopt, std::nullopt, {"127.0.0.1:1"}};
+  join.rules.nodes_min = join.rules.nodes_max = nodes;
+  join.rules.max_restarts = max_restarts;
+  join.rules.reconnect_grace = std::chrono::seconds(20);
+  join.version = "test";
+  return join;
+}
+/// As node, of a job that does not wait for who has gone.
+message::Join impatient(const std::string& id, int nodes = 2, int max_restarts = 0) {
+  message::Join join = node(id, nodes, max_restarts);
+  join.rules.reconnect_grace = std::chrono::milliseconds(1);
+  return join;
+}
+
+message::WorkersEnded ended(std::uint64_t epoch, Outcome outcome = Outcome::succeeded,
+                            int exit_code = 0) {
+  return {epoch, outcome, exit_code, std::nullopt, false, exit_code == 0 ? "" : "it failed"};
+}
+
+/// Two agents of a job in their first epoch.
+struct Pair {
+  Pair(ServiceThread& service, const std::string& job, std::uint64_t session,
+       const message::Join& first, const message::Join& second)
+      : a(service.address, job, session), b(service.address, job, session + 1) {
+    a.welcome();
+    b.welcome();
+    a.tell(first);
+    b.tell(second);
+    place_a = a.hear<message::Admitted>();
+    place_b = b.hear<message::Admitted>();
+    epoch = place_a.admission.epoch;
+    CHECK(place_b.admission.epoch == epoch);
+  }
+  Pair(ServiceThread& service, const std::string& job, std::uint64_t session)
+      : Pair(service, job, session, node("a"), node("b")) {}
+
+  void succeed() {
+    a.tell(ended(epoch));
+    b.tell(ended(epoch));
+    CHECK(a.hear<message::Finished>().exit_code == 0);
+    CHECK(b.hear<message::Finished>().exit_code == 0);
+  }
+
+  AgentPeer a, b;
+  message::Admitted place_a, place_b;
+  std::uint64_t epoch = 0;
+};
+
+}  // namespace
+
+TEST_CASE("two nodes join, meet in the store, and finish") {
+  ServiceThread service;
+  AgentPeer early(service.address, "job", 10);
+  CHECK(early.welcome() == wire::Welcome{"job", 0});
+  early.tell(node("a"));
+  CHECK(early.hear<message::Standing>().sentence.find("1 of 2") != std::string::npos);
+  early.ask(1, wire::Get{"k"});
+  CHECK(early.answer<wire::Failed>().sentence == "not admitted to a round yet");
+  CHECK_FALSE(service.idle());
+
+  AgentPeer late(service.address, "job", 11);
+  late.welcome();
+  late.tell(node("b"));
+  const auto a = early.hear<message::Admitted>(), b = late.hear<message::Admitted>();
+  CHECK(a.incarnation == 1);
+  CHECK(a.admission.epoch == 1);
+  CHECK(a.admission.world_size == 2);
+  CHECK(a.admission.node_rank == 0);
+  CHECK(b.admission.node_rank == 1);
+  CHECK(b.admission.first_rank == 1);
+  CHECK(a.admission.roster.size() == 2);
+  CHECK(b.admission.roster.empty());
+  early.ask(2, wire::AllGather{"g", 0, 2, {}, {0}, {as_bytes("x")}}, 1);
+  late.ask(1, wire::AllGather{"g", 0, 2, {}, {1}, {as_bytes("y")}}, 1);
+  CHECK(as_text(early.answer<wire::Gathered>().blobs.at(1)) == "y");
+  CHECK(as_text(late.answer<wire::Gathered>().blobs.at(0)) == "x");
+  early.tell(message::Heartbeat{});
+  early.hear<message::Heartbeat>();
+
+  early.tell(ended(1));
+  late.ask(2, wire::WaitGet{{}, "never"});
+  late.tell(ended(1));
+  CHECK(early.hear<message::Finished>().exit_code == 0);
+  CHECK(late.hear<message::Finished>().exit_code == 0);
+  CHECK(late.answer<wire::Failed>().code == Errc::aborted);
+  CHECK(service.logged("job", "epoch 1, attempt 0: 2 nodes, 2 ranks"));
+  CHECK(service.logged("job", "finished with exit code 0"));
+  early.say_goodbye();
+  late.say_goodbye();
+  CHECK(early.closed_by_service());
+  CHECK(late.closed_by_service());
+  const auto jobs = service.jobs();
+  REQUIRE(jobs.size() == 1);
+  CHECK(jobs[0].status.state == rendezvous::JobStatus::State::finished);
+  CHECK(service.idle());
+}
+
+TEST_CASE("a failure stops the others, and the next epoch's store is empty") {
+  ServiceThread service;
+  Pair job(service, "job", 10, node("a", 2, 1), node("b", 2, 1));
+  job.b.ask(1, wire::Set{"k", as_bytes("v")}, 1);
+  job.b.answer<wire::Done>();
+  job.b.ask(2, wire::WaitGet{{}, "never"}, 1);
+  job.a.tell(message::WorkerFailed{1, 0, "rank 0 exited with 3"});
+  const auto stop = job.b.hear<message::Stopped>();
+  CHECK(stop.epoch == 1);
+  CHECK(stop.cause == rendezvous::Stop::Cause::failure);
+  job.a.tell(ended(1, Outcome::failed, 3));
+  job.b.tell(ended(1, Outcome::stopped));
+  const auto again = job.b.hear<message::Admitted>();
+  CHECK(again.admission.epoch == 2);
+  CHECK(again.admission.attempt == 1);
+  CHECK(job.b.answer<wire::Failed>().code == Errc::aborted);
+  job.b.ask(3, wire::Get{"k"}, 1);
+  CHECK(job.b.answer<wire::Failed>().sentence == "a message of epoch 1 came in epoch 2");
+  job.b.ask(4, wire::Get{"k"}, 2);
+  job.b.answer<wire::Absent>();
+  CHECK(service.logged("job", "epoch 1 is stopped"));
+}
+
+TEST_CASE("a node whose connection breaks and does not come back is lost") {
+  ServiceThread service;
+  Pair job(service, "job", 10, impatient("a"), impatient("b"));
+  job.a.ask(1, wire::Barrier{"b", 0, 2, {}, {0}}, 1);
+  job.b.hang_up();
+  const auto lost = job.a.hear<message::RanksLost>();
+  CHECK(lost.first_rank == 1);
+  CHECK(lost.count == 1);
+  CHECK(lost.host == "host-b");
+  const auto failed = job.a.answer<wire::Failed>();
+  CHECK(failed.code == Errc::peer_lost);
+  CHECK(failed.sentence.find("rank 1 on host-b is lost") != std::string::npos);
+  job.a.hear<message::Stopped>();
+  job.a.tell(ended(1, Outcome::stopped));
+  CHECK(job.a.hear<message::Finished>().exit_code != 0);
+  CHECK(service.logged("job", "rank 1 on host-b lost"));
+}
+
+TEST_CASE("a node that comes back under its session goes on where it was") {
+  ServiceThread service;
+  Pair job(service, "job", 10);
+  job.b.ask(1, wire::Add{"n", 1}, 1);
+  CHECK(job.b.answer<wire::Number>().value == 1);
+  SUBCASE("after its connection broke") { job.b.hang_up(); }
+  SUBCASE("while the old connection still seems to be there") {}
+  AgentPeer back(service.address, "job", 11);
+  back.ask(1, wire::Add{"n", 1}, 1);  // Right behind HELLO.
+  CHECK(back.welcome().epoch == 1);
+  CHECK(back.answer<wire::Number>().value == 1);
+  auto join = node("b");
+  join.holding = rendezvous::Holding{1, 1, 0, 1, 2, 1, 2};
+  back.tell(join);
+  back.ask(2, wire::Barrier{"b", 0, 2, {}, {1}}, 1);
+  job.a.ask(1, wire::Barrier{"b", 0, 2, {}, {0}}, 1);
+  job.a.answer<wire::Done>();
+  back.answer<wire::Done>();
+  job.a.tell(ended(1));
+  back.tell(ended(1));
+  CHECK(job.a.hear<message::Finished>().exit_code == 0);
+  CHECK(back.hear<message::Finished>().exit_code == 0);
+}
+
+TEST_CASE("two jobs do not see each other") {
+  ServiceThread service;
+  Pair one(service, "one", 10), two(service, "two", 20);
+  one.a.ask(1, wire::Set{"k", as_bytes("of one")});
+  one.a.answer<wire::Done>();
+  two.a.ask(1, wire::Get{"k"});
+  two.a.answer<wire::Absent>();
+  one.succeed();
+  two.a.ask(2, wire::Set{"k", as_bytes("of two")});
+  two.a.answer<wire::Done>();
+  // A session is one job's.
+  AgentPeer thief(service.address, "one", 20);
+  CHECK(thief.unwelcome().sentence == "this session belongs to another job");
+  // A tool looks around in a job that exists.
+  AgentPeer tool(service.address, "two", 0);
+  tool.welcome();
+  tool.ask(1, wire::Get{"k"});
+  CHECK(as_text(tool.answer<wire::Found>().value) == "of two");
+  AgentPeer lost(service.address, "three", 0);
+  CHECK(lost.unwelcome().sentence == "there is no job 'three' here");
+  AgentPeer nameless(service.address, "", 5);
+  CHECK(nameless.unwelcome().sentence.find("--rdzv-id") != std::string::npos);
+  two.succeed();
+}
+
+TEST_CASE("an endpoint that is the job gives agents its name, and is finished once") {
+  rendezvous::ServiceRules rules;
+  rules.only_job = "mine";
+  ServiceThread service(rules);
+  AgentPeer stranger(service.address, "other", 9);
+  CHECK(stranger.unwelcome().sentence == "this rendezvous serves the job 'mine', not 'other'");
+  AgentPeer a(service.address, "", 10);
+  CHECK(a.welcome().job == "mine");
+  a.tell(node("a", 1));
+  CHECK(a.hear<message::Admitted>().admission.world_size == 1);
+  a.tell(ended(1));
+  a.hear<message::Finished>();
+  AgentPeer late(service.address, "mine", 11);
+  late.welcome();
+  late.tell(node("b", 1));
+  CHECK(late.hear<message::Finished>().exit_code == 0);
+}
+
+TEST_CASE("limits: jobs, nodes, what a node says of itself") {
+  rendezvous::ServiceRules rules;
+  rules.jobs_max = 1;
+  rules.nodes_per_job_max = 2;
+  ServiceThread service(rules);
+  const auto refused = [&](const std::string& job, std::uint64_t session,
+                           const message::Join& join) {
+    AgentPeer agent(service.address, job, session);
+    agent.welcome();
+    agent.tell(join);
+    const auto why = agent.hear<message::Refused>();
+    CHECK(why.exit_code != 0);
+    CHECK(agent.closed_by_service());
+    return why.reason;
+  };
+  CHECK(refused("job", 1, node("a", 3)).find("its limit is 2") != std::string::npos);
+  CHECK(service.jobs().empty());
+  Pair job(service, "job", 10);
+  CHECK(refused("job", 12, node("c")).find("2 nodes already") != std::string::npos);
+  CHECK(refused("other", 13, node("a")).find("1 jobs already") != std::string::npos);
+  CHECK(service.logged("other", "node a was refused"));
+  job.succeed();
+  Pair next(service, "other", 20);
+  next.succeed();
+}
+
+TEST_CASE("a roster of all the nodes fits into a frame") {
+  ServiceThread service;
+  AgentPeer agent(service.address, "job", 1);
+  agent.welcome();
+  auto wordy = node("a", 20'000);
+  wordy.offer.store_addresses.assign(1, std::string(1000, 'x'));
+  agent.tell(wordy);
+  CHECK(agent.hear<message::Refused>().reason.find("bytes; the limit is") != std::string::npos);
+}
+
+TEST_CASE("the store's limits are each job's") {
+  rendezvous::ServiceRules rules;
+  rules.limits.keys = 1;
+  ServiceThread service(rules);
+  Pair one(service, "one", 10), two(service, "two", 20);
+  one.a.ask(1, wire::Set{"k", as_bytes("v")});
+  one.a.answer<wire::Done>();
+  one.a.ask(2, wire::Set{"l", as_bytes("v")});
+  CHECK(one.a.answer<wire::Failed>().code == Errc::refused);
+  two.a.ask(1, wire::Set{"k", as_bytes("v")});
+  two.a.answer<wire::Done>();
+  const auto jobs = service.jobs();
+  REQUIRE(jobs.size() == 2);
+  CHECK(jobs[0].keys == 1);
+  CHECK(jobs[0].bytes == 2);
+}
+
+TEST_CASE("what cannot be read is refused, and harms nobody else") {
+  ServiceThread service;
+  Pair job(service, "job", 10);
+  AgentPeer odd(service.address, "job", 20);
+  odd.welcome();
+  odd.tell(wire::Type::join, Bytes(7, std::byte{0xFF}));
+  CHECK(odd.hear<message::Refused>().code == Errc::version);
+  CHECK(odd.closed_by_service());
+  AgentPeer mute(service.address, "job", 21);
+  mute.welcome();
+  mute.tell(ended(1));  // It has not joined: nobody listens.
+  mute.tell(message::Leave{});
+  AgentPeer rank(service.address, "job", 22);
+  rank.welcome();
+  rank.tell(wire::Type::report, as_bytes("?"));
+  RawPeer noise(connect_tcp(service.address, soon()));
+  noise.say("GET / HTTP/1.1\r\n\r\n");
+  CHECK(noise.closed_by_server());
+  const auto counters = service.on_loop([](rendezvous::Service& s) { return s.counters(); });
+  CHECK(counters.garbage == 1);
+  job.succeed();
+}
+
+TEST_CASE("one more than the job takes waits, and takes the place of one that is lost") {
+  ServiceThread service;
+  Pair job(service, "job", 10, impatient("a", 2, 3), impatient("b", 2, 3));
+  AgentPeer late(service.address, "job", 12);
+  late.welcome();
+  late.tell(impatient("c", 2, 3));
+  late.hear<message::Standing>();
+  late.ask(1, wire::Get{"k"});
+  CHECK(late.answer<wire::Failed>().sentence == "not admitted to a round yet");
+  job.b.hang_up();
+  job.a.hear<message::Stopped>();
+  job.a.tell(ended(1, Outcome::stopped));
+  const auto a = job.a.hear<message::Admitted>(), c = late.hear<message::Admitted>();
+  CHECK(a.admission.epoch > 1);
+  CHECK(c.admission.epoch == a.admission.epoch);
+  late.ask(2, wire::Get{"k"}, c.admission.epoch);
+  late.answer<wire::Absent>();
+}
+
+TEST_CASE("a job's name is used again: a new incarnation, and its epochs go on") {
+  ServiceThread service;
+  Pair first(service, "job", 10);
+  first.succeed();
+  // Who took part and asks again is told again.
+  AgentPeer again(service.address, "job", 10);
+  again.welcome();
+  again.tell(node("a"));
+  CHECK(again.hear<message::Finished>().exit_code == 0);
+  Pair second(service, "job", 20);
+  CHECK(second.place_a.incarnation == 2);
+  CHECK(second.epoch == 2);
+  first.a.tell(ended(2));  // It is not of this one.
+  first.a.hang_up();
+  second.succeed();
+}
+
+TEST_CASE("a finished job is forgotten in time, and what comes after is numbered higher") {
+  rendezvous::ServiceRules rules;
+  rules.remember = std::chrono::milliseconds(1);
+  ServiceThread service(rules);
+  Pair job(service, "job", 10);
+  job.succeed();
+  const auto deadline = soon();
+  while (!service.jobs().empty() && Clock::now() < deadline) std::this_thread::yield();
+  CHECK(service.jobs().empty());
+  Pair next(service, "job", 20);
+  CHECK(next.epoch == 2);
+  CHECK(next.place_a.incarnation == 2);
+}
+
+TEST_CASE("drain: no new job, and a word when the last one has gone") {
+  ServiceThread service;
+  Pair job(service, "job", 10);
+  std::promise<void> drained;
+  auto done = drained.get_future();
+  service.on_loop([&](rendezvous::Service& s) { s.drain([&] { drained.set_value(); }); });
+  AgentPeer late(service.address, "late", 20);
+  late.welcome();
+  late.tell(node("a"));
+  CHECK(late.hear<message::Refused>().reason.find("drained") != std::string::npos);
+  job.succeed();
+  job.a.say_goodbye();
+  job.b.hang_up();
+  CHECK(done.wait_for(std::chrono::seconds(20)) == std::future_status::ready);
+}
+
+TEST_CASE("who says goodbye in the middle has left") {
+  ServiceThread service;
+  Pair job(service, "job", 10);
+  SUBCASE("with a reason") { job.b.tell(message::Leave{143, "stopped by SIGTERM", false}); }
+  SUBCASE("without") {}
+  job.b.say_goodbye();
+  job.a.hear<message::Stopped>();
+  job.a.tell(ended(1, Outcome::stopped));
+  CHECK(job.a.hear<message::Finished>().exit_code != 0);
+}
