@@ -326,7 +326,7 @@ void Agent::execute(const Spawn& effect) {
     say(history_.root_cause_sentence() + "; all workers are started again (restart " +
         std::to_string(effect.attempt) + " of " + std::to_string(task_.options.max_restarts) + ")");
     if (output_) output_->forget_tails();
-    host_.begin_attempt();
+    host_.begin_attempt(identity_of(task_, assignment_));
   }
   history_.begin_attempt(plan_attempt(effect.attempt));
   const auto problem = workers_.start(history_.plan());
@@ -340,7 +340,7 @@ void Agent::execute(const Spawn& effect) {
 }
 
 void Agent::execute(const PublishLoss& effect) {
-  host_.publish_loss(assignment_.first_rank + effect.rank, effect.cause);
+  host_.publish_loss(assignment_.first_rank + effect.rank, task_.machine.hostname, effect.cause);
 }
 
 void Agent::execute(const ArmTimer& effect) {

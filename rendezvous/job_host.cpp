@@ -32,14 +32,15 @@ std::string random_name() {
 
 }  // namespace
 
-JobHost::JobHost(boost::asio::io_context& io, JobIdentity identity, JobObserver& observer)
+JobHost::JobHost(boost::asio::io_context& io, JobIdentity identity, JobObserver& observer,
+                 store::Uplink* upstream)
     : io_(io),
       identity_(std::move(identity)),
       observer_(observer),
       socket_name_(random_name()),
-      listener_(listen_unix(socket_name_)),
-      native_(make_server()) {
-  listen_native();
+      listener_(listen_unix(socket_name_)) {
+  if (upstream != nullptr) relay_.emplace(io_, *upstream);
+  begin_serving();
 }
 
 JobHost::~JobHost() { stop(); }
@@ -56,7 +57,15 @@ std::unique_ptr<store::Server> JobHost::make_server() {
 
 /// The name is bound once; each attempt's server gets a descriptor of its own for it. It serves
 /// processes of the same user only.
-void JobHost::listen_native() {
+void JobHost::begin_serving() {
+  native_ = make_server();
+  if (relay_) {
+    relay_->begin_epoch({.epoch = identity_.epoch,
+                         .first_rank = identity_.first_rank,
+                         .local_size = identity_.local_size,
+                         .world_size = identity_.world_size},
+                        *native_);
+  }
   unique_fd listener(::fcntl(listener_.get(), F_DUPFD_CLOEXEC, 0));
   if (!listener) throw Error(Errc::internal, "out of descriptors: " + errno_text(errno));
   native_->listen(std::move(listener), {.native = true, .c10d = false});
@@ -68,14 +77,14 @@ void JobHost::serve_c10d(unique_fd listener) {
   c10d_->listen(std::move(listener), {.native = false, .c10d = true});
 }
 
-void JobHost::begin_attempt() {
+void JobHost::begin_attempt(JobIdentity identity) {
+  identity_ = std::move(identity);
   native_->stop();
   expected_.clear();
   by_rank_.clear();
   by_connection_.clear();
   losses_.clear();
-  native_ = make_server();
-  listen_native();
+  begin_serving();
   if (c10d_) c10d_->renew_c10d();
 }
 
@@ -83,15 +92,18 @@ void JobHost::expect(int rank, unique_fd control) {
   expected_[native_->adopt(std::move(control))] = rank;
 }
 
-void JobHost::publish_loss(int rank, const std::string& cause) {
-  losses_.push_back({.rank = rank, .host = identity_.host, .cause = cause});
+void JobHost::publish_loss(int rank, const std::string& host, const std::string& cause) {
+  losses_.push_back({.rank = rank, .host = host, .cause = cause});
   for (const auto& [member, where] : by_rank_) {
     if (member != rank) tell(where.connection, losses_.back());
   }
   // After the news, so that whoever waits in a barrier knows by then who is missing.
-  native_->lose_contributor(
-      rank, identity_.world_size,
-      "rank " + std::to_string(rank) + " on " + identity_.host + " is lost: " + cause);
+  const std::string why = "rank " + std::to_string(rank) + " on " + host + " is lost: " + cause;
+  if (relay_) {
+    relay_->lose_contributor(rank, why);
+  } else {
+    native_->lose_contributor(rank, identity_.world_size, why);
+  }
 }
 
 std::variant<wire::Welcome, store::Host::Refusal> JobHost::admit(store::ConnectionId who,
@@ -156,7 +168,7 @@ void JobHost::grant(store::ConnectionId to) {
   std::vector<unique_fd> fds;
   if (identity_.world_size > 1) {
     try {
-      fds.push_back(listen_tcp(resolve("127.0.0.1", 0).front()));
+      fds.push_back(listen_tcp(resolve(identity_.mesh_host, 0).front()));
       message.listener = true;
     } catch (const Error&) {
       // Out of descriptors here, maybe not there: without ours, the worker binds one of its own.

@@ -1,7 +1,9 @@
 #pragma once
 
 #include "runtime/base/unique_fd.hpp"
+#include "runtime/store/relay.hpp"
 #include "runtime/store/server.hpp"
+#include "runtime/store/uplink.hpp"
 #include "runtime/store/wire.hpp"
 
 #include <cstdint>
@@ -33,7 +35,8 @@ struct JobIdentity {
   int first_rank = 0;  ///< The ranks that live here are first_rank..first_rank+local_size-1.
   int local_size = 1;
   int world_size = 1;
-  std::string host;  ///< This host's name, for messages.
+  std::string host;                     ///< This host's name, for messages.
+  std::string mesh_host = "127.0.0.1";  ///< Where other ranks reach those who live here.
   std::chrono::milliseconds failure_grace{500};
 };
 
@@ -43,7 +46,9 @@ struct JobIdentity {
 class JobHost : private store::Host {
  public:
   /// Throws Error where the system denies a socket.
-  JobHost(boost::asio::io_context& io, JobIdentity identity, JobObserver& observer);
+  /// With `upstream` the members' requests to the store go there; without, it is here.
+  JobHost(boost::asio::io_context& io, JobIdentity identity, JobObserver& observer,
+          store::Uplink* upstream = nullptr);
   ~JobHost() override;
 
   /// "@dlaunch-...": where a worker of the same user finds us when its control socket was closed
@@ -54,12 +59,12 @@ class JobHost : private store::Host {
   void serve_c10d(unique_fd listener);
   /// Forgets the members, their keys and the keys of PyTorch's store. To be called when no worker
   /// of the old attempt is left.
-  void begin_attempt();
+  void begin_attempt(JobIdentity identity);
   /// The agent's end of a worker's control socket; only this rank may say HELLO on it.
   void expect(int rank, unique_fd control);
   /// Tells all members, those who come later too, that a rank is gone; barriers and all_gathers of
   /// the whole world that lack it fail.
-  void publish_loss(int rank, const std::string& cause);
+  void publish_loss(int rank, const std::string& host, const std::string& cause);
   bool is_connected(int rank) const { return by_rank_.contains(rank); }
   void stop();
 
@@ -79,13 +84,15 @@ class JobHost : private store::Host {
   std::optional<Refusal> objection(store::ConnectionId who, const wire::Hello& hello) const;
   void grant(store::ConnectionId to);
   void tell(store::ConnectionId to, const auto& message, std::vector<unique_fd> fds = {});
-  void listen_native();
+  /// A new server, for a new attempt.
+  void begin_serving();
 
   boost::asio::io_context& io_;
   JobIdentity identity_;
   JobObserver& observer_;
   std::string socket_name_;
   unique_fd listener_;
+  std::optional<store::Relay> relay_;  ///< Where the store is elsewhere.
   std::unique_ptr<store::Server> native_;
   std::unique_ptr<store::Server> c10d_;
   std::map<store::ConnectionId, int> expected_;  ///< Which rank a control socket belongs to.

@@ -15,3 +15,4 @@ foreach(area exit kill output_process terminal)
 endforeach()
 
 dlaunch_test(job_host_test unit/rendezvous/job_host_test.cpp LIBS dlaunch_rendezvous)
+dlaunch_test(relay_test unit/rendezvous/relay_test.cpp LIBS dlaunch_rendezvous)

@@ -65,9 +65,9 @@ void Connection::close() {
   closing_ = true;
 }
 
-bool Connection::overfull() const {
+bool Connection::overfull(std::size_t bytes_max) const {
   if (chunks_.size() < 2) return false;
-  return queued_ + tail_bytes() - chunks_.front().bytes().size() > queued_bytes_max;
+  return queued_ + tail_bytes() - chunks_.front().bytes().size() > bytes_max;
 }
 
 void Connection::recycle(Bytes& buffer) {

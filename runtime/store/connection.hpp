@@ -45,7 +45,7 @@ class Connection final : public Outbox {
   /// Sends what the socket takes.
   Flushed flush();
   /// More is queued than a peer may leave unread.
-  bool overfull() const;
+  bool overfull(std::size_t bytes_max = queued_bytes_max) const;
   bool closing() const { return closing_; }
 
   const ConnectionId id;

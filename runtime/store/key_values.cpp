@@ -160,6 +160,22 @@ void KeyValues::end_leases(std::uint64_t owner, Effects& out) {
   for (const std::string& key : state_->leases.end(owner)) state_->remove(key, out);
 }
 
+void KeyValues::end_leases(Caller by, std::span<const std::string_view> keys, std::uint64_t owner,
+                           Effects& out) {
+  State& s = *state_;
+  s.kept.clear();
+  const std::size_t at = out.size();
+  answer(out, by, Number{0});
+  std::int64_t ended = 0;
+  for (const std::string_view key : keys) {
+    const auto found = s.map.find(key);
+    if (owner == 0 || found == s.map.end() || found->second.owner != owner) continue;
+    s.remove(key, out);
+    ++ended;
+  }
+  out[at].answer = Number{ended};
+}
+
 void KeyValues::get(Caller by, std::string_view key, Effects& out) {
   const auto found = state_->map.find(key);
   if (found == state_->map.end()) return answer(out, by, Absent{});

@@ -114,6 +114,9 @@ class KeyValues {
   void renew(std::uint64_t owner, Clock::time_point now);
   /// The owner says goodbye: its leased keys go at once.
   void end_leases(std::uint64_t owner, Effects& out);
+  /// The same for these keys, as far as they are the owner's. Number: how many were.
+  void end_leases(Caller by, std::span<const std::string_view> keys, std::uint64_t owner,
+                  Effects& out);
 
   void get(Caller by, std::string_view key, Effects& out);  // Found | Absent
   void multi_get(Caller by, std::span<const std::string_view> keys, Effects& out);  // FoundMany

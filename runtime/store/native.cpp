@@ -50,13 +50,16 @@ NativeSession::~NativeSession() {
   spaces_.clients_.erase(client_);
   const auto own = spaces_.by_session_.find(session_);
   if (own != spaces_.by_session_.end() && own->second == this) spaces_.by_session_.erase(own);
-  if (state_ == State::welcomed) spaces_.host_.on_closed(client_, goodbye_);
+  if (state_ != State::welcomed) return;
+  if (spaces_.backend_ != nullptr) spaces_.backend_->on_gone(from(), goodbye_);
+  spaces_.host_.on_closed(client_, goodbye_);
 }
 
 void NativeSession::superseded() {
   leave();
   state_ = State::closed;
   out_.close();
+  if (spaces_.backend_ != nullptr) spaces_.backend_->on_gone(from(), false);
   spaces_.host_.on_closed(client_, true);
 }
 
@@ -181,6 +184,9 @@ bool NativeSession::dispatch(const wire::FrameHeader& header, BytesView payload)
     if (answered_before(header)) return true;
     change_ = header.request;
   }
+  if (spaces_.backend_ != nullptr) {
+    return spaces_.backend_->on_request(from(), header, payload, now_);
+  }
   return store_request(header, payload);
 }
 
@@ -300,6 +306,8 @@ bool NativeSession::store_request(const wire::FrameHeader& header, BytesView pay
         values.renew(session_, now_);
         send(by.request, wire::Done{});
       });
+    case wire::Type::end_leases:
+      return with([&](const wire::EndLeases& m) { values.end_leases(by, m.keys, session_, out); });
     default:
       return false;  // Not reached: these are all requests of the store's.
   }
@@ -334,6 +342,13 @@ bool NativeSession::other(const wire::FrameHeader& header, BytesView payload) {
 }
 
 // ---- Answers to frames ----
+
+void NativeSession::pass_on(const wire::FrameHeader& header, BytesView payload, bool remember) {
+  if (state_ != State::welcomed || header.request == 0) return;
+  wire::encode_frame(out_.buffer(), {0, header.type, header.flags, header.request, epoch()},
+                     payload);
+  if (remember && replies_ != nullptr) replies_->remember(header.request, header.type, payload);
+}
 
 template <class Message>
 void NativeSession::send(std::uint64_t request, const Message& message, std::uint16_t flags) {

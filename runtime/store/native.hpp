@@ -32,6 +32,8 @@ class NativeSession final : public Session {
   bool greet(const wire::FrameHeader& header, BytesView payload);
   bool store_request(const wire::FrameHeader& header, BytesView payload);
   bool other(const wire::FrameHeader& header, BytesView payload);
+  /// An answer of the backend's.
+  void pass_on(const wire::FrameHeader& header, BytesView payload, bool remember);
   bool answered_before(const wire::FrameHeader& header);
   void fail(std::uint64_t request, Errc code, std::string sentence);
   template <class Message>
@@ -45,6 +47,7 @@ class NativeSession final : public Session {
   /// Leaves where it sits, without a word.
   void leave();
   std::uint64_t epoch() const;
+  Backend::From from() const { return {client_, session_}; }
   /// A reconnect has taken this session over.
   void superseded();
 

@@ -84,6 +84,12 @@ bool NativeSpaces::seat(std::uint64_t client, SpaceId id) {
   return true;
 }
 
+void NativeSpaces::answer(std::uint64_t client, const wire::FrameHeader& header, BytesView payload,
+                          bool remember) {
+  const auto found = clients_.find(client);
+  if (found != clients_.end()) found->second->pass_on(header, payload, remember);
+}
+
 NativeSpace* NativeSpaces::find(SpaceId id) {
   const auto found = spaces_.find(id);
   return found == spaces_.end() ? nullptr : found->second.get();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/store/backend.hpp"
 #include "runtime/store/host.hpp"
 #include "runtime/store/replies.hpp"
 #include "runtime/store/session.hpp"
@@ -76,6 +77,11 @@ class NativeSpaces {
   /// with Errc::aborted.
   bool seat(std::uint64_t client, SpaceId id);
   NativeSpace* find(SpaceId id);
+  /// Store requests are carried out there; answers come back by answer().
+  void forward_to(Backend* backend) { backend_ = backend; }
+  /// `remember`: it answers a change. Dropped where the client has gone.
+  void answer(std::uint64_t client, const wire::FrameHeader& header, BytesView payload,
+              bool remember);
 
   /// Answers what has expired by `now`.
   void tick(Clock::time_point now);
@@ -90,6 +96,7 @@ class NativeSpaces {
   void schedule();
 
   Host& host_;
+  Backend* backend_ = nullptr;
   Clock::time_point now_;  ///< Of the latest call that brought the time.
   boost::unordered_flat_map<SpaceId, std::unique_ptr<NativeSpace>> spaces_;
   SpaceId next_ = first_space;

@@ -69,6 +69,18 @@ void Server::push(ConnectionId to, wire::Type type, BytesView payload, std::vect
   state_->send_soon();
 }
 
+void Server::forward_to(Backend& backend) {
+  constexpr std::size_t answers_bytes_max = 256u << 20;
+  state_->native.forward_to(&backend);
+  state_->queued_bytes_max = answers_bytes_max;
+}
+
+void Server::answer(ConnectionId to, const wire::FrameHeader& header, BytesView payload,
+                    bool remember) {
+  state_->native.answer(to, header, payload, remember);
+  state_->send_soon();
+}
+
 SpaceId Server::add_space(std::uint64_t epoch) { return add_space(epoch, state_->limits); }
 
 SpaceId Server::add_space(std::uint64_t epoch, const Limits& limits) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/base/unique_fd.hpp"
+#include "runtime/store/backend.hpp"
 #include "runtime/store/host.hpp"
 #include "runtime/store/key_values.hpp"
 #include "runtime/store/wire.hpp"
@@ -39,6 +40,13 @@ class Server {
   ConnectionId adopt(unique_fd connected);
   /// Pushes a message nobody asked for, with descriptors on a unix socket.
   void push(ConnectionId to, wire::Type type, BytesView payload, std::vector<unique_fd> fds = {});
+
+  /// From now on native store requests are carried out there, not in namespaces here. To be called
+  /// before anyone connects; the backend outlives the server. Who asks for much at once may get it
+  /// at once, so answers may queue up to 256 MiB a connection.
+  void forward_to(Backend& backend);
+  /// The backend's answer to a request of this connection's; `remember`: to a change.
+  void answer(ConnectionId to, const wire::FrameHeader& header, BytesView payload, bool remember);
 
   /// A native namespace more, which answers with this epoch; a request that names another one is
   /// refused. It has the limits of the server unless it is given its own.

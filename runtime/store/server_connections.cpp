@@ -92,7 +92,7 @@ void Server::State::flush(Connection& connection, Clock::time_point now) {
     case Connection::Flushed::broken:
       return end(connection);
     case Connection::Flushed::blocked:
-      if (connection.overfull()) {
+      if (connection.overfull(queued_bytes_max)) {
         ++counters.slow;
         return end(connection);
       }

@@ -112,6 +112,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   asio::steady_timer timer;
   Clock::time_point armed = Clock::time_point::max();  ///< When the timer goes off.
 
+  std::size_t queued_bytes_max = Connection::queued_bytes_max;
   std::vector<Bytes> spare;
   Bytes scratch = Bytes(256u << 10);  ///< One read of one connection.
   NativeSpaces native{*this, limits};

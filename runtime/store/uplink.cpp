@@ -66,7 +66,8 @@ Uplink::State::State(asio::io_context& context, Options given, Events& listener)
       socket(context),
       timer(context),
       random(static_cast<std::minstd_rand::result_type>(options.hello.session)),
-      backoff(options.backoff_min) {}
+      backoff(options.backoff_min),
+      good(Clock::now()) {}
 
 Uplink::Uplink(boost::asio::io_context& io, Options options, Events& events)
     : state_(std::make_shared<State>(io, std::move(options), events)) {}
@@ -78,6 +79,13 @@ Uplink::~Uplink() {
 void Uplink::start() { asio::co_spawn(state_->io, State::run(state_), rethrow); }
 
 bool Uplink::connected() const { return state_->connected; }
+
+void Uplink::after_reconnect(std::function<void()> call) { state_->reconnected = std::move(call); }
+
+std::optional<Uplink::Trouble> Uplink::trouble() const {
+  if (state_->connected) return std::nullopt;
+  return Trouble{state_->good, state_->last_trouble};
+}
 
 Address Uplink::local_address() const {
   return state_->connected ? dlaunch::local_address(state_->socket.native_handle()) : Address{};

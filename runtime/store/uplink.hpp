@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <boost/asio/io_context.hpp>
@@ -73,6 +74,14 @@ class Uplink {
   /// Pushes a message; dropped while not connected.
   void tell(wire::Type type, BytesView payload);
   bool connected() const;
+  /// Called after each reconnect, when what was unanswered has been sent again. Called like Events.
+  void after_reconnect(std::function<void()> call);
+  struct Trouble {
+    Clock::time_point since;  ///< As in Events::on_trouble.
+    std::string sentence;     ///< What went wrong last; empty before the first try has ended.
+  };
+  /// Why there is no connection; nullopt while there is one.
+  std::optional<Trouble> trouble() const;
   /// Our address on the live connection; where the others may reach us, too.
   Address local_address() const;
   /// Says GOODBYE, sends what is queued, and closes.

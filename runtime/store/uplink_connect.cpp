@@ -52,6 +52,7 @@ std::string Uplink::State::peer() const {
 }
 
 void Uplink::State::report(const Error& error) {
+  last_trouble = error.what();
   if (!closed) events->on_trouble(error, good);
 }
 
@@ -74,6 +75,7 @@ asio::awaitable<void> Uplink::State::run(std::shared_ptr<State> self) {
     if (s.final || s.options.host.empty()) {
       s.closed = true;
       s.socket.close();
+      s.last_trouble = error->what();
       s.events->on_refused(*error);
       break;
     }

@@ -37,6 +37,11 @@ void Uplink::State::welcomed(const wire::Welcome& welcome) {
   if (!connected) return;
   send_unanswered();
   const auto mine = generation;
+  if (std::exchange(welcomed_before, true) && reconnected) {
+    const auto call = reconnected;  // It may destroy the Uplink.
+    call();
+    if (generation != mine) return;
+  }
   take_frames();  // What was pushed right behind WELCOME is read already.
   if (generation == mine) await_readable();
 }
@@ -63,6 +68,7 @@ void Uplink::State::lose(const Error& error) {
   if (!connected) return;
   connected = false;
   loss = error;
+  last_trouble = error.what();
   good = Clock::now();
   disconnect();
 }

@@ -100,7 +100,10 @@ struct Uplink::State : std::enable_shared_from_this<Uplink::State> {
   bool connected = false;
   bool replaying = false;        ///< on_welcome is under way: what is unanswered is sent after it.
   std::uint64_t generation = 0;  ///< Of the connection: handlers of an older one do nothing.
+  bool welcomed_before = false;
+  std::function<void()> reconnected;
   std::optional<Error> loss;
+  std::string last_trouble;
   Clock::duration backoff{};
   Clock::time_point good;   ///< When the connection was last good, or the first try began.
   Clock::time_point heard;  ///< When something last arrived.

@@ -28,7 +28,7 @@ void fields(auto& io, is<SetLeased> auto& m) {
   io.value(m.value);
   io.integer(m.lease_ms);
 }
-void fields(auto& io, one_of<MultiGet, Keys> auto& m) {
+void fields(auto& io, one_of<MultiGet, EndLeases, Keys> auto& m) {
   io.repeat(m.keys, sizeof(std::uint32_t), [&](auto& key) { io.key(key); });
 }
 void fields(auto& io, is<MultiSet> auto& m) {
@@ -185,6 +185,7 @@ DLAUNCH_WIRE_MESSAGE(Cancel);
 DLAUNCH_WIRE_MESSAGE(Barrier);
 DLAUNCH_WIRE_MESSAGE(AllGather);
 DLAUNCH_WIRE_MESSAGE(Renew);
+DLAUNCH_WIRE_MESSAGE(EndLeases);
 DLAUNCH_WIRE_MESSAGE(Done);
 DLAUNCH_WIRE_MESSAGE(Number);
 DLAUNCH_WIRE_MESSAGE(Found);
@@ -237,7 +238,7 @@ FrameHeader decode_header(BytesView bytes) {
   return header;
 }
 
-bool is_store_request(Type type) { return type >= Type::set && type <= Type::renew; }
+bool is_store_request(Type type) { return type >= Type::set && type <= Type::end_leases; }
 
 bool is_change(Type type) {
   switch (type) {
@@ -251,6 +252,7 @@ bool is_change(Type type) {
     case Type::push:
     case Type::try_pop:
     case Type::pop:
+    case Type::end_leases:
       return true;
     default:
       // Every other number, those a newer peer may send included, changes nothing here.

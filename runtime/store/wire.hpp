@@ -57,6 +57,7 @@ enum class Type : std::uint16_t {
   barrier,
   all_gather,
   renew,
+  end_leases,
   // agent and worker
   grant = 64,
   ready,
@@ -258,6 +259,12 @@ struct AllGather {
 /// The leases of this session go on.
 struct Renew {
   static constexpr Type type = Type::renew;
+};
+/// Those of these keys that this session still leases go at once: who held them for the session's
+/// owner is gone.
+struct EndLeases {
+  static constexpr Type type = Type::end_leases;
+  std::vector<std::string_view> keys;
 };
 
 struct Done {

@@ -190,7 +190,7 @@ TEST_CASE("a loss is told to members, and to those who come later") {
   Hosted hosted;
   Member early(hosted.control_of(0), 0);
   REQUIRE(hosted.heard("joined 0"));
-  hosted.on_loop([&] { hosted.host().publish_loss(1, "killed by SIGKILL"); });
+  hosted.on_loop([&] { hosted.host().publish_loss(1, "here", "killed by SIGKILL"); });
   Member late(hosted.control_of(2), 2);
   for (Member* member : {&early, &late}) {
     const auto push = member->next(wire::Type::peer_lost);
@@ -221,7 +221,9 @@ TEST_CASE("a new attempt knows neither the old members nor their keys") {
     member.client().set("mesh/0", as_bytes("address"));
   }
   REQUIRE(hosted.heard("left 0"));
-  hosted.on_loop([&] { hosted.host().begin_attempt(); });
+  hosted.on_loop([&] {
+    hosted.host().begin_attempt({.job = "job-1", .local_size = 3, .world_size = 3, .host = "here"});
+  });
   Member member(hosted.control_of(0), 0);
   CHECK(!member.client().get("mesh/0"));
   CHECK(member.next(wire::Type::grant));
