@@ -28,8 +28,8 @@ Effects Supervisor::step(const Event& event, Clock::time_point now) {
   return std::exchange(effects_, {});
 }
 
-void Supervisor::on(const Start&) {
-  if (state_ == State::idle) begin_attempt(0);
+void Supervisor::on(const Start& e) {
+  if (state_ == State::idle && !stop_signal_ && !front_lost_) begin_attempt(e.attempt);
 }
 
 void Supervisor::on(const Spawned&) {
@@ -38,6 +38,7 @@ void Supervisor::on(const Spawned&) {
   state_ = State::running;
   if (front_lost_) return kill();
   if (stop_signal_) return terminate(*stop_signal_);
+  if (order_) return on(StopOrder{*order_});
   judge_running();
 }
 
@@ -49,7 +50,7 @@ void Supervisor::on(const SpawnFailed& e) {
 
 void Supervisor::on(const Exited& e) {
   auto& worker = workers_.at(static_cast<std::size_t>(e.rank));
-  if (worker.exit || state_ == State::idle || state_ == State::finished) return;
+  if (worker.exit || state_ == State::idle) return;
   worker.exit = e.status;
   worker.stopped_by_us = state_ == State::terminating || state_ == State::killing;
   if (worker.failed()) worker.failure_order = failures_++;
@@ -67,7 +68,6 @@ void Supervisor::on(const Exited& e) {
     case State::idle:
     case State::starting:
     case State::killing:
-    case State::finished:
       return;
   }
 }
@@ -85,18 +85,14 @@ void Supervisor::on(const Reported& e) {
 }
 
 void Supervisor::on(const StopSignal& e) {
-  may_not_restart_ = true;
   const bool second = stop_signal_.has_value();
   // Once everything is being killed the outcome is settled, a success included.
-  if (!second && state_ != State::killing && state_ != State::finished) {
+  if (!second && state_ != State::killing) {
     stop_signal_ = e.number;
     failed_before_stop_ = someone_failed();
   }
   switch (state_) {
     case State::idle:
-      state_ = State::finished;
-      effects_.push_back(verdict());
-      return;
     case State::starting:
       return;
     case State::running:
@@ -107,7 +103,37 @@ void Supervisor::on(const StopSignal& e) {
       effects_.push_back(SignalAll{e.number});
       return;
     case State::killing:
-    case State::finished:
+      return;
+  }
+}
+
+void Supervisor::on(const StopOrder& e) {
+  using Manner = StopOrder::Manner;
+  // The stricter of two orders counts.
+  const auto manner = order_ ? std::max(*order_, e.manner) : e.manner;
+  switch (state_) {
+    case State::idle:
+      return;
+    case State::starting:
+      order_ = manner;
+      return;
+    case State::running:
+      order_ = manner;
+      if (manner == Manner::kill) return kill();
+      if (manner == Manner::at_once) return terminate(SIGTERM);
+      state_ = State::grace;
+      arm(rules_.failure_grace);
+      return judge_grace();
+    case State::grace:
+      order_ = manner;
+      if (manner == Manner::at_once) return terminate(SIGTERM);
+      if (manner == Manner::kill) return kill();
+      return;
+    case State::terminating:
+      order_ = manner;
+      if (manner == Manner::kill) return kill();
+      return;
+    case State::killing:
       return;
   }
 }
@@ -122,7 +148,6 @@ void Supervisor::on(const OtherSignal& e) {
     case State::idle:
     case State::starting:
     case State::killing:
-    case State::finished:
       return;
   }
 }
@@ -139,7 +164,6 @@ void Supervisor::on(const Tick&) {
     case State::idle:
     case State::starting:
     case State::running:
-    case State::finished:
       return;
   }
 }
@@ -153,7 +177,6 @@ void Supervisor::on(const AllGone&) {
     case State::starting:
     case State::running:
     case State::grace:
-    case State::finished:
       return;
   }
 }
@@ -161,17 +184,13 @@ void Supervisor::on(const AllGone&) {
 void Supervisor::on(const FrontLost&) {
   front_lost_ = true;
   switch (state_) {
-    case State::idle:
-      state_ = State::finished;
-      effects_.push_back(verdict());
-      return;
     case State::running:
     case State::grace:
     case State::terminating:
       return kill();
+    case State::idle:
     case State::starting:
     case State::killing:
-    case State::finished:
       return;
   }
 }
@@ -182,6 +201,8 @@ void Supervisor::begin_attempt(int attempt) {
   failures_ = 0;
   last_words_ = false;
   deadline_.reset();
+  order_.reset();
+  spawn_failure_code_.reset();
   state_ = State::starting;
   effects_.push_back(Spawn{attempt});
 }
@@ -189,17 +210,18 @@ void Supervisor::begin_attempt(int attempt) {
 /// Members hear of every end: also of a process that ended cleanly and never was one, since their
 /// world cannot form without it.
 void Supervisor::publish_losses() {
-  if (state_ == State::finished) return;
-  const bool someone_listens = std::any_of(workers_.begin(), workers_.end(),
-                                           [](const auto& w) { return w.member && !w.exit; });
-  if (!someone_listens) return;
+  const bool someone_listens =
+      rules_.peers_elsewhere || std::any_of(workers_.begin(), workers_.end(),
+                                            [](const auto& w) { return w.member && !w.exit; });
+  if (!someone_listens || state_ == State::idle) return;
   for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
     auto& worker = workers_[rank];
     if (!worker.exit || worker.published) continue;
     worker.published = true;
-    effects_.push_back(PublishLoss{static_cast<int>(rank), worker.exit->succeeded()
-                                                               ? "exited 0 before the others"
-                                                               : describe(*worker.exit)});
+    effects_.push_back(PublishLoss{
+        static_cast<int>(rank),
+        worker.exit->succeeded() ? "exited 0 before the others" : describe(*worker.exit),
+        worker.failed()});
   }
 }
 
@@ -235,9 +257,8 @@ void Supervisor::kill() {
 
 void Supervisor::conclude(bool unkillable) {
   deadline_.reset();
-  if (!unkillable && may_restart()) return begin_attempt(attempt_ + 1);
-  state_ = State::finished;
-  Finish end = verdict();
+  state_ = State::idle;
+  Ended end = verdict();
   end.unkillable = unkillable;
   effects_.push_back(end);
 }
@@ -268,9 +289,12 @@ bool Supervisor::someone_is_exiting() const {
   });
 }
 
-bool Supervisor::may_restart() const {
-  return verdict().outcome == Outcome::failed && !may_not_restart_ &&
-         attempt_ < rules_.max_restarts;
+bool Supervisor::everyone_blames_others() const {
+  return std::all_of(workers_.begin(), workers_.end(), [this](const auto& worker) {
+    if (!worker.failed()) return true;
+    const bool here = worker.report && worker.report->blamed >= 0;
+    return is_consequence(worker) && !(here && worker.report->blamed < rules_.workers);
+  });
 }
 
 std::optional<int> Supervisor::root_cause() const {
@@ -295,15 +319,19 @@ std::optional<int> Supervisor::root_cause() const {
   return static_cast<int>(first - workers_.data());
 }
 
-Finish Supervisor::verdict() const {
+Ended Supervisor::verdict() const {
   constexpr int front_lost_code = 70;
-  if (front_lost_) return {Outcome::front_lost, front_lost_code, std::nullopt, false};
-  if (spawn_failure_code_) return {Outcome::spawn_failed, *spawn_failure_code_, {}, false};
+  if (front_lost_) return {Outcome::front_lost, front_lost_code, {}, false, false};
+  if (spawn_failure_code_) return {Outcome::spawn_failed, *spawn_failure_code_, {}, false, false};
   if (stop_signal_ && !failed_before_stop_) {
-    return {Outcome::stopped, 128 + *stop_signal_, std::nullopt, false};
+    return {Outcome::stopped, 128 + *stop_signal_, {}, false, false};
   }
   const auto cause = root_cause();
-  if (!cause) return {};
+  if (!cause) {
+    const bool cut_short = order_ && std::any_of(workers_.begin(), workers_.end(),
+                                                 [](const auto& w) { return w.stopped_by_us; });
+    return {cut_short ? Outcome::stopped : Outcome::succeeded, 0, {}, false, false};
+  }
   const bool someone_succeeded = std::any_of(workers_.begin(), workers_.end(), [](const auto& w) {
     return w.exit && w.exit->succeeded() && !w.stopped_by_us;
   });
@@ -316,7 +344,7 @@ Finish Supervisor::verdict() const {
                                      [](const auto& worker) { return worker.failure_order == 0; });
     code = waiter->exit->shell_code();
   }
-  return {Outcome::failed, code, cause, false};
+  return {Outcome::failed, code, cause, everyone_blames_others(), false};
 }
 
 }  // namespace dlaunch::launcher

@@ -13,7 +13,10 @@ namespace dlaunch::launcher {
 
 // ---- What the agent tells the supervisor. Ranks are local: 0..workers-1. ----
 
-struct Start {};
+/// A round admitted this node: its workers are to run.
+struct Start {
+  int attempt = 0;
+};
 /// All workers of the attempt run.
 struct Spawned {};
 /// One could not be started; those started before it may run.
@@ -42,6 +45,15 @@ struct StopSignal {
 struct OtherSignal {
   int number = 0;
 };
+/// The rendezvous wants the workers ended; no failure of theirs.
+struct StopOrder {
+  enum class Manner {
+    report_first,  ///< A worker on another node failed: as after a failure here.
+    at_once,       ///< The round is dissolved: SIGTERM.
+    kill,          ///< This node was given up and others may have its ranks: SIGKILL.
+  };
+  Manner manner = Manner::at_once;
+};
 struct Tick {};
 /// No process of the attempt is left, grandchildren included.
 struct AllGone {};
@@ -49,7 +61,7 @@ struct AllGone {};
 struct FrontLost {};
 
 using Event = std::variant<Start, Spawned, SpawnFailed, Exited, Joined, Reported, StopSignal,
-                           OtherSignal, Tick, AllGone, FrontLost>;
+                           OtherSignal, StopOrder, Tick, AllGone, FrontLost>;
 
 // ---- What the supervisor wants done, in order. ----
 
@@ -60,6 +72,7 @@ struct Spawn {
 struct PublishLoss {
   int rank = 0;
   std::string cause;
+  bool failed = false;  ///< A failure, and not our doing.
 };
 /// Send a Tick at this time; replaces an earlier wish.
 struct ArmTimer {
@@ -73,22 +86,27 @@ struct SignalAll {
 struct KillAll {};
 
 enum class Outcome { succeeded, failed, stopped, spawn_failed, front_lost };
-/// The end. `root_cause` is the rank to blame for a failure.
-struct Finish {
+/// The attempt is over, and nothing of it is left. Whether there is another is the rendezvous'
+/// decision.
+struct Ended {
   Outcome outcome = Outcome::succeeded;
-  int exit_code = 0;
-  std::optional<int> root_cause;
+  int exit_code = 0;              ///< What the job would end with; 0 where an order stopped it.
+  std::optional<int> root_cause;  ///< The rank to blame for a failure.
+  /// Everyone who failed blames a rank of another node, or an unknown one.
+  bool consequence = false;
   bool unkillable = false;  ///< Something survived SIGKILL; we leave without it.
+
+  bool operator==(const Ended&) const = default;
 };
 
-using Effect = std::variant<Spawn, PublishLoss, ArmTimer, SignalAll, KillAll, Finish>;
+using Effect = std::variant<Spawn, PublishLoss, ArmTimer, SignalAll, KillAll, Ended>;
 using Effects = std::vector<Effect>;
 
 enum class OnFailure { stop, carry_on };
 
 struct SupervisorRules {
   int workers = 1;
-  int max_restarts = 0;
+  bool peers_elsewhere = false;  ///< Other nodes' workers have to hear of every loss.
   OnFailure on_failure = OnFailure::stop;
   Clock::duration failure_grace = std::chrono::milliseconds(500);
   /// When all have reported, how long they get to say it themselves and exit, of the grace's rest.
@@ -117,12 +135,15 @@ class Supervisor {
 
   Effects step(const Event& event, Clock::time_point now);
 
-  enum class State { idle, starting, running, grace, terminating, killing, finished };
+  /// Idle: before the first attempt and after each.
+  enum class State { idle, starting, running, grace, terminating, killing };
   State state() const { return state_; }
   int attempt() const { return attempt_; }
   const std::vector<WorkerRecord>& workers() const { return workers_; }
   /// The rank to blame for the current attempt's failure, if it failed.
   std::optional<int> root_cause() const;
+  /// How the attempt would be judged, were it over now.
+  Ended verdict() const;
 
  private:
   void on(const Start&);
@@ -133,6 +154,7 @@ class Supervisor {
   void on(const Reported&);
   void on(const StopSignal&);
   void on(const OtherSignal&);
+  void on(const StopOrder&);
   void on(const Tick&);
   void on(const AllGone&);
   void on(const FrontLost&);
@@ -150,8 +172,7 @@ class Supervisor {
   bool someone_failed() const;
   bool someone_will_report() const;
   bool someone_is_exiting() const;
-  bool may_restart() const;
-  Finish verdict() const;
+  bool everyone_blames_others() const;
 
   SupervisorRules rules_;
   State state_ = State::idle;
@@ -161,7 +182,7 @@ class Supervisor {
   std::optional<Clock::time_point> deadline_;
   bool last_words_ = false;         ///< All have reported; the deadline is that of their exits.
   std::optional<int> stop_signal_;  ///< The first one; a second one kills.
-  bool may_not_restart_ = false;
+  std::optional<StopOrder::Manner> order_;
   bool failed_before_stop_ = false;  ///< The failure came first, so it gives the exit code.
   std::optional<int> spawn_failure_code_;
   bool front_lost_ = false;
