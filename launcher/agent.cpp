@@ -1,18 +1,19 @@
 #include "launcher/agent.hpp"
 
+#include "launcher/console.hpp"
+#include "launcher/descriptors.hpp"
+#include "launcher/end_report.hpp"
 #include "launcher/environment.hpp"
 #include "launcher/exit_code.hpp"
 #include "launcher/history.hpp"
-#include "launcher/master_port.hpp"
+#include "launcher/job_link.hpp"
 #include "launcher/plan.hpp"
+#include "launcher/signal_inbox.hpp"
 #include "launcher/supervisor.hpp"
 #include "launcher/workers.hpp"
 #include "rendezvous/job_host.hpp"
-#include "runtime/base/socket.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <deque>
 #include <exception>
 #include <map>
@@ -21,11 +22,8 @@
 #include <utility>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 namespace dlaunch::launcher {
@@ -37,29 +35,7 @@ namespace asio = boost::asio;
 /// but only as long as this: a process that the worker forked may hold the socket open.
 constexpr auto last_words_timeout = std::chrono::milliseconds(20);
 
-/// Our own limit on descriptors goes up to what is allowed (five per worker are needed); the
-/// workers keep what they would have had without us.
-/// Pipes and sockets that a worker costs while it runs, with some to spare.
-constexpr int descriptors_per_worker = 6;
-constexpr int descriptors_of_agent = 64;
-
-/// Makes the descriptor table as large as it will become, before there is a second thread: later
-/// the kernel would wait for all cores at each doubling (synchronize_rcu), milliseconds a time.
-void reserve_descriptors(int workers) {
-  const unique_fd highest(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC,
-                                  descriptors_of_agent + descriptors_per_worker * workers));
-}
-
-rlimit raise_descriptor_limit() {
-  rlimit original{};
-  ::getrlimit(RLIMIT_NOFILE, &original);
-  rlimit raised = original;
-  raised.rlim_cur = raised.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &raised);
-  return original;
-}
-
-class Agent : private rendezvous::JobObserver {
+class Agent : private rendezvous::JobObserver, private SeatListener, private SignalListener {
  public:
   Agent(const AgentTask& task, const AgentSeat& seat);
   int run();
@@ -69,9 +45,18 @@ class Agent : private rendezvous::JobObserver {
   void on_reported(int rank, const wire::Report& report) override;
   void on_left(int rank) override;
 
-  void await_signal();
-  void on_signal(const signalfd_siginfo& info);
-  void on_child_change();
+  void on_admitted(const rendezvous::Admission& admission) override;
+  void on_order(std::uint64_t epoch, StopOrder::Manner manner, const std::string& reason) override;
+  void on_ranks_lost(int first_rank, int count, const std::string& host,
+                     const std::string& cause) override;
+  void on_standing(const std::string& sentence) override { say(sentence); }
+  void on_finished(int exit_code, const std::string& sentence) override;
+
+  void on_child_change() override;
+  void on_front_lost() override;
+  void on_handed_on(int signal_number) override;
+
+  void leave(int exit_code, const std::string& reason);
   void deliver(const Workers::Ended& ended);
   void deliver_all_waiting();
   void check_all_gone();
@@ -83,35 +68,41 @@ class Agent : private rendezvous::JobObserver {
   void execute(const ArmTimer& effect);
   void execute(const SignalAll& effect) { workers_.signal_all(effect.number); }
   void execute(const KillAll&);
-  void execute(const Finish& effect);
-  void say(const std::string& sentence);
-  void say_lines(const std::string& text);
+  void execute(const Ended& effect);
+  void finish(int exit_code);
+  void tell_and_stop(const JobEnd& end);
+  void say(const std::string& sentence) { console_.say(sentence); }
   std::unique_ptr<Output> make_output() const;
-  LaunchPlan plan_attempt(int attempt) const;
-  Assignment assign() const;
+  LaunchPlan plan_of(const Assignment& assignment) const;
+  void open_host();
+  void say_restart(int attempt);
   void say_still_running();
-  void stop_loop();
 
   int local(int rank) const { return rank - assignment_.first_rank; }
+  bool gang_is_gone() const { return supervisor_.state() == Supervisor::State::idle; }
 
   const AgentTask& task_;
   const AgentSeat& seat_;
   asio::io_context io_{1};
-  asio::posix::stream_descriptor signals_;
+  SignalInbox signals_;
   asio::steady_timer timer_;
   asio::steady_timer last_words_timer_;
-  MasterPort master_port_;
-  Assignment assignment_;
-  std::unique_ptr<Output> output_;  ///< Null where the only worker has our streams.
+  JobLink link_;
+  Assignment assignment_;  ///< Of the current epoch.
+  Console console_;
   Workers workers_;
-  rendezvous::JobHost host_;
+  std::unique_ptr<rendezvous::JobHost> host_;  ///< From the first admission on.
   Supervisor supervisor_;
   History history_;
 
   std::deque<Event> events_;
   bool feeding_ = false;
-  std::array<signalfd_siginfo, 16> signal_buffer_{};
   std::map<int, Workers::Ended> waiting_for_last_words_;  ///< By local rank.
+  std::string order_reason_;                              ///< Why the workers were ended.
+  Ended last_end_;                                        ///< Of the last attempt.
+  std::optional<int> final_code_;  ///< The job is over; we end when the workers are gone.
+  bool leaving_ = false;           ///< The rendezvous has no say any more.
+  bool finished_ = false;
   bool killing_ = false;
   bool draining_ = false;
   bool abandoned_ = false;  ///< The user no longer waits for the output to be taken.
@@ -121,94 +112,143 @@ class Agent : private rendezvous::JobObserver {
 SupervisorRules rules_of(const AgentTask& task) {
   SupervisorRules rules;
   rules.workers = task.workers;
-  rules.max_restarts = task.options.max_restarts;
+  rules.peers_elsewhere = task.options.meeting.kind != Meeting::Kind::one_node;
   rules.on_failure = task.options.continue_on_failure ? OnFailure::carry_on : OnFailure::stop;
   rules.failure_grace = task.options.failure_grace;
   rules.shutdown_timeout = task.options.shutdown_timeout;
   return rules;
 }
 
-int open_signals() {
-  sigset_t all;
-  sigfillset(&all);
-  const int fd = ::signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (fd < 0) throw Error(Errc::internal, "cannot open a signalfd: " + errno_text(errno));
-  return fd;
-}
-
-MasterPortAsked port_asked(const AgentTask& task) {
-  MasterPortAsked asked{task.options.master_port, task.options.master_port_insisted, true};
-  // A lone worker may host its own store, or spawn its own workers, under that number. It does so
-  // seconds later, and the usual port would be free for every such job until then.
-  asked.listen = task.workers > 1;
-  if ((task.options.standalone || !asked.listen) && !asked.insisted) asked.port = 0;
-  return asked;
-}
-
-rendezvous::JobIdentity identity_of(const AgentTask& task, const Assignment& assignment) {
-  return {.job = assignment.job,
-          .epoch = assignment.epoch,
-          .first_rank = assignment.first_rank,
-          .local_size = assignment.local_size,
-          .world_size = assignment.world_size,
-          .host = task.machine.hostname,
-          .failure_grace = task.options.failure_grace};
-}
-
 Agent::Agent(const AgentTask& task, const AgentSeat& seat)
     : task_(task),
       seat_(seat),
-      signals_(io_, open_signals()),
+      signals_(io_, seat.front, *this),
       timer_(io_),
       last_words_timer_(io_),
-      master_port_(take_master_port(port_asked(task))),
-      assignment_(assign()),
-      output_(make_output()),
+      link_(io_, task, *this),
+      console_(make_output()),
       workers_({.mask = seat.original_mask,
                 .descriptors = raise_descriptor_limit(),
                 .give_terminal = seat.owns_terminal,
-                .output = output_.get()}),
-      host_(io_, identity_of(task, assignment_), *this),
+                .output = console_.output()}),
       supervisor_(rules_of(task)),
       history_(task.options, task.job, task.machine.hostname) {
-  assignment_.control_fd = workers_.control_number();
-  assignment_.control_socket = host_.socket_name();
-  if (master_port_.listener) host_.serve_c10d(std::move(master_port_.listener));
-  if (!master_port_.note.empty()) say(master_port_.note);
   for (const auto& note : task.options.notes) say(note);
 }
 
 int Agent::run() {
-  await_signal();
-  asio::post(io_, [this] { feed(Start{}); });
+  asio::post(io_, [this] { link_.start(); });
   io_.run();
   return exit_code_;
 }
 
-Assignment Agent::assign() const {
-  Assignment assignment;
-  assignment.job = task_.job;
-  assignment.local_size = assignment.world_size = task_.workers;
-  assignment.master_port = master_port_.port;
-  assignment.agent_store = task_.workers > 1;
-  assignment.run_directory = task_.run_directory.path();
-  return assignment;
-}
-
-LaunchPlan Agent::plan_attempt(int attempt) const {
-  Assignment assignment = assignment_;
-  assignment.attempt = attempt;
+LaunchPlan Agent::plan_of(const Assignment& assignment) const {
   return make_plan(task_.options, task_.machine, task_.environment, assignment);
 }
 
+/// Whether a worker keeps our streams depends on how many there are, which is known before the
+/// round.
 std::unique_ptr<Output> Agent::make_output() const {
-  const LaunchPlan plan = plan_attempt(0);
+  Assignment alone;
+  alone.local_size = alone.world_size = task_.workers;
+  if (task_.options.nodes.most > 1) ++alone.world_size;
+  const LaunchPlan plan = plan_of(alone);
   const bool all_inherit = std::all_of(plan.workers.begin(), plan.workers.end(),
                                        [](const auto& w) { return w.stdio.inherit; });
   return all_inherit ? nullptr : std::make_unique<Output>(STDOUT_FILENO, STDERR_FILENO);
 }
 
-// ---- Events ----
+// ---- What the rendezvous says ----
+
+void Agent::on_admitted(const rendezvous::Admission& admission) {
+  if (leaving_ || final_code_) return;
+  const bool again = history_.has_attempt(admission.attempt);
+  assignment_ = link_.assignment(admission);
+  assignment_.repeated_attempt = again;
+  assignment_.control_fd = workers_.control_number();
+  open_host();
+  assignment_.control_socket = host_->socket_name();
+  if (admission.attempt > 0 && !again) say_restart(admission.attempt);
+  if (console_.output() && !history_.empty()) console_.output()->forget_tails();
+  order_reason_.clear();
+  feed(Start{admission.attempt});
+}
+
+/// The workers' host, for the new epoch.
+void Agent::open_host() {
+  rendezvous::JobIdentity identity{.job = assignment_.job,
+                                   .epoch = assignment_.epoch,
+                                   .first_rank = assignment_.first_rank,
+                                   .local_size = assignment_.local_size,
+                                   .world_size = assignment_.world_size,
+                                   .host = task_.machine.hostname,
+                                   .mesh_host = link_.host(),
+                                   .failure_grace = task_.options.failure_grace};
+  if (host_) return host_->begin_attempt(std::move(identity));
+  rendezvous::JobObserver& observer = *this;
+  host_ = std::make_unique<rendezvous::JobHost>(io_, std::move(identity), observer, link_.uplink());
+  if (auto listener = link_.take_store_listener()) {
+    host_->serve_c10d(std::move(listener));
+  } else if (auto* server = link_.shared_server()) {
+    host_->share_c10d(*server);
+  }
+}
+
+void Agent::on_order(std::uint64_t epoch, StopOrder::Manner manner, const std::string& reason) {
+  if (epoch != assignment_.epoch && manner != StopOrder::Manner::kill) return;
+  order_reason_ = reason;
+  feed(StopOrder{manner});
+}
+
+void Agent::on_ranks_lost(int first_rank, int count, const std::string& host,
+                          const std::string& cause) {
+  if (!host_ || gang_is_gone()) return;
+  for (int rank = first_rank; rank < first_rank + count; ++rank) {
+    host_->publish_loss(rank, host, cause);
+  }
+}
+
+void Agent::on_finished(int exit_code, const std::string& sentence) {
+  if (leaving_ || final_code_) return;
+  if (!sentence.empty()) say(sentence);
+  final_code_ = exit_code;
+  if (gang_is_gone()) return finish(exit_code);
+  feed(StopOrder{StopOrder::Manner::at_once});
+}
+
+// ---- Signals ----
+
+void Agent::on_front_lost() {
+  feed(FrontLost{});
+  leave(exit_code::internal, "its front process was lost");
+}
+
+void Agent::on_handed_on(int number) {
+  const auto& stopping = task_.options.signals;
+  if (std::find(stopping.begin(), stopping.end(), number) == stopping.end()) {
+    return feed(OtherSignal{number});
+  }
+  // All processes are gone; only a reader that does not read holds us, or a node that does not end.
+  if (finished_) ::_exit(exit_code_);
+  if (draining_) {
+    abandoned_ = true;
+    draining_ = false;
+    return on_all_gone();
+  }
+  feed(StopSignal{number});
+  // What failed before the signal gives the code.
+  const Ended now = supervisor_.verdict();
+  const bool failed = now.outcome == Outcome::failed && !gang_is_gone();
+  leave(failed ? now.exit_code : 128 + number, "stopped by " + signal_name(number));
+}
+
+void Agent::leave(int exit_code, const std::string& reason) {
+  if (finished_ || std::exchange(leaving_, true)) return;
+  if (Seat* seat = link_.seat()) seat->leave(exit_code, reason);
+  if (gang_is_gone()) finish(exit_code);
+}
+
+// ---- Workers ----
 
 void Agent::on_reported(int rank, const wire::Report& report) {
   const int blamed = report.peer < 0 ? -1 : local(report.peer);
@@ -221,39 +261,11 @@ void Agent::on_left(int rank) {
   check_all_gone();
 }
 
-void Agent::await_signal() {
-  signals_.async_read_some(asio::buffer(signal_buffer_), [this](auto error, std::size_t size) {
-    if (error == asio::error::operation_aborted) return;
-    for (std::size_t i = 0; i < size / sizeof(signalfd_siginfo); ++i) on_signal(signal_buffer_[i]);
-    await_signal();
-  });
-}
-
-void Agent::on_signal(const signalfd_siginfo& info) {
-  const int number = static_cast<int>(info.ssi_signo);
-  if (number == SIGCHLD) return on_child_change();
-  if (number == front_lost_signal()) return feed(FrontLost{});
-  if (number != handed_on_signal() || static_cast<pid_t>(info.ssi_pid) != seat_.front) return;
-  const int handed_on = info.ssi_int;
-  // These come to whoever writes to a closed pipe, or uses the terminal from the background.
-  if (handed_on == SIGPIPE || handed_on == SIGTTIN || handed_on == SIGTTOU) return;
-  const auto& stopping = task_.options.signals;
-  if (std::find(stopping.begin(), stopping.end(), handed_on) == stopping.end()) {
-    return feed(OtherSignal{handed_on});
-  }
-  if (!draining_) return feed(StopSignal{handed_on});
-  // All processes are gone; only a reader that does not read holds us.
-  if (supervisor_.state() == Supervisor::State::finished) ::_exit(exit_code_);
-  abandoned_ = true;
-  draining_ = false;
-  on_all_gone();
-}
-
 void Agent::on_child_change() {
   bool stopped = false;
   for (const auto& ended : workers_.reap(stopped)) {
     history_.add(ended);
-    if (host_.is_connected(assignment_.first_rank + ended.local_rank)) {
+    if (host_->is_connected(assignment_.first_rank + ended.local_rank)) {
       waiting_for_last_words_.emplace(ended.local_rank, ended);
     } else {
       deliver(ended);
@@ -279,7 +291,7 @@ void Agent::deliver_all_waiting() {
 void Agent::deliver(const Workers::Ended& ended) {
   // A worker with the terminal gets Ctrl-C itself; its death by it is the user's wish to stop.
   const bool interrupted = ended.status.signal == SIGINT || ended.status.signal == SIGQUIT;
-  if (interrupted && seat_.owns_terminal && !output_) feed(StopSignal{ended.status.signal});
+  if (interrupted && seat_.owns_terminal && !console_.output()) on_handed_on(ended.status.signal);
   feed(Exited{ended.local_rank, ended.status});
 }
 
@@ -289,21 +301,15 @@ void Agent::check_all_gone() {
   if (!ending || draining_ || !workers_.nothing_left() || !waiting_for_last_words_.empty()) return;
   draining_ = true;
   timer_.cancel();
-  auto all_gone = [this] {
+  console_.drain([this] {
     asio::post(io_, [this] {
       if (std::exchange(draining_, false)) on_all_gone();
     });
-  };
-  if (output_) {
-    output_->drain(std::move(all_gone));
-  } else {
-    all_gone();
-  }
+  });
 }
 
 void Agent::on_all_gone() {
-  // The supervisor forgets the attempt when it starts the next one.
-  history_.end_attempt(supervisor_, output_.get());
+  history_.end_attempt(supervisor_, console_.output());
   feed(AllGone{});
 }
 
@@ -320,19 +326,13 @@ void Agent::feed(const Event& event) {
 
 // ---- Effects ----
 
-void Agent::execute(const Spawn& effect) {
+void Agent::execute(const Spawn&) {
   killing_ = false;
-  if (effect.attempt > 0) {
-    say(history_.root_cause_sentence() + "; all workers are started again (restart " +
-        std::to_string(effect.attempt) + " of " + std::to_string(task_.options.max_restarts) + ")");
-    if (output_) output_->forget_tails();
-    host_.begin_attempt(identity_of(task_, assignment_));
-  }
-  history_.begin_attempt(plan_attempt(effect.attempt));
+  history_.begin_attempt(plan_of(assignment_));
   const auto problem = workers_.start(history_.plan());
   auto controls = workers_.take_controls();
   for (std::size_t i = 0; i < controls.size(); ++i) {
-    host_.expect(history_.plan().workers[i].rank, std::move(controls[i]));
+    host_->expect(history_.plan().workers[i].rank, std::move(controls[i]));
   }
   if (!problem) return feed(Spawned{});
   say(problem->sentence);
@@ -340,7 +340,11 @@ void Agent::execute(const Spawn& effect) {
 }
 
 void Agent::execute(const PublishLoss& effect) {
-  host_.publish_loss(assignment_.first_rank + effect.rank, task_.machine.hostname, effect.cause);
+  const int rank = assignment_.first_rank + effect.rank;
+  host_->publish_loss(rank, task_.machine.hostname, effect.cause);
+  if (effect.failed && !leaving_) {
+    link_.seat()->worker_failed(assignment_.epoch, rank, effect.cause);
+  }
 }
 
 void Agent::execute(const ArmTimer& effect) {
@@ -357,6 +361,58 @@ void Agent::execute(const KillAll&) {
   asio::post(io_, [this] { on_child_change(); });
 }
 
+void Agent::execute(const Ended& effect) {
+  last_end_ = effect;
+  if (effect.unkillable) history_.end_attempt(supervisor_, console_.output());
+  if (final_code_) return finish(*final_code_);
+  if (effect.unkillable) leave(effect.exit_code, "its workers cannot be killed");
+  if (leaving_) return finish(effect.exit_code);
+
+  link_.seat()->workers_ended(report_of(effect, assignment_, history_.root_cause_sentence()));
+}
+
+void Agent::finish(int exit_code) {
+  if (std::exchange(finished_, true)) return;
+  exit_code_ = exit_code;
+  JobEnd end{last_end_.outcome, exit_code};
+  // It failed elsewhere, or before it began.
+  const bool stopped = leaving_ && end.outcome == Outcome::stopped;
+  if (history_.empty() || (exit_code != 0 && end.outcome == Outcome::succeeded)) {
+    end.outcome = leaving_ ? Outcome::stopped : Outcome::failed;
+  } else if (end.outcome == Outcome::stopped && !stopped) {
+    end.outcome = exit_code == 0 ? Outcome::succeeded : Outcome::failed;
+  }
+  if (abandoned_) return tell_and_stop(end);
+  link_.close([this, end] { tell_and_stop(end); });
+}
+
+void Agent::tell_and_stop(const JobEnd& end) {
+  if (end.outcome == Outcome::failed || end.outcome == Outcome::succeeded) {
+    console_.say_lines(history_.summary(task_.options.max_restarts));
+  }
+  if (last_end_.unkillable) {
+    say("some processes do not die of SIGKILL (they hang in the kernel); leaving without them");
+  }
+  const auto outer = lookup(task_.environment, "TORCHELASTIC_ERROR_FILE").value_or("");
+  for (const auto& problem : history_.finish(end, std::string(outer))) {
+    say(problem);
+    if (exit_code_ == 0) exit_code_ = exit_code::internal;
+  }
+  task_.run_directory.finish(history_.has_files());
+  if (abandoned_) ::_exit(exit_code_);
+  console_.drain([this] { asio::post(io_, [this] { io_.stop(); }); });
+}
+
+// ---- What the user reads ----
+
+void Agent::say_restart(int attempt) {
+  const std::string cause = history_.has_root_cause() ? history_.root_cause_sentence()
+                            : order_reason_.empty()   ? "a node was lost"
+                                                      : order_reason_;
+  say(cause + "; all workers are started again (restart " + std::to_string(attempt) + " of " +
+      std::to_string(task_.options.max_restarts) + ")");
+}
+
 void Agent::say_still_running() {
   std::string ranks;
   for (std::size_t i = 0; i < workers_.pids().size(); ++i) {
@@ -364,36 +420,6 @@ void Agent::say_still_running() {
       ranks += " " + std::to_string(assignment_.first_rank + static_cast<int>(i));
   }
   if (!ranks.empty()) say("killing what still runs, rank" + ranks);
-}
-
-void Agent::execute(const Finish& effect) {
-  exit_code_ = effect.exit_code;
-  if (effect.unkillable) history_.end_attempt(supervisor_, output_.get());
-  if (effect.outcome == Outcome::failed || effect.outcome == Outcome::succeeded) {
-    say_lines(history_.summary(task_.options.max_restarts));
-  }
-  if (effect.unkillable) {
-    say("some processes do not die of SIGKILL (they hang in the kernel); leaving without them");
-  }
-  const auto outer = lookup(task_.environment, "TORCHELASTIC_ERROR_FILE").value_or("");
-  for (const auto& problem : history_.finish(effect, std::string(outer))) {
-    say(problem);
-    if (exit_code_ == 0) exit_code_ = exit_code::internal;
-  }
-  task_.run_directory.finish(history_.has_files());
-  if (abandoned_) ::_exit(exit_code_);
-  if (!output_) return io_.stop();
-  draining_ = true;
-  output_->drain([this] { asio::post(io_, [this] { io_.stop(); }); });
-}
-
-void Agent::say(const std::string& sentence) { say_lines("dlaunch: " + sentence + "\n"); }
-
-void Agent::say_lines(const std::string& text) {
-  if (text.empty()) return;
-  if (output_) return output_->say(text.substr(0, text.size() - 1));
-  // Where stderr is gone there is nobody left to tell.
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ struct AgentTask {
   Machine machine;
   std::vector<std::string> environment;
   int workers = 1;
-  std::string job;  ///< Its id.
+  std::string job;  ///< Its id, where this node gives it one.
   RunDirectory run_directory;
 };
 

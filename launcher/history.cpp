@@ -41,14 +41,14 @@ bool write_file(const std::string& path, std::string_view text) {
   return static_cast<bool>(file);
 }
 
-std::string outcome_text(const Finish& finish) {
-  switch (finish.outcome) {
+std::string outcome_text(const JobEnd& end) {
+  switch (end.outcome) {
     case Outcome::succeeded:
       return "succeeded";
     case Outcome::failed:
       return "failed";
     case Outcome::stopped:
-      return "stopped by " + signal_name(finish.exit_code - 128);
+      return "stopped by " + signal_name(end.exit_code - 128);
     case Outcome::spawn_failed:
       return "not started";
     case Outcome::front_lost:
@@ -107,10 +107,14 @@ void History::end_attempt(const Supervisor& supervisor, const Output* output) {
   }
 }
 
-std::vector<std::string> History::finish(const Finish& finish,
-                                         const std::string& outer_error_file) {
-  result_.outcome = outcome_text(finish);
-  result_.exit_code = finish.exit_code;
+bool History::has_attempt(int attempt) const {
+  return std::any_of(result_.attempts.begin(), result_.attempts.end(),
+                     [&](const auto& a) { return a.plan.assignment.attempt == attempt; });
+}
+
+std::vector<std::string> History::finish(const JobEnd& end, const std::string& outer_error_file) {
+  result_.outcome = outcome_text(end);
+  result_.exit_code = end.exit_code;
   result_.ended = WallClock::now();
   std::vector<std::string> problems;
   const auto write = [&](const std::string& path, std::string_view text) {

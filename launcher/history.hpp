@@ -10,6 +10,12 @@
 
 namespace dlaunch::launcher {
 
+/// How a job ended, for this node.
+struct JobEnd {
+  Outcome outcome = Outcome::succeeded;
+  int exit_code = 0;
+};
+
 /// Collects what happened to the workers, for the failure summary and --result.
 class History {
  public:
@@ -17,6 +23,8 @@ class History {
 
   void begin_attempt(LaunchPlan plan);
   bool empty() const { return result_.attempts.empty(); }
+  /// The workers were started under this number before: in an epoch with other nodes.
+  bool has_attempt(int attempt) const;
   const LaunchPlan& plan() const { return result_.attempts.back().plan; }
   void add(const Workers::Ended& ended);
   /// No process of the attempt is left: completes the ends by what the supervisor decided, the
@@ -24,12 +32,13 @@ class History {
   void end_attempt(const Supervisor& supervisor, const Output* output);
   /// Completes the story: --result, and the root cause's error file for an outer launcher's
   /// TORCHELASTIC_ERROR_FILE (`outer_error_file`, may be empty). Returns what could not be written.
-  std::vector<std::string> finish(const Finish& finish, const std::string& outer_error_file);
+  std::vector<std::string> finish(const JobEnd& end, const std::string& outer_error_file);
   /// A worker left an error file, or its output went to one.
   bool has_files() const;
 
   /// The bordered block about the last attempt; empty where nobody failed.
   std::string summary(int max_restarts) const;
+  bool has_root_cause() const { return root_cause() != nullptr; }
   /// "rank 1 was killed by SIGKILL", of the last attempt.
   std::string root_cause_sentence() const;
 

@@ -3,6 +3,7 @@
 #include "launcher/front.hpp"
 #include "launcher/options.hpp"
 #include "launcher/plan.hpp"
+#include "runtime/base/random.hpp"
 
 #include <dlaunch/error.hpp>
 
@@ -81,7 +82,7 @@ int main(int argc, char** argv) {
   task.workers = std::get<int>(workers);
   if (task.options.dry_run) return dry_run(task);
   try {
-    task.job = task.options.job_id.value_or("dlaunch-" + random_hex(8));
+    task.job = task.options.job_id.value_or("dlaunch-" + dlaunch::random_hex(8));
     task.run_directory = RunDirectory(task.options, task.environment, task.job);
   } catch (const dlaunch::Error& error) {
     return leave(exit_code::configuration, std::string("dlaunch: ") + error.what() + "\n");

@@ -5,8 +5,8 @@
 namespace dlaunch::launcher {
 
 MasterPort take_master_port(const MasterPortAsked& asked) {
-  const auto listen_on = [](std::uint16_t port) {
-    return listen_tcp(resolve("127.0.0.1", port).front());
+  const auto listen_on = [&](std::uint16_t port) {
+    return listen_tcp(resolve(asked.host, port).front());
   };
   MasterPort taken;
   try {

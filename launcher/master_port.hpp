@@ -15,12 +15,13 @@ struct MasterPort {
 };
 
 struct MasterPortAsked {
+  std::string host = "127.0.0.1";
   std::uint16_t port = 29500;  ///< 0: any free one.
   bool insisted = false;       ///< Then a busy port is an error, else another one is taken.
   bool listen = true;          ///< False: find a port that is free now, and leave it unbound.
 };
 
-/// On the loopback address. Throws Error{refused}, naming the owner, when an insisted port is busy.
+/// Throws Error{refused}, naming the owner, when an insisted port is busy.
 MasterPort take_master_port(const MasterPortAsked& asked);
 
 }  // namespace dlaunch::launcher

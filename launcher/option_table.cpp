@@ -92,6 +92,29 @@ Result job_id(Draft& draft, std::string_view value) {
   return store_text(value, draft.options.job_id.emplace());
 }
 
+Result node_rank(Draft& draft, std::string_view value) {
+  return store(read_integer(value, 0, node_ranks_max), draft.options.node_rank.emplace());
+}
+
+Result rdzv_role(Draft& draft, std::string_view value) {
+  std::string chosen;
+  auto complaint = store_choice(value, {"auto", "host", "join"}, &chosen);
+  using enum RendezvousRole;
+  draft.options.rdzv_role = chosen == "host" ? host : chosen == "join" ? join : automatic;
+  return complaint;
+}
+
+Result rdzv_conf(Draft& draft, std::string_view value) {
+  std::vector<std::string> unused;
+  auto complaint = store(read_rendezvous_conf(value, draft.options.rdzv_times, unused),
+                         draft.options.rdzv_times);
+  for (const auto& key : unused) {
+    draft.options.notes.push_back("--rdzv-conf " + key +
+                                  " has no effect: dlaunch does not need it.");
+  }
+  return complaint;
+}
+
 Result no_check(Draft&, std::string_view) { return std::nullopt; }
 
 template <bool Options::*Member>
@@ -148,39 +171,40 @@ constexpr auto table = std::to_array<OptionEntry>({
      return store_choice(v, {"spawn", "fork", "forkserver"}, nullptr); }},
 
   {"nnodes", 0, "N|MIN:MAX", "1:1", meeting, also_torchrun, works,
-   "Number of nodes; this build runs one.",
-   [](Draft& d, std::string_view v) { return store(read_nodes(v), d.nodes); }},
-  {"node-rank", 0, "R", "0", meeting, also_torchrun, works,
-   "This node's place among the nodes.",
-   [](Draft& d, std::string_view v) { return store(read_integer(v, 0, node_ranks_max), d.node_rank); }},
+   "Number of nodes; the same line is started on each.",
+   [](Draft& d, std::string_view v) { return store(read_nodes(v), d.options.nodes); }},
+  {"node-rank", 0, "R", "", meeting, also_torchrun, works,
+   "This node's place among the nodes; default: decided where they meet.", node_rank},
   {"node-id", 0, "NAME", "", meeting, ours, works,
-   "This node's name; default: the host's.", text<&Options::node_id>},
+   "This node's name, unique in the job; default: the host's.", text<&Options::node_id>},
+  {"rdzv-endpoint", 0, "HOST:PORT", "", meeting, also_torchrun, works,
+   "Where nodes meet, port 29400 by default: at a dlaunchd, else at the node that has this "
+   "address.",
+   [](Draft& d, std::string_view v) -> Result { d.options.rdzv_endpoint = v; return {}; }},
+  {"rdzv-id", 0, "ID", "", meeting, also_torchrun, works,
+   "The job's id; needed with a dlaunchd, else made up.", job_id},
+  {"rdzv-role", 0, "ROLE", "auto", meeting, ours, works,
+   "host, join or auto: who hosts the rendezvous; auto: who can bind its address.", rdzv_role},
+  {"rdzv-conf", 0, "K=V,...", "", meeting, also_torchrun, works,
+   "join_timeout (600), last_call_timeout (30), keep_alive_interval (1) and "
+   "keep_alive_max_attempt (5), times in seconds.", rdzv_conf},
+  {"rdzv-backend", 0, "NAME", "static", meeting, also_torchrun, works,
+   "static, c10d or dlaunch: all mean dlaunch's own.", rdzv_backend},
+  {"iface", 0, "NAME|CIDR", "", meeting, ours, works,
+   "The interface that other nodes reach; default: the one that reaches the rendezvous.",
+   text<&Options::iface>},
+  {"local-addr", 0, "HOST", "", meeting, also_torchrun, works,
+   "The address at which other nodes reach this one, where it is not one of its own.",
+   text<&Options::local_addr>},
+  {"standalone", 0, "", "0", meeting, also_torchrun, works,
+   "One node, any free port; other rendezvous options are ignored.", flag<&Options::standalone>},
   {"master-addr", 0, "HOST", "127.0.0.1", meeting, also_torchrun, works,
-   "Where rank 0 is; on one node always 127.0.0.1.",
-   [](Draft& d, std::string_view v) { return store_text(v, d.master_addr); }},
+   "Where node rank 0 is, which then hosts the rendezvous; on one node always 127.0.0.1.",
+   text<&Options::master_addr>},
   {"master-port", 0, "PORT", "29500", meeting, also_torchrun, works,
    "Port of the workers' store; 0 takes any. Where the default is busy another one is taken, "
    "where a given one is, that is an error.",
    [](Draft& d, std::string_view v) { return store(read_integer(v, 0, 65535), d.options.master_port); }},
-  {"standalone", 0, "", "0", meeting, also_torchrun, works,
-   "One node, any free port; other rendezvous options are ignored.", flag<&Options::standalone>},
-  {"rdzv-id", 0, "ID", "", meeting, also_torchrun, works,
-   "The job's id; default: a unique one.", job_id},
-  {"rdzv-endpoint", 0, "HOST:PORT", "", meeting, also_torchrun, works,
-   "Where nodes meet; this build: this host only.",
-   [](Draft& d, std::string_view v) -> Result { d.options.rdzv_endpoint = v; return {}; }},
-  {"rdzv-backend", 0, "NAME", "static", meeting, also_torchrun, works,
-   "static, c10d or dlaunch: all mean dlaunch's own.", rdzv_backend},
-  {"rdzv-conf", 0, "K=V,...", "", meeting, also_torchrun,
-   "there is nothing to agree on with one node",
-   "Settings of a rendezvous between nodes.",
-   [](Draft& d, std::string_view v) { return store(read_pairs(v), d.options.rdzv_conf); }},
-  {"rdzv-role", 0, "ROLE", "auto", meeting, ours, works,
-   "host, join or auto: who hosts the rendezvous.",
-   [](Draft& d, std::string_view v) { return store_choice(v, {"auto", "host", "join"}, &d.rdzv_role); }},
-  {"local-addr", 0, "HOST", "", meeting, also_torchrun,
-   "no other node has to reach this one",
-   "The address at which other nodes reach this one.", no_check},
 
   {"max-restarts", 0, "N", "0", failure, also_torchrun, works,
    "How often all workers are started again after a failure.",

@@ -12,13 +12,9 @@
 /// --dry-run all read this table.
 namespace dlaunch::launcher {
 
-/// The options while they are being resolved, with what only the final checks need.
+/// The options while they are being resolved.
 struct Draft {
   Options options;
-  NodesAsked nodes;
-  int node_rank = 0;
-  std::string master_addr = "127.0.0.1";
-  std::string rdzv_role = "auto";
 };
 
 enum class Section { program, workers, meeting, failure, output, information };

@@ -163,21 +163,51 @@ Read<std::map<std::string, std::string>> read_pairs(std::string_view text) {
   return pairs;
 }
 
+Read<RendezvousTimes> read_rendezvous_conf(std::string_view text, RendezvousTimes times,
+                                           std::vector<std::string>& unused) {
+  constexpr long attempts_max = 1000;
+  auto pairs = read_pairs(text);
+  if (auto* complaint = std::get_if<Complaint>(&pairs)) return std::move(*complaint);
+  for (const auto& [key, value] : std::get<0>(pairs)) {
+    std::chrono::milliseconds* time = nullptr;
+    if (key == "join_timeout" || key == "timeout") time = &times.join;
+    if (key == "last_call_timeout") time = &times.last_call;
+    if (key == "keep_alive_interval") time = &times.heartbeat;
+    if (time != nullptr) {
+      const auto read = parse_duration(value);
+      if (!read || (time != &times.last_call && read->count() == 0)) {
+        return Complaint{key + ": " + quoted(value) + " is not a duration such as 5, 500ms or 2m"};
+      }
+      *time = *read;
+    } else if (key == "keep_alive_max_attempt") {
+      const auto read = read_integer(value, 1, attempts_max);
+      if (const auto* wrong = std::get_if<Complaint>(&read))
+        return Complaint{key + ": " + wrong->sentence};
+      times.heartbeats_missed_max = static_cast<int>(std::get<long>(read));
+    } else {
+      unused.push_back(key);
+    }
+  }
+  return times;
+}
+
 Read<NodesAsked> read_nodes(std::string_view text) {
   constexpr long nodes_max = 100'000;
   const auto colon = text.find(':');
   const auto least = read_integer(text.substr(0, colon), 1, nodes_max);
   if (const auto* complaint = std::get_if<Complaint>(&least)) return *complaint;
-  NodesAsked nodes{.least = std::get<long>(least), .most = std::get<long>(least)};
+  NodesAsked nodes;
+  nodes.least = nodes.most = static_cast<int>(std::get<long>(least));
   if (colon == std::string_view::npos) return nodes;
   const auto most = read_integer(text.substr(colon + 1), 1, nodes_max);
   if (const auto* complaint = std::get_if<Complaint>(&most)) return *complaint;
-  nodes.most = std::get<long>(most);
+  nodes.most = static_cast<int>(std::get<long>(most));
   if (nodes.most < nodes.least) return Complaint{"the minimum is larger than the maximum"};
   return nodes;
 }
 
-Read<std::string> host_of_endpoint(std::string_view text) {
+Read<EndpointAsked> read_endpoint(std::string_view text) {
+  EndpointAsked endpoint;
   std::string_view host = text;
   std::string_view port;
   if (text.starts_with('[')) {
@@ -195,9 +225,11 @@ Read<std::string> host_of_endpoint(std::string_view text) {
     if (const auto* wrong = std::get_if<Complaint>(&number)) {
       return Complaint{"the port: " + wrong->sentence};
     }
+    endpoint.port = static_cast<std::uint16_t>(std::get<long>(number));
   }
   if (host.empty()) return Complaint{"the host is missing"};
-  return std::string(host);
+  endpoint.host = host;
+  return endpoint;
 }
 
 bool is_loopback_name(std::string_view host) {

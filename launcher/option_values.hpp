@@ -32,15 +32,18 @@ Read<std::vector<int>> read_ranks(std::string_view text);
 Read<std::vector<int>> read_signals(std::string_view text);
 /// "key=value,key=value"; empty text means none.
 Read<std::map<std::string, std::string>> read_pairs(std::string_view text);
+/// What --rdzv-conf changes of `times`; keys that only torchrun's backends know go to `unused`.
+Read<RendezvousTimes> read_rendezvous_conf(std::string_view text, RendezvousTimes times,
+                                           std::vector<std::string>& unused);
 /// "2", "1:4".
-struct NodesAsked {
-  long least = 1;
-  long most = 1;
-};
 Read<NodesAsked> read_nodes(std::string_view text);
 
-/// The host of "host", "host:port", "[::1]:port" or "::1"; a port that is no port is a complaint.
-Read<std::string> host_of_endpoint(std::string_view text);
+/// "host", "host:port", "[::1]:port" or "::1".
+struct EndpointAsked {
+  std::string host;
+  std::optional<std::uint16_t> port;
+};
+Read<EndpointAsked> read_endpoint(std::string_view text);
 bool is_loopback_name(std::string_view host);
 
 std::vector<std::string_view> split(std::string_view text, char separator);

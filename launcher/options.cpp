@@ -2,6 +2,7 @@
 
 #include "launcher/config_file.hpp"
 #include "launcher/exit_code.hpp"
+#include "launcher/meeting.hpp"
 #include "launcher/option_table.hpp"
 
 #include <algorithm>
@@ -36,6 +37,7 @@ std::string as_written(const OptionEntry& entry, const Given& given) {
   switch (given.origin) {
     case Origin::dlaunch_variable:
     case Origin::pet_variable:
+    case Origin::scheduler:
       return given.where + "=" + value;
     case Origin::config_file:
       return given.where + ": " + flag + " = " + value;
@@ -162,32 +164,18 @@ class Parser {
     return std::nullopt;
   }
 
-  /// Multi-node options are understood, so that the sentence can be about them.
-  Stop check_nodes() {
+  Stop check_meeting() {
     auto& options = draft_.options;
-    if (draft_.nodes.most > 1) {
-      return refuse_node("nnodes",
-                         "this build runs one node; leave it out, and use --nproc-per-node for "
-                         "more workers on this host");
+    auto decided = meeting_of(options);
+    if (const auto* problem = std::get_if<MeetingProblem>(&decided)) {
+      const auto& entry = *find_option(problem->flag);
+      const auto& given = given_[index_of(entry)];
+      return refuse(exit_code::usage,
+                    (given ? as_written(entry, *given) : "--" + std::string(entry.flag)) + ": " +
+                        problem->sentence);
     }
-    if (draft_.node_rank != 0) {
-      return refuse_node("node-rank", "this build runs one node, and its rank is 0; leave it out");
-    }
-    if (draft_.rdzv_role == "join") {
-      return refuse_node("rdzv-role", "this build runs one node, which hosts; leave it out");
-    }
-    if (options.standalone) return stand_alone(), std::nullopt;
-    if (!options.rdzv_endpoint.empty()) {
-      const auto host = host_of_endpoint(options.rdzv_endpoint);
-      if (const auto* complaint = std::get_if<Complaint>(&host)) {
-        return refuse_node("rdzv-endpoint", complaint->sentence);
-      }
-      if (!is_loopback_name(std::get<std::string>(host))) {
-        return refuse_node("rdzv-endpoint",
-                           "this build runs one node and meets nobody elsewhere; leave it out, or "
-                           "use localhost");
-      }
-    }
+    options.meeting = std::get<Meeting>(std::move(decided));
+    if (options.standalone) stand_alone();
     return std::nullopt;
   }
 
@@ -196,10 +184,13 @@ class Parser {
     const auto& port = given_[index_of(*find_option("master-port"))];
     options.master_port_insisted = port.has_value() && options.master_port != 0;
     if (options.standalone && !port) options.master_port = 0;
-    if (!is_loopback_name(draft_.master_addr)) {
-      const auto& entry = *find_option("master-addr");
-      options.notes.push_back(as_written(entry, *given_[index_of(entry)]) +
-                              " has no effect: on one node the workers meet at 127.0.0.1.");
+    if (options.meeting.kind == Meeting::Kind::one_node) {
+      note_unused("master-addr", "on one node the workers meet at 127.0.0.1",
+                  is_loopback_name(options.master_addr));
+      note_unused("rdzv-conf", "there is nothing to agree on with one node");
+      note_unused("local-addr", "no other node has to reach this one");
+      note_unused("iface", "no other node has to reach this one");
+      options.master_addr = "127.0.0.1";
     }
     return std::move(options);
   }
@@ -274,19 +265,19 @@ class Parser {
     return refuse(exit_code::usage, needs + "; it is followed by the option " + clipped(value));
   }
 
-  Stop refuse_node(std::string_view flag, std::string_view sentence) const {
+  /// Says that an option, where it was given, changes nothing.
+  void note_unused(std::string_view flag, std::string_view why, bool harmless = false) {
     const auto& entry = *find_option(flag);
-    return refuse(exit_code::usage,
-                  as_written(entry, *given_[index_of(entry)]) + ": " + std::string(sentence));
+    const auto& given = given_[index_of(entry)];
+    if (!given || harmless) return;
+    draft_.options.notes.push_back(as_written(entry, *given) +
+                                   " has no effect: " + std::string(why) + ".");
   }
 
   void stand_alone() {
     auto& options = draft_.options;
     for (const std::string_view flag : {"rdzv-id", "rdzv-endpoint", "rdzv-backend"}) {
-      const auto& entry = *find_option(flag);
-      const auto& given = given_[index_of(entry)];
-      if (!given) continue;
-      options.notes.push_back(as_written(entry, *given) + " has no effect: --standalone sets it.");
+      note_unused(flag, "--standalone sets it");
     }
     options.job_id.reset();
     options.rdzv_endpoint.clear();
@@ -312,7 +303,7 @@ std::variant<Options, EarlyExit> parse_options(std::span<const std::string> argu
   if (auto stop = parser.take_config(read_file)) return *stop;
   if (auto stop = parser.apply()) return *stop;
   if (auto stop = parser.check_program()) return *stop;
-  if (auto stop = parser.check_nodes()) return *stop;
+  if (auto stop = parser.check_meeting()) return *stop;
   return parser.finish();
 }
 

@@ -14,7 +14,14 @@
 namespace dlaunch::launcher {
 
 /// Where a value came from, the strongest first.
-enum class Origin { command_line, dlaunch_variable, pet_variable, config_file, standard };
+enum class Origin {
+  command_line,
+  dlaunch_variable,
+  pet_variable,
+  scheduler,
+  config_file,
+  standard
+};
 
 /// One option as it was resolved, for --dry-run.
 struct Setting {
@@ -53,6 +60,42 @@ struct StreamsByRank {
   bool operator==(const StreamsByRank&) const = default;
 };
 
+/// How many nodes: --nnodes.
+struct NodesAsked {
+  int least = 1;
+  int most = 1;
+
+  bool operator==(const NodesAsked&) const = default;
+};
+
+/// --rdzv-role.
+enum class RendezvousRole { automatic, host, join };
+
+/// What --rdzv-conf sets; torchrun's names and defaults, save the keep-alive's.
+struct RendezvousTimes {
+  std::chrono::milliseconds join{600'000};      ///< join_timeout.
+  std::chrono::milliseconds last_call{30'000};  ///< last_call_timeout.
+  std::chrono::milliseconds heartbeat{1'000};   ///< keep_alive_interval.
+  int heartbeats_missed_max = 5;                ///< keep_alive_max_attempt: then a node is lost.
+
+  std::chrono::milliseconds lease() const { return heartbeat * heartbeats_missed_max; }
+  bool operator==(const RendezvousTimes&) const = default;
+};
+
+/// Where the nodes of a job meet.
+struct Meeting {
+  enum class Kind {
+    one_node,  ///< Nowhere: the agent is alone.
+    fixed,     ///< --master-addr and --master-port: node rank 0 hosts, under the master port.
+    endpoint,  ///< --rdzv-endpoint: who can bind it hosts, else it is a daemon's or another node's.
+  };
+  Kind kind = Kind::one_node;
+  std::string host;
+  std::uint16_t port = 0;
+
+  bool operator==(const Meeting&) const = default;
+};
+
 /// The command line, resolved. A plain value. parse_options fills every field, with the documented
 /// default where nothing was asked.
 struct Options {
@@ -71,11 +114,18 @@ struct Options {
   std::optional<std::string> job_id;  ///< --rdzv-id; unset: the launcher makes a unique one.
   std::string node_id;                ///< --node-id; empty: the host's name.
   bool standalone = false;
+  NodesAsked nodes;
+  std::optional<int> node_rank;  ///< Unset: the rendezvous decides.
+  std::string master_addr = "127.0.0.1";
   std::uint16_t master_port = 29500;  ///< 0: any free one.
   bool master_port_insisted = false;  ///< Asked for by name: when it is busy, that is an error.
   std::string rdzv_backend = "static";
   std::string rdzv_endpoint;
-  std::map<std::string, std::string> rdzv_conf;
+  RendezvousRole rdzv_role = RendezvousRole::automatic;
+  RendezvousTimes rdzv_times;
+  std::string iface;       ///< --iface: a name or a CIDR; empty: what reaches the rendezvous.
+  std::string local_addr;  ///< --local-addr: what other nodes are told.
+  Meeting meeting;         ///< What follows from the above.
 
   // When something fails, and at the end.
   int max_restarts = 0;

@@ -144,8 +144,10 @@ LaunchPlan make_plan(const Options& options, const Machine& machine,
   // a directory per worker on a busy disk costs more than starting the worker.
   const bool has_logs = options.log_dir || options.redirects.any() || options.tee.any();
   std::string attempt_directory;
+  std::string attempt_name = "attempt_" + std::to_string(assignment.attempt);
+  if (assignment.repeated_attempt) attempt_name += "_epoch_" + std::to_string(assignment.epoch);
   if (!assignment.run_directory.empty() && has_logs) {
-    attempt_directory = assignment.run_directory + "/attempt_" + std::to_string(assignment.attempt);
+    attempt_directory = assignment.run_directory + "/" + attempt_name;
     plan.directories.push_back(attempt_directory);
   }
   const std::string& hostname = options.node_id.empty() ? machine.hostname : options.node_id;
@@ -159,8 +161,7 @@ LaunchPlan make_plan(const Options& options, const Machine& machine,
       plan.directories.push_back(directory);
       worker.error_file = directory + "/error.json";
     } else if (!assignment.run_directory.empty()) {
-      worker.error_file = assignment.run_directory + "/attempt_" +
-                          std::to_string(assignment.attempt) + "_rank_" +
+      worker.error_file = assignment.run_directory + "/" + attempt_name + "_rank_" +
                           std::to_string(worker.rank) + "_error.json";
     }
     worker.own_environment = worker_environment(options, machine, environment, assignment,

@@ -22,6 +22,8 @@ struct Assignment {
   std::string job;
   std::uint64_t epoch = 1;
   int attempt = 0;
+  /// The nodes have changed since this attempt first began: its logs lie beside the earlier ones.
+  bool repeated_attempt = false;
   int node_rank = 0;
   int node_count = 1;
   int first_rank = 0;  ///< Global rank of this node's local rank 0.

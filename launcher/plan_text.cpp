@@ -84,6 +84,8 @@ std::string origin_text(const Setting& setting) {
     case Origin::dlaunch_variable:
     case Origin::pet_variable:
       return "variable " + setting.where;
+    case Origin::scheduler:
+      return setting.where;
     case Origin::config_file:
       return "file " + setting.where;
     case Origin::standard:

@@ -22,6 +22,8 @@ std::string_view origin_name(Origin origin) {
     case Origin::dlaunch_variable:
     case Origin::pet_variable:
       return "variable";
+    case Origin::scheduler:
+      return "scheduler";
     case Origin::config_file:
       return "file";
     case Origin::standard:

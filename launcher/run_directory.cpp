@@ -1,14 +1,13 @@
 #include "launcher/run_directory.hpp"
 
 #include "launcher/plan.hpp"
+#include "runtime/base/random.hpp"
 #include "runtime/base/socket.hpp"
 
-#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
 
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,16 +19,6 @@ constexpr mode_t private_mode = 0700;
 constexpr mode_t log_mode = 0755;
 
 }  // namespace
-
-std::string random_hex(std::size_t digits) {
-  std::array<unsigned char, 16> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throw Error(Errc::internal, "no random bytes for a name: " + errno_text(errno));
-  }
-  std::string text;
-  for (std::size_t i = 0; i < digits; ++i) text += "0123456789abcdef"[bytes[i] & 15];
-  return text;
-}
 
 RunDirectory::RunDirectory(const Options& options, std::span<const std::string> environment,
                            std::string_view job)

@@ -8,9 +8,6 @@
 
 namespace dlaunch::launcher {
 
-/// So many random hexadecimal digits.
-std::string random_hex(std::size_t digits);
-
 /// Where the logs and error files of a job lie.
 class RunDirectory {
  public:

@@ -1,34 +1,21 @@
 #include "rendezvous/job_host.hpp"
 
+#include "runtime/base/random.hpp"
 #include "runtime/base/socket.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <utility>
 
 #include <boost/asio/post.hpp>
 #include <fcntl.h>
-#include <sys/random.h>
 
 namespace dlaunch::rendezvous {
 namespace {
 
 /// Abstract names are visible to everyone in the network namespace; a random one cannot be taken
 /// beforehand.
-std::string random_name() {
-  std::array<unsigned char, 12> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throw Error(Errc::internal, "no random bytes for the agent's socket: " + errno_text(errno));
-  }
-  static constexpr char digits[] = "0123456789abcdef";
-  std::string name = "@dlaunch-";
-  for (const auto byte : bytes) {
-    name += digits[byte >> 4];
-    name += digits[byte & 15];
-  }
-  return name;
-}
+std::string random_name() { return "@dlaunch-" + random_hex(24); }
 
 }  // namespace
 
@@ -77,6 +64,8 @@ void JobHost::serve_c10d(unique_fd listener) {
   c10d_->listen(std::move(listener), {.native = false, .c10d = true});
 }
 
+void JobHost::share_c10d(store::Server& server) { shared_c10d_ = &server; }
+
 void JobHost::begin_attempt(JobIdentity identity) {
   identity_ = std::move(identity);
   native_->stop();
@@ -86,6 +75,7 @@ void JobHost::begin_attempt(JobIdentity identity) {
   losses_.clear();
   begin_serving();
   if (c10d_) c10d_->renew_c10d();
+  if (shared_c10d_) shared_c10d_->renew_c10d();
 }
 
 void JobHost::expect(int rank, unique_fd control) {

@@ -57,6 +57,8 @@ class JobHost : private store::Host {
 
   /// PyTorch's store, on a bound and listening socket.
   void serve_c10d(unique_fd listener);
+  /// The same, where another server listens for it already, on a port that several protocols share.
+  void share_c10d(store::Server& server);
   /// Forgets the members, their keys and the keys of PyTorch's store. To be called when no worker
   /// of the old attempt is left.
   void begin_attempt(JobIdentity identity);
@@ -95,6 +97,7 @@ class JobHost : private store::Host {
   std::optional<store::Relay> relay_;  ///< Where the store is elsewhere.
   std::unique_ptr<store::Server> native_;
   std::unique_ptr<store::Server> c10d_;
+  store::Server* shared_c10d_ = nullptr;
   std::map<store::ConnectionId, int> expected_;  ///< Which rank a control socket belongs to.
   std::map<int, Member> by_rank_;
   std::map<store::ConnectionId, int> by_connection_;

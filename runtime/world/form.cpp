@@ -4,6 +4,7 @@
 #include "runtime/world/identity.hpp"
 #include "runtime/world/join.hpp"
 #include "runtime/world/roster.hpp"
+#include "runtime/base/random.hpp"
 
 #include <cstdlib>
 #include <map>

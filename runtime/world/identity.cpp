@@ -7,7 +7,6 @@
 #include <fstream>
 #include <sstream>
 
-#include <sys/random.h>
 #include <unistd.h>
 
 namespace dlaunch {
@@ -44,24 +43,6 @@ std::optional<std::uint64_t> start_time_of(std::int64_t pid) {
   std::uint64_t started = 0;
   if (!(fields >> started)) return std::nullopt;
   return started;
-}
-
-std::uint64_t random_number() {
-  std::uint64_t number = 0;
-  while (number == 0) {  // 0 stands for "none" on the wire.
-    if (::getrandom(&number, sizeof number, 0) != sizeof number) {
-      throw Error(Errc::internal, "the kernel gives no random numbers");
-    }
-  }
-  return number;
-}
-
-std::string random_hex() {
-  std::array<char, 33> text{};
-  std::snprintf(text.data(), text.size(), "%016llx%016llx",
-                static_cast<unsigned long long>(random_number()),
-                static_cast<unsigned long long>(random_number()));
-  return text.data();
 }
 
 }  // namespace dlaunch

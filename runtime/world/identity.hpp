@@ -12,8 +12,5 @@ std::string own_hostname();
 std::string machine_id();
 /// In clock ticks since boot; nullopt when there is no such process, or it is a zombie.
 std::optional<std::uint64_t> start_time_of(std::int64_t pid);
-std::uint64_t random_number();
-/// 32 hexadecimal digits.
-std::string random_hex();
 
 }  // namespace dlaunch

@@ -3,6 +3,7 @@
 #include "runtime/world/identity.hpp"
 #include "runtime/world/join.hpp"
 #include "runtime/world/meeting_file.hpp"
+#include "runtime/base/random.hpp"
 
 #include <algorithm>
 #include <set>

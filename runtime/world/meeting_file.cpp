@@ -1,4 +1,5 @@
 #include "runtime/world/meeting_file.hpp"
+#include "runtime/base/random.hpp"
 
 #include "runtime/base/socket.hpp"
 #include "runtime/world/identity.hpp"
@@ -109,7 +110,7 @@ std::optional<Meeting> meeting_from(std::string_view text) {
 
 Meeting meeting_of_this_process() {
   Meeting meeting;
-  meeting.nonce = random_hex();
+  meeting.nonce = random_hex(32);
   meeting.hostname = own_hostname();
   meeting.pid = ::getpid();
   meeting.machine = machine_id();

@@ -4,6 +4,7 @@
 #include "runtime/world/identity.hpp"
 #include "runtime/world/info.hpp"
 #include "runtime/world/rank_host.hpp"
+#include "runtime/base/random.hpp"
 
 #include <dlaunch/spawn.hpp>
 
@@ -94,7 +95,7 @@ void spawn_workers(int count, const std::function<int(int rank)>& program,
   // process with several threads may not do much.
   unique_fd listener = listen_tcp(resolve("127.0.0.1", 0).at(0));
   const Address master = local_address(listener.get());
-  const std::string job = "spawn-" + random_hex();
+  const std::string job = "spawn-" + random_hex(32);
   std::vector<unique_fd> host_ends;
   Children children;
   for (int rank = 0; rank < count; ++rank) {

@@ -1,5 +1,6 @@
 // Ranks started by hand, as in several terminals: who they find, and what each is told when the
 // world cannot form or falls apart.
+#include "runtime/base/random.hpp"
 #include "runtime/base/socket.hpp"
 #include "runtime/world/identity.hpp"
 #include "runtime/world/meeting_file.hpp"
@@ -43,7 +44,7 @@ bool contains(const std::string& text, const std::string& part) {
 /// A path in the temporary folder, removed at the end.
 struct MeetingPath {
   std::string path =
-      (std::filesystem::temp_directory_path() / ("meet-" + dlaunch::random_hex())).string();
+      (std::filesystem::temp_directory_path() / ("meet-" + dlaunch::random_hex(32))).string();
   std::string url(int rank, int size) const {
     return "file://" + path + "?rank=" + std::to_string(rank) +
            "&world_size=" + std::to_string(size);

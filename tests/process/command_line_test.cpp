@@ -74,7 +74,7 @@ TEST_CASE("a wrong command line is one sentence on stderr, with its own code") {
   }
   Job variable({"true"}, {{"PET_NNODES", "3"}});
   CHECK(variable.wait().code == 64);
-  CHECK(variable.err().starts_with("dlaunch: PET_NNODES=3: this build runs one node"));
+  CHECK(variable.err().starts_with("dlaunch: PET_NNODES=3: the nodes need a place to meet"));
 }
 
 TEST_CASE("what the workers see: their place, and none of the launcher's own variables") {

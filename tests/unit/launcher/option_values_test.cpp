@@ -94,16 +94,18 @@ TEST_CASE("nodes and pairs") {
   CHECK(wrong(read_pairs("=1")) == "'=1' is not KEY=VALUE");
 }
 
-TEST_CASE("the host of an endpoint") {
-  const auto host = [](std::string_view text) { return std::get<0>(host_of_endpoint(text)); };
+TEST_CASE("an endpoint") {
+  const auto host = [](std::string_view text) { return std::get<0>(read_endpoint(text)).host; };
+  CHECK(std::get<0>(read_endpoint("[::1]:7")).port == 7);
+  CHECK_FALSE(std::get<0>(read_endpoint("::1")).port);
   CHECK(host("head") == "head");
   CHECK(host("head:29400") == "head");
   CHECK(host("[::1]:0") == "::1");
   CHECK(host("::1") == "::1");
-  CHECK(wrong(host_of_endpoint(":29400")) == "the host is missing");
-  CHECK(wrong(host_of_endpoint("head:")) == "the port: a whole number is missing");
-  CHECK(wrong(host_of_endpoint("head:70000")) == "the port: at most 65535 is allowed");
-  CHECK(wrong(host_of_endpoint("[::1")) == "the closing ] is missing");
+  CHECK(wrong(read_endpoint(":29400")) == "the host is missing");
+  CHECK(wrong(read_endpoint("head:")) == "the port: a whole number is missing");
+  CHECK(wrong(read_endpoint("head:70000")) == "the port: at most 65535 is allowed");
+  CHECK(wrong(read_endpoint("[::1")) == "the closing ] is missing");
   CHECK(is_loopback_name("127.0.0.1"));
   CHECK(is_loopback_name("localhost"));
   CHECK_FALSE(is_loopback_name("127.example.org"));

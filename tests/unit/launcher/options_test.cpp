@@ -226,25 +226,67 @@ TEST_CASE("a value that is missing is not taken from the next option") {
   CHECK(parsed({"--log-dir=--tee", "p"}).log_dir == "--tee");
 }
 
-TEST_CASE("what is for several nodes is understood, and refused") {
-  CHECK(refusal({"--nnodes", "2", "p"}) ==
-        "--nnodes 2: this build runs one node; leave it out, and use --nproc-per-node for more "
-        "workers on this host");
-  CHECK(refusal({"--nnodes", "1:4", "p"}).starts_with("--nnodes 1:4: this build runs one node"));
-  CHECK(refusal({"p"}, {"PET_NNODES=2"}).starts_with("PET_NNODES=2: this build runs one node"));
-  CHECK(refusal({"--node-rank", "1", "p"}) ==
-        "--node-rank 1: this build runs one node, and its rank is 0; leave it out");
-  CHECK(refusal({"--rdzv-endpoint", "head:29400", "p"}) ==
-        "--rdzv-endpoint head:29400: this build runs one node and meets nobody elsewhere; leave it "
-        "out, or use localhost");
-  CHECK(refusal({"--rdzv-endpoint", "localhost:x", "p"}) ==
-        "--rdzv-endpoint localhost:x: the port: 'x' is not a whole number");
-  CHECK(refusal({"--rdzv-role", "join", "p"}) ==
-        "--rdzv-role join: this build runs one node, which hosts; leave it out");
+TEST_CASE("where nodes meet") {
+  using Kind = Meeting::Kind;
+  const auto meets = [](const Strings& arguments) { return parsed(arguments).meeting; };
+  CHECK(meets({"p"}) == Meeting{});
+  CHECK(meets({"--nnodes=2", "--rdzv-endpoint=head", "p"}) ==
+        Meeting{Kind::endpoint, "head", 29400});
+  CHECK(meets({"--nnodes=1:4", "--rdzv-endpoint=[::1]:7", "p"}) ==
+        Meeting{Kind::endpoint, "::1", 7});
+  // One node that reports to a rendezvous elsewhere, or that is told to.
+  CHECK(meets({"--rdzv-endpoint=head", "p"}) == Meeting{Kind::endpoint, "head", 29400});
+  CHECK(meets({"--rdzv-endpoint=localhost", "--rdzv-role=join", "p"}) ==
+        Meeting{Kind::endpoint, "localhost", 29400});
+  // torchrun's static way.
+  CHECK(meets({"--nnodes=2", "--node-rank=0", "--master-addr=head", "p"}) ==
+        Meeting{Kind::fixed, "head", 29500});
+  CHECK(meets({"--nnodes=2", "--node-rank=1", "--master-port=7", "p"}) ==
+        Meeting{Kind::fixed, "127.0.0.1", 7});
+  CHECK(meets({"--nnodes=2", "--master-addr=head", "p"}) == Meeting{Kind::fixed, "head", 29500});
   // What says one node is welcome.
   const auto options = parsed({"--nnodes=1:1", "--node-rank=0", "--rdzv-role=host",
                                "--rdzv-endpoint=127.0.0.1:29400", "--master-addr=localhost", "p"});
   CHECK(options.notes.empty());
+  CHECK(options.meeting == Meeting{});
+}
+
+TEST_CASE("what does not go together with several nodes") {
+  CHECK(refusal({"--nnodes", "2", "p"}) ==
+        "--nnodes 2: the nodes need a place to meet: --rdzv-endpoint HOST:PORT, the same on every "
+        "node (HOST is one of them, or runs dlaunchd), or --node-rank and --master-addr");
+  CHECK(refusal({"p"}, {"PET_NNODES=2"}).starts_with("PET_NNODES=2: the nodes need a place"));
+  CHECK(refusal({"--nnodes=2", "--standalone", "p"}) ==
+        "--nnodes 2: --standalone is one node; leave one of the two out");
+  CHECK(refusal({"--node-rank", "1", "p"}) ==
+        "--node-rank 1: with 1 node the last node rank is 0 (--nnodes says how many there are)");
+  CHECK(refusal({"--nnodes=2", "--node-rank=2", "--master-addr=h", "p"})
+            .starts_with("--node-rank 2: with 2 nodes the last node rank is 1"));
+  CHECK(refusal({"--rdzv-endpoint", "localhost:x", "p"}) ==
+        "--rdzv-endpoint localhost:x: the port: 'x' is not a whole number");
+  CHECK(
+      refusal({"--nnodes=2", "--rdzv-endpoint", "head:0", "p"}) ==
+      "--rdzv-endpoint head:0: the other nodes cannot know which port 0 becomes; give a port, for "
+      "example 29400");
+  CHECK(refusal({"--nnodes=2", "--master-addr=head", "--master-port=0", "p"})
+            .starts_with("--master-port 0: the other nodes cannot know which port 0 becomes"));
+  CHECK(refusal({"--rdzv-role", "join", "p"}) ==
+        "--rdzv-role join: there is nothing to host or join without --rdzv-endpoint");
+}
+
+TEST_CASE("--rdzv-conf sets times, and names what it does not need") {
+  const auto options = parsed({"--nnodes=2", "--rdzv-endpoint=h",
+                               "--rdzv-conf=join_timeout=5,last_call_timeout=0,keep_alive_interval="
+                               "500ms,keep_alive_max_attempt=4,close_timeout=9",
+                               "p"});
+  CHECK(options.rdzv_times.join == std::chrono::seconds(5));
+  CHECK(options.rdzv_times.last_call == std::chrono::seconds(0));
+  CHECK(options.rdzv_times.lease() == std::chrono::seconds(2));
+  REQUIRE(options.notes.size() == 1);
+  CHECK(options.notes[0] == "--rdzv-conf close_timeout has no effect: dlaunch does not need it.");
+  CHECK(refusal({"--rdzv-conf=join_timeout=soon", "p"}) ==
+        "--rdzv-conf join_timeout=soon: join_timeout: 'soon' is not a duration such as 5, 500ms or "
+        "2m");
 }
 
 TEST_CASE("what has no effect is said once each") {

@@ -25,9 +25,7 @@ constexpr auto patience = std::chrono::seconds(10);
 /// A host on a thread of its own, as in an agent.
 class Hosted : private JobObserver {
  public:
-  Hosted()
-      : host_(io_, {.job = "job-1", .local_size = 3, .world_size = 3, .host = "here"}, *this),
-        thread_([this] { io_.run(); }) {}
+  Hosted() : host_(io_, identity(), *this), thread_([this] { io_.run(); }) {}
   ~Hosted() override {
     on_loop([this] { host_.stop(); });
     guard_.reset();
@@ -56,6 +54,9 @@ class Hosted : private JobObserver {
         lock, patience, [&] { return std::find(news_.begin(), news_.end(), what) != news_.end(); });
   }
   JobHost& host() { return host_; }
+  static JobIdentity identity() {
+    return {.job = "job-1", .local_size = 3, .world_size = 3, .host = "here"};
+  }
 
  private:
   void on_joined(int rank) override { note("joined " + std::to_string(rank)); }
@@ -221,9 +222,7 @@ TEST_CASE("a new attempt knows neither the old members nor their keys") {
     member.client().set("mesh/0", as_bytes("address"));
   }
   REQUIRE(hosted.heard("left 0"));
-  hosted.on_loop([&] {
-    hosted.host().begin_attempt({.job = "job-1", .local_size = 3, .world_size = 3, .host = "here"});
-  });
+  hosted.on_loop([&] { hosted.host().begin_attempt(hosted.identity()); });
   Member member(hosted.control_of(0), 0);
   CHECK(!member.client().get("mesh/0"));
   CHECK(member.next(wire::Type::grant));

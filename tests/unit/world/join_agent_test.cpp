@@ -5,6 +5,7 @@
 #include "runtime/store/server.hpp"
 #include "runtime/world/identity.hpp"
 #include "runtime/world/join.hpp"
+#include "runtime/base/random.hpp"
 
 #include <future>
 #include <thread>
@@ -94,7 +95,7 @@ class Agent final : public store::Host {
   std::jthread thread_;
 };
 
-std::string unused_name() { return "@dlaunch-test-" + random_hex(); }
+std::string unused_name() { return "@dlaunch-test-" + random_hex(32); }
 
 Joining joining_of(int rank = 0) {
   Joining joining;

@@ -1,4 +1,5 @@
 #include "runtime/world/meeting_file.hpp"
+#include "runtime/base/random.hpp"
 
 #include "runtime/world/identity.hpp"
 
@@ -18,7 +19,7 @@ namespace {
 /// A path of its own that is gone at the end.
 class Path {
  public:
-  Path() : text_((std::filesystem::temp_directory_path() / ("meet-" + random_hex())).string()) {}
+  Path() : text_((std::filesystem::temp_directory_path() / ("meet-" + random_hex(32))).string()) {}
   ~Path() { std::filesystem::remove(text_); }
   const std::string& operator*() const { return text_; }
 

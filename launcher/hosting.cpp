@@ -1,0 +1,55 @@
+#include "launcher/hosting.hpp"
+
+#include "launcher/exit_code.hpp"
+#include "launcher/option_values.hpp"
+
+#include <algorithm>
+#include <optional>
+
+namespace dlaunch::launcher {
+namespace {
+
+/// Debian's installer maps a host's own name to 127.0.1.1: its owner would host there, where nobody
+/// else can come. Who writes 127.0.0.1 or localhost means this host only.
+std::optional<HostingProblem> unreachable_for_others(const Options& options,
+                                                     const std::vector<Address>& addresses) {
+  const std::string& name = options.meeting.host;
+  const bool loopback = std::all_of(addresses.begin(), addresses.end(),
+                                    [](const Address& a) { return a.is_loopback(); });
+  if (!loopback || is_loopback_name(name) || options.nodes.most == 1) return std::nullopt;
+  return HostingProblem{exit_code::usage,
+                        "'" + name + "' is " + addresses.front().host() +
+                            " on this host, where no other node can come: give its address "
+                            "instead, or correct /etc/hosts"};
+}
+
+/// This node has to host, whatever the bind says.
+bool must_host(const Options& options) {
+  if (options.rdzv_role == RendezvousRole::host) return true;
+  return options.meeting.kind == Meeting::Kind::fixed && options.node_rank == 0;
+}
+
+bool must_join(const Options& options) {
+  if (options.rdzv_role == RendezvousRole::join) return true;
+  return options.meeting.kind == Meeting::Kind::fixed && options.node_rank.value_or(0) != 0;
+}
+
+}  // namespace
+
+std::variant<unique_fd, JoinElsewhere, HostingProblem> bind_or_join(
+    const Options& options, const std::vector<Address>& addresses) {
+  if (must_join(options)) return JoinElsewhere{};
+  if (auto problem = unreachable_for_others(options, addresses)) return std::move(*problem);
+  std::string why;
+  for (const Address& address : addresses) {
+    try {
+      return listen_tcp(address);
+    } catch (const Error& error) {
+      why = error.what();
+    }
+  }
+  if (!must_host(options)) return JoinElsewhere{};
+  return HostingProblem{exit_code::unreachable, "this node is to host the rendezvous, but " + why};
+}
+
+}  // namespace dlaunch::launcher

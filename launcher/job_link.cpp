@@ -1,0 +1,248 @@
+#include "launcher/job_link.hpp"
+
+#include "launcher/exit_code.hpp"
+#include "launcher/hosting.hpp"
+#include "launcher/node_seat.hpp"
+#include "launcher/option_values.hpp"
+#include "launcher/reachable.hpp"
+#include "launcher/sole_seat.hpp"
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/random.hpp"
+#include "runtime/base/socket.hpp"
+
+#include <cstring>
+#include <utility>
+
+#include <unistd.h>
+
+namespace dlaunch::launcher {
+namespace {
+
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+
+constexpr auto look_up_pause = 500ms;
+/// How long the host waits for the other nodes to hear of the end.
+constexpr auto farewell_timeout = 5s;
+
+MasterPortAsked port_asked(const AgentTask& task) {
+  MasterPortAsked asked;
+  asked.port = task.options.master_port;
+  asked.insisted = task.options.master_port_insisted;
+  // A lone worker may host its own store, or spawn its own workers, under that number. It does so
+  // seconds later, and the usual port would be free for every such job until then.
+  asked.listen = task.workers > 1;
+  if ((task.options.standalone || !asked.listen) && !asked.insisted) asked.port = 0;
+  return asked;
+}
+
+std::string with_port(const std::string& host, std::uint16_t port) {
+  const bool v6 = host.find(':') != std::string::npos;
+  return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+std::string meeting_name(const Meeting& meeting) { return with_port(meeting.host, meeting.port); }
+
+wire::Hello hello_of(const AgentTask& task) {
+  wire::Hello hello;
+  hello.session = random_number();
+  hello.job = task.options.job_id.value_or("");
+  return hello;
+}
+
+}  // namespace
+
+JobLink::JobLink(asio::io_context& io, const AgentTask& task, SeatListener& listener)
+    : io_(io),
+      task_(task),
+      listener_(listener),
+      alone_(task.options.meeting.kind == Meeting::Kind::one_node),
+      resolver_(io),
+      timer_(io) {
+  if (alone_) master_port_ = take_master_port(port_asked(task));
+}
+
+JobLink::~JobLink() = default;
+
+rendezvous::JobRules JobLink::rules() const {
+  const Options& options = task_.options;
+  rendezvous::JobRules rules;
+  rules.nodes_min = options.nodes.least;
+  rules.nodes_max = options.nodes.most;
+  rules.max_restarts = options.max_restarts;
+  rules.continue_on_failure = options.continue_on_failure;
+  rules.join_timeout = options.rdzv_times.join;
+  rules.last_call = options.rdzv_times.last_call;
+  rules.lease = options.rdzv_times.lease();
+  return rules;
+}
+
+void JobLink::start() {
+  if (alone_) {
+    seat_ = std::make_unique<SoleSeat>(io_, offer({}), rules(), listener_);
+    if (!master_port_.note.empty()) listener_.on_standing(master_port_.note);
+    return seat_->join();
+  }
+  deadline_ = deadline_after(task_.options.rdzv_times.join);
+  look_up();
+}
+
+// ---- Where the rendezvous is ----
+
+void JobLink::look_up() {
+  const Meeting& meeting = task_.options.meeting;
+  resolver_.async_resolve(
+      meeting.host, std::to_string(meeting.port), asio::ip::resolver_base::numeric_service,
+      [this](const boost::system::error_code& error, auto results) {
+        if (error == asio::error::operation_aborted) return;
+        if (error) {
+          return try_again_later("looking up the host name '" + task_.options.meeting.host +
+                                 "' failed: " + error.message());
+        }
+        std::vector<Address> addresses;
+        for (const auto& result : results) {
+          const auto endpoint = result.endpoint();
+          Address address;
+          address.size = static_cast<socklen_t>(endpoint.size());
+          std::memcpy(&address.storage, endpoint.data(), endpoint.size());
+          addresses.push_back(address);
+        }
+        on_addresses(addresses);
+      });
+}
+
+/// A name may appear after we have started: on Kubernetes that is usual.
+void JobLink::try_again_later(const std::string& why) {
+  if (Clock::now() >= deadline_) {
+    return listener_.on_finished(
+        exit_code::unreachable,
+        why + "; tried for " + duration_text(task_.options.rdzv_times.join));
+  }
+  if (std::exchange(trouble_, why) != why) listener_.on_standing(why + "; it is tried again");
+  timer_.expires_after(look_up_pause);
+  timer_.async_wait([this](auto error) {
+    if (!error) look_up();
+  });
+}
+
+void JobLink::on_addresses(const std::vector<Address>& addresses) {
+  auto decided = bind_or_join(task_.options, addresses);
+  if (const auto* problem = std::get_if<HostingProblem>(&decided)) {
+    return listener_.on_finished(problem->exit_code, problem->sentence);
+  }
+  auto* listener = std::get_if<unique_fd>(&decided);
+  take_seat(listener ? std::move(*listener) : unique_fd{});
+}
+
+void JobLink::take_seat(unique_fd listener) {
+  const Meeting& meeting = task_.options.meeting;
+  NodeSeat::Options options;
+  options.uplink.hello = hello_of(task_);
+  options.rules = rules();
+  options.heartbeat = task_.options.rdzv_times.heartbeat;
+  if (listener) {
+    hosted_at_ = local_address(listener.get());
+    rendezvous::ServiceRules hosting;
+    hosting.only_job = task_.job;
+    service_ = std::make_unique<rendezvous::Service>(io_, hosting, [](const auto&) {});
+    const bool shares = meeting.kind == Meeting::Kind::fixed;
+    service_->listen(std::move(listener), {.native = true, .c10d = shares});
+    auto [ours, theirs] = socket_pair();
+    service_->adopt(std::move(theirs));
+    options.uplink.connected = std::move(ours);
+    options.uplink.peer_name = "the rendezvous of this node";
+    options.hosts = true;
+  } else {
+    options.uplink.host = meeting.host;
+    options.uplink.port = meeting.port;
+    options.uplink.peer_name = "the rendezvous at " + meeting_name(meeting);
+  }
+  auto seat = std::make_unique<NodeSeat>(
+      io_, std::move(options), [this](const Address& own) { return offer(own); }, listener_);
+  node_seat_ = seat.get();
+  seat_ = std::move(seat);
+  seat_->join();
+}
+
+// ---- What this node brings, and what it gets ----
+
+rendezvous::NodeOffer JobLink::offer(const Address& own) {
+  const Options& options = task_.options;
+  rendezvous::NodeOffer offer;
+  offer.host = task_.machine.hostname;
+  offer.id = options.node_id.empty() ? offer.host : options.node_id;
+  offer.workers = task_.workers;
+  if (alone_) return offer;
+
+  offer.rank_hint = options.node_rank;
+  const Address& reached = hosted_at_ ? *hosted_at_ : own;
+  host_ = reachable_host(options, reached);
+  // Several agents of one host, which the loopback address says: its name is not enough.
+  if (options.node_id.empty() && reached.is_loopback())
+    offer.id += ":" + std::to_string(::getpid());
+  std::uint16_t port = 0;
+  if (shared_server() != nullptr) {
+    port = hosted_at_->port();
+  } else {
+    // Rank 0's agent announces its port, so any will do; one that is asked for is insisted on.
+    MasterPortAsked asked;
+    asked.host = host_;
+    asked.insisted =
+        options.master_port_insisted && options.meeting.kind == Meeting::Kind::endpoint;
+    asked.port = asked.insisted ? options.master_port : std::uint16_t{0};
+    master_port_ = take_master_port(asked);
+    port = master_port_.port;
+  }
+  offer.store_addresses = {
+      with_port(options.local_addr.empty() ? host_ : options.local_addr, port)};
+  return offer;
+}
+
+Assignment JobLink::assignment(const rendezvous::Admission& admission) const {
+  Assignment assignment;
+  assignment.job = node_seat_ ? node_seat_->job() : task_.job;
+  assignment.epoch = admission.epoch;
+  assignment.attempt = admission.attempt;
+  assignment.node_rank = admission.node_rank;
+  assignment.node_count = admission.node_count;
+  assignment.first_rank = admission.first_rank;
+  assignment.local_size = admission.local_size;
+  assignment.world_size = admission.world_size;
+  assignment.run_directory = task_.run_directory.path();
+  assignment.master_port = master_port_.port;
+  assignment.agent_store = !alone_ || task_.workers > 1;
+  if (!admission.store_addresses.empty()) {
+    const auto master = read_endpoint(admission.store_addresses.front());
+    if (const auto* endpoint = std::get_if<EndpointAsked>(&master)) {
+      assignment.master_addr = endpoint->host;
+      assignment.master_port = endpoint->port.value_or(0);
+    }
+  }
+  return assignment;
+}
+
+store::Uplink* JobLink::uplink() { return node_seat_ ? &node_seat_->uplink() : nullptr; }
+
+store::Server* JobLink::shared_server() {
+  const bool shares = service_ && task_.options.meeting.kind == Meeting::Kind::fixed;
+  return shares ? &service_->server() : nullptr;
+}
+
+void JobLink::close(std::function<void()> closed) {
+  timer_.cancel();
+  resolver_.cancel();
+  if (node_seat_) node_seat_->uplink().close();
+  if (!service_) return closed();
+  closed_ = std::move(closed);
+  const auto once = [this] {
+    timer_.cancel();
+    if (auto call = std::exchange(closed_, nullptr)) call();
+  };
+  timer_.expires_after(farewell_timeout);
+  timer_.async_wait([once](auto error) {
+    if (!error) once();
+  });
+  service_->drain(once);
+}
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,81 @@
+#pragma once
+
+#include "launcher/agent.hpp"
+#include "launcher/master_port.hpp"
+#include "launcher/plan.hpp"
+#include "launcher/seat.hpp"
+#include "rendezvous/service.hpp"
+#include "runtime/base/socket.hpp"
+#include "runtime/store/uplink.hpp"
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+namespace dlaunch::launcher {
+
+class NodeSeat;
+
+/// Everything that ties an agent to its job: its seat, the connection to the rendezvous, the
+/// rendezvous itself where this node hosts it, and the port of PyTorch's store. One thread: that of
+/// `io`.
+class JobLink {
+ public:
+  /// On one node the master port is taken at once; throws Error where that cannot be.
+  JobLink(boost::asio::io_context& io, const AgentTask& task, SeatListener& listener);
+  ~JobLink();
+
+  /// Finds the rendezvous, or hosts it, and joins.
+  void start();
+  /// Null until the rendezvous is found.
+  Seat* seat() { return seat_.get(); }
+  /// This node's place in the round, as the plan of its workers wants it.
+  Assignment assignment(const rendezvous::Admission& admission) const;
+  /// Where this node's workers are reached by other nodes' workers.
+  const std::string& host() const { return host_; }
+  /// The node's connection, for its workers' requests; null on one node.
+  store::Uplink* uplink();
+
+  /// The listener of PyTorch's store, once; empty where the program binds it, or where it is
+  /// shared.
+  unique_fd take_store_listener() { return std::move(master_port_.listener); }
+  /// The server that shares its port with PyTorch's store: the hosted rendezvous of --master-addr.
+  store::Server* shared_server();
+
+  /// Calls `closed` when the others no longer need what is hosted here, or have not come to an end
+  /// in time.
+  void close(std::function<void()> closed);
+
+ private:
+  void look_up();
+  void on_addresses(const std::vector<Address>& addresses);
+  void try_again_later(const std::string& why);
+  void take_seat(unique_fd listener);
+  rendezvous::NodeOffer offer(const Address& own);
+  rendezvous::JobRules rules() const;
+
+  boost::asio::io_context& io_;
+  const AgentTask& task_;
+  SeatListener& listener_;
+  const bool alone_;
+  MasterPort master_port_;
+  std::string host_ = "127.0.0.1";
+  std::optional<Address> hosted_at_;
+  std::unique_ptr<rendezvous::Service> service_;
+  std::unique_ptr<Seat> seat_;
+  NodeSeat* node_seat_ = nullptr;  ///< The same, where there are several nodes.
+
+  boost::asio::ip::tcp::resolver resolver_;
+  boost::asio::steady_timer timer_;
+  Clock::time_point deadline_{};  ///< To find the rendezvous.
+  std::string trouble_;
+  std::function<void()> closed_;
+};
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "launcher/option_values.hpp"
+#include "launcher/options.hpp"
+
+#include <string>
+#include <string_view>
+#include <variant>
+
+namespace dlaunch::launcher {
+
+/// What of the options does not go together, and which of them to blame.
+struct MeetingProblem {
+  std::string_view flag;  ///< "nnodes".
+  std::string sentence;
+};
+
+/// Where the nodes of a job meet, from the options alone.
+std::variant<Meeting, MeetingProblem> meeting_of(const Options& options);
+
+/// The port of an --rdzv-endpoint that names none: torchrun's.
+inline constexpr std::uint16_t endpoint_port_default = 29400;
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,212 @@
+#include "launcher/node_seat.hpp"
+
+#include "launcher/exit_code.hpp"
+#include "runtime/base/deadline.hpp"
+
+#include <utility>
+
+namespace dlaunch::launcher {
+namespace {
+
+namespace message = rendezvous::message;
+using namespace std::chrono_literals;
+
+/// A rendezvous that is not there yet is normal while a job starts, and so is a short interruption.
+constexpr auto silent_trouble = 2s;
+
+StopOrder::Manner manner_of(rendezvous::Stop::Cause cause) {
+  switch (cause) {
+    case rendezvous::Stop::Cause::failure:
+      return StopOrder::Manner::report_first;
+    case rendezvous::Stop::Cause::membership:
+      return StopOrder::Manner::at_once;
+    case rendezvous::Stop::Cause::evicted:
+      return StopOrder::Manner::kill;
+  }
+  return StopOrder::Manner::at_once;
+}
+
+int exit_code_of(const Error& error) {
+  switch (error.errc()) {
+    case Errc::unreachable:
+    case Errc::timeout:
+    case Errc::peer_lost:
+      return exit_code::unreachable;
+    default:
+      return exit_code::usage;
+  }
+}
+
+}  // namespace
+
+NodeSeat::NodeSeat(boost::asio::io_context& io, Options options, MakeOffer make_offer,
+                   SeatListener& listener)
+    : rules_(options.rules),
+      interval_(options.heartbeat),
+      hosts_(options.hosts),
+      peer_name_(options.uplink.peer_name),
+      make_offer_(std::move(make_offer)),
+      listener_(listener),
+      heartbeat_(io),
+      uplink_(io, std::move(options.uplink), *this) {}
+
+void NodeSeat::join() {
+  uplink_.start();
+  beat();
+}
+
+void NodeSeat::tell(const auto& said) {
+  Bytes payload;
+  message::encode(payload, said);
+  uplink_.tell(std::decay_t<decltype(said)>::type, payload);
+}
+
+void NodeSeat::beat() {
+  if (uplink_.connected()) tell(message::Heartbeat{});
+  heartbeat_.expires_after(interval_);
+  heartbeat_.async_wait([this](auto error) {
+    if (!error) beat();
+  });
+}
+
+// ---- What the agent says ----
+
+void NodeSeat::worker_failed(std::uint64_t epoch, int rank, const std::string& cause) {
+  if (!failure_) failure_ = {epoch, rank, cause};
+  tell(message::WorkerFailed{epoch, rank, cause});
+}
+
+void NodeSeat::workers_ended(const rendezvous::WorkersEnded& how) {
+  end_ = {how.epoch, how.outcome, how.exit_code, how.root_cause, how.consequence, how.sentence};
+  tell(*end_);
+  if (evicted_) join_anew();
+}
+
+/// What we held is others' now.
+void NodeSeat::join_anew() {
+  evicted_ = false;
+  holding_.reset();
+  failure_.reset();
+  end_.reset();
+  join_now();
+}
+
+void NodeSeat::leave(int exit_code, const std::string& reason) {
+  over_ = true;
+  tell(message::Leave{exit_code, reason, hosts_});
+  heartbeat_.cancel();
+  uplink_.close();
+}
+
+// ---- What the rendezvous says ----
+
+void NodeSeat::on_welcome(const wire::Welcome& welcome) {
+  job_ = welcome.job;
+  if (!std::exchange(trouble_, {}).empty()) {
+    listener_.on_standing("connected to " + peer_name_);
+  }
+  try {
+    if (!offer_) offer_ = make_offer_(uplink_.local_address());
+  } catch (const Error& error) {
+    return finish(exit_code_of(error), error.what());
+  }
+  join_now();
+  if (failure_) tell(*failure_);
+  if (end_) tell(*end_);
+}
+
+void NodeSeat::join_now() { tell(message::Join{*offer_, rules_, holding_, DLAUNCH_VERSION}); }
+
+template <class Message>
+void NodeSeat::take_payload(BytesView payload) {
+  if (const auto decoded = message::decode<Message>(payload)) return take(*decoded);
+  finish(exit_code::internal, peer_name_ + " sent what this version cannot read");
+}
+
+void NodeSeat::on_push(const wire::FrameHeader& header, BytesView payload) {
+  if (over_) return;
+  switch (header.type) {
+    case wire::Type::admitted:
+      return take_payload<message::Admitted>(payload);
+    case wire::Type::refused:
+      return take_payload<message::Refused>(payload);
+    case wire::Type::stop:
+      return take_payload<message::Stopped>(payload);
+    case wire::Type::ranks_lost:
+      return take_payload<message::RanksLost>(payload);
+    case wire::Type::standing:
+      return take_payload<message::Standing>(payload);
+    case wire::Type::finished:
+      return take_payload<message::Finished>(payload);
+    default:
+      return;  // Heartbeats, and what a later version may say.
+  }
+}
+
+void NodeSeat::take(const message::Admitted& m) {
+  const auto& a = m.admission;
+  // Said again after a reconnect.
+  if (holding_ && holding_->incarnation == m.incarnation && holding_->epoch >= a.epoch) return;
+  holding_ = {m.incarnation, a.epoch,      a.attempt,   a.node_rank,
+              a.node_count,  a.first_rank, a.world_size};
+  hosted_ = m.hosted && !hosts_;
+  evicted_ = false;
+  failure_.reset();
+  end_.reset();
+  listener_.on_admitted(a);
+}
+
+void NodeSeat::take(const message::Refused& m) { finish(m.exit_code, m.reason); }
+
+void NodeSeat::take(const message::Stopped& m) {
+  if (!holding_ || (m.epoch != holding_->epoch && m.cause != rendezvous::Stop::Cause::evicted)) {
+    return;
+  }
+  if (m.cause == rendezvous::Stop::Cause::evicted) {
+    listener_.on_standing(m.reason);
+    if (end_) return join_anew();
+    evicted_ = true;
+  }
+  listener_.on_order(m.epoch, manner_of(m.cause), m.reason);
+}
+
+void NodeSeat::take(const message::RanksLost& m) {
+  if (!holding_ || m.epoch != holding_->epoch) return;
+  listener_.on_ranks_lost(m.first_rank, m.count, m.host, m.cause);
+}
+
+void NodeSeat::take(const message::Standing& m) { listener_.on_standing(m.sentence); }
+
+void NodeSeat::take(const message::Finished& m) {
+  const bool own = m.root_cause && holding_ && end_ && end_->root_cause == m.root_cause;
+  finish(m.exit_code, own || m.exit_code == 0 ? std::string() : "the job ends: " + m.sentence);
+}
+
+void NodeSeat::on_trouble(const Error& error, Clock::time_point since) {
+  if (over_) return;
+  const auto now = Clock::now();
+  const auto lasted = now - since;
+  if (!holding_ && lasted >= rules_.join_timeout) {
+    return finish(exit_code::unreachable,
+                  std::string(error.what()) + "; tried for " + duration_text(rules_.join_timeout));
+  }
+  const auto allowed = rules_.lease + rules_.reconnect_grace;
+  if (holding_ && hosted_ && lasted >= allowed) {
+    return finish(exit_code::node_lost,
+                  "the node that hosts the job is lost: " + std::string(error.what()));
+  }
+  if (lasted < silent_trouble || trouble_ == error.what()) return;
+  trouble_ = error.what();
+  listener_.on_standing(
+      trouble_ + (holding_ ? "; the workers go on, and it is tried again" : "; it is tried again"));
+}
+
+void NodeSeat::on_refused(const Error& error) { finish(exit_code_of(error), error.what()); }
+
+void NodeSeat::finish(int exit_code, const std::string& sentence) {
+  if (std::exchange(over_, true)) return;
+  heartbeat_.cancel();
+  listener_.on_finished(exit_code, sentence);
+}
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,81 @@
+#pragma once
+
+#include "launcher/seat.hpp"
+#include "rendezvous/messages.hpp"
+#include "runtime/store/uplink.hpp"
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+namespace dlaunch::launcher {
+
+/// The seat of a node among several: its rendezvous is at the other end of the node's one
+/// connection. What may have been lost with a broken connection is said again on the next.
+class NodeSeat final : public Seat, private store::Uplink::Events {
+ public:
+  struct Options {
+    store::Uplink::Options uplink;
+    rendezvous::JobRules rules;
+    Clock::duration heartbeat = std::chrono::seconds(1);
+    bool hosts = false;  ///< The rendezvous is in this process.
+  };
+  /// Makes this node's offer once a connection stands, whose own address it is given: that is when
+  /// it is known where the others can reach us.
+  using MakeOffer = std::function<rendezvous::NodeOffer(const Address& own)>;
+
+  NodeSeat(boost::asio::io_context& io, Options options, MakeOffer make_offer,
+           SeatListener& listener);
+
+  void join() override;
+  void worker_failed(std::uint64_t epoch, int rank, const std::string& cause) override;
+  void workers_ended(const rendezvous::WorkersEnded& how) override;
+  void leave(int exit_code, const std::string& reason) override;
+
+  store::Uplink& uplink() { return uplink_; }
+  /// The job's id, once welcomed.
+  const std::string& job() const { return job_; }
+
+ private:
+  void on_welcome(const wire::Welcome& welcome) override;
+  void on_push(const wire::FrameHeader& header, BytesView payload) override;
+  void on_trouble(const Error& error, Clock::time_point since) override;
+  void on_refused(const Error& error) override;
+
+  void take(const rendezvous::message::Admitted& m);
+  void take(const rendezvous::message::Refused& m);
+  void take(const rendezvous::message::Stopped& m);
+  void take(const rendezvous::message::RanksLost& m);
+  void take(const rendezvous::message::Standing& m);
+  void take(const rendezvous::message::Finished& m);
+  template <class Message>
+  void take_payload(BytesView payload);
+  void tell(const auto& message);
+  void beat();
+  void join_now();
+  void join_anew();
+  void finish(int exit_code, const std::string& sentence);
+
+  const rendezvous::JobRules rules_;
+  const Clock::duration interval_;  ///< Of heartbeats.
+  const bool hosts_;
+  const std::string peer_name_;
+  const MakeOffer make_offer_;
+  SeatListener& listener_;
+  boost::asio::steady_timer heartbeat_;
+  std::string job_;
+  std::optional<rendezvous::NodeOffer> offer_;
+  std::optional<rendezvous::Holding> holding_;
+  std::optional<rendezvous::message::WorkerFailed> failure_;  ///< Of the epoch we hold.
+  std::optional<rendezvous::message::WorkersEnded> end_;      ///< Of the epoch we hold.
+  std::string trouble_;   ///< The one that was told last; empty while all is well.
+  bool hosted_ = false;   ///< By another node: without it the job is over.
+  bool evicted_ = false;  ///< Once the workers are gone, we join anew.
+  bool over_ = false;
+  store::Uplink uplink_;
+};
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,43 @@
+#pragma once
+
+#include "launcher/supervisor.hpp"
+#include "rendezvous/rounds.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace dlaunch::launcher {
+
+/// What an agent hears from whoever decides about its job's rounds. Called on the agent's thread,
+/// never from within a call of Seat.
+class SeatListener {
+ public:
+  virtual ~SeatListener() = default;
+  /// The round is closed: the workers are to be started.
+  virtual void on_admitted(const rendezvous::Admission& admission) = 0;
+  /// The workers of this epoch are to be ended; then Seat::ended tells how they did.
+  virtual void on_order(std::uint64_t epoch, StopOrder::Manner manner,
+                        const std::string& reason) = 0;
+  /// Ranks of another node will not come back.
+  virtual void on_ranks_lost(int first_rank, int count, const std::string& host,
+                             const std::string& cause) = 0;
+  /// A sentence for the user.
+  virtual void on_standing(const std::string& sentence) = 0;
+  /// The job is over; `sentence` is about a failure elsewhere, or empty.
+  virtual void on_finished(int exit_code, const std::string& sentence) = 0;
+};
+
+/// This node's seat in its job: behind it is the rendezvous, here or elsewhere.
+class Seat {
+ public:
+  virtual ~Seat() = default;
+  virtual void join() = 0;
+  /// The first failure of a worker in this epoch.
+  virtual void worker_failed(std::uint64_t epoch, int rank, const std::string& cause) = 0;
+  virtual void workers_ended(const rendezvous::WorkersEnded& how) = 0;
+  /// The node goes; it waits for nothing more. Its workers may still be about to end.
+  virtual void leave(int exit_code, const std::string& reason) = 0;
+};
+
+}  // namespace dlaunch::launcher

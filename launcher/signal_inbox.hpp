@@ -1,0 +1,37 @@
+#pragma once
+
+#include <array>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <sys/signalfd.h>
+#include <sys/types.h>
+
+namespace dlaunch::launcher {
+
+/// What signals tell an agent. All signals are blocked, and read here.
+class SignalListener {
+ public:
+  virtual ~SignalListener() = default;
+  /// A child ended or stopped.
+  virtual void on_child_change() = 0;
+  virtual void on_front_lost() = 0;
+  /// A signal that the front was sent; the agent obeys no other.
+  virtual void on_handed_on(int number) = 0;
+};
+
+class SignalInbox {
+ public:
+  SignalInbox(boost::asio::io_context& io, pid_t front, SignalListener& listener);
+
+ private:
+  void read();
+  void take(const signalfd_siginfo& info);
+
+  const pid_t front_;
+  SignalListener& listener_;
+  boost::asio::posix::stream_descriptor signals_;
+  std::array<signalfd_siginfo, 16> buffer_{};
+};
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,55 @@
+#include "launcher/sole_seat.hpp"
+
+#include <utility>
+
+#include <boost/asio/post.hpp>
+
+namespace dlaunch::launcher {
+namespace {
+
+/// There is nobody to tell it from.
+constexpr rendezvous::Session own_session = 1;
+
+}  // namespace
+
+SoleSeat::SoleSeat(boost::asio::io_context& io, rendezvous::NodeOffer offer,
+                   rendezvous::JobRules rules, SeatListener& listener)
+    : io_(io), offer_(std::move(offer)), rules_(rules), listener_(listener) {}
+
+void SoleSeat::join() { step(rendezvous::Join{own_session, offer_, rules_, {}}); }
+
+void SoleSeat::worker_failed(std::uint64_t epoch, int rank, const std::string& cause) {
+  step(rendezvous::WorkerFailed{own_session, epoch, rank, cause});
+}
+
+void SoleSeat::workers_ended(const rendezvous::WorkersEnded& how) {
+  rendezvous::WorkersEnded ours = how;
+  ours.session = own_session;
+  step(ours);
+}
+
+void SoleSeat::leave(int exit_code, const std::string& reason) {
+  step(rendezvous::Leave{own_session, exit_code, reason});
+}
+
+void SoleSeat::step(const rendezvous::Event& event) {
+  const auto now = Clock::now();
+  // A node does not lose itself: no tick is ever given, and it is heard of whenever it acts.
+  rounds_.step(rendezvous::Heartbeat{own_session}, now);
+  for (auto& effect : rounds_.step(event, now)) {
+    boost::asio::post(io_, [this, effect = std::move(effect), alive = std::weak_ptr(alive_)] {
+      if (alive.expired()) return;
+      std::visit([this](const auto& e) { deliver(e); }, effect);
+    });
+  }
+}
+
+void SoleSeat::deliver(const rendezvous::Refuse& e) {
+  listener_.on_finished(e.exit_code, e.reason);
+}
+
+void SoleSeat::deliver(const rendezvous::Stop& e) {
+  listener_.on_order(e.epoch, StopOrder::Manner::at_once, e.reason);
+}
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,239 @@
+// Several nodes on this host: an agent each, meeting over the loopback address.
+#include "runtime/base/socket.hpp"
+#include "tests/process/job.hpp"
+
+#include <csignal>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+namespace dlaunch::process_test {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+/// A port that was free a moment ago. The tests that use one run one after the other.
+std::uint16_t free_port() {
+  return local_address(listen_tcp(resolve("127.0.0.1", 0).front()).get()).port();
+}
+
+/// The agents of one job, started by the same line.
+class Nodes {
+ public:
+  explicit Nodes(std::string nnodes, Strings program, Strings options = {})
+      : endpoint_("127.0.0.1:" + std::to_string(free_port())) {
+    line_ = {"--nnodes", std::move(nnodes), "--rdzv-endpoint", endpoint_};
+    line_.insert(line_.end(), options.begin(), options.end());
+    program_ = std::move(program);
+  }
+  /// Starts one more; `options` are its own.
+  Job& add(Strings options = {}) {
+    Strings line = line_;
+    line.insert(line.end(), options.begin(), options.end());
+    line.insert(line.end(), program_.begin(), program_.end());
+    jobs_.push_back(std::make_unique<Job>(std::move(line)));
+    return *jobs_.back();
+  }
+  Job& operator[](std::size_t node) { return *jobs_.at(node); }
+  const std::string& endpoint() const { return endpoint_; }
+
+ private:
+  std::string endpoint_;
+  Strings line_;
+  Strings program_;
+  std::vector<std::unique_ptr<Job>> jobs_;
+};
+
+Strings victims(const std::string& mode, const std::string& token,
+                const std::string& number = "0") {
+  return {victim(), mode, token, number};
+}
+
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::string example(const std::string& name) {
+  return std::string(DLAUNCH_BINARY_DIR) + "/bin/examples/" + name;
+}
+
+}  // namespace
+
+TEST_CASE("two nodes form one world, ranks in the order of their names") {
+  Nodes nodes("2", {"/bin/sh", "-c",
+                    "echo $RANK/$WORLD_SIZE local $LOCAL_RANK/$LOCAL_WORLD_SIZE node "
+                    "$NODE_RANK/$GROUP_WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT"});
+  Job& b = nodes.add({"--node-id", "b", "--nproc-per-node", "1"});
+  Job& a = nodes.add({"--node-id", "a", "--nproc-per-node", "2"});
+  CHECK(a.wait().code == 0);
+  CHECK(b.wait().code == 0);
+  INFO(a.out() << a.err() << b.out() << b.err());
+  CHECK(contains(a.out(), "[0] 0/3 local 0/2 node 0/2 at 127.0.0.1:"));
+  CHECK(contains(a.out(), "[1] 1/3 local 1/2 node 0/2 at 127.0.0.1:"));
+  CHECK(contains(b.out(), "[2] 2/3 local 0/1 node 1/2 at 127.0.0.1:"));
+  // All are told the same place.
+  const auto master = [](const std::string& out) {
+    const auto at = out.find(" at ");
+    return out.substr(at, out.find('\n', at) - at);
+  };
+  CHECK(master(a.out()) == master(b.out()));
+}
+
+TEST_CASE("libdlaunch workers of two nodes compute together") {
+  Nodes nodes("2", {example("all_reduce")}, {"--nproc-per-node", "2"});
+  Job& a = nodes.add();
+  Job& b = nodes.add();
+  CHECK(a.wait().code == 0);
+  CHECK(b.wait().code == 0);
+  INFO(a.out() << a.err() << b.out() << b.err());
+  CHECK(contains(a.out() + b.out(), "4 ranks"));
+}
+
+TEST_CASE("torchrun's static way: node rank 0 hosts under the master port") {
+  const std::string port = std::to_string(free_port());
+  const Strings rest = {"--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", port};
+  const auto line = [&](const std::string& rank) {
+    Strings all = rest;
+    all.insert(all.end(), {"--node-rank", rank, "/bin/sh", "-c", "echo $RANK at $MASTER_PORT"});
+    return all;
+  };
+  Job one(line("1"));
+  Job zero(line("0"));
+  CHECK(zero.wait().code == 0);
+  CHECK(one.wait().code == 0);
+  INFO(zero.err() << one.err());
+  CHECK(contains(zero.out(), "0 at " + port));
+  CHECK(contains(one.out(), "1 at " + port));
+}
+
+TEST_CASE("a failure ends every node alike, and each names the rank") {
+  const std::string token = unique_token();
+  Nodes nodes("2", victims("fail", token, "3"), {"--nproc-per-node", "2"});
+  Job& a = nodes.add({"--node-id", "a"});
+  Job& b = nodes.add({"--node-id", "b"});
+  CHECK(a.wait().code == 3);
+  CHECK(b.wait().code == 3);
+  INFO(a.err() << b.err());
+  CHECK(contains(a.err(), "rank 3 exited with 3"));
+  CHECK(contains(b.err(), "the reason of rank 3"));
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("the restarts are the job's, not a node's") {
+  const std::string token = unique_token();
+  Nodes nodes("2", victims("attempts", token), {"--max-restarts", "2"});
+  Job& a = nodes.add();
+  Job& b = nodes.add();
+  CHECK(a.wait().code == 5);
+  CHECK(b.wait().code == 5);
+  INFO(a.err() << b.err());
+  CHECK(contains(a.err(), "restart 1 of 2"));
+  CHECK(contains(b.err(), "restart 2 of 2"));
+  CHECK_FALSE(contains(a.err(), "restart 3"));
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("kill -9 of a node's launcher: the others end, and name it") {
+  const std::string token = unique_token();
+  Nodes nodes("2", victims("tree", token));
+  Job& a = nodes.add({"--node-id", "a"});
+  REQUIRE(a.saw("2 nodes"));
+  Job& b = nodes.add({"--node-id", "b"});
+  REQUIRE(a.saw("READY"));
+  REQUIRE(b.saw("READY"));
+  ::kill(b.agent(), SIGKILL);
+  b.wait();
+  CHECK(a.wait().code == 79);
+  INFO(a.err());
+  CHECK(contains(a.err(), "node b"));
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("kill -9 of the node that hosts: the others end, and say so") {
+  const std::string token = unique_token();
+  Nodes nodes("2", victims("tree", token), {"--rdzv-conf", "keep_alive_interval=200ms"});
+  Job& host = nodes.add();
+  REQUIRE(host.saw("2 nodes"));
+  Job& other = nodes.add();
+  REQUIRE(host.saw("READY"));
+  REQUIRE(other.saw("READY"));
+  ::kill(host.agent(), SIGKILL);
+  host.wait();
+  CHECK(other.wait().code == 79);
+  INFO(other.err());
+  CHECK(contains(other.err(), "the node that hosts the job is lost"));
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("elastic: a node that comes late, and one that goes") {
+  const std::string token = unique_token();
+  Nodes nodes("1:2", victims("tree", token), {"--rdzv-conf", "last_call_timeout=0"});
+  Job& a = nodes.add({"--node-id", "a"});
+  REQUIRE(a.saw("READY"));
+  Job& b = nodes.add({"--node-id", "b"});
+  REQUIRE(b.saw("READY"));
+  REQUIRE(a.saw("READY", 2));
+  ::kill(b.agent(), SIGKILL);
+  b.wait();
+  REQUIRE(a.saw("READY", 3));
+  a.send(SIGTERM);
+  CHECK(a.wait().code == 143);
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("Ctrl-C on one node of a fixed-size job ends all of them alike") {
+  const std::string token = unique_token();
+  Nodes nodes("2", victims("tree", token));
+  Job& host = nodes.add();
+  REQUIRE(host.saw("2 nodes"));
+  Job& other = nodes.add();
+  REQUIRE(host.saw("READY"));
+  REQUIRE(other.saw("READY"));
+  SUBCASE("the one that joined") { other.send(SIGINT); }
+  SUBCASE("the one that hosts") { host.send(SIGINT); }
+  CHECK(host.wait().code == 130);
+  CHECK(other.wait().code == 130);
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("who does not come is named") {
+  Nodes nodes("3", {"/bin/true"}, {"--rdzv-conf", "join_timeout=500ms"});
+  Job& a = nodes.add({"--node-rank", "0"});
+  Job& b = nodes.add({"--node-rank", "2"});
+  CHECK(a.wait().code == 76);
+  CHECK(b.wait().code == 76);
+  INFO(a.err() << b.err());
+  CHECK(contains(a.err(), "2 of 3 nodes"));
+  CHECK(contains(b.err(), "missing node rank 1"));
+}
+
+TEST_CASE("nobody hosts: which step failed, and for how long it was tried") {
+  Nodes nodes("2", {"/bin/true"}, {"--rdzv-role", "join", "--rdzv-conf", "join_timeout=500ms"});
+  Job& a = nodes.add();
+  CHECK(a.wait().code == 69);
+  INFO(a.err());
+  CHECK(contains(a.err(), nodes.endpoint()));
+  CHECK(contains(a.err(), "refused"));
+  CHECK(contains(a.err(), "tried for 500 ms"));
+}
+
+TEST_CASE("two nodes that claim one rank, and nodes that disagree") {
+  Nodes nodes("2", {"/bin/true"});
+  Job& a = nodes.add({"--node-rank", "0", "--node-id", "a"});
+  REQUIRE(a.saw("1 of 2 nodes"));
+  Job& again = nodes.add({"--node-rank", "0", "--node-id", "b"});
+  CHECK(again.wait().code == 64);
+  INFO(again.err());
+  CHECK(contains(again.err(), "node rank 0"));
+  Job& same = nodes.add({"--node-id", "a"});
+  CHECK(same.wait().code == 64);
+  Job& other = nodes.add({"--max-restarts", "3"});
+  CHECK(other.wait().code == 64);
+  Job& right = nodes.add({"--node-id", "c"});
+  CHECK(right.wait().code == 0);
+  CHECK(a.wait().code == 0);
+}
+
+}  // namespace dlaunch::process_test
