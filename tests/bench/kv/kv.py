@@ -115,8 +115,8 @@ def main():
                 row(f"{op}, 8 x 64 deep", throughput, "load", clients=8, op=op, depth=64, seconds=seconds, reps=reps)
         if "wake" in wanted:
             for clients in (1, 8, 64, 256):
-                row(f"wake {clients}", lambda r: f"first {r['first_us']:,.0f} last {r['last_us']:,.0f} us", "wake",
-                    clients=clients, reps=30 if args.quick else 100)
+                row(f"wake {clients}", lambda r: f"first {r['first_us']:,.0f} last {r['last_us']:,.0f} us "
+                    f"(min {r['last_min_us']:,.0f})", "wake", clients=clients, reps=30 if args.quick else 100)
         if "init" in wanted:
             for clients in (64, 256, 1024, 4096, 10000):
                 row(f"init {clients}", lambda r: f"{r['ms']:,.1f} ms (connected {r['connected_ms']:,.1f})", "init",
