@@ -13,17 +13,19 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// How long a connection may take to say HELLO, and how many may be about it at once. When that
-/// many are and another comes, the oldest goes if it has been slow, else the other waits.
+/// How long a connection may take to say HELLO, and how many may be about it at once: all of a big
+/// job, for one that waits outside with a full backlog behind it tries again after a second only.
+/// When that many are and another comes, or when there is no descriptor for it, the oldest goes if
+/// it has been slow, else the other waits.
 constexpr auto hello_timeout = 3s;
-constexpr std::size_t pending_max = 256;
-constexpr auto pending_slow = 250ms;
+constexpr std::size_t pending_max = 16'384;
+constexpr auto pending_slow = 1s;
 /// Without descriptors or memory for another connection, accepting rests.
 constexpr auto accept_pause = 100ms;
 /// How long we wait for a peer to read why it was refused, before the connection is closed.
 constexpr auto linger_timeout = 1s;
 constexpr std::size_t events_per_batch = 256;
-constexpr int accepts_per_event = 64;
+constexpr int accepts_per_event = 256;
 constexpr std::uint64_t listener_bit = std::uint64_t{1} << 63;
 
 /// Over a unix socket only the same user, or root, is served.
@@ -141,10 +143,9 @@ void Server::State::accept_some(std::uint64_t index, Clock::time_point now) {
     unique_fd socket(::accept4(listener.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        out_of_descriptors = true;
-        pause_accepting(index, now + accept_pause);
-      }
+      const bool out_of_room =
+          errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+      if (out_of_room) make_room(index, now);
       return;
     }
     ++counters.accepted;
@@ -182,12 +183,16 @@ bool Server::State::admits_c10d(int socket) const {
 }
 
 bool Server::State::may_accept(Clock::time_point now) {
-  if (pending_count < pending_max) return true;
-  while (!pending.empty() && pending_count >= pending_max &&
-         pending.front().first + pending_slow <= now) {
-    drop_oldest_pending();
-  }
+  while (pending_count >= pending_max && drop_slow_pending(now)) continue;
   return pending_count < pending_max;
+}
+
+/// What is dropped frees its descriptor when the batch is over, and the newcomer is accepted in the
+/// next; with nobody to drop accepting rests.
+void Server::State::make_room(std::uint64_t index, Clock::time_point now) {
+  if (drop_slow_pending(now)) return;
+  out_of_descriptors = true;
+  pause_accepting(index, now + accept_pause);
 }
 
 void Server::State::make_pending(Connection& connection, Clock::time_point now) {
@@ -205,6 +210,13 @@ void Server::State::no_longer_pending(Connection& connection) {
     if (first != nullptr && first->pending) break;
     pending.pop_front();
   }
+}
+
+/// False when none has been slow.
+bool Server::State::drop_slow_pending(Clock::time_point now) {
+  if (pending.empty() || pending.front().first + pending_slow > now) return false;
+  drop_oldest_pending();
+  return true;
 }
 
 void Server::State::drop_oldest_pending() {

@@ -71,8 +71,10 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   bool may_accept(Clock::time_point now);
   /// Whether PyTorch's store is for the peer of this socket.
   bool admits_c10d(int socket) const;
+  void make_room(std::uint64_t index, Clock::time_point now);
   void make_pending(Connection& connection, Clock::time_point now);
   void no_longer_pending(Connection& connection);
+  bool drop_slow_pending(Clock::time_point now);
   void drop_oldest_pending();
   void pause_accepting(std::uint64_t index, Clock::time_point until);
   void resume_accepting();

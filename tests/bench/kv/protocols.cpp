@@ -15,7 +15,7 @@ class Native : public Protocol {
     Bytes out;
     wire::encode_preface(out);
     wire::Hello hello;
-    hello.session = std::random_device{}() | 1u;  // With a session every change is remembered.
+    hello.session = session_++;  // With a session every change is remembered.
     wire::encode_frame(out, {}, hello);
     return {std::string(as_text(out)), 1, Form::frame};
   }
@@ -53,6 +53,8 @@ class Native : public Protocol {
     return {std::string(as_text(out)), 1, Form::frame};
   }
   std::uint64_t next_ = 1;
+  /// Asked once: each opening of a random device leaves a virtual machine.
+  std::uint64_t session_ = std::uint64_t{std::random_device{}()} << 32 | 1u;
 };
 
 class Redis : public Protocol {

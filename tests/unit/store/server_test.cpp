@@ -264,17 +264,42 @@ TEST_CASE("those who connect and say nothing, or a byte now and then, go after t
   control.greet();
 }
 
-TEST_CASE("more newcomers than may wait: all are served, the slow ones make room") {
+TEST_CASE("hundreds who say nothing keep nobody out") {
   ServerThread server;
   std::vector<RawPeer> slow;
   for (int i = 0; i < 400; ++i) slow.emplace_back(server.connect());
-  // Far beyond the 256 that may be pending; the clients behind them in the line get in regardless.
   std::deque<store::Client> clients;
   for (int i = 0; i < 20; ++i) {
     clients.emplace_back(server.connect(), ServerThread::options(0), nullptr, soon());
   }
   for (auto& client : clients) client.add("n", 1);
   CHECK(clients.front().add("n", 0) == 20);
+  CHECK(server.counters().timed_out == 0);
+}
+
+TEST_CASE("without descriptors those who have said nothing make room") {
+  ServerThread server;
+  store::Client witness = server.client();
+  constexpr std::uint64_t count = 8;
+  std::vector<RawPeer> silent;
+  for (std::uint64_t i = 0; i < count; ++i) silent.emplace_back(server.connect());
+  REQUIRE(server.count([](const auto& counters) { return counters.accepted == count + 1; }));
+  unique_fd newcomer(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int next = ::dup(0);
+  ::close(next);
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  rlimit tight = before;
+  tight.rlim_cur = static_cast<rlim_t>(next);
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &tight) == 0);
+  CHECK(::connect(newcomer.get(), reinterpret_cast<const sockaddr*>(&server.native_address.storage),
+                  server.native_address.size) == 0);
+  RawPeer late(std::move(newcomer));
+  late.greet();
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  witness.add("n", 1);
+  CHECK(server.counters().timed_out > 0);
+  CHECK(silent.front().closed_by_server());
 }
 
 TEST_CASE("without descriptors accepting rests, and goes on when there are some") {
