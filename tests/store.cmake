@@ -6,3 +6,6 @@ dlaunch_fuzz(native_fuzz fuzz/native_fuzz.cpp CORPUS native LIBS dlaunch_store
   COVERED store/aggregates.cpp store/key_values.cpp store/key_values_waits.cpp store/leases.cpp
     store/native.cpp store/native_spaces.cpp store/replies.cpp store/waits.cpp store/wire.cpp)
 dlaunch_test(uplink_test unit/store/uplink_test.cpp LIBS dlaunch_store)
+# A crowd is heavy: by `ctest -L faults`, or left out by -LE faults.
+dlaunch_test(store_crowd_test process/store_crowd_test.cpp LIBS dlaunch_store)
+set_tests_properties(store_crowd_test PROPERTIES LABELS faults TIMEOUT 120)
