@@ -15,5 +15,6 @@ foreach(area exit kill nodes output_process terminal)
 endforeach()
 
 dlaunch_test(job_host_test unit/rendezvous/job_host_test.cpp LIBS dlaunch_rendezvous)
-dlaunch_test(relay_test unit/rendezvous/relay_test.cpp LIBS dlaunch_rendezvous)
+dlaunch_test(relay_test unit/rendezvous/relay_test.cpp unit/rendezvous/relay_history_test.cpp
+  LIBS dlaunch_rendezvous)
 add_dependencies(nodes_test example_all_reduce)

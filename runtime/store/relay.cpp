@@ -49,6 +49,7 @@ void Relay::State::forget_everything() {
   alike.clear();
   rounds.clear();
   to_flush.clear();
+  rounds_due.clear();
   over.clear();
   lost.clear();
   workers.clear();
@@ -226,6 +227,7 @@ void Relay::State::cancel(Caller by, std::uint64_t request) {
 void Relay::State::arm() {
   auto next = std::min(next_renewal, leases.earliest().value_or(Clock::time_point::max()));
   if (!deadlines.empty()) next = std::min(next, std::get<0>(*deadlines.begin()));
+  if (!rounds_due.empty()) next = std::min(next, rounds_due.begin()->first);
   if (!left.empty()) next = std::min(next, left.front().first);
   if (next >= armed) return;
   armed = next;
@@ -240,6 +242,10 @@ void Relay::State::arm() {
 }
 
 void Relay::State::on_time(Clock::time_point now) {
+  while (!rounds_due.empty() && rounds_due.begin()->first <= now) {
+    const RoundKey key = rounds_due.extract(rounds_due.begin()).value().second;
+    flush(key);
+  }
   while (!deadlines.empty() && std::get<0>(*deadlines.begin()) <= now) {
     const auto [when, worker, request] = *deadlines.begin();
     overdue({worker, request}, now);
@@ -256,9 +262,7 @@ void Relay::State::overdue(Caller by, Clock::time_point now) {
     call.overdue = true;
     deadlines.erase({call.deadline, by.client, by.request});
     deadlines.emplace(now + answer_grace, by.client, by.request);
-    const auto round = call.ask == 0 ? call.round : std::nullopt;
     call.deadline = now + answer_grace;
-    if (round) flush(*round);
     return;
   }
   answer(by, wire::Failed{Errc::timeout, unreachable(call)});

@@ -11,6 +11,9 @@ namespace {
 /// More than this is not put into one message; what a round may gather in all has less.
 constexpr std::size_t message_bytes_max = wire::frame_bytes_max - (256u << 10);
 
+/// A round is held no longer than until so long before the first deadline.
+constexpr auto margin_max = std::chrono::seconds(1);
+
 std::vector<std::pair<std::vector<std::int32_t>, std::vector<BytesView>>> in_messages(
     const std::map<int, Bytes>& contributions) {
   std::vector<std::pair<std::vector<std::int32_t>, std::vector<BytesView>>> messages(1);
@@ -59,7 +62,13 @@ void Relay::State::contribute(Caller by, const Contribution& what, BytesView pay
       return;
     }
   }
-  if (!is_held(key) || round.partly_sent || all_came(round)) flush_later(key);
+  if (!is_held(key) || round.partly_sent || all_came(round)) return flush_later(key);
+  // All nodes' ranks are to be known up there before the first deadline passes, so that its answer
+  // names those that are missing, and no others.
+  const auto now = Clock::now();
+  if (what.deadline == Clock::time_point::max()) return;
+  const auto margin = std::min<Clock::duration>((what.deadline - now) / 4, margin_max);
+  rounds_due.emplace(what.deadline - margin, key);
 }
 
 /// Whether the other local ranks are waited for.

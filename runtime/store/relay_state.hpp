@@ -189,6 +189,8 @@ struct Relay::State final : Backend, std::enable_shared_from_this<Relay::State> 
 
   std::map<RoundKey, Round> rounds;
   std::vector<RoundKey> to_flush;
+  /// When those that are held go up, complete or not. Some may have done so already.
+  std::set<std::pair<Clock::time_point, RoundKey>> rounds_due;
   /// The last round of each name that is over: who asks for it again is not held up.
   std::map<std::pair<wire::Type, std::string>, std::uint64_t> over;
   std::map<int, std::string> lost;
