@@ -110,6 +110,9 @@ bool Relay::State::on_request(const From& from, const wire::FrameHeader& header,
                    true);
     return true;
   }
+  if (by.request == 0 && !wire::is_change(header.type) && !looked.contribution) {
+    return true;  // Nobody waits for the answer, and it would have been all.
+  }
   std::string no = objection(worker, payload);
   if (looked.lease && from.session == 0) no = "a lease needs a session, and this client has none";
   if (!no.empty()) {

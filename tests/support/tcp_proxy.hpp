@@ -51,6 +51,7 @@ class TcpProxy {
   }
   /// Newcomers are closed at once, or let in again.
   void refuse(bool on) { refusing_ = on; }
+  /// How many have come. Who is counted can be cut.
   int accepted() const { return accepted_; }
 
  private:
@@ -70,8 +71,10 @@ class TcpProxy {
   void accept() {
     unique_fd near(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!near) return;
-    ++accepted_;
-    if (refusing_) return;
+    if (refusing_) {
+      ++accepted_;
+      return;
+    }
     unique_fd far;
     try {
       far = connect_tcp(target_, Clock::now() + std::chrono::seconds(5));
@@ -79,8 +82,10 @@ class TcpProxy {
       return;  // Then the newcomer is closed, too.
     }
     const std::lock_guard lock(mutex_);
-    pipes_.push_back({copy_of(near), copy_of(far), {}, false, accepted_});
-    pipes_.push_back({std::move(far), std::move(near), {}, false, accepted_});
+    const int number = accepted_ + 1;
+    pipes_.push_back({copy_of(near), copy_of(far), {}, false, number});
+    pipes_.push_back({std::move(far), std::move(near), {}, false, number});
+    accepted_ = number;
   }
 
   void run(const std::stop_token& stop) {

@@ -139,7 +139,11 @@ void cut_at_random(std::vector<std::unique_ptr<TcpProxy>>& proxies, unsigned see
   std::mt19937 random(seed);
   for (int at = 0; at < ranks * steps; at += 1 + static_cast<int>(random() % 40)) {
     while (shared.done < at) std::this_thread::yield();
-    proxies.at(random() % proxies.size())->cut();
+    TcpProxy& proxy = *proxies.at(random() % proxies.size());
+    const int before = proxy.accepted();
+    proxy.cut();
+    const auto deadline = soon();
+    while (proxy.accepted() == before) REQUIRE(Clock::now() < deadline);
   }
 }
 
@@ -180,7 +184,6 @@ TEST_CASE("nothing is lost or counted twice, however often the connections are c
     CHECK(shared.popped == shared.pushed);
     CHECK(text(last.get("sum")) == std::to_string(shared.added));
     CHECK(shared.wrong == std::vector<std::string>{});
-    CHECK(proxies.front()->accepted() + proxies.back()->accepted() > 10);
     if (!shared.wrong.empty()) return;
   }
 }
