@@ -1,4 +1,5 @@
 // Two agents and the store they share: what their workers see of it, and what goes over the wire.
+#include "tests/support/raw_peer.hpp"
 #include "tests/support/relay_node.hpp"
 #include "tests/support/store_server.hpp"
 #include "tests/support/tcp_proxy.hpp"
@@ -30,6 +31,11 @@ struct Job {
   }
   RelayNode& node_of(int rank) { return *nodes.at(static_cast<std::size_t>(rank * 2 / size)); }
   store::Client& of(int rank) { return *clients.at(static_cast<std::size_t>(rank)); }
+  /// A connection to a node's agent that says what it likes.
+  RawPeer by_name(int node) {
+    return RawPeer(
+        connect_unix(nodes.at(static_cast<std::size_t>(node))->host().socket_name(), soon()));
+  }
   /// `act` for each of these ranks, each in a thread of its own.
   void at_once(const std::vector<int>& ranks, const std::function<void(int)>& act) {
     std::vector<std::jthread> threads;
@@ -190,19 +196,17 @@ TEST_CASE("a dead worker's lease ends although its agent lives, and a live one's
   job.of(2).set_leased("alive", as_bytes("x"), 300ms);
   job.of(1).set_leased("left", as_bytes("x"), 60s);
   job.clients[0].reset();
-  // A worker that is killed says no goodbye, as a client would.
-  auto [ours, theirs] = socket_pair();
-  job.nodes[0]->on_loop([&, fd = std::make_shared<unique_fd>(std::move(ours))] {
-    job.nodes[0]->host().expect(0, std::move(*fd));
-  });
-  Bytes said;
-  wire::Hello hello;
-  hello.session = 4242;
-  wire::encode_preface(said);
-  wire::encode_frame(said, {}, hello);
-  wire::encode_frame(said, {0, {}, 0, 1, 0}, wire::SetLeased{"dead", as_bytes("x"), 300});
-  REQUIRE(::send(theirs.get(), said.data(), said.size(), MSG_NOSIGNAL) ==
-          static_cast<ssize_t>(said.size()));
+  // A worker that is killed says no goodbye, as a client would, and does not renew either.
+  RawPeer dead = job.by_name(0);
+  RawPeer mute = job.by_name(0);
+  dead.greet(4242);
+  mute.greet(4343);
+  dead.ask(1, wire::SetLeased{"dead", as_bytes("x"), 300});
+  mute.ask(1, wire::SetLeased{"mute", as_bytes("x"), 300});
+  dead.ask(2, wire::SetLeased{"moved", as_bytes("x"), 300});
+  CHECK(job.of(3).wait("mute", soon()).size() == 1);
+  CHECK(job.of(3).wait("moved", soon()).size() == 1);
+  job.of(1).set_leased("moved", as_bytes("y"), 60s);
   CHECK(text(job.of(3).wait("dead", soon())) == "x");
   const auto deadline = soon();
   const auto gone = [&](const std::string& key) {
@@ -211,8 +215,10 @@ TEST_CASE("a dead worker's lease ends although its agent lives, and a live one's
     }
     return true;
   };
-  theirs.reset();
+  dead.hang_up();
   CHECK(gone("dead"));
+  CHECK(gone("mute"));
+  CHECK(text(job.of(3).get("moved")) == "y");
   job.clients[1].reset();
   CHECK(gone("left"));
   // Longer than its lease: it is renewed over two hops.
@@ -257,19 +263,12 @@ TEST_CASE("a change that is made while nobody is connected is not missed by who 
 
 TEST_CASE("garbage of a worker's ends that worker alone") {
   Job job(1);
-  auto [ours, theirs] = socket_pair();
-  job.nodes[0]->on_loop([&, fd = std::make_shared<unique_fd>(std::move(ours))] {
-    job.nodes[0]->host().expect(0, std::move(*fd));
-  });
+  RawPeer mad = job.by_name(0);
+  mad.greet();
   Bytes said;
-  wire::encode_preface(said);
-  wire::encode_frame(said, {}, wire::Hello{});
   wire::encode_frame(said, {0, wire::Type::barrier, 0, 1, 0}, as_bytes("no barrier"));
-  REQUIRE(::send(theirs.get(), said.data(), said.size(), MSG_NOSIGNAL) ==
-          static_cast<ssize_t>(said.size()));
-  std::array<std::byte, 256> rest;
-  while (::recv(theirs.get(), rest.data(), rest.size(), 0) > 0) {
-  }
+  mad.say(said);
+  CHECK(mad.closed_by_server());
   job.of(0).set("k", as_bytes("v"));
   CHECK(job.proxies[0]->accepted() == 1);
 }
@@ -284,4 +283,77 @@ TEST_CASE("a new epoch knows nothing of the old one") {
   job.clients[0] = job.nodes[0]->client(0, 77);
   job.of(0).set("k", as_bytes("v"));
   CHECK(text(job.of(1).get("k")) == "v");
+}
+
+TEST_CASE(
+    "a worker that comes back to its agent repeats what was not answered, and it counts once") {
+  Job job(1);
+  job.proxies[0]->refuse(true);
+  job.proxies[0]->cut();
+  REQUIRE(job.nodes[0]->becomes_connected(false));
+  RawPeer first = job.by_name(0);
+  first.greet(99);
+  first.ask(1, wire::Add{"n", 5});
+  first.ask(2, wire::Add{"n", 6});
+  first.ask(3, wire::Renew{});
+  first.answer<wire::Done>(3);
+  SUBCASE("while they are on their way") {
+    RawPeer again = job.by_name(0);
+    again.greet(99);
+    again.ask(1, wire::Add{"n", 5});
+    again.ask(2, wire::Add{"n", 6});
+    again.ask(4, wire::Renew{});
+    again.answer<wire::Done>(4);
+    job.proxies[0]->refuse(false);
+    CHECK(again.answer<wire::Number>(1).value == 5);
+    CHECK(again.answer<wire::Number>(2).value == 11);
+  }
+  SUBCASE("when they were answered while it was away") {
+    first.hang_up();
+    job.proxies[0]->refuse(false);
+    const auto deadline = soon();
+    while (text(job.of(1).get("n")) != "11") REQUIRE(Clock::now() < deadline);
+    RawPeer again = job.by_name(0);
+    again.greet(99);
+    again.ask(1, wire::Add{"n", 5});
+    CHECK(again.answer<wire::Number>(1).value == 5);
+    again.ask(2, wire::Add{"n", 6});
+    CHECK(again.answer<wire::Number>(2).value == 11);
+    again.ask(2, wire::Add{"n", 6});
+    CHECK(again.answer<wire::Number>(2).value == 11);
+  }
+  CHECK(text(job.of(1).get("n")) == "11");
+}
+
+TEST_CASE("a worker has a limit of requests that wait, and may end them") {
+  Job job(1);
+  RawPeer peer = job.by_name(0);
+  peer.greet(7);
+  for (std::uint64_t i = 1; i <= 4096; ++i) {
+    peer.ask(i, wire::WaitGet{{}, "k" + std::to_string(i)});
+  }
+  peer.ask(5000, wire::Get{"x"});
+  CHECK(peer.answer<wire::Failed>(5000).sentence ==
+        "this client waits for 4096 things already, which is the limit");
+  peer.ask(5001, wire::Cancel{17});
+  CHECK(peer.answer<wire::Number>(5001).value == 1);
+  peer.ask(5002, wire::Cancel{17});
+  CHECK(peer.answer<wire::Number>(5002).value == 0);
+  peer.ask(5003, wire::Pop{{}, "queue"});
+  peer.ask(5004, wire::Cancel{5003});
+  CHECK(peer.answer<wire::Number>(5004).value == 1);
+  job.of(1).push("queue", as_bytes("x"));
+  CHECK(job.of(1).queue_size("queue") == 1);
+  job.of(1).set("k17", as_bytes("x"));
+  job.of(1).set("k18", as_bytes("y"));
+  const auto [header, payload] = peer.frame();
+  CHECK(header.request == 18);
+  CHECK(header.type == wire::Type::found);
+}
+
+TEST_CASE("a worker may ask for much at once") {
+  Job job(1);
+  const Bytes big(wire::value_bytes_max, std::byte{7});
+  job.of(1).set("big", big);
+  job.at_once(std::vector<int>(12, 0), [&](int) { CHECK(job.of(0).get("big") == big); });
 }
