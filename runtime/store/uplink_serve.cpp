@@ -155,6 +155,8 @@ void Uplink::State::flush() {
                         [self = shared_from_this(), mine = generation](const auto& error) {
                           if (error || self->generation != mine) return;
                           self->writable_awaited = false;
+                          // It has taken something, so it lives: its answer may be behind much.
+                          self->heard = Clock::now();
                           self->flush();
                         });
   }
