@@ -124,6 +124,11 @@ TEST_CASE("groups that are not the world are not held up") {
   // Ranks 0 and 1 of one node, twice as many as there are in their group; then one of each node.
   job.at_once({0, 1}, [&](int rank) { job.of(rank).barrier("pair", rank, 2, soon()); });
   job.at_once({3, 4}, [&](int rank) { job.of(rank).barrier("across", rank - 3, 2, soon()); });
+  // All ranks, counted backwards: as quick as those of the world.
+  const auto before = Clock::now();
+  job.at_once(job.ranks(), [&](int rank) {
+    job.of(rank).barrier("backwards", 7 - rank, 8, before + std::chrono::hours(1));
+  });
 }
 
 TEST_CASE("who waits in vain is told who is missing on all nodes") {
