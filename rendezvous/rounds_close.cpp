@@ -2,259 +2,193 @@
 #include "runtime/base/deadline.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cctype>
-#include <string_view>
+#include <limits>
 #include <utility>
 
 namespace dlaunch::rendezvous {
 namespace {
 
-using namespace std::chrono_literals;
-
-/// When the rest of a last call is told.
-constexpr std::array countdown{30s, 20s, 10s, 5s};
-constexpr std::size_t missing_shown_max = 8;
-/// Up to so many nodes hear at once of each that comes.
-constexpr std::size_t nodes_told_at_once = 16;
-constexpr auto standing_interval = 1s;
-
-/// node2 before node10.
-bool natural_less(std::string_view a, std::string_view b) {
-  const auto digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
-  while (!a.empty() && !b.empty()) {
-    if (digit(a.front()) && digit(b.front())) {
-      const auto number = [&](std::string_view& text) {
-        while (text.size() > 1 && text.front() == '0' && digit(text[1])) text.remove_prefix(1);
-        std::size_t length = 0;
-        while (length < text.size() && digit(text[length])) ++length;
-        const auto digits = text.substr(0, length);
-        text.remove_prefix(length);
-        return digits;
-      };
-      const auto x = number(a);
-      const auto y = number(b);
-      if (x.size() != y.size()) return x.size() < y.size();
-      if (x != y) return x < y;
-    } else {
-      if (a.front() != b.front()) return a.front() < b.front();
-      a.remove_prefix(1);
-      b.remove_prefix(1);
-    }
-  }
-  return a.size() < b.size();
-}
-
-/// The order in which nodes without a claim are placed.
+/// The order of nodes that have no place yet: by hint, then as the scheduler has them, then by
+/// name.
 bool before(const Node* a, const Node* b) {
+  const auto number = [](const std::optional<int>& n) {
+    return n.value_or(std::numeric_limits<int>::max());
+  };
   const auto& x = a->offer;
   const auto& y = b->offer;
+  if (x.rank_hint != y.rank_hint) return number(x.rank_hint) < number(y.rank_hint);
   if (x.scheduler_order != y.scheduler_order) {
-    if (!x.scheduler_order || !y.scheduler_order) return x.scheduler_order.has_value();
-    return *x.scheduler_order < *y.scheduler_order;
+    return number(x.scheduler_order) < number(y.scheduler_order);
   }
-  if (x.id != y.id) return natural_less(x.id, y.id);
-  return a->session < b->session;
-}
-
-std::string seconds_text(Clock::duration left) {
-  return std::to_string(std::chrono::ceil<std::chrono::seconds>(left).count()) + " s";
+  return natural_less(x.id, y.id);
 }
 
 }  // namespace
 
+/// What was known of the last epoch, save who had which rank.
+void Rounds::State::forget_epoch() {
+  cause = EndCause::none;
+  cause_reason.clear();
+  cause_session = 0;
+  lost_at.reset();
+  loss_reason.clear();
+  culprit_lost = false;
+  leave_code.reset();
+  losses_told = 0;
+  ends.clear();
+  adopted.clear();
+  awaited.clear();
+  awaited_until.reset();
+}
+
 void Rounds::State::begin_gathering() {
+  const auto since = lost_at.value_or(now);
+  const std::string why = std::exchange(loss_reason, {});
+  const auto when = lost_at;
+  forget_epoch();
+  lost_at = when;
+  loss_reason = why;
   phase = Phase::gathering;
   world_size = 0;
   members = 0;
   running = 0;
-  cause = EndCause::none;
-  cause_reason.clear();
-  ends.clear();
-  join_deadline.reset();
   last_call.reset();
+  join_deadline = deadline_after(rules.join_timeout, since);
+  re_forming = true;
   for (auto& [session, node] : nodes) {
     node.admission.reset();
     node.order.reset();
     node.end.reset();
+    node.failed.clear();
   }
-  re_forming = true;
 }
 
 void Rounds::State::consider_gathering(Session newcomer) {
-  if (standing_due && *standing_due <= now) standing_due.reset();
-  if (nodes.empty()) {
-    join_deadline.reset();
-    last_call.reset();
-    return;
-  }
+  if (nodes.empty() && !re_forming) has_rules = false;  // The next to come brings its own.
   if (!join_deadline) join_deadline = deadline_after(rules.join_timeout, now);
-  const auto count = static_cast<int>(nodes.size());
-  if (count >= rules.nodes_max) return close();
-  if (count < rules.nodes_min) {
+  // Whose connection broke is back in a moment, or lost.
+  const int present = count() - broken;
+  if (present >= rules.nodes_max) return close();
+  if (count() < rules.nodes_min) {
     last_call.reset();
-    if (*join_deadline <= now) {
-      constexpr int ranks_missing = 76;
-      constexpr int node_lost = 79;
-      return finish(after_loss ? node_lost : ranks_missing, {},
-                    "not all nodes came within " + duration_text(rules.join_timeout) + ": " +
-                        std::to_string(count) + " of " + std::to_string(rules.nodes_min) +
-                        " nodes" + missing());
-    }
+    if (*join_deadline <= now) return give_up_gathering();
     return stand_gathering(newcomer);
   }
-  if (re_forming) return close();
-  if (!last_call) {
-    last_call = deadline_after(rules.last_call, now);
-    calls_said = 0;
-  }
-  if (*last_call <= now) return close();
+  if (!re_forming && !last_call) last_call = deadline_after(rules.last_call, now);
+  if (broken == 0 && (re_forming || *last_call <= now)) return close();
   stand_gathering(newcomer);
 }
 
-/// "; missing node ranks 1 and 3", where every node has said which it is.
-std::string Rounds::State::missing() const {
-  std::set<int> here;
-  for (const auto& [session, node] : nodes) {
-    if (!node.offer.rank_hint) return "";
-    here.insert(*node.offer.rank_hint);
-  }
-  std::vector<int> absent;
-  for (int rank = 0; rank < rules.nodes_min && absent.size() <= missing_shown_max; ++rank) {
-    if (!here.contains(rank)) absent.push_back(rank);
-  }
-  if (absent.empty()) return "";
-  std::string text = absent.size() == 1 ? "; missing node rank " : "; missing node ranks ";
-  for (std::size_t i = 0; i < std::min(absent.size(), missing_shown_max); ++i) {
-    if (i > 0) text += i + 1 == absent.size() ? " and " : ", ";
-    text += std::to_string(absent[i]);
-  }
-  if (absent.size() > missing_shown_max) text += " and more";
-  return text;
-}
-
-void Rounds::State::stand_gathering(Session newcomer) {
-  const std::string came = std::to_string(nodes.size()) + " of ";
-  const bool many = nodes.size() > nodes_told_at_once;
-  const bool due = !told || *told + standing_interval <= now;
-  if (many && !due) {
-    standing_due = *told + standing_interval;
-    if (newcomer != 0) effects.push_back(Standing{newcomer, came + "the nodes are here"});
-    return;
-  }
-  if (!last_call) {
-    return stand(came + std::to_string(rules.nodes_min) + " nodes" + missing() +
-                 "; waiting for up to " + duration_text(rules.join_timeout));
-  }
-  const auto left = *last_call - now;
-  // The clock runs in a sentence of its own, told a few times only.
-  std::size_t calls = calls_said;
-  while (calls < countdown.size() && left <= countdown[calls]) ++calls;
-  const std::string sentence = came + std::to_string(rules.nodes_min) + " to " +
-                               std::to_string(rules.nodes_max) + " nodes; last call in ";
-  if (calls < countdown.size()) {
-    standing_due = *last_call - countdown[calls];
+void Rounds::State::give_up_gathering() {
+  const bool first = !re_forming;
+  std::string text = first || !lost_at ? "" : loss_reason + "; ";
+  const std::string within = " within " + duration_text(rules.join_timeout);
+  if (nodes.empty()) {
+    text += "no node came back" + within;
   } else {
-    standing_due.reset();
+    text += "only " + count_text() + (first ? " came" : " were there") + within + ": " +
+            names_here() + missing_ranks();
   }
-  if (calls == calls_said && standing.starts_with(sentence)) return;
-  calls_said = calls;
-  stand(sentence + seconds_text(left));
-}
-
-void Rounds::State::stand(std::string sentence) {
-  if (standing == sentence) return;
-  standing = std::move(sentence);
-  told = now;
-  effects.push_back(Standing{0, standing});
+  finish(!first && lost_at ? exit_code::node_lost : exit_code::ranks_missing, {}, text);
 }
 
 /// Of more than there is room for, those of the last epoch come first.
 std::vector<Node*> Rounds::State::choose() {
-  std::vector<Node*> chosen;
-  for (auto& [session, node] : nodes) chosen.push_back(&node);
-  std::sort(chosen.begin(), chosen.end(), [this](const Node* a, const Node* b) {
-    const bool x = rank_of.contains(a->offer.id);
-    const bool y = rank_of.contains(b->offer.id);
-    if (x != y) return x;
-    return x ? rank_of.at(a->offer.id) < rank_of.at(b->offer.id) : before(a, b);
-  });
-  if (chosen.size() > static_cast<std::size_t>(rules.nodes_max)) {
-    chosen.resize(static_cast<std::size_t>(rules.nodes_max));
+  std::vector<std::pair<int, Node*>> candidates;  // With the rank it had.
+  candidates.reserve(nodes.size());
+  for (auto& [session, node] : nodes) {
+    if (node.gone) continue;
+    const auto had = rank_of.find(node.offer.id);
+    candidates.emplace_back(had == rank_of.end() ? std::numeric_limits<int>::max() : had->second,
+                            &node);
   }
+  std::sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first < b.first : before(a.second, b.second);
+  });
+  candidates.resize(std::min(candidates.size(), static_cast<std::size_t>(rules.nodes_max)));
+  std::vector<Node*> chosen;
+  chosen.reserve(candidates.size());
+  for (const auto& candidate : candidates) chosen.push_back(candidate.second);
   return chosen;
 }
 
-/// By claim: the hint, then the rank it had; the others fill the gaps in their order.
-void Rounds::State::give_ranks(std::vector<Node*>& chosen) {
-  std::vector<Node*> placed(chosen.size(), nullptr);
-  std::vector<Node*> rest;
-  const auto claim = [&](Node* node, std::optional<int> rank) {
-    if (!rank || *rank >= static_cast<int>(placed.size())) return false;
-    Node*& place = placed[static_cast<std::size_t>(*rank)];
-    if (place) return false;
-    place = node;
-    return true;
-  };
-  std::vector<Node*> unhinted;
+/// A claim is the hint, or the rank a node had, unless another's hint is the same. Claims that fit
+/// are honoured and newcomers fill the holes; where the world is too small for a claim, those who
+/// have one close up in their order.
+std::vector<Node*> Rounds::State::in_rank_order(const std::vector<Node*>& chosen) const {
+  std::set<int> hints;
+  for (const Node* node : chosen) {
+    if (node->offer.rank_hint) hints.insert(*node->offer.rank_hint);
+  }
+  std::vector<std::pair<int, Node*>> claims;
+  std::vector<Node*> newcomers;
   for (Node* node : chosen) {
-    if (!claim(node, node->offer.rank_hint)) unhinted.push_back(node);
-  }
-  for (Node* node : unhinted) {
     const auto had = rank_of.find(node->offer.id);
-    const bool kept = !node->offer.rank_hint && had != rank_of.end() && claim(node, had->second);
-    if (!kept) rest.push_back(node);
+    if (node->offer.rank_hint) {
+      claims.emplace_back(*node->offer.rank_hint, node);
+    } else if (had != rank_of.end() && !hints.contains(had->second)) {
+      claims.emplace_back(had->second, node);
+    } else {
+      newcomers.push_back(node);
+    }
   }
-  // `rest` is in the order of choose(): who had a rank keeps its place among those who had.
-  auto next = rest.begin();
-  for (Node*& place : placed) {
-    if (!place) place = *next++;
+  std::sort(claims.begin(), claims.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::sort(newcomers.begin(), newcomers.end(), before);
+  std::vector<Node*> ordered;
+  ordered.reserve(chosen.size());
+  auto claim = claims.begin();
+  auto newcomer = newcomers.begin();
+  while (ordered.size() < chosen.size()) {
+    const bool due = claim != claims.end() && claim->first <= static_cast<int>(ordered.size());
+    if (due || newcomer == newcomers.end()) {
+      ordered.push_back((claim++)->second);
+    } else {
+      ordered.push_back(*newcomer++);
+    }
   }
-  chosen = std::move(placed);
+  return ordered;
 }
 
 void Rounds::State::close() {
-  auto chosen = choose();
-  give_ranks(chosen);
-  ++epoch;
+  const auto chosen = in_rank_order(choose());
+  forget_epoch();
+  epoch = epoch_seen = std::max(epoch, epoch_seen) + 1;
   phase = Phase::running;
-  cause = EndCause::none;
-  after_loss = false;
+  re_forming = true;
   join_deadline.reset();
   last_call.reset();
   standing_due.reset();
-  members = running = chosen.size();
+  members = running = static_cast<int>(chosen.size());
   rank_of.clear();
   world_size = 0;
   for (const Node* node : chosen) world_size += node->offer.workers;
 
-  int first_rank = 0;
   std::vector<Admission::Entry> roster;
   roster.reserve(chosen.size());
-  for (std::size_t i = 0; i < chosen.size(); ++i) {
-    Node& node = *chosen[i];
-    rank_of[node.offer.id] = static_cast<int>(i);
+  int first_rank = 0;
+  for (Node* node : chosen) {
+    const int node_rank = static_cast<int>(roster.size());
+    rank_of[node->offer.id] = node_rank;
     Admission admission;
     admission.epoch = epoch;
     admission.attempt = attempt;
-    admission.node_rank = static_cast<int>(i);
-    admission.node_count = static_cast<int>(chosen.size());
+    admission.node_rank = node_rank;
+    admission.node_count = members;
     admission.first_rank = first_rank;
-    admission.local_size = node.offer.workers;
+    admission.local_size = node->offer.workers;
     admission.world_size = world_size;
     admission.store_addresses = chosen.front()->offer.store_addresses;
-    roster.push_back({node.offer.id, node.offer.host, first_rank, node.offer.workers,
-                      node.offer.store_addresses});
-    node.admission = std::move(admission);
-    first_rank += node.offer.workers;
+    roster.push_back({node->offer.id, node->offer.host, first_rank, node->offer.workers,
+                      node->offer.store_addresses});
+    node->admission = std::move(admission);
+    first_rank += node->offer.workers;
   }
   chosen.front()->admission->roster = std::move(roster);
-  for (const Node* node : chosen) effects.push_back(Admit{node->session, *node->admission});
-  const std::string many = chosen.size() == 1 ? " node, " : " nodes, ";
-  std::string sentence = "epoch " + std::to_string(epoch) + ": " + std::to_string(chosen.size()) +
-                         many + std::to_string(world_size) +
-                         (world_size == 1 ? " worker" : " workers");
-  const std::size_t waiting = nodes.size() - chosen.size();
+  for (const Node* node : chosen) put(Admit{node->session, *node->admission});
+  std::string sentence = "epoch " + std::to_string(epoch) + ": " + plural(members, "node") + ", " +
+                         plural(world_size, "worker");
+  const int waiting = count() - members;
   if (waiting > 0) sentence += "; " + std::to_string(waiting) + " waiting";
   stand(std::move(sentence));
 }

@@ -4,40 +4,46 @@
 #include <utility>
 
 namespace dlaunch::rendezvous {
-namespace {
-
-constexpr int node_lost_code = 79;
-
-}  // namespace
 
 void Rounds::State::on(const WorkerFailed& e) {
   Node* node = member_of(e.session, e.epoch);
   if (!node || node->end || phase == Phase::finished) return;
-  effects.push_back(RanksLost{epoch, e.rank, 1, node->offer.host, e.cause, e.session});
+  const Admission& own = *node->admission;
+  const bool its_own = e.rank >= own.first_rank && e.rank < own.first_rank + own.local_size;
+  if (!its_own || !node->failed.insert(e.rank).second) return;
+  tell_ranks_lost({{epoch, e.rank, 1, node->offer.host, e.cause, e.session}});
   if (rules.continue_on_failure || cause != EndCause::none) return;
+  cause_session = e.session;
   begin_end(EndCause::failure,
             "rank " + std::to_string(e.rank) + " on " + node->offer.host + " " + e.cause,
             e.session);
 }
 
 void Rounds::State::on(const WorkersEnded& e) {
-  Node* node = member_of(e.session, e.epoch);
-  if (!node) {
-    // Whoever was given up may come back once its workers are gone.
-    if (evicted.contains(e.session) && !find(e.session)) evict(e.session, e.epoch);
+  using Outcome = WorkersEnded::Outcome;
+  if (!find(e.session)) {
+    // Whoever was given up joins anew, now that its workers are gone.
+    if (phase != Phase::finished) tell_evicted(e.session, e.epoch);
     return;
   }
-  if (node->end || phase == Phase::finished) return;
+  Node* node = member_of(e.session, e.epoch);
+  if (!node || node->end || phase == Phase::finished) return;
   node->end = e;
-  ends.push_back(e);
-  --running;
-  using Outcome = WorkersEnded::Outcome;
-  const bool failed = e.outcome == Outcome::failed || e.outcome == Outcome::spawn_failed;
-  const bool tolerated = rules.continue_on_failure && e.outcome == Outcome::failed;
-  if (failed && !tolerated) {
-    return begin_end(EndCause::failure, e.sentence + " (node " + node->offer.id + ")");
+  // Nobody had told it to.
+  if (e.outcome == Outcome::stopped && cause == EndCause::none) {
+    node->end->outcome = Outcome::failed;
+    if (e.sentence.empty()) node->end->sentence = "the workers were stopped from outside";
   }
-  if (running == 0) judge();
+  ends.push_back(*node->end);
+  --running;
+  const auto outcome = node->end->outcome;
+  const bool tolerated = rules.continue_on_failure && outcome == Outcome::failed;
+  const bool failed = outcome == Outcome::failed || outcome == Outcome::spawn_failed;
+  if (failed && !tolerated) {
+    return begin_end(EndCause::failure, node->end->sentence + " (node " + node->offer.id + ")",
+                     e.session);
+  }
+  judge_if_ended();
 }
 
 /// Something happened that this epoch does not survive. The first counts as the cause; the members
@@ -48,18 +54,18 @@ void Rounds::State::begin_end(EndCause why, const std::string& reason, Session e
     cause_reason = reason;
     phase = Phase::stopping;
     stand(reason);
+    const auto how = why == EndCause::failure ? Stop::Cause::failure : Stop::Cause::membership;
+    for (auto& [session, node] : nodes) {
+      if (session == except || !node.member() || node.end) continue;
+      node.order = Stop{session, epoch, how, reason};
+      put(*node.order);
+    }
   }
-  stop_members(why == EndCause::failure ? Stop::Cause::failure : Stop::Cause::membership, reason,
-               except);
-  if (running == 0) judge();
+  judge_if_ended();
 }
 
-void Rounds::State::stop_members(Stop::Cause how, const std::string& reason, Session except) {
-  for (auto& [session, node] : nodes) {
-    if (session == except || !node.member() || node.end || node.order) continue;
-    node.order = Stop{session, epoch, how, reason};
-    effects.push_back(*node.order);
-  }
+void Rounds::State::judge_if_ended() {
+  if (running == 0 && awaited.empty()) judge();
 }
 
 void Rounds::State::judge() {
@@ -67,48 +73,64 @@ void Rounds::State::judge() {
   const auto unstartable = std::find_if(ends.begin(), ends.end(), [](const WorkersEnded& e) {
     return e.outcome == Outcome::spawn_failed;
   });
-  if (unstartable != ends.end()) return finish(unstartable->exit_code, {}, unstartable->sentence);
-  if (closes) return finish(leave_code, {}, cause_reason);
+  if (unstartable != ends.end()) {
+    return finish(unstartable->exit_code != 0 ? unstartable->exit_code : exit_code::failed, {},
+                  unstartable->sentence);
+  }
   switch (cause) {
-    case EndCause::none:
+    case EndCause::none: {
       // With --on-failure continue somebody may have failed; if all have, so has the job.
-      if (std::any_of(ends.begin(), ends.end(),
-                      [](const auto& e) { return e.outcome == Outcome::succeeded; })) {
-        return finish(0, {}, "all workers ended");
-      }
-      return judge_failure();
+      const bool any = std::any_of(ends.begin(), ends.end(), [](const WorkersEnded& e) {
+        return e.outcome == Outcome::succeeded;
+      });
+      return any ? finish(0, {}, "all workers ended") : finish_failed();
+    }
     case EndCause::failure:
       return judge_failure();
     case EndCause::loss:
-      if (elastic()) return gather_or_give_up();
-      if (attempt >= rules.max_restarts) return finish(node_lost_code, {}, cause_reason);
-      ++attempt;
-      return gather_or_give_up();
+      return judge_loss();
     case EndCause::arrival:
-      return gather_or_give_up();
+      if (!closes) return gather_or_give_up();
+      return finish(*leave_code, {}, cause_reason);
     case EndCause::leave:
-      if (elastic() && alive() >= static_cast<std::size_t>(rules.nodes_min)) {
-        return gather_or_give_up();
-      }
-      return finish(leave_code, {}, cause_reason);
+      if (!closes && elastic() && count() >= rules.nodes_min) return gather_or_give_up();
+      return finish(*leave_code, {}, cause_reason);
   }
 }
 
-void Rounds::State::judge_failure() {
-  using Outcome = WorkersEnded::Outcome;
+/// The first failure that blames nobody else, or the first.
+const WorkersEnded* Rounds::State::root_cause() const {
   const WorkersEnded* root = nullptr;
   for (const auto& end : ends) {
-    if (end.outcome != Outcome::failed) continue;
+    if (end.outcome != WorkersEnded::Outcome::failed) continue;
     if (!root || (root->consequence && !end.consequence)) root = &end;
   }
-  // The node whose worker failed was lost before it could tell how.
-  if (!root) {
-    if (attempt >= rules.max_restarts) return finish(node_lost_code, {}, cause_reason);
-  } else if (attempt >= rules.max_restarts) {
-    return finish(root->exit_code, root->root_cause, root->sentence);
-  }
+  return root;
+}
+
+void Rounds::State::judge_failure() {
+  const WorkersEnded* root = root_cause();
+  const bool all_blame_others = !root || root->consequence;
+  // The workers notice that a node is gone before its lease ends.
+  if (all_blame_others && lost_at && !culprit_lost) return judge_loss();
+  if (attempt >= rules.max_restarts || leave_code || closes) return finish_failed();
   ++attempt;
   gather_or_give_up();
+}
+
+void Rounds::State::judge_loss() {
+  const bool may_go_on = !closes && (elastic() || (attempt < rules.max_restarts && !leave_code));
+  if (!may_go_on) return finish(exit_code::node_lost, {}, loss_reason);
+  if (!elastic()) ++attempt;
+  gather_or_give_up();
+}
+
+void Rounds::State::finish_failed() {
+  const WorkersEnded* root = root_cause();
+  const bool lost_before_it_told = culprit_lost && (!root || root->consequence);
+  if (!root || lost_before_it_told) return finish(exit_code::node_lost, {}, cause_reason);
+  finish(root->exit_code != 0 ? root->exit_code : exit_code::failed, root->root_cause,
+         root->sentence);
 }
 
 void Rounds::State::gather_or_give_up() {
@@ -120,7 +142,7 @@ void Rounds::State::finish(int exit_code, std::optional<int> root_cause, std::st
   phase = Phase::finished;
   standing = sentence;
   verdict = Finish{exit_code, root_cause, std::move(sentence)};
-  effects.push_back(*verdict);
+  put(*verdict);
 }
 
 }  // namespace dlaunch::rendezvous

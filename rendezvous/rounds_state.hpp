@@ -5,16 +5,18 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
-/// What is behind Rounds, for the files that implement it and nobody else: rounds.cpp takes events,
-/// rounds_close.cpp closes a round and gives out ranks, rounds_end.cpp judges an epoch's end.
+/// What is behind Rounds, for the files that implement it and nobody else: rounds.cpp takes events
+/// and keeps time, rounds_join.cpp judges who comes, rounds_close.cpp closes a round and gives out
+/// ranks, rounds_end.cpp judges an epoch's end, rounds_text.cpp says how things stand.
 namespace dlaunch::rendezvous {
 
 struct Node {
   Session session = 0;
   NodeOffer offer;
-  Clock::time_point joined;
   Clock::time_point last_heard;
   std::optional<Clock::time_point> gone;  ///< Its connection is broken since then.
 
@@ -22,12 +24,20 @@ struct Node {
   std::optional<Admission> admission;
   std::optional<Stop> order;  ///< It was told to stop.
   std::optional<WorkersEnded> end;
+  std::set<int> failed;  ///< Ranks it has reported.
 
   bool member() const { return admission.has_value(); }
 };
 
 /// What ended an epoch, or is about to: the first thing that happened counts.
 enum class EndCause { none, failure, loss, arrival, leave };
+
+namespace exit_code {
+constexpr int failed = 1;
+constexpr int usage = 64;
+constexpr int ranks_missing = 76;
+constexpr int node_lost = 79;
+}  // namespace exit_code
 
 struct Rounds::State {
   // ---- Events ----
@@ -40,69 +50,120 @@ struct Rounds::State {
   void on(const Tick&);
 
   void forgive_own_stall();
+  void check_leases();
+
+  // ---- Coming ----
   void join_again(Node& node, const Join& e);
-  std::optional<Refuse> objection(const Join& e);
-  void adopt(const Join& e);
-  void evict(Session session, std::uint64_t epoch);
-  void lose(Session session, const std::string& cause);
+  void welcome(const Node& node);
+  std::optional<Refuse> objection(const Join& e) const;
+  std::optional<Refuse> claim_objection(const Join& e) const;
+  /// Who must go for this node to come: it was started again.
+  std::vector<Session> predecessors(const NodeOffer& offer) const;
+  /// Its connection is broken, or it is silent for long.
+  bool absent(const Node& node) const;
+  /// The rendezvous was started anew and takes the node's epoch up again.
+  bool adoptable(const Holding& held) const;
+  std::optional<std::string> contradiction(const Join& e) const;
+  void begin_adoption(const Holding& held);
+  void adopt(Node& node, const Holding& held);
+  void all_are_back();
+  void give_up_awaited();
+
+  // ---- Going ----
+  void lose(const std::vector<std::pair<Session, std::string>>& whom);
+  void tell_ranks_lost(std::vector<RanksLost> losses);
+  void tell_evicted(Session session, std::uint64_t of_epoch);
 
   // ---- Rounds ----
   /// Closes the round, waits on, or gives up: whatever is due now.
   void consider_gathering(Session newcomer = 0);
+  void begin_gathering();
+  void forget_epoch();
+  void give_up_gathering();
   void close();
   std::vector<Node*> choose();
-  void give_ranks(std::vector<Node*>& nodes);
-  void begin_gathering();
-  std::string missing() const;
+  std::vector<Node*> in_rank_order(const std::vector<Node*>& chosen) const;
+
+  // ---- How things stand ----
   void stand(std::string sentence);
   void stand_gathering(Session newcomer = 0);
+  std::string count_text() const;
+  std::string wait_text() const;
+  std::string missing_ranks() const;
+  std::string names_here() const;
 
   // ---- The end of an epoch ----
-  void stop_members(Stop::Cause cause, const std::string& reason, Session except);
   /// The members but `except`, which knows, are told to stop.
   void begin_end(EndCause why, const std::string& reason, Session except = 0);
-  /// All members have ended: another epoch, or the end.
+  void judge_if_ended();
   void judge();
   void judge_failure();
+  void judge_loss();
+  const WorkersEnded* root_cause() const;
+  void finish_failed();
   void gather_or_give_up();
   void finish(int exit_code, std::optional<int> root_cause, std::string sentence);
 
+  template <class Effect>
+  void put(Effect effect) {
+    effects.emplace_back(std::in_place_type<Effect>, std::move(effect));
+  }
   Node& insert(Node node);
   Node remove(Session session);
   Node* find(Session session);
-  Node* member_of(Session session, std::uint64_t epoch);
-  std::size_t alive() const { return nodes.size(); }
+  Node* member_of(Session session, std::uint64_t of_epoch);
+  void heard(Node& node);
+  void check_by(Clock::time_point when);
   bool elastic() const { return rules.nodes_min < rules.nodes_max; }
+  int count() const { return static_cast<int>(nodes.size()); }
 
   using Phase = JobStatus::State;
   Phase phase = Phase::gathering;
   JobRules rules;
   bool has_rules = false;
+  std::string rules_from;  ///< The node that brought them.
   std::uint64_t epoch = 0;
+  std::uint64_t epoch_seen = 0;  ///< Of any node, ever: the next one is higher.
   int attempt = 0;
   int world_size = 0;
   std::map<Session, Node> nodes;
   std::map<std::string, Session> by_id;
   std::map<int, Session> by_hint;
-  std::set<Session> evicted;
+  int broken = 0;                      ///< How many of them have no connection now.
+  std::set<Session> lost;              ///< And not told so yet.
   std::map<std::string, int> rank_of;  ///< Node ranks of the last epoch, by id.
-  std::size_t members = 0;             ///< How many nodes the epoch has, the lost included.
-  std::size_t running = 0;             ///< Members that are here and have not ended.
+  int members = 0;                     ///< How many nodes the epoch has, the lost included.
+  int running = 0;                     ///< Members that are here and have not ended.
 
   bool re_forming = false;  ///< Not the job's first round: no last call.
-  bool after_loss = false;  ///< What is missing was lost.
   std::optional<Clock::time_point> join_deadline;
   std::optional<Clock::time_point> last_call;
-  std::size_t calls_said = 0;  ///< Of the countdown.
+
+  // An epoch that began before this rendezvous did.
+  struct Adopted {
+    Session session = 0;
+    int first_rank = 0;
+    int workers = 0;
+  };
+  std::map<int, Adopted> adopted;  ///< By node rank.
+  std::set<int> awaited;           ///< Node ranks that are not back yet.
+  std::optional<Clock::time_point> awaited_until;
 
   EndCause cause = EndCause::none;
   std::string cause_reason;
-  int leave_code = 0;
+  Session cause_session = 0;                 ///< Whose worker failed.
+  std::optional<Clock::time_point> lost_at;  ///< The first loss since the round was closed,
+  std::string loss_reason;                   ///< and what is said about it.
+  bool culprit_lost = false;                 ///< The node whose worker failed first.
+  std::optional<int> leave_code;             ///< A member left: its code.
   bool closes = false;
+  std::size_t losses_told = 0;     ///< Of this epoch.
   std::vector<WorkersEnded> ends;  ///< Of this epoch, in the order of arrival.
 
   std::string standing;
-  std::optional<Clock::time_point> told;          ///< When it was last told to all.
+  std::string standing_key;               ///< What it said about the nodes, without the clock.
+  std::size_t calls_said = 0;             ///< Of the last call's countdown.
+  std::optional<Clock::time_point> told;  ///< When it was last told to all.
   std::optional<Clock::time_point> standing_due;  ///< When it is to be told next.
   std::optional<Finish> verdict;
   std::optional<Clock::time_point> lease_check;  ///< No lease ends before this.
@@ -111,5 +172,14 @@ struct Rounds::State {
   Clock::time_point now;  ///< Of the event being answered.
   Effects effects;        ///< Of the event being answered.
 };
+
+/// "1 node", "3 nodes".
+std::string plural(int count, const char* what);
+/// "3 nodes", "2 to 4 nodes".
+std::string nodes_text(const JobRules& rules);
+/// node2 before node10.
+bool natural_less(std::string_view a, std::string_view b);
+/// "a, b and c", the first few of them.
+std::string list_text(const std::vector<std::string>& names);
 
 }  // namespace dlaunch::rendezvous
