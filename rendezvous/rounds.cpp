@@ -139,7 +139,9 @@ void Rounds::State::check_by(Clock::time_point when) {
 
 void Rounds::State::on(const Heartbeat& e) {
   if (Node* node = find(e.session)) return heard(*node);
-  if (phase != Phase::finished && lost.contains(e.session)) tell_evicted(e.session, epoch);
+  const auto given_up = lost.find(e.session);
+  if (given_up == lost.end() || phase == Phase::finished) return;
+  tell_evicted(e.session, given_up->second);
 }
 
 void Rounds::State::on(const Disconnected& e) {
@@ -185,7 +187,7 @@ void Rounds::State::lose(const std::vector<std::pair<Session, std::string>>& who
   for (const auto& [session, why] : whom) {
     const Node node = remove(session);
     if (lost.size() >= lost_max) lost.erase(lost.begin());
-    lost.insert(session);
+    lost[session] = node.member() ? node.admission->epoch : 0;
     const std::string text = "node " + node.offer.id + " is lost: " + why;
     if (first.empty()) first = text;
     // Its workers are nobody's loss, but it may be missed in the next round.

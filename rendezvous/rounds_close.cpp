@@ -64,7 +64,12 @@ void Rounds::State::begin_gathering() {
 }
 
 void Rounds::State::consider_gathering(Session newcomer) {
-  if (nodes.empty() && !re_forming) has_rules = false;  // The next to come brings its own.
+  if (nodes.empty()) {
+    last_call.reset();
+    if (!re_forming) has_rules = false;  // The next to come brings its own.
+    if (join_deadline && *join_deadline <= now) give_up_gathering();
+    return;
+  }
   if (!join_deadline) join_deadline = deadline_after(rules.join_timeout, now);
   // Whose connection broke is back in a moment, or lost.
   const int present = count() - broken;
@@ -74,8 +79,9 @@ void Rounds::State::consider_gathering(Session newcomer) {
     if (*join_deadline <= now) return give_up_gathering();
     return stand_gathering(newcomer);
   }
-  if (!re_forming && !last_call) last_call = deadline_after(rules.last_call, now);
-  if (broken == 0 && (re_forming || *last_call <= now)) return close();
+  const bool calls = elastic() && !re_forming;
+  if (calls && !last_call) last_call = deadline_after(rules.last_call, now);
+  if (broken == 0 && (!calls || *last_call <= now)) return close();
   stand_gathering(newcomer);
 }
 

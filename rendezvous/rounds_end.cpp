@@ -128,7 +128,10 @@ void Rounds::State::judge_loss() {
 void Rounds::State::finish_failed() {
   const WorkersEnded* root = root_cause();
   const bool lost_before_it_told = culprit_lost && (!root || root->consequence);
-  if (!root || lost_before_it_told) return finish(exit_code::node_lost, {}, cause_reason);
+  if (!root || lost_before_it_told) {
+    return finish(exit_code::node_lost, {},
+                  lost_at ? cause_reason + "; then " + loss_reason : cause_reason);
+  }
   finish(root->exit_code != 0 ? root->exit_code : exit_code::failed, root->root_cause,
          root->sentence);
 }

@@ -133,7 +133,7 @@ void Rounds::State::welcome(const Node& node) {
   } else if (room) {
     text += "the first workers of the job have ended already";
   } else {
-    text += "the job runs with all " + plural(members, "node");
+    text += "the job runs with " + (members == 1 ? "one node" : "all " + plural(members, "node"));
     text += elastic() || attempt < rules.max_restarts
                 ? "; you are next if one is lost"
                 : ", and it has no restart left with which to replace one";

@@ -129,11 +129,11 @@ struct Rounds::State {
   std::map<Session, Node> nodes;
   std::map<std::string, Session> by_id;
   std::map<int, Session> by_hint;
-  int broken = 0;                      ///< How many of them have no connection now.
-  std::set<Session> lost;              ///< And not told so yet.
-  std::map<std::string, int> rank_of;  ///< Node ranks of the last epoch, by id.
-  int members = 0;                     ///< How many nodes the epoch has, the lost included.
-  int running = 0;                     ///< Members that are here and have not ended.
+  int broken = 0;                         ///< How many of them have no connection now.
+  std::map<Session, std::uint64_t> lost;  ///< Their epochs, until they are told.
+  std::map<std::string, int> rank_of;     ///< Node ranks of the last epoch, by id.
+  int members = 0;                        ///< How many nodes the epoch has, the lost included.
+  int running = 0;                        ///< Members that are here and have not ended.
 
   bool re_forming = false;  ///< Not the job's first round: no last call.
   std::optional<Clock::time_point> join_deadline;

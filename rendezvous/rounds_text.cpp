@@ -92,6 +92,9 @@ std::string Rounds::State::count_text() const {
 }
 
 std::string Rounds::State::wait_text() const {
+  if (count() >= rules.nodes_min && (!last_call || *last_call <= now)) {
+    return "; waiting for broken connections to come back";
+  }
   if (last_call) return "; last call in " + rest_text(std::max(*last_call - now, 0ns));
   if (!join_deadline || *join_deadline == Clock::time_point::max()) return "; waiting";
   return "; waiting up to " + rest_text(std::max(*join_deadline - now, 0ns));
@@ -138,7 +141,10 @@ void Rounds::State::stand_gathering(Session newcomer) {
   }
   // The clock runs on; it is told a few times only.
   std::string key = count_text() + missing_ranks() + (last_call ? "; last call" : "");
-  if (key == standing_key && calls == calls_said) return;
+  if (key == standing_key && calls == calls_said) {
+    if (newcomer != 0) put(Standing{newcomer, standing});
+    return;
+  }
   calls_said = calls;
   stand(count_text() + missing_ranks() + wait_text());
   standing_key = std::move(key);
