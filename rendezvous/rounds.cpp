@@ -192,10 +192,7 @@ void Rounds::State::lose(const std::vector<std::pair<Session, std::string>>& who
     if (first.empty()) first = text;
     // Its workers are nobody's loss, but it may be missed in the next round.
     if (!node.member() && phase != Phase::gathering) continue;
-    if (!lost_at) {
-      lost_at = now;
-      loss_reason = text;
-    }
+    note_loss(text);
     if (!node.member() || node.end) continue;
     if (!std::exchange(needed, true)) first = text;
     --running;

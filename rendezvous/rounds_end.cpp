@@ -29,13 +29,19 @@ void Rounds::State::on(const WorkersEnded& e) {
   Node* node = member_of(e.session, e.epoch);
   if (!node || node->end || phase == Phase::finished) return;
   node->end = e;
-  // Nobody had told it to.
-  if (e.outcome == Outcome::stopped && cause == EndCause::none) {
+  const bool unasked = e.outcome == Outcome::stopped && cause == EndCause::none;
+  if (unasked && adopted.empty()) {
     node->end->outcome = Outcome::failed;
     if (e.sentence.empty()) node->end->sentence = "the workers were stopped from outside";
   }
   ends.push_back(*node->end);
   --running;
+  if (unasked && !adopted.empty()) {
+    const std::string text = "epoch " + std::to_string(epoch) +
+                             " was being stopped when the rendezvous was started again";
+    note_loss(text);
+    return begin_end(EndCause::loss, text);
+  }
   const auto outcome = node->end->outcome;
   const bool tolerated = rules.continue_on_failure && outcome == Outcome::failed;
   const bool failed = outcome == Outcome::failed || outcome == Outcome::spawn_failed;
@@ -62,6 +68,12 @@ void Rounds::State::begin_end(EndCause why, const std::string& reason, Session e
     }
   }
   judge_if_ended();
+}
+
+void Rounds::State::note_loss(const std::string& text) {
+  if (lost_at) return;
+  lost_at = now;
+  loss_reason = text;
 }
 
 void Rounds::State::judge_if_ended() {

@@ -320,10 +320,7 @@ void Rounds::State::give_up_awaited() {
   }
   gap_until(world_size);
   awaited.clear();
-  if (!lost_at) {
-    lost_at = now;
-    loss_reason = text;
-  }
+  note_loss(text);
   tell_ranks_lost(std::move(gaps));
   if (!rules.continue_on_failure) return begin_end(EndCause::loss, text);
   ends.push_back({0, epoch, WorkersEnded::Outcome::failed, exit_code::node_lost, {}, false, text});

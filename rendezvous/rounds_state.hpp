@@ -95,6 +95,8 @@ struct Rounds::State {
   // ---- The end of an epoch ----
   /// The members but `except`, which knows, are told to stop.
   void begin_end(EndCause why, const std::string& reason, Session except = 0);
+  /// The first counts.
+  void note_loss(const std::string& text);
   void judge_if_ended();
   void judge();
   void judge_failure();

@@ -6,3 +6,8 @@ dlaunch_test(rounds_test
   unit/rendezvous/rounds_test.cpp
   unit/rendezvous/rounds_scale_test.cpp
   LIBS dlaunch_rounds_test)
+dlaunch_test(rounds_simulation_test
+  simulation/rounds_simulation_test.cpp
+  simulation/rounds_actors.cpp
+  simulation/rounds_world.cpp
+  LIBS dlaunch_rounds_test)

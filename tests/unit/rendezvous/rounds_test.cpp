@@ -86,18 +86,19 @@ Event random_event(std::mt19937& random, const Rounds& rounds, const JobRules& r
   const auto below = [&](unsigned n) { return random() % n; };
   const Session session = 1 + below(6);
   const std::uint64_t epoch = below(8) == 0 ? below(4) : rounds.epoch();
-  Join join{session, offer(std::string(1, static_cast<char>('a' + session % 4)),
-                           1 + static_cast<int>(session % 3)),
+  Join join{session,
+            offer(std::string(1, static_cast<char>('a' + session % 4)),
+                  1 + static_cast<int>(session % 3)),
             rules, std::nullopt};
   if (below(10) == 0) join.offer.rank_hint = static_cast<int>(below(4));
   if (below(12) == 0) {
-    join.holding = Holding{1, 1 + below(4), 0, static_cast<int>(below(3)), 2,
-                           static_cast<int>(below(4)), 4};
+    join.holding =
+        Holding{1, 1 + below(4), 0, static_cast<int>(below(3)), 2, static_cast<int>(below(4)), 4};
   }
   using Outcome = WorkersEnded::Outcome;
   const auto outcome = below(30) == 0 ? Outcome::spawn_failed : static_cast<Outcome>(below(3));
-  WorkersEnded ended{session, epoch, outcome, outcome == Outcome::failed ? 3 : 0, {}, below(2) == 0,
-                     "it ended"};
+  WorkersEnded ended{session, epoch,         outcome,   outcome == Outcome::failed ? 3 : 0,
+                     {},      below(2) == 0, "it ended"};
   const std::vector<Event> choices = {
       join,
       Leave{session, 143, "stopped by SIGTERM", below(8) == 0},
@@ -257,8 +258,9 @@ TEST_CASE("what it looks like from outside") {
   rounds.step(Heartbeat{2}, at(1h + 3s));
   rounds.step(WorkerFailed{2, 1, 3, "exited with 9"}, at(1h + 3s));
   CHECK(rounds.status().state == JobStatus::State::stopping);
-  rounds.step(WorkersEnded{2, 1, WorkersEnded::Outcome::failed, 9, 3, false, "rank 3 exited with 9"},
-              at(1h + 4s));
+  rounds.step(
+      WorkersEnded{2, 1, WorkersEnded::Outcome::failed, 9, 3, false, "rank 3 exited with 9"},
+      at(1h + 4s));
   CHECK(rounds.finished());
   CHECK(rounds.status().exit_code == 9);
 }

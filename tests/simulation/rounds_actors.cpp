@@ -1,0 +1,285 @@
+// The two kinds of actors in the world: agents, which behave as the launcher's do, and the
+// rendezvous, which is the real one in a shell as the service's.
+#include "simulation/rounds_world.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace dlaunch::rendezvous::simulation {
+namespace {
+
+using namespace std::chrono_literals;
+using Ended = WorkersEnded::Outcome;
+
+constexpr auto silence_max = 7s;
+
+std::string number(std::uint64_t n) { return std::to_string(n); }
+
+}  // namespace
+
+// ---- Agents ----
+
+void World::start(Agent& agent) {
+  if (agent.session != 0 || agent.left) return;
+  agent.session = ++last_session_;
+  say(agent.offer.id + " is started, session " + number(agent.session));
+  agent.exit_code.reset();
+  agent.tries = 0;
+  connect(agent);
+  beat(agent);
+}
+
+void World::beat(Agent& agent) {
+  after_for(agent, 1s, [this, &agent] {
+    if (agent.left || agent.exit_code) return;
+    if (agent.connection != 0 && now_ - agent.heard > silence_max) {
+      say(agent.offer.id + " gives its connection up");
+      break_connection(agent.connection, true);
+    }
+    tell(agent, Heartbeat{agent.session});
+    beat(agent);
+  });
+}
+
+void World::join(Agent& agent) {
+  tell(agent, Join{agent.session, agent.offer, rules_, agent.holding});
+}
+
+void World::begin_work(Agent& agent) {
+  agent.working = agent.holding->epoch;
+  agent.stopping = agent.peers_lost = false;
+  const std::uint64_t epoch = agent.working;
+  const bool fails = !calm_ && chance(failing_percent_);
+  const auto lasts = calm_ ? between(200, 4000) : between(200, fails ? 10'000 : 40'000);
+  after_for(agent, lasts, [this, &agent, epoch, fails] {
+    if (agent.working != epoch || agent.stopping) return;
+    if (fails) return fail(agent);
+    end_work(agent, Ended::succeeded, false);
+  });
+}
+
+void World::fail(Agent& agent) {
+  const std::uint64_t epoch = agent.working;
+  say(agent.offer.id + "'s worker fails");
+  agent.stopping = true;
+  agent.failure = WorkerFailed{agent.session, epoch, agent.holding->first_rank, "exited with 3"};
+  tell(agent, *agent.failure);
+  after_for(agent, between(0, 2000), [this, &agent, epoch] {
+    if (agent.working == epoch) end_work(agent, Ended::failed, agent.peers_lost);
+  });
+}
+
+void World::end_work(Agent& agent, Ended outcome, bool consequence) {
+  const std::uint64_t epoch = std::exchange(agent.working, 0);
+  agent.stopping = false;
+  const int code = outcome == Ended::failed ? 10 + agent.number : 0;
+  agent.end = WorkersEnded{
+      agent.session, epoch, outcome, code, {}, consequence, "it ended on " + agent.offer.id};
+  say(agent.offer.id + "'s workers of epoch " + number(epoch) + " ended, outcome " +
+      number(static_cast<unsigned>(outcome)));
+  tell(agent, *agent.end);
+  if (!agent.evicted) return;
+  agent.evicted = false;
+  agent.holding.reset();
+  agent.failure.reset();
+  agent.end.reset();
+  join(agent);
+}
+
+void World::take(Agent& agent, const Admit& e) {
+  const Admission& a = e.admission;
+  if (agent.holding && agent.holding->epoch >= a.epoch) return;
+  if (agent.working != 0) {
+    return violated(agent.offer.id + " is admitted to epoch " + number(a.epoch) +
+                    " while it has workers of epoch " + number(agent.working));
+  }
+  say(agent.offer.id + " begins epoch " + number(a.epoch));
+  agent.holding =
+      Holding{1, a.epoch, a.attempt, a.node_rank, a.node_count, a.first_rank, a.world_size};
+  agent.evicted = false;
+  agent.failure.reset();
+  agent.end.reset();
+  begin_work(agent);
+}
+
+void World::take(Agent& agent, const Refuse& e) {
+  say(agent.offer.id + " is refused: " + e.reason);
+  // Somebody starts it again.
+  kill(agent, true);
+  after(4s, [this, &agent] { start(agent); });
+}
+
+void World::take(Agent& agent, const Stop& e) {
+  const bool evicted = e.cause == Stop::Cause::evicted;
+  if (!agent.holding || (e.epoch != agent.holding->epoch && !evicted)) return;
+  say(agent.offer.id + " is told to stop epoch " + number(e.epoch) + ": " + e.reason);
+  if (evicted) agent.evicted = true;
+  if (agent.working == 0) {
+    // It has ended already, and has said so.
+    if (evicted && agent.end) {
+      agent.evicted = false;
+      agent.holding.reset();
+      agent.failure.reset();
+      agent.end.reset();
+      join(agent);
+    }
+    return;
+  }
+  const std::uint64_t epoch = agent.working;
+  const bool first = !std::exchange(agent.stopping, true);
+  if (!first) return;
+  const bool reports = e.cause == Stop::Cause::failure && chance(40);
+  after_for(agent, between(0, 2000), [this, &agent, epoch, reports] {
+    if (agent.working == epoch) end_work(agent, reports ? Ended::failed : Ended::stopped, reports);
+  });
+}
+
+void World::take(Agent& agent, const RanksLost& e) {
+  if (!agent.holding || e.epoch != agent.holding->epoch || agent.working != e.epoch) return;
+  agent.peers_lost = true;
+  // Its workers miss the lost ones, as most programs do.
+  if (agent.stopping || rules_.continue_on_failure || !chance(30)) return;
+  const std::uint64_t epoch = e.epoch;
+  after_for(agent, between(0, 500), [this, &agent, epoch] {
+    if (agent.working == epoch && !agent.stopping) fail(agent);
+  });
+}
+
+void World::take(Agent& agent, const Finish& e) {
+  say(agent.offer.id + " ends with " + std::to_string(e.exit_code));
+  // Lost nodes may be at work on an older epoch, and a program that goes on after failures succeeds
+  // without its lost workers.
+  if (agent.working == epoch_ && e.exit_code == 0 && !rules_.continue_on_failure) {
+    violated("the job succeeded while " + agent.offer.id + " was at work");
+  }
+  agent.exit_code = e.exit_code;
+  agent.working = 0;
+}
+
+// ---- The rendezvous ----
+
+void World::arrive(int id, Event event) {
+  Connection& connection = connections_.at(id);
+  if (!connection.open_there || down_) return;
+  if (rendezvous_stopped_until_ > now_) {
+    return after(rendezvous_stopped_until_ - now_, [this, id, event] { arrive(id, event); });
+  }
+  const Session session = connection.session;
+  const auto current = current_.find(session);
+  if (current == current_.end() || current->second != id) return;
+  if (std::holds_alternative<Heartbeat>(event)) {
+    Agent& agent = *agents_.at(static_cast<std::size_t>(connection.agent));
+    send(id, true, [this, &agent, session] {
+      after_for(agent, 0s, [this, &agent, session] {
+        if (agent.session == session) agent.heard = now_;
+      });
+    });
+  }
+  if (std::holds_alternative<Join>(event)) {
+    connection.joined = true;
+    if (finish_) return carry_out(*finish_);
+    joined_.insert(session);
+  }
+  if (!connection.joined || !joined_.contains(session) || finish_) return;
+  step(event);
+  if (std::holds_alternative<Leave>(event)) joined_.erase(session);
+}
+
+void World::step(const Event& event) {
+  if (down_ || rendezvous_stopped_until_ > now_) return;
+  const Effects effects = rounds_.step(event, now_);
+  check(effects);
+  for (const auto& effect : effects) carry_out(effect);
+  schedule_tick();
+}
+
+void World::schedule_tick() {
+  const auto next = rounds_.next_deadline();
+  if (!next) return;
+  const Time when = std::max({*next, now_, rendezvous_stopped_until_});
+  if (when >= tick_at_) return;
+  tick_at_ = when;
+  after(when - now_, [this, when] {
+    if (tick_at_ != when) return;
+    tick_at_ = Time::max();
+    step(Tick{});
+    schedule_tick();
+  });
+}
+
+/// Never two rank maps for one epoch; epochs grow; the ranks of one are 0..world-1, each once.
+void World::check(const Effects& effects) {
+  std::vector<Admission> closed;
+  for (const auto& effect : effects) {
+    if (std::holds_alternative<RanksLost>(effect)) ++outcome_.losses;
+    if (const auto* finish = std::get_if<Finish>(&effect)) {
+      if (finish_) violated("a second end");
+      finish_ = *finish;
+      say("the job ends: " + finish->sentence);
+    }
+    const auto* admit = std::get_if<Admit>(&effect);
+    if (!admit) continue;
+    const Admission& a = admit->admission;
+    auto& map = maps_[a.epoch];
+    const auto [place, is_new] = map.emplace(a.node_rank, a);
+    const Admission& known = place->second;
+    if (known.first_rank != a.first_rank || known.local_size != a.local_size ||
+        known.world_size != a.world_size || known.node_count != a.node_count ||
+        known.attempt != a.attempt) {
+      violated("two rank maps for epoch " + number(a.epoch));
+    }
+    if (is_new) closed.push_back(a);
+  }
+  if (!closed.empty()) check_closed(std::move(closed));
+  if (rounds_.epoch() < epoch_) violated("the epoch went back");
+}
+
+void World::check_closed(std::vector<Admission> admissions) {
+  const std::uint64_t epoch = admissions.front().epoch;
+  say("epoch " + number(epoch) + " with " + number(admissions.size()) + " nodes");
+  if (epoch <= epoch_) violated("epoch " + number(epoch) + " after epoch " + number(epoch_));
+  epoch_ = epoch;
+  int next = 0;
+  for (std::size_t i = 0; i < admissions.size(); ++i) {
+    const Admission& a = admissions[i];
+    if (a.epoch != epoch || a.node_rank != static_cast<int>(i) || a.first_rank != next) {
+      violated("the ranks of epoch " + number(epoch) + " have a hole");
+    }
+    next += a.local_size;
+  }
+  const auto nodes = static_cast<int>(admissions.size());
+  if (next != admissions.front().world_size || nodes != admissions.front().node_count ||
+      nodes < rules_.nodes_min || nodes > rules_.nodes_max) {
+    violated("the world of epoch " + number(epoch) + " is not the sum of its nodes");
+  }
+}
+
+void World::carry_out(const Effect& effect) {
+  std::visit(
+      [this](const auto& e) {
+        using E = std::decay_t<decltype(e)>;
+        for (const auto& [session, id] : current_) {
+          if constexpr (std::is_same_v<E, Admit> || std::is_same_v<E, Refuse> ||
+                        std::is_same_v<E, Stop>) {
+            if (session != e.to) continue;
+          } else if constexpr (std::is_same_v<E, RanksLost>) {
+            if (session == e.except) continue;
+          } else if constexpr (std::is_same_v<E, Standing>) {
+            continue;
+          }
+          Connection& connection = connections_.at(id);
+          if (!connection.joined) continue;
+          Agent& agent = *agents_.at(static_cast<std::size_t>(connection.agent));
+          send(id, true, [this, &agent, id, s = session, e] {
+            if (agent.session != s || agent.connection != id) return;
+            after_for(agent, 0s, [this, &agent, id, e] {
+              if (agent.connection == id && !agent.left && !agent.exit_code) take(agent, e);
+            });
+          });
+          if constexpr (std::is_same_v<E, Refuse>) joined_.erase(session);
+        }
+      },
+      effect);
+}
+
+}  // namespace dlaunch::rendezvous::simulation

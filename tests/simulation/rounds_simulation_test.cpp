@@ -1,0 +1,48 @@
+// Many jobs, each from a seed, with everything that may go wrong between nodes and a rendezvous.
+// DLAUNCH_SIMULATION_SEED=N tells the story of one; DLAUNCH_TEST_FULL=1 runs twenty times as many.
+#include "simulation/rounds_world.hpp"
+
+#include <cstdlib>
+#include <map>
+#include <string>
+
+#include <doctest/doctest.h>
+
+namespace dlaunch::rendezvous::simulation {
+
+TEST_CASE("whatever goes wrong, one rank map for an epoch, and an end for all alike") {
+  const char* one = std::getenv("DLAUNCH_SIMULATION_SEED");
+  if (one) {
+    const Outcome outcome = World(static_cast<unsigned>(std::stoul(one)), true).run();
+    CHECK_MESSAGE(outcome.violation.empty(), outcome.violation);
+    return;
+  }
+  const unsigned seeds = std::getenv("DLAUNCH_TEST_FULL") ? 10'000 : 500;
+  std::uint64_t epochs = 0, events = 0;
+  int faults = 0, losses = 0;
+  std::map<int, int> codes;
+  for (unsigned seed = 0; seed < seeds; ++seed) {
+    const Outcome outcome = World(seed, false).run();
+    CHECK_MESSAGE(outcome.violation.empty(),
+                  "DLAUNCH_SIMULATION_SEED=" << seed << " replays: " << outcome.violation);
+    epochs += outcome.epochs;
+    events += outcome.events;
+    faults += outcome.faults;
+    losses += outcome.losses;
+    ++codes[outcome.exit_code];
+  }
+  std::string ends;
+  for (const auto& [code, count] : codes) {
+    ends += " " + std::to_string(code) + ":" + std::to_string(count);
+  }
+  MESSAGE(seeds << " jobs, " << epochs << " epochs, " << faults << " faults, " << losses
+                << " losses, " << events << " events; ends by code:" << ends);
+  // A simulation in which nothing happens proves nothing.
+  CHECK(epochs > seeds);
+  CHECK(losses > static_cast<int>(seeds));
+  CHECK(codes[0] > static_cast<int>(seeds / 10));
+  CHECK(codes[79] > 0);
+  CHECK(codes[143] > 0);
+}
+
+}  // namespace dlaunch::rendezvous::simulation
