@@ -99,9 +99,13 @@ void Service::State::apply(Job& job, const RanksLost& effect) {
 }
 
 void Service::State::apply(Job& job, const Standing& effect) {
-  if (effect.to == 0) note(LogLine::Level::info, job, effect.sentence);
-  tell_all(job, message::Standing{effect.sentence},
-           [&](Session session, const Member&) { return effect.to == 0 || effect.to == session; });
+  const message::Standing standing{effect.sentence};
+  if (effect.to == 0) {
+    note(LogLine::Level::info, job, effect.sentence);
+    tell_all(job, standing, [](Session, const Member&) { return true; });
+  } else if (const auto member = job.members.find(effect.to); member != job.members.end()) {
+    tell(member->second.connection, standing);
+  }
 }
 
 void Service::State::apply(Job& job, const Finish& effect) {

@@ -1,9 +1,10 @@
 // The service by real sockets: agents that say what the test tells them to.
 #include "tests/support/agent_peer.hpp"
 
-#include <atomic>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -361,6 +362,64 @@ TEST_CASE("drain: no new job, and a word when the last one has gone") {
   job.a.say_goodbye();
   job.b.hang_up();
   CHECK(done.wait_for(std::chrono::seconds(20)) == std::future_status::ready);
+}
+
+TEST_CASE("whoever says anything lives: an agent that uses the store needs no heartbeats") {
+  ServiceThread service;
+  Pair job(service, "job", 10);
+  const auto heard = [&](const std::string& id) {
+    const auto jobs = service.jobs();
+    REQUIRE(jobs.size() == 1);
+    for (const auto& node : jobs[0].status.nodes) {
+      if (node.id == id) return node.last_heard;
+    }
+    return Clock::time_point{};
+  };
+  const auto a = heard("a"), b = heard("b");
+  job.a.ask(1, wire::Count{});
+  job.a.answer<wire::Number>();
+  CHECK(heard("a") > a);
+  CHECK(heard("b") == b);
+  job.b.tell(message::Heartbeat{});
+  job.b.hear<message::Heartbeat>();
+  CHECK(heard("b") > b);
+}
+
+TEST_CASE("a node that was silent for too long is given up, and joins anew") {
+  ServiceThread service;
+  auto a = node("a", 2, 1), b = node("b", 2, 1);
+  a.rules.lease = b.rules.lease = std::chrono::seconds(1);
+  Pair job(service, "job", 10, a, b);
+  CHECK(service.logged("job", "rank 1 on host-b lost: node b is lost: silent for 1 s"));
+  job.b.tell(message::Heartbeat{});
+  auto stop = job.b.hear<message::Stopped>();
+  // It may have been told of the other's loss while it was still waited for.
+  if (stop.cause == rendezvous::Stop::Cause::membership) stop = job.b.hear<message::Stopped>();
+  CHECK(stop.cause == rendezvous::Stop::Cause::evicted);
+  job.b.ask(1, wire::Get{"k"});
+  CHECK(job.b.answer<wire::Failed>().sentence == "not admitted to a round yet");
+  CHECK(service.logged("job", "node b was given up"));
+}
+
+TEST_CASE("a service that was started anew takes up what its agents hold") {
+  ServiceThread service;
+  std::vector<std::unique_ptr<AgentPeer>> agents;
+  for (int rank = 0; rank < 2; ++rank) {
+    auto& agent = *agents.emplace_back(
+        std::make_unique<AgentPeer>(service.address, "job", 10 + std::uint64_t(rank)));
+    CHECK(agent.welcome().epoch == (rank == 0 ? 0 : 7));
+    auto join = node(rank == 0 ? "a" : "b");
+    join.holding = rendezvous::Holding{3, 7, 1, rank, 2, rank, 2};
+    agent.tell(join);
+    // It sits in the store of its epoch again, which is empty.
+    agent.tell(message::Heartbeat{});
+    agent.hear<message::Heartbeat>();
+    agent.ask(1, wire::Get{"k"}, 7);
+    agent.answer<wire::Absent>();
+  }
+  CHECK(service.jobs().at(0).incarnation == 3);
+  for (auto& agent : agents) agent->tell(ended(7));
+  for (auto& agent : agents) CHECK(agent->hear<message::Finished>().exit_code == 0);
 }
 
 TEST_CASE("who says goodbye in the middle has left") {
