@@ -16,7 +16,6 @@ constexpr auto join_by = std::chrono::seconds(10);
 constexpr std::size_t roster_bytes_max = wire::frame_bytes_max - (64u << 10);
 constexpr int exit_unavailable = 69;
 constexpr int exit_configuration = 78;
-constexpr int exit_node_lost = 79;
 
 /// What an offer takes in a roster.
 std::size_t roster_bytes(const NodeOffer& offer) {
@@ -314,7 +313,11 @@ std::vector<NamedJobStatus> Service::jobs() const {
     state_->refresh(job);
     state_->schedule(job);
     const auto usage = state_->server.usage(job.space);
-    found.push_back({name, job.incarnation, job.rounds.status(), usage.keys, usage.bytes});
+    auto& line = found.emplace_back(
+        NamedJobStatus{name, job.incarnation, job.rounds.status(), usage.keys, usage.bytes});
+    if (!job.finished) continue;
+    line.status.state = JobStatus::State::finished;
+    line.status.exit_code = job.finished->exit_code;
   }
   state_->arm();
   return found;

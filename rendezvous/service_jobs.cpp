@@ -23,7 +23,17 @@ void Service::State::step(Job& job, const Event& event, Clock::time_point now) {
       return entry.second.connection == 0 && entry.second.epoch != job.epoch;
     });
   }
+  end_if_deserted(job);
   schedule(job);
+}
+
+/// Nobody is there, and nobody is waited for: the rounds would wait for ever. Whoever comes next
+/// begins anew, with rules of its own.
+void Service::State::end_if_deserted(Job& job) {
+  if (job.finished || job.rounds.next_deadline()) return;
+  const bool deserted = std::ranges::none_of(
+      job.members, [](const auto& entry) { return entry.second.connection != 0; });
+  if (deserted) apply(job, Finish{exit_node_lost, std::nullopt, "all its nodes have gone"});
 }
 
 // ---- Effects ----

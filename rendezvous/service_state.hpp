@@ -24,6 +24,9 @@
 /// keeps time.
 namespace dlaunch::rendezvous {
 
+/// With which the agents of a job end that was lost.
+constexpr int exit_node_lost = 79;
+
 /// An agent process that has joined a job.
 struct Member {
   store::ConnectionId connection = 0;  ///< 0: not connected now.
@@ -90,6 +93,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void apply(Job& job, const RanksLost& effect);
   void apply(Job& job, const Standing& effect);
   void apply(Job& job, const Finish& effect);
+  void end_if_deserted(Job& job);
   void begin_epoch(Job& job, std::uint64_t epoch, int world_size);
   void note(LogLine::Level level, const Job& job, std::string sentence) const;
 

@@ -422,6 +422,26 @@ TEST_CASE("a service that was started anew takes up what its agents hold") {
   for (auto& agent : agents) CHECK(agent->hear<message::Finished>().exit_code == 0);
 }
 
+TEST_CASE("a job that everybody has left is over, and the next one has rules of its own") {
+  ServiceThread service;
+  AgentPeer agent(service.address, "job", 1);
+  agent.welcome();
+  auto join = impatient("a", 3);
+  join.rules.lease = std::chrono::milliseconds(1);
+  agent.tell(join);
+  SUBCASE("on purpose") {
+    agent.tell(message::Leave{130, "stopped by SIGINT", false});
+    agent.say_goodbye();
+  }
+  SUBCASE("without a word") { agent.hang_up(); }
+  CHECK(service.logged("job", "all its nodes have gone"));
+  CHECK(service.jobs().at(0).status.state == rendezvous::JobStatus::State::finished);
+  Pair next(service, "job", 10);
+  CHECK(next.place_a.incarnation == 2);
+  CHECK(next.epoch == 1);
+  next.succeed();
+}
+
 TEST_CASE("who says goodbye in the middle has left") {
   ServiceThread service;
   Pair job(service, "job", 10);
