@@ -1,6 +1,7 @@
 #include "rendezvous/service.hpp"
 
 #include "rendezvous/service_state.hpp"
+#include "runtime/store/text.hpp"
 
 #include <algorithm>
 
@@ -25,7 +26,14 @@ std::size_t roster_bytes(const NodeOffer& offer) {
   return bytes;
 }
 
-std::string in_quotes(std::string_view name) { return "'" + std::string(name) + "'"; }
+/// Names go into logs, sentences and file names.
+constexpr std::size_t name_bytes_max = 255;
+
+bool is_name(std::string_view text) {
+  constexpr char last_control = 0x1f, del = 0x7f;
+  const auto control = [](char c) { return (c >= 0 && c <= last_control) || c == del; };
+  return !text.empty() && text.size() <= name_bytes_max && std::ranges::none_of(text, control);
+}
 
 }  // namespace
 
@@ -41,7 +49,10 @@ Service::State::State(boost::asio::io_context& context, ServiceRules allowed, Lo
 std::variant<wire::Welcome, store::Host::Refusal> Service::State::admit(store::ConnectionId who,
                                                                         const wire::Hello& hello) {
   const std::string& name = rules.only_job.empty() ? hello.job : rules.only_job;
-  if (auto no = objection(hello, name)) return std::move(*no);
+  if (auto no = objection(hello, name)) {
+    if (log) log({LogLine::Level::warning, is_name(name) ? name : "", "refused: " + no->sentence});
+    return std::move(*no);
+  }
   Job* job = find(name);
   store::SpaceId space = store::no_space;
   if (job != nullptr && hello.session == 0) {
@@ -72,12 +83,17 @@ std::optional<store::Host::Refusal> Service::State::objection(const wire::Hello&
   if (job.empty()) {
     return Refusal{Errc::refused, "this rendezvous serves many jobs; name yours with --rdzv-id"};
   }
+  if (!is_name(job)) {
+    return Refusal{Errc::refused,
+                   "a job's name has at most 255 bytes, none of them a control character"};
+  }
   if (!rules.only_job.empty() && !hello.job.empty() && hello.job != rules.only_job) {
-    return Refusal{Errc::refused, "this rendezvous serves the job " + in_quotes(rules.only_job) +
-                                      ", not " + in_quotes(hello.job)};
+    return Refusal{Errc::refused, "this rendezvous serves the job " +
+                                      store::quoted(rules.only_job) + ", not " +
+                                      store::quoted(hello.job)};
   }
   if (hello.session == 0 && !jobs.contains(job)) {
-    return Refusal{Errc::refused, "there is no job " + in_quotes(job) + " here"};
+    return Refusal{Errc::refused, "there is no job " + store::quoted(job) + " here"};
   }
   const auto other = connected.find(hello.session);
   if (other != connected.end() && callers.at(other->second).job != job) {
@@ -181,7 +197,8 @@ void Service::State::join(store::ConnectionId who, message::Join message) {
     return tell(who, *job->finished);
   }
   if (const auto no = objection(job, session, message)) {
-    return turn_away(who, name, message.offer.id, *no);
+    const bool named = is_name(message.offer.id);
+    return turn_away(who, name, named ? message.offer.id : std::string(), *no);
   }
   if (job == nullptr || job->finished) job = &open_job(name, message);
   joined(who, true);
@@ -208,6 +225,11 @@ std::optional<message::Refused> Service::State::objection(const Job* job, Sessio
     return message::Refused{Errc::refused, exit_code, std::move(why)};
   };
   if (session == 0) return refused(exit_configuration, "who joins a job needs a session");
+  if (!is_name(message.offer.id) || !is_name(message.offer.host)) {
+    return refused(exit_configuration,
+                   "a node's and a host's name have at most 255 bytes, none of them a control "
+                   "character");
+  }
   if (message.rules.nodes_max > rules.nodes_per_job_max) {
     return refused(exit_configuration, "a job of " + std::to_string(message.rules.nodes_max) +
                                            " nodes is too big for this rendezvous; its limit is " +

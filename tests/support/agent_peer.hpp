@@ -10,6 +10,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -21,6 +22,9 @@
 #include <doctest/doctest.h>
 
 namespace dlaunch::test {
+
+namespace message = rendezvous::message;
+using Outcome = rendezvous::WorkersEnded::Outcome;
 
 /// A rendezvous service on a thread of its own, with a TCP port.
 class ServiceThread {
@@ -157,6 +161,56 @@ class AgentPeer {
   RawPeer peer_;
   std::deque<Frame> kept_;
   Bytes answer_;
+};
+
+inline message::Join node(const std::string& id, int nodes = 2, int max_restarts = 0) {
+  message::Join join;
+  join.offer = {id, "host-" + id, 1, std::nullopt, std::nullopt, {"127.0.0.1:1"}};
+  join.rules.nodes_min = join.rules.nodes_max = nodes;
+  join.rules.max_restarts = max_restarts;
+  join.rules.reconnect_grace = std::chrono::seconds(20);
+  join.version = "test";
+  return join;
+}
+/// As node, of a job that does not wait for who has gone.
+inline message::Join impatient(const std::string& id, int nodes = 2, int max_restarts = 0) {
+  message::Join join = node(id, nodes, max_restarts);
+  join.rules.reconnect_grace = std::chrono::milliseconds(1);
+  return join;
+}
+
+inline message::WorkersEnded ended(std::uint64_t epoch, Outcome outcome = Outcome::succeeded,
+                                   int exit_code = 0) {
+  return {epoch, outcome, exit_code, std::nullopt, false, exit_code == 0 ? "" : "it failed"};
+}
+
+/// Two agents of a job in their first epoch.
+struct Pair {
+  Pair(ServiceThread& service, const std::string& job, std::uint64_t session,
+       const message::Join& first, const message::Join& second)
+      : a(service.address, job, session), b(service.address, job, session + 1) {
+    a.welcome();
+    b.welcome();
+    a.tell(first);
+    b.tell(second);
+    place_a = a.hear<message::Admitted>();
+    place_b = b.hear<message::Admitted>();
+    epoch = place_a.admission.epoch;
+    CHECK(place_b.admission.epoch == epoch);
+  }
+  Pair(ServiceThread& service, const std::string& job, std::uint64_t session)
+      : Pair(service, job, session, node("a"), node("b")) {}
+
+  void succeed() {
+    a.tell(ended(epoch));
+    b.tell(ended(epoch));
+    CHECK(a.hear<message::Finished>().exit_code == 0);
+    CHECK(b.hear<message::Finished>().exit_code == 0);
+  }
+
+  AgentPeer a, b;
+  message::Admitted place_a, place_b;
+  std::uint64_t epoch = 0;
 };
 
 }  // namespace dlaunch::test

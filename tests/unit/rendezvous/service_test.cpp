@@ -1,8 +1,7 @@
-// The service by real sockets: agents that say what the test tells them to.
+// Jobs by real sockets: agents that say what the test tells them to.
 #include "tests/support/agent_peer.hpp"
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,62 +9,6 @@
 
 using namespace dlaunch;
 using namespace dlaunch::test;
-namespace message = rendezvous::message;
-using Outcome = rendezvous::WorkersEnded::Outcome;
-
-namespace {
-
-message::Join node(const std::string& id, int nodes = 2, int max_restarts = 0) {
-  message::Join join;
-  join.offer = {id, "host-" + id, 1, std::nullopt, std::nullopt, {"127.0.0.1:1"}};
-  join.rules.nodes_min = join.rules.nodes_max = nodes;
-  join.rules.max_restarts = max_restarts;
-  join.rules.reconnect_grace = std::chrono::seconds(20);
-  join.version = "test";
-  return join;
-}
-/// As node, of a job that does not wait for who has gone.
-message::Join impatient(const std::string& id, int nodes = 2, int max_restarts = 0) {
-  message::Join join = node(id, nodes, max_restarts);
-  join.rules.reconnect_grace = std::chrono::milliseconds(1);
-  return join;
-}
-
-message::WorkersEnded ended(std::uint64_t epoch, Outcome outcome = Outcome::succeeded,
-                            int exit_code = 0) {
-  return {epoch, outcome, exit_code, std::nullopt, false, exit_code == 0 ? "" : "it failed"};
-}
-
-/// Two agents of a job in their first epoch.
-struct Pair {
-  Pair(ServiceThread& service, const std::string& job, std::uint64_t session,
-       const message::Join& first, const message::Join& second)
-      : a(service.address, job, session), b(service.address, job, session + 1) {
-    a.welcome();
-    b.welcome();
-    a.tell(first);
-    b.tell(second);
-    place_a = a.hear<message::Admitted>();
-    place_b = b.hear<message::Admitted>();
-    epoch = place_a.admission.epoch;
-    CHECK(place_b.admission.epoch == epoch);
-  }
-  Pair(ServiceThread& service, const std::string& job, std::uint64_t session)
-      : Pair(service, job, session, node("a"), node("b")) {}
-
-  void succeed() {
-    a.tell(ended(epoch));
-    b.tell(ended(epoch));
-    CHECK(a.hear<message::Finished>().exit_code == 0);
-    CHECK(b.hear<message::Finished>().exit_code == 0);
-  }
-
-  AgentPeer a, b;
-  message::Admitted place_a, place_b;
-  std::uint64_t epoch = 0;
-};
-
-}  // namespace
 
 TEST_CASE("two nodes join, meet in the store, and finish") {
   ServiceThread service;
@@ -204,100 +147,6 @@ TEST_CASE("two jobs do not see each other") {
   two.succeed();
 }
 
-TEST_CASE("an endpoint that is the job gives agents its name, and is finished once") {
-  rendezvous::ServiceRules rules;
-  rules.only_job = "mine";
-  ServiceThread service(rules);
-  AgentPeer stranger(service.address, "other", 9);
-  CHECK(stranger.unwelcome().sentence == "this rendezvous serves the job 'mine', not 'other'");
-  AgentPeer a(service.address, "", 10);
-  CHECK(a.welcome().job == "mine");
-  a.tell(node("a", 1));
-  CHECK(a.hear<message::Admitted>().admission.world_size == 1);
-  a.tell(ended(1));
-  a.hear<message::Finished>();
-  AgentPeer late(service.address, "mine", 11);
-  late.welcome();
-  late.tell(node("b", 1));
-  CHECK(late.hear<message::Finished>().exit_code == 0);
-}
-
-TEST_CASE("limits: jobs, nodes, what a node says of itself") {
-  rendezvous::ServiceRules rules;
-  rules.jobs_max = 1;
-  rules.nodes_per_job_max = 2;
-  ServiceThread service(rules);
-  const auto refused = [&](const std::string& job, std::uint64_t session,
-                           const message::Join& join) {
-    AgentPeer agent(service.address, job, session);
-    agent.welcome();
-    agent.tell(join);
-    const auto why = agent.hear<message::Refused>();
-    CHECK(why.exit_code != 0);
-    CHECK(agent.closed_by_service());
-    return why.reason;
-  };
-  CHECK(refused("job", 1, node("a", 3)).find("its limit is 2") != std::string::npos);
-  CHECK(service.jobs().empty());
-  Pair job(service, "job", 10);
-  CHECK(refused("job", 12, node("c")).find("2 nodes already") != std::string::npos);
-  CHECK(refused("other", 13, node("a")).find("1 jobs already") != std::string::npos);
-  CHECK(service.logged("other", "node a was refused"));
-  job.succeed();
-  Pair next(service, "other", 20);
-  next.succeed();
-}
-
-TEST_CASE("a roster of all the nodes fits into a frame") {
-  ServiceThread service;
-  AgentPeer agent(service.address, "job", 1);
-  agent.welcome();
-  auto wordy = node("a", 20'000);
-  wordy.offer.store_addresses.assign(1, std::string(1000, 'x'));
-  agent.tell(wordy);
-  CHECK(agent.hear<message::Refused>().reason.find("bytes; the limit is") != std::string::npos);
-}
-
-TEST_CASE("the store's limits are each job's") {
-  rendezvous::ServiceRules rules;
-  rules.limits.keys = 1;
-  ServiceThread service(rules);
-  Pair one(service, "one", 10), two(service, "two", 20);
-  one.a.ask(1, wire::Set{"k", as_bytes("v")});
-  one.a.answer<wire::Done>();
-  one.a.ask(2, wire::Set{"l", as_bytes("v")});
-  CHECK(one.a.answer<wire::Failed>().code == Errc::refused);
-  two.a.ask(1, wire::Set{"k", as_bytes("v")});
-  two.a.answer<wire::Done>();
-  const auto jobs = service.jobs();
-  REQUIRE(jobs.size() == 2);
-  CHECK(jobs[0].keys == 1);
-  CHECK(jobs[0].bytes == 2);
-}
-
-TEST_CASE("what cannot be read is refused, and harms nobody else") {
-  ServiceThread service;
-  Pair job(service, "job", 10);
-  AgentPeer odd(service.address, "job", 20);
-  odd.welcome();
-  odd.tell(wire::Type::join, Bytes(7, std::byte{0xFF}));
-  CHECK(odd.hear<message::Refused>().code == Errc::version);
-  CHECK(odd.closed_by_service());
-  AgentPeer mute(service.address, "job", 21);
-  mute.welcome();
-  mute.tell(ended(1));  // It has not joined: nobody listens.
-  mute.tell(message::Leave{});
-  AgentPeer rank(service.address, "job", 22);
-  rank.welcome();
-  rank.tell(wire::Type::report, as_bytes("?"));
-  RawPeer noise(connect_tcp(service.address, soon()));
-  noise.say("GET / HTTP/1.1\r\n\r\n");
-  CHECK(noise.closed_by_server());
-  const auto counters = service.on_loop([](rendezvous::Service& s) { return s.counters(); });
-  CHECK(counters.garbage == 1);
-  job.succeed();
-}
-
 TEST_CASE("one more than the job takes waits, and takes the place of one that is lost") {
   ServiceThread service;
   Pair job(service, "job", 10, impatient("a", 2, 3), impatient("b", 2, 3));
@@ -346,22 +195,6 @@ TEST_CASE("a finished job is forgotten in time, and what comes after is numbered
   Pair next(service, "job", 20);
   CHECK(next.epoch == 2);
   CHECK(next.place_a.incarnation == 2);
-}
-
-TEST_CASE("drain: no new job, and a word when the last one has gone") {
-  ServiceThread service;
-  Pair job(service, "job", 10);
-  std::promise<void> drained;
-  auto done = drained.get_future();
-  service.on_loop([&](rendezvous::Service& s) { s.drain([&] { drained.set_value(); }); });
-  AgentPeer late(service.address, "late", 20);
-  late.welcome();
-  late.tell(node("a"));
-  CHECK(late.hear<message::Refused>().reason.find("drained") != std::string::npos);
-  job.succeed();
-  job.a.say_goodbye();
-  job.b.hang_up();
-  CHECK(done.wait_for(std::chrono::seconds(20)) == std::future_status::ready);
 }
 
 TEST_CASE("whoever says anything lives: an agent that uses the store needs no heartbeats") {

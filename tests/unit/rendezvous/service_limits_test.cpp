@@ -1,0 +1,137 @@
+// Whom the service turns away, and why; and how it is drained.
+#include "tests/support/agent_peer.hpp"
+
+#include <future>
+#include <string>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+using namespace dlaunch::test;
+
+TEST_CASE("an endpoint that is the job gives agents its name, and is finished once") {
+  rendezvous::ServiceRules rules;
+  rules.only_job = "mine";
+  ServiceThread service(rules);
+  AgentPeer stranger(service.address, "other", 9);
+  CHECK(stranger.unwelcome().sentence == "this rendezvous serves the job 'mine', not 'other'");
+  AgentPeer a(service.address, "", 10);
+  CHECK(a.welcome().job == "mine");
+  a.tell(node("a", 1));
+  CHECK(a.hear<message::Admitted>().admission.world_size == 1);
+  a.tell(ended(1));
+  a.hear<message::Finished>();
+  AgentPeer late(service.address, "mine", 11);
+  late.welcome();
+  late.tell(node("b", 1));
+  CHECK(late.hear<message::Finished>().exit_code == 0);
+}
+
+TEST_CASE("limits: jobs, nodes, what a node says of itself") {
+  rendezvous::ServiceRules rules;
+  rules.jobs_max = 1;
+  rules.nodes_per_job_max = 2;
+  ServiceThread service(rules);
+  const auto refused = [&](const std::string& job, std::uint64_t session,
+                           const message::Join& join) {
+    AgentPeer agent(service.address, job, session);
+    agent.welcome();
+    agent.tell(join);
+    const auto why = agent.hear<message::Refused>();
+    CHECK(why.exit_code != 0);
+    CHECK(agent.closed_by_service());
+    return why.reason;
+  };
+  CHECK(refused("job", 1, node("a", 3)).find("its limit is 2") != std::string::npos);
+  CHECK(service.jobs().empty());
+  Pair job(service, "job", 10);
+  CHECK(refused("job", 12, node("c")).find("2 nodes already") != std::string::npos);
+  CHECK(refused("other", 13, node("a")).find("1 jobs already") != std::string::npos);
+  CHECK(service.logged("other", "node a was refused"));
+  job.succeed();
+  Pair next(service, "other", 20);
+  next.succeed();
+}
+
+TEST_CASE("a roster of all the nodes fits into a frame") {
+  ServiceThread service;
+  AgentPeer agent(service.address, "job", 1);
+  agent.welcome();
+  auto wordy = node("a", 20'000);
+  wordy.offer.store_addresses.assign(1, std::string(1000, 'x'));
+  agent.tell(wordy);
+  CHECK(agent.hear<message::Refused>().reason.find("bytes; the limit is") != std::string::npos);
+}
+
+TEST_CASE("names are fit for a log") {
+  ServiceThread service;
+  AgentPeer job(service.address, "a\nb", 1);
+  CHECK(job.unwelcome().sentence.find("control character") != std::string::npos);
+  AgentPeer agent(service.address, "job", 2);
+  agent.welcome();
+  agent.tell(node("a\x1b[2J"));
+  CHECK(agent.hear<message::Refused>().reason.find("control character") != std::string::npos);
+  CHECK(service.logged("job", "a node was refused"));
+  AgentPeer nameless(service.address, "job", 3);
+  nameless.welcome();
+  nameless.tell(node(""));
+  nameless.hear<message::Refused>();
+  CHECK(service.jobs().empty());
+  CHECK(service.logged("", "refused: a job's name"));
+}
+
+TEST_CASE("the store's limits are each job's") {
+  rendezvous::ServiceRules rules;
+  rules.limits.keys = 1;
+  ServiceThread service(rules);
+  Pair one(service, "one", 10), two(service, "two", 20);
+  one.a.ask(1, wire::Set{"k", as_bytes("v")});
+  one.a.answer<wire::Done>();
+  one.a.ask(2, wire::Set{"l", as_bytes("v")});
+  CHECK(one.a.answer<wire::Failed>().code == Errc::refused);
+  two.a.ask(1, wire::Set{"k", as_bytes("v")});
+  two.a.answer<wire::Done>();
+  const auto jobs = service.jobs();
+  REQUIRE(jobs.size() == 2);
+  CHECK(jobs[0].keys == 1);
+  CHECK(jobs[0].bytes == 2);
+}
+
+TEST_CASE("what cannot be read is refused, and harms nobody else") {
+  ServiceThread service;
+  Pair job(service, "job", 10);
+  AgentPeer odd(service.address, "job", 20);
+  odd.welcome();
+  odd.tell(wire::Type::join, Bytes(7, std::byte{0xFF}));
+  CHECK(odd.hear<message::Refused>().code == Errc::version);
+  CHECK(odd.closed_by_service());
+  AgentPeer mute(service.address, "job", 21);
+  mute.welcome();
+  mute.tell(ended(1));  // It has not joined: nobody listens.
+  mute.tell(message::Leave{});
+  AgentPeer rank(service.address, "job", 22);
+  rank.welcome();
+  rank.tell(wire::Type::report, as_bytes("?"));
+  RawPeer noise(connect_tcp(service.address, soon()));
+  noise.say("GET / HTTP/1.1\r\n\r\n");
+  CHECK(noise.closed_by_server());
+  const auto counters = service.on_loop([](rendezvous::Service& s) { return s.counters(); });
+  CHECK(counters.garbage == 1);
+  job.succeed();
+}
+
+TEST_CASE("drain: no new job, and a word when the last one has gone") {
+  ServiceThread service;
+  Pair job(service, "job", 10);
+  std::promise<void> drained;
+  auto done = drained.get_future();
+  service.on_loop([&](rendezvous::Service& s) { s.drain([&] { drained.set_value(); }); });
+  AgentPeer late(service.address, "late", 20);
+  late.welcome();
+  late.tell(node("a"));
+  CHECK(late.hear<message::Refused>().reason.find("drained") != std::string::npos);
+  job.succeed();
+  job.a.say_goodbye();
+  job.b.hang_up();
+  CHECK(done.wait_for(std::chrono::seconds(20)) == std::future_status::ready);
+}
