@@ -66,7 +66,10 @@ void Rounds::State::begin_gathering() {
 void Rounds::State::consider_gathering(Session newcomer) {
   if (nodes.empty()) {
     last_call.reset();
-    if (!re_forming) has_rules = false;  // The next to come brings its own.
+    if (!re_forming) {
+      has_rules = false;  // The next to come brings its own.
+      join_deadline.reset();
+    }
     if (join_deadline && *join_deadline <= now) give_up_gathering();
     return;
   }

@@ -1,8 +1,12 @@
 // Jobs by real sockets: agents that say what the test tells them to.
 #include "tests/support/agent_peer.hpp"
 
+#include <condition_variable>
 #include <memory>
+#include <mutex>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -223,7 +227,19 @@ TEST_CASE("a node that was silent for too long is given up, and joins anew") {
   auto a = node("a", 2, 1), b = node("b", 2, 1);
   a.rules.lease = b.rules.lease = std::chrono::seconds(1);
   Pair job(service, "job", 10, a, b);
-  CHECK(service.logged("job", "rank 1 on host-b lost: node b is lost: silent for 1 s"));
+  {
+    // The other one lives.
+    std::jthread beats([&job](std::stop_token stop) {
+      std::mutex mutex;
+      std::condition_variable_any never;
+      std::unique_lock lock(mutex);
+      while (!stop.stop_requested()) {
+        job.a.tell(message::Heartbeat{});
+        never.wait_for(lock, stop, std::chrono::milliseconds(100), [] { return false; });
+      }
+    });
+    CHECK(service.logged("job", "rank 1 on host-b lost: node b is lost: silent for 1"));
+  }
   job.b.tell(message::Heartbeat{});
   auto stop = job.b.hear<message::Stopped>();
   // It may have been told of the other's loss while it was still waited for.
