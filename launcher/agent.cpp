@@ -74,6 +74,7 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   void say(const std::string& sentence) { console_.say(sentence); }
   std::unique_ptr<Output> make_output() const;
   LaunchPlan plan_of(const Assignment& assignment) const;
+  void begin_epoch(Assignment assignment, const StoreClients& clients);
   void open_host();
   void say_restart(int attempt);
   void say_still_running();
@@ -162,16 +163,23 @@ std::unique_ptr<Output> Agent::make_output() const {
 
 void Agent::on_admitted(const rendezvous::Admission& admission) {
   if (leaving_ || final_code_) return;
-  const bool again = history_.has_attempt(admission.attempt);
-  assignment_ = link_.assignment(admission);
+  link_.place(admission, [this, clients = store_clients(admission)](Assignment assignment) {
+    if (!leaving_ && !final_code_) begin_epoch(std::move(assignment), clients);
+  });
+}
+
+void Agent::begin_epoch(Assignment assignment, const StoreClients& clients) {
+  const bool again = history_.has_attempt(assignment.attempt);
+  assignment_ = std::move(assignment);
   assignment_.repeated_attempt = again;
   assignment_.control_fd = workers_.control_number();
   open_host();
+  host_->serve_c10d_to(clients);
   assignment_.control_socket = host_->socket_name();
-  if (admission.attempt > 0 && !again) say_restart(admission.attempt);
+  if (assignment_.attempt > 0 && !again) say_restart(assignment_.attempt);
   if (console_.output() && !history_.empty()) console_.output()->forget_tails();
   order_reason_.clear();
-  feed(Start{admission.attempt});
+  feed(Start{assignment_.attempt});
 }
 
 /// The workers' host, for the new epoch.
@@ -187,11 +195,8 @@ void Agent::open_host() {
   if (host_) return host_->begin_attempt(std::move(identity));
   rendezvous::JobObserver& observer = *this;
   host_ = std::make_unique<rendezvous::JobHost>(io_, std::move(identity), observer, link_.uplink());
-  if (auto listener = link_.take_store_listener()) {
-    host_->serve_c10d(std::move(listener));
-  } else if (auto* server = link_.shared_server()) {
-    host_->share_c10d(*server);
-  }
+  for (auto& listener : link_.take_store_listeners()) host_->serve_c10d(std::move(listener));
+  if (auto* server = link_.shared_server()) host_->share_c10d(*server);
 }
 
 void Agent::on_order(std::uint64_t epoch, StopOrder::Manner manner, const std::string& reason) {
@@ -374,14 +379,7 @@ void Agent::execute(const Ended& effect) {
 void Agent::finish(int exit_code) {
   if (std::exchange(finished_, true)) return;
   exit_code_ = exit_code;
-  JobEnd end{last_end_.outcome, exit_code};
-  // It failed elsewhere, or before it began.
-  const bool stopped = leaving_ && end.outcome == Outcome::stopped;
-  if (history_.empty() || (exit_code != 0 && end.outcome == Outcome::succeeded)) {
-    end.outcome = leaving_ ? Outcome::stopped : Outcome::failed;
-  } else if (end.outcome == Outcome::stopped && !stopped) {
-    end.outcome = exit_code == 0 ? Outcome::succeeded : Outcome::failed;
-  }
+  const JobEnd end = job_end(last_end_, exit_code, leaving_, history_.empty());
   if (abandoned_) return tell_and_stop(end);
   link_.close([this, end] { tell_and_stop(end); });
 }

@@ -31,4 +31,14 @@ rendezvous::WorkersEnded report_of(const Ended& end, const Assignment& assignmen
   return how;
 }
 
+JobEnd job_end(const Ended& last, int code, bool left, bool never_began) {
+  if (never_began || (code != 0 && last.outcome == Outcome::succeeded)) {
+    return {left ? Outcome::stopped : Outcome::failed, code};
+  }
+  if (last.outcome == Outcome::stopped && !left) {
+    return {code == 0 ? Outcome::succeeded : Outcome::failed, code};
+  }
+  return {last.outcome, code};
+}
+
 }  // namespace dlaunch::launcher

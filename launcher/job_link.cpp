@@ -4,6 +4,7 @@
 #include "launcher/hosting.hpp"
 #include "launcher/node_seat.hpp"
 #include "launcher/option_values.hpp"
+#include "launcher/probe.hpp"
 #include "launcher/reachable.hpp"
 #include "launcher/sole_seat.hpp"
 #include "runtime/base/deadline.hpp"
@@ -59,7 +60,11 @@ JobLink::JobLink(asio::io_context& io, const AgentTask& task, SeatListener& list
       alone_(task.options.meeting.kind == Meeting::Kind::one_node),
       resolver_(io),
       timer_(io) {
-  if (alone_) master_port_ = take_master_port(port_asked(task));
+  if (!alone_) return;
+  MasterPort taken = take_master_port(port_asked(task));
+  master_port_ = taken.port;
+  note_ = std::move(taken.note);
+  if (taken.listener) store_listeners_.push_back(std::move(taken.listener));
 }
 
 JobLink::~JobLink() = default;
@@ -80,7 +85,7 @@ rendezvous::JobRules JobLink::rules() const {
 void JobLink::start() {
   if (alone_) {
     seat_ = std::make_unique<SoleSeat>(io_, offer({}), rules(), listener_);
-    if (!master_port_.note.empty()) listener_.on_standing(master_port_.note);
+    if (!note_.empty()) listener_.on_standing(note_);
     return seat_->join();
   }
   deadline_ = deadline_after(task_.options.rdzv_times.join);
@@ -176,29 +181,61 @@ rendezvous::NodeOffer JobLink::offer(const Address& own) {
 
   offer.rank_hint = options.node_rank;
   const Address& reached = hosted_at_ ? *hosted_at_ : own;
-  host_ = reachable_host(options, reached);
+  const auto hosts = reachable_hosts(options, reached);
+  host_ = hosts.front();
   // Several agents of one host, which the loopback address says: its name is not enough.
   if (options.node_id.empty() && reached.is_loopback())
     offer.id += ":" + std::to_string(::getpid());
-  std::uint16_t port = 0;
   if (shared_server() != nullptr) {
-    port = hosted_at_->port();
+    offer.store_addresses = {with_port(reached.host(), hosted_at_->port())};
   } else {
-    // Rank 0's agent announces its port, so any will do; one that is asked for is insisted on.
-    MasterPortAsked asked;
-    asked.host = host_;
-    asked.insisted =
-        options.master_port_insisted && options.meeting.kind == Meeting::Kind::endpoint;
-    asked.port = asked.insisted ? options.master_port : std::uint16_t{0};
-    master_port_ = take_master_port(asked);
-    port = master_port_.port;
+    offer.store_addresses = bind_store(hosts);
   }
-  offer.store_addresses = {
-      with_port(options.local_addr.empty() ? host_ : options.local_addr, port)};
+  if (!options.local_addr.empty()) {
+    const auto port = shared_server() ? hosted_at_->port() : master_port_;
+    offer.store_addresses.insert(offer.store_addresses.begin(),
+                                 with_port(options.local_addr, port));
+  }
   return offer;
 }
 
-Assignment JobLink::assignment(const rendezvous::Admission& admission) const {
+/// Under one port at all addresses. Rank 0's agent announces it, so any will do; one that is asked
+/// for is insisted on.
+std::vector<std::string> JobLink::bind_store(const std::vector<std::string>& hosts) {
+  const Options& options = task_.options;
+  const bool insisted =
+      options.master_port_insisted && options.meeting.kind == Meeting::Kind::endpoint;
+  MasterPort first = take_master_port(
+      {hosts.front(), insisted ? options.master_port : std::uint16_t{0}, insisted, true});
+  master_port_ = first.port;
+  store_listeners_.push_back(std::move(first.listener));
+  std::vector<std::string> bound{with_port(hosts.front(), master_port_)};
+  for (std::size_t i = 1; i < hosts.size(); ++i) {
+    try {
+      store_listeners_.push_back(listen_tcp(resolve(hosts[i], master_port_).front()));
+      bound.push_back(with_port(hosts[i], master_port_));
+    } catch (const Error&) {
+      // Somebody else has that port at that address. The others are told of those we have.
+    }
+  }
+  return bound;
+}
+
+void JobLink::place(const rendezvous::Admission& admission,
+                    std::function<void(Assignment)> placed) {
+  probe_.reset();
+  const auto& addresses = admission.store_addresses;
+  const std::string first = addresses.empty() ? "" : addresses.front();
+  if (admission.node_rank == 0 || addresses.size() < 2) {
+    return placed(assignment(admission, first));
+  }
+  probe_ = Probe::start(io_, addresses, [this, admission, placed](const std::string& reached) {
+    placed(assignment(admission, reached));
+  });
+}
+
+Assignment JobLink::assignment(const rendezvous::Admission& admission,
+                               const std::string& master) const {
   Assignment assignment;
   assignment.job = node_seat_ ? node_seat_->job() : task_.job;
   assignment.epoch = admission.epoch;
@@ -209,11 +246,11 @@ Assignment JobLink::assignment(const rendezvous::Admission& admission) const {
   assignment.local_size = admission.local_size;
   assignment.world_size = admission.world_size;
   assignment.run_directory = task_.run_directory.path();
-  assignment.master_port = master_port_.port;
+  assignment.master_port = master_port_;
   assignment.agent_store = !alone_ || task_.workers > 1;
-  if (!admission.store_addresses.empty()) {
-    const auto master = read_endpoint(admission.store_addresses.front());
-    if (const auto* endpoint = std::get_if<EndpointAsked>(&master)) {
+  if (!master.empty()) {
+    const auto read = read_endpoint(master);
+    if (const auto* endpoint = std::get_if<EndpointAsked>(&read)) {
       assignment.master_addr = endpoint->host;
       assignment.master_port = endpoint->port.value_or(0);
     }
@@ -229,6 +266,7 @@ store::Server* JobLink::shared_server() {
 }
 
 void JobLink::close(std::function<void()> closed) {
+  probe_.reset();
   timer_.cancel();
   resolver_.cancel();
   if (node_seat_) node_seat_->uplink().close();
@@ -243,6 +281,20 @@ void JobLink::close(std::function<void()> closed) {
     if (!error) once();
   });
   service_->drain(once);
+}
+
+StoreClients store_clients(const rendezvous::Admission& admission) {
+  std::vector<std::string> hosts;
+  for (const auto& entry : admission.roster) {
+    for (const auto& address : entry.store_addresses) {
+      const auto read = read_endpoint(address);
+      const auto* endpoint = std::get_if<EndpointAsked>(&read);
+      if (!endpoint || !is_numeric_host(endpoint->host)) return std::nullopt;
+      hosts.push_back(endpoint->host);
+    }
+  }
+  if (hosts.empty()) return std::nullopt;
+  return hosts;
 }
 
 }  // namespace dlaunch::launcher

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
@@ -21,6 +22,7 @@
 namespace dlaunch::launcher {
 
 class NodeSeat;
+class Probe;
 
 /// Everything that ties an agent to its job: its seat, the connection to the rendezvous, the
 /// rendezvous itself where this node hosts it, and the port of PyTorch's store. One thread: that of
@@ -35,16 +37,17 @@ class JobLink {
   void start();
   /// Null until the rendezvous is found.
   Seat* seat() { return seat_.get(); }
-  /// This node's place in the round, as the plan of its workers wants it.
-  Assignment assignment(const rendezvous::Admission& admission) const;
+  /// This node's place in the round, as the plan of its workers wants it, once it is known at which
+  /// of its addresses node rank 0 is reached from here. A later call makes an earlier one void.
+  void place(const rendezvous::Admission& admission, std::function<void(Assignment)> placed);
   /// Where this node's workers are reached by other nodes' workers.
   const std::string& host() const { return host_; }
   /// The node's connection, for its workers' requests; null on one node.
   store::Uplink* uplink();
 
-  /// The listener of PyTorch's store, once; empty where the program binds it, or where it is
+  /// The listeners of PyTorch's store, once; none where the program binds it, or where it is
   /// shared.
-  unique_fd take_store_listener() { return std::move(master_port_.listener); }
+  std::vector<unique_fd> take_store_listeners() { return std::exchange(store_listeners_, {}); }
   /// The server that shares its port with PyTorch's store: the hosted rendezvous of --master-addr.
   store::Server* shared_server();
 
@@ -58,13 +61,18 @@ class JobLink {
   void try_again_later(const std::string& why);
   void take_seat(unique_fd listener);
   rendezvous::NodeOffer offer(const Address& own);
+  std::vector<std::string> bind_store(const std::vector<std::string>& hosts);
+  Assignment assignment(const rendezvous::Admission& admission, const std::string& master) const;
   rendezvous::JobRules rules() const;
 
   boost::asio::io_context& io_;
   const AgentTask& task_;
   SeatListener& listener_;
   const bool alone_;
-  MasterPort master_port_;
+  std::uint16_t master_port_ = 0;
+  std::vector<unique_fd> store_listeners_;
+  std::string note_;
+  std::shared_ptr<Probe> probe_;  ///< Of node rank 0's addresses.
   std::string host_ = "127.0.0.1";
   std::optional<Address> hosted_at_;
   std::unique_ptr<rendezvous::Service> service_;
@@ -77,5 +85,10 @@ class JobLink {
   std::string trouble_;
   std::function<void()> closed_;
 };
+
+/// Whom node rank 0 serves PyTorch's store. Only its admission tells; nullopt: everybody, also
+/// where a node has published a name, whose numbers cannot be known.
+using StoreClients = std::optional<std::vector<std::string>>;
+StoreClients store_clients(const rendezvous::Admission& admission);
 
 }  // namespace dlaunch::launcher

@@ -45,6 +45,8 @@ struct EndpointAsked {
 };
 Read<EndpointAsked> read_endpoint(std::string_view text);
 bool is_loopback_name(std::string_view host);
+/// "10.0.0.1", "fe80::1": no name.
+bool is_numeric_host(std::string_view host);
 
 std::vector<std::string_view> split(std::string_view text, char separator);
 /// How many letters must be added, dropped, changed or swapped to make `a` of `b`.

@@ -18,6 +18,9 @@
 namespace dlaunch::launcher {
 namespace {
 
+/// A host with many containers has as many bridges; nobody tries all of their addresses.
+constexpr std::size_t addresses_max = 16;
+
 struct Interface {
   std::string name;
   Address address;
@@ -93,12 +96,22 @@ std::optional<Network> read_network(const std::string& text) {
 
 }  // namespace
 
-std::string reachable_host(const Options& options, const Address& own) {
-  if (options.iface.empty()) return own.host();
+std::vector<std::string> reachable_hosts(const Options& options, const Address& own) {
+  std::vector<std::string> hosts;
+  if (options.iface.empty()) {
+    hosts.push_back(own.host());
+    if (own.is_loopback()) return hosts;
+    for (const auto& [name, address] : interfaces_up()) {
+      const std::string host = address.host();
+      if (host != hosts.front() && !address.is_loopback()) hosts.push_back(host);
+    }
+    if (hosts.size() > addresses_max) hosts.resize(addresses_max);
+    return hosts;
+  }
   const auto network = read_network(options.iface);
   std::string known;
   for (const auto& [name, address] : interfaces_up()) {
-    if (network ? network->contains(address) : name == options.iface) return address.host();
+    if (network ? network->contains(address) : name == options.iface) return {address.host()};
     known += (known.empty() ? "" : ", ") + name + " " + address.host();
   }
   throw Error(Errc::refused,

@@ -66,6 +66,11 @@ void JobHost::serve_c10d(unique_fd listener) {
 
 void JobHost::share_c10d(store::Server& server) { shared_c10d_ = &server; }
 
+void JobHost::serve_c10d_to(const std::optional<std::vector<std::string>>& hosts) {
+  if (c10d_) c10d_->restrict_c10d(hosts);
+  if (shared_c10d_) shared_c10d_->restrict_c10d(hosts);
+}
+
 void JobHost::begin_attempt(JobIdentity identity) {
   identity_ = std::move(identity);
   native_->stop();

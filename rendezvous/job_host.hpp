@@ -59,6 +59,8 @@ class JobHost : private store::Host {
   void serve_c10d(unique_fd listener);
   /// The same, where another server listens for it already, on a port that several protocols share.
   void share_c10d(store::Server& server);
+  /// Beyond loopback, PyTorch's store is served to these addresses only; nullopt: to all.
+  void serve_c10d_to(const std::optional<std::vector<std::string>>& hosts);
   /// Forgets the members, their keys and the keys of PyTorch's store. To be called when no worker
   /// of the old attempt is left.
   void begin_attempt(JobIdentity identity);
