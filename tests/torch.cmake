@@ -11,7 +11,7 @@ set(DLAUNCH_TEST_TORCH2_PYTHON ${torch2_python} CACHE FILEPATH
 
 foreach(version 1 2)
   foreach(case store_operations gloo_group example ddp two_alone probe_and_spawn restart
-      restart_same_port two_jobs)
+      restart_same_port two_jobs nodes_ddp nodes_group nodes_restart nodes_elastic)
     add_test(NAME torch${version}_${case}
       COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/torch/run
         ${DLAUNCH_TEST_TORCH${version}_PYTHON} $<TARGET_FILE:dlaunch_program> ${case})
