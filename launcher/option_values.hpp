@@ -1,29 +1,18 @@
 #pragma once
 
 #include "launcher/options.hpp"
+#include "runtime/base/values.hpp"
 
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 /// The values options take, read from text. Each reader says in a sentence what is wrong instead;
 /// the caller puts the option's name before it.
 namespace dlaunch::launcher {
 
-/// What is wrong with a value: "4x is not a whole number".
-struct Complaint {
-  std::string sentence;
-};
-
-template <class T>
-using Read = std::variant<T, Complaint>;
-
-Read<long> read_integer(std::string_view text, long least, long most);
-/// "1", "true", "yes", "on" and their opposites.
-Read<bool> read_flag(std::string_view text);
 /// "3" or "0:1,1:2".
 Read<StreamsByRank> read_streams(std::string_view text);
 /// "0,2,5"; empty text means none.
@@ -47,9 +36,5 @@ Read<EndpointAsked> read_endpoint(std::string_view text);
 bool is_loopback_name(std::string_view host);
 /// "10.0.0.1", "fe80::1": no name.
 bool is_numeric_host(std::string_view host);
-
-std::vector<std::string_view> split(std::string_view text, char separator);
-/// How many letters must be added, dropped, changed or swapped to make `a` of `b`.
-std::size_t edit_distance(std::string_view a, std::string_view b);
 
 }  // namespace dlaunch::launcher

@@ -1,9 +1,9 @@
 #include "launcher/options.hpp"
 
-#include "launcher/config_file.hpp"
 #include "launcher/exit_code.hpp"
 #include "launcher/meeting.hpp"
 #include "launcher/option_table.hpp"
+#include "runtime/base/toml.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -100,11 +100,11 @@ class Parser {
     if (!text) {
       return refuse(exit_code::configuration, as_written(*entry, *given) + ": cannot be read");
     }
-    auto read = read_config(*text);
+    auto read = read_toml(*text);
     if (const auto* complaint = std::get_if<Complaint>(&read)) {
       return refuse(exit_code::configuration, path + ": " + complaint->sentence);
     }
-    for (auto& [key, value] : std::get<0>(read)) {
+    for (const auto& [key, value, line] : std::get<0>(read)) {
       const auto* option = find_option(key);
       if (option == nullptr || option->apply == nullptr || option == entry) {
         return refuse(exit_code::configuration, path + ": unknown key " + clipped(key) +

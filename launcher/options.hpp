@@ -168,8 +168,4 @@ std::variant<Options, EarlyExit> parse_options(std::span<const std::string> argu
 /// What --help prints.
 std::string help_text();
 
-/// "2m", "500ms", "30" (seconds), "0.5", "1h"; nullopt for anything else, negative or beyond a
-/// year.
-std::optional<std::chrono::milliseconds> parse_duration(std::string_view text);
-
 }  // namespace dlaunch::launcher

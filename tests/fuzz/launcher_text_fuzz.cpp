@@ -1,6 +1,6 @@
-#include "launcher/config_file.hpp"
 #include "launcher/error_file.hpp"
 #include "launcher/plan.hpp"
+#include "runtime/base/values.hpp"
 
 #include <cstdint>
 #include <cstdio>
@@ -23,6 +23,7 @@ void insist(bool holds, const char* what) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace dlaunch;
   using namespace dlaunch::launcher;
   const std::string text(data, data + size);
   std::vector<std::string> arguments;

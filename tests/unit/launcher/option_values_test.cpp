@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+using namespace dlaunch;
 using namespace dlaunch::launcher;
 
 namespace {

@@ -1,0 +1,91 @@
+#include "runtime/base/values.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+namespace dlaunch {
+
+namespace {
+
+std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
+
+}  // namespace
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  if (text.empty()) return parts;
+  for (;;) {
+    const auto end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+Read<long> read_integer(std::string_view text, long least, long most) {
+  if (text.empty()) return Complaint{"a whole number is missing"};
+  long value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc::invalid_argument || end != text.data() + text.size()) {
+    return Complaint{quoted(text) + " is not a whole number"};
+  }
+  const bool huge = error == std::errc::result_out_of_range;
+  if (huge ? text.starts_with('-') : value < least) {
+    return Complaint{"at least " + std::to_string(least) + " is needed"};
+  }
+  if (huge || value > most) return Complaint{"at most " + std::to_string(most) + " is allowed"};
+  return value;
+}
+
+Read<bool> read_flag(std::string_view text) {
+  for (const auto yes : {"1", "true", "yes", "on"}) {
+    if (text == yes) return true;
+  }
+  for (const auto no : {"0", "false", "no", "off"}) {
+    if (text == no) return false;
+  }
+  return Complaint{quoted(text) + " is neither 1 (true, yes, on) nor 0 (false, no, off)"};
+}
+
+std::optional<std::chrono::milliseconds> parse_duration(std::string_view text) {
+  constexpr double ms_max = 365.0 * 24 * 3600 * 1000;
+  struct Unit {
+    std::string_view name;
+    double ms;
+  };
+  // "ms" before "s" and "m", since each is the end of the other.
+  constexpr std::array<Unit, 4> units = {{{"ms", 1}, {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}}};
+  double factor = 1000;
+  for (const auto& unit : units) {
+    if (!text.ends_with(unit.name)) continue;
+    text.remove_suffix(unit.name.size());
+    factor = unit.ms;
+    break;
+  }
+  // Plain decimals only: from_chars would take "inf", "nan" and exponents as well.
+  if (text.empty() || text.find_first_not_of("0123456789.") != std::string_view::npos) return {};
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return {};
+  if (value * factor > ms_max) return {};
+  return std::chrono::milliseconds(static_cast<long>(value * factor + 0.5));
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> cost(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) cost[i][0] = i;
+  for (std::size_t j = 0; j <= b.size(); ++j) cost[0][j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t change = a[i - 1] == b[j - 1] ? 0 : 1;
+      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + change});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return cost[a.size()][b.size()];
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+/// What people write on command lines and into configuration files, read from text. Each reader
+/// says in a sentence what is wrong instead; the caller puts the name before it. Pure.
+namespace dlaunch {
+
+/// What is wrong with a value: "4x is not a whole number".
+struct Complaint {
+  std::string sentence;
+};
+
+template <class T>
+using Read = std::variant<T, Complaint>;
+
+Read<long> read_integer(std::string_view text, long least, long most);
+/// "1", "true", "yes", "on" and their opposites.
+Read<bool> read_flag(std::string_view text);
+/// "2m", "500ms", "30" (seconds), "0.5", "1h"; nullopt for anything else, negative or beyond a
+/// year.
+std::optional<std::chrono::milliseconds> parse_duration(std::string_view text);
+
+std::vector<std::string_view> split(std::string_view text, char separator);
+/// How many letters must be added, dropped, changed or swapped to make `a` of `b`.
+std::size_t edit_distance(std::string_view a, std::string_view b);
+
+}  // namespace dlaunch
