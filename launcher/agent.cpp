@@ -4,7 +4,6 @@
 #include "launcher/descriptors.hpp"
 #include "launcher/end_report.hpp"
 #include "launcher/environment.hpp"
-#include "launcher/exit_code.hpp"
 #include "launcher/history.hpp"
 #include "launcher/job_link.hpp"
 #include "launcher/plan.hpp"
@@ -12,6 +11,7 @@
 #include "launcher/supervisor.hpp"
 #include "launcher/workers.hpp"
 #include "rendezvous/job_host.hpp"
+#include "runtime/base/exit_code.hpp"
 
 #include <algorithm>
 #include <deque>

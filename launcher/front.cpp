@@ -1,8 +1,8 @@
 #include "launcher/front.hpp"
 
-#include "launcher/exit_code.hpp"
 #include "launcher/exit_status.hpp"
 #include "launcher/process_tree.hpp"
+#include "runtime/base/exit_code.hpp"
 #include "runtime/base/socket.hpp"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 #include "launcher/hosting.hpp"
 
-#include "launcher/exit_code.hpp"
 #include "launcher/option_values.hpp"
+#include "runtime/base/exit_code.hpp"
 
 #include <algorithm>
 #include <optional>

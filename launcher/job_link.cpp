@@ -1,6 +1,5 @@
 #include "launcher/job_link.hpp"
 
-#include "launcher/exit_code.hpp"
 #include "launcher/hosting.hpp"
 #include "launcher/node_seat.hpp"
 #include "launcher/option_values.hpp"
@@ -8,6 +7,7 @@
 #include "launcher/reachable.hpp"
 #include "launcher/sole_seat.hpp"
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/exit_code.hpp"
 #include "runtime/base/random.hpp"
 #include "runtime/base/socket.hpp"
 

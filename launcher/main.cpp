@@ -1,8 +1,8 @@
 #include "launcher/agent.hpp"
-#include "launcher/exit_code.hpp"
 #include "launcher/front.hpp"
 #include "launcher/options.hpp"
 #include "launcher/plan.hpp"
+#include "runtime/base/exit_code.hpp"
 #include "runtime/base/random.hpp"
 
 #include <dlaunch/error.hpp>
@@ -23,6 +23,7 @@ extern char** environ;
 
 namespace {
 
+using namespace dlaunch;
 using namespace dlaunch::launcher;
 
 /// Descriptors of ours must not become somebody's stdin, stdout or stderr.

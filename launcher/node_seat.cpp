@@ -1,7 +1,7 @@
 #include "launcher/node_seat.hpp"
 
-#include "launcher/exit_code.hpp"
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/exit_code.hpp"
 
 #include <utility>
 

@@ -145,39 +145,6 @@ Read<NodesAsked> read_nodes(std::string_view text) {
   return nodes;
 }
 
-Read<EndpointAsked> read_endpoint(std::string_view text) {
-  EndpointAsked endpoint;
-  std::string_view host = text;
-  std::string_view port;
-  if (text.starts_with('[')) {
-    const auto end = text.find(']');
-    if (end == std::string_view::npos) return Complaint{"the closing ] is missing"};
-    host = text.substr(1, end - 1);
-    port = text.substr(end + 1);
-    if (!port.empty() && !port.starts_with(':')) return Complaint{"after ] a :PORT is expected"};
-  } else if (std::count(text.begin(), text.end(), ':') == 1) {
-    host = text.substr(0, text.find(':'));
-    port = text.substr(text.find(':'));
-  }
-  if (!port.empty()) {
-    const auto number = read_integer(port.substr(1), 0, 65535);
-    if (const auto* wrong = std::get_if<Complaint>(&number)) {
-      return Complaint{"the port: " + wrong->sentence};
-    }
-    endpoint.port = static_cast<std::uint16_t>(std::get<long>(number));
-  }
-  if (host.empty()) return Complaint{"the host is missing"};
-  endpoint.host = host;
-  return endpoint;
-}
-
-bool is_loopback_name(std::string_view host) {
-  if (host == "localhost" || host == "::1") return true;
-  // Only a dotted address of four numbers: "127.example.org" is a name like any other.
-  return host.starts_with("127.") &&
-         host.find_first_not_of("0123456789.") == std::string_view::npos;
-}
-
 bool is_numeric_host(std::string_view host) {
   if (host.find(':') != std::string_view::npos) return true;
   return !host.empty() && host.find_first_not_of("0123456789.") == std::string_view::npos;

@@ -27,13 +27,6 @@ Read<RendezvousTimes> read_rendezvous_conf(std::string_view text, RendezvousTime
 /// "2", "1:4".
 Read<NodesAsked> read_nodes(std::string_view text);
 
-/// "host", "host:port", "[::1]:port" or "::1".
-struct EndpointAsked {
-  std::string host;
-  std::optional<std::uint16_t> port;
-};
-Read<EndpointAsked> read_endpoint(std::string_view text);
-bool is_loopback_name(std::string_view host);
 /// "10.0.0.1", "fe80::1": no name.
 bool is_numeric_host(std::string_view host);
 

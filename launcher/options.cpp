@@ -1,8 +1,8 @@
 #include "launcher/options.hpp"
 
-#include "launcher/exit_code.hpp"
 #include "launcher/meeting.hpp"
 #include "launcher/option_table.hpp"
+#include "runtime/base/exit_code.hpp"
 #include "runtime/base/toml.hpp"
 
 #include <algorithm>

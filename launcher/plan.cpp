@@ -1,7 +1,7 @@
 #include "launcher/plan.hpp"
 
 #include "launcher/environment.hpp"
-#include "launcher/exit_code.hpp"
+#include "runtime/base/exit_code.hpp"
 
 #include <algorithm>
 #include <cctype>

@@ -1,9 +1,9 @@
 #include "launcher/workers.hpp"
 
 #include "launcher/environment.hpp"
-#include "launcher/exit_code.hpp"
 #include "launcher/process_tree.hpp"
 #include "launcher/spawn.hpp"
+#include "runtime/base/exit_code.hpp"
 #include "runtime/base/socket.hpp"
 
 #include <algorithm>

@@ -33,23 +33,6 @@ const sockaddr* generic(const Address& address) {
   return reinterpret_cast<const sockaddr*>(&address.storage);
 }
 
-Address unix_address(std::string_view name) {
-  Address address;
-  auto* un = reinterpret_cast<sockaddr_un*>(&address.storage);
-  un->sun_family = AF_UNIX;
-  if (name.empty() || name.size() >= sizeof un->sun_path) {
-    throw Error(Errc::misuse, "the unix socket name '" + std::string(name) + "' has " +
-                                  std::to_string(name.size()) + " characters; 1 to " +
-                                  std::to_string(sizeof un->sun_path - 1) + " are possible");
-  }
-  std::memcpy(un->sun_path, name.data(), name.size());
-  // An abstract name begins with a zero byte and has no terminator.
-  if (name.front() == '@') un->sun_path[0] = '\0';
-  address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size() +
-                                        (name.front() == '@' ? 0 : 1));
-  return address;
-}
-
 unique_fd open_socket(int family) {
   unique_fd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd) throw Error(Errc::unreachable, "cannot open a socket: " + errno_text(errno));
@@ -181,6 +164,23 @@ std::vector<Address> resolve(std::string_view host, std::uint16_t port) {
   }
   ::freeaddrinfo(found);
   return addresses;
+}
+
+Address unix_address(std::string_view name) {
+  Address address;
+  auto* un = reinterpret_cast<sockaddr_un*>(&address.storage);
+  un->sun_family = AF_UNIX;
+  if (name.empty() || name.size() >= sizeof un->sun_path) {
+    throw Error(Errc::misuse, "the unix socket name '" + std::string(name) + "' has " +
+                                  std::to_string(name.size()) + " characters; 1 to " +
+                                  std::to_string(sizeof un->sun_path - 1) + " are possible");
+  }
+  std::memcpy(un->sun_path, name.data(), name.size());
+  // An abstract name begins with a zero byte and has no terminator.
+  if (name.front() == '@') un->sun_path[0] = '\0';
+  address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size() +
+                                        (name.front() == '@' ? 0 : 1));
+  return address;
 }
 
 unique_fd listen_tcp(const Address& at, int backlog) {

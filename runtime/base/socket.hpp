@@ -32,10 +32,12 @@ struct Address {
 /// Errc::unreachable with the resolver's reason.
 std::vector<Address> resolve(std::string_view host, std::uint16_t port);
 
+/// An abstract unix socket ("@name"), or a path.
+Address unix_address(std::string_view name);
+
 /// Binds and listens at once; port 0 lets the kernel choose. SO_REUSEADDR is set, so a port in
 /// TIME_WAIT is free. Errc::refused on EADDRINUSE, naming the owner where /proc shows it.
 unique_fd listen_tcp(const Address& at, int backlog = 4096);
-/// An abstract unix socket ("@name"), or a path.
 unique_fd listen_unix(std::string_view name, int backlog = 4096);
 Address local_address(int fd);
 Address peer_address(int fd);

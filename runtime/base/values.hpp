@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,6 +27,15 @@ Read<bool> read_flag(std::string_view text);
 /// "2m", "500ms", "30" (seconds), "0.5", "1h"; nullopt for anything else, negative or beyond a
 /// year.
 std::optional<std::chrono::milliseconds> parse_duration(std::string_view text);
+
+/// "host", "host:port", "[::1]:port" or "::1".
+struct EndpointAsked {
+  std::string host;
+  std::optional<std::uint16_t> port;
+};
+Read<EndpointAsked> read_endpoint(std::string_view text);
+/// "localhost", "127.0.0.1", "::1": never reached from another host, whatever a resolver says.
+bool is_loopback_name(std::string_view host);
 
 std::vector<std::string_view> split(std::string_view text, char separator);
 /// How many letters must be added, dropped, changed or swapped to make `a` of `b`.

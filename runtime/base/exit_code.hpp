@@ -1,8 +1,8 @@
 #pragma once
 
-/// What dlaunch itself exits with, besides a worker's own code and 128 + n for a signal. A
+/// What our programs exit with, besides a worker's own code and 128 + n for a signal. A
 /// contract: docs/operations.md lists each with cause and cure.
-namespace dlaunch::launcher::exit_code {
+namespace dlaunch::exit_code {
 
 inline constexpr int usage = 64;           ///< The command line, or a variable that stands for it.
 inline constexpr int unreachable = 69;     ///< A host or port that the job needs.
@@ -16,4 +16,4 @@ inline constexpr int no_progress = 80;
 inline constexpr int cannot_execute = 126;
 inline constexpr int not_found = 127;
 
-}  // namespace dlaunch::launcher::exit_code
+}  // namespace dlaunch::exit_code

@@ -1,0 +1,181 @@
+#include "rendezvous/config.hpp"
+
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch::rendezvous;
+using Arguments = std::vector<std::string>;
+
+namespace {
+
+/// Reads arguments and, where there is one, the file "d.toml".
+std::variant<Config, Exit> read(Arguments arguments, const std::string& file = "") {
+  if (!file.empty()) arguments.insert(arguments.end(), {"--config", "d.toml"});
+  return read_config(arguments, [&](const std::string& path) -> std::optional<std::string> {
+    if (path != "d.toml") return std::nullopt;
+    return file;
+  });
+}
+
+Config good(const Arguments& arguments, const std::string& file = "") {
+  const auto result = read(arguments, file);
+  if (const auto* exit = std::get_if<Exit>(&result)) FAIL(exit->text);
+  return std::get<Config>(result);
+}
+
+/// The refusal's sentence with its code: "64 --listen x: ...".
+std::string bad(const Arguments& arguments, const std::string& file = "") {
+  const auto result = read(arguments, file);
+  const auto* exit = std::get_if<Exit>(&result);
+  REQUIRE(exit != nullptr);
+  const std::string before = "dlaunchd: ";
+  REQUIRE(exit->text.starts_with(before));
+  REQUIRE(exit->text.ends_with('\n'));
+  return std::to_string(exit->code) + " " +
+         exit->text.substr(before.size(), exit->text.size() - before.size() - 1);
+}
+
+}  // namespace
+
+TEST_CASE("defaults") {
+  const Config config = good({});
+  CHECK(config.listen == std::vector<ListenAt>{{"127.0.0.1", 29400}});
+  CHECK(config.http == ListenAt{"127.0.0.1", 29401});
+  CHECK(config.secret_file.empty());
+  CHECK(config.state == "memory");
+  CHECK(config.rules.jobs_max == 1024);
+  CHECK(config.rules.nodes_per_job_max == 20'000);
+  CHECK(config.rules.limits.keys == 1u << 20);
+  CHECK(config.rules.limits.total_bytes == std::size_t{4} << 30);
+  CHECK(config.rules.remember == std::chrono::minutes(10));
+  CHECK(config.drain_timeout == std::chrono::seconds(30));
+  CHECK(!config.check);
+}
+
+TEST_CASE("the command line wins over the file, and the file over the defaults") {
+  const std::string file =
+      "# comment\nlisten = [\"127.0.0.1:1\", \"[::1]:2\"]\njobs-max = 7\nbytes-max = \"64MiB\"\n"
+      "remember = \"1h\"\nlog-level = \"error\"\nhttp = \"off\"\n";
+  const Config from_file = good({}, file);
+  CHECK(from_file.listen == std::vector<ListenAt>{{"127.0.0.1", 1}, {"::1", 2}});
+  CHECK(from_file.rules.jobs_max == 7);
+  CHECK(from_file.rules.limits.total_bytes == 64u << 20);
+  CHECK(from_file.rules.remember == std::chrono::hours(1));
+  CHECK(from_file.log_level == LogLine::Level::error);
+  CHECK(!from_file.http);
+  CHECK(from_file.config == "d.toml");
+  const Config both = good({"--listen", "localhost:3", "--jobs-max=8", "--listen=127.0.0.2:4",
+                            "--http", "[::1]:0", "--check"},
+                           file);
+  CHECK(both.listen == std::vector<ListenAt>{{"localhost", 3}, {"127.0.0.2", 4}});
+  CHECK(both.rules.jobs_max == 8);
+  CHECK(both.http == ListenAt{"::1", 0});
+  CHECK(both.check);
+}
+
+TEST_CASE("a wrong command line: what, and what to do") {
+  CHECK(bad({"--listen", "29400"}) ==
+        "64 --listen 29400: '29400' is not HOST:PORT, as in 127.0.0.1:29400 or [::1]:29400");
+  CHECK(
+      bad({"--listen", "::1:29400"}) ==
+      "64 --listen ::1:29400: '::1:29400' is not HOST:PORT, as in 127.0.0.1:29400 or [::1]:29400");
+  CHECK(bad({"--listen", "a:70000"}) ==
+        "64 --listen a:70000: 'a:70000': the port: at most 65535 is allowed");
+  CHECK(bad({"--listen", ""}) == "64 --listen : at least one HOST:PORT is needed");
+  CHECK(bad({"--http", "0.0.0.0:80"}) ==
+        "64 --http 0.0.0.0:80: the status is served on loopback only in this build; use "
+        "127.0.0.1:PORT, and a proxy or 'ssh -L' to read it from elsewhere");
+  CHECK(bad({"--state", "sqlite:/var/lib/x"}) ==
+        "64 --state sqlite:/var/lib/x: not in this build, which keeps the jobs in memory; use "
+        "memory");
+  CHECK(bad({"--state", "disk"}) ==
+        "64 --state disk: 'disk' is none of memory, sqlite:PATH, etcd:URL,...");
+  CHECK(bad({"--job-max", "3"}) == "64 unknown option --job-max; did you mean --jobs-max?");
+  CHECK(bad({"--frobnicate"}) ==
+        "64 unknown option --frobnicate; dlaunchd --help lists what there is");
+  CHECK(bad({"--jobs-max"}) == "64 --jobs-max needs a value: N");
+  CHECK(bad({"serve"}) == "64 unexpected argument serve; dlaunchd --help lists the options");
+  CHECK(bad({"--bytes-max", "5TB"}) ==
+        "64 --bytes-max 5TB: '5TB' is not a whole number (bytes, or with KiB, MiB or GiB behind)");
+  CHECK(bad({"--bytes-max", "1KiB"}) == "64 --bytes-max 1KiB: at least 1MiB is needed");
+  CHECK(bad({"--remember", "soon"}).find("is not a duration") != std::string::npos);
+  CHECK(bad({"--log-level", "loud"}) ==
+        "64 --log-level loud: 'loud' is none of info, warning, error");
+  CHECK(bad({"--config", "nowhere.toml"}) == "78 --config nowhere.toml: cannot be read");
+}
+
+TEST_CASE("a wrong file: its line, what, and what to do") {
+  CHECK(bad({}, "\n# x\njob-max = 3\n") ==
+        "78 d.toml:3: unknown key job-max; did you mean jobs-max?");
+  CHECK(bad({}, "jobs-max = \"many\"\n") ==
+        "78 d.toml:1: jobs-max = many: 'many' is not a whole number");
+  CHECK(bad({}, "http = \"off\"\nlisten = \"127.0.0.1:99999\"\n") ==
+        "78 d.toml:2: listen = 127.0.0.1:99999: '127.0.0.1:99999': the port: at most 65535 is "
+        "allowed");
+  CHECK(bad({}, "jobs-max = 3\nremember = \"1m\"\njobs-max = 4\n") ==
+        "78 d.toml:3: jobs-max is given twice; leave one out");
+  CHECK(bad({}, "[limits]\njobs-max = 3\n") ==
+        "78 d.toml: section [limits]: there are no sections");
+  CHECK(bad({}, "config = \"other.toml\"\n").starts_with("78 d.toml:1: unknown key config"));
+}
+
+TEST_CASE("beyond loopback only with a secret") {
+  for (const char* near : {"127.0.0.1:1", "127.1.2.3:1", "localhost:1", "[::1]:1"}) {
+    CHECK(!exposure(good({"--listen", near}), false));
+  }
+  for (const char* far : {"0.0.0.0:1", "[::]:1", "10.0.0.1:1", "127.example.org:1"}) {
+    const Config config = good({"--listen", "127.0.0.1:1", "--listen", far});
+    const auto refusal = exposure(config, false);
+    REQUIRE(refusal);
+    CHECK(refusal->starts_with("--listen = " + to_string(config.listen.back()) +
+                               ": beyond loopback a secret is needed"));
+    CHECK(!exposure(config, true));
+  }
+}
+
+TEST_CASE("what a reload cannot change is named") {
+  const Config before = good({});
+  CHECK(unchangeable(before, good({"--jobs-max", "1", "--log-level", "error"})).empty());
+  CHECK(unchangeable(before, good({"--listen", "127.0.0.1:1", "--http", "off", "--secret-file", "x",
+                                   "--keys-max", "5", "--bytes-max", "1GiB"})) ==
+        std::vector<std::string>{"listen", "http", "secret-file", "keys-max", "bytes-max"});
+}
+
+TEST_CASE("the packaged file shows every key with its default, and --help names each") {
+  std::ifstream in(std::string(DLAUNCH_SOURCE_DIR) + "/packaging/dlaunchd.toml");
+  std::string active;
+  std::vector<std::string> shown;
+  for (std::string line; std::getline(in, line);) {
+    // "#key = value" is a key; "# text" is a comment.
+    if (line.size() > 1 && line[0] == '#' && line[1] != ' ') {
+      active += line.substr(1) + "\n";
+      shown.push_back(line.substr(1, line.find(' ') - 1));
+    }
+  }
+  const auto help = std::get<Exit>(read({"--help"})).text;
+  for (const auto& key : shown) CHECK(help.find("  --" + key + " ") != std::string::npos);
+  CHECK(shown.size() == 11);
+  const Config as_shown = good({}, active), standard = good({});
+  CHECK(unchangeable(standard, as_shown).empty());
+  CHECK(as_shown.rules.jobs_max == standard.rules.jobs_max);
+  CHECK(as_shown.rules.nodes_per_job_max == standard.rules.nodes_per_job_max);
+  CHECK(as_shown.rules.remember == standard.rules.remember);
+  CHECK(as_shown.drain_timeout == standard.drain_timeout);
+  CHECK(as_shown.log_level == standard.log_level);
+}
+
+TEST_CASE("help and version end it well") {
+  CHECK(std::get<Exit>(read({"--help"})).code == 0);
+  CHECK(std::get<Exit>(read({"--version"})).text.starts_with("dlaunchd "));
+  std::string help = std::get<Exit>(read({"-h"})).text;
+  for (std::size_t begin = 0; begin < help.size();) {
+    const auto end = help.find('\n', begin);
+    CHECK(end - begin <= 100);
+    begin = end + 1;
+  }
+}
