@@ -37,12 +37,20 @@ bool is_name(std::string_view text) {
 
 }  // namespace
 
-Service::State::State(boost::asio::io_context& context, ServiceRules allowed, Log to)
+Service::State::State(boost::asio::io_context& context, ServiceRules allowed, Log to,
+                      JobJournal* keep)
     : io(context),
       rules(std::move(allowed)),
       log(std::move(to)),
+      journal(keep),
       server(context, *this, rules.limits),
-      timer(context) {}
+      timer(context) {
+  if (journal == nullptr) return;
+  for (const auto& record : journal->load()) {
+    epoch_max = std::max(epoch_max, record.epoch);
+    incarnation_max = std::max(incarnation_max, record.incarnation);
+  }
+}
 
 // ---- Connections ----
 
@@ -277,11 +285,14 @@ Job& Service::State::open_job(const std::string& name, const message::Join& mess
   job.name = name;
   job.incarnation = incarnation;
   job.rounds = Rounds(epoch);
+  ++totals.jobs_opened;
+  if (journal != nullptr) journal->job_opened(name, incarnation);
   return job;
 }
 
 void Service::State::turn_away(store::ConnectionId who, const std::string& job,
                                const std::string& node, const message::Refused& refusal) {
+  ++totals.refusals;
   tell(who, refusal);
   server.close(who);
   if (log) {
@@ -316,8 +327,8 @@ void Service::State::call_when_idle() {
 
 // ---- Service ----
 
-Service::Service(boost::asio::io_context& io, ServiceRules rules, Log log)
-    : state_(std::make_shared<State>(io, std::move(rules), std::move(log))) {}
+Service::Service(boost::asio::io_context& io, ServiceRules rules, Log log, JobJournal* journal)
+    : state_(std::make_shared<State>(io, std::move(rules), std::move(log), journal)) {}
 
 Service::~Service() { stop(); }
 
@@ -346,6 +357,18 @@ std::vector<NamedJobStatus> Service::jobs() const {
 }
 
 store::Counters Service::counters() const { return state_->server.counters(); }
+
+Totals Service::totals() const {
+  Totals totals = state_->totals;
+  totals.connections = state_->callers.size();
+  return totals;
+}
+
+void Service::change(const ServiceRules& rules) {
+  state_->rules.jobs_max = rules.jobs_max;
+  state_->rules.nodes_per_job_max = rules.nodes_per_job_max;
+  state_->rules.remember = rules.remember;
+}
 
 bool Service::idle() const { return state_->idle(); }
 

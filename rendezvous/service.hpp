@@ -1,5 +1,6 @@
 #pragma once
 
+#include "rendezvous/job_journal.hpp"
 #include "rendezvous/rounds.hpp"
 #include "runtime/base/unique_fd.hpp"
 #include "runtime/store/server.hpp"
@@ -42,6 +43,16 @@ struct NamedJobStatus {
   std::size_t bytes = 0;
 };
 
+/// What has happened since the service began.
+struct Totals {
+  std::size_t connections = 0;  ///< Agents and tools that are connected now.
+  std::uint64_t jobs_opened = 0;
+  std::uint64_t rounds_closed = 0;
+  std::uint64_t restarts = 0;   ///< Attempts after a job's first.
+  std::uint64_t evictions = 0;  ///< Nodes that were given up while they were silent.
+  std::uint64_t refusals = 0;   ///< Nodes that were turned away.
+};
+
 /// The rendezvous as a service: for each job its rounds and its native key-value namespace, a fresh
 /// one for each epoch, over one store::Server. The daemon runs one, and so does an agent that hosts
 /// its own job. One thread: that of `io`.
@@ -49,7 +60,8 @@ class Service {
  public:
   using Log = std::function<void(const LogLine&)>;
 
-  Service(boost::asio::io_context& io, ServiceRules rules, Log log);
+  /// `journal` outlives the service; without one nothing is kept.
+  Service(boost::asio::io_context& io, ServiceRules rules, Log log, JobJournal* journal = nullptr);
   ~Service();
 
   /// Accepts agents (and tools) on a bound and listening socket.
@@ -61,6 +73,10 @@ class Service {
 
   std::vector<NamedJobStatus> jobs() const;
   store::Counters counters() const;
+  Totals totals() const;
+  /// From now on these hold: jobs_max, nodes_per_job_max and remember, the latter for jobs that
+  /// finish from now on. The other rules stay as they are.
+  void change(const ServiceRules& rules);
   /// No unfinished job, and no agent is connected.
   bool idle() const;
   /// Takes no new job and calls `idle` when none is left.

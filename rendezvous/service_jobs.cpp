@@ -44,6 +44,8 @@ void Service::State::apply(Job& job, const Admit& effect) {
   const Admission& admission = effect.admission;
   if (admission.epoch != job.epoch) {
     begin_epoch(job, admission.epoch, admission.world_size);
+    ++totals.rounds_closed;
+    if (std::exchange(job.attempt, admission.attempt) < admission.attempt) ++totals.restarts;
     note(LogLine::Level::info, job,
          "epoch " + std::to_string(admission.epoch) + ", attempt " +
              std::to_string(admission.attempt) + ": " + std::to_string(admission.node_count) +
@@ -57,6 +59,7 @@ void Service::State::apply(Job& job, const Admit& effect) {
 }
 
 void Service::State::begin_epoch(Job& job, std::uint64_t epoch, int world_size) {
+  if (journal != nullptr) journal->epoch_closed(job.name, epoch);
   server.drop_space(job.space, "the epoch " + std::to_string(job.epoch) + " is over");
   job.epoch = epoch;
   job.world_size = world_size;
@@ -78,6 +81,7 @@ void Service::State::apply(Job& job, const Stop& effect) {
   if (member == job.members.end()) return;
   tell(member->second.connection, message::Stopped{effect.epoch, effect.cause, effect.reason});
   if (effect.cause == Stop::Cause::evicted) {
+    ++totals.evictions;
     note(LogLine::Level::warning, job,
          "node " + member->second.node + " was given up: " + effect.reason);
     member->second.epoch = 0;
@@ -121,6 +125,7 @@ void Service::State::apply(Job& job, const Standing& effect) {
 void Service::State::apply(Job& job, const Finish& effect) {
   if (job.finished) return;
   job.finished = {effect.exit_code, effect.root_cause, effect.sentence};
+  if (journal != nullptr) journal->job_finished(job.name, effect.exit_code);
   job.forget = Clock::now() + rules.remember;
   note(effect.exit_code == 0 ? LogLine::Level::info : LogLine::Level::error, job,
        "finished with exit code " + std::to_string(effect.exit_code) + ": " + effect.sentence);
@@ -167,6 +172,7 @@ void Service::State::forget(Job& job) {
   incarnation_max = std::max(incarnation_max, job.incarnation);
   if (job.scheduled) deadlines.erase({*job.scheduled, &job});
   const std::string name = job.name;
+  if (journal != nullptr) journal->job_forgotten(name);
   jobs.erase(name);
 }
 

@@ -43,6 +43,7 @@ struct Job {
   boost::unordered_flat_map<Session, Member> members;
   std::uint64_t epoch = 0;  ///< That of `space`; 0: none yet.
   int world_size = 0;
+  int attempt = 0;
   store::SpaceId space = store::no_space;
   std::uint64_t stopping = 0;  ///< The epoch that is known to be stopping, for the log.
 
@@ -59,7 +60,7 @@ struct Caller {
 };
 
 struct Service::State final : store::Host, std::enable_shared_from_this<State> {
-  State(boost::asio::io_context& context, ServiceRules allowed, Log to);
+  State(boost::asio::io_context& context, ServiceRules allowed, Log to, JobJournal* keep);
 
   // ---- What connections say ----
 
@@ -132,8 +133,9 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   // ---- What it works on ----
 
   boost::asio::io_context& io;
-  const ServiceRules rules;
+  ServiceRules rules;
   const Log log;
+  JobJournal* const journal;  ///< Null: nothing is kept.
   store::Server server;
   boost::asio::steady_timer timer;
   Clock::time_point armed = Clock::time_point::max();  ///< When the timer goes off.
@@ -146,6 +148,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   std::deque<std::pair<Clock::time_point, store::ConnectionId>> unjoined;
   /// Of the jobs that are forgotten: what comes after must be higher.
   std::uint64_t epoch_max = 0, incarnation_max = 0;
+  Totals totals;  ///< Save for the connections.
   bool draining = false;
   std::function<void()> when_idle;
   bool stopped = false;

@@ -29,9 +29,11 @@ using Outcome = rendezvous::WorkersEnded::Outcome;
 /// A rendezvous service on a thread of its own, with a TCP port.
 class ServiceThread {
  public:
-  explicit ServiceThread(rendezvous::ServiceRules rules = {})
+  explicit ServiceThread(rendezvous::ServiceRules rules = {},
+                         rendezvous::JobJournal* journal = nullptr)
       : service_(std::make_unique<rendezvous::Service>(
-            io_, std::move(rules), [this](const rendezvous::LogLine& line) { note(line); })) {
+            io_, std::move(rules), [this](const rendezvous::LogLine& line) { note(line); },
+            journal)) {
     unique_fd listener = listen_tcp(resolve("127.0.0.1", 0).at(0));
     address = local_address(listener.get());
     service_->listen(std::move(listener));

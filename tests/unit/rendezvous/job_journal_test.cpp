@@ -1,0 +1,87 @@
+#include "rendezvous/job_journal.hpp"
+
+#include "tests/support/agent_peer.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+using namespace dlaunch::rendezvous;
+using namespace dlaunch::test;
+
+namespace {
+
+/// One node makes a world of its own and succeeds; returns where it was admitted.
+message::Admitted run_job(ServiceThread& service, const std::string& job, std::uint64_t session) {
+  AgentPeer agent(service.address, job, session);
+  agent.welcome();
+  message::Join join;
+  join.offer = {"node", "host", 1, std::nullopt, std::nullopt, {"127.0.0.1:1"}};
+  agent.tell(join);
+  const auto admitted = agent.hear<message::Admitted>();
+  message::WorkersEnded ended;
+  ended.epoch = admitted.admission.epoch;
+  ended.outcome = rendezvous::WorkersEnded::Outcome::succeeded;
+  agent.tell(ended);
+  CHECK(agent.hear<message::Finished>().exit_code == 0);
+  return admitted;
+}
+
+}  // namespace
+
+TEST_CASE("a service that comes after another never uses an epoch again") {
+  MemoryJournal journal;
+  std::uint64_t epoch = 0, incarnation = 0;
+  for (std::uint64_t session = 1; session <= 3; ++session) {
+    ServiceThread service({}, &journal);
+    const auto admitted = run_job(service, "a", session);
+    CHECK(admitted.admission.epoch > epoch);
+    CHECK(admitted.incarnation > incarnation);
+    epoch = admitted.admission.epoch;
+    incarnation = admitted.incarnation;
+    const auto totals = service.on_loop([](Service& of) { return of.totals(); });
+    CHECK(totals.jobs_opened == 1);
+    CHECK(totals.rounds_closed == 1);
+    CHECK(totals.restarts == 0);
+    CHECK(totals.refusals == 0);
+  }
+  REQUIRE(journal.load().size() == 1);
+  CHECK(journal.load().front() == JobRecord{"a", incarnation, epoch, 0});
+  // Another job's epochs go on, too: the service gives each number once.
+  ServiceThread service({}, &journal);
+  CHECK(run_job(service, "b", 9).admission.epoch > epoch);
+}
+
+TEST_CASE("what is forgotten leaves its numbers behind") {
+  MemoryJournal journal;
+  CHECK(journal.load().empty());
+  journal.job_opened("a", 1);
+  journal.epoch_closed("a", 5);
+  journal.job_opened("b", 2);
+  journal.epoch_closed("b", 3);
+  journal.job_finished("a", 7);
+  CHECK(journal.load() == std::vector<JobRecord>{{"a", 1, 5, 7}, {"b", 2, 3, std::nullopt}});
+  journal.job_forgotten("b");
+  journal.job_forgotten("a");
+  journal.job_forgotten("nobody");
+  CHECK(journal.load() == std::vector<JobRecord>{{"", 2, 5, std::nullopt}});
+  journal.job_opened("a", 3);
+  CHECK(journal.load().back() == JobRecord{"a", 3, 0, std::nullopt});
+}
+
+TEST_CASE("new limits hold from now on") {
+  ServiceRules rules;
+  rules.jobs_max = 0;
+  ServiceThread service(rules);
+  AgentPeer refused(service.address, "a", 1);
+  refused.welcome();
+  message::Join join;
+  join.offer = {"node", "host", 1, std::nullopt, std::nullopt, {"127.0.0.1:1"}};
+  refused.tell(join);
+  CHECK(refused.hear<message::Refused>().reason.find("which is the limit") != std::string::npos);
+  rules.jobs_max = 1;
+  service.on_loop([&](Service& of) {
+    of.change(rules);
+    return of.totals().refusals == 1;
+  });
+  run_job(service, "a", 2);
+}
