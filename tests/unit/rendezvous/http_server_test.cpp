@@ -1,0 +1,195 @@
+// The status server by real sockets, in the hands of clients that mean no good.
+#include "rendezvous/http_server.hpp"
+
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/socket.hpp"
+
+#include <array>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <doctest/doctest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+using namespace dlaunch;
+using namespace dlaunch::rendezvous;
+using namespace std::chrono_literals;
+
+namespace {
+
+Clock::time_point soon() { return Clock::now() + 20s; }
+
+/// A server on a thread of its own that shows each path it is asked for.
+class Served {
+ public:
+  Served() {
+    unique_fd listener = listen_tcp(resolve("127.0.0.1", 0).at(0));
+    address = local_address(listener.get());
+    server_ = std::make_unique<HttpServer>(
+        io_, std::move(listener),
+        [](std::string_view target) {
+          if (target == "/large") return Page{.body = std::string(64u << 20, 'x')};
+          if (target == "/bug") throw std::runtime_error("a page that fails");
+          return Page{.body = "at " + std::string(target)};
+        },
+        [](const std::string&) {});
+    thread_ = std::jthread([this] { io_.run(); });
+  }
+  ~Served() {
+    boost::asio::post(io_, [this] { server_->stop(); });
+    work_.reset();
+  }
+  std::size_t connections() {
+    std::promise<std::size_t> count;
+    boost::asio::post(io_, [&] { count.set_value(server_->connections()); });
+    return count.get_future().get();
+  }
+
+  Address address;
+
+ private:
+  boost::asio::io_context io_{1};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
+      io_.get_executor()};
+  std::unique_ptr<HttpServer> server_;
+  std::jthread thread_;
+};
+
+class Client {
+ public:
+  explicit Client(const Address& to) : fd_(connect_tcp(to, soon())) {}
+
+  /// False once the server has closed.
+  bool say(std::string_view text) const {
+    while (!text.empty()) {
+      const auto size = ::send(fd_.get(), text.data(), text.size(), MSG_NOSIGNAL);
+      if (size <= 0) return false;
+      text.remove_prefix(static_cast<std::size_t>(size));
+    }
+    return true;
+  }
+  /// Reads up to and with `text`, or to the end; fails the test after 20 s.
+  std::string hear(const std::string& text) {
+    const auto deadline = soon();
+    std::string heard;
+    std::array<char, 4096> some{};
+    while (heard.find(text) == std::string::npos || text.empty()) {
+      pollfd wait{fd_.get(), POLLIN, 0};
+      REQUIRE(::poll(&wait, 1, poll_timeout_ms(deadline)) == 1);
+      const auto size = ::recv(fd_.get(), some.data(), some.size(), 0);
+      if (size <= 0) break;
+      heard.append(some.data(), static_cast<std::size_t>(size));
+    }
+    return heard;
+  }
+  std::string to_the_end() { return hear(""); }
+
+ private:
+  unique_fd fd_;
+};
+
+std::string asked(const Address& at, std::string_view request) {
+  Client client(at);
+  client.say(request);
+  return client.to_the_end();
+}
+
+std::string code_of(const std::string& answer) { return answer.substr(0, 12); }
+
+}  // namespace
+
+TEST_CASE("GET and HEAD, one after the other on one connection") {
+  Served served;
+  Client client(served.address);
+  client.say("GET /a HTTP/1.1\r\nHost: x\r\n\r\n");
+  const std::string first = client.hear("at /a");
+  CHECK(code_of(first) == "HTTP/1.1 200");
+  CHECK(first.find("Cache-Control: no-store") != std::string::npos);
+  client.say("HEAD /abc HTTP/1.1\r\nHost: x\r\n\r\nGET /b HTTP/1.1\r\nConnection: close\r\n\r\n");
+  const std::string rest = client.to_the_end();
+  CHECK(rest.find("Content-Length: 7") != std::string::npos);
+  CHECK(rest.find("at /abc") == std::string::npos);
+  CHECK(rest.ends_with("at /b"));
+  CHECK(code_of(asked(served.address, "GET /c HTTP/1.0\r\n\r\n")) == "HTTP/1.0 200");
+}
+
+TEST_CASE("what is not a read is refused, by number") {
+  Served served;
+  const auto code = [&](std::string_view request) {
+    return code_of(asked(served.address, request));
+  };
+  CHECK(code("POST /a HTTP/1.1\r\nConnection: close\r\n\r\n") == "HTTP/1.1 405");
+  CHECK(code("DELETE /a HTTP/1.1\r\nConnection: close\r\n\r\n") == "HTTP/1.1 405");
+  CHECK(code("BREW /a HTTP/1.1\r\nConnection: close\r\n\r\n") == "HTTP/1.1 405");
+  CHECK(code("GET /a HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello") == "HTTP/1.1 400");
+  CHECK(code("GET /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n") == "HTTP/1.1 400");
+  CHECK(code("GET /a HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n") == "HTTP/1.1 400");
+  CHECK(code("hello\r\n\r\n") == "HTTP/1.1 400");
+  CHECK(code("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") == "HTTP/1.1 400");
+  CHECK(code(std::string("\x16\x03\x01\x02\0\x01\0\r\n\r\n", 11)) == "HTTP/1.1 400");
+  CHECK(code("GET /a HTTP/1.1\r\nX: " + std::string(9000, 'x') + "\r\n\r\n") == "HTTP/1.1 431");
+  CHECK(code("GET /" + std::string(100'000, 'x') + " HTTP/1.1\r\n\r\n") == "HTTP/1.1 431");
+  CHECK(asked(served.address, "POST / HTTP/1.1\r\nConnection: close\r\n\r\n")
+            .find("Allow: GET, HEAD") != std::string::npos);
+}
+
+TEST_CASE("a page that fails is a 500, and nothing else fails") {
+  Served served;
+  CHECK(code_of(asked(served.address, "GET /bug HTTP/1.0\r\n\r\n")) == "HTTP/1.0 500");
+  CHECK(asked(served.address, "GET /a HTTP/1.0\r\n\r\n").ends_with("at /a"));
+}
+
+TEST_CASE("whoever says nothing, or reads nothing, is cut off; others are served meanwhile") {
+  Served served;
+  Client mute(served.address), half(served.address), deaf(served.address);
+  half.say("GET /a HT");
+  deaf.say("GET /large HTTP/1.1\r\n\r\n");
+  CHECK(deaf.hear("HTTP/1.1 200").starts_with("HTTP/1.1 200"));
+  CHECK(asked(served.address, "GET /a HTTP/1.0\r\n\r\n").ends_with("at /a"));
+  CHECK(mute.to_the_end().empty());
+  CHECK(half.to_the_end().empty());
+  // It was cut off in the midst of its page.
+  CHECK(deaf.to_the_end().size() < (64u << 20));
+  CHECK(asked(served.address, "GET /a HTTP/1.0\r\n\r\n").ends_with("at /a"));
+}
+
+TEST_CASE("64 are served at once, and the next one in the place of the idlest") {
+  Served served;
+  std::vector<Client> clients;
+  for (int i = 0; i < 64; ++i) {
+    clients.emplace_back(served.address);
+    clients.back().say("GET /n HTTP/1.1\r\n\r\n");
+    CHECK(clients.back().hear("at /n").ends_with("at /n"));
+  }
+  Client next(served.address);
+  next.say("GET /next HTTP/1.1\r\nConnection: close\r\n\r\n");
+  CHECK(next.to_the_end().ends_with("at /next"));
+  CHECK(clients.front().to_the_end().empty());
+  clients.back().say("GET /still HTTP/1.1\r\n\r\n");
+  CHECK(clients.back().hear("at /still").ends_with("at /still"));
+  CHECK(served.connections() <= 64);
+}
+
+TEST_CASE("garbage of every kind, many times") {
+  Served served;
+  std::uint32_t seed = 1;
+  for (int round = 0; round < 200; ++round) {
+    std::string bytes;
+    for (int i = 0; i < 64; ++i) {
+      seed = seed * 1664525u + 1013904223u;
+      bytes += static_cast<char>(seed >> 24);
+    }
+    Client client(served.address);
+    client.say(bytes + "\r\n\r\n");
+    const std::string answer = client.to_the_end();
+    CHECK(answer.starts_with("HTTP/1.1 400"));
+  }
+  CHECK(asked(served.address, "GET /a HTTP/1.0\r\n\r\n").ends_with("at /a"));
+}
