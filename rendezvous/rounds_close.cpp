@@ -60,6 +60,7 @@ void Rounds::State::begin_gathering() {
     node.order.reset();
     node.end.reset();
     node.failed.clear();
+    node.confirmed = false;
   }
 }
 

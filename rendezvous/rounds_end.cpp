@@ -8,6 +8,7 @@ namespace dlaunch::rendezvous {
 void Rounds::State::on(const WorkerFailed& e) {
   Node* node = member_of(e.session, e.epoch);
   if (!node || node->end || phase == Phase::finished) return;
+  node->confirmed = true;
   const Admission& own = *node->admission;
   const bool its_own = e.rank >= own.first_rank && e.rank < own.first_rank + own.local_size;
   if (!its_own || !node->failed.insert(e.rank).second) return;
@@ -29,6 +30,7 @@ void Rounds::State::on(const WorkersEnded& e) {
   Node* node = member_of(e.session, e.epoch);
   if (!node || node->end || phase == Phase::finished) return;
   node->end = e;
+  node->confirmed = true;
   const bool unasked = e.outcome == Outcome::stopped && cause == EndCause::none;
   if (unasked && adopted.empty()) {
     node->end->outcome = Outcome::failed;

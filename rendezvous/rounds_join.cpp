@@ -84,7 +84,13 @@ void Rounds::State::on(const Join& e) {
     return put(Refuse{e.session, Errc::refused, exit_code::usage,
                       "the job is over: " + verdict->sentence});
   }
-  if (known) return join_again(*known, e);
+  if (known) {
+    const bool dropped = known->confirmed && !known->end && !e.holding;
+    if (!dropped) return join_again(*known, e);
+    // An earlier rendezvous had given it up, and it has ended its workers since.
+    lose({{e.session, "it gave up its place in epoch " + std::to_string(epoch)}});
+    return on(e);
+  }
   if (auto no = objection(e)) return put(std::move(*no));
   if (e.holding) epoch_seen = std::max(epoch_seen, e.holding->epoch);
   const bool adopts = e.holding && adoptable(*e.holding);
@@ -148,9 +154,11 @@ void Rounds::State::join_again(Node& node, const Join& e) {
   if (phase == Phase::finished || was_member != node.member()) return;
   if (!standing.empty()) put(Standing{node.session, standing});
   if (!node.member()) return;
+  if (node.end) return;
   const bool knows = e.holding && e.holding->epoch == epoch;
+  node.confirmed = node.confirmed || knows;
   if (!knows) put(Admit{node.session, *node.admission});
-  if (node.order && !node.end) put(*node.order);
+  if (node.order) put(*node.order);
 }
 
 std::optional<Refuse> Rounds::State::objection(const Join& e) const {
@@ -281,6 +289,7 @@ void Rounds::State::adopt(Node& node, const Holding& held) {
   admission.local_size = node.offer.workers;
   admission.world_size = held.world_size;
   node.admission = std::move(admission);
+  node.confirmed = true;
   rank_of[node.offer.id] = held.node_rank;
   adopted[held.node_rank] = {node.session, held.first_rank, node.offer.workers};
   awaited.erase(held.node_rank);

@@ -24,7 +24,8 @@ struct Node {
   std::optional<Admission> admission;
   std::optional<Stop> order;  ///< It was told to stop.
   std::optional<WorkersEnded> end;
-  std::set<int> failed;  ///< Ranks it has reported.
+  std::set<int> failed;    ///< Ranks it has reported.
+  bool confirmed = false;  ///< It has said that it holds its place.
 
   bool member() const { return admission.has_value(); }
 };

@@ -170,9 +170,7 @@ void World::arrive(int id, Event event) {
   if (std::holds_alternative<Heartbeat>(event)) {
     Agent& agent = *agents_.at(static_cast<std::size_t>(connection.agent));
     send(id, true, [this, &agent, session] {
-      after_for(agent, 0s, [this, &agent, session] {
-        if (agent.session == session) agent.heard = now_;
-      });
+      if (agent.session == session) agent.heard = now_;
     });
   }
   if (std::holds_alternative<Join>(event)) {
@@ -272,9 +270,7 @@ void World::carry_out(const Effect& effect) {
           Agent& agent = *agents_.at(static_cast<std::size_t>(connection.agent));
           send(id, true, [this, &agent, id, s = session, e] {
             if (agent.session != s || agent.connection != id) return;
-            after_for(agent, 0s, [this, &agent, id, e] {
-              if (agent.connection == id && !agent.left && !agent.exit_code) take(agent, e);
-            });
+            if (!agent.left && !agent.exit_code) take(agent, e);
           });
           if constexpr (std::is_same_v<E, Refuse>) joined_.erase(session);
         }

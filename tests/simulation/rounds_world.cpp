@@ -159,8 +159,8 @@ void World::move(int id, bool to_agent) {
       channel.moving = false;
       return;
     }
-    const Time cut = to_agent ? agent.cut_in_until : agent.cut_out_until;
-    const Time held = to_agent ? cut : std::max(cut, rendezvous_stopped_until_);
+    const Time held = to_agent ? std::max(agent.cut_in_until, agent.stopped_until)
+                               : std::max(agent.cut_out_until, rendezvous_stopped_until_);
     if (held > now_) return after(held - now_, [this, id, to_agent] { move(id, to_agent); });
     Action action = std::move(channel.under_way.front());
     channel.under_way.pop_front();
