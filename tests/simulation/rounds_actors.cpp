@@ -54,6 +54,8 @@ void World::begin_work(Agent& agent) {
   after_for(agent, lasts, [this, &agent, epoch, fails] {
     if (agent.working != epoch || agent.stopping) return;
     if (fails) return fail(agent);
+    // Whoever waits for lost workers waits until it is stopped.
+    if (broken_.contains(epoch) && !rules_.continue_on_failure) return;
     end_work(agent, Ended::succeeded, false);
   });
 }
@@ -61,6 +63,7 @@ void World::begin_work(Agent& agent) {
 void World::fail(Agent& agent) {
   const std::uint64_t epoch = agent.working;
   say(agent.offer.id + "'s worker fails");
+  broken_.insert(epoch);
   agent.stopping = true;
   agent.failure = WorkerFailed{agent.session, epoch, agent.holding->first_rank, "exited with 3"};
   tell(agent, *agent.failure);
@@ -72,6 +75,7 @@ void World::fail(Agent& agent) {
 void World::end_work(Agent& agent, Ended outcome, bool consequence) {
   const std::uint64_t epoch = std::exchange(agent.working, 0);
   agent.stopping = false;
+  if (outcome != Ended::succeeded) broken_.insert(epoch);
   const int code = outcome == Ended::failed ? 10 + agent.number : 0;
   agent.end = WorkersEnded{
       agent.session, epoch, outcome, code, {}, consequence, "it ended on " + agent.offer.id};

@@ -263,7 +263,7 @@ void World::fault_of(Agent& agent) {
       say(name + " leaves");
       tell(agent, Leave{agent.session, 143, "stopped by SIGTERM", false});
       agent.left = true;
-      agent.working = 0;
+      broken_.insert(std::exchange(agent.working, 0));
       return;
   }
 }
@@ -272,7 +272,7 @@ void World::fault_of(Agent& agent) {
 void World::kill(Agent& agent, bool connection_too) {
   const int id = std::exchange(agent.connection, 0);
   agent.session = 0;
-  agent.working = 0;
+  broken_.insert(std::exchange(agent.working, 0));
   agent.stopping = agent.evicted = agent.peers_lost = false;
   agent.holding.reset();
   agent.failure.reset();

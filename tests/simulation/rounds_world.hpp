@@ -153,6 +153,7 @@ class World {
   std::optional<Finish> finish_;
   std::map<std::uint64_t, std::map<int, Admission>> maps_;  ///< Epoch, node rank.
   std::uint64_t epoch_ = 0;
+  std::set<std::uint64_t> broken_;  ///< Epochs that have lost workers: the others wait for them.
   Outcome outcome_;
 };
 
