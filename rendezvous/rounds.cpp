@@ -231,7 +231,7 @@ void Rounds::State::tell_ranks_lost(std::vector<RanksLost> losses) {
     }
   }
   // Who is about to stop at once needs no complete list.
-  constexpr std::size_t told_max = 64;
+  constexpr std::size_t told_max = 8;
   for (auto& range : ranges) {
     if (!rules.continue_on_failure && losses_told++ >= told_max) return;
     put(std::move(range));
