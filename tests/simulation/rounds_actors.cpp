@@ -260,7 +260,9 @@ void World::carry_out(const Effect& effect) {
   std::visit(
       [this](const auto& e) {
         using E = std::decay_t<decltype(e)>;
-        for (const auto& [session, id] : current_) {
+        for (const auto& entry : current_) {
+          const Session session = entry.first;
+          const int id = entry.second;
           if constexpr (std::is_same_v<E, Admit> || std::is_same_v<E, Refuse> ||
                         std::is_same_v<E, Stop>) {
             if (session != e.to) continue;
@@ -272,8 +274,8 @@ void World::carry_out(const Effect& effect) {
           Connection& connection = connections_.at(id);
           if (!connection.joined) continue;
           Agent& agent = *agents_.at(static_cast<std::size_t>(connection.agent));
-          send(id, true, [this, &agent, id, s = session, e] {
-            if (agent.session != s || agent.connection != id) return;
+          send(id, true, [this, &agent, id, session, e] {
+            if (agent.session != session || agent.connection != id) return;
             if (!agent.left && !agent.exit_code) take(agent, e);
           });
           if constexpr (std::is_same_v<E, Refuse>) joined_.erase(session);

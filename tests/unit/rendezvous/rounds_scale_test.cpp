@@ -233,8 +233,9 @@ TEST_CASE("a job of 100000 ranks: messages by phase, nothing quadratic") {
   CHECK(job.rounds.finished());
   CHECK(job.rounds.status().exit_code == 79);
 
-  for (const auto& [name, phase] : job.phases) {
-    CAPTURE(name);
+  for (const auto& entry : job.phases) {
+    CAPTURE(entry.first);
+    const Phase& phase = entry.second;
     // A handful of sentences and orders for each node, never one for each pair of nodes.
     CHECK(phase.out <= 12 * n);
     CHECK(phase.in <= n);
