@@ -21,7 +21,9 @@ std::string silence_text(Clock::duration silence) {
 
 }  // namespace
 
-Rounds::Rounds(std::uint64_t last_epoch) : state_(std::make_unique<State>()) {
+Rounds::Rounds(std::uint64_t last_epoch, std::uint64_t incarnation)
+    : state_(std::make_unique<State>()) {
+  state_->incarnation = incarnation;
   state_->epoch = state_->epoch_seen = last_epoch;
 }
 Rounds::~Rounds() = default;
@@ -141,7 +143,13 @@ void Rounds::State::on(const Heartbeat& e) {
   if (Node* node = find(e.session)) return heard(*node);
   const auto given_up = lost.find(e.session);
   if (given_up == lost.end() || phase == Phase::finished) return;
-  tell_evicted(e.session, given_up->second);
+  // What only waited goes on waiting; it has heard nothing else.
+  if (given_up->second.waiting) {
+    const Join again = *given_up->second.waiting;
+    lost.erase(given_up);
+    return on(again);
+  }
+  tell_evicted(e.session, given_up->second.epoch);
 }
 
 void Rounds::State::on(const Disconnected& e) {
@@ -187,7 +195,15 @@ void Rounds::State::lose(const std::vector<std::pair<Session, std::string>>& who
   for (const auto& [session, why] : whom) {
     const Node node = remove(session);
     if (lost.size() >= lost_max) lost.erase(lost.begin());
-    lost[session] = node.member() ? node.admission->epoch : 0;
+    Lost& given_up = lost[session];
+    if (node.member()) {
+      given_up.epoch = node.admission->epoch;
+    } else {
+      Join& waiting = given_up.waiting.emplace();
+      waiting.session = session;
+      waiting.offer = node.offer;
+      waiting.rules = rules;
+    }
     const std::string text = "node " + node.offer.id + " is lost: " + why;
     if (first.empty()) first = text;
     // Its workers are nobody's loss, but it may be missed in the next round.

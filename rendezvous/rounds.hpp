@@ -213,8 +213,9 @@ struct JobStatus {
 /// One job's rounds. Total: every event has an answer in every state. Not thread-safe.
 class Rounds {
  public:
-  /// Epochs begin after `last_epoch`: they only grow, over incarnations too.
-  explicit Rounds(std::uint64_t last_epoch = 0);
+  /// Epochs begin after `last_epoch`: they only grow, over incarnations too. A place in an earlier
+  /// incarnation is nobody's any more.
+  explicit Rounds(std::uint64_t last_epoch = 0, std::uint64_t incarnation = 0);
   ~Rounds();
   Rounds(Rounds&&) noexcept;
   Rounds& operator=(Rounds&&) noexcept;

@@ -218,6 +218,7 @@ bool Rounds::State::absent(const Node& node) const {
 // ---- An epoch that began before this rendezvous did ----
 
 bool Rounds::State::adoptable(const Holding& held) const {
+  if (held.incarnation < incarnation) return false;
   if (phase == Phase::gathering) return !re_forming && held.epoch >= epoch;
   // A stale node may have been the first to come back.
   if (held.epoch > epoch) return !awaited.empty();

@@ -125,6 +125,7 @@ struct Rounds::State {
   JobRules rules;
   bool has_rules = false;
   std::string rules_from;  ///< The node that brought them.
+  std::uint64_t incarnation = 0;
   std::uint64_t epoch = 0;
   std::uint64_t epoch_seen = 0;  ///< Of any node, ever: the next one is higher.
   int attempt = 0;
@@ -132,11 +133,15 @@ struct Rounds::State {
   std::map<Session, Node> nodes;
   std::map<std::string, Session> by_id;
   std::map<int, Session> by_hint;
-  int broken = 0;                         ///< How many of them have no connection now.
-  std::map<Session, std::uint64_t> lost;  ///< Their epochs, until they are told.
-  std::map<std::string, int> rank_of;     ///< Node ranks of the last epoch, by id.
-  int members = 0;                        ///< How many nodes the epoch has, the lost included.
-  int running = 0;                        ///< Members that are here and have not ended.
+  int broken = 0;  ///< How many of them have no connection now.
+  struct Lost {
+    std::uint64_t epoch = 0;
+    std::optional<Join> waiting;  ///< It had no place in an epoch, and holds nothing.
+  };
+  std::map<Session, Lost> lost;        ///< Until they speak again.
+  std::map<std::string, int> rank_of;  ///< Node ranks of the last epoch, by id.
+  int members = 0;                     ///< How many nodes the epoch has, the lost included.
+  int running = 0;                     ///< Members that are here and have not ended.
 
   bool re_forming = false;  ///< Not the job's first round: no last call.
   std::optional<Clock::time_point> join_deadline;

@@ -198,8 +198,11 @@ void Service::State::join(store::ConnectionId who, message::Join message) {
   const Session session = callers[who].session;
   const std::string name = callers[who].job;
   Job* job = find(name);
+  // It was cut off for so long that it was given up.
+  const bool missed_the_end =
+      job != nullptr && message.holding && message.holding->incarnation <= job->incarnation;
   if (job != nullptr && job->finished &&
-      (job->members.contains(session) || !rules.only_job.empty())) {
+      (job->members.contains(session) || !rules.only_job.empty() || missed_the_end)) {
     joined(who, true);
     job->members[session].connection = who;
     return tell(who, *job->finished);
@@ -284,7 +287,7 @@ Job& Service::State::open_job(const std::string& name, const message::Join& mess
   Job& job = jobs[name];
   job.name = name;
   job.incarnation = incarnation;
-  job.rounds = Rounds(epoch);
+  job.rounds = Rounds(epoch, incarnation);
   ++totals.jobs_opened;
   if (journal != nullptr) journal->job_opened(name, incarnation);
   return job;

@@ -130,15 +130,18 @@ std::string print(const Effect& effect, const std::map<Session, std::string>& na
 
 RoundsStory::RoundsStory(const std::string& config) {
   std::uint64_t last_epoch = 0;
+  std::uint64_t incarnation = 0;
   const Words words = split(config);
   for (std::size_t i = 1; i < words.size(); ++i) {
     if (words[i].starts_with("last_epoch=")) {
       last_epoch = std::stoull(words[i].substr(11));
+    } else if (words[i].starts_with("incarnation=")) {
+      incarnation = std::stoull(words[i].substr(12));
     } else {
       set_rule(rules_, words[i]);
     }
   }
-  rounds_ = Rounds(last_epoch);
+  rounds_ = Rounds(last_epoch, incarnation);
 }
 
 Session RoundsStory::session_of(const std::string& name) {

@@ -187,6 +187,19 @@ TEST_CASE("a job's name is used again: a new incarnation, and its epochs go on")
   second.succeed();
 }
 
+TEST_CASE("a node that missed the end of its job hears of it, and begins no new one") {
+  ServiceThread service;
+  Pair(service, "job", 10).succeed();
+  AgentPeer late(service.address, "job", 99);
+  late.welcome();
+  auto join = node("c");
+  join.holding = rendezvous::Holding{1, 1, 0, 1, 2, 1, 2};
+  late.tell(join);
+  CHECK(late.hear<message::Finished>().exit_code == 0);
+  REQUIRE(service.jobs().size() == 1);
+  CHECK(service.jobs().at(0).incarnation == 1);
+}
+
 TEST_CASE("a finished job is forgotten in time, and what comes after is numbered higher") {
   rendezvous::ServiceRules rules;
   rules.remember = std::chrono::milliseconds(1);
