@@ -4,10 +4,12 @@ dlaunch_test(launcher_plan_test
   unit/launcher/error_file_test.cpp
   unit/launcher/help_test.cpp
   unit/launcher/machine_test.cpp
+  unit/launcher/node_list_test.cpp
   unit/launcher/options_test.cpp
   unit/launcher/option_values_test.cpp
   unit/launcher/plan_test.cpp
   unit/launcher/result_test.cpp
+  unit/launcher/scheduler_test.cpp
   unit/launcher/summary_test.cpp
   LIBS dlaunch_launcher nlohmann_json::nlohmann_json)
 dlaunch_test(command_line_test process/command_line_test.cpp
