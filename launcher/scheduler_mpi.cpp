@@ -71,9 +71,13 @@ void meet_in_slurm_job(SchedulerPlace& place, const Variables& variables,
   }
 }
 
-constexpr std::string_view by_shell =
-    "add --rdzv-endpoint HOST:PORT, HOST being the first of them; where mpirun runs on the first: "
-    "--rdzv-endpoint \"$(hostname):29400\"";
+/// What helps where the starter tells no address.
+std::string no_address(std::string_view starter) {
+  return std::string(starter) +
+         " tells the nodes of the job no address to meet at: add --rdzv-endpoint HOST:PORT, HOST "
+         "being the first of them; where " +
+         std::string(starter) + " itself runs there: --rdzv-endpoint \"$(hostname):29400\"";
+}
 
 }  // namespace
 
@@ -89,8 +93,7 @@ std::optional<SchedulerPlace> open_mpi_place(const Variables& variables) {
   const std::string address = address_of(head);
   if (address.empty()) {
     meet_in_slurm_job(place, variables, "PMIX_HOSTNAME");
-    place.head_missing = "mpirun tells the nodes of the job no address to meet at: ";
-    place.head_missing += by_shell;
+    place.head_missing = no_address("mpirun");
     return place;
   }
   // Where mpirun itself runs on a node of the job, the first process is there. Only the first
@@ -119,11 +122,9 @@ std::optional<SchedulerPlace> hydra_place(const Variables& variables) {
   read_ranks(place, variables, "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "mpiexec",
              "mpiexec -ppn 1");
   meet_in_slurm_job(place, variables, "MPIR_CVAR_CH3_INTERFACE_HOSTNAME");
-  if (const auto job = variables.number_if("SLURM_JOB_ID")) {
-    place.port = port_of_job(static_cast<std::uint64_t>(*job), 0);
-  }
-  place.head_missing = "mpiexec tells the nodes of the job no address to meet at: ";
-  place.head_missing += by_shell;
+  const long job = variables.number_if("SLURM_JOB_ID").value_or(0);
+  place.port = port_of_job(static_cast<std::uint64_t>(job), 0);
+  place.head_missing = no_address("mpiexec");
   return place;
 }
 
@@ -136,8 +137,9 @@ std::optional<SchedulerPlace> pmix_place(const Variables& variables) {
   place.first = place.node_rank == 0;
   place.job_id = job_id("pmix-", variables.text("PMIX_NAMESPACE"), "PMIX_NAMESPACE");
   place.port = port_of_job(place.job_id.value);
-  place.head_missing = "PMIx tells the nodes of the job no address to meet at: ";
-  place.head_missing += by_shell;
+  place.head_missing =
+      "PMIx tells the nodes of the job no address to meet at: add --rdzv-endpoint HOST:PORT, HOST "
+      "being one of them";
   place.alone = "process " + variables.text("PMIX_RANK") +
                 " of a PMIx job runs as a job of its own: the variables do not tell how many there "
                 "are; --nnodes N and --rdzv-endpoint make one job of them, --nnodes 1 says that "

@@ -263,9 +263,11 @@ TEST_CASE("mpirun and mpiexec with several processes a node are refused") {
 }
 
 TEST_CASE("hydra: ranks, but the meeting place has to be given") {
-  CHECK(contains(told(recorded("hydra", 0)),
-                 "refused: mpiexec tells the nodes of the job no address to meet at: add "
-                 "--rdzv-endpoint HOST:PORT"));
+  CHECK(
+      contains(told(recorded("hydra", 0)),
+               "refused: mpiexec tells the nodes of the job no address to meet at: add "
+               "--rdzv-endpoint HOST:PORT, HOST being the first of them; where mpiexec itself runs "
+               "there: --rdzv-endpoint \"$(hostname):29400\""));
   CHECK(told(recorded("hydra", 1), {false, std::nullopt, true}) ==
         Lines{"nnodes=3 (MPICH hydra: PMI_SIZE)", "node-rank=1 (MPICH hydra: PMI_RANK)"});
 }
