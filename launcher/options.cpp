@@ -2,6 +2,7 @@
 
 #include "launcher/meeting.hpp"
 #include "launcher/option_table.hpp"
+#include "launcher/scheduler.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/toml.hpp"
 
@@ -111,6 +112,37 @@ class Parser {
                                                     suggestion(key, "; did you mean ", "?"));
       }
       take(*option, {.value = value, .origin = Origin::config_file, .where = path});
+    }
+    return std::nullopt;
+  }
+
+  /// What a job scheduler says, where nothing stronger was said.
+  Stop take_scheduler(std::span<const std::string> environment, const FileReader& read_file) {
+    const auto place = scheduler_place(environment, read_file);
+    if (!place) return std::nullopt;
+    AskedOfNodes asked;
+    const auto stronger = [&](std::string_view flag) -> const Given* {
+      const auto& given = given_[index_of(*find_option(flag))];
+      return given && given->origin < Origin::scheduler ? &*given : nullptr;
+    };
+    if (const auto* given = stronger("standalone")) {
+      const auto read = read_flag(given->value);
+      asked.standalone = std::holds_alternative<bool>(read) && std::get<bool>(read);
+    }
+    const auto& nodes = given_[index_of(*find_option("nnodes"))];
+    if (nodes && (stronger("nnodes") != nullptr || !place->node_count)) {
+      // What is wrong with it, apply() says.
+      const auto read = read_nodes(nodes->value);
+      if (const auto* count = std::get_if<NodesAsked>(&read)) asked.most = count->most;
+    }
+    asked.meeting = stronger("rdzv-endpoint") != nullptr || stronger("master-addr") != nullptr;
+    auto told = scheduler_settings(*place, asked);
+    if (!told.refusal.empty()) return refuse(exit_code::usage, told.refusal);
+    if (!told.note.empty()) draft_.options.notes.push_back(std::move(told.note));
+    for (auto& setting : told.settings) {
+      take(*find_option(setting.flag), {.value = std::move(setting.value),
+                                        .origin = Origin::scheduler,
+                                        .where = std::move(setting.where)});
     }
     return std::nullopt;
   }
@@ -301,6 +333,7 @@ std::variant<Options, EarlyExit> parse_options(std::span<const std::string> argu
   if (auto stop = parser.scan(arguments)) return *stop;
   parser.take_variables(environment);
   if (auto stop = parser.take_config(read_file)) return *stop;
+  if (auto stop = parser.take_scheduler(environment, read_file)) return *stop;
   if (auto stop = parser.apply()) return *stop;
   if (auto stop = parser.check_program()) return *stop;
   if (auto stop = parser.check_meeting()) return *stop;

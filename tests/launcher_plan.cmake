@@ -9,6 +9,7 @@ dlaunch_test(launcher_plan_test
   unit/launcher/option_values_test.cpp
   unit/launcher/plan_test.cpp
   unit/launcher/result_test.cpp
+  unit/launcher/scheduler_options_test.cpp
   unit/launcher/scheduler_test.cpp
   unit/launcher/summary_test.cpp
   LIBS dlaunch_launcher nlohmann_json::nlohmann_json)

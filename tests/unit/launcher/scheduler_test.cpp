@@ -2,8 +2,9 @@
 // (tests/process/record_environments) where those run here, else as their documents say.
 #include "launcher/scheduler.hpp"
 
+#include "tests/unit/launcher/recorded.hpp"
+
 #include <algorithm>
-#include <fstream>
 #include <set>
 
 #include <doctest/doctest.h>
@@ -11,32 +12,7 @@
 namespace dlaunch::launcher {
 namespace {
 
-using Environment = std::vector<std::string>;
 using Lines = std::vector<std::string>;
-
-/// The environment of one process of a recording.
-Environment recorded(const std::string& name, int process) {
-  std::ifstream in(std::string(DLAUNCH_SOURCE_DIR) + "/tests/unit/launcher/environments/" + name +
-                   ".txt");
-  const std::string heading = "# process " + std::to_string(process);
-  Environment lines;
-  bool inside = false;
-  for (std::string line; std::getline(in, line);) {
-    if (line.starts_with("# ")) {
-      inside = line == heading;
-    } else if (inside) {
-      lines.push_back(line);
-    }
-  }
-  REQUIRE_MESSAGE(!lines.empty(), name << " has no " << heading);
-  return lines;
-}
-
-Environment with(Environment environment, const std::string& name, const std::string& value) {
-  std::erase_if(environment, [&](const auto& line) { return line.starts_with(name + "="); });
-  environment.push_back(name + "=" + value);
-  return environment;
-}
 
 SchedulerPlace place_in(const Environment& environment, const FileReader& read_file = {}) {
   auto place = scheduler_place(environment, read_file);
