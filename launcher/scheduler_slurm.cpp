@@ -4,6 +4,9 @@
 namespace dlaunch::launcher {
 namespace {
 
+/// What salloc's shell on a node says where LaunchParameters has use_interactive_step.
+constexpr std::string_view interactive_step = "4294967290";
+
 /// In a batch script SLURM_NTASKS is exported, and srun takes it for --ntasks unless told: then it
 /// ignores --ntasks-per-node with a warning. So the advice names both.
 std::string srun_once(int nodes) {
@@ -65,6 +68,7 @@ void read_step(SchedulerPlace& place, const Variables& variables) {
     refuse_several(place, "srun", static_cast<int>(std::min(tasks, 1'000'000L)), nodes,
                    srun_once(nodes));
   }
+  if (nodes == 1) return;
   place.node_rank = variables.number(place, "SLURM_NODEID", 0, nodes - 1);
   place.rank_from = "SLURM_NODEID";
   place.first = place.node_rank == 0;
@@ -76,7 +80,7 @@ void read_step(SchedulerPlace& place, const Variables& variables) {
   place.port = port_of_job(static_cast<std::uint64_t>(*job), static_cast<std::uint64_t>(*step));
   place.job_id = {"slurm-" + std::to_string(*job) + "." + std::to_string(*step),
                   "SLURM_JOB_ID, SLURM_STEP_ID"};
-  if (nodes > 1) locate(place, variables);
+  locate(place, variables);
 }
 
 }  // namespace
@@ -91,7 +95,8 @@ std::optional<SchedulerPlace> slurm_place(const Variables& variables) {
   if (const auto end = variables.number_if("SLURM_JOB_END_TIME")) {
     place.deadline = std::chrono::sys_seconds(std::chrono::seconds(*end));
   }
-  if (variables.has("SLURM_STEP_ID") && variables.has("SLURM_STEP_NUM_NODES")) {
+  const auto step = variables.find("SLURM_STEP_ID");
+  if (step && *step != interactive_step && variables.has("SLURM_STEP_NUM_NODES")) {
     read_step(place, variables);
   } else {
     describe_unstarted(place, variables);

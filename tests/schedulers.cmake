@@ -1,6 +1,6 @@
 # The launcher under real job schedulers, on three hosts made of namespaces: ctest -L slurm. Skipped
 # where a scheduler is missing or this is not root.
-foreach(case slurm open_mpi hydra mpi_in_slurm)
+foreach(case slurm open_mpi hydra mpi_in_slurm indexed_job)
   add_test(NAME schedulers_${case}
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/process/schedulers_test
       $<TARGET_FILE:dlaunch_program> ${PROJECT_BINARY_DIR}/bin/examples ${case})

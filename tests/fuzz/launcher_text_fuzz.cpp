@@ -9,8 +9,8 @@
 #include <vector>
 
 /// Whatever is typed, set, configured or left in an error file, the launcher has an answer. The
-/// input's lines are the arguments; those with "DLAUNCH_" or "PET_" in front are the environment;
-/// the whole is the configuration file and the error file as well.
+/// input's lines are the arguments; those with a capital letter in front and "=" in them are the
+/// environment; the whole is every file that is read, and the error file as well.
 
 namespace {
 
@@ -29,7 +29,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::vector<std::string> arguments;
   std::vector<std::string> environment;
   for (const auto line : split(text, '\n')) {
-    const bool variable = line.starts_with("DLAUNCH_") || line.starts_with("PET_");
+    const bool variable =
+        !line.empty() && line[0] >= 'A' && line[0] <= 'Z' && line.find('=') != line.npos;
     (variable ? environment : arguments).emplace_back(line);
   }
   const auto parsed =

@@ -143,6 +143,11 @@ TEST_CASE("a batch script's own process is one node, and says so") {
   CHECK(told(environment, nodes(1)).empty());
   CHECK(contains(told(environment, nodes(3)), "refused: this is one node of Slurm job 8"));
   CHECK(told(with(environment, "SLURM_JOB_NUM_NODES", "1")).empty());
+  // As salloc -N2 starts a shell, where Slurm is configured to do that on the first node.
+  const Environment shell{"SLURM_JOB_ID=2",           "SLURM_JOB_NUM_NODES=2",  "SLURM_NODEID=0",
+                          "SLURM_STEP_ID=4294967290", "SLURM_STEP_NUM_NODES=1", "SLURM_LOCALID=0",
+                          "SLURM_STEP_NUM_TASKS=1",   "SLURM_STEP_NODELIST=n1"};
+  CHECK(contains(told(shell), "note: this is one node of Slurm job 2, which has 2: srun"));
 }
 
 TEST_CASE("one node under srun needs nothing") {
