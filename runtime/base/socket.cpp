@@ -138,8 +138,10 @@ bool Address::is_loopback() const {
     const auto* v4 = reinterpret_cast<const sockaddr_in*>(&storage);
     return (ntohl(v4->sin_addr.s_addr) >> 24) == 127;
   }
-  if (storage.ss_family == AF_INET6)
-    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_addr);
+  if (storage.ss_family == AF_INET6) {
+    const in6_addr& v6 = reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
+  }
   return storage.ss_family == AF_UNIX;
 }
 

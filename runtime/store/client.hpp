@@ -1,10 +1,12 @@
 #pragma once
 
+#include "runtime/base/secret.hpp"
 #include "runtime/base/unique_fd.hpp"
 #include "runtime/store/wire.hpp"
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace dlaunch::store {
@@ -18,6 +20,8 @@ class Client : public Store {
     wire::Hello hello;
     Clock::duration timeout = std::chrono::seconds(60);  ///< For calls that take no deadline.
     std::function<unique_fd(Clock::time_point deadline)> reconnect;
+    /// The key of hello.job: the connection goes through TLS, and the server has to know it, too.
+    std::optional<Key> key;
     std::string peer_name = "the store";  ///< For messages: "the agent", "rank 0's store at h:p".
   };
   /// Called for every frame that nobody asked for, by whichever thread reads it, even before the

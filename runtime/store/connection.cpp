@@ -18,6 +18,9 @@ constexpr std::size_t large_bytes = 4u << 10;
 constexpr std::size_t spare_bytes_max = 256u << 10;
 constexpr std::size_t chunks_per_send = 16;
 constexpr std::size_t descriptors_max = 8;
+/// Of ciphertext no more is made than this before some of it is sent, and no larger buffer is kept.
+constexpr std::size_t sealed_bytes_max = 256u << 10;
+constexpr std::size_t sealed_bytes_kept = 4u << 10;
 
 }  // namespace
 
@@ -129,8 +132,43 @@ ssize_t Connection::send_many(std::size_t& total) {
   return ::sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+TlsChannel::Fed Connection::unseal(BytesView in, Bytes& plain) {
+  const std::size_t before = sealed_.size();
+  const auto fed = tls_->feed(in, plain, sealed_);
+  if (sealed_.size() != before) dirty();
+  return fed;
+}
+
+/// False when TLS has failed. Descriptors cannot travel so, and only a unix socket has any.
+bool Connection::seal_some() {
+  while (!chunks_.empty() && sealed_.size() < sealed_bytes_max) {
+    const BytesView left = chunks_.front().bytes().subspan(sent_);
+    const BytesView part = left.first(std::min(left.size(), sealed_bytes_max));
+    if (!tls_->seal(part, sealed_)) return false;
+    sent(part.size());
+  }
+  return true;
+}
+
+Connection::Flushed Connection::flush_sealed() {
+  for (;;) {
+    if (tls_->established() && !seal_some()) return Flushed::broken;
+    if (sealed_sent_ == sealed_.size()) return Flushed::all;
+    const BytesView left = BytesView(sealed_).subspan(sealed_sent_);
+    const ssize_t n = ::send(socket.get(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? Flushed::blocked : Flushed::broken;
+    sealed_sent_ += static_cast<std::size_t>(n);
+    if (sealed_sent_ < sealed_.size()) return Flushed::blocked;
+    sealed_sent_ = 0;
+    if (sealed_.capacity() > sealed_bytes_kept) Bytes().swap(sealed_);
+    sealed_.clear();
+  }
+}
+
 Connection::Flushed Connection::flush() {
   dirty_ = false;
+  if (tls_) return flush_sealed();
   while (!chunks_.empty()) {
     const bool alone = chunks_.size() == 1 && chunks_.front().descriptors.empty();
     std::size_t total = alone ? chunks_.front().bytes().size() - sent_ : 0;

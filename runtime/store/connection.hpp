@@ -3,6 +3,7 @@
 #include "runtime/base/unique_fd.hpp"
 #include "runtime/store/host.hpp"
 #include "runtime/store/session.hpp"
+#include "runtime/store/tls.hpp"
 
 #include <cstddef>
 #include <deque>
@@ -44,6 +45,12 @@ class Connection final : public Outbox {
   enum class Flushed { all, blocked, broken };
   /// Sends what the socket takes.
   Flushed flush();
+  /// From now on everything goes through TLS.
+  void secure(std::unique_ptr<TlsChannel> channel) { tls_ = std::move(channel); }
+  bool secured() const { return tls_ != nullptr; }
+  const TlsChannel& tls() const { return *tls_; }
+  /// Takes in ciphertext, appends what it says to `plain`, and queues what TLS itself answers.
+  TlsChannel::Fed unseal(BytesView in, Bytes& plain);
   /// More is queued than a peer may leave unread.
   bool overfull(std::size_t bytes_max = queued_bytes_max) const;
   bool closing() const { return closing_; }
@@ -56,6 +63,7 @@ class Connection final : public Outbox {
   std::unique_ptr<Session> session;
   bool ended = false;    ///< To be destroyed at the end of the batch.
   bool pending = false;  ///< Has not been welcomed, and time runs out.
+  bool lingers = false;  ///< Closed by us; the peer may still read what was sent.
   bool silent = false;   ///< Has not said anything on a port that must not mind.
   bool paused = false;   ///< Its session may hold requests that it has not taken up.
   bool c10d = false;
@@ -73,6 +81,8 @@ class Connection final : public Outbox {
   /// The last chunk grows behind our back; the others' sizes are in queued_.
   std::size_t tail_bytes() const { return chunks_.empty() ? 0 : chunks_.back().bytes().size(); }
   Chunk& begin_chunk();
+  Flushed flush_sealed();
+  bool seal_some();
   ssize_t send_one();
   ssize_t send_many(std::size_t& total);
   void sent(std::size_t bytes);
@@ -82,6 +92,9 @@ class Connection final : public Outbox {
   std::deque<Chunk> chunks_;
   std::size_t queued_ = 0;  ///< Bytes of all chunks but the last.
   std::size_t sent_ = 0;    ///< Bytes of the first chunk that are sent.
+  std::unique_ptr<TlsChannel> tls_;
+  Bytes sealed_;  ///< Ciphertext, of which sealed_sent_ bytes are sent.
+  std::size_t sealed_sent_ = 0;
   bool dirty_ = false;
   bool closing_ = false;
 };

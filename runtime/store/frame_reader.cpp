@@ -12,6 +12,7 @@ namespace dlaunch::store {
 namespace {
 
 constexpr std::size_t descriptors_per_message_max = 16;
+constexpr std::size_t sealed_bytes_per_read = 32u << 10;
 /// A buffer that one large frame has grown is given back when it is empty.
 constexpr std::size_t kept_bytes_max = 1u << 20;
 
@@ -33,7 +34,38 @@ void FrameReader::make_room() {
   if (buffer_.size() - end_ < wanted) buffer_.resize(end_ + wanted);
 }
 
+void FrameReader::read_through(TlsChannel& channel, Bytes plain) {
+  tls_ = &channel;
+  buffer_ = std::move(plain);
+  begin_ = 0;
+  end_ = buffer_.size();
+}
+
+/// TLS has nothing to answer at this point, so there is nothing to send.
+FrameReader::Received FrameReader::receive_sealed(int socket) {
+  std::array<std::byte, sealed_bytes_per_read> sealed;
+  ssize_t size = 0;
+  do {
+    size = ::recv(socket, sealed.data(), sealed.size(), MSG_DONTWAIT);
+  } while (size < 0 && errno == EINTR);
+  if (size < 0) {
+    return errno == EAGAIN || errno == EWOULDBLOCK ? Received::nothing : Received::closed;
+  }
+  errno = 0;
+  if (size == 0) return Received::closed;
+  buffer_.erase(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(begin_));
+  buffer_.resize(end_ - begin_);
+  begin_ = 0;
+  Bytes answers;
+  const auto fed =
+      tls_->feed(BytesView(sealed).first(static_cast<std::size_t>(size)), buffer_, answers);
+  end_ = buffer_.size();
+  if (fed == TlsChannel::Fed::broken) errno = EBADMSG;
+  return fed == TlsChannel::Fed::open ? Received::some : Received::closed;
+}
+
 FrameReader::Received FrameReader::receive(int socket) {
+  if (tls_ != nullptr) return receive_sealed(socket);
   if (begin_ == end_) {
     begin_ = end_ = 0;
     if (buffer_.size() > kept_bytes_max) Bytes(16u << 10).swap(buffer_);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/base/unique_fd.hpp"
+#include "runtime/store/tls.hpp"
 #include "runtime/store/wire.hpp"
 
 #include <deque>
@@ -22,6 +23,9 @@ class FrameReader {
 
   /// Reads once without blocking. On `closed`, errno tells why, 0 for an orderly end.
   Received receive(int socket);
+  /// From now on what is read goes through `channel`, whose handshake is over and which stays
+  /// valid as long as this; `plain` is what came behind the handshake.
+  void read_through(TlsChannel& channel, Bytes plain);
   /// Takes the other side's preface off the front: its version; nullopt while it is incomplete.
   /// Throws Errc::version where it is none.
   std::optional<std::uint32_t> preface();
@@ -31,10 +35,12 @@ class FrameReader {
  private:
   BytesView unread() const { return BytesView(buffer_).subspan(begin_, end_ - begin_); }
   void make_room();
+  Received receive_sealed(int socket);
 
   Bytes buffer_ = Bytes(16u << 10);
   std::size_t begin_ = 0, end_ = 0;
   std::deque<unique_fd> descriptors_;
+  TlsChannel* tls_ = nullptr;
 };
 
 }  // namespace dlaunch::store

@@ -45,13 +45,29 @@ void poll_until(int socket, short events, Clock::time_point deadline, const std:
   if (count == 0) throw Error(Errc::timeout, what + ": connected, but it does not answer");
 }
 
+/// Where there is a key, nothing is said before the other side has proved to know it.
+std::unique_ptr<TlsChannel> secure(int socket, FrameReader& reader, const Client::Options& options,
+                                   Clock::time_point deadline) {
+  if (!options.key) return nullptr;
+  auto tls = TlsChannel::connect(options.hello.job, *options.key);
+  Bytes plain;
+  shake_hands(*tls, socket, plain, deadline, "joining " + options.peer_name);
+  reader.read_through(*tls, std::move(plain));
+  return tls;
+}
+
 /// Preface and HELLO there, preface and WELCOME back.
-wire::Welcome greet(int socket, FrameReader& reader, const Client::Options& options,
-                    Clock::time_point deadline) {
+wire::Welcome greet(int socket, FrameReader& reader, TlsChannel* tls,
+                    const Client::Options& options, Clock::time_point deadline) {
   const std::string what = "joining " + options.peer_name;
   Bytes hello;
   wire::encode_preface(hello);
   wire::encode_frame(hello, {0, wire::Type::hello, 0, 0, 0}, options.hello);
+  if (tls != nullptr) {
+    Bytes sealed;
+    if (!tls->seal(hello, sealed)) throw tls->error(what);
+    hello = std::move(sealed);
+  }
   for (std::size_t sent = 0; sent < hello.size();) {
     const ssize_t n =
         ::send(socket, hello.data() + sent, hello.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -92,7 +108,8 @@ Link::Link(unique_fd connected, Client::Options options, Client::OnPush on_push,
       owner_(::getpid()),
       kick_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!kick_) throw Error(Errc::internal, "cannot make an eventfd: " + errno_text(errno));
-  welcome_ = greet(connected.get(), reader_, options_, deadline);
+  tls_ = secure(connected.get(), reader_, options_, deadline);
+  welcome_ = greet(connected.get(), reader_, tls_.get(), options_, deadline);
   socket_ = std::move(connected);
   fd_ = socket_.get();
   Lock lock(mutex_);
@@ -343,7 +360,11 @@ void Link::take_reply(const FrameReader::Frame& frame) {
 // ---- Sending ----
 
 void Link::queue(BytesView frame) {
-  unsent_.insert(unsent_.end(), frame.begin(), frame.end());
+  if (!tls_) {
+    unsent_.insert(unsent_.end(), frame.begin(), frame.end());
+  } else if (!tls_->seal(frame, unsent_)) {
+    return;  // The leader finds it broken, too.
+  }
   send_queued();
   if (unsent_.empty() || !leading_) return;
   const std::uint64_t kick = 1;
@@ -371,13 +392,15 @@ void Link::send_queued() {
 void Link::reconnect(Lock& lock, Clock::time_point deadline) {
   lock.unlock();
   unique_fd connected;
+  std::unique_ptr<TlsChannel> tls;
   FrameReader reader;
   std::optional<wire::Welcome> welcome;
   std::optional<Error> final;
   while (!welcome) {
     try {
       connected = options_.reconnect(deadline);
-      welcome = greet(connected.get(), reader, options_, deadline);
+      tls = secure(connected.get(), reader, options_, deadline);
+      welcome = greet(connected.get(), reader, tls.get(), options_, deadline);
     } catch (const Error& error) {
       const bool in_time = Clock::now() + reconnect_pause < deadline;
       if (in_time && error.errc() != Errc::refused && error.errc() != Errc::version) {
@@ -398,6 +421,7 @@ void Link::reconnect(Lock& lock, Clock::time_point deadline) {
   socket_ = std::move(connected);
   fd_ = socket_.get();
   reader_ = std::move(reader);
+  tls_ = std::move(tls);
   welcome_ = *welcome;
   unsent_.clear();
   for (const auto& [request, subscription] : subscriptions_) queue(subscription.frame);

@@ -101,6 +101,7 @@ class Link {
   const Client::OnPush on_push_;
   const pid_t owner_;
   wire::Welcome welcome_;
+  std::unique_ptr<TlsChannel> tls_;  ///< Null where there is no key.
   unique_fd socket_;
   unique_fd kick_;  ///< Tells the leader that there is more to send than the socket took.
   std::atomic<int> fd_ = -1;

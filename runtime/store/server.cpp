@@ -47,6 +47,17 @@ void Server::listen(unique_fd listener, Protocols protocols) {
   state_->watch_listener(state_->listeners.size() - 1, EPOLL_CTL_ADD, EPOLLIN);
 }
 
+void Server::ask_for(ServerSecret secret) {
+  state_->tls = std::make_unique<TlsAcceptor>(secret.key_of);
+  state_->secret = std::move(secret);
+}
+
+std::optional<std::string> Server::proved_job(ConnectionId who) const {
+  const Connection* connection = state_->find(who);
+  if (connection == nullptr || !connection->secured()) return std::nullopt;
+  return connection->tls().identity();
+}
+
 ConnectionId Server::adopt(unique_fd connected) {
   set_nonblocking(connected.get(), true);
   Connection& connection = state_->add(std::move(connected), {true, false});

@@ -4,9 +4,11 @@
 #include "runtime/store/backend.hpp"
 #include "runtime/store/host.hpp"
 #include "runtime/store/key_values.hpp"
+#include "runtime/store/tls.hpp"
 #include "runtime/store/wire.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,7 +25,20 @@ struct Counters {
   std::uint64_t slow = 0;       ///< Dropped because they did not read.
   std::uint64_t timed_out = 0;  ///< Said no HELLO in time.
   std::uint64_t strangers = 0;  ///< Of an address that PyTorch's store does not admit.
-  std::uint64_t silent = 0;     ///< On a c10d-capable port, connected and mute; never cut.
+  /// Did not prove the secret that is asked for: a wrong one, none, another job's.
+  std::uint64_t unauthenticated = 0;
+  std::uint64_t silent = 0;  ///< On a c10d-capable port, connected and mute; never cut.
+};
+
+/// With a secret, whoever comes by TCP has to prove the key of the job that their HELLO names, by
+/// TLS 1.3; PyTorch's protocol cannot, and is not asked.
+struct ServerSecret {
+  KeyOfJob key_of;
+  /// Plain connections from this host's loopback are let in, as those on a unix socket are. Not on
+  /// a host with users who are not to be trusted.
+  bool trust_loopback = true;
+  /// Hears who was refused and why, once a second at most, with the number of those left out.
+  std::function<void(const std::string& sentence)> log;
 };
 
 /// Serves native namespaces, one or many, and one c10d namespace per attempt, on one thread: that
@@ -35,6 +50,10 @@ class Server {
 
   /// Accepts on a bound and listening socket (TCP or unix).
   void listen(unique_fd listener, Protocols protocols);
+  /// To be called before anybody connects.
+  void ask_for(ServerSecret secret);
+  /// The job whose key this connection has proved; nullopt for one without TLS.
+  std::optional<std::string> proved_job(ConnectionId who) const;
   /// Serves a connected socket that speaks the native protocol: a worker's control socket.
   /// Returns the number by which the host will hear of it.
   ConnectionId adopt(unique_fd connected);

@@ -55,6 +55,16 @@ void Server::State::on_event(Connection& connection, std::uint32_t events, Clock
 }
 
 void Server::State::feed(Connection& connection, BytesView in, Clock::time_point now) {
+  if (!connection.session && !connection.secured() && in.front() == TlsChannel::first_byte &&
+      connection.protocols.native) {
+    if (!tls) return refuse_tls(connection);
+    begin_tls(connection, now);
+  }
+  if (connection.secured() && !in.empty()) {
+    plain.clear();
+    if (!unseal(connection, in, now) || plain.empty()) return;
+    in = plain;
+  }
   if (!connection.session && !choose_protocol(connection, in.front(), now)) {
     ++counters.garbage;
     return end(connection);
@@ -71,9 +81,9 @@ bool Server::State::choose_protocol(Connection& connection, std::byte first,
   if (std::exchange(connection.silent, false)) --counters.silent;
   constexpr auto c10d_last = std::byte{0x08};
   if (first == std::byte{'D'} && connection.protocols.native) {
-    if (connection.protocols.c10d) make_pending(connection, now);
+    if (connection.protocols.c10d && !connection.pending) make_pending(connection, now);
     connection.session = native.open(connection.id, connection);
-  } else if (first <= c10d_last && connection.protocols.c10d) {
+  } else if (first <= c10d_last && connection.protocols.c10d && !connection.secured()) {
     connection.c10d = true;
     connection.session = c10d->open(connection.id, connection);
   }
@@ -105,7 +115,7 @@ void Server::State::flush(Connection& connection, Clock::time_point now) {
 }
 
 void Server::State::linger(Connection& connection, Clock::time_point now) {
-  if (!connection.session) return;  // Lingers already.
+  if (std::exchange(connection.lingers, true)) return;
   if (::shutdown(connection.socket.get(), SHUT_WR) != 0) return end(connection);
   no_longer_pending(connection);
   lingering.emplace_back(now, connection.id);
@@ -132,8 +142,13 @@ void Server::State::destroy(ConnectionId id) {
 
 std::variant<wire::Welcome, Host::Refusal> Server::State::admit(ConnectionId who,
                                                                 const wire::Hello& hello) {
+  Connection* connection = find(who);
+  if (connection != nullptr) {
+    if (auto refusal = unproven(*connection, hello)) return *std::move(refusal);
+  }
   auto verdict = host.admit(who, hello);
-  if (Connection* connection = find(who)) no_longer_pending(*connection);
+  connection = find(who);  // The host may have closed it.
+  if (connection != nullptr) no_longer_pending(*connection);
   return verdict;
 }
 

@@ -98,6 +98,18 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   void on_dirty(Connection& connection) override { dirty.push_back(&connection); }
   std::vector<Bytes>& spare_buffers() override { return spare; }
 
+  // ---- The job's secret: server_tls.cpp ----
+
+  /// A TLS hello where there is no secret: said in a way that a client with one can tell from a
+  /// stranger's port.
+  void refuse_tls(Connection& connection);
+  void begin_tls(Connection& connection, Clock::time_point now);
+  /// Decrypts into `plain`; false when the connection is at an end.
+  bool unseal(Connection& connection, BytesView in, Clock::time_point now);
+  /// Why this HELLO is not believed, if it is not.
+  std::optional<Refusal> unproven(const Connection& connection, const wire::Hello& hello);
+  void not_authenticated(const Connection& connection, const std::string& why);
+
   // ---- The native sessions' host: passes on to ours ----
 
   std::variant<wire::Welcome, Refusal> admit(ConnectionId who, const wire::Hello& hello) override;
@@ -114,6 +126,11 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   asio::steady_timer timer;
   Clock::time_point armed = Clock::time_point::max();  ///< When the timer goes off.
 
+  std::unique_ptr<TlsAcceptor> tls;  ///< Null where there is no secret.
+  ServerSecret secret;
+  Clock::time_point refusal_logged{};
+  std::uint64_t refusals_unlogged = 0;
+  Bytes plain;  ///< What one read of one connection says.
   std::size_t queued_bytes_max = Connection::queued_bytes_max;
   std::vector<Bytes> spare;
   Bytes scratch = Bytes(256u << 10);  ///< One read of one connection.

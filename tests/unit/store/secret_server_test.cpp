@@ -1,0 +1,385 @@
+// A server that asks for the job's secret, over real sockets, and who tries to get by without.
+#include "tests/support/store_server.hpp"
+
+#include <array>
+
+#include <doctest/doctest.h>
+#include <ifaddrs.h>
+#include <poll.h>
+
+using namespace dlaunch;
+using namespace dlaunch::test;
+using store::TlsChannel;
+
+namespace {
+
+constexpr const char* our_secret =
+    "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+constexpr const char* their_secret =
+    "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+
+Key key(const std::string& job, const char* secret = our_secret) {
+  return Secret::parse(as_bytes(secret), "the test").job_key(job);
+}
+
+/// Asks everyone for the secret, those on loopback as well unless told otherwise.
+class GuardedServer : public ServerThread {
+ public:
+  explicit GuardedServer(bool trust_loopback = false) {
+    on_loop([&](store::Server& server) {
+      server.ask_for({[](std::string_view job) { return key(std::string(job)); }, trust_loopback,
+                      [this](const std::string& line) { log_.push_back(line); }});
+      return 0;
+    });
+  }
+  /// Before log_ goes.
+  ~GuardedServer() {
+    on_loop([](store::Server& server) {
+      server.stop();
+      return 0;
+    });
+  }
+  static store::Client::Options with(std::string job, std::optional<Key> proof) {
+    auto result = options(0);
+    result.hello.job = std::move(job);
+    result.key = std::move(proof);
+    return result;
+  }
+  store::Client client_with(std::string job, std::optional<Key> proof) {
+    return {connect(), with(std::move(job), std::move(proof)), nullptr, soon()};
+  }
+  std::pair<Errc, std::string> refusal(std::string job, std::optional<Key> proof) {
+    return failure([&] { client_with(std::move(job), std::move(proof)); });
+  }
+  std::vector<std::string> log() {
+    return on_loop([&](store::Server&) { return log_; });
+  }
+  bool unauthenticated(std::uint64_t times) {
+    return count([&](const store::Counters& c) { return c.unauthenticated == times; });
+  }
+
+ private:
+  std::vector<std::string> log_;
+};
+
+void say(const unique_fd& to, BytesView bytes) {
+  CHECK(::send(to.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+        static_cast<ssize_t>(bytes.size()));
+}
+/// Everything until the other side closes; nullopt when it has not within 20 s.
+std::optional<Bytes> all_of(const unique_fd& from) {
+  Bytes heard;
+  std::array<std::byte, 4096> part{};
+  for (;;) {
+    pollfd ready{from.get(), POLLIN, 0};
+    if (::poll(&ready, 1, poll_timeout_ms(soon())) <= 0) return std::nullopt;
+    const ssize_t n = ::recv(from.get(), part.data(), part.size(), 0);
+    if (n <= 0) return heard;
+    heard.insert(heard.end(), part.begin(), part.begin() + n);
+  }
+}
+bool contains(const Bytes& bytes, std::string_view text) {
+  return as_text(bytes).find(text) != std::string_view::npos;
+}
+
+Bytes hello_of(const std::string& job) {
+  Bytes out;
+  wire::encode_preface(out);
+  wire::Hello hello;
+  hello.job = job;
+  wire::encode_frame(out, {}, hello);
+  return out;
+}
+Bytes get_frame(std::string_view name) {
+  Bytes out;
+  wire::encode_frame(out, {0, {}, 0, 1, 0}, wire::Get{name});
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("with the job's key everything works, large values and waits as well") {
+  GuardedServer server;
+  store::Client one = server.client_with("train", key("train"));
+  store::Client two = server.client_with("train", key("train"));
+  CHECK(one.welcome() == wire::Welcome{"job-1", 7});
+  const Bytes large(wire::value_bytes_max, std::byte{42});
+  one.set("large", large);
+  CHECK(two.get("large") == large);
+  std::jthread setter([&] { one.set("late", as_bytes("value")); });
+  CHECK(text(two.wait("late", soon())) == "value");
+  std::vector<std::jthread> callers;
+  for (int i = 0; i < 4; ++i) {
+    callers.emplace_back([&two] {
+      for (int n = 0; n < 200; ++n) two.add("n", 1);
+    });
+  }
+  callers.clear();
+  CHECK(text(one.get("n")) == "800");
+  CHECK(server.on_loop([&](store::Server& s) { return s.proved_job(server.host.last()); }) ==
+        "train");
+  CHECK(server.counters().unauthenticated == 0);
+}
+
+TEST_CASE("a port that also serves PyTorch takes TLS, and does not mind who is silent") {
+  GuardedServer server;
+  store::Client client(connect_tcp(server.both_address, soon()),
+                       GuardedServer::with("train", key("train")), nullptr, soon());
+  client.set("k", as_bytes("v"));
+  CHECK(text(client.get("k")) == "v");
+  CHECK(server.counters().silent == 0);
+}
+
+TEST_CASE("a wrong secret, an unknown job, and another job's secret sound alike") {
+  GuardedServer server;
+  const auto wrong = server.refusal("train", key("train", their_secret));
+  const auto unknown = server.refusal("nosuch", key("nosuch", their_secret));
+  CHECK(wrong.first == Errc::refused);
+  CHECK(wrong == unknown);
+  CHECK(wrong.second == "joining the test's store: wrong secret, or no such job there");
+  // A key given away for one job, offered under the name of another.
+  CHECK(server.refusal("train", key("other")) == wrong);
+  CHECK(server.unauthenticated(3));
+  CHECK(server.host.quiet());
+}
+
+TEST_CASE("who proves one job cannot say HELLO to another") {
+  GuardedServer server;
+  const unique_fd socket = server.connect();
+  const auto tls = TlsChannel::connect("other", key("other"));
+  Bytes plain, sealed;
+  store::shake_hands(*tls, socket.get(), plain, soon(), "joining");
+  REQUIRE(tls->seal(hello_of("train"), sealed));
+  say(socket, sealed);
+  const auto answer = all_of(socket);
+  REQUIRE(answer);
+  sealed.clear();
+  tls->feed(*answer, plain, sealed);
+  CHECK(contains(plain, "wrong secret, or no such job here"));
+  CHECK(server.unauthenticated(1));
+  CHECK(server.host.quiet());
+}
+
+TEST_CASE("without the secret nobody comes in, and nobody is told anything but why") {
+  GuardedServer server;
+  store::Client insider = server.client_with("train", key("train"));
+  insider.set("key", as_bytes("the value"));
+  const auto none = server.refusal("train", std::nullopt);
+  CHECK(none.first == Errc::refused);
+  CHECK(none.second.find("it asks for the job's secret, and none was given") != std::string::npos);
+  CHECK(server.unauthenticated(1));
+
+  SUBCASE("reading after a refused HELLO") {
+    const unique_fd socket = server.connect();
+    Bytes bytes = hello_of("train");
+    const Bytes get = get_frame("key");
+    bytes.insert(bytes.end(), get.begin(), get.end());
+    say(socket, bytes);
+    const auto heard = all_of(socket);
+    REQUIRE(heard);
+    CHECK_FALSE(contains(*heard, "the value"));
+  }
+  SUBCASE("reading without a HELLO, in the clear") {
+    const unique_fd socket = server.connect();
+    Bytes bytes;
+    wire::encode_preface(bytes);
+    const Bytes get = get_frame("key");
+    bytes.insert(bytes.end(), get.begin(), get.end());
+    say(socket, bytes);
+    const auto heard = all_of(socket);
+    REQUIRE(heard);
+    CHECK_FALSE(contains(*heard, "the value"));
+  }
+  SUBCASE("reading in the clear in the middle of a handshake") {
+    const unique_fd socket = server.connect();
+    const auto tls = TlsChannel::connect("train", key("train"));
+    Bytes plain, hello;
+    tls->feed({}, plain, hello);
+    say(socket, BytesView(hello).first(hello.size() / 2));
+    say(socket, get_frame("key"));
+    say(socket, Bytes(TlsChannel::handshake_bytes_max));
+    const auto heard = all_of(socket);
+    REQUIRE(heard);
+    CHECK_FALSE(contains(*heard, "the value"));
+    CHECK(server.unauthenticated(2));
+  }
+  CHECK(text(insider.get("key")) == "the value");
+}
+
+TEST_CASE("a recorded connection that is sent again changes nothing") {
+  GuardedServer server;
+  store::Client insider = server.client_with("train", key("train"));
+  Bytes recorded;
+  {
+    const unique_fd socket = server.connect();
+    const auto tls = TlsChannel::connect("train", key("train"));
+    Bytes plain, out;
+    tls->feed({}, plain, out);
+    say(socket, out);
+    recorded = out;
+    while (!tls->established()) {
+      std::array<std::byte, 4096> part{};
+      const ssize_t n = ::recv(socket.get(), part.data(), part.size(), 0);
+      REQUIRE(n > 0);
+      out.clear();
+      tls->feed(BytesView(part).first(static_cast<std::size_t>(n)), plain, out);
+    }
+    Bytes said = hello_of("train");
+    wire::encode_frame(said, {0, {}, 0, 1, 0}, wire::Add{"n", 1});
+    REQUIRE(tls->seal(said, out));
+    say(socket, out);
+    recorded.insert(recorded.end(), out.begin(), out.end());
+    CHECK(text(insider.wait("n", soon())) == "1");
+  }
+  const unique_fd socket = server.connect();
+  say(socket, recorded);
+  CHECK(all_of(socket).has_value());
+  CHECK(server.unauthenticated(1));
+  CHECK(text(insider.get("n")) == "1");
+}
+
+TEST_CASE("plain connections come in over unix sockets, and over loopback where that is trusted") {
+  GuardedServer guarded;
+  CHECK_NOTHROW(guarded.paired_client());
+  GuardedServer trusting(true);
+  CHECK_NOTHROW(trusting.client());
+  CHECK_NOTHROW(trusting.client_with("train", key("train")));
+}
+
+TEST_CASE("loopback is trusted, the host's other addresses are not") {
+  ifaddrs* list = nullptr;
+  REQUIRE(::getifaddrs(&list) == 0);
+  std::optional<Address> own;
+  for (const ifaddrs* one = list; one != nullptr && !own; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
+    Address address;
+    address.size = sizeof(sockaddr_in);
+    std::memcpy(&address.storage, one->ifa_addr, address.size);
+    if (!address.is_loopback()) own = resolve(address.host(), 0).at(0);
+  }
+  ::freeifaddrs(list);
+  if (!own) {
+    MESSAGE("this host has no address but loopback");
+    return;
+  }
+  GuardedServer server(true);
+  const Address at = server.on_loop([&](store::Server& s) {
+    unique_fd listener = listen_tcp(*own);
+    const Address bound = local_address(listener.get());
+    s.listen(std::move(listener), {true, false});
+    return bound;
+  });
+  const auto join = [&](std::optional<Key> proof) {
+    return failure([&] {
+      store::Client(connect_tcp(at, soon()), GuardedServer::with("train", proof), nullptr, soon());
+    });
+  };
+  CHECK(join(std::nullopt).second.find("asks for the job's secret") != std::string::npos);
+  CHECK(join(key("train")).second == "no error");
+}
+
+TEST_CASE("a client with a key says nothing to a server without one") {
+  SUBCASE("one of ours") {
+    ServerThread server;
+    const auto [code, sentence] = failure([&] {
+      store::Client(server.connect(), GuardedServer::with("train", key("train")), nullptr, soon());
+    });
+    CHECK(code == Errc::refused);
+    CHECK(sentence.find("does not speak TLS, so it cannot prove the job's secret") !=
+          std::string::npos);
+    CHECK(server.host.quiet());
+  }
+  SUBCASE("an attacker's, which hopes that the client goes on in the clear") {
+    const unique_fd listener = listen_tcp(resolve("127.0.0.1", 0).at(0));
+    Bytes heard;
+    std::jthread attacker([&] {
+      const unique_fd peer(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      Bytes preface;
+      wire::encode_preface(preface);
+      say(peer, preface);
+      heard = all_of(peer).value_or(Bytes{});
+    });
+    const auto [code, sentence] = failure([&] {
+      store::Client(connect_tcp(local_address(listener.get()), soon()),
+                    GuardedServer::with("train", key("train")), nullptr, soon());
+    });
+    attacker.join();
+    CHECK(code == Errc::refused);
+    CHECK_FALSE(contains(heard, "DLCH"));
+  }
+  SUBCASE("a port that closes") {
+    const unique_fd listener = listen_tcp(resolve("127.0.0.1", 0).at(0));
+    std::jthread closing(
+        [&] { unique_fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)); });
+    const auto [code, sentence] = failure([&] {
+      store::Client(connect_tcp(local_address(listener.get()), soon()),
+                    GuardedServer::with("train", key("train")), nullptr, soon());
+    });
+    CHECK(code == Errc::unreachable);
+    CHECK(sentence.find("is it a rendezvous with a secret?") != std::string::npos);
+  }
+}
+
+TEST_CASE("slow and half handshakes keep nobody else out, and have an end") {
+  GuardedServer server;
+  Bytes plain, hello;
+  const auto tls = TlsChannel::connect("train", key("train"));
+  tls->feed({}, plain, hello);
+  std::vector<unique_fd> half;
+  for (int i = 0; i < 300; ++i) {
+    half.push_back(server.connect());
+    say(half.back(), BytesView(hello).first(100));
+  }
+  CHECK_NOTHROW(server.client_with("train", key("train")));
+  for (const unique_fd& socket : half) CHECK(all_of(socket).has_value());
+  CHECK(server.count([](const store::Counters& c) { return c.timed_out == 300; }));
+  CHECK_NOTHROW(server.client_with("train", key("train")));
+}
+
+TEST_CASE("a broken connection is opened again, with the key, and counts once") {
+  GuardedServer server;
+  auto options = GuardedServer::with("train", key("train"));
+  options.hello.session = 99;
+  std::atomic<int> opened = 0;
+  options.reconnect = [&](Clock::time_point) {
+    ++opened;
+    return server.connect();
+  };
+  store::Client client(server.connect(), options, nullptr, soon());
+  CHECK(client.add("n", 1) == 1);
+  ::shutdown(client.fd(), SHUT_RDWR);
+  CHECK(client.add("n", 1) == 2);
+  CHECK(opened == 1);
+  CHECK(server.on_loop([&](store::Server& s) { return s.proved_job(server.host.last()); }) ==
+        "train");
+}
+
+TEST_CASE("the log names who was refused, on one line a second") {
+  GuardedServer server;
+  server.refusal("evil\nline", std::nullopt);
+  for (int i = 0; i < 20; ++i) server.refusal("train", key("train", their_secret));
+  CHECK(server.unauthenticated(21));
+  const auto log = server.log();
+  REQUIRE(!log.empty());
+  CHECK(log.size() < 21);
+  CHECK(log.front().starts_with("refused 127.0.0.1:"));
+  CHECK(log.front().find("no secret was given") != std::string::npos);
+  for (const std::string& line : log) CHECK(line.find('\n') == std::string::npos);
+}
+
+TEST_CASE("a client that does not read is dropped under TLS, too") {
+  GuardedServer server;
+  store::Client good = server.client_with("train", key("train"));
+  good.set("big", Bytes(4u << 20));
+  const unique_fd socket = server.connect();
+  const auto tls = TlsChannel::connect("train", key("train"));
+  Bytes plain, out, said = hello_of("train");
+  store::shake_hands(*tls, socket.get(), plain, soon(), "joining");
+  wire::encode_frame(said, {0, {}, 0, 1, 0}, wire::Watch{"big"});
+  REQUIRE(tls->seal(said, out));
+  say(socket, out);
+  for (int i = 0; i < 200 && server.counters().slow == 0; ++i) {
+    good.set("big", Bytes(4u << 20, static_cast<std::byte>(i)));
+  }
+  CHECK(server.count([](const store::Counters& c) { return c.slow == 1; }));
+}
