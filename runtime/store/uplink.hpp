@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/base/secret.hpp"
 #include "runtime/base/socket.hpp"
 #include "runtime/base/unique_fd.hpp"
 #include "runtime/store/wire.hpp"
@@ -23,6 +24,9 @@ class Uplink {
     /// Where to connect, tried in order. Empty: only `connected` is used, and its end is the end.
     std::string host;
     std::uint16_t port = 0;
+    /// The key of hello.job: a connection to `host` goes through TLS, and the other end has to know
+    /// the key, too.
+    std::optional<Key> key;
     unique_fd connected;  ///< A first connection that stands already; may be empty.
     std::string peer_name = "the rendezvous";
     Clock::duration backoff_min = std::chrono::milliseconds(50);

@@ -3,6 +3,7 @@
 #include "runtime/store/uplink_state.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include <boost/asio/as_tuple.hpp>
@@ -104,6 +105,7 @@ asio::awaitable<void> Uplink::State::connect() {
   for (const Address& address : co_await look_up()) {
     try {
       co_await connect_to(address);
+      if (options.key) co_await secure();
       welcomed(co_await greet());
       co_return;
     } catch (const Error& error) {
@@ -162,6 +164,9 @@ void Uplink::State::adopt(unique_fd connected_socket) {
   socket.close();
   socket.assign(connected_socket.release());
   reader = FrameReader();
+  tls.reset();
+  sealed.clear();
+  sealed_sent = 0;
 }
 
 /// False when the time came first.
@@ -192,6 +197,40 @@ asio::awaitable<void> Uplink::State::connect_to(Address address) {
   if (error != 0) throw connect_error(address, error);
 }
 
+/// The TLS handshake. Its messages are the first on the connection, and fit into the socket.
+asio::awaitable<void> Uplink::State::secure() {
+  const std::string what = joining();
+  const auto until = Clock::now() + options.step_max;
+  tls = TlsChannel::connect(options.hello.job, *options.key);
+  Bytes plain;
+  std::array<std::byte, TlsChannel::handshake_bytes_max> read{};
+  std::size_t got = 0;
+  for (;;) {
+    Bytes out;
+    const auto fed = tls->feed(BytesView(read).first(got), plain, out);
+    static_cast<void>(  // Reading tells.
+        ::send(socket.native_handle(), out.data(), out.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
+    if (fed == TlsChannel::Fed::broken) {
+      const Error error = tls->error(what);
+      final = is_final(error.errc());
+      throw Error(error);
+    }
+    if (tls->established()) break;
+    if (!co_await await_socket(stream_descriptor::wait_read, until)) {
+      throw Error(Errc::unreachable, what + ": connected, but it does not answer within " +
+                                         duration_text(options.step_max));
+    }
+    const ssize_t n = ::recv(socket.native_handle(), read.data(), read.size(), MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+      throw Error(Errc::unreachable,
+                  what + ": it closed the connection during the TLS handshake" +
+                      (n < 0 ? ": " + errno_text(errno) : "; is it a rendezvous with a secret?"));
+    }
+    got = n < 0 ? 0 : static_cast<std::size_t>(n);
+  }
+  reader.read_through(*tls, std::move(plain));
+}
+
 /// Preface and HELLO there, preface and WELCOME back.
 asio::awaitable<wire::Welcome> Uplink::State::greet() {
   const std::string what = joining();
@@ -201,6 +240,11 @@ asio::awaitable<wire::Welcome> Uplink::State::greet() {
   Bytes hello;
   wire::encode_preface(hello);
   wire::encode_frame(hello, {0, wire::Type::hello, 0, 0, 0}, options.hello);
+  if (tls) {
+    Bytes ciphertext;
+    if (!tls->seal(hello, ciphertext)) throw tls->error(what);
+    hello = std::move(ciphertext);
+  }
   for (std::size_t written = 0; written < hello.size();) {
     const ssize_t n = ::send(socket.native_handle(), hello.data() + written, hello.size() - written,
                              MSG_NOSIGNAL | MSG_DONTWAIT);

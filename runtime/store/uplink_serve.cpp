@@ -2,6 +2,7 @@
 #include "runtime/base/socket.hpp"
 #include "runtime/store/uplink_state.hpp"
 
+#include <algorithm>
 #include <cerrno>
 
 #include <boost/asio/as_tuple.hpp>
@@ -16,6 +17,7 @@ using asio::posix::stream_descriptor;
 constexpr auto awaited = asio::as_tuple(asio::use_awaitable);
 /// After so many reads the other handlers of the loop get their turn.
 constexpr int reads_per_turn = 16;
+constexpr std::size_t sealed_bytes_max = 64u << 10;  ///< Ciphertext is made in such pieces.
 constexpr std::size_t kept_buffer_bytes = 1u << 20;
 /// How long the other end may take to read what is queued when we go.
 constexpr auto goodbye_timeout = std::chrono::seconds(1);
@@ -162,13 +164,30 @@ void Uplink::State::flush() {
   }
 }
 
+/// The next of what is unsent, when what was sealed before is on its way.
+bool Uplink::State::seal_some() {
+  if (sealed_sent < sealed.size()) return true;
+  sealed.clear();
+  sealed_sent = 0;
+  const BytesView rest = BytesView(unsent).subspan(sent);
+  const BytesView part = rest.first(std::min(rest.size(), sealed_bytes_max));
+  sent += part.size();
+  return tls->seal(part, sealed);
+}
+
 Uplink::State::Written Uplink::State::write_some() {
-  while (sent < unsent.size()) {
-    const ssize_t n = ::send(socket.native_handle(), unsent.data() + sent, unsent.size() - sent,
-                             MSG_NOSIGNAL | MSG_DONTWAIT);
+  while (sent < unsent.size() || sealed_sent < sealed.size()) {
+    if (tls && !seal_some()) {
+      errno = EBADMSG;
+      return Written::broken;
+    }
+    const BytesView out =
+        tls ? BytesView(sealed).subspan(sealed_sent) : BytesView(unsent).subspan(sent);
+    const ssize_t n =
+        ::send(socket.native_handle(), out.data(), out.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? Written::blocked : Written::broken;
-    sent += static_cast<std::size_t>(n);
+    (tls ? sealed_sent : sent) += static_cast<std::size_t>(n);
     if (sent > kept_buffer_bytes && sent > unsent.size() / 2) {
       unsent.erase(unsent.begin(), unsent.begin() + static_cast<std::ptrdiff_t>(sent));
       sent = 0;

@@ -45,6 +45,7 @@ struct Uplink::State : std::enable_shared_from_this<Uplink::State> {
   asio::awaitable<void> connect();
   asio::awaitable<std::vector<Address>> look_up();
   asio::awaitable<void> connect_to(Address address);
+  asio::awaitable<void> secure();
   asio::awaitable<wire::Welcome> greet();
   std::optional<std::uint32_t> preface_of(const std::string& what);
   wire::Welcome answer_to_hello(const FrameReader::Frame& frame, const std::string& what);
@@ -68,6 +69,7 @@ struct Uplink::State : std::enable_shared_from_this<Uplink::State> {
   void flush();
   enum class Written { all, blocked, broken };
   Written write_some();
+  bool seal_some();
   /// The connection is no good any more.
   void lose(const Error& error);
   void disconnect();
@@ -109,6 +111,9 @@ struct Uplink::State : std::enable_shared_from_this<Uplink::State> {
   Clock::time_point heard;  ///< When something last arrived.
   bool pinged = false;
 
+  std::unique_ptr<TlsChannel> tls;  ///< Of this connection; null where there is no key.
+  Bytes sealed;                     ///< Ciphertext on its way; of `unsent` as far as `sent`.
+  std::size_t sealed_sent = 0;
   Bytes unsent;
   std::size_t sent = 0;      ///< How much of it.
   std::size_t replayed = 0;  ///< Bytes that a reconnect had to send again.

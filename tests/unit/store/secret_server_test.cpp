@@ -1,5 +1,6 @@
 // A server that asks for the job's secret, over real sockets, and who tries to get by without.
 #include "tests/support/store_server.hpp"
+#include "tests/support/uplink_peer.hpp"
 
 #include <array>
 
@@ -382,4 +383,40 @@ TEST_CASE("a client that does not read is dropped under TLS, too") {
     good.set("big", Bytes(4u << 20, static_cast<std::byte>(i)));
   }
   CHECK(server.count([](const store::Counters& c) { return c.slow == 1; }));
+}
+
+TEST_CASE("an agent's connection goes through TLS, and through it again when it was broken") {
+  GuardedServer server;
+  auto options = UplinkPeer::options(server.native_address);
+  options.hello.job = "train";
+  options.key = key("train");
+  UplinkPeer agent(std::move(options));
+  REQUIRE(agent.welcomed());
+  const Bytes large(wire::value_bytes_max, std::byte{42});
+  CHECK(agent.ask(wire::Set{"large", large}) == "done");
+  CHECK(agent.ask(wire::Get{"large"}) == "found " + std::string(as_text(large)));
+  server.on_loop([&](store::Server& s) { return s.close(server.host.last()), 0; });
+  REQUIRE(agent.welcomed(2));
+  CHECK(agent.ask(wire::Add{"n", 1}) == "number 1");
+  CHECK(server.on_loop([&](store::Server& s) { return s.proved_job(server.host.last()); }) ==
+        "train");
+  agent.uplink->close();
+  agent.io.run_for(20s);
+  CHECK(server.host.heard("goodbye"));
+}
+
+TEST_CASE("an agent without the secret, or with a wrong one, is refused for good") {
+  GuardedServer server;
+  auto options = UplinkPeer::options(server.native_address);
+  options.hello.job = "train";
+  std::string said;
+  SUBCASE("none") { said = "it asks for the job's secret, and none was given"; }
+  SUBCASE("a wrong one") {
+    options.key = key("train", their_secret);
+    said = "wrong secret, or no such job there";
+  }
+  UplinkPeer agent(std::move(options));
+  REQUIRE(agent.until([&] { return !agent.refusals.empty(); }));
+  CHECK(agent.refusals.front().code == Errc::refused);
+  CHECK(agent.refusals.front().sentence.find(said) != std::string::npos);
 }
