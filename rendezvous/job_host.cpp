@@ -160,6 +160,10 @@ std::optional<store::Host::Refusal> JobHost::objection(store::ConnectionId who,
 void JobHost::grant(store::ConnectionId to) {
   wire::Grant message;
   message.report_grace_ms = static_cast<std::uint32_t>(identity_.failure_grace.count());
+  if (identity_.data_key) {
+    const auto key = identity_.data_key->bytes();
+    message.data_key.assign(key.begin(), key.end());
+  }
   std::vector<unique_fd> fds;
   if (identity_.world_size > 1) {
     try {
@@ -170,6 +174,7 @@ void JobHost::grant(store::ConnectionId to) {
     }
   }
   tell(to, message, std::move(fds));
+  wipe(message.data_key);
 }
 
 void JobHost::tell(store::ConnectionId to, const auto& message, std::vector<unique_fd> fds) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/base/secret.hpp"
 #include "runtime/base/unique_fd.hpp"
 #include "runtime/store/relay.hpp"
 #include "runtime/store/server.hpp"
@@ -38,6 +39,8 @@ struct JobIdentity {
   std::string host;                     ///< This host's name, for messages.
   std::string mesh_host = "127.0.0.1";  ///< Where other ranks reach those who live here.
   std::chrono::milliseconds failure_grace{500};
+  /// derive_data_key of the job's key and the epoch, where the job has a secret.
+  std::optional<Key> data_key;
 };
 
 /// What an agent hosts for its job: the native store, fresh for each attempt; PyTorch's store, its

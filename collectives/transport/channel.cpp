@@ -19,6 +19,9 @@ constexpr std::size_t direct_bytes_min = 16u << 10;
 /// One channel is read no longer than this before the others get their turn.
 constexpr std::size_t turn_bytes_max = 1u << 20;
 constexpr std::size_t controls_max = 64;
+/// A receiver closes those that have not proved themselves in time, or when too many are about it:
+/// a sender that computed meanwhile, or met a flood of strangers, tries again.
+constexpr int attempts_max = 40;
 
 bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
@@ -64,13 +67,18 @@ void OutChannel::fail(std::string reason) {
   controls_.clear();
 }
 
-void OutChannel::connect(const Address& to, const Hello& hello) {
+void OutChannel::connect(const Address& to, const Hello& hello, int rank, const Key* key) {
   fd_ = unique_fd(::socket(to.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd_) return fail("cannot open a socket: " + errno_text(errno));
   const int on = 1;
   ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   const auto* p = reinterpret_cast<const std::byte*>(&hello);
   hello_.assign(p, p + sizeof hello);
+  if (key != nullptr) {
+    proving_.emplace(Proving{key, {hello, rank, 0, fresh_nonce(), {}}});
+    const Nonce& nonce = proving_->meeting.connector_nonce;
+    hello_.insert(hello_.end(), nonce.begin(), nonce.end());
+  }
   state_ = State::connecting;
   if (::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&to.storage), to.size) == 0) {
     state_ = State::open;
@@ -101,7 +109,45 @@ bool OutChannel::write_hello() {
     return false;
   }
   hello_.erase(hello_.begin(), hello_.begin() + sent);
-  return hello_.empty();
+  if (!hello_.empty() || !proving_) return hello_.empty();
+  state_ = State::proving;
+  return false;
+}
+
+/// Nothing of a message was sent yet, so nothing is lost.
+void OutChannel::connect_again() {
+  proving_.reset();
+  fd_.reset();
+  if (++attempts_ >= attempts_max) {
+    return fail("it closed the connection " + std::to_string(attempts_) +
+                " times before both sides had proved the job's key; was it given another one, or "
+                "none?");
+  }
+  state_ = State::looking_up;
+}
+
+void OutChannel::read_proof() {
+  Proving& proving = *proving_;
+  // One byte more than there can be: a receiver that has given us up says so behind its proof.
+  for (;;) {
+    std::byte surplus{};
+    const bool complete = proving.got == challenge_bytes;
+    std::byte* into = complete ? &surplus : proving.challenge.data() + proving.got;
+    const auto n =
+        ::recv(fd_.get(), into, complete ? 1 : challenge_bytes - proving.got, MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && would_block(errno)) break;
+    if (n <= 0) return connect_again();
+    if (complete) return fail("it sent something that is no proof of the job's key");
+    proving.got += static_cast<std::size_t>(n);
+  }
+  if (proving.got < challenge_bytes) return;
+  const auto answer = answer_to(proving.challenge, *proving.key, proving.meeting);
+  if (!answer) return fail("it did not prove to know the job's key");
+  hello_.assign(answer->begin(), answer->end());
+  proving_.reset();
+  state_ = State::open;
+  pump();
 }
 
 void OutChannel::pop_front() {
@@ -148,6 +194,7 @@ bool OutChannel::write_front() {
 
 /// The receiver never writes: whatever can be read is the end.
 void OutChannel::look_for_end() {
+  if (state_ == State::proving) return read_proof();
   if (state_ != State::open) return;
   std::byte unexpected{};
   ssize_t n = 0;

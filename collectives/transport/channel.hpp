@@ -2,14 +2,17 @@
 
 #include "collectives/transport/inbox.hpp"
 #include "collectives/transport/message.hpp"
+#include "collectives/transport/proof.hpp"
 #include "runtime/base/socket.hpp"
 #include "runtime/base/unique_fd.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,10 +37,12 @@ struct Outgoing {
 /// without ever blocking.
 class OutChannel {
  public:
-  enum class State { idle, looking_up, connecting, open, broken };
+  enum class State { idle, looking_up, connecting, proving, open, broken };
 
   State state() const { return state_; }
   bool has_work() const { return !queue_.empty(); }
+  /// There is something to write, and it is our turn.
+  bool wants_to_write() const { return has_work() && state_ != State::proving; }
   int fd() const { return fd_.get(); }
   /// Why it is broken: "connection refused".
   const std::string& reason() const { return reason_; }
@@ -50,11 +55,13 @@ class OutChannel {
 
   /// The address is not known yet; connect when it is.
   void wait_for_address() { state_ = State::looking_up; }
-  /// The sockets are never blocking; TCP_NODELAY, so that small messages leave at once.
-  void connect(const Address& to, const Hello& hello);
+  /// The sockets are never blocking; TCP_NODELAY, so that small messages leave at once. With a
+  /// key, which is borrowed, nothing is sent before `rank` has proved to know it, too.
+  void connect(const Address& to, const Hello& hello, int rank, const Key* key);
   /// The socket is writable, or was found broken. Returns whether anything moved.
   bool pump();
-  /// The socket is readable or hung up: breaks the channel if its receiver has closed it.
+  /// The socket is readable or hung up: takes in the receiver's proof if that is what is awaited,
+  /// else breaks the channel if its receiver has closed it.
   void look_for_end();
   void fail(std::string reason);
 
@@ -64,7 +71,17 @@ class OutChannel {
     Bytes payload;
   };
 
+  /// A connection that waits for its receiver's proof.
+  struct Proving {
+    const Key* key = nullptr;
+    Meeting meeting;
+    std::array<std::byte, challenge_bytes> challenge{};
+    std::size_t got = 0;
+  };
+
   bool finish_connecting();
+  void read_proof();
+  void connect_again();
   bool write_hello();
   bool write_front();
   void pop_front();
@@ -72,6 +89,8 @@ class OutChannel {
   State state_ = State::idle;
   unique_fd fd_;
   Bytes hello_;  ///< What of it is still to be sent.
+  std::optional<Proving> proving_;
+  int attempts_ = 0;  ///< Connections whose proof was not taken.
   std::deque<Outgoing*> queue_;
   std::deque<std::unique_ptr<Control>> controls_;
   std::string reason_;

@@ -27,10 +27,10 @@ struct Hello {
   std::uint32_t version = hello_version;
   std::uint64_t job = 0;  ///< Hash of the job's id.
   std::uint64_t epoch = 0;
-  std::uint32_t mesh = 0;  ///< Which of the meshes the ranks made from one world.
-  std::int32_t rank = 0;   ///< The sender's.
-  std::int32_t size = 0;   ///< Of the sender's world.
-  std::uint32_t reserved = 0;
+  std::uint32_t mesh = 0;    ///< Which of the meshes the ranks made from one world.
+  std::int32_t rank = 0;     ///< The sender's.
+  std::int32_t size = 0;     ///< Of the sender's world.
+  std::uint32_t proves = 0;  ///< 1: the job has a key, and proofs follow (proof.hpp).
 };
 static_assert(sizeof(Hello) == 40 && std::is_trivially_copyable_v<Hello>);
 

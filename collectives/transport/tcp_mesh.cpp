@@ -21,6 +21,10 @@ constexpr auto lookup_pause_max = std::chrono::milliseconds(50);
 constexpr auto losses_interval = std::chrono::milliseconds(250);
 /// Connections that have not said who they are.
 constexpr std::size_t newcomers_max = 256;
+/// How long one may take to prove who it is; and after how long it makes room for another when
+/// there are too many.
+constexpr auto proof_timeout = std::chrono::seconds(3);
+constexpr auto newcomer_slow = std::chrono::milliseconds(250);
 constexpr std::size_t failures_max = 1024;
 
 Address address_of(std::string_view text) {
@@ -46,6 +50,7 @@ TcpMesh::TcpMesh(const World& world)
       epoch_(world.info().epoch),
       store_(world.store()),
       membership_(world.membership()),
+      key_(membership_ ? membership_->data_key() : std::nullopt),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       inbox_(world.size()),
       on_control_([this](int from, const Header& header, BytesView payload) {
@@ -82,6 +87,7 @@ Hello TcpMesh::hello() const {
   hello.mesh = generation_;
   hello.rank = rank_;
   hello.size = size_;
+  hello.proves = key_ ? 1 : 0;
   return hello;
 }
 
@@ -113,7 +119,7 @@ void TcpMesh::look_up(int to) {
   OutChannel& channel = out(to);
   const auto address = store_->get(key_of(to));
   if (address) {
-    channel.connect(address_of(as_text(*address)), hello());
+    channel.connect(address_of(as_text(*address)), hello(), to, key());
   } else {
     channel.wait_for_address();
   }
@@ -146,45 +152,69 @@ bool TcpMesh::is_flushed() const {
 
 // ---- Receiving. ----
 
+/// Whether there is room for one more. Who has been slow makes room, else the new one waits.
+bool TcpMesh::may_accept(Clock::time_point now) {
+  while (newcomers_.size() >= newcomers_max) {
+    if (now - newcomers_.front().since < newcomer_slow) return false;
+    newcomers_.pop_front();
+    ++strangers_;
+  }
+  return true;
+}
+
+/// Without a key nothing is to be proved, and a sender may say its Hello when it comes to it.
+void TcpMesh::drop_slow_newcomers() {
+  const auto now = Clock::now();
+  while (key_ && !newcomers_.empty() && now - newcomers_.front().since >= proof_timeout) {
+    if (!greet(newcomers_.front())) ++strangers_;
+    newcomers_.pop_front();
+  }
+}
+
 void TcpMesh::accept_all() {
-  for (;;) {
+  const auto now = Clock::now();
+  while (may_accept(now)) {
     unique_fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return;
       throw Error(Errc::unreachable, "cannot accept a peer's connection: " + errno_text(errno));
     }
-    newcomers_.push_back({std::move(fd), {}, 0});
+    newcomers_.push_back(
+        {std::move(fd), Acceptance(hello(), key(), key_ ? fresh_nonce() : Nonce{}), now});
     if (greet(newcomers_.back())) newcomers_.pop_back();
-    if (newcomers_.size() > newcomers_max) newcomers_.pop_front();
   }
 }
 
-/// Reads its Hello; true when it is no newcomer any more.
+/// Reads who it is, and its proof; true when it is no newcomer any more.
 bool TcpMesh::greet(Newcomer& newcomer) {
-  while (newcomer.got < sizeof(Hello)) {
-    const auto n = ::recv(newcomer.fd.get(), newcomer.hello.data() + newcomer.got,
-                          sizeof(Hello) - newcomer.got, MSG_DONTWAIT);
+  std::array<std::byte, sizeof(Hello)> part;
+  for (;;) {
+    const auto n =
+        ::recv(newcomer.fd.get(), part.data(), newcomer.acceptance.wanted(), MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
-    if (n <= 0) return true;
-    newcomer.got += static_cast<std::size_t>(n);
+    Bytes answer;
+    const auto verdict = n <= 0 ? Acceptance::Verdict::refused
+                                : newcomer.acceptance.feed(
+                                      BytesView(part).first(static_cast<std::size_t>(n)), answer);
+    // What is sent first on a connection fits into the socket.
+    const bool sent = answer.empty() ||
+                      ::send(newcomer.fd.get(), answer.data(), answer.size(),
+                             MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(answer.size());
+    if (verdict == Acceptance::Verdict::more && sent) continue;
+    const bool admitted = verdict == Acceptance::Verdict::admitted &&
+                          admit(newcomer.acceptance.rank(), std::move(newcomer.fd));
+    if (!admitted) ++strangers_;
+    return true;
   }
-  Hello theirs;
-  std::memcpy(&theirs, newcomer.hello.data(), sizeof theirs);
-  admit(theirs, std::move(newcomer.fd));
-  return true;
 }
 
-/// A stranger's connection, one of an older epoch, or a second one of a rank is just closed.
-bool TcpMesh::admit(const Hello& theirs, unique_fd fd) {
-  Hello expected = hello();
-  expected.rank = theirs.rank;
-  if (std::memcmp(&expected, &theirs, sizeof theirs) != 0) return false;
-  if (theirs.rank < 0 || theirs.rank >= size_ || theirs.rank == rank_) return false;
-  auto& channel = in_[static_cast<std::size_t>(theirs.rank)];
+/// A second connection of a rank is just closed, as a stranger's is.
+bool TcpMesh::admit(int from, unique_fd fd) {
+  auto& channel = in_[static_cast<std::size_t>(from)];
   if (channel) return false;
-  channel = std::make_unique<InChannel>(std::move(fd), theirs.rank);
+  channel = std::make_unique<InChannel>(std::move(fd), from);
   channel->pump(inbox_, on_control_);
   return true;
 }
@@ -236,10 +266,16 @@ void TcpMesh::step(Clock::time_point deadline) {
   moved = connect_pending(now) || moved;
   if (membership_ && now - losses_read_ >= losses_interval) read_losses();
   poll_and_pump(moved ? 0 : poll_timeout_ms(next_wake(deadline), now));
+  drop_slow_newcomers();
 }
 
 Clock::time_point TcpMesh::next_wake(Clock::time_point deadline) const {
   if (membership_) deadline = std::min(deadline, losses_read_ + losses_interval);
+  if (!newcomers_.empty()) {
+    const auto first = newcomers_.front().since;
+    if (newcomers_.size() >= newcomers_max) deadline = std::min(deadline, first + newcomer_slow);
+    if (key_) deadline = std::min(deadline, first + proof_timeout);
+  }
   const bool looking = std::any_of(out_.begin(), out_.end(), [](const OutChannel& channel) {
     return channel.state() == OutChannel::State::looking_up && channel.has_work();
   });
@@ -271,7 +307,8 @@ void TcpMesh::poll_and_pump(int timeout_ms) {
 void TcpMesh::fill_polled() {
   polled_.clear();
   polled_.push_back({wake_.get(), POLLIN, 0});
-  polled_.push_back({listener_.get(), POLLIN, 0});
+  const bool room = may_accept(Clock::now());
+  polled_.push_back({room ? listener_.get() : -1, POLLIN, 0});
   polled_.push_back({membership_ ? membership_->fd() : -1, POLLIN, 0});
   for (const auto& newcomer : newcomers_) polled_.push_back({newcomer.fd.get(), POLLIN, 0});
   for (const auto& channel : in_) {
@@ -279,7 +316,7 @@ void TcpMesh::fill_polled() {
     polled_.push_back({readable ? channel->fd() : -1, POLLIN, 0});
   }
   for (const auto& channel : out_) {
-    const short writing = channel.has_work() ? POLLOUT : 0;
+    const short writing = channel.wants_to_write() ? POLLOUT : 0;
     polled_.push_back({channel.fd(), static_cast<short>(POLLIN | writing), 0});
   }
 }

@@ -3,6 +3,7 @@
 #include "collectives/transport/channel.hpp"
 #include "collectives/transport/inbox.hpp"
 #include "collectives/transport/message.hpp"
+#include "collectives/transport/proof.hpp"
 #include "runtime/base/unique_fd.hpp"
 #include "runtime/world/membership.hpp"
 
@@ -70,12 +71,14 @@ class TcpMesh {
   const std::map<int, Status>& answers() const { return answers_; }
   /// Nothing is left to send.
   bool is_flushed() const;
+  /// Connections that were closed because they were not a rank's, or did not prove it in time.
+  std::uint64_t strangers() const { return strangers_; }
 
  private:
   struct Newcomer {
     unique_fd fd;
-    std::array<std::byte, sizeof(Hello)> hello{};
-    std::size_t got = 0;
+    Acceptance acceptance;
+    Clock::time_point since;
   };
 
   void publish();
@@ -85,7 +88,10 @@ class TcpMesh {
   bool connect_pending(Clock::time_point now);
   void accept_all();
   bool greet(Newcomer& newcomer);
-  bool admit(const Hello& hello, unique_fd fd);
+  bool admit(int from, unique_fd fd);
+  bool may_accept(Clock::time_point now);
+  void drop_slow_newcomers();
+  const Key* key() const { return key_ ? &*key_ : nullptr; }
   void on_control(int from, const Header& header, BytesView payload);
   void read_losses();
   bool pump_all_held();
@@ -103,6 +109,7 @@ class TcpMesh {
   std::uint32_t generation_ = 0;
   std::shared_ptr<Store> store_;
   std::shared_ptr<Membership> membership_;
+  std::optional<Key> key_;  ///< What the ranks prove to each other to know.
   unique_fd listener_;
   unique_fd wake_;
   Inbox inbox_;
@@ -110,6 +117,7 @@ class TcpMesh {
   std::vector<OutChannel> out_;
   std::vector<std::unique_ptr<InChannel>> in_;
   std::deque<Newcomer> newcomers_;
+  std::uint64_t strangers_ = 0;
   std::vector<PeerLoss> losses_;
   std::map<std::uint64_t, FailureNotice> failures_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, FailureNotice> wrong_arguments_;

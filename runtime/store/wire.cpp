@@ -112,6 +112,7 @@ void fields(auto& io, one_of<Failed, Abort> auto& m) {
 void fields(auto& io, is<Grant> auto& m) {
   io.flag(m.listener);
   io.integer(m.report_grace_ms);
+  io.value(m.data_key);
 }
 void fields(auto& io, is<Report> auto& m) {
   io.integer(m.code);

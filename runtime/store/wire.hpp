@@ -321,6 +321,8 @@ struct Grant {
   static constexpr Type type = Type::grant;
   bool listener = false;  ///< A listening TCP socket for this worker's mesh comes along.
   std::uint32_t report_grace_ms = 0;
+  /// What the ranks of this epoch prove to each other to know; empty where nothing is asked.
+  Bytes data_key = {};
   bool operator==(const Grant&) const = default;
 };
 /// Worker to agent: a call failed. Ends the failure grace for this worker.

@@ -50,14 +50,23 @@ struct MemberLink::News {
   std::mutex mutex;
   bool granted = false;
   unique_fd listener;
+  std::optional<Key> data_key;
   std::vector<PeerLoss> losses;
   std::optional<wire::Abort> abort;
 
   void take(const wire::FrameHeader& header, BytesView payload, std::vector<unique_fd> fds) {
     const std::lock_guard lock(mutex);
     if (header.type == wire::Type::grant) {
-      const auto grant = wire::decode<wire::Grant>(payload);
+      auto grant = wire::decode<wire::Grant>(payload);
       if (grant && grant->listener && !fds.empty()) listener = std::move(fds.front());
+      if (grant && grant->data_key.size() == Key::size) {
+        data_key.emplace(Key::View(grant->data_key));
+        wipe(grant->data_key);
+      } else if (grant && !grant->data_key.empty()) {
+        abort = wire::Abort{Errc::version,
+                            "the key for the data plane that was granted is no key; use the same "
+                            "dlaunch everywhere"};
+      }
       granted = true;
     } else if (header.type == wire::Type::peer_lost) {
       if (const auto lost = wire::decode<wire::PeerLost>(payload)) {
@@ -205,6 +214,11 @@ void MemberLink::report(const Error& error, int blamed_rank) noexcept {
 unique_fd MemberLink::take_listener() {
   const std::lock_guard lock(news_->mutex);
   return std::move(news_->listener);
+}
+
+std::optional<Key> MemberLink::data_key() const {
+  const std::lock_guard lock(news_->mutex);
+  return news_->data_key;
 }
 
 void MemberLink::keep_listener(unique_fd listener) {

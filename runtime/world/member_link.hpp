@@ -55,6 +55,7 @@ class MemberLink final : public Membership {
   std::vector<PeerLoss> losses() override;
   void report(const Error& error, int blamed_rank) noexcept override;
   unique_fd take_listener() override;
+  std::optional<Key> data_key() const override;
   void drain_output(Clock::time_point deadline) override;
 
   /// The data plane's listener where no agent granted one.

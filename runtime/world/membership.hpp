@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/base/secret.hpp"
 #include "runtime/base/unique_fd.hpp"
 
 #include <dlaunch/error.hpp>
@@ -34,6 +35,8 @@ class Membership {
   /// The listening TCP socket the agent bound for this worker's data plane, once; empty if it gave
   /// none, then the caller binds its own.
   virtual unique_fd take_listener() = 0;
+  /// What the ranks of this epoch prove to each other to know; nullopt where nothing is asked.
+  virtual std::optional<Key> data_key() const = 0;
   /// Waits until what this process wrote to stdout and stderr was read by the agent (immediately
   /// true without one).
   virtual void drain_output(Clock::time_point deadline) = 0;

@@ -23,7 +23,8 @@ namespace dlaunch::testing {
 /// A membership whose news come from the test.
 class FakeMembership final : public Membership {
  public:
-  FakeMembership() : news_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  explicit FakeMembership(std::optional<Key> data_key = std::nullopt)
+      : key_(std::move(data_key)), news_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
   void lose(PeerLoss loss) {
     const std::lock_guard lock(mutex_);
@@ -52,12 +53,14 @@ class FakeMembership final : public Membership {
     reports_.emplace_back(error.errc(), blamed_rank);
   }
   unique_fd take_listener() override { return {}; }
+  std::optional<Key> data_key() const override { return key_; }
   void drain_output(Clock::time_point) override {
     const std::lock_guard lock(mutex_);
     ++drained_;
   }
 
  private:
+  const std::optional<Key> key_;
   mutable std::mutex mutex_;
   unique_fd news_;
   std::vector<PeerLoss> losses_;

@@ -21,6 +21,7 @@ class Losses final : public Membership {
   std::vector<PeerLoss> losses() override { return known_; }
   void report(const Error&, int) noexcept override {}
   unique_fd take_listener() override { return {}; }
+  std::optional<Key> data_key() const override { return std::nullopt; }
   void drain_output(Clock::time_point) override {}
 
  private:
