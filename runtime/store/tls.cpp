@@ -81,7 +81,11 @@ SSL_SESSION* session_of(SSL* connection, const Key& key) {
 }  // namespace
 
 struct TlsChannel::State {
-  State(SSL_CTX* settings, bool is_client) : client(is_client), ssl(tls().SSL_new(settings)) {
+  State(SSL_CTX* shared, bool is_client) : client(is_client), settings(shared) {
+    if (client) open();
+  }
+  void open() {
+    ssl.reset(tls().SSL_new(settings));
     in = crypto().BIO_new(crypto().BIO_s_mem());
     out = crypto().BIO_new(crypto().BIO_s_mem());
     if (!ssl || in == nullptr || out == nullptr) cannot_prepare();
@@ -104,12 +108,15 @@ struct TlsChannel::State {
   static int find(SSL* connection, const unsigned char* name, std::size_t bytes,
                   SSL_SESSION** session);
 
+  void take(BytesView bytes);
+  void take_hello(BytesView bytes);
   void handshake();
   bool read(Bytes& plain);
   void drain(Bytes& to) const;
   void fail(Trouble what, std::string why);
 
   const bool client;
+  SSL_CTX* const settings;
   Settings own_settings;  ///< The client's.
   std::optional<Key> key;
   const KeyOfJob* key_of = nullptr;
@@ -117,6 +124,7 @@ struct TlsChannel::State {
   std::unique_ptr<SSL, Free> ssl;
   BIO* in = nullptr;  ///< Owned by ssl, both.
   BIO* out = nullptr;
+  Bytes hello;  ///< The server's, until there is all of it.
   std::size_t handshake_bytes = 0;
   bool established = false;
   Trouble trouble = Trouble::none;
@@ -152,6 +160,30 @@ int TlsChannel::State::find(SSL* connection, const unsigned char* name, std::siz
 }
 
 // ---- The handshake ----
+
+void TlsChannel::State::take(BytesView bytes) {
+  if (bytes.empty()) return;
+  if (crypto().BIO_write(in, bytes.data(), static_cast<int>(bytes.size())) <= 0) {
+    fail(Trouble::garbled, "out of memory");
+  }
+}
+
+/// OpenSSL's state is a hundred times what a stranger has sent for it, so it is made when the whole
+/// client hello is there: without the key that is the last it hears. Ours is one record.
+void TlsChannel::State::take_hello(BytesView bytes) {
+  constexpr std::size_t record_header = 5, message_header = 4;
+  hello.insert(hello.end(), bytes.begin(), bytes.end());
+  if (hello.size() < record_header + message_header) return;
+  const auto at = [&](std::size_t i) { return std::to_integer<std::size_t>(hello[i]); };
+  const std::size_t record = record_header + (at(3) << 8 | at(4));
+  const std::size_t message = record_header + message_header + (at(6) << 16 | at(7) << 8 | at(8));
+  if (record > handshake_bytes_max) return fail(Trouble::oversized, "a client hello too long");
+  if (message > record) return fail(Trouble::garbled, "a client hello in several records");
+  if (hello.size() < record) return;
+  open();
+  take(hello);
+  Bytes().swap(hello);
+}
 
 void TlsChannel::State::fail(Trouble what, std::string why) {
   trouble = what;
@@ -231,12 +263,6 @@ TlsChannel::Fed TlsChannel::feed(BytesView arrived, Bytes& plain, Bytes& out) {
   const std::lock_guard lock(mutex_);
   State& s = *state_;
   if (s.trouble != Trouble::none) return Fed::broken;
-  const auto take = [&](BytesView bytes) {
-    if (bytes.empty()) return;
-    if (crypto().BIO_write(s.in, bytes.data(), static_cast<int>(bytes.size())) <= 0) {
-      s.fail(Trouble::garbled, "out of memory");
-    }
-  };
   if (!s.established) {
     constexpr std::byte alert{0x15};
     const bool first = s.client && s.handshake_bytes == 0 && !arrived.empty();
@@ -248,8 +274,8 @@ TlsChannel::Fed TlsChannel::feed(BytesView arrived, Bytes& plain, Bytes& out) {
         arrived.first(std::min(arrived.size(), handshake_bytes_max - s.handshake_bytes));
     s.handshake_bytes += begin.size();
     arrived = arrived.subspan(begin.size());
-    take(begin);
-    s.handshake();
+    s.ssl ? s.take(begin) : s.take_hello(begin);
+    if (s.ssl && s.trouble == Trouble::none) s.handshake();
     if (s.trouble == Trouble::none && !s.established && !arrived.empty()) {
       s.fail(Trouble::oversized,
              "a handshake of more than " + std::to_string(handshake_bytes_max) + " bytes");
@@ -257,10 +283,10 @@ TlsChannel::Fed TlsChannel::feed(BytesView arrived, Bytes& plain, Bytes& out) {
   }
   bool open = true;
   if (s.trouble == Trouble::none && s.established) {
-    take(arrived);
+    s.take(arrived);
     open = s.read(plain);
   }
-  s.drain(out);
+  if (s.ssl) s.drain(out);
   if (s.trouble != Trouble::none) return Fed::broken;
   return open ? Fed::open : Fed::ended;
 }

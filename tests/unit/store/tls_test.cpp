@@ -299,21 +299,30 @@ TEST_CASE("a changed handshake is never completed") {
 
 TEST_CASE("a handshake has a limit, and garbage an end") {
   const TlsAcceptor accepting = acceptor();
-  End server(accepting.accept());
-  // A client hello of 16,000 bytes, of which more and more comes.
+  // A client hello of 16,000 bytes.
   Bytes long_one{std::byte{0x16}, std::byte{3}, std::byte{1},    std::byte{0x3e}, std::byte{0x84},
                  std::byte{1},    std::byte{0}, std::byte{0x3e}, std::byte{0x80}};
-  long_one.resize(TlsChannel::handshake_bytes_max);
-  server.hear(long_one);
-  CHECK(server.fed == Fed::open);
-  server.hear(BytesView(long_one).first(1));
-  CHECK(server.fed == Fed::broken);
-  CHECK(server.trouble() == Trouble::oversized);
+  End whole(accepting.accept());
+  whole.hear(BytesView(long_one).first(8));
+  CHECK(whole.fed == Fed::open);
+  whole.hear(BytesView(long_one).subspan(8));
+  CHECK(whole.fed == Fed::broken);
+  CHECK(whole.trouble() == Trouble::oversized);
 
-  End all_at_once(accepting.accept());
-  long_one.resize(64u << 10);
-  all_at_once.hear(long_one);
-  CHECK(all_at_once.trouble() == Trouble::oversized);
+  // The same in many small records would keep more than was sent for it.
+  End pieces(accepting.accept());
+  long_one[3] = std::byte{0};
+  long_one[4] = std::byte{4};
+  pieces.hear(long_one);
+  CHECK(pieces.trouble() == Trouble::garbled);
+
+  // Beyond the hello: whoever knows the key may send no more than the rest of a handshake.
+  End client(TlsChannel::connect("train", key("train"))), server(accepting.accept());
+  server.hear(client.hear({}));
+  Bytes flood{std::byte{0x17}, std::byte{3}, std::byte{3}, std::byte{0x3f}, std::byte{0xff}};
+  flood.resize(TlsChannel::handshake_bytes_max);
+  server.hear(flood);
+  CHECK(server.trouble() == Trouble::oversized);
 
   End garbage(accepting.accept());
   garbage.hear(as_bytes("\x16garbage that is not a handshake"));
