@@ -40,7 +40,7 @@ struct JobIdentity {
   std::string mesh_host = "127.0.0.1";  ///< Where other ranks reach those who live here.
   std::chrono::milliseconds failure_grace{500};
   /// derive_data_key of the job's key and the epoch, where the job has a secret.
-  std::optional<Key> data_key;
+  std::optional<Key> data_key = std::nullopt;
 };
 
 /// What an agent hosts for its job: the native store, fresh for each attempt; PyTorch's store, its

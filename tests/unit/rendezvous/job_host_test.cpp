@@ -55,7 +55,12 @@ class Hosted : private JobObserver {
   }
   JobHost& host() { return host_; }
   static JobIdentity identity() {
-    return {.job = "job-1", .local_size = 3, .world_size = 3, .host = "here"};
+    const Bytes secret(Key::size, std::byte{7});
+    return {.job = "job-1",
+            .local_size = 3,
+            .world_size = 3,
+            .host = "here",
+            .data_key = Key(Key::View(secret))};
   }
 
  private:
@@ -153,6 +158,7 @@ TEST_CASE("a member is welcomed, gets a listener, and is heard of") {
     REQUIRE(grant);
     CHECK(grant->descriptors == 1);
     CHECK(wire::decode<wire::Grant>(grant->payload)->listener);
+    CHECK(wire::decode<wire::Grant>(grant->payload)->data_key == Bytes(32, std::byte{7}));
     CHECK(hosted.heard("joined 1"));
     Bytes report;
     wire::encode(report, wire::Report{Errc::peer_lost, 0, "lost rank 0"});
