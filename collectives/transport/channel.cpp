@@ -59,6 +59,8 @@ void OutChannel::withdraw(Outgoing& message) {
 }
 
 void OutChannel::fail(std::string reason) {
+  // It has left since; why it did is the news.
+  if (state_ == State::connecting && attempts_ > 0) reason = unproven() + "; then " + reason;
   state_ = State::broken;
   reason_ = std::move(reason);
   fd_.reset();
@@ -114,14 +116,18 @@ bool OutChannel::write_hello() {
   return false;
 }
 
+std::string OutChannel::unproven() const {
+  return "it closed " + std::to_string(attempts_) +
+         (attempts_ == 1 ? " connection" : " connections") +
+         " before both sides had proved the job's key; was it given another one, or none?";
+}
+
 /// Nothing of a message was sent yet, so nothing is lost.
 void OutChannel::connect_again() {
   proving_.reset();
   fd_.reset();
   if (++attempts_ >= attempts_max) {
-    return fail("it closed the connection " + std::to_string(attempts_) +
-                " times before both sides had proved the job's key; was it given another one, or "
-                "none?");
+    return fail(unproven());
   }
   state_ = State::looking_up;
 }

@@ -82,6 +82,7 @@ class OutChannel {
   bool finish_connecting();
   void read_proof();
   void connect_again();
+  std::string unproven() const;
   bool write_hello();
   bool write_front();
   void pop_front();
