@@ -34,6 +34,7 @@ constexpr auto worker_variables = std::to_array<std::string_view>({
     "DLAUNCH_WORKER_AGENT",
     "DLAUNCH_WORKER_JOB",
     "DLAUNCH_WORKER_EPOCH",
+    "DLAUNCH_WORKER_LOCAL_RANK",
 });
 
 std::string_view name_of(std::string_view line) { return line.substr(0, line.find('=')); }
@@ -152,6 +153,7 @@ std::vector<std::string> worker_environment(const Options& options, const Machin
   const int rank = assignment.first_rank + local_rank;
   set(result, "RANK", rank);
   set(result, "LOCAL_RANK", options.virtual_local_rank ? 0 : local_rank);
+  set(result, "DLAUNCH_WORKER_LOCAL_RANK", local_rank);
   set(result, "ROLE_RANK", rank);
   if (!error_file.empty()) set(result, "TORCHELASTIC_ERROR_FILE", error_file);
   const auto gpu = own_gpu(options, machine, inherited, local_rank);

@@ -27,6 +27,8 @@ constexpr Names pmi_names{"mpirun (PMI)", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANK
                           "MPI_LOCALNRANKS"};
 constexpr Names slurm_names{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""};
 constexpr const char* slurm_job_size = "SLURM_NTASKS";
+/// LOCAL_RANK is 0 for all with dlaunch's --virtual-local-rank.
+constexpr const char* true_local_rank = "DLAUNCH_WORKER_LOCAL_RANK";
 
 const Names& names_of(Launcher launcher) {
   switch (launcher) {
@@ -104,8 +106,12 @@ void require_variables(const Environment& environment, Launcher launcher, const 
 bool read_node(const Environment& environment, Launcher launcher, WorldInfo& info) {
   const Names& names = names_of(launcher);
   const auto local_size = number_of(environment, names.local_size, 1, info.size);
-  const auto local_rank =
-      number_of(environment, names.local_rank, 0, local_size.value_or(info.size) - 1);
+  const int local_max = local_size.value_or(info.size) - 1;
+  std::optional<int> local_rank;
+  if (launcher == Launcher::dlaunch) {
+    local_rank = number_of(environment, true_local_rank, 0, local_max);
+  }
+  if (!local_rank) local_rank = number_of(environment, names.local_rank, 0, local_max);
   info.local_size = local_size.value_or(1);
   info.local_rank = local_rank.value_or(0);
   std::optional<int> node_rank, node_count;
@@ -197,6 +203,7 @@ Environment environment_of(const WorldInfo& info) {
       {"RANK", std::to_string(info.rank)},
       {"WORLD_SIZE", std::to_string(info.size)},
       {"LOCAL_RANK", std::to_string(info.local_rank)},
+      {true_local_rank, std::to_string(info.local_rank)},
       {"LOCAL_WORLD_SIZE", std::to_string(info.local_size)},
       {"GROUP_RANK", std::to_string(info.node_rank)},
       {"NODE_RANK", std::to_string(info.node_rank)},

@@ -82,6 +82,21 @@ TEST_CASE("each of four ranks knows its place, and rank 0 is first") {
                       "[2] rank 2 of 4: local rank 2 of 4", "[3] rank 3 of 4: local rank 3 of 4"});
 }
 
+TEST_CASE("with --virtual-local-rank LOCAL_RANK is 0, and World knows better") {
+  const std::string say = "echo LOCAL_RANK $LOCAL_RANK; exec " + examples + "ranks";
+  Process process(
+      {launcher, "--standalone", "--nproc_per_node", "3", "--virtual-local-rank", "sh", "-c", say},
+      {{"PATH", "/usr/bin:/bin"}});
+  CHECK(process.wait() == 0);
+  const std::string output = process.output();
+  CAPTURE(output);
+  for (const std::string rank : {"0", "1", "2"}) {
+    CHECK(output.find("[" + rank + "] LOCAL_RANK 0\n") != std::string::npos);
+    CHECK(output.find("[" + rank + "] rank " + rank + " of 3: local rank " + rank + " of 3,") !=
+          std::string::npos);
+  }
+}
+
 TEST_CASE("the program of the README") {
   CHECK(launch({examples + "all_reduce"}) == std::vector<std::string>{"[0] 4 ranks, mean 2.5"});
 }

@@ -51,6 +51,7 @@ TEST_CASE("the whole environment of a worker") {
             "DLAUNCH_WORKER_CONTROL=5",
             "DLAUNCH_WORKER_EPOCH=2",
             "DLAUNCH_WORKER_JOB=job-7",
+            "DLAUNCH_WORKER_LOCAL_RANK=2",
             "GROUP_RANK=0",
             "GROUP_WORLD_SIZE=1",
             "HOME=/root",
@@ -158,6 +159,7 @@ TEST_CASE("--virtual-local-rank: LOCAL_RANK 0, one GPU each") {
   options.virtual_local_rank = true;
   auto all = whole(options, machine(8, 4), {"CUDA_VISIBLE_DEVICES=3,2,1,0"}, four_workers(), 1);
   CHECK(lookup(all, "LOCAL_RANK") == "0");
+  CHECK(lookup(all, "DLAUNCH_WORKER_LOCAL_RANK") == "1");
   CHECK(lookup(all, "RANK") == "1");
   CHECK(lookup(all, "CUDA_VISIBLE_DEVICES") == "2");
   all = whole(options, machine(8, 4), {}, four_workers(), 2);

@@ -54,6 +54,16 @@ TEST_CASE("what is written to the environment reads back as the same place") {
   CHECK(place.on_node);
 }
 
+TEST_CASE("under dlaunch the true local rank counts, LOCAL_RANK may be 0 for all") {
+  WorldInfo info;
+  info.rank = info.local_rank = 2;
+  info.size = info.local_size = 3;
+  const auto virtual_rank = with(environment_of(info), "LOCAL_RANK", "0");
+  CHECK(place_from(virtual_rank, Launcher::dlaunch).info.local_rank == 2);
+  // Who starts ranks by hand from within a worker says LOCAL_RANK.
+  CHECK(place_from(virtual_rank, Launcher::variables).info.local_rank == 0);
+}
+
 TEST_CASE("four variables are enough, and leave the place on the node open") {
   const Place place = place_from(by_hand, Launcher::variables, with_master);
   CHECK(place.info.rank == 1);
