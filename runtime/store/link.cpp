@@ -4,6 +4,7 @@
 #include "runtime/base/socket.hpp"
 #include "runtime/store/text.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -16,8 +17,6 @@
 namespace dlaunch::store {
 namespace {
 
-/// Changes of a watched key that nobody has asked for yet; older ones are dropped.
-constexpr std::size_t unread_changes_max = 1024;
 constexpr auto reconnect_pause = std::chrono::milliseconds(100);
 
 std::string seconds_text(Clock::duration duration) {
@@ -195,12 +194,16 @@ Link::Reply Link::call(wire::Type type, Bytes payload, Clock::time_point deadlin
 std::uint64_t Link::subscribe(std::string_view key) {
   Lock lock(mutex_);
   check_usable();
-  Bytes payload, frame;
+  Bytes payload, frames;
   wire::encode(payload, wire::Watch{key});
-  const std::uint64_t request = begin(wire::Type::watch, payload, frame);
-  Subscription& subscription = subscriptions_[request];
-  subscription.frame = std::move(frame);
-  queue(subscription.frame);
+  const std::uint64_t request = begin(wire::Type::watch, payload, frames);
+  payload.clear();
+  wire::encode(payload, wire::Get{key});
+  const std::uint64_t get_request = begin(wire::Type::get, payload, frames);
+  Subscription& subscription = subscriptions_.try_emplace(request, key).first->second;
+  subscription.frames = std::move(frames);
+  subscription.get_request = get_request;
+  queue(subscription.frames);
   return request;
 }
 
@@ -211,12 +214,10 @@ KeyChange Link::next_change(std::uint64_t number, Clock::time_point deadline,
   check_usable();
   Subscription& subscription = subscriptions_.at(number);
   if (!wait_until(lock, subscription.wake, deadline,
-                  [&] { return !subscription.changes.empty(); })) {
+                  [&] { return subscription.watched.has_news(); })) {
     throw Error(Errc::timeout, what + ": no change within " + seconds_text(Clock::now() - start));
   }
-  KeyChange change = std::move(subscription.changes.front());
-  subscription.changes.pop_front();
-  return change;
+  return subscription.watched.take();
 }
 
 void Link::tell(wire::Type type, BytesView payload) {
@@ -345,16 +346,29 @@ void Link::take_reply(const FrameReader::Frame& frame) {
     found->second->wake.notify_one();
     return;
   }
-  const auto found = subscriptions_.find(frame.header.request);
-  if (found == subscriptions_.end()) return;  // Nobody waits for it any longer.
-  const auto change = wire::decode<wire::Changed>(frame.payload);
-  if (!change) return;
-  KeyChange next{change->kind, std::string(change->key), std::nullopt};
-  if (change->value) next.value.emplace(change->value->begin(), change->value->end());
-  auto& changes = found->second.changes;
-  if (changes.size() >= unread_changes_max) changes.pop_front();
-  changes.push_back(std::move(next));
-  found->second.wake.notify_one();
+  take_watch_reply(frame);  // Or nobody waits for it any longer.
+}
+
+void Link::take_watch_reply(const FrameReader::Frame& frame) {
+  const auto copied = [](BytesView bytes) { return Bytes(bytes.begin(), bytes.end()); };
+  const auto found = std::ranges::find_if(subscriptions_, [&](const auto& each) {
+    return each.first == frame.header.request || each.second.get_request == frame.header.request;
+  });
+  if (found == subscriptions_.end()) return;
+  Watched& watched = found->second.watched;
+  if (const auto change = wire::decode<wire::Changed>(frame.payload);
+      change && frame.header.type == wire::Type::changed) {
+    KeyChange next{change->kind, std::string(change->key), std::nullopt};
+    if (change->value) next.value = copied(*change->value);
+    watched.changed(std::move(next));
+  } else if (frame.header.type == wire::Type::found) {
+    if (const auto value = wire::decode<wire::Found>(frame.payload)) {
+      watched.is_now(copied(value->value));
+    }
+  } else if (frame.header.type == wire::Type::absent) {
+    watched.is_now(std::nullopt);
+  }
+  if (watched.has_news()) found->second.wake.notify_one();
 }
 
 // ---- Sending ----
@@ -424,7 +438,7 @@ void Link::reconnect(Lock& lock, Clock::time_point deadline) {
   tls_ = std::move(tls);
   welcome_ = *welcome;
   unsent_.clear();
-  for (const auto& [request, subscription] : subscriptions_) queue(subscription.frame);
+  for (const auto& [request, subscription] : subscriptions_) queue(subscription.frames);
   for (const auto& [request, pending] : pending_) {
     if (!pending->reply) queue(pending->frame);
   }

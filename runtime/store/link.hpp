@@ -2,10 +2,10 @@
 
 #include "runtime/store/client.hpp"
 #include "runtime/store/frame_reader.hpp"
+#include "runtime/store/watched.hpp"
 
 #include <atomic>
 #include <condition_variable>
-#include <deque>
 #include <list>
 #include <map>
 #include <mutex>
@@ -41,7 +41,7 @@ class Link {
   }
   Reply call(wire::Type type, Bytes payload, Clock::time_point deadline, const std::string& what);
 
-  /// A request that is answered again and again: its number, for next_change.
+  /// A watch, which is answered again and again: its number, for next_change.
   std::uint64_t subscribe(std::string_view key);
   KeyChange next_change(std::uint64_t subscription, Clock::time_point deadline,
                         const std::string& what);
@@ -62,8 +62,11 @@ class Link {
     std::condition_variable wake;
   };
   struct Subscription {
-    Bytes frame;
-    std::deque<KeyChange> changes;
+    explicit Subscription(std::string_view key) : watched(std::string(key)) {}
+
+    Bytes frames;                   ///< The watch, and behind it a get of the same key.
+    std::uint64_t get_request = 0;  ///< The number of the latter.
+    Watched watched;
     std::condition_variable wake;
   };
   struct Push {
@@ -93,6 +96,7 @@ class Link {
   bool receive(Lock& lock);
   void take_frames(Lock& lock);
   void take_reply(const FrameReader::Frame& frame);
+  void take_watch_reply(const FrameReader::Frame& frame);
   void send_queued();
   void queue(BytesView frame);
   void reconnect(Lock& lock, Clock::time_point deadline);

@@ -67,7 +67,8 @@ class DLAUNCH_API Store {
   virtual std::size_t queue_size(std::string_view queue) = 0;
 
   /// Waits for the next change of `key` after the last one this store object returned for it (the
-  /// first call: after the call).
+  /// first call: after the call). Over a connection that breaks, the outcome of what was missed
+  /// comes as one change.
   virtual KeyChange watch(std::string_view key, Clock::time_point deadline) = 0;
 
   /// Returns when `count` different contributors have arrived under this name; may be used again

@@ -177,45 +177,6 @@ TEST_CASE("a change that is sent again counts once, on this connection and on th
   CHECK(other.answer<wire::Number>(1).value == 11);
 }
 
-TEST_CASE("a client whose connection breaks comes back and goes on") {
-  ServerThread server;
-  auto options = ServerThread::options(99);
-  std::mutex mutex;
-  int current = -1;
-  std::atomic<int> connects = 0;
-  options.reconnect = [&](Clock::time_point deadline) {
-    unique_fd fd = connect_tcp(server.native_address, deadline);
-    const std::lock_guard lock(mutex);
-    current = fd.get();
-    ++connects;
-    return fd;
-  };
-  unique_fd fd = options.reconnect(soon());
-  store::Client client(std::move(fd), options, nullptr, soon());
-  store::Client other = server.client();
-  for (int i = 1; i <= 20; ++i) {
-    {
-      const std::lock_guard lock(mutex);
-      ::shutdown(current, SHUT_RDWR);  // As a network would, unasked.
-    }
-    CHECK(client.add("n", 1) == i);
-  }
-  CHECK(connects == 21);
-  {
-    // Also while it waits.
-    std::jthread breaking([&] {
-      const std::lock_guard lock(mutex);
-      ::shutdown(current, SHUT_RDWR);
-    });
-    std::jthread setting([&] {
-      while (connects < 22) std::this_thread::yield();
-      other.set("late", as_bytes("v"));
-    });
-    CHECK(text(client.wait("late", soon())) == "v");
-  }
-  CHECK(client.add("n", 0) == 20);
-}
-
 TEST_CASE("who does not read is dropped at a limit, and harms nobody") {
   ServerThread server;
   store::Client other = server.client();
