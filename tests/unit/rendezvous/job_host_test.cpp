@@ -44,7 +44,7 @@ class Hosted : private JobObserver {
   /// The worker's end of a new control socket.
   unique_fd control_of(int rank) {
     auto [ours, theirs] = socket_pair();
-    on_loop([&] { host_.expect(rank, std::move(ours)); });
+    on_loop([&, &control = ours] { host_.expect(rank, std::move(control)); });
     return std::move(theirs);
   }
   /// Waits until the observer was told this.
