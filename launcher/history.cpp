@@ -133,6 +133,7 @@ bool History::has_files() const {
   return std::any_of(result_.attempts.begin(), result_.attempts.end(), [](const auto& attempt) {
     return std::any_of(attempt.ends.begin(), attempt.ends.end(),
                        [](const auto& end) { return !end.error_file.empty(); }) ||
+           attempt.plan.filter_out || attempt.plan.filter_err ||
            std::any_of(attempt.plan.workers.begin(), attempt.plan.workers.end(),
                        [](const auto& w) { return w.stdio.out.file || w.stdio.err.file; });
   });

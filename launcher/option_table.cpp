@@ -138,6 +138,11 @@ Result streams(Draft& draft, std::string_view value) {
   return store(read_streams(value), draft.options.*Member);
 }
 
+template <std::vector<std::string> Options::*Member>
+Result words(Draft& draft, std::string_view value) {
+  return store(read_words(value), draft.options.*Member);
+}
+
 using enum Section;
 constexpr bool also_torchrun = true;
 constexpr bool ours = false;
@@ -240,12 +245,11 @@ constexpr auto table = std::to_array<OptionEntry>({
    [](Draft& d, std::string_view v) -> Result { d.options.log_line_prefix_template = v; return {}; }},
   {"result", 0, "FILE", "", output, ours, works,
    "Write the whole story of the job as JSON.", optional_text<&Options::result_file>},
-  {"duplicate-stdout-filters", 0, "LIST", "", output, also_torchrun,
-   "this build does not filter lines",
-   "Lines of stdout to write to a file of their own.", no_check},
-  {"duplicate-stderr-filters", 0, "LIST", "", output, also_torchrun,
-   "this build does not filter lines",
-   "The same for stderr.", no_check},
+  {"duplicate-stdout-filters", 0, "WORD,WORD...", "", output, also_torchrun, works,
+   "Lines of stdout with any of these words go to attempt_<n>/filtered_stdout.log, too; ,, is a "
+   "comma.", words<&Options::stdout_filters>},
+  {"duplicate-stderr-filters", 0, "WORD,WORD...", "", output, also_torchrun, works,
+   "The same for stderr.", words<&Options::stderr_filters>},
   {"event-log-handler", 0, "NAME", "null", output, also_torchrun,
    "there is no Python in the launcher",
    "A Python entry point of torchrun's.", no_check},

@@ -74,6 +74,26 @@ Read<std::vector<int>> read_ranks(std::string_view text) {
   return ranks;
 }
 
+Read<std::vector<std::string>> read_words(std::string_view text) {
+  constexpr std::size_t words_max = 1024;
+  std::vector<std::string> words(1);
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const bool comma = text[at] == ',';
+    if (comma && text.substr(at + 1).starts_with(','))
+      ++at;
+    else if (comma) {
+      words.emplace_back();
+      continue;
+    }
+    words.back() += text[at];
+  }
+  std::erase(words, "");
+  if (words.size() > words_max) {
+    return Complaint{"at most " + std::to_string(words_max) + " words are allowed"};
+  }
+  return words;
+}
+
 Read<std::vector<int>> read_signals(std::string_view text) {
   std::vector<int> numbers;
   for (const auto name : split(text, ',')) {

@@ -17,6 +17,8 @@ namespace dlaunch::launcher {
 Read<StreamsByRank> read_streams(std::string_view text);
 /// "0,2,5"; empty text means none.
 Read<std::vector<int>> read_ranks(std::string_view text);
+/// "apple,orange"; ",," stands for a comma in a word, empty words are dropped.
+Read<std::vector<std::string>> read_words(std::string_view text);
 /// "SIGTERM,SIGUSR1": names with or without SIG, none that cannot be caught.
 Read<std::vector<int>> read_signals(std::string_view text);
 /// "key=value,key=value"; empty text means none.

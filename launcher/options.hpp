@@ -140,6 +140,8 @@ struct Options {
   StreamsByRank tee;
   std::vector<int> local_ranks_filter;  ///< Empty: all.
   std::optional<std::string> log_line_prefix_template;
+  std::vector<std::string> stdout_filters;  ///< --duplicate-stdout-filters: words to look for.
+  std::vector<std::string> stderr_filters;
   std::optional<std::string> result_file;
   bool dry_run = false;
 

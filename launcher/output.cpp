@@ -164,13 +164,15 @@ Output::Read Output::read_some(Active& active) {
   if (size == 0) return Read::ended;
   const std::string_view bytes(buffer_.data(), static_cast<std::size_t>(size));
   log(active, bytes);
+  if (active.source.filter) log_filtered(active, active.source.filter->feed(bytes));
   lines_.feed(active.number, bytes, Clock::now(), pieces_);
   return Read::some;
 }
 
 void Output::end(std::size_t key) {
   const auto found = active_.find(key);
-  const Active& active = found->second;
+  Active& active = found->second;
+  if (active.source.filter) log_filtered(active, active.source.filter->end());
   lines_.end(active.number, pieces_);
   if (active.source.to == Stream::err) {
     auto tail = lines_.tail(active.number);
@@ -182,11 +184,22 @@ void Output::end(std::size_t key) {
 
 void Output::log(Active& active, std::string_view bytes) {
   if (!active.source.log || write_all(active.source.log.get(), bytes)) return;
-  lines_.say(Stream::err,
-             "dlaunch: cannot write " + active.source.log_path + ": " + errno_text(errno) +
-                 "; the log of rank " + std::to_string(active.source.rank) + " ends here",
-             pieces_);
+  say_log_ends(active.source.log_path, "the log of rank " + std::to_string(active.source.rank));
   active.source.log.reset();
+}
+
+void Output::log_filtered(Active& active, std::string_view lines) {
+  auto& log = active.source.filtered;
+  if (!log->fd || write_all(log->fd.get(), lines)) return;
+  say_log_ends(log->path, "the filtered log of all ranks");
+  log->fd.reset();
+}
+
+void Output::say_log_ends(const std::string& path, const std::string& what) {
+  lines_.say(
+      Stream::err,
+      "dlaunch: cannot write " + path + ": " + errno_text(errno) + "; " + what + " ends here",
+      pieces_);
 }
 
 void Output::write_pieces() {
@@ -220,7 +233,8 @@ bool Output::write_all(int fd, std::string_view text) {
 void Output::reader_gone(Stream stream) {
   for (auto it = active_.begin(); it != active_.end();) {
     const auto& source = it->second.source;
-    it = source.to == stream && source.shown && !source.log ? active_.erase(it) : std::next(it);
+    const bool for_the_reader = source.shown && !source.log && !source.filter;
+    it = source.to == stream && for_the_reader ? active_.erase(it) : std::next(it);
   }
 }
 

@@ -1,12 +1,15 @@
 #pragma once
 
+#include "launcher/line_filter.hpp"
 #include "launcher/output_lines.hpp"
 #include "runtime/base/unique_fd.hpp"
 
 #include <condition_variable>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -19,6 +22,11 @@ namespace dlaunch::launcher {
 /// was read first is written first. The public members may be called from any thread.
 class Output {
  public:
+  /// A file that streams of several workers share.
+  struct SharedLog {
+    unique_fd fd;
+    std::string path;  ///< For messages.
+  };
   /// One stream of one worker.
   struct Source {
     unique_fd pipe;  ///< The reading end.
@@ -28,6 +36,8 @@ class Output {
     bool shown = true;     ///< Else it only goes to the log.
     unique_fd log;         ///< A copy, byte for byte; empty for none.
     std::string log_path;  ///< For messages.
+    std::optional<LineFilter> filter;
+    std::shared_ptr<SharedLog> filtered;  ///< Takes the lines that `filter` picks.
   };
 
   Output(int out_fd, int err_fd);
@@ -64,6 +74,8 @@ class Output {
   Read read_some(Active& active);
   void end(std::size_t key);
   void log(Active& active, std::string_view bytes);
+  void log_filtered(Active& active, std::string_view lines);
+  void say_log_ends(const std::string& path, const std::string& what);
   void write_pieces();
   static bool write_all(int fd, std::string_view text);
   void reader_gone(Stream stream);

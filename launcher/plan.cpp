@@ -56,6 +56,17 @@ StdioPlan plan_stdio(const Options& options, const Assignment& assignment,
   StdioPlan plan;
   plan.out = plan_stream(redirects.out, tee.out, shown, directory, "stdout.log");
   plan.err = plan_stream(redirects.err, tee.err, shown, directory, "stderr.log");
+  if (!directory.empty() && shown) {
+    // torchrun filters what it tees, and nothing else.
+    const bool all = !options.tee.any();
+    plan.out.filtered = !options.stdout_filters.empty() && (all || tee.out);
+    plan.err.filtered = !options.stderr_filters.empty() && (all || tee.err);
+    if (plan.out.filtered || plan.err.filtered) {
+      plan.filtered_prefix =
+          expand_prefix(options.log_line_prefix_template.value_or("[${role_name}${local_rank}]:"),
+                        options.role, local_rank, assignment.first_rank + local_rank, hostname);
+    }
+  }
   plan.input = assignment.first_rank == 0 && local_rank == 0;
   const bool alone = assignment.world_size == 1;
   const StreamPlan untouched;
@@ -142,13 +153,21 @@ LaunchPlan make_plan(const Options& options, const Machine& machine,
 
   // Without logs there is one directory, and in it an error file for each worker that leaves one:
   // a directory per worker on a busy disk costs more than starting the worker.
-  const bool has_logs = options.log_dir || options.redirects.any() || options.tee.any();
+  const bool has_logs = options.log_dir || options.redirects.any() || options.tee.any() ||
+                        !options.stdout_filters.empty() || !options.stderr_filters.empty();
   std::string attempt_directory;
   std::string attempt_name = "attempt_" + std::to_string(assignment.attempt);
   if (assignment.repeated_attempt) attempt_name += "_epoch_" + std::to_string(assignment.epoch);
   if (!assignment.run_directory.empty() && has_logs) {
     attempt_directory = assignment.run_directory + "/" + attempt_name;
     plan.directories.push_back(attempt_directory);
+    const auto filter = [&](const std::vector<std::string>& words, const std::string& name) {
+      std::optional<FilterPlan> result;
+      if (!words.empty()) result = FilterPlan{words, attempt_directory + "/" + name};
+      return result;
+    };
+    plan.filter_out = filter(options.stdout_filters, "filtered_stdout.log");
+    plan.filter_err = filter(options.stderr_filters, "filtered_stderr.log");
   }
   const std::string& hostname = options.node_id.empty() ? machine.hostname : options.node_id;
   for (int local_rank = 0; local_rank < assignment.local_size; ++local_rank) {

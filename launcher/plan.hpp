@@ -50,6 +50,7 @@ std::string run_directory_name(const Options& options, std::span<const std::stri
 struct StreamPlan {
   bool console = true;              ///< Multiplexed line by line into the launcher's own stream.
   std::optional<std::string> file;  ///< Log file, to be created.
+  bool filtered = false;            ///< Lines with certain words go to LaunchPlan::filter_*, too.
 
   bool operator==(const StreamPlan&) const = default;
 };
@@ -60,7 +61,8 @@ struct StdioPlan {
   bool input = false;  ///< Gets the launcher's stdin; all others /dev/null.
   StreamPlan out;
   StreamPlan err;
-  std::string prefix;  ///< Before each line on the console: "[3] "; may be empty.
+  std::string prefix;           ///< Before each line on the console: "[3] "; may be empty.
+  std::string filtered_prefix;  ///< Before each filtered line: "[default3]:", as torchrun has it.
 
   bool operator==(const StdioPlan&) const = default;
 };
@@ -73,6 +75,12 @@ struct WorkerSpec {
   std::string error_file;  ///< Where the worker may leave its error.json.
 };
 
+/// A file that all workers of the node share, for lines with any of the words.
+struct FilterPlan {
+  std::vector<std::string> words;
+  std::string file;  ///< To be created.
+};
+
 /// All that is needed to start an attempt's workers on this node.
 struct LaunchPlan {
   Assignment assignment;
@@ -81,7 +89,9 @@ struct LaunchPlan {
   std::optional<std::string> script;
   std::vector<std::string> common_environment;  ///< "NAME=value".
   std::vector<std::string> directories;         ///< To be made, parents first; below run_directory.
-  std::vector<WorkerSpec> workers;              ///< By local rank.
+  std::optional<FilterPlan> filter_out;         ///< --duplicate-stdout-filters.
+  std::optional<FilterPlan> filter_err;
+  std::vector<WorkerSpec> workers;  ///< By local rank.
 };
 
 /// A pure function: the same inputs, the same plan.

@@ -38,6 +38,12 @@ std::string where(const StreamPlan& stream) {
   return (stream.console ? "console and " : "") + *stream.file;
 }
 
+std::string where(const FilterPlan& filter) {
+  std::string words;
+  for (const auto& word : filter.words) words += (words.empty() ? "" : " or ") + quoted(word);
+  return "with " + words + " also to " + filter.file;
+}
+
 std::string command_line(const std::vector<std::string>& argv) {
   std::string line;
   for (const auto& word : argv) line.append(line.empty() ? "" : " ").append(quoted(word));
@@ -142,6 +148,8 @@ std::string describe_plan(const Options& options, const Machine& machine, const 
   }
   row(out, "stop signals", signals);
   row(out, "log directory", assignment.run_directory.empty() ? "none" : assignment.run_directory);
+  if (plan.filter_out) row(out, "lines of stdout", where(*plan.filter_out));
+  if (plan.filter_err) row(out, "lines of stderr", where(*plan.filter_err));
 
   out += "\nWorkers:\n";
   for (std::size_t i = 0; i < std::min(plan.workers.size(), workers_shown_max); ++i) {

@@ -36,6 +36,11 @@ std::optional<StartProblem> make_directories(const std::vector<std::string>& dir
   return std::nullopt;
 }
 
+/// Empty, with errno, where it cannot be written.
+unique_fd open_log(const std::string& path) {
+  return unique_fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, log_mode));
+}
+
 /// What a shell would answer, as a sentence with the cure.
 StartProblem program_problem(const std::string& program, int error) {
   const std::string quoted = "'" + program + "'";
@@ -100,6 +105,7 @@ std::optional<StartProblem> Workers::start(const LaunchPlan& plan) {
     return StartProblem{exit_code::not_found, why + *plan.script + "'"};
   }
   if (auto problem = make_directories(plan.directories)) return problem;
+  if (auto problem = open_filtered(plan)) return problem;
 
   std::vector<char*> argv = pointers(plan.argv);
   std::vector<char*> environ = pointers(plan.common_environment);
@@ -110,7 +116,23 @@ std::optional<StartProblem> Workers::start(const LaunchPlan& plan) {
     if (problem) break;
   }
   if (setting_.output) setting_.output->add(std::exchange(sources_, {}));
+  filtered_out_.reset();
+  filtered_err_.reset();
   return problem;
+}
+
+std::optional<StartProblem> Workers::open_filtered(const LaunchPlan& plan) {
+  for (const Stream stream : {Stream::out, Stream::err}) {
+    const auto& filter = stream == Stream::out ? plan.filter_out : plan.filter_err;
+    auto& log = stream == Stream::out ? filtered_out_ : filtered_err_;
+    log.reset();
+    if (!filter) continue;
+    log = std::make_shared<Output::SharedLog>();
+    log->path = filter->file;
+    log->fd = open_log(filter->file);
+    if (!log->fd) return system_problem("cannot write the log " + filter->file);
+  }
+  return std::nullopt;
 }
 
 std::optional<StartProblem> Workers::start_one(const LaunchPlan& plan, const WorkerSpec& worker,
@@ -123,7 +145,7 @@ std::optional<StartProblem> Workers::start_one(const LaunchPlan& plan, const Wor
   environ.push_back(nullptr);
 
   Pipes pipes;
-  if (auto problem = connect_stdio(worker, pipes)) return problem;
+  if (auto problem = connect_stdio(plan, worker, pipes)) return problem;
   auto [ours, theirs] = socket_pair();
   SpawnRequest request;
   request.path = program_.c_str();
@@ -155,7 +177,8 @@ std::optional<StartProblem> Workers::start_one(const LaunchPlan& plan, const Wor
   return std::nullopt;
 }
 
-std::optional<StartProblem> Workers::connect_stdio(const WorkerSpec& worker, Pipes& pipes) {
+std::optional<StartProblem> Workers::connect_stdio(const LaunchPlan& launch,
+                                                   const WorkerSpec& worker, Pipes& pipes) {
   if (worker.stdio.inherit) return std::nullopt;
   for (const Stream stream : {Stream::out, Stream::err}) {
     const StreamPlan& plan = stream == Stream::out ? worker.stdio.out : worker.stdio.err;
@@ -171,9 +194,13 @@ std::optional<StartProblem> Workers::connect_stdio(const WorkerSpec& worker, Pip
     source.shown = plan.console;
     if (plan.file) {
       source.log_path = *plan.file;
-      source.log.reset(
-          ::open(plan.file->c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, log_mode));
+      source.log = open_log(*plan.file);
       if (!source.log) return system_problem("cannot write the log " + *plan.file);
+    }
+    if (plan.filtered) {
+      const auto& filter = stream == Stream::out ? launch.filter_out : launch.filter_err;
+      source.filter.emplace(filter->words, worker.stdio.filtered_prefix);
+      source.filtered = stream == Stream::out ? filtered_out_ : filtered_err_;
     }
     sources_.push_back(std::move(source));
   }

@@ -6,6 +6,7 @@
 #include "runtime/base/unique_fd.hpp"
 
 #include <csignal>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -65,7 +66,9 @@ class Workers {
 
   std::optional<StartProblem> start_one(const LaunchPlan& plan, const WorkerSpec& worker,
                                         std::vector<char*>& environ, std::vector<char*>& argv);
-  std::optional<StartProblem> connect_stdio(const WorkerSpec& worker, Pipes& pipes);
+  std::optional<StartProblem> open_filtered(const LaunchPlan& plan);
+  std::optional<StartProblem> connect_stdio(const LaunchPlan& launch, const WorkerSpec& worker,
+                                            Pipes& pipes);
 
   Setting setting_;
   unique_fd null_;
@@ -74,6 +77,7 @@ class Workers {
   std::vector<pid_t> pids_;
   std::vector<unique_fd> controls_;
   std::vector<Output::Source> sources_;
+  std::shared_ptr<Output::SharedLog> filtered_out_, filtered_err_;  ///< While workers are started.
   bool nothing_left_ = true;
 };
 

@@ -2,6 +2,9 @@
 #include "tests/process/job.hpp"
 
 #include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <set>
 #include <sstream>
 
 #include <doctest/doctest.h>
@@ -48,6 +51,44 @@ TEST_CASE("when nobody reads stdout any more, the workers learn it as they would
   job.close_stdout();
   CHECK(job.wait().code == 128 + SIGPIPE);
   CHECK(all_gone(token));
+}
+
+TEST_CASE("lines with certain words go to files that all ranks share") {
+  const std::string folder = "/tmp/" + unique_token();
+  const std::string script =
+      "echo an apple $RANK; echo nothing; echo an orange >&2; printf 'apple, no end'; exit 1";
+  Job job({"--nproc-per-node", "3", "--log-dir", folder, "--max-restarts", "1",
+           "--duplicate-stdout-filters", "apple,no,,thing", "--duplicate-stderr-filters=orange",
+           "sh", "-c", script});
+  CHECK(job.wait().code == 1);
+  CHECK(job.out().find("nothing") != std::string::npos);  // The console has all, as ever.
+  int files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with("filtered_")) continue;
+    ++files;
+    std::ifstream in(entry.path());
+    std::multiset<std::string> lines;
+    for (std::string line; std::getline(in, line);) lines.insert(line);
+    CAPTURE(entry.path());
+    if (name == "filtered_stderr.log") {
+      // The first rank's failure may end the others before they have said all.
+      CHECK(lines.size() <= 3);
+      CHECK(lines.size() >= 1);
+      for (const auto& line : lines) CHECK(line.substr(9) == "]:an orange");
+    } else {
+      CHECK(name == "filtered_stdout.log");
+      CHECK(lines.size() <= 6);
+      CHECK(lines.size() >= 2);
+      for (const auto& line : lines) {
+        const std::string rank = line.substr(8, 1);
+        CHECK((line == "[default" + rank + "]:an apple " + rank ||
+               line == "[default" + rank + "]:apple, no end"));
+      }
+    }
+  }
+  CHECK(files == 4);  // Two attempts.
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("two jobs at once: the second takes another port and says so") {

@@ -119,3 +119,20 @@ TEST_CASE("how far apart two names are") {
   CHECK(edit_distance("nnodse", "nnodes") == 1);
   CHECK(edit_distance("nproc-per-nod", "nproc-per-node") == 1);
 }
+
+TEST_CASE("words: commas part them, two stand for one, empty ones are dropped") {
+  const auto words = [](std::string_view text) {
+    return std::get<std::vector<std::string>>(read_words(text));
+  };
+  using Words = std::vector<std::string>;
+  CHECK(words("apple") == Words{"apple"});
+  CHECK(words("apple,an orange") == Words{"apple", "an orange"});
+  CHECK(words("a,,b,c") == Words{"a,b", "c"});
+  CHECK(words("a,,,b") == Words{"a,", "b"});
+  CHECK(words(",,,,") == Words{",,"});
+  CHECK(words("a,") == Words{"a"});
+  CHECK(words("").empty());
+  std::string many;
+  for (int i = 0; i < 1025; ++i) many += "w,";
+  CHECK(std::holds_alternative<Complaint>(read_words(many)));
+}

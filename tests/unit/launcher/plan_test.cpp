@@ -98,6 +98,46 @@ TEST_CASE("the command") {
   CHECK_FALSE(plan_of({"-m", "train.py"}, workers(1)).script);
 }
 
+TEST_CASE("filtered lines: which streams, where to, with what prefix") {
+  const auto filtered = [](Strings arguments) {
+    arguments.push_back("p");
+    const auto plan = plan_of(std::move(arguments), workers(3));
+    std::string which;
+    for (const auto& worker : plan.workers) {
+      which += worker.stdio.out.filtered ? "o" : "-";
+      which += worker.stdio.err.filtered ? "e" : "-";
+    }
+    return which;
+  };
+  const std::string out = "--duplicate-stdout-filters=a,b";
+  const std::string err = "--duplicate-stderr-filters=c";
+  CHECK(filtered({}) == "------");
+  CHECK(filtered({out}) == "o-o-o-");
+  CHECK(filtered({out, err}) == "oeoeoe");
+  CHECK(filtered({out, err, "--local-ranks-filter=1"}) == "--oe--");
+  CHECK(filtered({out, err, "--tee=0:1,1:2"}) == "o--e--");
+  CHECK(filtered({out, "--redirects=1"}) == "o-o-o-");
+  CHECK(filtered({"--duplicate-stdout-filters=,"}) == "------");
+
+  const auto plan = plan_of({out, "--role=trainer", "p"}, workers(3));
+  REQUIRE(plan.filter_out);
+  CHECK(plan.filter_out->file == "/log/job-7_x1/attempt_0/filtered_stdout.log");
+  CHECK(plan.filter_out->words == Strings{"a", "b"});
+  CHECK_FALSE(plan.filter_err);
+  CHECK(plan.directories.front() == "/log/job-7_x1/attempt_0");
+  CHECK(plan.workers[2].stdio.filtered_prefix == "[trainer2]:");
+  CHECK(plan_of({out, "--log-line-prefix-template=${rank}> ", "p"}, workers(3))
+            .workers[2]
+            .stdio.filtered_prefix == "2> ");
+  // A worker alone has to be read, too.
+  CHECK_FALSE(plan_of({out, "p"}, workers(1)).workers[0].stdio.inherit);
+  auto nowhere = workers(2);
+  nowhere.run_directory.clear();
+  const auto without = plan_of({out, "p"}, nowhere);
+  CHECK_FALSE(without.filter_out);
+  CHECK_FALSE(without.workers[0].stdio.out.filtered);
+}
+
 TEST_CASE("the log layout") {
   auto assignment = workers(2);
   assignment.attempt = 3;
