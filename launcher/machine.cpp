@@ -10,7 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include <sched.h>
 #include <unistd.h>
 
 namespace dlaunch::launcher {
@@ -18,17 +17,6 @@ namespace dlaunch::launcher {
 namespace {
 
 namespace fs = std::filesystem;
-
-int cores_in_affinity_mask() {
-  // The kernel refuses a mask smaller than its own; 1024 suffices nearly everywhere.
-  for (int cpus = 1024; cpus <= 1 << 18; cpus *= 4) {
-    const std::size_t size = CPU_ALLOC_SIZE(cpus);
-    std::vector<unsigned long> mask(size / sizeof(unsigned long));
-    auto* set = reinterpret_cast<cpu_set_t*>(mask.data());
-    if (::sched_getaffinity(0, size, set) == 0) return std::max(1, CPU_COUNT_S(size, set));
-  }
-  return 1;
-}
 
 std::optional<std::string> first_line(const std::string& path) {
   std::ifstream in(path);
@@ -124,7 +112,7 @@ Machine read_machine(const std::string& root) {
   char hostname[256] = {};
   if (::gethostname(hostname, sizeof hostname - 1) == 0) machine.hostname = hostname;
   if (machine.hostname.empty()) machine.hostname = "localhost";
-  machine.usable_cores = cores_in_affinity_mask();
+  machine.usable_cores = std::max(1, static_cast<int>(cores_in_affinity_mask().size()));
   machine.cores_reason = std::to_string(machine.usable_cores) + " in the affinity mask";
   if (const auto quota = cgroup_cores(root); quota && *quota < machine.usable_cores) {
     machine.usable_cores = std::max(1, static_cast<int>(*quota));

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "launcher/topology.hpp"
+
 #include <string>
 
 namespace dlaunch::launcher {
@@ -11,6 +13,8 @@ struct Machine {
   /// How usable_cores came about: "4 in the affinity mask, 2 by the cgroup's cpu.max".
   std::string cores_reason;
   int gpus = 0;  ///< NVIDIA devices the driver shows; CUDA is not asked.
+  /// Only where it is asked for (--numa-binding): it takes many files to read.
+  Topology topology = {};
 
   bool operator==(const Machine&) const = default;
 };

@@ -78,6 +78,9 @@ int main(int argc, char** argv) {
   if (const auto* exit = std::get_if<EarlyExit>(&parsed)) return leave(exit->code, exit->text);
   task.options = std::get<Options>(std::move(parsed));
   task.machine = read_machine();
+  if (task.options.numa_binding != NumaBinding::none) {
+    task.machine.topology = read_topology(cores_in_affinity_mask());
+  }
   const auto workers = worker_count(task.options, task.machine, task.environment);
   if (const auto* exit = std::get_if<EarlyExit>(&workers)) return leave(exit->code, exit->text);
   task.workers = std::get<int>(workers);

@@ -72,6 +72,15 @@ Result on_failure(Draft& draft, std::string_view value) {
   return complaint;
 }
 
+Result numa_binding(Draft& draft, std::string_view value) {
+  auto& mode = draft.options.numa_binding;
+  if (value == "node") return mode = NumaBinding::node, std::nullopt;
+  if (value == "socket") return mode = NumaBinding::socket, std::nullopt;
+  if (value == "exclusive") return mode = NumaBinding::exclusive, std::nullopt;
+  mode = NumaBinding::core_complex;
+  return store_choice(value, {"node", "socket", "exclusive", "core-complex"}, nullptr);
+}
+
 Result rdzv_backend(Draft& draft, std::string_view value) {
   if (value.starts_with("etcd")) {
     return Complaint{"dlaunch brings its own rendezvous and needs no etcd; leave it out"};
@@ -164,11 +173,10 @@ constexpr auto table = std::to_array<OptionEntry>({
    "What the workers are, for ROLE_NAME and line prefixes.", text<&Options::role>},
   {"virtual-local-rank", 0, "", "0", workers, also_torchrun, works,
    "Each worker sees one GPU only and has LOCAL_RANK 0.", flag<&Options::virtual_local_rank>},
-  {"numa-binding", 0, "MODE", "", workers, also_torchrun,
-   "this build does not bind workers to cores",
-   "node, socket, exclusive or core-complex.",
-   [](Draft&, std::string_view v) {
-     return store_choice(v, {"node", "socket", "exclusive", "core-complex"}, nullptr); }},
+  {"numa-binding", 0, "MODE", "", workers, also_torchrun, works,
+   "Bind each worker to the cores of a NUMA node, of a socket, to a part of a node of its own, or to "
+   "cores that share a cache: node, socket, exclusive or core-complex; beside its GPU where each "
+   "has one.", numa_binding},
   {"start-method", 0, "METHOD", "spawn", workers, also_torchrun,
    "workers are programs of their own, never forks of the launcher",
    "spawn, fork or forkserver.",

@@ -42,6 +42,15 @@ struct WorkersAsked {
   bool operator==(const WorkersAsked&) const = default;
 };
 
+/// --numa-binding: which cores a worker may use.
+enum class NumaBinding {
+  none,          ///< All.
+  node,          ///< Those of its NUMA node.
+  socket,        ///< Those of its socket.
+  exclusive,     ///< A part of its NUMA node that no other worker has.
+  core_complex,  ///< Those that share one last cache.
+};
+
 /// Which of a worker's streams: --redirects and --tee.
 struct Streams {
   bool out = false;
@@ -109,6 +118,7 @@ struct Options {
   WorkersAsked workers;
   std::string role = "default";
   bool virtual_local_rank = false;
+  NumaBinding numa_binding = NumaBinding::none;
 
   // The job, and where its ranks meet.
   std::optional<std::string> job_id;  ///< --rdzv-id; unset: the launcher makes a unique one.

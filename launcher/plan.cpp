@@ -1,5 +1,6 @@
 #include "launcher/plan.hpp"
 
+#include "launcher/binding.hpp"
 #include "launcher/environment.hpp"
 #include "runtime/base/exit_code.hpp"
 
@@ -80,6 +81,17 @@ StdioPlan plan_stdio(const Options& options, const Assignment& assignment,
   return plan;
 }
 
+/// By local rank; empty lists without --numa-binding.
+Read<std::vector<std::vector<int>>> plan_cores(const Options& options, const Machine& machine,
+                                               std::span<const std::string> environment,
+                                               int workers) {
+  if (options.numa_binding == NumaBinding::none) {
+    return std::vector<std::vector<int>>(static_cast<std::size_t>(workers));
+  }
+  return bind_workers(machine.topology, options.numa_binding, workers,
+                      visible_gpus(machine, environment));
+}
+
 }  // namespace
 
 std::variant<int, EarlyExit> worker_count(const Options& options, const Machine& machine,
@@ -114,6 +126,10 @@ std::variant<int, EarlyExit> worker_count(const Options& options, const Machine&
                   std::to_string(gpus) + " can be seen; lower --nproc-per-node");
   }
   if (auto wrong = check_ranks(options, count)) return *std::move(wrong);
+  const auto cores = plan_cores(options, machine, environment, count);
+  if (const auto* complaint = std::get_if<Complaint>(&cores)) {
+    return refuse("--numa-binding: " + complaint->sentence);
+  }
   return count;
 }
 
@@ -169,6 +185,9 @@ LaunchPlan make_plan(const Options& options, const Machine& machine,
     plan.filter_out = filter(options.stdout_filters, "filtered_stdout.log");
     plan.filter_err = filter(options.stderr_filters, "filtered_stderr.log");
   }
+  // worker_count has refused what cannot be bound.
+  const auto cores = plan_cores(options, machine, environment, assignment.local_size);
+  const auto* bound = std::get_if<std::vector<std::vector<int>>>(&cores);
   const std::string& hostname = options.node_id.empty() ? machine.hostname : options.node_id;
   for (int local_rank = 0; local_rank < assignment.local_size; ++local_rank) {
     WorkerSpec worker;
@@ -185,6 +204,7 @@ LaunchPlan make_plan(const Options& options, const Machine& machine,
     }
     worker.own_environment = worker_environment(options, machine, environment, assignment,
                                                 local_rank, worker.error_file);
+    if (bound != nullptr) worker.cores = (*bound)[static_cast<std::size_t>(local_rank)];
     worker.stdio = plan_stdio(options, assignment, hostname, local_rank, directory);
     plan.workers.push_back(std::move(worker));
   }

@@ -72,6 +72,7 @@ struct WorkerSpec {
   int local_rank = 0;
   std::vector<std::string> own_environment;  ///< Appended to LaunchPlan::common_environment.
   StdioPlan stdio;
+  std::vector<int> cores;  ///< The only ones it may use; empty: all.
   std::string error_file;  ///< Where the worker may leave its error.json.
 };
 

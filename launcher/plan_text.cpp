@@ -58,6 +58,7 @@ std::string duration_text(std::chrono::milliseconds value) {
 void append_worker(std::string& out, const WorkerSpec& worker) {
   out +=
       "  rank " + std::to_string(worker.rank) + ": local rank " + std::to_string(worker.local_rank);
+  if (!worker.cores.empty()) out += ", cores " + core_list(worker.cores);
   if (worker.stdio.inherit) {
     out += ", keeps the terminal\n";
     return;

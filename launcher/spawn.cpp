@@ -82,7 +82,8 @@ DLAUNCH_UNCHECKED int child_main(void* argument) {
   // A parent that died before the line above will never kill us.
   if (::getppid() != child.parent) ::_exit(127);
   child.hold->release();
-  bool ok = true;
+  bool ok =
+      request.cores == nullptr || ::sched_setaffinity(0, request.cores_bytes, request.cores) == 0;
   for (int fd = 0; fd < 3 && ok; ++fd) ok = place(request.stdio[fd], fd);
   if (ok && request.control >= 0) ok = place(request.control, request.control_number);
   if (ok) {

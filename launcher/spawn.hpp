@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
@@ -20,6 +21,9 @@ struct SpawnRequest {
   int control_number = -1;  ///< Nothing else of ours may use this number.
   bool foreground = false;  ///< The process group gets the terminal that is descriptor 0.
   sigset_t mask{};          ///< The signals the program starts with blocked.
+  /// The cores the program may use, `cores_bytes` of a mask; null keeps ours.
+  const cpu_set_t* cores = nullptr;
+  std::size_t cores_bytes = 0;
   /// The limit on descriptors the program starts with; null keeps ours.
   const rlimit* descriptors = nullptr;
 };

@@ -74,6 +74,16 @@ StartProblem exec_problem(const std::string& program, const std::string& path, i
   return program_problem(program, error);
 }
 
+/// As the kernel takes it; empty for no cores.
+std::vector<unsigned long> mask_of(const std::vector<int>& cores) {
+  if (cores.empty()) return {};
+  const std::size_t size = CPU_ALLOC_SIZE(cores.back() + 1);
+  std::vector<unsigned long> mask(size / sizeof(unsigned long));
+  auto* set = reinterpret_cast<cpu_set_t*>(mask.data());
+  for (const int core : cores) CPU_SET_S(static_cast<std::size_t>(core), size, set);
+  return mask;
+}
+
 std::vector<char*> pointers(const std::vector<std::string>& strings) {
   std::vector<char*> result;
   result.reserve(strings.size() + 1);
@@ -161,6 +171,9 @@ std::optional<StartProblem> Workers::start_one(const LaunchPlan& plan, const Wor
   request.foreground = setting_.give_terminal && worker.stdio.inherit;
   request.mask = setting_.mask;
   request.descriptors = &setting_.descriptors;
+  const auto mask = mask_of(worker.cores);
+  if (!mask.empty()) request.cores = reinterpret_cast<const cpu_set_t*>(mask.data());
+  request.cores_bytes = mask.size() * sizeof(unsigned long);
   SpawnResult result = spawn(request);
   if (result.error == ENOEXEC) {
     // A script without "#!" is the shell's, as everywhere. argv[0] stays the name it was called by.

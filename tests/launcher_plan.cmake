@@ -1,5 +1,6 @@
 # What the launcher decides before and after anything runs.
 dlaunch_test(launcher_plan_test
+  unit/launcher/binding_test.cpp
   unit/launcher/environment_test.cpp
   unit/launcher/error_file_test.cpp
   unit/launcher/help_test.cpp

@@ -4,9 +4,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
+#include <sched.h>
 #include <stdlib.h>
 
 namespace fs = std::filesystem;
@@ -39,6 +41,40 @@ std::string text_of(const std::string& path) {
 }
 
 }  // namespace
+
+TEST_CASE("--numa-binding: each worker runs on its cores, and on no others") {
+  cpu_set_t ours;
+  REQUIRE(::sched_getaffinity(0, sizeof ours, &ours) == 0);
+  const int cores = CPU_COUNT(&ours);
+  for (const std::string mode : {"node", "socket", "core-complex", "exclusive"}) {
+    const int count = mode == "exclusive" ? 1 : 2;
+    const std::vector<std::string> arguments = {"--standalone",
+                                                "--numa-binding",
+                                                mode,
+                                                "--nproc-per-node",
+                                                std::to_string(count),
+                                                "sh",
+                                                "-c",
+                                                "grep Cpus_allowed_list /proc/self/status"};
+    auto dry = arguments;
+    dry.insert(dry.begin(), "--dry-run");
+    Job planned(dry), job(arguments);
+    CHECK(planned.wait().code == 0);
+    CHECK(job.wait().code == 0);
+    std::istringstream lines(job.out());
+    int seen = 0;
+    for (std::string line; std::getline(lines, line); ++seen) {
+      const auto list = line.substr(line.find_last_of('\t') + 1);
+      CAPTURE(line);
+      CHECK(planned.out().find(", cores " + list) != std::string::npos);
+    }
+    CHECK(seen == count);
+  }
+  const std::string many = std::to_string(cores + 1);
+  Job job({"--numa-binding=exclusive", "--nproc-per-node", many, "true"});
+  CHECK(job.wait().code == 64);
+  CHECK(job.err().find("dlaunch: --numa-binding: NUMA node ") == 0);
+}
 
 TEST_CASE("help and version go to stdout, with 0") {
   Job help({"--help"});
