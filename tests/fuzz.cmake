@@ -12,7 +12,7 @@ function(dlaunch_fuzz name)
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   add_test(NAME ${name}_replay
     COMMAND ${name}_replay ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/${T_CORPUS} 50000)
-  set_tests_properties(${name}_replay PROPERTIES TIMEOUT 120 LABELS fuzz)
+  set_tests_properties(${name}_replay PROPERTIES TIMEOUT ${test_timeout} LABELS fuzz)
   if(DLAUNCH_BUILD_FUZZERS)
     # What is COVERED is compiled once more, with the coverage that guides the fuzzer.
     list(TRANSFORM T_COVERED PREPEND ${PROJECT_SOURCE_DIR}/runtime/)
@@ -26,6 +26,6 @@ function(dlaunch_fuzz name)
     add_test(NAME ${name}
       COMMAND ${name} -max_total_time=10 -artifact_prefix=${findings}/ ${findings}
         ${CMAKE_CURRENT_SOURCE_DIR}/fuzz/corpus/${T_CORPUS})
-    set_tests_properties(${name} PROPERTIES TIMEOUT 120 LABELS fuzz)
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${test_timeout} LABELS fuzz)
   endif()
 endfunction()

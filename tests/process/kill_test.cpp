@@ -1,8 +1,11 @@
-// kill -9 of a worker, of the agent, of the front: no process is left, wherever it hid.
+// kill -9 of a worker, of the agent, of the front: no process is left, wherever it hid. Ten rounds
+// each; with DLAUNCH_TEST_FULL=1 a hundred, and how long it took.
 #include "tests/process/job.hpp"
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
@@ -11,7 +14,8 @@
 namespace dlaunch::process_test {
 namespace {
 
-constexpr int rounds = 10;
+bool full() { return std::getenv("DLAUNCH_TEST_FULL") != nullptr; }
+int rounds() { return full() ? 100 : 10; }
 constexpr int workers = 3;
 /// Each worker, its child, and its grandchild in a session of its own; the front and the agent.
 constexpr std::size_t processes = 3 * workers + 2;
@@ -26,49 +30,83 @@ void start(Job& job, const std::string& token) {
   REQUIRE_MESSAGE(found.size() == processes, job.out());
 }
 
+/// From the kill to the moment when nothing is left, over all rounds.
+class Times {
+ public:
+  void killed() { killed_ = Clock::now(); }
+  void gone() { times_.push_back(Clock::now() - killed_); }
+  /// Prints what a table wants to know.
+  void print(const char* what) {
+    if (!full() || times_.empty()) return;
+    const auto ms = [](Clock::duration time) {
+      return std::chrono::duration<double, std::milli>(time).count();
+    };
+    std::sort(times_.begin(), times_.end());
+    std::printf("kill -9 of %s to everything gone: p50 %.1f ms, max %.1f ms, %zu rounds\n", what,
+                ms(times_[times_.size() / 2]), ms(times_.back()), times_.size());
+  }
+
+ private:
+  Clock::time_point killed_;
+  std::vector<Clock::duration> times_;
+};
+
 }  // namespace
 
 TEST_CASE("kill -9 a worker") {
-  for (int round = 0; round < rounds; ++round) {
+  Times times;
+  for (int round = 0; round < rounds(); ++round) {
     const std::string token = unique_token();
     Job job(trees(token));
     start(job, token);
     const auto at = job.out().find("[1] READY ");
     REQUIRE(at != std::string::npos);
-    REQUIRE(::kill(std::stoi(job.out().substr(at + 10)), SIGKILL) == 0);
+    const pid_t pid = std::stoi(job.out().substr(at + 10));
+    times.killed();
+    REQUIRE(::kill(pid, SIGKILL) == 0);
     CHECK(job.wait().code == 137);
+    times.gone();
     CHECK(job.err().find("rank      : 1") != std::string::npos);
     CHECK(job.err().find("SIGKILL") != std::string::npos);
     CHECK(processes_with(token).empty());
   }
+  times.print("a worker");
 }
 
 TEST_CASE("kill -9 the agent") {
+  Times times;
   const std::string folder = "/tmp/" + unique_token();
   REQUIRE(::mkdir(folder.c_str(), 0700) == 0);
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < rounds(); ++round) {
     const std::string token = unique_token();
     Job job(trees(token), {{"TMPDIR", folder}});
     start(job, token);
     const pid_t agent = job.agent();
+    times.killed();
     REQUIRE(::kill(agent, SIGKILL) == 0);
     CHECK(job.wait().code == 70);
+    times.gone();
     CHECK(job.err() == "dlaunch: the agent (pid " + std::to_string(agent) +
                            ") was killed by SIGKILL; its workers were killed\n");
     CHECK(processes_with(token).empty());
   }
+  times.print("the agent");
   CHECK_MESSAGE(::rmdir(folder.c_str()) == 0, "files were left behind in " << folder);
 }
 
 TEST_CASE("kill -9 the front") {
-  for (int round = 0; round < rounds; ++round) {
+  Times times;
+  for (int round = 0; round < rounds(); ++round) {
     const std::string token = unique_token();
     Job job(trees(token));
     start(job, token);
+    times.killed();
     job.send(SIGKILL);
     CHECK(job.wait().signal == SIGKILL);
     CHECK(all_gone(token));
+    times.gone();
   }
+  times.print("the front");
 }
 
 TEST_CASE("a stopped agent cannot hold up the end") {

@@ -1,4 +1,5 @@
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/unique_fd.hpp"
 #include "runtime/world/membership.hpp"
 
 #include <dlaunch/spawn.hpp>
@@ -9,6 +10,7 @@
 #include <doctest/doctest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 using namespace dlaunch;
@@ -130,6 +132,40 @@ TEST_CASE("a worker that leaves while the world forms ends it for the others") {
   });
   CHECK(error.rank() == 1);
   CHECK(std::string(error.what()).find("exited 0 before the others") != std::string::npos);
+}
+
+TEST_CASE("kill -9 of the process that spawned leaves no worker behind") {
+  constexpr int workers = 3;
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const unique_fd reading(ends[0]);
+  unique_fd writing(ends[1]);
+  const pid_t parent = ::fork();
+  REQUIRE(parent >= 0);
+  if (parent == 0) {
+    spawn(workers, [&](int rank) {
+      ::signal(SIGTERM, SIG_IGN);
+      ::alarm(60);  // Where the test fails.
+      const char name = static_cast<char>('0' + rank);
+      if (::write(writing.get(), &name, 1) != 1) ::_exit(1);
+      for (;;) ::pause();
+    });
+    ::_exit(0);
+  }
+  writing.reset();
+  // Every process has the writing end, so the pipe's end is the end of them all.
+  const auto read_one = [&](char& byte) {
+    pollfd wait{reading.get(), POLLIN, 0};
+    REQUIRE(::poll(&wait, 1, poll_timeout_ms(late())) == 1);
+    return ::read(reading.get(), &byte, 1);
+  };
+  char byte = 0;
+  for (int i = 0; i < workers; ++i) REQUIRE(read_one(byte) == 1);
+  REQUIRE(::kill(parent, SIGKILL) == 0);
+  CHECK(read_one(byte) == 0);
+  int status = 0;
+  CHECK(::waitpid(parent, &status, 0) == parent);
+  CHECK(WIFSIGNALED(status));
 }
 
 TEST_CASE("a count that cannot be is misuse") {
