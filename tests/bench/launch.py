@@ -7,8 +7,11 @@ Every round runs each contestant once, in turn, so that other load on the machin
 Printed: medians in ms with min..max, and the ratio of dlaunch to the floor and to each peer.
 
   true     command to exit of N times /bin/true
-  barrier  command to exit of N workers that initialise and pass one barrier
+  barrier  command to exit of N workers that initialise and pass one barrier; Gloo, which has no
+           launcher, under the floor, over a FileStore and its full mesh
   death    a worker is killed -9: from the kill to the launcher's exit
+  gone     a worker, or the launcher's first process, is killed -9: from the kill until no process of
+           the job is left, launchers included; those that are left after 5 s are counted
   memory   all launcher processes together with N=64 workers asleep: RSS and PSS in KiB
 """
 import os
@@ -117,19 +120,59 @@ def bench_true():
         print("true     no torchrun: no PyTorch 2 (set DLAUNCH_TEST_TORCH2_PYTHON)")
 
 
+GLOO_HELLO = """
+#include <gloo/barrier.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/file_store.h>
+#include <gloo/rendezvous/prefix_store.h>
+#include <gloo/transport/tcp/device.h>
+#include <cstdlib>
+#include <unistd.h>
+
+int main(int, char** argv) {
+  gloo::transport::tcp::attr address;
+  address.hostname = "127.0.0.1";
+  auto device = gloo::transport::tcp::CreateDevice(address);
+  gloo::rendezvous::FileStore files(argv[1]);
+  gloo::rendezvous::PrefixStore store(std::to_string(::getppid()), files);  // each launch its own
+  auto context = std::make_shared<gloo::rendezvous::Context>(std::atoi(std::getenv("RANK")),
+                                                             std::atoi(std::getenv("WORLD_SIZE")));
+  context->connectFullMesh(store, device);
+  gloo::BarrierOptions options(context);
+  gloo::barrier(options);
+}
+"""
+
+
+MPI_HELLO = """
+#include <mpi.h>
+int main(int c, char** v) { MPI_Init(&c, &v); MPI_Barrier(MPI_COMM_WORLD); MPI_Finalize(); return 0; }
+"""
+
+
+def compiled(workdir, name, suffix, source, command):
+    """Path of the program, or None where it cannot be built here, which is said."""
+    program = f"{workdir}/hello_{name}"
+    with open(program + suffix, "w") as out:
+        out.write(source)
+    if have(command[0]) and subprocess.run([command[0], "-O2", "-o", program, program + suffix, *command[1:]],
+                                           stderr=subprocess.DEVNULL).returncode == 0:
+        return program
+    print(f"barrier  no {name}: {command[0]} or its library's headers are missing")
+    return None
+
+
 def bench_barrier(workdir):
-    hello = {"openmpi": "mpicc.openmpi", "hydra": "mpicc.mpich"}
-    source = f"{workdir}/hello.c"
-    with open(source, "w") as out:
-        out.write("#include <mpi.h>\nint main(int c, char** v) { MPI_Init(&c, &v); MPI_Barrier(MPI_COMM_WORLD);"
-                  " MPI_Finalize(); return 0; }\n")
+    gloo = compiled(workdir, "gloo", ".cpp", GLOO_HELLO, ["c++", "-std=c++17", "-lgloo", "-pthread"])
+    mpi = {name: compiled(workdir, name, ".c", MPI_HELLO, [compiler])
+           for name, compiler in (("openmpi", "mpicc.openmpi"), ("hydra", "mpicc.mpich")) if name in launchers(1)}
+    os.mkdir(f"{workdir}/gloo_store")
     for n in (2, 4, 16, 64):
         commands = {"dlaunch": DLAUNCH + [str(n), f"{BUILD}/bench/hello"]}
-        for name, compiler in hello.items():
-            program = f"{workdir}/hello_{name}"
-            if have(compiler) and name in launchers(n) and n <= 16:
-                if not os.path.exists(program):
-                    subprocess.run([compiler, "-O2", "-o", program, source], check=True)
+        if gloo:
+            commands["gloo"] = launchers(n)["floor"] + [gloo, f"{workdir}/gloo_store"]
+        for name, program in mpi.items():
+            if program and n <= 16:
                 commands[name] = launchers(n)[name] + [program]
         report("barrier", n, interleaved(commands, ROUNDS if n <= 4 else max(3, ROUNDS // 3)))
 
@@ -197,6 +240,48 @@ def bench_death():
     report("death", n, times)
 
 
+def ms_until_gone(pidfds, start, limit_s):
+    """Milliseconds until all these processes have ended, and how many have not at the limit."""
+    left = set(pidfds)
+    while left:
+        ready, _, _ = select.select(left, [], [], max(0, start + limit_s - time.perf_counter()))
+        if not ready:
+            break
+        left -= set(ready)
+    return (time.perf_counter() - start) * 1e3, len(left)
+
+
+def bench_gone():
+    n, limit_s = 4, 5
+    for victim in ("worker", "launcher"):
+        times, leavers = {}, {}
+        for _ in range(ROUNDS):
+            for name, prefix in launchers(n).items():
+                if name == "floor" or name in leavers:
+                    continue
+                child, workers = started(prefix, n, ["/bin/sleep", "100"])
+                pids = tree(child.pid)
+                pidfds = [os.pidfd_open(pid) for pid in pids]
+                start = time.perf_counter()
+                os.kill(workers[1] if victim == "worker" else child.pid, signal.SIGKILL)
+                took, left = ms_until_gone(pidfds, start, limit_s)
+                if left:
+                    leavers[name] = left
+                    for pidfd in pidfds:
+                        try:
+                            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                        except ProcessLookupError:
+                            pass
+                else:
+                    times.setdefault(name, []).append(took)
+                await_exit(child)
+                for pidfd in pidfds:
+                    os.close(pidfd)
+        report(f"gone/{victim[0]}", n, times)
+        for name, left in leavers.items():
+            print(f"gone/{victim[0]}   N={n:<4} {name:14} {left} processes left after {limit_s} s")
+
+
 def bench_memory():
     n = 64
     for name, prefix in launchers(n).items():
@@ -219,6 +304,7 @@ def main():
         bench_true()
         bench_barrier(workdir)
         bench_death()
+        bench_gone()
         bench_memory()
 
 

@@ -1,4 +1,5 @@
-// The floor of launching: posix_spawn N copies of a program, wait for all, exit.
+// The floor of launching: posix_spawn N copies of a program, with RANK and WORLD_SIZE, wait for all,
+// exit.
 //   spawn_floor N PROGRAM [ARGUMENT...]
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 int main(int argc, char** argv) {
   if (argc < 3) return 64;
   const int count = std::atoi(argv[1]);
+  ::setenv("WORLD_SIZE", argv[1], 1);
   for (int i = 0; i < count; ++i) {
     ::setenv("RANK", std::to_string(i).c_str(), 1);
     pid_t pid = 0;
