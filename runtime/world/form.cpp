@@ -1,10 +1,10 @@
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/random.hpp"
 #include "runtime/base/socket.hpp"
 #include "runtime/world/guarded_store.hpp"
 #include "runtime/world/identity.hpp"
 #include "runtime/world/join.hpp"
 #include "runtime/world/roster.hpp"
-#include "runtime/base/random.hpp"
 
 #include <cstdlib>
 #include <map>

@@ -1,6 +1,6 @@
 #include "runtime/world/meeting_file.hpp"
-#include "runtime/base/random.hpp"
 
+#include "runtime/base/random.hpp"
 #include "runtime/base/socket.hpp"
 #include "runtime/world/identity.hpp"
 

@@ -1,10 +1,10 @@
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/random.hpp"
 #include "runtime/base/socket.hpp"
 #include "runtime/world/children.hpp"
 #include "runtime/world/identity.hpp"
 #include "runtime/world/info.hpp"
 #include "runtime/world/rank_host.hpp"
-#include "runtime/base/random.hpp"
 
 #include <dlaunch/spawn.hpp>
 

@@ -1,5 +1,5 @@
-// The floor of launching: posix_spawn N copies of a program, with RANK and WORLD_SIZE, wait for all,
-// exit.
+// The floor of launching: posix_spawn N copies of a program, with RANK and WORLD_SIZE, wait for
+// all, exit.
 //   spawn_floor N PROGRAM [ARGUMENT...]
 #include <cstdio>
 #include <cstdlib>
