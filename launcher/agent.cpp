@@ -191,7 +191,9 @@ void Agent::open_host() {
                                    .world_size = assignment_.world_size,
                                    .host = task_.machine.hostname,
                                    .mesh_host = link_.host(),
-                                   .failure_grace = task_.options.failure_grace};
+                                   .failure_grace = task_.options.failure_grace,
+                                   .data_key = {}};
+  if (task_.job_key) identity.data_key = derive_data_key(*task_.job_key, assignment_.epoch);
   if (host_) return host_->begin_attempt(std::move(identity));
   rendezvous::JobObserver& observer = *this;
   host_ = std::make_unique<rendezvous::JobHost>(io_, std::move(identity), observer, link_.uplink());

@@ -4,7 +4,9 @@
 #include "launcher/machine.hpp"
 #include "launcher/options.hpp"
 #include "launcher/run_directory.hpp"
+#include "runtime/base/secret.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,7 @@ struct AgentTask {
   int workers = 1;
   std::string job;  ///< Its id, where this node gives it one.
   RunDirectory run_directory;
+  std::optional<Key> job_key;  ///< Of the job's secret, where it has one.
 };
 
 /// Runs a job on this node from the start of its workers to the end of the last process; returns

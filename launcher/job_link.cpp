@@ -143,6 +143,7 @@ void JobLink::take_seat(unique_fd listener) {
   const Meeting& meeting = task_.options.meeting;
   NodeSeat::Options options;
   options.uplink.hello = hello_of(task_);
+  options.uplink.key = task_.job_key;
   options.rules = rules();
   options.heartbeat = task_.options.rdzv_times.heartbeat;
   if (listener) {
@@ -150,6 +151,13 @@ void JobLink::take_seat(unique_fd listener) {
     rendezvous::ServiceRules hosting;
     hosting.only_job = task_.job;
     service_ = std::make_unique<rendezvous::Service>(io_, hosting, [](const auto&) {});
+    if (task_.job_key) {
+      // One job lives here, and every name is answered with its key.
+      service_->server().ask_for(
+          {.key_of = [key = *task_.job_key](std::string_view) { return key; },
+           .trust_loopback = false,
+           .log = [this](const auto& line) { listener_.on_standing(line); }});
+    }
     const bool shares = meeting.kind == Meeting::Kind::fixed;
     service_->listen(std::move(listener), {.native = true, .c10d = shares});
     auto [ours, theirs] = socket_pair();
@@ -161,6 +169,11 @@ void JobLink::take_seat(unique_fd listener) {
     options.uplink.host = meeting.host;
     options.uplink.port = meeting.port;
     options.uplink.peer_name = "the rendezvous at " + meeting_name(meeting);
+  }
+  const bool exposed = hosted_at_ ? !hosted_at_->is_loopback() : !is_loopback_name(meeting.host);
+  if (exposed && !task_.job_key && task_.options.nodes.most > 1) {
+    listener_.on_standing("this job has no secret: whoever can reach " + meeting_name(meeting) +
+                          " can take part in it (--secret-file)");
   }
   auto seat = std::make_unique<NodeSeat>(
       io_, std::move(options), [this](const Address& own) { return offer(own); }, listener_);

@@ -1,5 +1,6 @@
 #include "launcher/agent.hpp"
 #include "launcher/front.hpp"
+#include "launcher/job_key.hpp"
 #include "launcher/options.hpp"
 #include "launcher/plan.hpp"
 #include "runtime/base/exit_code.hpp"
@@ -87,6 +88,7 @@ int main(int argc, char** argv) {
   if (task.options.dry_run) return dry_run(task);
   try {
     task.job = task.options.job_id.value_or("dlaunch-" + dlaunch::random_hex(8));
+    task.job_key = read_job_key(task.options);
     task.run_directory = RunDirectory(task.options, task.environment, task.job);
   } catch (const dlaunch::Error& error) {
     return leave(exit_code::configuration, std::string("dlaunch: ") + error.what() + "\n");

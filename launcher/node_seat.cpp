@@ -32,6 +32,8 @@ int exit_code_of(const Error& error) {
     case Errc::timeout:
     case Errc::peer_lost:
       return exit_code::unreachable;
+    case Errc::unauthenticated:
+      return exit_code::authentication;
     default:
       return exit_code::usage;
   }

@@ -14,6 +14,7 @@ using Result = std::optional<Complaint>;
 constexpr long workers_max = 4096;
 constexpr long restarts_max = 1'000'000;
 constexpr long node_ranks_max = 100'000;
+constexpr long descriptors_max = 1'000'000;
 
 /// Stores what was read, or hands the complaint on.
 template <class T, class Target>
@@ -203,6 +204,15 @@ constexpr auto table = std::to_array<OptionEntry>({
    "keep_alive_max_attempt (5), times in seconds.", rdzv_conf},
   {"rdzv-backend", 0, "NAME", "static", meeting, also_torchrun, works,
    "static, c10d or dlaunch: all mean dlaunch's own.", rdzv_backend},
+  {"secret-file", 0, "FILE", "", meeting, ours, works,
+   "The job's secret, or the master key it is derived from; for its owner's eyes only. All nodes "
+   "and the dlaunchd must have it.", text<&Options::secret_file>},
+  {"secret-credential", 0, "NAME", "", meeting, ours, works,
+   "The same, from the service manager's credentials.", text<&Options::secret_credential>},
+  {"secret-fd", 0, "N", "", meeting, ours, works,
+   "The same, from an open descriptor, which is read to its end.",
+   [](Draft& d, std::string_view v) {
+     return store(read_integer(v, 3, descriptors_max), d.options.secret_fd.emplace()); }},
   {"iface", 0, "NAME|CIDR", "", meeting, ours, works,
    "The interface that other nodes reach; default: the one that reaches the rendezvous.",
    text<&Options::iface>},

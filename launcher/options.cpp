@@ -222,6 +222,9 @@ class Parser {
       note_unused("rdzv-conf", "there is nothing to agree on with one node");
       note_unused("local-addr", "no other node has to reach this one");
       note_unused("iface", "no other node has to reach this one");
+      for (const auto* flag : {"secret-file", "secret-credential", "secret-fd"}) {
+        note_unused(flag, "no other node takes part");
+      }
       options.master_addr = "127.0.0.1";
     }
     return std::move(options);

@@ -133,6 +133,9 @@ struct Options {
   std::string rdzv_endpoint;
   RendezvousRole rdzv_role = RendezvousRole::automatic;
   RendezvousTimes rdzv_times;
+  std::string secret_file;        ///< --secret-file.
+  std::string secret_credential;  ///< --secret-credential.
+  std::optional<int> secret_fd;   ///< --secret-fd.
   std::string iface;       ///< --iface: a name or a CIDR; empty: what reaches the rendezvous.
   std::string local_addr;  ///< --local-addr: what other nodes are told.
   Meeting meeting;         ///< What follows from the above.

@@ -356,7 +356,9 @@ std::string dlaunchd_help() {
   constexpr std::size_t indent = 6;
   std::string text =
       "dlaunchd: the rendezvous daemon. Agents (dlaunch --rdzv-endpoint HOST:PORT --rdzv-id JOB) "
-      "meet here.\n\n  dlaunchd [options]\n\nEvery option but the last four is a key of the "
+      "meet here.\n\n  dlaunchd [options]\n  dlaunchd job-key ID [options]    print the key of one "
+      "job, for --secret-file of its "
+      "nodes\n\nEvery option but the last four is a key of the "
       "configuration file, too; the command line wins.\n\n";
   const auto entry = [&](std::string_view head, std::string_view help) {
     text += "  " + std::string(head) + "\n";

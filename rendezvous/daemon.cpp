@@ -51,6 +51,12 @@ Daemon::Daemon(DaemonTask task, Log& log)
       signals_(io_, SIGHUP, SIGTERM, SIGINT),
       watchdog_timer_(io_),
       drain_timer_(io_) {
+  if (task_.secret) {
+    service_.server().ask_for(
+        {.key_of = [secret = *task_.secret](std::string_view job) { return secret.job_key(job); },
+         .trust_loopback = true,
+         .log = [this](const std::string& sentence) { log_.warning(sentence); }});
+  }
   open_listeners();
 }
 
@@ -80,7 +86,7 @@ void Daemon::open_listeners() {
   if (http.empty() && task_.config.http) http = open_all(*task_.config.http);
   for (auto& fd : rendezvous) {
     const Address at = local_address(fd.get());
-    if (!at.is_loopback()) {
+    if (!at.is_loopback() && !task_.secret) {
       throw Error(Errc::refused, "the socket at " + at.to_string() +
                                      " can be reached from other hosts, and there is no secret: "
                                      "listen on 127.0.0.1 or [::1]");
@@ -113,8 +119,9 @@ void Daemon::open_http(unique_fd listener) {
 void Daemon::announce() {
   ready_since_ = Clock::now();
   log_.set_least(LogLine::Level::info);
-  log_.info(fmt::format("ready pid={} listen={} http={} state={} secret=none fds={}", ::getpid(),
-                        listening_, http_at_, task_.config.state, process_figures().fds_max));
+  log_.info(fmt::format("ready pid={} listen={} http={} state={} secret={} fds={}", ::getpid(),
+                        listening_, http_at_, task_.config.state, task_.secret ? "yes" : "none",
+                        process_figures().fds_max));
   log_.set_least(task_.config.log_level);
   tell_manager([&] { manager_.ready("listening on " + listening_); });
 }

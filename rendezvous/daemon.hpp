@@ -6,6 +6,7 @@
 #include "rendezvous/log.hpp"
 #include "rendezvous/service.hpp"
 #include "rendezvous/systemd.hpp"
+#include "runtime/base/secret.hpp"
 
 #include <chrono>
 #include <functional>
@@ -25,6 +26,7 @@ namespace dlaunch::rendezvous {
 struct DaemonTask {
   Config config;
   std::vector<ActivatedSocket> sockets;                    ///< From the service manager.
+  std::optional<Secret> secret;                            ///< The master key.
   std::string notify_socket;                               ///< NOTIFY_SOCKET; empty: none.
   std::optional<std::chrono::microseconds> watchdog;       ///< How often it wants a word.
   std::function<std::variant<Config, Exit>()> read_again;  ///< For a reload.

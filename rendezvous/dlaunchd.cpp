@@ -4,6 +4,7 @@
 #include "rendezvous/process_figures.hpp"
 #include "rendezvous/systemd.hpp"
 #include "runtime/base/exit_code.hpp"
+#include "runtime/base/secret.hpp"
 
 #include <dlaunch/error.hpp>
 
@@ -13,6 +14,7 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -62,13 +64,43 @@ int fail(Log& log, int code, const std::string& sentence) {
   return code;
 }
 
-/// What is configured is possible in this build; nullopt: it is.
-std::optional<std::string> objection(const Config& config) {
+/// Where the unit's LoadCredential= puts the secret.
+constexpr const char* credential = "dlaunchd.secret";
+
+/// The master key: from the file that is configured, else among the credentials, where it is there.
+std::optional<Secret> find_secret(const Config& config) {
+  std::optional<Secret> secret;
   if (!config.secret_file.empty()) {
-    return "secret-file = " + config.secret_file +
-           ": this build does not know secrets; leave it out, and listen on loopback";
+    secret = read_secret_file(config.secret_file);
+  } else if (const auto directory = variable("CREDENTIALS_DIRECTORY");
+             directory && ::access((*directory + "/" + credential).c_str(), F_OK) == 0) {
+    secret = read_secret_credential(credential, directory->c_str());
   }
-  return exposure(config, false);
+  if (secret && secret->only_job()) {
+    throw Error(Errc::misuse, "this is the key of the job '" + *secret->only_job() +
+                                  "' alone; dlaunchd needs the master key it was derived from");
+  }
+  return secret;
+}
+
+/// `dlaunchd job-key ID [options]`: what an agent of that job needs, and no more.
+int print_job_key(std::span<const std::string> arguments) {
+  if (arguments.empty() || arguments.front().starts_with("-")) {
+    return leave(exit_code::usage, "dlaunchd: job-key needs the job's id: dlaunchd job-key ID\n");
+  }
+  auto parsed = read_config(arguments.subspan(1), read_file);
+  if (const auto* exit = std::get_if<Exit>(&parsed)) return leave(exit->code, exit->text);
+  try {
+    const auto secret = find_secret(std::get<Config>(parsed));
+    if (!secret) {
+      return leave(exit_code::configuration,
+                   "dlaunchd: there is no secret to derive a key from: give --secret-file FILE\n");
+    }
+    const std::string& job = arguments.front();
+    return leave(0, job_key_text(job, secret->job_key(job)) + "\n");
+  } catch (const Error& error) {
+    return leave(exit_code::configuration, std::string("dlaunchd: ") + error.what() + "\n");
+  }
 }
 
 }  // namespace
@@ -77,13 +109,21 @@ int main(int argc, char** argv) {
   fill_standard_descriptors();
   std::signal(SIGPIPE, SIG_IGN);
   const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (!arguments.empty() && arguments.front() == "job-key") {
+    return print_job_key(std::span(arguments).subspan(1));
+  }
   const auto read = [&] { return read_config(arguments, read_file); };
   auto parsed = read();
   if (const auto* exit = std::get_if<Exit>(&parsed)) return leave(exit->code, exit->text);
   DaemonTask task;
   task.config = std::get<Config>(std::move(parsed));
   task.read_again = read;
-  if (const auto no = objection(task.config)) {
+  try {
+    task.secret = find_secret(task.config);
+  } catch (const Error& error) {
+    return leave(exit_code::configuration, std::string("dlaunchd: ") + error.what() + "\n");
+  }
+  if (const auto no = exposure(task.config, task.secret.has_value())) {
     return leave(exit_code::configuration, "dlaunchd: " + *no + "\n");
   }
   if (task.config.check) return leave(0, "dlaunchd: the configuration is good\n");

@@ -107,6 +107,8 @@ std::string metrics_text(const DaemonStatus& status) {
               "Connections that were closed for bytes that cannot be.", counters.garbage);
   out.counter("dlaunch_connections_slow", "Connections that were dropped for not reading.",
               counters.slow);
+  out.counter("dlaunch_connections_unauthenticated",
+              "Connections that did not prove a job's secret.", counters.unauthenticated);
   out.counter("dlaunch_connections_timed_out", "Connections that said no HELLO in time.",
               counters.timed_out);
 

@@ -9,7 +9,7 @@ add_library(dlaunch_process_test STATIC process/job.cpp process/terminal.cpp)
 target_link_libraries(dlaunch_process_test PUBLIC dlaunch_settings doctest::doctest dlaunch_base util)
 target_compile_definitions(dlaunch_process_test PRIVATE
   DLAUNCH_BINARY_DIR="${PROJECT_BINARY_DIR}")
-foreach(area exit kill nodes output_process terminal)
+foreach(area daemon_nodes exit kill nodes output_process terminal)
   dlaunch_test(${area}_test process/${area}_test.cpp LIBS dlaunch_process_test dlaunch_launcher)
   add_dependencies(${area}_test victim dlaunch_program)
 endforeach()
@@ -18,3 +18,4 @@ dlaunch_test(job_host_test unit/rendezvous/job_host_test.cpp LIBS dlaunch_rendez
 dlaunch_test(relay_test unit/rendezvous/relay_test.cpp unit/rendezvous/relay_history_test.cpp
   LIBS dlaunch_rendezvous)
 add_dependencies(nodes_test example_all_reduce)
+add_dependencies(daemon_nodes_test example_all_reduce dlaunchd_program)

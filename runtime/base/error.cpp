@@ -35,6 +35,8 @@ const char* to_string(Errc code) noexcept {
       return "version";
     case Errc::internal:
       return "internal";
+    case Errc::unauthenticated:
+      return "not authenticated";
   }
   return "unknown error";  // A code read off the wire may be newer than this build.
 }

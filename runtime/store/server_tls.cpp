@@ -63,13 +63,13 @@ std::optional<Host::Refusal> Server::State::unproven(const Connection& connectio
   if (!connection.secured()) {
     if (!tls || is_local(connection.socket.get(), secret.trust_loopback)) return std::nullopt;
     not_authenticated(connection, "no secret was given");
-    return Refusal{Errc::refused,
+    return Refusal{Errc::unauthenticated,
                    "it asks for the job's secret, and none was given: --secret-file FILE"};
   }
   if (hello.job == connection.tls().identity()) return std::nullopt;
   not_authenticated(connection, "the secret of the job " + shown(connection.tls().identity()) +
                                     " was given for the job " + shown(hello.job));
-  return Refusal{Errc::refused, "wrong secret, or no such job here"};
+  return Refusal{Errc::unauthenticated, "wrong secret, or no such job here"};
 }
 
 /// Whoever floods us with bad secrets shall not flood the log.

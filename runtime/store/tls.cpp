@@ -330,11 +330,12 @@ Error TlsChannel::error(const std::string& what) const {
   const std::lock_guard lock(mutex_);
   switch (state_->trouble) {
     case Trouble::not_tls:
-      return Error(Errc::refused, what +
-                                      ": it does not speak TLS, so it cannot prove the job's "
-                                      "secret; was it started with one, and is the port right?");
+      return Error(Errc::unauthenticated,
+                   what +
+                       ": it does not speak TLS, so it cannot prove the job's "
+                       "secret; was it started with one, and is the port right?");
     case Trouble::unproven:
-      return Error(Errc::refused, what + ": wrong secret, or no such job there");
+      return Error(Errc::unauthenticated, what + ": wrong secret, or no such job there");
     case Trouble::none:
     case Trouble::oversized:
     case Trouble::garbled:

@@ -33,6 +33,7 @@ bool is_final(Errc code) {
     case Errc::unsupported:
     case Errc::version:
     case Errc::internal:
+    case Errc::unauthenticated:
       return true;
   }
   return true;

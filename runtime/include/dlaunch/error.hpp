@@ -14,17 +14,18 @@ using Clock = std::chrono::steady_clock;
 /// What went wrong, as the caller can act on it. The numbers are a contract: the same in C++, in C
 /// and on the wire.
 enum class Errc {
-  timeout = 1,  ///< A deadline passed. The message names who was missing.
-  peer_lost,    ///< Another rank, the store or the agent is gone. The message names it and why.
-  aborted,      ///< This or another rank called abort().
-  mismatch,     ///< Ranks disagree on what they are doing. The message shows both calls.
-  unreachable,  ///< A host or port cannot be reached. The message names the step that failed.
-  refused,      ///< The other side said no. The message carries its reason.
-  misuse,       ///< The call itself is wrong: an argument, or the order of calls.
-  revoked,      ///< The communicator was revoked by one of its ranks.
-  unsupported,  ///< Not available in this build or for these arguments.
-  version,      ///< The two sides speak different versions of the protocol.
-  internal,     ///< An invariant of dlaunch itself was broken.
+  timeout = 1,      ///< A deadline passed. The message names who was missing.
+  peer_lost,        ///< Another rank, the store or the agent is gone. The message names it and why.
+  aborted,          ///< This or another rank called abort().
+  mismatch,         ///< Ranks disagree on what they are doing. The message shows both calls.
+  unreachable,      ///< A host or port cannot be reached. The message names the step that failed.
+  refused,          ///< The other side said no. The message carries its reason.
+  misuse,           ///< The call itself is wrong: an argument, or the order of calls.
+  revoked,          ///< The communicator was revoked by one of its ranks.
+  unsupported,      ///< Not available in this build or for these arguments.
+  version,          ///< The two sides speak different versions of the protocol.
+  internal,         ///< An invariant of dlaunch itself was broken.
+  unauthenticated,  ///< The job's secret was not proved: none, a wrong one, another job's.
 };
 
 /// "timeout", "peer lost"... A static string; never null.

@@ -55,7 +55,8 @@ Strings numbered(int count) {
 /// Every worker's cores, or the complaint.
 Strings bound(const Topology& topology, NumaBinding mode, int workers, const Strings& gpus = {}) {
   const auto result = bind_workers(topology, mode, workers, gpus);
-  if (const auto* complaint = std::get_if<Complaint>(&result)) return {complaint->sentence};
+  if (const auto* complaint = std::get_if<dlaunch::Complaint>(&result))
+    return {complaint->sentence};
   Strings lists;
   for (const auto& cores : std::get<0>(result)) lists.push_back(core_list(cores));
   return lists;

@@ -135,7 +135,7 @@ TEST_CASE("a wrong secret, an unknown job, and another job's secret sound alike"
   GuardedServer server;
   const auto wrong = server.refusal("train", key("train", their_secret));
   const auto unknown = server.refusal("nosuch", key("nosuch", their_secret));
-  CHECK(wrong.first == Errc::refused);
+  CHECK(wrong.first == Errc::unauthenticated);
   CHECK(wrong == unknown);
   CHECK(wrong.second == "joining the test's store: wrong secret, or no such job there");
   // A key given away for one job, offered under the name of another.
@@ -166,7 +166,7 @@ TEST_CASE("without the secret nobody comes in, and nobody is told anything but w
   store::Client insider = server.client_with("train", key("train"));
   insider.set("key", as_bytes("the value"));
   const auto none = server.refusal("train", std::nullopt);
-  CHECK(none.first == Errc::refused);
+  CHECK(none.first == Errc::unauthenticated);
   CHECK(none.second.find("it asks for the job's secret, and none was given") != std::string::npos);
   CHECK(server.unauthenticated(1));
 
@@ -285,7 +285,7 @@ TEST_CASE("a client with a key says nothing to a server without one") {
     const auto [code, sentence] = failure([&] {
       store::Client(server.connect(), GuardedServer::with("train", key("train")), nullptr, soon());
     });
-    CHECK(code == Errc::refused);
+    CHECK(code == Errc::unauthenticated);
     CHECK(sentence.find("does not speak TLS, so it cannot prove the job's secret") !=
           std::string::npos);
     CHECK(server.host.quiet());
@@ -305,7 +305,7 @@ TEST_CASE("a client with a key says nothing to a server without one") {
                     GuardedServer::with("train", key("train")), nullptr, soon());
     });
     attacker.join();
-    CHECK(code == Errc::refused);
+    CHECK(code == Errc::unauthenticated);
     CHECK_FALSE(contains(heard, "DLCH"));
   }
   SUBCASE("a port that closes") {
@@ -417,6 +417,6 @@ TEST_CASE("an agent without the secret, or with a wrong one, is refused for good
   }
   UplinkPeer agent(std::move(options));
   REQUIRE(agent.until([&] { return !agent.refusals.empty(); }));
-  CHECK(agent.refusals.front().code == Errc::refused);
+  CHECK(agent.refusals.front().code == Errc::unauthenticated);
   CHECK(agent.refusals.front().sentence.find(said) != std::string::npos);
 }

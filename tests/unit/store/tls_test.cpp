@@ -182,7 +182,7 @@ TEST_CASE("a wrong secret and an unknown job are answered with the same bytes") 
     CHECK(client.fed == Fed::broken);
     CHECK(client.trouble() == Trouble::unproven);
     const Error error = client.channel->error("joining");
-    CHECK(error.errc() == Errc::refused);
+    CHECK(error.errc() == Errc::unauthenticated);
     CHECK(std::string(error.what()) == "joining: wrong secret, or no such job there");
   }
   CHECK(answers[0] == answers[1]);

@@ -1,0 +1,190 @@
+// Agents that meet at a dlaunchd, and the secret that lets them in.
+#include "runtime/base/socket.hpp"
+#include "tests/process/job.hpp"
+
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+namespace dlaunch::process_test {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+const std::string daemon_path = DLAUNCH_BINARY_DIR "/bin/dlaunchd";
+const std::string all_reduce = DLAUNCH_BINARY_DIR "/bin/examples/all_reduce";
+
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// A file that only its owner may read, gone with the test.
+class SecretFile {
+ public:
+  explicit SecretFile(const std::string& text) {
+    const int fd = ::mkstemp(path_.data());
+    REQUIRE(fd >= 0);
+    ::close(fd);
+    std::ofstream(path_) << text << '\n';
+  }
+  ~SecretFile() { ::unlink(path_.c_str()); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_ = "/tmp/dlaunch-secret-XXXXXX";
+};
+
+const std::string master = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+const std::string other = "ffeeddccbbaa99887766554433221100ffeeddccbbaa99887766554433221100";
+
+/// A running dlaunchd, and where it is.
+class Daemon {
+ public:
+  explicit Daemon(Strings options = {}) {
+    Strings line = {"--listen", "127.0.0.1:0", "--http", "off"};
+    line.insert(line.end(), options.begin(), options.end());
+    job_ = std::make_unique<Job>(line, Job::Environment{}, daemon_path);
+    REQUIRE(job_->saw(" fds="));
+    const std::string& said = job_->err();
+    const auto at = said.find("listen=") + 7;
+    endpoint_ = said.substr(at, said.find(' ', at) - at);
+  }
+  ~Daemon() {
+    job_->send(SIGTERM);
+    CHECK(job_->wait().signal == 0);
+  }
+  Job& job() { return *job_; }
+  /// The line of a node that meets here.
+  Strings line(const std::string& job, const Strings& options, const Strings& program) const {
+    Strings all = {"--rdzv-endpoint", endpoint_, "--rdzv-id", job};
+    all.insert(all.end(), options.begin(), options.end());
+    all.insert(all.end(), program.begin(), program.end());
+    return all;
+  }
+  const std::string& endpoint() const { return endpoint_; }
+
+ private:
+  std::unique_ptr<Job> job_;
+  std::string endpoint_;
+};
+
+}  // namespace
+
+TEST_CASE("two jobs of two nodes each meet at one dlaunchd, and one after the other under one id") {
+  Daemon daemon;
+  const Strings two = {"--nnodes", "2", "--rdzv-role", "join", "--nproc-per-node", "2"};
+  for (int round = 0; round < 2; ++round) {
+    Job a(daemon.line("red", two, {all_reduce}));
+    Job b(daemon.line("blue", two, {all_reduce}));
+    Job c(daemon.line("red", two, {all_reduce}));
+    Job d(daemon.line("blue", two, {all_reduce}));
+    for (Job* job : {&a, &b, &c, &d}) {
+      CHECK(job->wait().code == 0);
+      INFO(job->err());
+      CHECK_FALSE(contains(job->err(), "lost"));
+    }
+    CHECK(contains(a.out() + c.out(), "4 ranks"));
+    CHECK(contains(b.out() + d.out(), "4 ranks"));
+  }
+}
+
+TEST_CASE("a dlaunchd needs the job's id; an endpoint that is its own port is joined, not hosted") {
+  Daemon daemon;
+  Job nameless({"--nnodes", "2", "--rdzv-endpoint", daemon.endpoint(), "/bin/true"});
+  CHECK(nameless.wait().code == 64);
+  INFO(nameless.err());
+  CHECK(contains(nameless.err(), "--rdzv-id"));
+  // One node may use it, too.
+  Job one(daemon.line("one", {"--rdzv-role", "join"}, {"/bin/sh", "-c", "echo $RANK/$WORLD_SIZE"}));
+  CHECK(one.wait().code == 0);
+  CHECK(contains(one.out(), "0/1"));
+}
+
+TEST_CASE("a node of the job is killed: the others end, the daemon serves on") {
+  Daemon daemon;
+  const std::string token = unique_token();
+  const Strings two = {"--nnodes", "2"};
+  Job a(daemon.line("j", two, {victim(), "tree", token, "0"}));
+  Job b(daemon.line("j", two, {victim(), "tree", token, "0"}));
+  REQUIRE(a.saw("READY"));
+  REQUIRE(b.saw("READY"));
+  ::kill(b.agent(), SIGKILL);
+  b.wait();
+  CHECK(a.wait().code == 79);
+  CHECK(all_gone(token));
+  Job next(daemon.line("j", {"--rdzv-role", "join"}, {"/bin/true"}));
+  CHECK(next.wait().code == 0);
+}
+
+TEST_CASE("with a secret: the job works, and whoever does not know it ends with 77") {
+  const SecretFile key(master), wrong(other);
+  Daemon daemon({"--secret-file", key.path()});
+  const auto& endpoint = daemon.endpoint();
+  // The daemon lets loopback in without one; with one it is proved all the same.
+  Job stranger(daemon.line("j", {"--nnodes", "2", "--secret-file", wrong.path()}, {"/bin/true"}));
+  CHECK(stranger.wait().code == 77);
+  INFO(stranger.err());
+  CHECK(contains(stranger.err(), "wrong secret, or no such job"));
+  CHECK(contains(stranger.err(), endpoint));
+  REQUIRE(daemon.job().saw("did not prove a job's secret"));
+
+  const Strings two = {"--nnodes", "2", "--secret-file", key.path()};
+  Job a(daemon.line("j", two, {all_reduce}));
+  // The other node has the key of this job alone.
+  Job print({"job-key", "j", "--secret-file", key.path()}, {}, daemon_path);
+  CHECK(print.wait().code == 0);
+  const SecretFile own(print.out().substr(0, print.out().find('\n')));
+  Job b(daemon.line("j", {"--nnodes", "2", "--secret-file", own.path()}, {all_reduce}));
+  CHECK(a.wait().code == 0);
+  CHECK(b.wait().code == 0);
+  CHECK(contains(a.out() + b.out(), "2 ranks"));
+  Job elsewhere(daemon.line("k", {"--nnodes", "2", "--secret-file", own.path()}, {"/bin/true"}));
+  CHECK(elsewhere.wait().code == 78);
+}
+
+TEST_CASE("a node that hosts asks for the secret, too") {
+  const SecretFile key(master), wrong(other);
+  const std::string endpoint =
+      "127.0.0.1:" +
+      std::to_string(local_address(listen_tcp(resolve("127.0.0.1", 0).front()).get()).port());
+  const auto line = [&](const Strings& options) {
+    Strings all = {"--nnodes", "2", "--rdzv-endpoint", endpoint};
+    all.insert(all.end(), options.begin(), options.end());
+    all.push_back(all_reduce);
+    return all;
+  };
+  Job host(line({"--secret-file", key.path()}));
+  REQUIRE(host.saw("1 of 2 nodes"));
+  Job bare(line({}));
+  CHECK(bare.wait().code == 77);
+  CHECK(contains(bare.err(), "asks for the job's secret"));
+  Job stranger(line({"--secret-file", wrong.path()}));
+  CHECK(stranger.wait().code == 77);
+  Job right(line({"--secret-file", key.path()}));
+  CHECK(right.wait().code == 0);
+  CHECK(host.wait().code == 0);
+  CHECK(contains(host.out() + right.out(), "2 ranks"));
+}
+
+TEST_CASE("secrets that are none") {
+  const SecretFile short_one("abc");
+  const auto tried = [](const std::string& path) {
+    Job job(
+        {"--nnodes", "2", "--rdzv-endpoint", "127.0.0.1:1", "--secret-file", path, "/bin/true"});
+    CHECK(job.wait().code == 78);
+    return job.err();
+  };
+  CHECK(contains(tried("/no/such/secret"), "/no/such/secret"));
+  CHECK(contains(tried(short_one.path()), short_one.path()));
+  const SecretFile open(master);
+  ::chmod(open.path().c_str(), 0644);
+  CHECK(contains(tried(open.path()), "chmod"));
+}
+
+}  // namespace dlaunch::process_test
