@@ -5,8 +5,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <string>
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -108,6 +110,56 @@ int lines(int number) {
   return 0;
 }
 
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "?";
+}
+
+/// What /proc shows of a process, with NUL between the parts and in front of the first.
+std::string parts_of(const std::string& process, const char* file) {
+  std::string text(1, '\0');
+  const int fd = ::open(("/proc/" + process + "/" + file).c_str(), O_RDONLY);
+  if (fd < 0) return text;
+  char block[4096];
+  for (ssize_t size = 0; (size = ::read(fd, block, sizeof block)) > 0;) {
+    text.append(block, static_cast<std::size_t>(size));
+  }
+  ::close(fd);
+  return text;
+}
+
+/// How many processes with our token live that belong to another epoch.
+int of_other_epochs(const std::string& token) {
+  using namespace std::string_literals;
+  const std::string own = "\0DLAUNCH_WORKER_EPOCH="s + variable("DLAUNCH_WORKER_EPOCH") + "\0"s;
+  int found = 0;
+  DIR* proc = ::opendir("/proc");
+  while (const dirent* entry = ::readdir(proc)) {
+    const std::string name = entry->d_name;
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (parts_of(name, "cmdline").find("\0" + token + "\0"s) == std::string::npos) continue;
+    const std::string environment = parts_of(name, "environ");
+    const bool worker = environment.find("\0DLAUNCH_WORKER_EPOCH="s) != std::string::npos;
+    if (worker && environment.find(own) == std::string::npos) ++found;
+  }
+  ::closedir(proc);
+  return found;
+}
+
+/// Says its place in which epoch, and that it lives, ten times a second; so often, or for ever.
+int ticking(const std::string& token, int number) {
+  const int others = of_other_epochs(token);
+  leave_a_daemon();
+  say("place " + variable("DLAUNCH_WORKER_EPOCH") + " " + variable("RANK") + " " +
+      variable("WORLD_SIZE") + " beside " + std::to_string(others));
+  for (int i = 0; number == 0 || i < number; ++i) {
+    const timespec pause{0, 100'000'000};
+    ::nanosleep(&pause, nullptr);
+    say("tick");
+  }
+  return 0;
+}
+
 int terminal() {
   std::string text = "tty";
   for (int fd = 0; fd < 3; ++fd) text += ::isatty(fd) == 1 ? " yes" : " no";
@@ -132,6 +184,7 @@ int main(int argc, char** argv) {
   if (mode == "stubborn") return stubborn();
   if (mode == "lines") return lines(number);
   if (mode == "terminal") return terminal();
+  if (mode == "ticking") return ticking(argv[2], number);
   // Rank NUMBER fails when it is told to, all others wait.
   if (mode == "fail") {
     if (rank() != number) say("READY"), wait_for_death();

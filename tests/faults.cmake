@@ -1,0 +1,16 @@
+# Nodes on a network of namespaces that is cut, lossy or silent; skipped where none can be made.
+# One after the other: each is many processes, and time counts in them.
+add_library(dlaunch_network_test STATIC
+  process/network.cpp process/network_job.cpp process/network_main.cpp)
+target_link_libraries(dlaunch_network_test PUBLIC dlaunch_process_test dlaunch_launcher)
+foreach(area names node_kill partition freeze)
+  set(test network_${area}_test)
+  add_executable(${test} process/${test}.cpp)
+  target_link_libraries(${test} PRIVATE dlaunch_network_test)
+  set_target_properties(${test} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  target_compile_definitions(${test} PRIVATE DLAUNCH_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  add_dependencies(${test} victim dlaunch_program example_all_reduce)
+  add_test(NAME ${test} COMMAND ${test})
+  set_tests_properties(${test} PROPERTIES
+    LABELS faults TIMEOUT 300 SKIP_RETURN_CODE 77 RESOURCE_LOCK network)
+endforeach()

@@ -1,0 +1,97 @@
+// Agents that are killed, at work and while a round forms.
+#include "tests/process/network_job.hpp"
+
+#include <csignal>
+#include <random>
+#include <set>
+
+#include <doctest/doctest.h>
+#include <poll.h>
+
+namespace dlaunch::process_test {
+namespace {
+
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// Nothing is to be waited for but time: the moment of the kill is what is varied.
+void let_pass(std::chrono::microseconds time) {
+  const timespec pause{0, std::chrono::nanoseconds(time).count()};
+  ::ppoll(nullptr, 0, &pause, nullptr);
+}
+
+/// The agent, or who is to become its front.
+void kill_launcher(const Job& job) {
+  const auto children = children_of(job.pid());
+  ::kill(children.empty() ? job.pid() : children.front(), SIGKILL);
+}
+
+}  // namespace
+
+TEST_CASE("kill -9 of an agent: its processes die, and the others end and name it") {
+  Network network(3);
+  NetworkJob job(network, "3");
+  for (int node = 0; node < 3; ++node) job.add({"--nproc-per-node", "2"});
+  for (int node = 0; node < 3; ++node) REQUIRE_MESSAGE(job.runs(node, 1), job.said());
+  // The front, the agent, two workers, and what those left behind.
+  REQUIRE(job.processes(2).size() == 6);
+  bool reset = true;
+  SUBCASE("its kernel closes the connection") {}
+  SUBCASE("its machine is gone, too") { reset = false; }
+  if (!reset) network.cut(2);
+  const Stretch dead("from the kill until no process of the node is left");
+  const Stretch told("from the kill until the others have ended");
+  ::kill(job[2].agent(), SIGKILL);
+  job[2].wait();
+  CHECK(job.processes(2).empty());
+  dead.ended();
+  for (int node = 0; node < 2; ++node) {
+    CHECK(job[node].wait().code == 79);
+    CHECK_MESSAGE(contains(job[node].err(), "node c"), job.said());
+  }
+  told.ended();
+  job.check_places();
+}
+
+TEST_CASE("kill -9 of an agent at any moment of a rendezvous: no hang, never two rank maps") {
+  Network network(3);
+  const NetworkJob::Strings times = {"--rdzv-conf", "join_timeout=3s,last_call_timeout=300ms"};
+  const auto began = Clock::now();
+  {
+    NetworkJob whole(network, "2:3", times, 1);
+    for (int node = 0; node < 3; ++node) whole.add();
+    for (int node = 0; node < 3; ++node) CHECK(whole[node].wait().code == 0);
+    whole.check_places();
+  }
+  const auto length = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - began);
+  std::map<int, int> codes;
+  for (unsigned seed = 0; seed < (in_full() ? 100 : 20); ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    const int killed = std::uniform_int_distribution<>(0, 2)(random);
+    const auto limit = std::min<std::chrono::microseconds>(length, std::chrono::milliseconds(999));
+    const std::chrono::microseconds moment(
+        std::uniform_int_distribution<long long>(0, limit.count())(random));
+    NetworkJob job(network, seed % 2 == 0 ? "2:3" : "3", times, 1);
+    for (int node = 0; node < 3; ++node) job.add();
+    let_pass(moment);
+    kill_launcher(job[killed]);
+    job[killed].wait();
+    std::set<int> ends;
+    for (int node = 0; node < 3; ++node) {
+      if (node != killed) ends.insert(job[node].wait().code);
+    }
+    for (const int code : ends) {
+      ++codes[code];
+      CHECK_MESSAGE((code == 0 || code == 69 || code == 76 || code == 79), code << job.said());
+    }
+    CHECK_MESSAGE(ends.size() == 1, job.said());
+    job.check_places();
+  }
+  for (const auto& [code, times_seen] : codes) {
+    MESSAGE("the others ended with " << code << " " << times_seen << " times");
+  }
+}
+
+}  // namespace dlaunch::process_test

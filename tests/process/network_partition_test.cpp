@@ -1,0 +1,113 @@
+// A network that is cut, heals, or loses packets.
+#include "tests/process/network_job.hpp"
+
+#include <csignal>
+
+#include <doctest/doctest.h>
+
+namespace dlaunch::process_test {
+namespace {
+
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// Three nodes that need only one, in their first epoch.
+struct Three {
+  explicit Three(NetworkJob::Strings options = {}) : job(network, "1:3", std::move(options)) {
+    for (int node = 0; node < 3; ++node) job.add();
+    for (int node = 0; node < 3; ++node) REQUIRE_MESSAGE(job.runs(node, 1), job.said());
+  }
+  void end() {
+    job.stop();
+    job.check_places();
+  }
+
+  Network network{3};
+  NetworkJob job;
+};
+
+/// The node is lost, the others go on without it, and with it when `heal` has been called.
+void lost_and_back(NetworkJob& job, int node, const std::function<void()>& heal) {
+  const Stretch noticed("from the cut until the others go on without the node");
+  REQUIRE_MESSAGE(job[0].saw("node c is lost"), job.said());
+  REQUIRE_MESSAGE((job.runs(0, 2) && job.runs(1, 2)), job.said());
+  noticed.ended();
+  CHECK(job.goes_on(0));
+  const Stretch back("from its healing until all three are at work");
+  heal();
+  for (int each = 0; each < 3; ++each) REQUIRE_MESSAGE(job.runs(each, 3), job.said());
+  back.ended();
+  CHECK(job.goes_on(node));
+}
+
+}  // namespace
+
+TEST_CASE("a partition: a short one is nothing, a long one costs the node its place") {
+  Three three;
+  NetworkJob& job = three.job;
+  three.network.cut(2);
+  REQUIRE(job.goes_on(0, 10));
+  three.network.heal(2);
+  REQUIRE(job.goes_on(2));
+  REQUIRE(job.goes_on(0));
+  CHECK_MESSAGE(!contains(job.said(), "lost"), job.said());
+  CHECK_MESSAGE(!contains(job.said(), "place 2"), job.said());
+
+  three.network.cut(2);
+  lost_and_back(job, 2, [&] { three.network.heal(2); });
+  three.end();
+}
+
+TEST_CASE("a partition of one direction") {
+  Three three;
+  SUBCASE("what the node says is lost") { three.network.cut_from(2); }
+  SUBCASE("what the node is told is lost") { three.network.cut_to(2); }
+  lost_and_back(three.job, 2, [&] { three.network.heal(2); });
+  three.end();
+}
+
+TEST_CASE("three packets of ten are lost for a while: the job goes on") {
+  Three three;
+  NetworkJob& job = three.job;
+  for (int node = 0; node < 3; ++node) three.network.drop(node, 30);
+  REQUIRE_MESSAGE(job.goes_on(0, in_full() ? 150 : 60), job.said());
+  for (int i = 1; in_full() && i < 4; ++i) REQUIRE_MESSAGE(job.goes_on(0, 150), job.said());
+  for (int node = 0; node < 3; ++node) three.network.heal(node);
+  for (int node = 0; node < 3; ++node) REQUIRE_MESSAGE(job.goes_on(node), job.said());
+  MESSAGE("the nodes were " << (contains(job.said(), "is lost") ? "not " : "")
+                            << "kept together throughout");
+  three.end();
+}
+
+TEST_CASE("a node that is cut off for good ends its workers and itself; the others go on") {
+  Three three;
+  NetworkJob& job = three.job;
+  three.network.cut(2);
+  const Stretch alone("from the cut until the node has ended");
+  CHECK(job[2].wait().code == 79);
+  alone.ended();
+  INFO(job.said());
+  CHECK(contains(job[2].err(), "the node that hosts the job is lost"));
+  CHECK(job.processes(2).empty());
+  REQUIRE(job.runs(0, 2));
+  REQUIRE(job.runs(1, 2));
+  CHECK(job.goes_on(1));
+  three.end();
+}
+
+TEST_CASE("half-open: both ends have given up a connection of which neither heard the end") {
+  // At the default lease there is time between the two.
+  Three three({"--rdzv-conf", "keep_alive_interval=1s,keep_alive_max_attempt=5"});
+  NetworkJob& job = three.job;
+  three.network.cut(2);
+  const Stretch noticed("from the cut until the node tries to connect anew, in vain");
+  lost_and_back(job, 2, [&] {
+    REQUIRE_MESSAGE(job[2].saw("the workers go on, and it is tried again"), job.said());
+    noticed.ended();
+    three.network.heal(2);
+  });
+  three.end();
+}
+
+}  // namespace dlaunch::process_test
