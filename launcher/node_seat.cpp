@@ -64,6 +64,10 @@ void NodeSeat::tell(const auto& said) {
 }
 
 void NodeSeat::beat() {
+  // The next try to connect may be seconds away.
+  if (const auto trouble = uplink_.trouble(); trouble && host_is_lost(trouble->since)) {
+    return finish_without_host(trouble->sentence);
+  }
   if (uplink_.connected()) tell(message::Heartbeat{});
   heartbeat_.expires_after(interval_);
   heartbeat_.async_wait([this](auto error) {
@@ -192,15 +196,19 @@ void NodeSeat::on_trouble(const Error& error, Clock::time_point since) {
     return finish(exit_code::unreachable,
                   std::string(error.what()) + "; tried for " + duration_text(rules_.join_timeout));
   }
-  const auto allowed = rules_.lease + rules_.reconnect_grace;
-  if (holding_ && hosted_ && lasted >= allowed) {
-    return finish(exit_code::node_lost,
-                  "the node that hosts the job is lost: " + std::string(error.what()));
-  }
+  if (host_is_lost(since)) return finish_without_host(error.what());
   if (lasted < silent_trouble || trouble_ == error.what()) return;
   trouble_ = error.what();
   listener_.on_standing(
       trouble_ + (holding_ ? "; the workers go on, and it is tried again" : "; it is tried again"));
+}
+
+bool NodeSeat::host_is_lost(Clock::time_point since) const {
+  return holding_ && hosted_ && Clock::now() - since >= rules_.lease + rules_.reconnect_grace;
+}
+
+void NodeSeat::finish_without_host(const std::string& trouble) {
+  finish(exit_code::node_lost, "the node that hosts the job is lost: " + trouble);
 }
 
 void NodeSeat::on_refused(const Error& error) { finish(exit_code_of(error), error.what()); }

@@ -55,6 +55,8 @@ class NodeSeat final : public Seat, private store::Uplink::Events {
   void take_payload(BytesView payload);
   void tell(const auto& message);
   void beat();
+  bool host_is_lost(Clock::time_point since) const;
+  void finish_without_host(const std::string& trouble);
   void join_now();
   void join_anew();
   void finish(int exit_code, const std::string& sentence);

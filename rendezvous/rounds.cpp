@@ -62,6 +62,7 @@ std::optional<Clock::time_point> Rounds::next_deadline() const {
 }
 
 std::uint64_t Rounds::epoch() const { return state_->epoch; }
+bool Rounds::knows(Session session) const { return state_->nodes.contains(session); }
 bool Rounds::finished() const { return state_->phase == State::Phase::finished; }
 
 JobStatus Rounds::status() const {

@@ -227,6 +227,8 @@ class Rounds {
   JobStatus status() const;
   std::uint64_t epoch() const;
   bool finished() const;
+  /// Whether it has joined, and was neither lost nor left.
+  bool knows(Session session) const;
 
  private:
   struct State;

@@ -132,6 +132,10 @@ void Service::State::apply(Job& job, const Finish& effect) {
   tell_all(job, *job.finished, [](Session, const Member&) { return true; });
   server.drop_space(job.space, "the job is over: " + effect.sentence);
   job.space = store::no_space;
+  // Who was lost in silence is told as well, but not waited for.
+  for (const auto& [session, member] : job.members) {
+    if (!job.rounds.knows(session)) joined(member.connection, false);
+  }
   call_when_idle();
 }
 

@@ -17,12 +17,20 @@ void set_option(int fd, int level, int name, int value) {
   }
 }
 
+/// A connection whose other end vanished without a word is closed after a minute at the latest.
+constexpr int idle_seconds = 30, probe_seconds = 10, probes_max = 3;
+constexpr int unacknowledged_ms_max = 60'000;
+
 /// Accepted sockets inherit these, which saves system calls for each.
 void prepare(const Listener& listener) {
   set_nonblocking(listener.fd.get(), true);
   if (listener.unix_socket) return;
   set_option(listener.fd.get(), IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(listener.fd.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(listener.fd.get(), IPPROTO_TCP, TCP_KEEPIDLE, idle_seconds);
+  set_option(listener.fd.get(), IPPROTO_TCP, TCP_KEEPINTVL, probe_seconds);
+  set_option(listener.fd.get(), IPPROTO_TCP, TCP_KEEPCNT, probes_max);
+  set_option(listener.fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, unacknowledged_ms_max);
 }
 
 }  // namespace

@@ -186,6 +186,11 @@ bool Job::saw(std::string_view text, int times) {
   return true;
 }
 
+void Job::catch_up() {
+  while (read_some(Clock::now())) {
+  }
+}
+
 bool Job::read_some(Clock::time_point deadline) {
   std::array<pollfd, 2> wait{pollfd{out_pipe_.get(), POLLIN, 0},
                              pollfd{err_pipe_.get(), POLLIN, 0}};

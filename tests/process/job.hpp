@@ -51,6 +51,8 @@ class Job {
   void send(int signal_number) const;
   /// Reads until stdout and stderr have this text so often; false at the deadline or at the end.
   bool saw(std::string_view text, int times = 1);
+  /// Reads what has been written until now.
+  void catch_up();
   /// Reads everything and waits; fails the test at the deadline.
   launcher::ExitStatus wait();
   /// Nobody reads stdout any more.

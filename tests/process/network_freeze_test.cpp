@@ -20,7 +20,7 @@ void require_first_epoch(NetworkJob& job) {
 }
 
 void require_undisturbed(NetworkJob& job) {
-  for (int node = 0; node < job.size(); ++node) REQUIRE_MESSAGE(job.goes_on(node), job.said());
+  REQUIRE_MESSAGE(job.all_go_on(), job.said());
   CHECK_MESSAGE(!contains(job.said(), "lost"), job.said());
   CHECK_MESSAGE(!contains(job.said(), "place 2"), job.said());
 }
@@ -81,7 +81,7 @@ TEST_CASE("a node that stands still: for a short time, and for too long") {
   REQUIRE_MESSAGE((job.runs(0, 2) && job.runs(1, 2)), job.said());
   noticed.ended();
   // Longer than the node's own patience with a silent rendezvous.
-  REQUIRE(job.goes_on(0, 60));
+  REQUIRE(job.goes_on(0, 45));
   for (int i = 0; in_full() && i < 4; ++i) REQUIRE(job.goes_on(0, 130));
   const Stretch back("from its waking until all three are at work");
   job.signal_all(2, SIGCONT);

@@ -80,7 +80,18 @@ bool NetworkJob::runs(int node, int epoch) {
 
 bool NetworkJob::goes_on(int node, int ticks) {
   Job& job = (*this)[node];
+  job.catch_up();
   return job.saw("tick\n", count(job.out(), "tick\n") + ticks);
+}
+
+bool NetworkJob::all_go_on() {
+  for (auto& job : jobs_) job->catch_up();
+  std::vector<int> before;
+  for (auto& job : jobs_) before.push_back(count(job->out(), "tick\n"));
+  for (std::size_t node = 0; node < jobs_.size(); ++node) {
+    if (!jobs_[node]->saw("tick\n", before[node] + 10)) return false;
+  }
+  return true;
 }
 
 void NetworkJob::stop() {

@@ -38,8 +38,9 @@ class NetworkJob {
 
   /// Waits until the workers of this epoch of a node have said their place.
   bool runs(int node, int epoch);
-  /// Waits for some more ticks of the node's workers.
-  bool goes_on(int node, int ticks = 20);
+  /// Waits for some more ticks of the node's workers from now on.
+  bool goes_on(int node, int ticks = 10);
+  bool all_go_on();
   /// Ends the job by Ctrl-C at every node and reads all output.
   void stop();
   /// In no epoch a rank was two workers', nor the world of two sizes; no worker began while one of

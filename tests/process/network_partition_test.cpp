@@ -49,8 +49,7 @@ TEST_CASE("a partition: a short one is nothing, a long one costs the node its pl
   three.network.cut(2);
   REQUIRE(job.goes_on(0, 10));
   three.network.heal(2);
-  REQUIRE(job.goes_on(2));
-  REQUIRE(job.goes_on(0));
+  REQUIRE_MESSAGE(job.all_go_on(), job.said());
   CHECK_MESSAGE(!contains(job.said(), "lost"), job.said());
   CHECK_MESSAGE(!contains(job.said(), "place 2"), job.said());
 
@@ -62,7 +61,9 @@ TEST_CASE("a partition: a short one is nothing, a long one costs the node its pl
 TEST_CASE("a partition of one direction") {
   Three three;
   SUBCASE("what the node says is lost") { three.network.cut_from(2); }
-  SUBCASE("what the node is told is lost") { three.network.cut_to(2); }
+  if (in_full()) {
+    SUBCASE("what the node is told is lost") { three.network.cut_to(2); }
+  }
   lost_and_back(three.job, 2, [&] { three.network.heal(2); });
   three.end();
 }
@@ -71,12 +72,12 @@ TEST_CASE("three packets of ten are lost for a while: the job goes on") {
   Three three;
   NetworkJob& job = three.job;
   for (int node = 0; node < 3; ++node) three.network.drop(node, 30);
-  REQUIRE_MESSAGE(job.goes_on(0, in_full() ? 150 : 60), job.said());
+  REQUIRE_MESSAGE(job.goes_on(0, in_full() ? 150 : 40), job.said());
   for (int i = 1; in_full() && i < 4; ++i) REQUIRE_MESSAGE(job.goes_on(0, 150), job.said());
   for (int node = 0; node < 3; ++node) three.network.heal(node);
-  for (int node = 0; node < 3; ++node) REQUIRE_MESSAGE(job.goes_on(node), job.said());
-  MESSAGE("the nodes were " << (contains(job.said(), "is lost") ? "not " : "")
-                            << "kept together throughout");
+  REQUIRE_MESSAGE(job.all_go_on(), job.said());
+  const std::string kept = contains(job.said(), "is lost") ? "not all" : "all";
+  MESSAGE(kept << " nodes kept their place throughout");
   three.end();
 }
 
@@ -96,7 +97,8 @@ TEST_CASE("a node that is cut off for good ends its workers and itself; the othe
   three.end();
 }
 
-TEST_CASE("half-open: both ends have given up a connection of which neither heard the end") {
+TEST_CASE("half-open: both ends have given up a connection of which neither heard the end" *
+          doctest::skip(!in_full())) {
   // At the default lease there is time between the two.
   Three three({"--rdzv-conf", "keep_alive_interval=1s,keep_alive_max_attempt=5"});
   NetworkJob& job = three.job;
