@@ -21,16 +21,23 @@ void set_option(int fd, int level, int name, int value) {
 constexpr int idle_seconds = 30, probe_seconds = 10, probes_max = 3;
 constexpr int unacknowledged_ms_max = 60'000;
 
+/// What not every kernel has, and what can be done without.
+void set_tcp_option(int fd, int name, int value) {
+  static_cast<void>(::setsockopt(fd, IPPROTO_TCP, name, &value, sizeof value));
+}
+
 /// Accepted sockets inherit these, which saves system calls for each.
 void prepare(const Listener& listener) {
   set_nonblocking(listener.fd.get(), true);
   if (listener.unix_socket) return;
   set_option(listener.fd.get(), IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(listener.fd.get(), SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(listener.fd.get(), IPPROTO_TCP, TCP_KEEPIDLE, idle_seconds);
-  set_option(listener.fd.get(), IPPROTO_TCP, TCP_KEEPINTVL, probe_seconds);
-  set_option(listener.fd.get(), IPPROTO_TCP, TCP_KEEPCNT, probes_max);
-  set_option(listener.fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, unacknowledged_ms_max);
+  set_tcp_option(listener.fd.get(), TCP_KEEPIDLE, idle_seconds);
+  set_tcp_option(listener.fd.get(), TCP_KEEPINTVL, probe_seconds);
+  set_tcp_option(listener.fd.get(), TCP_KEEPCNT, probes_max);
+  set_tcp_option(listener.fd.get(), TCP_USER_TIMEOUT, unacknowledged_ms_max);
+  // A lost packet is sent again at once and again, not after pauses that double.
+  set_tcp_option(listener.fd.get(), TCP_THIN_LINEAR_TIMEOUTS, 1);
 }
 
 }  // namespace

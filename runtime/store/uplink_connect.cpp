@@ -160,6 +160,8 @@ void Uplink::State::adopt(unique_fd connected_socket) {
     const auto ms = std::chrono::ceil<std::chrono::milliseconds>(options.silence_max).count();
     set_tcp_option(connected_socket.get(), TCP_NODELAY, 1);
     set_tcp_option(connected_socket.get(), TCP_USER_TIMEOUT, static_cast<int>(ms));
+    // On a network that loses many packets the kernel's doubling pauses would outlast a lease.
+    set_tcp_option(connected_socket.get(), TCP_THIN_LINEAR_TIMEOUTS, 1);
   }
   ++generation;
   socket.close();

@@ -71,10 +71,11 @@ TEST_CASE("a partition of one direction") {
 TEST_CASE("three packets of ten are lost for a while: the job goes on") {
   Three three;
   NetworkJob& job = three.job;
-  for (int node = 0; node < 3; ++node) three.network.drop(node, 30);
+  // Not on the host's own line, too: each packet is to be lost once.
+  for (const int node : {1, 2}) three.network.drop(node, 30);
   REQUIRE_MESSAGE(job.goes_on(0, in_full() ? 150 : 40), job.said());
   for (int i = 1; in_full() && i < 4; ++i) REQUIRE_MESSAGE(job.goes_on(0, 150), job.said());
-  for (int node = 0; node < 3; ++node) three.network.heal(node);
+  for (const int node : {1, 2}) three.network.heal(node);
   REQUIRE_MESSAGE(job.all_go_on(), job.said());
   const std::string kept = contains(job.said(), "is lost") ? "not all" : "all";
   MESSAGE(kept << " nodes kept their place throughout");

@@ -3,8 +3,11 @@
 #include "tests/support/store_server.hpp"
 
 #include <atomic>
+#include <cstdio>
 #include <deque>
+#include <fstream>
 #include <random>
+#include <string>
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -223,6 +226,30 @@ TEST_CASE("those who connect and say nothing, or a byte now and then, go after t
   for (RawPeer& peer : silent) CHECK(peer.closed_by_server());
   witness.set("k", {});
   control.greet();
+}
+
+TEST_CASE("the kernel asks a connection that is idle whether it still stands") {
+  ServerThread server;
+  RawPeer peer(server.connect());
+  peer.greet();
+  // "0100007F:PORT" of the accepted socket's other end, and when its keepalive timer goes off.
+  const std::uint16_t port = local_address(peer.fd()).port();
+  constexpr unsigned user_hz = 100, of_keepalive = 2, established = 1;
+  int seconds = -1;
+  for (const auto deadline = soon(); seconds < 0 && Clock::now() < deadline;) {
+    std::ifstream table("/proc/net/tcp");
+    for (std::string line; std::getline(table, line);) {
+      unsigned other_port = 0, state = 0, timer = 0, when = 0;
+      if (std::sscanf(line.c_str(), " %*u: %*x:%*x %*x:%x %x %*x:%*x %x:%x", &other_port, &state,
+                      &timer, &when) != 4) {
+        continue;
+      }
+      if (other_port != port || state != established || timer != of_keepalive) continue;
+      seconds = static_cast<int>(when / user_hz);
+    }
+  }
+  CHECK(seconds >= 0);
+  CHECK(seconds <= 30);
 }
 
 TEST_CASE("hundreds who say nothing keep nobody out") {
