@@ -17,6 +17,11 @@
 /// sentence that names the step (lookup, bind, connect) and the address.
 namespace dlaunch {
 
+/// On a network that loses many packets, the kernel's doubling pauses before it sends one again
+/// would outlast a lease: with this option (Linux 6.15, which headers may not know) they end here.
+constexpr int tcp_rto_max_ms = 44;
+constexpr int resend_pause_ms_max = 1000;
+
 /// A resolved numeric address.
 struct Address {
   sockaddr_storage storage{};

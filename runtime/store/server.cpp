@@ -36,8 +36,7 @@ void prepare(const Listener& listener) {
   set_tcp_option(listener.fd.get(), TCP_KEEPINTVL, probe_seconds);
   set_tcp_option(listener.fd.get(), TCP_KEEPCNT, probes_max);
   set_tcp_option(listener.fd.get(), TCP_USER_TIMEOUT, unacknowledged_ms_max);
-  // A lost packet is sent again at once and again, not after pauses that double.
-  set_tcp_option(listener.fd.get(), TCP_THIN_LINEAR_TIMEOUTS, 1);
+  set_tcp_option(listener.fd.get(), tcp_rto_max_ms, resend_pause_ms_max);
 }
 
 }  // namespace

@@ -160,8 +160,7 @@ void Uplink::State::adopt(unique_fd connected_socket) {
     const auto ms = std::chrono::ceil<std::chrono::milliseconds>(options.silence_max).count();
     set_tcp_option(connected_socket.get(), TCP_NODELAY, 1);
     set_tcp_option(connected_socket.get(), TCP_USER_TIMEOUT, static_cast<int>(ms));
-    // On a network that loses many packets the kernel's doubling pauses would outlast a lease.
-    set_tcp_option(connected_socket.get(), TCP_THIN_LINEAR_TIMEOUTS, 1);
+    set_tcp_option(connected_socket.get(), tcp_rto_max_ms, resend_pause_ms_max);
   }
   ++generation;
   socket.close();

@@ -24,16 +24,15 @@ extern char** environ;
 namespace dlaunch::process_test {
 namespace {
 
+/// As much as can be read: a process may end in the middle, which to a stream is an exception.
 std::string slurp(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-int count(std::string_view text, std::string_view word) {
-  int found = 0;
-  for (auto at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1))
-    ++found;
-  return found;
+  const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  std::array<char, 4096> block;
+  for (ssize_t size = 0; (size = ::read(file.get(), block.data(), block.size())) > 0;) {
+    text.append(block.data(), static_cast<std::size_t>(size));
+  }
+  return text;
 }
 
 /// Waits for the end of a process that is not our child.
@@ -45,6 +44,13 @@ bool wait_gone(pid_t pid, Clock::time_point deadline) {
 }
 
 }  // namespace
+
+int count(std::string_view text, std::string_view word) {
+  int found = 0;
+  for (auto at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1))
+    ++found;
+  return found;
+}
 
 std::string unique_token() {
   static int counter = 0;

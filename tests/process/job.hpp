@@ -17,6 +17,8 @@ namespace dlaunch::process_test {
 /// Every wait in these tests ends here at the latest; a test that meets it has failed.
 constexpr auto patience = std::chrono::seconds(20);
 
+/// How often the word is in the text.
+int count(std::string_view text, std::string_view word);
 /// A word that no other process on this machine has on its command line.
 std::string unique_token();
 /// The processes whose command line has this word: the launcher itself, and all `victim TOKEN`.

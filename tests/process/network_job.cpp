@@ -9,16 +9,6 @@
 #include <doctest/doctest.h>
 
 namespace dlaunch::process_test {
-namespace {
-
-int count(const std::string& text, std::string_view word) {
-  int found = 0;
-  for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++found;
-  return found;
-}
-
-}  // namespace
-
 NetworkJob::NetworkJob(Network& network, const std::string& nnodes, Strings options, int ticks)
     : network_(network), ticks_(ticks) {
   line_ = {dlaunch_path(),

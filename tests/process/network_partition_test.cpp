@@ -8,6 +8,8 @@
 namespace dlaunch::process_test {
 namespace {
 
+constexpr auto default_lease = "keep_alive_interval=1s,keep_alive_max_attempt=5";
+
 bool contains(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
@@ -69,7 +71,7 @@ TEST_CASE("a partition of one direction") {
 }
 
 TEST_CASE("three packets of ten are lost for a while: the job goes on") {
-  Three three;
+  Three three({"--rdzv-conf", default_lease});
   NetworkJob& job = three.job;
   // Not on the host's own line, too: each packet is to be lost once.
   for (const int node : {1, 2}) three.network.drop(node, 30);
@@ -77,12 +79,12 @@ TEST_CASE("three packets of ten are lost for a while: the job goes on") {
   for (int i = 1; in_full() && i < 4; ++i) REQUIRE_MESSAGE(job.goes_on(0, 150), job.said());
   for (const int node : {1, 2}) three.network.heal(node);
   REQUIRE_MESSAGE(job.all_go_on(), job.said());
-  const std::string kept = contains(job.said(), "is lost") ? "not all" : "all";
-  MESSAGE(kept << " nodes kept their place throughout");
+  MESSAGE("nodes were lost " << count(job[0].err(), "is lost") << " times");
   three.end();
 }
 
-TEST_CASE("a node that is cut off for good ends its workers and itself; the others go on") {
+TEST_CASE("a node that is cut off for good ends its workers and itself; the others go on" *
+          doctest::skip(!in_full())) {
   Three three;
   NetworkJob& job = three.job;
   three.network.cut(2);
@@ -101,7 +103,7 @@ TEST_CASE("a node that is cut off for good ends its workers and itself; the othe
 TEST_CASE("half-open: both ends have given up a connection of which neither heard the end" *
           doctest::skip(!in_full())) {
   // At the default lease there is time between the two.
-  Three three({"--rdzv-conf", "keep_alive_interval=1s,keep_alive_max_attempt=5"});
+  Three three({"--rdzv-conf", default_lease});
   NetworkJob& job = three.job;
   three.network.cut(2);
   const Stretch noticed("from the cut until the node tries to connect anew, in vain");
