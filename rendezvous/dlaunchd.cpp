@@ -4,6 +4,7 @@
 #include "rendezvous/process_figures.hpp"
 #include "rendezvous/systemd.hpp"
 #include "runtime/base/exit_code.hpp"
+#include "runtime/base/program.hpp"
 #include "runtime/base/secret.hpp"
 
 #include <dlaunch/error.hpp>
@@ -11,8 +12,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <exception>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,8 +20,6 @@
 #include <variant>
 #include <vector>
 
-#include <fcntl.h>
-#include <paths.h>
 #include <unistd.h>
 
 namespace {
@@ -30,33 +27,10 @@ namespace {
 using namespace dlaunch;
 using namespace dlaunch::rendezvous;
 
-/// Descriptors of ours must not become somebody's stdin, stdout or stderr.
-void fill_standard_descriptors() {
-  for (int fd = 0; fd < 3; ++fd) {
-    if (::fcntl(fd, F_GETFD) < 0) ::open(_PATH_DEVNULL, O_RDWR);  // Takes the lowest free number.
-  }
-}
-
 std::optional<std::string> variable(const char* name) {
   const char* value = ::getenv(name);
   if (value == nullptr) return std::nullopt;
   return value;
-}
-
-std::optional<std::string> read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
-int leave(int code, std::string_view text) {
-  const int fd = code == 0 ? STDOUT_FILENO : STDERR_FILENO;
-  while (!text.empty()) {
-    const auto size = ::write(fd, text.data(), text.size());
-    if (size <= 0) return exit_code::internal;
-    text.remove_prefix(static_cast<std::size_t>(size));
-  }
-  return code;
 }
 
 int fail(Log& log, int code, const std::string& sentence) {
@@ -86,20 +60,24 @@ std::optional<Secret> find_secret(const Config& config) {
 /// `dlaunchd job-key ID [options]`: what an agent of that job needs, and no more.
 int print_job_key(std::span<const std::string> arguments) {
   if (arguments.empty() || arguments.front().starts_with("-")) {
-    return leave(exit_code::usage, "dlaunchd: job-key needs the job's id: dlaunchd job-key ID\n");
+    return say_and_exit_with(exit_code::usage,
+                             "dlaunchd: job-key needs the job's id: dlaunchd job-key ID\n");
   }
-  auto parsed = read_config(arguments.subspan(1), read_file);
-  if (const auto* exit = std::get_if<Exit>(&parsed)) return leave(exit->code, exit->text);
+  auto parsed = read_config(arguments.subspan(1), read_whole_file);
+  if (const auto* exit = std::get_if<Exit>(&parsed))
+    return say_and_exit_with(exit->code, exit->text);
   try {
     const auto secret = find_secret(std::get<Config>(parsed));
     if (!secret) {
-      return leave(exit_code::configuration,
-                   "dlaunchd: there is no secret to derive a key from: give --secret-file FILE\n");
+      return say_and_exit_with(
+          exit_code::configuration,
+          "dlaunchd: there is no secret to derive a key from: give --secret-file FILE\n");
     }
     const std::string& job = arguments.front();
-    return leave(0, job_key_text(job, secret->job_key(job)) + "\n");
+    return say_and_exit_with(0, job_key_text(job, secret->job_key(job)) + "\n");
   } catch (const Error& error) {
-    return leave(exit_code::configuration, std::string("dlaunchd: ") + error.what() + "\n");
+    return say_and_exit_with(exit_code::configuration,
+                             std::string("dlaunchd: ") + error.what() + "\n");
   }
 }
 
@@ -112,21 +90,23 @@ int main(int argc, char** argv) {
   if (!arguments.empty() && arguments.front() == "job-key") {
     return print_job_key(std::span(arguments).subspan(1));
   }
-  const auto read = [&] { return read_config(arguments, read_file); };
+  const auto read = [&] { return read_config(arguments, read_whole_file); };
   auto parsed = read();
-  if (const auto* exit = std::get_if<Exit>(&parsed)) return leave(exit->code, exit->text);
+  if (const auto* exit = std::get_if<Exit>(&parsed))
+    return say_and_exit_with(exit->code, exit->text);
   DaemonTask task;
   task.config = std::get<Config>(std::move(parsed));
   task.read_again = read;
   try {
     task.secret = find_secret(task.config);
   } catch (const Error& error) {
-    return leave(exit_code::configuration, std::string("dlaunchd: ") + error.what() + "\n");
+    return say_and_exit_with(exit_code::configuration,
+                             std::string("dlaunchd: ") + error.what() + "\n");
   }
   if (const auto no = exposure(task.config, task.secret.has_value())) {
-    return leave(exit_code::configuration, "dlaunchd: " + *no + "\n");
+    return say_and_exit_with(exit_code::configuration, "dlaunchd: " + *no + "\n");
   }
-  if (task.config.check) return leave(0, "dlaunchd: the configuration is good\n");
+  if (task.config.check) return say_and_exit_with(0, "dlaunchd: the configuration is good\n");
 
   const bool journal = is_journal(STDERR_FILENO, variable("JOURNAL_STREAM").value_or(""));
   Log log(STDERR_FILENO, journal ? Log::Form::journal : Log::Form::plain);

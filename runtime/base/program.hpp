@@ -1,0 +1,18 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+/// What every program of ours does at its start and its end.
+namespace dlaunch {
+
+/// Descriptors that are opened later must not become somebody's stdin, stdout or stderr.
+void fill_standard_descriptors();
+/// A file's text; nullopt where it cannot be read.
+std::optional<std::string> read_whole_file(const std::string& path);
+/// Writes the text to stdout, or to stderr unless the code is 0. Returns the code to exit with:
+/// exit_code::internal where the text could not be written.
+int say_and_exit_with(int code, std::string_view text);
+
+}  // namespace dlaunch
