@@ -2,6 +2,7 @@
 
 #include "launcher/option_values.hpp"
 #include "runtime/base/exit_code.hpp"
+#include "runtime/base/try_listen.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -40,15 +41,16 @@ std::variant<unique_fd, JoinElsewhere, HostingProblem> bind_or_join(
     const Options& options, const std::vector<Address>& addresses) {
   if (must_join(options)) return JoinElsewhere{};
   if (auto problem = unreachable_for_others(options, addresses)) return std::move(*problem);
-  std::string why;
   for (const Address& address : addresses) {
-    try {
-      return listen_tcp(address);
-    } catch (const Error& error) {
-      why = error.what();
-    }
+    if (unique_fd listener = try_listen_tcp(address)) return listener;
   }
   if (!must_host(options)) return JoinElsewhere{};
+  std::string why;
+  try {
+    return listen_tcp(addresses.front());
+  } catch (const Error& error) {
+    why = error.what();
+  }
   return HostingProblem{exit_code::unreachable, "this node is to host the rendezvous, but " + why};
 }
 

@@ -1,6 +1,7 @@
 #include "runtime/base/socket.hpp"
 
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/try_listen.hpp"
 
 #include <algorithm>
 #include <array>
@@ -186,21 +187,27 @@ Address unix_address(std::string_view name) {
 }
 
 unique_fd listen_tcp(const Address& at, int backlog) {
+  unique_fd fd = try_listen_tcp(at, backlog);
+  if (fd) return fd;
+  const int error = errno;
+  std::string why = "listening on " + at.to_string() + ": " + errno_text(error);
+  if (error != EADDRINUSE) throw Error(Errc::unreachable, why);
+  if (const auto owner = port_owner(at.port())) why += " by " + *owner;
+  throw Error(Errc::refused, why);
+}
+
+/// With errno, where it cannot be.
+unique_fd try_listen_tcp(const Address& at, int backlog) {
   unique_fd fd = open_socket(at.storage.ss_family);
   const int one = 1;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
   if (at.storage.ss_family == AF_INET6) {
     ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
   }
-  if (::bind(fd.get(), generic(at), at.size) != 0 || ::listen(fd.get(), backlog) != 0) {
-    const int error = errno;
-    std::string why = "listening on " + at.to_string() + ": " + errno_text(error);
-    if (error == EADDRINUSE) {
-      if (const auto owner = port_owner(at.port())) why += " by " + *owner;
-      throw Error(Errc::refused, why);
-    }
-    throw Error(Errc::unreachable, why);
-  }
+  if (::bind(fd.get(), generic(at), at.size) == 0 && ::listen(fd.get(), backlog) == 0) return fd;
+  const int error = errno;
+  fd.reset();
+  errno = error;
   return fd;
 }
 
