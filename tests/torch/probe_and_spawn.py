@@ -6,6 +6,7 @@ Under a launcher it is the only process, and its own MASTER_PORT must work as if
 import argparse
 import os
 import socket
+import sys
 
 import torch
 import torch.distributed as dist
@@ -34,7 +35,10 @@ def work(local_rank, world):
     dist.all_reduce(tensor)
     assert tensor.item() == world * (world - 1) / 2
     dist.destroy_process_group()
-    print("spawned rank %d of %d: the sum is right" % (local_rank, world), flush=True)
+    # The spawned processes share one pipe: one write for each line, also where PYTHONUNBUFFERED is set, with which
+    # print() writes the text and the end of the line apart.
+    sys.stdout.write("spawned rank %d of %d: the sum is right\n" % (local_rank, world))
+    sys.stdout.flush()
 
 
 def main():
