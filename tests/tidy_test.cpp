@@ -18,11 +18,13 @@ const fs::path root = DLAUNCH_SOURCE_DIR;
 /// A module and what it may include besides itself. Order: from the root outwards.
 const std::map<std::string, std::set<std::string>> may_include = {
     {"runtime/base", {}},
+    {"runtime/segment", {"runtime/base"}},
     {"runtime/store", {"runtime/base"}},
-    {"runtime/world", {"runtime/base", "runtime/store"}},
-    {"collectives", {"runtime/base", "runtime/store", "runtime/world"}},
-    {"rendezvous", {"runtime/base", "runtime/store"}},
-    {"launcher", {"rendezvous", "runtime/base", "runtime/store", "runtime/world"}},
+    {"runtime/world", {"runtime/base", "runtime/segment", "runtime/store"}},
+    {"collectives", {"runtime/base", "runtime/segment", "runtime/store", "runtime/world"}},
+    {"rendezvous", {"runtime/base", "runtime/segment", "runtime/store"}},
+    {"launcher",
+     {"rendezvous", "runtime/base", "runtime/segment", "runtime/store", "runtime/world"}},
 };
 
 /// Which module a public header of runtime/include belongs to.

@@ -55,6 +55,7 @@ class MemberLink final : public Membership {
   std::vector<PeerLoss> losses() override;
   void report(const Error& error, int blamed_rank) noexcept override;
   unique_fd take_listener() override;
+  std::shared_ptr<Segment> segment() override { return nullptr; }
   std::optional<Key> data_key() const override;
   void drain_output(Clock::time_point deadline) override;
 

@@ -2,9 +2,11 @@
 
 #include "runtime/base/secret.hpp"
 #include "runtime/base/unique_fd.hpp"
+#include "runtime/segment/segment.hpp"
 
 #include <dlaunch/error.hpp>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,6 +37,9 @@ class Membership {
   /// The listening TCP socket the agent bound for this worker's data plane, once; empty if it gave
   /// none, then the caller binds its own.
   virtual unique_fd take_listener() = 0;
+  /// What this rank shares with the others of its node, for as long as anybody likes; null if there
+  /// is nothing to share, or it could not be had.
+  virtual std::shared_ptr<Segment> segment() = 0;
   /// What the ranks of this epoch prove to each other to know; nullopt where nothing is asked.
   virtual std::optional<Key> data_key() const = 0;
   /// Waits until what this process wrote to stdout and stderr was read by the agent (immediately

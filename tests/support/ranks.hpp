@@ -53,6 +53,8 @@ class FakeMembership final : public Membership {
     reports_.emplace_back(error.errc(), blamed_rank);
   }
   unique_fd take_listener() override { return {}; }
+  std::shared_ptr<Segment> segment() override { return segment_; }
+  void share(std::shared_ptr<Segment> segment) { segment_ = std::move(segment); }
   std::optional<Key> data_key() const override { return key_; }
   void drain_output(Clock::time_point) override {
     const std::lock_guard lock(mutex_);
@@ -61,6 +63,7 @@ class FakeMembership final : public Membership {
 
  private:
   const std::optional<Key> key_;
+  std::shared_ptr<Segment> segment_;
   mutable std::mutex mutex_;
   unique_fd news_;
   std::vector<PeerLoss> losses_;

@@ -20,6 +20,7 @@ class Losses final : public Membership {
   int fd() const override { return -1; }
   std::vector<PeerLoss> losses() override { return known_; }
   void report(const Error&, int) noexcept override {}
+  std::shared_ptr<Segment> segment() override { return nullptr; }
   unique_fd take_listener() override { return {}; }
   std::optional<Key> data_key() const override { return std::nullopt; }
   void drain_output(Clock::time_point) override {}

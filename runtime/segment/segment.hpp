@@ -1,0 +1,111 @@
+#pragma once
+
+#include "runtime/base/unique_fd.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace dlaunch {
+
+/// Two of these never share a cache line, nor the pair of lines that is fetched at once.
+constexpr std::size_t line_pair_bytes = 128;
+
+/// Who a segment is for. A plain value.
+struct SegmentPlan {
+  std::uint64_t job = 0;  ///< Hash of the job's id.
+  std::uint64_t epoch = 0;
+  std::vector<std::int32_t> world_ranks;  ///< Of the node's local ranks, in their order.
+  bool oversubscribed = false;            ///< More ranks than processors they may use.
+  /// For each rank; 0: as much as is sensible. Memory counts only when it is written.
+  std::size_t arena_bytes = 0;
+};
+
+/// What a rank tells the others of its node.
+struct RankBlock {
+  /// Not 0: this rank sleeps, or is about to; whoever has something for it rings its doorbell.
+  alignas(line_pair_bytes) std::atomic<std::uint32_t> asleep;
+};
+
+/// One for each ordered pair of ranks: a stream of bytes, written by one, read by the other.
+/// `written` and `read` only grow; a byte's place is its number modulo the capacity.
+struct Ring {
+  static constexpr std::size_t capacity = 256u << 10;
+  alignas(line_pair_bytes) std::atomic<std::uint64_t> written;
+  alignas(line_pair_bytes) std::atomic<std::uint64_t> read;
+  alignas(line_pair_bytes) std::byte data[capacity];
+};
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+/// Memory that the ranks of one node share: a sealed memfd, without a name that could collide or
+/// stay behind. It holds a block for each rank, a ring for each ordered pair, and for each rank an
+/// arena from which it alone allocates; all of it begins as zeros. A process maps it once: ranks
+/// that are threads of one process share the object. Places are offsets, since every process has
+/// addresses of its own. All calls may come from any thread; what the memory means is agreed among
+/// those who use it.
+class Segment {
+ public:
+  /// Throws Error{internal} naming the step that failed.
+  static std::shared_ptr<Segment> create(const SegmentPlan& plan);
+  /// Maps one that was received. Throws Error{refused} if it is not a segment of this build, or is
+  /// not sealed (its maker could shrink it under us), Error{internal} if it cannot be mapped.
+  static std::shared_ptr<Segment> adopt(unique_fd fd);
+  ~Segment();
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  /// To be handed on; CLOEXEC.
+  int fd() const noexcept { return fd_.get(); }
+  /// Differs between any two segments.
+  std::uint64_t id() const noexcept;
+  std::uint64_t job() const noexcept;
+  std::uint64_t epoch() const noexcept;
+  bool oversubscribed() const noexcept;
+
+  int size() const noexcept { return size_; }  ///< Local ranks.
+  int world_rank(int local) const noexcept;
+  /// -1 if it is not on this node.
+  int local_of(int world_rank) const noexcept;
+
+  RankBlock& rank(int local) noexcept;
+  Ring& ring(int to, int from) noexcept;
+
+  /// Memory from the arena of this rank, aligned to pages from 4 KiB on, else to 128 bytes; its
+  /// content is not defined. nullopt: the arena is full.
+  std::optional<std::uint64_t> allocate(int local, std::size_t bytes);
+  /// What allocate returned to this process.
+  void free(int local, std::uint64_t offset) noexcept;
+  std::byte* at(std::uint64_t offset) const noexcept { return base_ + offset; }
+  /// Where in the segment these bytes are; nullopt if they are not all in its arenas.
+  std::optional<std::uint64_t> offset_of(const void* data, std::size_t bytes) const noexcept;
+
+ private:
+  struct Header;
+  struct Places {
+    std::size_t blocks, rings, arenas, end;
+  };
+  /// Who allocates is one process, so this is not in the memory itself.
+  struct Arena {
+    std::mutex mutex;
+    std::map<std::uint64_t, std::size_t> free, used;  ///< Offset to length.
+  };
+
+  Segment(unique_fd fd, std::byte* base, std::size_t bytes);
+  static Places places_of(std::size_t ranks, std::size_t arena_bytes);
+  const Header& header() const noexcept;
+
+  unique_fd fd_;
+  std::byte* base_;
+  std::size_t bytes_;
+  int size_;
+  Places places_;
+  std::size_t arena_bytes_;
+  std::vector<Arena> arenas_;
+};
+
+}  // namespace dlaunch
