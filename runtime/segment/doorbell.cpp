@@ -1,5 +1,6 @@
 #include "runtime/segment/doorbell.hpp"
 
+#include <bit>
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -9,19 +10,19 @@
 namespace dlaunch {
 namespace {
 
-Address address_of(const Segment& segment, int local) {
+Address address_of(const Segment& segment, int local, int bell) {
   char name[64];
-  std::snprintf(name, sizeof name, "@dlaunch-bell-%016llx-%d",
-                static_cast<unsigned long long>(segment.id()), local);
+  std::snprintf(name, sizeof name, "@dlaunch-bell-%016llx-%d-%d",
+                static_cast<unsigned long long>(segment.id()), local, bell);
   return unix_address(name);
 }
 
 }  // namespace
 
-Doorbell::Doorbell(std::shared_ptr<Segment> segment, int local)
-    : segment_(std::move(segment)), local_(local) {
+Doorbell::Doorbell(std::shared_ptr<Segment> segment, int local, int bell)
+    : segment_(std::move(segment)), local_(local), bell_(bell) {
   unique_fd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const Address at = address_of(*segment_, local_);
+  const Address at = address_of(*segment_, local_, bell_);
   if (fd && ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&at.storage), at.size) == 0) {
     own_ = std::move(fd);
   }
@@ -33,18 +34,25 @@ void Doorbell::clear() noexcept {
   }
 }
 
-void Doorbell::lie_down() noexcept { segment_->rank(local_).asleep.store(1); }
-void Doorbell::get_up() noexcept { segment_->rank(local_).asleep.store(0); }
+void Doorbell::lie_down() noexcept {
+  segment_->rank(local_).asleep.fetch_or(1u << static_cast<unsigned>(bell_));
+}
+
+void Doorbell::get_up() noexcept {
+  segment_->rank(local_).asleep.fetch_and(~(1u << static_cast<unsigned>(bell_)));
+}
 
 void Doorbell::ring_if_asleep(int local) noexcept {
   auto& asleep = segment_->rank(local).asleep;
-  // Whoever takes the word is the one who rings.
-  if (asleep.load() == 0 || asleep.exchange(0) == 0 || !own_) return;
-  const Address to = address_of(*segment_, local);
-  const char ring = 0;
-  // A full queue rings already; a bell that is gone belongs to a rank that is gone.
-  static_cast<void>(::sendto(own_.get(), &ring, sizeof ring, MSG_DONTWAIT | MSG_NOSIGNAL,
-                             reinterpret_cast<const sockaddr*>(&to.storage), to.size));
+  if (asleep.load() == 0 || !own_) return;
+  // Whoever takes the bits is the one who rings.
+  for (std::uint32_t bells = asleep.exchange(0); bells != 0; bells &= bells - 1) {
+    const Address to = address_of(*segment_, local, std::countr_zero(bells));
+    const char ring = 0;
+    // A full queue rings already; a bell that is gone belongs to a rank that is gone.
+    static_cast<void>(::sendto(own_.get(), &ring, sizeof ring, MSG_DONTWAIT | MSG_NOSIGNAL,
+                               reinterpret_cast<const sockaddr*>(&to.storage), to.size));
+  }
 }
 
 }  // namespace dlaunch

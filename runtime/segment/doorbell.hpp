@@ -9,15 +9,20 @@
 namespace dlaunch {
 
 /// Wakes ranks of a node that sleep in poll(2): each has a datagram socket under an abstract name
-/// made of the segment's id and its local rank. A futex would not do: a sleeping rank waits for
-/// its connections and for its agent's news at the same time. Ringing costs a system call; it is
-/// done only for a rank whose RankBlock says that it sleeps. Anyone on the host who knows the
-/// random id could ring, too: a rank that was woken for nothing looks and goes to sleep again.
+/// made of the segment's id, its local rank, and which of the rank's bells it is. A futex would not
+/// do: a sleeping rank waits for its connections and for its agent's news at the same time.
+/// Ringing costs a system call; it is done only for a rank whose RankBlock says that it sleeps.
+/// Anyone on the host who knows the random id could ring, too: a rank that was woken for nothing
+/// looks and goes to sleep again. lie_down and get_up are for one thread at a time, ringing for
+/// any.
 class Doorbell {
  public:
-  /// Of this local rank. Where abstract sockets are forbidden fd() is -1, and sleepers look again
-  /// from time to time instead.
-  Doorbell(std::shared_ptr<Segment> segment, int local);
+  static constexpr int bells_max = 32;
+
+  /// One of this local rank's bells, 0..bells_max-1: whoever sleeps by itself has its own. Where
+  /// the name is taken or abstract sockets are forbidden fd() is -1, and sleepers look again from
+  /// time to time instead.
+  Doorbell(std::shared_ptr<Segment> segment, int local, int bell);
 
   /// Readable when somebody rang; -1 if nobody can.
   int fd() const noexcept { return own_.get(); }
@@ -27,13 +32,14 @@ class Doorbell {
   /// after this, and before it sleeps.
   void lie_down() noexcept;
   void get_up() noexcept;
-  /// Wakes that rank if it sleeps. What it should see was stored before; the order of that store
-  /// and of the look at the sleeper is kept by sequential consistency.
+  /// Wakes whoever of that rank sleeps. What it should see was stored before; the order of that
+  /// store and of the look at the sleeper is kept by sequential consistency.
   void ring_if_asleep(int local) noexcept;
 
  private:
   std::shared_ptr<Segment> segment_;
   int local_;
+  int bell_;
   unique_fd own_;
 };
 

@@ -185,6 +185,7 @@ std::optional<std::uint64_t> Segment::allocate(int local, std::size_t bytes) {
   const std::size_t length = round_up(std::max<std::size_t>(bytes, 1), alignment);
   Arena& own = arenas_[static_cast<std::size_t>(local)];
   const std::lock_guard lock(own.mutex);
+  own.sweep();
   // First fit: allocations are few and live long.
   for (const auto& [begin, available] : own.free) {
     const std::uint64_t first = begin, end = begin + available;
@@ -199,24 +200,43 @@ std::optional<std::uint64_t> Segment::allocate(int local, std::size_t bytes) {
   return std::nullopt;
 }
 
-void Segment::free(int local, std::uint64_t offset) noexcept {
-  Arena& own = arenas_[static_cast<std::size_t>(local)];
-  const std::lock_guard lock(own.mutex);
-  auto node = own.used.extract(offset);
+void Segment::Arena::release(std::uint64_t offset) {
+  auto node = used.extract(offset);
   if (!node) return;
-  const auto at = own.free.insert(std::move(node)).position;
+  const auto at = free.insert(std::move(node)).position;
   const auto joins = [](auto left, auto right) {
     return left->first + left->second == right->first;
   };
-  if (const auto next = std::next(at); next != own.free.end() && joins(at, next)) {
+  if (const auto next = std::next(at); next != free.end() && joins(at, next)) {
     at->second += next->second;
-    own.free.erase(next);
+    free.erase(next);
   }
-  if (at == own.free.begin()) return;
+  if (at == free.begin()) return;
   if (const auto before = std::prev(at); joins(before, at)) {
     before->second += at->second;
-    own.free.erase(at);
+    free.erase(at);
   }
+}
+
+void Segment::Arena::sweep() {
+  std::erase_if(retired, [&](const auto& entry) {
+    const bool unused = entry.second->load() == 0;
+    if (unused) release(entry.first);
+    return unused;
+  });
+}
+
+void Segment::free(int local, std::uint64_t offset) noexcept {
+  Arena& own = arenas_[static_cast<std::size_t>(local)];
+  const std::lock_guard lock(own.mutex);
+  own.release(offset);
+}
+
+void Segment::free_when_unused(int local, std::uint64_t offset,
+                               const std::atomic<std::uint32_t>& users) {
+  Arena& own = arenas_[static_cast<std::size_t>(local)];
+  const std::lock_guard lock(own.mutex);
+  own.retired.emplace(offset, &users);
 }
 
 std::optional<std::uint64_t> Segment::offset_of(const void* data,

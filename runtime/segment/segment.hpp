@@ -28,7 +28,8 @@ struct SegmentPlan {
 
 /// What a rank tells the others of its node.
 struct RankBlock {
-  /// Not 0: this rank sleeps, or is about to; whoever has something for it rings its doorbell.
+  /// A bit for each of the rank's doorbells behind which somebody sleeps, or is about to; whoever
+  /// has something for the rank rings them.
   alignas(line_pair_bytes) std::atomic<std::uint32_t> asleep;
 };
 
@@ -80,6 +81,8 @@ class Segment {
   std::optional<std::uint64_t> allocate(int local, std::size_t bytes);
   /// What allocate returned to this process.
   void free(int local, std::uint64_t offset) noexcept;
+  /// The same as soon as `users`, which lies in what is freed, is 0: looked at by allocate.
+  void free_when_unused(int local, std::uint64_t offset, const std::atomic<std::uint32_t>& users);
   std::byte* at(std::uint64_t offset) const noexcept { return base_ + offset; }
   /// Where in the segment these bytes are; nullopt if they are not all in its arenas.
   std::optional<std::uint64_t> offset_of(const void* data, std::size_t bytes) const noexcept;
@@ -93,6 +96,10 @@ class Segment {
   struct Arena {
     std::mutex mutex;
     std::map<std::uint64_t, std::size_t> free, used;  ///< Offset to length.
+    std::map<std::uint64_t, const std::atomic<std::uint32_t>*> retired;
+
+    void release(std::uint64_t offset);
+    void sweep();
   };
 
   Segment(unique_fd fd, std::byte* base, std::size_t bytes);
