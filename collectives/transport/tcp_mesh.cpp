@@ -56,11 +56,18 @@ TcpMesh::TcpMesh(const World& world)
       on_control_([this](int from, const Header& header, BytesView payload) {
         on_control(from, header, payload);
       }),
+      survey_(world.size()),
       out_(static_cast<std::size_t>(world.size())),
       in_(static_cast<std::size_t>(world.size())),
       lookup_pause_(lookup_pause_first) {
   if (!wake_) throw Error(Errc::internal, "cannot make an eventfd: " + errno_text(errno));
   if (size_ > 1) publish();
+  if (generation_ == 0) {
+    const auto segment = membership_ ? membership_->segment() : nullptr;
+    const bool shares = segment && segment->local_of(rank_) >= 0;
+    announce(*store_, rank_,
+             {world.info().node_rank, world.info().local_rank, shares ? segment->id() : 0});
+  }
 }
 
 /// The agent's listener was made known by World::init. A listener of our own is made known here;
@@ -125,24 +132,41 @@ void TcpMesh::look_up(int to) {
   }
 }
 
-bool TcpMesh::connect_pending(Clock::time_point now) {
-  bool moved = false, pending = false;
+/// Asks the store for what is awaited, at growing intervals.
+bool TcpMesh::look_up_pending(Clock::time_point now) {
+  const bool pending =
+      surveying_ || std::any_of(out_.begin(), out_.end(), [](const OutChannel& channel) {
+        return channel.state() == OutChannel::State::looking_up;
+      });
+  if (!pending) {
+    lookup_pause_ = lookup_pause_first;
+    return false;
+  }
+  if (now < next_lookup_) return false;
+  next_lookup_ = now + lookup_pause_;
+  lookup_pause_ = std::min<Clock::duration>(lookup_pause_ * 2, lookup_pause_max);
+  const bool moved = connect_pending();
+  surveying_ = surveying_ && survey_.ask(*store_) == nullptr;
+  return moved;
+}
+
+bool TcpMesh::connect_pending() {
+  bool moved = false;
   for (int to = 0; to < size_; ++to) {
-    if (out(to).state() != OutChannel::State::looking_up) continue;
-    pending = true;
-    if (now < next_lookup_ || !out(to).has_work()) continue;
+    if (out(to).state() != OutChannel::State::looking_up || !out(to).has_work()) continue;
     look_up(to);
     if (out(to).state() == OutChannel::State::looking_up) continue;
     out(to).pump();
     moved = true;
   }
-  if (!pending) {
-    lookup_pause_ = lookup_pause_first;
-  } else if (now >= next_lookup_) {
-    next_lookup_ = now + lookup_pause_;
-    lookup_pause_ = std::min<Clock::duration>(lookup_pause_ * 2, lookup_pause_max);
-  }
   return moved;
+}
+
+const Topology* TcpMesh::topology() {
+  if (!surveying_ && survey_.topology() == nullptr) {
+    surveying_ = survey_.ask(*store_) == nullptr;
+  }
+  return survey_.topology();
 }
 
 bool TcpMesh::is_flushed() const {
@@ -263,7 +287,7 @@ void TcpMesh::on_control(int from, const Header& header, BytesView payload) {
 void TcpMesh::step(Clock::time_point deadline) {
   const auto now = Clock::now();
   bool moved = pump_all_held();
-  moved = connect_pending(now) || moved;
+  moved = look_up_pending(now) || moved;
   if (membership_ && now - losses_read_ >= losses_interval) read_losses();
   poll_and_pump(moved ? 0 : poll_timeout_ms(next_wake(deadline), now));
   drop_slow_newcomers();
@@ -276,9 +300,10 @@ Clock::time_point TcpMesh::next_wake(Clock::time_point deadline) const {
     if (newcomers_.size() >= newcomers_max) deadline = std::min(deadline, first + newcomer_slow);
     if (key_) deadline = std::min(deadline, first + proof_timeout);
   }
-  const bool looking = std::any_of(out_.begin(), out_.end(), [](const OutChannel& channel) {
-    return channel.state() == OutChannel::State::looking_up && channel.has_work();
-  });
+  const bool looking =
+      surveying_ || std::any_of(out_.begin(), out_.end(), [](const OutChannel& channel) {
+        return channel.state() == OutChannel::State::looking_up && channel.has_work();
+      });
   return looking ? std::min(deadline, next_lookup_) : deadline;
 }
 

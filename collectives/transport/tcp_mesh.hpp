@@ -4,6 +4,7 @@
 #include "collectives/transport/inbox.hpp"
 #include "collectives/transport/message.hpp"
 #include "collectives/transport/proof.hpp"
+#include "collectives/transport/topology.hpp"
 #include "runtime/base/unique_fd.hpp"
 #include "runtime/world/membership.hpp"
 
@@ -28,7 +29,8 @@ namespace dlaunch::transport {
 /// happens in step(), for one thread at a time; wake() alone may come from any.
 class TcpMesh {
  public:
-  /// Takes or binds this rank's listener, and makes its address known if nobody did.
+  /// Takes or binds this rank's listener, and makes its address known if nobody did; the first mesh
+  /// of a world also announces this rank's location.
   explicit TcpMesh(const World& world);
   TcpMesh(const TcpMesh&) = delete;
   TcpMesh& operator=(const TcpMesh&) = delete;
@@ -45,6 +47,10 @@ class TcpMesh {
   void step(Clock::time_point deadline);
   /// Ends a step() that waits.
   void wake() noexcept;
+
+  /// Which ranks are where; null as long as it is not known of all. From the first call on every
+  /// step() asks again, from time to time.
+  const Topology* topology();
 
   // ---- News. ----
 
@@ -85,7 +91,8 @@ class TcpMesh {
   std::string key_of(int rank) const;
   Hello hello() const;
   void look_up(int to);
-  bool connect_pending(Clock::time_point now);
+  bool look_up_pending(Clock::time_point now);
+  bool connect_pending();
   void accept_all();
   bool greet(Newcomer& newcomer);
   bool admit(int from, unique_fd fd);
@@ -114,6 +121,8 @@ class TcpMesh {
   unique_fd wake_;
   Inbox inbox_;
   OnControl on_control_;
+  Survey survey_;
+  bool surveying_ = false;
   std::vector<OutChannel> out_;
   std::vector<std::unique_ptr<InChannel>> in_;
   std::deque<Newcomer> newcomers_;
