@@ -44,7 +44,7 @@ bool left_in_order(const PeerLoss& loss) { return loss.cause.starts_with("exited
 /// Takes back what is still posted, however the call ends.
 class Posted {
  public:
-  Posted(transport::TcpMesh& mesh, Receive* receive, Outgoing* outgoing)
+  Posted(transport::Links& mesh, Receive* receive, Outgoing* outgoing)
       : mesh_(mesh), receive_(receive), outgoing_(outgoing) {
     if (receive_ != nullptr) mesh_.inbox().post(*receive_);
     if (outgoing_ != nullptr) mesh_.post(*outgoing_);
@@ -57,7 +57,7 @@ class Posted {
   }
 
  private:
-  transport::TcpMesh& mesh_;
+  transport::Links& mesh_;
   Receive* receive_;
   Outgoing* outgoing_;
 };

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "collectives/transport/links.hpp"
 #include "collectives/transport/mesh.hpp"
-#include "collectives/transport/tcp_mesh.hpp"
 
 #include <dlaunch/communicator.hpp>
 
@@ -48,7 +48,7 @@ class Call final : public Mesh {
  public:
   /// All borrowed for the call's life. `peer` and `tag` are for messages: the rank here.
   struct Setting {
-    transport::TcpMesh& mesh;
+    transport::Links& mesh;
     const Group& group;
     std::span<const transport::Fingerprint> past;  ///< The last collectives, for messages.
     const std::atomic<bool>& aborted;

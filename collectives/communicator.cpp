@@ -19,7 +19,7 @@ Communicator::Communicator(const World& world, std::string_view name)
   state_->group.rank = world.rank();
   for (int rank = 0; rank < world.size(); ++rank) state_->group.world_ranks.push_back(rank);
   state_->membership = world.membership();
-  state_->mesh = std::make_shared<transport::TcpMesh>(world);
+  state_->mesh = std::make_shared<transport::Links>(world);
 }
 
 Communicator::Communicator(Communicator&&) noexcept = default;

@@ -46,7 +46,7 @@ struct WorkState {
 
 struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   Group group;
-  std::shared_ptr<transport::TcpMesh> mesh;
+  std::shared_ptr<transport::Links> mesh;
   std::shared_ptr<Membership> membership;
   Clock::duration timeout = std::chrono::minutes(5);
   std::uint64_t sequence = 0;

@@ -27,13 +27,13 @@ namespace dlaunch::transport {
 /// The ranks of a world, connected by TCP as far as they have talked. It moves bytes and gathers
 /// news; what a call makes of the news is decided by Call. No thread of its own: everything
 /// happens in step(), for one thread at a time; wake() alone may come from any.
-class TcpMesh {
+class Links {
  public:
   /// Takes or binds this rank's listener, and makes its address known if nobody did; the first mesh
   /// of a world also announces this rank's location.
-  explicit TcpMesh(const World& world);
-  TcpMesh(const TcpMesh&) = delete;
-  TcpMesh& operator=(const TcpMesh&) = delete;
+  explicit Links(const World& world);
+  Links(const Links&) = delete;
+  Links& operator=(const Links&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return size_; }

@@ -1,4 +1,4 @@
-#include "collectives/transport/tcp_mesh.hpp"
+#include "collectives/transport/links.hpp"
 
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/socket.hpp"
@@ -43,7 +43,7 @@ Address address_of(std::string_view text) {
 
 }  // namespace
 
-TcpMesh::TcpMesh(const World& world)
+Links::Links(const World& world)
     : rank_(world.rank()),
       size_(world.size()),
       job_(hash_text(world.info().job)),
@@ -72,7 +72,7 @@ TcpMesh::TcpMesh(const World& world)
 
 /// The agent's listener was made known by World::init. A listener of our own is made known here;
 /// the first free key tells how many meshes this rank made from the world before.
-void TcpMesh::publish() {
+void Links::publish() {
   if (membership_) listener_ = membership_->take_listener();
   if (!listener_) {
     listener_ = listen_tcp(resolve("127.0.0.1", 0).front());
@@ -82,12 +82,12 @@ void TcpMesh::publish() {
   set_nonblocking(listener_.get(), true);
 }
 
-std::string TcpMesh::key_of(int rank) const {
+std::string Links::key_of(int rank) const {
   const std::string key = "mesh/" + std::to_string(rank);
   return generation_ == 0 ? key : key + "/" + std::to_string(generation_);
 }
 
-Hello TcpMesh::hello() const {
+Hello Links::hello() const {
   Hello hello;
   hello.job = job_;
   hello.epoch = epoch_;
@@ -100,7 +100,7 @@ Hello TcpMesh::hello() const {
 
 // ---- Sending. ----
 
-void TcpMesh::post(Outgoing& message) {
+void Links::post(Outgoing& message) {
   if (message.to == rank_) {
     inbox_.deliver(rank_, message.header, message.payload);
     message.state = Outgoing::State::done;
@@ -112,9 +112,9 @@ void TcpMesh::post(Outgoing& message) {
   channel.pump();
 }
 
-void TcpMesh::withdraw(Outgoing& message) { out(message.to).withdraw(message); }
+void Links::withdraw(Outgoing& message) { out(message.to).withdraw(message); }
 
-void TcpMesh::post_control(int to, const Header& header, Bytes payload) {
+void Links::post_control(int to, const Header& header, Bytes payload) {
   if (to == rank_) return;
   OutChannel& channel = out(to);
   channel.post_control(header, std::move(payload));
@@ -122,7 +122,7 @@ void TcpMesh::post_control(int to, const Header& header, Bytes payload) {
   channel.pump();
 }
 
-void TcpMesh::look_up(int to) {
+void Links::look_up(int to) {
   OutChannel& channel = out(to);
   const auto address = store_->get(key_of(to));
   if (address) {
@@ -133,7 +133,7 @@ void TcpMesh::look_up(int to) {
 }
 
 /// Asks the store for what is awaited, at growing intervals.
-bool TcpMesh::look_up_pending(Clock::time_point now) {
+bool Links::look_up_pending(Clock::time_point now) {
   const bool pending =
       surveying_ || std::any_of(out_.begin(), out_.end(), [](const OutChannel& channel) {
         return channel.state() == OutChannel::State::looking_up;
@@ -150,7 +150,7 @@ bool TcpMesh::look_up_pending(Clock::time_point now) {
   return moved;
 }
 
-bool TcpMesh::connect_pending() {
+bool Links::connect_pending() {
   bool moved = false;
   for (int to = 0; to < size_; ++to) {
     if (out(to).state() != OutChannel::State::looking_up || !out(to).has_work()) continue;
@@ -162,14 +162,14 @@ bool TcpMesh::connect_pending() {
   return moved;
 }
 
-const Topology* TcpMesh::topology() {
+const Topology* Links::topology() {
   if (!surveying_ && survey_.topology() == nullptr) {
     surveying_ = survey_.ask(*store_) == nullptr;
   }
   return survey_.topology();
 }
 
-bool TcpMesh::is_flushed() const {
+bool Links::is_flushed() const {
   return std::none_of(out_.begin(), out_.end(),
                       [](const OutChannel& channel) { return channel.has_work(); });
 }
@@ -177,7 +177,7 @@ bool TcpMesh::is_flushed() const {
 // ---- Receiving. ----
 
 /// Whether there is room for one more. Who has been slow makes room, else the new one waits.
-bool TcpMesh::may_accept(Clock::time_point now) {
+bool Links::may_accept(Clock::time_point now) {
   while (newcomers_.size() >= newcomers_max) {
     if (now - newcomers_.front().since < newcomer_slow) return false;
     newcomers_.pop_front();
@@ -187,7 +187,7 @@ bool TcpMesh::may_accept(Clock::time_point now) {
 }
 
 /// Without a key nothing is to be proved, and a sender may say its Hello when it comes to it.
-void TcpMesh::drop_slow_newcomers() {
+void Links::drop_slow_newcomers() {
   const auto now = Clock::now();
   while (key_ && !newcomers_.empty() && now - newcomers_.front().since >= proof_timeout) {
     if (!greet(newcomers_.front())) ++strangers_;
@@ -195,7 +195,7 @@ void TcpMesh::drop_slow_newcomers() {
   }
 }
 
-void TcpMesh::accept_all() {
+void Links::accept_all() {
   const auto now = Clock::now();
   while (may_accept(now)) {
     unique_fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -211,7 +211,7 @@ void TcpMesh::accept_all() {
 }
 
 /// Reads who it is, and its proof; true when it is no newcomer any more.
-bool TcpMesh::greet(Newcomer& newcomer) {
+bool Links::greet(Newcomer& newcomer) {
   std::array<std::byte, sizeof(Hello)> part;
   for (;;) {
     const auto n =
@@ -235,7 +235,7 @@ bool TcpMesh::greet(Newcomer& newcomer) {
 }
 
 /// A second connection of a rank is just closed, as a stranger's is.
-bool TcpMesh::admit(int from, unique_fd fd) {
+bool Links::admit(int from, unique_fd fd) {
   auto& channel = in_[static_cast<std::size_t>(from)];
   if (channel) return false;
   channel = std::make_unique<InChannel>(std::move(fd), from);
@@ -243,7 +243,7 @@ bool TcpMesh::admit(int from, unique_fd fd) {
   return true;
 }
 
-bool TcpMesh::pump_all_held() {
+bool Links::pump_all_held() {
   bool moved = false;
   for (const auto& channel : in_) {
     if (channel && channel->held() && !channel->ended()) {
@@ -253,7 +253,7 @@ bool TcpMesh::pump_all_held() {
   return moved;
 }
 
-void TcpMesh::on_control(int from, const Header& header, BytesView payload) {
+void Links::on_control(int from, const Header& header, BytesView payload) {
   switch (header.kind) {
     case Kind::failure: {
       auto notice = decode_failure(header, payload);
@@ -284,7 +284,7 @@ void TcpMesh::on_control(int from, const Header& header, BytesView payload) {
 
 // ---- Waiting. ----
 
-void TcpMesh::step(Clock::time_point deadline) {
+void Links::step(Clock::time_point deadline) {
   const auto now = Clock::now();
   bool moved = pump_all_held();
   moved = look_up_pending(now) || moved;
@@ -293,7 +293,7 @@ void TcpMesh::step(Clock::time_point deadline) {
   drop_slow_newcomers();
 }
 
-Clock::time_point TcpMesh::next_wake(Clock::time_point deadline) const {
+Clock::time_point Links::next_wake(Clock::time_point deadline) const {
   if (membership_) deadline = std::min(deadline, losses_read_ + losses_interval);
   if (!newcomers_.empty()) {
     const auto first = newcomers_.front().since;
@@ -307,18 +307,18 @@ Clock::time_point TcpMesh::next_wake(Clock::time_point deadline) const {
   return looking ? std::min(deadline, next_lookup_) : deadline;
 }
 
-void TcpMesh::wake() noexcept {
+void Links::wake() noexcept {
   const std::uint64_t one = 1;
   // It can only fail when the counter is full, and then the waiter wakes anyway.
   [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
 }
 
-void TcpMesh::read_losses() {
+void Links::read_losses() {
   losses_read_ = Clock::now();
   losses_ = membership_->losses();
 }
 
-void TcpMesh::poll_and_pump(int timeout_ms) {
+void Links::poll_and_pump(int timeout_ms) {
   fill_polled();
   const int ready = ::poll(polled_.data(), polled_.size(), timeout_ms);
   if (ready < 0 && errno != EINTR) {
@@ -329,7 +329,7 @@ void TcpMesh::poll_and_pump(int timeout_ms) {
 
 /// Layout: wake, listener, membership, newcomers, in-channels, out-channels. poll(2) skips the
 /// entries whose descriptor is -1.
-void TcpMesh::fill_polled() {
+void Links::fill_polled() {
   polled_.clear();
   polled_.push_back({wake_.get(), POLLIN, 0});
   const bool room = may_accept(Clock::now());
@@ -346,7 +346,7 @@ void TcpMesh::fill_polled() {
   }
 }
 
-void TcpMesh::handle_polled() {
+void Links::handle_polled() {
   // Data first: what a peer sent before it ended must be seen before the news of its end.
   const std::size_t ins = 3 + newcomers_.size();
   const std::size_t outs = ins + in_.size();
@@ -374,40 +374,40 @@ void TcpMesh::handle_polled() {
 
 // ---- News. ----
 
-const PeerLoss* TcpMesh::loss_of(int rank) const {
+const PeerLoss* Links::loss_of(int rank) const {
   const auto found = std::find_if(losses_.begin(), losses_.end(),
                                   [&](const PeerLoss& loss) { return loss.rank == rank; });
   return found == losses_.end() ? nullptr : &*found;
 }
 
-const std::string* TcpMesh::end_of(int rank) const {
+const std::string* Links::end_of(int rank) const {
   const auto& channel = in_[static_cast<std::size_t>(rank)];
   if (channel) return channel->ended() ? &channel->reason() : nullptr;
   return break_of(rank);
 }
 
-const std::string* TcpMesh::break_of(int rank) const {
+const std::string* Links::break_of(int rank) const {
   return out(rank).state() == OutChannel::State::broken ? &out(rank).reason() : nullptr;
 }
 
-const FailureNotice* TcpMesh::failure_of(std::uint64_t communicator) const {
+const FailureNotice* Links::failure_of(std::uint64_t communicator) const {
   const auto found = failures_.find(communicator);
   return found == failures_.end() ? nullptr : &found->second;
 }
 
-const FailureNotice* TcpMesh::failure_of(std::uint64_t communicator, std::uint64_t sequence) const {
+const FailureNotice* Links::failure_of(std::uint64_t communicator, std::uint64_t sequence) const {
   const auto found = wrong_arguments_.find({communicator, sequence});
   return found == wrong_arguments_.end() ? nullptr : &found->second;
 }
 
-const FailureNotice* TcpMesh::wrong_arguments(std::uint64_t communicator) const {
+const FailureNotice* Links::wrong_arguments(std::uint64_t communicator) const {
   auto after = wrong_arguments_.upper_bound({communicator, ~std::uint64_t{0}});
   if (after == wrong_arguments_.begin()) return nullptr;
   --after;
   return after->first.first == communicator ? &after->second : nullptr;
 }
 
-void TcpMesh::inquire(const std::vector<int>& ranks, std::uint64_t communicator) {
+void Links::inquire(const std::vector<int>& ranks, std::uint64_t communicator) {
   answers_.clear();
   Header inquiry;
   inquiry.kind = Kind::inquiry;
