@@ -23,21 +23,10 @@ constexpr auto delivery_grace = 20ms;
 /// A rank that this one does not wait for died: a call whose data is all on its way may still end
 /// well.
 constexpr auto indirect_grace = 300ms;
-/// For answers to "what are you doing?" once the deadline has passed.
-constexpr auto answer_grace = 200ms;
-/// For our own last words.
-constexpr auto farewell_grace = 100ms;
-/// Up to here all ranks are asked and told directly; beyond, neighbours at distances of powers of
-/// two, who pass it on.
-constexpr int direct_ranks_max = 64;
-constexpr std::size_t named_ranks_max = 16;
-
-std::string seconds_text(Clock::duration duration) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g s", std::chrono::duration<double>(duration).count());
-  return text;
-}
-
+/// What nobody tells of is looked at so often.
+constexpr auto look_interval = 200us;
+/// For what another rank has to say about its wrong arguments, which its flag line cannot hold.
+constexpr auto sentence_grace = 1s;
 /// A rank that left in good order may have done all its part: those who wait for it notice.
 bool left_in_order(const PeerLoss& loss) { return loss.cause.starts_with("exited 0"); }
 
@@ -70,20 +59,35 @@ int Group::rank_of(int world_rank) const {
 }
 
 Call::Call(Setting setting, const Fingerprint& fingerprint)
-    : setting_(setting),
-      fingerprint_(fingerprint),
-      deadline_(deadline_after(setting.timeout)),
-      activity_([this] {
-        std::string sentence = label();
-        if (!current_.to_receive.empty() && !current_.any) {
-          sentence += ", waiting for " + name_of(current_.to_receive.front());
-        }
-        return transport::Status{setting_.group.id, fingerprint_.sequence, sentence};
-      }) {
-  setting_.mesh.set_activity(&activity_);
+    : setting_(setting), fingerprint_(fingerprint) {}
+
+Call::TimePoint Call::deadline() {
+  if (!deadline_) deadline_ = deadline_after(setting_.timeout);
+  return *deadline_;
 }
 
-Call::~Call() { setting_.mesh.set_activity(nullptr); }
+class Call::Busy {
+ public:
+  explicit Busy(Call& call)
+      : mesh_(call.setting_.mesh), answer_([&call] { return call.activity(); }) {
+    mesh_.set_activity(&answer_);
+  }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+  ~Busy() { mesh_.set_activity(nullptr); }
+
+ private:
+  transport::Links& mesh_;
+  std::function<transport::Status()> answer_;
+};
+
+transport::Status Call::activity() const {
+  std::string sentence = label();
+  if (!current_.to_receive.empty() && !current_.any) {
+    sentence += ", waiting for " + name_of(current_.to_receive.front());
+  }
+  return {setting_.group.id, fingerprint_.sequence, sentence};
+}
 
 // ---- The face for algorithms. ----
 
@@ -173,15 +177,85 @@ void Call::wait_until(const std::function<bool()>& ready, int from) {
   wait_loop(current_, ready, nullptr);
 }
 
+void Call::look_until(const std::function<bool()>& ready, int from) {
+  current_ = {};
+  current_.to_receive = {setting_.group.world_rank(from)};
+  wait_loop(current_, ready, nullptr, look_interval);
+}
+
 void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
-                     const Receive* receive) {
-  while (!ready()) {
+                     const Receive* receive, Clock::duration interval) {
+  if (ready()) return;
+  const Busy busy(*this);
+  const auto until = deadline();
+  do {
     check_news(receive);
     look_again_ = TimePoint::max();
     check_losses(waiting);
-    if (Clock::now() >= deadline_) return throw_unless_complete(waiting, ready);
-    setting_.mesh.step(std::min(deadline_, look_again_));
+    const auto now = Clock::now();
+    if (now >= until) return throw_unless_complete(waiting, ready);
+    if (interval < until - now) look_again_ = std::min(look_again_, now + interval);
+    setting_.mesh.step(std::min(until, look_again_));
+  } while (!ready());
+}
+
+// ---- Waiting for a member of the team. ----
+
+namespace {
+
+/// While it lives, the team's members ring this rank's bell when they publish.
+class Sleeper {
+ public:
+  explicit Sleeper(transport::Team& team) : team_(team) { team_.count_sleeper(true); }
+  Sleeper(const Sleeper&) = delete;
+  Sleeper& operator=(const Sleeper&) = delete;
+  ~Sleeper() {
+    team_.bell().get_up();
+    team_.count_sleeper(false);
   }
+
+ private:
+  transport::Team& team_;
+};
+
+}  // namespace
+
+void Call::wait_long(int member, const std::function<bool()>& ready) {
+  transport::Team& team = *team_;
+  current_ = {};
+  current_.to_receive = {setting_.group.world_rank(member)};
+  const Sleeper sleeper(team);
+  wait_loop(
+      current_,
+      [&] {
+        // Announced before the last look: whoever publishes after it sees that we sleep.
+        team.bell().lie_down();
+        return ready();
+      },
+      nullptr);
+}
+
+void Call::disagree(int member, const Fingerprint* theirs) {
+  const int world_rank = setting_.group.world_rank(member);
+  if (theirs != nullptr) throw_disagreement(disagreement(*theirs, world_rank), world_rank);
+  // It says itself what was wrong.
+  const Busy busy(*this);
+  for (const auto until = Clock::now() + sentence_grace; Clock::now() < until;) {
+    check_news(nullptr);
+    setting_.mesh.step(until);
+  }
+  throw_disagreement(
+      label() + " cannot complete, because its arguments were wrong on " + name_of(world_rank),
+      world_rank);
+}
+
+void Call::differ(int member, std::uint64_t theirs, std::uint64_t ours) {
+  const int world_rank = setting_.group.world_rank(member);
+  throw_disagreement("rank " + std::to_string(rank()) + " is in " + to_string(fingerprint_) +
+                         ", and so is " + name_of(world_rank) + ", which gives " +
+                         std::to_string(theirs) + " bytes where " + std::to_string(ours) +
+                         " are expected: their counts differ",
+                     world_rank);
 }
 
 void Call::check_news(const Receive* receive) {
@@ -219,7 +293,7 @@ Call::TimePoint Call::noticed(int world_rank) {
 void Call::check_losses(const Waiting& waiting) {
   const auto& mesh = setting_.mesh;
   if (!waiting.any) {
-    for (const int rank : waiting.to_receive) check_waited(rank, mesh.end_of(rank));
+    for (const int rank : waiting.to_receive) check_waited(rank, end_of(rank));
   } else {
     // From anybody: only when nobody is left who could send.
     const auto gone = [&](int rank) {
@@ -238,6 +312,13 @@ void Call::check_losses(const Waiting& waiting) {
     if (Clock::now() >= settled) throw_lost(loss.rank, loss.cause);
     look_again_ = std::min(look_again_, settled);
   }
+}
+
+/// Why nothing more comes from this rank by the way the call goes; null if more may come.
+const std::string* Call::end_of(int world_rank) const {
+  static const std::string left = "it destroyed its communicator";
+  if (team_ == nullptr) return setting_.mesh.end_of(world_rank);
+  return team_->has_left(setting_.group.rank_of(world_rank)) ? &left : nullptr;
 }
 
 /// Throws when it is certain that nothing more comes from, or goes to, this rank, and the cause is
@@ -286,162 +367,32 @@ void Call::throw_mismatch(const Receive& receive) {
                label() + ", but " + peer + " sent " + holds(theirs) + " (tag " +
                std::to_string(receive.header.tag) + ")";
   } else {
-    // Theirs may belong to a call that is over here: compare it with that one.
-    const Fingerprint& mine = call_number(theirs.sequence);
-    sentence = "rank " + std::to_string(rank()) + " is in " + to_string(mine) + ", but " + peer +
-               " is in " + to_string(theirs);
+    sentence = disagreement(theirs, receive.source);
     if (theirs == fingerprint_) {
       sentence += " and sent " + std::to_string(receive.header.bytes) + " bytes where " +
                   std::to_string(receive.into.size()) + " were expected: their counts differ";
-    } else if (Fingerprint same = theirs;
-               same.argument = fingerprint_.argument, same == fingerprint_) {
-      sentence += " with another argument (counts, ranks, factor, or custom operation)";
     }
-    if (setting_.group.name != "world") sentence += " of '" + setting_.group.name + "'";
   }
-  throw CallError(Errc::mismatch, sentence + where(), receive.source);
+  throw_disagreement(sentence, receive.source);
 }
 
-// ---- The deadline has passed: who is absent? ----
-
-/// The others, as far as they are asked and told directly.
-std::vector<int> Call::others() const {
-  const Group& group = setting_.group;
-  std::vector<int> ranks;
-  if (size() <= direct_ranks_max) {
-    for (int rank = 0; rank < size(); ++rank) {
-      if (rank != group.rank) ranks.push_back(group.world_rank(rank));
-    }
-    return ranks;
+std::string Call::disagreement(const Fingerprint& theirs, int world_rank) const {
+  // Theirs may belong to a call that is over here: compare it with that one.
+  const Fingerprint& mine = call_number(theirs.sequence);
+  std::string sentence = "rank " + std::to_string(rank()) + " is in " + to_string(mine) + ", but " +
+                         name_of(world_rank) + " is in " + to_string(theirs);
+  if (Fingerprint same = theirs;
+      same.argument = fingerprint_.argument, same == fingerprint_ && theirs != fingerprint_) {
+    sentence += " with another argument (counts, ranks, factor, or custom operation)";
   }
-  for (int distance = 1; distance < size(); distance *= 2) {
-    ranks.push_back(group.world_rank((group.rank + distance) % size()));
-    ranks.push_back(group.world_rank((group.rank - distance + size()) % size()));
-  }
-  return ranks;
+  return sentence;
 }
 
-/// True if the call completed after all.
-bool Call::ask_others(const std::vector<int>& ranks, const std::function<bool()>& ready) {
-  setting_.mesh.inquire(ranks, setting_.group.id);
-  const auto until = Clock::now() + answer_grace;
-  while (Clock::now() < until && setting_.mesh.answers().size() < ranks.size()) {
-    if (ready()) return true;
-    check_news(nullptr);
-    setting_.mesh.step(until);
-  }
-  return ready();
-}
-
-std::string Call::absent_text(const std::vector<int>& asked, int& first_absent) const {
-  std::string text;
-  std::size_t named = 0, absent = 0;
-  for (const int world_rank : asked) {
-    const auto answer = setting_.mesh.answers().find(world_rank);
-    std::string doing;
-    if (answer != setting_.mesh.answers().end()) {
-      const transport::Status& status = answer->second;
-      const bool here = status.communicator == setting_.group.id &&
-                        status.sequence >= fingerprint_.sequence &&
-                        fingerprint_.op < transport::Op::send;
-      if (here) continue;
-      doing = "is in " + status.sentence;
-    } else if (const auto& coming = setting_.mesh.inbox().last_seen(world_rank);
-               coming && setting_.mesh.inbox().is_held(world_rank)) {
-      doing = "is in " + short_text(fingerprint_of(*coming)) + " of " +
-              std::to_string(coming->bytes) + " bytes to this rank, which does not receive them";
-    } else if (const PeerLoss* loss = setting_.mesh.loss_of(world_rank)) {
-      doing = loss->cause;
-    } else if (const auto& seen = setting_.mesh.inbox().last_seen(world_rank)) {
-      doing = "in no call now; last seen in " + short_text(fingerprint_of(*seen));
-    } else {
-      doing = "in no call now; never heard of";
-    }
-    ++absent;
-    if (first_absent < 0) first_absent = world_rank;
-    if (++named > named_ranks_max) continue;
-    text += (text.empty() ? "" : "; ") + name_of(world_rank) + " (" + doing + ")";
-  }
-  if (absent > named_ranks_max) {
-    text += "; and " + std::to_string(absent - named_ranks_max) + " more";
-  }
-  return text;
-}
-
-void Call::throw_unless_complete(const Waiting& waiting, const std::function<bool()>& ready) {
-  const std::string limit = seconds_text(setting_.timeout);
-  std::vector<int> asked;
-  if (fingerprint_.op < transport::Op::send || waiting.any) {
-    asked = others();
-  } else {
-    asked = waiting.to_receive;
-    asked.insert(asked.end(), waiting.to_send.begin(), waiting.to_send.end());
-    std::erase(asked, setting_.mesh.rank());
-  }
-  if (ask_others(asked, ready)) return;
-  int blamed = -1;
-  const std::string absent = absent_text(asked, blamed);
-  std::string sentence = label() + ": rank " + std::to_string(rank()) + " waited " + limit;
-  if (!absent.empty()) {
-    sentence += "; absent: " + absent;
-  } else if (!waiting.to_receive.empty() && !waiting.any) {
-    sentence += " for data of " + name_of(waiting.to_receive.front()) +
-                "; all ranks are in the call, but it did not end in time";
-  } else {
-    sentence += "; nothing came";
-  }
-  throw CallError(Errc::timeout, sentence + where(), blamed);
-}
-
-// ---- Words. ----
-
-void Call::tell_failure(const Error& error, Scope scope) {
-  auto& mesh = setting_.mesh;
-  const auto ranks = others();
-  if (ranks.empty()) return;
-  FailureNotice notice;
-  notice.code = error.errc();
-  notice.scope = scope;
-  notice.sentence = error.what();
-  const Bytes payload = encode(notice);
-  transport::Header header =
-      make_header(Kind::failure, setting_.group.id, fingerprint_, payload.size());
-  // A message belongs to no collective: everything that is not over is concerned.
-  if (fingerprint_.op >= transport::Op::send) header.sequence = 0;
-  try {
-    for (const int rank : ranks) mesh.post_control(rank, header, payload);
-    const auto until = Clock::now() + farewell_grace;
-    while (!mesh.is_flushed() && Clock::now() < until) mesh.step(until);
-  } catch (const Error&) {
-    // The agent or the store is gone too; the first error is the one that counts.
-  }
-}
-
-std::string Call::name_of(int world_rank) const {
-  const int here = setting_.group.rank_of(world_rank);
-  std::string name = "rank " + std::to_string(here >= 0 ? here : world_rank);
-  if (here != world_rank) name += " (rank " + std::to_string(world_rank) + " of the world)";
-  return name;
-}
-
-std::string Call::label() const {
-  std::string text = short_text(fingerprint_);
-  if (fingerprint_.op >= transport::Op::send) {
-    text += fingerprint_.op == transport::Op::send ? " to " : " from ";
-    text += setting_.peer == any_source ? "any rank" : "rank " + std::to_string(setting_.peer);
-    text += setting_.tag == any_tag ? " (any tag)" : " (tag " + std::to_string(setting_.tag) + ")";
-  }
-  if (setting_.group.name != "world") text += " of '" + setting_.group.name + "'";
-  return text;
-}
-
-/// Options that were made apart from the call know only the header they come from.
-std::string Call::where() const {
-  const std::string_view file = setting_.site.file;
-  if (file.empty() || file.ends_with("dlaunch/communicator.hpp")) return "";
-  const auto slash = file.rfind('/');
-  const auto name = slash == std::string_view::npos ? file : file.substr(slash + 1);
-  return " [" + std::string(name) + ":" + std::to_string(setting_.site.line) + "]";
+void Call::throw_disagreement(const std::string& sentence, int world_rank) const {
+  const bool named = setting_.group.name != "world" && fingerprint_.op < transport::Op::send;
+  throw CallError(Errc::mismatch,
+                  sentence + (named ? " of '" + setting_.group.name + "'" : "") + where(),
+                  world_rank);
 }
 
 }  // namespace dlaunch

@@ -2,6 +2,7 @@
 
 #include "collectives/transport/links.hpp"
 #include "collectives/transport/mesh.hpp"
+#include "collectives/transport/team.hpp"
 
 #include <dlaunch/communicator.hpp>
 
@@ -43,8 +44,9 @@ class CallError : public Error {
 };
 
 /// One call on a communicator, while it lasts: it waits, and decides what the news mean. Throws
-/// CallError. Whatever it posts it has withdrawn when it returns or throws.
-class Call final : public Mesh {
+/// CallError. Whatever it posts it has withdrawn when it returns or throws. Making one costs next
+/// to nothing: it looks at the clock when it first has to wait.
+class Call final : public Mesh, public transport::Patience {
  public:
   /// All borrowed for the call's life. `peer` and `tag` are for messages: the rank here.
   struct Setting {
@@ -58,13 +60,27 @@ class Call final : public Mesh {
     int tag = 0;
   };
   Call(Setting setting, const transport::Fingerprint& fingerprint);
-  ~Call() override;
+  ~Call() override = default;
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
 
+  /// The ranks' team; null where they do not all share memory.
+  transport::Team* team() const { return team_; }
+  /// From here on. Borrowed for the call's life.
+  void use(transport::Team& team) {
+    team_ = &team;
+    team.begin(*this, fingerprint_);
+  }
   int rank() const override { return setting_.group.rank; }
   int size() const override { return setting_.group.size(); }
   void send(int to, BytesView data) override;
   void recv(int from, std::span<std::byte> data) override;
   void exchange(int to, BytesView out, int from, std::span<std::byte> in) override;
+
+  void wait_long(int member, const std::function<bool()>& ready) override;
+  [[noreturn]] void disagree(int member, const transport::Fingerprint* theirs) override;
+  [[noreturn]] void differ(int member, std::uint64_t theirs, std::uint64_t ours) override;
+  bool is_over() const noexcept override { return setting_.aborted; }
 
   /// Receives one message of the fingerprint's dtype and count; world rank and header of it.
   std::pair<int, transport::Header> receive_message(int from, int tag, std::span<std::byte> into);
@@ -72,6 +88,8 @@ class Call final : public Mesh {
   void wait(transport::Receive* receive, transport::Outgoing* outgoing);
   /// Waits until `ready()`; what it waits for is a message of `from` (a rank here, or any).
   void wait_until(const std::function<bool()>& ready, int from);
+  /// The same for what nobody tells of: looks again and again.
+  void look_until(const std::function<bool()>& ready, int from);
   /// Throws if the call has failed already, by what is known without waiting.
   void check_entry();
 
@@ -90,15 +108,24 @@ class Call final : public Mesh {
     bool any = false;
   };
 
+  /// The mesh's answer to inquiries, as long as this call waits.
+  class Busy;
+
   void wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
-                 const transport::Receive* receive);
+                 const transport::Receive* receive,
+                 Clock::duration look_interval = Clock::duration::max());
+  transport::Status activity() const;
+  TimePoint deadline();
   void check_news(const transport::Receive* receive);
   void check_losses(const Waiting& waiting);
   void check_waited(int world_rank, const std::string* closed);
+  const std::string* end_of(int world_rank) const;
   TimePoint noticed(int world_rank);
   [[noreturn]] void throw_lost(int world_rank, const std::string& cause);
   const transport::Fingerprint& call_number(std::uint64_t sequence) const;
   [[noreturn]] void throw_mismatch(const transport::Receive& receive);
+  std::string disagreement(const transport::Fingerprint& theirs, int world_rank) const;
+  [[noreturn]] void throw_disagreement(const std::string& sentence, int world_rank) const;
   void throw_unless_complete(const Waiting& waiting, const std::function<bool()>& ready);
   std::vector<int> others() const;
   bool ask_others(const std::vector<int>& ranks, const std::function<bool()>& ready);
@@ -109,12 +136,12 @@ class Call final : public Mesh {
   transport::Outgoing make_outgoing(int to, BytesView data) const;
 
   Setting setting_;
+  transport::Team* team_ = nullptr;
   transport::Fingerprint fingerprint_;
-  TimePoint deadline_;
+  std::optional<TimePoint> deadline_;        ///< Known from the first wait on.
   TimePoint look_again_ = TimePoint::max();  ///< When news that has to settle is due.
   std::vector<std::pair<int, TimePoint>> noticed_;
   Waiting current_;
-  std::function<transport::Status()> activity_;
 };
 
 }  // namespace dlaunch

@@ -1,6 +1,6 @@
-#include "collectives/algorithms/algorithms.hpp"
 #include "collectives/buffers.hpp"
 #include "collectives/checks.hpp"
+#include "collectives/operations.hpp"
 #include "collectives/state.hpp"
 #include "runtime/base/deadline.hpp"
 
@@ -65,39 +65,37 @@ void flush_output(const std::shared_ptr<Membership>& membership, Clock::time_poi
 }  // namespace
 
 void Communicator::barrier(const Options& options) {
-  Fingerprint call;
-  call.op = Op::barrier;
-  state_->collective(call, options, [&](Call& mesh) {
+  state_->collective(fingerprint(Op::barrier, {}, 0), options, [&](Call& call) {
     if (options.ordered_output) {
       flush_output(state_->membership, deadline_after(state_->timeout_of(options)));
     }
-    algorithms::barrier_dissemination(mesh);
+    operations::barrier(call);
   });
 }
 
 void Communicator::broadcast(TensorView inout, int root, const Options& options) {
   state_->collective(fingerprint(Op::broadcast, inout.dtype, inout.count, root), options,
-                     [&](Call& mesh) {
-                       check_root(mesh, root);
-                       check_view(mesh, inout);
+                     [&](Call& call) {
+                       check_root(call, root);
+                       check_view(call, inout);
                        const Unpacked data(inout, true);
-                       algorithms::broadcast_binomial(mesh, data.bytes(), root);
-                       if (mesh.rank() != root) data.commit();
+                       operations::broadcast(call, data.bytes(), root);
+                       if (call.rank() != root) data.commit();
                      });
 }
 
 void Communicator::reduce(ConstTensorView in, TensorView out, int root, const Reduction& reduction,
                           const Options& options) {
   state_->collective(reducing(Op::reduce, in.dtype, in.count, reduction, root), options,
-                     [&](Call& mesh) {
-                       check_root(mesh, root);
-                       check_view(mesh, in);
+                     [&](Call& call) {
+                       check_root(call, root);
+                       check_view(call, in);
                        const Folder fold(reduction, in.dtype, options.truncate_mean);
-                       const bool is_root = mesh.rank() == root;
-                       if (is_root) check_same(mesh, in, out, in.count);
+                       const bool is_root = call.rank() == root;
+                       if (is_root) check_same(call, in, out, in.count);
                        const Packed data(in);
                        const Unpacked result(is_root ? out : TensorView());
-                       algorithms::reduce(mesh, data.bytes(), result.bytes().data(), root, fold);
+                       operations::reduce(call, data.bytes(), result.bytes().data(), root, fold);
                        result.commit();
                      });
 }
@@ -105,56 +103,54 @@ void Communicator::reduce(ConstTensorView in, TensorView out, int root, const Re
 void Communicator::all_reduce(TensorView inout, const Reduction& reduction,
                               const Options& options) {
   state_->collective(reducing(Op::all_reduce, inout.dtype, inout.count, reduction), options,
-                     [&](Call& mesh) {
-                       check_view(mesh, inout);
+                     [&](Call& call) {
+                       check_view(call, inout);
                        const Folder fold(reduction, inout.dtype, options.truncate_mean);
                        const Unpacked data(inout, true);
-                       algorithms::all_reduce(mesh, data.bytes(), fold);
+                       operations::all_reduce(call, data.bytes(), fold);
                        data.commit();
                      });
 }
 
 void Communicator::all_gather(ConstTensorView in, TensorView out, const Options& options) {
-  state_->collective(fingerprint(Op::all_gather, in.dtype, in.count), options, [&](Call& mesh) {
-    check_view(mesh, in);
-    check_same(mesh, in, out, product(mesh.size(), in.count));
+  state_->collective(fingerprint(Op::all_gather, in.dtype, in.count), options, [&](Call& call) {
+    check_view(call, in);
+    check_same(call, in, out, product(call.size(), in.count));
     const Packed mine(in);
     const Unpacked all(out);
     const std::size_t each = in.bytes();
-    copy(all.bytes().subspan(product(mesh.rank(), each), each), mine.bytes());
-    algorithms::all_gather_ring(mesh, all.bytes().data(),
-                                algorithms::equal_parts(mesh.size(), each));
+    copy(all.bytes().subspan(product(call.rank(), each), each), mine.bytes());
+    operations::all_gather(call, all.bytes().data(), algorithms::equal_parts(call.size(), each));
     all.commit();
   });
 }
 
 void Communicator::all_gather_v(ConstTensorView in, TensorView out,
                                 std::span<const std::size_t> counts, const Options& options) {
-  Fingerprint call = fingerprint(Op::all_gather_v, in.dtype, transport::counts_vary);
-  call.argument = hash_counts(counts);
-  state_->collective(call, options, [&](Call& mesh) {
-    check_view(mesh, in);
-    check_same(mesh, in, out, check_counts(mesh, counts, in.count, "in"));
+  Fingerprint print = fingerprint(Op::all_gather_v, in.dtype, transport::counts_vary);
+  print.argument = hash_counts(counts);
+  state_->collective(print, options, [&](Call& call) {
+    check_view(call, in);
+    check_same(call, in, out, check_counts(call, counts, in.count, "in"));
     const Packed mine(in);
     const Unpacked all(out);
     const Offsets parts = algorithms::parts_of(counts, size_of(in.dtype));
-    copy(all.bytes().subspan(parts[static_cast<std::size_t>(mesh.rank())], in.bytes()),
+    copy(all.bytes().subspan(parts[static_cast<std::size_t>(call.rank())], in.bytes()),
          mine.bytes());
-    algorithms::all_gather_ring(mesh, all.bytes().data(), parts);
+    operations::all_gather(call, all.bytes().data(), parts);
     all.commit();
   });
 }
 
 void Communicator::gather(ConstTensorView in, TensorView out, int root, const Options& options) {
-  state_->collective(fingerprint(Op::gather, in.dtype, in.count, root), options, [&](Call& mesh) {
-    check_root(mesh, root);
-    check_view(mesh, in);
-    const bool is_root = mesh.rank() == root;
-    if (is_root) check_same(mesh, in, out, product(mesh.size(), in.count));
+  state_->collective(fingerprint(Op::gather, in.dtype, in.count, root), options, [&](Call& call) {
+    check_root(call, root);
+    check_view(call, in);
+    const bool is_root = call.rank() == root;
+    if (is_root) check_same(call, in, out, product(call.size(), in.count));
     const Packed mine(in);
     const Unpacked all(is_root ? out : TensorView());
-    algorithms::gather_linear(mesh, mine.bytes(), all.bytes().data(),
-                              algorithms::equal_parts(mesh.size(), in.bytes()), root);
+    operations::gather(call, mine.bytes(), all.bytes().data(), root);
     all.commit();
   });
 }
@@ -162,49 +158,48 @@ void Communicator::gather(ConstTensorView in, TensorView out, int root, const Op
 void Communicator::gather_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts,
                             int root, const Options& options) {
   state_->collective(
-      fingerprint(Op::gather_v, in.dtype, transport::counts_vary, root), options, [&](Call& mesh) {
-        check_root(mesh, root);
-        check_view(mesh, in);
-        const bool is_root = mesh.rank() == root;
-        if (is_root) check_same(mesh, in, out, check_counts(mesh, counts, in.count, "in"));
+      fingerprint(Op::gather_v, in.dtype, transport::counts_vary, root), options, [&](Call& call) {
+        check_root(call, root);
+        check_view(call, in);
+        const bool is_root = call.rank() == root;
+        if (is_root) check_same(call, in, out, check_counts(call, counts, in.count, "in"));
         const Packed mine(in);
         const Unpacked all(is_root ? out : TensorView());
-        algorithms::gather_linear(
-            mesh, mine.bytes(), all.bytes().data(),
-            is_root ? algorithms::parts_of(counts, size_of(in.dtype)) : Offsets{}, root);
+        operations::gather_v(call, mine.bytes(), all.bytes().data(),
+                             is_root ? algorithms::parts_of(counts, size_of(in.dtype)) : Offsets{},
+                             root);
         all.commit();
       });
 }
 
 void Communicator::scatter(ConstTensorView in, TensorView out, int root, const Options& options) {
-  state_->collective(
-      fingerprint(Op::scatter, out.dtype, out.count, root), options, [&](Call& mesh) {
-        check_root(mesh, root);
-        check_view(mesh, out);
-        const bool is_root = mesh.rank() == root;
-        if (is_root) check_same(mesh, out, in, product(mesh.size(), out.count));
-        const Packed all(is_root ? in : ConstTensorView());
-        const Unpacked mine(out);
-        algorithms::scatter_linear(mesh, all.bytes().data(), mine.bytes(),
-                                   algorithms::equal_parts(mesh.size(), out.bytes()), root);
-        mine.commit();
-      });
+  state_->collective(fingerprint(Op::scatter, out.dtype, out.count, root), options,
+                     [&](Call& call) {
+                       check_root(call, root);
+                       check_view(call, out);
+                       const bool is_root = call.rank() == root;
+                       if (is_root) check_same(call, out, in, product(call.size(), out.count));
+                       const Packed all(is_root ? in : ConstTensorView());
+                       const Unpacked mine(out);
+                       operations::scatter(call, all.bytes().data(), mine.bytes(), root);
+                       mine.commit();
+                     });
 }
 
 void Communicator::scatter_v(ConstTensorView in, TensorView out,
                              std::span<const std::size_t> counts, int root,
                              const Options& options) {
   state_->collective(fingerprint(Op::scatter_v, out.dtype, transport::counts_vary, root), options,
-                     [&](Call& mesh) {
-                       check_root(mesh, root);
-                       check_view(mesh, out);
-                       const bool is_root = mesh.rank() == root;
+                     [&](Call& call) {
+                       check_root(call, root);
+                       check_view(call, out);
+                       const bool is_root = call.rank() == root;
                        if (is_root)
-                         check_same(mesh, out, in, check_counts(mesh, counts, out.count, "out"));
+                         check_same(call, out, in, check_counts(call, counts, out.count, "out"));
                        const Packed all(is_root ? in : ConstTensorView());
                        const Unpacked mine(out);
-                       algorithms::scatter_linear(
-                           mesh, all.bytes().data(), mine.bytes(),
+                       operations::scatter_v(
+                           call, all.bytes().data(), mine.bytes(),
                            is_root ? algorithms::parts_of(counts, size_of(out.dtype)) : Offsets{},
                            root);
                        mine.commit();
@@ -214,15 +209,14 @@ void Communicator::scatter_v(ConstTensorView in, TensorView out,
 void Communicator::reduce_scatter(ConstTensorView in, TensorView out, const Reduction& reduction,
                                   const Options& options) {
   state_->collective(
-      reducing(Op::reduce_scatter, out.dtype, out.count, reduction), options, [&](Call& mesh) {
-        check_view(mesh, out);
-        check_same(mesh, out, in, product(mesh.size(), out.count));
+      reducing(Op::reduce_scatter, out.dtype, out.count, reduction), options, [&](Call& call) {
+        check_view(call, out);
+        check_same(call, out, in, product(call.size(), out.count));
         const Folder fold(reduction, out.dtype, options.truncate_mean);
         const Packed all(in);
         const Unpacked mine(out);
-        algorithms::reduce_scatter_pairwise(mesh, all.bytes(), mine.bytes().data(),
-                                            algorithms::equal_parts(mesh.size(), out.bytes()),
-                                            fold);
+        operations::reduce_scatter(call, all.bytes(), mine.bytes().data(),
+                                   algorithms::equal_parts(call.size(), out.bytes()), fold);
         mine.commit();
       });
 }
@@ -230,32 +224,31 @@ void Communicator::reduce_scatter(ConstTensorView in, TensorView out, const Redu
 void Communicator::reduce_scatter_v(ConstTensorView in, TensorView out,
                                     std::span<const std::size_t> counts, const Reduction& reduction,
                                     const Options& options) {
-  Fingerprint call = reducing(Op::reduce_scatter_v, out.dtype, transport::counts_vary, reduction);
-  call.argument ^= hash_counts(counts);
-  state_->collective(call, options, [&](Call& mesh) {
-    check_view(mesh, out);
-    check_same(mesh, out, in, check_counts(mesh, counts, out.count, "out"));
+  Fingerprint print = reducing(Op::reduce_scatter_v, out.dtype, transport::counts_vary, reduction);
+  print.argument ^= hash_counts(counts);
+  state_->collective(print, options, [&](Call& call) {
+    check_view(call, out);
+    check_same(call, out, in, check_counts(call, counts, out.count, "out"));
     const Folder fold(reduction, out.dtype, options.truncate_mean);
     const Packed all(in);
     const Unpacked mine(out);
-    algorithms::reduce_scatter_pairwise(mesh, all.bytes(), mine.bytes().data(),
-                                        algorithms::parts_of(counts, size_of(out.dtype)), fold);
+    operations::reduce_scatter(call, all.bytes(), mine.bytes().data(),
+                               algorithms::parts_of(counts, size_of(out.dtype)), fold);
     mine.commit();
   });
 }
 
 void Communicator::all_to_all(ConstTensorView in, TensorView out, const Options& options) {
-  state_->collective(fingerprint(Op::all_to_all, in.dtype, in.count), options, [&](Call& mesh) {
-    check_view(mesh, in);
-    check_same(mesh, in, out, in.count);
-    const auto ranks = static_cast<std::size_t>(mesh.size());
-    require(mesh, in.count % ranks == 0,
+  state_->collective(fingerprint(Op::all_to_all, in.dtype, in.count), options, [&](Call& call) {
+    check_view(call, in);
+    check_same(call, in, out, in.count);
+    const auto ranks = static_cast<std::size_t>(call.size());
+    require(call, in.count % ranks == 0,
             "'in' has " + std::to_string(in.count) + " elements, which are not " +
                 std::to_string(ranks) + " equal parts");
     const Packed all(in);
     const Unpacked result(out);
-    const Offsets parts = algorithms::equal_parts(mesh.size(), in.bytes() / ranks);
-    algorithms::all_to_all_pairwise(mesh, all.bytes().data(), parts, result.bytes().data(), parts);
+    operations::all_to_all(call, all.bytes().data(), result.bytes().data(), in.bytes() / ranks);
     result.commit();
   });
 }
@@ -264,20 +257,20 @@ void Communicator::all_to_all_v(ConstTensorView in, std::span<const std::size_t>
                                 TensorView out, std::span<const std::size_t> out_counts,
                                 const Options& options) {
   state_->collective(
-      fingerprint(Op::all_to_all_v, in.dtype, transport::counts_vary), options, [&](Call& mesh) {
-        check_view(mesh, in);
-        const auto me = static_cast<std::size_t>(mesh.rank());
-        require(mesh, in_counts.size() == out_counts.size() && me < in_counts.size(),
+      fingerprint(Op::all_to_all_v, in.dtype, transport::counts_vary), options, [&](Call& call) {
+        check_view(call, in);
+        const auto me = static_cast<std::size_t>(call.rank());
+        require(call, in_counts.size() == out_counts.size() && me < in_counts.size(),
                 "in_counts and out_counts have one entry for each rank");
-        const std::size_t all = check_counts(mesh, in_counts, in_counts[me], "in");
-        require(mesh, in.count == all,
+        const std::size_t all = check_counts(call, in_counts, in_counts[me], "in");
+        require(call, in.count == all,
                 "'in' has " + std::to_string(in.count) + " elements, in_counts say " +
                     std::to_string(all));
-        check_same(mesh, in, out, check_counts(mesh, out_counts, in_counts[me], "out"));
+        check_same(call, in, out, check_counts(call, out_counts, in_counts[me], "out"));
         const Packed data(in);
         const Unpacked result(out);
-        algorithms::all_to_all_pairwise(
-            mesh, data.bytes().data(), algorithms::parts_of(in_counts, size_of(in.dtype)),
+        operations::all_to_all_v(
+            call, data.bytes().data(), algorithms::parts_of(in_counts, size_of(in.dtype)),
             result.bytes().data(), algorithms::parts_of(out_counts, size_of(in.dtype)));
         result.commit();
       });

@@ -1,5 +1,5 @@
-#include "collectives/algorithms/algorithms.hpp"
 #include "collectives/checks.hpp"
+#include "collectives/operations.hpp"
 #include "collectives/state.hpp"
 
 #include <algorithm>
@@ -73,8 +73,8 @@ std::optional<Communicator> Communicator::split(std::optional<int> color, int ke
     require(call, !color || *color >= 0, "a colour is not negative; no colour is std::nullopt");
     std::vector<Choice> choices(static_cast<std::size_t>(size()));
     choices[static_cast<std::size_t>(rank())] = {color ? *color : -1, key};
-    algorithms::all_gather_ring(call, reinterpret_cast<std::byte*>(choices.data()),
-                                algorithms::equal_parts(size(), sizeof(Choice)));
+    operations::all_gather(call, reinterpret_cast<std::byte*>(choices.data()),
+                           algorithms::equal_parts(size(), sizeof(Choice)));
     if (!color) return;
     std::vector<int> members;
     for (int other = 0; other < size(); ++other) {
@@ -102,7 +102,7 @@ std::optional<Communicator> Communicator::group(std::span<const int> ranks,
   state_->collective(fingerprint, options, [&](Call& call) {
     check_ranks(call, ranks);
     // All compare their lists.
-    algorithms::barrier_dissemination(call);
+    operations::barrier(call);
     const std::uint64_t number = call.fingerprint().sequence;
     made = subgroup(state_->group, ranks,
                     derived_id(state_->group.id, Op::group, number, hash_ranks(ranks)),
@@ -139,7 +139,7 @@ Communicator Communicator::duplicate(const Options& options) {
   fingerprint.op = Op::duplicate;
   Group made = state_->group;
   state_->collective(fingerprint, options, [&](Call& call) {
-    algorithms::barrier_dissemination(call);
+    operations::barrier(call);
     const std::uint64_t number = call.fingerprint().sequence;
     made.id = derived_id(state_->group.id, Op::duplicate, number, 0);
     made.name += "/duplicate" + std::to_string(number);

@@ -1,5 +1,5 @@
-#include "collectives/algorithms/algorithms.hpp"
 #include "collectives/checks.hpp"
+#include "collectives/operations.hpp"
 #include "collectives/reduce.hpp"
 #include "collectives/state.hpp"
 #include "collectives/structure.hpp"
@@ -63,12 +63,12 @@ std::vector<Tree> exchange_objects(Call& call, const Tree& value) {
   const auto me = static_cast<std::size_t>(call.rank());
   std::vector<std::uint64_t> sizes(static_cast<std::size_t>(call.size()));
   sizes[me] = mine.size();
-  algorithms::all_gather_ring(call, reinterpret_cast<std::byte*>(sizes.data()),
-                              algorithms::equal_parts(call.size(), sizeof(std::uint64_t)));
+  operations::all_gather(call, reinterpret_cast<std::byte*>(sizes.data()),
+                         algorithms::equal_parts(call.size(), sizeof(std::uint64_t)));
   const Offsets parts = offsets_of(call, sizes);
   Bytes all(parts.back());
   std::copy(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(parts[me]));
-  algorithms::all_gather_ring(call, all.data(), parts);
+  operations::all_gather(call, all.data(), parts);
   return decoded(all, parts);
 }
 
@@ -80,9 +80,9 @@ Tree Communicator::broadcast(const Tree& value, int root, const Options& options
     check_root(call, root);
     Bytes bytes = call.rank() == root ? encoded(call, value) : Bytes();
     std::uint64_t size = bytes.size();
-    algorithms::broadcast_binomial(call, bytes_of(size), root);
+    operations::broadcast(call, bytes_of(size), root);
     bytes.resize(offsets_of(call, {&size, 1}).back());
-    algorithms::broadcast_binomial(call, bytes, root);
+    operations::broadcast(call, bytes, root);
     result = Tree::decode(bytes);
   });
   return result;
@@ -127,11 +127,10 @@ std::vector<Tree> Communicator::gather_objects(const Tree& value, int root,
     std::uint64_t size = mine.size();
     const bool is_root = call.rank() == root;
     std::vector<std::uint64_t> sizes(is_root ? static_cast<std::size_t>(call.size()) : 0);
-    algorithms::gather_linear(call, bytes_of(size), reinterpret_cast<std::byte*>(sizes.data()),
-                              algorithms::equal_parts(call.size(), sizeof size), root);
+    operations::gather(call, bytes_of(size), reinterpret_cast<std::byte*>(sizes.data()), root);
     const Offsets parts = offsets_of(call, sizes);
     Bytes all(parts.back());
-    algorithms::gather_linear(call, mine, all.data(), parts, root);
+    operations::gather_v(call, mine, all.data(), parts, root);
     values = decoded(all, parts);
   });
   return values;
@@ -154,11 +153,10 @@ Tree Communicator::scatter_objects(std::span<const Tree> values, int root, const
       }
     }
     std::uint64_t size = 0;
-    algorithms::scatter_linear(call, reinterpret_cast<const std::byte*>(sizes.data()),
-                               bytes_of(size), algorithms::equal_parts(call.size(), sizeof size),
-                               root);
+    operations::scatter(call, reinterpret_cast<const std::byte*>(sizes.data()), bytes_of(size),
+                        root);
     Bytes mine(offsets_of(call, {&size, 1}).back());
-    algorithms::scatter_linear(call, all.data(), mine, offsets_of(call, sizes), root);
+    operations::scatter_v(call, all.data(), mine, offsets_of(call, sizes), root);
     result = Tree::decode(mine);
   });
   return result;

@@ -1,6 +1,7 @@
 #include "collectives/state.hpp"
 
 #include "collectives/buffers.hpp"
+#include "runtime/base/deadline.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -21,48 +22,31 @@ void Communicator::State::throw_if_broken() const {
   if (error) throw *error;
 }
 
-void Communicator::State::collective(Fingerprint fingerprint, const Options& options,
-                                     const Body& body) {
-  run_started(nullptr);
-  // Counted before anything can fail, so that the ranks' numbers stay equal.
-  fingerprint.sequence = ++sequence;
-  throw_if_broken();
-  const Call::Setting setting{*mesh, group, past, aborted, timeout_of(options), options.site};
-  Call call(setting, fingerprint);
-  past[sequence % past.size()] = fingerprint;
-  run(call, body);
-}
-
-void Communicator::State::message(const Fingerprint& fingerprint, const Options& options, int peer,
-                                  const Body& body) {
-  throw_if_broken();
-  const Call::Setting setting{*mesh,        group, past,       aborted, timeout_of(options),
-                              options.site, peer,  options.tag};
-  Call call(setting, fingerprint);
-  run(call, body);
-}
-
-void Communicator::State::run(Call& call, const Body& body) {
-  try {
-    call.check_entry();
-    body(call);
-  } catch (const Error& failure) {
-    fail(call, failure);
-    throw;
-  } catch (const std::exception& failure) {
-    // Out of memory, or thrown by a custom reduction: the others must not wait for it.
-    fail(call, Error(Errc::internal, call.label() + ": rank " + std::to_string(group.rank) +
-                                         " failed: " + failure.what()));
-    throw;
-  }
+void Communicator::State::find_team(Call& call) {
+  team = form_team(call, *mesh, group);
+  team_sought = true;
 }
 
 /// Wrong arguments fail one call, and in a collective the others' same call; anything else breaks
 /// the communicator.
+void Communicator::State::fail(Call& call) {
+  try {
+    throw;
+  } catch (const Error& failure) {
+    fail(call, failure);
+  } catch (const std::exception& failure) {
+    // Out of memory, or thrown by a custom reduction: the others must not wait for it.
+    fail(call, Error(Errc::internal, call.label() + ": rank " + std::to_string(group.rank) +
+                                         " failed: " + failure.what()));
+  }
+}
+
 void Communicator::State::fail(Call& call, const Error& failure) {
   const bool wrong_call = failure.errc() == Errc::misuse || failure.errc() == Errc::unsupported;
   if (wrong_call) {
-    if (call.fingerprint().op < transport::Op::send) call.tell_failure(failure, Scope::this_call);
+    if (call.fingerprint().op >= transport::Op::send) return;
+    call.tell_failure(failure, Scope::this_call);
+    if (call.team() != nullptr) call.team()->refuse();
     return;
   }
   const auto* known = dynamic_cast<const CallError*>(&failure);

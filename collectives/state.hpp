@@ -1,6 +1,7 @@
 #pragma once
 
 #include "collectives/call.hpp"
+#include "collectives/form_team.hpp"
 #include "runtime/world/membership.hpp"
 
 #include <dlaunch/communicator.hpp>
@@ -50,6 +51,8 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   std::shared_ptr<Membership> membership;
   Clock::duration timeout = std::chrono::minutes(5);
   std::uint64_t sequence = 0;
+  bool team_sought = false;
+  std::unique_ptr<transport::Team> team;
   std::array<transport::Fingerprint, 16> past{};  ///< The last collectives, in any order.
   std::optional<CallError> error;                 ///< The first one; it sticks.
   std::atomic<bool> aborted{false};
@@ -57,13 +60,31 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   std::deque<std::shared_ptr<WorkState>> started;           ///< Collectives not yet run, in order.
   std::vector<WorkState*> messages;                         ///< Started and not yet complete.
 
-  using Body = std::function<void(Call&)>;
-  /// A collective: runs what was started before, then `body`; a failure is told to the others and
-  /// sticks.
-  void collective(transport::Fingerprint fingerprint, const Options& options, const Body& body);
+  /// A collective: runs what was started before, then `body(Call&)`; a failure is told to the
+  /// others and sticks.
+  template <class Body>
+  void collective(transport::Fingerprint fingerprint, const Options& options, const Body& body) {
+    if (!started.empty()) run_started(nullptr);
+    // Counted before anything can fail, so that the ranks' numbers stay equal.
+    fingerprint.sequence = ++sequence;
+    throw_if_broken();
+    Call call({*mesh, group, past, aborted, timeout_of(options), options.site}, fingerprint);
+    past[sequence % past.size()] = fingerprint;
+    run(call, [&](Call& running) {
+      if (!team_sought) find_team(running);
+      if (team) running.use(*team);
+      body(running);
+    });
+  }
   /// A message call; `peer` and `tag` for messages to the user.
+  template <class Body>
   void message(const transport::Fingerprint& fingerprint, const Options& options, int peer,
-               const Body& body);
+               const Body& body) {
+    throw_if_broken();
+    Call call({*mesh, group, past, aborted, timeout_of(options), options.site, peer, options.tag},
+              fingerprint);
+    run(call, body);
+  }
   /// Appends a collective that runs later.
   Work start(std::function<void(Communicator&)> body);
   /// Runs started collectives up to and including `last`; null: all.
@@ -75,8 +96,20 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
 
  private:
   void run_body(WorkState& work);
-  void run(Call& call, const Body& body);
+  template <class Body>
+  void run(Call& call, const Body& body) {
+    try {
+      call.check_entry();
+      body(call);
+    } catch (...) {
+      fail(call);
+      throw;
+    }
+  }
+  /// The exception that is being handled ended the call.
+  void fail(Call& call);
   void fail(Call& call, const Error& error);
+  void find_team(Call& call);
 };
 
 }  // namespace dlaunch

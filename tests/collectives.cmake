@@ -9,4 +9,7 @@ dlaunch_test(collectives_test
   unit/collectives/topology_test.cpp
   unit/collectives/tree_test.cpp
   LIBS dlaunch_collectives dlaunch_world)
+# The same ranks once more, as those of one node, which share memory.
+add_test(NAME collectives_shared_test COMMAND collectives_test)
+set_tests_properties(collectives_shared_test PROPERTIES ENVIRONMENT DLAUNCH_TEST_SHARED=1)
 add_subdirectory(compile_fail)

@@ -19,6 +19,8 @@ constexpr auto lookup_pause_max = std::chrono::milliseconds(50);
 /// News of losses may have been read by another thread (any call on the store reads them), and
 /// then no descriptor tells of it.
 constexpr auto losses_interval = std::chrono::milliseconds(250);
+/// Nobody can ring: shared memory is looked at again so often.
+constexpr auto no_bell_interval = std::chrono::milliseconds(1);
 /// Connections that have not said who they are.
 constexpr std::size_t newcomers_max = 256;
 /// How long one may take to prove who it is; and after how long it makes room for another when
@@ -62,12 +64,21 @@ Links::Links(const World& world)
       lookup_pause_(lookup_pause_first) {
   if (!wake_) throw Error(Errc::internal, "cannot make an eventfd: " + errno_text(errno));
   if (size_ > 1) publish();
+  if (membership_ && size_ > 1) share();
   if (generation_ == 0) {
-    const auto segment = membership_ ? membership_->segment() : nullptr;
-    const bool shares = segment && segment->local_of(rank_) >= 0;
     announce(*store_, rank_,
-             {world.info().node_rank, world.info().local_rank, shares ? segment->id() : 0});
+             {world.info().node_rank, world.info().local_rank, segment_ ? segment_->id() : 0});
   }
+}
+
+void Links::share() {
+  segment_ = membership_->segment();
+  const int local = segment_ ? segment_->local_of(rank_) : -1;
+  if (local < 0) return segment_.reset();
+  const int bell = static_cast<int>(generation_ % Doorbell::bells_max);
+  bell_ = std::make_shared<Doorbell>(segment_, local, bell);
+  segment_->rank(local).attached.store(1);
+  for (int other = 0; other < segment_->size(); ++other) bell_->ring_if_asleep(other);
 }
 
 /// The agent's listener was made known by World::init. A listener of our own is made known here;
@@ -295,6 +306,7 @@ void Links::step(Clock::time_point deadline) {
 
 Clock::time_point Links::next_wake(Clock::time_point deadline) const {
   if (membership_) deadline = std::min(deadline, losses_read_ + losses_interval);
+  if (bell_ && bell_->fd() < 0) deadline = std::min(deadline, Clock::now() + no_bell_interval);
   if (!newcomers_.empty()) {
     const auto first = newcomers_.front().since;
     if (newcomers_.size() >= newcomers_max) deadline = std::min(deadline, first + newcomer_slow);
@@ -327,14 +339,15 @@ void Links::poll_and_pump(int timeout_ms) {
   if (ready > 0) handle_polled();
 }
 
-/// Layout: wake, listener, membership, newcomers, in-channels, out-channels. poll(2) skips the
-/// entries whose descriptor is -1.
+/// Layout: wake, listener, membership, bell, newcomers, in-channels, out-channels. poll(2) skips
+/// the entries whose descriptor is -1.
 void Links::fill_polled() {
   polled_.clear();
   polled_.push_back({wake_.get(), POLLIN, 0});
   const bool room = may_accept(Clock::now());
   polled_.push_back({room ? listener_.get() : -1, POLLIN, 0});
   polled_.push_back({membership_ ? membership_->fd() : -1, POLLIN, 0});
+  polled_.push_back({bell_ ? bell_->fd() : -1, POLLIN, 0});
   for (const auto& newcomer : newcomers_) polled_.push_back({newcomer.fd.get(), POLLIN, 0});
   for (const auto& channel : in_) {
     const bool readable = channel && !channel->ended() && !channel->held();
@@ -348,7 +361,7 @@ void Links::fill_polled() {
 
 void Links::handle_polled() {
   // Data first: what a peer sent before it ended must be seen before the news of its end.
-  const std::size_t ins = 3 + newcomers_.size();
+  const std::size_t ins = 4 + newcomers_.size();
   const std::size_t outs = ins + in_.size();
   const std::size_t greeted = newcomers_.size();
   for (std::size_t i = 0; i < in_.size(); ++i) {
@@ -360,7 +373,7 @@ void Links::handle_polled() {
     if ((events & ~POLLOUT) != 0) out_[i].look_for_end();
   }
   for (std::size_t i = greeted; i-- > 0;) {
-    if (polled_[3 + i].revents != 0 && greet(newcomers_[i])) {
+    if (polled_[4 + i].revents != 0 && greet(newcomers_[i])) {
       newcomers_.erase(newcomers_.begin() + static_cast<std::ptrdiff_t>(i));
     }
   }
@@ -370,6 +383,7 @@ void Links::handle_polled() {
     [[maybe_unused]] const auto got = ::read(wake_.get(), &count, sizeof count);
   }
   if (polled_[2].revents != 0) read_losses();
+  if (polled_[3].revents != 0) bell_->clear();
 }
 
 // ---- News. ----

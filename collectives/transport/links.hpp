@@ -6,6 +6,8 @@
 #include "collectives/transport/proof.hpp"
 #include "collectives/transport/topology.hpp"
 #include "runtime/base/unique_fd.hpp"
+#include "runtime/segment/doorbell.hpp"
+#include "runtime/segment/segment.hpp"
 #include "runtime/world/membership.hpp"
 
 #include <dlaunch/world.hpp>
@@ -38,6 +40,13 @@ class Links {
   int rank() const { return rank_; }
   int size() const { return size_; }
   Inbox& inbox() { return inbox_; }
+  /// Which of the meshes made from this world it is.
+  std::uint32_t generation() const { return generation_; }
+  Store& store() { return *store_; }
+  /// What this rank shares with others of its node, and its bell there; null where there is
+  /// nothing.
+  const std::shared_ptr<Segment>& segment() const { return segment_; }
+  const std::shared_ptr<Doorbell>& bell() const { return bell_; }
 
   void post(Outgoing& message);
   void withdraw(Outgoing& message);
@@ -88,6 +97,7 @@ class Links {
   };
 
   void publish();
+  void share();
   std::string key_of(int rank) const;
   Hello hello() const;
   void look_up(int to);
@@ -117,6 +127,8 @@ class Links {
   std::shared_ptr<Store> store_;
   std::shared_ptr<Membership> membership_;
   std::optional<Key> key_;  ///< What the ranks prove to each other to know.
+  std::shared_ptr<Segment> segment_;
+  std::shared_ptr<Doorbell> bell_;
   unique_fd listener_;
   unique_fd wake_;
   Inbox inbox_;

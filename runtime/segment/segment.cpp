@@ -179,6 +179,28 @@ Ring& Segment::ring(int to, int from) noexcept {
   return *std::launder(reinterpret_cast<Ring*>(base_ + places_.rings + index * sizeof(Ring)));
 }
 
+bool RankBlock::post(std::uint64_t key, std::uint64_t value, std::uint32_t readers) noexcept {
+  for (Notice& notice : notices) {
+    if (notice.readers.load() != 0) continue;
+    notice.key.store(0);
+    notice.readers.store(readers);
+    notice.value.store(value);
+    notice.key.store(key);
+    return true;
+  }
+  return false;
+}
+
+std::optional<std::uint64_t> RankBlock::read(std::uint64_t key) noexcept {
+  for (Notice& notice : notices) {
+    if (notice.key.load() != key || notice.readers.load() == 0) continue;
+    const std::uint64_t value = notice.value.load();
+    notice.readers.fetch_sub(1);
+    return value;
+  }
+  return std::nullopt;
+}
+
 std::optional<std::uint64_t> Segment::allocate(int local, std::size_t bytes) {
   if (bytes > arena_bytes_) return std::nullopt;
   const std::size_t alignment = bytes >= page_bytes ? page_bytes : line_pair_bytes;

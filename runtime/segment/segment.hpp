@@ -31,6 +31,22 @@ struct RankBlock {
   /// A bit for each of the rank's doorbells behind which somebody sleeps, or is about to; whoever
   /// has something for the rank rings them.
   alignas(line_pair_bytes) std::atomic<std::uint32_t> asleep;
+  /// 1 as soon as the rank has mapped the segment and will use it.
+  std::atomic<std::uint32_t> attached;
+
+  /// What this rank has to tell some others, each of whom reads it once: a number under a key.
+  struct Notice {
+    std::atomic<std::uint64_t> key;  ///< 0: free. Written last.
+    std::atomic<std::uint64_t> value;
+    std::atomic<std::uint32_t> readers;  ///< Who have not read it yet; 0 frees it.
+  };
+  static constexpr std::size_t notices_max = 64;
+  alignas(line_pair_bytes) Notice notices[notices_max];
+
+  /// For the rank itself; false if there is no room now.
+  bool post(std::uint64_t key, std::uint64_t value, std::uint32_t readers) noexcept;
+  /// For one of the readers; nullopt if it is not there yet.
+  std::optional<std::uint64_t> read(std::uint64_t key) noexcept;
 };
 
 /// One for each ordered pair of ranks: a stream of bytes, written by one, read by the other.

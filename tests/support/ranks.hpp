@@ -5,6 +5,7 @@
 
 #include <dlaunch/world.hpp>
 
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -82,10 +83,25 @@ struct Outcome {
 
 using Body = std::function<void(const World&)>;
 
+/// Whether ranks as threads share a segment, as the ranks of one node do: where the environment has
+/// DLAUNCH_TEST_SHARED, which lets every test run both ways.
+inline bool ranks_share_memory() { return std::getenv("DLAUNCH_TEST_SHARED") != nullptr; }
+
 /// Runs `body` as `size` ranks, each a thread with a World of its own over one store in memory.
 inline std::vector<Outcome> run_ranks(
     int size, const Body& body,
-    const std::vector<std::shared_ptr<FakeMembership>>& memberships = {}) {
+    std::vector<std::shared_ptr<FakeMembership>> memberships = {}) {
+  if (ranks_share_memory() && size > 1) {
+    SegmentPlan plan;
+    for (int rank = 0; rank < size; ++rank) plan.world_ranks.push_back(rank);
+    plan.oversubscribed = size > static_cast<int>(std::thread::hardware_concurrency());
+    plan.arena_bytes = std::size_t{1} << 30;
+    const auto segment = Segment::create(plan);
+    while (memberships.size() < plan.world_ranks.size()) {
+      memberships.push_back(std::make_shared<FakeMembership>());
+    }
+    for (const auto& membership : memberships) membership->share(segment);
+  }
   const auto store = std::make_shared<LocalStore>();
   std::vector<Outcome> outcomes(static_cast<std::size_t>(size));
   std::vector<std::jthread> threads;

@@ -1,0 +1,176 @@
+#include "collectives/call.hpp"
+#include "runtime/base/deadline.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <string_view>
+
+/// What a call says: who is absent when its deadline has passed, and how it names itself.
+namespace dlaunch {
+namespace {
+
+using namespace std::chrono_literals;
+using transport::FailureNotice;
+using transport::Kind;
+using transport::Scope;
+
+/// For answers to "what are you doing?" once the deadline has passed.
+constexpr auto answer_grace = 200ms;
+/// For our own last words.
+constexpr auto farewell_grace = 100ms;
+/// Up to here all ranks are asked and told directly; beyond, neighbours at distances of powers of
+/// two, who pass it on.
+constexpr int direct_ranks_max = 64;
+constexpr std::size_t named_ranks_max = 16;
+
+std::string seconds_text(Clock::duration duration) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g s", std::chrono::duration<double>(duration).count());
+  return text;
+}
+
+}  // namespace
+
+// ---- The deadline has passed: who is absent? ----
+
+/// The others, as far as they are asked and told directly.
+std::vector<int> Call::others() const {
+  const Group& group = setting_.group;
+  std::vector<int> ranks;
+  if (size() <= direct_ranks_max) {
+    for (int rank = 0; rank < size(); ++rank) {
+      if (rank != group.rank) ranks.push_back(group.world_rank(rank));
+    }
+    return ranks;
+  }
+  for (int distance = 1; distance < size(); distance *= 2) {
+    ranks.push_back(group.world_rank((group.rank + distance) % size()));
+    ranks.push_back(group.world_rank((group.rank - distance + size()) % size()));
+  }
+  return ranks;
+}
+
+/// True if the call completed after all.
+bool Call::ask_others(const std::vector<int>& ranks, const std::function<bool()>& ready) {
+  setting_.mesh.inquire(ranks, setting_.group.id);
+  const auto until = Clock::now() + answer_grace;
+  while (Clock::now() < until && setting_.mesh.answers().size() < ranks.size()) {
+    if (ready()) return true;
+    check_news(nullptr);
+    setting_.mesh.step(until);
+  }
+  return ready();
+}
+
+std::string Call::absent_text(const std::vector<int>& asked, int& first_absent) const {
+  std::string text;
+  std::size_t named = 0, absent = 0;
+  for (const int world_rank : asked) {
+    const auto answer = setting_.mesh.answers().find(world_rank);
+    std::string doing;
+    if (answer != setting_.mesh.answers().end()) {
+      const transport::Status& status = answer->second;
+      const bool here = status.communicator == setting_.group.id &&
+                        status.sequence >= fingerprint_.sequence &&
+                        fingerprint_.op < transport::Op::send;
+      if (here) continue;
+      doing = "is in " + status.sentence;
+    } else if (const auto& coming = setting_.mesh.inbox().last_seen(world_rank);
+               coming && setting_.mesh.inbox().is_held(world_rank)) {
+      doing = "is in " + short_text(fingerprint_of(*coming)) + " of " +
+              std::to_string(coming->bytes) + " bytes to this rank, which does not receive them";
+    } else if (const PeerLoss* loss = setting_.mesh.loss_of(world_rank)) {
+      doing = loss->cause;
+    } else if (const auto& seen = setting_.mesh.inbox().last_seen(world_rank)) {
+      doing = "in no call now; last seen in " + short_text(fingerprint_of(*seen));
+    } else {
+      doing = "in no call now; never heard of";
+    }
+    ++absent;
+    if (first_absent < 0) first_absent = world_rank;
+    if (++named > named_ranks_max) continue;
+    text += (text.empty() ? "" : "; ") + name_of(world_rank) + " (" + doing + ")";
+  }
+  if (absent > named_ranks_max) {
+    text += "; and " + std::to_string(absent - named_ranks_max) + " more";
+  }
+  return text;
+}
+
+void Call::throw_unless_complete(const Waiting& waiting, const std::function<bool()>& ready) {
+  const std::string limit = seconds_text(setting_.timeout);
+  std::vector<int> asked;
+  if (fingerprint_.op < transport::Op::send || waiting.any) {
+    asked = others();
+  } else {
+    asked = waiting.to_receive;
+    asked.insert(asked.end(), waiting.to_send.begin(), waiting.to_send.end());
+    std::erase(asked, setting_.mesh.rank());
+  }
+  if (ask_others(asked, ready)) return;
+  int blamed = -1;
+  const std::string absent = absent_text(asked, blamed);
+  std::string sentence = label() + ": rank " + std::to_string(rank()) + " waited " + limit;
+  if (!absent.empty()) {
+    sentence += "; absent: " + absent;
+  } else if (!waiting.to_receive.empty() && !waiting.any) {
+    sentence += " for data of " + name_of(waiting.to_receive.front()) +
+                "; all ranks are in the call, but it did not end in time";
+  } else {
+    sentence += "; nothing came";
+  }
+  throw CallError(Errc::timeout, sentence + where(), blamed);
+}
+
+// ---- Words. ----
+
+void Call::tell_failure(const Error& error, Scope scope) {
+  auto& mesh = setting_.mesh;
+  const auto ranks = others();
+  if (ranks.empty()) return;
+  FailureNotice notice;
+  notice.code = error.errc();
+  notice.scope = scope;
+  notice.sentence = error.what();
+  const Bytes payload = encode(notice);
+  transport::Header header =
+      make_header(Kind::failure, setting_.group.id, fingerprint_, payload.size());
+  // A message belongs to no collective: everything that is not over is concerned.
+  if (fingerprint_.op >= transport::Op::send) header.sequence = 0;
+  try {
+    for (const int rank : ranks) mesh.post_control(rank, header, payload);
+    const auto until = Clock::now() + farewell_grace;
+    while (!mesh.is_flushed() && Clock::now() < until) mesh.step(until);
+  } catch (const Error&) {
+    // The agent or the store is gone too; the first error is the one that counts.
+  }
+}
+
+std::string Call::name_of(int world_rank) const {
+  const int here = setting_.group.rank_of(world_rank);
+  std::string name = "rank " + std::to_string(here >= 0 ? here : world_rank);
+  if (here != world_rank) name += " (rank " + std::to_string(world_rank) + " of the world)";
+  return name;
+}
+
+std::string Call::label() const {
+  std::string text = short_text(fingerprint_);
+  if (fingerprint_.op >= transport::Op::send) {
+    text += fingerprint_.op == transport::Op::send ? " to " : " from ";
+    text += setting_.peer == any_source ? "any rank" : "rank " + std::to_string(setting_.peer);
+    text += setting_.tag == any_tag ? " (any tag)" : " (tag " + std::to_string(setting_.tag) + ")";
+  }
+  if (setting_.group.name != "world") text += " of '" + setting_.group.name + "'";
+  return text;
+}
+
+/// Options that were made apart from the call know only the header they come from.
+std::string Call::where() const {
+  const std::string_view file = setting_.site.file;
+  if (file.empty() || file.ends_with("dlaunch/communicator.hpp")) return "";
+  const auto slash = file.rfind('/');
+  const auto name = slash == std::string_view::npos ? file : file.substr(slash + 1);
+  return " [" + std::string(name) + ":" + std::to_string(setting_.site.line) + "]";
+}
+
+}  // namespace dlaunch

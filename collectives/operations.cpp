@@ -1,0 +1,90 @@
+#include "collectives/operations.hpp"
+
+#include "collectives/algorithms/shared.hpp"
+
+namespace dlaunch::operations {
+
+namespace shared = algorithms::shared;
+using shared::Parts;
+
+void barrier(Call& call) {
+  if (auto* team = call.team()) return shared::barrier(*team);
+  algorithms::barrier_dissemination(call);
+}
+
+void broadcast(Call& call, std::span<std::byte> data, int root) {
+  if (auto* team = call.team()) return shared::broadcast(*team, data, root);
+  algorithms::broadcast_binomial(call, data, root);
+}
+
+void reduce(Call& call, BytesView in, std::byte* out, int root, const Folder& fold) {
+  if (auto* team = call.team()) return shared::reduce(*team, in, out, root, fold);
+  algorithms::reduce(call, in, out, root, fold);
+}
+
+void all_reduce(Call& call, std::span<std::byte> data, const Folder& fold) {
+  if (auto* team = call.team()) return shared::all_reduce(*team, data, fold);
+  algorithms::all_reduce(call, data, fold);
+}
+
+void all_gather(Call& call, std::byte* data, const Offsets& parts) {
+  if (auto* team = call.team()) return shared::all_gather(*team, data, parts);
+  algorithms::all_gather_ring(call, data, parts);
+}
+
+void reduce_scatter(Call& call, BytesView in, std::byte* out, const Offsets& parts,
+                    const Folder& fold) {
+  if (auto* team = call.team()) return shared::reduce_scatter(*team, in, out, parts, fold);
+  algorithms::reduce_scatter_pairwise(call, in, out, parts, fold);
+}
+
+void all_to_all(Call& call, const std::byte* in, std::byte* out, std::size_t each) {
+  const Offsets parts = algorithms::equal_parts(call.size(), each);
+  if (auto* team = call.team()) {
+    return shared::all_to_all(*team, in, parts, out, parts, Parts::equal);
+  }
+  algorithms::all_to_all_pairwise(call, in, parts, out, parts);
+}
+
+void all_to_all_v(Call& call, const std::byte* in, const Offsets& in_parts, std::byte* out,
+                  const Offsets& out_parts) {
+  if (auto* team = call.team()) {
+    return shared::all_to_all(*team, in, in_parts, out, out_parts, Parts::differing);
+  }
+  algorithms::all_to_all_pairwise(call, in, in_parts, out, out_parts);
+}
+
+void gather(Call& call, BytesView mine, std::byte* all, int root) {
+  const Offsets parts =
+      call.rank() == root ? algorithms::equal_parts(call.size(), mine.size()) : Offsets{};
+  if (auto* team = call.team()) {
+    return shared::gather(*team, mine, all, parts, root, Parts::equal);
+  }
+  algorithms::gather_linear(call, mine, all, parts, root);
+}
+
+void gather_v(Call& call, BytesView mine, std::byte* all, const Offsets& parts, int root) {
+  if (auto* team = call.team()) {
+    return shared::gather(*team, mine, all, parts, root, Parts::differing);
+  }
+  algorithms::gather_linear(call, mine, all, parts, root);
+}
+
+void scatter(Call& call, const std::byte* all, std::span<std::byte> mine, int root) {
+  const Offsets parts =
+      call.rank() == root ? algorithms::equal_parts(call.size(), mine.size()) : Offsets{};
+  if (auto* team = call.team()) {
+    return shared::scatter(*team, all, mine, parts, root, Parts::equal);
+  }
+  algorithms::scatter_linear(call, all, mine, parts, root);
+}
+
+void scatter_v(Call& call, const std::byte* all, std::span<std::byte> mine, const Offsets& parts,
+               int root) {
+  if (auto* team = call.team()) {
+    return shared::scatter(*team, all, mine, parts, root, Parts::differing);
+  }
+  algorithms::scatter_linear(call, all, mine, parts, root);
+}
+
+}  // namespace dlaunch::operations

@@ -1,0 +1,215 @@
+#include "collectives/transport/team.hpp"
+
+#include "runtime/base/deadline.hpp"
+
+#include <dlaunch/error.hpp>
+
+#include <cstring>
+#include <new>
+#include <string>
+#include <utility>
+
+#include <sched.h>
+
+namespace dlaunch::transport {
+namespace {
+
+/// Each on a processor of its own: spinning sees the line as soon as it can be seen. Beyond this a
+/// wake-up costs less than it burns.
+constexpr auto spin_time = std::chrono::microseconds(50);
+/// More ranks than processors: whom we wait for may need ours. A call of sched_yield costs little
+/// where nobody wants the processor, a sleep and a wake-up cost tens of microseconds.
+constexpr int crowded_spins = 30;
+constexpr auto yield_time = std::chrono::microseconds(200);
+constexpr int spins_between_looks = 64;
+
+/// A call whose arguments were wrong.
+constexpr std::uint32_t refused_call = 0;
+
+void relax() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");
+#endif
+}
+
+/// Never refused_call. Differing calls agree by chance once in four thousand million times.
+std::uint32_t hash_of(const Fingerprint& call) noexcept {
+  constexpr std::uint64_t odd = 0x9e3779b97f4a7c15U;
+  const auto mix = [](std::uint64_t hash, std::uint64_t word) {
+    hash = (hash ^ word) * odd;
+    return hash ^ (hash >> 29);
+  };
+  std::uint64_t hash =
+      mix(odd, static_cast<std::uint64_t>(call.op) | static_cast<std::uint64_t>(call.dtype) << 8 |
+                   static_cast<std::uint64_t>(call.reduce) << 16 |
+                   static_cast<std::uint64_t>(static_cast<std::uint32_t>(call.root)) << 32);
+  hash = mix(mix(mix(hash, call.sequence), call.count), call.argument);
+  const auto folded = static_cast<std::uint32_t>(hash >> 32);
+  return folded == refused_call ? 1 : folded;
+}
+
+constexpr std::size_t round_up(std::size_t bytes, std::size_t to) {
+  return (bytes + to - 1) / to * to;
+}
+
+}  // namespace
+
+Team::Places::Places(int members) {
+  const auto n = static_cast<std::size_t>(members);
+  lines = sizeof(Block);
+  calls = lines + 2 * n * sizeof(Line);
+  left = calls + 2 * n * sizeof(Fingerprint);
+  slots = round_up(left + n * sizeof(std::atomic<std::uint32_t>), 4096);
+  end = slots + n * 2 * slot_bytes;
+}
+
+std::uint64_t Team::make_block(Segment& segment, int leader_local, int members) {
+  const Places places(members);
+  const auto offset = segment.allocate(leader_local, places.end);
+  if (!offset) {
+    throw Error(Errc::internal, "the node's shared memory is full: no room for a group of " +
+                                    std::to_string(members) +
+                                    " ranks; free shared buffers or groups first");
+  }
+  // The slots are left to their writers, who touch them first.
+  std::memset(segment.at(*offset), 0, places.slots);
+  auto* block = new (segment.at(*offset)) Block;
+  block->users.store(static_cast<std::uint32_t>(members));
+  block->sleepers.store(0);
+  return *offset;
+}
+
+Team::Team(std::shared_ptr<Segment> segment, std::shared_ptr<Doorbell> bell,
+           std::vector<int> locals, int rank, std::uint64_t block)
+    : segment_(std::move(segment)),
+      bell_(std::move(bell)),
+      locals_(std::move(locals)),
+      rank_(rank),
+      size_(static_cast<int>(locals_.size())),
+      oversubscribed_(segment_->oversubscribed()),
+      offset_(block),
+      inputs_(locals_.size()) {
+  const Places places(size_);
+  std::byte* base = segment_->at(block);
+  block_ = std::launder(reinterpret_cast<Block*>(base));
+  lines_ = std::launder(reinterpret_cast<Line*>(base + places.lines));
+  calls_ = std::launder(reinterpret_cast<Fingerprint*>(base + places.calls));
+  left_ = std::launder(reinterpret_cast<std::atomic<std::uint32_t>*>(base + places.left));
+  slots_ = base + places.slots;
+}
+
+/// Others may still read what this member published last, so the block goes with its last user.
+Team::~Team() {
+  left_[rank_].store(1);
+  if (block_->sleepers.load() != 0) wake_sleepers();
+  block_->users.fetch_sub(1);
+  if (rank_ == 0) segment_->free_when_unused(locals_[0], offset_, block_->users);
+}
+
+void Team::begin(Patience& patience, const Fingerprint& call) {
+  patience_ = &patience;
+  call_ = hash_of(call);
+  fingerprint_ = &call;
+  first_ = step_;
+}
+
+void Team::refuse() {
+  if (steps() > 0) return;
+  call_ = refused_call;
+  open();
+  publish();
+}
+
+void Team::open() {
+  const std::uint64_t before = step_++;
+  waited_ = 0;
+  if (complete_ < before) {
+    // Who did not have to wait in it learns only now that it was in another call than the others.
+    for (int member = 0; member < size_; ++member) {
+      if (member == rank_) continue;
+      await(member, before);
+      if (line(member, before).call != refused_call) compare(member, before, published_);
+    }
+    complete_ = before;
+  }
+  if (before == first_) call_of(rank_, step_) = *fingerprint_;
+}
+
+void Team::publish() {
+  Line& own = line(rank_, step_);
+  own.call = published_ = call_;
+  own.step.store(step_);
+  if (size_ == 1) complete_ = step_;
+  if (block_->sleepers.load() != 0) [[unlikely]]
+    wake_sleepers();
+}
+
+void Team::wait(int member) {
+  await(member, step_);
+  if (line(member, step_).call != call_) [[unlikely]]
+    compare(member, step_, call_);
+  if (++waited_ == size_ - 1) complete_ = step_;
+}
+
+void Team::wait_all() {
+  for (int member = 0; member < size_; ++member) {
+    if (member != rank_) wait(member);
+  }
+}
+
+void Team::await(int member, std::uint64_t step) {
+  if (line(member, step).step.load(std::memory_order_acquire) < step) await_long(member, step);
+}
+
+void Team::await_long(int member, std::uint64_t step) {
+  const auto& published = line(member, step).step;
+  const auto ready = [&] { return published.load(std::memory_order_acquire) >= step; };
+  const int spins = oversubscribed_ ? crowded_spins : spins_between_looks;
+  for (int i = 0; i < spins; ++i) {
+    relax();
+    if (ready()) return;
+  }
+  const auto until = Clock::now() + (oversubscribed_ ? yield_time : spin_time);
+  do {
+    if (oversubscribed_) {
+      ::sched_yield();
+      if (ready()) return;
+    } else {
+      for (int i = 0; i < spins_between_looks; ++i) {
+        relax();
+        if (ready()) return;
+      }
+    }
+    if (patience_->is_over()) break;
+  } while (Clock::now() < until);
+  // The sleeper announces itself before it looks for the last time.
+  patience_->wait_long(member, [&] { return published.load() >= step; });
+}
+
+void Team::compare(int member, std::uint64_t step, std::uint32_t call) {
+  const std::uint32_t theirs = line(member, step).call;
+  if (theirs == call || call == refused_call) [[likely]]
+    return;
+  if (theirs == refused_call) patience_->disagree(member, nullptr);
+  // The step at which the other's call began is not known: it is one of the two that are kept.
+  const bool is_here = hash_of(call_of(member, step)) == theirs;
+  patience_->disagree(member, &call_of(member, is_here ? step : step + 1));
+}
+
+void Team::count_sleeper(bool sleeps) noexcept {
+  if (sleeps) {
+    block_->sleepers.fetch_add(1);
+  } else {
+    block_->sleepers.fetch_sub(1);
+  }
+}
+
+void Team::wake_sleepers() noexcept {
+  for (int member = 0; member < size_; ++member) {
+    if (member != rank_) bell_->ring_if_asleep(locals_[static_cast<std::size_t>(member)]);
+  }
+}
+
+}  // namespace dlaunch::transport

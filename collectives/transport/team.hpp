@@ -1,0 +1,158 @@
+#pragma once
+
+#include "collectives/transport/message.hpp"
+#include "runtime/segment/doorbell.hpp"
+#include "runtime/segment/segment.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace dlaunch::transport {
+
+/// What a member does when it has waited for a while and may sleep. Implemented by a call, which
+/// knows its deadline and hears the news.
+class Patience {
+ public:
+  virtual ~Patience() = default;
+  /// Returns when `ready()`, having slept in between; throws what ends the call. `member` is whom
+  /// the wait is for.
+  virtual void wait_long(int member, const std::function<bool()>& ready) = 0;
+  /// `member` is in another call than this one; nullptr: its arguments were wrong. Throws.
+  [[noreturn]] virtual void disagree(int member, const Fingerprint* theirs) = 0;
+  /// `member` gives or takes `theirs` bytes where this rank takes or gives `ours`. Throws.
+  [[noreturn]] virtual void differ(int member, std::uint64_t theirs, std::uint64_t ours) = 0;
+  /// Whether the call is to end at once: looked at while spinning.
+  virtual bool is_over() const noexcept = 0;
+};
+
+/// The ranks of one communicator that share a segment. They go through the same steps, numbered
+/// from 1. In each a member may write its slot and its line's payload, then publishes the step, and
+/// others that have seen it published read them:
+///
+///     open -> write slot() and payload() -> publish -> wait(m) -> read slot_of(m), payload_of(m)
+///
+/// What a member published with step t it leaves alone until all members have published step t+1,
+/// which is how they say that they are done reading t: open() sees to it. So there are two of
+/// everything, and one step costs one synchronisation, however much it moves.
+///
+/// A line has one writer; its step is stored last and read first (release, acquire), and nothing
+/// else orders the data. Publishing and sleeping are sequentially consistent, so that either the
+/// sleeper sees the step or the publisher sees the sleeper. Not thread-safe: for the thread that
+/// makes the call.
+class Team {
+ public:
+  /// Written beside the step: no second line has to be fetched.
+  static constexpr std::size_t payload_bytes_max = line_pair_bytes - 16;
+  static constexpr std::size_t slot_bytes = 512u << 10;
+
+  /// What the leader, the first member, makes for all; a place in the segment for the others to
+  /// join at. Throws Error{internal} when the arena is full.
+  static std::uint64_t make_block(Segment& segment, int leader_local, int members);
+
+  /// `locals` are the members' places on the node, in the members' order.
+  Team(std::shared_ptr<Segment> segment, std::shared_ptr<Doorbell> bell, std::vector<int> locals,
+       int rank, std::uint64_t block);
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return size_; }
+  bool is_oversubscribed() const noexcept { return oversubscribed_; }
+  Segment& segment() noexcept { return *segment_; }
+  Doorbell& bell() noexcept { return *bell_; }
+
+  /// The steps that follow belong to this call. Both are borrowed until the next begin.
+  void begin(Patience& patience, const Fingerprint& call);
+  /// Steps since begin.
+  std::uint64_t steps() const noexcept { return step_ - first_; }
+  /// This member's arguments were wrong: takes the call's first step for it, so that the others
+  /// learn of it and the members stay in step.
+  void refuse();
+
+  void open();
+  std::byte* slot() noexcept { return slot_at(rank_, step_); }
+  std::byte* payload() noexcept { return line(rank_, step_).payload; }
+  void publish();
+  /// Once for each other member and step at most.
+  void wait(int member);
+  void wait_all();
+  const std::byte* slot_of(int member) noexcept { return slot_at(member, step_); }
+  /// What was published with the step before, readable until this one is published.
+  const std::byte* earlier_slot_of(int member) noexcept { return slot_at(member, step_ - 1); }
+  const std::byte* payload_of(int member) noexcept { return line(member, step_).payload; }
+
+  Patience& patience() noexcept { return *patience_; }
+  /// Room for a pointer for each member.
+  std::span<const std::byte*> inputs() noexcept { return inputs_; }
+
+  /// That member's team is destroyed: it will publish no more.
+  bool has_left(int member) const noexcept {
+    return left_[static_cast<std::size_t>(member)].load() != 0;
+  }
+  /// Around sleeping: whoever publishes meanwhile rings.
+  void count_sleeper(bool sleeps) noexcept;
+
+ private:
+  struct Line {
+    alignas(line_pair_bytes) std::atomic<std::uint64_t> step;
+    std::uint32_t call;
+    std::uint32_t reserved;
+    std::byte payload[payload_bytes_max];
+  };
+  static_assert(sizeof(Line) == line_pair_bytes);
+  struct Block {
+    alignas(line_pair_bytes) std::atomic<std::uint32_t> users;
+    alignas(line_pair_bytes) std::atomic<std::uint32_t> sleepers;
+  };
+  /// What lies where behind a block.
+  struct Places {
+    explicit Places(int members);
+    std::size_t lines, calls, left, slots, end;
+  };
+
+  Line& line(int member, std::uint64_t step) noexcept {
+    return lines_[(step & 1) * static_cast<std::size_t>(size_) + static_cast<std::size_t>(member)];
+  }
+  Fingerprint& call_of(int member, std::uint64_t step) noexcept {
+    return calls_[(step & 1) * static_cast<std::size_t>(size_) + static_cast<std::size_t>(member)];
+  }
+  std::byte* slot_at(int member, std::uint64_t step) noexcept {
+    return slots_ + (static_cast<std::size_t>(member) * 2 + (step & 1)) * slot_bytes;
+  }
+  void await(int member, std::uint64_t step);
+  void await_long(int member, std::uint64_t step);
+  void compare(int member, std::uint64_t step, std::uint32_t call);
+  void wake_sleepers() noexcept;
+
+  std::shared_ptr<Segment> segment_;
+  std::shared_ptr<Doorbell> bell_;
+  std::vector<int> locals_;
+  int rank_;
+  int size_;
+  bool oversubscribed_;
+  std::uint64_t offset_;
+  Block* block_;
+  Line* lines_;
+  Fingerprint* calls_;
+  std::atomic<std::uint32_t>* left_;
+  std::byte* slots_;
+
+  std::vector<const std::byte*> inputs_;
+
+  Patience* patience_ = nullptr;
+  const Fingerprint* fingerprint_ = nullptr;
+  std::uint32_t call_ = 0;       ///< Hash of the present call.
+  std::uint32_t published_ = 0;  ///< Hash of the call of the last published step.
+  std::uint64_t step_ = 0;       ///< The last one opened.
+  std::uint64_t first_ = 0;      ///< Steps before the present call.
+  std::uint64_t complete_ = 0;   ///< The last one that all members are known to have published.
+  int waited_ = 0;               ///< Members waited for in the present step.
+};
+
+}  // namespace dlaunch::transport
