@@ -30,18 +30,18 @@ constexpr auto sentence_grace = 1s;
 /// A rank that left in good order may have done all its part: those who wait for it notice.
 bool left_in_order(const PeerLoss& loss) { return loss.cause.starts_with("exited 0"); }
 
-/// Takes back what is still posted, however the call ends.
+/// Takes back what is still posted, however the call ends. Under the mesh's lock.
 class Posted {
  public:
   Posted(transport::Links& mesh, Receive* receive, Outgoing* outgoing)
       : mesh_(mesh), receive_(receive), outgoing_(outgoing) {
-    if (receive_ != nullptr) mesh_.inbox().post(*receive_);
+    if (receive_ != nullptr) mesh_.post(*receive_);
     if (outgoing_ != nullptr) mesh_.post(*outgoing_);
   }
   Posted(const Posted&) = delete;
   Posted& operator=(const Posted&) = delete;
   ~Posted() {
-    if (receive_ != nullptr && receive_->pending()) mesh_.inbox().withdraw(*receive_);
+    if (receive_ != nullptr && receive_->pending()) mesh_.withdraw(*receive_);
     if (outgoing_ != nullptr && outgoing_->pending()) mesh_.withdraw(*outgoing_);
   }
 
@@ -70,15 +70,15 @@ class Call::Busy {
  public:
   explicit Busy(Call& call)
       : mesh_(call.setting_.mesh), answer_([&call] { return call.activity(); }) {
-    mesh_.set_activity(&answer_);
+    mesh_.news().begin(answer_);
   }
   Busy(const Busy&) = delete;
   Busy& operator=(const Busy&) = delete;
-  ~Busy() { mesh_.set_activity(nullptr); }
+  ~Busy() { mesh_.news().end(answer_); }
 
  private:
   transport::Links& mesh_;
-  std::function<transport::Status()> answer_;
+  transport::Activity answer_;
 };
 
 transport::Status Call::activity() const {
@@ -110,21 +110,24 @@ Outgoing Call::make_outgoing(int to, BytesView data) const {
 
 void Call::send(int to, BytesView data) {
   Outgoing outgoing = make_outgoing(to, data);
+  const auto lock = setting_.mesh.lock();
   const Posted posted(setting_.mesh, nullptr, &outgoing);
-  wait(nullptr, &outgoing);
+  wait_posted(nullptr, &outgoing);
 }
 
 void Call::recv(int from, std::span<std::byte> data) {
   Receive receive = make_receive(from, data);
+  const auto lock = setting_.mesh.lock();
   const Posted posted(setting_.mesh, &receive, nullptr);
-  wait(&receive, nullptr);
+  wait_posted(&receive, nullptr);
 }
 
 void Call::exchange(int to, BytesView out, int from, std::span<std::byte> in) {
   Receive receive = make_receive(from, in);
   Outgoing outgoing = make_outgoing(to, out);
+  const auto lock = setting_.mesh.lock();
   const Posted posted(setting_.mesh, &receive, &outgoing);
-  wait(&receive, &outgoing);
+  wait_posted(&receive, &outgoing);
 }
 
 std::pair<int, transport::Header> Call::receive_message(int from, int tag,
@@ -137,14 +140,20 @@ std::pair<int, transport::Header> Call::receive_message(int from, int tag,
   receive.tag = tag;
   receive.expected = fingerprint_;
   receive.into = into;
+  const auto lock = setting_.mesh.lock();
   const Posted posted(setting_.mesh, &receive, nullptr);
-  wait(&receive, nullptr);
+  wait_posted(&receive, nullptr);
   return {receive.source, receive.header};
 }
 
 // ---- Waiting. ----
 
 void Call::wait(Receive* receive, Outgoing* outgoing) {
+  const auto lock = setting_.mesh.lock();
+  wait_posted(receive, outgoing);
+}
+
+void Call::wait_posted(Receive* receive, Outgoing* outgoing) {
   current_ = {};
   if (receive != nullptr && receive->pending()) {
     if (receive->from == any_source) {
@@ -167,6 +176,7 @@ void Call::wait(Receive* receive, Outgoing* outgoing) {
 }
 
 void Call::wait_until(const std::function<bool()>& ready, int from) {
+  const auto lock = setting_.mesh.lock();
   current_ = {};
   if (from == any_source) {
     current_.any = true;
@@ -178,6 +188,7 @@ void Call::wait_until(const std::function<bool()>& ready, int from) {
 }
 
 void Call::look_until(const std::function<bool()>& ready, int from) {
+  const auto lock = setting_.mesh.lock();
   current_ = {};
   current_.to_receive = {setting_.group.world_rank(from)};
   wait_loop(current_, ready, nullptr, look_interval);
@@ -203,28 +214,33 @@ void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
 
 namespace {
 
-/// While it lives, the team's members ring this rank's bell when they publish.
+/// While it lives, the team's members ring this rank's bell when they publish. Under the mesh's
+/// lock.
 class Sleeper {
  public:
-  explicit Sleeper(transport::Team& team) : team_(team) { team_.count_sleeper(true); }
+  Sleeper(transport::Team& team, transport::Links& mesh) : team_(team), mesh_(mesh) {
+    team_.count_sleeper(true);
+  }
   Sleeper(const Sleeper&) = delete;
   Sleeper& operator=(const Sleeper&) = delete;
   ~Sleeper() {
-    team_.bell().get_up();
+    mesh_.get_up();
     team_.count_sleeper(false);
   }
 
  private:
   transport::Team& team_;
+  transport::Links& mesh_;
 };
 
 }  // namespace
 
 void Call::wait_long(int member, const std::function<bool()>& ready) {
   transport::Team& team = *team_;
+  const auto lock = setting_.mesh.lock();
   current_ = {};
   current_.to_receive = {setting_.group.world_rank(member)};
-  const Sleeper sleeper(team);
+  const Sleeper sleeper(team, setting_.mesh);
   wait_loop(
       current_,
       [&] {
@@ -239,6 +255,7 @@ void Call::disagree(int member, const Fingerprint* theirs) {
   const int world_rank = setting_.group.world_rank(member);
   if (theirs != nullptr) throw_disagreement(disagreement(*theirs, world_rank), world_rank);
   // It says itself what was wrong.
+  const auto lock = setting_.mesh.lock();
   const Busy busy(*this);
   for (const auto until = Clock::now() + sentence_grace; Clock::now() < until;) {
     check_news(nullptr);
@@ -260,9 +277,10 @@ void Call::differ(int member, std::uint64_t theirs, std::uint64_t ours) {
 
 void Call::check_news(const Receive* receive) {
   if (receive != nullptr && receive->state == Receive::State::mismatched) throw_mismatch(*receive);
-  check_entry();
+  check_told();
   if (fingerprint_.op >= transport::Op::send) return;
-  const FailureNotice* notice = setting_.mesh.failure_of(setting_.group.id, fingerprint_.sequence);
+  const FailureNotice* notice =
+      setting_.mesh.news().failure_of(setting_.group.id, fingerprint_.sequence);
   if (notice != nullptr) {
     throw CallError(Errc::mismatch, label() + " cannot complete, because on another rank its " +
                                         "arguments were wrong: " + notice->sentence + where());
@@ -270,10 +288,16 @@ void Call::check_news(const Receive* receive) {
 }
 
 void Call::check_entry() {
+  if (!setting_.aborted && !setting_.mesh.news().has_failures()) return;
+  const auto lock = setting_.mesh.lock();
+  check_told();
+}
+
+void Call::check_told() {
   if (setting_.aborted) {
     throw CallError(Errc::aborted, label() + ": abort() was called on this communicator" + where());
   }
-  const FailureNotice* notice = setting_.mesh.failure_of(setting_.group.id);
+  const FailureNotice* notice = setting_.mesh.news().failure_of(setting_.group.id);
   const bool is_message = fingerprint_.op >= transport::Op::send;
   if (notice != nullptr && (is_message || notice->sequence <= fingerprint_.sequence)) {
     throw CallError(notice->code, notice->sentence, -1, true);
@@ -340,7 +364,7 @@ void Call::throw_lost(int world_rank, const std::string& cause) {
   if (loss != nullptr && !loss->host.empty()) sentence += " on " + loss->host;
   sentence += ": " + cause;
   // A rank that gave wrong arguments and ended of it was not in this call any more.
-  if (const FailureNotice* notice = setting_.mesh.wrong_arguments(setting_.group.id)) {
+  if (const FailureNotice* notice = setting_.mesh.news().wrong_arguments(setting_.group.id)) {
     sentence += "; before, it was told: " + notice->sentence;
   }
   throw CallError(Errc::peer_lost, sentence + where(), world_rank);

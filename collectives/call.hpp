@@ -45,7 +45,8 @@ class CallError : public Error {
 
 /// One call on a communicator, while it lasts: it waits, and decides what the news mean. Throws
 /// CallError. Whatever it posts it has withdrawn when it returns or throws. Making one costs next
-/// to nothing: it looks at the clock when it first has to wait.
+/// to nothing: it looks at the clock when it first has to wait. It holds the mesh's lock while it
+/// waits, and not between.
 class Call final : public Mesh, public transport::Patience {
  public:
   /// All borrowed for the call's life. `peer` and `tag` are for messages: the rank here.
@@ -86,7 +87,8 @@ class Call final : public Mesh, public transport::Patience {
   std::pair<int, transport::Header> receive_message(int from, int tag, std::span<std::byte> into);
   /// Waits until neither is pending; either may be null.
   void wait(transport::Receive* receive, transport::Outgoing* outgoing);
-  /// Waits until `ready()`; what it waits for is a message of `from` (a rank here, or any).
+  /// Waits until `ready()`, which is asked under the mesh's lock; what it waits for is a message of
+  /// `from` (a rank here, or any).
   void wait_until(const std::function<bool()>& ready, int from);
   /// The same for what nobody tells of: looks again and again.
   void look_until(const std::function<bool()>& ready, int from);
@@ -111,12 +113,15 @@ class Call final : public Mesh, public transport::Patience {
   /// The mesh's answer to inquiries, as long as this call waits.
   class Busy;
 
+  // Under the mesh's lock.
+  void wait_posted(transport::Receive* receive, transport::Outgoing* outgoing);
   void wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
                  const transport::Receive* receive,
                  Clock::duration look_interval = Clock::duration::max());
   transport::Status activity() const;
   TimePoint deadline();
   void check_news(const transport::Receive* receive);
+  void check_told();
   void check_losses(const Waiting& waiting);
   void check_waited(int world_rank, const std::string* closed);
   const std::string* end_of(int world_rank) const;
@@ -142,6 +147,7 @@ class Call final : public Mesh, public transport::Patience {
   TimePoint look_again_ = TimePoint::max();  ///< When news that has to settle is due.
   std::vector<std::pair<int, TimePoint>> noticed_;
   Waiting current_;
+  transport::Inquiry inquiry_;
 };
 
 }  // namespace dlaunch

@@ -29,6 +29,22 @@ std::string seconds_text(Clock::duration duration) {
   return text;
 }
 
+/// An inquiry, as long as its answers are waited for. Under the mesh's lock.
+class Asking {
+ public:
+  Asking(transport::Links& mesh, const std::vector<int>& ranks, transport::Inquiry& inquiry)
+      : mesh_(mesh), inquiry_(inquiry) {
+    mesh_.inquire(ranks, inquiry_);
+  }
+  Asking(const Asking&) = delete;
+  Asking& operator=(const Asking&) = delete;
+  ~Asking() { mesh_.news().withdraw(inquiry_); }
+
+ private:
+  transport::Links& mesh_;
+  transport::Inquiry& inquiry_;
+};
+
 }  // namespace
 
 // ---- The deadline has passed: who is absent? ----
@@ -52,9 +68,10 @@ std::vector<int> Call::others() const {
 
 /// True if the call completed after all.
 bool Call::ask_others(const std::vector<int>& ranks, const std::function<bool()>& ready) {
-  setting_.mesh.inquire(ranks, setting_.group.id);
+  inquiry_ = {setting_.group.id, {}};
+  const Asking asking(setting_.mesh, ranks, inquiry_);
   const auto until = Clock::now() + answer_grace;
-  while (Clock::now() < until && setting_.mesh.answers().size() < ranks.size()) {
+  while (Clock::now() < until && inquiry_.answers.size() < ranks.size()) {
     if (ready()) return true;
     check_news(nullptr);
     setting_.mesh.step(until);
@@ -66,9 +83,9 @@ std::string Call::absent_text(const std::vector<int>& asked, int& first_absent) 
   std::string text;
   std::size_t named = 0, absent = 0;
   for (const int world_rank : asked) {
-    const auto answer = setting_.mesh.answers().find(world_rank);
+    const auto answer = inquiry_.answers.find(world_rank);
     std::string doing;
-    if (answer != setting_.mesh.answers().end()) {
+    if (answer != inquiry_.answers.end()) {
       const transport::Status& status = answer->second;
       const bool here = status.communicator == setting_.group.id &&
                         status.sequence >= fingerprint_.sequence &&
@@ -128,6 +145,7 @@ void Call::tell_failure(const Error& error, Scope scope) {
   auto& mesh = setting_.mesh;
   const auto ranks = others();
   if (ranks.empty()) return;
+  const auto lock = mesh.lock();
   FailureNotice notice;
   notice.code = error.errc();
   notice.scope = scope;

@@ -47,7 +47,8 @@ std::unique_ptr<Team> form_team(Call& call, transport::Links& links, const Group
           return ready();
         },
         from);
-    bell.get_up();
+    const auto lock = links.lock();
+    links.get_up();
   };
   RankBlock& leader = segment->rank(locals[0]);
   const std::uint64_t key = key_of(links, group);

@@ -56,6 +56,7 @@ Work Communicator::isend(ConstTensorView data, int to, const Options& options) {
     work->options = options;
     work->peer = to;
     state_->messages.push_back(work.get());
+    const auto lock = state_->mesh->lock();
     state_->mesh->post(outgoing);
   });
   return Work(std::move(work));
@@ -84,7 +85,8 @@ Work Communicator::irecv(TensorView data, int from, const Options& options) {
     work->options = options;
     work->peer = from;
     state_->messages.push_back(work.get());
-    state_->mesh->inbox().post(receive);
+    const auto lock = state_->mesh->lock();
+    state_->mesh->post(receive);
   });
   return Work(std::move(work));
 }
@@ -129,6 +131,7 @@ std::optional<Received> Communicator::try_probe(int from, const Options& options
   call.op = Op::probe;
   state_->message(call, options, from, [&](Call& mesh) {
     check_peer(mesh, from, options.tag, true);
+    const auto lock = state_->mesh->lock();
     state_->mesh->step(Clock::now());
     const auto found = state_->mesh->inbox().peek(
         state_->group.id, from == any_source ? from : state_->group.world_rank(from), options.tag,
@@ -145,12 +148,14 @@ Received Communicator::probe(int from, const Options& options) {
   state_->message(call, options, from, [&](Call& mesh) {
     check_peer(mesh, from, options.tag, true);
     const int source = from == any_source ? from : state_->group.world_rank(from);
-    const auto seen = [&] {
-      return state_->mesh->inbox().peek(state_->group.id, source, options.tag,
-                                        state_->group.world_ranks);
-    };
-    mesh.wait_until([&] { return seen().has_value(); }, from);
-    const auto found = seen();
+    std::optional<std::pair<int, transport::Header>> found;
+    mesh.wait_until(
+        [&] {
+          found = state_->mesh->inbox().peek(state_->group.id, source, options.tag,
+                                             state_->group.world_ranks);
+          return found.has_value();
+        },
+        from);
     what = received(state_->group, found->first, found->second);
   });
   return what;

@@ -108,8 +108,11 @@ WorkState::~WorkState() {
 
 void WorkState::cancel(const Error& why) {
   if (finished) return;
-  if (receive && receive->pending()) owner->mesh->inbox().withdraw(*receive);
-  if (outgoing && outgoing->pending()) owner->mesh->withdraw(*outgoing);
+  {
+    const auto lock = owner->mesh->lock();
+    if (receive && receive->pending()) owner->mesh->withdraw(*receive);
+    if (outgoing && outgoing->pending()) owner->mesh->withdraw(*outgoing);
+  }
   std::erase(owner->messages, this);
   body = nullptr;
   finished = true;
@@ -151,6 +154,7 @@ bool WorkState::test() {
     return true;
   }
   const bool over = owner->error || owner->aborted;
+  const auto lock = owner->mesh->lock();
   if (!arrived() && !over) owner->mesh->step(Clock::now());
   // A failure is complete too; wait() throws it.
   const bool failed = (receive && receive->state == transport::Receive::State::mismatched) ||

@@ -6,6 +6,7 @@ dlaunch_test(collectives_test
   unit/collectives/inbox_test.cpp
   unit/collectives/message_test.cpp
   unit/collectives/proof_test.cpp
+  unit/collectives/threads_test.cpp
   unit/collectives/topology_test.cpp
   unit/collectives/tree_test.cpp
   LIBS dlaunch_collectives dlaunch_world)

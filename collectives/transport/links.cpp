@@ -27,7 +27,6 @@ constexpr std::size_t newcomers_max = 256;
 /// there are too many.
 constexpr auto proof_timeout = std::chrono::seconds(3);
 constexpr auto newcomer_slow = std::chrono::milliseconds(250);
-constexpr std::size_t failures_max = 1024;
 
 Address address_of(std::string_view text) {
   const auto colon = text.rfind(':');
@@ -115,22 +114,34 @@ void Links::post(Outgoing& message) {
   if (message.to == rank_) {
     inbox_.deliver(rank_, message.header, message.payload);
     message.state = Outgoing::State::done;
-    return;
+    return tell_threads();
   }
   OutChannel& channel = out(message.to);
+  const bool had_work = channel.has_work();
   channel.post(message);
-  if (channel.state() == OutChannel::State::idle) look_up(message.to);
-  channel.pump();
+  start_sending(message.to, had_work);
 }
-
-void Links::withdraw(Outgoing& message) { out(message.to).withdraw(message); }
 
 void Links::post_control(int to, const Header& header, Bytes payload) {
   if (to == rank_) return;
   OutChannel& channel = out(to);
+  const bool had_work = channel.has_work();
   channel.post_control(header, std::move(payload));
+  start_sending(to, had_work);
+}
+
+/// Others are told if messages of theirs may have left, too, or if there is more to poll for.
+void Links::start_sending(int to, bool had_work) {
+  OutChannel& channel = out(to);
   if (channel.state() == OutChannel::State::idle) look_up(to);
   channel.pump();
+  if (had_work || channel.has_work()) tell_threads();
+}
+
+/// A channel that breaks of it takes the messages of others with it.
+void Links::withdraw(Outgoing& message) {
+  out(message.to).withdraw(message);
+  tell_threads();
 }
 
 void Links::look_up(int to) {
@@ -186,6 +197,17 @@ bool Links::is_flushed() const {
 }
 
 // ---- Receiving. ----
+
+/// It may have made room for a source that was held.
+void Links::post(Receive& receive) {
+  inbox_.post(receive);
+  if (turns_.are_shared() && pump_all_held()) tell_threads();
+}
+
+void Links::withdraw(Receive& receive) {
+  inbox_.withdraw(receive);
+  if (turns_.are_shared() && pump_all_held()) tell_threads();
+}
 
 /// Whether there is room for one more. Who has been slow makes room, else the new one waits.
 bool Links::may_accept(Clock::time_point now) {
@@ -266,26 +288,23 @@ bool Links::pump_all_held() {
 
 void Links::on_control(int from, const Header& header, BytesView payload) {
   switch (header.kind) {
-    case Kind::failure: {
-      auto notice = decode_failure(header, payload);
-      if (!notice || failures_.size() + wrong_arguments_.size() >= failures_max) return;
-      if (notice->scope == Scope::this_call) {
-        wrong_arguments_.try_emplace({notice->communicator, notice->sequence}, *notice);
-      } else {
-        failures_.try_emplace(notice->communicator, *notice);
+    case Kind::failure:
+      if (auto notice = decode_failure(header, payload)) news_.take_failure(std::move(*notice));
+      return;
+    case Kind::inquiry:
+      if (const auto status = news_.activity(header.communicator)) {
+        Header answer;
+        answer.kind = Kind::status;
+        answer.communicator = header.communicator;
+        Bytes text = encode(*status);
+        answer.bytes = text.size();
+        post_control(from, answer, std::move(text));
       }
       return;
-    }
-    case Kind::inquiry: {
-      if (activity_ == nullptr) return;
-      Header answer;
-      answer.kind = Kind::status;
-      Bytes text = encode((*activity_)());
-      answer.bytes = text.size();
-      return post_control(from, answer, std::move(text));
-    }
     case Kind::status:
-      if (auto status = decode_status(payload)) answers_.insert_or_assign(from, *status);
+      if (const auto status = decode_status(payload)) {
+        news_.take_answer(from, header.communicator, *status);
+      }
       return;
     case Kind::collective:
     case Kind::message:
@@ -299,9 +318,17 @@ void Links::step(Clock::time_point deadline) {
   const auto now = Clock::now();
   bool moved = pump_all_held();
   moved = look_up_pending(now) || moved;
+  if (moved) tell_threads();
+  if (!turns_.take(moved ? now : deadline)) return;
+  const Turn turn(turns_);
   if (membership_ && now - losses_read_ >= losses_interval) read_losses();
   poll_and_pump(moved ? 0 : poll_timeout_ms(next_wake(deadline), now));
   drop_slow_newcomers();
+}
+
+/// What they wait for may have come, or what is polled for is not all any more.
+void Links::tell_threads() noexcept {
+  if (turns_.tell()) wake();
 }
 
 Clock::time_point Links::next_wake(Clock::time_point deadline) const {
@@ -332,9 +359,14 @@ void Links::read_losses() {
 
 void Links::poll_and_pump(int timeout_ms) {
   fill_polled();
-  const int ready = ::poll(polled_.data(), polled_.size(), timeout_ms);
-  if (ready < 0 && errno != EINTR) {
-    throw Error(Errc::internal, "cannot poll: " + errno_text(errno));
+  int error = 0;
+  const int ready = turns_.released([&] {
+    const int count = ::poll(polled_.data(), polled_.size(), timeout_ms);
+    if (count < 0) error = errno;
+    return count;
+  });
+  if (ready < 0 && error != EINTR) {
+    throw Error(Errc::internal, "cannot poll: " + errno_text(error));
   }
   if (ready > 0) handle_polled();
 }
@@ -404,29 +436,12 @@ const std::string* Links::break_of(int rank) const {
   return out(rank).state() == OutChannel::State::broken ? &out(rank).reason() : nullptr;
 }
 
-const FailureNotice* Links::failure_of(std::uint64_t communicator) const {
-  const auto found = failures_.find(communicator);
-  return found == failures_.end() ? nullptr : &found->second;
-}
-
-const FailureNotice* Links::failure_of(std::uint64_t communicator, std::uint64_t sequence) const {
-  const auto found = wrong_arguments_.find({communicator, sequence});
-  return found == wrong_arguments_.end() ? nullptr : &found->second;
-}
-
-const FailureNotice* Links::wrong_arguments(std::uint64_t communicator) const {
-  auto after = wrong_arguments_.upper_bound({communicator, ~std::uint64_t{0}});
-  if (after == wrong_arguments_.begin()) return nullptr;
-  --after;
-  return after->first.first == communicator ? &after->second : nullptr;
-}
-
-void Links::inquire(const std::vector<int>& ranks, std::uint64_t communicator) {
-  answers_.clear();
-  Header inquiry;
-  inquiry.kind = Kind::inquiry;
-  inquiry.communicator = communicator;
-  for (const int rank : ranks) post_control(rank, inquiry, {});
+void Links::inquire(const std::vector<int>& ranks, Inquiry& inquiry) {
+  news_.await(inquiry);
+  Header header;
+  header.kind = Kind::inquiry;
+  header.communicator = inquiry.communicator;
+  for (const int rank : ranks) post_control(rank, header, {});
 }
 
 }  // namespace dlaunch::transport

@@ -3,8 +3,10 @@
 #include "collectives/transport/channel.hpp"
 #include "collectives/transport/inbox.hpp"
 #include "collectives/transport/message.hpp"
+#include "collectives/transport/news.hpp"
 #include "collectives/transport/proof.hpp"
 #include "collectives/transport/topology.hpp"
+#include "collectives/transport/turns.hpp"
 #include "runtime/base/unique_fd.hpp"
 #include "runtime/segment/doorbell.hpp"
 #include "runtime/segment/segment.hpp"
@@ -15,9 +17,8 @@
 #include <array>
 #include <cstdint>
 #include <deque>
-#include <functional>
-#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,8 +28,11 @@
 namespace dlaunch::transport {
 
 /// The ranks of a world, connected by TCP as far as they have talked. It moves bytes and gathers
-/// news; what a call makes of the news is decided by Call. No thread of its own: everything
-/// happens in step(), for one thread at a time; wake() alone may come from any.
+/// news; what a call makes of the news is decided by Call.
+///
+/// Threads: any number may wait in it. Whoever uses it holds lock(), and reads only then what it
+/// has posted; step() releases the lock while it waits. rank, size and wake are free.
+/// Never hold the lock while computing: others' data would stand still.
 class Links {
  public:
   /// Takes or binds this rank's listener, and makes its address known if nobody did; the first mesh
@@ -39,6 +43,8 @@ class Links {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  [[nodiscard]] std::unique_lock<std::mutex> lock() { return turns_.lock(); }
+  const Inbox& inbox() const { return inbox_; }
   Inbox& inbox() { return inbox_; }
   /// Which of the meshes made from this world it is.
   std::uint32_t generation() const { return generation_; }
@@ -47,14 +53,20 @@ class Links {
   /// nothing.
   const std::shared_ptr<Segment>& segment() const { return segment_; }
   const std::shared_ptr<Doorbell>& bell() const { return bell_; }
+  /// This thread sleeps no more. The bell goes on ringing while another thread of this rank sleeps.
+  void get_up() noexcept {
+    if (!turns_.are_shared()) bell_->get_up();
+  }
 
+  void post(Receive& receive);
   void post(Outgoing& message);
+  void withdraw(Receive& receive);
   void withdraw(Outgoing& message);
   void post_control(int to, const Header& header, Bytes payload);
-  /// Does what can be done; if that is nothing, waits for something to do, until `deadline` at
-  /// most. Throws what Membership::losses throws.
+  /// Does what can be done; if that is nothing, waits for something to do, or for another thread to
+  /// have done something, until `deadline` at most. Throws what Membership::losses throws.
   void step(Clock::time_point deadline);
-  /// Ends a step() that waits.
+  /// Ends every step() that waits.
   void wake() noexcept;
 
   /// Which ranks are where; null as long as it is not known of all. From the first call on every
@@ -72,18 +84,11 @@ class Links {
   const std::string* break_of(int rank) const;
   bool hears_of_losses() const { return membership_ != nullptr; }
   const std::vector<PeerLoss>& losses() const { return losses_; }
-  /// The first failure somebody told of this communicator.
-  const FailureNotice* failure_of(std::uint64_t communicator) const;
-  /// The last wrong arguments that somebody told of.
-  const FailureNotice* wrong_arguments(std::uint64_t communicator) const;
-  /// Wrong arguments that somebody gave to this very call.
-  const FailureNotice* failure_of(std::uint64_t communicator, std::uint64_t sequence) const;
-
-  /// What to answer to inquiries while a call is under way; null between calls. Borrowed.
-  void set_activity(const std::function<Status()>* activity) { activity_ = activity; }
-  /// Asks these ranks what they are doing; their answers come with the next steps.
-  void inquire(const std::vector<int>& ranks, std::uint64_t communicator);
-  const std::map<int, Status>& answers() const { return answers_; }
+  const News& news() const { return news_; }
+  News& news() { return news_; }
+  /// Asks these ranks what they are doing; their answers come with the next steps, until the
+  /// inquiry is withdrawn from the news.
+  void inquire(const std::vector<int>& ranks, Inquiry& inquiry);
   /// Nothing is left to send.
   bool is_flushed() const;
   /// Connections that were closed because they were not a rank's, or did not prove it in time.
@@ -103,6 +108,7 @@ class Links {
   void look_up(int to);
   bool look_up_pending(Clock::time_point now);
   bool connect_pending();
+  void start_sending(int to, bool had_work);
   void accept_all();
   bool greet(Newcomer& newcomer);
   bool admit(int from, unique_fd fd);
@@ -110,6 +116,7 @@ class Links {
   void drop_slow_newcomers();
   const Key* key() const { return key_ ? &*key_ : nullptr; }
   void on_control(int from, const Header& header, BytesView payload);
+  void tell_threads() noexcept;
   void read_losses();
   bool pump_all_held();
   Clock::time_point next_wake(Clock::time_point deadline) const;
@@ -140,14 +147,12 @@ class Links {
   std::deque<Newcomer> newcomers_;
   std::uint64_t strangers_ = 0;
   std::vector<PeerLoss> losses_;
-  std::map<std::uint64_t, FailureNotice> failures_;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, FailureNotice> wrong_arguments_;
-  std::map<int, Status> answers_;
-  const std::function<Status()>* activity_ = nullptr;
+  News news_;
   Clock::time_point losses_read_{};
   Clock::time_point next_lookup_{};
   Clock::duration lookup_pause_{};
-  std::vector<pollfd> polled_;
+  std::vector<pollfd> polled_;  ///< Of the thread whose turn it is.
+  Turns turns_;
 };
 
 }  // namespace dlaunch::transport

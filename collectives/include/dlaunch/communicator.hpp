@@ -80,8 +80,9 @@ class Tree;
 
 /// A group of ranks that make the same calls in the same order.
 ///
-/// Threads: a communicator, and all that were made from it by split, duplicate and group, are for
-/// one thread at a time; abort() alone may come from any.
+/// Threads: a communicator is for one thread at a time; abort() alone may come from any. Several
+/// threads may each use one of their own, also where those were made from each other by split,
+/// duplicate and group.
 ///
 /// Buffers are read and written in place, stay the caller's, and may not overlap unless a call says
 /// so. Empty buffers are fine. In world of one every call works and needs no network. Counts are in

@@ -95,6 +95,7 @@ struct LonelyMesh {
   }
   bool until(const std::function<bool()>& holds) {
     const auto deadline = Clock::now() + 20s;
+    const auto lock = mesh.lock();
     while (!holds() && Clock::now() < deadline) mesh.step(Clock::now() + 10ms);
     return holds();
   }

@@ -1,0 +1,59 @@
+#include "collectives/transport/news.hpp"
+
+#include <utility>
+
+namespace dlaunch::transport {
+namespace {
+
+constexpr std::size_t failures_max = 1024;
+
+}  // namespace
+
+void News::take_failure(FailureNotice notice) {
+  if (failures_.size() + wrong_arguments_.size() >= failures_max) return;
+  if (notice.scope == Scope::this_call) {
+    const std::pair call(notice.communicator, notice.sequence);
+    wrong_arguments_.try_emplace(call, std::move(notice));
+  } else {
+    const std::uint64_t communicator = notice.communicator;
+    failures_.try_emplace(communicator, std::move(notice));
+  }
+  has_failures_ = true;
+}
+
+const FailureNotice* News::failure_of(std::uint64_t communicator) const {
+  const auto found = failures_.find(communicator);
+  return found == failures_.end() ? nullptr : &found->second;
+}
+
+const FailureNotice* News::failure_of(std::uint64_t communicator, std::uint64_t sequence) const {
+  const auto found = wrong_arguments_.find({communicator, sequence});
+  return found == wrong_arguments_.end() ? nullptr : &found->second;
+}
+
+const FailureNotice* News::wrong_arguments(std::uint64_t communicator) const {
+  auto after = wrong_arguments_.upper_bound({communicator, ~std::uint64_t{0}});
+  if (after == wrong_arguments_.begin()) return nullptr;
+  --after;
+  return after->first.first == communicator ? &after->second : nullptr;
+}
+
+std::optional<Status> News::activity(std::uint64_t communicator) const {
+  std::optional<Status> best;
+  const auto fits = [&](const Status& status) {
+    return std::pair(status.communicator == communicator, status.sequence);
+  };
+  for (const Activity* activity : activities_) {
+    Status status = (*activity)();
+    if (!best || fits(*best) < fits(status)) best = std::move(status);
+  }
+  return best;
+}
+
+void News::take_answer(int from, std::uint64_t communicator, const Status& status) {
+  for (Inquiry* inquiry : inquiries_) {
+    if (inquiry->communicator == communicator) inquiry->answers.insert_or_assign(from, status);
+  }
+}
+
+}  // namespace dlaunch::transport

@@ -1,0 +1,57 @@
+#pragma once
+
+#include "collectives/transport/message.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace dlaunch::transport {
+
+/// What some ranks are asked to tell, and what they answered. Owned by who asks; stays in place
+/// until it is withdrawn.
+struct Inquiry {
+  std::uint64_t communicator = 0;
+  std::map<int, Status> answers;
+};
+
+/// What a call under way answers to inquiries. Borrowed until it ends.
+using Activity = std::function<Status()>;
+
+/// What ranks tell each other beside data: that a call failed, and what they are doing. Pure: no
+/// socket, no clock. Under the mesh's lock; has_failures alone is free.
+class News {
+ public:
+  void take_failure(FailureNotice notice);
+  /// Somebody told of a failure.
+  bool has_failures() const noexcept { return has_failures_; }
+  /// The first failure somebody told of this communicator.
+  const FailureNotice* failure_of(std::uint64_t communicator) const;
+  /// Wrong arguments that somebody gave to this very call.
+  const FailureNotice* failure_of(std::uint64_t communicator, std::uint64_t sequence) const;
+  /// The last wrong arguments that somebody told of.
+  const FailureNotice* wrong_arguments(std::uint64_t communicator) const;
+
+  void begin(const Activity& activity) { activities_.push_back(&activity); }
+  void end(const Activity& activity) { std::erase(activities_, &activity); }
+  /// Of several calls under way, the last one of the communicator that is asked about; nullopt when
+  /// there is none.
+  std::optional<Status> activity(std::uint64_t communicator) const;
+
+  void await(Inquiry& inquiry) { inquiries_.push_back(&inquiry); }
+  void withdraw(Inquiry& inquiry) { std::erase(inquiries_, &inquiry); }
+  void take_answer(int from, std::uint64_t communicator, const Status& status);
+
+ private:
+  std::map<std::uint64_t, FailureNotice> failures_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, FailureNotice> wrong_arguments_;
+  std::atomic<bool> has_failures_{false};
+  std::vector<const Activity*> activities_;
+  std::vector<Inquiry*> inquiries_;
+};
+
+}  // namespace dlaunch::transport
