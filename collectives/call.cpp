@@ -407,7 +407,7 @@ std::string Call::disagreement(const Fingerprint& theirs, int world_rank) const 
                          name_of(world_rank) + " is in " + to_string(theirs);
   if (Fingerprint same = theirs;
       same.argument = fingerprint_.argument, same == fingerprint_ && theirs != fingerprint_) {
-    sentence += " with another argument (counts, ranks, factor, or custom operation)";
+    sentence += " with another argument (counts, ranks, factor, order, or custom operation)";
   }
   return sentence;
 }

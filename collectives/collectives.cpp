@@ -4,7 +4,6 @@
 #include "collectives/state.hpp"
 #include "runtime/base/deadline.hpp"
 
-#include <bit>
 #include <cstdio>
 #include <cstring>
 #include <iostream>
@@ -19,14 +18,6 @@ using transport::Op;
 
 std::uint64_t hash_counts(std::span<const std::size_t> counts) {
   return transport::hash_bytes(counts.data(), counts.size_bytes());
-}
-
-/// What else the ranks must have in common for their reductions to be the same.
-std::uint64_t hash_of(const Reduction& reduction) {
-  if (reduction.op() == ReduceOp::premul_sum) {
-    return std::bit_cast<std::uint64_t>(reduction.factor());
-  }
-  return reduction.op() == ReduceOp::custom ? transport::hash_text(reduction.name()) : 0;
 }
 
 Fingerprint fingerprint(Op op, DType dtype, std::uint64_t count, int root = -1) {

@@ -109,6 +109,7 @@ Tree Communicator::all_reduce(const Tree& value, const Reduction& reduction,
                               const Options& options) {
   Fingerprint call_print = fingerprint(Op::all_reduce_object);
   call_print.reduce = reduction.op();
+  call_print.argument = hash_of(reduction);
   Tree result;
   state_->collective(call_print, options, [&](Call& call) {
     const auto values = exchange_objects(call, value);

@@ -1,34 +1,67 @@
 #pragma once
 
+#include "collectives/reduce_kernels.hpp"
+
 #include <dlaunch/reduction.hpp>
 #include <dlaunch/tensor.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 
 namespace dlaunch {
 
-/// One reduction of one element type, ready to be applied. Pure; a value.
+/// Which of the processor's instructions a fold uses; the result has the same bits with each.
+enum class Instructions : std::uint8_t { baseline, avx2, avx512 };
+/// The best that this processor has. AVX-512 only where it came with VBMI2: earlier processors slow
+/// down for it.
+Instructions best_instructions() noexcept;
+
+/// What ranks must have in common, beside the operation, for their folds to be the same: the
+/// factor, the name, the order. 0 where that is nothing.
+std::uint64_t hash_of(const Reduction& reduction);
+
+/// How a result is written.
+enum class Stores : std::uint8_t {
+  cached,
+  /// `out` goes past the caches: for results far larger than they are, that are not read soon.
+  streamed,
+};
+
+/// One reduction of one element type, ready to be applied. Pure; a value. Making one allocates
+/// nothing, and applying it neither, unless the reduction is the program's own.
 class Folder {
  public:
-  /// `reduction` is borrowed for the folder's life.
-  Folder(const Reduction& reduction, DType dtype, bool truncate_mean);
+  /// `reduction` is borrowed for the folder's life. Error{misuse} with what objection() says.
+  Folder(const Reduction& reduction, DType dtype, bool truncate_mean,
+         Instructions instructions = best_instructions());
 
   /// Why this operation makes no sense for this type, naming both; nullopt if it does.
   static std::optional<std::string> objection(const Reduction& reduction, DType dtype,
                                               bool truncate_mean);
 
   std::size_t element_bytes() const { return size_of(dtype_); }
-  /// out[i] = inputs[0][i] op inputs[1][i] op ..., from left to right, `count` elements each. `out`
-  /// may be one of the inputs. At least one input.
+  /// out[i] = inputs[0][i] op inputs[1][i] op ..., `count` elements each: from left to right, or in
+  /// the canonical order if the reduction asks for it. At least one input. `out` may be one of the
+  /// inputs; none needs an alignment.
   void operator()(std::span<const std::byte* const> inputs, std::byte* out,
-                  std::size_t count) const;
+                  std::size_t count) const {
+    (*this)(inputs, out, nullptr, count);
+  }
+  /// The same, and in the same pass into `also`, if it is not null; it, too, may be an input.
+  void operator()(std::span<const std::byte* const> inputs, std::byte* out, std::byte* also,
+                  std::size_t count, Stores stores = Stores::cached) const;
 
  private:
+  void fold_custom(std::span<const std::byte* const> inputs, std::byte* out, std::byte* also,
+                   std::size_t count) const;
+
   const Reduction& reduction_;
+  kernels::Kernel kernel_;  ///< Null: the program's own.
   DType dtype_;
+  std::uint8_t lanes_ = 1;  ///< Numbers in an element, as the kernel counts them.
 };
 
 }  // namespace dlaunch

@@ -60,6 +60,12 @@ Reduction Reduction::custom(std::string name, Fold fold) {
   return reduction;
 }
 
+Reduction Reduction::canonical() const {
+  Reduction copy = *this;
+  copy.canonical_ = true;
+  return copy;
+}
+
 std::string Reduction::name() const { return custom_ ? custom_->name : to_string(op_); }
 
 const Reduction::Fold& Reduction::fold() const noexcept {

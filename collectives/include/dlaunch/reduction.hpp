@@ -30,9 +30,10 @@ enum class ReduceOp : std::uint8_t {
 DLAUNCH_API const char* to_string(ReduceOp op) noexcept;
 
 /// An operation and what it needs. Whatever the operation, the elements of the ranks are folded in
-/// the order of their ranks by one of them, so the result has the same bits on all ranks and from
-/// run to run. f16 and bf16 are accumulated in f32 and rounded once, at the end. A value; safe to
-/// copy and to read from any thread.
+/// the order of their ranks, from left to right, so the result has the same bits on all ranks and
+/// from run to run; canonical() folds neighbours first. f16 and bf16 are accumulated in f32 and
+/// rounded once, at the end. Where several ranks bring a NaN, which of them a sum or a product
+/// shows is not defined. A value; safe to copy and to read from any thread.
 class DLAUNCH_API Reduction {
  public:
   /// accumulated[i] = accumulated[i] op next[i] for `count` elements of `dtype`. Called on the
@@ -47,7 +48,14 @@ class DLAUNCH_API Reduction {
   /// An operation of your own; `name` shows in messages and is compared between ranks.
   static Reduction custom(std::string name, Fold fold);
 
+  /// The same operation, folded by a tree that does not depend on how ranks are spread over nodes:
+  /// ranks 0 and 1, 2 and 3..., then pairs of pairs, and so on: (0 + 1) + (2 + 3). Sums of floats
+  /// are rounded in another order than without it, and lose less with many ranks. Whichever
+  /// algorithm runs, the bits are the same. Ranks that disagree on it get Error{mismatch}.
+  Reduction canonical() const;
+
   ReduceOp op() const noexcept { return op_; }
+  bool is_canonical() const noexcept { return canonical_; }
   double factor() const noexcept { return factor_; }
   /// "sum", or a custom operation's name.
   std::string name() const;
@@ -57,6 +65,7 @@ class DLAUNCH_API Reduction {
  private:
   struct Custom;
   ReduceOp op_;
+  bool canonical_ = false;
   double factor_ = 1;
   std::shared_ptr<const Custom> custom_;
 };

@@ -127,6 +127,39 @@ TEST_CASE("means, factors, operations of one's own") {
   });
 }
 
+TEST_CASE("the canonical order folds neighbours first, whatever the size and the call") {
+  check_all(5, [](const World& world) {
+    Communicator comm(world);
+    const auto canonical = Reduction(ReduceOp::sum).canonical();
+    // In the order of the ranks the ones vanish beside 2^24, as pairs they do not.
+    const float mine = comm.rank() == 0 ? 0x1p24f : 1.0f;
+    for (const std::size_t count : {std::size_t{1}, std::size_t{100}, std::size_t{100'003}}) {
+      std::vector<float> x(count, mine), y(count, mine), z(count), part(count);
+      comm.all_reduce(x);
+      comm.all_reduce(y, canonical);
+      const std::vector<float> all(count * 5, mine), in(count, mine);
+      comm.reduce(in, z, 3, canonical);
+      comm.reduce_scatter(all, part, canonical);
+      require_equal(x, std::vector<float>(count, 0x1p24f), "in rank order");
+      // ((2^24 + 1) + (1 + 1)) + 1, where an f32 is even.
+      const std::vector<float> wanted(count, 0x1p24f + 4);
+      require_equal(y, wanted, "canonical all_reduce");
+      if (comm.rank() == 3) require_equal(z, wanted, "canonical reduce");
+      require_equal(part, wanted, "canonical reduce_scatter");
+    }
+  });
+  const auto outcomes = run_ranks(2, [](const World& world) {
+    Communicator comm(world);
+    std::vector<float> x{1};
+    const Reduction sum;
+    comm.all_reduce(x, comm.rank() == 0 ? sum : sum.canonical());
+  });
+  for (const auto& outcome : outcomes) {
+    CHECK(outcome.code == Errc::mismatch);
+    CHECK(outcome.mentions("order"));
+  }
+}
+
 TEST_CASE("strided views are packed and unpacked") {
   check_all(2, [](const World& world) {
     Communicator comm(world);

@@ -1,0 +1,9 @@
+#include "collectives/reduce_lanes.hpp"
+
+namespace dlaunch::kernels {
+
+Kernel find_baseline(ReduceOp op, DType dtype, Association association) {
+  return find(op, dtype, association);
+}
+
+}  // namespace dlaunch::kernels

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <dlaunch/reduction.hpp>
+#include <dlaunch/tensor.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+/// The loops behind Folder. One source of loops, reduce_lanes.hpp, is compiled once for each set of
+/// instructions; Folder chooses among them. Nothing here is for anybody but Folder and its tests.
+namespace dlaunch::kernels {
+
+/// One fold: what a kernel needs to know.
+struct Job {
+  const std::byte* const* inputs;
+  std::size_t ranks;  ///< At least 1.
+  std::byte* out;
+  std::byte* also;    ///< A second copy of the result, or null.
+  std::size_t count;  ///< Elements of the kernel, of which a complex number is two.
+  double factor;      ///< premul_sum only.
+  bool streamed;      ///< `out` is written past the caches where that can be done.
+};
+using Kernel = void (*)(const Job&);
+
+/// How ranks' elements are associated. The order of ranks is kept either way.
+enum class Association : std::uint8_t {
+  left,   ///< ((0 + 1) + 2) + 3
+  pairs,  ///< (0 + 1) + (2 + 3): neighbours at distance 1, then 2, 4...
+};
+
+/// The kernel of a reduction of a type that is not complex; null where it makes no sense, is the
+/// program's own, or is a mean of integers. Baseline runs on every processor of its architecture;
+/// the others are there on x86-64 alone.
+Kernel find_baseline(ReduceOp op, DType dtype, Association association);
+Kernel find_avx2(ReduceOp op, DType dtype, Association association);
+Kernel find_avx512(ReduceOp op, DType dtype, Association association);
+
+/// What has no vectors: products of complex numbers and means of integers.
+Kernel find_scalar(ReduceOp op, DType dtype, Association association);
+
+}  // namespace dlaunch::kernels
