@@ -1,7 +1,7 @@
 #include "collectives/algorithms/shared.hpp"
+#include "collectives/algorithms/shared_sources.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 namespace dlaunch::algorithms::shared {
@@ -10,6 +10,8 @@ namespace {
 /// Up to here everyone reads everything, which takes one synchronisation; above, everyone reduces
 /// a slice, which takes two and moves less.
 std::size_t one_shot_bytes_max(int members) { return members <= 2 ? 8u << 10 : 4u << 10; }
+/// From here on it pays to say where one's buffer is.
+constexpr std::size_t direct_bytes_min = 1u << 10;
 /// What is in a slot is read by another before it leaves the second-level cache.
 constexpr std::size_t chunk_bytes = 128u << 10;
 constexpr std::size_t result_offset = Team::slot_bytes / 2;
@@ -29,7 +31,7 @@ std::span<const std::byte* const> collect(Team& team, const std::byte* own, At a
   return inputs;
 }
 
-/// A chunk's slices, one for each member, in whole elements.
+/// Slices, one for each member, in whole elements.
 struct Slices {
   Slices(std::size_t bytes, int members, std::size_t element_bytes)
       : elements(bytes / element_bytes),
@@ -42,77 +44,152 @@ struct Slices {
   std::size_t elements, n, size;
 };
 
-/// Everyone has everything: in its line where it fits, else in its slot.
-void all_reduce_one_shot(Team& team, std::span<std::byte> data, const Folder& fold) {
-  const bool in_line = data.size() <= Team::payload_bytes_max;
+/// It fits into the flag line: everyone has everything at once.
+void all_reduce_in_line(Team& team, std::span<std::byte> data, const Folder& fold) {
   team.open();
-  put(in_line ? team.payload() : team.slot(), data.data(), data.size());
+  put(team.payload(), data.data(), data.size());
   team.publish();
   const auto inputs = collect(team, data.data(), [&](int member) {
     team.wait(member);
-    return in_line ? team.payload_of(member) : team.slot_of(member);
+    return team.payload_of(member);
   });
   fold(inputs, data.data(), data.size() / fold.element_bytes());
 }
 
-/// In a step: the next chunk goes into the slot, the one before is reduced, and the results of the
-/// one before that are taken. `out` is null where nothing is wanted, or is `in`.
-void reduce_two_shot(Team& team, BytesView in, std::byte* out, const Folder& fold) {
-  const int me = team.rank();
-  const std::size_t chunk = chunk_bytes;
-  const std::size_t chunks = (in.size() + chunk - 1) / chunk;
-  const auto bytes_of = [&](std::size_t k) { return std::min(chunk, in.size() - k * chunk); };
-  const auto slices_of = [&](std::size_t k) {
-    return Slices(bytes_of(k), team.size(), fold.element_bytes());
-  };
-  const auto give = [&](std::size_t k) {
-    const Slices slices = slices_of(k);
-    for (int member = 0; member < team.size(); ++member) {
-      if (member == me) continue;
-      const std::size_t at = slices.begin(member);
-      put(team.slot() + at, in.data() + k * chunk + at, slices.bytes(member));
-    }
-  };
-  const auto reduce_mine = [&](std::size_t k) {
-    const Slices slices = slices_of(k);
-    const std::size_t at = slices.begin(me);
-    const auto inputs = collect(team, in.data() + k * chunk + at,
-                                [&](int member) { return team.earlier_slot_of(member) + at; });
-    std::byte* result = team.slot() + result_offset;
-    fold(inputs, result, slices.bytes(me) / fold.element_bytes());
-    if (out != nullptr) put(out + k * chunk + at, result, slices.bytes(me));
-  };
-  const auto take = [&](std::size_t k, auto slot_of) {
-    if (out == nullptr) return;
-    const Slices slices = slices_of(k);
-    for (int member = 0; member < team.size(); ++member) {
-      if (member == me) continue;
-      const std::size_t at = slices.begin(member);
-      put(out + k * chunk + at, slot_of(member) + result_offset, slices.bytes(member));
-    }
-  };
-  for (std::size_t k = 0; k <= chunks; ++k) {
-    team.open();
-    if (k < chunks) give(k);
-    if (k >= 1) reduce_mine(k - 1);
-    if (k >= 2) take(k - 2, [&](int member) { return team.earlier_slot_of(member); });
-    team.publish();
-    team.wait_all();
-  }
-  take(chunks - 1, [&](int member) { return team.slot_of(member); });
+/// All buffers lie in the segment, and all members are here: everyone reduces its slice from all of
+/// them into all of them. The last step keeps everyone until all have written.
+void all_reduce_direct(Team& team, std::span<std::byte> data, const Sources& sources,
+                       const Folder& fold) {
+  const int me = team.rank(), n = team.size();
+  const Slices slices(data.size(), n, fold.element_bytes());
+  const std::size_t at = slices.begin(me), bytes = slices.bytes(me);
+  const auto inputs =
+      collect(team, data.data() + at, [&](int member) { return sources.of(member) + at; });
+  const int next = (me + 1) % n;
+  fold(inputs, data.data() + at, sources.of(next) + at, bytes / fold.element_bytes());
+  for (int i = 2; i < n; ++i) put(sources.of((me + i) % n) + at, data.data() + at, bytes);
+  barrier(team);
 }
+
+/// Everyone has everything, in its slot.
+void all_reduce_one_shot(Team& team, std::span<std::byte> data, const Folder& fold) {
+  const std::size_t count = data.size() / fold.element_bytes();
+  Sources sources(team);
+  team.open();
+  const bool offers = data.size() >= direct_bytes_min;
+  const bool in_place = offers && sources.offer(data.data(), data.size());
+  if (!in_place) put(team.slot(), data.data(), data.size());
+  team.publish();
+  const auto inputs = collect(team, data.data(), [&](int member) {
+    team.wait(member);
+    return team.slot_of(member);
+  });
+  if (offers) {
+    sources.learn_all();
+    if (sources.all()) return all_reduce_direct(team, data, sources, fold);
+    if (sources.any()) {
+      // Whose buffer is in the segment writes the result there, while others read it: it has to
+      // give a copy after all.
+      team.open();
+      put(team.slot(), data.data(), data.size());
+      team.publish();
+      team.wait_all();
+      collect(team, data.data(), [&](int member) { return team.slot_of(member); });
+    }
+  }
+  fold(inputs, data.data(), count);
+}
+
+/// The chunks' way through the slots. In a step the next chunk goes into the slot, the one before
+/// is reduced, and the results of the one before that are taken. A chunk of a buffer that lies in
+/// the segment is read in place: its owner writes to it only when it takes the results, and then
+/// all have read it.
+class TwoShot {
+ public:
+  /// `out` is null where nothing is wanted, or is `in`.
+  TwoShot(Team& team, BytesView in, std::byte* out, const Folder& fold)
+      : team_(team), in_(in), out_(out), fold_(fold), sources_(team) {}
+
+  void run() {
+    const std::size_t chunks = (in_.size() + chunk_bytes - 1) / chunk_bytes;
+    team_.open();
+    // Who writes elsewhere could change the buffer while others read it: only in place is safe.
+    in_place_ = out_ == in_.data() && sources_.offer(in_.data(), in_.size());
+    if (out_ != in_.data()) sources_.offer_nothing();
+    give(0);
+    team_.publish();
+    team_.wait_all();
+    sources_.learn_all();
+    if (sources_.all()) {
+      return all_reduce_direct(team_, {out_, in_.size()}, sources_, fold_);
+    }
+    for (std::size_t k = 1; k <= chunks; ++k) {
+      team_.open();
+      if (k < chunks) give(k);
+      reduce_mine(k - 1);
+      if (k >= 2) take(k - 2, [&](int member) { return team_.earlier_slot_of(member); });
+      team_.publish();
+      team_.wait_all();
+    }
+    take(chunks - 1, [&](int member) { return team_.slot_of(member); });
+  }
+
+ private:
+  Slices slices(std::size_t k) const {
+    return {std::min(chunk_bytes, in_.size() - k * chunk_bytes), team_.size(),
+            fold_.element_bytes()};
+  }
+  void give(std::size_t k) {
+    if (in_place_) return;
+    const Slices parts = slices(k);
+    for (int member = 0; member < team_.size(); ++member) {
+      if (member == team_.rank()) continue;
+      const std::size_t at = parts.begin(member);
+      put(team_.slot() + at, in_.data() + k * chunk_bytes + at, parts.bytes(member));
+    }
+  }
+  void reduce_mine(std::size_t k) {
+    const Slices parts = slices(k);
+    const std::size_t at = parts.begin(team_.rank()), bytes = parts.bytes(team_.rank());
+    const std::size_t place = k * chunk_bytes + at;
+    const auto inputs = collect(team_, in_.data() + place, [&](int member) {
+      const std::byte* direct = sources_.of(member);
+      return direct != nullptr ? direct + place : team_.earlier_slot_of(member) + at;
+    });
+    fold_(inputs, team_.slot() + result_offset, out_ == nullptr ? nullptr : out_ + place,
+          bytes / fold_.element_bytes());
+  }
+  template <class SlotOf>
+  void take(std::size_t k, SlotOf slot_of) {
+    if (out_ == nullptr) return;
+    const Slices parts = slices(k);
+    for (int member = 0; member < team_.size(); ++member) {
+      if (member == team_.rank()) continue;
+      put(out_ + k * chunk_bytes + parts.begin(member), slot_of(member) + result_offset,
+          parts.bytes(member));
+    }
+  }
+
+  Team& team_;
+  BytesView in_;
+  std::byte* out_;
+  const Folder& fold_;
+  Sources sources_;
+  bool in_place_ = false;
+};
 
 }  // namespace
 
 void all_reduce(Team& team, std::span<std::byte> data, const Folder& fold) {
+  if (data.size() <= Team::payload_bytes_max) return all_reduce_in_line(team, data, fold);
   if (data.size() <= one_shot_bytes_max(team.size())) return all_reduce_one_shot(team, data, fold);
-  reduce_two_shot(team, data, data.data(), fold);
+  TwoShot(team, data, data.data(), fold).run();
 }
 
 void reduce(Team& team, BytesView in, std::byte* out, int root, const Folder& fold) {
   const bool is_root = team.rank() == root;
   if (in.size() > one_shot_bytes_max(team.size())) {
-    return reduce_two_shot(team, in, is_root ? out : nullptr, fold);
+    return TwoShot(team, in, is_root ? out : nullptr, fold).run();
   }
   team.open();
   if (!is_root) put(team.slot(), in.data(), in.size());

@@ -1,4 +1,5 @@
 #include "collectives/algorithms/shared.hpp"
+#include "collectives/algorithms/shared_sources.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -10,6 +11,9 @@ namespace {
 
 /// One writer, many readers: what is written is read before it leaves the second-level cache.
 constexpr std::size_t chunk_bytes = 128u << 10;
+
+/// From here on it pays to say where one's buffer is.
+constexpr std::size_t direct_bytes_min = 1u << 10;
 
 void put(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memmove(to, from, bytes);
@@ -88,6 +92,11 @@ void barrier(Team& team) {
   team.wait_all();
 }
 
+/// All have read what lay in place, and its owner may have it back.
+static void give_back(Team& team, const Sources& sources) {
+  if (sources.any()) barrier(team);
+}
+
 void broadcast(Team& team, std::span<std::byte> data, int root) {
   const bool is_root = team.rank() == root;
   if (data.size() <= Team::payload_bytes_max) {
@@ -98,12 +107,14 @@ void broadcast(Team& team, std::span<std::byte> data, int root) {
     team.wait(root);
     return put(data.data(), team.payload_of(root), data.size());
   }
+  Sources sources(team);
   const std::size_t chunks = chunks_of(data.size(), chunk_bytes);
   for (std::size_t k = 0; k < chunks; ++k) {
     const std::size_t begin = k * chunk_bytes;
     const std::size_t bytes = within(data.size(), begin, chunk_bytes);
     team.open();
-    if (is_root) put(team.slot(), data.data() + begin, bytes);
+    const bool in_place = k == 0 && is_root && sources.offer(data.data(), data.size());
+    if (is_root && !in_place) put(team.slot(), data.data() + begin, bytes);
     team.publish();
     // A call of several steps begins only when all are in it: else who is in another call would
     // be some steps away by then.
@@ -111,6 +122,13 @@ void broadcast(Team& team, std::span<std::byte> data, int root) {
       team.wait_all();
     } else if (!is_root) {
       team.wait(root);
+    }
+    if (k == 0) {
+      const std::byte* direct = is_root ? sources.of(root) : sources.learn(root);
+      if (direct != nullptr) {
+        if (!is_root) put(data.data(), direct, data.size());
+        return barrier(team);
+      }
     }
     if (!is_root) put(data.data() + begin, team.slot_of(root), bytes);
   }
@@ -120,6 +138,9 @@ void all_gather(Team& team, std::byte* data, const Offsets& parts) {
   const int me = team.rank(), n = team.size();
   const std::size_t longest = longest_of(parts);
   const bool in_line = longest <= Team::payload_bytes_max;
+  const bool offers = !in_line && longest >= direct_bytes_min;
+  const std::byte* mine = data + begin_of_part(parts, me);
+  Sources sources(team);
   const std::size_t chunks = chunks_of(longest, chunk_bytes);
   for (std::size_t k = 0; k < chunks; ++k) {
     const std::size_t begin = k * chunk_bytes;
@@ -127,42 +148,66 @@ void all_gather(Team& team, std::byte* data, const Offsets& parts) {
       return within(size_of_part(parts, member), begin, chunk_bytes);
     };
     team.open();
-    put(in_line ? team.payload() : team.slot(), data + begin_of_part(parts, me) + begin, piece(me));
+    if (k == 0 && offers) sources.offer(mine, size_of_part(parts, me));
+    const bool in_place = offers && sources.of(me) != nullptr;
+    if (!in_place) put(in_line ? team.payload() : team.slot(), mine + begin, piece(me));
     team.publish();
     for (int i = 1; i < n; ++i) {
       const int member = (me + i) % n;
       team.wait(member);
-      put(data + begin_of_part(parts, member) + begin,
-          in_line ? team.payload_of(member) : team.slot_of(member), piece(member));
+      std::byte* to = data + begin_of_part(parts, member) + begin;
+      if (k == 0 && offers) sources.learn(member);
+      if (offers && sources.of(member) != nullptr) {
+        // The first step is the whole of it.
+        if (k == 0) put(to, sources.of(member), size_of_part(parts, member));
+      } else {
+        put(to, in_line ? team.payload_of(member) : team.slot_of(member), piece(member));
+      }
     }
+    if (offers && sources.all()) break;
   }
+  give_back(team, sources);
 }
 
 void reduce_scatter(Team& team, BytesView in, std::byte* out, const Offsets& parts,
                     const Folder& fold) {
   const int me = team.rank(), n = team.size();
   const std::size_t room = piece_bytes(team);
-  const std::size_t chunks = chunks_of(longest_of(parts), room);
+  const std::size_t longest = longest_of(parts);
+  const std::size_t chunks = chunks_of(longest, room);
+  const bool offers = longest >= direct_bytes_min;
+  Sources sources(team);
+  const auto inputs = team.inputs();
   for (std::size_t k = 0; k < chunks; ++k) {
     const std::size_t begin = k * room;
     const auto piece = [&](int member) { return within(size_of_part(parts, member), begin, room); };
     const auto place = [&](int member) { return static_cast<std::size_t>(member) * room; };
     team.open();
-    for (int member = 0; member < n; ++member) {
+    if (k == 0 && offers) sources.offer(in.data(), in.size());
+    const bool in_place = offers && sources.of(me) != nullptr;
+    for (int member = 0; member < n && !in_place; ++member) {
       if (member == me) continue;
       put(team.slot() + place(member), in.data() + begin_of_part(parts, member) + begin,
           piece(member));
     }
     team.publish();
-    const auto inputs = team.inputs();
     for (int member = 0; member < n; ++member) {
-      if (member != me) team.wait(member);
-      inputs[static_cast<std::size_t>(member)] = member == me
-                                                     ? in.data() + begin_of_part(parts, me) + begin
+      const std::byte* source = in.data();
+      if (member != me) {
+        team.wait(member);
+        if (k == 0 && offers) sources.learn(member);
+        source = offers ? sources.of(member) : nullptr;
+      }
+      inputs[static_cast<std::size_t>(member)] = source != nullptr
+                                                     ? source + begin_of_part(parts, me) + begin
                                                      : team.slot_of(member) + place(me);
     }
-    fold(inputs, out + begin, piece(me) / fold.element_bytes());
+    const bool whole = offers && sources.all();
+    const std::size_t bytes = whole ? size_of_part(parts, me) : piece(me);
+    fold(inputs, out + begin, bytes / fold.element_bytes());
+    if (whole) break;
   }
+  give_back(team, sources);
 }
 
 void gather(Team& team, BytesView mine, std::byte* all, const Offsets& parts, int root, Parts how) {
@@ -250,12 +295,17 @@ void all_to_all(Team& team, const std::byte* in, const Offsets& in_parts, std::b
   }
   put(out + begin_of_part(out_parts, me), in + begin_of_part(in_parts, me),
       size_of_part(in_parts, me));
+  // Where another's part for this rank begins in its buffer is known only if all parts are equal.
+  const bool offers = how == Parts::equal && longest >= direct_bytes_min;
+  Sources sources(team);
   const std::size_t room = piece_bytes(team);
   const std::size_t chunks = chunks_of(longest, room);
   for (std::size_t k = 0; k < chunks; ++k) {
     const std::size_t begin = k * room;
     team.open();
-    for (int member = 0; member < n; ++member) {
+    if (k == 0 && offers) sources.offer(in, in_parts.back());
+    const bool in_place = offers && sources.of(me) != nullptr;
+    for (int member = 0; member < n && !in_place; ++member) {
       if (member == me) continue;
       put(team.slot() + static_cast<std::size_t>(member) * room,
           in + begin_of_part(in_parts, member) + begin,
@@ -265,11 +315,19 @@ void all_to_all(Team& team, const std::byte* in, const Offsets& in_parts, std::b
     for (int i = 1; i < n; ++i) {
       const int member = (me + i) % n;
       team.wait(member);
-      put(out + begin_of_part(out_parts, member) + begin,
-          team.slot_of(member) + static_cast<std::size_t>(me) * room,
-          within(size_of_part(out_parts, member), begin, room));
+      std::byte* to = out + begin_of_part(out_parts, member) + begin;
+      if (k == 0 && offers) sources.learn(member);
+      if (offers && sources.of(member) != nullptr) {
+        // The first step is the whole of it.
+        if (k == 0) put(to, sources.of(member) + begin_of_part(in_parts, me), longest);
+      } else {
+        put(to, team.slot_of(member) + static_cast<std::size_t>(me) * room,
+            within(size_of_part(out_parts, member), begin, room));
+      }
     }
+    if (offers && sources.all()) break;
   }
+  give_back(team, sources);
 }
 
 }  // namespace dlaunch::algorithms::shared

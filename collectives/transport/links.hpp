@@ -53,6 +53,8 @@ class Links {
   /// nothing.
   const std::shared_ptr<Segment>& segment() const { return segment_; }
   const std::shared_ptr<Doorbell>& bell() const { return bell_; }
+  /// This rank's place in the segment; -1 without one.
+  int local() const { return segment_ ? segment_->local_of(rank_) : -1; }
   /// This thread sleeps no more. The bell goes on ringing while another thread of this rank sleeps.
   void get_up() noexcept {
     if (!turns_.are_shared()) bell_->get_up();

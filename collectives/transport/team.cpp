@@ -90,7 +90,8 @@ Team::Team(std::shared_ptr<Segment> segment, std::shared_ptr<Doorbell> bell,
       size_(static_cast<int>(locals_.size())),
       oversubscribed_(segment_->oversubscribed()),
       offset_(block),
-      inputs_(locals_.size()) {
+      inputs_(locals_.size()),
+      sources_(locals_.size()) {
   const Places places(size_);
   std::byte* base = segment_->at(block);
   block_ = std::launder(reinterpret_cast<Block*>(base));

@@ -90,6 +90,8 @@ class Team {
   Patience& patience() noexcept { return *patience_; }
   /// Room for a pointer for each member.
   std::span<const std::byte*> inputs() noexcept { return inputs_; }
+  /// Room for another one.
+  std::byte*& source(int member) noexcept { return sources_[static_cast<std::size_t>(member)]; }
 
   /// That member's team is destroyed: it will publish no more.
   bool has_left(int member) const noexcept {
@@ -144,6 +146,7 @@ class Team {
   std::byte* slots_;
 
   std::vector<const std::byte*> inputs_;
+  std::vector<std::byte*> sources_;
 
   Patience* patience_ = nullptr;
   const Fingerprint* fingerprint_ = nullptr;

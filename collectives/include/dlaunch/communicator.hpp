@@ -1,5 +1,6 @@
 #pragma once
 
+#include <dlaunch/buffer.hpp>
 #include <dlaunch/error.hpp>
 #include <dlaunch/export.hpp>
 #include <dlaunch/reduction.hpp>
@@ -113,6 +114,10 @@ class DLAUNCH_API Communicator {
   /// For calls whose options give none. More than zero.
   void set_timeout(Clock::duration timeout);
   Clock::duration timeout() const noexcept;
+
+  /// Memory for this rank's part of collectives, the fastest there is for this communicator's
+  /// ranks; see SharedBuffer. Needs no other rank. Throws std::bad_alloc.
+  SharedBuffer allocate(std::size_t bytes);
 
   // ---- Groups. Each takes part of all ranks of this communicator unless it says otherwise. ----
 

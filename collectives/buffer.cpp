@@ -1,0 +1,48 @@
+#include "collectives/state.hpp"
+
+#include <dlaunch/buffer.hpp>
+
+#include <new>
+#include <utility>
+
+namespace dlaunch {
+namespace {
+
+constexpr std::align_val_t alignment{4096};
+
+/// What a shared buffer keeps: the segment, and whose arena it came from.
+struct Origin {
+  std::shared_ptr<Segment> segment;
+  int local;
+};
+
+void free_shared(const std::shared_ptr<void>& owner, std::byte* memory) noexcept {
+  const auto& origin = *static_cast<const Origin*>(owner.get());
+  if (const auto offset = origin.segment->offset_of(memory, 0)) {
+    origin.segment->free(origin.local, *offset);
+  }
+}
+
+void free_ordinary(const std::shared_ptr<void>& /*owner*/, std::byte* memory) noexcept {
+  ::operator delete(memory, alignment);
+}
+
+}  // namespace
+
+SharedBuffer Communicator::allocate(std::size_t bytes) {
+  SharedBuffer buffer;
+  buffer.bytes_ = bytes;
+  const auto& segment = state_->mesh->segment();
+  const auto offset = segment ? segment->allocate(state_->mesh->local(), bytes) : std::nullopt;
+  if (offset) {
+    auto origin = std::make_shared<Origin>(Origin{segment, state_->mesh->local()});
+    buffer.memory_ = {segment->at(*offset), {std::move(origin), &free_shared}};
+    buffer.shared_ = true;
+  } else {
+    auto* memory = static_cast<std::byte*>(::operator new(bytes, alignment));
+    buffer.memory_ = {memory, {nullptr, &free_ordinary}};
+  }
+  return buffer;
+}
+
+}  // namespace dlaunch
