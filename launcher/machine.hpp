@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/topology.hpp"
+#include "runtime/segment/processors.hpp"
 
 #include <string>
 
@@ -12,7 +13,8 @@ struct Machine {
   int usable_cores = 1;  ///< Allowed by the affinity mask and by the cgroup's cpu.max; at least 1.
   /// How usable_cores came about: "4 in the affinity mask, 2 by the cgroup's cpu.max".
   std::string cores_reason;
-  int gpus = 0;  ///< NVIDIA devices the driver shows; CUDA is not asked.
+  Processors processors = {};  ///< What usable_cores was made of; it rounds a quota down.
+  int gpus = 0;                ///< NVIDIA devices the driver shows; CUDA is not asked.
   /// Only where it is asked for (--numa-binding): it takes many files to read.
   Topology topology = {};
 

@@ -6,6 +6,7 @@
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/program.hpp"
 #include "runtime/base/random.hpp"
+#include "runtime/segment/processors.hpp"
 
 #include <dlaunch/error.hpp>
 

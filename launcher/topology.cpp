@@ -10,7 +10,6 @@
 #include <optional>
 #include <string_view>
 
-#include <sched.h>
 #include <unistd.h>
 
 namespace dlaunch::launcher {
@@ -115,22 +114,6 @@ std::vector<GpuPlace> read_gpus(const std::string& root) {
 }
 
 }  // namespace
-
-std::vector<int> cores_in_affinity_mask() {
-  // The kernel refuses a mask smaller than its own; 1024 suffices nearly everywhere.
-  for (int most = 1024; most <= core_numbers_max; most *= 4) {
-    const std::size_t size = CPU_ALLOC_SIZE(most);
-    std::vector<unsigned long> mask(size / sizeof(unsigned long));
-    auto* set = reinterpret_cast<cpu_set_t*>(mask.data());
-    if (::sched_getaffinity(0, size, set) != 0) continue;
-    std::vector<int> cores;
-    for (int core = 0; core < most; ++core) {
-      if (CPU_ISSET_S(static_cast<std::size_t>(core), size, set)) cores.push_back(core);
-    }
-    return cores;
-  }
-  return {};
-}
 
 Topology read_topology(std::span<const int> allowed, const std::string& root) {
   Topology topology;

@@ -32,9 +32,6 @@ struct Topology {
   bool operator==(const Topology&) const = default;
 };
 
-/// The numbers of the cores that this process may use; empty where the kernel does not say.
-std::vector<int> cores_in_affinity_mask();
-
 /// Reads this host, for the cores in `allowed`. Never throws: what cannot be read is one node, one
 /// socket. `root` is put before /proc, /sys and /dev, for tests.
 Topology read_topology(std::span<const int> allowed, const std::string& root = {});

@@ -1,5 +1,6 @@
 // Which worker gets which cores, on machines written down; and how a machine is read.
 #include "launcher/binding.hpp"
+#include "runtime/segment/processors.hpp"
 
 #include <filesystem>
 #include <fstream>
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 
 namespace fs = std::filesystem;
+using dlaunch::cores_in_affinity_mask;
 using namespace dlaunch::launcher;
 
 namespace {
