@@ -15,6 +15,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -41,6 +42,28 @@ Error failed(const char* step) {
   return Error(Errc::internal, std::string(what) + step + ": " + errno_text(errno));
 }
 Error refused(const std::string& why) { return Error(Errc::refused, what + why); }
+
+/// Not executable where the kernel knows that (6.3), since some systems insist on it.
+unique_fd new_memfd() {
+#ifdef MFD_NOEXEC_SEAL
+  constexpr unsigned not_executable = MFD_NOEXEC_SEAL;
+#else
+  constexpr unsigned not_executable = 0x0008;
+#endif
+  constexpr unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  unique_fd fd(::memfd_create("dlaunch", flags | not_executable));
+  if (!fd && errno == EINVAL) fd = unique_fd(::memfd_create("dlaunch", flags));
+  if (!fd) throw failed("memfd_create");
+  return fd;
+}
+
+/// A limit on the size of files counts here, too, and is asked about first: who exceeds it gets a
+/// SIGXFSZ, which would end us.
+std::size_t file_bytes_max() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0) throw failed("getrlimit");
+  return static_cast<std::size_t>(limit.rlim_cur);  // RLIM_INFINITY is the most there is.
+}
 
 }  // namespace
 
@@ -75,20 +98,21 @@ std::shared_ptr<Segment> Segment::create(const SegmentPlan& plan) {
     throw Error(Errc::internal, what + std::to_string(ranks) + " ranks, where 1 to " +
                                     std::to_string(ranks_max) + " are possible");
   }
-  unique_fd fd(::memfd_create("dlaunch", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) throw failed("memfd_create");
+  unique_fd fd = new_memfd();
   std::size_t arena_bytes = plan.arena_bytes != 0
                                 ? plan.arena_bytes
                                 : std::min(arena_bytes_max, arenas_bytes_max / ranks);
   arena_bytes = round_up(arena_bytes, page_bytes);
-  const auto grow = [&] {
-    return ::ftruncate(fd.get(), static_cast<off_t>(places_of(ranks, arena_bytes).end)) == 0;
-  };
-  // A limit on the size of files counts here, too.
-  while (!grow()) {
-    if (arena_bytes <= arena_bytes_min || errno != EFBIG) throw failed("ftruncate");
+  const auto bytes = [&] { return places_of(ranks, arena_bytes).end; };
+  const std::size_t most = file_bytes_max();
+  while (bytes() > most && arena_bytes > arena_bytes_min) {
     arena_bytes = round_up(arena_bytes / 2, page_bytes);
   }
+  if (bytes() > most) {
+    throw Error(Errc::internal, what + std::string("files may have no more than ") +
+                                    std::to_string(most) + " bytes here (ulimit -f)");
+  }
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes())) != 0) throw failed("ftruncate");
   Header header{};
   header.magic = segment_magic;
   header.layout = layout_version;
@@ -133,6 +157,9 @@ std::shared_ptr<Segment> Segment::adopt(unique_fd fd) {
   void* base =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
   if (base == MAP_FAILED) throw failed("mmap");
+  // A core of this much address space would take long to write, while the others wait for the news;
+  // where the advice is not taken, that is all.
+  static_cast<void>(::madvise(base, bytes, MADV_DONTDUMP));
   return std::shared_ptr<Segment>(new Segment(std::move(fd), static_cast<std::byte*>(base), bytes));
 }
 
