@@ -44,6 +44,7 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   void on_joined(int rank) override { feed(Joined{local(rank)}); }
   void on_reported(int rank, const wire::Report& report) override;
   void on_left(int rank) override;
+  void on_warning(const std::string& sentence) override { say(sentence); }
 
   void on_admitted(const rendezvous::Admission& admission) override;
   void on_order(std::uint64_t epoch, StopOrder::Manner manner, const std::string& reason) override;
@@ -184,15 +185,17 @@ void Agent::begin_epoch(Assignment assignment, const StoreClients& clients) {
 
 /// The workers' host, for the new epoch.
 void Agent::open_host() {
-  rendezvous::JobIdentity identity{.job = assignment_.job,
-                                   .epoch = assignment_.epoch,
-                                   .first_rank = assignment_.first_rank,
-                                   .local_size = assignment_.local_size,
-                                   .world_size = assignment_.world_size,
-                                   .host = task_.machine.hostname,
-                                   .mesh_host = link_.host(),
-                                   .failure_grace = task_.options.failure_grace,
-                                   .data_key = {}};
+  rendezvous::JobIdentity identity{
+      .job = assignment_.job,
+      .epoch = assignment_.epoch,
+      .first_rank = assignment_.first_rank,
+      .local_size = assignment_.local_size,
+      .world_size = assignment_.world_size,
+      .host = task_.machine.hostname,
+      .mesh_host = link_.host(),
+      .failure_grace = task_.options.failure_grace,
+      .data_key = {},
+      .oversubscribed = task_.machine.processors.oversubscribed_by(assignment_.local_size)};
   if (task_.job_key) identity.data_key = derive_data_key(*task_.job_key, assignment_.epoch);
   if (host_) return host_->begin_attempt(std::move(identity));
   rendezvous::JobObserver& observer = *this;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <numeric>
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -78,6 +79,8 @@ void JobHost::begin_attempt(JobIdentity identity) {
   by_rank_.clear();
   by_connection_.clear();
   losses_.clear();
+  segment_.reset();
+  segment_was_tried_ = has_warned_ = false;
   begin_serving();
   if (c10d_) c10d_->renew_c10d();
   if (shared_c10d_) shared_c10d_->renew_c10d();
@@ -173,8 +176,35 @@ void JobHost::grant(store::ConnectionId to) {
       // Out of descriptors here, maybe not there: without ours, the worker binds one of its own.
     }
   }
+  if (Segment* const shared = segment()) {
+    unique_fd copy(::fcntl(shared->fd(), F_DUPFD_CLOEXEC, 0));
+    message.segment = copy.get() >= 0;
+    if (copy) fds.push_back(std::move(copy));
+  }
   tell(to, message, std::move(fds));
   wipe(message.data_key);
+}
+
+Segment* JobHost::segment() {
+  if (identity_.local_size < 2 || std::exchange(segment_was_tried_, true)) return segment_.get();
+  SegmentPlan plan{
+      .job = hash_of_job(identity_.job),
+      .epoch = identity_.epoch,
+      .world_ranks = std::vector<std::int32_t>(static_cast<std::size_t>(identity_.local_size)),
+      .oversubscribed = identity_.oversubscribed};
+  std::iota(plan.world_ranks.begin(), plan.world_ranks.end(), identity_.first_rank);
+  try {
+    segment_ = Segment::create(plan);
+  } catch (const Error& error) {
+    warn(std::string(error.what()) + "; the ranks on " + identity_.host +
+         " go on without it, over TCP");
+  }
+  return segment_.get();
+}
+
+/// What one rank lacks, its neighbours often lack, too: the first sentence of an attempt will do.
+void JobHost::warn(const std::string& sentence) {
+  if (!std::exchange(has_warned_, true)) observer_.on_warning(sentence);
 }
 
 void JobHost::tell(store::ConnectionId to, const auto& message, std::vector<unique_fd> fds) {
@@ -196,6 +226,10 @@ void JobHost::on_message(store::ConnectionId who, const wire::FrameHeader& heade
       for (const auto& [rank, where] : by_rank_) {
         if (where.connection != who) tell(where.connection, *abort);
       }
+    }
+  } else if (header.type == wire::Type::warning) {
+    if (const auto warning = wire::decode<wire::Warning>(payload)) {
+      warn("rank " + std::to_string(member->second) + ": " + warning->sentence);
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include "runtime/base/secret.hpp"
 #include "runtime/base/unique_fd.hpp"
+#include "runtime/segment/segment.hpp"
 #include "runtime/store/relay.hpp"
 #include "runtime/store/server.hpp"
 #include "runtime/store/uplink.hpp"
@@ -27,6 +28,8 @@ class JobObserver {
   virtual void on_reported(int rank, const wire::Report& report) = 0;
   /// The member's connection is gone, with or without a goodbye.
   virtual void on_left(int rank) = 0;
+  /// A sentence for the user: the members go on, but not as well as they could.
+  virtual void on_warning(const std::string& sentence) = 0;
 };
 
 /// The job as its members must know it.
@@ -41,11 +44,12 @@ struct JobIdentity {
   std::chrono::milliseconds failure_grace{500};
   /// derive_data_key of the job's key and the epoch, where the job has a secret.
   std::optional<Key> data_key = std::nullopt;
+  bool oversubscribed = false;  ///< More ranks live here than there are processors for them.
 };
 
 /// What an agent hosts for its job: the native store, fresh for each attempt; PyTorch's store, its
-/// listener held over all attempts; the admission of members; and the news of lost ones. One
-/// thread: that of `io`.
+/// listener held over all attempts; the admission of members; the memory they share, another one
+/// for each attempt; and the news of lost ones. One thread: that of `io`.
 class JobHost : private store::Host {
  public:
   /// Throws Error where the system denies a socket.
@@ -90,6 +94,10 @@ class JobHost : private store::Host {
   std::unique_ptr<store::Server> make_server();
   std::optional<Refusal> objection(store::ConnectionId who, const wire::Hello& hello) const;
   void grant(store::ConnectionId to);
+  /// What the members share, if there are several; made when the first one comes, since programs
+  /// that do not link us need none. Null where it cannot be had, which is said once an attempt.
+  Segment* segment();
+  void warn(const std::string& sentence);
   void tell(store::ConnectionId to, const auto& message, std::vector<unique_fd> fds = {});
   /// A new server, for a new attempt.
   void begin_serving();
@@ -107,6 +115,9 @@ class JobHost : private store::Host {
   std::map<int, Member> by_rank_;
   std::map<store::ConnectionId, int> by_connection_;
   std::vector<wire::PeerLost> losses_;
+  std::shared_ptr<Segment> segment_;
+  bool segment_was_tried_ = false;
+  bool has_warned_ = false;
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);  ///< Posted work checks that we live.
 };
 

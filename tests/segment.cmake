@@ -4,3 +4,5 @@ dlaunch_test(segment_test
   unit/segment/processors_test.cpp
   unit/segment/segment_test.cpp
   LIBS dlaunch_segment)
+dlaunch_test(shared_memory_test process/shared_memory_test.cpp LIBS dlaunch_process_test dlaunch_launcher)
+add_dependencies(shared_memory_test by_hand_rank dlaunch_program)

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 namespace dlaunch {
@@ -25,6 +26,9 @@ struct SegmentPlan {
   /// For each rank; 0: as much as is sensible. Memory counts only when it is written.
   std::size_t arena_bytes = 0;
 };
+
+/// For SegmentPlan::job.
+std::uint64_t hash_of_job(std::string_view id) noexcept;
 
 /// What a rank tells the others of its node.
 struct RankBlock {

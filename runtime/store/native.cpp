@@ -319,6 +319,7 @@ bool NativeSession::other(const wire::FrameHeader& header, BytesView payload) {
     case wire::Type::group:
     case wire::Type::report:
     case wire::Type::abort:
+    case wire::Type::warning:
     case wire::Type::join:
     case wire::Type::leave:
     case wire::Type::heartbeat:

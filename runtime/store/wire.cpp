@@ -113,7 +113,9 @@ void fields(auto& io, is<Grant> auto& m) {
   io.flag(m.listener);
   io.integer(m.report_grace_ms);
   io.value(m.data_key);
+  io.flag(m.segment);
 }
+void fields(auto& io, is<Warning> auto& m) { io.text(m.sentence); }
 void fields(auto& io, is<Report> auto& m) {
   io.integer(m.code);
   io.integer(m.peer);
@@ -202,6 +204,7 @@ DLAUNCH_WIRE_MESSAGE(Grant);
 DLAUNCH_WIRE_MESSAGE(Report);
 DLAUNCH_WIRE_MESSAGE(PeerLost);
 DLAUNCH_WIRE_MESSAGE(Abort);
+DLAUNCH_WIRE_MESSAGE(Warning);
 #undef DLAUNCH_WIRE_MESSAGE
 
 void encode_frame(Bytes& out, FrameHeader header, BytesView payload) {

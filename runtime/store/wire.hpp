@@ -65,6 +65,7 @@ enum class Type : std::uint16_t {
   report,
   peer_lost,
   abort,
+  warning,
   // agent and rendezvous; their payloads are rendezvous/messages.hpp's
   join = 96,
   leave,
@@ -316,13 +317,15 @@ struct Failed {
   std::string sentence;
 };
 
-/// Agent to worker, with the descriptors by SCM_RIGHTS in this order: data-plane listener.
+/// Agent to worker, with the descriptors by SCM_RIGHTS in this order: data-plane listener,
+/// segment.
 struct Grant {
   static constexpr Type type = Type::grant;
   bool listener = false;  ///< A listening TCP socket for this worker's mesh comes along.
   std::uint32_t report_grace_ms = 0;
   /// What the ranks of this epoch prove to each other to know; empty where nothing is asked.
   Bytes data_key = {};
+  bool segment = false;  ///< The memory that the ranks of the node share comes along.
   bool operator==(const Grant&) const = default;
 };
 /// Worker to agent: a call failed. Ends the failure grace for this worker.
@@ -346,6 +349,13 @@ struct Abort {
   Errc code{};
   std::string sentence;
   bool operator==(const Abort&) const = default;
+};
+
+/// Worker to agent: something its user should read, though the worker goes on.
+struct Warning {
+  static constexpr Type type = Type::warning;
+  std::string sentence;
+  bool operator==(const Warning&) const = default;
 };
 
 /// Appends the payload of a message. Texts for people are cut at their limit; other limits are the

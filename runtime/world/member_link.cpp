@@ -50,6 +50,8 @@ struct MemberLink::News {
   std::mutex mutex;
   bool granted = false;
   unique_fd listener;
+  unique_fd segment_fd;  ///< Granted, and not mapped yet.
+  std::shared_ptr<Segment> segment;
   std::optional<Key> data_key;
   std::vector<PeerLoss> losses;
   std::optional<wire::Abort> abort;
@@ -58,7 +60,9 @@ struct MemberLink::News {
     const std::lock_guard lock(mutex);
     if (header.type == wire::Type::grant) {
       auto grant = wire::decode<wire::Grant>(payload);
-      if (grant && grant->listener && !fds.empty()) listener = std::move(fds.front());
+      auto fd = fds.begin();
+      if (grant && grant->listener && fd != fds.end()) listener = std::move(*fd++);
+      if (grant && grant->segment && fd != fds.end()) segment_fd = std::move(*fd++);
       if (grant && grant->data_key.size() == Key::size) {
         data_key.emplace(Key::View(grant->data_key));
         wipe(grant->data_key);
@@ -104,6 +108,27 @@ MemberLink::MemberLink(unique_fd connected, Options options, std::unique_ptr<Ran
     throw Error(Errc::timeout, options_.peer_name + " welcomed this process but granted it " +
                                    "nothing before the deadline");
   }
+  map_segment();
+}
+
+/// A rank that cannot map what its neighbours map goes on without it.
+void MemberLink::map_segment() {
+  unique_fd granted;
+  {
+    const std::lock_guard lock(news_->mutex);
+    granted = std::move(news_->segment_fd);
+  }
+  if (!granted) return;
+  std::string why = "the node's shared memory: it was made for other ranks";
+  try {
+    auto segment = Segment::adopt(std::move(granted));
+    if (segment->local_of(options_.hello.member->rank) >= 0)
+      return keep_segment(std::move(segment));
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  client_->tell(wire::Type::warning,
+                payload_of(wire::Warning{why + "; the rank goes on without it, over TCP"}));
 }
 
 MemberLink::~MemberLink() {
@@ -224,6 +249,17 @@ std::optional<Key> MemberLink::data_key() const {
 void MemberLink::keep_listener(unique_fd listener) {
   const std::lock_guard lock(news_->mutex);
   news_->listener = std::move(listener);
+}
+
+std::shared_ptr<Segment> MemberLink::segment() {
+  if (!is_ours()) return nullptr;
+  const std::lock_guard lock(news_->mutex);
+  return news_->segment;
+}
+
+void MemberLink::keep_segment(std::shared_ptr<Segment> segment) {
+  const std::lock_guard lock(news_->mutex);
+  news_->segment = std::move(segment);
 }
 
 void MemberLink::drain_output(Clock::time_point deadline) {

@@ -55,16 +55,19 @@ class MemberLink final : public Membership {
   std::vector<PeerLoss> losses() override;
   void report(const Error& error, int blamed_rank) noexcept override;
   unique_fd take_listener() override;
-  std::shared_ptr<Segment> segment() override { return nullptr; }
+  std::shared_ptr<Segment> segment() override;
   std::optional<Key> data_key() const override;
   void drain_output(Clock::time_point deadline) override;
 
   /// The data plane's listener where no agent granted one.
   void keep_listener(unique_fd listener);
+  /// What the ranks of a host share where no agent granted it.
+  void keep_segment(std::shared_ptr<Segment> segment);
 
  private:
   struct News;
   bool is_ours() const noexcept;
+  void map_segment();
   bool wait_for(const std::function<bool()>& done, Clock::time_point deadline);
 
   pid_t owner_;

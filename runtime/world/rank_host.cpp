@@ -16,6 +16,7 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <fcntl.h>
 
 namespace dlaunch {
 
@@ -61,8 +62,7 @@ class RankHost::State final : public store::Host {
       members_.emplace(who, *hello.member);
       count(+1);
       // After the WELCOME that this function's answer becomes.
-      asio::post(io_,
-                 [this, who] { server_.push(who, wire::Type::grant, payload_of(wire::Grant{})); });
+      asio::post(io_, [this, who] { grant(who); });
     }
     return wire::Welcome{options_.job, 0};
   }
@@ -128,6 +128,22 @@ class RankHost::State final : public store::Host {
   }
 
  private:
+  void grant(ConnectionId to) {
+    if (const auto plan = std::exchange(options_.segment, std::nullopt)) {
+      try {
+        segment_ = Segment::create(*plan);
+      } catch (const Error&) {
+        // The members do without, over TCP: nobody here has a way to tell the user.
+      }
+    }
+    wire::Grant message;
+    std::vector<unique_fd> fds;
+    if (segment_) fds.emplace_back(::fcntl(segment_->fd(), F_DUPFD_CLOEXEC, 0));
+    if (!fds.empty() && !fds.front()) fds.clear();
+    message.segment = !fds.empty();
+    server_.push(to, wire::Type::grant, payload_of(message), std::move(fds));
+  }
+
   void lose(const PeerLoss& loss) {
     if (failure_) return;
     if (!formed_) {
@@ -159,6 +175,7 @@ class RankHost::State final : public store::Host {
   std::set<int> departed_;  ///< Said goodbye.
   std::map<int, std::pair<PeerLoss, bool>> told_;  ///< By the owner, while still connected.
   std::optional<Refusal> failure_;
+  std::shared_ptr<Segment> segment_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

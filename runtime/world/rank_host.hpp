@@ -1,12 +1,14 @@
 #pragma once
 
 #include "runtime/base/unique_fd.hpp"
+#include "runtime/segment/segment.hpp"
 #include "runtime/world/membership.hpp"
 #include "runtime/world/roster.hpp"
 
 #include <dlaunch/error.hpp>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,9 @@ class RankHost {
     /// The owner watches over the members' processes and calls tell_lost itself; else a connection
     /// that closes without a goodbye is a loss.
     bool owner_tells_losses = false;
+    /// Where all members are children of this process: what they share, made when the first one
+    /// comes. Where it cannot be had they do without.
+    std::optional<SegmentPlan> segment;
   };
   explicit RankHost(Options options);
   /// Whoever is still connected is cut off.

@@ -1,6 +1,7 @@
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/random.hpp"
 #include "runtime/base/socket.hpp"
+#include "runtime/segment/processors.hpp"
 #include "runtime/world/children.hpp"
 #include "runtime/world/identity.hpp"
 #include "runtime/world/info.hpp"
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 #include <vector>
 
 #include <fcntl.h>
@@ -38,6 +40,15 @@ WorldInfo info_of(int rank, int count, const std::string& job, const Address& ma
   info.master_addr = master.host();
   info.master_port = std::to_string(master.port());
   return info;
+}
+
+SegmentPlan segment_plan(int count, const std::string& job) {
+  SegmentPlan plan;
+  plan.job = hash_of_job(job);
+  plan.world_ranks.resize(static_cast<std::size_t>(count));
+  std::iota(plan.world_ranks.begin(), plan.world_ranks.end(), 0);
+  plan.oversubscribed = read_processors().oversubscribed_by(count);
+  return plan;
 }
 
 /// A failure that is only the echo of another's.
@@ -113,6 +124,7 @@ void spawn_workers(int count, const std::function<int(int rank)>& program,
   host_options.job = job;
   host_options.listeners.push_back(std::move(listener));
   host_options.owner_tells_losses = true;
+  if (count > 1) host_options.segment = segment_plan(count, job);
   RankHost host(std::move(host_options));
   for (unique_fd& end : host_ends) host.adopt(std::move(end));
 

@@ -1,4 +1,4 @@
-// One rank of a world that the test starts by hand: by_hand_rank URL TIMEOUT_MS ACTION.
+// One rank of a world that the test starts by hand: by_hand_rank URL TIMEOUT_MS ACTION [TOKEN].
 #include "runtime/base/deadline.hpp"
 #include "runtime/world/membership.hpp"
 
@@ -60,9 +60,39 @@ void try_in_child(std::optional<World>& world) {
                           dlaunch::deadline_after(std::chrono::seconds(20)));
 }
 
+/// Writes to each neighbour in the memory of the node, and reads what they wrote.
+void share(const World& world) {
+  const auto segment = world.membership()->segment();
+  const auto everybody = [&](const char* name) {
+    world.store()->barrier(name, world.rank(), world.size(),
+                           dlaunch::deadline_after(std::chrono::seconds(20)));
+  };
+  const int self = segment ? segment->local_of(world.rank()) : -1;
+  for (int other = 0; segment && other < segment->size(); ++other) {
+    segment->ring(other, self).written.store(static_cast<std::uint64_t>(world.rank()) + 1000);
+  }
+  everybody("written");
+  if (!segment) {
+    std::printf("rank %d shares nothing\n", world.rank());
+    return;
+  }
+  std::printf("rank %d is %d of %d in segment %llx, epoch %llu, and reads", world.rank(), self,
+              segment->size(), static_cast<unsigned long long>(segment->id()),
+              static_cast<unsigned long long>(segment->epoch()));
+  for (int other = 0; other < segment->size(); ++other) {
+    const auto said = segment->ring(self, other).written.load();
+    std::printf(" %llu", static_cast<unsigned long long>(said));
+  }
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
 void act(std::optional<World>& joined, std::string_view action) {
   const World& world = *joined;
-  if (action == "await-loss") await_loss(world);
+  if (action.starts_with("share")) share(world);
+  if (action == "await-loss" || action == "share-wait") await_loss(world);
+  // The first attempt fails, the second one has the answer.
+  if (action == "share-again" && world.info().attempt == 0) throw std::runtime_error("again");
   if (action == "fork") try_in_child(joined);
   if (action == "hold" || action == "throw") {  // Until the test closes our stdin.
     char byte = 0;
@@ -77,7 +107,7 @@ void act(std::optional<World>& joined, std::string_view action) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (argc != 4) return 64;
+  if (argc < 4) return 64;
   dlaunch::InitOptions options;
   options.timeout = std::chrono::milliseconds(std::atoi(argv[2]));
   std::optional<World> world = World::init(argv[1], options);

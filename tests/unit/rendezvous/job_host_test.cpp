@@ -60,7 +60,8 @@ class Hosted : private JobObserver {
             .local_size = 3,
             .world_size = 3,
             .host = "here",
-            .data_key = Key(Key::View(secret))};
+            .data_key = Key(Key::View(secret)),
+            .oversubscribed = true};
   }
 
  private:
@@ -69,6 +70,7 @@ class Hosted : private JobObserver {
   void on_reported(int rank, const wire::Report& report) override {
     note("reported " + std::to_string(rank) + " " + report.sentence);
   }
+  void on_warning(const std::string& sentence) override { note("warning: " + sentence); }
   void note(std::string what) {
     const std::lock_guard lock(mutex_);
     news_.push_back(std::move(what));
@@ -88,7 +90,7 @@ class Hosted : private JobObserver {
 struct Push {
   wire::Type type{};
   Bytes payload;
-  std::size_t descriptors = 0;
+  std::vector<unique_fd> descriptors;
 };
 
 /// A member, and what was pushed to it.
@@ -99,7 +101,7 @@ class Member {
       : client_(
             std::move(socket), options(rank, world_size, session, job),
             [this](const wire::FrameHeader& header, BytesView payload, std::vector<unique_fd> fds) {
-              pushes_.push_back({header.type, {payload.begin(), payload.end()}, fds.size()});
+              pushes_.push_back({header.type, {payload.begin(), payload.end()}, std::move(fds)});
             },
             Clock::now() + patience) {}
 
@@ -154,9 +156,15 @@ TEST_CASE("a member is welcomed, gets a listener, and is heard of") {
   {
     Member member(hosted.control_of(1), 1);
     CHECK(member.client().welcome().job == "job-1");
-    const auto grant = member.next(wire::Type::grant);
+    auto grant = member.next(wire::Type::grant);
     REQUIRE(grant);
-    CHECK(grant->descriptors == 1);
+    REQUIRE(grant->descriptors.size() == 2);
+    CHECK(wire::decode<wire::Grant>(grant->payload)->segment);
+    const auto segment = Segment::adopt(std::move(grant->descriptors.back()));
+    CHECK(segment->size() == 3);
+    CHECK(segment->local_of(2) == 2);
+    CHECK(segment->job() == hash_of_job("job-1"));
+    CHECK(segment->oversubscribed());
     CHECK(wire::decode<wire::Grant>(grant->payload)->listener);
     CHECK(wire::decode<wire::Grant>(grant->payload)->data_key == Bytes(32, std::byte{7}));
     CHECK(hosted.heard("joined 1"));
@@ -164,6 +172,10 @@ TEST_CASE("a member is welcomed, gets a listener, and is heard of") {
     wire::encode(report, wire::Report{Errc::peer_lost, 0, "lost rank 0"});
     member.client().tell(wire::Type::report, report);
     CHECK(hosted.heard("reported 1 lost rank 0"));
+    Bytes warning;
+    wire::encode(warning, wire::Warning{"no memory"});
+    member.client().tell(wire::Type::warning, warning);
+    CHECK(hosted.heard("warning: rank 1: no memory"));
   }
   CHECK(hosted.heard("left 1"));
 }
@@ -221,17 +233,26 @@ TEST_CASE("an abort reaches the other members") {
   CHECK(wire::decode<wire::Abort>(push->payload)->sentence == "rank 0 gave up");
 }
 
-TEST_CASE("a new attempt knows neither the old members nor their keys") {
+TEST_CASE("a new attempt knows neither the old members nor their keys, and shares new memory") {
   Hosted hosted;
+  std::uint64_t before = 0;
   {
-    Member member(hosted.control_of(0), 0);
+    Member member(hosted.control_of(0), 0), neighbour(hosted.control_of(1), 1);
     member.client().set("mesh/0", as_bytes("address"));
+    auto grant = member.next(wire::Type::grant), same = neighbour.next(wire::Type::grant);
+    REQUIRE(grant);
+    REQUIRE(same);
+    before = Segment::adopt(std::move(grant->descriptors.back()))->id();
+    CHECK(Segment::adopt(std::move(same->descriptors.back()))->id() == before);
   }
   REQUIRE(hosted.heard("left 0"));
+  REQUIRE(hosted.heard("left 1"));
   hosted.on_loop([&] { hosted.host().begin_attempt(hosted.identity()); });
   Member member(hosted.control_of(0), 0);
   CHECK(!member.client().get("mesh/0"));
-  CHECK(member.next(wire::Type::grant));
+  auto fresh = member.next(wire::Type::grant);
+  REQUIRE(fresh);
+  CHECK(Segment::adopt(std::move(fresh->descriptors.back()))->id() != before);
 }
 
 }  // namespace dlaunch::rendezvous
