@@ -9,7 +9,7 @@ foreach(area names node_kill partition freeze)
   target_link_libraries(${test} PRIVATE dlaunch_network_test)
   set_target_properties(${test} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   target_compile_definitions(${test} PRIVATE DLAUNCH_BINARY_DIR="${PROJECT_BINARY_DIR}")
-  add_dependencies(${test} victim dlaunch_program example_all_reduce)
+  add_dependencies(${test} victim by_hand_rank dlaunch_program example_all_reduce)
   add_test(NAME ${test} COMMAND ${test})
   set_tests_properties(${test} PROPERTIES
     LABELS faults TIMEOUT 300 SKIP_RETURN_CODE 77 RESOURCE_LOCK network)

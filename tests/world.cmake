@@ -4,6 +4,7 @@ dlaunch_test(world_test
   unit/world/join_agent_test.cpp
   unit/world/local_store_test.cpp
   unit/world/meeting_file_test.cpp
+  unit/world/neighbours_test.cpp
   unit/world/port_test.cpp
   unit/world/process_info_test.cpp
   unit/world/rank_zero_first_test.cpp

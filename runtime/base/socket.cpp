@@ -236,6 +236,13 @@ Address peer_address(int fd) {
   return address;
 }
 
+bool is_of_same_user(int fd) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
+  return peer.uid == ::geteuid() || peer.uid == 0;
+}
+
 Error connect_error(const Address& to, int error) {
   const std::string where = "connecting to " + to.to_string();
   switch (error) {

@@ -60,6 +60,9 @@ bool is_connected_to_itself(int fd);
 /// the other side is not yet there (refused, name not yet known); the last reason is reported.
 unique_fd connect_until(std::string_view host, std::uint16_t port, Clock::time_point deadline);
 
+/// Whether a process of our user, or of root, is at the other end of a unix socket.
+bool is_of_same_user(int fd);
+
 /// A connected pair of AF_UNIX stream sockets.
 std::pair<unique_fd, unique_fd> socket_pair();
 

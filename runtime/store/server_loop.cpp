@@ -28,14 +28,6 @@ constexpr std::size_t events_per_batch = 256;
 constexpr int accepts_per_event = 256;
 constexpr std::uint64_t listener_bit = std::uint64_t{1} << 63;
 
-/// Over a unix socket only the same user, or root, is served.
-bool same_user(int fd) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
-  return peer.uid == ::geteuid() || peer.uid == 0;
-}
-
 }  // namespace
 
 Server::State::State(asio::io_context& context, Host& owner, const Limits& bounds)
@@ -149,7 +141,7 @@ void Server::State::accept_some(std::uint64_t index, Clock::time_point now) {
       return;
     }
     ++counters.accepted;
-    if (listener.unix_socket && !same_user(socket.get())) {
+    if (listener.unix_socket && !is_of_same_user(socket.get())) {
       ++counters.garbage;
       continue;
     }

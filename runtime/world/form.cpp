@@ -4,13 +4,18 @@
 #include "runtime/world/guarded_store.hpp"
 #include "runtime/world/identity.hpp"
 #include "runtime/world/join.hpp"
+#include "runtime/world/neighbours.hpp"
 #include "runtime/world/roster.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 
 namespace dlaunch {
 namespace {
+
+/// All ranks of a host have passed a barrier before they wait for each other.
+constexpr auto meeting_wait = std::chrono::seconds(5);
 
 std::string member_key(int rank) { return "member/" + std::to_string(rank); }
 
@@ -19,18 +24,17 @@ Bytes bytes_of(std::string_view text) {
   return Bytes(view.begin(), view.end());
 }
 
-std::string member_text(const WorldInfo& info) {
-  return std::to_string(::getpid()) + " " + info.hostname;
+/// Every rank of a host appends its line there. Who has the name of another host, but is not on
+/// it, has another number, and the other way round.
+std::string host_key(const std::string& host, const std::string& hostname) {
+  return "host/" + host + "/" + hostname;
 }
 
 std::optional<Member> member_from(int rank, int size, const std::optional<Bytes>& value) {
   if (!value) return std::nullopt;
-  const std::string text(as_text(*value));
-  const auto space = text.find(' ');
-  if (space == std::string::npos) return std::nullopt;
-  Member member{rank, size, 0, text.substr(space + 1)};
-  member.pid = std::strtoll(text.c_str(), nullptr, 10);
-  return member;
+  const auto presence = presence_from(as_text(*value));
+  if (!presence) return std::nullopt;
+  return Member{rank, size, presence->pid, presence->hostname};
 }
 
 std::vector<std::optional<Bytes>> read_members(Store& store, int size) {
@@ -58,8 +62,19 @@ void publish(Store& store, MemberLink& link, const Joining& joining) {
   const std::string mesh = local_address(listener.get()).to_string();
   link.keep_listener(std::move(listener));
   const std::vector<std::string> keys{"mesh/" + std::to_string(info.rank), member_key(info.rank)};
-  const std::vector<Bytes> values{bytes_of(mesh), bytes_of(member_text(info))};
+  const Presence self{::getpid(), host_id(), info.hostname};
+  const std::vector<Bytes> values{bytes_of(mesh), bytes_of(to_text(self))};
   store.multi_set(keys, values);
+}
+
+/// From what all have published.
+void find_place(Store& store, WorldInfo& info) {
+  std::vector<std::string> hosts;
+  for (const auto& value : read_members(store, info.size)) {
+    const auto presence = value ? presence_from(as_text(*value)) : std::nullopt;
+    hosts.push_back(presence ? host_key(presence->host, presence->hostname) : "");
+  }
+  place_by_hosts(hosts, info);
 }
 
 /// The error to throw where forming failed with `error`: whoever hosts the store knows more.
@@ -84,6 +99,21 @@ Error forming_error(MemberLink& link, Store& store, const Joining& joining, cons
 }
 
 }  // namespace
+
+std::string to_text(const Presence& presence) {
+  return std::to_string(presence.pid) + " " + presence.host + " " + presence.hostname;
+}
+
+std::optional<Presence> presence_from(std::string_view text) {
+  const auto first = text.find(' ');
+  const auto second = first == text.npos ? first : text.find(' ', first + 1);
+  if (second == text.npos) return std::nullopt;
+  Presence presence;
+  presence.pid = std::strtoll(std::string(text.substr(0, first)).c_str(), nullptr, 10);
+  presence.host = text.substr(first + 1, second - first - 1);
+  presence.hostname = text.substr(second + 1);
+  return presence;
+}
 
 wire::Hello hello_of(const WorldInfo& info, const std::string& job) {
   wire::Hello hello;
@@ -114,14 +144,19 @@ World form_world(const std::shared_ptr<MemberLink>& link, Joining joining) {
   const auto store = std::make_shared<GuardedStore>(link);
   try {
     publish(*store, *link, joining);
+    std::optional<SegmentMeeting> meeting;
+    if (joining.by_hand) {
+      meeting.emplace();
+      const std::string line = to_text(Neighbour{info.rank, ::geteuid(), meeting->socket_name()});
+      store->append(host_key(host_id(), info.hostname), as_bytes(line));
+    }
     store->barrier("init", info.rank, info.size, joining.deadline);
-    if (!joining.place.on_node) {
-      std::vector<std::string> hosts;
-      for (const auto& value : read_members(*store, info.size)) {
-        const auto member = member_from(0, info.size, value);
-        hosts.push_back(member ? member->hostname : "");
-      }
-      place_by_hosts(hosts, info);
+    if (!joining.place.on_node) find_place(*store, info);
+    if (joining.by_hand) {
+      const auto host = store->get(host_key(host_id(), info.hostname));
+      const auto neighbours = neighbours_from(host ? as_text(*host) : "");
+      const auto until = std::min(joining.deadline, deadline_after(meeting_wait));
+      link->keep_segment(meeting->share(neighbours, info, *link, until));
     }
   } catch (const Error& error) {
     throw forming_error(*link, *store, joining, error);

@@ -11,20 +11,28 @@
 
 namespace dlaunch {
 
+namespace {
+
+std::string boot_and_namespace(const std::string& kind) {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  std::getline(file, boot);
+  std::array<char, 64> space{};
+  const std::string path = "/proc/self/ns/" + kind;
+  if (::readlink(path.c_str(), space.data(), space.size() - 1) < 0) space[0] = '\0';
+  return boot + "/" + space.data();
+}
+
+}  // namespace
+
 std::string own_hostname() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0' ? name.data()
                                                                              : "localhost";
 }
 
-std::string machine_id() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string boot;
-  std::getline(file, boot);
-  std::array<char, 64> space{};
-  if (::readlink("/proc/self/ns/pid", space.data(), space.size() - 1) < 0) space[0] = '\0';
-  return boot + "/" + space.data();
-}
+std::string machine_id() { return boot_and_namespace("pid"); }
+std::string host_id() { return boot_and_namespace("net"); }
 
 std::optional<std::uint64_t> start_time_of(std::int64_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");

@@ -10,6 +10,9 @@ namespace dlaunch {
 std::string own_hostname();
 /// Boot id and pid namespace: two processes with the same one see the same pids.
 std::string machine_id();
+/// Boot id and network namespace, without spaces: containers may have equal names, and clones of a
+/// machine that was asleep equal boot ids; on one host are those that agree in name and this.
+std::string host_id();
 /// In clock ticks since boot; nullopt when there is no such process, or it is a zombie.
 std::optional<std::uint64_t> start_time_of(std::int64_t pid);
 

@@ -51,6 +51,7 @@ World init_from_variables(const Environment& environment, const InitOptions& opt
   if (place.info.size == 1) return world_of_one(std::move(place), "env://");
   refuse_torchrun_port(environment);
   Joining joining = joining_of(std::move(place), options, "env://");
+  joining.by_hand = true;
   const auto link = join_by_address(joining);
   return form_world(link, std::move(joining));
 }
@@ -68,6 +69,7 @@ World init_from_url(const InitUrl& parsed, const std::string& url, const InitOpt
   }
   if (place.info.size == 1) return world_of_one(std::move(place), url);
   Joining joining = joining_of(std::move(place), options, url);
+  joining.by_hand = true;
   const auto link = parsed.scheme == InitUrl::Scheme::tcp ? join_by_address(joining)
                                                           : join_by_file(parsed.path, joining);
   return form_world(link, std::move(joining));

@@ -5,9 +5,12 @@
 
 #include <dlaunch/world.hpp>
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 /// The ways into a world, one for each kind of init URL. Each yields a link to whoever hosts the
 /// store and fills in what it learned; `form_world` does what all have in common.
@@ -19,6 +22,8 @@ struct Joining {
   Clock::time_point deadline;
   InitOptions options;
   std::string mesh_host = "127.0.0.1";  ///< Where this rank's data plane listens, if it must bind.
+  /// There is no agent, nor a parent, that could hand out what the ranks of a host share.
+  bool by_hand = false;
   /// Rank 0 of file://: removes the meeting file when it is let go of.
   std::shared_ptr<const void> meeting;
 };
@@ -33,6 +38,15 @@ std::shared_ptr<MemberLink> join_by_file(const std::string& path, Joining& joini
 /// Publishes where this rank is, waits until all have, and finds out which ranks share a node where
 /// the environment did not say. Throws Error{timeout} listing who did not come and who did.
 World form_world(const std::shared_ptr<MemberLink>& link, Joining joining);
+
+/// What a rank publishes of itself, under "member/<rank>".
+struct Presence {
+  std::int64_t pid = 0;
+  std::string host;  ///< host_id().
+  std::string hostname;
+};
+std::string to_text(const Presence& presence);
+std::optional<Presence> presence_from(std::string_view text);
 
 /// HELLO of this process as that rank.
 wire::Hello hello_of(const WorldInfo& info, const std::string& job);

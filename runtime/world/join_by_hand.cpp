@@ -37,9 +37,9 @@ std::optional<std::string> rank_zero_at(const Address& address) {
         [](const wire::FrameHeader&, BytesView, std::vector<unique_fd>) {}, deadline);
     const auto found = client.get("member/0");
     if (!found) return std::nullopt;
-    const std::string text(as_text(*found));
-    const auto space = text.find(' ');
-    return "pid " + text.substr(0, space) + " on " + text.substr(space + 1);
+    const auto presence = presence_from(as_text(*found));
+    if (!presence) return std::nullopt;
+    return "pid " + std::to_string(presence->pid) + " on " + presence->hostname;
   } catch (const Error&) {
     return std::nullopt;  // Not a store, or not one that answers: the port's owner must do.
   }

@@ -110,6 +110,48 @@ TEST_CASE("file:// needs nothing but a path, and leaves nothing behind") {
   CHECK_FALSE(std::filesystem::exists(meeting.path));
 }
 
+TEST_CASE("ranks of a host share memory, also where the environment says who is local") {
+  for (const bool on_node : {false, true}) {
+    CAPTURE(on_node);
+    const int port = free_port();
+    std::vector<Process> ranks;
+    for (const int rank : {2, 0, 1}) {
+      Variables variables = four(port, rank, 3);
+      if (on_node) {
+        variables.insert({{"LOCAL_RANK", std::to_string(rank)},
+                          {"LOCAL_WORLD_SIZE", "3"},
+                          {"GROUP_RANK", "0"},
+                          {"GROUP_WORLD_SIZE", "1"}});
+      }
+      ranks.push_back(start("env://", variables, "share"));
+    }
+    for (Process& rank : ranks) {
+      CHECK(rank.wait() == 0);
+      CHECK_MESSAGE(contains(rank.output(), "of 3 in segment "), rank.output());
+      CHECK(contains(rank.output(), "and reads 1000 1001 1002"));
+    }
+  }
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // They need the address space.
+TEST_CASE("if one rank of a host cannot have the memory, none of them uses it") {
+  for (const int unable : {0, 1}) {
+    CAPTURE(unable);
+    const int port = free_port();
+    std::vector<Process> ranks;
+    for (const int rank : {0, 1, 2}) {
+      const std::string limit = rank == unable ? "ulimit -v 2000000; " : "";
+      ranks.push_back(Process({"/bin/sh", "-c", limit + "exec " + program + " env:// 30000 share"},
+                              four(port, rank, 3)));
+    }
+    for (Process& rank : ranks) {
+      CHECK(rank.wait() == 0);
+      CHECK_MESSAGE(contains(rank.output(), "shares nothing"), rank.output());
+    }
+  }
+}
+#endif
+
 TEST_CASE("a world of one needs nobody") {
   Process alone = start("env://", {{"RANK", "0"}, {"WORLD_SIZE", "1"}}, "meet");
   CHECK(alone.wait() == 0);

@@ -158,4 +158,27 @@ TEST_CASE("a host whose own name is 127.0.1.1, as Debian's installer writes it")
   CHECK(contains(a->err(), "'head' is 127.0.1.1 on this host, where no other node can come"));
 }
 
+TEST_CASE("machines of one name are two hosts, and the ranks of each share its memory") {
+  Network network(2);
+  const std::string rank_program = std::string(DLAUNCH_BINARY_DIR) + "/tests/by_hand_rank";
+  std::vector<std::unique_ptr<Job>> ranks;
+  for (const int rank : {0, 1, 2, 3}) {
+    const std::string url =
+        "tcp://" + network.address(0) + ":29400?world_size=4&rank=" + std::to_string(rank);
+    ranks.push_back(start(network.on(
+        rank % 2,
+        {"/bin/sh", "-c", "hostname same; exec " + rank_program + " '" + url + "' 30000 share"})));
+  }
+  for (const int rank : {0, 1, 2, 3}) {
+    Job& job = *ranks[static_cast<std::size_t>(rank)];
+    CHECK(job.wait().code == 0);
+    const std::string local = std::to_string(rank / 2), node = std::to_string(rank % 2);
+    CHECK_MESSAGE(contains(job.out(), " local=" + local + "/2 node=" + node + "/2 "), job.out());
+    CHECK(contains(job.out(), " is " + local + " of 2 in segment "));
+    const int lower = 1000 + rank % 2;
+    CHECK(contains(job.out(),
+                   "and reads " + std::to_string(lower) + " " + std::to_string(lower + 2)));
+  }
+}
+
 }  // namespace dlaunch::process_test
