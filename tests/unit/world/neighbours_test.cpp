@@ -5,6 +5,7 @@
 #include "runtime/base/socket.hpp"
 
 #include <future>
+#include <mutex>
 
 #include <doctest/doctest.h>
 #include <poll.h>
@@ -18,19 +19,26 @@ namespace {
 class Link final : public Membership {
  public:
   int fd() const override { return news_.first.get(); }
-  std::vector<PeerLoss> losses() override { return losses_; }
+  std::vector<PeerLoss> losses() override {
+    const std::lock_guard lock(mutex_);
+    return losses_;
+  }
   void report(const Error&, int) noexcept override {}
   unique_fd take_listener() override { return {}; }
   std::shared_ptr<Segment> segment() override { return nullptr; }
   std::optional<Key> data_key() const override { return std::nullopt; }
   void drain_output(Clock::time_point) override {}
   void lose(int rank) {
-    losses_.push_back({rank, "here", "killed by SIGKILL"});
+    {
+      const std::lock_guard lock(mutex_);
+      losses_.push_back({rank, "here", "killed by SIGKILL"});
+    }
     REQUIRE(::write(news_.second.get(), "!", 1) == 1);
   }
 
  private:
   std::pair<unique_fd, unique_fd> news_ = socket_pair();
+  std::mutex mutex_;
   std::vector<PeerLoss> losses_;
 };
 
