@@ -45,7 +45,9 @@ struct WorkState {
   void settle();
 };
 
-struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
+/// Hidden: else all of it would be exported with the class it is part of.
+struct __attribute__((visibility("hidden"))) Communicator::State
+    : std::enable_shared_from_this<Communicator::State> {
   Group group;
   std::shared_ptr<transport::Links> mesh;
   std::shared_ptr<Membership> membership;
