@@ -17,3 +17,4 @@ dlaunch_test(collectives_test
 add_test(NAME collectives_shared_test COMMAND collectives_test)
 set_tests_properties(collectives_shared_test PROPERTIES ENVIRONMENT DLAUNCH_TEST_SHARED=1)
 add_subdirectory(compile_fail)
+add_subdirectory(c)

@@ -1,0 +1,172 @@
+#pragma once
+
+#include <dlaunch/dlaunch.h>
+#include <dlaunch/dlaunch.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+/// What the files of the C API share: handles, the one guard, and conversions. They stand on the
+/// public C++ interface alone.
+namespace dlaunch::c_api {
+
+/// What every handle begins with, so that dl_last_message can take any of them.
+struct Handle {
+  /// Of one that several threads may use the message is the thread's own; see LastFailure.
+  explicit Handle(bool is_shared) : shared(is_shared) {}
+  const bool shared;
+  const std::uint64_t serial = next_serial();
+  mutable std::string message;
+
+ private:
+  static std::uint64_t next_serial() {
+    static std::atomic<std::uint64_t> last{0};
+    return ++last;
+  }
+};
+
+}  // namespace dlaunch::c_api
+
+struct dl_world : dlaunch::c_api::Handle {
+  explicit dl_world(dlaunch::World made) : Handle(true), world(std::move(made)) {}
+  static constexpr const char* type = "dl_world";
+  dlaunch::World world;
+};
+
+struct dl_store : dlaunch::c_api::Handle {
+  explicit dl_store(std::shared_ptr<dlaunch::Store> used) : Handle(true), store(std::move(used)) {}
+  static constexpr const char* type = "dl_store";
+  const std::shared_ptr<dlaunch::Store> store;
+};
+
+struct dl_comm : dlaunch::c_api::Handle {
+  explicit dl_comm(dlaunch::Communicator made) : Handle(false), comm(std::move(made)) {}
+  static constexpr const char* type = "dl_comm";
+  dlaunch::Communicator comm;
+};
+
+struct dl_work : dlaunch::c_api::Handle {
+  explicit dl_work(dlaunch::Work started) : Handle(false), work(std::move(started)) {}
+  static constexpr const char* type = "dl_work";
+  dlaunch::Work work;
+};
+
+struct dl_listener : dlaunch::c_api::Handle {
+  explicit dl_listener(dlaunch::Listener opened) : Handle(false), listener(std::move(opened)) {}
+  static constexpr const char* type = "dl_listener";
+  dlaunch::Listener listener;
+};
+
+struct dl_tree : dlaunch::c_api::Handle {
+  explicit dl_tree(dlaunch::Tree value);
+  static constexpr const char* type = "dl_tree";
+  const dlaunch::Tree tree;
+  std::vector<const dlaunch::Tensor*> tensors;  ///< Of `tree`, in the order of its text.
+};
+
+namespace dlaunch::c_api {
+
+/// What the caller did wrong, found before the C++ interface is asked. The guard says in which
+/// call.
+struct Misuse {
+  std::string what;
+};
+
+inline void require(bool holds, std::string_view otherwise) {
+  if (!holds) throw Misuse{std::string(otherwise)};
+}
+
+/// Keeps what is being thrown as the message of the handle (which may be null) and the thread.
+/// Called in a catch clause.
+dl_status failed(const char* call, const Handle* handle) noexcept;
+
+/// The guard of calls without a handle.
+template <class Body>
+dl_status guarded(Body&& body, const char* call = __builtin_FUNCTION()) noexcept {
+  try {
+    body();
+    return DL_OK;
+  } catch (...) {
+    return failed(call, nullptr);
+  }
+}
+
+/// The guard of all others: runs `body` unless the handle is null.
+template <class H, class Body>
+dl_status guarded_on(H* handle, Body&& body, const char* call = __builtin_FUNCTION()) noexcept {
+  try {
+    if (handle == nullptr) throw Misuse{std::string("the ") + H::type + " is a null pointer"};
+    body();
+    return DL_OK;
+  } catch (...) {
+    return failed(call, handle);
+  }
+}
+
+/// No structure of ours will ever be that large; a larger struct_size was never set.
+constexpr std::size_t structure_bytes_max = 4096;
+
+/// Of a structure of the caller's; `first` is the size it had when it was published.
+inline void check_structure_size(std::size_t size, std::size_t first, const char* name) {
+  if (size >= first && size <= structure_bytes_max) return;
+  throw Misuse{std::string("a ") + name + " with struct_size " + std::to_string(size) +
+               " was given; set struct_size to sizeof(" + name + ")"};
+}
+
+/// A structure of the caller's, who may know more or fewer fields than we do: what it does not know
+/// is zero, what we do not know has to be.
+template <class T>
+T known_part(const T* given, std::size_t first, const char* name) {
+  T known{};
+  if (given == nullptr) return known;
+  const std::size_t size = given->struct_size;
+  check_structure_size(size, first, name);
+  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
+  if (size > sizeof(T) && std::any_of(bytes + sizeof(T), bytes + size, [](auto b) { return b; })) {
+    throw Error(Errc::version, std::string("a ") + name + " of " + std::to_string(size) +
+                                   " bytes asks for what libdlaunch " + version() +
+                                   " does not know; it was built for a newer one");
+  }
+  std::memcpy(&known, given, std::min(size, sizeof(T)));
+  return known;
+}
+
+/// Milliseconds as a duration; what is longer than a duration can say is as long as it can say.
+Clock::duration duration_of(std::int64_t ms);
+Options options_of(const dl_options* options);
+TensorView view_of(const dl_view& view);
+ConstTensorView view_of(const dl_const_view& view);
+DType dtype_of(dl_dtype dtype);
+Reduction reduction_of(const dl_reduction& reduction);
+/// Error{misuse} for null.
+std::string_view text_of(const char* text, const char* name);
+BytesView bytes_of(const void* data, std::size_t size, const char* name);
+
+/// One for each rank; none where a null pointer was given, which the call itself then judges, so
+/// that the other ranks hear of it.
+inline std::span<const std::size_t> counts_of(const dl_comm* comm, const std::size_t* counts) {
+  return {counts, counts != nullptr ? static_cast<std::size_t>(comm->comm.size()) : 0};
+}
+
+/// A copy that dl_bytes_free frees.
+dl_bytes copied(BytesView bytes);
+/// Text that dl_free frees.
+char* copied_text(std::string_view text);
+
+/// The place where a result goes: not null.
+template <class T>
+T& place(T* pointer, const char* name) {
+  if (pointer == nullptr) throw Misuse{std::string("'") + name + "' is a null pointer"};
+  return *pointer;
+}
+
+}  // namespace dlaunch::c_api

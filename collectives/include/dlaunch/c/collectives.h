@@ -1,0 +1,116 @@
+#pragma once
+
+#include <dlaunch/c/communicator.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Collectives: every rank calls, in the same order. See dl_comm for threads, buffers and
+ * errors. `counts` have dl_comm_size(comm) entries, in elements. ---- */
+
+/* Returns when all ranks have called; see dl_options.unordered_output. */
+DL_API dl_status dl_barrier(dl_comm* comm, const dl_options* options);
+/* Everyone's `inout` becomes that of `root`. Same count and dtype on all ranks. */
+DL_API dl_status dl_broadcast(dl_comm* comm, dl_view inout, int root, const dl_options* options);
+/* `out` of `root` becomes the fold of everyone's `in`. The others' `out` is neither read nor
+ * written and may be empty ({0}); their `in` stays untouched. On the root both may be the same
+ * memory. */
+DL_API dl_status dl_reduce(dl_comm* comm, dl_const_view in, dl_view out, int root,
+                           dl_reduction reduction, const dl_options* options);
+/* Everyone's `inout` becomes the fold of all. */
+DL_API dl_status dl_all_reduce(dl_comm* comm, dl_view inout, dl_reduction reduction,
+                               const dl_options* options);
+/* `out` (size * in.count elements) becomes everyone's `in`, in rank order. */
+DL_API dl_status dl_all_gather(dl_comm* comm, dl_const_view in, dl_view out,
+                               const dl_options* options);
+/* The same with counts[r] elements from rank r; counts are the same on all ranks. */
+DL_API dl_status dl_all_gather_v(dl_comm* comm, dl_const_view in, dl_view out, const size_t* counts,
+                                 const dl_options* options);
+/* dl_all_gather whose result is written on `root` alone; the others' `out` may be empty. */
+DL_API dl_status dl_gather(dl_comm* comm, dl_const_view in, dl_view out, int root,
+                           const dl_options* options);
+/* counts[r] elements from rank r; only the root's counts are read (null elsewhere), and each rank's
+ * in.count must be its entry. */
+DL_API dl_status dl_gather_v(dl_comm* comm, dl_const_view in, dl_view out, const size_t* counts,
+                             int root, const dl_options* options);
+/* Rank r's `out` becomes the r-th part of the root's `in` (size * out.count elements). The others'
+ * `in` may be empty. */
+DL_API dl_status dl_scatter(dl_comm* comm, dl_const_view in, dl_view out, int root,
+                            const dl_options* options);
+DL_API dl_status dl_scatter_v(dl_comm* comm, dl_const_view in, dl_view out, const size_t* counts,
+                              int root, const dl_options* options);
+/* The fold of everyone's `in` (size * out.count elements); rank r gets its r-th part. */
+DL_API dl_status dl_reduce_scatter(dl_comm* comm, dl_const_view in, dl_view out,
+                                   dl_reduction reduction, const dl_options* options);
+/* The same with a part of counts[r] elements for rank r; counts are the same on all ranks. */
+DL_API dl_status dl_reduce_scatter_v(dl_comm* comm, dl_const_view in, dl_view out,
+                                     const size_t* counts, dl_reduction reduction,
+                                     const dl_options* options);
+/* `in` and `out` are size equal parts; part j of rank i goes to part i of rank j. */
+DL_API dl_status dl_all_to_all(dl_comm* comm, dl_const_view in, dl_view out,
+                               const dl_options* options);
+/* in_counts[j] elements go to rank j, out_counts[i] come from rank i, packed in rank order. */
+DL_API dl_status dl_all_to_all_v(dl_comm* comm, dl_const_view in, const size_t* in_counts,
+                                 dl_view out, const size_t* out_counts, const dl_options* options);
+
+/* ---- Started calls. ---- */
+
+/* A call that was started and may not be complete. The memory its views show is borrowed until it
+ * is; counts, options and a reduction's name are copied. For the thread that uses its communicator.
+ * See dlaunch/work.hpp for when progress is made. */
+typedef struct dl_work dl_work;
+
+/* Blocks the calling thread until complete, wherever the buffers lie, and returns what the blocking
+ * form of the call returns; calling it again returns the same again. */
+DL_API dl_status dl_work_wait(dl_work* work);
+/* *done becomes 1 when complete, also when it failed (dl_work_wait then says so), else 0. Makes
+ * what progress is possible; see dlaunch/work.hpp for when that may take time. */
+DL_API dl_status dl_work_test(dl_work* work, int* done);
+/* 1 when complete, else 0; makes no progress. 1 for null. */
+DL_API int dl_work_done(const dl_work* work);
+/* Lets `cuda_stream` (a cudaStream_t) wait for the result while the host goes on. For host buffers:
+ * DL_UNSUPPORTED; call dl_work_wait. */
+DL_API dl_status dl_work_order_before(dl_work* work, void* cuda_stream);
+/* Waits until complete, then frees. An error is not lost: it sticks to the communicator and is
+ * returned by its next call. Null is fine. */
+DL_API void dl_work_free(dl_work* work);
+
+/* The started forms: the same meaning, in the order of starting. */
+DL_API dl_status dl_start_barrier(dl_comm* comm, dl_work** work, const dl_options* options);
+DL_API dl_status dl_start_broadcast(dl_comm* comm, dl_view inout, int root, dl_work** work,
+                                    const dl_options* options);
+DL_API dl_status dl_start_reduce(dl_comm* comm, dl_const_view in, dl_view out, int root,
+                                 dl_reduction reduction, dl_work** work, const dl_options* options);
+DL_API dl_status dl_start_all_reduce(dl_comm* comm, dl_view inout, dl_reduction reduction,
+                                     dl_work** work, const dl_options* options);
+DL_API dl_status dl_start_all_gather(dl_comm* comm, dl_const_view in, dl_view out, dl_work** work,
+                                     const dl_options* options);
+DL_API dl_status dl_start_all_gather_v(dl_comm* comm, dl_const_view in, dl_view out,
+                                       const size_t* counts, dl_work** work,
+                                       const dl_options* options);
+DL_API dl_status dl_start_gather(dl_comm* comm, dl_const_view in, dl_view out, int root,
+                                 dl_work** work, const dl_options* options);
+DL_API dl_status dl_start_gather_v(dl_comm* comm, dl_const_view in, dl_view out,
+                                   const size_t* counts, int root, dl_work** work,
+                                   const dl_options* options);
+DL_API dl_status dl_start_scatter(dl_comm* comm, dl_const_view in, dl_view out, int root,
+                                  dl_work** work, const dl_options* options);
+DL_API dl_status dl_start_scatter_v(dl_comm* comm, dl_const_view in, dl_view out,
+                                    const size_t* counts, int root, dl_work** work,
+                                    const dl_options* options);
+DL_API dl_status dl_start_reduce_scatter(dl_comm* comm, dl_const_view in, dl_view out,
+                                         dl_reduction reduction, dl_work** work,
+                                         const dl_options* options);
+DL_API dl_status dl_start_reduce_scatter_v(dl_comm* comm, dl_const_view in, dl_view out,
+                                           const size_t* counts, dl_reduction reduction,
+                                           dl_work** work, const dl_options* options);
+DL_API dl_status dl_start_all_to_all(dl_comm* comm, dl_const_view in, dl_view out, dl_work** work,
+                                     const dl_options* options);
+DL_API dl_status dl_start_all_to_all_v(dl_comm* comm, dl_const_view in, const size_t* in_counts,
+                                       dl_view out, const size_t* out_counts, dl_work** work,
+                                       const dl_options* options);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <dlaunch/c/tensor.h>
+#include <dlaunch/c/world.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A group of ranks that make the same calls in the same order.
+ *
+ * Threads: a communicator, and all that were made from it by split, duplicate and group, are for
+ * one thread at a time; dl_comm_abort alone may come from any.
+ *
+ * Buffers are read and written in place, stay the caller's, and may not overlap unless a call says
+ * so. Empty buffers are fine. In a world of one every call works and needs no network. Counts are
+ * in elements, ranks are this communicator's own (0..size-1).
+ *
+ * Errors: every rank's call carries what it is (name, sequence number, dtype, count, root,
+ * reduction); ranks that disagree all get DL_MISMATCH with both calls in the message. A wrong
+ * argument is DL_MISUSE before anything is sent, and the ranks that wait for this one get
+ * DL_MISMATCH (a null handle, options that are none, or a null pointer for a result are seen before
+ * the call begins: the others go on waiting for it). A dead peer: DL_PEER_LOST with its rank and
+ * the cause. A call that takes longer than its timeout: DL_TIMEOUT with the ranks that did not come
+ * and what they were last seen doing. After dl_comm_abort: DL_ABORTED. CUDA buffers without the
+ * NCCL backend: DL_UNSUPPORTED. The first error (save DL_MISUSE and DL_UNSUPPORTED) sticks: every
+ * later call fails with it again, here and on the other ranks; make a new communicator, or end.
+ * What the buffers hold after an error is not defined. */
+typedef struct dl_comm dl_comm;
+
+enum { DL_NO_COLOR = -1 };
+
+/* All ranks of `world`. Nothing is sent: connections are made when first needed. Ranks that make
+ * several communicators from one world make them in the same order. `name` is for messages; null:
+ * "world". */
+DL_API dl_status dl_comm_create(const dl_world* world, const char* name, dl_comm** comm);
+/* Ends what is still under way with DL_ABORTED; waits for nobody. Null is fine. */
+DL_API void dl_comm_free(dl_comm* comm);
+
+DL_API int dl_comm_rank(const dl_comm* comm);         /* -1 for null. */
+DL_API int dl_comm_size(const dl_comm* comm);         /* 0 for null. */
+DL_API const char* dl_comm_name(const dl_comm* comm); /* Lives as long as it; "" for null. */
+/* For calls whose options give none; more than zero. */
+DL_API dl_status dl_comm_set_timeout(dl_comm* comm, int64_t timeout_ms);
+DL_API int64_t dl_comm_timeout_ms(const dl_comm* comm); /* 0 for null. */
+
+/* ---- Groups. Each takes part of all ranks of this communicator unless it says otherwise. ---- */
+
+/* The ranks that give the same colour, ordered by `key`, then by rank. DL_NO_COLOR: takes part, and
+ * *made becomes null. Other colours are not negative. */
+DL_API dl_status dl_comm_split(dl_comm* comm, int color, int key, dl_comm** made,
+                               const dl_options* options);
+/* The ranks listed, in that order. Called by all ranks, with the same list; for those not listed
+ * *made becomes null. A rank listed twice or out of range is DL_MISUSE; different lists are
+ * DL_MISMATCH. */
+DL_API dl_status dl_comm_group(dl_comm* comm, const int* ranks, size_t count, dl_comm** made,
+                               const dl_options* options);
+/* The same, called by the listed ranks alone; the others need not know. */
+DL_API dl_status dl_comm_group_of_members(dl_comm* comm, const int* ranks, size_t count,
+                                          dl_comm** made, const dl_options* options);
+/* The same ranks with traffic of their own. */
+DL_API dl_status dl_comm_duplicate(dl_comm* comm, dl_comm** made, const dl_options* options);
+/* This communicator's ranks, in its order, as ranks of the world: `capacity` of at least
+ * dl_comm_size(comm). */
+DL_API dl_status dl_comm_world_ranks(const dl_comm* comm, int* ranks, size_t capacity);
+/* This communicator's `rank` as a rank of `other`; *translated becomes -1 if it is not in it. */
+DL_API dl_status dl_comm_translate(const dl_comm* comm, int rank, const dl_comm* other,
+                                   int* translated);
+
+/* ---- Ending, and going on without the dead. ---- */
+
+/* From any thread, any number of times, waits for nobody: here every pending and later call fails
+ * with DL_ABORTED; the others get DL_ABORTED or DL_PEER_LOST. */
+DL_API dl_status dl_comm_abort(dl_comm* comm);
+/* Makes every call on every rank of this communicator fail with DL_REVOKED, so that all can meet in
+ * dl_comm_shrink. After User-Level Failure Mitigation, MPI Forum 2012. This version of the library
+ * has none of the three: DL_UNSUPPORTED. */
+DL_API dl_status dl_comm_revoke(dl_comm* comm);
+/* Agrees on the bitwise and of everyone's `flags` among the ranks that live, despite losses. */
+DL_API dl_status dl_comm_agree(dl_comm* comm, uint32_t flags, uint32_t* agreed,
+                               const dl_options* options);
+/* A communicator of the ranks that live. */
+DL_API dl_status dl_comm_shrink(dl_comm* comm, dl_comm** made, const dl_options* options);
+
+#ifdef __cplusplus
+}
+#endif

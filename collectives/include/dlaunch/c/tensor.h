@@ -1,0 +1,153 @@
+#pragma once
+
+#include <dlaunch/c/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The element types: one of the DL_... below. The numbers are a contract: the same in C++
+ * (dlaunch::DType), in C and on the wire. */
+typedef int32_t dl_dtype;
+enum {
+  DL_U8 = 1,
+  DL_I8 = 2,
+  DL_I16 = 3,
+  DL_U16 = 4,
+  DL_I32 = 5,
+  DL_U32 = 6,
+  DL_I64 = 7,
+  DL_U64 = 8,
+  DL_F16 = 9,   /* IEEE 754 binary16. */
+  DL_BF16 = 10, /* The upper half of an f32. */
+  DL_F32 = 11,
+  DL_F64 = 12,
+  DL_BOOL = 13, /* One byte, 0 or 1. */
+  DL_C64 = 14,  /* Two f32: real, imaginary. */
+  DL_C128 = 15  /* Two f64. */
+};
+
+/* "f32", "bool"... A static string; never null. */
+DL_API const char* dl_dtype_text(dl_dtype dtype);
+/* Bytes of one element; 0 for a number that is none of the above. */
+DL_API size_t dl_dtype_size(dl_dtype dtype);
+
+/* Where memory lies. */
+#define DL_HOST 0
+#define DL_CUDA(device) ((device) + 1)
+
+/* What a call writes, or reads and writes: a run of `count` elements somewhere in memory. Views
+ * never own: what they show must live until the call returns, and for a started call until its
+ * dl_work is complete. Null with a count of 0 is fine. */
+typedef struct dl_view {
+  void* data;
+  size_t count; /* Elements, not bytes. */
+  /* Elements from one to the next: 1, or 0 for short, is contiguous; n walks a column of a
+   * row-major matrix with n columns; negative walks backwards. Anything but 1 is packed into a
+   * temporary buffer for the call. */
+  ptrdiff_t stride;
+  dl_dtype dtype;
+  int32_t place; /* DL_HOST, or DL_CUDA(device). */
+} dl_view;
+
+/* What a call only reads. */
+typedef struct dl_const_view {
+  const void* data;
+  size_t count;
+  ptrdiff_t stride;
+  dl_dtype dtype;
+  int32_t place;
+} dl_const_view;
+
+static inline dl_view dl_make_view(void* data, size_t count, dl_dtype dtype) {
+  dl_view view = {data, count, 1, dtype, DL_HOST};
+  return view;
+}
+static inline dl_const_view dl_make_const_view(const void* data, size_t count, dl_dtype dtype) {
+  dl_const_view view = {data, count, 1, dtype, DL_HOST};
+  return view;
+}
+
+#ifndef __cplusplus
+/* The element type of a variable; a type without one does not compile (plain char has none: use
+ * signed char, unsigned char, int8_t or uint8_t). */
+#define DL_DTYPE_OF(value)                                        \
+  _Generic((value), _Bool                                         \
+           : DL_BOOL, signed char                                 \
+           : DL_I8, unsigned char                                 \
+           : DL_U8, short                                         \
+           : DL_I16, unsigned short                               \
+           : DL_U16, int                                          \
+           : DL_I32, unsigned int                                 \
+           : DL_U32, long                                         \
+           : (sizeof(long) == 8 ? DL_I64 : DL_I32), unsigned long \
+           : (sizeof(long) == 8 ? DL_U64 : DL_U32), long long     \
+           : DL_I64, unsigned long long                           \
+           : DL_U64, float                                        \
+           : DL_F32, double                                       \
+           : DL_F64, float _Complex                               \
+           : DL_C64, double _Complex                              \
+           : DL_C128)
+/* A view of `count` elements from `pointer`, of the type it points to: `DL_VIEW(x, 100)`,
+ * `DL_CONST_VIEW(&loss, 1)`. */
+#define DL_VIEW(pointer, count) dl_make_view((pointer), (count), DL_DTYPE_OF(*(pointer)))
+#define DL_CONST_VIEW(pointer, count) \
+  dl_make_const_view((pointer), (count), DL_DTYPE_OF(*(pointer)))
+#endif
+
+/* How the ranks' elements become one: one of the DL_... below. The numbers are a contract: the
+ * same in C++ (dlaunch::ReduceOp), in C and on the wire. */
+typedef int32_t dl_reduce_op;
+enum {
+  DL_SUM = 1,     /* Integers wrap modulo 2^bits. bool: logical or. */
+  DL_PRODUCT = 2, /* Integers wrap. bool: logical and. */
+  DL_MIN = 3,     /* A NaN of any rank wins. Not for complex numbers. */
+  DL_MAX = 4,     /* The same. */
+  DL_MEAN = 5,    /* The sum divided by the number of ranks. Integers: see truncate_mean. */
+  DL_BAND = 6,    /* Bitwise and; integers and bool only. */
+  DL_BOR = 7,
+  DL_BXOR = 8,
+  DL_PREMUL_SUM = 9, /* Sum of factor * element; made by dl_op_premul_sum. */
+  DL_CUSTOM = 10     /* The program's own; made by dl_op_custom. */
+};
+
+/* "sum", "min"... A static string; never null. */
+DL_API const char* dl_reduce_op_text(dl_reduce_op op);
+
+/* accumulated[i] = accumulated[i] op next[i] for `count` elements of `dtype`. Called on a thread of
+ * the library's choice while a call is under way, one call at a time; must be the same function on
+ * all ranks. Neither buffer need be aligned for more than its element type. */
+typedef void (*dl_fold)(void* argument, void* accumulated, const void* next, size_t count,
+                        dl_dtype dtype);
+
+/* An operation and what it needs; see dlaunch/reduction.hpp for the order in which elements are
+ * folded (that of the ranks, so that the result has the same bits on all of them). */
+typedef struct dl_reduction {
+  dl_reduce_op op;
+  int32_t reserved; /* 0. */
+  double factor;    /* DL_PREMUL_SUM. */
+  const char* name; /* DL_CUSTOM: shows in messages, and is compared between ranks. */
+  dl_fold fold;     /* DL_CUSTOM. */
+  void* argument;   /* DL_CUSTOM: given to fold; lives until the call is complete. */
+} dl_reduction;
+
+/* `dl_all_reduce(comm, x, dl_op(DL_MAX), DL_HERE)`. */
+static inline dl_reduction dl_op(dl_reduce_op op) {
+  dl_reduction reduction = {op, 0, 1, NULL, NULL, NULL};
+  return reduction;
+}
+/* Each element times `factor`, then summed; in f32 for 16-bit types, and in the element's own type
+ * else. The factor is the same on all ranks, else DL_MISMATCH. Floats and complex only. */
+static inline dl_reduction dl_op_premul_sum(double factor) {
+  dl_reduction reduction = {DL_PREMUL_SUM, 0, factor, NULL, NULL, NULL};
+  return reduction;
+}
+/* An operation of the program's own. */
+static inline dl_reduction dl_op_custom(const char* name, dl_fold fold, void* argument) {
+  dl_reduction reduction = {DL_CUSTOM, 0, 1, name, fold, argument};
+  return reduction;
+}
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,294 @@
+/* Every collective, blocking and started, with results worked out by hand. */
+#include "expect.h"
+
+static dl_comm* comm;
+static int rank;
+static size_t size;
+
+/* The blocking form, or the started one to its end. */
+#define RUN(started, name, ...)                                         \
+  do {                                                                  \
+    if (!(started)) {                                                   \
+      EXPECT_OK(dl_##name(comm, __VA_ARGS__ DL_HERE));                  \
+    } else {                                                            \
+      dl_work* work_ = NULL;                                            \
+      EXPECT_OK(dl_start_##name(comm, __VA_ARGS__& work_, DL_HERE));    \
+      EXPECT_OK(dl_work_wait(work_));                                   \
+      EXPECT(dl_work_done(work_) == 1 && dl_work_wait(work_) == DL_OK); \
+      dl_work_free(work_);                                              \
+    }                                                                   \
+  } while (0)
+
+enum { MANY = 300 };
+
+/* What rank r has at i. */
+static int64_t of(size_t r, size_t i) { return (int64_t)(r * 1000 + i); }
+static int64_t sum_of(size_t i) {
+  int64_t sum = 0;
+  for (size_t r = 0; r < size; ++r) sum += of(r, i);
+  return sum;
+}
+/* counts[r] of the v-forms: r + 1, and where the part of r begins. */
+static size_t start_of(size_t r) { return r * (r + 1) / 2; }
+
+static void fill(int64_t* x, size_t count) {
+  for (size_t i = 0; i < count; ++i) x[i] = of((size_t)rank, i);
+}
+
+static void copies(int started) {
+  const int root = (int)size - 1;
+  const size_t me = (size_t)rank;
+  int64_t x[MANY], all[MANY];
+  RUN(started, barrier, );
+  fill(x, 5);
+  RUN(started, broadcast, DL_VIEW(x, 5), root, );
+  for (size_t i = 0; i < 5; ++i) EXPECT(x[i] == of((size_t)root, i));
+
+  fill(x, 3);
+  RUN(started, all_gather, DL_CONST_VIEW(x, 3), DL_VIEW(all, 3 * size), );
+  for (size_t i = 0; i < 3 * size; ++i) EXPECT(all[i] == of(i / 3, i % 3));
+  memset(all, 0, sizeof all);
+  RUN(started, gather, DL_CONST_VIEW(x, 3), DL_VIEW(all, rank == root ? 3 * size : 0), root, );
+  for (size_t i = 0; i < 3 * size; ++i) EXPECT(all[i] == (rank == root ? of(i / 3, i % 3) : 0));
+
+  size_t* counts = calloc(size, sizeof *counts);
+  for (size_t r = 0; r < size; ++r) counts[r] = r + 1;
+  fill(x, me + 1);
+  RUN(started, all_gather_v, DL_CONST_VIEW(x, me + 1), DL_VIEW(all, start_of(size)), counts, );
+  for (size_t r = 0; r < size; ++r) {
+    for (size_t i = 0; i <= r; ++i) EXPECT(all[start_of(r) + i] == of(r, i));
+  }
+  memset(all, 0, sizeof all);
+  RUN(started, gather_v, DL_CONST_VIEW(x, me + 1), DL_VIEW(all, rank == root ? start_of(size) : 0),
+      rank == root ? counts : NULL, root, );
+  for (size_t r = 0; r < size; ++r) {
+    for (size_t i = 0; i <= r; ++i) EXPECT(all[start_of(r) + i] == (rank == root ? of(r, i) : 0));
+  }
+
+  fill(all, MANY);
+  RUN(started, scatter, DL_CONST_VIEW(all, rank == root ? 3 * size : 0), DL_VIEW(x, 3), root, );
+  for (size_t i = 0; i < 3; ++i) EXPECT(x[i] == of((size_t)root, 3 * me + i));
+  RUN(started, scatter_v, DL_CONST_VIEW(all, rank == root ? start_of(size) : 0), DL_VIEW(x, me + 1),
+      rank == root ? counts : NULL, root, );
+  for (size_t i = 0; i <= me; ++i) EXPECT(x[i] == of((size_t)root, start_of(me) + i));
+  free(counts);
+}
+
+static void exchanges(int started) {
+  const size_t me = (size_t)rank;
+  int64_t x[MANY], y[MANY];
+  fill(x, 2 * size);
+  RUN(started, all_to_all, DL_CONST_VIEW(x, 2 * size), DL_VIEW(y, 2 * size), );
+  for (size_t i = 0; i < 2 * size; ++i) EXPECT(y[i] == of(i / 2, 2 * me + i % 2));
+
+  /* Rank i sends j + 1 elements to rank j. */
+  size_t *in = calloc(size, sizeof *in), *out = calloc(size, sizeof *out);
+  for (size_t r = 0; r < size; ++r) {
+    in[r] = r + 1;
+    out[r] = me + 1;
+  }
+  fill(x, start_of(size));
+  RUN(started, all_to_all_v, DL_CONST_VIEW(x, start_of(size)), in, DL_VIEW(y, size * (me + 1)),
+      out, );
+  for (size_t i = 0; i < size * (me + 1); ++i) {
+    EXPECT(y[i] == of(i / (me + 1), start_of(me) + i % (me + 1)));
+  }
+  free(in);
+  free(out);
+}
+
+static void folds(int started) {
+  const int root = 0;
+  const size_t me = (size_t)rank;
+  int64_t x[MANY], y[MANY] = {0};
+  fill(x, 7);
+  RUN(started, reduce, DL_CONST_VIEW(x, 7), DL_VIEW(y, rank == root ? 7 : 0), root,
+      dl_op(DL_SUM), );
+  for (size_t i = 0; i < 7; ++i) EXPECT(y[i] == (rank == root ? sum_of(i) : 0));
+  RUN(started, all_reduce, DL_VIEW(x, 7), dl_op(DL_MAX), );
+  for (size_t i = 0; i < 7; ++i) EXPECT(x[i] == of(size - 1, i));
+
+  fill(x, 2 * size);
+  RUN(started, reduce_scatter, DL_CONST_VIEW(x, 2 * size), DL_VIEW(y, 2), dl_op(DL_SUM), );
+  for (size_t i = 0; i < 2; ++i) EXPECT(y[i] == sum_of(2 * me + i));
+  size_t* counts = calloc(size, sizeof *counts);
+  for (size_t r = 0; r < size; ++r) counts[r] = r + 1;
+  fill(x, start_of(size));
+  RUN(started, reduce_scatter_v, DL_CONST_VIEW(x, start_of(size)), DL_VIEW(y, me + 1), counts,
+      dl_op(DL_SUM), );
+  for (size_t i = 0; i <= me; ++i) EXPECT(y[i] == sum_of(start_of(me) + i));
+  free(counts);
+}
+
+/* Largest magnitude; counts its calls. */
+static void farthest(void* argument, void* accumulated, const void* next, size_t count,
+                     dl_dtype dtype) {
+  EXPECT(dtype == DL_F64);
+  ++*(int*)argument;
+  double* a = accumulated;
+  const double* b = next;
+  for (size_t i = 0; i < count; ++i) {
+    if (b[i] * b[i] > a[i] * a[i]) a[i] = b[i];
+  }
+}
+
+static void takes_operations(void) {
+  const double n = (double)size;
+  float x[3] = {1, 2, 3};
+  EXPECT_OK(dl_all_reduce(comm, DL_VIEW(x, 3), dl_op_premul_sum(0.5), DL_HERE));
+  EXPECT(x[0] == (float)(0.5 * n) && x[2] == (float)(1.5 * n));
+  double y[2] = {-rank - 1, 1};
+  int calls = 0;
+  EXPECT_OK(
+      dl_all_reduce(comm, DL_VIEW(y, 2), dl_op_custom("farthest", farthest, &calls), DL_HERE));
+  EXPECT(y[0] == -n && y[1] == 1);
+  y[0] = rank + 1;
+  dl_work* work = NULL;
+  EXPECT_OK(dl_start_all_reduce(comm, DL_VIEW(y, 1), dl_op_custom("farthest", farthest, &calls),
+                                &work, DL_HERE));
+  EXPECT_OK(dl_work_wait(work));
+  dl_work_free(work);
+  EXPECT(y[0] == n && (size == 1 || rank != 0 || calls > 0));
+
+  int z[2] = {rank, 7};
+  EXPECT_FAILS(DL_MISUSE, "mean", dl_all_reduce(comm, DL_VIEW(z, 2), dl_op(DL_MEAN), DL_HERE));
+  EXPECT_OK(dl_all_reduce(comm, DL_VIEW(z, 2), dl_op(DL_MEAN), &DL_OPTIONS(.truncate_mean = 1)));
+  EXPECT(z[0] == (int)(size - 1) / 2 && z[1] == 7);
+  unsigned char bits[1] = {(unsigned char)(1u << (rank % 8))};
+  EXPECT_OK(dl_all_reduce(comm, DL_VIEW(bits, 1), dl_op(DL_BOR), DL_HERE));
+  EXPECT(bits[0] == (1u << size) - 1);
+  _Bool flag = rank == 0;
+  EXPECT_OK(dl_all_reduce(comm, DL_VIEW(&flag, 1), dl_op(DL_PRODUCT), DL_HERE));
+  EXPECT(flag == (size == 1));
+  float _Complex c = 1.0f;
+  EXPECT_OK(dl_all_reduce(comm, DL_VIEW(&c, 1), dl_op(DL_SUM), DL_HERE));
+  EXPECT(c == (float)size);
+}
+
+/* The second column of a matrix, and a row backwards. */
+static void takes_strides(void) {
+  float matrix[3][4] = {{0}};
+  for (int row = 0; row < 3; ++row) matrix[row][1] = (float)(row + rank);
+  dl_view column = DL_VIEW(&matrix[0][1], 3);
+  column.stride = 4;
+  EXPECT_OK(dl_all_reduce(comm, column, dl_op(DL_MIN), DL_HERE));
+  for (int row = 0; row < 3; ++row) EXPECT(matrix[row][1] == (float)row && matrix[row][2] == 0);
+  int row[4] = {rank, rank + 1, rank + 2, rank + 3};
+  dl_const_view backwards = DL_CONST_VIEW(&row[3], 4);
+  backwards.stride = -1;
+  int* all = calloc(4 * size, sizeof *all);
+  EXPECT_OK(dl_all_gather(comm, backwards, DL_VIEW(all, 4 * size), DL_HERE));
+  for (size_t i = 0; i < 4 * size; ++i) EXPECT(all[i] == (int)(i / 4 + 3 - i % 4));
+  free(all);
+  const dl_view zero_stride = {row, 4, 0, DL_I32, DL_HOST}; /* Stands for 1. */
+  EXPECT_OK(dl_broadcast(comm, zero_stride, 0, DL_HERE));
+  EXPECT(row[3] == 3);
+}
+
+/* What only the root reads or writes need not exist elsewhere. */
+static void takes_nothing(void) {
+  const dl_view nothing = {0};
+  const dl_const_view nothing_to_read = {0};
+  int one = rank, all[8] = {0};
+  EXPECT(size <= 8);
+  const dl_view out = rank == 0 ? DL_VIEW(all, size) : nothing;
+  EXPECT_OK(dl_gather(comm, DL_CONST_VIEW(&one, 1), out, 0, NULL));
+  for (size_t i = 0; i < size; ++i) EXPECT(all[i] == (rank == 0 ? (int)i : 0));
+  const dl_const_view in = rank == 0 ? DL_CONST_VIEW(all, size) : nothing_to_read;
+  EXPECT_OK(dl_scatter(comm, in, DL_VIEW(&one, 1), 0, NULL));
+  EXPECT(one == rank);
+  const dl_view sum = rank == 0 ? DL_VIEW(all, 1) : nothing;
+  EXPECT_OK(dl_reduce(comm, DL_CONST_VIEW(&one, 1), sum, 0, dl_op(DL_SUM), NULL));
+  EXPECT(all[0] == (rank == 0 ? (int)(size * (size - 1) / 2) : 0));
+  EXPECT_OK(dl_all_reduce(comm, dl_make_view(NULL, 0, DL_F32), dl_op(DL_SUM), NULL));
+}
+
+static void starts_several(void) {
+  dl_work* works[3] = {NULL, NULL, NULL};
+  int64_t x[3][50];
+  for (int k = 0; k < 3; ++k) {
+    for (size_t i = 0; i < 50; ++i) x[k][i] = rank + k;
+    EXPECT_OK(dl_start_all_reduce(comm, DL_VIEW(x[k], 50), dl_op(DL_SUM), &works[k], DL_HERE));
+  }
+  int done = 0;
+  while (!done) EXPECT_OK(dl_work_test(works[2], &done));
+  EXPECT_FAILS(DL_UNSUPPORTED, "call wait()", dl_work_order_before(works[2], NULL));
+  EXPECT(strstr(dl_last_message(works[2]), "order_before") != NULL);
+  for (int k = 2; k >= 0; --k) {
+    EXPECT_OK(dl_work_wait(works[k]));
+    EXPECT(x[k][49] == (int64_t)(size * (size - 1) / 2 + size * (size_t)k));
+    dl_work_free(works[k]);
+  }
+  int y = 1;
+  EXPECT_OK(dl_start_all_reduce(comm, DL_VIEW(&y, 1), dl_op(DL_SUM), &works[0], DL_HERE));
+  dl_work_free(works[0]); /* Waits. */
+  EXPECT(y == (int)size);
+}
+
+static void refuses_nonsense(void) {
+  int x[4] = {0};
+  dl_work* work = NULL;
+  dl_view view = DL_VIEW(x, 4);
+  EXPECT_FAILS(DL_MISUSE, "dl_all_reduce: the dl_comm is a null pointer",
+               dl_all_reduce(NULL, view, dl_op(DL_SUM), NULL));
+  EXPECT_FAILS(DL_MISUSE, "dl_start_all_reduce: the dl_comm is a null pointer",
+               dl_start_all_reduce(NULL, view, dl_op(DL_SUM), &work, NULL));
+  EXPECT_FAILS(DL_MISUSE, "dl_start_barrier: 'work' is a null pointer",
+               dl_start_barrier(comm, NULL, NULL));
+  EXPECT_FAILS(DL_MISUSE, "a null pointer was given for 3 elements",
+               dl_broadcast(comm, dl_make_view(NULL, 3, DL_F32), 0, DL_HERE));
+  EXPECT(strstr(dl_last_message(comm), "broadcast #") != NULL);
+  EXPECT_FAILS(DL_MISUSE, "99 is no dtype", dl_broadcast(comm, dl_make_view(x, 1, 99), 0, DL_HERE));
+  EXPECT_FAILS(DL_MISUSE, "dl_broadcast: the number 257 is no dtype",
+               dl_broadcast(comm, dl_make_view(x, 1, 257), 0, DL_HERE));
+  EXPECT_FAILS(DL_MISUSE, "there is no rank -3", dl_broadcast(comm, view, -3, DL_HERE));
+  EXPECT_FAILS(DL_MISUSE, "the number 11 is no dl_reduce_op",
+               dl_all_reduce(comm, view, dl_op(11), DL_HERE));
+  EXPECT_FAILS(DL_MISUSE, "needs a name and a function",
+               dl_all_reduce(comm, view, dl_op(DL_CUSTOM), DL_HERE));
+  dl_reduction newer = dl_op(DL_SUM);
+  newer.reserved = 1;
+  EXPECT_FAILS(DL_MISUSE, "'reserved' is 0", dl_all_reduce(comm, view, newer, DL_HERE));
+  EXPECT_FAILS(DL_MISUSE, "0 counts were given",
+               dl_all_gather_v(comm, DL_CONST_VIEW(x, 1), view, NULL, DL_HERE));
+  view.place = DL_CUDA(0);
+  EXPECT_FAILS(DL_UNSUPPORTED, "CUDA", dl_all_reduce(comm, view, dl_op(DL_SUM), DL_HERE));
+  view.place = -1;
+  EXPECT_FAILS(DL_MISUSE, "DL_CUDA(device), not -1",
+               dl_all_reduce(comm, view, dl_op(DL_SUM), DL_HERE));
+  dl_options options = {.struct_size = 4};
+  EXPECT_FAILS(DL_MISUSE, "a dl_options with struct_size 4", dl_barrier(comm, &options));
+  EXPECT_FAILS(DL_MISUSE, "not negative", dl_barrier(comm, &DL_OPTIONS(.timeout_ms = -7)));
+  EXPECT_OK(dl_barrier(comm, &DL_OPTIONS(.timeout_ms = INT64_MAX, .unordered_output = 1)));
+  options = dl_make_options(__FILE__, __LINE__, __func__);
+  EXPECT_OK(dl_barrier(comm, &options));
+
+  EXPECT_FAILS(DL_MISUSE, "dl_work_wait: the dl_work", dl_work_wait(NULL));
+  EXPECT_FAILS(DL_MISUSE, "dl_work_test: the dl_work", dl_work_test(NULL, NULL));
+  EXPECT_FAILS(DL_MISUSE, "the dl_work", dl_work_order_before(NULL, NULL));
+  EXPECT(dl_work_done(NULL) == 1);
+  dl_work_free(NULL);
+}
+
+int main(void) {
+  dl_world* world = NULL;
+  EXPECT_OK(dl_world_from_env(NULL, &world));
+  EXPECT_OK(dl_comm_create(world, NULL, &comm));
+  EXPECT_OK(dl_comm_set_timeout(comm, 60000));
+  rank = dl_comm_rank(comm);
+  size = (size_t)dl_comm_size(comm);
+  for (int started = 0; started <= 1; ++started) {
+    copies(started);
+    exchanges(started);
+    folds(started);
+  }
+  takes_operations();
+  takes_strides();
+  takes_nothing();
+  starts_several();
+  refuses_nonsense();
+  EXPECT_OK(dl_barrier(comm, DL_HERE));
+  dl_comm_free(comm);
+  dl_world_free(world);
+  return 0;
+}

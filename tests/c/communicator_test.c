@@ -1,0 +1,145 @@
+/* Groups, time, and ways to end. */
+#include "expect.h"
+
+static dl_world* world;
+static int rank, size;
+
+static int sum_of(dl_comm* comm) {
+  int value = dl_world_rank(world) + 1;
+  EXPECT_OK(dl_all_reduce(comm, DL_VIEW(&value, 1), dl_op(DL_SUM), DL_HERE));
+  return value;
+}
+
+static void describes_itself(dl_comm* comm) {
+  EXPECT(dl_comm_rank(comm) == rank && dl_comm_size(comm) == size);
+  EXPECT(strcmp(dl_comm_name(comm), "tested") == 0);
+  EXPECT(dl_comm_timeout_ms(comm) == 300000);
+  EXPECT_OK(dl_comm_set_timeout(comm, 60000));
+  EXPECT(dl_comm_timeout_ms(comm) == 60000);
+  EXPECT_FAILS(DL_MISUSE, "more than zero", dl_comm_set_timeout(comm, 0));
+  EXPECT(strstr(dl_last_message(comm), "more than zero") != NULL);
+}
+
+static void splits(dl_comm* comm) {
+  dl_comm* made = NULL;
+  EXPECT_OK(dl_comm_split(comm, rank % 2, -rank, &made, DL_HERE)); /* Backwards. */
+  EXPECT(dl_comm_size(made) == (size + 1 - rank % 2) / 2);
+  int* ranks = calloc((size_t)size, sizeof *ranks);
+  EXPECT_OK(dl_comm_world_ranks(made, ranks, (size_t)size));
+  EXPECT(ranks[dl_comm_rank(made)] == rank && ranks[dl_comm_size(made) - 1] == rank % 2);
+  int expected = 0;
+  for (int other = rank % 2; other < size; other += 2) expected += other + 1;
+  EXPECT(sum_of(made) == expected);
+  int translated = -2;
+  EXPECT_OK(dl_comm_translate(made, dl_comm_rank(made), comm, &translated));
+  EXPECT(translated == rank);
+  if (size > 1) {
+    EXPECT_OK(dl_comm_translate(comm, (rank + 1) % 2, made, &translated));
+    EXPECT(translated == -1);
+    EXPECT_FAILS(DL_MISUSE, "'ranks' has room for 1", dl_comm_world_ranks(comm, ranks, 1));
+  }
+  EXPECT_FAILS(DL_MISUSE, "there is no rank 99", dl_comm_translate(comm, 99, made, &translated));
+  free(ranks);
+  dl_comm_free(made);
+
+  EXPECT_OK(dl_comm_split(comm, rank == 0 ? 7 : DL_NO_COLOR, 0, &made, DL_HERE));
+  EXPECT((made != NULL) == (rank == 0));
+  dl_comm_free(made);
+}
+
+static void groups(dl_comm* comm) {
+  dl_comm* made = NULL;
+  const int ranks[2] = {size - 1, 0};
+  const size_t count = size > 1 ? 2 : 1;
+  EXPECT_OK(dl_comm_group(comm, ranks, count, &made, DL_HERE));
+  const int is_member = rank == 0 || rank == size - 1;
+  EXPECT((made != NULL) == is_member);
+  if (is_member) EXPECT(sum_of(made) == (size > 1 ? size + 1 : 1));
+  dl_comm_free(made);
+  made = NULL;
+  if (is_member) {
+    EXPECT_OK(dl_comm_group_of_members(comm, ranks, count, &made, DL_HERE));
+    EXPECT(sum_of(made) == (size > 1 ? size + 1 : 1));
+    dl_comm_free(made);
+    made = NULL;
+  }
+  EXPECT_FAILS(DL_MISUSE, "'ranks' is a null pointer for 2 ranks",
+               dl_comm_group(comm, NULL, 2, &made, DL_HERE));
+  EXPECT_FAILS(DL_MISUSE, "at least one", dl_comm_group(comm, NULL, 0, &made, DL_HERE));
+  const int twice[2] = {0, 0};
+  EXPECT_FAILS(DL_MISUSE, "listed twice", dl_comm_group(comm, twice, 2, &made, DL_HERE));
+  EXPECT(made == NULL);
+  EXPECT_OK(dl_comm_duplicate(comm, &made, DL_HERE));
+  EXPECT(sum_of(made) == size * (size + 1) / 2);
+  dl_comm_free(made);
+}
+
+/* Each on a communicator of its own, which the error ends. */
+static void fails(dl_comm* comm) {
+  dl_comm* made = NULL;
+  int x[2] = {0, 0};
+  if (size > 1) {
+    EXPECT_OK(dl_comm_duplicate(comm, &made, NULL));
+    EXPECT_FAILS(DL_MISMATCH, "communicator_test.c:",
+                 dl_all_reduce(made, DL_VIEW(x, rank == 0 ? 1 : 2), dl_op(DL_SUM), DL_HERE));
+    EXPECT(strstr(dl_last_message(made), "all_reduce") != NULL);
+    EXPECT(strcmp(dl_last_message(comm), dl_last_message(made)) != 0);
+    EXPECT_FAILS(DL_MISMATCH, "all_reduce", dl_barrier(made, DL_HERE));
+    dl_comm_free(made);
+
+    EXPECT_OK(dl_comm_duplicate(comm, &made, NULL));
+    if (rank != 1) {
+      EXPECT_FAILS(DL_TIMEOUT, "", dl_barrier(made, &DL_OPTIONS(.timeout_ms = 50)));
+    }
+    EXPECT_OK(dl_barrier(comm, NULL)); /* Rank 1 stays until the others have given up. */
+    dl_comm_free(made);
+  }
+  EXPECT_OK(dl_comm_duplicate(comm, &made, NULL));
+  EXPECT_OK(dl_comm_abort(made));
+  EXPECT_FAILS(DL_ABORTED, "", dl_barrier(made, NULL));
+  EXPECT_OK(dl_barrier(comm, NULL));
+  dl_comm_free(made);
+
+  uint32_t agreed = 0;
+  EXPECT_FAILS(DL_UNSUPPORTED, "revoke", dl_comm_revoke(comm));
+  EXPECT_FAILS(DL_UNSUPPORTED, "agree", dl_comm_agree(comm, 1, &agreed, DL_HERE));
+  EXPECT_FAILS(DL_UNSUPPORTED, "shrink", dl_comm_shrink(comm, &made, DL_HERE));
+}
+
+static void takes_null(dl_comm* comm) {
+  dl_comm* made = NULL;
+  int translated = 0;
+  dl_comm_free(NULL);
+  EXPECT(dl_comm_rank(NULL) == -1 && dl_comm_size(NULL) == 0 && dl_comm_timeout_ms(NULL) == 0);
+  EXPECT(strcmp(dl_comm_name(NULL), "") == 0);
+  EXPECT_FAILS(DL_MISUSE, "dl_comm_create: the dl_world", dl_comm_create(NULL, NULL, &made));
+  EXPECT_FAILS(DL_MISUSE, "'comm' is a null pointer", dl_comm_create(world, NULL, NULL));
+  EXPECT_FAILS(DL_MISUSE, "dl_comm_abort: ", dl_comm_abort(NULL));
+  EXPECT_FAILS(DL_MISUSE, "dl_comm_revoke: the dl_comm", dl_comm_revoke(NULL));
+  EXPECT_FAILS(DL_MISUSE, "dl_comm_agree: the dl_comm", dl_comm_agree(NULL, 0, NULL, NULL));
+  EXPECT_FAILS(DL_MISUSE, "dl_comm_shrink: the dl_comm", dl_comm_shrink(NULL, &made, NULL));
+  EXPECT_FAILS(DL_MISUSE, "dl_comm_split: the dl_comm", dl_comm_split(NULL, 0, 0, &made, NULL));
+  EXPECT_FAILS(DL_MISUSE, "'made' is a null pointer", dl_comm_split(comm, 0, 0, NULL, NULL));
+  EXPECT_FAILS(DL_MISUSE, "'made' is a null pointer", dl_comm_duplicate(comm, NULL, NULL));
+  EXPECT_FAILS(DL_MISUSE, "'ranks' is a null pointer", dl_comm_world_ranks(comm, NULL, 9));
+  EXPECT_FAILS(DL_MISUSE, "'other' is a null pointer",
+               dl_comm_translate(comm, 0, NULL, &translated));
+  EXPECT_FAILS(DL_MISUSE, "dl_comm_set_timeout: the dl_comm", dl_comm_set_timeout(NULL, 1));
+}
+
+int main(void) {
+  EXPECT_OK(dl_world_from_env(NULL, &world));
+  rank = dl_world_rank(world);
+  size = dl_world_size(world);
+  dl_comm* comm = NULL;
+  EXPECT_OK(dl_comm_create(world, "tested", &comm));
+  describes_itself(comm);
+  splits(comm);
+  groups(comm);
+  takes_null(comm);
+  fails(comm);
+  EXPECT_OK(dl_barrier(comm, DL_HERE));
+  dl_comm_free(comm);
+  dl_world_free(world);
+  return 0;
+}
