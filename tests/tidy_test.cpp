@@ -84,7 +84,7 @@ std::vector<fs::path> sources(const std::vector<std::string>& folders) {
     if (!fs::exists(root / folder)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
       const auto extension = entry.path().extension();
-      if (extension == ".cpp" || extension == ".hpp" || extension == ".h") {
+      if (extension == ".cpp" || extension == ".hpp" || extension == ".h" || extension == ".c") {
         found.push_back(entry.path());
       }
     }
@@ -168,9 +168,28 @@ TEST_CASE("names say what a thing is") {
   }
 }
 
-TEST_CASE("the program in the README is the example, word for word") {
-  std::string readme, example;
-  for (const auto& line : lines_of(root / "README.md")) readme += line + "\n";
-  for (const auto& line : lines_of(root / "docs/examples/all_reduce.cpp")) example += line + "\n";
-  CHECK(readme.find("```cpp\n" + example + "```\n") != std::string::npos);
+TEST_CASE("the C API stands on the public C++ interface alone") {
+  int seen = 0;
+  for (const auto& file : sources({"collectives"})) {
+    if (!file.stem().string().starts_with("c_api")) continue;
+    ++seen;
+    for (const auto& include : includes_of(lines_of(file))) {
+      CHECK_MESSAGE((include.angled || include.path == "collectives/c_api.hpp"),
+                    file.string() << " includes " << include.path);
+    }
+  }
+  CHECK(seen > 5);
+}
+
+TEST_CASE("the programs in the README and in docs/c_api.md are the examples, word for word") {
+  const auto text_of = [](const fs::path& file) {
+    std::string text;
+    for (const auto& line : lines_of(root / file)) text += line + "\n";
+    return text;
+  };
+  CHECK(text_of("README.md").find("```cpp\n" + text_of("docs/examples/all_reduce.cpp") + "```\n") !=
+        std::string::npos);
+  CHECK(
+      text_of("docs/c_api.md").find("```c\n" + text_of("docs/examples/c_all_reduce.c") + "```\n") !=
+      std::string::npos);
 }

@@ -97,8 +97,10 @@ TEST_CASE("with --virtual-local-rank LOCAL_RANK is 0, and World knows better") {
   }
 }
 
-TEST_CASE("the program of the README") {
-  CHECK(launch({examples + "all_reduce"}) == std::vector<std::string>{"[0] 4 ranks, mean 2.5"});
+TEST_CASE("the program of the README, and its twin in C") {
+  for (const std::string program : {"all_reduce", "c_all_reduce"}) {
+    CHECK(launch({examples + program}) == std::vector<std::string>{"[0] 4 ranks, mean 2.5"});
+  }
 }
 
 TEST_CASE("a world that cannot form names the rank it lacks, on all others") {
