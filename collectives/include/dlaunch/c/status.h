@@ -3,8 +3,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What libdlaunch.so exports; nothing throws through it. */
-#define DL_API __attribute__((visibility("default"), nothrow))
+/* What libdlaunch.so exports. */
+#define DL_API __attribute__((visibility("default")))
 
 #ifdef __cplusplus
 extern "C" {
