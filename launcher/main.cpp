@@ -1,4 +1,5 @@
 #include "launcher/agent.hpp"
+#include "launcher/bench.hpp"
 #include "launcher/front.hpp"
 #include "launcher/job_key.hpp"
 #include "launcher/options.hpp"
@@ -62,6 +63,10 @@ int main(int argc, char** argv) {
   if (const auto* exit = std::get_if<EarlyExit>(&workers))
     return say_and_exit_with(exit->code, exit->text);
   task.workers = std::get<int>(workers);
+  if (task.options.bench) {
+    if (const auto exit = prepare_bench(task.options, task.workers))
+      return say_and_exit_with(exit->code, exit->text);
+  }
   if (task.options.dry_run) return dry_run(task);
   try {
     task.job = task.options.job_id.value_or("dlaunch-" + random_hex(8));

@@ -68,7 +68,8 @@ std::string help_text() {
       "Usage: dlaunch [options] [--] program [args...]\n"
       "\n"
       "Starts a program several times and lets the processes find each other.\n"
-      "A program named *.py runs under $PYTHON_EXEC or python3.\n";
+      "A program named *.py runs under $PYTHON_EXEC or python3.\n"
+      "dlaunch bench measures the collectives; dlaunch bench --help says how.\n";
   for (const auto& [section, title] : sections) {
     out.append("\n").append(title).append(":\n");
     for (const auto& entry : option_table()) {

@@ -13,6 +13,9 @@ namespace dlaunch::launcher {
 
 namespace {
 
+/// Its name; the launcher's main finds where it is.
+constexpr std::string_view bench_program = "dlaunch-bench";
+
 /// What was found for one option at one place.
 struct Given {
   std::string value;
@@ -57,6 +60,7 @@ class Parser {
   Parser() : given_(option_table().size()) {}
 
   Stop scan(std::span<const std::string> arguments) {
+    if (!arguments.empty() && arguments[0] == "bench") return scan_bench(arguments);
     std::size_t next = 0;
     if (!arguments.empty() && arguments[0] == "run") ++next;
     for (; next < arguments.size(); ++next) {
@@ -145,6 +149,17 @@ class Parser {
                                         .where = std::move(setting.where)});
     }
     return std::nullopt;
+  }
+
+  /// What bench does where neither the user nor a scheduler says otherwise.
+  void take_bench() {
+    if (!draft_.options.bench) return;
+    const auto standard = [&](std::string_view flag, std::string_view value) {
+      take(*find_option(flag),
+           {.value = std::string(value), .origin = Origin::standard, .where = ""});
+    };
+    standard("nproc-per-node", "cpu");
+    standard("log-line-prefix-template", "");
   }
 
   Stop apply() {
@@ -249,6 +264,32 @@ class Parser {
     if (stronger) kept = std::move(given);
   }
 
+  /// `bench`: what the launcher does not know goes to the benchmark, which refuses what it does not
+  /// know either.
+  Stop scan_bench(std::span<const std::string> arguments) {
+    auto& options = draft_.options;
+    options.bench = true;
+    options.program = {std::string(bench_program)};
+    for (std::size_t next = 1; next < arguments.size(); ++next) {
+      const std::string_view argument = arguments[next];
+      const OptionEntry* entry = nullptr;
+      if (argument.starts_with("--")) {
+        entry = find_option(argument.substr(2, argument.find('=') - 2));
+      } else if (argument.size() > 1 && argument[0] == '-') {
+        entry = find_option(argument[1]);
+      }
+      if (entry == nullptr || entry->flag == "help") {
+        options.program.push_back(arguments[next]);
+      } else if (entry->section == Section::program) {
+        return refuse(exit_code::usage, "--" + std::string(entry->flag) +
+                                            ": bench runs a program of its own, without Python");
+      } else if (auto stop = scan_option(arguments, next)) {
+        return stop;
+      }
+    }
+    return std::nullopt;
+  }
+
   /// The option at `next`, which is moved on to the option's value where that stands apart.
   Stop scan_option(std::span<const std::string> arguments, std::size_t& next) {
     const std::string_view argument = arguments[next];
@@ -337,6 +378,7 @@ std::variant<Options, EarlyExit> parse_options(std::span<const std::string> argu
   parser.take_variables(environment);
   if (auto stop = parser.take_config(read_file)) return *stop;
   if (auto stop = parser.take_scheduler(environment, read_file)) return *stop;
+  parser.take_bench();
   if (auto stop = parser.apply()) return *stop;
   if (auto stop = parser.check_program()) return *stop;
   if (auto stop = parser.check_meeting()) return *stop;

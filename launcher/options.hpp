@@ -110,6 +110,8 @@ struct Meeting {
 struct Options {
   // What to run.
   std::vector<std::string> program;  ///< Program (module with `module`) and its arguments.
+  /// `dlaunch bench`: the program is "dlaunch-bench", to be found beside the launcher.
+  bool bench = false;
   bool module = false;
   bool no_python = false;
   bool run_path = false;
@@ -175,7 +177,9 @@ struct EarlyExit {
 using FileReader = std::function<std::optional<std::string>(const std::string& path)>;
 
 /// Decides what the user asked for. A pure function of the arguments (without argv[0]), the
-/// environment ("NAME=value" each) and the files. The first argument may be "run".
+/// environment ("NAME=value" each) and the files. The first argument may be "run", or "bench": then
+/// what is no option of the launcher is for the benchmark, which has all usable cores and lines
+/// without prefix unless something else is asked for.
 std::variant<Options, EarlyExit> parse_options(std::span<const std::string> arguments,
                                                std::span<const std::string> environment,
                                                const FileReader& read_file = {});

@@ -25,6 +25,7 @@ TEST_CASE("--help begins as people expect") {
 
 Starts a program several times and lets the processes find each other.
 A program named *.py runs under $PYTHON_EXEC or python3.
+dlaunch bench measures the collectives; dlaunch bench --help says how.
 
 Program:
   -m, --module                The program is a Python module, run by python -m.

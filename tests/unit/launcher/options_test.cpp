@@ -149,6 +149,26 @@ TEST_CASE("parsing stops at the program") {
   CHECK(module.program == Strings{"pkg.mod", "--lr", "3"});
 }
 
+TEST_CASE("bench: the launcher takes its own options, all else is the benchmark's") {
+  const auto options = parsed({"bench", "--sizes", "4:64K", "--nproc_per_node=3", "--json", "-",
+                               "--check", "--rdzv-endpoint", "head:1", "--nnodes", "2"});
+  CHECK(options.bench);
+  CHECK(options.program == Strings{"dlaunch-bench", "--sizes", "4:64K", "--json", "-", "--check"});
+  CHECK(options.workers.number == 3);
+  CHECK(options.nodes.most == 2);
+  // All cores, and a table without prefixes, unless something else is asked for.
+  CHECK(options.log_line_prefix_template == "");
+  CHECK(parsed({"bench"}).workers.kind == WorkersAsked::Kind::cpu);
+  CHECK(parsed({"bench"}, {"DLAUNCH_NPROC_PER_NODE=2"}).workers.number == 2);
+  CHECK(parsed({"bench", "--log-line-prefix-template", "x"}).log_line_prefix_template == "x");
+  CHECK(parsed({"bench", "--help", "-h"}).program == Strings{"dlaunch-bench", "--help", "-h"});
+  CHECK(refusal({"bench", "-m"}) == "--module: bench runs a program of its own, without Python");
+  CHECK(refusal({"bench", "--nproc-per-node"}).starts_with("--nproc-per-node needs a value"));
+  // A program of that name.
+  CHECK_FALSE(parsed({"--", "bench"}).bench);
+  CHECK(parsed({"run", "bench", "x"}).program == Strings{"bench", "x"});
+}
+
 TEST_CASE("no program") {
   const std::string none =
       "no program given: dlaunch [options] [--] program [args...]; "

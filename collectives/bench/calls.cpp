@@ -1,0 +1,204 @@
+#include "collectives/bench/calls.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include <unistd.h>
+
+namespace dlaunch::bench {
+
+namespace {
+
+constexpr std::size_t page_bytes = 4096;
+/// Where the system does not say how large the last cache is.
+constexpr std::size_t cache_bytes_assumed = std::size_t{32} << 20;
+/// Some virtual machines report the cache of a whole socket: no rank should take a gigabyte for it.
+constexpr std::size_t cache_bytes_max = std::size_t{256} << 20;
+
+std::size_t rotation_bytes() {
+  const long last = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
+  const std::size_t cache = last > 0 ? static_cast<std::size_t>(last) : cache_bytes_assumed;
+  return 2 * std::min(cache, cache_bytes_max);
+}
+
+std::size_t whole_pages(std::size_t bytes) {
+  return std::max<std::size_t>(1, (bytes + page_bytes - 1) / page_bytes) * page_bytes;
+}
+
+}  // namespace
+
+void Arena::Free::operator()(std::byte* memory) const noexcept { std::free(memory); }
+
+Arena::Arena(std::size_t piece_bytes_max, Buffers kind)
+    : bytes_(whole_pages(piece_bytes_max)), kind_(kind) {
+  // At least two pieces of the largest size.
+  if (kind == Buffers::rotating) bytes_ = std::max(rotation_bytes(), 2 * bytes_);
+  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(page_bytes, bytes_)));
+  if (memory_ == nullptr) throw std::bad_alloc();
+  std::memset(memory_.get(), 0, bytes_);
+}
+
+std::span<std::byte> Arena::piece(std::size_t bytes, long turn) {
+  const std::size_t pieces = kind_ == Buffers::rotating ? bytes_ / whole_pages(bytes) : 1;
+  const std::size_t which = static_cast<std::size_t>(turn) % pieces;
+  return {memory_.get() + which * whole_pages(bytes), bytes};
+}
+
+Calls::Calls(Communicator& communicator, const Settings& settings, const Operation& operation,
+             const Amount& amount, Arena& in, Arena& out)
+    : communicator_(communicator),
+      settings_(settings),
+      operation_(operation),
+      amount_(amount),
+      in_(in),
+      out_(out) {
+  options_.ordered_output = operation.op == Op::barrier_ordered;
+  options_.truncate_mean = true;
+}
+
+Case Calls::case_of(long turn) const {
+  const int ranks = communicator_.size();
+  return {operation_.op,  communicator_.rank(),
+          ranks,          settings_.root.value_or(static_cast<int>(turn % ranks)),
+          amount_.count,  settings_.dtype,
+          settings_.redop};
+}
+
+Calls::Views Calls::views(long turn) const {
+  const Case call = case_of(turn);
+  const std::size_t width = size_of(settings_.dtype);
+  Views views;
+  views.root = call.root;
+  // Pieces of one size whoever is the root, so that every turn of a rank has memory of its own.
+  const std::size_t piece = std::max(amount_.bytes, amount_.count * width);
+  views.in = {in_.piece(piece, turn).data(), in_elements(call), settings_.dtype};
+  views.out = {out_.piece(piece, turn).data(), out_elements(call), settings_.dtype};
+  if (settings_.in_place && call.op == Op::reduce) views.in.data = views.out.data;
+  return views;
+}
+
+void Calls::operator()(long turn) {
+  const Views now = views(turn);
+  if (operation_.op == Op::ping_pong) {
+    ping_pong(now);
+  } else if (operation_.op == Op::bidirectional) {
+    both_ways(now);
+  } else if (settings_.started) {
+    start_and_wait(now);
+  } else {
+    block(now);
+  }
+}
+
+std::uint64_t Calls::verify(long turn, Depth depth) {
+  const Case call = case_of(turn);
+  const Views now = views(turn);
+  const auto bytes_of = [](const TensorView& view) {
+    return std::span(static_cast<std::byte*>(view.data), view.bytes());
+  };
+  if (now.in.data == now.out.data && now.in.count > 0) {
+    fill(call, bytes_of(now.in), {});
+  } else {
+    fill(call, bytes_of(now.in), bytes_of(now.out));
+  }
+  (*this)(turn);
+  const std::uint64_t wrong = count_wrong(call, bytes_of(now.out), depth);
+  // In-place sums of the timed calls stay what they are.
+  for (const auto& view : {now.in, now.out}) {
+    if (view.bytes() > 0) std::memset(view.data, 0, view.bytes());
+  }
+  return wrong;
+}
+
+void Calls::block(const Views& views) {
+  auto& comm = communicator_;
+  const auto redop = settings_.redop;
+  switch (operation_.op) {
+    case Op::barrier:
+    case Op::barrier_ordered:
+      return comm.barrier(options_);
+    case Op::broadcast:
+      return comm.broadcast(views.out, views.root, options_);
+    case Op::reduce:
+      return comm.reduce(views.in, views.out, views.root, redop, options_);
+    case Op::all_reduce:
+      return comm.all_reduce(views.out, redop, options_);
+    case Op::all_gather:
+      return comm.all_gather(views.in, views.out, options_);
+    case Op::gather:
+      return comm.gather(views.in, views.out, views.root, options_);
+    case Op::scatter:
+      return comm.scatter(views.in, views.out, views.root, options_);
+    case Op::reduce_scatter:
+      return comm.reduce_scatter(views.in, views.out, redop, options_);
+    case Op::all_to_all:
+      return comm.all_to_all(views.in, views.out, options_);
+    case Op::ping_pong:
+    case Op::bidirectional:
+      return;  // Not collective: operator() sees to them.
+  }
+}
+
+void Calls::start_and_wait(const Views& views) {
+  auto& comm = communicator_;
+  const auto redop = settings_.redop;
+  switch (operation_.op) {
+    case Op::barrier:
+    case Op::barrier_ordered:
+      return comm.start_barrier(options_).wait();
+    case Op::broadcast:
+      return comm.start_broadcast(views.out, views.root, options_).wait();
+    case Op::reduce:
+      return comm.start_reduce(views.in, views.out, views.root, redop, options_).wait();
+    case Op::all_reduce:
+      return comm.start_all_reduce(views.out, redop, options_).wait();
+    case Op::all_gather:
+      return comm.start_all_gather(views.in, views.out, options_).wait();
+    case Op::gather:
+      return comm.start_gather(views.in, views.out, views.root, options_).wait();
+    case Op::scatter:
+      return comm.start_scatter(views.in, views.out, views.root, options_).wait();
+    case Op::reduce_scatter:
+      return comm.start_reduce_scatter(views.in, views.out, redop, options_).wait();
+    case Op::all_to_all:
+      return comm.start_all_to_all(views.in, views.out, options_).wait();
+    case Op::ping_pong:
+    case Op::bidirectional:
+      return;
+  }
+}
+
+void Calls::ping_pong(const Views& views) {
+  const int me = communicator_.rank();
+  if (me > 1) return;
+  const auto send = [&] {
+    if (settings_.started) return communicator_.isend(views.in, 1 - me, options_).wait();
+    communicator_.send(views.in, 1 - me, options_);
+  };
+  const auto receive = [&] {
+    if (settings_.started) return communicator_.irecv(views.out, 1 - me, options_).wait();
+    communicator_.recv(views.out, 1 - me, options_);
+  };
+  if (me == 0) send();
+  receive();
+  if (me == 1) send();
+}
+
+void Calls::both_ways(const Views& views) {
+  const int me = communicator_.rank();
+  if (me > 1) return;
+  if (settings_.started) {
+    Work sent = communicator_.isend(views.in, 1 - me, options_);
+    Work received = communicator_.irecv(views.out, 1 - me, options_);
+    received.wait();
+    return sent.wait();
+  }
+  const std::array transfers = {Transfer::send(views.in, 1 - me),
+                                Transfer::recv(views.out, 1 - me)};
+  communicator_.batch(transfers, options_);
+}
+
+}  // namespace dlaunch::bench

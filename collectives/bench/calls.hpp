@@ -1,0 +1,67 @@
+#pragma once
+
+#include "collectives/bench/options.hpp"
+#include "collectives/bench/pattern.hpp"
+
+#include <dlaunch/communicator.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+namespace dlaunch::bench {
+
+/// Memory for the calls of one benchmark, page-aligned and zeroed. Warm: one piece; rotating: as
+/// many pieces as fit into more memory than the caches hold.
+class Arena {
+ public:
+  /// Throws std::bad_alloc.
+  Arena(std::size_t piece_bytes_max, Buffers kind);
+
+  /// The piece for the `turn`-th call.
+  std::span<std::byte> piece(std::size_t bytes, long turn);
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const noexcept;
+  };
+  std::size_t bytes_;
+  Buffers kind_;
+  std::unique_ptr<std::byte, Free> memory_;
+};
+
+/// One operation of one size, to be called again and again. Borrows all it is given.
+class Calls {
+ public:
+  Calls(Communicator& communicator, const Settings& settings, const Operation& operation,
+        const Amount& amount, Arena& in, Arena& out);
+
+  /// The `turn`-th call: it decides the root and the memory.
+  void operator()(long turn);
+  /// Fills the buffers, makes the call, and looks at the result; wrong elements on this rank. The
+  /// buffers are zeros afterwards.
+  std::uint64_t verify(long turn, Depth depth);
+
+ private:
+  struct Views {
+    TensorView in;
+    TensorView out;
+    int root = 0;
+  };
+  Case case_of(long turn) const;
+  Views views(long turn) const;
+  void block(const Views& views);
+  void start_and_wait(const Views& views);
+  void ping_pong(const Views& views);
+  void both_ways(const Views& views);
+
+  Communicator& communicator_;
+  const Settings& settings_;
+  const Operation& operation_;
+  Amount amount_;
+  Arena& in_;
+  Arena& out_;
+  Options options_;
+};
+
+}  // namespace dlaunch::bench

@@ -1,0 +1,134 @@
+// The program behind `dlaunch bench`: one of the ranks that measure.
+#include "collectives/bench/measure.hpp"
+#include "collectives/bench/options.hpp"
+#include "collectives/bench/report.hpp"
+#include "runtime/base/exit_code.hpp"
+#include "runtime/base/program.hpp"
+
+#include <dlaunch/dlaunch.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include <sched.h>
+
+namespace {
+
+using namespace dlaunch;
+using namespace dlaunch::bench;
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, CloseFile>;
+
+int usable_cores() {
+  cpu_set_t cores;
+  return ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+
+/// What all ranks say of their hosts, seen from one of them.
+Site site_of(const World& world, Communicator& communicator) {
+  const WorldInfo& info = world.info();
+  const auto all = communicator.all_gather_objects(
+      Tree::dict({{"host", info.hostname}, {"cores", usable_cores()}, {"ranks", info.local_size}}));
+  Site site;
+  site.ranks = info.size;
+  site.nodes = info.node_count;
+  site.transport = info.size > 1 ? "TCP" : "alone";
+  for (const Tree& rank : all) {
+    const auto& host = rank["host"].as<std::string>();
+    const auto cores = static_cast<int>(rank["cores"].as<std::int64_t>());
+    const auto ranks = static_cast<int>(rank["ranks"].as<std::int64_t>());
+    if (std::find(site.hosts.begin(), site.hosts.end(), host) == site.hosts.end()) {
+      site.hosts.push_back(host);
+    }
+    // Cross-multiplied: cores for each rank, without fractions.
+    if (site.cores == 0 || cores * site.ranks_there < site.cores * ranks) {
+      site.cores = cores;
+      site.ranks_there = ranks;
+    }
+  }
+  return site;
+}
+
+int say(const std::string& sentence, int code) {
+  return say_and_exit_with(code, "dlaunch bench: " + sentence + "\n");
+}
+
+/// Opens the file on rank 0, before anything is measured; all ranks learn whether it could.
+bool open_json(const Settings& settings, Communicator& communicator, File& file) {
+  std::int32_t failed[] = {0};
+  if (communicator.rank() == 0 && settings.json && *settings.json != "-") {
+    file.reset(std::fopen(settings.json->c_str(), "we"));
+    if (file == nullptr) {
+      say("--json " + *settings.json + ": cannot be written: " + std::strerror(errno),
+          exit_code::usage);
+      failed[0] = 1;
+    }
+  }
+  communicator.all_reduce(failed, ReduceOp::max);
+  return failed[0] == 0;
+}
+
+int run(const Settings& settings) {
+  const World world = World::from_env();
+  const bool first = world.rank() == 0;
+  if (const auto ending = objection(settings, world.size())) {
+    return first ? say_and_exit_with(ending->code, ending->text) : ending->code;
+  }
+  Communicator communicator(world, "bench");
+  const Site site = site_of(world, communicator);
+  File file;
+  if (!open_json(settings, communicator, file)) return exit_code::usage;
+
+  const bool json_to_stdout = settings.json == "-";
+  std::FILE* table = json_to_stdout ? stderr : stdout;
+  const auto print = [&](const std::string& text) {
+    if (!first) return;
+    std::fputs(text.c_str(), table);
+    std::fflush(table);  // A row is seen when it is there.
+  };
+  print(head_text(site, settings));
+  const auto rows = measure(communicator, settings,
+                            [&](const Row& row) { print(row_text(row, site, settings)); });
+  std::uint64_t wrong = 0;
+  for (const Row& row : rows) wrong += row.wrong;
+  if (first && settings.json) {
+    std::FILE* out = json_to_stdout ? stdout : file.get();
+    const std::string text = json_text(site, settings, rows);
+    if (std::fputs(text.c_str(), out) < 0 || std::fflush(out) != 0) {
+      return say("--json: cannot be written: " + std::string(std::strerror(errno)),
+                 exit_code::internal);
+    }
+  }
+  if (wrong == 0) return 0;
+  return first ? say(std::to_string(wrong) + " elements were wrong; see #wrong", 1) : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  fill_standard_descriptors();
+  const auto parsed = parse_options(std::vector<std::string>(argv + 1, argv + argc));
+  if (const auto* ending = std::get_if<Ending>(&parsed)) {
+    return say_and_exit_with(ending->code, ending->text);
+  }
+  const auto& settings = std::get<Settings>(parsed);
+  if (!settings.options_only) return run(settings);
+  if (*settings.options_only > 0) {
+    if (const auto ending = objection(settings, *settings.options_only)) {
+      return say_and_exit_with(ending->code, ending->text);
+    }
+  }
+  return 0;
+} catch (const dlaunch::Error& error) {
+  const int code = error.errc() == dlaunch::Errc::peer_lost ? dlaunch::exit_code::preempted : 1;
+  return say(error.what(), code);
+} catch (const std::bad_alloc&) {
+  return say("out of memory; --sizes asks for buffers that do not fit", 1);
+}

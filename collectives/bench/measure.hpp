@@ -1,0 +1,37 @@
+#pragma once
+
+#include "collectives/bench/options.hpp"
+
+#include <dlaunch/communicator.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace dlaunch::bench {
+
+/// One line of the table. Times in microseconds, of one call; of one way for ping_pong.
+struct Row {
+  Op op = Op::barrier;
+  Amount amount;
+  double time_us = 0;  ///< Median over the repetitions of the slowest rank's mean.
+  double least_us = 0, most_us = 0;
+  double p50_us = 0, p99_us = 0, max_us = 0;  ///< Single calls; the slowest rank's.
+  std::uint64_t wrong = 0;                    ///< Elements, on all ranks.
+  long iterations = 0;                        ///< Calls of one repetition.
+  int repetitions = 0;
+};
+
+/// Bytes a second, in units of 1e9; 0 for what moves nothing.
+double algorithm_bandwidth(const Row& row);
+double bus_bandwidth(const Row& row, int ranks);
+
+/// Measures everything that was asked for. Every rank calls it with the same settings and gets
+/// the same rows; `told` gets each as it is there. Throws what the calls throw, std::bad_alloc.
+std::vector<Row> measure(Communicator& communicator, const Settings& settings,
+                         const std::function<void(const Row&)>& told);
+
+/// The value below which `part` (0..1) of them lie, by nearest rank. At least one value. Pure.
+double quantile(std::vector<double> values, double part);
+
+}  // namespace dlaunch::bench

@@ -1,0 +1,56 @@
+#pragma once
+
+#include "collectives/bench/operations.hpp"
+
+#include <dlaunch/reduction.hpp>
+#include <dlaunch/tensor.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace dlaunch::bench {
+
+/// --buffers.
+enum class Buffers {
+  warm,      ///< The same memory in every call.
+  rotating,  ///< Other memory in every call, together more than the caches hold.
+};
+
+/// The command line, resolved. A plain value.
+struct Settings {
+  std::vector<Op> ops;
+  std::vector<std::size_t> sizes;  ///< Bytes, as asked.
+  DType dtype = DType::f32;
+  ReduceOp redop = ReduceOp::sum;
+  std::optional<int> root;  ///< Unset: another one in every call.
+  Buffers buffers = Buffers::warm;
+  bool in_place = false;
+  bool started = false;
+  bool check = false;
+  int warmup = 5;
+  std::optional<long> iterations;  ///< Of one repetition; unset: found by measuring.
+  int repetitions = 9;
+  std::chrono::milliseconds repetition_time{30};
+  std::optional<std::string> json;  ///< A file, or "-".
+  /// Nothing is to be run: the options are to be read for so many ranks, 0: unknown.
+  std::optional<int> options_only;
+};
+
+/// --help, or a refusal in one sentence.
+struct Ending {
+  int code = 0;
+  std::string text;
+};
+
+/// Decides what was asked. Pure.
+std::variant<Settings, Ending> parse_options(std::span<const std::string> arguments);
+/// What does not fit so many ranks; nullopt: all does.
+std::optional<Ending> objection(const Settings& settings, int ranks);
+std::string help_text();
+
+}  // namespace dlaunch::bench

@@ -1,0 +1,48 @@
+#pragma once
+
+#include "collectives/bench/operations.hpp"
+
+#include <dlaunch/reduction.hpp>
+#include <dlaunch/tensor.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+/// What the ranks put into their buffers so that every result is known, and what came out wrong.
+/// Pure: memory in, a number out.
+///
+/// The i-th element of the part that rank s makes for rank p is a small whole number that depends
+/// on s, p and i, so that a part that lies in the wrong place or comes from the wrong rank shows.
+/// Folds of them are exact in every type; a mean alone is compared with a tolerance.
+namespace dlaunch::bench {
+
+/// One call as one rank sees it.
+struct Case {
+  Op op = Op::all_reduce;
+  int rank = 0;
+  int ranks = 1;
+  int root = 0;
+  std::size_t count = 0;  ///< Elements of a part.
+  DType dtype = DType::f32;
+  ReduceOp redop = ReduceOp::sum;
+};
+
+/// Elements that this rank's buffers hold; 0 where the call neither reads nor writes it.
+std::size_t in_elements(const Case& call);
+std::size_t out_elements(const Case& call);
+/// The call works on `out` alone: broadcast and all_reduce.
+bool one_buffer(Op op);
+
+/// Fills what this rank gives: `in`, or `out` where there is one buffer. What only receives is
+/// filled with what cannot be a result.
+void fill(const Case& call, std::span<std::byte> in, std::span<std::byte> out);
+
+enum class Depth {
+  every_element,
+  sample,  ///< The first and the last elements of each part.
+};
+/// How many of the elements of `out` that were looked at are not what they should be.
+std::uint64_t count_wrong(const Case& call, std::span<const std::byte> out, Depth depth);
+
+}  // namespace dlaunch::bench

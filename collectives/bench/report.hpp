@@ -1,0 +1,30 @@
+#pragma once
+
+#include "collectives/bench/measure.hpp"
+#include "collectives/bench/options.hpp"
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace dlaunch::bench {
+
+/// Where it was measured. A plain value.
+struct Site {
+  int ranks = 1;
+  int nodes = 1;
+  std::string transport;
+  std::vector<std::string> hosts;  ///< One of each name, in the order of their first ranks.
+  int cores = 0;                   ///< Usable, on the node that has fewest for each of its ranks.
+  int ranks_there = 1;             ///< Ranks on that node.
+
+  bool oversubscribed() const { return ranks_there > cores; }
+};
+
+/// The lines above the table; each begins with '#'.
+std::string head_text(const Site& site, const Settings& settings);
+std::string row_text(const Row& row, const Site& site, const Settings& settings);
+/// The whole, as --json writes it: docs/bench.md describes it. Ends in a newline.
+std::string json_text(const Site& site, const Settings& settings, std::span<const Row> rows);
+
+}  // namespace dlaunch::bench

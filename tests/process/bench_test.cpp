@@ -1,0 +1,162 @@
+// `dlaunch bench` as people run it: real launcher, real ranks.
+#include "tests/process/job.hpp"
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+namespace fs = std::filesystem;
+
+namespace dlaunch::process_test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Words bench(const Words& more) {
+  Words words = {"bench", "--standalone"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+/// Little work: the shape of what comes out counts here.
+const Words quick = {"--nproc-per-node=2", "--sizes", "4,4K", "--iters", "2", "--repetitions", "2"};
+
+Words quick_bench(const Words& more) {
+  Words words = bench(quick);
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+std::vector<std::string> columns_of(const std::string& line) {
+  std::istringstream in(line);
+  std::vector<std::string> columns;
+  for (std::string column; in >> column;) columns.push_back(column);
+  return columns;
+}
+
+}  // namespace
+
+TEST_CASE("bench: one table, each operation and size once, nothing wrong") {
+  Job job(quick_bench({"--check"}));
+  CHECK(job.wait().code == 0);
+  CAPTURE(job.out());
+  CHECK(job.err().empty());
+  std::istringstream lines(job.out());
+  std::vector<std::string> head;
+  std::map<std::string, int> seen;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("#")) {
+      head.push_back(line);
+      continue;
+    }
+    const auto columns = columns_of(line);
+    REQUIRE(columns.size() == 13);
+    ++seen[columns[0]];
+    CHECK(std::stod(columns[6]) > 0);  // time
+    CHECK(columns[9] == "0");          // #wrong
+    CHECK(std::stod(columns[12]) > 0);
+  }
+  REQUIRE(head.size() == 5);
+  CHECK(head[0].find(": 2 ranks on 1 node, ") != std::string::npos);
+  CHECK(columns_of(head[3]) == Words{"#", "size", "count", "type", "redop", "root", "time", "algbw",
+                                     "busbw", "#wrong", "p50", "p99", "max"});
+  CHECK(seen.size() == 12);
+  for (const auto& [op, times] : seen) CHECK_MESSAGE(times == (op.starts_with("bar") ? 1 : 2), op);
+}
+
+TEST_CASE("bench --json -: the results on stdout, the table on stderr") {
+  Job job(quick_bench({"--ops", "all_reduce,barrier,broadcast", "--json", "-", "--dtype", "bf16",
+                       "--redop", "mean", "--root", "1", "--started"}));
+  CHECK(job.wait().code == 0);
+  CAPTURE(job.out());
+  CHECK(job.err().starts_with("# dlaunch bench "));
+  const auto all = nlohmann::json::parse(job.out());
+  CHECK(all["ranks"] == 2);
+  CHECK(all["nodes"] == 1);
+  CHECK(all["hosts"].size() == 1);
+  CHECK(all["dtype"] == "bf16");
+  CHECK(all["redop"] == "mean");
+  CHECK(all["started"] == true);
+  REQUIRE(all["rows"].size() == 5);
+  const auto& row = all["rows"][1];
+  CHECK(row["op"] == "all_reduce");
+  CHECK(row["size"] == 4096);
+  CHECK(row["count"] == 2048);
+  CHECK(row["iterations"] == 2);
+  CHECK(row["repetitions"] == 2);
+  CHECK(row["wrong"] == 0);
+  CHECK(row["algbw_gb_s"] == row["busbw_gb_s"]);  // 2 (n - 1) / n is 1 for two ranks.
+  for (const char* time :
+       {"time_us", "time_least_us", "time_most_us", "p50_us", "p99_us", "max_us"})
+    CHECK_MESSAGE(row[time] > 0, time);
+  CHECK(all["rows"][3]["root"] == "1");
+}
+
+TEST_CASE("bench --json FILE") {
+  const std::string path =
+      (fs::temp_directory_path() / ("dlaunch_bench_" + unique_token())).string();
+  Job job(quick_bench({"--ops=barrier", "--json=" + path}));
+  CHECK(job.wait().code == 0);
+  std::ifstream in(path);
+  CHECK(nlohmann::json::parse(in)["rows"].size() == 1);
+  fs::remove(path);
+  Job refused(quick_bench({"--ops=barrier", "--json=/no/such/folder/file"}));
+  CHECK(refused.wait().code == 64);
+  CHECK(refused.err().find("dlaunch bench: --json /no/such/folder/file: cannot be written: ") == 0);
+}
+
+TEST_CASE("bench: more ranks than cores, rotating buffers") {
+  Job job({"bench", "--standalone", "--nproc-per-node=5", "--ops=all_to_all,reduce", "--sizes=4K",
+           "--iters=2", "--repetitions=2", "--buffers=rotating", "--in-place", "--check"});
+  CHECK(job.wait().code == 0);
+  CHECK(job.out().find("5 ranks on 1 node") != std::string::npos);
+  CHECK(count(job.out(), "\nall_to_all ") == 1);
+  CHECK(count(job.out(), "\nreduce ") == 1);
+}
+
+TEST_CASE("bench of one rank works, without messages to another") {
+  Job job({"bench", "--standalone", "--nproc-per-node=1", "--sizes=4K", "--iters=2"});
+  CHECK(job.wait().code == 0);
+  CHECK(job.out().find("1 rank on 1 node") != std::string::npos);
+  CHECK(count(job.out(), "\nall_reduce ") == 1);
+  CHECK(count(job.out(), "\nping_pong ") == 0);
+}
+
+TEST_CASE("bench: help goes to stdout; a wrong option is one sentence, and nothing starts") {
+  Job help({"bench", "--help"});
+  CHECK(help.wait().code == 0);
+  CHECK(help.out().starts_with("Usage: dlaunch bench [options]\n"));
+  CHECK(help.err().empty());
+  const std::vector<std::pair<Words, std::string>> rows = {
+      {{"--sizes", "4x"},
+       "dlaunch bench: --sizes 4x: '4x' is not a size such as 4, 64K, 1M or 2G, "
+       "from 1 to 16 GiB\n"},
+      {{"--nproc-per-node=2", "--root", "2"},
+       "dlaunch bench: --root 2: with 2 ranks the last one is 1\n"},
+      {{"--sizes"}, "dlaunch bench: --sizes needs a value: SIZES\n"},
+      {{"--no-python"}, "dlaunch: --no-python: bench runs a program of its own, without Python\n"},
+  };
+  for (const auto& [words, sentence] : rows) {
+    Job job(bench(words));
+    CHECK(job.wait().code == 64);
+    CHECK(job.out().empty());
+    CHECK(job.err() == sentence);
+  }
+}
+
+TEST_CASE("bench without its program beside the launcher says what is missing") {
+  const fs::path folder = fs::temp_directory_path() / ("dlaunch_bench_" + unique_token());
+  fs::create_directory(folder);
+  fs::copy_file(dlaunch_path(), folder / "dlaunch");
+  Job job({"bench"}, {}, (folder / "dlaunch").string());
+  CHECK(job.wait().code == 127);
+  CHECK(job.err() == "dlaunch: bench needs the program " + (folder / "dlaunch-bench").string() +
+                         ", which is not there; it is built and installed together with dlaunch\n");
+  fs::remove_all(folder);
+}
+
+}  // namespace dlaunch::process_test

@@ -1,0 +1,155 @@
+#include "collectives/bench/options.hpp"
+
+#include "collectives/bench/measure.hpp"
+
+#include <sstream>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+using namespace dlaunch::bench;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+Settings parsed(const Words& words) {
+  auto read = parse_options(words);
+  const auto* ending = std::get_if<Ending>(&read);
+  REQUIRE_MESSAGE(ending == nullptr, ending->text);
+  return std::get<Settings>(read);
+}
+
+std::string refusal(const Words& words) {
+  const auto read = parse_options(words);
+  const auto* ending = std::get_if<Ending>(&read);
+  if (ending == nullptr) return "";
+  CHECK(ending->code == 64);
+  return ending->text;
+}
+
+}  // namespace
+
+TEST_CASE("without options everything is measured, from 4 bytes to 64 MiB") {
+  const Settings settings = parsed({});
+  CHECK(settings.ops.size() == operations().size());
+  CHECK(settings.sizes.front() == 4);
+  CHECK(settings.sizes.back() == 64 << 20);
+  CHECK(settings.sizes.size() == 13);
+  CHECK(settings.dtype == DType::f32);
+  CHECK(settings.redop == ReduceOp::sum);
+  CHECK_FALSE(settings.root);
+  CHECK_FALSE(settings.iterations);
+  CHECK(settings.repetition_time == std::chrono::milliseconds(30));
+}
+
+TEST_CASE("every option") {
+  const Settings settings = parsed({"--ops",
+                                    "barrier,all_reduce,barrier",
+                                    "--sizes=4,8",
+                                    "--dtype",
+                                    "i16",
+                                    "--redop=bor",
+                                    "--root",
+                                    "1",
+                                    "--buffers",
+                                    "rotating",
+                                    "--in_place",
+                                    "--started",
+                                    "--check",
+                                    "--warmup",
+                                    "0",
+                                    "--iters",
+                                    "7",
+                                    "--repetitions",
+                                    "3",
+                                    "--repetition_time",
+                                    "1",
+                                    "--json",
+                                    "-",
+                                    "--options-only",
+                                    "2"});
+  CHECK(settings.ops == std::vector{Op::barrier, Op::all_reduce});
+  CHECK(settings.sizes == std::vector<std::size_t>{4, 8});
+  CHECK(settings.dtype == DType::i16);
+  CHECK(settings.redop == ReduceOp::bor);
+  CHECK(settings.root == 1);
+  CHECK(settings.buffers == Buffers::rotating);
+  CHECK(settings.in_place);
+  CHECK(settings.started);
+  CHECK(settings.check);
+  CHECK(settings.warmup == 0);
+  CHECK(settings.iterations == 7);
+  CHECK(settings.repetitions == 3);
+  CHECK(settings.repetition_time == std::chrono::seconds(1));
+  CHECK(settings.json == "-");
+  CHECK(settings.options_only == 2);
+}
+
+TEST_CASE("what cannot be is one sentence") {
+  CHECK(refusal({"--size", "4"}) ==
+        "dlaunch bench: unknown option --size; did you mean --sizes?\n");
+  CHECK(refusal({"--colour"}) ==
+        "dlaunch bench: unknown option --colour; dlaunch bench --help lists the options\n");
+  CHECK(refusal({"train.py"}).starts_with("dlaunch bench: unknown argument 'train.py'; "));
+  CHECK(refusal({"--sizes"}) == "dlaunch bench: --sizes needs a value: SIZES\n");
+  CHECK(refusal({"--check=1"}) == "dlaunch bench: --check takes no value\n");
+  CHECK(refusal({"--sizes", "4x"}).starts_with("dlaunch bench: --sizes 4x: '4x' is not a size"));
+  CHECK(refusal({"--ops", "sum"}).starts_with("dlaunch bench: --ops sum: 'sum' is none of all, "));
+  CHECK(refusal({"--dtype", "half"}).starts_with("dlaunch bench: --dtype half: 'half' is none of"));
+  CHECK(refusal({"--redop", "band"}).starts_with("dlaunch bench: band of f32 elements makes no"));
+  CHECK(refusal({"--redop", "band", "--ops", "all_gather"}).empty());  // Reduces nothing.
+  CHECK(refusal({"--root", "-1"}) == "dlaunch bench: --root -1: at least 0 is needed\n");
+  CHECK(refusal({"--iters", "0"}) == "dlaunch bench: --iters 0: at least 1 is needed\n");
+  CHECK(refusal({"--repetition-time", "1h"}).find("is not a duration") != std::string::npos);
+  CHECK(refusal({"--buffers", "registered"}).find("cannot allocate buffers that all ranks map") !=
+        std::string::npos);
+  CHECK(refusal({"--json", ""}) == "dlaunch bench: --json : the value is empty\n");
+}
+
+TEST_CASE("what does not fit the number of ranks") {
+  CHECK_FALSE(objection(parsed({"--root", "3"}), 4));
+  CHECK(objection(parsed({"--root", "4"}), 4)->text ==
+        "dlaunch bench: --root 4: with 4 ranks the last one is 3\n");
+  CHECK_FALSE(objection(parsed({"--ops", "ping_pong"}), 2));
+  CHECK_FALSE(objection(parsed({}), 1));
+  CHECK(objection(parsed({"--ops", "ping_pong,bidirectional"}), 1)->code == 64);
+}
+
+TEST_CASE("--help fits 80 columns and names every operation") {
+  const auto read = parse_options(Words{"--help", "--sizes"});
+  const auto& help = std::get<Ending>(read);
+  CHECK(help.code == 0);
+  std::istringstream lines(help.text);
+  for (std::string line; std::getline(lines, line);) CHECK_MESSAGE(line.size() <= 80, line);
+  for (const auto& entry : operations()) {
+    CHECK_MESSAGE(help.text.find(entry.name) != std::string::npos, entry.name);
+  }
+}
+
+TEST_CASE("amounts and bandwidths are those of nccl-tests") {
+  CHECK(amount_for(operation(Op::all_reduce), 4096, 4, 4) == Amount{1024, 4096});
+  CHECK(amount_for(operation(Op::all_gather), 4096, 4, 4) == Amount{256, 4096});
+  CHECK(amount_for(operation(Op::all_to_all), 4100, 4, 3) == Amount{341, 4092});
+  CHECK(amount_for(operation(Op::reduce_scatter), 4, 8, 4) == Amount{1, 32});
+  CHECK(amount_for(operation(Op::barrier), 4096, 4, 4) == Amount{});
+  Row row;
+  row.op = Op::all_reduce;
+  row.amount = {250'000, 1'000'000};
+  row.time_us = 1000;
+  CHECK(algorithm_bandwidth(row) == doctest::Approx(1.0));
+  CHECK(bus_bandwidth(row, 4) == doctest::Approx(1.5));
+  row.op = Op::all_gather;
+  CHECK(bus_bandwidth(row, 4) == doctest::Approx(0.75));
+  row.op = Op::broadcast;
+  CHECK(bus_bandwidth(row, 4) == doctest::Approx(1.0));
+}
+
+TEST_CASE("quantiles by nearest rank") {
+  CHECK(quantile({3, 1, 2}, 0.5) == 2);
+  CHECK(quantile({5}, 0.99) == 5);
+  std::vector<double> hundred;
+  for (int i = 100; i > 0; --i) hundred.push_back(i);
+  CHECK(quantile(hundred, 0.99) == 99);
+  CHECK(quantile(hundred, 1) == 100);
+}
