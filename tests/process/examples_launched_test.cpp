@@ -103,6 +103,54 @@ TEST_CASE("the program of the README, and its twin in C") {
   }
 }
 
+TEST_CASE("structured values over four ranks: the source wins, a new axis over the ranks, folds") {
+  const auto lines = launch({examples + "fabric"});
+  REQUIRE(lines.size() == 12);
+  CHECK(lines[0] == "[0] rank 0 of 4 prepares");
+  for (const int other : {1, 2, 3}) {
+    const std::string rank = std::to_string(other);
+    CHECK(places_of(lines, "[" + rank + "] rank " + rank + " of 4 finds all prepared").size() == 1);
+  }
+  const std::vector<std::string> table(lines.begin() + 4, lines.end());
+  CHECK(table ==
+        std::vector<std::string>{
+            "[0] broadcast(tree, 0)               {step: 7, name: \"first\", x: [1, 2, 3] "
+            "of shape [3]}",
+            "[0] all_gather([10 r])               [0, 10, 20, 30] of shape [4, 1]",
+            "[0] all_gather(r)                    [0, 1, 2, 3] of shape [4, 1]",
+            "[0] all_gather({pair, rank})         {pair: ([0, 0, 1, -1, 2, -2, 3, -3] of "
+            "shape [4, 2], (\"text\", \"text\", \"text\", \"text\")), rank: [0, 1, 2, 3] "
+            "of shape [4, 1]}",
+            "[0] all_reduce(tree)                 {loss: 10, gradient: [6, 60] of shape [2]}",
+            "[0] all_reduce(tree, mean)           {loss: 2.5, gradient: [1.5, 15] of shape "
+            "[2]}",
+            "[0] all_reduce(tree, max)            {loss: 4, gradient: [3, 30] of shape [2]}",
+            "[0] all_reduce(integer, mean)        an error: cast first, or ask for "
+            "truncation"});
+}
+
+TEST_CASE("a world of one has the same rules") {
+  Process process({examples + "fabric"}, {{"PATH", "/usr/bin:/bin"}});
+  CHECK(process.wait() == 0);
+  CHECK(process.output().find("all_gather([10 r])               [0] of shape [1, 1]\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("every collective of four ranks gives what it must, on all of them") {
+  const auto lines = launch({examples + "collectives"});
+  REQUIRE(lines.size() == 20);
+  CHECK(lines.front() == "[0] all_reduce sum         [10, 100]");
+  CHECK(lines[16] == "[0] all_to_all             [0, 10, 20, 30]");
+  CHECK(lines.back() == "[0] 0 wrong");
+}
+
+TEST_CASE("collectives behind computation give the same sums") {
+  const auto lines = launch({examples + "overlap"});
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0].starts_with("[0] 8 layers of 1024 KiB, 4 ranks: "));
+  CHECK(lines[0].ends_with(" ms overlapped"));
+}
+
 TEST_CASE("a world that cannot form names the rank it lacks, on all others") {
   for (const std::string end : {"exit 0", "kill -9 $$"}) {
     CAPTURE(end);
