@@ -4,6 +4,7 @@
 #include "collectives/bench/report.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/program.hpp"
+#include "runtime/world/membership.hpp"
 
 #include <dlaunch/dlaunch.hpp>
 
@@ -31,19 +32,33 @@ int usable_cores() {
   return ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
+/// Whether this rank has memory in common with the others of its node.
+bool shares_memory(const World& world) {
+  return world.membership() != nullptr && world.membership()->segment() != nullptr;
+}
+
+const char* transport_text(const WorldInfo& info, bool all_share) {
+  if (info.size == 1) return "alone";
+  if (!all_share) return "TCP";
+  return info.node_count == 1 ? "shared memory" : "shared memory and TCP";
+}
+
 /// What all ranks say of their hosts, seen from one of them.
 Site site_of(const World& world, Communicator& communicator) {
   const WorldInfo& info = world.info();
-  const auto all = communicator.all_gather_objects(
-      Tree::dict({{"host", info.hostname}, {"cores", usable_cores()}, {"ranks", info.local_size}}));
+  const auto all = communicator.all_gather_objects(Tree::dict({{"host", info.hostname},
+                                                               {"cores", usable_cores()},
+                                                               {"ranks", info.local_size},
+                                                               {"shares", shares_memory(world)}}));
   Site site;
   site.ranks = info.size;
   site.nodes = info.node_count;
-  site.transport = info.size > 1 ? "TCP" : "alone";
+  bool all_share = true;
   for (const Tree& rank : all) {
     const auto& host = rank["host"].as<std::string>();
     const auto cores = static_cast<int>(rank["cores"].as<std::int64_t>());
     const auto ranks = static_cast<int>(rank["ranks"].as<std::int64_t>());
+    all_share = all_share && rank["shares"].as<bool>();
     if (std::find(site.hosts.begin(), site.hosts.end(), host) == site.hosts.end()) {
       site.hosts.push_back(host);
     }
@@ -53,6 +68,7 @@ Site site_of(const World& world, Communicator& communicator) {
       site.ranks_there = ranks;
     }
   }
+  site.transport = transport_text(info, all_share);
   return site;
 }
 
