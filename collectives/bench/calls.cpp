@@ -6,23 +6,13 @@
 #include <cstring>
 #include <new>
 
-#include <unistd.h>
-
 namespace dlaunch::bench {
 
 namespace {
 
 constexpr std::size_t page_bytes = 4096;
-/// Where the system does not say how large the last cache is.
-constexpr std::size_t cache_bytes_assumed = std::size_t{32} << 20;
-/// Some virtual machines report the cache of a whole socket: no rank should take a gigabyte for it.
-constexpr std::size_t cache_bytes_max = std::size_t{256} << 20;
-
-std::size_t rotation_bytes() {
-  const long last = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
-  const std::size_t cache = last > 0 ? static_cast<std::size_t>(last) : cache_bytes_assumed;
-  return 2 * std::min(cache, cache_bytes_max);
-}
+/// The last cache is shared by the ranks of a node, each of which rotates through two of these.
+constexpr std::size_t rotation_bytes = std::size_t{64} << 20;
 
 std::size_t whole_pages(std::size_t bytes) {
   return std::max<std::size_t>(1, (bytes + page_bytes - 1) / page_bytes) * page_bytes;
@@ -32,10 +22,14 @@ std::size_t whole_pages(std::size_t bytes) {
 
 void Arena::Free::operator()(std::byte* memory) const noexcept { std::free(memory); }
 
-Arena::Arena(std::size_t piece_bytes_max, Buffers kind)
-    : bytes_(whole_pages(piece_bytes_max)), kind_(kind) {
+std::size_t Arena::bytes_for(std::size_t piece_bytes_max, Buffers kind) {
+  const std::size_t piece = whole_pages(piece_bytes_max);
   // At least two pieces of the largest size.
-  if (kind == Buffers::rotating) bytes_ = std::max(rotation_bytes(), 2 * bytes_);
+  return kind == Buffers::rotating ? std::max(rotation_bytes, 2 * piece) : piece;
+}
+
+Arena::Arena(std::size_t piece_bytes_max, Buffers kind)
+    : bytes_(bytes_for(piece_bytes_max, kind)), kind_(kind) {
   memory_.reset(static_cast<std::byte*>(std::aligned_alloc(page_bytes, bytes_)));
   if (memory_ == nullptr) throw std::bad_alloc();
   std::memset(memory_.get(), 0, bytes_);

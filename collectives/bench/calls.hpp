@@ -17,6 +17,8 @@ class Arena {
  public:
   /// Throws std::bad_alloc.
   Arena(std::size_t piece_bytes_max, Buffers kind);
+  /// What such an arena takes.
+  static std::size_t bytes_for(std::size_t piece_bytes_max, Buffers kind);
 
   /// The piece for the `turn`-th call.
   std::span<std::byte> piece(std::size_t bytes, long turn);

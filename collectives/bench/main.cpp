@@ -1,7 +1,9 @@
 // The program behind `dlaunch bench`: one of the ranks that measure.
 #include "collectives/bench/measure.hpp"
+#include "collectives/bench/memory.hpp"
 #include "collectives/bench/options.hpp"
 #include "collectives/bench/report.hpp"
+#include "collectives/bench/sizes.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/program.hpp"
 #include "runtime/world/membership.hpp"
@@ -76,19 +78,34 @@ int say(const std::string& sentence, int code) {
   return say_and_exit_with(code, "dlaunch bench: " + sentence + "\n");
 }
 
-/// Opens the file on rank 0, before anything is measured; all ranks learn whether it could.
-bool open_json(const Settings& settings, Communicator& communicator, File& file) {
-  std::int32_t failed[] = {0};
-  if (communicator.rank() == 0 && settings.json && *settings.json != "-") {
-    file.reset(std::fopen(settings.json->c_str(), "we"));
-    if (file == nullptr) {
-      say("--json " + *settings.json + ": cannot be written: " + std::strerror(errno),
-          exit_code::usage);
-      failed[0] = 1;
-    }
-  }
-  communicator.all_reduce(failed, ReduceOp::max);
-  return failed[0] == 0;
+/// Whether all ranks can go on. `problem`: why this one cannot, empty if it can. What the first of
+/// those that cannot says is printed once.
+bool agreed(Communicator& communicator, const std::string& problem) {
+  const int size = communicator.size();
+  std::int32_t first[] = {problem.empty() ? size : communicator.rank()};
+  communicator.all_reduce(first, ReduceOp::min);
+  if (first[0] == communicator.rank()) say(problem, exit_code::usage);
+  return first[0] == size;
+}
+
+/// Rank 0 opens it before anything is measured.
+std::string open_json(const Settings& settings, int rank, File& file) {
+  if (rank != 0 || !settings.json || *settings.json == "-") return "";
+  file.reset(std::fopen(settings.json->c_str(), "we"));
+  if (file != nullptr) return "";
+  return "--json " + *settings.json + ": cannot be written: " + std::strerror(errno);
+}
+
+std::string lack_of_memory(const Settings& settings, const WorldInfo& info) {
+  const auto available = available_in(read_whole_file("/proc/meminfo").value_or(""));
+  const auto ranks = static_cast<std::size_t>(info.local_size);
+  const std::size_t needed = buffer_bytes(settings, info.size) * ranks;
+  if (!available || needed <= *available) return "";
+  constexpr std::size_t mebibyte = 1 << 20;
+  return "--sizes: up to " + size_text(largest_message(settings, info.size)) + " take " +
+         size_text(needed / mebibyte * mebibyte) + " on " + info.hostname + " for " +
+         std::to_string(ranks) + " ranks, where " + size_text(*available / mebibyte * mebibyte) +
+         " are free";
 }
 
 int run(const Settings& settings) {
@@ -100,7 +117,10 @@ int run(const Settings& settings) {
   Communicator communicator(world, "bench");
   const Site site = site_of(world, communicator);
   File file;
-  if (!open_json(settings, communicator, file)) return exit_code::usage;
+  if (!agreed(communicator, open_json(settings, world.rank(), file)) ||
+      !agreed(communicator, lack_of_memory(settings, world.info()))) {
+    return exit_code::usage;
+  }
 
   const bool json_to_stdout = settings.json == "-";
   std::FILE* table = json_to_stdout ? stderr : stdout;

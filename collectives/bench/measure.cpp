@@ -1,6 +1,7 @@
 #include "collectives/bench/measure.hpp"
 
 #include "collectives/bench/calls.hpp"
+#include "collectives/bench/memory.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -158,8 +159,7 @@ std::vector<Row> measure(Communicator& communicator, const Settings& settings,
                          const std::function<void(const Row&)>& told) {
   const int ranks = communicator.size();
   const std::size_t width = size_of(settings.dtype);
-  std::size_t bytes_max = width * static_cast<std::size_t>(ranks);
-  for (const std::size_t size : settings.sizes) bytes_max = std::max(bytes_max, size);
+  const std::size_t bytes_max = largest_message(settings, ranks);
   Arena in(bytes_max, settings.buffers);
   Arena out(bytes_max, settings.buffers);
 

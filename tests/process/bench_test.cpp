@@ -118,6 +118,14 @@ TEST_CASE("bench: more ranks than cores, rotating buffers") {
   CHECK(count(job.out(), "\nreduce ") == 1);
 }
 
+TEST_CASE("bench refuses buffers that do not fit into memory") {
+  // Two pieces of 16 GiB each for input and for output, on so many ranks.
+  Job job({"bench", "--standalone", "--nproc-per-node=40", "--sizes=16G", "--buffers=rotating"});
+  CHECK(job.wait().code == 64);
+  CHECK(job.out().empty());
+  CHECK(job.err().starts_with("dlaunch bench: --sizes: up to 16 GiB take 2560 GiB on "));
+}
+
 TEST_CASE("bench of one rank works, without messages to another") {
   Job job({"bench", "--standalone", "--nproc-per-node=1", "--sizes=4K", "--iters=2"});
   CHECK(job.wait().code == 0);

@@ -1,6 +1,7 @@
 #include "collectives/bench/options.hpp"
 
 #include "collectives/bench/measure.hpp"
+#include "collectives/bench/memory.hpp"
 
 #include <sstream>
 
@@ -143,6 +144,17 @@ TEST_CASE("amounts and bandwidths are those of nccl-tests") {
   CHECK(bus_bandwidth(row, 4) == doctest::Approx(0.75));
   row.op = Op::broadcast;
   CHECK(bus_bandwidth(row, 4) == doctest::Approx(1.0));
+}
+
+TEST_CASE("what the buffers take, and what is free") {
+  Settings settings = parsed({"--sizes", "4,1M"});
+  CHECK(buffer_bytes(settings, 2) == 2 << 20);
+  settings.buffers = Buffers::rotating;
+  CHECK(buffer_bytes(settings, 2) >= 4 << 20);
+  CHECK(buffer_bytes(parsed({"--sizes", "4"}), 1024) == 8192);  // An element for each rank.
+  CHECK(available_in("MemFree: 1 kB\nMemAvailable:   22020096 kB\n") == std::size_t{21} << 30);
+  CHECK_FALSE(available_in(""));
+  CHECK_FALSE(available_in("MemAvailable: much"));
 }
 
 TEST_CASE("quantiles by nearest rank") {
