@@ -1,4 +1,5 @@
 // `dlaunch bench` as people run it: real launcher, real ranks.
+#include "runtime/base/socket.hpp"
 #include "tests/process/job.hpp"
 
 #include <cstdio>
@@ -116,6 +117,24 @@ TEST_CASE("bench: more ranks than cores, rotating buffers") {
   CHECK(job.out().find("5 ranks on 1 node") != std::string::npos);
   CHECK(count(job.out(), "\nall_to_all ") == 1);
   CHECK(count(job.out(), "\nreduce ") == 1);
+}
+
+TEST_CASE("bench over two nodes: the same line on both, one table") {
+  const auto port = local_address(listen_tcp(resolve("127.0.0.1", 0).front()).get()).port();
+  const Words line = {"bench",
+                      "--nnodes=2",
+                      "--nproc-per-node=1",
+                      "--rdzv-endpoint=127.0.0.1:" + std::to_string(port),
+                      "--ops=all_reduce",
+                      "--sizes=4K",
+                      "--iters=2",
+                      "--check"};
+  Job one(line), other(line);
+  CHECK(one.wait().code == 0);
+  CHECK(other.wait().code == 0);
+  const std::string both = one.out() + other.out();
+  CHECK(count(both, "2 ranks on 2 nodes, ") == 1);
+  CHECK(count(both, "\nall_reduce ") == 1);
 }
 
 TEST_CASE("bench refuses buffers that do not fit into memory") {
