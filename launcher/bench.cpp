@@ -59,7 +59,10 @@ std::optional<EarlyExit> prepare_bench(Options& options, int workers) {
   const bool help = std::any_of(options.program.begin() + 1, options.program.end(),
                                 [](const auto& word) { return word == "--help" || word == "-h"; });
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && !help) return std::nullopt;
-  return EarlyExit{WIFEXITED(status) ? WEXITSTATUS(status) : exit_code::internal, ""};
+  if (WIFEXITED(status)) return EarlyExit{WEXITSTATUS(status), ""};
+  return EarlyExit{exit_code::internal, "dlaunch: " + path + " was killed by signal " +
+                                            std::to_string(WTERMSIG(status)) +
+                                            " while it read its options\n"};
 }
 
 }  // namespace dlaunch::launcher

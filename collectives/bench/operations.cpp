@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cassert>
 
 namespace dlaunch::bench {
 
@@ -24,6 +23,14 @@ constexpr std::array<Operation, 12> table = {{
     {Op::bidirectional, "bidirectional", true, false, false, false, true},
 }};
 
+constexpr bool in_order() {
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (table[i].op != static_cast<Op>(i)) return false;
+  }
+  return true;
+}
+static_assert(in_order(), "operation() counts on it");
+
 }  // namespace
 
 std::span<const Operation> operations() { return table; }
@@ -34,12 +41,7 @@ const Operation* find_operation(std::string_view name) {
   return found == table.end() ? nullptr : &*found;
 }
 
-const Operation& operation(Op op) {
-  const auto found = std::find_if(table.begin(), table.end(),
-                                  [&](const Operation& entry) { return entry.op == op; });
-  assert(found != table.end());
-  return *found;
-}
+const Operation& operation(Op op) { return table[static_cast<std::size_t>(op)]; }
 
 double bus_factor(Op op, int ranks) {
   const double n = ranks;

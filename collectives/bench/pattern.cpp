@@ -85,9 +85,18 @@ double tolerance(DType dtype) {
     case DType::f64:
     case DType::c128:
       return 0x1p-50;
-    default:  // Integers.
+    case DType::u8:
+    case DType::i8:
+    case DType::i16:
+    case DType::u16:
+    case DType::i32:
+    case DType::u32:
+    case DType::i64:
+    case DType::u64:
+    case DType::boolean:
       return 0;
   }
+  return 0;
 }
 
 double real_part(DType dtype, const std::byte* at) {
@@ -104,9 +113,18 @@ double real_part(DType dtype, const std::byte* at) {
       return get<std::complex<float>>(at).real();
     case DType::c128:
       return get<std::complex<double>>(at).real();
-    default:
-      return 0;
+    case DType::u8:
+    case DType::i8:
+    case DType::i16:
+    case DType::u16:
+    case DType::i32:
+    case DType::u32:
+    case DType::i64:
+    case DType::u64:
+    case DType::boolean:
+      return 0;  // Compared bit by bit.
   }
+  return 0;
 }
 
 std::uint64_t fold(const Case& call, std::uint64_t a, std::uint64_t b) {

@@ -49,6 +49,13 @@ Read<std::vector<std::size_t>> read_range(std::string_view text) {
   return sizes;
 }
 
+Read<std::vector<std::size_t>> read_item(std::string_view text) {
+  if (text.find(':') != text.npos) return read_range(text);
+  const auto read = read_size(text);
+  if (const auto* complaint = std::get_if<Complaint>(&read)) return *complaint;
+  return std::vector{std::get<std::size_t>(read)};
+}
+
 }  // namespace
 
 Read<std::size_t> read_size(std::string_view text) {
@@ -74,13 +81,7 @@ Read<std::vector<std::size_t>> read_sizes(std::string_view text) {
   std::vector<std::size_t> sizes;
   if (text.empty()) return std::get<Complaint>(read_size(text));
   for (const auto item : split(text, ',')) {
-    auto read = item.find(':') == std::string_view::npos ? Read<std::vector<std::size_t>>{}
-                                                         : read_range(item);
-    if (item.find(':') == std::string_view::npos) {
-      const auto size = read_size(item);
-      if (const auto* complaint = std::get_if<Complaint>(&size)) return *complaint;
-      std::get<0>(read).push_back(std::get<std::size_t>(size));
-    }
+    auto read = read_item(item);
     if (auto* complaint = std::get_if<Complaint>(&read)) return std::move(*complaint);
     const auto& more = std::get<0>(read);
     sizes.insert(sizes.end(), more.begin(), more.end());
