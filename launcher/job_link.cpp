@@ -10,6 +10,7 @@
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/random.hpp"
 #include "runtime/base/socket.hpp"
+#include "runtime/base/text_hash.hpp"
 
 #include <cstring>
 #include <utility>
@@ -25,6 +26,9 @@ using namespace std::chrono_literals;
 constexpr auto look_up_pause = 500ms;
 /// How long the host waits for the other nodes to hear of the end.
 constexpr auto farewell_timeout = 5s;
+/// What the hosted rendezvous says of strangers: at most so many lines in such a time.
+constexpr int logged_max = 16;
+constexpr auto log_period = 10s;
 
 MasterPortAsked port_asked(const AgentTask& task) {
   MasterPortAsked asked;
@@ -43,6 +47,17 @@ std::string with_port(const std::string& host, std::uint16_t port) {
 }
 
 std::string meeting_name(const Meeting& meeting) { return with_port(meeting.host, meeting.port); }
+
+rendezvous::Launch launch_of(const Options& options) {
+  rendezvous::Launch launch;
+  launch.line = text_hash(options.module ? "module" : "program");
+  for (const auto& argument : options.program) {
+    // With its end, so that "ab c" is not "a bc".
+    launch.line = text_hash({argument.c_str(), argument.size() + 1}, launch.line);
+  }
+  if (!options.scheduler_job.empty()) launch.start = text_hash(options.scheduler_job);
+  return launch;
+}
 
 wire::Hello hello_of(const AgentTask& task) {
   wire::Hello hello;
@@ -150,7 +165,8 @@ void JobLink::take_seat(unique_fd listener) {
     hosted_at_ = local_address(listener.get());
     rendezvous::ServiceRules hosting;
     hosting.only_job = task_.job;
-    service_ = std::make_unique<rendezvous::Service>(io_, hosting, [](const auto&) {});
+    service_ = std::make_unique<rendezvous::Service>(
+        io_, hosting, [this](const auto& line) { on_service_log(line); });
     if (task_.job_key) {
       // One job lives here, and every name is answered with its key.
       service_->server().ask_for(
@@ -182,6 +198,18 @@ void JobLink::take_seat(unique_fd listener) {
   seat_->join();
 }
 
+/// Whom the hosted rendezvous turns away, nobody but this node can tell. Who comes again and again
+/// does not fill the terminal.
+void JobLink::on_service_log(const rendezvous::LogLine& line) {
+  if (line.told || line.level == rendezvous::LogLine::Level::info) return;
+  const auto now = Clock::now();
+  if (now >= log_again_) {
+    log_again_ = now + log_period;
+    logged_ = 0;
+  }
+  if (logged_++ < logged_max) listener_.on_standing(line.sentence);
+}
+
 // ---- What this node brings, and what it gets ----
 
 rendezvous::NodeOffer JobLink::offer(const Address& own) {
@@ -193,6 +221,7 @@ rendezvous::NodeOffer JobLink::offer(const Address& own) {
   if (alone_) return offer;
 
   offer.rank_hint = options.node_rank;
+  offer.launch = launch_of(options);
   const Address& reached = hosted_at_ ? *hosted_at_ : own;
   const auto hosts = reachable_hosts(options, reached);
   host_ = hosts.front();

@@ -60,6 +60,7 @@ class JobLink {
   void on_addresses(const std::vector<Address>& addresses);
   void try_again_later(const std::string& why);
   void take_seat(unique_fd listener);
+  void on_service_log(const rendezvous::LogLine& line);
   rendezvous::NodeOffer offer(const Address& own);
   std::vector<std::string> bind_store(const std::vector<std::string>& hosts);
   Assignment assignment(const rendezvous::Admission& admission, const std::string& master) const;
@@ -76,6 +77,8 @@ class JobLink {
   std::string host_ = "127.0.0.1";
   std::optional<Address> hosted_at_;
   std::unique_ptr<rendezvous::Service> service_;
+  Clock::time_point log_again_{};  ///< When logged_ begins anew.
+  int logged_ = 0;
   std::unique_ptr<Seat> seat_;
   NodeSeat* node_seat_ = nullptr;  ///< The same, where there are several nodes.
 

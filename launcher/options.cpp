@@ -140,6 +140,7 @@ class Parser {
       if (const auto* count = std::get_if<NodesAsked>(&read)) asked.most = count->most;
     }
     asked.meeting = stronger("rdzv-endpoint") != nullptr || stronger("master-addr") != nullptr;
+    draft_.options.scheduler_job = place->job_id.value;
     auto told = scheduler_settings(*place, asked);
     if (!told.refusal.empty()) return refuse(exit_code::usage, told.refusal);
     if (!told.note.empty()) draft_.options.notes.push_back(std::move(told.note));

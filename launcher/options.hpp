@@ -124,6 +124,7 @@ struct Options {
 
   // The job, and where its ranks meet.
   std::optional<std::string> job_id;  ///< --rdzv-id; unset: the launcher makes a unique one.
+  std::string scheduler_job;          ///< What started this node and others; empty: unknown.
   std::string node_id;                ///< --node-id; empty: the host's name.
   bool standalone = false;
   NodesAsked nodes;

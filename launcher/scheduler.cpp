@@ -3,6 +3,7 @@
 #include "launcher/environment.hpp"
 #include "launcher/option_values.hpp"
 #include "launcher/scheduler_sources.hpp"
+#include "runtime/base/text_hash.hpp"
 
 #include <algorithm>
 
@@ -90,14 +91,7 @@ std::uint16_t port_of_job(std::uint64_t job, std::uint64_t step) {
   return static_cast<std::uint16_t>(port_first + slot % port_count);
 }
 
-std::uint16_t port_of_job(std::string_view name) {
-  // FNV-1a: std::hash may differ between the nodes' builds.
-  std::uint64_t hash = 14695981039346656037U;
-  for (const char c : name) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
-  }
-  return port_of_job(hash, 0);
-}
+std::uint16_t port_of_job(std::string_view name) { return port_of_job(text_hash(name), 0); }
 
 std::optional<SchedulerPlace> scheduler_place(std::span<const std::string> environment,
                                               const FileReader& read_file) {

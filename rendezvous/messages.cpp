@@ -15,6 +15,10 @@ void addresses(auto& io, auto& list) {
       list, text_bytes_min, [&](auto& address) { io.text(address); }, addresses_max);
 }
 
+void fields(auto& io, is<Launch> auto& m) {
+  io.integer(m.line);
+  io.integer(m.start);
+}
 void fields(auto& io, is<NodeOffer> auto& m) {
   io.text(m.id);
   io.text(m.host);
@@ -22,6 +26,7 @@ void fields(auto& io, is<NodeOffer> auto& m) {
   io.number(m.rank_hint);
   io.number(m.scheduler_order);
   addresses(io, m.store_addresses);
+  fields(io, m.launch);
 }
 void fields(auto& io, is<JobRules> auto& m) {
   io.integer(m.nodes_min);

@@ -21,8 +21,9 @@ std::string silence_text(Clock::duration silence) {
 
 }  // namespace
 
-Rounds::Rounds(std::uint64_t last_epoch, std::uint64_t incarnation)
+Rounds::Rounds(std::uint64_t last_epoch, std::uint64_t incarnation, std::string name)
     : state_(std::make_unique<State>()) {
+  state_->name = std::move(name);
   state_->incarnation = incarnation;
   state_->epoch = state_->epoch_seen = last_epoch;
 }

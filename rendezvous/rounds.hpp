@@ -35,6 +35,15 @@ struct JobRules {
   bool operator==(const JobRules&) const = default;
 };
 
+/// By what the nodes of one launch know each other from those of a second job under the same id.
+/// 0: not known.
+struct Launch {
+  std::uint64_t line = 0;   ///< Of the program and its arguments.
+  std::uint64_t start = 0;  ///< Of the scheduler's job that started the node.
+
+  bool operator==(const Launch&) const = default;
+};
+
 /// A node as it introduces itself.
 struct NodeOffer {
   std::string id;    ///< --node-id; unique in the job.
@@ -44,6 +53,7 @@ struct NodeOffer {
   std::optional<int> scheduler_order;  ///< Its place among the scheduler's nodes.
   /// "host:port" of the socket it has bound for PyTorch's store, best first.
   std::vector<std::string> store_addresses;
+  Launch launch = {};
 
   bool operator==(const NodeOffer&) const = default;
 };
@@ -214,8 +224,9 @@ struct JobStatus {
 class Rounds {
  public:
   /// Epochs begin after `last_epoch`: they only grow, over incarnations too. A place in an earlier
-  /// incarnation is nobody's any more.
-  explicit Rounds(std::uint64_t last_epoch = 0, std::uint64_t incarnation = 0);
+  /// incarnation is nobody's any more. `name` is the job's, for messages.
+  explicit Rounds(std::uint64_t last_epoch = 0, std::uint64_t incarnation = 0,
+                  std::string name = {});
   ~Rounds();
   Rounds(Rounds&&) noexcept;
   Rounds& operator=(Rounds&&) noexcept;

@@ -69,6 +69,7 @@ void Rounds::State::consider_gathering(Session newcomer) {
     last_call.reset();
     if (!re_forming) {
       has_rules = false;  // The next to come brings its own.
+      launch.reset();
       join_deadline.reset();
     }
     if (join_deadline && *join_deadline <= now) give_up_gathering();
@@ -166,6 +167,10 @@ void Rounds::State::close() {
   epoch = epoch_seen = std::max(epoch, epoch_seen) + 1;
   phase = Phase::running;
   re_forming = true;
+  if (!begun) {
+    begun = now;
+    launch.reset();  // Of those who came, not all may be here.
+  }
   join_deadline.reset();
   last_call.reset();
   standing_due.reset();
@@ -180,6 +185,7 @@ void Rounds::State::close() {
   for (Node* node : chosen) {
     const int node_rank = static_cast<int>(roster.size());
     rank_of[node->offer.id] = node_rank;
+    learn_launch(node->offer);
     Admission admission;
     admission.epoch = epoch;
     admission.attempt = attempt;

@@ -119,8 +119,9 @@ void Rounds::State::on(const Join& e) {
   if (!gone.empty()) lose(gone);
   if (phase == Phase::finished || node.member()) return;
   if (adopts) return adopt(node, *e.holding);
-  if (phase == Phase::gathering) return consider_gathering(e.session);
-  welcome(node);
+  if (phase != Phase::gathering) return welcome(node);
+  note_launch(node.offer);
+  consider_gathering(e.session);
 }
 
 /// Between two rounds: one more is used at once where there is room, else it waits.
@@ -140,11 +141,11 @@ void Rounds::State::welcome(const Node& node) {
     text += "the first workers of the job have ended already";
   } else {
     text += "the job runs with " + (members == 1 ? "one node" : "all " + plural(members, "node"));
-    text += elastic() || attempt < rules.max_restarts
-                ? "; you are next if one is lost"
-                : ", and it has no restart left with which to replace one";
+    text += replaceable() ? "; you are next if one is lost"
+                          : ", and it has no restart left with which to replace one";
   }
   put(Standing{node.session, std::move(text)});
+  turn_away_second_job();
 }
 
 /// After a reconnect: whatever may have been lost on the way is said again.
@@ -170,7 +171,14 @@ std::optional<Refuse> Rounds::State::objection(const Join& e) const {
       return Refuse{e.session, Errc::mismatch, exit_code::usage, std::move(*why)};
     }
   }
-  return claim_objection(e);
+  if (!e.holding) {
+    if (auto why = of_second_job(e.offer)) return second_job(e.session, *why);
+  }
+  if (auto no = claim_objection(e)) return no;
+  if (!e.holding) {
+    if (auto why = useless(e.offer)) return second_job(e.session, *why);
+  }
+  return std::nullopt;
 }
 
 /// Its id and its rank may be another's.
@@ -181,7 +189,7 @@ std::optional<Refuse> Rounds::State::claim_objection(const Join& e) const {
     if (!absent(other)) {
       return Refuse{e.session, Errc::refused, exit_code::usage,
                     "there is a node " + e.offer.id + " already, on " + other.offer.host +
-                        "; give this one another --node-id"};
+                        "; give this one another --node-id" + or_another_job()};
     }
   }
   if (!e.offer.rank_hint) return std::nullopt;
@@ -192,7 +200,7 @@ std::optional<Refuse> Rounds::State::claim_objection(const Join& e) const {
       return Refuse{e.session, Errc::refused, exit_code::usage,
                     "node rank " + std::to_string(*e.offer.rank_hint) + " is taken by node " +
                         other.offer.id + " on " + other.offer.host + "; give node " + e.offer.id +
-                        " another --node-rank"};
+                        " another --node-rank" + or_another_job()};
     }
   }
   return std::nullopt;
@@ -267,6 +275,10 @@ void Rounds::State::begin_adoption(const Holding& held) {
   epoch = held.epoch;
   attempt = held.attempt;
   world_size = held.world_size;
+  if (!begun) {
+    begun = now;
+    launch.reset();
+  }
   members = held.node_count;
   running = 0;
   rank_of.clear();
@@ -291,6 +303,7 @@ void Rounds::State::adopt(Node& node, const Holding& held) {
   admission.world_size = held.world_size;
   node.admission = std::move(admission);
   node.confirmed = true;
+  learn_launch(node.offer);
   rank_of[node.offer.id] = held.node_rank;
   adopted[held.node_rank] = {node.session, held.first_rank, node.offer.workers};
   awaited.erase(held.node_rank);
@@ -310,6 +323,7 @@ void Rounds::State::all_are_back() {
   awaited_until.reset();
   if (phase != Phase::running) return;
   stand("epoch " + std::to_string(epoch) + " goes on with all " + plural(members, "node"));
+  turn_away_second_job();
   const auto waiting = std::find_if(nodes.begin(), nodes.end(),
                                     [](const auto& entry) { return !entry.second.member(); });
   if (waiting != nodes.end()) welcome(waiting->second);

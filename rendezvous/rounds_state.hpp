@@ -10,8 +10,9 @@
 #include <vector>
 
 /// What is behind Rounds, for the files that implement it and nobody else: rounds.cpp takes events
-/// and keeps time, rounds_join.cpp judges who comes, rounds_close.cpp closes a round and gives out
-/// ranks, rounds_end.cpp judges an epoch's end, rounds_text.cpp says how things stand.
+/// and keeps time, rounds_join.cpp judges who comes, rounds_second_job.cpp whether it is of this
+/// job at all, rounds_close.cpp closes a round and gives out ranks, rounds_end.cpp judges an
+/// epoch's end, rounds_text.cpp says how things stand.
 namespace dlaunch::rendezvous {
 
 struct Node {
@@ -70,6 +71,17 @@ struct Rounds::State {
   void all_are_back();
   void give_up_awaited();
 
+  // ---- A second job under the same id ----
+  std::optional<std::string> of_second_job(const NodeOffer& offer) const;
+  std::optional<std::string> useless(const NodeOffer& offer) const;
+  Refuse second_job(Session session, const std::string& why) const;
+  bool is_ours(const NodeOffer& offer) const;
+  void note_launch(const NodeOffer& offer);
+  void learn_launch(const NodeOffer& offer);
+  void turn_away_second_job();
+  std::string job_here() const;
+  std::string or_another_job() const;
+
   // ---- Going ----
   void lose(const std::vector<std::pair<Session, std::string>>& whom);
   void tell_ranks_lost(std::vector<RanksLost> losses);
@@ -118,13 +130,19 @@ struct Rounds::State {
   void heard(Node& node);
   void check_by(Clock::time_point when);
   bool elastic() const { return rules.nodes_min < rules.nodes_max; }
+  /// Whether another node may take the place of one that is lost.
+  bool replaceable() const { return elastic() || attempt < rules.max_restarts; }
   int count() const { return static_cast<int>(nodes.size()); }
 
   using Phase = JobStatus::State;
   Phase phase = Phase::gathering;
   JobRules rules;
   bool has_rules = false;
-  std::string rules_from;  ///< The node that brought them.
+  std::string rules_from;                  ///< The node that brought them.
+  std::string name;                        ///< The job's.
+  std::optional<Clock::time_point> begun;  ///< Its first epoch here.
+  /// What all nodes of all its epochs here had in common; what they had not is 0.
+  std::optional<Launch> launch;
   std::uint64_t incarnation = 0;
   std::uint64_t epoch = 0;
   std::uint64_t epoch_seen = 0;  ///< Of any node, ever: the next one is higher.

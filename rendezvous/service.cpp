@@ -287,7 +287,7 @@ Job& Service::State::open_job(const std::string& name, const message::Join& mess
   Job& job = jobs[name];
   job.name = name;
   job.incarnation = incarnation;
-  job.rounds = Rounds(epoch, incarnation);
+  job.rounds = Rounds(epoch, incarnation, name);
   ++totals.jobs_opened;
   if (journal != nullptr) journal->job_opened(name, incarnation);
   return job;

@@ -33,6 +33,7 @@ struct LogLine {
   Level level = Level::info;
   std::string job;
   std::string sentence;
+  bool told = false;  ///< The job's nodes hear of it, too.
 };
 
 struct NamedJobStatus {

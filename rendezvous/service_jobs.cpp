@@ -140,7 +140,7 @@ void Service::State::apply(Job& job, const Finish& effect) {
 }
 
 void Service::State::note(LogLine::Level level, const Job& job, std::string sentence) const {
-  if (log) log({level, job.name, std::move(sentence)});
+  if (log) log({level, job.name, std::move(sentence), true});
 }
 
 // ---- Time ----

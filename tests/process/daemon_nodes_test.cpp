@@ -122,6 +122,71 @@ TEST_CASE("a node of the job is killed: the others end, the daemon serves on") {
   CHECK(next.wait().code == 0);
 }
 
+TEST_CASE("an unfinished job refuses a second one under its id, and both sides say so") {
+  Daemon daemon;
+  const std::string token = unique_token();
+  const auto node = [&](const std::string& id, const Strings& program) {
+    return daemon.line("j", {"--nnodes", "2", "--node-id", id, "--max-restarts", "1"}, program);
+  };
+  const Strings works = {victim(), "tree", token, "0"};
+  Job a(node("a", works));
+  Job b(node("b", works));
+  REQUIRE(a.saw("READY"));
+  REQUIRE(b.saw("READY"));
+  Job other(node("c", {all_reduce}));
+  CHECK(other.wait().code == 64);
+  INFO(other.err());
+  CHECK(contains(other.err(), "the job 'j' has run for"));
+  CHECK(contains(other.err(), "on 2 nodes, a and b"));
+  CHECK(contains(other.err(), "another --rdzv-id"));
+  REQUIRE(daemon.job().saw("node c was refused: the job 'j'"));
+  Job twin(node("a", works));
+  CHECK(twin.wait().code == 64);
+  CHECK(contains(twin.err(), "another job needs another --rdzv-id"));
+  // One more of the same line is a spare, two are a second set.
+  Job spare(node("d", works));
+  REQUIRE(spare.saw("you are next if one is lost"));
+  Job second(node("e", works));
+  CHECK(second.wait().code == 64);
+  CHECK(spare.wait().code == 64);
+  CHECK(contains(spare.err(), "a job of their own"));
+  // A replacement after a loss is none.
+  ::kill(b.agent(), SIGKILL);
+  b.wait();
+  REQUIRE(a.saw("is lost"));
+  Job replacement(node("f", works));
+  REQUIRE(replacement.saw("READY"));
+  replacement.send(SIGTERM);
+  CHECK(replacement.wait().code == 143);
+  a.wait();
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("a node that hosts says whom it refuses") {
+  const std::string endpoint =
+      "127.0.0.1:" +
+      std::to_string(local_address(listen_tcp(resolve("127.0.0.1", 0).front()).get()).port());
+  const std::string token = unique_token();
+  const auto node = [&](const std::string& id, const Strings& program) {
+    Strings line = {"--nnodes", "2", "--rdzv-endpoint", endpoint, "--node-id", id};
+    line.insert(line.end(), program.begin(), program.end());
+    return line;
+  };
+  Job a(node("a", {victim(), "tree", token, "0"}));
+  REQUIRE(a.saw("1 of 2 nodes"));
+  Job b(node("b", {victim(), "tree", token, "0"}));
+  REQUIRE(a.saw("READY"));
+  REQUIRE(b.saw("READY"));
+  Job c(node("c", {victim(), "tree", token, "0"}));
+  CHECK(c.wait().code == 64);
+  CHECK(contains(c.err(), "no restart left"));
+  REQUIRE(a.saw("node c was refused: the job"));
+  a.send(SIGTERM);
+  CHECK(a.wait().code == 143);
+  b.wait();
+  CHECK(all_gone(token));
+}
+
 TEST_CASE("with a secret: the job works, and whoever does not know it ends with 77") {
   const SecretFile key(master), wrong(other);
   Daemon daemon({"--secret-file", key.path()});

@@ -33,6 +33,7 @@ World::World(unsigned seed, bool trace) : random_(seed), trace_(trace) {
     agent->offer.id = "node" + std::to_string(i);
     agent->offer.host = agent->offer.id;
     agent->offer.workers = 1 + static_cast<int>(below(4));
+    agent->offer.launch.line = 1;
     if (hints && chance(80)) agent->offer.rank_hint = i;
     agent->drift = 0.97 + 0.01 * below(7);
     agents_.push_back(std::move(agent));

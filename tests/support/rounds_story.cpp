@@ -141,7 +141,7 @@ RoundsStory::RoundsStory(const std::string& config) {
       set_rule(rules_, words[i]);
     }
   }
-  rounds_ = Rounds(last_epoch, incarnation);
+  rounds_ = Rounds(last_epoch, incarnation, "j");
 }
 
 Session RoundsStory::session_of(const std::string& name) {
@@ -237,6 +237,10 @@ Event RoundsStory::event_of(const Words& words) {
         speaker.offer.rank_hint = std::stoi(value);
       } else if (key == "order") {
         speaker.offer.scheduler_order = std::stoi(value);
+      } else if (key == "line") {
+        speaker.offer.launch.line = std::stoull(value);
+      } else if (key == "start") {
+        speaker.offer.launch.start = std::stoull(value);
       } else if (key == "holds") {
         speaker.holding = parse_holding(value);
       } else {

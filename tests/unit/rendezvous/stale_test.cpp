@@ -44,7 +44,8 @@ TEST_CASE("a second node of the same name is refused, and the first one does not
   twin.welcome();
   twin.tell(node("b"));
   const auto refused = twin.hear<message::Refused>();
-  CHECK(refused.reason == "there is a node b already, on host-b; give this one another --node-id");
+  CHECK(refused.reason.starts_with(
+      "there is a node b already, on host-b; give this one another --node-id; the job 'job'"));
   CHECK(twin.closed_by_service());
   CHECK(service.logged("job", "node b was refused"));
   job.succeed();
