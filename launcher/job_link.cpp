@@ -322,7 +322,7 @@ void JobLink::close(std::function<void()> closed) {
   timer_.async_wait([once](auto error) {
     if (!error) once();
   });
-  service_->drain(once);
+  service_->drain(once, farewell_timeout);
 }
 
 StoreClients store_clients(const rendezvous::Admission& admission) {

@@ -18,6 +18,8 @@ namespace {
 
 /// What stopping may take beyond the drain's own limit, before the manager takes us for stuck.
 constexpr auto stop_reserve = std::chrono::seconds(10);
+/// When no job runs any more: how long agents that are still connected may take to go.
+constexpr auto farewell = std::chrono::seconds(2);
 
 std::string counted(std::size_t number, const char* what) {
   return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
@@ -184,7 +186,7 @@ void Daemon::begin_drain(int signal_number) {
   drain_timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) end_drain();
   });
-  service_.drain([this] { leave(); });
+  service_.drain([this] { leave(); }, farewell);
 }
 
 /// Those who still run learn it from their broken connections, as of a crash.

@@ -40,7 +40,14 @@ void JobHost::stop() {
 
 std::unique_ptr<store::Server> JobHost::make_server() {
   store::Host& self = *this;
-  return std::make_unique<store::Server>(io_, self);
+  auto server = std::make_unique<store::Server>(io_, self);
+  server->on_slow_reader([this](store::ConnectionId who, const std::string& peer) {
+    const auto member = by_connection_.find(who);
+    const std::string name =
+        member == by_connection_.end() ? "a client" : "rank " + std::to_string(member->second);
+    observer_.on_dropped(store::slow_reader_text(name, peer));
+  });
+  return server;
 }
 
 /// The name is bound once; each attempt's server gets a descriptor of its own for it. It serves
@@ -61,7 +68,12 @@ void JobHost::begin_serving() {
 
 void JobHost::serve_c10d(unique_fd listener) {
   // Only PyTorch's protocol: a native client has no business on the advertised port yet.
-  if (!c10d_) c10d_ = make_server();
+  if (!c10d_) {
+    c10d_ = make_server();
+    c10d_->on_slow_reader([this](store::ConnectionId, const std::string& peer) {
+      observer_.on_dropped(store::slow_reader_text("a client of PyTorch's store", peer));
+    });
+  }
   c10d_->listen(std::move(listener), {.native = false, .c10d = true});
 }
 
@@ -123,7 +135,7 @@ std::variant<wire::Welcome, store::Host::Refusal> JobHost::admit(store::Connecti
       observer_.on_joined(rank);
     });
   }
-  return wire::Welcome{.job = identity_.job, .epoch = identity_.epoch};
+  return wire::Welcome{.job = identity_.job, .epoch = identity_.epoch, .memory = 0};
 }
 
 /// Why this one may not come in.

@@ -13,6 +13,9 @@ constexpr int nodes_max = 65'536;
 /// So that a number that grows by one for each round does not wrap.
 constexpr std::uint64_t epoch_max = std::uint64_t{1} << 62;
 
+/// An agent tries to reach a rendezvous that was gone every 5 s, and one try may take as long.
+constexpr Clock::duration comes_back_within = std::chrono::seconds(12);
+
 /// What makes no sense whoever says it.
 std::optional<std::string> nonsense(const Join& e) {
   const auto number = [](int n) { return std::to_string(n); };
@@ -286,7 +289,8 @@ void Rounds::State::begin_adoption(const Holding& held) {
   last_call.reset();
   standing_due.reset();
   for (int rank = 0; rank < held.node_count; ++rank) awaited.insert(awaited.end(), rank);
-  awaited_until = deadline_after(rules.reconnect_grace, deadline_after(rules.lease, now));
+  awaited_until =
+      deadline_after(std::max(rules.lease + rules.reconnect_grace, comes_back_within), now);
   stand("the rendezvous was started again; waiting for the " + plural(members, "node") +
         " of epoch " + std::to_string(epoch));
 }

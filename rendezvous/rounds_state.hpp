@@ -1,6 +1,7 @@
 #pragma once
 
 #include "rendezvous/rounds.hpp"
+#include "runtime/base/exit_code.hpp"
 
 #include <map>
 #include <set>
@@ -33,13 +34,6 @@ struct Node {
 
 /// What ended an epoch, or is about to: the first thing that happened counts.
 enum class EndCause { none, failure, loss, arrival, leave };
-
-namespace exit_code {
-constexpr int failed = 1;
-constexpr int usage = 64;
-constexpr int ranks_missing = 76;
-constexpr int node_lost = 79;
-}  // namespace exit_code
 
 struct Rounds::State {
   // ---- Events ----

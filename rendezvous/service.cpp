@@ -1,6 +1,8 @@
 #include "rendezvous/service.hpp"
 
 #include "rendezvous/service_state.hpp"
+#include "runtime/base/exit_code.hpp"
+#include "runtime/base/random.hpp"
 #include "runtime/store/text.hpp"
 
 #include <algorithm>
@@ -15,8 +17,6 @@ constexpr auto join_by = std::chrono::seconds(10);
 
 /// A roster names everybody, in one frame.
 constexpr std::size_t roster_bytes_max = wire::frame_bytes_max - (64u << 10);
-constexpr int exit_unavailable = 69;
-constexpr int exit_configuration = 78;
 
 /// What an offer takes in a roster.
 std::size_t roster_bytes(const NodeOffer& offer) {
@@ -43,8 +43,12 @@ Service::State::State(boost::asio::io_context& context, ServiceRules allowed, Lo
       rules(std::move(allowed)),
       log(std::move(to)),
       journal(keep),
+      memory(random_number()),
       server(context, *this, rules.limits),
-      timer(context) {
+      timer(context),
+      farewell_timer(context) {
+  server.on_slow_reader(
+      [this](store::ConnectionId who, const std::string& peer) { on_slow_reader(who, peer); });
   if (journal == nullptr) return;
   for (const auto& record : journal->load()) {
     epoch_max = std::max(epoch_max, record.epoch);
@@ -79,7 +83,7 @@ std::variant<wire::Welcome, store::Host::Refusal> Service::State::admit(store::C
     unjoined.emplace_back(Clock::now() + join_by, who);
     arm();
   }
-  return wire::Welcome{.job = name, .epoch = job == nullptr ? 0 : job->epoch};
+  return wire::Welcome{.job = name, .epoch = job == nullptr ? 0 : job->epoch, .memory = memory};
 }
 
 std::optional<store::Host::Refusal> Service::State::objection(const wire::Hello& hello,
@@ -127,7 +131,7 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
     auto decoded = message::decode<Message>(payload);
     if (decoded) return act(std::move(*decoded));
     turn_away(who, caller.job, {},
-              {Errc::version, exit_configuration,
+              {Errc::version, exit_code::configuration,
                "a message of type " + std::to_string(static_cast<unsigned>(type)) +
                    " cannot be read; use the same dlaunch everywhere"});
   };
@@ -176,6 +180,20 @@ void Service::State::on_closed(store::ConnectionId who, bool goodbye) {
   arm();
 }
 
+void Service::State::on_slow_reader(store::ConnectionId who, const std::string& peer) {
+  if (!log) return;
+  std::string job, name = "a client of PyTorch's store";
+  if (const auto caller = callers.find(who); caller != callers.end()) {
+    job = caller->second.job;
+    name = "a tool, or a node that has not joined,";
+    if (const Job* joined_job = find(job)) {
+      const auto member = joined_job->members.find(caller->second.session);
+      if (member != joined_job->members.end()) name = "node " + member->second.node;
+    }
+  }
+  log({LogLine::Level::warning, job, store::slow_reader_text(name, peer)});
+}
+
 void Service::State::gone(Job& job, Session session, store::ConnectionId who, bool goodbye) {
   const auto member = job.members.find(session);
   // It may have come back on another connection already.
@@ -186,7 +204,7 @@ void Service::State::gone(Job& job, Session session, store::ConnectionId who, bo
   if (goodbye || job.epoch == 0 || member->second.epoch != job.epoch) job.members.erase(member);
   const auto now = Clock::now();
   if (goodbye) {
-    step(job, Leave{session, exit_node_lost, "gone without a reason"}, now);
+    step(job, Leave{session, exit_code::node_lost, "gone without a reason"}, now);
   } else {
     step(job, Disconnected{session}, now);
   }
@@ -235,38 +253,39 @@ std::optional<message::Refused> Service::State::objection(const Job* job, Sessio
   const auto refused = [](int exit_code, std::string why) {
     return message::Refused{Errc::refused, exit_code, std::move(why)};
   };
-  if (session == 0) return refused(exit_configuration, "who joins a job needs a session");
+  if (session == 0) return refused(exit_code::configuration, "who joins a job needs a session");
   if (!is_name(message.offer.id) || !is_name(message.offer.host)) {
-    return refused(exit_configuration,
+    return refused(exit_code::configuration,
                    "a node's and a host's name have at most 255 bytes, none of them a control "
                    "character");
   }
   if (message.rules.nodes_max > rules.nodes_per_job_max) {
-    return refused(exit_configuration, "a job of " + std::to_string(message.rules.nodes_max) +
-                                           " nodes is too big for this rendezvous; its limit is " +
-                                           std::to_string(rules.nodes_per_job_max));
+    return refused(exit_code::configuration,
+                   "a job of " + std::to_string(message.rules.nodes_max) +
+                       " nodes is too big for this rendezvous; its limit is " +
+                       std::to_string(rules.nodes_per_job_max));
   }
   const std::size_t longest =
       roster_bytes_max / static_cast<std::size_t>(std::max(1, message.rules.nodes_max));
   if (const std::size_t bytes = roster_bytes(message.offer); bytes > longest) {
-    return refused(exit_configuration, "the node's names and addresses take " +
-                                           std::to_string(bytes) + " bytes; the limit is " +
-                                           std::to_string(longest));
+    return refused(exit_code::configuration, "the node's names and addresses take " +
+                                                 std::to_string(bytes) + " bytes; the limit is " +
+                                                 std::to_string(longest));
   }
   if (job != nullptr && !job->finished) {
     if (job->members.size() < static_cast<std::size_t>(rules.nodes_per_job_max) ||
         job->members.contains(session)) {
       return std::nullopt;
     }
-    return refused(exit_unavailable, "the job has " + std::to_string(job->members.size()) +
-                                         " nodes already, which is the limit here");
+    return refused(exit_code::unreachable, "the job has " + std::to_string(job->members.size()) +
+                                               " nodes already, which is the limit here");
   }
   if (draining) {
-    return refused(exit_unavailable, "this rendezvous is being drained and takes no new job");
+    return refused(exit_code::unreachable, "this rendezvous is being drained and takes no new job");
   }
   if (unfinished() >= rules.jobs_max) {
-    return refused(exit_unavailable, "this rendezvous has " + std::to_string(unfinished()) +
-                                         " jobs already, which is the limit");
+    return refused(exit_code::unreachable, "this rendezvous has " + std::to_string(unfinished()) +
+                                               " jobs already, which is the limit");
   }
   return std::nullopt;
 }
@@ -324,8 +343,17 @@ std::size_t Service::State::unfinished() const {
 bool Service::State::idle() const { return agents == 0 && unfinished() == 0; }
 
 void Service::State::call_when_idle() {
-  if (!draining || !when_idle || !idle()) return;
-  boost::asio::post(io, std::exchange(when_idle, nullptr));
+  if (!draining || !when_idle || unfinished() > 0) return;
+  if (idle()) {
+    farewell_timer.cancel();
+    return boost::asio::post(io, std::exchange(when_idle, nullptr));
+  }
+  if (std::exchange(farewell, true)) return;
+  farewell_timer.expires_after(farewell_max);
+  farewell_timer.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+    if (error || self->stopped || !self->when_idle) return;
+    std::exchange(self->when_idle, nullptr)();
+  });
 }
 
 // ---- Service ----
@@ -375,7 +403,8 @@ void Service::change(const ServiceRules& rules) {
 
 bool Service::idle() const { return state_->idle(); }
 
-void Service::drain(std::function<void()> when_idle) {
+void Service::drain(std::function<void()> when_idle, Clock::duration farewell) {
+  state_->farewell_max = farewell;
   state_->draining = true;
   state_->when_idle = std::move(when_idle);
   state_->call_when_idle();
@@ -384,6 +413,7 @@ void Service::drain(std::function<void()> when_idle) {
 void Service::stop() {
   state_->stopped = true;
   state_->timer.cancel();
+  state_->farewell_timer.cancel();
   state_->server.stop();
 }
 

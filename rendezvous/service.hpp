@@ -80,8 +80,9 @@ class Service {
   void change(const ServiceRules& rules);
   /// No unfinished job, and no agent is connected.
   bool idle() const;
-  /// Takes no new job and calls `idle` when none is left.
-  void drain(std::function<void()> when_idle);
+  /// Takes no new job and calls `when_idle` when none is left; its agents then have `farewell` to
+  /// hear of it, and to go.
+  void drain(std::function<void()> when_idle, Clock::duration farewell);
   void stop();
 
  private:

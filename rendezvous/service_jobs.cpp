@@ -1,4 +1,5 @@
 #include "rendezvous/service_state.hpp"
+#include "runtime/base/exit_code.hpp"
 
 #include <algorithm>
 
@@ -33,7 +34,7 @@ void Service::State::end_if_deserted(Job& job) {
   if (job.finished || job.rounds.next_deadline()) return;
   const bool deserted = std::ranges::none_of(
       job.members, [](const auto& entry) { return entry.second.connection != 0; });
-  if (deserted) apply(job, Finish{exit_node_lost, std::nullopt, "all its nodes have gone"});
+  if (deserted) apply(job, Finish{exit_code::node_lost, std::nullopt, "all its nodes have gone"});
 }
 
 // ---- Effects ----

@@ -24,9 +24,6 @@
 /// keeps time.
 namespace dlaunch::rendezvous {
 
-/// With which the agents of a job end that was lost.
-constexpr int exit_node_lost = 79;
-
 /// An agent process that has joined a job.
 struct Member {
   store::ConnectionId connection = 0;  ///< 0: not connected now.
@@ -70,6 +67,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
                   BytesView payload) override;
   void on_closed(store::ConnectionId who, bool goodbye) override;
 
+  void on_slow_reader(store::ConnectionId who, const std::string& peer);
   void gone(Job& job, Session session, store::ConnectionId who, bool goodbye);
   std::optional<Refusal> objection(const wire::Hello& hello, const std::string& job) const;
   void dispatch(store::ConnectionId who, const Caller& caller, wire::Type type, BytesView payload);
@@ -135,7 +133,8 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   boost::asio::io_context& io;
   ServiceRules rules;
   const Log log;
-  JobJournal* const journal;  ///< Null: nothing is kept.
+  JobJournal* const journal;   ///< Null: nothing is kept.
+  const std::uint64_t memory;  ///< Names what is kept here; another one after each start.
   store::Server server;
   boost::asio::steady_timer timer;
   Clock::time_point armed = Clock::time_point::max();  ///< When the timer goes off.
@@ -150,6 +149,9 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   std::uint64_t epoch_max = 0, incarnation_max = 0;
   Totals totals;  ///< Save for the connections.
   bool draining = false;
+  boost::asio::steady_timer farewell_timer;
+  Clock::duration farewell_max{};
+  bool farewell = false;  ///< No job runs any more; the agents may hear so, and go.
   std::function<void()> when_idle;
   bool stopped = false;
 };

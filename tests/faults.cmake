@@ -14,3 +14,12 @@ foreach(area names node_kill partition freeze)
   set_tests_properties(${test} PROPERTIES
     LABELS faults TIMEOUT 300 SKIP_RETURN_CODE 77 RESOURCE_LOCK network)
 endforeach()
+
+# A dlaunchd that is away for a while, under jobs that run.
+add_executable(steady process/steady.cpp)
+target_link_libraries(steady PRIVATE dlaunch)
+set_target_properties(steady PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+dlaunch_test(daemon_restart_test process/daemon_restart_test.cpp
+  LIBS dlaunch_process_test dlaunch_launcher)
+add_dependencies(daemon_restart_test steady dlaunch_program dlaunchd_program)
+set_tests_properties(daemon_restart_test PROPERTIES LABELS faults TIMEOUT 300)

@@ -4,6 +4,7 @@
 /// contract: docs/operations.md lists each with cause and cure.
 namespace dlaunch::exit_code {
 
+inline constexpr int failed = 1;           ///< Where nobody has said more.
 inline constexpr int usage = 64;           ///< The command line, or a variable that stands for it.
 inline constexpr int unreachable = 69;     ///< A host or port that the job needs.
 inline constexpr int internal = 70;        ///< A bug in dlaunch, or a resource the system denied.

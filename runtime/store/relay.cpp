@@ -22,8 +22,8 @@ constexpr auto answer_grace = std::chrono::milliseconds(500);
 
 Relay::Relay(boost::asio::io_context& io, Uplink& uplink)
     : state_(std::make_shared<State>(io, uplink)) {
-  uplink.after_reconnect([state = std::weak_ptr(state_)] {
-    if (const auto self = state.lock()) self->on_reconnect();
+  uplink.after_reconnect([state = std::weak_ptr(state_)](bool forgotten) {
+    if (const auto self = state.lock()) self->on_reconnect(forgotten);
   });
 }
 
@@ -52,6 +52,8 @@ void Relay::State::forget_everything() {
   rounds_due.clear();
   over.clear();
   lost.clear();
+  published.clear();
+  forgotten.reset();
   workers.clear();
   by_connection.clear();
   by_session.clear();

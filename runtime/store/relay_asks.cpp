@@ -42,12 +42,18 @@ Relay::State::Looked Relay::State::look(wire::Type type, BytesView payload,
     as(static_cast<wire::Message*>(nullptr), __VA_ARGS__); \
     break
   switch (type) {
-    DLAUNCH_LOOK(set, Set, plain);
+    DLAUNCH_LOOK(set, Set, [&](const wire::Set& m) { looked.published = {{m.key, m.value}}; });
     DLAUNCH_LOOK(get, Get, plain);
     DLAUNCH_LOOK(multi_get, MultiGet, plain);
-    DLAUNCH_LOOK(multi_set, MultiSet, plain);
+    DLAUNCH_LOOK(multi_set, MultiSet, [&](const wire::MultiSet& m) {
+      for (std::size_t i = 0; i < m.keys.size(); ++i) {
+        looked.published.emplace_back(m.keys[i], m.values[i]);
+      }
+    });
     DLAUNCH_LOOK(add, Add, plain);
-    DLAUNCH_LOOK(compare_set, CompareSet, plain);
+    DLAUNCH_LOOK(compare_set, CompareSet, [&](const wire::CompareSet& m) {
+      if (!m.expected) looked.published = {{m.key, m.desired}};
+    });
     DLAUNCH_LOOK(append, Append, plain);
     DLAUNCH_LOOK(erase, Erase, plain);
     DLAUNCH_LOOK(list, List, plain);
@@ -122,6 +128,7 @@ bool Relay::State::on_request(const From& from, const wire::FrameHeader& header,
   if (by.request != 0) {
     begin_call(by, header.type, payload, looked.deadline).what = std::move(looked.what);
   }
+  for (const auto& [key, value] : looked.published) note_published(key, value);
   if (looked.contribution) {
     contribute(by, *looked.contribution, payload);
   } else {
@@ -174,6 +181,14 @@ void Relay::State::send(AskId id, BytesView payload) {
 void Relay::State::on_answer(AskId id, const wire::FrameHeader& header, BytesView payload) {
   const auto found = asks.find(id);
   if (found == asks.end()) return;
+  Bytes explained;
+  if (forgotten && header.type == wire::Type::failed) {
+    const auto failure = wire::decode<wire::Failed>(payload);
+    if (failure && failure->code == Errc::timeout) {
+      explained = with_forgotten(*failure);
+      payload = explained;
+    }
+  }
   if (header.type == wire::Type::failed && !found->second.payload.empty() &&
       ask_again(id, payload)) {
     return arm();
@@ -258,7 +273,8 @@ void Relay::State::drop_ask(AskId id) {
 
 /// A change that is made while there is no connection is told to nobody: what the key held is
 /// compared with what it holds.
-void Relay::State::on_reconnect() {
+void Relay::State::on_reconnect(bool all_forgotten) {
+  if (all_forgotten) publish_again();
   renew(Clock::now());
   std::vector<AskId> watches;
   for (const auto& [id, ask] : asks) {

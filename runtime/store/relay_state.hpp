@@ -135,6 +135,7 @@ struct Relay::State final : Backend, std::enable_shared_from_this<Relay::State> 
     std::optional<std::string> watched;
     std::optional<Contribution> contribution;
     std::optional<std::uint64_t> cancelled;
+    std::vector<std::pair<std::string_view, BytesView>> published;
   };
   Looked look(wire::Type type, BytesView payload, Clock::time_point now) const;
   void forward(Caller by, wire::Type type, BytesView payload, const Looked& looked);
@@ -145,7 +146,12 @@ struct Relay::State final : Backend, std::enable_shared_from_this<Relay::State> 
   void drop_ask(AskId id);
   void detach(Caller from, AskId ask);
   void look_at_watched(AskId id);
-  void on_reconnect();
+  void on_reconnect(bool all_forgotten);
+  /// What a rank makes known of itself, once: it can be said again.
+  void note_published(std::string_view key, BytesView value);
+  void publish_again();
+  /// A wait for what was there before the store was forgotten says so.
+  Bytes with_forgotten(const wire::Failed& failure) const;
   void on_looked(AskId id, const wire::FrameHeader& header, BytesView payload);
 
   // ---- Rounds (relay_rounds.cpp) ----
@@ -194,6 +200,8 @@ struct Relay::State final : Backend, std::enable_shared_from_this<Relay::State> 
   /// The last round of each name that is over: who asks for it again is not held up.
   std::map<std::pair<wire::Type, std::string>, std::uint64_t> over;
   std::map<int, std::string> lost;
+  std::map<std::string, Bytes, std::less<>> published;
+  std::optional<Clock::time_point> forgotten;  ///< When the store was found to be a new one.
 
   Leases leases;
   struct LeasedKey {

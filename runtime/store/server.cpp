@@ -66,6 +66,13 @@ void Server::ask_for(ServerSecret secret) {
   state_->secret = std::move(secret);
 }
 
+std::string slow_reader_text(const std::string& name, const std::string& peer) {
+  return name + " at " + peer + " does not read: its connection is dropped, with more than " +
+         std::to_string(Connection::queued_bytes_max >> 20) + " MiB waiting for it";
+}
+
+void Server::on_slow_reader(HearSlow hear) { state_->hear_slow = std::move(hear); }
+
 std::optional<std::string> Server::proved_job(ConnectionId who) const {
   const Connection* connection = state_->find(who);
   if (connection == nullptr || !connection->secured()) return std::nullopt;

@@ -41,6 +41,9 @@ struct ServerSecret {
   std::function<void(const std::string& sentence)> log;
 };
 
+/// "node b at 10.0.0.2:40112 does not read: its connection is dropped, with 8 MiB waiting for it".
+std::string slow_reader_text(const std::string& name, const std::string& peer);
+
 /// Serves native namespaces, one or many, and one c10d namespace per attempt, on one thread: that
 /// of `io`. Every queue has a limit; a slow reader is dropped, by name, and harms nobody else.
 class Server {
@@ -52,6 +55,10 @@ class Server {
   void listen(unique_fd listener, Protocols protocols);
   /// To be called before anybody connects.
   void ask_for(ServerSecret secret);
+  /// Hears of each connection that is dropped because it does not read, and of its address. Called
+  /// from within the server's loop; must not call the server. Set before anybody connects.
+  using HearSlow = std::function<void(ConnectionId who, const std::string& peer)>;
+  void on_slow_reader(HearSlow hear);
   /// The job whose key this connection has proved; nullopt for one without TLS.
   std::optional<std::string> proved_job(ConnectionId who) const;
   /// Serves a connected socket that speaks the native protocol: a worker's control socket.

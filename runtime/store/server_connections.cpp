@@ -1,3 +1,4 @@
+#include "runtime/base/socket.hpp"
 #include "runtime/store/server_state.hpp"
 
 #include <algorithm>
@@ -104,6 +105,9 @@ void Server::State::flush(Connection& connection, Clock::time_point now) {
     case Connection::Flushed::blocked:
       if (connection.overfull(queued_bytes_max)) {
         ++counters.slow;
+        if (hear_slow) {
+          hear_slow(connection.id, peer_address(connection.socket.get()).to_string());
+        }
         return end(connection);
       }
       return set_interest(connection, connection.congested() ? EPOLLOUT : EPOLLIN | EPOLLOUT);

@@ -151,6 +151,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   bool in_batch = false;
   bool sweep_posted = false;
   bool stopped = false;
+  HearSlow hear_slow;
   Counters counters;
 };
 

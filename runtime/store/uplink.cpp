@@ -80,7 +80,9 @@ void Uplink::start() { asio::co_spawn(state_->io, State::run(state_), rethrow); 
 
 bool Uplink::connected() const { return state_->connected; }
 
-void Uplink::after_reconnect(std::function<void()> call) { state_->reconnected = std::move(call); }
+void Uplink::after_reconnect(std::function<void(bool)> call) {
+  state_->reconnected = std::move(call);
+}
 
 std::optional<Uplink::Trouble> Uplink::trouble() const {
   if (state_->connected) return std::nullopt;

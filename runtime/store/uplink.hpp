@@ -78,8 +78,9 @@ class Uplink {
   /// Pushes a message; dropped while not connected.
   void tell(wire::Type type, BytesView payload);
   bool connected() const;
-  /// Called after each reconnect, when what was unanswered has been sent again. Called like Events.
-  void after_reconnect(std::function<void()> call);
+  /// Called after each reconnect, when what was unanswered has been sent again; `forgotten`: the
+  /// other end was started anew, without what was kept there. Called like Events.
+  void after_reconnect(std::function<void(bool forgotten)> call);
   struct Trouble {
     Clock::time_point since;  ///< As in Events::on_trouble.
     std::string sentence;     ///< What went wrong last; empty before the first try has ended.

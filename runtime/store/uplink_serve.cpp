@@ -39,9 +39,10 @@ void Uplink::State::welcomed(const wire::Welcome& welcome) {
   if (!connected) return;
   send_unanswered();
   const auto mine = generation;
-  if (std::exchange(welcomed_before, true) && reconnected) {
+  const auto before = std::exchange(memory, welcome.memory);
+  if (before && reconnected) {
     const auto call = reconnected;  // It may destroy the Uplink.
-    call();
+    call(before != welcome.memory);
     if (generation != mine) return;
   }
   take_frames();  // What was pushed right behind WELCOME is read already.

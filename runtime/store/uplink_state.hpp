@@ -102,8 +102,8 @@ struct Uplink::State : std::enable_shared_from_this<Uplink::State> {
   bool connected = false;
   bool replaying = false;        ///< on_welcome is under way: what is unanswered is sent after it.
   std::uint64_t generation = 0;  ///< Of the connection: handlers of an older one do nothing.
-  bool welcomed_before = false;
-  std::function<void()> reconnected;
+  std::optional<std::uint64_t> memory;  ///< Of the last WELCOME.
+  std::function<void(bool)> reconnected;
   std::optional<Error> loss;
   std::string last_trouble;
   Clock::duration backoff{};

@@ -129,6 +129,7 @@ void fields(auto& io, is<PeerLost> auto& m) {
 void fields(auto& io, is<Welcome> auto& m) {
   io.text(m.job);
   io.integer(m.epoch);
+  io.integer(m.memory);
 }
 void fields(auto& io, is<Member> auto& m) {
   io.integer(m.rank);
@@ -139,8 +140,6 @@ void fields(auto& io, is<Member> auto& m) {
 void fields(auto& io, is<Hello> auto& m) {
   io.integer(m.session);
   io.text(m.job);
-  io.integer(m.incarnation);
-  io.value(m.authentication);
   io.maybe(m.member, [&](auto& member) { fields(io, member); });
 }
 

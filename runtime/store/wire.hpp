@@ -127,8 +127,6 @@ struct Hello {
   std::uint64_t session =
       0;            ///< Random; the same after a reconnect, so retries count once. 0: none.
   std::string job;  ///< Empty: whatever job lives here.
-  std::uint64_t incarnation = 0;
-  Bytes authentication;  ///< Empty where there is no secret.
   using Member = wire::Member;
   std::optional<Member> member;
   bool operator==(const Hello&) const = default;
@@ -137,6 +135,8 @@ struct Welcome {
   static constexpr Type type = Type::welcome;
   std::string job;
   std::uint64_t epoch = 0;
+  /// Of what is kept there: another number after a reconnect means that it was forgotten meanwhile.
+  std::uint64_t memory = 0;
   bool operator==(const Welcome&) const = default;
 };
 

@@ -64,7 +64,7 @@ class RankHost::State final : public store::Host {
       // After the WELCOME that this function's answer becomes.
       asio::post(io_, [this, who] { grant(who); });
     }
-    return wire::Welcome{options_.job, 0};
+    return wire::Welcome{.job = options_.job};
   }
 
   void on_message(ConnectionId who, const wire::FrameHeader& header, BytesView payload) override {

@@ -24,7 +24,7 @@ class Welcoming : public store::Host {
   std::variant<wire::Welcome, Refusal> admit(store::ConnectionId,
                                              const wire::Hello& hello) override {
     if (hello.job == "no") return Refusal{Errc::refused, "no"};
-    return wire::Welcome{"job", 1};
+    return wire::Welcome{"job", 1, 0};
   }
   void on_message(store::ConnectionId, const wire::FrameHeader&, BytesView) override {}
   void on_closed(store::ConnectionId, bool) override {}

@@ -1,11 +1,10 @@
 // Agents that meet at a dlaunchd, and the secret that lets them in.
 #include "runtime/base/socket.hpp"
-#include "tests/process/job.hpp"
+#include "tests/process/daemon.hpp"
 
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,7 +16,6 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-const std::string daemon_path = DLAUNCH_BINARY_DIR "/bin/dlaunchd";
 const std::string all_reduce = DLAUNCH_BINARY_DIR "/bin/examples/all_reduce";
 
 bool contains(const std::string& text, std::string_view part) {
@@ -42,37 +40,6 @@ class SecretFile {
 
 const std::string master = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 const std::string other = "ffeeddccbbaa99887766554433221100ffeeddccbbaa99887766554433221100";
-
-/// A running dlaunchd, and where it is.
-class Daemon {
- public:
-  explicit Daemon(Strings options = {}) {
-    Strings line = {"--listen", "127.0.0.1:0", "--http", "off"};
-    line.insert(line.end(), options.begin(), options.end());
-    job_ = std::make_unique<Job>(line, Job::Environment{}, daemon_path);
-    REQUIRE(job_->saw(" fds="));
-    const std::string& said = job_->err();
-    const auto at = said.find("listen=") + 7;
-    endpoint_ = said.substr(at, said.find(' ', at) - at);
-  }
-  ~Daemon() {
-    job_->send(SIGTERM);
-    CHECK(job_->wait().signal == 0);
-  }
-  Job& job() { return *job_; }
-  /// The line of a node that meets here.
-  Strings line(const std::string& job, const Strings& options, const Strings& program) const {
-    Strings all = {"--rdzv-endpoint", endpoint_, "--rdzv-id", job};
-    all.insert(all.end(), options.begin(), options.end());
-    all.insert(all.end(), program.begin(), program.end());
-    return all;
-  }
-  const std::string& endpoint() const { return endpoint_; }
-
- private:
-  std::unique_ptr<Job> job_;
-  std::string endpoint_;
-};
 
 }  // namespace
 
@@ -202,7 +169,7 @@ TEST_CASE("with a secret: the job works, and whoever does not know it ends with 
   const Strings two = {"--nnodes", "2", "--secret-file", key.path()};
   Job a(daemon.line("j", two, {all_reduce}));
   // The other node has the key of this job alone.
-  Job print({"job-key", "j", "--secret-file", key.path()}, {}, daemon_path);
+  Job print({"job-key", "j", "--secret-file", key.path()}, {}, Daemon::path());
   CHECK(print.wait().code == 0);
   const SecretFile own(print.out().substr(0, print.out().find('\n')));
   Job b(daemon.line("j", {"--nnodes", "2", "--secret-file", own.path()}, {all_reduce}));

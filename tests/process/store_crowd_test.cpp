@@ -23,7 +23,7 @@ namespace {
 class Everyone final : public store::Host {
  public:
   std::variant<wire::Welcome, Refusal> admit(store::ConnectionId, const wire::Hello&) override {
-    return wire::Welcome{"crowd", 1};
+    return wire::Welcome{"crowd", 1, 0};
   }
   void on_message(store::ConnectionId, const wire::FrameHeader&, BytesView) override {}
   void on_closed(store::ConnectionId, bool) override {}

@@ -33,7 +33,7 @@ class RecordingHost : public store::Host {
     record("hello " + (hello.member ? hello.member->hostname : std::string("-")));
     const std::lock_guard lock(mutex_);
     last_ = who;
-    return wire::Welcome{"job-1", 7};
+    return wire::Welcome{"job-1", 7, memory};
   }
   void on_message(store::ConnectionId, const wire::FrameHeader& header,
                   BytesView payload) override {
@@ -43,6 +43,8 @@ class RecordingHost : public store::Host {
   void on_closed(store::ConnectionId, bool goodbye) override {
     record(goodbye ? "goodbye" : "closed");
   }
+
+  std::uint64_t memory = 0;  ///< Set before anybody connects.
 
   /// Waits until it was heard, and forgets it; false after 20 s.
   bool heard(const std::string& what) {

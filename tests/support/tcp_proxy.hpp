@@ -51,6 +51,11 @@ class TcpProxy {
   }
   /// Newcomers are closed at once, or let in again.
   void refuse(bool on) { refusing_ = on; }
+  /// Where newcomers are led from now on.
+  void lead_to(const Address& target) {
+    const std::lock_guard lock(mutex_);
+    target_ = target;
+  }
   /// How many have come. Who is counted can be cut.
   int accepted() const { return accepted_; }
 
@@ -76,8 +81,13 @@ class TcpProxy {
       return;
     }
     unique_fd far;
+    Address target;
+    {
+      const std::lock_guard lock(mutex_);
+      target = target_;
+    }
     try {
-      far = connect_tcp(target_, Clock::now() + std::chrono::seconds(5));
+      far = connect_tcp(target, Clock::now() + std::chrono::seconds(5));
     } catch (const Error&) {
       return;  // Then the newcomer is closed, too.
     }
@@ -136,7 +146,7 @@ class TcpProxy {
     });
   }
 
-  const Address target_;
+  Address target_;
   unique_fd listener_, kick_;
   std::atomic<Mode> mode_ = Mode::forward;
   std::atomic<bool> refusing_ = false;

@@ -15,7 +15,7 @@ class Everyone : public dlaunch::store::Host {
  public:
   std::variant<dlaunch::wire::Welcome, Refusal> admit(dlaunch::store::ConnectionId,
                                                       const dlaunch::wire::Hello&) override {
-    return dlaunch::wire::Welcome{"bench", 1};
+    return dlaunch::wire::Welcome{"bench", 1, 0};
   }
   void on_message(dlaunch::store::ConnectionId, const dlaunch::wire::FrameHeader&,
                   dlaunch::BytesView) override {}

@@ -246,6 +246,36 @@ TEST_CASE("a request waits while the store is away, and its deadline holds") {
   CHECK(text(job.of(0).get("k")) == "v");
 }
 
+TEST_CASE(
+    "a store that was forgotten: ranks are found again, and who waits for what is gone is told") {
+  Job job(1);
+  ServerThread fresh;
+  fresh.host.memory = 1;
+  const std::vector<std::string> keys{"mesh/0", "member/0"};
+  const std::vector<Bytes> values{Bytes(as_bytes("here:1").begin(), as_bytes("here:1").end()),
+                                  Bytes(2)};
+  job.of(0).multi_set(keys, values);
+  CHECK(job.of(0).compare_set("mesh/0/1", std::nullopt, as_bytes("here:2")));
+  job.of(0).set("mine", as_bytes("v"));
+  for (auto& proxy : job.proxies) {
+    proxy->refuse(true);
+    proxy->cut();
+    proxy->lead_to(fresh.native_address);
+  }
+  for (auto& node : job.nodes) REQUIRE(node->becomes_connected(false));
+  std::jthread asks([&] { CHECK(job.of(0).add("n", 1) == 1); });
+  for (auto& proxy : job.proxies) proxy->refuse(false);
+  asks.join();
+  CHECK(text(job.of(1).wait("mesh/0", soon())) == "here:1");
+  CHECK(text(job.of(1).wait("mesh/0/1", soon())) == "here:2");
+  CHECK(job.of(1).wait("member/0", soon()).size() == 2);
+  CHECK_FALSE(job.of(0).get("mine"));
+  const auto [code, sentence] = failure([&] { job.of(1).wait("mine", Clock::now() + 200ms); });
+  CHECK(code == Errc::timeout);
+  CHECK(contains(sentence, "'mine'"));
+  CHECK(contains(sentence, "the rendezvous was started again and has forgotten what was set"));
+}
+
 TEST_CASE("a change that is made while nobody is connected is not missed by who watches") {
   Job job(1);
   job.of(1).set("w", as_bytes("1"));

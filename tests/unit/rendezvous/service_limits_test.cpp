@@ -120,12 +120,48 @@ TEST_CASE("what cannot be read is refused, and harms nobody else") {
   job.succeed();
 }
 
+TEST_CASE("drain: where no job runs, an agent that does not go holds nothing up") {
+  ServiceThread service;
+  AgentPeer agent(service.address, "job", 10);
+  agent.welcome();
+  agent.tell(node("a", 1));
+  agent.hear<message::Admitted>();
+  agent.tell(ended(1));
+  agent.hear<message::Finished>();
+  CHECK_FALSE(service.idle());
+  std::promise<void> drained;
+  service.on_loop([&](rendezvous::Service& s) {
+    s.drain([&] { drained.set_value(); }, std::chrono::milliseconds(10));
+  });
+  CHECK(drained.get_future().wait_until(soon()) == std::future_status::ready);
+  CHECK_FALSE(service.idle());
+}
+
+TEST_CASE("an agent that does not read is dropped, and named with its job") {
+  ServiceThread service;
+  Pair job(service, "job", 10);
+  job.a.ask(900, wire::Watch{"k"}, job.epoch);
+  const Bytes value(1u << 20);
+  const auto slow = [&] {
+    return service.on_loop([](rendezvous::Service& s) { return s.counters().slow; });
+  };
+  const auto deadline = soon();
+  for (std::uint64_t request = 901; slow() == 0 && Clock::now() < deadline; ++request) {
+    job.b.ask(request, wire::Set{"k", value}, job.epoch);
+    job.b.answer<wire::Done>();
+  }
+  CHECK(service.logged("job", "node a at 127.0.0.1:"));
+  CHECK(service.logged("job", "does not read"));
+}
+
 TEST_CASE("drain: no new job, and a word when the last one has gone") {
   ServiceThread service;
   Pair job(service, "job", 10);
   std::promise<void> drained;
   auto done = drained.get_future();
-  service.on_loop([&](rendezvous::Service& s) { s.drain([&] { drained.set_value(); }); });
+  service.on_loop([&](rendezvous::Service& s) {
+    s.drain([&] { drained.set_value(); }, std::chrono::seconds(20));
+  });
   AgentPeer late(service.address, "late", 20);
   late.welcome();
   late.tell(node("a"));

@@ -17,7 +17,7 @@ using namespace dlaunch::test;
 TEST_CASE("two nodes join, meet in the store, and finish") {
   ServiceThread service;
   AgentPeer early(service.address, "job", 10);
-  CHECK(early.welcome() == wire::Welcome{"job", 0});
+  CHECK(early.welcome().job == "job");
   early.tell(node("a"));
   CHECK(early.hear<message::Standing>().sentence.find("1 of 2") != std::string::npos);
   early.ask(1, wire::Get{"k"});

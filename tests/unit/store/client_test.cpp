@@ -13,7 +13,7 @@ using namespace dlaunch::test;
 namespace {
 
 void every_operation(store::Client& client) {
-  CHECK(client.welcome() == wire::Welcome{"job-1", 7});
+  CHECK(client.welcome() == wire::Welcome{"job-1", 7, 0});
   CHECK_FALSE(client.get("k"));
   client.set("k", as_bytes("one"));
   CHECK(text(client.get("k")) == "one");

@@ -103,7 +103,7 @@ TEST_CASE("with the job's key everything works, large values and waits as well")
   GuardedServer server;
   store::Client one = server.client_with("train", key("train"));
   store::Client two = server.client_with("train", key("train"));
-  CHECK(one.welcome() == wire::Welcome{"job-1", 7});
+  CHECK(one.welcome() == wire::Welcome{"job-1", 7, 0});
   const Bytes large(wire::value_bytes_max, std::byte{42});
   one.set("large", large);
   CHECK(two.get("large") == large);

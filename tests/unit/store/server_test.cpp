@@ -180,12 +180,19 @@ TEST_CASE("a change that is sent again counts once, on this connection and on th
   CHECK(other.answer<wire::Number>(1).value == 11);
 }
 
-TEST_CASE("who does not read is dropped at a limit, and harms nobody") {
+TEST_CASE("who does not read is dropped at a limit, by name, and harms nobody") {
   ServerThread server;
+  std::promise<std::pair<store::ConnectionId, std::string>> dropped;
+  server.on_loop([&](store::Server& hosted) {
+    hosted.on_slow_reader([&](store::ConnectionId who, const std::string& peer) {
+      dropped.set_value({who, peer});
+    });
+  });
   store::Client other = server.client();
   RawPeer watcher(server.connect());
   watcher.greet();
   CHECK(server.host.heard("hello -"));
+  const store::ConnectionId watching = server.host.last();
   watcher.ask(1, wire::Watch{"k"});
   const Bytes value(1u << 20);
   // Pushed at it by others: more than sockets hold and the queue may.
@@ -193,6 +200,9 @@ TEST_CASE("who does not read is dropped at a limit, and harms nobody") {
   while (server.counters().slow == 0 && Clock::now() < deadline) other.set("k", value);
   CHECK(server.counters().slow == 1);
   CHECK(watcher.closed_by_server());
+  const auto [who, peer] = dropped.get_future().get();
+  CHECK(who == watching);
+  CHECK(peer.starts_with("127.0.0.1:"));
 
   // By its own requests it only stops itself: they are taken up as it reads.
   RawPeer greedy(server.connect());

@@ -72,7 +72,7 @@ class Agent final : public store::Host {
       granted_ = local_address(fds.front().get()).port();
       server_.push(who, wire::Type::grant, grant, std::move(fds));
     });
-    return wire::Welcome{hello.job, 0};
+    return wire::Welcome{hello.job, 0, 0};
   }
   void on_message(store::ConnectionId, const wire::FrameHeader& header,
                   BytesView payload) override {

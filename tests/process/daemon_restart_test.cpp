@@ -1,0 +1,115 @@
+// A dlaunchd that is killed and stays away, for four seconds and with DLAUNCH_TEST_FULL=1 for
+// thirty: the jobs that it brought together do not notice.
+#include "tests/process/daemon.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include <unistd.h>
+
+namespace dlaunch::process_test {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+bool full() { return std::getenv("DLAUNCH_TEST_FULL") != nullptr; }
+/// A job does something each period, and the daemon is away for so many of them.
+const char* const period_ms = full() ? "1000" : "100";
+const char* const period_s = full() ? "1" : "0.1";
+const int periods = full() ? 30 : 40;
+
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// The number behind the last such word.
+int last_number(const std::string& text, const std::string& word) {
+  const auto at = text.rfind(word);
+  return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + word.size());
+}
+
+/// Tells the ranks of a job to end.
+class EndFile {
+ public:
+  void make() const { std::ofstream(path_) << "end"; }
+  ~EndFile() { std::filesystem::remove(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_ = "/tmp/dlaunch-" + unique_token();
+};
+
+/// Two agents with one rank each.
+struct Pair {
+  Pair(const Daemon& daemon, const std::string& job, const Strings& program)
+      : a(daemon.line(job, options("a"), program)), b(daemon.line(job, options("b"), program)) {}
+  static Strings options(const std::string& id) {
+    return {"--nnodes", "2", "--node-id", id, "--node-rank", id == "a" ? "0" : "1"};
+  }
+  void require_ticks(int first, int last) {
+    for (int tick = first; tick <= last; ++tick) {
+      REQUIRE_MESSAGE(a.saw("rank 0 tick " + std::to_string(tick) + "\n"), a.err());
+      REQUIRE_MESSAGE(b.saw("rank 1 tick " + std::to_string(tick) + "\n"), b.err());
+    }
+  }
+  int ticks() {
+    a.catch_up();
+    return last_number(a.out(), "rank 0 tick ");
+  }
+  void check_end() {
+    for (Job* node : {&a, &b}) {
+      CHECK(node->wait().code == 0);
+      CHECK_MESSAGE(contains(node->out(), " ends"), node->err());
+      CHECK_MESSAGE(!contains(node->err(), "lost rank"), node->err());
+      CHECK_MESSAGE(!contains(node->out(), "LOST"), node->out());
+    }
+  }
+  Job a, b;
+};
+
+bool has_torch() {
+  Job probe({"-c", "import torch.distributed"}, {}, "/usr/bin/python3");
+  return probe.wait().code == 0;
+}
+
+}  // namespace
+
+TEST_CASE("a dlaunchd is killed and started again much later: jobs of two nodes run on") {
+  Daemon daemon;
+  const EndFile end;
+  Pair native(daemon, "native", {DLAUNCH_BINARY_DIR "/tests/steady", end.path(), period_ms});
+  std::optional<Pair> torch;
+  if (has_torch()) {
+    torch.emplace(daemon, "torch",
+                  Strings{"/usr/bin/python3", "-u", DLAUNCH_SOURCE_DIR "/tests/torch/steady.py",
+                          end.path(), period_s});
+  } else {
+    MESSAGE("/usr/bin/python3 has no torch: libdlaunch's job only");
+  }
+  native.require_ticks(1, 3);
+  if (torch) torch->require_ticks(1, 3);
+  REQUIRE(native.a.saw("rank 0 stored 1\n"));
+
+  daemon.kill();
+  const int gap = native.ticks();
+  native.require_ticks(gap + 1, gap + periods);
+  if (torch) torch->require_ticks(torch->ticks() + 1, torch->ticks() + periods / 2);
+  REQUIRE(native.a.saw("the workers go on, and it is tried again"));
+  // The store is not reachable: who asked waits.
+  const int asked = last_number(native.a.out(), "rank 0 asks ");
+  CHECK(!contains(native.a.out(), "rank 0 stored " + std::to_string(asked) + "\n"));
+
+  daemon.start();
+  REQUIRE(native.a.saw("rank 0 stored " + std::to_string(asked) + "\n"));
+  REQUIRE(native.a.saw("epoch 1 goes on with all 2 nodes"));
+  REQUIRE(native.b.saw("connected to the rendezvous at"));
+  native.require_ticks(native.ticks() + 1, native.ticks() + 3);
+  end.make();
+  native.check_end();
+  if (torch) torch->check_end();
+  REQUIRE(daemon.job().saw("finished with exit code 0", torch ? 2 : 1));
+}
+
+}  // namespace dlaunch::process_test
