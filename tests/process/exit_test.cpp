@@ -2,8 +2,11 @@
 #include "tests/process/job.hpp"
 
 #include <csignal>
+#include <thread>
 
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace dlaunch::process_test {
 namespace {
@@ -124,6 +127,18 @@ TEST_CASE("a signal to launcher and agent at once, as service managers send it, 
   CHECK(job.saw("got " + std::to_string(SIGUSR1), 1));
   job.send(SIGTERM);
   CHECK(job.wait().code == 143);
+}
+
+TEST_CASE("looking for processes while others end is no error") {
+  const std::jthread others([](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      const pid_t child = ::fork();
+      if (child == 0) ::_exit(0);
+      ::waitpid(child, nullptr, 0);
+    }
+  });
+  const std::string token = unique_token();
+  for (int look = 0; look < 1000; ++look) REQUIRE(processes_with(token).empty());
 }
 
 TEST_CASE("success leaves nothing behind either") {
