@@ -117,7 +117,6 @@ struct TlsChannel::State {
 
   const bool client;
   SSL_CTX* const settings;
-  Settings own_settings;  ///< The client's.
   std::optional<Key> key;
   const KeyOfJob* key_of = nullptr;
   std::string identity, wire_identity;
@@ -247,9 +246,10 @@ TlsChannel::TlsChannel(std::unique_ptr<State> state) : state_(std::move(state)) 
 TlsChannel::~TlsChannel() = default;
 
 std::unique_ptr<TlsChannel> TlsChannel::connect(std::string job, const Key& key) {
-  Settings settings = make_settings();
-  auto state = std::make_unique<State>(settings.get(), true);
-  state->own_settings = std::move(settings);
+  // One for all connections of the process: making it costs more than a handshake, and the key is
+  // each connection's own. Never freed, since a thread may still connect while the process ends.
+  static SSL_CTX* const settings = make_settings().release();
+  auto state = std::make_unique<State>(settings, true);
   state->key = key;
   state->wire_identity = std::string(identity_prefix) + job;
   if (state->wire_identity.size() > identity_bytes_max) {
