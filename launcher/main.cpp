@@ -33,11 +33,7 @@ std::vector<std::string> read_environment() {
 }
 
 int dry_run(const AgentTask& task) {
-  Assignment assignment;
-  assignment.job = task.options.job_id.value_or("dlaunch-0");
-  assignment.local_size = assignment.world_size = task.workers;
-  assignment.agent_store = task.workers > 1;
-  assignment.master_port = task.options.master_port;
+  Assignment assignment = assignment_before_meeting(task.options, task.workers);
   assignment.run_directory =
       run_directory_name(task.options, task.environment, assignment.job, "<random>");
   const LaunchPlan plan = make_plan(task.options, task.machine, task.environment, assignment);

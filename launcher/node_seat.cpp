@@ -165,13 +165,14 @@ void NodeSeat::take(const message::Admitted& m) {
 void NodeSeat::take(const message::Refused& m) { finish(m.exit_code, m.reason); }
 
 void NodeSeat::take(const message::Stopped& m) {
-  if (!holding_ || (m.epoch != holding_->epoch && m.cause != rendezvous::Stop::Cause::evicted)) {
-    return;
-  }
   if (m.cause == rendezvous::Stop::Cause::evicted) {
+    // It may have been given up between two epochs, or before it heard of its first.
+    if (!holding_) return join_anew();
     listener_.on_standing(m.reason);
     if (end_) return join_anew();
     evicted_ = true;
+  } else if (!holding_ || m.epoch != holding_->epoch) {
+    return;
   }
   listener_.on_order(m.epoch, manner_of(m.cause), m.reason);
 }

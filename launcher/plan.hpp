@@ -40,6 +40,10 @@ struct Assignment {
   std::string run_directory;
 };
 
+/// What can be known of it before any node has met another, for --dry-run: with several nodes, as
+/// if all came, each with as many workers.
+Assignment assignment_before_meeting(const Options& options, int workers);
+
 /// Assignment::run_directory: "<log-dir>/<job>_<random>"; without --log-dir one below $TMPDIR or
 /// /tmp, as under torchrun, since error files and --redirects need one.
 std::string run_directory_name(const Options& options, std::span<const std::string> environment,

@@ -77,7 +77,7 @@ void append_environment(std::string& out, const LaunchPlan& plan) {
   lines.insert(lines.end(), own.begin(), own.end());
   for (const auto line : lines) {
     const auto name = line.substr(0, line.find('='));
-    if (line.ends_with('=')) continue;  // Known only once the agent runs.
+    if (line.ends_with('=') || line == "MASTER_PORT=0") continue;  // Known only when it runs.
     const bool suggested = name == "OMP_NUM_THREADS" || name == "TORCH_NCCL_ASYNC_ERROR_HANDLING" ||
                            name == "CUDA_VISIBLE_DEVICES";
     if (is_worker_variable(name) || suggested) out.append("  ").append(line).append("\n");
@@ -117,7 +117,37 @@ void append_settings(std::string& out, const Options& options) {
   }
 }
 
+/// Several nodes: whose view this is, and who decides what is not known yet.
+std::string nodes_text(const Options& options, const Assignment& assignment) {
+  const bool elastic = options.nodes.least < options.nodes.most;
+  std::string text = elastic ? std::to_string(options.nodes.least) + " to " : std::string();
+  text += std::to_string(options.nodes.most) + "; seen here as node rank " +
+          std::to_string(assignment.node_rank) +
+          (options.node_rank ? "" : ", which the rendezvous decides") +
+          ", as if all had as many workers. They meet at " + options.meeting.host + ":" +
+          std::to_string(options.meeting.port);
+  return text + (options.meeting.kind == Meeting::Kind::fixed ? ", at node rank 0" : "");
+}
+
 }  // namespace
+
+Assignment assignment_before_meeting(const Options& options, int workers) {
+  Assignment assignment;
+  assignment.job = options.job_id.value_or("dlaunch-0");
+  assignment.local_size = assignment.world_size = workers;
+  assignment.agent_store = workers > 1;
+  assignment.master_port = options.master_port;
+  if (options.meeting.kind == Meeting::Kind::one_node) return assignment;
+  const bool fixed = options.meeting.kind == Meeting::Kind::fixed;
+  assignment.node_count = options.nodes.most;
+  assignment.node_rank = options.node_rank.value_or(0);
+  assignment.first_rank = assignment.node_rank * workers;
+  assignment.world_size = options.nodes.most * workers;
+  assignment.agent_store = true;
+  assignment.master_addr = fixed ? options.meeting.host : std::string();
+  if (!fixed && !options.master_port_insisted) assignment.master_port = 0;
+  return assignment;
+}
 
 std::string describe_plan(const Options& options, const Machine& machine, const LaunchPlan& plan) {
   constexpr std::size_t workers_shown_max = 16;
@@ -128,6 +158,8 @@ std::string describe_plan(const Options& options, const Machine& machine, const 
   row(out, "workers",
       std::to_string(assignment.local_size) + " on " + machine.hostname + ", world of " +
           std::to_string(assignment.world_size));
+  const bool several = options.meeting.kind != Meeting::Kind::one_node;
+  if (several) row(out, "nodes", nodes_text(options, assignment));
   row(out, "usable cores",
       std::to_string(machine.usable_cores) +
           (machine.cores_reason.empty() ? "" : " (" + machine.cores_reason + ")"));
@@ -135,7 +167,8 @@ std::string describe_plan(const Options& options, const Machine& machine, const 
   const std::string port =
       assignment.master_port == 0 ? "any free port" : std::to_string(assignment.master_port);
   row(out, "master",
-      assignment.master_addr + ":" + port +
+      (assignment.master_addr.empty() ? "node rank 0's address" : assignment.master_addr) + ":" +
+          port +
           (assignment.agent_store ? ", PyTorch's store is hosted by dlaunch"
                                   : ", left unbound for the program"));
   row(out, "restarts", "up to " + std::to_string(options.max_restarts));

@@ -250,8 +250,10 @@ void Rounds::State::tell_ranks_lost(std::vector<RanksLost> losses) {
   }
   // Who is about to stop at once needs no complete list.
   constexpr std::size_t told_max = 8;
+  constexpr std::size_t said_again_max = 1024;
   for (auto& range : ranges) {
     if (!rules.continue_on_failure && losses_told++ >= told_max) return;
+    if (repeated.size() < said_again_max) repeated.push_back(range);
     put(std::move(range));
   }
 }

@@ -170,7 +170,8 @@ struct Stop {
   Cause cause = Cause::failure;
   std::string reason;
 };
-/// These ranks will not come back: to all nodes of the epoch but their own.
+/// These ranks will not come back: to all nodes of the epoch but their own, and again to one that
+/// was not connected when it was said.
 struct RanksLost {
   std::uint64_t epoch = 0;
   int first_rank = 0;
@@ -178,6 +179,7 @@ struct RanksLost {
   std::string host;
   std::string cause;
   Session except = 0;
+  Session to = 0;  ///< 0: all.
 };
 /// How things stand, for people. Sent when it changes, to all nodes of the job; while many come,
 /// once a second and to each newcomer, so that N nodes do not get N sentences each.

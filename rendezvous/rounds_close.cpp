@@ -35,6 +35,7 @@ void Rounds::State::forget_epoch() {
   culprit_lost = false;
   leave_code.reset();
   losses_told = 0;
+  repeated.clear();
   ends.clear();
   adopted.clear();
   awaited.clear();

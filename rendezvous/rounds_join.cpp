@@ -162,6 +162,11 @@ void Rounds::State::join_again(Node& node, const Join& e) {
   const bool knows = e.holding && e.holding->epoch == epoch;
   node.confirmed = node.confirmed || knows;
   if (!knows) put(Admit{node.session, *node.admission});
+  for (RanksLost loss : repeated) {
+    if (loss.except == node.session) continue;
+    loss.to = node.session;
+    put(std::move(loss));
+  }
   if (node.order) put(*node.order);
 }
 

@@ -177,8 +177,9 @@ struct Rounds::State {
   bool culprit_lost = false;                 ///< The node whose worker failed first.
   std::optional<int> leave_code;             ///< A member left: its code.
   bool closes = false;
-  std::size_t losses_told = 0;     ///< Of this epoch.
-  std::vector<WorkersEnded> ends;  ///< Of this epoch, in the order of arrival.
+  std::size_t losses_told = 0;      ///< Of this epoch.
+  std::vector<RanksLost> repeated;  ///< The first of them, to be said again.
+  std::vector<WorkersEnded> ends;   ///< Of this epoch, in the order of arrival.
 
   std::string standing;
   std::string standing_key;               ///< What it said about the nodes, without the clock.

@@ -95,14 +95,18 @@ void Service::State::apply(Job& job, const Stop& effect) {
 }
 
 void Service::State::apply(Job& job, const RanksLost& effect) {
+  const message::RanksLost lost{effect.epoch, effect.first_rank, effect.count, effect.host,
+                                effect.cause};
+  if (effect.to != 0) {
+    const auto member = job.members.find(effect.to);
+    if (member != job.members.end()) tell(member->second.connection, lost);
+    return;
+  }
   const std::string who = ranks(effect.first_rank, effect.count) + " on " + effect.host;
   note(LogLine::Level::warning, job, who + " lost: " + effect.cause);
-  tell_all(
-      job,
-      message::RanksLost{effect.epoch, effect.first_rank, effect.count, effect.host, effect.cause},
-      [&](Session session, const Member& member) {
-        return session != effect.except && member.epoch == effect.epoch;
-      });
+  tell_all(job, lost, [&](Session session, const Member& member) {
+    return session != effect.except && member.epoch == effect.epoch;
+  });
   if (effect.epoch != job.epoch) return;
   // After the news, so that whoever waits in a barrier knows by then who is missing.
   for (int rank = effect.first_rank; rank < effect.first_rank + effect.count; ++rank) {

@@ -199,6 +199,13 @@ void Network::drop(int machine, int percent) {
 }
 void Network::heal(int machine) { rules(machine, {}); }
 
+void Network::add_dead_end(int machine) {
+  const std::string own = "10.88.0." + std::to_string(machine + 1);
+  run_in(holders_.at(static_cast<std::size_t>(machine)), {"ip", "-batch", "-"},
+         "link add eth1 type veth peer name end1\nlink set eth1 up\nlink set end1 up\naddr add " +
+             own + "/24 dev eth1\n");
+}
+
 void Network::unplug(int machine) {
   run_in(holders_.at(static_cast<std::size_t>(machine)), {"ip", "link", "del", "eth0"});
 }

@@ -38,6 +38,8 @@ class Network {
   void cut_to(int machine);             ///< What it is sent is lost.
   void drop(int machine, int percent);  ///< So much of all packets, both ways.
   void heal(int machine);
+  /// Gives it an "eth1" with 10.88.0.1 and so on, which leads nowhere: packets are lost there.
+  void add_dead_end(int machine);
   /// Takes "eth0" away: the machine has its loopback only.
   void unplug(int machine);
 

@@ -102,6 +102,31 @@ TEST_CASE("the interface that is asked for") {
   CHECK(contains(wrong->err(), "eth0 10.77.0.1"));
 }
 
+TEST_CASE("two interfaces of which only one leads to the other nodes") {
+  Network network(3);
+  for (int machine = 0; machine < 3; ++machine) network.add_dead_end(machine);
+  // Node rank 0 hosts nothing, and publishes the address first that nobody reaches; the workers'
+  // own addresses are those at which their agent meets the rendezvous.
+  for (const auto& program : {where(), all_reduce()}) {
+    std::vector<std::unique_ptr<Job>> jobs;
+    const auto add = [&](int machine, Strings options) {
+      jobs.push_back(
+          start(network.on(machine, line("3", network.address(2), std::move(options), program))));
+    };
+    add(2, {"--node-rank", "2"});
+    REQUIRE(jobs[0]->saw("1 of 3 nodes"));
+    add(0, {"--node-rank", "0", "--local-addr", "10.88.0.1"});
+    add(1, {"--node-rank", "1"});
+    std::string said;
+    for (auto& job : jobs) {
+      CHECK(job->wait().code == 0);
+      said += job->out() + job->err();
+    }
+    INFO(said);
+    CHECK((contains(said, "3 ranks, mean 2") || contains(said, "[1] master 10.77.0.1.")));
+  }
+}
+
 TEST_CASE("a machine with nothing but its loopback") {
   Network network(2);
   network.unplug(1);

@@ -267,7 +267,7 @@ void World::carry_out(const Effect& effect) {
                         std::is_same_v<E, Stop>) {
             if (session != e.to) continue;
           } else if constexpr (std::is_same_v<E, RanksLost>) {
-            if (session == e.except) continue;
+            if (session == e.except || (e.to != 0 && session != e.to)) continue;
           } else if constexpr (std::is_same_v<E, Standing>) {
             continue;
           }

@@ -111,7 +111,8 @@ struct Print {
   }
   std::string operator()(const RanksLost& e) const {
     return "lost epoch=" + std::to_string(e.epoch) + " ranks=" + range(e.first_rank, e.count) +
-           (e.except != 0 ? " except=" + name(e.except) : "") + " '" + e.cause + "'";
+           (e.except != 0 ? " except=" + name(e.except) : "") +
+           (e.to != 0 ? " to=" + name(e.to) : "") + " '" + e.cause + "'";
   }
   std::string operator()(const Standing& e) const {
     return "say " + (e.to == 0 ? "all" : name(e.to)) + " '" + e.sentence + "'";

@@ -263,6 +263,27 @@ Workers:
   CHECK(text.find("command line\n") != std::string::npos);
 }
 
+TEST_CASE("--dry-run of several nodes says whose view it is") {
+  const auto shown = [](const Strings& arguments) {
+    const auto result = parse_options(arguments, {});
+    const auto& options = std::get<Options>(result);
+    const auto assignment = assignment_before_meeting(options, 2);
+    return describe_plan(options, machine(), make_plan(options, machine(), {}, assignment));
+  };
+  const auto met = shown({"--nnodes=2:4", "--rdzv-endpoint=head:29400", "p"});
+  CHECK(
+      met.find("workers         2 on box, world of 8\n"
+               "  nodes           2 to 4; seen here as node rank 0, which the rendezvous decides, "
+               "as if all had as many workers. They meet at head:29400\n") != std::string::npos);
+  CHECK(met.find("master          node rank 0's address:any free port") != std::string::npos);
+  CHECK(met.find("MASTER_") == std::string::npos);
+  const auto fixed = shown({"--nnodes=3", "--node-rank=2", "--master-addr=head", "p"});
+  CHECK(fixed.find("3; seen here as node rank 2, as if all had as many workers. They meet at "
+                   "head:29500, at node rank 0\n") != std::string::npos);
+  CHECK(fixed.find("  rank 4: local rank 0") != std::string::npos);
+  CHECK(fixed.find("  MASTER_ADDR=head\n") != std::string::npos);
+}
+
 TEST_CASE("--dry-run of many workers stays readable, and a port to come is no 0") {
   auto assignment = workers(100);
   assignment.master_port = 0;
