@@ -2,7 +2,6 @@
 
 #include "launcher/options.hpp"
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -39,8 +38,6 @@ struct SchedulerPlace {
   Told job_id;              ///< Fit for --rdzv-id; the same on all nodes.
   Told head;                ///< Host name or address of the first node, as every node sees it.
   std::uint16_t port = 0;   ///< For the rendezvous; the same on all nodes of the job.
-  std::optional<int> cpus;  ///< What the job was given on this node.
-  std::optional<std::chrono::sys_seconds> deadline;  ///< When the scheduler ends the job.
 
   std::string refusal;       ///< Why several nodes cannot be made of this, and what to do.
   std::string head_missing;  ///< Where `head` is empty: which option is needed.

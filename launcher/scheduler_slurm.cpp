@@ -89,12 +89,6 @@ std::optional<SchedulerPlace> slurm_place(const Variables& variables) {
   if (!variables.has("SLURM_JOB_ID")) return std::nullopt;
   SchedulerPlace place;
   place.scheduler = Scheduler::slurm;
-  if (const auto cpus = variables.number_if("SLURM_CPUS_ON_NODE")) {
-    place.cpus = static_cast<int>(std::min<long>(*cpus, std::numeric_limits<int>::max()));
-  }
-  if (const auto end = variables.number_if("SLURM_JOB_END_TIME")) {
-    place.deadline = std::chrono::sys_seconds(std::chrono::seconds(*end));
-  }
   const auto step = variables.find("SLURM_STEP_ID");
   if (step && *step != interactive_step && variables.has("SLURM_STEP_NUM_NODES")) {
     read_step(place, variables);

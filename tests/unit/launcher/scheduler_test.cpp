@@ -94,7 +94,6 @@ TEST_CASE("srun: what was asked for counts more") {
 
 TEST_CASE("srun in a batch script, on a part of the job, of several components, in any order") {
   CHECK(contains(told(recorded("slurm_sbatch", 1)), "rdzv-endpoint=n1:"));
-  CHECK(place_in(recorded("slurm_sbatch", 1)).cpus == 4);
   const auto part = told(recorded("slurm_part_of_job", 1));
   CHECK(contains(part, "nnodes=2"));
   CHECK(contains(part, "node-id=n3"));
@@ -170,13 +169,6 @@ TEST_CASE("Slurm's variables that contradict each other are refused") {
   CHECK(contains(told(with(environment, "SLURM_STEP_NUM_NODES", "100001")), "at most 100000"));
   CHECK(contains(told(with(environment, "SLURM_STEP_ID", "x")), "SLURM_STEP_ID is no number"));
   CHECK(told(with(environment, "SLURM_NODEID", "x"), nodes(1)).empty());
-}
-
-TEST_CASE("Slurm tells when the job ends") {
-  CHECK_FALSE(place_in(recorded("slurm_srun", 0)).deadline.has_value());
-  const auto place = place_in(with(recorded("slurm_srun", 0), "SLURM_JOB_END_TIME", "1790000000"));
-  REQUIRE(place.deadline.has_value());
-  CHECK(place.deadline->time_since_epoch() == std::chrono::seconds(1'790'000'000));
 }
 
 TEST_CASE("ports: in range, and different for jobs and steps that run at a time") {
