@@ -128,7 +128,9 @@ bool Relay::State::on_request(const From& from, const wire::FrameHeader& header,
   if (by.request != 0) {
     begin_call(by, header.type, payload, looked.deadline).what = std::move(looked.what);
   }
-  for (const auto& [key, value] : looked.published) note_published(key, value);
+  for (const auto& [key, value] : looked.published) {
+    note_published(key, value, header.type == wire::Type::compare_set);
+  }
   if (looked.contribution) {
     contribute(by, *looked.contribution, payload);
   } else {

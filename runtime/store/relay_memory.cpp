@@ -6,19 +6,21 @@
 namespace dlaunch::store {
 namespace {
 
-/// Under these a rank says where it is reached and who it is: written once, by itself.
-constexpr std::string_view own_prefixes[] = {"mesh/", "member/"};
+/// Under these a rank says where it is reached and who it is: written by itself, and nobody else.
+constexpr std::string_view own_prefixes[] = {"mesh/", "member/", "location/"};
 /// A rank has a few short ones; whoever writes more there has them forgotten.
 constexpr std::size_t published_max = 65'536;
 constexpr std::size_t published_bytes_max = 1024;
 
 }  // namespace
 
-void Relay::State::note_published(std::string_view key, BytesView value) {
+void Relay::State::note_published(std::string_view key, BytesView value, bool if_absent) {
   const bool own = std::ranges::any_of(
       own_prefixes, [&](std::string_view prefix) { return key.starts_with(prefix); });
   if (!own || published.size() >= published_max || value.size() > published_bytes_max) return;
-  published.try_emplace(std::string(key), value.begin(), value.end());
+  // One that found the key taken has changed nothing.
+  if (if_absent && published.contains(key)) return;
+  published.insert_or_assign(std::string(key), Bytes(value.begin(), value.end()));
 }
 
 /// The other nodes' ranks look these up when they first send to one of ours, which may be late.

@@ -147,8 +147,8 @@ struct Relay::State final : Backend, std::enable_shared_from_this<Relay::State> 
   void detach(Caller from, AskId ask);
   void look_at_watched(AskId id);
   void on_reconnect(bool all_forgotten);
-  /// What a rank makes known of itself, once: it can be said again.
-  void note_published(std::string_view key, BytesView value);
+  /// What a rank makes known of itself: it can be said again.
+  void note_published(std::string_view key, BytesView value, bool if_absent);
   void publish_again();
   /// A wait for what was there before the store was forgotten says so.
   Bytes with_forgotten(const wire::Failed& failure) const;
