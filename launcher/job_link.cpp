@@ -179,12 +179,12 @@ void JobLink::take_seat(unique_fd listener) {
     auto [ours, theirs] = socket_pair();
     service_->adopt(std::move(theirs));
     options.uplink.connected = std::move(ours);
-    options.uplink.peer_name = "the rendezvous of this node";
+    options.name = options.uplink.peer_name = "the rendezvous of this node";
     options.hosts = true;
   } else {
     options.uplink.host = meeting.host;
     options.uplink.port = meeting.port;
-    options.uplink.peer_name = "the rendezvous at " + meeting_name(meeting);
+    options.name = options.uplink.peer_name + " at " + meeting_name(meeting);
   }
   const bool exposed = hosted_at_ ? !hosted_at_->is_loopback() : !is_loopback_name(meeting.host);
   if (exposed && !task_.job_key && task_.options.nodes.most > 1) {

@@ -46,7 +46,7 @@ NodeSeat::NodeSeat(boost::asio::io_context& io, Options options, MakeOffer make_
     : rules_(options.rules),
       interval_(options.heartbeat),
       hosts_(options.hosts),
-      peer_name_(options.uplink.peer_name),
+      peer_name_(std::move(options.name)),
       make_offer_(std::move(make_offer)),
       listener_(listener),
       heartbeat_(io),

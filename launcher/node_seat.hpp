@@ -22,6 +22,7 @@ class NodeSeat final : public Seat, private store::Uplink::Events {
     rendezvous::JobRules rules;
     Clock::duration heartbeat = std::chrono::seconds(1);
     bool hosts = false;  ///< The rendezvous is in this process.
+    std::string name;    ///< Of the rendezvous, for messages.
   };
   /// Makes this node's offer once a connection stands, whose own address it is given: that is when
   /// it is known where the others can reach us.

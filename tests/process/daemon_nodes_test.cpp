@@ -67,6 +67,7 @@ TEST_CASE("a dlaunchd needs the job's id; an endpoint that is its own port is jo
   CHECK(nameless.wait().code == 64);
   INFO(nameless.err());
   CHECK(contains(nameless.err(), "--rdzv-id"));
+  CHECK(contains(nameless.err(), "joining the rendezvous at " + daemon.endpoint() + ": refused: "));
   // One node may use it, too.
   Job one(daemon.line("one", {"--rdzv-role", "join"}, {"/bin/sh", "-c", "echo $RANK/$WORLD_SIZE"}));
   CHECK(one.wait().code == 0);
