@@ -130,8 +130,17 @@ void Call::exchange(int to, BytesView out, int from, std::span<std::byte> in) {
   wait_posted(&receive, &outgoing);
 }
 
-std::pair<int, transport::Header> Call::receive_message(int from, int tag,
-                                                        std::span<std::byte> into) {
+// ---- Messages. ----
+
+Outgoing Call::make_message(int to, int tag, BytesView data) const {
+  Outgoing outgoing;
+  outgoing.to = setting_.group.world_rank(to);
+  outgoing.header = make_header(Kind::message, setting_.group.id, fingerprint_, data.size(), tag);
+  outgoing.payload = data;
+  return outgoing;
+}
+
+Receive Call::make_message_receive(int from, int tag, std::span<std::byte> into) const {
   Receive receive;
   receive.kind = Kind::message;
   receive.communicator = setting_.group.id;
@@ -140,6 +149,19 @@ std::pair<int, transport::Header> Call::receive_message(int from, int tag,
   receive.tag = tag;
   receive.expected = fingerprint_;
   receive.into = into;
+  return receive;
+}
+
+void Call::send_message(int to, int tag, BytesView data) {
+  Outgoing outgoing = make_message(to, tag, data);
+  const auto lock = setting_.mesh.lock();
+  const Posted posted(setting_.mesh, nullptr, &outgoing);
+  wait_posted(nullptr, &outgoing);
+}
+
+std::pair<int, transport::Header> Call::receive_message(int from, int tag,
+                                                        std::span<std::byte> into) {
+  Receive receive = make_message_receive(from, tag, into);
   const auto lock = setting_.mesh.lock();
   const Posted posted(setting_.mesh, &receive, nullptr);
   wait_posted(&receive, nullptr);
@@ -197,6 +219,7 @@ void Call::look_until(const std::function<bool()>& ready, int from) {
 void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
                      const Receive* receive, Clock::duration interval) {
   if (ready()) return;
+  const transport::Caller caller(setting_.mesh.turns());
   const Busy busy(*this);
   const auto until = deadline();
   do {

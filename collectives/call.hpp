@@ -83,7 +83,11 @@ class Call final : public Mesh, public transport::Patience {
   [[noreturn]] void differ(int member, std::uint64_t theirs, std::uint64_t ours) override;
   bool is_over() const noexcept override { return setting_.aborted; }
 
-  /// Receives one message of the fingerprint's dtype and count; world rank and header of it.
+  // A message of the fingerprint's dtype and count: to be posted, or sent and received at once.
+  transport::Outgoing make_message(int to, int tag, BytesView data) const;
+  transport::Receive make_message_receive(int from, int tag, std::span<std::byte> into) const;
+  void send_message(int to, int tag, BytesView data);
+  /// World rank and header of it.
   std::pair<int, transport::Header> receive_message(int from, int tag, std::span<std::byte> into);
   /// Waits until neither is pending; either may be null.
   void wait(transport::Receive* receive, transport::Outgoing* outgoing);

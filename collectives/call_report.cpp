@@ -144,17 +144,24 @@ void Call::throw_unless_complete(const Waiting& waiting, const std::function<boo
 void Call::tell_failure(const Error& error, Scope scope) {
   auto& mesh = setting_.mesh;
   const auto ranks = others();
-  if (ranks.empty()) return;
   const auto lock = mesh.lock();
   FailureNotice notice;
   notice.code = error.errc();
   notice.scope = scope;
+  notice.communicator = setting_.group.id;
+  // A message belongs to no collective: everything that is not over is concerned.
+  notice.sequence = fingerprint_.op >= transport::Op::send ? 0 : fingerprint_.sequence;
   notice.sentence = error.what();
   const Bytes payload = encode(notice);
   transport::Header header =
       make_header(Kind::failure, setting_.group.id, fingerprint_, payload.size());
-  // A message belongs to no collective: everything that is not over is concerned.
-  if (fingerprint_.op >= transport::Op::send) header.sequence = 0;
+  header.sequence = notice.sequence;
+  if (scope == Scope::from_here_on) {
+    // This communicator's calls in other threads hear of it, too.
+    mesh.news().take_failure(std::move(notice));
+    mesh.wake();
+  }
+  if (ranks.empty()) return;
   try {
     for (const int rank : ranks) mesh.post_control(rank, header, payload);
     const auto until = Clock::now() + farewell_grace;

@@ -1,12 +1,11 @@
 #include "collectives/buffers.hpp"
 #include "collectives/checks.hpp"
+#include "collectives/flush_output.hpp"
 #include "collectives/operations.hpp"
 #include "collectives/state.hpp"
 #include "runtime/base/deadline.hpp"
 
-#include <cstdio>
 #include <cstring>
-#include <iostream>
 #include <numeric>
 
 namespace dlaunch {
@@ -43,22 +42,17 @@ void copy(std::span<std::byte> to, BytesView from) {
   if (!from.empty() && to.data() != from.data()) std::memmove(to.data(), from.data(), from.size());
 }
 
-/// What this process printed so far leaves it, and is read by the launcher.
-void flush_output(const std::shared_ptr<Membership>& membership, Clock::time_point deadline) {
-  std::cout.flush();
-  std::clog.flush();
-  // Not fflush(nullptr): it would wait for a thread that blocks in reading stdin.
-  std::fflush(stdout);
-  std::fflush(stderr);
-  if (membership) membership->drain_output(deadline);
-}
-
 }  // namespace
 
 void Communicator::barrier(const Options& options) {
-  state_->collective(fingerprint(Op::barrier, {}, 0), options, [&](Call& call) {
-    if (options.ordered_output) {
-      flush_output(state_->membership, deadline_after(state_->timeout_of(options)));
+  if (options.ordered_output) flush_output();
+  state_->barrier(options);
+}
+
+void Communicator::State::barrier(const Options& options) {
+  collective(fingerprint(Op::barrier, {}, 0), options, [&](Call& call) {
+    if (options.ordered_output && membership) {
+      membership->drain_output(deadline_after(timeout_of(options)));
     }
     operations::barrier(call);
   });

@@ -20,6 +20,7 @@ Communicator::Communicator(const World& world, std::string_view name)
   for (int rank = 0; rank < world.size(); ++rank) state_->group.world_ranks.push_back(rank);
   state_->membership = world.membership();
   state_->mesh = std::make_shared<transport::Links>(world);
+  state_->attendant = std::make_shared<transport::Attendant>(*state_->mesh);
 }
 
 Communicator::Communicator(Communicator&&) noexcept = default;
@@ -34,10 +35,12 @@ Communicator& Communicator::operator=(Communicator&& other) noexcept {
 
 Communicator::~Communicator() {
   if (!state_) return;
-  const Error why(Errc::aborted, "the communicator '" + state_->group.name +
-                                     "' was destroyed before the call was complete");
-  for (const auto& work : std::exchange(state_->started, {})) work->cancel(why);
-  while (!state_->messages.empty()) state_->messages.back()->cancel(why);
+  if (state_->is_forked()) {
+    // Left as it is: joining the parent's threads, or taking their locks, would never end.
+    static_cast<void>(new std::shared_ptr(std::move(state_)));
+    return;
+  }
+  state_->end();
 }
 
 int Communicator::rank() const noexcept { return state_->group.rank; }

@@ -1,6 +1,7 @@
 #include "collectives/buffers.hpp"
 #include "collectives/checks.hpp"
 #include "collectives/state.hpp"
+#include "collectives/work_state.hpp"
 
 #include <utility>
 
@@ -36,9 +37,9 @@ Received received(const Group& group, int source, const transport::Header& heade
 }  // namespace
 
 Work Communicator::isend(ConstTensorView data, int to, const Options& options) {
-  auto work = std::make_shared<WorkState>();
-  work->fingerprint = fingerprint(Op::send, data);
-  state_->message(work->fingerprint, options, to, [&](Call& call) {
+  const auto print = fingerprint(Op::send, data);
+  auto work = std::make_shared<MessageWork>(print, options, to);
+  state_->message(print, options, to, [&](Call& call) {
     check_peer(call, to, options.tag, false);
     check_view(call, data);
     BytesView bytes{static_cast<const std::byte*>(data.data), data.bytes()};
@@ -47,52 +48,37 @@ Work Communicator::isend(ConstTensorView data, int to, const Options& options) {
       pack(data, work->packed.data());
       bytes = work->packed;
     }
-    auto& outgoing = work->outgoing.emplace();
-    outgoing.to = state_->group.world_rank(to);
-    outgoing.header =
-        make_header(Kind::message, state_->group.id, work->fingerprint, bytes.size(), options.tag);
-    outgoing.payload = bytes;
-    work->owner = state_;
-    work->options = options;
-    work->peer = to;
-    state_->messages.push_back(work.get());
-    const auto lock = state_->mesh->lock();
-    state_->mesh->post(outgoing);
+    work->outgoing = call.make_message(to, options.tag, bytes);
+    work->begin(state_);
   });
   return Work(std::move(work));
 }
 
 Work Communicator::irecv(TensorView data, int from, const Options& options) {
-  auto work = std::make_shared<WorkState>();
-  work->fingerprint = fingerprint(Op::recv, data);
-  state_->message(work->fingerprint, options, from, [&](Call& call) {
+  const auto print = fingerprint(Op::recv, data);
+  auto work = std::make_shared<MessageWork>(print, options, from);
+  state_->message(print, options, from, [&](Call& call) {
     check_peer(call, from, options.tag, true);
     check_view(call, data);
-    auto& receive = work->receive.emplace();
-    receive.kind = Kind::message;
-    receive.communicator = state_->group.id;
-    receive.from = from == any_source ? any_source : state_->group.world_rank(from);
-    receive.sources = state_->group.world_ranks;
-    receive.tag = options.tag;
-    receive.expected = work->fingerprint;
-    receive.into = {static_cast<std::byte*>(data.data), data.bytes()};
+    std::span into{static_cast<std::byte*>(data.data), data.bytes()};
     if (data.stride != 1) {
       work->packed.resize(data.bytes());
       work->unpack_to = data;
-      receive.into = work->packed;
+      into = work->packed;
     }
-    work->owner = state_;
-    work->options = options;
-    work->peer = from;
-    state_->messages.push_back(work.get());
-    const auto lock = state_->mesh->lock();
-    state_->mesh->post(receive);
+    work->receive = call.make_message_receive(from, options.tag, into);
+    work->begin(state_);
   });
   return Work(std::move(work));
 }
 
 void Communicator::send(ConstTensorView data, int to, const Options& options) {
-  isend(data, to, options).wait();
+  state_->message(fingerprint(Op::send, data), options, to, [&](Call& call) {
+    check_peer(call, to, options.tag, false);
+    check_view(call, data);
+    const Packed packed(data);
+    call.send_message(to, options.tag, packed.bytes());
+  });
 }
 
 Received Communicator::recv(TensorView data, int from, const Options& options) {

@@ -1,9 +1,8 @@
 #include "collectives/state.hpp"
 
-#include "collectives/buffers.hpp"
-#include "runtime/base/deadline.hpp"
+#include "collectives/work_state.hpp"
 
-#include <algorithm>
+#include <system_error>
 #include <utility>
 
 namespace dlaunch {
@@ -18,8 +17,12 @@ Clock::duration Communicator::State::timeout_of(const Options& options) const {
   return options.timeout == Clock::duration::zero() ? timeout : options.timeout;
 }
 
-void Communicator::State::throw_if_broken() const {
-  if (error) throw *error;
+void Communicator::State::check_process() const {
+  if (is_forked()) {
+    throw Error(Errc::misuse,
+                "a forked child cannot use a communicator on which its parent has "
+                "started calls: make one in the child, or fork before");
+  }
 }
 
 void Communicator::State::find_team(Call& call) {
@@ -50,149 +53,63 @@ void Communicator::State::fail(Call& call, const Error& failure) {
     return;
   }
   const auto* known = dynamic_cast<const CallError*>(&failure);
-  error.emplace(failure.errc(), failure.what(), known != nullptr ? known->blamed() : -1,
-                known != nullptr && known->told());
+  const bool given_up = destroyed && failure.errc() == Errc::aborted;
+  const CallError broken(failure.errc(),
+                         given_up ? call.label() + ": rank " + std::to_string(group.rank) +
+                                        " destroyed the communicator before the call was complete"
+                                  : failure.what(),
+                         known != nullptr ? known->blamed() : -1,
+                         known != nullptr && known->told());
+  error.set(broken);
   // With few ranks whoever failed first told all.
-  if (!error->told() || group.size() > 64) call.tell_failure(failure, Scope::from_here_on);
-  if (membership) membership->report(failure, error->blamed());
+  if (!broken.told() || group.size() > 64) call.tell_failure(broken, Scope::from_here_on);
+  if (membership) membership->report(broken, broken.blamed());
 }
 
 Work Communicator::State::start(std::function<void(Communicator&)> body) {
-  auto work = std::make_shared<WorkState>();
-  work->owner = shared_from_this();
-  work->body = std::move(body);
-  started.push_back(work);
-  return Work(std::move(work));
-}
-
-void Communicator::State::run_started(const WorkState* last) {
-  while (!started.empty()) {
-    const auto work = std::move(started.front());
-    started.pop_front();
-    // The body is a collective too, and must not find itself in the queue it came from.
-    auto rest = std::exchange(started, {});
-    run_body(*work);
-    started = std::move(rest);
-    if (work.get() == last) return;
-  }
-}
-
-void Communicator::State::run_body(WorkState& work) {
-  Communicator face(shared_from_this());
+  check_process();
+  /// Its end is not the communicator's.
+  struct Face {
+    Communicator communicator;
+    ~Face() { communicator.state_.reset(); }
+  };
   try {
-    work.body(face);
-  } catch (...) {
-    work.error = std::current_exception();
+    auto item = queue->start([this, body = std::move(body)] {
+      Face face{Communicator(shared_from_this())};
+      body(face.communicator);
+    });
+    return Work(std::make_shared<CollectiveWork>(queue, std::move(item)));
+  } catch (const std::system_error& failure) {
+    throw Error(Errc::internal, std::string("cannot start a thread for started calls: ") +
+                                    failure.what() +
+                                    "; raise the limit of processes, or use the blocking calls");
   }
-  face.state_.reset();  // It does not own the calls under way, so it must not end them.
-  work.finished = true;
-  work.body = nullptr;
+}
+
+Options Communicator::State::settled(const Options& options) const {
+  Options now = options;
+  if (now.timeout == Clock::duration::zero()) now.timeout = timeout;
+  return now;
+}
+
+void Communicator::State::end() {
+  const Error why(Errc::aborted, "the communicator '" + group.name +
+                                     "' was destroyed before the call was complete");
+  queue->end(why, [this] {
+    destroyed = aborted = true;
+    mesh->wake();
+  });
+  while (!messages.empty()) messages.back()->cancel(std::make_exception_ptr(why));
 }
 
 std::shared_ptr<Communicator::State> Communicator::State::child(Group child_group) const {
   auto made = std::make_shared<State>();
   made->group = std::move(child_group);
   made->mesh = mesh;
+  made->attendant = attendant;
   made->membership = membership;
   made->timeout = timeout;
   return made;
-}
-
-// ---- Work ----
-
-/// A message that was never waited for is taken back; its communicator has ended.
-WorkState::~WorkState() {
-  if (finished || !owner) return;
-  cancel(Error(Errc::aborted, "the call was given up"));
-}
-
-void WorkState::cancel(const Error& why) {
-  if (finished) return;
-  {
-    const auto lock = owner->mesh->lock();
-    if (receive && receive->pending()) owner->mesh->withdraw(*receive);
-    if (outgoing && outgoing->pending()) owner->mesh->withdraw(*outgoing);
-  }
-  std::erase(owner->messages, this);
-  body = nullptr;
-  finished = true;
-  error = std::make_exception_ptr(why);
-}
-
-bool WorkState::arrived() const {
-  return (!receive || receive->state == transport::Receive::State::done) &&
-         (!outgoing || outgoing->state == transport::Outgoing::State::done);
-}
-
-void WorkState::settle() {
-  finished = true;
-  if (receive && unpack_to.count > 0) unpack(packed.data(), unpack_to);
-  std::erase(owner->messages, this);
-}
-
-void WorkState::wait() {
-  if (!finished && body) owner->run_started(this);
-  if (!finished) {
-    try {
-      owner->message(fingerprint, options, peer, [&](Call& call) {
-        call.wait(receive ? &*receive : nullptr, outgoing ? &*outgoing : nullptr);
-      });
-      settle();
-    } catch (const Error&) {
-      const auto failure = std::current_exception();
-      cancel(Error(Errc::aborted, "the call was given up"));
-      error = failure;
-    }
-  }
-  if (error) std::rethrow_exception(error);
-}
-
-bool WorkState::test() {
-  if (finished) return true;
-  if (body) {
-    owner->run_started(this);
-    return true;
-  }
-  const bool over = owner->error || owner->aborted;
-  const auto lock = owner->mesh->lock();
-  if (!arrived() && !over) owner->mesh->step(Clock::now());
-  // A failure is complete too; wait() throws it.
-  const bool failed = (receive && receive->state == transport::Receive::State::mismatched) ||
-                      (outgoing && outgoing->state == transport::Outgoing::State::failed);
-  if (arrived()) settle();
-  return finished || failed || over;
-}
-
-Work::Work() noexcept = default;
-Work::Work(std::shared_ptr<WorkState> state) noexcept : state_(std::move(state)) {}
-Work::Work(Work&&) noexcept = default;
-
-Work& Work::operator=(Work&& other) noexcept {
-  if (this != &other) {
-    Work ended(std::move(*this));
-    state_ = std::move(other.state_);
-  }
-  return *this;
-}
-
-Work::~Work() {
-  if (!state_) return;
-  try {
-    state_->wait();
-  } catch (...) {
-    // It sticks to the communicator, whose next call throws it.
-  }
-}
-
-void Work::wait() {
-  if (state_) state_->wait();
-}
-bool Work::test() { return !state_ || state_->test(); }
-bool Work::done() const noexcept { return !state_ || state_->finished; }
-
-void Work::order_before(void* /*cuda_stream*/) {
-  throw Error(Errc::unsupported,
-              "order_before is for CUDA buffers, and this call's are in host memory: call wait()");
 }
 
 }  // namespace dlaunch

@@ -2,6 +2,8 @@
 
 #include "collectives/call.hpp"
 #include "collectives/form_team.hpp"
+#include "collectives/started_queue.hpp"
+#include "collectives/transport/attendant.hpp"
 #include "runtime/world/membership.hpp"
 
 #include <dlaunch/communicator.hpp>
@@ -9,40 +11,37 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <deque>
-#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
+#include <unistd.h>
+
 namespace dlaunch {
 
-/// A started call. A collective is a body that runs once; a message is posted at once.
-struct WorkState {
-  std::shared_ptr<Communicator::State> owner;
-  std::function<void(Communicator&)> body;  ///< Collectives.
-  bool finished = false;
-  std::exception_ptr error;
+class MessageWork;
 
-  // Messages.
-  transport::Fingerprint fingerprint;
-  Options options;
-  int peer = any_source;
-  std::optional<transport::Receive> receive;
-  std::optional<transport::Outgoing> outgoing;
-  std::vector<std::byte> packed;  ///< Strided data on its way.
-  TensorView unpack_to;
-
-  ~WorkState();
-  void wait();
-  bool test();
-  void cancel(const Error& why);
+/// The error that broke a communicator: the first one, in whichever thread it came.
+class FirstError {
+ public:
+  void set(const CallError& error) {
+    const std::lock_guard lock(mutex_);
+    if (error_) return;
+    error_.emplace(error);
+    is_set_ = true;
+  }
+  bool is_set() const noexcept { return is_set_; }
+  void throw_if_set() const {
+    if (is_set_) throw *error_;
+  }
 
  private:
-  bool arrived() const;
-  void settle();
+  std::mutex mutex_;
+  std::optional<CallError> error_;  ///< Never changes again.
+  std::atomic<bool> is_set_{false};
 };
 
 /// Hidden: else all of it would be exported with the class it is part of.
@@ -50,23 +49,27 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     : std::enable_shared_from_this<Communicator::State> {
   Group group;
   std::shared_ptr<transport::Links> mesh;
+  std::shared_ptr<transport::Attendant> attendant;  ///< Of the mesh, which outlives it.
   std::shared_ptr<Membership> membership;
   Clock::duration timeout = std::chrono::minutes(5);
-  std::uint64_t sequence = 0;
+  std::atomic<std::uint64_t> sequence{0};  ///< Of the last collective that ran.
   bool team_sought = false;
   std::unique_ptr<transport::Team> team;
   std::array<transport::Fingerprint, 16> past{};  ///< The last collectives, in any order.
-  std::optional<CallError> error;                 ///< The first one; it sticks.
+  FirstError error;                               ///< It sticks.
   std::atomic<bool> aborted{false};
+  std::atomic<bool> destroyed{false};
   std::map<std::vector<int>, std::uint64_t> member_groups;  ///< How often each was made.
-  std::deque<std::shared_ptr<WorkState>> started;           ///< Collectives not yet run, in order.
-  std::vector<WorkState*> messages;                         ///< Started and not yet complete.
+  std::shared_ptr<StartedQueue> queue = std::make_shared<StartedQueue>();
+  std::vector<MessageWork*> messages;  ///< Started and not yet finished.
+  const pid_t process = ::getpid();
 
   /// A collective: runs what was started before, then `body(Call&)`; a failure is told to the
   /// others and sticks.
   template <class Body>
   void collective(transport::Fingerprint fingerprint, const Options& options, const Body& body) {
-    if (!started.empty()) run_started(nullptr);
+    check_process();
+    queue->finish_all();
     // Counted before anything can fail, so that the ranks' numbers stay equal.
     fingerprint.sequence = ++sequence;
     throw_if_broken();
@@ -82,22 +85,32 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   template <class Body>
   void message(const transport::Fingerprint& fingerprint, const Options& options, int peer,
                const Body& body) {
+    check_process();
     throw_if_broken();
-    Call call({*mesh, group, past, aborted, timeout_of(options), options.site, peer, options.tag},
+    Call call({*mesh, group, {}, aborted, timeout_of(options), options.site, peer, options.tag},
               fingerprint);
     run(call, body);
   }
-  /// Appends a collective that runs later.
+  /// barrier() without the flushing of what this process printed, which its caller has done.
+  void barrier(const Options& options);
+  /// A collective that runs in the background, in its turn.
   Work start(std::function<void(Communicator&)> body);
-  /// Runs started collectives up to and including `last`; null: all.
-  void run_started(const WorkState* last);
+  /// The options as they are now: they do not change while the call waits for its turn.
+  Options settled(const Options& options) const;
+  /// The communicator is destroyed: what is under way ends with Errc::aborted, and the thread.
+  void end();
+  /// A thread of its process uses it, too.
+  bool has_threads() const noexcept { return queue->is_used() || attendant->is_used(); }
+  /// In a forked child there are no such threads, and what they held stays locked.
+  bool is_forked() const noexcept { return has_threads() && ::getpid() != process; }
+  /// Throws Error{misuse} in a forked child.
+  void check_process() const;
   /// Throws the first error again, if there was one.
-  void throw_if_broken() const;
+  void throw_if_broken() const { error.throw_if_set(); }
   Clock::duration timeout_of(const Options& options) const;
   std::shared_ptr<State> child(Group child_group) const;
 
  private:
-  void run_body(WorkState& work);
   template <class Body>
   void run(Call& call, const Body& body) {
     try {

@@ -9,6 +9,8 @@ dlaunch_test(collectives_test
   unit/collectives/inbox_test.cpp
   unit/collectives/message_test.cpp
   unit/collectives/proof_test.cpp
+  unit/collectives/started_end_test.cpp
+  unit/collectives/started_test.cpp
   unit/collectives/threads_test.cpp
   unit/collectives/topology_test.cpp
   unit/collectives/tree_test.cpp

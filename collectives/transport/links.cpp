@@ -316,13 +316,31 @@ void Links::on_control(int from, const Header& header, BytesView payload) {
 
 void Links::step(Clock::time_point deadline) {
   const auto now = Clock::now();
-  bool moved = pump_all_held();
-  moved = look_up_pending(now) || moved;
-  if (moved) tell_threads();
-  if (!turns_.take(moved ? now : deadline)) return;
+  if (move_pending(now)) {
+    tell_threads();
+    deadline = now;
+  }
+  if (turns_.is_attended()) wake();
+  if (!turns_.take(deadline)) return;
   const Turn turn(turns_);
+  wait_in_turn(deadline, now);
+}
+
+void Links::step_in_turn() {
+  const Turn turn(turns_);
+  const auto now = Clock::now();
+  wait_in_turn(move_pending(now) ? now : Clock::time_point::max(), now);
+}
+
+/// What needs no descriptor to become ready.
+bool Links::move_pending(Clock::time_point now) {
+  const bool moved = pump_all_held();
+  return look_up_pending(now) || moved;
+}
+
+void Links::wait_in_turn(Clock::time_point deadline, Clock::time_point now) {
   if (membership_ && now - losses_read_ >= losses_interval) read_losses();
-  poll_and_pump(moved ? 0 : poll_timeout_ms(next_wake(deadline), now));
+  poll_and_pump(poll_timeout_ms(next_wake(deadline), now));
   drop_slow_newcomers();
 }
 

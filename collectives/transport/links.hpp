@@ -44,6 +44,8 @@ class Links {
   int rank() const { return rank_; }
   int size() const { return size_; }
   [[nodiscard]] std::unique_lock<std::mutex> lock() { return turns_.lock(); }
+  /// Not held where another thread has it.
+  [[nodiscard]] std::unique_lock<std::mutex> try_lock() { return turns_.try_lock(); }
   const Inbox& inbox() const { return inbox_; }
   Inbox& inbox() { return inbox_; }
   /// Which of the meshes made from this world it is.
@@ -68,6 +70,9 @@ class Links {
   /// Does what can be done; if that is nothing, waits for something to do, or for another thread to
   /// have done something, until `deadline` at most. Throws what Membership::losses throws.
   void step(Clock::time_point deadline);
+  /// For a thread that has taken its turn already, and waits for whatever comes.
+  void step_in_turn();
+  Turns& turns() { return turns_; }
   /// Ends every step() that waits.
   void wake() noexcept;
 
@@ -119,6 +124,8 @@ class Links {
   const Key* key() const { return key_ ? &*key_ : nullptr; }
   void on_control(int from, const Header& header, BytesView payload);
   void tell_threads() noexcept;
+  bool move_pending(Clock::time_point now);
+  void wait_in_turn(Clock::time_point deadline, Clock::time_point now);
   void read_losses();
   bool pump_all_held();
   Clock::time_point next_wake(Clock::time_point deadline) const;

@@ -1,6 +1,15 @@
 #include "collectives/transport/turns.hpp"
 
+#include <utility>
+
 namespace dlaunch::transport {
+namespace {
+
+/// After the last caller has left, before the attendant takes over: a program in a loop of short
+/// calls is back by then.
+constexpr auto attendant_pause = std::chrono::microseconds(200);
+
+}  // namespace
 
 bool Turns::take(Clock::time_point deadline) {
   if (!polling_) {
@@ -15,14 +24,44 @@ bool Turns::take(Clock::time_point deadline) {
   return false;
 }
 
+bool Turns::take_when_quiet(const std::stop_token& stop, const std::function<bool()>& wanted) {
+  std::unique_lock held(mutex_, std::adopt_lock);
+  while (!stop.stop_requested()) {
+    attendant_waits_ = true;
+    quiet_.wait(held, stop, [&] { return is_quiet() && wanted(); });
+    attendant_waits_ = false;
+    if (!std::exchange(called_lately_, false)) break;
+    quiet_.wait_for(held, stop, attendant_pause, [] { return false; });
+  }
+  held.release();  // The caller's.
+  if (stop.stop_requested()) return false;
+  return polling_ = attended_ = true;
+}
+
 void Turns::finish() noexcept {
-  polling_ = false;
+  polling_ = attended_ = false;
   tell();
+  if (is_quiet()) tell_attendant();
 }
 
 bool Turns::tell() noexcept {
   if (sleeping_ > 0) changed_.notify_all();
   return polling_;
+}
+
+void Turns::leave() noexcept {
+  --callers_;
+  called_lately_ = true;
+  if (is_quiet()) tell_attendant();
+}
+
+void Turns::want() noexcept {
+  called_lately_ = true;
+  if (is_quiet()) tell_attendant();
+}
+
+void Turns::tell_attendant() noexcept {
+  if (attendant_waits_) quiet_.notify_all();
 }
 
 }  // namespace dlaunch::transport

@@ -3,23 +3,42 @@
 #include <dlaunch/store.hpp>
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
+#include <stop_token>
 
 namespace dlaunch::transport {
 
 /// The threads that share a mesh. One at a time has the lock; of those that wait for something to
 /// arrive one polls, and the others sleep until it has moved something or stops. A thread that is
 /// alone pays for an uncontended lock and nothing else.
+///
+/// Callers go before the attendant, a thread that polls when nobody else does: it waits until they
+/// have been gone for a while, so that a program that calls often is not disturbed.
 class Turns {
  public:
   [[nodiscard]] std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
+
+  [[nodiscard]] std::unique_lock<std::mutex> try_lock() {
+    return std::unique_lock(mutex_, std::try_to_lock);
+  }
 
   // ---- With the lock held. ----
 
   /// True if it is this thread's turn to poll; then finish() follows. Else somebody polls, and this
   /// thread has slept until that has changed something, until `deadline` at most.
   bool take(Clock::time_point deadline);
+  /// The attendant's: waits until something is `wanted` and no caller is there to see to it. False
+  /// when it is to stop, else it is its turn.
+  bool take_when_quiet(const std::stop_token& stop, const std::function<bool()>& wanted);
   void finish() noexcept;
+  /// The attendant polls; a caller who wants to wakes it first.
+  bool is_attended() const noexcept { return attended_; }
+  /// Around all that a caller does to wait.
+  void enter() noexcept { ++callers_; }
+  void leave() noexcept;
+  /// There is something new that the attendant may want.
+  void want() noexcept;
   /// Something changed otherwise than by polling: those who sleep look again. True if somebody
   /// polls, who is to be woken, too.
   bool tell() noexcept;
@@ -35,10 +54,19 @@ class Turns {
   }
 
  private:
+  bool is_quiet() const noexcept { return callers_ == 0 && sleeping_ == 0 && !polling_; }
+  void tell_attendant() noexcept;
+
   std::mutex mutex_;
   std::condition_variable changed_;
   bool polling_ = false;
   int sleeping_ = 0;
+  int callers_ = 0;
+
+  std::condition_variable_any quiet_;
+  bool attended_ = false;
+  bool attendant_waits_ = false;
+  bool called_lately_ = false;
 };
 
 /// A turn that was taken, however it ends.
@@ -48,6 +76,18 @@ class Turn {
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
   ~Turn() { turns_.finish(); }
+
+ private:
+  Turns& turns_;
+};
+
+/// A caller, as long as it waits.
+class Caller {
+ public:
+  explicit Caller(Turns& turns) : turns_(turns) { turns_.enter(); }
+  Caller(const Caller&) = delete;
+  Caller& operator=(const Caller&) = delete;
+  ~Caller() { turns_.leave(); }
 
  private:
   Turns& turns_;

@@ -83,7 +83,13 @@ class Tree;
 ///
 /// Threads: a communicator is for one thread at a time; abort() alone may come from any. Several
 /// threads may each use one of their own, also where those were made from each other by split,
-/// duplicate and group.
+/// duplicate and group. Where something was started, threads of the library move it meanwhile, and
+/// call the program's custom reductions; a forked child cannot use such a communicator
+/// (Error{misuse}).
+///
+/// Order: a communicator's collectives run in the order in which they were called or started, one
+/// at a time. A blocking one waits for those started before it, then runs on the caller's thread.
+/// Messages go beside them, in no order with collectives.
 ///
 /// Buffers are read and written in place, stay the caller's, and may not overlap unless a call says
 /// so. Empty buffers are fine. In world of one every call works and needs no network. Counts are in
@@ -105,7 +111,8 @@ class DLAUNCH_API Communicator {
   explicit Communicator(const World& world, std::string_view name = "world");
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
-  /// Ends what is still under way with Errc::aborted; waits for nobody.
+  /// Ends what is still under way with Errc::aborted; waits for no rank, but for a custom reduction
+  /// that is running.
   ~Communicator();
 
   int rank() const noexcept;
@@ -179,6 +186,8 @@ class DLAUNCH_API Communicator {
                     std::span<const std::size_t> out_counts, const Options& options = {});
 
   // ---- Their started forms: the same meaning, in the order of starting; see Work. ----
+  // With Options::ordered_output start_barrier flushes when it is called, and waits until the
+  // launcher has read when its turn comes. After 16384 that are not complete, starting waits.
 
   Work start_barrier(const Options& options = {});
   Work start_broadcast(TensorView inout, int root, const Options& options = {});
@@ -256,7 +265,7 @@ class DLAUNCH_API Communicator {
   Communicator shrink(const Options& options = {});
 
  private:
-  friend struct WorkState;
+  friend class MessageWork;
   struct State;
   explicit Communicator(std::shared_ptr<State> state) noexcept;
   std::shared_ptr<State> state_;

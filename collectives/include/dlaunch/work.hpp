@@ -13,9 +13,17 @@ struct WorkState;
 /// is, so the destructor waits for it, as std::jthread joins. Movable; for the thread that uses
 /// its communicator. A default-made or moved-from Work is complete.
 ///
-/// Progress is made inside calls on the communicator and on its works, not behind the program's
-/// back: point-to-point messages move whenever any of them runs; a started collective runs, in the
-/// order in which they were started, at the latest when it is waited for.
+/// It goes on while the program computes, and needs no call for it. Started collectives of one
+/// communicator run one after the other in the order in which they were started, on a thread that
+/// the communicator has from the first one on; messages are moved by whichever thread is in a call,
+/// else by one thread that all communicators made from each other share. Neither uses a core while
+/// nothing moves. Communicators do not wait for each other: ranks may start on several of them in
+/// different orders.
+///
+/// A started call that fails is complete, and its wait() throws; the error sticks to the
+/// communicator as a blocking call's does. A collective's timeout counts from its turn, a message's
+/// from wait(). Once the communicator was destroyed every Work of it is complete, with
+/// Errc::aborted if it was not before.
 class [[nodiscard, gnu::visibility("default")]] Work {
  public:
   Work() noexcept;
@@ -29,11 +37,10 @@ class [[nodiscard, gnu::visibility("default")]] Work {
   /// Blocks the calling thread until complete, wherever the buffers lie. Throws what the blocking
   /// form of the call throws; calling it again does nothing, or throws the same again.
   void wait();
-  /// True when complete, also when it failed (wait() then throws). Makes what progress is possible
-  /// without waiting for a peer; for a started collective it may have to wait for peers, bounded by
-  /// the call's timeout.
+  /// True when complete, also when it failed (wait() then throws). Waits for nobody; for a message
+  /// it also moves what can be moved at once.
   bool test();
-  /// True when complete; makes no progress.
+  /// The same, and never sleeps: a few instructions where there is nothing new.
   bool done() const noexcept;
   /// Lets `cuda_stream` (a cudaStream_t) wait for the result while the host goes on. For host
   /// buffers: Error{unsupported}; call wait().

@@ -221,7 +221,5 @@ TEST_CASE("started calls complete in their order") {
     require_equal(a, {3}, "started all_reduce");
     require_equal(b, {2}, "started broadcast");
     require_equal(c, {6}, "the call behind them");
-    Work barrier = comm.start_barrier();
-    if (!barrier.test()) throw std::runtime_error("test() completes a collective");
   });
 }

@@ -1,0 +1,51 @@
+#include "collectives/transport/attendant.hpp"
+
+namespace dlaunch::transport {
+
+Attendant::~Attendant() {
+  thread_.request_stop();
+  mesh_.wake();
+}
+
+void Attendant::add(const Receive& receive) {
+  if (!receive.pending()) return;
+  receives_.push_back(&receive);
+  begin();
+}
+
+void Attendant::add(const Outgoing& outgoing) {
+  if (!outgoing.pending()) return;
+  outgoings_.push_back(&outgoing);
+  begin();
+}
+
+void Attendant::begin() {
+  failed_ = false;
+  if (!used_) {
+    thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+    used_ = true;
+  }
+  mesh_.turns().want();
+}
+
+/// What has come is dropped from the end of the lists, so that looking costs little.
+bool Attendant::is_wanted() {
+  while (!receives_.empty() && !receives_.back()->pending()) receives_.pop_back();
+  while (!outgoings_.empty() && !outgoings_.back()->pending()) outgoings_.pop_back();
+  return !failed_ && (!receives_.empty() || !outgoings_.empty());
+}
+
+void Attendant::run(const std::stop_token& stop) {
+  const auto lock = mesh_.lock();
+  const auto wanted = [this] { return is_wanted(); };
+  while (!stop.stop_requested()) {
+    try {
+      if (mesh_.turns().take_when_quiet(stop, wanted)) mesh_.step_in_turn();
+    } catch (const Error&) {
+      failed_ =
+          true;  // Not lost: it comes again to whoever waits next, in a call that can tell it.
+    }
+  }
+}
+
+}  // namespace dlaunch::transport
