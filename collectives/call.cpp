@@ -289,6 +289,13 @@ void Call::disagree(int member, const Fingerprint* theirs) {
       world_rank);
 }
 
+/// Others may have been wrong in the same call; that is no reason to leave the step out.
+void Call::refuse() {
+  if (team_ == nullptr) return;
+  refusing_ = true;
+  team_->refuse();
+}
+
 void Call::differ(int member, std::uint64_t theirs, std::uint64_t ours) {
   const int world_rank = setting_.group.world_rank(member);
   throw_disagreement("rank " + std::to_string(rank()) + " is in " + to_string(fingerprint_) +
@@ -301,7 +308,7 @@ void Call::differ(int member, std::uint64_t theirs, std::uint64_t ours) {
 void Call::check_news(const Receive* receive) {
   if (receive != nullptr && receive->state == Receive::State::mismatched) throw_mismatch(*receive);
   check_told();
-  if (fingerprint_.op >= transport::Op::send) return;
+  if (fingerprint_.op >= transport::Op::send || refusing_) return;
   const FailureNotice* notice =
       setting_.mesh.news().failure_of(setting_.group.id, fingerprint_.sequence);
   if (notice != nullptr) {

@@ -102,6 +102,9 @@ class Call final : public Mesh, public transport::Patience {
   const transport::Fingerprint& fingerprint() const { return fingerprint_; }
   /// "all_reduce #3", "send to rank 1 (tag 7)", with the communicator's name unless "world".
   std::string label() const;
+  /// Its arguments are wrong: the ranks' team learns of it, which may have to be waited for. Throws
+  /// what ended the wait.
+  void refuse();
   /// Tells the other ranks that this call failed here; waits for nobody, but gives the news
   /// a moment to leave.
   void tell_failure(const Error& error, transport::Scope scope);
@@ -146,6 +149,7 @@ class Call final : public Mesh, public transport::Patience {
 
   Setting setting_;
   transport::Team* team_ = nullptr;
+  bool refusing_ = false;
   transport::Fingerprint fingerprint_;
   std::optional<TimePoint> deadline_;        ///< Known from the first wait on.
   TimePoint look_again_ = TimePoint::max();  ///< When news that has to settle is due.

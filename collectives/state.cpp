@@ -49,9 +49,17 @@ void Communicator::State::fail(Call& call, const Error& failure) {
   if (wrong_call) {
     if (call.fingerprint().op >= transport::Op::send) return;
     call.tell_failure(failure, Scope::this_call);
-    if (call.team() != nullptr) call.team()->refuse();
-    return;
+    try {
+      return call.refuse();
+    } catch (const Error& lost) {
+      // The next call says it.
+      return break_off(call, lost);
+    }
   }
+  break_off(call, failure);
+}
+
+void Communicator::State::break_off(Call& call, const Error& failure) {
   const auto* known = dynamic_cast<const CallError*>(&failure);
   const bool given_up = destroyed && failure.errc() == Errc::aborted;
   const CallError broken(failure.errc(),

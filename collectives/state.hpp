@@ -124,6 +124,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   /// The exception that is being handled ended the call.
   void fail(Call& call);
   void fail(Call& call, const Error& error);
+  void break_off(Call& call, const Error& error);
   void find_team(Call& call);
 };
 
