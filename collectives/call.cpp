@@ -111,6 +111,7 @@ Outgoing Call::make_outgoing(int to, BytesView data) const {
 void Call::send(int to, BytesView data) {
   Outgoing outgoing = make_outgoing(to, data);
   const auto lock = setting_.mesh.lock();
+  if (setting_.mesh.send_now(outgoing)) return;
   const Posted posted(setting_.mesh, nullptr, &outgoing);
   wait_posted(nullptr, &outgoing);
 }
@@ -118,16 +119,20 @@ void Call::send(int to, BytesView data) {
 void Call::recv(int from, std::span<std::byte> data) {
   Receive receive = make_receive(from, data);
   const auto lock = setting_.mesh.lock();
+  if (setting_.mesh.receive_now(receive)) return;
   const Posted posted(setting_.mesh, &receive, nullptr);
   wait_posted(&receive, nullptr);
 }
 
 void Call::exchange(int to, BytesView out, int from, std::span<std::byte> in) {
-  Receive receive = make_receive(from, in);
   Outgoing outgoing = make_outgoing(to, out);
+  Receive receive = make_receive(from, in);
   const auto lock = setting_.mesh.lock();
-  const Posted posted(setting_.mesh, &receive, &outgoing);
-  wait_posted(&receive, &outgoing);
+  const bool sent = setting_.mesh.send_now(outgoing);
+  if (sent && setting_.mesh.receive_now(receive)) return;
+  Outgoing* const unsent = sent ? nullptr : &outgoing;
+  const Posted posted(setting_.mesh, &receive, unsent);
+  wait_posted(&receive, unsent);
 }
 
 // ---- Messages. ----
@@ -229,7 +234,7 @@ void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
     const auto now = Clock::now();
     if (now >= until) return throw_unless_complete(waiting, ready);
     if (interval < until - now) look_again_ = std::min(look_again_, now + interval);
-    setting_.mesh.step(std::min(until, look_again_));
+    setting_.mesh.step(std::min(until, look_again_), !waiting.has_spun);
   } while (!ready());
 }
 
@@ -263,6 +268,7 @@ void Call::wait_long(int member, const std::function<bool()>& ready) {
   const auto lock = setting_.mesh.lock();
   current_ = {};
   current_.to_receive = {setting_.group.world_rank(member)};
+  current_.has_spun = true;
   const Sleeper sleeper(team, setting_.mesh);
   wait_loop(
       current_,

@@ -115,6 +115,7 @@ class Call final : public Mesh, public transport::Patience {
   struct Waiting {
     std::vector<int> to_receive, to_send;
     bool any = false;
+    bool has_spun = false;  ///< For long enough to go to sleep.
   };
 
   /// The mesh's answer to inquiries, as long as this call waits.

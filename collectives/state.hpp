@@ -108,6 +108,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   /// Throws the first error again, if there was one.
   void throw_if_broken() const { error.throw_if_set(); }
   Clock::duration timeout_of(const Options& options) const;
+  bool is_plain(const ConstTensorView& view, int peer, const Options& options) const;
   std::shared_ptr<State> child(Group child_group) const;
 
  private:

@@ -64,6 +64,7 @@ void OutChannel::fail(std::string reason) {
   state_ = State::broken;
   reason_ = std::move(reason);
   fd_.reset();
+  ring_.reset();
   for (Outgoing* message : queue_) message->state = Outgoing::State::failed;
   queue_.clear();
   controls_.clear();
@@ -87,6 +88,11 @@ void OutChannel::connect(const Address& to, const Hello& hello, int rank, const 
   } else if (errno != EINPROGRESS && errno != EINTR) {
     fail("connecting to " + to.to_string() + ": " + errno_text(errno));
   }
+}
+
+void OutChannel::open(std::unique_ptr<RingWriter> ring) {
+  ring_ = std::move(ring);
+  state_ = State::open;
 }
 
 bool OutChannel::finish_connecting() {
@@ -164,8 +170,18 @@ void OutChannel::pop_front() {
   if (!controls_.empty() && message == &controls_.front()->message) controls_.pop_front();
 }
 
+/// True when the first message is out.
+bool OutChannel::write_front_to_ring() {
+  Outgoing& message = *queue_.front();
+  ring_->write_some(message.header, message.payload, message.sent);
+  if (message.sent == sizeof(Header) + message.payload.size()) return pop_front(), true;
+  if (const char* why = ring_->end()) fail(why);
+  return false;
+}
+
 /// Writes the first message as far as the socket takes it; true when it is out.
 bool OutChannel::write_front() {
+  if (ring_) return write_front_to_ring();
   Outgoing& message = *queue_.front();
   const std::size_t total = sizeof(Header) + message.payload.size();
   while (message.sent < total) {
@@ -202,6 +218,10 @@ bool OutChannel::write_front() {
 void OutChannel::look_for_end() {
   if (state_ == State::proving) return read_proof();
   if (state_ != State::open) return;
+  if (ring_) {
+    if (const char* why = ring_->end()) fail(why);
+    return;
+  }
   std::byte unexpected{};
   ssize_t n = 0;
   do {

@@ -3,6 +3,7 @@
 #include "collectives/transport/inbox.hpp"
 #include "collectives/transport/message.hpp"
 #include "collectives/transport/proof.hpp"
+#include "collectives/transport/ring_channel.hpp"
 #include "runtime/base/socket.hpp"
 #include "runtime/base/unique_fd.hpp"
 
@@ -33,8 +34,8 @@ struct Outgoing {
   bool pending() const { return state == State::waiting; }
 };
 
-/// The sending end of a channel: connects when first needed, then writes what is queued, in order,
-/// without ever blocking.
+/// The sending end of a channel: opens when first needed, over a ring or a connection, then writes
+/// what is queued, in order, without ever blocking.
 class OutChannel {
  public:
   enum class State { idle, looking_up, connecting, proving, open, broken };
@@ -58,10 +59,17 @@ class OutChannel {
   /// The sockets are never blocking; TCP_NODELAY, so that small messages leave at once. With a
   /// key, which is borrowed, nothing is sent before `rank` has proved to know it, too.
   void connect(const Address& to, const Hello& hello, int rank, const Key* key);
+  /// To a rank that shares a segment.
+  void open(std::unique_ptr<RingWriter> ring);
+  bool is_ring() const { return ring_ != nullptr; }
+  /// A whole message that nobody needs to post, if it can leave at once; else nothing of it.
+  bool send_now(const Header& header, BytesView payload) {
+    return ring_ && queue_.empty() && ring_->write(header, payload);
+  }
   /// The socket is writable, or was found broken. Returns whether anything moved.
   bool pump();
-  /// The socket is readable or hung up: takes in the receiver's proof if that is what is awaited,
-  /// else breaks the channel if its receiver has closed it.
+  /// The socket is readable or hung up, or the ring may have been left: takes in the receiver's
+  /// proof if that is what is awaited, else breaks the channel if its receiver has closed it.
   void look_for_end();
   void fail(std::string reason);
 
@@ -85,11 +93,13 @@ class OutChannel {
   std::string unproven() const;
   bool write_hello();
   bool write_front();
+  bool write_front_to_ring();
   void pop_front();
 
   State state_ = State::idle;
   unique_fd fd_;
-  Bytes hello_;  ///< What of it is still to be sent.
+  std::unique_ptr<RingWriter> ring_;  ///< In place of a socket.
+  Bytes hello_;                       ///< What of it is still to be sent.
   std::optional<Proving> proving_;
   int attempts_ = 0;  ///< Connections whose proof was not taken.
   std::deque<Outgoing*> queue_;
@@ -97,10 +107,7 @@ class OutChannel {
   std::string reason_;
 };
 
-/// Where an incoming channel brings what is not data.
-using OnControl = std::function<void(int from, const Header& header, BytesView payload)>;
-
-/// The receiving end of a channel whose Hello was accepted.
+/// The receiving end of a connection whose Hello was accepted.
 class InChannel {
  public:
   InChannel(unique_fd fd, int from) : fd_(std::move(fd)), from_(from) {}

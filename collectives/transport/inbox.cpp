@@ -35,6 +35,11 @@ void copy(std::span<std::byte> to, BytesView from) {
 
 }  // namespace
 
+bool fits(const Receive& receive, const Header& header) {
+  return is_meant_for(header, receive.kind, receive.communicator, receive.tag) &&
+         agrees(receive, header);
+}
+
 Inbox::Inbox(int size, std::size_t parked_bytes_max)
     : parked_bytes_max_(parked_bytes_max), sources_(static_cast<std::size_t>(size)) {}
 

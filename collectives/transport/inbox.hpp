@@ -32,6 +32,9 @@ struct Receive {
   bool pending() const { return state == State::waiting || state == State::filling; }
 };
 
+/// Whether the receive would take the message, and whether that holds what is expected.
+bool fits(const Receive& receive, const Header& header);
+
 /// Brings arriving messages and posted receives together. Pure: no socket, no clock. What nobody
 /// waits for yet is parked, up to a limit per source; beyond it the source is held: its channel is
 /// not read until there is room or a receive for it. Not thread-safe.
@@ -45,6 +48,14 @@ class Inbox {
   /// Afterwards the receive and its buffer are not touched any more; a message half-received into
   /// it is read to its end and dropped.
   void withdraw(Receive& receive);
+
+  /// Nobody waits for anything, and nothing of this rank is parked or under way: a receive may take
+  /// the next message straight from the channel.
+  bool is_clear(int from) const {
+    return posted_.empty() && !source(from).active && source(from).parked.empty();
+  }
+  /// It did.
+  void note_taken(int from, const Header& header) { source(from).last_seen = header; }
 
   // ---- What the channel of `from` does. ----
 

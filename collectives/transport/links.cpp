@@ -1,6 +1,7 @@
 #include "collectives/transport/links.hpp"
 
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/relax.hpp"
 #include "runtime/base/socket.hpp"
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <charconv>
 #include <cstring>
 
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
@@ -21,6 +23,19 @@ constexpr auto lookup_pause_max = std::chrono::milliseconds(50);
 constexpr auto losses_interval = std::chrono::milliseconds(250);
 /// Nobody can ring: shared memory is looked at again so often.
 constexpr auto no_bell_interval = std::chrono::milliseconds(1);
+/// How long the rings are looked at before a rank goes to sleep, which costs more than this to
+/// undo.
+constexpr auto spin_time = std::chrono::microseconds(50);
+/// The same where ranks share processors: others get theirs meanwhile.
+constexpr auto yield_time = std::chrono::microseconds(100);
+/// Sockets are looked at this often while the rings keep a rank busy; and while it spins, if there
+/// are connections.
+constexpr auto sockets_interval = std::chrono::microseconds(50);
+constexpr auto sockets_slice = std::chrono::microseconds(5);
+/// Between two looks at the clock: about a microsecond.
+constexpr int spins_between_looks = 16;
+/// Before a receive goes the long way.
+constexpr int spins_before_step = 512;
 /// Connections that have not said who they are.
 constexpr std::size_t newcomers_max = 256;
 /// How long one may take to prove who it is; and after how long it makes room for another when
@@ -78,6 +93,8 @@ void Links::share() {
   bell_ = std::make_shared<Doorbell>(segment_, local, bell);
   segment_->rank(local).attached.store(1);
   for (int other = 0; other < segment_->size(); ++other) bell_->ring_if_asleep(other);
+  // There is one set of rings, so the first mesh of the world has it.
+  if (generation_ == 0 && segment_->size() > 1) rings_.emplace(segment_, bell_, local, size_);
 }
 
 /// The agent's listener was made known by World::init. A listener of our own is made known here;
@@ -146,12 +163,19 @@ void Links::withdraw(Outgoing& message) {
 
 void Links::look_up(int to) {
   OutChannel& channel = out(to);
-  const auto address = store_->get(key_of(to));
-  if (address) {
-    channel.connect(address_of(as_text(*address)), hello(), to, key());
-  } else {
-    channel.wait_for_address();
+  if (rings_ && rings_->reaches(to)) {
+    channel.open(rings_->writer_to(to));
+    return ring_outs_.push_back(&channel);
   }
+  // A rank of this node that has come and has not mapped this segment never will.
+  if (rings_ && rings_->may_reach(to)) {
+    const auto location = find_location(*store_, to);
+    if (!location || location->segment == segment_->id()) return channel.wait_for_address();
+  }
+  const auto address = store_->get(key_of(to));
+  if (!address) return channel.wait_for_address();
+  channel.connect(address_of(as_text(*address)), hello(), to, key());
+  has_connections_ = true;
 }
 
 /// Asks the store for what is awaited, at growing intervals.
@@ -201,12 +225,12 @@ bool Links::is_flushed() const {
 /// It may have made room for a source that was held.
 void Links::post(Receive& receive) {
   inbox_.post(receive);
-  if (turns_.are_shared() && pump_all_held()) tell_threads();
+  if (turns_.are_shared() && pump_unpolled()) tell_threads();
 }
 
 void Links::withdraw(Receive& receive) {
   inbox_.withdraw(receive);
-  if (turns_.are_shared() && pump_all_held()) tell_threads();
+  if (turns_.are_shared() && pump_unpolled()) tell_threads();
 }
 
 /// Whether there is room for one more. Who has been slow makes room, else the new one waits.
@@ -270,14 +294,16 @@ bool Links::greet(Newcomer& newcomer) {
 /// A second connection of a rank is just closed, as a stranger's is.
 bool Links::admit(int from, unique_fd fd) {
   auto& channel = in_[static_cast<std::size_t>(from)];
-  if (channel) return false;
+  if (channel || (rings_ && rings_->from(from) != nullptr)) return false;
+  has_connections_ = true;
   channel = std::make_unique<InChannel>(std::move(fd), from);
   channel->pump(inbox_, on_control_);
   return true;
 }
 
-bool Links::pump_all_held() {
-  bool moved = false;
+/// What poll(2) does not tell of: sources that were held, and rings.
+bool Links::pump_unpolled() {
+  bool moved = rings_ && pump_rings();
   for (const auto& channel : in_) {
     if (channel && channel->held() && !channel->ended()) {
       moved = channel->pump(inbox_, on_control_) || moved;
@@ -314,39 +340,99 @@ void Links::on_control(int from, const Header& header, BytesView payload) {
 
 // ---- Waiting. ----
 
-void Links::step(Clock::time_point deadline) {
+void Links::step(Clock::time_point deadline, bool spins) {
   const auto now = Clock::now();
-  if (move_pending(now)) {
-    tell_threads();
-    deadline = now;
-  }
+  const bool moved = move_pending(now);
+  if (moved) tell_threads();
   if (turns_.is_attended()) wake();
-  if (!turns_.take(deadline)) return;
+  if (rings_ && moved && now - sockets_looked_at_ < sockets_interval) return;
+  if (!turns_.take(moved ? now : deadline)) return;
   const Turn turn(turns_);
-  wait_in_turn(deadline, now);
+  wait_in_turn(deadline, now, moved, spins);
 }
 
 void Links::step_in_turn() {
   const Turn turn(turns_);
   const auto now = Clock::now();
-  wait_in_turn(move_pending(now) ? now : Clock::time_point::max(), now);
+  wait_in_turn(Clock::time_point::max(), now, move_pending(now), false);
 }
 
 /// What needs no descriptor to become ready.
 bool Links::move_pending(Clock::time_point now) {
-  const bool moved = pump_all_held();
+  const bool moved = pump_unpolled();
   return look_up_pending(now) || moved;
 }
 
-void Links::wait_in_turn(Clock::time_point deadline, Clock::time_point now) {
+void Links::wait_in_turn(Clock::time_point deadline, Clock::time_point now, bool moved,
+                         bool spins) {
   if (membership_ && now - losses_read_ >= losses_interval) read_losses();
-  poll_and_pump(poll_timeout_ms(next_wake(deadline), now));
+  if (rings_ && !moved && spins && spin(now, next_wake(deadline))) return;
+  sleep(next_wake(deadline), moved);
   drop_slow_newcomers();
 }
 
 /// What they wait for may have come, or what is polled for is not all any more.
 void Links::tell_threads() noexcept {
   if (turns_.tell()) wake();
+}
+
+/// Looks at the rings, and at the sockets, until something has moved: true. Not for long, and not
+/// if another thread wants the lock.
+bool Links::spin(Clock::time_point now, Clock::time_point until) {
+  const bool crowded = rings_->oversubscribed();
+  until = std::min(until, now + (crowded ? yield_time : spin_time));
+  auto sockets_due = has_connections_ ? now + sockets_slice : Clock::time_point::max();
+  for (bool first = true; now < until && !turns_.are_wanted(); first = false, now = Clock::now()) {
+    const bool yields = crowded && !first;
+    for (int i = 0; i < (yields ? 1 : spins_between_looks); ++i) {
+      yields ? static_cast<void>(::sched_yield()) : relax();
+      if (pump_rings()) return true;
+    }
+    if (now < sockets_due) continue;
+    if (poll_and_pump(0)) return true;
+    sockets_due = now + sockets_slice;
+  }
+  return false;
+}
+
+/// Waits in poll(2), so that nothing is used while nothing happens.
+void Links::sleep(Clock::time_point until, bool only_look) {
+  int timeout_ms = only_look ? 0 : poll_timeout_ms(until);
+  if (!rings_ || timeout_ms == 0) {
+    poll_and_pump(timeout_ms);
+    return;
+  }
+  // Whoever writes from here on rings, and what was written before is seen.
+  bell_->lie_down();
+  if (pump_rings()) timeout_ms = 0;
+  poll_and_pump(timeout_ms);
+  bell_->get_up();
+  pump_rings();
+}
+
+bool Links::pump_rings() {
+  bool moved = rings_->pump(inbox_, on_control_);
+  for (OutChannel* channel : ring_outs_) {
+    if (channel->state() != OutChannel::State::open) continue;
+    if (channel->has_work()) moved = channel->pump() || moved;
+    channel->look_for_end();
+    moved = moved || channel->state() != OutChannel::State::open;
+  }
+  return moved;
+}
+
+bool Links::receive_now(Receive& receive) {
+  if (!rings_ || receive.from == any_source) return false;
+  RingReader* ring = rings_->from(receive.from);
+  if (ring == nullptr || !inbox_.is_clear(receive.from)) return false;
+  const int spins = rings_->oversubscribed() ? spins_between_looks : spins_before_step;
+  for (int i = 0; !ring->has_news(); ++i) {
+    if (i == spins || turns_.are_wanted()) return false;
+    relax();
+  }
+  if (!ring->take(receive)) return false;
+  inbox_.note_taken(receive.from, receive.header);
+  return true;
 }
 
 Clock::time_point Links::next_wake(Clock::time_point deadline) const {
@@ -373,9 +459,12 @@ void Links::wake() noexcept {
 void Links::read_losses() {
   losses_read_ = Clock::now();
   losses_ = membership_->losses();
+  // What a rank had written when it ended is there.
+  if (rings_) rings_->pump(inbox_, on_control_);
 }
 
-void Links::poll_and_pump(int timeout_ms) {
+/// Whether any descriptor had something.
+bool Links::poll_and_pump(int timeout_ms) {
   fill_polled();
   int error = 0;
   const int ready = turns_.released([&] {
@@ -387,6 +476,8 @@ void Links::poll_and_pump(int timeout_ms) {
     throw Error(Errc::internal, "cannot poll: " + errno_text(error));
   }
   if (ready > 0) handle_polled();
+  if (rings_) sockets_looked_at_ = Clock::now();
+  return ready > 0;
 }
 
 /// Layout: wake, listener, membership, bell, newcomers, in-channels, out-channels. poll(2) skips
@@ -445,6 +536,9 @@ const PeerLoss* Links::loss_of(int rank) const {
 }
 
 const std::string* Links::end_of(int rank) const {
+  if (const RingReader* ring = rings_ ? rings_->from(rank) : nullptr) {
+    return ring->ended() ? &ring->reason() : nullptr;
+  }
   const auto& channel = in_[static_cast<std::size_t>(rank)];
   if (channel) return channel->ended() ? &channel->reason() : nullptr;
   return break_of(rank);

@@ -5,6 +5,7 @@
 #include "collectives/transport/message.hpp"
 #include "collectives/transport/news.hpp"
 #include "collectives/transport/proof.hpp"
+#include "collectives/transport/rings.hpp"
 #include "collectives/transport/topology.hpp"
 #include "collectives/transport/turns.hpp"
 #include "runtime/base/unique_fd.hpp"
@@ -27,11 +28,12 @@
 
 namespace dlaunch::transport {
 
-/// The ranks of a world, connected by TCP as far as they have talked. It moves bytes and gathers
-/// news; what a call makes of the news is decided by Call.
+/// The ranks of a world, linked as far as they have talked: by rings within a node whose ranks
+/// share a segment, else by TCP. Who sends decides by which; a receiver takes what comes. It moves
+/// bytes and gathers news; what a call makes of the news is decided by Call.
 ///
 /// Threads: any number may wait in it. Whoever uses it holds lock(), and reads only then what it
-/// has posted; step() releases the lock while it waits. rank, size and wake are free.
+/// has posted; step() releases the lock while it sleeps. rank, size and wake are free.
 /// Never hold the lock while computing: others' data would stand still.
 class Links {
  public:
@@ -66,10 +68,18 @@ class Links {
   void post(Outgoing& message);
   void withdraw(Receive& receive);
   void withdraw(Outgoing& message);
+  /// The short ways, for a peer that shares memory and a message that is not long; false: nothing
+  /// was done, and the message must be posted. Nothing is allocated, and no clock is looked at.
+  bool send_now(const Outgoing& message) {
+    return out(message.to).send_now(message.header, message.payload);
+  }
+  /// Waits for a moment only.
+  bool receive_now(Receive& receive);
   void post_control(int to, const Header& header, Bytes payload);
   /// Does what can be done; if that is nothing, waits for something to do, or for another thread to
-  /// have done something, until `deadline` at most. Throws what Membership::losses throws.
-  void step(Clock::time_point deadline);
+  /// have done something, until `deadline` at most; the first moments awake, unless `spins` says
+  /// that the caller has waited like that before. Throws what Membership::losses throws.
+  void step(Clock::time_point deadline, bool spins = true);
   /// For a thread that has taken its turn already, and waits for whatever comes.
   void step_in_turn();
   Turns& turns() { return turns_; }
@@ -125,11 +135,14 @@ class Links {
   void on_control(int from, const Header& header, BytesView payload);
   void tell_threads() noexcept;
   bool move_pending(Clock::time_point now);
-  void wait_in_turn(Clock::time_point deadline, Clock::time_point now);
+  void wait_in_turn(Clock::time_point deadline, Clock::time_point now, bool moved, bool spins);
   void read_losses();
-  bool pump_all_held();
+  bool pump_unpolled();
+  bool pump_rings();
+  bool spin(Clock::time_point now, Clock::time_point until);
+  void sleep(Clock::time_point until, bool only_look);
   Clock::time_point next_wake(Clock::time_point deadline) const;
-  void poll_and_pump(int timeout_ms);
+  bool poll_and_pump(int timeout_ms);
   void fill_polled();
   void handle_polled();
   OutChannel& out(int rank) { return out_[static_cast<std::size_t>(rank)]; }
@@ -153,11 +166,15 @@ class Links {
   bool surveying_ = false;
   std::vector<OutChannel> out_;
   std::vector<std::unique_ptr<InChannel>> in_;
+  bool has_connections_ = false;  ///< In either direction, at any time so far.
+  std::optional<Rings> rings_;
+  std::vector<OutChannel*> ring_outs_;
   std::deque<Newcomer> newcomers_;
   std::uint64_t strangers_ = 0;
   std::vector<PeerLoss> losses_;
   News news_;
   Clock::time_point losses_read_{};
+  Clock::time_point sockets_looked_at_{};
   Clock::time_point next_lookup_{};
   Clock::duration lookup_pause_{};
   std::vector<pollfd> polled_;  ///< Of the thread whose turn it is.

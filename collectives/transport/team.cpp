@@ -1,6 +1,7 @@
 #include "collectives/transport/team.hpp"
 
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/relax.hpp"
 
 #include <dlaunch/error.hpp>
 
@@ -25,14 +26,6 @@ constexpr int spins_between_looks = 64;
 
 /// A call whose arguments were wrong.
 constexpr std::uint32_t refused_call = 0;
-
-void relax() noexcept {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("isb" ::: "memory");
-#endif
-}
 
 /// Never refused_call. Differing calls agree by chance once in four thousand million times.
 std::uint32_t hash_of(const Fingerprint& call) noexcept {

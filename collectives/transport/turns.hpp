@@ -2,6 +2,7 @@
 
 #include <dlaunch/store.hpp>
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -17,7 +18,10 @@ namespace dlaunch::transport {
 /// have been gone for a while, so that a program that calls often is not disturbed.
 class Turns {
  public:
-  [[nodiscard]] std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
+  [[nodiscard]] std::unique_lock<std::mutex> lock() {
+    acquire();
+    return std::unique_lock(mutex_, std::adopt_lock);
+  }
 
   [[nodiscard]] std::unique_lock<std::mutex> try_lock() {
     return std::unique_lock(mutex_, std::try_to_lock);
@@ -44,18 +48,26 @@ class Turns {
   bool tell() noexcept;
   /// Others wait.
   bool are_shared() const noexcept { return polling_ || sleeping_ > 0; }
+  /// Somebody stands before the lock: who spins under it is to give it up.
+  bool are_wanted() const noexcept { return wanted_.load(std::memory_order_relaxed) > 0; }
   /// Runs `wait` with the lock released.
   template <class Wait>
   auto released(const Wait& wait) {
     mutex_.unlock();
     const auto result = wait();
-    mutex_.lock();
+    acquire();
     return result;
   }
 
  private:
   bool is_quiet() const noexcept { return callers_ == 0 && sleeping_ == 0 && !polling_; }
   void tell_attendant() noexcept;
+  void acquire() {
+    if (mutex_.try_lock()) return;
+    wanted_.fetch_add(1, std::memory_order_relaxed);
+    mutex_.lock();
+    wanted_.fetch_sub(1, std::memory_order_relaxed);
+  }
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -67,6 +79,7 @@ class Turns {
   bool attended_ = false;
   bool attendant_waits_ = false;
   bool called_lately_ = false;
+  std::atomic<int> wanted_{0};
 };
 
 /// A turn that was taken, however it ends.

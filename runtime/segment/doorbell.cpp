@@ -20,17 +20,18 @@ Address address_of(const Segment& segment, int local, int bell) {
 }  // namespace
 
 Doorbell::Doorbell(std::shared_ptr<Segment> segment, int local, int bell)
-    : segment_(std::move(segment)), local_(local), bell_(bell) {
-  unique_fd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    : segment_(std::move(segment)),
+      local_(local),
+      bell_(bell),
+      socket_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
   const Address at = address_of(*segment_, local_, bell_);
-  if (fd && ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&at.storage), at.size) == 0) {
-    own_ = std::move(fd);
-  }
+  has_name_ = socket_ &&
+              ::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&at.storage), at.size) == 0;
 }
 
 void Doorbell::clear() noexcept {
   char dropped;
-  while (own_ && ::recv(own_.get(), &dropped, sizeof dropped, MSG_DONTWAIT) >= 0) {
+  while (socket_ && ::recv(socket_.get(), &dropped, sizeof dropped, MSG_DONTWAIT) >= 0) {
   }
 }
 
@@ -44,13 +45,13 @@ void Doorbell::get_up() noexcept {
 
 void Doorbell::ring_if_asleep(int local) noexcept {
   auto& asleep = segment_->rank(local).asleep;
-  if (asleep.load() == 0 || !own_) return;
+  if (asleep.load() == 0 || !socket_) return;
   // Whoever takes the bits is the one who rings.
   for (std::uint32_t bells = asleep.exchange(0); bells != 0; bells &= bells - 1) {
     const Address to = address_of(*segment_, local, std::countr_zero(bells));
     const char ring = 0;
     // A full queue rings already; a bell that is gone belongs to a rank that is gone.
-    static_cast<void>(::sendto(own_.get(), &ring, sizeof ring, MSG_DONTWAIT | MSG_NOSIGNAL,
+    static_cast<void>(::sendto(socket_.get(), &ring, sizeof ring, MSG_DONTWAIT | MSG_NOSIGNAL,
                                reinterpret_cast<const sockaddr*>(&to.storage), to.size));
   }
 }

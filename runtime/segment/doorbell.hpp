@@ -25,7 +25,7 @@ class Doorbell {
   Doorbell(std::shared_ptr<Segment> segment, int local, int bell);
 
   /// Readable when somebody rang; -1 if nobody can.
-  int fd() const noexcept { return own_.get(); }
+  int fd() const noexcept { return has_name_ ? socket_.get() : -1; }
   /// Takes what was rung.
   void clear() noexcept;
   /// Announces that this rank is about to sleep; whatever it waits for must be looked at once more
@@ -40,7 +40,8 @@ class Doorbell {
   std::shared_ptr<Segment> segment_;
   int local_;
   int bell_;
-  unique_fd own_;
+  unique_fd socket_;
+  bool has_name_ = false;  ///< Without one it still rings others.
 };
 
 }  // namespace dlaunch

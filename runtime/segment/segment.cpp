@@ -26,7 +26,6 @@ constexpr std::uint64_t segment_magic = 0x314745534e4c4421;
 /// Of what lies in the memory; whoever differs could not read it.
 constexpr std::uint32_t layout_version = 1;
 constexpr std::size_t page_bytes = 4096;
-constexpr std::size_t ranks_max = 4096;
 constexpr std::size_t arena_bytes_max = std::size_t{16} << 30;
 constexpr std::size_t arena_bytes_min = std::size_t{1} << 20;
 /// Of address space, of which sanitizers leave less than there is.
@@ -101,9 +100,9 @@ Segment::Places Segment::places_of(std::size_t ranks, std::size_t arena_bytes) {
 
 std::shared_ptr<Segment> Segment::create(const SegmentPlan& plan) {
   const std::size_t ranks = plan.world_ranks.size();
-  if (ranks == 0 || ranks > ranks_max) {
+  if (ranks == 0 || ranks > segment_ranks_max) {
     throw Error(Errc::internal, what + std::to_string(ranks) + " ranks, where 1 to " +
-                                    std::to_string(ranks_max) + " are possible");
+                                    std::to_string(segment_ranks_max) + " are possible");
   }
   unique_fd fd = new_memfd();
   std::size_t arena_bytes = plan.arena_bytes != 0
@@ -157,7 +156,7 @@ std::shared_ptr<Segment> Segment::adopt(unique_fd fd) {
                   ", this is " + std::to_string(layout_version) +
                   "): use one version on all of a node");
   }
-  if (header.ranks == 0 || header.ranks > ranks_max || header.arena_bytes > bytes ||
+  if (header.ranks == 0 || header.ranks > segment_ranks_max || header.arena_bytes > bytes ||
       places_of(header.ranks, header.arena_bytes).end != bytes) {
     throw refused("its size does not fit its header");
   }

@@ -30,13 +30,17 @@ struct SegmentPlan {
 /// For SegmentPlan::job.
 std::uint64_t hash_of_job(std::string_view id) noexcept;
 
-/// What a rank tells the others of its node.
+constexpr std::size_t segment_ranks_max = 4096;
+
+/// What a rank tells the others of its node, and is told by them.
 struct RankBlock {
   /// A bit for each of the rank's doorbells behind which somebody sleeps, or is about to; whoever
   /// has something for the rank rings them.
   alignas(line_pair_bytes) std::atomic<std::uint32_t> asleep;
   /// 1 as soon as the rank has mapped the segment and will use it.
   std::atomic<std::uint32_t> attached;
+  /// 1 as soon as it reads its rings no more.
+  std::atomic<std::uint32_t> ended;
 
   /// What this rank has to tell some others, each of whom reads it once: a number under a key.
   struct Notice {
@@ -51,12 +55,18 @@ struct RankBlock {
   bool post(std::uint64_t key, std::uint64_t value, std::uint32_t readers) noexcept;
   /// For one of the readers; nullopt if it is not there yet.
   std::optional<std::uint64_t> read(std::uint64_t key) noexcept;
+
+  /// A bit for each local rank that has begun to write to it, so that it need not look at the rings
+  /// of all.
+  alignas(line_pair_bytes) std::atomic<std::uint64_t> writers[segment_ranks_max / 64];
 };
 
 /// One for each ordered pair of ranks: a stream of bytes, written by one, read by the other.
-/// `written` and `read` only grow; a byte's place is its number modulo the capacity.
+/// `written` and `read` only grow; a byte's place is its number modulo the capacity. The highest
+/// bit of `written` says that nothing follows.
 struct Ring {
   static constexpr std::size_t capacity = 256u << 10;
+  static constexpr std::uint64_t closed = std::uint64_t{1} << 63;
   alignas(line_pair_bytes) std::atomic<std::uint64_t> written;
   alignas(line_pair_bytes) std::atomic<std::uint64_t> read;
   alignas(line_pair_bytes) std::byte data[capacity];

@@ -89,8 +89,7 @@ inline bool ranks_share_memory() { return std::getenv("DLAUNCH_TEST_SHARED") != 
 
 /// Runs `body` as `size` ranks, each a thread with a World of its own over one store in memory.
 inline std::vector<Outcome> run_ranks(
-    int size, const Body& body,
-    std::vector<std::shared_ptr<FakeMembership>> memberships = {}) {
+    int size, const Body& body, std::vector<std::shared_ptr<FakeMembership>> memberships = {}) {
   if (ranks_share_memory() && size > 1) {
     SegmentPlan plan;
     for (int rank = 0; rank < size; ++rank) plan.world_ranks.push_back(rank);
@@ -100,7 +99,9 @@ inline std::vector<Outcome> run_ranks(
     while (memberships.size() < plan.world_ranks.size()) {
       memberships.push_back(std::make_shared<FakeMembership>());
     }
-    for (const auto& membership : memberships) membership->share(segment);
+    for (const auto& membership : memberships) {
+      if (!membership->segment()) membership->share(segment);
+    }
   }
   const auto store = std::make_shared<LocalStore>();
   std::vector<Outcome> outcomes(static_cast<std::size_t>(size));

@@ -1,0 +1,249 @@
+// Ranks of one node beside ranks that share no memory with them; sleeping, and dying in
+// mid-message.
+#include "collectives/transport/rings.hpp"
+#include "tests/support/ranks.hpp"
+
+#include <dlaunch/dlaunch.hpp>
+
+#include <csignal>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+using testing::FakeMembership;
+using testing::run_ranks;
+
+namespace {
+
+using Memberships = std::vector<std::shared_ptr<FakeMembership>>;
+
+std::shared_ptr<Segment> segment_of(std::vector<std::int32_t> world_ranks, bool crowded = false) {
+  SegmentPlan plan;
+  plan.world_ranks = std::move(world_ranks);
+  plan.oversubscribed = crowded;
+  plan.arena_bytes = 64u << 20;
+  return Segment::create(plan);
+}
+
+/// One for each rank; what it shares may be nothing.
+Memberships memberships_of(const std::vector<std::shared_ptr<Segment>>& segments) {
+  Memberships memberships;
+  for (const auto& segment : segments) {
+    memberships.push_back(std::make_shared<FakeMembership>());
+    if (segment) memberships.back()->share(segment);
+  }
+  return memberships;
+}
+
+void require(bool holds, const char* what) {
+  if (!holds) throw std::runtime_error(what);
+}
+
+void check_all(const std::vector<testing::Outcome>& outcomes) {
+  for (const auto& outcome : outcomes) CHECK_MESSAGE(outcome.ok(), outcome.text);
+}
+
+/// Everybody sends to everybody, and takes what comes from whomever.
+void everybody_to_everybody(Communicator& comm, std::size_t bytes, int rounds) {
+  std::vector<std::uint8_t> out(bytes, static_cast<std::uint8_t>(comm.rank()));
+  std::vector<int> came(static_cast<std::size_t>(comm.size()));
+  for (int round = 0; round < rounds; ++round) {
+    std::vector<Work> sent;
+    for (int to = 0; to < comm.size(); ++to) {
+      if (to != comm.rank()) sent.push_back(comm.isend(out, to, {.tag = round}));
+    }
+    for (int other = 1; other < comm.size(); ++other) {
+      std::vector<std::uint8_t> in(bytes);
+      const Received what = comm.recv(in, any_source, {.tag = round});
+      const std::vector<std::uint8_t> expected(bytes, static_cast<std::uint8_t>(what.source));
+      require(in == expected, "a message differs");
+      ++came[static_cast<std::size_t>(what.source)];
+    }
+    for (Work& work : sent) work.wait();
+  }
+  for (int other = 0; other < comm.size(); ++other) {
+    require(came[static_cast<std::size_t>(other)] == (other == comm.rank() ? 0 : rounds),
+            "a rank was heard too often, or not often enough");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("ranks of two nodes and one that shares nothing take from anybody") {
+  for (const std::size_t bytes : {0, 8, 1000, 400000}) {
+    const auto a = segment_of({0, 2}), b = segment_of({3, 1});
+    check_all(run_ranks(
+        5,
+        [&](const World& world) {
+          Communicator comm(world);
+          comm.set_timeout(60s);
+          everybody_to_everybody(comm, bytes, 20);
+        },
+        memberships_of({a, b, a, b, nullptr})));
+  }
+}
+
+TEST_CASE("a rank that could not map its node's segment is reached all the same") {
+  const auto segment = segment_of({0, 1, 2});
+  check_all(run_ranks(
+      3,
+      [&](const World& world) {
+        Communicator comm(world);
+        comm.set_timeout(60s);
+        everybody_to_everybody(comm, 5000, 10);
+      },
+      memberships_of({segment, nullptr, segment})));
+}
+
+TEST_CASE("many more ranks than processors exchange at once") {
+  std::vector<std::int32_t> ranks;
+  for (int rank = 0; rank < 12; ++rank) ranks.push_back(rank);
+  const auto segment = segment_of(ranks, true);
+  check_all(run_ranks(
+      12,
+      [&](const World& world) {
+        Communicator comm(world);
+        comm.set_timeout(60s);
+        everybody_to_everybody(comm, 20000, 10);
+      },
+      memberships_of(std::vector<std::shared_ptr<Segment>>(12, segment))));
+}
+
+TEST_CASE("a second communicator made from a world does not disturb the first") {
+  const auto segment = segment_of({0, 1});
+  check_all(run_ranks(
+      2,
+      [&](const World& world) {
+        Communicator one(world), two(world, "two");
+        one.set_timeout(60s);
+        two.set_timeout(60s);
+        for (int i = 0; i < 20; ++i) {
+          everybody_to_everybody(one, 100, 1);
+          everybody_to_everybody(two, 300, 1);
+        }
+      },
+      memberships_of({segment, segment})));
+}
+
+TEST_CASE("a rank that waits for long goes to sleep, and wakes when it is written to") {
+  const auto segment = segment_of({0, 1});
+  // Where the name of its bell is taken nobody can ring, and it looks again from time to time.
+  std::optional<Doorbell> taken;
+  SUBCASE("by its bell") {}
+  SUBCASE("without a bell") { taken.emplace(segment, 0, 0); }
+  check_all(run_ranks(
+      2,
+      [&](const World& world) {
+        Communicator comm(world);
+        comm.set_timeout(60s);
+        for (int i = 0; i < 20; ++i) {
+          std::vector<int> data{i};
+          if (comm.rank() == 0) {
+            comm.recv(data, 1);
+            require(data[0] == i, "the message differs");
+            comm.send(data, 1);
+          } else {
+            const auto deadline = Clock::now() + 30s;
+            while (segment->rank(0).asleep.load() == 0 && Clock::now() < deadline) {
+              std::this_thread::yield();
+            }
+            require(segment->rank(0).asleep.load() != 0, "it does not sleep");
+            comm.send(data, 0);
+            comm.recv(data, 0);
+          }
+        }
+      },
+      memberships_of({segment, segment})));
+}
+
+TEST_CASE("who writes to a rank that has destroyed its communicator learns of it") {
+  const auto segment = segment_of({0, 1});
+  testing::Event gone;
+  const auto outcomes = run_ranks(
+      2,
+      [&](const World& world) {
+        if (world.rank() == 1) {
+          {
+            Communicator comm(world);
+            std::vector<int> data(1);
+            comm.recv(data, 0);
+            comm.send(data, 0);
+          }
+          return gone.set();
+        }
+        Communicator comm(world);
+        comm.set_timeout(60s);
+        std::vector<int> data(1);
+        comm.send(data, 1);
+        require(gone.wait(), "it did not end");
+        comm.recv(data, 1);  // What it had sent is there.
+        std::vector<std::byte> more(4u << 20);
+        comm.send(more, 1);
+      },
+      memberships_of({segment, segment}));
+  CHECK_MESSAGE(outcomes[1].ok(), outcomes[1].text);
+  CHECK(outcomes[0].code == Errc::peer_lost);
+  CHECK_MESSAGE(outcomes[0].mentions("it closed the connection"), outcomes[0].text);
+}
+
+namespace {
+
+/// The process of rank 1: it writes one message, and is killed in the middle of the next.
+[[noreturn]] void write_and_die(const std::shared_ptr<Segment>& segment, std::size_t bytes,
+                                std::uint64_t communicator) {
+  using namespace transport;
+  Doorbell bell(segment, 1, 0);
+  RingWriter writer(*segment, bell, 0, 1);
+  const std::vector<std::byte> data(bytes, std::byte{7});
+  Fingerprint call;
+  call.op = Op::send;
+  call.dtype = DType::u8;
+  call.count = bytes;
+  Header header = make_header(Kind::message, communicator, call, bytes);
+  std::size_t sent = 0;
+  while (sent < sizeof header + bytes) writer.write_some(header, data, sent);
+  // More than there is room for, however much was read by now.
+  const std::vector<std::byte> longer(Ring::capacity * 2, std::byte{8});
+  call.count = longer.size();
+  header = make_header(Kind::message, communicator, call, longer.size());
+  sent = 0;
+  writer.write_some(header, longer, sent);
+  ::kill(::getpid(), SIGKILL);
+  ::_exit(1);
+}
+
+}  // namespace
+
+TEST_CASE("what a process wrote before it was killed in mid-message arrives, then its loss") {
+  constexpr std::size_t bytes = Ring::capacity * 3 / 4;
+  const auto segment = segment_of({0, 1});
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) write_and_die(segment, bytes, 1);
+  const auto membership = std::make_shared<FakeMembership>();
+  membership->share(segment);
+  WorldInfo info;
+  info.size = info.local_size = 2;
+  const World world(info, std::make_shared<LocalStore>(), membership);
+  Communicator comm(world);
+  comm.set_timeout(60s);
+  std::vector<std::uint8_t> first(bytes), second(Ring::capacity * 2);
+  comm.recv(first, 1);
+  CHECK(first == std::vector<std::uint8_t>(bytes, 7));
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK((WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
+  membership->lose({1, "here", "killed by SIGKILL"});
+  try {
+    comm.recv(second, 1);
+    FAIL("half a message was taken for a whole one");
+  } catch (const Error& error) {
+    CHECK(error.code() == Errc::peer_lost);
+    CHECK_MESSAGE(std::string(error.what()).find("killed by SIGKILL") != std::string::npos,
+                  error.what());
+  }
+}

@@ -1,0 +1,327 @@
+// A ring from end to end: every size, many laps, a source that is held, and ends that cannot be
+// trusted.
+#include "collectives/transport/ring_channel.hpp"
+#include "collectives/transport/rings.hpp"
+#include "tests/support/ranks.hpp"
+
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+using namespace dlaunch::transport;
+
+namespace {
+
+std::shared_ptr<Segment> segment_of(int size) {
+  SegmentPlan plan;
+  for (int rank = 0; rank < size; ++rank) plan.world_ranks.push_back(rank);
+  plan.arena_bytes = 1u << 20;
+  return Segment::create(plan);
+}
+
+Bytes pattern(std::size_t bytes, std::size_t seed) {
+  Bytes data(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) data[i] = static_cast<std::byte>(i * 7 + i / 251 + seed);
+  return data;
+}
+
+Header header_of(std::size_t bytes, int tag = 0) {
+  Fingerprint call;
+  call.op = Op::send;
+  call.dtype = DType::u8;
+  call.count = bytes;
+  return make_header(Kind::message, 1, call, bytes, tag);
+}
+
+Receive receive_of(Bytes& into, int tag = 0) {
+  Receive receive;
+  receive.kind = Kind::message;
+  receive.communicator = 1;
+  receive.from = 0;
+  receive.tag = tag;
+  receive.expected = fingerprint_of(header_of(into.size()));
+  receive.into = into;
+  return receive;
+}
+
+/// Rank 0 writes to rank 1.
+struct Pair {
+  std::shared_ptr<Segment> segment = segment_of(2);
+  Doorbell writers_bell{segment, 0, 0}, readers_bell{segment, 1, 0};
+  std::optional<RingWriter> writer{std::in_place, *segment, writers_bell, 1, 0};
+  RingReader reader{*segment, readers_bell, 1, 0, 0};
+  Inbox inbox{2};
+  std::vector<Bytes> controls;
+  OnControl on_control = [this](int, const Header&, BytesView payload) {
+    controls.emplace_back(payload.begin(), payload.end());
+  };
+
+  Ring& ring() { return segment->ring(1, 0); }
+  bool pump() { return reader.pump(inbox, on_control); }
+  /// Moves one message through, however often both ends must take turns.
+  void move(std::size_t bytes, std::size_t seed) {
+    const Bytes data = pattern(bytes, seed);
+    Bytes into(bytes);
+    Receive receive = receive_of(into);
+    inbox.post(receive);
+    const Header header = header_of(bytes);
+    for (std::size_t sent = 0; sent < sizeof header + bytes;) {
+      const bool wrote = writer->write_some(header, data, sent);
+      const bool read = pump();
+      REQUIRE((wrote || read));
+    }
+    pump();
+    CHECK(receive.state == Receive::State::done);
+    CHECK(into == data);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("messages of every size around a line, a piece and the capacity go through a ring") {
+  Pair pair;
+  std::size_t seed = 0;
+  for (std::size_t bytes = 0; bytes < 200; ++bytes) pair.move(bytes, ++seed);
+  for (const std::size_t around :
+       {std::size_t{1} << 10, std::size_t{16} << 10, std::size_t{32} << 10, Ring::capacity / 2,
+        Ring::capacity - ring_line_bytes, Ring::capacity, 2 * Ring::capacity, std::size_t{1} << 20,
+        std::size_t{3} << 20}) {
+    for (std::size_t bytes = around - 66; bytes <= around + 66; bytes += 6) {
+      pair.move(bytes, ++seed);
+    }
+  }
+}
+
+TEST_CASE("a whole message is written at once or not at all, at every place of the ring") {
+  Pair pair;
+  std::mt19937 random(7);
+  std::size_t seed = 0;
+  for (int lap = 0; lap < 200; ++lap) {
+    std::vector<Bytes> sent;
+    for (;;) {
+      Bytes data = pattern(random() % 9000, ++seed);
+      if (!pair.writer->write(header_of(data.size()), data)) break;
+      sent.push_back(std::move(data));
+    }
+    REQUIRE_FALSE(sent.empty());
+    for (const Bytes& data : sent) {
+      Bytes into(data.size());
+      Receive receive = receive_of(into);
+      REQUIRE(pair.reader.take(receive));
+      CHECK(into == data);
+    }
+    CHECK_FALSE(pair.reader.has_news());
+  }
+}
+
+TEST_CASE("what is taken straight from the ring is what is wanted, and whole") {
+  Pair pair;
+  Bytes into(100), other(101);
+  Receive wanted = receive_of(into, 5);
+  CHECK_FALSE(pair.reader.take(wanted));  // Nothing is there.
+  REQUIRE(pair.writer->write(header_of(100, 5), pattern(100, 1)));
+  Receive another_tag = receive_of(into, 6), another_size = receive_of(other, 5);
+  CHECK_FALSE(pair.reader.take(another_tag));
+  CHECK_FALSE(pair.reader.take(another_size));
+  CHECK(pair.reader.take(wanted));
+  CHECK(wanted.source == 0);
+  CHECK(wanted.header.tag == 5);
+  // A part of a message is left to the long way.
+  Bytes big(Ring::capacity);
+  std::size_t sent = 0;
+  REQUIRE(pair.writer->write_some(header_of(big.size()), big, sent));
+  Receive partial = receive_of(big);
+  CHECK_FALSE(pair.reader.take(partial));
+  CHECK(partial.state == Receive::State::waiting);
+}
+
+TEST_CASE("control messages arrive between data, wherever the ring wraps") {
+  Pair pair;
+  std::size_t seed = 0;
+  for (int i = 0; i < 300; ++i) {
+    Header control;
+    control.kind = Kind::status;
+    const Bytes payload = pattern(static_cast<std::size_t>(i * 37 % 4097), ++seed);
+    control.bytes = payload.size();
+    REQUIRE(pair.writer->write(control, payload));
+    pair.move(5000, ++seed);
+    REQUIRE(pair.controls.size() == 1);
+    CHECK(pair.controls.back() == payload);
+    pair.controls.clear();
+  }
+}
+
+TEST_CASE("a source that is held is not read, and goes on when somebody receives") {
+  Pair pair;
+  pair.inbox = Inbox(2, 1000);
+  const Bytes data = pattern(Ring::capacity + 5000, 3);
+  const Header header = header_of(data.size());
+  std::size_t sent = 0;
+  pair.writer->write_some(header, data, sent);
+  CHECK(pair.pump());
+  CHECK_FALSE(pair.pump());  // It waits; nothing moves, so a rank may sleep over it.
+  CHECK_FALSE(pair.writer->write_some(header, data, sent));
+  Bytes into(data.size());
+  Receive receive = receive_of(into);
+  pair.inbox.post(receive);
+  for (int i = 0; i < 100 && receive.pending(); ++i) {
+    pair.pump();
+    pair.writer->write_some(header, data, sent);
+  }
+  CHECK(receive.state == Receive::State::done);
+  CHECK(into == data);
+  // An empty one that is held behind a full inbox, too.
+  pair.inbox = Inbox(2, 0);
+  REQUIRE(pair.writer->write(header_of(0), {}));
+  pair.pump();
+  CHECK_FALSE(pair.pump());
+  Bytes nothing;
+  Receive empty = receive_of(nothing);
+  pair.inbox.post(empty);
+  CHECK(empty.state == Receive::State::done);
+  pair.move(10, 1);
+}
+
+TEST_CASE("a ring ends behind what was written, in the middle of a message or not") {
+  Pair pair;
+  REQUIRE(pair.writer->write(header_of(3), pattern(3, 1)));
+  Bytes data(1u << 20), first(3), second(1u << 20);
+  std::size_t sent = 0;
+  pair.writer->write_some(header_of(data.size()), data, sent);
+  pair.writer.reset();
+  Receive whole = receive_of(first), part = receive_of(second);
+  pair.inbox.post(whole);
+  pair.inbox.post(part);
+  CHECK(pair.pump());
+  while (pair.pump()) {
+  }
+  CHECK(whole.state == Receive::State::done);
+  CHECK(part.state == Receive::State::filling);
+  CHECK(pair.reader.ended());
+  CHECK(pair.reader.reason() == "it closed the connection");
+  CHECK_FALSE(pair.pump());
+  pair.inbox.withdraw(part);
+}
+
+TEST_CASE("a writer that cannot be believed is not read any more") {
+  Pair pair;
+  const auto check_refused = [&] {
+    while (pair.pump()) {
+    }
+    CHECK(pair.reader.ended());
+    CHECK(pair.reader.reason() == "it sent something that is no message of ours");
+  };
+  SUBCASE("it says that it wrote more than fits") {
+    pair.ring().written.store(Ring::capacity + 64);
+    check_refused();
+  }
+  SUBCASE("it takes back what it wrote") {
+    pair.move(1000, 1);
+    pair.ring().written.store(64);
+    check_refused();
+  }
+  SUBCASE("what it wrote is no header") {
+    std::memset(pair.ring().data, 0x5a, 4096);
+    pair.ring().written.store(4096);
+    check_refused();
+  }
+  SUBCASE("its control message is longer than any is") {
+    Header control;
+    control.kind = Kind::failure;
+    control.bytes = control_bytes_max + 1;
+    std::memcpy(pair.ring().data, &control, sizeof control);
+    pair.ring().written.store(64);
+    check_refused();
+  }
+}
+
+TEST_CASE("a length without end holds the source and takes no memory") {
+  Pair pair;
+  Header header = header_of(0);
+  header.bytes = ~std::uint64_t{0};
+  std::memcpy(pair.ring().data, &header, sizeof header);
+  pair.ring().written.store(Ring::capacity);
+  Bytes into(100);
+  Receive receive = receive_of(into);
+  CHECK_FALSE(pair.reader.take(receive));
+  pair.pump();
+  CHECK(pair.inbox.is_held(0));
+  CHECK_FALSE(pair.pump());
+}
+
+TEST_CASE("a reader that cannot be believed, or has ended, is not written to any more") {
+  Pair pair;
+  CHECK(pair.writer->end() == nullptr);
+  SUBCASE("it read what was never written") {
+    pair.ring().read.store(1u << 20);
+    Bytes data(Ring::capacity);
+    std::size_t sent = 0;
+    while (pair.writer->write_some(header_of(data.size()), data, sent)) {
+    }
+    CHECK(pair.writer->end() != nullptr);
+  }
+  SUBCASE("it has ended") {
+    const auto bell = std::make_shared<Doorbell>(pair.segment, 1, 1);
+    { const Rings rings(pair.segment, bell, 1, 2); }
+    REQUIRE(pair.writer->end() != nullptr);
+    CHECK(std::string(pair.writer->end()) == "it closed the connection");
+  }
+}
+
+TEST_CASE("whoever says that it writes is looked at, ranks that do not exist are not") {
+  const auto segment = segment_of(3);
+  const auto bell = std::make_shared<Doorbell>(segment, 0, 0);
+  Rings rings(segment, bell, 0, 3);
+  segment->rank(0).writers[0].store(~std::uint64_t{0});
+  segment->rank(0).writers[5].store(~std::uint64_t{0});
+  Inbox inbox(3);
+  CHECK_FALSE(rings.pump(inbox, [](int, const Header&, BytesView) {}));
+  CHECK(rings.from(0) == nullptr);
+  CHECK(rings.from(1) != nullptr);
+  CHECK(rings.from(2) != nullptr);
+}
+
+TEST_CASE("two threads move messages of all sizes through a ring, and sleep where they must") {
+  Pair pair;
+  constexpr int messages = 3000;
+  const auto size_at = [](int i) {
+    return static_cast<std::size_t>(i % 50 == 0 ? 300000 + i : i * 31 % 3000);
+  };
+  const auto wait_for = [](Doorbell& bell, const auto& moved) {
+    for (int i = 0; i < 1000; ++i) {
+      if (moved()) return;
+    }
+    const auto deadline = Clock::now() + std::chrono::seconds(60);
+    while (Clock::now() < deadline) {
+      bell.lie_down();
+      if (moved()) break;
+      pollfd polled{bell.fd(), POLLIN, 0};
+      REQUIRE(::poll(&polled, 1, 60000) == 1);  // Nobody rang: a wake-up was lost.
+      bell.clear();
+    }
+    bell.get_up();
+  };
+  std::jthread writing([&] {
+    for (int i = 0; i < messages; ++i) {
+      const Bytes data = pattern(size_at(i), static_cast<std::size_t>(i));
+      const Header header = header_of(data.size());
+      std::size_t sent = 0;
+      while (sent < sizeof header + data.size()) {
+        wait_for(pair.writers_bell, [&] { return pair.writer->write_some(header, data, sent); });
+      }
+    }
+  });
+  int wrong = 0;
+  for (int i = 0; i < messages; ++i) {
+    Bytes into(size_at(i));
+    Receive receive = receive_of(into);
+    if (!pair.reader.take(receive)) pair.inbox.post(receive);
+    while (receive.pending()) wait_for(pair.readers_bell, [&] { return pair.pump(); });
+    wrong += into == pattern(into.size(), static_cast<std::size_t>(i)) ? 0 : 1;
+  }
+  CHECK(wrong == 0);
+}
