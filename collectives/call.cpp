@@ -25,8 +25,6 @@ constexpr auto delivery_grace = 20ms;
 constexpr auto indirect_grace = 300ms;
 /// What nobody tells of is looked at so often.
 constexpr auto look_interval = 200us;
-/// For what another rank has to say about its wrong arguments, which its flag line cannot hold.
-constexpr auto sentence_grace = 1s;
 /// A rank that left in good order may have done all its part: those who wait for it notice.
 bool left_in_order(const PeerLoss& loss) { return loss.cause.starts_with("exited 0"); }
 
@@ -65,21 +63,6 @@ Call::TimePoint Call::deadline() {
   if (!deadline_) deadline_ = deadline_after(setting_.timeout);
   return *deadline_;
 }
-
-class Call::Busy {
- public:
-  explicit Busy(Call& call)
-      : mesh_(call.setting_.mesh), answer_([&call] { return call.activity(); }) {
-    mesh_.news().begin(answer_);
-  }
-  Busy(const Busy&) = delete;
-  Busy& operator=(const Busy&) = delete;
-  ~Busy() { mesh_.news().end(answer_); }
-
- private:
-  transport::Links& mesh_;
-  transport::Activity answer_;
-};
 
 transport::Status Call::activity() const {
   std::string sentence = label();
@@ -238,78 +221,7 @@ void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
   } while (!ready());
 }
 
-// ---- Waiting for a member of the team. ----
-
-namespace {
-
-/// While it lives, the team's members ring this rank's bell when they publish. Under the mesh's
-/// lock.
-class Sleeper {
- public:
-  Sleeper(transport::Team& team, transport::Links& mesh) : team_(team), mesh_(mesh) {
-    team_.count_sleeper(true);
-  }
-  Sleeper(const Sleeper&) = delete;
-  Sleeper& operator=(const Sleeper&) = delete;
-  ~Sleeper() {
-    mesh_.get_up();
-    team_.count_sleeper(false);
-  }
-
- private:
-  transport::Team& team_;
-  transport::Links& mesh_;
-};
-
-}  // namespace
-
-void Call::wait_long(int member, const std::function<bool()>& ready) {
-  transport::Team& team = *team_;
-  const auto lock = setting_.mesh.lock();
-  current_ = {};
-  current_.to_receive = {setting_.group.world_rank(member)};
-  current_.has_spun = true;
-  const Sleeper sleeper(team, setting_.mesh);
-  wait_loop(
-      current_,
-      [&] {
-        // Announced before the last look: whoever publishes after it sees that we sleep.
-        team.bell().lie_down();
-        return ready();
-      },
-      nullptr);
-}
-
-void Call::disagree(int member, const Fingerprint* theirs) {
-  const int world_rank = setting_.group.world_rank(member);
-  if (theirs != nullptr) throw_disagreement(disagreement(*theirs, world_rank), world_rank);
-  // It says itself what was wrong.
-  const auto lock = setting_.mesh.lock();
-  const Busy busy(*this);
-  for (const auto until = Clock::now() + sentence_grace; Clock::now() < until;) {
-    check_news(nullptr);
-    setting_.mesh.step(until);
-  }
-  throw_disagreement(
-      label() + " cannot complete, because its arguments were wrong on " + name_of(world_rank),
-      world_rank);
-}
-
-/// Others may have been wrong in the same call; that is no reason to leave the step out.
-void Call::refuse() {
-  if (team_ == nullptr) return;
-  refusing_ = true;
-  team_->refuse();
-}
-
-void Call::differ(int member, std::uint64_t theirs, std::uint64_t ours) {
-  const int world_rank = setting_.group.world_rank(member);
-  throw_disagreement("rank " + std::to_string(rank()) + " is in " + to_string(fingerprint_) +
-                         ", and so is " + name_of(world_rank) + ", which gives " +
-                         std::to_string(theirs) + " bytes where " + std::to_string(ours) +
-                         " are expected: their counts differ",
-                     world_rank);
-}
+// ---- News. ----
 
 void Call::check_news(const Receive* receive) {
   if (receive != nullptr && receive->state == Receive::State::mismatched) throw_mismatch(*receive);

@@ -119,7 +119,20 @@ class Call final : public Mesh, public transport::Patience {
   };
 
   /// The mesh's answer to inquiries, as long as this call waits.
-  class Busy;
+  class Busy {
+   public:
+    explicit Busy(Call& call)
+        : mesh_(call.setting_.mesh), answer_([&call] { return call.activity(); }) {
+      mesh_.news().begin(answer_);
+    }
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+    ~Busy() { mesh_.news().end(answer_); }
+
+   private:
+    transport::Links& mesh_;
+    transport::Activity answer_;
+  };
 
   // Under the mesh's lock.
   void wait_posted(transport::Receive* receive, transport::Outgoing* outgoing);

@@ -45,7 +45,6 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   void on_reported(int rank, const wire::Report& report) override;
   void on_left(int rank) override;
   void on_warning(const std::string& sentence) override { say(sentence); }
-  void on_dropped(const std::string& sentence) override { say(sentence); }
 
   void on_admitted(const rendezvous::Admission& admission) override;
   void on_order(std::uint64_t epoch, StopOrder::Manner manner, const std::string& reason) override;

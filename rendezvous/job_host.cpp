@@ -45,7 +45,7 @@ std::unique_ptr<store::Server> JobHost::make_server() {
     const auto member = by_connection_.find(who);
     const std::string name =
         member == by_connection_.end() ? "a client" : "rank " + std::to_string(member->second);
-    observer_.on_dropped(store::slow_reader_text(name, peer));
+    observer_.on_warning(store::slow_reader_text(name, peer));
   });
   return server;
 }
@@ -71,7 +71,7 @@ void JobHost::serve_c10d(unique_fd listener) {
   if (!c10d_) {
     c10d_ = make_server();
     c10d_->on_slow_reader([this](store::ConnectionId, const std::string& peer) {
-      observer_.on_dropped(store::slow_reader_text("a client of PyTorch's store", peer));
+      observer_.on_warning(store::slow_reader_text("a client of PyTorch's store", peer));
     });
   }
   c10d_->listen(std::move(listener), {.native = false, .c10d = true});

@@ -30,8 +30,6 @@ class JobObserver {
   virtual void on_left(int rank) = 0;
   /// A sentence for the user: the members go on, but not as well as they could.
   virtual void on_warning(const std::string& sentence) = 0;
-  /// A connection was dropped because it does not read: who, as a sentence.
-  virtual void on_dropped(const std::string& sentence) = 0;
 };
 
 /// The job as its members must know it.

@@ -1,7 +1,6 @@
 #include "collectives/transport/links.hpp"
 
 #include "runtime/base/deadline.hpp"
-#include "runtime/base/relax.hpp"
 #include "runtime/base/socket.hpp"
 
 #include <algorithm>
@@ -9,7 +8,6 @@
 #include <charconv>
 #include <cstring>
 
-#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
@@ -18,30 +16,6 @@ namespace {
 
 constexpr auto lookup_pause_first = std::chrono::milliseconds(1);
 constexpr auto lookup_pause_max = std::chrono::milliseconds(50);
-/// News of losses may have been read by another thread (any call on the store reads them), and
-/// then no descriptor tells of it.
-constexpr auto losses_interval = std::chrono::milliseconds(250);
-/// Nobody can ring: shared memory is looked at again so often.
-constexpr auto no_bell_interval = std::chrono::milliseconds(1);
-/// How long the rings are looked at before a rank goes to sleep, which costs more than this to
-/// undo.
-constexpr auto spin_time = std::chrono::microseconds(50);
-/// The same where ranks share processors: others get theirs meanwhile.
-constexpr auto yield_time = std::chrono::microseconds(100);
-/// Sockets are looked at this often while the rings keep a rank busy; and while it spins, if there
-/// are connections.
-constexpr auto sockets_interval = std::chrono::microseconds(50);
-constexpr auto sockets_slice = std::chrono::microseconds(5);
-/// Between two looks at the clock: about a microsecond.
-constexpr int spins_between_looks = 16;
-/// Before a receive goes the long way.
-constexpr int spins_before_step = 512;
-/// Connections that have not said who they are.
-constexpr std::size_t newcomers_max = 256;
-/// How long one may take to prove who it is; and after how long it makes room for another when
-/// there are too many.
-constexpr auto proof_timeout = std::chrono::seconds(3);
-constexpr auto newcomer_slow = std::chrono::milliseconds(250);
 
 Address address_of(std::string_view text) {
   const auto colon = text.rfind(':');
@@ -336,195 +310,6 @@ void Links::on_control(int from, const Header& header, BytesView payload) {
     case Kind::message:
       return;  // Data goes to the inbox.
   }
-}
-
-// ---- Waiting. ----
-
-void Links::step(Clock::time_point deadline, bool spins) {
-  const auto now = Clock::now();
-  const bool moved = move_pending(now);
-  if (moved) tell_threads();
-  if (turns_.is_attended()) wake();
-  if (rings_ && moved && now - sockets_looked_at_ < sockets_interval) return;
-  if (!turns_.take(moved ? now : deadline)) return;
-  const Turn turn(turns_);
-  wait_in_turn(deadline, now, moved, spins);
-}
-
-void Links::step_in_turn() {
-  const Turn turn(turns_);
-  const auto now = Clock::now();
-  wait_in_turn(Clock::time_point::max(), now, move_pending(now), false);
-}
-
-/// What needs no descriptor to become ready.
-bool Links::move_pending(Clock::time_point now) {
-  const bool moved = pump_unpolled();
-  return look_up_pending(now) || moved;
-}
-
-void Links::wait_in_turn(Clock::time_point deadline, Clock::time_point now, bool moved,
-                         bool spins) {
-  if (membership_ && now - losses_read_ >= losses_interval) read_losses();
-  if (rings_ && !moved && spins && spin(now, next_wake(deadline))) return;
-  sleep(next_wake(deadline), moved);
-  drop_slow_newcomers();
-}
-
-/// What they wait for may have come, or what is polled for is not all any more.
-void Links::tell_threads() noexcept {
-  if (turns_.tell()) wake();
-}
-
-/// Looks at the rings, and at the sockets, until something has moved: true. Not for long, and not
-/// if another thread wants the lock.
-bool Links::spin(Clock::time_point now, Clock::time_point until) {
-  const bool crowded = rings_->oversubscribed();
-  until = std::min(until, now + (crowded ? yield_time : spin_time));
-  auto sockets_due = has_connections_ ? now + sockets_slice : Clock::time_point::max();
-  for (bool first = true; now < until && !turns_.are_wanted(); first = false, now = Clock::now()) {
-    const bool yields = crowded && !first;
-    for (int i = 0; i < (yields ? 1 : spins_between_looks); ++i) {
-      yields ? static_cast<void>(::sched_yield()) : relax();
-      if (pump_rings()) return true;
-    }
-    if (now < sockets_due) continue;
-    if (poll_and_pump(0)) return true;
-    sockets_due = now + sockets_slice;
-  }
-  return false;
-}
-
-/// Waits in poll(2), so that nothing is used while nothing happens.
-void Links::sleep(Clock::time_point until, bool only_look) {
-  int timeout_ms = only_look ? 0 : poll_timeout_ms(until);
-  if (!rings_ || timeout_ms == 0) {
-    poll_and_pump(timeout_ms);
-    return;
-  }
-  // Whoever writes from here on rings, and what was written before is seen.
-  bell_->lie_down();
-  if (pump_rings()) timeout_ms = 0;
-  poll_and_pump(timeout_ms);
-  bell_->get_up();
-  pump_rings();
-}
-
-bool Links::pump_rings() {
-  bool moved = rings_->pump(inbox_, on_control_);
-  for (OutChannel* channel : ring_outs_) {
-    if (channel->state() != OutChannel::State::open) continue;
-    if (channel->has_work()) moved = channel->pump() || moved;
-    channel->look_for_end();
-    moved = moved || channel->state() != OutChannel::State::open;
-  }
-  return moved;
-}
-
-bool Links::receive_now(Receive& receive) {
-  if (!rings_ || receive.from == any_source) return false;
-  RingReader* ring = rings_->from(receive.from);
-  if (ring == nullptr || !inbox_.is_clear(receive.from)) return false;
-  const int spins = rings_->oversubscribed() ? spins_between_looks : spins_before_step;
-  for (int i = 0; !ring->has_news(); ++i) {
-    if (i == spins || turns_.are_wanted()) return false;
-    relax();
-  }
-  if (!ring->take(receive)) return false;
-  inbox_.note_taken(receive.from, receive.header);
-  return true;
-}
-
-Clock::time_point Links::next_wake(Clock::time_point deadline) const {
-  if (membership_) deadline = std::min(deadline, losses_read_ + losses_interval);
-  if (bell_ && bell_->fd() < 0) deadline = std::min(deadline, Clock::now() + no_bell_interval);
-  if (!newcomers_.empty()) {
-    const auto first = newcomers_.front().since;
-    if (newcomers_.size() >= newcomers_max) deadline = std::min(deadline, first + newcomer_slow);
-    if (key_) deadline = std::min(deadline, first + proof_timeout);
-  }
-  const bool looking =
-      surveying_ || std::any_of(out_.begin(), out_.end(), [](const OutChannel& channel) {
-        return channel.state() == OutChannel::State::looking_up && channel.has_work();
-      });
-  return looking ? std::min(deadline, next_lookup_) : deadline;
-}
-
-void Links::wake() noexcept {
-  const std::uint64_t one = 1;
-  // It can only fail when the counter is full, and then the waiter wakes anyway.
-  [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
-}
-
-void Links::read_losses() {
-  losses_read_ = Clock::now();
-  losses_ = membership_->losses();
-  // What a rank had written when it ended is there.
-  if (rings_) rings_->pump(inbox_, on_control_);
-}
-
-/// Whether any descriptor had something.
-bool Links::poll_and_pump(int timeout_ms) {
-  fill_polled();
-  int error = 0;
-  const int ready = turns_.released([&] {
-    const int count = ::poll(polled_.data(), polled_.size(), timeout_ms);
-    if (count < 0) error = errno;
-    return count;
-  });
-  if (ready < 0 && error != EINTR) {
-    throw Error(Errc::internal, "cannot poll: " + errno_text(error));
-  }
-  if (ready > 0) handle_polled();
-  if (rings_) sockets_looked_at_ = Clock::now();
-  return ready > 0;
-}
-
-/// Layout: wake, listener, membership, bell, newcomers, in-channels, out-channels. poll(2) skips
-/// the entries whose descriptor is -1.
-void Links::fill_polled() {
-  polled_.clear();
-  polled_.push_back({wake_.get(), POLLIN, 0});
-  const bool room = may_accept(Clock::now());
-  polled_.push_back({room ? listener_.get() : -1, POLLIN, 0});
-  polled_.push_back({membership_ ? membership_->fd() : -1, POLLIN, 0});
-  polled_.push_back({bell_ ? bell_->fd() : -1, POLLIN, 0});
-  for (const auto& newcomer : newcomers_) polled_.push_back({newcomer.fd.get(), POLLIN, 0});
-  for (const auto& channel : in_) {
-    const bool readable = channel && !channel->ended() && !channel->held();
-    polled_.push_back({readable ? channel->fd() : -1, POLLIN, 0});
-  }
-  for (const auto& channel : out_) {
-    const short writing = channel.wants_to_write() ? POLLOUT : 0;
-    polled_.push_back({channel.fd(), static_cast<short>(POLLIN | writing), 0});
-  }
-}
-
-void Links::handle_polled() {
-  // Data first: what a peer sent before it ended must be seen before the news of its end.
-  const std::size_t ins = 4 + newcomers_.size();
-  const std::size_t outs = ins + in_.size();
-  const std::size_t greeted = newcomers_.size();
-  for (std::size_t i = 0; i < in_.size(); ++i) {
-    if (polled_[ins + i].revents != 0) in_[i]->pump(inbox_, on_control_);
-  }
-  for (std::size_t i = 0; i < out_.size(); ++i) {
-    const auto events = polled_[outs + i].revents;
-    if ((events & POLLOUT) != 0) out_[i].pump();
-    if ((events & ~POLLOUT) != 0) out_[i].look_for_end();
-  }
-  for (std::size_t i = greeted; i-- > 0;) {
-    if (polled_[4 + i].revents != 0 && greet(newcomers_[i])) {
-      newcomers_.erase(newcomers_.begin() + static_cast<std::ptrdiff_t>(i));
-    }
-  }
-  if (polled_[1].revents != 0) accept_all();
-  if (polled_[0].revents != 0) {
-    std::uint64_t count = 0;
-    [[maybe_unused]] const auto got = ::read(wake_.get(), &count, sizeof count);
-  }
-  if (polled_[2].revents != 0) read_losses();
-  if (polled_[3].revents != 0) bell_->clear();
 }
 
 // ---- News. ----

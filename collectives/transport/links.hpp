@@ -112,6 +112,13 @@ class Links {
   std::uint64_t strangers() const { return strangers_; }
 
  private:
+  /// Connections that have not said who they are.
+  static constexpr std::size_t newcomers_max = 256;
+  /// How long one may take to prove who it is; and after how long it makes room for another when
+  /// there are too many.
+  static constexpr auto proof_timeout = std::chrono::seconds(3);
+  static constexpr auto newcomer_slow = std::chrono::milliseconds(250);
+
   struct Newcomer {
     unique_fd fd;
     Acceptance acceptance;

@@ -93,7 +93,6 @@ class RelayNode : private rendezvous::JobObserver, private store::Uplink::Events
   void on_reported(int, const wire::Report&) override {}
   void on_left(int) override {}
   void on_warning(const std::string&) override {}
-  void on_dropped(const std::string&) override {}
   void on_welcome(const wire::Welcome&) override {}
   void on_push(const wire::FrameHeader&, BytesView) override {}
   void on_trouble(const Error&, Clock::time_point) override {}

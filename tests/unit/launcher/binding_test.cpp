@@ -1,5 +1,6 @@
 // Which worker gets which cores, on machines written down; and how a machine is read.
 #include "launcher/binding.hpp"
+
 #include "runtime/segment/processors.hpp"
 
 #include <filesystem>

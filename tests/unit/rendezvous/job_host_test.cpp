@@ -67,7 +67,6 @@ class Hosted : private JobObserver {
  private:
   void on_joined(int rank) override { note("joined " + std::to_string(rank)); }
   void on_left(int rank) override { note("left " + std::to_string(rank)); }
-  void on_dropped(const std::string& sentence) override { note(sentence); }
   void on_reported(int rank, const wire::Report& report) override {
     note("reported " + std::to_string(rank) + " " + report.sentence);
   }
