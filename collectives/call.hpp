@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -77,6 +78,10 @@ class Call final : public Mesh, public transport::Patience {
   void send(int to, BytesView data) override;
   void recv(int from, std::span<std::byte> data) override;
   void exchange(int to, BytesView out, int from, std::span<std::byte> in) override;
+  Ticket start_send(int to, BytesView data) override;
+  Ticket start_recv(int from, std::span<std::byte> data) override;
+  void wait(Ticket ticket) override;
+  void take_back(Ticket ticket) noexcept override;
 
   void wait_long(int member, const std::function<bool()>& ready) override;
   [[noreturn]] void disagree(int member, const transport::Fingerprint* theirs) override;
@@ -161,11 +166,20 @@ class Call final : public Mesh, public transport::Patience {
   transport::Receive make_receive(int from, std::span<std::byte> into) const;
   transport::Outgoing make_outgoing(int to, BytesView data) const;
 
+  /// A ticket's message; neither: free.
+  struct Started {
+    std::optional<transport::Receive> receive;
+    std::optional<transport::Outgoing> outgoing;
+  };
+  Ticket free_ticket();
+
   Setting setting_;
   transport::Team* team_ = nullptr;
   bool refusing_ = false;
   transport::Fingerprint fingerprint_;
-  std::optional<TimePoint> deadline_;        ///< Known from the first wait on.
+  std::optional<TimePoint> deadline_;              ///< Known from the first wait on.
+  std::vector<std::unique_ptr<Started>> started_;  ///< By ticket.
+  std::vector<Ticket> free_tickets_;
   TimePoint look_again_ = TimePoint::max();  ///< When news that has to settle is due.
   std::vector<std::pair<int, TimePoint>> noticed_;
   Waiting current_;

@@ -22,6 +22,19 @@ class Mesh {
   virtual void recv(int from, std::span<std::byte> data) = 0;
   /// Both at once, full-duplex, so that rings cannot deadlock on full buffers.
   virtual void exchange(int to, BytesView out, int from, std::span<std::byte> in) = 0;
+
+  /// One of the messages that were started and not yet waited for.
+  using Ticket = std::size_t;
+  /// Begin to send or to receive, and return at once; the data is borrowed until the ticket was
+  /// waited for or taken back, one of which happens once to each. What is started moves on during
+  /// every call that blocks, in any number and between any ranks. Between two ranks messages arrive
+  /// in the order in which they were started or sent, and fill receives in the order of those.
+  virtual Ticket start_send(int to, BytesView data) = 0;
+  virtual Ticket start_recv(int from, std::span<std::byte> data) = 0;
+  /// Returns when that message is complete; in any order.
+  virtual void wait(Ticket ticket) = 0;
+  /// The call is given up: that message's data is not touched any more.
+  virtual void take_back(Ticket ticket) noexcept = 0;
 };
 
 }  // namespace dlaunch

@@ -1,0 +1,46 @@
+#include "collectives/call.hpp"
+
+/// Messages of a call that are under way while it does something else.
+namespace dlaunch {
+
+Call::Ticket Call::free_ticket() {
+  if (free_tickets_.empty()) {
+    started_.push_back(std::make_unique<Started>());
+    return started_.size() - 1;
+  }
+  const Ticket ticket = free_tickets_.back();
+  free_tickets_.pop_back();
+  return ticket;
+}
+
+Call::Ticket Call::start_send(int to, BytesView data) {
+  const Ticket ticket = free_ticket();
+  const auto lock = setting_.mesh.lock();
+  setting_.mesh.post(started_[ticket]->outgoing.emplace(make_outgoing(to, data)));
+  return ticket;
+}
+
+Call::Ticket Call::start_recv(int from, std::span<std::byte> data) {
+  const Ticket ticket = free_ticket();
+  const auto lock = setting_.mesh.lock();
+  setting_.mesh.post(started_[ticket]->receive.emplace(make_receive(from, data)));
+  return ticket;
+}
+
+void Call::wait(Ticket ticket) {
+  Started& message = *started_[ticket];
+  wait(message.receive ? &*message.receive : nullptr,
+       message.outgoing ? &*message.outgoing : nullptr);
+  message = {};
+  free_tickets_.push_back(ticket);
+}
+
+void Call::take_back(Ticket ticket) noexcept {
+  Started& message = *started_[ticket];
+  const auto lock = setting_.mesh.lock();
+  if (message.receive && message.receive->pending()) setting_.mesh.withdraw(*message.receive);
+  if (message.outgoing && message.outgoing->pending()) setting_.mesh.withdraw(*message.outgoing);
+  message = {};
+}
+
+}  // namespace dlaunch
