@@ -9,12 +9,12 @@ using shared::Parts;
 
 void barrier(Call& call) {
   if (auto* team = call.team()) return shared::barrier(*team);
-  algorithms::barrier_dissemination(call);
+  algorithms::barrier(call);
 }
 
 void broadcast(Call& call, std::span<std::byte> data, int root) {
   if (auto* team = call.team()) return shared::broadcast(*team, data, root);
-  algorithms::broadcast_binomial(call, data, root);
+  algorithms::broadcast(call, data, root);
 }
 
 void reduce(Call& call, BytesView in, std::byte* out, int root, const Folder& fold) {
@@ -29,13 +29,13 @@ void all_reduce(Call& call, std::span<std::byte> data, const Folder& fold) {
 
 void all_gather(Call& call, std::byte* data, const Offsets& parts) {
   if (auto* team = call.team()) return shared::all_gather(*team, data, parts);
-  algorithms::all_gather_ring(call, data, parts);
+  algorithms::all_gather(call, data, parts);
 }
 
 void reduce_scatter(Call& call, BytesView in, std::byte* out, const Offsets& parts,
                     const Folder& fold) {
   if (auto* team = call.team()) return shared::reduce_scatter(*team, in, out, parts, fold);
-  algorithms::reduce_scatter_pairwise(call, in, out, parts, fold);
+  algorithms::reduce_scatter(call, in, out, parts, fold);
 }
 
 void all_to_all(Call& call, const std::byte* in, std::byte* out, std::size_t each) {
@@ -43,7 +43,7 @@ void all_to_all(Call& call, const std::byte* in, std::byte* out, std::size_t eac
   if (auto* team = call.team()) {
     return shared::all_to_all(*team, in, parts, out, parts, Parts::equal);
   }
-  algorithms::all_to_all_pairwise(call, in, parts, out, parts);
+  algorithms::all_to_all(call, in, out, each);
 }
 
 void all_to_all_v(Call& call, const std::byte* in, const Offsets& in_parts, std::byte* out,
@@ -51,7 +51,7 @@ void all_to_all_v(Call& call, const std::byte* in, const Offsets& in_parts, std:
   if (auto* team = call.team()) {
     return shared::all_to_all(*team, in, in_parts, out, out_parts, Parts::differing);
   }
-  algorithms::all_to_all_pairwise(call, in, in_parts, out, out_parts);
+  algorithms::all_to_all_direct(call, in, in_parts, out, out_parts);
 }
 
 void gather(Call& call, BytesView mine, std::byte* all, int root) {
@@ -60,14 +60,14 @@ void gather(Call& call, BytesView mine, std::byte* all, int root) {
   if (auto* team = call.team()) {
     return shared::gather(*team, mine, all, parts, root, Parts::equal);
   }
-  algorithms::gather_linear(call, mine, all, parts, root);
+  algorithms::gather(call, mine, all, root);
 }
 
 void gather_v(Call& call, BytesView mine, std::byte* all, const Offsets& parts, int root) {
   if (auto* team = call.team()) {
     return shared::gather(*team, mine, all, parts, root, Parts::differing);
   }
-  algorithms::gather_linear(call, mine, all, parts, root);
+  algorithms::gather_direct(call, mine, all, parts, root);
 }
 
 void scatter(Call& call, const std::byte* all, std::span<std::byte> mine, int root) {
@@ -76,7 +76,7 @@ void scatter(Call& call, const std::byte* all, std::span<std::byte> mine, int ro
   if (auto* team = call.team()) {
     return shared::scatter(*team, all, mine, parts, root, Parts::equal);
   }
-  algorithms::scatter_linear(call, all, mine, parts, root);
+  algorithms::scatter(call, all, mine, root);
 }
 
 void scatter_v(Call& call, const std::byte* all, std::span<std::byte> mine, const Offsets& parts,
@@ -84,7 +84,7 @@ void scatter_v(Call& call, const std::byte* all, std::span<std::byte> mine, cons
   if (auto* team = call.team()) {
     return shared::scatter(*team, all, mine, parts, root, Parts::differing);
   }
-  algorithms::scatter_linear(call, all, mine, parts, root);
+  algorithms::scatter_direct(call, all, mine, parts, root);
 }
 
 }  // namespace dlaunch::operations

@@ -1,6 +1,7 @@
 # A reference that rounds as the product does.
 set_source_files_properties(unit/collectives/fold_test.cpp PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 dlaunch_test(collectives_test
+  unit/collectives/algorithms_test.cpp
   unit/collectives/failure_test.cpp
   unit/collectives/fold_test.cpp
   unit/collectives/golden_test.cpp

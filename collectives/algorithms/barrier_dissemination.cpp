@@ -1,11 +1,23 @@
 #include "collectives/algorithms/algorithms.hpp"
+#include "collectives/algorithms/flights.hpp"
 
 namespace dlaunch::algorithms {
+namespace {
+
+/// More messages in a round cost the sender more than a round less saves.
+constexpr int radix = 8;
+
+}  // namespace
 
 void barrier_dissemination(Mesh& mesh) {
   const int n = mesh.size(), me = mesh.rank();
-  for (int distance = 1; distance < n; distance *= 2) {
-    mesh.exchange((me + distance) % n, {}, (me - distance + n) % n, {});
+  Flights flights(mesh);
+  for (int unit = 1; unit < n; unit *= radix) {
+    for (int distance = unit; distance < n && distance < radix * unit; distance += unit) {
+      flights.recv((me - distance + n) % n, {});
+      flights.send((me + distance) % n, {});
+    }
+    flights.land();
   }
 }
 

@@ -14,16 +14,12 @@ Offsets parts_of(std::span<const std::size_t> counts, std::size_t element_bytes)
   return parts;
 }
 
-void all_gather_ring(Mesh& mesh, std::byte* data, const Offsets& parts) {
-  const int n = mesh.size(), me = mesh.rank();
-  const auto part = [&](int rank) {
-    const auto r = static_cast<std::size_t>(rank);
-    return std::span(data + parts[r], parts[r + 1] - parts[r]);
-  };
-  for (int step = 0; step < n - 1; ++step) {
-    mesh.exchange((me + 1) % n, part((me - step + n) % n), (me - 1 + n) % n,
-                  part((me - step - 1 + 2 * n) % n));
-  }
+Offsets even_parts(std::size_t bytes, int ranks, std::size_t element_bytes) {
+  const std::size_t count = bytes / element_bytes;
+  const auto n = static_cast<std::size_t>(ranks);
+  std::vector<std::size_t> counts(n);
+  for (std::size_t i = 0; i < n; ++i) counts[i] = count / n + (i < count % n ? 1 : 0);
+  return parts_of(counts, element_bytes);
 }
 
 }  // namespace dlaunch::algorithms

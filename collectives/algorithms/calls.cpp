@@ -1,0 +1,87 @@
+#include "collectives/algorithms/algorithms.hpp"
+
+/// Each call by the algorithm that select() names; a name the table does not have for a call cannot
+/// come.
+namespace dlaunch::algorithms {
+namespace {
+
+using transport::Op;
+
+Algorithm algorithm_of(Op op, std::size_t bytes, const Mesh& mesh) {
+  return select(op, bytes, Topology{mesh.size()}).algorithm;
+}
+
+}  // namespace
+
+void barrier(Mesh& mesh) { barrier_dissemination(mesh); }
+
+void broadcast(Mesh& mesh, std::span<std::byte> data, int root) {
+  if (algorithm_of(Op::broadcast, data.size(), mesh) == Algorithm::scatter) {
+    return broadcast_scatter(mesh, data, root);
+  }
+  broadcast_tree(mesh, data, root);
+}
+
+void reduce(Mesh& mesh, BytesView in, std::byte* out, int root, const Folder& fold) {
+  if (algorithm_of(Op::reduce, in.size(), mesh) == Algorithm::tree) {
+    return reduce_tree(mesh, in, out, root, fold);
+  }
+  reduce_in_parts(mesh, in, out, root, fold);
+}
+
+void all_reduce(Mesh& mesh, std::span<std::byte> data, const Folder& fold) {
+  if (mesh.size() == 1) return all_reduce_in_parts(mesh, data, fold);
+  switch (algorithm_of(Op::all_reduce, data.size(), mesh)) {
+    case Algorithm::exchange:
+      return all_reduce_exchange(mesh, data, fold);
+    case Algorithm::bruck:
+      return all_reduce_bruck(mesh, data, fold);
+    case Algorithm::tree:
+      reduce_tree(mesh, data, data.data(), 0, fold);
+      return broadcast_tree(mesh, data, 0);
+    case Algorithm::in_parts:
+    case Algorithm::scatter:
+    case Algorithm::ring:
+    case Algorithm::dissemination:
+    case Algorithm::direct:
+      return all_reduce_in_parts(mesh, data, fold);
+  }
+}
+
+void all_gather(Mesh& mesh, std::byte* data, const Offsets& parts) {
+  // All ranks know all parts: what is chosen for their mean is the same on all.
+  const std::size_t mean = parts.back() / static_cast<std::size_t>(mesh.size());
+  if (algorithm_of(Op::all_gather, mean, mesh) == Algorithm::bruck) {
+    return all_gather_bruck(mesh, data, parts);
+  }
+  all_gather_ring(mesh, data, parts);
+}
+
+void reduce_scatter(Mesh& mesh, BytesView in, std::byte* out, const Offsets& parts,
+                    const Folder& fold) {
+  reduce_scatter_in_parts(mesh, in, out, parts, fold);
+}
+
+void gather(Mesh& mesh, BytesView mine, std::byte* all, int root) {
+  if (algorithm_of(Op::gather, mine.size(), mesh) == Algorithm::tree) {
+    return gather_tree(mesh, mine, all, root);
+  }
+  gather_direct(mesh, mine, all, equal_parts(mesh.size(), mine.size()), root);
+}
+
+void scatter(Mesh& mesh, const std::byte* all, std::span<std::byte> mine, int root) {
+  if (algorithm_of(Op::scatter, mine.size(), mesh) == Algorithm::tree) {
+    return scatter_tree(mesh, all, mine, root);
+  }
+  scatter_direct(mesh, all, mine, equal_parts(mesh.size(), mine.size()), root);
+}
+
+void all_to_all(Mesh& mesh, const std::byte* in, std::byte* out, std::size_t each) {
+  if (algorithm_of(Op::all_to_all, each, mesh) == Algorithm::bruck) {
+    return all_to_all_bruck(mesh, in, out, each);
+  }
+  const Offsets parts = equal_parts(mesh.size(), each);
+  all_to_all_direct(mesh, in, parts, out, parts);
+}
+
+}  // namespace dlaunch::algorithms
