@@ -217,6 +217,8 @@ void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
     const auto now = Clock::now();
     if (now >= until) return throw_unless_complete(waiting, ready);
     if (interval < until - now) look_again_ = std::min(look_again_, now + interval);
+    const bool one = waiting.to_receive.size() == 1 && waiting.to_send.empty();
+    if (one && !waiting.has_spun && setting_.mesh.look_for(waiting.to_receive.front())) continue;
     setting_.mesh.step(std::min(until, look_again_), !waiting.has_spun);
   } while (!ready());
 }

@@ -49,6 +49,7 @@ Links::Links(const World& world)
       survey_(world.size()),
       out_(static_cast<std::size_t>(world.size())),
       in_(static_cast<std::size_t>(world.size())),
+      spins_(has_processors(world.info().local_size)),
       lookup_pause_(lookup_pause_first) {
   if (!wake_) throw Error(Errc::internal, "cannot make an eventfd: " + errno_text(errno));
   if (size_ > 1) publish();

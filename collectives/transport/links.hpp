@@ -83,6 +83,9 @@ class Links {
   /// For a thread that has taken its turn already, and waits for whatever comes.
   void step_in_turn();
   Turns& turns() { return turns_; }
+  /// Looks for more from this rank's connection for a moment without sleeping, where ranks do not
+  /// outnumber the processors; true if something came.
+  bool look_for(int from);
   /// Ends every step() that waits.
   void wake() noexcept;
 
@@ -130,6 +133,7 @@ class Links {
   std::string key_of(int rank) const;
   Hello hello() const;
   void look_up(int to);
+  static bool has_processors(int ranks_here);
   bool look_up_pending(Clock::time_point now);
   bool connect_pending();
   void start_sending(int to, bool had_work);
@@ -178,6 +182,7 @@ class Links {
   std::vector<OutChannel*> ring_outs_;
   std::deque<Newcomer> newcomers_;
   std::uint64_t strangers_ = 0;
+  const bool spins_;
   std::vector<PeerLoss> losses_;
   News news_;
   Clock::time_point losses_read_{};
