@@ -54,6 +54,7 @@ class Call final : public Mesh, public transport::Patience {
   struct Setting {
     transport::Links& mesh;
     const Group& group;
+    std::vector<std::size_t>& kept_parts;          ///< See Call::kept_parts.
     std::span<const transport::Fingerprint> past;  ///< The last collectives, for messages.
     const std::atomic<bool>& aborted;
     Clock::duration timeout;
@@ -73,6 +74,8 @@ class Call final : public Mesh, public transport::Patience {
     team_ = &team;
     team.begin(*this, fingerprint_);
   }
+  /// Room for the offsets of equal parts, which stays as it is from call to call.
+  std::vector<std::size_t>& kept_parts() const { return setting_.kept_parts; }
   int rank() const override { return setting_.group.rank; }
   int size() const override { return setting_.group.size(); }
   void send(int to, BytesView data) override;

@@ -42,7 +42,7 @@ void Call::wait_long(int member, const std::function<bool()>& ready) {
       current_,
       [&] {
         // Announced before the last look: whoever publishes after it sees that we sleep.
-        team.bell().lie_down();
+        team.lie_down();
         return ready();
       },
       nullptr);

@@ -11,7 +11,14 @@
 /// What a call asks of its arguments; each throws Error{misuse} with a sentence.
 namespace dlaunch {
 
-void require(const Call& call, bool holds, const std::string& otherwise);
+[[noreturn]] void refuse(const Call& call, const std::string& sentence);
+/// `otherwise()` is the sentence; it is not made where nothing is wrong.
+template <class Sentence>
+void require(const Call& call, bool holds, const Sentence& otherwise) {
+  if (!holds) [[unlikely]] {
+    refuse(call, otherwise());
+  }
+}
 void check_root(const Call& call, int root);
 /// A known dtype, host memory, and a pointer where there are elements.
 void check_view(const Call& call, const ConstTensorView& view);

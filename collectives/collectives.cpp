@@ -105,7 +105,7 @@ void Communicator::all_gather(ConstTensorView in, TensorView out, const Options&
     const Unpacked all(out);
     const std::size_t each = in.bytes();
     copy(all.bytes().subspan(product(call.rank(), each), each), mine.bytes());
-    operations::all_gather(call, all.bytes().data(), algorithms::equal_parts(call.size(), each));
+    operations::all_gather(call, all.bytes().data(), each);
     all.commit();
   });
 }
@@ -122,7 +122,7 @@ void Communicator::all_gather_v(ConstTensorView in, TensorView out,
     const Offsets parts = algorithms::parts_of(counts, size_of(in.dtype));
     copy(all.bytes().subspan(parts[static_cast<std::size_t>(call.rank())], in.bytes()),
          mine.bytes());
-    operations::all_gather(call, all.bytes().data(), parts);
+    operations::all_gather_v(call, all.bytes().data(), parts);
     all.commit();
   });
 }
@@ -200,8 +200,7 @@ void Communicator::reduce_scatter(ConstTensorView in, TensorView out, const Redu
         const Folder fold(reduction, out.dtype, options.truncate_mean);
         const Packed all(in);
         const Unpacked mine(out);
-        operations::reduce_scatter(call, all.bytes(), mine.bytes().data(),
-                                   algorithms::equal_parts(call.size(), out.bytes()), fold);
+        operations::reduce_scatter(call, all.bytes(), mine.bytes().data(), out.bytes(), fold);
         mine.commit();
       });
 }
@@ -217,8 +216,8 @@ void Communicator::reduce_scatter_v(ConstTensorView in, TensorView out,
     const Folder fold(reduction, out.dtype, options.truncate_mean);
     const Packed all(in);
     const Unpacked mine(out);
-    operations::reduce_scatter(call, all.bytes(), mine.bytes().data(),
-                               algorithms::parts_of(counts, size_of(out.dtype)), fold);
+    operations::reduce_scatter_v(call, all.bytes(), mine.bytes().data(),
+                                 algorithms::parts_of(counts, size_of(out.dtype)), fold);
     mine.commit();
   });
 }
@@ -228,9 +227,10 @@ void Communicator::all_to_all(ConstTensorView in, TensorView out, const Options&
     check_view(call, in);
     check_same(call, in, out, in.count);
     const auto ranks = static_cast<std::size_t>(call.size());
-    require(call, in.count % ranks == 0,
-            "'in' has " + std::to_string(in.count) + " elements, which are not " +
-                std::to_string(ranks) + " equal parts");
+    require(call, in.count % ranks == 0, [&] {
+      return std::string("'in' has " + std::to_string(in.count) + " elements, which are not " +
+                         std::to_string(ranks) + " equal parts");
+    });
     const Packed all(in);
     const Unpacked result(out);
     operations::all_to_all(call, all.bytes().data(), result.bytes().data(), in.bytes() / ranks);
@@ -245,12 +245,14 @@ void Communicator::all_to_all_v(ConstTensorView in, std::span<const std::size_t>
       fingerprint(Op::all_to_all_v, in.dtype, transport::counts_vary), options, [&](Call& call) {
         check_view(call, in);
         const auto me = static_cast<std::size_t>(call.rank());
-        require(call, in_counts.size() == out_counts.size() && me < in_counts.size(),
-                "in_counts and out_counts have one entry for each rank");
+        require(call, in_counts.size() == out_counts.size() && me < in_counts.size(), [&] {
+          return std::string("in_counts and out_counts have one entry for each rank");
+        });
         const std::size_t all = check_counts(call, in_counts, in_counts[me], "in");
-        require(call, in.count == all,
-                "'in' has " + std::to_string(in.count) + " elements, in_counts say " +
-                    std::to_string(all));
+        require(call, in.count == all, [&] {
+          return std::string("'in' has " + std::to_string(in.count) + " elements, in_counts say " +
+                             std::to_string(all));
+        });
         check_same(call, in, out, check_counts(call, out_counts, in_counts[me], "out"));
         const Packed data(in);
         const Unpacked result(out);

@@ -55,6 +55,8 @@ std::unique_ptr<Team> form_team(Call& call, transport::Links& links, const Group
   std::uint64_t block = no_team;
   if (group.rank == 0) {
     bool all = true;
+    bool with_remote_barriers =
+        segment->rank(locals[0]).attached == RankBlock::with_remote_barriers;
     for (int rank = 1; rank < group.size() && all; ++rank) {
       std::optional<bool> attached;
       look(rank, [&] {
@@ -63,8 +65,13 @@ std::unique_ptr<Team> form_team(Call& call, transport::Links& links, const Group
         return attached.has_value();
       });
       all = *attached;
+      with_remote_barriers =
+          with_remote_barriers && segment->rank(locals[static_cast<std::size_t>(rank)]).attached ==
+                                      RankBlock::with_remote_barriers;
     }
-    if (all) block = Team::make_block(*segment, locals[0], group.size());
+    if (all) {
+      block = Team::make_block(*segment, locals[0], group.size(), with_remote_barriers);
+    }
     // Room comes when those have read who were told before.
     look(1, [&] { return leader.post(key, block, static_cast<std::uint32_t>(group.size() - 1)); });
     for (const int local : locals) bell.ring_if_asleep(local);

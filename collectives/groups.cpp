@@ -23,14 +23,15 @@ std::uint64_t hash_ranks(std::span<const int> ranks) {
 
 /// A list of ranks, each of them once.
 void check_ranks(const Call& call, std::span<const int> ranks) {
-  require(call, !ranks.empty(), "a group has at least one rank");
+  require(call, !ranks.empty(), [&] { return std::string("a group has at least one rank"); });
   std::vector<bool> seen(static_cast<std::size_t>(call.size()));
   for (const int rank : ranks) {
-    require(call, rank >= 0 && rank < call.size(),
-            "there is no rank " + std::to_string(rank) + ", ranks are 0 to " +
-                std::to_string(call.size() - 1));
+    require(call, rank >= 0 && rank < call.size(), [&] {
+      return std::string("there is no rank " + std::to_string(rank) + ", ranks are 0 to " +
+                         std::to_string(call.size() - 1));
+    });
     require(call, !seen[static_cast<std::size_t>(rank)],
-            "rank " + std::to_string(rank) + " is listed twice");
+            [&] { return std::string("rank " + std::to_string(rank) + " is listed twice"); });
     seen[static_cast<std::size_t>(rank)] = true;
   }
 }
@@ -70,11 +71,11 @@ std::optional<Communicator> Communicator::split(std::optional<int> color, int ke
   fingerprint.op = Op::split;
   std::optional<Group> made;
   state_->collective(fingerprint, options, [&](Call& call) {
-    require(call, !color || *color >= 0, "a colour is not negative; no colour is std::nullopt");
+    require(call, !color || *color >= 0,
+            [&] { return std::string("a colour is not negative; no colour is std::nullopt"); });
     std::vector<Choice> choices(static_cast<std::size_t>(size()));
     choices[static_cast<std::size_t>(rank())] = {color ? *color : -1, key};
-    operations::all_gather(call, reinterpret_cast<std::byte*>(choices.data()),
-                           algorithms::equal_parts(size(), sizeof(Choice)));
+    operations::all_gather(call, reinterpret_cast<std::byte*>(choices.data()), sizeof(Choice));
     if (!color) return;
     std::vector<int> members;
     for (int other = 0; other < size(); ++other) {
@@ -120,13 +121,16 @@ Communicator Communicator::group_of_members(std::span<const int> ranks, const Op
   fingerprint.sequence = state_->sequence;
   state_->check_process();
   state_->throw_if_broken();
-  const Call::Setting setting{
-      *state_->mesh, state_->group, {}, state_->aborted, state_->timeout_of(options), options.site};
+  const Call::Setting setting{*state_->mesh,      state_->group,
+                              state_->kept_parts, {},
+                              state_->aborted,    state_->timeout_of(options),
+                              options.site};
   Call call(setting, fingerprint);
   call.check_entry();
   check_ranks(call, ranks);
-  require(call, std::find(ranks.begin(), ranks.end(), rank()) != ranks.end(),
-          "this rank is not in the list; only the members call group_of_members");
+  require(call, std::find(ranks.begin(), ranks.end(), rank()) != ranks.end(), [&] {
+    return std::string("this rank is not in the list; only the members call group_of_members");
+  });
   const std::uint64_t number = ++state_->member_groups[{ranks.begin(), ranks.end()}];
   // Told apart from group() by an operation that makes no groups.
   const std::uint64_t id = derived_id(state_->group.id, Op::barrier, number, hash_ranks(ranks));

@@ -23,11 +23,14 @@ Fingerprint fingerprint(Op op, const ConstTensorView& view) {
 }
 
 void check_peer(const Call& call, int peer, int tag, bool may_be_any) {
-  require(call, (peer >= 0 && peer < call.size()) || (may_be_any && peer == any_source),
-          "there is no rank " + std::to_string(peer) + ", ranks are 0 to " +
-              std::to_string(call.size() - 1));
-  require(call, tag >= 0 || (may_be_any && tag == any_tag),
-          "the tag " + std::to_string(tag) + " is not in 0 to " + std::to_string(tag_max));
+  require(call, (peer >= 0 && peer < call.size()) || (may_be_any && peer == any_source), [&] {
+    return std::string("there is no rank " + std::to_string(peer) + ", ranks are 0 to " +
+                       std::to_string(call.size() - 1));
+  });
+  require(call, tag >= 0 || (may_be_any && tag == any_tag), [&] {
+    return std::string("the tag " + std::to_string(tag) + " is not in 0 to " +
+                       std::to_string(tag_max));
+  });
 }
 
 Received received(const Group& group, int source, const transport::Header& header) {

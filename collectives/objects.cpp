@@ -32,9 +32,10 @@ std::span<std::byte> bytes_of(std::uint64_t& number) {
 
 Bytes encoded(const Call& call, const Tree& value) {
   Bytes bytes = value.encode();
-  require(call, bytes.size() <= object_bytes_max,
-          "a structured value of " + std::to_string(bytes.size()) +
-              " bytes is larger than the limit of " + std::to_string(object_bytes_max));
+  require(call, bytes.size() <= object_bytes_max, [&] {
+    return std::string("a structured value of " + std::to_string(bytes.size()) +
+                       " bytes is larger than the limit of " + std::to_string(object_bytes_max));
+  });
   return bytes;
 }
 
@@ -63,12 +64,11 @@ std::vector<Tree> exchange_objects(Call& call, const Tree& value) {
   const auto me = static_cast<std::size_t>(call.rank());
   std::vector<std::uint64_t> sizes(static_cast<std::size_t>(call.size()));
   sizes[me] = mine.size();
-  operations::all_gather(call, reinterpret_cast<std::byte*>(sizes.data()),
-                         algorithms::equal_parts(call.size(), sizeof(std::uint64_t)));
+  operations::all_gather(call, reinterpret_cast<std::byte*>(sizes.data()), sizeof(std::uint64_t));
   const Offsets parts = offsets_of(call, sizes);
   Bytes all(parts.back());
   std::copy(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(parts[me]));
-  operations::all_gather(call, all.data(), parts);
+  operations::all_gather_v(call, all.data(), parts);
   return decoded(all, parts);
 }
 
@@ -144,9 +144,10 @@ Tree Communicator::scatter_objects(std::span<const Tree> values, int root, const
     Bytes all;
     std::vector<std::uint64_t> sizes;
     if (call.rank() == root) {
-      require(call, values.size() == static_cast<std::size_t>(call.size()),
-              std::to_string(values.size()) + " values were given for " +
-                  std::to_string(call.size()) + " ranks");
+      require(call, values.size() == static_cast<std::size_t>(call.size()), [&] {
+        return std::string(std::to_string(values.size()) + " values were given for " +
+                           std::to_string(call.size()) + " ranks");
+      });
       for (const Tree& value : values) {
         const Bytes bytes = encoded(call, value);
         sizes.push_back(bytes.size());

@@ -7,6 +7,19 @@ namespace dlaunch::operations {
 namespace shared = algorithms::shared;
 using shared::Parts;
 
+namespace {
+
+/// Kept for the next call: small collectives take less time than an allocation.
+const Offsets& equal(Call& call, std::size_t each) {
+  Offsets& kept = call.kept_parts();
+  if (kept.size() != static_cast<std::size_t>(call.size()) + 1 || kept[1] != each) {
+    kept = algorithms::equal_parts(call.size(), each);
+  }
+  return kept;
+}
+
+}  // namespace
+
 void barrier(Call& call) {
   if (auto* team = call.team()) return shared::barrier(*team);
   algorithms::barrier(call);
@@ -27,20 +40,29 @@ void all_reduce(Call& call, std::span<std::byte> data, const Folder& fold) {
   algorithms::all_reduce(call, data, fold);
 }
 
-void all_gather(Call& call, std::byte* data, const Offsets& parts) {
+void all_gather(Call& call, std::byte* data, std::size_t each) {
+  all_gather_v(call, data, equal(call, each));
+}
+
+void all_gather_v(Call& call, std::byte* data, const Offsets& parts) {
   if (auto* team = call.team()) return shared::all_gather(*team, data, parts);
   algorithms::all_gather(call, data, parts);
 }
 
-void reduce_scatter(Call& call, BytesView in, std::byte* out, const Offsets& parts,
+void reduce_scatter(Call& call, BytesView in, std::byte* out, std::size_t each,
                     const Folder& fold) {
+  reduce_scatter_v(call, in, out, equal(call, each), fold);
+}
+
+void reduce_scatter_v(Call& call, BytesView in, std::byte* out, const Offsets& parts,
+                      const Folder& fold) {
   if (auto* team = call.team()) return shared::reduce_scatter(*team, in, out, parts, fold);
   algorithms::reduce_scatter(call, in, out, parts, fold);
 }
 
 void all_to_all(Call& call, const std::byte* in, std::byte* out, std::size_t each) {
-  const Offsets parts = algorithms::equal_parts(call.size(), each);
   if (auto* team = call.team()) {
+    const Offsets& parts = equal(call, each);
     return shared::all_to_all(*team, in, parts, out, parts, Parts::equal);
   }
   algorithms::all_to_all(call, in, out, each);

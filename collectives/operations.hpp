@@ -18,9 +18,12 @@ void barrier(Call& call);
 void broadcast(Call& call, std::span<std::byte> data, int root);
 void reduce(Call& call, BytesView in, std::byte* out, int root, const Folder& fold);
 void all_reduce(Call& call, std::span<std::byte> data, const Folder& fold);
-void all_gather(Call& call, std::byte* data, const Offsets& parts);
-void reduce_scatter(Call& call, BytesView in, std::byte* out, const Offsets& parts,
-                    const Folder& fold);
+/// `data` has a part of `each` bytes for every rank.
+void all_gather(Call& call, std::byte* data, std::size_t each);
+void all_gather_v(Call& call, std::byte* data, const Offsets& parts);
+void reduce_scatter(Call& call, BytesView in, std::byte* out, std::size_t each, const Folder& fold);
+void reduce_scatter_v(Call& call, BytesView in, std::byte* out, const Offsets& parts,
+                      const Folder& fold);
 void all_to_all(Call& call, const std::byte* in, std::byte* out, std::size_t each);
 void all_to_all_v(Call& call, const std::byte* in, const Offsets& in_parts, std::byte* out,
                   const Offsets& out_parts);

@@ -2,6 +2,7 @@
 
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/socket.hpp"
+#include "runtime/segment/remote_barrier.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -66,7 +67,8 @@ void Links::share() {
   if (local < 0) return segment_.reset();
   const int bell = static_cast<int>(generation_ % Doorbell::bells_max);
   bell_ = std::make_shared<Doorbell>(segment_, local, bell);
-  segment_->rank(local).attached.store(1);
+  segment_->rank(local).attached =
+      allow_remote_barriers() ? RankBlock::with_remote_barriers : RankBlock::plain;
   for (int other = 0; other < segment_->size(); ++other) bell_->ring_if_asleep(other);
   // There is one set of rings, so the first mesh of the world has it.
   if (generation_ == 0 && segment_->size() > 1) rings_.emplace(segment_, bell_, local, size_);

@@ -2,6 +2,7 @@
 
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/relax.hpp"
+#include "runtime/segment/remote_barrier.hpp"
 
 #include <dlaunch/error.hpp>
 
@@ -58,7 +59,8 @@ Team::Places::Places(int members) {
   end = slots + n * 2 * slot_bytes;
 }
 
-std::uint64_t Team::make_block(Segment& segment, int leader_local, int members) {
+std::uint64_t Team::make_block(Segment& segment, int leader_local, int members,
+                               bool with_remote_barriers) {
   const Places places(members);
   const auto offset = segment.allocate(leader_local, places.end);
   if (!offset) {
@@ -71,6 +73,7 @@ std::uint64_t Team::make_block(Segment& segment, int leader_local, int members) 
   auto* block = new (segment.at(*offset)) Block;
   block->users.store(static_cast<std::uint32_t>(members));
   block->sleepers.store(0);
+  block->with_remote_barriers = with_remote_barriers ? 1 : 0;
   return *offset;
 }
 
@@ -88,6 +91,7 @@ Team::Team(std::shared_ptr<Segment> segment, std::shared_ptr<Doorbell> bell,
   const Places places(size_);
   std::byte* base = segment_->at(block);
   block_ = std::launder(reinterpret_cast<Block*>(base));
+  remote_barriers_ = block_->with_remote_barriers != 0;
   lines_ = std::launder(reinterpret_cast<Line*>(base + places.lines));
   calls_ = std::launder(reinterpret_cast<Fingerprint*>(base + places.calls));
   left_ = std::launder(reinterpret_cast<std::atomic<std::uint32_t>*>(base + places.left));
@@ -134,27 +138,21 @@ void Team::open() {
 void Team::publish() {
   Line& own = line(rank_, step_);
   own.call = published_ = call_;
-  own.step.store(step_);
+  if (remote_barriers_) {
+    own.step.store(step_, std::memory_order_release);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  } else {
+    own.step.store(step_);
+  }
   if (size_ == 1) complete_ = step_;
   if (block_->sleepers.load() != 0) [[unlikely]]
     wake_sleepers();
-}
-
-void Team::wait(int member) {
-  await(member, step_);
-  if (line(member, step_).call != call_) [[unlikely]]
-    compare(member, step_, call_);
-  if (++waited_ == size_ - 1) complete_ = step_;
 }
 
 void Team::wait_all() {
   for (int member = 0; member < size_; ++member) {
     if (member != rank_) wait(member);
   }
-}
-
-void Team::await(int member, std::uint64_t step) {
-  if (line(member, step).step.load(std::memory_order_acquire) < step) await_long(member, step);
 }
 
 void Team::await_long(int member, std::uint64_t step) {
@@ -190,6 +188,11 @@ void Team::compare(int member, std::uint64_t step, std::uint32_t call) {
   // The step at which the other's call began is not known: it is one of the two that are kept.
   const bool is_here = hash_of(call_of(member, step)) == theirs;
   patience_->disagree(member, &call_of(member, is_here ? step : step + 1));
+}
+
+void Team::lie_down() noexcept {
+  bell_->lie_down();
+  if (remote_barriers_) remote_barrier();
 }
 
 void Team::count_sleeper(bool sleeps) noexcept {

@@ -41,9 +41,10 @@ class Patience {
 /// everything, and one step costs one synchronisation, however much it moves.
 ///
 /// A line has one writer; its step is stored last and read first (release, acquire), and nothing
-/// else orders the data. Publishing and sleeping are sequentially consistent, so that either the
-/// sleeper sees the step or the publisher sees the sleeper. Not thread-safe: for the thread that
-/// makes the call.
+/// else orders the data. Between publishing and sleeping there are full fences, so that either the
+/// sleeper sees the step or the publisher sees the sleeper; where the kernel lets the sleeper
+/// execute both, a publisher's store does not wait for the line to come back from its readers. Not
+/// thread-safe: for the thread that makes the call.
 class Team {
  public:
   /// Written beside the step: no second line has to be fetched.
@@ -52,7 +53,9 @@ class Team {
 
   /// What the leader, the first member, makes for all; a place in the segment for the others to
   /// join at. Throws Error{internal} when the arena is full.
-  static std::uint64_t make_block(Segment& segment, int leader_local, int members);
+  /// `with_remote_barriers` if all members allow them (remote_barrier.hpp).
+  static std::uint64_t make_block(Segment& segment, int leader_local, int members,
+                                  bool with_remote_barriers);
 
   /// `locals` are the members' places on the node, in the members' order.
   Team(std::shared_ptr<Segment> segment, std::shared_ptr<Doorbell> bell, std::vector<int> locals,
@@ -80,7 +83,13 @@ class Team {
   std::byte* payload() noexcept { return line(rank_, step_).payload; }
   void publish();
   /// Once for each other member and step at most.
-  void wait(int member);
+  void wait(int member) {
+    await(member, step_);
+    if (line(member, step_).call != call_) [[unlikely]] {
+      compare(member, step_, call_);
+    }
+    if (++waited_ == size_ - 1) complete_ = step_;
+  }
   void wait_all();
   const std::byte* slot_of(int member) noexcept { return slot_at(member, step_); }
   /// What was published with the step before, readable until this one is published.
@@ -97,6 +106,9 @@ class Team {
   bool has_left(int member) const noexcept {
     return left_[static_cast<std::size_t>(member)].load() != 0;
   }
+  /// Announces that this rank is about to sleep. What is published and not seen by a look after
+  /// this rings its bell.
+  void lie_down() noexcept;
   /// Around sleeping: whoever publishes meanwhile rings.
   void count_sleeper(bool sleeps) noexcept;
 
@@ -110,6 +122,7 @@ class Team {
   static_assert(sizeof(Line) == line_pair_bytes);
   struct Block {
     alignas(line_pair_bytes) std::atomic<std::uint32_t> users;
+    std::uint32_t with_remote_barriers;
     alignas(line_pair_bytes) std::atomic<std::uint32_t> sleepers;
   };
   /// What lies where behind a block.
@@ -127,7 +140,9 @@ class Team {
   std::byte* slot_at(int member, std::uint64_t step) noexcept {
     return slots_ + (static_cast<std::size_t>(member) * 2 + (step & 1)) * slot_bytes;
   }
-  void await(int member, std::uint64_t step);
+  void await(int member, std::uint64_t step) {
+    if (line(member, step).step.load(std::memory_order_acquire) < step) await_long(member, step);
+  }
   void await_long(int member, std::uint64_t step);
   void compare(int member, std::uint64_t step, std::uint32_t call);
   void wake_sleepers() noexcept;
@@ -138,6 +153,7 @@ class Team {
   int rank_;
   int size_;
   bool oversubscribed_;
+  bool remote_barriers_;
   std::uint64_t offset_;
   Block* block_;
   Line* lines_;

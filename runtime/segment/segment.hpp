@@ -37,7 +37,8 @@ struct RankBlock {
   /// A bit for each of the rank's doorbells behind which somebody sleeps, or is about to; whoever
   /// has something for the rank rings them.
   alignas(line_pair_bytes) std::atomic<std::uint32_t> asleep;
-  /// 1 as soon as the rank has mapped the segment and will use it.
+  /// Not 0 as soon as the rank has mapped the segment and will use it.
+  static constexpr std::uint32_t plain = 1, with_remote_barriers = 2;
   std::atomic<std::uint32_t> attached;
   /// 1 as soon as it reads its rings no more.
   std::atomic<std::uint32_t> ended;
