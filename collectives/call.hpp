@@ -30,6 +30,12 @@ struct Group {
   int rank_of(int world_rank) const;
 };
 
+/// What a communicator's calls leave to the next one, which would have to make it again.
+struct Kept {
+  std::vector<std::size_t> parts;
+  Rooms rooms;
+};
+
 /// What a call throws: an Error that knows more than its sentence.
 class CallError : public Error {
  public:
@@ -54,7 +60,7 @@ class Call final : public Mesh, public transport::Patience {
   struct Setting {
     transport::Links& mesh;
     const Group& group;
-    std::vector<std::size_t>& kept_parts;          ///< See Call::kept_parts.
+    Kept& kept;
     std::span<const transport::Fingerprint> past;  ///< The last collectives, for messages.
     const std::atomic<bool>& aborted;
     Clock::duration timeout;
@@ -75,7 +81,8 @@ class Call final : public Mesh, public transport::Patience {
     team.begin(*this, fingerprint_);
   }
   /// Room for the offsets of equal parts, which stays as it is from call to call.
-  std::vector<std::size_t>& kept_parts() const { return setting_.kept_parts; }
+  std::vector<std::size_t>& kept_parts() const { return setting_.kept.parts; }
+  Rooms& rooms() override { return setting_.kept.rooms; }
   int rank() const override { return setting_.group.rank; }
   int size() const override { return setting_.group.size(); }
   void send(int to, BytesView data) override;

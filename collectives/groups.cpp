@@ -121,10 +121,9 @@ Communicator Communicator::group_of_members(std::span<const int> ranks, const Op
   fingerprint.sequence = state_->sequence;
   state_->check_process();
   state_->throw_if_broken();
-  const Call::Setting setting{*state_->mesh,      state_->group,
-                              state_->kept_parts, {},
-                              state_->aborted,    state_->timeout_of(options),
-                              options.site};
+  const Call::Setting setting{
+      *state_->mesh, state_->group, state_->kept, {}, state_->aborted, state_->timeout_of(options),
+      options.site};
   Call call(setting, fingerprint);
   call.check_entry();
   check_ranks(call, ranks);

@@ -55,7 +55,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   std::atomic<std::uint64_t> sequence{0};  ///< Of the last collective that ran.
   bool team_sought = false;
   std::unique_ptr<transport::Team> team;
-  std::vector<std::size_t> kept_parts;            ///< Of the call that runs.
+  Kept kept;
   std::array<transport::Fingerprint, 16> past{};  ///< The last collectives, in any order.
   FirstError error;                               ///< It sticks.
   std::atomic<bool> aborted{false};
@@ -74,8 +74,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     // Counted before anything can fail, so that the ranks' numbers stay equal.
     fingerprint.sequence = ++sequence;
     throw_if_broken();
-    Call call({*mesh, group, kept_parts, past, aborted, timeout_of(options), options.site},
-              fingerprint);
+    Call call({*mesh, group, kept, past, aborted, timeout_of(options), options.site}, fingerprint);
     past[sequence % past.size()] = fingerprint;
     run(call, [&](Call& running) {
       if (!team_sought) find_team(running);
@@ -89,16 +88,9 @@ struct __attribute__((visibility("hidden"))) Communicator::State
                const Body& body) {
     check_process();
     throw_if_broken();
-    Call call({*mesh,
-               group,
-               kept_parts,
-               {},
-               aborted,
-               timeout_of(options),
-               options.site,
-               peer,
-               options.tag},
-              fingerprint);
+    Call call(
+        {*mesh, group, kept, {}, aborted, timeout_of(options), options.site, peer, options.tag},
+        fingerprint);
     run(call, body);
   }
   /// barrier() without the flushing of what this process printed, which its caller has done.

@@ -92,7 +92,8 @@ bool Inbox::try_take(Receive& receive, int from) {
   if (parked != s.parked.end()) {
     if (!settle(parked->header)) return true;
     const bool under_way = s.parking && std::next(parked) == s.parked.end();
-    copy(receive.into, BytesView(parked->data).first(under_way ? s.got : parked->data.size()));
+    copy(receive.into,
+         BytesView(parked->data.bytes()).first(under_way ? s.got : parked->data.size()));
     if (under_way) {
       s.parking = false;
       s.target = &receive;
@@ -158,7 +159,7 @@ bool Inbox::is_held(int from) {
   if (s.header.bytes > parked_bytes_max_) return true;
   const std::size_t need = s.header.bytes + parked_overhead;
   if (s.parked_bytes + need > parked_bytes_max_) return true;
-  s.parked.push_back({s.header, s.arrival, Bytes(s.header.bytes)});
+  s.parked.push_back({s.header, s.arrival, rooms_.take(s.header.bytes)});
   s.parked_bytes += need;
   s.parking = true;
   if (s.header.bytes == 0) finish(s);
@@ -171,7 +172,7 @@ std::span<std::byte> Inbox::room(int from) {
   if (!s.active) return {};
   const std::size_t left = s.header.bytes - s.got;
   if (s.target != nullptr) return s.target->into.subspan(s.got);
-  if (s.parking) return std::span(s.parked.back().data).subspan(s.got);
+  if (s.parking) return s.parked.back().data.bytes().subspan(s.got);
   if (drain_.empty()) drain_.resize(drain_bytes);
   return std::span(drain_).first(std::min(left, drain_.size()));
 }
@@ -197,7 +198,7 @@ void Inbox::deliver(int from, const Header& header, BytesView payload) {
   begin(from, header);
   if (!s.active) return;
   if (is_held(from)) {
-    s.parked.push_back({s.header, s.arrival, Bytes(s.header.bytes)});
+    s.parked.push_back({s.header, s.arrival, rooms_.take(s.header.bytes)});
     s.parked_bytes += s.header.bytes + parked_overhead;
     s.parking = true;
   }

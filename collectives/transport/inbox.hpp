@@ -1,6 +1,7 @@
 #pragma once
 
 #include "collectives/transport/message.hpp"
+#include "runtime/base/rooms.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -81,7 +82,7 @@ class Inbox {
   struct Parked {
     Header header;
     std::uint64_t arrival = 0;
-    Bytes data;
+    Rooms::Room data;
   };
   struct Source {
     // The message under way.
@@ -105,6 +106,7 @@ class Inbox {
   void finish(Source& s);
 
   std::size_t parked_bytes_max_;
+  Rooms rooms_;  ///< Of what is parked; outlives it.
   std::vector<Source> sources_;
   std::list<Receive*> posted_;
   std::vector<std::byte> drain_;

@@ -151,6 +151,7 @@ class Links {
   bool pump_unpolled();
   bool pump_rings();
   bool spin(Clock::time_point now, Clock::time_point until);
+  bool spin_on_sockets(Clock::time_point now);
   void sleep(Clock::time_point until, bool only_look);
   Clock::time_point next_wake(Clock::time_point deadline) const;
   bool poll_and_pump(int timeout_ms);

@@ -60,7 +60,7 @@ bool Links::move_pending(Clock::time_point now) {
 void Links::wait_in_turn(Clock::time_point deadline, Clock::time_point now, bool moved,
                          bool spins) {
   if (membership_ && now - losses_read_ >= losses_interval) read_losses();
-  if (rings_ && !moved && spins && spin(now, next_wake(deadline))) return;
+  if (!moved && spins && (rings_ ? spin(now, next_wake(deadline)) : spin_on_sockets(now))) return;
   sleep(next_wake(deadline), moved);
   drop_slow_newcomers();
 }
@@ -86,6 +86,16 @@ bool Links::spin(Clock::time_point now, Clock::time_point until) {
     if (poll_and_pump(0)) return true;
     sockets_due = now + sockets_slice;
   }
+  return false;
+}
+
+/// The same where there are only sockets, and a processor for each rank.
+bool Links::spin_on_sockets(Clock::time_point now) {
+  if (!spins_ || !has_connections_) return false;
+  const auto until = now + spin_time;
+  do {
+    if (poll_and_pump(0)) return true;
+  } while (!turns_.are_wanted() && Clock::now() < until);
   return false;
 }
 

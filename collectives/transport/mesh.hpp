@@ -1,5 +1,7 @@
 #pragma once
 
+#include "runtime/base/rooms.hpp"
+
 #include <dlaunch/store.hpp>
 
 #include <cstddef>
@@ -16,6 +18,8 @@ class Mesh {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  /// For what an algorithm needs beside the call's buffers.
+  virtual Rooms& rooms() = 0;
   /// Returns when `data` may be reused. Never to oneself.
   virtual void send(int to, BytesView data) = 0;
   /// Receives exactly data.size() bytes.

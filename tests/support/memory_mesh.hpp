@@ -127,6 +127,7 @@ class MemoryMesh final : public Mesh {
 
   int rank() const override { return rank_; }
   int size() const override { return wire_.size(); }
+  Rooms& rooms() override { return rooms_; }
   void send(int to, BytesView data) override {
     algorithms::Flights flights(*this);
     flights.send(to, data);
@@ -175,6 +176,7 @@ class MemoryMesh final : public Mesh {
   }
 
   MemoryWire& wire_;
+  Rooms rooms_;
   const int rank_;
   Ticket next_ = 0;
   std::map<Ticket, Message> under_way_;

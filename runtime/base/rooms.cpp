@@ -1,0 +1,49 @@
+#include "runtime/base/rooms.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+namespace dlaunch {
+namespace {
+
+/// Small ones come from the allocator as fast.
+constexpr std::size_t small_bytes = 4096;
+constexpr std::size_t kept_max = 64;
+
+}  // namespace
+
+Rooms::Room Rooms::take(std::size_t bytes) {
+  Room room;
+  room.size_ = bytes;
+  const auto fits = [&](const Kept& kept) { return kept.capacity >= bytes; };
+  // The last one given back is the one that is still in the cache.
+  const auto found =
+      bytes <= small_bytes ? kept_.rend() : std::find_if(kept_.rbegin(), kept_.rend(), fits);
+  if (found == kept_.rend()) {
+    room.memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    room.capacity_ = bytes;
+  } else {
+    room.memory_ = std::move(found->memory);
+    room.capacity_ = found->capacity;
+    kept_bytes_ -= found->capacity;
+    kept_.erase(std::next(found).base());
+  }
+  if (room.capacity_ > small_bytes) {
+    kept_.reserve(kept_max);  // Giving back must not fail.
+    room.owner_ = this;
+  }
+  return room;
+}
+
+void Rooms::keep(std::unique_ptr<std::byte[]> memory, std::size_t capacity) noexcept {
+  // The oldest go first: what is asked for changes with the program's phases.
+  while (!kept_.empty() && (kept_bytes_ + capacity > kept_bytes_max_ || kept_.size() >= kept_max)) {
+    kept_bytes_ -= kept_.front().capacity;
+    kept_.erase(kept_.begin());
+  }
+  if (kept_bytes_ + capacity > kept_bytes_max_) return;
+  kept_bytes_ += capacity;
+  kept_.push_back({std::move(memory), capacity});
+}
+
+}  // namespace dlaunch
