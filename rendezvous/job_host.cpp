@@ -248,6 +248,10 @@ void JobHost::on_message(store::ConnectionId who, const wire::FrameHeader& heade
   }
 }
 
+void JobHost::on_other_version(store::ConnectionId, std::uint32_t theirs) {
+  observer_.on_warning(store::other_version_text("this node", theirs));
+}
+
 void JobHost::on_closed(store::ConnectionId who, bool) {
   expected_.erase(who);
   const auto member = by_connection_.find(who);

@@ -89,6 +89,7 @@ class JobHost : private store::Host {
                                              const wire::Hello& hello) override;
   void on_message(store::ConnectionId who, const wire::FrameHeader& header,
                   BytesView payload) override;
+  void on_other_version(store::ConnectionId who, std::uint32_t theirs) override;
   void on_closed(store::ConnectionId who, bool goodbye) override;
 
   std::unique_ptr<store::Server> make_server();

@@ -62,7 +62,9 @@ std::variant<wire::Welcome, store::Host::Refusal> Service::State::admit(store::C
                                                                         const wire::Hello& hello) {
   const std::string& name = rules.only_job.empty() ? hello.job : rules.only_job;
   if (auto no = objection(hello, name)) {
-    if (log) log({LogLine::Level::warning, is_name(name) ? name : "", "refused: " + no->sentence});
+    if (log)
+      log({LogLine::Level::warning, is_name(name) ? name : "",
+           "refused: " + no->sentence + " (it came from " + server.peer_of(who) + ")"});
     return std::move(*no);
   }
   Job* job = find(name);
@@ -164,6 +166,12 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
                         m.sentence},
            now);
     });
+  }
+}
+
+void Service::State::on_other_version(store::ConnectionId who, std::uint32_t theirs) {
+  if (log) {
+    log({LogLine::Level::warning, "", store::other_version_text(server.peer_of(who), theirs)});
   }
 }
 

@@ -65,6 +65,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
                                              const wire::Hello& hello) override;
   void on_message(store::ConnectionId who, const wire::FrameHeader& header,
                   BytesView payload) override;
+  void on_other_version(store::ConnectionId who, std::uint32_t theirs) override;
   void on_closed(store::ConnectionId who, bool goodbye) override;
 
   void on_slow_reader(store::ConnectionId who, const std::string& peer);

@@ -41,11 +41,16 @@ class Host {
   /// one is welcomed. Server::seat, called from here, takes effect with the WELCOME.
   virtual std::variant<wire::Welcome, Refusal> admit(ConnectionId who,
                                                      const wire::Hello& hello) = 0;
+  /// Whoever connects speaks another version of the protocol; it is told, and sent away.
+  virtual void on_other_version(ConnectionId who, std::uint32_t theirs) = 0;
   /// A message that is not the store's: a worker's report, an agent's join.
   virtual void on_message(ConnectionId who, const wire::FrameHeader& header, BytesView payload) = 0;
   /// A welcomed connection is gone; `goodbye` tells whether it said so before. Not called for those
   /// that Server::stop ends.
   virtual void on_closed(ConnectionId who, bool goodbye) = 0;
 };
+
+/// "a program at h:p that speaks version 1 of the protocol was sent away: ...".
+std::string other_version_text(const std::string& peer, std::uint32_t theirs);
 
 }  // namespace dlaunch::store

@@ -158,6 +158,7 @@ bool NativeSession::open(BytesView preface) {
          "this side speaks version " + std::to_string(wire::version) +
              " of the protocol, the other version " + std::to_string(*version) +
              "; use the same dlaunch everywhere");
+    spaces_.host_.on_other_version(client_, *version);
     state_ = State::closed;
     out_.close();
   }

@@ -73,6 +73,17 @@ std::string slow_reader_text(const std::string& name, const std::string& peer) {
 
 void Server::on_slow_reader(HearSlow hear) { state_->hear_slow = std::move(hear); }
 
+std::string other_version_text(const std::string& peer, std::uint32_t theirs) {
+  return "a program at " + peer + " speaks version " + std::to_string(theirs) +
+         " of the protocol, this is version " + std::to_string(wire::version) +
+         ": it was sent away; use the same dlaunch everywhere";
+}
+
+std::string Server::peer_of(ConnectionId who) const {
+  const Connection* connection = state_->find(who);
+  return connection == nullptr ? "" : peer_address(connection->socket.get()).to_string();
+}
+
 std::optional<std::string> Server::proved_job(ConnectionId who) const {
   const Connection* connection = state_->find(who);
   if (connection == nullptr || !connection->secured()) return std::nullopt;

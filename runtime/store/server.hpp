@@ -59,6 +59,8 @@ class Server {
   /// from within the server's loop; must not call the server. Set before anybody connects.
   using HearSlow = std::function<void(ConnectionId who, const std::string& peer)>;
   void on_slow_reader(HearSlow hear);
+  /// Numeric address of the other end; "" if there is no such connection.
+  std::string peer_of(ConnectionId who) const;
   /// The job whose key this connection has proved; nullopt for one without TLS.
   std::optional<std::string> proved_job(ConnectionId who) const;
   /// Serves a connected socket that speaks the native protocol: a worker's control socket.

@@ -161,6 +161,10 @@ void Server::State::on_message(ConnectionId who, const wire::FrameHeader& header
   host.on_message(who, header, payload);
 }
 
+void Server::State::on_other_version(ConnectionId who, std::uint32_t theirs) {
+  host.on_other_version(who, theirs);
+}
+
 void Server::State::on_closed(ConnectionId who, bool goodbye) {
   if (!stopped) host.on_closed(who, goodbye);
 }

@@ -114,6 +114,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
 
   std::variant<wire::Welcome, Refusal> admit(ConnectionId who, const wire::Hello& hello) override;
   void on_message(ConnectionId who, const wire::FrameHeader& header, BytesView payload) override;
+  void on_other_version(ConnectionId who, std::uint32_t theirs) override;
   void on_closed(ConnectionId who, bool goodbye) override;
 
   // ---- What it works on ----

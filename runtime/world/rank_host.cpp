@@ -77,6 +77,8 @@ class RankHost::State final : public store::Host {
     // A report tells an agent that a survivor is done; nobody here waits for that.
   }
 
+  /// It is told itself, and nobody reads what a rank would say here.
+  void on_other_version(ConnectionId, std::uint32_t) override {}
   void on_closed(ConnectionId who, bool goodbye) override {
     const auto gone = members_.find(who);
     if (gone == members_.end()) return;

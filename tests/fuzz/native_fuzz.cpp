@@ -27,6 +27,7 @@ class Welcoming : public store::Host {
     return wire::Welcome{"job", 1, 0};
   }
   void on_message(store::ConnectionId, const wire::FrameHeader&, BytesView) override {}
+  void on_other_version(store::ConnectionId, std::uint32_t) override {}
   void on_closed(store::ConnectionId, bool) override {}
 };
 

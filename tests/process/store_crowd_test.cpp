@@ -26,6 +26,7 @@ class Everyone final : public store::Host {
     return wire::Welcome{"crowd", 1, 0};
   }
   void on_message(store::ConnectionId, const wire::FrameHeader&, BytesView) override {}
+  void on_other_version(store::ConnectionId, std::uint32_t) override {}
   void on_closed(store::ConnectionId, bool) override {}
 };
 

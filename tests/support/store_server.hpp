@@ -40,6 +40,9 @@ class RecordingHost : public store::Host {
     record("message " + std::to_string(static_cast<int>(header.type)) + " " +
            std::string(as_text(payload)));
   }
+  void on_other_version(store::ConnectionId, std::uint32_t theirs) override {
+    record("other version " + std::to_string(theirs));
+  }
   void on_closed(store::ConnectionId, bool goodbye) override {
     record(goodbye ? "goodbye" : "closed");
   }

@@ -19,6 +19,7 @@ class Everyone : public dlaunch::store::Host {
   }
   void on_message(dlaunch::store::ConnectionId, const dlaunch::wire::FrameHeader&,
                   dlaunch::BytesView) override {}
+  void on_other_version(dlaunch::store::ConnectionId, std::uint32_t) override {}
   void on_closed(dlaunch::store::ConnectionId, bool) override {}
 };
 

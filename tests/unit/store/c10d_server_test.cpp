@@ -29,6 +29,7 @@ class NobodyElse final : public store::Host {
     return Refusal{Errc::refused, "this server is for PyTorch's clients"};
   }
   void on_message(store::ConnectionId, const wire::FrameHeader&, BytesView) override {}
+  void on_other_version(store::ConnectionId, std::uint32_t) override {}
   void on_closed(store::ConnectionId, bool) override {}
 };
 

@@ -102,6 +102,7 @@ TEST_CASE("a newer version, an unknown message and an older epoch are told apart
     const auto failed = peer.answer<wire::Failed>(0);
     CHECK(failed.code == Errc::version);
     CHECK(failed.sentence.find("99") != std::string::npos);
+    CHECK(server.host.heard("other version 99"));
     CHECK(peer.closed_by_server());
   }
   RawPeer peer(server.connect());

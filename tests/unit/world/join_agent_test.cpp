@@ -81,6 +81,7 @@ class Agent final : public store::Host {
       so_far_.reported = wire::decode<wire::Report>(payload).value().sentence;
     }
   }
+  void on_other_version(store::ConnectionId, std::uint32_t) override {}
   void on_closed(store::ConnectionId, bool goodbye) override {
     so_far_.goodbye = goodbye;
     story_.set_value(so_far_);
