@@ -28,17 +28,23 @@ std::size_t Arena::bytes_for(std::size_t piece_bytes_max, Buffers kind) {
   return kind == Buffers::rotating ? std::max(rotation_bytes, 2 * piece) : piece;
 }
 
-Arena::Arena(std::size_t piece_bytes_max, Buffers kind)
+Arena::Arena(Communicator& communicator, std::size_t piece_bytes_max, Buffers kind)
     : bytes_(bytes_for(piece_bytes_max, kind)), kind_(kind) {
-  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(page_bytes, bytes_)));
-  if (memory_ == nullptr) throw std::bad_alloc();
-  std::memset(memory_.get(), 0, bytes_);
+  if (kind == Buffers::registered) {
+    registered_ = communicator.allocate(bytes_);
+    memory_ = registered_.data();
+  } else {
+    ordinary_.reset(static_cast<std::byte*>(std::aligned_alloc(page_bytes, bytes_)));
+    memory_ = ordinary_.get();
+    if (memory_ == nullptr) throw std::bad_alloc();
+  }
+  std::memset(memory_, 0, bytes_);
 }
 
 std::span<std::byte> Arena::piece(std::size_t bytes, long turn) {
   const std::size_t pieces = kind_ == Buffers::rotating ? bytes_ / whole_pages(bytes) : 1;
   const std::size_t which = static_cast<std::size_t>(turn) % pieces;
-  return {memory_.get() + which * whole_pages(bytes), bytes};
+  return {memory_ + which * whole_pages(bytes), bytes};
 }
 
 Calls::Calls(Communicator& communicator, const Settings& settings, const Operation& operation,

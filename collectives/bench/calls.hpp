@@ -11,15 +11,17 @@
 
 namespace dlaunch::bench {
 
-/// Memory for the calls of one benchmark, page-aligned and zeroed. Warm: one piece; rotating: as
-/// many pieces as fit into more memory than the caches hold.
+/// Memory for the calls of one benchmark, page-aligned and zeroed. Warm and registered: one piece;
+/// rotating: as many pieces as fit into more memory than the caches hold.
 class Arena {
  public:
-  /// Throws std::bad_alloc.
-  Arena(std::size_t piece_bytes_max, Buffers kind);
+  /// Registered memory comes from `communicator`. Throws std::bad_alloc.
+  Arena(Communicator& communicator, std::size_t piece_bytes_max, Buffers kind);
   /// What such an arena takes.
   static std::size_t bytes_for(std::size_t piece_bytes_max, Buffers kind);
 
+  /// Whether calls may work in it in place.
+  bool is_shared() const { return registered_.is_shared(); }
   /// The piece for the `turn`-th call.
   std::span<std::byte> piece(std::size_t bytes, long turn);
 
@@ -29,7 +31,9 @@ class Arena {
   };
   std::size_t bytes_;
   Buffers kind_;
-  std::unique_ptr<std::byte, Free> memory_;
+  std::unique_ptr<std::byte, Free> ordinary_;
+  SharedBuffer registered_;
+  std::byte* memory_;  ///< Of one of them.
 };
 
 /// One operation of one size, to be called again and again. Borrows all it is given.

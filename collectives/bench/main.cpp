@@ -88,6 +88,12 @@ bool agreed(Communicator& communicator, const std::string& problem) {
   return first[0] == size;
 }
 
+bool all_agree(Communicator& communicator, bool here) {
+  std::uint8_t all[] = {static_cast<std::uint8_t>(here)};
+  communicator.all_reduce(all, ReduceOp::min);
+  return all[0] != 0;
+}
+
 /// Rank 0 opens it before anything is measured.
 std::string open_json(const Settings& settings, int rank, File& file) {
   if (rank != 0 || !settings.json || *settings.json == "-") return "";
@@ -115,12 +121,19 @@ int run(const Settings& settings) {
     return first ? say_and_exit_with(ending->code, ending->text) : ending->code;
   }
   Communicator communicator(world, "bench");
-  const Site site = site_of(world, communicator);
+  Site site = site_of(world, communicator);
   File file;
   if (!agreed(communicator, open_json(settings, world.rank(), file)) ||
       !agreed(communicator, lack_of_memory(settings, world.info()))) {
     return exit_code::usage;
   }
+
+  const std::size_t bytes_max = largest_message(settings, world.size());
+  Arena in(communicator, bytes_max, settings.buffers);
+  Arena out(communicator, bytes_max, settings.buffers);
+  // Each node has memory of its own.
+  site.buffers_shared =
+      world.info().node_count == 1 && all_agree(communicator, in.is_shared() && out.is_shared());
 
   const bool json_to_stdout = settings.json == "-";
   std::FILE* table = json_to_stdout ? stderr : stdout;
@@ -130,14 +143,14 @@ int run(const Settings& settings) {
     std::fflush(table);  // A row is seen when it is there.
   };
   print(head_text(site, settings));
-  const auto rows = measure(communicator, settings,
+  const auto rows = measure(communicator, settings, in, out,
                             [&](const Row& row) { print(row_text(row, site, settings)); });
   std::uint64_t wrong = 0;
   for (const Row& row : rows) wrong += row.wrong;
   if (first && settings.json) {
-    std::FILE* out = json_to_stdout ? stdout : file.get();
+    std::FILE* written = json_to_stdout ? stdout : file.get();
     const std::string text = json_text(site, settings, rows);
-    if (std::fputs(text.c_str(), out) < 0 || std::fflush(out) != 0) {
+    if (std::fputs(text.c_str(), written) < 0 || std::fflush(written) != 0) {
       return say("--json: cannot be written: " + std::string(std::strerror(errno)),
                  exit_code::internal);
     }

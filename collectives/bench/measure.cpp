@@ -1,8 +1,5 @@
 #include "collectives/bench/measure.hpp"
 
-#include "collectives/bench/calls.hpp"
-#include "collectives/bench/memory.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -155,14 +152,10 @@ double quantile(std::vector<double> values, double part) {
   return *nth;
 }
 
-std::vector<Row> measure(Communicator& communicator, const Settings& settings,
-                         const std::function<void(const Row&)>& told) {
+std::vector<Row> measure(Communicator& communicator, const Settings& settings, Arena& in,
+                         Arena& out, const std::function<void(const Row&)>& told) {
   const int ranks = communicator.size();
   const std::size_t width = size_of(settings.dtype);
-  const std::size_t bytes_max = largest_message(settings, ranks);
-  Arena in(bytes_max, settings.buffers);
-  Arena out(bytes_max, settings.buffers);
-
   std::vector<Row> rows;
   for (const Op op : settings.ops) {
     const Operation& entry = operation(op);

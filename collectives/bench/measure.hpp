@@ -1,5 +1,6 @@
 #pragma once
 
+#include "collectives/bench/calls.hpp"
 #include "collectives/bench/options.hpp"
 
 #include <dlaunch/communicator.hpp>
@@ -26,10 +27,11 @@ struct Row {
 double algorithm_bandwidth(const Row& row);
 double bus_bandwidth(const Row& row, int ranks);
 
-/// Measures everything that was asked for. Every rank calls it with the same settings and gets
-/// the same rows; `told` gets each as it is there. Throws what the calls throw, std::bad_alloc.
-std::vector<Row> measure(Communicator& communicator, const Settings& settings,
-                         const std::function<void(const Row&)>& told);
+/// Measures everything that was asked for, in memory for largest_message() each. Every rank calls
+/// it with the same settings and gets the same rows; `told` gets each as it is there. Throws what
+/// the calls throw.
+std::vector<Row> measure(Communicator& communicator, const Settings& settings, Arena& in,
+                         Arena& out, const std::function<void(const Row&)>& told);
 
 /// The value below which `part` (0..1) of them lie, by nearest rank. At least one value. Pure.
 double quantile(std::vector<double> values, double part);

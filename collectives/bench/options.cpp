@@ -76,10 +76,7 @@ Result store_ops(std::string_view text, std::vector<Op>& target) {
 Result store_buffers(std::string_view text, Buffers& target) {
   if (text == "warm") return target = Buffers::warm, std::nullopt;
   if (text == "rotating") return target = Buffers::rotating, std::nullopt;
-  if (text == "registered") {
-    return Complaint{
-        "this build cannot allocate buffers that all ranks map; take warm or rotating"};
-  }
+  if (text == "registered") return target = Buffers::registered, std::nullopt;
   return Complaint{quoted(text) + " is none of warm, rotating, registered"};
 }
 
@@ -123,7 +120,7 @@ const std::array<Entry, 15> table = {{
      return store_number(v, 0, ranks_max, s.root.emplace()); }},
   {"buffers", "KIND", "warm",
    "warm: the same memory in every call; rotating: other memory, more than the caches hold; "
-   "registered: memory that all ranks map.",
+   "registered: warm, but memory that the ranks of a node share.",
    [](Settings& s, std::string_view v) { return store_buffers(v, s.buffers); }},
   {"in-place", "", "",
    "reduce: the root's input and output are one buffer. broadcast and all_reduce always work in "

@@ -17,8 +17,9 @@ namespace dlaunch::bench {
 
 /// --buffers.
 enum class Buffers {
-  warm,      ///< The same memory in every call.
-  rotating,  ///< Other memory in every call, together more than the caches hold.
+  warm,        ///< The same memory in every call.
+  rotating,    ///< Other memory in every call, together more than the caches hold.
+  registered,  ///< The same memory in every call, from Communicator::allocate.
 };
 
 /// The command line, resolved. A plain value.

@@ -35,7 +35,21 @@ std::string figure(double value) {
 }
 
 const char* buffers_text(Buffers buffers) {
-  return buffers == Buffers::rotating ? "rotating" : "warm";
+  switch (buffers) {
+    case Buffers::warm:
+      return "warm";
+    case Buffers::rotating:
+      return "rotating";
+    case Buffers::registered:
+      return "registered";
+  }
+  return "";
+}
+
+/// Where registered buffers are but ordinary memory, that says more than any figure.
+const char* sharing_text(const Site& site, const Settings& settings) {
+  if (settings.buffers != Buffers::registered || site.buffers_shared) return "";
+  return " (not shared by all ranks: calls copy)";
 }
 
 std::string root_text(const Operation& entry, const Settings& settings) {
@@ -56,9 +70,10 @@ std::string head_text(const Site& site, const Settings& settings) {
       site.hosts.size() == 1 ? "host" : "hosts", hosts_text(site.hosts), plural(site.cores, "core"),
       plural(site.ranks_there, "rank"), site.oversubscribed() ? ": oversubscribed" : "");
   text += fmt::format(
-      "# {} buffers{}{}; {}, then {} of {}; {}\n", buffers_text(settings.buffers),
-      settings.in_place ? ", in place" : "", settings.started ? ", started calls" : "",
-      plural(settings.warmup, "warm-up call"), plural(settings.repetitions, "repetition"),
+      "# {} buffers{}{}{}; {}, then {} of {}; {}\n", buffers_text(settings.buffers),
+      sharing_text(site, settings), settings.in_place ? ", in place" : "",
+      settings.started ? ", started calls" : "", plural(settings.warmup, "warm-up call"),
+      plural(settings.repetitions, "repetition"),
       settings.iterations ? plural(static_cast<int>(*settings.iterations), "call")
                           : fmt::format("about {} ms", settings.repetition_time.count()),
       settings.check ? "every element is checked after each" : "samples are checked before them");
@@ -93,6 +108,7 @@ std::string json_text(const Site& site, const Settings& settings, std::span<cons
   all["dtype"] = to_string(settings.dtype);
   all["redop"] = to_string(settings.redop);
   all["buffers"] = buffers_text(settings.buffers);
+  all["buffers_shared"] = site.buffers_shared;
   all["in_place"] = settings.in_place;
   all["started"] = settings.started;
   all["checked"] = settings.check ? "all" : "samples";

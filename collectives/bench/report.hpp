@@ -17,6 +17,7 @@ struct Site {
   std::vector<std::string> hosts;  ///< One of each name, in the order of their first ranks.
   int cores = 0;                   ///< Usable, on the node that has fewest for each of its ranks.
   int ranks_there = 1;             ///< Ranks on that node.
+  bool buffers_shared = false;     ///< All ranks map those of all.
 
   bool oversubscribed() const { return ranks_there > cores; }
 };

@@ -121,6 +121,17 @@ TEST_CASE("bench: more ranks than cores, rotating buffers") {
   CHECK(count(job.out(), "\nreduce ") == 1);
 }
 
+TEST_CASE("bench: registered buffers, in which calls work in place") {
+  Job job({"bench", "--standalone", "--nproc-per-node=3", "--sizes=4,4K,1M", "--iters=2",
+           "--repetitions=2", "--buffers=registered", "--check", "--json=-"});
+  CHECK(job.wait().code == 0);
+  CHECK(job.err().find("\n# registered buffers; ") != std::string::npos);
+  const auto all = nlohmann::json::parse(job.out());
+  CHECK(all["buffers"] == "registered");
+  CHECK(all["buffers_shared"] == true);
+  CHECK(all["rows"].size() == 32);
+}
+
 TEST_CASE("bench over two nodes: the same line on both, one table") {
   const auto port = local_address(listen_tcp(resolve("127.0.0.1", 0).front()).get()).port();
   const Words line = {"bench",

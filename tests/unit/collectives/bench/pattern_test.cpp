@@ -105,7 +105,7 @@ TEST_CASE("the collectives of three ranks, every operation, type and reduction")
     const auto outcomes = testing::run_ranks(ranks, [](const World& world) {
       Communicator comm(world);
       Settings settings;
-      Arena in(1 << 16, Buffers::warm), out(1 << 16, Buffers::warm);
+      Arena in(comm, 1 << 16, Buffers::warm), out(comm, 1 << 16, Buffers::warm);
       for (const DType dtype :
            {DType::u8, DType::i8, DType::i16, DType::u32, DType::i64, DType::f16, DType::bf16,
             DType::f32, DType::f64, DType::boolean, DType::c64, DType::c128}) {
@@ -138,7 +138,7 @@ TEST_CASE("rotating buffers, started calls and in-place reductions give the same
     Settings settings;
     settings.buffers = Buffers::rotating;
     settings.started = settings.in_place = true;
-    Arena in(4096, settings.buffers), out(4096, settings.buffers);
+    Arena in(comm, 4096, settings.buffers), out(comm, 4096, settings.buffers);
     for (const auto& entry : operations()) {
       const auto amount = amount_for(entry, 4096, size_of(settings.dtype), comm.size());
       Calls calls(comm, settings, entry, amount, in, out);
@@ -162,7 +162,8 @@ TEST_CASE("a whole measurement: the same rows on all ranks, one for each size") 
     settings.check = true;
     settings.iterations = 3;
     settings.repetitions = 2;
-    rows[static_cast<std::size_t>(comm.rank())] = measure(comm, settings, {});
+    Arena in(comm, 4096, settings.buffers), out(comm, 4096, settings.buffers);
+    rows[static_cast<std::size_t>(comm.rank())] = measure(comm, settings, in, out, {});
   });
   for (const auto& outcome : outcomes) CHECK_MESSAGE(outcome.ok(), outcome.text);
   REQUIRE(rows[0].size() == 5);  // 5 bytes are 4 of f32, and a barrier has no size.
