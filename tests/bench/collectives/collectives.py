@@ -8,10 +8,11 @@ All run the same measurement (harness.hpp). Every round runs each contestant onc
 other load on the machine hits all alike; told is the median of the rounds' medians, in us. With as
 many cores as ranks each rank has its own, else nobody is bound and peers keep their defaults.
 
-  ours       dlaunch, ordinary buffers
-  best peer  whoever is fastest in this row, in its fastest way
-  floor      a program written for this one case; ordinary buffers
-  mapped     the same where the buffers themselves are shared
+  ours           dlaunch, ordinary buffers
+  best peer      whoever is fastest in this row, in its fastest way
+  floor          a program written for this one case; ordinary buffers
+  mapped         the same where the buffers themselves are shared
+  ours in place  dlaunch, buffers from Communicator::allocate, and how many times the mapped floor
 
 --tcp: two ranks in two network namespaces that a veth pair joins, as root, under the host's
 congestion control and under reno. Programs are built into BUILD_DIR/bench; a peer that is not
@@ -254,23 +255,25 @@ def ratio(above, below):
 
 def report(title, medians):
     """Prints a line for each operation and size; returns them."""
-    head = ("op", "bytes", "ours", "best peer", "", "floor", "ours/floor", "peer/ours", "mapped")
-    form = "{:<16} {:>9} {:>9} {:>9} {:<16} {:>9} {:>10} {:>9} {:>9}"
+    head = ("op", "bytes", "ours", "best peer", "", "floor", "ours/floor", "peer/ours", "mapped", "ours in place",
+            "in place/mapped")
+    form = "{:<16} {:>9} {:>9} {:>9} {:<16} {:>9} {:>10} {:>9} {:>9} {:>13} {:>15}"
     print(f"\n## {title}\n" + form.format(*head))
     rows = []
     for op in ["barrier", "barrier_ordered"] + OPS[1:]:
         for size in sorted({key[1] for key in medians if key[0] == op}):
             found = {key[2:]: value for key, value in medians.items() if key[:2] == (op, size)}
 
-            def best(role, mapped=False):
+            def best(role, shared=False):
                 fitting = [(value, f"{name} {way}".strip()) for (whose, name, way), value in found.items()
-                           if whose == role and (way == "mapped") == mapped]
+                           if whose == role and (way in ("mapped", "in place")) == shared]
                 return min(fitting, default=(None, ""))
-            (ours, _), (peer, who), (floor, _), (shared, _) = best("ours"), best("peer"), best("floor"), best("floor", True)
+            (ours, _), (peer, who), (floor, _) = best("ours"), best("peer"), best("floor")
+            (mapped, _), (in_place, _) = best("floor", True), best("ours", True)
             print(form.format(op, size, figure(ours), figure(peer), who, figure(floor), ratio(ours, floor),
-                              ratio(peer, ours), figure(shared)), flush=True)
+                              ratio(peer, ours), figure(mapped), figure(in_place), ratio(in_place, mapped)), flush=True)
             rows.append({"title": title, "op": op, "bytes": size, "ours_us": ours, "peer_us": peer, "peer": who,
-                         "floor_us": floor, "mapped_floor_us": shared,
+                         "floor_us": floor, "mapped_floor_us": mapped, "ours_in_place_us": in_place,
                          "all": {f"{name} {way}".strip(): value for (_, name, way), value in found.items()}})
     return rows
 

@@ -49,6 +49,10 @@ class Contestant {
   /// The operation; empty where it is not offered this way, or not for this size.
   virtual Call call(const std::string& op, const std::string& way, std::size_t bytes,
                     const Buffers& buffers) = 0;
+  /// Where the buffers for this way of an operation lie.
+  virtual Buffers buffers_for(const std::string&, const Buffers& ordinary, std::size_t) {
+    return ordinary;
+  }
   virtual float* allocate(std::size_t bytes) {
     void* memory = std::aligned_alloc(4096, bytes);
     if (memory == nullptr) std::abort();
@@ -206,11 +210,12 @@ inline int run(Contestant& who, int argc, char** argv) {
   const std::size_t unit = sizeof(float) * static_cast<std::size_t>(who.size);
   const std::size_t most = *std::max_element(arguments.sizes.begin(), arguments.sizes.end());
   const std::size_t room = (std::max(most, unit) + 4095) / 4096 * 4096;
-  const Buffers buffers{who.allocate(room), who.allocate(room)};
-  std::memset(buffers.in, 0, room);
-  std::memset(buffers.out, 0, room);
+  const Buffers ordinary{who.allocate(room), who.allocate(room)};
+  std::memset(ordinary.in, 0, room);
+  std::memset(ordinary.out, 0, room);
   for (const auto& op : arguments.ops) {
     for (const auto& way : who.ways(op)) {
+      const Buffers buffers = who.buffers_for(way, ordinary, room);
       if (op.rfind("barrier", 0) == 0) {
         measure(who, arguments, op, way, 0, buffers);
         continue;
