@@ -54,6 +54,13 @@ struct dl_comm : dlaunch::c_api::Handle {
   dlaunch::Communicator comm;
 };
 
+struct dl_buffer : dlaunch::c_api::Handle {
+  explicit dl_buffer(dlaunch::SharedBuffer allocated)
+      : Handle(false), buffer(std::move(allocated)) {}
+  static constexpr const char* type = "dl_buffer";
+  const dlaunch::SharedBuffer buffer;
+};
+
 struct dl_work : dlaunch::c_api::Handle {
   explicit dl_work(dlaunch::Work started) : Handle(false), work(std::move(started)) {}
   static constexpr const char* type = "dl_work";

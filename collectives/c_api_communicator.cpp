@@ -3,7 +3,7 @@
 #include <optional>
 #include <span>
 
-/// Communicators: groups, and ending.
+/// Communicators: memory, groups, and ending.
 namespace {
 
 using namespace dlaunch::c_api;
@@ -44,6 +44,24 @@ int64_t dl_comm_timeout_ms(const dl_comm* comm) {
   if (comm == nullptr) return 0;
   return std::chrono::duration_cast<std::chrono::milliseconds>(comm->comm.timeout()).count();
 }
+
+dl_status dl_comm_allocate(dl_comm* comm, size_t bytes, dl_buffer** buffer) {
+  return guarded_on(comm, [&] {
+    auto& made = place(buffer, "buffer");
+    made = new dl_buffer(comm->comm.allocate(bytes));
+  });
+}
+
+void* dl_buffer_data(const dl_buffer* buffer) {
+  return buffer != nullptr ? buffer->buffer.data() : nullptr;
+}
+size_t dl_buffer_bytes(const dl_buffer* buffer) {
+  return buffer != nullptr ? buffer->buffer.size_bytes() : 0;
+}
+int dl_buffer_is_shared(const dl_buffer* buffer) {
+  return buffer != nullptr && buffer->buffer.is_shared() ? 1 : 0;
+}
+void dl_buffer_free(dl_buffer* buffer) { delete buffer; }
 
 dl_status dl_comm_split(dl_comm* comm, int color, int key, dl_comm** made,
                         const dl_options* options) {

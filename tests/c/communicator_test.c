@@ -20,6 +20,34 @@ static void describes_itself(dl_comm* comm) {
   EXPECT(strstr(dl_last_message(comm), "more than zero") != NULL);
 }
 
+static void sums_in(int* values, size_t count, dl_comm* comm) {
+  for (size_t i = 0; i < count; ++i) values[i] = rank + (int)i;
+  EXPECT_OK(dl_all_reduce(comm, DL_VIEW(values, count), dl_op(DL_SUM), DL_HERE));
+  for (size_t i = 0; i < count; ++i) {
+    EXPECT(values[i] == size * (size - 1) / 2 + size * (int)i);
+  }
+}
+
+/* Memory is there for as long as it is not freed, whoever it came from. */
+static void allocates(dl_comm* comm) {
+  enum { COUNT = 100000 };
+  dl_comm* made = NULL;
+  dl_buffer* buffer = NULL;
+  EXPECT_OK(dl_comm_duplicate(comm, &made, DL_HERE));
+  EXPECT_OK(dl_comm_allocate(made, COUNT * sizeof(int), &buffer));
+  EXPECT(dl_buffer_bytes(buffer) == COUNT * sizeof(int));
+  EXPECT(dl_buffer_is_shared(buffer) == (size > 1));
+  EXPECT((uintptr_t)dl_buffer_data(buffer) % 4096 == 0);
+  sums_in(dl_buffer_data(buffer), COUNT, made);
+  dl_comm_free(made);
+  sums_in(dl_buffer_data(buffer), COUNT, comm);
+  dl_buffer_free(buffer);
+
+  EXPECT_OK(dl_comm_allocate(comm, 0, &buffer));
+  EXPECT(dl_buffer_bytes(buffer) == 0);
+  dl_buffer_free(buffer);
+}
+
 static void splits(dl_comm* comm) {
   dl_comm* made = NULL;
   EXPECT_OK(dl_comm_split(comm, rank % 2, -rank, &made, DL_HERE)); /* Backwards. */
@@ -114,6 +142,11 @@ static void takes_null(dl_comm* comm) {
   EXPECT(strcmp(dl_comm_name(NULL), "") == 0);
   EXPECT_FAILS(DL_MISUSE, "dl_comm_create: the dl_world", dl_comm_create(NULL, NULL, &made));
   EXPECT_FAILS(DL_MISUSE, "'comm' is a null pointer", dl_comm_create(world, NULL, NULL));
+  dl_buffer_free(NULL);
+  EXPECT(dl_buffer_data(NULL) == NULL && dl_buffer_bytes(NULL) == 0);
+  EXPECT(dl_buffer_is_shared(NULL) == 0);
+  EXPECT_FAILS(DL_MISUSE, "'buffer' is a null pointer", dl_comm_allocate(comm, 1, NULL));
+  EXPECT_FAILS(DL_MISUSE, "dl_comm_allocate: the dl_comm", dl_comm_allocate(NULL, 1, NULL));
   EXPECT_FAILS(DL_MISUSE, "dl_comm_abort: ", dl_comm_abort(NULL));
   EXPECT_FAILS(DL_MISUSE, "dl_comm_revoke: the dl_comm", dl_comm_revoke(NULL));
   EXPECT_FAILS(DL_MISUSE, "dl_comm_agree: the dl_comm", dl_comm_agree(NULL, 0, NULL, NULL));
@@ -134,6 +167,7 @@ int main(void) {
   dl_comm* comm = NULL;
   EXPECT_OK(dl_comm_create(world, "tested", &comm));
   describes_itself(comm);
+  allocates(comm);
   splits(comm);
   groups(comm);
   takes_null(comm);

@@ -6,7 +6,7 @@
  *   world.h         who am I, where are the others; process information; rank_zero_first
  *   process.h       spawn, ports
  *   store.h         the key-value store, and a store of the program's own
- *   communicator.h  communicators, groups, ending
+ *   communicator.h  communicators, memory for collectives, groups, ending
  *   collectives.h   collectives and their started forms
  *   messages.h      point to point
  *   tree.h          structured values
@@ -14,10 +14,10 @@
  * Calls return a dl_status; DL_OK is 0. What else they give comes through pointers, which are
  * written on success only; where such a pointer may be null, the call says so.
  *
- * Handles (dl_world, dl_store, dl_comm, dl_work, dl_listener, dl_tree) are made by calls and ended
- * by their dl_..._free, which take null and do nothing then. A null handle anywhere else is
- * DL_MISUSE, never a crash; so are a null pointer with a count and a number that is no enumerator.
- * A handle that was freed may not be used.
+ * Handles (dl_world, dl_store, dl_comm, dl_buffer, dl_work, dl_listener, dl_tree) are made by calls
+ * and ended by their dl_..._free, which take null and do nothing then. A null handle anywhere else
+ * is DL_MISUSE, never a crash; so are a null pointer with a count and a number that is no
+ * enumerator. A handle that was freed may not be used.
  *
  * Structures that may grow begin with `struct_size`, which the caller sets to sizeof of the
  * structure it knows; the macros and functions named dl_make_... do. A program built with this

@@ -44,6 +44,23 @@ DL_API const char* dl_comm_name(const dl_comm* comm); /* Lives as long as it; ""
 DL_API dl_status dl_comm_set_timeout(dl_comm* comm, int64_t timeout_ms);
 DL_API int64_t dl_comm_timeout_ms(const dl_comm* comm); /* 0 for null. */
 
+/* ---- Memory in which collectives work in place. ---- */
+
+/* Where the ranks of a node share memory it lies in there, and collectives whose ranks all pass
+ * such memory read and write it directly: nothing is copied on the way. Elsewhere it is ordinary
+ * memory. Used like any other; what it begins with is not defined. Needs no other rank. May outlive
+ * its communicator and its world. Too much is DL_INTERNAL. */
+typedef struct dl_buffer dl_buffer;
+
+DL_API dl_status dl_comm_allocate(dl_comm* comm, size_t bytes, dl_buffer** buffer);
+/* Aligned to 128 bytes at least, to pages from 4 KiB on. Null for null. */
+DL_API void* dl_buffer_data(const dl_buffer* buffer);
+DL_API size_t dl_buffer_bytes(const dl_buffer* buffer); /* 0 for null. */
+/* 1: the ranks of the node share it. 0 for null. */
+DL_API int dl_buffer_is_shared(const dl_buffer* buffer);
+/* When no call uses it any more, on any rank. Null is fine. */
+DL_API void dl_buffer_free(dl_buffer* buffer);
+
 /* ---- Groups. Each takes part of all ranks of this communicator unless it says otherwise. ---- */
 
 /* The ranks that give the same colour, ordered by `key`, then by rank. DL_NO_COLOR: takes part, and
