@@ -1,4 +1,5 @@
 // The program behind `dlaunch bench`: one of the ranks that measure.
+#include "collectives/bench/explain.hpp"
 #include "collectives/bench/measure.hpp"
 #include "collectives/bench/memory.hpp"
 #include "collectives/bench/options.hpp"
@@ -70,6 +71,7 @@ Site site_of(const World& world, Communicator& communicator) {
       site.ranks_there = ranks;
     }
   }
+  site.shares_memory = all_share && info.node_count == 1;
   site.transport = transport_text(info, all_share);
   return site;
 }
@@ -122,6 +124,11 @@ int run(const Settings& settings) {
   }
   Communicator communicator(world, "bench");
   Site site = site_of(world, communicator);
+  if (settings.explain) {
+    if (!first) return 0;
+    return say_and_exit_with(
+        0, site_text(site) + explain_text(settings, site.ranks, site.shares_memory));
+  }
   File file;
   if (!agreed(communicator, open_json(settings, world.rank(), file)) ||
       !agreed(communicator, lack_of_memory(settings, world.info()))) {

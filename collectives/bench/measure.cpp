@@ -152,21 +152,24 @@ double quantile(std::vector<double> values, double part) {
   return *nth;
 }
 
+std::vector<Amount> amounts_for(const Operation& entry, const Settings& settings, int ranks) {
+  std::vector<Amount> amounts;
+  if (entry.pair && ranks < 2) return amounts;
+  for (const std::size_t size : settings.sizes) {
+    const Amount amount = amount_for(entry, size, size_of(settings.dtype), ranks);
+    // Sizes that round to the same are measured once; a barrier has one.
+    if (amounts.empty() || !(amounts.back() == amount)) amounts.push_back(amount);
+  }
+  return amounts;
+}
+
 std::vector<Row> measure(Communicator& communicator, const Settings& settings, Arena& in,
                          Arena& out, const std::function<void(const Row&)>& told) {
   const int ranks = communicator.size();
-  const std::size_t width = size_of(settings.dtype);
   std::vector<Row> rows;
   for (const Op op : settings.ops) {
     const Operation& entry = operation(op);
-    if (entry.pair && ranks < 2) continue;
-    std::vector<Amount> amounts;
-    for (const std::size_t size : settings.sizes) {
-      const Amount amount = amount_for(entry, size, width, ranks);
-      // Sizes that round to the same are measured once; a barrier has one.
-      if (amounts.empty() || !(amounts.back() == amount)) amounts.push_back(amount);
-    }
-    for (const Amount& amount : amounts) {
+    for (const Amount& amount : amounts_for(entry, settings, ranks)) {
       rows.push_back(Bench(communicator, settings, entry, amount, in, out).run());
       if (told) told(rows.back());
     }

@@ -27,6 +27,10 @@ struct Row {
 double algorithm_bandwidth(const Row& row);
 double bus_bandwidth(const Row& row, int ranks);
 
+/// The rows of one operation: sizes that round to the same are measured once, a barrier has one,
+/// and one rank has no messages. Pure.
+std::vector<Amount> amounts_for(const Operation& operation, const Settings& settings, int ranks);
+
 /// Measures everything that was asked for, in memory for largest_message() each. Every rank calls
 /// it with the same settings and gets the same rows; `told` gets each as it is there. Throws what
 /// the calls throw.

@@ -98,7 +98,7 @@ struct Entry {
 };
 
 // clang-format off
-const std::array<Entry, 15> table = {{
+const std::array<Entry, 16> table = {{
   {"ops", "OP,OP...", "all", "What to measure; all, or some of those listed below.",
    [](Settings& s, std::string_view v) { return store_ops(v, s.ops); }},
   {"sizes", "SIZES", "4:64M:x4",
@@ -132,6 +132,8 @@ const std::array<Entry, 15> table = {{
    "Verify every element of a result after every repetition. Without it, samples of one result "
    "before them.",
    [](Settings& s, std::string_view) -> Result { s.check = true; return std::nullopt; }},
+  {"explain", "", "", "Print which algorithm serves each size, and why; measure nothing.",
+   [](Settings& s, std::string_view) -> Result { s.explain = true; return std::nullopt; }},
   {"warmup", "N", "5", "Calls before anything is timed.",
    [](Settings& s, std::string_view v) { return store_number(v, 0, warmup_max, s.warmup); }},
   {"iters", "N|auto", "auto", "Calls of one repetition; auto: as many as --repetition-time takes.",

@@ -33,6 +33,7 @@ struct Settings {
   bool in_place = false;
   bool started = false;
   bool check = false;
+  bool explain = false;  ///< Say what would serve each row, and measure nothing.
   int warmup = 5;
   std::optional<long> iterations;  ///< Of one repetition; unset: found by measuring.
   int repetitions = 9;

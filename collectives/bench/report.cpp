@@ -63,12 +63,16 @@ constexpr const char* columns =
 
 }  // namespace
 
+std::string site_text(const Site& site) {
+  return fmt::format("# dlaunch bench {}: {} on {}, {}; {}: {}; {} for {}{}\n", version(),
+                     plural(site.ranks, "rank"), plural(site.nodes, "node"), site.transport,
+                     site.hosts.size() == 1 ? "host" : "hosts", hosts_text(site.hosts),
+                     plural(site.cores, "core"), plural(site.ranks_there, "rank"),
+                     site.oversubscribed() ? ": oversubscribed" : "");
+}
+
 std::string head_text(const Site& site, const Settings& settings) {
-  std::string text = fmt::format(
-      "# dlaunch bench {}: {} on {}, {}; {}: {}; {} for {}{}\n", version(),
-      plural(site.ranks, "rank"), plural(site.nodes, "node"), site.transport,
-      site.hosts.size() == 1 ? "host" : "hosts", hosts_text(site.hosts), plural(site.cores, "core"),
-      plural(site.ranks_there, "rank"), site.oversubscribed() ? ": oversubscribed" : "");
+  std::string text = site_text(site);
   text += fmt::format(
       "# {} buffers{}{}{}; {}, then {} of {}; {}\n", buffers_text(settings.buffers),
       sharing_text(site, settings), settings.in_place ? ", in place" : "",

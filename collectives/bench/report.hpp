@@ -15,6 +15,7 @@ struct Site {
   int nodes = 1;
   std::string transport;
   std::vector<std::string> hosts;  ///< One of each name, in the order of their first ranks.
+  bool shares_memory = false;      ///< All ranks have a segment in common.
   int cores = 0;                   ///< Usable, on the node that has fewest for each of its ranks.
   int ranks_there = 1;             ///< Ranks on that node.
   bool buffers_shared = false;     ///< All ranks map those of all.
@@ -22,6 +23,8 @@ struct Site {
   bool oversubscribed() const { return ranks_there > cores; }
 };
 
+/// The first of the lines above the table: where this is.
+std::string site_text(const Site& site);
 /// The lines above the table; each begins with '#'.
 std::string head_text(const Site& site, const Settings& settings);
 std::string row_text(const Row& row, const Site& site, const Settings& settings);

@@ -150,6 +150,14 @@ TEST_CASE("bench over two nodes: the same line on both, one table") {
   CHECK(count(both, "\nall_reduce ") == 1);
 }
 
+TEST_CASE("bench --explain measures nothing") {
+  Job job(bench({"--nproc-per-node=2", "--explain", "--ops=all_reduce,reduce", "--sizes=4,1M"}));
+  CHECK(job.wait().code == 0);
+  CHECK(count(job.out(), "\nall_reduce ") == 2);
+  CHECK(count(job.out(), "\nreduce ") == 2);
+  CHECK(count(job.out(), "#wrong") == 0);
+}
+
 TEST_CASE("bench refuses buffers that do not fit into memory") {
   // Two pieces of 16 GiB each for input and for output, on so many ranks.
   Job job({"bench", "--standalone", "--nproc-per-node=40", "--sizes=16G", "--buffers=rotating"});

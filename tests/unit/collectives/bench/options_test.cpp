@@ -1,8 +1,11 @@
 #include "collectives/bench/options.hpp"
 
+#include "collectives/algorithms/select.hpp"
+#include "collectives/bench/explain.hpp"
 #include "collectives/bench/measure.hpp"
 #include "collectives/bench/memory.hpp"
 
+#include <algorithm>
 #include <sstream>
 
 #include <doctest/doctest.h>
@@ -156,6 +159,26 @@ TEST_CASE("what the buffers take, and what is free") {
   CHECK(available_in("MemFree: 1 kB\nMemAvailable:   22020096 kB\n") == std::size_t{21} << 30);
   CHECK_FALSE(available_in(""));
   CHECK_FALSE(available_in("MemAvailable: much"));
+}
+
+TEST_CASE("--explain: a line for each row, by the table or by the memory that is shared") {
+  const Settings settings =
+      parsed({"--explain", "--ops", "barrier,all_reduce,all_gather,ping_pong", "--sizes", "4,64M"});
+  CHECK(settings.explain);
+  const std::string over_tcp = explain_text(settings, 4, false);
+  const auto has = [](const std::string& text, std::string_view part) {
+    return text.find(part) != std::string::npos;
+  };
+  const auto choice = algorithms::select(transport::Op::all_reduce, 64 << 20, {.ranks = 4});
+  CHECK(has(over_tcp, std::string("all_reduce          67108864 B  ") +
+                          algorithms::to_string(choice.algorithm) + ": " + choice.why + "\n"));
+  // What one rank gives decides, not what all give.
+  const auto part = algorithms::select(transport::Op::all_gather, 16 << 20, {.ranks = 4});
+  CHECK(has(over_tcp, std::string("all_gather          67108864 B  ") +
+                          algorithms::to_string(part.algorithm) + ": " + part.why + "\n"));
+  CHECK(std::count(over_tcp.begin(), over_tcp.end(), '\n') == 7);
+  CHECK(has(explain_text(settings, 4, true), "all_reduce                 4 B  shared memory: "));
+  CHECK_FALSE(has(explain_text(settings, 1, false), "ping_pong"));
 }
 
 TEST_CASE("quantiles by nearest rank") {

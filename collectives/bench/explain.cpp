@@ -1,0 +1,72 @@
+#include "collectives/bench/explain.hpp"
+
+#include "collectives/algorithms/select.hpp"
+#include "collectives/bench/measure.hpp"
+
+#include <optional>
+
+#include <fmt/format.h>
+
+namespace dlaunch::bench {
+
+namespace {
+
+struct Served {
+  const char* algorithm;
+  const char* why;
+};
+
+/// The collective that is called; nullopt for messages.
+std::optional<transport::Op> call_of(Op op) {
+  switch (op) {
+    case Op::barrier:
+    case Op::barrier_ordered:
+      return transport::Op::barrier;
+    case Op::broadcast:
+      return transport::Op::broadcast;
+    case Op::reduce:
+      return transport::Op::reduce;
+    case Op::all_reduce:
+      return transport::Op::all_reduce;
+    case Op::all_gather:
+      return transport::Op::all_gather;
+    case Op::gather:
+      return transport::Op::gather;
+    case Op::scatter:
+      return transport::Op::scatter;
+    case Op::reduce_scatter:
+      return transport::Op::reduce_scatter;
+    case Op::all_to_all:
+      return transport::Op::all_to_all;
+    case Op::ping_pong:
+    case Op::bidirectional:
+      break;
+  }
+  return std::nullopt;
+}
+
+Served served(Op op, std::size_t bytes, int ranks, bool shared) {
+  const auto call = call_of(op);
+  if (!call) return {"message", "from one rank to the other"};
+  if (ranks == 1) return {"alone", "there is no other rank"};
+  if (shared) return {"shared memory", "all ranks are on one node and have a segment in common"};
+  const auto choice = algorithms::select(*call, bytes, {.ranks = ranks});
+  return {to_string(choice.algorithm), choice.why};
+}
+
+}  // namespace
+
+std::string explain_text(const Settings& settings, int ranks, bool shared) {
+  const std::size_t width = size_of(settings.dtype);
+  std::string text;
+  for (const Op op : settings.ops) {
+    const Operation& entry = operation(op);
+    for (const Amount& amount : amounts_for(entry, settings, ranks)) {
+      const auto [algorithm, why] = served(op, amount.count * width, ranks, shared);
+      text += fmt::format("{:<15} {:>12} B  {}: {}\n", entry.name, amount.bytes, algorithm, why);
+    }
+  }
+  return text;
+}
+
+}  // namespace dlaunch::bench
