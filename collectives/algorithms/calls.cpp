@@ -44,6 +44,11 @@ void all_reduce(Mesh& mesh, std::span<std::byte> data, const Folder& fold) {
     case Algorithm::ring:
     case Algorithm::dissemination:
     case Algorithm::direct:
+    case Algorithm::flag_line:
+    case Algorithm::one_shot:
+    case Algorithm::two_shot:
+    case Algorithm::slots:
+    case Algorithm::in_place:
       return all_reduce_in_parts(mesh, data, fold);
   }
 }

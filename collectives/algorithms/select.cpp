@@ -1,5 +1,7 @@
 #include "collectives/algorithms/select.hpp"
 
+#include "collectives/transport/team.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -10,10 +12,64 @@ namespace {
 using transport::Op;
 
 constexpr std::size_t KiB = 1024;
+constexpr std::size_t line_bytes = transport::Team::payload_bytes_max;
+/// Smaller buffers are copied sooner than their places are told.
+constexpr std::size_t told_bytes_min = KiB;
+
+constexpr Choice in_line{Algorithm::flag_line, "no second cache line has to be fetched"};
+constexpr Choice through_slots{Algorithm::slots, "chunks of 128 KiB stay in the cache"};
+constexpr Choice in_pieces{Algorithm::slots, "a slot of 512 KiB has a piece for each rank"};
+constexpr Choice in_place{Algorithm::in_place, "all buffers are registered: no copy on the way"};
+constexpr Choice at_once{Algorithm::one_shot,
+                         "one synchronisation, where two cost more than folds"};
+constexpr Choice in_slices{Algorithm::two_shot,
+                           "everyone folds its slice only, in chunks of 128 KiB"};
 
 /// Sizes are round numbers near where the peers have theirs; what a link costs differs more than
 /// they do.
 constexpr std::array rows = {
+    // Ranks that share memory: what takes least comes first, since a look here is part of it.
+    Row{.op = Op::all_reduce, .shared = true, .bytes_max = line_bytes, .choice = in_line},
+    Row{.op = Op::all_reduce, .shared = true, .bytes_max = told_bytes_min - 1, .choice = at_once},
+    Row{.op = Op::all_reduce, .shared = true, .registered = true, .choice = in_place},
+    Row{.op = Op::all_reduce,
+        .shared = true,
+        .ranks_max = 2,
+        .bytes_max = 8 * KiB,
+        .choice = at_once},
+    Row{.op = Op::all_reduce,
+        .shared = true,
+        .ranks_min = 3,
+        .bytes_max = 4 * KiB,
+        .choice = at_once},
+    Row{.op = Op::all_reduce, .shared = true, .choice = in_slices},
+    Row{.op = Op::barrier, .shared = true, .choice = in_line},
+    Row{.op = Op::broadcast, .shared = true, .bytes_max = line_bytes, .choice = in_line},
+    Row{.op = Op::broadcast, .shared = true, .registered = true, .choice = in_place},
+    Row{.op = Op::broadcast, .shared = true, .choice = through_slots},
+    Row{.op = Op::all_gather, .shared = true, .bytes_max = line_bytes, .choice = in_line},
+    Row{.op = Op::all_gather,
+        .shared = true,
+        .bytes_max = told_bytes_min - 1,
+        .choice = through_slots},
+    Row{.op = Op::all_gather, .shared = true, .registered = true, .choice = in_place},
+    Row{.op = Op::all_gather, .shared = true, .choice = through_slots},
+    Row{.op = Op::reduce_scatter,
+        .shared = true,
+        .bytes_max = told_bytes_min - 1,
+        .choice = in_pieces},
+    Row{.op = Op::reduce_scatter, .shared = true, .registered = true, .choice = in_place},
+    Row{.op = Op::reduce_scatter, .shared = true, .choice = in_pieces},
+    Row{.op = Op::all_to_all, .shared = true, .bytes_max = told_bytes_min - 1, .choice = in_pieces},
+    Row{.op = Op::all_to_all, .shared = true, .registered = true, .choice = in_place},
+    Row{.op = Op::all_to_all, .shared = true, .choice = in_pieces},
+    Row{.op = Op::reduce, .shared = true, .ranks_max = 2, .bytes_max = 8 * KiB, .choice = at_once},
+    Row{.op = Op::reduce, .shared = true, .ranks_min = 3, .bytes_max = 4 * KiB, .choice = at_once},
+    Row{.op = Op::reduce, .shared = true, .choice = in_slices},
+    Row{.op = Op::gather, .shared = true, .choice = through_slots},
+    Row{.op = Op::scatter, .shared = true, .choice = in_pieces},
+
+    // Ranks that do not.
     Row{.op = Op::barrier,
         .choice = {Algorithm::dissemination, "messages to seven others at once, so few rounds"}},
 
@@ -105,6 +161,16 @@ const char* to_string(Algorithm algorithm) noexcept {
       return "dissemination";
     case Algorithm::direct:
       return "direct";
+    case Algorithm::flag_line:
+      return "flag line";
+    case Algorithm::one_shot:
+      return "one shot";
+    case Algorithm::two_shot:
+      return "two shots";
+    case Algorithm::slots:
+      return "slots";
+    case Algorithm::in_place:
+      return "in place";
   }
   return "";
 }
@@ -118,15 +184,20 @@ std::size_t Row::limit(int ranks) const {
   return most;
 }
 
-bool Row::holds(std::size_t bytes, int ranks) const {
-  return ranks >= ranks_min && ranks <= ranks_max && bytes <= limit(ranks);
+bool Row::fits(const Topology& topology) const {
+  return shared == topology.shared && (!registered || topology.registered) &&
+         topology.ranks >= ranks_min && topology.ranks <= ranks_max;
+}
+
+bool Row::holds(std::size_t bytes, const Topology& topology) const {
+  return fits(topology) && bytes <= limit(topology.ranks);
 }
 
 std::span<const Row> table() { return rows; }
 
 Choice select(Op op, std::size_t bytes, const Topology& topology) {
   for (const Row& row : rows) {
-    if (row.op == op && row.holds(bytes, topology.ranks)) return row.choice;
+    if (row.op == op && row.holds(bytes, topology)) return row.choice;
   }
   assert(false && "a call without a line in the table");
   return {};
@@ -134,14 +205,21 @@ Choice select(Op op, std::size_t bytes, const Topology& topology) {
 
 std::string explain(const Topology& topology) {
   std::string text;
-  Op last{};
-  std::size_t from = 0;
+  const Row* last = nullptr;  // Of those that fit.
+  std::size_t from = 0, last_from = 0, last_begin = 0;
   for (const Row& row : rows) {
-    if (row.op != last) from = 0;
-    last = row.op;
-    if (topology.ranks < row.ranks_min || topology.ranks > row.ranks_max) continue;
+    if (!row.fits(topology)) continue;
+    const bool goes_on = last != nullptr && last->op == row.op;
+    if (!goes_on) from = 0;
     const std::size_t limit = row.limit(topology.ranks);
     if (from > 0 && limit <= from) continue;
+    if (goes_on && last->choice == row.choice) {
+      text.resize(last_begin);
+      from = last_from;
+    }
+    last = &row;
+    last_from = from;
+    last_begin = text.size();
     std::string range = "any size";
     if (limit != ~std::size_t{0}) {
       range = "up to " + size_text(limit);
@@ -149,7 +227,7 @@ std::string explain(const Topology& topology) {
       range = "above " + size_text(from);
     }
     text += std::string(transport::to_string(row.op)) + ", " + range + ": " +
-            to_string(row.choice.algorithm) + " (" + row.choice.why + ")\n";
+            to_string(row.choice.algorithm) + " (" + std::string(row.choice.why) + ")\n";
     from = limit;
   }
   return text;

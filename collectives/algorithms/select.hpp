@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 /// Which algorithm serves which call. Pure: the same answer on all ranks.
 namespace dlaunch::algorithms {
@@ -19,6 +20,12 @@ enum class Algorithm : std::uint8_t {
   ring,           ///< From neighbour to neighbour, n - 1 steps.
   dissemination,  ///< Rounds in which all tell those at growing distances.
   direct,         ///< Every pair has its own message.
+  // Of ranks that share memory:
+  flag_line,  ///< The data lies beside the flag that says it is there.
+  one_shot,   ///< Everyone reads what all put into their slots, and folds all of it.
+  two_shot,   ///< Everyone folds a slice for all, and then takes the others' slices; in chunks.
+  slots,      ///< Who has something puts it into its slot, from which others take it; in chunks.
+  in_place,   ///< Straight from the ranks' buffers and into them.
 };
 /// "in parts"... A static string; never null.
 const char* to_string(Algorithm algorithm) noexcept;
@@ -26,16 +33,22 @@ const char* to_string(Algorithm algorithm) noexcept;
 /// The ranks of a communicator, as far as they matter to a choice.
 struct Topology {
   int ranks = 1;
+  bool shared = false;      ///< They share memory.
+  bool registered = false;  ///< The buffers of all of them lie in it, too.
 };
 
 struct Choice {
   Algorithm algorithm = Algorithm::direct;
-  const char* why = "";
+  std::string_view why;
+
+  bool operator==(const Choice&) const = default;
 };
 
 /// A line of the table; the first that holds counts. A limit that is not given is unlimited.
 struct Row {
   transport::Op op{};
+  bool shared = false;      ///< For ranks that share memory, else for those that do not.
+  bool registered = false;  ///< Only where buffers are.
   int ranks_min = 1, ranks_max = 0x7fffffff;
   std::size_t bytes_max = ~std::size_t{0};
   std::size_t all_bytes_max = ~std::size_t{0};   ///< bytes * ranks
@@ -44,7 +57,9 @@ struct Row {
 
   /// The most bytes for which it holds with so many ranks; nothing if it does for none.
   std::size_t limit(int ranks) const;
-  bool holds(std::size_t bytes, int ranks) const;
+  /// Whether it may hold for such ranks; for some size.
+  bool fits(const Topology& topology) const;
+  bool holds(std::size_t bytes, const Topology& topology) const;
 };
 std::span<const Row> table();
 

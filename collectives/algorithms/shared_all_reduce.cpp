@@ -7,11 +7,8 @@
 namespace dlaunch::algorithms::shared {
 namespace {
 
-/// Up to here everyone reads everything, which takes one synchronisation; above, everyone reduces
-/// a slice, which takes two and moves less.
-std::size_t one_shot_bytes_max(int members) { return members <= 2 ? 8u << 10 : 4u << 10; }
-/// From here on it pays to say where one's buffer is.
-constexpr std::size_t direct_bytes_min = 1u << 10;
+using transport::Op;
+
 /// What is in a slot is read by another before it leaves the second-level cache.
 constexpr std::size_t chunk_bytes = 128u << 10;
 constexpr std::size_t result_offset = Team::slot_bytes / 2;
@@ -76,7 +73,7 @@ void all_reduce_one_shot(Team& team, std::span<std::byte> data, const Folder& fo
   const std::size_t count = data.size() / fold.element_bytes();
   Sources sources(team);
   team.open();
-  const bool offers = data.size() >= direct_bytes_min;
+  const bool offers = pays_to_offer(Op::all_reduce, data.size(), team);
   const bool in_place = offers && sources.offer(data.data(), data.size());
   if (!in_place) put(team.slot(), data.data(), data.size());
   team.publish();
@@ -181,14 +178,15 @@ class TwoShot {
 }  // namespace
 
 void all_reduce(Team& team, std::span<std::byte> data, const Folder& fold) {
-  if (data.size() <= Team::payload_bytes_max) return all_reduce_in_line(team, data, fold);
-  if (data.size() <= one_shot_bytes_max(team.size())) return all_reduce_one_shot(team, data, fold);
+  const Algorithm how = serving(Op::all_reduce, data.size(), team);
+  if (how == Algorithm::flag_line) return all_reduce_in_line(team, data, fold);
+  if (how == Algorithm::one_shot) return all_reduce_one_shot(team, data, fold);
   TwoShot(team, data, data.data(), fold).run();
 }
 
 void reduce(Team& team, BytesView in, std::byte* out, int root, const Folder& fold) {
   const bool is_root = team.rank() == root;
-  if (in.size() > one_shot_bytes_max(team.size())) {
+  if (serving(Op::reduce, in.size(), team) == Algorithm::two_shot) {
     return TwoShot(team, in, is_root ? out : nullptr, fold).run();
   }
   team.open();

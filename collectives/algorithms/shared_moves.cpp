@@ -12,8 +12,7 @@ namespace {
 /// One writer, many readers: what is written is read before it leaves the second-level cache.
 constexpr std::size_t chunk_bytes = 128u << 10;
 
-/// From here on it pays to say where one's buffer is.
-constexpr std::size_t direct_bytes_min = 1u << 10;
+using transport::Op;
 
 void put(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memmove(to, from, bytes);
@@ -99,7 +98,7 @@ static void give_back(Team& team, const Sources& sources) {
 
 void broadcast(Team& team, std::span<std::byte> data, int root) {
   const bool is_root = team.rank() == root;
-  if (data.size() <= Team::payload_bytes_max) {
+  if (serving(Op::broadcast, data.size(), team) == Algorithm::flag_line) {
     team.open();
     if (is_root) put(team.payload(), data.data(), data.size());
     team.publish();
@@ -137,8 +136,8 @@ void broadcast(Team& team, std::span<std::byte> data, int root) {
 void all_gather(Team& team, std::byte* data, const Offsets& parts) {
   const int me = team.rank(), n = team.size();
   const std::size_t longest = longest_of(parts);
-  const bool in_line = longest <= Team::payload_bytes_max;
-  const bool offers = !in_line && longest >= direct_bytes_min;
+  const bool in_line = serving(Op::all_gather, longest, team) == Algorithm::flag_line;
+  const bool offers = pays_to_offer(Op::all_gather, longest, team);
   const std::byte* mine = data + begin_of_part(parts, me);
   Sources sources(team);
   const std::size_t chunks = chunks_of(longest, chunk_bytes);
@@ -175,7 +174,7 @@ void reduce_scatter(Team& team, BytesView in, std::byte* out, const Offsets& par
   const std::size_t room = piece_bytes(team);
   const std::size_t longest = longest_of(parts);
   const std::size_t chunks = chunks_of(longest, room);
-  const bool offers = longest >= direct_bytes_min;
+  const bool offers = pays_to_offer(Op::reduce_scatter, longest, team);
   Sources sources(team);
   const auto inputs = team.inputs();
   for (std::size_t k = 0; k < chunks; ++k) {
@@ -296,7 +295,7 @@ void all_to_all(Team& team, const std::byte* in, const Offsets& in_parts, std::b
   put(out + begin_of_part(out_parts, me), in + begin_of_part(in_parts, me),
       size_of_part(in_parts, me));
   // Where another's part for this rank begins in its buffer is known only if all parts are equal.
-  const bool offers = how == Parts::equal && longest >= direct_bytes_min;
+  const bool offers = how == Parts::equal && pays_to_offer(Op::all_to_all, longest, team);
   Sources sources(team);
   const std::size_t room = piece_bytes(team);
   const std::size_t chunks = chunks_of(longest, room);

@@ -10,6 +10,15 @@ constexpr std::uint64_t nowhere = ~std::uint64_t{0};
 
 }  // namespace
 
+Algorithm serving(transport::Op op, std::size_t bytes, const transport::Team& team) {
+  return select(op, bytes, {.ranks = team.size(), .shared = true}).algorithm;
+}
+
+bool pays_to_offer(transport::Op op, std::size_t bytes, const transport::Team& team) {
+  const Topology topology{.ranks = team.size(), .shared = true, .registered = true};
+  return select(op, bytes, topology).algorithm == Algorithm::in_place;
+}
+
 bool Sources::offer(const std::byte* data, std::size_t bytes) {
   const std::uint64_t offset = team_.segment().offset_of(data, bytes).value_or(nowhere);
   std::memcpy(team_.payload(), &offset, sizeof offset);

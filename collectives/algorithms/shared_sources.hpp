@@ -1,10 +1,16 @@
 #pragma once
 
+#include "collectives/algorithms/select.hpp"
 #include "collectives/transport/team.hpp"
 
 #include <cstddef>
 
 namespace dlaunch::algorithms::shared {
+
+/// What the table says of buffers that are not registered.
+Algorithm serving(transport::Op op, std::size_t bytes, const transport::Team& team);
+/// Whether it is worth saying where buffers are: if all are registered, it is done in place.
+bool pays_to_offer(transport::Op op, std::size_t bytes, const transport::Team& team);
 
 /// Where the members' data can be read in place: a buffer that lies in the segment need not be
 /// copied into a slot. Each member offers its own with a step's payload and learns of the others'

@@ -4,6 +4,7 @@
 #include "collectives/bench/measure.hpp"
 
 #include <optional>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -13,7 +14,7 @@ namespace {
 
 struct Served {
   const char* algorithm;
-  const char* why;
+  std::string_view why;
 };
 
 /// The collective that is called; nullopt for messages.
@@ -45,24 +46,28 @@ std::optional<transport::Op> call_of(Op op) {
   return std::nullopt;
 }
 
-Served served(Op op, std::size_t bytes, int ranks, bool shared) {
+Served served(Op op, std::size_t bytes, const algorithms::Topology& topology) {
   const auto call = call_of(op);
+  if (!call && topology.shared) return {"ring", "in the memory that both share"};
   if (!call) return {"message", "from one rank to the other"};
-  if (ranks == 1) return {"alone", "there is no other rank"};
-  if (shared) return {"shared memory", "all ranks are on one node and have a segment in common"};
-  const auto choice = algorithms::select(*call, bytes, {.ranks = ranks});
+  if (topology.ranks == 1) return {"alone", "there is no other rank"};
+  const auto choice = algorithms::select(*call, bytes, topology);
   return {to_string(choice.algorithm), choice.why};
 }
 
 }  // namespace
 
 std::string explain_text(const Settings& settings, int ranks, bool shared) {
+  const algorithms::Topology topology{
+      .ranks = ranks,
+      .shared = shared,
+      .registered = shared && settings.buffers == Buffers::registered};
   const std::size_t width = size_of(settings.dtype);
   std::string text;
   for (const Op op : settings.ops) {
     const Operation& entry = operation(op);
     for (const Amount& amount : amounts_for(entry, settings, ranks)) {
-      const auto [algorithm, why] = served(op, amount.count * width, ranks, shared);
+      const auto [algorithm, why] = served(op, amount.count * width, topology);
       text += fmt::format("{:<15} {:>12} B  {}: {}\n", entry.name, amount.bytes, algorithm, why);
     }
   }

@@ -213,7 +213,7 @@ std::vector<std::size_t> limits(Op op, int ranks) {
   std::set<std::size_t> found;
   for (const Row& row : table()) {
     const std::size_t limit = row.limit(ranks);
-    if (row.op != op || limit > (std::size_t{1} << 24)) continue;
+    if (row.op != op || row.shared || limit > (std::size_t{1} << 24)) continue;
     for (const std::size_t bytes : {limit - 1, limit, limit + 1}) found.insert(bytes);
   }
   return {found.begin(), found.end()};
@@ -316,7 +316,9 @@ TEST_CASE("the table") {
                         Op::gather, Op::scatter, Op::reduce_scatter, Op::all_to_all}) {
       for (const int ranks : {1, 2, 3, 16, 17, 1000, 100'000}) {
         for (const std::size_t bytes : {0UL, 1UL, 4096UL, 1UL << 20, 1UL << 40}) {
-          CHECK(*select(op, bytes, {ranks}).why != '\0');
+          CHECK_FALSE(select(op, bytes, {ranks}).why.empty());
+          CHECK_FALSE(select(op, bytes, {ranks, true}).why.empty());
+          CHECK_FALSE(select(op, bytes, {ranks, true, true}).why.empty());
         }
       }
     }
@@ -332,12 +334,33 @@ TEST_CASE("the table") {
     CHECK(algorithm(4096, 64) == Algorithm::tree);
     CHECK(algorithm(1 << 20, 64) == Algorithm::in_parts);
   }
+  SUBCASE("chooses by size and buffers where memory is shared") {
+    const auto algorithm = [](Op op, std::size_t bytes, int ranks, bool registered) {
+      return select(op, bytes, {ranks, true, registered}).algorithm;
+    };
+    CHECK(algorithm(Op::all_reduce, 112, 4, true) == Algorithm::flag_line);
+    CHECK(algorithm(Op::all_reduce, 113, 4, true) == Algorithm::one_shot);
+    CHECK(algorithm(Op::all_reduce, 1024, 4, false) == Algorithm::one_shot);
+    CHECK(algorithm(Op::all_reduce, 1024, 4, true) == Algorithm::in_place);
+    CHECK(algorithm(Op::all_reduce, 8192, 2, false) == Algorithm::one_shot);
+    CHECK(algorithm(Op::all_reduce, 4097, 3, false) == Algorithm::two_shot);
+    CHECK(algorithm(Op::reduce, 1 << 20, 3, true) == Algorithm::two_shot);
+    CHECK(algorithm(Op::broadcast, 113, 3, true) == Algorithm::in_place);
+    CHECK(algorithm(Op::all_to_all, 1023, 3, true) == Algorithm::slots);
+  }
   SUBCASE("explains itself") {
     const std::string text = explain({4});
     CHECK(text.find("all_reduce, up to 16 KiB: Bruck (") != std::string::npos);
     CHECK(text.find("all_reduce, above 16 KiB: in parts (") != std::string::npos);
     CHECK(text.find("all_reduce, any size") == std::string::npos);
     CHECK(text.find("barrier, any size: dissemination (") != std::string::npos);
+    const std::string shared = explain({4, true});
+    CHECK(shared.find("all_reduce, up to 112 bytes: flag line (") == 0);
+    CHECK(shared.find("all_reduce, up to 4 KiB: one shot (") != std::string::npos);
+    CHECK(shared.find("all_to_all, any size: slots (") != std::string::npos);
+    CHECK(shared.find("in place") == std::string::npos);
+    CHECK(explain({4, true, true}).find("all_gather, above 1023 bytes: in place (") !=
+          std::string::npos);
     CHECK(explain({2}).find("all_reduce, any size: exchange (") != std::string::npos);
   }
 }

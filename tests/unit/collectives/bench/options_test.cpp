@@ -171,13 +171,19 @@ TEST_CASE("--explain: a line for each row, by the table or by the memory that is
   };
   const auto choice = algorithms::select(transport::Op::all_reduce, 64 << 20, {.ranks = 4});
   CHECK(has(over_tcp, std::string("all_reduce          67108864 B  ") +
-                          algorithms::to_string(choice.algorithm) + ": " + choice.why + "\n"));
+                          algorithms::to_string(choice.algorithm) + ": " + std::string(choice.why) +
+                          "\n"));
   // What one rank gives decides, not what all give.
   const auto part = algorithms::select(transport::Op::all_gather, 16 << 20, {.ranks = 4});
   CHECK(has(over_tcp, std::string("all_gather          67108864 B  ") +
-                          algorithms::to_string(part.algorithm) + ": " + part.why + "\n"));
+                          algorithms::to_string(part.algorithm) + ": " + std::string(part.why) +
+                          "\n"));
   CHECK(std::count(over_tcp.begin(), over_tcp.end(), '\n') == 7);
-  CHECK(has(explain_text(settings, 4, true), "all_reduce                 4 B  shared memory: "));
+  CHECK(has(explain_text(settings, 4, true), "all_reduce                 4 B  flag line: "));
+  CHECK(has(explain_text(settings, 4, true), "all_reduce          67108864 B  two shots: "));
+  const Settings registered = parsed({"--buffers=registered", "--ops=all_reduce", "--sizes=1M"});
+  CHECK(has(explain_text(registered, 4, true), "1048576 B  in place: "));
+  CHECK(has(explain_text(registered, 4, false), "1048576 B  in parts: "));
   CHECK_FALSE(has(explain_text(settings, 1, false), "ping_pong"));
 }
 
