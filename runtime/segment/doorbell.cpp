@@ -35,11 +35,14 @@ void Doorbell::clear() noexcept {
   }
 }
 
+/// Without a name the bit is not this bell's: another mesh of the rank may sleep behind it.
 void Doorbell::lie_down() noexcept {
+  if (!has_name_) return;
   segment_->rank(local_).asleep.fetch_or(1u << static_cast<unsigned>(bell_));
 }
 
 void Doorbell::get_up() noexcept {
+  if (!has_name_) return;
   segment_->rank(local_).asleep.fetch_and(~(1u << static_cast<unsigned>(bell_)));
 }
 

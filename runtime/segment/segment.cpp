@@ -214,9 +214,9 @@ Ring& Segment::ring(int to, int from) noexcept {
 
 bool RankBlock::post(std::uint64_t key, std::uint64_t value, std::uint32_t readers) noexcept {
   for (Notice& notice : notices) {
-    if (notice.readers.load() != 0) continue;
-    notice.key.store(0);
-    notice.readers.store(readers);
+    // Other threads of the rank post, too: whoever makes it not 0 has the place.
+    std::uint32_t none = 0;
+    if (!notice.readers.compare_exchange_strong(none, readers)) continue;
     notice.value.store(value);
     notice.key.store(key);
     return true;

@@ -52,7 +52,7 @@ struct RankBlock {
   static constexpr std::size_t notices_max = 64;
   alignas(line_pair_bytes) Notice notices[notices_max];
 
-  /// For the rank itself; false if there is no room now.
+  /// For any thread of the rank itself; false if there is no room now. A key is used once.
   bool post(std::uint64_t key, std::uint64_t value, std::uint32_t readers) noexcept;
   /// For one of the readers; nullopt if it is not there yet.
   std::optional<std::uint64_t> read(std::uint64_t key) noexcept;

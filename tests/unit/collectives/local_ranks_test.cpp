@@ -5,7 +5,10 @@
 
 #include <dlaunch/dlaunch.hpp>
 
+#include <atomic>
 #include <csignal>
+#include <fstream>
+#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -45,6 +48,15 @@ void require(bool holds, const char* what) {
 
 void check_all(const std::vector<testing::Outcome>& outcomes) {
   for (const auto& outcome : outcomes) CHECK_MESSAGE(outcome.ok(), outcome.text);
+}
+
+/// A thread of this process.
+bool is_asleep(int thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+  std::string stat;
+  std::getline(file, stat);
+  const auto name_ends = stat.rfind(')');
+  return name_ends + 2 < stat.size() && stat[name_ends + 2] == 'S';
 }
 
 /// Everybody sends to everybody, and takes what comes from whomever.
@@ -131,8 +143,10 @@ TEST_CASE("a second communicator made from a world does not disturb the first") 
 
 TEST_CASE("a rank that waits for long goes to sleep, and wakes when it is written to") {
   const auto segment = segment_of({0, 1});
-  // Where the name of its bell is taken nobody can ring, and it looks again from time to time.
+  // Where the name of its bell is taken nobody can ring, it does not ask for that, and it looks
+  // again from time to time.
   std::optional<Doorbell> taken;
+  std::atomic<int> thread{0};
   SUBCASE("by its bell") {}
   SUBCASE("without a bell") { taken.emplace(segment, 0, 0); }
   check_all(run_ranks(
@@ -140,6 +154,10 @@ TEST_CASE("a rank that waits for long goes to sleep, and wakes when it is writte
       [&](const World& world) {
         Communicator comm(world);
         comm.set_timeout(60s);
+        if (comm.rank() == 0) thread = ::gettid();
+        const auto sleeps = [&] {
+          return taken ? thread != 0 && is_asleep(thread) : segment->rank(0).asleep.load() != 0;
+        };
         for (int i = 0; i < 20; ++i) {
           std::vector<int> data{i};
           if (comm.rank() == 0) {
@@ -148,10 +166,10 @@ TEST_CASE("a rank that waits for long goes to sleep, and wakes when it is writte
             comm.send(data, 1);
           } else {
             const auto deadline = Clock::now() + 30s;
-            while (segment->rank(0).asleep.load() == 0 && Clock::now() < deadline) {
-              std::this_thread::yield();
-            }
-            require(segment->rank(0).asleep.load() != 0, "it does not sleep");
+            bool asleep = false;
+            while (!(asleep = sleeps()) && Clock::now() < deadline) std::this_thread::yield();
+            require(asleep, "it does not sleep");
+            require(!taken || segment->rank(0).asleep.load() == 0, "it asks to be rung");
             comm.send(data, 0);
             comm.recv(data, 0);
           }

@@ -84,6 +84,17 @@ TEST_CASE("a name that is taken gives no bell, and ringing one that is gone does
   CHECK(segment->rank(1).asleep.load() == 0);
 }
 
+TEST_CASE("who got no bell does not take the word of whoever has it") {
+  const auto segment = segment_for(2);
+  Doorbell zero(segment, 0, 0), owner(segment, 1, 0), second(segment, 1, 0);
+  REQUIRE(second.fd() < 0);
+  owner.lie_down();
+  second.lie_down();
+  second.get_up();
+  zero.ring_if_asleep(1);
+  CHECK(rung(owner));
+}
+
 TEST_CASE("a bell that nobody answers does not hold up who rings it") {
   const auto segment = segment_for(2);
   Doorbell zero(segment, 0, 0), one(segment, 1, 0);

@@ -4,8 +4,10 @@
 #include <dlaunch/error.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -141,6 +143,37 @@ TEST_CASE("what somebody still uses is not given away") {
   CHECK_FALSE(segment->allocate(0, 1));
   users.store(0);
   CHECK(segment->allocate(0, arena) == at);
+}
+
+TEST_CASE("notices that two threads of a rank post at once are both read") {
+  const auto segment = Segment::create(plan_of({0, 1}));
+  RankBlock& block = segment->rank(0);
+  constexpr std::uint64_t rounds = 5000;
+  std::atomic<std::uint64_t> arrived{0};
+  // What is lost never comes.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto wait_until = [&](const auto& holds) {
+    while (!holds() && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  };
+  const auto post_all = [&](std::uint64_t first_key) {
+    for (std::uint64_t i = 0; i < rounds; ++i) {
+      ++arrived;
+      wait_until([&] { return arrived >= 2 * (i + 1); });
+      wait_until([&] { return block.post(first_key + i, i, 1); });
+    }
+  };
+  std::uint64_t read = 0;
+  {
+    const std::jthread one(post_all, 1), other(post_all, 1 + rounds);
+    for (std::uint64_t i = 0; i < rounds; ++i) {
+      for (const std::uint64_t key : {1 + i, 1 + rounds + i}) {
+        std::optional<std::uint64_t> value;
+        wait_until([&] { return (value = block.read(key)).has_value(); });
+        if (value == i) ++read;
+      }
+    }
+  }
+  CHECK(read == 2 * rounds);
 }
 
 TEST_CASE("offsets are of the arenas alone") {
