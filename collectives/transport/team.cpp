@@ -138,14 +138,19 @@ void Team::open() {
 void Team::publish() {
   Line& own = line(rank_, step_);
   own.call = published_ = call_;
+  if (size_ == 1) complete_ = step_;
+  std::uint32_t sleepers = 0;
   if (remote_barriers_) {
+    // Any load but a relaxed one would wait for the store on AArch64, where it need not: the
+    // sleeper's barrier falls before the store, between the two, or after the load.
     own.step.store(step_, std::memory_order_release);
     std::atomic_signal_fence(std::memory_order_seq_cst);
+    sleepers = block_->sleepers.load(std::memory_order_relaxed);
   } else {
     own.step.store(step_);
+    sleepers = block_->sleepers.load();
   }
-  if (size_ == 1) complete_ = step_;
-  if (block_->sleepers.load() != 0) [[unlikely]]
+  if (sleepers != 0) [[unlikely]]
     wake_sleepers();
 }
 
