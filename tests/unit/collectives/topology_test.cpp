@@ -89,6 +89,7 @@ TEST_CASE("a mesh that waits comes to know the topology; nobody has to answer fo
           if (!known.wait()) throw std::runtime_error("the others did not come to know it");
           return;
         }
+        const auto lock = mesh.lock();
         const auto deadline = Clock::now() + std::chrono::seconds(30);
         while (mesh.topology() == nullptr && Clock::now() < deadline) mesh.step(deadline);
         const std::uint64_t id = segment->id();
