@@ -33,11 +33,11 @@ struct SchedulerPlace {
   std::string count_from;
   std::optional<int> node_rank;  ///< Unset: it follows from nothing; the rendezvous decides.
   std::string rank_from;
-  bool first = false;       ///< This is the node at `head`: it hosts, the others join.
-  Told node_name;           ///< Where the scheduler has a name for the node.
-  Told job_id;              ///< Fit for --rdzv-id; the same on all nodes.
-  Told head;                ///< Host name or address of the first node, as every node sees it.
-  std::uint16_t port = 0;   ///< For the rendezvous; the same on all nodes of the job.
+  bool first = false;      ///< This is the node at `head`: it hosts, the others join.
+  Told node_name;          ///< Where the scheduler has a name for the node.
+  Told job_id;             ///< Fit for --rdzv-id; the same on all nodes.
+  Told head;               ///< Host name or address of the first node, as every node sees it.
+  std::uint16_t port = 0;  ///< For the rendezvous; the same on all nodes of the job.
 
   std::string refusal;       ///< Why several nodes cannot be made of this, and what to do.
   std::string head_missing;  ///< Where `head` is empty: which option is needed.
