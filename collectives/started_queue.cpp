@@ -1,5 +1,7 @@
 #include "collectives/started_queue.hpp"
 
+#include "runtime/base/relax.hpp"
+
 #include <utility>
 
 namespace dlaunch {
@@ -17,11 +19,7 @@ bool spin(const Holds& holds) {
   do {
     for (int i = 0; i < 32; ++i) {
       if (holds()) return true;
-#if defined(__x86_64__)
-      __builtin_ia32_pause();
-#elif defined(__aarch64__)
-      asm volatile("yield");
-#endif
+      relax();
     }
   } while (Clock::now() < until);
   return false;
