@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <cstdint>
 
 namespace dlaunch::algorithms {
 namespace {
@@ -195,8 +196,23 @@ bool Row::holds(std::size_t bytes, const Topology& topology) const {
 
 std::span<const Row> table() { return rows; }
 
+namespace {
+
+/// Where an operation's lines begin: looking for them would take longer than a small call may.
+constexpr auto first_row = [] {
+  std::array<std::uint8_t, 256> first{};
+  for (std::size_t i = rows.size(); i-- > 0;) {
+    first[static_cast<std::size_t>(rows[i].op)] = static_cast<std::uint8_t>(i);
+  }
+  return first;
+}();
+static_assert(rows.size() < 256);
+
+}  // namespace
+
 Choice select(Op op, std::size_t bytes, const Topology& topology) {
-  for (const Row& row : rows) {
+  for (std::size_t i = first_row[static_cast<std::size_t>(op)]; i < rows.size(); ++i) {
+    const Row& row = rows[i];
     if (row.op == op && row.holds(bytes, topology)) return row.choice;
   }
   assert(false && "a call without a line in the table");
