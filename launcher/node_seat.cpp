@@ -205,7 +205,7 @@ void NodeSeat::on_trouble(const Error& error, Clock::time_point since) {
 }
 
 bool NodeSeat::host_is_lost(Clock::time_point since) const {
-  return holding_ && hosted_ && Clock::now() - since >= rules_.lease + rules_.reconnect_grace;
+  return holding_ && hosted_ && Clock::now() - since >= rules_.lease;
 }
 
 void NodeSeat::finish_without_host(const std::string& trouble) {
