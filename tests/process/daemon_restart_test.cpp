@@ -3,9 +3,10 @@
 #include "tests/process/daemon.hpp"
 
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <fstream>
-#include <optional>
+#include <vector>
 
 #include <unistd.h>
 
@@ -69,9 +70,16 @@ struct Pair {
   Job a, b;
 };
 
-bool has_torch() {
-  Job probe({"-c", "import torch.distributed"}, {}, "/usr/bin/python3");
-  return probe.wait().code == 0;
+/// The interpreters that ctest names, as far as they have torch.
+Strings torch_interpreters() {
+  Strings found;
+  for (const char* name : {"DLAUNCH_TEST_TORCH1_PYTHON", "DLAUNCH_TEST_TORCH2_PYTHON"}) {
+    const char* python = std::getenv(name);
+    if (python == nullptr || !std::filesystem::exists(python)) continue;
+    Job probe({"-c", "import torch.distributed"}, {}, python);
+    if (probe.wait().code == 0) found.emplace_back(python);
+  }
+  return found;
 }
 
 }  // namespace
@@ -80,22 +88,25 @@ TEST_CASE("a dlaunchd is killed and started again much later: jobs of two nodes 
   Daemon daemon;
   const EndFile end;
   Pair native(daemon, "native", {DLAUNCH_BINARY_DIR "/tests/steady", end.path(), period_ms});
-  std::optional<Pair> torch;
-  if (has_torch()) {
-    torch.emplace(daemon, "torch",
-                  Strings{"/usr/bin/python3", "-u", DLAUNCH_SOURCE_DIR "/tests/torch/steady.py",
-                          end.path(), period_s});
-  } else {
-    MESSAGE("/usr/bin/python3 has no torch: libdlaunch's job only");
+  std::deque<Pair> torch;
+  for (const std::string& python : torch_interpreters()) {
+    torch.emplace_back(
+        daemon, "torch-" + std::to_string(torch.size()),
+        Strings{python, "-u", DLAUNCH_SOURCE_DIR "/tests/torch/steady.py", end.path(), period_s});
   }
+  if (torch.empty()) MESSAGE("no interpreter with torch: libdlaunch's job only");
   native.require_ticks(1, 3);
-  if (torch) torch->require_ticks(1, 3);
+  for (Pair& pair : torch) pair.require_ticks(1, 3);
   REQUIRE(native.a.saw("rank 0 stored 1\n"));
 
   daemon.kill();
   const int gap = native.ticks();
+  std::vector<int> torch_gaps;
+  for (Pair& pair : torch) torch_gaps.push_back(pair.ticks());
   native.require_ticks(gap + 1, gap + periods);
-  if (torch) torch->require_ticks(torch->ticks() + 1, torch->ticks() + periods / 2);
+  for (std::size_t i = 0; i < torch.size(); ++i) {
+    torch[i].require_ticks(torch_gaps[i] + 1, torch_gaps[i] + periods / 2);
+  }
   REQUIRE(native.a.saw("the workers go on, and it is tried again"));
   // The store is not reachable: who asked waits.
   const int asked = last_number(native.a.out(), "rank 0 asks ");
@@ -108,8 +119,8 @@ TEST_CASE("a dlaunchd is killed and started again much later: jobs of two nodes 
   native.require_ticks(native.ticks() + 1, native.ticks() + 3);
   end.make();
   native.check_end();
-  if (torch) torch->check_end();
-  REQUIRE(daemon.job().saw("finished with exit code 0", torch ? 2 : 1));
+  for (Pair& pair : torch) pair.check_end();
+  REQUIRE(daemon.job().saw("finished with exit code 0", 1 + static_cast<int>(torch.size())));
 }
 
 }  // namespace dlaunch::process_test

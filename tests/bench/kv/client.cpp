@@ -347,6 +347,9 @@ class Meeting {
 
 unique_fd begin_connect(const Address& server) {
   unique_fd fd(::socket(server.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  // Closing resets: a port left in TIME-WAIT may swallow the next SYN from it for a second.
+  const linger reset{1, 0};
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
   const int rc =
       ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&server.storage), server.size);
   if (rc != 0 && errno != EINPROGRESS) throw std::runtime_error("connect: " + errno_text(errno));
@@ -399,23 +402,20 @@ Settings parse(int argc, char** argv) {
   settings.mode = argv[1];
   settings.protocol = argv[2];
   settings.server = resolve("127.0.0.1", static_cast<std::uint16_t>(std::atoi(argv[3]))).at(0);
+  const std::map<std::string, int*> numbers = {{"--clients", &settings.clients},
+                                               {"--reps", &settings.reps},
+                                               {"--depth", &settings.depth},
+                                               {"--cpu", &settings.cpu}};
   for (int i = 4; i < argc; i += 2) {
     const std::string option = argv[i];
-    const char* value = argv[i + 1];
-    if (option == "--clients")
-      settings.clients = std::atoi(value);
-    else if (option == "--op")
-      settings.op = value;
-    else if (option == "--seconds")
-      settings.seconds = std::atof(value);
-    else if (option == "--reps")
-      settings.reps = std::atoi(value);
-    else if (option == "--depth")
-      settings.depth = std::atoi(value);
-    else if (option == "--cpu")
-      settings.cpu = std::atoi(value);
-    else
-      throw std::runtime_error("no option is called " + option);
+    if (option == "--op") {
+      settings.op = argv[i + 1];
+    } else if (option == "--seconds") {
+      settings.seconds = std::atof(argv[i + 1]);
+    } else {
+      if (!numbers.contains(option)) throw std::runtime_error("no option is called " + option);
+      *numbers.at(option) = std::atoi(argv[i + 1]);
+    }
   }
   return settings;
 }
