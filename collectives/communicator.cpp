@@ -60,19 +60,4 @@ void Communicator::abort() noexcept {
   state_->mesh->wake();
 }
 
-void Communicator::revoke() {
-  throw Error(Errc::unsupported,
-              "revoke is not in this version of dlaunch: end the ranks and start them again");
-}
-
-std::uint32_t Communicator::agree(std::uint32_t /*flags*/, const Options& /*options*/) {
-  throw Error(Errc::unsupported,
-              "agree is not in this version of dlaunch: end the ranks and start them again");
-}
-
-Communicator Communicator::shrink(const Options& /*options*/) {
-  throw Error(Errc::unsupported,
-              "shrink is not in this version of dlaunch: end the ranks and start them again");
-}
-
 }  // namespace dlaunch

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "collectives/agreement.hpp"
 #include "collectives/call.hpp"
 #include "collectives/form_team.hpp"
 #include "collectives/started_queue.hpp"
@@ -53,6 +54,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   std::shared_ptr<Membership> membership;
   Clock::duration timeout = std::chrono::minutes(5);
   std::atomic<std::uint64_t> sequence{0};  ///< Of the last collective that ran.
+  std::uint64_t agreements = 0;            ///< Calls of agree and shrink so far.
   bool team_sought = false;
   std::unique_ptr<transport::Team> team;
   Kept kept;
@@ -95,6 +97,8 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   }
   /// barrier() without the flushing of what this process printed, which its caller has done.
   void barrier(const Options& options);
+  /// What this and the other living ranks bring together, whatever became of the communicator.
+  Agreement agree(transport::Op op, std::uint32_t flags, const Options& options);
   /// A collective that runs in the background, in its turn.
   Work start(std::function<void(Communicator&)> body);
   /// The options as they are now: they do not change while the call waits for its turn.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <fstream>
 #include <iterator>
 #include <utility>
@@ -97,7 +98,9 @@ void History::end_attempt(const Supervisor& supervisor, const Output* output) {
     const auto place = static_cast<std::size_t>(end.local_rank);
     const WorkerRecord& record = supervisor.workers()[place];
     end.stopped_by_us = record.stopped_by_us;
-    end.peer_lost = record.report && record.report->code == Errc::peer_lost;
+    // Nobody kills itself for the loss of a peer: it had gone on, and died of something else.
+    const bool killed = end.status.signal == SIGKILL && !end.stopped_by_us;
+    end.peer_lost = !killed && record.report && record.report->code == Errc::peer_lost;
     if (end.status.succeeded()) continue;
     if (output) end.last_lines = output->error_tail(end.rank);
     const std::string& path = attempt.plan.workers[place].error_file;

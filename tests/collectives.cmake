@@ -3,6 +3,7 @@ set_source_files_properties(unit/collectives/fold_test.cpp PROPERTIES COMPILE_OP
 dlaunch_test(collectives_test
   unit/collectives/algorithms_test.cpp
   unit/collectives/failure_test.cpp
+  unit/collectives/recovery_test.cpp
   unit/collectives/fold_test.cpp
   unit/collectives/golden_test.cpp
   unit/collectives/grid_test.cpp

@@ -17,5 +17,5 @@ endforeach()
 dlaunch_test(job_host_test unit/rendezvous/job_host_test.cpp LIBS dlaunch_rendezvous)
 dlaunch_test(relay_test unit/rendezvous/relay_test.cpp unit/rendezvous/relay_history_test.cpp
   LIBS dlaunch_rendezvous)
-add_dependencies(nodes_test example_all_reduce)
+add_dependencies(nodes_test example_all_reduce example_shrink)
 add_dependencies(daemon_nodes_test example_all_reduce dlaunchd_program)

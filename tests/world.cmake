@@ -25,4 +25,4 @@ add_dependencies(examples_test example_barrier example_ping_pong example_ranks)
 dlaunch_test(examples_launched_test process/examples_launched_test.cpp process/by_hand_process.cpp
   LIBS dlaunch_world)
 add_dependencies(examples_launched_test example_all_reduce example_barrier example_c_all_reduce
-  example_collectives example_fabric example_overlap example_ranks dlaunch_program)
+  example_collectives example_fabric example_overlap example_ranks example_shrink dlaunch_program)

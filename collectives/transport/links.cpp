@@ -34,11 +34,15 @@ Address address_of(std::string_view text) {
 
 }  // namespace
 
-Links::Links(const World& world)
-    : rank_(world.rank()),
+Links::Links(const World& world) : Links(world, 0) {}
+
+Links::Links(const World& world, std::uint32_t generation)
+    : world_(world),
+      rank_(world.rank()),
       size_(world.size()),
       job_(hash_text(world.info().job)),
       epoch_(world.info().epoch),
+      generation_(generation),
       store_(world.store()),
       membership_(world.membership()),
       key_(membership_ ? membership_->data_key() : std::nullopt),
@@ -77,13 +81,23 @@ void Links::share() {
 /// The agent's listener was made known by World::init. A listener of our own is made known here;
 /// the first free key tells how many meshes this rank made from the world before.
 void Links::publish() {
-  if (membership_) listener_ = membership_->take_listener();
+  if (membership_ && (generation_ & derived) == 0) listener_ = membership_->take_listener();
   if (!listener_) {
-    listener_ = listen_tcp(resolve("127.0.0.1", 0).front());
+    listener_ = listen_tcp(resolve(own_host(), 0).front());
     const std::string address = local_address(listener_.get()).to_string();
-    while (!store_->compare_set(key_of(rank_), std::nullopt, as_bytes(address))) ++generation_;
+    if ((generation_ & derived) != 0) {
+      store_->set(key_of(rank_), as_bytes(address));
+    } else {
+      while (!store_->compare_set(key_of(rank_), std::nullopt, as_bytes(address))) ++generation_;
+    }
   }
   set_nonblocking(listener_.get(), true);
+}
+
+/// Where the others reach this rank: as its first mesh said, which World::init may have made known.
+std::string Links::own_host() {
+  const auto first = store_->get("mesh/" + std::to_string(rank_));
+  return first ? address_of(as_text(*first)).host() : "127.0.0.1";
 }
 
 std::string Links::key_of(int rank) const {

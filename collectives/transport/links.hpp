@@ -40,9 +40,14 @@ class Links {
   /// Takes or binds this rank's listener, and makes its address known if nobody did; the first mesh
   /// of a world also announces this rank's location.
   explicit Links(const World& world);
+  /// A mesh of its own for some of the world's ranks, who have agreed on its generation.
+  Links(const World& world, std::uint32_t generation);
+  /// In every generation that ranks agree on; those that they count do not come to it.
+  static constexpr std::uint32_t derived = 0x8000'0000;
   Links(const Links&) = delete;
   Links& operator=(const Links&) = delete;
 
+  const World& world() const { return world_; }
   int rank() const { return rank_; }
   int size() const { return size_; }
   [[nodiscard]] std::unique_lock<std::mutex> lock() { return turns_.lock(); }
@@ -129,6 +134,7 @@ class Links {
   };
 
   void publish();
+  std::string own_host();
   void share();
   std::string key_of(int rank) const;
   Hello hello() const;
@@ -160,6 +166,7 @@ class Links {
   OutChannel& out(int rank) { return out_[static_cast<std::size_t>(rank)]; }
   const OutChannel& out(int rank) const { return out_[static_cast<std::size_t>(rank)]; }
 
+  const World world_;
   int rank_;
   int size_;
   std::uint64_t job_;

@@ -49,6 +49,12 @@ const char* to_string(Op op) noexcept {
       return "group";
     case Op::duplicate:
       return "duplicate";
+    case Op::revoke:
+      return "revoke";
+    case Op::agree:
+      return "agree";
+    case Op::shrink:
+      return "shrink";
     case Op::broadcast_object:
       return "broadcast of a tree";
     case Op::all_gather_object:
@@ -92,6 +98,9 @@ bool is_rooted(Op op) noexcept {
     case Op::split:
     case Op::group:
     case Op::duplicate:
+    case Op::revoke:
+    case Op::agree:
+    case Op::shrink:
     case Op::all_gather_object:
     case Op::all_reduce_object:
     case Op::send:

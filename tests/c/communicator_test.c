@@ -129,9 +129,17 @@ static void fails(dl_comm* comm) {
   dl_comm_free(made);
 
   uint32_t agreed = 0;
-  EXPECT_FAILS(DL_UNSUPPORTED, "revoke", dl_comm_revoke(comm));
-  EXPECT_FAILS(DL_UNSUPPORTED, "agree", dl_comm_agree(comm, 1, &agreed, DL_HERE));
-  EXPECT_FAILS(DL_UNSUPPORTED, "shrink", dl_comm_shrink(comm, &made, DL_HERE));
+  dl_comm* rest = NULL;
+  EXPECT_OK(dl_comm_duplicate(comm, &made, NULL));
+  if (rank == 0) EXPECT_OK(dl_comm_revoke(made));
+  EXPECT_FAILS(DL_REVOKED, "was revoked by rank 0", dl_barrier(made, DL_HERE));
+  EXPECT_OK(dl_comm_agree(made, rank == 0 ? 6 : 3, &agreed, DL_HERE));
+  EXPECT(agreed == (dl_comm_size(comm) == 1 ? 6 : 2));
+  EXPECT_OK(dl_comm_shrink(made, &rest, DL_HERE));
+  EXPECT(dl_comm_size(rest) == dl_comm_size(comm) && dl_comm_rank(rest) == rank);
+  EXPECT_OK(dl_barrier(rest, DL_HERE));
+  dl_comm_free(rest);
+  dl_comm_free(made);
 }
 
 static void takes_null(dl_comm* comm) {

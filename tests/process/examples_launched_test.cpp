@@ -151,6 +151,21 @@ TEST_CASE("collectives behind computation give the same sums") {
   CHECK(lines[0].ends_with(" ms overlapped"));
 }
 
+TEST_CASE("ranks die one after the other, and those that live go on to the right result") {
+  Process process({launcher, "--standalone", "--on-failure", "continue", "--nproc_per_node", "4",
+                   examples + "shrink", "--deaths", "3"},
+                  {{"PATH", "/usr/bin:/bin"}});
+  CHECK(process.wait() == 0);
+  const std::string output = process.output();
+  CAPTURE(output);
+  for (const char* line : {"lost rank 3 on ", "] 3 ranks go on with step 9\n",
+                           "] 2 ranks go on with step 19\n", "] 1 ranks go on with step 29\n",
+                           "] 1 of 4 ranks did 50 steps, the model is 50 everywhere\n"}) {
+    CAPTURE(line);
+    CHECK(output.find(line) != std::string::npos);
+  }
+}
+
 TEST_CASE("a world that cannot form names the rank it lacks, on all others") {
   for (const std::string end : {"exit 0", "kill -9 $$"}) {
     CAPTURE(end);

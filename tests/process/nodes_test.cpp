@@ -167,6 +167,19 @@ TEST_CASE("kill -9 of the node that hosts: the others end, and say so") {
   CHECK(all_gone(token));
 }
 
+TEST_CASE("ranks die on either node, and with --on-failure continue the others go on") {
+  Nodes nodes("2", {DLAUNCH_BINARY_DIR "/bin/examples/shrink", "--deaths", "3"},
+              {"--nproc-per-node", "2", "--on-failure", "continue"});
+  Job& a = nodes.add({"--node-id", "a"});
+  Job& b = nodes.add({"--node-id", "b"});
+  const int code_a = a.wait().code;
+  const int code_b = b.wait().code;
+  INFO(a.out() << a.err() << b.out() << b.err());
+  CHECK(code_a == 0);
+  CHECK(code_b == 0);
+  CHECK(contains(a.out(), "1 of 4 ranks did 50 steps, the model is 50 everywhere"));
+}
+
 TEST_CASE("elastic: a node that comes late, and one that goes") {
   const std::string token = unique_token();
   Nodes nodes("1:2", victims("tree", token), {"--rdzv-conf", "last_call_timeout=0"});

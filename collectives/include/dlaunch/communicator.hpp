@@ -256,12 +256,25 @@ class DLAUNCH_API Communicator {
   /// From any thread, any number of times, waits for nobody: here every pending and later call
   /// throws Error{aborted}; the others get Error{aborted} or Error{peer_lost}.
   void abort() noexcept;
-  /// Makes every call on every rank of this communicator throw Error{revoked}, so that all can meet
-  /// in shrink. After User-Level Failure Mitigation, MPI Forum 2012.
+  // After User-Level Failure Mitigation (Bland et al., "Post-failure recovery of MPI communication
+  // capability", IJHPCA 2013). A death breaks every communicator that the dead rank was part of;
+  // those who live revoke it, so that nobody waits in it, then shrink it and go on. The launcher
+  // leaves them alone with --on-failure continue. docs/collectives.md has the pattern.
+
+  /// Makes every call on every rank of this communicator throw Error{revoked}, those that wait
+  /// included, so that all can meet in shrink. Ranks on which an error sticks already keep that one.
+  /// Waits for nobody. A rank that revokes and dies at once may not have told all.
   void revoke();
-  /// Agrees on the bitwise and of everyone's `flags` among the ranks that live, despite losses.
+  /// Agrees on the bitwise and of everyone's `flags` among the ranks that live, despite losses, and
+  /// on a broken or revoked communicator, too; not after abort(). Every living rank calls it, in the
+  /// same order with shrink. All who get an answer get the same one; an error (timeout, naming who
+  /// neither came nor is known to be lost; mismatch) all get alike. What a rank brought that died
+  /// meanwhile may count or not. Costs two entries in the store for each rank, and some 5 ms.
   std::uint32_t agree(std::uint32_t flags, const Options& options = {});
-  /// A communicator of the ranks that live.
+  /// A communicator of the ranks that live and call this, in their old order, with connections and
+  /// shared memory of its own: nothing that was under way in the old one reaches it. The others are
+  /// as in agree. Who was taken for lost and lives gets Error{peer_lost}. One more death meanwhile
+  /// may go unnoticed here, and breaks the new communicator's first call: shrink that one then.
   Communicator shrink(const Options& options = {});
 
  private:

@@ -90,13 +90,15 @@ DL_API dl_status dl_comm_translate(const dl_comm* comm, int rank, const dl_comm*
  * with DL_ABORTED; the others get DL_ABORTED or DL_PEER_LOST. */
 DL_API dl_status dl_comm_abort(dl_comm* comm);
 /* Makes every call on every rank of this communicator fail with DL_REVOKED, so that all can meet in
- * dl_comm_shrink. After User-Level Failure Mitigation, MPI Forum 2012. This version of the library
- * has none of the three: DL_UNSUPPORTED. */
+ * dl_comm_shrink. Waits for nobody. After User-Level Failure Mitigation, MPI Forum 2012. */
 DL_API dl_status dl_comm_revoke(dl_comm* comm);
-/* Agrees on the bitwise and of everyone's `flags` among the ranks that live, despite losses. */
+/* Agrees on the bitwise and of everyone's `flags` among the ranks that live, despite losses, also on
+ * a broken or revoked communicator (dl_comm_abort alone ends it). Every living rank calls it, in the
+ * same order with dl_comm_shrink; all get the same answer, or the same error. */
 DL_API dl_status dl_comm_agree(dl_comm* comm, uint32_t flags, uint32_t* agreed,
                                const dl_options* options);
-/* A communicator of the ranks that live. */
+/* A communicator of the ranks that live and call it, in their old order, with connections of its
+ * own. Start the job with dlaunch --on-failure continue. */
 DL_API dl_status dl_comm_shrink(dl_comm* comm, dl_comm** made, const dl_options* options);
 
 #ifdef __cplusplus

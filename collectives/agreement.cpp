@@ -1,0 +1,221 @@
+#include "collectives/agreement.hpp"
+
+#include "runtime/base/deadline.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace dlaunch {
+namespace {
+
+using namespace std::chrono_literals;
+using transport::Op;
+
+/// Between two looks at the store.
+constexpr Clock::duration pause_first = 500us;
+constexpr Clock::duration pause_max = 20ms;
+constexpr std::size_t named_ranks_max = 16;
+
+/// "agree 5": what a rank brings.
+std::string contribution_text(Op op, std::uint32_t flags) {
+  return std::string(transport::to_string(op)) + " " + std::to_string(flags);
+}
+
+std::uint32_t flags_of(std::string_view contribution) {
+  const auto space = contribution.rfind(' ');
+  std::uint32_t flags = 0;
+  std::from_chars(contribution.data() + space + 1, contribution.data() + contribution.size(),
+                  flags);
+  return flags;
+}
+std::string_view op_of(std::string_view contribution) {
+  return contribution.substr(0, contribution.rfind(' '));
+}
+
+std::string list_text(const std::vector<int>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size() && i < named_ranks_max; ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  }
+  if (ranks.size() > named_ranks_max) {
+    text += " and " + std::to_string(ranks.size() - named_ranks_max) + " more";
+  }
+  return (ranks.size() == 1 ? "rank " : "ranks ") + text;
+}
+
+class Meeting {
+ public:
+  Meeting(const AgreementSetting& setting, Op op, std::uint64_t number)
+      : setting_(setting),
+        op_(op),
+        number_(number),
+        until_(deadline_after(setting.timeout)),
+        brought_(static_cast<std::size_t>(setting.group.size())) {}
+
+  Agreement run(std::uint32_t flags) {
+    transport::Links& mesh = setting_.mesh;
+    mesh.store().set(key(std::to_string(setting_.group.rank)),
+                     as_bytes(contribution_text(op_, flags)));
+    const auto lock = mesh.lock();
+    const transport::Caller caller(mesh.turns());
+    auto pause = pause_first;
+    for (;;) {
+      if (setting_.aborted) {
+        throw CallError(Errc::aborted, label() + ": abort() was called on this communicator");
+      }
+      if (const auto outcome = find_outcome()) return decode(as_text(*outcome));
+      const bool late = Clock::now() >= until_;
+      if (late || is_lowest_living()) conclude(late);
+      // Steps the others' news on, too: they may still have to hear why this rank is here.
+      mesh.step(late ? Clock::now() : std::min(until_, Clock::now() + pause), false);
+      pause = std::min(pause * 2, pause_max);
+    }
+  }
+
+ private:
+  std::string label() const {
+    return std::string(transport::to_string(op_)) + " #" + std::to_string(number_) + " of '" +
+           setting_.group.name + "'";
+  }
+  std::string key(const std::string& part, std::uint64_t number) const {
+    char prefix[64];
+    std::snprintf(prefix, sizeof prefix, "agree/%x/%llx/%llu/", setting_.mesh.generation(),
+                  static_cast<unsigned long long>(setting_.group.id),
+                  static_cast<unsigned long long>(number));
+    return prefix + part;
+  }
+  std::string key(const std::string& part) const { return key(part, number_); }
+
+  std::optional<Bytes> find_outcome() { return setting_.mesh.store().get(key("outcome")); }
+
+  /// Without anybody who tells of losses, a rank that ended its connection is taken for lost.
+  bool is_lost(int rank) const {
+    const transport::Links& mesh = setting_.mesh;
+    const int world_rank = setting_.group.world_rank(rank);
+    if (world_rank == mesh.rank()) return false;
+    if (mesh.loss_of(world_rank) != nullptr) return true;
+    return !mesh.hears_of_losses() && mesh.end_of(world_rank) != nullptr;
+  }
+  bool is_lowest_living() const {
+    for (int rank = 0; rank < setting_.group.rank; ++rank) {
+      if (!is_lost(rank)) return false;
+    }
+    return true;
+  }
+
+  /// Looks for what those bring who have not been seen to come.
+  void look() {
+    std::vector<int> awaited;
+    std::vector<std::string> keys;
+    for (int rank = 0; rank < setting_.group.size(); ++rank) {
+      if (brought_[static_cast<std::size_t>(rank)] || is_lost(rank)) continue;
+      awaited.push_back(rank);
+      keys.push_back(key(std::to_string(rank)));
+    }
+    if (keys.empty()) return;
+    const auto found = setting_.mesh.store().multi_get(keys);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (!found[i]) continue;
+      brought_[static_cast<std::size_t>(awaited[i])] = std::string(as_text(*found[i]));
+    }
+  }
+
+  /// Writes the outcome down if everyone has come or is lost, or if it is `late`.
+  void conclude(bool late) {
+    look();
+    std::vector<int> survivors, absent;
+    std::map<std::string, int, std::less<>> ops;  // With the first rank that called it.
+    std::uint32_t flags = ~std::uint32_t{0};
+    for (int rank = 0; rank < setting_.group.size(); ++rank) {
+      if (is_lost(rank)) continue;
+      const auto& one = brought_[static_cast<std::size_t>(rank)];
+      if (!one) {
+        absent.push_back(rank);
+        continue;
+      }
+      survivors.push_back(rank);
+      ops.try_emplace(std::string(op_of(*one)), rank);
+      flags &= flags_of(*one);
+    }
+    std::string outcome;
+    if (ops.size() > 1) {
+      const auto& [first, other] = std::pair(*ops.begin(), *ops.rbegin());
+      outcome = "mismatch rank " + std::to_string(first.second) + " is in " + first.first +
+                ", but rank " + std::to_string(other.second) + " is in " + other.first;
+    } else if (absent.empty()) {
+      outcome = "ok " + std::to_string(flags);
+      for (const int rank : survivors) outcome += " " + std::to_string(rank);
+    } else if (late) {
+      char limit[32];
+      std::snprintf(limit, sizeof limit, "%.3g s",
+                    std::chrono::duration<double>(setting_.timeout).count());
+      outcome = "timeout rank " + std::to_string(setting_.group.rank) + " waited " + limit +
+                "; absent, and not known to be lost: " + list_text(absent);
+    } else {
+      return;
+    }
+    setting_.mesh.store().compare_set(key("outcome"), std::nullopt, as_bytes(outcome));
+    forget_previous();
+  }
+
+  /// Whoever is here has read the outcome before.
+  void forget_previous() {
+    if (number_ == 1) return;
+    auto& store = setting_.mesh.store();
+    for (int rank = 0; rank < setting_.group.size(); ++rank) {
+      store.erase(key(std::to_string(rank), number_ - 1));
+    }
+    store.erase(key("outcome", number_ - 1));
+  }
+
+  Agreement decode(std::string_view outcome) const {
+    const auto space = outcome.find(' ');
+    const std::string_view kind = outcome.substr(0, space);
+    std::string_view rest = outcome.substr(space + 1);
+    if (kind == "mismatch") throw CallError(Errc::mismatch, label() + ": " + std::string(rest));
+    if (kind == "timeout") throw CallError(Errc::timeout, label() + ": " + std::string(rest));
+    std::vector<std::uint32_t> numbers;
+    while (!rest.empty()) {
+      const auto end = std::min(rest.find(' '), rest.size());
+      std::uint32_t number = 0;
+      std::from_chars(rest.data(), rest.data() + end, number);
+      numbers.push_back(number);
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    const auto size = static_cast<std::uint32_t>(setting_.group.size());
+    if (kind != "ok" || numbers.empty() ||
+        std::any_of(numbers.begin() + 1, numbers.end(), [&](auto rank) { return rank >= size; })) {
+      throw CallError(Errc::internal, label() + ": the store holds '" + std::string(outcome) +
+                                          "' as the outcome: use one version of dlaunch for all "
+                                          "ranks, and no keys that begin with agree/");
+    }
+    Agreement agreement{numbers[0], {numbers.begin() + 1, numbers.end()}};
+    if (!std::binary_search(agreement.survivors.begin(), agreement.survivors.end(),
+                            setting_.group.rank)) {
+      throw CallError(Errc::peer_lost, label() + ": the others took rank " +
+                                           std::to_string(setting_.group.rank) +
+                                           ", this one, for lost, and go on without it");
+    }
+    return agreement;
+  }
+
+  const AgreementSetting& setting_;
+  const Op op_;
+  const std::uint64_t number_;
+  const Clock::time_point until_;
+  std::vector<std::optional<std::string>> brought_;  ///< By rank, as far as they came.
+};
+
+}  // namespace
+
+Agreement agree_among_living(const AgreementSetting& setting, Op op, std::uint64_t number,
+                             std::uint32_t flags) {
+  return Meeting(setting, op, number).run(flags);
+}
+
+}  // namespace dlaunch
