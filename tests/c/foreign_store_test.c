@@ -202,7 +202,7 @@ static void fails_with_its_words(void) {
   dl_store* store = NULL;
   EXPECT_OK(dl_world_store(world, &store));
   table.broken = 1;
-  EXPECT_FAILS(DL_UNREACHABLE, "failed to compare_set 'mesh/0", dl_comm_create(world, NULL, &comm));
+  EXPECT_FAILS(DL_UNREACHABLE, "failed to get 'mesh/0", dl_comm_create(world, NULL, &comm));
   EXPECT(strstr(dl_last_message(world), "the table is broken") != NULL);
   EXPECT(strcmp(dl_last_message(store), "") == 0); /* It was a call on the world. */
   EXPECT_FAILS(DL_UNREACHABLE, "failed to set 'x': the table is broken",
