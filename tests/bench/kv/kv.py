@@ -92,8 +92,8 @@ def main():
         unwanted.stop()
         servers.remove(unwanted)
 
-    def row(title, show, mode, only=None, **options):
-        cells = []
+    def row(title, show, mode, only=None, floor=None, **options):
+        cells = [floor] if floor else []
         for server in servers:
             if only and server.name not in only:
                 continue
@@ -115,8 +115,11 @@ def main():
                 row(f"{op}, 8 x 64 deep", throughput, "load", clients=8, op=op, depth=64, seconds=seconds, reps=reps)
         if "wake" in wanted:
             for clients in (1, 8, 64, 256):
+                floor = json.loads(subprocess.check_output(
+                    [args.build / "bench" / "kv_wake_floor", str(clients), "30" if args.quick else "100"]))
                 row(f"wake {clients}", lambda r: f"first {r['first_us']:,.0f} last {r['last_us']:,.0f} us "
-                    f"(min {r['last_min_us']:,.0f})", "wake", clients=clients, reps=30 if args.quick else 100)
+                    f"(min {r['last_min_us']:,.0f})", "wake", clients=clients, reps=30 if args.quick else 100,
+                    floor=f"floor last {floor['last_us']:,.0f} us (min {floor['last_min_us']:,.0f})")
         if "init" in wanted:
             for clients in (64, 256, 1024, 4096, 10000):
                 row(f"init {clients}", lambda r: f"{r['ms']:,.1f} ms (connected {r['connected_ms']:,.1f})", "init",
