@@ -3,8 +3,13 @@
 namespace dlaunch {
 
 void refuse(const Call& call, const std::string& sentence) {
-  throw Error(Errc::misuse,
-              call.label() + " on rank " + std::to_string(call.rank()) + ": " + sentence);
+  throw Error(Errc::misuse, call.label() + " on rank " + std::to_string(call.rank()) + ": " +
+                                sentence + call.where());
+}
+
+void check_timeout(const Call& call, Clock::duration timeout) {
+  require(call, timeout >= Clock::duration::zero(),
+          [] { return std::string("a timeout is not negative"); });
 }
 
 void check_root(const Call& call, int root) {

@@ -19,6 +19,7 @@ void require(const Call& call, bool holds, const Sentence& otherwise) {
     refuse(call, otherwise());
   }
 }
+void check_timeout(const Call& call, Clock::duration timeout);
 void check_root(const Call& call, int root);
 /// A known dtype, host memory, and a pointer where there are elements.
 void check_view(const Call& call, const ConstTensorView& view);

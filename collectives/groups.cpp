@@ -126,6 +126,7 @@ Communicator Communicator::group_of_members(std::span<const int> ranks, const Op
       options.site};
   Call call(setting, fingerprint);
   call.check_entry();
+  check_timeout(call, options.timeout);
   check_ranks(call, ranks);
   require(call, std::find(ranks.begin(), ranks.end(), rank()) != ranks.end(), [&] {
     return std::string("this rank is not in the list; only the members call group_of_members");

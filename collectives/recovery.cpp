@@ -28,6 +28,10 @@ void Communicator::revoke() {
 
 Agreement Communicator::State::agree(Op op, std::uint32_t flags, const Options& options) {
   check_process();
+  if (options.timeout < Clock::duration::zero()) {
+    throw Error(Errc::misuse,
+                std::string(transport::to_string(op)) + ": a timeout is not negative");
+  }
   queue->finish_all();
   return agree_among_living({*mesh, group, aborted, timeout_of(options)}, op, ++agreements, flags);
 }

@@ -11,10 +11,7 @@ using transport::Fingerprint;
 using transport::Scope;
 
 Clock::duration Communicator::State::timeout_of(const Options& options) const {
-  if (options.timeout < Clock::duration::zero()) {
-    throw Error(Errc::misuse, "a timeout is not negative");
-  }
-  return options.timeout == Clock::duration::zero() ? timeout : options.timeout;
+  return options.timeout > Clock::duration::zero() ? options.timeout : timeout;
 }
 
 void Communicator::State::check_process() const {

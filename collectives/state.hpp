@@ -2,6 +2,7 @@
 
 #include "collectives/agreement.hpp"
 #include "collectives/call.hpp"
+#include "collectives/checks.hpp"
 #include "collectives/form_team.hpp"
 #include "collectives/started_queue.hpp"
 #include "collectives/transport/attendant.hpp"
@@ -81,6 +82,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     run(call, [&](Call& running) {
       if (!team_sought) find_team(running);
       if (team) running.use(*team);
+      check_timeout(running, options.timeout);
       body(running);
     });
   }
@@ -93,7 +95,10 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     Call call(
         {*mesh, group, kept, {}, aborted, timeout_of(options), options.site, peer, options.tag},
         fingerprint);
-    run(call, body);
+    run(call, [&](Call& running) {
+      check_timeout(running, options.timeout);
+      body(running);
+    });
   }
   /// barrier() without the flushing of what this process printed, which its caller has done.
   void barrier(const Options& options);
@@ -113,6 +118,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   void check_process() const;
   /// Throws the first error again, if there was one.
   void throw_if_broken() const { error.throw_if_set(); }
+  /// The communicator's own where the options have none, or one that the call is to refuse.
   Clock::duration timeout_of(const Options& options) const;
   bool is_plain(const ConstTensorView& view, int peer, const Options& options) const;
   std::shared_ptr<State> child(Group child_group) const;

@@ -127,6 +127,21 @@ TEST_CASE("a wrong argument on one rank reaches the others") {
   }
 }
 
+TEST_CASE("a timeout that cannot be is a wrong argument like any other, and says where it stands") {
+  const auto outcomes = disagree({
+      [](Communicator& comm) { comm.all_reduce(floats(8)); },
+      [](Communicator& comm) { comm.all_reduce(floats(8), {}, {.timeout = -1s}); },
+      [](Communicator& comm) { comm.all_reduce(floats(8)); },
+  });
+  CHECK(outcomes[1].code == Errc::misuse);
+  CHECK_MESSAGE(outcomes[1].mentions("a timeout is not negative [failure_test.cpp:"),
+                outcomes[1].text);
+  for (const std::size_t rank : {0, 2}) {
+    CHECK(outcomes[rank].code == Errc::mismatch);
+    CHECK_MESSAGE(outcomes[rank].mentions("a timeout is not negative"), outcomes[rank].text);
+  }
+}
+
 TEST_CASE("the same wrong argument on all ranks leaves the communicator usable") {
   const auto outcomes = run_ranks(4, [](const World& world) {
     Communicator comm(world);
