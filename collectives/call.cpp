@@ -1,5 +1,6 @@
 #include "collectives/call.hpp"
 
+#include "collectives/transport/strike.hpp"
 #include "runtime/base/deadline.hpp"
 
 #include <algorithm>
@@ -92,6 +93,7 @@ Outgoing Call::make_outgoing(int to, BytesView data) const {
 }
 
 void Call::send(int to, BytesView data) {
+  transport::at_step();
   Outgoing outgoing = make_outgoing(to, data);
   const auto lock = setting_.mesh.lock();
   if (setting_.mesh.send_now(outgoing)) return;
@@ -100,6 +102,7 @@ void Call::send(int to, BytesView data) {
 }
 
 void Call::recv(int from, std::span<std::byte> data) {
+  transport::at_step();
   Receive receive = make_receive(from, data);
   const auto lock = setting_.mesh.lock();
   if (setting_.mesh.receive_now(receive)) return;
@@ -108,6 +111,7 @@ void Call::recv(int from, std::span<std::byte> data) {
 }
 
 void Call::exchange(int to, BytesView out, int from, std::span<std::byte> in) {
+  transport::at_step();
   Outgoing outgoing = make_outgoing(to, out);
   Receive receive = make_receive(from, in);
   const auto lock = setting_.mesh.lock();
@@ -141,6 +145,7 @@ Receive Call::make_message_receive(int from, int tag, std::span<std::byte> into)
 }
 
 void Call::send_message(int to, int tag, BytesView data) {
+  transport::at_step();
   Outgoing outgoing = make_message(to, tag, data);
   const auto lock = setting_.mesh.lock();
   const Posted posted(setting_.mesh, nullptr, &outgoing);
@@ -149,6 +154,7 @@ void Call::send_message(int to, int tag, BytesView data) {
 
 std::pair<int, transport::Header> Call::receive_message(int from, int tag,
                                                         std::span<std::byte> into) {
+  transport::at_step();
   Receive receive = make_message_receive(from, tag, into);
   const auto lock = setting_.mesh.lock();
   const Posted posted(setting_.mesh, &receive, nullptr);

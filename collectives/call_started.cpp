@@ -1,5 +1,7 @@
 #include "collectives/call.hpp"
 
+#include "collectives/transport/strike.hpp"
+
 /// Messages of a call that are under way while it does something else.
 namespace dlaunch {
 
@@ -14,6 +16,7 @@ Call::Ticket Call::free_ticket() {
 }
 
 Call::Ticket Call::start_send(int to, BytesView data) {
+  transport::at_step();
   const Ticket ticket = free_ticket();
   const auto lock = setting_.mesh.lock();
   setting_.mesh.post(started_[ticket]->outgoing.emplace(make_outgoing(to, data)));
@@ -21,6 +24,7 @@ Call::Ticket Call::start_send(int to, BytesView data) {
 }
 
 Call::Ticket Call::start_recv(int from, std::span<std::byte> data) {
+  transport::at_step();
   const Ticket ticket = free_ticket();
   const auto lock = setting_.mesh.lock();
   setting_.mesh.post(started_[ticket]->receive.emplace(make_receive(from, data)));
@@ -28,6 +32,7 @@ Call::Ticket Call::start_recv(int from, std::span<std::byte> data) {
 }
 
 void Call::wait(Ticket ticket) {
+  transport::at_step();
   Started& message = *started_[ticket];
   wait(message.receive ? &*message.receive : nullptr,
        message.outgoing ? &*message.outgoing : nullptr);

@@ -1,6 +1,7 @@
 #include "collectives/buffers.hpp"
 #include "collectives/checks.hpp"
 #include "collectives/state.hpp"
+#include "collectives/transport/strike.hpp"
 #include "collectives/work_state.hpp"
 
 #include <utility>
@@ -79,10 +80,10 @@ Work Communicator::irecv(TensorView data, int from, const Options& options) {
 /// it may go the short way; else the long one says what is wrong.
 bool Communicator::State::is_plain(const ConstTensorView& view, int peer,
                                    const Options& options) const {
-  return !error.is_set() && !is_forked() && !aborted && !mesh->news().has_failures() && peer >= 0 &&
-         peer < group.size() && options.timeout >= Clock::duration::zero() &&
-         view.place.is_host() && view.stride == 1 && (view.data != nullptr || view.count == 0) &&
-         size_of(view.dtype) != 0;
+  return !transport::is_armed() && !error.is_set() && !is_forked() && !aborted &&
+         !mesh->news().has_failures() && peer >= 0 && peer < group.size() &&
+         options.timeout >= Clock::duration::zero() && view.place.is_host() && view.stride == 1 &&
+         (view.data != nullptr || view.count == 0) && size_of(view.dtype) != 0;
 }
 
 void Communicator::send(ConstTensorView data, int to, const Options& options) {

@@ -26,3 +26,10 @@ set_tests_properties(collectives_shared_test PROPERTIES
   TIMEOUT ${test_timeout} ENVIRONMENT DLAUNCH_TEST_SHARED=1)
 add_subdirectory(compile_fail)
 add_subdirectory(c)
+
+# Ranks that are struck in the midst of a call.
+add_executable(struck process/struck.cpp)
+target_link_libraries(struck PRIVATE dlaunch_settings dlaunch_collectives dlaunch_world)
+set_target_properties(struck PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+dlaunch_test(struck_test process/struck_test.cpp LIBS dlaunch_process_test dlaunch_launcher)
+add_dependencies(struck_test struck dlaunch_program)

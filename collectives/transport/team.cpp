@@ -1,5 +1,6 @@
 #include "collectives/transport/team.hpp"
 
+#include "collectives/transport/strike.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/relax.hpp"
 #include "runtime/segment/remote_barrier.hpp"
@@ -121,6 +122,7 @@ void Team::refuse() {
 }
 
 void Team::open() {
+  at_step();
   const std::uint64_t before = step_++;
   waited_ = 0;
   if (complete_ < before) {
@@ -136,6 +138,7 @@ void Team::open() {
 }
 
 void Team::publish() {
+  at_step();
   Line& own = line(rank_, step_);
   own.call = published_ = call_;
   if (size_ == 1) complete_ = step_;

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <atomic>
+
+namespace dlaunch::transport {
+
+/// What a test lets happen to a rank in the midst of its calls: called before each step that a call
+/// takes, from whichever thread makes it; it may throw, or never return. Not armed, it costs a load
+/// and a branch.
+using Strike = void (*)();
+inline std::atomic<Strike> armed_strike{nullptr};
+
+inline bool is_armed() { return armed_strike.load(std::memory_order_relaxed) != nullptr; }
+
+inline void at_step() {
+  if (const Strike strike = armed_strike.load(std::memory_order_relaxed)) [[unlikely]]
+    strike();
+}
+
+}  // namespace dlaunch::transport
