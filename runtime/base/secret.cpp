@@ -110,7 +110,7 @@ Bytes master_bytes(BytesView content, const std::string& where) {
 
 void wipe(std::span<std::byte> secret) noexcept {
   // The C library's: OpenSSL's does the same, and may not be loaded.
-  ::explicit_bzero(secret.data(), secret.size());
+  if (!secret.empty()) ::explicit_bzero(secret.data(), secret.size());
 }
 
 void wipe(std::string& secret) noexcept { ::explicit_bzero(secret.data(), secret.size()); }
