@@ -5,6 +5,10 @@
 namespace dlaunch {
 
 void pack(const ConstTensorView& from, std::byte* to) {
+  if (from.stride == 1) {
+    if (from.count > 0) std::memcpy(to, from.data, from.bytes());
+    return;
+  }
   const std::size_t size = size_of(from.dtype);
   const auto step = from.stride * static_cast<std::ptrdiff_t>(size);
   const auto* at = static_cast<const std::byte*>(from.data);
@@ -14,6 +18,10 @@ void pack(const ConstTensorView& from, std::byte* to) {
 }
 
 void unpack(const std::byte* from, const TensorView& to) {
+  if (to.stride == 1) {
+    if (to.count > 0) std::memcpy(to.data, from, to.bytes());
+    return;
+  }
   const std::size_t size = size_of(to.dtype);
   const auto step = to.stride * static_cast<std::ptrdiff_t>(size);
   auto* at = static_cast<std::byte*>(to.data);

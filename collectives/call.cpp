@@ -316,7 +316,7 @@ void Call::check_waited(int world_rank, const std::string* closed) {
 void Call::throw_lost(int world_rank, const std::string& cause) {
   const PeerLoss* loss = setting_.mesh.loss_of(world_rank);
   std::string sentence =
-      label() + ": rank " + std::to_string(rank()) + " lost " + name_of(world_rank);
+      full_label() + ": rank " + std::to_string(rank()) + " lost " + name_of(world_rank);
   if (loss != nullptr && !loss->host.empty()) sentence += " on " + loss->host;
   sentence += ": " + cause;
   // A rank that gave wrong arguments and ended of it was not in this call any more.

@@ -117,6 +117,8 @@ class Call final : public Mesh, public transport::Patience {
   const transport::Fingerprint& fingerprint() const { return fingerprint_; }
   /// "all_reduce #3", "send to rank 1 (tag 7)", with the communicator's name unless "world".
   std::string label() const;
+  /// The same with type, count, root and reduction of a collective.
+  std::string full_label() const;
   /// " [train.cpp:42]", empty where the call does not know.
   std::string where() const;
   /// Its arguments are wrong: the ranks' team learns of it, which may have to be waited for. Throws
@@ -174,6 +176,7 @@ class Call final : public Mesh, public transport::Patience {
   bool ask_others(const std::vector<int>& ranks, const std::function<bool()>& ready);
   std::string absent_text(const std::vector<int>& asked, int& first_absent) const;
   std::string name_of(int world_rank) const;
+  std::string labelled(std::string text) const;
   transport::Receive make_receive(int from, std::span<std::byte> into) const;
   transport::Outgoing make_outgoing(int to, BytesView data) const;
 

@@ -127,7 +127,7 @@ void Call::throw_unless_complete(const Waiting& waiting, const std::function<boo
   if (ask_others(asked, ready)) return;
   int blamed = -1;
   const std::string absent = absent_text(asked, blamed);
-  std::string sentence = label() + ": rank " + std::to_string(rank()) + " waited " + limit;
+  std::string sentence = full_label() + ": rank " + std::to_string(rank()) + " waited " + limit;
   if (!absent.empty()) {
     sentence += "; absent: " + absent;
   } else if (!waiting.to_receive.empty() && !waiting.any) {
@@ -178,8 +178,13 @@ std::string Call::name_of(int world_rank) const {
   return name;
 }
 
-std::string Call::label() const {
-  std::string text = short_text(fingerprint_);
+std::string Call::label() const { return labelled(short_text(fingerprint_)); }
+
+std::string Call::full_label() const {
+  return fingerprint_.op >= transport::Op::send ? label() : labelled(to_string(fingerprint_));
+}
+
+std::string Call::labelled(std::string text) const {
   if (fingerprint_.op >= transport::Op::send) {
     text += fingerprint_.op == transport::Op::send ? " to " : " from ";
     text += setting_.peer == any_source ? "any rank" : "rank " + std::to_string(setting_.peer);

@@ -71,6 +71,20 @@ void Communicator::State::break_off(Call& call, const Error& failure) {
   if (membership) membership->report(broken, broken.blamed());
 }
 
+void Communicator::State::give_up(const Error& why) noexcept {
+  if (error.is_set() || aborted || is_forked()) return;
+  try {
+    // As a message it belongs to no collective, so every call that is not over is concerned.
+    Fingerprint none;
+    none.op = transport::Op::send;
+    Call call({*mesh, group, kept, {}, aborted, timeout, CallSite{"", 0, ""}}, none);
+    break_off(call, why);
+  } catch (const std::exception&) {
+    // Nobody can be told; the others see that this rank is gone, or does not come.
+    aborted = true;
+  }
+}
+
 Work Communicator::State::start(std::function<void(Communicator&)> body) {
   check_process();
   /// Its end is not the communicator's.

@@ -24,6 +24,7 @@
 
 namespace dlaunch {
 
+class JoinGroup;
 class MessageWork;
 
 /// The error that broke a communicator: the first one, in whichever thread it came.
@@ -64,6 +65,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   std::atomic<bool> aborted{false};
   std::atomic<bool> destroyed{false};
   std::map<std::vector<int>, std::uint64_t> member_groups;  ///< How often each was made.
+  std::shared_ptr<JoinGroup> join_group;                    ///< From its first joinable on.
   std::shared_ptr<StartedQueue> queue = std::make_shared<StartedQueue>();
   std::vector<MessageWork*> messages;  ///< Started and not yet finished.
   const pid_t process = ::getpid();
@@ -76,6 +78,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     queue->finish_all();
     // Counted before anything can fail, so that the ranks' numbers stay equal.
     fingerprint.sequence = ++sequence;
+    fingerprint.traffic = options.traffic;
     throw_if_broken();
     Call call({*mesh, group, kept, past, aborted, timeout_of(options), options.site}, fingerprint);
     past[sequence % past.size()] = fingerprint;
@@ -110,6 +113,9 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   Options settled(const Options& options) const;
   /// The communicator is destroyed: what is under way ends with Errc::aborted, and the thread.
   void end();
+  /// Breaks the communicator between two calls: the other ranks are told why, and wait no longer.
+  /// Does nothing where it is broken already.
+  void give_up(const Error& why) noexcept;
   /// A thread of its process uses it, too.
   bool has_threads() const noexcept { return queue->is_used() || attendant->is_used(); }
   /// In a forked child there are no such threads, and what they held stays locked.

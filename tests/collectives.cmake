@@ -24,6 +24,16 @@ dlaunch_test(collectives_test
 add_test(NAME collectives_shared_test COMMAND collectives_test --source-file-exclude=*proof_test*)
 set_tests_properties(collectives_shared_test PROPERTIES
   TIMEOUT ${test_timeout} ENVIRONMENT DLAUNCH_TEST_SHARED=1)
+# What trains: gradients, and ranks with different numbers of inputs.
+dlaunch_test(training_test
+  unit/collectives/training/join_golden_test.cpp
+  unit/collectives/training/join_test.cpp
+  unit/collectives/training/reducer_errors_test.cpp
+  unit/collectives/training/reducer_test.cpp
+  LIBS dlaunch_collectives dlaunch_world)
+add_test(NAME training_shared_test COMMAND training_test)
+set_tests_properties(training_shared_test PROPERTIES
+  TIMEOUT ${test_timeout} ENVIRONMENT DLAUNCH_TEST_SHARED=1)
 add_subdirectory(compile_fail)
 add_subdirectory(c)
 

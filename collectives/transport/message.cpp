@@ -112,7 +112,8 @@ bool is_rooted(Op op) noexcept {
 }
 
 std::string short_text(const Fingerprint& call) {
-  std::string text = to_string(call.op);
+  std::string text = owner_text(Traffic::unpack(call.traffic));
+  text += to_string(call.op);
   // Point-to-point calls of two ranks are not counted together, so they have no number.
   if (call.op < Op::send) text += " #" + std::to_string(call.sequence);
   return text;
@@ -123,6 +124,10 @@ std::string to_string(const Fingerprint& call) {
   const auto add = [&](const std::string& detail) {
     details += (details.empty() ? "" : ", ") + detail;
   };
+  if (call.traffic != 0) {
+    const std::string purpose = purpose_text(Traffic::unpack(call.traffic));
+    if (!purpose.empty()) add(purpose);
+  }
   if (call.reduce != ReduceOp{}) add(to_string(call.reduce));
   if (call.dtype != DType{}) {
     add(to_string(call.dtype));
@@ -146,14 +151,17 @@ Header make_header(Kind kind, std::uint64_t communicator, const Fingerprint& cal
   header.count = call.count;
   header.argument = call.argument;
   header.root = call.root;
-  header.tag = tag;
+  header.tag = kind == Kind::collective ? static_cast<std::int32_t>(call.traffic) : tag;
   header.bytes = bytes;
   return header;
 }
 
 Fingerprint fingerprint_of(const Header& header) {
-  return {header.op,       header.dtype, header.reduce,  header.root,
-          header.sequence, header.count, header.argument};
+  const bool has_traffic = header.kind == Kind::collective;
+  return {header.op,       header.dtype,
+          header.reduce,   header.root,
+          header.sequence, header.count,
+          header.argument, has_traffic ? static_cast<std::uint32_t>(header.tag) : 0};
 }
 
 bool is_plausible(const Header& header) noexcept {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "collectives/transport/traffic.hpp"
+
 #include <dlaunch/communicator.hpp>
 #include <dlaunch/reduction.hpp>
 #include <dlaunch/tensor.hpp>
@@ -89,7 +91,15 @@ struct Fingerprint {
   std::uint64_t count = 0;
   /// A hash of what else must agree: counts of a v-variant, a factor, a custom operation's name.
   std::uint64_t argument = 0;
-  bool operator==(const Fingerprint&) const = default;
+  std::uint32_t traffic = 0;  ///< A packed Traffic.
+
+  /// Its part in what ranks compare: a shadow is meant to meet what it is the shadow of.
+  std::uint32_t compared_traffic() const noexcept { return traffic & ~Traffic::shadow_bit; }
+  bool operator==(const Fingerprint& other) const noexcept {
+    return op == other.op && dtype == other.dtype && reduce == other.reduce && root == other.root &&
+           sequence == other.sequence && count == other.count && argument == other.argument &&
+           compared_traffic() == other.compared_traffic();
+  }
 };
 
 /// "all_reduce #3".
@@ -108,7 +118,7 @@ struct Header {
   std::uint64_t count = 0;
   std::uint64_t argument = 0;
   std::int32_t root = -1;
-  std::int32_t tag = 0;
+  std::int32_t tag = 0;  ///< A message's tag; a collective's Traffic.
   std::uint64_t bytes = 0;
 };
 static_assert(sizeof(Header) == 56 && std::is_trivially_copyable_v<Header>);

@@ -37,7 +37,8 @@ std::uint32_t hash_of(const Fingerprint& call) noexcept {
       static_cast<std::uint64_t>(call.reduce) << 16 |
       static_cast<std::uint64_t>(static_cast<std::uint32_t>(call.root)) << 32;
   const std::uint64_t sum = kind * 0x9e3779b97f4a7c15U + call.sequence * 0xbf58476d1ce4e5b9U +
-                            call.count * 0x94d049bb133111ebU + call.argument * 0xd6e8feb86659fd93U;
+                            call.count * 0x94d049bb133111ebU + call.argument * 0xd6e8feb86659fd93U +
+                            call.compared_traffic() * 0xa0761d6478bd642fU;
   const auto folded = static_cast<std::uint32_t>(sum >> 32);
   return folded == refused_call ? 1 : folded;
 }

@@ -49,6 +49,8 @@ struct Options {
   /// barrier only: first flush stdout and stderr and wait until the launcher has read them, so that
   /// what was printed before the barrier appears before what is printed after it, on any rank.
   bool ordered_output = true;
+  /// Collectives of a joinable: what Joinable::traffic gives. Ranks must agree on it.
+  std::uint32_t traffic = 0;
   /// Where the program made this call. Right by itself where the options are written in the call.
   CallSite site = CallSite::here();
 };
@@ -77,6 +79,7 @@ struct Transfer {
   bool is_send = true;
 };
 
+class JoinGroup;
 class Tree;
 
 /// A group of ranks that make the same calls in the same order.
@@ -278,6 +281,7 @@ class DLAUNCH_API Communicator {
   Communicator shrink(const Options& options = {});
 
  private:
+  friend class JoinGroup;
   friend class MessageWork;
   struct State;
   explicit Communicator(std::shared_ptr<State> state) noexcept;

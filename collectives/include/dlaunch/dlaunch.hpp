@@ -3,6 +3,8 @@
 /// The whole C++ interface of libdlaunch.
 #include <dlaunch/communicator.hpp>
 #include <dlaunch/error.hpp>
+#include <dlaunch/gradient_reducer.hpp>
+#include <dlaunch/join.hpp>
 #include <dlaunch/port.hpp>
 #include <dlaunch/process_info.hpp>
 #include <dlaunch/reduction.hpp>

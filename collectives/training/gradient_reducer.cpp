@@ -1,0 +1,138 @@
+#include "collectives/training/parameters.hpp"
+#include "collectives/training/reducer_state.hpp"
+
+#include <cstring>
+#include <utility>
+
+namespace dlaunch {
+
+using transport::Purpose;
+
+/// What a rank without inputs does for the reducer.
+class GradientReducer::Shadow final : public JoinHook {
+ public:
+  explicit Shadow(State& state) : state_(state) {}
+
+  void main_hook(int part) override {
+    switch (part) {
+      case IterationPart::whole:
+        if (!begin()) return;
+        state_.sum_zeros();
+        return end(false);
+      case IterationPart::beginning:
+        if (begin()) std::memset(state_.memory.data(), 0, state_.memory.size_bytes());
+        return;
+      case IterationPart::end:
+        // Other joinables, an optimizer, may go on with these gradients.
+        return end(true);
+      default: {
+        const auto bucket = static_cast<std::size_t>(part - IterationPart::first_bucket);
+        state_.start_sum(bucket, state_.memory_of(bucket, state_.memory)).wait();
+      }
+    }
+  }
+  void post_hook(int last_joiner) override { state_.end_alike(last_joiner); }
+
+ private:
+  bool begin() {
+    if (state_.is_open) {
+      throw Error(Errc::misuse,
+                  "the join was finished within an iteration, after begin() and before the "
+                  "reducer's finish()");
+    }
+    const bool sums = state_.meet(true, false);
+    if (sums) state_.begin_sums();
+    return sums;
+  }
+  void end(bool writes) {
+    state_.compare_used();
+    state_.take_out(writes);
+  }
+
+  State& state_;
+};
+
+GradientReducer::GradientReducer(Communicator& communicator, std::vector<Parameter> parameters,
+                                 std::vector<TensorView> buffers, ReducerSettings settings)
+    : Joinable(communicator) {
+  Options options;
+  options.site = {};
+  options.traffic = transport::Traffic{Purpose::parameters, false, number_, 0}.pack();
+  training::check_parameters(communicator, parameters, buffers, settings, options);
+  state_ = std::make_unique<State>(communicator, number_, *group_, std::move(parameters),
+                                   std::move(buffers), settings);
+  std::vector<TensorView> values;
+  for (const Parameter& parameter : state_->parameters) values.push_back(parameter.value);
+  training::spread(communicator, values, 0, options);
+}
+
+GradientReducer::~GradientReducer() = default;
+
+void GradientReducer::refuse(const std::string& sentence) {
+  const std::string whole =
+      "GradientReducer on rank " + std::to_string(communicator().rank()) + ": " + sentence;
+  group_->give_up(Error(Errc::mismatch, whole));
+  throw Error(Errc::misuse, whole);
+}
+
+void GradientReducer::begin() {
+  State& state = *state_;
+  if (state.is_open) refuse("begin() in an iteration that finish() has not ended");
+  state.in_pieces = is_one_of_several();
+  announce(state.in_pieces ? IterationPart::beginning : IterationPart::whole);
+  state.sums = state.meet(is_joined(), state.syncs);
+  if (state.sums) state.begin_sums();
+  state.is_open = true;
+}
+
+void GradientReducer::ready(std::size_t index) {
+  State& state = *state_;
+  if (!state.is_open) refuse("ready() without begin()");
+  if (index >= state.parameters.size()) {
+    refuse("ready(" + std::to_string(index) + "), but there are " +
+           std::to_string(state.parameters.size()) + " parameters");
+  }
+  if (!state.sums) return;
+  if (state.is_put[index]) refuse(state.name_of(index) + " is ready twice in one iteration");
+  state.put(index, 1.0 / divisor());
+  state.start_complete(state.in_pieces, *this);
+}
+
+void GradientReducer::finish() {
+  State& state = *state_;
+  if (!state.is_open) refuse("finish() without begin()");
+  state.is_open = false;
+  if (!state.sums) return;
+  for (std::size_t i = 0; i < state.parameters.size(); ++i) {
+    if (state.is_put[i]) continue;
+    if (!state.settings.find_unused) {
+      refuse(state.name_of(i) +
+             " was not ready when finish() was called; if that can be, set find_unused");
+    }
+    state.put_zeros(i);
+  }
+  state.start_complete(state.in_pieces, *this);
+  if (state.in_pieces) announce(IterationPart::end);
+  state.compare_used();
+  state.take_out(true);
+}
+
+GradientReducer::NoSync::NoSync(GradientReducer& reducer) noexcept
+    : reducer_(reducer), before_(std::exchange(reducer.state_->syncs, false)) {}
+GradientReducer::NoSync::~NoSync() { reducer_.state_->syncs = before_; }
+
+TensorView GradientReducer::gradient(std::size_t index) const {
+  if (index >= state_->parameters.size()) {
+    throw Error(Errc::misuse, "gradient(" + std::to_string(index) + "), but there are " +
+                                  std::to_string(state_->parameters.size()) + " parameters");
+  }
+  return state_->is_provided(index) ? state_->place_of(index) : state_->parameters[index].gradient;
+}
+
+const std::vector<std::vector<std::size_t>>& GradientReducer::buckets() const noexcept {
+  return state_->plan;
+}
+
+std::unique_ptr<JoinHook> GradientReducer::join_hook() { return std::make_unique<Shadow>(*state_); }
+
+}  // namespace dlaunch

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <dlaunch/join.hpp>
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace dlaunch {
+
+/// What the joinables and joins of one communicator have in common. A rank with inputs announces
+/// what it begins, one without listens; both is the same all_reduce, in which every rank gives a
+/// Words. For the thread that uses the communicator.
+class JoinGroup {
+ public:
+  static constexpr int parts_max = 1 << 16;
+  static constexpr int depth_max = 8;
+
+  /// What a rank gives, and the sum of it: how many announce; the sum, and the sum of squares, of
+  /// what they announce, from which it is seen that it is the same; and for each depth of nesting
+  /// how many are without inputs there.
+  using Words = std::array<std::uint64_t, 3 + depth_max>;
+  static TensorView view_of(Words& words) noexcept {
+    return {words.data(), words.size(), DType::u64};
+  }
+
+  /// What the sum of Words says.
+  struct News {
+    int active = 0;
+    int joinable = 0;  ///< What all of these announce.
+    int part = 0;
+    int deepest = 0;  ///< Join that somebody is in without inputs; 0: nobody.
+  };
+
+  static std::shared_ptr<JoinGroup> of(Communicator& communicator);
+
+  /// A joinable's number: the lowest one that is free.
+  int add(Joinable& joinable);
+  void remove(const Joinable& joinable) noexcept;
+  /// Becomes the innermost join.
+  void enter(Join& join);
+  void leave(const Join& join) noexcept;
+  bool is_innermost(const Join& join) const noexcept {
+    return !joins_.empty() && joins_.back() == &join;
+  }
+  int depth() const noexcept { return static_cast<int>(joins_.size()); }
+  /// The innermost one that covers it; null: none does.
+  Join* join_of(const Joinable& joinable) const noexcept;
+  bool has_several() const noexcept { return covered_ > 1; }
+
+  Words words_of(const Joinable& joinable, int part) const noexcept;
+  /// Throws Error{mismatch} where ranks announce different things, after all have heard of it.
+  News news_of(const Words& sum);
+  void announce(Joinable& joinable, int part);
+  /// The same while the program goes on. `words` is borrowed until it is complete, then news_of
+  /// reads it; the end of the join is not looked for.
+  Work start_announce(const Joinable& joinable, int part, Words& words);
+  /// What the others announce, to a rank without inputs.
+  News listen();
+  /// The hook of what was announced; Error{mismatch} if there is no such joinable here.
+  JoinHook& hook_of(int number);
+  /// Those announced since the last time end with what the last joiner has.
+  void settle(bool is_last);
+
+  /// Takes part in what was announced.
+  void shadow(const News& news);
+  bool is_shadowing() const noexcept { return shadowing_; }
+  int active() const noexcept { return active_; }
+  /// All joins are over: a rank has no inputs left, and that ends them.
+  void terminate() noexcept;
+  /// The other ranks are not to wait for this one any more.
+  void give_up(const Error& why) noexcept;
+
+  explicit JoinGroup(Communicator& communicator) : communicator_(communicator) {}
+
+ private:
+  Words listening_words() const noexcept;
+
+  Communicator& communicator_;
+  std::vector<Joinable*> joinables_;  ///< By number - 1; null: free.
+  std::vector<Join*> joins_;          ///< From the outermost inwards.
+  int covered_ = 0;                   ///< Joinables that some join covers.
+  int active_ = 0;                    ///< Ranks with inputs, as of the last announcement.
+  bool shadowing_ = false;
+  std::map<int, std::unique_ptr<JoinHook>> hooks_;  ///< By number; as long as there is a join.
+  std::vector<int> announced_;                      ///< Numbers, ascending, since the last settle.
+};
+
+}  // namespace dlaunch

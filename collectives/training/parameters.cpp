@@ -1,0 +1,172 @@
+#include "collectives/training/parameters.hpp"
+
+#include "collectives/buffers.hpp"
+
+#include <dlaunch/tree.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+namespace dlaunch::training {
+namespace {
+
+/// Views of so many bytes travel alone, smaller ones in chunks of up to as many.
+constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
+
+bool has_mean(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+    case DType::bf16:
+    case DType::f32:
+    case DType::f64:
+    case DType::c64:
+    case DType::c128:
+      return true;
+    case DType::u8:
+    case DType::i8:
+    case DType::i16:
+    case DType::u16:
+    case DType::i32:
+    case DType::u32:
+    case DType::i64:
+    case DType::u64:
+    case DType::boolean:
+      return false;
+  }
+  return false;
+}
+
+bool is_usable(const TensorView& view) {
+  return view.place.is_host() && size_of(view.dtype) != 0 &&
+         (view.data != nullptr || view.count == 0);
+}
+
+std::string shape_text(const Parameter& parameter) {
+  if (parameter.shape.empty()) return "[" + std::to_string(parameter.value.count) + "]";
+  std::string text;
+  for (const std::int64_t extent : parameter.shape) {
+    text += (text.empty() ? "" : ", ") + std::to_string(extent);
+  }
+  return "[" + text + "]";
+}
+
+/// Why this rank's cannot be trained.
+std::optional<std::string> objection(std::span<const Parameter> parameters,
+                                     std::span<const TensorView> buffers) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto& [name, value, gradient, shape] = parameters[i];
+    const std::string which = name_of(parameters, i);
+    if (!is_usable(value) || !is_usable(gradient)) {
+      return which + " is a null pointer, or not in host memory, or has no dtype";
+    }
+    if (!has_mean(value.dtype)) {
+      return which + " has " + to_string(value.dtype) +
+             " elements: gradients are floating-point or complex";
+    }
+    const bool provided = gradient.count == 0;
+    if (!provided && (gradient.count != value.count || gradient.dtype != value.dtype)) {
+      return which + " has " + std::to_string(value.count) + " " + to_string(value.dtype) +
+             " elements, its gradient " + std::to_string(gradient.count) + " " +
+             to_string(gradient.dtype);
+    }
+    std::uint64_t elements = 1;
+    for (const std::int64_t extent : shape) elements *= static_cast<std::uint64_t>(extent);
+    if (!shape.empty() && elements != value.count) {
+      return which + " has " + std::to_string(value.count) + " elements, which are not " +
+             shape_text(parameters[i]);
+    }
+  }
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    if (!is_usable(buffers[i])) {
+      return "buffer " + std::to_string(i) +
+             " is a null pointer, or not in host memory, or has no dtype";
+    }
+  }
+  return std::nullopt;
+}
+
+/// One line for everything that ranks must have in common.
+Tree::List describe(std::span<const Parameter> parameters, std::span<const TensorView> buffers,
+                    const ReducerSettings& settings) {
+  Tree::List lines;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    lines.emplace_back(name_of(parameters, i) + " (" + to_string(parameters[i].value.dtype) + " " +
+                       shape_text(parameters[i]) + ")");
+  }
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    lines.emplace_back("buffer " + std::to_string(i) + " (" + to_string(buffers[i].dtype) + " [" +
+                       std::to_string(buffers[i].count) + "])");
+  }
+  lines.emplace_back("settings (first_bucket_bytes " + std::to_string(settings.first_bucket_bytes) +
+                     ", bucket_bytes " + std::to_string(settings.bucket_bytes) + ", find_unused " +
+                     (settings.find_unused ? "true" : "false") + ", rebuild_buckets " +
+                     (settings.rebuild_buckets ? "true" : "false") + ")");
+  return lines;
+}
+
+constexpr std::int64_t ranks_max = std::int64_t{1} << 31;
+constexpr std::int64_t nothing_wrong = std::numeric_limits<std::int64_t>::max();
+
+}  // namespace
+
+std::string name_of(std::span<const Parameter> parameters, std::size_t index) {
+  std::string text = "parameter " + std::to_string(index);
+  if (!parameters[index].name.empty()) text += " '" + parameters[index].name + "'";
+  return text;
+}
+
+void check_parameters(Communicator& communicator, std::span<const Parameter> parameters,
+                      std::span<const TensorView> buffers, const ReducerSettings& settings,
+                      const Options& options) {
+  const Tree::List mine = describe(parameters, buffers, settings);
+  const Tree theirs = communicator.broadcast(Tree(mine), 0, options);
+  const auto& first = theirs.as<Tree::List>();
+  const std::string me = "rank " + std::to_string(communicator.rank());
+  const auto differs = std::mismatch(first.begin(), first.end(), mine.begin(), mine.end());
+  // The lowest is told: what is wrong in itself before what differs, early before late.
+  std::int64_t key = nothing_wrong;
+  std::string sentence;
+  if (const auto wrong = objection(parameters, buffers)) {
+    key = communicator.rank();
+    sentence = "GradientReducer: on " + me + " " + *wrong;
+  } else if (differs.first != first.end() || differs.second != mine.end()) {
+    key = (differs.first - first.begin() + 1) * ranks_max + communicator.rank();
+    const auto text = [](auto at, auto end) {
+      return at == end ? std::string("nothing more") : at->template as<std::string>();
+    };
+    sentence = "GradientReducer: ranks have different parameters: rank 0 has " +
+               text(differs.first, first.end()) + " where " + me + " has " +
+               text(differs.second, mine.end());
+  }
+  std::int64_t lowest = key;
+  communicator.all_reduce(view_of(lowest), ReduceOp::min, options);
+  if (lowest == nothing_wrong) return;
+  const Tree told =
+      communicator.broadcast(Tree(sentence), static_cast<int>(lowest % ranks_max), options);
+  throw Error(lowest < ranks_max ? Errc::misuse : Errc::mismatch, told.as<std::string>());
+}
+
+void spread(Communicator& communicator, std::span<const TensorView> views, int root,
+            const Options& options) {
+  std::vector<std::byte> chunk;
+  for (std::size_t at = 0; at < views.size();) {
+    if (views[at].bytes() >= chunk_bytes) {
+      communicator.broadcast(views[at++], root, options);
+      continue;
+    }
+    std::size_t end = at, bytes = 0;
+    while (end < views.size() && bytes + views[end].bytes() <= chunk_bytes) {
+      bytes += views[end++].bytes();
+    }
+    chunk.resize(bytes);
+    std::byte* place = chunk.data();
+    for (std::size_t i = at; i < end; place += views[i++].bytes()) pack(views[i], place);
+    communicator.broadcast(chunk, root, options);
+    place = chunk.data();
+    for (std::size_t i = at; i < end; place += views[i++].bytes()) unpack(place, views[i]);
+    at = end;
+  }
+}
+
+}  // namespace dlaunch::training

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <dlaunch/gradient_reducer.hpp>
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace dlaunch::training {
+
+/// "parameter 3 'weight'".
+std::string name_of(std::span<const Parameter> parameters, std::size_t index);
+
+/// All ranks have these parameters, buffers and settings, and they can be trained; else
+/// Error{mismatch} or Error{misuse} on all ranks, with the first that differs, or is wrong. Called
+/// by all ranks, with the options of its collectives.
+void check_parameters(Communicator& communicator, std::span<const Parameter> parameters,
+                      std::span<const TensorView> buffers, const ReducerSettings& settings,
+                      const Options& options);
+
+/// Everyone's views become the root's. Small ones travel together.
+void spread(Communicator& communicator, std::span<const TensorView> views, int root,
+            const Options& options);
+
+}  // namespace dlaunch::training

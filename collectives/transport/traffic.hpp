@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace dlaunch::transport {
+
+/// What a collective is for. Those of a join, of which a rank without inputs makes a shadow, are
+/// never taken for the program's own.
+enum class Purpose : std::uint8_t {
+  program,       ///< The program's own.
+  present,       ///< Who is here, and begins what.
+  sync,          ///< Whether gradients are to be summed.
+  source,        ///< Whose buffers and order count.
+  buffers,       ///< Those of the source.
+  gradients,     ///< One bucket of them; Traffic::part is which.
+  unused,        ///< Which parameters nobody used.
+  order,         ///< In which gradients become ready.
+  parameters,    ///< Their description and first values.
+  last_joiner,   ///< Who had inputs longest.
+  final_values,  ///< The last joiner's parameters and buffers.
+  joinable,      ///< Whatever a joinable of the program's own does.
+};
+
+/// A collective's purpose and what it belongs to, in the 31 bits that Options, fingerprints and
+/// headers carry. A value.
+struct Traffic {
+  static constexpr int joinables_max = (1 << 10) - 1;
+  static constexpr std::uint32_t shadow_bit = 1u << 30;
+
+  Purpose purpose = Purpose::program;
+  bool shadow = false;     ///< Made for a rank that has no inputs left.
+  int joinable = 0;        ///< Its number on the communicator, from 1; 0: none.
+  std::uint32_t part = 0;  ///< Modulo 2^16.
+
+  constexpr std::uint32_t pack() const noexcept {
+    return (part & 0xffffu) | static_cast<std::uint32_t>(joinable & joinables_max) << 16 |
+           static_cast<std::uint32_t>(purpose) << 26 | (shadow ? shadow_bit : 0);
+  }
+  static constexpr Traffic unpack(std::uint32_t word) noexcept {
+    return {static_cast<Purpose>(word >> 26 & 0xfu), (word & shadow_bit) != 0,
+            static_cast<int>(word >> 16 & joinables_max), word & 0xffffu};
+  }
+};
+
+/// What stands before the call's name: "", "join's ", "join's shadow ", "the reducer's ".
+const char* owner_text(const Traffic& traffic) noexcept;
+/// "who is here", "gradients of bucket 3"; empty for the program's own.
+std::string purpose_text(const Traffic& traffic);
+
+}  // namespace dlaunch::transport
