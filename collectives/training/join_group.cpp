@@ -4,7 +4,6 @@
 #include "collectives/transport/traffic.hpp"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 namespace dlaunch {
@@ -49,6 +48,7 @@ int JoinGroup::add(Joinable& joinable) {
 }
 
 void JoinGroup::remove(const Joinable& joinable) noexcept {
+  hooks_.erase(joinable.number_);
   std::replace(joinables_.begin(), joinables_.end(), const_cast<Joinable*>(&joinable),
                static_cast<Joinable*>(nullptr));
 }
@@ -64,9 +64,17 @@ void JoinGroup::enter(Join& join) {
                 "throw_on_early_termination");
   }
   joins_.push_back(&join);
-  std::set<const Joinable*> covered;
-  for (const Join* each : joins_) covered.insert(each->joinables_.begin(), each->joinables_.end());
-  covered_ = static_cast<int>(covered.size());
+}
+
+bool JoinGroup::has_several() const noexcept {
+  const Joinable* one = nullptr;
+  for (const Join* join : joins_) {
+    for (const Joinable* each : join->joinables_) {
+      if (one != nullptr && one != each) return true;
+      one = each;
+    }
+  }
+  return false;
 }
 
 void JoinGroup::leave(const Join& join) noexcept {
@@ -74,7 +82,7 @@ void JoinGroup::leave(const Join& join) noexcept {
   if (!joins_.empty()) return;
   hooks_.clear();
   announced_.clear();
-  covered_ = active_ = 0;
+  active_ = 0;
   shadowing_ = false;
 }
 

@@ -49,7 +49,8 @@ class JoinGroup {
   int depth() const noexcept { return static_cast<int>(joins_.size()); }
   /// The innermost one that covers it; null: none does.
   Join* join_of(const Joinable& joinable) const noexcept;
-  bool has_several() const noexcept { return covered_ > 1; }
+  /// Joins cover more than one joinable.
+  bool has_several() const noexcept;
 
   Words words_of(const Joinable& joinable, int part) const noexcept;
   /// Throws Error{mismatch} where ranks announce different things, after all have heard of it.
@@ -82,7 +83,6 @@ class JoinGroup {
   Communicator& communicator_;
   std::vector<Joinable*> joinables_;  ///< By number - 1; null: free.
   std::vector<Join*> joins_;          ///< From the outermost inwards.
-  int covered_ = 0;                   ///< Joinables that some join covers.
   int active_ = 0;                    ///< Ranks with inputs, as of the last announcement.
   bool shadowing_ = false;
   std::map<int, std::unique_ptr<JoinHook>> hooks_;  ///< By number; as long as there is a join.

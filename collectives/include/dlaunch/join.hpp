@@ -28,7 +28,7 @@ struct JoinSettings {
 };
 
 /// Not a failure: what ends a loop where JoinSettings::throw_on_early_termination asks for it, on
-/// all ranks in the same iteration. The communicator stays usable.
+/// all ranks in the same iteration. All joins of the communicator are over then; it stays usable.
 class DLAUNCH_API EarlyTermination : public Error {
  public:
   explicit EarlyTermination(const std::string& sentence);

@@ -1,5 +1,6 @@
 // Gradients in buckets: which ones, in which order, and what becomes of them.
 #include "collectives/training/bucket_plan.hpp"
+#include "tests/support/mixed_ranks.hpp"
 #include "tests/support/ranks.hpp"
 
 #include <dlaunch/dlaunch.hpp>
@@ -96,32 +97,42 @@ TEST_CASE("buckets fill in the order of readiness, the first one sooner") {
 }
 
 TEST_CASE("gradients of any size, ready in another order on each rank, become their mean") {
-  for (const int ranks : {1, 2, 4}) {
+  struct Layout {
+    int ranks;
+    std::vector<std::vector<std::int32_t>> nodes;  // None: as the environment says.
+  };
+  for (const Layout& layout :
+       {Layout{1, {}}, Layout{2, {}}, Layout{4, {}}, Layout{4, {{0, 2}, {1}, {3}}}}) {
+    const int ranks = layout.ranks;
     CAPTURE(ranks);
+    CAPTURE(layout.nodes.size());
     std::vector<Buckets> before(static_cast<std::size_t>(ranks)), after = before;
     std::vector<std::vector<std::size_t>> first_order(static_cast<std::size_t>(ranks));
-    check_all(run_ranks(ranks, [&](const World& world) {
-      Communicator comm(world);
-      comm.set_timeout(60s);
-      Model model({5000, 1, 0, 300, 70000, 2, 2, 900, 1024, 33});
-      GradientReducer reducer(comm, model.parameters(), {},
-                              {.first_bucket_bytes = 1000, .bucket_bytes = 5000});
-      const auto me = static_cast<std::size_t>(comm.rank());
-      before[me] = reducer.buckets();
-      std::mt19937 random(static_cast<unsigned>(comm.rank()));
-      std::vector<std::size_t> order(model.values.size());
-      std::iota(order.begin(), order.end(), std::size_t{0});
-      for (int step = 0; step < 6; ++step) {
-        std::shuffle(order.begin(), order.end(), random);
-        if (step == 0) first_order[me] = order;
-        reducer.begin();
-        model.compute(comm.rank(), step);
-        for (const std::size_t i : order) reducer.ready(i);
-        reducer.finish();
-        require(model.is_mean(comm.size(), step), "a mean is wrong");
-      }
-      after[me] = reducer.buckets();
-    }));
+    check_all(run_ranks(
+        ranks,
+        [&](const World& world) {
+          Communicator comm(world);
+          comm.set_timeout(60s);
+          Model model({5000, 1, 0, 300, 70000, 2, 2, 900, 1024, 33});
+          GradientReducer reducer(comm, model.parameters(), {},
+                                  {.first_bucket_bytes = 1000, .bucket_bytes = 5000});
+          const auto me = static_cast<std::size_t>(comm.rank());
+          before[me] = reducer.buckets();
+          std::mt19937 random(static_cast<unsigned>(comm.rank()));
+          std::vector<std::size_t> order(model.values.size());
+          std::iota(order.begin(), order.end(), std::size_t{0});
+          for (int step = 0; step < 6; ++step) {
+            std::shuffle(order.begin(), order.end(), random);
+            if (step == 0) first_order[me] = order;
+            reducer.begin();
+            model.compute(comm.rank(), step);
+            for (const std::size_t i : order) reducer.ready(i);
+            reducer.finish();
+            require(model.is_mean(comm.size(), step), "a mean is wrong");
+          }
+          after[me] = reducer.buckets();
+        },
+        testing::mixed_memberships(layout.nodes)));
     for (const Buckets& buckets : before) CHECK(buckets == before[0]);
     for (const Buckets& buckets : after) {
       std::vector<std::size_t> summed;
