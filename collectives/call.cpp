@@ -116,10 +116,11 @@ void Call::exchange(int to, BytesView out, int from, std::span<std::byte> in) {
   Receive receive = make_receive(from, in);
   const auto lock = setting_.mesh.lock();
   const bool sent = setting_.mesh.send_now(outgoing);
-  if (sent && setting_.mesh.receive_now(receive)) return;
-  Outgoing* const unsent = sent ? nullptr : &outgoing;
-  const Posted posted(setting_.mesh, &receive, unsent);
-  wait_posted(&receive, unsent);
+  const Posted sending(setting_.mesh, nullptr, sent ? nullptr : &outgoing);
+  const bool is_out = sent || outgoing.state == Outgoing::State::done;
+  if (is_out && setting_.mesh.receive_now(receive)) return;
+  const Posted receiving(setting_.mesh, &receive, nullptr);
+  wait_posted(&receive, is_out ? nullptr : &outgoing);
 }
 
 // ---- Messages. ----
@@ -223,7 +224,7 @@ void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
     const auto now = Clock::now();
     if (now >= until) return throw_unless_complete(waiting, ready);
     if (interval < until - now) look_again_ = std::min(look_again_, now + interval);
-    const bool one = waiting.to_receive.size() == 1 && waiting.to_send.empty();
+    const bool one = waiting.to_receive.size() == 1;
     if (one && !waiting.has_spun && setting_.mesh.look_for(waiting.to_receive.front())) continue;
     setting_.mesh.step(std::min(until, look_again_), !waiting.has_spun);
   } while (!ready());

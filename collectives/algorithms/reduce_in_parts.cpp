@@ -132,11 +132,22 @@ void all_reduce_exchange(Mesh& mesh, std::span<std::byte> data, const Folder& fo
   const std::size_t chunks =
       std::max<std::size_t>((data.size() + chunk_bytes_max - 1) / chunk_bytes_max, 1);
   const std::size_t room = std::min(data.size(), chunk_bytes_max);
-  const auto scratch = mesh.rooms().take(2 * room);
+  const auto scratch = mesh.rooms().take(std::min<std::size_t>(chunks, 2) * room);
   const auto chunk = [&](std::size_t k) {
     const std::size_t begin = k * chunk_bytes_max;
     return data.subspan(begin, std::min(chunk_bytes_max, data.size() - begin));
   };
+  const auto fold_chunk = [&](std::size_t k) {
+    const std::byte* mine = chunk(k).data();
+    const std::byte* theirs = scratch.get() + k % 2 * room;
+    const std::array<const std::byte*, 2> inputs{mesh.rank() == 0 ? mine : theirs,
+                                                 mesh.rank() == 0 ? theirs : mine};
+    fold(inputs, chunk(k).data(), chunk(k).size() / fold.element_bytes());
+  };
+  if (chunks == 1) {
+    mesh.exchange(other, data, other, {scratch.get(), data.size()});
+    return fold_chunk(0);
+  }
   std::array<Flights, 2> flights{Flights(mesh), Flights(mesh)};
   for (std::size_t k = 0; k <= chunks; ++k) {
     if (k < chunks) {
@@ -144,13 +155,8 @@ void all_reduce_exchange(Mesh& mesh, std::span<std::byte> data, const Folder& fo
       flights.at(k % 2).send(other, chunk(k));
     }
     if (k == 0) continue;
-    const std::size_t last = k - 1;
-    flights.at(last % 2).land();
-    const std::byte* mine = chunk(last).data();
-    const std::byte* theirs = scratch.get() + last % 2 * room;
-    const std::array<const std::byte*, 2> inputs{mesh.rank() == 0 ? mine : theirs,
-                                                 mesh.rank() == 0 ? theirs : mine};
-    fold(inputs, chunk(last).data(), chunk(last).size() / fold.element_bytes());
+    flights.at((k - 1) % 2).land();
+    fold_chunk(k - 1);
   }
 }
 

@@ -14,10 +14,10 @@ namespace dlaunch::transport {
 namespace {
 
 constexpr std::size_t buffer_bytes = 64u << 10;
-/// A payload of which at least this much is missing is read straight to where it belongs.
-constexpr std::size_t direct_bytes_min = 16u << 10;
 /// One channel is read no longer than this before the others get their turn.
 constexpr std::size_t turn_bytes_max = 1u << 20;
+/// Between two requests to spare acknowledgements: a timer of the kernel's undoes them.
+constexpr unsigned reads_between_requests = 16;
 constexpr std::size_t controls_max = 64;
 /// A receiver closes those that have not proved themselves in time, or when too many are about it:
 /// a sender that computed meanwhile, or met a flood of strangers, tries again.
@@ -277,7 +277,9 @@ bool InChannel::pump(Inbox& inbox, const OnControl& on_control) {
       more = read_some(room.first(std::min(room.size(), turn_bytes_max)), got);
       inbox.advance(from_, got);
     } else {
-      more = read_into_buffer(got);
+      // Of a long message that is waited for, the header alone, so that nothing is copied.
+      more = read_into_buffer(inbox.awaits(from_, direct_bytes_min) ? sizeof(Header) : buffer_bytes,
+                              got);
       feed(inbox, on_control);
     }
     total += got;
@@ -286,15 +288,50 @@ bool InChannel::pump(Inbox& inbox, const OnControl& on_control) {
   return moved || ended_;
 }
 
-/// What is left in the buffer is the beginning of a header or of a control message.
-bool InChannel::read_into_buffer(std::size_t& got) {
+/// What is left in the buffer is the beginning of a header or of a control message. It holds
+/// `bytes_max` afterwards at most, unless that is too little for it to be of use.
+bool InChannel::read_into_buffer(std::size_t bytes_max, std::size_t& got) {
   if (buffer_.empty()) buffer_.resize(buffer_bytes);
   if (begin_ > 0) std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
   end_ -= begin_;
   begin_ = 0;
-  const bool more = read_some(std::span(buffer_).subspan(end_), got);
+  if (bytes_max <= end_) bytes_max = buffer_bytes;
+  const bool more = read_some(std::span(buffer_).subspan(end_, bytes_max - end_), got);
   end_ += got;
+  if (got > 0 && reads_++ % reads_between_requests == 0) spare_acknowledgements();
   return more;
+}
+
+/// A channel carries nothing back that could take an acknowledgement along, so the kernel sends one
+/// for each small message while that is read, which takes as long as reading it. It sends half as
+/// many on a connection that it believes to be interactive.
+void InChannel::spare_acknowledgements() noexcept {
+  const int off = 0;
+  // A hint: where it is not taken, nothing but time is lost.
+  ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
+}
+
+bool InChannel::take(Receive& receive) {
+  if (ended_ || in_control_) return false;
+  const std::size_t wanted = sizeof(Header) + receive.into.size();
+  if (end_ - begin_ < wanted) {
+    std::size_t got = 0;
+    read_into_buffer(buffer_bytes, got);
+  }
+  held_ = begin_ != end_;
+  Header header;
+  if (end_ - begin_ < wanted) return false;
+  std::memcpy(&header, buffer_.data() + begin_, sizeof header);
+  if (!is_plausible(header) || !fits(receive, header)) return false;
+  if (!receive.into.empty()) {
+    std::memcpy(receive.into.data(), buffer_.data() + begin_ + sizeof header, receive.into.size());
+  }
+  begin_ += wanted;
+  held_ = begin_ != end_;
+  receive.state = Receive::State::done;
+  receive.source = from_;
+  receive.header = header;
+  return true;
 }
 
 bool InChannel::feed_control(const OnControl& on_control) {

@@ -119,19 +119,27 @@ class InChannel {
 
   /// Reads and hands on what there is, without blocking. Returns whether anything moved.
   bool pump(Inbox& inbox, const OnControl& on_control);
-  /// When last pumped, the inbox held the source: pump again when it may have room.
+  /// A payload of which at least this much is missing is read straight to where it belongs.
+  static constexpr std::size_t direct_bytes_min = 16u << 10;
+  /// Takes the next message if it is the one that is wanted, and is there as a whole; nobody else
+  /// must be waiting for it. Returns whether it did. For less than `direct_bytes_min`.
+  bool take(Receive& receive);
+  /// When last used, something was left that no descriptor tells of, because the inbox held the
+  /// source or nobody has asked for it: pump again.
   bool held() const { return held_; }
 
  private:
   bool feed(Inbox& inbox, const OnControl& on_control);
   bool feed_control(const OnControl& on_control);
-  bool read_into_buffer(std::size_t& got);
+  bool read_into_buffer(std::size_t bytes_max, std::size_t& got);
+  void spare_acknowledgements() noexcept;
   bool read_some(std::span<std::byte> into, std::size_t& got);
 
   unique_fd fd_;
   int from_;
   std::vector<std::byte> buffer_;
   std::size_t begin_ = 0, end_ = 0;
+  unsigned reads_ = 0;  ///< Into the buffer.
   Header control_;
   bool in_control_ = false;
   bool ended_ = false;

@@ -112,6 +112,12 @@ bool Inbox::try_take(Receive& receive, int from) {
   return true;
 }
 
+bool Inbox::awaits(int from, std::size_t bytes) const {
+  return std::any_of(posted_.begin(), posted_.end(), [&](const Receive* receive) {
+    return receive->from == from && receive->into.size() >= bytes;
+  });
+}
+
 void Inbox::withdraw(Receive& receive) {
   posted_.remove(&receive);
   for (Source& s : sources_) {

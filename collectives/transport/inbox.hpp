@@ -57,6 +57,8 @@ class Inbox {
   }
   /// It did.
   void note_taken(int from, const Header& header) { source(from).last_seen = header; }
+  /// A receive of at least so many bytes waits for a message of this rank, and of no other.
+  bool awaits(int from, std::size_t bytes) const;
 
   // ---- What the channel of `from` does. ----
 

@@ -73,12 +73,12 @@ class Links {
   void post(Outgoing& message);
   void withdraw(Receive& receive);
   void withdraw(Outgoing& message);
-  /// The short ways, for a peer that shares memory and a message that is not long; false: nothing
-  /// was done, and the message must be posted. Nothing is allocated, and no clock is looked at.
+  /// The short ways; false: nothing was done, and the message must be posted. This one for a peer
+  /// that shares memory, and a message that is not long.
   bool send_now(const Outgoing& message) {
     return out(message.to).send_now(message.header, message.payload);
   }
-  /// Waits for a moment only.
+  /// For a message that is not long. Waits for a moment only.
   bool receive_now(Receive& receive);
   void post_control(int to, const Header& header, Bytes payload);
   /// Does what can be done; if that is nothing, waits for something to do, or for another thread to
@@ -88,8 +88,8 @@ class Links {
   /// For a thread that has taken its turn already, and waits for whatever comes.
   void step_in_turn();
   Turns& turns() { return turns_; }
-  /// Looks for more from this rank's connection for a moment without sleeping, where ranks do not
-  /// outnumber the processors; true if something came.
+  /// Looks for more from this rank's connection, and sends what is to be sent, for a moment without
+  /// sleeping, where ranks do not outnumber the processors; true if something moved.
   bool look_for(int from);
   /// Ends every step() that waits.
   void wake() noexcept;
@@ -156,6 +156,7 @@ class Links {
   void read_losses();
   bool pump_unpolled();
   bool pump_rings();
+  bool take_from(InChannel& channel, Receive& receive);
   bool spin(Clock::time_point now, Clock::time_point until);
   bool spin_on_sockets(Clock::time_point now);
   void sleep(Clock::time_point until, bool only_look);
@@ -197,7 +198,8 @@ class Links {
   Clock::time_point sockets_looked_at_{};
   Clock::time_point next_lookup_{};
   Clock::duration lookup_pause_{};
-  std::vector<pollfd> polled_;  ///< Of the thread whose turn it is.
+  std::vector<pollfd> polled_;        ///< Of the thread whose turn it is.
+  std::vector<OutChannel*> sending_;  ///< Of one that spins.
   Turns turns_;
 };
 

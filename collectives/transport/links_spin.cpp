@@ -15,15 +15,41 @@ bool Links::has_processors(int ranks_here) {
   return ::sched_getaffinity(0, sizeof set, &set) == 0 && ranks_here <= CPU_COUNT(&set);
 }
 
+/// Takes the message from its connection, whatever else happens on others meanwhile.
+bool Links::take_from(InChannel& channel, Receive& receive) {
+  const auto take = [&] {
+    if (!channel.take(receive)) return false;
+    inbox_.note_taken(receive.from, receive.header);
+    return true;
+  };
+  if (take()) return true;
+  // Neither other threads nor what is still to be sent are kept waiting.
+  if (!spins_ || turns_.are_shared() || !is_flushed()) return false;
+  for (const auto until = Clock::now() + spin_time; Clock::now() < until;) {
+    if (take()) return true;
+    if (channel.ended() || channel.held() || turns_.are_wanted()) return false;
+  }
+  return false;
+}
+
 bool Links::look_for(int from) {
   const auto& channel = in_[static_cast<std::size_t>(from)];
-  if (!spins_ || !channel || channel->ended() || channel->held()) return false;
-  // Neither other threads nor what is still to be sent are kept waiting.
-  if (turns_.are_shared() || !is_flushed()) return false;
+  if (!spins_ || !channel || channel->ended() || channel->held() || turns_.are_shared()) {
+    return false;
+  }
+  sending_.clear();
+  for (OutChannel& out : out_) {
+    if (!out.has_work()) continue;
+    // What a socket does not tell of is for step().
+    if (out.state() != OutChannel::State::open) return false;
+    sending_.push_back(&out);
+  }
   const auto until = Clock::now() + spin_time;
   do {
-    if (channel->pump(inbox_, on_control_)) return true;
-  } while (Clock::now() < until);
+    bool moved = channel->pump(inbox_, on_control_);
+    for (OutChannel* out : sending_) moved = out->pump() || moved;
+    if (moved) return true;
+  } while (!turns_.are_wanted() && Clock::now() < until);
   return false;
 }
 

@@ -126,9 +126,12 @@ bool Links::pump_rings() {
 }
 
 bool Links::receive_now(Receive& receive) {
-  if (!rings_ || receive.from == any_source) return false;
-  RingReader* ring = rings_->from(receive.from);
-  if (ring == nullptr || !inbox_.is_clear(receive.from)) return false;
+  if (receive.from == any_source || !inbox_.is_clear(receive.from)) return false;
+  if (const auto& channel = in_[static_cast<std::size_t>(receive.from)]) {
+    return receive.into.size() < InChannel::direct_bytes_min && take_from(*channel, receive);
+  }
+  RingReader* ring = rings_ ? rings_->from(receive.from) : nullptr;
+  if (ring == nullptr) return false;
   const int spins = rings_->oversubscribed() ? spins_between_looks : spins_before_step;
   for (int i = 0; !ring->has_news(); ++i) {
     if (i == spins || turns_.are_wanted()) return false;

@@ -63,6 +63,39 @@ TEST_CASE("large messages go both ways at once in a batch, and with isend") {
   });
 }
 
+TEST_CASE("what came together with a message waits for whoever asks for it, and however") {
+  testing::Event sent;
+  check_all(2, [&](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(20s);
+    comm.barrier();
+    if (comm.rank() == 0) {
+      for (int i = 0; i < 5; ++i) comm.send(view_of(i), 1, {.tag = i});
+      std::vector<int> large(20'000, 5);
+      comm.send(large, 1, {.tag = 5});
+      return sent.set();
+    }
+    require(sent.wait(), "nothing was sent");
+    const auto take = [&](int from, int tag, int expected) {
+      int value = -1;
+      const Received what = comm.recv(view_of(value), from, {.tag = tag});
+      require(value == expected && what.tag == expected, "it is another message");
+    };
+    take(0, 0, 0);
+    take(any_source, any_tag, 1);
+    const auto found = comm.probe(0, {.tag = any_tag});
+    require(found.tag == 2, "another message was found");
+    take(0, 3, 3);
+    take(0, 2, 2);
+    int value = -1;
+    comm.irecv(view_of(value), 0, {.tag = 4}).wait();
+    require(value == 4, "the message for irecv differs");
+    std::vector<int> in(20'000);
+    comm.recv(in, 0, {.tag = 5});
+    require(in == std::vector<int>(20'000, 5), "the large message differs");
+  });
+}
+
 TEST_CASE("tags choose, and messages of one tag keep their order") {
   check_all(2, [](const World& world) {
     Communicator comm(world);
