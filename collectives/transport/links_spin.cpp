@@ -1,14 +1,9 @@
 #include "collectives/transport/links.hpp"
+#include "collectives/transport/spin_times.hpp"
 
 #include <sched.h>
 
 namespace dlaunch::transport {
-namespace {
-
-/// About what it costs to sleep and to be woken.
-constexpr auto spin_time = std::chrono::microseconds(50);
-
-}  // namespace
 
 bool Links::has_processors(int ranks_here) {
   cpu_set_t set;

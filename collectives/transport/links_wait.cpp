@@ -1,4 +1,5 @@
 #include "collectives/transport/links.hpp"
+#include "collectives/transport/spin_times.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/relax.hpp"
 #include "runtime/base/socket.hpp"
@@ -18,11 +19,6 @@ namespace {
 constexpr auto losses_interval = std::chrono::milliseconds(250);
 /// Nobody can ring: shared memory is looked at again so often.
 constexpr auto no_bell_interval = std::chrono::milliseconds(1);
-/// How long the rings are looked at before a rank goes to sleep, which costs more than this to
-/// undo.
-constexpr auto spin_time = std::chrono::microseconds(50);
-/// The same where ranks share processors: others get theirs meanwhile.
-constexpr auto yield_time = std::chrono::microseconds(100);
 /// Sockets are looked at this often while the rings keep a rank busy; and while it spins, if there
 /// are connections.
 constexpr auto sockets_interval = std::chrono::microseconds(50);

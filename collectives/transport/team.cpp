@@ -1,5 +1,6 @@
 #include "collectives/transport/team.hpp"
 
+#include "collectives/transport/spin_times.hpp"
 #include "collectives/transport/strike.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/relax.hpp"
@@ -17,13 +18,9 @@
 namespace dlaunch::transport {
 namespace {
 
-/// Each on a processor of its own: spinning sees the line as soon as it can be seen. Beyond this a
-/// wake-up costs less than it burns.
-constexpr auto spin_time = std::chrono::microseconds(50);
-/// More ranks than processors: whom we wait for may need ours. A call of sched_yield costs little
-/// where nobody wants the processor, a sleep and a wake-up cost tens of microseconds.
+/// Before the first yield, where ranks share processors: it may be only the line that is on its
+/// way.
 constexpr int crowded_spins = 30;
-constexpr auto yield_time = std::chrono::microseconds(200);
 constexpr int spins_between_looks = 64;
 
 /// A call whose arguments were wrong.
