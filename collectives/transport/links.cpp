@@ -74,8 +74,9 @@ void Links::share() {
   segment_->rank(local).attached =
       allow_remote_barriers() ? RankBlock::with_remote_barriers : RankBlock::plain;
   for (int other = 0; other < segment_->size(); ++other) bell_->ring_if_asleep(other);
-  // There is one set of rings, so the first mesh of the world has it.
-  if (generation_ == 0 && segment_->size() > 1) rings_.emplace(segment_, bell_, local, size_);
+  if (generation_ < ring_sets && segment_->size() > 1) {
+    rings_.emplace(segment_, bell_, generation_, local, size_);
+  }
 }
 
 /// The agent's listener was made known by World::init. A listener of our own is made known here;

@@ -30,10 +30,14 @@ constexpr std::size_t bytes_in_ring(std::size_t payload) {
 
 // ---- Writing. ----
 
-RingWriter::RingWriter(Segment& segment, Doorbell& bell, int to, int from)
-    : ring_(segment.ring(to, from)), receiver_(segment.rank(to)), bell_(bell), to_(to) {
+RingWriter::RingWriter(Segment& segment, Doorbell& bell, std::size_t set, int to, int from)
+    : ring_(segment.ring(set, to, from)),
+      receiver_(segment.rank(to)),
+      reader_(receiver_.readers[set]),
+      bell_(bell),
+      to_(to) {
   const auto bit = static_cast<unsigned>(from);
-  receiver_.writers[bit / 64].fetch_or(std::uint64_t{1} << bit % 64);
+  reader_.writers[bit / 64].fetch_or(std::uint64_t{1} << bit % 64);
 }
 
 RingWriter::~RingWriter() {
@@ -43,7 +47,7 @@ RingWriter::~RingWriter() {
 
 const char* RingWriter::end() const noexcept {
   if (nonsense_) return "it read what was never written to it";
-  return receiver_.ended.load() != 0 ? "it closed the connection" : nullptr;
+  return reader_.ended.load() != 0 ? "it closed the connection" : nullptr;
 }
 
 void RingWriter::look() noexcept { read_ = down_to_line(ring_.read.load()); }
@@ -121,8 +125,9 @@ bool RingWriter::write_some(const Header& header, BytesView payload, std::size_t
 
 // ---- Reading. ----
 
-RingReader::RingReader(Segment& segment, Doorbell& bell, int to, int from, int from_rank)
-    : ring_(segment.ring(to, from)), bell_(bell), from_(from), from_rank_(from_rank) {}
+RingReader::RingReader(Segment& segment, Doorbell& bell, std::size_t set, int to, int from,
+                       int from_rank)
+    : ring_(segment.ring(set, to, from)), bell_(bell), from_(from), from_rank_(from_rank) {}
 
 void RingReader::end(const char* why) {
   ended_ = true;

@@ -27,7 +27,7 @@ constexpr std::size_t inline_bytes_max = ring_line_bytes - sizeof(Header);
 class RingWriter {
  public:
   /// All are borrowed; `to` and `from` are local ranks.
-  RingWriter(Segment& segment, Doorbell& bell, int to, int from);
+  RingWriter(Segment& segment, Doorbell& bell, std::size_t set, int to, int from);
   /// Nothing follows; what was written can still be read.
   ~RingWriter();
   RingWriter(const RingWriter&) = delete;
@@ -50,6 +50,7 @@ class RingWriter {
 
   Ring& ring_;
   RankBlock& receiver_;
+  RankBlock::Reader& reader_;
   Doorbell& bell_;
   int to_;
   std::uint64_t position_ = 0;  ///< Written, published or not.
@@ -61,7 +62,7 @@ class RingWriter {
 class RingReader {
  public:
   /// All are borrowed; `to` and `from` are local ranks, `from_rank` is the sender's in the world.
-  RingReader(Segment& segment, Doorbell& bell, int to, int from, int from_rank);
+  RingReader(Segment& segment, Doorbell& bell, std::size_t set, int to, int from, int from_rank);
 
   int from() const noexcept { return from_rank_; }
   /// The sender closed it, or wrote what cannot be; everything before that was taken in.

@@ -5,27 +5,30 @@
 
 namespace dlaunch::transport {
 
-Rings::Rings(std::shared_ptr<Segment> segment, std::shared_ptr<Doorbell> bell, int local, int size)
+Rings::Rings(std::shared_ptr<Segment> segment, std::shared_ptr<Doorbell> bell, std::size_t set,
+             int local, int size)
     : segment_(std::move(segment)),
       bell_(std::move(bell)),
+      set_(set),
       local_(local),
       known_writers_((static_cast<std::size_t>(segment_->size()) + 63) / 64),
       by_rank_(static_cast<std::size_t>(size)) {}
 
 Rings::~Rings() {
-  segment_->rank(local_).ended.store(1);
+  segment_->rank(local_).readers[set_].ended.store(1);
   for (int other = 0; other < segment_->size(); ++other) {
     if (other != local_) bell_->ring_if_asleep(other);
   }
 }
 
 std::unique_ptr<RingWriter> Rings::writer_to(int world_rank) {
-  return std::make_unique<RingWriter>(*segment_, *bell_, segment_->local_of(world_rank), local_);
+  return std::make_unique<RingWriter>(*segment_, *bell_, set_, segment_->local_of(world_rank),
+                                      local_);
 }
 
 /// The bits come from other processes.
 void Rings::find_writers() {
-  const auto& writers = segment_->rank(local_).writers;
+  const auto& writers = segment_->rank(local_).readers[set_].writers;
   for (std::size_t word = 0; word < known_writers_.size(); ++word) {
     const std::uint64_t now = writers[word].load();
     std::uint64_t fresh = now & ~known_writers_[word];
@@ -35,7 +38,7 @@ void Rings::find_writers() {
       if (from >= segment_->size() || from == local_) continue;
       const int rank = segment_->world_rank(from);
       if (rank < 0 || static_cast<std::size_t>(rank) >= by_rank_.size()) continue;
-      readers_.push_back(std::make_unique<RingReader>(*segment_, *bell_, local_, from, rank));
+      readers_.push_back(std::make_unique<RingReader>(*segment_, *bell_, set_, local_, from, rank));
       by_rank_[static_cast<std::size_t>(rank)] = readers_.back().get();
     }
   }

@@ -15,8 +15,10 @@ namespace dlaunch::transport {
 /// makes the writing ends of those to others. Writers outlive it. Not thread-safe.
 class Rings {
  public:
-  /// `local` is this rank's place in the segment, `size` that of the world.
-  Rings(std::shared_ptr<Segment> segment, std::shared_ptr<Doorbell> bell, int local, int size);
+  /// `local` is this rank's place in the segment, `size` that of the world. Nobody used this set
+  /// before.
+  Rings(std::shared_ptr<Segment> segment, std::shared_ptr<Doorbell> bell, std::size_t set,
+        int local, int size);
   /// Whoever writes to this rank, or waits for room, learns that nobody reads any more.
   ~Rings();
   Rings(const Rings&) = delete;
@@ -41,6 +43,7 @@ class Rings {
 
   std::shared_ptr<Segment> segment_;
   std::shared_ptr<Doorbell> bell_;
+  std::size_t set_;
   int local_;
   std::vector<std::uint64_t> known_writers_;  ///< As in RankBlock.
   std::vector<std::unique_ptr<RingReader>> readers_;

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::uint64_t segment_magic = 0x314745534e4c4421;
 /// Of what lies in the memory; whoever differs could not read it.
-constexpr std::uint32_t layout_version = 1;
+constexpr std::uint32_t layout_version = 2;
 constexpr std::size_t page_bytes = 4096;
 constexpr std::size_t arena_bytes_max = std::size_t{16} << 30;
 constexpr std::size_t arena_bytes_min = std::size_t{1} << 20;
@@ -93,7 +93,7 @@ Segment::Places Segment::places_of(std::size_t ranks, std::size_t arena_bytes) {
   Places places{};
   places.blocks = round_up(sizeof(Header) + ranks * sizeof(std::int32_t), page_bytes);
   places.rings = round_up(places.blocks + ranks * sizeof(RankBlock), page_bytes);
-  places.arenas = round_up(places.rings + ranks * ranks * sizeof(Ring), page_bytes);
+  places.arenas = round_up(places.rings + ring_sets * ranks * ranks * sizeof(Ring), page_bytes);
   places.end = places.arenas + ranks * arena_bytes;
   return places;
 }
@@ -206,17 +206,18 @@ RankBlock& Segment::rank(int local) noexcept {
       reinterpret_cast<RankBlock*>(base_ + places_.blocks + index * sizeof(RankBlock)));
 }
 
-Ring& Segment::ring(int to, int from) noexcept {
-  const std::size_t index = static_cast<std::size_t>(to) * static_cast<std::size_t>(size_) +
-                            static_cast<std::size_t>(from);
+Ring& Segment::ring(std::size_t set, int to, int from) noexcept {
+  const auto ranks = static_cast<std::size_t>(size_);
+  const std::size_t index =
+      (set * ranks + static_cast<std::size_t>(to)) * ranks + static_cast<std::size_t>(from);
   return *std::launder(reinterpret_cast<Ring*>(base_ + places_.rings + index * sizeof(Ring)));
 }
 
-bool RankBlock::post(std::uint64_t key, std::uint64_t value, std::uint32_t readers) noexcept {
+bool RankBlock::post(std::uint64_t key, std::uint64_t value, std::uint32_t reader_count) noexcept {
   for (Notice& notice : notices) {
     // Other threads of the rank post, too: whoever makes it not 0 has the place.
     std::uint32_t none = 0;
-    if (!notice.readers.compare_exchange_strong(none, readers)) continue;
+    if (!notice.readers.compare_exchange_strong(none, reader_count)) continue;
     notice.value.store(value);
     notice.key.store(key);
     return true;

@@ -31,6 +31,9 @@ struct SegmentPlan {
 std::uint64_t hash_of_job(std::string_view id) noexcept;
 
 constexpr std::size_t segment_ranks_max = 4096;
+/// Every mesh that the ranks make from one world needs rings of its own, as long as there are any;
+/// later ones do without. They are address space, and memory only where something is written.
+constexpr std::size_t ring_sets = 4;
 
 /// What a rank tells the others of its node, and is told by them.
 struct RankBlock {
@@ -40,8 +43,6 @@ struct RankBlock {
   /// Not 0 as soon as the rank has mapped the segment and will use it.
   static constexpr std::uint32_t plain = 1, with_remote_barriers = 2;
   std::atomic<std::uint32_t> attached;
-  /// 1 as soon as it reads its rings no more.
-  std::atomic<std::uint32_t> ended;
 
   /// What this rank has to tell some others, each of whom reads it once: a number under a key.
   struct Notice {
@@ -57,14 +58,20 @@ struct RankBlock {
   /// For one of the readers; nullopt if it is not there yet.
   std::optional<std::uint64_t> read(std::uint64_t key) noexcept;
 
-  /// A bit for each local rank that has begun to write to it, so that it need not look at the rings
-  /// of all.
-  alignas(line_pair_bytes) std::atomic<std::uint64_t> writers[segment_ranks_max / 64];
+  /// How it stands with the rings that it reads, in each set.
+  struct Reader {
+    /// A bit for each local rank that has begun to write to it, so that it need not look at the
+    /// rings of all.
+    alignas(line_pair_bytes) std::atomic<std::uint64_t> writers[segment_ranks_max / 64];
+    /// 1 as soon as it reads them no more.
+    std::atomic<std::uint32_t> ended;
+  };
+  Reader readers[ring_sets];
 };
 
-/// One for each ordered pair of ranks: a stream of bytes, written by one, read by the other.
-/// `written` and `read` only grow; a byte's place is its number modulo the capacity. The highest
-/// bit of `written` says that nothing follows.
+/// One for each ordered pair of ranks in each set: a stream of bytes, written by one, read by the
+/// other. `written` and `read` only grow; a byte's place is its number modulo the capacity. The
+/// highest bit of `written` says that nothing follows.
 struct Ring {
   static constexpr std::size_t capacity = 256u << 10;
   static constexpr std::uint64_t closed = std::uint64_t{1} << 63;
@@ -75,11 +82,11 @@ struct Ring {
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 /// Memory that the ranks of one node share: a sealed memfd, without a name that could collide or
-/// stay behind. It holds a block for each rank, a ring for each ordered pair, and for each rank an
-/// arena from which it alone allocates; all of it begins as zeros. A process maps it once: ranks
-/// that are threads of one process share the object. Places are offsets, since every process has
-/// addresses of its own. All calls may come from any thread; what the memory means is agreed among
-/// those who use it.
+/// stay behind. It holds a block for each rank, sets of rings with one for each ordered pair, and
+/// for each rank an arena from which it alone allocates; all of it begins as zeros. A process maps
+/// it once: ranks that are threads of one process share the object. Places are offsets, since every
+/// process has addresses of its own. All calls may come from any thread; what the memory means is
+/// agreed among those who use it.
 class Segment {
  public:
   /// Throws Error{internal} naming the step that failed.
@@ -105,7 +112,7 @@ class Segment {
   int local_of(int world_rank) const noexcept;
 
   RankBlock& rank(int local) noexcept;
-  Ring& ring(int to, int from) noexcept;
+  Ring& ring(std::size_t set, int to, int from) noexcept;
 
   /// Memory from the arena of this rank, aligned to pages from 4 KiB on, else to 128 bytes; its
   /// content is not defined. nullopt: the arena is full.

@@ -69,7 +69,7 @@ void share(const World& world) {
   };
   const int self = segment ? segment->local_of(world.rank()) : -1;
   for (int other = 0; segment && other < segment->size(); ++other) {
-    segment->ring(other, self).written.store(static_cast<std::uint64_t>(world.rank()) + 1000);
+    segment->ring(0, other, self).written.store(static_cast<std::uint64_t>(world.rank()) + 1000);
   }
   everybody("written");
   if (!segment) {
@@ -80,7 +80,7 @@ void share(const World& world) {
               segment->size(), static_cast<unsigned long long>(segment->id()),
               static_cast<unsigned long long>(segment->epoch()));
   for (int other = 0; other < segment->size(); ++other) {
-    const auto said = segment->ring(self, other).written.load();
+    const auto said = segment->ring(0, self, other).written.load();
     std::printf(" %llu", static_cast<unsigned long long>(said));
   }
   std::printf("\n");

@@ -1,4 +1,6 @@
 // Communicators made from communicators.
+#include "runtime/segment/segment.hpp"
+#include "tests/support/connections.hpp"
 #include "tests/support/ranks.hpp"
 
 #include <dlaunch/dlaunch.hpp>
@@ -97,6 +99,37 @@ TEST_CASE("two communicators made from one world") {
   check_all(3, [](const World& world) {
     Communicator one(world, "one"), two(world, "two");
     require(sum_of_ranks(two) == 3 && sum_of_ranks(one) == 3, "sums");
+  });
+}
+
+TEST_CASE("each of several communicators made from one world has rings where the first has them") {
+  const std::size_t before = testing::connection_ends();
+  check_all(3, [&](const World& world) {
+    std::vector<Communicator> all;
+    const auto pass_on = [&](Communicator& comm) {
+      const int next = (comm.rank() + 1) % 3, last = (comm.rank() + 2) % 3;
+      int value = -1;
+      Work sent = comm.isend(view_of(next), next);
+      comm.recv(view_of(value), last);
+      sent.wait();
+      require(value == comm.rank(), "a message went astray");
+    };
+    const auto add = [&] {
+      all.emplace_back(world, "number " + std::to_string(all.size())).set_timeout(20s);
+    };
+    while (all.size() < ring_sets) add();
+    for (int round = 0; round < 2; ++round) {
+      for (Communicator& comm : all) pass_on(comm);
+    }
+    for (Communicator& comm : all) comm.barrier();
+    const std::size_t made = testing::connection_ends() - before;
+    all[0].barrier();  // Nobody makes more before all have counted.
+    require(testing::ranks_share_memory() == (made == 0), "messages go by the other way");
+    add();
+    pass_on(all.back());
+    for (Communicator& comm : all) comm.barrier();
+    require(testing::connection_ends() > before, "there is no set of rings left");
+    all[0].barrier();  // Nobody ends before all have counted.
   });
 }
 

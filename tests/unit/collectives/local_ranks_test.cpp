@@ -215,7 +215,7 @@ namespace {
                                 std::uint64_t communicator) {
   using namespace transport;
   Doorbell bell(segment, 1, 0);
-  RingWriter writer(*segment, bell, 0, 1);
+  RingWriter writer(*segment, bell, 0, 0, 1);
   const std::vector<std::byte> data(bytes, std::byte{7});
   Fingerprint call;
   call.op = Op::send;

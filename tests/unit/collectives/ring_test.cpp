@@ -52,15 +52,15 @@ Receive receive_of(Bytes& into, int tag = 0) {
 struct Pair {
   std::shared_ptr<Segment> segment = segment_of(2);
   Doorbell writers_bell{segment, 0, 0}, readers_bell{segment, 1, 0};
-  std::optional<RingWriter> writer{std::in_place, *segment, writers_bell, 1, 0};
-  RingReader reader{*segment, readers_bell, 1, 0, 0};
+  std::optional<RingWriter> writer{std::in_place, *segment, writers_bell, 0, 1, 0};
+  RingReader reader{*segment, readers_bell, 0, 1, 0, 0};
   Inbox inbox{2};
   std::vector<Bytes> controls;
   OnControl on_control = [this](int, const Header&, BytesView payload) {
     controls.emplace_back(payload.begin(), payload.end());
   };
 
-  Ring& ring() { return segment->ring(1, 0); }
+  Ring& ring() { return segment->ring(0, 1, 0); }
   bool pump() { return reader.pump(inbox, on_control); }
   /// Moves one message through, however often both ends must take turns.
   void move(std::size_t bytes, std::size_t seed) {
@@ -266,18 +266,37 @@ TEST_CASE("a reader that cannot be believed, or has ended, is not written to any
   }
   SUBCASE("it has ended") {
     const auto bell = std::make_shared<Doorbell>(pair.segment, 1, 1);
-    { const Rings rings(pair.segment, bell, 1, 2); }
+    { const Rings rings(pair.segment, bell, 0, 1, 2); }
     REQUIRE(pair.writer->end() != nullptr);
     CHECK(std::string(pair.writer->end()) == "it closed the connection");
   }
 }
 
+TEST_CASE("sets of rings know nothing of each other") {
+  Pair pair;
+  const auto bell = std::make_shared<Doorbell>(pair.segment, 1, 1);
+  Rings last(pair.segment, bell, ring_sets - 1, 1, 2);
+  REQUIRE(pair.writer->write(header_of(0), {}));
+  Inbox inbox(2);
+  const OnControl none = [](int, const Header&, BytesView) {};
+  CHECK_FALSE(last.pump(inbox, none));
+  CHECK(last.from(0) == nullptr);
+  const auto writer =
+      std::make_unique<RingWriter>(*pair.segment, pair.writers_bell, ring_sets - 1, 1, 0);
+  REQUIRE(writer->write(header_of(0, 5), {}));
+  CHECK(last.pump(inbox, none));
+  CHECK(inbox.last_seen(0)->tag == 5);
+  { const Rings first(pair.segment, bell, 0, 1, 2); }
+  CHECK(pair.writer->end() != nullptr);
+  CHECK(writer->end() == nullptr);
+}
+
 TEST_CASE("whoever says that it writes is looked at, ranks that do not exist are not") {
   const auto segment = segment_of(3);
   const auto bell = std::make_shared<Doorbell>(segment, 0, 0);
-  Rings rings(segment, bell, 0, 3);
-  segment->rank(0).writers[0].store(~std::uint64_t{0});
-  segment->rank(0).writers[5].store(~std::uint64_t{0});
+  Rings rings(segment, bell, 0, 0, 3);
+  segment->rank(0).readers[0].writers[0].store(~std::uint64_t{0});
+  segment->rank(0).readers[0].writers[5].store(~std::uint64_t{0});
   Inbox inbox(3);
   CHECK_FALSE(rings.pump(inbox, [](int, const Header&, BytesView) {}));
   CHECK(rings.from(0) == nullptr);

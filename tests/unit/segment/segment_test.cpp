@@ -100,12 +100,12 @@ TEST_CASE("two mappings are one memory, which begins as zeros") {
   one->rank(1).asleep.store(7);
   CHECK(two->rank(1).asleep.load() == 7);
   CHECK(two->rank(0).asleep.load() == 0);
-  one->ring(1, 0).written.store(3);
-  one->ring(1, 0).data[Ring::capacity - 1] = std::byte{9};
-  CHECK(two->ring(1, 0).written.load() == 3);
-  CHECK(two->ring(1, 0).data[Ring::capacity - 1] == std::byte{9});
-  CHECK(two->ring(0, 1).written.load() == 0);
-  CHECK(two->ring(1, 1).read.load() == 0);
+  one->ring(0, 1, 0).written.store(3);
+  one->ring(0, 1, 0).data[Ring::capacity - 1] = std::byte{9};
+  CHECK(two->ring(0, 1, 0).written.load() == 3);
+  CHECK(two->ring(0, 1, 0).data[Ring::capacity - 1] == std::byte{9});
+  CHECK(two->ring(0, 0, 1).written.load() == 0);
+  CHECK(two->ring(0, 1, 1).read.load() == 0);
   const auto at = one->allocate(0, 100).value();
   std::memset(one->at(at), 5, 100);
   CHECK(two->at(at)[99] == std::byte{5});
