@@ -3,7 +3,7 @@
 add_library(dlaunch_network_test STATIC
   process/network.cpp process/network_job.cpp process/network_main.cpp)
 target_link_libraries(dlaunch_network_test PUBLIC dlaunch_process_test dlaunch_launcher)
-foreach(area names node_kill partition freeze)
+foreach(area names node_kill partition freeze shaped)
   set(test network_${area}_test)
   add_executable(${test} process/${test}.cpp)
   target_link_libraries(${test} PRIVATE dlaunch_network_test)
@@ -20,6 +20,11 @@ foreach(area names node_kill partition freeze)
       ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0)
   endif()
 endforeach()
+
+add_executable(meshes process/meshes.cpp)
+target_link_libraries(meshes PRIVATE dlaunch)
+set_target_properties(meshes PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+add_dependencies(network_shaped_test meshes dlaunch_bench_program)
 
 # A dlaunchd that is away for a while, under jobs that run.
 add_executable(steady process/steady.cpp)

@@ -199,6 +199,15 @@ void Network::drop(int machine, int percent) {
 }
 void Network::heal(int machine) { rules(machine, {}); }
 
+void Network::shape(int machine, const std::string& rate, const std::string& burst) {
+  const auto limit = [&](pid_t where, const std::string& device) {
+    run_in(where, {"tc", "qdisc", "replace", "dev", device, "root", "tbf", "rate", rate, "burst",
+                   burst, "latency", "20ms"});
+  };
+  limit(holders_.at(static_cast<std::size_t>(machine)), "eth0");
+  limit(holders_.back(), port(machine));
+}
+
 void Network::add_dead_end(int machine) {
   const std::string own = "10.88.0." + std::to_string(machine + 1);
   run_in(holders_.at(static_cast<std::size_t>(machine)), {"ip", "-batch", "-"},

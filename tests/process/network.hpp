@@ -38,6 +38,9 @@ class Network {
   void cut_to(int machine);             ///< What it is sent is lost.
   void drop(int machine, int percent);  ///< So much of all packets, both ways.
   void heal(int machine);
+  /// What goes to the machine, and what comes from it, goes at this rate, in bursts of this size,
+  /// each as tc(8) writes them; what waits longer than 20 ms is lost. Not undone by heal.
+  void shape(int machine, const std::string& rate, const std::string& burst);
   /// Gives it an "eth1" with 10.88.0.1 and so on, which leads nowhere: packets are lost there.
   void add_dead_end(int machine);
   /// Takes "eth0" away: the machine has its loopback only.
