@@ -14,8 +14,9 @@ void barrier_dissemination(Mesh& mesh) {
   Flights flights(mesh);
   for (int unit = 1; unit < n; unit *= radix) {
     for (int distance = unit; distance < n && distance < radix * unit; distance += unit) {
-      flights.recv((me - distance + n) % n, {});
-      flights.send((me + distance) % n, {});
+      // The way in which Bruck's algorithm sends, too: they share connections.
+      flights.recv((me + distance) % n, {});
+      flights.send((me - distance + n) % n, {});
     }
     flights.land();
   }
