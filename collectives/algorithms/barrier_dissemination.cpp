@@ -13,6 +13,10 @@ void barrier_dissemination(Mesh& mesh) {
   const int n = mesh.size(), me = mesh.rank();
   Flights flights(mesh);
   for (int unit = 1; unit < n; unit *= radix) {
+    if (2 * unit >= n) {  // One other only, who may be had sooner by itself.
+      mesh.exchange((me - unit + n) % n, {}, (me + unit) % n, {});
+      continue;
+    }
     for (int distance = unit; distance < n && distance < radix * unit; distance += unit) {
       // The way in which Bruck's algorithm sends, too: they share connections.
       flights.recv((me + distance) % n, {});

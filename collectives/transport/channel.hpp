@@ -92,6 +92,7 @@ class OutChannel {
   void connect_again();
   std::string unproven() const;
   bool write_hello();
+  void write_whole(Outgoing& message);
   bool write_front();
   bool write_front_to_ring();
   void pop_front();
