@@ -175,7 +175,7 @@ TEST_CASE("an exception on one rank reaches those that work and those that shado
       }
     });
     CHECK(outcomes[1].text == "the disk is full");
-    for (const std::size_t rank : {0, 2}) {
+    for (const std::size_t rank : {std::size_t{0}, std::size_t{2}}) {
       const Outcome& outcome = outcomes[rank];
       CHECK_MESSAGE(outcome.code == Errc::aborted, outcome.text);
       CHECK_MESSAGE(

@@ -283,7 +283,7 @@ TEST_CASE("gradients in the reducer's own memory") {
     float accumulated = 0;
     for (int step = 0; step < 4; ++step) {
       reducer.begin();  // In the second one memory moves.
-      for (const std::size_t i : {0, 1}) {
+      for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
         for (float& element : gradient(i)) {
           require(element == accumulated, "values stay");
           element += static_cast<float>(comm.rank() * 2 + 1);
