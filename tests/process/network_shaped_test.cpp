@@ -56,7 +56,8 @@ void measure(int machines, const std::string& rate, double rate_gb_s, const std:
   }
   const std::string out = run_everywhere(
       network, machines, {"bench"},
-      {"--check", "--sizes", sizes, "--warmup", "1", "--iters", "2", "--repetitions", "3", "--ops",
+      {"--check", "--sizes", sizes, "--warmup", "0", "--iters", "1", "--repetitions",
+       in_full() ? "5" : "2", "--ops",
        "barrier,broadcast,reduce,all_reduce,all_gather,reduce_scatter,all_to_all,ping_pong",
        "--json", "-"});
   const auto report = nlohmann::json::parse(out, nullptr, false);
@@ -77,9 +78,11 @@ void measure(int machines, const std::string& rate, double rate_gb_s, const std:
 
 }  // namespace
 
+// As much as a line takes in a few seconds: the machine may have other things to do.
 TEST_CASE("collectives over slow lines are right") {
-  SUBCASE("two machines") { measure(2, "100mbit", 0.0125, "32kb", "4,64K,1M"); }
-  SUBCASE("four machines") { measure(4, "100mbit", 0.0125, "32kb", "4,64K,512K"); }
+  const std::string sizes = in_full() ? "4,64K,1M" : "4,64K,256K";
+  SUBCASE("two machines") { measure(2, "100mbit", 0.0125, "32kb", sizes); }
+  SUBCASE("four machines") { measure(4, "100mbit", 0.0125, "32kb", sizes); }
 }
 
 TEST_CASE("collectives are right over lines that take small bursts only, and lose the rest") {
