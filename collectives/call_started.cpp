@@ -1,5 +1,4 @@
 #include "collectives/call.hpp"
-
 #include "collectives/transport/strike.hpp"
 
 /// Messages of a call that are under way while it does something else.

@@ -265,14 +265,14 @@ class DLAUNCH_API Communicator {
   // leaves them alone with --on-failure continue. docs/collectives.md has the pattern.
 
   /// Makes every call on every rank of this communicator throw Error{revoked}, those that wait
-  /// included, so that all can meet in shrink. Ranks on which an error sticks already keep that one.
-  /// Waits for nobody. A rank that revokes and dies at once may not have told all.
+  /// included, so that all can meet in shrink. Ranks on which an error sticks already keep that
+  /// one. Waits for nobody. A rank that revokes and dies at once may not have told all.
   void revoke();
   /// Agrees on the bitwise and of everyone's `flags` among the ranks that live, despite losses, and
-  /// on a broken or revoked communicator, too; not after abort(). Every living rank calls it, in the
-  /// same order with shrink. All who get an answer get the same one; an error (timeout, naming who
-  /// neither came nor is known to be lost; mismatch) all get alike. What a rank brought that died
-  /// meanwhile may count or not. Costs two entries in the store for each rank, and some 5 ms.
+  /// on a broken or revoked communicator, too; not after abort(). Every living rank calls it, in
+  /// the same order with shrink. All who get an answer get the same one; an error (timeout, naming
+  /// who neither came nor is known to be lost; mismatch) all get alike. What a rank brought that
+  /// died meanwhile may count or not. Costs two entries in the store for each rank, and some 5 ms.
   std::uint32_t agree(std::uint32_t flags, const Options& options = {});
   /// A communicator of the ranks that live and call this, in their old order, with connections and
   /// shared memory of its own: nothing that was under way in the old one reaches it. The others are

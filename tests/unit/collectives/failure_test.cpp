@@ -136,7 +136,7 @@ TEST_CASE("a timeout that cannot be is a wrong argument like any other, and says
   CHECK(outcomes[1].code == Errc::misuse);
   CHECK_MESSAGE(outcomes[1].mentions("a timeout is not negative [failure_test.cpp:"),
                 outcomes[1].text);
-  for (const std::size_t rank : {0, 2}) {
+  for (const std::size_t rank : {0U, 2U}) {
     CHECK(outcomes[rank].code == Errc::mismatch);
     CHECK_MESSAGE(outcomes[rank].mentions("a timeout is not negative"), outcomes[rank].text);
   }

@@ -86,7 +86,7 @@ void everybody_to_everybody(Communicator& comm, std::size_t bytes, int rounds) {
 }  // namespace
 
 TEST_CASE("ranks of two nodes and one that shares nothing take from anybody") {
-  for (const std::size_t bytes : {0, 8, 1000, 400000}) {
+  for (const std::size_t bytes : {0U, 8U, 1000U, 400000U}) {
     const auto a = segment_of({0, 2}), b = segment_of({3, 1});
     check_all(run_ranks(
         5,

@@ -219,7 +219,7 @@ TEST_CASE("a rank that does not come is named, on all ranks alike") {
     }
   });
   CHECK(outcomes[1].ok());
-  for (const std::size_t rank : {0, 2, 3}) {
+  for (const std::size_t rank : {0U, 2U, 3U}) {
     CHECK(outcomes[rank].code == Errc::timeout);
     CHECK(outcomes[rank].text == outcomes[0].text);
     CHECK_MESSAGE(outcomes[rank].mentions("absent, and not known to be lost: rank 1"),

@@ -92,9 +92,9 @@ DL_API dl_status dl_comm_abort(dl_comm* comm);
 /* Makes every call on every rank of this communicator fail with DL_REVOKED, so that all can meet in
  * dl_comm_shrink. Waits for nobody. After User-Level Failure Mitigation, MPI Forum 2012. */
 DL_API dl_status dl_comm_revoke(dl_comm* comm);
-/* Agrees on the bitwise and of everyone's `flags` among the ranks that live, despite losses, also on
- * a broken or revoked communicator (dl_comm_abort alone ends it). Every living rank calls it, in the
- * same order with dl_comm_shrink; all get the same answer, or the same error. */
+/* Agrees on the bitwise and of everyone's `flags` among the ranks that live, despite losses, also
+ * on a broken or revoked communicator (dl_comm_abort alone ends it). Every living rank calls it, in
+ * the same order with dl_comm_shrink; all get the same answer, or the same error. */
 DL_API dl_status dl_comm_agree(dl_comm* comm, uint32_t flags, uint32_t* agreed,
                                const dl_options* options);
 /* A communicator of the ranks that live and call it, in their old order, with connections of its
