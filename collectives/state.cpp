@@ -74,10 +74,11 @@ void Communicator::State::break_off(Call& call, const Error& failure) {
 void Communicator::State::give_up(const Error& why) noexcept {
   if (error.is_set() || aborted || is_forked()) return;
   try {
-    // As a message it belongs to no collective, so every call that is not over is concerned.
-    Fingerprint none;
-    none.op = transport::Op::send;
-    Call call({*mesh, group, kept, {}, aborted, timeout, CallSite{"", 0, ""}}, none);
+    // Others may still be in the last call that ran here, and can complete it.
+    Fingerprint next;
+    next.op = transport::Op::barrier;
+    next.sequence = sequence + 1;
+    Call call({*mesh, group, kept, {}, aborted, timeout, CallSite{"", 0, ""}}, next);
     break_off(call, why);
   } catch (const std::exception&) {
     // Nobody can be told; the others see that this rank is gone, or does not come.
