@@ -65,6 +65,11 @@ Call::TimePoint Call::deadline() {
   return *deadline_;
 }
 
+Flight::Call Call::recorded() const {
+  if (fingerprint_.op < transport::Op::send) return flight_call(fingerprint_);
+  return flight_call(fingerprint_, setting_.peer, setting_.tag);
+}
+
 transport::Status Call::activity() const {
   std::string sentence = label();
   if (!current_.to_receive.empty() && !current_.any) {
@@ -216,6 +221,9 @@ void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
   if (ready()) return;
   const transport::Caller caller(setting_.mesh.turns());
   const Busy busy(*this);
+  const auto& whom = waiting.to_receive.empty() ? waiting.to_send : waiting.to_receive;
+  const Flight::Waiting seen(setting_.flight, recorded(),
+                             waiting.any || whom.empty() ? -1 : whom.front());
   const auto until = deadline();
   do {
     check_news(receive);

@@ -50,6 +50,29 @@ class CallError : public Error {
   bool told_;
 };
 
+/// As the flight recorder takes them.
+inline Flight::Call flight_call(const transport::Fingerprint& call) noexcept {
+  return {static_cast<std::uint8_t>(call.op),
+          static_cast<std::uint8_t>(call.dtype),
+          static_cast<std::uint8_t>(call.reduce),
+          Flight::Kind::call,
+          call.root,
+          call.sequence,
+          call.count,
+          call.argument};
+}
+inline Flight::Call flight_call(const transport::Fingerprint& message, int peer, int tag,
+                                Flight::Kind kind = Flight::Kind::call) noexcept {
+  return {static_cast<std::uint8_t>(message.op),
+          static_cast<std::uint8_t>(message.dtype),
+          0,
+          kind,
+          peer,
+          0,
+          message.count,
+          static_cast<std::uint64_t>(tag)};
+}
+
 /// One call on a communicator, while it lasts: it waits, and decides what the news mean. Throws
 /// CallError. Whatever it posts it has withdrawn when it returns or throws. Making one costs next
 /// to nothing: it looks at the clock when it first has to wait. It holds the mesh's lock while it
@@ -65,6 +88,7 @@ class Call final : public Mesh, public transport::Patience {
     const std::atomic<bool>& aborted;
     Clock::duration timeout;
     CallSite site;
+    Flight::Entry* flight = nullptr;  ///< Where it is recorded.
     int peer = any_source;
     int tag = 0;
   };
@@ -160,6 +184,7 @@ class Call final : public Mesh, public transport::Patience {
                  Clock::duration look_interval = Clock::duration::max());
   transport::Status activity() const;
   TimePoint deadline();
+  Flight::Call recorded() const;
   void check_news(const transport::Receive* receive);
   void check_told();
   void check_losses(const Waiting& waiting);

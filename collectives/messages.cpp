@@ -43,7 +43,7 @@ Received received(const Group& group, int source, const transport::Header& heade
 Work Communicator::isend(ConstTensorView data, int to, const Options& options) {
   const auto print = fingerprint(Op::send, data);
   auto work = std::make_shared<MessageWork>(print, options, to);
-  state_->message(print, options, to, [&](Call& call) {
+  state_->message(print, options, to, Flight::Kind::start, [&](Call& call) {
     check_peer(call, to, options.tag, false);
     check_view(call, data);
     BytesView bytes{static_cast<const std::byte*>(data.data), data.bytes()};
@@ -61,7 +61,7 @@ Work Communicator::isend(ConstTensorView data, int to, const Options& options) {
 Work Communicator::irecv(TensorView data, int from, const Options& options) {
   const auto print = fingerprint(Op::recv, data);
   auto work = std::make_shared<MessageWork>(print, options, from);
-  state_->message(print, options, from, [&](Call& call) {
+  state_->message(print, options, from, Flight::Kind::start, [&](Call& call) {
     check_peer(call, from, options.tag, true);
     check_view(call, data);
     std::span into{static_cast<std::byte*>(data.data), data.bytes()};
@@ -94,9 +94,11 @@ void Communicator::send(ConstTensorView data, int to, const Options& options) {
                                   data.bytes(), options.tag);
     outgoing.payload = {static_cast<const std::byte*>(data.data), data.bytes()};
     const auto lock = state_->mesh->lock();
-    if (state_->mesh->send_now(outgoing)) return;
+    if (state_->mesh->send_now(outgoing)) {
+      return state_->note_message(fingerprint(Op::send, data), options, to);
+    }
   }
-  state_->message(fingerprint(Op::send, data), options, to, [&](Call& call) {
+  state_->message(fingerprint(Op::send, data), options, to, Flight::Kind::call, [&](Call& call) {
     check_peer(call, to, options.tag, false);
     check_view(call, data);
     const Packed packed(data);
@@ -116,11 +118,12 @@ Received Communicator::recv(TensorView data, int from, const Options& options) {
     receive.into = {static_cast<std::byte*>(data.data), data.bytes()};
     const auto lock = state_->mesh->lock();
     if (state_->mesh->receive_now(receive)) {
+      state_->note_message(call, options, from);
       return {from, receive.header.tag, receive.header.dtype, receive.header.count};
     }
   }
   Received what;
-  state_->message(call, options, from, [&](Call& mesh) {
+  state_->message(call, options, from, Flight::Kind::call, [&](Call& mesh) {
     check_peer(mesh, from, options.tag, true);
     check_view(mesh, data);
     const Unpacked into(data);
@@ -151,7 +154,7 @@ std::optional<Received> Communicator::try_probe(int from, const Options& options
   std::optional<Received> what;
   Fingerprint call;
   call.op = Op::probe;
-  state_->message(call, options, from, [&](Call& mesh) {
+  state_->message(call, options, from, Flight::Kind::call, [&](Call& mesh) {
     check_peer(mesh, from, options.tag, true);
     const auto lock = state_->mesh->lock();
     state_->mesh->step(Clock::now());
@@ -167,7 +170,7 @@ Received Communicator::probe(int from, const Options& options) {
   Received what;
   Fingerprint call;
   call.op = Op::probe;
-  state_->message(call, options, from, [&](Call& mesh) {
+  state_->message(call, options, from, Flight::Kind::call, [&](Call& mesh) {
     check_peer(mesh, from, options.tag, true);
     const int source = from == any_source ? from : state_->group.world_rank(from);
     std::optional<std::pair<int, transport::Header>> found;

@@ -10,6 +10,13 @@ namespace dlaunch {
 using transport::Fingerprint;
 using transport::Scope;
 
+void FlightPlace::take(transport::Links& mesh, const Group& group) {
+  flight_ = &mesh.flight();
+  // Communicators of several meshes may have the same id.
+  const std::uint64_t id = group.id ^ mesh.generation() * 0x9e3779b97f4a7c15U;
+  place_ = flight_->join(id, group.name, group.rank, group.size());
+}
+
 Clock::duration Communicator::State::timeout_of(const Options& options) const {
   return options.timeout > Clock::duration::zero() ? options.timeout : timeout;
 }
@@ -126,6 +133,7 @@ std::shared_ptr<Communicator::State> Communicator::State::child(Group child_grou
   auto made = std::make_shared<State>();
   made->group = std::move(child_group);
   made->mesh = mesh;
+  made->flight.take(*made->mesh, made->group);
   made->attendant = attendant;
   made->membership = membership;
   made->timeout = timeout;

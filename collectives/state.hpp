@@ -47,12 +47,40 @@ class FirstError {
   std::atomic<bool> is_set_{false};
 };
 
+/// A communicator's place in the flight recorder, as long as it lives.
+class FlightPlace {
+ public:
+  FlightPlace() = default;
+  FlightPlace(const FlightPlace&) = delete;
+  FlightPlace& operator=(const FlightPlace&) = delete;
+  ~FlightPlace() {
+    if (flight_ != nullptr) flight_->leave(place_);
+  }
+  /// Once. The mesh must outlive this.
+  void take(transport::Links& mesh, const Group& group);
+
+  Flight::Entry begin(const transport::Fingerprint& call, const CallSite& site) const noexcept {
+    place_.begun->store(call.sequence, std::memory_order_relaxed);
+    return {*flight_, place_, flight_call(call), site.file, site.line};
+  }
+  Flight::Entry begin_message(const transport::Fingerprint& call, const Options& options, int peer,
+                              Flight::Kind kind) const noexcept {
+    return {*flight_, place_, flight_call(call, peer, options.tag, kind), options.site.file,
+            options.site.line};
+  }
+
+ private:
+  Flight* flight_ = nullptr;
+  Flight::Place place_;
+};
+
 /// Hidden: else all of it would be exported with the class it is part of.
 struct __attribute__((visibility("hidden"))) Communicator::State
     : std::enable_shared_from_this<Communicator::State> {
   Group group;
   std::shared_ptr<transport::Links> mesh;
   std::shared_ptr<transport::Attendant> attendant;  ///< Of the mesh, which outlives it.
+  FlightPlace flight;
   std::shared_ptr<Membership> membership;
   Clock::duration timeout = std::chrono::minutes(5);
   std::atomic<std::uint64_t> sequence{0};  ///< Of the last collective that ran.
@@ -80,7 +108,9 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     fingerprint.sequence = ++sequence;
     fingerprint.traffic = options.traffic;
     throw_if_broken();
-    Call call({*mesh, group, kept, past, aborted, timeout_of(options), options.site}, fingerprint);
+    Flight::Entry entry = flight.begin(fingerprint, options.site);
+    Call call({*mesh, group, kept, past, aborted, timeout_of(options), options.site, &entry},
+              fingerprint);
     past[sequence % past.size()] = fingerprint;
     run(call, [&](Call& running) {
       if (!team_sought) find_team(running);
@@ -88,20 +118,35 @@ struct __attribute__((visibility("hidden"))) Communicator::State
       check_timeout(running, options.timeout);
       body(running);
     });
+    entry.done();
   }
   /// A message call; `peer` and `tag` for messages to the user.
   template <class Body>
   void message(const transport::Fingerprint& fingerprint, const Options& options, int peer,
-               const Body& body) {
+               Flight::Kind kind, const Body& body) {
     check_process();
     throw_if_broken();
-    Call call(
-        {*mesh, group, kept, {}, aborted, timeout_of(options), options.site, peer, options.tag},
-        fingerprint);
+    Flight::Entry entry = flight.begin_message(fingerprint, options, peer, kind);
+    Call call({*mesh,
+               group,
+               kept,
+               {},
+               aborted,
+               timeout_of(options),
+               options.site,
+               &entry,
+               peer,
+               options.tag},
+              fingerprint);
     run(call, [&](Call& running) {
       check_timeout(running, options.timeout);
       body(running);
     });
+    entry.done();
+  }
+  /// A message that went the short way.
+  void note_message(const transport::Fingerprint& fingerprint, const Options& options, int peer) {
+    flight.begin_message(fingerprint, options, peer, Flight::Kind::call).done();
   }
   /// barrier() without the flushing of what this process printed, which its caller has done.
   void barrier(const Options& options);

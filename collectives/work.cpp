@@ -124,7 +124,7 @@ bool MessageWork::test() {
 void MessageWork::wait() {
   if (owner_) {
     try {
-      owner_->message(fingerprint_, options_, peer_, [&](Call& call) {
+      owner_->message(fingerprint_, options_, peer_, Flight::Kind::wait, [&](Call& call) {
         call.wait(receive ? &*receive : nullptr, outgoing ? &*outgoing : nullptr);
       });
       const auto lock = owner_->mesh->lock();

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::uint64_t segment_magic = 0x314745534e4c4421;
 /// Of what lies in the memory; whoever differs could not read it.
-constexpr std::uint32_t layout_version = 2;
+constexpr std::uint32_t layout_version = 3;
 constexpr std::size_t page_bytes = 4096;
 constexpr std::size_t arena_bytes_max = std::size_t{16} << 30;
 constexpr std::size_t arena_bytes_min = std::size_t{1} << 20;
@@ -92,7 +92,8 @@ struct Segment::Header {
 Segment::Places Segment::places_of(std::size_t ranks, std::size_t arena_bytes) {
   Places places{};
   places.blocks = round_up(sizeof(Header) + ranks * sizeof(std::int32_t), page_bytes);
-  places.rings = round_up(places.blocks + ranks * sizeof(RankBlock), page_bytes);
+  places.flights = round_up(places.blocks + ranks * sizeof(RankBlock), page_bytes);
+  places.rings = round_up(places.flights + ranks * sizeof(FlightRing), page_bytes);
   places.arenas = round_up(places.rings + ring_sets * ranks * ranks * sizeof(Ring), page_bytes);
   places.end = places.arenas + ranks * arena_bytes;
   return places;
@@ -204,6 +205,12 @@ RankBlock& Segment::rank(int local) noexcept {
   const std::size_t index = static_cast<std::size_t>(local);
   return *std::launder(
       reinterpret_cast<RankBlock*>(base_ + places_.blocks + index * sizeof(RankBlock)));
+}
+
+FlightRing& Segment::flight(int local) noexcept {
+  const std::size_t index = static_cast<std::size_t>(local);
+  return *std::launder(
+      reinterpret_cast<FlightRing*>(base_ + places_.flights + index * sizeof(FlightRing)));
 }
 
 Ring& Segment::ring(std::size_t set, int to, int from) noexcept {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/base/unique_fd.hpp"
+#include "runtime/segment/flight.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -82,11 +83,11 @@ struct Ring {
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 /// Memory that the ranks of one node share: a sealed memfd, without a name that could collide or
-/// stay behind. It holds a block for each rank, sets of rings with one for each ordered pair, and
-/// for each rank an arena from which it alone allocates; all of it begins as zeros. A process maps
-/// it once: ranks that are threads of one process share the object. Places are offsets, since every
-/// process has addresses of its own. All calls may come from any thread; what the memory means is
-/// agreed among those who use it.
+/// stay behind. It holds for each rank a block and a flight ring, sets of rings with one for each
+/// ordered pair, and for each rank an arena from which it alone allocates; all of it begins as
+/// zeros. A process maps it once: ranks that are threads of one process share the object. Places are
+/// offsets, since every process has addresses of its own. All calls may come from any thread; what
+/// the memory means is agreed among those who use it.
 class Segment {
  public:
   /// Throws Error{internal} naming the step that failed.
@@ -112,6 +113,7 @@ class Segment {
   int local_of(int world_rank) const noexcept;
 
   RankBlock& rank(int local) noexcept;
+  FlightRing& flight(int local) noexcept;
   Ring& ring(std::size_t set, int to, int from) noexcept;
 
   /// Memory from the arena of this rank, aligned to pages from 4 KiB on, else to 128 bytes; its
@@ -128,7 +130,7 @@ class Segment {
  private:
   struct Header;
   struct Places {
-    std::size_t blocks, rings, arenas, end;
+    std::size_t blocks, flights, rings, arenas, end;
   };
   /// Who allocates is one process, so this is not in the memory itself.
   struct Arena {

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <sys/types.h>
+
+namespace dlaunch {
+
+/// What /proc tells of a process.
+struct ProcessStat {
+  char state = '?';           ///< 'R', 'S', 'T' (stopped), 'Z'...
+  std::uint64_t started = 0;  ///< Clock ticks since boot: tells it from a later one of that number.
+};
+/// nullopt where there is none of that number, or /proc is not there.
+std::optional<ProcessStat> process_stat(pid_t pid);
+
+}  // namespace dlaunch

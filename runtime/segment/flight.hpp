@@ -1,0 +1,212 @@
+#pragma once
+
+#include "runtime/base/ticks.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+namespace dlaunch {
+
+class Segment;
+
+/// What a rank's calls leave behind where its agent, and the other ranks of its node, can read it,
+/// also when the rank is stopped or dead: the flight recorder. Written by the threads of one
+/// process, read by anybody at any time; flight_log.hpp makes sense of it. Zeros mean "nothing".
+struct FlightRing {
+  /// One call, a line of its own. Words: a reader may come at any time.
+  struct alignas(64) Record {
+    std::atomic<std::uint64_t> number;  ///< Its place in the rank's history. Written last.
+    std::atomic<std::uint64_t> who;     ///< Communicator's hash, group, site: 32, 16, 16 bits.
+    std::atomic<std::uint64_t> what;    ///< Op, dtype, reduction, kind: a byte each; root or peer.
+    std::atomic<std::uint64_t> sequence;
+    std::atomic<std::uint64_t> count;
+    std::atomic<std::uint64_t> argument;
+    std::atomic<std::uint64_t> began;  ///< In ticks.
+    /// In ticks, even; odd: it failed. 0: under way. What took next to no time ends as it began.
+    /// In ticks, even; odd: it failed. 0: under way. What takes next to no time ends as it began.
+    std::atomic<std::uint64_t> ended;
+  };
+  /// A call that waits for long. Its record may be overwritten meanwhile by calls of other threads.
+  struct alignas(128) Wait {
+    std::atomic<std::uint64_t> turn;  ///< Never the same twice; 0: nobody waits here.
+    std::atomic<std::uint64_t> since;
+    std::atomic<std::int32_t> whom;  ///< A rank of the world; -1: any.
+    std::atomic<std::uint32_t> taken;
+    Record call;
+  };
+  struct Group {
+    std::atomic<std::uint64_t> communicator;  ///< 0: free. Written last.
+    std::atomic<std::uint64_t> begun;         ///< Number of the last collective.
+    std::atomic<std::int32_t> rank, size;
+    std::array<std::atomic<char>, 40> name;
+  };
+  using Text = std::array<std::atomic<char>, 40>;
+  using Word = std::array<std::atomic<char>, 24>;
+
+  static constexpr std::size_t records_max = 256;
+  static constexpr std::size_t waits_max = 8;
+  static constexpr std::size_t groups_max = 32;
+  static constexpr std::size_t sites_max = 128;
+  static constexpr std::size_t ops_max = 32, dtypes_max = 24, reductions_max = 16;
+  /// In place of a group or a site for which there is no room.
+  static constexpr std::uint16_t none = 0xffff;
+
+  alignas(128) std::atomic<std::uint64_t> begun;  ///< Number of the last record.
+  alignas(128) std::atomic<std::uint32_t> ready;  ///< 1: a process has begun to record.
+  std::atomic<std::int32_t> pid;                  ///< As the process itself sees it.
+  std::atomic<std::uint64_t> process_started;  ///< /proc/PID/stat's start time: whose the pid is.
+  std::atomic<std::uint64_t> ticks_then, ns_then;  ///< The same moment on both clocks.
+  std::atomic<std::uint32_t> writing;              ///< A thread of the process adds a text.
+  std::atomic<std::uint32_t> sites_used;
+  std::atomic<std::uint64_t> turns;
+  std::array<Word, ops_max> ops;
+  std::array<Word, dtypes_max> dtypes;
+  std::array<Word, reductions_max> reductions;
+  std::array<Text, sites_max> sites;
+  std::array<Group, groups_max> groups;
+  std::array<Wait, waits_max> waits;
+  std::array<Record, records_max> records;
+};
+static_assert(sizeof(FlightRing::Record) == 64);
+
+/// The names of what records hold as numbers, by number.
+struct FlightWords {
+  std::span<const char*const> ops, dtypes, reductions;
+};
+
+/// What a record keeps of its communicator's id: 32 bits.
+std::uint64_t flight_hash(std::uint64_t communicator) noexcept;
+
+/// Writes a rank's flight ring: in the node's segment, or in memory of its own where there is none.
+/// Any thread of the rank's process may record; recording never waits and never fails. A call costs
+/// some seventy instructions, among them a look at the processor's clock, and a line of the cache.
+class Flight {
+ public:
+  /// How a call was made.
+  enum class Kind : std::uint8_t { call, start, wait };
+  struct Call {
+    std::uint8_t op = 0, dtype = 0, reduction = 0;
+    Kind kind = Kind::call;
+    std::int32_t place = -1;     ///< Root or peer, a rank of the communicator; -1: none, or any.
+    std::uint64_t sequence = 0;  ///< 0 for messages.
+    std::uint64_t count = 0;
+    std::uint64_t argument = 0;  ///< A hash of what else must agree; the tag of a message.
+  };
+  /// A communicator, as far as its calls are recorded.
+  struct Place {
+    std::uint64_t who = ~std::uint64_t{0};
+    std::atomic<std::uint64_t>* begun = nullptr;  ///< Of its group.
+  };
+
+  Flight(std::shared_ptr<Segment> segment, int local, const FlightWords& words);
+  Flight(const Flight&) = delete;
+  Flight& operator=(const Flight&) = delete;
+
+  /// A communicator, from now until leave.
+  Place join(std::uint64_t communicator, std::string_view name, int rank, int size) noexcept;
+  void leave(const Place& place) noexcept;
+
+  /// One call, as long as it lasts. Unless it is said to be done it ends as failed. `file` stays
+  /// where it is.
+  class Entry {
+   public:
+    Entry(Flight& flight, const Place& place, const Call& call, const char* file, int line) noexcept
+        : ring_(*flight.ring_),
+          number_(ring_.begun.fetch_add(1, std::memory_order_relaxed) + 1),
+          who_(place.who & flight.site(file, line)),
+          began_(ticks()),
+          is_long_(call.count >= short_count) {
+      write(record(), call);
+    }
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+    ~Entry() {
+      if (number_ != 0) end(1);
+    }
+    void done() noexcept {
+      end(0);
+      number_ = 0;
+    }
+
+   private:
+    friend class Flight;
+    FlightRing::Record& record() const noexcept {
+      return ring_.records[number_ % FlightRing::records_max];
+    }
+    void end(std::uint64_t failed) noexcept {
+      // It may have been overwritten since.
+      if (record().number.load(std::memory_order_relaxed) != number_) return;
+      const std::uint64_t now = is_long_ ? ticks() : began_;
+      record().ended.store((now & ~std::uint64_t{1}) | failed, std::memory_order_relaxed);
+    }
+    /// Every word with release: who sees one of them sees that the number before was counted.
+    void write(FlightRing::Record& to, const Call& call) const noexcept {
+      constexpr auto release = std::memory_order_release;
+      to.who.store(who_, release);
+      to.what.store(std::uint64_t{call.op} | std::uint64_t{call.dtype} << 8 |
+                        std::uint64_t{call.reduction} << 16 |
+                        std::uint64_t{static_cast<std::uint8_t>(call.kind)} << 24 |
+                        std::uint64_t{static_cast<std::uint32_t>(call.place)} << 32,
+                    release);
+      to.sequence.store(call.sequence, release);
+      to.count.store(call.count, release);
+      to.argument.store(call.argument, release);
+      to.began.store(began_, release);
+      to.ended.store(0, release);
+      to.number.store(number_, release);
+    }
+
+    /// Fewer elements take no time worth a look at the clock, unless they are waited for.
+    static constexpr std::uint64_t short_count = 1024;
+
+    FlightRing& ring_;
+    std::uint64_t number_, who_, began_;
+    bool is_long_;
+  };
+
+  const FlightRing& ring() const noexcept { return *ring_; }
+
+  /// While it lives, readers find the call among those that wait.
+  class Waiting {
+   public:
+    /// `whom`: a rank of the world; -1: any. A null entry waits unseen.
+    Waiting(Entry* entry, const Call& call, int whom) noexcept;
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+    ~Waiting();
+
+   private:
+    FlightRing::Wait* wait_ = nullptr;
+  };
+
+ private:
+  static constexpr int sites_bits = 7;
+
+  /// A site's number in the lowest bits, all others set. Looked up by the text's place: the text
+  /// itself is read once.
+  std::uint64_t site(const char* file, int line) noexcept {
+    const std::uint64_t key =
+        (reinterpret_cast<std::uintptr_t>(file) + static_cast<std::uint64_t>(line) * 0x9e3779b9U) *
+        0x9e3779b97f4a7c15U;
+    const std::uint64_t known =
+        known_sites_[key >> (64 - sites_bits)].load(std::memory_order_relaxed);
+    if ((known ^ key) >> 16 != 0) [[unlikely]]
+      return new_site(key, file, line);
+    return known | ~std::uint64_t{0xffff};
+  }
+  std::uint64_t new_site(std::uint64_t key, const char* file, int line) noexcept;
+
+  std::shared_ptr<Segment> segment_;
+  std::unique_ptr<FlightRing> own_;
+  FlightRing* ring_;
+  std::atomic<std::uint64_t> spare_{0};  ///< Of communicators for which there was no group.
+  /// The upper 48 bits of a site's key, and its number.
+  std::array<std::atomic<std::uint64_t>, std::size_t{1} << sites_bits> known_sites_{};
+};
+
+}  // namespace dlaunch

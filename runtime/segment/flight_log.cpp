@@ -1,0 +1,239 @@
+#include "runtime/segment/flight_log.hpp"
+
+#include "runtime/base/process_stat.hpp"
+#include "runtime/base/ticks.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace dlaunch {
+namespace {
+
+constexpr auto acquire = std::memory_order_acquire;
+
+template <std::size_t Size>
+std::string text_of(const std::array<std::atomic<char>, Size>& stored) {
+  std::string text;
+  for (const auto& letter : stored) {
+    const char c = letter.load(std::memory_order_relaxed);
+    if (c == '\0') break;
+    // Whoever writes here is another process: what it says may go to a terminal.
+    text += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  }
+  return text;
+}
+
+template <class Words>
+std::string word_of(const Words& words, std::size_t place) {
+  return place < words.size() ? text_of(words[place]) : "";
+}
+
+/// The ring's clock in terms of ours.
+class Times {
+ public:
+  explicit Times(const FlightRing& ring)
+      : ticks_then_(ring.ticks_then.load(acquire)),
+        then_(std::chrono::nanoseconds(ring.ns_then.load(acquire))),
+        ticks_now_(ticks()),
+        now_(Clock::now()) {
+    const auto passed = ticks_now_ - ticks_then_;
+    const std::chrono::duration<double, std::nano> time = now_ - then_;
+    if (ticks_now_ > ticks_then_ && now_ > then_) {
+      per_tick_ = time.count() / static_cast<double>(passed);
+    }
+  }
+  /// What would lie in the future is now.
+  Clock::time_point at(std::uint64_t tick) const {
+    if (tick >= ticks_now_) return now_;
+    const double ns = static_cast<double>(ticks_now_ - tick) * per_tick_;
+    return now_ - std::chrono::nanoseconds(static_cast<std::int64_t>(ns));
+  }
+
+ private:
+  std::uint64_t ticks_then_;
+  Clock::time_point then_;
+  std::uint64_t ticks_now_;
+  Clock::time_point now_;
+  double per_tick_ = 0;
+};
+
+FlightCall read_record(const FlightRing::Record& record, const Times& times) {
+  FlightCall call;
+  call.number = record.number.load(acquire);
+  const std::uint64_t who = record.who.load(acquire);
+  call.communicator = who >> 32;
+  call.group = static_cast<std::uint16_t>(who >> 16);
+  call.site = static_cast<std::uint16_t>(who);
+  const std::uint64_t what = record.what.load(acquire);
+  call.op = static_cast<std::uint8_t>(what);
+  call.dtype = static_cast<std::uint8_t>(what >> 8);
+  call.reduction = static_cast<std::uint8_t>(what >> 16);
+  call.kind = static_cast<Flight::Kind>(static_cast<std::uint8_t>(what >> 24));
+  call.place = static_cast<std::int32_t>(static_cast<std::uint32_t>(what >> 32));
+  call.sequence = record.sequence.load(acquire);
+  call.count = record.count.load(acquire);
+  call.argument = record.argument.load(acquire);
+  call.began = times.at(record.began.load(acquire));
+  if (const std::uint64_t ended = record.ended.load(acquire); ended != 0) {
+    call.ended = times.at(ended);
+    call.failed = (ended & 1) != 0;
+  }
+  return call;
+}
+
+/// nullopt: nobody waits there, or no more.
+std::optional<FlightWait> read_wait(const FlightRing::Wait& wait, const Times& times) {
+  FlightWait seen;
+  seen.turn = wait.turn.load(acquire);
+  if (seen.turn == 0) return std::nullopt;
+  seen.since = times.at(wait.since.load(acquire));
+  seen.whom = wait.whom.load(acquire);
+  seen.call = read_record(wait.call, times);
+  if (wait.turn.load(std::memory_order_relaxed) != seen.turn) return std::nullopt;
+  return seen;
+}
+
+std::string rank_text(std::int32_t rank) {
+  return rank < 0 ? "any rank" : "rank " + std::to_string(rank);
+}
+
+constexpr std::uint64_t counts_vary = ~std::uint64_t{0};
+constexpr std::uint64_t any_tag = ~std::uint64_t{0};
+
+}  // namespace
+
+const FlightGroup* FlightLog::group_of(std::uint64_t communicator) const {
+  const auto found = std::find_if(groups.begin(), groups.end(), [&](const FlightGroup& group) {
+    return group.communicator == communicator;
+  });
+  return found == groups.end() ? nullptr : &*found;
+}
+
+FlightLog read_flight(const FlightRing& ring, std::size_t calls) {
+  FlightLog log;
+  log.ready = ring.ready.load(acquire) != 0;
+  if (!log.ready) return log;
+  const Times times(ring);
+  log.pid = ring.pid.load(acquire);
+  log.process_started = ring.process_started.load(acquire);
+  for (const auto& stored : ring.groups) {
+    FlightGroup group;
+    const std::uint64_t id = stored.communicator.load(acquire);
+    if (id == 0) continue;
+    group.communicator = flight_hash(id);
+    group.begun = stored.begun.load(acquire);
+    group.rank = stored.rank.load(acquire);
+    group.size = stored.size.load(acquire);
+    group.name = text_of(stored.name);
+    log.groups.push_back(std::move(group));
+  }
+  for (const auto& stored : ring.waits) {
+    if (auto wait = read_wait(stored, times)) log.waits.push_back(std::move(*wait));
+  }
+  log.begun = ring.begun.load(acquire);
+  const std::uint64_t kept = std::min<std::uint64_t>({log.begun, calls, FlightRing::records_max});
+  for (std::uint64_t number = log.begun - kept + 1; number <= log.begun; ++number) {
+    const auto call = read_record(ring.records[number % FlightRing::records_max], times);
+    // Who overwrites a record has counted before.
+    const bool whole =
+        ring.begun.load(std::memory_order_relaxed) < number + FlightRing::records_max;
+    if (whole && call.number == number) log.calls.push_back(call);
+  }
+  return log;
+}
+
+std::string FlightNames::op(const FlightCall& call) const { return word_of(ring.ops, call.op); }
+std::string FlightNames::dtype(const FlightCall& call) const {
+  return word_of(ring.dtypes, call.dtype);
+}
+std::string FlightNames::reduction(const FlightCall& call) const {
+  return word_of(ring.reductions, call.reduction);
+}
+std::string FlightNames::site(const FlightCall& call) const {
+  return word_of(ring.sites, call.site);
+}
+
+std::string FlightNames::group(const FlightCall& call) const {
+  if (call.group >= FlightRing::groups_max) return "";
+  const auto& group = ring.groups[call.group];
+  const bool same = flight_hash(group.communicator.load(acquire)) == call.communicator;
+  return same ? text_of(group.name) : "";
+}
+
+std::string FlightNames::label(const FlightCall& call) const {
+  std::string text = op(call);
+  if (call.sequence != 0) {
+    text += " #" + std::to_string(call.sequence);
+  } else {
+    text += (text == "send" ? " to " : " from ") + rank_text(call.place);
+    text +=
+        call.argument == any_tag ? " (any tag)" : " (tag " + std::to_string(call.argument) + ")";
+  }
+  const std::string name = group(call);
+  if (!name.empty() && name != "world") text += " of '" + name + "'";
+  return text;
+}
+
+std::string FlightNames::full(const FlightCall& call) const {
+  std::string details;
+  const auto add = [&](const std::string& detail) {
+    if (!detail.empty()) details += (details.empty() ? "" : ", ") + detail;
+  };
+  add(reduction(call));
+  const std::string type = dtype(call);
+  if (!type.empty()) {
+    add(type);
+    add(call.count == counts_vary ? "counts vary"
+        : call.count == 1         ? "1 element"
+                                  : std::to_string(call.count) + " elements");
+  }
+  if (call.sequence != 0 && call.place >= 0) add("root " + std::to_string(call.place));
+  return label(call) + (details.empty() ? "" : " (" + details + ")");
+}
+
+std::string FlightNames::label_and_site(const FlightCall& call) const {
+  const std::string where = site(call);
+  return label(call) + (where.empty() ? "" : " [" + where + "]");
+}
+
+std::string doing_text(const FlightRing& ring, const FlightLog& log, Clock::time_point now) {
+  const FlightNames names{ring};
+  if (!log.waits.empty()) {
+    // Of several threads' calls, the one that waits for the longest.
+    const auto& wait = *std::min_element(
+        log.waits.begin(), log.waits.end(),
+        [](const FlightWait& a, const FlightWait& b) { return a.call.began < b.call.began; });
+    return "in " + names.label_and_site(wait.call) + " for " + age_text(now - wait.call.began) +
+           (wait.whom >= 0 ? ", waiting for rank " + std::to_string(wait.whom) : "");
+  }
+  if (log.calls.empty()) return log.begun == 0 ? "in no call yet" : "busy with calls";
+  const FlightCall& last = log.calls.back();
+  if (!last.ended) {
+    return "in " + names.label_and_site(last) + " for " + age_text(now - last.began);
+  }
+  return "in no call for " + age_text(now - *last.ended) + ", after " + names.label_and_site(last) +
+         (last.failed ? ", which failed" : "");
+}
+
+std::string age_text(Clock::duration age) {
+  const double seconds = std::chrono::duration<double>(age).count();
+  char text[32];
+  if (seconds < 0.0995) {
+    std::snprintf(text, sizeof text, "%.0f ms", std::max(seconds, 0.0) * 1000);
+  } else if (seconds < 9.95) {
+    std::snprintf(text, sizeof text, "%.1f s", seconds);
+  } else if (seconds < 600) {
+    std::snprintf(text, sizeof text, "%.0f s", seconds);
+  } else {
+    std::snprintf(text, sizeof text, "%.0f min", seconds / 60);
+  }
+  return text;
+}
+
+bool is_stopped(const FlightLog& log) {
+  if (!log.ready || log.process_started == 0) return false;
+  const auto stat = process_stat(log.pid);
+  return stat && stat->started == log.process_started && (stat->state == 'T' || stat->state == 't');
+}
+
+}  // namespace dlaunch

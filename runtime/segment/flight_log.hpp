@@ -1,0 +1,100 @@
+#pragma once
+
+#include "runtime/segment/flight.hpp"
+
+#include <dlaunch/error.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+namespace dlaunch {
+
+/// One call of a rank, as its ring tells it. A plain value.
+struct FlightCall {
+  std::uint64_t number = 0;  ///< In the rank's history, from 1.
+  std::uint8_t op = 0, dtype = 0, reduction = 0;
+  Flight::Kind kind = Flight::Kind::call;
+  std::uint16_t group = FlightRing::none;
+  std::uint16_t site = FlightRing::none;
+  std::uint64_t communicator = 0;  ///< flight_hash of its id, as everywhere here.
+  std::uint64_t sequence = 0;      ///< 0: a message.
+  std::uint64_t count = 0;
+  std::int32_t place = -1;
+  std::uint64_t argument = 0;
+  Clock::time_point began{};
+  std::optional<Clock::time_point> ended;  ///< nullopt: under way, as far as the record tells.
+  bool failed = false;
+
+  /// Ranks may make both as the same collective.
+  bool agrees_with(const FlightCall& other) const {
+    return op == other.op && dtype == other.dtype && reduction == other.reduction &&
+           count == other.count && place == other.place && argument == other.argument;
+  }
+};
+
+/// A call that waits for long.
+struct FlightWait {
+  std::uint64_t turn = 0;  ///< Never the same twice.
+  Clock::time_point since{};
+  int whom = -1;  ///< A rank of the world; -1: any.
+  FlightCall call;
+};
+
+struct FlightGroup {
+  std::uint64_t communicator = 0;
+  std::uint64_t begun = 0;  ///< Number of its last collective.
+  int rank = 0, size = 0;
+  std::string name;
+};
+
+/// What a rank's ring held at one moment.
+struct FlightLog {
+  bool ready = false;  ///< A process has begun to record.
+  pid_t pid = 0;
+  std::uint64_t process_started = 0;
+  std::uint64_t begun = 0;  ///< Calls so far.
+  std::vector<FlightGroup> groups;
+  std::vector<FlightWait> waits;
+  std::vector<FlightCall> calls;  ///< The last ones, in order.
+
+  const FlightGroup* group_of(std::uint64_t communicator) const;
+};
+
+/// Reads a ring that others may write to meanwhile: what cannot be read whole is left out. With the
+/// last `calls` calls.
+FlightLog read_flight(const FlightRing& ring, std::size_t calls = FlightRing::records_max);
+
+/// The names in a ring for what its records hold as numbers.
+struct FlightNames {
+  const FlightRing& ring;
+
+  std::string op(const FlightCall& call) const;
+  std::string dtype(const FlightCall& call) const;
+  std::string reduction(const FlightCall& call) const;
+  /// "train.cpp:42"; empty where it is not known.
+  std::string site(const FlightCall& call) const;
+  /// The communicator's name; empty where it is not known any more.
+  std::string group(const FlightCall& call) const;
+  /// "all_reduce #3", "send to rank 1 (tag 7) of 'pair'".
+  std::string label(const FlightCall& call) const;
+  /// "all_reduce #3 (sum, f32, 8 elements)".
+  std::string full(const FlightCall& call) const;
+  /// "all_reduce #3 [train.cpp:42]".
+  std::string label_and_site(const FlightCall& call) const;
+};
+
+/// What a rank does whose ring is read at `now`: "in all_reduce #3 [train.cpp:42] for 7 s, waiting
+/// for rank 2", "computing for 12 s, after barrier #2 [train.cpp:40]", "in no call yet".
+std::string doing_text(const FlightRing& ring, const FlightLog& log, Clock::time_point now);
+
+/// "1.5 s", "12 s", "3 min".
+std::string age_text(Clock::duration age);
+
+/// The process that records into the ring is stopped (SIGSTOP). False where that cannot be told.
+bool is_stopped(const FlightLog& log);
+
+}  // namespace dlaunch

@@ -1,0 +1,197 @@
+// The flight recorder: what it keeps of a rank's calls, and who can read it when.
+#include "runtime/segment/flight.hpp"
+
+#include "runtime/segment/flight_log.hpp"
+#include "runtime/segment/segment.hpp"
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace dlaunch;
+
+namespace {
+
+constexpr std::array<const char*, 4> ops{nullptr, "barrier", "all_reduce", "send"};
+constexpr std::array<const char*, 2> dtypes{nullptr, "f32"};
+constexpr std::array<const char*, 2> reductions{nullptr, "sum"};
+const FlightWords words{ops, dtypes, reductions};
+
+Flight::Call all_reduce(std::uint64_t sequence) {
+  return {.op = 2, .dtype = 1, .reduction = 1, .sequence = sequence, .count = 8, .argument = 3};
+}
+
+std::shared_ptr<Segment> new_segment() {
+  return Segment::create({.job = 1, .world_ranks = {4, 5}, .arena_bytes = 4096});
+}
+
+}  // namespace
+
+TEST_CASE("a call is recorded with what it is, where, and how it ended") {
+  Flight flight(nullptr, -1, words);
+  const auto world = flight.join(77, "world", 1, 4);
+  { Flight::Entry(flight, world, all_reduce(1), "/home/me/train.cpp", 42).done(); }
+  { const Flight::Entry failed(flight, world, all_reduce(2), "train.cpp", 43); }
+  Flight::Entry under_way(flight, world, all_reduce(3), "", 0);
+
+  const auto log = read_flight(flight.ring());
+  CHECK(log.ready);
+  CHECK(log.pid == ::getpid());
+  REQUIRE(log.calls.size() == 3);
+  const FlightNames names{flight.ring()};
+  CHECK(names.full(log.calls[0]) == "all_reduce #1 (sum, f32, 8 elements)");
+  CHECK(names.label_and_site(log.calls[0]) == "all_reduce #1 [train.cpp:42]");
+  CHECK(log.calls[0].ended);
+  CHECK_FALSE(log.calls[0].failed);
+  CHECK(log.calls[1].ended);
+  CHECK(log.calls[1].failed);
+  CHECK_FALSE(log.calls[2].ended);
+  CHECK(names.label_and_site(log.calls[2]) == "all_reduce #3");
+  REQUIRE(log.groups.size() == 1);
+  CHECK(log.groups[0].begun == 0);  // Its communicator counts.
+  CHECK(log.groups[0].size == 4);
+  under_way.done();
+}
+
+TEST_CASE("a message says with whom, by which tag, on which communicator") {
+  Flight flight(nullptr, -1, words);
+  const auto pair = flight.join(5, "pair", 0, 2);
+  Flight::Entry(flight, pair, {.op = 3, .dtype = 1, .place = 1, .count = 1, .argument = 7}, "a.cpp",
+                1)
+      .done();
+  const auto log = read_flight(flight.ring());
+  CHECK(FlightNames{flight.ring()}.label(log.calls.at(0)) == "send to rank 1 (tag 7) of 'pair'");
+  // Its communicator has gone, and another one took the place.
+  flight.leave(pair);
+  flight.join(6, "other", 0, 2);
+  CHECK(FlightNames{flight.ring()}.label(log.calls[0]) == "send to rank 1 (tag 7)");
+}
+
+TEST_CASE("a call that waits is seen when its record has been overwritten") {
+  Flight flight(nullptr, -1, words);
+  const auto world = flight.join(77, "world", 1, 4);
+  Flight::Entry first(flight, world, all_reduce(1), "train.cpp", 1);
+  {
+    const Flight::Waiting waiting(&first, all_reduce(1), 3);
+    for (std::uint64_t i = 0; i < 2 * FlightRing::records_max; ++i) {
+      Flight::Entry(flight, world, all_reduce(2 + i), "train.cpp", 2).done();
+    }
+    const auto log = read_flight(flight.ring());
+    CHECK(log.calls.size() == FlightRing::records_max);
+    CHECK(log.calls.front().sequence == FlightRing::records_max + 2);
+    REQUIRE(log.waits.size() == 1);
+    CHECK(log.waits[0].whom == 3);
+    CHECK(log.waits[0].call.sequence == 1);
+    const std::string doing = doing_text(flight.ring(), log, Clock::now());
+    CHECK(doing.starts_with("in all_reduce #1 [train.cpp:1] for "));
+    CHECK(doing.ends_with(", waiting for rank 3"));
+  }
+  first.done();  // Into a record that is another one's now.
+  CHECK(read_flight(flight.ring()).calls.front().ended);
+  CHECK(read_flight(flight.ring()).waits.empty());
+}
+
+TEST_CASE("more groups, sites and waits than there is room for are left out, and nothing breaks") {
+  Flight flight(nullptr, -1, words);
+  std::vector<Flight::Place> places;
+  for (std::uint64_t id = 1; id <= FlightRing::groups_max + 3; ++id) {
+    places.push_back(
+        flight.join(id, "a communicator with a name that is longer than its place is", 0, 1));
+  }
+  const std::string file = "some_file.cpp";
+  for (int line = 0; line < 200; ++line) {
+    Flight::Entry(flight, places.back(), all_reduce(1), file.c_str(), line).done();
+  }
+  const auto log = read_flight(flight.ring());
+  CHECK(log.groups.size() == FlightRing::groups_max);
+  CHECK(log.groups[0].name.ends_with("longer than its place is"));
+  const FlightNames names{flight.ring()};
+  CHECK(names.site(log.calls[0]) == "some_file.cpp:0");
+  CHECK(names.site(log.calls[199]).empty());
+  CHECK(names.group(log.calls[199]).empty());
+  for (const auto& place : places) flight.leave(place);
+  CHECK(read_flight(flight.ring()).groups.empty());
+}
+
+TEST_CASE("who is killed leaves its last calls behind, and who reads them sees each whole") {
+  const auto segment = new_segment();
+  int ready[2];
+  REQUIRE(::pipe2(ready, O_CLOEXEC) == 0);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    Flight flight(segment, 1, words);
+    const auto world = flight.join(77, "world", 1, 2);
+    for (std::uint64_t i = 1;; ++i) {
+      Flight::Call call = all_reduce(i);
+      call.count = call.argument = i;
+      Flight::Entry(flight, world, call, "child.cpp", 9).done();
+      if (i == 100000 && ::write(ready[1], "x", 1) != 1) ::_exit(1);
+    }
+  }
+  char byte = 0;
+  CHECK(::read(ready[0], &byte, 1) == 1);
+  for (int i = 0; i < 2000; ++i) {
+    for (const auto& call : read_flight(segment->flight(1)).calls) {
+      REQUIRE(call.count == call.sequence);
+      REQUIRE(call.argument == call.sequence);
+      REQUIRE(call.number == call.sequence);
+    }
+  }
+  ::kill(child, SIGSTOP);
+  CHECK(::waitpid(child, nullptr, WUNTRACED) == child);
+  CHECK(is_stopped(read_flight(segment->flight(1))));
+  ::kill(child, SIGKILL);
+  CHECK(::waitpid(child, nullptr, 0) == child);
+  ::close(ready[0]);
+  ::close(ready[1]);
+  const auto log = read_flight(segment->flight(1));
+  CHECK_FALSE(is_stopped(log));
+  CHECK(log.pid == child);
+  CHECK(log.calls.size() >= FlightRing::records_max - 1);
+  CHECK(FlightNames{segment->flight(1)}.site(log.calls.back()) == "child.cpp:9");
+  CHECK_FALSE(read_flight(segment->flight(0)).ready);
+}
+
+TEST_CASE("threads of a rank record at the same time") {
+  Flight flight(nullptr, -1, words);
+  constexpr int threads = 4;
+  constexpr std::uint64_t calls = 5000;
+  {
+    std::vector<std::jthread> running;
+    for (int t = 0; t < threads; ++t) {
+      running.emplace_back([&flight, t] {
+        const auto place = flight.join(static_cast<std::uint64_t>(t) + 1, "t", 0, 1);
+        for (std::uint64_t i = 1; i <= calls; ++i) {
+          Flight::Entry entry(flight, place, all_reduce(i), "t.cpp", static_cast<int>(i % 40));
+          const Flight::Waiting waiting(&entry, all_reduce(i), t);
+          entry.done();
+        }
+        flight.leave(place);
+      });
+    }
+    for (int i = 0; i < 200; ++i) {
+      for (const auto& wait : read_flight(flight.ring()).waits) REQUIRE(wait.call.op == 2);
+    }
+  }
+  const auto log = read_flight(flight.ring());
+  CHECK(log.begun == threads * calls);
+  CHECK(log.waits.empty());
+}
+
+TEST_CASE("ages are said as people say them") {
+  using namespace std::chrono_literals;
+  CHECK(age_text(0ns) == "0 ms");
+  CHECK(age_text(40ms) == "40 ms");
+  CHECK(age_text(1234ms) == "1.2 s");
+  CHECK(age_text(59600ms) == "60 s");
+  CHECK(age_text(20min) == "20 min");
+}
