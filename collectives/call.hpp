@@ -200,6 +200,7 @@ class Call final : public Mesh, public transport::Patience {
   std::vector<int> others() const;
   bool ask_others(const std::vector<int>& ranks, const std::function<bool()>& ready);
   std::string absent_text(const std::vector<int>& asked, int& first_absent) const;
+  std::string recorded_doing(int world_rank) const;
   std::string name_of(int world_rank) const;
   std::string labelled(std::string text) const;
   transport::Receive make_receive(int from, std::span<std::byte> into) const;

@@ -1,9 +1,11 @@
 #include "collectives/call.hpp"
 #include "runtime/base/deadline.hpp"
+#include "runtime/segment/flight_log.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <string_view>
+#include <utility>
 
 /// What a call says: who is absent when its deadline has passed, and how it names itself.
 namespace dlaunch {
@@ -79,6 +81,17 @@ bool Call::ask_others(const std::vector<int>& ranks, const std::function<bool()>
   return ready();
 }
 
+/// What the flight recorder tells of a rank that shares memory with this one; else nothing.
+std::string Call::recorded_doing(int world_rank) const {
+  const auto& segment = setting_.mesh.segment();
+  const int local = segment ? segment->local_of(world_rank) : -1;
+  if (local < 0) return "";
+  const FlightRing& ring = segment->flight(local);
+  const FlightLog log = read_flight(ring, 1);
+  if (!log.ready) return "it has made no communicator yet";
+  return (is_stopped(log) ? "stopped by a signal, " : "") + doing_text(ring, log, Clock::now());
+}
+
 std::string Call::absent_text(const std::vector<int>& asked, int& first_absent) const {
   std::string text;
   std::size_t named = 0, absent = 0;
@@ -98,6 +111,8 @@ std::string Call::absent_text(const std::vector<int>& asked, int& first_absent) 
               std::to_string(coming->bytes) + " bytes to this rank, which does not receive them";
     } else if (const PeerLoss* loss = setting_.mesh.loss_of(world_rank)) {
       doing = loss->cause;
+    } else if (std::string recorded = recorded_doing(world_rank); !recorded.empty()) {
+      doing = std::move(recorded);
     } else if (const auto& seen = setting_.mesh.inbox().last_seen(world_rank)) {
       doing = "in no call now; last seen in " + short_text(fingerprint_of(*seen));
     } else {

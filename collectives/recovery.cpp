@@ -33,7 +33,14 @@ Agreement Communicator::State::agree(Op op, std::uint32_t flags, const Options& 
                 std::string(transport::to_string(op)) + ": a timeout is not negative");
   }
   queue->finish_all();
-  return agree_among_living({*mesh, group, aborted, timeout_of(options)}, op, ++agreements, flags);
+  Fingerprint fingerprint;
+  fingerprint.op = op;
+  fingerprint.sequence = ++agreements;
+  Flight::Entry entry = flight.begin_agreement(fingerprint, options.site);
+  const auto agreed =
+      agree_among_living({*mesh, group, aborted, timeout_of(options)}, op, agreements, flags);
+  entry.done();
+  return agreed;
 }
 
 std::uint32_t Communicator::agree(std::uint32_t flags, const Options& options) {

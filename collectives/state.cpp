@@ -11,7 +11,7 @@ using transport::Fingerprint;
 using transport::Scope;
 
 void FlightPlace::take(transport::Links& mesh, const Group& group) {
-  flight_ = &mesh.flight();
+  flight_ = mesh.flight();
   // Communicators of several meshes may have the same id.
   const std::uint64_t id = group.id ^ mesh.generation() * 0x9e3779b97f4a7c15U;
   place_ = flight_->join(id, group.name, group.rank, group.size());

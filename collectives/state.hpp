@@ -54,14 +54,20 @@ class FlightPlace {
   FlightPlace(const FlightPlace&) = delete;
   FlightPlace& operator=(const FlightPlace&) = delete;
   ~FlightPlace() {
-    if (flight_ != nullptr) flight_->leave(place_);
+    if (flight_) flight_->leave(place_);
   }
-  /// Once. The mesh must outlive this.
+  /// Once.
   void take(transport::Links& mesh, const Group& group);
 
   Flight::Entry begin(const transport::Fingerprint& call, const CallSite& site) const noexcept {
     place_.begun->store(call.sequence, std::memory_order_relaxed);
     return {*flight_, place_, flight_call(call), site.file, site.line};
+  }
+  Flight::Entry begin_agreement(const transport::Fingerprint& call,
+                                const CallSite& site) const noexcept {
+    Flight::Call recorded = flight_call(call);
+    recorded.kind = Flight::Kind::aside;
+    return {*flight_, place_, recorded, site.file, site.line};
   }
   Flight::Entry begin_message(const transport::Fingerprint& call, const Options& options, int peer,
                               Flight::Kind kind) const noexcept {
@@ -70,7 +76,7 @@ class FlightPlace {
   }
 
  private:
-  Flight* flight_ = nullptr;
+  std::shared_ptr<Flight> flight_;
   Flight::Place place_;
 };
 

@@ -1,14 +1,17 @@
 #include "launcher/agent.hpp"
 
+#include "launcher/agent_settings.hpp"
 #include "launcher/console.hpp"
 #include "launcher/descriptors.hpp"
 #include "launcher/end_report.hpp"
 #include "launcher/environment.hpp"
+#include "launcher/flight_report.hpp"
 #include "launcher/history.hpp"
 #include "launcher/job_link.hpp"
 #include "launcher/plan.hpp"
 #include "launcher/signal_inbox.hpp"
 #include "launcher/supervisor.hpp"
+#include "launcher/watch.hpp"
 #include "launcher/workers.hpp"
 #include "rendezvous/job_host.hpp"
 #include "runtime/base/exit_code.hpp"
@@ -41,7 +44,7 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   int run();
 
  private:
-  void on_joined(int rank) override { feed(Joined{local(rank)}); }
+  void on_joined(int rank) override;
   void on_reported(int rank, const wire::Report& report) override;
   void on_left(int rank) override;
   void on_warning(const std::string& sentence) override { say(sentence); }
@@ -66,6 +69,7 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   void feed(const Event& event);
   void execute(const Spawn& effect);
   void execute(const PublishLoss& effect);
+  void execute(const TellStragglers& effect);
   void execute(const ArmTimer& effect);
   void execute(const SignalAll& effect) { workers_.signal_all(effect.number); }
   void execute(const KillAll&);
@@ -78,7 +82,6 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   void begin_epoch(Assignment assignment, const StoreClients& clients);
   void open_host();
   void say_restart(int attempt);
-  void say_still_running();
 
   int local(int rank) const { return rank - assignment_.first_rank; }
   bool gang_is_gone() const { return supervisor_.state() == Supervisor::State::idle; }
@@ -96,10 +99,12 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   std::unique_ptr<rendezvous::JobHost> host_;  ///< From the first admission on.
   Supervisor supervisor_;
   History history_;
+  Watch watch_;
 
   std::deque<Event> events_;
   bool feeding_ = false;
   std::map<int, Workers::Ended> waiting_for_last_words_;  ///< By local rank.
+  std::string stragglers_;                                ///< As they were told of.
   std::string order_reason_;                              ///< Why the workers were ended.
   Ended last_end_;                                        ///< Of the last attempt.
   std::optional<int> final_code_;  ///< The job is over; we end when the workers are gone.
@@ -110,16 +115,6 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   bool abandoned_ = false;  ///< The user no longer waits for the output to be taken.
   int exit_code_ = exit_code::internal;
 };
-
-SupervisorRules rules_of(const AgentTask& task) {
-  SupervisorRules rules;
-  rules.workers = task.workers;
-  rules.peers_elsewhere = task.options.meeting.kind != Meeting::Kind::one_node;
-  rules.on_failure = task.options.continue_on_failure ? OnFailure::carry_on : OnFailure::stop;
-  rules.failure_grace = task.options.failure_grace;
-  rules.shutdown_timeout = task.options.shutdown_timeout;
-  return rules;
-}
 
 Agent::Agent(const AgentTask& task, const AgentSeat& seat)
     : task_(task),
@@ -134,7 +129,11 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
                 .give_terminal = seat.owns_terminal,
                 .output = console_.output()}),
       supervisor_(rules_of(task)),
-      history_(task.options, task.job, task.machine.hostname) {
+      history_(task.options, task.job, task.machine.hostname),
+      watch_(
+          io_, task.options.stuck_after,
+          [this] { return host_ ? host_->shared_memory() : nullptr; },
+          [this](const std::string& sentence) { say(sentence); }) {
   for (const auto& note : task.options.notes) say(note);
 }
 
@@ -180,23 +179,13 @@ void Agent::begin_epoch(Assignment assignment, const StoreClients& clients) {
   if (assignment_.attempt > 0 && !again) say_restart(assignment_.attempt);
   if (console_.output() && !history_.empty()) console_.output()->forget_tails();
   order_reason_.clear();
+  stragglers_.clear();
   feed(Start{assignment_.attempt});
 }
 
 /// The workers' host, for the new epoch.
 void Agent::open_host() {
-  rendezvous::JobIdentity identity{
-      .job = assignment_.job,
-      .epoch = assignment_.epoch,
-      .first_rank = assignment_.first_rank,
-      .local_size = assignment_.local_size,
-      .world_size = assignment_.world_size,
-      .host = task_.machine.hostname,
-      .mesh_host = link_.host(),
-      .failure_grace = task_.options.failure_grace,
-      .data_key = {},
-      .oversubscribed = task_.machine.processors.oversubscribed_by(assignment_.local_size)};
-  if (task_.job_key) identity.data_key = derive_data_key(*task_.job_key, assignment_.epoch);
+  rendezvous::JobIdentity identity = identity_of(task_, assignment_, link_.host());
   if (host_) return host_->begin_attempt(std::move(identity));
   rendezvous::JobObserver& observer = *this;
   host_ = std::make_unique<rendezvous::JobHost>(io_, std::move(identity), observer, link_.uplink());
@@ -260,6 +249,11 @@ void Agent::leave(int exit_code, const std::string& reason) {
 
 // ---- Workers ----
 
+void Agent::on_joined(int rank) {
+  watch_.joined(local(rank));
+  feed(Joined{local(rank)});
+}
+
 void Agent::on_reported(int rank, const wire::Report& report) {
   const int blamed = report.peer < 0 ? -1 : local(report.peer);
   feed(Reported{local(rank), report.code, blamed < task_.workers ? blamed : -1});
@@ -275,6 +269,7 @@ void Agent::on_child_change() {
   bool stopped = false;
   for (const auto& ended : workers_.reap(stopped)) {
     history_.add(ended);
+    watch_.ended(ended);
     if (host_->is_connected(assignment_.first_rank + ended.local_rank)) {
       waiting_for_last_words_.emplace(ended.local_rank, ended);
     } else {
@@ -319,6 +314,12 @@ void Agent::check_all_gone() {
 }
 
 void Agent::on_all_gone() {
+  watch_.stop();
+  if (supervisor_.verdict().outcome == Outcome::failed && history_.plan().flight_file &&
+      watch_.has_calls()) {
+    const auto problem = history_.write_flight(merge_flight({watch_.answer("flight")}));
+    if (problem) say(*problem);
+  }
   history_.end_attempt(supervisor_, console_.output());
   feed(AllGone{});
 }
@@ -339,7 +340,9 @@ void Agent::feed(const Event& event) {
 void Agent::execute(const Spawn&) {
   killing_ = false;
   history_.begin_attempt(plan_of(assignment_));
+  watch_.begin(assignment_, task_.machine.hostname, task_.options.node_id);
   const auto problem = workers_.start(history_.plan());
+  watch_.started(workers_.pids());
   auto controls = workers_.take_controls();
   for (std::size_t i = 0; i < controls.size(); ++i) {
     host_->expect(history_.plan().workers[i].rank, std::move(controls[i]));
@@ -357,6 +360,11 @@ void Agent::execute(const PublishLoss& effect) {
   }
 }
 
+void Agent::execute(const TellStragglers& effect) {
+  stragglers_ = straggler_sentence(effect, assignment_.first_rank);
+  say(stragglers_ + straggler_outlook(effect, task_.options));
+}
+
 void Agent::execute(const ArmTimer& effect) {
   timer_.expires_at(effect.at);
   timer_.async_wait([this](auto error) {
@@ -366,7 +374,8 @@ void Agent::execute(const ArmTimer& effect) {
 
 void Agent::execute(const KillAll&) {
   killing_ = true;
-  say_still_running();
+  const auto ranks = ranks_running(workers_.pids(), assignment_.first_rank);
+  if (!ranks.empty()) say("killing what still runs, rank" + ranks);
   workers_.signal_all(SIGKILL);
   asio::post(io_, [this] { on_child_change(); });
 }
@@ -378,7 +387,9 @@ void Agent::execute(const Ended& effect) {
   if (effect.unkillable) leave(effect.exit_code, "its workers cannot be killed");
   if (leaving_) return finish(effect.exit_code);
 
-  link_.seat()->workers_ended(report_of(effect, assignment_, history_.root_cause_sentence()));
+  const bool straggled = !effect.root_cause && !stragglers_.empty();
+  link_.seat()->workers_ended(
+      report_of(effect, assignment_, straggled ? stragglers_ : history_.root_cause_sentence()));
 }
 
 void Agent::finish(int exit_code) {
@@ -412,17 +423,7 @@ void Agent::say_restart(int attempt) {
   const std::string cause = history_.has_root_cause() ? history_.root_cause_sentence()
                             : order_reason_.empty()   ? "a node was lost"
                                                       : order_reason_;
-  say(cause + "; all workers are started again (restart " + std::to_string(attempt) + " of " +
-      std::to_string(task_.options.max_restarts) + ")");
-}
-
-void Agent::say_still_running() {
-  std::string ranks;
-  for (std::size_t i = 0; i < workers_.pids().size(); ++i) {
-    if (workers_.pids()[i] > 0)
-      ranks += " " + std::to_string(assignment_.first_rank + static_cast<int>(i));
-  }
-  if (!ranks.empty()) say("killing what still runs, rank" + ranks);
+  say(cause + restart_text(attempt, task_.options));
 }
 
 }  // namespace

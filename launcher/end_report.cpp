@@ -1,5 +1,8 @@
 #include "launcher/end_report.hpp"
 
+#include "launcher/summary.hpp"
+#include "runtime/segment/flight_log.hpp"
+
 namespace dlaunch::launcher {
 
 rendezvous::WorkersEnded report_of(const Ended& end, const Assignment& assignment,
@@ -39,6 +42,33 @@ JobEnd job_end(const Ended& last, int code, bool left, bool never_began) {
     return {code == 0 ? Outcome::succeeded : Outcome::failed, code};
   }
   return {last.outcome, code};
+}
+
+std::string straggler_sentence(const TellStragglers& told, int first_rank) {
+  const auto list = [&](std::vector<int> ranks) {
+    for (int& rank : ranks) rank += first_rank;
+    return std::string(ranks.size() == 1 ? "rank " : "ranks ") + rank_list(ranks);
+  };
+  return list(told.ended) + " exited 0 " + age_text(told.since) + " ago, " + list(told.running) +
+         " still " + (told.running.size() == 1 ? "runs" : "run");
+}
+
+std::string straggler_outlook(const TellStragglers& told, const Options& options) {
+  if (told.over) return ": the job is ended (--straggler-timeout)";
+  return options.straggler_timeout.count() == 0 ? "; --straggler-timeout ends such a job" : "";
+}
+
+std::string restart_text(int attempt, const Options& options) {
+  return "; all workers are started again (restart " + std::to_string(attempt) + " of " +
+         std::to_string(options.max_restarts) + ")";
+}
+
+std::string ranks_running(const std::vector<pid_t>& pids, int first_rank) {
+  std::string ranks;
+  for (std::size_t i = 0; i < pids.size(); ++i) {
+    if (pids[i] > 0) ranks += " " + std::to_string(first_rank + static_cast<int>(i));
+  }
+  return ranks;
 }
 
 }  // namespace dlaunch::launcher

@@ -132,6 +132,14 @@ std::vector<std::string> History::finish(const JobEnd& end, const std::string& o
   return problems;
 }
 
+std::optional<std::string> History::write_flight(std::string_view text) {
+  AttemptResult& attempt = result_.attempts.back();
+  const std::string& path = attempt.plan.flight_file.value();
+  if (!write_file(path, text)) return "cannot write " + path + ": " + errno_text(errno);
+  attempt.flight_file = path;
+  return std::nullopt;
+}
+
 bool History::has_files() const {
   return std::any_of(result_.attempts.begin(), result_.attempts.end(), [](const auto& attempt) {
     return std::any_of(attempt.ends.begin(), attempt.ends.end(),
@@ -152,6 +160,7 @@ std::string History::summary(int max_restarts) const {
   summary.root_cause = attempt.root_cause;
   summary.attempt = attempt.plan.assignment.attempt;
   summary.max_restarts = max_restarts;
+  summary.flight_file = attempt.flight_file;
   summary.utc_offset = local_utc_offset(attempt.ended);
   return failure_summary(summary);
 }

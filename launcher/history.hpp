@@ -5,7 +5,9 @@
 #include "launcher/supervisor.hpp"
 #include "launcher/workers.hpp"
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace dlaunch::launcher {
@@ -30,6 +32,8 @@ class History {
   /// No process of the attempt is left: completes the ends by what the supervisor decided, the
   /// last lines of stderr (`output` may be null) and the error files.
   void end_attempt(const Supervisor& supervisor, const Output* output);
+  /// The last attempt's flight, to where its plan says. Returns what went wrong.
+  std::optional<std::string> write_flight(std::string_view text);
   /// Completes the story: --result, and the root cause's error file for an outer launcher's
   /// TORCHELASTIC_ERROR_FILE (`outer_error_file`, may be empty). Returns what could not be written.
   std::vector<std::string> finish(const JobEnd& end, const std::string& outer_error_file);

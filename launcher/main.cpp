@@ -4,6 +4,7 @@
 #include "launcher/job_key.hpp"
 #include "launcher/options.hpp"
 #include "launcher/plan.hpp"
+#include "launcher/status_command.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/program.hpp"
 #include "runtime/base/random.hpp"
@@ -44,6 +45,10 @@ int dry_run(const AgentTask& task) {
 
 int main(int argc, char** argv) {
   fill_standard_descriptors();
+  if (argc > 1 && std::string_view(argv[1]) == "status") {
+    const auto exit = run_status(std::vector<std::string>(argv + 2, argv + argc));
+    return say_and_exit_with(exit.code, exit.text);
+  }
   AgentTask task;
   task.environment = read_environment();
   auto parsed = parse_options(std::vector<std::string>(argv + 1, argv + argc), task.environment,

@@ -239,6 +239,12 @@ constexpr auto table = std::to_array<OptionEntry>({
    "How long survivors may report before they are stopped.", duration<&Options::failure_grace>},
   {"shutdown-timeout", 0, "TIME", "30", failure, also_torchrun, works,
    "From the first signal to SIGKILL.", duration<&Options::shutdown_timeout>},
+  {"stuck-after", 0, "TIME", "5", failure, ours, works,
+   "Say which ranks a call has been waiting for, and what they do, after so long; 0: never.",
+   duration<&Options::stuck_after>},
+  {"straggler-timeout", 0, "TIME", "0", failure, ours, works,
+   "End the job, with 80, when a worker of this node has exited with 0 and others still run after "
+   "so long; 0: never.", duration<&Options::straggler_timeout>},
   {"signals-to-handle", 0, "LIST", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", failure, also_torchrun, works,
    "Signals that end the job; all go to every worker.",
    [](Draft& d, std::string_view v) { return store(read_signals(v), d.options.signals); }},
@@ -263,6 +269,9 @@ constexpr auto table = std::to_array<OptionEntry>({
    [](Draft& d, std::string_view v) -> Result { d.options.log_line_prefix_template = v; return {}; }},
   {"result", 0, "FILE", "", output, ours, works,
    "Write the whole story of the job as JSON.", optional_text<&Options::result_file>},
+  {"flight-file", 0, "FILE", "", output, ours, works,
+   "Where to write every rank's last calls when the job fails; with --log-dir also without this, "
+   "to attempt_<n>/flight.json.", optional_text<&Options::flight_file>},
   {"duplicate-stdout-filters", 0, "WORD,WORD...", "", output, also_torchrun, works,
    "Lines of stdout with any of these words go to attempt_<n>/filtered_stdout.log, too; ,, is a "
    "comma.", words<&Options::stdout_filters>},

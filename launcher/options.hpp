@@ -148,7 +148,9 @@ struct Options {
   bool continue_on_failure = false;  ///< --on-failure continue.
   std::chrono::milliseconds failure_grace{500};
   std::chrono::milliseconds shutdown_timeout{30'000};
-  std::vector<int> signals;  ///< --signals-to-handle, as numbers.
+  std::chrono::milliseconds stuck_after{5'000};    ///< --stuck-after; 0: never.
+  std::chrono::milliseconds straggler_timeout{0};  ///< --straggler-timeout; 0: none.
+  std::vector<int> signals;                        ///< --signals-to-handle, as numbers.
 
   // Output.
   std::optional<std::string> log_dir;
@@ -159,6 +161,7 @@ struct Options {
   std::vector<std::string> stdout_filters;  ///< --duplicate-stdout-filters: words to look for.
   std::vector<std::string> stderr_filters;
   std::optional<std::string> result_file;
+  std::optional<std::string> flight_file;  ///< --flight-file.
   bool dry_run = false;
 
   std::vector<Setting> settings;   ///< Every option, in the order of the help text.

@@ -185,6 +185,14 @@ LaunchPlan make_plan(const Options& options, const Machine& machine,
     plan.filter_out = filter(options.stdout_filters, "filtered_stdout.log");
     plan.filter_err = filter(options.stderr_filters, "filtered_stderr.log");
   }
+  // Nodes may share the folder.
+  const std::string own =
+      assignment.node_rank == 0 ? "" : "." + std::to_string(assignment.node_rank);
+  if (options.flight_file) {
+    plan.flight_file = *options.flight_file + own;
+  } else if (options.log_dir && !attempt_directory.empty()) {
+    plan.flight_file = attempt_directory + "/flight.json" + own;
+  }
   // worker_count has refused what cannot be bound.
   const auto cores = plan_cores(options, machine, environment, assignment.local_size);
   const auto* bound = std::get_if<std::vector<std::vector<int>>>(&cores);

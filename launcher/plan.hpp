@@ -94,7 +94,9 @@ struct LaunchPlan {
   std::optional<std::string> script;
   std::vector<std::string> common_environment;  ///< "NAME=value".
   std::vector<std::string> directories;         ///< To be made, parents first; below run_directory.
-  std::optional<FilterPlan> filter_out;         ///< --duplicate-stdout-filters.
+  /// Where every rank's last calls go when the attempt fails.
+  std::optional<std::string> flight_file;
+  std::optional<FilterPlan> filter_out;  ///< --duplicate-stdout-filters.
   std::optional<FilterPlan> filter_err;
   std::vector<WorkerSpec> workers;  ///< By local rank.
 };

@@ -69,6 +69,7 @@ ordered_json attempt_to_json(const AttemptResult& attempt) {
   out["master_addr"] = assignment.master_addr;
   out["master_port"] = assignment.master_port;
   out["command"] = attempt.plan.argv;
+  out["flight_file"] = text_or_null(attempt.flight_file);
   out["root_cause"] = attempt.root_cause ? ordered_json(*attempt.root_cause) : nullptr;
   out["workers"] = ordered_json::array();
   for (const auto& worker : attempt.plan.workers) {

@@ -17,6 +17,7 @@ struct AttemptResult {
   WallClock::time_point ended{};
   std::vector<WorkerEnd> ends;    ///< In the order observed; a worker that never started has none.
   std::optional<int> root_cause;  ///< A rank; unset where nobody failed.
+  std::string flight_file;        ///< Empty where none was written.
 };
 
 /// The whole story of a job on this node, for --result.

@@ -160,6 +160,9 @@ std::string failure_summary(const FailureSummary& summary) {
   append_stopped(out, summary.ends);
   out += line + "\nRoot Cause (first observed failure):\n";
   append_end(out, 0, *root, true, summary.utc_offset);
+  if (!summary.flight_file.empty()) {
+    out += line + "\nEvery rank's last calls: " + summary.flight_file + "\n";
+  }
   return out + border + "\n";
 }
 

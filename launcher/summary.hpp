@@ -36,6 +36,7 @@ struct FailureSummary {
   std::optional<int> root_cause;       ///< A rank; unset: root_cause_of(ends).
   int attempt = 0;                     ///< How often the workers had been started again.
   int max_restarts = 0;                ///< How often they may be.
+  std::string flight_file;             ///< Where the ranks' last calls were written.
   std::chrono::seconds utc_offset{0};  ///< Times are shown in this zone.
 };
 

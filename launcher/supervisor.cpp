@@ -1,6 +1,7 @@
 #include "launcher/supervisor.hpp"
 
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/exit_code.hpp"
 
 #include <algorithm>
 #include <csignal>
@@ -54,6 +55,7 @@ void Supervisor::on(const Exited& e) {
   worker.exit = e.status;
   worker.stopped_by_us = state_ == State::terminating || state_ == State::killing;
   if (worker.failed()) worker.failure_order = failures_++;
+  if (worker.exit->succeeded() && !first_success_) first_success_ = now_;
 
   publish_losses();
   switch (state_) {
@@ -161,9 +163,10 @@ void Supervisor::on(const Tick&) {
       return kill();
     case State::killing:
       return conclude(true);
+    case State::running:
+      return judge_stragglers();
     case State::idle:
     case State::starting:
-    case State::running:
       return;
   }
 }
@@ -200,6 +203,8 @@ void Supervisor::begin_attempt(int attempt) {
   std::fill(workers_.begin(), workers_.end(), WorkerRecord{});
   failures_ = 0;
   last_words_ = false;
+  first_success_.reset();
+  told_stragglers_ = straggled_ = false;
   deadline_.reset();
   order_.reset();
   spawn_failure_code_.reset();
@@ -227,10 +232,39 @@ void Supervisor::publish_losses() {
 
 void Supervisor::judge_running() {
   if (all_exited()) return kill();
-  if (!someone_failed() || rules_.on_failure == OnFailure::carry_on) return;
+  if (!someone_failed() || rules_.on_failure == OnFailure::carry_on) return arm_for_stragglers();
   state_ = State::grace;
   arm(rules_.failure_grace);
   judge_grace();
+}
+
+/// From the first good end on, which is most often the first of many within moments.
+void Supervisor::arm_for_stragglers() {
+  if (!first_success_) return;
+  std::optional<Clock::duration> next;
+  if (rules_.straggler_timeout > Clock::duration::zero()) next = rules_.straggler_timeout;
+  if (rules_.straggler_notice > Clock::duration::zero() && !told_stragglers_) {
+    next = std::min(next.value_or(rules_.straggler_notice), rules_.straggler_notice);
+  }
+  if (next) arm(*first_success_ + *next - now_);
+}
+
+void Supervisor::judge_stragglers() {
+  deadline_.reset();
+  const auto since = now_ - *first_success_;
+  TellStragglers told;
+  told.since = since;
+  told.over =
+      rules_.straggler_timeout > Clock::duration::zero() && since >= rules_.straggler_timeout;
+  for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
+    const auto& exit = workers_[rank].exit;
+    if (!exit) told.running.push_back(static_cast<int>(rank));
+    if (exit && exit->succeeded()) told.ended.push_back(static_cast<int>(rank));
+  }
+  straggled_ = told.over;
+  told_stragglers_ = true;
+  effects_.push_back(std::move(told));
+  straggled_ ? terminate(SIGTERM) : arm_for_stragglers();
 }
 
 void Supervisor::judge_grace() {
@@ -308,9 +342,11 @@ std::optional<int> Supervisor::root_cause() const {
   }
   if (!any) return std::nullopt;
   if (!first) {
-    // All who failed blame someone else. If that one left early, with 0, it is the cause.
-    const int blamed = any->report->blamed;
-    if (blamed >= 0 && blamed < rules_.workers) {
+    // All who failed blame someone else. If that one left early, with 0, it is the cause. Who was
+    // told of the loss by another one knows nobody to blame.
+    for (const auto& worker : workers_) {
+      const int blamed = worker.failed() ? worker.report->blamed : -1;
+      if (blamed < 0 || blamed >= rules_.workers) continue;
       const auto& suspect = workers_[static_cast<std::size_t>(blamed)];
       if (suspect.exit && suspect.exit->succeeded() && !suspect.stopped_by_us) return blamed;
     }
@@ -326,6 +362,7 @@ Ended Supervisor::verdict() const {
   if (stop_signal_ && !failed_before_stop_) {
     return {Outcome::stopped, 128 + *stop_signal_, {}, false, false};
   }
+  if (straggled_) return {Outcome::failed, exit_code::no_progress, {}, false, false};
   const auto cause = root_cause();
   if (!cause) {
     const bool cut_short = order_ && std::any_of(workers_.begin(), workers_.end(),

@@ -74,6 +74,13 @@ struct PublishLoss {
   std::string cause;
   bool failed = false;  ///< A failure, and not our doing.
 };
+/// Tell the user that some have ended well and others still run.
+struct TellStragglers {
+  std::vector<int> ended;
+  std::vector<int> running;
+  Clock::duration since{};  ///< When the first of them ended.
+  bool over = false;        ///< It is taken for a failure, and the attempt is ended.
+};
 /// Send a Tick at this time; replaces an earlier wish.
 struct ArmTimer {
   Clock::time_point at;
@@ -99,7 +106,8 @@ struct Ended {
   bool operator==(const Ended&) const = default;
 };
 
-using Effect = std::variant<Spawn, PublishLoss, ArmTimer, SignalAll, KillAll, Ended>;
+using Effect =
+    std::variant<Spawn, PublishLoss, TellStragglers, ArmTimer, SignalAll, KillAll, Ended>;
 using Effects = std::vector<Effect>;
 
 enum class OnFailure { stop, carry_on };
@@ -112,6 +120,10 @@ struct SupervisorRules {
   /// When all have reported, how long they get to say it themselves and exit, of the grace's rest.
   Clock::duration last_words = std::chrono::milliseconds(100);
   Clock::duration shutdown_timeout = std::chrono::seconds(30);
+  /// After one has ended with 0, for the others: until they are told of, and until they are ended;
+  /// 0: never.
+  Clock::duration straggler_notice{0};
+  Clock::duration straggler_timeout{0};
   Clock::duration kill_timeout = std::chrono::seconds(5);  ///< For what does not die of SIGKILL.
 };
 
@@ -162,6 +174,8 @@ class Supervisor {
   void begin_attempt(int attempt);
   void publish_losses();
   void judge_running();
+  void arm_for_stragglers();
+  void judge_stragglers();
   void judge_grace();
   void terminate(int signal_number);
   void kill();
@@ -180,7 +194,10 @@ class Supervisor {
   std::vector<WorkerRecord> workers_;
   int failures_ = 0;
   std::optional<Clock::time_point> deadline_;
-  bool last_words_ = false;         ///< All have reported; the deadline is that of their exits.
+  bool last_words_ = false;  ///< All have reported; the deadline is that of their exits.
+  std::optional<Clock::time_point> first_success_;  ///< When a worker ended with 0.
+  bool told_stragglers_ = false;
+  bool straggled_ = false;          ///< The attempt was ended for them.
   std::optional<int> stop_signal_;  ///< The first one; a second one kills.
   std::optional<StopOrder::Manner> order_;
   bool failed_before_stop_ = false;  ///< The failure came first, so it gives the exit code.

@@ -76,6 +76,8 @@ class JobHost : private store::Host {
   /// Tells all members, those who come later too, that a rank is gone; barriers and all_gathers of
   /// the whole world that lack it fail.
   void publish_loss(int rank, const std::string& host, const std::string& cause);
+  /// What the members of this attempt share; null where nobody has come yet, or there is none.
+  Segment* shared_memory() const { return segment_.get(); }
   bool is_connected(int rank) const { return by_rank_.contains(rank); }
   void stop();
 

@@ -20,3 +20,11 @@ dlaunch_test(relay_test unit/rendezvous/relay_test.cpp unit/rendezvous/relay_his
 add_dependencies(nodes_test example_all_reduce example_shrink)
 add_dependencies(daemon_nodes_test example_all_reduce dlaunchd_program)
 add_dependencies(uneven_inputs_test example_uneven_inputs)
+
+# Real ranks that do not go on.
+add_executable(stuck_rank process/stuck_rank.cpp)
+target_link_libraries(stuck_rank PRIVATE dlaunch)
+set_target_properties(stuck_rank PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+dlaunch_test(stuck_test process/stuck_test.cpp
+  LIBS dlaunch_process_test dlaunch_agent nlohmann_json::nlohmann_json)
+add_dependencies(stuck_test stuck_rank dlaunch_program)

@@ -60,7 +60,7 @@ Links::Links(const World& world, std::uint32_t generation)
   if (!wake_) throw Error(Errc::internal, "cannot make an eventfd: " + errno_text(errno));
   if (size_ > 1) publish();
   if (membership_ && size_ > 1) share();
-  flight_ = std::make_unique<Flight>(segment_, local(), flight_words());
+  flight_ = std::make_shared<Flight>(segment_, local(), flight_words());
   if (generation_ == 0) {
     announce(*store_, rank_,
              {world.info().node_rank, world.info().local_rank, segment_ ? segment_->id() : 0});

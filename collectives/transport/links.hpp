@@ -64,7 +64,7 @@ class Links {
   const std::shared_ptr<Segment>& segment() const { return segment_; }
   const std::shared_ptr<Doorbell>& bell() const { return bell_; }
   /// Where this rank's calls are recorded. Free of the lock.
-  Flight& flight() { return *flight_; }
+  const std::shared_ptr<Flight>& flight() const { return flight_; }
   /// This rank's place in the segment; -1 without one.
   int local() const { return segment_ ? segment_->local_of(rank_) : -1; }
   /// This thread sleeps no more. The bell goes on ringing while another thread of this rank sleeps.
@@ -181,7 +181,7 @@ class Links {
   std::optional<Key> key_;  ///< What the ranks prove to each other to know.
   std::shared_ptr<Segment> segment_;
   std::shared_ptr<Doorbell> bell_;
-  std::unique_ptr<Flight> flight_;
+  std::shared_ptr<Flight> flight_;
   unique_fd listener_;
   unique_fd wake_;
   Inbox inbox_;

@@ -88,7 +88,12 @@ std::uint64_t flight_hash(std::uint64_t communicator) noexcept;
 class Flight {
  public:
   /// How a call was made.
-  enum class Kind : std::uint8_t { call, start, wait };
+  enum class Kind : std::uint8_t {
+    call,
+    start,  ///< Of a message: it goes on when this has ended.
+    wait,   ///< For a started message.
+    aside,  ///< Counted apart from the communicator's collectives.
+  };
   struct Call {
     std::uint8_t op = 0, dtype = 0, reduction = 0;
     Kind kind = Kind::call;

@@ -90,6 +90,12 @@ struct Print {
     return (e.failed ? "publish failed " : "publish ") + std::to_string(e.rank) + " '" + e.cause +
            "'";
   }
+  std::string operator()(const TellStragglers& e) {
+    std::string text = e.over ? "stragglers over" : "stragglers";
+    for (const int rank : e.running) text += " " + std::to_string(rank);
+    return text + " since " +
+           std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(e.since).count());
+  }
   std::string operator()(const ArmTimer& e) { return "timer " + std::to_string(ms_of(e.at)); }
   std::string operator()(const SignalAll& e) { return "signal " + signal_name(e.number); }
   std::string operator()(const KillAll&) { return "kill"; }
@@ -127,6 +133,10 @@ SupervisorRules parse_rules(const Words& words) {
     const int number = std::stoi(value);
     if (key == "workers")
       rules.workers = number;
+    else if (key == "notice")
+      rules.straggler_notice = std::chrono::milliseconds(number);
+    else if (key == "straggler")
+      rules.straggler_timeout = std::chrono::milliseconds(number);
     else if (key == "elsewhere")
       rules.peers_elsewhere = number != 0;
     else if (key == "grace")

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "launcher/agent.hpp"
+#include "launcher/plan.hpp"
+#include "launcher/supervisor.hpp"
+#include "rendezvous/job_host.hpp"
+
+#include <string>
+
+namespace dlaunch::launcher {
+
+/// What follows for the supervisor from what was asked for.
+SupervisorRules rules_of(const AgentTask& task);
+
+/// The job in this epoch, as this node's workers must know it; `mesh_host`: where other nodes'
+/// workers reach them.
+rendezvous::JobIdentity identity_of(const AgentTask& task, const Assignment& assignment,
+                                    const std::string& mesh_host);
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,217 @@
+#include "launcher/flight_report.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+namespace dlaunch::launcher {
+namespace {
+
+using nlohmann::ordered_json;
+
+using Key = std::pair<std::uint64_t, std::uint64_t>;  ///< Communicator and sequence.
+
+std::vector<ordered_json> parsed(const std::vector<std::string>& documents) {
+  std::vector<ordered_json> read;
+  for (const auto& text : documents) {
+    auto document = ordered_json::parse(text, nullptr, false);
+    if (document.is_object() && document.contains("ranks")) read.push_back(std::move(document));
+  }
+  return read;
+}
+
+ordered_json merged(std::vector<ordered_json> documents) {
+  if (documents.empty()) return ordered_json::object();
+  ordered_json all = std::move(documents.front());
+  for (std::size_t i = 1; i < documents.size(); ++i) {
+    for (auto& rank : documents[i]["ranks"]) all["ranks"].push_back(std::move(rank));
+  }
+  std::sort(all["ranks"].begin(), all["ranks"].end(),
+            [](const auto& a, const auto& b) { return a["rank"] < b["rank"]; });
+  return all;
+}
+
+std::string number_text(const ordered_json& number) {
+  return number.is_null() ? "" : std::to_string(number.get<std::int64_t>());
+}
+
+/// "all_reduce #3 (sum, f32, 8 elements)".
+std::string call_text(const ordered_json& call) {
+  std::string details;
+  const auto add = [&](const std::string& text) {
+    if (!text.empty()) details += (details.empty() ? "" : ", ") + text;
+  };
+  if (call["reduction"].is_string()) add(call["reduction"].get<std::string>());
+  if (call["dtype"].is_string()) {
+    add(call["dtype"].get<std::string>());
+    if (!call["count"].is_null()) {
+      const auto count = call["count"].get<std::uint64_t>();
+      add(std::to_string(count) + (count == 1 ? " element" : " elements"));
+    }
+  }
+  const std::string root = call.contains("root") ? number_text(call["root"]) : "";
+  if (!root.empty()) add("root " + root);
+  return call["op"].get<std::string>() + " #" + number_text(call["sequence"]) +
+         (details.empty() ? "" : " (" + details + ")");
+}
+
+bool is_collective(const ordered_json& call) {
+  return call["sequence"].is_number() && call["kind"] == "call";
+}
+
+bool same_call(const ordered_json& a, const ordered_json& b) {
+  constexpr std::array fields{"op", "dtype", "count", "reduction", "root", "argument"};
+  return std::all_of(fields.begin(), fields.end(),
+                     [&](const char* field) { return a[field] == b[field]; });
+}
+
+struct Made {
+  int rank;
+  const ordered_json* call;
+};
+
+/// Of each communicator the ranks that have it, and the number of each one's last collective.
+std::map<std::uint64_t, std::map<int, std::uint64_t>> progress(const ordered_json& flight) {
+  std::map<std::uint64_t, std::map<int, std::uint64_t>> last;
+  for (const auto& rank : flight["ranks"]) {
+    for (const auto& group : rank["communicators"]) {
+      last[group["id"].get<std::uint64_t>()][rank["rank"].get<int>()] =
+          group["sequence"].get<std::uint64_t>();
+    }
+  }
+  return last;
+}
+
+std::optional<ordered_json> divergence_at(const Key& key, const std::vector<Made>& made,
+                                          const std::map<int, std::uint64_t>& last) {
+  ordered_json found;
+  found["communicator"] = key.first;
+  found["communicator_name"] = (*made.front().call)["communicator_name"];
+  found["sequence"] = key.second;
+  const bool differs = std::any_of(made.begin(), made.end(), [&](const Made& other) {
+    return !same_call(*other.call, *made.front().call);
+  });
+  ordered_json absent = ordered_json::array();
+  for (const auto& [rank, sequence] : last) {
+    if (sequence < key.second) absent.push_back(rank);
+  }
+  if (!differs && absent.empty()) return std::nullopt;
+  found["kind"] = differs ? "mismatch" : "absent";
+  auto& calls = found["calls"] = ordered_json::array();
+  for (const auto& [rank, call] : made) {
+    calls.push_back({{"rank", rank}, {"call", call_text(*call)}, {"site", (*call)["site"]}});
+  }
+  found["absent"] = std::move(absent);
+  return found;
+}
+
+/// The one that began first; its records are marked.
+std::optional<ordered_json> find_divergence(ordered_json& flight) {
+  std::map<Key, std::vector<Made>> calls;
+  for (const auto& rank : flight["ranks"]) {
+    for (const auto& call : rank["records"]) {
+      if (!is_collective(call)) continue;
+      calls[{call["communicator"].get<std::uint64_t>(), call["sequence"].get<std::uint64_t>()}]
+          .push_back({rank["rank"].get<int>(), &call});
+    }
+  }
+  const auto last = progress(flight);
+  std::optional<ordered_json> first;
+  Key first_key;
+  double first_began = 0;
+  for (const auto& [key, made] : calls) {
+    const auto group = last.find(key.first);
+    auto found = divergence_at(
+        key, made, group == last.end() ? std::map<int, std::uint64_t>{} : group->second);
+    if (!found) continue;
+    double began = (*made.front().call)["began"].get<double>();
+    for (const auto& each : made) began = std::min(began, (*each.call)["began"].get<double>());
+    if (first && began >= first_began) continue;
+    first = std::move(found);
+    first_key = key;
+    first_began = began;
+  }
+  if (!first) return std::nullopt;
+  for (auto& rank : flight["ranks"]) {
+    for (auto& call : rank["records"]) {
+      if (is_collective(call) && call["communicator"] == first_key.first &&
+          call["sequence"] == first_key.second) {
+        call["diverges"] = true;
+      }
+    }
+  }
+  return first;
+}
+
+/// How far behind the first of each communicator this rank is, at most.
+std::uint64_t lag_of(const ordered_json& rank,
+                     const std::map<std::uint64_t, std::map<int, std::uint64_t>>& last) {
+  std::uint64_t lag = 0;
+  for (const auto& group : rank["communicators"]) {
+    const auto& all = last.at(group["id"].get<std::uint64_t>());
+    const auto most = std::max_element(
+        all.begin(), all.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    lag = std::max(lag, most->second - group["sequence"].get<std::uint64_t>());
+  }
+  return lag;
+}
+
+/// Over several lines for a flight, which people look into.
+std::string dumped(const ordered_json& json, int indent) {
+  return json.dump(indent, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+std::string merge_flight(const std::vector<std::string>& documents) {
+  ordered_json flight = merged(parsed(documents));
+  if (flight.empty()) return "{}\n";
+  auto ranks = std::move(flight["ranks"]);
+  flight.erase("ranks");
+  flight["divergence"] = nullptr;
+  flight["ranks"] = std::move(ranks);
+  if (auto divergence = find_divergence(flight)) flight["divergence"] = std::move(*divergence);
+  return dumped(flight, 1);
+}
+
+std::string merge_status(const std::vector<std::string>& documents) {
+  ordered_json status = merged(parsed(documents));
+  if (status.empty()) return "{}\n";
+  const auto last = progress(status);
+  for (auto& rank : status["ranks"]) rank["behind"] = lag_of(rank, last);
+  return dumped(status, -1);
+}
+
+std::string status_text(const std::vector<std::string>& documents) {
+  const ordered_json status = ordered_json::parse(merge_status(documents));
+  if (!status.contains("ranks")) return "";
+  const auto world = status["world_size"].get<std::size_t>();
+  std::string text = "job " + status["job"].get<std::string>() + ", epoch " +
+                     number_text(status["epoch"]) + ", attempt " + number_text(status["attempt"]) +
+                     ": " + std::to_string(world) + (world == 1 ? " rank" : " ranks");
+  if (status["ranks"].size() < world) {
+    text += ", " + std::to_string(world - status["ranks"].size()) + " of them on other hosts";
+  }
+  text += "\n";
+  if (status["stuck"].is_string()) text += "stuck: " + status["stuck"].get<std::string>() + "\n";
+  char line[96];
+  std::snprintf(line, sizeof line, "%6s %8s  %-8s %7s  %s\n", "rank", "pid", "state", "behind",
+                "doing");
+  text += line;
+  for (const auto& rank : status["ranks"]) {
+    std::snprintf(line, sizeof line, "%6d %8d  %-8s %7llu  ", rank["rank"].get<int>(),
+                  rank["pid"].get<int>(), rank["state"].get<std::string>().c_str(),
+                  static_cast<unsigned long long>(rank["behind"].get<std::uint64_t>()));
+    text += line + rank["doing"].get<std::string>() + "\n";
+  }
+  return text;
+}
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace dlaunch::launcher {
+
+/// What agents answer to "flight", brought together: one document with all ranks in their order,
+/// and "divergence", the first call in which they went apart: of one number in one communicator,
+/// but not the same call ("mismatch"), or not made by all its ranks ("absent"). The records
+/// concerned have "diverges": true. Documents that are none are left out.
+std::string merge_flight(const std::vector<std::string>& documents);
+
+/// What agents answer to "status", brought together: of one job each. As text for people, or JSON.
+std::string status_text(const std::vector<std::string>& documents);
+std::string merge_status(const std::vector<std::string>& documents);
+
+/// A merged flight as a page of its own that draws it: ranks as rows, calls as boxes, waiting
+/// marked, to be zoomed and moved.
+std::string timeline_html(const std::string& merged_flight);
+
+}  // namespace dlaunch::launcher

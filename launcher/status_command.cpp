@@ -1,0 +1,127 @@
+#include "launcher/status_command.hpp"
+
+#include "launcher/flight_report.hpp"
+#include "launcher/status_socket.hpp"
+#include "runtime/base/exit_code.hpp"
+
+#include <dlaunch/error.hpp>
+
+#include <fstream>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace dlaunch::launcher {
+namespace {
+
+constexpr std::string_view help =
+    "Usage: dlaunch status [JOB] [options]\n"
+    "\n"
+    "Says of each rank of this user's live jobs on this host, or of one job: its pid,\n"
+    "whether it runs, is stopped or has ended, by how many calls it is behind the\n"
+    "first, and what it does.\n"
+    "\n"
+    "Options:\n"
+    "  --json                 The same as JSON; a line for each job.\n"
+    "  --flight               Every rank's last calls as JSON, the first call in which\n"
+    "                         the ranks went apart marked.\n"
+    "  --timeline FILE        The same, drawn: a page for a browser, ranks as rows.\n";
+
+struct Asked {
+  std::string job;
+  bool json = false, flight = false;
+  std::string timeline;
+};
+
+EarlyExit refuse(int code, const std::string& sentence) {
+  return {.code = code, .text = "dlaunch status: " + sentence + "\n"};
+}
+
+std::variant<Asked, EarlyExit> parse(std::span<const std::string> arguments) {
+  Asked asked;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (argument == "--help" || argument == "-h") return EarlyExit{0, std::string(help)};
+    if (argument == "--json") {
+      asked.json = true;
+    } else if (argument == "--flight") {
+      asked.flight = true;
+    } else if (argument == "--timeline" && i + 1 < arguments.size()) {
+      asked.timeline = arguments[++i];
+    } else if (argument.starts_with("--timeline=")) {
+      asked.timeline = argument.substr(argument.find('=') + 1);
+    } else if (argument.starts_with('-') || !asked.job.empty()) {
+      return refuse(exit_code::usage,
+                    argument == "--timeline"
+                        ? "--timeline needs a value: FILE"
+                        : "unknown option " + argument + "; dlaunch status --help lists them");
+    } else {
+      asked.job = argument;
+    }
+  }
+  return asked;
+}
+
+/// By job. What does not answer is told in `problems`.
+std::map<std::string, std::vector<std::string>> ask_all(const Asked& asked,
+                                                        const StatusFolder& folder,
+                                                        std::string& problems) {
+  const bool flight = asked.flight || !asked.timeline.empty();
+  std::map<std::string, std::vector<std::string>> answers;
+  for (const auto& place : folder.places()) {
+    if (!asked.job.empty() && place.job != asked.job) continue;
+    try {
+      answers[place.job].push_back(ask_agent(folder, place, flight ? "flight" : "status"));
+    } catch (const Error& error) {
+      // One that was killed left its place behind, which is no trouble of anybody's.
+      if (error.errc() == Errc::timeout) {
+        problems += "dlaunch status: " + std::string(error.what()) + "\n";
+      }
+    }
+  }
+  return answers;
+}
+
+EarlyExit draw(const Asked& asked, const std::vector<std::string>& documents) {
+  std::ofstream file(asked.timeline);
+  file << timeline_html(merge_flight(documents));
+  file.close();
+  if (!file) return refuse(exit_code::unreachable, "cannot write " + asked.timeline);
+  return {.code = 0, .text = asked.timeline + "\n"};
+}
+
+}  // namespace
+
+EarlyExit run_status(std::span<const std::string> arguments) {
+  auto parsed = parse(arguments);
+  if (auto* exit = std::get_if<EarlyExit>(&parsed)) return std::move(*exit);
+  const Asked asked = std::get<Asked>(std::move(parsed));
+  std::optional<StatusFolder> folder;
+  try {
+    folder.emplace(false);
+  } catch (const Error& error) {
+    return refuse(exit_code::unreachable,
+                  std::string("no job of this user runs on this host, or it cannot be found: ") +
+                      error.what());
+  }
+  std::string text;
+  const auto answers = ask_all(asked, *folder, text);
+  if (answers.empty()) {
+    return {exit_code::unreachable,
+            text + "dlaunch status: no job " + (asked.job.empty() ? "" : "'" + asked.job + "' ") +
+                "of this user runs on this host (looked in " + folder->path() + ")\n"};
+  }
+  if (!asked.timeline.empty()) {
+    if (answers.size() > 1) return refuse(exit_code::usage, "several jobs run here; name one");
+    return draw(asked, answers.begin()->second);
+  }
+  for (const auto& [job, documents] : answers) {
+    text += asked.flight ? merge_flight(documents)
+            : asked.json ? merge_status(documents)
+                         : status_text(documents);
+  }
+  return {.code = 0, .text = text};
+}
+
+}  // namespace dlaunch::launcher

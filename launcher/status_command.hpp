@@ -1,0 +1,14 @@
+#pragma once
+
+#include "launcher/options.hpp"
+
+#include <span>
+#include <string>
+
+namespace dlaunch::launcher {
+
+/// `dlaunch status [JOB] [--json] [--flight] [--timeline FILE]`: finds the live jobs of this user
+/// on this host, asks their agents, and returns what is to be said, and with which code to end.
+EarlyExit run_status(std::span<const std::string> arguments);
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,64 @@
+#pragma once
+
+#include "runtime/base/unique_fd.hpp"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+
+namespace dlaunch::launcher {
+
+/// Where the agents of this user's live jobs are found: $XDG_RUNTIME_DIR/dlaunch, else
+/// /tmp/dlaunch-<uid>; below it <job>/<node>.sock. For their owner alone.
+class StatusFolder {
+ public:
+  /// With `make` what is missing is made. Throws Error{refused} with a sentence where there is no
+  /// such folder, or it is not this user's own.
+  explicit StatusFolder(bool make);
+
+  const std::string& path() const { return path_; }
+
+  struct Place {
+    std::string job, node;
+  };
+  /// What lies there; whether somebody answers is another question.
+  std::vector<Place> places() const;
+  /// Throws Error{unreachable}: nobody listens there any more, and the place has been removed.
+  unique_fd connect(const Place& place) const;
+  /// Takes a place, also where one of the name has been left behind.
+  unique_fd listen(const Place& place) const;
+  void remove(const Place& place) const noexcept;
+
+ private:
+  std::string path_;
+};
+
+/// An agent's end: answers who asks what its workers do. A line comes, a document goes back. Who
+/// does not read, or says nothing, is cut off after a while. One thread: that of `io`.
+class StatusSocket {
+ public:
+  using Answer = std::function<std::string(const std::string& question)>;
+  /// Throws what StatusFolder throws.
+  StatusSocket(boost::asio::io_context& io, const std::string& job, const std::string& node,
+               Answer answer);
+  ~StatusSocket();
+  StatusSocket(const StatusSocket&) = delete;
+  StatusSocket& operator=(const StatusSocket&) = delete;
+
+ private:
+  void accept();
+
+  StatusFolder folder_;
+  StatusFolder::Place place_;
+  Answer answer_;
+  boost::asio::local::stream_protocol::acceptor acceptor_;
+};
+
+/// Asks an agent, and returns its answer. Throws Error{timeout} or Error{unreachable}.
+std::string ask_agent(const StatusFolder& folder, const StatusFolder::Place& place,
+                      const std::string& question);
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,66 @@
+#pragma once
+
+#include "launcher/node_sight.hpp"
+#include "launcher/plan.hpp"
+#include "launcher/status_socket.hpp"
+#include "launcher/stuck_watch.hpp"
+#include "launcher/workers.hpp"
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+namespace dlaunch::launcher {
+
+/// Looks at what the workers of a node do: ten times a second at the calls that wait, by the memory
+/// that they share with the agent, and closer when asked. Says, once, that a call is stuck, or that
+/// the ranks do not agree. One thread: that of `io`.
+class Watch {
+ public:
+  using Say = std::function<void(const std::string& sentence)>;
+  /// The memory of the current attempt; null where there is none, or not yet.
+  using FindSegment = std::function<Segment*()>;
+
+  /// `stuck_after`: how long a call may wait before it is told; 0: nothing is told.
+  Watch(boost::asio::io_context& io, Clock::duration stuck_after, FindSegment segment, Say say);
+
+  /// A new attempt. From the first one on `dlaunch status` finds the job; where that cannot be, it
+  /// is said, and the job goes on.
+  void begin(const Assignment& assignment, const std::string& host, const std::string& node_id);
+  void started(const std::vector<pid_t>& pids);
+  void joined(int local_rank);
+  void ended(const Workers::Ended& ended);
+  /// The attempt is over. What was known can still be asked for.
+  void stop();
+
+  /// With up to so many calls of each rank.
+  NodeSight sight(std::size_t calls) const;
+  /// To who asks "status" or "flight".
+  std::string answer(const std::string& question) const;
+  /// Whether any worker has ever recorded a call.
+  bool has_calls() const;
+
+ private:
+  void open_status();
+  void arm();
+  void look();
+
+  boost::asio::io_context& io_;
+  const Clock::duration stuck_after_;
+  const FindSegment find_segment_;
+  const Say say_;
+  boost::asio::steady_timer timer_;
+  NodeSight known_;  ///< Without logs.
+  StuckWatch stuck_watch_;
+  std::uint64_t calls_seen_ = 0;
+  bool told_disagreement_ = false;
+  bool looking_ = false;
+  std::unique_ptr<StatusSocket> status_;
+};
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,60 @@
+// What the tests of stuck jobs start: `stuck_rank MODE TOKEN [SECONDS]`. All ranks make two
+// all_reduces; then the last one does what MODE says while the others make a third, with a timeout
+// of so many seconds.
+#include <dlaunch/dlaunch.hpp>
+
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include <unistd.h>
+
+namespace {
+
+[[noreturn]] void wait_for_death() {
+  for (;;) ::pause();
+}
+
+void say(const char* line) {
+  std::printf("%s\n", line);
+  std::fflush(stdout);
+}
+
+void misbehave(const std::string& mode, dlaunch::Communicator& comm, float* data) {
+  if (mode == "compute") wait_for_death();
+  if (mode == "exit") std::_Exit(0);
+  if (mode == "kill") ::raise(SIGKILL);
+  if (mode == "stop") ::raise(SIGSTOP);
+  if (mode == "elsewhere") {
+    auto alone = comm.group_of_members(std::array{comm.rank(), 0});
+    alone.barrier();
+  }
+  if (mode == "differ") comm.broadcast(dlaunch::TensorView(data, 1, dlaunch::DType::f32), 0);
+}
+
+int run(const std::string& mode, int seconds) {
+  const auto world = dlaunch::World::from_env();
+  if (mode == "silent" && world.rank() == 1) wait_for_death();
+  dlaunch::Communicator comm(world);
+  comm.set_timeout(std::chrono::seconds(seconds));
+  float data[1] = {1};
+  comm.all_reduce(data);
+  comm.all_reduce(data);
+  say("READY");
+  if (comm.rank() == comm.size() - 1) misbehave(mode, comm, data);
+  comm.all_reduce(data);
+  say("DONE");
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  if (argc < 3) return 2;
+  return run(argv[1], argc > 3 ? std::atoi(argv[3]) : 30);
+} catch (const dlaunch::Error& error) {
+  std::fprintf(stderr, "stuck_rank: %s\n", error.what());
+  return error.errc() == dlaunch::Errc::peer_lost ? 75 : 1;
+}

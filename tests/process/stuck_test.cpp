@@ -1,0 +1,199 @@
+// Jobs that do not go on: what dlaunch says of them, once, and who can ask.
+#include "launcher/status_socket.hpp"
+#include "tests/process/job.hpp"
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace dlaunch;
+using namespace dlaunch::process_test;
+using nlohmann::json;
+
+namespace {
+
+/// A folder for status sockets and files, gone with the test.
+struct Folder {
+  Folder() {
+    std::string name = "/tmp/dlaunch-stuck-XXXXXX";
+    REQUIRE(::mkdtemp(name.data()) != nullptr);
+    path = name;
+  }
+  ~Folder() {
+    for (const char* file : {"/flight.json", "/page.html"}) ::unlink((path + file).c_str());
+    ::rmdir((path + "/dlaunch").c_str());
+    ::rmdir(path.c_str());
+  }
+  Job::Environment environment() const { return {{"XDG_RUNTIME_DIR", path}}; }
+  std::string path;
+};
+
+std::vector<std::string> command(const std::string& mode, std::vector<std::string> options,
+                                 const std::string& seconds = "60", int ranks = 4) {
+  options.insert(options.begin(), {"--nproc-per-node", std::to_string(ranks), "--stuck-after",
+                                   "300ms", "--shutdown-timeout", "1"});
+  options.insert(options.end(),
+                 {DLAUNCH_BINARY_DIR "/tests/stuck_rank", mode, unique_token(), seconds});
+  return options;
+}
+
+std::string status(const Folder& folder, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "status");
+  Job asking(std::move(arguments), folder.environment());
+  CHECK(asking.wait().code == 0);
+  return asking.out();
+}
+
+constexpr const char* waits = "ranks 0-2 wait; absent: rank 3 (";
+
+}  // namespace
+
+TEST_CASE("a stuck call is told once, with who is absent and what it does") {
+  const Folder folder;
+  Job job(command("compute", {}), folder.environment());
+  REQUIRE(job.saw(waits));
+  CHECK(job.err().find("all_reduce #3 (sum, f32, 1 element) [stuck_rank.cpp:") !=
+        std::string::npos);
+  CHECK(job.err().find("rank 3 (in no call for ") != std::string::npos);
+  CHECK(job.err().find(", after all_reduce #2 [stuck_rank.cpp:") != std::string::npos);
+  job.send(SIGTERM);
+  job.wait();
+  CHECK(count(job.err(), "has been waiting for") == 1);
+}
+
+TEST_CASE("status finds a job while it is stuck, and who is behind") {
+  const Folder folder;
+  Job job(command("compute", {"--rdzv-id", "demo"}), folder.environment());
+  REQUIRE(job.saw(waits));
+
+  const std::string text = status(folder, {});
+  CHECK(text.find("job demo, epoch 1, attempt 0: 4 ranks") != std::string::npos);
+  CHECK(text.find("stuck: all_reduce #3") != std::string::npos);
+  const auto told = json::parse(status(folder, {"demo", "--json"}));
+  REQUIRE(told["ranks"].size() == 4);
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto& one = told["ranks"][static_cast<std::size_t>(rank)];
+    CHECK(one["rank"] == rank);
+    CHECK(one["state"] == "running");
+    CHECK(one["behind"] == (rank == 3 ? 1 : 0));
+    CHECK(
+        one["doing"].get<std::string>().starts_with(rank == 3 ? "in no call" : "in all_reduce #3"));
+  }
+  const auto flight = json::parse(status(folder, {"--flight"}));
+  CHECK(flight["divergence"]["kind"] == "absent");
+  CHECK(flight["divergence"]["sequence"] == 3);
+  CHECK(flight["divergence"]["absent"] == json::array({3}));
+  CHECK(flight["ranks"][0]["records"].back()["diverges"] == true);
+  CHECK(flight["ranks"][0]["waiting"][0]["waits_for"] == 3);
+  const std::string page = folder.path + "/page.html";
+  CHECK(status(folder, {"--timeline", page}) == page + "\n");
+  std::ifstream file(page);
+  const std::string html{std::istreambuf_iterator<char>(file), {}};
+  CHECK(html.find("stuck_rank.cpp:") != std::string::npos);
+  CHECK(html.find("src=") == std::string::npos);  // Nothing is fetched.
+
+  job.send(SIGTERM);
+  job.wait();
+  Job nobody({"status"}, folder.environment());
+  CHECK(nobody.wait().code == 69);
+  CHECK(nobody.err().find("no job of this user runs on this host") != std::string::npos);
+}
+
+TEST_CASE("a stopped rank is named as stopped, by the agent and by those who wait") {
+  const Folder folder;
+  Job job(command("stop", {}, "2"), folder.environment());
+  REQUIRE(job.saw("absent: rank 3 (stopped by a signal"));
+  job.wait();
+  CHECK(count(job.err(), "waited 2 s; absent: rank 3 (stopped by a signal, ") >= 1);
+}
+
+TEST_CASE("a rank that waits elsewhere is named with where") {
+  const Folder folder;
+  Job job(command("elsewhere", {}), folder.environment());
+  REQUIRE(job.saw("absent: rank 3 (in barrier #1 of 'world/members1' [stuck_rank.cpp:"));
+  job.send(SIGTERM);
+  job.wait();
+}
+
+TEST_CASE("a rank that has not come is named as such") {
+  const Folder folder;
+  Job job(command("silent", {}, "60", 2), folder.environment());
+  REQUIRE(job.saw("absent: rank 1 (it has made no communicator yet)"));
+  job.send(SIGTERM);
+  job.wait();
+}
+
+TEST_CASE("an early end is a failure whose root cause is the one who left") {
+  const Folder folder;
+  Job job(command("exit", {}), folder.environment());
+  CHECK(job.wait().code == 75);
+  CHECK(count(job.err(), "lost rank 3 on ") >= 3);
+  const auto root = job.err().find("Root Cause");
+  REQUIRE(root != std::string::npos);
+  CHECK(job.err().find("rank      : 3 (local_rank: 3)", root) != std::string::npos);
+  CHECK(job.err().find("left before the others", root) != std::string::npos);
+}
+
+TEST_CASE("the last calls of a killed rank, and of those who waited for it, are written") {
+  const Folder folder;
+  const std::string path = folder.path + "/flight.json";
+  Job job(command("kill", {"--flight-file", path}), folder.environment());
+  CHECK(job.wait().signal == 0);
+  CHECK(job.err().find("Every rank's last calls: " + path) != std::string::npos);
+  std::ifstream file(path);
+  const auto flight = json::parse(file);
+  REQUIRE(flight["ranks"].size() == 4);
+  const auto& dead = flight["ranks"][3];
+  CHECK(dead["end"] == "killed by SIGKILL");
+  REQUIRE(dead["records"].size() == 2);
+  CHECK(dead["records"][1]["op"] == "all_reduce");
+  CHECK(dead["records"][1]["state"] == "done");
+  CHECK(flight["ranks"][0]["records"].back()["state"] == "failed");
+  CHECK(flight["divergence"]["absent"] == json::array({3}));
+}
+
+TEST_CASE("after a mismatch the first call that differs is marked") {
+  const Folder folder;
+  const std::string path = folder.path + "/flight.json";
+  Job job(command("differ", {"--flight-file", path}), folder.environment());
+  CHECK(job.wait().code == 1);
+  std::ifstream file(path);
+  const auto flight = json::parse(file);
+  CHECK(flight["divergence"]["kind"] == "mismatch");
+  CHECK(flight["divergence"]["sequence"] == 3);
+  const auto& calls = flight["divergence"]["calls"];
+  REQUIRE(calls.size() == 4);
+  CHECK(calls[0]["call"] == "all_reduce #3 (sum, f32, 1 element)");
+  CHECK(calls[3]["call"] == "broadcast #3 (f32, 1 element, root 0)");
+}
+
+TEST_CASE("workers without the runtime: who still runs is told, and ended when that is asked for") {
+  const Folder folder;
+  const std::string token = unique_token();
+  Job job({"--nproc-per-node", "2", "--straggler-timeout", "300ms", "--shutdown-timeout", "1", "sh",
+           "-c", "test $RANK = 0 || exec sleep 1000; : " + token},
+          folder.environment());
+  CHECK(job.wait().code == 80);
+  CHECK(job.err().find("rank 0 exited 0 ") != std::string::npos);
+  CHECK(job.err().find(" ago, rank 1 still runs: the job is ended (--straggler-timeout)") !=
+        std::string::npos);
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("where there is no place for status sockets the job runs, and says so") {
+  const Folder folder;
+  // Others may enter it: no place for this.
+  REQUIRE(::mkdir((folder.path + "/dlaunch").c_str(), 0755) == 0);
+  REQUIRE(::chmod((folder.path + "/dlaunch").c_str(), 0755) == 0);
+  Job job({"--nproc-per-node", "1", "true"}, folder.environment());
+  CHECK(job.wait().code == 0);
+}
