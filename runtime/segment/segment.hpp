@@ -85,9 +85,9 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 /// Memory that the ranks of one node share: a sealed memfd, without a name that could collide or
 /// stay behind. It holds for each rank a block and a flight ring, sets of rings with one for each
 /// ordered pair, and for each rank an arena from which it alone allocates; all of it begins as
-/// zeros. A process maps it once: ranks that are threads of one process share the object. Places are
-/// offsets, since every process has addresses of its own. All calls may come from any thread; what
-/// the memory means is agreed among those who use it.
+/// zeros. A process maps it once: ranks that are threads of one process share the object. Places
+/// are offsets, since every process has addresses of its own. All calls may come from any thread;
+/// what the memory means is agreed among those who use it.
 class Segment {
  public:
   /// Throws Error{internal} naming the step that failed.
