@@ -12,8 +12,9 @@ namespace {
 
 using kernels::Association;
 using kernels::Kernel;
-/// Tells canonical reductions from others; any number would do.
+/// Tell orders apart; any numbers would do.
 constexpr std::uint64_t canonical_hash = 0x63616e6f6e696361U;
+constexpr std::uint64_t any_order_hash = 0x616e796f72646572U;
 
 using Inputs = std::span<const std::byte* const>;
 
@@ -69,6 +70,7 @@ std::uint64_t hash_of(const Reduction& reduction) {
   } else if (reduction.op() == ReduceOp::custom) {
     hash = transport::hash_text(reduction.name());
   }
+  if (reduction.is_any_order()) return hash ^ any_order_hash;
   return reduction.is_canonical() ? hash ^ canonical_hash : hash;
 }
 
@@ -86,7 +88,7 @@ Instructions best_instructions() noexcept {
 
 Folder::Folder(const Reduction& reduction, DType dtype, bool truncate_mean,
                Instructions instructions)
-    : reduction_(reduction), kernel_(nullptr), dtype_(dtype) {
+    : reduction_(reduction), kernel_(nullptr), dtype_(dtype), instructions_(instructions) {
   const ReduceOp op = reduction.op();
   const auto association = reduction.is_canonical() ? Association::pairs : Association::left;
   DType part = dtype;
@@ -102,6 +104,21 @@ Folder::Folder(const Reduction& reduction, DType dtype, bool truncate_mean,
     throw Error(Errc::misuse, *reason);
   }
   kernel_ = kernels::find_scalar(op, dtype, association);
+}
+
+Freedom Folder::freedom() const {
+  const ReduceOp op = reduction_.op();
+  const bool whole = is_integer(dtype_) || dtype_ == DType::boolean;
+  // A mean of integers is divided where their sum is, which may take more bits than an element.
+  if (whole && op == ReduceOp::mean) return Freedom::none;
+  if (whole && op != ReduceOp::custom) return Freedom::any;
+  if (reduction_.is_canonical()) {
+    return op == ReduceOp::min || op == ReduceOp::max ? Freedom::neighbours : Freedom::none;
+  }
+  if (reduction_.is_any_order()) return Freedom::any;
+  // Which of two zeros, or of two NaNs, counts on their order alone.
+  if (op == ReduceOp::min || op == ReduceOp::max) return Freedom::neighbours;
+  return Freedom::extends;
 }
 
 std::optional<std::string> Folder::objection(const Reduction& reduction, DType dtype,

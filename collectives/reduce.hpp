@@ -23,6 +23,14 @@ Instructions best_instructions() noexcept;
 /// factor, the name, the order. 0 where that is nothing.
 std::uint64_t hash_of(const Reduction& reduction);
 
+/// How far a fold may be taken apart without its bits changing.
+enum class Freedom : std::uint8_t {
+  none,        ///< One fold of all ranks' own data.
+  extends,     ///< The ranks before first, then the next ones onto what they came to.
+  neighbours,  ///< Any ranks in a row first, in the order of ranks.
+  any,         ///< Any ranks first, in any order.
+};
+
 /// How a result is written.
 enum class Stores : std::uint8_t {
   cached,
@@ -43,6 +51,10 @@ class Folder {
                                               bool truncate_mean);
 
   std::size_t element_bytes() const { return size_of(dtype_); }
+  Freedom freedom() const;
+  const Reduction& reduction() const { return reduction_; }
+  DType dtype() const { return dtype_; }
+  Instructions instructions() const { return instructions_; }
   /// out[i] = inputs[0][i] op inputs[1][i] op ..., `count` elements each: from left to right, or in
   /// the canonical order if the reduction asks for it. At least one input. `out` may be one of the
   /// inputs; none needs an alignment.
@@ -61,6 +73,7 @@ class Folder {
   const Reduction& reduction_;
   kernels::Kernel kernel_;  ///< Null: the program's own.
   DType dtype_;
+  Instructions instructions_;
   std::uint8_t lanes_ = 1;  ///< Numbers in an element, as the kernel counts them.
 };
 

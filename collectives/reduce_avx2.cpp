@@ -1,3 +1,4 @@
+#include "collectives/reduce_conversions.hpp"
 #include "collectives/reduce_lanes.hpp"
 
 namespace dlaunch::kernels {
@@ -5,5 +6,7 @@ namespace dlaunch::kernels {
 Kernel find_avx2(ReduceOp op, DType dtype, Association association) {
   return find(op, dtype, association);
 }
+
+Conversions conversions_avx2(DType dtype) { return conversions(dtype); }
 
 }  // namespace dlaunch::kernels

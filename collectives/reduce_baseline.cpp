@@ -1,3 +1,4 @@
+#include "collectives/reduce_conversions.hpp"
 #include "collectives/reduce_lanes.hpp"
 
 namespace dlaunch::kernels {
@@ -5,5 +6,7 @@ namespace dlaunch::kernels {
 Kernel find_baseline(ReduceOp op, DType dtype, Association association) {
   return find(op, dtype, association);
 }
+
+Conversions conversions_baseline(DType dtype) { return conversions(dtype); }
 
 }  // namespace dlaunch::kernels

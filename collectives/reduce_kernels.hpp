@@ -35,6 +35,16 @@ Kernel find_baseline(ReduceOp op, DType dtype, Association association);
 Kernel find_avx2(ReduceOp op, DType dtype, Association association);
 Kernel find_avx512(ReduceOp op, DType dtype, Association association);
 
+/// `count` elements of a 16-bit type to those in which it is accumulated, and back, rounded once.
+using Convert = void (*)(const std::byte* from, std::byte* to, std::size_t count);
+struct Conversions {
+  Convert widen, round;
+};
+/// Of f16 or bf16; nulls for every other type.
+Conversions conversions_baseline(DType dtype);
+Conversions conversions_avx2(DType dtype);
+Conversions conversions_avx512(DType dtype);
+
 /// What has no vectors: products of complex numbers and means of integers.
 Kernel find_scalar(ReduceOp op, DType dtype, Association association);
 

@@ -62,7 +62,13 @@ Reduction Reduction::custom(std::string name, Fold fold) {
 
 Reduction Reduction::canonical() const {
   Reduction copy = *this;
-  copy.canonical_ = true;
+  copy.order_ = Order::pairs;
+  return copy;
+}
+
+Reduction Reduction::any_order() const {
+  Reduction copy = *this;
+  copy.order_ = Order::any;
   return copy;
 }
 

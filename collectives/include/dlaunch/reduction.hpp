@@ -31,7 +31,7 @@ DLAUNCH_API const char* to_string(ReduceOp op) noexcept;
 
 /// An operation and what it needs. Whatever the operation, the elements of the ranks are folded in
 /// the order of their ranks, from left to right, so the result has the same bits on all ranks and
-/// from run to run; canonical() folds neighbours first. f16 and bf16 are accumulated in f32 and
+/// from run to run; canonical() folds neighbours first, any_order() leaves it to us. f16 and bf16 are accumulated in f32 and
 /// rounded once, at the end. Where several ranks bring a NaN, which of them a sum or a product
 /// shows is not defined. A value; safe to copy and to read from any thread.
 class DLAUNCH_API Reduction {
@@ -53,9 +53,17 @@ class DLAUNCH_API Reduction {
   /// are rounded in another order than without it, and lose less with many ranks. Whichever
   /// algorithm runs, the bits are the same. Ranks that disagree on it get Error{mismatch}.
   Reduction canonical() const;
+  /// The same operation, folded in whatever order is fastest for the size and for where the ranks
+  /// are: ranks of a node first, or along a ring. The bits are the same on all ranks, and from run
+  /// to run with the same ranks in the same places; another size or placement may round sums and
+  /// products of floats otherwise. Folds whose bits do not depend on the order (of integers) are
+  /// made like that without it. A custom operation has to be associative and commutative. Takes the
+  /// place of canonical(), as that does of it; ranks that disagree on it get Error{mismatch}.
+  Reduction any_order() const;
 
   ReduceOp op() const noexcept { return op_; }
-  bool is_canonical() const noexcept { return canonical_; }
+  bool is_canonical() const noexcept { return order_ == Order::pairs; }
+  bool is_any_order() const noexcept { return order_ == Order::any; }
   double factor() const noexcept { return factor_; }
   /// "sum", or a custom operation's name.
   std::string name() const;
@@ -64,8 +72,10 @@ class DLAUNCH_API Reduction {
 
  private:
   struct Custom;
+  enum class Order : std::uint8_t { ranks, pairs, any };
+
   ReduceOp op_;
-  bool canonical_ = false;
+  Order order_ = Order::ranks;
   double factor_ = 1;
   std::shared_ptr<const Custom> custom_;
 };

@@ -1,4 +1,5 @@
 // Every fold with every set of instructions this processor has, against plain scalars.
+#include "collectives/partial_fold.hpp"
 #include "collectives/reduce.hpp"
 #include "tests/support/scalar_fold.hpp"
 
@@ -198,6 +199,30 @@ class Check {
                                     << " ranks, instructions " << static_cast<int>(set)
                                     << (reduction.is_canonical() ? ", canonical" : ""));
       in_place(fold, reduction, wanted, ranks);
+      if (fold.freedom() != Freedom::none) in_runs(fold, reduction, wanted, ranks);
+    }
+  }
+
+  /// The ranks before a cut, and then the others onto what those came to.
+  void in_runs(const Folder& fold, const Reduction& reduction, const std::vector<T>& wanted,
+               std::size_t ranks) {
+    const std::size_t count = 533;
+    PartialFolder partial(fold);
+    const auto inputs = std::span<const std::byte* const>(places_);
+    for (std::size_t cut = 1; cut <= ranks; ++cut) {
+      Buffer between(0), out(1);
+      partial.extend(nullptr, inputs.first(cut), between.begin(), count);
+      partial.extend(between.begin(), inputs.subspan(cut, ranks - cut), between.begin(), count);
+      partial.finish(between.begin(), out.begin(), count, static_cast<int>(ranks));
+      CHECK(holds(reduction, out, wanted, count));
+      if (fold.freedom() < Freedom::neighbours || cut == ranks) continue;
+      Buffer right(0);
+      partial.extend(nullptr, inputs.first(cut), between.begin(), count);
+      partial.extend(nullptr, inputs.subspan(cut, ranks - cut), right.begin(), count);
+      const std::array<const std::byte*, 2> both{between.begin(), right.begin()};
+      partial.joining()(both, between.begin(), count);
+      partial.finish(between.begin(), out.begin(), count, static_cast<int>(ranks));
+      CHECK(holds(reduction, out, wanted, count));
     }
   }
 
@@ -316,6 +341,24 @@ TEST_CASE("a NaN keeps what it carries, and the leftmost wins in min and max") {
       for (const float x : got) CHECK(std::bit_cast<std::uint32_t>(x) == 0xffc12345U);
     }
   }
+}
+
+TEST_CASE("a fold is taken apart only as far as its bits allow") {
+  const auto freedom = [](const Reduction& reduction, DType dtype) {
+    return Folder(reduction, dtype, true).freedom();
+  };
+  const auto custom = Reduction::custom("own", [](void*, const void*, std::size_t, DType) {});
+  CHECK(freedom(ReduceOp::sum, DType::i32) == Freedom::any);
+  CHECK(freedom(ReduceOp::mean, DType::i32) == Freedom::none);
+  CHECK(freedom(Reduction(ReduceOp::max).canonical(), DType::u8) == Freedom::any);
+  CHECK(freedom(ReduceOp::sum, DType::boolean) == Freedom::any);
+  CHECK(freedom(ReduceOp::min, DType::f32) == Freedom::neighbours);
+  CHECK(freedom(ReduceOp::sum, DType::bf16) == Freedom::extends);
+  CHECK(freedom(Reduction(ReduceOp::sum).canonical(), DType::f32) == Freedom::none);
+  CHECK(freedom(Reduction(ReduceOp::mean).any_order(), DType::f16) == Freedom::any);
+  CHECK(freedom(Reduction(ReduceOp::sum).any_order().canonical(), DType::f32) == Freedom::none);
+  CHECK(freedom(custom, DType::i32) == Freedom::extends);
+  CHECK(freedom(custom.any_order(), DType::i32) == Freedom::any);
 }
 
 TEST_CASE("the canonical order folds neighbours first, also by a function of the program's own") {
