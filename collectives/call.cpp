@@ -26,6 +26,8 @@ constexpr auto delivery_grace = 20ms;
 constexpr auto indirect_grace = 300ms;
 /// What nobody tells of is looked at so often.
 constexpr auto look_interval = 200us;
+/// A rank that waits by its node looks so often at what others do that it does not wait for.
+constexpr auto stray_interval = 10ms;
 /// A rank that left in good order may have done all its part: those who wait for it notice.
 bool left_in_order(const PeerLoss& loss) { return loss.cause.starts_with("exited 0"); }
 
@@ -230,6 +232,7 @@ void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
     look_again_ = TimePoint::max();
     check_losses(waiting);
     const auto now = Clock::now();
+    if (nodes_ != nullptr) check_strays(now);
     if (now >= until) return throw_unless_complete(waiting, ready);
     if (interval < until - now) look_again_ = std::min(look_again_, now + interval);
     const bool one = waiting.to_receive.size() == 1;
@@ -243,7 +246,7 @@ void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
 void Call::check_news(const Receive* receive) {
   if (receive != nullptr && receive->state == Receive::State::mismatched) throw_mismatch(*receive);
   check_told();
-  if (fingerprint_.op >= transport::Op::send || refusing_) return;
+  if (fingerprint_.op >= transport::Op::send || tolerant_) return;
   const FailureNotice* notice =
       setting_.mesh.news().failure_of(setting_.group.id, fingerprint_.sequence);
   if (notice != nullptr) {
@@ -282,7 +285,7 @@ Call::TimePoint Call::noticed(int world_rank) {
 void Call::check_losses(const Waiting& waiting) {
   const auto& mesh = setting_.mesh;
   if (!waiting.any) {
-    for (const int rank : waiting.to_receive) check_waited(rank, end_of(rank));
+    for (const int rank : waiting.to_receive) check_waited(rank, end_of(rank, waiting));
   } else {
     // From anybody: only when nobody is left who could send.
     const auto gone = [&](int rank) {
@@ -304,10 +307,40 @@ void Call::check_losses(const Waiting& waiting) {
 }
 
 /// Why nothing more comes from this rank by the way the call goes; null if more may come.
-const std::string* Call::end_of(int world_rank) const {
+const std::string* Call::end_of(int world_rank, const Waiting& waiting) const {
   static const std::string left = "it destroyed its communicator";
-  if (team_ == nullptr) return setting_.mesh.end_of(world_rank);
-  return team_->has_left(setting_.group.rank_of(world_rank)) ? &left : nullptr;
+  if (!waiting.in_team) return setting_.mesh.end_of(world_rank);
+  const int rank = setting_.group.rank_of(world_rank);
+  const int member = team_ != nullptr ? rank : nodes_->layout().index_of(rank);
+  return team_here()->has_left(member) ? &left : nullptr;
+}
+
+/// By its node a rank waits for few others, of which none need know that they are in another call:
+/// who is in one has published it, or sent something that is not of this one.
+void Call::check_strays(TimePoint now) {
+  const bool is_first = look_at_strays_ == TimePoint{};
+  if (!is_first && now < look_at_strays_) {
+    look_again_ = std::min(look_again_, look_at_strays_);
+    return;
+  }
+  look_at_strays_ = now + stray_interval;
+  look_again_ = std::min(look_again_, look_at_strays_);
+  if (is_first || tolerant_) return;
+  const auto is_other = [&](const Fingerprint& theirs) {
+    return theirs.sequence <= fingerprint_.sequence && theirs != fingerprint_;
+  };
+  transport::Team* team = nodes_->team();
+  for (int member = 0; team != nullptr && member < team->size(); ++member) {
+    const Fingerprint* ahead = team->call_ahead(member);
+    if (ahead == nullptr || !is_other(*ahead)) continue;
+    const int world_rank = setting_.group.world_rank(nodes_->rank_of(member));
+    throw_disagreement(disagreement(*ahead, world_rank), world_rank);
+  }
+  const auto stray = setting_.mesh.inbox().find_parked(
+      setting_.group.id,
+      [&](const transport::Header& header) { return is_other(fingerprint_of(header)); });
+  if (stray)
+    throw_disagreement(disagreement(fingerprint_of(stray->second), stray->first), stray->first);
 }
 
 /// Throws when it is certain that nothing more comes from, or goes to, this rank, and the cause is

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "collectives/algorithms/by_node.hpp"
 #include "collectives/transport/links.hpp"
 #include "collectives/transport/mesh.hpp"
 #include "collectives/transport/team.hpp"
@@ -97,12 +98,26 @@ class Call final : public Mesh, public transport::Patience {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
+  /// What all ranks do before they look at their arguments: wrong ones on another rank end it on
+  /// none.
+  template <class Prepare>
+  void prepare(const Prepare& work) {
+    tolerant_ = true;
+    work();
+    tolerant_ = false;
+  }
   /// The ranks' team; null where they do not all share memory.
   transport::Team* team() const { return team_; }
+  /// Their nodes; null where no two of them share memory, or all do.
+  const algorithms::by_node::Nodes* nodes() const { return nodes_; }
   /// From here on. Borrowed for the call's life.
   void use(transport::Team& team) {
     team_ = &team;
     team.begin(*this, fingerprint_);
+  }
+  void use(const algorithms::by_node::Nodes& nodes) {
+    nodes_ = &nodes;
+    if (nodes.team() != nullptr) nodes.team()->begin(*this, fingerprint_);
   }
   /// Room for the offsets of equal parts, which stays as it is from call to call.
   std::vector<std::size_t>& kept_parts() const { return setting_.kept.parts; }
@@ -158,6 +173,7 @@ class Call final : public Mesh, public transport::Patience {
   struct Waiting {
     std::vector<int> to_receive, to_send;
     bool any = false;
+    bool in_team = false;   ///< For what a member of a team publishes.
     bool has_spun = false;  ///< For long enough to go to sleep.
   };
 
@@ -189,7 +205,8 @@ class Call final : public Mesh, public transport::Patience {
   void check_told();
   void check_losses(const Waiting& waiting);
   void check_waited(int world_rank, const std::string* closed);
-  const std::string* end_of(int world_rank) const;
+  const std::string* end_of(int world_rank, const Waiting& waiting) const;
+  void check_strays(TimePoint now);
   TimePoint noticed(int world_rank);
   [[noreturn]] void throw_lost(int world_rank, const std::string& cause);
   const transport::Fingerprint& call_number(std::uint64_t sequence) const;
@@ -203,6 +220,13 @@ class Call final : public Mesh, public transport::Patience {
   std::string recorded_doing(int world_rank) const;
   std::string name_of(int world_rank) const;
   std::string labelled(std::string text) const;
+  /// The team in which members are waited for: all ranks', or the node's.
+  transport::Team* team_here() const {
+    return team_ != nullptr || nodes_ == nullptr ? team_ : nodes_->team();
+  }
+  int rank_of_member(int member) const {
+    return team_ != nullptr ? member : nodes_->rank_of(member);
+  }
   transport::Receive make_receive(int from, std::span<std::byte> into) const;
   transport::Outgoing make_outgoing(int to, BytesView data) const;
 
@@ -215,12 +239,14 @@ class Call final : public Mesh, public transport::Patience {
 
   Setting setting_;
   transport::Team* team_ = nullptr;
-  bool refusing_ = false;
+  const algorithms::by_node::Nodes* nodes_ = nullptr;
+  bool tolerant_ = false;  ///< Wrong arguments on other ranks do not end its waits.
   transport::Fingerprint fingerprint_;
   std::optional<TimePoint> deadline_;              ///< Known from the first wait on.
   std::vector<std::unique_ptr<Started>> started_;  ///< By ticket.
   std::vector<Ticket> free_tickets_;
   TimePoint look_again_ = TimePoint::max();  ///< When news that has to settle is due.
+  TimePoint look_at_strays_{};               ///< Next.
   std::vector<std::pair<int, TimePoint>> noticed_;
   Waiting current_;
   transport::Inquiry inquiry_;

@@ -32,10 +32,11 @@ class Sleeper {
 }  // namespace
 
 void Call::wait_long(int member, const std::function<bool()>& ready) {
-  transport::Team& team = *team_;
+  transport::Team& team = *team_here();
   const auto lock = setting_.mesh.lock();
   current_ = {};
-  current_.to_receive = {setting_.group.world_rank(member)};
+  current_.to_receive = {setting_.group.world_rank(rank_of_member(member))};
+  current_.in_team = true;
   current_.has_spun = true;
   const Sleeper sleeper(team, setting_.mesh);
   wait_loop(
@@ -49,10 +50,17 @@ void Call::wait_long(int member, const std::function<bool()>& ready) {
 }
 
 void Call::disagree(int member, const Fingerprint* theirs) {
-  const int world_rank = setting_.group.world_rank(member);
-  if (theirs != nullptr) throw_disagreement(disagreement(*theirs, world_rank), world_rank);
-  // It says itself what was wrong.
+  const int world_rank = setting_.group.world_rank(rank_of_member(member));
   const auto lock = setting_.mesh.lock();
+  if (theirs != nullptr) {
+    // If it had wrong arguments, it has said so before it came to where it is.
+    setting_.mesh.step(Clock::now());
+    std::string sentence = disagreement(*theirs, world_rank);
+    const auto* notice = setting_.mesh.news().wrong_arguments(setting_.group.id);
+    if (notice != nullptr) sentence += "; before, it was told: " + notice->sentence;
+    throw_disagreement(sentence, world_rank);
+  }
+  // It says itself what was wrong.
   const Busy busy(*this);
   for (const auto until = Clock::now() + sentence_grace; Clock::now() < until;) {
     check_news(nullptr);
@@ -63,15 +71,17 @@ void Call::disagree(int member, const Fingerprint* theirs) {
       world_rank);
 }
 
-/// Others may have been wrong in the same call; that is no reason to leave the step out.
+/// Others may have been wrong in the same call; that is no reason to leave the step out. By their
+/// nodes ranks may have had no step to take: who has taken one hears of the wrong arguments while
+/// it waits for this rank's, or finds its next call there.
 void Call::refuse() {
   if (team_ == nullptr) return;
-  refusing_ = true;
+  tolerant_ = true;
   team_->refuse();
 }
 
 void Call::differ(int member, std::uint64_t theirs, std::uint64_t ours) {
-  const int world_rank = setting_.group.world_rank(member);
+  const int world_rank = setting_.group.world_rank(rank_of_member(member));
   throw_disagreement("rank " + std::to_string(rank()) + " is in " + to_string(fingerprint_) +
                          ", and so is " + name_of(world_rank) + ", which gives " +
                          std::to_string(theirs) + " bytes where " + std::to_string(ours) +

@@ -3,12 +3,14 @@
 #include <array>
 #include <functional>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 namespace dlaunch {
 namespace {
 
+using algorithms::by_node::Nodes;
 using transport::Team;
 
 /// In place of a block: some rank has not mapped the segment.
@@ -29,61 +31,147 @@ std::optional<bool> is_attached(transport::Links& links, Segment& segment, int l
   return std::nullopt;
 }
 
+/// Ranks of a group that may have this rank's segment in common.
+struct Neighbours {
+  Neighbours(Segment& segment, const Group& group) {
+    for (int rank = 0; rank < group.size(); ++rank) {
+      const int local = segment.local_of(group.world_rank(rank));
+      if (local < 0) continue;
+      if (rank == group.rank) me = static_cast<int>(ranks.size());
+      ranks.push_back(rank);
+      locals.push_back(local);
+    }
+  }
+  int size() const { return static_cast<int>(ranks.size()); }
+  int rank(int member) const { return ranks[static_cast<std::size_t>(member)]; }
+  int local(int member) const { return locals[static_cast<std::size_t>(member)]; }
+
+  std::vector<int> ranks, locals;
+  int me = -1;
+};
+
+/// The making of one team, by all of its members.
+class Forming {
+ public:
+  Forming(Call& call, transport::Links& links, const Group& group, Neighbours neighbours)
+      : call_(call),
+        links_(links),
+        group_(group),
+        segment_(*links.segment()),
+        neighbours_(std::move(neighbours)) {}
+
+  /// Null on all of them if one has not mapped the segment, or if it has no room for a team.
+  /// `is_full` says which, at the one who makes it.
+  std::unique_ptr<Team> form(bool& is_full) {
+    const std::uint64_t block = neighbours_.me == 0 ? make(is_full) : hear();
+    if (block == no_team) return nullptr;
+    return std::make_unique<Team>(links_.segment(), links_.bell(), std::move(neighbours_.locals),
+                                  neighbours_.me, block);
+  }
+
+ private:
+  RankBlock& leader() { return segment_.rank(neighbours_.local(0)); }
+  RankBlock& block_of(int member) { return segment_.rank(neighbours_.local(member)); }
+
+  /// Waits, for that member in particular.
+  void look(int member, const std::function<bool()>& ready) {
+    call_.look_until(
+        [&] {
+          links_.bell()->lie_down();
+          return ready();
+        },
+        neighbours_.rank(member));
+    const auto lock = links_.lock();
+    links_.get_up();
+  }
+
+  std::uint64_t make(bool& is_full) {
+    const auto has_barriers = [&](int member) {
+      return block_of(member).attached == RankBlock::with_remote_barriers;
+    };
+    bool all = true, with_remote_barriers = has_barriers(0);
+    for (int member = 1; member < neighbours_.size() && all; ++member) {
+      std::optional<bool> attached;
+      look(member, [&] {
+        attached = is_attached(links_, segment_, neighbours_.local(member),
+                               group_.world_rank(neighbours_.rank(member)));
+        return attached.has_value();
+      });
+      all = *attached;
+      with_remote_barriers = with_remote_barriers && has_barriers(member);
+    }
+    std::uint64_t block = no_team;
+    if (all) {
+      const auto made = Team::make_block(segment_, neighbours_.local(0), neighbours_.size(),
+                                         with_remote_barriers);
+      block = made.value_or(no_team);
+      is_full = !made;
+    }
+    // Room comes when those have read who were told before.
+    const auto readers = static_cast<std::uint32_t>(neighbours_.size() - 1);
+    look(1, [&] { return leader().post(key_of(links_, group_), block, readers); });
+    for (const int local : neighbours_.locals) links_.bell()->ring_if_asleep(local);
+    return block;
+  }
+
+  std::uint64_t hear() {
+    std::uint64_t block = no_team;
+    look(0, [&] {
+      const auto told = leader().read(key_of(links_, group_));
+      if (told) block = *told;
+      return told.has_value();
+    });
+    return block;
+  }
+
+  Call& call_;
+  transport::Links& links_;
+  const Group& group_;
+  Segment& segment_;
+  Neighbours neighbours_;
+};
+
 }  // namespace
 
 std::unique_ptr<Team> form_team(Call& call, transport::Links& links, const Group& group) {
   const auto& segment = links.segment();
   if (!segment || group.size() < 2) return nullptr;
-  std::vector<int> locals;
-  for (const int world_rank : group.world_ranks) {
-    locals.push_back(segment->local_of(world_rank));
-    if (locals.back() < 0) return nullptr;
+  Neighbours neighbours(*segment, group);
+  if (neighbours.size() < group.size()) return nullptr;
+  bool is_full = false;
+  auto team = Forming(call, links, group, std::move(neighbours)).form(is_full);
+  if (is_full) {
+    throw Error(Errc::internal, "the node's shared memory is full: no room for a group of " +
+                                    std::to_string(group.size()) +
+                                    " ranks; free shared buffers or groups first");
   }
-  Doorbell& bell = *links.bell();
-  const auto look = [&](int from, const std::function<bool()>& ready) {
-    call.look_until(
-        [&] {
-          bell.lie_down();
-          return ready();
-        },
-        from);
-    const auto lock = links.lock();
-    links.get_up();
-  };
-  RankBlock& leader = segment->rank(locals[0]);
-  const std::uint64_t key = key_of(links, group);
-  std::uint64_t block = no_team;
-  if (group.rank == 0) {
-    bool all = true;
-    bool with_remote_barriers =
-        segment->rank(locals[0]).attached == RankBlock::with_remote_barriers;
-    for (int rank = 1; rank < group.size() && all; ++rank) {
-      std::optional<bool> attached;
-      look(rank, [&] {
-        attached = is_attached(links, *segment, locals[static_cast<std::size_t>(rank)],
-                               group.world_rank(rank));
-        return attached.has_value();
-      });
-      all = *attached;
-      with_remote_barriers =
-          with_remote_barriers && segment->rank(locals[static_cast<std::size_t>(rank)]).attached ==
-                                      RankBlock::with_remote_barriers;
-    }
-    if (all) {
-      block = Team::make_block(*segment, locals[0], group.size(), with_remote_barriers);
-    }
-    // Room comes when those have read who were told before.
-    look(1, [&] { return leader.post(key, block, static_cast<std::uint32_t>(group.size() - 1)); });
-    for (const int local : locals) bell.ring_if_asleep(local);
-  } else {
-    look(0, [&] {
-      const auto told = leader.read(key);
-      if (told) block = *told;
-      return told.has_value();
-    });
+  return team;
+}
+
+std::unique_ptr<Nodes> form_nodes(Call& call, transport::Links& links, const Group& group) {
+  // Two of them would have a team of all, or nothing in common.
+  if (group.size() < 3) return nullptr;
+  std::unique_ptr<Team> team;
+  std::vector<std::uint64_t> numbers(static_cast<std::size_t>(group.size()));
+  auto& mine = numbers[static_cast<std::size_t>(group.rank)];
+  if (const auto& segment = links.segment()) {
+    Neighbours neighbours(*segment, group);
+    // All of them: there was no team for them.
+    const bool some = neighbours.size() > 1 && neighbours.size() < group.size();
+    bool is_full = false;  // Then ranks go on as if they had no memory in common.
+    if (some) team = Forming(call, links, group, std::move(neighbours)).form(is_full);
+    if (team != nullptr) mine = segment->id() | 1;
   }
-  if (block == no_team) return nullptr;
-  return std::make_unique<Team>(segment, links.bell(), std::move(locals), group.rank, block);
+  algorithms::all_gather(call, reinterpret_cast<std::byte*>(numbers.data()),
+                         algorithms::equal_parts(group.size(), sizeof mine));
+  bool any = false;
+  for (std::size_t rank = 0; rank < numbers.size(); ++rank) {
+    any = any || numbers[rank] != 0;
+    // An even number is nobody else's.
+    if (numbers[rank] == 0) numbers[rank] = 2 * (rank + 1);
+  }
+  if (!any) return nullptr;
+  return std::make_unique<Nodes>(algorithms::Layout(numbers), group.rank, std::move(team));
 }
 
 }  // namespace dlaunch

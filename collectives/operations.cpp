@@ -4,8 +4,11 @@
 
 namespace dlaunch::operations {
 
+namespace by_node = algorithms::by_node;
 namespace shared = algorithms::shared;
+using algorithms::Algorithm;
 using shared::Parts;
+using transport::Op;
 
 namespace {
 
@@ -18,29 +21,68 @@ const Offsets& equal(Call& call, std::size_t each) {
   return kept;
 }
 
+/// How the ranks go about it by their nodes; nothing of that: as if each had one of its own.
+Algorithm by_nodes(const Call& call, Op op, std::size_t bytes, Freedom freedom = Freedom::none) {
+  if (call.nodes() == nullptr) return Algorithm::direct;
+  return select(op, bytes, algorithms::topology_of(call.nodes()->layout(), freedom)).algorithm;
+}
+
 }  // namespace
 
 void barrier(Call& call) {
   if (auto* team = call.team()) return shared::barrier(*team);
+  if (by_nodes(call, Op::barrier, 0) == Algorithm::leaders) {
+    return by_node::barrier(call, *call.nodes());
+  }
   algorithms::barrier(call);
 }
 
 void broadcast(Call& call, std::span<std::byte> data, int root) {
   if (auto* team = call.team()) return shared::broadcast(*team, data, root);
+  if (by_nodes(call, Op::broadcast, data.size()) == Algorithm::leaders) {
+    return by_node::broadcast(call, *call.nodes(), data, root);
+  }
   algorithms::broadcast(call, data, root);
 }
 
 void reduce(Call& call, BytesView in, std::byte* out, int root, const Folder& fold) {
   if (auto* team = call.team()) return shared::reduce(*team, in, out, root, fold);
+  const Algorithm how = by_nodes(call, Op::reduce, in.size(), fold.freedom());
+  if (how == Algorithm::leaders) {
+    return by_node::reduce_by_leaders(call, *call.nodes(), in, out, root, fold);
+  }
+  if (how == Algorithm::slices) {
+    return by_node::reduce_in_slices(call, *call.nodes(), in, out, root, fold);
+  }
+  if (how == Algorithm::chain) {
+    return by_node::reduce_in_chain(call, *call.nodes(), in, out, root, fold);
+  }
   algorithms::reduce(call, in, out, root, fold);
 }
 
 void all_reduce(Call& call, std::span<std::byte> data, const Folder& fold) {
   if (auto* team = call.team()) return shared::all_reduce(*team, data, fold);
+  const Algorithm how = by_nodes(call, Op::all_reduce, data.size(), fold.freedom());
+  if (how == Algorithm::leaders) {
+    return by_node::all_reduce_by_leaders(call, *call.nodes(), data, fold);
+  }
+  if (how == Algorithm::slices) {
+    return by_node::all_reduce_in_slices(call, *call.nodes(), data, fold);
+  }
+  if (how == Algorithm::chain) {
+    return by_node::all_reduce_in_chain(call, *call.nodes(), data, fold);
+  }
   algorithms::all_reduce(call, data, fold);
 }
 
 void all_gather(Call& call, std::byte* data, std::size_t each) {
+  const Algorithm how = by_nodes(call, Op::all_gather, each);
+  if (how == Algorithm::leaders) {
+    return by_node::all_gather_by_leaders(call, *call.nodes(), data, each);
+  }
+  if (how == Algorithm::slices) {
+    return by_node::all_gather_in_slices(call, *call.nodes(), data, each);
+  }
   all_gather_v(call, data, equal(call, each));
 }
 
@@ -51,6 +93,9 @@ void all_gather_v(Call& call, std::byte* data, const Offsets& parts) {
 
 void reduce_scatter(Call& call, BytesView in, std::byte* out, std::size_t each,
                     const Folder& fold) {
+  if (by_nodes(call, Op::reduce_scatter, each, fold.freedom()) == Algorithm::chain) {
+    return by_node::reduce_scatter_in_chain(call, *call.nodes(), in, out, each, fold);
+  }
   reduce_scatter_v(call, in, out, equal(call, each), fold);
 }
 

@@ -29,9 +29,17 @@ void Communicator::State::check_process() const {
   }
 }
 
-void Communicator::State::find_team(Call& call) {
-  team = form_team(call, *mesh, group);
-  team_sought = true;
+/// The nodes are known only once all ranks have been heard, so a call in which that is so anyway
+/// finds them; until then the ranks go on as if each had a node of its own.
+void Communicator::State::find_teams(Call& call) {
+  call.prepare([&] {
+    if (!team_sought) team = form_team(call, *mesh, group);
+    team_sought = true;
+    if (team) nodes_sought = true;
+    if (nodes_sought || !transport::waits_for_all(call.fingerprint().op)) return;
+    nodes = form_nodes(call, *mesh, group);
+    nodes_sought = true;
+  });
 }
 
 /// Wrong arguments fail one call, and in a collective the others' same call; anything else breaks

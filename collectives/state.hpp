@@ -91,8 +91,9 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   Clock::duration timeout = std::chrono::minutes(5);
   std::atomic<std::uint64_t> sequence{0};  ///< Of the last collective that ran.
   std::uint64_t agreements = 0;            ///< Calls of agree and shrink so far.
-  bool team_sought = false;
+  bool team_sought = false, nodes_sought = false;
   std::unique_ptr<transport::Team> team;
+  std::unique_ptr<algorithms::by_node::Nodes> nodes;  ///< Where there is no team.
   Kept kept;
   std::array<transport::Fingerprint, 16> past{};  ///< The last collectives, in any order.
   FirstError error;                               ///< It sticks.
@@ -119,8 +120,9 @@ struct __attribute__((visibility("hidden"))) Communicator::State
               fingerprint);
     past[sequence % past.size()] = fingerprint;
     run(call, [&](Call& running) {
-      if (!team_sought) find_team(running);
+      if (!team_sought || !nodes_sought) find_teams(running);
       if (team) running.use(*team);
+      if (nodes) running.use(*nodes);
       check_timeout(running, options.timeout);
       body(running);
     });
@@ -195,7 +197,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   void fail(Call& call);
   void fail(Call& call, const Error& error);
   void break_off(Call& call, const Error& error);
-  void find_team(Call& call);
+  void find_teams(Call& call);
 };
 
 }  // namespace dlaunch

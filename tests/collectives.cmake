@@ -10,6 +10,7 @@ dlaunch_test(collectives_test
   unit/collectives/grid_test.cpp
   unit/collectives/group_test.cpp
   unit/collectives/inbox_test.cpp
+  unit/collectives/layout_test.cpp
   unit/collectives/local_ranks_test.cpp
   unit/collectives/message_test.cpp
   unit/collectives/proof_test.cpp
@@ -25,6 +26,13 @@ dlaunch_test(collectives_test
 add_test(NAME collectives_shared_test COMMAND collectives_test --source-file-exclude=*proof_test*)
 set_tests_properties(collectives_shared_test PROPERTIES
   TIMEOUT ${test_timeout} ENVIRONMENT DLAUNCH_TEST_SHARED=1)
+# And as those of several nodes, some of which share memory: what makes calls.
+foreach(nodes halves alternating uneven)
+  add_test(NAME collectives_${nodes}_test COMMAND collectives_test
+    --source-file=*failure_test*,*golden_test*,*grid_test*,*group_test*,*started*_test*,*threads_test*)
+  set_tests_properties(collectives_${nodes}_test PROPERTIES
+    TIMEOUT ${test_timeout} ENVIRONMENT DLAUNCH_TEST_NODES=${nodes})
+endforeach()
 # What trains: gradients, and ranks with different numbers of inputs.
 dlaunch_test(training_test
   unit/collectives/training/join_golden_test.cpp

@@ -74,6 +74,14 @@ void all_reduce_in_parts(Mesh& mesh, std::span<std::byte> data, const Folder& fo
 void all_reduce_exchange(Mesh& mesh, std::span<std::byte> data, const Folder& fold);
 /// All raw data to all ranks, as all_gather_bruck does it; all fold.
 void all_reduce_bruck(Mesh& mesh, std::span<std::byte> data, const Folder& fold);
+/// Parts go round the ring, folded at every rank, and then round once more. For freedom `any`.
+void all_reduce_ring(Mesh& mesh, std::span<std::byte> data, const Folder& fold);
+void reduce_scatter_ring(Mesh& mesh, BytesView in, std::byte* out, const Offsets& parts,
+                         const Folder& fold);
+/// R. Rabenseifner: Optimization of collective reduction operations, 2004: in each of log2 n rounds
+/// two ranks halve what they have left to fold; then the parts come back the same way. For freedom
+/// `any`.
+void all_reduce_halving(Mesh& mesh, std::span<std::byte> data, const Folder& fold);
 /// In parts, which the root collects.
 void reduce_in_parts(Mesh& mesh, BytesView in, std::byte* out, int root, const Folder& fold);
 

@@ -7,8 +7,9 @@ namespace {
 
 using transport::Op;
 
-Algorithm algorithm_of(Op op, std::size_t bytes, const Mesh& mesh) {
-  return select(op, bytes, Topology{mesh.size()}).algorithm;
+Algorithm algorithm_of(Op op, std::size_t bytes, const Mesh& mesh,
+                       Freedom freedom = Freedom::none) {
+  return select(op, bytes, {.ranks = mesh.size(), .freedom = freedom}).algorithm;
 }
 
 }  // namespace
@@ -31,7 +32,7 @@ void reduce(Mesh& mesh, BytesView in, std::byte* out, int root, const Folder& fo
 
 void all_reduce(Mesh& mesh, std::span<std::byte> data, const Folder& fold) {
   if (mesh.size() == 1) return all_reduce_in_parts(mesh, data, fold);
-  switch (algorithm_of(Op::all_reduce, data.size(), mesh)) {
+  switch (algorithm_of(Op::all_reduce, data.size(), mesh, fold.freedom())) {
     case Algorithm::exchange:
       return all_reduce_exchange(mesh, data, fold);
     case Algorithm::bruck:
@@ -39,9 +40,12 @@ void all_reduce(Mesh& mesh, std::span<std::byte> data, const Folder& fold) {
     case Algorithm::tree:
       reduce_tree(mesh, data, data.data(), 0, fold);
       return broadcast_tree(mesh, data, 0);
+    case Algorithm::halving:
+      return all_reduce_halving(mesh, data, fold);
+    case Algorithm::ring:
+      return all_reduce_ring(mesh, data, fold);
     case Algorithm::in_parts:
     case Algorithm::scatter:
-    case Algorithm::ring:
     case Algorithm::dissemination:
     case Algorithm::direct:
     case Algorithm::flag_line:
@@ -49,6 +53,9 @@ void all_reduce(Mesh& mesh, std::span<std::byte> data, const Folder& fold) {
     case Algorithm::two_shot:
     case Algorithm::slots:
     case Algorithm::in_place:
+    case Algorithm::leaders:
+    case Algorithm::slices:
+    case Algorithm::chain:
       return all_reduce_in_parts(mesh, data, fold);
   }
 }

@@ -26,6 +26,10 @@ constexpr Choice at_once{Algorithm::one_shot,
 constexpr Choice in_slices{Algorithm::two_shot,
                            "everyone folds its slice only, in chunks of 128 KiB"};
 
+constexpr Choice one_speaks{Algorithm::leaders, "one message from node to node, not many"};
+constexpr Choice all_speak{Algorithm::slices, "a node folds before anything leaves it"};
+constexpr Choice in_turn{Algorithm::chain, "a node folds onto what those before it came to"};
+
 /// Sizes are round numbers near where the peers have theirs; what a link costs differs more than
 /// they do.
 constexpr std::array rows = {
@@ -66,7 +70,47 @@ constexpr std::array rows = {
     Row{.op = Op::gather, .shared = true, .choice = through_slots},
     Row{.op = Op::scatter, .shared = true, .choice = in_pieces},
 
-    // Ranks that do not.
+    // Ranks that do not, but some of which do.
+    Row{.op = Op::barrier, .by_node = true, .choice = one_speaks},
+    Row{.op = Op::broadcast, .by_node = true, .choice = one_speaks},
+    Row{.op = Op::reduce, .by_node = true, .all_bytes_max = 64 * KiB, .choice = one_speaks},
+    Row{.op = Op::reduce, .by_node = true, .freedom = Freedom::any, .choice = all_speak},
+    Row{.op = Op::reduce,
+        .by_node = true,
+        .in_order = true,
+        .freedom = Freedom::neighbours,
+        .choice = all_speak},
+    Row{.op = Op::reduce,
+        .by_node = true,
+        .in_order = true,
+        .freedom = Freedom::extends,
+        .choice = in_turn},
+    Row{.op = Op::all_reduce, .by_node = true, .all_bytes_max = 64 * KiB, .choice = one_speaks},
+    Row{.op = Op::all_reduce, .by_node = true, .freedom = Freedom::any, .choice = all_speak},
+    Row{.op = Op::all_reduce,
+        .by_node = true,
+        .in_order = true,
+        .freedom = Freedom::neighbours,
+        .choice = all_speak},
+    Row{.op = Op::all_reduce,
+        .by_node = true,
+        .in_order = true,
+        .freedom = Freedom::extends,
+        .choice = in_turn},
+    Row{.op = Op::all_gather, .by_node = true, .all_bytes_max = 64 * KiB, .choice = one_speaks},
+    Row{.op = Op::all_gather,
+        .by_node = true,
+        .in_order = true,
+        .even = true,
+        .choice = {Algorithm::slices, "every rank of a node sends its part to the others"}},
+    Row{.op = Op::reduce_scatter,
+        .by_node = true,
+        .in_order = true,
+        .even = true,
+        .freedom = Freedom::extends,
+        .choice = in_turn},
+
+    // Ranks that do not share any.
     Row{.op = Op::barrier,
         .choice = {Algorithm::dissemination, "messages to seven others at once, so few rounds"}},
 
@@ -154,6 +198,8 @@ const char* to_string(Algorithm algorithm) noexcept {
       return "scatter and ring";
     case Algorithm::ring:
       return "ring";
+    case Algorithm::halving:
+      return "halving";
     case Algorithm::dissemination:
       return "dissemination";
     case Algorithm::direct:
@@ -168,8 +214,22 @@ const char* to_string(Algorithm algorithm) noexcept {
       return "slots";
     case Algorithm::in_place:
       return "in place";
+    case Algorithm::leaders:
+      return "leaders";
+    case Algorithm::slices:
+      return "slices";
+    case Algorithm::chain:
+      return "chain";
   }
   return "";
+}
+
+Topology topology_of(const Layout& layout, Freedom freedom) {
+  return {.ranks = layout.ranks(),
+          .has_nodes = true,
+          .in_order = layout.in_order(),
+          .is_even = layout.is_even(),
+          .freedom = freedom};
 }
 
 std::size_t Row::limit(int ranks) const {
@@ -182,6 +242,9 @@ std::size_t Row::limit(int ranks) const {
 }
 
 bool Row::fits(const Topology& topology) const {
+  if (by_node && !topology.has_nodes) return false;
+  if ((in_order && !topology.in_order) || (even && !topology.is_even)) return false;
+  if (topology.freedom < freedom) return false;
   return shared == topology.shared && (!registered || topology.registered) &&
          topology.ranks >= ranks_min && topology.ranks <= ranks_max;
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "collectives/algorithms/layout.hpp"
+#include "collectives/reduce.hpp"
 #include "collectives/transport/message.hpp"
 
 #include <cstddef>
@@ -18,6 +20,7 @@ enum class Algorithm : std::uint8_t {
   in_parts,       ///< Each rank sees to a part; all to all, a chunk behind the other.
   scatter,        ///< The root deals out parts, which then travel round a ring.
   ring,           ///< From neighbour to neighbour, n - 1 steps.
+  halving,        ///< Pairs at halving distances halve what they have left to fold.
   dissemination,  ///< Rounds in which all tell those at growing distances.
   direct,         ///< Every pair has its own message.
   // Of ranks that share memory:
@@ -26,6 +29,10 @@ enum class Algorithm : std::uint8_t {
   two_shot,   ///< Everyone folds a slice for all, and then takes the others' slices; in chunks.
   slots,      ///< Who has something puts it into its slot, from which others take it; in chunks.
   in_place,   ///< Straight from the ranks' buffers and into them.
+  // Of ranks on nodes, within which they share memory:
+  leaders,  ///< One rank of each node speaks for it.
+  slices,   ///< Every rank of a node speaks for its part of the data, which the node folds first.
+  chain,    ///< The same, but each node folds onto what those before it came to.
 };
 /// "in parts"... A static string; never null.
 const char* to_string(Algorithm algorithm) noexcept;
@@ -35,7 +42,13 @@ struct Topology {
   int ranks = 1;
   bool shared = false;      ///< They share memory.
   bool registered = false;  ///< The buffers of all of them lie in it, too.
+  // Of those that do not all share memory:
+  bool has_nodes = false;           ///< Some of them do, and the others know which.
+  bool in_order = false;            ///< The ranks of each node are a run.
+  bool is_even = false;             ///< Each node has as many.
+  Freedom freedom = Freedom::none;  ///< Of the call's reduction.
 };
+Topology topology_of(const Layout& layout, Freedom freedom = Freedom::none);
 
 struct Choice {
   Algorithm algorithm = Algorithm::direct;
@@ -47,8 +60,12 @@ struct Choice {
 /// A line of the table; the first that holds counts. A limit that is not given is unlimited.
 struct Row {
   transport::Op op{};
-  bool shared = false;      ///< For ranks that share memory, else for those that do not.
-  bool registered = false;  ///< Only where buffers are.
+  bool shared = false;              ///< For ranks that share memory, else for those that do not.
+  bool registered = false;          ///< Only where buffers are.
+  bool by_node = false;             ///< Only where there are nodes whose ranks share memory.
+  bool in_order = false;            ///< Only where the ranks of each are a run.
+  bool even = false;                ///< Only where each has as many.
+  Freedom freedom = Freedom::none;  ///< At least.
   int ranks_min = 1, ranks_max = 0x7fffffff;
   std::size_t bytes_max = ~std::size_t{0};
   std::size_t all_bytes_max = ~std::size_t{0};   ///< bytes * ranks

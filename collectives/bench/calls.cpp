@@ -115,7 +115,7 @@ std::uint64_t Calls::verify(long turn, Depth depth) {
 
 void Calls::block(const Views& views) {
   auto& comm = communicator_;
-  const auto redop = settings_.redop;
+  const Reduction redop = reduction_of(settings_);
   switch (operation_.op) {
     case Op::barrier:
     case Op::barrier_ordered:
@@ -144,7 +144,7 @@ void Calls::block(const Views& views) {
 
 void Calls::start_and_wait(const Views& views) {
   auto& comm = communicator_;
-  const auto redop = settings_.redop;
+  const Reduction redop = reduction_of(settings_);
   switch (operation_.op) {
     case Op::barrier:
     case Op::barrier_ordered:

@@ -1,6 +1,5 @@
 #include "collectives/bench/explain.hpp"
 
-#include "collectives/algorithms/select.hpp"
 #include "collectives/bench/measure.hpp"
 
 #include <optional>
@@ -57,16 +56,18 @@ Served served(Op op, std::size_t bytes, const algorithms::Topology& topology) {
 
 }  // namespace
 
-std::string explain_text(const Settings& settings, int ranks, bool shared) {
-  const algorithms::Topology topology{
-      .ranks = ranks,
-      .shared = shared,
-      .registered = shared && settings.buffers == Buffers::registered};
+std::string explain_text(const Settings& settings, algorithms::Topology topology) {
+  topology.registered = topology.shared && settings.buffers == Buffers::registered;
+  const Reduction reduction = reduction_of(settings);
+  const bool reduces = !Folder::objection(reduction, settings.dtype, true);
+  const Freedom freedom =
+      reduces ? Folder(reduction, settings.dtype, true).freedom() : Freedom::none;
   const std::size_t width = size_of(settings.dtype);
   std::string text;
   for (const Op op : settings.ops) {
     const Operation& entry = operation(op);
-    for (const Amount& amount : amounts_for(entry, settings, ranks)) {
+    topology.freedom = entry.reduces ? freedom : Freedom::none;
+    for (const Amount& amount : amounts_for(entry, settings, topology.ranks)) {
       const auto [algorithm, why] = served(op, amount.count * width, topology);
       text += fmt::format("{:<15} {:>12} B  {}: {}\n", entry.name, amount.bytes, algorithm, why);
     }

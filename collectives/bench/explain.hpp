@@ -1,5 +1,6 @@
 #pragma once
 
+#include "collectives/algorithms/select.hpp"
 #include "collectives/bench/options.hpp"
 
 #include <string>
@@ -7,7 +8,7 @@
 namespace dlaunch::bench {
 
 /// --explain: a line for each operation and size that says which algorithm serves it, and why.
-/// `shared`: all ranks share memory. Pure.
-std::string explain_text(const Settings& settings, int ranks, bool shared);
+/// `topology` is the ranks'; what of it is the call's, is filled in. Pure.
+std::string explain_text(const Settings& settings, algorithms::Topology topology);
 
 }  // namespace dlaunch::bench

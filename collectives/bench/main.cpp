@@ -17,6 +17,8 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <optional>
+#include <vector>
 
 #include <sched.h>
 
@@ -52,6 +54,7 @@ Site site_of(const World& world, Communicator& communicator) {
   const auto all = communicator.all_gather_objects(Tree::dict({{"host", info.hostname},
                                                                {"cores", usable_cores()},
                                                                {"ranks", info.local_size},
+                                                               {"node", info.node_rank},
                                                                {"shares", shares_memory(world)}}));
   Site site;
   site.ranks = info.size;
@@ -61,7 +64,10 @@ Site site_of(const World& world, Communicator& communicator) {
     const auto& host = rank["host"].as<std::string>();
     const auto cores = static_cast<int>(rank["cores"].as<std::int64_t>());
     const auto ranks = static_cast<int>(rank["ranks"].as<std::int64_t>());
-    all_share = all_share && rank["shares"].as<bool>();
+    const bool shares = rank["shares"].as<bool>();
+    all_share = all_share && shares;
+    site.nodes_of_ranks.push_back(
+        shares ? std::optional(static_cast<int>(rank["node"].as<std::int64_t>())) : std::nullopt);
     if (std::find(site.hosts.begin(), site.hosts.end(), host) == site.hosts.end()) {
       site.hosts.push_back(host);
     }
@@ -74,6 +80,22 @@ Site site_of(const World& world, Communicator& communicator) {
   site.shares_memory = all_share && info.node_count == 1;
   site.transport = transport_text(info, all_share);
   return site;
+}
+
+/// As the ranks find it themselves.
+algorithms::Topology topology_of(const Site& site) {
+  std::vector<std::uint64_t> numbers;
+  bool some_share = false;
+  for (std::size_t rank = 0; rank < site.nodes_of_ranks.size(); ++rank) {
+    const auto node = static_cast<std::uint64_t>(site.nodes_of_ranks[rank].value_or(0));
+    const bool shares = site.nodes_of_ranks[rank].has_value();
+    numbers.push_back(shares ? 2 * node + 1 : 2 * rank);
+    some_share = some_share || shares;
+  }
+  if (site.shares_memory || !some_share || site.ranks < 3) {
+    return {.ranks = site.ranks, .shared = site.shares_memory};
+  }
+  return algorithms::topology_of(algorithms::Layout(numbers));
 }
 
 int say(const std::string& sentence, int code) {
@@ -126,8 +148,7 @@ int run(const Settings& settings) {
   Site site = site_of(world, communicator);
   if (settings.explain) {
     if (!first) return 0;
-    return say_and_exit_with(
-        0, site_text(site) + explain_text(settings, site.ranks, site.shares_memory));
+    return say_and_exit_with(0, site_text(site) + explain_text(settings, topology_of(site)));
   }
   File file;
   if (!agreed(communicator, open_json(settings, world.rank(), file)) ||

@@ -98,7 +98,7 @@ struct Entry {
 };
 
 // clang-format off
-const std::array<Entry, 16> table = {{
+const std::array<Entry, 17> table = {{
   {"ops", "OP,OP...", "all", "What to measure; all, or some of those listed below.",
    [](Settings& s, std::string_view v) { return store_ops(v, s.ops); }},
   {"sizes", "SIZES", "4:64M:x4",
@@ -112,6 +112,8 @@ const std::array<Entry, 16> table = {{
    [](Settings& s, std::string_view v) { return store_named(v, dtypes, s.dtype); }},
   {"redop", "OP", "sum", "How they are reduced: sum, product, min, max, mean, band, bor, bxor.",
    [](Settings& s, std::string_view v) { return store_named(v, redops, s.redop); }},
+  {"any-order", "", "", "Fold in whatever order is fastest (Reduction::any_order).",
+   [](Settings& s, std::string_view) -> Result { s.any_order = true; return std::nullopt; }},
   {"root", "R|rotate", "rotate",
    "The root of rooted operations; rotate: another one in every call, so that a root cannot run "
    "ahead of those that receive.",
@@ -195,6 +197,11 @@ void wrap(std::string& out, std::size_t column, std::string_view text) {
 }
 
 }  // namespace
+
+Reduction reduction_of(const Settings& settings) {
+  const Reduction reduction(settings.redop);
+  return settings.any_order ? reduction.any_order() : reduction;
+}
 
 std::variant<Settings, Ending> parse_options(std::span<const std::string> arguments) {
   Settings settings;

@@ -28,6 +28,7 @@ struct Settings {
   std::vector<std::size_t> sizes;  ///< Bytes, as asked.
   DType dtype = DType::f32;
   ReduceOp redop = ReduceOp::sum;
+  bool any_order = false;   ///< Reduction::any_order
   std::optional<int> root;  ///< Unset: another one in every call.
   Buffers buffers = Buffers::warm;
   bool in_place = false;
@@ -48,6 +49,8 @@ struct Ending {
   int code = 0;
   std::string text;
 };
+
+Reduction reduction_of(const Settings& settings);
 
 /// Decides what was asked. Pure.
 std::variant<Settings, Ending> parse_options(std::span<const std::string> arguments);

@@ -111,6 +111,7 @@ std::string json_text(const Site& site, const Settings& settings, std::span<cons
   all["oversubscribed"] = site.oversubscribed();
   all["dtype"] = to_string(settings.dtype);
   all["redop"] = to_string(settings.redop);
+  all["any_order"] = settings.any_order;
   all["buffers"] = buffers_text(settings.buffers);
   all["buffers_shared"] = site.buffers_shared;
   all["in_place"] = settings.in_place;

@@ -3,6 +3,7 @@
 #include "collectives/bench/measure.hpp"
 #include "collectives/bench/options.hpp"
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,10 +16,11 @@ struct Site {
   int nodes = 1;
   std::string transport;
   std::vector<std::string> hosts;  ///< One of each name, in the order of their first ranks.
-  bool shares_memory = false;      ///< All ranks have a segment in common.
-  int cores = 0;                   ///< Usable, on the node that has fewest for each of its ranks.
-  int ranks_there = 1;             ///< Ranks on that node.
-  bool buffers_shared = false;     ///< All ranks map those of all.
+  std::vector<std::optional<int>> nodes_of_ranks;  ///< Of those that share memory with others.
+  bool shares_memory = false;                      ///< All ranks have a segment in common.
+  int cores = 0;                ///< Usable, on the node that has fewest for each of its ranks.
+  int ranks_there = 1;          ///< Ranks on that node.
+  bool buffers_shared = false;  ///< All ranks map those of all.
 
   bool oversubscribed() const { return ranks_there > cores; }
 };

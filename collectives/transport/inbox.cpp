@@ -237,4 +237,16 @@ std::optional<std::pair<int, Header>> Inbox::peek(std::uint64_t communicator, in
   return std::pair{*found, s.header};
 }
 
+std::optional<std::pair<int, Header>> Inbox::find_parked(
+    std::uint64_t communicator, const std::function<bool(const Header&)>& is_it) const {
+  for (std::size_t from = 0; from < sources_.size(); ++from) {
+    for (const Parked& parked : sources_[from].parked) {
+      const Header& header = parked.header;
+      if (header.kind != Kind::collective || header.communicator != communicator) continue;
+      if (is_it(header)) return std::pair{static_cast<int>(from), header};
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace dlaunch::transport

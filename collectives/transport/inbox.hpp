@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <optional>
 #include <span>
@@ -77,6 +78,10 @@ class Inbox {
   /// The header of the first message a receive with these arguments would take, and its source.
   std::optional<std::pair<int, Header>> peek(std::uint64_t communicator, int from, int tag,
                                              std::span<const int> sources) const;
+  /// The source and header of the first parked message of a collective of that communicator which
+  /// `is_it`; looks at all.
+  std::optional<std::pair<int, Header>> find_parked(
+      std::uint64_t communicator, const std::function<bool(const Header&)>& is_it) const;
   /// The last data message that began from this rank.
   const std::optional<Header>& last_seen(int from) const { return source(from).last_seen; }
 

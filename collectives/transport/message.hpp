@@ -77,6 +77,8 @@ enum class Op : std::uint8_t {
 const char* to_string(Op op) noexcept;
 /// Calls that have a root.
 bool is_rooted(Op op) noexcept;
+/// Calls that no rank can leave before all have come.
+inline bool waits_for_all(Op op) noexcept { return op < Op::send && !is_rooted(op); }
 
 /// Fingerprint::count of calls in which each rank has a count of its own.
 constexpr std::uint64_t counts_vary = ~std::uint64_t{0};

@@ -55,22 +55,18 @@ Team::Places::Places(int members) {
   end = slots + n * 2 * slot_bytes;
 }
 
-std::uint64_t Team::make_block(Segment& segment, int leader_local, int members,
-                               bool with_remote_barriers) {
+std::optional<std::uint64_t> Team::make_block(Segment& segment, int leader_local, int members,
+                                              bool with_remote_barriers) {
   const Places places(members);
   const auto offset = segment.allocate(leader_local, places.end);
-  if (!offset) {
-    throw Error(Errc::internal, "the node's shared memory is full: no room for a group of " +
-                                    std::to_string(members) +
-                                    " ranks; free shared buffers or groups first");
-  }
+  if (!offset) return std::nullopt;
   // The slots are left to their writers, who touch them first.
   std::memset(segment.at(*offset), 0, places.slots);
   auto* block = new (segment.at(*offset)) Block;
   block->users.store(static_cast<std::uint32_t>(members));
   block->sleepers.store(0);
   block->with_remote_barriers = with_remote_barriers ? 1 : 0;
-  return *offset;
+  return offset;
 }
 
 Team::Team(std::shared_ptr<Segment> segment, std::shared_ptr<Doorbell> bell,
@@ -191,6 +187,14 @@ void Team::compare(int member, std::uint64_t step, std::uint32_t call) {
   // The step at which the other's call began is not known: it is one of the two that are kept.
   const bool is_here = hash_of(call_of(member, step)) == theirs;
   patience_->disagree(member, &call_of(member, is_here ? step : step + 1));
+}
+
+const Fingerprint* Team::call_ahead(int member) noexcept {
+  const std::uint64_t next = step_ + 1;
+  const Line& theirs = line(member, next);
+  if (member == rank_ || theirs.step.load(std::memory_order_acquire) < next) return nullptr;
+  const Fingerprint& call = call_of(member, next);
+  return theirs.call == hash_of(call) ? &call : nullptr;
 }
 
 void Team::lie_down() noexcept {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -52,10 +53,10 @@ class Team {
   static constexpr std::size_t slot_bytes = 512u << 10;
 
   /// What the leader, the first member, makes for all; a place in the segment for the others to
-  /// join at. Throws Error{internal} when the arena is full.
+  /// join at; nullopt if the leader's arena is full.
   /// `with_remote_barriers` if all members allow them (remote_barrier.hpp).
-  static std::uint64_t make_block(Segment& segment, int leader_local, int members,
-                                  bool with_remote_barriers);
+  static std::optional<std::uint64_t> make_block(Segment& segment, int leader_local, int members,
+                                                 bool with_remote_barriers);
 
   /// `locals` are the members' places on the node, in the members' order.
   Team(std::shared_ptr<Segment> segment, std::shared_ptr<Doorbell> bell, std::vector<int> locals,
@@ -106,6 +107,9 @@ class Team {
   bool has_left(int member) const noexcept {
     return left_[static_cast<std::size_t>(member)].load() != 0;
   }
+  /// The call whose first step that member has published while this rank has not opened it; null if
+  /// there is none. Borrowed until this rank publishes.
+  const Fingerprint* call_ahead(int member) noexcept;
   /// Announces that this rank is about to sleep. What is published and not seen by a look after
   /// this rings its bell.
   void lie_down() noexcept;

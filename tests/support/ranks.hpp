@@ -5,8 +5,10 @@
 
 #include <dlaunch/world.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -84,33 +86,75 @@ struct Outcome {
 using Body = std::function<void(const World&)>;
 
 /// Whether ranks as threads share a segment, as the ranks of one node do: where the environment has
-/// DLAUNCH_TEST_SHARED, which lets every test run both ways.
-inline bool ranks_share_memory() { return std::getenv("DLAUNCH_TEST_SHARED") != nullptr; }
+/// DLAUNCH_TEST_SHARED, or DLAUNCH_TEST_NODES, which lets every test run all ways.
+inline bool ranks_share_memory() {
+  return std::getenv("DLAUNCH_TEST_SHARED") != nullptr ||
+         std::getenv("DLAUNCH_TEST_NODES") != nullptr;
+}
 
-/// Runs `body` as `size` ranks, each a thread with a World of its own over one store in memory.
-inline std::vector<Outcome> run_ranks(
-    int size, const Body& body, std::vector<std::shared_ptr<FakeMembership>> memberships = {}) {
-  if (ranks_share_memory() && size > 1) {
-    SegmentPlan plan;
-    for (int rank = 0; rank < size; ++rank) plan.world_ranks.push_back(rank);
-    plan.oversubscribed = size > static_cast<int>(std::thread::hardware_concurrency());
+/// On which node each rank is: by the environment's DLAUNCH_TEST_NODES, which lets every test run
+/// over several nodes, as far as it has ranks for them; else all are on one.
+///   halves       0 0 0 1 1
+///   alternating  0 1 0 1 0
+///   uneven       0 0 0 1 2: half of those that are left
+inline std::vector<int> nodes_of_ranks(int size) {
+  const char* named = std::getenv("DLAUNCH_TEST_NODES");
+  const std::string how = named != nullptr ? named : "";
+  std::vector<int> nodes(static_cast<std::size_t>(size), 0);
+  int first = 0, node = 0;
+  for (int rank = 0; rank < size; ++rank) {
+    auto& mine = nodes[static_cast<std::size_t>(rank)];
+    if (how == "halves") mine = 2 * rank < size ? 0 : 1;
+    if (how == "alternating") mine = rank % 2;
+    if (how != "uneven") continue;
+    mine = node;
+    if (2 * (rank + 1 - first) < size - first) continue;
+    first = rank + 1;
+    ++node;
+  }
+  return nodes;
+}
+
+/// Gives each rank a membership, if it has none, and the ranks of each node a segment, if they have
+/// none and memory is to be shared.
+inline void share_memory(std::vector<std::shared_ptr<FakeMembership>>& memberships,
+                         const std::vector<int>& nodes) {
+  while (memberships.size() < nodes.size()) {
+    memberships.push_back(std::make_shared<FakeMembership>());
+  }
+  std::map<int, SegmentPlan> plans;
+  for (std::size_t rank = 0; rank < nodes.size(); ++rank) {
+    plans[nodes[rank]].world_ranks.push_back(static_cast<std::int32_t>(rank));
+  }
+  for (auto& [node, plan] : plans) {
+    if (plan.world_ranks.size() < 2) continue;
+    plan.oversubscribed = nodes.size() > std::thread::hardware_concurrency();
     plan.arena_bytes = std::size_t{1} << 30;
     const auto segment = Segment::create(plan);
-    while (memberships.size() < plan.world_ranks.size()) {
-      memberships.push_back(std::make_shared<FakeMembership>());
-    }
-    for (const auto& membership : memberships) {
+    for (const std::int32_t rank : plan.world_ranks) {
+      auto& membership = memberships[static_cast<std::size_t>(rank)];
       if (!membership->segment()) membership->share(segment);
     }
   }
+}
+
+/// Runs `body` as ranks on these nodes, each a thread with a World of its own over one store in
+/// memory.
+inline std::vector<Outcome> run_ranks_on(
+    const std::vector<int>& nodes, const Body& body,
+    const std::vector<std::shared_ptr<FakeMembership>>& memberships = {}) {
   const auto store = std::make_shared<LocalStore>();
-  std::vector<Outcome> outcomes(static_cast<std::size_t>(size));
+  std::vector<Outcome> outcomes(nodes.size());
   std::vector<std::jthread> threads;
-  for (int rank = 0; rank < size; ++rank) {
-    const auto r = static_cast<std::size_t>(rank);
+  for (std::size_t r = 0; r < nodes.size(); ++r) {
     WorldInfo info;
-    info.rank = info.local_rank = rank;
-    info.size = info.local_size = size;
+    info.rank = static_cast<int>(r);
+    info.size = static_cast<int>(nodes.size());
+    info.local_rank =
+        static_cast<int>(std::count(nodes.begin(), nodes.begin() + info.rank, nodes[r]));
+    info.local_size = static_cast<int>(std::count(nodes.begin(), nodes.end(), nodes[r]));
+    info.node_rank = nodes[r];
+    info.node_count = *std::max_element(nodes.begin(), nodes.end()) + 1;
     info.job = "test";
     const World world(info, store, memberships.empty() ? nullptr : memberships[r]);
     threads.emplace_back([&outcome = outcomes[r], &body, world] {
@@ -125,6 +169,14 @@ inline std::vector<Outcome> run_ranks(
   }
   threads.clear();  // Joins.
   return outcomes;
+}
+
+/// Runs `body` as `size` ranks where the environment says.
+inline std::vector<Outcome> run_ranks(
+    int size, const Body& body, std::vector<std::shared_ptr<FakeMembership>> memberships = {}) {
+  const std::vector<int> nodes = nodes_of_ranks(size);
+  if (ranks_share_memory() && size > 1) share_memory(memberships, nodes);
+  return run_ranks_on(nodes, body, memberships);
 }
 
 /// A point in time that threads wait for, with a deadline.

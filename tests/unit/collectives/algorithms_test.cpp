@@ -5,6 +5,7 @@
 #include "tests/support/memory_mesh.hpp"
 #include "tests/support/scalar_fold.hpp"
 
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <set>
@@ -100,6 +101,10 @@ void reductions(Mesh& mesh, const Reduction& reduction, const std::vector<T>& wa
   if (n == 2) {
     all_reduces("exchange", [](Mesh& m, Span x, const Folder& f) { all_reduce_exchange(m, x, f); });
   }
+  if (fold.freedom() == Freedom::any) {
+    all_reduces("ring", [](Mesh& m, Span x, const Folder& f) { all_reduce_ring(m, x, f); });
+    all_reduces("halving", [](Mesh& m, Span x, const Folder& f) { all_reduce_halving(m, x, f); });
+  }
   const int root = static_cast<int>(count) % n;
   const auto reduces = [&](const char* name, const auto& algorithm) {
     auto in = values<T>(me, count);
@@ -134,6 +139,11 @@ void reductions(Mesh& mesh, const Reduction& reduction, const std::vector<T>& wa
   const auto* reference = reinterpret_cast<const std::byte*>(wanted.data()) + parts[r];
   require(counts[r] == 0 || std::memcmp(mine, reference, counts[r] * sizeof(T)) == 0,
           "reduce_scatter in place");
+  if (fold.freedom() != Freedom::any) return;
+  in = values<T>(me, count);
+  reduce_scatter_ring(mesh, bytes_of(in), mine, parts, fold);
+  require(counts[r] == 0 || std::memcmp(mine, reference, counts[r] * sizeof(T)) == 0,
+          "reduce_scatter round the ring, in place");
 }
 
 Bytes pattern(int rank, std::size_t bytes) {
@@ -249,6 +259,49 @@ TEST_CASE("every algorithm that reduces gives the bits of the definition, counts
   }
 }
 
+namespace {
+
+/// The folds of floats in any order: near the definition, and the same bits on all ranks.
+template <class T>
+void check_any_order(const Reduction& reduction, int size, std::size_t count) {
+  using Algorithm = void (*)(Mesh&, std::span<std::byte>, const Folder&);
+  const auto wanted = folded<T>(reduction, size, count);
+  for (const auto& [name, algorithm] : std::vector<std::pair<const char*, Algorithm>>{
+           {"chosen", &all_reduce}, {"ring", &all_reduce_ring}, {"halving", &all_reduce_halving}}) {
+    std::vector<std::vector<T>> results(static_cast<std::size_t>(size));
+    const std::string error = run_meshes(size, Copying::late, [&](Mesh& mesh) {
+      auto& x = results[static_cast<std::size_t>(mesh.rank())];
+      x = values<T>(mesh.rank(), count);
+      algorithm(mesh, bytes_of(x), Folder(reduction, dtype_of<T>::value, false));
+    });
+    CHECK_MESSAGE(error.empty(), error << " (" << name << ", " << size << " ranks)");
+    for (const auto& each : results) CHECK(same(each, results[0]));
+    int wrong = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const double got = static_cast<double>(static_cast<float>(results[0][i]));
+      const double near = static_cast<double>(static_cast<float>(wanted[i]));
+      // A last bit of f16 or bf16, some of f32 and f64.
+      const double allowed = sizeof(T) == 2 ? 0.01 : 1e-5;
+      wrong += std::abs(got - near) > allowed * std::abs(near);
+    }
+    CHECK_MESSAGE(wrong == 0, name << ", " << size << " ranks, " << count << " elements");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("floats folded in any order") {
+  for (const int size : sizes()) {
+    for (const std::size_t count : {std::size_t{1}, std::size_t{7}, std::size_t{1000}}) {
+      check_any_order<float>(Reduction(ReduceOp::sum).any_order(), size, count);
+      check_any_order<float>(Reduction(ReduceOp::mean).any_order(), size, count);
+      check_any_order<bfloat16>(Reduction(ReduceOp::mean).any_order(), size, count);
+      check_any_order<float16>(Reduction(ReduceOp::sum).any_order(), size, count);
+      check_any_order<double>(Reduction::premul_sum(0.1).any_order(), size, count);
+    }
+  }
+}
+
 TEST_CASE("every algorithm that moves bytes, 0 to 33") {
   for (std::size_t each = 0; each <= 33; ++each) {
     CAPTURE(each);
@@ -347,6 +400,23 @@ TEST_CASE("the table") {
     CHECK(algorithm(Op::reduce, 1 << 20, 3, true) == Algorithm::two_shot);
     CHECK(algorithm(Op::broadcast, 113, 3, true) == Algorithm::in_place);
     CHECK(algorithm(Op::all_to_all, 1023, 3, true) == Algorithm::slots);
+  }
+  SUBCASE("chooses by nodes, by what their ranks' places and the reduction allow") {
+    const auto algorithm = [](Op op, std::size_t bytes, bool in_order, bool even, Freedom freedom) {
+      const Topology nodes{
+          .ranks = 8, .has_nodes = true, .in_order = in_order, .is_even = even, .freedom = freedom};
+      return select(op, bytes, nodes).algorithm;
+    };
+    CHECK(algorithm(Op::barrier, 0, false, false, Freedom::none) == Algorithm::leaders);
+    CHECK(algorithm(Op::all_reduce, 64, false, false, Freedom::none) == Algorithm::leaders);
+    CHECK(algorithm(Op::all_reduce, 1 << 20, true, false, Freedom::extends) == Algorithm::chain);
+    CHECK(algorithm(Op::all_reduce, 1 << 20, false, true, Freedom::extends) == Algorithm::in_parts);
+    CHECK(algorithm(Op::all_reduce, 1 << 20, true, true, Freedom::none) == Algorithm::in_parts);
+    CHECK(algorithm(Op::all_reduce, 1 << 20, false, true, Freedom::any) == Algorithm::slices);
+    CHECK(algorithm(Op::all_gather, 1 << 20, true, true, Freedom::none) == Algorithm::slices);
+    CHECK(algorithm(Op::all_gather, 1 << 20, true, false, Freedom::none) == Algorithm::ring);
+    CHECK(algorithm(Op::reduce_scatter, 1 << 20, true, true, Freedom::any) == Algorithm::chain);
+    CHECK(algorithm(Op::reduce_scatter, 1 << 20, true, false, Freedom::any) == Algorithm::in_parts);
   }
   SUBCASE("explains itself") {
     const std::string text = explain({4});

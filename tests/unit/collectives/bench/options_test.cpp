@@ -165,7 +165,7 @@ TEST_CASE("--explain: a line for each row, by the table or by the memory that is
   const Settings settings =
       parsed({"--explain", "--ops", "barrier,all_reduce,all_gather,ping_pong", "--sizes", "4,64M"});
   CHECK(settings.explain);
-  const std::string over_tcp = explain_text(settings, 4, false);
+  const std::string over_tcp = explain_text(settings, {.ranks = 4});
   const auto has = [](const std::string& text, std::string_view part) {
     return text.find(part) != std::string::npos;
   };
@@ -179,12 +179,18 @@ TEST_CASE("--explain: a line for each row, by the table or by the memory that is
                           algorithms::to_string(part.algorithm) + ": " + std::string(part.why) +
                           "\n"));
   CHECK(std::count(over_tcp.begin(), over_tcp.end(), '\n') == 7);
-  CHECK(has(explain_text(settings, 4, true), "all_reduce                 4 B  flag line: "));
-  CHECK(has(explain_text(settings, 4, true), "all_reduce          67108864 B  two shots: "));
+  CHECK(has(explain_text(settings, {.ranks = 4, .shared = true}),
+            "all_reduce                 4 B  flag line: "));
+  CHECK(has(explain_text(settings, {.ranks = 4, .shared = true}),
+            "all_reduce          67108864 B  two shots: "));
   const Settings registered = parsed({"--buffers=registered", "--ops=all_reduce", "--sizes=1M"});
-  CHECK(has(explain_text(registered, 4, true), "1048576 B  in place: "));
-  CHECK(has(explain_text(registered, 4, false), "1048576 B  in parts: "));
-  CHECK_FALSE(has(explain_text(settings, 1, false), "ping_pong"));
+  CHECK(has(explain_text(registered, {.ranks = 4, .shared = true}), "1048576 B  in place: "));
+  CHECK(has(explain_text(registered, {.ranks = 4}), "1048576 B  in parts: "));
+  CHECK_FALSE(has(explain_text(settings, {}), "ping_pong"));
+  const algorithms::Topology nodes{.ranks = 4, .has_nodes = true, .in_order = true};
+  CHECK(has(explain_text(settings, nodes), "all_reduce          67108864 B  chain: "));
+  const Settings any = parsed({"--any-order", "--ops=all_reduce", "--sizes=64M"});
+  CHECK(has(explain_text(any, nodes), "67108864 B  slices: "));
 }
 
 TEST_CASE("quantiles by nearest rank") {

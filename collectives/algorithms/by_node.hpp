@@ -1,0 +1,77 @@
+#pragma once
+
+#include "collectives/algorithms/algorithms.hpp"
+#include "collectives/algorithms/layout.hpp"
+#include "collectives/reduce.hpp"
+#include "collectives/transport/team.hpp"
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+/// The collectives of ranks of several nodes, some of which have a team: through the memory of a
+/// node as far as that goes, and over the mesh from node to node, where less is sent than if every
+/// rank spoke to every other. Meaning, order and bits as in algorithms.hpp.
+namespace dlaunch::algorithms::by_node {
+
+using transport::Team;
+
+/// A communicator's nodes, as one of its ranks sees them.
+class Nodes {
+ public:
+  /// `team` is that of the rank's node; null if it is alone there.
+  Nodes(Layout layout, int rank, std::unique_ptr<Team> team);
+
+  const Layout& layout() const { return layout_; }
+  Team* team() const { return team_.get(); }
+  int node() const { return node_; }
+  int index() const { return index_; }
+  /// The first rank of each node.
+  std::span<const int> leaders() const { return leaders_; }
+  /// The rank at this one's place on each node; empty where some node has none there.
+  std::span<const int> peers() const { return peers_; }
+  /// The rank of the team's member.
+  int rank_of(int member) const { return layout_.rank_at(node_, member); }
+
+ private:
+  Layout layout_;
+  int node_, index_;
+  std::vector<int> leaders_, peers_;
+  std::unique_ptr<Team> team_;
+};
+
+// ---- By leaders: one rank of each node speaks for it. ----
+
+void barrier(Mesh& mesh, const Nodes& nodes);
+void broadcast(Mesh& mesh, const Nodes& nodes, std::span<std::byte> data, int root);
+/// Every node's raw data goes to every rank.
+void all_gather_by_leaders(Mesh& mesh, const Nodes& nodes, std::byte* data, std::size_t each);
+void all_reduce_by_leaders(Mesh& mesh, const Nodes& nodes, std::span<std::byte> data,
+                           const Folder& fold);
+void reduce_by_leaders(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* out, int root,
+                       const Folder& fold);
+
+// ---- In slices: every rank of a node speaks for its part of the data. ----
+
+/// As many ranks on each node, in order.
+void all_gather_in_slices(Mesh& mesh, const Nodes& nodes, std::byte* data, std::size_t each);
+/// Each node folds, then what the nodes came to is folded in their order: for freedom `neighbours`
+/// where ranks are in order, else `any`.
+void all_reduce_in_slices(Mesh& mesh, const Nodes& nodes, std::span<std::byte> data,
+                          const Folder& fold);
+void reduce_in_slices(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* out, int root,
+                      const Folder& fold);
+
+// ---- In a chain: the same, but each node folds on what those before it came to, a chunk behind
+// the other, for freedom `extends`; ranks are in order. ----
+
+void all_reduce_in_chain(Mesh& mesh, const Nodes& nodes, std::span<std::byte> data,
+                         const Folder& fold);
+void reduce_in_chain(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* out, int root,
+                     const Folder& fold);
+/// As many ranks on each node.
+void reduce_scatter_in_chain(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* out,
+                             std::size_t each, const Folder& fold);
+
+}  // namespace dlaunch::algorithms::by_node
