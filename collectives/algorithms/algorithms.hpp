@@ -76,8 +76,6 @@ void all_reduce_exchange(Mesh& mesh, std::span<std::byte> data, const Folder& fo
 void all_reduce_bruck(Mesh& mesh, std::span<std::byte> data, const Folder& fold);
 /// Parts go round the ring, folded at every rank, and then round once more. For freedom `any`.
 void all_reduce_ring(Mesh& mesh, std::span<std::byte> data, const Folder& fold);
-void reduce_scatter_ring(Mesh& mesh, BytesView in, std::byte* out, const Offsets& parts,
-                         const Folder& fold);
 /// R. Rabenseifner: Optimization of collective reduction operations, 2004: in each of log2 n rounds
 /// two ranks halve what they have left to fold; then the parts come back the same way. For freedom
 /// `any`.

@@ -16,15 +16,15 @@ constexpr std::size_t chunk_bytes = 256u << 10;
 /// elements' type, else beside it.
 class Partials {
  public:
-  Partials(Mesh& mesh, BytesView in, std::byte* in_place, const Folder& fold)
-      : fold_(fold), partials_(fold), ranks_(mesh.size()) {
-    const std::size_t count = in.size() / fold.element_bytes();
-    if (in_place == nullptr || !partials_.fits_in_place()) {
+  Partials(Mesh& mesh, std::span<std::byte> data, const Folder& fold)
+      : fold_(fold), partials_(fold), ranks_(mesh.size()), begin_(data.data()) {
+    if (partials_.is_plain()) return;
+    const std::size_t count = data.size() / fold.element_bytes();
+    if (!partials_.fits_in_place()) {
       room_ = mesh.rooms().take(count * partials_.element_bytes());
+      begin_ = room_.get();
     }
-    begin_ = room_.size() > 0 ? room_.get() : in_place;
-    if (begin_ == in.data() && partials_.is_plain()) return;
-    const std::array<const std::byte*, 1> alone{in.data()};
+    const std::array<const std::byte*, 1> alone{data.data()};
     partials_.extend(nullptr, alone, begin_, count);
   }
   /// What stands for the data's bytes from `begin` to `end`.
@@ -48,7 +48,7 @@ class Partials {
   PartialFolder partials_;
   const int ranks_;
   Rooms::Room room_;
-  std::byte* begin_ = nullptr;
+  std::byte* begin_;
 };
 
 /// At least once, so that the ranks compare their calls.
@@ -113,23 +113,15 @@ struct PowerOfTwo {
 void all_reduce_ring(Mesh& mesh, std::span<std::byte> data, const Folder& fold) {
   const Offsets parts = even_parts(data.size(), mesh.size(), fold.element_bytes());
   const auto me = static_cast<std::size_t>(mesh.rank());
-  const Partials partials(mesh, data, data.data(), fold);
+  const Partials partials(mesh, data, fold);
   fold_round_ring(mesh, partials, parts);
   partials.finish(parts[me], parts[me + 1], data.data() + parts[me]);
   all_gather_ring(mesh, data.data(), parts);
 }
 
-void reduce_scatter_ring(Mesh& mesh, BytesView in, std::byte* out, const Offsets& parts,
-                         const Folder& fold) {
-  const auto me = static_cast<std::size_t>(mesh.rank());
-  const Partials partials(mesh, in, nullptr, fold);
-  fold_round_ring(mesh, partials, parts);
-  partials.finish(parts[me], parts[me + 1], out);
-}
-
 void all_reduce_halving(Mesh& mesh, std::span<std::byte> data, const Folder& fold) {
   const PowerOfTwo ranks(mesh);
-  const Partials partials(mesh, data, data.data(), fold);
+  const Partials partials(mesh, data, fold);
   const auto all = partials.of(0, data.size());
   const auto came = mesh.rooms().take(ranks.place >= 0 ? all.size() : 0);
   if (ranks.place < 0) {

@@ -73,7 +73,13 @@ constexpr std::array rows = {
     // Ranks that do not, but some of which do.
     Row{.op = Op::barrier, .by_node = true, .choice = one_speaks},
     Row{.op = Op::broadcast, .by_node = true, .choice = one_speaks},
-    Row{.op = Op::reduce, .by_node = true, .all_bytes_max = 64 * KiB, .choice = one_speaks},
+    Row{.op = Op::reduce, .by_node = true, .node_bytes_max = 32 * KiB, .choice = one_speaks},
+    Row{.op = Op::reduce,
+        .by_node = true,
+        .in_order = true,
+        .nodes_max = 2,
+        .freedom = Freedom::extends,
+        .choice = in_turn},
     Row{.op = Op::reduce, .by_node = true, .freedom = Freedom::any, .choice = all_speak},
     Row{.op = Op::reduce,
         .by_node = true,
@@ -85,7 +91,13 @@ constexpr std::array rows = {
         .in_order = true,
         .freedom = Freedom::extends,
         .choice = in_turn},
-    Row{.op = Op::all_reduce, .by_node = true, .all_bytes_max = 64 * KiB, .choice = one_speaks},
+    Row{.op = Op::all_reduce, .by_node = true, .node_bytes_max = 32 * KiB, .choice = one_speaks},
+    Row{.op = Op::all_reduce,
+        .by_node = true,
+        .in_order = true,
+        .nodes_max = 2,
+        .freedom = Freedom::extends,
+        .choice = in_turn},
     Row{.op = Op::all_reduce, .by_node = true, .freedom = Freedom::any, .choice = all_speak},
     Row{.op = Op::all_reduce,
         .by_node = true,
@@ -97,7 +109,7 @@ constexpr std::array rows = {
         .in_order = true,
         .freedom = Freedom::extends,
         .choice = in_turn},
-    Row{.op = Op::all_gather, .by_node = true, .all_bytes_max = 64 * KiB, .choice = one_speaks},
+    Row{.op = Op::all_gather, .by_node = true, .node_bytes_max = 32 * KiB, .choice = one_speaks},
     Row{.op = Op::all_gather,
         .by_node = true,
         .in_order = true,
@@ -141,6 +153,19 @@ constexpr std::array rows = {
     Row{.op = Op::all_reduce,
         .all_bytes_max = 64 * KiB,
         .choice = {Algorithm::bruck, "everyone's data to everyone in the fewest rounds"}},
+    Row{.op = Op::all_reduce,
+        .each_bytes_max = 2 * KiB,
+        .freedom = Freedom::any,
+        .choice = {Algorithm::halving, "few messages, and all ranks fold"}},
+    Row{.op = Op::all_reduce,
+        .ranks_min = 17,
+        .each_bytes_max = 256 * KiB,
+        .freedom = Freedom::any,
+        .choice = {Algorithm::in_parts, "the fewest bytes, and all ranks fold"}},
+    Row{.op = Op::all_reduce,
+        .ranks_min = 17,
+        .freedom = Freedom::any,
+        .choice = {Algorithm::ring, "the fewest bytes, over two connections of each rank"}},
     Row{.op = Op::all_reduce,
         .each_bytes_max = 2 * KiB,
         .choice = {Algorithm::tree, "the fewest messages; parts would not be worth one"}},
@@ -226,23 +251,26 @@ const char* to_string(Algorithm algorithm) noexcept {
 
 Topology topology_of(const Layout& layout, Freedom freedom) {
   return {.ranks = layout.ranks(),
-          .has_nodes = true,
+          .nodes = layout.nodes(),
           .in_order = layout.in_order(),
           .is_even = layout.is_even(),
           .freedom = freedom};
 }
 
-std::size_t Row::limit(int ranks) const {
+std::size_t Row::limit(int ranks, int nodes) const {
   constexpr std::size_t unlimited = ~std::size_t{0};
   const auto n = static_cast<std::size_t>(ranks);
   std::size_t most =
       std::min(bytes_max, all_bytes_max == unlimited ? unlimited : all_bytes_max / n);
   if (each_bytes_max != unlimited) most = std::min(most, each_bytes_max * n);
+  if (nodes > 0 && node_bytes_max != unlimited) {
+    most = std::min(most, node_bytes_max * static_cast<std::size_t>(nodes) / n);
+  }
   return most;
 }
 
 bool Row::fits(const Topology& topology) const {
-  if (by_node && !topology.has_nodes) return false;
+  if (by_node && (topology.nodes == 0 || topology.nodes > nodes_max)) return false;
   if ((in_order && !topology.in_order) || (even && !topology.is_even)) return false;
   if (topology.freedom < freedom) return false;
   return shared == topology.shared && (!registered || topology.registered) &&
@@ -250,7 +278,7 @@ bool Row::fits(const Topology& topology) const {
 }
 
 bool Row::holds(std::size_t bytes, const Topology& topology) const {
-  return fits(topology) && bytes <= limit(topology.ranks);
+  return fits(topology) && bytes <= limit(topology.ranks, topology.nodes);
 }
 
 std::span<const Row> table() { return rows; }
@@ -286,7 +314,7 @@ std::string explain(const Topology& topology) {
     if (!row.fits(topology)) continue;
     const bool goes_on = last != nullptr && last->op == row.op;
     if (!goes_on) from = 0;
-    const std::size_t limit = row.limit(topology.ranks);
+    const std::size_t limit = row.limit(topology.ranks, topology.nodes);
     if (from > 0 && limit <= from) continue;
     if (goes_on && last->choice == row.choice) {
       text.resize(last_begin);

@@ -43,7 +43,7 @@ struct Topology {
   bool shared = false;      ///< They share memory.
   bool registered = false;  ///< The buffers of all of them lie in it, too.
   // Of those that do not all share memory:
-  bool has_nodes = false;           ///< Some of them do, and the others know which.
+  int nodes = 0;  ///< On which they are, if all know it and some of them share memory; else 0.
   bool in_order = false;            ///< The ranks of each node are a run.
   bool is_even = false;             ///< Each node has as many.
   Freedom freedom = Freedom::none;  ///< Of the call's reduction.
@@ -60,20 +60,22 @@ struct Choice {
 /// A line of the table; the first that holds counts. A limit that is not given is unlimited.
 struct Row {
   transport::Op op{};
-  bool shared = false;              ///< For ranks that share memory, else for those that do not.
-  bool registered = false;          ///< Only where buffers are.
-  bool by_node = false;             ///< Only where there are nodes whose ranks share memory.
-  bool in_order = false;            ///< Only where the ranks of each are a run.
-  bool even = false;                ///< Only where each has as many.
-  Freedom freedom = Freedom::none;  ///< At least.
+  bool shared = false;      ///< For ranks that share memory, else for those that do not.
+  bool registered = false;  ///< Only where buffers are.
+  bool by_node = false;     ///< Only where nodes are known.
+  bool in_order = false;    ///< Only where the ranks of each are a run.
+  bool even = false;        ///< Only where each has as many.
   int ranks_min = 1, ranks_max = 0x7fffffff;
+  int nodes_max = 0x7fffffff;
   std::size_t bytes_max = ~std::size_t{0};
   std::size_t all_bytes_max = ~std::size_t{0};   ///< bytes * ranks
   std::size_t each_bytes_max = ~std::size_t{0};  ///< bytes / ranks
+  std::size_t node_bytes_max = ~std::size_t{0};  ///< bytes * (ranks / nodes)
+  Freedom freedom = Freedom::none;               ///< At least.
   Choice choice;
 
   /// The most bytes for which it holds with so many ranks; nothing if it does for none.
-  std::size_t limit(int ranks) const;
+  std::size_t limit(int ranks, int nodes = 0) const;
   /// Whether it may hold for such ranks; for some size.
   bool fits(const Topology& topology) const;
   bool holds(std::size_t bytes, const Topology& topology) const;

@@ -1,4 +1,4 @@
-// A rank that is struck in the midst of a call: `struck TOKEN shared|tcp CALL ELEMENTS VICTIM
+// A rank that is struck in the midst of a call: `struck TOKEN shared|tcp|nodes CALL ELEMENTS VICTIM
 // STRIKE STEP`. The others say what they are told; who takes fewer steps than STEP says how many.
 #include "collectives/transport/strike.hpp"
 #include "runtime/world/membership.hpp"

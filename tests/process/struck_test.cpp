@@ -1,6 +1,7 @@
 // A rank is killed, stopped, leaves or throws at each step of each algorithm in turn: all others
 // return with an error that names it, and no process is left. A sample of it; with
 // DLAUNCH_TEST_FULL=1 all, and how many that was.
+#include "runtime/base/socket.hpp"
 #include "tests/process/job.hpp"
 
 #include <dlaunch/error.hpp>
@@ -8,7 +9,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -39,37 +42,68 @@ Errc expected_error(const std::string& strike) {
   return Errc::peer_lost;
 }
 
+/// A port that was free a moment ago.
+std::string free_endpoint() {
+  const auto port = local_address(listen_tcp(resolve("127.0.0.1", 0).front()).get()).port();
+  return "127.0.0.1:" + std::to_string(port);
+}
+
+/// The ranks of one node, or, by nodes, two of one and one of another.
 class Struck {
  public:
-  Struck(const Case& c, int step)
-      : token_(unique_token()),
-        job_({"--standalone", "--nproc-per-node", std::to_string(ranks), "--shutdown-timeout", "1",
-              DLAUNCH_BINARY_DIR "/tests/struck", token_, c.transport, c.call,
-              std::to_string(c.elements), std::to_string(c.victim), c.strike,
-              std::to_string(step)}),
-        code_(job_.wait().shell_code()) {}
+  Struck(const Case& c, int step) : token_(unique_token()) {
+    const std::vector<std::string> program = {DLAUNCH_BINARY_DIR "/tests/struck",
+                                              token_,
+                                              c.transport,
+                                              c.call,
+                                              std::to_string(c.elements),
+                                              std::to_string(c.victim),
+                                              c.strike,
+                                              std::to_string(step)};
+    const auto start = [&](std::vector<std::string> line, int ranks_there) {
+      line.insert(line.end(),
+                  {"--nproc-per-node", std::to_string(ranks_there), "--shutdown-timeout", "1"});
+      line.insert(line.end(), program.begin(), program.end());
+      jobs_.push_back(std::make_unique<Job>(std::move(line)));
+    };
+    if (c.transport == "nodes") {
+      const std::string endpoint = free_endpoint();
+      for (const char* node : {"a", "b"}) {
+        start({"--nnodes", "2", "--rdzv-endpoint", endpoint, "--node-id", node},
+              node[0] == 'a' ? ranks - 1 : 1);
+      }
+    } else {
+      start({"--standalone"}, ranks);
+    }
+    for (const auto& job : jobs_) {
+      code_ = job->wait().shell_code();
+      out_ += job->out();
+      err_ += job->err();
+    }
+  }
 
   int code() const { return code_; }
-  std::string said() const { return job_.out() + job_.err(); }
+  std::string said() const { return out_ + err_; }
   bool is_all_gone() const { return all_gone(token_); }
   /// The line of a rank that was told of a failure; empty if there is none.
   std::string told(int rank) const {
     const std::string begin = "] rank " + std::to_string(rank) + " told ";
-    const auto at = job_.out().find(begin);
+    const auto at = out_.find(begin);
     if (at == std::string::npos) return {};
-    return job_.out().substr(at + begin.size(), job_.out().find('\n', at) - at - begin.size());
+    return out_.substr(at + begin.size(), out_.find('\n', at) - at - begin.size());
   }
   /// Of the victim; -1 if it did not get there.
   int steps() const {
-    const auto at = job_.out().find(" steps\n");
+    const auto at = out_.find(" steps\n");
     if (at == std::string::npos) return -1;
-    return std::atoi(job_.out().c_str() + job_.out().rfind(' ', at - 1));
+    return std::atoi(out_.c_str() + out_.rfind(' ', at - 1));
   }
 
  private:
   std::string token_;
-  Job job_;
-  int code_;
+  std::vector<std::unique_ptr<Job>> jobs_;
+  std::string out_, err_;
+  int code_ = 0;  ///< The same on all nodes.
 };
 
 int steps_of(Case c) {
@@ -111,7 +145,7 @@ int check_steps(const Case& c, int at_most) {
   return checked;
 }
 
-const std::vector<std::string> transports = {"shared", "tcp"};
+const std::vector<std::string> transports = {"shared", "tcp", "nodes"};
 const std::vector<std::string> strikes = {"kill", "leave", "throw", "stop"};
 
 }  // namespace
@@ -128,7 +162,7 @@ TEST_CASE("a rank is killed, leaves, throws or is stopped on its way through eac
                                           "messages", "reduce_scatter"};
   std::size_t turn = 0;
   for (const auto& call : calls) {
-    const Case c{transports[turn % 2], call, 1000, 1, strikes[turn / 2 % strikes.size()]};
+    const Case c{transports[turn % 3], call, 1000, 1, strikes[turn / 2 % strikes.size()]};
     check(c, 0);
     ++turn;
   }

@@ -187,7 +187,7 @@ TEST_CASE("--explain: a line for each row, by the table or by the memory that is
   CHECK(has(explain_text(registered, {.ranks = 4, .shared = true}), "1048576 B  in place: "));
   CHECK(has(explain_text(registered, {.ranks = 4}), "1048576 B  in parts: "));
   CHECK_FALSE(has(explain_text(settings, {}), "ping_pong"));
-  const algorithms::Topology nodes{.ranks = 4, .has_nodes = true, .in_order = true};
+  const algorithms::Topology nodes{.ranks = 4, .nodes = 3, .in_order = true};
   CHECK(has(explain_text(settings, nodes), "all_reduce          67108864 B  chain: "));
   const Settings any = parsed({"--any-order", "--ops=all_reduce", "--sizes=64M"});
   CHECK(has(explain_text(any, nodes), "67108864 B  slices: "));
