@@ -26,8 +26,6 @@ constexpr auto delivery_grace = 20ms;
 constexpr auto indirect_grace = 300ms;
 /// What nobody tells of is looked at so often.
 constexpr auto look_interval = 200us;
-/// A rank that waits by its node looks so often at what others do that it does not wait for.
-constexpr auto stray_interval = 10ms;
 /// A rank that left in good order may have done all its part: those who wait for it notice.
 bool left_in_order(const PeerLoss& loss) { return loss.cause.starts_with("exited 0"); }
 
@@ -313,34 +311,6 @@ const std::string* Call::end_of(int world_rank, const Waiting& waiting) const {
   const int rank = setting_.group.rank_of(world_rank);
   const int member = team_ != nullptr ? rank : nodes_->layout().index_of(rank);
   return team_here()->has_left(member) ? &left : nullptr;
-}
-
-/// By its node a rank waits for few others, of which none need know that they are in another call:
-/// who is in one has published it, or sent something that is not of this one.
-void Call::check_strays(TimePoint now) {
-  const bool is_first = look_at_strays_ == TimePoint{};
-  if (!is_first && now < look_at_strays_) {
-    look_again_ = std::min(look_again_, look_at_strays_);
-    return;
-  }
-  look_at_strays_ = now + stray_interval;
-  look_again_ = std::min(look_again_, look_at_strays_);
-  if (is_first || tolerant_) return;
-  const auto is_other = [&](const Fingerprint& theirs) {
-    return theirs.sequence <= fingerprint_.sequence && theirs != fingerprint_;
-  };
-  transport::Team* team = nodes_->team();
-  for (int member = 0; team != nullptr && member < team->size(); ++member) {
-    const Fingerprint* ahead = team->call_ahead(member);
-    if (ahead == nullptr || !is_other(*ahead)) continue;
-    const int world_rank = setting_.group.world_rank(nodes_->rank_of(member));
-    throw_disagreement(disagreement(*ahead, world_rank), world_rank);
-  }
-  const auto stray = setting_.mesh.inbox().find_parked(
-      setting_.group.id,
-      [&](const transport::Header& header) { return is_other(fingerprint_of(header)); });
-  if (stray)
-    throw_disagreement(disagreement(fingerprint_of(stray->second), stray->first), stray->first);
 }
 
 /// Throws when it is certain that nothing more comes from, or goes to, this rank, and the cause is

@@ -1,5 +1,7 @@
 #include "collectives/call.hpp"
 
+#include <algorithm>
+
 /// A call as its team's patience: how it waits for a member, and what it says where they disagree.
 namespace dlaunch {
 namespace {
@@ -9,6 +11,8 @@ using transport::Fingerprint;
 
 /// For what another rank has to say about its wrong arguments, which its flag line cannot hold.
 constexpr auto sentence_grace = 1s;
+/// A rank that waits by its node looks so often at what others do that it does not wait for.
+constexpr auto stray_interval = 10ms;
 
 /// While it lives, the team's members ring this rank's bell when they publish. Under the mesh's
 /// lock.
@@ -87,6 +91,34 @@ void Call::differ(int member, std::uint64_t theirs, std::uint64_t ours) {
                          std::to_string(theirs) + " bytes where " + std::to_string(ours) +
                          " are expected: their counts differ",
                      world_rank);
+}
+
+/// By its node a rank waits for few others, of which none need know that they are in another call:
+/// who is in one has published it, or sent something that is not of this one.
+void Call::check_strays(TimePoint now) {
+  const bool is_first = look_at_strays_ == TimePoint{};
+  if (!is_first && now < look_at_strays_) {
+    look_again_ = std::min(look_again_, look_at_strays_);
+    return;
+  }
+  look_at_strays_ = now + stray_interval;
+  look_again_ = std::min(look_again_, look_at_strays_);
+  if (is_first || tolerant_) return;
+  const auto is_other = [&](const Fingerprint& theirs) {
+    return theirs.sequence <= fingerprint_.sequence && theirs != fingerprint_;
+  };
+  transport::Team* team = nodes_->team();
+  for (int member = 0; team != nullptr && member < team->size(); ++member) {
+    const Fingerprint* ahead = team->call_ahead(member);
+    if (ahead == nullptr || !is_other(*ahead)) continue;
+    const int world_rank = setting_.group.world_rank(nodes_->rank_of(member));
+    throw_disagreement(disagreement(*ahead, world_rank), world_rank);
+  }
+  const auto stray = setting_.mesh.inbox().find_parked(
+      setting_.group.id,
+      [&](const transport::Header& header) { return is_other(fingerprint_of(header)); });
+  if (stray)
+    throw_disagreement(disagreement(fingerprint_of(stray->second), stray->first), stray->first);
 }
 
 }  // namespace dlaunch

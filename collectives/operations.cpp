@@ -24,7 +24,8 @@ const Offsets& equal(Call& call, std::size_t each) {
 /// How the ranks go about it by their nodes; nothing of that: as if each had one of its own.
 Algorithm by_nodes(const Call& call, Op op, std::size_t bytes, Freedom freedom = Freedom::none) {
   if (call.nodes() == nullptr) return Algorithm::direct;
-  return select(op, bytes, algorithms::topology_of(call.nodes()->layout(), freedom)).algorithm;
+  const auto topology = algorithms::topology_of(call.nodes()->layout(), freedom);
+  return select(op, bytes, topology).algorithm;
 }
 
 }  // namespace

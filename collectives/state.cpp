@@ -81,8 +81,8 @@ void Communicator::State::break_off(Call& call, const Error& failure) {
                          known != nullptr ? known->blamed() : -1,
                          known != nullptr && known->told());
   error.set(broken);
-  // With few ranks whoever failed first told all.
-  if (!broken.told() || group.size() > 64) call.tell_failure(broken, Scope::from_here_on);
+  // With few ranks whoever failed first told all, if it had connections to all.
+  if (!broken.told() || group.size() > 64 || nodes) call.tell_failure(broken, Scope::from_here_on);
   if (membership) membership->report(broken, broken.blamed());
 }
 

@@ -45,6 +45,14 @@ class Packing {
   Offsets nodes_{0};
 };
 
+/// A step with the team before anything is waited for from other nodes: by it the node's ranks know
+/// that this one is in the call.
+void announce(const Nodes& nodes) {
+  if (nodes.team() == nullptr) return;
+  nodes.team()->open();
+  nodes.team()->publish();
+}
+
 /// Every rank's `mine` to the leader of its node, which has the node's ranks behind one another.
 void gather_on_node(const Nodes& nodes, BytesView mine, std::byte* all, int leader) {
   Team* team = nodes.team();
@@ -102,6 +110,7 @@ void barrier(Mesh& mesh, const Nodes& nodes) {
 }
 
 void broadcast(Mesh& mesh, const Nodes& nodes, std::span<std::byte> data, int root) {
+  announce(nodes);
   const Speakers speakers(nodes, root);
   Submesh between(mesh, speakers.ranks, nodes.node());
   std::size_t begin = 0;
@@ -157,6 +166,7 @@ void reduce_by_leaders(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* 
 }
 
 void all_gather_in_slices(Mesh& mesh, const Nodes& nodes, std::byte* data, std::size_t each) {
+  announce(nodes);
   const Layout& layout = nodes.layout();
   const int n = layout.nodes(), me = nodes.node();
   const auto part_of = [&](int node) {

@@ -31,8 +31,8 @@ DLAUNCH_API const char* to_string(ReduceOp op) noexcept;
 
 /// An operation and what it needs. Whatever the operation, the elements of the ranks are folded in
 /// the order of their ranks, from left to right, so the result has the same bits on all ranks and
-/// from run to run; canonical() folds neighbours first, any_order() leaves it to us. f16 and bf16 are accumulated in f32 and
-/// rounded once, at the end. Where several ranks bring a NaN, which of them a sum or a product
+/// from run to run; canonical() and any_order() ask for others. f16 and bf16 are accumulated in f32
+/// and rounded once, at the end. Where several ranks bring a NaN, which of them a sum or a product
 /// shows is not defined. A value; safe to copy and to read from any thread.
 class DLAUNCH_API Reduction {
  public:
