@@ -85,12 +85,11 @@ struct Outcome {
 
 using Body = std::function<void(const World&)>;
 
-/// Whether ranks as threads share a segment, as the ranks of one node do: where the environment has
-/// DLAUNCH_TEST_SHARED, or DLAUNCH_TEST_NODES, which lets every test run all ways.
-inline bool ranks_share_memory() {
-  return std::getenv("DLAUNCH_TEST_SHARED") != nullptr ||
-         std::getenv("DLAUNCH_TEST_NODES") != nullptr;
-}
+/// Whether all ranks as threads share a segment, as the ranks of one node do: where the environment
+/// has DLAUNCH_TEST_SHARED, which lets every test run both ways.
+inline bool ranks_share_memory() { return std::getenv("DLAUNCH_TEST_SHARED") != nullptr; }
+/// Whether the ranks of each of several nodes do.
+inline bool ranks_have_nodes() { return std::getenv("DLAUNCH_TEST_NODES") != nullptr; }
 
 /// On which node each rank is: by the environment's DLAUNCH_TEST_NODES, which lets every test run
 /// over several nodes, as far as it has ranks for them; else all are on one.
@@ -175,7 +174,7 @@ inline std::vector<Outcome> run_ranks_on(
 inline std::vector<Outcome> run_ranks(
     int size, const Body& body, std::vector<std::shared_ptr<FakeMembership>> memberships = {}) {
   const std::vector<int> nodes = nodes_of_ranks(size);
-  if (ranks_share_memory() && size > 1) share_memory(memberships, nodes);
+  if ((ranks_share_memory() || ranks_have_nodes()) && size > 1) share_memory(memberships, nodes);
   return run_ranks_on(nodes, body, memberships);
 }
 
