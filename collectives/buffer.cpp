@@ -1,8 +1,10 @@
+#include "collectives/device/loader.hpp"
 #include "collectives/state.hpp"
 
 #include <dlaunch/buffer.hpp>
 
 #include <new>
+#include <string>
 #include <utility>
 
 namespace dlaunch {
@@ -27,7 +29,23 @@ void free_ordinary(const std::shared_ptr<void>& /*owner*/, std::byte* memory) no
   ::operator delete(memory, alignment);
 }
 
+/// It was allocated by the library, which stays loaded.
+void free_on_device(int device, void* memory) noexcept { device::library().free(device, memory); }
+
 }  // namespace
+
+DeviceBuffer Communicator::allocate_device(std::size_t bytes, int device) {
+  void* memory = nullptr;
+  const auto answer = device::library().allocate(device, bytes, memory);
+  if (answer.has_failed()) {
+    throw Error(answer.code, "allocate_device of " + std::to_string(bytes) + " bytes on device " +
+                                 std::to_string(device) + ": " + answer.why);
+  }
+  DeviceBuffer buffer;
+  buffer.memory_ = {memory, {device, &free_on_device}};
+  buffer.bytes_ = bytes;
+  return buffer;
+}
 
 SharedBuffer Communicator::allocate(std::size_t bytes) {
   SharedBuffer buffer;

@@ -24,10 +24,8 @@ constexpr auto delivery_grace = 20ms;
 /// A rank that this one does not wait for died: a call whose data is all on its way may still end
 /// well.
 constexpr auto indirect_grace = 300ms;
-/// What nobody tells of is looked at so often.
-constexpr auto look_interval = 200us;
-/// A rank that left in good order may have done all its part: those who wait for it notice.
-bool left_in_order(const PeerLoss& loss) { return loss.cause.starts_with("exited 0"); }
+/// A rank that has left may have done all its part in what a device does.
+constexpr auto device_grace = 1s;
 
 /// Takes back what is still posted, however the call ends. Under the mesh's lock.
 class Posted {
@@ -245,8 +243,10 @@ void Call::check_news(const Receive* receive) {
   if (receive != nullptr && receive->state == Receive::State::mismatched) throw_mismatch(*receive);
   check_told();
   if (fingerprint_.op >= transport::Op::send || tolerant_) return;
+  if (setting_.mesh.news().has_device_calls()) check_device_calls();
   const FailureNotice* notice =
       setting_.mesh.news().failure_of(setting_.group.id, fingerprint_.sequence);
+  if (notice == nullptr) notice = wrong_on_device();
   if (notice != nullptr) {
     throw CallError(Errc::mismatch, label() + " cannot complete, because on another rank its " +
                                         "arguments were wrong: " + notice->sentence + where());
@@ -280,8 +280,12 @@ Call::TimePoint Call::noticed(int world_rank) {
   return noticed_.back().second;
 }
 
+/// A rank that left in good order may have done all its part: those who wait for it notice.
+bool Call::is_orderly(const PeerLoss& loss) { return loss.cause.starts_with("exited 0"); }
+
 void Call::check_losses(const Waiting& waiting) {
   const auto& mesh = setting_.mesh;
+  if (waiting.all) check_left();
   if (!waiting.any) {
     for (const int rank : waiting.to_receive) check_waited(rank, end_of(rank, waiting));
   } else {
@@ -297,9 +301,20 @@ void Call::check_losses(const Waiting& waiting) {
   for (const int rank : waiting.to_send) check_waited(rank, mesh.break_of(rank));
 
   for (const PeerLoss& loss : mesh.losses()) {
-    if (left_in_order(loss) || setting_.group.rank_of(loss.rank) < 0) continue;
+    if (is_orderly(loss) || setting_.group.rank_of(loss.rank) < 0) continue;
     const auto settled = noticed(loss.rank) + indirect_grace;
     if (Clock::now() >= settled) throw_lost(loss.rank, loss.cause);
+    look_again_ = std::min(look_again_, settled);
+  }
+}
+
+/// Of ranks that nobody waits for in particular: those that can take no more part in the call.
+void Call::check_left() {
+  for (const int rank : setting_.group.world_ranks) {
+    const std::string* closed = rank == setting_.mesh.rank() ? nullptr : setting_.mesh.end_of(rank);
+    if (closed == nullptr) continue;
+    const auto settled = noticed(rank) + device_grace;
+    if (Clock::now() >= settled) throw_lost(rank, *closed);
     look_again_ = std::min(look_again_, settled);
   }
 }

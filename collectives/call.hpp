@@ -1,6 +1,7 @@
 #pragma once
 
 #include "collectives/algorithms/by_node.hpp"
+#include "collectives/device/history.hpp"
 #include "collectives/transport/links.hpp"
 #include "collectives/transport/mesh.hpp"
 #include "collectives/transport/team.hpp"
@@ -92,6 +93,7 @@ class Call final : public Mesh, public transport::Patience {
     Flight::Entry* flight = nullptr;  ///< Where it is recorded.
     int peer = any_source;
     int tag = 0;
+    const CallHistory* history = nullptr;  ///< In place of `past`, where a device is used.
   };
   Call(Setting setting, const transport::Fingerprint& fingerprint);
   ~Call() override = default;
@@ -150,6 +152,15 @@ class Call final : public Mesh, public transport::Patience {
   void wait_until(const std::function<bool()>& ready, int from);
   /// The same for what nobody tells of: looks again and again.
   void look_until(const std::function<bool()>& ready, int from);
+  /// The same for what a device does, which all ranks have a part in.
+  void watch_until(const std::function<bool()>& ready);
+  /// Throws if something has ended the call, or one before it on the device; waits only when a rank
+  /// is lost, for the cause.
+  void look();
+  /// Tells another rank that this call is on its stream, and waits for nothing: each rank compares
+  /// what one other has called with what it calls itself, so that of ranks that disagree two
+  /// neighbours do.
+  void post_device_call();
   /// Throws if the call has failed already, by what is known without waiting.
   void check_entry();
 
@@ -169,11 +180,14 @@ class Call final : public Mesh, public transport::Patience {
 
  private:
   using TimePoint = Clock::time_point;
+  /// What nobody tells of is looked at so often.
+  static constexpr auto look_interval = std::chrono::microseconds(200);
   /// Whom the call waits for, as world ranks.
   struct Waiting {
     std::vector<int> to_receive, to_send;
     bool any = false;
     bool in_team = false;   ///< For what a member of a team publishes.
+    bool all = false;       ///< For what a device does with all ranks.
     bool has_spun = false;  ///< For long enough to go to sleep.
   };
 
@@ -203,7 +217,12 @@ class Call final : public Mesh, public transport::Patience {
   Flight::Call recorded() const;
   void check_news(const transport::Receive* receive);
   void check_told();
+  void check_device_calls();
+  const transport::FailureNotice* wrong_on_device() const;
+  std::optional<transport::Fingerprint> call_made(std::uint64_t sequence) const;
   void check_losses(const Waiting& waiting);
+  static bool is_orderly(const PeerLoss& loss);
+  void check_left();
   void check_waited(int world_rank, const std::string* closed);
   const std::string* end_of(int world_rank, const Waiting& waiting) const;
   void check_strays(TimePoint now);

@@ -132,7 +132,7 @@ std::string Call::absent_text(const std::vector<int>& asked, int& first_absent) 
 void Call::throw_unless_complete(const Waiting& waiting, const std::function<bool()>& ready) {
   const std::string limit = seconds_text(setting_.timeout);
   std::vector<int> asked;
-  if (fingerprint_.op < transport::Op::send || waiting.any) {
+  if (fingerprint_.op < transport::Op::send || waiting.any || waiting.all) {
     asked = others();
   } else {
     asked = waiting.to_receive;
@@ -145,6 +145,8 @@ void Call::throw_unless_complete(const Waiting& waiting, const std::function<boo
   std::string sentence = full_label() + ": rank " + std::to_string(rank()) + " waited " + limit;
   if (!absent.empty()) {
     sentence += "; absent: " + absent;
+  } else if (waiting.all) {
+    sentence += "; all ranks are in the call, but their devices did not end it in time";
   } else if (!waiting.to_receive.empty() && !waiting.any) {
     sentence += " for data of " + name_of(waiting.to_receive.front()) +
                 "; all ranks are in the call, but it did not end in time";

@@ -24,11 +24,6 @@ void check_view(const Call& call, const ConstTensorView& view) {
     return std::string("the number " + std::to_string(static_cast<int>(view.dtype)) +
                        " is no dtype");
   });
-  if (!view.place.is_host()) {
-    throw Error(Errc::unsupported, call.label() +
-                                       ": a CUDA buffer needs the NCCL backend, which this build " +
-                                       "of dlaunch does not have; copy it to the host first");
-  }
   require(call, view.data != nullptr || view.count == 0, [&] {
     return std::string("a null pointer was given for " + std::to_string(view.count) + " elements");
   });

@@ -21,7 +21,7 @@ void require(const Call& call, bool holds, const Sentence& otherwise) {
 }
 void check_timeout(const Call& call, Clock::duration timeout);
 void check_root(const Call& call, int root);
-/// A known dtype, host memory, and a pointer where there are elements.
+/// A known dtype, and a pointer where there are elements.
 void check_view(const Call& call, const ConstTensorView& view);
 /// `other` is a view like `view`, of `count` elements.
 void check_same(const Call& call, const ConstTensorView& view, const ConstTensorView& other,

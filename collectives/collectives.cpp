@@ -59,6 +59,9 @@ void Communicator::State::barrier(const Options& options) {
 }
 
 void Communicator::broadcast(TensorView inout, int root, const Options& options) {
+  if (device::any_on_device({inout})) {
+    return state_->run_on_device(device::broadcast(inout, root), options);
+  }
   state_->collective(fingerprint(Op::broadcast, inout.dtype, inout.count, root), options,
                      [&](Call& call) {
                        check_root(call, root);
@@ -71,6 +74,9 @@ void Communicator::broadcast(TensorView inout, int root, const Options& options)
 
 void Communicator::reduce(ConstTensorView in, TensorView out, int root, const Reduction& reduction,
                           const Options& options) {
+  if (device::is_on_device(rank() == root, in, out)) {
+    return state_->run_on_device(device::reduce(in, out, root, reduction, options), options);
+  }
   state_->collective(reducing(Op::reduce, in.dtype, in.count, reduction, root), options,
                      [&](Call& call) {
                        check_root(call, root);
@@ -87,6 +93,9 @@ void Communicator::reduce(ConstTensorView in, TensorView out, int root, const Re
 
 void Communicator::all_reduce(TensorView inout, const Reduction& reduction,
                               const Options& options) {
+  if (device::any_on_device({inout})) {
+    return state_->run_on_device(device::all_reduce(inout, reduction, options), options);
+  }
   state_->collective(reducing(Op::all_reduce, inout.dtype, inout.count, reduction), options,
                      [&](Call& call) {
                        check_view(call, inout);
@@ -98,6 +107,9 @@ void Communicator::all_reduce(TensorView inout, const Reduction& reduction,
 }
 
 void Communicator::all_gather(ConstTensorView in, TensorView out, const Options& options) {
+  if (device::any_on_device({in, out})) {
+    return state_->run_on_device(device::all_gather(in, out), options);
+  }
   state_->collective(fingerprint(Op::all_gather, in.dtype, in.count), options, [&](Call& call) {
     check_view(call, in);
     check_same(call, in, out, product(call.size(), in.count));
@@ -112,6 +124,9 @@ void Communicator::all_gather(ConstTensorView in, TensorView out, const Options&
 
 void Communicator::all_gather_v(ConstTensorView in, TensorView out,
                                 std::span<const std::size_t> counts, const Options& options) {
+  if (device::any_on_device({in, out})) {
+    return state_->run_on_device(device::all_gather_v(in, out, counts), options);
+  }
   Fingerprint print = fingerprint(Op::all_gather_v, in.dtype, transport::counts_vary);
   print.argument = hash_counts(counts);
   state_->collective(print, options, [&](Call& call) {
@@ -128,6 +143,9 @@ void Communicator::all_gather_v(ConstTensorView in, TensorView out,
 }
 
 void Communicator::gather(ConstTensorView in, TensorView out, int root, const Options& options) {
+  if (device::is_on_device(rank() == root, in, out)) {
+    return state_->run_on_device(device::gather(in, out, root), options);
+  }
   state_->collective(fingerprint(Op::gather, in.dtype, in.count, root), options, [&](Call& call) {
     check_root(call, root);
     check_view(call, in);
@@ -142,6 +160,9 @@ void Communicator::gather(ConstTensorView in, TensorView out, int root, const Op
 
 void Communicator::gather_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts,
                             int root, const Options& options) {
+  if (device::is_on_device(rank() == root, in, out)) {
+    return state_->run_on_device(device::gather_v(in, out, counts, root), options);
+  }
   state_->collective(
       fingerprint(Op::gather_v, in.dtype, transport::counts_vary, root), options, [&](Call& call) {
         check_root(call, root);
@@ -158,6 +179,9 @@ void Communicator::gather_v(ConstTensorView in, TensorView out, std::span<const 
 }
 
 void Communicator::scatter(ConstTensorView in, TensorView out, int root, const Options& options) {
+  if (device::is_on_device(rank() == root, out, in)) {
+    return state_->run_on_device(device::scatter(in, out, root), options);
+  }
   state_->collective(fingerprint(Op::scatter, out.dtype, out.count, root), options,
                      [&](Call& call) {
                        check_root(call, root);
@@ -174,6 +198,9 @@ void Communicator::scatter(ConstTensorView in, TensorView out, int root, const O
 void Communicator::scatter_v(ConstTensorView in, TensorView out,
                              std::span<const std::size_t> counts, int root,
                              const Options& options) {
+  if (device::is_on_device(rank() == root, out, in)) {
+    return state_->run_on_device(device::scatter_v(in, out, counts, root), options);
+  }
   state_->collective(fingerprint(Op::scatter_v, out.dtype, transport::counts_vary, root), options,
                      [&](Call& call) {
                        check_root(call, root);
@@ -193,6 +220,9 @@ void Communicator::scatter_v(ConstTensorView in, TensorView out,
 
 void Communicator::reduce_scatter(ConstTensorView in, TensorView out, const Reduction& reduction,
                                   const Options& options) {
+  if (device::any_on_device({in, out})) {
+    return state_->run_on_device(device::reduce_scatter(in, out, reduction, options), options);
+  }
   state_->collective(
       reducing(Op::reduce_scatter, out.dtype, out.count, reduction), options, [&](Call& call) {
         check_view(call, out);
@@ -208,6 +238,10 @@ void Communicator::reduce_scatter(ConstTensorView in, TensorView out, const Redu
 void Communicator::reduce_scatter_v(ConstTensorView in, TensorView out,
                                     std::span<const std::size_t> counts, const Reduction& reduction,
                                     const Options& options) {
+  if (device::any_on_device({in, out})) {
+    return state_->run_on_device(device::reduce_scatter_v(in, out, counts, reduction, options),
+                                 options);
+  }
   Fingerprint print = reducing(Op::reduce_scatter_v, out.dtype, transport::counts_vary, reduction);
   print.argument ^= hash_counts(counts);
   state_->collective(print, options, [&](Call& call) {
@@ -223,6 +257,9 @@ void Communicator::reduce_scatter_v(ConstTensorView in, TensorView out,
 }
 
 void Communicator::all_to_all(ConstTensorView in, TensorView out, const Options& options) {
+  if (device::any_on_device({in, out})) {
+    return state_->run_on_device(device::all_to_all(in, out), options);
+  }
   state_->collective(fingerprint(Op::all_to_all, in.dtype, in.count), options, [&](Call& call) {
     check_view(call, in);
     check_same(call, in, out, in.count);
@@ -241,6 +278,9 @@ void Communicator::all_to_all(ConstTensorView in, TensorView out, const Options&
 void Communicator::all_to_all_v(ConstTensorView in, std::span<const std::size_t> in_counts,
                                 TensorView out, std::span<const std::size_t> out_counts,
                                 const Options& options) {
+  if (device::any_on_device({in, out})) {
+    return state_->run_on_device(device::all_to_all_v(in, in_counts, out, out_counts), options);
+  }
   state_->collective(
       fingerprint(Op::all_to_all_v, in.dtype, transport::counts_vary), options, [&](Call& call) {
         check_view(call, in);

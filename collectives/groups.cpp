@@ -70,13 +70,17 @@ std::optional<Communicator> Communicator::split(std::optional<int> color, int ke
   Fingerprint fingerprint;
   fingerprint.op = Op::split;
   std::optional<Group> made;
+  std::unique_ptr<DeviceCalls> on_device;
   state_->collective(fingerprint, options, [&](Call& call) {
     require(call, !color || *color >= 0,
             [&] { return std::string("a colour is not negative; no colour is std::nullopt"); });
     std::vector<Choice> choices(static_cast<std::size_t>(size()));
     choices[static_cast<std::size_t>(rank())] = {color ? *color : -1, key};
     operations::all_gather(call, reinterpret_cast<std::byte*>(choices.data()), sizeof(Choice));
-    if (!color) return;
+    if (!color) {
+      state_->split_device(call, -1, 0);
+      return;
+    }
     std::vector<int> members;
     for (int other = 0; other < size(); ++other) {
       if (choices[static_cast<std::size_t>(other)].color == *color) members.push_back(other);
@@ -89,9 +93,10 @@ std::optional<Communicator> Communicator::split(std::optional<int> color, int ke
         state_->group, members,
         derived_id(state_->group.id, Op::split, number, static_cast<std::uint64_t>(*color)),
         "split" + std::to_string(number) + "." + std::to_string(*color));
+    on_device = state_->split_device(call, *color, made->rank);
   });
   if (!made) return std::nullopt;
-  return Communicator(state_->child(std::move(*made)));
+  return Communicator(state_->child(std::move(*made), std::move(on_device)));
 }
 
 std::optional<Communicator> Communicator::group(std::span<const int> ranks,
@@ -100,6 +105,7 @@ std::optional<Communicator> Communicator::group(std::span<const int> ranks,
   fingerprint.op = Op::group;
   fingerprint.argument = hash_ranks(ranks);
   std::optional<Group> made;
+  std::unique_ptr<DeviceCalls> on_device;
   state_->collective(fingerprint, options, [&](Call& call) {
     check_ranks(call, ranks);
     // All compare their lists.
@@ -108,9 +114,10 @@ std::optional<Communicator> Communicator::group(std::span<const int> ranks,
     made = subgroup(state_->group, ranks,
                     derived_id(state_->group.id, Op::group, number, hash_ranks(ranks)),
                     "group" + std::to_string(number));
+    on_device = state_->split_device(call, made ? 0 : -1, made ? made->rank : 0);
   });
   if (!made) return std::nullopt;
-  return Communicator(state_->child(std::move(*made)));
+  return Communicator(state_->child(std::move(*made), std::move(on_device)));
 }
 
 /// Nothing is sent, so the order in which several groups are made does not matter: the id follows
@@ -142,13 +149,15 @@ Communicator Communicator::duplicate(const Options& options) {
   Fingerprint fingerprint;
   fingerprint.op = Op::duplicate;
   Group made = state_->group;
+  std::unique_ptr<DeviceCalls> on_device;
   state_->collective(fingerprint, options, [&](Call& call) {
     operations::barrier(call);
     const std::uint64_t number = call.fingerprint().sequence;
     made.id = derived_id(state_->group.id, Op::duplicate, number, 0);
     made.name += "/duplicate" + std::to_string(number);
+    on_device = state_->split_device(call, 0, rank());
   });
-  return Communicator(state_->child(std::move(made)));
+  return Communicator(state_->child(std::move(made), std::move(on_device)));
 }
 
 }  // namespace dlaunch

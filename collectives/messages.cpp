@@ -1,9 +1,12 @@
 #include "collectives/buffers.hpp"
 #include "collectives/checks.hpp"
+#include "collectives/device/plan.hpp"
+#include "collectives/device_work.hpp"
 #include "collectives/state.hpp"
 #include "collectives/transport/strike.hpp"
 #include "collectives/work_state.hpp"
 
+#include <array>
 #include <utility>
 
 namespace dlaunch {
@@ -41,6 +44,10 @@ Received received(const Group& group, int source, const transport::Header& heade
 }  // namespace
 
 Work Communicator::isend(ConstTensorView data, int to, const Options& options) {
+  if (!data.place.is_host()) {
+    const std::array one{Transfer::send(data, to)};
+    return state_->start_on_device(device::messages(one, options), options);
+  }
   const auto print = fingerprint(Op::send, data);
   auto work = std::make_shared<MessageWork>(print, options, to);
   state_->message(print, options, to, Flight::Kind::start, [&](Call& call) {
@@ -59,6 +66,10 @@ Work Communicator::isend(ConstTensorView data, int to, const Options& options) {
 }
 
 Work Communicator::irecv(TensorView data, int from, const Options& options) {
+  if (!data.place.is_host()) {
+    const std::array one{Transfer::recv(data, from)};
+    return state_->start_on_device(device::messages(one, options), options);
+  }
   const auto print = fingerprint(Op::recv, data);
   auto work = std::make_shared<MessageWork>(print, options, from);
   state_->message(print, options, from, Flight::Kind::start, [&](Call& call) {
@@ -98,6 +109,10 @@ void Communicator::send(ConstTensorView data, int to, const Options& options) {
       return state_->note_message(fingerprint(Op::send, data), options, to);
     }
   }
+  if (!data.place.is_host()) {
+    const std::array one{Transfer::send(data, to)};
+    return state_->run_on_device(device::messages(one, options), options);
+  }
   state_->message(fingerprint(Op::send, data), options, to, Flight::Kind::call, [&](Call& call) {
     check_peer(call, to, options.tag, false);
     check_view(call, data);
@@ -122,6 +137,11 @@ Received Communicator::recv(TensorView data, int from, const Options& options) {
       return {from, receive.header.tag, receive.header.dtype, receive.header.count};
     }
   }
+  if (!data.place.is_host()) {
+    const std::array one{Transfer::recv(data, from)};
+    state_->run_on_device(device::messages(one, options), options);
+    return {from, 0, data.dtype, data.count};
+  }
   Received what;
   state_->message(call, options, from, Flight::Kind::call, [&](Call& mesh) {
     check_peer(mesh, from, options.tag, true);
@@ -136,6 +156,13 @@ Received Communicator::recv(TensorView data, int from, const Options& options) {
 
 std::vector<Work> Communicator::start_batch(std::span<const Transfer> transfers,
                                             const Options& options) {
+  if (device::any_on_device(transfers)) {
+    // One call on the device, for which every one of them stands.
+    const auto work = state_->start_batch_on_device(transfers, options);
+    std::vector<Work> all;
+    for (std::size_t i = 0; i < transfers.size(); ++i) all.emplace_back(work);
+    return all;
+  }
   std::vector<Work> works;
   Options each = options;
   for (const Transfer& transfer : transfers) {
@@ -147,6 +174,9 @@ std::vector<Work> Communicator::start_batch(std::span<const Transfer> transfers,
 }
 
 void Communicator::batch(std::span<const Transfer> transfers, const Options& options) {
+  if (device::any_on_device(transfers)) {
+    return state_->run_on_device(device::messages(transfers, options), options);
+  }
   for (Work& work : start_batch(transfers, options)) work.wait();
 }
 

@@ -81,6 +81,7 @@ void Communicator::State::break_off(Call& call, const Error& failure) {
                          known != nullptr ? known->blamed() : -1,
                          known != nullptr && known->told());
   error.set(broken);
+  if (device) device->give_up();
   // With few ranks whoever failed first told all, if it had connections to all.
   if (!broken.told() || group.size() > 64 || nodes) call.tell_failure(broken, Scope::from_here_on);
   if (membership) membership->report(broken, broken.blamed());
@@ -128,6 +129,7 @@ Options Communicator::State::settled(const Options& options) const {
 }
 
 void Communicator::State::end() {
+  end_device();
   const Error why(Errc::aborted, "the communicator '" + group.name +
                                      "' was destroyed before the call was complete");
   queue->end(why, [this] {
@@ -137,7 +139,8 @@ void Communicator::State::end() {
   while (!messages.empty()) messages.back()->cancel(std::make_exception_ptr(why));
 }
 
-std::shared_ptr<Communicator::State> Communicator::State::child(Group child_group) const {
+std::shared_ptr<Communicator::State> Communicator::State::child(
+    Group child_group, std::unique_ptr<DeviceCalls> child_device) const {
   auto made = std::make_shared<State>();
   made->group = std::move(child_group);
   made->mesh = mesh;
@@ -145,6 +148,7 @@ std::shared_ptr<Communicator::State> Communicator::State::child(Group child_grou
   made->attendant = attendant;
   made->membership = membership;
   made->timeout = timeout;
+  if (child_device) made->keep_device(std::move(child_device));
   return made;
 }
 

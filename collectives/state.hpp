@@ -3,6 +3,8 @@
 #include "collectives/agreement.hpp"
 #include "collectives/call.hpp"
 #include "collectives/checks.hpp"
+#include "collectives/device/device_calls.hpp"
+#include "collectives/device/plan.hpp"
 #include "collectives/form_team.hpp"
 #include "collectives/started_queue.hpp"
 #include "collectives/transport/attendant.hpp"
@@ -24,6 +26,7 @@
 
 namespace dlaunch {
 
+class DeviceWork;
 class JoinGroup;
 class MessageWork;
 
@@ -102,7 +105,10 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   std::map<std::vector<int>, std::uint64_t> member_groups;  ///< How often each was made.
   std::shared_ptr<JoinGroup> join_group;                    ///< From its first joinable on.
   std::shared_ptr<StartedQueue> queue = std::make_shared<StartedQueue>();
-  std::vector<MessageWork*> messages;  ///< Started and not yet finished.
+  std::vector<MessageWork*> messages;   ///< Started and not yet finished.
+  std::unique_ptr<DeviceCalls> device;  ///< From the first call with CUDA buffers on.
+  transport::Activity device_activity;
+  std::vector<DeviceWork*> device_works;  ///< Not known to be complete.
   const pid_t process = ::getpid();
 
   /// A collective: runs what was started before, then `body(Call&)`; a failure is told to the
@@ -116,9 +122,11 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     fingerprint.traffic = options.traffic;
     throw_if_broken();
     Flight::Entry entry = flight.begin(fingerprint, options.site);
-    Call call({*mesh, group, kept, past, aborted, timeout_of(options), options.site, &entry},
+    Call call({*mesh, group, kept, past, aborted, timeout_of(options), options.site, &entry,
+               any_source, 0, device ? &device->history() : nullptr},
               fingerprint);
     past[sequence % past.size()] = fingerprint;
+    if (device) device->history().record(fingerprint);
     run(call, [&](Call& running) {
       if (!team_sought || !nodes_sought) find_teams(running);
       if (team) running.use(*team);
@@ -158,6 +166,17 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   }
   /// barrier() without the flushing of what this process printed, which its caller has done.
   void barrier(const Options& options);
+  /// With CUDA buffers: put on the stream, and waited for where that is the default one.
+  void run_on_device(const device::Request& request, const Options& options);
+  /// Put on the stream.
+  Work start_on_device(const device::Request& request, const Options& options);
+  std::shared_ptr<DeviceWork> start_batch_on_device(std::span<const Transfer> transfers,
+                                                    const Options& options);
+  /// The device's part of making groups: all ranks take part; null for those of colour -1, and
+  /// where the device was not used.
+  std::unique_ptr<DeviceCalls> split_device(Call& call, int color, int key);
+  void wait_on_device(const transport::Fingerprint& fingerprint, const Options& options,
+                      device::Event& mark);
   /// What this and the other living ranks bring together, whatever became of the communicator.
   Agreement agree(transport::Op op, std::uint32_t flags, const Options& options);
   /// A collective that runs in the background, in its turn.
@@ -170,7 +189,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   /// Does nothing where it is broken already.
   void give_up(const Error& why) noexcept;
   /// A thread of its process uses it, too.
-  bool has_threads() const noexcept { return queue->is_used() || attendant->is_used(); }
+  bool has_threads() const noexcept { return queue->is_used() || attendant->is_used() || device; }
   /// In a forked child there are no such threads, and what they held stays locked.
   bool is_forked() const noexcept { return has_threads() && ::getpid() != process; }
   /// Throws Error{misuse} in a forked child.
@@ -180,7 +199,8 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   /// The communicator's own where the options have none, or one that the call is to refuse.
   Clock::duration timeout_of(const Options& options) const;
   bool is_plain(const ConstTensorView& view, int peer, const Options& options) const;
-  std::shared_ptr<State> child(Group child_group) const;
+  std::shared_ptr<State> child(Group child_group,
+                               std::unique_ptr<DeviceCalls> child_device = nullptr) const;
 
  private:
   template <class Body>
@@ -198,6 +218,14 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   void fail(Call& call, const Error& error);
   void break_off(Call& call, const Error& error);
   void find_teams(Call& call);
+  std::shared_ptr<DeviceWork> begin_on_device(const device::Request& request,
+                                              const Options& options);
+  void on_device(const device::Request& request, const Options& options,
+                 const std::function<void(Call&, DeviceMark)>& then);
+  void use_device(Call& call, const device::Request& request, const Options& options);
+  void keep_device(std::unique_ptr<DeviceCalls> calls);
+  bool look_after_device();
+  void end_device() noexcept;
 };
 
 }  // namespace dlaunch

@@ -17,9 +17,17 @@ namespace {
   throw Error(Errc::misuse, "a forked child cannot wait for a call that its parent started");
 }
 
+[[noreturn]] void throw_host_buffers() {
+  throw Error(Errc::unsupported,
+              "order_before is for CUDA buffers, and this call's are in host memory: call wait()");
+}
+
 }  // namespace
 
 // ---- Collectives. ----
+
+void CollectiveWork::order_before(void* /*cuda_stream*/) { throw_host_buffers(); }
+void MessageWork::order_before(void* /*cuda_stream*/) { throw_host_buffers(); }
 
 void CollectiveWork::wait() {
   queue_->finish(*item_);
@@ -179,9 +187,10 @@ bool Work::test() {
 
 bool Work::done() const noexcept { return !state_ || state_->is_done(); }
 
-void Work::order_before(void* /*cuda_stream*/) {
-  throw Error(Errc::unsupported,
-              "order_before is for CUDA buffers, and this call's are in host memory: call wait()");
+void Work::order_before(void* cuda_stream) {
+  if (!state_) throw_host_buffers();
+  if (!state_->is_ours()) throw_forked();
+  state_->order_before(cuda_stream);
 }
 
 }  // namespace dlaunch

@@ -28,6 +28,7 @@ struct WorkState {
   virtual bool test() = 0;
   /// Takes no lock that it would have to wait for.
   virtual bool is_done() noexcept = 0;
+  virtual void order_before(void* cuda_stream) = 0;
   /// In a forked child the threads that would complete it are not there.
   bool is_ours() const noexcept { return ::getpid() == owner_; }
 
@@ -43,6 +44,7 @@ class CollectiveWork final : public WorkState {
   void wait() override;
   bool test() override { return is_done(); }
   bool is_done() noexcept override { return item_->is_finished(); }
+  void order_before(void* cuda_stream) override;
 
  private:
   std::shared_ptr<StartedQueue> queue_;
@@ -65,6 +67,7 @@ class MessageWork final : public WorkState {
   void wait() override;
   bool test() override;
   bool is_done() noexcept override;
+  void order_before(void* cuda_stream) override;
 
   std::optional<transport::Receive> receive;
   std::optional<transport::Outgoing> outgoing;

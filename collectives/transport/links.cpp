@@ -326,6 +326,9 @@ void Links::on_control(int from, const Header& header, BytesView payload) {
         news_.take_answer(from, header.communicator, *status);
       }
       return;
+    case Kind::device_call:
+      news_.take_device_call(header.communicator, {from, fingerprint_of(header)});
+      return;
     case Kind::collective:
     case Kind::message:
       return;  // Data goes to the inbox.

@@ -11,6 +11,9 @@ std::string_view shortened(std::string_view sentence) {
   return sentence.substr(0, sentence_bytes_max);
 }
 
+/// In place of a tag.
+bool has_traffic(Kind kind) { return kind == Kind::collective || kind == Kind::device_call; }
+
 }  // namespace
 
 const char* to_string(Op op) noexcept {
@@ -136,6 +139,7 @@ std::string to_string(const Fingerprint& call) {
                                   : std::to_string(call.count) + " elements");
   }
   if (is_rooted(call.op)) add("root " + std::to_string(call.root));
+  if (call.on_device()) add("CUDA");
   return short_text(call) + (details.empty() ? "" : " (" + details + ")");
 }
 
@@ -151,17 +155,16 @@ Header make_header(Kind kind, std::uint64_t communicator, const Fingerprint& cal
   header.count = call.count;
   header.argument = call.argument;
   header.root = call.root;
-  header.tag = kind == Kind::collective ? static_cast<std::int32_t>(call.traffic) : tag;
+  header.tag = has_traffic(kind) ? static_cast<std::int32_t>(call.traffic) : tag;
   header.bytes = bytes;
   return header;
 }
 
 Fingerprint fingerprint_of(const Header& header) {
-  const bool has_traffic = header.kind == Kind::collective;
   return {header.op,       header.dtype,
           header.reduce,   header.root,
           header.sequence, header.count,
-          header.argument, has_traffic ? static_cast<std::uint32_t>(header.tag) : 0};
+          header.argument, has_traffic(header.kind) ? static_cast<std::uint32_t>(header.tag) : 0};
 }
 
 bool is_plausible(const Header& header) noexcept {
@@ -173,6 +176,7 @@ bool is_plausible(const Header& header) noexcept {
     case Kind::failure:
     case Kind::inquiry:
     case Kind::status:
+    case Kind::device_call:
       return header.bytes <= control_bytes_max;
   }
   return false;

@@ -42,6 +42,7 @@ enum class Kind : std::uint8_t {
   failure,         ///< The sender's call failed: Errc u16, u16 scope, sentence.
   inquiry,         ///< "What are you doing?" No payload.
   status,          ///< The answer: communicator and sequence u64, sentence.
+  device_call,     ///< The sender has put this call on its device. No payload.
 };
 
 enum class Op : std::uint8_t {
@@ -95,6 +96,8 @@ struct Fingerprint {
   std::uint64_t argument = 0;
   std::uint32_t traffic = 0;  ///< A packed Traffic.
 
+  /// Its buffers are CUDA's.
+  bool on_device() const noexcept { return (traffic & Traffic::device_bit) != 0; }
   /// Its part in what ranks compare: a shadow is meant to meet what it is the shadow of.
   std::uint32_t compared_traffic() const noexcept { return traffic & ~Traffic::shadow_bit; }
   bool operator==(const Fingerprint& other) const noexcept {

@@ -6,6 +6,8 @@ namespace dlaunch::transport {
 namespace {
 
 constexpr std::size_t failures_max = 1024;
+/// Of one communicator; a device's queue holds about as many.
+constexpr std::size_t device_calls_max = 2048;
 
 }  // namespace
 
@@ -36,6 +38,26 @@ const FailureNotice* News::wrong_arguments(std::uint64_t communicator) const {
   if (after == wrong_arguments_.begin()) return nullptr;
   --after;
   return after->first.first == communicator ? &after->second : nullptr;
+}
+
+void News::take_device_call(std::uint64_t communicator, const DeviceCall& call) {
+  if (device_calls_.size() >= failures_max && !device_calls_.contains(communicator)) return;
+  auto& calls = device_calls_[communicator];
+  if (calls.size() >= device_calls_max) return;
+  calls.push_back(call);
+  has_device_calls_ = true;
+}
+
+std::optional<DeviceCall> News::next_device_call(std::uint64_t communicator,
+                                                 std::uint64_t sequence) {
+  const auto calls = device_calls_.find(communicator);
+  if (calls == device_calls_.end()) return std::nullopt;
+  if (calls->second.front().call.sequence > sequence) return std::nullopt;
+  const DeviceCall next = calls->second.front();
+  calls->second.pop_front();
+  if (calls->second.empty()) device_calls_.erase(calls);
+  has_device_calls_ = !device_calls_.empty();
+  return next;
 }
 
 std::optional<Status> News::activity(std::uint64_t communicator) const {

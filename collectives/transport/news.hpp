@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -22,8 +23,14 @@ struct Inquiry {
 /// What a call under way answers to inquiries. Borrowed until it ends.
 using Activity = std::function<Status()>;
 
+/// A call that a rank has put on its device.
+struct DeviceCall {
+  int from = -1;  ///< World rank.
+  Fingerprint call;
+};
+
 /// What ranks tell each other beside data: that a call failed, and what they are doing. Pure: no
-/// socket, no clock. Under the mesh's lock; has_failures alone is free.
+/// socket, no clock. Under the mesh's lock; has_failures and has_device_calls alone are free.
 class News {
  public:
   void take_failure(FailureNotice notice);
@@ -35,6 +42,13 @@ class News {
   const FailureNotice* failure_of(std::uint64_t communicator, std::uint64_t sequence) const;
   /// The last wrong arguments that somebody told of.
   const FailureNotice* wrong_arguments(std::uint64_t communicator) const;
+
+  /// Dropped when too many of the communicator are kept.
+  void take_device_call(std::uint64_t communicator, const DeviceCall& call);
+  /// Somebody told of one that was not taken out.
+  bool has_device_calls() const noexcept { return has_device_calls_; }
+  /// Takes out the next one of those up to that sequence number.
+  std::optional<DeviceCall> next_device_call(std::uint64_t communicator, std::uint64_t sequence);
 
   void begin(const Activity& activity) { activities_.push_back(&activity); }
   void end(const Activity& activity) { std::erase(activities_, &activity); }
@@ -50,6 +64,8 @@ class News {
   std::map<std::uint64_t, FailureNotice> failures_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, FailureNotice> wrong_arguments_;
   std::atomic<bool> has_failures_{false};
+  std::map<std::uint64_t, std::deque<DeviceCall>> device_calls_;
+  std::atomic<bool> has_device_calls_{false};
   std::vector<const Activity*> activities_;
   std::vector<Inquiry*> inquiries_;
 };

@@ -27,6 +27,8 @@ enum class Purpose : std::uint8_t {
 struct Traffic {
   static constexpr int joinables_max = (1 << 10) - 1;
   static constexpr std::uint32_t shadow_bit = 1u << 30;
+  /// Not a part of it, but beside it in fingerprints and headers: the buffers are CUDA's.
+  static constexpr std::uint32_t device_bit = 1u << 31;
 
   Purpose purpose = Purpose::program;
   bool shadow = false;     ///< Made for a rank that has no inputs left.

@@ -40,4 +40,34 @@ class DLAUNCH_API SharedBuffer {
   bool shared_ = false;
 };
 
+/// Memory on a CUDA device, from Communicator::allocate_device: NCCL's own where it has an
+/// allocator (2.19 and later), which lets it move data without copies. What it begins with is not
+/// defined. Movable, not copyable; may outlive its communicator; free it when no call uses it any
+/// more.
+class DLAUNCH_API DeviceBuffer {
+ public:
+  DeviceBuffer() noexcept = default;  ///< Empty.
+
+  void* data() const noexcept { return memory_.get(); }
+  std::size_t size_bytes() const noexcept { return bytes_; }
+  /// -1 of an empty one.
+  int device() const noexcept { return memory_.get_deleter().device; }
+  /// Its whole elements of that type.
+  TensorView view(DType dtype) const noexcept {
+    const std::size_t each = size_of(dtype);
+    return {data(), each > 0 ? bytes_ / each : 0, dtype, Place{device()}};
+  }
+
+ private:
+  friend class Communicator;
+  struct Free {
+    int device = -1;
+    void (*free)(int device, void* memory) noexcept = nullptr;
+    void operator()(void* memory) const noexcept { free(device, memory); }
+  };
+
+  std::unique_ptr<void, Free> memory_{nullptr, Free{}};
+  std::size_t bytes_ = 0;
+};
+
 }  // namespace dlaunch

@@ -42,7 +42,8 @@ struct Options {
   Clock::duration timeout = Clock::duration::zero();
   /// Point-to-point only: tells messages between two ranks apart, 0..tag_max. any_tag to receive.
   int tag = 0;
-  /// CUDA buffers: the cudaStream_t whose work the call is ordered behind; null: the default one.
+  /// CUDA buffers: the cudaStream_t on which the call is put, behind what is there; null: the
+  /// legacy default one, and blocking calls wait until it is done.
   void* cuda_stream = nullptr;
   /// Lets mean divide integers and drop the fraction (towards zero) instead of throwing.
   bool truncate_mean = false;
@@ -103,7 +104,15 @@ class Tree;
 /// throws Error{misuse} before anything is sent, and the ranks that wait for this one get
 /// Error{mismatch}. A dead peer: Error{peer_lost} with its rank and the cause. A call that takes
 /// longer than its timeout: Error{timeout} with the ranks that did not come and what they were last
-/// seen doing. abort(): Error{aborted}. CUDA buffers without the NCCL backend: Error{unsupported}.
+/// seen doing. abort(): Error{aborted}.
+/// CUDA buffers go by NCCL, on the stream that Options::cuda_stream names: a blocking call with a
+/// stream returns when it is on it, one without when it is done, and a started one's Work is
+/// complete when it is done. Both buffers of a call lie on one device, always the same, without
+/// strides. The first such call is a collective; all ranks bring NCCL up in it. Error{unsupported}
+/// says what is not there: a library, an element type, an operation, tags. A stream that is being
+/// captured gets the call and nothing else; its Work never waits. Ranks that disagree are found
+/// when their calls are on their streams already, which then are not waited for: NCCL is aborted,
+/// also where the program waits in CUDA itself.
 /// The first error (save misuse and unsupported) sticks: every later call throws it again, here and
 /// on the other ranks; make a new communicator, or end. What the buffers hold after an error is not
 /// defined.
@@ -128,6 +137,8 @@ class DLAUNCH_API Communicator {
   /// Memory for this rank's part of collectives, the fastest there is for this communicator's
   /// ranks; see SharedBuffer. Needs no other rank. Throws std::bad_alloc.
   SharedBuffer allocate(std::size_t bytes);
+  /// The same on a CUDA device. Throws Error{unsupported} where CUDA buffers are not.
+  DeviceBuffer allocate_device(std::size_t bytes, int device);
 
   // ---- Groups. Each takes part of all ranks of this communicator unless it says otherwise. ----
 
@@ -281,6 +292,7 @@ class DLAUNCH_API Communicator {
   Communicator shrink(const Options& options = {});
 
  private:
+  friend class DeviceWork;
   friend class JoinGroup;
   friend class MessageWork;
   struct State;

@@ -20,6 +20,9 @@ struct WorkState;
 /// nothing moves. Communicators do not wait for each other: ranks may start on several of them in
 /// different orders.
 ///
+/// Calls with CUDA buffers are on their stream when starting returns. One that was captured is
+/// complete at once.
+///
 /// A started call that fails is complete, and its wait() throws; the error sticks to the
 /// communicator as a blocking call's does. A collective's timeout counts from its turn, a message's
 /// from wait(). Once the communicator was destroyed every Work of it is complete, with

@@ -22,9 +22,10 @@ extern "C" {
  * DL_MISMATCH (a null handle, options that are none, or a null pointer for a result are seen before
  * the call begins: the others go on waiting for it). A dead peer: DL_PEER_LOST with its rank and
  * the cause. A call that takes longer than its timeout: DL_TIMEOUT with the ranks that did not come
- * and what they were last seen doing. After dl_comm_abort: DL_ABORTED. CUDA buffers without the
- * NCCL backend: DL_UNSUPPORTED. The first error (save DL_MISUSE and DL_UNSUPPORTED) sticks: every
- * later call fails with it again, here and on the other ranks; make a new communicator, or end.
+ * and what they were last seen doing. After dl_comm_abort: DL_ABORTED. CUDA buffers
+ * go by NCCL, as dlaunch/communicator.hpp tells; DL_UNSUPPORTED says what is not there. The first
+ * error (save DL_MISUSE and DL_UNSUPPORTED) sticks: every later call fails with it again, here and
+ * on the other ranks; make a new communicator, or end.
  * What the buffers hold after an error is not defined. */
 typedef struct dl_comm dl_comm;
 

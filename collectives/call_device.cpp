@@ -1,0 +1,81 @@
+#include "collectives/call.hpp"
+
+/// A call that goes to a device: how it waits for what no message tells of, and how it is compared
+/// with the other ranks' calls, which nobody waits for.
+namespace dlaunch {
+namespace {
+
+using namespace std::chrono_literals;
+using transport::Fingerprint;
+using transport::Kind;
+
+/// Most calls on a device are over before a thread has gone to sleep and been woken.
+constexpr auto spin_time = 100us;
+/// For the cause of a loss that is known, and a little more.
+constexpr auto loss_grace = 2s;
+
+}  // namespace
+
+void Call::watch_until(const std::function<bool()>& ready) {
+  const auto spin_until = Clock::now() + spin_time;
+  do {
+    if (ready()) return;
+  } while (Clock::now() < spin_until && !is_over());
+  const auto lock = setting_.mesh.lock();
+  current_ = {};
+  current_.all = true;
+  wait_loop(current_, ready, nullptr, look_interval);
+}
+
+void Call::look() {
+  const auto lock = setting_.mesh.lock();
+  setting_.mesh.step(Clock::now());
+  check_news(nullptr);
+  for (const PeerLoss& loss : setting_.mesh.losses()) {
+    if (is_orderly(loss) || setting_.group.rank_of(loss.rank) < 0) continue;
+    const auto until = Clock::now() + loss_grace;
+    current_ = {};
+    current_.all = true;
+    return wait_loop(
+        current_, [&] { return Clock::now() >= until; }, nullptr);
+  }
+}
+
+void Call::post_device_call() {
+  if (size() < 2) return;
+  const int next = setting_.group.world_rank((rank() + 1) % size());
+  const auto header = make_header(Kind::device_call, setting_.group.id, fingerprint_, 0);
+  const auto lock = setting_.mesh.lock();
+  setting_.mesh.post_control(next, header, {});
+}
+
+void Call::check_device_calls() {
+  auto& news = setting_.mesh.news();
+  while (const auto theirs = news.next_device_call(setting_.group.id, fingerprint_.sequence)) {
+    const auto mine = call_made(theirs->call.sequence);
+    if (mine && *mine != theirs->call) {
+      throw_disagreement(disagreement(theirs->call, theirs->from), theirs->from);
+    }
+  }
+}
+
+/// Another rank gave wrong arguments to a call that is on this rank's stream, and cannot end there.
+const transport::FailureNotice* Call::wrong_on_device() const {
+  if (setting_.history == nullptr) return nullptr;
+  const auto* notice = setting_.mesh.news().wrong_arguments(setting_.group.id);
+  if (notice == nullptr) return nullptr;
+  const auto mine = setting_.history->find(notice->sequence);
+  return mine && mine->on_device() ? notice : nullptr;
+}
+
+/// What this rank did under that number, as far as it is remembered.
+std::optional<Fingerprint> Call::call_made(std::uint64_t sequence) const {
+  if (sequence == fingerprint_.sequence) return fingerprint_;
+  if (setting_.history != nullptr) return setting_.history->find(sequence);
+  for (const Fingerprint& past : setting_.past) {
+    if (past.sequence == sequence) return past;
+  }
+  return std::nullopt;
+}
+
+}  // namespace dlaunch

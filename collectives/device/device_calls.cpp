@@ -1,0 +1,142 @@
+#include "collectives/device/device_calls.hpp"
+
+#include "collectives/operations.hpp"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace dlaunch {
+
+using device::Answer;
+
+namespace {
+
+using namespace std::chrono_literals;
+
+/// How often the thread looks.
+constexpr auto look_interval = 50ms;
+/// A library that fails may know of a death before this rank's agent says whose it was.
+constexpr auto cause_grace = 1s;
+
+/// What a rank tells the others when they bring the library up.
+struct Introduction {
+  device::Id id{};  ///< Of rank 0.
+  std::int32_t version = 0;
+};
+
+std::string version_text(int version) {
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
+
+device::Id agree_on_id(Call& call, device::Library& library) {
+  std::vector<Introduction> all(static_cast<std::size_t>(call.size()));
+  Introduction& mine = all[static_cast<std::size_t>(call.rank())];
+  mine.version = library.version();
+  if (call.rank() == 0) throw_if_failed(call, library.make_id(mine.id));
+  operations::all_gather(call, reinterpret_cast<std::byte*>(all.data()), sizeof(Introduction));
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank].version == all[0].version) continue;
+    throw Error(Errc::version, call.label() + ": rank 0 has NCCL " + version_text(all[0].version) +
+                                   " and rank " + std::to_string(rank) + " has NCCL " +
+                                   version_text(all[rank].version) +
+                                   ": all ranks need the same one");
+  }
+  return all[0].id;
+}
+
+/// Until the group has done what it was asked.
+void settle(Call& call, device::Group& group) {
+  Answer answer;
+  call.watch_until([&] {
+    answer = group.progress();
+    return answer.now != Answer::Now::pending;
+  });
+  throw_if_failed(call, answer);
+}
+
+}  // namespace
+
+void throw_if_failed(Call& call, const Answer& answer) {
+  if (!answer.has_failed()) return;
+  if (answer.code == Errc::internal || answer.code == Errc::peer_lost ||
+      answer.code == Errc::aborted) {
+    const auto until = Clock::now() + cause_grace;
+    call.watch_until([&] { return Clock::now() >= until; });
+  }
+  throw Error(answer.code,
+              call.label() + " on rank " + std::to_string(call.rank()) + ": " + answer.why);
+}
+
+DeviceCalls::DeviceCalls(Call& call, device::Library& library, int device)
+    : library_(library), device_(device) {
+  const device::Id id = agree_on_id(call, library);
+  throw_if_failed(call, library.join(id, device, call.rank(), call.size(), group_));
+  settle(call, *group_);
+}
+
+DeviceCalls::DeviceCalls(device::Library& library, int device, std::unique_ptr<device::Group> group)
+    : library_(library), device_(device), group_(std::move(group)) {}
+
+DeviceMark DeviceCalls::enqueue(Call& call, const device::Plan& plan, void* stream) {
+  DeviceMark mark;
+  throw_if_failed(call, library_.is_capturing(device_, stream, mark.captured));
+  throw_if_failed(call, group_->enqueue(plan, stream));
+  settle(call, *group_);
+  std::unique_ptr<device::Event> made;
+  throw_if_failed(call, group_->mark(stream, made));
+  mark.event = std::move(made);
+  if (!mark.captured) last_ = mark.event;
+  return mark;
+}
+
+void DeviceCalls::wait(Call& call, device::Event& mark) {
+  Answer answer;
+  call.watch_until([&] {
+    answer = mark.query();
+    return answer.now != Answer::Now::pending;
+  });
+  throw_if_failed(call, answer);
+}
+
+std::unique_ptr<device::Group> DeviceCalls::split(Call& call, int color, int key) {
+  if (last_) wait(call, *last_);
+  std::unique_ptr<device::Group> made;
+  throw_if_failed(call, group_->split(color, key, made));
+  settle(call, *group_);
+  if (made) settle(call, *made);
+  return made;
+}
+
+void DeviceCalls::watch(std::function<bool()> look) {
+  look_ = std::move(look);
+  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+}
+
+/// NCCL may take a while to end its work: whoever gave up is not kept waiting.
+void DeviceCalls::run(const std::stop_token& stop) {
+  for (bool looking = true; !stop.stop_requested();) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, stop, look_interval, [this] { return given_up_; });
+      if (given_up_) break;
+    }
+    if (looking && !stop.stop_requested()) looking = look_();
+  }
+  group_->abort();
+}
+
+void DeviceCalls::give_up() noexcept {
+  const std::lock_guard lock(mutex_);
+  given_up_ = true;
+  changed_.notify_all();
+}
+
+void DeviceCalls::end() noexcept {
+  thread_.request_stop();
+  if (thread_.joinable()) thread_.join();
+  group_->abort();
+}
+
+}  // namespace dlaunch

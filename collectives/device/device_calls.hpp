@@ -1,0 +1,73 @@
+#pragma once
+
+#include "collectives/call.hpp"
+#include "collectives/device/history.hpp"
+#include "collectives/device/library.hpp"
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+namespace dlaunch {
+
+/// Behind a call that was put on a stream.
+struct DeviceMark {
+  std::shared_ptr<device::Event> event;
+  bool captured = false;  ///< It is never to be asked for: a graph has the call.
+};
+
+/// The calls of one communicator that go to its device. For the thread that uses the communicator,
+/// except where it says otherwise. A thread of its own looks after them: nobody else may be in a
+/// call while they run.
+class DeviceCalls {
+ public:
+  /// All ranks are in `call`, and bring the device library up together. Throws what ends the call.
+  DeviceCalls(Call& call, device::Library& library, int device);
+  /// Of a group that exists already.
+  DeviceCalls(device::Library& library, int device, std::unique_ptr<device::Group> group);
+  DeviceCalls(const DeviceCalls&) = delete;
+  DeviceCalls& operator=(const DeviceCalls&) = delete;
+  ~DeviceCalls() { end(); }
+
+  int device() const { return device_; }
+  CallHistory& history() { return history_; }
+  /// From now on `look` is called again and again, by another thread, until it returns false or
+  /// calls give_up().
+  void watch(std::function<bool()> look);
+  /// Puts it on the stream. What it waits for is NCCL itself, which connects ranks in their first
+  /// calls.
+  DeviceMark enqueue(Call& call, const device::Plan& plan, void* stream);
+  /// Until the device is done with what is behind a mark.
+  static void wait(Call& call, device::Event& mark);
+  /// The group of those ranks that give this colour; null for -1. Waits until the calls before it
+  /// are done, as NCCL wants it.
+  std::unique_ptr<device::Group> split(Call& call, int color, int key);
+  device::Library& library() { return library_; }
+
+  /// The device's work is ended, soon. From any thread.
+  void give_up() noexcept;
+  /// The same at once; then the thread is gone.
+  void end() noexcept;
+
+ private:
+  void run(const std::stop_token& stop);
+
+  device::Library& library_;
+  const int device_;
+  std::unique_ptr<device::Group> group_;
+  CallHistory history_;
+  std::shared_ptr<device::Event> last_;  ///< Behind the last call that was not captured.
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  bool given_up_ = false;
+  std::function<bool()> look_;
+  std::jthread thread_;
+};
+
+/// Throws if it is a failure; what NCCL says of a rank that died is said by the membership's word,
+/// which is waited for.
+void throw_if_failed(Call& call, const device::Answer& answer);
+
+}  // namespace dlaunch

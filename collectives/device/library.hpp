@@ -1,0 +1,116 @@
+#pragma once
+
+#include <dlaunch/error.hpp>
+#include <dlaunch/reduction.hpp>
+#include <dlaunch/tensor.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+/// The seam between communicators and the library that moves what lies on devices, which is
+/// libdlaunch_nccl.so: a program that has no CUDA buffer never loads it. Nothing here throws across
+/// the seam, and no function of one library is needed in the other. Streams are cudaStream_t as
+/// they come in Options::cuda_stream; null is the legacy default stream.
+namespace dlaunch::device {
+
+/// How far something got, and if it failed, why: a clause that follows "all_reduce #3: ".
+struct Answer {
+  enum class Now { done, pending, failed };
+
+  Now now = Now::done;
+  Errc code{};
+  std::string why;
+
+  static Answer pending() { return {Now::pending, {}, {}}; }
+  static Answer failed(Errc code, std::string why) { return {Now::failed, code, std::move(why)}; }
+  bool is_done() const { return now == Now::done; }
+  bool has_failed() const { return now == Now::failed; }
+};
+
+/// By what the ranks of a group find each other; made by one of them.
+using Id = std::array<std::byte, 128>;
+
+enum class Move : std::uint8_t {
+  all_reduce,
+  reduce,          ///< `peer` is the root.
+  broadcast,       ///< The same.
+  all_gather,      ///< `count` elements of each rank.
+  reduce_scatter,  ///< `count` elements for each rank.
+  send,
+  recv,
+  copy,  ///< On this device alone.
+};
+
+struct Step {
+  Move move{};
+  const void* in = nullptr;
+  void* out = nullptr;
+  std::size_t count = 0;
+  int peer = -1;
+
+  bool operator==(const Step&) const = default;
+};
+
+/// What one rank does in one call: its copies, then all other steps at once.
+struct Plan {
+  DType dtype = DType::u8;  ///< u8: bytes, where nothing is reduced.
+  ReduceOp reduce{};
+  double factor = 1;  ///< Of premul_sum.
+  std::vector<Step> steps;
+};
+
+/// A mark on a stream. For one thread at a time.
+class Event {
+ public:
+  virtual ~Event() = default;
+  /// Done once everything is that was on the stream before it. Not while the stream is captured.
+  virtual Answer query() = 0;
+  /// What is put on `stream` from now on comes after the mark.
+  virtual Answer order_before(void* stream) = 0;
+};
+
+/// One rank's place among the ranks of a communicator. For any number of threads.
+class Group {
+ public:
+  /// Aborts it.
+  virtual ~Group() = default;
+  /// Pending while joining, splitting or the last call is not yet on its stream: until then nothing
+  /// else may be asked of the group but to abort.
+  virtual Answer progress() = 0;
+  /// Puts a call on the stream; it is there when progress() is done.
+  virtual Answer enqueue(const Plan& plan, void* stream) = 0;
+  virtual Answer mark(void* stream, std::unique_ptr<Event>& made) = 0;
+  /// Called by all ranks; those of one colour make a group, in the order of `key`. -1: none. What
+  /// is made is pending as this one is.
+  virtual Answer split(int color, int key, std::unique_ptr<Group>& made) = 0;
+  /// Ends what is under way. From then on everything fails.
+  virtual void abort() noexcept = 0;
+};
+
+/// For any number of threads.
+class Library {
+ public:
+  virtual ~Library() = default;
+  /// "NCCL 2.27.3 (/usr/lib/x86_64-linux-gnu/libnccl.so.2.27.3)".
+  virtual std::string name() const = 0;
+  virtual int version() const = 0;
+  /// Whether there is such a device, and it can be used.
+  virtual Answer check(int device) = 0;
+  virtual Answer make_id(Id& id) = 0;
+  virtual Answer join(const Id& id, int device, int rank, int size,
+                      std::unique_ptr<Group>& made) = 0;
+  virtual Answer is_capturing(int device, void* stream, bool& capturing) = 0;
+  virtual Answer allocate(int device, std::size_t bytes, void*& memory) = 0;
+  virtual void free(int device, void* memory) noexcept = 0;
+};
+
+/// What libdlaunch_nccl.so offers under the name dlaunch_device_library: its one Library, which
+/// lives as long as the process; or null, and why. `version` is DLAUNCH_VERSION of who asks.
+using Entry = Library*(const char* version, std::string* why);
+
+}  // namespace dlaunch::device

@@ -1,0 +1,239 @@
+#include "collectives/device/loader.hpp"
+#include "collectives/device/plan.hpp"
+#include "collectives/device_work.hpp"
+#include "collectives/state.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+/// A communicator's calls with CUDA buffers. They are put on their stream by the thread that calls,
+/// also those that are started.
+namespace dlaunch {
+
+using device::Request;
+using transport::Fingerprint;
+using transport::Op;
+
+namespace {
+
+bool is_message(const Fingerprint& call) { return call.op >= Op::send; }
+
+}  // namespace
+
+void Communicator::State::use_device(Call& call, const Request& request, const Options& options) {
+  if (device && device->device() != request.device) {
+    throw Error(Errc::misuse, call.label() + " on rank " + std::to_string(call.rank()) +
+                                  ": the buffers lie on CUDA device " +
+                                  std::to_string(request.device) + ", but '" + group.name +
+                                  "' has used device " + std::to_string(device->device()) +
+                                  ": a communicator keeps to one device");
+  }
+  if (device) return;
+  device::Library& library = device::library();
+  throw_if_failed(call, library.check(request.device));
+  if (is_message(request.fingerprint)) {
+    throw Error(Errc::misuse, call.label() + " on rank " + std::to_string(call.rank()) +
+                                  ": a communicator's first call with CUDA buffers is one that "
+                                  "all ranks make, a collective: NCCL comes up in it");
+  }
+  bool capturing = false;
+  throw_if_failed(call, library.is_capturing(request.device, options.cuda_stream, capturing));
+  if (capturing) {
+    throw Error(Errc::misuse, call.label() + " on rank " + std::to_string(call.rank()) +
+                                  ": a communicator's first call with CUDA buffers cannot be "
+                                  "captured: NCCL comes up in it; make one before the capture");
+  }
+  keep_device(std::make_unique<DeviceCalls>(call, library, request.device));
+}
+
+/// From now on a thread looks after what is on the device.
+void Communicator::State::keep_device(std::unique_ptr<DeviceCalls> calls) {
+  device = std::move(calls);
+  device_activity = [this]() -> transport::Status {
+    const Fingerprint last = device->history().last();
+    return {group.id, last.sequence, short_text(last) + ", which is on its stream"};
+  };
+  {
+    const auto lock = mesh->lock();
+    mesh->news().begin(device_activity);
+  }
+  device->watch([this] { return look_after_device(); });
+}
+
+bool Communicator::State::look_after_device() {
+  if (error.is_set()) {
+    device->give_up();
+    return false;
+  }
+  Call call(
+      {*mesh, group, kept, {}, aborted, timeout, {}, nullptr, any_source, 0, &device->history()},
+      device->history().last());
+  try {
+    run(call, [](Call& looking) { looking.look(); });
+    return true;
+  } catch (...) {
+    return false;  // It sticks, and the program's next call throws it.
+  }
+}
+
+void Communicator::State::on_device(const Request& request, const Options& options,
+                                    const std::function<void(Call&, DeviceMark)>& then) {
+  check_process();
+  queue->finish_all();
+  Fingerprint fingerprint = request.fingerprint;
+  if (!is_message(fingerprint)) fingerprint.sequence = ++sequence;
+  fingerprint.traffic |= options.traffic;
+  throw_if_broken();
+  const CallHistory* history = device ? &device->history() : nullptr;
+  Call call({*mesh, group, kept, past, aborted, timeout_of(options), options.site, nullptr,
+             request.peer, options.tag, history},
+            fingerprint);
+  if (!is_message(fingerprint)) past[sequence % past.size()] = fingerprint;
+  run(call, [&](Call& running) {
+    check_timeout(running, options.timeout);
+    if (!device && !is_message(fingerprint)) {
+      if (!team_sought) find_team(running);
+      if (team) running.use(*team);
+    }
+    const device::Plan plan = request.plan(running);
+    use_device(running, request, options);
+    running.look();
+    const DeviceMark mark = device->enqueue(running, plan, options.cuda_stream);
+    if (!is_message(fingerprint)) {
+      device->history().record(fingerprint);
+      running.post_device_call();
+    }
+    then(running, mark);
+  });
+}
+
+void Communicator::State::run_on_device(const Request& request, const Options& options) {
+  on_device(request, options, [&](Call& call, const DeviceMark& mark) {
+    // On a stream of the program's own its order is all there is.
+    if (options.cuda_stream != nullptr) return;
+    DeviceCalls::wait(call, *mark.event);
+    throw_if_broken();
+  });
+}
+
+std::shared_ptr<DeviceWork> Communicator::State::begin_on_device(const Request& request,
+                                                                 const Options& options) {
+  std::shared_ptr<DeviceWork> work;
+  on_device(request, options, [&](Call& call, const DeviceMark& mark) {
+    work = std::make_shared<DeviceWork>(shared_from_this(), call.fingerprint(), settled(options),
+                                        mark);
+  });
+  return work;
+}
+
+Work Communicator::State::start_on_device(const Request& request, const Options& options) {
+  return Work(begin_on_device(request, options));
+}
+
+std::shared_ptr<DeviceWork> Communicator::State::start_batch_on_device(
+    std::span<const Transfer> transfers, const Options& options) {
+  return begin_on_device(device::messages(transfers, options), options);
+}
+
+std::unique_ptr<DeviceCalls> Communicator::State::split_device(Call& call, int color, int key) {
+  if (!device) return nullptr;
+  auto made = device->split(call, color, key);
+  if (!made) return nullptr;
+  return std::make_unique<DeviceCalls>(device->library(), device->device(), std::move(made));
+}
+
+void Communicator::State::end_device() noexcept {
+  if (!device) return;
+  for (DeviceWork* work : std::vector<DeviceWork*>(device_works)) work->end();
+  destroyed = true;
+  device->end();
+  const auto lock = mesh->lock();
+  mesh->news().end(device_activity);
+}
+
+// ---- Started calls. ----
+
+DeviceWork::DeviceWork(std::shared_ptr<Communicator::State> owner, const Fingerprint& call,
+                       const Options& options, const DeviceMark& mark)
+    : owner_(std::move(owner)), fingerprint_(call), options_(options), mark_(mark.event) {
+  if (mark.captured) {
+    owner_.reset();  // Its graph runs it, whenever that may be.
+  } else {
+    owner_->device_works.push_back(this);
+  }
+}
+
+DeviceWork::~DeviceWork() {
+  if (owner_) std::erase(owner_->device_works, this);
+}
+
+/// An error that is set now may be why the device is done.
+bool DeviceWork::settle() {
+  const auto answer = mark_->query();
+  if (answer.now == device::Answer::Now::pending || owner_->error.is_set()) return false;
+  if (answer.has_failed()) return false;
+  std::erase(owner_->device_works, this);
+  owner_.reset();
+  return true;
+}
+
+bool DeviceWork::is_done() noexcept {
+  if (!owner_) return true;
+  try {
+    return settle() || owner_->error.is_set() || mark_->query().has_failed();
+  } catch (...) {
+    return true;  // wait() says it.
+  }
+}
+
+void DeviceWork::end() noexcept {
+  if (is_done() && !owner_) return;
+  error_ = std::make_exception_ptr(Error(
+      Errc::aborted,
+      "the communicator '" + owner_->group.name + "' was destroyed before the call was complete"));
+  std::erase(owner_->device_works, this);
+  owner_.reset();
+}
+
+void DeviceWork::wait() {
+  if (owner_ && !settle()) {
+    try {
+      owner_->wait_on_device(fingerprint_, options_, *mark_);
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+    std::erase(owner_->device_works, this);
+    owner_.reset();
+  }
+  if (error_) std::rethrow_exception(error_);
+}
+
+void DeviceWork::order_before(void* cuda_stream) {
+  const auto answer = mark_->order_before(cuda_stream);
+  if (answer.has_failed()) throw Error(answer.code, "order_before: " + answer.why);
+}
+
+void Communicator::State::wait_on_device(const Fingerprint& fingerprint, const Options& options,
+                                         device::Event& mark) {
+  check_process();
+  throw_if_broken();
+  Call call({*mesh,
+             group,
+             kept,
+             {},
+             aborted,
+             timeout_of(options),
+             options.site,
+             nullptr,
+             any_source,
+             options.tag,
+             &device->history()},
+            fingerprint);
+  run(call, [&](Call& waiting) {
+    DeviceCalls::wait(waiting, mark);
+    throw_if_broken();
+  });
+}
+
+}  // namespace dlaunch

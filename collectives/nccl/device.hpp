@@ -1,0 +1,63 @@
+#pragma once
+
+#include "collectives/device/library.hpp"
+#include "collectives/nccl/cuda_api.hpp"
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace dlaunch::nccl {
+
+/// The devices of this process, as the driver shows them: their primary contexts, which are those
+/// of the CUDA runtime. For any number of threads.
+class Devices {
+ public:
+  explicit Devices(const CudaApi& api) : cuda(api) {}
+  /// The device's context, which is kept; null: see `answer`.
+  CuContext context_of(int device, device::Answer& answer);
+  /// A failure if `result` is one: "cuEventRecord failed: invalid argument".
+  device::Answer answer_of(CuResult result, const char* function) const;
+
+  const CudaApi cuda;
+
+ private:
+  std::mutex mutex_;
+  bool ready_ = false;
+  std::map<int, CuContext> contexts_;
+};
+
+/// While it lives, the thread works on that device.
+class Current {
+ public:
+  Current(const CudaApi& cuda, CuContext context) : cuda_(cuda) { cuda_.push_current(context); }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+  ~Current() {
+    CuContext popped = nullptr;
+    cuda_.pop_current(&popped);
+  }
+
+ private:
+  const CudaApi& cuda_;
+};
+
+class StreamEvent final : public device::Event {
+ public:
+  StreamEvent(const Devices& devices, CuContext context) : devices_(devices), context_(context) {}
+  StreamEvent(const StreamEvent&) = delete;
+  StreamEvent& operator=(const StreamEvent&) = delete;
+  ~StreamEvent() override;
+
+  device::Answer record(CuStream stream);
+  device::Answer query() override;
+  device::Answer order_before(void* stream) override;
+
+ private:
+  const Devices& devices_;
+  CuContext context_;
+  CuEvent event_ = nullptr;
+};
+
+}  // namespace dlaunch::nccl

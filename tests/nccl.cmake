@@ -1,0 +1,24 @@
+# CUDA buffers, on test doubles of the driver and of NCCL: no GPU is needed, and nothing is shown about one.
+add_library(cuda_double SHARED nccl_double/cuda.cpp)
+add_library(nccl_double SHARED nccl_double/nccl.cpp)
+foreach(double cuda_double nccl_double)
+  target_link_libraries(${double} PRIVATE dlaunch_settings)
+  target_include_directories(${double} PRIVATE ${PROJECT_SOURCE_DIR}/collectives/include
+    ${PROJECT_SOURCE_DIR}/runtime/include)
+  set_target_properties(${double} PROPERTIES CXX_VISIBILITY_PRESET default
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+endforeach()
+target_link_libraries(nccl_double PRIVATE cuda_double)
+
+dlaunch_test(nccl_test unit/nccl/collectives_test.cpp unit/nccl/failure_test.cpp unit/nccl/stream_test.cpp
+  LIBS dlaunch_collectives dlaunch_world cuda_double nccl_double)
+dlaunch_test(nccl_absent_test unit/nccl/absent_test.cpp LIBS dlaunch_collectives dlaunch_world)
+foreach(test nccl_test nccl_absent_test)
+  add_dependencies(${test} dlaunch_nccl nccl_double)
+  set_target_properties(${test} PROPERTIES BUILD_RPATH "${PROJECT_BINARY_DIR}/lib;${PROJECT_BINARY_DIR}/tests")
+  target_compile_definitions(${test} PRIVATE
+    DLAUNCH_CUDA_DOUBLE="$<TARGET_FILE:cuda_double>" DLAUNCH_NCCL_DOUBLE="$<TARGET_FILE:nccl_double>")
+endforeach()
+# The same ranks once more as those of one node, which share memory.
+add_test(NAME nccl_shared_test COMMAND nccl_test)
+set_tests_properties(nccl_shared_test PROPERTIES TIMEOUT ${test_timeout} ENVIRONMENT DLAUNCH_TEST_SHARED=1)

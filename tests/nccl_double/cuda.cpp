@@ -1,0 +1,242 @@
+#include "tests/nccl_double/cuda.hpp"
+
+#include "collectives/nccl/cuda_api.hpp"
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+using dlaunch::nccl::CuDevicePtr;
+using dlaunch::nccl::CuResult;
+
+namespace dlaunch::cuda_double {
+namespace {
+
+constexpr CuResult invalid_value = 1;
+constexpr CuResult invalid_device = 101;
+
+std::atomic<int> captures{0};
+std::atomic<std::uint64_t> queries_in_capture{0};
+std::mutex hold_mutex;
+std::condition_variable hold_changed;
+bool held = false;
+
+void wait_while_held() {
+  std::unique_lock lock(hold_mutex);
+  hold_changed.wait(lock, [] { return !held; });
+}
+
+}  // namespace
+
+struct Stream {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::function<void()>> queue;
+  std::vector<std::function<void()>> captured;
+  bool busy = false;
+  bool capturing = false;
+
+  void put_now(std::function<void()> work) {
+    const std::lock_guard lock(mutex);
+    queue.push_back(std::move(work));
+    changed.notify_all();
+  }
+  void run() {
+    for (;;) {
+      std::function<void()> work;
+      {
+        std::unique_lock lock(mutex);
+        busy = false;
+        changed.notify_all();
+        changed.wait(lock, [&] { return !queue.empty(); });
+        busy = true;
+        work = std::move(queue.front());
+        queue.pop_front();
+      }
+      wait_while_held();
+      work();
+    }
+  }
+};
+
+namespace {
+
+/// Streams last as long as the process, as their threads do.
+Stream* new_stream() {
+  auto* const stream = new Stream;
+  std::thread([stream] { stream->run(); }).detach();
+  return stream;
+}
+
+struct Device {
+  std::once_flag once;
+  Stream* default_stream = nullptr;
+};
+Device& device_at(std::size_t ordinal) {
+  static auto* const all = new std::array<Device, devices>;
+  return (*all)[ordinal];
+}
+
+struct Event {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool recorded = false;
+  bool done = false;
+};
+
+thread_local std::vector<Device*> current;
+
+Stream* stream_of(void* handle) {
+  if (handle != nullptr) return static_cast<Stream*>(handle);
+  Device& device = *current.back();
+  std::call_once(device.once, [&] { device.default_stream = new_stream(); });
+  return device.default_stream;
+}
+
+}  // namespace
+
+Stream* make_stream(int /*device*/) { return new_stream(); }
+
+void begin_capture(Stream* stream) {
+  const std::lock_guard lock(stream->mutex);
+  stream->capturing = true;
+  stream->captured.clear();
+  ++captures;
+}
+
+void end_capture(Stream* stream) {
+  const std::lock_guard lock(stream->mutex);
+  stream->capturing = false;
+  --captures;
+}
+
+void replay(Stream* stream) {
+  const std::lock_guard lock(stream->mutex);
+  for (const auto& work : stream->captured) stream->queue.push_back(work);
+  stream->changed.notify_all();
+}
+
+void synchronize(Stream* stream) {
+  std::unique_lock lock(stream->mutex);
+  stream->changed.wait(lock, [&] { return stream->queue.empty() && !stream->busy; });
+}
+
+void hold_streams(bool hold) {
+  const std::lock_guard lock(hold_mutex);
+  held = hold;
+  hold_changed.notify_all();
+}
+
+std::uint64_t forbidden_queries() { return queries_in_capture; }
+
+void put(void* handle, std::function<void()> work) {
+  Stream* const stream = stream_of(handle);
+  {
+    const std::lock_guard lock(stream->mutex);
+    if (stream->capturing) {
+      stream->captured.push_back(std::move(work));
+      return;
+    }
+  }
+  stream->put_now(std::move(work));
+}
+
+}  // namespace dlaunch::cuda_double
+
+namespace {
+
+using namespace dlaunch::cuda_double;
+using SharedEvent = std::shared_ptr<dlaunch::cuda_double::Event>;
+
+SharedEvent& event_at(void* handle) { return *static_cast<SharedEvent*>(handle); }
+
+}  // namespace
+
+extern "C" {
+
+CuResult cuInit(unsigned /*flags*/) { return 0; }
+CuResult cuGetErrorString(CuResult error, const char** text) {
+  *text = error == invalid_device ? "invalid device ordinal" : "an error of the double";
+  return 0;
+}
+CuResult cuDeviceGetCount(int* count) {
+  *count = devices;
+  return 0;
+}
+CuResult cuDeviceGet(int* device, int ordinal) {
+  if (ordinal < 0 || ordinal >= devices) return invalid_device;
+  *device = ordinal;
+  return 0;
+}
+CuResult cuDevicePrimaryCtxRetain(void** context, int device) {
+  *context = &device_at(static_cast<std::size_t>(device));
+  return 0;
+}
+CuResult cuCtxPushCurrent_v2(void* context) {
+  current.push_back(static_cast<Device*>(context));
+  return 0;
+}
+CuResult cuCtxPopCurrent_v2(void** context) {
+  if (current.empty()) return invalid_value;
+  *context = current.back();
+  current.pop_back();
+  return 0;
+}
+CuResult cuEventCreate(void** event, unsigned /*flags*/) {
+  *event = new SharedEvent(std::make_shared<dlaunch::cuda_double::Event>());
+  return 0;
+}
+CuResult cuEventRecord(void* event, void* stream) {
+  event_at(event)->recorded = true;
+  put(stream, [state = event_at(event)] {
+    const std::lock_guard lock(state->mutex);
+    state->done = true;
+    state->changed.notify_all();
+  });
+  return 0;
+}
+CuResult cuEventQuery(void* event) {
+  if (captures > 0) ++queries_in_capture;
+  const std::lock_guard lock(event_at(event)->mutex);
+  return event_at(event)->done ? 0 : dlaunch::nccl::cu_not_ready;
+}
+CuResult cuEventDestroy_v2(void* event) {
+  delete &event_at(event);
+  return 0;
+}
+CuResult cuStreamWaitEvent(void* stream, void* event, unsigned /*flags*/) {
+  put(stream, [state = event_at(event)] {
+    std::unique_lock lock(state->mutex);
+    state->changed.wait(lock, [&] { return state->done; });
+  });
+  return 0;
+}
+CuResult cuStreamIsCapturing(void* stream, int* status) {
+  Stream* const asked = static_cast<Stream*>(stream);
+  const std::lock_guard lock(asked->mutex);
+  *status = asked->capturing ? 1 : 0;
+  return 0;
+}
+CuResult cuMemcpyDtoDAsync_v2(CuDevicePtr to, CuDevicePtr from, std::size_t bytes, void* stream) {
+  put(stream, [=] {
+    std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  });
+  return 0;
+}
+CuResult cuMemAlloc_v2(CuDevicePtr* memory, std::size_t bytes) {
+  *memory = reinterpret_cast<CuDevicePtr>(::operator new(bytes));
+  return 0;
+}
+CuResult cuMemFree_v2(CuDevicePtr memory) {
+  ::operator delete(reinterpret_cast<void*>(memory));
+  return 0;
+}
+
+}  // extern "C"
