@@ -22,3 +22,12 @@ endforeach()
 # The same ranks once more as those of one node, which share memory.
 add_test(NAME nccl_shared_test COMMAND nccl_test)
 set_tests_properties(nccl_shared_test PROPERTIES TIMEOUT ${test_timeout} ENVIRONMENT DLAUNCH_TEST_SHARED=1)
+
+# On a GPU: `ctest -L gpu` on a host that has one and NCCL; elsewhere it says that it was skipped.
+add_executable(gpu_test gpu/gpu_test.cpp)
+target_link_libraries(gpu_test PRIVATE dlaunch_settings dlaunch ${CMAKE_DL_LIBS})
+target_compile_definitions(gpu_test PRIVATE DLAUNCH_BINARY_DIR="${PROJECT_BINARY_DIR}")
+set_target_properties(gpu_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+add_dependencies(gpu_test dlaunch_nccl)
+add_test(NAME gpu_test COMMAND gpu_test)
+set_tests_properties(gpu_test PROPERTIES TIMEOUT ${test_timeout} LABELS gpu SKIP_RETURN_CODE 77)
