@@ -86,15 +86,20 @@ void Communicator::State::on_device(const Request& request, const Options& optio
   fingerprint.traffic |= options.traffic;
   throw_if_broken();
   const CallHistory* history = device ? &device->history() : nullptr;
-  Call call({*mesh, group, kept, past, aborted, timeout_of(options), options.site, nullptr,
+  Flight::Entry entry =
+      is_message(fingerprint)
+          ? flight.begin_message(fingerprint, options, request.peer, Flight::Kind::call)
+          : flight.begin(fingerprint, options.site);
+  Call call({*mesh, group, kept, past, aborted, timeout_of(options), options.site, &entry,
              request.peer, options.tag, history},
             fingerprint);
   if (!is_message(fingerprint)) past[sequence % past.size()] = fingerprint;
   run(call, [&](Call& running) {
     check_timeout(running, options.timeout);
     if (!device && !is_message(fingerprint)) {
-      if (!team_sought) find_team(running);
+      if (!team_sought || !nodes_sought) find_teams(running);
       if (team) running.use(*team);
+      if (nodes) running.use(*nodes);
     }
     const device::Plan plan = request.plan(running);
     use_device(running, request, options);
@@ -106,6 +111,7 @@ void Communicator::State::on_device(const Request& request, const Options& optio
     }
     then(running, mark);
   });
+  entry.done();
 }
 
 void Communicator::State::run_on_device(const Request& request, const Options& options) {

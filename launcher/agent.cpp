@@ -282,7 +282,8 @@ void Agent::on_child_change() {
   if (!waiting_for_last_words_.empty()) {
     last_words_timer_.expires_after(last_words_timeout);
     last_words_timer_.async_wait([this](auto error) {
-      if (!error) deliver_all_waiting();
+      // Where this process had to wait for a processor itself, they may lie in the socket by now.
+      if (!error) asio::post(io_, [this] { asio::post(io_, [this] { deliver_all_waiting(); }); });
     });
   }
   check_all_gone();
@@ -438,9 +439,8 @@ int run_agent(const AgentTask& task, const AgentSeat& seat) {
     return Agent(task, seat).run();
   } catch (const Error& error) {
     say(error);
-    return error.errc() == Errc::refused || error.errc() == Errc::unreachable
-               ? exit_code::unreachable
-               : exit_code::internal;
+    const bool away = error.errc() == Errc::refused || error.errc() == Errc::unreachable;
+    return away ? exit_code::unreachable : exit_code::internal;
   } catch (const std::exception& error) {  // Out of memory, or out of what Asio needs.
     say(error);
     return exit_code::internal;

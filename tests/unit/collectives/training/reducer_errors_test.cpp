@@ -61,18 +61,25 @@ void check_refused(const std::vector<Offer>& offers, Errc code, const std::strin
 
 /// One rank makes a mistake, the other steps on.
 void check_misuse(const std::function<void(GradientReducer&)>& mistake, const std::string& part) {
+  dlaunch::testing::Event told;
   const auto outcomes = run_ranks(2, [&](const World& world) {
     Communicator comm(world);
     comm.set_timeout(60s);
     std::vector<double> memory;
     GradientReducer reducer =
         made(comm, {{{"weight", DType::f64, {2, 3}}, {"bias", DType::f64, {2}}}}, memory);
-    if (comm.rank() == 0) return mistake(reducer);
-    for (int step = 0; step < 2; ++step) {
-      reducer.begin();
-      reducer.ready(1);
-      reducer.ready(0);
-      reducer.finish();
+    try {
+      if (comm.rank() == 0) return mistake(reducer);
+      for (int step = 0; step < 2; ++step) {
+        reducer.begin();
+        reducer.ready(1);
+        reducer.ready(0);
+        reducer.finish();
+      }
+    } catch (const Error&) {
+      // Who ends at once may be gone before its word has arrived.
+      comm.rank() == 0 ? static_cast<void>(told.wait()) : told.set();
+      throw;
     }
   });
   CHECK_MESSAGE(outcomes[0].code == Errc::misuse, outcomes[0].text);
