@@ -133,7 +133,7 @@ TEST_CASE("bench: registered buffers, in which calls work in place") {
 }
 
 TEST_CASE("bench over two nodes: the same line on both, one table") {
-  const auto port = local_address(listen_tcp(resolve("127.0.0.1", 0).front()).get()).port();
+  const auto port = free_port();
   const Words line = {"bench",
                       "--nnodes=2",
                       "--nproc-per-node=1",

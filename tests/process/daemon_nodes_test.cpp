@@ -131,9 +131,7 @@ TEST_CASE("an unfinished job refuses a second one under its id, and both sides s
 }
 
 TEST_CASE("a node that hosts says whom it refuses") {
-  const std::string endpoint =
-      "127.0.0.1:" +
-      std::to_string(local_address(listen_tcp(resolve("127.0.0.1", 0).front()).get()).port());
+  const std::string endpoint = "127.0.0.1:" + std::to_string(free_port());
   const std::string token = unique_token();
   const auto node = [&](const std::string& id, const Strings& program) {
     Strings line = {"--nnodes", "2", "--rdzv-endpoint", endpoint, "--node-id", id};
@@ -183,9 +181,7 @@ TEST_CASE("with a secret: the job works, and whoever does not know it ends with 
 
 TEST_CASE("a node that hosts asks for the secret, too") {
   const SecretFile key(master), wrong(other);
-  const std::string endpoint =
-      "127.0.0.1:" +
-      std::to_string(local_address(listen_tcp(resolve("127.0.0.1", 0).front()).get()).port());
+  const std::string endpoint = "127.0.0.1:" + std::to_string(free_port());
   const auto line = [&](const Strings& options) {
     Strings all = {"--nnodes", "2", "--rdzv-endpoint", endpoint};
     all.insert(all.end(), options.begin(), options.end());

@@ -5,6 +5,7 @@
 
 #include <dlaunch/error.hpp>
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -17,6 +18,9 @@ namespace dlaunch::process_test {
 /// Every wait in these tests ends here at the latest; a test that meets it has failed.
 constexpr auto patience = std::chrono::seconds(20);
 
+/// A port of 127.0.0.1 that was free a moment ago, and that the kernel gives to nobody by itself:
+/// of those some connection of another test might have it the next moment.
+std::uint16_t free_port();
 /// How often the word is in the text.
 int count(std::string_view text, std::string_view word);
 /// A word that no other process on this machine has on its command line.

@@ -14,11 +14,6 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-/// A port that was free a moment ago. The tests that use one run one after the other.
-std::uint16_t free_port() {
-  return local_address(listen_tcp(resolve("127.0.0.1", 0).front()).get()).port();
-}
-
 /// The agents of one job, started by the same line.
 class Nodes {
  public:

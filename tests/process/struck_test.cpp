@@ -44,7 +44,7 @@ Errc expected_error(const std::string& strike) {
 
 /// A port that was free a moment ago.
 std::string free_endpoint() {
-  const auto port = local_address(listen_tcp(resolve("127.0.0.1", 0).front()).get()).port();
+  const auto port = free_port();
   return "127.0.0.1:" + std::to_string(port);
 }
 

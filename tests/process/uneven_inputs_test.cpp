@@ -51,7 +51,7 @@ Run run(int number, int inputs, int nodes) {
   std::vector<std::unique_ptr<Job>> jobs;
   Strings options{"--standalone", "--nproc-per-node", "2"};
   if (nodes == 2) {
-    const auto port = local_address(listen_tcp(resolve("127.0.0.1", 0).front()).get()).port();
+    const auto port = free_port();
     options = {"--nnodes", "2", "--rdzv-endpoint", "127.0.0.1:" + std::to_string(port)};
   }
   for (int node = 0; node < nodes; ++node) {
