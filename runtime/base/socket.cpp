@@ -10,6 +10,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <random>
 #include <sstream>
 #include <system_error>
 #include <thread>
@@ -22,6 +23,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 namespace dlaunch {
 namespace {
@@ -196,19 +198,31 @@ unique_fd listen_tcp(const Address& at, int backlog) {
   throw Error(Errc::refused, why);
 }
 
-/// With errno, where it cannot be.
+/// With errno, where it cannot be. As long as nobody listens several may bind a port, and of those
+/// who then begin to listen at the same moment the kernel may refuse all. So who has bound it and
+/// may not listen tries again, at a moment of its own; who was too late can not bind it then.
 unique_fd try_listen_tcp(const Address& at, int backlog) {
-  unique_fd fd = open_socket(at.storage.ss_family);
-  const int one = 1;
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-  if (at.storage.ss_family == AF_INET6) {
-    ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
+  constexpr int tries_max = 10;
+  std::minstd_rand random(static_cast<unsigned>(::getpid()) ^
+                          static_cast<unsigned>(Clock::now().time_since_epoch().count()));
+  for (int tries = 1;; ++tries) {
+    unique_fd fd = open_socket(at.storage.ss_family);
+    const int one = 1;
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (at.storage.ss_family == AF_INET6) {
+      ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
+    }
+    const bool bound = ::bind(fd.get(), generic(at), at.size) == 0;
+    if (bound && ::listen(fd.get(), backlog) == 0) return fd;
+    const int error = errno;
+    fd.reset();
+    if (!bound || error != EADDRINUSE || tries == tries_max) {
+      errno = error;
+      return fd;
+    }
+    const auto pause = std::uniform_int_distribution<long>(100, 10'000)(random);
+    std::this_thread::sleep_for(std::chrono::microseconds(pause));
   }
-  if (::bind(fd.get(), generic(at), at.size) == 0 && ::listen(fd.get(), backlog) == 0) return fd;
-  const int error = errno;
-  fd.reset();
-  errno = error;
-  return fd;
 }
 
 unique_fd listen_unix(std::string_view name, int backlog) {

@@ -2,8 +2,14 @@
 
 #include "runtime/base/bytes.hpp"
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/try_listen.hpp"
 
+#include <algorithm>
+#include <atomic>
+#include <barrier>
 #include <optional>
+#include <thread>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -81,4 +87,35 @@ TEST_CASE("a reader never reads past its input or over a limit") {
   ByteReader cut(BytesView(out).first(4));
   cut.integer<std::uint64_t>();
   CHECK_FALSE(cut.ok());
+}
+
+TEST_CASE("of several who begin to listen on a port at the same moment one gets it") {
+  constexpr int rivals = 2, rounds = 5000;
+  std::barrier together(rivals);
+  std::vector<unique_fd> listeners(rivals);
+  std::atomic<std::uint16_t> port{0};
+  int alone = 0;
+  std::vector<std::jthread> threads;
+  for (int rival = 0; rival < rivals; ++rival) {
+    threads.emplace_back([&, rival] {
+      unique_fd& listener = listeners[static_cast<std::size_t>(rival)];
+      for (int round = 0; round < rounds; ++round) {
+        if (rival == 0)
+          port = local_address(listen_tcp(resolve("127.0.0.1", 0).front()).get()).port();
+        together.arrive_and_wait();
+        listener = try_listen_tcp(resolve("127.0.0.1", port).front());
+        together.arrive_and_wait();
+        if (rival == 0) {
+          const auto winners =
+              std::count_if(listeners.begin(), listeners.end(),
+                            [](const auto& one) { return static_cast<bool>(one); });
+          if (winners == 1) ++alone;
+        }
+        together.arrive_and_wait();
+        listener.reset();
+      }
+    });
+  }
+  threads.clear();
+  CHECK(alone == rounds);
 }
