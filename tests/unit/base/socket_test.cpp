@@ -90,7 +90,7 @@ TEST_CASE("a reader never reads past its input or over a limit") {
 }
 
 TEST_CASE("of several who begin to listen on a port at the same moment one gets it") {
-  constexpr int rivals = 2, rounds = 5000;
+  constexpr int rivals = 2, rounds = 1000;
   std::barrier together(rivals);
   std::vector<unique_fd> listeners(rivals);
   std::atomic<std::uint16_t> port{0};
