@@ -3,6 +3,7 @@
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/exit_code.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace dlaunch::launcher {
@@ -65,11 +66,14 @@ void NodeSeat::tell(const auto& said) {
 
 void NodeSeat::beat() {
   // The next try to connect may be seconds away.
-  if (const auto trouble = uplink_.trouble(); trouble && host_is_lost(trouble->since)) {
-    return finish_without_host(trouble->sentence);
+  auto pause = interval_;
+  if (const auto trouble = uplink_.trouble()) {
+    if (host_is_lost(trouble->since)) return finish_without_host(trouble->sentence);
+    const auto left = rules_.lease - (Clock::now() - trouble->since);
+    if (holding_ && hosted_) pause = std::clamp<Clock::duration>(left, 1ms, pause);
   }
   if (uplink_.connected()) tell(message::Heartbeat{});
-  heartbeat_.expires_after(interval_);
+  heartbeat_.expires_after(pause);
   heartbeat_.async_wait([this](auto error) {
     if (!error) beat();
   });
