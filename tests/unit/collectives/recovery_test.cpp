@@ -55,24 +55,25 @@ void check_all_ok(const std::vector<Outcome>& outcomes) {
 }  // namespace
 
 TEST_CASE("revoke ends the calls of all ranks, those that wait and later ones") {
-  Event waits;
+  Event over;  // The barrier, for all whom the revocation is to meet behind it.
+  std::atomic<int> behind{0};
   const auto outcomes = run_ranks(4, [&](const World& world) {
     Communicator comm(world);
     comm.set_timeout(20s);
     comm.barrier();
     if (comm.rank() == 2) {
-      check(waits.wait(), "nobody waits");
+      check(over.wait(), "the barrier did not end");
       comm.revoke();
       comm.revoke();
       check(errc_of([&] { comm.barrier(); }) == Errc::revoked, "goes on at the revoking rank");
       return;
     }
+    if (++behind == 3) over.set();
     int x = 0;
     try {
       if (comm.rank() == 0) {
         comm.recv(view_of(x), 2);
       } else {
-        if (comm.rank() == 3) waits.set();
         comm.all_reduce(view_of(x));
       }
     } catch (const Error& error) {
@@ -116,8 +117,10 @@ TEST_CASE("after a death mid-call the survivors shrink and go on, with the right
             comm.set_timeout(20s);
             // Long enough that something is half on its way when the call breaks off.
             std::vector<float> data(1 << 20, 1.0F);
-            comm.all_reduce(data);
-            if (comm.rank() == dead) return tell_death(links, dead);
+            if (comm.rank() == dead) {
+              comm.all_reduce(data);
+              return tell_death(links, dead);
+            }
             const auto broken = errc_of([&] {
               for (;;) comm.all_reduce(data);
             });
@@ -163,6 +166,7 @@ TEST_CASE("shrink again and again, until one rank is left") {
           comm.set_timeout(20s);
           check(sum_of(comm, world.rank()) == (size * (size - 1) - dead * (dead - 1)) / 2,
                 "a wrong sum");
+          comm.agree(1);  // All have their sum.
           if (world.rank() == dead) return tell_death(links, dead);
           Communicator rest = comm.shrink();
           check(rest.size() == size - 1 - dead, "another size");
@@ -182,7 +186,7 @@ TEST_CASE("who dies on the way to an agreement does not hold it up, wherever it 
           4,
           [&](const World& world) {
             Communicator comm(world);
-            comm.barrier();
+            comm.agree(1);
             if (comm.rank() == dead) {
               if (has_come) {
                 comm.abort();  // It has left its flags when it hears of that.
@@ -248,7 +252,7 @@ TEST_CASE("who was taken for lost hears that the others went on without it") {
       3,
       [&](const World& world) {
         Communicator comm(world);
-        comm.barrier();
+        comm.agree(1);
         if (comm.rank() == 2) {
           links[0]->lose({2, "node-b", "silent for 5 s"});
           links[1]->lose({2, "node-b", "silent for 5 s"});
