@@ -1,6 +1,7 @@
 #include "collectives/training/parameters.hpp"
 
 #include "collectives/buffers.hpp"
+#include "collectives/reduce.hpp"
 
 #include <dlaunch/tree.hpp>
 
@@ -14,28 +15,7 @@ namespace {
 /// Views of so many bytes travel alone, smaller ones in chunks of up to as many.
 constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
 
-bool has_mean(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-    case DType::bf16:
-    case DType::f32:
-    case DType::f64:
-    case DType::c64:
-    case DType::c128:
-      return true;
-    case DType::u8:
-    case DType::i8:
-    case DType::i16:
-    case DType::u16:
-    case DType::i32:
-    case DType::u32:
-    case DType::i64:
-    case DType::u64:
-    case DType::boolean:
-      return false;
-  }
-  return false;
-}
+bool has_mean(DType dtype) { return !Folder::objection(ReduceOp::mean, dtype, false); }
 
 bool is_usable(const TensorView& view) {
   return view.place.is_host() && size_of(view.dtype) != 0 &&
