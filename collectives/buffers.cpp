@@ -30,28 +30,18 @@ void unpack(const std::byte* from, const TensorView& to) {
   }
 }
 
-Packed::Packed(const ConstTensorView& view) {
-  if (view.stride == 1) {
-    bytes_ = {static_cast<const std::byte*>(view.data), view.bytes()};
-    return;
-  }
+void Packed::copy(const ConstTensorView& view) {
   copy_ = std::make_unique_for_overwrite<std::byte[]>(view.bytes());
   pack(view, copy_.get());
   bytes_ = {copy_.get(), view.bytes()};
 }
 
-Unpacked::Unpacked(const TensorView& view, bool reads) : view_(view) {
-  if (view.stride == 1) {
-    bytes_ = {static_cast<std::byte*>(view.data), view.bytes()};
-    return;
-  }
-  copy_ = std::make_unique_for_overwrite<std::byte[]>(view.bytes());
-  if (reads) pack(view, copy_.get());
-  bytes_ = {copy_.get(), view.bytes()};
-}
-
-void Unpacked::commit() const {
-  if (copy_) unpack(copy_.get(), view_);
+void Unpacked::copy(const TensorView& view, bool reads) {
+  copy_ = std::make_unique<Copy>();
+  copy_->of = view;
+  copy_->bytes = std::make_unique_for_overwrite<std::byte[]>(view.bytes());
+  if (reads) pack(view, copy_->bytes.get());
+  bytes_ = {copy_->bytes.get(), view.bytes()};
 }
 
 }  // namespace dlaunch

@@ -9,14 +9,23 @@
 
 namespace dlaunch {
 
+void pack(const ConstTensorView& from, std::byte* to);
+void unpack(const std::byte* from, const TensorView& to);
+
 /// The contiguous bytes of a view that is read: the view's own memory, or a packed copy if it is
 /// strided.
 class Packed {
  public:
-  explicit Packed(const ConstTensorView& view);
+  explicit Packed(const ConstTensorView& view)
+      : bytes_(static_cast<const std::byte*>(view.data), view.bytes()) {
+    if (view.stride != 1) [[unlikely]]
+      copy(view);
+  }
   BytesView bytes() const { return bytes_; }
 
  private:
+  void copy(const ConstTensorView& view);
+
   std::unique_ptr<std::byte[]> copy_;
   BytesView bytes_;
 };
@@ -25,17 +34,26 @@ class Packed {
 /// over a strided view. With `reads` the buffer begins as what the view shows.
 class Unpacked {
  public:
-  explicit Unpacked(const TensorView& view, bool reads = false);
+  explicit Unpacked(const TensorView& view, bool reads = false)
+      : bytes_(static_cast<std::byte*>(view.data), view.bytes()) {
+    if (view.stride != 1) [[unlikely]]
+      copy(view, reads);
+  }
   std::span<std::byte> bytes() const { return bytes_; }
-  void commit() const;
+  void commit() const {
+    if (copy_) [[unlikely]]
+      unpack(copy_->bytes.get(), copy_->of);
+  }
 
  private:
-  TensorView view_;
-  std::unique_ptr<std::byte[]> copy_;
+  struct Copy {
+    TensorView of;
+    std::unique_ptr<std::byte[]> bytes;
+  };
+  void copy(const TensorView& view, bool reads);
+
+  std::unique_ptr<Copy> copy_;
   std::span<std::byte> bytes_;
 };
-
-void pack(const ConstTensorView& from, std::byte* to);
-void unpack(const std::byte* from, const TensorView& to);
 
 }  // namespace dlaunch

@@ -55,23 +55,20 @@ int Group::rank_of(int world_rank) const {
   return found == world_ranks.end() ? -1 : static_cast<int>(found - world_ranks.begin());
 }
 
-Call::Call(Setting setting, const Fingerprint& fingerprint)
-    : setting_(setting), fingerprint_(fingerprint) {}
-
-Call::TimePoint Call::deadline() {
-  if (!deadline_) deadline_ = deadline_after(setting_.timeout);
-  return *deadline_;
+Call::TimePoint Call::deadline() const {
+  if (!waits().deadline) waits().deadline = deadline_after(setting_.timeout);
+  return *waits().deadline;
 }
 
 Flight::Call Call::recorded() const {
-  if (fingerprint_.op < transport::Op::send) return flight_call(fingerprint_);
-  return flight_call(fingerprint_, setting_.peer, setting_.tag);
+  if (fingerprint_.op < transport::Op::send) return fingerprint_.record();
+  return record_of(fingerprint_, setting_.peer, setting_.tag);
 }
 
 transport::Status Call::activity() const {
   std::string sentence = label();
-  if (!current_.to_receive.empty() && !current_.any) {
-    sentence += ", waiting for " + name_of(current_.to_receive.front());
+  if (!waits().current.to_receive.empty() && !waits().current.any) {
+    sentence += ", waiting for " + name_of(waits().current.to_receive.front());
   }
   return {setting_.group.id, fingerprint_.sequence, sentence};
 }
@@ -174,20 +171,20 @@ void Call::wait(Receive* receive, Outgoing* outgoing) {
 }
 
 void Call::wait_posted(Receive* receive, Outgoing* outgoing) {
-  current_ = {};
+  waits().current = {};
   if (receive != nullptr && receive->pending()) {
     if (receive->from == any_source) {
-      current_.any = true;
-      current_.to_receive.assign(receive->sources.begin(), receive->sources.end());
+      waits().current.any = true;
+      waits().current.to_receive.assign(receive->sources.begin(), receive->sources.end());
     } else {
-      current_.to_receive = {receive->from};
+      waits().current.to_receive = {receive->from};
     }
   }
   if (outgoing != nullptr && outgoing->state != Outgoing::State::done) {
-    current_.to_send = {outgoing->to};
+    waits().current.to_send = {outgoing->to};
   }
   wait_loop(
-      current_,
+      waits().current,
       [&] {
         return (receive == nullptr || receive->state == Receive::State::done) &&
                (outgoing == nullptr || outgoing->state == Outgoing::State::done);
@@ -197,21 +194,21 @@ void Call::wait_posted(Receive* receive, Outgoing* outgoing) {
 
 void Call::wait_until(const std::function<bool()>& ready, int from) {
   const auto lock = setting_.mesh.lock();
-  current_ = {};
+  waits().current = {};
   if (from == any_source) {
-    current_.any = true;
-    current_.to_receive = setting_.group.world_ranks;
+    waits().current.any = true;
+    waits().current.to_receive = setting_.group.world_ranks;
   } else {
-    current_.to_receive = {setting_.group.world_rank(from)};
+    waits().current.to_receive = {setting_.group.world_rank(from)};
   }
-  wait_loop(current_, ready, nullptr);
+  wait_loop(waits().current, ready, nullptr);
 }
 
 void Call::look_until(const std::function<bool()>& ready, int from) {
   const auto lock = setting_.mesh.lock();
-  current_ = {};
-  current_.to_receive = {setting_.group.world_rank(from)};
-  wait_loop(current_, ready, nullptr, look_interval);
+  waits().current = {};
+  waits().current.to_receive = {setting_.group.world_rank(from)};
+  wait_loop(waits().current, ready, nullptr, look_interval);
 }
 
 void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
@@ -225,15 +222,15 @@ void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
   const auto until = deadline();
   do {
     check_news(receive);
-    look_again_ = TimePoint::max();
+    waits().look_again = TimePoint::max();
     check_losses(waiting);
     const auto now = Clock::now();
     if (nodes_ != nullptr) check_strays(now);
     if (now >= until) return throw_unless_complete(waiting, ready);
-    if (interval < until - now) look_again_ = std::min(look_again_, now + interval);
+    if (interval < until - now) waits().look_again = std::min(waits().look_again, now + interval);
     const bool one = waiting.to_receive.size() == 1;
     if (one && !waiting.has_spun && setting_.mesh.look_for(waiting.to_receive.front())) continue;
-    setting_.mesh.step(std::min(until, look_again_), !waiting.has_spun);
+    setting_.mesh.step(std::min(until, waits().look_again), !waiting.has_spun);
   } while (!ready());
 }
 
@@ -253,8 +250,7 @@ void Call::check_news(const Receive* receive) {
   }
 }
 
-void Call::check_entry() {
-  if (!setting_.aborted && !setting_.mesh.news().has_failures()) return;
+void Call::check_known() {
   const auto lock = setting_.mesh.lock();
   check_told();
 }
@@ -273,11 +269,11 @@ void Call::check_told() {
 // ---- Losses. ----
 
 Call::TimePoint Call::noticed(int world_rank) {
-  for (const auto& [rank, when] : noticed_) {
+  for (const auto& [rank, when] : waits().noticed) {
     if (rank == world_rank) return when;
   }
-  noticed_.emplace_back(world_rank, Clock::now());
-  return noticed_.back().second;
+  waits().noticed.emplace_back(world_rank, Clock::now());
+  return waits().noticed.back().second;
 }
 
 /// A rank that left in good order may have done all its part: those who wait for it notice.
@@ -304,7 +300,7 @@ void Call::check_losses(const Waiting& waiting) {
     if (is_orderly(loss) || setting_.group.rank_of(loss.rank) < 0) continue;
     const auto settled = noticed(loss.rank) + indirect_grace;
     if (Clock::now() >= settled) throw_lost(loss.rank, loss.cause);
-    look_again_ = std::min(look_again_, settled);
+    waits().look_again = std::min(waits().look_again, settled);
   }
 }
 
@@ -315,7 +311,7 @@ void Call::check_left() {
     if (closed == nullptr) continue;
     const auto settled = noticed(rank) + device_grace;
     if (Clock::now() >= settled) throw_lost(rank, *closed);
-    look_again_ = std::min(look_again_, settled);
+    waits().look_again = std::min(waits().look_again, settled);
   }
 }
 
@@ -337,7 +333,7 @@ void Call::check_waited(int world_rank, const std::string* closed) {
   const bool cause_may_come = loss == nullptr && setting_.mesh.hears_of_losses();
   const auto settled = since + (cause_may_come ? cause_grace : delivery_grace);
   if (Clock::now() >= settled) throw_lost(world_rank, loss != nullptr ? loss->cause : *closed);
-  look_again_ = std::min(look_again_, settled);
+  waits().look_again = std::min(waits().look_again, settled);
 }
 
 void Call::throw_lost(int world_rank, const std::string& cause) {
@@ -351,14 +347,6 @@ void Call::throw_lost(int world_rank, const std::string& cause) {
     sentence += "; before, it was told: " + notice->sentence;
   }
   throw CallError(Errc::peer_lost, sentence + where(), world_rank);
-}
-
-/// The call of that number if it is remembered, else the present one.
-const Fingerprint& Call::call_number(std::uint64_t sequence) const {
-  for (const Fingerprint& past : setting_.past) {
-    if (past.sequence == sequence) return past;
-  }
-  return fingerprint_;
 }
 
 void Call::throw_mismatch(const Receive& receive) {
@@ -385,7 +373,7 @@ void Call::throw_mismatch(const Receive& receive) {
 
 std::string Call::disagreement(const Fingerprint& theirs, int world_rank) const {
   // Theirs may belong to a call that is over here: compare it with that one.
-  const Fingerprint& mine = call_number(theirs.sequence);
+  const Fingerprint mine = call_made(theirs.sequence).value_or(fingerprint_);
   std::string sentence = "rank " + std::to_string(rank()) + " is in " + to_string(mine) + ", but " +
                          name_of(world_rank) + " is in " + to_string(theirs);
   if (Fingerprint same = theirs;

@@ -52,27 +52,15 @@ class CallError : public Error {
   bool told_;
 };
 
-/// As the flight recorder takes them.
-inline Flight::Call flight_call(const transport::Fingerprint& call) noexcept {
-  return {static_cast<std::uint8_t>(call.op),
-          static_cast<std::uint8_t>(call.dtype),
-          static_cast<std::uint8_t>(call.reduce),
-          Flight::Kind::call,
-          call.root,
-          call.sequence,
-          call.count,
-          call.argument};
-}
-inline Flight::Call flight_call(const transport::Fingerprint& message, int peer, int tag,
-                                Flight::Kind kind = Flight::Kind::call) noexcept {
-  return {static_cast<std::uint8_t>(message.op),
-          static_cast<std::uint8_t>(message.dtype),
-          0,
-          kind,
-          peer,
-          0,
-          message.count,
-          static_cast<std::uint64_t>(tag)};
+/// A message as the flight recorder takes it.
+inline Flight::Call record_of(const transport::Fingerprint& message, int peer, int tag,
+                              Flight::Kind kind = Flight::Kind::call) noexcept {
+  Flight::Call call = message.record();
+  call.what = Flight::Call::pack(static_cast<std::uint8_t>(message.op),
+                                 static_cast<std::uint8_t>(message.dtype), 0, peer);
+  call.sequence = 0;
+  call.argument = static_cast<std::uint64_t>(tag);
+  return call.as(kind);
 }
 
 /// One call on a communicator, while it lasts: it waits, and decides what the news mean. Throws
@@ -81,22 +69,25 @@ inline Flight::Call flight_call(const transport::Fingerprint& message, int peer,
 /// waits, and not between.
 class Call final : public Mesh, public transport::Patience {
  public:
-  /// All borrowed for the call's life. `peer` and `tag` are for messages: the rank here.
+  /// All borrowed for the call's life, as it and the fingerprint are. `peer` and `tag` are for
+  /// messages: the rank here.
   struct Setting {
     transport::Links& mesh;
     const Group& group;
     Kept& kept;
-    std::span<const transport::Fingerprint> past;  ///< The last collectives, for messages.
     const std::atomic<bool>& aborted;
     Clock::duration timeout;
     CallSite site;
     Flight::Entry* flight = nullptr;  ///< Where it is recorded.
     int peer = any_source;
     int tag = 0;
-    const CallHistory* history = nullptr;  ///< In place of `past`, where a device is used.
+    const CallHistory* history = nullptr;  ///< Where a device is used.
   };
-  Call(Setting setting, const transport::Fingerprint& fingerprint);
+  Call(const Setting& setting, const transport::Fingerprint& fingerprint) noexcept
+      : setting_(setting), fingerprint_(fingerprint) {}
   ~Call() override = default;
+  Call(Setting&& temporary, const transport::Fingerprint& fingerprint) = delete;
+  Call(const Setting& setting, transport::Fingerprint&& temporary) = delete;
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
@@ -112,14 +103,15 @@ class Call final : public Mesh, public transport::Patience {
   transport::Team* team() const { return team_; }
   /// Their nodes; null where no two of them share memory, or all do.
   const algorithms::by_node::Nodes* nodes() const { return nodes_; }
-  /// From here on. Borrowed for the call's life.
-  void use(transport::Team& team) {
+  /// From here on. Borrowed for the call's life. `hash` is the fingerprint's.
+  void use(transport::Team& team, std::uint32_t hash) {
     team_ = &team;
-    team.begin(*this, fingerprint_);
+    team.begin(*this, hash);
   }
   void use(const algorithms::by_node::Nodes& nodes) {
     nodes_ = &nodes;
-    if (nodes.team() != nullptr) nodes.team()->begin(*this, fingerprint_);
+    if (nodes.team() == nullptr) return;
+    nodes.team()->begin(*this, transport::Team::hash_of(fingerprint_.record()));
   }
   /// Room for the offsets of equal parts, which stays as it is from call to call.
   std::vector<std::size_t>& kept_parts() const { return setting_.kept.parts; }
@@ -135,7 +127,8 @@ class Call final : public Mesh, public transport::Patience {
   void take_back(Ticket ticket) noexcept override;
 
   void wait_long(int member, const std::function<bool()>& ready) override;
-  [[noreturn]] void disagree(int member, const transport::Fingerprint* theirs) override;
+  [[noreturn]] void disagree(int member, std::uint32_t call) override;
+  [[noreturn]] void disagree_with_refused(int member) override;
   [[noreturn]] void differ(int member, std::uint64_t theirs, std::uint64_t ours) override;
   bool is_over() const noexcept override { return setting_.aborted; }
 
@@ -162,7 +155,10 @@ class Call final : public Mesh, public transport::Patience {
   /// neighbours do.
   void post_device_call();
   /// Throws if the call has failed already, by what is known without waiting.
-  void check_entry();
+  void check_entry() {
+    if (setting_.aborted || setting_.mesh.news().has_failures()) [[unlikely]]
+      check_known();
+  }
 
   const transport::Fingerprint& fingerprint() const { return fingerprint_; }
   /// "all_reduce #3", "send to rank 1 (tag 7)", with the communicator's name unless "world".
@@ -213,10 +209,11 @@ class Call final : public Mesh, public transport::Patience {
                  const transport::Receive* receive,
                  Clock::duration look_interval = Clock::duration::max());
   transport::Status activity() const;
-  TimePoint deadline();
+  TimePoint deadline() const;
   Flight::Call recorded() const;
   void check_news(const transport::Receive* receive);
   void check_told();
+  void check_known();
   void check_device_calls();
   const transport::FailureNotice* wrong_on_device() const;
   std::optional<transport::Fingerprint> call_made(std::uint64_t sequence) const;
@@ -228,7 +225,6 @@ class Call final : public Mesh, public transport::Patience {
   void check_strays(TimePoint now);
   TimePoint noticed(int world_rank);
   [[noreturn]] void throw_lost(int world_rank, const std::string& cause);
-  const transport::Fingerprint& call_number(std::uint64_t sequence) const;
   [[noreturn]] void throw_mismatch(const transport::Receive& receive);
   std::string disagreement(const transport::Fingerprint& theirs, int world_rank) const;
   [[noreturn]] void throw_disagreement(const std::string& sentence, int world_rank) const;
@@ -240,6 +236,12 @@ class Call final : public Mesh, public transport::Patience {
   std::string name_of(int world_rank) const;
   std::string labelled(std::string text) const;
   /// The team in which members are waited for: all ranks', or the node's.
+  /// The last collective of this communicator in the flight recorder of a rank of which that holds.
+  std::optional<transport::Fingerprint> find_recorded(
+      const FlightRing& ring,
+      const std::function<bool(const transport::Fingerprint&)>& is_wanted) const;
+  /// What a member calls; nullopt if no record of it is left.
+  std::optional<transport::Fingerprint> call_of(int member, std::uint32_t hash) const;
   transport::Team* team_here() const {
     return team_ != nullptr || nodes_ == nullptr ? team_ : nodes_->team();
   }
@@ -254,21 +256,29 @@ class Call final : public Mesh, public transport::Patience {
     std::optional<transport::Receive> receive;
     std::optional<transport::Outgoing> outgoing;
   };
+  /// What a call needs once it has to wait, which small ones seldom have to.
+  struct Waits {
+    std::optional<TimePoint> deadline;
+    std::vector<std::unique_ptr<Started>> started;  ///< By ticket.
+    std::vector<Ticket> free_tickets;
+    TimePoint look_again = TimePoint::max();  ///< When news that has to settle is due.
+    TimePoint look_at_strays{};               ///< Next.
+    std::vector<std::pair<int, TimePoint>> noticed;
+    Waiting current;
+    transport::Inquiry inquiry;
+  };
+  Waits& waits() const {
+    if (!waits_) waits_ = std::make_unique<Waits>();
+    return *waits_;
+  }
   Ticket free_ticket();
 
-  Setting setting_;
+  const Setting& setting_;
   transport::Team* team_ = nullptr;
   const algorithms::by_node::Nodes* nodes_ = nullptr;
   bool tolerant_ = false;  ///< Wrong arguments on other ranks do not end its waits.
-  transport::Fingerprint fingerprint_;
-  std::optional<TimePoint> deadline_;              ///< Known from the first wait on.
-  std::vector<std::unique_ptr<Started>> started_;  ///< By ticket.
-  std::vector<Ticket> free_tickets_;
-  TimePoint look_again_ = TimePoint::max();  ///< When news that has to settle is due.
-  TimePoint look_at_strays_{};               ///< Next.
-  std::vector<std::pair<int, TimePoint>> noticed_;
-  Waiting current_;
-  transport::Inquiry inquiry_;
+  const transport::Fingerprint& fingerprint_;
+  mutable std::unique_ptr<Waits> waits_;  ///< From the first wait on.
 };
 
 }  // namespace dlaunch

@@ -22,9 +22,9 @@ void Call::watch_until(const std::function<bool()>& ready) {
     if (ready()) return;
   } while (Clock::now() < spin_until && !is_over());
   const auto lock = setting_.mesh.lock();
-  current_ = {};
-  current_.all = true;
-  wait_loop(current_, ready, nullptr, look_interval);
+  waits().current = {};
+  waits().current.all = true;
+  wait_loop(waits().current, ready, nullptr, look_interval);
 }
 
 void Call::look() {
@@ -34,10 +34,10 @@ void Call::look() {
   for (const PeerLoss& loss : setting_.mesh.losses()) {
     if (is_orderly(loss) || setting_.group.rank_of(loss.rank) < 0) continue;
     const auto until = Clock::now() + loss_grace;
-    current_ = {};
-    current_.all = true;
+    waits().current = {};
+    waits().current.all = true;
     return wait_loop(
-        current_, [&] { return Clock::now() >= until; }, nullptr);
+        waits().current, [&] { return Clock::now() >= until; }, nullptr);
   }
 }
 
@@ -66,16 +66,6 @@ const transport::FailureNotice* Call::wrong_on_device() const {
   if (notice == nullptr) return nullptr;
   const auto mine = setting_.history->find(notice->sequence);
   return mine && mine->on_device() ? notice : nullptr;
-}
-
-/// What this rank did under that number, as far as it is remembered.
-std::optional<Fingerprint> Call::call_made(std::uint64_t sequence) const {
-  if (sequence == fingerprint_.sequence) return fingerprint_;
-  if (setting_.history != nullptr) return setting_.history->find(sequence);
-  for (const Fingerprint& past : setting_.past) {
-    if (past.sequence == sequence) return past;
-  }
-  return std::nullopt;
 }
 
 }  // namespace dlaunch

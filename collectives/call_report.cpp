@@ -13,6 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using transport::FailureNotice;
+using transport::Fingerprint;
 using transport::Kind;
 using transport::Scope;
 
@@ -70,10 +71,10 @@ std::vector<int> Call::others() const {
 
 /// True if the call completed after all.
 bool Call::ask_others(const std::vector<int>& ranks, const std::function<bool()>& ready) {
-  inquiry_ = {setting_.group.id, {}};
-  const Asking asking(setting_.mesh, ranks, inquiry_);
+  waits().inquiry = {setting_.group.id, {}};
+  const Asking asking(setting_.mesh, ranks, waits().inquiry);
   const auto until = Clock::now() + answer_grace;
-  while (Clock::now() < until && inquiry_.answers.size() < ranks.size()) {
+  while (Clock::now() < until && waits().inquiry.answers.size() < ranks.size()) {
     if (ready()) return true;
     check_news(nullptr);
     setting_.mesh.step(until);
@@ -92,13 +93,44 @@ std::string Call::recorded_doing(int world_rank) const {
   return (is_stopped(log) ? "stopped by a signal, " : "") + doing_text(ring, log, Clock::now());
 }
 
+std::optional<Fingerprint> Call::find_recorded(
+    const FlightRing& ring, const std::function<bool(const Fingerprint&)>& is_wanted) const {
+  if (setting_.flight == nullptr) return std::nullopt;
+  const FlightLog log = read_flight(ring);
+  for (auto call = log.calls.rbegin(); call != log.calls.rend(); ++call) {
+    if (call->communicator != setting_.flight->communicator() || call->sequence == 0 ||
+        call->kind != Flight::Kind::call) {
+      continue;
+    }
+    Fingerprint print;
+    print.op = static_cast<transport::Op>(call->op);
+    print.dtype = static_cast<DType>(call->dtype);
+    print.reduce = static_cast<ReduceOp>(call->reduction);
+    print.root = call->place;
+    print.sequence = call->sequence;
+    print.count = call->count;
+    print.argument = call->argument;
+    print.traffic = call->traffic;
+    if (is_wanted(print)) return print;
+  }
+  return std::nullopt;
+}
+
+/// What this rank called under that number, as far as that is remembered.
+std::optional<Fingerprint> Call::call_made(std::uint64_t sequence) const {
+  if (sequence == fingerprint_.sequence) return fingerprint_;
+  if (setting_.history != nullptr) return setting_.history->find(sequence);
+  return find_recorded(setting_.mesh.flight()->ring(),
+                       [&](const Fingerprint& call) { return call.sequence == sequence; });
+}
+
 std::string Call::absent_text(const std::vector<int>& asked, int& first_absent) const {
   std::string text;
   std::size_t named = 0, absent = 0;
   for (const int world_rank : asked) {
-    const auto answer = inquiry_.answers.find(world_rank);
+    const auto answer = waits().inquiry.answers.find(world_rank);
     std::string doing;
-    if (answer != inquiry_.answers.end()) {
+    if (answer != waits().inquiry.answers.end()) {
       const transport::Status& status = answer->second;
       const bool here = status.communicator == setting_.group.id &&
                         status.sequence >= fingerprint_.sequence &&

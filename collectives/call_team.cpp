@@ -1,4 +1,5 @@
 #include "collectives/call.hpp"
+#include "runtime/segment/flight_log.hpp"
 
 #include <algorithm>
 
@@ -38,13 +39,13 @@ class Sleeper {
 void Call::wait_long(int member, const std::function<bool()>& ready) {
   transport::Team& team = *team_here();
   const auto lock = setting_.mesh.lock();
-  current_ = {};
-  current_.to_receive = {setting_.group.world_rank(rank_of_member(member))};
-  current_.in_team = true;
-  current_.has_spun = true;
+  waits().current = {};
+  waits().current.to_receive = {setting_.group.world_rank(rank_of_member(member))};
+  waits().current.in_team = true;
+  waits().current.has_spun = true;
   const Sleeper sleeper(team, setting_.mesh);
   wait_loop(
-      current_,
+      waits().current,
       [&] {
         // Announced before the last look: whoever publishes after it sees that we sleep.
         team.lie_down();
@@ -53,17 +54,34 @@ void Call::wait_long(int member, const std::function<bool()>& ready) {
       nullptr);
 }
 
-void Call::disagree(int member, const Fingerprint* theirs) {
+/// A member's calls are in its flight recorder before it publishes their first step.
+std::optional<Fingerprint> Call::call_of(int member, std::uint32_t hash) const {
+  const auto& segment = setting_.mesh.segment();
+  const int local = segment->local_of(setting_.group.world_rank(rank_of_member(member)));
+  if (local < 0) return std::nullopt;
+  return find_recorded(segment->flight(local), [&](const Fingerprint& call) {
+    return transport::Team::hash_of(call.record()) == hash;
+  });
+}
+
+void Call::disagree(int member, std::uint32_t call) {
   const int world_rank = setting_.group.world_rank(rank_of_member(member));
   const auto lock = setting_.mesh.lock();
-  if (theirs != nullptr) {
-    // If it had wrong arguments, it has said so before it came to where it is.
-    setting_.mesh.step(Clock::now());
-    std::string sentence = disagreement(*theirs, world_rank);
-    const auto* notice = setting_.mesh.news().wrong_arguments(setting_.group.id);
-    if (notice != nullptr) sentence += "; before, it was told: " + notice->sentence;
-    throw_disagreement(sentence, world_rank);
-  }
+  // If it had wrong arguments, it has said so before it came to where it is.
+  setting_.mesh.step(Clock::now());
+  const auto theirs = call_of(member, call);
+  std::string sentence = theirs ? disagreement(*theirs, world_rank)
+                                : "rank " + std::to_string(rank()) + " is in " +
+                                      to_string(fingerprint_) + ", but " + name_of(world_rank) +
+                                      " is in another call, of which no record is left";
+  const auto* notice = setting_.mesh.news().wrong_arguments(setting_.group.id);
+  if (notice != nullptr) sentence += "; before, it was told: " + notice->sentence;
+  throw_disagreement(sentence, world_rank);
+}
+
+void Call::disagree_with_refused(int member) {
+  const int world_rank = setting_.group.world_rank(rank_of_member(member));
+  const auto lock = setting_.mesh.lock();
   // It says itself what was wrong.
   const Busy busy(*this);
   for (const auto until = Clock::now() + sentence_grace; Clock::now() < until;) {
@@ -96,23 +114,24 @@ void Call::differ(int member, std::uint64_t theirs, std::uint64_t ours) {
 /// By its node a rank waits for few others, of which none need know that they are in another call:
 /// who is in one has published it, or sent something that is not of this one.
 void Call::check_strays(TimePoint now) {
-  const bool is_first = look_at_strays_ == TimePoint{};
-  if (!is_first && now < look_at_strays_) {
-    look_again_ = std::min(look_again_, look_at_strays_);
+  const bool is_first = waits().look_at_strays == TimePoint{};
+  if (!is_first && now < waits().look_at_strays) {
+    waits().look_again = std::min(waits().look_again, waits().look_at_strays);
     return;
   }
-  look_at_strays_ = now + stray_interval;
-  look_again_ = std::min(look_again_, look_at_strays_);
+  waits().look_at_strays = now + stray_interval;
+  waits().look_again = std::min(waits().look_again, waits().look_at_strays);
   if (is_first || tolerant_) return;
   const auto is_other = [&](const Fingerprint& theirs) {
     return theirs.sequence <= fingerprint_.sequence && theirs != fingerprint_;
   };
   transport::Team* team = nodes_->team();
   for (int member = 0; team != nullptr && member < team->size(); ++member) {
-    const Fingerprint* ahead = team->call_ahead(member);
-    if (ahead == nullptr || !is_other(*ahead)) continue;
+    const std::uint32_t ahead = team->call_ahead(member);
+    const auto call = ahead != 0 ? call_of(member, ahead) : std::nullopt;
+    if (!call || !is_other(*call)) continue;
     const int world_rank = setting_.group.world_rank(nodes_->rank_of(member));
-    throw_disagreement(disagreement(*ahead, world_rank), world_rank);
+    throw_disagreement(disagreement(*call, world_rank), world_rank);
   }
   const auto stray = setting_.mesh.inbox().find_parked(
       setting_.group.id,

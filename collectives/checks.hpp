@@ -19,10 +19,19 @@ void require(const Call& call, bool holds, const Sentence& otherwise) {
     refuse(call, otherwise());
   }
 }
-void check_timeout(const Call& call, Clock::duration timeout);
+inline void check_timeout(const Call& call, Clock::duration timeout) {
+  require(call, timeout >= Clock::duration::zero(),
+          [] { return std::string("a timeout is not negative"); });
+}
 void check_root(const Call& call, int root);
+[[noreturn]] void refuse_view(const Call& call, const ConstTensorView& view);
 /// A known dtype, and a pointer where there are elements.
-void check_view(const Call& call, const ConstTensorView& view);
+inline void check_view(const Call& call, const ConstTensorView& view) {
+  const bool has_place = view.data != nullptr || view.count == 0;
+  if (size_of(view.dtype) == 0 || !has_place) [[unlikely]] {
+    refuse_view(call, view);
+  }
+}
 /// `other` is a view like `view`, of `count` elements.
 void check_same(const Call& call, const ConstTensorView& view, const ConstTensorView& other,
                 std::size_t count);

@@ -66,9 +66,10 @@ bool Communicator::State::look_after_device() {
     device->give_up();
     return false;
   }
-  Call call(
-      {*mesh, group, kept, {}, aborted, timeout, {}, nullptr, any_source, 0, &device->history()},
-      device->history().last());
+  const transport::Fingerprint last = device->history().last();
+  const Call::Setting setting{*mesh, group,   kept,       aborted, timeout,
+                              {},    nullptr, any_source, 0,       &device->history()};
+  Call call(setting, last);
   try {
     run(call, [](Call& looking) { looking.look(); });
     return true;
@@ -89,16 +90,15 @@ void Communicator::State::on_device(const Request& request, const Options& optio
   Flight::Entry entry =
       is_message(fingerprint)
           ? flight.begin_message(fingerprint, options, request.peer, Flight::Kind::call)
-          : flight.begin(fingerprint, options.site);
-  Call call({*mesh, group, kept, past, aborted, timeout_of(options), options.site, &entry,
-             request.peer, options.tag, history},
-            fingerprint);
-  if (!is_message(fingerprint)) past[sequence % past.size()] = fingerprint;
+          : flight.begin(fingerprint.record(), options.site);
+  const Call::Setting setting{*mesh,        group,  kept,         aborted,     timeout_of(options),
+                              options.site, &entry, request.peer, options.tag, history};
+  Call call(setting, fingerprint);
   run(call, [&](Call& running) {
     check_timeout(running, options.timeout);
     if (!device && !is_message(fingerprint)) {
       if (!team_sought || !nodes_sought) find_teams(running);
-      if (team) running.use(*team);
+      if (team) running.use(*team, transport::Team::hash_of(running.fingerprint().record()));
       if (nodes) running.use(*nodes);
     }
     const device::Plan plan = request.plan(running);
@@ -224,18 +224,9 @@ void Communicator::State::wait_on_device(const Fingerprint& fingerprint, const O
                                          device::Event& mark) {
   check_process();
   throw_if_broken();
-  Call call({*mesh,
-             group,
-             kept,
-             {},
-             aborted,
-             timeout_of(options),
-             options.site,
-             nullptr,
-             any_source,
-             options.tag,
-             &device->history()},
-            fingerprint);
+  const Call::Setting setting{*mesh,        group,   kept,       aborted,     timeout_of(options),
+                              options.site, nullptr, any_source, options.tag, &device->history()};
+  Call call(setting, fingerprint);
   run(call, [&](Call& waiting) {
     DeviceCalls::wait(waiting, mark);
     throw_if_broken();

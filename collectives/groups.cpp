@@ -129,7 +129,7 @@ Communicator Communicator::group_of_members(std::span<const int> ranks, const Op
   state_->check_process();
   state_->throw_if_broken();
   const Call::Setting setting{
-      *state_->mesh, state_->group, state_->kept, {}, state_->aborted, state_->timeout_of(options),
+      *state_->mesh, state_->group, state_->kept, state_->aborted, state_->timeout_of(options),
       options.site};
   Call call(setting, fingerprint);
   call.check_entry();

@@ -17,8 +17,9 @@ void Communicator::revoke() {
   state_->check_process();
   Fingerprint fingerprint;
   fingerprint.op = Op::revoke;  // Sequence 0: every call is concerned.
-  Call call({*state_->mesh, state_->group, state_->kept, {}, state_->aborted, state_->timeout, {}},
-            fingerprint);
+  const Call::Setting setting{*state_->mesh,   state_->group,   state_->kept,
+                              state_->aborted, state_->timeout, {}};
+  Call call(setting, fingerprint);
   const std::string name = state_->group.name;
   const CallError revoked(Errc::revoked, "the communicator '" + name + "' was revoked by rank " +
                                              std::to_string(rank()));

@@ -2,6 +2,7 @@
 
 #include "collectives/transport/message.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <utility>
@@ -11,6 +12,7 @@ namespace dlaunch {
 namespace {
 
 using kernels::Association;
+using kernels::Found;
 using kernels::Kernel;
 /// Tell orders apart; any numbers would do.
 constexpr std::uint64_t canonical_hash = 0x63616e6f6e696361U;
@@ -43,7 +45,7 @@ bool is_integer(DType dtype) {
 
 bool is_complex(DType dtype) { return dtype == DType::c64 || dtype == DType::c128; }
 
-Kernel find(ReduceOp op, DType dtype, Association association, Instructions instructions) {
+Kernel find_plain(ReduceOp op, DType dtype, Association association, Instructions instructions) {
   switch (instructions) {
     case Instructions::baseline:
       return kernels::find_baseline(op, dtype, association);
@@ -61,9 +63,45 @@ Kernel find(ReduceOp op, DType dtype, Association association, Instructions inst
   return nullptr;
 }
 
+Found find(ReduceOp op, DType dtype, Association association, Instructions instructions) {
+  // But for products, a complex number is folded as its two parts are.
+  if (is_complex(dtype) &&
+      (op == ReduceOp::sum || op == ReduceOp::mean || op == ReduceOp::premul_sum)) {
+    const DType part = dtype == DType::c64 ? DType::f32 : DType::f64;
+    return {find_plain(op, part, association, instructions), 2};
+  }
+  return {find_plain(op, dtype, association, instructions), 1};
+}
+
+/// Small calls look here, and take less time than finding would.
+struct Best {
+  Best() {
+    const Instructions instructions = best_instructions();
+    for (std::size_t op = 0; op < ops; ++op) {
+      for (std::size_t dtype = 0; dtype < dtypes; ++dtype) {
+        for (const auto association : {Association::left, Association::pairs}) {
+          found[op][dtype][static_cast<std::size_t>(association)] =
+              find(static_cast<ReduceOp>(op), static_cast<DType>(dtype), association, instructions);
+        }
+      }
+    }
+  }
+  static constexpr std::size_t ops = static_cast<std::size_t>(ReduceOp::custom) + 1;
+  static constexpr std::size_t dtypes = static_cast<std::size_t>(DType::c128) + 1;
+  Found found[ops][dtypes][2];
+};
+
 }  // namespace
 
-std::uint64_t hash_of(const Reduction& reduction) {
+const Found& kernels::find_best(ReduceOp op, DType dtype, Association association) noexcept {
+  static const Best best;
+  static constexpr Found none{};
+  const auto row = static_cast<std::size_t>(op), column = static_cast<std::size_t>(dtype);
+  if (row >= Best::ops || column >= Best::dtypes) return none;
+  return best.found[row][column][static_cast<std::size_t>(association)];
+}
+
+std::uint64_t hash_of_special(const Reduction& reduction) {
   std::uint64_t hash = 0;
   if (reduction.op() == ReduceOp::premul_sum) {
     hash = std::bit_cast<std::uint64_t>(reduction.factor());
@@ -88,22 +126,18 @@ Instructions best_instructions() noexcept {
 
 Folder::Folder(const Reduction& reduction, DType dtype, bool truncate_mean,
                Instructions instructions)
-    : reduction_(reduction), kernel_(nullptr), dtype_(dtype), instructions_(instructions) {
-  const ReduceOp op = reduction.op();
-  const auto association = reduction.is_canonical() ? Association::pairs : Association::left;
-  DType part = dtype;
-  // But for products, a complex number is folded as its two parts are.
-  if (is_complex(dtype) &&
-      (op == ReduceOp::sum || op == ReduceOp::mean || op == ReduceOp::premul_sum)) {
-    part = dtype == DType::c64 ? DType::f32 : DType::f64;
-    lanes_ = 2;
-  }
-  kernel_ = find(op, part, association, instructions);
-  if (kernel_ != nullptr) return;
-  if (const auto reason = objection(reduction, dtype, truncate_mean)) {
+    : reduction_(reduction),
+      found_(find(reduction.op(), dtype, association_of(reduction), instructions)),
+      dtype_(dtype),
+      instructions_(instructions) {
+  if (found_.kernel == nullptr) find_other(truncate_mean);
+}
+
+void Folder::find_other(bool truncate_mean) {
+  if (const auto reason = objection(reduction_, dtype_, truncate_mean)) {
     throw Error(Errc::misuse, *reason);
   }
-  kernel_ = kernels::find_scalar(op, dtype, association);
+  found_.kernel = kernels::find_scalar(reduction_.op(), dtype_, association_of(reduction_));
 }
 
 Freedom Folder::freedom() const {
@@ -155,13 +189,6 @@ std::optional<std::string> Folder::objection(const Reduction& reduction, DType d
       return std::nullopt;
   }
   return "an unknown reduction";
-}
-
-void Folder::operator()(Inputs inputs, std::byte* out, std::byte* also, std::size_t count,
-                        Stores stores) const {
-  if (kernel_ == nullptr) return fold_custom(inputs, out, also, count);
-  kernel_({inputs.data(), inputs.size(), out, also, count * lanes_, reduction_.factor(),
-           stores == Stores::streamed});
 }
 
 void Folder::fold_custom(Inputs inputs, std::byte* out, std::byte* also, std::size_t count) const {

@@ -21,7 +21,12 @@ Instructions best_instructions() noexcept;
 
 /// What ranks must have in common, beside the operation, for their folds to be the same: the
 /// factor, the name, the order. 0 where that is nothing.
-std::uint64_t hash_of(const Reduction& reduction);
+std::uint64_t hash_of_special(const Reduction& reduction);
+inline std::uint64_t hash_of(const Reduction& reduction) {
+  const bool is_plain = reduction.op() < ReduceOp::premul_sum && !reduction.is_canonical() &&
+                        !reduction.is_any_order();
+  return is_plain ? 0 : hash_of_special(reduction);
+}
 
 /// How far a fold may be taken apart without its bits changing.
 enum class Freedom : std::uint8_t {
@@ -43,8 +48,15 @@ enum class Stores : std::uint8_t {
 class Folder {
  public:
   /// `reduction` is borrowed for the folder's life. Error{misuse} with what objection() says.
-  Folder(const Reduction& reduction, DType dtype, bool truncate_mean,
-         Instructions instructions = best_instructions());
+  Folder(const Reduction& reduction, DType dtype, bool truncate_mean)
+      : reduction_(reduction),
+        found_(kernels::find_best(reduction.op(), dtype, association_of(reduction))),
+        dtype_(dtype) {
+    if (found_.kernel == nullptr) [[unlikely]]
+      find_other(truncate_mean);
+  }
+  /// The same by those instructions.
+  Folder(const Reduction& reduction, DType dtype, bool truncate_mean, Instructions instructions);
 
   /// Why this operation makes no sense for this type, naming both; nullopt if it does.
   static std::optional<std::string> objection(const Reduction& reduction, DType dtype,
@@ -54,7 +66,7 @@ class Folder {
   Freedom freedom() const;
   const Reduction& reduction() const { return reduction_; }
   DType dtype() const { return dtype_; }
-  Instructions instructions() const { return instructions_; }
+  Instructions instructions() const { return instructions_.value_or(best_instructions()); }
   /// out[i] = inputs[0][i] op inputs[1][i] op ..., `count` elements each: from left to right, or in
   /// the canonical order if the reduction asks for it. At least one input. `out` may be one of the
   /// inputs; none needs an alignment.
@@ -64,17 +76,25 @@ class Folder {
   }
   /// The same, and in the same pass into `also`, if it is not null; it, too, may be an input.
   void operator()(std::span<const std::byte* const> inputs, std::byte* out, std::byte* also,
-                  std::size_t count, Stores stores = Stores::cached) const;
+                  std::size_t count, Stores stores = Stores::cached) const {
+    if (found_.kernel == nullptr) return fold_custom(inputs, out, also, count);
+    found_.kernel({inputs.data(), inputs.size(), out, also, count * found_.lanes,
+                   reduction_.factor(), stores == Stores::streamed});
+  }
 
  private:
+  static kernels::Association association_of(const Reduction& reduction) {
+    return reduction.is_canonical() ? kernels::Association::pairs : kernels::Association::left;
+  }
+  /// Where there is no vector kernel.
+  void find_other(bool truncate_mean);
   void fold_custom(std::span<const std::byte* const> inputs, std::byte* out, std::byte* also,
                    std::size_t count) const;
 
   const Reduction& reduction_;
-  kernels::Kernel kernel_;  ///< Null: the program's own.
+  kernels::Found found_;  ///< Null: the program's own.
   DType dtype_;
-  Instructions instructions_;
-  std::uint8_t lanes_ = 1;  ///< Numbers in an element, as the kernel counts them.
+  std::optional<Instructions> instructions_;  ///< nullopt: the best.
 };
 
 }  // namespace dlaunch

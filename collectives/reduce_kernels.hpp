@@ -21,6 +21,10 @@ struct Job {
   bool streamed;      ///< `out` is written past the caches where that can be done.
 };
 using Kernel = void (*)(const Job&);
+struct Found {
+  Kernel kernel = nullptr;
+  std::uint8_t lanes = 1;  ///< Elements of the kernel in one of the type.
+};
 
 /// How ranks' elements are associated. The order of ranks is kept either way.
 enum class Association : std::uint8_t {
@@ -34,6 +38,9 @@ enum class Association : std::uint8_t {
 Kernel find_baseline(ReduceOp op, DType dtype, Association association);
 Kernel find_avx2(ReduceOp op, DType dtype, Association association);
 Kernel find_avx512(ReduceOp op, DType dtype, Association association);
+
+/// The same by the best instructions of this processor, and for complex types, too.
+const Found& find_best(ReduceOp op, DType dtype, Association association) noexcept;
 
 /// `count` elements of a 16-bit type to those in which it is accumulated, and back, rounded once.
 using Convert = void (*)(const std::byte* from, std::byte* to, std::size_t count);

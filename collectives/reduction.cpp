@@ -35,12 +35,10 @@ const char* to_string(ReduceOp op) noexcept {
   return "unknown reduction";  // A number read off the wire may be newer than this build.
 }
 
-Reduction::Reduction(ReduceOp op) : op_(op) {
-  if (op == ReduceOp::premul_sum || op == ReduceOp::custom) {
-    throw Error(Errc::misuse,
-                std::string("a reduction by ") + to_string(op) +
-                    " needs more than its name: make it with Reduction::" + to_string(op));
-  }
+void Reduction::refuse(ReduceOp op) {
+  throw Error(Errc::misuse,
+              std::string("a reduction by ") + to_string(op) +
+                  " needs more than its name: make it with Reduction::" + to_string(op));
 }
 
 Reduction Reduction::premul_sum(double factor) {

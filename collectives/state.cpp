@@ -17,16 +17,10 @@ void FlightPlace::take(transport::Links& mesh, const Group& group) {
   place_ = flight_->join(id, group.name, group.rank, group.size());
 }
 
-Clock::duration Communicator::State::timeout_of(const Options& options) const {
-  return options.timeout > Clock::duration::zero() ? options.timeout : timeout;
-}
-
-void Communicator::State::check_process() const {
-  if (is_forked()) {
-    throw Error(Errc::misuse,
-                "a forked child cannot use a communicator on which its parent has "
-                "started calls: make one in the child, or fork before");
-  }
+void Communicator::State::refuse_process() {
+  throw Error(Errc::misuse,
+              "a forked child cannot use a communicator on which its parent has "
+              "started calls: make one in the child, or fork before");
 }
 
 /// The nodes are known only once all ranks have been heard, so a call in which that is so anyway
@@ -94,7 +88,8 @@ void Communicator::State::give_up(const Error& why) noexcept {
     Fingerprint next;
     next.op = transport::Op::barrier;
     next.sequence = sequence + 1;
-    Call call({*mesh, group, kept, {}, aborted, timeout, CallSite{"", 0, ""}}, next);
+    const Call::Setting setting{*mesh, group, kept, aborted, timeout, CallSite{"", 0, ""}};
+    Call call(setting, next);
     break_off(call, why);
   } catch (const std::exception&) {
     // Nobody can be told; the others see that this rank is gone, or does not come.

@@ -12,7 +12,6 @@
 
 #include <dlaunch/communicator.hpp>
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -62,19 +61,17 @@ class FlightPlace {
   /// Once.
   void take(transport::Links& mesh, const Group& group);
 
-  Flight::Entry begin(const transport::Fingerprint& call, const CallSite& site) const noexcept {
+  Flight::Entry begin(const Flight::Call& call, const CallSite& site) const noexcept {
     place_.begun->store(call.sequence, std::memory_order_relaxed);
-    return {*flight_, place_, flight_call(call), site.file, site.line};
+    return {*flight_, place_, call, site.file, site.line};
   }
   Flight::Entry begin_agreement(const transport::Fingerprint& call,
                                 const CallSite& site) const noexcept {
-    Flight::Call recorded = flight_call(call);
-    recorded.kind = Flight::Kind::aside;
-    return {*flight_, place_, recorded, site.file, site.line};
+    return {*flight_, place_, call.record().as(Flight::Kind::aside), site.file, site.line};
   }
   Flight::Entry begin_message(const transport::Fingerprint& call, const Options& options, int peer,
                               Flight::Kind kind) const noexcept {
-    return {*flight_, place_, flight_call(call, peer, options.tag, kind), options.site.file,
+    return {*flight_, place_, record_of(call, peer, options.tag, kind), options.site.file,
             options.site.line};
   }
 
@@ -98,8 +95,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   std::unique_ptr<transport::Team> team;
   std::unique_ptr<algorithms::by_node::Nodes> nodes;  ///< Where there is no team.
   Kept kept;
-  std::array<transport::Fingerprint, 16> past{};  ///< The last collectives, in any order.
-  FirstError error;                               ///< It sticks.
+  FirstError error;  ///< It sticks.
   std::atomic<bool> aborted{false};
   std::atomic<bool> destroyed{false};
   std::map<std::vector<int>, std::uint64_t> member_groups;  ///< How often each was made.
@@ -115,21 +111,25 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   /// others and sticks.
   template <class Body>
   void collective(transport::Fingerprint fingerprint, const Options& options, const Body& body) {
+    Flight::Call record = fingerprint.record();
     check_process();
     queue->finish_all();
     // Counted before anything can fail, so that the ranks' numbers stay equal.
-    fingerprint.sequence = ++sequence;
-    fingerprint.traffic = options.traffic;
+    record.traffic = fingerprint.traffic = options.traffic;
+    record.sequence = fingerprint.sequence = sequence.load(std::memory_order_relaxed) + 1;
+    sequence.store(fingerprint.sequence, std::memory_order_relaxed);
     throw_if_broken();
-    Flight::Entry entry = flight.begin(fingerprint, options.site);
-    Call call({*mesh, group, kept, past, aborted, timeout_of(options), options.site, &entry,
-               any_source, 0, device ? &device->history() : nullptr},
-              fingerprint);
-    past[sequence % past.size()] = fingerprint;
+    const std::uint32_t hash = transport::Team::hash_of(record);
+    Flight::Entry entry = flight.begin(record, options.site);
+    const Call::Setting setting{
+        *mesh,        group,  kept,       aborted, timeout_of(options),
+        options.site, &entry, any_source, 0,       device ? &device->history() : nullptr};
+    Call call(setting, fingerprint);
     if (device) device->history().record(fingerprint);
     run(call, [&](Call& running) {
-      if (!team_sought || !nodes_sought) find_teams(running);
-      if (team) running.use(*team);
+      if (!team_sought || !nodes_sought) [[unlikely]]
+        find_teams(running);
+      if (team) running.use(*team, hash);
       if (nodes) running.use(*nodes);
       check_timeout(running, options.timeout);
       body(running);
@@ -143,17 +143,9 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     check_process();
     throw_if_broken();
     Flight::Entry entry = flight.begin_message(fingerprint, options, peer, kind);
-    Call call({*mesh,
-               group,
-               kept,
-               {},
-               aborted,
-               timeout_of(options),
-               options.site,
-               &entry,
-               peer,
-               options.tag},
-              fingerprint);
+    const Call::Setting setting{*mesh,        group,  kept, aborted,    timeout_of(options),
+                                options.site, &entry, peer, options.tag};
+    Call call(setting, fingerprint);
     run(call, [&](Call& running) {
       check_timeout(running, options.timeout);
       body(running);
@@ -193,11 +185,17 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   /// In a forked child there are no such threads, and what they held stays locked.
   bool is_forked() const noexcept { return has_threads() && ::getpid() != process; }
   /// Throws Error{misuse} in a forked child.
-  void check_process() const;
+  void check_process() const {
+    if (is_forked()) [[unlikely]]
+      refuse_process();
+  }
+  [[noreturn]] static void refuse_process();
   /// Throws the first error again, if there was one.
   void throw_if_broken() const { error.throw_if_set(); }
   /// The communicator's own where the options have none, or one that the call is to refuse.
-  Clock::duration timeout_of(const Options& options) const;
+  Clock::duration timeout_of(const Options& options) const {
+    return options.timeout > Clock::duration::zero() ? options.timeout : timeout;
+  }
   bool is_plain(const ConstTensorView& view, int peer, const Options& options) const;
   std::shared_ptr<State> child(Group child_group,
                                std::unique_ptr<DeviceCalls> child_device = nullptr) const;

@@ -8,9 +8,9 @@
 namespace dlaunch::algorithms::shared {
 
 /// What the table says of buffers that are not registered.
-Algorithm serving(transport::Op op, std::size_t bytes, const transport::Team& team);
+Algorithm serving(transport::Op op, std::size_t bytes, transport::Team& team);
 /// Whether it is worth saying where buffers are: if all are registered, it is done in place.
-bool pays_to_offer(transport::Op op, std::size_t bytes, const transport::Team& team);
+bool pays_to_offer(transport::Op op, std::size_t bytes, transport::Team& team);
 
 /// Where the members' data can be read in place: a buffer that lies in the segment need not be
 /// copied into a slot. Each member offers its own with a step's payload and learns of the others'

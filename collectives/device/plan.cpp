@@ -245,10 +245,6 @@ void check_message(const Call& call, const Transfer& transfer, int tag) {
 
 }  // namespace
 
-bool any_on_device(std::initializer_list<ConstTensorView> views) noexcept {
-  return device_of(views) >= 0;
-}
-
 Request broadcast(TensorView inout, int root) {
   const int device = device_of({inout});
   return {print_of(Op::broadcast, inout, root), device, any_source, [=](const Call& call) {

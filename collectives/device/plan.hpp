@@ -14,7 +14,12 @@
 namespace dlaunch::device {
 
 /// Whether any of these lies on a device.
-bool any_on_device(std::initializer_list<ConstTensorView> views) noexcept;
+inline bool any_on_device(std::initializer_list<ConstTensorView> views) noexcept {
+  for (const ConstTensorView& view : views) {
+    if (!view.place.is_host()) return true;
+  }
+  return false;
+}
 bool any_on_device(std::span<const Transfer> transfers) noexcept;
 /// The same for what a rank uses where the root alone uses both.
 inline bool is_on_device(bool uses_both, const ConstTensorView& one,

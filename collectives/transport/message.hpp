@@ -1,6 +1,7 @@
 #pragma once
 
 #include "collectives/transport/traffic.hpp"
+#include "runtime/segment/flight.hpp"
 
 #include <dlaunch/communicator.hpp>
 #include <dlaunch/reduction.hpp>
@@ -96,14 +97,22 @@ struct Fingerprint {
   std::uint64_t argument = 0;
   std::uint32_t traffic = 0;  ///< A packed Traffic.
 
+  /// As the flight recorder takes it.
+  Flight::Call record() const noexcept {
+    return {Flight::Call::pack(static_cast<std::uint8_t>(op), static_cast<std::uint8_t>(dtype),
+                               static_cast<std::uint8_t>(reduce), root),
+            sequence, count, argument, traffic};
+  }
   /// Its buffers are CUDA's.
   bool on_device() const noexcept { return (traffic & Traffic::device_bit) != 0; }
   /// Its part in what ranks compare: a shadow is meant to meet what it is the shadow of.
-  std::uint32_t compared_traffic() const noexcept { return traffic & ~Traffic::shadow_bit; }
+  static std::uint32_t compared_traffic(std::uint32_t traffic) noexcept {
+    return traffic & ~Traffic::shadow_bit;
+  }
   bool operator==(const Fingerprint& other) const noexcept {
     return op == other.op && dtype == other.dtype && reduce == other.reduce && root == other.root &&
            sequence == other.sequence && count == other.count && argument == other.argument &&
-           compared_traffic() == other.compared_traffic();
+           compared_traffic(traffic) == compared_traffic(other.traffic);
   }
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "collectives/transport/message.hpp"
+#include "collectives/transport/strike.hpp"
 #include "runtime/segment/doorbell.hpp"
 #include "runtime/segment/segment.hpp"
 
@@ -23,8 +24,10 @@ class Patience {
   /// Returns when `ready()`, having slept in between; throws what ends the call. `member` is whom
   /// the wait is for.
   virtual void wait_long(int member, const std::function<bool()>& ready) = 0;
-  /// `member` is in another call than this one; nullptr: its arguments were wrong. Throws.
-  [[noreturn]] virtual void disagree(int member, const Fingerprint* theirs) = 0;
+  /// `member` is in another call than this one, which has that hash. Throws.
+  [[noreturn]] virtual void disagree(int member, std::uint32_t call) = 0;
+  /// The arguments of `member` were wrong. Throws.
+  [[noreturn]] virtual void disagree_with_refused(int member) = 0;
   /// `member` gives or takes `theirs` bytes where this rank takes or gives `ours`. Throws.
   [[noreturn]] virtual void differ(int member, std::uint64_t theirs, std::uint64_t ours) = 0;
   /// Whether the call is to end at once: looked at while spinning.
@@ -41,15 +44,16 @@ class Patience {
 /// which is how they say that they are done reading t: open() sees to it. So there are two of
 /// everything, and one step costs one synchronisation, however much it moves.
 ///
-/// A line has one writer; its step is stored last and read first (release, acquire), and nothing
-/// else orders the data. Between publishing and sleeping there are full fences, so that either the
-/// sleeper sees the step or the publisher sees the sleeper; where the kernel lets the sleeper
-/// execute both, a publisher's store does not wait for the line to come back from its readers. Not
-/// thread-safe: for the thread that makes the call.
+/// A line has one writer; its word is stored last and read first (release, acquire), and nothing
+/// else orders the data. The word is the step and a hash of the call that takes it, so that ranks
+/// are compared by the look that waits for them. Between publishing and sleeping there are full
+/// fences, so that either the sleeper sees the step or the publisher sees the sleeper; where the
+/// kernel lets the sleeper execute both, a publisher's store does not wait for the line to come
+/// back from its readers. Not thread-safe: for the thread that makes the call.
 class Team {
  public:
-  /// Written beside the step: no second line has to be fetched.
-  static constexpr std::size_t payload_bytes_max = line_pair_bytes - 16;
+  /// Written beside the word: no second line has to be fetched.
+  static constexpr std::size_t payload_bytes_max = line_pair_bytes - 8;
   static constexpr std::size_t slot_bytes = 512u << 10;
 
   /// What the leader, the first member, makes for all; a place in the segment for the others to
@@ -72,22 +76,60 @@ class Team {
   Doorbell& bell() noexcept { return *bell_; }
 
   /// The steps that follow belong to this call. Both are borrowed until the next begin.
-  void begin(Patience& patience, const Fingerprint& call);
+  /// `hash` is the call's.
+  void begin(Patience& patience, std::uint32_t hash) {
+    patience_ = &patience;
+    call_ = hash;
+    first_ = step_;
+  }
+  /// What a call comes to; never 0. Every call makes one, so it is short. Differing calls agree by
+  /// chance twice in four thousand million times.
+  static std::uint32_t hash_of(const Flight::Call& call) noexcept {
+    std::uint64_t sum = call.what + call.argument + call.count * 0x2c1b3c6dU;
+    if (call.traffic != 0) [[unlikely]]
+      sum += Fingerprint::compared_traffic(call.traffic) * 0x94d049bb133111ebU;
+    const std::uint64_t mixed = (sum * 0x9e3779b97f4a7c15U >> 32) + 2 * call.sequence;
+    return static_cast<std::uint32_t>(mixed) | 1;
+  }
   /// Steps since begin.
   std::uint64_t steps() const noexcept { return step_ - first_; }
   /// This member's arguments were wrong: takes the call's first step for it, so that the others
   /// learn of it and the members stay in step.
   void refuse();
 
-  void open();
+  void open() {
+    at_step();
+    const std::uint64_t before = step_++;
+    waited_ = 0;
+    if (complete_ < before) [[unlikely]]
+      complete(before);
+    row_ = row(step_);
+    word_ = word_of(step_, call_);
+  }
   std::byte* slot() noexcept { return slot_at(rank_, step_); }
-  std::byte* payload() noexcept { return line(rank_, step_).payload; }
-  void publish();
+  std::byte* payload() noexcept { return row_[rank_].payload; }
+  void publish() {
+    at_step();
+    std::atomic<std::uint64_t>& word = row_[rank_].word;
+    if (size_ == 1) complete_ = step_;
+    std::uint32_t sleepers = 0;
+    if (remote_barriers_) [[likely]] {
+      // Any load but a relaxed one would wait for the store on AArch64, where it need not: the
+      // sleeper's barrier falls before the store, between the two, or after the load.
+      word.store(word_, std::memory_order_release);
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+      sleepers = block_->sleepers.load(std::memory_order_relaxed);
+    } else {
+      word.store(word_);
+      sleepers = block_->sleepers.load();
+    }
+    if (sleepers != 0) [[unlikely]]
+      wake_sleepers();
+  }
   /// Once for each other member and step at most.
   void wait(int member) {
-    await(member, step_);
-    if (line(member, step_).call != call_) [[unlikely]] {
-      compare(member, step_, call_);
+    if (row_[member].word.load(std::memory_order_acquire) != word_) [[unlikely]] {
+      await(member, step_, call_);
     }
     if (++waited_ == size_ - 1) complete_ = step_;
   }
@@ -95,21 +137,26 @@ class Team {
   const std::byte* slot_of(int member) noexcept { return slot_at(member, step_); }
   /// What was published with the step before, readable until this one is published.
   const std::byte* earlier_slot_of(int member) noexcept { return slot_at(member, step_ - 1); }
-  const std::byte* payload_of(int member) noexcept { return line(member, step_).payload; }
+  const std::byte* payload_of(int member) noexcept { return row_[member].payload; }
 
   Patience& patience() noexcept { return *patience_; }
   /// Room for a pointer for each member.
   std::span<const std::byte*> inputs() noexcept { return inputs_; }
   /// Room for another one.
   std::byte*& source(int member) noexcept { return sources_[static_cast<std::size_t>(member)]; }
+  /// Room for what was chosen last, and for what; the choice follows from that alone.
+  struct Choice {
+    std::uint64_t key = ~std::uint64_t{0};
+    std::uint8_t chosen = 0;
+  };
+  Choice& last_choice(bool registered) noexcept { return choices_[registered ? 1 : 0]; }
 
   /// That member's team is destroyed: it will publish no more.
   bool has_left(int member) const noexcept {
     return left_[static_cast<std::size_t>(member)].load() != 0;
   }
-  /// The call whose first step that member has published while this rank has not opened it; null if
-  /// there is none. Borrowed until this rank publishes.
-  const Fingerprint* call_ahead(int member) noexcept;
+  /// Hash of the call with whose first step that member is ahead of this rank; 0: it is not.
+  std::uint32_t call_ahead(int member) noexcept;
   /// Announces that this rank is about to sleep. What is published and not seen by a look after
   /// this rings its bell.
   void lie_down() noexcept;
@@ -118,9 +165,7 @@ class Team {
 
  private:
   struct Line {
-    alignas(line_pair_bytes) std::atomic<std::uint64_t> step;
-    std::uint32_t call;
-    std::uint32_t reserved;
+    alignas(line_pair_bytes) std::atomic<std::uint64_t> word;
     std::byte payload[payload_bytes_max];
   };
   static_assert(sizeof(Line) == line_pair_bytes);
@@ -132,23 +177,37 @@ class Team {
   /// What lies where behind a block.
   struct Places {
     explicit Places(int members);
-    std::size_t lines, calls, left, slots, end;
+    std::size_t lines, left, slots, end;
   };
 
-  Line& line(int member, std::uint64_t step) noexcept {
-    return lines_[(step & 1) * static_cast<std::size_t>(size_) + static_cast<std::size_t>(member)];
+  /// A call whose arguments were wrong.
+  static constexpr std::uint32_t refused_call = 0;
+
+  /// A line's, with that step. Steps are told apart modulo 2^32: a member is never further from
+  /// another than two.
+  static std::uint64_t word_of(std::uint64_t step, std::uint32_t call) noexcept {
+    return step << 32 | call;
   }
-  Fingerprint& call_of(int member, std::uint64_t step) noexcept {
-    return calls_[(step & 1) * static_cast<std::size_t>(size_) + static_cast<std::size_t>(member)];
+  static bool has_come(std::uint64_t word, std::uint64_t step) noexcept {
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(word >> 32) -
+                                     static_cast<std::uint32_t>(step)) >= 0;
+  }
+  static std::uint32_t call_in(std::uint64_t word) noexcept {
+    return static_cast<std::uint32_t>(word);
+  }
+
+  Line* row(std::uint64_t step) noexcept {
+    return lines_ + (step & 1) * static_cast<std::size_t>(size_);
   }
   std::byte* slot_at(int member, std::uint64_t step) noexcept {
     return slots_ + (static_cast<std::size_t>(member) * 2 + (step & 1)) * slot_bytes;
   }
-  void await(int member, std::uint64_t step) {
-    if (line(member, step).step.load(std::memory_order_acquire) < step) await_long(member, step);
-  }
-  void await_long(int member, std::uint64_t step);
-  void compare(int member, std::uint64_t step, std::uint32_t call);
+  /// Until all have published the step before; who did not have to wait in it learns only now that
+  /// it was in another call than the others.
+  void complete(std::uint64_t before);
+  /// Until the member has published that step; throws unless it did so in this call.
+  void await(int member, std::uint64_t step, std::uint32_t call);
+  void await_word(int member, std::uint64_t step);
   void wake_sleepers() noexcept;
 
   std::shared_ptr<Segment> segment_;
@@ -161,21 +220,21 @@ class Team {
   std::uint64_t offset_;
   Block* block_;
   Line* lines_;
-  Fingerprint* calls_;
   std::atomic<std::uint32_t>* left_;
   std::byte* slots_;
 
   std::vector<const std::byte*> inputs_;
   std::vector<std::byte*> sources_;
+  Choice choices_[2];
 
   Patience* patience_ = nullptr;
-  const Fingerprint* fingerprint_ = nullptr;
-  std::uint32_t call_ = 0;       ///< Hash of the present call.
-  std::uint32_t published_ = 0;  ///< Hash of the call of the last published step.
-  std::uint64_t step_ = 0;       ///< The last one opened.
-  std::uint64_t first_ = 0;      ///< Steps before the present call.
-  std::uint64_t complete_ = 0;   ///< The last one that all members are known to have published.
-  int waited_ = 0;               ///< Members waited for in the present step.
+  std::uint32_t call_ = 0;      ///< Hash of the present call.
+  Line* row_ = nullptr;         ///< The members' lines for the present step.
+  std::uint64_t step_ = 0;      ///< The last one opened.
+  std::uint64_t word_ = 0;      ///< That of the last one opened.
+  std::uint64_t first_ = 0;     ///< Steps before the present call.
+  std::uint64_t complete_ = 0;  ///< The last one that all members are known to have published.
+  int waited_ = 0;              ///< Members waited for in the present step.
 };
 
 }  // namespace dlaunch::transport

@@ -20,9 +20,10 @@ class Segment;
 struct FlightRing {
   /// One call, a line of its own. Words: a reader may come at any time.
   struct alignas(64) Record {
-    std::atomic<std::uint64_t> number;  ///< Its place in the rank's history. Written last.
-    std::atomic<std::uint64_t> who;     ///< Communicator's hash, group, site: 32, 16, 16 bits.
-    std::atomic<std::uint64_t> what;    ///< Op, dtype, reduction, kind: a byte each; root or peer.
+    /// Its place in the rank's history modulo 2^32, below its traffic. Written last.
+    std::atomic<std::uint64_t> number;
+    std::atomic<std::uint64_t> who;   ///< Communicator's hash, group, site: 32, 16, 16 bits.
+    std::atomic<std::uint64_t> what;  ///< Op, dtype, reduction, kind: a byte each; root or peer.
     std::atomic<std::uint64_t> sequence;
     std::atomic<std::uint64_t> count;
     std::atomic<std::uint64_t> argument;
@@ -84,7 +85,7 @@ std::uint64_t flight_hash(std::uint64_t communicator) noexcept;
 
 /// Writes a rank's flight ring: in the node's segment, or in memory of its own where there is none.
 /// Any thread of the rank's process may record; recording never waits and never fails. A call costs
-/// some seventy instructions, among them a look at the processor's clock, and a line of the cache.
+/// some fifty instructions, among them a look at the processor's clock, and a line of the cache.
 class Flight {
  public:
   /// How a call was made.
@@ -95,12 +96,24 @@ class Flight {
     aside,  ///< Counted apart from the communicator's collectives.
   };
   struct Call {
-    std::uint8_t op = 0, dtype = 0, reduction = 0;
-    Kind kind = Kind::call;
-    std::int32_t place = -1;     ///< Root or peer, a rank of the communicator; -1: none, or any.
+    std::uint64_t what = 0;      ///< What pack() returns.
     std::uint64_t sequence = 0;  ///< 0 for messages.
     std::uint64_t count = 0;
     std::uint64_t argument = 0;  ///< A hash of what else must agree; the tag of a message.
+    std::uint32_t traffic = 0;   ///< What it is for, as its library packs it; 0: the program's own.
+
+    /// `place`: root or peer, a rank of the communicator; -1: none, or any.
+    static constexpr std::uint64_t pack(std::uint8_t op, std::uint8_t dtype, std::uint8_t reduction,
+                                        std::int32_t place) noexcept {
+      return std::uint64_t{op} | std::uint64_t{dtype} << 8 | std::uint64_t{reduction} << 16 |
+             std::uint64_t{static_cast<std::uint32_t>(place)} << 32;
+    }
+    /// The same call, made so.
+    constexpr Call as(Kind kind) const noexcept {
+      Call call = *this;
+      call.what |= std::uint64_t{static_cast<std::uint8_t>(kind)} << 24;
+      return call;
+    }
   };
   /// A communicator, as far as its calls are recorded.
   struct Place {
@@ -122,7 +135,9 @@ class Flight {
    public:
     Entry(Flight& flight, const Place& place, const Call& call, const char* file, int line) noexcept
         : ring_(*flight.ring_),
-          number_(ring_.begun.fetch_add(1, std::memory_order_relaxed) + 1),
+          number_(
+              static_cast<std::uint32_t>(ring_.begun.fetch_add(1, std::memory_order_relaxed) + 1) |
+              std::uint64_t{call.traffic} << 32),
           who_(place.who & flight.site(file, line)),
           began_(ticks()),
           is_long_(call.count >= short_count) {
@@ -137,6 +152,9 @@ class Flight {
       end(0);
       number_ = 0;
     }
+
+    /// flight_hash of its id.
+    std::uint64_t communicator() const noexcept { return who_ >> 32; }
 
    private:
     friend class Flight;
@@ -153,11 +171,7 @@ class Flight {
     void write(FlightRing::Record& to, const Call& call) const noexcept {
       constexpr auto release = std::memory_order_release;
       to.who.store(who_, release);
-      to.what.store(std::uint64_t{call.op} | std::uint64_t{call.dtype} << 8 |
-                        std::uint64_t{call.reduction} << 16 |
-                        std::uint64_t{static_cast<std::uint8_t>(call.kind)} << 24 |
-                        std::uint64_t{static_cast<std::uint32_t>(call.place)} << 32,
-                    release);
+      to.what.store(call.what, release);
       to.sequence.store(call.sequence, release);
       to.count.store(call.count, release);
       to.argument.store(call.argument, release);

@@ -57,9 +57,12 @@ class Times {
   double per_tick_ = 0;
 };
 
-FlightCall read_record(const FlightRing::Record& record, const Times& times) {
+/// `begun`: the ring's, some time after the call was counted.
+FlightCall read_record(const FlightRing::Record& record, const Times& times, std::uint64_t begun) {
   FlightCall call;
-  call.number = record.number.load(acquire);
+  const std::uint64_t number = record.number.load(acquire);
+  call.number = begun - static_cast<std::uint32_t>(begun - number);
+  call.traffic = static_cast<std::uint32_t>(number >> 32);
   const std::uint64_t who = record.who.load(acquire);
   call.communicator = who >> 32;
   call.group = static_cast<std::uint16_t>(who >> 16);
@@ -82,13 +85,14 @@ FlightCall read_record(const FlightRing::Record& record, const Times& times) {
 }
 
 /// nullopt: nobody waits there, or no more.
-std::optional<FlightWait> read_wait(const FlightRing::Wait& wait, const Times& times) {
+std::optional<FlightWait> read_wait(const FlightRing::Wait& wait, const Times& times,
+                                    std::uint64_t begun) {
   FlightWait seen;
   seen.turn = wait.turn.load(acquire);
   if (seen.turn == 0) return std::nullopt;
   seen.since = times.at(wait.since.load(acquire));
   seen.whom = wait.whom.load(acquire);
-  seen.call = read_record(wait.call, times);
+  seen.call = read_record(wait.call, times, begun);
   if (wait.turn.load(std::memory_order_relaxed) != seen.turn) return std::nullopt;
   return seen;
 }
@@ -127,13 +131,13 @@ FlightLog read_flight(const FlightRing& ring, std::size_t calls) {
     group.name = text_of(stored.name);
     log.groups.push_back(std::move(group));
   }
-  for (const auto& stored : ring.waits) {
-    if (auto wait = read_wait(stored, times)) log.waits.push_back(std::move(*wait));
-  }
   log.begun = ring.begun.load(acquire);
+  for (const auto& stored : ring.waits) {
+    if (auto wait = read_wait(stored, times, log.begun)) log.waits.push_back(std::move(*wait));
+  }
   const std::uint64_t kept = std::min<std::uint64_t>({log.begun, calls, FlightRing::records_max});
   for (std::uint64_t number = log.begun - kept + 1; number <= log.begun; ++number) {
-    const auto call = read_record(ring.records[number % FlightRing::records_max], times);
+    const auto call = read_record(ring.records[number % FlightRing::records_max], times, log.begun);
     // Who overwrites a record has counted before.
     const bool whole =
         ring.begun.load(std::memory_order_relaxed) < number + FlightRing::records_max;

@@ -25,6 +25,7 @@ struct FlightCall {
   std::uint64_t count = 0;
   std::int32_t place = -1;
   std::uint64_t argument = 0;
+  std::uint32_t traffic = 0;  ///< As its library packs it; 0: the program's own.
   Clock::time_point began{};
   std::optional<Clock::time_point> ended;  ///< nullopt: under way, as far as the record tells.
   bool failed = false;

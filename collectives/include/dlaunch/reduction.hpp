@@ -41,7 +41,10 @@ class DLAUNCH_API Reduction {
   using Fold = std::function<void(void* accumulated, const void* next, std::size_t count, DType)>;
 
   /// Error{misuse} for premul_sum and custom, which need more than their name.
-  Reduction(ReduceOp op = ReduceOp::sum);  // NOLINT: `all_reduce(x, ReduceOp::max)` is the point.
+  Reduction(ReduceOp op = ReduceOp::sum)  // NOLINT: `all_reduce(x, ReduceOp::max)` is the point.
+      : op_(op) {
+    if (op == ReduceOp::premul_sum || op == ReduceOp::custom) refuse(op);
+  }
   /// Each element times `factor`, then summed; in f32 for 16-bit types, and in the element's own
   /// type else. The factor is the same on all ranks, else Error{mismatch}. Floats and complex only.
   static Reduction premul_sum(double factor);
@@ -71,6 +74,8 @@ class DLAUNCH_API Reduction {
   const Fold& fold() const noexcept;
 
  private:
+  [[noreturn]] static void refuse(ReduceOp op);
+
   struct Custom;
   enum class Order : std::uint8_t { ranks, pairs, any };
 

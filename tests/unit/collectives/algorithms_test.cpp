@@ -391,13 +391,13 @@ TEST_CASE("the table") {
       return select(op, bytes, {ranks, true, registered}).algorithm;
     };
     CHECK(algorithm(Op::all_reduce, 112, 4, true) == Algorithm::flag_line);
-    CHECK(algorithm(Op::all_reduce, 113, 4, true) == Algorithm::one_shot);
+    CHECK(algorithm(Op::all_reduce, 121, 4, true) == Algorithm::one_shot);
     CHECK(algorithm(Op::all_reduce, 1024, 4, false) == Algorithm::one_shot);
     CHECK(algorithm(Op::all_reduce, 1024, 4, true) == Algorithm::in_place);
     CHECK(algorithm(Op::all_reduce, 8192, 2, false) == Algorithm::one_shot);
     CHECK(algorithm(Op::all_reduce, 4097, 3, false) == Algorithm::two_shot);
     CHECK(algorithm(Op::reduce, 1 << 20, 3, true) == Algorithm::two_shot);
-    CHECK(algorithm(Op::broadcast, 113, 3, true) == Algorithm::in_place);
+    CHECK(algorithm(Op::broadcast, 121, 3, true) == Algorithm::in_place);
     CHECK(algorithm(Op::all_to_all, 1023, 3, true) == Algorithm::slots);
   }
   SUBCASE("chooses by nodes, by what their ranks' places and the reduction allow") {
@@ -428,7 +428,7 @@ TEST_CASE("the table") {
     CHECK(text.find("all_reduce, any size") == std::string::npos);
     CHECK(text.find("barrier, any size: dissemination (") != std::string::npos);
     const std::string shared = explain({4, true});
-    CHECK(shared.find("all_reduce, up to 112 bytes: flag line (") == 0);
+    CHECK(shared.find("all_reduce, up to 120 bytes: flag line (") == 0);
     CHECK(shared.find("all_reduce, up to 4 KiB: one shot (") != std::string::npos);
     CHECK(shared.find("all_to_all, any size: slots (") != std::string::npos);
     CHECK(shared.find("in place") == std::string::npos);

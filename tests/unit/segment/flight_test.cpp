@@ -26,7 +26,7 @@ constexpr std::array<const char*, 2> reductions{nullptr, "sum"};
 const FlightWords words{ops, dtypes, reductions};
 
 Flight::Call all_reduce(std::uint64_t sequence) {
-  return {.op = 2, .dtype = 1, .reduction = 1, .sequence = sequence, .count = 8, .argument = 3};
+  return {.what = Flight::Call::pack(2, 1, 1, -1), .sequence = sequence, .count = 8, .argument = 3};
 }
 
 std::shared_ptr<Segment> new_segment() {
@@ -64,8 +64,8 @@ TEST_CASE("a call is recorded with what it is, where, and how it ended") {
 TEST_CASE("a message says with whom, by which tag, on which communicator") {
   Flight flight(nullptr, -1, words);
   const auto pair = flight.join(5, "pair", 0, 2);
-  Flight::Entry(flight, pair, {.op = 3, .dtype = 1, .place = 1, .count = 1, .argument = 7}, "a.cpp",
-                1)
+  Flight::Entry(flight, pair, {.what = Flight::Call::pack(3, 1, 0, 1), .count = 1, .argument = 7},
+                "a.cpp", 1)
       .done();
   const auto log = read_flight(flight.ring());
   CHECK(FlightNames{flight.ring()}.label(log.calls.at(0)) == "send to rank 1 (tag 7) of 'pair'");
