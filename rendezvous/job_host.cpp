@@ -200,7 +200,7 @@ void JobHost::grant(store::ConnectionId to) {
 }
 
 Segment* JobHost::segment() {
-  if (identity_.local_size < 2 || std::exchange(segment_was_tried_, true)) return segment_.get();
+  if (identity_.world_size < 2 || std::exchange(segment_was_tried_, true)) return segment_.get();
   SegmentPlan plan{
       .job = hash_of_job(identity_.job),
       .epoch = identity_.epoch,
@@ -210,8 +210,10 @@ Segment* JobHost::segment() {
   try {
     segment_ = Segment::create(plan);
   } catch (const Error& error) {
-    warn(std::string(error.what()) + "; the ranks on " + identity_.host +
-         " go on without it, over TCP");
+    const bool alone = identity_.local_size == 1;
+    warn(std::string(error.what()) +
+         (alone ? "; dlaunch will not see what the rank on " + identity_.host + " does"
+                : "; the ranks on " + identity_.host + " go on without it, over TCP"));
   }
   return segment_.get();
 }

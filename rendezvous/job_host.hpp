@@ -97,8 +97,9 @@ class JobHost : private store::Host {
   std::unique_ptr<store::Server> make_server();
   std::optional<Refusal> objection(store::ConnectionId who, const wire::Hello& hello) const;
   void grant(store::ConnectionId to);
-  /// What the members share, if there are several; made when the first one comes, since programs
-  /// that do not link us need none. Null where it cannot be had, which is said once an attempt.
+  /// What the members share, and where they record their calls; made when the first one comes,
+  /// since programs that do not link us need none. Null in a world of one, and where it cannot be
+  /// had, which is said once an attempt.
   Segment* segment();
   void warn(const std::string& sentence);
   void tell(store::ConnectionId to, const auto& message, std::vector<unique_fd> fds = {});

@@ -39,7 +39,8 @@ int usable_cores() {
 
 /// Whether this rank has memory in common with the others of its node.
 bool shares_memory(const World& world) {
-  return world.membership() != nullptr && world.membership()->segment() != nullptr;
+  const auto segment = world.membership() ? world.membership()->segment() : nullptr;
+  return segment != nullptr && segment->size() > 1;
 }
 
 const char* transport_text(const WorldInfo& info, bool all_share) {

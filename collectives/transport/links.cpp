@@ -59,24 +59,30 @@ Links::Links(const World& world, std::uint32_t generation)
       lookup_pause_(lookup_pause_first) {
   if (!wake_) throw Error(Errc::internal, "cannot make an eventfd: " + errno_text(errno));
   if (size_ > 1) publish();
-  if (membership_ && size_ > 1) share();
-  flight_ = std::make_shared<Flight>(segment_, local(), flight_words());
+  std::shared_ptr<Segment> granted;
+  if (membership_ && size_ > 1) granted = membership_->segment();
+  share(granted);
+  const int recorded_as = granted ? granted->local_of(rank_) : -1;
+  flight_ = std::make_shared<Flight>(recorded_as < 0 ? nullptr : std::move(granted), recorded_as,
+                                     flight_words());
   if (generation_ == 0) {
     announce(*store_, rank_,
              {world.info().node_rank, world.info().local_rank, segment_ ? segment_->id() : 0});
   }
 }
 
-void Links::share() {
-  segment_ = membership_->segment();
-  const int local = segment_ ? segment_->local_of(rank_) : -1;
-  if (local < 0) return segment_.reset();
+/// Alone on its node, a rank has one for its flight ring only.
+void Links::share(const std::shared_ptr<Segment>& granted) {
+  if (!granted || granted->size() < 2) return;
+  const int local = granted->local_of(rank_);
+  if (local < 0) return;
+  segment_ = granted;
   const int bell = static_cast<int>(generation_ % Doorbell::bells_max);
   bell_ = std::make_shared<Doorbell>(segment_, local, bell);
   segment_->rank(local).attached =
       allow_remote_barriers() ? RankBlock::with_remote_barriers : RankBlock::plain;
   for (int other = 0; other < segment_->size(); ++other) bell_->ring_if_asleep(other);
-  if (generation_ < ring_sets && segment_->size() > 1) {
+  if (generation_ < ring_sets) {
     rings_.emplace(segment_, bell_, generation_, local, size_);
   }
 }

@@ -138,7 +138,7 @@ class Links {
 
   void publish();
   std::string own_host();
-  void share();
+  void share(const std::shared_ptr<Segment>& granted);
   std::string key_of(int rank) const;
   Hello hello() const;
   void look_up(int to);
