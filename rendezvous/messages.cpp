@@ -85,6 +85,10 @@ void fields(auto& io, is<WorkerFailed> auto& m) {
   io.integer(m.rank);
   io.text(m.cause);
 }
+void fields(auto& io, is<WorkerLeft> auto& m) {
+  io.integer(m.epoch);
+  io.integer(m.rank);
+}
 void fields(auto& io, is<WorkersEnded> auto& m) {
   io.integer(m.epoch);
   io.choice(m.outcome, rendezvous::WorkersEnded::Outcome::spawn_failed);
@@ -92,6 +96,7 @@ void fields(auto& io, is<WorkersEnded> auto& m) {
   io.number(m.root_cause);
   io.flag(m.consequence);
   io.text(m.sentence);
+  io.number(m.blamed);
 }
 void fields(auto& io, is<Admitted> auto& m) {
   io.integer(m.incarnation);
@@ -146,6 +151,7 @@ DLAUNCH_RENDEZVOUS_MESSAGE(Join);
 DLAUNCH_RENDEZVOUS_MESSAGE(Leave);
 DLAUNCH_RENDEZVOUS_MESSAGE(Heartbeat);
 DLAUNCH_RENDEZVOUS_MESSAGE(WorkerFailed);
+DLAUNCH_RENDEZVOUS_MESSAGE(WorkerLeft);
 DLAUNCH_RENDEZVOUS_MESSAGE(WorkersEnded);
 DLAUNCH_RENDEZVOUS_MESSAGE(Admitted);
 DLAUNCH_RENDEZVOUS_MESSAGE(Refused);

@@ -37,6 +37,11 @@ struct WorkerFailed {
   std::int32_t rank = 0;
   std::string cause;
 };
+struct WorkerLeft {
+  static constexpr wire::Type type = wire::Type::worker_left;
+  std::uint64_t epoch = 0;
+  std::int32_t rank = 0;
+};
 struct WorkersEnded {
   static constexpr wire::Type type = wire::Type::workers_ended;
   std::uint64_t epoch = 0;
@@ -45,6 +50,7 @@ struct WorkersEnded {
   std::optional<int> root_cause;
   bool consequence = false;
   std::string sentence;
+  std::optional<int> blamed = std::nullopt;
 };
 /// Rendezvous: places the node in a round.
 struct Admitted {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -102,6 +103,16 @@ struct WorkerFailed {
   int rank = 0;  ///< Global.
   std::string cause;
 };
+/// One of the node's workers exited with 0 while others of the epoch run: who waits for it, on any
+/// node, is to know.
+struct WorkerLeft {
+  Session session = 0;
+  std::uint64_t epoch = 0;
+  int rank = 0;  ///< Global.
+};
+/// The cause of its loss, for those who wait for it.
+constexpr std::string_view early_exit_cause = "exited 0 before the others";
+inline bool is_early_exit(std::string_view cause) { return cause == early_exit_cause; }
 /// How a node's workers of an epoch ended. None of their processes is left.
 struct WorkersEnded {
   Session session = 0;
@@ -114,10 +125,13 @@ struct WorkersEnded {
   /// some other node has one that does not.
   bool consequence = false;
   std::string sentence;  ///< "rank 3 was killed by SIGKILL".
+  /// The rank of another node that its first such failure blames.
+  std::optional<int> blamed = std::nullopt;
 };
 struct Tick {};
 
-using Event = std::variant<Join, Leave, Disconnected, Heartbeat, WorkerFailed, WorkersEnded, Tick>;
+using Event = std::variant<Join, Leave, Disconnected, Heartbeat, WorkerFailed, WorkerLeft,
+                           WorkersEnded, Tick>;
 
 // ---- Effects ----
 
@@ -179,7 +193,8 @@ struct RanksLost {
   std::string host;
   std::string cause;
   Session except = 0;
-  Session to = 0;  ///< 0: all.
+  Session to = 0;     ///< 0: all.
+  bool left = false;  ///< They exited with 0, which is no failure unless somebody waits for them.
 };
 /// How things stand, for people. Sent when it changes, to all nodes of the job; while many come,
 /// once a second and to each newcomer, so that N nodes do not get N sentences each.

@@ -34,7 +34,7 @@ void Rounds::State::forget_epoch() {
   loss_reason.clear();
   culprit_lost = false;
   leave_code.reset();
-  losses_told = 0;
+  losses_told = exits_told = 0;
   repeated.clear();
   ends.clear();
   adopted.clear();

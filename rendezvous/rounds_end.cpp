@@ -20,6 +20,22 @@ void Rounds::State::on(const WorkerFailed& e) {
             e.session);
 }
 
+/// Most often this is the usual end of a job, so not all of its ranks are told of: the first few to
+/// leave are those that others may wait for.
+void Rounds::State::on(const WorkerLeft& e) {
+  constexpr std::size_t told_max = 16;
+  Node* node = member_of(e.session, e.epoch);
+  if (!node || node->end || phase == Phase::finished) return;
+  node->confirmed = true;
+  const Admission& own = *node->admission;
+  const bool its_own = e.rank >= own.first_rank && e.rank < own.first_rank + own.local_size;
+  if (!its_own || !node->departed.insert(e.rank).second || exits_told++ >= told_max) return;
+  RanksLost loss{epoch, e.rank, 1, node->offer.host, std::string(early_exit_cause), e.session};
+  loss.left = true;
+  repeated.push_back(loss);
+  put(std::move(loss));
+}
+
 void Rounds::State::on(const WorkersEnded& e) {
   using Outcome = WorkersEnded::Outcome;
   if (!find(e.session)) {
@@ -122,6 +138,20 @@ const WorkersEnded* Rounds::State::root_cause() const {
   return root;
 }
 
+std::optional<std::string> Rounds::State::early_exit(std::optional<int> rank) const {
+  if (!rank) return std::nullopt;
+  for (const auto& [session, node] : nodes) {
+    if (!node.member()) continue;
+    const Admission& own = *node.admission;
+    if (*rank < own.first_rank || *rank >= own.first_rank + own.local_size) continue;
+    const bool all = node.end && node.end->outcome == WorkersEnded::Outcome::succeeded;
+    if (!all && !node.departed.contains(*rank)) return std::nullopt;
+    return "rank " + std::to_string(*rank) + " on " + node.offer.host +
+           " exited with 0 before the others";
+  }
+  return std::nullopt;
+}
+
 void Rounds::State::judge_failure() {
   const WorkersEnded* root = root_cause();
   const bool all_blame_others = !root || root->consequence;
@@ -146,8 +176,11 @@ void Rounds::State::finish_failed() {
     return finish(exit_code::node_lost, {},
                   lost_at ? cause_reason + "; then " + loss_reason : cause_reason);
   }
-  finish(root->exit_code != 0 ? root->exit_code : exit_code::failed, root->root_cause,
-         root->sentence);
+  const int code = root->exit_code != 0 ? root->exit_code : exit_code::failed;
+  // Who left early did not fail; those who waited for it did.
+  const auto early = root->consequence ? early_exit(root->blamed) : std::nullopt;
+  if (early) return finish(code, root->blamed, *early);
+  finish(code, root->root_cause, root->sentence);
 }
 
 void Rounds::State::gather_or_give_up() {

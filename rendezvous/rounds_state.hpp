@@ -27,6 +27,7 @@ struct Node {
   std::optional<Stop> order;  ///< It was told to stop.
   std::optional<WorkersEnded> end;
   std::set<int> failed;    ///< Ranks it has reported.
+  std::set<int> departed;  ///< Ranks that exited with 0.
   bool confirmed = false;  ///< It has said that it holds its place.
 
   bool member() const { return admission.has_value(); }
@@ -42,6 +43,7 @@ struct Rounds::State {
   void on(const Disconnected& e);
   void on(const Heartbeat& e);
   void on(const WorkerFailed& e);
+  void on(const WorkerLeft& e);
   void on(const WorkersEnded& e);
   void on(const Tick&);
 
@@ -109,6 +111,8 @@ struct Rounds::State {
   void judge_failure();
   void judge_loss();
   const WorkersEnded* root_cause() const;
+  /// "rank 3 on h2 exited with 0 before the others", if it did.
+  std::optional<std::string> early_exit(std::optional<int> rank) const;
   void finish_failed();
   void gather_or_give_up();
   void finish(int exit_code, std::optional<int> root_cause, std::string sentence);
@@ -178,6 +182,7 @@ struct Rounds::State {
   std::optional<int> leave_code;             ///< A member left: its code.
   bool closes = false;
   std::size_t losses_told = 0;      ///< Of this epoch.
+  std::size_t exits_told = 0;       ///< Of this epoch, with 0.
   std::vector<RanksLost> repeated;  ///< The first of them, to be said again.
   std::vector<WorkersEnded> ends;   ///< Of this epoch, in the order of arrival.
 

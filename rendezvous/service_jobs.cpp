@@ -103,7 +103,8 @@ void Service::State::apply(Job& job, const RanksLost& effect) {
     return;
   }
   const std::string who = ranks(effect.first_rank, effect.count) + " on " + effect.host;
-  note(LogLine::Level::warning, job, who + " lost: " + effect.cause);
+  note(effect.left ? LogLine::Level::info : LogLine::Level::warning, job,
+       who + (effect.left ? " " : " lost: ") + effect.cause);
   tell_all(job, lost, [&](Session session, const Member& member) {
     return session != effect.except && member.epoch == effect.epoch;
   });

@@ -325,6 +325,7 @@ bool NativeSession::other(const wire::FrameHeader& header, BytesView payload) {
     case wire::Type::leave:
     case wire::Type::heartbeat:
     case wire::Type::worker_failed:
+    case wire::Type::worker_left:
     case wire::Type::workers_ended:
       spaces_.host_.on_message(client_, header, payload);
       return true;

@@ -78,6 +78,7 @@ enum class Type : std::uint16_t {
   ranks_lost,
   standing,
   finished,
+  worker_left,
   // answers
   done = 128,
   number,

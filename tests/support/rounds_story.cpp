@@ -261,6 +261,7 @@ Event RoundsStory::event_of(const Words& words) {
   if (verb == "failed") {
     return WorkerFailed{session, std::stoull(words.at(2)), std::stoi(words.at(3)), words.at(4)};
   }
+  if (verb == "left") return WorkerLeft{session, std::stoull(words.at(2)), std::stoi(words.at(3))};
   if (verb != "ended") throw std::invalid_argument("no event " + verb);
   WorkersEnded ended;
   ended.session = session;
@@ -277,6 +278,8 @@ Event RoundsStory::event_of(const Words& words) {
       ended.exit_code = std::stoi(value);
     } else if (key == "root") {
       ended.root_cause = std::stoi(value);
+    } else if (key == "blamed") {
+      ended.blamed = std::stoi(value);
     } else if (key == "consequence") {
       ended.consequence = true;
     } else {

@@ -101,7 +101,9 @@ TEST_CASE("messages come back as they were") {
   CHECK(again(message::WorkerFailed{7, 3, "killed"}).cause == "killed");
 
   using Outcome = rendezvous::WorkersEnded::Outcome;
-  const auto ended = again(message::WorkersEnded{7, Outcome::stopped, 3, 5, true, "sentence"});
+  const auto ended = again(message::WorkersEnded{7, Outcome::stopped, 3, 5, true, "sentence", 9});
+  CHECK(ended.blamed == 9);
+  CHECK(again(message::WorkerLeft{7, 3}).rank == 3);
   CHECK(ended.outcome == Outcome::stopped);
   CHECK(ended.root_cause == 5);
   CHECK(ended.consequence);
