@@ -1,120 +1,25 @@
 #include "launcher/agent.hpp"
 
 #include "launcher/agent_settings.hpp"
-#include "launcher/console.hpp"
+#include "launcher/agent_state.hpp"
 #include "launcher/descriptors.hpp"
-#include "launcher/end_report.hpp"
-#include "launcher/environment.hpp"
-#include "launcher/flight_report.hpp"
-#include "launcher/history.hpp"
-#include "launcher/job_link.hpp"
-#include "launcher/plan.hpp"
-#include "launcher/signal_inbox.hpp"
-#include "launcher/supervisor.hpp"
-#include "launcher/watch.hpp"
-#include "launcher/workers.hpp"
-#include "rendezvous/job_host.hpp"
 #include "runtime/base/exit_code.hpp"
 
 #include <algorithm>
-#include <deque>
 #include <exception>
-#include <map>
-#include <memory>
-#include <optional>
 #include <utility>
 
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <unistd.h>
 
 namespace dlaunch::launcher {
 namespace {
 
-namespace asio = boost::asio;
-
 /// A worker's last report lies in its control socket when we learn of its end. It is read first,
 /// but only as long as this: a process that the worker forked may hold the socket open.
 constexpr auto last_words_timeout = std::chrono::milliseconds(20);
 
-class Agent : private rendezvous::JobObserver, private SeatListener, private SignalListener {
- public:
-  Agent(const AgentTask& task, const AgentSeat& seat);
-  int run();
-
- private:
-  void on_joined(int rank) override;
-  void on_reported(int rank, const wire::Report& report) override;
-  void on_left(int rank) override;
-  void on_warning(const std::string& sentence) override { say(sentence); }
-
-  void on_admitted(const rendezvous::Admission& admission) override;
-  void on_order(std::uint64_t epoch, StopOrder::Manner manner, const std::string& reason) override;
-  void on_ranks_lost(int first_rank, int count, const std::string& host,
-                     const std::string& cause) override;
-  void on_standing(const std::string& sentence) override { say(sentence); }
-  void on_finished(int exit_code, const std::string& sentence) override;
-
-  void on_child_change() override;
-  void on_front_lost() override;
-  void on_handed_on(int signal_number) override;
-
-  void leave(int exit_code, const std::string& reason);
-  void deliver(const Workers::Ended& ended);
-  void deliver_all_waiting();
-  void check_all_gone();
-  void on_all_gone();
-
-  void feed(const Event& event);
-  void execute(const Spawn& effect);
-  void execute(const PublishLoss& effect);
-  void execute(const TellStragglers& effect);
-  void execute(const ArmTimer& effect);
-  void execute(const SignalAll& effect) { workers_.signal_all(effect.number); }
-  void execute(const KillAll&);
-  void execute(const Ended& effect);
-  void finish(int exit_code);
-  void tell_and_stop(const JobEnd& end);
-  void say(const std::string& sentence) { console_.say(sentence); }
-  std::unique_ptr<Output> make_output() const;
-  LaunchPlan plan_of(const Assignment& assignment) const;
-  void begin_epoch(Assignment assignment, const StoreClients& clients);
-  void open_host();
-  void say_restart(int attempt);
-
-  int local(int rank) const { return rank - assignment_.first_rank; }
-  bool gang_is_gone() const { return supervisor_.state() == Supervisor::State::idle; }
-
-  const AgentTask& task_;
-  const AgentSeat& seat_;
-  asio::io_context io_{1};
-  SignalInbox signals_;
-  asio::steady_timer timer_;
-  asio::steady_timer last_words_timer_;
-  JobLink link_;
-  Assignment assignment_;  ///< Of the current epoch.
-  Console console_;
-  Workers workers_;
-  std::unique_ptr<rendezvous::JobHost> host_;  ///< From the first admission on.
-  Supervisor supervisor_;
-  History history_;
-  Watch watch_;
-
-  std::deque<Event> events_;
-  bool feeding_ = false;
-  std::map<int, Workers::Ended> waiting_for_last_words_;  ///< By local rank.
-  std::string stragglers_;                                ///< As they were told of.
-  std::string order_reason_;                              ///< Why the workers were ended.
-  Ended last_end_;                                        ///< Of the last attempt.
-  std::optional<int> final_code_;  ///< The job is over; we end when the workers are gone.
-  bool leaving_ = false;           ///< The rendezvous has no say any more.
-  bool finished_ = false;
-  bool killing_ = false;
-  bool draining_ = false;
-  bool abandoned_ = false;  ///< The user no longer waits for the output to be taken.
-  int exit_code_ = exit_code::internal;
-};
+}  // namespace
 
 Agent::Agent(const AgentTask& task, const AgentSeat& seat)
     : task_(task),
@@ -123,7 +28,7 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
       timer_(io_),
       last_words_timer_(io_),
       link_(io_, task, *this),
-      console_(make_output()),
+      console_(make_output(task)),
       workers_({.mask = seat.original_mask,
                 .descriptors = raise_descriptor_limit(),
                 .give_terminal = seat.owns_terminal,
@@ -143,26 +48,11 @@ int Agent::run() {
   return exit_code_;
 }
 
-LaunchPlan Agent::plan_of(const Assignment& assignment) const {
-  return make_plan(task_.options, task_.machine, task_.environment, assignment);
-}
-
-/// Whether a worker keeps our streams depends on how many there are, which is known before the
-/// round.
-std::unique_ptr<Output> Agent::make_output() const {
-  Assignment alone;
-  alone.local_size = alone.world_size = task_.workers;
-  if (task_.options.nodes.most > 1) ++alone.world_size;
-  const LaunchPlan plan = plan_of(alone);
-  const bool all_inherit = std::all_of(plan.workers.begin(), plan.workers.end(),
-                                       [](const auto& w) { return w.stdio.inherit; });
-  return all_inherit ? nullptr : std::make_unique<Output>(STDOUT_FILENO, STDERR_FILENO);
-}
-
 // ---- What the rendezvous says ----
 
 void Agent::on_admitted(const rendezvous::Admission& admission) {
   if (leaving_ || final_code_) return;
+  roster_ = admission.roster;
   link_.place(admission, [this, clients = store_clients(admission)](Assignment assignment) {
     if (!leaving_ && !final_code_) begin_epoch(std::move(assignment), clients);
   });
@@ -180,6 +70,9 @@ void Agent::begin_epoch(Assignment assignment, const StoreClients& clients) {
   if (console_.output() && !history_.empty()) console_.output()->forget_tails();
   order_reason_.clear();
   stragglers_.clear();
+  left_elsewhere_.clear();
+  blamed_.reset();
+  failed_elsewhere_ = false;
   feed(Start{assignment_.attempt});
 }
 
@@ -196,20 +89,26 @@ void Agent::open_host() {
 void Agent::on_order(std::uint64_t epoch, StopOrder::Manner manner, const std::string& reason) {
   if (epoch != assignment_.epoch && manner != StopOrder::Manner::kill) return;
   order_reason_ = reason;
+  failed_elsewhere_ = manner == StopOrder::Manner::report_first;
   feed(StopOrder{manner});
 }
 
 void Agent::on_ranks_lost(int first_rank, int count, const std::string& host,
                           const std::string& cause) {
+  watch_.lost(first_rank, count, host, cause);
   if (!host_ || gang_is_gone()) return;
   for (int rank = first_rank; rank < first_rank + count; ++rank) {
     host_->publish_loss(rank, host, cause);
   }
+  if (!rendezvous::is_early_exit(cause) || !left_elsewhere_.empty()) return;
+  left_elsewhere_ = "rank " + std::to_string(first_rank) + " on " + host;
+  feed(LeftElsewhere{});
 }
 
 void Agent::on_finished(int exit_code, const std::string& sentence) {
   if (leaving_ || final_code_) return;
   if (!sentence.empty()) say(sentence);
+  history_.ended_elsewhere(sentence);
   final_code_ = exit_code;
   if (gang_is_gone()) return finish(exit_code);
   feed(StopOrder{StopOrder::Manner::at_once});
@@ -256,7 +155,9 @@ void Agent::on_joined(int rank) {
 
 void Agent::on_reported(int rank, const wire::Report& report) {
   const int blamed = report.peer < 0 ? -1 : local(report.peer);
-  feed(Reported{local(rank), report.code, blamed < task_.workers ? blamed : -1});
+  const bool here = blamed >= 0 && blamed < task_.workers;
+  if (!here && report.peer >= 0 && !blamed_) blamed_ = report.peer;
+  feed(Reported{local(rank), report.code, here ? blamed : -1});
 }
 
 void Agent::on_left(int rank) {
@@ -309,20 +210,9 @@ void Agent::check_all_gone() {
   timer_.cancel();
   console_.drain([this] {
     asio::post(io_, [this] {
-      if (std::exchange(draining_, false)) on_all_gone();
+      if (draining_) gather_flight();
     });
   });
-}
-
-void Agent::on_all_gone() {
-  watch_.stop();
-  if (supervisor_.verdict().outcome == Outcome::failed && history_.plan().flight_file &&
-      watch_.has_calls()) {
-    const auto problem = history_.write_flight(merge_flight({watch_.answer("flight")}));
-    if (problem) say(*problem);
-  }
-  history_.end_attempt(supervisor_, console_.output());
-  feed(AllGone{});
 }
 
 void Agent::feed(const Event& event) {
@@ -335,99 +225,6 @@ void Agent::feed(const Event& event) {
   }
   feeding_ = false;
 }
-
-// ---- Effects ----
-
-void Agent::execute(const Spawn&) {
-  killing_ = false;
-  history_.begin_attempt(plan_of(assignment_));
-  watch_.begin(assignment_, task_.machine.hostname, task_.options.node_id);
-  const auto problem = workers_.start(history_.plan());
-  watch_.started(workers_.pids());
-  auto controls = workers_.take_controls();
-  for (std::size_t i = 0; i < controls.size(); ++i) {
-    host_->expect(history_.plan().workers[i].rank, std::move(controls[i]));
-  }
-  if (!problem) return feed(Spawned{});
-  say(problem->sentence);
-  feed(SpawnFailed{problem->exit_code});
-}
-
-void Agent::execute(const PublishLoss& effect) {
-  const int rank = assignment_.first_rank + effect.rank;
-  host_->publish_loss(rank, task_.machine.hostname, effect.cause);
-  if (effect.failed && !leaving_) {
-    link_.seat()->worker_failed(assignment_.epoch, rank, effect.cause);
-  }
-}
-
-void Agent::execute(const TellStragglers& effect) {
-  stragglers_ = straggler_sentence(effect, assignment_.first_rank);
-  say(stragglers_ + straggler_outlook(effect, task_.options));
-}
-
-void Agent::execute(const ArmTimer& effect) {
-  timer_.expires_at(effect.at);
-  timer_.async_wait([this](auto error) {
-    if (!error) feed(Tick{});
-  });
-}
-
-void Agent::execute(const KillAll&) {
-  killing_ = true;
-  const auto ranks = ranks_running(workers_.pids(), assignment_.first_rank);
-  if (!ranks.empty()) say("killing what still runs, rank" + ranks);
-  workers_.signal_all(SIGKILL);
-  asio::post(io_, [this] { on_child_change(); });
-}
-
-void Agent::execute(const Ended& effect) {
-  last_end_ = effect;
-  if (effect.unkillable) history_.end_attempt(supervisor_, console_.output());
-  if (final_code_) return finish(*final_code_);
-  if (effect.unkillable) leave(effect.exit_code, "its workers cannot be killed");
-  if (leaving_) return finish(effect.exit_code);
-
-  const bool straggled = !effect.root_cause && !stragglers_.empty();
-  link_.seat()->workers_ended(
-      report_of(effect, assignment_, straggled ? stragglers_ : history_.root_cause_sentence()));
-}
-
-void Agent::finish(int exit_code) {
-  if (std::exchange(finished_, true)) return;
-  exit_code_ = exit_code;
-  const JobEnd end = job_end(last_end_, exit_code, leaving_, history_.empty());
-  if (abandoned_) return tell_and_stop(end);
-  link_.close([this, end] { tell_and_stop(end); });
-}
-
-void Agent::tell_and_stop(const JobEnd& end) {
-  if (end.outcome == Outcome::failed || end.outcome == Outcome::succeeded) {
-    console_.say_lines(history_.summary(task_.options.max_restarts));
-  }
-  if (last_end_.unkillable) {
-    say("some processes do not die of SIGKILL (they hang in the kernel); leaving without them");
-  }
-  const auto outer = lookup(task_.environment, "TORCHELASTIC_ERROR_FILE").value_or("");
-  for (const auto& problem : history_.finish(end, std::string(outer))) {
-    say(problem);
-    if (exit_code_ == 0) exit_code_ = exit_code::internal;
-  }
-  task_.run_directory.finish(history_.has_files());
-  if (abandoned_) ::_exit(exit_code_);
-  console_.drain([this] { asio::post(io_, [this] { io_.stop(); }); });
-}
-
-// ---- What the user reads ----
-
-void Agent::say_restart(int attempt) {
-  const std::string cause = history_.has_root_cause() ? history_.root_cause_sentence()
-                            : order_reason_.empty()   ? "a node was lost"
-                                                      : order_reason_;
-  say(cause + restart_text(attempt, task_.options));
-}
-
-}  // namespace
 
 int run_agent(const AgentTask& task, const AgentSeat& seat) {
   const auto say = [](const std::exception& error) {

@@ -1,5 +1,9 @@
 #include "launcher/agent_settings.hpp"
 
+#include <algorithm>
+
+#include <unistd.h>
+
 namespace dlaunch::launcher {
 namespace {
 
@@ -18,6 +22,22 @@ SupervisorRules rules_of(const AgentTask& task) {
   rules.straggler_notice = straggler_notice;
   rules.straggler_timeout = task.options.straggler_timeout;
   return rules;
+}
+
+LaunchPlan plan_of(const AgentTask& task, const Assignment& assignment) {
+  return make_plan(task.options, task.machine, task.environment, assignment);
+}
+
+/// Whether a worker keeps our streams depends on how many there are, which is known before the
+/// round.
+std::unique_ptr<Output> make_output(const AgentTask& task) {
+  Assignment alone;
+  alone.local_size = alone.world_size = task.workers;
+  if (task.options.nodes.most > 1) ++alone.world_size;
+  const LaunchPlan plan = plan_of(task, alone);
+  const bool all_inherit = std::all_of(plan.workers.begin(), plan.workers.end(),
+                                       [](const auto& w) { return w.stdio.inherit; });
+  return all_inherit ? nullptr : std::make_unique<Output>(STDOUT_FILENO, STDERR_FILENO);
 }
 
 rendezvous::JobIdentity identity_of(const AgentTask& task, const Assignment& assignment,

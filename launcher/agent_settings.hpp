@@ -1,16 +1,23 @@
 #pragma once
 
 #include "launcher/agent.hpp"
+#include "launcher/output.hpp"
 #include "launcher/plan.hpp"
 #include "launcher/supervisor.hpp"
 #include "rendezvous/job_host.hpp"
 
+#include <memory>
 #include <string>
 
 namespace dlaunch::launcher {
 
 /// What follows for the supervisor from what was asked for.
 SupervisorRules rules_of(const AgentTask& task);
+
+LaunchPlan plan_of(const AgentTask& task, const Assignment& assignment);
+
+/// What takes the workers' output; null where all of them keep our streams.
+std::unique_ptr<Output> make_output(const AgentTask& task);
 
 /// The job in this epoch, as this node's workers must know it; `mesh_host`: where other nodes'
 /// workers reach them.

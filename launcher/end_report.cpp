@@ -6,12 +6,13 @@
 namespace dlaunch::launcher {
 
 rendezvous::WorkersEnded report_of(const Ended& end, const Assignment& assignment,
-                                   const std::string& root_cause) {
+                                   const std::string& root_cause, std::optional<int> blamed) {
   using Told = rendezvous::WorkersEnded::Outcome;
   rendezvous::WorkersEnded how;
   how.epoch = assignment.epoch;
   how.exit_code = end.exit_code;
   how.consequence = end.consequence;
+  if (end.consequence) how.blamed = blamed;
   if (end.root_cause) how.root_cause = assignment.first_rank + *end.root_cause;
   switch (end.outcome) {
     case Outcome::succeeded:
@@ -44,13 +45,14 @@ JobEnd job_end(const Ended& last, int code, bool left, bool never_began) {
   return {last.outcome, code};
 }
 
-std::string straggler_sentence(const TellStragglers& told, int first_rank) {
+std::string straggler_sentence(const TellStragglers& told, int first_rank,
+                               const std::string& elsewhere) {
   const auto list = [&](std::vector<int> ranks) {
     for (int& rank : ranks) rank += first_rank;
     return std::string(ranks.size() == 1 ? "rank " : "ranks ") + rank_list(ranks);
   };
-  return list(told.ended) + " exited 0 " + age_text(told.since) + " ago, " + list(told.running) +
-         " still " + (told.running.size() == 1 ? "runs" : "run");
+  return (told.ended.empty() ? elsewhere : list(told.ended)) + " exited 0 " + age_text(told.since) +
+         " ago, " + list(told.running) + " still " + (told.running.size() == 1 ? "runs" : "run");
 }
 
 std::string straggler_outlook(const TellStragglers& told, const Options& options) {

@@ -5,6 +5,7 @@
 #include "launcher/supervisor.hpp"
 #include "rendezvous/rounds.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,16 +14,19 @@
 namespace dlaunch::launcher {
 
 /// How an attempt ended on this node, in the terms of the job: global ranks, this epoch.
-/// `root_cause` is a sentence about the rank to blame.
+/// `root_cause` is a sentence about the rank to blame, `blamed` the rank of another node that those
+/// who failed hold responsible.
 rendezvous::WorkersEnded report_of(const Ended& end, const Assignment& assignment,
-                                   const std::string& root_cause);
+                                   const std::string& root_cause, std::optional<int> blamed);
 
 /// How the job ended, as this node tells it: `code` is the job's, which may have failed elsewhere,
 /// or before anything was started here. `left` tells that the user stopped this node.
 JobEnd job_end(const Ended& last, int code, bool left, bool never_began);
 
-/// "rank 0 exited 0 20 s ago, rank 1 still runs".
-std::string straggler_sentence(const TellStragglers& told, int first_rank);
+/// "rank 0 exited 0 20 s ago, rank 1 still runs". `elsewhere` names the first one to end where that
+/// was another node's.
+std::string straggler_sentence(const TellStragglers& told, int first_rank,
+                               const std::string& elsewhere);
 /// And what becomes of it.
 std::string straggler_outlook(const TellStragglers& told, const Options& options);
 

@@ -1,5 +1,7 @@
 #include "launcher/flight_report.hpp"
 
+#include "launcher/summary.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -18,23 +20,45 @@ using nlohmann::ordered_json;
 
 using Key = std::pair<std::uint64_t, std::uint64_t>;  ///< Communicator and sequence.
 
+/// Of each node the first.
 std::vector<ordered_json> parsed(const std::vector<std::string>& documents) {
   std::vector<ordered_json> read;
+  std::set<std::string> nodes;
   for (const auto& text : documents) {
     auto document = ordered_json::parse(text, nullptr, false);
-    if (document.is_object() && document.contains("ranks")) read.push_back(std::move(document));
+    if (!document.is_object() || !document.contains("ranks")) continue;
+    if (nodes.insert(document["node"].get<std::string>()).second) {
+      read.push_back(std::move(document));
+    }
   }
   return read;
 }
 
+/// Of node rank 0's head, if it is there.
 ordered_json merged(std::vector<ordered_json> documents) {
   if (documents.empty()) return ordered_json::object();
+  std::stable_sort(documents.begin(), documents.end(), [](const auto& a, const auto& b) {
+    return a["node_rank"].template get<int>() < b["node_rank"].template get<int>();
+  });
   ordered_json all = std::move(documents.front());
+  for (auto& rank : all["ranks"]) rank["host"] = all["host"];
   for (std::size_t i = 1; i < documents.size(); ++i) {
-    for (auto& rank : documents[i]["ranks"]) all["ranks"].push_back(std::move(rank));
+    auto& document = documents[i];
+    const bool tells = document.contains("stuck") && !document["stuck"].is_null();
+    if (tells && all["stuck"].is_null()) all["stuck"] = document["stuck"];
+    for (auto& rank : document["ranks"]) {
+      rank["host"] = document["host"];
+      all["ranks"].push_back(std::move(rank));
+    }
   }
   std::sort(all["ranks"].begin(), all["ranks"].end(),
             [](const auto& a, const auto& b) { return a["rank"] < b["rank"]; });
+  std::set<int> here;
+  for (const auto& rank : all["ranks"]) here.insert(rank["rank"].get<int>());
+  auto& missing = all["missing"] = ordered_json::array();
+  for (int rank = 0; rank < all["world_size"].get<int>(); ++rank) {
+    if (!here.contains(rank)) missing.push_back(rank);
+  }
   return all;
 }
 
@@ -170,6 +194,20 @@ std::string dumped(const ordered_json& json, int indent) {
 
 }  // namespace
 
+bool has_calls(const std::vector<std::string>& documents) {
+  for (const auto& document : parsed(documents)) {
+    for (const auto& rank : document["ranks"]) {
+      if (rank["calls"] != 0) return true;
+    }
+  }
+  return false;
+}
+
+bool is_complete(const std::vector<std::string>& documents) {
+  const ordered_json all = merged(parsed(documents));
+  return !all.empty() && all["missing"].empty();
+}
+
 std::string merge_flight(const std::vector<std::string>& documents) {
   ordered_json flight = merged(parsed(documents));
   if (flight.empty()) return "{}\n";
@@ -196,18 +234,35 @@ std::string status_text(const std::vector<std::string>& documents) {
   std::string text = "job " + status["job"].get<std::string>() + ", epoch " +
                      number_text(status["epoch"]) + ", attempt " + number_text(status["attempt"]) +
                      ": " + std::to_string(world) + (world == 1 ? " rank" : " ranks");
-  if (status["ranks"].size() < world) {
-    text += ", " + std::to_string(world - status["ranks"].size()) + " of them on other hosts";
+  const auto missing = status["missing"].get<std::vector<int>>();
+  if (!missing.empty()) {
+    text += ", of which " + rank_list(missing) +
+            " cannot be seen: their nodes do not answer, or are not connected";
   }
   text += "\n";
   if (status["stuck"].is_string()) text += "stuck: " + status["stuck"].get<std::string>() + "\n";
-  char line[96];
-  std::snprintf(line, sizeof line, "%6s %8s  %-8s %7s  %s\n", "rank", "pid", "state", "behind",
-                "doing");
-  text += line;
+  // Where there are several nodes, a column more.
+  std::size_t host_width = 0;
   for (const auto& rank : status["ranks"]) {
-    std::snprintf(line, sizeof line, "%6d %8d  %-8s %7llu  ", rank["rank"].get<int>(),
-                  rank["pid"].get<int>(), rank["state"].get<std::string>().c_str(),
+    if (status["nodes"] != 1) {
+      host_width =
+          std::max({host_width, rank["host"].get_ref<const std::string&>().size(), std::size_t{4}});
+    }
+  }
+  const auto host_column = [&](std::string host) {
+    if (host_width == 0) return std::string();
+    host.resize(host_width, ' ');
+    return "  " + host;
+  };
+  char line[96];
+  std::snprintf(line, sizeof line, " %8s  %-8s %7s  %s\n", "pid", "state", "behind", "doing");
+  text += "  rank" + host_column("host") + line;
+  for (const auto& rank : status["ranks"]) {
+    const std::string number = std::to_string(rank["rank"].get<int>());
+    text += std::string(6 - std::min<std::size_t>(number.size(), 6), ' ') + number +
+            host_column(rank["host"].get<std::string>());
+    std::snprintf(line, sizeof line, " %8d  %-8s %7llu  ", rank["pid"].get<int>(),
+                  rank["state"].get<std::string>().c_str(),
                   static_cast<unsigned long long>(rank["behind"].get<std::uint64_t>()));
     text += line + rank["doing"].get<std::string>() + "\n";
   }

@@ -158,6 +158,7 @@ std::string History::summary(int max_restarts) const {
   if (!result_.options.program.empty()) summary.program = result_.options.program.front();
   summary.ends = attempt.ends;
   summary.root_cause = attempt.root_cause;
+  summary.elsewhere = elsewhere_;
   summary.attempt = attempt.plan.assignment.attempt;
   summary.max_restarts = max_restarts;
   summary.flight_file = attempt.flight_file;
@@ -176,8 +177,11 @@ const WorkerEnd* History::root_cause() const {
 std::string History::root_cause_sentence() const {
   const WorkerEnd* end = root_cause();
   if (!end) return "a worker failed";
-  return "rank " + std::to_string(end->rank) + (end->status.signal != 0 ? " was " : " ") +
-         describe(end->status);
+  const std::string rank = "rank " + std::to_string(end->rank);
+  if (end->status.succeeded()) {
+    return rank + " on " + end->host + " exited with 0 before the others";
+  }
+  return rank + (end->status.signal != 0 ? " was " : " ") + describe(end->status);
 }
 
 }  // namespace dlaunch::launcher

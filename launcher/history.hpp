@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace dlaunch::launcher {
@@ -34,6 +35,8 @@ class History {
   void end_attempt(const Supervisor& supervisor, const Output* output);
   /// The last attempt's flight, to where its plan says. Returns what went wrong.
   std::optional<std::string> write_flight(std::string_view text);
+  /// The job ended for something that happened on another node.
+  void ended_elsewhere(std::string sentence) { elsewhere_ = std::move(sentence); }
   /// Completes the story: --result, and the root cause's error file for an outer launcher's
   /// TORCHELASTIC_ERROR_FILE (`outer_error_file`, may be empty). Returns what could not be written.
   std::vector<std::string> finish(const JobEnd& end, const std::string& outer_error_file);
@@ -50,6 +53,7 @@ class History {
   const WorkerEnd* root_cause() const;
 
   JobResult result_;
+  std::string elsewhere_;
 };
 
 }  // namespace dlaunch::launcher

@@ -15,6 +15,9 @@ using namespace std::chrono_literals;
 /// A rendezvous that is not there yet is normal while a job starts, and so is a short interruption.
 constexpr auto silent_trouble = 2s;
 
+/// Of an epoch; more are not passed on either.
+constexpr std::size_t departures_max = 16;
+
 StopOrder::Manner manner_of(rendezvous::Stop::Cause cause) {
   switch (cause) {
     case rendezvous::Stop::Cause::failure:
@@ -86,8 +89,15 @@ void NodeSeat::worker_failed(std::uint64_t epoch, int rank, const std::string& c
   tell(message::WorkerFailed{epoch, rank, cause});
 }
 
+void NodeSeat::worker_left(std::uint64_t epoch, int rank) {
+  if (departures_.size() >= departures_max) return;
+  departures_.push_back({epoch, rank});
+  tell(departures_.back());
+}
+
 void NodeSeat::workers_ended(const rendezvous::WorkersEnded& how) {
-  end_ = {how.epoch, how.outcome, how.exit_code, how.root_cause, how.consequence, how.sentence};
+  end_ = {how.epoch,       how.outcome,  how.exit_code, how.root_cause,
+          how.consequence, how.sentence, how.blamed};
   tell(*end_);
   if (evicted_) join_anew();
 }
@@ -97,6 +107,7 @@ void NodeSeat::join_anew() {
   evicted_ = false;
   holding_.reset();
   failure_.reset();
+  departures_.clear();
   end_.reset();
   join_now();
 }
@@ -122,6 +133,7 @@ void NodeSeat::on_welcome(const wire::Welcome& welcome) {
   }
   join_now();
   if (failure_) tell(*failure_);
+  for (const auto& departure : departures_) tell(departure);
   if (end_) tell(*end_);
 }
 
@@ -162,6 +174,7 @@ void NodeSeat::take(const message::Admitted& m) {
   hosted_ = m.hosted && !hosts_;
   evicted_ = false;
   failure_.reset();
+  departures_.clear();
   end_.reset();
   listener_.on_admitted(a);
 }

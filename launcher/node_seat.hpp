@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -33,6 +34,7 @@ class NodeSeat final : public Seat, private store::Uplink::Events {
 
   void join() override;
   void worker_failed(std::uint64_t epoch, int rank, const std::string& cause) override;
+  void worker_left(std::uint64_t epoch, int rank) override;
   void workers_ended(const rendezvous::WorkersEnded& how) override;
   void leave(int exit_code, const std::string& reason) override;
 
@@ -73,6 +75,7 @@ class NodeSeat final : public Seat, private store::Uplink::Events {
   std::optional<rendezvous::NodeOffer> offer_;
   std::optional<rendezvous::Holding> holding_;
   std::optional<rendezvous::message::WorkerFailed> failure_;  ///< Of the epoch we hold.
+  std::vector<rendezvous::message::WorkerLeft> departures_;   ///< Of the epoch we hold.
   std::optional<rendezvous::message::WorkersEnded> end_;      ///< Of the epoch we hold.
   std::string trouble_;   ///< The one that was told last; empty while all is well.
   bool hosted_ = false;   ///< By another node: without it the job is over.

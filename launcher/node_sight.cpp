@@ -57,6 +57,8 @@ ordered_json head(const NodeSight& node) {
   out["node"] = node.node;
   out["host"] = node.host;
   out["agent"] = node.agent;
+  out["node_rank"] = node.node_rank;
+  out["nodes"] = node.node_count;
   out["epoch"] = node.epoch;
   out["attempt"] = node.attempt;
   out["world_size"] = node.world_size;

@@ -17,11 +17,13 @@ struct NodeSight {
   std::string node;  ///< Its id.
   std::string host;
   pid_t agent = 0;
+  int node_rank = 0;
+  int node_count = 1;
   std::uint64_t epoch = 0;
   int attempt = 0;
   int world_size = 0;
   std::vector<RankSight> ranks;
-  std::string stuck;  ///< The call that is stuck now, as it was said; empty if none is.
+  std::string stuck;  ///< The call that is stuck now, as this node said it; empty if none is.
 };
 
 /// For `dlaunch status`: each rank's pid, state, what it does, and its communicators' last calls.

@@ -19,7 +19,7 @@ class SeatListener {
   /// The workers of this epoch are to be ended; then Seat::ended tells how they did.
   virtual void on_order(std::uint64_t epoch, StopOrder::Manner manner,
                         const std::string& reason) = 0;
-  /// Ranks of another node will not come back.
+  /// Ranks of another node will not come back. Those that exited with 0 have a cause that says so.
   virtual void on_ranks_lost(int first_rank, int count, const std::string& host,
                              const std::string& cause) = 0;
   /// A sentence for the user.
@@ -35,6 +35,8 @@ class Seat {
   virtual void join() = 0;
   /// The first failure of a worker in this epoch.
   virtual void worker_failed(std::uint64_t epoch, int rank, const std::string& cause) = 0;
+  /// A worker exited with 0 while others run: the first few are told to the other nodes.
+  virtual void worker_left(std::uint64_t epoch, int rank) = 0;
   virtual void workers_ended(const rendezvous::WorkersEnded& how) = 0;
   /// The node goes; it waits for nothing more. Its workers may still be about to end.
   virtual void leave(int exit_code, const std::string& reason) = 0;

@@ -7,6 +7,7 @@
 #include <dlaunch/error.hpp>
 
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
@@ -18,9 +19,9 @@ namespace {
 constexpr std::string_view help =
     "Usage: dlaunch status [JOB] [options]\n"
     "\n"
-    "Says of each rank of this user's live jobs on this host, or of one job: its pid,\n"
-    "whether it runs, is stopped or has ended, by how many calls it is behind the\n"
-    "first, and what it does.\n"
+    "Says of each rank of this user's jobs that have a node on this host, or of one\n"
+    "job: its pid, whether it runs, is stopped or has ended, by how many calls it is\n"
+    "behind the first, and what it does.\n"
     "\n"
     "Options:\n"
     "  --json                 The same as JSON; a line for each job.\n"
@@ -71,8 +72,12 @@ std::map<std::string, std::vector<std::string>> ask_all(const Asked& asked,
   std::map<std::string, std::vector<std::string>> answers;
   for (const auto& place : folder.places()) {
     if (!asked.job.empty() && place.job != asked.job) continue;
+    auto& known = answers[place.job];
+    // One node's agent tells of all, if they answer it.
+    if (is_complete(known)) continue;
     try {
-      answers[place.job].push_back(ask_agent(folder, place, flight ? "flight" : "status"));
+      auto documents = ask_agent(folder, place, flight ? "flight" : "status");
+      std::move(documents.begin(), documents.end(), std::back_inserter(known));
     } catch (const Error& error) {
       // One that was killed left its place behind, which is no trouble of anybody's.
       if (error.errc() == Errc::timeout) {
@@ -80,6 +85,7 @@ std::map<std::string, std::vector<std::string>> ask_all(const Asked& asked,
       }
     }
   }
+  std::erase_if(answers, [](const auto& job) { return job.second.empty(); });
   return answers;
 }
 

@@ -109,10 +109,16 @@ struct Asker : std::enable_shared_from_this<Asker> {
     asio::async_read_until(socket, asio::dynamic_buffer(question, question_bytes_max), '\n',
                            [self = shared_from_this(), answer](auto error, std::size_t size) {
                              if (error) return static_cast<void>(self->timer.cancel());
-                             self->text = answer(self->question.substr(0, size - 1));
-                             asio::async_write(self->socket, asio::buffer(self->text),
-                                               [self](auto, std::size_t) { self->timer.cancel(); });
+                             answer(self->question.substr(0, size - 1),
+                                    [self](std::string said) { self->say(std::move(said)); });
                            });
+  }
+  void say(std::string answer) {
+    text = std::move(answer);
+    asio::async_write(socket, asio::buffer(text), [self = shared_from_this()](auto, std::size_t) {
+      self->timer.cancel();
+      self->cut();
+    });
   }
   void cut() {
     boost::system::error_code ignored;
@@ -207,8 +213,8 @@ void StatusSocket::accept() {
   });
 }
 
-std::string ask_agent(const StatusFolder& folder, const StatusFolder::Place& place,
-                      const std::string& question) {
+std::vector<std::string> ask_agent(const StatusFolder& folder, const StatusFolder::Place& place,
+                                   const std::string& question) {
   const unique_fd fd = folder.connect(place);
   const std::string line = question + "\n";
   if (::send(fd.get(), line.data(), line.size(), MSG_NOSIGNAL) !=
@@ -230,7 +236,12 @@ std::string ask_agent(const StatusFolder& folder, const StatusFolder::Place& pla
     if (size <= 0) break;
     answer.append(block.data(), static_cast<std::size_t>(size));
   }
-  return answer;
+  std::vector<std::string> documents;
+  for (std::size_t at = 0, end = 0; (end = answer.find('\n', at)) != std::string::npos;
+       at = end + 1) {
+    documents.push_back(answer.substr(at, end - at));
+  }
+  return documents;
 }
 
 }  // namespace dlaunch::launcher

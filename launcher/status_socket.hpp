@@ -36,11 +36,13 @@ class StatusFolder {
   std::string path_;
 };
 
-/// An agent's end: answers who asks what its workers do. A line comes, a document goes back. Who
-/// does not read, or says nothing, is cut off after a while. One thread: that of `io`.
+/// An agent's end: answers who asks what its workers do. A line comes, documents go back, a line
+/// each. Who does not read, or says nothing, is cut off after a while. One thread: that of `io`.
 class StatusSocket {
  public:
-  using Answer = std::function<std::string(const std::string& question)>;
+  using Reply = std::function<void(std::string answer)>;
+  /// Calls `reply` once, at once or later.
+  using Answer = std::function<void(const std::string& question, Reply reply)>;
   /// Throws what StatusFolder throws.
   StatusSocket(boost::asio::io_context& io, const std::string& job, const std::string& node,
                Answer answer);
@@ -57,8 +59,9 @@ class StatusSocket {
   boost::asio::local::stream_protocol::acceptor acceptor_;
 };
 
-/// Asks an agent, and returns its answer. Throws Error{timeout} or Error{unreachable}.
-std::string ask_agent(const StatusFolder& folder, const StatusFolder::Place& place,
-                      const std::string& question);
+/// Asks an agent, and returns the documents of its answer. Throws Error{timeout} or
+/// Error{unreachable}.
+std::vector<std::string> ask_agent(const StatusFolder& folder, const StatusFolder::Place& place,
+                                   const std::string& question);
 
 }  // namespace dlaunch::launcher

@@ -11,19 +11,17 @@ namespace {
 /// Told one by one; of others the number.
 constexpr std::size_t absent_told_max = 16;
 
-struct Waiter {
-  const RankSight* rank;
-  const FlightWait* wait;
-};
-
-bool same_call(const FlightCall& a, const FlightCall& b) {
-  return a.communicator == b.communicator && a.sequence == b.sequence;
+bool same_call(const CallWait& a, const CallWait& b) {
+  if (a.communicator != b.communicator || a.sequence != b.sequence) return false;
+  return a.sequence != 0 || (a.rank == b.rank && a.turn == b.turn);
 }
 
-bool waits_in(const RankSight& rank, const FlightCall& call) {
+bool waits_in(const RankSight& rank, const CallWait& wait) {
   return rank.state != RankSight::State::ended &&
-         std::any_of(rank.log.waits.begin(), rank.log.waits.end(),
-                     [&](const FlightWait& wait) { return same_call(wait.call, call); });
+         std::any_of(rank.log.waits.begin(), rank.log.waits.end(), [&](const FlightWait& own) {
+           if (wait.sequence == 0) return rank.rank == wait.rank && own.turn == wait.turn;
+           return own.call.communicator == wait.communicator && own.call.sequence == wait.sequence;
+         });
 }
 
 bool has_returned(const FlightCall& call) { return call.ended && !call.failed; }
@@ -32,84 +30,113 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + rank_list(ranks);
 }
 
-/// Of the call in which most wait, the one who came first.
-const Waiter& main_of(const std::vector<Waiter>& waiters) {
-  using Call = std::pair<std::uint64_t, std::uint64_t>;
-  const auto call_of = [](const Waiter& waiter) {
-    const FlightCall& call = waiter.wait->call;
-    return Call(call.communicator, call.sequence);
-  };
-  std::map<Call, int> waiting;
-  for (const auto& waiter : waiters) ++waiting[call_of(waiter)];
-  return *std::max_element(waiters.begin(), waiters.end(), [&](const Waiter& a, const Waiter& b) {
-    const int here = waiting.at(call_of(a)), there = waiting.at(call_of(b));
-    return here != there ? here < there : a.wait->call.began > b.wait->call.began;
-  });
-}
-
 /// A collective: of its members, who waits in it, and who has not come that far.
-void find_absent(StuckCall& stuck, const FlightCall& call, const FlightGroup& group,
-                 const std::vector<RankSight>& ranks, int world_size, Clock::time_point now) {
-  const bool whole_world = group.size == world_size;
-  int known = 0;
+void find_absent(StuckCall& stuck, const std::vector<RankSight>& ranks, int world_size,
+                 Clock::time_point now) {
+  const CallWait& wait = stuck.wait;
+  const bool whole_world = wait.group_size == world_size;
   for (const auto& rank : ranks) {
-    const FlightGroup* theirs = rank.log.group_of(call.communicator);
+    const FlightGroup* theirs = rank.log.group_of(wait.communicator);
     if (theirs == nullptr && !whole_world) continue;
-    ++known;
-    const bool came = theirs != nullptr && theirs->begun >= call.sequence;
-    if (waits_in(rank, call)) {
+    ++stuck.known;
+    const bool came = theirs != nullptr && theirs->begun >= wait.sequence;
+    if (waits_in(rank, wait)) {
       stuck.waiting.push_back(rank.rank);
     } else if (!came || rank.state != RankSight::State::running) {
       stuck.absent.emplace_back(rank.rank, doing_text(rank, now));
     }
   }
-  stuck.unknown = group.size - known;
 }
 
-StuckCall describe(const Waiter& first, const std::vector<RankSight>& ranks, int world_size,
-                   Clock::time_point now) {
-  const FlightCall& call = first.wait->call;
-  const FlightNames names{*first.rank->ring};
-  StuckCall stuck;
-  stuck.communicator = call.communicator;
-  stuck.sequence = call.sequence;
-  stuck.turn = first.wait->turn;
+CallWait wait_of(const RankSight& rank, const FlightWait& seen, Clock::time_point now) {
+  const FlightCall& call = seen.call;
+  const FlightNames names{*rank.ring};
   const std::string site = names.site(call);
-  stuck.call = names.full(call) + (site.empty() ? "" : " [" + site + "]");
-  stuck.waited = now - call.began;
-  const FlightGroup* group = first.rank->log.group_of(call.communicator);
-  if (call.sequence != 0 && group != nullptr) {
-    find_absent(stuck, call, *group, ranks, world_size, now);
-    return stuck;
-  }
-  stuck.waiting = {first.rank->rank};
-  for (const auto& rank : ranks) {
-    if (rank.rank == first.wait->whom) {
-      stuck.absent.emplace_back(rank.rank, doing_text(rank, now));
+  const FlightGroup* group = rank.log.group_of(call.communicator);
+  CallWait wait;
+  wait.communicator = call.communicator;
+  // Of a group that is gone nobody knows the members.
+  wait.sequence = group != nullptr ? call.sequence : 0;
+  wait.rank = rank.rank;
+  wait.turn = seen.turn;
+  wait.whom = seen.whom;
+  wait.group_size = group != nullptr ? group->size : 0;
+  wait.call = names.full(call) + (site.empty() ? "" : " [" + site + "]");
+  wait.waited = now - call.began;
+  return wait;
+}
+
+/// Neighbours that do the same are told together.
+std::string absent_text(const std::vector<std::pair<int, std::string>>& absent) {
+  std::string text;
+  std::size_t told = 0, at = 0;
+  for (; at < absent.size() && told < absent_told_max; ++told) {
+    std::vector<int> alike;
+    const std::string& doing = absent[at].second;
+    for (; at < absent.size() && absent[at].second == doing; ++at) {
+      alike.push_back(absent[at].first);
     }
+    text += (text.empty() ? "" : "; ") + ranks_text(alike) + " (" + doing + ")";
   }
-  return stuck;
+  if (at < absent.size()) text += "; and " + std::to_string(absent.size() - at) + " more";
+  return text;
 }
 
 }  // namespace
 
+std::vector<CallWait> merge_waits(std::vector<CallWait> waits) {
+  std::vector<CallWait> merged;
+  for (auto& wait : waits) {
+    const auto same = std::find_if(merged.begin(), merged.end(),
+                                   [&](const CallWait& other) { return same_call(other, wait); });
+    if (same == merged.end()) {
+      merged.push_back(std::move(wait));
+      continue;
+    }
+    const int waiting = same->waiting + wait.waiting;
+    const bool is_over = same->is_over || wait.is_over;
+    if (wait.waited > same->waited) *same = std::move(wait);
+    same->waiting = waiting;
+    same->is_over = is_over;
+  }
+  return merged;
+}
+
+StuckCall describe(const CallWait& wait, const std::vector<RankSight>& ranks, int world_size,
+                   Clock::time_point now) {
+  StuckCall stuck;
+  stuck.wait = wait;
+  if (wait.sequence != 0) {
+    find_absent(stuck, ranks, world_size, now);
+    return stuck;
+  }
+  for (const auto& rank : ranks) {
+    if (waits_in(rank, wait)) stuck.waiting.push_back(rank.rank);
+    if (rank.rank == wait.whom) stuck.absent.emplace_back(rank.rank, doing_text(rank, now));
+  }
+  return stuck;
+}
+
 std::string to_string(const StuckCall& stuck) {
-  std::string text = stuck.call + " has been waiting for " + age_text(stuck.waited) + ": " +
-                     ranks_text(stuck.waiting) + (stuck.waiting.size() == 1 ? " waits" : " wait");
-  std::string absent;
-  for (std::size_t i = 0; i < std::min(stuck.absent.size(), absent_told_max); ++i) {
-    const auto& [rank, doing] = stuck.absent[i];
-    absent += (i == 0 ? "" : "; ") + ("rank " + std::to_string(rank)) + " (" + doing + ")";
+  const CallWait& wait = stuck.wait;
+  std::string text = wait.call + " has been waiting for " + age_text(wait.waited);
+  if (!stuck.waiting.empty()) {
+    text += ": " + ranks_text(stuck.waiting) + (stuck.waiting.size() == 1 ? " waits" : " wait");
   }
-  if (stuck.absent.size() > absent_told_max) {
-    absent += "; and " + std::to_string(stuck.absent.size() - absent_told_max) + " more";
+  std::string absent = absent_text(stuck.absent);
+  const int unknown = wait.sequence != 0 ? wait.group_size - stuck.known : 0;
+  if (unknown > 0 && stuck.silent.empty()) {
+    absent += (absent.empty() ? "" : "; ") + std::to_string(unknown) +
+              (unknown == 1 ? " rank that has" : " ranks that have") +
+              " not made this communicator";
   }
-  if (stuck.unknown > 0) {
-    absent += (absent.empty() ? "" : "; ") + std::to_string(stuck.unknown) +
-              (stuck.unknown == 1 ? " rank that is" : " ranks that are") + " not on this node";
+  if (!absent.empty()) {
+    text += "; absent: " + absent;
+  } else if (wait.sequence != 0 && stuck.silent.empty()) {
+    text += "; all ranks are in the call";
   }
-  if (!absent.empty()) return text + "; absent: " + absent;
-  return text + (stuck.sequence != 0 ? "; all ranks are in the call" : "");
+  for (const auto& node : stuck.silent) text += "; " + node;
+  return text;
 }
 
 std::string doing_text(const RankSight& rank, Clock::time_point now) {
@@ -128,37 +155,43 @@ std::string doing_text(const RankSight& rank, Clock::time_point now) {
   return rank.member ? "it has made no communicator yet" : "it has not joined the world yet";
 }
 
-void StuckWatch::forget() {
-  seen_.clear();
-  told_.reset();
-}
-
-std::optional<StuckCall> StuckWatch::look(const std::vector<RankSight>& ranks, int world_size,
-                                          Clock::time_point now) {
+std::vector<CallWait> WaitTimes::look(const std::vector<RankSight>& ranks, Clock::time_point now) {
   std::map<Key, Clock::time_point> seen;
-  std::vector<Waiter> waiters;
-  bool is_over = false;
+  std::vector<CallWait> waits;
   for (const auto& rank : ranks) {
     // A stopped rank waits for SIGCONT, not for others.
     if (rank.state == RankSight::State::ended) continue;
-    for (const auto& wait : rank.log.waits) {
-      const Key key(rank.rank, wait.turn);
+    for (const auto& own : rank.log.waits) {
+      const Key key(rank.rank, own.turn);
       const auto before = seen_.find(key);
       const auto since = before == seen_.end() ? now : before->second;
       seen.emplace(key, since);
+      if (rank.ring == nullptr) continue;
+      CallWait wait = wait_of(rank, own, now);
       // What began to wait shortly after the first belongs to the same story.
-      if (now - since < limit_ / 2 || rank.ring == nullptr) continue;
-      waiters.push_back({&rank, &wait});
-      is_over = is_over || now - since >= limit_;
+      wait.waiting = now - since >= limit_ / 2 ? 1 : 0;
+      wait.is_over = now - since >= limit_;
+      waits.push_back(std::move(wait));
     }
   }
   seen_ = std::move(seen);
-  if (told_ && seen_.contains(*told_)) return std::nullopt;
+  return merge_waits(std::move(waits));
+}
+
+/// Of the calls in which most wait, the one that began first.
+std::optional<CallWait> StuckJudge::judge(const std::vector<CallWait>& waits) {
+  if (told_ && std::any_of(waits.begin(), waits.end(),
+                           [this](const CallWait& wait) { return same_call(wait, *told_); })) {
+    return std::nullopt;
+  }
   told_.reset();
-  if (!is_over) return std::nullopt;
-  const Waiter& main = main_of(waiters);
-  told_ = Key(main.rank->rank, main.wait->turn);
-  return describe(main, ranks, world_size, now);
+  if (std::none_of(waits.begin(), waits.end(), [](const CallWait& w) { return w.is_over; })) {
+    return std::nullopt;
+  }
+  told_ = *std::max_element(waits.begin(), waits.end(), [](const CallWait& a, const CallWait& b) {
+    return a.waiting != b.waiting ? a.waiting < b.waiting : a.waited < b.waited;
+  });
+  return told_;
 }
 
 std::optional<std::string> find_disagreement(const std::vector<RankSight>& ranks) {

@@ -25,46 +25,72 @@ struct RankSight {
   const FlightRing* ring = nullptr;
 };
 
-/// Who waits in a call, and who is not there.
-struct StuckCall {
+/// A call in which some ranks wait.
+struct CallWait {
   std::uint64_t communicator = 0;
-  std::uint64_t sequence = 0;  ///< 0: a message.
-  std::uint64_t turn = 0;      ///< Of the first wait: tells messages apart.
-  std::string call;            ///< "all_reduce #5 (sum, f32, 8 elements) [train.cpp:42]".
+  std::uint64_t sequence = 0;  ///< 0: a message, which is a call of its rank alone.
+  int rank = 0;                ///< Who came first.
+  std::uint64_t turn = 0;      ///< Of its wait: tells messages apart.
+  int whom = -1;               ///< The rank of the world it waits for; -1: any.
+  int group_size = 0;
+  std::string call;  ///< "all_reduce #5 (sum, f32, 8 elements) [train.cpp:42]".
   Clock::duration waited{};
+  int waiting = 0;       ///< So many ranks have waited for long enough to be counted.
+  bool is_over = false;  ///< One of them for longer than the limit.
+};
+
+/// Those of several nodes brought together.
+std::vector<CallWait> merge_waits(std::vector<CallWait> waits);
+
+/// Who waits in a call, and who is not there; as one node knows it, or all.
+struct StuckCall {
+  CallWait wait;
   std::vector<int> waiting;
   std::vector<std::pair<int, std::string>> absent;  ///< And what each was last seen doing.
-  int unknown = 0;                                  ///< Ranks of the group that never used it.
+  int known = 0;                    ///< So many members of the group have been looked at.
+  std::vector<std::string> silent;  ///< Nodes that could not be asked, as sentences.
 };
 
 /// "all_reduce #5 [train.cpp:42] has been waiting for 5.0 s: ranks 0-2 wait; absent: rank 3 (in no
 /// call for 5.2 s, after barrier #4 [train.cpp:40])".
 std::string to_string(const StuckCall& stuck);
 
+/// Of the call that `wait` tells of, what these ranks have to do with it.
+StuckCall describe(const CallWait& wait, const std::vector<RankSight>& ranks, int world_size,
+                   Clock::time_point now);
+
 /// What this rank does, as far as can be seen from outside.
 std::string doing_text(const RankSight& rank, Clock::time_point now);
 
-/// Finds calls that wait for longer than `limit`, and says each stuck job once: pure, reads no
-/// clock. Whether a call moves is told by the waits' turns, not by what the workers say of the
-/// time.
-class StuckWatch {
+/// How long the calls of a node's ranks wait: pure, reads no clock. Whether a call moves is told by
+/// the waits' turns, not by what the workers say of the time.
+class WaitTimes {
  public:
-  explicit StuckWatch(Clock::duration limit) : limit_(limit) {}
+  explicit WaitTimes(Clock::duration limit) : limit_(limit) {}
 
-  /// A call that has become stuck, or nothing. After one was told, others are told only when it has
-  /// gone on.
-  std::optional<StuckCall> look(const std::vector<RankSight>& ranks, int world_size,
-                                Clock::time_point now);
-  /// The call that was told is still stuck.
-  bool is_stuck() const { return told_.has_value(); }
+  std::vector<CallWait> look(const std::vector<RankSight>& ranks, Clock::time_point now);
   /// A new attempt.
-  void forget();
+  void forget() { seen_.clear(); }
 
  private:
   using Key = std::pair<int, std::uint64_t>;  ///< Rank and turn.
   const Clock::duration limit_;
   std::map<Key, Clock::time_point> seen_;
-  std::optional<Key> told_;
+};
+
+/// Finds the call that is stuck, and tells of each once.
+class StuckJudge {
+ public:
+  /// A call that has become stuck, or nothing. After one was told, others are told only when it has
+  /// gone on.
+  std::optional<CallWait> judge(const std::vector<CallWait>& waits);
+  /// The call that was told is still stuck.
+  bool is_stuck() const { return told_.has_value(); }
+  /// A new attempt.
+  void forget() { told_.reset(); }
+
+ private:
+  std::optional<CallWait> told_;
 };
 
 /// Two ranks that made different calls of one number, of which one has returned: it cannot tell any

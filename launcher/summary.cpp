@@ -135,9 +135,11 @@ std::string failure_summary(const FailureSummary& summary) {
   const WorkerEnd* root = rank ? find_rank(summary.ends, *rank) : nullptr;
   if (root == nullptr) return {};
 
+  // Who failed for the loss of a peer is to blame only while nobody else is.
+  const bool is_here = summary.elsewhere.empty() || !root->peer_lost;
   std::vector<const WorkerEnd*> others;
   for (const auto& end : summary.ends) {
-    if (end.failed() && &end != root) others.push_back(&end);
+    if (end.failed() && (&end != root || !is_here)) others.push_back(&end);
   }
   const std::string border(width, '=');
   const std::string line(width, '-');
@@ -158,8 +160,12 @@ std::string failure_summary(const FailureSummary& summary) {
     out += "and " + std::to_string(ranks.size()) + " more: ranks " + rank_list(ranks) + "\n";
   }
   append_stopped(out, summary.ends);
-  out += line + "\nRoot Cause (first observed failure):\n";
-  append_end(out, 0, *root, true, summary.utc_offset);
+  if (is_here) {
+    out += line + "\nRoot Cause (first observed failure):\n";
+    append_end(out, 0, *root, true, summary.utc_offset);
+  } else {
+    out += line + "\nRoot Cause (on another node):\n  " + summary.elsewhere + "\n";
+  }
   if (!summary.flight_file.empty()) {
     out += line + "\nEvery rank's last calls: " + summary.flight_file + "\n";
   }

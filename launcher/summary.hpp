@@ -34,6 +34,7 @@ struct FailureSummary {
   std::string program;
   std::vector<WorkerEnd> ends;         ///< In the order in which they were observed.
   std::optional<int> root_cause;       ///< A rank; unset: root_cause_of(ends).
+  std::string elsewhere;               ///< What failed on another node, if that ended the job.
   int attempt = 0;                     ///< How often the workers had been started again.
   int max_restarts = 0;                ///< How often they may be.
   std::string flight_file;             ///< Where the ranks' last calls were written.

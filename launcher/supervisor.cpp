@@ -1,5 +1,6 @@
 #include "launcher/supervisor.hpp"
 
+#include "rendezvous/rounds.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/exit_code.hpp"
 
@@ -84,6 +85,12 @@ void Supervisor::on(const Reported& e) {
   // The first report tells the cause; later ones are its echo.
   if (!worker.report) worker.report = e;
   if (state_ == State::grace) judge_grace();
+}
+
+void Supervisor::on(const LeftElsewhere&) {
+  if (state_ == State::idle || first_success_) return;
+  first_success_ = now_;
+  if (state_ == State::running) arm_for_stragglers();
 }
 
 void Supervisor::on(const StopSignal& e) {
@@ -223,10 +230,11 @@ void Supervisor::publish_losses() {
     auto& worker = workers_[rank];
     if (!worker.exit || worker.published) continue;
     worker.published = true;
-    effects_.push_back(PublishLoss{
-        static_cast<int>(rank),
-        worker.exit->succeeded() ? "exited 0 before the others" : describe(*worker.exit),
-        worker.failed()});
+    effects_.push_back(
+        PublishLoss{static_cast<int>(rank),
+                    worker.exit->succeeded() ? std::string(rendezvous::early_exit_cause)
+                                             : describe(*worker.exit),
+                    worker.failed(), worker.exit->succeeded() && !worker.stopped_by_us});
   }
 }
 

@@ -37,6 +37,8 @@ struct Reported {
   Errc code{};
   int blamed = -1;
 };
+/// A worker of another node exited with 0.
+struct LeftElsewhere {};
 /// A signal that ends the job.
 struct StopSignal {
   int number = 0;
@@ -60,8 +62,8 @@ struct AllGone {};
 /// The front process died: nobody is left to serve.
 struct FrontLost {};
 
-using Event = std::variant<Start, Spawned, SpawnFailed, Exited, Joined, Reported, StopSignal,
-                           OtherSignal, StopOrder, Tick, AllGone, FrontLost>;
+using Event = std::variant<Start, Spawned, SpawnFailed, Exited, Joined, Reported, LeftElsewhere,
+                           StopSignal, OtherSignal, StopOrder, Tick, AllGone, FrontLost>;
 
 // ---- What the supervisor wants done, in order. ----
 
@@ -73,10 +75,11 @@ struct PublishLoss {
   int rank = 0;
   std::string cause;
   bool failed = false;  ///< A failure, and not our doing.
+  bool left = false;    ///< It exited with 0, by itself.
 };
 /// Tell the user that some have ended well and others still run.
 struct TellStragglers {
-  std::vector<int> ended;
+  std::vector<int> ended;  ///< None where the first was another node's.
   std::vector<int> running;
   Clock::duration since{};  ///< When the first of them ended.
   bool over = false;        ///< It is taken for a failure, and the attempt is ended.
@@ -164,6 +167,7 @@ class Supervisor {
   void on(const Exited&);
   void on(const Joined&);
   void on(const Reported&);
+  void on(const LeftElsewhere&);
   void on(const StopSignal&);
   void on(const OtherSignal&);
   void on(const StopOrder&);
@@ -195,7 +199,7 @@ class Supervisor {
   int failures_ = 0;
   std::optional<Clock::time_point> deadline_;
   bool last_words_ = false;  ///< All have reported; the deadline is that of their exits.
-  std::optional<Clock::time_point> first_success_;  ///< When a worker ended with 0.
+  std::optional<Clock::time_point> first_success_;  ///< When a worker ended with 0, here or not.
   bool told_stragglers_ = false;
   bool straggled_ = false;          ///< The attempt was ended for them.
   std::optional<int> stop_signal_;  ///< The first one; a second one kills.

@@ -1,5 +1,6 @@
 #include "launcher/watch.hpp"
 
+#include "launcher/stuck_exchange.hpp"
 #include "runtime/base/process_stat.hpp"
 #include "runtime/segment/segment.hpp"
 
@@ -14,6 +15,19 @@ namespace {
 constexpr auto interval = std::chrono::milliseconds(100);
 /// Of each rank's last calls, so many are compared with the others'.
 constexpr std::size_t compared_calls = 16;
+/// What all nodes of a job tell of their calls, and one, at most; a call takes half a kilobyte.
+constexpr std::size_t flight_bytes_max = 256u << 20, node_flight_bytes_max = 4u << 20;
+constexpr std::size_t call_bytes = 512;
+
+/// The more ranks there are, the fewer of each one's last calls.
+std::size_t flight_records(int nodes, std::size_t ranks) {
+  const std::size_t bytes =
+      nodes < 2
+          ? flight_bytes_max
+          : std::min(node_flight_bytes_max, flight_bytes_max / static_cast<std::size_t>(nodes));
+  return std::clamp<std::size_t>(bytes / call_bytes / std::max<std::size_t>(ranks, 1), 1,
+                                 FlightRing::records_max);
+}
 
 }  // namespace
 
@@ -23,7 +37,7 @@ Watch::Watch(boost::asio::io_context& io, Clock::duration stuck_after, FindSegme
       find_segment_(std::move(segment)),
       say_(std::move(say)),
       timer_(io),
-      stuck_watch_(stuck_after) {}
+      times_(stuck_after) {}
 
 void Watch::begin(const Assignment& assignment, const std::string& host,
                   const std::string& node_id) {
@@ -31,6 +45,8 @@ void Watch::begin(const Assignment& assignment, const std::string& host,
                      .node = node_id.empty() ? host : node_id,
                      .host = host,
                      .agent = ::getpid(),
+                     .node_rank = assignment.node_rank,
+                     .node_count = assignment.node_count,
                      .epoch = assignment.epoch,
                      .attempt = assignment.attempt,
                      .world_size = assignment.world_size,
@@ -39,7 +55,9 @@ void Watch::begin(const Assignment& assignment, const std::string& host,
   for (int i = 0; i < assignment.local_size; ++i) {
     known_.ranks.emplace_back().rank = assignment.first_rank + i;
   }
-  stuck_watch_.forget();
+  times_.forget();
+  waits_.clear();
+  judge_.forget();
   calls_seen_ = 0;
   told_disagreement_ = false;
   if (!status_) open_status();
@@ -48,11 +66,29 @@ void Watch::begin(const Assignment& assignment, const std::string& host,
 void Watch::open_status() {
   try {
     status_ = std::make_unique<StatusSocket>(
-        io_, known_.job, known_.node,
-        [this](const std::string& question) { return answer(question); });
+        io_, known_.job, known_.node, [this](const std::string& question, auto reply) {
+          ask(question == "flight" ? "flight" : "status", [reply](const auto& documents) {
+            std::string all;
+            for (const auto& document : documents) all += document;
+            reply(std::move(all));
+          });
+        });
   } catch (const Error& error) {
     say_(std::string("dlaunch status will not find this job: ") + error.what());
   }
+}
+
+void Watch::begin_with_others(const Assignment& assignment, store::Uplink& uplink,
+                              JobWatch::Roster roster) {
+  if (!job_) {
+    job_ = std::make_unique<JobWatch>(
+        io_, [this](const std::string& question) { return answer(question); }, say_);
+  }
+  job_->begin(uplink, assignment, std::move(roster));
+}
+
+void Watch::lost(int first_rank, int count, const std::string& host, const std::string& cause) {
+  if (job_) job_->lost(first_rank, count, cause + " on " + host);
 }
 
 void Watch::started(const std::vector<pid_t>& pids) {
@@ -96,14 +132,24 @@ NodeSight Watch::sight(std::size_t calls) const {
 }
 
 std::string Watch::answer(const std::string& question) const {
-  if (question == "flight") return flight_json(sight(FlightRing::records_max), Clock::now());
-  return status_json(sight(1), Clock::now());
+  constexpr std::string_view stuck = "stuck ";
+  if (question == "flight") {
+    return flight_json(sight(flight_records(known_.node_count, known_.ranks.size())), Clock::now());
+  }
+  if (question == "waits") return waits_text(waits_);
+  if (question.starts_with(stuck)) {
+    const auto wait = read_wait(std::string_view(question).substr(stuck.size()));
+    if (!wait) return "";
+    return part_text(describe(*wait, sight(1).ranks, known_.world_size, Clock::now()));
+  }
+  NodeSight node = sight(1);
+  if (job_ && node.stuck.empty()) node.stuck = job_->stuck();
+  return status_json(node, Clock::now());
 }
 
-bool Watch::has_calls() const {
-  const auto node = sight(1);
-  return std::any_of(node.ranks.begin(), node.ranks.end(),
-                     [](const RankSight& rank) { return rank.log.begun > 0; });
+void Watch::ask(const std::string& question, JobWatch::Gathered gathered) {
+  if (job_) return job_->ask(question, std::move(gathered));
+  gathered({answer(question)});
 }
 
 void Watch::arm() {
@@ -119,10 +165,14 @@ void Watch::look() {
   const NodeSight node = sight(compared_calls);
   const auto now = Clock::now();
   if (stuck_after_ > Clock::duration::zero()) {
-    if (const auto stuck = stuck_watch_.look(node.ranks, node.world_size, now)) {
-      known_.stuck = to_string(*stuck);
+    waits_ = times_.look(node.ranks, now);
+    const auto found = judge_.judge(waits_);
+    if (found && job_) {
+      job_->ring();
+    } else if (found) {
+      known_.stuck = to_string(describe(*found, node.ranks, node.world_size, now));
       say_(known_.stuck);
-    } else if (!stuck_watch_.is_stuck()) {
+    } else if (!judge_.is_stuck()) {
       known_.stuck.clear();
     }
   }

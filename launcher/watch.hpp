@@ -1,5 +1,6 @@
 #pragma once
 
+#include "launcher/job_watch.hpp"
 #include "launcher/node_sight.hpp"
 #include "launcher/plan.hpp"
 #include "launcher/status_socket.hpp"
@@ -19,7 +20,8 @@ namespace dlaunch::launcher {
 
 /// Looks at what the workers of a node do: ten times a second at the calls that wait, by the memory
 /// that they share with the agent, and closer when asked. Says, once, that a call is stuck, or that
-/// the ranks do not agree. One thread: that of `io`.
+/// the ranks do not agree; among several nodes the former is said by node rank 0's. One thread:
+/// that of `io`.
 class Watch {
  public:
   using Say = std::function<void(const std::string& sentence)>;
@@ -32,6 +34,11 @@ class Watch {
   /// A new attempt. From the first one on `dlaunch status` finds the job; where that cannot be, it
   /// is said, and the job goes on.
   void begin(const Assignment& assignment, const std::string& host, const std::string& node_id);
+  /// The same, with other nodes. The uplink outlives us.
+  void begin_with_others(const Assignment& assignment, store::Uplink& uplink,
+                         JobWatch::Roster roster);
+  /// Ranks of another node will not come back.
+  void lost(int first_rank, int count, const std::string& host, const std::string& cause);
   void started(const std::vector<pid_t>& pids);
   void joined(int local_rank);
   void ended(const Workers::Ended& ended);
@@ -40,10 +47,11 @@ class Watch {
 
   /// With up to so many calls of each rank.
   NodeSight sight(std::size_t calls) const;
-  /// To who asks "status" or "flight".
+  /// This node's answer to "status", "flight", or what another node's watch asks.
   std::string answer(const std::string& question) const;
-  /// Whether any worker has ever recorded a call.
-  bool has_calls() const;
+  /// All nodes' answers to "status" or "flight", in the order of their ranks; of those that answer
+  /// in time.
+  void ask(const std::string& question, JobWatch::Gathered gathered);
 
  private:
   void open_status();
@@ -56,7 +64,10 @@ class Watch {
   const Say say_;
   boost::asio::steady_timer timer_;
   NodeSight known_;  ///< Without logs.
-  StuckWatch stuck_watch_;
+  WaitTimes times_;
+  std::vector<CallWait> waits_;  ///< As of the last look.
+  StuckJudge judge_;
+  std::unique_ptr<JobWatch> job_;  ///< Null on one node.
   std::uint64_t calls_seen_ = 0;
   bool told_disagreement_ = false;
   bool looking_ = false;

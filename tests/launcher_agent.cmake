@@ -25,6 +25,8 @@ add_dependencies(uneven_inputs_test example_uneven_inputs)
 add_executable(stuck_rank process/stuck_rank.cpp)
 target_link_libraries(stuck_rank PRIVATE dlaunch)
 set_target_properties(stuck_rank PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-dlaunch_test(stuck_test process/stuck_test.cpp
-  LIBS dlaunch_process_test dlaunch_agent nlohmann_json::nlohmann_json)
-add_dependencies(stuck_test stuck_rank dlaunch_program)
+foreach(area stuck stuck_nodes)
+  dlaunch_test(${area}_test process/${area}_test.cpp
+    LIBS dlaunch_process_test dlaunch_agent nlohmann_json::nlohmann_json)
+  add_dependencies(${area}_test stuck_rank dlaunch_program)
+endforeach()

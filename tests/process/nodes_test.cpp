@@ -1,4 +1,6 @@
 // Several nodes on this host: an agent each, meeting over the loopback address.
+#include "tests/process/nodes.hpp"
+
 #include "runtime/base/socket.hpp"
 #include "tests/process/job.hpp"
 
@@ -11,35 +13,6 @@
 
 namespace dlaunch::process_test {
 namespace {
-
-using Strings = std::vector<std::string>;
-
-/// The agents of one job, started by the same line.
-class Nodes {
- public:
-  explicit Nodes(std::string nnodes, Strings program, Strings options = {})
-      : endpoint_("127.0.0.1:" + std::to_string(free_port())) {
-    line_ = {"--nnodes", std::move(nnodes), "--rdzv-endpoint", endpoint_};
-    line_.insert(line_.end(), options.begin(), options.end());
-    program_ = std::move(program);
-  }
-  /// Starts one more; `options` are its own.
-  Job& add(Strings options = {}) {
-    Strings line = line_;
-    line.insert(line.end(), options.begin(), options.end());
-    line.insert(line.end(), program_.begin(), program_.end());
-    jobs_.push_back(std::make_unique<Job>(std::move(line)));
-    return *jobs_.back();
-  }
-  Job& operator[](std::size_t node) { return *jobs_.at(node); }
-  const std::string& endpoint() const { return endpoint_; }
-
- private:
-  std::string endpoint_;
-  Strings line_;
-  Strings program_;
-  std::vector<std::unique_ptr<Job>> jobs_;
-};
 
 Strings victims(const std::string& mode, const std::string& token,
                 const std::string& number = "0") {

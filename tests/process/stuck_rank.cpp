@@ -44,6 +44,7 @@ int run(const std::string& mode, int seconds) {
   comm.all_reduce(data);
   say("READY");
   if (comm.rank() == comm.size() - 1) misbehave(mode, comm, data);
+  if (mode == "first node" && world.info().node_rank == 0) wait_for_death();
   comm.all_reduce(data);
   say("DONE");
   return 0;

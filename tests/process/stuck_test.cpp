@@ -1,6 +1,7 @@
 // Jobs that do not go on: what dlaunch says of them, once, and who can ask.
 #include "launcher/status_socket.hpp"
 #include "tests/process/job.hpp"
+#include "tests/process/status_folder.hpp"
 
 #include <csignal>
 #include <cstdio>
@@ -21,22 +22,6 @@ using nlohmann::json;
 
 namespace {
 
-/// A folder for status sockets and files, gone with the test.
-struct Folder {
-  Folder() {
-    std::string name = "/tmp/dlaunch-stuck-XXXXXX";
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~Folder() {
-    for (const char* file : {"/flight.json", "/page.html"}) ::unlink((path + file).c_str());
-    ::rmdir((path + "/dlaunch").c_str());
-    ::rmdir(path.c_str());
-  }
-  Job::Environment environment() const { return {{"XDG_RUNTIME_DIR", path}}; }
-  std::string path;
-};
-
 std::vector<std::string> command(const std::string& mode, std::vector<std::string> options,
                                  const std::string& seconds = "60", int ranks = 4) {
   options.insert(options.begin(), {"--nproc-per-node", std::to_string(ranks), "--stuck-after",
@@ -44,13 +29,6 @@ std::vector<std::string> command(const std::string& mode, std::vector<std::strin
   options.insert(options.end(),
                  {DLAUNCH_BINARY_DIR "/tests/stuck_rank", mode, unique_token(), seconds});
   return options;
-}
-
-std::string status(const Folder& folder, std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "status");
-  Job asking(std::move(arguments), folder.environment());
-  CHECK(asking.wait().code == 0);
-  return asking.out();
 }
 
 constexpr const char* waits = "ranks 0-2 wait; absent: rank 3 (";

@@ -145,6 +145,21 @@ TEST_CASE("the one who left early is shown as the root cause") {
   CHECK(text.find("exitcode  : 0 (pid: 1002), left before the others\n") != std::string::npos);
 }
 
+TEST_CASE("where the root cause is another node's, ours is told among the failures") {
+  FailureSummary summary;
+  summary.program = "p";
+  summary.ends = {lost_peer(0), lost_peer(1)};
+  summary.elsewhere = "the job ends: rank 3 on b was killed by SIGKILL";
+  auto text = failure_summary(summary);
+  CHECK(text.find("[1]:") < text.find("[2]:"));
+  CHECK(text.find("Root Cause (on another node):\n  the job ends: rank 3 on b was killed") !=
+        std::string::npos);
+  // Unless it failed by itself.
+  summary.ends.push_back(ended(2, exit_with(3)));
+  text = failure_summary(summary);
+  CHECK(text.find("rank      : 2") > text.find("Root Cause (first observed failure)"));
+}
+
 TEST_CASE("the supervisor's verdict counts before our own") {
   FailureSummary summary;
   summary.program = "p";

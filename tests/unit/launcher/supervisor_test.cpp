@@ -55,6 +55,7 @@ Event parse_event(const Words& words) {
   if (name == "reported") {
     return Reported{number(1), errc_named(words.at(2)), words.size() > 3 ? number(3) : -1};
   }
+  if (name == "left_elsewhere") return LeftElsewhere{};
   if (name == "stop") return StopSignal{signal_number(words.at(1))};
   if (name == "other") return OtherSignal{signal_number(words.at(1))};
   if (name == "order") {
@@ -217,6 +218,7 @@ TEST_CASE("every state answers every event, and an attempt ends once") {
           Exited{rank, {0, SIGKILL, false}},
           Joined{rank},
           Reported{rank, random() % 2 == 0 ? Errc::peer_lost : Errc::timeout, rank - 1},
+          LeftElsewhere{},
           StopSignal{SIGTERM},
           OtherSignal{SIGUSR1},
           StopOrder{static_cast<StopOrder::Manner>(random() % 3)},
@@ -225,7 +227,7 @@ TEST_CASE("every state answers every event, and an attempt ends once") {
           FrontLost{}};
       // Rare events rarely, so that histories go deep.
       std::size_t pick = random() % choices.size();
-      const bool rare = pick == 2 || pick == 7 || pick == 9 || pick == 12;
+      const bool rare = pick == 2 || pick == 8 || pick == 10 || pick == 13;
       if (rare && random() % 8 != 0) pick = 3;
       now += static_cast<long>(random() % 2000);
       ++seen[{supervisor.state(), choices[pick].index()}];

@@ -1,0 +1,136 @@
+#include "launcher/agent_settings.hpp"
+#include "launcher/agent_state.hpp"
+#include "launcher/end_report.hpp"
+#include "launcher/environment.hpp"
+#include "launcher/flight_report.hpp"
+#include "runtime/base/exit_code.hpp"
+
+#include <utility>
+
+#include <boost/asio/post.hpp>
+#include <unistd.h>
+
+namespace dlaunch::launcher {
+
+// ---- Effects ----
+
+void Agent::execute(const Spawn&) {
+  killing_ = false;
+  history_.begin_attempt(plan_of(task_, assignment_));
+  watch_.begin(assignment_, task_.machine.hostname, task_.options.node_id);
+  if (auto* uplink = link_.uplink()) watch_.begin_with_others(assignment_, *uplink, roster_);
+  const auto problem = workers_.start(history_.plan());
+  watch_.started(workers_.pids());
+  auto controls = workers_.take_controls();
+  for (std::size_t i = 0; i < controls.size(); ++i) {
+    host_->expect(history_.plan().workers[i].rank, std::move(controls[i]));
+  }
+  if (!problem) return feed(Spawned{});
+  say(problem->sentence);
+  feed(SpawnFailed{problem->exit_code});
+}
+
+void Agent::execute(const PublishLoss& effect) {
+  const int rank = assignment_.first_rank + effect.rank;
+  host_->publish_loss(rank, task_.machine.hostname, effect.cause);
+  if (effect.failed && !leaving_) {
+    link_.seat()->worker_failed(assignment_.epoch, rank, effect.cause);
+  } else if (effect.left && !leaving_) {
+    link_.seat()->worker_left(assignment_.epoch, rank);
+  }
+}
+
+void Agent::execute(const TellStragglers& effect) {
+  stragglers_ = straggler_sentence(effect, assignment_.first_rank, left_elsewhere_);
+  say(stragglers_ + straggler_outlook(effect, task_.options));
+}
+
+void Agent::execute(const ArmTimer& effect) {
+  timer_.expires_at(effect.at);
+  timer_.async_wait([this](auto error) {
+    if (!error) feed(Tick{});
+  });
+}
+
+void Agent::execute(const KillAll&) {
+  killing_ = true;
+  const auto ranks = ranks_running(workers_.pids(), assignment_.first_rank);
+  if (!ranks.empty()) say("killing what still runs, rank" + ranks);
+  workers_.signal_all(SIGKILL);
+  asio::post(io_, [this] { on_child_change(); });
+}
+
+void Agent::execute(const Ended& effect) {
+  last_end_ = effect;
+  if (effect.unkillable) history_.end_attempt(supervisor_, console_.output());
+  if (final_code_) return finish(*final_code_);
+  if (effect.unkillable) leave(effect.exit_code, "its workers cannot be killed");
+  if (leaving_) return finish(effect.exit_code);
+
+  const bool straggled = !effect.root_cause && !stragglers_.empty();
+  link_.seat()->workers_ended(report_of(
+      effect, assignment_, straggled ? stragglers_ : history_.root_cause_sentence(), blamed_));
+}
+
+// ---- The end ----
+
+/// Node rank 0 writes down what all nodes know; the others wait for it before they go.
+void Agent::gather_flight() {
+  const auto gathered = [this](std::vector<std::string> documents) {
+    flights_ = std::move(documents);
+    if (std::exchange(draining_, false)) on_all_gone();
+  };
+  const bool first = assignment_.node_rank == 0 && !leaving_ && !final_code_;
+  const bool failed = supervisor_.verdict().outcome == Outcome::failed;
+  if (!history_.plan().flight_file || !(failed || (first && failed_elsewhere_))) {
+    return gathered({});
+  }
+  if (!first) return gathered({watch_.answer("flight")});
+  watch_.ask("flight", gathered);
+}
+
+void Agent::on_all_gone() {
+  watch_.stop();
+  if (has_calls(flights_)) {
+    const auto problem = history_.write_flight(merge_flight(flights_));
+    if (problem) say(*problem);
+  }
+  history_.end_attempt(supervisor_, console_.output());
+  feed(AllGone{});
+}
+
+void Agent::finish(int exit_code) {
+  if (std::exchange(finished_, true)) return;
+  exit_code_ = exit_code;
+  const JobEnd end = job_end(last_end_, exit_code, leaving_, history_.empty());
+  if (abandoned_) return tell_and_stop(end);
+  link_.close([this, end] { tell_and_stop(end); });
+}
+
+void Agent::tell_and_stop(const JobEnd& end) {
+  if (end.outcome == Outcome::failed || end.outcome == Outcome::succeeded) {
+    console_.say_lines(history_.summary(task_.options.max_restarts));
+  }
+  if (last_end_.unkillable) {
+    say("some processes do not die of SIGKILL (they hang in the kernel); leaving without them");
+  }
+  const auto outer = lookup(task_.environment, "TORCHELASTIC_ERROR_FILE").value_or("");
+  for (const auto& problem : history_.finish(end, std::string(outer))) {
+    say(problem);
+    if (exit_code_ == 0) exit_code_ = exit_code::internal;
+  }
+  task_.run_directory.finish(history_.has_files());
+  if (abandoned_) ::_exit(exit_code_);
+  console_.drain([this] { asio::post(io_, [this] { io_.stop(); }); });
+}
+
+// ---- What the user reads ----
+
+void Agent::say_restart(int attempt) {
+  const std::string cause = history_.has_root_cause() ? history_.root_cause_sentence()
+                            : order_reason_.empty()   ? "a node was lost"
+                                                      : order_reason_;
+  say(cause + restart_text(attempt, task_.options));
+}
+
+}  // namespace dlaunch::launcher

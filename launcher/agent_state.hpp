@@ -1,0 +1,113 @@
+#pragma once
+
+#include "launcher/agent.hpp"
+#include "launcher/console.hpp"
+#include "launcher/history.hpp"
+#include "launcher/job_link.hpp"
+#include "launcher/plan.hpp"
+#include "launcher/signal_inbox.hpp"
+#include "launcher/supervisor.hpp"
+#include "launcher/watch.hpp"
+#include "launcher/workers.hpp"
+#include "rendezvous/job_host.hpp"
+#include "runtime/base/exit_code.hpp"
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+namespace dlaunch::launcher {
+
+namespace asio = boost::asio;
+
+/// What is behind run_agent, for the files that implement it and nobody else: agent.cpp takes what
+/// happens, agent_effects.cpp does what the supervisor wants, up to the end.
+class Agent : private rendezvous::JobObserver, private SeatListener, private SignalListener {
+ public:
+  Agent(const AgentTask& task, const AgentSeat& seat);
+  int run();
+
+ private:
+  void on_joined(int rank) override;
+  void on_reported(int rank, const wire::Report& report) override;
+  void on_left(int rank) override;
+  void on_warning(const std::string& sentence) override { say(sentence); }
+
+  void on_admitted(const rendezvous::Admission& admission) override;
+  void on_order(std::uint64_t epoch, StopOrder::Manner manner, const std::string& reason) override;
+  void on_ranks_lost(int first_rank, int count, const std::string& host,
+                     const std::string& cause) override;
+  void on_standing(const std::string& sentence) override { say(sentence); }
+  void on_finished(int exit_code, const std::string& sentence) override;
+
+  void on_child_change() override;
+  void on_front_lost() override;
+  void on_handed_on(int signal_number) override;
+
+  void leave(int exit_code, const std::string& reason);
+  void deliver(const Workers::Ended& ended);
+  void deliver_all_waiting();
+  void check_all_gone();
+  void gather_flight();
+  void on_all_gone();
+
+  void feed(const Event& event);
+  void execute(const Spawn& effect);
+  void execute(const PublishLoss& effect);
+  void execute(const TellStragglers& effect);
+  void execute(const ArmTimer& effect);
+  void execute(const SignalAll& effect) { workers_.signal_all(effect.number); }
+  void execute(const KillAll&);
+  void execute(const Ended& effect);
+  void finish(int exit_code);
+  void tell_and_stop(const JobEnd& end);
+  void say(const std::string& sentence) { console_.say(sentence); }
+  void begin_epoch(Assignment assignment, const StoreClients& clients);
+  void open_host();
+  void say_restart(int attempt);
+
+  int local(int rank) const { return rank - assignment_.first_rank; }
+  bool gang_is_gone() const { return supervisor_.state() == Supervisor::State::idle; }
+
+  const AgentTask& task_;
+  const AgentSeat& seat_;
+  asio::io_context io_{1};
+  SignalInbox signals_;
+  asio::steady_timer timer_;
+  asio::steady_timer last_words_timer_;
+  JobLink link_;
+  Assignment assignment_;    ///< Of the current epoch.
+  JobWatch::Roster roster_;  ///< Of the last admission.
+  Console console_;
+  Workers workers_;
+  std::unique_ptr<rendezvous::JobHost> host_;  ///< From the first admission on.
+  Supervisor supervisor_;
+  History history_;
+  Watch watch_;
+
+  std::deque<Event> events_;
+  bool feeding_ = false;
+  std::map<int, Workers::Ended> waiting_for_last_words_;  ///< By local rank.
+  std::string stragglers_;                                ///< As they were told of.
+  std::string left_elsewhere_;        ///< "rank 3 on h2", the first to exit with 0 there.
+  std::vector<std::string> flights_;  ///< To be written, by node.
+  bool failed_elsewhere_ = false;     ///< On another node, first.
+  std::optional<int> blamed_;         ///< The first rank of another node that was.
+  std::string order_reason_;          ///< Why the workers were ended.
+  Ended last_end_;                    ///< Of the last attempt.
+  std::optional<int> final_code_;     ///< The job is over; we end when the workers are gone.
+  bool leaving_ = false;              ///< The rendezvous has no say any more.
+  bool finished_ = false;
+  bool killing_ = false;
+  bool draining_ = false;
+  bool abandoned_ = false;  ///< The user no longer waits for the output to be taken.
+  int exit_code_ = exit_code::internal;
+};
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "launcher/stuck_watch.hpp"
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// What agents tell each other of calls that are stuck, as text; bounded in size.
+namespace dlaunch::launcher {
+
+std::string waits_text(std::vector<CallWait> waits);
+/// Empty where it cannot be read.
+std::vector<CallWait> read_waits(std::string_view text);
+
+std::string wait_text(const CallWait& wait);
+std::optional<CallWait> read_wait(std::string_view text);
+
+/// One node's part of a stuck call, without the call itself.
+std::string part_text(const StuckCall& part);
+/// False where it cannot be read.
+bool add_part(StuckCall& stuck, std::string_view text);
+
+}  // namespace dlaunch::launcher
