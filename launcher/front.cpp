@@ -2,6 +2,7 @@
 
 #include "launcher/exit_status.hpp"
 #include "launcher/process_tree.hpp"
+#include "launcher/status_socket.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/socket.hpp"
 
@@ -78,6 +79,7 @@ int Front::run(const std::function<int(const AgentSeat&)>& agent) {
   const ExitStatus status = exit_status_from_wait(*agent_status_);
   sweep(status.signal == 0 ? second_sweep_timeout : sweep_timeout);
   if (status.signal == 0) return status.code;
+  remove_dead_places();
   say("the agent (pid " + std::to_string(agent_) + ") was " + describe(status) +
       "; its workers were killed");
   return exit_code::internal;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -34,6 +35,8 @@ constexpr std::string_view suffix = ".sock";
 /// A node's longer name goes by its beginning and a hash, which together are not longer.
 constexpr std::size_t node_name_max = 81;
 constexpr std::size_t hash_text_bytes = 17;
+/// Places that are looked at when an agent begins, or was killed.
+constexpr std::size_t removed_max = 256;
 constexpr std::size_t question_bytes_max = 256;
 constexpr std::size_t answer_bytes_max = 256u << 20;
 /// For a question, and for the answer to be taken.
@@ -177,14 +180,29 @@ unique_fd StatusFolder::connect(const Place& place) const {
 }
 
 unique_fd StatusFolder::listen(const Place& place) const {
+  // Whoever leaves the job's folder empty removes it, at any time.
+  constexpr int attempts_max = 3;
+  for (int attempt = 1;; ++attempt) {
+    try {
+      return listen_once(place);
+    } catch (const Error&) {
+      if (attempt == attempts_max) throw;
+    }
+  }
+}
+
+unique_fd StatusFolder::listen_once(const Place& place) const {
   const std::string folder = path_ + "/" + place.job;
   const std::string file = file_name(place.node);
   check_folder(folder, true);
-  const ShortAddress address(folder, file);
-  ::unlink((folder + "/" + file).c_str());
+  // Under another name until somebody listens: before, it looks like one that was left behind.
+  const std::string unborn = "." + std::to_string(::getpid());
+  ::unlink((folder + "/" + unborn).c_str());
+  const ShortAddress address(folder, unborn);
   unique_fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd || ::bind(fd.get(), address.get(), sizeof address.address) != 0 ||
-      ::listen(fd.get(), SOMAXCONN) != 0) {
+      ::listen(fd.get(), SOMAXCONN) != 0 ||
+      ::rename((folder + "/" + unborn).c_str(), (folder + "/" + file).c_str()) != 0) {
     throw no_folder(folder + "/" + file, errno_text(errno));
   }
   return fd;
@@ -196,9 +214,27 @@ void StatusFolder::remove(const Place& place) const noexcept {
   ::rmdir(folder.c_str());  // Where it was the last one.
 }
 
+void StatusFolder::remove_dead() const noexcept try {
+  auto all = places();
+  if (all.size() > removed_max) all.resize(removed_max);
+  for (const auto& place : all) {
+    const ShortAddress address(path_ + "/" + place.job, file_name(place.node));
+    const unique_fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const bool answers = ::connect(fd.get(), address.get(), sizeof address.address) == 0;
+    if (!answers && errno == ECONNREFUSED) remove(place);
+  }
+} catch (const std::exception&) {
+  // Out of memory or descriptors, or somebody else was faster: the next one does it.
+}
+
+void remove_dead_places() noexcept try { StatusFolder(false).remove_dead(); } catch (const Error&) {
+  // There is none, so nothing was left.
+}
+
 StatusSocket::StatusSocket(asio::io_context& io, const std::string& job, const std::string& node,
                            Answer answer)
     : folder_(true), place_{job, node}, answer_(std::move(answer)), acceptor_(io) {
+  folder_.remove_dead();
   acceptor_.assign(Local(), folder_.listen(place_).release());
   accept();
 }

@@ -28,11 +28,15 @@ class StatusFolder {
   std::vector<Place> places() const;
   /// Throws Error{unreachable}: nobody listens there any more, and the place has been removed.
   unique_fd connect(const Place& place) const;
-  /// Takes a place, also where one of the name has been left behind.
+  /// Takes a place, also where one of the name has been left behind. Whoever finds it can connect.
   unique_fd listen(const Place& place) const;
   void remove(const Place& place) const noexcept;
+  /// The places that agents left behind which were killed; of very many some.
+  void remove_dead() const noexcept;
 
  private:
+  unique_fd listen_once(const Place& place) const;
+
   std::string path_;
 };
 
@@ -58,6 +62,9 @@ class StatusSocket {
   Answer answer_;
   boost::asio::local::stream_protocol::acceptor acceptor_;
 };
+
+/// The same, wherever the folder is, if there is one.
+void remove_dead_places() noexcept;
 
 /// Asks an agent, and returns the documents of its answer. Throws Error{timeout} or
 /// Error{unreachable}.

@@ -167,6 +167,29 @@ TEST_CASE("workers without the runtime: who still runs is told, and ended when t
   CHECK(all_gone(token));
 }
 
+TEST_CASE("what a killed agent left behind is removed by its front, or by the next agent") {
+  const Folder folder;
+  const std::string token = unique_token();
+  const std::string place = folder.path + "/dlaunch/old/n0.sock";
+  Job job({"--rdzv-id", "old", "--node-id", "n0", "--nproc-per-node", "2", victim(), "tree", token},
+          folder.environment());
+  REQUIRE(job.saw("READY", 2));
+  REQUIRE(::access(place.c_str(), F_OK) == 0);
+  const pid_t agent = job.agent();
+  SUBCASE("by its front") { ::kill(agent, SIGKILL); }
+  SUBCASE("by the next agent") {
+    ::kill(job.pid(), SIGSTOP);
+    ::kill(agent, SIGKILL);
+    Job next({"--nproc-per-node", "2", "true"}, folder.environment());
+    CHECK(next.wait().code == 0);
+    CHECK(::access(place.c_str(), F_OK) != 0);
+    ::kill(job.pid(), SIGCONT);
+  }
+  CHECK(job.wait().code == 70);
+  CHECK(::access(place.c_str(), F_OK) != 0);
+  CHECK(all_gone(token));
+}
+
 TEST_CASE("where there is no place for status sockets the job runs, and says so") {
   const Folder folder;
   // Others may enter it: no place for this.
