@@ -109,7 +109,7 @@ void Agent::finish(int exit_code) {
 
 void Agent::tell_and_stop(const JobEnd& end) {
   if (end.outcome == Outcome::failed || end.outcome == Outcome::succeeded) {
-    console_.say_lines(history_.summary(task_.options.max_restarts));
+    console_.say_lines(history_.summary(task_.options.max_restarts, end.exit_code == 0));
   }
   if (last_end_.unkillable) {
     say("some processes do not die of SIGKILL (they hang in the kernel); leaving without them");

@@ -39,6 +39,8 @@ JobEnd job_end(const Ended& last, int code, bool left, bool never_began) {
   if (never_began || (code != 0 && last.outcome == Outcome::succeeded)) {
     return {left ? Outcome::stopped : Outcome::failed, code};
   }
+  // All of this node's failed, and others went on without them.
+  if (code == 0 && last.outcome == Outcome::failed) return {Outcome::succeeded, 0};
   if (last.outcome == Outcome::stopped && !left) {
     return {code == 0 ? Outcome::succeeded : Outcome::failed, code};
   }

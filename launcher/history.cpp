@@ -150,7 +150,7 @@ bool History::has_files() const {
   });
 }
 
-std::string History::summary(int max_restarts) const {
+std::string History::summary(int max_restarts, bool tolerated) const {
   if (result_.attempts.empty()) return "";
   const AttemptResult& attempt = result_.attempts.back();
   FailureSummary summary;
@@ -161,6 +161,7 @@ std::string History::summary(int max_restarts) const {
   summary.elsewhere = elsewhere_;
   summary.attempt = attempt.plan.assignment.attempt;
   summary.max_restarts = max_restarts;
+  summary.tolerated = tolerated;
   summary.flight_file = attempt.flight_file;
   summary.utc_offset = local_utc_offset(attempt.ended);
   return failure_summary(summary);

@@ -43,8 +43,9 @@ class History {
   /// A worker left an error file, or its output went to one.
   bool has_files() const;
 
-  /// The bordered block about the last attempt; empty where nobody failed.
-  std::string summary(int max_restarts) const;
+  /// The bordered block about the last attempt; empty where nobody failed. `tolerated`: the job
+  /// ended well all the same.
+  std::string summary(int max_restarts, bool tolerated) const;
   bool has_root_cause() const { return root_cause() != nullptr; }
   /// "rank 1 was killed by SIGKILL", of the last attempt.
   std::string root_cause_sentence() const;

@@ -143,7 +143,12 @@ std::string failure_summary(const FailureSummary& summary) {
   }
   const std::string border(width, '=');
   const std::string line(width, '-');
-  std::string out = border + "\n" + summary.program + " FAILED";
+  const std::size_t failed = others.size() + (root->failed() && is_here ? 1 : 0);
+  std::string out = border + "\n" + summary.program +
+                    (summary.tolerated ? " ended with 0, though " + std::to_string(failed) +
+                                             (failed == 1 ? " rank" : " ranks") +
+                                             " failed on the way (--on-failure continue)"
+                                       : " FAILED");
   if (summary.attempt > 0) {
     out += " after " + std::to_string(summary.attempt) + " of " +
            std::to_string(summary.max_restarts) + " restarts";
@@ -161,7 +166,8 @@ std::string failure_summary(const FailureSummary& summary) {
   }
   append_stopped(out, summary.ends);
   if (is_here) {
-    out += line + "\nRoot Cause (first observed failure):\n";
+    out += line +
+           (summary.tolerated ? "\nFirst Failure:\n" : "\nRoot Cause (first observed failure):\n");
     append_end(out, 0, *root, true, summary.utc_offset);
   } else {
     out += line + "\nRoot Cause (on another node):\n  " + summary.elsewhere + "\n";

@@ -37,6 +37,7 @@ struct FailureSummary {
   std::string elsewhere;               ///< What failed on another node, if that ended the job.
   int attempt = 0;                     ///< How often the workers had been started again.
   int max_restarts = 0;                ///< How often they may be.
+  bool tolerated = false;              ///< The job ended well all the same.
   std::string flight_file;             ///< Where the ranks' last calls were written.
   std::chrono::seconds utc_offset{0};  ///< Times are shown in this zone.
 };

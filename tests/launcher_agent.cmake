@@ -1,4 +1,5 @@
-dlaunch_test(supervisor_test unit/launcher/supervisor_test.cpp LIBS dlaunch_agent)
+dlaunch_test(supervisor_test unit/launcher/supervisor_test.cpp unit/launcher/end_report_test.cpp
+  LIBS dlaunch_agent)
 dlaunch_test(output_test unit/launcher/output_lines_test.cpp unit/launcher/line_filter_test.cpp LIBS dlaunch_agent)
 
 # Real launcher, real kills.
@@ -28,5 +29,5 @@ set_target_properties(stuck_rank PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_B
 foreach(area stuck stuck_nodes)
   dlaunch_test(${area}_test process/${area}_test.cpp
     LIBS dlaunch_process_test dlaunch_agent nlohmann_json::nlohmann_json)
-  add_dependencies(${area}_test stuck_rank dlaunch_program)
+  add_dependencies(${area}_test stuck_rank victim dlaunch_program)
 endforeach()

@@ -12,6 +12,7 @@ dlaunch_test(launcher_plan_test
   unit/launcher/result_test.cpp
   unit/launcher/scheduler_options_test.cpp
   unit/launcher/scheduler_test.cpp
+  unit/launcher/stuck_watch_test.cpp
   unit/launcher/summary_test.cpp
   LIBS dlaunch_launcher nlohmann_json::nlohmann_json)
 dlaunch_test(command_line_test process/command_line_test.cpp

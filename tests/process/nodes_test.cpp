@@ -146,6 +146,8 @@ TEST_CASE("ranks die on either node, and with --on-failure continue the others g
   CHECK(code_a == 0);
   CHECK(code_b == 0);
   CHECK(contains(a.out(), "1 of 4 ranks did 50 steps, the model is 50 everywhere"));
+  CHECK(contains(b.err(), "ended with 0, though "));
+  CHECK_FALSE(contains(a.err() + b.err(), "FAILED"));
 }
 
 TEST_CASE("elastic: a node that comes late, and one that goes") {

@@ -160,6 +160,19 @@ TEST_CASE("where the root cause is another node's, ours is told among the failur
   CHECK(text.find("rank      : 2") > text.find("Root Cause (first observed failure)"));
 }
 
+TEST_CASE("a job that went on without its failed ranks did not fail") {
+  FailureSummary summary;
+  summary.program = "p";
+  summary.ends = {ended(0, exit_with(0)), ended(1, exit_with(3))};
+  summary.root_cause = 1;
+  summary.tolerated = true;
+  const auto text = failure_summary(summary);
+  CHECK(text.find("p ended with 0, though 1 rank failed on the way (--on-failure continue)\n") !=
+        std::string::npos);
+  CHECK(text.find("First Failure:\n[0]:\n") != std::string::npos);
+  CHECK(text.find("FAILED") == std::string::npos);
+}
+
 TEST_CASE("the supervisor's verdict counts before our own") {
   FailureSummary summary;
   summary.program = "p";
