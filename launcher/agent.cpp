@@ -95,7 +95,7 @@ void Agent::on_order(std::uint64_t epoch, StopOrder::Manner manner, const std::s
 
 void Agent::on_ranks_lost(int first_rank, int count, const std::string& host,
                           const std::string& cause) {
-  watch_.lost(first_rank, count, host, cause);
+  watch_.lost(first_rank, count, cause);
   if (!host_ || gang_is_gone()) return;
   for (int rank = first_rank; rank < first_rank + count; ++rank) {
     host_->publish_loss(rank, host, cause);

@@ -20,13 +20,53 @@ using nlohmann::ordered_json;
 
 using Key = std::pair<std::uint64_t, std::uint64_t>;  ///< Communicator and sequence.
 
+bool is_text(const ordered_json& value) { return value.is_null() || value.is_string(); }
+bool is_count(const ordered_json& value) { return value.is_null() || value.is_number_integer(); }
+
+bool is_sound_call(const ordered_json& call) {
+  return call.at("communicator").is_number_integer() && is_count(call.at("sequence")) &&
+         is_count(call.at("count")) && call.at("op").is_string() && call.at("kind").is_string() &&
+         is_text(call.at("dtype")) && is_text(call.at("reduction")) && is_text(call.at("site")) &&
+         is_text(call.at("communicator_name")) && call.at("began").is_number() &&
+         is_count(call.at(call.at("sequence").is_null() ? "peer" : "root")) &&
+         is_count(call.at(call.at("sequence").is_null() ? "tag" : "argument"));
+}
+
+bool is_sound_rank(const ordered_json& rank) {
+  const auto& groups = rank.at("communicators");
+  const auto records = rank.find("records");
+  return rank.at("rank").is_number_integer() && rank.at("pid").is_number_integer() &&
+         rank.at("state").is_string() && rank.at("doing").is_string() &&
+         rank.at("calls").is_number_integer() &&
+         std::all_of(groups.begin(), groups.end(),
+                     [](const ordered_json& group) {
+                       return group.at("id").is_number_integer() &&
+                              group.at("sequence").is_number_integer();
+                     }) &&
+         (records == rank.end() || std::all_of(records->begin(), records->end(), is_sound_call));
+}
+
+/// It may come from another node, and by a store that the program can write to.
+bool is_sound(const ordered_json& document) try {
+  const auto& ranks = document.at("ranks");
+  for (const char* number : {"node_rank", "nodes", "world_size", "epoch", "attempt"}) {
+    if (!document.at(number).is_number_integer()) return false;
+  }
+  for (const char* text : {"job", "node", "host"}) {
+    if (!document.at(text).is_string()) return false;
+  }
+  return ranks.is_array() && std::all_of(ranks.begin(), ranks.end(), is_sound_rank);
+} catch (const ordered_json::exception&) {
+  return false;
+}
+
 /// Of each node the first.
 std::vector<ordered_json> parsed(const std::vector<std::string>& documents) {
   std::vector<ordered_json> read;
   std::set<std::string> nodes;
   for (const auto& text : documents) {
     auto document = ordered_json::parse(text, nullptr, false);
-    if (!document.is_object() || !document.contains("ranks")) continue;
+    if (!document.is_object() || !is_sound(document)) continue;
     if (nodes.insert(document["node"].get<std::string>()).second) {
       read.push_back(std::move(document));
     }
@@ -44,8 +84,8 @@ ordered_json merged(std::vector<ordered_json> documents) {
   for (auto& rank : all["ranks"]) rank["host"] = all["host"];
   for (std::size_t i = 1; i < documents.size(); ++i) {
     auto& document = documents[i];
-    const bool tells = document.contains("stuck") && !document["stuck"].is_null();
-    if (tells && all["stuck"].is_null()) all["stuck"] = document["stuck"];
+    const bool tells = document.contains("stuck") && document["stuck"].is_string();
+    if (tells && !all["stuck"].is_string()) all["stuck"] = document["stuck"];
     for (auto& rank : document["ranks"]) {
       rank["host"] = document["host"];
       all["ranks"].push_back(std::move(rank));

@@ -10,6 +10,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr std::chrono::microseconds waited_max = std::chrono::hours(24 * 365);
 /// Of a node's calls that wait, those in which most do.
 constexpr std::size_t calls_max = 16;
 /// Of a node's absent ranks, so many with what they do; the reports tell no more of all.
@@ -42,7 +43,8 @@ CallWait from_json(const json& told) {
   told.at("whom").get_to(wait.whom);
   told.at("group_size").get_to(wait.group_size);
   told.at("call").get_to(wait.call);
-  wait.waited = std::chrono::microseconds(told.at("waited_us").get<std::int64_t>());
+  const auto waited = told.at("waited_us").get<std::int64_t>();
+  wait.waited = std::chrono::microseconds(std::clamp<std::int64_t>(waited, 0, waited_max.count()));
   told.at("waiting").get_to(wait.waiting);
   told.at("is_over").get_to(wait.is_over);
   return wait;

@@ -87,8 +87,8 @@ void Watch::begin_with_others(const Assignment& assignment, store::Uplink& uplin
   job_->begin(uplink, assignment, std::move(roster));
 }
 
-void Watch::lost(int first_rank, int count, const std::string& host, const std::string& cause) {
-  if (job_) job_->lost(first_rank, count, cause + " on " + host);
+void Watch::lost(int first_rank, int count, const std::string& cause) {
+  if (job_) job_->lost(first_rank, count, cause);
 }
 
 void Watch::started(const std::vector<pid_t>& pids) {

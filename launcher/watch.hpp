@@ -38,7 +38,7 @@ class Watch {
   void begin_with_others(const Assignment& assignment, store::Uplink& uplink,
                          JobWatch::Roster roster);
   /// Ranks of another node will not come back.
-  void lost(int first_rank, int count, const std::string& host, const std::string& cause);
+  void lost(int first_rank, int count, const std::string& cause);
   void started(const std::vector<pid_t>& pids);
   void joined(int local_rank);
   void ended(const Workers::Ended& ended);

@@ -1,3 +1,5 @@
+#include "launcher/flight_report.hpp"
+#include "launcher/node_sight.hpp"
 #include "launcher/stuck_exchange.hpp"
 
 #include <doctest/doctest.h>
@@ -91,4 +93,31 @@ TEST_CASE("what cannot be read is no answer") {
   const auto told = read_waits(waits_text(many));
   CHECK(told.size() == 16);
   CHECK(told.front().sequence == 100);
+}
+
+TEST_CASE("nodes' documents are brought together; what is missing is named") {
+  const auto node = [](int node_rank, const std::string& id) {
+    NodeSight sight;
+    sight.job = "demo";
+    sight.node = id;
+    sight.host = "host-" + id;
+    sight.node_rank = node_rank;
+    sight.node_count = 3;
+    sight.world_size = 3;
+    sight.ranks.emplace_back().rank = node_rank;
+    return status_json(sight, Clock::time_point(std::chrono::hours(1)));
+  };
+  const std::string a = node(0, "a"), b = node(1, "b"), c = node(2, "c");
+  CHECK(is_complete({c, a, b}));
+  CHECK_FALSE(is_complete({a, b}));
+  CHECK_FALSE(is_complete({}));
+  CHECK_FALSE(has_calls({a, b}));
+  // Twice, and what is no document, or not a whole one.
+  const auto text =
+      status_text({b, a, b, "", "{}", "[]", "{\"ranks\": []}", "{\"ranks\": [{\"rank\": \"x\"}]}"});
+  CHECK(text.find("3 ranks, of which 2 cannot be seen: their nodes do not answer") !=
+        std::string::npos);
+  CHECK(text.find("     0  host-a ") != std::string::npos);
+  CHECK(text.find("     1  host-b ") != std::string::npos);
+  CHECK(merge_flight({"nothing"}) == "{}\n");
 }
