@@ -378,7 +378,10 @@ std::string Call::disagreement(const Fingerprint& theirs, int world_rank) const 
                          name_of(world_rank) + " is in " + to_string(theirs);
   if (Fingerprint same = theirs;
       same.argument = fingerprint_.argument, same == fingerprint_ && theirs != fingerprint_) {
-    sentence += " with another argument (counts, ranks, factor, order, or custom operation)";
+    sentence +=
+        " with another argument (counts, ranks, factor, order, or custom operation), or by another "
+        "table of algorithms than the one here, " +
+        setting_.mesh.table().title();
   }
   return sentence;
 }

@@ -116,6 +116,7 @@ class Call final : public Mesh, public transport::Patience {
   /// Room for the offsets of equal parts, which stays as it is from call to call.
   std::vector<std::size_t>& kept_parts() const { return setting_.kept.parts; }
   Rooms& rooms() override { return setting_.kept.rooms; }
+  const algorithms::Table& table() const override { return setting_.mesh.table(); }
   int rank() const override { return setting_.group.rank; }
   int size() const override { return setting_.group.size(); }
   void send(int to, BytesView data) override;

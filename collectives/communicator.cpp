@@ -1,4 +1,5 @@
 #include "collectives/state.hpp"
+#include "collectives/table_in_use.hpp"
 
 #include <utility>
 
@@ -20,6 +21,7 @@ Communicator::Communicator(const World& world, std::string_view name)
   for (int rank = 0; rank < world.size(); ++rank) state_->group.world_ranks.push_back(rank);
   state_->membership = world.membership();
   state_->mesh = std::make_shared<transport::Links>(world);
+  state_->mesh->go_by(table_of(world));
   state_->flight.take(*state_->mesh, state_->group);
   state_->attendant = std::make_shared<transport::Attendant>(*state_->mesh);
 }

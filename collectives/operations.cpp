@@ -25,7 +25,7 @@ const Offsets& equal(Call& call, std::size_t each) {
 Algorithm by_nodes(const Call& call, Op op, std::size_t bytes, Freedom freedom = Freedom::none) {
   if (call.nodes() == nullptr) return Algorithm::direct;
   const auto topology = algorithms::topology_of(call.nodes()->layout(), freedom);
-  return select(op, bytes, topology).algorithm;
+  return call.table().select(op, bytes, topology).algorithm;
 }
 
 }  // namespace
@@ -78,9 +78,6 @@ void all_reduce(Call& call, std::span<std::byte> data, const Folder& fold) {
 
 void all_gather(Call& call, std::byte* data, std::size_t each) {
   const Algorithm how = by_nodes(call, Op::all_gather, each);
-  if (how == Algorithm::leaders) {
-    return by_node::all_gather_by_leaders(call, *call.nodes(), data, each);
-  }
   if (how == Algorithm::slices) {
     return by_node::all_gather_in_slices(call, *call.nodes(), data, each);
   }
@@ -89,6 +86,10 @@ void all_gather(Call& call, std::byte* data, std::size_t each) {
 
 void all_gather_v(Call& call, std::byte* data, const Offsets& parts) {
   if (auto* team = call.team()) return shared::all_gather(*team, data, parts);
+  const std::size_t mean = parts.back() / static_cast<std::size_t>(call.size());
+  if (by_nodes(call, Op::all_gather, mean) == Algorithm::leaders) {
+    return by_node::all_gather_by_leaders(call, *call.nodes(), data, parts);
+  }
   algorithms::all_gather(call, data, parts);
 }
 
@@ -128,6 +129,9 @@ void gather(Call& call, BytesView mine, std::byte* all, int root) {
   if (auto* team = call.team()) {
     return shared::gather(*team, mine, all, parts, root, Parts::equal);
   }
+  if (by_nodes(call, Op::gather, mine.size()) == Algorithm::leaders) {
+    return by_node::gather_by_leaders(call, *call.nodes(), mine, all, root);
+  }
   algorithms::gather(call, mine, all, root);
 }
 
@@ -143,6 +147,9 @@ void scatter(Call& call, const std::byte* all, std::span<std::byte> mine, int ro
       call.rank() == root ? algorithms::equal_parts(call.size(), mine.size()) : Offsets{};
   if (auto* team = call.team()) {
     return shared::scatter(*team, all, mine, parts, root, Parts::equal);
+  }
+  if (by_nodes(call, Op::scatter, mine.size()) == Algorithm::leaders) {
+    return by_node::scatter_by_leaders(call, *call.nodes(), all, mine, root);
   }
   algorithms::scatter(call, all, mine, root);
 }

@@ -66,6 +66,7 @@ Communicator Communicator::shrink(const Options& options) {
   // What was under way when a rank died is still in the old connections: new ones begin empty.
   const auto generation = static_cast<std::uint32_t>(made->group.id) | transport::Links::derived;
   made->mesh = std::make_shared<transport::Links>(state_->mesh->world(), generation);
+  made->mesh->go_by(state_->mesh->shared_table());
   made->attendant = std::make_shared<transport::Attendant>(*made->mesh);
   return Communicator(std::move(made));
 }

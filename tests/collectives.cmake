@@ -18,6 +18,7 @@ dlaunch_test(collectives_test
   unit/collectives/ring_test.cpp
   unit/collectives/started_end_test.cpp
   unit/collectives/started_test.cpp
+  unit/collectives/table_test.cpp
   unit/collectives/threads_test.cpp
   unit/collectives/topology_test.cpp
   unit/collectives/tree_test.cpp
@@ -30,7 +31,7 @@ set_tests_properties(collectives_shared_test PROPERTIES
 # And as those of several nodes, some of which share memory: what makes calls.
 foreach(nodes halves alternating uneven)
   add_test(NAME collectives_${nodes}_test COMMAND collectives_test
-    --source-file=*failure_test*,*golden_test*,*grid_test*,*group_test*,*started*_test*,*threads_test*)
+    --source-file=*failure_test*,*golden_test*,*grid_test*,*group_test*,*started*_test*,*table_test*,*threads_test*)
   set_tests_properties(collectives_${nodes}_test PROPERTIES
     TIMEOUT ${test_timeout} ENVIRONMENT DLAUNCH_TEST_NODES=${nodes})
 endforeach()
@@ -53,3 +54,7 @@ target_link_libraries(struck PRIVATE dlaunch_settings dlaunch_collectives dlaunc
 set_target_properties(struck PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 dlaunch_test(struck_test process/struck_test.cpp LIBS dlaunch_process_test dlaunch_launcher)
 add_dependencies(struck_test struck dlaunch_program)
+
+# What DLAUNCH_TABLE names.
+dlaunch_fuzz(table_fuzz fuzz/table_fuzz.cpp CORPUS table LIBS dlaunch_collectives
+  COVERED ../collectives/algorithms/table_text.cpp)

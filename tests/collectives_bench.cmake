@@ -1,5 +1,6 @@
 # `dlaunch bench`: what it decides and checks, and the whole of it.
 dlaunch_test(collectives_bench_test
+  unit/collectives/bench/calibrate_test.cpp
   unit/collectives/bench/options_test.cpp
   unit/collectives/bench/pattern_test.cpp
   unit/collectives/bench/sizes_test.cpp

@@ -1,5 +1,6 @@
 #include "collectives/algorithms/by_node.hpp"
 
+#include "collectives/algorithms/flights.hpp"
 #include "collectives/algorithms/shared.hpp"
 #include "collectives/algorithms/submesh.hpp"
 
@@ -23,26 +24,38 @@ std::vector<int> ranks_at(const Layout& layout, int index) {
 /// Where each rank's part lies if the nodes' ranks lie behind one another.
 class Packing {
  public:
-  Packing(const Layout& layout, std::size_t each) : layout_(layout), each_(each) {
+  Packing(const Layout& layout, std::size_t each)
+      : Packing(layout, equal_parts(layout.ranks(), each)) {}
+  Packing(const Layout& layout, const Offsets& parts)
+      : layout_(layout), of_rank_(static_cast<std::size_t>(layout.ranks())) {
+    std::size_t end = 0;
     for (int node = 0; node < layout.nodes(); ++node) {
-      nodes_.push_back(nodes_.back() + layout.members(node).size() * each);
+      for (const int rank : layout.members(node)) {
+        of_rank_[static_cast<std::size_t>(rank)] = end;
+        end += size_of_part(parts, rank);
+      }
+      nodes_.push_back(end);
     }
   }
   std::size_t bytes() const { return nodes_.back(); }
   const Offsets& nodes() const { return nodes_; }
-  std::size_t of_rank(int rank) const {
-    return nodes_[static_cast<std::size_t>(layout_.node_of(rank))] +
-           static_cast<std::size_t>(layout_.index_of(rank)) * each_;
-  }
+  std::size_t of_rank(int rank) const { return of_rank_[static_cast<std::size_t>(rank)]; }
   std::span<std::byte> of_node(std::byte* packed, int node) const {
     const auto n = static_cast<std::size_t>(node);
     return {packed + nodes_[n], nodes_[n + 1] - nodes_[n]};
   }
+  /// Those of a node's ranks, counted from its first.
+  Offsets parts_of(int node) const {
+    const auto n = static_cast<std::size_t>(node);
+    Offsets parts;
+    for (const int rank : layout_.members(node)) parts.push_back(of_rank(rank) - nodes_[n]);
+    parts.push_back(nodes_[n + 1] - nodes_[n]);
+    return parts;
+  }
 
  private:
   const Layout& layout_;
-  const std::size_t each_;
-  Offsets nodes_{0};
+  Offsets of_rank_, nodes_{0};
 };
 
 /// A step with the team before anything is waited for from other nodes: by it the node's ranks know
@@ -53,26 +66,39 @@ void announce(const Nodes& nodes) {
   nodes.team()->publish();
 }
 
+void put(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes > 0 && to != from) std::memmove(to, from, bytes);
+}
+
 /// Every rank's `mine` to the leader of its node, which has the node's ranks behind one another.
-void gather_on_node(const Nodes& nodes, BytesView mine, std::byte* all, int leader) {
-  Team* team = nodes.team();
-  if (team == nullptr) {
-    if (!mine.empty() && mine.data() != all) std::memmove(all, mine.data(), mine.size());
-    return;
-  }
-  const Offsets parts = equal_parts(team->size(), mine.size());
-  shared::gather(*team, mine, all, parts, leader, shared::Parts::equal);
+void gather_on_node(const Nodes& nodes, BytesView mine, std::byte* all, int leader,
+                    const Packing& packing, shared::Parts how = shared::Parts::equal) {
+  if (nodes.team() == nullptr) return put(all, mine.data(), mine.size());
+  shared::gather(*nodes.team(), mine, all, packing.parts_of(nodes.node()), leader, how);
 }
 
 /// Everything to everyone, packed.
 void gather_packed(Mesh& mesh, const Nodes& nodes, BytesView mine, std::byte* packed,
-                   const Packing& packing) {
-  gather_on_node(nodes, mine, packing.of_node(packed, nodes.node()).data(), 0);
+                   const Packing& packing, shared::Parts how) {
+  std::byte* here = packing.of_node(packed, nodes.node()).data();
+  gather_on_node(nodes, mine, here, 0, packing, how);
   if (nodes.index() == 0) {
     Submesh leaders(mesh, nodes.leaders(), nodes.node());
     all_gather(leaders, packed, packing.nodes());
   }
   if (nodes.team() != nullptr) shared::broadcast(*nodes.team(), {packed, packing.bytes()}, 0);
+}
+
+/// Each node's part to its speaker, `into`; the root's stays where it is.
+void scatter_to_nodes(Mesh& between, const std::byte* packed, std::span<std::byte> into,
+                      const Offsets& parts, int root) {
+  if (between.rank() != root) return between.recv(root, into);
+  Flights flights(between);
+  for (int node = 0; node < between.size(); ++node) {
+    if (node == root) continue;
+    flights.send(node, {packed + parts[static_cast<std::size_t>(node)], size_of_part(parts, node)});
+  }
+  flights.land();
 }
 
 /// The leaders, of which the root's node has the root.
@@ -122,23 +148,75 @@ void broadcast(Mesh& mesh, const Nodes& nodes, std::span<std::byte> data, int ro
   } while (begin < data.size());
 }
 
-void all_gather_by_leaders(Mesh& mesh, const Nodes& nodes, std::byte* data, std::size_t each) {
-  const Packing packing(nodes.layout(), each);
-  const BytesView mine(data + static_cast<std::size_t>(mesh.rank()) * each, each);
-  if (nodes.layout().in_order()) return gather_packed(mesh, nodes, mine, data, packing);
+void all_gather_by_leaders(Mesh& mesh, const Nodes& nodes, std::byte* data, const Offsets& parts) {
+  const Packing packing(nodes.layout(), parts);
+  const std::size_t each = size_of_part(parts, 0);
+  const bool are_equal = parts == equal_parts(mesh.size(), each);
+  const auto how = are_equal ? shared::Parts::equal : shared::Parts::differing;
+  const BytesView mine(data + parts[static_cast<std::size_t>(mesh.rank())],
+                       size_of_part(parts, mesh.rank()));
+  if (nodes.layout().in_order()) return gather_packed(mesh, nodes, mine, data, packing, how);
   const auto packed = mesh.rooms().take(packing.bytes());
-  gather_packed(mesh, nodes, mine, packed.get(), packing);
-  for (int rank = 0; rank < mesh.size() && each > 0; ++rank) {
-    std::memcpy(data + static_cast<std::size_t>(rank) * each, packed.get() + packing.of_rank(rank),
-                each);
+  gather_packed(mesh, nodes, mine, packed.get(), packing, how);
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    put(data + parts[static_cast<std::size_t>(rank)], packed.get() + packing.of_rank(rank),
+        size_of_part(parts, rank));
   }
+}
+
+void gather_by_leaders(Mesh& mesh, const Nodes& nodes, BytesView mine, std::byte* all, int root) {
+  const Speakers speakers(nodes, root);
+  const Packing packing(nodes.layout(), mine.size());
+  const bool in_order = nodes.layout().in_order();
+  const bool is_root = mesh.rank() == root;
+  const auto room =
+      mesh.rooms().take(speakers.speaks && !(is_root && in_order) ? packing.bytes() : 0);
+  std::byte* packed = is_root && in_order ? all : room.get();
+  const auto here =
+      speakers.speaks ? packing.of_node(packed, nodes.node()) : std::span<std::byte>();
+  gather_on_node(nodes, mine, here.data(), speakers.index, packing);
+  if (!speakers.speaks) return;
+  Submesh between(mesh, speakers.ranks, nodes.node());
+  gather_direct(between, here, packed, packing.nodes(), speakers.node);
+  if (!is_root || in_order) return;
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    put(all + static_cast<std::size_t>(rank) * mine.size(), packed + packing.of_rank(rank),
+        mine.size());
+  }
+}
+
+void scatter_by_leaders(Mesh& mesh, const Nodes& nodes, const std::byte* all,
+                        std::span<std::byte> mine, int root) {
+  announce(nodes);
+  const Speakers speakers(nodes, root);
+  const Packing packing(nodes.layout(), mine.size());
+  const bool is_root = mesh.rank() == root, in_order = nodes.layout().in_order();
+  const auto room =
+      mesh.rooms().take(speakers.speaks && !(is_root && in_order) ? packing.bytes() : 0);
+  const std::byte* packed = is_root && in_order ? all : room.get();
+  for (int rank = 0; is_root && !in_order && rank < mesh.size(); ++rank) {
+    put(room.get() + packing.of_rank(rank), all + static_cast<std::size_t>(rank) * mine.size(),
+        mine.size());
+  }
+  const BytesView here =
+      speakers.speaks ? BytesView(packed + packing.nodes()[static_cast<std::size_t>(nodes.node())],
+                                  nodes.layout().members(nodes.node()).size() * mine.size())
+                      : BytesView();
+  if (speakers.speaks) {
+    Submesh between(mesh, speakers.ranks, nodes.node());
+    const auto into = is_root ? std::span<std::byte>() : packing.of_node(room.get(), nodes.node());
+    scatter_to_nodes(between, packed, into, packing.nodes(), speakers.node);
+  }
+  if (nodes.team() == nullptr) return put(mine.data(), here.data(), mine.size());
+  shared::scatter(*nodes.team(), here.data(), mine, packing.parts_of(nodes.node()), speakers.index,
+                  shared::Parts::equal);
 }
 
 void all_reduce_by_leaders(Mesh& mesh, const Nodes& nodes, std::span<std::byte> data,
                            const Folder& fold) {
   const Packing packing(nodes.layout(), data.size());
   const auto packed = mesh.rooms().take(packing.bytes());
-  gather_packed(mesh, nodes, data, packed.get(), packing);
+  gather_packed(mesh, nodes, data, packed.get(), packing, shared::Parts::equal);
   std::vector<const std::byte*> inputs;
   for (int rank = 0; rank < mesh.size(); ++rank) {
     inputs.push_back(packed.get() + packing.of_rank(rank));
@@ -153,7 +231,7 @@ void reduce_by_leaders(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* 
   const auto packed = mesh.rooms().take(speakers.speaks ? packing.bytes() : 0);
   const auto here =
       speakers.speaks ? packing.of_node(packed.get(), nodes.node()) : std::span<std::byte>();
-  gather_on_node(nodes, in, here.data(), speakers.index);
+  gather_on_node(nodes, in, here.data(), speakers.index, packing);
   if (!speakers.speaks) return;
   Submesh between(mesh, speakers.ranks, nodes.node());
   gather_direct(between, here, packed.get(), packing.nodes(), speakers.node);

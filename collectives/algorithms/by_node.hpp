@@ -46,7 +46,11 @@ class Nodes {
 void barrier(Mesh& mesh, const Nodes& nodes);
 void broadcast(Mesh& mesh, const Nodes& nodes, std::span<std::byte> data, int root);
 /// Every node's raw data goes to every rank.
-void all_gather_by_leaders(Mesh& mesh, const Nodes& nodes, std::byte* data, std::size_t each);
+void all_gather_by_leaders(Mesh& mesh, const Nodes& nodes, std::byte* data, const Offsets& parts);
+/// Equal parts.
+void gather_by_leaders(Mesh& mesh, const Nodes& nodes, BytesView mine, std::byte* all, int root);
+void scatter_by_leaders(Mesh& mesh, const Nodes& nodes, const std::byte* all,
+                        std::span<std::byte> mine, int root);
 void all_reduce_by_leaders(Mesh& mesh, const Nodes& nodes, std::span<std::byte> data,
                            const Folder& fold);
 void reduce_by_leaders(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* out, int root,

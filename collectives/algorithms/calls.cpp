@@ -1,4 +1,8 @@
 #include "collectives/algorithms/algorithms.hpp"
+#include "collectives/algorithms/by_node.hpp"
+
+#include <cstring>
+#include <numeric>
 
 /// Each call by the algorithm that select() names; a name the table does not have for a call cannot
 /// come.
@@ -9,7 +13,23 @@ using transport::Op;
 
 Algorithm algorithm_of(Op op, std::size_t bytes, const Mesh& mesh,
                        Freedom freedom = Freedom::none) {
-  return select(op, bytes, {.ranks = mesh.size(), .freedom = freedom}).algorithm;
+  return mesh.table().select(op, bytes, {.ranks = mesh.size(), .freedom = freedom}).algorithm;
+}
+
+/// Every rank a node of its own, so that a chain goes from rank to rank.
+by_node::Nodes each_alone(const Mesh& mesh) {
+  std::vector<std::uint64_t> numbers(static_cast<std::size_t>(mesh.size()));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return by_node::Nodes(Layout(numbers), mesh.rank(), nullptr);
+}
+
+/// Everything to everyone, and this rank's part of it to `out`.
+void keep_part(Mesh& mesh, BytesView in, std::byte* out, const Offsets& parts, const Folder& fold) {
+  const auto all = mesh.rooms().take(in.size());
+  if (!in.empty()) std::memcpy(all.get(), in.data(), in.size());
+  all_reduce(mesh, {all.get(), in.size()}, fold);
+  const std::size_t bytes = size_of_part(parts, mesh.rank());
+  if (bytes > 0) std::memcpy(out, all.get() + parts[static_cast<std::size_t>(mesh.rank())], bytes);
 }
 
 }  // namespace
@@ -24,8 +44,10 @@ void broadcast(Mesh& mesh, std::span<std::byte> data, int root) {
 }
 
 void reduce(Mesh& mesh, BytesView in, std::byte* out, int root, const Folder& fold) {
-  if (algorithm_of(Op::reduce, in.size(), mesh) == Algorithm::tree) {
-    return reduce_tree(mesh, in, out, root, fold);
+  const Algorithm how = algorithm_of(Op::reduce, in.size(), mesh, fold.freedom());
+  if (how == Algorithm::tree) return reduce_tree(mesh, in, out, root, fold);
+  if (how == Algorithm::chain) {
+    return by_node::reduce_in_chain(mesh, each_alone(mesh), in, out, root, fold);
   }
   reduce_in_parts(mesh, in, out, root, fold);
 }
@@ -44,6 +66,8 @@ void all_reduce(Mesh& mesh, std::span<std::byte> data, const Folder& fold) {
       return all_reduce_halving(mesh, data, fold);
     case Algorithm::ring:
       return all_reduce_ring(mesh, data, fold);
+    case Algorithm::chain:
+      return by_node::all_reduce_in_chain(mesh, each_alone(mesh), data, fold);
     case Algorithm::in_parts:
     case Algorithm::scatter:
     case Algorithm::dissemination:
@@ -55,7 +79,7 @@ void all_reduce(Mesh& mesh, std::span<std::byte> data, const Folder& fold) {
     case Algorithm::in_place:
     case Algorithm::leaders:
     case Algorithm::slices:
-    case Algorithm::chain:
+    case Algorithm::kept_part:
       return all_reduce_in_parts(mesh, data, fold);
   }
 }
@@ -71,6 +95,10 @@ void all_gather(Mesh& mesh, std::byte* data, const Offsets& parts) {
 
 void reduce_scatter(Mesh& mesh, BytesView in, std::byte* out, const Offsets& parts,
                     const Folder& fold) {
+  const std::size_t mean = parts.back() / static_cast<std::size_t>(mesh.size());
+  if (algorithm_of(Op::reduce_scatter, mean, mesh, fold.freedom()) == Algorithm::kept_part) {
+    return keep_part(mesh, in, out, parts, fold);
+  }
   reduce_scatter_in_parts(mesh, in, out, parts, fold);
 }
 

@@ -2,10 +2,7 @@
 
 #include "collectives/transport/team.hpp"
 
-#include <algorithm>
 #include <array>
-#include <cassert>
-#include <cstdint>
 
 namespace dlaunch::algorithms {
 namespace {
@@ -14,6 +11,10 @@ using transport::Op;
 
 constexpr std::size_t KiB = 1024;
 constexpr std::size_t line_bytes = transport::Team::payload_bytes_max;
+/// Of more ranks not every pair has a connection where another way gives the same bits.
+constexpr int pairs_max = 64;
+constexpr std::string_view few_connections =
+    "over a connection to each neighbour, not to all ranks";
 /// Smaller buffers are copied sooner than their places are told.
 constexpr std::size_t told_bytes_min = KiB;
 
@@ -32,40 +33,51 @@ constexpr Choice in_turn{Algorithm::chain, "a node folds onto what those before 
 
 /// Sizes are round numbers near where the peers have theirs; what a link costs differs more than
 /// they do.
-constexpr std::array rows = {
+constexpr std::array lines = {
     // Ranks that share memory: what takes least comes first, since a look here is part of it.
-    Row{.op = Op::all_reduce, .shared = true, .bytes_max = line_bytes, .choice = in_line},
-    Row{.op = Op::all_reduce, .shared = true, .bytes_max = told_bytes_min - 1, .choice = at_once},
+    Row{.op = Op::all_reduce, .shared = true, .most = line_bytes, .choice = in_line},
+    Row{.op = Op::all_reduce, .shared = true, .most = told_bytes_min - 1, .choice = at_once},
     Row{.op = Op::all_reduce, .shared = true, .registered = true, .choice = in_place},
-    Row{.op = Op::all_reduce, .shared = true, .ranks_max = 2, .choice = at_once},
+    Row{.op = Op::all_reduce,
+        .shared = true,
+        .ranks_max = 2,
+        .name = "shared.all_reduce.one_shot.two_ranks",
+        .choice = at_once},
     Row{.op = Op::all_reduce,
         .shared = true,
         .ranks_min = 3,
-        .bytes_max = 4 * KiB,
+        .most = 4 * KiB,
+        .name = "shared.all_reduce.one_shot",
         .choice = at_once},
     Row{.op = Op::all_reduce, .shared = true, .choice = in_slices},
     Row{.op = Op::barrier, .shared = true, .choice = in_line},
-    Row{.op = Op::broadcast, .shared = true, .bytes_max = line_bytes, .choice = in_line},
+    Row{.op = Op::broadcast, .shared = true, .most = line_bytes, .choice = in_line},
     Row{.op = Op::broadcast, .shared = true, .registered = true, .choice = in_place},
     Row{.op = Op::broadcast, .shared = true, .choice = through_slots},
-    Row{.op = Op::all_gather, .shared = true, .bytes_max = line_bytes, .choice = in_line},
-    Row{.op = Op::all_gather,
-        .shared = true,
-        .bytes_max = told_bytes_min - 1,
-        .choice = through_slots},
+    Row{.op = Op::all_gather, .shared = true, .most = line_bytes, .choice = in_line},
+    Row{.op = Op::all_gather, .shared = true, .most = told_bytes_min - 1, .choice = through_slots},
     Row{.op = Op::all_gather, .shared = true, .registered = true, .choice = in_place},
     Row{.op = Op::all_gather, .shared = true, .choice = through_slots},
-    Row{.op = Op::reduce_scatter,
-        .shared = true,
-        .bytes_max = told_bytes_min - 1,
-        .choice = in_pieces},
+    Row{.op = Op::reduce_scatter, .shared = true, .most = told_bytes_min - 1, .choice = in_pieces},
     Row{.op = Op::reduce_scatter, .shared = true, .registered = true, .choice = in_place},
     Row{.op = Op::reduce_scatter, .shared = true, .choice = in_pieces},
-    Row{.op = Op::all_to_all, .shared = true, .bytes_max = told_bytes_min - 1, .choice = in_pieces},
+    Row{.op = Op::all_to_all, .shared = true, .most = told_bytes_min - 1, .choice = in_pieces},
     Row{.op = Op::all_to_all, .shared = true, .registered = true, .choice = in_place},
     Row{.op = Op::all_to_all, .shared = true, .choice = in_pieces},
-    Row{.op = Op::reduce, .shared = true, .ranks_max = 2, .bytes_max = 8 * KiB, .choice = at_once},
-    Row{.op = Op::reduce, .shared = true, .ranks_min = 3, .bytes_max = 4 * KiB, .choice = at_once},
+    Row{.op = Op::reduce,
+        .shared = true,
+        .ranks_max = 2,
+        .most = 8 * KiB,
+        .ceiling = transport::Team::slot_bytes,
+        .name = "shared.reduce.one_shot.two_ranks",
+        .choice = at_once},
+    Row{.op = Op::reduce,
+        .shared = true,
+        .ranks_min = 3,
+        .most = 4 * KiB,
+        .ceiling = transport::Team::slot_bytes,
+        .name = "shared.reduce.one_shot",
+        .choice = at_once},
     Row{.op = Op::reduce, .shared = true, .choice = in_slices},
     Row{.op = Op::gather, .shared = true, .choice = through_slots},
     Row{.op = Op::scatter, .shared = true, .choice = in_pieces},
@@ -73,7 +85,12 @@ constexpr std::array rows = {
     // Ranks that do not, but some of which do.
     Row{.op = Op::barrier, .by_node = true, .choice = one_speaks},
     Row{.op = Op::broadcast, .by_node = true, .choice = one_speaks},
-    Row{.op = Op::reduce, .by_node = true, .node_bytes_max = 32 * KiB, .choice = one_speaks},
+    Row{.op = Op::reduce,
+        .by_node = true,
+        .measure = Measure::node,
+        .most = 32 * KiB,
+        .name = "nodes.reduce.leaders",
+        .choice = one_speaks},
     Row{.op = Op::reduce,
         .by_node = true,
         .in_order = true,
@@ -91,7 +108,12 @@ constexpr std::array rows = {
         .in_order = true,
         .freedom = Freedom::extends,
         .choice = in_turn},
-    Row{.op = Op::all_reduce, .by_node = true, .node_bytes_max = 32 * KiB, .choice = one_speaks},
+    Row{.op = Op::all_reduce,
+        .by_node = true,
+        .measure = Measure::node,
+        .most = 32 * KiB,
+        .name = "nodes.all_reduce.leaders",
+        .choice = one_speaks},
     Row{.op = Op::all_reduce,
         .by_node = true,
         .in_order = true,
@@ -109,7 +131,12 @@ constexpr std::array rows = {
         .in_order = true,
         .freedom = Freedom::extends,
         .choice = in_turn},
-    Row{.op = Op::all_gather, .by_node = true, .node_bytes_max = 32 * KiB, .choice = one_speaks},
+    Row{.op = Op::all_gather,
+        .by_node = true,
+        .measure = Measure::node,
+        .most = 32 * KiB,
+        .name = "nodes.all_gather.leaders",
+        .choice = one_speaks},
     Row{.op = Op::all_gather,
         .by_node = true,
         .in_order = true,
@@ -121,6 +148,18 @@ constexpr std::array rows = {
         .even = true,
         .freedom = Freedom::extends,
         .choice = in_turn},
+    Row{.op = Op::gather,
+        .by_node = true,
+        .measure = Measure::node,
+        .most = 4 * KiB,
+        .name = "nodes.gather.leaders",
+        .choice = one_speaks},
+    Row{.op = Op::scatter,
+        .by_node = true,
+        .measure = Measure::node,
+        .most = 4 * KiB,
+        .name = "nodes.scatter.leaders",
+        .choice = one_speaks},
 
     // Ranks that do not share any.
     Row{.op = Op::barrier,
@@ -130,20 +169,30 @@ constexpr std::array rows = {
         .ranks_max = 2,
         .choice = {Algorithm::tree, "there is but one way to go"}},
     Row{.op = Op::broadcast,
-        .bytes_max = 64 * KiB,
+        .most = 64 * KiB,
+        .name = "links.broadcast.tree",
         .choice = {Algorithm::tree, "the fewest rounds: each rank that has it tells three others"}},
     Row{.op = Op::broadcast,
-        .each_bytes_max = 2 * KiB,
+        .measure = Measure::each,
+        .most = 2 * KiB,
+        .name = "links.broadcast.tree.parts",
         .choice = {Algorithm::tree, "parts would not be worth a message"}},
     Row{.op = Op::broadcast,
         .choice = {Algorithm::scatter, "the root sends everything once, not once for each rank"}},
 
     Row{.op = Op::reduce,
-        .bytes_max = 64 * KiB,
+        .most = 64 * KiB,
+        .name = "links.reduce.tree",
         .choice = {Algorithm::tree, "the fewest messages"}},
     Row{.op = Op::reduce,
-        .each_bytes_max = 2 * KiB,
+        .measure = Measure::each,
+        .most = 2 * KiB,
+        .name = "links.reduce.tree.parts",
         .choice = {Algorithm::tree, "parts would not be worth a message"}},
+    Row{.op = Op::reduce,
+        .ranks_min = pairs_max + 1,
+        .freedom = Freedom::extends,
+        .choice = {Algorithm::chain, few_connections}},
     Row{.op = Op::reduce,
         .choice = {Algorithm::in_parts, "all ranks fold, and none receives everything"}},
 
@@ -151,24 +200,37 @@ constexpr std::array rows = {
         .ranks_max = 2,
         .choice = {Algorithm::exchange, "one round, and no way moves fewer bytes"}},
     Row{.op = Op::all_reduce,
-        .all_bytes_max = 64 * KiB,
+        .measure = Measure::all,
+        .most = 64 * KiB,
+        .name = "links.all_reduce.bruck",
         .choice = {Algorithm::bruck, "everyone's data to everyone in the fewest rounds"}},
     Row{.op = Op::all_reduce,
-        .each_bytes_max = 2 * KiB,
+        .measure = Measure::each,
+        .most = 2 * KiB,
         .freedom = Freedom::any,
+        .name = "links.all_reduce.any_order.halving",
         .choice = {Algorithm::halving, "few messages, and all ranks fold"}},
     Row{.op = Op::all_reduce,
         .ranks_min = 17,
-        .each_bytes_max = 256 * KiB,
+        .ranks_max = pairs_max,
+        .measure = Measure::each,
+        .most = 256 * KiB,
         .freedom = Freedom::any,
+        .name = "links.all_reduce.any_order.in_parts",
         .choice = {Algorithm::in_parts, "the fewest bytes, and all ranks fold"}},
     Row{.op = Op::all_reduce,
         .ranks_min = 17,
         .freedom = Freedom::any,
         .choice = {Algorithm::ring, "the fewest bytes, over two connections of each rank"}},
     Row{.op = Op::all_reduce,
-        .each_bytes_max = 2 * KiB,
+        .measure = Measure::each,
+        .most = 2 * KiB,
+        .name = "links.all_reduce.tree.parts",
         .choice = {Algorithm::tree, "the fewest messages; parts would not be worth one"}},
+    Row{.op = Op::all_reduce,
+        .ranks_min = pairs_max + 1,
+        .freedom = Freedom::extends,
+        .choice = {Algorithm::chain, few_connections}},
     Row{.op = Op::all_reduce,
         .choice = {Algorithm::in_parts, "the fewest bytes, and all ranks fold"}},
 
@@ -176,36 +238,41 @@ constexpr std::array rows = {
         .ranks_max = 2,
         .choice = {Algorithm::exchange, "there is but one way to go"}},
     Row{.op = Op::all_gather,
-        .all_bytes_max = 64 * KiB,
+        .measure = Measure::all,
+        .most = 64 * KiB,
+        .name = "links.all_gather.bruck",
         .choice = {Algorithm::bruck, "the fewest rounds"}},
     Row{.op = Op::all_gather,
         .choice = {Algorithm::ring, "every link is busy, and none carries more than it must"}},
 
     Row{.op = Op::gather,
         .ranks_min = 17,
-        .bytes_max = 4 * KiB,
+        .most = 4 * KiB,
+        .name = "links.gather.tree",
         .choice = {Algorithm::tree, "the root receives few messages"}},
     Row{.op = Op::gather, .choice = {Algorithm::direct, "no byte is sent twice"}},
     Row{.op = Op::scatter,
         .ranks_min = 17,
-        .bytes_max = 4 * KiB,
+        .most = 4 * KiB,
+        .name = "links.scatter.tree",
         .choice = {Algorithm::tree, "the root sends few messages"}},
     Row{.op = Op::scatter, .choice = {Algorithm::direct, "no byte is sent twice"}},
 
+    Row{.op = Op::reduce_scatter,
+        .ranks_min = pairs_max + 1,
+        .freedom = Freedom::extends,
+        .choice = {Algorithm::kept_part, few_connections}},
     Row{.op = Op::reduce_scatter,
         .choice = {Algorithm::in_parts, "the fewest bytes, and all ranks fold"}},
 
     Row{.op = Op::all_to_all,
         .ranks_min = 8,
-        .bytes_max = 256,
+        .most = 256,
+        .name = "links.all_to_all.bruck",
         .choice = {Algorithm::bruck, "log2 n messages of many small parts"}},
     Row{.op = Op::all_to_all, .choice = {Algorithm::direct, "no byte is sent twice"}},
 };
-
-std::string size_text(std::size_t bytes) {
-  if (bytes >= KiB && bytes % KiB == 0) return std::to_string(bytes / KiB) + " KiB";
-  return std::to_string(bytes) + " bytes";
-}
+static_assert(lines.size() < 256);
 
 }  // namespace
 
@@ -245,95 +312,12 @@ const char* to_string(Algorithm algorithm) noexcept {
       return "slices";
     case Algorithm::chain:
       return "chain";
+    case Algorithm::kept_part:
+      return "part of an all_reduce";
   }
   return "";
 }
 
-Topology topology_of(const Layout& layout, Freedom freedom) {
-  return {.ranks = layout.ranks(),
-          .nodes = layout.nodes(),
-          .in_order = layout.in_order(),
-          .is_even = layout.is_even(),
-          .freedom = freedom};
-}
-
-std::size_t Row::limit(int ranks, int nodes) const {
-  constexpr std::size_t unlimited = ~std::size_t{0};
-  const auto n = static_cast<std::size_t>(ranks);
-  std::size_t most =
-      std::min(bytes_max, all_bytes_max == unlimited ? unlimited : all_bytes_max / n);
-  if (each_bytes_max != unlimited) most = std::min(most, each_bytes_max * n);
-  if (nodes > 0 && node_bytes_max != unlimited) {
-    most = std::min(most, node_bytes_max * static_cast<std::size_t>(nodes) / n);
-  }
-  return most;
-}
-
-bool Row::fits(const Topology& topology) const {
-  if (by_node && (topology.nodes == 0 || topology.nodes > nodes_max)) return false;
-  if ((in_order && !topology.in_order) || (even && !topology.is_even)) return false;
-  if (topology.freedom < freedom) return false;
-  return shared == topology.shared && (!registered || topology.registered) &&
-         topology.ranks >= ranks_min && topology.ranks <= ranks_max;
-}
-
-bool Row::holds(std::size_t bytes, const Topology& topology) const {
-  return fits(topology) && bytes <= limit(topology.ranks, topology.nodes);
-}
-
-std::span<const Row> table() { return rows; }
-
-namespace {
-
-/// Where an operation's lines begin: looking for them would take longer than a small call may.
-constexpr auto first_row = [] {
-  std::array<std::uint8_t, 256> first{};
-  for (std::size_t i = rows.size(); i-- > 0;) {
-    first[static_cast<std::size_t>(rows[i].op)] = static_cast<std::uint8_t>(i);
-  }
-  return first;
-}();
-static_assert(rows.size() < 256);
-
-}  // namespace
-
-Choice select(Op op, std::size_t bytes, const Topology& topology) {
-  for (std::size_t i = first_row[static_cast<std::size_t>(op)]; i < rows.size(); ++i) {
-    const Row& row = rows[i];
-    if (row.op == op && row.holds(bytes, topology)) return row.choice;
-  }
-  assert(false && "a call without a line in the table");
-  return {};
-}
-
-std::string explain(const Topology& topology) {
-  std::string text;
-  const Row* last = nullptr;  // Of those that fit.
-  std::size_t from = 0, last_from = 0, last_begin = 0;
-  for (const Row& row : rows) {
-    if (!row.fits(topology)) continue;
-    const bool goes_on = last != nullptr && last->op == row.op;
-    if (!goes_on) from = 0;
-    const std::size_t limit = row.limit(topology.ranks, topology.nodes);
-    if (from > 0 && limit <= from) continue;
-    if (goes_on && last->choice == row.choice) {
-      text.resize(last_begin);
-      from = last_from;
-    }
-    last = &row;
-    last_from = from;
-    last_begin = text.size();
-    std::string range = "any size";
-    if (limit != ~std::size_t{0}) {
-      range = "up to " + size_text(limit);
-    } else if (from > 0) {
-      range = "above " + size_text(from);
-    }
-    text += std::string(transport::to_string(row.op)) + ", " + range + ": " +
-            to_string(row.choice.algorithm) + " (" + std::string(row.choice.why) + ")\n";
-    from = limit;
-  }
-  return text;
-}
+Table::Table() : rows_(lines.begin(), lines.end()) { sum_up(); }
 
 }  // namespace dlaunch::algorithms

@@ -4,13 +4,15 @@
 #include "collectives/reduce.hpp"
 #include "collectives/transport/message.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
-/// Which algorithm serves which call. Pure: the same answer on all ranks.
+/// Which algorithm serves which call. Pure: the same answer on all ranks that go by one table.
 namespace dlaunch::algorithms {
 
 enum class Algorithm : std::uint8_t {
@@ -30,9 +32,10 @@ enum class Algorithm : std::uint8_t {
   slots,      ///< Who has something puts it into its slot, from which others take it; in chunks.
   in_place,   ///< Straight from the ranks' buffers and into them.
   // Of ranks on nodes, within which they share memory:
-  leaders,  ///< One rank of each node speaks for it.
-  slices,   ///< Every rank of a node speaks for its part of the data, which the node folds first.
-  chain,    ///< The same, but each node folds onto what those before it came to.
+  leaders,    ///< One rank of each node speaks for it.
+  slices,     ///< Every rank of a node speaks for its part of the data, which the node folds first.
+  chain,      ///< The same, but each node folds onto what those before it came to.
+  kept_part,  ///< All ranks get everything, and each keeps its part.
 };
 /// "in parts"... A static string; never null.
 const char* to_string(Algorithm algorithm) noexcept;
@@ -57,7 +60,19 @@ struct Choice {
   bool operator==(const Choice&) const = default;
 };
 
-/// A line of the table; the first that holds counts. A limit that is not given is unlimited.
+constexpr std::size_t unlimited = ~std::size_t{0};
+
+/// What a line's limit is a limit of.
+enum class Measure : std::uint8_t {
+  bytes,  ///< As select() takes them.
+  all,    ///< bytes * ranks
+  each,   ///< bytes / ranks
+  node,   ///< bytes * (ranks / nodes)
+};
+/// "bytes x ranks"...
+const char* to_string(Measure measure) noexcept;
+
+/// A line of the table; the first that holds counts.
 struct Row {
   transport::Op op{};
   bool shared = false;      ///< For ranks that share memory, else for those that do not.
@@ -67,25 +82,62 @@ struct Row {
   bool even = false;        ///< Only where each has as many.
   int ranks_min = 1, ranks_max = 0x7fffffff;
   int nodes_max = 0x7fffffff;
-  std::size_t bytes_max = ~std::size_t{0};
-  std::size_t all_bytes_max = ~std::size_t{0};   ///< bytes * ranks
-  std::size_t each_bytes_max = ~std::size_t{0};  ///< bytes / ranks
-  std::size_t node_bytes_max = ~std::size_t{0};  ///< bytes * (ranks / nodes)
-  Freedom freedom = Freedom::none;               ///< At least.
+  Measure measure = Measure::bytes;
+  std::size_t most = unlimited;     ///< Of the measure.
+  std::size_t ceiling = unlimited;  ///< Bytes that the algorithm can take, whatever `most` says.
+  Freedom freedom = Freedom::none;  ///< At least.
+  /// Under which a table may move the limit; empty: it stays. Whatever the limit, the results of
+  /// calls that do not allow any order have the same bits.
+  std::string_view name = {};
   Choice choice;
 
   /// The most bytes for which it holds with so many ranks; nothing if it does for none.
   std::size_t limit(int ranks, int nodes = 0) const;
+  /// Of its measure, for so many bytes; as large as it takes for limit() to let them pass.
+  std::size_t measured(std::size_t bytes, int ranks, int nodes = 0) const;
   /// Whether it may hold for such ranks; for some size.
   bool fits(const Topology& topology) const;
   bool holds(std::size_t bytes, const Topology& topology) const;
 };
-std::span<const Row> table();
 
-/// `bytes` are those of the buffer for broadcast, reduce and all_reduce, and what one rank gives
-/// one other, or all, for the others.
-Choice select(transport::Op op, std::size_t bytes, const Topology& topology);
-/// The table as it is for these ranks, a line for each range of sizes.
-std::string explain(const Topology& topology);
+/// Who serves what. A value: the lines that are in the tree, with limits that were measured here,
+/// or elsewhere. Ranks that talk to each other go by equal ones.
+class Table {
+ public:
+  /// As it is in the tree.
+  Table();
+
+  const std::vector<Row>& rows() const { return rows_; }
+  /// Null: no line has that name.
+  const Row* find(std::string_view name) const;
+  /// Of a line that has a name.
+  void set_limit(std::string_view name, std::size_t most);
+
+  /// `bytes` are those of the buffer for broadcast, reduce and all_reduce, and what one rank gives
+  /// one other, or all, for the others.
+  Choice select(transport::Op op, std::size_t bytes, const Topology& topology) const;
+  /// What it comes to for these ranks, a line for each range of sizes.
+  std::string explain(const Topology& topology) const;
+  /// Equal for tables that choose alike. Of all lines, so that ranks of builds whose tables differ
+  /// differ here, too.
+  std::uint64_t digest() const { return digest_; }
+
+  /// Where it comes from: "built in", a file. Not part of what it is.
+  const std::string& origin() const { return origin_; }
+  void set_origin(std::string origin) { origin_ = std::move(origin); }
+  /// "'FILE' (1f3a...)", by which a person tells it from another.
+  std::string title() const;
+
+ private:
+  void sum_up();
+
+  std::vector<Row> rows_;
+  /// Where an operation's lines begin: looking for them would take longer than a small call may.
+  std::array<std::uint8_t, 256> first_{};
+  std::uint64_t digest_ = 0;
+  std::string origin_ = "built in";
+};
+/// The one in the tree.
+const Table& built_in_table();
 
 }  // namespace dlaunch::algorithms

@@ -16,6 +16,7 @@ class Submesh final : public Mesh {
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(ranks_.size()); }
   Rooms& rooms() override { return whole_.rooms(); }
+  const Table& table() const override { return whole_.table(); }
   void send(int to, BytesView data) override { whole_.send(at(to), data); }
   void recv(int from, std::span<std::byte> data) override { whole_.recv(at(from), data); }
   void exchange(int to, BytesView out, int from, std::span<std::byte> in) override {

@@ -45,30 +45,32 @@ std::optional<transport::Op> call_of(Op op) {
   return std::nullopt;
 }
 
-Served served(Op op, std::size_t bytes, const algorithms::Topology& topology) {
+Served served(const algorithms::Table& table, Op op, std::size_t bytes,
+              const algorithms::Topology& topology) {
   const auto call = call_of(op);
   if (!call && topology.shared) return {"ring", "in the memory that both share"};
   if (!call) return {"message", "from one rank to the other"};
   if (topology.ranks == 1) return {"alone", "there is no other rank"};
-  const auto choice = algorithms::select(*call, bytes, topology);
+  const auto choice = table.select(*call, bytes, topology);
   return {to_string(choice.algorithm), choice.why};
 }
 
 }  // namespace
 
-std::string explain_text(const Settings& settings, algorithms::Topology topology) {
+std::string explain_text(const Settings& settings, algorithms::Topology topology,
+                         const algorithms::Table& table) {
   topology.registered = topology.shared && settings.buffers == Buffers::registered;
   const Reduction reduction = reduction_of(settings);
   const bool reduces = !Folder::objection(reduction, settings.dtype, true);
   const Freedom freedom =
       reduces ? Folder(reduction, settings.dtype, true).freedom() : Freedom::none;
   const std::size_t width = size_of(settings.dtype);
-  std::string text;
+  std::string text = "# table: " + table.title() + "\n";
   for (const Op op : settings.ops) {
     const Operation& entry = operation(op);
     topology.freedom = entry.reduces ? freedom : Freedom::none;
     for (const Amount& amount : amounts_for(entry, settings, topology.ranks)) {
-      const auto [algorithm, why] = served(op, amount.count * width, topology);
+      const auto [algorithm, why] = served(table, op, amount.count * width, topology);
       text += fmt::format("{:<15} {:>12} B  {}: {}\n", entry.name, amount.bytes, algorithm, why);
     }
   }

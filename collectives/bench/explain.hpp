@@ -7,8 +7,10 @@
 
 namespace dlaunch::bench {
 
-/// --explain: a line for each operation and size that says which algorithm serves it, and why.
+/// --explain: the table in use, and a line for each operation and size that says which algorithm
+/// serves it, and why.
 /// `topology` is the ranks'; what of it is the call's, is filled in. Pure.
-std::string explain_text(const Settings& settings, algorithms::Topology topology);
+std::string explain_text(const Settings& settings, algorithms::Topology topology,
+                         const algorithms::Table& table);
 
 }  // namespace dlaunch::bench

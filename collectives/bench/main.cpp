@@ -1,10 +1,12 @@
 // The program behind `dlaunch bench`: one of the ranks that measure.
+#include "collectives/bench/calibrate.hpp"
 #include "collectives/bench/explain.hpp"
 #include "collectives/bench/measure.hpp"
 #include "collectives/bench/memory.hpp"
 #include "collectives/bench/options.hpp"
 #include "collectives/bench/report.hpp"
 #include "collectives/bench/sizes.hpp"
+#include "collectives/table_in_use.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/program.hpp"
 #include "runtime/world/membership.hpp"
@@ -15,6 +17,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <new>
 #include <optional>
@@ -139,6 +142,45 @@ std::string lack_of_memory(const Settings& settings, const WorldInfo& info) {
          " are free";
 }
 
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  char text[32] = "";
+  if (::gmtime_r(&now, &parts) != nullptr) std::strftime(text, sizeof text, "%F", &parts);
+  return text;
+}
+
+/// Rank 0 writes beside FILE, which it replaces when all is known.
+int write_table(const Settings& settings, Communicator& communicator, const Site& site) {
+  const bool first = communicator.rank() == 0;
+  const std::string part = *settings.calibrate + ".part";
+  const auto failure = [&] {
+    return "--calibrate " + *settings.calibrate + ": cannot be written: " + std::strerror(errno);
+  };
+  File file;
+  if (first) file.reset(std::fopen(part.c_str(), "we"));
+  if (!agreed(communicator, first && file == nullptr ? failure() : "")) return exit_code::usage;
+  std::string where = site_text(site);
+  where = where.substr(2, where.size() - 3) + "; " + today();
+  const auto entries =
+      calibrate(communicator, settings, topology_of(site), [&](const algorithms::TableEntry& one) {
+        if (!first) return;
+        std::printf("%s\n", algorithms::entry_text(one).c_str());
+        std::fflush(stdout);
+      });
+  if (!first) return 0;
+  const std::vector<std::string> comments{where,
+                                          std::string("element type: ") + to_string(settings.dtype),
+                                          "In use with DLAUNCH_TABLE=FILE; lines that are not here "
+                                          "have the limits of the built-in table."};
+  const std::string text = algorithms::table_text(comments, entries);
+  if (std::fputs(text.c_str(), file.get()) < 0 || std::fflush(file.get()) != 0 ||
+      std::rename(part.c_str(), settings.calibrate->c_str()) != 0) {
+    return say(failure(), exit_code::internal);
+  }
+  return 0;
+}
+
 int run(const Settings& settings) {
   const World world = World::from_env();
   const bool first = world.rank() == 0;
@@ -149,8 +191,10 @@ int run(const Settings& settings) {
   Site site = site_of(world, communicator);
   if (settings.explain) {
     if (!first) return 0;
-    return say_and_exit_with(0, site_text(site) + explain_text(settings, topology_of(site)));
+    return say_and_exit_with(0, site_text(site) + explain_text(settings, topology_of(site),
+                                                               TableInUse::of(communicator)));
   }
+  if (settings.calibrate) return write_table(settings, communicator, site);
   File file;
   if (!agreed(communicator, open_json(settings, world.rank(), file)) ||
       !agreed(communicator, lack_of_memory(settings, world.info()))) {

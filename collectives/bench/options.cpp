@@ -98,7 +98,7 @@ struct Entry {
 };
 
 // clang-format off
-const std::array<Entry, 17> table = {{
+const std::array<Entry, 18> table = {{
   {"ops", "OP,OP...", "all", "What to measure; all, or some of those listed below.",
    [](Settings& s, std::string_view v) { return store_ops(v, s.ops); }},
   {"sizes", "SIZES", "4:64M:x4",
@@ -136,6 +136,13 @@ const std::array<Entry, 17> table = {{
    [](Settings& s, std::string_view) -> Result { s.check = true; return std::nullopt; }},
   {"explain", "", "", "Print which algorithm serves each size, and why; measure nothing.",
    [](Settings& s, std::string_view) -> Result { s.explain = true; return std::nullopt; }},
+  {"calibrate", "FILE", "",
+   "Measure where which algorithm is faster here, and write a table to FILE, by which programs go "
+   "that are started with DLAUNCH_TABLE=FILE. --ops and --sizes do not count.",
+   [](Settings& s, std::string_view v) -> Result {
+     if (v.empty()) return Complaint{"the value is empty"};
+     s.calibrate = v;
+     return std::nullopt; }},
   {"warmup", "N", "5", "Calls before anything is timed.",
    [](Settings& s, std::string_view v) { return store_number(v, 0, warmup_max, s.warmup); }},
   {"iters", "N|auto", "auto", "Calls of one repetition; auto: as many as --repetition-time takes.",
@@ -236,6 +243,10 @@ std::variant<Settings, Ending> parse_options(std::span<const std::string> argume
       return refuse("--" + std::string(entry->flag) + " " + value + ": " + complaint->sentence);
     }
   }
+  if (settings.calibrate && (settings.explain || settings.json || settings.started)) {
+    return refuse(
+        "--calibrate writes a table and nothing else: leave out --explain, --json and --started");
+  }
   const bool reduces = std::any_of(settings.ops.begin(), settings.ops.end(),
                                    [](Op op) { return operation(op).reduces; });
   const auto senseless = Folder::objection(settings.redop, settings.dtype, true);
@@ -250,6 +261,9 @@ std::optional<Ending> objection(const Settings& settings, int ranks) {
   }
   const bool pairs_alone = std::all_of(settings.ops.begin(), settings.ops.end(),
                                        [](Op op) { return operation(op).pair; });
+  if (ranks < 2 && settings.calibrate) {
+    return refuse("--calibrate: one rank has nothing to choose; --nproc-per-node 2");
+  }
   if (ranks < 2 && pairs_alone) {
     return refuse("one rank has no other to send to; --nproc-per-node 2");
   }

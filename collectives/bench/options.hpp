@@ -39,7 +39,8 @@ struct Settings {
   std::optional<long> iterations;  ///< Of one repetition; unset: found by measuring.
   int repetitions = 9;
   std::chrono::milliseconds repetition_time{30};
-  std::optional<std::string> json;  ///< A file, or "-".
+  std::optional<std::string> json;       ///< A file, or "-".
+  std::optional<std::string> calibrate;  ///< The file to write a table of limits to.
   /// Nothing is to be run: the options are to be read for so many ranks, 0: unknown.
   std::optional<int> options_only;
 };

@@ -27,6 +27,10 @@
 
 #include <poll.h>
 
+namespace dlaunch::algorithms {
+class Table;
+}
+
 namespace dlaunch::transport {
 
 /// The ranks of a world, linked as far as they have talked: by rings within a node whose ranks
@@ -59,6 +63,10 @@ class Links {
   /// Which of the meshes made from this world it is.
   std::uint32_t generation() const { return generation_; }
   Store& store() { return *store_; }
+  /// By which calls choose their algorithms. Not to be replaced while there is a call.
+  const algorithms::Table& table() const { return *table_; }
+  const std::shared_ptr<const algorithms::Table>& shared_table() const { return table_; }
+  void go_by(std::shared_ptr<const algorithms::Table> table) { table_ = std::move(table); }
   /// What this rank shares with others of its node, and its bell there; null where there is
   /// nothing.
   const std::shared_ptr<Segment>& segment() const { return segment_; }
@@ -187,6 +195,7 @@ class Links {
   Inbox inbox_;
   OnControl on_control_;
   Survey survey_;
+  std::shared_ptr<const algorithms::Table> table_;
   bool surveying_ = false;
   std::vector<OutChannel> out_;
   std::vector<std::unique_ptr<InChannel>> in_;

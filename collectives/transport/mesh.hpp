@@ -9,6 +9,10 @@
 
 namespace dlaunch {
 
+namespace algorithms {
+class Table;
+}
+
 /// The face an algorithm sees: the ranks of one call, and bytes between them. Every message
 /// carries the call's fingerprint and is compared before its data is used. All calls block until
 /// the call's deadline and throw Error. For the thread that makes the call.
@@ -20,6 +24,8 @@ class Mesh {
   virtual int size() const = 0;
   /// For what an algorithm needs beside the call's buffers.
   virtual Rooms& rooms() = 0;
+  /// Which of the algorithms serves what; the same on all ranks.
+  virtual const algorithms::Table& table() const = 0;
   /// Returns when `data` may be reused. Never to oneself.
   virtual void send(int to, BytesView data) = 0;
   /// Receives exactly data.size() bytes.

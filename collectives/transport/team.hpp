@@ -14,6 +14,10 @@
 #include <span>
 #include <vector>
 
+namespace dlaunch::algorithms {
+class Table;
+}
+
 namespace dlaunch::transport {
 
 /// What a member does when it has waited for a while and may sleep. Implemented by a call, which
@@ -32,6 +36,8 @@ class Patience {
   [[noreturn]] virtual void differ(int member, std::uint64_t theirs, std::uint64_t ours) = 0;
   /// Whether the call is to end at once: looked at while spinning.
   virtual bool is_over() const noexcept = 0;
+  /// Which of the algorithms serves what.
+  virtual const algorithms::Table& table() const = 0;
 };
 
 /// The ranks of one communicator that share a segment. They go through the same steps, numbered
@@ -144,12 +150,14 @@ class Team {
   std::span<const std::byte*> inputs() noexcept { return inputs_; }
   /// Room for another one.
   std::byte*& source(int member) noexcept { return sources_[static_cast<std::size_t>(member)]; }
-  /// Room for what was chosen last, and for what; the choice follows from that alone.
+  /// Room for what was chosen last, and for what; the choice follows from that and from the table.
   struct Choice {
     std::uint64_t key = ~std::uint64_t{0};
     std::uint8_t chosen = 0;
   };
   Choice& last_choice(bool registered) noexcept { return choices_[registered ? 1 : 0]; }
+  /// What they followed from has changed.
+  void forget_choices() noexcept { choices_[0] = choices_[1] = {}; }
 
   /// That member's team is destroyed: it will publish no more.
   bool has_left(int member) const noexcept {

@@ -6,6 +6,7 @@
 #include "runtime/world/join.hpp"
 #include "runtime/world/neighbours.hpp"
 #include "runtime/world/roster.hpp"
+#include "runtime/world/table_file.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -144,6 +145,7 @@ World form_world(const std::shared_ptr<MemberLink>& link, Joining joining) {
   const auto store = std::make_shared<GuardedStore>(link);
   try {
     publish(*store, *link, joining);
+    if (info.rank == 0 && !joining.table.empty()) publish_table(*store, joining.table);
     std::optional<SegmentMeeting> meeting;
     if (joining.by_hand) {
       meeting.emplace();
@@ -151,6 +153,9 @@ World form_world(const std::shared_ptr<MemberLink>& link, Joining joining) {
       store->append(host_key(host_id(), info.hostname), as_bytes(line));
     }
     store->barrier("init", info.rank, info.size, joining.deadline);
+    if (info.rank != 0 && !joining.table.empty()) {
+      compare_table(*store, info.rank, joining.table);
+    }
     if (!joining.place.on_node) find_place(*store, info);
     if (joining.by_hand) {
       const auto host = store->get(host_key(host_id(), info.hostname));

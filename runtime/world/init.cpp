@@ -3,6 +3,7 @@
 #include "runtime/world/info.hpp"
 #include "runtime/world/join.hpp"
 #include "runtime/world/local_store.hpp"
+#include "runtime/world/table_file.hpp"
 #include "runtime/world/url.hpp"
 
 #include <dlaunch/world.hpp>
@@ -10,8 +11,12 @@
 namespace dlaunch {
 namespace {
 
-Joining joining_of(Place place, const InitOptions& options, const std::string& url) {
+Joining joining_of(Place place, const Environment& environment, const InitOptions& options,
+                   const std::string& url) {
   Joining joining;
+  if (const auto found = environment.find(table_variable); found != environment.end()) {
+    joining.table = found->second;
+  }
   joining.place = std::move(place);
   joining.place.info.hostname = own_hostname();
   joining.place.info.init_method = url;
@@ -27,7 +32,8 @@ World world_of_one(Place place, const std::string& url) {
 }
 
 World init_from_agent(const Environment& environment, const InitOptions& options) {
-  Joining joining = joining_of(place_from(environment, Launcher::dlaunch), options, "dlaunch://");
+  Joining joining =
+      joining_of(place_from(environment, Launcher::dlaunch), environment, options, "dlaunch://");
   const auto link = join_agent(environment, joining);
   return form_world(link, std::move(joining));
 }
@@ -50,7 +56,7 @@ World init_from_variables(const Environment& environment, const InitOptions& opt
   Place place = place_from(environment, launcher, asked);
   if (place.info.size == 1) return world_of_one(std::move(place), "env://");
   refuse_torchrun_port(environment);
-  Joining joining = joining_of(std::move(place), options, "env://");
+  Joining joining = joining_of(std::move(place), environment, options, "env://");
   joining.by_hand = true;
   const auto link = join_by_address(joining);
   return form_world(link, std::move(joining));
@@ -68,7 +74,7 @@ World init_from_url(const InitUrl& parsed, const std::string& url, const InitOpt
     place.info.master_port = std::to_string(parsed.port);
   }
   if (place.info.size == 1) return world_of_one(std::move(place), url);
-  Joining joining = joining_of(std::move(place), options, url);
+  Joining joining = joining_of(std::move(place), environment, options, url);
   joining.by_hand = true;
   const auto link = parsed.scheme == InitUrl::Scheme::tcp ? join_by_address(joining)
                                                           : join_by_file(parsed.path, joining);

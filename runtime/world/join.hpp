@@ -24,6 +24,7 @@ struct Joining {
   std::string mesh_host = "127.0.0.1";  ///< Where this rank's data plane listens, if it must bind.
   /// There is no agent, nor a parent, that could hand out what the ranks of a host share.
   bool by_hand = false;
+  std::string table;  ///< As DLAUNCH_TABLE names it (table_file.hpp); empty: none.
   /// Rank 0 of file://: removes the meeting file when it is let go of.
   std::shared_ptr<const void> meeting;
 };

@@ -1,6 +1,7 @@
 // `dlaunch bench` as people run it: real launcher, real ranks.
 #include "runtime/base/socket.hpp"
 #include "tests/process/job.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 #include <cstdio>
 #include <filesystem>
@@ -205,6 +206,49 @@ TEST_CASE("bench without its program beside the launcher says what is missing") 
   CHECK(job.err() == "dlaunch: bench needs the program " + (folder / "dlaunch-bench").string() +
                          ", which is not there; it is built and installed together with dlaunch\n");
   fs::remove_all(folder);
+}
+
+TEST_CASE("bench --calibrate writes a table, which all ranks of a job then go by") {
+  const testing::TemporaryFolder folder;
+  const std::string path = (folder.path() / "table").string();
+  Job job(bench({"--nproc-per-node=3", "--calibrate", path, "--iters", "1", "--repetitions", "1"}));
+  CHECK(job.wait().code == 0);
+  INFO(job.out() << job.err());
+  std::ifstream file(path);
+  std::string title;
+  std::getline(file, title);
+  CHECK(title == "dlaunch-table 1");
+  const std::string name = "shared.all_reduce.one_shot = ";
+  CHECK(job.out().find(name) != std::string::npos);
+  CHECK_FALSE(fs::exists(path + ".part"));
+
+  const auto explain = [&](const Job::Environment& environment, int ranks) {
+    return std::make_unique<Job>(bench({"--nproc-per-node=" + std::to_string(ranks), "--explain",
+                                        "--ops", "all_reduce", "--sizes", "2K,64K"}),
+                                 environment);
+  };
+  const auto built_in = explain({}, 3);
+  CHECK(built_in->wait().code == 0);
+  CHECK(built_in->out().find("# table: built in (") != std::string::npos);
+  CHECK(built_in->out().find("2048 B  one shot") != std::string::npos);
+  std::ofstream(path) << title << "\nshared.all_reduce.one_shot = 0\n";
+  const auto other = explain({{"DLAUNCH_TABLE", path}}, 3);
+  CHECK(other->wait().code == 0);
+  CHECK(other->out().find("# table: '" + path + "' of rank 0 (") != std::string::npos);
+  CHECK(other->out().find("2048 B  two shots") != std::string::npos);
+
+  std::ofstream(path) << title << "\nno_such_line = 0\n";
+  const auto wrong = explain({{"DLAUNCH_TABLE", path}}, 3);
+  CHECK(wrong->wait().code == 1);
+  CHECK(wrong->err().find("line 2: 'no_such_line' names no line of this version's table") !=
+        std::string::npos);
+}
+
+TEST_CASE("bench --calibrate to where nothing can be written says so before it measures") {
+  Job job(bench({"--nproc-per-node=2", "--calibrate", "/nowhere/table"}));
+  CHECK(job.wait().code == 64);
+  CHECK(count(job.err(), "bench: --calibrate /nowhere/table: cannot be written: No such file") >=
+        1);
 }
 
 }  // namespace dlaunch::process_test

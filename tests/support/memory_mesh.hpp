@@ -1,6 +1,7 @@
 #pragma once
 
 #include "collectives/algorithms/flights.hpp"
+#include "collectives/algorithms/select.hpp"
 #include "collectives/transport/mesh.hpp"
 
 #include <chrono>
@@ -30,8 +31,11 @@ enum class Copying {
 /// The messages between ranks that are threads.
 class MemoryWire {
  public:
-  MemoryWire(int size, Copying copying)
-      : size_(size), copying_(copying), pairs_(static_cast<std::size_t>(size * size)) {}
+  MemoryWire(int size, Copying copying, algorithms::Table table = {})
+      : size_(size),
+        copying_(copying),
+        table_(std::move(table)),
+        pairs_(static_cast<std::size_t>(size * size)) {}
 
   struct Message {
     BytesView from;
@@ -89,6 +93,7 @@ class MemoryWire {
     return true;
   }
   int size() const { return size_; }
+  const algorithms::Table& table() const { return table_; }
 
  private:
   struct Pair {
@@ -115,6 +120,7 @@ class MemoryWire {
 
   const int size_;
   const Copying copying_;
+  const algorithms::Table table_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Pair> pairs_;
@@ -128,6 +134,7 @@ class MemoryMesh final : public Mesh {
   int rank() const override { return rank_; }
   int size() const override { return wire_.size(); }
   Rooms& rooms() override { return rooms_; }
+  const algorithms::Table& table() const override { return wire_.table(); }
   void send(int to, BytesView data) override {
     algorithms::Flights flights(*this);
     flights.send(to, data);
@@ -183,8 +190,9 @@ class MemoryMesh final : public Mesh {
 };
 
 /// Runs `body` as ranks that are threads; the first error, empty if there was none.
-inline std::string run_meshes(int size, Copying copying, const std::function<void(Mesh&)>& body) {
-  MemoryWire wire(size, copying);
+inline std::string run_meshes(int size, Copying copying, const std::function<void(Mesh&)>& body,
+                              algorithms::Table table = {}) {
+  MemoryWire wire(size, copying, std::move(table));
   std::vector<std::string> errors(static_cast<std::size_t>(size));
   {
     std::vector<std::jthread> threads;

@@ -295,6 +295,7 @@ class DLAUNCH_API Communicator {
   friend class DeviceWork;
   friend class JoinGroup;
   friend class MessageWork;
+  friend class TableInUse;
   struct State;
   explicit Communicator(std::shared_ptr<State> state) noexcept;
   std::shared_ptr<State> state_;

@@ -216,7 +216,7 @@ void moves(Mesh& mesh, std::size_t each) {
 /// Sizes just below, at and above each limit of the table for so many ranks.
 std::vector<std::size_t> limits(Op op, int ranks) {
   std::set<std::size_t> found;
-  for (const Row& row : table()) {
+  for (const Row& row : built_in_table().rows()) {
     const std::size_t limit = row.limit(ranks);
     if (row.op != op || row.shared || limit > (std::size_t{1} << 22)) continue;
     for (const std::size_t bytes : {limit - 1, limit, limit + 1}) found.insert(bytes);
@@ -358,82 +358,27 @@ TEST_CASE("a fold that throws leaves nothing under way in buffers that are gone"
   }
 }
 
-TEST_CASE("the table") {
-  SUBCASE("has a line for every call, size and number of ranks") {
-    for (const Op op : {Op::barrier, Op::broadcast, Op::reduce, Op::all_reduce, Op::all_gather,
-                        Op::gather, Op::scatter, Op::reduce_scatter, Op::all_to_all}) {
-      for (const int ranks : {1, 2, 3, 16, 17, 1000, 100'000}) {
-        for (const std::size_t bytes : {0UL, 1UL, 4096UL, 1UL << 20, 1UL << 40}) {
-          CHECK_FALSE(select(op, bytes, {ranks}).why.empty());
-          CHECK_FALSE(select(op, bytes, {ranks, true}).why.empty());
-          CHECK_FALSE(select(op, bytes, {ranks, true, true}).why.empty());
-        }
+TEST_CASE("whatever the table's limits, the bits stay the same") {
+  for (const std::size_t most : {std::size_t{0}, std::size_t{100}, unlimited}) {
+    Table table;
+    for (const Row& row : built_in_table().rows()) {
+      if (!row.name.empty()) table.set_limit(row.name, most);
+    }
+    for (const int size : {2, 3, 5, 9, 17, 65}) {
+      for (const std::size_t count : {0UL, 1UL, 33UL, 5000UL}) {
+        if (size == 65 && count == 5000 && most == unlimited) continue;  // All of 65 at each of 65.
+        CAPTURE(most);
+        CAPTURE(count);
+        const auto wanted = folded<float>(ReduceOp::sum, size, count);
+        const std::string error = run_meshes(
+            size, Copying::at_once,
+            [&](Mesh& mesh) {
+              reductions<float>(mesh, ReduceOp::sum, wanted);
+              if (size < 65) moves(mesh, count);
+            },
+            table);
+        CHECK_MESSAGE(error.empty(), error << " (" << size << " ranks)");
       }
     }
-  }
-  SUBCASE("chooses by size") {
-    const auto algorithm = [](std::size_t bytes, int ranks) {
-      return select(Op::all_reduce, bytes, {ranks}).algorithm;
-    };
-    CHECK(algorithm(4, 2) == Algorithm::exchange);
-    CHECK(algorithm(1 << 30, 2) == Algorithm::exchange);
-    CHECK(algorithm(16 << 10, 4) == Algorithm::bruck);
-    CHECK(algorithm((16 << 10) + 1, 4) == Algorithm::in_parts);
-    CHECK(algorithm(4096, 64) == Algorithm::tree);
-    CHECK(algorithm(1 << 20, 64) == Algorithm::in_parts);
-    CHECK(select(Op::all_reduce, 4096, {.ranks = 64, .freedom = Freedom::any}).algorithm ==
-          Algorithm::halving);
-    CHECK(select(Op::all_reduce, 64 << 20, {.ranks = 64, .freedom = Freedom::any}).algorithm ==
-          Algorithm::ring);
-  }
-  SUBCASE("chooses by size and buffers where memory is shared") {
-    const auto algorithm = [](Op op, std::size_t bytes, int ranks, bool registered) {
-      return select(op, bytes, {ranks, true, registered}).algorithm;
-    };
-    CHECK(algorithm(Op::all_reduce, 112, 4, true) == Algorithm::flag_line);
-    CHECK(algorithm(Op::all_reduce, 121, 4, true) == Algorithm::one_shot);
-    CHECK(algorithm(Op::all_reduce, 1024, 4, false) == Algorithm::one_shot);
-    CHECK(algorithm(Op::all_reduce, 1024, 4, true) == Algorithm::in_place);
-    CHECK(algorithm(Op::all_reduce, 8192, 2, false) == Algorithm::one_shot);
-    CHECK(algorithm(Op::all_reduce, 4097, 3, false) == Algorithm::two_shot);
-    CHECK(algorithm(Op::reduce, 1 << 20, 3, true) == Algorithm::two_shot);
-    CHECK(algorithm(Op::broadcast, 121, 3, true) == Algorithm::in_place);
-    CHECK(algorithm(Op::all_to_all, 1023, 3, true) == Algorithm::slots);
-  }
-  SUBCASE("chooses by nodes, by what their ranks' places and the reduction allow") {
-    const auto algorithm = [](Op op, std::size_t bytes, bool in_order, bool even, Freedom freedom) {
-      const Topology nodes{
-          .ranks = 8, .nodes = 3, .in_order = in_order, .is_even = even, .freedom = freedom};
-      return select(op, bytes, nodes).algorithm;
-    };
-    CHECK(algorithm(Op::barrier, 0, false, false, Freedom::none) == Algorithm::leaders);
-    CHECK(algorithm(Op::all_reduce, 64, false, false, Freedom::none) == Algorithm::leaders);
-    CHECK(algorithm(Op::all_reduce, 1 << 20, true, false, Freedom::extends) == Algorithm::chain);
-    CHECK(algorithm(Op::all_reduce, 1 << 20, false, true, Freedom::extends) == Algorithm::in_parts);
-    CHECK(algorithm(Op::all_reduce, 1 << 20, true, true, Freedom::none) == Algorithm::in_parts);
-    CHECK(algorithm(Op::all_reduce, 1 << 20, false, true, Freedom::any) == Algorithm::slices);
-    CHECK(algorithm(Op::all_reduce, 1 << 20, true, true, Freedom::any) == Algorithm::slices);
-    CHECK(select(Op::all_reduce, 1 << 20,
-                 {.ranks = 8, .nodes = 2, .in_order = true, .freedom = Freedom::any})
-              .algorithm == Algorithm::chain);
-    CHECK(algorithm(Op::all_gather, 1 << 20, true, true, Freedom::none) == Algorithm::slices);
-    CHECK(algorithm(Op::all_gather, 1 << 20, true, false, Freedom::none) == Algorithm::ring);
-    CHECK(algorithm(Op::reduce_scatter, 1 << 20, true, true, Freedom::any) == Algorithm::chain);
-    CHECK(algorithm(Op::reduce_scatter, 1 << 20, true, false, Freedom::any) == Algorithm::in_parts);
-  }
-  SUBCASE("explains itself") {
-    const std::string text = explain({4});
-    CHECK(text.find("all_reduce, up to 16 KiB: Bruck (") != std::string::npos);
-    CHECK(text.find("all_reduce, above 16 KiB: in parts (") != std::string::npos);
-    CHECK(text.find("all_reduce, any size") == std::string::npos);
-    CHECK(text.find("barrier, any size: dissemination (") != std::string::npos);
-    const std::string shared = explain({4, true});
-    CHECK(shared.find("all_reduce, up to 120 bytes: flag line (") == 0);
-    CHECK(shared.find("all_reduce, up to 4 KiB: one shot (") != std::string::npos);
-    CHECK(shared.find("all_to_all, any size: slots (") != std::string::npos);
-    CHECK(shared.find("in place") == std::string::npos);
-    CHECK(explain({4, true, true}).find("all_gather, above 1023 bytes: in place (") !=
-          std::string::npos);
-    CHECK(explain({2}).find("all_reduce, any size: exchange (") != std::string::npos);
   }
 }

@@ -96,6 +96,68 @@ TEST_CASE("64 ranks make no connection before they talk, and then few each") {
   if (!shared) CHECK(counts.back() > ranks);
 }
 
+TEST_CASE("72 ranks: no call but all_to_all connects every pair") {
+  constexpr std::size_t ranks = 72;
+  if (testing::ranks_share_memory() || !has_descriptors(8192)) {
+    MESSAGE("left out: ranks share memory, or there are no 8192 descriptors");
+    return;
+  }
+  using Floats = std::vector<float>;
+  const auto require = [](bool holds) {
+    if (!holds) throw std::runtime_error("a wrong result");
+  };
+  constexpr float sum = 72;
+  constexpr std::size_t large = 50'000, part = 700;
+  const auto all_reduce_floats = [=](const Reduction& how) {
+    return [=](Communicator& comm) {
+      Floats x(large, 1);
+      comm.all_reduce(x, how);
+      require(x == Floats(large, sum));
+    };
+  };
+  const auto reduce_scatter = [=](std::size_t each) {
+    return [=](Communicator& comm) {
+      Floats in(each * ranks, 1), out(each);
+      comm.reduce_scatter(in, out);
+      require(out == Floats(each, sum));
+    };
+  };
+  const Calls calls = {
+      {"a barrier", [](Communicator& comm) { comm.barrier(); }},
+      {"all_reduce", all_reduce_floats(ReduceOp::sum)},
+      {"all_reduce in any order", all_reduce_floats(Reduction(ReduceOp::sum).any_order())},
+      {"all_reduce by max", [](Communicator& comm) { all_reduce(comm, 1u << 16); }},
+      {"reduce",
+       [=](Communicator& comm) {
+         Floats in(large, 1), out(large);
+         comm.reduce(in, out, 0);
+         require(comm.rank() != 0 || out == Floats(large, sum));
+       }},
+      {"reduce_scatter", reduce_scatter(part)},
+      {"a small reduce_scatter", reduce_scatter(1)},
+      {"broadcast", [](Communicator& comm) { broadcast(comm, 1u << 18); }},
+      {"all_gather",
+       [=](Communicator& comm) {
+         Floats in(part, 1), out(part * ranks);
+         comm.all_gather(in, out);
+         require(out == Floats(part * ranks, 1));
+       }},
+      {"gather",
+       [=](Communicator& comm) {
+         Floats in(5000, 1), out(comm.rank() == 0 ? 5000 * ranks : 0);
+         comm.gather(in, out, 0);
+       }},
+      {"scatter",
+       [=](Communicator& comm) {
+         Floats in(comm.rank() == 0 ? 5000 * ranks : 0, 1), out(5000);
+         comm.scatter(in, out, 0);
+         require(out == Floats(5000, 1));
+       }},
+  };
+  const auto counts = count_connections(static_cast<int>(ranks), calls);
+  for (const std::size_t count : counts) CHECK(count <= 3 * ranks * std::bit_width(ranks - 1));
+}
+
 TEST_CASE("what all ranks fold makes one connection for each pair of ranks and direction") {
   constexpr std::size_t ranks = 9;
   const auto large = [](Communicator& comm) { all_reduce(comm, 1u << 18); };

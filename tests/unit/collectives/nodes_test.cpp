@@ -131,6 +131,35 @@ void check_reductions(const Nodes& nodes, const Reduction& reduction, std::size_
   }
 }
 
+/// Each rank's bytes to a root, from a root, and parts of differing length to all.
+void check_parts(Communicator& comm, std::size_t bytes) {
+  using Bytes = std::vector<std::uint8_t>;
+  const auto n = static_cast<std::size_t>(comm.size()), me = static_cast<std::size_t>(comm.rank());
+  Bytes everything, different;
+  std::vector<std::size_t> counts;
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const auto part = values<std::uint8_t>(rank, bytes);
+    everything.insert(everything.end(), part.begin(), part.end());
+    counts.push_back(rank % 3 == 1 ? 0 : bytes / static_cast<std::size_t>(rank + 1));
+    different.insert(different.end(), part.begin(),
+                     part.begin() + static_cast<std::ptrdiff_t>(counts.back()));
+  }
+  const auto mine = values<std::uint8_t>(comm.rank(), bytes);
+  for (const int root : {0, comm.size() - 1, comm.size() / 2}) {
+    const bool here = comm.rank() == root;
+    Bytes gathered(here ? n * bytes : 0), dealt(here ? n * bytes : 0), part(bytes);
+    std::copy_n(everything.begin(), dealt.size(), dealt.begin());
+    comm.gather(mine, gathered, root);
+    require(!here || gathered == everything, "gather");
+    comm.scatter(dealt, part, root);
+    require(part == mine, "scatter");
+  }
+  Bytes all(different.size());
+  const Bytes own(mine.begin(), mine.begin() + static_cast<std::ptrdiff_t>(counts[me]));
+  comm.all_gather_v(own, all, counts);
+  require(all == different, "all_gather_v");
+}
+
 void check_moves(const Nodes& nodes, std::size_t bytes) {
   const auto outcomes = run_on(nodes, [&](const World& world) {
     Communicator comm(world);
@@ -150,6 +179,7 @@ void check_moves(const Nodes& nodes, std::size_t bytes) {
                          all.begin() + static_cast<std::ptrdiff_t>(bytes) * rank),
               "all_gather");
     }
+    check_parts(comm, bytes);
     comm.barrier();
   });
   for (const auto& outcome : outcomes) {

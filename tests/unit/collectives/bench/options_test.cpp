@@ -165,32 +165,37 @@ TEST_CASE("--explain: a line for each row, by the table or by the memory that is
   const Settings settings =
       parsed({"--explain", "--ops", "barrier,all_reduce,all_gather,ping_pong", "--sizes", "4,64M"});
   CHECK(settings.explain);
-  const std::string over_tcp = explain_text(settings, {.ranks = 4});
+  const std::string over_tcp = explain_text(settings, {.ranks = 4}, algorithms::built_in_table());
   const auto has = [](const std::string& text, std::string_view part) {
     return text.find(part) != std::string::npos;
   };
-  const auto choice = algorithms::select(transport::Op::all_reduce, 64 << 20, {.ranks = 4});
+  const auto choice =
+      algorithms::built_in_table().select(transport::Op::all_reduce, 64 << 20, {.ranks = 4});
   CHECK(has(over_tcp, std::string("all_reduce          67108864 B  ") +
                           algorithms::to_string(choice.algorithm) + ": " + std::string(choice.why) +
                           "\n"));
   // What one rank gives decides, not what all give.
-  const auto part = algorithms::select(transport::Op::all_gather, 16 << 20, {.ranks = 4});
+  const auto part =
+      algorithms::built_in_table().select(transport::Op::all_gather, 16 << 20, {.ranks = 4});
   CHECK(has(over_tcp, std::string("all_gather          67108864 B  ") +
                           algorithms::to_string(part.algorithm) + ": " + std::string(part.why) +
                           "\n"));
-  CHECK(std::count(over_tcp.begin(), over_tcp.end(), '\n') == 7);
-  CHECK(has(explain_text(settings, {.ranks = 4, .shared = true}),
+  CHECK(std::count(over_tcp.begin(), over_tcp.end(), '\n') == 8);
+  CHECK(has(explain_text(settings, {.ranks = 4, .shared = true}, algorithms::built_in_table()),
             "all_reduce                 4 B  flag line: "));
-  CHECK(has(explain_text(settings, {.ranks = 4, .shared = true}),
+  CHECK(has(explain_text(settings, {.ranks = 4, .shared = true}, algorithms::built_in_table()),
             "all_reduce          67108864 B  two shots: "));
   const Settings registered = parsed({"--buffers=registered", "--ops=all_reduce", "--sizes=1M"});
-  CHECK(has(explain_text(registered, {.ranks = 4, .shared = true}), "1048576 B  in place: "));
-  CHECK(has(explain_text(registered, {.ranks = 4}), "1048576 B  in parts: "));
-  CHECK_FALSE(has(explain_text(settings, {}), "ping_pong"));
+  CHECK(has(explain_text(registered, {.ranks = 4, .shared = true}, algorithms::built_in_table()),
+            "1048576 B  in place: "));
+  CHECK(has(explain_text(registered, {.ranks = 4}, algorithms::built_in_table()),
+            "1048576 B  in parts: "));
+  CHECK_FALSE(has(explain_text(settings, {}, algorithms::built_in_table()), "ping_pong"));
   const algorithms::Topology nodes{.ranks = 4, .nodes = 3, .in_order = true};
-  CHECK(has(explain_text(settings, nodes), "all_reduce          67108864 B  chain: "));
+  CHECK(has(explain_text(settings, nodes, algorithms::built_in_table()),
+            "all_reduce          67108864 B  chain: "));
   const Settings any = parsed({"--any-order", "--ops=all_reduce", "--sizes=64M"});
-  CHECK(has(explain_text(any, nodes), "67108864 B  slices: "));
+  CHECK(has(explain_text(any, nodes, algorithms::built_in_table()), "67108864 B  slices: "));
 }
 
 TEST_CASE("quantiles by nearest rank") {
