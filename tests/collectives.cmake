@@ -58,3 +58,10 @@ add_dependencies(struck_test struck dlaunch_program)
 # What DLAUNCH_TABLE names.
 dlaunch_fuzz(table_fuzz fuzz/table_fuzz.cpp CORPUS table LIBS dlaunch_collectives
   COVERED ../collectives/algorithms/table_text.cpp)
+
+# The grid, with ranks that are processes.
+add_executable(grid_rank process/grid_rank.cpp)
+target_link_libraries(grid_rank PRIVATE dlaunch_settings dlaunch_collectives dlaunch_world)
+set_target_properties(grid_rank PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+dlaunch_test(grid_process_test process/grid_test.cpp LIBS dlaunch_process_test dlaunch_launcher)
+add_dependencies(grid_process_test grid_rank dlaunch_program)
