@@ -1,6 +1,18 @@
 #include "collectives/checks.hpp"
 
+#include <cstdint>
+
 namespace dlaunch {
+namespace {
+
+constexpr std::size_t too_many = ~std::size_t{0};
+
+/// "'in': "
+std::string named(const char* name) {
+  return *name == '\0' ? std::string() : "'" + std::string(name) + "': ";
+}
+
+}  // namespace
 
 void refuse(const Call& call, const std::string& sentence) {
   throw Error(Errc::misuse, call.label() + " on rank " + std::to_string(call.rank()) + ": " +
@@ -14,24 +26,45 @@ void check_root(const Call& call, int root) {
   });
 }
 
-void refuse_view(const Call& call, const ConstTensorView& view) {
+void refuse_view(const Call& call, const ConstTensorView& view, const char* name) {
   if (size_of(view.dtype) == 0) {
-    refuse(call, "the number " + std::to_string(static_cast<int>(view.dtype)) + " is no dtype");
+    refuse(call, named(name) + "the number " + std::to_string(static_cast<int>(view.dtype)) +
+                     " is no dtype");
   }
-  refuse(call, "a null pointer was given for " + std::to_string(view.count) + " elements");
+  const std::string count = std::to_string(view.count) + " elements";
+  if (view.data == nullptr) refuse(call, named(name) + "a null pointer was given for " + count);
+  refuse(call, named(name) + count + " are more than memory may hold");
 }
 
 void check_same(const Call& call, const ConstTensorView& view, const ConstTensorView& other,
-                std::size_t count) {
-  check_view(call, other);
+                std::size_t count, const char* name, const char* other_name) {
+  check_view(call, other, other_name);
   require(call, other.dtype == view.dtype, [&] {
-    return std::string(std::string("one buffer has ") + to_string(view.dtype) +
-                       " elements, the other " + to_string(other.dtype));
+    return named(other_name) + "it has " + to_string(other.dtype) + " elements, but " +
+           (*name == '\0' ? std::string("the other buffer") : "'" + std::string(name) + "'") +
+           " has " + to_string(view.dtype);
   });
   require(call, other.count == count, [&] {
-    return std::string("a buffer of " + std::to_string(count) + " elements is needed, one of " +
-                       std::to_string(other.count) + " was given");
+    const std::string needed = count == too_many ? "more elements than memory may hold"
+                                                 : std::to_string(count) + " elements";
+    return named(other_name) + "a buffer of " + needed + " is needed, one of " +
+           std::to_string(other.count) + " was given";
   });
+}
+
+void check_apart(const Call& call, const ConstTensorView& in, const ConstTensorView& out,
+                 const void* allowed, const char* exception) {
+  if (in.stride != 1 || out.stride != 1 || in.count == 0 || out.count == 0) return;
+  if (in.data == allowed) return;
+  const auto from = reinterpret_cast<std::uintptr_t>(in.data);
+  const auto to = reinterpret_cast<std::uintptr_t>(out.data);
+  require(call, from + in.bytes() <= to || to + out.bytes() <= from,
+          [&] { return std::string("'in' and 'out' overlap; ") + exception; });
+}
+
+std::size_t parts_together(int parts, std::size_t each) {
+  const auto n = static_cast<std::size_t>(parts);
+  return each > too_many / n ? too_many : n * each;
 }
 
 std::size_t check_counts(const Call& call, std::span<const std::size_t> counts, std::size_t own,
@@ -41,7 +74,7 @@ std::size_t check_counts(const Call& call, std::span<const std::size_t> counts, 
                        std::to_string(call.size()) + " ranks");
   });
   std::size_t sum = 0;
-  for (const std::size_t count : counts) sum += count;
+  for (const std::size_t count : counts) sum = count > too_many - sum ? too_many : sum + count;
   require(call, counts[static_cast<std::size_t>(call.rank())] == own, [&] {
     return std::string(std::string("'") + which + "' has " + std::to_string(own) +
                        " elements, but this rank's count is " +

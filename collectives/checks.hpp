@@ -5,6 +5,7 @@
 #include <dlaunch/tensor.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -24,17 +25,26 @@ inline void check_timeout(const Call& call, Clock::duration timeout) {
           [] { return std::string("a timeout is not negative"); });
 }
 void check_root(const Call& call, int root);
-[[noreturn]] void refuse_view(const Call& call, const ConstTensorView& view);
-/// A known dtype, and a pointer where there are elements.
-inline void check_view(const Call& call, const ConstTensorView& view) {
+[[noreturn]] void refuse_view(const Call& call, const ConstTensorView& view, const char* name);
+/// A known dtype, a pointer where there are elements, and no more of them than memory may hold.
+/// `name` is the argument's, for the sentence.
+inline void check_view(const Call& call, const ConstTensorView& view, const char* name = "") {
+  // No type takes more than 16 bytes an element, and no machine has 2^59 of any.
+  constexpr std::size_t count_max = PTRDIFF_MAX / 16;
   const bool has_place = view.data != nullptr || view.count == 0;
-  if (size_of(view.dtype) == 0 || !has_place) [[unlikely]] {
-    refuse_view(call, view);
+  if (size_of(view.dtype) == 0 || !has_place || view.count > count_max) [[unlikely]] {
+    refuse_view(call, view, name);
   }
 }
 /// `other` is a view like `view`, of `count` elements.
 void check_same(const Call& call, const ConstTensorView& view, const ConstTensorView& other,
-                std::size_t count);
+                std::size_t count, const char* name = "", const char* other_name = "");
+/// What is read and what is written lie apart, or `in` begins at `allowed`, which `exception` says
+/// in words. Strided views are copied, and may lie anywhere.
+void check_apart(const Call& call, const ConstTensorView& in, const ConstTensorView& out,
+                 const void* allowed, const char* exception);
+/// The elements of so many parts; more than there may be rather than a wrong number.
+std::size_t parts_together(int parts, std::size_t each);
 /// One count for each rank, this rank's being `own`, the elements of `which`; returns their sum.
 std::size_t check_counts(const Call& call, std::span<const std::size_t> counts, std::size_t own,
                          const char* which);

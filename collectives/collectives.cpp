@@ -38,8 +38,43 @@ Fingerprint reducing(Op op, DType dtype, std::uint64_t count, const Reduction& r
 
 std::size_t product(int ranks, std::size_t each) { return static_cast<std::size_t>(ranks) * each; }
 
+constexpr const char* same_or_apart =
+    "on the root they may be the same memory, else they lie apart";
+constexpr const char* in_is_part = "'in' may be this rank's part of 'out', else they lie apart";
+constexpr const char* out_is_part = "'out' may be this rank's part of 'in', else they lie apart";
+constexpr const char* always_apart = "they lie apart";
+
+const std::byte* part_of(const ConstTensorView& all, std::size_t first_element) {
+  return static_cast<const std::byte*>(all.data) + first_element * size_of(all.dtype);
+}
+/// Elements before this rank's part.
+std::size_t before(const Call& call, std::size_t each) { return product(call.rank(), each); }
+std::size_t before(const Call& call, std::span<const std::size_t> counts) {
+  return std::accumulate(counts.begin(), counts.begin() + call.rank(), std::size_t{0});
+}
+/// `in` may be this rank's part of `out`; or the other way round.
+void check_in_is_part(const Call& call, const ConstTensorView& in, const ConstTensorView& out,
+                      std::size_t first) {
+  check_apart(call, in, out, part_of(out, first), in_is_part);
+}
+void check_out_is_part(const Call& call, const ConstTensorView& in, const ConstTensorView& out,
+                       std::size_t first) {
+  const bool is_part = out.data == part_of(in, first);
+  check_apart(call, in, out, is_part ? in.data : nullptr, out_is_part);
+}
+
 void copy(std::span<std::byte> to, BytesView from) {
   if (!from.empty() && to.data() != from.data()) std::memmove(to.data(), from.data(), from.size());
+}
+
+Folder folder_for(const Call& call, const Reduction& reduction, DType dtype,
+                  const Options& options) {
+  try {
+    return Folder(reduction, dtype, options.truncate_mean);
+  } catch (const Error& senseless) {
+    refuse(call,
+           Folder::objection(reduction, dtype, options.truncate_mean).value_or(senseless.what()));
+  }
 }
 
 }  // namespace
@@ -65,7 +100,7 @@ void Communicator::broadcast(TensorView inout, int root, const Options& options)
   state_->collective(fingerprint(Op::broadcast, inout.dtype, inout.count, root), options,
                      [&](Call& call) {
                        check_root(call, root);
-                       check_view(call, inout);
+                       check_view(call, inout, "inout");
                        const Unpacked data(inout, true);
                        operations::broadcast(call, data.bytes(), root);
                        if (call.rank() != root) data.commit();
@@ -80,10 +115,13 @@ void Communicator::reduce(ConstTensorView in, TensorView out, int root, const Re
   state_->collective(reducing(Op::reduce, in.dtype, in.count, reduction, root), options,
                      [&](Call& call) {
                        check_root(call, root);
-                       check_view(call, in);
-                       const Folder fold(reduction, in.dtype, options.truncate_mean);
+                       check_view(call, in, "in");
+                       const Folder fold = folder_for(call, reduction, in.dtype, options);
                        const bool is_root = call.rank() == root;
-                       if (is_root) check_same(call, in, out, in.count);
+                       if (is_root) {
+                         check_same(call, in, out, in.count, "in", "out");
+                         check_apart(call, in, out, out.data, same_or_apart);
+                       }
                        const Packed data(in);
                        const Unpacked result(is_root ? out : TensorView());
                        operations::reduce(call, data.bytes(), result.bytes().data(), root, fold);
@@ -98,8 +136,8 @@ void Communicator::all_reduce(TensorView inout, const Reduction& reduction,
   }
   state_->collective(reducing(Op::all_reduce, inout.dtype, inout.count, reduction), options,
                      [&](Call& call) {
-                       check_view(call, inout);
-                       const Folder fold(reduction, inout.dtype, options.truncate_mean);
+                       check_view(call, inout, "inout");
+                       const Folder fold = folder_for(call, reduction, inout.dtype, options);
                        const Unpacked data(inout, true);
                        operations::all_reduce(call, data.bytes(), fold);
                        data.commit();
@@ -111,8 +149,9 @@ void Communicator::all_gather(ConstTensorView in, TensorView out, const Options&
     return state_->run_on_device(device::all_gather(in, out), options);
   }
   state_->collective(fingerprint(Op::all_gather, in.dtype, in.count), options, [&](Call& call) {
-    check_view(call, in);
-    check_same(call, in, out, product(call.size(), in.count));
+    check_view(call, in, "in");
+    check_same(call, in, out, parts_together(call.size(), in.count), "in", "out");
+    check_in_is_part(call, in, out, before(call, in.count));
     const Packed mine(in);
     const Unpacked all(out);
     const std::size_t each = in.bytes();
@@ -130,8 +169,9 @@ void Communicator::all_gather_v(ConstTensorView in, TensorView out,
   Fingerprint print = fingerprint(Op::all_gather_v, in.dtype, transport::counts_vary);
   print.argument = hash_counts(counts);
   state_->collective(print, options, [&](Call& call) {
-    check_view(call, in);
-    check_same(call, in, out, check_counts(call, counts, in.count, "in"));
+    check_view(call, in, "in");
+    check_same(call, in, out, check_counts(call, counts, in.count, "in"), "in", "out");
+    check_in_is_part(call, in, out, before(call, counts));
     const Packed mine(in);
     const Unpacked all(out);
     const Offsets parts = algorithms::parts_of(counts, size_of(in.dtype));
@@ -148,9 +188,12 @@ void Communicator::gather(ConstTensorView in, TensorView out, int root, const Op
   }
   state_->collective(fingerprint(Op::gather, in.dtype, in.count, root), options, [&](Call& call) {
     check_root(call, root);
-    check_view(call, in);
+    check_view(call, in, "in");
     const bool is_root = call.rank() == root;
-    if (is_root) check_same(call, in, out, product(call.size(), in.count));
+    if (is_root) {
+      check_same(call, in, out, parts_together(call.size(), in.count), "in", "out");
+      check_in_is_part(call, in, out, before(call, in.count));
+    }
     const Packed mine(in);
     const Unpacked all(is_root ? out : TensorView());
     operations::gather(call, mine.bytes(), all.bytes().data(), root);
@@ -166,9 +209,12 @@ void Communicator::gather_v(ConstTensorView in, TensorView out, std::span<const 
   state_->collective(
       fingerprint(Op::gather_v, in.dtype, transport::counts_vary, root), options, [&](Call& call) {
         check_root(call, root);
-        check_view(call, in);
+        check_view(call, in, "in");
         const bool is_root = call.rank() == root;
-        if (is_root) check_same(call, in, out, check_counts(call, counts, in.count, "in"));
+        if (is_root) {
+          check_same(call, in, out, check_counts(call, counts, in.count, "in"), "in", "out");
+          check_in_is_part(call, in, out, before(call, counts));
+        }
         const Packed mine(in);
         const Unpacked all(is_root ? out : TensorView());
         operations::gather_v(call, mine.bytes(), all.bytes().data(),
@@ -182,17 +228,20 @@ void Communicator::scatter(ConstTensorView in, TensorView out, int root, const O
   if (device::is_on_device(rank() == root, out, in)) {
     return state_->run_on_device(device::scatter(in, out, root), options);
   }
-  state_->collective(fingerprint(Op::scatter, out.dtype, out.count, root), options,
-                     [&](Call& call) {
-                       check_root(call, root);
-                       check_view(call, out);
-                       const bool is_root = call.rank() == root;
-                       if (is_root) check_same(call, out, in, product(call.size(), out.count));
-                       const Packed all(is_root ? in : ConstTensorView());
-                       const Unpacked mine(out);
-                       operations::scatter(call, all.bytes().data(), mine.bytes(), root);
-                       mine.commit();
-                     });
+  state_->collective(
+      fingerprint(Op::scatter, out.dtype, out.count, root), options, [&](Call& call) {
+        check_root(call, root);
+        check_view(call, out, "out");
+        const bool is_root = call.rank() == root;
+        if (is_root) {
+          check_same(call, out, in, parts_together(call.size(), out.count), "out", "in");
+          check_out_is_part(call, in, out, before(call, out.count));
+        }
+        const Packed all(is_root ? in : ConstTensorView());
+        const Unpacked mine(out);
+        operations::scatter(call, all.bytes().data(), mine.bytes(), root);
+        mine.commit();
+      });
 }
 
 void Communicator::scatter_v(ConstTensorView in, TensorView out,
@@ -201,21 +250,23 @@ void Communicator::scatter_v(ConstTensorView in, TensorView out,
   if (device::is_on_device(rank() == root, out, in)) {
     return state_->run_on_device(device::scatter_v(in, out, counts, root), options);
   }
-  state_->collective(fingerprint(Op::scatter_v, out.dtype, transport::counts_vary, root), options,
-                     [&](Call& call) {
-                       check_root(call, root);
-                       check_view(call, out);
-                       const bool is_root = call.rank() == root;
-                       if (is_root)
-                         check_same(call, out, in, check_counts(call, counts, out.count, "out"));
-                       const Packed all(is_root ? in : ConstTensorView());
-                       const Unpacked mine(out);
-                       operations::scatter_v(
-                           call, all.bytes().data(), mine.bytes(),
-                           is_root ? algorithms::parts_of(counts, size_of(out.dtype)) : Offsets{},
-                           root);
-                       mine.commit();
-                     });
+  state_->collective(
+      fingerprint(Op::scatter_v, out.dtype, transport::counts_vary, root), options,
+      [&](Call& call) {
+        check_root(call, root);
+        check_view(call, out, "out");
+        const bool is_root = call.rank() == root;
+        if (is_root) {
+          check_same(call, out, in, check_counts(call, counts, out.count, "out"), "out", "in");
+          check_out_is_part(call, in, out, before(call, counts));
+        }
+        const Packed all(is_root ? in : ConstTensorView());
+        const Unpacked mine(out);
+        operations::scatter_v(
+            call, all.bytes().data(), mine.bytes(),
+            is_root ? algorithms::parts_of(counts, size_of(out.dtype)) : Offsets{}, root);
+        mine.commit();
+      });
 }
 
 void Communicator::reduce_scatter(ConstTensorView in, TensorView out, const Reduction& reduction,
@@ -225,9 +276,10 @@ void Communicator::reduce_scatter(ConstTensorView in, TensorView out, const Redu
   }
   state_->collective(
       reducing(Op::reduce_scatter, out.dtype, out.count, reduction), options, [&](Call& call) {
-        check_view(call, out);
-        check_same(call, out, in, product(call.size(), out.count));
-        const Folder fold(reduction, out.dtype, options.truncate_mean);
+        check_view(call, out, "out");
+        check_same(call, out, in, parts_together(call.size(), out.count), "out", "in");
+        check_out_is_part(call, in, out, before(call, out.count));
+        const Folder fold = folder_for(call, reduction, out.dtype, options);
         const Packed all(in);
         const Unpacked mine(out);
         operations::reduce_scatter(call, all.bytes(), mine.bytes().data(), out.bytes(), fold);
@@ -245,9 +297,10 @@ void Communicator::reduce_scatter_v(ConstTensorView in, TensorView out,
   Fingerprint print = reducing(Op::reduce_scatter_v, out.dtype, transport::counts_vary, reduction);
   print.argument ^= hash_counts(counts);
   state_->collective(print, options, [&](Call& call) {
-    check_view(call, out);
-    check_same(call, out, in, check_counts(call, counts, out.count, "out"));
-    const Folder fold(reduction, out.dtype, options.truncate_mean);
+    check_view(call, out, "out");
+    check_same(call, out, in, check_counts(call, counts, out.count, "out"), "out", "in");
+    check_out_is_part(call, in, out, before(call, counts));
+    const Folder fold = folder_for(call, reduction, out.dtype, options);
     const Packed all(in);
     const Unpacked mine(out);
     operations::reduce_scatter_v(call, all.bytes(), mine.bytes().data(),
@@ -261,8 +314,9 @@ void Communicator::all_to_all(ConstTensorView in, TensorView out, const Options&
     return state_->run_on_device(device::all_to_all(in, out), options);
   }
   state_->collective(fingerprint(Op::all_to_all, in.dtype, in.count), options, [&](Call& call) {
-    check_view(call, in);
-    check_same(call, in, out, in.count);
+    check_view(call, in, "in");
+    check_same(call, in, out, in.count, "in", "out");
+    check_apart(call, in, out, nullptr, always_apart);
     const auto ranks = static_cast<std::size_t>(call.size());
     require(call, in.count % ranks == 0, [&] {
       return std::string("'in' has " + std::to_string(in.count) + " elements, which are not " +
@@ -283,7 +337,7 @@ void Communicator::all_to_all_v(ConstTensorView in, std::span<const std::size_t>
   }
   state_->collective(
       fingerprint(Op::all_to_all_v, in.dtype, transport::counts_vary), options, [&](Call& call) {
-        check_view(call, in);
+        check_view(call, in, "in");
         const auto me = static_cast<std::size_t>(call.rank());
         require(call, in_counts.size() == out_counts.size() && me < in_counts.size(), [&] {
           return std::string("in_counts and out_counts have one entry for each rank");
@@ -293,7 +347,9 @@ void Communicator::all_to_all_v(ConstTensorView in, std::span<const std::size_t>
           return std::string("'in' has " + std::to_string(in.count) + " elements, in_counts say " +
                              std::to_string(all));
         });
-        check_same(call, in, out, check_counts(call, out_counts, in_counts[me], "out"));
+        check_same(call, in, out, check_counts(call, out_counts, in_counts[me], "out"), "in",
+                   "out");
+        check_apart(call, in, out, nullptr, always_apart);
         const Packed data(in);
         const Unpacked result(out);
         operations::all_to_all_v(

@@ -52,7 +52,7 @@ Work Communicator::isend(ConstTensorView data, int to, const Options& options) {
   auto work = std::make_shared<MessageWork>(print, options, to);
   state_->message(print, options, to, Flight::Kind::start, [&](Call& call) {
     check_peer(call, to, options.tag, false);
-    check_view(call, data);
+    check_view(call, data, "data");
     BytesView bytes{static_cast<const std::byte*>(data.data), data.bytes()};
     if (data.stride != 1) {
       work->packed.resize(data.bytes());
@@ -74,7 +74,7 @@ Work Communicator::irecv(TensorView data, int from, const Options& options) {
   auto work = std::make_shared<MessageWork>(print, options, from);
   state_->message(print, options, from, Flight::Kind::start, [&](Call& call) {
     check_peer(call, from, options.tag, true);
-    check_view(call, data);
+    check_view(call, data, "data");
     std::span into{static_cast<std::byte*>(data.data), data.bytes()};
     if (data.stride != 1) {
       work->packed.resize(data.bytes());
@@ -115,7 +115,7 @@ void Communicator::send(ConstTensorView data, int to, const Options& options) {
   }
   state_->message(fingerprint(Op::send, data), options, to, Flight::Kind::call, [&](Call& call) {
     check_peer(call, to, options.tag, false);
-    check_view(call, data);
+    check_view(call, data, "data");
     const Packed packed(data);
     call.send_message(to, options.tag, packed.bytes());
   });
@@ -145,7 +145,7 @@ Received Communicator::recv(TensorView data, int from, const Options& options) {
   Received what;
   state_->message(call, options, from, Flight::Kind::call, [&](Call& mesh) {
     check_peer(mesh, from, options.tag, true);
-    check_view(mesh, data);
+    check_view(mesh, data, "data");
     const Unpacked into(data);
     const auto [source, header] = mesh.receive_message(from, options.tag, into.bytes());
     into.commit();

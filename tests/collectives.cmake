@@ -2,6 +2,7 @@
 set_source_files_properties(unit/collectives/fold_test.cpp PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 dlaunch_test(collectives_test
   unit/collectives/algorithms_test.cpp
+  unit/collectives/arguments_test.cpp
   unit/collectives/connections_test.cpp
   unit/collectives/failure_test.cpp
   unit/collectives/recovery_test.cpp
