@@ -67,9 +67,19 @@ TEST_CASE("the table") {
     CHECK(built_in_table()
               .select(Op::all_reduce, 4096, {.ranks = 64, .freedom = Freedom::any})
               .algorithm == Algorithm::halving);
+    const auto any_order = [](std::size_t bytes, int ranks) {
+      return built_in_table()
+          .select(Op::all_reduce, bytes, {.ranks = ranks, .freedom = Freedom::any})
+          .algorithm;
+    };
+    CHECK(any_order(64 << 20, 64) == Algorithm::in_parts);
+    CHECK(any_order(64 << 20, 65) == Algorithm::ring);
+    CHECK(any_order(64 << 10, 4) == Algorithm::halving);
+    CHECK(any_order((64 << 10) + 1, 4) == Algorithm::in_parts);
+    CHECK(algorithm(64 << 20, 65) == Algorithm::in_parts);
     CHECK(built_in_table()
-              .select(Op::all_reduce, 64 << 20, {.ranks = 64, .freedom = Freedom::any})
-              .algorithm == Algorithm::ring);
+              .select(Op::all_reduce, 64 << 20, {.ranks = 65, .freedom = Freedom::extends})
+              .algorithm == Algorithm::chain);
   }
   SUBCASE("chooses by size and buffers where memory is shared") {
     const auto algorithm = [](Op op, std::size_t bytes, int ranks, bool registered) {
