@@ -148,6 +148,25 @@ int check_steps(const Case& c, int at_most) {
 const std::vector<std::string> transports = {"shared", "tcp", "nodes"};
 const std::vector<std::string> strikes = {"kill", "leave", "throw", "stop"};
 
+/// Each strike, each call, each size, each step.
+void check_all(const std::string& transport) {
+  int count = 0;
+  for (const char* call : {"barrier", "broadcast", "reduce", "all_reduce", "all_gather", "gather",
+                           "scatter", "reduce_scatter", "all_to_all", "messages"}) {
+    for (const int elements : {1, 1000, 300'000}) {
+      if (std::string_view(call) == "barrier" && elements > 1) continue;
+      for (const int victim : {0, 2}) {
+        for (const auto& strike : strikes) {
+          // A stopped rank is waited for until it is killed, a second each time.
+          count += check_steps({transport, call, elements, victim, strike},
+                               strike == "stop" ? 3 : no_step);
+        }
+      }
+    }
+  }
+  std::printf("%d strikes, each named on all other ranks\n", count);
+}
+
 }  // namespace
 
 TEST_CASE("a rank is killed at each step of an all_reduce") {
@@ -168,24 +187,8 @@ TEST_CASE("a rank is killed, leaves, throws or is stopped on its way through eac
   }
 }
 
-TEST_CASE("each strike, each call, each size, each step, each transport" * doctest::skip(!full())) {
-  int count = 0;
-  for (const auto& transport : transports) {
-    for (const char* call : {"barrier", "broadcast", "reduce", "all_reduce", "all_gather", "gather",
-                             "scatter", "reduce_scatter", "all_to_all", "messages"}) {
-      for (const int elements : {1, 1000, 300'000}) {
-        if (std::string_view(call) == "barrier" && elements > 1) continue;
-        for (const int victim : {0, 2}) {
-          for (const auto& strike : strikes) {
-            // A stopped rank is waited for until it is killed, a second each time.
-            count += check_steps({transport, call, elements, victim, strike},
-                                 strike == "stop" ? 3 : no_step);
-          }
-        }
-      }
-    }
-  }
-  std::printf("%d strikes, each named on all other ranks\n", count);
-}
+TEST_CASE("every strike over shared memory" * doctest::skip(!full())) { check_all("shared"); }
+TEST_CASE("every strike over TCP" * doctest::skip(!full())) { check_all("tcp"); }
+TEST_CASE("every strike over two nodes" * doctest::skip(!full())) { check_all("nodes"); }
 
 }  // namespace dlaunch::process_test
