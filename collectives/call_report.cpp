@@ -200,6 +200,12 @@ void Call::tell_failure(const Error& error, Scope scope) {
   notice.communicator = setting_.group.id;
   // A message belongs to no collective: everything that is not over is concerned.
   notice.sequence = fingerprint_.op >= transport::Op::send ? 0 : fingerprint_.sequence;
+  // One that is passed on concerns all that it concerned where it came from: others may still be in
+  // calls that are over here.
+  const FailureNotice* const told = mesh.news().failure_of(setting_.group.id);
+  if (scope == Scope::from_here_on && told != nullptr) {
+    notice.sequence = std::min(notice.sequence, told->sequence);
+  }
   notice.sentence = error.what();
   const Bytes payload = encode(notice);
   transport::Header header =

@@ -14,6 +14,7 @@ dlaunch_test(collectives_test
   unit/collectives/layout_test.cpp
   unit/collectives/local_ranks_test.cpp
   unit/collectives/message_test.cpp
+  unit/collectives/news_test.cpp
   unit/collectives/nodes_test.cpp
   unit/collectives/proof_test.cpp
   unit/collectives/ring_test.cpp

@@ -17,8 +17,8 @@ void News::take_failure(FailureNotice notice) {
     const std::pair call(notice.communicator, notice.sequence);
     wrong_arguments_.try_emplace(call, std::move(notice));
   } else {
-    const std::uint64_t communicator = notice.communicator;
-    failures_.try_emplace(communicator, std::move(notice));
+    const auto [known, is_first] = failures_.try_emplace(notice.communicator, notice);
+    if (!is_first && notice.sequence < known->second.sequence) known->second = std::move(notice);
   }
   has_failures_ = true;
 }

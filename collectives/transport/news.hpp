@@ -36,7 +36,8 @@ class News {
   void take_failure(FailureNotice notice);
   /// Somebody told of a failure.
   bool has_failures() const noexcept { return has_failures_; }
-  /// The first failure somebody told of this communicator.
+  /// Of the failures somebody told of this communicator the one that concerns most calls; of
+  /// several such the first.
   const FailureNotice* failure_of(std::uint64_t communicator) const;
   /// Wrong arguments that somebody gave to this very call.
   const FailureNotice* failure_of(std::uint64_t communicator, std::uint64_t sequence) const;

@@ -1,0 +1,43 @@
+// What ranks tell each other beside data: no socket, no clock.
+#include "collectives/transport/news.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+using namespace dlaunch::transport;
+
+namespace {
+
+FailureNotice failure_in(std::uint64_t sequence, const std::string& sentence) {
+  return {Errc::internal, Scope::from_here_on, 7, sequence, sentence};
+}
+
+}  // namespace
+
+TEST_CASE("of failures that are told the one that concerns most calls counts") {
+  News news;
+  CHECK_FALSE(news.has_failures());
+  // Passed on by a rank that was in the next call already, it is here before the first word of it.
+  news.take_failure(failure_in(4, "passed on"));
+  news.take_failure(failure_in(3, "first word"));
+  news.take_failure(failure_in(3, "another"));
+  news.take_failure(failure_in(5, "a later one"));
+  CHECK(news.has_failures());
+  REQUIRE(news.failure_of(7) != nullptr);
+  CHECK(news.failure_of(7)->sequence == 3);
+  CHECK(news.failure_of(7)->sentence == "first word");
+  CHECK(news.failure_of(8) == nullptr);
+}
+
+TEST_CASE("wrong arguments concern their call alone, and the last ones are remembered") {
+  News news;
+  news.take_failure({Errc::misuse, Scope::this_call, 7, 2, "no rank 9"});
+  news.take_failure({Errc::misuse, Scope::this_call, 7, 4, "no rank 8"});
+  CHECK(news.failure_of(7) == nullptr);
+  CHECK(news.failure_of(7, 3) == nullptr);
+  REQUIRE(news.failure_of(7, 2) != nullptr);
+  CHECK(news.failure_of(7, 2)->sentence == "no rank 9");
+  REQUIRE(news.wrong_arguments(7) != nullptr);
+  CHECK(news.wrong_arguments(7)->sentence == "no rank 8");
+  CHECK(news.wrong_arguments(6) == nullptr);
+}
