@@ -106,12 +106,13 @@ std::string number_text(const ordered_json& number) {
   return number.is_null() ? "" : std::to_string(number.get<std::int64_t>());
 }
 
-/// "all_reduce #3 (sum, f32, 8 elements)".
+/// "all_reduce #3 (sum, f32, 8 elements)", "join's all_reduce #4 (who is here, sum, u64, ...)".
 std::string call_text(const ordered_json& call) {
   std::string details;
   const auto add = [&](const std::string& text) {
     if (!text.empty()) details += (details.empty() ? "" : ", ") + text;
   };
+  if (call["purpose"].is_string()) add(call["purpose"].get<std::string>());
   if (call["reduction"].is_string()) add(call["reduction"].get<std::string>());
   if (call["dtype"].is_string()) {
     add(call["dtype"].get<std::string>());
@@ -122,7 +123,8 @@ std::string call_text(const ordered_json& call) {
   }
   const std::string root = call.contains("root") ? number_text(call["root"]) : "";
   if (!root.empty()) add("root " + root);
-  return call["op"].get<std::string>() + " #" + number_text(call["sequence"]) +
+  const std::string owner = call["owner"].is_string() ? call["owner"].get<std::string>() + " " : "";
+  return owner + call["op"].get<std::string>() + " #" + number_text(call["sequence"]) +
          (details.empty() ? "" : " (" + details + ")");
 }
 
@@ -131,7 +133,7 @@ bool is_collective(const ordered_json& call) {
 }
 
 bool same_call(const ordered_json& a, const ordered_json& b) {
-  constexpr std::array fields{"op", "dtype", "count", "reduction", "root", "argument"};
+  constexpr std::array fields{"op", "purpose", "dtype", "count", "reduction", "root", "argument"};
   return std::all_of(fields.begin(), fields.end(),
                      [&](const char* field) { return a[field] == b[field]; });
 }

@@ -98,6 +98,10 @@ ordered_json call_json(const FlightNames& names, const FlightCall& call, const W
   out["communicator"] = call.communicator;
   out["communicator_name"] = text(names.group(call));
   out["op"] = names.op(call);
+  std::string owner = names.owner(call);
+  if (owner.ends_with(' ')) owner.pop_back();
+  out["owner"] = text(owner);
+  out["purpose"] = text(names.purpose(call));
   out["kind"] = kinds[static_cast<std::size_t>(call.kind) % std::size(kinds)];
   out["sequence"] = is_message ? ordered_json(nullptr) : ordered_json(call.sequence);
   out["dtype"] = text(names.dtype(call));

@@ -32,11 +32,11 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const svg = document.querySelector("svg"), tip = document.getElementById("tip");
 const rowHeight = 34, left = 90, top_ = 8, axis = 24;
 const text = (c) => {
-  const d = [c.reduction, c.dtype, c.count === null || !c.dtype ? null : c.count + " elements",
+  const d = [c.purpose, c.reduction, c.dtype, c.count === null || !c.dtype ? null : c.count + " elements",
              c.root === null || c.root === undefined ? null : "root " + c.root].filter(Boolean);
   const number = c.sequence === null ? (c.peer === null ? "" : " rank " + c.peer) + " tag " + c.tag
                                      : " #" + c.sequence;
-  return c.op + number + (d.length ? " (" + d.join(", ") + ")" : "");
+  return (c.owner ? c.owner + " " : "") + c.op + number + (d.length ? " (" + d.join(", ") + ")" : "");
 };
 const span = (s) => s >= 1 ? s.toFixed(2) + " s"
                   : s >= 1e-3 ? (s * 1e3).toFixed(2) + " ms" : (s * 1e6).toFixed(0) + " us";

@@ -20,6 +20,7 @@ dlaunch_test(relay_test unit/rendezvous/relay_test.cpp unit/rendezvous/relay_his
   LIBS dlaunch_rendezvous)
 add_dependencies(nodes_test example_all_reduce example_shrink)
 add_dependencies(daemon_nodes_test example_all_reduce dlaunchd_program)
+target_link_libraries(uneven_inputs_test PRIVATE nlohmann_json::nlohmann_json)
 add_dependencies(uneven_inputs_test example_uneven_inputs)
 
 # Real ranks that do not go on.

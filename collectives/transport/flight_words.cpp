@@ -1,8 +1,10 @@
 #include "collectives/transport/flight_words.hpp"
 
 #include "collectives/transport/message.hpp"
+#include "collectives/transport/traffic.hpp"
 
 #include <array>
+#include <functional>
 
 namespace dlaunch::transport {
 namespace {
@@ -16,15 +18,34 @@ auto names() {
   return names;
 }
 
+constexpr std::size_t shadows = FlightRing::shadow_bit >> FlightRing::purpose_shift;
+
+/// Of all purposes, and once more as a shadow has them.
+auto purposes(const std::function<const char*(const Traffic&)>& text) {
+  std::array<const char*, FlightRing::purposes_max> names{};
+  for (std::uint8_t i = 0; i <= static_cast<std::uint8_t>(Purpose::joinable); ++i) {
+    const auto purpose = static_cast<Purpose>(i);
+    names[i] = text({purpose, false, 0, 0});
+    names[std::size_t{i} + shadows] = text({purpose, true, 0, 0});
+  }
+  return names;
+}
+
 }  // namespace
 
 const FlightWords& flight_words() noexcept {
   static const auto ops = names<Op::probe>();
   static const auto dtypes = names<DType::c128>();
   static const auto reductions = names<ReduceOp::custom>();
+  static const auto owners = purposes(owner_text);
+  static const auto reasons =
+      purposes([](const Traffic& traffic) { return to_string(traffic.purpose); });
+  static_assert(Traffic{Purpose::present, true, 0, 9}.pack() ==
+                (static_cast<std::uint32_t>(Purpose::present) << FlightRing::purpose_shift |
+                 FlightRing::shadow_bit | 9));
   static_assert(ops.size() <= FlightRing::ops_max && dtypes.size() <= FlightRing::dtypes_max &&
                 reductions.size() <= FlightRing::reductions_max);
-  static const FlightWords words{ops, dtypes, reductions};
+  static const FlightWords words{ops, dtypes, reductions, owners, reasons};
   return words;
 }
 

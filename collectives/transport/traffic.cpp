@@ -25,8 +25,8 @@ const char* owner_text(const Traffic& traffic) noexcept {
   return "an unknown ";  // A number read off the wire may be newer than this build.
 }
 
-std::string purpose_text(const Traffic& traffic) {
-  switch (traffic.purpose) {
+const char* to_string(Purpose purpose) noexcept {
+  switch (purpose) {
     case Purpose::program:
     case Purpose::joinable:
       return "";
@@ -39,7 +39,7 @@ std::string purpose_text(const Traffic& traffic) {
     case Purpose::buffers:
       return "buffers";
     case Purpose::gradients:
-      return "gradients of bucket " + std::to_string(traffic.part);
+      return "gradients of bucket ";
     case Purpose::unused:
       return "unused parameters";
     case Purpose::order:
@@ -52,6 +52,11 @@ std::string purpose_text(const Traffic& traffic) {
       return "final values";
   }
   return "";
+}
+
+std::string purpose_text(const Traffic& traffic) {
+  const std::string text = to_string(traffic.purpose);
+  return traffic.purpose == Purpose::gradients ? text + std::to_string(traffic.part) : text;
 }
 
 }  // namespace dlaunch::transport

@@ -45,6 +45,9 @@ struct Traffic {
   }
 };
 
+/// "who is here"; "gradients of bucket ", which goes on with the bucket's number; "" for the
+/// program's own.
+const char* to_string(Purpose purpose) noexcept;
 /// What stands before the call's name: "", "join's ", "join's shadow ", "the reducer's ".
 const char* owner_text(const Traffic& traffic) noexcept;
 /// "who is here", "gradients of bucket 3"; empty for the program's own.

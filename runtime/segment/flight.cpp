@@ -17,17 +17,17 @@ namespace {
 
 constexpr auto relaxed = std::memory_order_relaxed;
 
-/// The end of it, where it is too long: that is where names differ. The last byte stays 0.
+/// The end of it, where it is too long: that is where names differ.
 template <std::size_t Size>
 void store_text(std::array<std::atomic<char>, Size>& to, std::string_view text) noexcept {
-  if (text.size() >= Size) text.remove_prefix(text.size() - (Size - 1));
+  if (text.size() > Size) text.remove_prefix(text.size() - Size);
   for (std::size_t i = 0; i < Size; ++i) to[i].store(i < text.size() ? text[i] : '\0', relaxed);
 }
 
 template <std::size_t Size>
 bool has_text(const std::array<std::atomic<char>, Size>& stored, std::string_view text) noexcept {
-  if (text.size() >= Size) text.remove_prefix(text.size() - (Size - 1));
-  for (std::size_t i = 0; i <= text.size(); ++i) {
+  if (text.size() > Size) text.remove_prefix(text.size() - Size);
+  for (std::size_t i = 0; i < Size; ++i) {
     if (stored[i].load(relaxed) != (i < text.size() ? text[i] : '\0')) return false;
   }
   return true;
@@ -81,6 +81,8 @@ Flight::Flight(std::shared_ptr<Segment> segment, int local, const FlightWords& w
   store_words(ring_->ops, words.ops);
   store_words(ring_->dtypes, words.dtypes);
   store_words(ring_->reductions, words.reductions);
+  store_words(ring_->owners, words.owners);
+  store_words(ring_->purposes, words.purposes);
   ring_->pid.store(::getpid());
   if (const auto stat = process_stat(::getpid())) ring_->process_started.store(stat->started);
   ring_->ns_then.store(now_ns());

@@ -54,6 +54,11 @@ struct FlightRing {
   static constexpr std::size_t groups_max = 32;
   static constexpr std::size_t sites_max = 128;
   static constexpr std::size_t ops_max = 32, dtypes_max = 24, reductions_max = 16;
+  static constexpr std::size_t purposes_max = 32;
+  /// In a call's traffic the lowest 16 bits are its part, and the five from here on its purpose.
+  static constexpr int purpose_shift = 26;
+  /// The highest of them: a shadow's call is meant to meet what it is the shadow of.
+  static constexpr std::uint32_t shadow_bit = 1u << 30;
   /// In place of a group or a site for which there is no room.
   static constexpr std::uint16_t none = 0xffff;
 
@@ -68,6 +73,7 @@ struct FlightRing {
   std::array<Word, ops_max> ops;
   std::array<Word, dtypes_max> dtypes;
   std::array<Word, reductions_max> reductions;
+  std::array<Word, purposes_max> owners, purposes;
   std::array<Text, sites_max> sites;
   std::array<Group, groups_max> groups;
   std::array<Wait, waits_max> waits;
@@ -78,6 +84,9 @@ static_assert(sizeof(FlightRing::Record) == 64);
 /// The names of what records hold as numbers, by number.
 struct FlightWords {
   std::span<const char*const> ops, dtypes, reductions;
+  /// By purpose: whose call it is ("join's shadow "), and what for ("who is here"; where that ends
+  /// in a space, the call's part goes on with it).
+  std::span<const char*const> owners{}, purposes{};
 };
 
 /// What a record keeps of its communicator's id: 32 bits.

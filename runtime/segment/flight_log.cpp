@@ -71,7 +71,7 @@ FlightCall read_record(const FlightRing::Record& record, const Times& times, std
   call.op = static_cast<std::uint8_t>(what);
   call.dtype = static_cast<std::uint8_t>(what >> 8);
   call.reduction = static_cast<std::uint8_t>(what >> 16);
-  call.kind = static_cast<Flight::Kind>(static_cast<std::uint8_t>(what >> 24));
+  call.kind = static_cast<Flight::Kind>(what >> 24 & 3);
   call.place = static_cast<std::int32_t>(static_cast<std::uint32_t>(what >> 32));
   call.sequence = record.sequence.load(acquire);
   call.count = record.count.load(acquire);
@@ -153,6 +153,13 @@ std::string FlightNames::dtype(const FlightCall& call) const {
 std::string FlightNames::reduction(const FlightCall& call) const {
   return word_of(ring.reductions, call.reduction);
 }
+std::string FlightNames::owner(const FlightCall& call) const {
+  return word_of(ring.owners, call.purpose());
+}
+std::string FlightNames::purpose(const FlightCall& call) const {
+  const std::string text = word_of(ring.purposes, call.purpose());
+  return text.ends_with(' ') ? text + std::to_string(call.traffic & 0xffffU) : text;
+}
 std::string FlightNames::site(const FlightCall& call) const {
   return word_of(ring.sites, call.site);
 }
@@ -165,7 +172,7 @@ std::string FlightNames::group(const FlightCall& call) const {
 }
 
 std::string FlightNames::label(const FlightCall& call) const {
-  std::string text = op(call);
+  std::string text = owner(call) + op(call);
   if (call.sequence != 0) {
     text += " #" + std::to_string(call.sequence);
   } else {
@@ -183,6 +190,7 @@ std::string FlightNames::full(const FlightCall& call) const {
   const auto add = [&](const std::string& detail) {
     if (!detail.empty()) details += (details.empty() ? "" : ", ") + detail;
   };
+  add(purpose(call));
   add(reduction(call));
   const std::string type = dtype(call);
   if (!type.empty()) {
@@ -195,9 +203,17 @@ std::string FlightNames::full(const FlightCall& call) const {
   return label(call) + (details.empty() ? "" : " (" + details + ")");
 }
 
-std::string FlightNames::label_and_site(const FlightCall& call) const {
+std::string FlightNames::bracketed_site(const FlightCall& call) const {
   const std::string where = site(call);
-  return label(call) + (where.empty() ? "" : " [" + where + "]");
+  return where.empty() ? "" : " [" + where + "]";
+}
+
+std::string FlightNames::full_and_site(const FlightCall& call) const {
+  return full(call) + bracketed_site(call);
+}
+
+std::string FlightNames::label_and_site(const FlightCall& call) const {
+  return label(call) + bracketed_site(call);
 }
 
 std::string doing_text(const FlightRing& ring, const FlightLog& log, Clock::time_point now) {

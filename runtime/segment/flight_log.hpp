@@ -30,10 +30,14 @@ struct FlightCall {
   std::optional<Clock::time_point> ended;  ///< nullopt: under way, as far as the record tells.
   bool failed = false;
 
+  std::size_t purpose() const {
+    return traffic >> FlightRing::purpose_shift & (FlightRing::purposes_max - 1);
+  }
   /// Ranks may make both as the same collective.
   bool agrees_with(const FlightCall& other) const {
     return op == other.op && dtype == other.dtype && reduction == other.reduction &&
-           count == other.count && place == other.place && argument == other.argument;
+           count == other.count && place == other.place && argument == other.argument &&
+           ((traffic ^ other.traffic) & ~FlightRing::shadow_bit) == 0;
   }
 };
 
@@ -76,16 +80,25 @@ struct FlightNames {
   std::string op(const FlightCall& call) const;
   std::string dtype(const FlightCall& call) const;
   std::string reduction(const FlightCall& call) const;
+  /// "join's shadow ", "the reducer's "; empty for the program's own.
+  std::string owner(const FlightCall& call) const;
+  /// "who is here", "gradients of bucket 3"; empty for the program's own.
+  std::string purpose(const FlightCall& call) const;
   /// "train.cpp:42"; empty where it is not known.
   std::string site(const FlightCall& call) const;
   /// The communicator's name; empty where it is not known any more.
   std::string group(const FlightCall& call) const;
-  /// "all_reduce #3", "send to rank 1 (tag 7) of 'pair'".
+  /// "all_reduce #3", "join's all_reduce #3", "send to rank 1 (tag 7) of 'pair'".
   std::string label(const FlightCall& call) const;
   /// "all_reduce #3 (sum, f32, 8 elements)".
   std::string full(const FlightCall& call) const;
+  /// The same with where it was made: "all_reduce #3 (sum, f32, 8 elements) [train.cpp:42]".
+  std::string full_and_site(const FlightCall& call) const;
   /// "all_reduce #3 [train.cpp:42]".
   std::string label_and_site(const FlightCall& call) const;
+
+ private:
+  std::string bracketed_site(const FlightCall& call) const;
 };
 
 /// What a rank does whose ring is read at `now`: "in all_reduce #3 [train.cpp:42] for 7 s, waiting

@@ -20,7 +20,8 @@ struct Folder {
     path = name;
   }
   ~Folder() {
-    for (const char* file : {"/flight.json", "/page.html"}) ::unlink((path + file).c_str());
+    for (const char* file : {"/flight.json", "/flight.json.1", "/page.html"})
+      ::unlink((path + file).c_str());
     ::rmdir((path + "/dlaunch").c_str());
     ::rmdir(path.c_str());
   }

@@ -1,14 +1,18 @@
 // The example whose ranks have different numbers of inputs, under the real launcher, with nothing
 // set: on one node, where ranks share memory, and on two, where they do not.
 #include "runtime/base/socket.hpp"
-#include "tests/process/job.hpp"
+#include "tests/process/status_folder.hpp"
 
+#include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 namespace dlaunch::process_test {
 namespace {
@@ -46,20 +50,28 @@ struct Run {
   bool has(const std::string& part) const { return text.find(part) != std::string::npos; }
 };
 
-Run run(int number, int inputs, int nodes) {
-  const Program program;
+/// Two ranks of one node, or one on each of two, run what `program` says.
+std::vector<std::unique_ptr<Job>> start(Strings program, int nodes, const Strings& more = {},
+                                        const Job::Environment& environment = {}) {
   std::vector<std::unique_ptr<Job>> jobs;
   Strings options{"--standalone", "--nproc-per-node", "2"};
   if (nodes == 2) {
     const auto port = free_port();
     options = {"--nnodes", "2", "--rdzv-endpoint", "127.0.0.1:" + std::to_string(port)};
   }
+  options.insert(options.end(), more.begin(), more.end());
   for (int node = 0; node < nodes; ++node) {
     Strings line = options;
     if (nodes == 2) line.insert(line.end(), {"--node-id", std::string(1, "ab"[node])});
-    for (const std::string& word : program.line(number, inputs)) line.push_back(word);
-    jobs.push_back(std::make_unique<Job>(line));
+    line.insert(line.end(), program.begin(), program.end());
+    jobs.push_back(std::make_unique<Job>(line, environment));
   }
+  return jobs;
+}
+
+Run run(int number, int inputs, int nodes) {
+  const Program program;
+  const auto jobs = start(program.line(number, inputs), nodes);
   Run result;
   for (const auto& job : jobs) {
     const int code = job->wait().code;
@@ -77,6 +89,87 @@ std::string exhausted(int rank, int inputs) {
 }
 
 constexpr int ways[] = {1, 2};  // Nodes.
+
+// ---- The flight dump. ----
+
+using nlohmann::json;
+
+/// One collective of each rank: "join's all_reduce (who is here)".
+using Row = std::pair<std::string, std::string>;
+
+// The rows of the trace, under the names that they have here.
+const std::string forward_1 = "join's all_reduce (who is here)";
+const std::string forward_2 = "join's all_reduce (whether to sum gradients)";
+const std::string backward = "the reducer's all_reduce (gradients of bucket 0)";
+const std::string joined_count = "join's shadow all_reduce (who is here)";
+const std::string joined_check = "join's shadow all_reduce (whether to sum gradients)";
+const std::string joined_hook = "join's shadow all_reduce (gradients of bucket 0)";
+const std::string common_rank = "join's all_reduce (who joined last)";
+const std::string final_values = "the reducer's broadcast (final values)";
+const std::string barrier = "barrier";
+
+std::vector<Row> both(const Strings& calls) {
+  std::vector<Row> rows;
+  for (const auto& call : calls) rows.emplace_back(call, call);
+  return rows;
+}
+
+void add(std::vector<Row>& rows, const std::vector<Row>& more) {
+  rows.insert(rows.end(), more.begin(), more.end());
+}
+
+/// Cases 1, 4 and 6, with two inputs on rank 0 and three on rank 1.
+std::vector<Row> expected_rows(int number) {
+  std::vector<Row> rows;
+  for (int step = 0; step < 2; ++step) {
+    add(rows, both({forward_1, forward_2, backward}));
+    if (number == 4) add(rows, both({barrier}));
+  }
+  add(rows, {{joined_count, forward_1}, {joined_check, forward_2}, {joined_hook, backward}});
+  if (number == 4) {
+    add(rows, {{joined_count, barrier}});  // Where both ranks have their error.
+    return rows;
+  }
+  add(rows, both({joined_count, common_rank, final_values}));
+  if (number == 6) add(rows, both({barrier}));
+  return rows;
+}
+
+/// How the reducer began, which is before the trace, and made its buckets anew, which is beside it.
+bool is_told(const std::string& purpose) {
+  return purpose != "parameters" && purpose != "order of the buckets" &&
+         purpose != "whose buffers count";
+}
+
+std::string text(const json& field) {
+  return field.is_string() ? field.get<std::string>() : std::string();
+}
+
+Strings calls_of(const json& rank) {
+  Strings calls;
+  for (const auto& record : rank["records"]) {
+    const std::string owner = text(record["owner"]), purpose = text(record["purpose"]);
+    if (!is_told(purpose)) continue;
+    calls.push_back((owner.empty() ? "" : owner + " ") + text(record["op"]) +
+                    (purpose.empty() ? "" : " (" + purpose + ")"));
+  }
+  return calls;
+}
+
+void check_rows(const json& ranks, int number) {
+  REQUIRE(ranks.size() == 2);
+  const Strings here = calls_of(ranks[0]), there = calls_of(ranks[1]);
+  const auto rows = expected_rows(number);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    CAPTURE(i);
+    REQUIRE(here.size() > i);
+    REQUIRE(there.size() > i);
+    CHECK(here[i] == rows[i].first);
+    CHECK(there[i] == rows[i].second);
+  }
+  CHECK(here.size() == rows.size());
+  CHECK(there.size() == rows.size());
+}
 
 }  // namespace
 
@@ -141,6 +234,55 @@ TEST_CASE("case 5, a barrier after the plain loop: both ranks name it and the gr
     CHECK_FALSE(ran.has("has exhausted"));
     CHECK(count(ran.text, "rank 0 is in barrier #6") >= 2);
     CHECK(count(ran.text, "rank 1 is in the reducer's all_reduce #6 (gradients of bucket 0") >= 2);
+  }
+}
+
+TEST_CASE("the flight of cases 1 and 6 has the trace's rows, one by one") {
+  for (const int nodes : ways) {
+    for (const int number : {1, 6}) {
+      CAPTURE(nodes);
+      CAPTURE(number);
+      const Program program;
+      const Folder folder;
+      // The workers stay for a while when the example has ended, for who asks.
+      Strings line{"sh", "-c", "\"$@\" && echo ENDED && exec sleep 1000", program.token()};
+      for (const auto& word : program.line(number, 2)) line.push_back(word);
+      const auto jobs = start(line, nodes, {"--shutdown-timeout", "1"}, folder.environment());
+      for (const auto& job : jobs) REQUIRE(job->saw("ENDED", nodes == 1 ? 2 : 1));
+      const auto flight = json::parse(status(folder, {"--flight"}));
+      check_rows(flight["ranks"], number);
+      CHECK(flight["divergence"].is_null());
+      for (const auto& job : jobs) job->send(SIGTERM);
+      for (const auto& job : jobs) job->wait();
+      CHECK(all_gone(program.token()));
+    }
+  }
+}
+
+TEST_CASE("the flight of case 4 has the trace's rows as far as both ranks go") {
+  for (const int nodes : ways) {
+    CAPTURE(nodes);
+    const Program program;
+    const Folder folder;
+    const std::string path = folder.path + "/flight.json";
+    const auto jobs = start(program.line(4, 2), nodes, {"--flight-file", path});
+    for (const auto& job : jobs) CHECK(job->wait().code == 1);
+    std::map<int, json> by_rank;
+    for (int node = 0; node < nodes; ++node) {
+      std::ifstream file(node == 0 ? path : path + ".1");
+      const json flight = json::parse(file);
+      for (const auto& rank : flight["ranks"]) by_rank[rank["rank"].get<int>()] = rank;
+      // The other node's agent may have ended by then.
+      if (flight["ranks"].size() < 2) continue;
+      const auto& calls = flight["divergence"]["calls"];
+      CHECK(flight["divergence"]["kind"] == "mismatch");
+      CHECK(text(calls[0]["call"]).starts_with("join's shadow all_reduce #"));
+      CHECK(text(calls[1]["call"]).starts_with("barrier #"));
+    }
+    json ranks = json::array();
+    for (const auto& [rank, known] : by_rank) ranks.push_back(known);
+    check_rows(ranks, 4);
+    for (const auto& rank : ranks) CHECK(rank["records"].back()["state"] == "failed");
   }
 }
 

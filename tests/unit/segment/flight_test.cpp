@@ -61,6 +61,34 @@ TEST_CASE("a call is recorded with what it is, where, and how it ended") {
   under_way.done();
 }
 
+TEST_CASE("a call says whose it is and what for, also where both fill their places") {
+  constexpr std::array<const char*, 3> owners{"", "join's ", "the reducer's "};
+  constexpr std::array<const char*, 3> purposes{"", "twenty-four letters long", "bucket "};
+  Flight flight(nullptr, -1, {ops, dtypes, reductions, owners, purposes});
+  const auto world = flight.join(77, "world", 1, 4);
+  Flight::Call call = all_reduce(1);
+  const auto record = [&](std::uint32_t purpose) {
+    call.traffic = purpose << FlightRing::purpose_shift | 3;
+    Flight::Entry(flight, world, call, "train.cpp", 42).done();
+  };
+  record(0);
+  record(1);
+  record(2);
+  call.traffic = 1U << FlightRing::purpose_shift | 3 | FlightRing::shadow_bit;
+  Flight::Entry(flight, world, call, "train.cpp", 42).done();
+
+  const auto log = read_flight(flight.ring());
+  const FlightNames names{flight.ring()};
+  CHECK(names.full_and_site(log.calls.at(0)) ==
+        "all_reduce #1 (sum, f32, 8 elements) [train.cpp:42]");
+  CHECK(names.full(log.calls.at(1)) ==
+        "join's all_reduce #1 (twenty-four letters long, sum, f32, 8 elements)");
+  CHECK(names.full(log.calls.at(2)) ==
+        "the reducer's all_reduce #1 (bucket 3, sum, f32, 8 elements)");
+  CHECK_FALSE(log.calls[0].agrees_with(log.calls[1]));
+  CHECK(log.calls[1].agrees_with(log.calls.at(3)));  // What it is the shadow of.
+}
+
 TEST_CASE("a message says with whom, by which tag, on which communicator") {
   Flight flight(nullptr, -1, words);
   const auto pair = flight.join(5, "pair", 0, 2);
