@@ -24,6 +24,8 @@ constexpr auto delivery_grace = 20ms;
 /// A rank that this one does not wait for died: a call whose data is all on its way may still end
 /// well.
 constexpr auto indirect_grace = 300ms;
+/// Longer than a call takes that nobody keeps waiting.
+constexpr auto tell_after = 400ms;
 /// A rank that has left may have done all its part in what a device does.
 constexpr auto device_grace = 1s;
 
@@ -220,11 +222,18 @@ void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
   const Flight::Waiting seen(setting_.flight, recorded(),
                              waiting.any || whom.empty() ? -1 : whom.front());
   const auto until = deadline();
+  bool tells = is_counted(fingerprint_.op) && !waiting.any && !waiting.all;
+  const auto tell_at = tells ? Clock::now() + tell_after : TimePoint::max();
   do {
     check_news(receive);
     waits().look_again = TimePoint::max();
     check_losses(waiting);
     const auto now = Clock::now();
+    if (tells && now >= tell_at) {
+      tell_call(waiting);
+      tells = false;
+    }
+    if (tells) waits().look_again = std::min(waits().look_again, tell_at);
     if (nodes_ != nullptr) check_strays(now);
     if (now >= until) return throw_unless_complete(waiting, ready);
     if (interval < until - now) waits().look_again = std::min(waits().look_again, now + interval);
@@ -240,7 +249,7 @@ void Call::check_news(const Receive* receive) {
   if (receive != nullptr && receive->state == Receive::State::mismatched) throw_mismatch(*receive);
   check_told();
   if (fingerprint_.op >= transport::Op::send || tolerant_) return;
-  if (setting_.mesh.news().has_device_calls()) check_device_calls();
+  if (is_counted(fingerprint_.op) && setting_.mesh.news().has_calls()) check_calls();
   const FailureNotice* notice =
       setting_.mesh.news().failure_of(setting_.group.id, fingerprint_.sequence);
   if (notice == nullptr) notice = wrong_on_device();
@@ -360,7 +369,7 @@ void Call::throw_mismatch(const Receive& receive) {
     };
     sentence = "rank " + std::to_string(rank()) + " expects " + holds(receive.expected) + " in " +
                label() + ", but " + peer + " sent " + holds(theirs) + " (tag " +
-               std::to_string(receive.header.tag) + ")";
+               std::to_string(receive.header.tag) + ")" + where();
   } else {
     sentence = disagreement(theirs, receive.source);
     if (theirs == fingerprint_) {
@@ -368,29 +377,16 @@ void Call::throw_mismatch(const Receive& receive) {
                   std::to_string(receive.into.size()) + " were expected: their counts differ";
     }
   }
-  throw_disagreement(sentence, receive.source);
+  throw_disagreement(sentence, receive.source,
+                     receive.kind == Kind::message ? ~std::uint64_t{0} : theirs.sequence);
 }
 
-std::string Call::disagreement(const Fingerprint& theirs, int world_rank) const {
-  // Theirs may belong to a call that is over here: compare it with that one.
-  const Fingerprint mine = call_made(theirs.sequence).value_or(fingerprint_);
-  std::string sentence = "rank " + std::to_string(rank()) + " is in " + to_string(mine) + ", but " +
-                         name_of(world_rank) + " is in " + to_string(theirs);
-  if (Fingerprint same = theirs;
-      same.argument = fingerprint_.argument, same == fingerprint_ && theirs != fingerprint_) {
-    sentence +=
-        " with another argument (counts, ranks, factor, order, or custom operation), or by another "
-        "table of algorithms than the one here, " +
-        setting_.mesh.table().title();
-  }
-  return sentence;
-}
-
-void Call::throw_disagreement(const std::string& sentence, int world_rank) const {
+void Call::throw_disagreement(const std::string& sentence, int world_rank,
+                              std::uint64_t since) const {
   const bool named = setting_.group.name != "world" && fingerprint_.op < transport::Op::send;
-  throw CallError(Errc::mismatch,
-                  sentence + (named ? " of '" + setting_.group.name + "'" : "") + where(),
-                  world_rank);
+  throw CallError(Errc::mismatch, sentence + (named ? " of '" + setting_.group.name + "'" : ""),
+                  world_rank)
+      .since(since);
 }
 
 }  // namespace dlaunch

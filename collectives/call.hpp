@@ -46,10 +46,17 @@ class CallError : public Error {
   int blamed() const noexcept { return blamed_; }
   /// Another rank told us; all have heard of it from there.
   bool told() const noexcept { return told_; }
+  /// The number of the call in which it went wrong, where that is before the one that failed.
+  std::uint64_t since() const noexcept { return since_; }
+  CallError& since(std::uint64_t sequence) noexcept {
+    since_ = sequence;
+    return *this;
+  }
 
  private:
   int blamed_;
   bool told_;
+  std::uint64_t since_ = ~std::uint64_t{0};
 };
 
 /// A message as the flight recorder takes it.
@@ -215,7 +222,8 @@ class Call final : public Mesh, public transport::Patience {
   void check_news(const transport::Receive* receive);
   void check_told();
   void check_known();
-  void check_device_calls();
+  void post_call(int world_rank);
+  void check_calls();
   const transport::FailureNotice* wrong_on_device() const;
   std::optional<transport::Fingerprint> call_made(std::uint64_t sequence) const;
   void check_losses(const Waiting& waiting);
@@ -227,8 +235,11 @@ class Call final : public Mesh, public transport::Patience {
   TimePoint noticed(int world_rank);
   [[noreturn]] void throw_lost(int world_rank, const std::string& cause);
   [[noreturn]] void throw_mismatch(const transport::Receive& receive);
-  std::string disagreement(const transport::Fingerprint& theirs, int world_rank) const;
-  [[noreturn]] void throw_disagreement(const std::string& sentence, int world_rank) const;
+  std::string made(int world_rank, std::uint64_t sequence);
+  void tell_call(const Waiting& waiting);
+  std::string disagreement(const transport::Fingerprint& theirs, int world_rank);
+  [[noreturn]] void throw_disagreement(const std::string& sentence, int world_rank,
+                                       std::uint64_t since = ~std::uint64_t{0}) const;
   void throw_unless_complete(const Waiting& waiting, const std::function<bool()>& ready);
   std::vector<int> others() const;
   bool ask_others(const std::vector<int>& ranks, const std::function<bool()>& ready);

@@ -43,18 +43,22 @@ void Call::look() {
 
 void Call::post_device_call() {
   if (size() < 2) return;
-  const int next = setting_.group.world_rank((rank() + 1) % size());
-  const auto header = make_header(Kind::device_call, setting_.group.id, fingerprint_, 0);
   const auto lock = setting_.mesh.lock();
-  setting_.mesh.post_control(next, header, {});
+  post_call(setting_.group.world_rank((rank() + 1) % size()));
 }
 
-void Call::check_device_calls() {
+void Call::post_call(int world_rank) {
+  const auto header = make_header(Kind::call, setting_.group.id, fingerprint_, 0);
+  setting_.mesh.post_control(world_rank, header, {});
+}
+
+void Call::check_calls() {
   auto& news = setting_.mesh.news();
-  while (const auto theirs = news.next_device_call(setting_.group.id, fingerprint_.sequence)) {
+  while (const auto theirs = news.next_call(setting_.group.id, fingerprint_.sequence)) {
     const auto mine = call_made(theirs->call.sequence);
     if (mine && *mine != theirs->call) {
-      throw_disagreement(disagreement(theirs->call, theirs->from), theirs->from);
+      throw_disagreement(disagreement(theirs->call, theirs->from), theirs->from,
+                         theirs->call.sequence);
     }
   }
 }

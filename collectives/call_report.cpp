@@ -1,3 +1,4 @@
+#include "collectives/algorithms/select.hpp"
 #include "collectives/call.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/segment/flight_log.hpp"
@@ -71,7 +72,7 @@ std::vector<int> Call::others() const {
 
 /// True if the call completed after all.
 bool Call::ask_others(const std::vector<int>& ranks, const std::function<bool()>& ready) {
-  waits().inquiry = {setting_.group.id, {}};
+  waits().inquiry = {setting_.group.id, 0, {}};
   const Asking asking(setting_.mesh, ranks, waits().inquiry);
   const auto until = Clock::now() + answer_grace;
   while (Clock::now() < until && waits().inquiry.answers.size() < ranks.size()) {
@@ -200,8 +201,11 @@ void Call::tell_failure(const Error& error, Scope scope) {
   notice.communicator = setting_.group.id;
   // A message belongs to no collective: everything that is not over is concerned.
   notice.sequence = fingerprint_.op >= transport::Op::send ? 0 : fingerprint_.sequence;
-  // One that is passed on concerns all that it concerned where it came from: others may still be in
-  // calls that are over here.
+  // Others may still be in calls that are over here, and concerned: because it went wrong in one of
+  // them, or concerned it where it came from.
+  if (const auto* known = dynamic_cast<const CallError*>(&error)) {
+    notice.sequence = std::min(notice.sequence, known->since());
+  }
   const FailureNotice* const told = mesh.news().failure_of(setting_.group.id);
   if (scope == Scope::from_here_on && told != nullptr) {
     notice.sequence = std::min(notice.sequence, told->sequence);
@@ -249,13 +253,77 @@ std::string Call::labelled(std::string text) const {
   return text;
 }
 
-/// Options that were made apart from the call know only the header they come from.
+namespace {
+
+/// Options that were made apart from their call know only the header they come from.
+std::string unless_header(const std::string& bracketed) {
+  return bracketed.starts_with(" [communicator.hpp:") ? "" : bracketed;
+}
+
+/// Of "all_reduce #3 (sum, f32, 8 elements) [train.cpp:42]" the place, and what is before it.
+std::pair<std::string, std::string> divided(const std::string& made) {
+  const auto at = made.ends_with(']') ? made.rfind(" [") : made.size();
+  return {made.substr(0, at), unless_header(made.substr(at))};
+}
+
+}  // namespace
+
 std::string Call::where() const {
   const std::string_view file = setting_.site.file;
-  if (file.empty() || file.ends_with("dlaunch/communicator.hpp")) return "";
+  if (file.empty()) return "";
   const auto slash = file.rfind('/');
   const auto name = slash == std::string_view::npos ? file : file.substr(slash + 1);
-  return " [" + std::string(name) + ":" + std::to_string(setting_.site.line) + "]";
+  return unless_header(" [" + std::string(name) + ":" + std::to_string(setting_.site.line) + "]");
+}
+
+/// That rank's call of that number: by its flight ring on this node, else it is asked, which it
+/// hears while it waits in a call, or has started one. A rank that gave up has said why.
+std::string Call::made(int world_rank, std::uint64_t sequence) {
+  auto& mesh = setting_.mesh;
+  const std::string known = mesh.call_made(world_rank, setting_.group.id, sequence);
+  if (!known.empty() || world_rank == mesh.rank()) return known;
+  waits().inquiry = {setting_.group.id, sequence, {}};
+  const Asking asking(mesh, {world_rank}, waits().inquiry);
+  const auto until = Clock::now() + answer_grace;
+  while (waits().inquiry.answers.empty() && !setting_.aborted && Clock::now() < until) {
+    const FailureNotice* told = mesh.news().failure_of(setting_.group.id);
+    if (told != nullptr && told->code == Errc::mismatch) check_told();
+    mesh.step(until);
+  }
+  const auto answer = waits().inquiry.answers.find(world_rank);
+  return answer == waits().inquiry.answers.end() ? "" : answer->second.sentence;
+}
+
+/// Theirs may belong to a call that is over here: it is compared with that one. If ours is over
+/// there, with what it was there.
+std::string Call::disagreement(const Fingerprint& theirs, int world_rank) {
+  const Fingerprint mine = call_made(theirs.sequence).value_or(fingerprint_);
+  const bool is_over = mine.sequence != fingerprint_.sequence;
+  const std::string here =
+      is_over ? divided(made(setting_.mesh.rank(), mine.sequence)).second : where();
+  std::string sentence = "rank " + std::to_string(rank()) + " is in " + to_string(mine) + here +
+                         ", but " + name_of(world_rank);
+  if (theirs.sequence > mine.sequence) {
+    const auto [call, place] = divided(made(world_rank, mine.sequence));
+    if (!call.empty() && call != to_string(mine)) return sentence + " made " + call + place;
+  }
+  sentence += " is in " + to_string(theirs) + divided(made(world_rank, theirs.sequence)).second;
+  if (Fingerprint same = theirs; same.argument = mine.argument, same == mine && theirs != mine) {
+    sentence += ", with another argument (counts, ranks, factor, order, or custom operation)";
+    if (mine.sequence == 1) {
+      sentence +=
+          ", or by another table of algorithms than the one here, " + setting_.mesh.table().title();
+    }
+  }
+  return sentence;
+}
+
+/// A rank that has waited in a collective for long says which one it is in to whom it waits for:
+/// where each takes the other for the root, nothing else would ever come.
+void Call::tell_call(const Waiting& waiting) {
+  for (const int rank : waiting.to_receive) {
+    if (rank != setting_.mesh.rank()) post_call(rank);
+  }
 }
 
 }  // namespace dlaunch

@@ -70,13 +70,14 @@ void Call::disagree(int member, std::uint32_t call) {
   // If it had wrong arguments, it has said so before it came to where it is.
   setting_.mesh.step(Clock::now());
   const auto theirs = call_of(member, call);
-  std::string sentence = theirs ? disagreement(*theirs, world_rank)
-                                : "rank " + std::to_string(rank()) + " is in " +
-                                      to_string(fingerprint_) + ", but " + name_of(world_rank) +
-                                      " is in another call, of which no record is left";
+  std::string sentence =
+      theirs
+          ? disagreement(*theirs, world_rank)
+          : "rank " + std::to_string(rank()) + " is in " + to_string(fingerprint_) + where() +
+                ", but " + name_of(world_rank) + " is in another call, of which no record is left";
   const auto* notice = setting_.mesh.news().wrong_arguments(setting_.group.id);
   if (notice != nullptr) sentence += "; before, it was told: " + notice->sentence;
-  throw_disagreement(sentence, world_rank);
+  throw_disagreement(sentence, world_rank, theirs ? theirs->sequence : fingerprint_.sequence);
 }
 
 void Call::disagree_with_refused(int member) {
@@ -88,9 +89,9 @@ void Call::disagree_with_refused(int member) {
     check_news(nullptr);
     setting_.mesh.step(until);
   }
-  throw_disagreement(
-      label() + " cannot complete, because its arguments were wrong on " + name_of(world_rank),
-      world_rank);
+  throw_disagreement(label() + " cannot complete, because its arguments were wrong on " +
+                         name_of(world_rank) + where(),
+                     world_rank);
 }
 
 /// Others may have been wrong in the same call; that is no reason to leave the step out. By their
@@ -104,8 +105,9 @@ void Call::refuse() {
 
 void Call::differ(int member, std::uint64_t theirs, std::uint64_t ours) {
   const int world_rank = setting_.group.world_rank(rank_of_member(member));
+  const auto lock = setting_.mesh.lock();
   throw_disagreement("rank " + std::to_string(rank()) + " is in " + to_string(fingerprint_) +
-                         ", and so is " + name_of(world_rank) + ", which gives " +
+                         where() + ", and so is " + name_of(world_rank) + ", which gives " +
                          std::to_string(theirs) + " bytes where " + std::to_string(ours) +
                          " are expected: their counts differ",
                      world_rank);
@@ -131,13 +133,14 @@ void Call::check_strays(TimePoint now) {
     const auto call = ahead != 0 ? call_of(member, ahead) : std::nullopt;
     if (!call || !is_other(*call)) continue;
     const int world_rank = setting_.group.world_rank(nodes_->rank_of(member));
-    throw_disagreement(disagreement(*call, world_rank), world_rank);
+    throw_disagreement(disagreement(*call, world_rank), world_rank, call->sequence);
   }
   const auto stray = setting_.mesh.inbox().find_parked(
       setting_.group.id,
       [&](const transport::Header& header) { return is_other(fingerprint_of(header)); });
-  if (stray)
-    throw_disagreement(disagreement(fingerprint_of(stray->second), stray->first), stray->first);
+  if (!stray) return;
+  const Fingerprint theirs = fingerprint_of(stray->second);
+  throw_disagreement(disagreement(theirs, stray->first), stray->first, theirs.sequence);
 }
 
 }  // namespace dlaunch

@@ -12,9 +12,7 @@ using transport::Scope;
 
 void FlightPlace::take(transport::Links& mesh, const Group& group) {
   flight_ = mesh.flight();
-  // Communicators of several meshes may have the same id.
-  const std::uint64_t id = group.id ^ mesh.generation() * 0x9e3779b97f4a7c15U;
-  place_ = flight_->join(id, group.name, group.rank, group.size());
+  place_ = flight_->join(mesh.flight_id(group.id), group.name, group.rank, group.size());
 }
 
 void Communicator::State::refuse_process() {
@@ -68,12 +66,12 @@ void Communicator::State::fail(Call& call, const Error& failure) {
 void Communicator::State::break_off(Call& call, const Error& failure) {
   const auto* known = dynamic_cast<const CallError*>(&failure);
   const bool given_up = destroyed && failure.errc() == Errc::aborted;
-  const CallError broken(failure.errc(),
-                         given_up ? call.label() + ": rank " + std::to_string(group.rank) +
-                                        " destroyed the communicator before the call was complete"
-                                  : failure.what(),
-                         known != nullptr ? known->blamed() : -1,
-                         known != nullptr && known->told());
+  CallError broken(failure.errc(),
+                   given_up ? call.label() + ": rank " + std::to_string(group.rank) +
+                                  " destroyed the communicator before the call was complete"
+                            : failure.what(),
+                   known != nullptr ? known->blamed() : -1, known != nullptr && known->told());
+  if (known != nullptr) broken.since(known->since());
   error.set(broken);
   if (device) device->give_up();
   // With few ranks whoever failed first told all, if it had connections to all.

@@ -3,6 +3,7 @@
 #include "collectives/transport/flight_words.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/socket.hpp"
+#include "runtime/segment/flight_log.hpp"
 #include "runtime/segment/remote_barrier.hpp"
 
 #include <algorithm>
@@ -318,27 +319,34 @@ void Links::on_control(int from, const Header& header, BytesView payload) {
       if (auto notice = decode_failure(header, payload)) news_.take_failure(std::move(*notice));
       return;
     case Kind::inquiry:
-      if (const auto status = news_.activity(header.communicator)) {
-        Header answer;
-        answer.kind = Kind::status;
-        answer.communicator = header.communicator;
-        Bytes text = encode(*status);
-        answer.bytes = text.size();
-        post_control(from, answer, std::move(text));
+      if (header.sequence != 0) {
+        const std::string made = call_made(rank_, header.communicator, header.sequence);
+        return answer(from, header, {header.communicator, header.sequence, made});
       }
+      if (const auto status = news_.activity(header.communicator)) answer(from, header, *status);
       return;
     case Kind::status:
       if (const auto status = decode_status(payload)) {
-        news_.take_answer(from, header.communicator, *status);
+        news_.take_answer(from, header.communicator, header.sequence, *status);
       }
       return;
-    case Kind::device_call:
-      news_.take_device_call(header.communicator, {from, fingerprint_of(header)});
+    case Kind::call:
+      news_.take_call(header.communicator, {from, fingerprint_of(header)});
       return;
     case Kind::collective:
     case Kind::message:
       return;  // Data goes to the inbox.
   }
+}
+
+void Links::answer(int from, const Header& inquiry, const Status& status) {
+  Header header;
+  header.kind = Kind::status;
+  header.communicator = inquiry.communicator;
+  header.sequence = inquiry.sequence;
+  Bytes text = encode(status);
+  header.bytes = text.size();
+  post_control(from, header, std::move(text));
 }
 
 // ---- News. ----
@@ -367,7 +375,20 @@ void Links::inquire(const std::vector<int>& ranks, Inquiry& inquiry) {
   Header header;
   header.kind = Kind::inquiry;
   header.communicator = inquiry.communicator;
+  header.sequence = inquiry.sequence;
   for (const int rank : ranks) post_control(rank, header, {});
+}
+
+std::string Links::call_made(int rank, std::uint64_t communicator, std::uint64_t sequence) const {
+  const int there = segment_ ? segment_->local_of(rank) : -1;
+  if (rank != rank_ && there < 0) return "";
+  const FlightRing& ring = rank == rank_ ? flight_->ring() : segment_->flight(there);
+  const FlightLog log = read_flight(ring);
+  const std::uint64_t id = flight_hash(flight_id(communicator));
+  const auto call = std::find_if(log.calls.rbegin(), log.calls.rend(), [&](const FlightCall& made) {
+    return made.communicator == id && made.sequence == sequence && made.kind == Flight::Kind::call;
+  });
+  return call == log.calls.rend() ? "" : FlightNames{ring}.full_and_site(*call);
 }
 
 }  // namespace dlaunch::transport

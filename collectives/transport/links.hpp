@@ -73,6 +73,14 @@ class Links {
   const std::shared_ptr<Doorbell>& bell() const { return bell_; }
   /// Where this rank's calls are recorded. Free of the lock.
   const std::shared_ptr<Flight>& flight() const { return flight_; }
+  /// As what it records a communicator's calls.
+  std::uint64_t flight_id(std::uint64_t communicator) const noexcept {
+    // Communicators of several meshes may have the same id.
+    return communicator ^ generation_ * 0x9e3779b97f4a7c15U;
+  }
+  /// A collective of this rank, or of another of its node, with its place in the program:
+  /// "all_reduce #3 (sum, f32, 8 elements) [train.cpp:42]"; empty where it is not remembered.
+  std::string call_made(int rank, std::uint64_t communicator, std::uint64_t sequence) const;
   /// This rank's place in the segment; -1 without one.
   int local() const { return segment_ ? segment_->local_of(rank_) : -1; }
   /// This thread sleeps no more. The bell goes on ringing while another thread of this rank sleeps.
@@ -122,8 +130,8 @@ class Links {
   const std::vector<PeerLoss>& losses() const { return losses_; }
   const News& news() const { return news_; }
   News& news() { return news_; }
-  /// Asks these ranks what they are doing; their answers come with the next steps, until the
-  /// inquiry is withdrawn from the news.
+  /// Asks these ranks what the inquiry is about; their answers come with the next steps, until it
+  /// is withdrawn from the news. What they are doing is told by those that wait in a call alone.
   void inquire(const std::vector<int>& ranks, Inquiry& inquiry);
   /// Nothing is left to send.
   bool is_flushed() const;
@@ -161,6 +169,7 @@ class Links {
   void drop_slow_newcomers();
   const Key* key() const { return key_ ? &*key_ : nullptr; }
   void on_control(int from, const Header& header, BytesView payload);
+  void answer(int from, const Header& inquiry, const Status& status);
   void tell_threads() noexcept;
   bool move_pending(Clock::time_point now);
   void wait_in_turn(Clock::time_point deadline, Clock::time_point now, bool moved, bool spins);

@@ -12,7 +12,7 @@ std::string_view shortened(std::string_view sentence) {
 }
 
 /// In place of a tag.
-bool has_traffic(Kind kind) { return kind == Kind::collective || kind == Kind::device_call; }
+bool has_traffic(Kind kind) { return kind == Kind::collective || kind == Kind::call; }
 
 }  // namespace
 
@@ -176,7 +176,7 @@ bool is_plausible(const Header& header) noexcept {
     case Kind::failure:
     case Kind::inquiry:
     case Kind::status:
-    case Kind::device_call:
+    case Kind::call:
       return header.bytes <= control_bytes_max;
   }
   return false;

@@ -41,9 +41,10 @@ enum class Kind : std::uint8_t {
   collective = 1,  ///< Part of a collective call; matched by communicator and source, in order.
   message,         ///< Point to point; matched by communicator, source and tag, in order.
   failure,         ///< The sender's call failed: Errc u16, u16 scope, sentence.
-  inquiry,         ///< "What are you doing?" No payload.
-  status,          ///< The answer: communicator and sequence u64, sentence.
-  device_call,     ///< The sender has put this call on its device. No payload.
+  /// No payload. "What are you doing?"; with a sequence: "what was that collective of yours?"
+  inquiry,
+  status,  ///< The answer, with its sequence: communicator and sequence u64, sentence.
+  call,    ///< The sender has put this call on its device, or waits in it. No payload.
 };
 
 enum class Op : std::uint8_t {
@@ -79,6 +80,10 @@ enum class Op : std::uint8_t {
 const char* to_string(Op op) noexcept;
 /// Calls that have a root.
 bool is_rooted(Op op) noexcept;
+/// Calls that are counted together: ranks that are in the same one have the same number.
+inline bool is_counted(Op op) noexcept {
+  return op < Op::send && op != Op::revoke && op != Op::agree && op != Op::shrink;
+}
 /// Calls that no rank can leave before all have come.
 inline bool waits_for_all(Op op) noexcept { return op < Op::send && !is_rooted(op); }
 
@@ -166,7 +171,8 @@ struct FailureNotice {
   std::string sentence;
 };
 
-/// What a rank answers to an inquiry.
+/// What a rank answers to an inquiry. Of a past collective the sentence is what call_made()
+/// returns.
 struct Status {
   std::uint64_t communicator = 0;
   std::uint64_t sequence = 0;

@@ -1,5 +1,6 @@
 #include "collectives/transport/news.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace dlaunch::transport {
@@ -7,7 +8,7 @@ namespace {
 
 constexpr std::size_t failures_max = 1024;
 /// Of one communicator; a device's queue holds about as many.
-constexpr std::size_t device_calls_max = 2048;
+constexpr std::size_t calls_max = 2048;
 
 }  // namespace
 
@@ -40,23 +41,26 @@ const FailureNotice* News::wrong_arguments(std::uint64_t communicator) const {
   return after->first.first == communicator ? &after->second : nullptr;
 }
 
-void News::take_device_call(std::uint64_t communicator, const DeviceCall& call) {
-  if (device_calls_.size() >= failures_max && !device_calls_.contains(communicator)) return;
-  auto& calls = device_calls_[communicator];
-  if (calls.size() >= device_calls_max) return;
+void News::take_call(std::uint64_t communicator, const ToldCall& call) {
+  if (calls_.size() >= failures_max && !calls_.contains(communicator)) return;
+  auto& calls = calls_[communicator];
+  if (calls.size() >= calls_max) return;
   calls.push_back(call);
-  has_device_calls_ = true;
+  has_calls_ = true;
 }
 
-std::optional<DeviceCall> News::next_device_call(std::uint64_t communicator,
-                                                 std::uint64_t sequence) {
-  const auto calls = device_calls_.find(communicator);
-  if (calls == device_calls_.end()) return std::nullopt;
-  if (calls->second.front().call.sequence > sequence) return std::nullopt;
-  const DeviceCall next = calls->second.front();
-  calls->second.pop_front();
-  if (calls->second.empty()) device_calls_.erase(calls);
-  has_device_calls_ = !device_calls_.empty();
+std::optional<ToldCall> News::next_call(std::uint64_t communicator, std::uint64_t sequence) {
+  const auto calls = calls_.find(communicator);
+  if (calls == calls_.end()) return std::nullopt;
+  // Some ranks may be ahead of others.
+  const auto due =
+      std::find_if(calls->second.begin(), calls->second.end(),
+                   [&](const ToldCall& told) { return told.call.sequence <= sequence; });
+  if (due == calls->second.end()) return std::nullopt;
+  const ToldCall next = *due;
+  calls->second.erase(due);
+  if (calls->second.empty()) calls_.erase(calls);
+  has_calls_ = !calls_.empty();
   return next;
 }
 
@@ -72,9 +76,12 @@ std::optional<Status> News::activity(std::uint64_t communicator) const {
   return best;
 }
 
-void News::take_answer(int from, std::uint64_t communicator, const Status& status) {
+void News::take_answer(int from, std::uint64_t communicator, std::uint64_t sequence,
+                       const Status& status) {
   for (Inquiry* inquiry : inquiries_) {
-    if (inquiry->communicator == communicator) inquiry->answers.insert_or_assign(from, status);
+    if (inquiry->communicator == communicator && inquiry->sequence == sequence) {
+      inquiry->answers.insert_or_assign(from, status);
+    }
   }
 }
 

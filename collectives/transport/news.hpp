@@ -17,20 +17,22 @@ namespace dlaunch::transport {
 /// until it is withdrawn.
 struct Inquiry {
   std::uint64_t communicator = 0;
+  /// Of the collective that is asked for; 0: what they are doing.
+  std::uint64_t sequence = 0;
   std::map<int, Status> answers;
 };
 
 /// What a call under way answers to inquiries. Borrowed until it ends.
 using Activity = std::function<Status()>;
 
-/// A call that a rank has put on its device.
-struct DeviceCall {
+/// A call that a rank has put on its device, or waits in.
+struct ToldCall {
   int from = -1;  ///< World rank.
   Fingerprint call;
 };
 
 /// What ranks tell each other beside data: that a call failed, and what they are doing. Pure: no
-/// socket, no clock. Under the mesh's lock; has_failures and has_device_calls alone are free.
+/// socket, no clock. Under the mesh's lock; has_failures and has_calls alone are free.
 class News {
  public:
   void take_failure(FailureNotice notice);
@@ -45,11 +47,11 @@ class News {
   const FailureNotice* wrong_arguments(std::uint64_t communicator) const;
 
   /// Dropped when too many of the communicator are kept.
-  void take_device_call(std::uint64_t communicator, const DeviceCall& call);
+  void take_call(std::uint64_t communicator, const ToldCall& call);
   /// Somebody told of one that was not taken out.
-  bool has_device_calls() const noexcept { return has_device_calls_; }
+  bool has_calls() const noexcept { return has_calls_; }
   /// Takes out the next one of those up to that sequence number.
-  std::optional<DeviceCall> next_device_call(std::uint64_t communicator, std::uint64_t sequence);
+  std::optional<ToldCall> next_call(std::uint64_t communicator, std::uint64_t sequence);
 
   void begin(const Activity& activity) { activities_.push_back(&activity); }
   void end(const Activity& activity) { std::erase(activities_, &activity); }
@@ -59,14 +61,15 @@ class News {
 
   void await(Inquiry& inquiry) { inquiries_.push_back(&inquiry); }
   void withdraw(Inquiry& inquiry) { std::erase(inquiries_, &inquiry); }
-  void take_answer(int from, std::uint64_t communicator, const Status& status);
+  void take_answer(int from, std::uint64_t communicator, std::uint64_t sequence,
+                   const Status& status);
 
  private:
   std::map<std::uint64_t, FailureNotice> failures_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, FailureNotice> wrong_arguments_;
   std::atomic<bool> has_failures_{false};
-  std::map<std::uint64_t, std::deque<DeviceCall>> device_calls_;
-  std::atomic<bool> has_device_calls_{false};
+  std::map<std::uint64_t, std::deque<ToldCall>> calls_;
+  std::atomic<bool> has_calls_{false};
   std::vector<const Activity*> activities_;
   std::vector<Inquiry*> inquiries_;
 };

@@ -1,7 +1,7 @@
 // A rank that is struck in the midst of a call: `struck TOKEN shared|tcp|nodes CALL ELEMENTS VICTIM
 // STRIKE STEP`. The others say what they are told; who takes fewer steps than STEP says how many.
 #include "collectives/transport/strike.hpp"
-#include "runtime/world/membership.hpp"
+#include "tests/support/apart.hpp"
 
 #include <dlaunch/dlaunch.hpp>
 
@@ -21,22 +21,6 @@
 using namespace dlaunch;
 
 namespace {
-
-/// As if there were no memory to share: everything goes over TCP.
-class Apart final : public Membership {
- public:
-  explicit Apart(std::shared_ptr<Membership> inner) : inner_(std::move(inner)) {}
-  int fd() const override { return inner_->fd(); }
-  std::vector<PeerLoss> losses() override { return inner_->losses(); }
-  void report(const Error& error, int blamed) noexcept override { inner_->report(error, blamed); }
-  unique_fd take_listener() override { return inner_->take_listener(); }
-  std::shared_ptr<Segment> segment() override { return nullptr; }
-  std::optional<Key> data_key() const override { return inner_->data_key(); }
-  void drain_output(Clock::time_point deadline) override { inner_->drain_output(deadline); }
-
- private:
-  std::shared_ptr<Membership> inner_;
-};
 
 std::string strike_name;
 std::atomic<int> steps_left{0}, steps_taken{0};
@@ -129,7 +113,8 @@ int main(int argc, char** argv) {
   try {
     World world = World::init();
     if (std::string_view(argv[2]) == "tcp") {
-      world = World(world.info(), world.store(), std::make_shared<Apart>(world.membership()));
+      world =
+          World(world.info(), world.store(), std::make_shared<testing::Apart>(world.membership()));
     }
     rank = world.rank();
     Communicator comm(world);

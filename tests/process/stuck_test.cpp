@@ -102,6 +102,17 @@ TEST_CASE("a rank that waits elsewhere is named with where") {
   job.wait();
 }
 
+TEST_CASE("ranks that have returned from a call with different roots are told by the agent") {
+  const Folder folder;
+  Job job(command("roots", {}), folder.environment());
+  REQUIRE(job.saw("the ranks do not agree: rank "));
+  CHECK(job.saw("broadcast #3 (f32, 1 element, root 0) [stuck_rank.cpp:"));
+  CHECK(job.saw("rank 3 made broadcast #3 (f32, 1 element, root 3) [stuck_rank.cpp:"));
+  job.send(SIGTERM);
+  job.wait();
+  CHECK(count(job.err(), "the ranks do not agree") == 1);
+}
+
 TEST_CASE("a rank that has not come is named as such") {
   const Folder folder;
   Job job(command("silent", {}, "60", 2), folder.environment());

@@ -29,6 +29,26 @@ TEST_CASE("of failures that are told the one that concerns most calls counts") {
   CHECK(news.failure_of(8) == nullptr);
 }
 
+TEST_CASE("a call that is told is due when this rank has come that far, whoever is ahead") {
+  News news;
+  const auto told = [&](int from, std::uint64_t sequence) {
+    Fingerprint call;
+    call.op = Op::barrier;
+    call.sequence = sequence;
+    news.take_call(7, {from, call});
+  };
+  told(1, 3);
+  told(2, 2);
+  CHECK(news.has_calls());
+  REQUIRE(news.next_call(7, 2));
+  CHECK_FALSE(news.next_call(7, 2));
+  CHECK_FALSE(news.next_call(8, 9));
+  const auto last = news.next_call(7, 3);
+  REQUIRE(last);
+  CHECK(last->from == 1);
+  CHECK_FALSE(news.has_calls());
+}
+
 TEST_CASE("wrong arguments concern their call alone, and the last ones are remembered") {
   News news;
   news.take_failure({Errc::misuse, Scope::this_call, 7, 2, "no rank 9"});

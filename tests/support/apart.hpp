@@ -1,0 +1,28 @@
+#pragma once
+
+#include "runtime/world/membership.hpp"
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace dlaunch::testing {
+
+/// As if there were no memory to share: everything goes over TCP.
+class Apart final : public Membership {
+ public:
+  explicit Apart(std::shared_ptr<Membership> inner) : inner_(std::move(inner)) {}
+  int fd() const override { return inner_->fd(); }
+  std::vector<PeerLoss> losses() override { return inner_->losses(); }
+  void report(const Error& error, int blamed) noexcept override { inner_->report(error, blamed); }
+  unique_fd take_listener() override { return inner_->take_listener(); }
+  std::shared_ptr<Segment> segment() override { return nullptr; }
+  std::optional<Key> data_key() const override { return inner_->data_key(); }
+  void drain_output(Clock::time_point deadline) override { inner_->drain_output(deadline); }
+
+ private:
+  std::shared_ptr<Membership> inner_;
+};
+
+}  // namespace dlaunch::testing
