@@ -1,6 +1,7 @@
 #include "collectives/device/loader.hpp"
 #include "collectives/device/plan.hpp"
 #include "collectives/device_work.hpp"
+#include "collectives/operations.hpp"
 #include "collectives/state.hpp"
 
 #include <algorithm>
@@ -58,6 +59,7 @@ void Communicator::State::keep_device(std::unique_ptr<DeviceCalls> calls) {
     const auto lock = mesh->lock();
     mesh->news().begin(device_activity);
   }
+  device_memory->use(device->group(), device->device());
   device->watch([this] { return look_after_device(); });
 }
 
@@ -79,7 +81,7 @@ bool Communicator::State::look_after_device() {
 }
 
 void Communicator::State::on_device(const Request& request, const Options& options,
-                                    const std::function<void(Call&, DeviceMark)>& then) {
+                                    const std::function<void(Call&, const device::Mark&)>& then) {
   check_process();
   queue->finish_all();
   Fingerprint fingerprint = request.fingerprint;
@@ -104,7 +106,7 @@ void Communicator::State::on_device(const Request& request, const Options& optio
     const device::Plan plan = request.plan(running);
     use_device(running, request, options);
     running.look();
-    const DeviceMark mark = device->enqueue(running, plan, options.cuda_stream);
+    const device::Mark mark = device->enqueue(running, plan, options.cuda_stream);
     if (!is_message(fingerprint)) {
       device->history().record(fingerprint);
       running.post_device_call();
@@ -115,7 +117,7 @@ void Communicator::State::on_device(const Request& request, const Options& optio
 }
 
 void Communicator::State::run_on_device(const Request& request, const Options& options) {
-  on_device(request, options, [&](Call& call, const DeviceMark& mark) {
+  on_device(request, options, [&](Call& call, const device::Mark& mark) {
     // On a stream of the program's own its order is all there is.
     if (options.cuda_stream != nullptr) return;
     DeviceCalls::wait(call, *mark.event);
@@ -126,7 +128,7 @@ void Communicator::State::run_on_device(const Request& request, const Options& o
 std::shared_ptr<DeviceWork> Communicator::State::begin_on_device(const Request& request,
                                                                  const Options& options) {
   std::shared_ptr<DeviceWork> work;
-  on_device(request, options, [&](Call& call, const DeviceMark& mark) {
+  on_device(request, options, [&](Call& call, const device::Mark& mark) {
     work = std::make_shared<DeviceWork>(shared_from_this(), call.fingerprint(), settled(options),
                                         mark);
   });
@@ -149,10 +151,32 @@ std::unique_ptr<DeviceCalls> Communicator::State::split_device(Call& call, int c
   return std::make_unique<DeviceCalls>(device->library(), device->device(), std::move(made));
 }
 
+void Communicator::State::shrink_device(State& parent, std::span<const int> survivors,
+                                        const Options& options) {
+  std::vector<int> gone;
+  for (int rank = 0; rank < parent.group.size(); ++rank) {
+    if (!std::binary_search(survivors.begin(), survivors.end(), rank)) gone.push_back(rank);
+  }
+  Fingerprint fingerprint;
+  fingerprint.op = Op::shrink;
+  std::unique_ptr<device::Group> made;
+  collective(fingerprint, options, [&](Call& call) {
+    made = parent.device->shrink(call, gone);
+    std::vector<std::uint8_t> all(static_cast<std::size_t>(call.size()));
+    all[static_cast<std::size_t>(call.rank())] = made != nullptr ? 1 : 0;
+    operations::all_gather(call, reinterpret_cast<std::byte*>(all.data()), 1);
+    if (std::find(all.begin(), all.end(), 0) != all.end()) made.reset();
+  });
+  if (!made) return;
+  keep_device(std::make_unique<DeviceCalls>(parent.device->library(), parent.device->device(),
+                                            std::move(made)));
+}
+
 void Communicator::State::end_device() noexcept {
   if (!device) return;
   for (DeviceWork* work : std::vector<DeviceWork*>(device_works)) work->end();
   destroyed = true;
+  device_memory->leave(!error.is_set() && device->is_quiet());
   device->end();
   const auto lock = mesh->lock();
   mesh->news().end(device_activity);
@@ -161,7 +185,7 @@ void Communicator::State::end_device() noexcept {
 // ---- Started calls. ----
 
 DeviceWork::DeviceWork(std::shared_ptr<Communicator::State> owner, const Fingerprint& call,
-                       const Options& options, const DeviceMark& mark)
+                       const Options& options, const device::Mark& mark)
     : owner_(std::move(owner)), fingerprint_(call), options_(options), mark_(mark.event) {
   if (mark.captured) {
     owner_.reset();  // Its graph runs it, whenever that may be.

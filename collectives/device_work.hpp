@@ -16,7 +16,7 @@ namespace dlaunch {
 class DeviceWork final : public WorkState {
  public:
   DeviceWork(std::shared_ptr<Communicator::State> owner, const transport::Fingerprint& call,
-             const Options& options, const DeviceMark& mark);
+             const Options& options, const device::Mark& mark);
   ~DeviceWork() override;
 
   void wait() override;

@@ -49,7 +49,9 @@ std::uint32_t Communicator::agree(std::uint32_t flags, const Options& options) {
 }
 
 Communicator Communicator::shrink(const Options& options) {
-  const auto agreed = state_->agree(Op::shrink, 0, options);
+  // What NCCL has comes along if that is so on all ranks.
+  const bool on_device = state_->device && state_->device->can_shrink();
+  const auto agreed = state_->agree(Op::shrink, on_device ? 1 : 0, options);
   const std::uint64_t number = state_->agreements;
   const Group& parent = state_->group;
   Group group;
@@ -68,6 +70,7 @@ Communicator Communicator::shrink(const Options& options) {
   made->mesh = std::make_shared<transport::Links>(state_->mesh->world(), generation);
   made->mesh->go_by(state_->mesh->shared_table());
   made->attendant = std::make_shared<transport::Attendant>(*made->mesh);
+  if (agreed.flags == 1) made->shrink_device(*state_, agreed.survivors, options);
   return Communicator(std::move(made));
 }
 

@@ -4,6 +4,7 @@
 #include "collectives/call.hpp"
 #include "collectives/checks.hpp"
 #include "collectives/device/device_calls.hpp"
+#include "collectives/device/memory.hpp"
 #include "collectives/device/plan.hpp"
 #include "collectives/form_team.hpp"
 #include "collectives/started_queue.hpp"
@@ -103,6 +104,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   std::shared_ptr<StartedQueue> queue = std::make_shared<StartedQueue>();
   std::vector<MessageWork*> messages;   ///< Started and not yet finished.
   std::unique_ptr<DeviceCalls> device;  ///< From the first call with CUDA buffers on.
+  std::shared_ptr<DeviceMemory> device_memory = std::make_shared<DeviceMemory>();
   transport::Activity device_activity;
   std::vector<DeviceWork*> device_works;  ///< Not known to be complete.
   const pid_t process = ::getpid();
@@ -170,6 +172,9 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   /// The device's part of making groups: all ranks take part; null for those of colour -1, and
   /// where the device was not used.
   std::unique_ptr<DeviceCalls> split_device(Call& call, int color, int key);
+  /// The survivors' part of shrink(), on the communicator that is made: its ranks get NCCL of the
+  /// parent's, all or none.
+  void shrink_device(State& parent, std::span<const int> survivors, const Options& options);
   void wait_on_device(const transport::Fingerprint& fingerprint, const Options& options,
                       device::Event& mark);
   /// What this and the other living ranks bring together, whatever became of the communicator.
@@ -222,7 +227,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   std::shared_ptr<DeviceWork> begin_on_device(const device::Request& request,
                                               const Options& options);
   void on_device(const device::Request& request, const Options& options,
-                 const std::function<void(Call&, DeviceMark)>& then);
+                 const std::function<void(Call&, const device::Mark&)>& then);
   void use_device(Call& call, const device::Request& request, const Options& options);
   void keep_device(std::unique_ptr<DeviceCalls> calls);
   bool look_after_device();

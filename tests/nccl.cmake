@@ -1,6 +1,6 @@
 # CUDA buffers, on test doubles of the driver and of NCCL: no GPU is needed, and nothing is shown about one.
 add_library(cuda_double SHARED nccl_double/cuda.cpp)
-add_library(nccl_double SHARED nccl_double/nccl.cpp)
+add_library(nccl_double SHARED nccl_double/meeting.cpp nccl_double/nccl.cpp)
 foreach(double cuda_double nccl_double)
   target_link_libraries(${double} PRIVATE dlaunch_settings)
   target_include_directories(${double} PRIVATE ${PROJECT_SOURCE_DIR}/collectives/include
@@ -10,7 +10,8 @@ foreach(double cuda_double nccl_double)
 endforeach()
 target_link_libraries(nccl_double PRIVATE cuda_double)
 
-dlaunch_test(nccl_test unit/nccl/collectives_test.cpp unit/nccl/failure_test.cpp unit/nccl/stream_test.cpp
+dlaunch_test(nccl_test unit/nccl/collectives_test.cpp unit/nccl/failure_test.cpp unit/nccl/recovery_test.cpp
+  unit/nccl/stream_test.cpp
   LIBS dlaunch_collectives dlaunch_world cuda_double nccl_double)
 dlaunch_test(nccl_absent_test unit/nccl/absent_test.cpp LIBS dlaunch_collectives dlaunch_world)
 foreach(test nccl_test nccl_absent_test)

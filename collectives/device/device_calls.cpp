@@ -18,6 +18,9 @@ using namespace std::chrono_literals;
 constexpr auto look_interval = 50ms;
 /// A library that fails may know of a death before this rank's agent says whose it was.
 constexpr auto cause_grace = 1s;
+/// For what is under way to end in NCCL's orderly way; then it is aborted.
+constexpr auto revoke_limit = 500ms;
+constexpr auto revoke_interval = 1ms;
 
 /// What a rank tells the others when they bring the library up.
 struct Introduction {
@@ -79,15 +82,16 @@ DeviceCalls::DeviceCalls(Call& call, device::Library& library, int device)
 DeviceCalls::DeviceCalls(device::Library& library, int device, std::unique_ptr<device::Group> group)
     : library_(library), device_(device), group_(std::move(group)) {}
 
-DeviceMark DeviceCalls::enqueue(Call& call, const device::Plan& plan, void* stream) {
-  DeviceMark mark;
-  throw_if_failed(call, library_.is_capturing(device_, stream, mark.captured));
-  throw_if_failed(call, group_->enqueue(plan, stream));
-  settle(call, *group_);
-  std::unique_ptr<device::Event> made;
-  throw_if_failed(call, group_->mark(stream, made));
-  mark.event = std::move(made);
-  if (!mark.captured) last_ = mark.event;
+device::Mark DeviceCalls::enqueue(Call& call, const device::Plan& plan, void* stream) {
+  device::Mark mark;
+  mark.spare = std::move(last_);
+  const Answer answer = group_->enqueue(plan, stream, mark);
+  throw_if_failed(call, answer);
+  if (answer.now == Answer::Now::pending) {
+    settle(call, *group_);
+    throw_if_failed(call, group_->make_mark(stream, mark));
+  }
+  last_ = mark.captured ? std::move(mark.spare) : mark.event;
   return mark;
 }
 
@@ -109,6 +113,49 @@ std::unique_ptr<device::Group> DeviceCalls::split(Call& call, int color, int key
   return made;
 }
 
+bool DeviceCalls::is_quiet() noexcept {
+  if (!last_) return true;
+  try {
+    return last_->query().is_done();
+  } catch (const std::exception&) {
+    return false;  // Out of memory for why it failed.
+  }
+}
+
+bool DeviceCalls::can_shrink() noexcept {
+  const std::lock_guard lock(mutex_);
+  return group_->can_shrink() && (!given_up_ || group_->can_revoke());
+}
+
+/// The thread neither looks nor ends anything meanwhile.
+std::unique_ptr<device::Group> DeviceCalls::shrink(Call& call, std::span<const int> gone) {
+  call.watch_until([this] {
+    const std::lock_guard lock(mutex_);
+    if (given_up_ && !ended_) return false;
+    return is_taken_ = true;
+  });
+  std::unique_ptr<device::Group> made;
+  Answer answer;
+  if (gone.empty()) {
+    if (!ended_ && last_) wait(call, *last_);
+    answer = group_->split(0, call.rank(), made);
+  } else {
+    answer = group_->shrink(gone, ended_ || is_quiet(), made);
+  }
+  const auto follow = [&](device::Group& group) {
+    if (answer.has_failed()) return;
+    call.watch_until([&] {
+      answer = group.progress();
+      return answer.now != Answer::Now::pending;
+    });
+  };
+  follow(*group_);
+  if (made) follow(*made);
+  const std::lock_guard lock(mutex_);
+  is_taken_ = false;
+  return answer.is_done() ? std::move(made) : nullptr;
+}
+
 void DeviceCalls::watch(std::function<bool()> look) {
   look_ = std::move(look);
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
@@ -120,11 +167,30 @@ void DeviceCalls::run(const std::stop_token& stop) {
     {
       std::unique_lock lock(mutex_);
       changed_.wait_for(lock, stop, look_interval, [this] { return given_up_; });
+      if (is_taken_) continue;
       if (given_up_) break;
     }
     if (looking && !stop.stop_requested()) looking = look_();
   }
-  group_->abort();
+  end_work(stop);
+}
+
+/// What was revoked can still be shrunk, what was aborted cannot.
+void DeviceCalls::end_work(const std::stop_token& stop) {
+  bool ended = false;
+  if (!stop.stop_requested() && group_->can_revoke()) {
+    const auto until = Clock::now() + revoke_limit;
+    Answer answer = group_->revoke();
+    while (answer.now == Answer::Now::pending && Clock::now() < until && !stop.stop_requested()) {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, stop, revoke_interval, [] { return false; });
+      answer = group_->progress();
+    }
+    ended = answer.is_done();
+  }
+  if (!ended) group_->abort();
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
 }
 
 void DeviceCalls::give_up() noexcept {

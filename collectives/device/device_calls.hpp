@@ -8,15 +8,10 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 
 namespace dlaunch {
-
-/// Behind a call that was put on a stream.
-struct DeviceMark {
-  std::shared_ptr<device::Event> event;
-  bool captured = false;  ///< It is never to be asked for: a graph has the call.
-};
 
 /// The calls of one communicator that go to its device. For the thread that uses the communicator,
 /// except where it says otherwise. A thread of its own looks after them: nobody else may be in a
@@ -38,13 +33,22 @@ class DeviceCalls {
   void watch(std::function<bool()> look);
   /// Puts it on the stream. What it waits for is NCCL itself, which connects ranks in their first
   /// calls.
-  DeviceMark enqueue(Call& call, const device::Plan& plan, void* stream);
+  device::Mark enqueue(Call& call, const device::Plan& plan, void* stream);
   /// Until the device is done with what is behind a mark.
   static void wait(Call& call, device::Event& mark);
   /// The group of those ranks that give this colour; null for -1. Waits until the calls before it
   /// are done, as NCCL wants it.
   std::unique_ptr<device::Group> split(Call& call, int color, int key);
+  /// Whether shrink() may come to something.
+  bool can_shrink() noexcept;
+  /// The group of all ranks but those, which are gone; null where NCCL cannot make it of this one.
+  /// `call` is one among the others. What is under way is waited for where nobody is gone, and else
+  /// ended.
+  std::unique_ptr<device::Group> shrink(Call& call, std::span<const int> gone);
   device::Library& library() { return library_; }
+  device::Group& group() { return *group_; }
+  /// Nothing is under way, as far as is known without waiting.
+  bool is_quiet() noexcept;
 
   /// The device's work is ended, soon. From any thread.
   void give_up() noexcept;
@@ -53,6 +57,7 @@ class DeviceCalls {
 
  private:
   void run(const std::stop_token& stop);
+  void end_work(const std::stop_token& stop);
 
   device::Library& library_;
   const int device_;
@@ -62,6 +67,8 @@ class DeviceCalls {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   bool given_up_ = false;
+  bool ended_ = false;     ///< What was under way when it was given up.
+  bool is_taken_ = false;  ///< By shrink().
   std::function<bool()> look_;
   std::jthread thread_;
 };

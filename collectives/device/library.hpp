@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,6 +75,13 @@ class Event {
   virtual Answer order_before(void* stream) = 0;
 };
 
+/// Behind a call that was put on a stream.
+struct Mark {
+  std::shared_ptr<Event> event;
+  std::shared_ptr<Event> spare;  ///< Becomes the event, if nobody else has it and no graph will.
+  bool captured = false;         ///< It is never to be asked for: a graph has the call.
+};
+
 /// One rank's place among the ranks of a communicator. For any number of threads.
 class Group {
  public:
@@ -82,14 +90,32 @@ class Group {
   /// Pending while joining, splitting or the last call is not yet on its stream: until then nothing
   /// else may be asked of the group but to abort.
   virtual Answer progress() = 0;
-  /// Puts a call on the stream; it is there when progress() is done.
-  virtual Answer enqueue(const Plan& plan, void* stream) = 0;
-  virtual Answer mark(void* stream, std::unique_ptr<Event>& made) = 0;
+  /// Puts a call on the stream, and a mark behind it. Pending: it is there when progress() is done,
+  /// and the mark still to be made.
+  virtual Answer enqueue(const Plan& plan, void* stream, Mark& mark) = 0;
+  virtual Answer make_mark(void* stream, Mark& mark) = 0;
   /// Called by all ranks; those of one colour make a group, in the order of `key`. -1: none. What
   /// is made is pending as this one is.
   virtual Answer split(int color, int key, std::unique_ptr<Group>& made) = 0;
   /// Ends what is under way. From then on everything fails.
   virtual void abort() noexcept = 0;
+
+  /// Whether shrink() and revoke() can be called: the library has them, and nothing was aborted.
+  virtual bool can_shrink() = 0;
+  virtual bool can_revoke() = 0;
+  /// Called by all ranks but those, which are gone, of which there is at least one: the others make
+  /// a group, in their order. Pending as with split(). `is_quiet`: nothing is under way here; else
+  /// it is ended.
+  virtual Answer shrink(std::span<const int> gone, bool is_quiet, std::unique_ptr<Group>& made) = 0;
+  /// Ends what is under way, as far as progress() is done; then split() and shrink() are all that
+  /// can be done with it.
+  virtual Answer revoke() = 0;
+
+  /// Makes memory known, so that it is moved without copies on the way; null where that cannot be,
+  /// which is no failure. Of this rank alone.
+  virtual void* add_memory(void* memory, std::size_t bytes) noexcept = 0;
+  /// Before it is freed, and when no call uses it.
+  virtual void remove_memory(void* handle) noexcept = 0;
 };
 
 /// For any number of threads.

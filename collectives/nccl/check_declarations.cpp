@@ -104,8 +104,20 @@ static_assert(same(&NcclApi::send, ::ncclSend));
 static_assert(same(&NcclApi::recv, ::ncclRecv));
 static_assert(same(&NcclApi::make_premul_sum, ::ncclRedOpCreatePreMulSum));
 static_assert(same(&NcclApi::destroy_op, ::ncclRedOpDestroy));
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
 static_assert(same(&NcclApi::mem_alloc, ::ncclMemAlloc));
 static_assert(same(&NcclApi::mem_free, ::ncclMemFree));
+static_assert(same(&NcclApi::comm_register, ::ncclCommRegister));
+static_assert(same(&NcclApi::comm_deregister, ::ncclCommDeregister));
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+static_assert(nccl_shrink_default == NCCL_SHRINK_DEFAULT && nccl_shrink_abort == NCCL_SHRINK_ABORT);
+static_assert(same(&NcclApi::comm_shrink, ::ncclCommShrink));
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 0)
+static_assert(nccl_revoke_default == NCCL_REVOKE_DEFAULT);
+static_assert(same(&NcclApi::comm_revoke, ::ncclCommRevoke));
+#endif
 
 }  // namespace dlaunch::nccl
 #endif

@@ -12,6 +12,17 @@ Answer Devices::answer_of(CuResult result, const char* function) const {
                                             (text != nullptr ? text : std::to_string(result)));
 }
 
+/// The default stream cannot be captured; where another one of the device is being captured, to ask
+/// for it would spoil that.
+Answer Devices::is_capturing(CuStream stream, bool& capturing) const {
+  capturing = false;
+  if (stream == nullptr) return {};
+  int status = cu_capture_none;
+  Answer answer = answer_of(cuda.stream_is_capturing(stream, &status), "cuStreamIsCapturing");
+  capturing = status != cu_capture_none;
+  return answer;
+}
+
 CuContext Devices::context_of(int device, Answer& answer) {
   const std::lock_guard lock(mutex_);
   if (const auto known = contexts_.find(device); known != contexts_.end()) return known->second;
@@ -49,10 +60,11 @@ StreamEvent::~StreamEvent() {
 }
 
 Answer StreamEvent::record(CuStream stream) {
-  const Current current(devices_.cuda, context_);
-  const auto made = devices_.answer_of(devices_.cuda.event_create(&event_, cu_event_disable_timing),
-                                       "cuEventCreate");
-  if (made.has_failed()) return made;
+  if (event_ == nullptr) {
+    const auto made = devices_.answer_of(
+        devices_.cuda.event_create(&event_, cu_event_disable_timing), "cuEventCreate");
+    if (made.has_failed()) return made;
+  }
   return devices_.answer_of(devices_.cuda.event_record(event_, stream), "cuEventRecord");
 }
 

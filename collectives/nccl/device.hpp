@@ -19,6 +19,8 @@ class Devices {
   CuContext context_of(int device, device::Answer& answer);
   /// A failure if `result` is one: "cuEventRecord failed: invalid argument".
   device::Answer answer_of(CuResult result, const char* function) const;
+  /// Whether a graph is made of what comes on this stream. The device's context is current.
+  device::Answer is_capturing(CuStream stream, bool& capturing) const;
 
   const CudaApi cuda;
 
@@ -50,6 +52,7 @@ class StreamEvent final : public device::Event {
   StreamEvent& operator=(const StreamEvent&) = delete;
   ~StreamEvent() override;
 
+  /// Anew; what was before it on another stream is forgotten. Its context is current.
   device::Answer record(CuStream stream);
   device::Answer query() override;
   device::Answer order_before(void* stream) override;

@@ -122,8 +122,12 @@ Answer NcclGroup::join(const device::Id& id, int rank, int size) {
 
 Answer NcclGroup::progress() {
   const std::lock_guard lock(mutex_);
-  if (aborted_) return was_aborted();
+  if (comm_ == nullptr) return was_aborted();
   const Current current(devices_.cuda, context_);
+  return follow();
+}
+
+Answer NcclGroup::follow() {
   NcclResult state = nccl_success;
   const NcclResult asked = nccl_.get_async_error(comm_, &state);
   if (asked != nccl_success) return answer_of(asked, "ncclCommGetAsyncError");
@@ -133,12 +137,15 @@ Answer NcclGroup::progress() {
   return answer_of(state, "NCCL");
 }
 
-Answer NcclGroup::enqueue(const Plan& plan, void* stream) {
+Answer NcclGroup::enqueue(const Plan& plan, void* stream, device::Mark& mark) {
   const std::lock_guard lock(mutex_);
-  if (aborted_) return was_aborted();
+  if (ended_) return was_aborted();
   const Current current(devices_.cuda, context_);
-  const Answer copied = copy(plan, stream);
-  return copied.has_failed() ? copied : launch(plan, stream);
+  Answer answer = devices_.is_capturing(stream, mark.captured);
+  if (!answer.has_failed()) answer = copy(plan, stream);
+  if (!answer.has_failed()) answer = launch(plan, stream);
+  if (!answer.has_failed()) answer = follow();
+  return answer.is_done() ? record(stream, mark) : answer;
 }
 
 Answer NcclGroup::copy(const Plan& plan, void* stream) {
@@ -168,6 +175,9 @@ Answer NcclGroup::launch(const Plan& plan, void* stream) {
   NcclRedOp op = nccl_sum;
   if (plan.reduce != ReduceOp{}) {
     if (const auto answer = make_op(plan, op); answer.has_failed()) return answer;
+  }
+  if (plan.steps.size() == 1) {
+    return answer_of(launch(plan.steps.front(), dtype_of(plan.dtype), op, stream), "NCCL");
   }
   if (const auto answer = answer_of(nccl_.group_start(), "ncclGroupStart"); answer.has_failed()) {
     return answer;
@@ -204,16 +214,23 @@ NcclResult NcclGroup::launch(const Step& step, NcclDType dtype, NcclRedOp op, vo
   return nccl_success;
 }
 
-Answer NcclGroup::mark(void* stream, std::unique_ptr<device::Event>& made) {
-  auto event = std::make_unique<StreamEvent>(devices_, context_);
-  Answer answer = event->record(stream);
-  if (!answer.has_failed()) made = std::move(event);
-  return answer;
+Answer NcclGroup::make_mark(void* stream, device::Mark& mark) {
+  const std::lock_guard lock(mutex_);
+  if (ended_) return was_aborted();
+  const Current current(devices_.cuda, context_);
+  return record(stream, mark);
+}
+
+/// The event of a capture belongs to its graph.
+Answer NcclGroup::record(void* stream, device::Mark& mark) {
+  const bool again = !mark.captured && mark.spare.use_count() == 1;
+  mark.event = again ? std::move(mark.spare) : std::make_shared<StreamEvent>(devices_, context_);
+  return static_cast<StreamEvent&>(*mark.event).record(stream);
 }
 
 Answer NcclGroup::split(int color, int key, std::unique_ptr<device::Group>& made) {
   const std::lock_guard lock(mutex_);
-  if (aborted_) return was_aborted();
+  if (comm_ == nullptr) return was_aborted();
   const Current current(devices_.cuda, context_);
   auto child = std::make_unique<NcclGroup>(nccl_, devices_, context_);
   NcclConfig config = never_blocking();
@@ -226,11 +243,63 @@ Answer NcclGroup::split(int color, int key, std::unique_ptr<device::Group>& made
 
 void NcclGroup::abort() noexcept {
   const std::lock_guard lock(mutex_);
-  aborted_ = true;
+  ended_ = true;
   if (comm_ == nullptr) return;
   const Current current(devices_.cuda, context_);
   // It may say that it failed before; there is nobody left to tell.
   static_cast<void>(nccl_.comm_abort(std::exchange(comm_, nullptr)));
+}
+
+bool NcclGroup::can_shrink() {
+  const std::lock_guard lock(mutex_);
+  return comm_ != nullptr && nccl_.comm_shrink != nullptr;
+}
+
+bool NcclGroup::can_revoke() {
+  const std::lock_guard lock(mutex_);
+  return comm_ != nullptr && nccl_.comm_revoke != nullptr;
+}
+
+Answer NcclGroup::shrink(std::span<const int> gone, bool is_quiet,
+                         std::unique_ptr<device::Group>& made) {
+  const std::lock_guard lock(mutex_);
+  if (comm_ == nullptr) return was_aborted();
+  const Current current(devices_.cuda, context_);
+  if (!is_quiet) ended_ = true;
+  auto child = std::make_unique<NcclGroup>(nccl_, devices_, context_);
+  NcclConfig config = never_blocking();
+  std::vector<int> excluded(gone.begin(), gone.end());
+  const Answer answer = answer_of(
+      nccl_.comm_shrink(comm_, excluded.data(), static_cast<int>(excluded.size()), &child->comm_,
+                        &config, is_quiet ? nccl_shrink_default : nccl_shrink_abort),
+      "ncclCommShrink");
+  if (!answer.has_failed()) made = std::move(child);
+  return answer;
+}
+
+Answer NcclGroup::revoke() {
+  const std::lock_guard lock(mutex_);
+  if (comm_ == nullptr) return was_aborted();
+  ended_ = true;
+  const Current current(devices_.cuda, context_);
+  return answer_of(nccl_.comm_revoke(comm_, nccl_revoke_default), "ncclCommRevoke");
+}
+
+void* NcclGroup::add_memory(void* memory, std::size_t bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (ended_ || nccl_.comm_register == nullptr || nccl_.comm_deregister == nullptr) return nullptr;
+  const Current current(devices_.cuda, context_);
+  void* handle = nullptr;
+  const NcclResult result = nccl_.comm_register(comm_, memory, bytes, &handle);
+  return result == nccl_success ? handle : nullptr;
+}
+
+/// What was aborted knows no memory any more.
+void NcclGroup::remove_memory(void* handle) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (comm_ == nullptr) return;
+  const Current current(devices_.cuda, context_);
+  static_cast<void>(nccl_.comm_deregister(comm_, handle));
 }
 
 }  // namespace dlaunch::nccl

@@ -22,14 +22,23 @@ class NcclGroup final : public device::Group {
 
   device::Answer join(const device::Id& id, int rank, int size);
   device::Answer progress() override;
-  device::Answer enqueue(const device::Plan& plan, void* stream) override;
-  device::Answer mark(void* stream, std::unique_ptr<device::Event>& made) override;
+  device::Answer enqueue(const device::Plan& plan, void* stream, device::Mark& mark) override;
+  device::Answer make_mark(void* stream, device::Mark& mark) override;
   device::Answer split(int color, int key, std::unique_ptr<device::Group>& made) override;
   void abort() noexcept override;
+  bool can_shrink() override;
+  bool can_revoke() override;
+  device::Answer shrink(std::span<const int> gone, bool is_quiet,
+                        std::unique_ptr<device::Group>& made) override;
+  device::Answer revoke() override;
+  void* add_memory(void* memory, std::size_t bytes) noexcept override;
+  void remove_memory(void* handle) noexcept override;
 
  private:
-  // With the mutex held.
+  // With the mutex held, and the context current.
   device::Answer answer_of(NcclResult result, const char* function);
+  device::Answer follow();
+  device::Answer record(void* stream, device::Mark& mark);
   device::Answer copy(const device::Plan& plan, void* stream);
   device::Answer launch(const device::Plan& plan, void* stream);
   NcclResult launch(const device::Step& step, NcclDType dtype, NcclRedOp op, void* stream);
@@ -39,8 +48,8 @@ class NcclGroup final : public device::Group {
   const Devices& devices_;
   const CuContext context_;
   std::mutex mutex_;
-  NcclComm comm_ = nullptr;
-  bool aborted_ = false;
+  NcclComm comm_ = nullptr;     ///< Null once it was aborted.
+  bool ended_ = false;          ///< Revoked, or aborted: nothing can be put on a stream.
   std::vector<NcclRedOp> ops_;  ///< Of calls that may not be on their stream yet.
 };
 

@@ -56,15 +56,7 @@ class NcclLibrary final : public device::Library {
     const CuContext context = devices_.context_of(device, answer);
     if (context == nullptr) return answer;
     const Current current(devices_.cuda, context);
-    int status = cu_capture_none;
-    // The default stream cannot be captured; where another one of the device is being captured, to
-    // ask for it would spoil that.
-    if (stream != nullptr) {
-      answer = devices_.answer_of(devices_.cuda.stream_is_capturing(stream, &status),
-                                  "cuStreamIsCapturing");
-    }
-    capturing = status != cu_capture_none;
-    return answer;
+    return devices_.is_capturing(stream, capturing);
   }
 
   Answer allocate(int device, std::size_t bytes, void*& memory) override {

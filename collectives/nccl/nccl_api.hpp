@@ -16,6 +16,9 @@ constexpr NcclResult nccl_success = 0;
 constexpr NcclResult nccl_remote_error = 6;
 constexpr NcclResult nccl_in_progress = 7;
 constexpr int nccl_split_no_color = -1;
+constexpr int nccl_shrink_default = 0;
+constexpr int nccl_shrink_abort = 1;
+constexpr int nccl_revoke_default = 0;
 
 enum NcclDType : int {
   nccl_i8 = 0,
@@ -88,6 +91,13 @@ struct NcclApi {
   // From 2.19 on; null before.
   NcclResult (*mem_alloc)(void** memory, std::size_t bytes);
   NcclResult (*mem_free)(void* memory);
+  NcclResult (*comm_register)(NcclComm comm, void* memory, std::size_t bytes, void** handle);
+  NcclResult (*comm_deregister)(NcclComm comm, void* handle);
+  // From 2.27 on; null before.
+  NcclResult (*comm_shrink)(NcclComm comm, int* excluded, int excluded_count, NcclComm* made,
+                            NcclConfig* config, int flags);
+  // From 2.29 on; null before.
+  NcclResult (*comm_revoke)(NcclComm comm, int flags);
 };
 
 }  // namespace dlaunch::nccl

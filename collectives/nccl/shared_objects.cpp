@@ -120,8 +120,15 @@ NcclApi load_nccl(std::string& file, int& version) {
   nccl.find("ncclRecv", api.recv);
   nccl.find("ncclRedOpCreatePreMulSum", api.make_premul_sum);
   nccl.find("ncclRedOpDestroy", api.destroy_op);
-  nccl.find_optional("ncclMemAlloc", api.mem_alloc);
-  nccl.find_optional("ncclMemFree", api.mem_free);
+  const auto find_since = [&](int since, const char* name, auto& function) {
+    if (version >= since) nccl.find_optional(name, function);
+  };
+  find_since(21900, "ncclMemAlloc", api.mem_alloc);
+  find_since(21900, "ncclMemFree", api.mem_free);
+  find_since(21900, "ncclCommRegister", api.comm_register);
+  find_since(21900, "ncclCommDeregister", api.comm_deregister);
+  find_since(22700, "ncclCommShrink", api.comm_shrink);
+  find_since(22900, "ncclCommRevoke", api.comm_revoke);
   return api;
 }
 

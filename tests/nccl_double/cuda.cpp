@@ -87,7 +87,6 @@ Device& device_at(std::size_t ordinal) {
 struct Event {
   std::mutex mutex;
   std::condition_variable changed;
-  bool recorded = false;
   bool done = false;
 };
 
@@ -194,7 +193,8 @@ CuResult cuEventCreate(void** event, unsigned /*flags*/) {
   return 0;
 }
 CuResult cuEventRecord(void* event, void* stream) {
-  event_at(event)->recorded = true;
+  // What waits for it as it was recorded before goes on doing so.
+  event_at(event) = std::make_shared<dlaunch::cuda_double::Event>();
   put(stream, [state = event_at(event)] {
     const std::lock_guard lock(state->mutex);
     state->done = true;

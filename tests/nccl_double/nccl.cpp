@@ -2,6 +2,7 @@
 
 #include "collectives/nccl/nccl_api.hpp"
 #include "tests/nccl_double/cuda.hpp"
+#include "tests/nccl_double/meeting.hpp"
 
 #include <dlaunch/tensor.hpp>
 
@@ -14,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -22,30 +24,6 @@ namespace dlaunch::nccl_double {
 namespace {
 
 using namespace nccl;
-
-enum class What { all_reduce, reduce, broadcast, all_gather, reduce_scatter, send, recv };
-
-struct Operation {
-  What what{};
-  const void* in = nullptr;
-  void* out = nullptr;
-  std::size_t count = 0;
-  NcclDType dtype{};
-  NcclRedOp op = 0;
-  int peer = -1;
-  double factor = 1;
-
-  bool fits(const Operation& other) const {
-    return std::tie(what, count, dtype, op, peer) ==
-           std::tie(other.what, other.count, other.dtype, other.op, other.peer);
-  }
-};
-
-/// One collective, for which all ranks come together.
-struct Meeting {
-  std::vector<std::pair<int, Operation>> come;
-  bool done = false;
-};
 
 struct Message {
   Operation operation;
@@ -66,6 +44,7 @@ struct Ranks {
   std::map<std::tuple<int, int, std::uint64_t>, Message> sent, received;
   std::map<std::uint64_t, std::vector<Choice>> splits;
   std::map<std::pair<std::uint64_t, int>, std::shared_ptr<Ranks>> children;
+  std::map<std::vector<int>, std::shared_ptr<Ranks>> shrunk;  ///< By number, then who is gone.
 };
 
 struct Comm {
@@ -73,9 +52,13 @@ struct Comm {
   int rank = 0;
   std::atomic<bool> aborted{false};
   std::uint64_t collectives = 0, splits = 0;
+  int shrinks = 0;
+  std::atomic<bool> revoked{false};
+  std::set<void*> memory;  ///< Registered; under the ranks' mutex.
   std::map<int, std::uint64_t> sends, receives;
   std::map<NcclRedOp, double> factors;
   NcclRedOp next_op = 100;
+  bool has_ended() const { return aborted || revoked; }
   /// A split that not all have come to yet, of which this one comes.
   std::shared_ptr<Ranks> parent;
   std::uint64_t split = 0;
@@ -87,100 +70,9 @@ std::map<std::vector<char>, std::weak_ptr<Ranks>>& table() {
   return *all;
 }
 std::atomic<int> async_error{0};
-std::atomic<bool> joins_never{false};
-std::atomic<std::uint64_t> made{0}, splits{0}, aborted{0}, calls{0}, ids{0};
-
-template <class Element, class Sum>
-void fold(const Meeting& meeting, std::size_t offset, std::size_t count, const Operation& how,
-          void* out) {
-  std::vector<Element> result(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    Sum sum{};
-    bool first = true;
-    for (const auto& [rank, operation] : meeting.come) {
-      auto element = static_cast<Sum>(static_cast<const Element*>(operation.in)[offset + i]);
-      if (how.op >= 100) element = static_cast<Sum>(element * static_cast<Sum>(how.factor));
-      if (first) {
-        sum = element;
-      } else if (how.op == nccl_prod) {
-        sum = static_cast<Sum>(sum * element);
-      } else if (how.op == nccl_min) {
-        sum = std::min(sum, element);
-      } else if (how.op == nccl_max) {
-        sum = std::max(sum, element);
-      } else {
-        sum = static_cast<Sum>(sum + element);
-      }
-      first = false;
-    }
-    if (how.op == nccl_avg) sum = static_cast<Sum>(sum / static_cast<Sum>(meeting.come.size()));
-    result[i] = static_cast<Element>(sum);
-  }
-  std::memcpy(out, result.data(), count * sizeof(Element));
-}
-
-/// By NcclDType.
-constexpr std::array<std::size_t, 10> element_bytes{1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
-std::size_t bytes_of(NcclDType dtype) { return element_bytes.at(static_cast<std::size_t>(dtype)); }
-
-void fold_any(const Meeting& meeting, std::size_t offset, std::size_t count, void* out) {
-  const Operation& how = meeting.come.front().second;
-  switch (how.dtype) {
-    case nccl_i8:
-      return fold<std::int8_t, std::int8_t>(meeting, offset, count, how, out);
-    case nccl_u8:
-      return fold<std::uint8_t, std::uint8_t>(meeting, offset, count, how, out);
-    case nccl_i32:
-      return fold<std::int32_t, std::int32_t>(meeting, offset, count, how, out);
-    case nccl_u32:
-      return fold<std::uint32_t, std::uint32_t>(meeting, offset, count, how, out);
-    case nccl_i64:
-      return fold<std::int64_t, std::int64_t>(meeting, offset, count, how, out);
-    case nccl_u64:
-      return fold<std::uint64_t, std::uint64_t>(meeting, offset, count, how, out);
-    case nccl_f16:
-      return fold<float16, float>(meeting, offset, count, how, out);
-    case nccl_bf16:
-      return fold<bfloat16, float>(meeting, offset, count, how, out);
-    case nccl_f32:
-      return fold<float, float>(meeting, offset, count, how, out);
-    case nccl_f64:
-      return fold<double, double>(meeting, offset, count, how, out);
-  }
-}
-
-/// All have come, and agree. All results are made before any is written: buffers may be shared.
-void finish(Meeting& meeting) {
-  auto& come = meeting.come;
-  std::sort(come.begin(), come.end(), [](auto& a, auto& b) { return a.first < b.first; });
-  const Operation how = come.front().second;
-  const std::size_t bytes = how.count * bytes_of(how.dtype);
-  std::vector<std::vector<char>> results(come.size());
-  for (std::size_t r = 0; r < come.size(); ++r) {
-    auto& result = results[r];
-    const bool is_root = come[r].first == how.peer;
-    if (how.what == What::all_reduce || (how.what == What::reduce && is_root)) {
-      result.resize(bytes);
-      fold_any(meeting, 0, how.count, result.data());
-    } else if (how.what == What::reduce_scatter) {
-      result.resize(bytes);
-      fold_any(meeting, r * how.count, how.count, result.data());
-    } else if (how.what == What::broadcast) {
-      const auto* from =
-          static_cast<const char*>(come[static_cast<std::size_t>(how.peer)].second.in);
-      result.assign(from, from + bytes);
-    } else if (how.what == What::all_gather) {
-      for (const auto& [rank, operation] : come) {
-        const auto* from = static_cast<const char*>(operation.in);
-        result.insert(result.end(), from, from + bytes);
-      }
-    }
-  }
-  for (std::size_t r = 0; r < come.size(); ++r) {
-    if (!results[r].empty()) std::memcpy(come[r].second.out, results[r].data(), results[r].size());
-  }
-  meeting.done = true;
-}
+std::atomic<bool> joins_never{false}, shrinks_never{false};
+std::atomic<std::uint64_t> made{0}, splits{0}, shrunk{0}, revoked{0}, aborted{0}, calls{0}, ids{0};
+std::atomic<std::int64_t> registered{0};
 
 /// What one rank put on a stream at once: it comes to all of it, then waits for all of it. Counted
 /// when it runs: a captured one runs again and again.
@@ -196,12 +88,18 @@ struct Launch {
     for (const auto& [operation, number] : steps) come(ranks, operation, number);
     ranks.changed.notify_all();
     for (const auto& step : steps) {
-      ranks.changed.wait(lock,
-                         [&] { return comm->aborted || is_done(ranks, step.first, step.second); });
+      ranks.changed.wait(
+          lock, [&] { return comm->has_ended() || is_done(ranks, step.first, step.second); });
+      if (!comm->has_ended()) leave(ranks, step.first, step.second);
     }
   }
 
  private:
+  static void leave(Ranks& ranks, const Operation& operation, std::uint64_t number) {
+    if (operation.what == What::send || operation.what == What::recv) return;
+    const auto meeting = ranks.meetings.find(number);
+    if (++meeting->second.left == ranks.size) ranks.meetings.erase(meeting);
+  }
   std::uint64_t count(const Operation& operation) const {
     if (operation.what == What::send) return comm->sends[operation.peer]++;
     if (operation.what == What::recv) return comm->receives[operation.peer]++;
@@ -259,7 +157,7 @@ void launch_pending() {
 
 NcclResult put(NcclComm handle, void* stream, Operation operation) {
   const auto& comm = comm_of(handle);
-  if (comm->aborted) return 5;
+  if (comm->has_ended()) return 5;
   if (operation.op >= 100) operation.factor = comm->factors.at(operation.op);
   ++calls;
   pending.push_back({comm, stream, operation});
@@ -280,7 +178,8 @@ bool is_up(const Comm& comm) {
 
 void fail_with(int result) { async_error = result; }
 void never_join(bool never) { joins_never = never; }
-Counts counts() { return {made, splits, aborted, calls}; }
+void never_shrink(bool never) { shrinks_never = never; }
+Counts counts() { return {made, splits, shrunk, revoked, aborted, calls, registered}; }
 
 }  // namespace dlaunch::nccl_double
 
@@ -291,7 +190,7 @@ extern "C" {
 
 NcclResult ncclGetVersion(int* version) {
   const char* other = std::getenv("DLAUNCH_DOUBLE_NCCL_VERSION");
-  *version = other != nullptr ? std::atoi(other) : 22703;
+  *version = other != nullptr ? std::atoi(other) : 22907;
   return nccl_success;
 }
 const char* ncclGetErrorString(NcclResult result) {
@@ -353,11 +252,68 @@ NcclResult ncclCommSplit(NcclComm handle, int color, int key, NcclComm* made_com
   return nccl_in_progress;
 }
 
+NcclResult ncclCommShrink(NcclComm handle, int* excluded, int count, NcclComm* made_comm,
+                          NcclConfig* config, int flags) {
+  if (config->magic != 0xcafebeef || config->blocking != 0 || count < 1) return 4;
+  if (shrinks_never) return 3;
+  Comm& parent = *comm_of(handle);
+  const std::vector<int> gone(excluded, excluded + count);
+  std::vector<int> key{parent.shrinks++};
+  key.insert(key.end(), gone.begin(), gone.end());
+  const std::lock_guard lock(parent.ranks->mutex);
+  if (flags == nccl_shrink_abort) {
+    parent.revoked = true;
+    parent.ranks->changed.notify_all();
+  }
+  auto& ranks = parent.ranks->shrunk[key];
+  if (!ranks) ranks = std::make_shared<Ranks>();
+  auto child = std::make_shared<Comm>();
+  child->ranks = ranks;
+  const auto before = [&](int rank) { return rank < parent.rank; };
+  child->rank = parent.rank - static_cast<int>(std::count_if(gone.begin(), gone.end(), before));
+  {
+    const std::lock_guard child_lock(ranks->mutex);
+    ranks->size = parent.ranks->size - count;
+    ++ranks->joined;
+  }
+  ++shrunk;
+  *made_comm = new std::shared_ptr<Comm>(std::move(child));
+  return nccl_in_progress;
+}
+
+NcclResult ncclCommRevoke(NcclComm handle, int flags) {
+  if (flags != nccl_revoke_default) return 4;
+  Comm& comm = *comm_of(handle);
+  const std::lock_guard lock(comm.ranks->mutex);
+  comm.revoked = true;
+  comm.ranks->changed.notify_all();
+  ++revoked;
+  return nccl_in_progress;
+}
+
+NcclResult ncclCommRegister(NcclComm handle, void* memory, std::size_t bytes, void** known) {
+  Comm& comm = *comm_of(handle);
+  const std::lock_guard lock(comm.ranks->mutex);
+  if (bytes == 0 || !comm.memory.insert(memory).second) return 4;
+  ++registered;
+  *known = memory;
+  return nccl_success;
+}
+
+NcclResult ncclCommDeregister(NcclComm handle, void* known) {
+  Comm& comm = *comm_of(handle);
+  const std::lock_guard lock(comm.ranks->mutex);
+  if (comm.memory.erase(known) != 1) return 4;
+  --registered;
+  return nccl_success;
+}
+
 NcclResult ncclCommAbort(NcclComm handle) {
   auto& comm = comm_of(handle);
   {
     const std::lock_guard lock(comm->ranks->mutex);
     comm->aborted = true;
+    registered -= static_cast<std::int64_t>(comm->memory.size());
     comm->ranks->changed.notify_all();
   }
   ++aborted;

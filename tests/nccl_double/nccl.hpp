@@ -11,8 +11,11 @@ namespace dlaunch::nccl_double {
 void fail_with(int result);
 /// Communicators that are made from now on never come up.
 void never_join(bool never);
+/// Communicators cannot be shrunk from now on.
+void never_shrink(bool never);
 struct Counts {
-  std::uint64_t made = 0, split = 0, aborted = 0, calls = 0;
+  std::uint64_t made = 0, split = 0, shrunk = 0, revoked = 0, aborted = 0, calls = 0;
+  std::int64_t registered = 0;  ///< Now.
 };
 /// Since the process began.
 Counts counts();

@@ -41,9 +41,9 @@ class DLAUNCH_API SharedBuffer {
 };
 
 /// Memory on a CUDA device, from Communicator::allocate_device: NCCL's own where it has an
-/// allocator (2.19 and later), which lets it move data without copies. What it begins with is not
-/// defined. Movable, not copyable; may outlive its communicator; free it when no call uses it any
-/// more.
+/// allocator (2.19 and later), and registered with that communicator's, which lets it move data
+/// without copies. What it begins with is not defined. Movable, not copyable; may outlive its
+/// communicator; free it when no call uses it any more.
 class DLAUNCH_API DeviceBuffer {
  public:
   DeviceBuffer() noexcept = default;  ///< Empty.
@@ -62,9 +62,11 @@ class DLAUNCH_API DeviceBuffer {
   friend class Communicator;
   struct Free {
     int device = -1;
-    void (*free)(int device, void* memory) noexcept = nullptr;
-    void operator()(void* memory) const noexcept { free(device, memory); }
+    std::shared_ptr<void> owner;  ///< Knows it as registered.
+    void (*free)(const Free& how, void* memory) noexcept = nullptr;
+    void operator()(void* memory) const noexcept { free(*this, memory); }
   };
+  static void free(const Free& how, void* memory) noexcept;
 
   std::unique_ptr<void, Free> memory_{nullptr, Free{}};
   std::size_t bytes_ = 0;
