@@ -29,13 +29,13 @@ void free_ordinary(const std::shared_ptr<void>& /*owner*/, std::byte* memory) no
   ::operator delete(memory, alignment);
 }
 
-}  // namespace
-
 /// It was allocated by the library, which stays loaded.
-void DeviceBuffer::free(const Free& how, void* memory) noexcept {
-  static_cast<DeviceMemory*>(how.owner.get())->remove(memory);
-  device::library().free(how.device, memory);
+void free_on_device(const std::shared_ptr<void>& owner, int device, void* memory) noexcept {
+  static_cast<DeviceMemory*>(owner.get())->remove(memory);
+  device::library().free(device, memory);
 }
+
+}  // namespace
 
 DeviceBuffer Communicator::allocate_device(std::size_t bytes, int device) {
   void* memory = nullptr;
@@ -45,7 +45,7 @@ DeviceBuffer Communicator::allocate_device(std::size_t bytes, int device) {
                                  std::to_string(device) + ": " + answer.why);
   }
   DeviceBuffer buffer;
-  buffer.memory_ = {memory, {device, state_->device_memory, &DeviceBuffer::free}};
+  buffer.memory_ = {memory, {device, state_->device_memory, &free_on_device}};
   state_->device_memory->add(device, memory, bytes);
   buffer.bytes_ = bytes;
   return buffer;

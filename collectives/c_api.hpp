@@ -57,8 +57,12 @@ struct dl_comm : dlaunch::c_api::Handle {
 struct dl_buffer : dlaunch::c_api::Handle {
   explicit dl_buffer(dlaunch::SharedBuffer allocated)
       : Handle(false), buffer(std::move(allocated)) {}
+  explicit dl_buffer(dlaunch::DeviceBuffer allocated)
+      : Handle(false), on_device(std::move(allocated)) {}
   static constexpr const char* type = "dl_buffer";
+  // One of them is empty.
   const dlaunch::SharedBuffer buffer;
+  const dlaunch::DeviceBuffer on_device;
 };
 
 struct dl_work : dlaunch::c_api::Handle {

@@ -52,11 +52,19 @@ dl_status dl_comm_allocate(dl_comm* comm, size_t bytes, dl_buffer** buffer) {
   });
 }
 
+dl_status dl_comm_allocate_device(dl_comm* comm, size_t bytes, int32_t device, dl_buffer** buffer) {
+  return guarded_on(comm, [&] {
+    auto& made = place(buffer, "buffer");
+    made = new dl_buffer(comm->comm.allocate_device(bytes, device));
+  });
+}
+
 void* dl_buffer_data(const dl_buffer* buffer) {
-  return buffer != nullptr ? buffer->buffer.data() : nullptr;
+  if (buffer == nullptr) return nullptr;
+  return buffer->on_device.data() != nullptr ? buffer->on_device.data() : buffer->buffer.data();
 }
 size_t dl_buffer_bytes(const dl_buffer* buffer) {
-  return buffer != nullptr ? buffer->buffer.size_bytes() : 0;
+  return buffer != nullptr ? buffer->buffer.size_bytes() + buffer->on_device.size_bytes() : 0;
 }
 int dl_buffer_is_shared(const dl_buffer* buffer) {
   return buffer != nullptr && buffer->buffer.is_shared() ? 1 : 0;

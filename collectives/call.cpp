@@ -248,6 +248,9 @@ void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
 void Call::check_news(const Receive* receive) {
   if (receive != nullptr && receive->state == Receive::State::mismatched) throw_mismatch(*receive);
   check_told();
+  if (setting_.history != nullptr && setting_.mesh.news().has_calls()) {
+    check_device_messages();
+  }
   if (fingerprint_.op >= transport::Op::send || tolerant_) return;
   if (is_counted(fingerprint_.op) && setting_.mesh.news().has_calls()) check_calls();
   const FailureNotice* notice =

@@ -88,7 +88,7 @@ class Call final : public Mesh, public transport::Patience {
     Flight::Entry* flight = nullptr;  ///< Where it is recorded.
     int peer = any_source;
     int tag = 0;
-    const CallHistory* history = nullptr;  ///< Where a device is used.
+    CallHistory* history = nullptr;  ///< Where a device is used.
   };
   Call(const Setting& setting, const transport::Fingerprint& fingerprint) noexcept
       : setting_(setting), fingerprint_(fingerprint) {}
@@ -158,10 +158,12 @@ class Call final : public Mesh, public transport::Patience {
   /// Throws if something has ended the call, or one before it on the device; waits only when a rank
   /// is lost, for the cause.
   void look();
-  /// Tells another rank that this call is on its stream, and waits for nothing: each rank compares
-  /// what one other has called with what it calls itself, so that of ranks that disagree two
-  /// neighbours do.
-  void post_device_call();
+  /// The same if there is news that were received, by whoever did: costs next to nothing.
+  void look_at_news();
+  /// Tells other ranks what is on this one's streams and was not told, and waits for nothing: each
+  /// rank compares what one other has called with what it calls itself, so that of ranks that
+  /// disagree two neighbours do; messages are compared by those who receive them.
+  void tell_device_calls(CallHistory& history);
   /// Throws if the call has failed already, by what is known without waiting.
   void check_entry() {
     if (setting_.aborted || setting_.mesh.news().has_failures()) [[unlikely]]
@@ -224,6 +226,7 @@ class Call final : public Mesh, public transport::Patience {
   void check_known();
   void post_call(int world_rank);
   void check_calls();
+  void check_device_messages();
   const transport::FailureNotice* wrong_on_device() const;
   std::optional<transport::Fingerprint> call_made(std::uint64_t sequence) const;
   void check_losses(const Waiting& waiting);

@@ -1,5 +1,7 @@
 #include "collectives/call.hpp"
 
+#include <algorithm>
+
 /// A call that goes to a device: how it waits for what no message tells of, and how it is compared
 /// with the other ranks' calls, which nobody waits for.
 namespace dlaunch {
@@ -41,10 +43,44 @@ void Call::look() {
   }
 }
 
-void Call::post_device_call() {
-  if (size() < 2) return;
+void Call::look_at_news() {
+  const auto& news = setting_.mesh.news();
+  if (is_over() || news.has_failures() || news.has_calls()) look();
+}
+
+/// In few messages: the first call's header is the message's, the others are its payload.
+void Call::tell_device_calls(CallHistory& history) {
   const auto lock = setting_.mesh.lock();
-  post_call(setting_.group.world_rank((rank() + 1) % size()));
+  const auto untold = history.take_untold();
+  if (size() < 2) return;
+  const int next = setting_.group.world_rank((rank() + 1) % size());
+  constexpr std::size_t at_once = 1 + transport::control_bytes_max / sizeof(transport::Header);
+  for (std::size_t i = 0; i < untold.collectives.size(); i += at_once) {
+    const std::size_t end = std::min(untold.collectives.size(), i + at_once);
+    Bytes others;
+    for (std::size_t j = i + 1; j < end; ++j) {
+      const auto header = make_header(Kind::call, setting_.group.id, untold.collectives[j], 0);
+      const auto* bytes = reinterpret_cast<const std::byte*>(&header);
+      others.insert(others.end(), bytes, bytes + sizeof header);
+    }
+    const auto first =
+        make_header(Kind::call, setting_.group.id, untold.collectives[i], others.size());
+    setting_.mesh.post_control(next, first, std::move(others));
+  }
+  for (const auto& [peer, message] : untold.messages) {
+    setting_.mesh.post_control(peer, make_header(Kind::call, setting_.group.id, message, 0), {});
+  }
+}
+
+void Call::check_device_messages() {
+  auto& news = setting_.mesh.news();
+  while (const auto message = news.next_message(setting_.group.id)) {
+    setting_.history->take_message(message->from, message->call);
+  }
+  const auto unlike = setting_.history->unlike();
+  if (!unlike) return;
+  throw_disagreement(to_string(*unlike, setting_.group.rank_of(unlike->from), rank()),
+                     unlike->from);
 }
 
 void Call::post_call(int world_rank) {

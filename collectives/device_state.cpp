@@ -73,7 +73,10 @@ bool Communicator::State::look_after_device() {
                               {},    nullptr, any_source, 0,       &device->history()};
   Call call(setting, last);
   try {
-    run(call, [](Call& looking) { looking.look(); });
+    run(call, [this](Call& looking) {
+      looking.tell_device_calls(device->history());
+      looking.look();
+    });
     return true;
   } catch (...) {
     return false;  // It sticks, and the program's next call throws it.
@@ -88,7 +91,7 @@ void Communicator::State::on_device(const Request& request, const Options& optio
   if (!is_message(fingerprint)) fingerprint.sequence = ++sequence;
   fingerprint.traffic |= options.traffic;
   throw_if_broken();
-  const CallHistory* history = device ? &device->history() : nullptr;
+  CallHistory* history = device ? &device->history() : nullptr;
   Flight::Entry entry =
       is_message(fingerprint)
           ? flight.begin_message(fingerprint, options, request.peer, Flight::Kind::call)
@@ -105,23 +108,37 @@ void Communicator::State::on_device(const Request& request, const Options& optio
     }
     const device::Plan plan = request.plan(running);
     use_device(running, request, options);
-    running.look();
+    running.look_at_news();
     const device::Mark mark = device->enqueue(running, plan, options.cuda_stream);
-    if (!is_message(fingerprint)) {
-      device->history().record(fingerprint);
-      running.post_device_call();
-    }
+    note_on_device(running, plan);
     then(running, mark);
   });
   entry.done();
 }
 
+/// What waits for nobody is told later, by the thread, or together with others.
+void Communicator::State::note_on_device(Call& call, const device::Plan& plan) {
+  constexpr std::size_t told_together = 64;
+  CallHistory& history = device->history();
+  const Fingerprint& fingerprint = call.fingerprint();
+  if (!is_message(fingerprint)) {
+    history.record(fingerprint);
+  } else {
+    for (const device::Step& step : plan.steps) {
+      Fingerprint message;
+      message.op = step.move == device::Move::send ? Op::send : Op::recv;
+      message.dtype = step.dtype;
+      message.count = step.count / size_of(step.dtype);
+      history.record_message(group.world_rank(step.peer), message);
+    }
+  }
+  if (history.untold_count() >= told_together) call.tell_device_calls(history);
+}
+
 void Communicator::State::run_on_device(const Request& request, const Options& options) {
   on_device(request, options, [&](Call& call, const device::Mark& mark) {
     // On a stream of the program's own its order is all there is.
-    if (options.cuda_stream != nullptr) return;
-    DeviceCalls::wait(call, *mark.event);
-    throw_if_broken();
+    if (options.cuda_stream == nullptr) await_on_device(call, *mark.event);
   });
 }
 
@@ -251,10 +268,15 @@ void Communicator::State::wait_on_device(const Fingerprint& fingerprint, const O
   const Call::Setting setting{*mesh,        group,   kept,       aborted,     timeout_of(options),
                               options.site, nullptr, any_source, options.tag, &device->history()};
   Call call(setting, fingerprint);
-  run(call, [&](Call& waiting) {
-    DeviceCalls::wait(waiting, mark);
-    throw_if_broken();
-  });
+  run(call, [&](Call& waiting) { await_on_device(waiting, mark); });
+}
+
+void Communicator::State::await_on_device(Call& call, device::Event& mark) {
+  call.tell_device_calls(device->history());
+  const device::Answer answer = DeviceCalls::wait(call, mark);
+  // Why it is done, or failed, if the thread knows.
+  throw_if_broken();
+  throw_if_failed(call, answer);
 }
 
 }  // namespace dlaunch

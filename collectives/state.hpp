@@ -228,6 +228,8 @@ struct __attribute__((visibility("hidden"))) Communicator::State
                                               const Options& options);
   void on_device(const device::Request& request, const Options& options,
                  const std::function<void(Call&, const device::Mark&)>& then);
+  void note_on_device(Call& call, const device::Plan& plan);
+  void await_on_device(Call& call, device::Event& mark);
   void use_device(Call& call, const device::Request& request, const Options& options);
   void keep_device(std::unique_ptr<DeviceCalls> calls);
   bool look_after_device();

@@ -152,6 +152,16 @@ class Parser {
     return std::nullopt;
   }
 
+  /// --device is the benchmark's own.
+  bool measures_gpus() const {
+    const auto& words = draft_.options.program;
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      if (words[i] == "--device=cuda") return true;
+      if (words[i] == "--device" && i + 1 < words.size() && words[i + 1] == "cuda") return true;
+    }
+    return false;
+  }
+
   /// What bench does where neither the user nor a scheduler says otherwise.
   void take_bench() {
     if (!draft_.options.bench) return;
@@ -159,7 +169,7 @@ class Parser {
       take(*find_option(flag),
            {.value = std::string(value), .origin = Origin::standard, .where = ""});
     };
-    standard("nproc-per-node", "cpu");
+    standard("nproc-per-node", measures_gpus() ? "gpu" : "cpu");
     standard("log-line-prefix-template", "");
   }
 

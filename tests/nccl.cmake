@@ -10,9 +10,9 @@ foreach(double cuda_double nccl_double)
 endforeach()
 target_link_libraries(nccl_double PRIVATE cuda_double)
 
-dlaunch_test(nccl_test unit/nccl/collectives_test.cpp unit/nccl/failure_test.cpp unit/nccl/recovery_test.cpp
-  unit/nccl/stream_test.cpp
-  LIBS dlaunch_collectives dlaunch_world cuda_double nccl_double)
+dlaunch_test(nccl_test unit/nccl/bench_test.cpp unit/nccl/collectives_test.cpp unit/nccl/failure_test.cpp unit/nccl/recovery_test.cpp
+  unit/nccl/stream_test.cpp unit/nccl/training_test.cpp
+  LIBS dlaunch_bench dlaunch_collectives dlaunch_world cuda_double nccl_double)
 dlaunch_test(nccl_absent_test unit/nccl/absent_test.cpp LIBS dlaunch_collectives dlaunch_world)
 foreach(test nccl_test nccl_absent_test)
   add_dependencies(${test} dlaunch_nccl nccl_double)
@@ -32,3 +32,14 @@ set_target_properties(gpu_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BIN
 add_dependencies(gpu_test dlaunch_nccl)
 add_test(NAME gpu_test COMMAND gpu_test)
 set_tests_properties(gpu_test PROPERTIES TIMEOUT ${test_timeout} LABELS gpu SKIP_RETURN_CODE 77)
+
+# The host's part of a call, beside NCCL's own.
+add_executable(bench_device_call bench/device_call.cpp)
+target_link_libraries(bench_device_call PRIVATE dlaunch_settings dlaunch_collectives dlaunch_world cuda_double
+  ${CMAKE_DL_LIBS})
+target_compile_definitions(bench_device_call PRIVATE
+  DLAUNCH_CUDA_DOUBLE="$<TARGET_FILE:cuda_double>" DLAUNCH_NCCL_DOUBLE="$<TARGET_FILE:nccl_double>")
+set_target_properties(bench_device_call PROPERTIES OUTPUT_NAME device_call
+  RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bench
+  BUILD_RPATH "${PROJECT_BINARY_DIR}/lib;${PROJECT_BINARY_DIR}/tests")
+add_dependencies(bench_device_call dlaunch_nccl nccl_double)

@@ -28,8 +28,20 @@ std::size_t Arena::bytes_for(std::size_t piece_bytes_max, Buffers kind) {
   return kind == Buffers::rotating ? std::max(rotation_bytes, 2 * piece) : piece;
 }
 
-Arena::Arena(Communicator& communicator, std::size_t piece_bytes_max, Buffers kind)
-    : bytes_(bytes_for(piece_bytes_max, kind)), kind_(kind) {
+Arena::Arena(Communicator& communicator, std::size_t piece_bytes_max, Buffers kind,
+             CudaDevice* device)
+    : bytes_(bytes_for(piece_bytes_max, kind)), kind_(kind), device_(device) {
+  if (device != nullptr) {
+    if (kind == Buffers::registered) {
+      known_on_device_ = communicator.allocate_device(bytes_, device->number());
+      memory_ = static_cast<std::byte*>(known_on_device_.data());
+    } else {
+      on_device_ = {static_cast<std::byte*>(device->allocate(bytes_)), FreeOnDevice{device}};
+      memory_ = on_device_.get();
+    }
+    Shown(device, {memory_, bytes_, DType::u8}).clear();
+    return;
+  }
   if (kind == Buffers::registered) {
     registered_ = communicator.allocate(bytes_);
     memory_ = registered_.data();
@@ -57,6 +69,7 @@ Calls::Calls(Communicator& communicator, const Settings& settings, const Operati
       out_(out) {
   options_.ordered_output = operation.op == Op::barrier_ordered;
   options_.truncate_mean = true;
+  if (in.device() != nullptr) options_.cuda_stream = in.device()->stream();
 }
 
 Case Calls::case_of(long turn) const {
@@ -74,8 +87,9 @@ Calls::Views Calls::views(long turn) const {
   views.root = call.root;
   // Pieces of one size whoever is the root, so that every turn of a rank has memory of its own.
   const std::size_t piece = std::max(amount_.bytes, amount_.count * width);
-  views.in = {in_.piece(piece, turn).data(), in_elements(call), settings_.dtype};
-  views.out = {out_.piece(piece, turn).data(), out_elements(call), settings_.dtype};
+  const Place place{in_.device() != nullptr ? in_.device()->number() : -1};
+  views.in = {in_.piece(piece, turn).data(), in_elements(call), settings_.dtype, place};
+  views.out = {out_.piece(piece, turn).data(), out_elements(call), settings_.dtype, place};
   if (settings_.in_place && call.op == Op::reduce) views.in.data = views.out.data;
   return views;
 }
@@ -96,20 +110,21 @@ void Calls::operator()(long turn) {
 std::uint64_t Calls::verify(long turn, Depth depth) {
   const Case call = case_of(turn);
   const Views now = views(turn);
-  const auto bytes_of = [](const TensorView& view) {
-    return std::span(static_cast<std::byte*>(view.data), view.bytes());
-  };
+  Shown in(in_.device(), now.in), out(in_.device(), now.out);
   if (now.in.data == now.out.data && now.in.count > 0) {
-    fill(call, bytes_of(now.in), {});
+    fill(call, in.bytes(), {});
   } else {
-    fill(call, bytes_of(now.in), bytes_of(now.out));
+    fill(call, in.bytes(), out.bytes());
+    out.put_back();
   }
+  in.put_back();
   (*this)(turn);
-  const std::uint64_t wrong = count_wrong(call, bytes_of(now.out), depth);
+  finish();
+  out.fetch();
+  const std::uint64_t wrong = count_wrong(call, out.bytes(), depth);
   // In-place sums of the timed calls stay what they are.
-  for (const auto& view : {now.in, now.out}) {
-    if (view.bytes() > 0) std::memset(view.data, 0, view.bytes());
-  }
+  in.clear();
+  out.clear();
   return wrong;
 }
 
@@ -190,15 +205,18 @@ void Calls::ping_pong(const Views& views) {
 void Calls::both_ways(const Views& views) {
   const int me = communicator_.rank();
   if (me > 1) return;
-  if (settings_.started) {
-    Work sent = communicator_.isend(views.in, 1 - me, options_);
-    Work received = communicator_.irecv(views.out, 1 - me, options_);
-    received.wait();
-    return sent.wait();
-  }
   const std::array transfers = {Transfer::send(views.in, 1 - me),
                                 Transfer::recv(views.out, 1 - me)};
-  communicator_.batch(transfers, options_);
+  if (!settings_.started) return communicator_.batch(transfers, options_);
+  if (in_.device() != nullptr) {
+    // One by one on a stream, each rank would wait for the other.
+    for (Work& work : communicator_.start_batch(transfers, options_)) work.wait();
+    return;
+  }
+  Work sent = communicator_.isend(views.in, 1 - me, options_);
+  Work received = communicator_.irecv(views.out, 1 - me, options_);
+  received.wait();
+  sent.wait();
 }
 
 }  // namespace dlaunch::bench

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "collectives/bench/device.hpp"
 #include "collectives/bench/options.hpp"
 #include "collectives/bench/pattern.hpp"
 
@@ -15,13 +16,16 @@ namespace dlaunch::bench {
 /// rotating: as many pieces as fit into more memory than the caches hold.
 class Arena {
  public:
-  /// Registered memory comes from `communicator`. Throws std::bad_alloc.
-  Arena(Communicator& communicator, std::size_t piece_bytes_max, Buffers kind);
+  /// Registered memory comes from `communicator`. On `device` unless that is null; borrowed. Throws
+  /// std::bad_alloc, or what the device says.
+  Arena(Communicator& communicator, std::size_t piece_bytes_max, Buffers kind,
+        CudaDevice* device = nullptr);
   /// What such an arena takes.
   static std::size_t bytes_for(std::size_t piece_bytes_max, Buffers kind);
 
   /// Whether calls may work in it in place.
   bool is_shared() const { return registered_.is_shared(); }
+  CudaDevice* device() const { return device_; }
   /// The piece for the `turn`-th call.
   std::span<std::byte> piece(std::size_t bytes, long turn);
 
@@ -29,10 +33,18 @@ class Arena {
   struct Free {
     void operator()(std::byte* memory) const noexcept;
   };
+  struct FreeOnDevice {
+    CudaDevice* device;
+    void operator()(std::byte* memory) const noexcept { device->free(memory); }
+  };
+
   std::size_t bytes_;
   Buffers kind_;
+  CudaDevice* device_;
   std::unique_ptr<std::byte, Free> ordinary_;
   SharedBuffer registered_;
+  std::unique_ptr<std::byte, FreeOnDevice> on_device_{nullptr, FreeOnDevice{nullptr}};
+  DeviceBuffer known_on_device_;
   std::byte* memory_;  ///< Of one of them.
 };
 
@@ -42,8 +54,13 @@ class Calls {
   Calls(Communicator& communicator, const Settings& settings, const Operation& operation,
         const Amount& amount, Arena& in, Arena& out);
 
-  /// The `turn`-th call: it decides the root and the memory.
+  /// The `turn`-th call: it decides the root and the memory. On a device it may go on until
+  /// finish().
   void operator()(long turn);
+  /// All calls are done.
+  void finish() {
+    if (in_.device() != nullptr) in_.device()->synchronize();
+  }
   /// Fills the buffers, makes the call, and looks at the result; wrong elements on this rank. The
   /// buffers are zeros afterwards.
   std::uint64_t verify(long turn, Depth depth);

@@ -1,5 +1,6 @@
 // The program behind `dlaunch bench`: one of the ranks that measure.
 #include "collectives/bench/calibrate.hpp"
+#include "collectives/bench/device.hpp"
 #include "collectives/bench/explain.hpp"
 #include "collectives/bench/measure.hpp"
 #include "collectives/bench/memory.hpp"
@@ -130,7 +131,20 @@ std::string open_json(const Settings& settings, int rank, File& file) {
   return "--json " + *settings.json + ": cannot be written: " + std::strerror(errno);
 }
 
+/// The device that this rank measures, if it is to be one; or why it cannot.
+std::string open_device(const Settings& settings, const WorldInfo& info,
+                        std::unique_ptr<CudaDevice>& device) {
+  if (settings.device == Device::host) return "";
+  try {
+    device = std::make_unique<CudaDevice>(info.local_rank);
+    return "";
+  } catch (const Error& error) {
+    return std::string("--device cuda: on ") + info.hostname + " " + error.what();
+  }
+}
+
 std::string lack_of_memory(const Settings& settings, const WorldInfo& info) {
+  if (settings.device != Device::host) return "";
   const auto available = available_in(read_whole_file("/proc/meminfo").value_or(""));
   const auto ranks = static_cast<std::size_t>(info.local_size);
   const std::size_t needed = buffer_bytes(settings, info.size) * ranks;
@@ -196,14 +210,20 @@ int run(const Settings& settings) {
   }
   if (settings.calibrate) return write_table(settings, communicator, site);
   File file;
+  std::unique_ptr<CudaDevice> device;
   if (!agreed(communicator, open_json(settings, world.rank(), file)) ||
+      !agreed(communicator, open_device(settings, world.info(), device)) ||
       !agreed(communicator, lack_of_memory(settings, world.info()))) {
     return exit_code::usage;
   }
 
   const std::size_t bytes_max = largest_message(settings, world.size());
-  Arena in(communicator, bytes_max, settings.buffers);
-  Arena out(communicator, bytes_max, settings.buffers);
+  if (device) {
+    site.transport = device->library_name();
+    device->bring_up(communicator);
+  }
+  Arena in(communicator, bytes_max, settings.buffers, device.get());
+  Arena out(communicator, bytes_max, settings.buffers, device.get());
   // Each node has memory of its own.
   site.buffers_shared =
       world.info().node_count == 1 && all_agree(communicator, in.is_shared() && out.is_shared());

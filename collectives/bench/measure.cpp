@@ -34,6 +34,7 @@ class Bench {
   Row run() {
     wrong_ += verify(settings_.check ? Depth::every_element : Depth::sample);
     for (int i = 0; i < settings_.warmup; ++i) calls_(turn_++);
+    calls_.finish();
     calibrate();
     repeat();
     single();
@@ -41,8 +42,8 @@ class Bench {
     communicator_.all_reduce(wrong);
     row_.wrong = wrong[0];
     const double ways = operation_.op == Op::ping_pong ? 2 : 1;  // A call goes there and back.
-    for (double* time :
-         {&row_.time_us, &row_.least_us, &row_.most_us, &row_.p50_us, &row_.p99_us, &row_.max_us}) {
+    for (double* time : {&row_.time_us, &row_.least_us, &row_.most_us, &row_.p50_us, &row_.p99_us,
+                         &row_.max_us, &row_.host_us}) {
       *time /= ways;
     }
     return row_;
@@ -61,6 +62,8 @@ class Bench {
     meet();
     const auto begin = Clock::now();
     for (long i = 0; i < calls; ++i) calls_(turn_++);
+    host_ = Micros(Clock::now() - begin) / static_cast<double>(calls);
+    calls_.finish();
     return Micros(Clock::now() - begin) / static_cast<double>(calls);
   }
 
@@ -92,13 +95,16 @@ class Bench {
   }
 
   void repeat() {
-    std::vector<double> times;
+    std::vector<double> times, hosts;
     for (int i = 0; i < row_.repetitions; ++i) {
       times.push_back(time(row_.iterations).count());
+      hosts.push_back(host_.count());
       if (settings_.check) wrong_ += verify(Depth::every_element);
     }
     slowest(times);
+    slowest(hosts);
     row_.time_us = quantile(times, 0.5);
+    row_.host_us = quantile(hosts, 0.5);
     row_.least_us = *std::min_element(times.begin(), times.end());
     row_.most_us = *std::max_element(times.begin(), times.end());
   }
@@ -114,6 +120,7 @@ class Bench {
     for (long i = 0; i < calls; ++i) {
       const auto begin = Clock::now();
       calls_(turn_++);
+      calls_.finish();
       times.push_back(Micros(Clock::now() - begin).count());
     }
     double spread[] = {quantile(times, 0.5), quantile(times, 0.99),
@@ -130,6 +137,7 @@ class Bench {
   Calls calls_;
   long turn_ = 0;
   Micros call_{0};  ///< What one takes, about.
+  Micros host_{0};  ///< What one took the host, in the last repetition.
   std::uint64_t wrong_ = 0;
   Row row_;
 };

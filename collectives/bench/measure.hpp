@@ -18,8 +18,9 @@ struct Row {
   double time_us = 0;  ///< Median over the repetitions of the slowest rank's mean.
   double least_us = 0, most_us = 0;
   double p50_us = 0, p99_us = 0, max_us = 0;  ///< Single calls; the slowest rank's.
-  std::uint64_t wrong = 0;                    ///< Elements, on all ranks.
-  long iterations = 0;                        ///< Calls of one repetition.
+  double host_us = 0;       ///< With a device: until a call has returned, which may go on there.
+  std::uint64_t wrong = 0;  ///< Elements, on all ranks.
+  long iterations = 0;      ///< Calls of one repetition.
   int repetitions = 0;
 };
 

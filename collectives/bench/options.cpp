@@ -80,6 +80,12 @@ Result store_buffers(std::string_view text, Buffers& target) {
   return Complaint{quoted(text) + " is none of warm, rotating, registered"};
 }
 
+Result store_device(std::string_view text, Device& target) {
+  if (text == "host") return target = Device::host, std::nullopt;
+  if (text == "cuda") return target = Device::cuda, std::nullopt;
+  return Complaint{quoted(text) + " is none of host, cuda"};
+}
+
 Result store_time(std::string_view text, std::chrono::milliseconds& target) {
   const auto read = parse_duration(text);
   if (!read || read->count() == 0 || *read > repetition_time_max) {
@@ -122,8 +128,11 @@ const std::array<Entry, 18> table = {{
      return store_number(v, 0, ranks_max, s.root.emplace()); }},
   {"buffers", "KIND", "warm",
    "warm: the same memory in every call; rotating: other memory, more than the caches hold; "
-   "registered: warm, but memory that the ranks of a node share.",
+   "registered: warm, but memory that the ranks of a node share, or that NCCL knows.",
    [](Settings& s, std::string_view v) { return store_buffers(v, s.buffers); }},
+  {"device", "host|cuda", "host",
+   "Where the buffers lie; cuda: on a GPU for each rank, moved by NCCL (--nproc-per-node [gpu]).",
+   [](Settings& s, std::string_view v) { return store_device(v, s.device); }},
   {"in-place", "", "",
    "reduce: the root's input and output are one buffer. broadcast and all_reduce always work in "
    "place, the others never.",
@@ -173,6 +182,18 @@ const Entry* find_entry(std::string_view flag) {
 
 Ending refuse(const std::string& sentence) {
   return {exit_code::usage, "dlaunch bench: " + sentence + "\n"};
+}
+
+/// What there is on a device: a barrier moves nothing, and is the host's.
+std::optional<Ending> keep_to_device(Settings& settings) {
+  if (settings.device == Device::host) return std::nullopt;
+  std::erase_if(settings.ops, [](Op op) { return !operation(op).sized; });
+  if (settings.ops.empty())
+    return refuse("barriers move no buffers; measure them without --device");
+  if (settings.explain) {
+    return refuse("--explain says how host buffers move; NCCL_DEBUG=INFO says what NCCL does");
+  }
+  return std::nullopt;
 }
 
 /// "; did you mean --sizes?" where a flag is near.
@@ -247,6 +268,7 @@ std::variant<Settings, Ending> parse_options(std::span<const std::string> argume
     return refuse(
         "--calibrate writes a table and nothing else: leave out --explain, --json and --started");
   }
+  if (const auto ending = keep_to_device(settings)) return *ending;
   const bool reduces = std::any_of(settings.ops.begin(), settings.ops.end(),
                                    [](Op op) { return operation(op).reduces; });
   const auto senseless = Folder::objection(settings.redop, settings.dtype, true);

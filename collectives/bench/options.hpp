@@ -22,6 +22,9 @@ enum class Buffers {
   registered,  ///< The same memory in every call, from Communicator::allocate.
 };
 
+/// --device: where the buffers lie.
+enum class Device { host, cuda };
+
 /// The command line, resolved. A plain value.
 struct Settings {
   std::vector<Op> ops;
@@ -31,6 +34,7 @@ struct Settings {
   bool any_order = false;   ///< Reduction::any_order
   std::optional<int> root;  ///< Unset: another one in every call.
   Buffers buffers = Buffers::warm;
+  Device device = Device::host;
   bool in_place = false;
   bool started = false;
   bool check = false;

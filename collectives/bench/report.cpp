@@ -49,6 +49,7 @@ const char* buffers_text(Buffers buffers) {
 /// Where registered buffers are but ordinary memory, that says more than any figure.
 const char* sharing_text(const Site& site, const Settings& settings) {
   if (settings.buffers != Buffers::registered || site.buffers_shared) return "";
+  if (settings.device == Device::cuda) return "";
   return " (not shared by all ranks: calls copy)";
 }
 
@@ -60,6 +61,13 @@ std::string root_text(const Operation& entry, const Settings& settings) {
 constexpr const char* columns =
     "{:<15} {:>12} {:>12} {:>5} {:>8} {:>6} {:>10} {:>8} {:>8} {:>7} "
     "{:>10} {:>10} {:>10}\n";
+
+/// With a device there is one column more.
+std::string with_host(std::string line, const std::string& cell, const Settings& settings) {
+  if (settings.device == Device::host) return line;
+  line.pop_back();
+  return line + fmt::format(" {:>10}\n", cell);
+}
 
 }  // namespace
 
@@ -82,21 +90,25 @@ std::string head_text(const Site& site, const Settings& settings) {
                           : fmt::format("about {} ms", settings.repetition_time.count()),
       settings.check ? "every element is checked after each" : "samples are checked before them");
   text += "#\n";
-  text += fmt::format(fmt::runtime(columns), "#", "size", "count", "type", "redop", "root", "time",
-                      "algbw", "busbw", "#wrong", "p50", "p99", "max");
-  text += fmt::format(fmt::runtime(columns), "# op", "(B)", "(elements)", "", "", "", "(us)",
-                      "(GB/s)", "(GB/s)", "", "(us)", "(us)", "(us)");
+  text += with_host(fmt::format(fmt::runtime(columns), "#", "size", "count", "type", "redop",
+                                "root", "time", "algbw", "busbw", "#wrong", "p50", "p99", "max"),
+                    "host", settings);
+  text += with_host(fmt::format(fmt::runtime(columns), "# op", "(B)", "(elements)", "", "", "",
+                                "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(us)", "(us)"),
+                    "(us)", settings);
   return text;
 }
 
 std::string row_text(const Row& row, const Site& site, const Settings& settings) {
   const Operation& entry = operation(row.op);
-  return fmt::format(fmt::runtime(columns), entry.name, row.amount.bytes, row.amount.count,
-                     entry.sized ? to_string(settings.dtype) : "-",
-                     entry.reduces ? to_string(settings.redop) : "-", root_text(entry, settings),
-                     figure(row.time_us), figure(algorithm_bandwidth(row)),
-                     figure(bus_bandwidth(row, site.ranks)), row.wrong, figure(row.p50_us),
-                     figure(row.p99_us), figure(row.max_us));
+  return with_host(
+      fmt::format(fmt::runtime(columns), entry.name, row.amount.bytes, row.amount.count,
+                  entry.sized ? to_string(settings.dtype) : "-",
+                  entry.reduces ? to_string(settings.redop) : "-", root_text(entry, settings),
+                  figure(row.time_us), figure(algorithm_bandwidth(row)),
+                  figure(bus_bandwidth(row, site.ranks)), row.wrong, figure(row.p50_us),
+                  figure(row.p99_us), figure(row.max_us)),
+      figure(row.host_us), settings);
 }
 
 std::string json_text(const Site& site, const Settings& settings, std::span<const Row> rows) {
@@ -109,6 +121,7 @@ std::string json_text(const Site& site, const Settings& settings, std::span<cons
   all["hosts"] = site.hosts;
   all["cores"] = site.cores;
   all["oversubscribed"] = site.oversubscribed();
+  all["device"] = settings.device == Device::cuda ? "cuda" : "host";
   all["dtype"] = to_string(settings.dtype);
   all["redop"] = to_string(settings.redop);
   all["any_order"] = settings.any_order;
@@ -134,6 +147,7 @@ std::string json_text(const Site& site, const Settings& settings, std::span<cons
     line["p50_us"] = row.p50_us;
     line["p99_us"] = row.p99_us;
     line["max_us"] = row.max_us;
+    if (settings.device == Device::cuda) line["host_us"] = row.host_us;
     line["iterations"] = row.iterations;
     line["repetitions"] = row.repetitions;
     all["rows"].push_back(std::move(line));

@@ -95,17 +95,17 @@ device::Mark DeviceCalls::enqueue(Call& call, const device::Plan& plan, void* st
   return mark;
 }
 
-void DeviceCalls::wait(Call& call, device::Event& mark) {
+Answer DeviceCalls::wait(Call& call, device::Event& mark) {
   Answer answer;
   call.watch_until([&] {
     answer = mark.query();
     return answer.now != Answer::Now::pending;
   });
-  throw_if_failed(call, answer);
+  return answer;
 }
 
 std::unique_ptr<device::Group> DeviceCalls::split(Call& call, int color, int key) {
-  if (last_) wait(call, *last_);
+  if (last_) throw_if_failed(call, wait(call, *last_));
   std::unique_ptr<device::Group> made;
   throw_if_failed(call, group_->split(color, key, made));
   settle(call, *group_);
@@ -137,8 +137,8 @@ std::unique_ptr<device::Group> DeviceCalls::shrink(Call& call, std::span<const i
   std::unique_ptr<device::Group> made;
   Answer answer;
   if (gone.empty()) {
-    if (!ended_ && last_) wait(call, *last_);
-    answer = group_->split(0, call.rank(), made);
+    if (!ended_ && last_) answer = wait(call, *last_);
+    if (!answer.has_failed()) answer = group_->split(0, call.rank(), made);
   } else {
     answer = group_->shrink(gone, ended_ || is_quiet(), made);
   }

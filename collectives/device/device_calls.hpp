@@ -34,8 +34,8 @@ class DeviceCalls {
   /// Puts it on the stream. What it waits for is NCCL itself, which connects ranks in their first
   /// calls.
   device::Mark enqueue(Call& call, const device::Plan& plan, void* stream);
-  /// Until the device is done with what is behind a mark.
-  static void wait(Call& call, device::Event& mark);
+  /// Until the device is done with what is before a mark, or has failed.
+  static device::Answer wait(Call& call, device::Event& mark);
   /// The group of those ranks that give this colour; null for -1. Waits until the calls before it
   /// are done, as NCCL wants it.
   std::unique_ptr<device::Group> split(Call& call, int color, int key);

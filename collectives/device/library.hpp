@@ -53,6 +53,7 @@ struct Step {
   void* out = nullptr;
   std::size_t count = 0;
   int peer = -1;
+  DType dtype = DType::u8;  ///< What a message has, however it is moved.
 
   bool operator==(const Step&) const = default;
 };
@@ -133,6 +134,20 @@ class Library {
   virtual Answer is_capturing(int device, void* stream, bool& capturing) = 0;
   virtual Answer allocate(int device, std::size_t bytes, void*& memory) = 0;
   virtual void free(int device, void* memory) noexcept = 0;
+
+  // For what is done on a device beside calls.
+  virtual Answer count_devices(int& count) = 0;
+  /// Does not wait for the default stream, nor does that wait for it.
+  virtual Answer make_stream(int device, void*& stream) = 0;
+  virtual void free_stream(int device, void* stream) noexcept = 0;
+  /// Until everything is done that is on it.
+  virtual Answer synchronize(int device, void* stream) = 0;
+  virtual Answer make_mark(int device, void* stream, std::unique_ptr<Event>& made) = 0;
+  /// On the stream, within a device's memory.
+  virtual Answer copy(int device, const void* from, void* to, std::size_t bytes, void* stream) = 0;
+  virtual Answer clear(int device, void* memory, std::size_t bytes, void* stream) = 0;
+  /// Between a device's memory and the host's; is done when it returns.
+  virtual Answer copy_across(int device, const void* from, void* to, std::size_t bytes) = 0;
 };
 
 /// What libdlaunch_nccl.so offers under the name dlaunch_device_library: its one Library, which

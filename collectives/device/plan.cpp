@@ -431,7 +431,8 @@ Request messages(std::span<const Transfer> transfers, const Options& options) {
               check_place(call, device, view_of(transfer));
               check_message(call, transfer, options.tag);
               plan.steps.push_back({transfer.is_send ? Move::send : Move::recv, transfer.out.data,
-                                    transfer.in.data, view_of(transfer).bytes(), transfer.peer});
+                                    transfer.in.data, view_of(transfer).bytes(), transfer.peer,
+                                    view_of(transfer).dtype});
             }
             return plan;
           }};

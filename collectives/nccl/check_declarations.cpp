@@ -58,6 +58,12 @@ static_assert(same(&CudaApi::event_destroy, ::cuEventDestroy_v2));
 static_assert(same(&CudaApi::stream_wait_event, ::cuStreamWaitEvent));
 static_assert(same(&CudaApi::stream_is_capturing, ::cuStreamIsCapturing));
 static_assert(same(&CudaApi::copy_async, ::cuMemcpyDtoDAsync_v2));
+static_assert(cu_stream_non_blocking == CU_STREAM_NON_BLOCKING);
+static_assert(same(&CudaApi::copy, ::cuMemcpy));
+static_assert(same(&CudaApi::fill_async, ::cuMemsetD8Async));
+static_assert(same(&CudaApi::stream_create, ::cuStreamCreate));
+static_assert(same(&CudaApi::stream_destroy, ::cuStreamDestroy_v2));
+static_assert(same(&CudaApi::stream_synchronize, ::cuStreamSynchronize));
 static_assert(same(&CudaApi::mem_alloc, ::cuMemAlloc_v2));
 static_assert(same(&CudaApi::mem_free, ::cuMemFree_v2));
 

@@ -18,6 +18,7 @@ constexpr CuResult cu_success = 0;
 constexpr CuResult cu_not_ready = 600;
 constexpr unsigned cu_event_disable_timing = 2;
 constexpr int cu_capture_none = 0;
+constexpr unsigned cu_stream_non_blocking = 1;
 
 struct CudaApi {
   CuResult (*init)(unsigned flags);
@@ -34,6 +35,11 @@ struct CudaApi {
   CuResult (*stream_wait_event)(CuStream stream, CuEvent event, unsigned flags);
   CuResult (*stream_is_capturing)(CuStream stream, int* status);
   CuResult (*copy_async)(CuDevicePtr to, CuDevicePtr from, std::size_t bytes, CuStream stream);
+  CuResult (*copy)(CuDevicePtr to, CuDevicePtr from, std::size_t bytes);
+  CuResult (*fill_async)(CuDevicePtr to, unsigned char value, std::size_t bytes, CuStream stream);
+  CuResult (*stream_create)(CuStream* stream, unsigned flags);
+  CuResult (*stream_destroy)(CuStream stream);
+  CuResult (*stream_synchronize)(CuStream stream);
   CuResult (*mem_alloc)(CuDevicePtr* memory, std::size_t bytes);
   CuResult (*mem_free)(CuDevicePtr memory);
 };

@@ -23,17 +23,25 @@ Answer Devices::is_capturing(CuStream stream, bool& capturing) const {
   return answer;
 }
 
+bool Devices::make_ready(Answer& answer) {
+  if (ready_) return true;
+  answer = answer_of(cuda.init(0), "cuInit");
+  if (answer.has_failed()) answer.code = Errc::unsupported;
+  return ready_ = answer.is_done();
+}
+
+int Devices::count(Answer& answer) {
+  const std::lock_guard lock(mutex_);
+  int count = 0;
+  if (!make_ready(answer)) return 0;
+  answer = answer_of(cuda.device_get_count(&count), "cuDeviceGetCount");
+  return answer.is_done() ? count : 0;
+}
+
 CuContext Devices::context_of(int device, Answer& answer) {
   const std::lock_guard lock(mutex_);
   if (const auto known = contexts_.find(device); known != contexts_.end()) return known->second;
-  if (!ready_) {
-    answer = answer_of(cuda.init(0), "cuInit");
-    if (answer.has_failed()) {
-      answer.code = Errc::unsupported;
-      return nullptr;
-    }
-    ready_ = true;
-  }
+  if (!make_ready(answer)) return nullptr;
   int count = 0;
   answer = answer_of(cuda.device_get_count(&count), "cuDeviceGetCount");
   if (answer.has_failed()) return nullptr;

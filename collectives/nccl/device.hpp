@@ -3,6 +3,7 @@
 #include "collectives/device/library.hpp"
 #include "collectives/nccl/cuda_api.hpp"
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,6 +16,8 @@ namespace dlaunch::nccl {
 class Devices {
  public:
   explicit Devices(const CudaApi& api) : cuda(api) {}
+  /// How many there are; 0: see `answer`.
+  int count(device::Answer& answer);
   /// The device's context, which is kept; null: see `answer`.
   CuContext context_of(int device, device::Answer& answer);
   /// A failure if `result` is one: "cuEventRecord failed: invalid argument".
@@ -25,6 +28,8 @@ class Devices {
   const CudaApi cuda;
 
  private:
+  bool make_ready(device::Answer& answer);
+
   std::mutex mutex_;
   bool ready_ = false;
   std::map<int, CuContext> contexts_;
@@ -44,6 +49,10 @@ class Current {
  private:
   const CudaApi& cuda_;
 };
+
+inline CuDevicePtr address_of(const void* pointer) {
+  return static_cast<CuDevicePtr>(reinterpret_cast<std::uintptr_t>(pointer));
+}
 
 class StreamEvent final : public device::Event {
  public:

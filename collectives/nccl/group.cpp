@@ -93,10 +93,6 @@ std::array<std::byte, 8> scalar_of(double factor, DType dtype) {
   return scalar;
 }
 
-CuDevicePtr address_of(const void* pointer) {
-  return static_cast<CuDevicePtr>(reinterpret_cast<std::uintptr_t>(pointer));
-}
-
 }  // namespace
 
 /// That something goes on in the background is no failure: progress() follows it.

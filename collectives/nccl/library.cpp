@@ -89,7 +89,69 @@ class NcclLibrary final : public device::Library {
     }
   }
 
+  Answer count_devices(int& count) override {
+    Answer answer;
+    count = devices_.count(answer);
+    return answer;
+  }
+
+  Answer make_stream(int device, void*& stream) override {
+    return on(device, "cuStreamCreate",
+              [&] { return devices_.cuda.stream_create(&stream, cu_stream_non_blocking); });
+  }
+
+  void free_stream(int device, void* stream) noexcept override {
+    Answer answer;
+    const CuContext context = devices_.context_of(device, answer);
+    if (context == nullptr) return;
+    const Current current(devices_.cuda, context);
+    devices_.cuda.stream_destroy(stream);
+  }
+
+  Answer synchronize(int device, void* stream) override {
+    return on(device, "cuStreamSynchronize",
+              [&] { return devices_.cuda.stream_synchronize(stream); });
+  }
+
+  Answer make_mark(int device, void* stream, std::unique_ptr<device::Event>& made) override {
+    Answer answer;
+    const CuContext context = devices_.context_of(device, answer);
+    if (context == nullptr) return answer;
+    const Current current(devices_.cuda, context);
+    auto event = std::make_unique<StreamEvent>(devices_, context);
+    answer = event->record(stream);
+    if (!answer.has_failed()) made = std::move(event);
+    return answer;
+  }
+
+  Answer copy(int device, const void* from, void* to, std::size_t bytes, void* stream) override {
+    if (bytes == 0) return {};
+    return on(device, "cuMemcpyDtoDAsync", [&] {
+      return devices_.cuda.copy_async(address_of(to), address_of(from), bytes, stream);
+    });
+  }
+
+  Answer clear(int device, void* memory, std::size_t bytes, void* stream) override {
+    if (bytes == 0) return {};
+    return on(device, "cuMemsetD8Async",
+              [&] { return devices_.cuda.fill_async(address_of(memory), 0, bytes, stream); });
+  }
+
+  Answer copy_across(int device, const void* from, void* to, std::size_t bytes) override {
+    if (bytes == 0) return {};
+    return on(device, "cuMemcpy",
+              [&] { return devices_.cuda.copy(address_of(to), address_of(from), bytes); });
+  }
+
  private:
+  template <class Function>
+  Answer on(int device, const char* name, const Function& function) {
+    Answer answer;
+    const CuContext context = devices_.context_of(device, answer);
+    if (context == nullptr) return answer;
+    const Current current(devices_.cuda, context);
+    return devices_.answer_of(function(), name);
+  }
   bool has_allocator() const { return nccl_.mem_alloc != nullptr && nccl_.mem_free != nullptr; }
 
   std::string file_;

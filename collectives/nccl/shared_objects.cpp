@@ -82,6 +82,11 @@ CudaApi load_cuda() {
   cuda.find("cuStreamWaitEvent", api.stream_wait_event);
   cuda.find("cuStreamIsCapturing", api.stream_is_capturing);
   cuda.find("cuMemcpyDtoDAsync_v2", api.copy_async);
+  cuda.find("cuMemcpy", api.copy);
+  cuda.find("cuMemsetD8Async", api.fill_async);
+  cuda.find("cuStreamCreate", api.stream_create);
+  cuda.find("cuStreamDestroy_v2", api.stream_destroy);
+  cuda.find("cuStreamSynchronize", api.stream_synchronize);
   cuda.find("cuMemAlloc_v2", api.mem_alloc);
   cuda.find("cuMemFree_v2", api.mem_free);
   return api;

@@ -1,7 +1,6 @@
 #include "collectives/training/parameters.hpp"
 #include "collectives/training/reducer_state.hpp"
 
-#include <cstring>
 #include <utility>
 
 namespace dlaunch {
@@ -11,7 +10,7 @@ using transport::Purpose;
 /// What a rank without inputs does for the reducer.
 class GradientReducer::Shadow final : public JoinHook {
  public:
-  explicit Shadow(State& state) : state_(state) {}
+  explicit Shadow(GradientReducer& reducer) : reducer_(reducer), state_(*reducer.state_) {}
 
   void main_hook(int part) override {
     switch (part) {
@@ -20,7 +19,7 @@ class GradientReducer::Shadow final : public JoinHook {
         state_.sum_zeros();
         return end(false);
       case IterationPart::beginning:
-        if (begin()) std::memset(state_.memory.data(), 0, state_.memory.size_bytes());
+        if (begin()) state_.site->clear(state_.memory.data(), state_.memory.size_bytes());
         return;
       case IterationPart::end:
         // Other joinables, an optimizer, may go on with these gradients.
@@ -41,6 +40,7 @@ class GradientReducer::Shadow final : public JoinHook {
                   "reducer's finish()");
     }
     const bool sums = state_.meet(true, false);
+    state_.factor = 1.0 / reducer_.divisor();
     if (sums) state_.begin_sums();
     return sums;
   }
@@ -49,6 +49,7 @@ class GradientReducer::Shadow final : public JoinHook {
     state_.take_out(writes);
   }
 
+  GradientReducer& reducer_;
   State& state_;
 };
 
@@ -58,6 +59,7 @@ GradientReducer::GradientReducer(Communicator& communicator, std::vector<Paramet
   Options options;
   options.site = {};
   options.traffic = transport::Traffic{Purpose::parameters, false, number_, 0}.pack();
+  options.cuda_stream = settings.cuda_stream;
   training::check_parameters(communicator, parameters, buffers, settings, options);
   state_ = std::make_unique<State>(communicator, number_, *group_, std::move(parameters),
                                    std::move(buffers), settings);
@@ -81,6 +83,7 @@ void GradientReducer::begin() {
   state.in_pieces = is_one_of_several();
   announce(state.in_pieces ? IterationPart::beginning : IterationPart::whole);
   state.sums = state.meet(is_joined(), state.syncs);
+  state.factor = 1.0 / divisor();
   if (state.sums) state.begin_sums();
   state.is_open = true;
 }
@@ -94,7 +97,7 @@ void GradientReducer::ready(std::size_t index) {
   }
   if (!state.sums) return;
   if (state.is_put[index]) refuse(state.name_of(index) + " is ready twice in one iteration");
-  state.put(index, 1.0 / divisor());
+  state.put(index);
   state.start_complete(state.in_pieces, *this);
 }
 
@@ -133,6 +136,6 @@ const std::vector<std::vector<std::size_t>>& GradientReducer::buckets() const no
   return state_->plan;
 }
 
-std::unique_ptr<JoinHook> GradientReducer::join_hook() { return std::make_unique<Shadow>(*state_); }
+std::unique_ptr<JoinHook> GradientReducer::join_hook() { return std::make_unique<Shadow>(*this); }
 
 }  // namespace dlaunch

@@ -18,8 +18,44 @@ constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
 bool has_mean(DType dtype) { return !Folder::objection(ReduceOp::mean, dtype, false); }
 
 bool is_usable(const TensorView& view) {
-  return view.place.is_host() && size_of(view.dtype) != 0 &&
-         (view.data != nullptr || view.count == 0);
+  return size_of(view.dtype) != 0 && (view.data != nullptr || view.count == 0);
+}
+
+bool is_summed_on_device(DType dtype) {
+  return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32 || dtype == DType::f64;
+}
+
+std::string place_text(int device) {
+  return device < 0 ? "in host memory" : "on CUDA device " + std::to_string(device);
+}
+
+/// Why these are not all in one place, or not as they must be there.
+std::optional<std::string> objection_to_places(std::span<const Parameter> parameters,
+                                               std::span<const TensorView> buffers) {
+  const int device = device_of(parameters);
+  const auto check = [&](const TensorView& view,
+                         const std::string& which) -> std::optional<std::string> {
+    if (view.count == 0) return std::nullopt;
+    if (view.place.cuda_device != device) {
+      return which + " lies " + place_text(view.place.cuda_device) + ", and the first parameter " +
+             place_text(device);
+    }
+    if (device < 0 || view.stride == 1 || view.count == 1) return std::nullopt;
+    return which + " has a stride, which nothing on a CUDA device may have";
+  };
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const std::string which = name_of(parameters, i);
+    if (auto found = check(parameters[i].value, which)) return found;
+    if (auto found = check(parameters[i].gradient, "the gradient of " + which)) return found;
+    if (device >= 0 && !is_summed_on_device(parameters[i].value.dtype)) {
+      return which + " has " + to_string(parameters[i].value.dtype) +
+             " elements, which NCCL does not sum";
+    }
+  }
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    if (auto found = check(buffers[i], "buffer " + std::to_string(i))) return found;
+  }
+  return std::nullopt;
 }
 
 std::string shape_text(const Parameter& parameter) {
@@ -38,7 +74,7 @@ std::optional<std::string> objection(std::span<const Parameter> parameters,
     const auto& [name, value, gradient, shape] = parameters[i];
     const std::string which = name_of(parameters, i);
     if (!is_usable(value) || !is_usable(gradient)) {
-      return which + " is a null pointer, or not in host memory, or has no dtype";
+      return which + " is a null pointer, or has no dtype";
     }
     if (!has_mean(value.dtype)) {
       return which + " has " + to_string(value.dtype) +
@@ -59,11 +95,10 @@ std::optional<std::string> objection(std::span<const Parameter> parameters,
   }
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     if (!is_usable(buffers[i])) {
-      return "buffer " + std::to_string(i) +
-             " is a null pointer, or not in host memory, or has no dtype";
+      return "buffer " + std::to_string(i) + " is a null pointer, or has no dtype";
     }
   }
-  return std::nullopt;
+  return objection_to_places(parameters, buffers);
 }
 
 /// One line for everything that ranks must have in common.
@@ -71,8 +106,9 @@ Tree::List describe(std::span<const Parameter> parameters, std::span<const Tenso
                     const ReducerSettings& settings) {
   Tree::List lines;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const char* const where = parameters[i].value.place.is_host() ? "" : ", CUDA";
     lines.emplace_back(name_of(parameters, i) + " (" + to_string(parameters[i].value.dtype) + " " +
-                       shape_text(parameters[i]) + ")");
+                       shape_text(parameters[i]) + where + ")");
   }
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     lines.emplace_back("buffer " + std::to_string(i) + " (" + to_string(buffers[i].dtype) + " [" +
@@ -94,6 +130,10 @@ std::string name_of(std::span<const Parameter> parameters, std::size_t index) {
   std::string text = "parameter " + std::to_string(index);
   if (!parameters[index].name.empty()) text += " '" + parameters[index].name + "'";
   return text;
+}
+
+int device_of(std::span<const Parameter> parameters) {
+  return parameters.empty() ? -1 : parameters.front().value.place.cuda_device;
 }
 
 void check_parameters(Communicator& communicator, std::span<const Parameter> parameters,
@@ -131,12 +171,13 @@ void spread(Communicator& communicator, std::span<const TensorView> views, int r
             const Options& options) {
   std::vector<std::byte> chunk;
   for (std::size_t at = 0; at < views.size();) {
-    if (views[at].bytes() >= chunk_bytes) {
+    if (views[at].bytes() >= chunk_bytes || !views[at].place.is_host()) {
       communicator.broadcast(views[at++], root, options);
       continue;
     }
     std::size_t end = at, bytes = 0;
-    while (end < views.size() && bytes + views[end].bytes() <= chunk_bytes) {
+    while (end < views.size() && views[end].place.is_host() &&
+           bytes + views[end].bytes() <= chunk_bytes) {
       bytes += views[end++].bytes();
     }
     chunk.resize(bytes);

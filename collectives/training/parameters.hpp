@@ -11,6 +11,9 @@ namespace dlaunch::training {
 /// "parameter 3 'weight'".
 std::string name_of(std::span<const Parameter> parameters, std::size_t index);
 
+/// The device on which they lie; -1: host memory.
+int device_of(std::span<const Parameter> parameters);
+
 /// All ranks have these parameters, buffers and settings, and they can be trained; else
 /// Error{mismatch} or Error{misuse} on all ranks, with the first that differs, or is wrong. Called
 /// by all ranks, with the options of its collectives.

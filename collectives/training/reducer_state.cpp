@@ -1,12 +1,9 @@
 #include "collectives/training/reducer_state.hpp"
 
-#include "collectives/buffers.hpp"
 #include "collectives/training/bucket_plan.hpp"
 #include "collectives/training/parameters.hpp"
-#include "collectives/training/scale.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace dlaunch {
@@ -23,6 +20,15 @@ constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
+/// Where the parameters lie, which is the same place for all of them.
+std::unique_ptr<training::BucketSite> site_of(Communicator& communicator,
+                                              const std::vector<Parameter>& parameters,
+                                              const ReducerSettings& settings) {
+  const int device = training::device_of(parameters);
+  if (device < 0) return training::host_site(communicator);
+  return training::device_site(communicator, device, settings.cuda_stream);
+}
+
 }  // namespace
 
 GradientReducer::State::State(Communicator& comm, int joinable, JoinGroup& joins,
@@ -34,16 +40,28 @@ GradientReducer::State::State(Communicator& comm, int joinable, JoinGroup& joins
       parameters(std::move(trained)),
       buffers(std::move(common)),
       settings(given),
+      site(site_of(comm, parameters, given)),
       is_put(parameters.size()),
       used(parameters.size()) {
   lay_out(training::plan_buckets(parameters, training::guessed_order(parameters.size()),
                                  settings.first_bucket_bytes, settings.bucket_bytes));
 }
 
+GradientReducer::State::~State() {
+  try {
+    works.clear();
+    before.clear();
+    site->finish();
+  } catch (const Error&) {
+    // The device failed: there is nothing under way that uses the memory.
+  }
+}
+
 Options GradientReducer::State::options(Purpose purpose, std::uint32_t part) const {
   Options options;
   options.site = {};
   options.traffic = Traffic{purpose, group.is_shadowing(), number, part}.pack();
+  options.cuda_stream = settings.cuda_stream;
   return options;
 }
 
@@ -67,13 +85,13 @@ void GradientReducer::State::lay_out(std::vector<std::vector<std::size_t>> bucke
     bytes.push_back(end - begins.back());
     end = aligned(end);
   }
-  SharedBuffer made = communicator.allocate(std::max(end, alignment));
-  std::memset(made.data(), 0, made.size_bytes());
+  training::BucketMemory made = site->allocate(std::max(end, alignment));
   for (std::size_t parameter = 0; parameter < parameters.size() && memory.data(); ++parameter) {
     if (!is_provided(parameter)) continue;
-    std::memcpy(made.data() + moved[parameter].offset, memory.data() + places[parameter].offset,
-                parameters[parameter].value.bytes());
+    site->copy(memory.data() + places[parameter].offset, made.data() + moved[parameter].offset,
+               parameters[parameter].value.bytes());
   }
+  site->finish();
   memory = std::move(made);
   zeros = {};
   places = std::move(moved);
@@ -82,7 +100,7 @@ void GradientReducer::State::lay_out(std::vector<std::vector<std::size_t>> bucke
 
 TensorView GradientReducer::State::place_of(std::size_t parameter) const {
   const TensorView& value = parameters[parameter].value;
-  return {memory.data() + places[parameter].offset, value.count, value.dtype};
+  return {memory.data() + places[parameter].offset, value.count, value.dtype, site->place()};
 }
 
 // ---- What an iteration begins with. ----
@@ -95,7 +113,13 @@ int GradientReducer::State::source(bool joined) {
   return static_cast<int>(highest);
 }
 
+void GradientReducer::State::await_before() {
+  for (Work& work : before) work.wait();
+  before.clear();
+}
+
 bool GradientReducer::State::meet(bool joined, bool wants_sum) {
+  await_before();
   if (rebuild_due || !buffers.empty()) {
     const int root = source(joined);
     if (rebuild_due) rebuild(root);
@@ -143,10 +167,10 @@ void GradientReducer::State::begin_sums() {
   next = 0;
 }
 
-void GradientReducer::State::put(std::size_t parameter, double factor) {
+void GradientReducer::State::put(std::size_t parameter) {
   const TensorView place = place_of(parameter);
   const TensorView& gradient = is_provided(parameter) ? place : parameters[parameter].gradient;
-  training::scale(gradient, static_cast<std::byte*>(place.data), factor);
+  site->put(gradient, static_cast<std::byte*>(place.data), factor);
   is_put[parameter] = true;
   used[parameter] = 1;
   order.push_back(parameter);
@@ -155,7 +179,7 @@ void GradientReducer::State::put(std::size_t parameter, double factor) {
 
 void GradientReducer::State::put_zeros(std::size_t parameter) {
   const TensorView place = place_of(parameter);
-  std::memset(place.data, 0, place.bytes());
+  site->clear(static_cast<std::byte*>(place.data), place.bytes());
   is_put[parameter] = true;
   --missing[places[parameter].bucket];
 }
@@ -172,9 +196,9 @@ void GradientReducer::State::start_complete(bool pieces, const Joinable& reducer
 
 Work GradientReducer::State::start_sum(std::size_t bucket, std::span<std::byte> sum) {
   const DType dtype = parameters[plan[bucket].front()].value.dtype;
-  const TensorView view(sum.data(), sum.size() / size_of(dtype), dtype);
-  return communicator.start_all_reduce(
-      view, ReduceOp::sum, options(Purpose::gradients, static_cast<std::uint32_t>(bucket)));
+  const TensorView view(sum.data(), sum.size() / size_of(dtype), dtype, site->place());
+  return site->start_sum(view, factor,
+                         options(Purpose::gradients, static_cast<std::uint32_t>(bucket)));
 }
 
 void GradientReducer::State::compare_used() {
@@ -191,14 +215,15 @@ void GradientReducer::State::take_out(bool writes) {
   announcements.clear();
   words.clear();
   for (std::size_t bucket = 0; bucket < plan.size(); ++bucket) {
-    if (bucket < works.size()) works[bucket].wait();
+    if (bucket < works.size()) site->await(works[bucket]);
     for (const std::size_t parameter : plan[bucket]) {
       if (!writes || is_provided(parameter)) continue;
       if (settings.find_unused && used[parameter] == 0) continue;
-      unpack(static_cast<const std::byte*>(place_of(parameter).data),
-             parameters[parameter].gradient);
+      site->take(static_cast<const std::byte*>(place_of(parameter).data),
+                 parameters[parameter].gradient);
     }
   }
+  before = std::move(works);
   works.clear();
   // With one bucket there is no order.
   if (!is_rebuilt) rebuild_due = settings.rebuild_buckets && plan.size() > 1;
@@ -209,11 +234,11 @@ void GradientReducer::State::sum_zeros() {
     return each.gradient.count == 0 && each.value.count > 0;
   });
   if (keeps && zeros.size_bytes() < memory.size_bytes()) {
-    zeros = communicator.allocate(memory.size_bytes());
+    zeros = site->allocate(memory.size_bytes());
   }
   for (std::size_t bucket = 0; bucket < plan.size(); ++bucket) {
     const auto sum = memory_of(bucket, keeps ? zeros : memory);
-    std::memset(sum.data(), 0, sum.size());
+    site->clear(sum.data(), sum.size());
     works.push_back(start_sum(bucket, sum));
   }
 }

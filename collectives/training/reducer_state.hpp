@@ -1,5 +1,6 @@
 #pragma once
 
+#include "collectives/training/bucket_site.hpp"
 #include "collectives/training/join_group.hpp"
 #include "collectives/transport/traffic.hpp"
 
@@ -28,6 +29,9 @@ struct IterationPart {
 struct __attribute__((visibility("hidden"))) GradientReducer::State {
   State(Communicator& communicator, int number, JoinGroup& group, std::vector<Parameter> parameters,
         std::vector<TensorView> buffers, ReducerSettings settings);
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State();
 
   // ---- The collectives of an iteration, in their order. ----
 
@@ -35,7 +39,7 @@ struct __attribute__((visibility("hidden"))) GradientReducer::State {
   /// returned. `joined`: there may be shadows.
   bool meet(bool joined, bool wants_sum);
   /// The gradient, divided, into its bucket; the sums of buckets that are complete by it.
-  void put(std::size_t parameter, double factor);
+  void put(std::size_t parameter);
   void put_zeros(std::size_t parameter);
   /// Starts the sums whose turn it is. In pieces, each is announced.
   void start_complete(bool in_pieces, const Joinable& reducer);
@@ -43,7 +47,7 @@ struct __attribute__((visibility("hidden"))) GradientReducer::State {
   Work start_sum(std::size_t bucket, std::span<std::byte> memory);
   /// Which parameters somebody had a gradient for; with find_unused.
   void compare_used();
-  /// When the sums are complete: into the gradients, where `writes`.
+  /// After the sums: into the gradients, where `writes`.
   void take_out(bool writes);
   /// The shadow's share of all sums at once, which leaves the gradients as they are.
   void sum_zeros();
@@ -59,7 +63,7 @@ struct __attribute__((visibility("hidden"))) GradientReducer::State {
   }
   /// The gradient's place in the memory of the buckets.
   TensorView place_of(std::size_t parameter) const;
-  std::span<std::byte> memory_of(std::size_t bucket, const SharedBuffer& within) const {
+  std::span<std::byte> memory_of(std::size_t bucket, const training::BucketMemory& within) const {
     return {within.data() + begins[bucket], bytes[bucket]};
   }
   void begin_sums();
@@ -78,13 +82,15 @@ struct __attribute__((visibility("hidden"))) GradientReducer::State {
     std::size_t bucket = 0, offset = 0;
   };
   std::vector<Place> places;  ///< Of each parameter's gradient.
-  SharedBuffer memory;
-  SharedBuffer zeros;  ///< For sums of a shadow that may not touch `memory`.
+  const std::unique_ptr<training::BucketSite> site;
+  training::BucketMemory memory;
+  training::BucketMemory zeros;  ///< For sums of a shadow that may not touch `memory`.
 
   bool syncs = true;                 ///< No NoSync lives.
   bool is_open = false;              ///< Between begin() and finish().
   bool sums = false;                 ///< In this iteration.
   bool in_pieces = false;            ///< In this iteration.
+  double factor = 1;                 ///< That makes sums means, in this iteration.
   std::vector<bool> is_put;          ///< Of each parameter.
   std::vector<std::size_t> missing;  ///< Gradients, of each bucket.
   std::size_t next = 0;              ///< Bucket to be summed.
@@ -94,10 +100,13 @@ struct __attribute__((visibility("hidden"))) GradientReducer::State {
   bool is_rebuilt = false;
   std::deque<JoinGroup::Words> words;  ///< Of announcements that are under way.
   std::vector<Work> announcements;
-  std::vector<Work> works;  ///< The last member: whatever they borrow is there until they are done.
+  // The last members: whatever they borrow is there until they are done.
+  std::vector<Work> works;
+  std::vector<Work> before;  ///< Of the iteration before, which a device may still have to do.
 
  private:
   int source(bool joined);
+  void await_before();
   void rebuild(int root);
 };
 

@@ -332,6 +332,12 @@ void Links::on_control(int from, const Header& header, BytesView payload) {
       return;
     case Kind::call:
       news_.take_call(header.communicator, {from, fingerprint_of(header)});
+      for (; payload.size() >= sizeof(Header); payload = payload.subspan(sizeof(Header))) {
+        Header more;
+        std::memcpy(&more, payload.data(), sizeof more);
+        if (!is_plausible(more) || more.kind != Kind::call) return;
+        news_.take_call(header.communicator, {from, fingerprint_of(more)});
+      }
       return;
     case Kind::collective:
     case Kind::message:

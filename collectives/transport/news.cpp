@@ -42,8 +42,9 @@ const FailureNotice* News::wrong_arguments(std::uint64_t communicator) const {
 }
 
 void News::take_call(std::uint64_t communicator, const ToldCall& call) {
-  if (calls_.size() >= failures_max && !calls_.contains(communicator)) return;
-  auto& calls = calls_[communicator];
+  auto& kept = call.call.op >= Op::send ? messages_ : calls_;
+  if (kept.size() >= failures_max && !kept.contains(communicator)) return;
+  auto& calls = kept[communicator];
   if (calls.size() >= calls_max) return;
   calls.push_back(call);
   has_calls_ = true;
@@ -57,11 +58,21 @@ std::optional<ToldCall> News::next_call(std::uint64_t communicator, std::uint64_
       std::find_if(calls->second.begin(), calls->second.end(),
                    [&](const ToldCall& told) { return told.call.sequence <= sequence; });
   if (due == calls->second.end()) return std::nullopt;
-  const ToldCall next = *due;
-  calls->second.erase(due);
-  if (calls->second.empty()) calls_.erase(calls);
-  has_calls_ = !calls_.empty();
-  return next;
+  return take(calls_, calls, due);
+}
+
+std::optional<ToldCall> News::next_message(std::uint64_t communicator) {
+  const auto messages = messages_.find(communicator);
+  if (messages == messages_.end()) return std::nullopt;
+  return take(messages_, messages, messages->second.begin());
+}
+
+ToldCall News::take(ToldCalls& calls, ToldCalls::iterator of, std::deque<ToldCall>::iterator told) {
+  const ToldCall taken = *told;
+  of->second.erase(told);
+  if (of->second.empty()) calls.erase(of);
+  has_calls_ = !calls_.empty() || !messages_.empty();
+  return taken;
 }
 
 std::optional<Status> News::activity(std::uint64_t communicator) const {

@@ -46,11 +46,13 @@ class News {
   /// The last wrong arguments that somebody told of.
   const FailureNotice* wrong_arguments(std::uint64_t communicator) const;
 
-  /// Dropped when too many of the communicator are kept.
+  /// A collective or a message. Dropped when too many of the communicator are kept.
   void take_call(std::uint64_t communicator, const ToldCall& call);
   /// Somebody told of one that was not taken out.
   bool has_calls() const noexcept { return has_calls_; }
-  /// Takes out the next one of those up to that sequence number.
+  /// Takes out the next message.
+  std::optional<ToldCall> next_message(std::uint64_t communicator);
+  /// Takes out the next collective of those up to that sequence number.
   std::optional<ToldCall> next_call(std::uint64_t communicator, std::uint64_t sequence);
 
   void begin(const Activity& activity) { activities_.push_back(&activity); }
@@ -68,7 +70,10 @@ class News {
   std::map<std::uint64_t, FailureNotice> failures_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, FailureNotice> wrong_arguments_;
   std::atomic<bool> has_failures_{false};
-  std::map<std::uint64_t, std::deque<ToldCall>> calls_;
+  using ToldCalls = std::map<std::uint64_t, std::deque<ToldCall>>;
+  ToldCall take(ToldCalls& calls, ToldCalls::iterator of, std::deque<ToldCall>::iterator told);
+
+  ToldCalls calls_, messages_;
   std::atomic<bool> has_calls_{false};
   std::vector<const Activity*> activities_;
   std::vector<Inquiry*> inquiries_;

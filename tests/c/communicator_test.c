@@ -48,6 +48,28 @@ static void allocates(dl_comm* comm) {
   dl_buffer_free(buffer);
 }
 
+/* On the test doubles of CUDA and NCCL, whose device memory is the host's; or where neither is. */
+static void allocates_on_device(dl_comm* comm) {
+  dl_buffer* buffer = NULL;
+  const dl_status status = dl_comm_allocate_device(comm, 4 * sizeof(int), 0, &buffer);
+  if (getenv("DLAUNCH_CUDA_LIBRARY") == NULL) {
+    if (status == DL_OK) dl_buffer_free(buffer); /* There is a GPU. */
+    EXPECT(status == DL_OK || status == DL_UNSUPPORTED);
+    return;
+  }
+  EXPECT_OK(status);
+  EXPECT(dl_buffer_bytes(buffer) == 4 * sizeof(int));
+  EXPECT(dl_buffer_is_shared(buffer) == 0);
+  int* values = dl_buffer_data(buffer);
+  for (int i = 0; i < 4; ++i) values[i] = i;
+  dl_view view = DL_VIEW(values, 4);
+  view.place = DL_CUDA(0);
+  EXPECT_OK(dl_all_reduce(comm, view, dl_op(DL_SUM), DL_HERE));
+  EXPECT(values[3] == 3 * size);
+  dl_buffer_free(buffer);
+  EXPECT(dl_comm_allocate_device(comm, 4, 99, &buffer) == DL_MISUSE);
+}
+
 static void splits(dl_comm* comm) {
   dl_comm* made = NULL;
   EXPECT_OK(dl_comm_split(comm, rank % 2, -rank, &made, DL_HERE)); /* Backwards. */
@@ -176,6 +198,7 @@ int main(void) {
   EXPECT_OK(dl_comm_create(world, "tested", &comm));
   describes_itself(comm);
   allocates(comm);
+  allocates_on_device(comm);
   splits(comm);
   groups(comm);
   takes_null(comm);

@@ -23,6 +23,7 @@ constexpr CuResult invalid_value = 1;
 constexpr CuResult invalid_device = 101;
 
 std::atomic<int> captures{0};
+std::atomic<bool> swallows_all{false};
 std::atomic<std::uint64_t> queries_in_capture{0};
 std::mutex hold_mutex;
 std::condition_variable hold_changed;
@@ -133,6 +134,9 @@ void hold_streams(bool hold) {
   hold_changed.notify_all();
 }
 
+void swallow(bool swallows) { swallows_all = swallows; }
+bool swallows() { return swallows_all; }
+
 std::uint64_t forbidden_queries() { return queries_in_capture; }
 
 void put(void* handle, std::function<void()> work) {
@@ -194,6 +198,10 @@ CuResult cuEventCreate(void** event, unsigned /*flags*/) {
 }
 CuResult cuEventRecord(void* event, void* stream) {
   // What waits for it as it was recorded before goes on doing so.
+  if (swallows()) {
+    event_at(event)->done = true;
+    return 0;
+  }
   event_at(event) = std::make_shared<dlaunch::cuda_double::Event>();
   put(stream, [state = event_at(event)] {
     const std::lock_guard lock(state->mutex);
@@ -228,6 +236,24 @@ CuResult cuMemcpyDtoDAsync_v2(CuDevicePtr to, CuDevicePtr from, std::size_t byte
   put(stream, [=] {
     std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
   });
+  return 0;
+}
+CuResult cuMemcpy(CuDevicePtr to, CuDevicePtr from, std::size_t bytes) {
+  std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  return 0;
+}
+CuResult cuMemsetD8Async(CuDevicePtr to, unsigned char value, std::size_t bytes, void* stream) {
+  put(stream, [=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
+  return 0;
+}
+CuResult cuStreamCreate(void** stream, unsigned flags) {
+  if (flags != dlaunch::nccl::cu_stream_non_blocking) return invalid_value;
+  *stream = make_stream(0);
+  return 0;
+}
+CuResult cuStreamDestroy_v2(void* /*stream*/) { return 0; }
+CuResult cuStreamSynchronize(void* stream) {
+  synchronize(static_cast<Stream*>(stream));
   return 0;
 }
 CuResult cuMemAlloc_v2(CuDevicePtr* memory, std::size_t bytes) {

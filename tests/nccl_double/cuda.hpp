@@ -21,6 +21,10 @@ void synchronize(Stream* stream);
 
 /// Streams begin nothing while they are held.
 void hold_streams(bool hold);
+/// Streams do nothing of what is put on them, and are done with it at once: for measuring what it
+/// costs to put it there.
+void swallow(bool swallows);
+bool swallows();
 /// Events that were asked for while a stream was captured: CUDA would end the capture.
 std::uint64_t forbidden_queries();
 

@@ -158,6 +158,7 @@ void launch_pending() {
 NcclResult put(NcclComm handle, void* stream, Operation operation) {
   const auto& comm = comm_of(handle);
   if (comm->has_ended()) return 5;
+  if (cuda_double::swallows()) return nccl_success;
   if (operation.op >= 100) operation.factor = comm->factors.at(operation.op);
   ++calls;
   pending.push_back({comm, stream, operation});

@@ -63,10 +63,9 @@ class DLAUNCH_API DeviceBuffer {
   struct Free {
     int device = -1;
     std::shared_ptr<void> owner;  ///< Knows it as registered.
-    void (*free)(const Free& how, void* memory) noexcept = nullptr;
-    void operator()(void* memory) const noexcept { free(*this, memory); }
+    void (*free)(const std::shared_ptr<void>& owner, int device, void* memory) noexcept = nullptr;
+    void operator()(void* memory) const noexcept { free(owner, device, memory); }
   };
-  static void free(const Free& how, void* memory) noexcept;
 
   std::unique_ptr<void, Free> memory_{nullptr, Free{}};
   std::size_t bytes_ = 0;

@@ -37,6 +37,9 @@ struct ReducerSettings {
   /// Buckets are made anew after the first iteration, in the order in which its gradients became
   /// ready.
   bool rebuild_buckets = true;
+  /// Of parameters on a CUDA device: the stream on which their gradients are computed and used. It
+  /// outlives the reducer.
+  void* cuda_stream = nullptr;
 };
 
 /// Replaces every rank's gradients by their mean, while the program still computes.
@@ -57,6 +60,11 @@ struct ReducerSettings {
 /// iteration begins with rank 0's buffers (under a Join: those of the highest rank with inputs).
 /// Parameters are floating-point or complex, gradients and buffers may be strided, all in host
 /// memory. For the thread that uses the communicator; destroying it waits for what was started.
+///
+/// Or all on one CUDA device: then floating-point without strides, and ready() means that the
+/// gradient is complete once what is on ReducerSettings::cuda_stream is done. Sums run on a stream
+/// of their own. finish() returns at once; what is put on the stream from then on finds the mean.
+/// begin() waits for the sums of the iteration before, and so throws what became of them.
 ///
 /// Errors: Error{mismatch} on all ranks where their parameters differ, with the first that does.
 /// Error{misuse} for a wrong order of calls; other ranks then get Error{mismatch} that tells so,

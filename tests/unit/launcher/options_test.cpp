@@ -159,6 +159,10 @@ TEST_CASE("bench: the launcher takes its own options, all else is the benchmark'
   // All cores, and a table without prefixes, unless something else is asked for.
   CHECK(options.log_line_prefix_template == "");
   CHECK(parsed({"bench"}).workers.kind == WorkersAsked::Kind::cpu);
+  CHECK(parsed({"bench", "--device", "cuda"}).workers.kind == WorkersAsked::Kind::gpu);
+  CHECK(parsed({"bench", "--device=cuda", "--check"}).workers.kind == WorkersAsked::Kind::gpu);
+  CHECK(parsed({"bench", "--device", "host"}).workers.kind == WorkersAsked::Kind::cpu);
+  CHECK(parsed({"bench", "--device=cuda", "--nproc-per-node=2"}).workers.number == 2);
   CHECK(parsed({"bench"}, {"DLAUNCH_NPROC_PER_NODE=2"}).workers.number == 2);
   CHECK(parsed({"bench", "--log-line-prefix-template", "x"}).log_line_prefix_template == "x");
   CHECK(parsed({"bench", "--help", "-h"}).program == Strings{"dlaunch-bench", "--help", "-h"});

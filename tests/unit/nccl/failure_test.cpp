@@ -169,6 +169,46 @@ TEST_CASE("a device that is not there, and a message as the first call") {
   check_all(outcomes, Errc::misuse, {"no CUDA device 77, this process has 9"});
 }
 
+TEST_CASE("a message that is not what its receiver expects is told of by both") {
+  for (const bool by_type : {false, true}) {
+    CAPTURE(by_type);
+    const auto outcomes = run_device_ranks(3, [&](const World& world) {
+      Communicator comm(world);
+      bring_up(comm);
+      const int me = comm.rank();
+      std::vector<float> x(4);
+      std::vector<double> y(2);
+      std::vector<std::int32_t> z(4);
+      if (me == 0) comm.send(on_device(x, 0), 1);
+      if (me == 1) by_type ? comm.recv(on_device(z, 1), 0) : comm.recv(on_device(y, 1), 0);
+      // What is moved as it is meant to be is compared later.
+      for (const auto until = Clock::now() + 60s; Clock::now() < until;) comm.barrier();
+    });
+    if (by_type) {
+      check_all(outcomes, Errc::mismatch,
+                {"rank 0 sends 4 elements of f32 to rank 1, which receives 4 elements of i32"});
+    } else {
+      check_all(outcomes, Errc::mismatch, {"which receives 2 elements of f64"});
+    }
+  }
+}
+
+TEST_CASE("messages that agree are compared one by one") {
+  check_all_ok(run_device_ranks(2, [&](const World& world) {
+    Communicator comm(world);
+    bring_up(comm);
+    const int me = comm.rank();
+    for (std::size_t count = 1; count < 300; ++count) {
+      std::vector<float> x(count);
+      Options options;
+      options.cuda_stream = nullptr;
+      if (me == 0) comm.send(on_device(x, 0), 1, options);
+      if (me == 1) comm.recv(on_device(x, 1), 0, options);
+    }
+    comm.barrier();
+  }));
+}
+
 TEST_CASE("a rank that dies ends the others' calls, whether they wait or not") {
   const auto members = memberships(3);
   const auto aborted = nccl_double::counts().aborted;

@@ -34,6 +34,17 @@ std::string refusal(const Words& words) {
 
 }  // namespace
 
+TEST_CASE("on a device there are no barriers, and nothing to explain") {
+  CHECK(parsed({}).device == Device::host);
+  const Settings settings = parsed({"--device", "cuda"});
+  CHECK(settings.device == Device::cuda);
+  CHECK(settings.ops.size() == operations().size() - 2);
+  CHECK(refusal({"--device", "cuda", "--ops", "barrier"}).find("barriers move no buffers") !=
+        std::string::npos);
+  CHECK(refusal({"--device", "cuda", "--explain"}).find("NCCL_DEBUG=INFO") != std::string::npos);
+  CHECK(refusal({"--device", "gpu"}).find("'gpu' is none of host, cuda") != std::string::npos);
+}
+
 TEST_CASE("without options everything is measured, from 4 bytes to 64 MiB") {
   const Settings settings = parsed({});
   CHECK(settings.ops.size() == operations().size());
