@@ -248,7 +248,8 @@ void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
 void Call::check_news(const Receive* receive) {
   if (receive != nullptr && receive->state == Receive::State::mismatched) throw_mismatch(*receive);
   check_told();
-  if (setting_.history != nullptr && setting_.mesh.news().has_calls()) {
+  if (setting_.history != nullptr &&
+      (setting_.mesh.news().has_calls() || setting_.history->has_unlike())) {
     check_device_messages();
   }
   if (fingerprint_.op >= transport::Op::send || tolerant_) return;

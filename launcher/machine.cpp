@@ -1,5 +1,7 @@
 #include "launcher/machine.hpp"
 
+#include "launcher/nvml.hpp"
+
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
@@ -31,9 +33,11 @@ int count_entries(const std::string& directory, Predicate counts) {
 }
 
 /// Device files, since a container sees those it was given, while /proc shows the host's. Where
-/// the driver is loaded but made no files yet, /proc has the number.
-int count_gpus(const std::string& root) {
-  if (::access((root + "/dev/nvidiactl").c_str(), F_OK) != 0) return 0;
+/// the driver is loaded but made no files yet, /proc has the number. WSL has neither: there the
+/// management library is asked, and nowhere else, since it may load the driver.
+int count_gpus(const std::string& root, const std::string& nvml) {
+  const auto exists = [&](const char* file) { return ::access((root + file).c_str(), F_OK) == 0; };
+  if (!exists("/dev/nvidiactl")) return exists("/dev/dxg") ? count_gpus_by_nvml(nvml) : 0;
   const int devices = count_entries(root + "/dev", [](std::string_view name) {
     return name.starts_with("nvidia") && is_number(name.substr(6));
   });
@@ -43,7 +47,7 @@ int count_gpus(const std::string& root) {
 
 }  // namespace
 
-Machine read_machine(const std::string& root) {
+Machine read_machine(const std::string& root, const std::string& nvml) {
   Machine machine;
   char hostname[256] = {};
   if (::gethostname(hostname, sizeof hostname - 1) == 0) machine.hostname = hostname;
@@ -56,7 +60,7 @@ Machine read_machine(const std::string& root) {
     machine.cores_reason +=
         ", " + std::to_string(machine.usable_cores) + " by the cgroup's CPU quota";
   }
-  machine.gpus = count_gpus(root);
+  machine.gpus = count_gpus(root, nvml);
   return machine;
 }
 

@@ -22,7 +22,7 @@ struct Machine {
 };
 
 /// Reads this host. Never throws: what cannot be read does not limit. `root` is put before /proc,
-/// /sys and /dev, for tests.
-Machine read_machine(const std::string& root = {});
+/// /sys and /dev, and `nvml` is another management library, for tests.
+Machine read_machine(const std::string& root = {}, const std::string& nvml = "libnvidia-ml.so.1");
 
 }  // namespace dlaunch::launcher

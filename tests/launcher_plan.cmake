@@ -15,6 +15,13 @@ dlaunch_test(launcher_plan_test
   unit/launcher/stuck_watch_test.cpp
   unit/launcher/summary_test.cpp
   LIBS dlaunch_launcher nlohmann_json::nlohmann_json)
+# Stands for NVIDIA's management library.
+add_library(nvml_double SHARED nccl_double/nvml.cpp)
+target_link_libraries(nvml_double PRIVATE dlaunch_settings)
+set_target_properties(nvml_double PROPERTIES CXX_VISIBILITY_PRESET default
+  LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+add_dependencies(launcher_plan_test nvml_double)
+target_compile_definitions(launcher_plan_test PRIVATE DLAUNCH_NVML_DOUBLE="$<TARGET_FILE:nvml_double>")
 dlaunch_test(command_line_test process/command_line_test.cpp
   LIBS dlaunch_process_test dlaunch_launcher nlohmann_json::nlohmann_json)
 add_dependencies(command_line_test dlaunch_program)

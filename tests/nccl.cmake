@@ -1,5 +1,5 @@
 # CUDA buffers, on test doubles of the driver and of NCCL: no GPU is needed, and nothing is shown about one.
-add_library(cuda_double SHARED nccl_double/cuda.cpp)
+add_library(cuda_double SHARED nccl_double/cuda.cpp nccl_double/kernels.cpp)
 add_library(nccl_double SHARED nccl_double/meeting.cpp nccl_double/nccl.cpp)
 foreach(double cuda_double nccl_double)
   target_link_libraries(${double} PRIVATE dlaunch_settings)
@@ -11,7 +11,7 @@ endforeach()
 target_link_libraries(nccl_double PRIVATE cuda_double)
 
 dlaunch_test(nccl_test unit/nccl/bench_test.cpp unit/nccl/collectives_test.cpp unit/nccl/failure_test.cpp unit/nccl/recovery_test.cpp
-  unit/nccl/stream_test.cpp unit/nccl/training_test.cpp
+  unit/nccl/gpu_scenarios_test.cpp unit/nccl/stream_test.cpp unit/nccl/training_test.cpp gpu/scenarios.cpp
   LIBS dlaunch_bench dlaunch_collectives dlaunch_world cuda_double nccl_double)
 dlaunch_test(nccl_absent_test unit/nccl/absent_test.cpp LIBS dlaunch_collectives dlaunch_world)
 foreach(test nccl_test nccl_absent_test)
@@ -24,14 +24,25 @@ endforeach()
 add_test(NAME nccl_shared_test COMMAND nccl_test)
 set_tests_properties(nccl_shared_test PROPERTIES TIMEOUT ${test_timeout} ENVIRONMENT DLAUNCH_TEST_SHARED=1)
 
+# The example, by itself: the double's ranks find each other within one process.
+set(doubles "DLAUNCH_CUDA_LIBRARY=$<TARGET_FILE:cuda_double>" "DLAUNCH_NCCL_LIBRARY=$<TARGET_FILE:nccl_double>")
+add_test(NAME gradient_cuda_test COMMAND dlaunch_program --standalone --nproc-per-node 1
+  $<TARGET_FILE:example_gradient_cuda> 1 5)
+add_test(NAME gradient_cuda_absent_test COMMAND sh -c "\"$0\"; test $? = 69" $<TARGET_FILE:example_gradient_cuda>)
+set_tests_properties(gradient_cuda_test PROPERTIES TIMEOUT ${test_timeout} ENVIRONMENT "${doubles}"
+  PASS_REGULAR_EXPRESSION "1 ranks, 1 MiB of gradients in [0-9]+ buckets: .*, 0 of them wrong")
+set_tests_properties(gradient_cuda_absent_test PROPERTIES TIMEOUT ${test_timeout}
+  ENVIRONMENT "DLAUNCH_CUDA_LIBRARY=/nowhere/libcuda.so.1")
+
 # On a GPU: `ctest -L gpu` on a host that has one and NCCL; elsewhere it says that it was skipped.
-add_executable(gpu_test gpu/gpu_test.cpp)
+add_executable(gpu_test gpu/gpu_test.cpp gpu/scenarios.cpp)
 target_link_libraries(gpu_test PRIVATE dlaunch_settings dlaunch ${CMAKE_DL_LIBS})
+target_include_directories(gpu_test PRIVATE ${PROJECT_SOURCE_DIR})
 target_compile_definitions(gpu_test PRIVATE DLAUNCH_BINARY_DIR="${PROJECT_BINARY_DIR}")
 set_target_properties(gpu_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-add_dependencies(gpu_test dlaunch_nccl)
+add_dependencies(gpu_test dlaunch_nccl dlaunch_program dlaunch_bench_program bench_device_call example_gradient_cuda)
 add_test(NAME gpu_test COMMAND gpu_test)
-set_tests_properties(gpu_test PROPERTIES TIMEOUT ${test_timeout} LABELS gpu SKIP_RETURN_CODE 77)
+set_tests_properties(gpu_test PROPERTIES TIMEOUT 900 LABELS gpu SKIP_RETURN_CODE 77)
 
 # The host's part of a call, beside NCCL's own.
 add_executable(bench_device_call bench/device_call.cpp)

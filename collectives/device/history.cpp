@@ -54,7 +54,9 @@ void CallHistory::pair(int from) {
     messages.sent.pop_front();
     messages.expected.pop_front();
     const bool alike = sent.dtype == expected.dtype && sent.count == expected.count;
-    if (!alike && !unlike_) unlike_ = {from, sent, expected};
+    if (alike || unlike_) continue;
+    unlike_ = {from, sent, expected};
+    has_unlike_ = true;
   }
 }
 

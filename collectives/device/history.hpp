@@ -2,6 +2,7 @@
 
 #include "collectives/transport/message.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -46,6 +47,7 @@ class CallHistory {
     Fingerprint sent, expected;
   };
   std::optional<Unlike> unlike() const;
+  bool has_unlike() const noexcept { return has_unlike_; }
 
  private:
   /// Those of a pair of ranks that have not met yet, one side of which is empty.
@@ -61,6 +63,7 @@ class CallHistory {
   Untold untold_;
   std::map<int, Messages> received_;
   std::optional<Unlike> unlike_;
+  std::atomic<bool> has_unlike_{false};
 };
 
 /// "rank 0 sends 4 elements of f32 to rank 1, which receives 8 of f64".

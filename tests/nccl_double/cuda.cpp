@@ -186,6 +186,10 @@ CuResult cuCtxPushCurrent_v2(void* context) {
   current.push_back(static_cast<Device*>(context));
   return 0;
 }
+CuResult cuCtxSetCurrent(void* context) {
+  current.assign(1, static_cast<Device*>(context));
+  return 0;
+}
 CuResult cuCtxPopCurrent_v2(void** context) {
   if (current.empty()) return invalid_value;
   *context = current.back();
@@ -230,6 +234,24 @@ CuResult cuStreamIsCapturing(void* stream, int* status) {
   Stream* const asked = static_cast<Stream*>(stream);
   const std::lock_guard lock(asked->mutex);
   *status = asked->capturing ? 1 : 0;
+  return 0;
+}
+CuResult cuStreamBeginCapture_v2(void* stream, int /*mode*/) {
+  begin_capture(static_cast<Stream*>(stream));
+  return 0;
+}
+CuResult cuStreamEndCapture(void* stream, void** graph) {
+  end_capture(static_cast<Stream*>(stream));
+  *graph = stream;
+  return 0;
+}
+CuResult cuGraphInstantiateWithFlags(void** ready, void* graph, unsigned long long /*flags*/) {
+  *ready = graph;
+  return 0;
+}
+CuResult cuGraphLaunch(void* ready, void* stream) {
+  if (ready != stream) return invalid_value;  // Is kept by the stream that it was captured from.
+  replay(static_cast<Stream*>(stream));
   return 0;
 }
 CuResult cuMemcpyDtoDAsync_v2(CuDevicePtr to, CuDevicePtr from, std::size_t bytes, void* stream) {

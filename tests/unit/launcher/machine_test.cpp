@@ -32,7 +32,7 @@ class FakeHost {
     std::ofstream(root_ + path) << text;
     return *this;
   }
-  Machine read() const { return read_machine(root_); }
+  Machine read(const std::string& nvml = "/nowhere") const { return read_machine(root_, nvml); }
 
  private:
   std::string root_;
@@ -85,4 +85,21 @@ TEST_CASE("GPUs are device files; what the driver knows counts where none were m
   CHECK(host.read().gpus == 2);
   host.file("/dev/nvidia3").file("/dev/nvidia-uvm").file("/dev/nvidia");
   CHECK(host.read().gpus == 1);
+}
+
+TEST_CASE("where the driver has no files, as in WSL, its management library counts") {
+  FakeHost host;
+  ::setenv("DLAUNCH_DOUBLE_GPUS", "3", 1);
+  CHECK(host.read(DLAUNCH_NVML_DOUBLE).gpus == 0);  // Is not asked.
+  host.file("/dev/dxg");
+  CHECK(host.read(DLAUNCH_NVML_DOUBLE).gpus == 3);
+  CHECK(host.read(DLAUNCH_NVML_DOUBLE).gpus == 3);
+  CHECK(host.read("/nowhere/libnvidia-ml.so.1").gpus == 0);
+  CHECK(host.read("libc.so.6").gpus == 0);
+  host.file("/dev/nvidiactl").file("/dev/nvidia0");
+  CHECK(host.read(DLAUNCH_NVML_DOUBLE).gpus == 1);
+  ::unsetenv("DLAUNCH_DOUBLE_GPUS");
+  FakeHost other;
+  other.file("/dev/dxg");
+  CHECK(other.read(DLAUNCH_NVML_DOUBLE).gpus == 0);  // It cannot be used.
 }

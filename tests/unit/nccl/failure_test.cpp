@@ -173,12 +173,13 @@ TEST_CASE("a message that is not what its receiver expects is told of by both") 
   for (const bool by_type : {false, true}) {
     CAPTURE(by_type);
     const auto outcomes = run_device_ranks(3, [&](const World& world) {
-      Communicator comm(world);
-      bring_up(comm);
-      const int me = comm.rank();
+      // They last longer than what may still be under way on a stream.
       std::vector<float> x(4);
       std::vector<double> y(2);
       std::vector<std::int32_t> z(4);
+      Communicator comm(world);
+      bring_up(comm);
+      const int me = comm.rank();
       if (me == 0) comm.send(on_device(x, 0), 1);
       if (me == 1) by_type ? comm.recv(on_device(z, 1), 0) : comm.recv(on_device(y, 1), 0);
       // What is moved as it is meant to be is compared later.

@@ -114,10 +114,12 @@ TEST_CASE("shrinking where nobody is gone leaves what is under way alone") {
 
 TEST_CASE("a communicator that was revoked can be shrunk") {
   const Asked asked;
+  std::barrier together(2);
   check_all_ok(run_device_ranks(2, [&](const World& world) {
     Communicator comm(world);
     const int me = comm.rank();
     CHECK(sum_of_ranks(comm, me) == 1);
+    together.arrive_and_wait();
     comm.revoke();
     CHECK_THROWS_AS(sum_of_ranks(comm, me), Error);
     Communicator same = comm.shrink();
@@ -164,11 +166,13 @@ TEST_CASE("buffers are known to the communicator that they are from, as long as 
 
 TEST_CASE("buffers outlive an abort") {
   const auto before = registered();
+  std::barrier together(2);
   check_all_ok(run_device_ranks(2, [&](const World& world) {
     Communicator comm(world);
     const int me = comm.rank();
     DeviceBuffer buffer = comm.allocate_device(64, me);
     CHECK(sum_of_ranks(comm, me) == 1);
+    together.arrive_and_wait();
     comm.revoke();
     CHECK_THROWS_AS(sum_of_ranks(comm, me), Error);
     buffer = {};

@@ -1,0 +1,58 @@
+#include "tests/gpu/scenarios.hpp"
+#include "tests/unit/nccl/double_ranks.hpp"
+
+#include <doctest/doctest.h>
+
+/// What gpu_test does on GPUs, here on the test doubles: that it can be done, and how it ends.
+namespace dlaunch::testing {
+namespace {
+
+gpu_test::Driver doubles() {
+  use_doubles();
+  gpu_test::Driver driver;
+  REQUIRE(driver.load());
+  return driver;
+}
+
+void take_device(const gpu_test::Driver& driver, int device) {
+  void* context = nullptr;
+  driver.retain(&context, device);
+  driver.set_current(context);
+}
+
+TEST_CASE("the scenarios for GPUs") {
+  const auto driver = doubles();
+  for (const int size : {2, 3}) {
+    CAPTURE(size);
+    check_all_ok(run_device_ranks(size, [&](const World& world) {
+      take_device(driver, world.rank());
+      Communicator comm(world);
+      for (const auto& scenario : gpu_test::scenarios()) {
+        scenario.run({driver, comm, world.rank()});
+      }
+    }));
+  }
+}
+
+TEST_CASE("the scenario of a rank that is killed") {
+  const auto driver = doubles();
+  std::vector<std::shared_ptr<FakeMembership>> members;
+  for (int i = 0; i < 3; ++i) members.push_back(std::make_shared<FakeMembership>());
+  check_all_ok(run_device_ranks(
+      3,
+      [&](const World& world) {
+        take_device(driver, world.rank());
+        Communicator comm(world);
+        gpu_test::lose_the_last({driver, comm, world.rank()}, [&] {
+          for (const int rank : {0, 1}) {
+            members[static_cast<std::size_t>(rank)]->lose({2, "host-c", "killed by SIGKILL"});
+          }
+          // It is dead: it does not say that it ends.
+          static_cast<void>(new Communicator(std::move(comm)));
+        });
+      },
+      members));
+}
+
+}  // namespace
+}  // namespace dlaunch::testing
