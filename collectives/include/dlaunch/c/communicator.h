@@ -55,8 +55,8 @@ typedef struct dl_buffer dl_buffer;
 
 DL_API dl_status dl_comm_allocate(dl_comm* comm, size_t bytes, dl_buffer** buffer);
 /* On a CUDA device: NCCL's own memory, which that communicator's calls move without copies. The
- * host cannot look into it; views of it have `place` DL_CUDA(device). DL_UNSUPPORTED where the driver
- * or NCCL is not there. */
+ * host cannot look into it; views of it have `place` DL_CUDA(device). DL_UNSUPPORTED where the
+ * driver or NCCL is not there. */
 DL_API dl_status dl_comm_allocate_device(dl_comm* comm, size_t bytes, int32_t device,
                                          dl_buffer** buffer);
 /* Aligned to 128 bytes at least, to pages from 4 KiB on. Null for null. */
