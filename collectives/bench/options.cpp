@@ -104,7 +104,7 @@ struct Entry {
 };
 
 // clang-format off
-const std::array<Entry, 18> table = {{
+const std::array<Entry, 19> table = {{
   {"ops", "OP,OP...", "all", "What to measure; all, or some of those listed below.",
    [](Settings& s, std::string_view v) { return store_ops(v, s.ops); }},
   {"sizes", "SIZES", "4:64M:x4",
