@@ -3,7 +3,9 @@
 #include "tests/process/job.hpp"
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -20,10 +22,8 @@ struct Folder {
     path = name;
   }
   ~Folder() {
-    for (const char* file : {"/flight.json", "/flight.json.1", "/page.html"})
-      ::unlink((path + file).c_str());
-    ::rmdir((path + "/dlaunch").c_str());
-    ::rmdir(path.c_str());
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
   }
   Job::Environment environment() const { return {{"XDG_RUNTIME_DIR", path}}; }
   std::string path;
