@@ -34,8 +34,10 @@ const Table& TableInUse::of(const Communicator& communicator) {
 }
 
 void TableInUse::replace(Communicator& communicator, std::shared_ptr<const Table> table) {
-  communicator.state_->mesh->go_by(std::move(table));
-  if (communicator.state_->team) communicator.state_->team->forget_choices();
+  Communicator::State& state = *communicator.state_;
+  state.mesh->go_by(std::move(table));
+  if (state.team) state.team->forget_choices();
+  if (state.nodes && state.nodes->team() != nullptr) state.nodes->team()->forget_choices();
 }
 
 }  // namespace dlaunch

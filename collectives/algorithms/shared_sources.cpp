@@ -15,7 +15,8 @@ Algorithm choice(transport::Op op, std::size_t bytes, transport::Team& team, boo
   const std::uint64_t wanted = bytes << 8 | static_cast<std::uint64_t>(op);
   if (key != wanted) {
     const Topology topology{.ranks = team.size(), .shared = true, .registered = registered};
-    chosen = static_cast<std::uint8_t>(team.patience().table().select(op, bytes, topology).algorithm);
+    chosen =
+        static_cast<std::uint8_t>(team.patience().table().select(op, bytes, topology).algorithm);
     key = wanted;
   }
   return static_cast<Algorithm>(chosen);
