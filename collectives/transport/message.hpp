@@ -44,7 +44,8 @@ enum class Kind : std::uint8_t {
   /// No payload. "What are you doing?"; with a sequence: "what was that collective of yours?"
   inquiry,
   status,  ///< The answer, with its sequence: communicator and sequence u64, sentence.
-  call,    ///< The sender has put this call on its device, or waits in it; the payload: headers of more.
+  call,    ///< The sender has put this call on its device, or waits in it; the payload: headers of
+           ///< more.
 };
 
 enum class Op : std::uint8_t {
