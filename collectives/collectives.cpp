@@ -67,8 +67,8 @@ void copy(std::span<std::byte> to, BytesView from) {
   if (!from.empty() && to.data() != from.data()) std::memmove(to.data(), from.data(), from.size());
 }
 
-Folder folder_for(const Call& call, const Reduction& reduction, DType dtype,
-                  const Options& options) {
+[[gnu::always_inline]] inline Folder folder_for(const Call& call, const Reduction& reduction,
+                                                DType dtype, const Options& options) {
   try {
     return Folder(reduction, dtype, options.truncate_mean);
   } catch (const Error& senseless) {

@@ -79,11 +79,12 @@ std::size_t Row::measured(std::size_t bytes, int ranks, int nodes) const {
 }
 
 bool Row::fits(const Topology& topology) const {
+  if (shared != topology.shared) return false;
   if (by_node && (topology.nodes == 0 || topology.nodes > nodes_max)) return false;
   if ((in_order && !topology.in_order) || (even && !topology.is_even)) return false;
   if (topology.freedom < freedom) return false;
-  return shared == topology.shared && (!registered || topology.registered) &&
-         topology.ranks >= ranks_min && topology.ranks <= ranks_max;
+  return (!registered || topology.registered) && topology.ranks >= ranks_min &&
+         topology.ranks <= ranks_max;
 }
 
 bool Row::holds(std::size_t bytes, const Topology& topology) const {
