@@ -20,6 +20,8 @@ using transport::Scope;
 
 /// For answers to "what are you doing?" once the deadline has passed.
 constexpr auto answer_grace = 200ms;
+/// For where another rank made its call, of which both are told in less than a second.
+constexpr auto place_grace = 500ms;
 /// For our own last words.
 constexpr auto farewell_grace = 100ms;
 /// Up to here all ranks are asked and told directly; beyond, neighbours at distances of powers of
@@ -284,7 +286,7 @@ std::string Call::made(int world_rank, std::uint64_t sequence) {
   if (!known.empty() || world_rank == mesh.rank()) return known;
   waits().inquiry = {setting_.group.id, sequence, {}};
   const Asking asking(mesh, {world_rank}, waits().inquiry);
-  const auto until = Clock::now() + answer_grace;
+  const auto until = Clock::now() + place_grace;
   while (waits().inquiry.answers.empty() && !setting_.aborted && Clock::now() < until) {
     const FailureNotice* told = mesh.news().failure_of(setting_.group.id);
     if (told != nullptr && told->code == Errc::mismatch) check_told();

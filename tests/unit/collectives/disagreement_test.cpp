@@ -49,26 +49,39 @@ bool tells(const Outcome& outcome, const std::vector<Call>& calls, const std::st
   return false;
 }
 
+/// Of how many different calls a rank is told, with who made them and where.
+int count_told(const Outcome& outcome, const std::vector<Call>& calls) {
+  int told = 0;
+  std::vector<std::string> seen;
+  for (const Call& call : calls) {
+    if (std::find(seen.begin(), seen.end(), call.text) != seen.end()) continue;
+    seen.push_back(call.text);
+    told += tells(outcome, calls, call.text) ? 1 : 0;
+  }
+  return told;
+}
+
 /// Each rank is told both calls; of several that differ from the others', one of them.
 void check_told(const std::vector<Call>& calls) {
-  const auto begin = Clock::now();
-  const auto outcomes = disagree(calls);
-  for (std::size_t rank = 0; rank < calls.size(); ++rank) {
-    const Outcome& outcome = outcomes[rank];
-    CAPTURE(rank);
-    CAPTURE(outcome.text);
-    CHECK(outcome.code == Errc::mismatch);
-    int told = 0;
-    std::vector<std::string> seen;
-    for (const Call& call : calls) {
-      if (std::find(seen.begin(), seen.end(), call.text) != seen.end()) continue;
-      seen.push_back(call.text);
-      told += tells(outcome, calls, call.text) ? 1 : 0;
+  std::vector<Outcome> outcomes;
+  // Where a call was made is told by a rank that has half a second for it, which it may not get
+  // where other processes keep the machine busy.
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    const auto begin = Clock::now();
+    outcomes = disagree(calls);
+    // Found by comparing, not by waiting for the timeout of 20 s.
+    CHECK(Clock::now() - begin < 10s);
+    if (std::all_of(outcomes.begin(), outcomes.end(),
+                    [&](const Outcome& outcome) { return count_told(outcome, calls) == 2; })) {
+      break;
     }
-    CHECK(told == 2);
   }
-  // Found by comparing, not by waiting for the timeout of 20 s.
-  CHECK(Clock::now() - begin < 10s);
+  for (std::size_t rank = 0; rank < calls.size(); ++rank) {
+    CAPTURE(rank);
+    CAPTURE(outcomes[rank].text);
+    CHECK(outcomes[rank].code == Errc::mismatch);
+    CHECK(count_told(outcomes[rank], calls) == 2);
+  }
 }
 
 /// In worlds of several sizes, one rank apart from the others in each direction.
