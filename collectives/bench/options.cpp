@@ -193,6 +193,7 @@ std::optional<Ending> keep_to_device(Settings& settings) {
   if (settings.explain) {
     return refuse("--explain says how host buffers move; NCCL_DEBUG=INFO says what NCCL does");
   }
+  if (settings.calibrate) return refuse("--calibrate is of host buffers; NCCL chooses by itself");
   return std::nullopt;
 }
 

@@ -42,6 +42,8 @@ TEST_CASE("on a device there are no barriers, and nothing to explain") {
   CHECK(refusal({"--device", "cuda", "--ops", "barrier"}).find("barriers move no buffers") !=
         std::string::npos);
   CHECK(refusal({"--device", "cuda", "--explain"}).find("NCCL_DEBUG=INFO") != std::string::npos);
+  CHECK(refusal({"--device", "cuda", "--calibrate", "table"}).find("is of host buffers") !=
+        std::string::npos);
   CHECK(refusal({"--device", "gpu"}).find("'gpu' is none of host, cuda") != std::string::npos);
 }
 
