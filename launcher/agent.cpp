@@ -17,7 +17,7 @@ namespace {
 
 /// A worker's last report lies in its control socket when we learn of its end. It is read first,
 /// but only as long as this: a process that the worker forked may hold the socket open.
-constexpr auto last_words_timeout = std::chrono::milliseconds(20);
+constexpr auto last_words_timeout = std::chrono::milliseconds(100);
 
 }  // namespace
 
