@@ -28,7 +28,6 @@ struct FlightRing {
     std::atomic<std::uint64_t> count;
     std::atomic<std::uint64_t> argument;
     std::atomic<std::uint64_t> began;  ///< In ticks.
-    /// In ticks, even; odd: it failed. 0: under way. What took next to no time ends as it began.
     /// In ticks, even; odd: it failed. 0: under way. What takes next to no time ends as it began.
     std::atomic<std::uint64_t> ended;
   };

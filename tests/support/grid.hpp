@@ -1,5 +1,7 @@
 #pragma once
 
+#include "tests/support/scalar_fold.hpp"
+
 #include <dlaunch/dlaunch.hpp>
 
 #include <algorithm>
@@ -33,13 +35,6 @@ inline std::vector<std::size_t> counts() {
 inline const std::vector<ReduceOp> plain_ops = {ReduceOp::sum, ReduceOp::product, ReduceOp::min,
                                                 ReduceOp::max, ReduceOp::mean,    ReduceOp::band,
                                                 ReduceOp::bor, ReduceOp::bxor};
-
-template <class T>
-constexpr bool is_complex = false;
-template <class T>
-constexpr bool is_complex<std::complex<T>> = true;
-template <class T>
-constexpr bool is_half = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
 
 /// Small whole numbers that every type holds, different for ranks and places.
 template <class T>
