@@ -224,6 +224,7 @@ void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
   const auto until = deadline();
   bool tells = is_counted(fingerprint_.op) && !waiting.any && !waiting.all;
   const auto tell_at = tells ? Clock::now() + tell_after : TimePoint::max();
+  const auto look_at_strays = nodes_ != nullptr ? TimePoint::min() : tell_at;
   do {
     check_news(receive);
     waits().look_again = TimePoint::max();
@@ -234,7 +235,7 @@ void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
       tells = false;
     }
     if (tells) waits().look_again = std::min(waits().look_again, tell_at);
-    if (nodes_ != nullptr) check_strays(now);
+    if (now >= look_at_strays) check_strays(now);
     if (now >= until) return throw_unless_complete(waiting, ready);
     if (interval < until - now) waits().look_again = std::min(waits().look_again, now + interval);
     const bool one = waiting.to_receive.size() == 1;

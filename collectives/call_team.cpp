@@ -14,6 +14,8 @@ using transport::Fingerprint;
 constexpr auto sentence_grace = 1s;
 /// A rank that waits by its node looks so often at what others do that it does not wait for.
 constexpr auto stray_interval = 10ms;
+/// And one that waits for others directly, once it has waited for long.
+constexpr auto stray_interval_in_flat = 100ms;
 
 /// While it lives, the team's members ring this rank's bell when they publish. Under the mesh's
 /// lock.
@@ -113,21 +115,21 @@ void Call::differ(int member, std::uint64_t theirs, std::uint64_t ours) {
                      world_rank);
 }
 
-/// By its node a rank waits for few others, of which none need know that they are in another call:
-/// who is in one has published it, or sent something that is not of this one.
+/// A rank waits for few others, of which none need know that they are in another call: who is in
+/// one has published it to its node, or sent something that is not of this one.
 void Call::check_strays(TimePoint now) {
   const bool is_first = waits().look_at_strays == TimePoint{};
   if (!is_first && now < waits().look_at_strays) {
     waits().look_again = std::min(waits().look_again, waits().look_at_strays);
     return;
   }
-  waits().look_at_strays = now + stray_interval;
+  waits().look_at_strays = now + (nodes_ != nullptr ? stray_interval : stray_interval_in_flat);
   waits().look_again = std::min(waits().look_again, waits().look_at_strays);
   if (is_first || tolerant_) return;
   const auto is_other = [&](const Fingerprint& theirs) {
     return theirs.sequence <= fingerprint_.sequence && theirs != fingerprint_;
   };
-  transport::Team* team = nodes_->team();
+  transport::Team* team = nodes_ != nullptr ? nodes_->team() : nullptr;
   for (int member = 0; team != nullptr && member < team->size(); ++member) {
     const std::uint32_t ahead = team->call_ahead(member);
     const auto call = ahead != 0 ? call_of(member, ahead) : std::nullopt;

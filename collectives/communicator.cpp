@@ -58,6 +58,16 @@ void Communicator::set_timeout(Clock::duration timeout) {
   state_->timeout = timeout;
 }
 
+void Communicator::set_stuck_after(Clock::duration stuck_after) {
+  if (stuck_after < Clock::duration::zero()) {
+    throw Error(Errc::misuse,
+                "what a communicator's calls may wait before they are reported is "
+                "not negative");
+  }
+  const auto limit = std::chrono::ceil<std::chrono::milliseconds>(stuck_after);
+  state_->flight.limit_waits(limit > limit.zero() ? limit : std::chrono::milliseconds(-1));
+}
+
 void Communicator::abort() noexcept {
   state_->aborted = true;
   state_->mesh->wake();

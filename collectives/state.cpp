@@ -138,6 +138,7 @@ std::shared_ptr<Communicator::State> Communicator::State::child(
   made->group = std::move(child_group);
   made->mesh = mesh;
   made->flight.take(*made->mesh, made->group);
+  made->flight.limit_waits(flight.stuck_after());
   made->attendant = attendant;
   made->membership = membership;
   made->timeout = timeout;

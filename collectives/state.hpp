@@ -14,6 +14,7 @@
 #include <dlaunch/communicator.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -61,6 +62,12 @@ class FlightPlace {
   }
   /// Once.
   void take(transport::Links& mesh, const Group& group);
+  /// 0: as the launcher likes, less: never.
+  void limit_waits(std::chrono::milliseconds stuck_after) noexcept {
+    stuck_after_ = stuck_after;
+    flight_->limit_waits(place_, stuck_after);
+  }
+  std::chrono::milliseconds stuck_after() const noexcept { return stuck_after_; }
 
   Flight::Entry begin(const Flight::Call& call, const CallSite& site) const noexcept {
     place_.begun->store(call.sequence, std::memory_order_relaxed);
@@ -79,6 +86,7 @@ class FlightPlace {
  private:
   std::shared_ptr<Flight> flight_;
   Flight::Place place_;
+  std::chrono::milliseconds stuck_after_{0};
 };
 
 /// Hidden: else all of it would be exported with the class it is part of.

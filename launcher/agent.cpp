@@ -157,7 +157,7 @@ void Agent::on_reported(int rank, const wire::Report& report) {
   const int blamed = report.peer < 0 ? -1 : local(report.peer);
   const bool here = blamed >= 0 && blamed < task_.workers;
   if (!here && report.peer >= 0 && !blamed_) blamed_ = report.peer;
-  feed(Reported{local(rank), report.code, here ? blamed : -1});
+  feed(Reported{local(rank), report.code, here ? blamed : -1, report.peer});
 }
 
 void Agent::on_left(int rank) {

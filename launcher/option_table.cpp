@@ -240,7 +240,8 @@ constexpr auto table = std::to_array<OptionEntry>({
   {"shutdown-timeout", 0, "TIME", "30", failure, also_torchrun, works,
    "From the first signal to SIGKILL.", duration<&Options::shutdown_timeout>},
   {"stuck-after", 0, "TIME", "5", failure, ours, works,
-   "Say which ranks a call has been waiting for, and what they do, after so long; 0: never.",
+   "Say which ranks a call has been waiting for, and what they do, after so long; 0: never. A "
+   "program may set it for a communicator.",
    duration<&Options::stuck_after>},
   {"straggler-timeout", 0, "TIME", "0", failure, ours, works,
    "End the job, with 80, when a worker of this node has exited with 0 and others still run after "

@@ -28,6 +28,7 @@ json to_json(const CallWait& wait) {
           {"turn", wait.turn},
           {"whom", wait.whom},
           {"group_size", wait.group_size},
+          {"terms", wait.terms},
           {"call", wait.call},
           {"waited_us", std::chrono::duration_cast<Microseconds>(wait.waited).count()},
           {"waiting", wait.waiting},
@@ -42,6 +43,7 @@ CallWait from_json(const json& told) {
   told.at("turn").get_to(wait.turn);
   told.at("whom").get_to(wait.whom);
   told.at("group_size").get_to(wait.group_size);
+  told.at("terms").get_to(wait.terms);
   told.at("call").get_to(wait.call);
   const auto waited = told.at("waited_us").get<std::int64_t>();
   wait.waited = std::chrono::microseconds(std::clamp<std::int64_t>(waited, 0, waited_max.count()));

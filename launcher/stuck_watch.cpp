@@ -30,7 +30,20 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + rank_list(ranks);
 }
 
-/// A collective: of its members, who waits in it, and who has not come that far.
+/// What the rank made under that number where it is another call than those who wait are in; empty
+/// if it is not, or no record is left.
+std::string other_call(const RankSight& rank, const CallWait& wait) {
+  for (const auto& call : rank.log.calls) {
+    if (call.communicator != wait.communicator || call.sequence != wait.sequence ||
+        call.kind == Flight::Kind::aside || call.terms() == wait.terms) {
+      continue;
+    }
+    return FlightNames{*rank.ring}.full_and_site(call);
+  }
+  return "";
+}
+
+/// A collective: of its members, who waits in it, and who has not come that far, or made another.
 void find_absent(StuckCall& stuck, const std::vector<RankSight>& ranks, int world_size,
                  Clock::time_point now) {
   const CallWait& wait = stuck.wait;
@@ -40,7 +53,11 @@ void find_absent(StuckCall& stuck, const std::vector<RankSight>& ranks, int worl
     if (theirs == nullptr && !whole_world) continue;
     ++stuck.known;
     const bool came = theirs != nullptr && theirs->begun >= wait.sequence;
-    if (waits_in(rank, wait)) {
+    const std::string other = other_call(rank, wait);
+    if (!other.empty()) {
+      stuck.absent.emplace_back(rank.rank,
+                                "made another call, " + other + "; " + doing_text(rank, now));
+    } else if (waits_in(rank, wait)) {
       stuck.waiting.push_back(rank.rank);
     } else if (!came || rank.state != RankSight::State::running) {
       stuck.absent.emplace_back(rank.rank, doing_text(rank, now));
@@ -61,9 +78,19 @@ CallWait wait_of(const RankSight& rank, const FlightWait& seen, Clock::time_poin
   wait.turn = seen.turn;
   wait.whom = seen.whom;
   wait.group_size = group != nullptr ? group->size : 0;
+  wait.terms = call.terms();
   wait.call = names.full(call) + (site.empty() ? "" : " [" + site + "]");
   wait.waited = now - call.began;
   return wait;
+}
+
+/// How long this one may wait; nullopt: forever.
+std::optional<Clock::duration> limit_of(const RankSight& rank, const FlightCall& call,
+                                        Clock::duration usual) {
+  const FlightGroup* group = rank.log.group_of(call.communicator);
+  const bool has_own = group != nullptr && group->stuck_after != group->stuck_after.zero();
+  const Clock::duration limit = has_own ? group->stuck_after : usual;
+  return limit > limit.zero() ? std::optional(limit) : std::nullopt;
 }
 
 /// Neighbours that do the same are told together.
@@ -169,8 +196,9 @@ std::vector<CallWait> WaitTimes::look(const std::vector<RankSight>& ranks, Clock
       if (rank.ring == nullptr) continue;
       CallWait wait = wait_of(rank, own, now);
       // What began to wait shortly after the first belongs to the same story.
-      wait.waiting = now - since >= limit_ / 2 ? 1 : 0;
-      wait.is_over = now - since >= limit_;
+      const auto limit = limit_of(rank, own.call, limit_);
+      wait.waiting = limit && now - since >= *limit / 2 ? 1 : 0;
+      wait.is_over = limit && now - since >= *limit;
       waits.push_back(std::move(wait));
     }
   }

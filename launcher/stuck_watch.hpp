@@ -33,7 +33,8 @@ struct CallWait {
   std::uint64_t turn = 0;      ///< Of its wait: tells messages apart.
   int whom = -1;               ///< The rank of the world it waits for; -1: any.
   int group_size = 0;
-  std::string call;  ///< "all_reduce #5 (sum, f32, 8 elements) [train.cpp:42]".
+  FlightCall::Terms terms{};  ///< Of that call.
+  std::string call;           ///< "all_reduce #5 (sum, f32, 8 elements) [train.cpp:42]".
   Clock::duration waited{};
   int waiting = 0;       ///< So many ranks have waited for long enough to be counted.
   bool is_over = false;  ///< One of them for longer than the limit.
@@ -66,6 +67,7 @@ std::string doing_text(const RankSight& rank, Clock::time_point now);
 /// the waits' turns, not by what the workers say of the time.
 class WaitTimes {
  public:
+  /// `limit`: for calls of communicators that have none of their own; 0: those are never over it.
   explicit WaitTimes(Clock::duration limit) : limit_(limit) {}
 
   std::vector<CallWait> look(const std::vector<RankSight>& ranks, Clock::time_point now);

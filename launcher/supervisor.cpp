@@ -18,6 +18,17 @@ bool is_consequence(const WorkerRecord& worker) {
          (worker.report->code == Errc::peer_lost || worker.report->code == Errc::aborted);
 }
 
+/// What its peers are told. Who ended for the loss of another names that one: some may not have
+/// heard of it by any other way.
+std::string cause_of(const WorkerRecord& worker) {
+  if (worker.exit->succeeded()) return std::string(rendezvous::early_exit_cause);
+  std::string cause = describe(*worker.exit);
+  if (worker.report && worker.report->code == Errc::peer_lost && worker.report->lost >= 0) {
+    cause += ", for the loss of rank " + std::to_string(worker.report->lost);
+  }
+  return cause;
+}
+
 }  // namespace
 
 Supervisor::Supervisor(SupervisorRules rules)
@@ -230,11 +241,8 @@ void Supervisor::publish_losses() {
     auto& worker = workers_[rank];
     if (!worker.exit || worker.published) continue;
     worker.published = true;
-    effects_.push_back(
-        PublishLoss{static_cast<int>(rank),
-                    worker.exit->succeeded() ? std::string(rendezvous::early_exit_cause)
-                                             : describe(*worker.exit),
-                    worker.failed(), worker.exit->succeeded() && !worker.stopped_by_us});
+    effects_.push_back(PublishLoss{static_cast<int>(rank), cause_of(worker), worker.failed(),
+                                   worker.exit->succeeded() && !worker.stopped_by_us});
   }
 }
 

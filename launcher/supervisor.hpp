@@ -31,11 +31,13 @@ struct Exited {
 struct Joined {
   int rank = 0;
 };
-/// A call failed in the worker; `blamed` is the rank it holds responsible, -1 if it knows none.
+/// A call failed in the worker; `blamed` is the rank here that it holds responsible, -1 if it knows
+/// none; `lost` the rank of the job, of any node.
 struct Reported {
   int rank = 0;
   Errc code{};
   int blamed = -1;
+  int lost = -1;
 };
 /// A worker of another node exited with 0.
 struct LeftElsewhere {};

@@ -33,7 +33,6 @@ std::size_t flight_records(int nodes, std::size_t ranks) {
 
 Watch::Watch(boost::asio::io_context& io, Clock::duration stuck_after, FindSegment segment, Say say)
     : io_(io),
-      stuck_after_(stuck_after),
       find_segment_(std::move(segment)),
       say_(std::move(say)),
       timer_(io),
@@ -140,7 +139,7 @@ std::string Watch::answer(const std::string& question) const {
   if (question.starts_with(stuck)) {
     const auto wait = read_wait(std::string_view(question).substr(stuck.size()));
     if (!wait) return "";
-    return part_text(describe(*wait, sight(1).ranks, known_.world_size, Clock::now()));
+    return part_text(describe(*wait, sight(compared_calls).ranks, known_.world_size, Clock::now()));
   }
   NodeSight node = sight(1);
   if (job_ && node.stuck.empty()) node.stuck = job_->stuck();
@@ -164,17 +163,15 @@ void Watch::arm() {
 void Watch::look() {
   const NodeSight node = sight(compared_calls);
   const auto now = Clock::now();
-  if (stuck_after_ > Clock::duration::zero()) {
-    waits_ = times_.look(node.ranks, now);
-    const auto found = judge_.judge(waits_);
-    if (found && job_) {
-      job_->ring();
-    } else if (found) {
-      known_.stuck = to_string(describe(*found, node.ranks, node.world_size, now));
-      say_(known_.stuck);
-    } else if (!judge_.is_stuck()) {
-      known_.stuck.clear();
-    }
+  waits_ = times_.look(node.ranks, now);
+  const auto found = judge_.judge(waits_);
+  if (found && job_) {
+    job_->ring();
+  } else if (found) {
+    known_.stuck = to_string(describe(*found, node.ranks, node.world_size, now));
+    say_(known_.stuck);
+  } else if (!judge_.is_stuck()) {
+    known_.stuck.clear();
   }
   std::uint64_t calls = 0;
   for (const auto& rank : node.ranks) calls += rank.log.begun;

@@ -28,7 +28,8 @@ class Watch {
   /// The memory of the current attempt; null where there is none, or not yet.
   using FindSegment = std::function<Segment*()>;
 
-  /// `stuck_after`: how long a call may wait before it is told; 0: nothing is told.
+  /// `stuck_after`: how long a call may wait before it is told, unless its communicator has a limit
+  /// of its own; 0: it is not told.
   Watch(boost::asio::io_context& io, Clock::duration stuck_after, FindSegment segment, Say say);
 
   /// A new attempt. From the first one on `dlaunch status` finds the job; where that cannot be, it
@@ -59,7 +60,6 @@ class Watch {
   void look();
 
   boost::asio::io_context& io_;
-  const Clock::duration stuck_after_;
   const FindSegment find_segment_;
   const Say say_;
   boost::asio::steady_timer timer_;

@@ -109,6 +109,7 @@ Flight::Place Flight::join(std::uint64_t communicator, std::string_view name, in
   group.rank.store(rank, relaxed);
   group.size.store(size, relaxed);
   group.begun.store(0, relaxed);
+  group.stuck_after_ms.store(0, relaxed);
   group.communicator.store(communicator, std::memory_order_release);
   place.who |= static_cast<std::uint64_t>(number) << 16;
   place.begun = &group.begun;
@@ -118,6 +119,13 @@ Flight::Place Flight::join(std::uint64_t communicator, std::string_view name, in
 void Flight::leave(const Place& place) noexcept {
   const auto number = static_cast<std::uint16_t>(place.who >> 16);
   if (number < FlightRing::groups_max) ring_->groups[number].communicator.store(0);
+}
+
+void Flight::limit_waits(const Place& place, std::chrono::milliseconds stuck_after) noexcept {
+  const auto number = static_cast<std::uint16_t>(place.who >> 16);
+  if (number < FlightRing::groups_max) {
+    ring_->groups[number].stuck_after_ms.store(stuck_after.count(), relaxed);
+  }
 }
 
 std::uint64_t Flight::new_site(std::uint64_t key, const char* file, int line) noexcept {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -43,6 +44,8 @@ struct FlightRing {
     std::atomic<std::uint64_t> communicator;  ///< 0: free. Written last.
     std::atomic<std::uint64_t> begun;         ///< Number of the last collective.
     std::atomic<std::int32_t> rank, size;
+    /// A call that waits for longer is told; 0: as the launcher has it, less: never.
+    std::atomic<std::int64_t> stuck_after_ms;
     std::array<std::atomic<char>, 40> name;
   };
   using Text = std::array<std::atomic<char>, 40>;
@@ -136,6 +139,8 @@ class Flight {
   /// A communicator, from now until leave.
   Place join(std::uint64_t communicator, std::string_view name, int rank, int size) noexcept;
   void leave(const Place& place) noexcept;
+  /// How long its calls may wait before the launcher tells of them; 0: as it likes, less: never.
+  void limit_waits(const Place& place, std::chrono::milliseconds stuck_after) noexcept;
 
   /// One call, as long as it lasts. Unless it is said to be done it ends as failed. `file` stays
   /// where it is.

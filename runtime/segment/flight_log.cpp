@@ -128,6 +128,7 @@ FlightLog read_flight(const FlightRing& ring, std::size_t calls) {
     group.begun = stored.begun.load(acquire);
     group.rank = stored.rank.load(acquire);
     group.size = stored.size.load(acquire);
+    group.stuck_after = std::chrono::milliseconds(stored.stuck_after_ms.load(acquire));
     group.name = text_of(stored.name);
     log.groups.push_back(std::move(group));
   }

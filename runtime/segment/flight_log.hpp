@@ -4,6 +4,7 @@
 
 #include <dlaunch/error.hpp>
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -33,12 +34,13 @@ struct FlightCall {
   std::size_t purpose() const {
     return traffic >> FlightRing::purpose_shift & (FlightRing::purposes_max - 1);
   }
-  /// Ranks may make both as the same collective.
-  bool agrees_with(const FlightCall& other) const {
-    return op == other.op && dtype == other.dtype && reduction == other.reduction &&
-           count == other.count && place == other.place && argument == other.argument &&
-           ((traffic ^ other.traffic) & ~FlightRing::shadow_bit) == 0;
+  /// What ranks must have alike that make this as the same collective.
+  using Terms = std::array<std::uint64_t, 4>;
+  Terms terms() const {
+    return {Flight::Call::pack(op, dtype, reduction, place), count, argument,
+            traffic & ~FlightRing::shadow_bit};
   }
+  bool agrees_with(const FlightCall& other) const { return terms() == other.terms(); }
 };
 
 /// A call that waits for long.
@@ -53,6 +55,8 @@ struct FlightGroup {
   std::uint64_t communicator = 0;
   std::uint64_t begun = 0;  ///< Number of its last collective.
   int rank = 0, size = 0;
+  /// How long its calls may wait before they are told; 0: as the launcher has it, less: never.
+  std::chrono::milliseconds stuck_after{0};
   std::string name;
 };
 

@@ -18,6 +18,9 @@ static void describes_itself(dl_comm* comm) {
   EXPECT(dl_comm_timeout_ms(comm) == 60000);
   EXPECT_FAILS(DL_MISUSE, "more than zero", dl_comm_set_timeout(comm, 0));
   EXPECT(strstr(dl_last_message(comm), "more than zero") != NULL);
+  EXPECT_OK(dl_comm_set_stuck_after(comm, 1000));
+  EXPECT_OK(dl_comm_set_stuck_after(comm, 0));
+  EXPECT_FAILS(DL_MISUSE, "not negative", dl_comm_set_stuck_after(comm, -1));
 }
 
 static void sums_in(int* values, size_t count, dl_comm* comm) {
@@ -188,6 +191,7 @@ static void takes_null(dl_comm* comm) {
   EXPECT_FAILS(DL_MISUSE, "'other' is a null pointer",
                dl_comm_translate(comm, 0, NULL, &translated));
   EXPECT_FAILS(DL_MISUSE, "dl_comm_set_timeout: the dl_comm", dl_comm_set_timeout(NULL, 1));
+  EXPECT_FAILS(DL_MISUSE, "dl_comm_set_stuck_after: the dl_comm", dl_comm_set_stuck_after(NULL, 1));
 }
 
 int main(void) {

@@ -32,8 +32,8 @@ class Stuck : public Nodes {
 
  private:
   static Strings with_usual(int ranks, Strings options) {
-    options.insert(options.end(), {"--nproc-per-node", std::to_string(ranks), "--stuck-after",
-                                   "300ms", "--shutdown-timeout", "1", "--rdzv-id", "demo"});
+    options.insert(options.begin(), {"--nproc-per-node", std::to_string(ranks), "--stuck-after",
+                                     "300ms", "--shutdown-timeout", "1", "--rdzv-id", "demo"});
     return options;
   }
 };
@@ -99,6 +99,13 @@ TEST_CASE("a rank that waits in another call is named with where, and one story 
   REQUIRE(nodes[0].saw("ranks 0-2 wait; absent: rank 3 (in barrier #1 of 'world/members1' ["));
   stop(nodes, 2);
   CHECK(count(nodes[0].err(), "has been waiting for") == 1);
+}
+
+TEST_CASE("a communicator's own limit counts where the launcher has none") {
+  const Folder folder;
+  Stuck nodes(folder, 2, 1, "own limit", {"--stuck-after", "0"});
+  REQUIRE(nodes[0].saw("rank 0 waits; absent: rank 1 (in no call for "));
+  stop(nodes, 2);
 }
 
 TEST_CASE("a node that does not answer is named, by the report and by status") {

@@ -23,7 +23,7 @@ void say(const char* line) {
 }
 
 void misbehave(const std::string& mode, dlaunch::Communicator& comm, float* data) {
-  if (mode == "compute") wait_for_death();
+  if (mode == "compute" || mode == "own limit") wait_for_death();
   if (mode == "exit") std::_Exit(0);
   if (mode == "kill") ::raise(SIGKILL);
   if (mode == "stop") ::raise(SIGSTOP);
@@ -39,6 +39,7 @@ int run(const std::string& mode, int seconds) {
   if (mode == "silent" && world.rank() == 1) wait_for_death();
   dlaunch::Communicator comm(world);
   comm.set_timeout(std::chrono::seconds(seconds));
+  if (mode == "own limit") comm.set_stuck_after(std::chrono::milliseconds(300));
   float data[1] = {1};
   comm.all_reduce(data);
   comm.all_reduce(data);

@@ -48,6 +48,14 @@ TEST_CASE("a stuck call is told once, with who is absent and what it does") {
   CHECK(count(job.err(), "has been waiting for") == 1);
 }
 
+TEST_CASE("a communicator's own limit counts where the launcher has none") {
+  const Folder folder;
+  Job job(command("own limit", {"--stuck-after", "0"}), folder.environment());
+  REQUIRE(job.saw(waits));
+  job.send(SIGTERM);
+  job.wait();
+}
+
 TEST_CASE("status finds a job while it is stuck, and who is behind") {
   const Folder folder;
   Job job(command("compute", {"--rdzv-id", "demo"}), folder.environment());

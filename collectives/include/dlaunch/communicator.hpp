@@ -133,6 +133,11 @@ class DLAUNCH_API Communicator {
   /// For calls whose options give none. More than zero.
   void set_timeout(Clock::duration timeout);
   Clock::duration timeout() const noexcept;
+  /// How long calls of this communicator, and of those made from it later, may wait before the
+  /// launcher says which ranks wait and what the absent ones do; the calls go on waiting. Zero:
+  /// it never does. Unless set it is the launcher's --stuck-after. Where ranks set it differently
+  /// the first to have waited for long enough counts. Not negative.
+  void set_stuck_after(Clock::duration stuck_after);
 
   /// Memory for this rank's part of collectives, the fastest there is for this communicator's
   /// ranks; see SharedBuffer. Needs no other rank. Throws std::bad_alloc.

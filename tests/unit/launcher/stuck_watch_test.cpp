@@ -2,6 +2,10 @@
 #include "launcher/node_sight.hpp"
 #include "launcher/stuck_exchange.hpp"
 
+#include <array>
+#include <chrono>
+#include <vector>
+
 #include <doctest/doctest.h>
 
 using namespace dlaunch;
@@ -45,6 +49,70 @@ TEST_CASE("the call in which most wait is told, once, until it has gone on") {
   CHECK_FALSE(judge.is_stuck());
   // None that has not waited for long enough.
   CHECK_FALSE(judge.judge({wait(6, 0, 3s, false)}));
+}
+
+TEST_CASE("how long a call may wait is the launcher's to say, unless its communicator does") {
+  struct Row {
+    std::chrono::milliseconds launcher, own, waited;
+    bool is_over;
+    int waiting;
+  };
+  for (const auto& [launcher, own, waited, is_over, waiting] :
+       {Row{5s, 0s, 4900ms, false, 1}, Row{5s, 0s, 5s, true, 1}, Row{5s, 1s, 1s, true, 1},
+        Row{5s, 9s, 5s, false, 1}, Row{5s, 9s, 4s, false, 0}, Row{5s, -1ms, 1h, false, 0},
+        Row{0s, 0s, 1h, false, 0}, Row{0s, 1s, 999ms, false, 1}, Row{0s, 1s, 1s, true, 1}}) {
+    CAPTURE(launcher.count());
+    CAPTURE(own.count());
+    CAPTURE(waited.count());
+    Flight flight(nullptr, -1, {});
+    const auto place = flight.join(77, "world", 0, 2);
+    flight.limit_waits(place, own);
+    Flight::Entry call(flight, place, {.sequence = 1}, "train.cpp", 42);
+    const Flight::Waiting seen(&call, {.sequence = 1}, 1);
+    std::vector<RankSight> ranks(1);
+    ranks[0].ring = &flight.ring();
+    ranks[0].log = read_flight(flight.ring());
+    WaitTimes times(launcher);
+    times.look(ranks, Clock::time_point(1h));
+    const auto waits = times.look(ranks, Clock::time_point(1h + waited));
+    REQUIRE(waits.size() == 1);
+    CHECK(waits[0].is_over == is_over);
+    CHECK(waits[0].waiting == waiting);
+  }
+}
+
+TEST_CASE("a rank that made another call of that number is named with it") {
+  constexpr std::array<const char*, 2> ops{nullptr, "all_reduce"};
+  constexpr std::array<const char*, 2> dtypes{nullptr, "f32"};
+  Flight waiting(nullptr, -1, {ops, dtypes, {}}), done(nullptr, -1, {ops, dtypes, {}});
+  const auto call = [](std::uint64_t count) {
+    return Flight::Call{.what = Flight::Call::pack(1, 1, 0, -1), .sequence = 5, .count = count};
+  };
+  const auto first = waiting.join(77, "world", 0, 2);
+  Flight::Entry under_way(waiting, first, call(8), "train.cpp", 42);
+  const Flight::Waiting seen(&under_way, call(8), 1);
+  const auto second = done.join(77, "world", 1, 2);
+  second.begun->store(5);
+  Flight::Entry(done, second, call(9), "train.cpp", 44).done();
+
+  std::vector<RankSight> ranks(2);
+  for (int rank = 0; rank < 2; ++rank) {
+    auto& sight = ranks[static_cast<std::size_t>(rank)];
+    sight.rank = rank;
+    sight.ring = rank == 0 ? &waiting.ring() : &done.ring();
+    sight.log = read_flight(*sight.ring);
+  }
+  const auto wait = WaitTimes(1s).look(ranks, Clock::now()).at(0);
+  // As another node reads it, too.
+  const auto stuck = describe(*read_wait(wait_text(wait)), ranks, 2, Clock::now());
+  CHECK(stuck.waiting == std::vector<int>{0});
+  REQUIRE(stuck.absent.size() == 1);
+  CHECK(stuck.absent[0].second.starts_with(
+      "made another call, all_reduce #5 (f32, 9 elements) [train.cpp:44]; in no call for "));
+  CHECK(find_disagreement(ranks).value_or("").starts_with(
+      "the ranks do not agree: rank 0 is in all_reduce #5 (f32, 8 elements) [train.cpp:42], but "
+      "rank 1 "
+      "made all_reduce #5 (f32, 9 elements) [train.cpp:44]"));
 }
 
 TEST_CASE("messages are told apart by who waits") {

@@ -39,7 +39,8 @@ Errc errc_named(const std::string& name) {
   return names.at(name);
 }
 
-/// "exited 1 3", "exited 1 SIGKILL", "reported 2 peer_lost 1": one event as a transcript says it.
+/// "exited 1 3", "exited 1 SIGKILL", "reported 2 peer_lost 1 9" (here 1, in the job 9): one event
+/// as a transcript says it.
 Event parse_event(const Words& words) {
   const std::string& name = words.at(0);
   const auto number = [&](std::size_t i) { return std::stoi(words.at(i)); };
@@ -53,7 +54,8 @@ Event parse_event(const Words& words) {
   }
   if (name == "joined") return Joined{number(1)};
   if (name == "reported") {
-    return Reported{number(1), errc_named(words.at(2)), words.size() > 3 ? number(3) : -1};
+    return Reported{number(1), errc_named(words.at(2)), words.size() > 3 ? number(3) : -1,
+                    words.size() > 4 ? number(4) : -1};
   }
   if (name == "left_elsewhere") return LeftElsewhere{};
   if (name == "stop") return StopSignal{signal_number(words.at(1))};

@@ -44,6 +44,10 @@ DL_API const char* dl_comm_name(const dl_comm* comm); /* Lives as long as it; ""
 /* For calls whose options give none; more than zero. */
 DL_API dl_status dl_comm_set_timeout(dl_comm* comm, int64_t timeout_ms);
 DL_API int64_t dl_comm_timeout_ms(const dl_comm* comm); /* 0 for null. */
+/* How long calls of this communicator, and of those made from it later, may wait before the
+ * launcher says which ranks wait and what the absent ones do; the calls go on waiting. 0: it never
+ * does; unless set it is the launcher's --stuck-after. Not negative. */
+DL_API dl_status dl_comm_set_stuck_after(dl_comm* comm, int64_t stuck_after_ms);
 
 /* ---- Memory in which collectives work in place. ---- */
 
