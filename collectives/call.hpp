@@ -111,14 +111,14 @@ class Call final : public Mesh, public transport::Patience {
   /// Their nodes; null where no two of them share memory, or all do.
   const algorithms::by_node::Nodes* nodes() const { return nodes_; }
   /// From here on. Borrowed for the call's life. `hash` is the fingerprint's.
-  void use(transport::Team& team, std::uint32_t hash) {
+  void use(transport::Team& team, const Flight::Call& record) {
     team_ = &team;
-    team.begin(*this, hash);
+    team.begin(*this, record);
   }
   void use(const algorithms::by_node::Nodes& nodes) {
     nodes_ = &nodes;
     if (nodes.team() == nullptr) return;
-    nodes.team()->begin(*this, transport::Team::hash_of(fingerprint_.record()));
+    nodes.team()->begin(*this, fingerprint_.record());
   }
   /// Room for the offsets of equal parts, which stays as it is from call to call.
   std::vector<std::size_t>& kept_parts() const { return setting_.kept.parts; }
@@ -250,13 +250,14 @@ class Call final : public Mesh, public transport::Patience {
   std::string recorded_doing(int world_rank) const;
   std::string name_of(int world_rank) const;
   std::string labelled(std::string text) const;
-  /// The team in which members are waited for: all ranks', or the node's.
-  /// The last collective of this communicator in the flight recorder of a rank of which that holds.
+  /// The collective of this communicator in a rank's flight recorder of which that holds; of several
+  /// the one whose number is closest to this call's.
   std::optional<transport::Fingerprint> find_recorded(
       const FlightRing& ring,
       const std::function<bool(const transport::Fingerprint&)>& is_wanted) const;
   /// What a member calls; nullopt if no record of it is left.
   std::optional<transport::Fingerprint> call_of(int member, std::uint32_t hash) const;
+  /// The team in which members are waited for: all ranks', or the node's.
   transport::Team* team_here() const {
     return team_ != nullptr || nodes_ == nullptr ? team_ : nodes_->team();
   }

@@ -100,6 +100,11 @@ std::optional<Fingerprint> Call::find_recorded(
     const FlightRing& ring, const std::function<bool(const Fingerprint&)>& is_wanted) const {
   if (setting_.flight == nullptr) return std::nullopt;
   const FlightLog log = read_flight(ring);
+  std::optional<Fingerprint> found;
+  const auto distance = [this](const Fingerprint& call) {
+    return std::max(call.sequence, fingerprint_.sequence) -
+           std::min(call.sequence, fingerprint_.sequence);
+  };
   for (auto call = log.calls.rbegin(); call != log.calls.rend(); ++call) {
     if (call->communicator != setting_.flight->communicator() || call->sequence == 0 ||
         call->kind != Flight::Kind::call) {
@@ -114,9 +119,9 @@ std::optional<Fingerprint> Call::find_recorded(
     print.count = call->count;
     print.argument = call->argument;
     print.traffic = call->traffic;
-    if (is_wanted(print)) return print;
+    if (is_wanted(print) && (!found || distance(print) < distance(*found))) found = print;
   }
-  return std::nullopt;
+  return found;
 }
 
 /// What this rank called under that number, as far as that is remembered.

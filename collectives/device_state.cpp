@@ -88,8 +88,11 @@ void Communicator::State::on_device(const Request& request, const Options& optio
   check_process();
   queue->finish_all();
   Fingerprint fingerprint = request.fingerprint;
-  if (!is_message(fingerprint)) fingerprint.sequence = ++sequence;
   fingerprint.traffic |= options.traffic;
+  if (!is_message(fingerprint)) {
+    fingerprint.sequence = ++sequence;
+    fingerprint.argument += Fingerprint::argument_of(fingerprint.traffic);
+  }
   throw_if_broken();
   CallHistory* history = device ? &device->history() : nullptr;
   Flight::Entry entry =
@@ -102,8 +105,8 @@ void Communicator::State::on_device(const Request& request, const Options& optio
   run(call, [&](Call& running) {
     check_timeout(running, options.timeout);
     if (!device && !is_message(fingerprint)) {
-      if (!team_sought || !nodes_sought) find_teams(running);
-      if (team) running.use(*team, transport::Team::hash_of(running.fingerprint().record()));
+      if (unsettled != 0) find_teams(running);
+      if (team) running.use(*team, running.fingerprint().record());
       if (nodes) running.use(*nodes);
     }
     const device::Plan plan = request.plan(running);

@@ -27,10 +27,9 @@ void Communicator::State::find_teams(Call& call) {
   call.prepare([&] {
     if (!team_sought) team = form_team(call, *mesh, group);
     team_sought = true;
-    if (team) nodes_sought = true;
-    if (nodes_sought || !transport::waits_for_all(call.fingerprint().op)) return;
-    nodes = form_nodes(call, *mesh, group);
-    nodes_sought = true;
+    if (!team && !transport::waits_for_all(call.fingerprint().op)) return;
+    if (!team) nodes = form_nodes(call, *mesh, group);
+    unsettled = 0;
   });
 }
 

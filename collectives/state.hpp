@@ -100,7 +100,8 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   Clock::duration timeout = std::chrono::minutes(5);
   std::atomic<std::uint64_t> sequence{0};  ///< Of the last collective that ran.
   std::uint64_t agreements = 0;            ///< Calls of agree and shrink so far.
-  bool team_sought = false, nodes_sought = false;
+  std::uint32_t unsettled = 1;             ///< 1 until the team, or the nodes, have been sought.
+  bool team_sought = false;
   std::unique_ptr<transport::Team> team;
   std::unique_ptr<algorithms::by_node::Nodes> nodes;  ///< Where there is no team.
   Kept kept;
@@ -129,10 +130,27 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     record.sequence = fingerprint.sequence = sequence.load(std::memory_order_relaxed) + 1;
     sequence.store(fingerprint.sequence, std::memory_order_relaxed);
     throw_if_broken();
+    if ((record.traffic | unsettled) != 0) [[unlikely]]
+      return collective_apart(record, fingerprint, options, body);
+    run_collective(record, fingerprint, options, body, [](Call&) {});
+  }
+  /// The first ones, and those that say what they are for.
+  template <class Body>
+  [[gnu::cold, gnu::noinline]] void collective_apart(Flight::Call record,
+                                                     transport::Fingerprint fingerprint,
+                                                     const Options& options, Body body) {
+    fingerprint.argument += transport::Fingerprint::argument_of(record.traffic);
     // Ranks that go by different tables find it out in their first call.
-    if (record.sequence == 1) [[unlikely]]
-      record.argument = fingerprint.argument ^= mesh->table().digest();
-    const std::uint32_t hash = transport::Team::hash_of(record);
+    if (record.sequence == 1) fingerprint.argument ^= mesh->table().digest();
+    record.argument = fingerprint.argument;
+    const auto prepare = [this](Call& running) {
+      if (unsettled != 0) find_teams(running);
+    };
+    run_collective(record, fingerprint, options, body, prepare);
+  }
+  template <class Body, class Prepare>
+  void run_collective(const Flight::Call& record, const transport::Fingerprint& fingerprint,
+                      const Options& options, const Body& body, const Prepare& prepare) {
     Flight::Entry entry = flight.begin(record, options.site);
     const Call::Setting setting{
         *mesh,        group,  kept,       aborted, timeout_of(options),
@@ -140,9 +158,8 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     Call call(setting, fingerprint);
     if (device) device->history().record(fingerprint);
     run(call, [&](Call& running) {
-      if (!team_sought || !nodes_sought) [[unlikely]]
-        find_teams(running);
-      if (team) running.use(*team, hash);
+      prepare(running);
+      if (team) running.use(*team, record);
       if (nodes) running.use(*nodes);
       check_timeout(running, options.timeout);
       body(running);

@@ -82,20 +82,20 @@ class Team {
   Doorbell& bell() noexcept { return *bell_; }
 
   /// The steps that follow belong to this call. Both are borrowed until the next begin.
-  /// `hash` is the call's.
-  void begin(Patience& patience, std::uint32_t hash) {
+  void begin(Patience& patience, const Flight::Call& call) {
     patience_ = &patience;
-    call_ = hash;
+    call_ = hash_of(call);
     first_ = step_;
   }
-  /// What a call comes to; never 0. Every call makes one, so it is short. Differing calls agree by
-  /// chance twice in four thousand million times.
+  /// What a call comes to. Differing calls of one number agree by chance once in four thousand
+  /// million times; among calls of other numbers there may be one that agrees. Every call makes
+  /// one, so it is short: both factors fit into their instructions. The second carries differences
+  /// from bit 16 on into the upper half; those below are the count's, which the first has spread,
+  /// or the number's.
   static std::uint32_t hash_of(const Flight::Call& call) noexcept {
-    std::uint64_t sum = call.what + call.argument + call.count * 0x2c1b3c6dU;
-    if (call.traffic != 0) [[unlikely]]
-      sum += Fingerprint::compared_traffic(call.traffic) * 0x94d049bb133111ebU;
-    const std::uint64_t mixed = (sum * 0x9e3779b97f4a7c15U >> 32) + 2 * call.sequence;
-    return static_cast<std::uint32_t>(mixed) | 1;
+    const std::uint64_t sum =
+        call.count * 0x2c1b3c6dU + call.what + (call.argument + call.sequence);
+    return static_cast<std::uint32_t>(sum * 0x79b97f4bU >> 32);
   }
   /// Steps since begin.
   std::uint64_t steps() const noexcept { return step_ - first_; }
@@ -135,7 +135,7 @@ class Team {
   /// Once for each other member and step at most.
   void wait(int member) {
     if (row_[member].word.load(std::memory_order_acquire) != word_) [[unlikely]] {
-      await(member, step_, call_);
+      await(member, step_, call_in(word_));
     }
     if (++waited_ == size_ - 1) complete_ = step_;
   }
@@ -191,9 +191,9 @@ class Team {
   /// A call whose arguments were wrong.
   static constexpr std::uint32_t refused_call = 0;
 
-  /// A line's, with that step. Steps are told apart modulo 2^32: a member is never further from
-  /// another than two.
-  static std::uint64_t word_of(std::uint64_t step, std::uint32_t call) noexcept {
+  /// A line's, with that step above the call's hash. Steps are told apart modulo 2^32: a member is
+  /// never further from another than two.
+  static std::uint64_t word_of(std::uint64_t step, std::uint64_t call) noexcept {
     return step << 32 | call;
   }
   static bool has_come(std::uint64_t word, std::uint64_t step) noexcept {
@@ -236,7 +236,7 @@ class Team {
   Choice choices_[2];
 
   Patience* patience_ = nullptr;
-  std::uint32_t call_ = 0;      ///< Hash of the present call.
+  std::uint64_t call_ = 0;      ///< Hash of the present call.
   Line* row_ = nullptr;         ///< The members' lines for the present step.
   std::uint64_t step_ = 0;      ///< The last one opened.
   std::uint64_t word_ = 0;      ///< That of the last one opened.

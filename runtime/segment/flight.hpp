@@ -24,7 +24,7 @@ struct FlightRing {
     /// Its place in the rank's history modulo 2^32, below its traffic. Written last.
     std::atomic<std::uint64_t> number;
     std::atomic<std::uint64_t> who;   ///< Communicator's hash, group, site: 32, 16, 16 bits.
-    std::atomic<std::uint64_t> what;  ///< Op, dtype, reduction, kind: a byte each; root or peer.
+    std::atomic<std::uint64_t> what;  ///< What Call::pack makes of it.
     std::atomic<std::uint64_t> sequence;
     std::atomic<std::uint64_t> count;
     std::atomic<std::uint64_t> argument;
@@ -113,19 +113,26 @@ class Flight {
     std::uint64_t argument = 0;  ///< A hash of what else must agree; the tag of a message.
     std::uint32_t traffic = 0;   ///< What it is for, as its library packs it; 0: the program's own.
 
-    /// `place`: root or peer, a rank of the communicator; -1: none, or any.
+    /// `place`: root or peer, a rank of the communicator; -1: none, or any. It lies in the bits
+    /// from 16 to 47, the others above: differences below are nobody's, which makes for short
+    /// hashes.
     static constexpr std::uint64_t pack(std::uint8_t op, std::uint8_t dtype, std::uint8_t reduction,
                                         std::int32_t place) noexcept {
-      return std::uint64_t{op} | std::uint64_t{dtype} << 8 | std::uint64_t{reduction} << 16 |
-             std::uint64_t{static_cast<std::uint32_t>(place)} << 32;
+      return std::uint64_t{static_cast<std::uint32_t>(place)} << place_bit |
+             std::uint64_t{op} << op_bit | std::uint64_t{dtype} << dtype_bit |
+             std::uint64_t{reduction} << reduction_bit;
     }
+    static constexpr int place_bit = 16, op_bit = 48, dtype_bit = 53, reduction_bit = 58,
+                         kind_bit = 62;
     /// The same call, made so.
     constexpr Call as(Kind kind) const noexcept {
       Call call = *this;
-      call.what |= std::uint64_t{static_cast<std::uint8_t>(kind)} << 24;
+      call.what |= std::uint64_t{static_cast<std::uint8_t>(kind)} << kind_bit;
       return call;
     }
   };
+  static_assert(FlightRing::ops_max <= 32 && FlightRing::dtypes_max <= 32 &&
+                FlightRing::reductions_max <= 16);
   /// A communicator, as far as its calls are recorded.
   struct Place {
     std::uint64_t who = ~std::uint64_t{0};

@@ -68,11 +68,12 @@ FlightCall read_record(const FlightRing::Record& record, const Times& times, std
   call.group = static_cast<std::uint16_t>(who >> 16);
   call.site = static_cast<std::uint16_t>(who);
   const std::uint64_t what = record.what.load(acquire);
-  call.op = static_cast<std::uint8_t>(what);
-  call.dtype = static_cast<std::uint8_t>(what >> 8);
-  call.reduction = static_cast<std::uint8_t>(what >> 16);
-  call.kind = static_cast<Flight::Kind>(what >> 24 & 3);
-  call.place = static_cast<std::int32_t>(static_cast<std::uint32_t>(what >> 32));
+  using Call = Flight::Call;
+  call.op = static_cast<std::uint8_t>(what >> Call::op_bit & 31);
+  call.dtype = static_cast<std::uint8_t>(what >> Call::dtype_bit & 31);
+  call.reduction = static_cast<std::uint8_t>(what >> Call::reduction_bit & 15);
+  call.kind = static_cast<Flight::Kind>(what >> Call::kind_bit & 3);
+  call.place = static_cast<std::int32_t>(static_cast<std::uint32_t>(what >> Call::place_bit));
   call.sequence = record.sequence.load(acquire);
   call.count = record.count.load(acquire);
   call.argument = record.argument.load(acquire);
