@@ -206,9 +206,10 @@ void Call::wait_until(const std::function<bool()>& ready, int from) {
   wait_loop(waits().current, ready, nullptr);
 }
 
-void Call::look_until(const std::function<bool()>& ready, int from) {
+void Call::look_until(const std::function<bool()>& ready, int from, bool from_it_alone) {
   const auto lock = setting_.mesh.lock();
   waits().current = {};
+  waits().current.in_memory = from_it_alone;
   waits().current.to_receive = {setting_.group.world_rank(from)};
   wait_loop(waits().current, ready, nullptr, look_interval);
 }
@@ -223,8 +224,17 @@ void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
                              waiting.any || whom.empty() ? -1 : whom.front());
   const auto until = deadline();
   bool tells = is_counted(fingerprint_.op) && !waiting.any && !waiting.all;
-  const auto tell_at = tells ? Clock::now() + tell_after : TimePoint::max();
+  const auto long_at = Clock::now() + tell_after;
+  const auto tell_at = tells ? long_at : TimePoint::max();
   const auto look_at_strays = nodes_ != nullptr ? TimePoint::min() : tell_at;
+  const bool may_be_blocked = waiting.in_team || waiting.in_memory || receive != nullptr;
+  setting_.mesh.news().note_caller(setting_.group.id);
+  waits().chains = {.turn = setting_.mesh.news().next_wait(),
+                    .next_own = long_at,
+                    .pause = tell_after / 4,
+                    .handed_on = {},
+                    .ring = {},
+                    .ring_due = {}};
   do {
     check_news(receive);
     waits().look_again = TimePoint::max();
@@ -236,6 +246,10 @@ void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
     }
     if (tells) waits().look_again = std::min(waits().look_again, tell_at);
     if (now >= look_at_strays) check_strays(now);
+    if (may_be_blocked && now >= long_at) check_chains(waiting, receive, now);
+    if (may_be_blocked && now < long_at) {
+      waits().look_again = std::min(waits().look_again, long_at);
+    }
     if (now >= until) return throw_unless_complete(waiting, ready);
     if (interval < until - now) waits().look_again = std::min(waits().look_again, now + interval);
     const bool one = waiting.to_receive.size() == 1;

@@ -151,8 +151,9 @@ class Call final : public Mesh, public transport::Patience {
   /// Waits until `ready()`, which is asked under the mesh's lock; what it waits for is a message of
   /// `from` (a rank here, or any).
   void wait_until(const std::function<bool()>& ready, int from);
-  /// The same for what nobody tells of: looks again and again.
-  void look_until(const std::function<bool()>& ready, int from);
+  /// The same for what nobody tells of: looks again and again. `from_it_alone`: nothing but what
+  /// that rank does in a call of this communicator can end it.
+  void look_until(const std::function<bool()>& ready, int from, bool from_it_alone);
   /// The same for what a device does, which all ranks have a part in.
   void watch_until(const std::function<bool()>& ready);
   /// Throws if something has ended the call, or one before it on the device; waits only when a rank
@@ -192,9 +193,10 @@ class Call final : public Mesh, public transport::Patience {
   struct Waiting {
     std::vector<int> to_receive, to_send;
     bool any = false;
-    bool in_team = false;   ///< For what a member of a team publishes.
-    bool all = false;       ///< For what a device does with all ranks.
-    bool has_spun = false;  ///< For long enough to go to sleep.
+    bool in_team = false;    ///< For what a member of a team publishes.
+    bool in_memory = false;  ///< For what that rank alone writes into memory.
+    bool all = false;        ///< For what a device does with all ranks.
+    bool has_spun = false;   ///< For long enough to go to sleep.
   };
 
   /// The mesh's answer to inquiries, as long as this call waits.
@@ -235,6 +237,12 @@ class Call final : public Mesh, public transport::Patience {
   void check_waited(int world_rank, const std::string* closed);
   const std::string* end_of(int world_rank, const Waiting& waiting) const;
   void check_strays(TimePoint now);
+  bool is_blocked(const Waiting& waiting, const transport::Receive* receive) const;
+  bool comes_by_this_thread(std::uint64_t communicator) const;
+  void check_chains(const Waiting& waiting, const transport::Receive* receive, TimePoint now);
+  transport::WaitLink own_link() const;
+  void post_chain(int to, const transport::WaitChain& chain);
+  void take_chain(transport::WaitChain chain, int next, TimePoint now);
   TimePoint noticed(int world_rank);
   [[noreturn]] void throw_lost(int world_rank, const std::string& cause);
   [[noreturn]] void throw_mismatch(const transport::Receive& receive);
@@ -250,8 +258,8 @@ class Call final : public Mesh, public transport::Patience {
   std::string recorded_doing(int world_rank) const;
   std::string name_of(int world_rank) const;
   std::string labelled(std::string text) const;
-  /// The collective of this communicator in a rank's flight recorder of which that holds; of several
-  /// the one whose number is closest to this call's.
+  /// The collective of this communicator in a rank's flight recorder of which that holds; of
+  /// several the one whose number is closest to this call's.
   std::optional<transport::Fingerprint> find_recorded(
       const FlightRing& ring,
       const std::function<bool(const transport::Fingerprint&)>& is_wanted) const;
@@ -272,6 +280,15 @@ class Call final : public Mesh, public transport::Patience {
     std::optional<transport::Receive> receive;
     std::optional<transport::Outgoing> outgoing;
   };
+  /// Of the present wait, after a while.
+  struct Chains {
+    std::uint64_t turn = 0;
+    TimePoint next_own{};                      ///< When this rank begins one again,
+    Clock::duration pause{};                   ///< and how long after the one before.
+    TimePoint handed_on{};                     ///< The last one.
+    std::optional<transport::WaitChain> ring;  ///< It was in, which is to be gone around again,
+    TimePoint ring_due{};                      ///< from then on.
+  };
   /// What a call needs once it has to wait, which small ones seldom have to.
   struct Waits {
     std::optional<TimePoint> deadline;
@@ -281,6 +298,7 @@ class Call final : public Mesh, public transport::Patience {
     TimePoint look_at_strays{};               ///< Next.
     std::vector<std::pair<int, TimePoint>> noticed;
     Waiting current;
+    Chains chains;
     transport::Inquiry inquiry;
   };
   Waits& waits() const {

@@ -73,14 +73,14 @@ class Forming {
   RankBlock& leader() { return segment_.rank(neighbours_.local(0)); }
   RankBlock& block_of(int member) { return segment_.rank(neighbours_.local(member)); }
 
-  /// Waits, for that member in particular.
-  void look(int member, const std::function<bool()>& ready) {
+  /// Waits, for that member in particular; or for nothing else.
+  void look(int member, const std::function<bool()>& ready, bool from_it_alone = false) {
     call_.look_until(
         [&] {
           links_.bell()->lie_down();
           return ready();
         },
-        neighbours_.rank(member));
+        neighbours_.rank(member), from_it_alone);
     const auto lock = links_.lock();
     links_.get_up();
   }
@@ -116,11 +116,12 @@ class Forming {
 
   std::uint64_t hear() {
     std::uint64_t block = no_team;
-    look(0, [&] {
+    const auto is_told = [&] {
       const auto told = leader().read(key_of(links_, group_));
       if (told) block = *told;
       return told.has_value();
-    });
+    };
+    look(0, is_told, true);
     return block;
   }
 

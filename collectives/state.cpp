@@ -24,6 +24,10 @@ void Communicator::State::refuse_process() {
 /// The nodes are known only once all ranks have been heard, so a call in which that is so anyway
 /// finds them; until then the ranks go on as if each had a node of its own.
 void Communicator::State::find_teams(Call& call) {
+  {
+    const auto lock = mesh->lock();
+    mesh->news().note_caller(group.id);
+  }
   call.prepare([&] {
     if (!team_sought) team = form_team(call, *mesh, group);
     team_sought = true;
@@ -101,6 +105,7 @@ Work Communicator::State::start(std::function<void(Communicator&)> body) {
     Communicator communicator;
     ~Face() { communicator.state_.reset(); }
   };
+  mesh->news().note_started();
   try {
     auto item = queue->start([this, body = std::move(body)] {
       Face face{Communicator(shared_from_this())};

@@ -24,6 +24,7 @@ dlaunch_test(collectives_test
   unit/collectives/table_test.cpp
   unit/collectives/threads_test.cpp
   unit/collectives/topology_test.cpp
+  unit/collectives/wait_chain_test.cpp
   unit/collectives/tree_test.cpp
   LIBS dlaunch_collectives dlaunch_world)
 # The same ranks once more, as those of one node, which share memory; what connections prove is not

@@ -339,6 +339,9 @@ void Links::on_control(int from, const Header& header, BytesView payload) {
         news_.take_call(header.communicator, {from, fingerprint_of(more)});
       }
       return;
+    case Kind::chain:
+      if (auto chain = decode_chain(payload)) news_.take_chain(std::move(*chain));
+      return;
     case Kind::collective:
     case Kind::message:
       return;  // Data goes to the inbox.

@@ -177,6 +177,7 @@ bool is_plausible(const Header& header) noexcept {
     case Kind::inquiry:
     case Kind::status:
     case Kind::call:
+    case Kind::chain:
       return header.bytes <= control_bytes_max;
   }
   return false;

@@ -46,6 +46,7 @@ enum class Kind : std::uint8_t {
   status,  ///< The answer, with its sequence: communicator and sequence u64, sentence.
   call,    ///< The sender has put this call on its device, or waits in it; the payload: headers of
            ///< more.
+  chain,   ///< Ranks of which each waits for the next, the last for the receiver (wait_chain.hpp).
 };
 
 enum class Op : std::uint8_t {

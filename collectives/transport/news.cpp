@@ -9,6 +9,7 @@ namespace {
 constexpr std::size_t failures_max = 1024;
 /// Of one communicator; a device's queue holds about as many.
 constexpr std::size_t calls_max = 2048;
+constexpr std::size_t chains_max = 64;
 
 }  // namespace
 
@@ -85,6 +86,17 @@ std::optional<Status> News::activity(std::uint64_t communicator) const {
     if (!best || fits(*best) < fits(status)) best = std::move(status);
   }
   return best;
+}
+
+void News::take_chain(WaitChain chain) {
+  if (chains_.size() < chains_max) chains_.push_back(std::move(chain));
+}
+
+std::optional<WaitChain> News::next_chain() {
+  if (chains_.empty()) return std::nullopt;
+  WaitChain chain = std::move(chains_.front());
+  chains_.pop_front();
+  return chain;
 }
 
 void News::take_answer(int from, std::uint64_t communicator, std::uint64_t sequence,

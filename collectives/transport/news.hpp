@@ -1,6 +1,7 @@
 #pragma once
 
 #include "collectives/transport/message.hpp"
+#include "collectives/transport/wait_chain.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -61,6 +63,27 @@ class News {
   /// there is none.
   std::optional<Status> activity(std::uint64_t communicator) const;
 
+  /// One call waits, and no other.
+  bool is_alone() const { return activities_.size() == 1; }
+  /// Something was started, and goes on by itself. Free.
+  void note_started() noexcept { has_started_ = true; }
+  bool has_started() const noexcept { return has_started_; }
+
+  /// This thread calls that communicator: noted in its first call, and in waits.
+  void note_caller(std::uint64_t communicator) {
+    callers_[communicator] = std::this_thread::get_id();
+  }
+  /// The last that was noted; none where none was.
+  std::thread::id caller_of(std::uint64_t communicator) const {
+    const auto found = callers_.find(communicator);
+    return found == callers_.end() ? std::thread::id() : found->second;
+  }
+  /// Tells a rank's waits apart.
+  std::uint64_t next_wait() { return ++waits_; }
+  /// Dropped when too many are kept: they come again.
+  void take_chain(WaitChain chain);
+  std::optional<WaitChain> next_chain();
+
   void await(Inquiry& inquiry) { inquiries_.push_back(&inquiry); }
   void withdraw(Inquiry& inquiry) { std::erase(inquiries_, &inquiry); }
   void take_answer(int from, std::uint64_t communicator, std::uint64_t sequence,
@@ -76,6 +99,10 @@ class News {
   ToldCalls calls_, messages_;
   std::atomic<bool> has_calls_{false};
   std::vector<const Activity*> activities_;
+  std::atomic<bool> has_started_{false};
+  std::uint64_t waits_ = 0;
+  std::map<std::uint64_t, std::thread::id> callers_;
+  std::deque<WaitChain> chains_;
   std::vector<Inquiry*> inquiries_;
 };
 

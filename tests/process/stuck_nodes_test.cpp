@@ -101,6 +101,34 @@ TEST_CASE("a rank that waits in another call is named with where, and one story 
   CHECK(count(nodes[0].err(), "has been waiting for") == 1);
 }
 
+TEST_CASE("ranks of several nodes that wait for each other in different calls are told so") {
+  for (const std::string mode : {"group", "swapped", "crossed"}) {
+    for (const int ranks : {1, 2}) {
+      CAPTURE(mode);
+      CAPTURE(ranks);
+      const Folder folder;
+      Stuck nodes(folder, 2, ranks, mode, {"--stuck-after", "20s"});
+      for (std::size_t node = 0; node < 2; ++node) {
+        CHECK(nodes[node].wait().code == 1);
+        CAPTURE(nodes[node].err());
+        for (int local = 0; local < ranks; ++local) {
+          const int rank = static_cast<int>(node) * ranks + local;
+          const std::string begin = "[" + std::to_string(rank) + "] stuck_rank: ";
+          const auto at = nodes[node].err().find(begin);
+          REQUIRE(at != std::string::npos);
+          const std::string said =
+              nodes[node].err().substr(at, nodes[node].err().find('\n', at) - at);
+          CHECK(contains(said, "the ranks wait for each other: rank "));
+          const std::string last = std::to_string(2 * ranks - 1);
+          CHECK((contains(said, "rank " + last + " is in ") ||
+                 contains(said, "ranks " + last + ", ")));
+          CHECK(count(said, " [stuck_rank.cpp:") == 2);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("a communicator's own limit counts where the launcher has none") {
   const Folder folder;
   Stuck nodes(folder, 2, 1, "own limit", {"--stuck-after", "0"});

@@ -34,6 +34,25 @@ void misbehave(const std::string& mode, dlaunch::Communicator& comm, float* data
   if (mode == "differ") comm.broadcast(dlaunch::TensorView(data, 1, dlaunch::DType::f32), 0);
 }
 
+/// The ranks wait for each other in different calls.
+[[noreturn]] void cross(const std::string& mode, dlaunch::Communicator& comm, float* data) {
+  const int last = comm.size() - 1;
+  const dlaunch::TensorView one(data, 1, dlaunch::DType::f32);
+  if (mode == "group") {
+    auto part = comm.group(std::array{0, last});
+    if (comm.rank() == 0) part->barrier();
+    if (comm.rank() != 0) comm.barrier();
+  }
+  if (mode == "swapped") {
+    auto first = comm.duplicate(), second = comm.duplicate();
+    if (comm.rank() == last) second.barrier();
+    if (comm.rank() != last) first.barrier();
+  }
+  if (mode == "crossed" && comm.rank() == last) comm.recv(one, 0);
+  if (mode == "crossed" && comm.rank() != last) comm.barrier();
+  std::abort();
+}
+
 int run(const std::string& mode, int seconds) {
   const auto world = dlaunch::World::from_env();
   if (mode == "silent" && world.rank() == 1) wait_for_death();
@@ -51,6 +70,7 @@ int run(const std::string& mode, int seconds) {
                    comm.rank() < last ? 0 : last);
     wait_for_death();
   }
+  if (mode == "group" || mode == "swapped" || mode == "crossed") cross(mode, comm, data);
   if (comm.rank() == comm.size() - 1) misbehave(mode, comm, data);
   if (mode == "first node" && world.info().node_rank == 0) wait_for_death();
   comm.all_reduce(data);

@@ -121,6 +121,26 @@ TEST_CASE("ranks that have returned from a call with different roots are told by
   CHECK(count(job.err(), "the ranks do not agree") == 1);
 }
 
+TEST_CASE("ranks that wait for each other in different calls are all told so, with both") {
+  for (const std::string mode : {"group", "swapped", "crossed"}) {
+    CAPTURE(mode);
+    const Folder folder;
+    Job job(command(mode, {"--stuck-after", "20s"}), folder.environment());
+    CHECK(job.wait().code == 1);
+    INFO(job.err());
+    for (int rank = 0; rank < 4; ++rank) {
+      const std::string begin = "[" + std::to_string(rank) + "] stuck_rank: ";
+      const auto at = job.err().find(begin);
+      REQUIRE(at != std::string::npos);
+      const std::string said = job.err().substr(at, job.err().find('\n', at) - at);
+      CHECK(said.find("the ranks wait for each other: rank ") != std::string::npos);
+      CHECK((said.find("rank 3 is in ") != std::string::npos ||
+             said.find("ranks 3, ") != std::string::npos));
+      CHECK(count(said, " [stuck_rank.cpp:") == 2);
+    }
+  }
+}
+
 TEST_CASE("a rank that has not come is named as such") {
   const Folder folder;
   Job job(command("silent", {}, "60", 2), folder.environment());

@@ -60,7 +60,7 @@ def strip_comparing(tree):
 def build(tree, program):
     run("cmake", "-S", tree, "-B", tree / "build", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
         "-DDLAUNCH_BUILD_TESTS=OFF")
-    run("cmake", "--build", tree / "build")
+    run("cmake", "--build", tree / "build", "--target", "dlaunch", "dlaunch_program")
     run("c++", "-std=c++20", "-O2", HERE / "all_reduces.cpp", "-o", program, f"-I{tree}/collectives/include",
         f"-I{tree}/runtime/include", f"-L{tree}/build/lib", "-ldlaunch", f"-Wl,-rpath,{tree}/build/lib")
 
