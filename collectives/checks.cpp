@@ -1,6 +1,7 @@
 #include "collectives/checks.hpp"
 
 #include <cstdint>
+#include <numeric>
 
 namespace dlaunch {
 namespace {
@@ -10,6 +11,21 @@ constexpr std::size_t too_many = ~std::size_t{0};
 /// "'in': "
 std::string named(const char* name) {
   return *name == '\0' ? std::string() : "'" + std::string(name) + "': ";
+}
+
+const std::byte* part_of(const ConstTensorView& all, std::size_t first_element) {
+  return static_cast<const std::byte*>(all.data) + first_element * size_of(all.dtype);
+}
+
+/// `in` and `out` lie apart, or `in` begins at `allowed`, which `exception` says in words.
+void check_overlap(const Call& call, const ConstTensorView& in, const ConstTensorView& out,
+                   const void* allowed, const char* exception) {
+  if (in.stride != 1 || out.stride != 1 || in.count == 0 || out.count == 0) return;
+  if (in.data == allowed) return;
+  const auto from = reinterpret_cast<std::uintptr_t>(in.data);
+  const auto to = reinterpret_cast<std::uintptr_t>(out.data);
+  require(call, from + in.bytes() <= to || to + out.bytes() <= from,
+          [&] { return std::string("'in' and 'out' overlap; ") + exception; });
 }
 
 }  // namespace
@@ -52,14 +68,34 @@ void check_same(const Call& call, const ConstTensorView& view, const ConstTensor
   });
 }
 
-void check_apart(const Call& call, const ConstTensorView& in, const ConstTensorView& out,
-                 const void* allowed, const char* exception) {
-  if (in.stride != 1 || out.stride != 1 || in.count == 0 || out.count == 0) return;
-  if (in.data == allowed) return;
-  const auto from = reinterpret_cast<std::uintptr_t>(in.data);
-  const auto to = reinterpret_cast<std::uintptr_t>(out.data);
-  require(call, from + in.bytes() <= to || to + out.bytes() <= from,
-          [&] { return std::string("'in' and 'out' overlap; ") + exception; });
+void check_apart(const Call& call, const ConstTensorView& in, const ConstTensorView& out) {
+  check_overlap(call, in, out, nullptr, "they lie apart");
+}
+
+void check_apart_or_same(const Call& call, const ConstTensorView& in, const ConstTensorView& out) {
+  check_overlap(call, in, out, out.data,
+                "on the root they may be the same memory, else they lie apart");
+}
+
+void check_in_is_part(const Call& call, const ConstTensorView& in, const ConstTensorView& out,
+                      std::size_t first) {
+  check_overlap(call, in, out, part_of(out, first),
+                "'in' may be this rank's part of 'out', else they lie apart");
+}
+
+void check_out_is_part(const Call& call, const ConstTensorView& in, const ConstTensorView& out,
+                       std::size_t first) {
+  const bool is_part = out.data == part_of(in, first);
+  check_overlap(call, in, out, is_part ? in.data : nullptr,
+                "'out' may be this rank's part of 'in', else they lie apart");
+}
+
+std::size_t elements_before(const Call& call, std::size_t each) {
+  return static_cast<std::size_t>(call.rank()) * each;
+}
+
+std::size_t elements_before(const Call& call, std::span<const std::size_t> counts) {
+  return std::accumulate(counts.begin(), counts.begin() + call.rank(), std::size_t{0});
 }
 
 std::size_t parts_together(int parts, std::size_t each) {

@@ -39,10 +39,19 @@ inline void check_view(const Call& call, const ConstTensorView& view, const char
 /// `other` is a view like `view`, of `count` elements.
 void check_same(const Call& call, const ConstTensorView& view, const ConstTensorView& other,
                 std::size_t count, const char* name = "", const char* other_name = "");
-/// What is read and what is written lie apart, or `in` begins at `allowed`, which `exception` says
-/// in words. Strided views are copied, and may lie anywhere.
-void check_apart(const Call& call, const ConstTensorView& in, const ConstTensorView& out,
-                 const void* allowed, const char* exception);
+/// What is read and what is written lie apart. Strided views are copied, and may lie anywhere.
+void check_apart(const Call& call, const ConstTensorView& in, const ConstTensorView& out);
+/// They lie apart or begin together.
+void check_apart_or_same(const Call& call, const ConstTensorView& in, const ConstTensorView& out);
+/// They lie apart, or `in` is this rank's part of `out`, `first` elements after its beginning.
+void check_in_is_part(const Call& call, const ConstTensorView& in, const ConstTensorView& out,
+                      std::size_t first);
+/// The other way round.
+void check_out_is_part(const Call& call, const ConstTensorView& in, const ConstTensorView& out,
+                       std::size_t first);
+/// Elements before this rank's part.
+std::size_t elements_before(const Call& call, std::size_t each);
+std::size_t elements_before(const Call& call, std::span<const std::size_t> counts);
 /// The elements of so many parts; more than there may be rather than a wrong number.
 std::size_t parts_together(int parts, std::size_t each);
 /// One count for each rank, this rank's being `own`, the elements of `which`; returns their sum.

@@ -6,7 +6,6 @@
 #include "runtime/base/deadline.hpp"
 
 #include <cstring>
-#include <numeric>
 
 namespace dlaunch {
 namespace {
@@ -37,31 +36,6 @@ Fingerprint reducing(Op op, DType dtype, std::uint64_t count, const Reduction& r
 }
 
 std::size_t product(int ranks, std::size_t each) { return static_cast<std::size_t>(ranks) * each; }
-
-constexpr const char* same_or_apart =
-    "on the root they may be the same memory, else they lie apart";
-constexpr const char* in_is_part = "'in' may be this rank's part of 'out', else they lie apart";
-constexpr const char* out_is_part = "'out' may be this rank's part of 'in', else they lie apart";
-constexpr const char* always_apart = "they lie apart";
-
-const std::byte* part_of(const ConstTensorView& all, std::size_t first_element) {
-  return static_cast<const std::byte*>(all.data) + first_element * size_of(all.dtype);
-}
-/// Elements before this rank's part.
-std::size_t before(const Call& call, std::size_t each) { return product(call.rank(), each); }
-std::size_t before(const Call& call, std::span<const std::size_t> counts) {
-  return std::accumulate(counts.begin(), counts.begin() + call.rank(), std::size_t{0});
-}
-/// `in` may be this rank's part of `out`; or the other way round.
-void check_in_is_part(const Call& call, const ConstTensorView& in, const ConstTensorView& out,
-                      std::size_t first) {
-  check_apart(call, in, out, part_of(out, first), in_is_part);
-}
-void check_out_is_part(const Call& call, const ConstTensorView& in, const ConstTensorView& out,
-                       std::size_t first) {
-  const bool is_part = out.data == part_of(in, first);
-  check_apart(call, in, out, is_part ? in.data : nullptr, out_is_part);
-}
 
 void copy(std::span<std::byte> to, BytesView from) {
   if (!from.empty() && to.data() != from.data()) std::memmove(to.data(), from.data(), from.size());
@@ -120,7 +94,7 @@ void Communicator::reduce(ConstTensorView in, TensorView out, int root, const Re
                        const bool is_root = call.rank() == root;
                        if (is_root) {
                          check_same(call, in, out, in.count, "in", "out");
-                         check_apart(call, in, out, out.data, same_or_apart);
+                         check_apart_or_same(call, in, out);
                        }
                        const Packed data(in);
                        const Unpacked result(is_root ? out : TensorView());
@@ -151,7 +125,7 @@ void Communicator::all_gather(ConstTensorView in, TensorView out, const Options&
   state_->collective(fingerprint(Op::all_gather, in.dtype, in.count), options, [&](Call& call) {
     check_view(call, in, "in");
     check_same(call, in, out, parts_together(call.size(), in.count), "in", "out");
-    check_in_is_part(call, in, out, before(call, in.count));
+    check_in_is_part(call, in, out, elements_before(call, in.count));
     const Packed mine(in);
     const Unpacked all(out);
     const std::size_t each = in.bytes();
@@ -171,7 +145,7 @@ void Communicator::all_gather_v(ConstTensorView in, TensorView out,
   state_->collective(print, options, [&](Call& call) {
     check_view(call, in, "in");
     check_same(call, in, out, check_counts(call, counts, in.count, "in"), "in", "out");
-    check_in_is_part(call, in, out, before(call, counts));
+    check_in_is_part(call, in, out, elements_before(call, counts));
     const Packed mine(in);
     const Unpacked all(out);
     const Offsets parts = algorithms::parts_of(counts, size_of(in.dtype));
@@ -192,7 +166,7 @@ void Communicator::gather(ConstTensorView in, TensorView out, int root, const Op
     const bool is_root = call.rank() == root;
     if (is_root) {
       check_same(call, in, out, parts_together(call.size(), in.count), "in", "out");
-      check_in_is_part(call, in, out, before(call, in.count));
+      check_in_is_part(call, in, out, elements_before(call, in.count));
     }
     const Packed mine(in);
     const Unpacked all(is_root ? out : TensorView());
@@ -213,7 +187,7 @@ void Communicator::gather_v(ConstTensorView in, TensorView out, std::span<const 
         const bool is_root = call.rank() == root;
         if (is_root) {
           check_same(call, in, out, check_counts(call, counts, in.count, "in"), "in", "out");
-          check_in_is_part(call, in, out, before(call, counts));
+          check_in_is_part(call, in, out, elements_before(call, counts));
         }
         const Packed mine(in);
         const Unpacked all(is_root ? out : TensorView());
@@ -235,7 +209,7 @@ void Communicator::scatter(ConstTensorView in, TensorView out, int root, const O
         const bool is_root = call.rank() == root;
         if (is_root) {
           check_same(call, out, in, parts_together(call.size(), out.count), "out", "in");
-          check_out_is_part(call, in, out, before(call, out.count));
+          check_out_is_part(call, in, out, elements_before(call, out.count));
         }
         const Packed all(is_root ? in : ConstTensorView());
         const Unpacked mine(out);
@@ -258,7 +232,7 @@ void Communicator::scatter_v(ConstTensorView in, TensorView out,
         const bool is_root = call.rank() == root;
         if (is_root) {
           check_same(call, out, in, check_counts(call, counts, out.count, "out"), "out", "in");
-          check_out_is_part(call, in, out, before(call, counts));
+          check_out_is_part(call, in, out, elements_before(call, counts));
         }
         const Packed all(is_root ? in : ConstTensorView());
         const Unpacked mine(out);
@@ -278,7 +252,7 @@ void Communicator::reduce_scatter(ConstTensorView in, TensorView out, const Redu
       reducing(Op::reduce_scatter, out.dtype, out.count, reduction), options, [&](Call& call) {
         check_view(call, out, "out");
         check_same(call, out, in, parts_together(call.size(), out.count), "out", "in");
-        check_out_is_part(call, in, out, before(call, out.count));
+        check_out_is_part(call, in, out, elements_before(call, out.count));
         const Folder fold = folder_for(call, reduction, out.dtype, options);
         const Packed all(in);
         const Unpacked mine(out);
@@ -299,7 +273,7 @@ void Communicator::reduce_scatter_v(ConstTensorView in, TensorView out,
   state_->collective(print, options, [&](Call& call) {
     check_view(call, out, "out");
     check_same(call, out, in, check_counts(call, counts, out.count, "out"), "out", "in");
-    check_out_is_part(call, in, out, before(call, counts));
+    check_out_is_part(call, in, out, elements_before(call, counts));
     const Folder fold = folder_for(call, reduction, out.dtype, options);
     const Packed all(in);
     const Unpacked mine(out);
@@ -316,7 +290,7 @@ void Communicator::all_to_all(ConstTensorView in, TensorView out, const Options&
   state_->collective(fingerprint(Op::all_to_all, in.dtype, in.count), options, [&](Call& call) {
     check_view(call, in, "in");
     check_same(call, in, out, in.count, "in", "out");
-    check_apart(call, in, out, nullptr, always_apart);
+    check_apart(call, in, out);
     const auto ranks = static_cast<std::size_t>(call.size());
     require(call, in.count % ranks == 0, [&] {
       return std::string("'in' has " + std::to_string(in.count) + " elements, which are not " +
@@ -349,7 +323,7 @@ void Communicator::all_to_all_v(ConstTensorView in, std::span<const std::size_t>
         });
         check_same(call, in, out, check_counts(call, out_counts, in_counts[me], "out"), "in",
                    "out");
-        check_apart(call, in, out, nullptr, always_apart);
+        check_apart(call, in, out);
         const Packed data(in);
         const Unpacked result(out);
         operations::all_to_all_v(

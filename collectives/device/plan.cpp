@@ -1,8 +1,7 @@
 #include "collectives/device/plan.hpp"
 
 #include "collectives/algorithms/algorithms.hpp"
-#include "collectives/checks.hpp"
-#include "collectives/reduce.hpp"
+#include "collectives/device/checks.hpp"
 
 #include <algorithm>
 #include <string>
@@ -15,12 +14,6 @@ using algorithms::Offsets;
 using transport::Fingerprint;
 using transport::Op;
 
-std::string place_text(const Place& place) {
-  return place.is_host() ? "host memory" : "CUDA device " + std::to_string(place.cuda_device);
-}
-
-bool is_absent(const ConstTensorView& view) { return view.place.is_host() && view.count == 0; }
-
 int device_of(std::initializer_list<ConstTensorView> views) {
   for (const auto& view : views) {
     if (!view.place.is_host()) return view.place.cuda_device;
@@ -28,87 +21,8 @@ int device_of(std::initializer_list<ConstTensorView> views) {
   return -1;
 }
 
-[[noreturn]] void lacks(const Call& call, const std::string& sentence) {
-  throw Error(Errc::unsupported, call.label() + ": " + sentence + call.where());
-}
-
-/// `view` lies on `device`, one element after the other; or has none.
-void check_place(const Call& call, int device, const ConstTensorView& view) {
-  check_view(call, view);
-  if (is_absent(view)) return;
-  require(call, view.place.cuda_device == device, [&] {
-    return "one buffer lies in " + place_text(Place{device}) + ", the other in " +
-           place_text(view.place) + ": both lie in the same place";
-  });
-  if (view.stride != 1 && view.count > 1) {
-    lacks(call, "a CUDA buffer with a stride of " + std::to_string(view.stride) +
-                    " is not packed; make it contiguous first");
-  }
-}
-
-/// `other` is a view like `view`, of `count` elements.
-void check_both(const Call& call, int device, const ConstTensorView& view,
-                const ConstTensorView& other, std::size_t count) {
-  check_place(call, device, view);
-  check_place(call, device, other);
-  if (!(is_absent(other) && count == 0)) check_same(call, view, other, count);
-}
-
-bool has_arithmetic(DType dtype) {
-  switch (dtype) {
-    case DType::u8:
-    case DType::i8:
-    case DType::i32:
-    case DType::u32:
-    case DType::i64:
-    case DType::u64:
-    case DType::f16:
-    case DType::bf16:
-    case DType::f32:
-    case DType::f64:
-      return true;
-    case DType::i16:
-    case DType::u16:
-    case DType::boolean:
-    case DType::c64:
-    case DType::c128:
-      return false;
-  }
-  return false;
-}
-
-bool has_operation(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-    case ReduceOp::product:
-    case ReduceOp::min:
-    case ReduceOp::max:
-    case ReduceOp::mean:
-    case ReduceOp::premul_sum:
-      return true;
-    case ReduceOp::band:
-    case ReduceOp::bor:
-    case ReduceOp::bxor:
-    case ReduceOp::custom:
-      return false;
-  }
-  return false;
-}
-
 Plan reducing_plan(const Call& call, const Reduction& reduction, DType dtype, bool truncate_mean) {
-  if (const auto objection = Folder::objection(reduction, dtype, truncate_mean)) {
-    refuse(call, *objection);
-  }
-  const std::string instead = "; copy it to the host first";
-  if (!has_arithmetic(dtype)) {
-    lacks(call, std::string("NCCL has no arithmetic for ") + to_string(dtype) + instead);
-  }
-  if (!has_operation(reduction.op())) {
-    lacks(call, "NCCL has no reduction by " + reduction.name() + instead);
-  }
-  if (reduction.is_canonical()) {
-    lacks(call, "NCCL does not fold in the canonical order" + instead);
-  }
+  check_reduction(call, reduction, dtype, truncate_mean);
   Plan plan;
   plan.dtype = dtype;
   plan.reduce = reduction.op();
@@ -153,8 +67,6 @@ std::size_t size_of_part(const Offsets& parts, std::size_t rank) {
   return parts[rank + 1] - parts[rank];
 }
 
-std::size_t times(int ranks, std::size_t each) { return static_cast<std::size_t>(ranks) * each; }
-
 /// `counts` is empty where all parts have `mine.count` elements.
 Plan gather_plan(const Call& call, int device, const ConstTensorView& mine, const TensorView& all,
                  std::span<const std::size_t> counts, bool varies, int root) {
@@ -165,9 +77,11 @@ Plan gather_plan(const Call& call, int device, const ConstTensorView& mine, cons
     if (mine.count > 0) plan.steps.push_back({Move::send, mine.data, nullptr, mine.bytes(), root});
     return plan;
   }
-  const std::size_t sum =
-      varies ? check_counts(call, counts, mine.count, "in") : times(call.size(), mine.count);
+  const std::size_t sum = varies ? check_counts(call, counts, mine.count, "in")
+                                 : parts_together(call.size(), mine.count);
   check_both(call, device, mine, all, sum);
+  check_in_is_part(call, mine, all,
+                   varies ? elements_before(call, counts) : elements_before(call, mine.count));
   const Offsets parts = parts_of(call.size(), counts, mine.count, mine.dtype);
   for (std::size_t rank = 0; rank + 1 < parts.size(); ++rank) {
     const std::size_t bytes = size_of_part(parts, rank);
@@ -191,9 +105,11 @@ Plan scatter_plan(const Call& call, int device, const ConstTensorView& all, cons
     if (mine.count > 0) plan.steps.push_back({Move::recv, nullptr, mine.data, mine.bytes(), root});
     return plan;
   }
-  const std::size_t sum =
-      varies ? check_counts(call, counts, mine.count, "out") : times(call.size(), mine.count);
+  const std::size_t sum = varies ? check_counts(call, counts, mine.count, "out")
+                                 : parts_together(call.size(), mine.count);
   check_both(call, device, mine, all, sum);
+  check_out_is_part(call, all, mine,
+                    varies ? elements_before(call, counts) : elements_before(call, mine.count));
   const Offsets parts = parts_of(call.size(), counts, mine.count, mine.dtype);
   for (std::size_t rank = 0; rank + 1 < parts.size(); ++rank) {
     const std::size_t bytes = size_of_part(parts, rank);
@@ -265,7 +181,10 @@ Request reduce(ConstTensorView in, TensorView out, int root, const Reduction& re
         check_root(call, root);
         check_place(call, device, in);
         const bool is_root = call.rank() == root;
-        if (is_root) check_both(call, device, in, out, in.count);
+        if (is_root) {
+          check_both(call, device, in, out, in.count);
+          check_apart_or_same(call, in, out);
+        }
         Plan plan = reducing_plan(call, reduction, in.dtype, options.truncate_mean);
         plan.steps.push_back({Move::reduce, in.data, is_root ? out.data : nullptr, in.count, root});
         return plan;
@@ -286,7 +205,8 @@ Request all_reduce(TensorView inout, const Reduction& reduction, const Options& 
 Request all_gather(ConstTensorView in, TensorView out) {
   const int device = device_of({in, out});
   return {print_of(Op::all_gather, in), device, any_source, [=](const Call& call) {
-            check_both(call, device, in, out, times(call.size(), in.count));
+            check_both(call, device, in, out, parts_together(call.size(), in.count));
+            check_in_is_part(call, in, out, elements_before(call, in.count));
             Plan plan;
             plan.steps.push_back({Move::all_gather, in.data, out.data, in.bytes(), -1});
             return plan;
@@ -301,6 +221,7 @@ Request all_gather_v(ConstTensorView in, TensorView out, std::span<const std::si
   print.argument = transport::hash_bytes(counts.data(), counts.size_bytes());
   return {print, device, any_source, [=](const Call& call) {
             check_both(call, device, in, out, check_counts(call, counts, in.count, "in"));
+            check_in_is_part(call, in, out, elements_before(call, counts));
             const Offsets parts = algorithms::parts_of(counts, size_of(in.dtype));
             Plan plan;
             for (int rank = 0; rank < call.size(); ++rank) {
@@ -350,7 +271,8 @@ Request reduce_scatter(ConstTensorView in, TensorView out, const Reduction& redu
   const int device = device_of({out, in});
   return {reducing(Op::reduce_scatter, out, reduction), device, any_source,
           [=, &reduction, &options](const Call& call) {
-            check_both(call, device, out, in, times(call.size(), out.count));
+            check_both(call, device, out, in, parts_together(call.size(), out.count));
+            check_out_is_part(call, in, out, elements_before(call, out.count));
             Plan plan = reducing_plan(call, reduction, out.dtype, options.truncate_mean);
             plan.steps.push_back({Move::reduce_scatter, in.data, out.data, out.count, -1});
             return plan;
@@ -366,6 +288,7 @@ Request reduce_scatter_v(ConstTensorView in, TensorView out, std::span<const std
   print.argument ^= transport::hash_bytes(counts.data(), counts.size_bytes());
   return {print, device, any_source, [=, &reduction, &options](const Call& call) {
             check_both(call, device, out, in, check_counts(call, counts, out.count, "out"));
+            check_out_is_part(call, in, out, elements_before(call, counts));
             const Offsets parts = algorithms::parts_of(counts, size_of(out.dtype));
             Plan plan = reducing_plan(call, reduction, out.dtype, options.truncate_mean);
             for (int rank = 0; rank < call.size(); ++rank) {
@@ -382,6 +305,7 @@ Request all_to_all(ConstTensorView in, TensorView out) {
   const int device = device_of({in, out});
   return {print_of(Op::all_to_all, in), device, any_source, [=](const Call& call) {
             check_both(call, device, in, out, in.count);
+            check_apart(call, in, out);
             const auto ranks = static_cast<std::size_t>(call.size());
             require(call, in.count % ranks == 0, [&] {
               return "'in' has " + std::to_string(in.count) + " elements, which are not " +
@@ -408,6 +332,7 @@ Request all_to_all_v(ConstTensorView in, std::span<const std::size_t> in_counts,
                      std::to_string(all);
             });
             check_both(call, device, in, out, check_counts(call, out_counts, in_counts[me], "out"));
+            check_apart(call, in, out);
             return exchange_plan(call, in, algorithms::parts_of(in_counts, size_of(in.dtype)), out,
                                  algorithms::parts_of(out_counts, size_of(in.dtype)));
           }};

@@ -1,0 +1,98 @@
+#include "collectives/device/checks.hpp"
+
+#include "collectives/reduce.hpp"
+
+namespace dlaunch::device {
+namespace {
+
+std::string place_text(const Place& place) {
+  return place.is_host() ? "host memory" : "CUDA device " + std::to_string(place.cuda_device);
+}
+
+bool is_absent(const ConstTensorView& view) { return view.place.is_host() && view.count == 0; }
+
+bool has_arithmetic(DType dtype) {
+  switch (dtype) {
+    case DType::u8:
+    case DType::i8:
+    case DType::i32:
+    case DType::u32:
+    case DType::i64:
+    case DType::u64:
+    case DType::f16:
+    case DType::bf16:
+    case DType::f32:
+    case DType::f64:
+      return true;
+    case DType::i16:
+    case DType::u16:
+    case DType::boolean:
+    case DType::c64:
+    case DType::c128:
+      return false;
+  }
+  return false;
+}
+
+bool has_operation(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::product:
+    case ReduceOp::min:
+    case ReduceOp::max:
+    case ReduceOp::mean:
+    case ReduceOp::premul_sum:
+      return true;
+    case ReduceOp::band:
+    case ReduceOp::bor:
+    case ReduceOp::bxor:
+    case ReduceOp::custom:
+      return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+void lacks(const Call& call, const std::string& sentence) {
+  throw Error(Errc::unsupported, call.label() + ": " + sentence + call.where());
+}
+
+void check_place(const Call& call, int device, const ConstTensorView& view) {
+  check_view(call, view);
+  if (is_absent(view)) return;
+  require(call, view.place.cuda_device == device, [&] {
+    return "one buffer lies in " + place_text(Place{device}) + ", the other in " +
+           place_text(view.place) + ": both lie in the same place";
+  });
+  if (view.stride != 1 && view.count > 1) {
+    lacks(call, "a CUDA buffer with a stride of " + std::to_string(view.stride) +
+                    " is not packed; make it contiguous first");
+  }
+}
+
+void check_both(const Call& call, int device, const ConstTensorView& view,
+                const ConstTensorView& other, std::size_t count) {
+  check_place(call, device, view);
+  check_place(call, device, other);
+  if (!(is_absent(other) && count == 0)) check_same(call, view, other, count);
+}
+
+void check_reduction(const Call& call, const Reduction& reduction, DType dtype,
+                     bool truncate_mean) {
+  if (const auto objection = Folder::objection(reduction, dtype, truncate_mean)) {
+    refuse(call, *objection);
+  }
+  const std::string instead = "; copy it to the host first";
+  if (!has_arithmetic(dtype)) {
+    lacks(call, std::string("NCCL has no arithmetic for ") + to_string(dtype) + instead);
+  }
+  if (!has_operation(reduction.op())) {
+    lacks(call, "NCCL has no reduction by " + reduction.name() + instead);
+  }
+  if (reduction.is_canonical()) {
+    lacks(call, "NCCL does not fold in the canonical order" + instead);
+  }
+}
+
+}  // namespace dlaunch::device
