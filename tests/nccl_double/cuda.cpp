@@ -254,6 +254,8 @@ CuResult cuGraphLaunch(void* ready, void* stream) {
   replay(static_cast<Stream*>(stream));
   return 0;
 }
+CuResult cuGraphExecDestroy(void* /*ready*/) { return 0; }
+CuResult cuGraphDestroy(void* /*graph*/) { return 0; }
 CuResult cuMemcpyDtoDAsync_v2(CuDevicePtr to, CuDevicePtr from, std::size_t bytes, void* stream) {
   put(stream, [=] {
     std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
@@ -275,7 +277,7 @@ CuResult cuStreamCreate(void** stream, unsigned flags) {
 }
 CuResult cuStreamDestroy_v2(void* /*stream*/) { return 0; }
 CuResult cuStreamSynchronize(void* stream) {
-  synchronize(static_cast<Stream*>(stream));
+  synchronize(stream_of(stream));
   return 0;
 }
 CuResult cuMemAlloc_v2(CuDevicePtr* memory, std::size_t bytes) {
