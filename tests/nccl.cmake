@@ -11,12 +11,13 @@ endforeach()
 target_link_libraries(nccl_double PRIVATE cuda_double)
 
 dlaunch_test(nccl_test unit/nccl/bench_test.cpp unit/nccl/collectives_test.cpp unit/nccl/failure_test.cpp unit/nccl/recovery_test.cpp
-  unit/nccl/gpu_scenarios_test.cpp unit/nccl/overlap_test.cpp unit/nccl/stream_test.cpp unit/nccl/training_test.cpp gpu/scenarios.cpp
+  unit/nccl/gpu_scenarios_test.cpp unit/nccl/overlap_test.cpp unit/nccl/stream_test.cpp unit/nccl/training_test.cpp
+  gpu/operations.cpp gpu/rank.cpp gpu/scenarios.cpp
   LIBS dlaunch_bench dlaunch_collectives dlaunch_world cuda_double nccl_double)
 dlaunch_test(nccl_absent_test unit/nccl/absent_test.cpp LIBS dlaunch_collectives dlaunch_world)
 foreach(test nccl_test nccl_absent_test)
   add_dependencies(${test} dlaunch_nccl nccl_double)
-  set_target_properties(${test} PROPERTIES BUILD_RPATH "${PROJECT_BINARY_DIR}/lib;${PROJECT_BINARY_DIR}/tests")
+  set_target_properties(${test} PROPERTIES BUILD_RPATH "$ORIGIN/../lib")
   target_compile_definitions(${test} PRIVATE
     DLAUNCH_CUDA_DOUBLE="$<TARGET_FILE:cuda_double>" DLAUNCH_NCCL_DOUBLE="$<TARGET_FILE:nccl_double>")
 endforeach()
@@ -35,14 +36,17 @@ set_tests_properties(gradient_cuda_absent_test PROPERTIES TIMEOUT ${test_timeout
   ENVIRONMENT "DLAUNCH_CUDA_LIBRARY=/nowhere/libcuda.so.1")
 
 # On a GPU: `ctest -L gpu` on a host that has one and NCCL; elsewhere it says that it was skipped.
-add_executable(gpu_test gpu/gpu_test.cpp gpu/scenarios.cpp)
+add_executable(gpu_test gpu/command.cpp gpu/gpu_test.cpp gpu/operations.cpp gpu/rank.cpp gpu/scenarios.cpp)
 target_link_libraries(gpu_test PRIVATE dlaunch_settings dlaunch ${CMAKE_DL_LIBS})
 target_include_directories(gpu_test PRIVATE ${PROJECT_SOURCE_DIR})
-target_compile_definitions(gpu_test PRIVATE DLAUNCH_BINARY_DIR="${PROJECT_BINARY_DIR}")
 set_target_properties(gpu_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 add_dependencies(gpu_test dlaunch_nccl dlaunch_program dlaunch_bench_program bench_device_call example_gradient_cuda)
 add_test(NAME gpu_test COMMAND gpu_test)
-set_tests_properties(gpu_test PROPERTIES TIMEOUT 900 LABELS gpu SKIP_RETURN_CODE 77)
+set_tests_properties(gpu_test PROPERTIES TIMEOUT 1800 LABELS gpu SKIP_RETURN_CODE 77)
+# The folder that is carried to such a host.
+add_test(NAME gpu_pack_test COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/gpu/pack_test ${PROJECT_SOURCE_DIR}
+  ${PROJECT_BINARY_DIR})
+set_tests_properties(gpu_pack_test PROPERTIES TIMEOUT ${test_timeout})
 
 # The host's part of a call, beside NCCL's own.
 add_executable(bench_device_call bench/device_call.cpp)
@@ -52,5 +56,5 @@ target_compile_definitions(bench_device_call PRIVATE
   DLAUNCH_CUDA_DOUBLE="$<TARGET_FILE:cuda_double>" DLAUNCH_NCCL_DOUBLE="$<TARGET_FILE:nccl_double>")
 set_target_properties(bench_device_call PROPERTIES OUTPUT_NAME device_call
   RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bench
-  BUILD_RPATH "${PROJECT_BINARY_DIR}/lib;${PROJECT_BINARY_DIR}/tests")
+  BUILD_RPATH "$ORIGIN/../lib")
 add_dependencies(bench_device_call dlaunch_nccl nccl_double)

@@ -1,26 +1,35 @@
 // CUDA buffers on a real GPU: gpu_test starts itself, `dlaunch bench` and an example under dlaunch,
-// as ranks that may share one GPU. Exit code 77, and a sentence, where there is none.
+// as ranks that may share one GPU; all of the jobs that --list names, or those it is given. Exit
+// code 77, and a sentence, where there is no GPU or no NCCL.
+#include "tests/gpu/command.hpp"
 #include "tests/gpu/scenarios.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include <sys/wait.h>
-#include <unistd.h>
+#include <dlfcn.h>
 
 namespace {
 
 using namespace dlaunch;
 using namespace dlaunch::gpu_test;
 
-constexpr int skipped = 77;
+constexpr int exit_skipped = 77;
+constexpr int exit_usage = 64;
 constexpr double loss_seconds_max = 2;
+constexpr int loss_tries_max = 3;
+constexpr std::chrono::seconds limit{120};
+constexpr std::chrono::seconds sanitizer_limit{300};
 
-/// One rank of a job that this test started; "lose": its last rank dies.
+/// One rank of a job that this test started.
 int run_rank(const Driver& driver, std::string_view what) {
   const World world = World::init();
   const int device = world.rank() % driver.devices();
@@ -30,101 +39,220 @@ int run_rank(const Driver& driver, std::string_view what) {
     return 1;
   }
   Communicator comm(world);
-  const Rank rank{driver, comm, device};
-  const char* now = "lose a rank";
+  const Rank rank{driver, world, comm, device};
+  std::string now(what);
   try {
     if (what == "lose") {
       const double knew = lose_the_last(rank, [] { ::raise(SIGKILL); });
       std::printf("ok: a lost rank was known after %.2f s, and survived\n", knew);
-      return knew < loss_seconds_max ? 0 : 1;
+      if (knew < loss_seconds_max) std::printf("ok: soon enough\n");
+      return 0;
+    }
+    if (what == "leave-a-graph") {
+      leave_a_graph(rank);
+      return 0;
     }
     for (const Scenario& scenario : scenarios()) {
+      if (world.size() < scenario.ranks_min) continue;
+      if (what == "few-calls" && scenario.has_many_calls) continue;
       now = scenario.name;
       scenario.run(rank);
-      if (world.rank() == 0) std::printf("ok: %s\n", now);
+      if (world.rank() == 0) std::printf("ok: %s\n", scenario.name);
+      std::fflush(stdout);
     }
     return 0;
   } catch (const std::exception& error) {
-    std::printf("FAILED: %s on rank %d: %s\n", now, world.rank(), error.what());
+    std::printf("FAILED: %s on rank %d: %s\n", now.c_str(), world.rank(), error.what());
     return 1;
   }
 }
 
-struct Result {
-  int code = -1;
-  std::string output;
+/// The commands of this build, wherever its folder lies now.
+class Commands {
+ public:
+  explicit Commands(int devices)
+      : devices_(devices),
+        self_(std::filesystem::read_symlink("/proc/self/exe")),
+        build_(self_.parent_path().parent_path()) {}
 
-  int lines_with(std::string_view text) const {
-    int found = 0;
-    for (auto at = output.find(text); at != output.npos; at = output.find(text, at + 1)) ++found;
-    return found;
+  std::string ranks_of_this(const std::string& what) const {
+    return self_.string() + " --rank " + what;
   }
+  std::string program(const char* path) const { return (build_ / path).string(); }
+  /// NCCL takes ranks of one host on one GPU for a mistake, unless each says it is another host.
+  std::string job(int ranks, const std::string& program, const std::string& more = "") const {
+    const std::string apart = devices_ < ranks ? "NCCL_HOSTID=$RANK " : "";
+    return "exec " + (build_ / "bin/dlaunch").string() + " --standalone --nproc-per-node " +
+           std::to_string(ranks) + " " + more + " -- sh -c '" + apart + "exec " + program + "'";
+  }
+
+ private:
+  const int devices_;
+  const std::filesystem::path self_;
+  const std::filesystem::path build_;
 };
 
-Result run_command(const std::string& command) {
-  Result result;
-  std::fflush(nullptr);
-  std::FILE* const pipe = ::popen((command + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return result;
-  char some[4096];
-  while (const auto got = std::fread(some, 1, sizeof some, pipe)) result.output.append(some, got);
-  const int status = ::pclose(pipe);
-  result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-  return result;
-}
+enum class Verdict { ok, failed, skipped };
 
-int devices = 0;
-
-/// NCCL takes ranks of one host on one GPU for a mistake, unless each says it is another host.
-std::string job(int ranks, const std::string& program, const std::string& more = "") {
-  const std::string apart = devices < ranks ? "NCCL_HOSTID=$RANK " : "";
-  return DLAUNCH_BINARY_DIR "/bin/dlaunch --standalone --nproc-per-node " + std::to_string(ranks) +
-         " " + more + " -- sh -c '" + apart + "exec " + program + "'";
-}
-
-int failures = 0;
-
-Result expect_success(const char* what, const std::string& command) {
-  const Result result = run_command(command);
-  std::printf("%s: %s\n%s\n", what, result.code == 0 ? "ok" : "FAILED", result.output.c_str());
-  if (result.code != 0) ++failures;
-  return result;
-}
-
-void check_loss(const std::string& self) {
-  const Result result = run_command(job(3, self + " lose", "--on-failure continue"));
-  const bool fine = result.lines_with("and survived") == 2 && result.lines_with("FAILED:") == 0;
-  std::printf("a rank that is killed: %s\n%s\n", fine ? "ok" : "FAILED", result.output.c_str());
-  if (!fine) ++failures;
-}
-
-int run_all(const std::string& self) {
-  expect_success("two ranks", job(2, self + " scenarios"));
-  expect_success("three ranks", job(3, self + " scenarios"));
-  check_loss(self);
-  expect_success("dlaunch bench", job(2, DLAUNCH_BINARY_DIR
-                                      "/bin/dlaunch-bench --device cuda --sizes 4:4M:x32 --check"));
-  expect_success("gradient_cuda", job(2, DLAUNCH_BINARY_DIR "/bin/examples/gradient_cuda 64 20"));
-  expect_success("device_call", job(2, DLAUNCH_BINARY_DIR "/bin/../bench/device_call"));
-  if (run_command("compute-sanitizer --version").code == 0) {
-    expect_success("compute-sanitizer",
-                   job(2, "compute-sanitizer --error-exitcode 9 " + self + " scenarios"));
-  } else {
-    std::printf("compute-sanitizer: skipped, it is not installed\n");
+Verdict succeeds(const std::string& command, std::chrono::seconds within = limit) {
+  const CommandResult result = run_command(command, within);
+  if (result.timed_out) {
+    std::printf("it did not end within %d s\n", static_cast<int>(within.count()));
   }
+  return result.ok() ? Verdict::ok : Verdict::failed;
+}
+
+/// That it survives is asked each time, that it is soon enough once: the host may be loaded.
+Verdict survives_a_loss(const Commands& commands) {
+  for (int i = 0; i < loss_tries_max; ++i) {
+    const CommandResult result = run_command(
+        commands.job(3, commands.ranks_of_this("lose"), "--on-failure continue"), limit);
+    if (result.timed_out || result.lines_with("and survived") != 2) return Verdict::failed;
+    if (result.lines_with("ok: soon enough") == 2) return Verdict::ok;
+  }
+  return Verdict::failed;
+}
+
+/// Of those that NVIDIA installs: on the PATH, or where CUDA is.
+std::string find_sanitizer() {
+  for (const char* name : {"compute-sanitizer", "/usr/local/cuda/bin/compute-sanitizer"}) {
+    if (run_command(std::string(name) + " --version", limit, false).ok()) return name;
+  }
+  return {};
+}
+
+/// NCCL asks for kinds of memory that there may not be: calls that fail are no finding.
+Verdict passes_sanitizer(const Commands& commands) {
+  const std::string sanitizer = find_sanitizer();
+  if (sanitizer.empty()) {
+    std::printf("compute-sanitizer is not installed\n");
+    return Verdict::skipped;
+  }
+  return succeeds(commands.job(2, sanitizer + " --report-api-errors no --error-exitcode 9 " +
+                                      commands.ranks_of_this("few-calls")),
+                  sanitizer_limit);
+}
+
+struct Job {
+  const char* name;
+  const char* what;
+  std::function<Verdict(const Commands&)> run;
+};
+
+Job scenarios_of(const char* name, const char* what, int ranks) {
+  return {name, what, [ranks](const Commands& commands) {
+            return succeeds(commands.job(ranks, commands.ranks_of_this("scenarios")));
+          }};
+}
+
+const std::vector<Job>& jobs() {
+  static const std::vector<Job> all = {
+      scenarios_of("one-rank", "every scenario, by a rank that is alone", 1),
+      scenarios_of("two-ranks", "every scenario", 2),
+      scenarios_of("three-ranks", "every scenario", 3),
+      {"loss", "a rank that is killed is known within 2 s, and survived", survives_a_loss},
+      {"leave-a-graph", "a communicator ends while a graph holds its calls",
+       [](const Commands& commands) {
+         return succeeds(commands.job(2, commands.ranks_of_this("leave-a-graph")));
+       }},
+      {"bench", "dlaunch bench --device cuda --check",
+       [](const Commands& commands) {
+         return succeeds(commands.job(
+             2, commands.program("bin/dlaunch-bench") + " --device cuda --sizes 4:4M:x32 --check"));
+       }},
+      {"gradient_cuda", "the example",
+       [](const Commands& commands) {
+         return succeeds(
+             commands.job(2, commands.program("bin/examples/gradient_cuda") + " 64 20"));
+       }},
+      {"device_call", "what a call costs the host, beside NCCL's own",
+       [](const Commands& commands) {
+         return succeeds(commands.job(2, commands.program("bench/device_call")));
+       }},
+      {"sanitizer", "scenarios of few calls, under compute-sanitizer", passes_sanitizer},
+  };
+  return all;
+}
+
+int run_jobs(const std::vector<std::string_view>& names, const Commands& commands) {
+  int failures = 0;
+  std::string summary;
+  for (const Job& job : jobs()) {
+    if (!names.empty() && std::find(names.begin(), names.end(), job.name) == names.end()) continue;
+    std::printf("== %s: %s\n", job.name, job.what);
+    const auto begin = Clock::now();
+    const Verdict verdict = job.run(commands);
+    const std::chrono::duration<double> took = Clock::now() - begin;
+    if (verdict == Verdict::failed) ++failures;
+    char line[160];
+    std::snprintf(line, sizeof line, "%-8s %-14s %6.1f s\n",
+                  verdict == Verdict::ok       ? "ok"
+                  : verdict == Verdict::failed ? "FAILED"
+                                               : "skipped",
+                  job.name, took.count());
+    std::printf("== %s\n", line);
+    summary += line;
+  }
+  std::printf("%s", summary.c_str());
   return failures == 0 ? 0 : 1;
+}
+
+/// Of the words on the command line, those that name no job.
+int refuse_unknown(const std::vector<std::string_view>& names) {
+  for (const std::string_view name : names) {
+    if (std::any_of(jobs().begin(), jobs().end(), [&](const Job& job) { return job.name == name; }))
+      continue;
+    std::printf("gpu_test: there is no job '%s'; --list names them\n", std::string(name).c_str());
+    return exit_usage;
+  }
+  return 0;
+}
+
+bool can_load(const char* file) { return ::dlopen(file, RTLD_NOW | RTLD_LOCAL) != nullptr; }
+
+/// The one that dlaunch will find, or the one that pip installed with PyTorch, which no search path
+/// leads to.
+bool find_nccl() {
+  const char* named = std::getenv("DLAUNCH_NCCL_LIBRARY");
+  if (can_load(named != nullptr ? named : "libnccl.so.2")) return true;
+  const std::string why = ::dlerror();
+  if (named == nullptr) {
+    const CommandResult wheel = run_command(
+        "python3 -c 'import importlib.util as u; "
+        "print(u.find_spec(\"nvidia.nccl\").submodule_search_locations[0], end=\"\")'",
+        limit, false);
+    const std::string file = wheel.output + "/lib/libnccl.so.2";
+    if (wheel.ok() && can_load(file.c_str())) {
+      std::printf("NCCL is %s\n", file.c_str());
+      ::setenv("DLAUNCH_NCCL_LIBRARY", file.c_str(), 1);
+      return true;
+    }
+  }
+  std::printf("skipped: there is no NCCL here: %s; name the file in DLAUNCH_NCCL_LIBRARY\n",
+              why.c_str());
+  return false;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) try {
+  const std::vector<std::string_view> words(argv + 1, argv + argc);
+  if (words == std::vector<std::string_view>{"--list"}) {
+    for (const Job& job : jobs()) std::printf("%-14s %s\n", job.name, job.what);
+    return 0;
+  }
+  const bool is_rank = words.size() == 2 && words[0] == "--rank";
+  if (!is_rank) {
+    if (const int code = refuse_unknown(words)) return code;
+  }
   Driver driver;
-  if (driver.load()) devices = driver.devices();
+  const int devices = driver.load() ? driver.devices() : 0;
   if (devices == 0) {
     std::printf("skipped: there is no NVIDIA GPU here\n");
-    return skipped;
+    return exit_skipped;
   }
-  return argc > 1 ? run_rank(driver, argv[1]) : run_all(argv[0]);
+  if (is_rank) return run_rank(driver, words[1]);
+  return find_nccl() ? run_jobs(words, Commands(devices)) : exit_skipped;
 } catch (const std::exception& error) {
   std::printf("FAILED: %s\n", error.what());
   return 1;

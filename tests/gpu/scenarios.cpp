@@ -2,67 +2,22 @@
 
 #include <array>
 #include <chrono>
-#include <cstdlib>
-#include <stdexcept>
+#include <cstring>
+#include <optional>
 #include <string>
-#include <type_traits>
-
-#include <dlfcn.h>
 
 namespace dlaunch::gpu_test {
 namespace {
 
+using namespace std::chrono_literals;
+
 constexpr std::size_t count = std::size_t{1} << 18;
-constexpr unsigned non_blocking = 1;
 constexpr int relaxed = 2;
-
-void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error("does not hold: " + what);
-}
-
-unsigned long long address(const void* pointer) {
-  return reinterpret_cast<unsigned long long>(pointer);
-}
-
-DeviceBuffer make(const Rank& rank, std::size_t elements) {
-  return rank.comm.allocate_device(elements * sizeof(float), rank.device);
-}
-
-void fill(const Rank& rank, const DeviceBuffer& buffer, float value) {
-  const std::vector<float> host(buffer.size_bytes() / sizeof(float), value);
-  expect(rank.driver.copy(address(buffer.data()), address(host.data()), buffer.size_bytes()) == 0,
-         "a copy to the device");
-}
-
-std::vector<float> read(const Rank& rank, const TensorView& view) {
-  std::vector<float> host(view.count);
-  expect(rank.driver.copy(address(host.data()), address(view.data), view.bytes()) == 0,
-         "a copy from the device");
-  return host;
-}
-
-void expect_all(const Rank& rank, const TensorView& view, float value, const std::string& what) {
-  for (const float each : read(rank, view)) {
-    if (each == value) continue;
-    expect(false, what + ": " + std::to_string(each) + ", not " + std::to_string(value));
-  }
-}
+constexpr const char* death_key = "gpu_test/death";
 
 TensorView part(const DeviceBuffer& buffer, std::size_t which) {
   const TensorView whole = buffer.view(DType::f32);
   return {static_cast<float*>(whole.data) + which * count, count, DType::f32, whole.place};
-}
-
-void* make_stream(const Rank& rank) {
-  void* stream = nullptr;
-  expect(rank.driver.make_stream(&stream, non_blocking) == 0, "a stream");
-  return stream;
-}
-
-Options on(void* stream) {
-  Options options;
-  options.cuda_stream = stream;
-  return options;
 }
 
 float ranks_sum(const Rank& rank) {
@@ -104,12 +59,13 @@ void moves(const Rank& rank) {
   expect_all(rank, exchanged.view(DType::f32), me, "all_to_all");
   comm.reduce_scatter(all.view(DType::f32), mine.view(DType::f32));
   expect_all(rank, mine.view(DType::f32), me * static_cast<float>(ranks), "reduce_scatter");
+  const int last = comm.size() - 1;
   fill(rank, mine, me);
-  comm.broadcast(mine.view(DType::f32), 1);
-  expect_all(rank, mine.view(DType::f32), 1, "broadcast");
+  comm.broadcast(mine.view(DType::f32), last);
+  expect_all(rank, mine.view(DType::f32), static_cast<float>(last), "broadcast");
   fill(rank, mine, me);
   comm.gather(mine.view(DType::f32), all.view(DType::f32), 0);
-  if (comm.rank() == 0) expect_all(rank, part(all, 1), 1, "gather");
+  if (comm.rank() == 0) expect_all(rank, part(all, ranks - 1), static_cast<float>(last), "gather");
   comm.scatter(all.view(DType::f32), mine.view(DType::f32), 0);
   expect_all(rank, mine.view(DType::f32), me, "scatter");
 }
@@ -149,32 +105,55 @@ void streams(const Rank& rank) {
   work.wait();
 }
 
-/// More calls than are told to other ranks at once, or than a device's queue holds.
+/// More calls than are told to other ranks at once, or than a device's queue holds: 1024. Ranks
+/// that share a GPU take turns on it, which costs each call milliseconds.
 void many_calls(const Rank& rank) {
   void* const stream = make_stream(rank);
   const auto data = make(rank, 16);
   fill(rank, data, 0);
-  for (int i = 0; i < 3000; ++i) rank.comm.all_reduce(data.view(DType::f32), {}, on(stream));
+  for (int i = 0; i < 1100; ++i) rank.comm.all_reduce(data.view(DType::f32), {}, on(stream));
   expect(rank.driver.synchronize(stream) == 0, "a stream of many calls");
   expect_all(rank, data.view(DType::f32), 0, "many calls");
 }
+
+/// What a stream did while it was captured, as a graph that can be run.
+class Graph {
+ public:
+  template <class Calls>
+  Graph(const Rank& rank, void* stream, const Calls& calls) : driver_(rank.driver) {
+    expect(driver_.begin_capture(stream, relaxed) == 0, "a capture begins");
+    calls();
+    expect(driver_.end_capture(stream, &graph_) == 0, "a capture ends as a graph");
+    expect(driver_.make_graph(&ready_, graph_, 0) == 0, "a graph can be run");
+  }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  /// A communicator whose calls it holds does not end before it does.
+  ~Graph() {
+    if (ready_ != nullptr) driver_.destroy_ready_graph(ready_);
+    if (graph_ != nullptr) driver_.destroy_graph(graph_);
+  }
+  void launch(void* stream) { expect(driver_.launch_graph(ready_, stream) == 0, "a graph runs"); }
+
+ private:
+  const Driver& driver_;
+  void* graph_ = nullptr;
+  void* ready_ = nullptr;
+};
 
 void graphs(const Rank& rank) {
   void* const stream = make_stream(rank);
   const auto data = make(rank, count);
   fill(rank, data, 1);
-  void* graph = nullptr;
-  void* ready = nullptr;
-  expect(rank.driver.begin_capture(stream, relaxed) == 0, "a capture begins");
-  rank.comm.all_reduce(data.view(DType::f32), {}, on(stream));
-  Work work = rank.comm.start_all_reduce(data.view(DType::f32), {}, on(stream));
-  work.wait();
-  expect(rank.driver.end_capture(stream, &graph) == 0, "a capture ends as a graph");
-  expect(rank.driver.make_graph(&ready, graph, 0) == 0, "a graph can be run");
+  Graph graph(rank, stream, [&] {
+    rank.comm.all_reduce(data.view(DType::f32), {}, on(stream));
+    Work work = rank.comm.start_all_reduce(data.view(DType::f32), {}, on(stream));
+    work.wait();
+  });
   expect_all(rank, data.view(DType::f32), 1, "what is captured is not done");
   float expected = 1;
   for (int i = 0; i < 3; ++i) {
-    expect(rank.driver.launch_graph(ready, stream) == 0, "a graph runs");
+    graph.launch(stream);
     expected *= static_cast<float>(rank.comm.size() * rank.comm.size());
   }
   expect(rank.driver.synchronize(stream) == 0, "a graph ends");
@@ -190,6 +169,10 @@ void groups(const Rank& rank) {
   };
   auto all = rank.comm.split(0);
   in(*all, "split");
+  const bool is_last = rank.comm.rank() + 1 == rank.comm.size();
+  auto some = rank.comm.split(is_last ? std::nullopt : std::optional(0));
+  expect(some.has_value() == !is_last, "a rank without a colour gets none");
+  if (some) in(*some, "split without the last rank");
   auto alone = rank.comm.split(rank.comm.rank());
   in(*alone, "split into single ranks");
   Communicator copy = rank.comm.duplicate();
@@ -247,6 +230,32 @@ void gradients(const Rank& rank) {
   }
 }
 
+/// One communicator of host memory and one of the device, in either order.
+void mixed(const Rank& rank) {
+  Communicator host(rank.world, "host");
+  void* const stream = make_stream(rank);
+  const auto data = make(rank, count);
+  std::vector<float> numbers(count);
+  for (int i = 0; i < 4; ++i) {
+    fill(rank, data, 1);
+    numbers.assign(count, 2);
+    Work on_host, on_device;
+    for (const bool is_host : {(rank.comm.rank() + i) % 2 == 0, (rank.comm.rank() + i) % 2 != 0}) {
+      if (is_host) on_host = host.start_all_reduce(numbers);
+      if (!is_host) on_device = rank.comm.start_all_reduce(data.view(DType::f32), {}, on(stream));
+    }
+    host.barrier();
+    on_device.wait();
+    on_host.wait();
+    const auto size = static_cast<float>(rank.comm.size());
+    expect_all(rank, data.view(DType::f32), size, "a device's communicator beside one of the host");
+    expect(numbers == std::vector<float>(count, 2 * size), "one of the host beside a device's");
+    from_device(rank, std::as_writable_bytes(std::span(numbers)), data.data());
+    rank.comm.all_reduce(numbers);
+    expect(numbers == std::vector<float>(count, size * size), "host memory after the device's");
+  }
+}
+
 /// The program waits for its stream, not for a call.
 void disagreement(const Rank& rank) {
   void* const stream = make_stream(rank);
@@ -264,40 +273,54 @@ void disagreement(const Rank& rank) {
 }
 
 constexpr std::array all = {
-    Scenario{"reductions", reductions}, Scenario{"moves", moves},
-    Scenario{"messages", messages},     Scenario{"streams", streams},
-    Scenario{"many calls", many_calls}, Scenario{"graphs", graphs},
-    Scenario{"groups", groups},         Scenario{"registered memory", registered_memory},
-    Scenario{"gradients", gradients},   Scenario{"disagreement", disagreement},
+    Scenario{"reductions", reductions},
+    Scenario{"moves", moves},
+    Scenario{"messages", messages, 2},
+    Scenario{"streams", streams},
+    Scenario{"every operation, as in host memory", compare_with_host, 1, true},
+    Scenario{"many calls", many_calls, 1, true},
+    Scenario{"graphs", graphs},
+    Scenario{"groups", groups},
+    Scenario{"host and device", mixed},
+    Scenario{"registered memory", registered_memory},
+    Scenario{"gradients", gradients},
+    Scenario{"disagreement", disagreement, 2},
 };
+
+/// Of the clock that all processes of a host share.
+void tell_time_of_death(const Rank& rank) {
+  const auto now = Clock::now();
+  rank.world.store()->set(death_key, std::as_bytes(std::span(&now, 1)));
+}
+
+Clock::time_point time_of_death(const Rank& rank) {
+  const Bytes told = rank.world.store()->wait(death_key, Clock::now() + 10s);
+  Clock::time_point time;
+  std::memcpy(&time, told.data(), sizeof time);
+  return time;
+}
 
 }  // namespace
 
-bool Driver::load() {
-  const char* named = std::getenv("DLAUNCH_CUDA_LIBRARY");
-  void* const library = ::dlopen(named != nullptr ? named : "libcuda.so.1", RTLD_NOW);
-  if (library == nullptr) return false;
-  const auto find = [&](const char* name, auto& function) {
-    function =
-        reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library, name));
-    return function != nullptr;
-  };
-  return find("cuInit", init) && find("cuDeviceGetCount", device_count) &&
-         find("cuDevicePrimaryCtxRetain", retain) && find("cuCtxSetCurrent", set_current) &&
-         find("cuMemcpy", copy) && find("cuStreamCreate", make_stream) &&
-         find("cuStreamSynchronize", synchronize) &&
-         find("cuStreamBeginCapture_v2", begin_capture) &&
-         find("cuStreamEndCapture", end_capture) &&
-         find("cuGraphInstantiateWithFlags", make_graph) && find("cuGraphLaunch", launch_graph) &&
-         init(0) == 0;
-}
-
-int Driver::devices() const {
-  int found = 0;
-  return device_count(&found) == 0 ? found : 0;
-}
-
 std::span<const Scenario> scenarios() { return all; }
+
+void leave_a_graph(const Rank& rank) {
+  void* const stream = make_stream(rank);
+  const auto data = make(rank, count);
+  fill(rank, data, 1);
+  const auto size = static_cast<float>(rank.comm.size());
+  auto copy = std::make_optional(rank.comm.duplicate());
+  copy->all_reduce(data.view(DType::f32));
+  Graph graph(rank, stream, [&] { copy->all_reduce(data.view(DType::f32), {}, on(stream)); });
+  graph.launch(stream);
+  expect(rank.driver.synchronize(stream) == 0, "a graph ends");
+  expect_all(rank, data.view(DType::f32), size * size, "a graph does its call");
+  const auto begin = Clock::now();
+  copy.reset();
+  expect(Clock::now() - begin < 30s, "a communicator ends while a graph holds its calls");
+  rank.comm.all_reduce(data.view(DType::f32));
+  expect_all(rank, data.view(DType::f32), size * size * size, "others go on");
+}
 
 double lose_the_last(const Rank& rank, const std::function<void()>& die) {
   Communicator& comm = rank.comm;
@@ -309,18 +332,18 @@ double lose_the_last(const Rank& rank, const std::function<void()>& die) {
   rank.driver.synchronize(stream);
   comm.barrier();
   if (comm.rank() == last) {
+    tell_time_of_death(rank);
     die();
     return 0;
   }
-  const auto begin = Clock::now();
-  double knew = 0;
+  Clock::time_point knew;
   try {
     comm.all_reduce(data.view(DType::f32), {}, on(stream));
     rank.driver.synchronize(stream);  // Ends when NCCL was told to.
     comm.barrier();
     expect(false, "a lost rank is told of");
   } catch (const Error& error) {
-    knew = std::chrono::duration<double>(Clock::now() - begin).count();
+    knew = Clock::now();
     expect(error.errc() == Errc::peer_lost, error.what());
     expect(std::string(error.what()).find("lost rank " + std::to_string(last)) != std::string::npos,
            error.what());
@@ -331,7 +354,7 @@ double lose_the_last(const Rank& rank, const std::function<void()>& die) {
   fill(rank, theirs, 1);
   rest.all_reduce(theirs.view(DType::f32));
   expect_all(rank, theirs.view(DType::f32), static_cast<float>(last), "the survivors' sum");
-  return knew;
+  return std::chrono::duration<double>(knew - time_of_death(rank)).count();
 }
 
 }  // namespace dlaunch::gpu_test

@@ -1,50 +1,33 @@
 #pragma once
 
-#include <dlaunch/dlaunch.hpp>
+#include "tests/gpu/rank.hpp"
 
-#include <cstddef>
 #include <functional>
 #include <span>
-#include <vector>
 
 /// What is shown on GPUs, by gpu_test; nccl_test runs it on the test doubles, so that what fails on
 /// a GPU is not the test.
 namespace dlaunch::gpu_test {
 
-/// What a test itself needs of the driver; DLAUNCH_CUDA_LIBRARY names another file.
-struct Driver {
-  int (*init)(unsigned) = nullptr;
-  int (*device_count)(int*) = nullptr;
-  int (*retain)(void**, int) = nullptr;
-  int (*set_current)(void*) = nullptr;
-  int (*copy)(unsigned long long, unsigned long long, std::size_t) = nullptr;
-  int (*make_stream)(void**, unsigned) = nullptr;
-  int (*synchronize)(void*) = nullptr;
-  int (*begin_capture)(void*, int) = nullptr;
-  int (*end_capture)(void*, void**) = nullptr;
-  int (*make_graph)(void**, void*, unsigned long long) = nullptr;
-  int (*launch_graph)(void*, void*) = nullptr;
-
-  bool load();
-  int devices() const;
-};
-
-struct Rank {
-  const Driver& driver;
-  Communicator& comm;
-  int device = 0;
-};
-
 /// Throws what did not hold.
 struct Scenario {
   const char* name;
   void (*run)(const Rank& rank);
+  int ranks_min = 1;
+  bool has_many_calls = false;  ///< Too many for a tool that makes each one slow.
 };
 /// Those that leave the communicator as it was, and last one that breaks it.
 std::span<const Scenario> scenarios();
 
+/// Every operation with buffers on the device, and the same call with buffers in host memory, of
+/// the same communicator: in every type and reduction that NCCL has.
+void compare_with_host(const Rank& rank);
+
+/// Ends a communicator while a graph with its calls can still be run; then it destroys the graph.
+void leave_a_graph(const Rank& rank);
+
 /// The last rank dies by `die` while the others have a call with it on their streams, which they
-/// wait for; then they go on without it. Returns the seconds until they knew.
+/// wait for; then they go on without it. Returns the seconds from its death until they knew.
 double lose_the_last(const Rank& rank, const std::function<void()>& die);
 
 }  // namespace dlaunch::gpu_test
