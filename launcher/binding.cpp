@@ -27,14 +27,17 @@ std::vector<Home> homes_on(const std::vector<int>& nodes) {
   return homes;
 }
 
-/// The place in Topology::gpus of "3", "GPU-8932f937" (abbreviated or not) or
-/// "MIG-GPU-8932f937-.../1/0".
+/// The place in Topology::gpus of "3", "GPU-8932f937" (abbreviated or not), "MIG-8932f937-..." or,
+/// as MIG devices were named before, "MIG-GPU-8932f937-.../1/0".
 std::optional<std::size_t> gpu_index(const Topology& topology, std::string_view device) {
   const auto number = read_integer(device, 0, static_cast<long>(topology.gpus.size()) - 1);
   if (const auto* index = std::get_if<long>(&number)) return static_cast<std::size_t>(*index);
   if (device.starts_with("MIG-GPU-")) {
     device.remove_prefix(4);
     device = device.substr(0, device.find('/'));
+  }
+  for (const MigDevice& mig : topology.mig_devices) {
+    if (mig.uuid == device) device = mig.gpu_uuid;
   }
   if (!device.starts_with("GPU-")) return std::nullopt;
   for (std::size_t i = 0; i < topology.gpus.size(); ++i) {

@@ -99,6 +99,7 @@ std::vector<std::string> visible_gpus(const Machine& machine,
     const auto first = part.find_first_not_of(' ');
     if (first == std::string_view::npos) break;
     const std::string device(part.substr(first, part.find_last_not_of(' ') + 1 - first));
+    if (std::find(gpus.begin(), gpus.end(), device) != gpus.end()) return {};
     if (!device_exists(device, machine.gpus)) break;
     gpus.push_back(device);
   }

@@ -33,8 +33,8 @@ std::vector<std::string> worker_environment(const Options& options, const Machin
                                             const Assignment& assignment, int local_rank,
                                             std::string_view error_file);
 
-/// The devices of CUDA_VISIBLE_DEVICES up to the first one that there is not, as CUDA reads it; or
-/// "0".."gpus-1" where it is unset.
+/// The devices of CUDA_VISIBLE_DEVICES up to the first one that there is not, and none where one
+/// stands there twice, as CUDA reads it; or "0".."gpus-1" where it is unset.
 std::vector<std::string> visible_gpus(const Machine& machine,
                                       std::span<const std::string> environment);
 

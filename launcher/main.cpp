@@ -1,7 +1,9 @@
 #include "launcher/agent.hpp"
 #include "launcher/bench.hpp"
+#include "launcher/environment.hpp"
 #include "launcher/front.hpp"
 #include "launcher/job_key.hpp"
+#include "launcher/nvml.hpp"
 #include "launcher/options.hpp"
 #include "launcher/plan.hpp"
 #include "launcher/status_command.hpp"
@@ -59,11 +61,16 @@ int main(int argc, char** argv) {
   task.machine = read_machine();
   if (task.options.numa_binding != NumaBinding::none) {
     task.machine.topology = read_topology(cores_in_affinity_mask());
+    task.machine.topology.mig_devices =
+        mig_devices_by_nvml(visible_gpus(task.machine, task.environment));
   }
   const auto workers = worker_count(task.options, task.machine, task.environment);
   if (const auto* exit = std::get_if<EarlyExit>(&workers))
     return say_and_exit_with(exit->code, exit->text);
   task.workers = std::get<int>(workers);
+  if (auto note = note_of_few_gpus(task.options, task.machine, task.environment, task.workers)) {
+    task.options.notes.push_back(*std::move(note));
+  }
   if (task.options.bench) {
     if (const auto exit = prepare_bench(task.options, task.workers))
       return say_and_exit_with(exit->code, exit->text);

@@ -33,6 +33,13 @@ std::optional<EarlyExit> check_ranks(const Options& options, int count) {
   return std::nullopt;
 }
 
+/// Why CUDA shows none of this host's GPUs.
+std::string hidden_gpus(std::span<const std::string> environment) {
+  return "CUDA_VISIBLE_DEVICES=" +
+         std::string(lookup(environment, "CUDA_VISIBLE_DEVICES").value_or("")) +
+         " hides all GPUs of this host";
+}
+
 bool runs_under_python(const Options& options) {
   if (options.module || options.run_path) return true;
   return !options.no_python && options.program.front().ends_with(".py");
@@ -114,16 +121,18 @@ std::variant<int, EarlyExit> worker_count(const Options& options, const Machine&
       break;
   }
   if (count == 0) {
-    return refuse(
-        "--nproc-per-node gpu: " +
-        std::string(machine.gpus == 0
-                        ? "this host shows no GPU (no /dev/nvidia0); use a number, or auto"
-                        : "CUDA_VISIBLE_DEVICES hides all GPUs of this host"));
+    return refuse("--nproc-per-node gpu: " +
+                  (machine.gpus == 0
+                       ? "this host shows no GPU (no /dev/nvidia0); use a number, or auto"
+                       : hidden_gpus(environment)));
   }
-  // Without any GPU the flag only sets LOCAL_RANK to 0, as under torchrun.
-  if (options.virtual_local_rank && gpus > 0 && gpus < count) {
-    return refuse("--virtual-local-rank: " + std::to_string(count) + " workers need a GPU each, " +
-                  std::to_string(gpus) + " can be seen; lower --nproc-per-node");
+  // On a host without GPUs the flag only sets LOCAL_RANK to 0, as under torchrun.
+  if (options.virtual_local_rank && machine.gpus > 0 && gpus < count) {
+    const std::string need = "--virtual-local-rank: " + std::to_string(count) +
+                             (count == 1 ? " worker needs" : " workers need") + " a GPU each, ";
+    if (gpus == 0)
+      return refuse(need + "and " + hidden_gpus(environment) + "; leave out the one or the other");
+    return refuse(need + std::to_string(gpus) + " can be seen; lower --nproc-per-node");
   }
   if (auto wrong = check_ranks(options, count)) return *std::move(wrong);
   const auto cores = plan_cores(options, machine, environment, count);
@@ -131,6 +140,18 @@ std::variant<int, EarlyExit> worker_count(const Options& options, const Machine&
     return refuse("--numa-binding: " + complaint->sentence);
   }
   return count;
+}
+
+std::optional<std::string> note_of_few_gpus(const Options& options, const Machine& machine,
+                                            std::span<const std::string> environment, int workers) {
+  const int gpus = static_cast<int>(visible_gpus(machine, environment).size());
+  // `dlaunch bench` says it itself, where it is for GPUs.
+  const bool asked = options.workers.kind == WorkersAsked::Kind::number && !options.bench;
+  if (!asked || gpus == 0 || workers <= gpus) return std::nullopt;
+  return std::to_string(workers) + " workers and " + std::to_string(gpus) +
+         (gpus == 1 ? " GPU" : " GPUs") + " that they see: local ranks from " +
+         std::to_string(gpus) +
+         " on have none of their own (--nproc-per-node gpu starts one worker for each GPU)";
 }
 
 std::string run_directory_name(const Options& options, std::span<const std::string> environment,

@@ -17,6 +17,11 @@ namespace dlaunch::launcher {
 std::variant<int, EarlyExit> worker_count(const Options& options, const Machine& machine,
                                           std::span<const std::string> environment);
 
+/// Said once where the workers are more than the GPUs that they can see: which of them may share
+/// one is for the program to know.
+std::optional<std::string> note_of_few_gpus(const Options& options, const Machine& machine,
+                                            std::span<const std::string> environment, int workers);
+
 /// This node's place in the job, for one attempt: what the rendezvous and the agent decided.
 struct Assignment {
   std::string job;

@@ -24,10 +24,19 @@ struct GpuPlace {
   bool operator==(const GpuPlace&) const = default;
 };
 
+/// A part of a GPU, under the name that CUDA_VISIBLE_DEVICES has for it.
+struct MigDevice {
+  std::string uuid;      ///< "MIG-...", which tells nothing of the GPU.
+  std::string gpu_uuid;  ///< "GPU-...".
+
+  bool operator==(const MigDevice&) const = default;
+};
+
 /// How a host is built, as far as --numa-binding needs it. A plain value.
 struct Topology {
   std::vector<LogicalCore> cores;  ///< Those that may be used, by number.
   std::vector<GpuPlace> gpus;  ///< In the order of their PCI addresses, as CUDA counts equal ones.
+  std::vector<MigDevice> mig_devices;  ///< Those that were asked for; mig_devices_by_nvml().
 
   bool operator==(const Topology&) const = default;
 };

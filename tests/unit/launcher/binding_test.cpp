@@ -1,6 +1,7 @@
 // Which worker gets which cores, on machines written down; and how a machine is read.
 #include "launcher/binding.hpp"
 
+#include "launcher/nvml.hpp"
 #include "runtime/segment/processors.hpp"
 
 #include <filesystem>
@@ -78,6 +79,27 @@ TEST_CASE("node: all cores of the node where the worker's GPU is") {
   // CUDA_VISIBLE_DEVICES decides which GPU a local rank has.
   CHECK(bound(host, node, 2, {"3", "1"}) == Strings{"4-7,12-15", "0-3,8-11"});
   CHECK(bound(host, node, 2, {"GPU-2a", "MIG-GPU-0abc/1/0"}) == Strings{"4-7,12-15", "0-3,8-11"});
+}
+
+TEST_CASE("MIG devices belong beside their GPU, which the management library names") {
+  auto host = with_gpus(machine(2, 1, 4), {0, 0, 1, 1});
+  const Strings devices = {"MIG-2a", "MIG-1a", "MIG-1b"};
+  const std::string complaint =
+      "on which NUMA node the GPU 'MIG-2a' is cannot be told; leave the option out";
+  CHECK(bound(host, node, 3, devices) == Strings{complaint});
+  CHECK(mig_devices_by_nvml(devices, DLAUNCH_NVML_DOUBLE).empty());  // It cannot be used.
+  CHECK(mig_devices_by_nvml(devices, "/nowhere/libnvidia-ml.so.1").empty());
+  CHECK(mig_devices_by_nvml(devices, "libc.so.6").empty());
+
+  ::setenv("DLAUNCH_DOUBLE_GPUS", "4", 1);
+  host.mig_devices = mig_devices_by_nvml(devices, DLAUNCH_NVML_DOUBLE);
+  CHECK(host.mig_devices == std::vector<MigDevice>{{"MIG-2a", "GPU-2abc"},
+                                                   {"MIG-1a", "GPU-1abc"},
+                                                   {"MIG-1b", "GPU-1abc"}});
+  CHECK(bound(host, node, 3, devices) == Strings{"4-7,12-15", "0-3,8-11", "0-3,8-11"});
+  const Strings unknown = {"0", "GPU-1abc", "MIG-GPU-0abc/1/0", "MIG-3a"};
+  CHECK(mig_devices_by_nvml(unknown, DLAUNCH_NVML_DOUBLE).empty());
+  ::unsetenv("DLAUNCH_DOUBLE_GPUS");
 }
 
 TEST_CASE("socket: all nodes of that socket") {
@@ -194,7 +216,7 @@ TEST_CASE("a machine is read from files: nodes, sockets, threads, caches, GPUs")
   file("/dev/nvidia1", "");
   file("/sys/bus/pci/devices/0000:1a:00.0/numa_node", "1");
   file("/sys/bus/pci/devices/0000:3b:00.0/numa_node", "-1");
-  CHECK(read_topology(allowed, root) == Topology{cores, {{"GPU-a", 1}, {"GPU-b", 0}}});
+  CHECK(read_topology(allowed, root) == Topology{cores, {{"GPU-a", 1}, {"GPU-b", 0}}, {}});
 
   // Without the driver's word the bus is asked.
   fs::remove_all(root + "/proc");
@@ -202,7 +224,7 @@ TEST_CASE("a machine is read from files: nodes, sockets, threads, caches, GPUs")
   file("/sys/bus/pci/devices/0000:1a:00.0/class", "0x030200");
   file("/sys/bus/pci/devices/0000:1b:00.0/vendor", "0x10de");
   file("/sys/bus/pci/devices/0000:1b:00.0/class", "0x068000");
-  CHECK(read_topology(allowed, root) == Topology{cores, {{"", 1}}});
+  CHECK(read_topology(allowed, root) == Topology{cores, {{"", 1}}, {}});
   fs::remove_all(root);
   CHECK(read_topology(allowed, root).cores.back() ==
         LogicalCore{.number = 2, .node = 0, .socket = 0, .core = 2, .cache = -1});

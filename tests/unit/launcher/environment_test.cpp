@@ -182,5 +182,10 @@ TEST_CASE("CUDA_VISIBLE_DEVICES as CUDA reads it: up to the first device there i
   CHECK(count("GPU-8932f937,MIG-GPU-1/2/3") == 2);
   CHECK(count("NoDevFiles") == 0);
   CHECK(count("0,,1") == 1);
+  // CUDA shows none where one is named twice.
+  CHECK(count("0,0") == 0);
+  CHECK(count("0,1, 0") == 0);
+  CHECK(count("0,-1,0") == 1);
+  CHECK(count("GPU-8932f937,GPU-8932f937") == 0);
   CHECK(visible_gpus(machine(8, 0), {}).empty());
 }

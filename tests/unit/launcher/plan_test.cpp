@@ -61,11 +61,36 @@ TEST_CASE("how many workers") {
         "dlaunch: --nproc-per-node gpu: this host shows no GPU (no /dev/nvidia0); use a number, or "
         "auto\n");
   CHECK(count_of({"--nproc-per-node=gpu", "p"}, machine(3, 8), {"CUDA_VISIBLE_DEVICES=-1"}) ==
-        "dlaunch: --nproc-per-node gpu: CUDA_VISIBLE_DEVICES hides all GPUs of this host\n");
+        "dlaunch: --nproc-per-node gpu: CUDA_VISIBLE_DEVICES=-1 hides all GPUs of this host\n");
+  CHECK(count_of({"--nproc-per-node=gpu", "p"}, machine(3, 8), {"CUDA_VISIBLE_DEVICES=0,0"}) ==
+        "dlaunch: --nproc-per-node gpu: CUDA_VISIBLE_DEVICES=0,0 hides all GPUs of this host\n");
   CHECK(count_of({"--virtual-local-rank", "--nproc-per-node=4", "p"}, machine(8, 2)) ==
         "dlaunch: --virtual-local-rank: 4 workers need a GPU each, 2 can be seen; lower "
         "--nproc-per-node\n");
   CHECK(count_of({"--virtual-local-rank", "--nproc-per-node=4", "p"}, machine(8, 0)) == "4");
+  CHECK(count_of({"--virtual-local-rank", "--nproc-per-node=4", "p"}, machine(8, 0),
+                 {"CUDA_VISIBLE_DEVICES="}) == "4");
+  CHECK(count_of({"--virtual-local-rank", "--nproc-per-node=2", "p"}, machine(8, 2),
+                 {"CUDA_VISIBLE_DEVICES="}) ==
+        "dlaunch: --virtual-local-rank: 2 workers need a GPU each, and CUDA_VISIBLE_DEVICES= hides "
+        "all GPUs of this host; leave out the one or the other\n");
+}
+
+TEST_CASE("more workers than GPUs are said once, where the program may use GPUs") {
+  const auto note = [](const Strings& arguments, const Machine& host, int count,
+                       const Strings& env = {}) {
+    return note_of_few_gpus(options_of(arguments), host, env, count).value_or("");
+  };
+  CHECK(note({"--nproc-per-node=4", "p"}, machine(8, 2), 4) ==
+        "4 workers and 2 GPUs that they see: local ranks from 2 on have none of their own "
+        "(--nproc-per-node gpu starts one worker for each GPU)");
+  CHECK(note({"--nproc-per-node=2", "p"}, machine(8, 4), 2, {"CUDA_VISIBLE_DEVICES=3"})
+            .starts_with("2 workers and 1 GPU that they see: local ranks from 1 on"));
+  CHECK(note({"--nproc-per-node=2", "p"}, machine(8, 2), 2).empty());
+  CHECK(note({"--nproc-per-node=4", "p"}, machine(8, 0), 4).empty());
+  // Who hides all GPUs, or asks for workers by the cores, uses none.
+  CHECK(note({"--nproc-per-node=4", "p"}, machine(8, 2), 4, {"CUDA_VISIBLE_DEVICES="}).empty());
+  CHECK(note({"--nproc-per-node=cpu", "p"}, machine(8, 2), 8).empty());
 }
 
 TEST_CASE("an option that names a local rank beyond the last one") {
