@@ -11,8 +11,9 @@ endforeach()
 target_link_libraries(nccl_double PRIVATE cuda_double)
 
 dlaunch_test(nccl_test unit/nccl/bench_test.cpp unit/nccl/collectives_test.cpp unit/nccl/failure_test.cpp unit/nccl/recovery_test.cpp
-  unit/nccl/gpu_scenarios_test.cpp unit/nccl/overlap_test.cpp unit/nccl/stream_test.cpp unit/nccl/training_test.cpp
-  gpu/operations.cpp gpu/rank.cpp gpu/scenarios.cpp
+  unit/nccl/gpu_command_test.cpp unit/nccl/gpu_scenarios_test.cpp unit/nccl/overlap_test.cpp
+  unit/nccl/stream_test.cpp unit/nccl/training_test.cpp
+  gpu/command.cpp gpu/operations.cpp gpu/rank.cpp gpu/scenarios.cpp
   LIBS dlaunch_bench dlaunch_collectives dlaunch_world cuda_double nccl_double)
 dlaunch_test(nccl_absent_test unit/nccl/absent_test.cpp LIBS dlaunch_collectives dlaunch_world)
 foreach(test nccl_test nccl_absent_test)
