@@ -39,6 +39,8 @@ int run_rank(const Driver& driver, std::string_view what) {
     return 1;
   }
   Communicator comm(world);
+  // A call that hangs says which it is before the job is ended.
+  comm.set_timeout((what == "few-calls" ? sanitizer_limit : limit) / 2);
   const Rank rank{driver, world, comm, device};
   std::string now(what);
   try {
@@ -56,8 +58,10 @@ int run_rank(const Driver& driver, std::string_view what) {
       if (world.size() < scenario.ranks_min) continue;
       if (what == "few-calls" && scenario.has_many_calls) continue;
       now = scenario.name;
+      const auto begin = Clock::now();
       scenario.run(rank);
-      if (world.rank() == 0) std::printf("ok: %s\n", scenario.name);
+      const std::chrono::duration<double> took = Clock::now() - begin;
+      if (world.rank() == 0) std::printf("ok: %s, %.2f s\n", scenario.name, took.count());
       std::fflush(stdout);
     }
     return 0;
