@@ -86,7 +86,9 @@ static_assert(nccl_sum == ncclSum && nccl_prod == ncclProd && nccl_avg == ncclAv
 static_assert(nccl_min == ncclMin && nccl_max == ncclMax);
 static_assert(nccl_scalar_host_immediate == ncclScalarHostImmediate);
 static_assert(same_value<NcclUniqueId, ncclUniqueId>);
-static_assert(sizeof(NcclConfig) <= sizeof(ncclConfig_t) && NcclConfig{}.magic == NCCL_API_MAGIC);
+constexpr ncclConfig_t their_config = NCCL_CONFIG_INITIALIZER;
+static_assert(sizeof(NcclConfig) <= sizeof(ncclConfig_t));
+static_assert(NcclConfig{}.magic == their_config.magic);
 static_assert(NcclConfig::undefined == NCCL_CONFIG_UNDEF_INT);
 static_assert(offsetof(NcclConfig, blocking) == offsetof(ncclConfig_t, blocking));
 static_assert(offsetof(NcclConfig, net_name) == offsetof(ncclConfig_t, netName));
@@ -120,7 +122,7 @@ static_assert(same(&NcclApi::comm_deregister, ::ncclCommDeregister));
 static_assert(nccl_shrink_default == NCCL_SHRINK_DEFAULT && nccl_shrink_abort == NCCL_SHRINK_ABORT);
 static_assert(same(&NcclApi::comm_shrink, ::ncclCommShrink));
 #endif
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 29, 0)
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 7)
 static_assert(nccl_revoke_default == NCCL_REVOKE_DEFAULT);
 static_assert(same(&NcclApi::comm_revoke, ::ncclCommRevoke));
 #endif

@@ -96,7 +96,7 @@ struct NcclApi {
   // From 2.27 on; null before.
   NcclResult (*comm_shrink)(NcclComm comm, int* excluded, int excluded_count, NcclComm* made,
                             NcclConfig* config, int flags);
-  // From 2.29 on; null before.
+  // From 2.28.7 on; null before.
   NcclResult (*comm_revoke)(NcclComm comm, int flags);
 };
 

@@ -133,7 +133,7 @@ NcclApi load_nccl(std::string& file, int& version) {
   find_since(21900, "ncclCommRegister", api.comm_register);
   find_since(21900, "ncclCommDeregister", api.comm_deregister);
   find_since(22700, "ncclCommShrink", api.comm_shrink);
-  find_since(22900, "ncclCommRevoke", api.comm_revoke);
+  find_since(22807, "ncclCommRevoke", api.comm_revoke);
   return api;
 }
 
