@@ -76,6 +76,7 @@ bool Communicator::State::look_after_device() {
     run(call, [this](Call& looking) {
       looking.tell_device_calls(device->history());
       looking.look();
+      device->check(looking);
     });
     return true;
   } catch (...) {
@@ -196,8 +197,9 @@ void Communicator::State::end_device() noexcept {
   if (!device) return;
   for (DeviceWork* work : std::vector<DeviceWork*>(device_works)) work->end();
   destroyed = true;
-  device_memory->leave(!error.is_set() && device->is_quiet());
-  device->end();
+  const bool is_quiet = !error.is_set() && device->is_quiet();
+  device_memory->leave(is_quiet);
+  device->end(is_quiet);
   const auto lock = mesh->lock();
   mesh->news().end(device_activity);
 }
@@ -276,7 +278,7 @@ void Communicator::State::wait_on_device(const Fingerprint& fingerprint, const O
 
 void Communicator::State::await_on_device(Call& call, device::Event& mark) {
   call.tell_device_calls(device->history());
-  const device::Answer answer = DeviceCalls::wait(call, mark);
+  const device::Answer answer = device->wait(call, mark);
   // Why it is done, or failed, if the thread knows.
   throw_if_broken();
   throw_if_failed(call, answer);

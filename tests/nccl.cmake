@@ -1,6 +1,6 @@
 # CUDA buffers, on test doubles of the driver and of NCCL: no GPU is needed, and nothing is shown about one.
 add_library(cuda_double SHARED nccl_double/cuda.cpp nccl_double/kernels.cpp)
-add_library(nccl_double SHARED nccl_double/meeting.cpp nccl_double/nccl.cpp)
+add_library(nccl_double SHARED nccl_double/comm.cpp nccl_double/meeting.cpp nccl_double/nccl.cpp)
 foreach(double cuda_double nccl_double)
   target_link_libraries(${double} PRIVATE dlaunch_settings)
   target_include_directories(${double} PRIVATE ${PROJECT_SOURCE_DIR}/collectives/include
@@ -10,7 +10,8 @@ foreach(double cuda_double nccl_double)
 endforeach()
 target_link_libraries(nccl_double PRIVATE cuda_double)
 
-dlaunch_test(nccl_test unit/nccl/bench_test.cpp unit/nccl/collectives_test.cpp unit/nccl/failure_test.cpp unit/nccl/recovery_test.cpp
+dlaunch_test(nccl_test unit/nccl/bench_test.cpp unit/nccl/collectives_test.cpp unit/nccl/ending_test.cpp
+  unit/nccl/failure_test.cpp unit/nccl/recovery_test.cpp
   unit/nccl/gpu_command_test.cpp unit/nccl/gpu_scenarios_test.cpp unit/nccl/overlap_test.cpp
   unit/nccl/stream_test.cpp unit/nccl/training_test.cpp
   gpu/command.cpp gpu/operations.cpp gpu/rank.cpp gpu/scenarios.cpp
@@ -22,9 +23,10 @@ foreach(test nccl_test nccl_absent_test)
   target_compile_definitions(${test} PRIVATE
     DLAUNCH_CUDA_DOUBLE="$<TARGET_FILE:cuda_double>" DLAUNCH_NCCL_DOUBLE="$<TARGET_FILE:nccl_double>")
 endforeach()
-# The same ranks once more as those of one node, which share memory.
+# The same ranks once more as those of one node, which share memory, with an NCCL as before 2.23.
 add_test(NAME nccl_shared_test COMMAND nccl_test)
-set_tests_properties(nccl_shared_test PROPERTIES TIMEOUT ${test_timeout} ENVIRONMENT DLAUNCH_TEST_SHARED=1)
+set_tests_properties(nccl_shared_test PROPERTIES TIMEOUT ${test_timeout}
+  ENVIRONMENT "DLAUNCH_TEST_SHARED=1;DLAUNCH_DOUBLE_NCCL_AT_ONCE=1")
 
 # The example, by itself: the double's ranks find each other within one process.
 set(doubles "DLAUNCH_CUDA_LIBRARY=$<TARGET_FILE:cuda_double>" "DLAUNCH_NCCL_LIBRARY=$<TARGET_FILE:nccl_double>")

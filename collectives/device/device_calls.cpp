@@ -21,6 +21,8 @@ constexpr auto cause_grace = 1s;
 /// For what is under way to end in NCCL's orderly way; then it is aborted.
 constexpr auto revoke_limit = 500ms;
 constexpr auto revoke_interval = 1ms;
+/// For NCCL to be rid of a communicator that is destroyed.
+constexpr auto end_limit = 2s;
 
 /// What a rank tells the others when they bring the library up.
 struct Introduction {
@@ -99,10 +101,15 @@ Answer DeviceCalls::wait(Call& call, device::Event& mark) {
   Answer answer;
   call.watch_until([&] {
     answer = mark.query();
-    return answer.now != Answer::Now::pending;
+    if (answer.now != Answer::Now::pending) return true;
+    const Answer background = group_->check();
+    if (background.has_failed()) answer = background;
+    return background.has_failed();
   });
   return answer;
 }
+
+void DeviceCalls::check(Call& call) { throw_if_failed(call, group_->check()); }
 
 std::unique_ptr<device::Group> DeviceCalls::split(Call& call, int color, int key) {
   if (last_) throw_if_failed(call, wait(call, *last_));
@@ -163,14 +170,15 @@ void DeviceCalls::watch(std::function<bool()> look) {
 
 /// NCCL may take a while to end its work: whoever gave up is not kept waiting.
 void DeviceCalls::run(const std::stop_token& stop) {
-  for (bool looking = true; !stop.stop_requested();) {
+  for (bool looking = true;;) {
     {
       std::unique_lock lock(mutex_);
       changed_.wait_for(lock, stop, look_interval, [this] { return given_up_; });
+      if (stop.stop_requested()) return;  // end() does it.
       if (is_taken_) continue;
       if (given_up_) break;
     }
-    if (looking && !stop.stop_requested()) looking = look_();
+    if (looking) looking = look_();
   }
   end_work(stop);
 }
@@ -199,10 +207,13 @@ void DeviceCalls::give_up() noexcept {
   changed_.notify_all();
 }
 
-void DeviceCalls::end() noexcept {
+/// A graph that still has calls of it keeps NCCL from ending it, not its program from going on.
+void DeviceCalls::end(bool in_order) noexcept {
   thread_.request_stop();
   if (thread_.joinable()) thread_.join();
-  group_->abort();
+  if (!group_) return;
+  group_->end(in_order && !given_up_, end_limit);
+  group_.reset();
 }
 
 }  // namespace dlaunch

@@ -24,7 +24,7 @@ class DeviceCalls {
   DeviceCalls(device::Library& library, int device, std::unique_ptr<device::Group> group);
   DeviceCalls(const DeviceCalls&) = delete;
   DeviceCalls& operator=(const DeviceCalls&) = delete;
-  ~DeviceCalls() { end(); }
+  ~DeviceCalls() { end(false); }
 
   int device() const { return device_; }
   CallHistory& history() { return history_; }
@@ -34,8 +34,10 @@ class DeviceCalls {
   /// Puts it on the stream. What it waits for is NCCL itself, which connects ranks in their first
   /// calls.
   device::Mark enqueue(Call& call, const device::Plan& plan, void* stream);
-  /// Until the device is done with what is before a mark, or has failed.
-  static device::Answer wait(Call& call, device::Event& mark);
+  /// Until the device is done with what is before a mark, or something has failed.
+  device::Answer wait(Call& call, device::Event& mark);
+  /// Throws what went wrong in the background; `call` is the last one on the device.
+  void check(Call& call);
   /// The group of those ranks that give this colour; null for -1. Waits until the calls before it
   /// are done, as NCCL wants it.
   std::unique_ptr<device::Group> split(Call& call, int color, int key);
@@ -52,8 +54,9 @@ class DeviceCalls {
 
   /// The device's work is ended, soon. From any thread.
   void give_up() noexcept;
-  /// The same at once; then the thread is gone.
-  void end() noexcept;
+  /// The same at once; then the thread is gone. `in_order`: nothing is under way, and nothing
+  /// failed. Waits no longer than a few seconds.
+  void end(bool in_order) noexcept;
 
  private:
   void run(const std::stop_token& stop);

@@ -5,6 +5,7 @@
 #include <dlaunch/tensor.hpp>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -86,11 +87,14 @@ struct Mark {
 /// One rank's place among the ranks of a communicator. For any number of threads.
 class Group {
  public:
-  /// Aborts it.
+  /// As abort().
   virtual ~Group() = default;
   /// Pending while joining, splitting or the last call is not yet on its stream: until then nothing
   /// else may be asked of the group but to abort.
   virtual Answer progress() = 0;
+  /// What went wrong in the background, as far as is known: a failure, or done. Waits for nothing,
+  /// and asks nothing of CUDA.
+  virtual Answer check() = 0;
   /// Puts a call on the stream, and a mark behind it. Pending: it is there when progress() is done,
   /// and the mark still to be made.
   virtual Answer enqueue(const Plan& plan, void* stream, Mark& mark) = 0;
@@ -98,8 +102,12 @@ class Group {
   /// Called by all ranks; those of one colour make a group, in the order of `key`. -1: none. What
   /// is made is pending as this one is.
   virtual Answer split(int color, int key, std::unique_ptr<Group>& made) = 0;
-  /// Ends what is under way. From then on everything fails.
+  /// Ends what is under way, soon: waits for nothing. From then on everything fails.
   virtual void abort() noexcept = 0;
+  /// Ends it. `in_order`: nothing is under way, and other ranks get what they still have to get of
+  /// this one; else as abort(). True if the library is rid of it within that time; what is left, a
+  /// graph that still has its calls for one, is waited for in the background.
+  virtual bool end(bool in_order, std::chrono::steady_clock::duration limit) noexcept = 0;
 
   /// Whether shrink() and revoke() can be called: the library has them, and nothing was aborted.
   virtual bool can_shrink() = 0;

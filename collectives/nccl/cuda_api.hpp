@@ -18,6 +18,7 @@ constexpr CuResult cu_success = 0;
 constexpr CuResult cu_not_ready = 600;
 constexpr unsigned cu_event_disable_timing = 2;
 constexpr int cu_capture_none = 0;
+constexpr int cu_capture_mode_relaxed = 2;
 constexpr unsigned cu_stream_non_blocking = 1;
 
 struct CudaApi {
@@ -34,6 +35,7 @@ struct CudaApi {
   CuResult (*event_destroy)(CuEvent event);
   CuResult (*stream_wait_event)(CuStream stream, CuEvent event, unsigned flags);
   CuResult (*stream_is_capturing)(CuStream stream, int* status);
+  CuResult (*exchange_capture_mode)(int* mode);
   CuResult (*copy_async)(CuDevicePtr to, CuDevicePtr from, std::size_t bytes, CuStream stream);
   CuResult (*copy)(CuDevicePtr to, CuDevicePtr from, std::size_t bytes);
   CuResult (*fill_async)(CuDevicePtr to, unsigned char value, std::size_t bytes, CuStream stream);

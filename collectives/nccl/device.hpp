@@ -35,19 +35,25 @@ class Devices {
   std::map<int, CuContext> contexts_;
 };
 
-/// While it lives, the thread works on that device.
+/// While it lives, the thread works on that device, and what it asks CUDA for does not spoil what
+/// is being captured elsewhere: captures of the other modes forbid it on this thread, or on all.
 class Current {
  public:
-  Current(const CudaApi& cuda, CuContext context) : cuda_(cuda) { cuda_.push_current(context); }
+  Current(const CudaApi& cuda, CuContext context) : cuda_(cuda) {
+    cuda_.push_current(context);
+    cuda_.exchange_capture_mode(&mode_);
+  }
   Current(const Current&) = delete;
   Current& operator=(const Current&) = delete;
   ~Current() {
+    cuda_.exchange_capture_mode(&mode_);
     CuContext popped = nullptr;
     cuda_.pop_current(&popped);
   }
 
  private:
   const CudaApi& cuda_;
+  int mode_ = cu_capture_mode_relaxed;  ///< Then the thread's own.
 };
 
 inline CuDevicePtr address_of(const void* pointer) {

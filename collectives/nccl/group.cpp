@@ -96,114 +96,147 @@ std::array<std::byte, 8> scalar_of(double factor, DType dtype) {
 }  // namespace
 
 /// That something goes on in the background is no failure: progress() follows it.
-Answer NcclGroup::answer_of(NcclResult result, const char* function) {
+Answer NcclGroup::answer_of(NcclResult result, const char* function, NcclComm comm) const {
   if (result == nccl_success) return {};
   if (result == nccl_in_progress) return Answer::pending();
-  std::string why = std::string(function) + " failed: " + nccl_.get_error_string(result);
-  const char* last = nccl_.get_last_error(comm_);
+  std::string why = std::string(function) + " failed: " + uses_.nccl.get_error_string(result);
+  const char* last = uses_.nccl.get_last_error(comm);
   if (last != nullptr && *last != '\0') why += std::string(": ") + last;
   return Answer::failed(result == nccl_remote_error ? Errc::peer_lost : Errc::internal,
                         std::move(why));
 }
 
 Answer NcclGroup::join(const device::Id& id, int rank, int size) {
-  const std::lock_guard lock(mutex_);
-  const Current current(devices_.cuda, context_);
+  const Current current(uses_.devices.cuda, uses_.context);
   NcclUniqueId unique{};
   static_assert(sizeof unique == sizeof id);
   std::memcpy(&unique, id.data(), sizeof unique);
   NcclConfig config = never_blocking();
-  return answer_of(nccl_.comm_init(&comm_, size, unique, rank, &config), "ncclCommInitRankConfig");
+  NcclComm comm = nullptr;
+  const NcclResult result = uses_.nccl.comm_init(&comm, size, unique, rank, &config);
+  handle_->put(comm);
+  return answer_of(result, "ncclCommInitRankConfig", comm);
 }
 
 Answer NcclGroup::progress() {
-  const std::lock_guard lock(mutex_);
-  if (comm_ == nullptr) return was_aborted();
-  const Current current(devices_.cuda, context_);
-  return follow();
-}
-
-Answer NcclGroup::follow() {
-  NcclResult state = nccl_success;
-  const NcclResult asked = nccl_.get_async_error(comm_, &state);
-  if (asked != nccl_success) return answer_of(asked, "ncclCommGetAsyncError");
-  if (state == nccl_success) {
-    for (const NcclRedOp op : std::exchange(ops_, {})) nccl_.destroy_op(op, comm_);
+  if (slot_) {
+    if (!slot_->is_closed()) return Answer::pending();
+    handle_->put(slot_->take());
+    slot_.reset();
   }
-  return answer_of(state, "NCCL");
+  bool is_gone = false;
+  const Inside inside = handle_->try_enter(is_gone);
+  if (is_gone) return was_aborted();
+  if (!inside) return Answer::pending();
+  const Current current(uses_.devices.cuda, uses_.context);
+  if (const Answer revoked = answer_of(handle_->revoked_with(), "ncclCommRevoke", inside.comm());
+      revoked.has_failed()) {
+    return revoked;
+  }
+  return follow(inside);
 }
 
+Answer NcclGroup::check() {
+  bool is_gone = false;
+  const Inside inside = handle_->try_enter(is_gone);
+  if (!inside) return {};
+  NcclResult state = nccl_success;
+  const NcclResult asked = uses_.nccl.get_async_error(inside.comm(), &state);
+  return answer_of(asked != nccl_success ? asked : state, "NCCL", inside.comm());
+}
+
+Answer NcclGroup::follow(const Inside& inside) {
+  NcclResult state = nccl_success;
+  const NcclResult asked = uses_.nccl.get_async_error(inside.comm(), &state);
+  if (asked != nccl_success) return answer_of(asked, "ncclCommGetAsyncError", inside.comm());
+  if (state == nccl_success) {
+    for (const NcclRedOp op : std::exchange(ops_, {})) uses_.nccl.destroy_op(op, inside.comm());
+    handle_->close_slot();
+  }
+  return answer_of(state, "NCCL", inside.comm());
+}
+
+/// What CUDA itself does may wait until there is room on the stream, which may never come: NCCL can
+/// be aborted meanwhile.
 Answer NcclGroup::enqueue(const Plan& plan, void* stream, device::Mark& mark) {
-  const std::lock_guard lock(mutex_);
-  if (ended_) return was_aborted();
-  const Current current(devices_.cuda, context_);
-  Answer answer = devices_.is_capturing(stream, mark.captured);
+  const Current current(uses_.devices.cuda, uses_.context);
+  Answer answer = uses_.devices.is_capturing(stream, mark.captured);
   if (!answer.has_failed()) answer = copy(plan, stream);
-  if (!answer.has_failed()) answer = launch(plan, stream);
-  if (!answer.has_failed()) answer = follow();
+  if (answer.has_failed()) return answer;
+  {
+    const Inside inside = handle_->enter();
+    if (!inside) return was_aborted();
+    answer = launch(inside, plan, stream);
+    if (!answer.has_failed()) answer = follow(inside);
+  }
   return answer.is_done() ? record(stream, mark) : answer;
 }
 
 Answer NcclGroup::copy(const Plan& plan, void* stream) {
   for (const Step& step : plan.steps) {
     if (step.move != Move::copy) continue;
-    const auto answer =
-        devices_.answer_of(devices_.cuda.copy_async(address_of(step.out), address_of(step.in),
-                                                    step.count * size_of(plan.dtype), stream),
-                           "cuMemcpyDtoDAsync");
+    const auto answer = uses_.devices.answer_of(
+        uses_.devices.cuda.copy_async(address_of(step.out), address_of(step.in),
+                                      step.count * size_of(plan.dtype), stream),
+        "cuMemcpyDtoDAsync");
     if (answer.has_failed()) return answer;
   }
   return {};
 }
 
-Answer NcclGroup::make_op(const Plan& plan, NcclRedOp& op) {
+Answer NcclGroup::make_op(const Inside& inside, const Plan& plan, NcclRedOp& op) {
   op = op_of(plan.reduce);
   if (plan.reduce != ReduceOp::premul_sum) return {};
   auto scalar = scalar_of(plan.factor, plan.dtype);
-  const auto answer = answer_of(nccl_.make_premul_sum(&op, scalar.data(), dtype_of(plan.dtype),
-                                                      nccl_scalar_host_immediate, comm_),
-                                "ncclRedOpCreatePreMulSum");
+  const auto answer =
+      answer_of(uses_.nccl.make_premul_sum(&op, scalar.data(), dtype_of(plan.dtype),
+                                           nccl_scalar_host_immediate, inside.comm()),
+                "ncclRedOpCreatePreMulSum", inside.comm());
   if (!answer.has_failed()) ops_.push_back(op);
   return answer;
 }
 
-Answer NcclGroup::launch(const Plan& plan, void* stream) {
+Answer NcclGroup::launch(const Inside& inside, const Plan& plan, void* stream) {
+  NcclComm const comm = inside.comm();
   NcclRedOp op = nccl_sum;
   if (plan.reduce != ReduceOp{}) {
-    if (const auto answer = make_op(plan, op); answer.has_failed()) return answer;
+    if (const auto answer = make_op(inside, plan, op); answer.has_failed()) return answer;
   }
   if (plan.steps.size() == 1) {
-    return answer_of(launch(plan.steps.front(), dtype_of(plan.dtype), op, stream), "NCCL");
+    return answer_of(launch(comm, plan.steps.front(), dtype_of(plan.dtype), op, stream), "NCCL",
+                     comm);
   }
-  if (const auto answer = answer_of(nccl_.group_start(), "ncclGroupStart"); answer.has_failed()) {
+  if (const auto answer = answer_of(uses_.nccl.group_start(), "ncclGroupStart", comm);
+      answer.has_failed()) {
     return answer;
   }
   Answer failed;
   for (const Step& step : plan.steps) {
     if (step.move == Move::copy || failed.has_failed()) continue;
-    failed = answer_of(launch(step, dtype_of(plan.dtype), op, stream), "NCCL");
+    failed = answer_of(launch(comm, step, dtype_of(plan.dtype), op, stream), "NCCL", comm);
   }
   // A group that was begun is ended, also where it failed.
-  const Answer ended = answer_of(nccl_.group_end(), "NCCL");
+  const Answer ended = answer_of(uses_.nccl.group_end(), "NCCL", comm);
   return failed.has_failed() ? failed : ended;
 }
 
-NcclResult NcclGroup::launch(const Step& step, NcclDType dtype, NcclRedOp op, void* stream) {
+NcclResult NcclGroup::launch(NcclComm comm, const Step& step, NcclDType dtype, NcclRedOp op,
+                             void* stream) {
   switch (step.move) {
     case Move::all_reduce:
-      return nccl_.all_reduce(step.in, step.out, step.count, dtype, op, comm_, stream);
+      return uses_.nccl.all_reduce(step.in, step.out, step.count, dtype, op, comm, stream);
     case Move::reduce:
-      return nccl_.reduce(step.in, step.out, step.count, dtype, op, step.peer, comm_, stream);
+      return uses_.nccl.reduce(step.in, step.out, step.count, dtype, op, step.peer, comm, stream);
     case Move::broadcast:
-      return nccl_.broadcast(step.in, step.out, step.count, dtype, step.peer, comm_, stream);
+      return uses_.nccl.broadcast(step.in, step.out, step.count, dtype, step.peer, comm, stream);
     case Move::all_gather:
-      return nccl_.all_gather(step.in, step.out, step.count, dtype, comm_, stream);
+      return uses_.nccl.all_gather(step.in, step.out, step.count, dtype, comm, stream);
     case Move::reduce_scatter:
-      return nccl_.reduce_scatter(step.in, step.out, step.count, dtype, op, comm_, stream);
+      return uses_.nccl.reduce_scatter(step.in, step.out, step.count, dtype, op, comm, stream);
     case Move::send:
-      return nccl_.send(step.in, step.count, dtype, step.peer, comm_, stream);
+      return uses_.nccl.send(step.in, step.count, dtype, step.peer, comm, stream);
     case Move::recv:
-      return nccl_.recv(step.out, step.count, dtype, step.peer, comm_, stream);
+      return uses_.nccl.recv(step.out, step.count, dtype, step.peer, comm, stream);
     case Move::copy:
       break;  // Is on the stream already.
   }
@@ -211,91 +244,84 @@ NcclResult NcclGroup::launch(const Step& step, NcclDType dtype, NcclRedOp op, vo
 }
 
 Answer NcclGroup::make_mark(void* stream, device::Mark& mark) {
-  const std::lock_guard lock(mutex_);
-  if (ended_) return was_aborted();
-  const Current current(devices_.cuda, context_);
+  if (!handle_->is_there()) return was_aborted();
+  const Current current(uses_.devices.cuda, uses_.context);
   return record(stream, mark);
 }
 
 /// The event of a capture belongs to its graph.
 Answer NcclGroup::record(void* stream, device::Mark& mark) {
   const bool again = !mark.captured && mark.spare.use_count() == 1;
-  mark.event = again ? std::move(mark.spare) : std::make_shared<StreamEvent>(devices_, context_);
+  mark.event =
+      again ? std::move(mark.spare) : std::make_shared<StreamEvent>(uses_.devices, uses_.context);
   return static_cast<StreamEvent&>(*mark.event).record(stream);
 }
 
-Answer NcclGroup::split(int color, int key, std::unique_ptr<device::Group>& made) {
-  const std::lock_guard lock(mutex_);
-  if (comm_ == nullptr) return was_aborted();
-  const Current current(devices_.cuda, context_);
-  auto child = std::make_unique<NcclGroup>(nccl_, devices_, context_);
+/// Makes another one of this one, by whichever function.
+template <class Make>
+Answer NcclGroup::make(const char* function, std::unique_ptr<device::Group>& made,
+                       const Make& function_of) {
+  const Inside inside = handle_->enter_revoked();
+  if (!inside) return was_aborted();
+  const Current current(uses_.devices.cuda, uses_.context);
+  const auto slot = std::make_shared<Slot>(uses_);
+  if (!handle_->keep(slot)) {
+    return Answer::failed(Errc::internal, std::string(function) + ": NCCL is still at another one");
+  }
   NcclConfig config = never_blocking();
-  const Answer answer = answer_of(
-      nccl_.comm_split(comm_, color < 0 ? nccl_split_no_color : color, key, &child->comm_, &config),
-      "ncclCommSplit");
-  if (!answer.has_failed() && color >= 0) made = std::move(child);
+  const Answer answer =
+      answer_of(function_of(inside.comm(), slot->target(), &config), function, inside.comm());
+  if (!answer.has_failed()) made = std::make_unique<NcclGroup>(uses_, slot);
   return answer;
 }
 
-void NcclGroup::abort() noexcept {
-  const std::lock_guard lock(mutex_);
-  ended_ = true;
-  if (comm_ == nullptr) return;
-  const Current current(devices_.cuda, context_);
-  // It may say that it failed before; there is nobody left to tell.
-  static_cast<void>(nccl_.comm_abort(std::exchange(comm_, nullptr)));
+Answer NcclGroup::split(int color, int key, std::unique_ptr<device::Group>& made) {
+  const Answer answer =
+      make("ncclCommSplit", made, [&](NcclComm comm, NcclComm* target, NcclConfig* config) {
+        const int asked = color < 0 ? nccl_split_no_color : color;
+        return uses_.nccl.comm_split(comm, asked, key, target, config);
+      });
+  if (color < 0) made.reset();
+  return answer;
 }
 
-bool NcclGroup::can_shrink() {
-  const std::lock_guard lock(mutex_);
-  return comm_ != nullptr && nccl_.comm_shrink != nullptr;
-}
+bool NcclGroup::can_shrink() { return handle_->is_there() && uses_.nccl.comm_shrink != nullptr; }
 
-bool NcclGroup::can_revoke() {
-  const std::lock_guard lock(mutex_);
-  return comm_ != nullptr && nccl_.comm_revoke != nullptr;
-}
+bool NcclGroup::can_revoke() { return handle_->is_there() && uses_.nccl.comm_revoke != nullptr; }
 
 Answer NcclGroup::shrink(std::span<const int> gone, bool is_quiet,
                          std::unique_ptr<device::Group>& made) {
-  const std::lock_guard lock(mutex_);
-  if (comm_ == nullptr) return was_aborted();
-  const Current current(devices_.cuda, context_);
-  if (!is_quiet) ended_ = true;
-  auto child = std::make_unique<NcclGroup>(nccl_, devices_, context_);
-  NcclConfig config = never_blocking();
+  if (!is_quiet) handle_->revoke();
   std::vector<int> excluded(gone.begin(), gone.end());
-  const Answer answer = answer_of(
-      nccl_.comm_shrink(comm_, excluded.data(), static_cast<int>(excluded.size()), &child->comm_,
-                        &config, is_quiet ? nccl_shrink_default : nccl_shrink_abort),
-      "ncclCommShrink");
-  if (!answer.has_failed()) made = std::move(child);
-  return answer;
+  return make("ncclCommShrink", made, [&](NcclComm comm, NcclComm* target, NcclConfig* config) {
+    return uses_.nccl.comm_shrink(comm, excluded.data(), static_cast<int>(excluded.size()), target,
+                                  config, is_quiet ? nccl_shrink_default : nccl_shrink_abort);
+  });
 }
 
+/// NCCL waits for its own threads in it.
 Answer NcclGroup::revoke() {
-  const std::lock_guard lock(mutex_);
-  if (comm_ == nullptr) return was_aborted();
-  ended_ = true;
-  const Current current(devices_.cuda, context_);
-  return answer_of(nccl_.comm_revoke(comm_, nccl_revoke_default), "ncclCommRevoke");
+  const bool begun = handle_->revoke_by(
+      [&nccl = uses_.nccl](NcclComm comm) { return nccl.comm_revoke(comm, nccl_revoke_default); });
+  return begun ? Answer::pending() : was_aborted();
 }
 
 void* NcclGroup::add_memory(void* memory, std::size_t bytes) noexcept {
-  const std::lock_guard lock(mutex_);
-  if (ended_ || nccl_.comm_register == nullptr || nccl_.comm_deregister == nullptr) return nullptr;
-  const Current current(devices_.cuda, context_);
+  if (uses_.nccl.comm_register == nullptr || uses_.nccl.comm_deregister == nullptr) return nullptr;
+  const Inside inside = handle_->enter();
+  if (!inside) return nullptr;
+  const Current current(uses_.devices.cuda, uses_.context);
   void* handle = nullptr;
-  const NcclResult result = nccl_.comm_register(comm_, memory, bytes, &handle);
+  const NcclResult result = uses_.nccl.comm_register(inside.comm(), memory, bytes, &handle);
   return result == nccl_success ? handle : nullptr;
 }
 
 /// What was aborted knows no memory any more.
 void NcclGroup::remove_memory(void* handle) noexcept {
-  const std::lock_guard lock(mutex_);
-  if (comm_ == nullptr) return;
-  const Current current(devices_.cuda, context_);
-  static_cast<void>(nccl_.comm_deregister(comm_, handle));
+  const Inside inside = handle_->enter_revoked();
+  if (!inside) return;
+  const Current current(uses_.devices.cuda, uses_.context);
+  static_cast<void>(uses_.nccl.comm_deregister(inside.comm(), handle));
 }
 
 }  // namespace dlaunch::nccl

@@ -2,11 +2,12 @@
 
 #include "collectives/device/library.hpp"
 #include "collectives/nccl/device.hpp"
+#include "collectives/nccl/handle.hpp"
 #include "collectives/nccl/nccl_api.hpp"
 
+#include <chrono>
 #include <memory>
-#include <mutex>
-#include <string>
+#include <utility>
 #include <vector>
 
 namespace dlaunch::nccl {
@@ -14,18 +15,23 @@ namespace dlaunch::nccl {
 /// An ncclComm. It never blocks: what NCCL does behind a call is asked for by progress().
 class NcclGroup final : public device::Group {
  public:
-  NcclGroup(const NcclApi& nccl, const Devices& devices, CuContext context)
-      : nccl_(nccl), devices_(devices), context_(context) {}
+  explicit NcclGroup(const Uses& uses) : uses_(uses) {}
+  /// It comes when NCCL has written it.
+  NcclGroup(const Uses& uses, std::shared_ptr<Slot> slot) : uses_(uses), slot_(std::move(slot)) {}
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
   ~NcclGroup() override { abort(); }
 
   device::Answer join(const device::Id& id, int rank, int size);
   device::Answer progress() override;
+  device::Answer check() override;
   device::Answer enqueue(const device::Plan& plan, void* stream, device::Mark& mark) override;
   device::Answer make_mark(void* stream, device::Mark& mark) override;
   device::Answer split(int color, int key, std::unique_ptr<device::Group>& made) override;
-  void abort() noexcept override;
+  void abort() noexcept override { handle_->abort(); }
+  bool end(bool in_order, std::chrono::steady_clock::duration limit) noexcept override {
+    return handle_->end(in_order, limit);
+  }
   bool can_shrink() override;
   bool can_revoke() override;
   device::Answer shrink(std::span<const int> gone, bool is_quiet,
@@ -35,22 +41,27 @@ class NcclGroup final : public device::Group {
   void remove_memory(void* handle) noexcept override;
 
  private:
-  // With the mutex held, and the context current.
-  device::Answer answer_of(NcclResult result, const char* function);
-  device::Answer follow();
+  using Inside = CommHandle::Inside;
+
+  device::Answer answer_of(NcclResult result, const char* function, NcclComm comm) const;
+  template <class Make>
+  device::Answer make(const char* function, std::unique_ptr<device::Group>& made,
+                      const Make& function_of);
+  // On the stream, with the context current.
   device::Answer record(void* stream, device::Mark& mark);
   device::Answer copy(const device::Plan& plan, void* stream);
-  device::Answer launch(const device::Plan& plan, void* stream);
-  NcclResult launch(const device::Step& step, NcclDType dtype, NcclRedOp op, void* stream);
-  device::Answer make_op(const device::Plan& plan, NcclRedOp& op);
+  // Inside NCCL, with the context current.
+  device::Answer follow(const Inside& inside);
+  device::Answer launch(const Inside& inside, const device::Plan& plan, void* stream);
+  NcclResult launch(NcclComm comm, const device::Step& step, NcclDType dtype, NcclRedOp op,
+                    void* stream);
+  device::Answer make_op(const Inside& inside, const device::Plan& plan, NcclRedOp& op);
 
-  const NcclApi& nccl_;
-  const Devices& devices_;
-  const CuContext context_;
-  std::mutex mutex_;
-  NcclComm comm_ = nullptr;     ///< Null once it was aborted.
-  bool ended_ = false;          ///< Revoked, or aborted: nothing can be put on a stream.
-  std::vector<NcclRedOp> ops_;  ///< Of calls that may not be on their stream yet.
+  const Uses uses_;
+  const std::shared_ptr<CommHandle> handle_ = std::make_shared<CommHandle>(uses_);
+  std::shared_ptr<Slot> slot_;  ///< Where the communicator comes from, until it is there.
+  std::vector<NcclRedOp>
+      ops_;  ///< For who is inside: of calls that may not be on their stream yet.
 };
 
 }  // namespace dlaunch::nccl

@@ -45,7 +45,7 @@ class NcclLibrary final : public device::Library {
     Answer answer;
     const CuContext context = devices_.context_of(device, answer);
     if (context == nullptr) return answer;
-    auto group = std::make_unique<NcclGroup>(nccl_, devices_, context);
+    auto group = std::make_unique<NcclGroup>(Uses{nccl_, devices_, context, reaper_});
     answer = group->join(id, rank, size);
     if (!answer.has_failed()) made = std::move(group);
     return answer;
@@ -158,6 +158,7 @@ class NcclLibrary final : public device::Library {
   int version_ = 0;
   Devices devices_;
   const NcclApi nccl_;
+  Reaper reaper_;
 };
 
 }  // namespace

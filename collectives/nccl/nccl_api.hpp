@@ -68,6 +68,8 @@ struct NcclApi {
   NcclResult (*comm_init)(NcclComm* comm, int ranks, NcclUniqueId id, int rank, NcclConfig* config);
   NcclResult (*comm_split)(NcclComm comm, int color, int key, NcclComm* made, NcclConfig* config);
   NcclResult (*comm_abort)(NcclComm comm);
+  NcclResult (*comm_finalize)(NcclComm comm);
+  NcclResult (*comm_destroy)(NcclComm comm);
   NcclResult (*get_async_error)(NcclComm comm, NcclResult* error);
   NcclResult (*group_start)();
   NcclResult (*group_end)();

@@ -81,6 +81,7 @@ CudaApi load_cuda() {
   cuda.find("cuEventDestroy_v2", api.event_destroy);
   cuda.find("cuStreamWaitEvent", api.stream_wait_event);
   cuda.find("cuStreamIsCapturing", api.stream_is_capturing);
+  cuda.find("cuThreadExchangeStreamCaptureMode", api.exchange_capture_mode);
   cuda.find("cuMemcpyDtoDAsync_v2", api.copy_async);
   cuda.find("cuMemcpy", api.copy);
   cuda.find("cuMemsetD8Async", api.fill_async);
@@ -113,6 +114,8 @@ NcclApi load_nccl(std::string& file, int& version) {
   nccl.find("ncclCommInitRankConfig", api.comm_init);
   nccl.find("ncclCommSplit", api.comm_split);
   nccl.find("ncclCommAbort", api.comm_abort);
+  nccl.find("ncclCommFinalize", api.comm_finalize);
+  nccl.find("ncclCommDestroy", api.comm_destroy);
   nccl.find("ncclCommGetAsyncError", api.get_async_error);
   nccl.find("ncclGroupStart", api.group_start);
   nccl.find("ncclGroupEnd", api.group_end);

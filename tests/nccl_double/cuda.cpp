@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -17,14 +18,30 @@ using dlaunch::nccl::CuDevicePtr;
 using dlaunch::nccl::CuResult;
 
 namespace dlaunch::cuda_double {
+struct Stream;
+
 namespace {
 
 constexpr CuResult invalid_value = 1;
 constexpr CuResult invalid_device = 101;
+constexpr CuResult capture_unsupported = 900;
+constexpr CuResult capture_invalidated = 901;
 
-std::atomic<int> captures{0};
 std::atomic<bool> swallows_all{false};
-std::atomic<std::uint64_t> queries_in_capture{0};
+
+/// A capture that goes on.
+struct Capture {
+  std::thread::id thread;
+  CaptureMode mode{};
+  bool spoiled = false;
+};
+std::mutex captures_mutex;
+std::map<Stream*, Capture>& captures() {
+  static auto* const all = new std::map<Stream*, Capture>;
+  return *all;
+}
+thread_local CaptureMode own_mode = CaptureMode::global;
+
 std::mutex hold_mutex;
 std::condition_variable hold_changed;
 bool held = false;
@@ -104,17 +121,54 @@ Stream* stream_of(void* handle) {
 
 Stream* make_stream(int /*device*/) { return new_stream(); }
 
-void begin_capture(Stream* stream) {
+void begin_capture(Stream* stream, CaptureMode mode) {
+  destroy_graph(stream);
+  {
+    const std::lock_guard lock(captures_mutex);
+    captures()[stream] = {std::this_thread::get_id(), mode};
+  }
   const std::lock_guard lock(stream->mutex);
   stream->capturing = true;
-  stream->captured.clear();
-  ++captures;
 }
 
-void end_capture(Stream* stream) {
+bool end_capture(Stream* stream) {
+  {
+    const std::lock_guard lock(stream->mutex);
+    stream->capturing = false;
+  }
+  bool spoiled = false;
+  {
+    const std::lock_guard lock(captures_mutex);
+    spoiled = captures().at(stream).spoiled;
+    captures().erase(stream);
+  }
+  if (spoiled) destroy_graph(stream);
+  return !spoiled;
+}
+
+void destroy_graph(Stream* stream) {
+  std::vector<std::function<void()>> graph;
   const std::lock_guard lock(stream->mutex);
-  stream->capturing = false;
-  --captures;
+  graph.swap(stream->captured);
+}
+
+bool is_capturing(Stream* stream) {
+  const std::lock_guard lock(stream->mutex);
+  return stream->capturing;
+}
+
+bool is_forbidden() {
+  if (own_mode == CaptureMode::relaxed) return false;
+  bool forbidden = false;
+  const std::lock_guard lock(captures_mutex);
+  for (auto& [stream, capture] : captures()) {
+    const bool own = capture.thread == std::this_thread::get_id();
+    const bool counts =
+        own ? capture.mode != CaptureMode::relaxed
+            : capture.mode == CaptureMode::global && own_mode == CaptureMode::global;
+    if (counts) forbidden = capture.spoiled = true;
+  }
+  return forbidden;
 }
 
 void replay(Stream* stream) {
@@ -137,7 +191,7 @@ void hold_streams(bool hold) {
 void swallow(bool swallows) { swallows_all = swallows; }
 bool swallows() { return swallows_all; }
 
-std::uint64_t forbidden_queries() { return queries_in_capture; }
+Stream* find_stream(void* handle) { return stream_of(handle); }
 
 void put(void* handle, std::function<void()> work) {
   Stream* const stream = stream_of(handle);
@@ -215,7 +269,7 @@ CuResult cuEventRecord(void* event, void* stream) {
   return 0;
 }
 CuResult cuEventQuery(void* event) {
-  if (captures > 0) ++queries_in_capture;
+  if (is_forbidden()) return capture_unsupported;
   const std::lock_guard lock(event_at(event)->mutex);
   return event_at(event)->done ? 0 : dlaunch::nccl::cu_not_ready;
 }
@@ -236,13 +290,22 @@ CuResult cuStreamIsCapturing(void* stream, int* status) {
   *status = asked->capturing ? 1 : 0;
   return 0;
 }
-CuResult cuStreamBeginCapture_v2(void* stream, int /*mode*/) {
-  begin_capture(static_cast<Stream*>(stream));
+CuResult cuStreamBeginCapture_v2(void* stream, int mode) {
+  begin_capture(static_cast<Stream*>(stream), static_cast<CaptureMode>(mode));
   return 0;
 }
 CuResult cuStreamEndCapture(void* stream, void** graph) {
-  end_capture(static_cast<Stream*>(stream));
-  *graph = stream;
+  const bool valid = end_capture(static_cast<Stream*>(stream));
+  *graph = valid ? stream : nullptr;
+  return valid ? 0 : capture_invalidated;
+}
+CuResult cuThreadExchangeStreamCaptureMode(int* mode) {
+  *mode = static_cast<int>(std::exchange(own_mode, static_cast<CaptureMode>(*mode)));
+  return 0;
+}
+CuResult cuGraphDestroy(void* /*graph*/) { return 0; }
+CuResult cuGraphExecDestroy(void* ready) {
+  destroy_graph(static_cast<Stream*>(ready));
   return 0;
 }
 CuResult cuGraphInstantiateWithFlags(void** ready, void* graph, unsigned long long /*flags*/) {
@@ -263,6 +326,7 @@ CuResult cuMemcpyDtoDAsync_v2(CuDevicePtr to, CuDevicePtr from, std::size_t byte
   return 0;
 }
 CuResult cuMemcpy(CuDevicePtr to, CuDevicePtr from, std::size_t bytes) {
+  if (is_forbidden()) return capture_unsupported;
   std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
   return 0;
 }
@@ -281,10 +345,12 @@ CuResult cuStreamSynchronize(void* stream) {
   return 0;
 }
 CuResult cuMemAlloc_v2(CuDevicePtr* memory, std::size_t bytes) {
+  if (is_forbidden()) return capture_unsupported;
   *memory = reinterpret_cast<CuDevicePtr>(::operator new(bytes));
   return 0;
 }
 CuResult cuMemFree_v2(CuDevicePtr memory) {
+  if (is_forbidden()) return capture_unsupported;
   ::operator delete(reinterpret_cast<void*>(memory));
   return 0;
 }

@@ -12,10 +12,16 @@ constexpr int devices = 9;
 
 struct Stream;
 Stream* make_stream(int device);
-/// What is put on it from now on is kept, and not done; replay() does it once more each time.
-void begin_capture(Stream* stream);
-void end_capture(Stream* stream);
+/// As CUDA numbers them.
+enum class CaptureMode { global, thread_local_, relaxed };
+/// What is put on it from now on is kept, and not done; replay() does it once more each time, until
+/// destroy_graph() or the next capture. As in CUDA some functions are forbidden meanwhile: to all
+/// threads, or to the one that began, unless they exchanged their mode.
+void begin_capture(Stream* stream, CaptureMode mode = CaptureMode::global);
+/// False where a forbidden function was called: there is no graph.
+bool end_capture(Stream* stream);
 void replay(Stream* stream);
+void destroy_graph(Stream* stream);
 /// Until everything that is on it is done. Nothing of dlaunch calls it.
 void synchronize(Stream* stream);
 
@@ -25,10 +31,14 @@ void hold_streams(bool hold);
 /// costs to put it there.
 void swallow(bool swallows);
 bool swallows();
-/// Events that were asked for while a stream was captured: CUDA would end the capture.
-std::uint64_t forbidden_queries();
 
-/// For the double of NCCL: puts work on a stream; null is the default one of the current device.
+// For the double of NCCL.
+/// The default one of the current device for null.
+Stream* find_stream(void* handle);
+/// Puts work on it; null as above.
 void put(void* stream, std::function<void()> work);
+bool is_capturing(Stream* stream);
+/// Whether the function that asks may not be called now, which spoils what is being captured.
+bool is_forbidden();
 
 }  // namespace dlaunch::cuda_double

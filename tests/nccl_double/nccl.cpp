@@ -1,68 +1,24 @@
 #include "tests/nccl_double/nccl.hpp"
 
 #include "collectives/nccl/nccl_api.hpp"
+#include "tests/nccl_double/comm.hpp"
 #include "tests/nccl_double/cuda.hpp"
-#include "tests/nccl_double/meeting.hpp"
 
 #include <dlaunch/tensor.hpp>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
-#include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <set>
-#include <tuple>
+#include <string_view>
 #include <utility>
-#include <vector>
 
 namespace dlaunch::nccl_double {
 namespace {
 
 using namespace nccl;
 
-struct Message {
-  Operation operation;
-  bool done = false;
-};
-
-struct Choice {
-  int rank, color, key;
-};
-
-struct Ranks {
-  std::mutex mutex;
-  std::condition_variable changed;
-  int size = 0;
-  int joined = 0;
-  bool never = false;
-  std::map<std::uint64_t, Meeting> meetings;
-  std::map<std::tuple<int, int, std::uint64_t>, Message> sent, received;
-  std::map<std::uint64_t, std::vector<Choice>> splits;
-  std::map<std::pair<std::uint64_t, int>, std::shared_ptr<Ranks>> children;
-  std::map<std::vector<int>, std::shared_ptr<Ranks>> shrunk;  ///< By number, then who is gone.
-};
-
-struct Comm {
-  std::shared_ptr<Ranks> ranks;
-  int rank = 0;
-  std::atomic<bool> aborted{false};
-  std::uint64_t collectives = 0, splits = 0;
-  int shrinks = 0;
-  std::atomic<bool> revoked{false};
-  std::set<void*> memory;  ///< Registered; under the ranks' mutex.
-  std::map<int, std::uint64_t> sends, receives;
-  std::map<NcclRedOp, double> factors;
-  NcclRedOp next_op = 100;
-  bool has_ended() const { return aborted || revoked; }
-  /// A split that not all have come to yet, of which this one comes.
-  std::shared_ptr<Ranks> parent;
-  std::uint64_t split = 0;
-};
+constexpr NcclResult internal_error = 3, invalid_argument = 4, invalid_usage = 5;
 
 std::mutex table_mutex;
 std::map<std::vector<char>, std::weak_ptr<Ranks>>& table() {
@@ -70,109 +26,115 @@ std::map<std::vector<char>, std::weak_ptr<Ranks>>& table() {
   return *all;
 }
 std::atomic<int> async_error{0};
-std::atomic<bool> joins_never{false}, shrinks_never{false};
-std::atomic<std::uint64_t> made{0}, splits{0}, shrunk{0}, revoked{0}, aborted{0}, calls{0}, ids{0};
-std::atomic<std::int64_t> registered{0};
+std::atomic<bool> joins_never{false}, shrinks_never{false}, making_held{false};
+std::atomic<std::uint64_t> made{0}, splits{0}, shrunk{0}, revoked{0}, aborted{0}, destroyed{0},
+    calls{0}, ids{0};
+std::atomic<std::int64_t> registered{0}, living{0};
 
-/// What one rank put on a stream at once: it comes to all of it, then waits for all of it. Counted
-/// when it runs: a captured one runs again and again.
-struct Launch {
-  std::shared_ptr<Comm> comm;
-  std::vector<Operation> operations;
-
-  void operator()() const {
-    Ranks& ranks = *comm->ranks;
-    std::unique_lock lock(ranks.mutex);
-    std::vector<std::pair<Operation, std::uint64_t>> steps;
-    for (const Operation& operation : operations) steps.emplace_back(operation, count(operation));
-    for (const auto& [operation, number] : steps) come(ranks, operation, number);
-    ranks.changed.notify_all();
-    for (const auto& step : steps) {
-      ranks.changed.wait(
-          lock, [&] { return comm->has_ended() || is_done(ranks, step.first, step.second); });
-      if (!comm->has_ended()) leave(ranks, step.first, step.second);
-    }
-  }
-
- private:
-  static void leave(Ranks& ranks, const Operation& operation, std::uint64_t number) {
-    if (operation.what == What::send || operation.what == What::recv) return;
-    const auto meeting = ranks.meetings.find(number);
-    if (++meeting->second.left == ranks.size) ranks.meetings.erase(meeting);
-  }
-  std::uint64_t count(const Operation& operation) const {
-    if (operation.what == What::send) return comm->sends[operation.peer]++;
-    if (operation.what == What::recv) return comm->receives[operation.peer]++;
-    return comm->collectives++;
-  }
-  void come(Ranks& ranks, const Operation& operation, std::uint64_t number) const {
-    const int me = comm->rank;
-    if (operation.what == What::send || operation.what == What::recv) {
-      const bool sends = operation.what == What::send;
-      const auto key =
-          sends ? std::tuple(me, operation.peer, number) : std::tuple(operation.peer, me, number);
-      (sends ? ranks.sent : ranks.received)[key] = {operation, false};
-      const auto out = ranks.sent.find(key);
-      const auto in = ranks.received.find(key);
-      if (out == ranks.sent.end() || in == ranks.received.end()) return;
-      if (out->second.operation.count != in->second.operation.count) return;
-      std::memcpy(in->second.operation.out, out->second.operation.in,
-                  in->second.operation.count * bytes_of(operation.dtype));
-      out->second.done = in->second.done = true;
-      return;
-    }
-    Meeting& meeting = ranks.meetings[number];
-    meeting.come.emplace_back(me, operation);
-    if (static_cast<int>(meeting.come.size()) != ranks.size) return;
-    const bool agreed = std::all_of(meeting.come.begin(), meeting.come.end(), [&](auto& one) {
-      return one.second.fits(meeting.come.front().second);
-    });
-    if (agreed) finish(meeting);
-  }
-  bool is_done(Ranks& ranks, const Operation& operation, std::uint64_t number) const {
-    const int me = comm->rank;
-    if (operation.what == What::send) return ranks.sent[{me, operation.peer, number}].done;
-    if (operation.what == What::recv) return ranks.received[{operation.peer, me, number}].done;
-    return ranks.meetings[number].done;
-  }
-};
+bool launches_at_once() {
+  static const char* const set = std::getenv("DLAUNCH_DOUBLE_NCCL_AT_ONCE");
+  return set != nullptr && std::string_view(set) == "1";
+}
 
 std::shared_ptr<Comm>& comm_of(NcclComm comm) { return *static_cast<std::shared_ptr<Comm>*>(comm); }
 
+NcclComm handle_of(std::shared_ptr<Comm> comm) {
+  ++living;
+  return new std::shared_ptr<Comm>(std::move(comm));
+}
+
+/// The one thread in a communicator.
+class Use {
+ public:
+  explicit Use(NcclComm handle) : comm_(comm_of(handle)) {
+    if (!comm_->used.exchange(true)) return;
+    std::fprintf(stderr, "two threads use one NCCL communicator at once\n");
+    std::abort();
+  }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+  ~Use() { comm_->used = false; }
+  Comm* operator->() const { return comm_.get(); }
+  Comm& operator*() const { return *comm_; }
+  const std::shared_ptr<Comm>& comm() const { return comm_; }
+  bool is_ready() const { return !comm_->is_busy() && !comm_->has_ended(); }
+
+ private:
+  const std::shared_ptr<Comm> comm_;
+};
+
+/// Where all ranks have to come, and an abort ends it.
+template <class Ready>
+NcclResult wait_for(Ranks& ranks, const Comm& comm, const Ready& ready) {
+  std::unique_lock lock(ranks.mutex);
+  ranks.changed.wait(lock, [&] { return comm.cancelled || ready(); });
+  return comm.cancelled ? internal_error : nccl_success;
+}
+
+/// In the background: writes the communicator last, be it that it failed.
+NcclResult make(const std::shared_ptr<Comm>& parent, std::shared_ptr<Comm> child,
+                std::function<bool()> ready, NcclComm* target) {
+  *target = nullptr;
+  parent->begin([&parent = *parent, child = std::move(child), ready = std::move(ready), target] {
+    const NcclResult result =
+        wait_for(*parent.ranks, parent, [&] { return ready() && !making_held; });
+    NcclComm const written = child ? handle_of(child) : nullptr;
+    __atomic_store_n(target, written, __ATOMIC_RELEASE);
+    return result;
+  });
+  return nccl_in_progress;
+}
+
+/// Until no graph has calls of it, which nothing ends; and where it is not aborted until the others
+/// have got what it sent.
+void drain(Comm& comm) {
+  Ranks& ranks = *comm.ranks;
+  std::unique_lock lock(ranks.mutex);
+  ranks.changed.wait(lock, [&] { return comm.graphs == 0; });
+  ranks.changed.wait(lock, [&] {
+    const auto is_mine = [&](const auto& one) { return std::get<0>(one.first) == comm.rank; };
+    return comm.aborted || std::none_of(ranks.sent.begin(), ranks.sent.end(), is_mine);
+  });
+  std::erase_if(ranks.sent, [&](const auto& one) { return std::get<0>(one.first) == comm.rank; });
+}
+
 struct Pending {
   std::shared_ptr<Comm> comm;
-  void* stream;
+  cuda_double::Stream* stream;
   Operation operation;
 };
 thread_local int depth = 0;
 thread_local std::vector<Pending> pending;
 
-void launch_pending() {
-  if (pending.empty()) return;
-  void* const stream = pending.front().stream;
-  Launch launch{pending.front().comm, {}};
+NcclResult launch_pending() {
+  if (pending.empty()) return nccl_success;
+  cuda_double::Stream* const stream = pending.front().stream;
+  const auto comm = pending.front().comm;
+  Launch launch{comm, {}, nullptr};
   for (const Pending& one : std::exchange(pending, {})) launch.operations.push_back(one.operation);
-  cuda_double::put(stream, std::move(launch));
+  const auto put = [stream, launch = std::move(launch)]() mutable {
+    if (cuda_double::swallows()) return nccl_success;
+    if (cuda_double::is_capturing(stream)) launch.graph = std::make_shared<GraphsCall>(launch.comm);
+    cuda_double::put(stream, std::move(launch));
+    return nccl_success;
+  };
+  if (comm->blocks || launches_at_once()) return std::function<NcclResult()>(put)();
+  comm->begin(put);
+  return nccl_in_progress;
 }
 
 NcclResult put(NcclComm handle, void* stream, Operation operation) {
-  const auto& comm = comm_of(handle);
-  if (comm->has_ended()) return 5;
-  if (cuda_double::swallows()) return nccl_success;
+  const Use comm(handle);
+  if (comm->has_ended()) return invalid_usage;
+  if (comm->is_busy() && pending.empty()) return invalid_argument;
   if (operation.op >= 100) operation.factor = comm->factors.at(operation.op);
   ++calls;
-  pending.push_back({comm, stream, operation});
-  if (depth == 0) launch_pending();
-  return nccl_success;
+  pending.push_back({comm.comm(), cuda_double::find_stream(stream), operation});
+  return depth == 0 ? launch_pending() : nccl_success;
 }
 
-bool is_up(const Comm& comm) {
-  if (comm.parent) {
-    const std::lock_guard lock(comm.parent->mutex);
-    if (static_cast<int>(comm.parent->splits[comm.split].size()) < comm.parent->size) return false;
-  }
-  const std::lock_guard lock(comm.ranks->mutex);
-  return !comm.ranks->never && (comm.parent || comm.ranks->joined >= comm.ranks->size);
+bool is_config(const NcclConfig* config) {
+  return config->magic == 0xcafebeef && (config->blocking == 0 || config->blocking == 1);
 }
 
 }  // namespace
@@ -180,7 +142,10 @@ bool is_up(const Comm& comm) {
 void fail_with(int result) { async_error = result; }
 void never_join(bool never) { joins_never = never; }
 void never_shrink(bool never) { shrinks_never = never; }
-Counts counts() { return {made, splits, shrunk, revoked, aborted, calls, registered}; }
+void hold_making(bool hold) { making_held = hold; }
+Counts counts() {
+  return {made, splits, shrunk, revoked, aborted, destroyed, calls, registered, living};
+}
 
 }  // namespace dlaunch::nccl_double
 
@@ -206,11 +171,12 @@ NcclResult ncclGetUniqueId(NcclUniqueId* id) {
   return nccl_success;
 }
 
-NcclResult ncclCommInitRankConfig(NcclComm* made_comm, int ranks, NcclUniqueId id, int rank,
+NcclResult ncclCommInitRankConfig(NcclComm* target, int ranks, NcclUniqueId id, int rank,
                                   NcclConfig* config) {
-  if (config->magic != 0xcafebeef || config->blocking != 0) return 4;
+  if (!is_config(config)) return invalid_argument;
   auto comm = std::make_shared<Comm>();
   comm->rank = rank;
+  comm->blocks = config->blocking == 1;
   {
     const std::lock_guard lock(table_mutex);
     auto& found = table()[{id.internal, id.internal + sizeof id.internal}];
@@ -222,109 +188,158 @@ NcclResult ncclCommInitRankConfig(NcclComm* made_comm, int ranks, NcclUniqueId i
     comm->ranks->size = ranks;
     ++comm->ranks->joined;
     comm->ranks->never = joins_never;
+    comm->ranks->changed.notify_all();
   }
   ++made;
-  *made_comm = new std::shared_ptr<Comm>(std::move(comm));
-  return nccl_in_progress;
+  *target = handle_of(comm);
+  comm->begin([&comm = *comm] {
+    const Ranks& all = *comm.ranks;
+    return wait_for(*comm.ranks, comm, [&] { return !all.never && all.joined >= all.size; });
+  });
+  if (!comm->blocks) return nccl_in_progress;
+  comm->join();
+  return comm->state;
 }
 
-NcclResult ncclCommSplit(NcclComm handle, int color, int key, NcclComm* made_comm,
+NcclResult ncclCommSplit(NcclComm handle, int color, int key, NcclComm* target,
                          NcclConfig* config) {
-  if (config->magic != 0xcafebeef || config->blocking != 0) return 4;
-  Comm& parent = *comm_of(handle);
-  const std::uint64_t number = parent.splits++;
-  const std::lock_guard lock(parent.ranks->mutex);
-  parent.ranks->splits[number].push_back({parent.rank, color, key});
+  if (!is_config(config)) return invalid_argument;
+  const Use parent(handle);
+  if (parent->is_busy()) return invalid_argument;
   ++splits;
-  *made_comm = nullptr;
-  if (color < 0) return nccl_in_progress;
-  auto child = std::make_shared<Comm>();
-  auto& ranks = parent.ranks->children[{number, color}];
-  if (!ranks) ranks = std::make_shared<Ranks>();
-  child->ranks = ranks;
-  child->rank = key;  // dlaunch gives each rank its place as the key.
-  child->parent = parent.ranks;
-  child->split = number;
+  const std::uint64_t number = parent->splits++;
+  std::shared_ptr<Comm> child;
   {
-    const std::lock_guard child_lock(ranks->mutex);
-    ++ranks->size;
+    const std::lock_guard lock(parent->ranks->mutex);
+    parent->ranks->splits[number].push_back({parent->rank, color, key});
+    parent->ranks->changed.notify_all();
+    if (color >= 0) {
+      auto& ranks = parent->ranks->children[{number, color}];
+      if (!ranks) ranks = std::make_shared<Ranks>();
+      child = std::make_shared<Comm>();
+      child->ranks = ranks;
+      child->rank = key;  // dlaunch gives each rank its place as the key.
+      const std::lock_guard child_lock(ranks->mutex);
+      ++ranks->size;
+    }
   }
-  *made_comm = new std::shared_ptr<Comm>(std::move(child));
-  return nccl_in_progress;
+  return make(
+      parent.comm(), std::move(child),
+      [&ranks = *parent->ranks, number] {
+        return static_cast<int>(ranks.splits[number].size()) == ranks.size;
+      },
+      target);
 }
 
-NcclResult ncclCommShrink(NcclComm handle, int* excluded, int count, NcclComm* made_comm,
+NcclResult ncclCommShrink(NcclComm handle, int* excluded, int count, NcclComm* target,
                           NcclConfig* config, int flags) {
-  if (config->magic != 0xcafebeef || config->blocking != 0 || count < 1) return 4;
-  if (shrinks_never) return 3;
-  Comm& parent = *comm_of(handle);
+  if (!is_config(config) || count < 1) return invalid_argument;
+  if (shrinks_never) return internal_error;
+  const Use parent(handle);
+  if (parent->is_busy()) return invalid_argument;
   const std::vector<int> gone(excluded, excluded + count);
-  std::vector<int> key{parent.shrinks++};
+  std::vector<int> key{parent->shrinks++};
   key.insert(key.end(), gone.begin(), gone.end());
-  const std::lock_guard lock(parent.ranks->mutex);
-  if (flags == nccl_shrink_abort) {
-    parent.revoked = true;
-    parent.ranks->changed.notify_all();
-  }
-  auto& ranks = parent.ranks->shrunk[key];
-  if (!ranks) ranks = std::make_shared<Ranks>();
   auto child = std::make_shared<Comm>();
-  child->ranks = ranks;
-  const auto before = [&](int rank) { return rank < parent.rank; };
-  child->rank = parent.rank - static_cast<int>(std::count_if(gone.begin(), gone.end(), before));
+  const auto before = [&](int rank) { return rank < parent->rank; };
+  child->rank = parent->rank - static_cast<int>(std::count_if(gone.begin(), gone.end(), before));
   {
+    const std::lock_guard lock(parent->ranks->mutex);
+    auto& ranks = parent->ranks->shrunk[key];
+    if (!ranks) ranks = std::make_shared<Ranks>();
+    child->ranks = ranks;
     const std::lock_guard child_lock(ranks->mutex);
-    ranks->size = parent.ranks->size - count;
+    ranks->size = parent->ranks->size - count;
     ++ranks->joined;
+    parent->ranks->changed.notify_all();
   }
+  // Ends what is under way, and nothing else.
+  if (flags == nccl_shrink_abort) parent->revoked = true;
+  parent->wake();
   ++shrunk;
-  *made_comm = new std::shared_ptr<Comm>(std::move(child));
-  return nccl_in_progress;
+  const auto ranks = child->ranks;
+  return make(
+      parent.comm(), std::move(child),
+      [ranks] {
+        const std::lock_guard lock(ranks->mutex);
+        return ranks->joined == ranks->size;
+      },
+      target);
 }
 
 NcclResult ncclCommRevoke(NcclComm handle, int flags) {
-  if (flags != nccl_revoke_default) return 4;
-  Comm& comm = *comm_of(handle);
-  const std::lock_guard lock(comm.ranks->mutex);
-  comm.revoked = true;
-  comm.ranks->changed.notify_all();
+  const Use comm(handle);
+  if (flags != nccl_revoke_default || comm->revoked || comm->finalized) return invalid_argument;
+  comm->revoked = comm->cancelled = true;
+  comm->wake();
+  comm->begin([] { return nccl_success; });
   ++revoked;
   return nccl_in_progress;
 }
 
 NcclResult ncclCommRegister(NcclComm handle, void* memory, std::size_t bytes, void** known) {
-  Comm& comm = *comm_of(handle);
-  const std::lock_guard lock(comm.ranks->mutex);
-  if (bytes == 0 || !comm.memory.insert(memory).second) return 4;
+  const Use comm(handle);
+  const std::lock_guard lock(comm->ranks->mutex);
+  if (comm->is_busy() || bytes == 0 || !comm->memory.insert(memory).second) return invalid_argument;
   ++registered;
   *known = memory;
   return nccl_success;
 }
 
 NcclResult ncclCommDeregister(NcclComm handle, void* known) {
-  Comm& comm = *comm_of(handle);
-  const std::lock_guard lock(comm.ranks->mutex);
-  if (comm.memory.erase(known) != 1) return 4;
+  const Use comm(handle);
+  const std::lock_guard lock(comm->ranks->mutex);
+  if (comm->memory.erase(known) != 1) return invalid_argument;
   --registered;
   return nccl_success;
 }
 
-NcclResult ncclCommAbort(NcclComm handle) {
-  auto& comm = comm_of(handle);
+NcclResult ncclCommFinalize(NcclComm handle) {
+  const Use comm(handle);
+  if (!comm.is_ready() || comm->finalized) return invalid_argument;
+  comm->finalized = true;
+  comm->begin([&comm = *comm] {
+    drain(comm);
+    return nccl_success;
+  });
+  return nccl_in_progress;
+}
+
+static void end_comm(NcclComm handle, bool aborts) {
   {
+    const Use comm(handle);
+    if (aborts) comm->aborted = comm->cancelled = true;
+    comm->wake();
+    comm->join();
+    if (!comm->finalized || aborts) drain(*comm);
     const std::lock_guard lock(comm->ranks->mutex);
-    comm->aborted = true;
     registered -= static_cast<std::int64_t>(comm->memory.size());
-    comm->ranks->changed.notify_all();
   }
+  delete &comm_of(handle);
+  --living;
+}
+
+NcclResult ncclCommDestroy(NcclComm handle) {
+  end_comm(handle, false);
+  ++destroyed;
+  return nccl_success;
+}
+
+NcclResult ncclCommAbort(NcclComm handle) {
+  end_comm(handle, true);
   ++aborted;
-  delete &comm;
   return nccl_success;
 }
 
 NcclResult ncclCommGetAsyncError(NcclComm handle, NcclResult* error) {
-  const auto& comm = comm_of(handle);
-  *error = async_error != 0 ? async_error.load() : is_up(*comm) ? nccl_success : nccl_in_progress;
+  const Use comm(handle);
+  *error = nccl_in_progress;
+  if (async_error != 0) {
+    *error = async_error;
+  } else if (!comm->is_busy()) {
+    comm->join();
+    *error = comm->state;
+  }
   return nccl_success;
 }
 
@@ -332,10 +347,7 @@ NcclResult ncclGroupStart() {
   ++depth;
   return nccl_success;
 }
-NcclResult ncclGroupEnd() {
-  if (--depth == 0) launch_pending();
-  return nccl_success;
-}
+NcclResult ncclGroupEnd() { return --depth == 0 ? launch_pending() : nccl_success; }
 
 NcclResult ncclAllReduce(const void* in, void* out, std::size_t count, NcclDType dtype,
                          NcclRedOp op, NcclComm comm, NcclStream stream) {
@@ -368,8 +380,9 @@ NcclResult ncclRecv(void* out, std::size_t count, NcclDType dtype, int peer, Ncc
 
 NcclResult ncclRedOpCreatePreMulSum(NcclRedOp* op, void* scalar, NcclDType dtype, int residence,
                                     NcclComm handle) {
-  if (residence != nccl_scalar_host_immediate) return 4;
-  Comm& comm = *comm_of(handle);
+  if (residence != nccl_scalar_host_immediate) return invalid_argument;
+  const Use comm(handle);
+  if (!comm.is_ready()) return invalid_argument;
   double factor = 0;
   const auto read = [&](auto value) {
     std::memcpy(&value, scalar, sizeof value);
@@ -384,19 +397,22 @@ NcclResult ncclRedOpCreatePreMulSum(NcclRedOp* op, void* scalar, NcclDType dtype
   } else {
     std::memcpy(&factor, scalar, sizeof factor);
   }
-  *op = comm.next_op++;
-  comm.factors[*op] = factor;
+  *op = comm->next_op++;
+  comm->factors[*op] = factor;
   return nccl_success;
 }
-NcclResult ncclRedOpDestroy(NcclRedOp op, NcclComm comm) {
-  return comm_of(comm)->factors.erase(op) == 1 ? nccl_success : 4;
+NcclResult ncclRedOpDestroy(NcclRedOp op, NcclComm handle) {
+  const Use comm(handle);
+  return comm->factors.erase(op) == 1 ? nccl_success : invalid_argument;
 }
 
 NcclResult ncclMemAlloc(void** memory, std::size_t bytes) {
+  if (dlaunch::cuda_double::is_forbidden()) return 1;
   *memory = std::malloc(bytes);
   return nccl_success;
 }
 NcclResult ncclMemFree(void* memory) {
+  if (dlaunch::cuda_double::is_forbidden()) return 1;
   std::free(memory);
   return nccl_success;
 }
