@@ -21,20 +21,24 @@ constexpr Clock::duration pause_first = 500us;
 constexpr Clock::duration pause_max = 20ms;
 constexpr std::size_t named_ranks_max = 16;
 
-/// "agree 5": what a rank brings.
-std::string contribution_text(Op op, std::uint32_t flags) {
-  return std::string(transport::to_string(op)) + " " + std::to_string(flags);
+/// "agree 5 [train.cpp:42]": what a rank brings.
+std::string contribution_text(Op op, std::uint32_t flags, const CallSite& site) {
+  return std::string(transport::to_string(op)) + " " + std::to_string(flags) + place_text(site);
 }
 
 std::uint32_t flags_of(std::string_view contribution) {
-  const auto space = contribution.rfind(' ');
+  const auto space = contribution.find(' ');
   std::uint32_t flags = 0;
   std::from_chars(contribution.data() + space + 1, contribution.data() + contribution.size(),
                   flags);
   return flags;
 }
 std::string_view op_of(std::string_view contribution) {
-  return contribution.substr(0, contribution.rfind(' '));
+  return contribution.substr(0, contribution.find(' '));
+}
+std::string_view place_of(std::string_view contribution) {
+  const auto place = contribution.find(" [");
+  return place == std::string_view::npos ? std::string_view() : contribution.substr(place);
 }
 
 std::string list_text(const std::vector<int>& ranks) {
@@ -60,13 +64,14 @@ class Meeting {
   Agreement run(std::uint32_t flags) {
     transport::Links& mesh = setting_.mesh;
     mesh.store().set(key(std::to_string(setting_.group.rank)),
-                     as_bytes(contribution_text(op_, flags)));
+                     as_bytes(contribution_text(op_, flags, setting_.site)));
     const auto lock = mesh.lock();
     const transport::Caller caller(mesh.turns());
     auto pause = pause_first;
     for (;;) {
       if (setting_.aborted) {
-        throw CallError(Errc::aborted, label() + ": abort() was called on this communicator");
+        throw CallError(Errc::aborted, label() + ": abort() was called on this communicator" +
+                                           place_text(setting_.site));
       }
       if (const auto outcome = find_outcome()) return decode(as_text(*outcome));
       const bool late = Clock::now() >= until_;
@@ -145,8 +150,12 @@ class Meeting {
     std::string outcome;
     if (ops.size() > 1) {
       const auto& [first, other] = std::pair(*ops.begin(), *ops.rbegin());
-      outcome = "mismatch rank " + std::to_string(first.second) + " is in " + first.first +
-                ", but rank " + std::to_string(other.second) + " is in " + other.first;
+      const auto side = [&](const std::string& op, int rank) {
+        return "rank " + std::to_string(rank) + " is in " + op + " #" + std::to_string(number_) +
+               std::string(place_of(*brought_[static_cast<std::size_t>(rank)]));
+      };
+      outcome = "mismatch " + side(first.first, first.second) + ", but " +
+                side(other.first, other.second);
     } else if (absent.empty()) {
       outcome = "ok " + std::to_string(flags);
       for (const int rank : survivors) outcome += " " + std::to_string(rank);
@@ -178,7 +187,10 @@ class Meeting {
     const std::string_view kind = outcome.substr(0, space);
     std::string_view rest = outcome.substr(space + 1);
     if (kind == "mismatch") throw CallError(Errc::mismatch, label() + ": " + std::string(rest));
-    if (kind == "timeout") throw CallError(Errc::timeout, label() + ": " + std::string(rest));
+    if (kind == "timeout") {
+      throw CallError(Errc::timeout,
+                      label() + ": " + std::string(rest) + place_text(setting_.site));
+    }
     std::vector<std::uint32_t> numbers;
     while (!rest.empty()) {
       const auto end = std::min(rest.find(' '), rest.size());

@@ -19,6 +19,7 @@ struct AgreementSetting {
   const Group& group;
   const std::atomic<bool>& aborted;
   Clock::duration timeout;
+  CallSite site;
 };
 
 /// One agreement, the communicator's `number`-th, among those of its ranks that live. It goes on

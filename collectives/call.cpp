@@ -72,7 +72,7 @@ transport::Status Call::activity() const {
   if (!waits().current.to_receive.empty() && !waits().current.any) {
     sentence += ", waiting for " + name_of(waits().current.to_receive.front());
   }
-  return {setting_.group.id, fingerprint_.sequence, sentence};
+  return {setting_.group.id, fingerprint_.sequence, sentence, argument_text()};
 }
 
 // ---- The face for algorithms. ----
@@ -290,7 +290,7 @@ void Call::check_told() {
   const FailureNotice* notice = setting_.mesh.news().failure_of(setting_.group.id);
   const bool is_message = fingerprint_.op >= transport::Op::send;
   if (notice != nullptr && (is_message || notice->sequence <= fingerprint_.sequence)) {
-    throw CallError(notice->code, notice->sentence, -1, true);
+    throw CallError(notice->code, told_text(*notice), -1, true);
   }
 }
 
@@ -369,12 +369,7 @@ void Call::throw_lost(int world_rank, const std::string& cause) {
   std::string sentence =
       full_label() + ": rank " + std::to_string(rank()) + " lost " + name_of(world_rank);
   if (loss != nullptr && !loss->host.empty()) sentence += " on " + loss->host;
-  sentence += ": " + cause;
-  // A rank that gave wrong arguments and ended of it was not in this call any more.
-  if (const FailureNotice* notice = setting_.mesh.news().wrong_arguments(setting_.group.id)) {
-    sentence += "; before, it was told: " + notice->sentence;
-  }
-  throw CallError(Errc::peer_lost, sentence + where(), world_rank);
+  throw CallError(Errc::peer_lost, sentence + ": " + cause + where() + refused_text(), world_rank);
 }
 
 void Call::throw_mismatch(const Receive& receive) {
@@ -386,14 +381,14 @@ void Call::throw_mismatch(const Receive& receive) {
       return std::to_string(call.count) + " " + to_string(call.dtype) +
              (call.count == 1 ? " element" : " elements");
     };
+    const std::string from = sent_from(receive);
     sentence = "rank " + std::to_string(rank()) + " expects " + holds(receive.expected) + " in " +
-               label() + ", but " + peer + " sent " + holds(theirs) + " (tag " +
-               std::to_string(receive.header.tag) + ")" + where();
+               label() + where() + ", but " + peer + " sent " + holds(theirs) + " (tag " +
+               std::to_string(receive.header.tag) + ")" + (from.empty() ? "" : " " + from);
   } else {
     sentence = disagreement(theirs, receive.source);
     if (theirs == fingerprint_) {
-      sentence += " and sent " + std::to_string(receive.header.bytes) + " bytes where " +
-                  std::to_string(receive.into.size()) + " were expected: their counts differ";
+      sentence += counts_text(receive.header.bytes, receive.into.size());
     }
   }
   throw_disagreement(sentence, receive.source,

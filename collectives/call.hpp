@@ -1,6 +1,7 @@
 #pragma once
 
 #include "collectives/algorithms/by_node.hpp"
+#include "collectives/argument.hpp"
 #include "collectives/device/history.hpp"
 #include "collectives/transport/links.hpp"
 #include "collectives/transport/mesh.hpp"
@@ -58,6 +59,9 @@ class CallError : public Error {
   bool told_;
   std::uint64_t since_ = ~std::uint64_t{0};
 };
+
+/// " [train.cpp:42]", empty where it is not known.
+std::string place_text(const CallSite& site);
 
 /// A message as the flight recorder takes it.
 inline Flight::Call record_of(const transport::Fingerprint& message, int peer, int tag,
@@ -120,6 +124,8 @@ class Call final : public Mesh, public transport::Patience {
     if (nodes.team() == nullptr) return;
     nodes.team()->begin(*this, fingerprint_.record());
   }
+  /// What the fingerprint's hash stands for, which is borrowed as long as the call waits.
+  void explain(const Argument& argument) { waits().argument = argument; }
   /// Room for the offsets of equal parts, which stays as it is from call to call.
   std::vector<std::size_t>& kept_parts() const { return setting_.kept.parts; }
   Rooms& rooms() override { return setting_.kept.rooms; }
@@ -246,7 +252,11 @@ class Call final : public Mesh, public transport::Patience {
   TimePoint noticed(int world_rank);
   [[noreturn]] void throw_lost(int world_rank, const std::string& cause);
   [[noreturn]] void throw_mismatch(const transport::Receive& receive);
+  std::string asked(int world_rank, const transport::Inquiry& inquiry);
   std::string made(int world_rank, std::uint64_t sequence);
+  std::string sent_from(const transport::Receive& receive);
+  std::string argument_text() const;
+  static std::string counts_text(std::uint64_t theirs, std::uint64_t ours);
   void tell_call(const Waiting& waiting);
   std::string disagreement(const transport::Fingerprint& theirs, int world_rank);
   [[noreturn]] void throw_disagreement(const std::string& sentence, int world_rank,
@@ -257,6 +267,8 @@ class Call final : public Mesh, public transport::Patience {
   std::string absent_text(const std::vector<int>& asked, int& first_absent) const;
   std::string recorded_doing(int world_rank) const;
   std::string name_of(int world_rank) const;
+  std::string told_text(const transport::FailureNotice& notice) const;
+  std::string refused_text() const;
   std::string labelled(std::string text) const;
   /// The collective of this communicator in a rank's flight recorder of which that holds; of
   /// several the one whose number is closest to this call's.
@@ -300,6 +312,7 @@ class Call final : public Mesh, public transport::Patience {
     Waiting current;
     Chains chains;
     transport::Inquiry inquiry;
+    Argument argument;
   };
   Waits& waits() const {
     if (!waits_) waits_ = std::make_unique<Waits>();

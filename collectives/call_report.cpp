@@ -74,7 +74,7 @@ std::vector<int> Call::others() const {
 
 /// True if the call completed after all.
 bool Call::ask_others(const std::vector<int>& ranks, const std::function<bool()>& ready) {
-  waits().inquiry = {setting_.group.id, 0, {}};
+  waits().inquiry = {.communicator = setting_.group.id};
   const Asking asking(setting_.mesh, ranks, waits().inquiry);
   const auto until = Clock::now() + answer_grace;
   while (Clock::now() < until && waits().inquiry.answers.size() < ranks.size()) {
@@ -237,6 +237,24 @@ void Call::tell_failure(const Error& error, Scope scope) {
   }
 }
 
+/// Losses and waits are told as the rank has them that met them.
+std::string Call::told_text(const FailureNotice& notice) const {
+  constexpr std::string_view begin = "told by ";
+  const bool is_one_sided = notice.code == Errc::peer_lost || notice.code == Errc::timeout;
+  if (!is_one_sided || notice.from < 0 || notice.sentence.starts_with(begin)) {
+    return notice.sentence;
+  }
+  return std::string(begin) + name_of(notice.from) + ": " + notice.sentence;
+}
+
+/// A rank that gave wrong arguments, and perhaps ended of it, is in that call no more.
+std::string Call::refused_text() const {
+  const auto* notice = setting_.mesh.news().wrong_arguments(setting_.group.id);
+  if (notice == nullptr) return "";
+  const std::string whose = notice->from < 0 ? "another rank" : name_of(notice->from);
+  return ", after the arguments of " + whose + " were wrong: " + notice->sentence;
+}
+
 std::string Call::name_of(int world_rank) const {
   const int here = setting_.group.rank_of(world_rank);
   std::string name = "rank " + std::to_string(here >= 0 ? here : world_rank);
@@ -275,21 +293,21 @@ std::pair<std::string, std::string> divided(const std::string& made) {
 
 }  // namespace
 
-std::string Call::where() const {
-  const std::string_view file = setting_.site.file;
+std::string place_text(const CallSite& site) {
+  const std::string_view file = site.file;
   if (file.empty()) return "";
   const auto slash = file.rfind('/');
   const auto name = slash == std::string_view::npos ? file : file.substr(slash + 1);
-  return unless_header(" [" + std::string(name) + ":" + std::to_string(setting_.site.line) + "]");
+  return unless_header(" [" + std::string(name) + ":" + std::to_string(site.line) + "]");
 }
 
-/// That rank's call of that number: by its flight ring on this node, else it is asked, which it
-/// hears while it waits in a call, or has started one. A rank that gave up has said why.
-std::string Call::made(int world_rank, std::uint64_t sequence) {
+std::string Call::where() const { return place_text(setting_.site); }
+
+/// Another rank hears it while it waits in a call, or has started one. One that gave up has said
+/// why.
+std::string Call::asked(int world_rank, const transport::Inquiry& inquiry) {
   auto& mesh = setting_.mesh;
-  const std::string known = mesh.call_made(world_rank, setting_.group.id, sequence);
-  if (!known.empty() || world_rank == mesh.rank()) return known;
-  waits().inquiry = {setting_.group.id, sequence, {}};
+  waits().inquiry = inquiry;
   const Asking asking(mesh, {world_rank}, waits().inquiry);
   const auto until = Clock::now() + place_grace;
   while (waits().inquiry.answers.empty() && !setting_.aborted && Clock::now() < until) {
@@ -301,6 +319,40 @@ std::string Call::made(int world_rank, std::uint64_t sequence) {
   return answer == waits().inquiry.answers.end() ? "" : answer->second.sentence;
 }
 
+/// That rank's call of that number: by its flight ring on this node, else it is asked.
+std::string Call::made(int world_rank, std::uint64_t sequence) {
+  const std::string known = setting_.mesh.call_made(world_rank, setting_.group.id, sequence);
+  if (!known.empty() || world_rank == setting_.mesh.rank()) return known;
+  return asked(world_rank, {.communicator = setting_.group.id,
+                            .sequence = sequence,
+                            .question = transport::Question::made});
+}
+
+/// Where the message came from that this receive found.
+std::string Call::sent_from(const transport::Receive& receive) {
+  transport::Inquiry inquiry{.communicator = setting_.group.id,
+                             .question = transport::Question::sent,
+                             .message = receive.header};
+  inquiry.message.root = rank();
+  inquiry.message.bytes = 0;
+  const std::string known = setting_.mesh.sent_from(receive.source, inquiry.message);
+  if (!known.empty() || receive.source == setting_.mesh.rank()) return known;
+  return asked(receive.source, inquiry);
+}
+
+std::string Call::counts_text(std::uint64_t theirs, std::uint64_t ours) {
+  return " and sent " + std::to_string(theirs) + " bytes where " + std::to_string(ours) +
+         " were expected: their counts differ";
+}
+
+std::string Call::argument_text() const {
+  const std::string text = waits().argument.text();
+  const ReduceOp op = fingerprint_.reduce;
+  if (!text.empty() || op == ReduceOp{} || op >= ReduceOp::premul_sum) return text;
+  const Reduction plain(op);
+  return Argument{&plain}.text();
+}
+
 /// Theirs may belong to a call that is over here: it is compared with that one. If ours is over
 /// there, with what it was there.
 std::string Call::disagreement(const Fingerprint& theirs, int world_rank) {
@@ -308,21 +360,37 @@ std::string Call::disagreement(const Fingerprint& theirs, int world_rank) {
   const bool is_over = mine.sequence != fingerprint_.sequence;
   const std::string here =
       is_over ? divided(made(setting_.mesh.rank(), mine.sequence)).second : where();
-  std::string sentence = "rank " + std::to_string(rank()) + " is in " + to_string(mine) + here +
-                         ", but " + name_of(world_rank);
+  const std::string me = name_of(setting_.mesh.rank()) + " is in " + to_string(mine) + here;
+  const std::string but = ", but " + name_of(world_rank);
   if (theirs.sequence > mine.sequence) {
     const auto [call, place] = divided(made(world_rank, mine.sequence));
-    if (!call.empty() && call != to_string(mine)) return sentence + " made " + call + place;
+    if (!call.empty() && call != to_string(mine)) return me + but + " made " + call + place;
   }
-  sentence += " is in " + to_string(theirs) + divided(made(world_rank, theirs.sequence)).second;
-  if (Fingerprint same = theirs; same.argument = mine.argument, same == mine && theirs != mine) {
-    sentence += ", with another argument (counts, ranks, factor, order, or custom operation)";
-    if (mine.sequence == 1) {
-      sentence +=
-          ", or by another table of algorithms than the one here, " + setting_.mesh.table().title();
-    }
+  const std::string there =
+      " is in " + to_string(theirs) + divided(made(world_rank, theirs.sequence)).second;
+  Fingerprint same = theirs;
+  same.argument = mine.argument;
+  if (theirs == mine || same != mine) return me + but + there;
+  // They differ in what the fingerprint has a hash of.
+  if (is_over) return me + but + there + ", with another argument";
+  const std::string ours = argument_text();
+  const std::string other = ours.empty()
+                                ? ""
+                                : asked(world_rank, {.communicator = setting_.group.id,
+                                                     .sequence = theirs.sequence,
+                                                     .question = transport::Question::argument});
+  const auto& table = setting_.mesh.table();
+  if (mine.sequence == 1 && (ours == other || other.empty())) {
+    // What ours says is all there is, or there is nothing to say.
+    const bool is_known = !ours.empty() || mine.argument == table.digest();
+    return me + but + there +
+           (ours == other && is_known ? ", by" : ", with another argument, or by") +
+           " another table of algorithms than the one here, " + table.title();
   }
-  return sentence;
+  const auto with = [](const std::string& argument) {
+    return " with " + (argument.empty() ? "another argument" : argument);
+  };
+  return me + with(ours) + but + there + with(other);
 }
 
 /// A rank that has waited in a collective for long says which one it is in to whom it waits for:

@@ -69,17 +69,17 @@ std::optional<Fingerprint> Call::call_of(int member, std::uint32_t hash) const {
 void Call::disagree(int member, std::uint32_t call) {
   const int world_rank = setting_.group.world_rank(rank_of_member(member));
   const auto lock = setting_.mesh.lock();
+  const Busy busy(*this);
   // If it had wrong arguments, it has said so before it came to where it is.
   setting_.mesh.step(Clock::now());
   const auto theirs = call_of(member, call);
-  std::string sentence =
+  const std::string sentence =
       theirs
           ? disagreement(*theirs, world_rank)
           : "rank " + std::to_string(rank()) + " is in " + to_string(fingerprint_) + where() +
                 ", but " + name_of(world_rank) + " is in another call, of which no record is left";
-  const auto* notice = setting_.mesh.news().wrong_arguments(setting_.group.id);
-  if (notice != nullptr) sentence += "; before, it was told: " + notice->sentence;
-  throw_disagreement(sentence, world_rank, theirs ? theirs->sequence : fingerprint_.sequence);
+  throw_disagreement(sentence + refused_text(), world_rank,
+                     theirs ? theirs->sequence : fingerprint_.sequence);
 }
 
 void Call::disagree_with_refused(int member) {
@@ -108,10 +108,8 @@ void Call::refuse() {
 void Call::differ(int member, std::uint64_t theirs, std::uint64_t ours) {
   const int world_rank = setting_.group.world_rank(rank_of_member(member));
   const auto lock = setting_.mesh.lock();
-  throw_disagreement("rank " + std::to_string(rank()) + " is in " + to_string(fingerprint_) +
-                         where() + ", and so is " + name_of(world_rank) + ", which gives " +
-                         std::to_string(theirs) + " bytes where " + std::to_string(ours) +
-                         " are expected: their counts differ",
+  const Busy busy(*this);
+  throw_disagreement(disagreement(fingerprint_, world_rank) + counts_text(theirs, ours),
                      world_rank);
 }
 

@@ -37,6 +37,14 @@ Fingerprint reducing(Op op, DType dtype, std::uint64_t count, const Reduction& r
 
 std::size_t product(int ranks, std::size_t each) { return static_cast<std::size_t>(ranks) * each; }
 
+/// For ranks that do not agree on it.
+[[gnu::always_inline]] inline void explain(Call& call, const Reduction& reduction,
+                                           std::span<const std::size_t> counts = {}) {
+  if (hash_of(reduction) != 0 || !counts.empty()) [[unlikely]] {
+    call.explain({&reduction, counts});
+  }
+}
+
 void copy(std::span<std::byte> to, BytesView from) {
   if (!from.empty() && to.data() != from.data()) std::memmove(to.data(), from.data(), from.size());
 }
@@ -88,6 +96,7 @@ void Communicator::reduce(ConstTensorView in, TensorView out, int root, const Re
   }
   state_->collective(reducing(Op::reduce, in.dtype, in.count, reduction, root), options,
                      [&](Call& call) {
+                       explain(call, reduction);
                        check_root(call, root);
                        check_view(call, in, "in");
                        const Folder fold = folder_for(call, reduction, in.dtype, options);
@@ -110,6 +119,7 @@ void Communicator::all_reduce(TensorView inout, const Reduction& reduction,
   }
   state_->collective(reducing(Op::all_reduce, inout.dtype, inout.count, reduction), options,
                      [&](Call& call) {
+                       explain(call, reduction);
                        check_view(call, inout, "inout");
                        const Folder fold = folder_for(call, reduction, inout.dtype, options);
                        const Unpacked data(inout, true);
@@ -143,6 +153,7 @@ void Communicator::all_gather_v(ConstTensorView in, TensorView out,
   Fingerprint print = fingerprint(Op::all_gather_v, in.dtype, transport::counts_vary);
   print.argument = hash_counts(counts);
   state_->collective(print, options, [&](Call& call) {
+    call.explain({.counts = counts});
     check_view(call, in, "in");
     check_same(call, in, out, check_counts(call, counts, in.count, "in"), "in", "out");
     check_in_is_part(call, in, out, elements_before(call, counts));
@@ -250,6 +261,7 @@ void Communicator::reduce_scatter(ConstTensorView in, TensorView out, const Redu
   }
   state_->collective(
       reducing(Op::reduce_scatter, out.dtype, out.count, reduction), options, [&](Call& call) {
+        explain(call, reduction);
         check_view(call, out, "out");
         check_same(call, out, in, parts_together(call.size(), out.count), "out", "in");
         check_out_is_part(call, in, out, elements_before(call, out.count));
@@ -271,6 +283,7 @@ void Communicator::reduce_scatter_v(ConstTensorView in, TensorView out,
   Fingerprint print = reducing(Op::reduce_scatter_v, out.dtype, transport::counts_vary, reduction);
   print.argument ^= hash_counts(counts);
   state_->collective(print, options, [&](Call& call) {
+    explain(call, reduction, counts);
     check_view(call, out, "out");
     check_same(call, out, in, check_counts(call, counts, out.count, "out"), "out", "in");
     check_out_is_part(call, in, out, elements_before(call, counts));

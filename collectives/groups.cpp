@@ -107,6 +107,7 @@ std::optional<Communicator> Communicator::group(std::span<const int> ranks,
   std::optional<Group> made;
   std::unique_ptr<DeviceCalls> on_device;
   state_->collective(fingerprint, options, [&](Call& call) {
+    call.explain({.ranks = ranks});
     check_ranks(call, ranks);
     // All compare their lists.
     operations::barrier(call);

@@ -72,6 +72,18 @@ std::vector<Tree> exchange_objects(Call& call, const Tree& value) {
   return decoded(all, parts);
 }
 
+/// All ranks have all values, so all of them see what differs, and tell each other where they are.
+void check(Call& call, const std::optional<structure::Difference>& found) {
+  if (!found) return;
+  const auto places = exchange_objects(call, Tree(call.where()));
+  const auto side = [&](int rank, const std::string& value) {
+    return "rank " + std::to_string(rank) + " is in " + call.full_label() +
+           places[static_cast<std::size_t>(rank)].as<std::string>() + " with " + value;
+  };
+  throw Error(Errc::mismatch, side(0, found->first) + ", but " + side(found->rank, found->other) +
+                                  ": " + found->sentence);
+}
+
 }  // namespace
 
 Tree Communicator::broadcast(const Tree& value, int root, const Options& options) {
@@ -99,7 +111,7 @@ Tree Communicator::all_gather(const Tree& value, const Options& options) {
   Tree result;
   state_->collective(fingerprint(Op::all_gather_object), options, [&](Call& call) {
     const auto values = exchange_objects(call, value);
-    structure::check_alike(values, call.label());
+    check(call, structure::find_difference(values));
     result = structure::stack(values);
   });
   return result;
@@ -112,8 +124,10 @@ Tree Communicator::all_reduce(const Tree& value, const Reduction& reduction,
   call_print.argument = hash_of(reduction);
   Tree result;
   state_->collective(call_print, options, [&](Call& call) {
+    if (call_print.argument != 0) call.explain({.reduction = &reduction});
     const auto values = exchange_objects(call, value);
-    structure::check_alike(values, call.label());
+    check(call, structure::find_difference(values));
+    check(call, structure::find_unlike_leaf(values));
     result = structure::fold(values, reduction, options.truncate_mean, call.label());
   });
   return result;

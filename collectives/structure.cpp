@@ -13,6 +13,9 @@ namespace {
 
 using Many = std::vector<const Tree*>;  ///< The same place in the values of all ranks.
 
+/// Of a text that is shown in a sentence.
+constexpr std::size_t shown_text_bytes_max = 40;
+
 /// What is seen of a value when structures are compared.
 std::string shape_of(const Tree& tree) {
   if (const auto* tensor = std::get_if<Tensor>(&tree.value())) {
@@ -59,18 +62,22 @@ void for_each_item(const Many& many,
   }
 }
 
-void compare(const Many& many, const std::string& path, const std::string& label) {
-  const std::string first = shape_of(*many[0]);
-  for (std::size_t rank = 1; rank < many.size(); ++rank) {
-    const std::string other = shape_of(*many[rank]);
-    if (other == first) continue;
-    throw Error(Errc::mismatch, label + ": the ranks' values differ in structure " +
-                                    path_text(path) + ": rank 0 has " + first + ", rank " +
-                                    std::to_string(rank) + " has " + other);
-  }
+/// `compare(many, path)` of the place and then of those in it, until one gives a difference.
+std::optional<Difference> first_of(
+    const Many& many, const std::string& path,
+    const std::function<std::optional<Difference>(const Many&, const std::string&)>& compare) {
+  std::optional<Difference> found = compare(many, path);
+  if (found) return found;
   for_each_item(many, [&](const std::string& step, const Many& items) {
-    compare(items, path + step, label);
+    if (!found) found = first_of(items, path + step, compare);
   });
+  return found;
+}
+
+Many all_of(std::span<const Tree> values) {
+  Many many;
+  for (const Tree& value : values) many.push_back(&value);
+  return many;
 }
 
 /// The same container with each place replaced by what `leaf` makes of it.
@@ -134,36 +141,47 @@ Tree like(const Tree& original, Tensor folded) {
 
 }  // namespace
 
-void check_alike(std::span<const Tree> values, const std::string& label) {
-  Many many;
-  for (const Tree& value : values) many.push_back(&value);
-  compare(many, "", label);
+std::optional<Difference> find_difference(std::span<const Tree> values) {
+  return first_of(all_of(values), "",
+                  [](const Many& many, const std::string& path) -> std::optional<Difference> {
+                    const std::string first = shape_of(*many[0]);
+                    for (std::size_t rank = 1; rank < many.size(); ++rank) {
+                      const std::string other = shape_of(*many[rank]);
+                      if (other == first) continue;
+                      return Difference{static_cast<int>(rank), first, other,
+                                        "their values differ in structure " + path_text(path)};
+                    }
+                    return std::nullopt;
+                  });
 }
 
-Tree stack(std::span<const Tree> values) {
-  Many many;
-  for (const Tree& value : values) many.push_back(&value);
-  return map(many, "", stack_leaf);
+std::optional<Difference> find_unlike_leaf(std::span<const Tree> values) {
+  return first_of(all_of(values), "",
+                  [](const Many& many, const std::string& path) -> std::optional<Difference> {
+                    const auto text = [](const Tree& leaf) {
+                      return "'" + leaf.as<std::string>().substr(0, shown_text_bytes_max) + "'";
+                    };
+                    if (!std::holds_alternative<std::string>(many[0]->value())) return std::nullopt;
+                    for (std::size_t rank = 1; rank < many.size(); ++rank) {
+                      if (*many[rank] == *many[0]) continue;
+                      return Difference{static_cast<int>(rank), text(*many[0]), text(*many[rank]),
+                                        "their values differ " + path_text(path) +
+                                            ", where they are text and cannot be reduced"};
+                    }
+                    return std::nullopt;
+                  });
 }
+
+Tree stack(std::span<const Tree> values) { return map(all_of(values), "", stack_leaf); }
 
 Tree fold(std::span<const Tree> values, const Reduction& reduction, bool truncate_mean,
           const std::string& label) {
-  Many all;
-  for (const Tree& value : values) all.push_back(&value);
-  return map(all, "", [&](const Many& many, const std::string& path) {
+  return map(all_of(values), "", [&](const Many& many, const std::string& path) {
     std::vector<Tensor> tensors;
     for (const Tree* each : many) {
       if (auto tensor = as_tensor(*each)) tensors.push_back(std::move(*tensor));
     }
-    if (tensors.empty()) {
-      for (const Tree* each : many) {
-        if (*each == *many[0]) continue;
-        throw Error(Errc::mismatch, label + ": the ranks' values differ " + path_text(path) +
-                                        ", where they are " + each->kind() +
-                                        " and cannot be reduced");
-      }
-      return *many[0];
-    }
+    if (tensors.empty()) return *many[0];
     if (const auto reason = Folder::objection(reduction, tensors[0].dtype, truncate_mean)) {
       throw Error(Errc::misuse, label + ", " + path_text(path) + ": " + *reason);
     }

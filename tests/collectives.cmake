@@ -5,6 +5,7 @@ dlaunch_test(collectives_test
   unit/collectives/arguments_test.cpp
   unit/collectives/connections_test.cpp
   unit/collectives/disagreement_test.cpp
+  unit/collectives/disagreement_words_test.cpp
   unit/collectives/failure_test.cpp
   unit/collectives/recovery_test.cpp
   unit/collectives/fold_test.cpp
@@ -35,7 +36,7 @@ set_tests_properties(collectives_shared_test PROPERTIES
 # And as those of several nodes, some of which share memory: what makes calls.
 foreach(nodes halves alternating uneven)
   add_test(NAME collectives_${nodes}_test COMMAND collectives_test
-    --source-file=*disagreement_test*,*failure_test*,*golden_test*,*grid_test*,*group_test*,*started*_test*,*table_test*,*threads_test*)
+    --source-file=*disagreement*_test*,*failure_test*,*golden_test*,*grid_test*,*group_test*,*started*_test*,*table_test*,*threads_test*)
   set_tests_properties(collectives_${nodes}_test PROPERTIES
     TIMEOUT ${test_timeout} ENVIRONMENT DLAUNCH_TEST_NODES=${nodes})
 endforeach()
@@ -49,6 +50,11 @@ dlaunch_test(training_test
 add_test(NAME training_shared_test COMMAND training_test)
 set_tests_properties(training_shared_test PROPERTIES
   TIMEOUT ${test_timeout} ENVIRONMENT DLAUNCH_TEST_SHARED=1)
+foreach(nodes halves alternating uneven)
+  add_test(NAME training_${nodes}_test COMMAND training_test)
+  set_tests_properties(training_${nodes}_test PROPERTIES
+    TIMEOUT ${test_timeout} ENVIRONMENT DLAUNCH_TEST_NODES=${nodes})
+endforeach()
 add_subdirectory(compile_fail)
 add_subdirectory(c)
 

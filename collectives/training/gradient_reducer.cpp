@@ -1,3 +1,4 @@
+#include "collectives/call.hpp"
 #include "collectives/training/parameters.hpp"
 #include "collectives/training/reducer_state.hpp"
 
@@ -54,13 +55,14 @@ class GradientReducer::Shadow final : public JoinHook {
 };
 
 GradientReducer::GradientReducer(Communicator& communicator, std::vector<Parameter> parameters,
-                                 std::vector<TensorView> buffers, ReducerSettings settings)
+                                 std::vector<TensorView> buffers, ReducerSettings settings,
+                                 const CallSite& site)
     : Joinable(communicator) {
   Options options;
-  options.site = {};
+  options.site = in_program(site);
   options.traffic = transport::Traffic{Purpose::parameters, false, number_, 0}.pack();
   options.cuda_stream = settings.cuda_stream;
-  training::check_parameters(communicator, parameters, buffers, settings, options);
+  training::check_parameters(communicator, parameters, buffers, settings, options, *group_);
   state_ = std::make_unique<State>(communicator, number_, *group_, std::move(parameters),
                                    std::move(buffers), settings);
   std::vector<TensorView> values;
@@ -70,52 +72,55 @@ GradientReducer::GradientReducer(Communicator& communicator, std::vector<Paramet
 
 GradientReducer::~GradientReducer() = default;
 
-void GradientReducer::refuse(const std::string& sentence) {
-  const std::string whole =
-      "GradientReducer on rank " + std::to_string(communicator().rank()) + ": " + sentence;
+void GradientReducer::refuse(const CallSite& site, const std::string& sentence) {
+  const std::string whole = "GradientReducer on rank " + std::to_string(communicator().rank()) +
+                            ": " + sentence + place_text(in_program(site));
   group_->give_up(Error(Errc::mismatch, whole));
   throw Error(Errc::misuse, whole);
 }
 
-void GradientReducer::begin() {
+void GradientReducer::begin(const CallSite& site) {
   State& state = *state_;
-  if (state.is_open) refuse("begin() in an iteration that finish() has not ended");
+  if (state.is_open) refuse(site, "begin() in an iteration that finish() has not ended");
   state.in_pieces = is_one_of_several();
-  announce(state.in_pieces ? IterationPart::beginning : IterationPart::whole);
+  group_->come_from(site);
+  announce(state.in_pieces ? IterationPart::beginning : IterationPart::whole, site);
   state.sums = state.meet(is_joined(), state.syncs);
   state.factor = 1.0 / divisor();
   if (state.sums) state.begin_sums();
   state.is_open = true;
 }
 
-void GradientReducer::ready(std::size_t index) {
+void GradientReducer::ready(std::size_t index, const CallSite& site) {
   State& state = *state_;
-  if (!state.is_open) refuse("ready() without begin()");
+  if (!state.is_open) refuse(site, "ready() without begin()");
   if (index >= state.parameters.size()) {
-    refuse("ready(" + std::to_string(index) + "), but there are " +
-           std::to_string(state.parameters.size()) + " parameters");
+    refuse(site, "ready(" + std::to_string(index) + "), but there are " +
+                     std::to_string(state.parameters.size()) + " parameters");
   }
   if (!state.sums) return;
-  if (state.is_put[index]) refuse(state.name_of(index) + " is ready twice in one iteration");
+  if (state.is_put[index]) refuse(site, state.name_of(index) + " is ready twice in one iteration");
+  group_->come_from(site);
   state.put(index);
   state.start_complete(state.in_pieces, *this);
 }
 
-void GradientReducer::finish() {
+void GradientReducer::finish(const CallSite& site) {
   State& state = *state_;
-  if (!state.is_open) refuse("finish() without begin()");
+  if (!state.is_open) refuse(site, "finish() without begin()");
   state.is_open = false;
   if (!state.sums) return;
+  group_->come_from(site);
   for (std::size_t i = 0; i < state.parameters.size(); ++i) {
     if (state.is_put[i]) continue;
     if (!state.settings.find_unused) {
-      refuse(state.name_of(i) +
-             " was not ready when finish() was called; if that can be, set find_unused");
+      refuse(site, state.name_of(i) +
+                       " was not ready when finish() was called; if that can be, set find_unused");
     }
     state.put_zeros(i);
   }
   state.start_complete(state.in_pieces, *this);
-  if (state.in_pieces) announce(IterationPart::end);
+  if (state.in_pieces) announce(IterationPart::end, site);
   state.compare_used();
   state.take_out(true);
 }

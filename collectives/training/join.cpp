@@ -1,3 +1,4 @@
+#include "collectives/call.hpp"
 #include "collectives/training/join_group.hpp"
 #include "collectives/transport/traffic.hpp"
 
@@ -50,7 +51,7 @@ bool Joinable::is_joined() const noexcept { return group_->join_of(*this) != nul
 
 bool Joinable::is_one_of_several() const noexcept { return is_joined() && group_->has_several(); }
 
-void Joinable::announce(int part) {
+void Joinable::announce(int part, const CallSite& site) {
   if (part < 0 || part >= JoinGroup::parts_max) {
     throw Error(Errc::misuse, "an iteration's parts are numbered from 0 to " +
                                   std::to_string(JoinGroup::parts_max - 1));
@@ -58,6 +59,7 @@ void Joinable::announce(int part) {
   Join* const join = group_->join_of(*this);
   if (join == nullptr) return;
   ++join->announced_;
+  group_->come_from(site);
   group_->announce(*this, part);
 }
 
@@ -90,7 +92,8 @@ Join::~Join() {
   group_->give_up(Error(Errc::aborted, "rank " + std::to_string(communicator_.rank()) +
                                            " left a join without finish(), as an exception does, "
                                            "after it had announced " +
-                                           std::to_string(announced_) + " iterations"));
+                                           std::to_string(announced_) + " iterations" +
+                                           place_text(group_->site())));
   end();
 }
 
@@ -103,13 +106,14 @@ void Join::end() noexcept {
   group_->leave(*this);
 }
 
-void Join::finish() {
+void Join::finish(const CallSite& site) {
   if (stage_ != Stage::open || !group_->is_innermost(*this)) {
     throw Error(Errc::misuse, stage_ == Stage::open
                                   ? "finish: the join within this one is not finished"
                                   : "finish: this join is finished");
   }
   stage_ = Stage::finishing;
+  group_->come_from(site);
   try {
     shadow();
   } catch (const EarlyTermination&) {
@@ -160,7 +164,7 @@ void Join::warn_once() {
 }
 
 void Join::over(std::span<Joinable* const> joinables, const std::function<void()>& loop,
-                JoinSettings settings) {
+                JoinSettings settings, const CallSite& site) {
   Join join(joinables, std::move(settings));
   try {
     loop();
@@ -174,7 +178,7 @@ void Join::over(std::span<Joinable* const> joinables, const std::function<void()
     }
     throw;
   }
-  join.finish();
+  join.finish(site);
 }
 
 }  // namespace dlaunch

@@ -1,9 +1,11 @@
 #include "collectives/training/join_group.hpp"
 
 #include "collectives/state.hpp"
-#include "collectives/transport/traffic.hpp"
+
+#include <dlaunch/tree.hpp>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 namespace dlaunch {
@@ -18,14 +20,22 @@ constexpr std::uint64_t code_of(int joinable, int part) {
          static_cast<std::uint64_t>(part);
 }
 
-Options options_of(Purpose purpose, bool shadow) {
+}  // namespace
+
+CallSite in_program(const CallSite& site) noexcept {
+  const bool in_library =
+      std::string_view(site.file).find("/include/c++/") != std::string_view::npos;
+  return in_library ? CallSite{"", 0, ""} : site;
+}
+
+void JoinGroup::come_from(const CallSite& site) noexcept { site_ = in_program(site); }
+
+Options JoinGroup::options_of(Purpose purpose, bool shadow) const {
   Options options;
-  options.site = {};
+  options.site = site_;
   options.traffic = Traffic{purpose, shadow, 0, 0}.pack();
   return options;
 }
-
-}  // namespace
 
 std::shared_ptr<JoinGroup> JoinGroup::of(Communicator& communicator) {
   auto& kept = communicator.state_->join_group;
@@ -103,6 +113,20 @@ JoinGroup::Words JoinGroup::listening_words() const noexcept {
   return words;
 }
 
+namespace {
+
+constexpr const char* began_different =
+    "join: the ranks with inputs began different things, and each of them uses its joinables in "
+    "the same order";
+
+/// Equal numbers, and only those, have n times the sum of squares equal to the square of the sum.
+bool is_one_thing(const JoinGroup::Words& sum) {
+  const std::uint64_t count = sum[0], code = count == 0 ? 0 : sum[1] / count;
+  return code * count == sum[1] && count * sum[2] == sum[1] * sum[1];
+}
+
+}  // namespace
+
 JoinGroup::News JoinGroup::news_of(const Words& sum) {
   News news;
   for (int depth = 1; depth <= depth_max; ++depth) {
@@ -110,13 +134,8 @@ JoinGroup::News JoinGroup::news_of(const Words& sum) {
   }
   news.active = static_cast<int>(sum[0]);
   if (sum[0] == 0) return news;
-  // Equal numbers, and only those, have n times the sum of squares equal to the square of the sum.
+  if (!is_one_thing(sum)) throw Error(Errc::mismatch, began_different + place_text(site_));
   const std::uint64_t code = sum[1] / sum[0];
-  if (code * sum[0] != sum[1] || sum[0] * sum[2] != sum[1] * sum[1]) {
-    throw Error(Errc::mismatch,
-                "join: the ranks with inputs began different things: each of them uses its "
-                "joinables in the same order");
-  }
   news.joinable = static_cast<int>(code / parts_max);
   news.part = static_cast<int>(code % parts_max);
   active_ = news.active;
@@ -127,10 +146,38 @@ JoinGroup::News JoinGroup::news_of(const Words& sum) {
   return news;
 }
 
+std::string JoinGroup::two_sides(std::optional<std::int64_t> kind, const std::string& does) {
+  const std::string here = " in " + std::string(shadowing_ ? "join's shadow" : "join's") +
+                           " all_reduce #" + std::to_string(number()) + place_text(site_);
+  const auto all = communicator_.all_gather_objects(
+      kind ? Tree(Tree::List{Tree(*kind), Tree(does + here)}) : Tree(),
+      options_of(Purpose::present, false));
+  const Tree* first = nullptr;
+  std::string told;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank] == Tree() || (first != nullptr && (*first)[0] == all[rank][0])) continue;
+    const std::string side = "rank " + std::to_string(rank) + " " + all[rank][1].as<std::string>();
+    if (first != nullptr) return told + ", but " + side;
+    first = &all[rank];
+    told = side;
+  }
+  return told;
+}
+
+/// What all ranks see at the same time they tell each other more of.
+JoinGroup::News JoinGroup::met(const Words& sum, std::optional<std::int64_t> mine) {
+  if (is_one_thing(sum)) return news_of(sum);
+  const auto joinable = mine.value_or(0) / parts_max, part = mine.value_or(0) % parts_max;
+  throw Error(Errc::mismatch, std::string(began_different) + ": " +
+                                  two_sides(mine, "begins part " + std::to_string(part) +
+                                                      " of joinable " + std::to_string(joinable)));
+}
+
 void JoinGroup::announce(Joinable& joinable, int part) {
   Words words = words_of(joinable, part);
+  const auto mine = static_cast<std::int64_t>(words[1]);
   communicator_.all_reduce(view_of(words), ReduceOp::sum, options_of(Purpose::present, false));
-  const News news = news_of(words);
+  const News news = met(words, mine);
   if (news.active < communicator_.size() && joins_.back()->settings_.throw_on_early_termination) {
     terminate();
     throw EarlyTermination(
@@ -147,7 +194,7 @@ Work JoinGroup::start_announce(const Joinable& joinable, int part, Words& words)
 JoinGroup::News JoinGroup::listen() {
   Words words = listening_words();
   communicator_.all_reduce(view_of(words), ReduceOp::sum, options_of(Purpose::present, true));
-  return news_of(words);
+  return met(words, std::nullopt);
 }
 
 JoinHook& JoinGroup::hook_of(int number) {
@@ -181,6 +228,8 @@ void JoinGroup::settle(bool is_last) {
     hook_of(number).post_hook(static_cast<int>(last));
   }
 }
+
+std::uint64_t JoinGroup::number() const noexcept { return communicator_.state_->sequence; }
 
 void JoinGroup::terminate() noexcept {
   while (!joins_.empty()) joins_.back()->end();

@@ -1,15 +1,22 @@
 #pragma once
 
+#include "collectives/transport/traffic.hpp"
+
 #include <dlaunch/join.hpp>
 
 #include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace dlaunch {
+
+/// The call in the program; none where it was made by the standard library for it, as by
+/// std::make_unique, which knows no line of the program's.
+CallSite in_program(const CallSite& site) noexcept;
 
 /// What the joinables and joins of one communicator have in common. A rank with inputs announces
 /// what it begins, one without listens; both is the same all_reduce, in which every rank gives a
@@ -53,7 +60,7 @@ class JoinGroup {
   bool has_several() const noexcept;
 
   Words words_of(const Joinable& joinable, int part) const noexcept;
-  /// Throws Error{mismatch} where ranks announce different things, after all have heard of it.
+  /// Throws Error{mismatch} where ranks announce different things.
   News news_of(const Words& sum);
   void announce(Joinable& joinable, int part);
   /// The same while the program goes on. `words` is borrowed until it is complete, then news_of
@@ -66,10 +73,21 @@ class JoinGroup {
   /// Those announced since the last time end with what the last joiner has.
   void settle(bool is_last);
 
+  /// After a collective that has shown all ranks that they differ, on all of them: what one did
+  /// there, and another that did something else, with the number of that collective and the call
+  /// it belongs to. `kind` tells what differs; ranks that take no side have none.
+  std::string two_sides(std::optional<std::int64_t> kind, const std::string& does);
+
   /// Takes part in what was announced.
   void shadow(const News& news);
   bool is_shadowing() const noexcept { return shadowing_; }
+  /// The program's call which the collectives of joins and joinables belong to from here on: in a
+  /// shadow the join's finish().
+  void come_from(const CallSite& site) noexcept;
+  const CallSite& site() const noexcept { return site_; }
   int active() const noexcept { return active_; }
+  /// Of the communicator's last collective.
+  std::uint64_t number() const noexcept;
   /// All joins are over: a rank has no inputs left, and that ends them.
   void terminate() noexcept;
   /// The other ranks are not to wait for this one any more.
@@ -79,12 +97,15 @@ class JoinGroup {
 
  private:
   Words listening_words() const noexcept;
+  News met(const Words& sum, std::optional<std::int64_t> mine);
+  Options options_of(transport::Purpose purpose, bool shadow) const;
 
   Communicator& communicator_;
   std::vector<Joinable*> joinables_;  ///< By number - 1; null: free.
   std::vector<Join*> joins_;          ///< From the outermost inwards.
   int active_ = 0;                    ///< Ranks with inputs, as of the last announcement.
   bool shadowing_ = false;
+  CallSite site_{"", 0, ""};
   std::map<int, std::unique_ptr<JoinHook>> hooks_;  ///< By number; as long as there is a join.
   std::vector<int> announced_;                      ///< Numbers, ascending, since the last settle.
 };

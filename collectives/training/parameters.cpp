@@ -1,6 +1,7 @@
 #include "collectives/training/parameters.hpp"
 
 #include "collectives/buffers.hpp"
+#include "collectives/call.hpp"
 #include "collectives/reduce.hpp"
 
 #include <dlaunch/tree.hpp>
@@ -138,10 +139,13 @@ int device_of(std::span<const Parameter> parameters) {
 
 void check_parameters(Communicator& communicator, std::span<const Parameter> parameters,
                       std::span<const TensorView> buffers, const ReducerSettings& settings,
-                      const Options& options) {
+                      const Options& options, const JoinGroup& group) {
   const Tree::List mine = describe(parameters, buffers, settings);
-  const Tree theirs = communicator.broadcast(Tree(mine), 0, options);
-  const auto& first = theirs.as<Tree::List>();
+  const std::string place = place_text(options.site);
+  const Tree theirs = communicator.broadcast(Tree::list({mine, place}), 0, options);
+  const auto& first = theirs[0].as<Tree::List>();
+  const std::string call =
+      " in the reducer's broadcast of a tree #" + std::to_string(group.number());
   const std::string me = "rank " + std::to_string(communicator.rank());
   const auto differs = std::mismatch(first.begin(), first.end(), mine.begin(), mine.end());
   // The lowest is told: what is wrong in itself before what differs, early before late.
@@ -149,15 +153,15 @@ void check_parameters(Communicator& communicator, std::span<const Parameter> par
   std::string sentence;
   if (const auto wrong = objection(parameters, buffers)) {
     key = communicator.rank();
-    sentence = "GradientReducer: on " + me + " " + *wrong;
+    sentence = "GradientReducer: on " + me + " " + *wrong + place;
   } else if (differs.first != first.end() || differs.second != mine.end()) {
     key = (differs.first - first.begin() + 1) * ranks_max + communicator.rank();
     const auto text = [](auto at, auto end) {
       return at == end ? std::string("nothing more") : at->template as<std::string>();
     };
     sentence = "GradientReducer: ranks have different parameters: rank 0 has " +
-               text(differs.first, first.end()) + " where " + me + " has " +
-               text(differs.second, mine.end());
+               text(differs.first, first.end()) + call + theirs[1].as<std::string>() + ", but " +
+               me + " has " + text(differs.second, mine.end()) + call + place;
   }
   std::int64_t lowest = key;
   communicator.all_reduce(view_of(lowest), ReduceOp::min, options);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "collectives/training/join_group.hpp"
+
 #include <dlaunch/gradient_reducer.hpp>
 
 #include <span>
@@ -19,7 +21,7 @@ int device_of(std::span<const Parameter> parameters);
 /// by all ranks, with the options of its collectives.
 void check_parameters(Communicator& communicator, std::span<const Parameter> parameters,
                       std::span<const TensorView> buffers, const ReducerSettings& settings,
-                      const Options& options);
+                      const Options& options, const JoinGroup& group);
 
 /// Everyone's views become the root's. Small ones travel together.
 void spread(Communicator& communicator, std::span<const TensorView> views, int root,

@@ -59,7 +59,7 @@ GradientReducer::State::~State() {
 
 Options GradientReducer::State::options(Purpose purpose, std::uint32_t part) const {
   Options options;
-  options.site = {};
+  options.site = group.site();
   options.traffic = Traffic{purpose, group.is_shadowing(), number, part}.pack();
   options.cuda_stream = settings.cuda_stream;
   return options;
@@ -126,13 +126,17 @@ bool GradientReducer::State::meet(bool joined, bool wants_sum) {
     training::spread(communicator, buffers, root, options(Purpose::buffers));
   }
   if (!joined) return wants_sum;
-  std::int32_t sum = wants_sum && !group.is_shadowing() ? 1 : 0;
+  const bool sums_here = wants_sum && !group.is_shadowing();
+  std::int32_t sum = sums_here ? 1 : 0;
   communicator.all_reduce(view_of(sum), ReduceOp::sum, options(Purpose::sync));
   if (sum != 0 && sum != group.active()) {
+    const auto side =
+        group.is_shadowing() ? std::nullopt : std::optional<std::int64_t>(sums_here ? 1 : 0);
     throw Error(Errc::mismatch, "GradientReducer: " + std::to_string(sum) + " of " +
                                     std::to_string(group.active()) +
                                     " ranks sum their gradients in this iteration, the others are "
-                                    "in no_sync()");
+                                    "in no_sync(): " +
+                                    group.two_sides(side, sums_here ? "sums" : "is in no_sync()"));
   }
   return sum != 0;
 }

@@ -316,18 +316,16 @@ bool Links::pump_unpolled() {
 void Links::on_control(int from, const Header& header, BytesView payload) {
   switch (header.kind) {
     case Kind::failure:
-      if (auto notice = decode_failure(header, payload)) news_.take_failure(std::move(*notice));
+      if (auto notice = decode_failure(header, payload)) {
+        notice->from = from;
+        news_.take_failure(std::move(*notice));
+      }
       return;
     case Kind::inquiry:
-      if (header.sequence != 0) {
-        const std::string made = call_made(rank_, header.communicator, header.sequence);
-        return answer(from, header, {header.communicator, header.sequence, made});
-      }
-      if (const auto status = news_.activity(header.communicator)) answer(from, header, *status);
-      return;
+      return take_inquiry(from, header);
     case Kind::status:
       if (const auto status = decode_status(payload)) {
-        news_.take_answer(from, header.communicator, header.sequence, *status);
+        news_.take_answer(from, header, *status);
       }
       return;
     case Kind::call:
@@ -348,11 +346,35 @@ void Links::on_control(int from, const Header& header, BytesView payload) {
   }
 }
 
+void Links::take_inquiry(int from, const Header& header) {
+  const auto activity = news_.activity(header.communicator);
+  Status status{header.communicator, header.sequence, ""};
+  switch (static_cast<Question>(header.argument)) {
+    case Question::doing:
+      if (activity) answer(from, header, *activity);
+      return;
+    case Question::made:
+      status.sentence = call_made(rank_, header.communicator, header.sequence);
+      break;
+    case Question::argument:
+      if (activity && activity->communicator == header.communicator &&
+          activity->sequence == header.sequence) {
+        status.sentence = activity->argument;
+      }
+      break;
+    case Question::sent:
+      status.sentence = sent_from(rank_, header);
+      break;
+  }
+  answer(from, header, status);
+}
+
 void Links::answer(int from, const Header& inquiry, const Status& status) {
   Header header;
   header.kind = Kind::status;
   header.communicator = inquiry.communicator;
   header.sequence = inquiry.sequence;
+  header.argument = inquiry.argument;
   Bytes text = encode(status);
   header.bytes = text.size();
   post_control(from, header, std::move(text));
@@ -381,10 +403,11 @@ const std::string* Links::break_of(int rank) const {
 
 void Links::inquire(const std::vector<int>& ranks, Inquiry& inquiry) {
   news_.await(inquiry);
-  Header header;
+  Header header = inquiry.message;
   header.kind = Kind::inquiry;
   header.communicator = inquiry.communicator;
   header.sequence = inquiry.sequence;
+  header.argument = static_cast<std::uint64_t>(inquiry.question);
   for (const int rank : ranks) post_control(rank, header, {});
 }
 
@@ -398,6 +421,25 @@ std::string Links::call_made(int rank, std::uint64_t communicator, std::uint64_t
     return made.communicator == id && made.sequence == sequence && made.kind == Flight::Kind::call;
   });
   return call == log.calls.rend() ? "" : FlightNames{ring}.full_and_site(*call);
+}
+
+std::string Links::sent_from(int rank, const Header& message) const {
+  const int there = segment_ ? segment_->local_of(rank) : -1;
+  if (rank != rank_ && there < 0) return "";
+  const FlightRing& ring = rank == rank_ ? flight_->ring() : segment_->flight(there);
+  const std::uint64_t id = flight_hash(flight_id(message.communicator));
+  std::string text;
+  for (const FlightCall& call : read_flight(ring).calls) {
+    if (call.communicator != id || call.op != static_cast<std::uint8_t>(Op::send) ||
+        call.dtype != static_cast<std::uint8_t>(message.dtype) || call.count != message.count ||
+        call.place != message.root || call.argument != static_cast<std::uint64_t>(message.tag)) {
+      continue;
+    }
+    const std::string site = "[" + FlightNames{ring}.site(call) + "]";
+    if (site == "[]" || text.find(site) != std::string::npos) continue;
+    text += (text.empty() ? "" : " or ") + site;
+  }
+  return text;
 }
 
 }  // namespace dlaunch::transport

@@ -81,6 +81,9 @@ class Links {
   /// A collective of this rank, or of another of its node, with its place in the program:
   /// "all_reduce #3 (sum, f32, 8 elements) [train.cpp:42]"; empty where it is not remembered.
   std::string call_made(int rank, std::uint64_t communicator, std::uint64_t sequence) const;
+  /// Where that rank sent such a message from: "[train.cpp:42]", of several lines "[train.cpp:42]
+  /// or [train.cpp:47]"; empty where that is not known here.
+  std::string sent_from(int rank, const Header& message) const;
   /// This rank's place in the segment; -1 without one.
   int local() const { return segment_ ? segment_->local_of(rank_) : -1; }
   /// This thread sleeps no more. The bell goes on ringing while another thread of this rank sleeps.
@@ -169,6 +172,7 @@ class Links {
   void drop_slow_newcomers();
   const Key* key() const { return key_ ? &*key_ : nullptr; }
   void on_control(int from, const Header& header, BytesView payload);
+  void take_inquiry(int from, const Header& header);
   void answer(int from, const Header& inquiry, const Status& status);
   void tell_threads() noexcept;
   bool move_pending(Clock::time_point now);

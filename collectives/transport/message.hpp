@@ -41,9 +41,8 @@ enum class Kind : std::uint8_t {
   collective = 1,  ///< Part of a collective call; matched by communicator and source, in order.
   message,         ///< Point to point; matched by communicator, source and tag, in order.
   failure,         ///< The sender's call failed: Errc u16, u16 scope, sentence.
-  /// No payload. "What are you doing?"; with a sequence: "what was that collective of yours?"
-  inquiry,
-  status,  ///< The answer, with its sequence: communicator and sequence u64, sentence.
+  inquiry,         ///< No payload; `argument` is the Question.
+  status,  ///< The answer, with its sequence and question: communicator and sequence u64, sentence.
   call,    ///< The sender has put this call on its device, or waits in it; the payload: headers of
            ///< more.
   chain,   ///< Ranks of which each waits for the next, the last for the receiver (wait_chain.hpp).
@@ -175,14 +174,23 @@ struct FailureNotice {
   std::uint64_t communicator = 0;
   std::uint64_t sequence = 0;
   std::string sentence;
+  int from = -1;  ///< Who said it, a world rank; does not travel with it. -1: this rank.
 };
 
-/// What a rank answers to an inquiry. Of a past collective the sentence is what call_made()
-/// returns.
+/// What an inquiry is about.
+enum class Question : std::uint64_t {
+  doing,     ///< What the rank is in.
+  made,      ///< Its collective of that sequence: what call_made() returns.
+  argument,  ///< What Argument::text() says of that collective, if it is in it; else nothing.
+  sent,      ///< The message of dtype, count and tag that it sent to that root: sent_from().
+};
+
+/// What a rank answers to an inquiry.
 struct Status {
   std::uint64_t communicator = 0;
   std::uint64_t sequence = 0;
   std::string sentence;
+  std::string argument = {};  ///< Does not travel with it.
 };
 
 Bytes encode(const FailureNotice& notice);

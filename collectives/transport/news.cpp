@@ -99,10 +99,10 @@ std::optional<WaitChain> News::next_chain() {
   return chain;
 }
 
-void News::take_answer(int from, std::uint64_t communicator, std::uint64_t sequence,
-                       const Status& status) {
+void News::take_answer(int from, const Header& header, const Status& status) {
   for (Inquiry* inquiry : inquiries_) {
-    if (inquiry->communicator == communicator && inquiry->sequence == sequence) {
+    if (inquiry->communicator == header.communicator && inquiry->sequence == header.sequence &&
+        static_cast<std::uint64_t>(inquiry->question) == header.argument) {
       inquiry->answers.insert_or_assign(from, status);
     }
   }

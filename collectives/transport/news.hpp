@@ -19,9 +19,11 @@ namespace dlaunch::transport {
 /// until it is withdrawn.
 struct Inquiry {
   std::uint64_t communicator = 0;
-  /// Of the collective that is asked for; 0: what they are doing.
   std::uint64_t sequence = 0;
-  std::map<int, Status> answers;
+  Question question = Question::doing;
+  /// With Question::sent: what is asked for; its root is this rank in the communicator.
+  Header message = {};
+  std::map<int, Status> answers = {};
 };
 
 /// What a call under way answers to inquiries. Borrowed until it ends.
@@ -86,8 +88,7 @@ class News {
 
   void await(Inquiry& inquiry) { inquiries_.push_back(&inquiry); }
   void withdraw(Inquiry& inquiry) { std::erase(inquiries_, &inquiry); }
-  void take_answer(int from, std::uint64_t communicator, std::uint64_t sequence,
-                   const Status& status);
+  void take_answer(int from, const Header& header, const Status& status);
 
  private:
   std::map<std::uint64_t, FailureNotice> failures_;

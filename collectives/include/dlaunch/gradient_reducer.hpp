@@ -68,22 +68,24 @@ struct ReducerSettings {
 ///
 /// Errors: Error{mismatch} on all ranks where their parameters differ, with the first that does.
 /// Error{misuse} for a wrong order of calls; other ranks then get Error{mismatch} that tells so,
-/// and the communicator is broken. Else as the communicator's collectives.
+/// and the communicator is broken. Else as the communicator's collectives: what a call here does
+/// with other ranks is told with that call's `site`, the caller's line.
 class DLAUNCH_API GradientReducer final : public Joinable {
  public:
   /// `buffers` are what ranks have beside parameters, and shall have in common: running means.
   GradientReducer(Communicator& communicator, std::vector<Parameter> parameters,
-                  std::vector<TensorView> buffers = {}, ReducerSettings settings = {});
+                  std::vector<TensorView> buffers = {}, ReducerSettings settings = {},
+                  const CallSite& site = CallSite::here());
   ~GradientReducer() override;
 
   /// Before the forward pass.
-  void begin();
+  void begin(const CallSite& site = CallSite::here());
   /// The gradient of parameters[index] is complete. In any order, each of them once.
-  void ready(std::size_t index);
+  void ready(std::size_t index, const CallSite& site = CallSite::here());
   /// After the backward pass: returns when all gradients hold the mean. With find_unused,
   /// parameters that were not ready count as zeros here, and keep their gradient if no rank had
   /// one.
-  void finish();
+  void finish(const CallSite& site = CallSite::here());
 
   /// While it lives, iterations that begin sum nothing: gradients stay each rank's own, to be
   /// accumulated. The same on all ranks.
@@ -114,7 +116,7 @@ class DLAUNCH_API GradientReducer final : public Joinable {
   class Shadow;
   struct State;
   /// Throws Error{misuse}; the other ranks are told.
-  [[noreturn]] void refuse(const std::string& sentence);
+  [[noreturn]] void refuse(const CallSite& site, const std::string& sentence);
   std::unique_ptr<State> state_;
 };
 

@@ -74,8 +74,8 @@ class DLAUNCH_API Joinable {
   /// The first thing in each iteration: tells ranks without inputs to take part in what follows, by
   /// main_hook(part). Does nothing where no Join covers this joinable. An iteration may be
   /// announced in several parts, from 0 to 65535. Throws EarlyTermination where a rank has no
-  /// inputs left and the join is to end then.
-  void announce(int part = 0);
+  /// inputs left and the join is to end then. `site` is what other ranks are told of this call.
+  void announce(int part = 0, const CallSite& site = CallSite::here());
   /// Options for the collectives of this joinable, in its iterations as in its hooks. With them a
   /// collective never meets one of the program's own, or of another joinable, by mistake.
   Options traffic(Options options = {}) const;
@@ -107,6 +107,7 @@ class DLAUNCH_API Joinable {
 /// times: they meet the shadow of another, and all ranks get Error{mismatch} that shows both.
 ///
 /// For the thread that uses the communicator; it costs a small all_reduce for each announcement.
+/// What a rank does as a shadow is told as its call of finish, with that one's `site`.
 class DLAUNCH_API Join {
  public:
   explicit Join(Joinable& joinable, JoinSettings settings = {});
@@ -118,11 +119,11 @@ class DLAUNCH_API Join {
 
   /// This rank has no inputs left: returns when no rank has, and post hooks are done. Throws what
   /// the hooks throw, and EarlyTermination where the settings ask for it.
-  void finish();
+  void finish(const CallSite& site = CallSite::here());
 
   /// The guard around `loop`. If it throws, the other ranks are told what.
   static void over(std::span<Joinable* const> joinables, const std::function<void()>& loop,
-                   JoinSettings settings = {});
+                   JoinSettings settings = {}, const CallSite& site = CallSite::here());
 
  private:
   friend class Joinable;

@@ -1,124 +1,14 @@
-// Ranks that make different calls: every rank is told both, with who made them and where.
-#include "tests/support/ranks.hpp"
-
-#include <dlaunch/dlaunch.hpp>
-
-#include <algorithm>
-#include <functional>
-#include <string>
-#include <vector>
-
-#include <doctest/doctest.h>
+// Ranks that make different calls: every rank is told both, with who made them and where, within a
+// second.
+#include "tests/support/disagreement.hpp"
 
 using namespace dlaunch;
-using namespace std::chrono_literals;
-using testing::Outcome;
-using testing::run_ranks;
+using testing::check_both_ways;
+using testing::check_pair;
+using testing::check_told;
+using Call = testing::DifferingCall;
 
 namespace {
-
-using Body = std::function<void(Communicator&)>;
-
-/// A call, and what it is called: "all_reduce #2 (sum, f32, 8 elements)".
-struct Call {
-  std::string text;
-  Body make;
-};
-
-/// Each rank makes its own call, then as many barriers as it takes to hear of the others.
-std::vector<Outcome> disagree(const std::vector<Call>& calls) {
-  return run_ranks(static_cast<int>(calls.size()), [&](const World& world) {
-    Communicator comm(world);
-    comm.set_timeout(20s);
-    comm.barrier();
-    calls[static_cast<std::size_t>(comm.rank())].make(comm);
-    comm.barrier();
-    comm.barrier();
-  });
-}
-
-/// That a rank which made such a call is named with it and its place in the program.
-bool tells(const Outcome& outcome, const std::vector<Call>& calls, const std::string& text) {
-  for (std::size_t rank = 0; rank < calls.size(); ++rank) {
-    if (calls[rank].text != text) continue;
-    for (const char* verb : {" is in ", " made "}) {
-      const std::string told = "rank " + std::to_string(rank) + verb + text;
-      if (outcome.mentions(told + " [disagreement_test.cpp:")) return true;
-    }
-  }
-  return false;
-}
-
-/// Of how many different calls a rank is told, with who made them and where.
-int count_told(const Outcome& outcome, const std::vector<Call>& calls) {
-  int told = 0;
-  std::vector<std::string> seen;
-  for (const Call& call : calls) {
-    if (std::find(seen.begin(), seen.end(), call.text) != seen.end()) continue;
-    seen.push_back(call.text);
-    told += tells(outcome, calls, call.text) ? 1 : 0;
-  }
-  return told;
-}
-
-/// Every call that the text says a rank is in, or made, is one of that rank's.
-void check_true(const std::string& text, const std::vector<Call>& calls) {
-  for (std::size_t rank = 0; rank < calls.size(); ++rank) {
-    for (const std::string verb : {" is in ", " made "}) {
-      const std::string begin = "rank " + std::to_string(rank) + verb;
-      for (auto at = text.find(begin); at != std::string::npos; at = text.find(begin, at + 1)) {
-        const std::string_view said = std::string_view(text).substr(at + begin.size());
-        CAPTURE(said);
-        CHECK((said.starts_with(calls[rank].text) || said.starts_with("barrier #3") ||
-               said.starts_with("barrier #4")));
-      }
-    }
-  }
-}
-
-/// Each rank is told both calls; of several that differ from the others', one of them.
-void check_told(const std::vector<Call>& calls) {
-  std::vector<Outcome> outcomes;
-  // What another rank has called, where its news are not enough, and where, is told by that rank,
-  // which has half a second for it. It may not get that where other processes keep the machine
-  // busy: then less is told, and nothing that is wrong.
-  for (int attempt = 0; attempt < 3; ++attempt) {
-    const auto begin = Clock::now();
-    outcomes = disagree(calls);
-    // Found by comparing, not by waiting for the timeout of 20 s.
-    CHECK(Clock::now() - begin < 10s);
-    for (const auto& outcome : outcomes) {
-      CHECK(outcome.code == Errc::mismatch);
-      check_true(outcome.text, calls);
-    }
-    if (std::all_of(outcomes.begin(), outcomes.end(),
-                    [&](const Outcome& outcome) { return count_told(outcome, calls) == 2; })) {
-      break;
-    }
-  }
-  for (std::size_t rank = 0; rank < calls.size(); ++rank) {
-    CAPTURE(rank);
-    CAPTURE(outcomes[rank].text);
-    CHECK(count_told(outcomes[rank], calls) == 2);
-  }
-}
-
-/// In worlds of several sizes, one rank apart from the others in each direction.
-void check_pair(const Call& one, const Call& other,
-                const std::vector<std::size_t>& sizes = {2, 3, 5}) {
-  for (const std::size_t size : sizes) {
-    for (const bool turned : {false, true}) {
-      for (const std::size_t apart : {std::size_t{0}, size - 1}) {
-        std::vector<Call> calls(size, turned ? other : one);
-        calls[apart] = turned ? one : other;
-        CAPTURE(size);
-        CAPTURE(apart);
-        CAPTURE(calls[apart].text);
-        check_told(calls);
-      }
-    }
-  }
-}
 
 std::vector<float>& floats(std::size_t count) {
   thread_local std::vector<float> x;
@@ -210,10 +100,78 @@ const std::vector<std::pair<std::string, Rooted>>& rooted_operations() {
   return operations;
 }
 
+/// An operation without a root, on `count` elements of T per rank, or in all.
+template <class T>
+std::vector<Call> unrooted_operations(std::size_t count) {
+  const std::string type = to_string(dtype_of<T>::value);
+  const auto size_of = [](const Communicator& comm) {
+    return static_cast<std::size_t>(comm.size());
+  };
+  return {{"all_gather #2 (" + type + ", " + elements(count) + ")",
+           [=](Communicator& comm) {
+             std::vector<T> mine(count), all(count * size_of(comm));
+             comm.all_gather(mine, all);
+           }},
+          {"reduce_scatter #2 (sum, " + type + ", " + elements(count) + ")",
+           [=](Communicator& comm) {
+             std::vector<T> all(count * size_of(comm)), mine(count);
+             comm.reduce_scatter(all, mine);
+           }},
+          {"all_to_all #2 (" + type + ", " + elements(count) + ")",
+           [=](Communicator& comm) {
+             std::vector<T> in(count), out(count);
+             comm.all_to_all(in, out);
+           }},
+          {"all_reduce #2 (sum, " + type + ", " + elements(count) + ")", [=](Communicator& comm) {
+             std::vector<T> x(count);
+             comm.start_all_reduce(x).wait();
+           }}};
+}
+
+template <class T>
+std::vector<Call> rooted_with_count(std::size_t count) {
+  const std::string details = std::string(to_string(dtype_of<T>::value)) + ", " + elements(count);
+  const auto size_of = [](const Communicator& comm) {
+    return static_cast<std::size_t>(comm.size());
+  };
+  return {{rooted("broadcast", details, 0),
+           [=](Communicator& comm) {
+             std::vector<T> x(count);
+             comm.start_broadcast(x, 0).wait();
+           }},
+          {rooted("reduce", "sum, " + details, 0),
+           [=](Communicator& comm) {
+             std::vector<T> in(count), out(count);
+             comm.reduce(in, out, 0);
+           }},
+          {rooted("gather", details, 0),
+           [=](Communicator& comm) {
+             std::vector<T> mine(count), all(count * size_of(comm));
+             comm.gather(mine, all, 0);
+           }},
+          {rooted("scatter", details, 0), [=](Communicator& comm) {
+             std::vector<T> mine(count), all(count * size_of(comm));
+             comm.scatter(all, mine, 0);
+           }}};
+}
+
+const Call barrier{"barrier #2", [](Communicator& comm) { comm.barrier(); }};
+
+const std::vector<Call>& makers_of_groups() {
+  static const std::vector<Call> makers = {
+      {"split #2", [](Communicator& comm) { static_cast<void>(comm.split(0)); }},
+      {"group #2",
+       [](Communicator& comm) {
+         const std::vector<int> ranks{0, 1};
+         static_cast<void>(comm.group(ranks));
+       }},
+      {"duplicate #2", [](Communicator& comm) { static_cast<void>(comm.duplicate()); }}};
+  return makers;
+}
+
 }  // namespace
 
 TEST_CASE("another operation") {
-  const Call barrier{"barrier #2", [](Communicator& comm) { comm.barrier(); }};
   check_pair(sum(), barrier);
   check_pair(sum(100'000), barrier);
 }
@@ -232,7 +190,6 @@ TEST_CASE("another type, count, size or reduction") {
 }
 
 TEST_CASE("three ranks of which each makes another call") {
-  const Call barrier{"barrier #2", [](Communicator& comm) { comm.barrier(); }};
   check_told({sum(8), barrier, sum(9)});
   check_told({barrier, sum(8), sum(9), sum(10)});
 }
@@ -259,66 +216,25 @@ TEST_CASE("a structured value against an array") {
   check_pair(tree, array);
 }
 
-TEST_CASE("structured values of as many elements in another shape") {
-  const auto shaped = [](std::vector<std::int64_t> shape) {
-    return Tree(Tensor(DType::f32, std::move(shape)));
-  };
-  for (const auto& outcome : run_ranks(3, [&](const World& world) {
-         Communicator comm(world);
-         comm.set_timeout(20s);
-         comm.all_reduce(comm.rank() == 1 ? shaped({3, 2}) : shaped({2, 3}));
-       })) {
-    CAPTURE(outcome.text);
-    CHECK(outcome.code == Errc::mismatch);
-    CHECK(outcome.mentions("[2,3]"));
-    CHECK(outcome.mentions("[3,2]"));
-    CHECK(outcome.mentions("rank 1"));
+TEST_CASE("another count, type or operation, in every operation, also of started calls") {
+  for (std::size_t i = 0; i < unrooted_operations<float>(12).size(); ++i) {
+    const Call usual = unrooted_operations<float>(12)[i];
+    check_both_ways(usual, unrooted_operations<float>(24)[i]);
+    check_both_ways(usual, unrooted_operations<int>(12)[i]);
+    check_both_ways(usual, barrier);
+  }
+  for (std::size_t i = 0; i < rooted_with_count<float>(12).size(); ++i) {
+    const Call usual = rooted_with_count<float>(12)[i];
+    check_both_ways(usual, rooted_with_count<float>(24)[i]);
+    check_both_ways(usual, rooted_with_count<int>(12)[i]);
+    check_both_ways(usual, barrier);
   }
 }
 
-TEST_CASE("another factor, or other counts: what differs is another argument") {
-  const auto scaled = [](double factor) {
-    return
-        [factor](Communicator& comm) { comm.all_reduce(floats(8), Reduction::premul_sum(factor)); };
-  };
-  const auto parts = [](std::vector<std::size_t> counts) {
-    return [counts](Communicator& comm) {
-      std::vector<float> mine(counts[static_cast<std::size_t>(comm.rank())]), all(3);
-      comm.all_gather_v(mine, all, counts);
-    };
-  };
-  const std::pair<std::string, std::vector<Body>> cases[] = {
-      {"all_reduce #2 (premul_sum, f32, 8 elements) [disagreement_test.cpp:",
-       {scaled(2), scaled(3)}},
-      {"all_gather_v #2 (f32, counts vary) [disagreement_test.cpp:",
-       {parts({1, 2}), parts({2, 1})}}};
-  for (const auto& [text, bodies] : cases) {
-    for (const auto& outcome : disagree({{text, bodies[0]}, {text, bodies[1]}})) {
-      CAPTURE(outcome.text);
-      CHECK(outcome.code == Errc::mismatch);
-      CHECK(outcome.mentions("rank 0 is in " + text));
-      CHECK(outcome.mentions("rank 1 is in " + text));
-      CHECK(outcome.mentions("], with another argument"));
-    }
-  }
-}
-
-TEST_CASE("a group's call and its members are named as such") {
-  for (const auto& outcome : run_ranks(3, [&](const World& world) {
-         Communicator comm(world);
-         comm.set_timeout(20s);
-         auto part = comm.split(comm.rank() == 0 ? 0 : 1, -comm.rank());
-         if (comm.rank() == 0) return;
-         if (part->rank() == 0) part->all_reduce(floats(8));
-         if (part->rank() == 1) part->barrier();
-       })) {
-    CAPTURE(outcome.text);
-    if (outcome.ok()) continue;
-    CHECK(outcome.code == Errc::mismatch);
-    const bool seen_from_1 = outcome.mentions("rank 0 (rank 2 of the world) is in all_reduce #1");
-    const bool seen_from_0 = outcome.mentions("rank 1 (rank 1 of the world) is in barrier #1") ||
-                             outcome.mentions("rank 1 is in barrier #1");
-    CHECK((seen_from_0 || seen_from_1));
-    CHECK(outcome.mentions(" of 'world/split"));
+TEST_CASE("another way to make a group, or none") {
+  const auto& makers = makers_of_groups();
+  for (std::size_t i = 0; i < makers.size(); ++i) {
+    check_both_ways(makers[i], barrier);
+    check_both_ways(makers[i], makers[(i + 1) % makers.size()]);
   }
 }

@@ -3,6 +3,8 @@
 
 #include <dlaunch/dlaunch.hpp>
 
+#include <atomic>
+
 #include <doctest/doctest.h>
 
 using namespace dlaunch;
@@ -183,23 +185,33 @@ TEST_CASE("messages and collectives do not disturb each other") {
 
 TEST_CASE("a message of another length or type is an error on both sides") {
   for (const bool other_type : {false, true}) {
+    std::atomic<int> send_line{0}, recv_line{0};
     const auto outcomes = run_ranks(2, [&](const World& world) {
       Communicator comm(world);
       comm.set_timeout(20s);
       if (comm.rank() == 0) {
-        const std::vector<int> out(4);
+        const std::vector<int> out(4), longer(7);
+        comm.send(longer, 1, {.tag = 4});
+        send_line = __LINE__ + 1;
         comm.send(out, 1, {.tag = 3});
         comm.barrier();
       } else {
         std::vector<int> in(5);
         std::vector<float> reals(4);
+        recv_line = __LINE__ + 1;
         comm.recv(other_type ? TensorView(reals) : TensorView(in), 0, {.tag = 3});
       }
     });
     for (const auto& outcome : outcomes) {
       CHECK(outcome.code == Errc::mismatch);
-      CHECK_MESSAGE(outcome.mentions("4 i32 elements (tag 3)"), outcome.text);
-      CHECK_MESSAGE(outcome.mentions(other_type ? "expects 4 f32" : "expects 5 i32"), outcome.text);
+      const auto place = [](int line) {
+        return " [message_test.cpp:" + std::to_string(line) + "]";
+      };
+      CHECK_MESSAGE(
+          outcome.text == "rank 1 expects " + std::string(other_type ? "4 f32" : "5 i32") +
+                              " elements in recv from rank 0 (tag 3)" + place(recv_line) +
+                              ", but rank 0 sent 4 i32 elements (tag 3)" + place(send_line),
+          outcome.text);
     }
   }
 }

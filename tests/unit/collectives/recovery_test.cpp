@@ -232,16 +232,23 @@ TEST_CASE("a rank that does not come is named, on all ranks alike") {
 }
 
 TEST_CASE("agree here and shrink there are told apart") {
+  std::atomic<int> agree_line{0}, shrink_line{0};
   for (const auto& outcome : run_ranks(3, [&](const World& world) {
          Communicator comm(world);
          if (comm.rank() == 1) {
+           shrink_line = __LINE__ + 1;
            comm.shrink({.timeout = 20s});
          } else {
+           agree_line = __LINE__ + 1;
            comm.agree(1, {.timeout = 20s});
          }
        })) {
     CHECK(outcome.code == Errc::mismatch);
-    CHECK_MESSAGE(outcome.mentions("rank 0 is in agree, but rank 1 is in shrink"), outcome.text);
+    CHECK_MESSAGE(
+        outcome.mentions("rank 0 is in agree #1 [recovery_test.cpp:" + std::to_string(agree_line) +
+                         "], but rank 1 is in shrink #1 [recovery_test.cpp:" +
+                         std::to_string(shrink_line) + "]"),
+        outcome.text);
   }
 }
 

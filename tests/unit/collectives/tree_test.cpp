@@ -142,12 +142,25 @@ TEST_CASE("structures that differ are told by the first path that does") {
   });
   for (const auto& outcome : outcomes) {
     CHECK(outcome.code == Errc::mismatch);
-    CHECK_MESSAGE(outcome.mentions("at '.b[1]'"), outcome.text);
-    CHECK_MESSAGE(outcome.mentions("rank 2 has a list of 3 items"), outcome.text);
+    CHECK_MESSAGE(outcome.mentions("rank 0 is in all_reduce of a tree #1 (sum) [tree_test.cpp:"),
+                  outcome.text);
+    CHECK_MESSAGE(outcome.mentions("] with a list of 2 items, but rank 2 is in all_reduce of a "
+                                   "tree #1 (sum) [tree_test.cpp:"),
+                  outcome.text);
+    CHECK_MESSAGE(outcome.mentions("] with a list of 3 items: their values differ in structure at "
+                                   "'.b[1]'"),
+                  outcome.text);
   }
   const auto text = run_ranks(2, [](const World& world) {
     Communicator comm(world);
     comm.all_reduce(Tree::list({"same", comm.rank() == 0 ? "x" : "y"}));
   });
-  for (const auto& outcome : text) CHECK_MESSAGE(outcome.mentions("at '[1]'"), outcome.text);
+  for (const auto& outcome : text) {
+    CHECK(outcome.code == Errc::mismatch);
+    CHECK_MESSAGE(outcome.mentions("] with 'x', but rank 1 is in all_reduce of a tree #1 (sum) ["),
+                  outcome.text);
+    CHECK_MESSAGE(outcome.mentions("] with 'y': their values differ at '[1]', where they are text "
+                                   "and cannot be reduced"),
+                  outcome.text);
+  }
 }

@@ -5,6 +5,7 @@
 #include "tests/support/mixed_ranks.hpp"
 #include "tests/support/ranks.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -186,32 +187,54 @@ TEST_CASE("gradients that are never reset, as in the loop of the question") {
   }
 }
 
-TEST_CASE("a running mean ends equal on both ranks") {
-  std::vector<float> means(2);
-  check_all(run_ranks(2, [&](const World& world) {
-    Communicator comm(world);
-    Linear model;
-    float& mean = means[static_cast<std::size_t>(comm.rank())];
-    GradientReducer reducer(comm, model.parameters(), {view_of(mean)});
-    Join join(reducer);
-    for (int step = 0; step < 2 + comm.rank(); ++step) {
-      const float x = Linear::input(step, comm.rank());
-      reducer.begin();
-      mean = 0.9F * mean + 0.1F * x;
-      model.zero_gradients();
-      model.backward(x);
-      reducer.ready(0);
-      reducer.ready(1);
-      reducer.finish();
-      model.descend(0.05F);
+TEST_CASE("a running mean ends equal on all ranks: each step begins with the highest rank's") {
+  for (const std::vector<int>& counts :
+       {std::vector{2, 3}, {3, 1}, {3, 3, 1}, {1, 3, 3, 2}, {0, 2, 0}}) {
+    CAPTURE(counts.size());
+    CAPTURE(counts[0]);
+    const auto size = static_cast<int>(counts.size());
+    std::vector<float> means(counts.size());
+    check_all(run_ranks(size, [&](const World& world) {
+      Communicator comm(world);
+      const auto me = static_cast<std::size_t>(comm.rank());
+      Linear model;
+      float& mean = means[me];
+      GradientReducer reducer(comm, model.parameters(), {view_of(mean)});
+      Join join(reducer);
+      for (int step = 0; step < counts[me]; ++step) {
+        const float x = Linear::input(step, comm.rank());
+        reducer.begin();
+        mean = 0.9F * mean + 0.1F * x;
+        model.zero_gradients();
+        model.backward(x);
+        reducer.ready(0);
+        reducer.ready(1);
+        reducer.finish();
+        model.descend(0.05F);
+      }
+      join.finish();
+    }));
+    // All ranks with inputs begin a step with what the highest of them came to in the one before;
+    // who had inputs longest ends it, the highest again.
+    std::vector<float> wanted(counts.size());
+    int last = -1;
+    for (int step = 0; step < *std::max_element(counts.begin(), counts.end()); ++step) {
+      for (int rank = 0; rank < size; ++rank) {
+        if (counts[static_cast<std::size_t>(rank)] > step) last = rank;
+      }
+      const float common = wanted[static_cast<std::size_t>(last)];
+      for (int rank = 0; rank < size; ++rank) {
+        auto& mine = wanted[static_cast<std::size_t>(rank)];
+        mine = common;
+        if (counts[static_cast<std::size_t>(rank)] <= step) continue;
+        mine = 0.9F * mine + 0.1F * Linear::input(step, rank);
+      }
     }
-    join.finish();
-  }));
-  // Each step began with the mean of the highest rank that had inputs, which is rank 1.
-  float wanted = 0;
-  for (int step = 0; step < 3; ++step) wanted = 0.9F * wanted + 0.1F * Linear::input(step, 1);
-  CHECK(is_close(means[0], static_cast<double>(wanted)));
-  CHECK(std::bit_cast<std::uint32_t>(means[0]) == std::bit_cast<std::uint32_t>(means[1]));
+    for (const float mean : means) {
+      CHECK(is_close(mean, static_cast<double>(wanted[static_cast<std::size_t>(last)])));
+      CHECK(std::bit_cast<std::uint32_t>(mean) == std::bit_cast<std::uint32_t>(means[0]));
+    }
+  }
 }
 
 TEST_CASE("a sharded optimizer in the same join steps with the shadow's gradients") {

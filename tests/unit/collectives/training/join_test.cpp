@@ -2,6 +2,7 @@
 #include "tests/support/linear_task.hpp"
 #include "tests/support/ranks.hpp"
 
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <mutex>
@@ -45,6 +46,13 @@ void steps(GradientReducer& reducer, Linear& model, int count, int from = 0) {
     reduced_step(reducer, model, Linear::input(step, reducer.communicator().rank()));
     model.descend(rate);
   }
+}
+
+/// "rank 0 is in join's shadow all_reduce #3 (who is here, sum, u64, 11 elements)
+/// [join_test.cpp:42]": a rank, its call, and the program's line it belongs to.
+std::string side(int rank, const std::string& call, int line) {
+  return "rank " + std::to_string(rank) + " is in " + call +
+         " [join_test.cpp:" + std::to_string(line) + "]";
 }
 
 /// The sentence that a call throws.
@@ -91,7 +99,7 @@ TEST_CASE("early termination: exact sentences, and all ranks go on together") {
 
 TEST_CASE("a barrier in the loop: both ranks name the shadow and the barrier") {
   for (const int inputs : {0, 1, 2}) {
-    const auto begin = Clock::now();
+    std::atomic<int> barrier_line{0}, finish_line{0};
     const auto outcomes = run_ranks(2, [&](const World& world) {
       Communicator comm(world);
       comm.set_timeout(60s);
@@ -100,23 +108,29 @@ TEST_CASE("a barrier in the loop: both ranks name the shadow and the barrier") {
       Join join(reducer);
       for (int step = 0; step < inputs + comm.rank(); ++step) {
         reduced_step(reducer, model, 1);
+        barrier_line = __LINE__ + 1;
         comm.barrier();
       }
+      if (comm.rank() == 0) finish_line = __LINE__ + 1;
       join.finish();
     });
-    // Found by comparing, not by waiting for the timeout of 60 s.
-    CHECK(Clock::now() - begin < 20s);
+    // Three to make the reducer, four in each step, three of a shadow's.
+    const std::string number = std::to_string(3 + 4 * inputs + 3 + 1);
     for (const Outcome& outcome : outcomes) {
       CHECK_MESSAGE(outcome.code == Errc::mismatch, outcome.text);
-      CHECK_MESSAGE(outcome.mentions("rank 0 is in join's shadow all_reduce #"), outcome.text);
-      CHECK_MESSAGE(outcome.mentions("rank 1 is in barrier #"), outcome.text);
-      CHECK_MESSAGE(outcome.mentions("who is here"), outcome.text);
+      CHECK_MESSAGE(
+          outcome.mentions(side(
+              0, "join's shadow all_reduce #" + number + " (who is here, sum, u64, 11 elements)",
+              finish_line)),
+          outcome.text);
+      CHECK_MESSAGE(outcome.mentions(side(1, "barrier #" + number, barrier_line)), outcome.text);
     }
   }
 }
 
 TEST_CASE("the program's own all_reduce never meets join's, even of the same type and count") {
-  const auto outcomes = run_ranks(2, [](const World& world) {
+  std::atomic<int> all_reduce_line{0}, finish_line{0};
+  const auto outcomes = run_ranks(2, [&](const World& world) {
     Communicator comm(world);
     comm.set_timeout(60s);
     Linear model;
@@ -124,31 +138,49 @@ TEST_CASE("the program's own all_reduce never meets join's, even of the same typ
     Join join(reducer);
     if (comm.rank() == 1) {
       std::vector<std::uint64_t> same(11);
+      all_reduce_line = __LINE__ + 1;
       comm.all_reduce(same);
     }
+    if (comm.rank() == 0) finish_line = __LINE__ + 1;
     join.finish();
   });
   for (const Outcome& outcome : outcomes) {
     CHECK_MESSAGE(outcome.code == Errc::mismatch, outcome.text);
-    CHECK_MESSAGE(outcome.mentions("is in join's shadow all_reduce #"), outcome.text);
-    CHECK_MESSAGE(outcome.mentions("is in all_reduce #"), outcome.text);
+    CHECK_MESSAGE(
+        outcome.mentions(side(0, "join's shadow all_reduce #4 (who is here, sum, u64, 11 elements)",
+                              finish_line)),
+        outcome.text);
+    CHECK_MESSAGE(
+        outcome.mentions(side(1, "all_reduce #4 (sum, u64, 11 elements)", all_reduce_line)),
+        outcome.text);
   }
 }
 
 TEST_CASE("without a join, a barrier against gradients: both are named") {
-  const auto outcomes = run_ranks(2, [](const World& world) {
+  std::atomic<int> barrier_line{0}, ready_line{0};
+  const auto outcomes = run_ranks(2, [&](const World& world) {
     Communicator comm(world);
     comm.set_timeout(60s);
     Linear model;
     GradientReducer reducer(comm, model.parameters());
-    for (int step = 0; step < 2 + comm.rank(); ++step) reduced_step(reducer, model, 1);
+    for (int step = 0; step < 2 + comm.rank(); ++step) {
+      reducer.begin();
+      reducer.ready(1);
+      ready_line = __LINE__ + 1;
+      reducer.ready(0);
+      reducer.finish();
+    }
+    barrier_line = __LINE__ + 1;
     comm.barrier();
   });
   for (const Outcome& outcome : outcomes) {
     CHECK_MESSAGE(outcome.code == Errc::mismatch, outcome.text);
-    CHECK_MESSAGE(outcome.mentions("rank 0 is in barrier #"), outcome.text);
-    CHECK_MESSAGE(outcome.mentions("rank 1 is in the reducer's all_reduce #"), outcome.text);
-    CHECK_MESSAGE(outcome.mentions("gradients of bucket 0, sum, f32, 2 elements"), outcome.text);
+    CHECK_MESSAGE(outcome.mentions(side(0, "barrier #6", barrier_line)), outcome.text);
+    CHECK_MESSAGE(
+        outcome.mentions(
+            side(1, "the reducer's all_reduce #6 (gradients of bucket 0, sum, f32, 2 elements)",
+                 ready_line)),
+        outcome.text);
   }
 }
 
@@ -306,38 +338,66 @@ TEST_CASE("after the join its configuration is gone") {
 }
 
 TEST_CASE("a join that ends within an iteration is an error on all ranks") {
-  const auto outcomes = run_ranks(2, [](const World& world) {
+  std::atomic<int> ready_line{0}, finish_line{0};
+  const auto outcomes = run_ranks(2, [&](const World& world) {
     Communicator comm(world);
     comm.set_timeout(60s);
     Linear model;
     GradientReducer reducer(comm, model.parameters());
     Join join(reducer);
-    if (comm.rank() == 0) {
-      reducer.begin();
-      reducer.ready(0);
-    } else {
-      reduced_step(reducer, model, 1);
-      reduced_step(reducer, model, 1);
+    reducer.begin();
+    reducer.ready(0);
+    if (comm.rank() == 1) {
+      ready_line = __LINE__ + 1;
+      reducer.ready(1);
+      reducer.finish();
     }
+    if (comm.rank() == 0) finish_line = __LINE__ + 1;
     join.finish();
   });
-  for (const Outcome& outcome : outcomes) CHECK(!outcome.ok());
+  for (const Outcome& outcome : outcomes) {
+    CHECK_MESSAGE(outcome.code == Errc::mismatch, outcome.text);
+    CHECK_MESSAGE(
+        outcome.mentions(side(0, "join's shadow all_reduce #6 (who is here, sum, u64, 11 elements)",
+                              finish_line)),
+        outcome.text);
+    CHECK_MESSAGE(
+        outcome.mentions(
+            side(1, "the reducer's all_reduce #6 (gradients of bucket 0, sum, f32, 2 elements)",
+                 ready_line)),
+        outcome.text);
+  }
 }
 
 TEST_CASE("ranks that begin different joinables are told, all of them") {
-  const auto outcomes = run_ranks(3, [](const World& world) {
+  std::atomic<int> first_line{0}, second_line{0};
+  const auto outcomes = run_ranks(3, [&](const World& world) {
     Communicator comm(world);
     comm.set_timeout(60s);
     Linear a, b;
     GradientReducer reduce_a(comm, a.parameters()), reduce_b(comm, b.parameters());
     Joinable* const joinables[] = {&reduce_a, &reduce_b};
     Join join(joinables);
-    if (comm.rank() == 0) reduce_a.begin();
-    if (comm.rank() == 1) reduce_b.begin();
+    if (comm.rank() == 1) {
+      first_line = __LINE__ + 1;
+      reduce_a.begin();
+    }
+    if (comm.rank() == 2) {
+      second_line = __LINE__ + 1;
+      reduce_b.begin();
+    }
     join.finish();
   });
+  const std::string number = std::to_string(3 + 3 + 1);  // Two reducers were made.
   for (const Outcome& outcome : outcomes) {
+    CHECK_MESSAGE(outcome.code == Errc::mismatch, outcome.text);
     CHECK_MESSAGE(outcome.mentions("the ranks with inputs began different things"), outcome.text);
+    CHECK_MESSAGE(outcome.mentions("rank 1 begins part 1 of joinable 1 in join's all_reduce #" +
+                                   number + " [join_test.cpp:" + std::to_string(first_line) +
+                                   "], but rank 2 begins part 1 of joinable 2 in join's "
+                                   "all_reduce #" +
+                                   number + " [join_test.cpp:" + std::to_string(second_line) + "]"),
+                  outcome.text);
   }
 }
 
