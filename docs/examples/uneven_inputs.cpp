@@ -3,12 +3,12 @@
 //
 //   dlaunch --nproc_per_node 2 uneven_inputs --case 1 --inputs 5
 //
-//   1  the loop under a join                            all finish
-//   2  the plain loop                                   an error names who is absent, and why
-//   3  the plain loop, a barrier in each step           the same
-//   4  under a join, a barrier in each step             an error names the shadow and the barrier
-//   5  the plain loop, a barrier after it               an error names the gradients and the
-//   barrier 6  under a join, a barrier after it                 all finish
+//   1  the loop under a join                     all finish
+//   2  the plain loop                            an error names who is absent, and why
+//   3  the plain loop, a barrier in each step    the same
+//   4  under a join, a barrier in each step      an error names the shadow and the barrier
+//   5  the plain loop, a barrier after it        an error names the gradients and the barrier
+//   6  under a join, a barrier after it          all finish
 #include <dlaunch/dlaunch.hpp>
 
 #include <cstdio>

@@ -3,6 +3,7 @@
 #include "runtime/base/socket.hpp"
 #include "tests/process/status_folder.hpp"
 
+#include <array>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +14,7 @@
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 namespace dlaunch::process_test {
 namespace {
@@ -46,9 +48,29 @@ class Program {
 struct Run {
   int code = -1;
   std::string text;
+  Clock::duration took{};
 
   bool has(const std::string& part) const { return text.find(part) != std::string::npos; }
+  /// The rank itself said it, as one line of its own.
+  bool said(int rank, const std::string& line) const {
+    return count(text, "[" + std::to_string(rank) + "] uneven_inputs: " + line + "\n") == 1;
+  }
 };
+
+/// " [uneven_inputs.cpp:42]": where the example's line begins so.
+std::string place_of(const std::string& begin) {
+  std::ifstream source(DLAUNCH_SOURCE_DIR "/docs/examples/uneven_inputs.cpp");
+  int number = 1;
+  for (std::string line; std::getline(source, line); ++number) {
+    const auto first = line.find_first_not_of(' ');
+    if (first == std::string::npos || !std::string_view(line).substr(first).starts_with(begin)) {
+      continue;
+    }
+    return " [uneven_inputs.cpp:" + std::to_string(number) + "]";
+  }
+  FAIL("the example has no line that begins with " << begin);
+  return "";
+}
 
 /// Two ranks of one node, or one on each of two, run what `program` says.
 std::vector<std::unique_ptr<Job>> start(Strings program, int nodes, const Strings& more = {},
@@ -69,8 +91,9 @@ std::vector<std::unique_ptr<Job>> start(Strings program, int nodes, const String
   return jobs;
 }
 
-Run run(int number, int inputs, int nodes) {
+Run run_once(int number, int inputs, int nodes) {
   const Program program;
+  const auto began = Clock::now();
   const auto jobs = start(program.line(number, inputs), nodes);
   Run result;
   for (const auto& job : jobs) {
@@ -79,13 +102,40 @@ Run run(int number, int inputs, int nodes) {
     result.code = code;
     result.text += job->out() + job->err();
   }
+  result.took = Clock::now() - began;
   CHECK_MESSAGE(all_gone(program.token()), "processes are left");
+  return result;
+}
+
+/// All of it, from the start to the last node's end, takes less than five seconds: where other
+/// processes keep the machine busy, in one of three attempts.
+Run run(int number, int inputs, int nodes) {
+  Run result;
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    result = run_once(number, inputs, nodes);
+    if (result.took < std::chrono::seconds(5)) return result;
+  }
+  CHECK_MESSAGE(result.took < std::chrono::seconds(5), result.text);
   return result;
 }
 
 std::string exhausted(int rank, int inputs) {
   return "Rank " + std::to_string(rank) + " has exhausted all " + std::to_string(inputs) +
          " of its inputs!";
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  REQUIRE(::gethostname(name.data(), name.size() - 1) == 0);
+  return name.data();
+}
+
+/// Each rank has an error of its own that shows both sides.
+void check_both_said(const Run& ran, const std::string& one, const std::string& other) {
+  for (int rank = 0; rank < 2; ++rank) {
+    CAPTURE(rank);
+    CHECK((ran.said(rank, one + ", but " + other) || ran.said(rank, other + ", but " + one)));
+  }
 }
 
 constexpr int ways[] = {1, 2};  // Nodes.
@@ -204,11 +254,17 @@ TEST_CASE("cases 2 and 3, the plain loop: rank 1 is told who is absent, and why"
       CHECK(ran.code == 75);
       CHECK(ran.has(exhausted(0, 2)));
       CHECK_FALSE(ran.has(exhausted(1, 3)));
-      CHECK(ran.has("the reducer's all_reduce #" + std::string(number == 2 ? "6" : "8") +
-                    " (gradients of bucket 0, sum, f32, 2 elements): rank 1 lost rank 0"));
-      // What another node's rank ended with is told only where it failed.
-      CHECK((ran.has("exited 0 before the others") ||
-             (nodes == 2 && ran.has("it closed the connection"))));
+      CHECK(ran.said(1, "the reducer's all_reduce #" + std::string(number == 2 ? "6" : "8") +
+                            " (gradients of bucket 0, sum, f32, 2 elements): rank 1 lost rank 0 "
+                            "on " +
+                            host_name() + ": exited 0 before the others" +
+                            place_of("reducer.ready(0);")));
+      // The root cause, on the rank's own node and on another one.
+      CHECK(count(ran.text, "Root Cause (first observed failure):\n[0]:\n") ==
+            (nodes == 1 ? 1 : 0));
+      CHECK(ran.has(nodes == 1 ? ", left before the others\n"
+                               : "the job ends: rank 0 on " + host_name() +
+                                     " exited with 0 before the others\n"));
     }
   }
 }
@@ -220,8 +276,11 @@ TEST_CASE("case 4, a barrier in the joined loop: both ranks name the shadow and 
     CAPTURE(ran.text);
     CHECK(ran.code == 1);
     CHECK_FALSE(ran.has("has exhausted"));
-    CHECK(count(ran.text, "rank 0 is in join's shadow all_reduce #") >= 2);
-    CHECK(count(ran.text, "rank 1 is in barrier #") >= 2);
+    check_both_said(ran,
+                    "rank 0 is in join's shadow all_reduce #15 (who is here, sum, u64, 11 "
+                    "elements)" +
+                        place_of("if (join) join->finish();"),
+                    "rank 1 is in barrier #15" + place_of("if (barrier_in_loop) comm.barrier();"));
   }
 }
 
@@ -232,8 +291,10 @@ TEST_CASE("case 5, a barrier after the plain loop: both ranks name it and the gr
     CAPTURE(ran.text);
     CHECK(ran.code == 1);
     CHECK_FALSE(ran.has("has exhausted"));
-    CHECK(count(ran.text, "rank 0 is in barrier #6") >= 2);
-    CHECK(count(ran.text, "rank 1 is in the reducer's all_reduce #6 (gradients of bucket 0") >= 2);
+    check_both_said(ran, "rank 0 is in barrier #6" + place_of("if (number == 5 || number == 6)"),
+                    "rank 1 is in the reducer's all_reduce #6 (gradients of bucket 0, sum, f32, 2 "
+                    "elements)" +
+                        place_of("reducer.ready(0);"));
   }
 }
 
