@@ -317,8 +317,6 @@ CuResult cuGraphLaunch(void* ready, void* stream) {
   replay(static_cast<Stream*>(stream));
   return 0;
 }
-CuResult cuGraphExecDestroy(void* /*ready*/) { return 0; }
-CuResult cuGraphDestroy(void* /*graph*/) { return 0; }
 CuResult cuMemcpyDtoDAsync_v2(CuDevicePtr to, CuDevicePtr from, std::size_t bytes, void* stream) {
   put(stream, [=] {
     std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);

@@ -101,8 +101,8 @@ class Tree;
 ///
 /// Errors: every rank's call carries what it is (name, sequence number, dtype, count, root,
 /// reduction); ranks that disagree all get Error{mismatch} that shows both calls, and so do ranks
-/// that wait for each other in different calls, where no other thread can end that. A wrong argument
-/// throws Error{misuse} before anything is sent, and the ranks that wait for this one get
+/// that wait for each other in different calls, where no other thread can end that. A wrong
+/// argument throws Error{misuse} before anything is sent, and the ranks that wait for this one get
 /// Error{mismatch}. A dead peer: Error{peer_lost} with its rank and the cause. A call that takes
 /// longer than its timeout: Error{timeout} with the ranks that did not come and what they were last
 /// seen doing. abort(): Error{aborted}.
