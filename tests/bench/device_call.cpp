@@ -1,7 +1,9 @@
-// What a call with CUDA buffers costs the host, beside ncclAllReduce itself on the same stream, in
-// turn: device_call [calls] [repetitions]. On its own two ranks are threads of this process, on the
-// test doubles of CUDA and NCCL, whose streams swallow what is put on them: what is left is what
-// dlaunch does. Under `dlaunch` its ranks are processes, with a GPU and the real libraries.
+// What a call with CUDA buffers costs the host until it is on its stream, beside ncclAllReduce
+// itself on the same stream, in turn: device_call [calls] [repetitions]. NCCL's own communicators
+// are one that does not block, as dlaunch's, and one that does. On its own two ranks are threads of
+// this process, on the test doubles of CUDA and NCCL, whose streams swallow what is put on them:
+// what is left is what dlaunch does. Under `dlaunch` its ranks are processes, with a GPU and the
+// real libraries.
 #include "collectives/device/loader.hpp"
 #include "collectives/nccl/nccl_api.hpp"
 #include "tests/nccl_double/cuda.hpp"
@@ -13,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include <dlfcn.h>
@@ -30,10 +33,13 @@ void find(void* library, const char* name, Function*& function) {
   if (function == nullptr) throw std::runtime_error(std::string("there is no ") + name);
 }
 
+/// More would wait until there is room on the stream.
+constexpr long calls_max = 200;
+
 /// NCCL as a program calls it.
 class Raw {
  public:
-  Raw(Communicator& communicator) {
+  Raw(Communicator& communicator, bool blocks) {
     const char* file = std::getenv("DLAUNCH_NCCL_LIBRARY");
     void* library = ::dlopen(file != nullptr ? file : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) throw std::runtime_error(::dlerror());
@@ -46,7 +52,7 @@ class Raw {
     if (communicator.rank() == 0) api_.get_unique_id(id.data());
     communicator.broadcast(std::as_writable_bytes(std::span(id)), 0);
     nccl::NcclConfig config;
-    config.blocking = 0;
+    config.blocking = blocks ? 1 : 0;
     api_.comm_init(&comm_, communicator.size(), id[0], communicator.rank(), &config);
     settle();
   }
@@ -54,16 +60,20 @@ class Raw {
   Raw& operator=(const Raw&) = delete;
   ~Raw() { api_.comm_abort(comm_); }
   void all_reduce(const TensorView& view, void* stream) {
-    api_.all_reduce(view.data, view.data, view.count, nccl::nccl_f32, nccl::nccl_sum, comm_,
-                    stream);
-  }
-  void settle() {
-    nccl::NcclResult state = nccl::nccl_in_progress;
-    while (state == nccl::nccl_in_progress) api_.get_async_error(comm_, &state);
-    if (state != nccl::nccl_success) throw std::runtime_error("NCCL failed");
+    settle(api_.all_reduce(view.data, view.data, view.count, nccl::nccl_f32, nccl::nccl_sum, comm_,
+                           stream));
   }
 
  private:
+  /// Until it is on its stream.
+  void settle(nccl::NcclResult state = nccl::nccl_in_progress) {
+    while (state == nccl::nccl_in_progress) {
+      std::this_thread::yield();
+      api_.get_async_error(comm_, &state);
+    }
+    if (state != nccl::nccl_success) throw std::runtime_error("NCCL failed");
+  }
+
   NcclApi api_{};
   NcclComm comm_ = nullptr;
 };
@@ -84,7 +94,7 @@ void compare(const World& world, int device, long calls, int repetitions) {
     throw std::runtime_error("no stream");
   }
   comm.all_reduce(view, {}, options);
-  Raw raw(comm);
+  Raw raw(comm, false), blocking(comm, true);
   const auto time = [&](const auto& call) {
     library.synchronize(device, options.cuda_stream);
     comm.barrier({.ordered_output = false});
@@ -94,29 +104,34 @@ void compare(const World& world, int device, long calls, int repetitions) {
     library.synchronize(device, options.cuda_stream);
     return took.count() / static_cast<double>(calls);
   };
-  std::vector<double> ours, theirs, differences;
+  std::vector<double> ours, theirs, blocked, differences;
   for (int i = 0; i < repetitions; ++i) {
+    blocked.push_back(time([&] { blocking.all_reduce(view, options.cuda_stream); }));
     theirs.push_back(time([&] { raw.all_reduce(view, options.cuda_stream); }));
-    raw.settle();
     ours.push_back(time([&] { comm.all_reduce(view, {}, options); }));
     differences.push_back(ours.back() - theirs.back());
   }
+  library.free_stream(device, options.cuda_stream);
   if (comm.rank() != 0) return;
   std::printf(
-      "%s, %d ranks, %ld calls, median of %d: ncclAllReduce %.0f ns, all_reduce %.0f ns, "
-      "%.0f ns more\n",
-      library.name().c_str(), comm.size(), calls, repetitions, median(theirs), median(ours),
-      median(differences));
+      "%s, %d ranks, %ld calls, median of %d: ncclAllReduce %.0f ns (%.0f ns where it blocks), "
+      "all_reduce %.0f ns, %.0f ns more\n",
+      library.name().c_str(), comm.size(), calls, repetitions, median(theirs), median(blocked),
+      median(ours), median(differences));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const long calls = argc > 1 ? std::atol(argv[1]) : 2000;
-  const int repetitions = argc > 2 ? std::atoi(argv[2]) : 21;
+  const long calls = argc > 1 ? std::clamp(std::atol(argv[1]), 1L, calls_max) : calls_max;
+  const int repetitions = argc > 2 ? std::max(std::atoi(argv[2]), 1) : 11;
   if (std::getenv("RANK") != nullptr) {
     const World world = World::init();
-    compare(world, world.info().local_rank, calls, repetitions);
+    int devices = 0;
+    if (!device::library().count_devices(devices).is_done() || devices == 0) {
+      throw std::runtime_error("there is no CUDA device");
+    }
+    compare(world, world.info().local_rank % devices, calls, repetitions);
     return 0;
   }
   ::setenv("DLAUNCH_CUDA_LIBRARY", DLAUNCH_CUDA_DOUBLE, 1);
