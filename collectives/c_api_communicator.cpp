@@ -63,6 +63,10 @@ dl_status dl_comm_allocate_device(dl_comm* comm, size_t bytes, int32_t device, d
   });
 }
 
+dl_status dl_comm_prepare_device(dl_comm* comm, int32_t device, const dl_options* options) {
+  return guarded_on(comm, [&] { comm->comm.prepare_device(device, options_of(options)); });
+}
+
 void* dl_buffer_data(const dl_buffer* buffer) {
   if (buffer == nullptr) return nullptr;
   return buffer->on_device.data() != nullptr ? buffer->on_device.data() : buffer->buffer.data();

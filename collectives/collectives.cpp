@@ -61,7 +61,16 @@ void copy(std::span<std::byte> to, BytesView from) {
 
 }  // namespace
 
+void Communicator::prepare_device(int device, const Options& options) {
+  Options now = options;
+  now.cuda_stream = nullptr;
+  state_->run_on_device(device::barrier(device, nullptr), now);
+}
+
 void Communicator::barrier(const Options& options) {
+  if (options.cuda_stream != nullptr) {
+    return state_->run_on_device(state_->barrier_on_device(), options);
+  }
   if (options.ordered_output) flush_output();
   state_->barrier(options);
 }

@@ -36,14 +36,16 @@ void Communicator::State::use_device(Call& call, const Request& request, const O
   if (is_message(request.fingerprint)) {
     throw Error(Errc::misuse, call.label() + " on rank " + std::to_string(call.rank()) +
                                   ": a communicator's first call with CUDA buffers is one that "
-                                  "all ranks make, a collective: NCCL comes up in it");
+                                  "all ranks make, a collective: NCCL comes up in it; call "
+                                  "prepare_device on all ranks before");
   }
   bool capturing = false;
   throw_if_failed(call, library.is_capturing(request.device, options.cuda_stream, capturing));
   if (capturing) {
     throw Error(Errc::misuse, call.label() + " on rank " + std::to_string(call.rank()) +
                                   ": a communicator's first call with CUDA buffers cannot be "
-                                  "captured: NCCL comes up in it; make one before the capture");
+                                  "captured: NCCL comes up in it; call prepare_device on all "
+                                  "ranks before");
   }
   keep_device(std::make_unique<DeviceCalls>(call, library, request.device));
 }
@@ -137,6 +139,17 @@ void Communicator::State::note_on_device(Call& call, const device::Plan& plan) {
     }
   }
   if (history.untold_count() >= told_together) call.tell_device_calls(history);
+}
+
+device::Request Communicator::State::barrier_on_device() {
+  check_process();
+  throw_if_broken();
+  if (!device) {
+    throw Error(Errc::misuse, "barrier on a CUDA stream on rank " + std::to_string(group.rank) +
+                                  ": '" + group.name +
+                                  "' has no device yet; call prepare_device on all ranks before");
+  }
+  return device::barrier(device->device(), device->byte());
 }
 
 void Communicator::State::run_on_device(const Request& request, const Options& options) {

@@ -18,6 +18,9 @@ std::vector<std::size_t> kept(std::span<const std::size_t> counts) {
 
 /// What is printed after it was started is not its concern.
 Work Communicator::start_barrier(const Options& options) {
+  if (options.cuda_stream != nullptr) {
+    return state_->start_on_device(state_->barrier_on_device(), options);
+  }
   if (options.ordered_output) flush_output();
   return state_->start(
       [options = state_->settled(options)](Communicator& comm) { comm.state_->barrier(options); });

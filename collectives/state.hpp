@@ -190,6 +190,8 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   void barrier(const Options& options);
   /// With CUDA buffers: put on the stream, and waited for where that is the default one.
   void run_on_device(const device::Request& request, const Options& options);
+  /// A barrier of the streams. Throws Error{misuse} where there is no device yet.
+  device::Request barrier_on_device();
   /// Put on the stream.
   Work start_on_device(const device::Request& request, const Options& options);
   std::shared_ptr<DeviceWork> start_batch_on_device(std::span<const Transfer> transfers,

@@ -25,11 +25,7 @@ CudaDevice::CudaDevice(int local_rank) : library_(device::library()) {
 CudaDevice::~CudaDevice() { library_.free_stream(number_, stream_); }
 
 void CudaDevice::bring_up(Communicator& communicator) {
-  const DeviceBuffer one = communicator.allocate_device(sizeof(float), number_);
-  Options options;
-  options.cuda_stream = stream_;
-  communicator.all_reduce(one.view(DType::f32), {}, options);
-  synchronize();
+  communicator.prepare_device(number_);
 }
 
 void* CudaDevice::allocate(std::size_t bytes) {

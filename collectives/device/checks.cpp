@@ -90,6 +90,13 @@ void check_reduction(const Call& call, const Reduction& reduction, DType dtype,
   if (!has_operation(reduction.op())) {
     lacks(call, "NCCL has no reduction by " + reduction.name() + instead);
   }
+  // Which is objected to where fractions are not dropped.
+  const bool of_integers = Folder::objection(reduction, dtype, false).has_value();
+  if (reduction.op() == ReduceOp::mean && of_integers) {
+    lacks(call, std::string("NCCL adds elements of ") + to_string(dtype) +
+                    " in their own type before it divides, and what does not fit is lost; cast "
+                    "first to a floating-point type, or copy it to the host first");
+  }
   if (reduction.is_canonical()) {
     lacks(call, "NCCL does not fold in the canonical order" + instead);
   }

@@ -120,6 +120,13 @@ std::unique_ptr<device::Group> DeviceCalls::split(Call& call, int color, int key
   return made;
 }
 
+void* DeviceCalls::byte() {
+  if (byte_ != nullptr) return byte_;
+  const Answer answer = library_.allocate(device_, 1, byte_);
+  if (answer.has_failed()) throw Error(answer.code, "barrier on a CUDA stream: " + answer.why);
+  return byte_;
+}
+
 bool DeviceCalls::is_quiet() noexcept {
   if (!last_) return true;
   try {
@@ -214,6 +221,7 @@ void DeviceCalls::end(bool in_order) noexcept {
   if (!group_) return;
   group_->end(in_order && !given_up_, end_limit);
   group_.reset();
+  if (byte_ != nullptr) library_.free(device_, byte_);
 }
 
 }  // namespace dlaunch

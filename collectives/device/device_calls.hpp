@@ -47,6 +47,8 @@ class DeviceCalls {
   /// `call` is one among the others. What is under way is waited for where nobody is gone, and else
   /// ended.
   std::unique_ptr<device::Group> shrink(Call& call, std::span<const int> gone);
+  /// On the device, for nothing but to be summed. Throws where there is no room for it.
+  void* byte();
   device::Library& library() { return library_; }
   device::Group& group() { return *group_; }
   /// Nothing is under way, as far as is known without waiting.
@@ -66,6 +68,7 @@ class DeviceCalls {
   const int device_;
   std::unique_ptr<device::Group> group_;
   CallHistory history_;
+  void* byte_ = nullptr;
   std::shared_ptr<device::Event> last_;  ///< Behind the last call that was not captured.
   std::mutex mutex_;
   std::condition_variable_any changed_;

@@ -37,6 +37,8 @@ struct Request {
   std::function<Plan(const Call&)> plan;
 };
 
+/// Of the streams: they sum that byte, which is on the device. Null: the device is prepared alone.
+Request barrier(int device, void* byte);
 Request broadcast(TensorView inout, int root);
 Request reduce(ConstTensorView in, TensorView out, int root, const Reduction& reduction,
                const Options& options);

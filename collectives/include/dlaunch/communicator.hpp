@@ -45,7 +45,8 @@ struct Options {
   /// CUDA buffers: the cudaStream_t on which the call is put, behind what is there; null: the
   /// legacy default one, and blocking calls wait until it is done.
   void* cuda_stream = nullptr;
-  /// Lets mean divide integers and drop the fraction (towards zero) instead of throwing.
+  /// Lets mean divide integers and drop the fraction (towards zero) instead of throwing. Not with
+  /// CUDA buffers: NCCL does not add them in a wider type.
   bool truncate_mean = false;
   /// barrier only: first flush stdout and stderr and wait until the launcher has read them, so that
   /// what was printed before the barrier appears before what is printed after it, on any rank.
@@ -145,6 +146,11 @@ class DLAUNCH_API Communicator {
   SharedBuffer allocate(std::size_t bytes);
   /// The same on a CUDA device. Throws Error{unsupported} where CUDA buffers are not.
   DeviceBuffer allocate_device(std::size_t bytes, int device);
+  /// Called by all ranks, each with its device: NCCL comes up now, and not in the first collective
+  /// with CUDA buffers; so that may be captured, and a message be the first call. Where NCCL is up
+  /// it does nothing else than barrier. Waits for the default stream, and cannot be captured.
+  /// Throws Error{unsupported} where CUDA buffers are not.
+  void prepare_device(int device, const Options& options = {});
 
   // ---- Groups. Each takes part of all ranks of this communicator unless it says otherwise. ----
 
@@ -167,7 +173,9 @@ class DLAUNCH_API Communicator {
   // ---- Collectives: every rank calls, in the same order. ----
 
   /// Returns when all ranks have called. With Options::ordered_output (the default) what every rank
-  /// printed before comes out before what any prints after.
+  /// printed before comes out before what any prints after. With Options::cuda_stream it returns at
+  /// once, and what is put on the stream from then on comes after what every rank had put on its
+  /// own before; what was printed is not waited for. The device was prepared, or used.
   void barrier(const Options& options = {});
   /// Everyone's `inout` becomes that of `root`. Same count and dtype on all ranks.
   void broadcast(TensorView inout, int root, const Options& options = {});

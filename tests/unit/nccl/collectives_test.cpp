@@ -33,7 +33,8 @@ void check_equal(const std::vector<T>& on_device, const std::vector<T>& on_host)
 }
 
 template <class T>
-void reduce_everywhere(Communicator& comm, const Reduction& reduction, const Options& options) {
+void reduce_everywhere(Communicator& comm, const Reduction& reduction,
+                       const Options& options = {}) {
   const int me = comm.rank();
   const auto ranks = static_cast<std::size_t>(comm.size());
   for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{33}}) {
@@ -65,12 +66,10 @@ void reduce_everywhere(Communicator& comm, const Reduction& reduction, const Opt
 
 template <class T>
 void reduce_by_all(Communicator& comm) {
-  Options options;
-  options.truncate_mean = true;
-  for (const ReduceOp op :
-       {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max, ReduceOp::mean}) {
-    reduce_everywhere<T>(comm, op, options);
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max}) {
+    reduce_everywhere<T>(comm, op);
   }
+  if constexpr (!std::is_integral_v<T>) reduce_everywhere<T>(comm, ReduceOp::mean);
 }
 
 void move_everything(Communicator& comm) {

@@ -142,6 +142,14 @@ TEST_CASE("what cannot be is refused with its reason") {
                 [&](Communicator& comm) { comm.all_reduce(here(shorts)); });
   check_refused(Errc::unsupported, "no reduction by bor",
                 [&](Communicator& comm) { comm.all_reduce(here(ints), ReduceOp::bor); });
+  check_refused(Errc::unsupported, "NCCL adds elements of u8 in their own type",
+                [&](Communicator& comm) {
+                  // 200 and 200 would be 72, and not 200.
+                  std::vector<std::uint8_t> large(4, 200);
+                  Options options;
+                  options.truncate_mean = true;
+                  comm.all_reduce(here(large), ReduceOp::mean, options);
+                });
   check_refused(Errc::unsupported, "canonical", [&](Communicator& comm) {
     comm.all_reduce(here(x), Reduction(ReduceOp::sum).canonical());
   });

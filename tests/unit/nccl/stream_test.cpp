@@ -108,6 +108,55 @@ TEST_CASE("a captured call is put into the graph, and nothing else is done") {
   }));
 }
 
+TEST_CASE("what is prepared begins with a message, or in a capture") {
+  for (const bool captures : {false, true}) {
+    const auto made = nccl_double::counts().made;
+    check_all_ok(run_device_ranks(2, [&](const World& world) {
+      Communicator comm(world);
+      const int me = comm.rank();
+      comm.prepare_device(me);
+      comm.prepare_device(me);
+      std::vector<int> x{1 + me};
+      if (!captures) {
+        me == 0 ? comm.send(on_device(x, 0), 1) : (comm.recv(on_device(x, 1), 0), void());
+        CHECK(x[0] == 1);
+        return;
+      }
+      Stream* const stream = cuda_double::make_stream(me);
+      cuda_double::begin_capture(stream);
+      comm.all_reduce(on_device(x, me), {}, on_stream(stream));
+      comm.barrier(on_stream(stream));
+      CHECK(cuda_double::end_capture(stream));
+      cuda_double::replay(stream);
+      cuda_double::synchronize(stream);
+      CHECK(x[0] == 3);
+      cuda_double::destroy_graph(stream);
+    }));
+    CHECK(nccl_double::counts().made == made + 2);
+  }
+}
+
+TEST_CASE("a barrier of streams keeps them, and not the ranks, until all have come") {
+  std::barrier together(2);
+  check_all_ok(run_device_ranks(2, [&](const World& world) {
+    Communicator comm(world);
+    const int me = comm.rank();
+    CHECK_THROWS_AS(comm.barrier(on_stream(cuda_double::make_stream(me))), Error);
+    comm.prepare_device(me);
+    Stream* const stream = cuda_double::make_stream(me);
+    together.arrive_and_wait();
+    Work work;
+    if (me == 0) {
+      work = comm.start_barrier(on_stream(stream));
+      CHECK(!work.done());
+    }
+    together.arrive_and_wait();
+    if (me == 1) comm.barrier(on_stream(stream));
+    if (me == 0) work.wait();
+    cuda_double::synchronize(stream);
+  }));
+}
+
 TEST_CASE("a first call cannot be captured") {
   const auto outcomes = run_device_ranks(2, [&](const World& world) {
     Communicator comm(world);

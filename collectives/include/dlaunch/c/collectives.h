@@ -9,7 +9,8 @@ extern "C" {
 /* ---- Collectives: every rank calls, in the same order. See dl_comm for threads, buffers and
  * errors. `counts` have dl_comm_size(comm) entries, in elements. ---- */
 
-/* Returns when all ranks have called; see dl_options.unordered_output. */
+/* Returns when all ranks have called; see dl_options.unordered_output. With dl_options.cuda_stream
+ * it returns at once, and is a barrier of the ranks' streams. */
 DL_API dl_status dl_barrier(dl_comm* comm, const dl_options* options);
 /* Everyone's `inout` becomes that of `root`. Same count and dtype on all ranks. */
 DL_API dl_status dl_broadcast(dl_comm* comm, dl_view inout, int root, const dl_options* options);
