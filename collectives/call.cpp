@@ -273,8 +273,9 @@ void Call::check_news(const Receive* receive) {
       setting_.mesh.news().failure_of(setting_.group.id, fingerprint_.sequence);
   if (notice == nullptr) notice = wrong_on_device();
   if (notice != nullptr) {
-    throw CallError(Errc::mismatch, label() + " cannot complete, because on another rank its " +
-                                        "arguments were wrong: " + notice->sentence + where());
+    throw CallError(Errc::mismatch, label() + where() +
+                                        " cannot complete, because on another rank its " +
+                                        "arguments were wrong: " + notice->sentence);
   }
 }
 

@@ -22,6 +22,9 @@ using transport::Scope;
 constexpr auto answer_grace = 200ms;
 /// For where another rank made its call, of which both are told in less than a second.
 constexpr auto place_grace = 500ms;
+/// For the record of a message that has come, by a rank of this node; and between looks at it.
+constexpr auto record_grace = 100ms;
+constexpr auto record_interval = 1ms;
 /// For our own last words.
 constexpr auto farewell_grace = 100ms;
 /// Up to here all ranks are asked and told directly; beyond, neighbours at distances of powers of
@@ -335,9 +338,17 @@ std::string Call::sent_from(const transport::Receive& receive) {
                              .message = receive.header};
   inquiry.message.root = rank();
   inquiry.message.bytes = 0;
-  const std::string known = setting_.mesh.sent_from(receive.source, inquiry.message);
-  if (!known.empty() || receive.source == setting_.mesh.rank()) return known;
-  return asked(receive.source, inquiry);
+  const auto& segment = setting_.mesh.segment();
+  const bool is_near =
+      receive.source == setting_.mesh.rank() || (segment && segment->local_of(receive.source) >= 0);
+  if (!is_near) return asked(receive.source, inquiry);
+  // A message that needs no waiting is on its way before it is recorded.
+  std::string place = setting_.mesh.sent_from(receive.source, inquiry.message);
+  for (const auto until = Clock::now() + record_grace; place.empty() && Clock::now() < until;) {
+    setting_.mesh.step(std::min(until, Clock::now() + record_interval));
+    place = setting_.mesh.sent_from(receive.source, inquiry.message);
+  }
+  return place;
 }
 
 std::string Call::counts_text(std::uint64_t theirs, std::uint64_t ours) {

@@ -184,6 +184,47 @@ TEST_CASE("news of a death wakes whoever waits, and name rank, host and cause") 
   CHECK(links[0]->drained() >= 1);  // The barrier waited for the output.
 }
 
+TEST_CASE(
+    "a rank that gave wrong arguments and ended of it: its call is told, and each place once") {
+  auto links = memberships(3);
+  const auto outcomes = run_ranks(
+      3,
+      [&](const World& world) {
+        std::optional<Communicator> comm(world);
+        comm->set_timeout(20s);
+        comm->barrier();
+        const bool is_wrong = comm->rank() == 2;
+        try {
+          comm->broadcast(is_wrong ? TensorView(nullptr, 8, DType::f32) : floats(8), 0);
+          comm->barrier();
+        } catch (const Error&) {
+          if (is_wrong) {
+            comm.reset();
+            for (const std::size_t rank : {0U, 1U}) links[rank]->lose({2, "here", "exited with 1"});
+          }
+          throw;
+        }
+      },
+      links);
+  CHECK(outcomes[2].code == Errc::misuse);
+  for (const std::size_t rank : {0U, 1U}) {
+    const Outcome& outcome = outcomes[rank];
+    CAPTURE(outcome.text);
+    CHECK((outcome.code == Errc::mismatch || outcome.code == Errc::peer_lost));
+    CHECK(
+        outcome.mentions(" were wrong: broadcast #2 on rank 2: 'inout': a null pointer was given "
+                         "for 8 elements [failure_test.cpp:"));
+    CHECK_FALSE(outcome.mentions("] ["));
+    CHECK_FALSE(outcome.mentions("it was told"));
+    if (outcome.code != Errc::peer_lost) continue;
+    // In its own words, or in those of who met it.
+    CHECK(outcome.mentions("lost rank 2 on here: exited with 1 [failure_test.cpp:"));
+    CHECK(outcome.mentions("], after the arguments of rank 2 were wrong: "));
+    const bool is_own = outcome.text.starts_with("barrier #3: rank " + std::to_string(rank));
+    CHECK((is_own || outcome.text.starts_with("told by rank " + std::to_string(1 - rank) + ": ")));
+  }
+}
+
 TEST_CASE("a rank that left in good order hurts nobody who does not need it") {
   auto links = memberships(3);
   Event left;
