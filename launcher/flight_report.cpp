@@ -29,7 +29,8 @@ bool is_sound_call(const ordered_json& call) {
          is_text(call.at("dtype")) && is_text(call.at("reduction")) && is_text(call.at("site")) &&
          is_text(call.at("communicator_name")) && call.at("began").is_number() &&
          is_count(call.at(call.at("sequence").is_null() ? "peer" : "root")) &&
-         is_count(call.at(call.at("sequence").is_null() ? "tag" : "argument"));
+         (call.at("sequence").is_null() ? is_count(call.at("tag"))
+                                        : call.at("argument").is_string());
 }
 
 bool is_sound_rank(const ordered_json& rank) {
@@ -41,7 +42,8 @@ bool is_sound_rank(const ordered_json& rank) {
          std::all_of(groups.begin(), groups.end(),
                      [](const ordered_json& group) {
                        return group.at("id").is_number_integer() &&
-                              group.at("sequence").is_number_integer();
+                              group.at("sequence").is_number_integer() &&
+                              group.at("ended").is_boolean();
                      }) &&
          (records == rank.end() || std::all_of(records->begin(), records->end(), is_sound_call));
 }

@@ -2,6 +2,8 @@
 
 #include "launcher/wall_clock.hpp"
 
+#include <cstdio>
+
 #include <nlohmann/json.hpp>
 
 namespace dlaunch::launcher {
@@ -14,6 +16,13 @@ constexpr int format_version = 1;
 /// Text of a program, in whatever encoding, becomes JSON.
 std::string dumped(const ordered_json& json) {
   return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+/// A hash: as a number it is beyond what JSON's readers keep exactly.
+std::string hexadecimal(std::uint64_t hash) {
+  char text[20];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
 }
 
 const char* state_text(RankSight::State state) {
@@ -65,7 +74,9 @@ ordered_json head(const NodeSight& node) {
   return out;
 }
 
-ordered_json rank_head(const RankSight& rank, Clock::time_point now) {
+enum class Groups { alive, all };
+
+ordered_json rank_head(const RankSight& rank, Clock::time_point now, Groups shown) {
   ordered_json out;
   out["rank"] = rank.rank;
   out["pid"] = rank.pid;
@@ -78,11 +89,13 @@ ordered_json rank_head(const RankSight& rank, Clock::time_point now) {
   out["calls"] = rank.log.begun;
   auto& groups = out["communicators"] = ordered_json::array();
   for (const auto& group : rank.log.groups) {
+    if (group.ended && shown == Groups::alive) continue;
     groups.push_back({{"id", group.communicator},
                       {"name", group.name},
                       {"rank", group.rank},
                       {"size", group.size},
-                      {"sequence", group.begun}});
+                      {"sequence", group.begun},
+                      {"ended", group.ended}});
   }
   return out;
 }
@@ -93,6 +106,7 @@ ordered_json call_json(const FlightNames& names, const FlightCall& call, const W
   };
   static constexpr const char* kinds[] = {"call", "start", "wait", "aside"};
   const bool is_message = call.sequence == 0;
+  constexpr std::uint64_t any_tag = ~std::uint64_t{0};
   ordered_json out;
   out["number"] = call.number;
   out["communicator"] = call.communicator;
@@ -110,7 +124,11 @@ ordered_json call_json(const FlightNames& names, const FlightCall& call, const W
   out["reduction"] = text(names.reduction(call));
   const ordered_json place = call.place < 0 ? ordered_json(nullptr) : ordered_json(call.place);
   out[is_message ? "peer" : "root"] = place;
-  out[is_message ? "tag" : "argument"] = call.argument;
+  if (is_message) {
+    out["tag"] = call.argument == any_tag ? ordered_json(nullptr) : ordered_json(call.argument);
+  } else {
+    out["argument"] = hexadecimal(call.argument);
+  }
   out["site"] = text(names.site(call));
   out["began"] = times.at(call.began);
   out["ended"] = call.ended ? ordered_json(times.at(*call.ended)) : ordered_json(nullptr);
@@ -124,7 +142,7 @@ std::string status_json(const NodeSight& node, Clock::time_point now) {
   ordered_json out = head(node);
   out["stuck"] = node.stuck.empty() ? ordered_json(nullptr) : ordered_json(node.stuck);
   auto& ranks = out["ranks"] = ordered_json::array();
-  for (const auto& rank : node.ranks) ranks.push_back(rank_head(rank, now));
+  for (const auto& rank : node.ranks) ranks.push_back(rank_head(rank, now, Groups::alive));
   return dumped(out);
 }
 
@@ -134,7 +152,7 @@ std::string flight_json(const NodeSight& node, Clock::time_point now) {
   out["time"] = times.at(now);
   auto& ranks = out["ranks"] = ordered_json::array();
   for (const auto& rank : node.ranks) {
-    ordered_json told = rank_head(rank, now);
+    ordered_json told = rank_head(rank, now, Groups::all);
     auto& waits = told["waiting"] = ordered_json::array();
     auto& calls = told["records"] = ordered_json::array();
     if (rank.ring != nullptr) {

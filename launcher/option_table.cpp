@@ -271,8 +271,9 @@ constexpr auto table = std::to_array<OptionEntry>({
   {"result", 0, "FILE", "", output, ours, works,
    "Write the whole story of the job as JSON.", optional_text<&Options::result_file>},
   {"flight-file", 0, "FILE", "", output, ours, works,
-   "Where to write every rank's last calls when the job fails; with --log-dir also without this, "
-   "to attempt_<n>/flight.json.", optional_text<&Options::flight_file>},
+   "Where to write every rank's last calls when an attempt fails, and only then; with --log-dir "
+   "also without this, to attempt_<n>/flight.json. Of a job that runs: dlaunch status --flight.",
+   optional_text<&Options::flight_file>},
   {"duplicate-stdout-filters", 0, "WORD,WORD...", "", output, also_torchrun, works,
    "Lines of stdout with any of these words go to attempt_<n>/filtered_stdout.log, too; ,, is a "
    "comma.", words<&Options::stdout_filters>},

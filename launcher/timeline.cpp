@@ -34,7 +34,8 @@ const rowHeight = 34, left = 90, top_ = 8, axis = 24;
 const text = (c) => {
   const d = [c.purpose, c.reduction, c.dtype, c.count === null || !c.dtype ? null : c.count + " elements",
              c.root === null || c.root === undefined ? null : "root " + c.root].filter(Boolean);
-  const number = c.sequence === null ? (c.peer === null ? "" : " rank " + c.peer) + " tag " + c.tag
+  const number = c.sequence === null ? (c.peer === null ? "" : " rank " + c.peer) +
+                                       (c.tag === null ? " any tag" : " tag " + c.tag)
                                      : " #" + c.sequence;
   return (c.owner ? c.owner + " " : "") + c.op + number + (d.length ? " (" + d.join(", ") + ")" : "");
 };

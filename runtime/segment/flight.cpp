@@ -67,6 +67,21 @@ std::uint64_t now_ns() {
       std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
 }
 
+/// One that nobody has had yet, else the one whose communicator ended first; groups_max: none.
+std::size_t free_group(const FlightRing& ring) noexcept {
+  std::size_t oldest = FlightRing::groups_max;
+  for (std::size_t number = 0; number < FlightRing::groups_max; ++number) {
+    const auto& group = ring.groups[number];
+    if (group.communicator.load(relaxed) == 0) return number;
+    const std::uint64_t ended = group.ended.load(relaxed);
+    if (ended == 0) continue;
+    if (oldest == FlightRing::groups_max || ended < ring.groups[oldest].ended.load(relaxed)) {
+      oldest = number;
+    }
+  }
+  return oldest;
+}
+
 }  // namespace
 
 std::uint64_t flight_hash(std::uint64_t communicator) noexcept {
@@ -93,10 +108,7 @@ Flight::Flight(std::shared_ptr<Segment> segment, int local, const FlightWords& w
 Flight::Place Flight::join(std::uint64_t communicator, std::string_view name, int rank,
                            int size) noexcept {
   const Adding adding(*ring_);
-  std::size_t number = 0;
-  while (number < FlightRing::groups_max && ring_->groups[number].communicator.load(relaxed) != 0) {
-    ++number;
-  }
+  const std::size_t number = free_group(*ring_);
   Place place;
   place.who = flight_hash(communicator) << 32 | std::uint64_t{0xffff};
   place.begun = &spare_;
@@ -105,11 +117,15 @@ Flight::Place Flight::join(std::uint64_t communicator, std::string_view name, in
     return place;
   }
   auto& group = ring_->groups[number];
+  // Whoever reads of the one before sees, when it looks again, that it has gone.
+  group.communicator.store(0, relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
   store_text(group.name, name);
   group.rank.store(rank, relaxed);
   group.size.store(size, relaxed);
   group.begun.store(0, relaxed);
   group.stuck_after_ms.store(0, relaxed);
+  group.ended.store(0, relaxed);
   group.communicator.store(communicator, std::memory_order_release);
   place.who |= static_cast<std::uint64_t>(number) << 16;
   place.begun = &group.begun;
@@ -118,7 +134,9 @@ Flight::Place Flight::join(std::uint64_t communicator, std::string_view name, in
 
 void Flight::leave(const Place& place) noexcept {
   const auto number = static_cast<std::uint16_t>(place.who >> 16);
-  if (number < FlightRing::groups_max) ring_->groups[number].communicator.store(0);
+  if (number >= FlightRing::groups_max) return;
+  const std::uint64_t ended = ring_->groups_ended.fetch_add(1, relaxed) + 1;
+  ring_->groups[number].ended.store(ended, std::memory_order_release);
 }
 
 void Flight::limit_waits(const Place& place, std::chrono::milliseconds stuck_after) noexcept {

@@ -41,8 +41,11 @@ struct FlightRing {
     Record call;
   };
   struct Group {
-    std::atomic<std::uint64_t> communicator;  ///< 0: free. Written last.
-    std::atomic<std::uint64_t> begun;         ///< Number of the last collective.
+    std::atomic<std::uint64_t> communicator;  ///< 0: never used, or about to be. Written last.
+    /// Its place among those that have ended, from 1; 0: it has not. Kept for its name and its
+    /// count until the place is wanted for another.
+    std::atomic<std::uint64_t> ended;
+    std::atomic<std::uint64_t> begun;  ///< Number of the last collective.
     std::atomic<std::int32_t> rank, size;
     /// A call that waits for longer is told; 0: as the launcher has it, less: never.
     std::atomic<std::int64_t> stuck_after_ms;
@@ -71,6 +74,7 @@ struct FlightRing {
   std::atomic<std::uint64_t> ticks_then, ns_then;  ///< The same moment on both clocks.
   std::atomic<std::uint32_t> writing;              ///< A thread of the process adds a text.
   std::atomic<std::uint32_t> sites_used;
+  std::atomic<std::uint64_t> groups_ended;
   std::atomic<std::uint64_t> turns;
   std::array<Word, ops_max> ops;
   std::array<Word, dtypes_max> dtypes;
@@ -143,7 +147,7 @@ class Flight {
   Flight(const Flight&) = delete;
   Flight& operator=(const Flight&) = delete;
 
-  /// A communicator, from now until leave.
+  /// A communicator, from now until leave; what it was stays readable for as long as there is room.
   Place join(std::uint64_t communicator, std::string_view name, int rank, int size) noexcept;
   void leave(const Place& place) noexcept;
   /// How long its calls may wait before the launcher tells of them; 0: as it likes, less: never.

@@ -98,6 +98,23 @@ std::optional<FlightWait> read_wait(const FlightRing::Wait& wait, const Times& t
   return seen;
 }
 
+/// nullopt: nobody has had this place, or it is being given to another.
+std::optional<FlightGroup> read_group(const FlightRing::Group& stored) {
+  const std::uint64_t id = stored.communicator.load(acquire);
+  if (id == 0) return std::nullopt;
+  FlightGroup group;
+  group.communicator = flight_hash(id);
+  group.ended = stored.ended.load(acquire) != 0;
+  group.begun = stored.begun.load(acquire);
+  group.rank = stored.rank.load(acquire);
+  group.size = stored.size.load(acquire);
+  group.stuck_after = std::chrono::milliseconds(stored.stuck_after_ms.load(acquire));
+  group.name = text_of(stored.name);
+  std::atomic_thread_fence(acquire);
+  if (stored.communicator.load(std::memory_order_relaxed) != id) return std::nullopt;
+  return group;
+}
+
 std::string rank_text(std::int32_t rank) {
   return rank < 0 ? "any rank" : "rank " + std::to_string(rank);
 }
@@ -108,10 +125,13 @@ constexpr std::uint64_t any_tag = ~std::uint64_t{0};
 }  // namespace
 
 const FlightGroup* FlightLog::group_of(std::uint64_t communicator) const {
-  const auto found = std::find_if(groups.begin(), groups.end(), [&](const FlightGroup& group) {
-    return group.communicator == communicator;
-  });
-  return found == groups.end() ? nullptr : &*found;
+  const FlightGroup* found = nullptr;
+  for (const auto& group : groups) {
+    if (group.communicator != communicator) continue;
+    if (!group.ended) return &group;
+    found = &group;
+  }
+  return found;
 }
 
 FlightLog read_flight(const FlightRing& ring, std::size_t calls) {
@@ -122,16 +142,7 @@ FlightLog read_flight(const FlightRing& ring, std::size_t calls) {
   log.pid = ring.pid.load(acquire);
   log.process_started = ring.process_started.load(acquire);
   for (const auto& stored : ring.groups) {
-    FlightGroup group;
-    const std::uint64_t id = stored.communicator.load(acquire);
-    if (id == 0) continue;
-    group.communicator = flight_hash(id);
-    group.begun = stored.begun.load(acquire);
-    group.rank = stored.rank.load(acquire);
-    group.size = stored.size.load(acquire);
-    group.stuck_after = std::chrono::milliseconds(stored.stuck_after_ms.load(acquire));
-    group.name = text_of(stored.name);
-    log.groups.push_back(std::move(group));
+    if (auto group = read_group(stored)) log.groups.push_back(std::move(*group));
   }
   log.begun = ring.begun.load(acquire);
   for (const auto& stored : ring.waits) {
@@ -168,9 +179,8 @@ std::string FlightNames::site(const FlightCall& call) const {
 
 std::string FlightNames::group(const FlightCall& call) const {
   if (call.group >= FlightRing::groups_max) return "";
-  const auto& group = ring.groups[call.group];
-  const bool same = flight_hash(group.communicator.load(acquire)) == call.communicator;
-  return same ? text_of(group.name) : "";
+  const auto group = read_group(ring.groups[call.group]);
+  return group && group->communicator == call.communicator ? group->name : "";
 }
 
 std::string FlightNames::label(const FlightCall& call) const {

@@ -51,7 +51,9 @@ struct FlightWait {
   FlightCall call;
 };
 
+/// A communicator, also one that has ended, until its place in the ring was wanted for another.
 struct FlightGroup {
+  bool ended = false;
   std::uint64_t communicator = 0;
   std::uint64_t begun = 0;  ///< Number of its last collective.
   int rank = 0, size = 0;
@@ -70,6 +72,7 @@ struct FlightLog {
   std::vector<FlightWait> waits;
   std::vector<FlightCall> calls;  ///< The last ones, in order.
 
+  /// Null where it is not known, or not any more. One that lives comes before one that has ended.
   const FlightGroup* group_of(std::uint64_t communicator) const;
 };
 
@@ -90,7 +93,7 @@ struct FlightNames {
   std::string purpose(const FlightCall& call) const;
   /// "train.cpp:42"; empty where it is not known.
   std::string site(const FlightCall& call) const;
-  /// The communicator's name; empty where it is not known any more.
+  /// The communicator's name, also when it has ended; empty where it is not known any more.
   std::string group(const FlightCall& call) const;
   /// "all_reduce #3", "join's all_reduce #3", "send to rank 1 (tag 7) of 'pair'".
   std::string label(const FlightCall& call) const;

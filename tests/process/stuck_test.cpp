@@ -31,6 +31,14 @@ std::vector<std::string> command(const std::string& mode, std::vector<std::strin
   return options;
 }
 
+/// Every record, and the divergence, says of which communicator it is.
+void check_names(const json& flight) {
+  CHECK(flight["divergence"]["communicator_name"] == "world");
+  for (const auto& rank : flight["ranks"]) {
+    for (const auto& call : rank["records"]) CHECK(call["communicator_name"] == "world");
+  }
+}
+
 constexpr const char* waits = "ranks 0-2 wait; absent: rank 3 (";
 
 }  // namespace
@@ -176,6 +184,10 @@ TEST_CASE("the last calls of a killed rank, and of those who waited for it, are 
   CHECK(dead["records"][1]["state"] == "done");
   CHECK(flight["ranks"][0]["records"].back()["state"] == "failed");
   CHECK(flight["divergence"]["absent"] == json::array({3}));
+  // The survivors' communicators have ended since.
+  CHECK(flight["ranks"][0]["communicators"][0]["ended"] == true);
+  CHECK(dead["communicators"][0]["ended"] == false);
+  check_names(flight);
 }
 
 TEST_CASE("after a mismatch the first call that differs is marked") {
@@ -191,6 +203,7 @@ TEST_CASE("after a mismatch the first call that differs is marked") {
   REQUIRE(calls.size() == 4);
   CHECK(calls[0]["call"] == "all_reduce #3 (sum, f32, 1 element)");
   CHECK(calls[3]["call"] == "broadcast #3 (f32, 1 element, root 0)");
+  check_names(flight);
 }
 
 TEST_CASE("workers without the runtime: who still runs is told, and ended when that is asked for") {

@@ -97,10 +97,38 @@ TEST_CASE("a message says with whom, by which tag, on which communicator") {
       .done();
   const auto log = read_flight(flight.ring());
   CHECK(FlightNames{flight.ring()}.label(log.calls.at(0)) == "send to rank 1 (tag 7) of 'pair'");
-  // Its communicator has gone, and another one took the place.
+  // Its communicator has ended: others take places that nobody had before.
+  const FlightNames names{flight.ring()};
   flight.leave(pair);
-  flight.join(6, "other", 0, 2);
-  CHECK(FlightNames{flight.ring()}.label(log.calls[0]) == "send to rank 1 (tag 7)");
+  for (std::uint64_t id = 6; id < 5 + FlightRing::groups_max; ++id) flight.join(id, "other", 0, 2);
+  CHECK(names.label(log.calls[0]) == "send to rank 1 (tag 7) of 'pair'");
+  const FlightLog after = read_flight(flight.ring());
+  REQUIRE(after.group_of(5) != nullptr);
+  CHECK(after.group_of(5)->ended);
+  CHECK_FALSE(after.group_of(6)->ended);
+  // There is none left, and another one takes its place.
+  flight.join(1000, "the last", 0, 2);
+  CHECK(names.label(log.calls[0]) == "send to rank 1 (tag 7)");
+  CHECK(read_flight(flight.ring()).group_of(5) == nullptr);
+}
+
+TEST_CASE("a communicator's place goes to another when it is the one that ended first") {
+  Flight flight(nullptr, -1, words);
+  std::vector<Flight::Place> places;
+  for (std::uint64_t id = 1; id <= FlightRing::groups_max; ++id) {
+    places.push_back(flight.join(id, "c" + std::to_string(id), 0, 1));
+  }
+  for (const std::size_t leaves : {20, 3, 11}) flight.leave(places[leaves]);
+  for (const std::uint64_t id : {101, 102}) flight.join(id, "new", 0, 1);
+  const auto log = read_flight(flight.ring());
+  CHECK(log.group_of(21) == nullptr);
+  CHECK(log.group_of(4) == nullptr);
+  REQUIRE(log.group_of(12) != nullptr);
+  CHECK(log.group_of(12)->name == "c12");
+  CHECK(log.group_of(101)->name == "new");
+  // The same one anew, while what is left of it before can be read, too.
+  flight.join(12, "again", 0, 1);
+  CHECK(read_flight(flight.ring()).group_of(12)->name == "again");
 }
 
 TEST_CASE("a call that waits is seen when its record has been overwritten") {
@@ -146,7 +174,7 @@ TEST_CASE("more groups, sites and waits than there is room for are left out, and
   CHECK(names.site(log.calls[199]).empty());
   CHECK(names.group(log.calls[199]).empty());
   for (const auto& place : places) flight.leave(place);
-  CHECK(read_flight(flight.ring()).groups.empty());
+  for (const auto& group : read_flight(flight.ring()).groups) CHECK(group.ended);
 }
 
 TEST_CASE("who is killed leaves its last calls behind, and who reads them sees each whole") {
