@@ -102,6 +102,7 @@ void Agent::on_ranks_lost(int first_rank, int count, const std::string& host,
   }
   if (!rendezvous::is_early_exit(cause) || !left_elsewhere_.empty()) return;
   left_elsewhere_ = "rank " + std::to_string(first_rank) + " on " + host;
+  history_.left_elsewhere(left_elsewhere_);
   feed(LeftElsewhere{});
 }
 
@@ -124,6 +125,7 @@ void Agent::on_front_lost() {
 void Agent::on_handed_on(int number) {
   const auto& stopping = task_.options.signals;
   if (std::find(stopping.begin(), stopping.end(), number) == stopping.end()) {
+    if (number == SIGTSTP || number == SIGCONT) watch_.suspend(number == SIGTSTP);
     return feed(OtherSignal{number});
   }
   // All processes are gone; only a reader that does not read holds us, or a node that does not end.
@@ -154,6 +156,7 @@ void Agent::on_joined(int rank) {
 }
 
 void Agent::on_reported(int rank, const wire::Report& report) {
+  watch_.reported(report.code);
   const int blamed = report.peer < 0 ? -1 : local(report.peer);
   const bool here = blamed >= 0 && blamed < task_.workers;
   if (!here && report.peer >= 0 && !blamed_) blamed_ = report.peer;
@@ -178,7 +181,10 @@ void Agent::on_child_change() {
     }
   }
   // Ctrl-Z in a worker that has the terminal: the shell waits for our front to stop.
-  if (stopped && seat_.owns_terminal) ::kill(seat_.front, SIGTSTP);
+  if (stopped && seat_.owns_terminal) {
+    watch_.suspend(true);
+    ::kill(seat_.front, SIGTSTP);
+  }
   if (killing_ && !workers_.nothing_left()) workers_.signal_all(SIGKILL);
   if (!waiting_for_last_words_.empty()) {
     last_words_timer_.expires_after(last_words_timeout);

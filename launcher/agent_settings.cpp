@@ -5,12 +5,6 @@
 #include <unistd.h>
 
 namespace dlaunch::launcher {
-namespace {
-
-/// Some have ended well, and others go on for so long after them: worth a line.
-constexpr auto straggler_notice = std::chrono::seconds(20);
-
-}  // namespace
 
 SupervisorRules rules_of(const AgentTask& task) {
   SupervisorRules rules;
@@ -19,7 +13,7 @@ SupervisorRules rules_of(const AgentTask& task) {
   rules.on_failure = task.options.continue_on_failure ? OnFailure::carry_on : OnFailure::stop;
   rules.failure_grace = task.options.failure_grace;
   rules.shutdown_timeout = task.options.shutdown_timeout;
-  rules.straggler_notice = straggler_notice;
+  rules.straggler_notice = task.options.straggler_notice;
   rules.straggler_timeout = task.options.straggler_timeout;
   return rules;
 }

@@ -267,7 +267,11 @@ std::string merge_status(const std::vector<std::string>& documents) {
   ordered_json status = merged(parsed(documents));
   if (status.empty()) return "{}\n";
   const auto last = progress(status);
-  for (auto& rank : status["ranks"]) rank["behind"] = lag_of(rank, last);
+  // Who has no communicator is behind nobody, as far as anybody can tell.
+  for (auto& rank : status["ranks"]) {
+    rank["behind"] =
+        rank["communicators"].empty() ? ordered_json(nullptr) : ordered_json(lag_of(rank, last));
+  }
   return dumped(status, -1);
 }
 
@@ -305,9 +309,9 @@ std::string status_text(const std::vector<std::string>& documents) {
     const std::string number = std::to_string(rank["rank"].get<int>());
     text += std::string(6 - std::min<std::size_t>(number.size(), 6), ' ') + number +
             host_column(rank["host"].get<std::string>());
-    std::snprintf(line, sizeof line, " %8d  %-8s %7llu  ", rank["pid"].get<int>(),
-                  rank["state"].get<std::string>().c_str(),
-                  static_cast<unsigned long long>(rank["behind"].get<std::uint64_t>()));
+    const std::string behind = rank["behind"].is_null() ? "-" : number_text(rank["behind"]);
+    std::snprintf(line, sizeof line, " %8d  %-8s %7s  ", rank["pid"].get<int>(),
+                  rank["state"].get<std::string>().c_str(), behind.c_str());
     text += line + rank["doing"].get<std::string>() + "\n";
   }
   return text;

@@ -87,6 +87,11 @@ void History::add(const Workers::Ended& ended) {
   attempt.ends.push_back(std::move(end));
 }
 
+void History::left_elsewhere(std::string who) {
+  if (result_.attempts.empty()) return;
+  result_.attempts.back().left_elsewhere = LeftEarly{std::move(who), WallClock::now()};
+}
+
 void History::end_attempt(const Supervisor& supervisor, const Output* output) {
   if (result_.attempts.empty()) return;
   AttemptResult& attempt = result_.attempts.back();
@@ -98,6 +103,7 @@ void History::end_attempt(const Supervisor& supervisor, const Output* output) {
     const auto place = static_cast<std::size_t>(end.local_rank);
     const WorkerRecord& record = supervisor.workers()[place];
     end.stopped_by_us = record.stopped_by_us;
+    end.member = record.member;
     // Nobody kills itself for the loss of a peer: it had gone on, and died of something else.
     const bool killed = end.status.signal == SIGKILL && !end.stopped_by_us;
     end.peer_lost = !killed && record.report && record.report->code == Errc::peer_lost;
@@ -159,6 +165,7 @@ std::string History::summary(int max_restarts, bool tolerated) const {
   summary.ends = attempt.ends;
   summary.root_cause = attempt.root_cause;
   summary.elsewhere = elsewhere_;
+  summary.left_elsewhere = attempt.left_elsewhere;
   summary.attempt = attempt.plan.assignment.attempt;
   summary.max_restarts = max_restarts;
   summary.tolerated = tolerated;
@@ -182,7 +189,10 @@ std::string History::root_cause_sentence() const {
   if (end->status.succeeded()) {
     return rank + " on " + end->host + " exited with 0 before the others";
   }
-  return rank + (end->status.signal != 0 ? " was " : " ") + describe(end->status);
+  const AttemptResult& attempt = result_.attempts.back();
+  const auto left = left_before(*end, attempt.ends, attempt.left_elsewhere);
+  return rank + (end->status.signal != 0 ? " was " : " ") + describe(end->status) +
+         (left ? " (" + left_before_sentence(*left, *end) + ")" : "");
 }
 
 }  // namespace dlaunch::launcher

@@ -30,6 +30,8 @@ class History {
   bool has_attempt(int attempt) const;
   const LaunchPlan& plan() const { return result_.attempts.back().plan; }
   void add(const Workers::Ended& ended);
+  /// Of the ranks of other nodes this was the first to exit with 0: "rank 3 on h2".
+  void left_elsewhere(std::string who);
   /// No process of the attempt is left: completes the ends by what the supervisor decided, the
   /// last lines of stderr (`output` may be null) and the error files.
   void end_attempt(const Supervisor& supervisor, const Output* output);

@@ -243,6 +243,9 @@ constexpr auto table = std::to_array<OptionEntry>({
    "Say which ranks a call has been waiting for, and what they do, after so long; 0: never. A "
    "program may set it for a communicator.",
    duration<&Options::stuck_after>},
+  {"straggler-notice", 0, "TIME", "20", failure, ours, works,
+   "Say which workers still run so long after another one has exited with 0; 0: never.",
+   duration<&Options::straggler_notice>},
   {"straggler-timeout", 0, "TIME", "0", failure, ours, works,
    "End the job, with 80, when a worker of this node has exited with 0 and others still run after "
    "so long; 0: never.", duration<&Options::straggler_timeout>},

@@ -148,9 +148,10 @@ struct Options {
   bool continue_on_failure = false;  ///< --on-failure continue.
   std::chrono::milliseconds failure_grace{500};
   std::chrono::milliseconds shutdown_timeout{30'000};
-  std::chrono::milliseconds stuck_after{5'000};    ///< --stuck-after; 0: never.
-  std::chrono::milliseconds straggler_timeout{0};  ///< --straggler-timeout; 0: none.
-  std::vector<int> signals;                        ///< --signals-to-handle, as numbers.
+  std::chrono::milliseconds stuck_after{5'000};        ///< --stuck-after; 0: never.
+  std::chrono::milliseconds straggler_notice{20'000};  ///< --straggler-notice; 0: never.
+  std::chrono::milliseconds straggler_timeout{0};      ///< --straggler-timeout; 0: none.
+  std::vector<int> signals;                            ///< --signals-to-handle, as numbers.
 
   // Output.
   std::optional<std::string> log_dir;

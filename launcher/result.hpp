@@ -18,6 +18,7 @@ struct AttemptResult {
   std::vector<WorkerEnd> ends;    ///< In the order observed; a worker that never started has none.
   std::optional<int> root_cause;  ///< A rank; unset where nobody failed.
   std::string flight_file;        ///< Empty where none was written.
+  std::optional<LeftEarly> left_elsewhere;  ///< The first of another node that exited with 0.
 };
 
 /// The whole story of a job on this node, for --result.

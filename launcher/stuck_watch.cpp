@@ -176,10 +176,11 @@ std::string doing_text(const RankSight& rank, Clock::time_point now) {
     return text + ", last in " + FlightNames{*rank.ring}.label_and_site(rank.log.calls.back());
   }
   if (rank.state == RankSight::State::stopped) {
-    return "stopped by a signal" + (last.empty() ? "" : ", " + last);
+    return (rank.traced ? "stopped by a debugger" : "stopped by a signal") +
+           (last.empty() ? "" : ", " + last);
   }
   if (!last.empty()) return last;
-  return rank.member ? "it has made no communicator yet" : "it has not joined the world yet";
+  return rank.member ? "it has made no communicator yet" : "it does not use libdlaunch, or not yet";
 }
 
 std::vector<CallWait> WaitTimes::look(const std::vector<RankSight>& ranks, Clock::time_point now) {

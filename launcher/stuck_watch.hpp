@@ -17,6 +17,7 @@ struct RankSight {
   int rank = 0;
   pid_t pid = 0;  ///< Also of one that has ended.
   State state = State::running;
+  bool traced = false;  ///< Stopped, but by a debugger.
   bool member = false;  ///< It has joined the world.
   std::string end;      ///< "killed by SIGKILL", "exited with 0"; empty while it runs.
   std::optional<Clock::time_point> ended;

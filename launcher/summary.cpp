@@ -1,5 +1,7 @@
 #include "launcher/summary.hpp"
 
+#include "runtime/segment/flight_log.hpp"
+
 #include <algorithm>
 #include <csignal>
 #include <map>
@@ -82,6 +84,10 @@ void append_end(std::string& out, std::size_t number, const WorkerEnd& end, bool
   }
 }
 
+std::string ranks_text(const std::vector<int>& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + rank_list(ranks);
+}
+
 /// Who was no more when dlaunch had stopped the attempt, and how: "ranks 1-3 (killed by SIGTERM)".
 void append_stopped(std::string& out, const std::vector<WorkerEnd>& ends) {
   std::map<std::string, std::vector<int>> by_end;
@@ -91,8 +97,7 @@ void append_stopped(std::string& out, const std::vector<WorkerEnd>& ends) {
   if (by_end.empty()) return;
   out += "Ended while dlaunch stopped the job:\n";
   for (const auto& [how, ranks] : by_end) {
-    out += "  " + std::string(ranks.size() == 1 ? "rank " : "ranks ") + rank_list(ranks) + " (" +
-           how + ")\n";
+    out += "  " + ranks_text(ranks) + " (" + how + ")\n";
   }
 }
 
@@ -128,6 +133,33 @@ std::optional<int> root_cause_of(const std::vector<WorkerEnd>& ends) {
   }
   if (first_failure == nullptr) return std::nullopt;
   return first_left != nullptr ? first_left->rank : first_failure->rank;
+}
+
+std::optional<LeftEarly> left_before(const WorkerEnd& root, const std::vector<WorkerEnd>& ends,
+                                     const std::optional<LeftEarly>& elsewhere) {
+  // What kills a process from outside, or at a wrong address, is no answer to a lost connection.
+  const bool may_be =
+      root.failed() && !root.member && (root.status.signal == 0 || root.status.signal == SIGABRT);
+  if (!may_be) return std::nullopt;
+  std::vector<int> ranks;
+  LeftEarly left;
+  for (const auto& end : ends) {
+    if (end.rank == root.rank) break;
+    if (!end.status.succeeded() || end.stopped_by_us) continue;
+    ranks.push_back(end.rank);
+    left.time = end.time;
+  }
+  if (!ranks.empty()) {
+    left.who = ranks_text(ranks);
+    return left;
+  }
+  return elsewhere && elsewhere->time <= root.time ? elsewhere : std::nullopt;
+}
+
+std::string left_before_sentence(const LeftEarly& left, const WorkerEnd& root) {
+  const auto before = std::chrono::duration_cast<Clock::duration>(root.time - left.time);
+  return left.who + " had exited with 0, " + (left.who.starts_with("ranks ") ? "the last " : "") +
+         age_text(before) + " before";
 }
 
 std::string failure_summary(const FailureSummary& summary) {
@@ -169,6 +201,10 @@ std::string failure_summary(const FailureSummary& summary) {
     out += line +
            (summary.tolerated ? "\nFirst Failure:\n" : "\nRoot Cause (first observed failure):\n");
     append_end(out, 0, *root, true, summary.utc_offset);
+    if (const auto left = left_before(*root, summary.ends, summary.left_elsewhere)) {
+      out += line + "\nProbable Cause:\n  " + left_before_sentence(*left, *root) +
+             ": whoever still needed it fails\n";
+    }
   } else {
     out += line + "\nRoot Cause (on another node):\n  " + summary.elsewhere + "\n";
   }

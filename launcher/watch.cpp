@@ -12,7 +12,11 @@
 namespace dlaunch::launcher {
 namespace {
 
+/// Of calls, and, where no rank has joined the world, of processes: there is less to see.
 constexpr auto interval = std::chrono::milliseconds(100);
+constexpr auto outside_interval_max = std::chrono::seconds(1);
+/// Who has returned from a call that does not agree hears of it in its next one, if there is one.
+constexpr auto ranks_say_it_within = std::chrono::seconds(1);
 /// Of each rank's last calls, so many are compared with the others'.
 constexpr std::size_t compared_calls = 16;
 /// What all nodes of a job tell of their calls, and one, at most; a call takes half a kilobyte.
@@ -33,10 +37,12 @@ std::size_t flight_records(int nodes, std::size_t ranks) {
 
 Watch::Watch(boost::asio::io_context& io, Clock::duration stuck_after, FindSegment segment, Say say)
     : io_(io),
+      stuck_after_(stuck_after),
       find_segment_(std::move(segment)),
       say_(std::move(say)),
       timer_(io),
-      times_(stuck_after) {}
+      times_(stuck_after),
+      stopped_(stuck_after) {}
 
 void Watch::begin(const Assignment& assignment, const std::string& host,
                   const std::string& node_id) {
@@ -57,8 +63,11 @@ void Watch::begin(const Assignment& assignment, const std::string& host,
   times_.forget();
   waits_.clear();
   judge_.forget();
+  stopped_.forget();
+  has_members_ = false;
   calls_seen_ = 0;
-  told_disagreement_ = false;
+  disagreement_.reset();
+  ranks_told_mismatch_ = false;
   if (!status_) open_status();
 }
 
@@ -94,12 +103,16 @@ void Watch::started(const std::vector<pid_t>& pids) {
   for (std::size_t i = 0; i < std::min(pids.size(), known_.ranks.size()); ++i) {
     known_.ranks[i].pid = pids[i];
   }
+  if (stuck_after_ <= stuck_after_.zero()) return;
+  looking_ = true;
+  arm();
 }
 
-/// Before the first of them there is nothing to look at.
 void Watch::joined(int local_rank) {
   known_.ranks.at(static_cast<std::size_t>(local_rank)).member = true;
-  if (!std::exchange(looking_, true)) arm();
+  if (std::exchange(has_members_, true)) return;
+  looking_ = true;
+  arm();
 }
 
 void Watch::ended(const Workers::Ended& ended) {
@@ -112,6 +125,7 @@ void Watch::ended(const Workers::Ended& ended) {
 void Watch::stop() {
   looking_ = false;
   timer_.cancel();
+  tell_disagreement();
 }
 
 NodeSight Watch::sight(std::size_t calls) const {
@@ -125,7 +139,9 @@ NodeSight Watch::sight(std::size_t calls) const {
     }
     if (rank.state == RankSight::State::ended) continue;
     const auto stat = process_stat(rank.pid);
-    if (stat && (stat->state == 'T' || stat->state == 't')) rank.state = RankSight::State::stopped;
+    if (!stat || (stat->state != 'T' && stat->state != 't')) continue;
+    rank.state = RankSight::State::stopped;
+    rank.traced = stat->state == 't';
   }
   return node;
 }
@@ -152,7 +168,9 @@ void Watch::ask(const std::string& question, JobWatch::Gathered gathered) {
 }
 
 void Watch::arm() {
-  timer_.expires_after(interval);
+  timer_.expires_after(
+      has_members_ ? interval
+                   : std::clamp<Clock::duration>(stuck_after_ / 4, interval, outside_interval_max));
   timer_.async_wait([this](auto error) {
     if (error || !looking_) return;
     look();
@@ -163,6 +181,11 @@ void Watch::arm() {
 void Watch::look() {
   const NodeSight node = sight(compared_calls);
   const auto now = Clock::now();
+  if (const auto stopped = stopped_.look(node.ranks, now)) say_(*stopped);
+  if (has_members_) look_at_calls(node, now);
+}
+
+void Watch::look_at_calls(const NodeSight& node, Clock::time_point now) {
   waits_ = times_.look(node.ranks, now);
   const auto found = judge_.judge(waits_);
   if (found && job_) {
@@ -173,13 +196,26 @@ void Watch::look() {
   } else if (!judge_.is_stuck()) {
     known_.stuck.clear();
   }
+  look_for_disagreement(node, now);
+}
+
+void Watch::look_for_disagreement(const NodeSight& node, Clock::time_point now) {
+  if (disagreement_ && now >= disagreement_->theirs_until) tell_disagreement();
   std::uint64_t calls = 0;
   for (const auto& rank : node.ranks) calls += rank.log.begun;
-  if (std::exchange(calls_seen_, calls) == calls || told_disagreement_) return;
-  if (const auto disagreement = find_disagreement(node.ranks)) {
-    told_disagreement_ = true;
-    say_(*disagreement);
+  if (std::exchange(calls_seen_, calls) == calls || disagreement_) return;
+  if (auto sentence = find_disagreement(node.ranks)) {
+    disagreement_ = Disagreement{std::move(*sentence), now + ranks_say_it_within};
   }
+}
+
+void Watch::tell_disagreement() {
+  if (!disagreement_ || std::exchange(disagreement_->told, true) || ranks_told_mismatch_) return;
+  say_(disagreement_->sentence);
+}
+
+void Watch::reported(Errc code) {
+  if (code == Errc::mismatch) ranks_told_mismatch_ = true;
 }
 
 }  // namespace dlaunch::launcher

@@ -4,12 +4,14 @@
 #include "launcher/node_sight.hpp"
 #include "launcher/plan.hpp"
 #include "launcher/status_socket.hpp"
+#include "launcher/stopped_ranks.hpp"
 #include "launcher/stuck_watch.hpp"
 #include "launcher/workers.hpp"
 
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,8 +22,8 @@ namespace dlaunch::launcher {
 
 /// Looks at what the workers of a node do: ten times a second at the calls that wait, by the memory
 /// that they share with the agent, and closer when asked. Says, once, that a call is stuck, or that
-/// the ranks do not agree; among several nodes the former is said by node rank 0's. One thread:
-/// that of `io`.
+/// the ranks do not agree; among several nodes the former is said by node rank 0's. Of programs
+/// that do not use the runtime it says which ranks are stopped. One thread: that of `io`.
 class Watch {
  public:
   using Say = std::function<void(const std::string& sentence)>;
@@ -43,6 +45,10 @@ class Watch {
   void started(const std::vector<pid_t>& pids);
   void joined(int local_rank);
   void ended(const Workers::Ended& ended);
+  /// A rank has told what failed. Where the ranks say themselves that they do not agree, we do not.
+  void reported(Errc code);
+  /// The user stops the job (Ctrl-Z), or lets it go on: not worth a sentence.
+  void suspend(bool suspended) { stopped_.suspend(suspended); }
   /// The attempt is over. What was known can still be asked for.
   void stop();
 
@@ -58,8 +64,12 @@ class Watch {
   void open_status();
   void arm();
   void look();
+  void look_at_calls(const NodeSight& node, Clock::time_point now);
+  void look_for_disagreement(const NodeSight& node, Clock::time_point now);
+  void tell_disagreement();
 
   boost::asio::io_context& io_;
+  const Clock::duration stuck_after_;
   const FindSegment find_segment_;
   const Say say_;
   boost::asio::steady_timer timer_;
@@ -67,9 +77,18 @@ class Watch {
   WaitTimes times_;
   std::vector<CallWait> waits_;  ///< As of the last look.
   StuckJudge judge_;
+  StoppedRanks stopped_;
   std::unique_ptr<JobWatch> job_;  ///< Null on one node.
   std::uint64_t calls_seen_ = 0;
-  bool told_disagreement_ = false;
+  /// What the ranks do not agree in, and until when they may say so themselves.
+  struct Disagreement {
+    std::string sentence;
+    Clock::time_point theirs_until;
+    bool told = false;
+  };
+  std::optional<Disagreement> disagreement_;
+  bool ranks_told_mismatch_ = false;
+  bool has_members_ = false;
   bool looking_ = false;
   std::unique_ptr<StatusSocket> status_;
 };

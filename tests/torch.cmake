@@ -11,7 +11,8 @@ set(DLAUNCH_TEST_TORCH2_PYTHON ${torch2_python} CACHE FILEPATH
 
 foreach(version 1 2)
   foreach(case store_operations gloo_group example ddp two_alone probe_and_spawn restart
-      restart_same_port two_jobs nodes_ddp nodes_group nodes_restart nodes_elastic)
+      restart_same_port two_jobs nodes_ddp nodes_group nodes_restart nodes_elastic
+      early_exit stopped stragglers)
     add_test(NAME torch${version}_${case}
       COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/torch/run
         ${DLAUNCH_TEST_TORCH${version}_PYTHON} $<TARGET_FILE:dlaunch_program> ${case})

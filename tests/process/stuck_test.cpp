@@ -149,6 +149,14 @@ TEST_CASE("ranks that wait for each other in different calls are all told so, wi
   }
 }
 
+TEST_CASE("ranks that say themselves that they do not agree are not told by the agent, too") {
+  const Folder folder;
+  Job job(command("roots, then more", {}), folder.environment());
+  CHECK(job.wait().code == 1);
+  CHECK(count(job.err(), "broadcast #3 (f32, 1 element, root 3)") >= 4);  // Each rank's own words.
+  CHECK(count(job.err(), "the ranks do not agree") == 0);
+}
+
 TEST_CASE("a rank that has not come is named as such") {
   const Folder folder;
   Job job(command("silent", {}, "60", 2), folder.environment());
@@ -217,6 +225,56 @@ TEST_CASE("workers without the runtime: who still runs is told, and ended when t
   CHECK(job.err().find(" ago, rank 1 still runs: the job is ended (--straggler-timeout)") !=
         std::string::npos);
   CHECK(all_gone(token));
+}
+
+TEST_CASE("workers without the runtime: who still runs is told, and the job goes on") {
+  const Folder folder;
+  Job job({"--nproc-per-node", "2", "--straggler-notice", "300ms", "--shutdown-timeout", "1", "sh",
+           "-c", "test $RANK = 0 || exec sleep 1000; : " + unique_token()},
+          folder.environment());
+  REQUIRE(job.saw(" ago, rank 1 still runs; --straggler-timeout ends such a job\n"));
+  CHECK(count(job.err(), "rank 0 exited 0 ") == 1);
+  const auto told = json::parse(status(folder, {"--json"}));
+  CHECK(told["ranks"][0]["state"] == "ended");
+  CHECK(told["ranks"][1]["doing"] == "it does not use libdlaunch, or not yet");
+  CHECK(told["ranks"][1]["behind"].is_null());
+  job.send(SIGTERM);
+  CHECK(job.wait().code == 143);
+}
+
+TEST_CASE("workers without the runtime: who is stopped is told") {
+  const Folder folder;
+  const std::string token = unique_token();
+  Job job({"--nproc-per-node", "2", "--stuck-after", "300ms", "--shutdown-timeout", "1", victim(),
+           "tree", token},
+          folder.environment());
+  REQUIRE(job.saw("READY", 2));
+  const auto told = json::parse(status(folder, {"--json"}));
+  const pid_t pid = told["ranks"][1]["pid"].get<pid_t>();
+  ::kill(pid, SIGSTOP);
+  REQUIRE(job.saw("rank 1 (pid " + std::to_string(pid) + ") has been stopped by a signal for "));
+  CHECK(json::parse(status(folder, {"--json"}))["ranks"][1]["doing"] == "stopped by a signal");
+  ::kill(pid, SIGCONT);
+  job.send(SIGTERM);
+  job.wait();
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("workers without the runtime: who left with 0 before the first failure is named") {
+  const Folder folder;
+  // Rank 0 fails when its launcher has seen the end of rank 1.
+  const std::string pid = folder.path + "/pid";
+  Job job({"--nproc-per-node", "2", "--result", folder.path + "/result", "sh", "-c",
+           "test $RANK = 0 || { echo $$ > " + pid + "; exit 0; }; until test -s " + pid +
+               "; do :; done; while kill -0 $(cat " + pid + ") 2> /dev/null; do :; done; exit 5"},
+          folder.environment());
+  CHECK(job.wait().code == 5);
+  const auto at = job.err().find("Probable Cause:\n  rank 1 had exited with 0, ");
+  REQUIRE(at != std::string::npos);
+  CHECK(job.err().find("rank      : 0 (local_rank: 0)") < at);
+  std::ifstream file(folder.path + "/result");
+  const auto cause = json::parse(file)["attempts"][0]["probable_cause"];
+  CHECK(cause.get<std::string>().starts_with("rank 1 had exited with 0, "));
 }
 
 TEST_CASE("what a killed agent left behind is removed by its front, or by the next agent") {

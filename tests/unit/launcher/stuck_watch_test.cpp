@@ -1,5 +1,6 @@
 #include "launcher/flight_report.hpp"
 #include "launcher/node_sight.hpp"
+#include "launcher/stopped_ranks.hpp"
 #include "launcher/stuck_exchange.hpp"
 
 #include <array>
@@ -181,6 +182,9 @@ TEST_CASE("nodes' documents are brought together; what is missing is named") {
   CHECK_FALSE(is_complete({}));
   CHECK_FALSE(has_calls({a, b}));
   // Twice, and what is no document, or not a whole one.
+  CHECK(merge_status({a}).find("\"behind\":null") != std::string::npos);
+  CHECK(status_text({a}).find(" running        -  it does not use libdlaunch, or not yet\n") !=
+        std::string::npos);
   const auto text =
       status_text({b, a, b, "", "{}", "[]", "{\"ranks\": []}", "{\"ranks\": [{\"rank\": \"x\"}]}"});
   CHECK(text.find("3 ranks, of which 2 cannot be seen: their nodes do not answer") !=
@@ -188,4 +192,51 @@ TEST_CASE("nodes' documents are brought together; what is missing is named") {
   CHECK(text.find("     0  host-a ") != std::string::npos);
   CHECK(text.find("     1  host-b ") != std::string::npos);
   CHECK(merge_flight({"nothing"}) == "{}\n");
+}
+
+TEST_CASE("ranks that are stopped for long are told once, until they go on") {
+  const auto sight = [](int rank, RankSight::State state) {
+    RankSight seen;
+    seen.rank = rank;
+    seen.pid = 100 + rank;
+    seen.state = state;
+    return seen;
+  };
+  using State = RankSight::State;
+  std::vector<RankSight> ranks{sight(0, State::running), sight(1, State::stopped),
+                               sight(2, State::stopped)};
+  ranks[2].member = true;  // Whoever waits for it tells it first.
+  StoppedRanks stopped(5s);
+  const Clock::time_point start(1h);
+  CHECK_FALSE(stopped.look(ranks, start));
+  CHECK_FALSE(stopped.look(ranks, start + 4900ms));
+  CHECK(stopped.look(ranks, start + 5s) ==
+        "rank 1 (pid 101) has been stopped by a signal for 5.0 s; to let it go on: kill -CONT 101");
+  CHECK_FALSE(stopped.look(ranks, start + 9s));
+  CHECK(stopped.look(ranks, start + 10s).value_or("").starts_with("rank 2 (pid 102) has been "));
+  CHECK_FALSE(stopped.look(ranks, start + 1h));
+  // It goes on, and is stopped again.
+  ranks[1].state = State::running;
+  CHECK_FALSE(stopped.look(ranks, start + 1h));
+  ranks[0].state = ranks[1].state = State::stopped;
+  CHECK_FALSE(stopped.look(ranks, start + 2h));
+  CHECK(
+      stopped.look(ranks, start + 2h + 5s) ==
+      "rank 0 (pid 100), rank 1 (pid 101) have been stopped by a signal for 5.0 s; to let them go "
+      "on: kill -CONT 100 101");
+  stopped.forget();
+  // By the user, who knows; by a debugger; never.
+  stopped.suspend(true);
+  CHECK_FALSE(stopped.look(ranks, start + 3h));
+  stopped.suspend(false);
+  CHECK_FALSE(stopped.look(ranks, start + 4h));
+  stopped.forget();
+  for (auto& rank : ranks) rank.traced = true;
+  CHECK_FALSE(stopped.look(ranks, start + 5h));
+  CHECK_FALSE(stopped.look(ranks, start + 6h));
+  CHECK(doing_text(ranks[1], start) == "stopped by a debugger");
+  for (auto& rank : ranks) rank.traced = false;
+  StoppedRanks never(0s);
+  CHECK_FALSE(never.look(ranks, start));
+  CHECK_FALSE(never.look(ranks, start + 1h));
 }

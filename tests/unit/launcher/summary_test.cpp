@@ -1,5 +1,6 @@
 #include "launcher/summary.hpp"
 
+#include <algorithm>
 #include <csignal>
 
 #include <doctest/doctest.h>
@@ -143,6 +144,39 @@ TEST_CASE("the one who left early is shown as the root cause") {
   summary.ends = {ended(2, exit_with(0)), lost_peer(0)};
   const auto text = failure_summary(summary);
   CHECK(text.find("exitcode  : 0 (pid: 1002), left before the others\n") != std::string::npos);
+}
+
+TEST_CASE("who exited with 0 before the first failure is named, where that may be why") {
+  FailureSummary summary;
+  summary.program = "train.py";
+  summary.ends = {ended(1, exit_with(0)), ended(2, exit_with(1)), ended(0, exit_with(1))};
+  summary.ends[1].time = summary.ends[0].time + std::chrono::milliseconds(130);
+  const auto probable = [&] {
+    const auto text = failure_summary(summary);
+    const auto at = text.find("Probable Cause:\n  ");
+    return at == std::string::npos ? "" : text.substr(at + 18, text.find('\n', at + 18) - at - 18);
+  };
+  CHECK(probable() == "rank 1 had exited with 0, 0.1 s before: whoever still needed it fails");
+  CHECK(failure_summary(summary).find("rank      : 2") < failure_summary(summary).find("Probable"));
+  // A watchdog's end.
+  summary.ends[1].status = killed_by(SIGABRT);
+  CHECK(probable().starts_with("rank 1 had"));
+  summary.ends.insert(summary.ends.begin(), ended(3, exit_with(0)));
+  CHECK(probable().starts_with("ranks 1,3 had exited with 0, the last 0.1 s before: "));
+  // Who is killed, or knows who it lost, is not in need of it.
+  summary.ends[2].status = killed_by(SIGKILL);
+  CHECK(probable().empty());
+  summary.ends[2].status = exit_with(1);
+  summary.ends[2].member = true;
+  CHECK(probable().empty());
+  summary.ends[2].member = false;
+  // Who left after the failure has nothing to do with it; but perhaps one of another node.
+  std::rotate(summary.ends.begin(), summary.ends.begin() + 2, summary.ends.end());
+  CHECK(probable().empty());
+  summary.left_elsewhere = LeftEarly{"rank 7 on b", summary.ends[0].time - std::chrono::seconds(2)};
+  CHECK(probable() == "rank 7 on b had exited with 0, 2.0 s before: whoever still needed it fails");
+  summary.left_elsewhere->time += std::chrono::seconds(3);
+  CHECK(probable().empty());
 }
 
 TEST_CASE("where the root cause is another node's, ours is told among the failures") {
