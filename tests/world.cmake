@@ -16,7 +16,8 @@ dlaunch_test(world_test
 add_executable(by_hand_rank process/by_hand_rank.cpp)
 target_link_libraries(by_hand_rank PRIVATE dlaunch_world)
 set_target_properties(by_hand_rank PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-dlaunch_test(by_hand_test process/by_hand_test.cpp process/by_hand_process.cpp LIBS dlaunch_world)
+dlaunch_test(by_hand_test process/by_hand_test.cpp process/by_hand_wait_test.cpp
+  process/by_hand_process.cpp LIBS dlaunch_world)
 add_dependencies(by_hand_test by_hand_rank)
 dlaunch_test(spawn_test unit/world/spawn_test.cpp LIBS dlaunch_world)
 dlaunch_test(examples_test process/by_hand_examples_test.cpp process/by_hand_process.cpp

@@ -263,8 +263,8 @@ Error connect_error(const Address& to, int error) {
     case ECONNREFUSED:
       return Error(Errc::unreachable, where + ": connection refused (nothing listens there)");
     case ETIMEDOUT:
-      return Error(Errc::unreachable, where + ": no answer before the deadline (host down, or " +
-                                          "filtered by a firewall)");
+      return Error(Errc::unreachable,
+                   where + ": no answer (host down, or " + "filtered by a firewall)");
     case ENETUNREACH:
     case EHOSTUNREACH:
       return Error(Errc::unreachable, where + ": no route to that host");
@@ -293,20 +293,26 @@ unique_fd connect_unix(std::string_view name, Clock::time_point deadline) {
   return fd;
 }
 
-unique_fd connect_until(std::string_view host, std::uint16_t port, Clock::time_point deadline) {
+unique_fd connect_until(std::string_view host, std::uint16_t port, Clock::time_point deadline,
+                        Notice notice) {
   auto pause = std::chrono::duration_cast<Clock::duration>(connect_backoff_first);
   for (;;) {
     try {
       std::optional<Error> last;
-      for (const Address& address : resolve(host, port)) {
+      const auto addresses = resolve(host, port);
+      const auto until = notice.before(deadline);
+      for (std::size_t i = 0; i < addresses.size(); ++i) {
+        const auto now = Clock::now();
+        const auto share = (until - now) / static_cast<int>(addresses.size() - i);
         try {
-          return connect_tcp(address, deadline);
+          return connect_tcp(addresses[i], now + share);
         } catch (const Error& error) {
           last = error;
         }
       }
       throw *last;
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      notice.tell(error.what());
       // The other side may just not be up yet: names appear late on Kubernetes, listeners late
       // everywhere. Only the deadline decides.
       if (Clock::now() + pause >= deadline) throw;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/base/notice.hpp"
 #include "runtime/base/unique_fd.hpp"
 
 #include <dlaunch/error.hpp>
@@ -57,8 +58,10 @@ Error connect_error(const Address& to, int error);
 /// listens on.
 bool is_connected_to_itself(int fd);
 /// connect_tcp over every address of a name, again and again with backoff until the deadline while
-/// the other side is not yet there (refused, name not yet known); the last reason is reported.
-unique_fd connect_until(std::string_view host, std::uint16_t port, Clock::time_point deadline);
+/// the other side is not yet there (refused, name not yet known); the last reason is reported. An
+/// address that is silent leaves the others their share of the time.
+unique_fd connect_until(std::string_view host, std::uint16_t port, Clock::time_point deadline,
+                        Notice notice = {});
 
 /// Whether a process of our user, or of root, is at the other end of a unix socket.
 bool is_of_same_user(int fd);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/base/notice.hpp"
 #include "runtime/base/secret.hpp"
 #include "runtime/base/unique_fd.hpp"
 #include "runtime/store/wire.hpp"
@@ -22,6 +23,7 @@ class Client : public Store {
     std::function<unique_fd(Clock::time_point deadline)> reconnect;
     /// The key of hello.job: the connection goes through TLS, and the server has to know it, too.
     std::optional<Key> key;
+    Notice notice;                        ///< To whoever waits for the server's first word.
     std::string peer_name = "the store";  ///< For messages: "the agent", "rank 0's store at h:p".
   };
   /// Called for every frame that nobody asked for, by whichever thread reads it, even before the

@@ -1,5 +1,7 @@
 #include "runtime/store/frame_reader.hpp"
 
+#include "runtime/store/text.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -15,6 +17,18 @@ constexpr std::size_t descriptors_per_message_max = 16;
 constexpr std::size_t sealed_bytes_per_read = 32u << 10;
 /// A buffer that one large frame has grown is given back when it is empty.
 constexpr std::size_t kept_bytes_max = 1u << 20;
+
+/// Its first line, as far as that fits into ours.
+std::string printable(BytesView said) {
+  constexpr std::size_t shown = 40;
+  std::string text;
+  for (const std::byte byte : said.first(std::min(said.size(), shown))) {
+    const char letter = static_cast<char>(byte);
+    if (letter == '\r' || letter == '\n') break;
+    text += letter >= 0x20 && letter < 0x7f ? letter : '?';
+  }
+  return quoted(text);
+}
 
 }  // namespace
 
@@ -110,7 +124,8 @@ std::optional<std::uint32_t> FrameReader::preface() {
   wire::encode_preface(ours);
   const BytesView magic = BytesView(ours).first(std::min<std::size_t>(unread().size(), 4));
   if (!std::ranges::equal(magic, unread().first(magic.size()))) {
-    throw Error(Errc::version, "what answers there is not dlaunch");
+    throw Error(Errc::unreachable, "what answers there is not dlaunch (it says " +
+                                       printable(unread()) + "); is the port right?");
   }
   if (unread().size() < wire::preface_bytes) return std::nullopt;
   const auto version = wire::decode_preface(unread());

@@ -2,6 +2,7 @@
 
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/socket.hpp"
+#include "runtime/store/greeting.hpp"
 #include "runtime/store/text.hpp"
 
 #include <algorithm>
@@ -33,69 +34,6 @@ Error failed(const wire::Failed& failure, const std::string& what, const std::st
                  what + ": timed out after " + seconds_text(waited) + ", " + failure.sentence);
   }
   return Error(failure.code, what + ": refused by " + peer + ": " + failure.sentence);
-}
-
-void poll_until(int socket, short events, Clock::time_point deadline, const std::string& what) {
-  pollfd ready{socket, events, 0};
-  int count = 0;
-  do {
-    count = ::poll(&ready, 1, poll_timeout_ms(deadline));
-  } while (count < 0 && errno == EINTR);
-  if (count == 0) throw Error(Errc::timeout, what + ": connected, but it does not answer");
-}
-
-/// Where there is a key, nothing is said before the other side has proved to know it.
-std::unique_ptr<TlsChannel> secure(int socket, FrameReader& reader, const Client::Options& options,
-                                   Clock::time_point deadline) {
-  if (!options.key) return nullptr;
-  auto tls = TlsChannel::connect(options.hello.job, *options.key);
-  Bytes plain;
-  shake_hands(*tls, socket, plain, deadline, "joining " + options.peer_name);
-  reader.read_through(*tls, std::move(plain));
-  return tls;
-}
-
-/// Preface and HELLO there, preface and WELCOME back.
-wire::Welcome greet(int socket, FrameReader& reader, TlsChannel* tls,
-                    const Client::Options& options, Clock::time_point deadline) {
-  const std::string what = "joining " + options.peer_name;
-  Bytes hello;
-  wire::encode_preface(hello);
-  wire::encode_frame(hello, {0, wire::Type::hello, 0, 0, 0}, options.hello);
-  if (tls != nullptr) {
-    Bytes sealed;
-    if (!tls->seal(hello, sealed)) throw tls->error(what);
-    hello = std::move(sealed);
-  }
-  for (std::size_t sent = 0; sent < hello.size();) {
-    const ssize_t n =
-        ::send(socket, hello.data() + sent, hello.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n > 0) sent += static_cast<std::size_t>(n);
-    if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
-      break;  // Reading tells.
-    if (n < 0) poll_until(socket, POLLOUT, deadline, what);
-  }
-  for (bool preface = false;;) {
-    if (!preface) preface = reader.preface().has_value();
-    if (preface) {
-      if (const auto frame = reader.next()) {
-        if (frame->header.type == wire::Type::welcome) {
-          if (auto welcome = wire::decode<wire::Welcome>(frame->payload)) return *welcome;
-        } else if (frame->header.type == wire::Type::failed) {
-          if (const auto failure = wire::decode<wire::Failed>(frame->payload)) {
-            throw failed(*failure, what, options.peer_name, {});
-          }
-        }
-        throw Error(Errc::version, what + ": what answers there does not speak our protocol");
-      }
-    }
-    poll_until(socket, POLLIN, deadline, what);
-    if (reader.receive(socket) == FrameReader::Received::closed) {
-      throw Error(Errc::unreachable,
-                  what + ": it closed the connection" +
-                      (errno == 0 ? std::string(" without an answer") : ": " + errno_text(errno)));
-    }
-  }
 }
 
 }  // namespace

@@ -275,9 +275,8 @@ std::optional<std::uint32_t> Uplink::State::preface_of(const std::string& what) 
   std::optional<std::uint32_t> version;
   try {
     version = reader.preface();
-  } catch (const Error&) {
-    throw Error(Errc::unreachable,
-                what + ": what answers there is not dlaunch; is the port right?");
+  } catch (const Error& error) {
+    throw Error(error.errc(), what + ": " + error.what());
   }
   if (version && *version != wire::version) {
     final = true;

@@ -68,6 +68,21 @@ void publish(Store& store, MemberLink& link, const Joining& joining) {
   store.multi_set(keys, values);
 }
 
+/// Before the barrier, which lets nobody look up: rank 0 tells once who has not come.
+void await_members(Store& store, const Joining& joining) {
+  const int size = joining.place.info.size;
+  const Notice notice = waiting_notice(joining, "all ranks");
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < size; ++rank) keys.push_back(member_key(rank));
+  if (notice.at >= joining.deadline) return;
+  try {
+    store.wait_all(keys, notice.at);
+  } catch (const Error& error) {
+    if (error.errc() != Errc::timeout) throw;
+    notice.say(attendance_of(store, size));
+  }
+}
+
 /// From what all have published.
 void find_place(Store& store, WorldInfo& info) {
   std::vector<std::string> hosts;
@@ -152,6 +167,7 @@ World form_world(const std::shared_ptr<MemberLink>& link, Joining joining) {
       const std::string line = to_text(Neighbour{info.rank, ::geteuid(), meeting->socket_name()});
       store->append(host_key(host_id(), info.hostname), as_bytes(line));
     }
+    if (joining.by_hand && info.rank == 0) await_members(*store, joining);
     store->barrier("init", info.rank, info.size, joining.deadline);
     if (info.rank != 0 && !joining.table.empty()) {
       compare_table(*store, info.rank, joining.table);

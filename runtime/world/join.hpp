@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/base/notice.hpp"
 #include "runtime/world/info.hpp"
 #include "runtime/world/member_link.hpp"
 
@@ -48,6 +49,9 @@ struct Presence {
 };
 std::string to_text(const Presence& presence);
 std::optional<Presence> presence_from(std::string_view text);
+
+/// Tells on stderr, after some seconds, that this rank, started by hand, waits for `whom`.
+Notice waiting_notice(const Joining& joining, const std::string& whom);
 
 /// HELLO of this process as that rank.
 wire::Hello hello_of(const WorldInfo& info, const std::string& job);

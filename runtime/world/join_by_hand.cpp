@@ -6,6 +6,7 @@
 #include "runtime/world/meeting_file.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <set>
 #include <thread>
 
@@ -16,6 +17,8 @@ namespace {
 constexpr auto ask_wait = std::chrono::seconds(2);
 /// Whatever listens where a file says is no store of ours if it is silent for so long.
 constexpr auto meeting_wait = std::chrono::seconds(10);
+/// Whoever waits for longer is told for what.
+constexpr auto notice_after = std::chrono::seconds(3);
 constexpr auto look_pause_first = std::chrono::milliseconds(2);
 constexpr auto look_pause_max = std::chrono::milliseconds(100);
 
@@ -98,6 +101,7 @@ std::shared_ptr<MemberLink> reach_store(Joining& joining, unique_fd connected,
   MemberLink::Options options;
   options.hello = hello_of(joining.place.info, job);
   options.peer_name = "rank 0's store at " + where;
+  options.notice = waiting_notice(joining, options.peer_name);
   auto link =
       std::make_shared<MemberLink>(std::move(connected), std::move(options), nullptr, deadline);
   if (const auto host = link->local_host()) joining.mesh_host = *host;
@@ -110,14 +114,15 @@ struct Search {
   std::string why;  ///< Empty: no file was seen.
 
   std::string sentence(int rank, Clock::duration timeout) const {
+    return "rank " + std::to_string(rank) + " did not find rank 0 within " +
+           duration_text(timeout) + ": " + reason();
+  }
+  std::string reason() const {
     const std::string file = "the meeting file '" + path + "'";
-    const std::string start = "rank " + std::to_string(rank) + " did not find rank 0 within " +
-                              duration_text(timeout) + ": ";
     if (why.empty()) {
-      return start + "rank 0 has not written " + file +
-             "; is it started, and does it see this file?";
+      return "rank 0 has not written " + file + "; is it started, and does it see this file?";
     }
-    return start + file + " is stale: " + why + ", and no rank 0 has replaced it";
+    return file + " is stale: " + why + ", and no rank 0 has replaced it";
   }
 };
 
@@ -150,6 +155,14 @@ std::shared_ptr<MemberLink> try_meeting(Search& search, Joining& joining) {
 
 }  // namespace
 
+Notice waiting_notice(const Joining& joining, const std::string& whom) {
+  const std::string text = "dlaunch: rank " + std::to_string(joining.place.info.rank) +
+                           " waits for " + whom + ", for up to " +
+                           duration_text(joining.options.timeout) + ": ";
+  return {deadline_after(notice_after),
+          [text](const std::string& why) { std::fprintf(stderr, "%s\n", (text + why).c_str()); }};
+}
+
 std::shared_ptr<MemberLink> join_by_address(Joining& joining) {
   const WorldInfo& info = joining.place.info;
   const int port = parse_port("MASTER_PORT", info.master_port);
@@ -161,7 +174,8 @@ std::shared_ptr<MemberLink> join_by_address(Joining& joining) {
   const std::string where = host_port(info.master_addr, port);
   unique_fd connected;
   try {
-    connected = connect_until(info.master_addr, static_cast<std::uint16_t>(port), joining.deadline);
+    connected = connect_until(info.master_addr, static_cast<std::uint16_t>(port), joining.deadline,
+                              waiting_notice(joining, "rank 0's store at " + where));
   } catch (const Error& error) {
     throw Error(error.errc(), "rank " + std::to_string(info.rank) +
                                   " cannot reach rank 0's store at " + where + " within " +
@@ -188,9 +202,11 @@ std::shared_ptr<MemberLink> join_by_file(const std::string& path, Joining& joini
     return link;
   }
   Search search{path, {}};
+  Notice notice = waiting_notice(joining, "rank 0");
   auto pause = std::chrono::duration_cast<Clock::duration>(look_pause_first);
   for (;;) {
     if (auto link = try_meeting(search, joining)) return link;
+    notice.tell(search.reason());
     if (Clock::now() + pause >= joining.deadline) {
       throw Error(Errc::timeout, search.sentence(info.rank, joining.options.timeout));
     }

@@ -91,6 +91,7 @@ MemberLink::MemberLink(unique_fd connected, Options options, std::unique_ptr<Ran
   store::Client::Options client_options;
   client_options.hello = options_.hello;
   client_options.peer_name = options_.peer_name;
+  client_options.notice = options_.notice;
   client_ = std::make_unique<store::Client>(
       std::move(connected), std::move(client_options),
       [news = news_](const wire::FrameHeader& header, BytesView payload,

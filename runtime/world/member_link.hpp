@@ -26,6 +26,7 @@ class MemberLink final : public Membership {
   struct Options {
     wire::Hello hello;
     std::string peer_name;     ///< "the agent", "rank 0's store at h:p".
+    Notice notice{};           ///< To whoever waits for its first word.
     bool is_agent = false;     ///< The other side reads our stdout and stderr.
     Clock::duration linger{};  ///< How long a hosting rank waits for the others' goodbyes.
   };

@@ -1,10 +1,9 @@
 // Ranks started by hand, as in several terminals: who they find, and what each is told when the
 // world cannot form or falls apart.
-#include "runtime/base/random.hpp"
 #include "runtime/base/socket.hpp"
 #include "runtime/world/identity.hpp"
 #include "runtime/world/meeting_file.hpp"
-#include "tests/process/by_hand_process.hpp"
+#include "tests/process/by_hand_start.hpp"
 
 #include <dlaunch/port.hpp>
 
@@ -15,42 +14,8 @@
 #include <sys/wait.h>
 
 using dlaunch::Listener;
-using Variables = std::map<std::string, std::string>;
 
 namespace {
-
-const std::string program = DLAUNCH_BINARY_DIR "/tests/by_hand_rank";
-constexpr const char* plenty = "30000";
-constexpr const char* brief = "300";  // Where the outcome does not depend on who is faster.
-
-Process start(const std::string& url, const Variables& variables, const std::string& action,
-              const std::string& timeout = plenty) {
-  return Process({program, url, timeout, action}, variables);
-}
-
-int free_port() { return Listener().port(); }
-
-Variables four(int port, int rank, int size) {
-  return {{"MASTER_ADDR", "127.0.0.1"},
-          {"MASTER_PORT", std::to_string(port)},
-          {"RANK", std::to_string(rank)},
-          {"WORLD_SIZE", std::to_string(size)}};
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-/// A path in the temporary folder, removed at the end.
-struct MeetingPath {
-  std::string path =
-      (std::filesystem::temp_directory_path() / ("meet-" + dlaunch::random_hex(32))).string();
-  std::string url(int rank, int size) const {
-    return "file://" + path + "?rank=" + std::to_string(rank) +
-           "&world_size=" + std::to_string(size);
-  }
-  ~MeetingPath() { std::filesystem::remove(path); }
-};
 
 /// Two processes that claim one rank: the one that comes later is refused and ends, which proves
 /// that the other was admitted.
