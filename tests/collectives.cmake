@@ -59,7 +59,7 @@ add_subdirectory(compile_fail)
 add_subdirectory(c)
 
 # Ranks that are struck in the midst of a call.
-add_executable(struck process/struck.cpp)
+add_executable(struck process/struck.cpp process/struck_calls.cpp)
 target_link_libraries(struck PRIVATE dlaunch_settings dlaunch_collectives dlaunch_world)
 set_target_properties(struck PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 dlaunch_test(struck_test process/struck_test.cpp LIBS dlaunch_process_test dlaunch_launcher)

@@ -1,6 +1,7 @@
 // A rank that is struck in the midst of a call: `struck TOKEN shared|tcp|nodes CALL ELEMENTS VICTIM
 // STRIKE STEP`. The others say what they are told; who takes fewer steps than STEP says how many.
 #include "collectives/transport/strike.hpp"
+#include "tests/process/struck_calls.hpp"
 #include "tests/support/apart.hpp"
 
 #include <dlaunch/dlaunch.hpp>
@@ -9,12 +10,9 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
-#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
 #include <unistd.h>
 
@@ -34,78 +32,10 @@ void strike() {
   if (strike_name == "throw") throw std::runtime_error("struck");
 }
 
-using CallBody = std::function<void(Communicator&, std::size_t elements)>;
-
-const std::map<std::string, CallBody>& calls() {
-  using Floats = std::vector<float>;
-  static const std::map<std::string, CallBody> all = {
-      {"barrier", [](Communicator& comm, std::size_t) { comm.barrier({.ordered_output = false}); }},
-      {"broadcast",
-       [](Communicator& comm, std::size_t n) {
-         Floats x(n);
-         comm.broadcast(x, 0);
-       }},
-      {"reduce",
-       [](Communicator& comm, std::size_t n) {
-         const Floats in(n);
-         Floats out(n);
-         comm.reduce(in, out, 0);
-       }},
-      {"all_reduce",
-       [](Communicator& comm, std::size_t n) {
-         Floats x(n);
-         comm.all_reduce(x);
-       }},
-      {"all_gather",
-       [](Communicator& comm, std::size_t n) {
-         const Floats in(n);
-         Floats out(n * static_cast<std::size_t>(comm.size()));
-         comm.all_gather(in, out);
-       }},
-      {"gather",
-       [](Communicator& comm, std::size_t n) {
-         const Floats in(n);
-         Floats out(n * static_cast<std::size_t>(comm.size()));
-         comm.gather(in, out, 0);
-       }},
-      {"scatter",
-       [](Communicator& comm, std::size_t n) {
-         const Floats in(n * static_cast<std::size_t>(comm.size()));
-         Floats out(n);
-         comm.scatter(in, out, 0);
-       }},
-      {"reduce_scatter",
-       [](Communicator& comm, std::size_t n) {
-         const Floats in(n * static_cast<std::size_t>(comm.size()));
-         Floats out(n);
-         comm.reduce_scatter(in, out);
-       }},
-      {"all_to_all",
-       [](Communicator& comm, std::size_t n) {
-         const Floats in(n * static_cast<std::size_t>(comm.size()));
-         Floats out(in.size());
-         comm.all_to_all(in, out);
-       }},
-      {"messages", [](Communicator& comm, std::size_t n) {  // Around a ring.
-         const Floats out(n);
-         Floats in(n);
-         const int next = (comm.rank() + 1) % comm.size();
-         const int previous = (comm.rank() + comm.size() - 1) % comm.size();
-         if (comm.rank() == 0) {
-           comm.send(out, next);
-           comm.recv(in, previous);
-         } else {
-           comm.recv(in, previous);
-           comm.send(out, next);
-         }
-       }}};
-  return all;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 8 || !calls().contains(argv[3])) return 64;
+  if (argc != 8 || !testing::struck_calls().contains(argv[3])) return 64;
   const auto elements = static_cast<std::size_t>(std::atoll(argv[4]));
   const int victim = std::atoi(argv[5]);
   strike_name = argv[6];
@@ -119,7 +49,7 @@ int main(int argc, char** argv) {
     rank = world.rank();
     Communicator comm(world);
     comm.set_timeout(std::chrono::milliseconds(strike_name == "stop" ? 300 : 15'000));
-    const CallBody& call = calls().at(argv[3]);
+    const testing::StruckCall& call = testing::struck_calls().at(argv[3]);
     call(comm, elements);  // Teams and connections are there.
     comm.barrier({.ordered_output = false});
     if (rank == victim) {

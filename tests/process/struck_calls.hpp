@@ -1,0 +1,18 @@
+#pragma once
+
+#include <dlaunch/dlaunch.hpp>
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <string>
+
+namespace dlaunch::testing {
+
+/// What a rank is struck in: every kind of call that there is, by name. All ranks make it with the
+/// same number of elements.
+using StruckCall = std::function<void(Communicator& comm, std::size_t elements)>;
+
+const std::map<std::string, StruckCall>& struck_calls();
+
+}  // namespace dlaunch::testing
