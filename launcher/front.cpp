@@ -3,14 +3,19 @@
 #include "launcher/exit_status.hpp"
 #include "launcher/process_tree.hpp"
 #include "launcher/status_socket.hpp"
+#include "runtime/base/deadline.hpp"
 #include "runtime/base/exit_code.hpp"
+#include "runtime/base/process_stat.hpp"
 #include "runtime/base/socket.hpp"
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <ctime>
+#include <fstream>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sys/prctl.h>
@@ -26,6 +31,10 @@ constexpr auto sweep_timeout = std::chrono::seconds(5);
 constexpr auto second_sweep_timeout = std::chrono::milliseconds(500);
 /// The agent stops at the first, kills at the second; at the third we no longer trust the agent.
 constexpr int stop_signals_max = 3;
+/// An agent that is well takes a signal within milliseconds. What is killed by it, and then by
+/// the agent, may take longer.
+constexpr auto taken_within = std::chrono::seconds(1);
+constexpr auto agent_margin = std::chrono::seconds(5);
 
 void say(const std::string& sentence) {
   const std::string line = "dlaunch: " + sentence + "\n";
@@ -33,14 +42,28 @@ void say(const std::string& sentence) {
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
-bool is_stop_signal(int number) {
-  return number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGQUIT;
+timespec timespec_of(Clock::duration time) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time);
+  return {seconds.count(), std::chrono::nanoseconds(time - seconds).count()};
+}
+
+/// It was sent to the process, and not taken. False where /proc is not there.
+bool is_pending(pid_t pid, int signal_number) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string word; status >> word;) {
+    if (word != "ShdPnd:") continue;
+    std::uint64_t pending = 0;
+    status >> std::hex >> pending;
+    return ((pending >> (signal_number - 1)) & 1) != 0;
+  }
+  return false;
 }
 
 class Front {
  public:
-  explicit Front(const sigset_t& original_mask)
-      : original_mask_(original_mask),
+  Front(const FrontRules& rules, const sigset_t& original_mask)
+      : rules_(rules),
+        original_mask_(original_mask),
         earlier_children_(child_processes()),
         owns_terminal_(::isatty(STDIN_FILENO) == 1 && ::tcgetpgrp(STDIN_FILENO) == ::getpgrp()) {}
 
@@ -50,12 +73,17 @@ class Front {
   [[noreturn]] void become_agent(pid_t front, const std::function<int(const AgentSeat&)>& agent);
   void serve();
   void reap();
+  int next_signal() const;
   void hand_on(int number);
+  bool stands_still() const;
+  void look_at_agent();
+  void kill_agent(const std::string& why);
   void suspend();
   void take_terminal_back();
   void sweep(Clock::duration timeout);
   std::vector<pid_t> left_behind() const;
 
+  const FrontRules& rules_;
   sigset_t original_mask_;
   /// Those of the program that exec'd us, `sshd & exec dlaunch ...`: not ours to kill.
   std::vector<pid_t> earlier_children_;
@@ -63,6 +91,11 @@ class Front {
   pid_t agent_ = -1;
   std::optional<int> agent_status_;
   int stop_signals_ = 0;
+  int first_stop_signal_ = 0;
+  std::optional<Clock::time_point> look_at_;  ///< Whether the agent does what it was told.
+  Clock::time_point patience_{};              ///< Until then it may stand still.
+  bool told_ = false;
+  bool killed_by_us_ = false;
 };
 
 int Front::run(const std::function<int(const AgentSeat&)>& agent) {
@@ -80,6 +113,7 @@ int Front::run(const std::function<int(const AgentSeat&)>& agent) {
   sweep(status.signal == 0 ? second_sweep_timeout : sweep_timeout);
   if (status.signal == 0) return status.code;
   remove_dead_places();
+  if (killed_by_us_) return 128 + first_stop_signal_;
   say("the agent (pid " + std::to_string(agent_) + ") was " + describe(status) +
       "; its workers were killed");
   return exit_code::internal;
@@ -95,11 +129,9 @@ void Front::become_agent(pid_t front, const std::function<int(const AgentSeat&)>
 }
 
 void Front::serve() {
-  sigset_t all;
-  sigfillset(&all);
   while (!agent_status_) {
-    siginfo_t info{};
-    const int number = ::sigwaitinfo(&all, &info);
+    if (look_at_ && *look_at_ <= Clock::now()) look_at_agent();
+    const int number = next_signal();
     if (number == SIGCHLD) {
       reap();
     } else if (number == SIGTSTP) {
@@ -110,6 +142,16 @@ void Front::serve() {
   }
 }
 
+/// -1 when it is time to look at the agent.
+int Front::next_signal() const {
+  sigset_t all;
+  sigfillset(&all);
+  if (!look_at_) return ::sigwaitinfo(&all, nullptr);
+  const auto rest = std::max(*look_at_ - Clock::now(), Clock::duration::zero());
+  const timespec time = timespec_of(rest);
+  return ::sigtimedwait(&all, nullptr, &time);
+}
+
 void Front::reap() {
   int status = 0;
   for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
@@ -118,12 +160,51 @@ void Front::reap() {
 }
 
 void Front::hand_on(int number) {
-  if (is_stop_signal(number) && ++stop_signals_ >= stop_signals_max) {
-    ::kill(agent_, SIGKILL);
-    return;
+  const auto& stopping = rules_.stopping;
+  const bool stops = std::find(stopping.begin(), stopping.end(), number) != stopping.end();
+  if (stops && ++stop_signals_ >= stop_signals_max) {
+    return kill_agent("did not end at the third signal");
   }
   // Refused only while thousands are pending, and then this one is no news.
   ::sigqueue(agent_, handed_on_signal(), {.sival_int = number});
+  if (!stops) return;
+  const auto now = Clock::now();
+  if (first_stop_signal_ == 0) {
+    first_stop_signal_ = number;
+    patience_ = deadline_after(rules_.shutdown_timeout + agent_margin, now);
+  } else {
+    patience_ = now;
+  }
+  look_at_ = now + taken_within;
+}
+
+/// It is stopped, or hangs, since it has not taken what we sent.
+bool Front::stands_still() const {
+  const auto stat = process_stat(agent_);
+  return is_pending(agent_, handed_on_signal()) ||
+         (stat && (stat->state == 'T' || stat->state == 't'));
+}
+
+/// One that is at work has deadlines of its own, and may wait for a reader of its output.
+void Front::look_at_agent() {
+  const auto now = Clock::now();
+  look_at_ = now + taken_within;
+  if (!stands_still()) return;
+  if (now >= patience_) return kill_agent("stands still");
+  if (std::exchange(told_, true)) return;
+  const auto left = std::chrono::ceil<std::chrono::seconds>(patience_ - now);
+  say("the agent (pid " + std::to_string(agent_) + ") stands still and does not take " +
+      signal_name(first_stop_signal_) + "; it is killed, with all that it started, in " +
+      std::to_string(left.count()) + " s, or at the next signal");
+}
+
+void Front::kill_agent(const std::string& why) {
+  look_at_.reset();
+  if (!std::exchange(killed_by_us_, true)) {
+    say("the agent (pid " + std::to_string(agent_) + ") " + why +
+        "; it is killed, with all that it started");
+  }
+  ::kill(agent_, SIGKILL);
 }
 
 /// Ctrl-Z. The agent never stops (its workers' liveness depends on it), but the shell has to see
@@ -173,8 +254,7 @@ void Front::sweep(Clock::duration timeout) {
           std::to_string(left.front()) + ") do not die of SIGKILL; leaving without them");
       return;
     }
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(rest);
-    const timespec left_time{seconds.count(), std::chrono::nanoseconds(rest - seconds).count()};
+    const timespec left_time = timespec_of(rest);
     ::sigtimedwait(&child_signal, nullptr, &left_time);
   }
 }
@@ -184,13 +264,13 @@ void Front::sweep(Clock::duration timeout) {
 int front_lost_signal() { return SIGRTMIN + 4; }
 int handed_on_signal() { return SIGRTMIN + 5; }
 
-int run_front(const std::function<int(const AgentSeat&)>& agent) {
+int run_front(const FrontRules& rules, const std::function<int(const AgentSeat&)>& agent) {
   sigset_t all, original;
   sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, &original);
   // Whoever started us may have ignored it, and then no child's end could be waited for.
   ::signal(SIGCHLD, SIG_DFL);
-  return Front(original).run(agent);
+  return Front(rules, original).run(agent);
 }
 
 }  // namespace dlaunch::launcher

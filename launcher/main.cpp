@@ -84,7 +84,9 @@ int main(int argc, char** argv) {
     return say_and_exit_with(exit_code::configuration,
                              std::string("dlaunch: ") + error.what() + "\n");
   }
-  const int code = run_front([&task](const AgentSeat& seat) { return run_agent(task, seat); });
+  const FrontRules rules{task.options.signals, task.options.shutdown_timeout};
+  const int code =
+      run_front(rules, [&task](const AgentSeat& seat) { return run_agent(task, seat); });
   task.run_directory.abandon();  // The agent has seen to it, unless it was killed.
   return code;
 }

@@ -144,13 +144,6 @@ bool zombies_reaped(pid_t parent) {
   });
 }
 
-bool signal_taken(pid_t pid, int signal_number) {
-  return soon([&] {
-    const std::string pending = status_field(pid, "ShdPnd");
-    return pending.empty() || (std::stoull(pending, nullptr, 16) >> (signal_number - 1) & 1) == 0;
-  });
-}
-
 std::string victim() { return DLAUNCH_BINARY_DIR "/tests/victim"; }
 std::string dlaunch_path() { return DLAUNCH_BINARY_DIR "/bin/dlaunch"; }
 

@@ -34,8 +34,6 @@ std::vector<pid_t> children_of(pid_t pid);
 pid_t pid_inside(pid_t pid);
 /// Waits until the process has no zombie among its children; false at the deadline.
 bool zombies_reaped(pid_t parent);
-/// Waits until the process has taken a pending signal; false at the deadline.
-bool signal_taken(pid_t pid, int signal_number);
 /// Path of the program whose processes are killed here.
 std::string victim();
 /// Path of the launcher.

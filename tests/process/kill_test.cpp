@@ -111,15 +111,32 @@ TEST_CASE("kill -9 the front") {
 
 TEST_CASE("a stopped agent cannot hold up the end") {
   const std::string token = unique_token();
+  auto line = trees(token);
+  line.insert(line.begin(), {"--shutdown-timeout", "0"});
+  Job job(line);
+  start(job, token);
+  const std::string agent = "dlaunch: the agent (pid " + std::to_string(job.agent()) + ") ";
+  REQUIRE(::kill(job.agent(), SIGSTOP) == 0);
+  job.send(SIGTERM);
+  REQUIRE(job.saw(agent + "stands still and does not take SIGTERM; it is killed, with all that it "
+                          "started, in "));
+  SUBCASE("one signal, and time") {}
+  SUBCASE("a second one") { job.send(SIGTERM); }
+  CHECK(job.wait().code == 143);
+  CHECK(count(job.err(), agent + "stands still; it is killed, with all that it started\n") == 1);
+  CHECK(processes_with(token).empty());
+}
+
+TEST_CASE("a stopped agent that goes on ends the job as if nothing had been") {
+  const std::string token = unique_token();
   Job job(trees(token));
   start(job, token);
   REQUIRE(::kill(job.agent(), SIGSTOP) == 0);
-  for (int i = 0; i < 3; ++i) {
-    job.send(SIGTERM);
-    // Signals of one number that nobody has taken yet are one signal.
-    CHECK(signal_taken(job.pid(), SIGTERM));
-  }
-  CHECK(job.wait().code == 70);
+  job.send(SIGINT);
+  REQUIRE(job.saw("stands still and does not take SIGINT"));
+  REQUIRE(::kill(job.agent(), SIGCONT) == 0);
+  CHECK(job.wait().code == 130);
+  CHECK(job.err().find("; it is killed, with all that it started\n") == std::string::npos);
   CHECK(processes_with(token).empty());
 }
 
