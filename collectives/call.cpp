@@ -19,6 +19,9 @@ using transport::Scope;
 
 /// A closed connection says that a peer is gone, the agent says why; its word is waited for.
 constexpr auto cause_grace = 150ms;
+/// The same of a rank on another node: that node may be gone with its agent, of which the others
+/// hear when its connection has not come back for 2 s.
+constexpr auto node_cause_grace = 3s;
 /// News of an end may overtake what the rank had sent before: its data, or why it gave up.
 constexpr auto delivery_grace = 20ms;
 /// A rank that this one does not wait for died: a call whose data is all on its way may still end
@@ -325,9 +328,14 @@ void Call::check_losses(const Waiting& waiting) {
   }
   for (const int rank : waiting.to_send) check_waited(rank, mesh.break_of(rank));
 
-  for (const PeerLoss& loss : mesh.losses()) {
+  // Ranks that were given up with their node may still do their part, and are to be missed all the
+  // same: by the collectives that come later, however quick they are.
+  const bool is_collective = fingerprint_.op < transport::Op::send;
+  for (std::size_t i = 0; i < mesh.losses().size(); ++i) {
+    const PeerLoss& loss = mesh.losses()[i];
     if (is_orderly(loss) || setting_.group.rank_of(loss.rank) < 0) continue;
-    const auto settled = noticed(loss.rank) + indirect_grace;
+    const auto since = is_collective ? mesh.losses_heard()[i] : noticed(loss.rank);
+    const auto settled = since + indirect_grace;
     if (Clock::now() >= settled) throw_lost(loss.rank, loss.cause);
     waits().look_again = std::min(waits().look_again, settled);
   }
@@ -353,6 +361,13 @@ const std::string* Call::end_of(int world_rank, const Waiting& waiting) const {
   return team_here()->has_left(member) ? &left : nullptr;
 }
 
+/// On another node, and watched over by another agent than this one's.
+bool Call::is_elsewhere(int world_rank) const {
+  const WorldInfo& info = setting_.mesh.world().info();
+  const int place = world_rank - (info.rank - info.local_rank);
+  return info.node_count > 1 && (place < 0 || place >= info.local_size);
+}
+
 /// Throws when it is certain that nothing more comes from, or goes to, this rank, and the cause is
 /// known or will not become known.
 void Call::check_waited(int world_rank, const std::string* closed) {
@@ -360,7 +375,10 @@ void Call::check_waited(int world_rank, const std::string* closed) {
   if (loss == nullptr && closed == nullptr) return;
   const auto since = noticed(world_rank);
   const bool cause_may_come = loss == nullptr && setting_.mesh.hears_of_losses();
-  const auto settled = since + (cause_may_come ? cause_grace : delivery_grace);
+  const auto grace = !cause_may_come            ? Clock::duration(delivery_grace)
+                     : is_elsewhere(world_rank) ? Clock::duration(node_cause_grace)
+                                                : Clock::duration(cause_grace);
+  const auto settled = since + grace;
   if (Clock::now() >= settled) throw_lost(world_rank, loss != nullptr ? loss->cause : *closed);
   waits().look_again = std::min(waits().look_again, settled);
 }

@@ -241,6 +241,7 @@ class Call final : public Mesh, public transport::Patience {
   static bool is_orderly(const PeerLoss& loss);
   void check_left();
   void check_waited(int world_rank, const std::string* closed);
+  bool is_elsewhere(int world_rank) const;
   const std::string* end_of(int world_rank, const Waiting& waiting) const;
   void check_strays(TimePoint now);
   bool is_blocked(const Waiting& waiting, const transport::Receive* receive) const;

@@ -106,13 +106,15 @@ void Agent::on_ranks_lost(int first_rank, int count, const std::string& host,
   feed(LeftElsewhere{});
 }
 
-void Agent::on_finished(int exit_code, const std::string& sentence) {
+void Agent::on_finished(int exit_code, const std::string& sentence, std::optional<int> root_cause) {
   if (leaving_ || final_code_) return;
   if (!sentence.empty()) say(sentence);
-  history_.ended_elsewhere(sentence);
+  history_.ended_elsewhere(sentence, root_cause);
   final_code_ = exit_code;
   if (gang_is_gone()) return finish(exit_code);
-  feed(StopOrder{StopOrder::Manner::at_once});
+  // Who waits for the ranks of a lost node has just been told.
+  const bool lost = exit_code == ::dlaunch::exit_code::node_lost;
+  feed(StopOrder{lost ? StopOrder::Manner::report_first : StopOrder::Manner::at_once});
 }
 
 // ---- Signals ----

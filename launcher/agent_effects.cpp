@@ -34,7 +34,8 @@ void Agent::execute(const PublishLoss& effect) {
   const int rank = assignment_.first_rank + effect.rank;
   host_->publish_loss(rank, task_.machine.hostname, effect.cause);
   if (effect.failed && !leaving_) {
-    link_.seat()->worker_failed(assignment_.epoch, rank, effect.cause);
+    link_.seat()->worker_failed(
+        {0, assignment_.epoch, rank, effect.cause, effect.consequence, effect.blamed});
   } else if (effect.left && !leaving_) {
     link_.seat()->worker_left(assignment_.epoch, rank);
   }
@@ -109,7 +110,7 @@ void Agent::finish(int exit_code) {
 
 void Agent::tell_and_stop(const JobEnd& end) {
   if (end.outcome == Outcome::failed || end.outcome == Outcome::succeeded) {
-    console_.say_lines(history_.summary(task_.options.max_restarts, end.exit_code == 0));
+    console_.say_lines(history_.summary(task_.options.max_restarts, end.exit_code));
   }
   if (last_end_.unkillable) {
     say("some processes do not die of SIGKILL (they hang in the kernel); leaving without them");
@@ -127,9 +128,11 @@ void Agent::tell_and_stop(const JobEnd& end) {
 // ---- What the user reads ----
 
 void Agent::say_restart(int attempt) {
-  const std::string cause = history_.has_root_cause() ? history_.root_cause_sentence()
-                            : order_reason_.empty()   ? "a node was lost"
-                                                      : order_reason_;
+  // Who ended for another node's loss is not to blame.
+  const bool is_here = history_.has_root_cause() && !last_end_.consequence;
+  const std::string cause = is_here                 ? history_.root_cause_sentence()
+                            : order_reason_.empty() ? "a node was lost"
+                                                    : order_reason_;
   say(cause + restart_text(attempt, task_.options));
 }
 

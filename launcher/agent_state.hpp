@@ -44,7 +44,8 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   void on_ranks_lost(int first_rank, int count, const std::string& host,
                      const std::string& cause) override;
   void on_standing(const std::string& sentence) override { say(sentence); }
-  void on_finished(int exit_code, const std::string& sentence) override;
+  void on_finished(int exit_code, const std::string& sentence,
+                   std::optional<int> root_cause) override;
 
   void on_child_change() override;
   void on_front_lost() override;

@@ -2,6 +2,7 @@
 
 #include "launcher/exit_status.hpp"
 #include "launcher/wall_clock.hpp"
+#include "runtime/base/exit_code.hpp"
 #include "runtime/base/socket.hpp"
 
 #include <algorithm>
@@ -116,6 +117,11 @@ void History::end_attempt(const Supervisor& supervisor, const Output* output) {
   }
 }
 
+void History::ended_elsewhere(std::string sentence, std::optional<int> root_cause) {
+  elsewhere_ = std::move(sentence);
+  job_root_cause_ = root_cause;
+}
+
 bool History::has_attempt(int attempt) const {
   return std::any_of(result_.attempts.begin(), result_.attempts.end(),
                      [&](const auto& a) { return a.plan.assignment.attempt == attempt; });
@@ -156,7 +162,7 @@ bool History::has_files() const {
   });
 }
 
-std::string History::summary(int max_restarts, bool tolerated) const {
+std::string History::summary(int max_restarts, int code) const {
   if (result_.attempts.empty()) return "";
   const AttemptResult& attempt = result_.attempts.back();
   FailureSummary summary;
@@ -164,22 +170,35 @@ std::string History::summary(int max_restarts, bool tolerated) const {
   if (!result_.options.program.empty()) summary.program = result_.options.program.front();
   summary.ends = attempt.ends;
   summary.root_cause = attempt.root_cause;
-  summary.elsewhere = elsewhere_;
   summary.left_elsewhere = attempt.left_elsewhere;
+  const WorkerEnd* cause = root_cause();
+  if (cause != nullptr) summary.root_cause = cause->rank;
+  if (is_cause_elsewhere(cause, code)) summary.elsewhere = elsewhere_;
   summary.attempt = attempt.plan.assignment.attempt;
   summary.max_restarts = max_restarts;
-  summary.tolerated = tolerated;
+  summary.tolerated = code == 0;
   summary.flight_file = attempt.flight_file;
   summary.utc_offset = local_utc_offset(attempt.ended);
   return failure_summary(summary);
 }
 
+bool History::is_cause_elsewhere(const WorkerEnd* cause, int code) const {
+  if (job_root_cause_) return cause == nullptr || cause->rank != *job_root_cause_;
+  // No rank is to blame: a node was lost, or somebody has stopped the job, who knows that.
+  if (code == exit_code::node_lost) return true;
+  return cause != nullptr && cause->peer_lost;
+}
+
 const WorkerEnd* History::root_cause() const {
   if (result_.attempts.empty()) return nullptr;
   const AttemptResult& attempt = result_.attempts.back();
-  const auto end = std::find_if(attempt.ends.begin(), attempt.ends.end(),
-                                [&](const auto& e) { return attempt.root_cause == e.rank; });
-  return end == attempt.ends.end() ? nullptr : &*end;
+  const auto find = [&](std::optional<int> rank) {
+    const auto end = std::find_if(attempt.ends.begin(), attempt.ends.end(),
+                                  [&](const auto& e) { return rank == e.rank; });
+    return end == attempt.ends.end() ? nullptr : &*end;
+  };
+  const WorkerEnd* judged = find(job_root_cause_);
+  return judged != nullptr ? judged : find(attempt.root_cause);
 }
 
 std::string History::root_cause_sentence() const {

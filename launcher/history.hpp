@@ -37,26 +37,28 @@ class History {
   void end_attempt(const Supervisor& supervisor, const Output* output);
   /// The last attempt's flight, to where its plan says. Returns what went wrong.
   std::optional<std::string> write_flight(std::string_view text);
-  /// The job ended for something that happened on another node.
-  void ended_elsewhere(std::string sentence) { elsewhere_ = std::move(sentence); }
+  /// The job ended for what `sentence` says, and by `root_cause`, a rank of any node.
+  void ended_elsewhere(std::string sentence, std::optional<int> root_cause);
   /// Completes the story: --result, and the root cause's error file for an outer launcher's
   /// TORCHELASTIC_ERROR_FILE (`outer_error_file`, may be empty). Returns what could not be written.
   std::vector<std::string> finish(const JobEnd& end, const std::string& outer_error_file);
   /// A worker left an error file, or its output went to one.
   bool has_files() const;
 
-  /// The bordered block about the last attempt; empty where nobody failed. `tolerated`: the job
-  /// ended well all the same.
-  std::string summary(int max_restarts, bool tolerated) const;
+  /// The bordered block about the last attempt; empty where nobody failed. `code` is the job's:
+  /// with 0 it has ended well all the same.
+  std::string summary(int max_restarts, int code) const;
   bool has_root_cause() const { return root_cause() != nullptr; }
   /// "rank 1 was killed by SIGKILL", of the last attempt.
   std::string root_cause_sentence() const;
 
  private:
   const WorkerEnd* root_cause() const;
+  bool is_cause_elsewhere(const WorkerEnd* cause, int code) const;
 
   JobResult result_;
   std::string elsewhere_;
+  std::optional<int> job_root_cause_;  ///< As the rendezvous has judged.
 };
 
 }  // namespace dlaunch::launcher

@@ -26,6 +26,8 @@ using namespace std::chrono_literals;
 constexpr auto look_up_pause = 500ms;
 /// How long the host waits for the other nodes to hear of the end.
 constexpr auto farewell_timeout = 5s;
+/// The rendezvous in this process stands still when we do: never, for all that matters.
+constexpr auto own_silence_max = std::chrono::hours(24 * 365);
 /// What the hosted rendezvous says of strangers: at most so many lines in such a time.
 constexpr int logged_max = 16;
 constexpr auto log_period = 10s;
@@ -179,6 +181,7 @@ void JobLink::take_seat(unique_fd listener) {
     auto [ours, theirs] = socket_pair();
     service_->adopt(std::move(theirs));
     options.uplink.connected = std::move(ours);
+    options.uplink.silence_max = own_silence_max;
     options.name = options.uplink.peer_name = "the rendezvous of this node";
     options.hosts = true;
   } else {

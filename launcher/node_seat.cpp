@@ -2,6 +2,7 @@
 
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/exit_code.hpp"
+#include "runtime/segment/flight_log.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -68,6 +69,7 @@ void NodeSeat::tell(const auto& said) {
 }
 
 void NodeSeat::beat() {
+  note_stall();
   // The next try to connect may be seconds away.
   auto pause = interval_;
   if (const auto trouble = uplink_.trouble()) {
@@ -76,17 +78,31 @@ void NodeSeat::beat() {
     if (holding_ && hosted_) pause = std::clamp<Clock::duration>(left, 1ms, pause);
   }
   if (uplink_.connected()) tell(message::Heartbeat{});
-  heartbeat_.expires_after(pause);
+  beaten_ = Clock::now();
+  next_beat_ = beaten_ + pause;
+  heartbeat_.expires_at(next_beat_);
   heartbeat_.async_wait([this](auto error) {
     if (!error) beat();
   });
 }
 
+/// This process was stopped, or its machine, and others may have given it up meanwhile. What comes
+/// next is to be read with that in mind.
+void NodeSeat::note_stall() {
+  const auto now = Clock::now();
+  if (!holding_ || now < next_beat_ || now - next_beat_ < rules_.lease / 2) return;
+  stall_ = "this node stood still for " + age_text(now - beaten_);
+  stalled_until_ = now;
+  next_beat_ = Clock::time_point::max();
+  listener_.on_standing(stall_);
+}
+
 // ---- What the agent says ----
 
-void NodeSeat::worker_failed(std::uint64_t epoch, int rank, const std::string& cause) {
-  if (!failure_) failure_ = {epoch, rank, cause};
-  tell(message::WorkerFailed{epoch, rank, cause});
+void NodeSeat::worker_failed(const rendezvous::WorkerFailed& how) {
+  const message::WorkerFailed told{how.epoch, how.rank, how.cause, how.consequence, how.blamed};
+  if (!failure_) failure_ = told;
+  tell(told);
 }
 
 void NodeSeat::worker_left(std::uint64_t epoch, int rank) {
@@ -122,6 +138,7 @@ void NodeSeat::leave(int exit_code, const std::string& reason) {
 // ---- What the rendezvous says ----
 
 void NodeSeat::on_welcome(const wire::Welcome& welcome) {
+  note_stall();
   job_ = welcome.job;
   if (!std::exchange(trouble_, {}).empty()) {
     listener_.on_standing("connected to " + peer_name_);
@@ -147,6 +164,7 @@ void NodeSeat::take_payload(BytesView payload) {
 
 void NodeSeat::on_push(const wire::FrameHeader& header, BytesView payload) {
   if (over_) return;
+  note_stall();
   switch (header.type) {
     case wire::Type::admitted:
       return take_payload<message::Admitted>(payload);
@@ -172,6 +190,8 @@ void NodeSeat::take(const message::Admitted& m) {
   holding_ = {m.incarnation, a.epoch,      a.attempt,   a.node_rank,
               a.node_count,  a.first_rank, a.world_size};
   hosted_ = m.hosted && !hosts_;
+  host_ = m.host;
+  stall_.clear();
   evicted_ = false;
   failure_.reset();
   departures_.clear();
@@ -203,11 +223,13 @@ void NodeSeat::take(const message::Standing& m) { listener_.on_standing(m.senten
 
 void NodeSeat::take(const message::Finished& m) {
   const bool own = m.root_cause && holding_ && end_ && end_->root_cause == m.root_cause;
-  finish(m.exit_code, own || m.exit_code == 0 ? std::string() : "the job ends: " + m.sentence);
+  finish(m.exit_code, own || m.exit_code == 0 ? std::string() : "the job ends: " + m.sentence,
+         m.root_cause);
 }
 
 void NodeSeat::on_trouble(const Error& error, Clock::time_point since) {
   if (over_) return;
+  note_stall();
   const auto now = Clock::now();
   const auto lasted = now - since;
   if (!holding_ && lasted >= rules_.join_timeout) {
@@ -226,15 +248,22 @@ bool NodeSeat::host_is_lost(Clock::time_point since) const {
 }
 
 void NodeSeat::finish_without_host(const std::string& trouble) {
-  finish(exit_code::node_lost, "the node that hosts the job is lost: " + trouble);
+  const auto known = uplink_.trouble();
+  const bool stalled = !stall_.empty() && known && known->since <= stalled_until_ + rules_.lease;
+  const std::string since = stalled ? stall_ + ", and the job went on without it; " : "";
+  if (host_) {
+    listener_.on_ranks_lost(host_->first_rank, host_->workers, host_->host,
+                            since + "node " + host_->id + " is lost: " + trouble);
+  }
+  finish(exit_code::node_lost, since + "the node that hosts the job is lost: " + trouble);
 }
 
 void NodeSeat::on_refused(const Error& error) { finish(exit_code_of(error), error.what()); }
 
-void NodeSeat::finish(int exit_code, const std::string& sentence) {
+void NodeSeat::finish(int exit_code, const std::string& sentence, std::optional<int> root_cause) {
   if (std::exchange(over_, true)) return;
   heartbeat_.cancel();
-  listener_.on_finished(exit_code, sentence);
+  listener_.on_finished(exit_code, sentence, root_cause);
 }
 
 }  // namespace dlaunch::launcher

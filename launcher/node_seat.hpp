@@ -33,7 +33,7 @@ class NodeSeat final : public Seat, private store::Uplink::Events {
            SeatListener& listener);
 
   void join() override;
-  void worker_failed(std::uint64_t epoch, int rank, const std::string& cause) override;
+  void worker_failed(const rendezvous::WorkerFailed& how) override;
   void worker_left(std::uint64_t epoch, int rank) override;
   void workers_ended(const rendezvous::WorkersEnded& how) override;
   void leave(int exit_code, const std::string& reason) override;
@@ -60,9 +60,11 @@ class NodeSeat final : public Seat, private store::Uplink::Events {
   void beat();
   bool host_is_lost(Clock::time_point since) const;
   void finish_without_host(const std::string& trouble);
+  void note_stall();
   void join_now();
   void join_anew();
-  void finish(int exit_code, const std::string& sentence);
+  void finish(int exit_code, const std::string& sentence,
+              std::optional<int> root_cause = std::nullopt);
 
   const rendezvous::JobRules rules_;
   const Clock::duration interval_;  ///< Of heartbeats.
@@ -77,8 +79,13 @@ class NodeSeat final : public Seat, private store::Uplink::Events {
   std::optional<rendezvous::message::WorkerFailed> failure_;  ///< Of the epoch we hold.
   std::vector<rendezvous::message::WorkerLeft> departures_;   ///< Of the epoch we hold.
   std::optional<rendezvous::message::WorkersEnded> end_;      ///< Of the epoch we hold.
-  std::string trouble_;   ///< The one that was told last; empty while all is well.
-  bool hosted_ = false;   ///< By another node: without it the job is over.
+  std::string trouble_;  ///< The one that was told last; empty while all is well.
+  bool hosted_ = false;  ///< By another node: without it the job is over.
+  std::optional<rendezvous::message::HostPlace> host_;  ///< That node, as far as it has ranks.
+  Clock::time_point beaten_{}, next_beat_ = Clock::time_point::max();
+  /// "this node stood still for 61 s", if it did in this epoch, and until when.
+  std::string stall_;
+  Clock::time_point stalled_until_{};
   bool evicted_ = false;  ///< Once the workers are gone, we join anew.
   bool over_ = false;
   store::Uplink uplink_;

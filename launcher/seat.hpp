@@ -24,8 +24,10 @@ class SeatListener {
                              const std::string& cause) = 0;
   /// A sentence for the user.
   virtual void on_standing(const std::string& sentence) = 0;
-  /// The job is over; `sentence` is about a failure elsewhere, or empty.
-  virtual void on_finished(int exit_code, const std::string& sentence) = 0;
+  /// The job is over. `root_cause` is the rank to blame, of any node; `sentence` says what ended
+  /// it, and is empty where this node has said so itself.
+  virtual void on_finished(int exit_code, const std::string& sentence,
+                           std::optional<int> root_cause = std::nullopt) = 0;
 };
 
 /// This node's seat in its job: behind it is the rendezvous, here or elsewhere.
@@ -33,8 +35,8 @@ class Seat {
  public:
   virtual ~Seat() = default;
   virtual void join() = 0;
-  /// The first failure of a worker in this epoch.
-  virtual void worker_failed(std::uint64_t epoch, int rank, const std::string& cause) = 0;
+  /// A worker has failed.
+  virtual void worker_failed(const rendezvous::WorkerFailed& how) = 0;
   /// A worker exited with 0 while others run: the first few are told to the other nodes.
   virtual void worker_left(std::uint64_t epoch, int rank) = 0;
   virtual void workers_ended(const rendezvous::WorkersEnded& how) = 0;

@@ -18,8 +18,10 @@ SoleSeat::SoleSeat(boost::asio::io_context& io, rendezvous::NodeOffer offer,
 
 void SoleSeat::join() { step(rendezvous::Join{own_session, offer_, rules_, {}}); }
 
-void SoleSeat::worker_failed(std::uint64_t epoch, int rank, const std::string& cause) {
-  step(rendezvous::WorkerFailed{own_session, epoch, rank, cause});
+void SoleSeat::worker_failed(const rendezvous::WorkerFailed& how) {
+  rendezvous::WorkerFailed ours = how;
+  ours.session = own_session;
+  step(ours);
 }
 
 void SoleSeat::workers_ended(const rendezvous::WorkersEnded& how) {

@@ -15,7 +15,7 @@ class SoleSeat final : public Seat {
            SeatListener& listener);
 
   void join() override;
-  void worker_failed(std::uint64_t epoch, int rank, const std::string& cause) override;
+  void worker_failed(const rendezvous::WorkerFailed& how) override;
   void worker_left(std::uint64_t, int) override {}  // There is nobody else to tell.
   void workers_ended(const rendezvous::WorkersEnded& how) override;
   void leave(int exit_code, const std::string& reason) override;

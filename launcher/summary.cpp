@@ -165,17 +165,16 @@ std::string left_before_sentence(const LeftEarly& left, const WorkerEnd& root) {
 std::string failure_summary(const FailureSummary& summary) {
   const auto rank = summary.root_cause ? summary.root_cause : root_cause_of(summary.ends);
   const WorkerEnd* root = rank ? find_rank(summary.ends, *rank) : nullptr;
-  if (root == nullptr) return {};
+  const bool is_here = summary.elsewhere.empty();
+  if (root == nullptr && is_here) return {};
 
-  // Who failed for the loss of a peer is to blame only while nobody else is.
-  const bool is_here = summary.elsewhere.empty() || !root->peer_lost;
   std::vector<const WorkerEnd*> others;
   for (const auto& end : summary.ends) {
     if (end.failed() && (&end != root || !is_here)) others.push_back(&end);
   }
   const std::string border(width, '=');
   const std::string line(width, '-');
-  const std::size_t failed = others.size() + (root->failed() && is_here ? 1 : 0);
+  const std::size_t failed = others.size() + (is_here && root->failed() ? 1 : 0);
   std::string out = border + "\n" + summary.program +
                     (summary.tolerated ? " ended with 0, though " + std::to_string(failed) +
                                              (failed == 1 ? " rank" : " ranks") +
@@ -186,7 +185,7 @@ std::string failure_summary(const FailureSummary& summary) {
            std::to_string(summary.max_restarts) + " restarts";
   }
   out += "\n" + line + "\nFailures:\n";
-  if (others.empty()) out += "  <NO_OTHER_FAILURES>\n";
+  if (others.empty()) out += is_here ? "  <NO_OTHER_FAILURES>\n" : "  <NO_FAILURES_HERE>\n";
   const std::size_t told = std::min(others.size(), others_told_max);
   for (std::size_t i = 0; i < told; ++i) {
     append_end(out, i + 1, *others[i], false, summary.utc_offset);
@@ -206,7 +205,7 @@ std::string failure_summary(const FailureSummary& summary) {
              ": whoever still needed it fails\n";
     }
   } else {
-    out += line + "\nRoot Cause (on another node):\n  " + summary.elsewhere + "\n";
+    out += line + "\nRoot Cause (none of this node's ranks):\n  " + summary.elsewhere + "\n";
   }
   if (!summary.flight_file.empty()) {
     out += line + "\nEvery rank's last calls: " + summary.flight_file + "\n";

@@ -41,7 +41,7 @@ struct FailureSummary {
   std::string program;
   std::vector<WorkerEnd> ends;    ///< In the order in which they were observed.
   std::optional<int> root_cause;  ///< A rank; unset: root_cause_of(ends).
-  std::string elsewhere;          ///< What failed on another node, if that ended the job.
+  std::string elsewhere;          ///< What ended the job, where none of these ranks did.
   /// The first on another node that exited with 0, and when we heard of it.
   std::optional<LeftEarly> left_elsewhere;
   int attempt = 0;                     ///< How often the workers had been started again.

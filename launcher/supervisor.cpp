@@ -241,8 +241,15 @@ void Supervisor::publish_losses() {
     auto& worker = workers_[rank];
     if (!worker.exit || worker.published) continue;
     worker.published = true;
-    effects_.push_back(PublishLoss{static_cast<int>(rank), cause_of(worker), worker.failed(),
-                                   worker.exit->succeeded() && !worker.stopped_by_us});
+    PublishLoss loss{static_cast<int>(rank),
+                     cause_of(worker),
+                     worker.failed(),
+                     worker.exit->succeeded() && !worker.stopped_by_us,
+                     false,
+                     {}};
+    loss.consequence = worker.failed() && is_consequence(worker);
+    if (loss.consequence && worker.report->lost >= 0) loss.blamed = worker.report->lost;
+    effects_.push_back(std::move(loss));
   }
 }
 

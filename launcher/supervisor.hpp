@@ -76,8 +76,10 @@ struct Spawn {
 struct PublishLoss {
   int rank = 0;
   std::string cause;
-  bool failed = false;  ///< A failure, and not our doing.
-  bool left = false;    ///< It exited with 0, by itself.
+  bool failed = false;        ///< A failure, and not our doing.
+  bool left = false;          ///< It exited with 0, by itself.
+  bool consequence = false;   ///< It failed for what happened to another rank,
+  std::optional<int> blamed;  ///< of the job, where it knows which.
 };
 /// Tell the user that some have ended well and others still run.
 struct TellStragglers {

@@ -84,6 +84,8 @@ void fields(auto& io, is<WorkerFailed> auto& m) {
   io.integer(m.epoch);
   io.integer(m.rank);
   io.text(m.cause);
+  io.flag(m.consequence);
+  io.number(m.blamed);
 }
 void fields(auto& io, is<WorkerLeft> auto& m) {
   io.integer(m.epoch);
@@ -98,10 +100,17 @@ void fields(auto& io, is<WorkersEnded> auto& m) {
   io.text(m.sentence);
   io.number(m.blamed);
 }
+void fields(auto& io, is<HostPlace> auto& m) {
+  io.text(m.id);
+  io.text(m.host);
+  io.integer(m.first_rank);
+  io.integer(m.workers);
+}
 void fields(auto& io, is<Admitted> auto& m) {
   io.integer(m.incarnation);
   io.flag(m.hosted);
   fields(io, m.admission);
+  io.maybe(m.host, [&](auto& host) { fields(io, host); });
 }
 void fields(auto& io, is<Refused> auto& m) {
   io.integer(m.code);

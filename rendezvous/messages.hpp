@@ -36,6 +36,8 @@ struct WorkerFailed {
   std::uint64_t epoch = 0;
   std::int32_t rank = 0;
   std::string cause;
+  bool consequence = false;
+  std::optional<int> blamed = std::nullopt;
 };
 struct WorkerLeft {
   static constexpr wire::Type type = wire::Type::worker_left;
@@ -52,12 +54,21 @@ struct WorkersEnded {
   std::string sentence;
   std::optional<int> blamed = std::nullopt;
 };
+/// A node's place in an epoch.
+struct HostPlace {
+  std::string id;
+  std::string host;
+  std::int32_t first_rank = 0;
+  std::int32_t workers = 1;
+};
 /// Rendezvous: places the node in a round.
 struct Admitted {
   static constexpr wire::Type type = wire::Type::admitted;
   std::uint64_t incarnation = 0;
   bool hosted = false;  ///< By a node of the job: its loss is the job's end.
   Admission admission;
+  /// The node that hosts, where it has ranks of this epoch.
+  std::optional<HostPlace> host = std::nullopt;
 };
 struct Refused {
   static constexpr wire::Type type = wire::Type::refused;

@@ -263,7 +263,8 @@ void Rounds::State::tell_ranks_lost(std::vector<RanksLost> losses) {
 /// We slept, not they: the process was stopped, or its machine. That time does not count.
 void Rounds::State::forgive_own_stall() {
   if (!asked || now <= deadline_after(rules.lease / 2, *asked)) return;
-  const auto slept = now - *asked;
+  slept = now - *asked;
+  woke = now;
   for (auto& [session, node] : nodes) {
     node.last_heard = now;
     if (node.gone) node.gone = now;
@@ -286,6 +287,14 @@ void Rounds::State::on(const Tick&) {
   }
 }
 
+/// Who was not answered for long has closed its connection for that.
+std::string Rounds::State::break_text(const Node& node) const {
+  const std::string text = "its connection broke";
+  const bool meanwhile = woke && *node.gone <= deadline_after(rules.reconnect_grace, *woke);
+  if (!meanwhile || slept < rules.lease) return text;
+  return text + " while the rendezvous stood still for " + silence_text(slept);
+}
+
 void Rounds::State::check_leases() {
   std::vector<std::pair<Session, std::string>> whom;
   lease_check.reset();
@@ -296,7 +305,7 @@ void Rounds::State::check_leases() {
     if (end > now) {
       check_by(end);
     } else if (node.gone) {
-      whom.emplace_back(session, "its connection broke");
+      whom.emplace_back(session, break_text(node));
     } else {
       whom.emplace_back(session, "silent for " + silence_text(now - node.last_heard));
     }

@@ -102,6 +102,9 @@ struct WorkerFailed {
   std::uint64_t epoch = 0;
   int rank = 0;  ///< Global.
   std::string cause;
+  bool consequence = false;  ///< It ended for what happened to another rank.
+  /// That rank, of any node, where it is known.
+  std::optional<int> blamed = std::nullopt;
 };
 /// One of the node's workers exited with 0 while others of the epoch run: who waits for it, on any
 /// node, is to know.
@@ -177,8 +180,9 @@ struct Stop {
   Session to = 0;
   std::uint64_t epoch = 0;
   enum class Cause {
-    failure,     ///< A worker elsewhere failed: survivors may report first (--failure-grace).
-    membership,  ///< A node was lost, left or came: stop at once.
+    failure,     ///< A worker elsewhere failed, or a node is lost: survivors may report first
+                 ///< (--failure-grace).
+    membership,  ///< A node left or came: stop at once.
     evicted,     ///< This node was given up while it was silent; it must join anew.
   };
   Cause cause = Cause::failure;

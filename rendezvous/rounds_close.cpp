@@ -30,6 +30,7 @@ void Rounds::State::forget_epoch() {
   cause = EndCause::none;
   cause_reason.clear();
   cause_session = 0;
+  cause_rank = -1;
   lost_at.reset();
   loss_reason.clear();
   culprit_lost = false;

@@ -5,6 +5,12 @@
 
 namespace dlaunch::rendezvous {
 
+/// Who waits for a rank that is lost says so, and only then ends.
+Stop::Cause manner_of(EndCause why) {
+  const bool someone_is_missed = why == EndCause::failure || why == EndCause::loss;
+  return someone_is_missed ? Stop::Cause::failure : Stop::Cause::membership;
+}
+
 void Rounds::State::on(const WorkerFailed& e) {
   Node* node = member_of(e.session, e.epoch);
   if (!node || node->end || phase == Phase::finished) return;
@@ -14,7 +20,18 @@ void Rounds::State::on(const WorkerFailed& e) {
   if (!its_own || !node->failed.insert(e.rank).second) return;
   tell_ranks_lost({{epoch, e.rank, 1, node->offer.host, e.cause, e.session}});
   if (rules.continue_on_failure || cause != EndCause::none) return;
-  cause_session = e.session;
+  if (e.consequence && e.blamed) {
+    // Who left is the cause, or a node whose connection here is broken as well.
+    if (const auto early = early_exit(e.blamed)) {
+      return begin_end(EndCause::failure, *early, e.session);
+    }
+    const Node* blamed = node_of_rank(*e.blamed);
+    if (blamed && blamed->gone) return lose({{blamed->session, break_text(*blamed)}});
+  }
+  if (!e.consequence) {
+    cause_session = e.session;
+    cause_rank = e.rank;
+  }
   begin_end(EndCause::failure,
             "rank " + std::to_string(e.rank) + " on " + node->offer.host + " " + e.cause,
             e.session);
@@ -78,10 +95,9 @@ void Rounds::State::begin_end(EndCause why, const std::string& reason, Session e
     cause_reason = reason;
     phase = Phase::stopping;
     stand(reason);
-    const auto how = why == EndCause::failure ? Stop::Cause::failure : Stop::Cause::membership;
     for (auto& [session, node] : nodes) {
       if (session == except || !node.member() || node.end) continue;
-      node.order = Stop{session, epoch, how, reason};
+      node.order = Stop{session, epoch, manner_of(why), reason};
       put(*node.order);
     }
   }
@@ -128,28 +144,33 @@ void Rounds::State::judge() {
   }
 }
 
-/// The first failure that blames nobody else, or the first.
+/// The first failure that blames nobody else, as it was told; or the first.
 const WorkersEnded* Rounds::State::root_cause() const {
   const WorkersEnded* root = nullptr;
   for (const auto& end : ends) {
     if (end.outcome != WorkersEnded::Outcome::failed) continue;
+    if (!end.consequence && end.session == cause_session) return &end;
     if (!root || (root->consequence && !end.consequence)) root = &end;
   }
   return root;
 }
 
-std::optional<std::string> Rounds::State::early_exit(std::optional<int> rank) const {
-  if (!rank) return std::nullopt;
+const Node* Rounds::State::node_of_rank(int rank) const {
   for (const auto& [session, node] : nodes) {
     if (!node.member()) continue;
     const Admission& own = *node.admission;
-    if (*rank < own.first_rank || *rank >= own.first_rank + own.local_size) continue;
-    const bool all = node.end && node.end->outcome == WorkersEnded::Outcome::succeeded;
-    if (!all && !node.departed.contains(*rank)) return std::nullopt;
-    return "rank " + std::to_string(*rank) + " on " + node.offer.host +
-           " exited with 0 before the others";
+    if (rank >= own.first_rank && rank < own.first_rank + own.local_size) return &node;
   }
-  return std::nullopt;
+  return nullptr;
+}
+
+std::optional<std::string> Rounds::State::early_exit(std::optional<int> rank) const {
+  const Node* node = rank ? node_of_rank(*rank) : nullptr;
+  if (!node) return std::nullopt;
+  const bool all = node->end && node->end->outcome == WorkersEnded::Outcome::succeeded;
+  if (!all && !node->departed.contains(*rank)) return std::nullopt;
+  return "rank " + std::to_string(*rank) + " on " + node->offer.host +
+         " exited with 0 before the others";
 }
 
 void Rounds::State::judge_failure() {
@@ -180,7 +201,9 @@ void Rounds::State::finish_failed() {
   // Who left early did not fail; those who waited for it did.
   const auto early = root->consequence ? early_exit(root->blamed) : std::nullopt;
   if (early) return finish(code, root->blamed, *early);
-  finish(code, root->root_cause, root->sentence);
+  // In the words in which all nodes have heard of it.
+  const bool was_told = root->session == cause_session && root->root_cause == cause_rank;
+  finish(code, root->root_cause, was_told ? cause_reason : root->sentence);
 }
 
 void Rounds::State::gather_or_give_up() {

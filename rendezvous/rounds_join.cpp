@@ -318,8 +318,7 @@ void Rounds::State::adopt(Node& node, const Holding& held) {
   awaited.erase(held.node_rank);
   ++running;
   if (cause != EndCause::none) {
-    const auto how = cause == EndCause::failure ? Stop::Cause::failure : Stop::Cause::membership;
-    node.order = Stop{node.session, epoch, how, cause_reason};
+    node.order = Stop{node.session, epoch, manner_of(cause), cause_reason};
     put(*node.order);
   }
   if (awaited.empty()) return all_are_back();

@@ -35,6 +35,8 @@ struct Node {
 
 /// What ended an epoch, or is about to: the first thing that happened counts.
 enum class EndCause { none, failure, loss, arrival, leave };
+/// How the members of an epoch are told to end for it.
+Stop::Cause manner_of(EndCause why);
 
 struct Rounds::State {
   // ---- Events ----
@@ -49,6 +51,7 @@ struct Rounds::State {
 
   void forgive_own_stall();
   void check_leases();
+  std::string break_text(const Node& node) const;
 
   // ---- Coming ----
   void join_again(Node& node, const Join& e);
@@ -111,6 +114,7 @@ struct Rounds::State {
   void judge_failure();
   void judge_loss();
   const WorkersEnded* root_cause() const;
+  const Node* node_of_rank(int rank) const;
   /// "rank 3 on h2 exited with 0 before the others", if it did.
   std::optional<std::string> early_exit(std::optional<int> rank) const;
   void finish_failed();
@@ -175,7 +179,8 @@ struct Rounds::State {
 
   EndCause cause = EndCause::none;
   std::string cause_reason;
-  Session cause_session = 0;                 ///< Whose worker failed.
+  Session cause_session = 0;                 ///< Whose worker failed by itself,
+  int cause_rank = -1;                       ///< and which.
   std::optional<Clock::time_point> lost_at;  ///< The first loss since the round was closed,
   std::string loss_reason;                   ///< and what is said about it.
   bool culprit_lost = false;                 ///< The node whose worker failed first.
@@ -194,6 +199,8 @@ struct Rounds::State {
   std::optional<Finish> verdict;
   std::optional<Clock::time_point> lease_check;  ///< No lease ends before this.
   std::optional<Clock::time_point> asked;        ///< For when we asked for a tick.
+  std::optional<Clock::time_point> woke;         ///< Whoever runs this stood still until then,
+  Clock::duration slept{};                       ///< and for so long.
 
   Clock::time_point now;  ///< Of the event being answered.
   Effects effects;        ///< Of the event being answered.

@@ -157,7 +157,7 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
     });
   } else if (type == wire::Type::worker_failed) {
     with(std::type_identity<message::WorkerFailed>{}, [&](const message::WorkerFailed& m) {
-      step(*job, WorkerFailed{session, m.epoch, m.rank, m.cause}, now);
+      step(*job, WorkerFailed{session, m.epoch, m.rank, m.cause, m.consequence, m.blamed}, now);
     });
   } else if (type == wire::Type::worker_left) {
     with(std::type_identity<message::WorkerLeft>{}, [&](const message::WorkerLeft& m) {
@@ -379,7 +379,9 @@ void Service::listen(unique_fd listener, store::Protocols protocols) {
   state_->server.listen(std::move(listener), protocols);
 }
 
-void Service::adopt(unique_fd connected) { state_->server.adopt(std::move(connected)); }
+void Service::adopt(unique_fd connected) {
+  state_->own_agent = state_->server.adopt(std::move(connected));
+}
 
 store::Server& Service::server() { return state_->server; }
 

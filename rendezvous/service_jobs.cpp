@@ -56,7 +56,7 @@ void Service::State::apply(Job& job, const Admit& effect) {
   // One that is not connected now is seated when it comes back.
   if (member->second.connection != 0) server.seat(member->second.connection, job.space);
   tell(member->second.connection,
-       message::Admitted{job.incarnation, !rules.only_job.empty(), admission});
+       message::Admitted{job.incarnation, !rules.only_job.empty(), admission, job.host});
 }
 
 void Service::State::begin_epoch(Job& job, std::uint64_t epoch, int world_size) {
@@ -65,6 +65,20 @@ void Service::State::begin_epoch(Job& job, std::uint64_t epoch, int world_size) 
   job.epoch = epoch;
   job.world_size = world_size;
   job.space = server.add_space(epoch, rules.limits);
+  job.host = place_of_host(job);
+}
+
+/// Its ranks are lost with it, which nobody will be there to tell.
+std::optional<message::HostPlace> Service::State::place_of_host(const Job& job) const {
+  const auto member = std::ranges::find_if(job.members, [this](const auto& entry) {
+    return own_agent != 0 && entry.second.connection == own_agent;
+  });
+  if (member == job.members.end()) return std::nullopt;
+  for (const auto& node : job.rounds.status().nodes) {
+    if (node.id != member->second.node || !node.node_rank) continue;
+    return message::HostPlace{node.id, node.host, node.first_rank, node.workers};
+  }
+  return std::nullopt;
 }
 
 void Service::State::apply(Job& job, const Refuse& effect) {

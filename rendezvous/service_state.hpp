@@ -42,7 +42,8 @@ struct Job {
   int world_size = 0;
   int attempt = 0;
   store::SpaceId space = store::no_space;
-  std::uint64_t stopping = 0;  ///< The epoch that is known to be stopping, for the log.
+  std::uint64_t stopping = 0;              ///< The epoch that is known to be stopping, for the log.
+  std::optional<message::HostPlace> host;  ///< Of the agent in whose process this is.
 
   std::optional<message::Finished> finished;
   Clock::time_point forget;                    ///< When it is finished.
@@ -95,6 +96,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void apply(Job& job, const Finish& effect);
   void end_if_deserted(Job& job);
   void begin_epoch(Job& job, std::uint64_t epoch, int world_size);
+  std::optional<message::HostPlace> place_of_host(const Job& job) const;
   void note(LogLine::Level level, const Job& job, std::string sentence) const;
 
   template <class Message>
@@ -143,7 +145,8 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   std::map<std::string, Job, std::less<>> jobs;  ///< Ordered, so that they stay where they are.
   boost::unordered_flat_map<store::ConnectionId, Caller> callers;
   boost::unordered_flat_map<Session, store::ConnectionId> connected;
-  std::size_t agents = 0;  ///< Callers that have joined.
+  std::size_t agents = 0;             ///< Callers that have joined.
+  store::ConnectionId own_agent = 0;  ///< Of the agent in whose process this is; 0: of none.
   std::set<std::pair<Clock::time_point, Job*>> deadlines;
   std::deque<std::pair<Clock::time_point, store::ConnectionId>> unjoined;
   /// Of the jobs that are forgotten: what comes after must be higher.

@@ -25,6 +25,7 @@ add_executable(meshes process/meshes.cpp)
 target_link_libraries(meshes PRIVATE dlaunch)
 set_target_properties(meshes PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 add_dependencies(network_shaped_test meshes dlaunch_bench_program)
+add_dependencies(network_partition_test stuck_rank)
 
 # A dlaunchd that is away for a while, under jobs that run.
 add_executable(steady process/steady.cpp)

@@ -34,6 +34,13 @@ Address address_of(std::string_view text) {
   return resolve(host, port).front();
 }
 
+/// Then all ranks hear of it by their agents, and whoever has no connection to them need not ask
+/// for an address to tell them: the store may be gone with whom is lost.
+bool has_lost_some(const std::vector<PeerLoss>& losses) {
+  return std::any_of(losses.begin(), losses.end(),
+                     [](const PeerLoss& loss) { return !loss.cause.starts_with("exited 0"); });
+}
+
 }  // namespace
 
 Links::Links(const World& world) : Links(world, 0) {}
@@ -143,6 +150,10 @@ void Links::post(Outgoing& message) {
 void Links::post_control(int to, const Header& header, Bytes payload) {
   if (to == rank_) return;
   OutChannel& channel = out(to);
+  if (header.kind == Kind::failure && channel.state() == OutChannel::State::idle &&
+      !(rings_ && rings_->reaches(to)) && has_lost_some(losses_)) {
+    return;
+  }
   const bool had_work = channel.has_work();
   channel.post_control(header, std::move(payload));
   start_sending(to, had_work);

@@ -131,6 +131,8 @@ class Links {
   const std::string* break_of(int rank) const;
   bool hears_of_losses() const { return membership_ != nullptr; }
   const std::vector<PeerLoss>& losses() const { return losses_; }
+  /// When this mesh heard of each of them.
+  const std::vector<Clock::time_point>& losses_heard() const { return losses_heard_; }
   const News& news() const { return news_; }
   News& news() { return news_; }
   /// Asks these ranks what the inquiry is about; their answers come with the next steps, until it
@@ -219,6 +221,7 @@ class Links {
   std::uint64_t strangers_ = 0;
   const bool spins_;
   std::vector<PeerLoss> losses_;
+  std::vector<Clock::time_point> losses_heard_;
   News news_;
   Clock::time_point losses_read_{};
   Clock::time_point sockets_looked_at_{};

@@ -16,7 +16,7 @@ namespace {
 
 /// News of losses may have been read by another thread (any call on the store reads them), and
 /// then no descriptor tells of it.
-constexpr auto losses_interval = std::chrono::milliseconds(250);
+constexpr auto losses_interval = std::chrono::milliseconds(100);
 /// Nobody can ring: shared memory is looked at again so often.
 constexpr auto no_bell_interval = std::chrono::milliseconds(1);
 /// Sockets are looked at this often while the rings keep a rank busy; and while it spins, if there
@@ -162,6 +162,7 @@ void Links::wake() noexcept {
 void Links::read_losses() {
   losses_read_ = Clock::now();
   losses_ = membership_->losses();
+  losses_heard_.resize(losses_.size(), losses_read_);
   // What a rank had written when it ended is there.
   if (rings_) rings_->pump(inbox_, on_control_);
 }

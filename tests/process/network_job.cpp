@@ -40,7 +40,8 @@ Job& NetworkJob::add_under(const Strings& program, const Strings& options,
   Strings line = program;
   line.insert(line.end(), line_.begin(), line_.end());
   line.insert(line.end(), options.begin(), options.end());
-  line.insert(line.end(), {victim(), "ticking", tokens_.back(), std::to_string(ticks_)});
+  line.insert(line.end(), program_.begin(), program_.end());
+  line.insert(line.end(), {tokens_.back(), std::to_string(ticks_)});
   line = network_.on(node, line);
   const std::string first = line.front();
   line.erase(line.begin());

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace dlaunch::process_test {
@@ -24,6 +25,8 @@ class NetworkJob {
   /// Whatever the job has come to, none of its processes is left.
   ~NetworkJob();
 
+  /// What the workers are instead: a program and its mode; a token and the ticks follow.
+  void work(Strings program) { program_ = std::move(program); }
   /// Starts the next node.
   Job& add(const Strings& options = {}, const Job::Environment& environment = {});
   /// The same, where `program` execs what stands behind it.
@@ -53,6 +56,7 @@ class NetworkJob {
   Network& network_;
   Strings line_;
   int ticks_;
+  Strings program_ = {victim(), "ticking"};
   std::vector<std::string> tokens_;
   std::vector<std::unique_ptr<Job>> jobs_;
 };

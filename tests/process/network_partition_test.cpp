@@ -2,6 +2,7 @@
 #include "tests/process/network_job.hpp"
 
 #include <csignal>
+#include <sstream>
 
 #include <doctest/doctest.h>
 
@@ -58,6 +59,36 @@ TEST_CASE("a partition: a short one is nothing, a long one costs the node its pl
   three.network.cut(2);
   lost_and_back(job, 2, [&] { three.network.heal(2); });
   three.end();
+}
+
+TEST_CASE("a partition of a job of fixed size: the ranks of both sides are told whom they lost") {
+  Network network(2);
+  NetworkJob job(network, "2", {"--nproc-per-node", "2"}, 60);
+  job.work({DLAUNCH_BINARY_DIR "/tests/stuck_rank", "compute"});
+  job.add();
+  job.add();
+  for (int node = 0; node < 2; ++node) REQUIRE_MESSAGE(job[node].saw("READY", 2), job.said());
+  network.cut(1);
+  CHECK(job[0].wait().code == 79);
+  CHECK(job[1].wait().code == 79);
+  INFO(job.said());
+  for (const char* rank : {"[0] ", "[1] "}) {
+    CAPTURE(rank);
+    bool told = false;
+    std::istringstream lines(job[0].err());
+    for (std::string line; std::getline(lines, line);) {
+      const std::string why = " on b: node b is lost: silent for ";
+      told = told || (line.starts_with(rank) && (contains(line, " lost rank 2" + why) ||
+                                                 contains(line, " lost rank 3" + why)));
+    }
+    CHECK(told);
+  }
+  CHECK((contains(job[1].err(), ": rank 2 lost rank 0 on a: node a is lost: ") ||
+         contains(job[1].err(), ": rank 2 lost rank 1 on a: node a is lost: ")));
+  for (int node = 0; node < 2; ++node) {
+    CHECK(contains(job[node].err(), "Root Cause (none of this node's ranks):\n  the "));
+    CHECK_FALSE(contains(job[node].err(), "dlaunch: rank "));
+  }
 }
 
 TEST_CASE("a partition of one direction") {

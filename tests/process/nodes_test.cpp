@@ -84,7 +84,7 @@ TEST_CASE("a failure ends every node alike, and each names the rank") {
   CHECK(a.wait().code == 3);
   CHECK(b.wait().code == 3);
   INFO(a.err() << b.err());
-  CHECK(contains(a.err(), "rank 3 exited with 3"));
+  CHECK(contains(a.err(), "dlaunch: rank 3 on "));
   CHECK(contains(b.err(), "the reason of rank 3"));
   CHECK(all_gone(token));
 }

@@ -259,7 +259,13 @@ Event RoundsStory::event_of(const Words& words) {
     return Disconnected{session};
   }
   if (verb == "failed") {
-    return WorkerFailed{session, std::stoull(words.at(2)), std::stoi(words.at(3)), words.at(4)};
+    WorkerFailed failed{session, std::stoull(words.at(2)), std::stoi(words.at(3)), words.at(4)};
+    for (std::size_t i = 5; i < words.size(); ++i) {
+      failed.consequence = true;
+      const auto [key, value] = key_value(words[i]);
+      if (key == "blamed") failed.blamed = std::stoi(value);
+    }
+    return failed;
   }
   if (verb == "left") return WorkerLeft{session, std::stoull(words.at(2)), std::stoi(words.at(3))};
   if (verb != "ended") throw std::invalid_argument("no event " + verb);

@@ -186,12 +186,27 @@ TEST_CASE("where the root cause is another node's, ours is told among the failur
   summary.elsewhere = "the job ends: rank 3 on b was killed by SIGKILL";
   auto text = failure_summary(summary);
   CHECK(text.find("[1]:") < text.find("[2]:"));
-  CHECK(text.find("Root Cause (on another node):\n  the job ends: rank 3 on b was killed") !=
+  CHECK(text.find(
+            "Root Cause (none of this node's ranks):\n  the job ends: rank 3 on b was killed") !=
         std::string::npos);
-  // Unless it failed by itself.
+  // Those that failed by themselves, too: one cause is told.
   summary.ends.push_back(ended(2, exit_with(3)));
   text = failure_summary(summary);
-  CHECK(text.find("rank      : 2") > text.find("Root Cause (first observed failure)"));
+  CHECK(text.find("rank      : 2") < text.find("Root Cause (none of this node's ranks)"));
+  CHECK(text.find("Root Cause") == text.rfind("Root Cause"));
+}
+
+TEST_CASE("where nobody failed here, the cause is told all the same") {
+  FailureSummary summary;
+  summary.program = "p";
+  summary.ends = {stopped(0, SIGTERM)};
+  summary.elsewhere = "the job ends: node b is lost: silent for 5.0 s";
+  const auto text = failure_summary(summary);
+  CHECK(text.find("p FAILED\n") != std::string::npos);
+  CHECK(text.find("  <NO_FAILURES_HERE>\nEnded while dlaunch stopped the job:\n  rank 0 (killed") !=
+        std::string::npos);
+  CHECK(text.find("Root Cause (none of this node's ranks):\n  the job ends: node b is lost") !=
+        std::string::npos);
 }
 
 TEST_CASE("a job that went on without its failed ranks did not fail") {

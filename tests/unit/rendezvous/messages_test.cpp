@@ -75,13 +75,15 @@ message::Admitted an_admission(std::size_t roster, std::size_t addresses = 1) {
 }  // namespace
 
 TEST_CASE("golden bytes: the examples of docs/wire.md") {
-  const message::WorkerFailed failed{7, 3, "no"};
+  const message::WorkerFailed failed{7, 3, "no", true, 5};
   const auto bytes = payload_of(failed);
   const std::string expected(
       "\x07\0\0\0\0\0\0\0"
       "\x03\0\0\0"
-      "\x02\0\0\0no",
-      18);
+      "\x02\0\0\0no"
+      "\x01"
+      "\x01\x05\0\0\0",
+      24);
   CHECK(as_text(bytes) == expected);
 }
 
@@ -98,7 +100,10 @@ TEST_CASE("messages come back as they were") {
   CHECK(leave.reason == "stopped by SIGTERM");
   CHECK(leave.closes);
   CHECK(payload_of(message::Heartbeat{}).empty());
-  CHECK(again(message::WorkerFailed{7, 3, "killed"}).cause == "killed");
+  const auto failed = again(message::WorkerFailed{7, 3, "killed", true, 5});
+  CHECK(failed.cause == "killed");
+  CHECK(failed.consequence);
+  CHECK(failed.blamed == 5);
 
   using Outcome = rendezvous::WorkersEnded::Outcome;
   const auto ended = again(message::WorkersEnded{7, Outcome::stopped, 3, 5, true, "sentence", 9});
@@ -112,6 +117,15 @@ TEST_CASE("messages come back as they were") {
   CHECK(again(an_admission(2)).admission == an_admission(2).admission);
   CHECK(again(an_admission(0)).incarnation == 5);
   CHECK(again(an_admission(0)).hosted);
+  CHECK_FALSE(again(an_admission(0)).host);
+  auto with_host = an_admission(0);
+  with_host.host = message::HostPlace{"b", "host-b", 4, 2};
+  const auto place = again(with_host).host;
+  REQUIRE(place);
+  CHECK(place->id == "b");
+  CHECK(place->host == "host-b");
+  CHECK(place->first_rank == 4);
+  CHECK(place->workers == 2);
   CHECK(again(message::Refused{Errc::mismatch, 78, "why"}).code == Errc::mismatch);
   CHECK(again(message::Stopped{7, Stop::Cause::evicted, "why"}).cause == Stop::Cause::evicted);
   const auto lost = again(message::RanksLost{7, 8, 4, "host", "cause"});
