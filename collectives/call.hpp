@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -265,6 +266,7 @@ class Call final : public Mesh, public transport::Patience {
   void throw_unless_complete(const Waiting& waiting, const std::function<bool()>& ready);
   std::vector<int> others() const;
   bool ask_others(const std::vector<int>& ranks, const std::function<bool()>& ready);
+  void ask_agents(const std::vector<int>& asked);
   std::string absent_text(const std::vector<int>& asked, int& first_absent) const;
   std::string recorded_doing(int world_rank) const;
   std::string name_of(int world_rank) const;
@@ -314,6 +316,7 @@ class Call final : public Mesh, public transport::Patience {
     Chains chains;
     transport::Inquiry inquiry;
     Argument argument;
+    std::map<int, std::string> seen_by_agents;  ///< What ranks of other nodes do.
   };
   Waits& waits() const {
     if (!waits_) waits_ = std::make_unique<Waits>();

@@ -20,6 +20,8 @@ using transport::Scope;
 
 /// For answers to "what are you doing?" once the deadline has passed.
 constexpr auto answer_grace = 200ms;
+/// For what other nodes' agents see of their ranks; ours gives up a little earlier.
+constexpr auto agents_grace = 700ms;
 /// For where another rank made its call, of which both are told in less than a second.
 constexpr auto place_grace = 500ms;
 /// For the record of a message that has come, by a rank of this node; and between looks at it.
@@ -135,6 +137,26 @@ std::optional<Fingerprint> Call::call_made(std::uint64_t sequence) const {
                        [&](const Fingerprint& call) { return call.sequence == sequence; });
 }
 
+/// Of ranks on other nodes that have not answered themselves: they may be stopped, or compute.
+void Call::ask_agents(const std::vector<int>& asked) {
+  const auto& membership = setting_.mesh.world().membership();
+  std::vector<int> silent;
+  for (const int rank : asked) {
+    if (!is_elsewhere(rank) || waits().inquiry.answers.contains(rank)) continue;
+    if (setting_.mesh.loss_of(rank) == nullptr) silent.push_back(rank);
+  }
+  if (membership == nullptr || silent.empty()) return;
+  silent.resize(std::min(silent.size(), named_ranks_max));
+  membership->inquire(silent);
+  const auto until = Clock::now() + agents_grace;
+  auto answer = membership->doing();
+  for (; !answer && Clock::now() < until; answer = membership->doing()) {
+    check_news(nullptr);
+    setting_.mesh.step(until);
+  }
+  if (answer) waits().seen_by_agents = std::move(*answer);
+}
+
 std::string Call::absent_text(const std::vector<int>& asked, int& first_absent) const {
   std::string text;
   std::size_t named = 0, absent = 0;
@@ -156,10 +178,13 @@ std::string Call::absent_text(const std::vector<int>& asked, int& first_absent) 
       doing = loss->cause;
     } else if (std::string recorded = recorded_doing(world_rank); !recorded.empty()) {
       doing = std::move(recorded);
+    } else if (const auto agent = waits().seen_by_agents.find(world_rank);
+               agent != waits().seen_by_agents.end()) {
+      doing = agent->second;
     } else if (const auto& seen = setting_.mesh.inbox().last_seen(world_rank)) {
-      doing = "in no call now; last seen in " + short_text(fingerprint_of(*seen));
+      doing = "last heard of in " + short_text(fingerprint_of(*seen));
     } else {
-      doing = "in no call now; never heard of";
+      doing = "never heard of";
     }
     ++absent;
     if (first_absent < 0) first_absent = world_rank;
@@ -183,6 +208,8 @@ void Call::throw_unless_complete(const Waiting& waiting, const std::function<boo
     std::erase(asked, setting_.mesh.rank());
   }
   if (ask_others(asked, ready)) return;
+  ask_agents(asked);
+  if (ready()) return;
   int blamed = -1;
   const std::string absent = absent_text(asked, blamed);
   std::string sentence = full_label() + ": rank " + std::to_string(rank()) + " waited " + limit;

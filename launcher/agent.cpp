@@ -165,6 +165,12 @@ void Agent::on_reported(int rank, const wire::Report& report) {
   feed(Reported{local(rank), report.code, here ? blamed : -1, report.peer});
 }
 
+void Agent::on_inquired(int rank, const std::vector<std::int32_t>& about) {
+  watch_.ask_doing(about, [this, rank, epoch = assignment_.epoch](const wire::Doing& doing) {
+    if (epoch == assignment_.epoch) host_->tell_doing(rank, doing);
+  });
+}
+
 void Agent::on_left(int rank) {
   const auto ended = waiting_for_last_words_.extract(local(rank));
   if (!ended.empty()) deliver(ended.mapped());

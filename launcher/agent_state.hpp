@@ -12,6 +12,7 @@
 #include "rendezvous/job_host.hpp"
 #include "runtime/base/exit_code.hpp"
 
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
@@ -36,6 +37,7 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
  private:
   void on_joined(int rank) override;
   void on_reported(int rank, const wire::Report& report) override;
+  void on_inquired(int rank, const std::vector<std::int32_t>& about) override;
   void on_left(int rank) override;
   void on_warning(const std::string& sentence) override { say(sentence); }
 

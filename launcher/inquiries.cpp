@@ -11,8 +11,6 @@
 namespace dlaunch::launcher {
 namespace {
 
-/// For an answer. An agent whose node is well has it within milliseconds.
-constexpr auto answer_timeout = std::chrono::seconds(2);
 /// After so long without a question it is looked whether one was missed.
 constexpr auto catch_up_interval = std::chrono::seconds(30);
 /// Questions that are kept, for agents that were not connected for a moment.
@@ -130,12 +128,12 @@ void Inquiries::reply_to(std::string_view question) {
 
 // ---- What we ask ----
 
-void Inquiries::ask(const std::string& question, Gathered gathered) {
+void Inquiries::ask(const std::string& question, Gathered gathered, Clock::duration patience) {
   const auto id = next_asking_++;
   Asking& asking = askings_.try_emplace(id, io_, std::move(gathered)).first->second;
   asking.answers[node_] = respond_(question);
   const bool alone = uplink_ == nullptr || nodes_ < 2 || askings_.size() > askings_max;
-  asking.timer.expires_after(alone ? Clock::duration::zero() : answer_timeout);
+  asking.timer.expires_after(alone ? Clock::duration::zero() : patience);
   asking.timer.async_wait([this, id](auto error) {
     if (!error) conclude(id);
   });
@@ -157,7 +155,7 @@ void Inquiries::ask(const std::string& question, Gathered gathered) {
 
 /// One after the other, as long as somebody waits for one.
 void Inquiries::collect() {
-  request(wire::Pop{after(answer_timeout), answers_queue(node_)},
+  request(wire::Pop{after(usual_patience), answers_queue(node_)},
           [this](const auto& header, BytesView payload) {
             if (header.type == wire::Type::popped) {
               const auto popped = wire::decode<wire::Popped>(payload);

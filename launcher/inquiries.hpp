@@ -37,8 +37,11 @@ class Inquiries {
   /// outlives us, or stop() is called before it goes.
   void begin(store::Uplink& uplink, const Assignment& assignment);
   void stop();
+  /// For an answer. An agent whose node is well has it within milliseconds.
+  static constexpr Clock::duration usual_patience = std::chrono::seconds(2);
   /// Calls `gathered` once, later: when all nodes have answered, or some have not in time.
-  void ask(const std::string& question, Gathered gathered);
+  void ask(const std::string& question, Gathered gathered,
+           Clock::duration patience = usual_patience);
   void ring();
 
  private:

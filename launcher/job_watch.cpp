@@ -44,12 +44,13 @@ void JobWatch::lost(int first_rank, int count, const std::string& why) {
   for (int rank = first_rank; rank < first_rank + count; ++rank) lost_.try_emplace(rank, why);
 }
 
-void JobWatch::ask(const std::string& question, Gathered gathered) {
-  inquiries_.ask(question, [gathered = std::move(gathered)](Inquiries::Answers answers) {
+void JobWatch::ask(const std::string& question, Gathered gathered, Clock::duration patience) {
+  const auto collect = [gathered = std::move(gathered)](Inquiries::Answers answers) {
     std::vector<std::string> documents;
     for (auto& [node, document] : answers) documents.push_back(std::move(document));
     gathered(std::move(documents));
-  });
+  };
+  inquiries_.ask(question, collect, patience);
 }
 
 // ---- Stuck calls: first all nodes' calls that wait, then who is absent from the one to tell ----

@@ -34,7 +34,8 @@ class JobWatch {
   void ring() { inquiries_.ring(); }
   /// All nodes' answers to it, ours among them, in the order of their ranks; of those that answer
   /// in time.
-  void ask(const std::string& question, Gathered gathered);
+  void ask(const std::string& question, Gathered gathered,
+           Clock::duration patience = Inquiries::usual_patience);
   /// The call that is stuck now, as it was said; empty if none is, or on another node than rank 0.
   const std::string& stuck() const { return stuck_; }
 

@@ -80,6 +80,25 @@ std::optional<CallWait> read_wait(std::string_view text) try {
   return std::nullopt;
 }
 
+std::string doing_document(const wire::Doing& doing) {
+  json told = json::array();
+  for (std::size_t i = 0; i < doing.ranks.size(); ++i) {
+    told.push_back({doing.ranks[i], doing.texts[i]});
+  }
+  return dumped(told);
+}
+
+void add_doing(wire::Doing& doing, std::string_view text) try {
+  const auto told = json::parse(text).get<std::vector<std::pair<std::int32_t, std::string>>>();
+  for (const auto& [rank, what] : told) {
+    if (doing.ranks.size() == wire::inquired_ranks_max) return;
+    doing.ranks.push_back(rank);
+    doing.texts.push_back(what);
+  }
+} catch (const json::exception&) {
+  // What cannot be read is no answer.
+}
+
 std::string part_text(const StuckCall& part) {
   json absent = json::array();
   for (std::size_t i = 0; i < part.absent.size(); ++i) {

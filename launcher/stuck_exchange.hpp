@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/stuck_watch.hpp"
+#include "runtime/store/wire.hpp"
 
 #include <optional>
 #include <string>
@@ -16,6 +17,10 @@ std::vector<CallWait> read_waits(std::string_view text);
 
 std::string wait_text(const CallWait& wait);
 std::optional<CallWait> read_wait(std::string_view text);
+
+/// What some ranks do.
+std::string doing_document(const wire::Doing& doing);
+void add_doing(wire::Doing& doing, std::string_view text);
 
 /// One node's part of a stuck call, without the call itself.
 std::string part_text(const StuckCall& part);

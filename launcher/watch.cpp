@@ -5,6 +5,7 @@
 #include "runtime/segment/segment.hpp"
 
 #include <algorithm>
+#include <sstream>
 #include <utility>
 
 #include <unistd.h>
@@ -22,6 +23,17 @@ constexpr std::size_t compared_calls = 16;
 /// What all nodes of a job tell of their calls, and one, at most; a call takes half a kilobyte.
 constexpr std::size_t flight_bytes_max = 256u << 20, node_flight_bytes_max = 4u << 20;
 constexpr std::size_t call_bytes = 512;
+/// A worker that asks waits for little longer.
+constexpr auto doing_patience = std::chrono::milliseconds(500);
+/// So that the questions of many nodes, which all answer each, do not grow with their square.
+constexpr int asking_nodes_max = 8;
+
+std::vector<std::int32_t> read_ranks(std::string_view text) {
+  std::vector<std::int32_t> ranks;
+  std::istringstream words{std::string(text)};
+  for (std::int32_t rank = 0; words >> rank;) ranks.push_back(rank);
+  return ranks;
+}
 
 /// The more ranks there are, the fewer of each one's last calls.
 std::size_t flight_records(int nodes, std::size_t ranks) {
@@ -157,6 +169,10 @@ std::string Watch::answer(const std::string& question) const {
     if (!wait) return "";
     return part_text(describe(*wait, sight(compared_calls).ranks, known_.world_size, Clock::now()));
   }
+  constexpr std::string_view doing = "doing ";
+  if (question.starts_with(doing)) {
+    return doing_document(doing_here(read_ranks(std::string_view(question).substr(doing.size()))));
+  }
   NodeSight node = sight(1);
   if (job_ && node.stuck.empty()) node.stuck = job_->stuck();
   return status_json(node, Clock::now());
@@ -165,6 +181,34 @@ std::string Watch::answer(const std::string& question) const {
 void Watch::ask(const std::string& question, JobWatch::Gathered gathered) {
   if (job_) return job_->ask(question, std::move(gathered));
   gathered({answer(question)});
+}
+
+/// Of those ranks the ones that live here.
+wire::Doing Watch::doing_here(const std::vector<std::int32_t>& ranks) const {
+  wire::Doing doing;
+  const auto now = Clock::now();
+  for (const auto& rank : sight(1).ranks) {
+    if (std::find(ranks.begin(), ranks.end(), rank.rank) == ranks.end()) continue;
+    doing.ranks.push_back(rank.rank);
+    doing.texts.push_back(doing_text(rank, now));
+  }
+  return doing;
+}
+
+void Watch::ask_doing(const std::vector<std::int32_t>& ranks,
+                      std::function<void(wire::Doing doing)> told) {
+  // When a job is stuck, all its nodes want to know.
+  if (!job_ || known_.node_rank >= asking_nodes_max) return told({});
+  std::string question = "doing";
+  for (const auto rank : ranks) question += " " + std::to_string(rank);
+  job_->ask(
+      question,
+      [told = std::move(told)](const std::vector<std::string>& documents) {
+        wire::Doing doing;
+        for (const auto& document : documents) add_doing(doing, document);
+        told(std::move(doing));
+      },
+      doing_patience);
 }
 
 void Watch::arm() {

@@ -7,8 +7,10 @@
 #include "launcher/stopped_ranks.hpp"
 #include "launcher/stuck_watch.hpp"
 #include "launcher/workers.hpp"
+#include "runtime/store/wire.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -59,8 +61,12 @@ class Watch {
   /// All nodes' answers to "status" or "flight", in the order of their ranks; of those that answer
   /// in time.
   void ask(const std::string& question, JobWatch::Gathered gathered);
+  /// What these ranks do, as their agents see it; of those that answer in a short time.
+  void ask_doing(const std::vector<std::int32_t>& ranks,
+                 std::function<void(wire::Doing doing)> told);
 
  private:
+  wire::Doing doing_here(const std::vector<std::int32_t>& ranks) const;
   void open_status();
   void arm();
   void look();

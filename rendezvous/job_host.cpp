@@ -118,6 +118,11 @@ void JobHost::publish_loss(int rank, const std::string& host, const std::string&
   }
 }
 
+void JobHost::tell_doing(int rank, const wire::Doing& doing) {
+  const auto member = by_rank_.find(rank);
+  if (member != by_rank_.end()) tell(member->second.connection, doing);
+}
+
 std::variant<wire::Welcome, store::Host::Refusal> JobHost::admit(store::ConnectionId who,
                                                                  const wire::Hello& hello) {
   if (auto no = objection(who, hello)) return std::move(*no);
@@ -236,6 +241,10 @@ void JobHost::on_message(store::ConnectionId who, const wire::FrameHeader& heade
   if (header.type == wire::Type::report) {
     if (const auto report = wire::decode<wire::Report>(payload)) {
       observer_.on_reported(member->second, *report);
+    }
+  } else if (header.type == wire::Type::inquire) {
+    if (const auto inquiry = wire::decode<wire::Inquire>(payload)) {
+      observer_.on_inquired(member->second, inquiry->ranks);
     }
   } else if (header.type == wire::Type::abort) {
     if (const auto abort = wire::decode<wire::Abort>(payload)) {

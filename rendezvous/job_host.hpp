@@ -26,6 +26,8 @@ class JobObserver {
   virtual ~JobObserver() = default;
   virtual void on_joined(int rank) = 0;
   virtual void on_reported(int rank, const wire::Report& report) = 0;
+  /// The member wants to know what these ranks of other nodes do; JobHost::tell_doing answers.
+  virtual void on_inquired(int rank, const std::vector<std::int32_t>& about) = 0;
   /// The member's connection is gone, with or without a goodbye.
   virtual void on_left(int rank) = 0;
   /// A sentence for the user: the members go on, but not as well as they could.
@@ -76,6 +78,8 @@ class JobHost : private store::Host {
   /// Tells all members, those who come later too, that a rank is gone; barriers and all_gathers of
   /// the whole world that lack it fail.
   void publish_loss(int rank, const std::string& host, const std::string& cause);
+  /// What other nodes' ranks do, as far as it is known, to a member that has asked.
+  void tell_doing(int rank, const wire::Doing& doing);
   /// What the members of this attempt share; null where nobody has come yet, or there is none.
   Segment* shared_memory() const { return segment_.get(); }
   bool is_connected(int rank) const { return by_rank_.contains(rank); }

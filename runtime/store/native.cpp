@@ -321,6 +321,7 @@ bool NativeSession::other(const wire::FrameHeader& header, BytesView payload) {
     case wire::Type::report:
     case wire::Type::abort:
     case wire::Type::warning:
+    case wire::Type::inquire:
     case wire::Type::join:
     case wire::Type::leave:
     case wire::Type::heartbeat:

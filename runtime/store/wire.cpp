@@ -116,6 +116,16 @@ void fields(auto& io, is<Grant> auto& m) {
   io.flag(m.segment);
 }
 void fields(auto& io, is<Warning> auto& m) { io.text(m.sentence); }
+void fields(auto& io, is<Inquire> auto& m) {
+  io.repeat(
+      m.ranks, sizeof(std::int32_t), [&](auto& rank) { io.integer(rank); }, inquired_ranks_max);
+}
+void fields(auto& io, is<Doing> auto& m) {
+  io.repeat_pairs(m.ranks, m.texts, [&](auto& rank, auto& text) {
+    io.integer(rank);
+    io.text(text);
+  });
+}
 void fields(auto& io, is<Report> auto& m) {
   io.integer(m.code);
   io.integer(m.peer);
@@ -204,6 +214,8 @@ DLAUNCH_WIRE_MESSAGE(Report);
 DLAUNCH_WIRE_MESSAGE(PeerLost);
 DLAUNCH_WIRE_MESSAGE(Abort);
 DLAUNCH_WIRE_MESSAGE(Warning);
+DLAUNCH_WIRE_MESSAGE(Inquire);
+DLAUNCH_WIRE_MESSAGE(Doing);
 #undef DLAUNCH_WIRE_MESSAGE
 
 void encode_frame(Bytes& out, FrameHeader header, BytesView payload) {

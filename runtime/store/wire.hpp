@@ -66,6 +66,8 @@ enum class Type : std::uint16_t {
   peer_lost,
   abort,
   warning,
+  inquire,
+  doing,
   // agent and rendezvous; their payloads are rendezvous/messages.hpp's
   join = 96,
   leave,
@@ -358,6 +360,22 @@ struct Warning {
   std::string sentence;
   bool operator==(const Warning&) const = default;
 };
+
+/// Worker to agent: what are these ranks of other nodes doing? The agent asks theirs.
+struct Inquire {
+  static constexpr Type type = Type::inquire;
+  std::vector<std::int32_t> ranks;
+  bool operator==(const Inquire&) const = default;
+};
+/// Agent to worker, once for each inquiry: of those whose agents have answered in time.
+struct Doing {
+  static constexpr Type type = Type::doing;
+  std::vector<std::int32_t> ranks;
+  std::vector<std::string> texts;  ///< "stopped by a signal, in no call for 2.1 s".
+  bool operator==(const Doing&) const = default;
+};
+/// Of an inquiry, and of its answer.
+constexpr std::size_t inquired_ranks_max = 64;
 
 /// Appends the payload of a message. Texts for people are cut at their limit; other limits are the
 /// caller's to keep.

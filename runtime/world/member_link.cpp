@@ -3,6 +3,7 @@
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/socket.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -55,6 +56,7 @@ struct MemberLink::News {
   std::optional<Key> data_key;
   std::vector<PeerLoss> losses;
   std::optional<wire::Abort> abort;
+  std::optional<std::map<int, std::string>> doing;
 
   void take(const wire::FrameHeader& header, BytesView payload, std::vector<unique_fd> fds) {
     const std::lock_guard lock(mutex);
@@ -78,6 +80,12 @@ struct MemberLink::News {
       }
     } else if (header.type == wire::Type::abort && !abort) {
       abort = wire::decode<wire::Abort>(payload);
+    } else if (header.type == wire::Type::doing) {
+      auto told = wire::decode<wire::Doing>(payload).value_or(wire::Doing{});
+      doing.emplace();
+      for (std::size_t i = 0; i < told.ranks.size(); ++i) {
+        doing->insert_or_assign(told.ranks[i], std::move(told.texts[i]));
+      }
     }
   }
 };
@@ -235,6 +243,24 @@ void MemberLink::report(const Error& error, int blamed_rank) noexcept {
   } catch (const std::bad_alloc&) {
     // A report that cannot be written only lets the agent's grace run its full length.
   }
+}
+
+void MemberLink::inquire(const std::vector<int>& ranks) noexcept {
+  if (!is_ours()) return;
+  try {
+    const std::lock_guard lock(news_->mutex);
+    news_->doing.reset();
+    wire::Inquire question{{ranks.begin(), ranks.end()}};
+    question.ranks.resize(std::min(question.ranks.size(), wire::inquired_ranks_max));
+    client_->tell(wire::Type::inquire, payload_of(question));
+  } catch (const std::bad_alloc&) {
+    // Who cannot ask gets no answer.
+  }
+}
+
+std::optional<std::map<int, std::string>> MemberLink::doing() const {
+  const std::lock_guard lock(news_->mutex);
+  return news_->doing;
 }
 
 unique_fd MemberLink::take_listener() {

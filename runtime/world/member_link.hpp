@@ -5,6 +5,7 @@
 #include "runtime/world/rank_host.hpp"
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -55,6 +56,8 @@ class MemberLink final : public Membership {
   int fd() const override;
   std::vector<PeerLoss> losses() override;
   void report(const Error& error, int blamed_rank) noexcept override;
+  void inquire(const std::vector<int>& ranks) noexcept override;
+  std::optional<std::map<int, std::string>> doing() const override;
   unique_fd take_listener() override;
   std::shared_ptr<Segment> segment() override;
   std::optional<Key> data_key() const override;

@@ -6,6 +6,7 @@
 
 #include <dlaunch/error.hpp>
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,6 +35,10 @@ class Membership {
   virtual std::vector<PeerLoss> losses() = 0;
   /// Tells the agent that a call failed; it ends the failure grace for this worker. Never throws.
   virtual void report(const Error& error, int blamed_rank) noexcept = 0;
+  /// Asks the agent what these ranks of other nodes do, and waits for nothing. Never throws.
+  virtual void inquire(const std::vector<int>& ranks) noexcept = 0;
+  /// The answer to the last inquiry, once it is there: of the ranks whose agents have answered.
+  virtual std::optional<std::map<int, std::string>> doing() const = 0;
   /// The listening TCP socket the agent bound for this worker's data plane, once; empty if it gave
   /// none, then the caller binds its own.
   virtual unique_fd take_listener() = 0;

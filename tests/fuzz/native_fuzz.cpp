@@ -118,6 +118,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   decode_each<wire::Hello, wire::Welcome, wire::Done, wire::Number, wire::Found, wire::Absent,
               wire::Values, wire::Keys, wire::Compared, wire::Popped, wire::Gathered, wire::Changed,
               wire::Failed, wire::Grant, wire::Report, wire::PeerLost, wire::Abort, wire::Warning,
-              wire::MultiSet, wire::AllGather, wire::Barrier, wire::CompareSet>(bytes);
+              wire::Inquire, wire::Doing, wire::MultiSet, wire::AllGather, wire::Barrier,
+              wire::CompareSet>(bytes);
   return 0;
 }

@@ -22,9 +22,10 @@ Strings stuck_rank(const std::string& mode, const std::string& seconds = "60") {
 /// With so many ranks each.
 class Stuck : public Nodes {
  public:
-  Stuck(const Folder& folder, int nodes, int ranks, const std::string& mode, Strings options = {})
-      : Nodes(std::to_string(nodes), stuck_rank(mode), with_usual(ranks, std::move(options)),
-              folder.environment()) {
+  Stuck(const Folder& folder, int nodes, int ranks, const std::string& mode, Strings options = {},
+        const std::string& seconds = "60")
+      : Nodes(std::to_string(nodes), stuck_rank(mode, seconds),
+              with_usual(ranks, std::move(options)), folder.environment()) {
     for (int node = 0; node < nodes; ++node) {
       add({"--node-rank", std::to_string(node), "--node-id", "n" + std::to_string(node)});
     }
@@ -91,6 +92,29 @@ TEST_CASE("a stopped rank of another node is named as such") {
   Stuck nodes(folder, 2, 2, "stop");
   REQUIRE(nodes[0].saw("ranks 0-2 wait; absent: rank 3 (stopped by a signal, "));
   stop(nodes, 2);
+}
+
+TEST_CASE("at the timeout other nodes' agents are asked what absent ranks do") {
+  const Folder folder;
+  std::string mode, does;
+  SUBCASE("stopped") { mode = "stop", does = "(stopped by a signal, "; }
+  SUBCASE("computes") { mode = "compute", does = "(in no call for "; }
+  CAPTURE(mode);
+  Stuck nodes(folder, 2, 2, mode, {}, "1");
+  nodes[0].wait();
+  nodes[1].wait();
+  INFO(nodes[0].err() << nodes[1].err());
+  CHECK(contains(nodes[0].err(), " waited 1 s; absent: rank 3 " + does));
+  CHECK_FALSE(contains(nodes[0].err(), "in no call now"));
+}
+
+TEST_CASE("an agent that does not answer: what was last heard of its ranks is told as that") {
+  const Folder folder;
+  Stuck nodes(folder, 2, 1, "compute", {"--rdzv-conf", "keep_alive_interval=20s"}, "2");
+  REQUIRE(nodes[0].saw("READY"));
+  REQUIRE(nodes[1].saw("READY"));
+  ::kill(nodes[1].agent(), SIGSTOP);
+  REQUIRE(nodes[0].saw("rank 0 waited 2 s; absent: rank 1 (last heard of in all_reduce #2"));
 }
 
 TEST_CASE("a rank that waits in another call is named with where, and one story is told") {

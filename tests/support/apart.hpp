@@ -2,8 +2,10 @@
 
 #include "runtime/world/membership.hpp"
 
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,6 +18,8 @@ class Apart final : public Membership {
   int fd() const override { return inner_->fd(); }
   std::vector<PeerLoss> losses() override { return inner_->losses(); }
   void report(const Error& error, int blamed) noexcept override { inner_->report(error, blamed); }
+  void inquire(const std::vector<int>& ranks) noexcept override { inner_->inquire(ranks); }
+  std::optional<std::map<int, std::string>> doing() const override { return inner_->doing(); }
   unique_fd take_listener() override { return inner_->take_listener(); }
   std::shared_ptr<Segment> segment() override { return nullptr; }
   std::optional<Key> data_key() const override { return inner_->data_key(); }

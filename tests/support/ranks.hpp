@@ -55,6 +55,8 @@ class FakeMembership final : public Membership {
     const std::lock_guard lock(mutex_);
     reports_.emplace_back(error.errc(), blamed_rank);
   }
+  void inquire(const std::vector<int>&) noexcept override {}
+  std::optional<std::map<int, std::string>> doing() const override { return std::nullopt; }
   unique_fd take_listener() override { return {}; }
   std::shared_ptr<Segment> segment() override { return segment_; }
   void share(std::shared_ptr<Segment> segment) { segment_ = std::move(segment); }

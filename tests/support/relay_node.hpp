@@ -91,6 +91,7 @@ class RelayNode : private rendezvous::JobObserver, private store::Uplink::Events
  private:
   void on_joined(int) override {}
   void on_reported(int, const wire::Report&) override {}
+  void on_inquired(int, const std::vector<std::int32_t>&) override {}
   void on_left(int) override {}
   void on_warning(const std::string&) override {}
   void on_welcome(const wire::Welcome&) override {}

@@ -70,6 +70,9 @@ class Hosted : private JobObserver {
   void on_reported(int rank, const wire::Report& report) override {
     note("reported " + std::to_string(rank) + " " + report.sentence);
   }
+  void on_inquired(int rank, const std::vector<std::int32_t>& about) override {
+    note("inquired " + std::to_string(rank) + " about " + std::to_string(about.size()));
+  }
   void on_warning(const std::string& sentence) override { note("warning: " + sentence); }
   void note(std::string what) {
     const std::lock_guard lock(mutex_);

@@ -5,7 +5,10 @@
 #include "runtime/base/socket.hpp"
 
 #include <future>
+#include <map>
 #include <mutex>
+#include <optional>
+#include <string>
 
 #include <doctest/doctest.h>
 #include <poll.h>
@@ -24,6 +27,8 @@ class Link final : public Membership {
     return losses_;
   }
   void report(const Error&, int) noexcept override {}
+  void inquire(const std::vector<int>&) noexcept override {}
+  std::optional<std::map<int, std::string>> doing() const override { return std::nullopt; }
   unique_fd take_listener() override { return {}; }
   std::shared_ptr<Segment> segment() override { return nullptr; }
   std::optional<Key> data_key() const override { return std::nullopt; }

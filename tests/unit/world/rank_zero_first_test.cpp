@@ -4,7 +4,10 @@
 
 #include <dlaunch/world.hpp>
 
+#include <map>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -21,6 +24,8 @@ class Losses final : public Membership {
   std::vector<PeerLoss> losses() override { return known_; }
   void report(const Error&, int) noexcept override {}
   std::shared_ptr<Segment> segment() override { return nullptr; }
+  void inquire(const std::vector<int>&) noexcept override {}
+  std::optional<std::map<int, std::string>> doing() const override { return std::nullopt; }
   unique_fd take_listener() override { return {}; }
   std::optional<Key> data_key() const override { return std::nullopt; }
   void drain_output(Clock::time_point) override {}
