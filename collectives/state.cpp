@@ -10,6 +10,20 @@ namespace dlaunch {
 using transport::Fingerprint;
 using transport::Scope;
 
+namespace {
+
+/// Its own link to the agent has broken, which says nothing of the others': they hear by theirs.
+bool is_cut_off(Membership* membership) {
+  try {
+    if (membership != nullptr) membership->losses();
+    return false;
+  } catch (const Error& error) {
+    return error.errc() == Errc::peer_lost;
+  }
+}
+
+}  // namespace
+
 void FlightPlace::take(transport::Links& mesh, const Group& group) {
   flight_ = mesh.flight();
   place_ = flight_->join(mesh.flight_id(group.id), group.name, group.rank, group.size());
@@ -78,7 +92,8 @@ void Communicator::State::break_off(Call& call, const Error& failure) {
   error.set(broken);
   if (device) device->give_up();
   // With few ranks whoever failed first told all, if it had connections to all.
-  if (!broken.told() || group.size() > 64 || nodes) call.tell_failure(broken, Scope::from_here_on);
+  const bool tells = !broken.told() || group.size() > 64 || nodes;
+  if (tells && !is_cut_off(membership.get())) call.tell_failure(broken, Scope::from_here_on);
   if (membership) membership->report(broken, broken.blamed());
 }
 
