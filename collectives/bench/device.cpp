@@ -24,9 +24,7 @@ CudaDevice::CudaDevice(int local_rank) : library_(device::library()) {
 
 CudaDevice::~CudaDevice() { library_.free_stream(number_, stream_); }
 
-void CudaDevice::bring_up(Communicator& communicator) {
-  communicator.prepare_device(number_);
-}
+void CudaDevice::bring_up(Communicator& communicator) { communicator.prepare_device(number_); }
 
 void* CudaDevice::allocate(std::size_t bytes) {
   void* memory = nullptr;

@@ -41,6 +41,20 @@ bool has_lost_some(const std::vector<PeerLoss>& losses) {
                      [](const PeerLoss& loss) { return !loss.cause.starts_with("exited 0"); });
 }
 
+/// Of the store's answer, where nobody should wait for it for long.
+constexpr auto store_patience = std::chrono::milliseconds(500);
+
+/// Throws Error{timeout} where the store does not answer; whether the key is there does not matter.
+void require_answer(Store& store, const std::string& key) {
+  const auto asked = Clock::now();
+  try {
+    store.wait(key, asked);
+  } catch (const Error& error) {
+    const bool was_answered = Clock::now() - asked < store_patience;
+    if (error.errc() != Errc::timeout || !was_answered) throw;
+  }
+}
+
 }  // namespace
 
 Links::Links(const World& world) : Links(world, 0) {}
@@ -150,9 +164,11 @@ void Links::post(Outgoing& message) {
 void Links::post_control(int to, const Header& header, Bytes payload) {
   if (to == rank_) return;
   OutChannel& channel = out(to);
-  if (header.kind == Kind::failure && channel.state() == OutChannel::State::idle &&
-      !(rings_ && rings_->reaches(to)) && has_lost_some(losses_)) {
-    return;
+  const bool asks_store =
+      channel.state() == OutChannel::State::idle && !(rings_ && rings_->reaches(to));
+  if (asks_store && header.kind == Kind::failure && has_lost_some(losses_)) return;
+  if (asks_store && (header.kind == Kind::failure || header.kind == Kind::inquiry)) {
+    require_answer(*store_, key_of(to));
   }
   const bool had_work = channel.has_work();
   channel.post_control(header, std::move(payload));
@@ -419,7 +435,17 @@ void Links::inquire(const std::vector<int>& ranks, Inquiry& inquiry) {
   header.communicator = inquiry.communicator;
   header.sequence = inquiry.sequence;
   header.argument = static_cast<std::uint64_t>(inquiry.question);
-  for (const int rank : ranks) post_control(rank, header, {});
+  bool store_answers = true;
+  for (const int rank : ranks) {
+    // Without it, who has no connection yet is not asked.
+    if (!store_answers && out(rank).state() == OutChannel::State::idle) continue;
+    try {
+      post_control(rank, header, {});
+    } catch (const Error& error) {
+      if (error.errc() != Errc::timeout) throw;
+      store_answers = false;
+    }
+  }
 }
 
 std::string Links::call_made(int rank, std::uint64_t communicator, std::uint64_t sequence) const {

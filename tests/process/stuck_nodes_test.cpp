@@ -117,6 +117,16 @@ TEST_CASE("an agent that does not answer: what was last heard of its ranks is to
   REQUIRE(nodes[0].saw("rank 0 waited 2 s; absent: rank 1 (last heard of in all_reduce #2"));
 }
 
+TEST_CASE("the agent that hosts does not answer: a timeout is no later for that") {
+  const Folder folder;
+  Stuck nodes(folder, 2, 2, "first node", {"--rdzv-conf", "keep_alive_interval=20s"}, "2");
+  REQUIRE(nodes[0].saw("READY", 2));
+  REQUIRE(nodes[1].saw("READY", 2));
+  ::kill(nodes[0].agent(), SIGSTOP);
+  REQUIRE(nodes[1].saw(" waited 2 s; absent: rank 0 ("));
+  CHECK_FALSE(contains(nodes[1].err(), "in no call now"));
+}
+
 TEST_CASE("a rank that waits in another call is named with where, and one story is told") {
   const Folder folder;
   Stuck nodes(folder, 2, 2, "elsewhere");
