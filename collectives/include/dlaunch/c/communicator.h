@@ -63,8 +63,8 @@ DL_API dl_status dl_comm_allocate(dl_comm* comm, size_t bytes, dl_buffer** buffe
  * driver or NCCL is not there. */
 DL_API dl_status dl_comm_allocate_device(dl_comm* comm, size_t bytes, int32_t device,
                                          dl_buffer** buffer);
-/* Called by all ranks, each with its device: NCCL comes up now, and not in the first collective with
- * CUDA buffers; so that may be captured, and a message be the first call. */
+/* Called by all ranks, each with its device: NCCL comes up now, and not in the first collective
+ * with CUDA buffers; so that may be captured, and a message be the first call. */
 DL_API dl_status dl_comm_prepare_device(dl_comm* comm, int32_t device, const dl_options* options);
 /* Aligned to 128 bytes at least, to pages from 4 KiB on. Null for null. */
 DL_API void* dl_buffer_data(const dl_buffer* buffer);
