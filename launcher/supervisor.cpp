@@ -23,10 +23,12 @@ bool is_consequence(const WorkerRecord& worker) {
 std::string cause_of(const WorkerRecord& worker) {
   if (worker.exit->succeeded()) return std::string(rendezvous::early_exit_cause);
   std::string cause = describe(*worker.exit);
-  if (worker.report && worker.report->code == Errc::peer_lost && worker.report->lost >= 0) {
-    cause += ", for the loss of rank " + std::to_string(worker.report->lost);
-  }
-  return cause;
+  if (!worker.report || worker.report->code != Errc::peer_lost) return cause;
+  // Who was told of it by another one has not heard whose it was.
+  const int lost = worker.report->lost;
+  if (lost < 0 && worker.stopped_by_us) return cause;
+  return cause + ", for the loss of " +
+         (lost >= 0 ? "rank " + std::to_string(lost) : std::string("another rank"));
 }
 
 }  // namespace

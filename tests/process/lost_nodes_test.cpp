@@ -27,7 +27,8 @@ class Two : public Nodes {
  public:
   explicit Two(Strings program, const std::string& host = "a")
       : Nodes("2", std::move(program),
-              {"--nproc-per-node", "2", "--rdzv-conf", "keep_alive_interval=300ms"}),
+              {"--nproc-per-node", "2", "--rdzv-conf", "keep_alive_interval=300ms",
+               "--failure-grace", "5s"}),
         host_is_a_(host == "a") {
     add({"--node-id", host});
     REQUIRE((*this)[0].saw("1 of 2 nodes"));
