@@ -1,7 +1,6 @@
 #include "collectives/call.hpp"
 
 #include <algorithm>
-#include <thread>
 
 /// A call that goes to a device: how it waits for what no message tells of, and how it is compared
 /// with the other ranks' calls, which nobody waits for.
@@ -23,7 +22,6 @@ void Call::watch_until(const std::function<bool()>& ready) {
   const auto spin_until = Clock::now() + spin_time;
   do {
     if (ready()) return;
-    std::this_thread::yield();  // Perhaps to NCCL's thread.
   } while (Clock::now() < spin_until && !is_over());
   const auto lock = setting_.mesh.lock();
   waits().current = {};

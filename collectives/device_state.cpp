@@ -8,6 +8,26 @@
 #include <functional>
 #include <utility>
 
+namespace dlaunch::device {
+
+Request barrier(int device, void* byte) {
+  transport::Fingerprint print;
+  print.op = transport::Op::barrier;
+  print.dtype = DType::u8;
+  print.root = -1;
+  print.traffic = transport::Traffic::device_bit;
+  print.count = byte != nullptr ? 1 : 0;
+  return {print, device, any_source, [byte](const Call& /*call*/) {
+            Plan plan;
+            if (byte == nullptr) return plan;
+            plan.reduce = ReduceOp::sum;
+            plan.steps.push_back({Move::all_reduce, byte, byte, 1, -1});
+            return plan;
+          }};
+}
+
+}  // namespace dlaunch::device
+
 /// A communicator's calls with CUDA buffers. They are put on their stream by the thread that calls,
 /// also those that are started.
 namespace dlaunch {

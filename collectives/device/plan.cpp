@@ -338,18 +338,6 @@ Request all_to_all_v(ConstTensorView in, std::span<const std::size_t> in_counts,
           }};
 }
 
-Request barrier(int device, void* byte) {
-  Fingerprint print = print_of(Op::barrier, {});
-  print.count = byte != nullptr ? 1 : 0;
-  return {print, device, any_source, [byte](const Call& /*call*/) {
-            Plan plan;
-            if (byte == nullptr) return plan;
-            plan.reduce = ReduceOp::sum;
-            plan.steps.push_back({Move::all_reduce, byte, byte, 1, -1});
-            return plan;
-          }};
-}
-
 bool any_on_device(std::span<const Transfer> transfers) noexcept {
   return std::any_of(transfers.begin(), transfers.end(),
                      [](const Transfer& transfer) { return any_on_device({view_of(transfer)}); });
