@@ -63,6 +63,7 @@ static void allocates_on_device(dl_comm* comm) {
   EXPECT_OK(status);
   EXPECT(dl_buffer_bytes(buffer) == 4 * sizeof(int));
   EXPECT(dl_buffer_is_shared(buffer) == 0);
+  EXPECT_OK(dl_comm_prepare_device(comm, 0, DL_HERE));
   int* values = dl_buffer_data(buffer);
   for (int i = 0; i < 4; ++i) values[i] = i;
   dl_view view = DL_VIEW(values, 4);

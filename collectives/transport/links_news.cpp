@@ -1,0 +1,149 @@
+#include "collectives/transport/links.hpp"
+#include "runtime/segment/flight_log.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+/// What ranks tell and ask each other beside data.
+namespace dlaunch::transport {
+
+void Links::on_control(int from, const Header& header, BytesView payload) {
+  switch (header.kind) {
+    case Kind::failure:
+      if (auto notice = decode_failure(header, payload)) {
+        notice->from = from;
+        news_.take_failure(std::move(*notice));
+      }
+      return;
+    case Kind::inquiry:
+      return take_inquiry(from, header);
+    case Kind::status:
+      if (const auto status = decode_status(payload)) {
+        news_.take_answer(from, header, *status);
+      }
+      return;
+    case Kind::call:
+      news_.take_call(header.communicator, {from, fingerprint_of(header)});
+      for (; payload.size() >= sizeof(Header); payload = payload.subspan(sizeof(Header))) {
+        Header more;
+        std::memcpy(&more, payload.data(), sizeof more);
+        if (!is_plausible(more) || more.kind != Kind::call) return;
+        news_.take_call(header.communicator, {from, fingerprint_of(more)});
+      }
+      return;
+    case Kind::chain:
+      if (auto chain = decode_chain(payload)) news_.take_chain(std::move(*chain));
+      return;
+    case Kind::collective:
+    case Kind::message:
+      return;  // Data goes to the inbox.
+  }
+}
+
+void Links::take_inquiry(int from, const Header& header) {
+  const auto activity = news_.activity(header.communicator);
+  Status status{header.communicator, header.sequence, ""};
+  switch (static_cast<Question>(header.argument)) {
+    case Question::doing:
+      if (activity) answer(from, header, *activity);
+      return;
+    case Question::made:
+      status.sentence = call_made(rank_, header.communicator, header.sequence);
+      break;
+    case Question::argument:
+      if (activity && activity->communicator == header.communicator &&
+          activity->sequence == header.sequence) {
+        status.sentence = activity->argument;
+      }
+      break;
+    case Question::sent:
+      status.sentence = sent_from(rank_, header);
+      break;
+  }
+  answer(from, header, status);
+}
+
+void Links::answer(int from, const Header& inquiry, const Status& status) {
+  Header header;
+  header.kind = Kind::status;
+  header.communicator = inquiry.communicator;
+  header.sequence = inquiry.sequence;
+  header.argument = inquiry.argument;
+  Bytes text = encode(status);
+  header.bytes = text.size();
+  post_control(from, header, std::move(text));
+}
+
+// ---- News. ----
+
+const PeerLoss* Links::loss_of(int rank) const {
+  const auto found = std::find_if(losses_.begin(), losses_.end(),
+                                  [&](const PeerLoss& loss) { return loss.rank == rank; });
+  return found == losses_.end() ? nullptr : &*found;
+}
+
+const std::string* Links::end_of(int rank) const {
+  if (const RingReader* ring = rings_ ? rings_->from(rank) : nullptr) {
+    return ring->ended() ? &ring->reason() : nullptr;
+  }
+  const auto& channel = in_[static_cast<std::size_t>(rank)];
+  if (channel) return channel->ended() ? &channel->reason() : nullptr;
+  return break_of(rank);
+}
+
+const std::string* Links::break_of(int rank) const {
+  return out(rank).state() == OutChannel::State::broken ? &out(rank).reason() : nullptr;
+}
+
+void Links::inquire(const std::vector<int>& ranks, Inquiry& inquiry) {
+  news_.await(inquiry);
+  Header header = inquiry.message;
+  header.kind = Kind::inquiry;
+  header.communicator = inquiry.communicator;
+  header.sequence = inquiry.sequence;
+  header.argument = static_cast<std::uint64_t>(inquiry.question);
+  bool store_answers = true;
+  for (const int rank : ranks) {
+    // Without it, who has no connection yet is not asked.
+    if (!store_answers && out(rank).state() == OutChannel::State::idle) continue;
+    try {
+      post_control(rank, header, {});
+    } catch (const Error& error) {
+      if (error.errc() != Errc::timeout) throw;
+      store_answers = false;
+    }
+  }
+}
+
+std::string Links::call_made(int rank, std::uint64_t communicator, std::uint64_t sequence) const {
+  const int there = segment_ ? segment_->local_of(rank) : -1;
+  if (rank != rank_ && there < 0) return "";
+  const FlightRing& ring = rank == rank_ ? flight_->ring() : segment_->flight(there);
+  const FlightLog log = read_flight(ring);
+  const std::uint64_t id = flight_hash(flight_id(communicator));
+  const auto call = std::find_if(log.calls.rbegin(), log.calls.rend(), [&](const FlightCall& made) {
+    return made.communicator == id && made.sequence == sequence && made.kind == Flight::Kind::call;
+  });
+  return call == log.calls.rend() ? "" : FlightNames{ring}.full_and_site(*call);
+}
+
+std::string Links::sent_from(int rank, const Header& message) const {
+  const int there = segment_ ? segment_->local_of(rank) : -1;
+  if (rank != rank_ && there < 0) return "";
+  const FlightRing& ring = rank == rank_ ? flight_->ring() : segment_->flight(there);
+  const std::uint64_t id = flight_hash(flight_id(message.communicator));
+  std::string text;
+  for (const FlightCall& call : read_flight(ring).calls) {
+    if (call.communicator != id || call.op != static_cast<std::uint8_t>(Op::send) ||
+        call.dtype != static_cast<std::uint8_t>(message.dtype) || call.count != message.count ||
+        call.place != message.root || call.argument != static_cast<std::uint64_t>(message.tag)) {
+      continue;
+    }
+    const std::string site = "[" + FlightNames{ring}.site(call) + "]";
+    if (site == "[]" || text.find(site) != std::string::npos) continue;
+    text += (text.empty() ? "" : " or ") + site;
+  }
+  return text;
+}
+
+}  // namespace dlaunch::transport
