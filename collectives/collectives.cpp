@@ -6,6 +6,7 @@
 #include "runtime/base/deadline.hpp"
 
 #include <cstring>
+#include <functional>
 
 namespace dlaunch {
 namespace {
@@ -27,22 +28,31 @@ Fingerprint fingerprint(Op op, DType dtype, std::uint64_t count, int root = -1) 
   return call;
 }
 
-Fingerprint reducing(Op op, DType dtype, std::uint64_t count, const Reduction& reduction,
-                     int root = -1) {
-  Fingerprint call = fingerprint(op, dtype, count, root);
-  call.reduce = reduction.op();
-  call.argument = hash_of(reduction);
-  return call;
-}
-
 std::size_t product(int ranks, std::size_t each) { return static_cast<std::size_t>(ranks) * each; }
 
-/// For ranks that do not agree on it.
-[[gnu::always_inline]] inline void explain(Call& call, const Reduction& reduction,
-                                           std::span<const std::size_t> counts = {}) {
-  if (hash_of(reduction) != 0 || !counts.empty()) [[unlikely]] {
-    call.explain({&reduction, counts});
-  }
+/// By an operation that is told where ranks do not agree on it.
+template <class State>
+[[gnu::cold, gnu::noinline]] void reduce_specially(State& state, Fingerprint print,
+                                                   const Reduction& reduction,
+                                                   const Options& options,
+                                                   const std::function<void(Call&)>& body) {
+  print.argument = hash_of_special(reduction);
+  const std::function<void(Call&)> explained = [&](Call& call) {
+    call.explain({.reduction = &reduction});
+    body(call);
+  };
+  state.collective(print, options, explained);
+}
+
+/// A collective that reduces. A plain one takes no instruction more for the others.
+template <class State, class Body>
+[[gnu::always_inline]] inline void reduce_by(State& state, Fingerprint print,
+                                             const Reduction& reduction, const Options& options,
+                                             const Body& body) {
+  print.reduce = reduction.op();
+  if (!is_plain(reduction)) [[unlikely]]
+    return reduce_specially(state, print, reduction, options, std::function<void(Call&)>(body));
+  state.collective(print, options, body);
 }
 
 void copy(std::span<std::byte> to, BytesView from) {
@@ -103,22 +113,21 @@ void Communicator::reduce(ConstTensorView in, TensorView out, int root, const Re
   if (device::is_on_device(rank() == root, in, out)) {
     return state_->run_on_device(device::reduce(in, out, root, reduction, options), options);
   }
-  state_->collective(reducing(Op::reduce, in.dtype, in.count, reduction, root), options,
-                     [&](Call& call) {
-                       explain(call, reduction);
-                       check_root(call, root);
-                       check_view(call, in, "in");
-                       const Folder fold = folder_for(call, reduction, in.dtype, options);
-                       const bool is_root = call.rank() == root;
-                       if (is_root) {
-                         check_same(call, in, out, in.count, "in", "out");
-                         check_apart_or_same(call, in, out);
-                       }
-                       const Packed data(in);
-                       const Unpacked result(is_root ? out : TensorView());
-                       operations::reduce(call, data.bytes(), result.bytes().data(), root, fold);
-                       result.commit();
-                     });
+  reduce_by(*state_, fingerprint(Op::reduce, in.dtype, in.count, root), reduction, options,
+            [&](Call& call) {
+              check_root(call, root);
+              check_view(call, in, "in");
+              const Folder fold = folder_for(call, reduction, in.dtype, options);
+              const bool is_root = call.rank() == root;
+              if (is_root) {
+                check_same(call, in, out, in.count, "in", "out");
+                check_apart_or_same(call, in, out);
+              }
+              const Packed data(in);
+              const Unpacked result(is_root ? out : TensorView());
+              operations::reduce(call, data.bytes(), result.bytes().data(), root, fold);
+              result.commit();
+            });
 }
 
 void Communicator::all_reduce(TensorView inout, const Reduction& reduction,
@@ -126,15 +135,14 @@ void Communicator::all_reduce(TensorView inout, const Reduction& reduction,
   if (device::any_on_device({inout})) {
     return state_->run_on_device(device::all_reduce(inout, reduction, options), options);
   }
-  state_->collective(reducing(Op::all_reduce, inout.dtype, inout.count, reduction), options,
-                     [&](Call& call) {
-                       explain(call, reduction);
-                       check_view(call, inout, "inout");
-                       const Folder fold = folder_for(call, reduction, inout.dtype, options);
-                       const Unpacked data(inout, true);
-                       operations::all_reduce(call, data.bytes(), fold);
-                       data.commit();
-                     });
+  reduce_by(*state_, fingerprint(Op::all_reduce, inout.dtype, inout.count), reduction, options,
+            [&](Call& call) {
+              check_view(call, inout, "inout");
+              const Folder fold = folder_for(call, reduction, inout.dtype, options);
+              const Unpacked data(inout, true);
+              operations::all_reduce(call, data.bytes(), fold);
+              data.commit();
+            });
 }
 
 void Communicator::all_gather(ConstTensorView in, TensorView out, const Options& options) {
@@ -268,18 +276,17 @@ void Communicator::reduce_scatter(ConstTensorView in, TensorView out, const Redu
   if (device::any_on_device({in, out})) {
     return state_->run_on_device(device::reduce_scatter(in, out, reduction, options), options);
   }
-  state_->collective(
-      reducing(Op::reduce_scatter, out.dtype, out.count, reduction), options, [&](Call& call) {
-        explain(call, reduction);
-        check_view(call, out, "out");
-        check_same(call, out, in, parts_together(call.size(), out.count), "out", "in");
-        check_out_is_part(call, in, out, elements_before(call, out.count));
-        const Folder fold = folder_for(call, reduction, out.dtype, options);
-        const Packed all(in);
-        const Unpacked mine(out);
-        operations::reduce_scatter(call, all.bytes(), mine.bytes().data(), out.bytes(), fold);
-        mine.commit();
-      });
+  reduce_by(*state_, fingerprint(Op::reduce_scatter, out.dtype, out.count), reduction, options,
+            [&](Call& call) {
+              check_view(call, out, "out");
+              check_same(call, out, in, parts_together(call.size(), out.count), "out", "in");
+              check_out_is_part(call, in, out, elements_before(call, out.count));
+              const Folder fold = folder_for(call, reduction, out.dtype, options);
+              const Packed all(in);
+              const Unpacked mine(out);
+              operations::reduce_scatter(call, all.bytes(), mine.bytes().data(), out.bytes(), fold);
+              mine.commit();
+            });
 }
 
 void Communicator::reduce_scatter_v(ConstTensorView in, TensorView out,
@@ -289,10 +296,11 @@ void Communicator::reduce_scatter_v(ConstTensorView in, TensorView out,
     return state_->run_on_device(device::reduce_scatter_v(in, out, counts, reduction, options),
                                  options);
   }
-  Fingerprint print = reducing(Op::reduce_scatter_v, out.dtype, transport::counts_vary, reduction);
-  print.argument ^= hash_counts(counts);
+  Fingerprint print = fingerprint(Op::reduce_scatter_v, out.dtype, transport::counts_vary);
+  print.reduce = reduction.op();
+  print.argument = hash_of(reduction) ^ hash_counts(counts);
   state_->collective(print, options, [&](Call& call) {
-    explain(call, reduction, counts);
+    call.explain({&reduction, counts});
     check_view(call, out, "out");
     check_same(call, out, in, check_counts(call, counts, out.count, "out"), "out", "in");
     check_out_is_part(call, in, out, elements_before(call, counts));

@@ -22,10 +22,13 @@ Instructions best_instructions() noexcept;
 /// What ranks must have in common, beside the operation, for their folds to be the same: the
 /// factor, the name, the order. 0 where that is nothing.
 std::uint64_t hash_of_special(const Reduction& reduction);
+/// They have nothing of the kind.
+inline bool is_plain(const Reduction& reduction) {
+  return reduction.op() < ReduceOp::premul_sum && !reduction.is_canonical() &&
+         !reduction.is_any_order();
+}
 inline std::uint64_t hash_of(const Reduction& reduction) {
-  const bool is_plain = reduction.op() < ReduceOp::premul_sum && !reduction.is_canonical() &&
-                        !reduction.is_any_order();
-  return is_plain ? 0 : hash_of_special(reduction);
+  return is_plain(reduction) ? 0 : hash_of_special(reduction);
 }
 
 /// How far a fold may be taken apart without its bits changing.

@@ -51,6 +51,19 @@ void Communicator::State::find_teams(Call& call) {
   });
 }
 
+void Communicator::State::collective_apart(Flight::Call record, transport::Fingerprint fingerprint,
+                                           const Options& options,
+                                           const std::function<void(Call&)>& body) {
+  fingerprint.argument += transport::Fingerprint::argument_of(record.traffic);
+  // Ranks that go by different tables find it out in their first call.
+  if (record.sequence == 1) fingerprint.argument ^= mesh->table().digest();
+  record.argument = fingerprint.argument;
+  const auto prepare = [this](Call& running) {
+    if (unsettled != 0) find_teams(running);
+  };
+  run_collective(record, fingerprint, options, body, prepare);
+}
+
 /// Wrong arguments fail one call, and in a collective the others' same call; anything else breaks
 /// the communicator.
 void Communicator::State::fail(Call& call) {

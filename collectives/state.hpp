@@ -69,7 +69,8 @@ class FlightPlace {
   }
   std::chrono::milliseconds stuck_after() const noexcept { return stuck_after_; }
 
-  Flight::Entry begin(const Flight::Call& call, const CallSite& site) const noexcept {
+  [[gnu::always_inline]] Flight::Entry begin(const Flight::Call& call,
+                                             const CallSite& site) const noexcept {
     place_.begun->store(call.sequence, std::memory_order_relaxed);
     return {*flight_, place_, call, site.file, site.line};
   }
@@ -131,26 +132,18 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     sequence.store(fingerprint.sequence, std::memory_order_relaxed);
     throw_if_broken();
     if ((record.traffic | unsettled) != 0) [[unlikely]]
-      return collective_apart(record, fingerprint, options, body);
+      return collective_apart(record, fingerprint, options, std::function<void(Call&)>(body));
     run_collective(record, fingerprint, options, body, [](Call&) {});
   }
   /// The first ones, and those that say what they are for.
-  template <class Body>
-  [[gnu::cold, gnu::noinline]] void collective_apart(Flight::Call record,
-                                                     transport::Fingerprint fingerprint,
-                                                     const Options& options, Body body) {
-    fingerprint.argument += transport::Fingerprint::argument_of(record.traffic);
-    // Ranks that go by different tables find it out in their first call.
-    if (record.sequence == 1) fingerprint.argument ^= mesh->table().digest();
-    record.argument = fingerprint.argument;
-    const auto prepare = [this](Call& running) {
-      if (unsettled != 0) find_teams(running);
-    };
-    run_collective(record, fingerprint, options, body, prepare);
-  }
+  [[gnu::cold]] void collective_apart(Flight::Call record, transport::Fingerprint fingerprint,
+                                      const Options& options,
+                                      const std::function<void(Call&)>& body);
   template <class Body, class Prepare>
-  void run_collective(const Flight::Call& record, const transport::Fingerprint& fingerprint,
-                      const Options& options, const Body& body, const Prepare& prepare) {
+  [[gnu::always_inline]] void run_collective(const Flight::Call& record,
+                                             const transport::Fingerprint& fingerprint,
+                                             const Options& options, const Body& body,
+                                             const Prepare& prepare) {
     Flight::Entry entry = flight.begin(record, options.site);
     const Call::Setting setting{
         *mesh,        group,  kept,       aborted, timeout_of(options),

@@ -157,7 +157,8 @@ class Flight {
   /// where it is.
   class Entry {
    public:
-    Entry(Flight& flight, const Place& place, const Call& call, const char* file, int line) noexcept
+    [[gnu::always_inline]] Entry(Flight& flight, const Place& place, const Call& call,
+                                 const char* file, int line) noexcept
         : ring_(*flight.ring_),
           number_(
               static_cast<std::uint32_t>(ring_.begun.fetch_add(1, std::memory_order_relaxed) + 1) |
