@@ -115,7 +115,7 @@ class Call final : public Mesh, public transport::Patience {
   transport::Team* team() const { return team_; }
   /// Their nodes; null where no two of them share memory, or all do.
   const algorithms::by_node::Nodes* nodes() const { return nodes_; }
-  /// From here on. Borrowed for the call's life. `hash` is the fingerprint's.
+  /// From here on. Borrowed for the call's life. `record` is the fingerprint's.
   void use(transport::Team& team, const Flight::Call& record) {
     team_ = &team;
     team.begin(*this, record);
@@ -125,8 +125,8 @@ class Call final : public Mesh, public transport::Patience {
     if (nodes.team() == nullptr) return;
     nodes.team()->begin(*this, fingerprint_.record());
   }
-  /// What the fingerprint's hash stands for, which is borrowed as long as the call waits.
-  void explain(const Argument& argument) { waits().argument = argument; }
+  /// What the fingerprint's hash stands for; what it borrows is borrowed for the call's life.
+  void explain(const Argument& argument) { argument_ = argument; }
   /// Room for the offsets of equal parts, which stays as it is from call to call.
   std::vector<std::size_t>& kept_parts() const { return setting_.kept.parts; }
   Rooms& rooms() override { return setting_.kept.rooms; }
@@ -298,11 +298,12 @@ class Call final : public Mesh, public transport::Patience {
   /// Of the present wait, after a while.
   struct Chains {
     std::uint64_t turn = 0;
-    TimePoint next_own{};                      ///< When this rank begins one again,
-    Clock::duration pause{};                   ///< and how long after the one before.
-    TimePoint handed_on{};                     ///< The last one.
-    std::optional<transport::WaitChain> ring;  ///< It was in, which is to be gone around again,
-    TimePoint ring_due{};                      ///< from then on.
+    TimePoint next_own{};     ///< When this rank begins one again,
+    Clock::duration pause{};  ///< and how long after the one before.
+    TimePoint handed_on{};    ///< The last one.
+    std::optional<transport::WaitChain> ring =
+        std::nullopt;      ///< It was in, which is to be gone around again,
+    TimePoint ring_due{};  ///< from then on.
   };
   /// What a call needs once it has to wait, which small ones seldom have to.
   struct Waits {
@@ -315,7 +316,6 @@ class Call final : public Mesh, public transport::Patience {
     Waiting current;
     Chains chains;
     transport::Inquiry inquiry;
-    Argument argument;
     std::map<int, std::string> seen_by_agents;  ///< What ranks of other nodes do.
   };
   Waits& waits() const {
@@ -329,6 +329,7 @@ class Call final : public Mesh, public transport::Patience {
   const algorithms::by_node::Nodes* nodes_ = nullptr;
   bool tolerant_ = false;  ///< Wrong arguments on other ranks do not end its waits.
   const transport::Fingerprint& fingerprint_;
+  std::optional<Argument> argument_;
   mutable std::unique_ptr<Waits> waits_;  ///< From the first wait on.
 };
 

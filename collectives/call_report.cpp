@@ -384,7 +384,7 @@ std::string Call::counts_text(std::uint64_t theirs, std::uint64_t ours) {
 }
 
 std::string Call::argument_text() const {
-  const std::string text = waits().argument.text();
+  const std::string text = argument_ ? argument_->text() : "";
   const ReduceOp op = fingerprint_.reduce;
   if (!text.empty() || op == ReduceOp{} || op >= ReduceOp::premul_sum) return text;
   const Reduction plain(op);

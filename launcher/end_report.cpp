@@ -1,7 +1,7 @@
 #include "launcher/end_report.hpp"
 
 #include "launcher/summary.hpp"
-#include "runtime/segment/flight_log.hpp"
+#include "runtime/base/age_text.hpp"
 
 namespace dlaunch::launcher {
 

@@ -1,8 +1,8 @@
 #include "launcher/node_seat.hpp"
 
+#include "runtime/base/age_text.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/exit_code.hpp"
-#include "runtime/segment/flight_log.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,5 +1,7 @@
 #include "launcher/stopped_ranks.hpp"
 
+#include "runtime/base/age_text.hpp"
+
 #include <algorithm>
 
 namespace dlaunch::launcher {

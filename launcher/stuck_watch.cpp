@@ -1,6 +1,7 @@
 #include "launcher/stuck_watch.hpp"
 
 #include "launcher/summary.hpp"
+#include "runtime/base/age_text.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,6 +1,6 @@
 #include "launcher/summary.hpp"
 
-#include "runtime/segment/flight_log.hpp"
+#include "runtime/base/age_text.hpp"
 
 #include <algorithm>
 #include <csignal>

@@ -1,21 +1,9 @@
 #include "rendezvous/rounds_state.hpp"
+#include "runtime/base/age_text.hpp"
 
 #include <algorithm>
 
 namespace dlaunch::rendezvous {
-namespace {
-
-/// "40 s", "12 min", "3 h".
-std::string age_text(Clock::duration age) {
-  using namespace std::chrono;
-  constexpr auto as_seconds = minutes(2);
-  constexpr auto as_minutes = hours(2);
-  if (age < as_seconds) return std::to_string(duration_cast<seconds>(age).count()) + " s";
-  if (age < as_minutes) return std::to_string(duration_cast<minutes>(age).count()) + " min";
-  return std::to_string(duration_cast<hours>(age).count()) + " h";
-}
-
-}  // namespace
 
 /// One scheduler's job started it and all the others, or it had a rank in the last epoch: it is of
 /// this job, whatever else it says.

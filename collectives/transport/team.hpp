@@ -81,7 +81,7 @@ class Team {
   Segment& segment() noexcept { return *segment_; }
   Doorbell& bell() noexcept { return *bell_; }
 
-  /// The steps that follow belong to this call. Both are borrowed until the next begin.
+  /// The steps that follow belong to this call. `patience` is borrowed until the next begin.
   void begin(Patience& patience, const Flight::Call& call) {
     patience_ = &patience;
     call_ = hash_of(call);

@@ -1,5 +1,6 @@
 #include "runtime/segment/flight_log.hpp"
 
+#include "runtime/base/age_text.hpp"
 #include "runtime/base/process_stat.hpp"
 #include "runtime/base/ticks.hpp"
 
@@ -245,21 +246,6 @@ std::string doing_text(const FlightRing& ring, const FlightLog& log, Clock::time
   }
   return "in no call for " + age_text(now - *last.ended) + ", after " + names.label_and_site(last) +
          (last.failed ? ", which failed" : "");
-}
-
-std::string age_text(Clock::duration age) {
-  const double seconds = std::chrono::duration<double>(age).count();
-  char text[32];
-  if (seconds < 0.0995) {
-    std::snprintf(text, sizeof text, "%.0f ms", std::max(seconds, 0.0) * 1000);
-  } else if (seconds < 9.95) {
-    std::snprintf(text, sizeof text, "%.1f s", seconds);
-  } else if (seconds < 600) {
-    std::snprintf(text, sizeof text, "%.0f s", seconds);
-  } else {
-    std::snprintf(text, sizeof text, "%.0f min", seconds / 60);
-  }
-  return text;
 }
 
 bool is_stopped(const FlightLog& log) {

@@ -112,9 +112,6 @@ struct FlightNames {
 /// for rank 2", "computing for 12 s, after barrier #2 [train.cpp:40]", "in no call yet".
 std::string doing_text(const FlightRing& ring, const FlightLog& log, Clock::time_point now);
 
-/// "1.5 s", "12 s", "3 min".
-std::string age_text(Clock::duration age);
-
 /// The process that records into the ring is stopped (SIGSTOP). False where that cannot be told.
 bool is_stopped(const FlightLog& log);
 

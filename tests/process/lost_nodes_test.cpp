@@ -36,6 +36,11 @@ class Two : public Nodes {
   }
   Job& a() { return (*this)[host_is_a_ ? 0 : 1]; }
   Job& b() { return (*this)[host_is_a_ ? 1 : 0]; }
+  /// All ranks wait in their call, or are about to.
+  void require_ready() {
+    REQUIRE(a().saw("READY", 2));
+    REQUIRE(b().saw("READY", 2));
+  }
   std::string said() { return "-- a:\n" + a().err() + "-- b:\n" + b().err(); }
 
  private:
@@ -75,8 +80,7 @@ void check_block(Two& nodes, const Job& job, const std::string& cause) {
 
 TEST_CASE("a node stands still: the others' ranks name the rank, its host and the cause") {
   Two nodes(stuck("compute"));
-  REQUIRE(nodes.a().saw("READY", 2));
-  REQUIRE(nodes.b().saw("READY", 2));
+  nodes.require_ready();
   const pid_t agent = nodes.b().agent();
   REQUIRE(::kill(agent, SIGSTOP) == 0);
   CHECK(nodes.a().wait().code == 79);
@@ -104,8 +108,7 @@ TEST_CASE("a node stands still while its ranks go on: the others are told all th
 
 TEST_CASE("the node that hosts stands still: the same, and it says what it did") {
   Two nodes(stuck("compute"), "b");
-  REQUIRE(nodes.a().saw("READY", 2));
-  REQUIRE(nodes.b().saw("READY", 2));
+  nodes.require_ready();
   const pid_t agent = nodes.b().agent();
   REQUIRE(::kill(agent, SIGSTOP) == 0);
   CHECK(nodes.a().wait().code == 79);
@@ -124,8 +127,7 @@ TEST_CASE("the node that hosts stands still: the same, and it says what it did")
 
 TEST_CASE("kill -9 of a launcher: the others' ranks are told that the node is gone") {
   Two nodes(stuck("compute"));
-  REQUIRE(nodes.a().saw("READY", 2));
-  REQUIRE(nodes.b().saw("READY", 2));
+  nodes.require_ready();
   ::kill(nodes.b().agent(), SIGKILL);
   nodes.b().wait();
   CHECK(nodes.a().wait().code == 79);
@@ -136,8 +138,7 @@ TEST_CASE("kill -9 of a launcher: the others' ranks are told that the node is go
 
 TEST_CASE("kill -9 of the launcher that hosts: the others' ranks are told so") {
   Two nodes(stuck("compute"), "b");
-  REQUIRE(nodes.a().saw("READY", 2));
-  REQUIRE(nodes.b().saw("READY", 2));
+  nodes.require_ready();
   ::kill(nodes.b().agent(), SIGKILL);
   nodes.b().wait();
   CHECK(nodes.a().wait().code == 79);

@@ -221,7 +221,7 @@ TEST_CASE("the last calls of all nodes' ranks are written by the first") {
 TEST_CASE("workers without the runtime: one ends, another node's go on") {
   const Folder folder;
   const std::string token = unique_token();
-  Nodes nodes("2", {"sh", "-c", "test $RANK = 1 || exec sleep 1000; : " + token},
+  Nodes nodes("2", {"sh", "-c", "test $RANK = 1 || exec tail -f /dev/null; : " + token},
               {"--nproc-per-node", "1", "--straggler-timeout", "300ms", "--shutdown-timeout", "1"},
               folder.environment());
   Job& a = nodes.add({"--node-rank", "0"});

@@ -218,7 +218,7 @@ TEST_CASE("workers without the runtime: who still runs is told, and ended when t
   const Folder folder;
   const std::string token = unique_token();
   Job job({"--nproc-per-node", "2", "--straggler-timeout", "300ms", "--shutdown-timeout", "1", "sh",
-           "-c", "test $RANK = 0 || exec sleep 1000; : " + token},
+           "-c", "test $RANK = 0 || exec tail -f /dev/null; : " + token},
           folder.environment());
   CHECK(job.wait().code == 80);
   CHECK(job.err().find("rank 0 exited 0 ") != std::string::npos);
@@ -230,7 +230,7 @@ TEST_CASE("workers without the runtime: who still runs is told, and ended when t
 TEST_CASE("workers without the runtime: who still runs is told, and the job goes on") {
   const Folder folder;
   Job job({"--nproc-per-node", "2", "--straggler-notice", "300ms", "--shutdown-timeout", "1", "sh",
-           "-c", "test $RANK = 0 || exec sleep 1000; : " + unique_token()},
+           "-c", "test $RANK = 0 || exec tail -f /dev/null; : " + unique_token()},
           folder.environment());
   REQUIRE(job.saw(" ago, rank 1 still runs; --straggler-timeout ends such a job\n"));
   CHECK(count(job.err(), "rank 0 exited 0 ") == 1);

@@ -307,7 +307,7 @@ TEST_CASE("the flight of cases 1 and 6 has the trace's rows, one by one") {
       const Program program;
       const Folder folder;
       // The workers stay for a while when the example has ended, for who asks.
-      Strings line{"sh", "-c", "\"$@\" && echo ENDED && exec sleep 1000", program.token()};
+      Strings line{"sh", "-c", "\"$@\" && echo ENDED && exec tail -f /dev/null", program.token()};
       for (const auto& word : program.line(number, 2)) line.push_back(word);
       const auto jobs = start(line, nodes, {"--shutdown-timeout", "1"}, folder.environment());
       for (const auto& job : jobs) REQUIRE(job->saw("ENDED", nodes == 1 ? 2 : 1));

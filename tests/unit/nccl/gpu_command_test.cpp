@@ -22,13 +22,15 @@ TEST_CASE("a command's code and what it wrote to both streams") {
 
 TEST_CASE("a command that hangs is ended, with what it started") {
   const auto begin = Clock::now();
-  const auto hung = run_command("echo begun; sleep 600 & sleep 600; echo over", 1s, false);
+  const auto hung =
+      run_command("echo begun; tail -f /dev/null & tail -f /dev/null; echo over", 1s, false);
   CHECK(hung.timed_out);
   CHECK_FALSE(hung.ok());
   CHECK(hung.output == "begun\n");
   CHECK(Clock::now() - begin < 60s);
   // It ended as it was asked to, in its own way.
-  const auto asked = run_command("trap 'echo ended; exit 0' TERM; sleep 600 & wait", 1s, false);
+  const auto asked =
+      run_command("trap 'echo ended; exit 0' TERM; tail -f /dev/null & wait", 1s, false);
   CHECK(asked.timed_out);
   CHECK_FALSE(asked.ok());
   CHECK(asked.output == "ended\n");

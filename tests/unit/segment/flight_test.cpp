@@ -242,12 +242,3 @@ TEST_CASE("threads of a rank record at the same time") {
   CHECK(log.begun == threads * calls);
   CHECK(log.waits.empty());
 }
-
-TEST_CASE("ages are said as people say them") {
-  using namespace std::chrono_literals;
-  CHECK(age_text(0ns) == "0 ms");
-  CHECK(age_text(40ms) == "40 ms");
-  CHECK(age_text(1234ms) == "1.2 s");
-  CHECK(age_text(59600ms) == "60 s");
-  CHECK(age_text(20min) == "20 min");
-}
