@@ -49,7 +49,7 @@ void Agent::execute(const TellStragglers& effect) {
 void Agent::execute(const ArmTimer& effect) {
   timer_.expires_at(effect.at);
   timer_.async_wait([this](auto error) {
-    if (!error) feed(Tick{});
+    if (!error) on_deadline();
   });
 }
 
@@ -65,8 +65,13 @@ void Agent::execute(const Ended& effect) {
   last_end_ = effect;
   if (effect.unkillable) history_.end_attempt(supervisor_, console_.output());
   if (final_code_) return finish(*final_code_);
-  if (effect.unkillable) leave(effect.exit_code, "its workers cannot be killed");
-  if (leaving_) return finish(effect.exit_code);
+  // No other attempt can begin beside what is left of this one; and without a verdict of its own
+  // the node has not done its part.
+  if (effect.unkillable && effect.outcome != Outcome::succeeded) {
+    leave(effect.exit_code != 0 ? effect.exit_code : exit_code::node_lost,
+          "its workers cannot be killed");
+  }
+  if (leaving_) return finish(*leaving_);
 
   const bool straggled = !effect.root_cause && !stragglers_.empty();
   link_.seat()->workers_ended(report_of(
@@ -103,7 +108,7 @@ void Agent::on_all_gone() {
 void Agent::finish(int exit_code) {
   if (std::exchange(finished_, true)) return;
   exit_code_ = exit_code;
-  const JobEnd end = job_end(last_end_, exit_code, leaving_, history_.empty());
+  const JobEnd end = job_end(last_end_, exit_code, leaving_.has_value(), history_.empty());
   if (abandoned_) return tell_and_stop(end);
   link_.close([this, end] { tell_and_stop(end); });
 }
@@ -123,17 +128,6 @@ void Agent::tell_and_stop(const JobEnd& end) {
   task_.run_directory.finish(history_.has_files());
   if (abandoned_) ::_exit(exit_code_);
   console_.drain([this] { asio::post(io_, [this] { io_.stop(); }); });
-}
-
-// ---- What the user reads ----
-
-void Agent::say_restart(int attempt) {
-  // Who ended for another node's loss is not to blame.
-  const bool is_here = history_.has_root_cause() && !last_end_.consequence;
-  const std::string cause = is_here                 ? history_.root_cause_sentence()
-                            : order_reason_.empty() ? "a node was lost"
-                                                    : order_reason_;
-  say(cause + restart_text(attempt, task_.options));
 }
 
 }  // namespace dlaunch::launcher

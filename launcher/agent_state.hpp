@@ -42,7 +42,7 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   void on_warning(const std::string& sentence) override { say(sentence); }
 
   void on_admitted(const rendezvous::Admission& admission) override;
-  void on_order(std::uint64_t epoch, StopOrder::Manner manner, const std::string& reason) override;
+  void on_order(std::uint64_t epoch, StopOrder::Manner manner) override;
   void on_ranks_lost(int first_rank, int count, const std::string& host,
                      const std::string& cause) override;
   void on_standing(const std::string& sentence) override { say(sentence); }
@@ -53,6 +53,8 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   void on_front_lost() override;
   void on_handed_on(int signal_number) override;
 
+  void on_deadline();
+  int code_of_stop(int signal_number) const;
   void leave(int exit_code, const std::string& reason);
   void deliver(const Workers::Ended& ended);
   void deliver_all_waiting();
@@ -71,9 +73,8 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   void finish(int exit_code);
   void tell_and_stop(const JobEnd& end);
   void say(const std::string& sentence) { console_.say(sentence); }
-  void begin_epoch(Assignment assignment, const StoreClients& clients);
+  void begin_epoch(Assignment assignment, const StoreClients& clients, const std::string& why);
   void open_host();
-  void say_restart(int attempt);
 
   int local(int rank) const { return rank - assignment_.first_rank; }
   bool gang_is_gone() const { return supervisor_.state() == Supervisor::State::idle; }
@@ -102,10 +103,9 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   std::vector<std::string> flights_;  ///< To be written, by node.
   bool failed_elsewhere_ = false;     ///< On another node, first.
   std::optional<int> blamed_;         ///< The first rank of another node that was.
-  std::string order_reason_;          ///< Why the workers were ended.
   Ended last_end_;                    ///< Of the last attempt.
   std::optional<int> final_code_;     ///< The job is over; we end when the workers are gone.
-  bool leaving_ = false;              ///< The rendezvous has no say any more.
+  std::optional<int> leaving_;        ///< With this code; the rendezvous has no say any more.
   bool finished_ = false;
   bool killing_ = false;
   bool draining_ = false;

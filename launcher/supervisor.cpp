@@ -108,10 +108,9 @@ void Supervisor::on(const LeftElsewhere&) {
 
 void Supervisor::on(const StopSignal& e) {
   const bool second = stop_signal_.has_value();
-  // Once everything is being killed the outcome is settled, a success included.
-  if (!second && state_ != State::killing) {
+  if (!second) {
     stop_signal_ = e.number;
-    failed_before_stop_ = someone_failed();
+    settled_before_stop_ = is_settled();
   }
   switch (state_) {
     case State::idle:
@@ -156,6 +155,7 @@ void Supervisor::on(const StopOrder& e) {
       if (manner == Manner::kill) return kill();
       return;
     case State::killing:
+      order_ = manner;
       return;
   }
 }
@@ -176,6 +176,7 @@ void Supervisor::on(const OtherSignal& e) {
 
 void Supervisor::on(const Tick&) {
   if (!deadline_ || now_ < *deadline_) return;
+  if (now_ - *deadline_ > rules_.late_tick) return forgive_own_stall();
   switch (state_) {
     case State::grace:
       return terminate(SIGTERM);
@@ -185,6 +186,25 @@ void Supervisor::on(const Tick&) {
       return conclude(true);
     case State::running:
       return judge_stragglers();
+    case State::idle:
+    case State::starting:
+      return;
+  }
+}
+
+/// Nobody but us is to blame for a tick that comes this late: the process stood still, or its
+/// machine. What was waited for, and may have stood still as well, gets its time again.
+void Supervisor::forgive_own_stall() {
+  switch (state_) {
+    case State::grace:
+      return arm(rules_.failure_grace);
+    case State::terminating:
+      return arm(rules_.shutdown_timeout);
+    case State::killing:
+      return arm(rules_.kill_timeout);
+    case State::running:
+      *first_success_ += now_ - *deadline_;
+      return arm_for_stragglers();
     case State::idle:
     case State::starting:
       return;
@@ -257,7 +277,7 @@ void Supervisor::publish_losses() {
 
 void Supervisor::judge_running() {
   if (all_exited()) return kill();
-  if (!someone_failed() || rules_.on_failure == OnFailure::carry_on) return arm_for_stragglers();
+  if (failures_ == 0 || rules_.on_failure == OnFailure::carry_on) return arm_for_stragglers();
   state_ = State::grace;
   arm(rules_.failure_grace);
   judge_grace();
@@ -334,7 +354,17 @@ bool Supervisor::all_exited() const {
                      [](const auto& worker) { return worker.exit.has_value(); });
 }
 
-bool Supervisor::someone_failed() const { return failures_ > 0; }
+/// The attempt has its outcome, whatever comes now. Failures that blame another node's rank are no
+/// outcome: they may be the first that this node sees of a job that is stopped everywhere; and so
+/// are those after an order to stop, whose reason came first.
+bool Supervisor::is_settled() const {
+  if (straggled_) return true;
+  const bool ordered = order_ && *order_ != StopOrder::Manner::report_first;
+  if (failures_ > 0) return !ordered && !(rules_.peers_elsewhere && everyone_blames_others());
+  return state_ != State::idle && std::all_of(workers_.begin(), workers_.end(), [](const auto& w) {
+           return w.exit && !w.stopped_by_us;
+         });
+}
 
 bool Supervisor::someone_will_report() const {
   return std::any_of(workers_.begin(), workers_.end(), [](const auto& worker) {
@@ -384,7 +414,7 @@ Ended Supervisor::verdict() const {
   constexpr int front_lost_code = 70;
   if (front_lost_) return {Outcome::front_lost, front_lost_code, {}, false, false};
   if (spawn_failure_code_) return {Outcome::spawn_failed, *spawn_failure_code_, {}, false, false};
-  if (stop_signal_ && !failed_before_stop_) {
+  if (stop_signal_ && !settled_before_stop_) {
     return {Outcome::stopped, 128 + *stop_signal_, {}, false, false};
   }
   if (straggled_) return {Outcome::failed, exit_code::no_progress, {}, false, false};

@@ -47,10 +47,10 @@ void Rounds::State::on(const WorkerLeft& e) {
   const Admission& own = *node->admission;
   const bool its_own = e.rank >= own.first_rank && e.rank < own.first_rank + own.local_size;
   if (!its_own || !node->departed.insert(e.rank).second || exits_told++ >= told_max) return;
-  RanksLost loss{epoch, e.rank, 1, node->offer.host, std::string(early_exit_cause), e.session};
-  loss.left = true;
-  repeated.push_back(loss);
-  put(std::move(loss));
+  RanksLost gone{epoch, e.rank, 1, node->offer.host, std::string(early_exit_cause), e.session};
+  gone.left = true;
+  repeated.push_back(gone);
+  put(std::move(gone));
 }
 
 void Rounds::State::on(const WorkersEnded& e) {
@@ -93,6 +93,7 @@ void Rounds::State::begin_end(EndCause why, const std::string& reason, Session e
   if (cause == EndCause::none) {
     cause = why;
     cause_reason = reason;
+    caused_at = now;
     phase = Phase::stopping;
     stand(reason);
     for (auto& [session, node] : nodes) {
@@ -105,9 +106,7 @@ void Rounds::State::begin_end(EndCause why, const std::string& reason, Session e
 }
 
 void Rounds::State::note_loss(const std::string& text) {
-  if (lost_at) return;
-  lost_at = now;
-  loss_reason = text;
+  if (!first_loss) first_loss = Loss{now, text};
 }
 
 void Rounds::State::judge_if_ended() {
@@ -123,7 +122,7 @@ void Rounds::State::judge() {
     return finish(unstartable->exit_code != 0 ? unstartable->exit_code : exit_code::failed, {},
                   unstartable->sentence);
   }
-  switch (cause) {
+  switch (cause_at_end()) {
     case EndCause::none: {
       // With --on-failure continue somebody may have failed; if all have, so has the job.
       const bool any = std::any_of(ends.begin(), ends.end(), [](const WorkersEnded& e) {
@@ -136,12 +135,21 @@ void Rounds::State::judge() {
     case EndCause::loss:
       return judge_loss();
     case EndCause::arrival:
-      if (!closes) return gather_or_give_up();
-      return finish(*leave_code, {}, cause_reason);
     case EndCause::leave:
-      if (!closes && elastic() && count() >= rules.nodes_min) return gather_or_give_up();
-      return finish(*leave_code, {}, cause_reason);
+      return judge_leave();
   }
+}
+
+/// The workers notice that a node is gone before its lease ends, and say so or not: a failure that
+/// blames others, or that was told when the lost node had fallen silent, is what came of the loss.
+/// So it is with a node that leaves.
+EndCause Rounds::State::cause_at_end() const {
+  if (cause != EndCause::failure) return cause;
+  const WorkersEnded* root = root_cause();
+  const bool all_blame_others = !root || root->consequence;
+  if (first_loss && !culprit_lost && (all_blame_others || lost_before)) return EndCause::loss;
+  if (left && all_blame_others) return EndCause::leave;
+  return EndCause::failure;
 }
 
 /// The first failure that blames nobody else, as it was told; or the first.
@@ -174,20 +182,31 @@ std::optional<std::string> Rounds::State::early_exit(std::optional<int> rank) co
 }
 
 void Rounds::State::judge_failure() {
-  const WorkersEnded* root = root_cause();
-  const bool all_blame_others = !root || root->consequence;
-  // The workers notice that a node is gone before its lease ends.
-  if (all_blame_others && lost_at && !culprit_lost) return judge_loss();
-  if (attempt >= rules.max_restarts || leave_code || closes) return finish_failed();
+  if (attempt >= rules.max_restarts || lacks_who_left()) return finish_failed();
   ++attempt;
-  gather_or_give_up();
+  const WorkersEnded* root = root_cause();
+  const auto early = root && root->consequence ? early_exit(root->blamed) : std::nullopt;
+  gather_or_give_up(early ? *early : root ? root->sentence : cause_reason);
 }
 
 void Rounds::State::judge_loss() {
-  const bool may_go_on = !closes && (elastic() || (attempt < rules.max_restarts && !leave_code));
-  if (!may_go_on) return finish(exit_code::node_lost, {}, loss_reason);
+  const bool may_go_on = elastic() || (attempt < rules.max_restarts && !left);
+  if (!may_go_on) return finish(exit_code::node_lost, {}, first_loss->reason);
   if (!elastic()) ++attempt;
-  gather_or_give_up();
+  gather_or_give_up(first_loss->reason);
+}
+
+/// Nodes have come or gone, and nothing has failed: that costs no restart.
+void Rounds::State::judge_leave() {
+  if (lacks_who_left()) return finish(left->exit_code, {}, left->reason);
+  gather_or_give_up(cause_reason);
+}
+
+/// Nobody is left who could wait for the others' ends, or tell them of it.
+void Rounds::State::finish_without_host(int exit_code, const std::string& reason) {
+  const WorkersEnded* root = root_cause();
+  if (cause == EndCause::failure && root && !root->consequence) return finish_failed();
+  finish(exit_code, {}, reason);
 }
 
 void Rounds::State::finish_failed() {
@@ -195,7 +214,7 @@ void Rounds::State::finish_failed() {
   const bool lost_before_it_told = culprit_lost && (!root || root->consequence);
   if (!root || lost_before_it_told) {
     return finish(exit_code::node_lost, {},
-                  lost_at ? cause_reason + "; then " + loss_reason : cause_reason);
+                  first_loss ? cause_reason + "; then " + first_loss->reason : cause_reason);
   }
   const int code = root->exit_code != 0 ? root->exit_code : exit_code::failed;
   // Who left early did not fail; those who waited for it did.
@@ -206,7 +225,8 @@ void Rounds::State::finish_failed() {
   finish(code, root->root_cause, was_told ? cause_reason : root->sentence);
 }
 
-void Rounds::State::gather_or_give_up() {
+void Rounds::State::gather_or_give_up(std::string why) {
+  again_for = std::move(why);
   begin_gathering();
   consider_gathering();
 }
