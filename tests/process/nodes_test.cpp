@@ -3,6 +3,7 @@
 
 #include "runtime/base/socket.hpp"
 #include "tests/process/job.hpp"
+#include "tests/support/expect.hpp"
 
 #include <csignal>
 #include <memory>
@@ -14,13 +15,11 @@
 namespace dlaunch::process_test {
 namespace {
 
+using testing::contains;
+
 Strings victims(const std::string& mode, const std::string& token,
                 const std::string& number = "0") {
   return {victim(), mode, token, number};
-}
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
 }
 
 std::string example(const std::string& name) {

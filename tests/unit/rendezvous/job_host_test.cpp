@@ -4,6 +4,7 @@
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/socket.hpp"
 #include "runtime/store/client.hpp"
+#include "tests/support/expect.hpp"
 
 #include <algorithm>
 #include <condition_variable>
@@ -19,6 +20,8 @@
 
 namespace dlaunch::rendezvous {
 namespace {
+
+using testing::contains;
 
 constexpr auto patience = std::chrono::seconds(10);
 
@@ -146,10 +149,6 @@ std::string refusal(const std::function<void()>& attempt) {
     return error.what();
   }
   return "";
-}
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // and that none of it is quadratic. DLAUNCH_TEST_FULL=1 prints the table.
 #include "rendezvous/messages.hpp"
 #include "rendezvous/rounds.hpp"
+#include "tests/support/expect.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -243,7 +244,7 @@ TEST_CASE("a job of 100000 ranks: messages by phase, nothing quadratic") {
   const Phase& joined = job.phases.front().second;
   CHECK(joined.out >= 2 * n);  // Each hears that it is counted, and where its place is.
   CHECK(joined.biggest < wire::frame_bytes_max);
-  if (std::getenv("DLAUNCH_TEST_FULL")) print(job);
+  if (testing::is_full()) print(job);
 }
 
 }  // namespace dlaunch::rendezvous

@@ -1,6 +1,7 @@
 // The one connection of a node, against a real server and through a network that fails.
 #include "runtime/store/uplink.hpp"
 
+#include "tests/support/expect.hpp"
 #include "tests/support/store_server.hpp"
 #include "tests/support/tcp_proxy.hpp"
 #include "tests/support/uplink_peer.hpp"
@@ -22,9 +23,7 @@ using namespace dlaunch::test;
 
 namespace {
 
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
+using testing::contains;
 
 /// Accepts, writes what it is told to, and keeps or closes the connection.
 class Speaker {

@@ -6,6 +6,7 @@
 #include "runtime/store/server.hpp"
 #include "runtime/world/identity.hpp"
 #include "runtime/world/join.hpp"
+#include "tests/support/expect.hpp"
 
 #include <future>
 #include <thread>
@@ -20,6 +21,8 @@
 using namespace dlaunch;
 
 namespace {
+
+using testing::contains;
 
 class Agent final : public store::Host {
  public:
@@ -130,10 +133,6 @@ std::string refusal(const Environment& environment, Errc code, int rank = 0) {
     return error.what();
   }
   return "";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Gradients in buckets: which ones, in which order, and what becomes of them.
 #include "collectives/training/bucket_plan.hpp"
 #include "tests/support/mixed_ranks.hpp"
-#include "tests/support/ranks.hpp"
+#include "tests/support/outcomes.hpp"
 
 #include <dlaunch/dlaunch.hpp>
 
@@ -13,14 +13,11 @@
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
+using testing::check_all;
 using testing::Outcome;
 using testing::run_ranks;
 
 namespace {
-
-void check_all(const std::vector<Outcome>& outcomes) {
-  for (const auto& outcome : outcomes) CHECK_MESSAGE(outcome.ok(), outcome.text);
-}
 
 void require(bool holds, const char* what) {
   if (!holds) throw std::runtime_error(what);
