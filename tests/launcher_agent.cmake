@@ -33,3 +33,10 @@ foreach(area stuck stuck_nodes lost_nodes)
   add_dependencies(${area}_test stuck_rank victim dlaunch_program)
 endforeach()
 add_dependencies(lost_nodes_test steady)
+
+# Every way in which one rank may end while the others go on.
+add_executable(ending_rank process/ending_rank.cpp)
+target_link_libraries(ending_rank PRIVATE dlaunch)
+set_target_properties(ending_rank PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+dlaunch_test(endings_test process/endings_test.cpp LIBS dlaunch_process_test dlaunch_launcher)
+add_dependencies(endings_test ending_rank dlaunch_program dlaunchd_program)
