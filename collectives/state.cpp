@@ -31,8 +31,8 @@ void FlightPlace::take(transport::Links& mesh, const Group& group) {
 
 void Communicator::State::refuse_process() {
   throw Error(Errc::misuse,
-              "a forked child cannot use a communicator on which its parent has "
-              "started calls: make one in the child, or fork before");
+              "this communicator belongs to the parent process; a forked child may not use it and "
+              "needs a rank of its own");
 }
 
 /// The nodes are known only once all ranks have been heard, so a call in which that is so anyway

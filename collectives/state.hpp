@@ -9,6 +9,7 @@
 #include "collectives/form_team.hpp"
 #include "collectives/started_queue.hpp"
 #include "collectives/transport/attendant.hpp"
+#include "runtime/base/home_process.hpp"
 #include "runtime/world/membership.hpp"
 
 #include <dlaunch/communicator.hpp>
@@ -22,8 +23,6 @@
 #include <mutex>
 #include <optional>
 #include <vector>
-
-#include <unistd.h>
 
 namespace dlaunch {
 
@@ -117,7 +116,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   std::shared_ptr<DeviceMemory> device_memory = std::make_shared<DeviceMemory>();
   transport::Activity device_activity;
   std::vector<DeviceWork*> device_works;  ///< Not known to be complete.
-  const pid_t process = ::getpid();
+  const HomeProcess home;
 
   /// A collective: runs what was started before, then `body(Call&)`; a failure is told to the
   /// others and sticks.
@@ -208,10 +207,9 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   /// Breaks the communicator between two calls: the other ranks are told why, and wait no longer.
   /// Does nothing where it is broken already.
   void give_up(const Error& why) noexcept;
-  /// A thread of its process uses it, too.
-  bool has_threads() const noexcept { return queue->is_used() || attendant->is_used() || device; }
-  /// In a forked child there are no such threads, and what they held stays locked.
-  bool is_forked() const noexcept { return has_threads() && ::getpid() != process; }
+  /// In a forked child: the memory and the connections are the parent's, its threads are not there,
+  /// and what they held stays locked.
+  bool is_forked() const noexcept { return !home.is_here(); }
   /// Throws Error{misuse} in a forked child.
   void check_process() const {
     if (is_forked()) [[unlikely]]

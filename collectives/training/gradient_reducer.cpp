@@ -70,7 +70,10 @@ GradientReducer::GradientReducer(Communicator& communicator, std::vector<Paramet
   training::spread(communicator, values, 0, options);
 }
 
-GradientReducer::~GradientReducer() = default;
+/// In a forked child what is under way goes on in the parent, and so does a device.
+GradientReducer::~GradientReducer() {
+  if (state_ && !state_->home.is_here()) static_cast<void>(state_.release());
+}
 
 void GradientReducer::refuse(const CallSite& site, const std::string& sentence) {
   const std::string whole = "GradientReducer on rank " + std::to_string(communicator().rank()) +

@@ -157,7 +157,7 @@ MemberLink::~MemberLink() {
   host_->await_departures(deadline_after(unwinding ? last_words_wait : options_.linger));
 }
 
-bool MemberLink::is_ours() const noexcept { return ::getpid() == owner_; }
+bool MemberLink::is_ours() const noexcept { return home_.is_here(); }
 
 /// Reads news until `done` (asked under the lock) or the deadline.
 bool MemberLink::wait_for(const std::function<bool()>& done, Clock::time_point deadline) {
@@ -172,12 +172,15 @@ bool MemberLink::wait_for(const std::function<bool()>& done, Clock::time_point d
   }
 }
 
+void MemberLink::require_ours() const {
+  if (is_ours()) return;
+  throw Error(Errc::misuse, "this World belongs to the parent process, pid " +
+                                std::to_string(owner_) +
+                                "; a forked child may not use it and needs a rank of its own");
+}
+
 store::Client& MemberLink::client() const {
-  if (!is_ours()) {
-    throw Error(Errc::misuse, "this World belongs to the parent process, pid " +
-                                  std::to_string(owner_) +
-                                  "; a forked child may not use it and needs a rank of its own");
-  }
+  require_ours();
   return *client_;
 }
 
@@ -264,11 +267,13 @@ std::optional<std::map<int, std::string>> MemberLink::doing() const {
 }
 
 unique_fd MemberLink::take_listener() {
+  require_ours();
   const std::lock_guard lock(news_->mutex);
   return std::move(news_->listener);
 }
 
 std::optional<Key> MemberLink::data_key() const {
+  require_ours();
   const std::lock_guard lock(news_->mutex);
   return news_->data_key;
 }
