@@ -222,8 +222,7 @@ void JoinGroup::shadow(const News& news) {
 void JoinGroup::settle(bool is_last) {
   if (announced_.empty()) return;
   std::int64_t last = is_last ? communicator_.rank() : -1;
-  communicator_.all_reduce(dlaunch::view_of(last), ReduceOp::max,
-                           options_of(Purpose::last_joiner, false));
+  communicator_.all_reduce(last, ReduceOp::max, options_of(Purpose::last_joiner, false));
   for (const int number : std::exchange(announced_, {})) {
     hook_of(number).post_hook(static_cast<int>(last));
   }
