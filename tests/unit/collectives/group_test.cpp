@@ -145,12 +145,12 @@ TEST_CASE("wrong groups are errors, not hangs") {
   const auto different = run_ranks(3, [](const World& world) {
     Communicator comm(world);
     comm.set_timeout(20s);
-    comm.group(comm.rank() == 1 ? std::vector{0, 1} : std::vector{1, 0});
+    static_cast<void>(comm.group(comm.rank() == 1 ? std::vector{0, 1} : std::vector{1, 0}));
   });
   for (const auto& outcome : different) CHECK(outcome.code == Errc::mismatch);
   const auto stranger = run_ranks(1, [](const World& world) {
     Communicator comm(world);
-    comm.group_of_members(std::vector{1});
+    static_cast<void>(comm.group_of_members(std::vector{1}));
   });
   CHECK(stranger[0].code == Errc::misuse);
 }
@@ -168,4 +168,24 @@ TEST_CASE("a group's messages name it and its ranks") {
   CHECK(outcomes[0].ok());
   CHECK_MESSAGE(outcomes[1].mentions("'world/split1.0'"), outcomes[1].text);
   CHECK_MESSAGE(outcomes[1].mentions("rank 1 (rank 2 of the world)"), outcomes[1].text);
+}
+
+TEST_CASE("members that give different lists are shown both") {
+  const auto outcomes = run_ranks(3, [](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(20s);
+    if (comm.rank() == 2) return;
+    const std::vector<int> mine = comm.rank() == 0 ? std::vector{0, 1} : std::vector{1, 0, 2};
+    Communicator made = comm.group_of_members(mine);
+    int rank = comm.rank();
+    if (comm.rank() == 0) made.recv(rank, 1);
+    if (comm.rank() == 1) made.recv(rank, 1);
+  });
+  CHECK(outcomes[2].ok());
+  for (const int member : {0, 1}) {
+    const auto& outcome = outcomes[static_cast<std::size_t>(member)];
+    CHECK(outcome.code == Errc::mismatch);
+    CHECK_MESSAGE(outcome.mentions("'world/members1(0,1)'"), outcome.text);
+    CHECK_MESSAGE(outcome.mentions("'world/members1(1,0,2)'"), outcome.text);
+  }
 }
