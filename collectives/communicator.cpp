@@ -70,9 +70,9 @@ void Communicator::set_stuck_after(Clock::duration stuck_after) {
   state_->flight.limit_waits(limit > limit.zero() ? limit : std::chrono::milliseconds(-1));
 }
 
-void Communicator::abort() noexcept {
+void Communicator::abort(const CallSite& site) noexcept {
   if (state_->is_forked()) return;
-  state_->aborted = true;
+  state_->aborted.set(site);
   state_->mesh->wake();
 }
 

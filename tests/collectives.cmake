@@ -3,6 +3,7 @@ set_source_files_properties(unit/collectives/fold_test.cpp PROPERTIES COMPILE_OP
 dlaunch_test(collectives_test
   unit/collectives/algorithms_test.cpp
   unit/collectives/arguments_test.cpp
+  unit/collectives/channel_test.cpp
   unit/collectives/connections_test.cpp
   unit/collectives/disagreement_test.cpp
   unit/collectives/disagreement_words_test.cpp
@@ -20,6 +21,7 @@ dlaunch_test(collectives_test
   unit/collectives/nodes_test.cpp
   unit/collectives/proof_test.cpp
   unit/collectives/ring_test.cpp
+  unit/collectives/shortage_test.cpp
   unit/collectives/started_end_test.cpp
   unit/collectives/started_test.cpp
   unit/collectives/table_test.cpp

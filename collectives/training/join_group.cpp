@@ -38,9 +38,17 @@ Options JoinGroup::options_of(Purpose purpose, bool shadow) const {
 }
 
 std::shared_ptr<JoinGroup> JoinGroup::of(Communicator& communicator) {
-  auto& kept = communicator.state_->join_group;
-  if (!kept) kept = std::make_shared<JoinGroup>(communicator);
-  return kept;
+  auto group = communicator.state_->join_group.lock();
+  if (!group) {
+    group = std::make_shared<JoinGroup>(communicator.state_);
+    communicator.state_->join_group = group;
+  }
+  return group;
+}
+
+/// Its end is not the communicator's.
+JoinGroup::~JoinGroup() {
+  if (!communicator_.state_->is_forked()) communicator_.state_.reset();
 }
 
 int JoinGroup::add(Joinable& joinable) {

@@ -292,8 +292,9 @@ class DLAUNCH_API Communicator {
   // ---- Ending, and going on without the dead. ----
 
   /// From any thread, any number of times, waits for nobody: here every pending and later call
-  /// throws Error{aborted}; the others get Error{aborted} or Error{peer_lost}.
-  void abort() noexcept;
+  /// throws Error{aborted}; the others get Error{aborted} or Error{peer_lost}. All are told which
+  /// rank called it, and where.
+  void abort(const CallSite& site = CallSite::here()) noexcept;
   // After User-Level Failure Mitigation (Bland et al., "Post-failure recovery of MPI communication
   // capability", IJHPCA 2013). A death breaks every communicator that the dead rank was part of;
   // those who live revoke it, so that nobody waits in it, then shrink it and go on. The launcher

@@ -146,8 +146,8 @@ TEST_CASE("structures that differ are told by the first path that does") {
     CHECK(outcome.code == Errc::mismatch);
     CHECK_MESSAGE(outcome.mentions("rank 0 is in all_reduce_object #1 (sum) [tree_test.cpp:"),
                   outcome.text);
-    CHECK_MESSAGE(outcome.mentions("] with a list of 2 items, but rank 2 is in all_reduce of a "
-                                   "tree #1 (sum) [tree_test.cpp:"),
+    CHECK_MESSAGE(outcome.mentions("] with a list of 2 items, but rank 2 is in "
+                                   "all_reduce_object #1 (sum) [tree_test.cpp:"),
                   outcome.text);
     CHECK_MESSAGE(outcome.mentions("] with a list of 3 items: their values differ in structure at "
                                    "'.b[1]'"),
@@ -164,5 +164,27 @@ TEST_CASE("structures that differ are told by the first path that does") {
     CHECK_MESSAGE(outcome.mentions("] with 'y': their values differ at '[1]', where they are text "
                                    "and cannot be reduced"),
                   outcome.text);
+  }
+}
+
+TEST_CASE("a tensor that no rank could decode fails where it is given, and is told to the others") {
+  for (const bool has_axes : {true, false}) {
+    CAPTURE(has_axes);
+    const auto outcomes = run_ranks(3, [&](const World& world) {
+      Communicator comm(world);
+      comm.set_timeout(20s);
+      Tensor tensor(DType::f32, {1});
+      if (has_axes) tensor.shape.assign(65, 1);
+      if (!has_axes) tensor.data.resize(3);
+      static_cast<void>(comm.broadcast_object(comm.rank() == 1 ? Tree(tensor) : Tree(), 1));
+    });
+    CHECK(outcomes[1].code == Errc::misuse);
+    const char* const why = has_axes
+                                ? "a tensor has 65 axes, and with more than 64 it cannot be sent"
+                                : "a tensor has 3 bytes of data, which do not fit";
+    for (const auto& outcome : outcomes) CHECK_MESSAGE(outcome.mentions(why), outcome.text);
+    for (const int other : {0, 2}) {
+      CHECK(outcomes[static_cast<std::size_t>(other)].code == Errc::mismatch);
+    }
   }
 }
