@@ -285,7 +285,7 @@ void Call::check_known() {
 
 void Call::check_told() {
   if (setting_.aborted) {
-    throw CallError(Errc::aborted, label() + ": abort() was called on this communicator" + where());
+    throw CallError(Errc::aborted, label() + where() + ": " + setting_.aborted.text(rank()));
   }
   const FailureNotice* notice = setting_.mesh.news().failure_of(setting_.group.id);
   const bool is_message = fingerprint_.op >= transport::Op::send;

@@ -34,6 +34,26 @@ struct Group {
   int rank_of(int world_rank) const;
 };
 
+/// Whether a communicator was ended from outside of its calls, and where in the program. For any
+/// number of threads.
+class Aborted {
+ public:
+  /// The first one counts.
+  void set(const CallSite& site) noexcept {
+    if (is_taken_.exchange(true)) return;
+    site_ = site;
+    is_set_ = true;
+  }
+  operator bool() const noexcept { return is_set_; }
+  /// "rank 1 called abort() [watchdog.cpp:7]"; once it is set.
+  std::string text(int rank) const;
+
+ private:
+  std::atomic<bool> is_taken_{false};
+  CallSite site_{"", 0, ""};
+  std::atomic<bool> is_set_{false};
+};
+
 /// What a communicator's calls leave to the next one, which would have to make it again.
 struct Kept {
   std::vector<std::size_t> parts;
@@ -87,7 +107,7 @@ class Call final : public Mesh, public transport::Patience {
     transport::Links& mesh;
     const Group& group;
     Kept& kept;
-    const std::atomic<bool>& aborted;
+    const Aborted& aborted;
     Clock::duration timeout;
     CallSite site;
     Flight::Entry* flight = nullptr;  ///< Where it is recorded.

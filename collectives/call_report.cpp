@@ -223,6 +223,8 @@ void Call::throw_unless_complete(const Waiting& waiting, const std::function<boo
   } else {
     sentence += "; nothing came";
   }
+  const std::string& shortage = setting_.mesh.shortage();
+  if (!shortage.empty()) sentence += "; of rank " + std::to_string(rank()) + ": " + shortage;
   throw CallError(Errc::timeout, sentence + where(), blamed);
 }
 
@@ -329,6 +331,10 @@ std::string place_text(const CallSite& site) {
   const auto slash = file.rfind('/');
   const auto name = slash == std::string_view::npos ? file : file.substr(slash + 1);
   return unless_header(" [" + std::string(name) + ":" + std::to_string(site.line) + "]");
+}
+
+std::string Aborted::text(int rank) const {
+  return "rank " + std::to_string(rank) + " called abort()" + place_text(site_);
 }
 
 std::string Call::where() const { return place_text(setting_.site); }

@@ -39,7 +39,8 @@ Communicator& Communicator::operator=(Communicator&& other) noexcept {
 Communicator::~Communicator() {
   if (!state_) return;
   if (state_->is_forked()) {
-    // Left as it is: joining the parent's threads, or taking their locks, would never end.
+    // Left as it is: what it shares with other ranks is the parent's, and joining its threads, or
+    // taking their locks, would never end.
     static_cast<void>(new std::shared_ptr(std::move(state_)));
     return;
   }
@@ -59,6 +60,7 @@ void Communicator::set_timeout(Clock::duration timeout) {
 }
 
 void Communicator::set_stuck_after(Clock::duration stuck_after) {
+  state_->check_process();
   if (stuck_after < Clock::duration::zero()) {
     throw Error(Errc::misuse,
                 "what a communicator's calls may wait before they are reported is "
@@ -68,8 +70,9 @@ void Communicator::set_stuck_after(Clock::duration stuck_after) {
   state_->flight.limit_waits(limit > limit.zero() ? limit : std::chrono::milliseconds(-1));
 }
 
-void Communicator::abort() noexcept {
-  state_->aborted = true;
+void Communicator::abort(const CallSite& site) noexcept {
+  if (state_->is_forked()) return;
+  state_->aborted.set(site);
   state_->mesh->wake();
 }
 

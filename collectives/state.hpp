@@ -9,6 +9,7 @@
 #include "collectives/form_team.hpp"
 #include "collectives/started_queue.hpp"
 #include "collectives/transport/attendant.hpp"
+#include "runtime/base/home_process.hpp"
 #include "runtime/world/membership.hpp"
 
 #include <dlaunch/communicator.hpp>
@@ -22,8 +23,6 @@
 #include <mutex>
 #include <optional>
 #include <vector>
-
-#include <unistd.h>
 
 namespace dlaunch {
 
@@ -98,26 +97,28 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   std::shared_ptr<transport::Attendant> attendant;  ///< Of the mesh, which outlives it.
   FlightPlace flight;
   std::shared_ptr<Membership> membership;
-  Clock::duration timeout = std::chrono::minutes(5);
+  /// Also for the thread that looks after a device.
+  std::atomic<Clock::duration> timeout{std::chrono::minutes(5)};
   std::atomic<std::uint64_t> sequence{0};  ///< Of the last collective that ran.
   std::uint64_t agreements = 0;            ///< Calls of agree and shrink so far.
   std::uint32_t unsettled = 1;             ///< 1 until the team, or the nodes, have been sought.
   bool team_sought = false;
   std::unique_ptr<transport::Team> team;
   std::unique_ptr<algorithms::by_node::Nodes> nodes;  ///< Where there is no team.
+  std::atomic<bool> goes_by_nodes{false};             ///< The same, for any thread.
   Kept kept;
   FirstError error;  ///< It sticks.
-  std::atomic<bool> aborted{false};
+  Aborted aborted;
   std::atomic<bool> destroyed{false};
   std::map<std::vector<int>, std::uint64_t> member_groups;  ///< How often each was made.
-  std::shared_ptr<JoinGroup> join_group;                    ///< From its first joinable on.
+  std::weak_ptr<JoinGroup> join_group;                      ///< As long as it has joinables.
   std::shared_ptr<StartedQueue> queue = std::make_shared<StartedQueue>();
   std::vector<MessageWork*> messages;   ///< Started and not yet finished.
   std::unique_ptr<DeviceCalls> device;  ///< From the first call with CUDA buffers on.
   std::shared_ptr<DeviceMemory> device_memory = std::make_shared<DeviceMemory>();
   transport::Activity device_activity;
   std::vector<DeviceWork*> device_works;  ///< Not known to be complete.
-  const pid_t process = ::getpid();
+  const HomeProcess home;
 
   /// A collective: runs what was started before, then `body(Call&)`; a failure is told to the
   /// others and sticks.
@@ -208,10 +209,9 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   /// Breaks the communicator between two calls: the other ranks are told why, and wait no longer.
   /// Does nothing where it is broken already.
   void give_up(const Error& why) noexcept;
-  /// A thread of its process uses it, too.
-  bool has_threads() const noexcept { return queue->is_used() || attendant->is_used() || device; }
-  /// In a forked child there are no such threads, and what they held stays locked.
-  bool is_forked() const noexcept { return has_threads() && ::getpid() != process; }
+  /// In a forked child: the memory and the connections are the parent's, its threads are not there,
+  /// and what they held stays locked.
+  bool is_forked() const noexcept { return !home.is_here(); }
   /// Throws Error{misuse} in a forked child.
   void check_process() const {
     if (is_forked()) [[unlikely]]
@@ -222,7 +222,8 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   void throw_if_broken() const { error.throw_if_set(); }
   /// The communicator's own where the options have none, or one that the call is to refuse.
   Clock::duration timeout_of(const Options& options) const {
-    return options.timeout > Clock::duration::zero() ? options.timeout : timeout;
+    if (options.timeout > Clock::duration::zero()) return options.timeout;
+    return timeout.load(std::memory_order_relaxed);
   }
   bool is_plain(const ConstTensorView& view, int peer, const Options& options) const;
   std::shared_ptr<State> child(Group child_group,
@@ -243,6 +244,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   void fail(Call& call);
   void fail(Call& call, const Error& error);
   void break_off(Call& call, const Error& error);
+  void break_between_calls(const Error& why) noexcept;
   void find_teams(Call& call);
   std::shared_ptr<DeviceWork> begin_on_device(const device::Request& request,
                                               const Options& options);

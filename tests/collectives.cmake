@@ -3,6 +3,7 @@ set_source_files_properties(unit/collectives/fold_test.cpp PROPERTIES COMPILE_OP
 dlaunch_test(collectives_test
   unit/collectives/algorithms_test.cpp
   unit/collectives/arguments_test.cpp
+  unit/collectives/channel_test.cpp
   unit/collectives/connections_test.cpp
   unit/collectives/disagreement_test.cpp
   unit/collectives/disagreement_words_test.cpp
@@ -20,6 +21,7 @@ dlaunch_test(collectives_test
   unit/collectives/nodes_test.cpp
   unit/collectives/proof_test.cpp
   unit/collectives/ring_test.cpp
+  unit/collectives/shortage_test.cpp
   unit/collectives/started_end_test.cpp
   unit/collectives/started_test.cpp
   unit/collectives/table_test.cpp
@@ -75,3 +77,10 @@ target_link_libraries(grid_rank PRIVATE dlaunch_settings dlaunch_collectives dla
 set_target_properties(grid_rank PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 dlaunch_test(grid_process_test process/grid_test.cpp LIBS dlaunch_process_test dlaunch_launcher)
 add_dependencies(grid_process_test grid_rank dlaunch_program)
+
+# Ranks whose forked children end before them.
+add_executable(forking_rank process/forking_rank.cpp)
+target_link_libraries(forking_rank PRIVATE dlaunch_settings dlaunch_collectives dlaunch_world)
+set_target_properties(forking_rank PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+dlaunch_test(forking_test process/forking_test.cpp LIBS dlaunch_process_test dlaunch_launcher)
+add_dependencies(forking_test forking_rank dlaunch_program)

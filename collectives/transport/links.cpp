@@ -262,6 +262,7 @@ void Links::withdraw(Receive& receive) {
 
 /// Whether there is room for one more. Who has been slow makes room, else the new one waits.
 bool Links::may_accept(Clock::time_point now) {
+  if (now < accept_again_) return false;
   while (newcomers_.size() >= newcomers_max) {
     if (now - newcomers_.front().since < newcomer_slow) return false;
     newcomers_.pop_front();
@@ -286,8 +287,14 @@ void Links::accept_all() {
     if (!fd) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return;
-      throw Error(Errc::unreachable, "cannot accept a peer's connection: " + errno_text(errno));
+      const int error = errno;
+      const std::string why = "it cannot accept connections: " + errno_text(error);
+      if (!is_shortage(error)) throw Error(Errc::unreachable, why);
+      shortage_ = why;
+      accept_again_ = now + shortage_pause;
+      return;
     }
+    shortage_.clear();
     newcomers_.push_back(
         {std::move(fd), Acceptance(hello(), key(), key_ ? fresh_nonce() : Nonce{}), now});
     if (greet(newcomers_.back())) newcomers_.pop_back();

@@ -142,6 +142,9 @@ class Links {
   bool is_flushed() const;
   /// Connections that were closed because they were not a rank's, or did not prove it in time.
   std::uint64_t strangers() const { return strangers_; }
+  /// What keeps peers' connections waiting: "it cannot accept connections: Too many open files";
+  /// empty where nothing does.
+  const std::string& shortage() const { return shortage_; }
 
  private:
   /// Connections that have not said who they are.
@@ -150,6 +153,8 @@ class Links {
   /// there are too many.
   static constexpr auto proof_timeout = std::chrono::seconds(3);
   static constexpr auto newcomer_slow = std::chrono::milliseconds(250);
+  /// Without a descriptor for it a connection waits in the listener's queue; looked at so often.
+  static constexpr auto shortage_pause = std::chrono::milliseconds(50);
 
   struct Newcomer {
     unique_fd fd;
@@ -219,6 +224,8 @@ class Links {
   std::vector<OutChannel*> ring_outs_;
   std::deque<Newcomer> newcomers_;
   std::uint64_t strangers_ = 0;
+  std::string shortage_;
+  Clock::time_point accept_again_{};
   const bool spins_;
   std::vector<PeerLoss> losses_;
   std::vector<Clock::time_point> losses_heard_;

@@ -146,6 +146,9 @@ Clock::time_point Links::next_wake(Clock::time_point deadline) const {
     if (newcomers_.size() >= newcomers_max) deadline = std::min(deadline, first + newcomer_slow);
     if (key_) deadline = std::min(deadline, first + proof_timeout);
   }
+  if (!shortage_.empty() && Clock::now() < accept_again_) {
+    deadline = std::min(deadline, accept_again_);
+  }
   const bool looking =
       surveying_ || std::any_of(out_.begin(), out_.end(), [](const OutChannel& channel) {
         return channel.state() == OutChannel::State::looking_up && channel.has_work();

@@ -59,15 +59,15 @@ const char* to_string(Op op) noexcept {
     case Op::shrink:
       return "shrink";
     case Op::broadcast_object:
-      return "broadcast of a tree";
+      return "broadcast_object";
     case Op::all_gather_object:
-      return "all_gather of a tree";
+      return "all_gather_objects";
     case Op::all_reduce_object:
-      return "all_reduce of a tree";
+      return "all_reduce_object";
     case Op::gather_object:
-      return "gather of a tree";
+      return "gather_objects";
     case Op::scatter_object:
-      return "scatter of a tree";
+      return "scatter_objects";
     case Op::send:
       return "send";
     case Op::recv:

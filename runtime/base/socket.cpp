@@ -106,6 +106,10 @@ bool holds_socket(const std::string& pid, const std::string& inode) {
 
 }  // namespace
 
+bool is_shortage(int error) noexcept {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
 std::string errno_text(int error) { return std::generic_category().message(error); }
 
 std::string Address::host() const {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -40,7 +41,7 @@ class RankHost::State final : public store::Host {
     for (unique_fd& listener : options_.listeners) {
       server_.listen(std::move(listener), {.native = true, .c10d = false});
     }
-    thread_ = std::jthread([this] { io_.run(); });
+    thread_ = std::jthread([this] { serve(); });
   }
 
   ~State() override {
@@ -58,7 +59,10 @@ class RankHost::State final : public store::Host {
     }
     if (failure_) return *failure_;
     if (hello.member) {
-      if (auto why = roster_.admit(*hello.member)) return Refusal{Errc::refused, *why};
+      if (auto why = roster_.admit(*hello.member)) {
+        tell_refusal(*why);
+        return Refusal{Errc::refused, *why};
+      }
       members_.emplace(who, *hello.member);
       count(+1);
       // After the WELCOME that this function's answer becomes.
@@ -130,6 +134,22 @@ class RankHost::State final : public store::Host {
   }
 
  private:
+  /// What cannot be served, for want of memory, ends the world and not the process.
+  void serve() {
+    for (;;) {
+      try {
+        io_.run();
+        return;
+      } catch (const std::exception& failure) {
+        try {
+          fail(Errc::internal, std::string("the store of rank 0 failed: ") + failure.what());
+        } catch (const std::exception&) {
+          server_.stop();  // Whoever is connected sees that it is gone.
+        }
+      }
+    }
+  }
+
   void grant(ConnectionId to) {
     if (const auto plan = std::exchange(options_.segment, std::nullopt)) {
       try {
@@ -144,6 +164,16 @@ class RankHost::State final : public store::Host {
     if (!fds.empty() && !fds.front()) fds.clear();
     message.segment = !fds.empty();
     server_.push(to, wire::Type::grant, payload_of(message), std::move(fds));
+  }
+
+  /// Those who were accepted may wait for just that one.
+  void tell_refusal(const std::string& why) {
+    if (refusals_told_ == refusals_told_max) return;
+    ++refusals_told_;
+    const Bytes news = payload_of(wire::Warning{"a process was turned away: " + why});
+    for (const auto& [connection, member] : members_) {
+      server_.push(connection, wire::Type::warning, news);
+    }
   }
 
   void lose(const PeerLoss& loss) {
@@ -176,6 +206,8 @@ class RankHost::State final : public store::Host {
   bool formed_ = false;     ///< One rank was ready, so all had come: it had passed their barrier.
   std::set<int> departed_;  ///< Said goodbye.
   std::map<int, std::pair<PeerLoss, bool>> told_;  ///< By the owner, while still connected.
+  static constexpr int refusals_told_max = 16;
+  int refusals_told_ = 0;
   std::optional<Refusal> failure_;
   std::shared_ptr<Segment> segment_;
 

@@ -113,7 +113,7 @@ TEST_CASE("a stopped rank is named as stopped, by the agent and by those who wai
 TEST_CASE("a rank that waits elsewhere is named with where") {
   const Folder folder;
   Job job(command("elsewhere", {}), folder.environment());
-  REQUIRE(job.saw("absent: rank 3 (in barrier #1 of 'world/members1' [stuck_rank.cpp:"));
+  REQUIRE(job.saw("absent: rank 3 (in barrier #1 of 'world/members1(3,0)' [stuck_rank.cpp:"));
   job.send(SIGTERM);
   job.wait();
 }

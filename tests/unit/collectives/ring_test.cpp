@@ -229,6 +229,19 @@ TEST_CASE("a writer that cannot be believed is not read any more") {
     pair.ring().written.store(4096);
     check_refused();
   }
+  SUBCASE("it wrote a part of a line") {
+    // Behind the payload, which ends in that line, lies what looks like another message.
+    const Header first = header_of(100), second = header_of(Ring::capacity * 2);
+    std::memcpy(pair.ring().data, &first, sizeof first);
+    std::memcpy(pair.ring().data + 192, &second, sizeof second);
+    pair.ring().written.store(64 + 100);
+    check_refused();
+  }
+  SUBCASE("it takes back a part of a line, and no more") {
+    pair.move(1000, 1);
+    pair.ring().written.fetch_sub(1);
+    check_refused();
+  }
   SUBCASE("its control message is longer than any is") {
     Header control;
     control.kind = Kind::failure;

@@ -196,7 +196,7 @@ TEST_CASE("a running mean ends equal on all ranks: each step begins with the hig
       const auto me = static_cast<std::size_t>(comm.rank());
       Linear model;
       float& mean = means[me];
-      GradientReducer reducer(comm, model.parameters(), {view_of(mean)});
+      GradientReducer reducer(comm, model.parameters(), {mean});
       Join join(reducer);
       for (int step = 0; step < counts[me]; ++step) {
         const float x = Linear::input(step, comm.rank());

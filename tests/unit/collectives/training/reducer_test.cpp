@@ -311,3 +311,40 @@ TEST_CASE("a shadow leaves the reducer's own gradients alone") {
     require(gradient()[99] == (comm.rank() == 0 ? 4 : 2), "the gradient it had last");
   }));
 }
+
+TEST_CASE("a communicator that has joinables may be moved, and may end before them") {
+  check_all(run_ranks(2, [](const World& world) {
+    std::optional<Communicator> first(std::in_place, world);
+    first->set_timeout(20s);
+    Model model({3, 5});
+    std::optional<GradientReducer> reducer(std::in_place, *first, model.parameters());
+    std::optional<Communicator> moved(std::move(*first));
+    first.reset();
+    const int rank = moved->rank();
+    const auto step = [&](int number) {
+      reducer->begin();
+      model.compute(rank, number);
+      reducer->ready(0);
+      reducer->ready(1);
+      reducer->finish();
+      require(model.is_mean(2, number), "the mean");
+    };
+    {
+      Join join(*reducer);
+      for (int number = 0; number <= rank; ++number) {
+        if (number == 0) step(number);
+      }
+      join.finish();
+    }
+    reducer.reset();
+    reducer.emplace(*moved, model.parameters());
+    step(2);
+    moved.reset();
+    try {
+      reducer->begin();
+      throw std::runtime_error("a reducer went on without its communicator");
+    } catch (const Error& error) {
+      require(error.errc() == Errc::aborted, error.what());
+    }
+  }));
+}
