@@ -3,6 +3,7 @@
 #include "collectives/algorithms/by_node.hpp"
 #include "collectives/argument.hpp"
 #include "collectives/device/history.hpp"
+#include "collectives/rooted_window.hpp"
 #include "collectives/transport/links.hpp"
 #include "collectives/transport/mesh.hpp"
 #include "collectives/transport/team.hpp"
@@ -199,6 +200,9 @@ class Call final : public Mesh, public transport::Patience {
       check_known();
   }
 
+  /// The end of this call, for all ranks: they have come, and made the same calls as this one.
+  void confirm(const RootedWindow& window);
+
   const transport::Fingerprint& fingerprint() const { return fingerprint_; }
   /// "all_reduce #3", "send to rank 1 (tag 7)", with the communicator's name unless "world".
   std::string label() const;
@@ -306,6 +310,8 @@ class Call final : public Mesh, public transport::Patience {
   static std::string counts_text(std::uint64_t theirs, std::uint64_t ours);
   void tell_call(const Waiting& waiting);
   std::string disagreement(const transport::Fingerprint& theirs, int world_rank);
+  std::string earlier_disagreement(std::uint64_t sequence, int world_rank,
+                                   const std::string& heard = {});
   [[noreturn]] void throw_disagreement(const std::string& sentence, int world_rank,
                                        std::uint64_t since = ~std::uint64_t{0}) const;
   void throw_unless_complete(const Waiting& waiting, const std::function<bool()>& ready);

@@ -398,10 +398,29 @@ std::string Call::argument_text() const {
   return Argument{&plain}.text();
 }
 
+/// Both ranks' calls of that number, which differ and are over.
+std::string Call::earlier_disagreement(std::uint64_t sequence, int world_rank,
+                                       const std::string& heard) {
+  const std::string lost =
+      "another call #" + std::to_string(sequence) + ", of which no record is left";
+  const auto made_by = [&](int rank, const std::string& otherwise) {
+    const auto [call, place] = divided(made(rank, sequence));
+    return call.empty() ? otherwise : call + place;
+  };
+  const int here = setting_.mesh.rank();
+  return name_of(here) + " made " + made_by(here, lost) + ", but " + name_of(world_rank) +
+         " made " + made_by(world_rank, heard.empty() ? lost : heard);
+}
+
 /// Theirs may belong to a call that is over here: it is compared with that one. If ours is over
 /// there, with what it was there.
 std::string Call::disagreement(const Fingerprint& theirs, int world_rank) {
-  const Fingerprint mine = call_made(theirs.sequence).value_or(fingerprint_);
+  const auto recorded = call_made(theirs.sequence);
+  // Calls of different numbers say nothing about each other.
+  if (!recorded && theirs.sequence < fingerprint_.sequence) {
+    return earlier_disagreement(theirs.sequence, world_rank, to_string(theirs));
+  }
+  const Fingerprint mine = recorded.value_or(fingerprint_);
   const bool is_over = mine.sequence != fingerprint_.sequence;
   const std::string here =
       is_over ? divided(made(setting_.mesh.rank(), mine.sequence)).second : where();

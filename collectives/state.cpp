@@ -83,6 +83,7 @@ void Communicator::State::fail(Call& call, const Error& failure) {
   const bool wrong_call = failure.errc() == Errc::misuse || failure.errc() == Errc::unsupported;
   if (wrong_call) {
     if (call.fingerprint().op >= transport::Op::send) return;
+    flight.note_heard();
     call.tell_failure(failure, Scope::this_call);
     try {
       return call.refuse();
@@ -95,6 +96,7 @@ void Communicator::State::fail(Call& call, const Error& failure) {
 }
 
 void Communicator::State::break_off(Call& call, const Error& failure) {
+  if (failure.errc() == Errc::mismatch) flight.note_heard();
   const auto* known = dynamic_cast<const CallError*>(&failure);
   const bool given_up = destroyed && failure.errc() == Errc::aborted;
   CallError broken(failure.errc(),

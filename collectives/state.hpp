@@ -7,6 +7,7 @@
 #include "collectives/device/memory.hpp"
 #include "collectives/device/plan.hpp"
 #include "collectives/form_team.hpp"
+#include "collectives/rooted_window.hpp"
 #include "collectives/started_queue.hpp"
 #include "collectives/transport/attendant.hpp"
 #include "runtime/base/home_process.hpp"
@@ -70,8 +71,13 @@ class FlightPlace {
 
   [[gnu::always_inline]] Flight::Entry begin(const Flight::Call& call,
                                              const CallSite& site) const noexcept {
-    place_.begun->store(call.sequence, std::memory_order_relaxed);
+    place_.progress->begun.store(call.sequence, std::memory_order_relaxed);
     return {*flight_, place_, call, site.file, site.line};
+  }
+  void count_rooted(const Flight::Call& call) const noexcept { place_.count_rooted(call); }
+  /// The program hears that its ranks differ in their calls, or that this one's was wrong.
+  void note_heard() const noexcept {
+    if (flight_) place_.progress->heard.store(1, std::memory_order_relaxed);
   }
   Flight::Entry begin_agreement(const transport::Fingerprint& call,
                                 const CallSite& site) const noexcept {
@@ -107,6 +113,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   std::unique_ptr<algorithms::by_node::Nodes> nodes;  ///< Where there is no team.
   std::atomic<bool> goes_by_nodes{false};             ///< The same, for any thread.
   Kept kept;
+  RootedWindow window;
   FirstError error;  ///< It sticks.
   Aborted aborted;
   std::atomic<bool> destroyed{false};
@@ -135,6 +142,20 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     if ((record.traffic | unsettled) != 0) [[unlikely]]
       return collective_apart(record, fingerprint, options, std::function<void(Call&)>(body));
     run_collective(record, fingerprint, options, body, [](Call&) {});
+  }
+  /// A collective with a root, in which a rank need not wait for all others: told from what the
+  /// others have made at the window's end at the latest.
+  template <class Body>
+  void rooted(const transport::Fingerprint& fingerprint, const Options& options, const Body& body) {
+    collective(fingerprint, options, [&](Call& call) {
+      const Flight::Call record = call.fingerprint().record();
+      flight.count_rooted(record);
+      // Members of a team are never further than a step from each other.
+      if (!team) window.add(record);
+      body(call);
+      if (!team && window.is_full()) [[unlikely]]
+        call.confirm(window);
+    });
   }
   /// The first ones, and those that say what they are for.
   [[gnu::cold]] void collective_apart(Flight::Call record, transport::Fingerprint fingerprint,

@@ -1,5 +1,6 @@
 #include "launcher/agent_settings.hpp"
 #include "launcher/agent_state.hpp"
+#include "launcher/calls_made.hpp"
 #include "launcher/end_report.hpp"
 #include "launcher/environment.hpp"
 #include "launcher/flight_report.hpp"
@@ -63,11 +64,16 @@ void Agent::execute(const KillAll&) {
 
 void Agent::execute(const Ended& effect) {
   last_end_ = effect;
+  if (effect.outcome != Outcome::succeeded) watch_.tell_disagreement();
   if (effect.unkillable) history_.end_attempt(supervisor_, console_.output());
   if (final_code_) return finish(*final_code_);
   if (effect.unkillable) leave(effect.exit_code, "its workers cannot be killed");
   if (leaving_) return finish(effect.exit_code);
 
+  if (effect.outcome == Outcome::succeeded || effect.outcome == Outcome::failed) {
+    link_.seat()->calls_made(
+        {0, assignment_.epoch, calls_made(watch_.sight(FlightRing::records_max).ranks)});
+  }
   const bool straggled = !effect.root_cause && !stragglers_.empty();
   link_.seat()->workers_ended(report_of(
       effect, assignment_, straggled ? stragglers_ : history_.root_cause_sentence(), blamed_));

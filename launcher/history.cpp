@@ -173,6 +173,7 @@ std::string History::summary(int max_restarts, int code) const {
   summary.left_elsewhere = attempt.left_elsewhere;
   const WorkerEnd* cause = root_cause();
   if (cause != nullptr) summary.root_cause = cause->rank;
+  summary.together = are_together(code);
   if (is_cause_elsewhere(cause, code)) summary.elsewhere = elsewhere_;
   summary.attempt = attempt.plan.assignment.attempt;
   summary.max_restarts = max_restarts;
@@ -182,7 +183,13 @@ std::string History::summary(int max_restarts, int code) const {
   return failure_summary(summary);
 }
 
+/// Several ranks ended the job together, and none of them failed by itself.
+bool History::are_together(int code) const {
+  return code == exit_code::disagreement && !job_root_cause_ && !elsewhere_.empty();
+}
+
 bool History::is_cause_elsewhere(const WorkerEnd* cause, int code) const {
+  if (are_together(code)) return true;
   if (job_root_cause_) return cause == nullptr || cause->rank != *job_root_cause_;
   // No rank is to blame: a node was lost, or somebody has stopped the job, who knows that.
   if (code == exit_code::node_lost) return true;

@@ -54,6 +54,7 @@ class History {
 
  private:
   const WorkerEnd* root_cause() const;
+  bool are_together(int code) const;
   bool is_cause_elsewhere(const WorkerEnd* cause, int code) const;
 
   JobResult result_;

@@ -111,6 +111,11 @@ void NodeSeat::worker_left(std::uint64_t epoch, int rank) {
   tell(departures_.back());
 }
 
+void NodeSeat::calls_made(const rendezvous::CallsMade& calls) {
+  calls_ = {calls.epoch, calls.communicators};
+  tell(*calls_);
+}
+
 void NodeSeat::workers_ended(const rendezvous::WorkersEnded& how) {
   end_ = {how.epoch,       how.outcome,  how.exit_code, how.root_cause,
           how.consequence, how.sentence, how.blamed};
@@ -124,6 +129,7 @@ void NodeSeat::join_anew() {
   holding_.reset();
   failure_.reset();
   departures_.clear();
+  calls_.reset();
   end_.reset();
   join_now();
 }
@@ -151,6 +157,7 @@ void NodeSeat::on_welcome(const wire::Welcome& welcome) {
   join_now();
   if (failure_) tell(*failure_);
   for (const auto& departure : departures_) tell(departure);
+  if (calls_) tell(*calls_);
   if (end_) tell(*end_);
 }
 
@@ -195,6 +202,7 @@ void NodeSeat::take(const message::Admitted& m) {
   evicted_ = false;
   failure_.reset();
   departures_.clear();
+  calls_.reset();
   end_.reset();
   listener_.on_admitted(a);
 }

@@ -35,6 +35,7 @@ class NodeSeat final : public Seat, private store::Uplink::Events {
   void join() override;
   void worker_failed(const rendezvous::WorkerFailed& how) override;
   void worker_left(std::uint64_t epoch, int rank) override;
+  void calls_made(const rendezvous::CallsMade& calls) override;
   void workers_ended(const rendezvous::WorkersEnded& how) override;
   void leave(int exit_code, const std::string& reason) override;
 
@@ -78,6 +79,7 @@ class NodeSeat final : public Seat, private store::Uplink::Events {
   std::optional<rendezvous::Holding> holding_;
   std::optional<rendezvous::message::WorkerFailed> failure_;  ///< Of the epoch we hold.
   std::vector<rendezvous::message::WorkerLeft> departures_;   ///< Of the epoch we hold.
+  std::optional<rendezvous::message::CallsMade> calls_;       ///< Of the epoch we hold.
   std::optional<rendezvous::message::WorkersEnded> end_;      ///< Of the epoch we hold.
   std::string trouble_;  ///< The one that was told last; empty while all is well.
   bool hosted_ = false;  ///< By another node: without it the job is over.

@@ -39,6 +39,8 @@ class Seat {
   virtual void worker_failed(const rendezvous::WorkerFailed& how) = 0;
   /// A worker exited with 0 while others run: the first few are told to the other nodes.
   virtual void worker_left(std::uint64_t epoch, int rank) = 0;
+  /// Before workers_ended.
+  virtual void calls_made(const rendezvous::CallsMade& calls) = 0;
   virtual void workers_ended(const rendezvous::WorkersEnded& how) = 0;
   /// The node goes; it waits for nothing more. Its workers may still be about to end.
   virtual void leave(int exit_code, const std::string& reason) = 0;

@@ -1,5 +1,7 @@
 #include "launcher/sole_seat.hpp"
 
+#include "runtime/base/exit_code.hpp"
+
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -30,6 +32,12 @@ void SoleSeat::workers_ended(const rendezvous::WorkersEnded& how) {
   step(ours);
 }
 
+void SoleSeat::calls_made(const rendezvous::CallsMade& calls) {
+  rendezvous::CallsMade ours = calls;
+  ours.session = own_session;
+  step(ours);
+}
+
 void SoleSeat::leave(int exit_code, const std::string& reason) {
   step(rendezvous::Leave{own_session, exit_code, reason});
 }
@@ -48,6 +56,12 @@ void SoleSeat::step(const rendezvous::Event& event) {
 
 void SoleSeat::deliver(const rendezvous::Refuse& e) {
   listener_.on_finished(e.exit_code, e.reason);
+}
+
+/// What a worker did to end the job this node has said itself.
+void SoleSeat::deliver(const rendezvous::Finish& e) {
+  const bool is_news = e.exit_code == exit_code::disagreement && !e.root_cause;
+  listener_.on_finished(e.exit_code, is_news ? "the job ends: " + e.sentence : "");
 }
 
 void SoleSeat::deliver(const rendezvous::Stop& e) {

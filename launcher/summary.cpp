@@ -205,7 +205,9 @@ std::string failure_summary(const FailureSummary& summary) {
              ": whoever still needed it fails\n";
     }
   } else {
-    out += line + "\nRoot Cause (none of this node's ranks):\n  " + summary.elsewhere + "\n";
+    out += line + "\nRoot Cause (" +
+           (summary.together ? "no rank failed by itself" : "none of this node's ranks") +
+           "):\n  " + summary.elsewhere + "\n";
   }
   if (!summary.flight_file.empty()) {
     out += line + "\nEvery rank's last calls: " + summary.flight_file + "\n";

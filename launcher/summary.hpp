@@ -42,6 +42,7 @@ struct FailureSummary {
   std::vector<WorkerEnd> ends;    ///< In the order in which they were observed.
   std::optional<int> root_cause;  ///< A rank; unset: root_cause_of(ends).
   std::string elsewhere;          ///< What ended the job, where none of these ranks did.
+  bool together = false;          ///< That was what several ranks did, of which none failed.
   /// The first on another node that exited with 0, and when we heard of it.
   std::optional<LeftEarly> left_elsewhere;
   int attempt = 0;                     ///< How often the workers had been started again.

@@ -100,6 +100,32 @@ void fields(auto& io, is<WorkersEnded> auto& m) {
   io.text(m.sentence);
   io.number(m.blamed);
 }
+void fields(auto& io, is<CommunicatorCalls> auto& m) {
+  io.integer(m.communicator);
+  io.text(m.name);
+  io.integer(m.rank);
+  io.integer(m.begun);
+  io.integer(m.count);
+  io.integer(m.digest);
+  io.flag(m.heard);
+  io.text(m.disagreement);
+  constexpr std::size_t call_bytes_min = 2 * sizeof(std::uint64_t) + text_bytes_min;
+  io.repeat(
+      m.last, call_bytes_min,
+      [&](auto& call) {
+        io.integer(call.sequence);
+        io.integer(call.digest);
+        io.text(call.text);
+      },
+      calls_max);
+}
+void fields(auto& io, is<CallsMade> auto& m) {
+  io.integer(m.epoch);
+  constexpr std::size_t communicator_bytes_min = 4 * sizeof(std::uint64_t) + 4 * text_bytes_min;
+  io.repeat(
+      m.communicators, communicator_bytes_min, [&](auto& calls) { fields(io, calls); },
+      communicators_max);
+}
 void fields(auto& io, is<HostPlace> auto& m) {
   io.text(m.id);
   io.text(m.host);
@@ -162,6 +188,7 @@ DLAUNCH_RENDEZVOUS_MESSAGE(Heartbeat);
 DLAUNCH_RENDEZVOUS_MESSAGE(WorkerFailed);
 DLAUNCH_RENDEZVOUS_MESSAGE(WorkerLeft);
 DLAUNCH_RENDEZVOUS_MESSAGE(WorkersEnded);
+DLAUNCH_RENDEZVOUS_MESSAGE(CallsMade);
 DLAUNCH_RENDEZVOUS_MESSAGE(Admitted);
 DLAUNCH_RENDEZVOUS_MESSAGE(Refused);
 DLAUNCH_RENDEZVOUS_MESSAGE(Stopped);

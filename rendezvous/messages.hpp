@@ -11,6 +11,8 @@ namespace dlaunch::rendezvous::message {
 /// Addresses of one node. Texts have wire::text_bytes_max, frames wire::frame_bytes_max.
 constexpr std::size_t addresses_max = 64;
 constexpr std::size_t roster_max = 65'536;
+/// What one node tells of its calls.
+constexpr std::size_t communicators_max = 64, calls_max = 64;
 
 /// Agent: its first message after WELCOME, and again after each reconnect.
 struct Join {
@@ -53,6 +55,12 @@ struct WorkersEnded {
   bool consequence = false;
   std::string sentence;
   std::optional<int> blamed = std::nullopt;
+};
+/// Agent: before WorkersEnded, where the workers ended by themselves.
+struct CallsMade {
+  static constexpr wire::Type type = wire::Type::calls_made;
+  std::uint64_t epoch = 0;
+  std::vector<CommunicatorCalls> communicators;
 };
 /// A node's place in an epoch.
 struct HostPlace {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "rendezvous/call_ledger.hpp"
+
 #include <dlaunch/error.hpp>
 
 #include <cstdint>
@@ -131,10 +133,16 @@ struct WorkersEnded {
   /// The rank of another node that its first such failure blames.
   std::optional<int> blamed = std::nullopt;
 };
+/// What a node's ranks have called, where they ended by themselves; before WorkersEnded.
+struct CallsMade {
+  Session session = 0;
+  std::uint64_t epoch = 0;
+  std::vector<CommunicatorCalls> communicators;
+};
 struct Tick {};
 
 using Event = std::variant<Join, Leave, Disconnected, Heartbeat, WorkerFailed, WorkerLeft,
-                           WorkersEnded, Tick>;
+                           WorkersEnded, CallsMade, Tick>;
 
 // ---- Effects ----
 

@@ -38,6 +38,7 @@ void Rounds::State::forget_epoch() {
   losses_told = exits_told = 0;
   repeated.clear();
   ends.clear();
+  ledger = CallLedger();
   adopted.clear();
   awaited.clear();
   awaited_until.reset();

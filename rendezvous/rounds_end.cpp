@@ -87,6 +87,13 @@ void Rounds::State::on(const WorkersEnded& e) {
   judge_if_ended();
 }
 
+void Rounds::State::on(const CallsMade& e) {
+  Node* node = member_of(e.session, e.epoch);
+  if (!node || node->end || phase == Phase::finished) return;
+  node->confirmed = true;
+  for (const auto& communicator : e.communicators) ledger.add(communicator);
+}
+
 /// Something happened that this epoch does not survive. The first counts as the cause; the members
 /// are told to stop, and when all have ended it is judged.
 void Rounds::State::begin_end(EndCause why, const std::string& reason, Session except) {
@@ -123,6 +130,10 @@ void Rounds::State::judge() {
     return finish(unstartable->exit_code != 0 ? unstartable->exit_code : exit_code::failed, {},
                   unstartable->sentence);
   }
+  if (const auto differ = unheard_disagreement()) {
+    // A restart would make the same calls.
+    return finish(exit_code::disagreement, {}, *differ);
+  }
   switch (cause) {
     case EndCause::none: {
       // With --on-failure continue somebody may have failed; if all have, so has the job.
@@ -142,6 +153,14 @@ void Rounds::State::judge() {
       if (!closes && elastic() && count() >= rules.nodes_min) return gather_or_give_up();
       return finish(*leave_code, {}, cause_reason);
   }
+}
+
+/// Ranks went on, and ended, with wrong data, or waited for one that did.
+std::optional<std::string> Rounds::State::unheard_disagreement() const {
+  const WorkersEnded* root = root_cause();
+  const bool nobody_failed = !root || root->consequence || early_exit(root->root_cause);
+  if (cause != EndCause::none && cause != EndCause::failure) return std::nullopt;
+  return nobody_failed && !lost_at && !culprit_lost ? ledger.disagreement() : std::nullopt;
 }
 
 /// The first failure that blames nobody else, as it was told; or the first.

@@ -47,6 +47,7 @@ struct Rounds::State {
   void on(const WorkerFailed& e);
   void on(const WorkerLeft& e);
   void on(const WorkersEnded& e);
+  void on(const CallsMade& e);
   void on(const Tick&);
 
   void forgive_own_stall();
@@ -111,6 +112,7 @@ struct Rounds::State {
   void note_loss(const std::string& text);
   void judge_if_ended();
   void judge();
+  std::optional<std::string> unheard_disagreement() const;
   void judge_failure();
   void judge_loss();
   const WorkersEnded* root_cause() const;
@@ -190,6 +192,7 @@ struct Rounds::State {
   std::size_t exits_told = 0;       ///< Of this epoch, with 0.
   std::vector<RanksLost> repeated;  ///< The first of them, to be said again.
   std::vector<WorkersEnded> ends;   ///< Of this epoch, in the order of arrival.
+  CallLedger ledger;                ///< Of this epoch, as far as they have ended.
 
   std::string standing;
   std::string standing_key;               ///< What it said about the nodes, without the clock.

@@ -163,6 +163,10 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
     with(std::type_identity<message::WorkerLeft>{}, [&](const message::WorkerLeft& m) {
       step(*job, WorkerLeft{session, m.epoch, m.rank}, now);
     });
+  } else if (type == wire::Type::calls_made) {
+    with(std::type_identity<message::CallsMade>{}, [&](message::CallsMade m) {
+      step(*job, CallsMade{session, m.epoch, std::move(m.communicators)}, now);
+    });
   } else if (type == wire::Type::workers_ended) {
     with(std::type_identity<message::WorkersEnded>{}, [&](const message::WorkersEnded& m) {
       step(*job,

@@ -1,4 +1,5 @@
 dlaunch_test(supervisor_test unit/launcher/supervisor_test.cpp unit/launcher/end_report_test.cpp
+  unit/launcher/calls_made_test.cpp
   LIBS dlaunch_agent)
 dlaunch_test(output_test unit/launcher/output_lines_test.cpp unit/launcher/line_filter_test.cpp LIBS dlaunch_agent)
 
@@ -40,3 +41,10 @@ target_link_libraries(ending_rank PRIVATE dlaunch)
 set_target_properties(ending_rank PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 dlaunch_test(endings_test process/endings_test.cpp LIBS dlaunch_process_test dlaunch_launcher)
 add_dependencies(endings_test ending_rank dlaunch_program dlaunchd_program)
+
+# Ranks that name different roots.
+add_executable(rooted_rank process/rooted_rank.cpp)
+target_link_libraries(rooted_rank PRIVATE dlaunch)
+set_target_properties(rooted_rank PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+dlaunch_test(rooted_test process/rooted_test.cpp LIBS dlaunch_process_test dlaunch_agent)
+add_dependencies(rooted_test rooted_rank dlaunch_program)

@@ -79,7 +79,7 @@ enum class Op : std::uint8_t {
   probe,
 };
 const char* to_string(Op op) noexcept;
-/// Calls that have a root.
+/// Calls that have a root: a rank may return from one before all others have come.
 bool is_rooted(Op op) noexcept;
 /// Calls that are counted together: ranks that are in the same one have the same number.
 inline bool is_counted(Op op) noexcept {

@@ -81,6 +81,7 @@ enum class Type : std::uint16_t {
   standing,
   finished,
   worker_left,
+  calls_made,
   // answers
   done = 128,
   number,

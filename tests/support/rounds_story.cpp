@@ -73,6 +73,37 @@ Holding parse_holding(const std::string& text) {
   return held;
 }
 
+/// "called a 1 rank=0 count=2 digest=7 heard '5:70:broadcast #5'": one communicator, and of its
+/// last calls number, digest and text.
+CallsMade calls_of(Session session, const Words& words) {
+  CommunicatorCalls calls;
+  calls.communicator = 1;
+  calls.name = "world";
+  for (std::size_t i = 3; i < words.size(); ++i) {
+    const auto [key, value] = key_value(words[i]);
+    if (key == "communicator") {
+      calls.communicator = std::stoull(value);
+    } else if (key == "rank") {
+      calls.rank = std::stoi(value);
+    } else if (key == "count") {
+      calls.begun = calls.count = std::stoull(value);
+    } else if (key == "digest") {
+      calls.digest = std::stoull(value);
+    } else if (key == "heard") {
+      calls.heard = true;
+    } else if (key == "found") {
+      calls.disagreement = value;
+    } else {
+      char colon = 0;
+      auto& call = calls.last.emplace_back();
+      std::istringstream in(words[i]);
+      in >> call.sequence >> colon >> call.digest >> colon;
+      std::getline(in, call.text);
+    }
+  }
+  return {session, std::stoull(words.at(2)), {calls}};
+}
+
 std::string range(int first, int count) {
   return std::to_string(first) + (count > 1 ? "-" + std::to_string(first + count - 1) : "");
 }
@@ -268,6 +299,7 @@ Event RoundsStory::event_of(const Words& words) {
     return failed;
   }
   if (verb == "left") return WorkerLeft{session, std::stoull(words.at(2)), std::stoi(words.at(3))};
+  if (verb == "called") return calls_of(session, words);
   if (verb != "ended") throw std::invalid_argument("no event " + verb);
   WorkersEnded ended;
   ended.session = session;

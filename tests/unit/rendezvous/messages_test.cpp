@@ -114,6 +114,21 @@ TEST_CASE("messages come back as they were") {
   CHECK(ended.consequence);
   CHECK(ended.sentence == "sentence");
 
+  const CommunicatorCalls calls{.communicator = 1,
+                                .name = "world",
+                                .rank = 3,
+                                .begun = 9,
+                                .count = 8,
+                                .digest = 7,
+                                .heard = true,
+                                .disagreement = "found here",
+                                .last = {{9, 90, "broadcast #9"}}};
+  const auto made = again(message::CallsMade{7, {calls, CommunicatorCalls{}}});
+  CHECK(made.epoch == 7);
+  REQUIRE(made.communicators.size() == 2);
+  CHECK(made.communicators[0] == calls);
+  CHECK(made.communicators[1] == CommunicatorCalls{});
+
   CHECK(again(an_admission(2)).admission == an_admission(2).admission);
   CHECK(again(an_admission(0)).incarnation == 5);
   CHECK(again(an_admission(0)).hosted);
@@ -149,6 +164,13 @@ TEST_CASE("limits hold") {
         message::decode<message::Admitted>(payload_of(an_admission(message::roster_max + 1, 0))));
     CHECK_FALSE(message::decode<message::Admitted>(
         payload_of(an_admission(1, message::addresses_max + 1))));
+  }
+  SUBCASE("too many calls") {
+    message::CallsMade made{1, {CommunicatorCalls{}}};
+    made.communicators[0].last.resize(message::calls_max + 1);
+    CHECK_FALSE(message::decode<message::CallsMade>(payload_of(made)));
+    made.communicators.assign(message::communicators_max + 1, {});
+    CHECK_FALSE(message::decode<message::CallsMade>(payload_of(made)));
   }
   SUBCASE("texts are cut when they are written") {
     const auto cut = message::decode<message::Standing>(

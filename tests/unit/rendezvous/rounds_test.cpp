@@ -99,6 +99,9 @@ Event random_event(std::mt19937& random, const Rounds& rounds, const JobRules& r
   const auto outcome = below(30) == 0 ? Outcome::spawn_failed : static_cast<Outcome>(below(3));
   WorkersEnded ended{session, epoch,         outcome,    outcome == Outcome::failed ? 3 : 0,
                      {},      below(2) == 0, "it ended", static_cast<int>(below(6))};
+  CommunicatorCalls made;
+  made.count = 1;
+  made.digest = below(8);
   const std::vector<Event> choices = {
       join,
       Leave{session, 143, "stopped by SIGTERM", below(8) == 0},
@@ -107,8 +110,10 @@ Event random_event(std::mt19937& random, const Rounds& rounds, const JobRules& r
       WorkerFailed{session, epoch, static_cast<int>(below(6)), "exited with 3"},
       WorkerLeft{session, epoch, static_cast<int>(below(6))},
       ended,
+      CallsMade{session, epoch, {made}},
       Tick{}};
-  static const std::array<std::size_t, 15> weights = {0, 0, 0, 0, 1, 2, 3, 3, 3, 4, 5, 6, 6, 7, 7};
+  static const std::array<std::size_t, 16> weights = {0, 0, 0, 0, 1, 2, 3, 3,
+                                                      3, 4, 5, 6, 6, 7, 8, 8};
   std::size_t pick = weights.at(below(weights.size()));
   if (pick == 1 && below(4) != 0) pick = 3;
   return choices.at(pick);
