@@ -69,11 +69,12 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   void execute(const KillAll&);
   void execute(const Ended& effect);
   void finish(int exit_code);
-  void tell_and_stop(const JobEnd& end);
+  void tell_and_stop(JobEnd end);
   void say(const std::string& sentence) { console_.say(sentence); }
   void begin_epoch(Assignment assignment, const StoreClients& clients);
   void open_host();
   void say_restart(int attempt);
+  void say_where_logs_are(const std::optional<std::string>& no_directory);
 
   int local(int rank) const { return rank - assignment_.first_rank; }
   bool gang_is_gone() const { return supervisor_.state() == Supervisor::State::idle; }
@@ -92,6 +93,7 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   std::unique_ptr<rendezvous::JobHost> host_;  ///< From the first admission on.
   Supervisor supervisor_;
   History history_;
+  RunDirectory run_directory_;
   Watch watch_;
 
   std::deque<Event> events_;
@@ -105,7 +107,8 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   std::string order_reason_;          ///< Why the workers were ended.
   Ended last_end_;                    ///< Of the last attempt.
   std::optional<int> final_code_;     ///< The job is over; we end when the workers are gone.
-  bool leaving_ = false;              ///< The rendezvous has no say any more.
+  bool told_of_logs_ = false;
+  bool leaving_ = false;  ///< The rendezvous has no say any more.
   bool finished_ = false;
   bool killing_ = false;
   bool draining_ = false;
