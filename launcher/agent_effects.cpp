@@ -4,8 +4,12 @@
 #include "launcher/environment.hpp"
 #include "launcher/flight_report.hpp"
 #include "runtime/base/exit_code.hpp"
+#include "runtime/base/peer_process.hpp"
+#include "runtime/base/values.hpp"
 
+#include <algorithm>
 #include <utility>
+#include <variant>
 
 #include <boost/asio/post.hpp>
 #include <unistd.h>
@@ -143,6 +147,35 @@ void Agent::tell_and_stop(JobEnd end) {
 }
 
 // ---- What the user reads ----
+
+/// A rank, where it can be told, else what is known of it.
+std::string Agent::client_name(const Address& peer, const Address& own) const {
+  if (peer.is_loopback() || peer.host() == own.host()) {
+    const auto pid = peer_process(own, peer);
+    if (!pid) return "a process of this host";
+    const std::string number = " (pid " + std::to_string(*pid) + ")";
+    const int place = workers_.local_rank_of(*pid);
+    return place < 0 ? "a process" + number
+                     : "rank " + std::to_string(assignment_.first_rank + place) + number;
+  }
+  for (const auto& node : roster_) {
+    const bool here = std::ranges::any_of(node.store_addresses, [&](const auto& address) {
+      const auto read = read_endpoint(address);
+      const auto* endpoint = std::get_if<EndpointAsked>(&read);
+      return endpoint != nullptr && endpoint->host == peer.host();
+    });
+    if (!here) continue;
+    const std::string first = std::to_string(node.first_rank);
+    const std::string last = std::to_string(node.first_rank + node.workers - 1);
+    return (node.workers == 1 ? "rank " + first : "one of the ranks " + first + " to " + last) +
+           " on node " + node.id;
+  }
+  return "a client at " + peer.to_string();
+}
+
+void Agent::on_refused_client(const Address& peer, const Address& own, const std::string& why) {
+  say(client_name(peer, own) + ": PyTorch's store has closed its connection, for " + why);
+}
 
 void Agent::say_restart(int attempt) {
   // Who ended for another node's loss is not to blame.

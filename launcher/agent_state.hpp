@@ -40,6 +40,7 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   void on_inquired(int rank, const std::vector<std::int32_t>& about) override;
   void on_left(int rank) override;
   void on_warning(const std::string& sentence) override { say(sentence); }
+  void on_refused_client(const Address& peer, const Address& own, const std::string& why) override;
 
   void on_admitted(const rendezvous::Admission& admission) override;
   void on_order(std::uint64_t epoch, StopOrder::Manner manner, const std::string& reason) override;
@@ -73,6 +74,7 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   void say(const std::string& sentence) { console_.say(sentence); }
   void begin_epoch(Assignment assignment, const StoreClients& clients);
   void open_host();
+  std::string client_name(const Address& peer, const Address& own) const;
   void say_restart(int attempt);
   void say_where_logs_are(const std::optional<std::string>& no_directory);
 

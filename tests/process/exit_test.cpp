@@ -126,6 +126,26 @@ TEST_CASE("the workers ignore what dlaunch was told to, and nothing else") {
   CHECK(ignored({"CHLD"}) == bit(SIGCHLD));
 }
 
+TEST_CASE("a PyTorch client beyond a limit is named, with its key and the limit") {
+  // What torch says: its greeting, then SET of a value of 64 GiB.
+  const std::string client =
+      "exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT; "
+      "printf '\\x00\\xce\\xf7\\x85\\x3c' >&3; "
+      "printf '\\x07' >&3; head -c 8 <&3 | wc -c; "
+      "if [ $RANK = 1 ]; then "
+      "printf '\\x01\\x02\\0\\0\\0\\0\\0\\0\\0/k\\0\\0\\0\\0\\x10\\0\\0\\0' >&3; "
+      "cat <&3; exit 7; fi; cat <&3";
+  Job job({"--standalone", "--nproc-per-node", "2", "bash", "-c", client});
+  CHECK(job.wait().code == 7);
+  INFO(job.err());
+  const std::string what =
+      "PyTorch's store has closed its connection, for a value for '/k' of 68719476736 bytes; the "
+      "limit is 33554432\n";
+  CHECK(count(job.err(), what) == 1);
+  const auto at = job.err().find("dlaunch: rank 1 (pid ");
+  CHECK(at != std::string::npos);
+}
+
 TEST_CASE("one failure ends the others, and is told with its reason") {
   const std::string token = unique_token();
   Job job(victims(4, "fail", token, "2"));
