@@ -30,11 +30,13 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
       link_(io_, task, *this),
       console_(make_output(task)),
       workers_({.mask = seat.original_mask,
+                .ignore_children = seat.children_ignored,
                 .descriptors = raise_descriptor_limit(),
                 .give_terminal = seat.owns_terminal,
                 .output = console_.output()}),
       supervisor_(rules_of(task)),
       history_(task.options, task.job, task.machine.hostname),
+      run_directory_(task.run_directory),
       watch_(
           io_, task.options.stuck_after,
           [this] { return host_ ? host_->shared_memory() : nullptr; },
@@ -45,7 +47,8 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
 int Agent::run() {
   asio::post(io_, [this] { link_.start(); });
   io_.run();
-  return exit_code_;
+  // The last lines may be those for which there was no room.
+  return exit_code_ == 0 && console_.incomplete() ? exit_code::internal : exit_code_;
 }
 
 // ---- What the rendezvous says ----

@@ -26,6 +26,7 @@ LaunchPlan plan_of(const AgentTask& task, const Assignment& assignment) {
 /// round.
 std::unique_ptr<Output> make_output(const AgentTask& task) {
   Assignment alone;
+  alone.run_directory = "/";  // Any, since a stream that goes to a log is not the worker's own.
   alone.local_size = alone.world_size = task.workers;
   if (task.options.nodes.most > 1) ++alone.world_size;
   const LaunchPlan plan = plan_of(task, alone);

@@ -71,6 +71,8 @@ History::History(Options options, std::string job, std::string host) {
 void History::begin_attempt(LaunchPlan plan) {
   AttemptResult attempt;
   attempt.plan = std::move(plan);
+  // Among several nodes it is who hosts that gives the job its id.
+  result_.job = attempt.plan.assignment.job;
   attempt.started = WallClock::now();
   result_.attempts.push_back(std::move(attempt));
 }
@@ -139,7 +141,8 @@ std::vector<std::string> History::finish(const JobEnd& end, const std::string& o
   if (const auto& path = result_.options.result_file) write(*path, to_json(result_));
   const WorkerEnd* cause = root_cause();
   if (cause && !cause->error_file.empty() && !outer_error_file.empty()) {
-    write(outer_error_file, read_bounded(cause->error_file));
+    const int code = cause->status.signal != 0 ? -cause->status.signal : cause->status.code;
+    write(outer_error_file, with_error_code(read_bounded(cause->error_file), code));
   }
   return problems;
 }

@@ -38,6 +38,7 @@ Server::State::State(asio::io_context& context, Host& owner, const Limits& bound
 }
 
 void Server::State::start() {
+  begin_c10d();
   wait_for_sockets();
   wait_for_time();
 }

@@ -77,6 +77,9 @@ class Hosted : private JobObserver {
     note("inquired " + std::to_string(rank) + " about " + std::to_string(about.size()));
   }
   void on_warning(const std::string& sentence) override { note("warning: " + sentence); }
+  void on_refused_client(const Address&, const Address&, const std::string& why) override {
+    note("refused a client: " + why);
+  }
   void note(std::string what) {
     const std::lock_guard lock(mutex_);
     news_.push_back(std::move(what));
