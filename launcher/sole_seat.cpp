@@ -47,7 +47,7 @@ void SoleSeat::step(const rendezvous::Event& event) {
 }
 
 void SoleSeat::deliver(const rendezvous::Refuse& e) {
-  listener_.on_finished(e.exit_code, e.reason);
+  listener_.on_finished({e.exit_code, std::nullopt, e.reason}, false);
 }
 
 void SoleSeat::deliver(const rendezvous::Stop& e) {
