@@ -192,8 +192,8 @@ class Meeting {
         return "rank " + std::to_string(rank) + " is in " + op + " #" + std::to_string(number_) +
                std::string(place_of(*brought_[static_cast<std::size_t>(rank)]));
       };
-      outcome = "mismatch " + side(first.first, first.second) + ", but " +
-                side(other.first, other.second);
+      outcome = "mismatch " + ranks_word({first.second, other.second}) + " " +
+                side(first.first, first.second) + ", but " + side(other.first, other.second);
     } else if (absent.empty()) {
       outcome = "ok " + std::to_string(flags);
       for (const int rank : survivors) outcome += " " + std::to_string(rank);
@@ -201,8 +201,8 @@ class Meeting {
       char limit[32];
       std::snprintf(limit, sizeof limit, "%.3g s",
                     std::chrono::duration<double>(setting_.timeout).count());
-      outcome = "timeout rank " + std::to_string(setting_.group.rank) + " waited " + limit +
-                "; absent, and not known to be lost: " + list_text(absent);
+      outcome = "timeout " + ranks_word(absent) + " rank " + std::to_string(setting_.group.rank) +
+                " waited " + limit + "; absent, and not known to be lost: " + list_text(absent);
     } else {
       return;
     }
@@ -220,14 +220,39 @@ class Meeting {
     store.erase(key("outcome", number_ - 1));
   }
 
+  /// "1,3": those ranks, as numbers in the world, for whom to blame.
+  std::string ranks_word(const std::vector<int>& ranks) const {
+    std::string word;
+    for (std::size_t i = 0; i < std::min(ranks.size(), Claim::ranks_max); ++i) {
+      word += (i == 0 ? "" : ",") + std::to_string(setting_.group.world_rank(ranks[i]));
+    }
+    return word;
+  }
+  static std::vector<int> take_ranks_word(std::string_view& text) {
+    std::vector<int> ranks;
+    const auto end = std::min(text.find(' '), text.size());
+    for (const char* at = text.data(); at < text.data() + end && ranks.size() < Claim::ranks_max;) {
+      int rank = 0;
+      const auto [after, error] = std::from_chars(at, text.data() + end, rank);
+      if (error == std::errc{}) ranks.push_back(rank);
+      at = after + 1;
+    }
+    text.remove_prefix(std::min(end + 1, text.size()));
+    return ranks;
+  }
+
   Agreement decode(std::string_view outcome) const {
     const auto space = outcome.find(' ');
     const std::string_view kind = outcome.substr(0, space);
     std::string_view rest = outcome.substr(space + 1);
-    if (kind == "mismatch") throw CallError(Errc::mismatch, label() + ": " + std::string(rest));
-    if (kind == "timeout") {
-      throw CallError(Errc::timeout,
-                      label() + ": " + std::string(rest) + place_text(setting_.site));
+    if (kind == "mismatch" || kind == "timeout") {
+      Claim claim{.fault = kind == "timeout" ? Fault::absent : Fault::disagreed};
+      claim.ranks = take_ranks_word(rest);
+      if (kind == "mismatch") {
+        throw CallError(Errc::mismatch, label() + ": " + std::string(rest), std::move(claim));
+      }
+      throw CallError(Errc::timeout, label() + ": " + std::string(rest) + place_text(setting_.site),
+                      std::move(claim));
     }
     std::vector<std::uint32_t> numbers;
     while (!rest.empty()) {

@@ -279,9 +279,10 @@ void Call::check_news(const Receive* receive) {
       setting_.mesh.news().failure_of(setting_.group.id, fingerprint_.sequence);
   if (notice == nullptr) notice = wrong_on_device();
   if (notice != nullptr) {
-    throw CallError(Errc::mismatch, label() + where() +
-                                        " cannot complete, because on another rank its " +
-                                        "arguments were wrong: " + notice->sentence);
+    throw CallError(Errc::mismatch,
+                    label() + where() + " cannot complete, because on another rank its " +
+                        "arguments were wrong: " + notice->sentence,
+                    claim_of(*notice));
   }
 }
 
@@ -297,7 +298,7 @@ void Call::check_told() {
   const FailureNotice* notice = setting_.mesh.news().failure_of(setting_.group.id);
   const bool is_message = fingerprint_.op >= transport::Op::send;
   if (notice != nullptr && (is_message || notice->sequence <= fingerprint_.sequence)) {
-    throw CallError(notice->code, told_text(*notice), -1, true);
+    throw CallError(notice->code, told_text(*notice), claim_of(*notice), true);
   }
 }
 
@@ -312,7 +313,7 @@ Call::TimePoint Call::noticed(int world_rank) {
 }
 
 /// A rank that left in good order may have done all its part: those who wait for it notice.
-bool Call::is_orderly(const PeerLoss& loss) { return loss.cause.starts_with("exited 0"); }
+bool Call::is_orderly(const PeerLoss& loss) { return loss.left; }
 
 void Call::check_losses(const Waiting& waiting) {
   const auto& mesh = setting_.mesh;
@@ -404,7 +405,8 @@ void Call::throw_lost(int world_rank, const std::string& cause) {
   std::string sentence =
       full_label() + ": rank " + std::to_string(rank()) + " lost " + name_of(world_rank);
   if (loss != nullptr && !loss->host.empty()) sentence += " on " + loss->host;
-  throw CallError(Errc::peer_lost, sentence + ": " + cause + where() + refused_text(), world_rank);
+  throw CallError(Errc::peer_lost, sentence + ": " + cause + where() + refused_text(),
+                  {.fault = Fault::lost, .ranks = {world_rank}});
 }
 
 void Call::throw_mismatch(const Receive& receive) {
@@ -426,15 +428,43 @@ void Call::throw_mismatch(const Receive& receive) {
       sentence += counts_text(receive.header.bytes, receive.into.size());
     }
   }
-  throw_disagreement(sentence, receive.source,
-                     receive.kind == Kind::message ? ~std::uint64_t{0} : theirs.sequence);
+  if (receive.kind == Kind::message) {
+    throw_disagreement(sentence, disagreed_with(receive.source, std::nullopt));
+  }
+  throw_disagreement(sentence, disagreed_with(receive.source, theirs), theirs.sequence);
 }
 
-void Call::throw_disagreement(const std::string& sentence, int world_rank,
-                              std::uint64_t since) const {
+/// With what both called there, where it is a collective: whose call is the odd one, all ranks'
+/// claims together tell.
+Claim Call::disagreed_with(int world_rank, const std::optional<Fingerprint>& theirs) const {
+  Claim claim{.fault = Fault::disagreed, .ranks = {world_rank}};
+  if (!theirs) return claim;
+  const auto mine = call_made(theirs->sequence);
+  if (!mine || mine->sequence != theirs->sequence || *mine == *theirs) return claim;
+  claim.communicator = setting_.group.id;
+  claim.sequence = theirs->sequence;
+  claim.votes = {{setting_.mesh.rank(), number_of(*mine)}, {world_rank, number_of(*theirs)}};
+  return claim;
+}
+
+/// What another rank says, and where ranks disagree, what this one called.
+Claim Call::claim_of(const FailureNotice& notice) const {
+  Claim claim = notice.claim;
+  const int me = setting_.mesh.rank();
+  if (claim.votes.empty() || claim.votes.size() >= Claim::ranks_max) return claim;
+  for (const Vote& vote : claim.votes) {
+    if (vote.rank == me) return claim;
+  }
+  const auto mine = claim.communicator == setting_.group.id ? call_made(claim.sequence)
+                                                            : std::optional<Fingerprint>();
+  if (mine && mine->sequence == claim.sequence) claim.votes.push_back({me, number_of(*mine)});
+  return claim;
+}
+
+void Call::throw_disagreement(const std::string& sentence, Claim claim, std::uint64_t since) const {
   const bool named = setting_.group.name != "world" && fingerprint_.op < transport::Op::send;
   throw CallError(Errc::mismatch, sentence + (named ? " of '" + setting_.group.name + "'" : ""),
-                  world_rank)
+                  std::move(claim))
       .since(since);
 }
 

@@ -65,9 +65,10 @@ struct Kept {
 /// What a call throws: an Error that knows more than its sentence.
 class CallError : public Error {
  public:
-  CallError(Errc code, const std::string& sentence, int blamed_world_rank = -1, bool told = false)
-      : Error(code, sentence), blamed_(blamed_world_rank), told_(told) {}
-  int blamed() const noexcept { return blamed_; }
+  CallError(Errc code, const std::string& sentence, Claim claim = {}, bool told = false)
+      : Error(code, sentence), claim_(std::move(claim)), told_(told) {}
+  /// Whose fault it was.
+  const Claim& claim() const noexcept { return claim_; }
   /// Another rank told us; all have heard of it from there.
   bool told() const noexcept { return told_; }
   /// The number of the call in which it went wrong, where that is before the one that failed.
@@ -78,7 +79,7 @@ class CallError : public Error {
   }
 
  private:
-  int blamed_;
+  Claim claim_;
   bool told_;
   std::uint64_t since_ = ~std::uint64_t{0};
 };
@@ -300,6 +301,7 @@ class Call final : public Mesh, public transport::Patience {
   transport::WaitLink own_link() const;
   void post_chain(int to, const transport::WaitChain& chain);
   void take_chain(transport::WaitChain chain, int next, TimePoint now);
+  [[noreturn]] static void throw_deadlock(const transport::WaitChain& chain);
   TimePoint noticed(int world_rank);
   [[noreturn]] void throw_lost(int world_rank, const std::string& cause);
   [[noreturn]] void throw_mismatch(const transport::Receive& receive);
@@ -312,13 +314,16 @@ class Call final : public Mesh, public transport::Patience {
   std::string disagreement(const transport::Fingerprint& theirs, int world_rank);
   std::string earlier_disagreement(std::uint64_t sequence, int world_rank,
                                    const std::string& heard = {});
-  [[noreturn]] void throw_disagreement(const std::string& sentence, int world_rank,
+  [[noreturn]] void throw_disagreement(const std::string& sentence, Claim claim,
                                        std::uint64_t since = ~std::uint64_t{0}) const;
+  Claim disagreed_with(int world_rank, const std::optional<transport::Fingerprint>& theirs) const;
+  Claim claim_of(const transport::FailureNotice& notice) const;
+  Claim claim_for_others(const Error& failure) const;
   void throw_unless_complete(const Waiting& waiting, const std::function<bool()>& ready);
   std::vector<int> others() const;
   bool ask_others(const std::vector<int>& ranks, const std::function<bool()>& ready);
   void ask_agents(const std::vector<int>& asked);
-  std::string absent_text(const std::vector<int>& asked, int& first_absent) const;
+  std::string absent_text(const std::vector<int>& asked, Claim& claim) const;
   std::string recorded_doing(int world_rank) const;
   std::string name_of(int world_rank) const;
   std::string told_text(const transport::FailureNotice& notice) const;

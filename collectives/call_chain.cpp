@@ -83,6 +83,15 @@ transport::WaitLink Call::own_link() const {
           full_label() + where()};
 }
 
+/// Nobody in it is more to blame than the others.
+void Call::throw_deadlock(const WaitChain& chain) {
+  Claim claim{.fault = Fault::disagreed};
+  for (const auto& link : chain.links) {
+    if (claim.ranks.size() < Claim::ranks_max) claim.ranks.push_back(link.rank);
+  }
+  throw CallError(Errc::mismatch, to_string(chain), std::move(claim));
+}
+
 /// One that came from a rank that waits for this one.
 void Call::take_chain(WaitChain chain, int next, TimePoint now) {
   Chains& chains = waits().chains;
@@ -92,7 +101,7 @@ void Call::take_chain(WaitChain chain, int next, TimePoint now) {
   // Of another wait of this rank.
   if (is_in && chain.links[place].turn != chains.turn) return;
   if (chain.stage == Stage::certain) {
-    if (is_in) throw CallError(Errc::mismatch, to_string(chain));
+    if (is_in) throw_deadlock(chain);
     return;
   }
   if (chain.stage == Stage::again) {
@@ -102,7 +111,7 @@ void Call::take_chain(WaitChain chain, int next, TimePoint now) {
     for (const auto& link : chain.links) {
       if (link.rank != me) post_chain(link.rank, chain);
     }
-    throw CallError(Errc::mismatch, to_string(chain));
+    throw_deadlock(chain);
   }
   if (!comes_by_this_thread(chain.links.back().communicator)) return;
   if (!is_in) {

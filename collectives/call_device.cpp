@@ -75,7 +75,7 @@ void Call::check_device_messages() {
   const auto unlike = setting_.history->unlike();
   if (!unlike) return;
   throw_disagreement(to_string(*unlike, setting_.group.rank_of(unlike->from), rank()),
-                     unlike->from);
+                     disagreed_with(unlike->from, std::nullopt));
 }
 
 void Call::post_call(int world_rank) {
@@ -88,8 +88,8 @@ void Call::check_calls() {
   while (const auto theirs = news.next_call(setting_.group.id, fingerprint_.sequence)) {
     const auto mine = call_made(theirs->call.sequence);
     if (mine && *mine != theirs->call) {
-      throw_disagreement(disagreement(theirs->call, theirs->from), theirs->from,
-                         theirs->call.sequence);
+      throw_disagreement(disagreement(theirs->call, theirs->from),
+                         disagreed_with(theirs->from, theirs->call), theirs->call.sequence);
     }
   }
 }

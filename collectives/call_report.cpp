@@ -157,7 +157,7 @@ void Call::ask_agents(const std::vector<int>& asked) {
   if (answer) waits().seen_by_agents = std::move(*answer);
 }
 
-std::string Call::absent_text(const std::vector<int>& asked, int& first_absent) const {
+std::string Call::absent_text(const std::vector<int>& asked, Claim& claim) const {
   std::string text;
   std::size_t named = 0, absent = 0;
   for (const int world_rank : asked) {
@@ -187,7 +187,11 @@ std::string Call::absent_text(const std::vector<int>& asked, int& first_absent) 
       doing = "never heard of";
     }
     ++absent;
-    if (first_absent < 0) first_absent = world_rank;
+    if (absent == 1) {
+      claim.fault = Fault::absent;
+      claim.doing = doing.substr(0, Claim::doing_bytes_max);
+    }
+    if (absent <= Claim::ranks_max) claim.ranks.push_back(world_rank);
     if (++named > named_ranks_max) continue;
     text += (text.empty() ? "" : "; ") + name_of(world_rank) + " (" + doing + ")";
   }
@@ -211,8 +215,8 @@ void Call::throw_unless_complete(const Waiting& waiting, const std::function<boo
   if (ask_others(asked, ready)) return;
   ask_agents(asked);
   if (ready()) return;
-  int blamed = -1;
-  const std::string absent = absent_text(asked, blamed);
+  Claim claim;
+  const std::string absent = absent_text(asked, claim);
   std::string sentence = full_label() + ": rank " + std::to_string(rank()) + " waited " + limit;
   if (!absent.empty()) {
     sentence += "; absent: " + absent;
@@ -226,7 +230,7 @@ void Call::throw_unless_complete(const Waiting& waiting, const std::function<boo
   }
   const std::string& shortage = setting_.mesh.shortage();
   if (!shortage.empty()) sentence += "; of rank " + std::to_string(rank()) + ": " + shortage;
-  throw CallError(Errc::timeout, sentence + where(), blamed);
+  throw CallError(Errc::timeout, sentence + where(), std::move(claim));
 }
 
 // ---- Words. ----
@@ -251,6 +255,7 @@ void Call::tell_failure(const Error& error, Scope scope) {
     notice.sequence = std::min(notice.sequence, told->sequence);
   }
   notice.sentence = error.what();
+  notice.claim = claim_for_others(error);
   const Bytes payload = encode(notice);
   transport::Header header =
       make_header(Kind::failure, setting_.group.id, fingerprint_, payload.size());
@@ -268,6 +273,14 @@ void Call::tell_failure(const Error& error, Scope scope) {
   } catch (const Error&) {
     // The agent or the store is gone too; the first error is the one that counts.
   }
+}
+
+/// What is this rank's own fault is, to the others, its.
+Claim Call::claim_for_others(const Error& failure) const {
+  const auto* known = dynamic_cast<const CallError*>(&failure);
+  if (known != nullptr && known->claim().fault != Fault::own) return known->claim();
+  const bool wrong_call = failure.errc() == Errc::misuse || failure.errc() == Errc::unsupported;
+  return {.fault = wrong_call ? Fault::arguments : Fault::gave_up, .ranks = {setting_.mesh.rank()}};
 }
 
 /// Losses and waits are told as the rank has them that met them.

@@ -22,7 +22,8 @@ void Call::confirm(const RootedWindow& window) {
     const int world_rank = setting_.group.world_rank(from);
     const auto lock = setting_.mesh.lock();
     const Busy busy(*this);
-    throw_disagreement(earlier_disagreement(*sequence, world_rank), world_rank, *sequence);
+    throw_disagreement(earlier_disagreement(*sequence, world_rank),
+                       disagreed_with(world_rank, std::nullopt), *sequence);
   });
 }
 

@@ -103,14 +103,14 @@ void Communicator::State::break_off(Call& call, const Error& failure) {
                    given_up ? call.label() + ": rank " + std::to_string(group.rank) +
                                   " destroyed the communicator before the call was complete"
                             : failure.what(),
-                   known != nullptr ? known->blamed() : -1, known != nullptr && known->told());
+                   known != nullptr ? known->claim() : Claim{}, known != nullptr && known->told());
   if (known != nullptr) broken.since(known->since());
   error.set(broken);
   if (device) device->give_up();
   // With few ranks whoever failed first told all, if it had connections to all.
   const bool tells = !broken.told() || group.size() > 64 || goes_by_nodes;
   if (tells && !is_cut_off(membership.get())) call.tell_failure(broken, Scope::from_here_on);
-  if (membership) membership->report(broken, broken.blamed());
+  if (membership) membership->report(broken, broken.claim());
 }
 
 void Communicator::State::give_up(const Error& why) noexcept {

@@ -44,11 +44,11 @@ void Agent::execute(const Spawn&) {
 
 void Agent::execute(const PublishLoss& effect) {
   const int rank = assignment_.first_rank + effect.rank;
-  host_->publish_loss(rank, task_.machine.hostname, effect.cause);
-  if (effect.failed && !leaving_) {
-    link_.seat()->worker_failed(
-        {0, assignment_.epoch, rank, effect.cause, effect.consequence, effect.blamed});
-  } else if (effect.left && !leaving_) {
+  const bool left = effect.fact.end == Fact::End::left;
+  host_->publish_loss(rank, task_.machine.hostname, effect.cause, left);
+  if (effect.fact.failed() && !leaving_) {
+    link_.seat()->worker_failed({0, assignment_.epoch, effect.fact, effect.cause});
+  } else if (left && !leaving_) {
     link_.seat()->worker_left(assignment_.epoch, rank);
   }
 }
@@ -85,9 +85,13 @@ void Agent::execute(const Ended& effect) {
     link_.seat()->calls_made(
         {0, assignment_.epoch, calls_made(watch_.sight(FlightRing::records_max).ranks)});
   }
-  const bool straggled = !effect.root_cause && !stragglers_.empty();
-  link_.seat()->workers_ended(report_of(
-      effect, assignment_, straggled ? stragglers_ : history_.root_cause_sentence(), blamed_));
+  rendezvous::WorkersEnded how = report_of(effect, assignment_);
+  if (effect.outcome == Outcome::failed && !effect.verdict) {
+    how.sentence = stragglers_.empty() ? "a worker failed" : stragglers_;
+  }
+  how.facts = supervisor_.facts();
+  how.details = history_.details(how.facts, task_.options.node_id);
+  link_.seat()->workers_ended(how);
 }
 
 /// Without --log-dir nobody but us knows where the logs are, or that there are none.
@@ -185,8 +189,9 @@ void Agent::on_refused_client(const Address& peer, const Address& own, const std
 
 void Agent::say_restart(int attempt) {
   // Who ended for another node's loss is not to blame.
-  const bool is_here = history_.has_root_cause() && !last_end_.consequence;
-  const std::string cause = is_here                 ? history_.root_cause_sentence()
+  const auto& known = last_end_.verdict;
+  const bool is_here = known && known->kind != Verdict::Kind::lost && is_ours(known->rank());
+  const std::string cause = is_here                 ? history_.verdict_sentence(*known)
                             : order_reason_.empty() ? "a node was lost"
                                                     : order_reason_;
   say(cause + restart_text(attempt, task_.options));

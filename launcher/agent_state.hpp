@@ -44,11 +44,10 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
 
   void on_admitted(const rendezvous::Admission& admission) override;
   void on_order(std::uint64_t epoch, StopOrder::Manner manner, const std::string& reason) override;
-  void on_ranks_lost(int first_rank, int count, const std::string& host,
-                     const std::string& cause) override;
+  void on_ranks_lost(int first_rank, int count, const std::string& host, const std::string& cause,
+                     bool left) override;
   void on_standing(const std::string& sentence) override { say(sentence); }
-  void on_finished(int exit_code, const std::string& sentence,
-                   std::optional<int> root_cause) override;
+  void on_finished(const rendezvous::Finish& end, bool judged) override;
 
   void on_child_change() override;
   void on_front_lost() override;
@@ -78,6 +77,7 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   void say_restart(int attempt);
   void say_where_logs_are(const std::optional<std::string>& no_directory);
 
+  bool is_ours(int rank) const { return local(rank) >= 0 && local(rank) < task_.workers; }
   int local(int rank) const { return rank - assignment_.first_rank; }
   bool gang_is_gone() const { return supervisor_.state() == Supervisor::State::idle; }
 
@@ -105,7 +105,6 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   std::string left_elsewhere_;        ///< "rank 3 on h2", the first to exit with 0 there.
   std::vector<std::string> flights_;  ///< To be written, by node.
   bool failed_elsewhere_ = false;     ///< On another node, first.
-  std::optional<int> blamed_;         ///< The first rank of another node that was.
   std::string order_reason_;          ///< Why the workers were ended.
   Ended last_end_;                    ///< Of the last attempt.
   std::optional<int> final_code_;     ///< The job is over; we end when the workers are gone.

@@ -146,8 +146,9 @@ void JobLink::look_up() {
 void JobLink::try_again_later(const std::string& why) {
   if (Clock::now() >= deadline_) {
     return listener_.on_finished(
-        exit_code::unreachable,
-        why + "; tried for " + duration_text(task_.options.rdzv_times.join));
+        {exit_code::unreachable, std::nullopt,
+         why + "; tried for " + duration_text(task_.options.rdzv_times.join)},
+        false);
   }
   if (std::exchange(trouble_, why) != why) listener_.on_standing(why + "; it is tried again");
   timer_.expires_after(look_up_pause);
@@ -159,7 +160,7 @@ void JobLink::try_again_later(const std::string& why) {
 void JobLink::on_addresses(const std::vector<Address>& addresses) {
   auto decided = bind_or_join(task_.options, addresses);
   if (const auto* problem = std::get_if<HostingProblem>(&decided)) {
-    return listener_.on_finished(problem->exit_code, problem->sentence);
+    return listener_.on_finished({problem->exit_code, std::nullopt, problem->sentence}, false);
   }
   auto* listener = std::get_if<unique_fd>(&decided);
   take_seat(listener ? std::move(*listener) : unique_fd{});

@@ -1,7 +1,5 @@
 #include "launcher/sole_seat.hpp"
 
-#include "runtime/base/exit_code.hpp"
-
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -55,13 +53,7 @@ void SoleSeat::step(const rendezvous::Event& event) {
 }
 
 void SoleSeat::deliver(const rendezvous::Refuse& e) {
-  listener_.on_finished(e.exit_code, e.reason);
-}
-
-/// What a worker did to end the job this node has said itself.
-void SoleSeat::deliver(const rendezvous::Finish& e) {
-  const bool is_news = e.exit_code == exit_code::disagreement && !e.root_cause;
-  listener_.on_finished(e.exit_code, is_news ? "the job ends: " + e.sentence : "");
+  listener_.on_finished({e.exit_code, std::nullopt, e.reason}, false);
 }
 
 void SoleSeat::deliver(const rendezvous::Stop& e) {

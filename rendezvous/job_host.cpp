@@ -119,10 +119,10 @@ void JobHost::expect(int rank, unique_fd control) {
   expected_[native_->adopt(std::move(control))] = rank;
 }
 
-void JobHost::publish_loss(int rank, const std::string& host, const std::string& cause) {
+void JobHost::publish_loss(int rank, const std::string& host, const std::string& cause, bool left) {
   // Said again after the agent's connection broke.
   if (std::ranges::any_of(losses_, [&](const auto& loss) { return loss.rank == rank; })) return;
-  losses_.push_back({.rank = rank, .host = host, .cause = cause});
+  losses_.push_back({.rank = rank, .host = host, .cause = cause, .left = left});
   for (const auto& [member, where] : by_rank_) {
     if (member != rank) tell(where.connection, losses_.back());
   }

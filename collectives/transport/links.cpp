@@ -36,8 +36,7 @@ Address address_of(std::string_view text) {
 /// Then all ranks hear of it by their agents, and whoever has no connection to them need not ask
 /// for an address to tell them: the store may be gone with whom is lost.
 bool has_lost_some(const std::vector<PeerLoss>& losses) {
-  return std::any_of(losses.begin(), losses.end(),
-                     [](const PeerLoss& loss) { return !loss.cause.starts_with("exited 0"); });
+  return std::any_of(losses.begin(), losses.end(), [](const PeerLoss& loss) { return !loss.left; });
 }
 
 /// Of the store's answer, where nobody should wait for it for long.

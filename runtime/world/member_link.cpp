@@ -79,7 +79,7 @@ struct MemberLink::News {
       granted = true;
     } else if (header.type == wire::Type::peer_lost) {
       if (const auto lost = wire::decode<wire::PeerLost>(payload)) {
-        losses.push_back({lost->rank, lost->host, lost->cause});
+        losses.push_back({lost->rank, lost->host, lost->cause, lost->left});
       }
     } else if (header.type == wire::Type::abort && !abort) {
       abort = wire::decode<wire::Abort>(payload);
@@ -244,11 +244,10 @@ std::vector<PeerLoss> MemberLink::losses() {
   return news_->losses;
 }
 
-void MemberLink::report(const Error& error, int blamed_rank) noexcept {
+void MemberLink::report(const Error& error, const Claim& claim) noexcept {
   if (!is_ours()) return;
   try {
-    client_->tell(wire::Type::report,
-                  payload_of(wire::Report{error.errc(), blamed_rank, error.what()}));
+    client_->tell(wire::Type::report, payload_of(wire::Report{error.errc(), claim, error.what()}));
   } catch (const std::bad_alloc&) {
     // A report that cannot be written only lets the agent's grace run its full length.
   }

@@ -56,7 +56,7 @@ class MemberLink final : public Membership {
 
   int fd() const override;
   std::vector<PeerLoss> losses() override;
-  void report(const Error& error, int blamed_rank) noexcept override;
+  void report(const Error& error, const Claim& claim) noexcept override;
   void inquire(const std::vector<int>& ranks) noexcept override;
   std::optional<std::map<int, std::string>> doing() const override;
   unique_fd take_listener() override;

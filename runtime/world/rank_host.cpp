@@ -33,7 +33,7 @@ Bytes payload_of(const Message& message) {
 }
 }  // namespace
 
-/// Everything but `present` is touched by the io thread alone.
+/// What no lock is held for is touched by the io thread alone.
 class RankHost::State final : public store::Host {
  public:
   explicit State(Options options)
@@ -78,7 +78,11 @@ class RankHost::State final : public store::Host {
     if (header.type == wire::Type::abort) {
       if (const auto abort = wire::decode<wire::Abort>(payload)) fail(abort->code, abort->sentence);
     }
-    // A report tells an agent that a survivor is done; nobody here waits for that.
+    if (header.type != wire::Type::report) return;
+    if (auto report = wire::decode<wire::Report>(payload)) {
+      const std::lock_guard lock(mutex_);
+      claims_.emplace(from->second.rank, std::move(report->claim));
+    }
   }
 
   /// It is told itself, and nobody reads what a rank would say here.
@@ -115,6 +119,9 @@ class RankHost::State final : public store::Host {
 
   void fail(Errc code, std::string sentence) {
     if (failure_) return;
+    if (code == Errc::timeout) {
+      blame({.fault = Fault::absent, .ranks = roster_.absent(Claim::ranks_max)});
+    }
     if (code == Errc::timeout) sentence += ": " + roster_.attendance();
     failure_ = Refusal{code, sentence};
     const Bytes news = payload_of(wire::Abort{code, sentence});
@@ -123,6 +130,15 @@ class RankHost::State final : public store::Host {
       server_.push(connection, wire::Type::abort, news);
       server_.close(connection);
     }
+  }
+
+  std::map<int, Claim> claims() {
+    const std::lock_guard lock(mutex_);
+    return claims_;
+  }
+  std::optional<Claim> forming_claim() {
+    const std::lock_guard lock(mutex_);
+    return forming_claim_;
   }
 
   void post(std::function<void()> act) { asio::post(io_, std::move(act)); }
@@ -179,14 +195,20 @@ class RankHost::State final : public store::Host {
   void lose(const PeerLoss& loss) {
     if (failure_) return;
     if (!formed_) {
+      blame({.fault = Fault::lost, .ranks = {loss.rank}});
       fail(Errc::peer_lost, "rank " + std::to_string(loss.rank) + " on " + loss.host +
                                 " was lost while the world was forming: " + loss.cause);
       return;
     }
-    const Bytes news = payload_of(wire::PeerLost{loss.rank, loss.host, loss.cause});
+    const Bytes news = payload_of(wire::PeerLost{loss.rank, loss.host, loss.cause, loss.left});
     for (const auto& [connection, member] : members_) {
       server_.push(connection, wire::Type::peer_lost, news);
     }
+  }
+
+  void blame(Claim claim) {
+    const std::lock_guard lock(mutex_);
+    if (!forming_claim_) forming_claim_ = std::move(claim);
   }
 
   void count(int change) {
@@ -214,6 +236,8 @@ class RankHost::State final : public store::Host {
   std::mutex mutex_;
   std::condition_variable changed_;
   int present_ = 0;
+  std::map<int, Claim> claims_;  ///< By rank.
+  std::optional<Claim> forming_claim_;
 
   std::jthread thread_;
 };
@@ -240,6 +264,9 @@ void RankHost::tell_lost(const PeerLoss& loss, bool failed) {
 void RankHost::fail(Errc code, const std::string& sentence) {
   state_->post([state = state_.get(), code, sentence] { state->fail(code, sentence); });
 }
+
+std::map<int, Claim> RankHost::claims() { return state_->claims(); }
+std::optional<Claim> RankHost::forming_claim() { return state_->forming_claim(); }
 
 bool RankHost::await_departures(Clock::time_point deadline) {
   return state_->await_departures(deadline);

@@ -262,13 +262,13 @@ TEST_CASE("who refuses, or speaks another version, is not asked again") {
   SUBCASE("another version") {
     Bytes preface;
     wire::encode_preface(preface);
-    preface[4] = std::byte{2};
+    preface[4] = std::byte{3};
     const Speaker speaker(preface, false);
     UplinkPeer peer(UplinkPeer::options(speaker.address()));
     REQUIRE(peer.until([&] { return !peer.refusals.empty(); }));
     CHECK(peer.refusals.front().code == Errc::version);
     CHECK(contains(peer.refusals.front().sentence,
-                   "it speaks version 2 of the protocol, this side version 1; use the same"));
+                   "it speaks version 3 of the protocol, this side version 2; use the same"));
   }
 }
 

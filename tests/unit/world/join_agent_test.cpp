@@ -160,7 +160,8 @@ TEST_CASE("an end in an exception says no goodbye, and a report arrives before i
   try {
     Joining joining = joining_of();
     const World world = form_world(join_agent(environment_with(control, ""), joining), joining);
-    world.membership()->report(Error(Errc::timeout, "nobody came"), 3);
+    world.membership()->report(Error(Errc::timeout, "nobody came"),
+                               {.fault = Fault::absent, .ranks = {3}});
     // A round trip: what was told before has been heard.
     world.store()->get("x");
     throw std::runtime_error("a failure of the program");
