@@ -33,13 +33,13 @@ bool is_only_thread() {
 }  // namespace
 
 /// For data of one rank of which nothing has come, and by no other thread anything goes on.
-bool Call::is_blocked(const Waiting& waiting, const Receive* receive) const {
+bool Call::is_blocked(const Waiting& waiting) const {
   auto& mesh = setting_.mesh;
-  if (waiting.any || waiting.all || waiting.to_receive.size() != 1) return false;
-  const int from = waiting.to_receive.front();
+  if (waiting.any() || waiting.all || waiting.to_receive().size() != 1) return false;
+  const int from = waiting.to_receive().front();
   if (from == mesh.rank() || mesh.news().has_started() || !mesh.news().is_alone()) return false;
   if (waiting.in_team || waiting.in_memory) return true;
-  return receive != nullptr && receive->state == Receive::State::waiting &&
+  return waiting.receive != nullptr && waiting.receive->state == Receive::State::waiting &&
          !mesh.inbox().is_receiving(from) && !mesh.inbox().is_held(from);
 }
 
@@ -57,20 +57,20 @@ void Call::post_chain(int to, const WaitChain& chain) {
   setting_.mesh.post_control(to, header, std::move(*payload));
 }
 
-void Call::check_chains(const Waiting& waiting, const Receive* receive, TimePoint now) {
+void Call::check_chains(const Waiting& waiting, TimePoint now) {
   Chains& chains = waits().chains;
   auto& news = setting_.mesh.news();
-  const bool blocked = is_blocked(waiting, receive);
+  const bool blocked = is_blocked(waiting);
   while (const auto chain = news.next_chain()) {
-    if (blocked) take_chain(*chain, waiting.to_receive.front(), now);
+    if (blocked) take_chain(*chain, waiting.to_receive().front(), now);
   }
   if (blocked && now >= chains.next_own) {
     chains.pause *= 2;
     chains.next_own = now + chains.pause;
-    post_chain(waiting.to_receive.front(), {Stage::found, {own_link()}});
+    post_chain(waiting.to_receive().front(), {Stage::found, {own_link()}});
   }
   if (chains.ring && now >= chains.ring_due) {
-    if (blocked) post_chain(waiting.to_receive.front(), *chains.ring);
+    if (blocked) post_chain(waiting.to_receive().front(), *chains.ring);
     chains.ring.reset();
   }
   const auto next = blocked ? chains.next_own : now + round_pause;
@@ -83,6 +83,15 @@ transport::WaitLink Call::own_link() const {
           full_label() + where()};
 }
 
+/// Nobody in it is more to blame than the others.
+void Call::throw_deadlock(const WaitChain& chain) {
+  Claim claim{.fault = Fault::disagreed};
+  for (const auto& link : chain.links) {
+    if (claim.ranks.size() < Claim::ranks_max) claim.ranks.push_back(link.rank);
+  }
+  throw CallError(Errc::mismatch, to_string(chain), std::move(claim));
+}
+
 /// One that came from a rank that waits for this one.
 void Call::take_chain(WaitChain chain, int next, TimePoint now) {
   Chains& chains = waits().chains;
@@ -92,7 +101,7 @@ void Call::take_chain(WaitChain chain, int next, TimePoint now) {
   // Of another wait of this rank.
   if (is_in && chain.links[place].turn != chains.turn) return;
   if (chain.stage == Stage::certain) {
-    if (is_in) throw CallError(Errc::mismatch, to_string(chain));
+    if (is_in) throw_deadlock(chain);
     return;
   }
   if (chain.stage == Stage::again) {
@@ -102,7 +111,7 @@ void Call::take_chain(WaitChain chain, int next, TimePoint now) {
     for (const auto& link : chain.links) {
       if (link.rank != me) post_chain(link.rank, chain);
     }
-    throw CallError(Errc::mismatch, to_string(chain));
+    throw_deadlock(chain);
   }
   if (!comes_by_this_thread(chain.links.back().communicator)) return;
   if (!is_in) {

@@ -89,7 +89,7 @@ void Rounds::State::give_up_gathering() {
     text += "only " + count_text() + (first ? " came" : " were there") + within + ": " +
             names_here() + missing_ranks();
   }
-  finish(!first && first_loss ? exit_code::node_lost : exit_code::ranks_missing, {}, text);
+  finish(!first && first_loss ? exit_code::node_lost : exit_code::ranks_missing, text);
 }
 
 /// Of more than there is room for, those of the last epoch come first.

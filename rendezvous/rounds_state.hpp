@@ -21,8 +21,6 @@ struct Place {
   std::optional<Admission> admission;
   std::optional<Stop> order;  ///< It was told to stop.
   std::optional<WorkersEnded> end;
-  std::set<int> failed;    ///< Ranks it has reported.
-  std::set<int> departed;  ///< Ranks that exited with 0.
   bool confirmed = false;  ///< It has said that it holds its place.
 };
 
@@ -34,6 +32,14 @@ struct Node : Place {
 
   bool member() const { return admission.has_value(); }
   void take(Place place) { static_cast<Place&>(*this) = std::move(place); }
+};
+
+/// What is known of an epoch's ranks.
+struct Evidence {
+  Facts facts;
+  std::set<int> told;  ///< Ranks of whose end all have heard.
+  std::map<int, RankDetails> details;
+  std::map<int, std::string> hosts;  ///< Of ranks that failed: their node may be lost since.
 };
 
 /// What ended an epoch, or is about to: the first thing that happened counts.
@@ -52,9 +58,8 @@ struct EpochState {
   Clock::time_point caused_at;
   /// A node was lost of which nothing had been heard since before the cause.
   bool lost_before = false;
-  Session cause_session = 0;  ///< Whose worker failed by itself,
-  int cause_rank = -1;        ///< and which.
-  bool culprit_lost = false;  ///< The node whose worker failed first.
+  Session caused_by = 0;  ///< The node that told of it; 0: none.
+  Evidence evidence;
   struct Left {
     int exit_code = 0;
     std::string reason;  ///< "node b left: stopped by SIGTERM".
@@ -64,6 +69,7 @@ struct EpochState {
   std::size_t exits_told = 0;       ///< With 0.
   std::vector<RanksLost> repeated;  ///< The first of them, to be said again.
   std::vector<WorkersEnded> ends;   ///< In the order of arrival.
+  CallLedger ledger;                ///< As far as they have ended.
 
   // It began before this rendezvous did.
   struct Adopted {
@@ -97,6 +103,7 @@ struct Rounds::State : EpochState {
   void on(const WorkerFailed& e);
   void on(const WorkerLeft& e);
   void on(const WorkersEnded& e);
+  void on(const CallsMade& e);
   void on(const Tick&);
 
   void forgive_own_stall(Clock::time_point before);
@@ -167,17 +174,23 @@ struct Rounds::State : EpochState {
   void judge_if_ended();
   void judge();
   EndCause cause_at_end() const;
+  std::optional<std::string> unheard_disagreement() const;
   void judge_failure();
   void judge_loss();
   void judge_leave();
   void finish_without_host(int exit_code, const std::string& reason);
-  const WorkersEnded* root_cause() const;
   const Node* node_of_rank(int rank) const;
-  /// "rank 3 on h2 exited with 0 before the others", if it did.
-  std::optional<std::string> early_exit(std::optional<int> rank) const;
+  bool is_own(const Node& node, int rank) const;
+  void take_facts(const Node& node, const WorkersEnded& e);
+  bool is_first_news(const Node& node, int rank);
+  /// "rank 3 on h2".
+  std::string name_of_rank(int rank) const;
+  std::string text_of(const Verdict& verdict) const;
+  /// Ranks fail that blame others, of whom nothing bad is known.
+  bool is_open(const Verdict& verdict) const;
   void finish_failed();
   void gather_or_give_up(std::string why);
-  void finish(int exit_code, std::optional<int> root_cause, std::string sentence);
+  void finish(int exit_code, std::string sentence, std::optional<Verdict> why = std::nullopt);
 
   template <class Effect>
   void put(Effect effect) {
@@ -235,7 +248,7 @@ struct Rounds::State : EpochState {
   std::size_t calls_said = 0;             ///< Of the last call's countdown.
   std::optional<Clock::time_point> told;  ///< When it was last told to all.
   std::optional<Clock::time_point> standing_due;  ///< When it is to be told next.
-  std::optional<Finish> verdict;
+  std::optional<Finish> finish_said;
   std::optional<Clock::time_point> lease_check;  ///< No lease ends before this.
   std::optional<Clock::time_point> asked;        ///< For when we asked for a tick.
   std::optional<Clock::time_point> woke;         ///< Whoever runs this stood still until then,

@@ -40,6 +40,8 @@ struct ToldCall {
 class News {
  public:
   void take_failure(FailureNotice notice);
+  /// This rank's communicator has ended: nobody will ask about it any more.
+  void forget(std::uint64_t communicator);
   /// Somebody told of a failure.
   bool has_failures() const noexcept { return has_failures_; }
   /// Of the failures somebody told of this communicator the one that concerns most calls; of
@@ -92,7 +94,9 @@ class News {
 
  private:
   std::map<std::uint64_t, FailureNotice> failures_;
+  std::deque<std::uint64_t> failed_in_order_;  ///< Their communicators, as they were told.
   std::map<std::pair<std::uint64_t, std::uint64_t>, FailureNotice> wrong_arguments_;
+  std::deque<std::pair<std::uint64_t, std::uint64_t>> wrong_in_order_;
   std::atomic<bool> has_failures_{false};
   using ToldCalls = std::map<std::uint64_t, std::deque<ToldCall>>;
   ToldCall take(ToldCalls& calls, ToldCalls::iterator of, std::deque<ToldCall>::iterator told);

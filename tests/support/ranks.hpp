@@ -51,9 +51,9 @@ class FakeMembership final : public Membership {
     [[maybe_unused]] const auto got = ::read(news_.get(), &count, sizeof count);
     return losses_;
   }
-  void report(const Error& error, int blamed_rank) noexcept override {
+  void report(const Error& error, const Claim& claim) noexcept override {
     const std::lock_guard lock(mutex_);
-    reports_.emplace_back(error.errc(), blamed_rank);
+    reports_.emplace_back(error.errc(), claim.ranks.empty() ? -1 : claim.ranks.front());
   }
   void inquire(const std::vector<int>&) noexcept override {}
   std::optional<std::map<int, std::string>> doing() const override { return std::nullopt; }

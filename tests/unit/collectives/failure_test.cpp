@@ -123,7 +123,7 @@ TEST_CASE("a rank that waits elsewhere is said to be there") {
       comm.barrier({.timeout = 100ms});
     } else {
       int x = 0;
-      comm.recv(view_of(x), 0, {.timeout = 20s, .tag = 5});
+      comm.recv(x, 0, {.timeout = 20s, .tag = 5});
     }
   });
   CHECK(outcomes[0].code == Errc::timeout);
@@ -246,9 +246,9 @@ TEST_CASE("a rank that left in good order hurts nobody who does not need it") {
         comm->broadcast(floats(8), 0);
         int x = comm->rank();
         if (comm->rank() == 1) {
-          comm->send(view_of(x), 2);
+          comm->send(x, 2);
         } else {
-          comm->recv(view_of(x), 1);
+          comm->recv(x, 1);
         }
       },
       links);
@@ -284,14 +284,32 @@ TEST_CASE("abort, from another thread, ends a call that waits") {
     comm.set_timeout(20s);
     if (comm.rank() == 1) {
       int x = 0;
-      comm.recv(view_of(x), 0);
+      comm.recv(x, 0);
     }
     std::jthread other([&] { comm.abort(); });
     int x = 0;
-    comm.recv(view_of(x), 1);
+    comm.recv(x, 1);
   });
   for (const auto& outcome : outcomes) {
     CHECK(outcome.code == Errc::aborted);
+    CHECK_MESSAGE(outcome.mentions(": rank 0 called abort() [failure_test.cpp:"), outcome.text);
+  }
+}
+
+TEST_CASE("abort between two calls is told by the communicator's end") {
+  const auto outcomes = run_ranks(3, [](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(20s);
+    comm.barrier();
+    if (comm.rank() == 1) return comm.abort();
+    comm.barrier();
+  });
+  CHECK(outcomes[1].ok());
+  for (const int other : {0, 2}) {
+    const auto& outcome = outcomes[static_cast<std::size_t>(other)];
+    CHECK(outcome.code == Errc::aborted);
+    CHECK_MESSAGE(outcome.mentions("'world': rank 1 called abort() [failure_test.cpp:"),
+                  outcome.text);
   }
 }
 

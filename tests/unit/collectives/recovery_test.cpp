@@ -44,7 +44,7 @@ Errc errc_of(const Call& call) {
 }
 
 int sum_of(Communicator& comm, int mine) {
-  comm.all_reduce(view_of(mine));
+  comm.all_reduce(mine);
   return mine;
 }
 
@@ -72,9 +72,9 @@ TEST_CASE("revoke ends the calls of all ranks, those that wait and later ones") 
     int x = 0;
     try {
       if (comm.rank() == 0) {
-        comm.recv(view_of(x), 2);
+        comm.recv(x, 2);
       } else {
-        comm.all_reduce(view_of(x));
+        comm.all_reduce(x);
       }
     } catch (const Error& error) {
       const std::string text = error.what();
@@ -141,8 +141,8 @@ TEST_CASE("after a death mid-call the survivors shrink and go on, with the right
             const int next = (rest.rank() + 1) % rest.size();
             const int previous = (rest.rank() + rest.size() - 1) % rest.size();
             int got = -1;
-            const std::vector<Transfer> both = {Transfer::send(view_of(x), next),
-                                                Transfer::recv(view_of(got), previous)};
+            const std::vector<Transfer> both = {Transfer::send(x, next),
+                                                Transfer::recv(got, previous)};
             rest.batch(both);
             check(got == previous, "a wrong message");
             auto half = rest.split(rest.rank() % 2);

@@ -93,7 +93,7 @@ TEST_CASE("a rank that made another call of that number is named with it") {
   Flight::Entry under_way(waiting, first, call(8), "train.cpp", 42);
   const Flight::Waiting seen(&under_way, call(8), 1);
   const auto second = done.join(77, "world", 1, 2);
-  second.begun->store(5);
+  second.progress->begun.store(5);
   Flight::Entry(done, second, call(9), "train.cpp", 44).done();
 
   std::vector<RankSight> ranks(2);

@@ -1,6 +1,6 @@
 // Joins that nest, end early, fail, or meet what they must not meet.
 #include "tests/support/linear_task.hpp"
-#include "tests/support/ranks.hpp"
+#include "tests/support/outcomes.hpp"
 
 #include <atomic>
 #include <bit>
@@ -11,6 +11,7 @@
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
+using testing::check_all;
 using testing::Linear;
 using testing::Outcome;
 using testing::reduced_step;
@@ -19,10 +20,6 @@ using testing::run_ranks;
 namespace {
 
 constexpr float rate = 0.01F;
-
-void check_all(const std::vector<Outcome>& outcomes) {
-  for (const auto& outcome : outcomes) CHECK_MESSAGE(outcome.ok(), outcome.text);
-}
 
 void require(bool holds, const char* what) {
   if (!holds) throw std::runtime_error(what);
