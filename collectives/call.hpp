@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -196,14 +197,38 @@ class Call final : public Mesh, public transport::Patience {
   using TimePoint = Clock::time_point;
   /// What nobody tells of is looked at so often.
   static constexpr auto look_interval = std::chrono::microseconds(200);
-  /// Whom the call waits for, as world ranks.
+  /// What the call waits for. Whom it needs for that is asked as often as it matters: who has done
+  /// its part is needed no more, and may leave.
   struct Waiting {
-    std::vector<int> to_receive, to_send;
-    bool any = false;
+    const transport::Receive* receive = nullptr;
+    const transport::Outgoing* outgoing = nullptr;
+    /// Of the world, of which it waits for something else; or any of `ranks`.
+    std::optional<int> rank = std::nullopt;
+    std::span<const int> ranks = {};
+
+    /// World ranks from which something has still to come: from all of them, or `any`.
+    std::span<const int> to_receive() const;
+    bool any() const;
+    /// And to which something has still to go.
+    std::span<const int> to_send() const;
+
     bool in_team = false;    ///< For what a member of a team publishes.
     bool in_memory = false;  ///< For what that rank alone writes into memory.
     bool all = false;        ///< For what a device does with all ranks.
     bool has_spun = false;   ///< For long enough to go to sleep.
+  };
+  /// What the call waits for, as long as it does.
+  class Current {
+   public:
+    Current(const Waiting*& place, const Waiting& waiting) noexcept : place_(place) {
+      place_ = &waiting;
+    }
+    Current(const Current&) = delete;
+    Current& operator=(const Current&) = delete;
+    ~Current() { place_ = nullptr; }
+
+   private:
+    const Waiting*& place_;
   };
 
   /// The mesh's answer to inquiries, as long as this call waits.
@@ -225,7 +250,6 @@ class Call final : public Mesh, public transport::Patience {
   // Under the mesh's lock.
   void wait_posted(transport::Receive* receive, transport::Outgoing* outgoing);
   void wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
-                 const transport::Receive* receive,
                  Clock::duration look_interval = Clock::duration::max());
   transport::Status activity() const;
   TimePoint deadline() const;
@@ -241,13 +265,14 @@ class Call final : public Mesh, public transport::Patience {
   void check_losses(const Waiting& waiting);
   static bool is_orderly(const PeerLoss& loss);
   void check_left();
+  void check_source(int world_rank, const Waiting& waiting);
   void check_waited(int world_rank, const std::string* closed);
   bool is_elsewhere(int world_rank) const;
   const std::string* end_of(int world_rank, const Waiting& waiting) const;
   void check_strays(TimePoint now);
-  bool is_blocked(const Waiting& waiting, const transport::Receive* receive) const;
+  bool is_blocked(const Waiting& waiting) const;
   bool comes_by_this_thread(std::uint64_t communicator) const;
-  void check_chains(const Waiting& waiting, const transport::Receive* receive, TimePoint now);
+  void check_chains(const Waiting& waiting, TimePoint now);
   transport::WaitLink own_link() const;
   void post_chain(int to, const transport::WaitChain& chain);
   void take_chain(transport::WaitChain chain, int next, TimePoint now);
@@ -313,7 +338,7 @@ class Call final : public Mesh, public transport::Patience {
     TimePoint look_again = TimePoint::max();  ///< When news that has to settle is due.
     TimePoint look_at_strays{};               ///< Next.
     std::vector<std::pair<int, TimePoint>> noticed;
-    Waiting current;
+    const Waiting* current = nullptr;
     Chains chains;
     transport::Inquiry inquiry;
     std::map<int, std::string> seen_by_agents;  ///< What ranks of other nodes do.

@@ -33,13 +33,13 @@ bool is_only_thread() {
 }  // namespace
 
 /// For data of one rank of which nothing has come, and by no other thread anything goes on.
-bool Call::is_blocked(const Waiting& waiting, const Receive* receive) const {
+bool Call::is_blocked(const Waiting& waiting) const {
   auto& mesh = setting_.mesh;
-  if (waiting.any || waiting.all || waiting.to_receive.size() != 1) return false;
-  const int from = waiting.to_receive.front();
+  if (waiting.any() || waiting.all || waiting.to_receive().size() != 1) return false;
+  const int from = waiting.to_receive().front();
   if (from == mesh.rank() || mesh.news().has_started() || !mesh.news().is_alone()) return false;
   if (waiting.in_team || waiting.in_memory) return true;
-  return receive != nullptr && receive->state == Receive::State::waiting &&
+  return waiting.receive != nullptr && waiting.receive->state == Receive::State::waiting &&
          !mesh.inbox().is_receiving(from) && !mesh.inbox().is_held(from);
 }
 
@@ -57,20 +57,20 @@ void Call::post_chain(int to, const WaitChain& chain) {
   setting_.mesh.post_control(to, header, std::move(*payload));
 }
 
-void Call::check_chains(const Waiting& waiting, const Receive* receive, TimePoint now) {
+void Call::check_chains(const Waiting& waiting, TimePoint now) {
   Chains& chains = waits().chains;
   auto& news = setting_.mesh.news();
-  const bool blocked = is_blocked(waiting, receive);
+  const bool blocked = is_blocked(waiting);
   while (const auto chain = news.next_chain()) {
-    if (blocked) take_chain(*chain, waiting.to_receive.front(), now);
+    if (blocked) take_chain(*chain, waiting.to_receive().front(), now);
   }
   if (blocked && now >= chains.next_own) {
     chains.pause *= 2;
     chains.next_own = now + chains.pause;
-    post_chain(waiting.to_receive.front(), {Stage::found, {own_link()}});
+    post_chain(waiting.to_receive().front(), {Stage::found, {own_link()}});
   }
   if (chains.ring && now >= chains.ring_due) {
-    if (blocked) post_chain(waiting.to_receive.front(), *chains.ring);
+    if (blocked) post_chain(waiting.to_receive().front(), *chains.ring);
     chains.ring.reset();
   }
   const auto next = blocked ? chains.next_own : now + round_pause;

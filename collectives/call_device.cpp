@@ -24,9 +24,7 @@ void Call::watch_until(const std::function<bool()>& ready) {
     if (ready()) return;
   } while (Clock::now() < spin_until && !is_over());
   const auto lock = setting_.mesh.lock();
-  waits().current = {};
-  waits().current.all = true;
-  wait_loop(waits().current, ready, nullptr, look_interval);
+  wait_loop({.all = true}, ready, look_interval);
 }
 
 void Call::look() {
@@ -36,10 +34,7 @@ void Call::look() {
   for (const PeerLoss& loss : setting_.mesh.losses()) {
     if (is_orderly(loss) || setting_.group.rank_of(loss.rank) < 0) continue;
     const auto until = Clock::now() + loss_grace;
-    waits().current = {};
-    waits().current.all = true;
-    return wait_loop(
-        waits().current, [&] { return Clock::now() >= until; }, nullptr);
+    return wait_loop({.all = true}, [&] { return Clock::now() >= until; });
   }
 }
 

@@ -200,11 +200,12 @@ std::string Call::absent_text(const std::vector<int>& asked, int& first_absent) 
 void Call::throw_unless_complete(const Waiting& waiting, const std::function<bool()>& ready) {
   const std::string limit = seconds_text(setting_.timeout);
   std::vector<int> asked;
-  if (fingerprint_.op < transport::Op::send || waiting.any || waiting.all) {
+  if (fingerprint_.op < transport::Op::send || waiting.any() || waiting.all) {
     asked = others();
   } else {
-    asked = waiting.to_receive;
-    asked.insert(asked.end(), waiting.to_send.begin(), waiting.to_send.end());
+    for (const auto ranks : {waiting.to_receive(), waiting.to_send()}) {
+      asked.insert(asked.end(), ranks.begin(), ranks.end());
+    }
     std::erase(asked, setting_.mesh.rank());
   }
   if (ask_others(asked, ready)) return;
@@ -217,8 +218,8 @@ void Call::throw_unless_complete(const Waiting& waiting, const std::function<boo
     sentence += "; absent: " + absent;
   } else if (waiting.all) {
     sentence += "; all ranks are in the call, but their devices did not end it in time";
-  } else if (!waiting.to_receive.empty() && !waiting.any) {
-    sentence += " for data of " + name_of(waiting.to_receive.front()) +
+  } else if (!waiting.to_receive().empty() && !waiting.any()) {
+    sentence += " for data of " + name_of(waiting.to_receive().front()) +
                 "; all ranks are in the call, but it did not end in time";
   } else {
     sentence += "; nothing came";
@@ -434,7 +435,7 @@ std::string Call::disagreement(const Fingerprint& theirs, int world_rank) {
 /// A rank that has waited in a collective for long says which one it is in to whom it waits for:
 /// where each takes the other for the root, nothing else would ever come.
 void Call::tell_call(const Waiting& waiting) {
-  for (const int rank : waiting.to_receive) {
+  for (const int rank : waiting.to_receive()) {
     if (rank != setting_.mesh.rank()) post_call(rank);
   }
 }

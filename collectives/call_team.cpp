@@ -41,19 +41,14 @@ class Sleeper {
 void Call::wait_long(int member, const std::function<bool()>& ready) {
   transport::Team& team = *team_here();
   const auto lock = setting_.mesh.lock();
-  waits().current = {};
-  waits().current.to_receive = {setting_.group.world_rank(rank_of_member(member))};
-  waits().current.in_team = true;
-  waits().current.has_spun = true;
   const Sleeper sleeper(team, setting_.mesh);
-  wait_loop(
-      waits().current,
-      [&] {
-        // Announced before the last look: whoever publishes after it sees that we sleep.
-        team.lie_down();
-        return ready();
-      },
-      nullptr);
+  const Waiting waiting{
+      .rank = setting_.group.world_rank(rank_of_member(member)), .in_team = true, .has_spun = true};
+  wait_loop(waiting, [&] {
+    // Announced before the last look: whoever publishes after it sees that we sleep.
+    team.lie_down();
+    return ready();
+  });
 }
 
 /// A member's calls are in its flight recorder before it publishes their first step.

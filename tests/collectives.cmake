@@ -65,6 +65,16 @@ set_target_properties(struck PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINAR
 dlaunch_test(struck_test process/struck_test.cpp LIBS dlaunch_process_test dlaunch_launcher)
 add_dependencies(struck_test struck dlaunch_program)
 
+# Ranks that leave at once.
+add_executable(leave_rank process/leave_rank.cpp process/struck_calls.cpp)
+target_link_libraries(leave_rank PRIVATE dlaunch_settings dlaunch_collectives dlaunch_world)
+add_executable(leave_rank_c process/leave_rank_c.c)
+target_link_libraries(leave_rank_c PRIVATE dlaunch_settings dlaunch)
+set_target_properties(leave_rank leave_rank_c PROPERTIES
+  RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+dlaunch_test(leave_test process/leave_test.cpp LIBS dlaunch_process_test dlaunch_launcher)
+add_dependencies(leave_test leave_rank leave_rank_c dlaunch_program)
+
 # What DLAUNCH_TABLE names.
 dlaunch_fuzz(table_fuzz fuzz/table_fuzz.cpp CORPUS table LIBS dlaunch_collectives
   COVERED ../collectives/algorithms/table_text.cpp)

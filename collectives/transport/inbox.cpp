@@ -159,8 +159,8 @@ void Inbox::begin(int from, const Header& header) {
 
 /// Also looks again whether a message that had to wait now fits.
 bool Inbox::is_held(int from) {
+  if (!is_stalled(from)) return false;
   Source& s = source(from);
-  if (!s.active || s.target != nullptr || s.parking || s.dropping) return false;
   // The length comes from outside: compared before anything is added to it.
   if (s.header.bytes > parked_bytes_max_) return true;
   const std::size_t need = s.header.bytes + parked_overhead;

@@ -72,6 +72,11 @@ class Inbox {
   /// A message has begun and is not complete.
   bool is_receiving(int from) const { return source(from).active; }
   bool is_held(int from);
+  /// A message has begun, and nobody takes it.
+  bool is_stalled(int from) const {
+    const Source& s = source(from);
+    return s.active && s.target == nullptr && !s.parking && !s.dropping;
+  }
   /// Copies a whole message in, without limit: what a rank sends to itself.
   void deliver(int from, const Header& header, BytesView payload);
 

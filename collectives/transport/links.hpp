@@ -127,6 +127,12 @@ class Links {
   /// Nothing more can come from this rank: it ended its channel to us, or never made one and ended
   /// ours to it. The reason, null if more may come.
   const std::string* end_of(int rank) const;
+  /// What it sent before it ended may still come: its channel to us is open and is read.
+  bool has_left_something(int rank) const;
+  /// Nothing more comes from this rank, by what is known.
+  bool is_gone(int rank) const {
+    return end_of(rank) != nullptr || (loss_of(rank) != nullptr && !has_left_something(rank));
+  }
   /// Our channel to this rank does not work; the reason, null if it does.
   const std::string* break_of(int rank) const;
   bool hears_of_losses() const { return membership_ != nullptr; }

@@ -91,6 +91,17 @@ const std::string* Links::end_of(int rank) const {
   return break_of(rank);
 }
 
+/// What has come and is held tells nothing of what is behind it.
+bool Links::has_left_something(int rank) const {
+  if (inbox_.is_stalled(rank)) return false;
+  // The end of a process is not written into its rings.
+  if (const RingReader* ring = rings_ ? rings_->from(rank) : nullptr) {
+    return !ring->ended() && ring->has_news();
+  }
+  const auto& channel = in_[static_cast<std::size_t>(rank)];
+  return channel && !channel->ended();
+}
+
 const std::string* Links::break_of(int rank) const {
   return out(rank).state() == OutChannel::State::broken ? &out(rank).reason() : nullptr;
 }
