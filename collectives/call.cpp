@@ -58,6 +58,9 @@ class Posted {
 }  // namespace
 
 int Group::rank_of(int world_rank) const {
+  // Of the whole world each is at its own place.
+  const auto place = static_cast<std::size_t>(world_rank);
+  if (place < world_ranks.size() && world_ranks[place] == world_rank) return world_rank;
   const auto found = std::find(world_ranks.begin(), world_ranks.end(), world_rank);
   return found == world_ranks.end() ? -1 : static_cast<int>(found - world_ranks.begin());
 }
@@ -318,11 +321,13 @@ void Call::check_losses(const Waiting& waiting) {
     for (const int rank : waiting.to_receive()) check_source(rank, waiting);
   } else {
     // From anybody: only when nobody is left who could send.
-    int left = 0, last = -1;
+    int gone = -1;
     for (const int rank : waiting.to_receive()) {
-      (rank == mesh.rank() || mesh.is_gone(rank) ? last = rank : ++left);
+      if (rank == mesh.rank()) continue;
+      gone = mesh.is_gone(rank) ? rank : -1;
+      if (gone < 0) break;
     }
-    if (left == 0 && last >= 0 && last != mesh.rank()) check_waited(last, mesh.end_of(last));
+    if (gone >= 0) check_waited(gone, mesh.end_of(gone));
   }
   for (const int rank : waiting.to_send()) check_waited(rank, mesh.break_of(rank));
 

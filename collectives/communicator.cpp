@@ -1,6 +1,7 @@
 #include "collectives/state.hpp"
 #include "collectives/table_in_use.hpp"
 
+#include <numeric>
 #include <utility>
 
 namespace dlaunch {
@@ -18,7 +19,9 @@ Communicator::Communicator(const World& world, std::string_view name)
   state_->group.name = name;
   state_->group.id = world_id;
   state_->group.rank = world.rank();
-  for (int rank = 0; rank < world.size(); ++rank) state_->group.world_ranks.push_back(rank);
+  auto& ranks = state_->group.world_ranks;
+  ranks.resize(static_cast<std::size_t>(world.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
   state_->membership = world.membership();
   state_->mesh = std::make_shared<transport::Links>(world);
   state_->mesh->go_by(table_of(world));

@@ -3,6 +3,7 @@ set_source_files_properties(unit/collectives/fold_test.cpp PROPERTIES COMPILE_OP
 dlaunch_test(collectives_test
   unit/collectives/algorithms_test.cpp
   unit/collectives/arguments_test.cpp
+  unit/collectives/by_rank_test.cpp
   unit/collectives/connections_test.cpp
   unit/collectives/disagreement_test.cpp
   unit/collectives/disagreement_words_test.cpp
@@ -40,6 +41,8 @@ foreach(nodes halves alternating uneven)
   set_tests_properties(collectives_${nodes}_test PROPERTIES
     TIMEOUT ${test_timeout} ENVIRONMENT DLAUNCH_TEST_NODES=${nodes})
 endforeach()
+# A large world; it counts what is allocated.
+dlaunch_test(large_world_test unit/collectives/large_world_test.cpp LIBS dlaunch_collectives dlaunch_world)
 # What trains: gradients, and ranks with different numbers of inputs.
 dlaunch_test(training_test
   unit/collectives/training/join_golden_test.cpp

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "collectives/transport/by_rank.hpp"
 #include "collectives/transport/channel.hpp"
 #include "collectives/transport/inbox.hpp"
 #include "collectives/transport/message.hpp"
@@ -196,8 +197,9 @@ class Links {
   bool poll_and_pump(int timeout_ms);
   void fill_polled();
   void handle_polled();
-  OutChannel& out(int rank) { return out_[static_cast<std::size_t>(rank)]; }
-  const OutChannel& out(int rank) const { return out_[static_cast<std::size_t>(rank)]; }
+  OutChannel& out(int rank) { return outs_.get(rank); }
+  /// Some address is not known yet.
+  bool looks_up() const;
 
   const World world_;
   int rank_;
@@ -218,8 +220,8 @@ class Links {
   Survey survey_;
   std::shared_ptr<const algorithms::Table> table_;
   bool surveying_ = false;
-  std::vector<OutChannel> out_;
-  std::vector<std::unique_ptr<InChannel>> in_;
+  ByRank<OutChannel> outs_;       ///< To whom something was posted.
+  ByRank<InChannel> ins_;         ///< From whom there was a connection.
   bool has_connections_ = false;  ///< In either direction, at any time so far.
   std::optional<Rings> rings_;
   std::vector<OutChannel*> ring_outs_;
@@ -233,7 +235,10 @@ class Links {
   Clock::time_point sockets_looked_at_{};
   Clock::time_point next_lookup_{};
   Clock::duration lookup_pause_{};
-  std::vector<pollfd> polled_;        ///< Of the thread whose turn it is.
+  /// Of the thread whose turn it is.
+  std::vector<pollfd> polled_;
+  std::vector<InChannel*> polled_ins_;
+  std::vector<OutChannel*> polled_outs_;
   std::vector<OutChannel*> sending_;  ///< Of one that spins.
   Turns turns_;
 };

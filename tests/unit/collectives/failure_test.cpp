@@ -352,3 +352,19 @@ TEST_CASE("what a rank had sent when it left comes, however late") {
       links);
   for (const auto& outcome : outcomes) CHECK_MESSAGE(outcome.ok(), outcome.text);
 }
+
+TEST_CASE("a rank that waits for any other is told when none is left, whichever rank it is") {
+  for (const int waiting : {0, 2}) {
+    CAPTURE(waiting);
+    const auto outcomes = run_ranks(3, [&](const World& world) {
+      Communicator comm(world);
+      comm.set_timeout(5s);
+      int x = 0;
+      if (comm.rank() != waiting) return comm.send(view_of(x), waiting);
+      for (int message = 0; message < 3; ++message) comm.recv(view_of(x), any_source);
+    });
+    const auto& told = outcomes[static_cast<std::size_t>(waiting)];
+    CAPTURE(told.text);
+    CHECK(told.code == Errc::peer_lost);
+  }
+}
