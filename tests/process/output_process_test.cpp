@@ -4,7 +4,6 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <set>
 #include <sstream>
 
@@ -125,8 +124,9 @@ TEST_CASE("a worker alone: --redirects and --tee take what it writes") {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
       if (!entry.is_regular_file()) continue;
       std::ifstream in(entry.path());
-      (entry.path().filename() == "stdout.log" ? out : err) = {std::istreambuf_iterator<char>(in),
-                                                               {}};
+      std::ostringstream text;
+      text << in.rdbuf();
+      (entry.path().filename() == "stdout.log" ? out : err) = text.str();
     }
     CHECK(out.ends_with("\n99999\n100000\n"));
     CHECK(err == "err\n");
