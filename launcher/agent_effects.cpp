@@ -73,7 +73,7 @@ void Agent::execute(const Ended& effect) {
     how.sentence = stragglers_.empty() ? "a worker failed" : stragglers_;
   }
   how.facts = history_.with_error_files(supervisor_.facts());
-  how.details = history_.details(how.facts, task_.options.node_id);
+  how.details = history_.details(how.facts);
   link_.seat()->workers_ended(how);
 }
 

@@ -255,8 +255,7 @@ std::string History::verdict_sentence(const Verdict& verdict) const {
   });
 }
 
-std::vector<rendezvous::RankDetails> History::details(const Facts& facts,
-                                                      const std::string& node) const {
+std::vector<rendezvous::RankDetails> History::details(const Facts& facts) const {
   std::vector<const WorkerEnd*> ends;
   for (const WorkerEnd& end : result_.attempts.back().ends) {
     const auto fact = facts.ranks.find(end.rank);
@@ -272,9 +271,9 @@ std::vector<rendezvous::RankDetails> History::details(const Facts& facts,
   for (const WorkerEnd* end : ends) {
     const auto since =
         std::chrono::duration_cast<std::chrono::milliseconds>(end->time.time_since_epoch());
-    details.push_back({end->rank, end->local_rank, node.empty() ? end->host : node, end->host,
-                       end->pid, since.count(), end->error_file,
-                       end->error ? end->error->message : std::string(), end->last_lines});
+    details.push_back({end->rank, end->local_rank, "", end->host, end->pid, since.count(),
+                       end->error_file, end->error ? end->error->message : std::string(),
+                       end->last_lines});
   }
   return details;
 }

@@ -52,7 +52,7 @@ class History {
   /// one, however long it then takes to end, and others who fail for it may have ended before.
   Facts with_error_files(Facts facts) const;
   /// What people want to know of those ranks of the last attempt that may be to blame.
-  std::vector<rendezvous::RankDetails> details(const Facts& facts, const std::string& node) const;
+  std::vector<rendezvous::RankDetails> details(const Facts& facts) const;
 
  private:
   const WorkerEnd* root_cause() const;
