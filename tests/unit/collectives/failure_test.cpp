@@ -237,8 +237,8 @@ TEST_CASE("a rank that left in good order hurts nobody who does not need it") {
         if (comm->rank() == 0) {
           comm->broadcast(floats(8), 0);
           comm.reset();
-          links[1]->lose({0, "here", "exited 0 before the others"});
-          links[2]->lose({0, "here", "exited 0 before the others"});
+          links[1]->lose({0, "here", "exited 0 before the others", true});
+          links[2]->lose({0, "here", "exited 0 before the others", true});
           left.set();
           return;
         }
