@@ -59,6 +59,8 @@ int main(int argc, char** argv) {
     return say_and_exit_with(exit->code, exit->text);
   task.options = std::get<Options>(std::move(parsed));
   task.machine = read_machine();
+  task.machine.colours = ::isatty(STDOUT_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1 &&
+                         terminal_redraws(task.environment);
   if (task.options.numa_binding != NumaBinding::none) {
     task.machine.topology = read_topology(cores_in_affinity_mask());
     task.machine.topology.mig_devices =

@@ -27,6 +27,7 @@ struct WorkerEnd {
   std::string error_file;      ///< Path, where the worker wrote one; else empty.
   std::optional<ErrorReport> error;
   std::vector<std::string> last_lines;  ///< The last lines of its stderr.
+  bool lines_of_both = false;           ///< They are those of its stdout, too.
 
   bool failed() const { return !status.succeeded() && !stopped_by_us; }
 };
