@@ -31,10 +31,6 @@ inline Variables four(int port, int rank, int size) {
           {"WORLD_SIZE", std::to_string(size)}};
 }
 
-inline bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 /// A path in the temporary folder, removed at the end.
 struct MeetingPath {
   std::string path =

@@ -11,6 +11,28 @@
 #include <doctest/doctest.h>
 
 namespace dlaunch::process_test {
+namespace {
+
+/// The launcher, with its standard streams as a shell would direct them.
+Job redirected(const std::string& how, std::vector<std::string> arguments) {
+  std::vector<std::string> line = {"-c", "exec \"$0\" \"$@\" " + how, dlaunch_path()};
+  line.insert(line.end(), arguments.begin(), arguments.end());
+  return Job(line, {}, "/bin/sh");
+}
+
+/// How many of a rank's "step N" lines do not follow each other.
+int out_of_order(const std::string& text, const std::string& prefix, int steps) {
+  int wrong = 0, next = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(prefix)) continue;
+    wrong += line == prefix + "step " + std::to_string(next) ? 0 : 1;
+    next = std::stoi(line.substr(prefix.size() + 5)) + 1;
+  }
+  return wrong + (next == steps ? 0 : 1);
+}
+
+}  // namespace
 
 TEST_CASE("lines come out whole, prefixed, and in each rank's order") {
   constexpr int ranks = 4;
@@ -60,29 +82,11 @@ TEST_CASE("a prompt is seen in a pipe, too, and what a rank has begun is not los
   CHECK(count(job.out(), "name? ") == 1);
 }
 
-/// Both of dlaunch's streams end in one pipe, as with `2>&1 | cat`.
-std::vector<std::string> into_one_pipe(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), {"-c", "exec \"$0\" \"$@\" 2>&1", dlaunch_path()});
-  return arguments;
-}
-
-/// How many of a rank's "step N" lines do not follow each other.
-int out_of_order(const std::string& text, const std::string& prefix, int steps) {
-  int wrong = 0, next = 0;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with(prefix)) continue;
-    wrong += line == prefix + "step " + std::to_string(next) ? 0 : 1;
-    next = std::stoi(line.substr(prefix.size() + 5)) + 1;
-  }
-  return wrong + (next == steps ? 0 : 1);
-}
-
 TEST_CASE("a rank's stdout and stderr keep their order where both go to one place") {
   constexpr int steps = 600;
   const std::string script = "i=0; while [ $i -lt " + std::to_string(steps) +
                              " ]; do echo step $i; i=$((i+1)); echo step $i >&2; i=$((i+1)); done";
-  Job job(into_one_pipe({"--nproc-per-node", "2", "sh", "-c", script}), {}, "/bin/sh");
+  Job job = redirected("2>&1", {"--nproc-per-node", "2", "sh", "-c", script});
   CHECK(job.wait().code == 0);
   CHECK(out_of_order(job.out(), "[0] ", steps) == 0);
   CHECK(out_of_order(job.out(), "[1] ", steps) == 0);
@@ -90,9 +94,8 @@ TEST_CASE("a rank's stdout and stderr keep their order where both go to one plac
 
 TEST_CASE("one place, and a file for each stream: every line is where it belongs") {
   const std::string folder = "/tmp/" + unique_token();
-  Job job(into_one_pipe({"--nproc-per-node", "2", "--log-dir", folder, "--tee", "3", "sh", "-c",
-                         "echo to-out; echo to-err >&2"}),
-          {}, "/bin/sh");
+  Job job = redirected("2>&1", {"--nproc-per-node", "2", "--log-dir", folder, "--tee", "3", "sh",
+                                "-c", "echo to-out; echo to-err >&2"});
   CHECK(job.wait().code == 0);
   int files = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
@@ -110,9 +113,9 @@ TEST_CASE("one place, and a file for each stream: every line is where it belongs
 }
 
 TEST_CASE("what failed is told with the last lines of both streams, where they are one") {
-  Job job(into_one_pipe({"--nproc-per-node", "2", "sh", "-c",
-                         "[ $RANK = 0 ] && exec sleep 1000; echo before; echo reason >&2; exit 3"}),
-          {}, "/bin/sh");
+  Job job = redirected("2>&1", {"--nproc-per-node", "2", "sh", "-c",
+                                "[ $RANK = 0 ] && exec sleep 1000; echo before; echo reason >&2; "
+                                "exit 3"});
   CHECK(job.wait().code == 3);
   CHECK(count(job.out(), "  last lines of stdout and stderr:\n    | before\n    | reason\n") == 1);
 }
@@ -200,6 +203,83 @@ TEST_CASE("when nobody reads stdout any more, the workers learn it as they would
   job.close_stdout();
   CHECK(job.wait().code == 128 + SIGPIPE);
   CHECK(all_gone(token));
+}
+
+namespace {
+
+constexpr std::string_view full_stdout = "dlaunch: stdout: cannot write: No space left on device";
+
+}  // namespace
+
+TEST_CASE("a full stdout is said once, costs no worker its pipe, and gives a code") {
+  // More than the pipes hold, so that a worker that nobody reads would not end.
+  const std::string script = "seq 100000 && echo rank $RANK got through >&2";
+  Job job = redirected(">/dev/full", {"--standalone", "--nproc-per-node", "2", "sh", "-c", script});
+  CHECK(job.wait().code == 70);
+  CHECK(count(job.err(), full_stdout) == 1);
+  CHECK(count(job.err(), "got through") == 2);
+  CHECK(job.err().find("FAILED") == std::string::npos);
+}
+
+TEST_CASE("a worker that fails gives the code, also where stdout is full") {
+  Job job = redirected(">/dev/full",
+                       {"--standalone", "--nproc-per-node", "2", "sh", "-c", "echo $RANK; exit 3"});
+  CHECK(job.wait().code == 3);
+  CHECK(count(job.err(), full_stdout) == 1);
+}
+
+TEST_CASE("a full stderr gives a code, and stdout is whole") {
+  Job job = redirected("2>/dev/full", {"--standalone", "--nproc-per-node", "2", "sh", "-c",
+                                       "echo out; echo err >&2; echo end"});
+  CHECK(job.wait().code == 70);
+  CHECK(count(job.out(), "end\n") == 2);
+}
+
+TEST_CASE("a log that cannot be written ends there, says so, and gives a code") {
+  const std::string folder = "/tmp/" + unique_token();
+  const std::string script = "seq 100000; echo all said >&2";
+  // Files of up to 512 bytes; pipes have no such limit.
+  Job job({"-c", "ulimit -f 1; exec \"$0\" \"$@\"", dlaunch_path(), "--standalone", "--log-dir",
+           folder, "--tee", "1", "sh", "-c", script},
+          {}, "/bin/sh");
+  CHECK(job.wait().code == 70);
+  CHECK(count(job.err(), "stdout.log: File too large; the log of rank 0 ends here") == 1);
+  CHECK(count(job.err(), "all said") == 1);
+  CHECK(job.out().ends_with("\n100000\n"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("what dlaunch itself prints on a full stdout is missed, and it says so") {
+  for (const std::string option : {"--help", "--version", "--dry-run"}) {
+    CAPTURE(option);
+    Job job = redirected(">/dev/full", {option, "true"});
+    CHECK(job.wait().code == 70);
+    CHECK(job.err() == "dlaunch: cannot write: No space left on device\n");
+  }
+}
+
+TEST_CASE("a worker alone: --redirects and --tee take what it writes") {
+  for (const std::string option : {"--redirects", "--tee"}) {
+    CAPTURE(option);
+    const std::string folder = "/tmp/" + unique_token();
+    Job job(
+        {"--standalone", "--log-dir", folder, option, "3", "sh", "-c", "seq 100000; echo err >&2"});
+    CHECK(job.wait().code == 0);
+    std::string out, err;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+      if (!entry.is_regular_file()) continue;
+      std::ifstream in(entry.path());
+      std::ostringstream text;
+      text << in.rdbuf();
+      (entry.path().filename() == "stdout.log" ? out : err) = text.str();
+    }
+    CHECK(out.ends_with("\n99999\n100000\n"));
+    CHECK(err == "err\n");
+    const bool teed = option == "--tee";
+    CHECK(job.out() == (teed ? out : ""));
+    CHECK(job.err() == (teed ? err : ""));
+    std::filesystem::remove_all(folder);
+  }
 }
 
 TEST_CASE("lines with certain words go to files that all ranks share") {
