@@ -229,7 +229,7 @@ void Agent::deliver(const Workers::Ended& ended) {
   // A worker with the terminal gets Ctrl-C itself; its death by it is the user's wish to stop.
   const bool interrupted = ended.status.signal == SIGINT || ended.status.signal == SIGQUIT;
   const bool had_terminal =
-      loan_.is_lent_to(ended.pid) || (seat_.owns_terminal && !console_.output());
+      loan_.was_lent_to(ended.pid) || (seat_.owns_terminal && !console_.output());
   if (interrupted && had_terminal) on_handed_on(ended.status.signal);
   feed(Exited{ended.local_rank, ended.status});
 }

@@ -16,6 +16,8 @@ namespace {
 constexpr auto loan_time = std::chrono::milliseconds(50);
 /// Nothing tells that we are brought to the foreground.
 constexpr auto foreground_check = std::chrono::milliseconds(500);
+/// For the end of a worker to be heard of that got a signal while it had the terminal.
+constexpr auto moment = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -36,6 +38,11 @@ void TerminalLoan::ask(pid_t worker, int rank) {
   if (borrower_ == 0 || setting_.for_good) serve();
 }
 
+bool TerminalLoan::was_lent_to(pid_t worker) const {
+  const bool lately = last_borrower_ == worker && Clock::now() - taken_back_ < moment;
+  return borrower_ == worker || lately;
+}
+
 void TerminalLoan::forget() {
   waiting_.clear();
   told_ = false;
@@ -45,9 +52,10 @@ void TerminalLoan::forget() {
 void TerminalLoan::serve() {
   const pid_t ours = ::getpgid(setting_.front);
   pid_t foreground = ::tcgetpgrp(terminal_.get());
-  if (const pid_t borrower = std::exchange(borrower_, 0);
-      borrower != 0 && foreground == borrower && ::tcsetpgrp(terminal_.get(), ours) == 0) {
-    foreground = ours;
+  if (borrower_ != 0) {
+    last_borrower_ = std::exchange(borrower_, 0);
+    taken_back_ = Clock::now();
+    if (foreground == last_borrower_ && ::tcsetpgrp(terminal_.get(), ours) == 0) foreground = ours;
   }
   if (waiting_.empty()) return;
   const Waiting next = waiting_.front();

@@ -2,6 +2,8 @@
 
 #include "runtime/base/unique_fd.hpp"
 
+#include <dlaunch/error.hpp>
+
 #include <chrono>
 #include <deque>
 #include <functional>
@@ -32,8 +34,8 @@ class TerminalLoan {
   /// The worker, leader of its group, was stopped for want of the terminal. It waits as long as
   /// the launcher itself is not in the foreground.
   void ask(pid_t worker, int rank);
-  /// It has the foreground, and so has got what was typed.
-  bool is_lent_to(pid_t worker) const { return borrower_ == worker; }
+  /// It has the foreground, or had it a moment ago, and so may have got a Ctrl-C for itself.
+  bool was_lent_to(pid_t worker) const;
   /// Forgets who waits: the workers have ended.
   void forget();
 
@@ -50,6 +52,8 @@ class TerminalLoan {
   unique_fd terminal_;
   std::deque<Waiting> waiting_;
   pid_t borrower_ = 0;
+  pid_t last_borrower_ = 0;
+  Clock::time_point taken_back_{};
   bool told_ = false;  ///< That somebody waits.
 };
 

@@ -81,6 +81,15 @@ bool Terminal::is_foreground(pid_t group) const {
   return true;
 }
 
+bool Terminal::is_background(pid_t group) const {
+  const auto deadline = Clock::now() + patience;
+  while (foreground() == group) {
+    if (Clock::now() > deadline) return false;
+    ::sched_yield();
+  }
+  return true;
+}
+
 bool Terminal::echoes() const {
   termios settings{};
   REQUIRE(::tcgetattr(master_.get(), &settings) == 0);
