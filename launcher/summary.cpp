@@ -77,7 +77,7 @@ void append_end(std::string& out, std::size_t number, const WorkerEnd& end, bool
   const std::size_t shown =
       in_full ? end.last_lines.size() : std::min(end.last_lines.size(), others_lines_max);
   if (shown == 0 || (end.error && !end.error->callstack.empty())) return;
-  out += "  last lines of stderr:\n";
+  out += end.lines_of_both ? "  last lines of stdout and stderr:\n" : "  last lines of stderr:\n";
   for (std::size_t i = end.last_lines.size() - shown; i < end.last_lines.size(); ++i) {
     out.append("    | ").append(end.last_lines[i]).append("\n");
   }
