@@ -54,7 +54,9 @@ rendezvous::JobIdentity identity_of(const AgentTask& task, const Assignment& ass
       .failure_grace = task.options.failure_grace,
       .data_key = {},
       .oversubscribed = task.machine.processors.oversubscribed_by(assignment.local_size)};
-  if (task.job_key) identity.data_key = derive_data_key(*task.job_key, assignment.epoch);
+  if (task.job_key) {
+    identity.data_key = derive_data_key(*task.job_key, assignment.incarnation, assignment.epoch);
+  }
   return identity;
 }
 

@@ -199,8 +199,11 @@ bool Front::stands_still() const {
 /// One that is at work has deadlines of its own, and may wait for a reader of its output.
 void Front::look_at_agent() {
   const auto now = Clock::now();
+  // We stood still ourselves, and the agent may have: both get that time again.
+  const auto late = now - *look_at_;
+  if (late > taken_within) patience_ = deadline_after(late, patience_);
   look_at_ = now + taken_within;
-  if (!stands_still()) return;
+  if (late > taken_within || !stands_still()) return;
   if (now >= patience_) return kill_agent("stands still");
   if (std::exchange(told_, true)) return;
   const auto left = std::chrono::ceil<std::chrono::seconds>(patience_ - now);

@@ -294,6 +294,7 @@ Assignment JobLink::assignment(const rendezvous::Admission& admission,
                                const std::string& master) const {
   Assignment assignment;
   assignment.job = node_seat_ ? node_seat_->job() : task_.job;
+  assignment.incarnation = admission.incarnation;
   assignment.epoch = admission.epoch;
   assignment.attempt = admission.attempt;
   assignment.node_rank = admission.node_rank;

@@ -25,6 +25,7 @@ std::optional<std::string> note_of_few_gpus(const Options& options, const Machin
 /// This node's place in the job, for one attempt: what the rendezvous and the agent decided.
 struct Assignment {
   std::string job;
+  std::uint64_t incarnation = 0;
   std::uint64_t epoch = 1;
   int attempt = 0;
   /// The nodes have changed since this attempt first began: its logs lie beside the earlier ones.

@@ -65,7 +65,7 @@ void SoleSeat::deliver(const rendezvous::Finish& e) {
 }
 
 void SoleSeat::deliver(const rendezvous::Stop& e) {
-  listener_.on_order(e.epoch, StopOrder::Manner::at_once, e.reason);
+  listener_.on_order(e.epoch, StopOrder::Manner::at_once);
 }
 
 }  // namespace dlaunch::launcher

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/seat.hpp"
+#include "rendezvous/incarnation.hpp"
 
 #include <memory>
 
@@ -34,7 +35,7 @@ class SoleSeat final : public Seat {
   rendezvous::NodeOffer offer_;
   rendezvous::JobRules rules_;
   SeatListener& listener_;
-  rendezvous::Rounds rounds_;
+  rendezvous::Rounds rounds_{0, {.number = rendezvous::new_incarnation()}};
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);  ///< Posted work checks that we live.
 };
 
