@@ -238,7 +238,6 @@ void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
   const auto tell_at = tells ? long_at : TimePoint::max();
   const auto look_at_strays = nodes_ != nullptr ? TimePoint::min() : tell_at;
   const bool may_be_blocked = waiting.in_team || waiting.in_memory || waiting.receive != nullptr;
-  setting_.mesh.news().note_caller(setting_.group.id);
   waits().chains = {
       .turn = setting_.mesh.news().next_wait(), .next_own = long_at, .pause = tell_after / 4};
   do {

@@ -296,7 +296,6 @@ class Call final : public Mesh, public transport::Patience {
   const std::string* end_of(int world_rank, const Waiting& waiting) const;
   void check_strays(TimePoint now);
   bool is_blocked(const Waiting& waiting) const;
-  bool comes_by_this_thread(std::uint64_t communicator) const;
   void check_chains(const Waiting& waiting, TimePoint now);
   transport::WaitLink own_link() const;
   void post_chain(int to, const transport::WaitChain& chain);
@@ -357,9 +356,6 @@ class Call final : public Mesh, public transport::Patience {
     TimePoint next_own{};     ///< When this rank begins one again,
     Clock::duration pause{};  ///< and how long after the one before.
     TimePoint handed_on{};    ///< The last one.
-    std::optional<transport::WaitChain> ring =
-        std::nullopt;      ///< It was in, which is to be gone around again,
-    TimePoint ring_due{};  ///< from then on.
   };
   /// What a call needs once it has to wait, which small ones seldom have to.
   struct Waits {

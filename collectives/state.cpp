@@ -38,10 +38,6 @@ void Communicator::State::refuse_process() {
 /// The nodes are known only once all ranks have been heard, so a call in which that is so anyway
 /// finds them; until then the ranks go on as if each had a node of its own.
 void Communicator::State::find_teams(Call& call) {
-  {
-    const auto lock = mesh->lock();
-    mesh->news().note_caller(group.id);
-  }
   call.prepare([&] {
     if (!team_sought) team = form_team(call, *mesh, group);
     team_sought = true;

@@ -35,6 +35,9 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
                 .descriptors = raise_descriptor_limit(),
                 .give_terminal = seat.owns_terminal,
                 .output = console_.output()}),
+      loan_(io_, {.front = seat.front,
+                  .for_good = console_.output() == nullptr,
+                  .say = [this](const std::string& sentence) { say(sentence); }}),
       supervisor_(rules_of(task)),
       history_(task.options, task.job, task.machine.hostname),
       run_directory_(task.run_directory),
@@ -77,6 +80,8 @@ void Agent::begin_epoch(Assignment assignment, const StoreClients& clients,
   const bool restarts = assignment_.attempt > 0 && !again && !history_.empty();
   if (restarts) say(why + restart_text(assignment_.attempt, task_.options));
   if (console_.output() && !history_.empty()) console_.output()->forget_tails();
+  loan_.forget();
+  if (const auto note = note_of_stdin(task_.options, assignment_)) say(*note);
   stragglers_.clear();
   left_elsewhere_.clear();
   failed_elsewhere_ = false;
@@ -193,7 +198,7 @@ void Agent::on_left(int rank) {
 }
 
 void Agent::on_child_change() {
-  bool stopped = false;
+  std::vector<Workers::Stopped> stopped;
   for (const auto& ended : workers_.reap(stopped)) {
     history_.add(ended);
     watch_.ended(ended);
@@ -203,11 +208,7 @@ void Agent::on_child_change() {
       deliver(ended);
     }
   }
-  // Ctrl-Z in a worker that has the terminal: the shell waits for our front to stop.
-  if (stopped && seat_.owns_terminal) {
-    watch_.suspend(true);
-    ::kill(seat_.front, SIGTSTP);
-  }
+  take_stops(stopped);
   if (killing_ && !workers_.nothing_left()) workers_.signal_all(SIGKILL);
   if (!waiting_for_last_words_.empty()) {
     last_words_timer_.expires_after(last_words_timeout);
@@ -219,6 +220,19 @@ void Agent::on_child_change() {
   check_all_gone();
 }
 
+void Agent::take_stops(const std::vector<Workers::Stopped>& stopped) {
+  bool suspended = false;
+  for (const auto& [local_rank, pid, number] : stopped) {
+    const bool wants_terminal = number == SIGTTIN || number == SIGTTOU;
+    if (wants_terminal) loan_.ask(pid, assignment_.first_rank + local_rank);
+    if (!wants_terminal && number != SIGSTOP) suspended = true;
+  }
+  // Ctrl-Z in a worker that has the terminal: the shell waits for our front to stop.
+  if (!suspended || !seat_.owns_terminal) return;
+  watch_.suspend(true);
+  ::kill(seat_.front, SIGTSTP);
+}
+
 void Agent::deliver_all_waiting() {
   for (const auto& [rank, ended] : std::exchange(waiting_for_last_words_, {})) deliver(ended);
   check_all_gone();
@@ -227,7 +241,9 @@ void Agent::deliver_all_waiting() {
 void Agent::deliver(const Workers::Ended& ended) {
   // A worker with the terminal gets Ctrl-C itself; its death by it is the user's wish to stop.
   const bool interrupted = ended.status.signal == SIGINT || ended.status.signal == SIGQUIT;
-  if (interrupted && seat_.owns_terminal && !console_.output()) on_handed_on(ended.status.signal);
+  const bool had_terminal =
+      loan_.was_lent_to(ended.pid) || (seat_.owns_terminal && !console_.output());
+  if (interrupted && had_terminal) on_handed_on(ended.status.signal);
   feed(Exited{ended.local_rank, ended.status});
 }
 

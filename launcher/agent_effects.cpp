@@ -94,8 +94,8 @@ void Agent::execute(const Ended& effect) {
   if (effect.outcome == Outcome::failed && !effect.verdict) {
     how.sentence = stragglers_.empty() ? "a worker failed" : stragglers_;
   }
-  how.facts = supervisor_.facts();
-  how.details = history_.details(how.facts, task_.options.node_id);
+  how.facts = history_.with_error_files(supervisor_.facts());
+  how.details = history_.details(how.facts);
   link_.seat()->workers_ended(how);
 }
 

@@ -7,6 +7,7 @@
 #include "launcher/plan.hpp"
 #include "launcher/signal_inbox.hpp"
 #include "launcher/supervisor.hpp"
+#include "launcher/terminal_loan.hpp"
 #include "launcher/watch.hpp"
 #include "launcher/workers.hpp"
 #include "rendezvous/job_host.hpp"
@@ -56,6 +57,7 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   void on_deadline();
   int code_of_stop(int signal_number) const;
   void leave(int exit_code, const std::string& reason);
+  void take_stops(const std::vector<Workers::Stopped>& stopped);
   void deliver(const Workers::Ended& ended);
   void deliver_all_waiting();
   void check_all_gone();
@@ -93,6 +95,7 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   JobWatch::Roster roster_;  ///< Of the last admission.
   Console console_;
   Workers workers_;
+  TerminalLoan loan_;
   std::unique_ptr<rendezvous::JobHost> host_;  ///< From the first admission on.
   Supervisor supervisor_;
   History history_;

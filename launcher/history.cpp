@@ -13,6 +13,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace dlaunch::launcher {
@@ -41,6 +42,13 @@ bool write_file(const std::string& path, std::string_view text) {
     if (size > 0) text.remove_prefix(static_cast<std::size_t>(size));
   }
   return static_cast<bool>(file);
+}
+
+std::optional<WallClock::time_point> written_at(const std::string& path) {
+  struct stat file {};
+  if (::stat(path.c_str(), &file) != 0) return std::nullopt;
+  return WallClock::time_point(std::chrono::duration_cast<WallClock::duration>(
+      std::chrono::seconds(file.st_mtim.tv_sec) + std::chrono::nanoseconds(file.st_mtim.tv_nsec)));
 }
 
 std::string outcome_text(const JobEnd& end) {
@@ -94,7 +102,6 @@ void History::end_attempt(const Supervisor& supervisor, const Output* output) {
   if (result_.attempts.empty()) return;
   AttemptResult& attempt = result_.attempts.back();
   attempt.ended = WallClock::now();
-  attempt.verdict = judge(supervisor.facts());
   for (auto& end : attempt.ends) {
     const auto place = static_cast<std::size_t>(end.local_rank);
     const WorkerRecord& record = supervisor.workers()[place];
@@ -104,11 +111,41 @@ void History::end_attempt(const Supervisor& supervisor, const Output* output) {
     end.peer_lost = !killed && record.claim && record.claim->fault == Fault::lost;
     if (end.status.succeeded()) continue;
     if (output) end.last_lines = output->error_tail(end.rank);
+    end.lines_of_both =
+        output && output->is_one_place() && attempt.plan.workers[place].stdio.only_console();
     const std::string& path = attempt.plan.workers[place].error_file;
     if (path.empty()) continue;
     end.error = parse_error_file(read_bounded(path));
-    if (end.error) end.error_file = path;
+    if (!end.error) continue;
+    end.error_file = path;
+    end.error_written = written_at(path).value_or(end.time);
   }
+  attempt.verdict = judge(with_error_files(supervisor.facts()));
+}
+
+Facts History::with_error_files(Facts facts) const {
+  const auto& ends = result_.attempts.back().ends;
+  std::optional<WallClock::time_point> first_end;
+  for (const WorkerEnd& end : ends) {
+    if (end.failed() && (!first_end || end.time < *first_end)) first_end = end.time;
+  }
+  const auto now = Clock::now();
+  const auto wall_now = WallClock::now();
+  for (const WorkerEnd& end : ends) {
+    // One that was told to end, and wrote of that, has not failed.
+    const bool was_first = first_end && end.error_written <= *first_end;
+    if (!end.error || (end.stopped_by_us && !was_first)) continue;
+    Fact& fact = facts.ranks[end.rank];
+    fact.rank = end.rank;
+    if (!fact.failed()) {
+      // Our signal met it on its way out.
+      fact.exit_code = exit_code::failed;
+      fact.signal = 0;
+      fact.end = Fact::End::failed;
+    }
+    fact.when = now - std::chrono::duration_cast<Clock::duration>(wall_now - end.error_written);
+  }
+  return facts;
 }
 
 void History::job_ended(rendezvous::Finish end, std::string said) {
@@ -230,8 +267,7 @@ std::string History::verdict_sentence(const Verdict& verdict) const {
   });
 }
 
-std::vector<rendezvous::RankDetails> History::details(const Facts& facts,
-                                                      const std::string& node) const {
+std::vector<rendezvous::RankDetails> History::details(const Facts& facts) const {
   std::vector<const WorkerEnd*> ends;
   for (const WorkerEnd& end : result_.attempts.back().ends) {
     const auto fact = facts.ranks.find(end.rank);
@@ -247,9 +283,9 @@ std::vector<rendezvous::RankDetails> History::details(const Facts& facts,
   for (const WorkerEnd* end : ends) {
     const auto since =
         std::chrono::duration_cast<std::chrono::milliseconds>(end->time.time_since_epoch());
-    details.push_back({end->rank, end->local_rank, node.empty() ? end->host : node, end->host,
-                       end->pid, since.count(), end->error_file,
-                       end->error ? end->error->message : std::string(), end->last_lines});
+    details.push_back({end->rank, end->local_rank, "", end->host, end->pid, since.count(),
+                       end->error_file, end->error ? end->error->message : std::string(),
+                       end->last_lines});
   }
   return details;
 }

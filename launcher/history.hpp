@@ -48,8 +48,11 @@ class History {
   std::string summary(int max_restarts, int code) const;
   /// "rank 1 on h was killed by SIGKILL".
   std::string verdict_sentence(const Verdict& verdict) const;
+  /// What the supervisor knows, and what the error files add: a worker has failed when it writes
+  /// one, however long it then takes to end, and others who fail for it may have ended before.
+  Facts with_error_files(Facts facts) const;
   /// What people want to know of those ranks of the last attempt that may be to blame.
-  std::vector<rendezvous::RankDetails> details(const Facts& facts, const std::string& node) const;
+  std::vector<rendezvous::RankDetails> details(const Facts& facts) const;
 
  private:
   const WorkerEnd* root_cause() const;

@@ -50,6 +50,10 @@ struct Assignment {
 /// if all came, each with as many workers.
 Assignment assignment_before_meeting(const Options& options, int workers);
 
+/// Said by node rank 0 where --stdin names a rank that this world does not have: how many workers
+/// the other nodes bring is known only now.
+std::optional<std::string> note_of_stdin(const Options& options, const Assignment& assignment);
+
 /// Assignment::run_directory: "<log-dir>/<job>_<random>"; without --log-dir one below $TMPDIR or
 /// /tmp, as under torchrun, since error files and --redirects need one.
 std::string run_directory_name(const Options& options, std::span<const std::string> environment,
@@ -77,6 +81,8 @@ struct StdioPlan {
   std::string prefix;           ///< Before each line on the console: "[3] "; may be empty.
   std::string filtered_prefix;  ///< Before each filtered line: "[default3]:", as torchrun has it.
 
+  /// All that the worker writes goes to the console, and nowhere else.
+  bool only_console() const;
   bool operator==(const StdioPlan&) const = default;
 };
 

@@ -1,5 +1,7 @@
 #include "launcher/sole_seat.hpp"
 
+#include "runtime/base/exit_code.hpp"
+
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -54,6 +56,12 @@ void SoleSeat::step(const rendezvous::Event& event) {
 
 void SoleSeat::deliver(const rendezvous::Refuse& e) {
   listener_.on_finished({e.exit_code, std::nullopt, e.reason}, false);
+}
+
+/// What a worker did to end the job this node has said itself.
+void SoleSeat::deliver(const rendezvous::Finish& e) {
+  const bool is_news = e.exit_code == exit_code::disagreement && !e.verdict;
+  listener_.on_finished({e.exit_code, e.verdict, is_news ? e.sentence : "", e.details}, true);
 }
 
 void SoleSeat::deliver(const rendezvous::Stop& e) {

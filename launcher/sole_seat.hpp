@@ -29,9 +29,7 @@ class SoleSeat final : public Seat {
   void deliver(const rendezvous::Stop& e);
   void deliver(const rendezvous::RanksLost&) {}  // Ours; the workers have been told.
   void deliver(const rendezvous::Standing&) {}   // With one node there is nothing to wait for.
-  void deliver(const rendezvous::Finish& e) {
-    listener_.on_finished({e.exit_code, e.verdict, {}, e.details}, true);  // All happened here.
-  }
+  void deliver(const rendezvous::Finish& e);
 
   boost::asio::io_context& io_;
   rendezvous::NodeOffer offer_;

@@ -117,7 +117,7 @@ struct WorkerLeft {
 struct RankDetails {
   int rank = 0;
   int local_rank = 0;
-  std::string node;  ///< --node-id.
+  std::string node;  ///< Its node's id, by the rendezvous.
   std::string host;
   std::int64_t pid = 0;
   std::int64_t time_ms = 0;  ///< Of its end, since 1970; 0 where it was stopped.

@@ -74,7 +74,7 @@ void Rounds::State::take_facts(const Node& node, const WorkersEnded& e) {
   constexpr std::size_t kept_max = 256;
   for (const auto& details : e.details) {
     if (is_own(node, details.rank) && evidence.details.size() < kept_max) {
-      evidence.details.emplace(details.rank, details);
+      evidence.details.emplace(details.rank, details).first->second.node = node.offer.id;
     }
   }
 }

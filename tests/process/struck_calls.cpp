@@ -150,9 +150,13 @@ void add_trees(Calls& all) {
 }
 
 void add_communicators(Calls& all) {
-  all["split"] = [](Communicator& comm, std::size_t) { comm.split(comm.rank() % 2); };
-  all["group"] = [](Communicator& comm, std::size_t) { comm.group(std::array{1, 2}); };
-  all["duplicate"] = [](Communicator& comm, std::size_t) { comm.duplicate(); };
+  all["split"] = [](Communicator& comm, std::size_t) {
+    static_cast<void>(comm.split(comm.rank() % 2));
+  };
+  all["group"] = [](Communicator& comm, std::size_t) {
+    static_cast<void>(comm.group(std::array{1, 2}));
+  };
+  all["duplicate"] = [](Communicator& comm, std::size_t) { static_cast<void>(comm.duplicate()); };
   // The call of another communicator than the one in which all meet afterwards.
   all["in a duplicate"] = [](Communicator& comm, std::size_t n) {
     Floats x(n);

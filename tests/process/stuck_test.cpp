@@ -149,6 +149,17 @@ TEST_CASE("ranks that wait for each other in different calls are all told so, wi
   }
 }
 
+TEST_CASE("ranks that send to each other, of which none receives, are told by the agent") {
+  const Folder folder;
+  Job job(command("sends", {}, "60", 2), folder.environment());
+  REQUIRE(job.saw(" for each other"));
+  job.send(SIGTERM);
+  job.wait();
+  CHECK(job.err().find("; ranks 0-1 wait for each other") != std::string::npos);
+  CHECK(job.err().find("send to rank 0 (tag 0) [stuck_rank.cpp:") != std::string::npos);
+  CHECK(job.err().find("send to rank 1 (tag 0) [stuck_rank.cpp:") != std::string::npos);
+}
+
 TEST_CASE("ranks that say themselves that they do not agree are not told by the agent, too") {
   const Folder folder;
   Job job(command("roots, then more", {}), folder.environment());

@@ -35,7 +35,7 @@ class FakeMembership final : public Membership {
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto written = ::write(news_.get(), &one, sizeof one);
   }
-  std::vector<std::pair<Errc, int>> reports() const {
+  std::vector<std::pair<Errc, Claim>> reports() const {
     const std::lock_guard lock(mutex_);
     return reports_;
   }
@@ -53,7 +53,7 @@ class FakeMembership final : public Membership {
   }
   void report(const Error& error, const Claim& claim) noexcept override {
     const std::lock_guard lock(mutex_);
-    reports_.emplace_back(error.errc(), claim.ranks.empty() ? -1 : claim.ranks.front());
+    reports_.emplace_back(error.errc(), claim);
   }
   void inquire(const std::vector<int>&) noexcept override {}
   std::optional<std::map<int, std::string>> doing() const override { return std::nullopt; }
@@ -72,7 +72,7 @@ class FakeMembership final : public Membership {
   mutable std::mutex mutex_;
   unique_fd news_;
   std::vector<PeerLoss> losses_;
-  std::vector<std::pair<Errc, int>> reports_;
+  std::vector<std::pair<Errc, Claim>> reports_;
   int drained_ = 0;
 };
 

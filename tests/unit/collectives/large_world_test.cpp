@@ -20,18 +20,21 @@ std::atomic<std::size_t> allocated{0};  ///< And not freed, in bytes.
 
 }  // namespace
 
-// By which the whole program takes its memory.
-void* operator new(std::size_t bytes) {
+// By which the whole program takes its memory. Not inlined: a compiler that sees through one of
+// them alone takes them for no pair.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
   void* place = std::malloc(bytes == 0 ? 1 : bytes);
   if (place == nullptr) throw std::bad_alloc();
   allocated += ::malloc_usable_size(place);
   return place;
 }
-void operator delete(void* place) noexcept {
+[[gnu::noinline]] void operator delete(void* place) noexcept {
   if (place != nullptr) allocated -= ::malloc_usable_size(place);
   std::free(place);
 }
-void operator delete(void* place, std::size_t) noexcept { operator delete(place); }
+[[gnu::noinline]] void operator delete(void* place, std::size_t) noexcept {
+  operator delete(place);
+}
 
 using namespace dlaunch;
 using namespace std::chrono_literals;

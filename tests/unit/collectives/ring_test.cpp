@@ -231,11 +231,16 @@ TEST_CASE("a writer that cannot be believed is not read any more") {
   }
   SUBCASE("it wrote a part of a line") {
     // Behind the payload, which ends in that line, lies what looks like another message.
-    const Header first = header_of(100), second = header_of(Ring::capacity * 2);
+    Bytes into(Ring::capacity * 2);
+    Receive never = receive_of(into, 9);
+    pair.inbox.post(never);
+    const Header first = header_of(100), second = header_of(into.size(), 9);
     std::memcpy(pair.ring().data, &first, sizeof first);
     std::memcpy(pair.ring().data + 192, &second, sizeof second);
     pair.ring().written.store(64 + 100);
     check_refused();
+    CHECK(never.pending());
+    pair.inbox.withdraw(never);
   }
   SUBCASE("it takes back a part of a line, and no more") {
     pair.move(1000, 1);

@@ -43,9 +43,11 @@ class FewDescriptors {
  public:
   explicit FewDescriptors(int more) {
     ::getrlimit(RLIMIT_NOFILE, &before_);
-    // The kernel gives the lowest that is free.
+    const auto open = [] { return unique_fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); };
+    // The kernel gives the lowest that is free; poll(2) takes no more entries than the limit.
+    while (taken_.empty() || taken_.back().get() < 64) taken_.push_back(open());
     std::vector<unique_fd> opened;
-    for (int i = 0; i <= more; ++i) opened.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    for (int i = 0; i <= more; ++i) opened.push_back(open());
     rlimit now = before_;
     now.rlim_cur = static_cast<rlim_t>(opened.back().get());
     ::setrlimit(RLIMIT_NOFILE, &now);
@@ -56,6 +58,7 @@ class FewDescriptors {
 
  private:
   rlimit before_{};
+  std::vector<unique_fd> taken_;
 };
 
 }  // namespace
@@ -123,7 +126,7 @@ class PoorMembership final : public Membership {
     failed_.set();
     throw std::bad_alloc();
   }
-  void report(const Error&, int) noexcept override {}
+  void report(const Error&, const Claim&) noexcept override {}
   void inquire(const std::vector<int>&) noexcept override {}
   std::optional<std::map<int, std::string>> doing() const override { return std::nullopt; }
   unique_fd take_listener() override { return {}; }

@@ -154,15 +154,15 @@ TEST_CASE("what another node tells of the rank to blame is shown here") {
   summary.program = "p";
   summary.ends = {lost_peer(0)};
   summary.elsewhere = "the job ends: rank 3 on b exited with 3";
-  summary.elsewhere_details = rendezvous::RankDetails{3,
-                                                      1,
-                                                      "node-b",
-                                                      "b",
-                                                      4711,
-                                                      1'763'642'710'250,
-                                                      "/log/3/error.json",
-                                                      "ValueError: x",
-                                                      {"step 1", "no luck"}};
+  summary.elsewhere_details = dlaunch::rendezvous::RankDetails{3,
+                                                               1,
+                                                               "node-b",
+                                                               "b",
+                                                               4711,
+                                                               1'763'642'710'250,
+                                                               "/log/3/error.json",
+                                                               "ValueError: x",
+                                                               {"step 1", "no luck"}};
   CHECK(failure_summary(summary).find(R"(Root Cause (none of this node's ranks):
   the job ends: rank 3 on b exited with 3
   time      : 2025-11-20_12:45:10.250

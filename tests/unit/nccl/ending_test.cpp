@@ -117,11 +117,15 @@ void give_up_making(const std::function<void(Communicator&, const Options&)>& ma
 }
 
 TEST_CASE("what is being made of a communicator ends with it") {
-  give_up_making([](Communicator& comm, const Options& options) { comm.split(0, 0, options); });
+  give_up_making([](Communicator& comm, const Options& options) {
+    static_cast<void>(comm.split(0, 0, options));
+  });
   give_up_making([](Communicator& comm, const Options& options) {
     comm.split(comm.rank() == 0 ? std::nullopt : std::optional(0), 0, options);
   });
-  give_up_making([](Communicator& comm, const Options& options) { comm.duplicate(options); });
+  give_up_making([](Communicator& comm, const Options& options) {
+    static_cast<void>(comm.duplicate(options));
+  });
 }
 
 TEST_CASE("who has no colour is not written to later") {

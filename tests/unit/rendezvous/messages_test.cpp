@@ -107,7 +107,7 @@ TEST_CASE("golden bytes: the examples of docs/wire.md") {
       "\0\0\0\0"
       "\0\0\0\0"
       "\x02\0\0\0no",
-      69);
+      70);
   CHECK(as_text(bytes) == expected);
 }
 
