@@ -108,6 +108,7 @@ void Rounds::State::on(const WorkersEnded& e) {
   const bool tolerated = rules.continue_on_failure && outcome == Outcome::failed;
   const bool failed = outcome == Outcome::failed || outcome == Outcome::spawn_failed;
   if (failed && !tolerated) {
+    if (cause != EndCause::none) return judge_if_ended();  // Judging takes as long as many failed.
     const auto verdict = dlaunch::judge(evidence.facts);
     const std::string why = verdict && node->end->sentence.empty()
                                 ? text_of(*verdict)

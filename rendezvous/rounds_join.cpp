@@ -240,9 +240,15 @@ bool Rounds::State::adoptable(const Holding& held) const {
   // A stale node may have been the first to come back.
   if (held.epoch > epoch) return !awaited.empty();
   if (held.epoch < epoch) return false;
-  const auto holder = adopted.find(held.node_rank);
-  return awaited.contains(held.node_rank) ||
-         (holder != adopted.end() && nodes.contains(holder->second.session));
+  return awaited.contains(held.node_rank) || holder_of(held.node_rank) != nullptr;
+}
+
+/// The node that has come back with this rank, and still has it.
+const Node* Rounds::State::holder_of(int node_rank) const {
+  const auto back = adopted.find(node_rank);
+  if (back == adopted.end()) return nullptr;
+  const auto node = nodes.find(back->second.session);
+  return node != nodes.end() && node->second.member() ? &node->second : nullptr;
 }
 
 /// It is of another incarnation, which does not have to be over: it may have begun at a rendezvous
@@ -297,9 +303,8 @@ std::optional<std::string> Rounds::State::contradiction(const Join& e) const {
   const std::string of_epoch = " of epoch " + std::to_string(epoch);
   const std::string claim =
       "node " + e.offer.id + " claims node rank " + std::to_string(held.node_rank) + of_epoch;
-  const auto holder = adopted.find(held.node_rank);
-  if (holder != adopted.end()) {
-    return claim + ", which node " + nodes.at(holder->second.session).offer.id + " holds";
+  if (const Node* holder = holder_of(held.node_rank)) {
+    return claim + ", which node " + holder->offer.id + " holds";
   }
   const auto next = adopted.upper_bound(held.node_rank);
   const bool fits_next =

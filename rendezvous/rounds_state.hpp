@@ -122,6 +122,7 @@ struct Rounds::State : EpochState {
   bool absent(const Node& node) const;
   /// The rendezvous was started anew and takes the node's epoch up again.
   bool adoptable(const Holding& held) const;
+  const Node* holder_of(int node_rank) const;
   bool comes_back(const Holding& held) const;
   void yield_to(const Join& e);
   void start_over(const Holding& held);

@@ -170,7 +170,7 @@ std::string print(const Effect& effect, const std::map<Session, std::string>& na
 
 RoundsStory::RoundsStory(const std::string& config) {
   std::uint64_t last_epoch = 0;
-  Incarnation incarnation;
+  Incarnation incarnation{1, 1};
   const Words words = split(config);
   for (std::size_t i = 1; i < words.size(); ++i) {
     if (words[i].starts_with("last_epoch=")) {

@@ -144,7 +144,7 @@ TEST_CASE("every state answers every event, and what must hold holds") {
     rules.continue_on_failure = random() % 5 == 0;
     rules.last_call = 2s;
     rules.join_timeout = 60s;
-    Rounds rounds(random() % 3);
+    Rounds rounds(random() % 3, {1, 1});
     Invariants invariants;
     auto now = at(1h);
     for (int i = 0; i < 150; ++i) {
