@@ -213,7 +213,7 @@ void Call::look_until(const std::function<bool()>& ready, int from, bool from_it
   const auto lock = setting_.mesh.lock();
   waits().current = {};
   waits().current.in_memory = from_it_alone;
-  waits().current.to_receive = {setting_.group.world_rank(from)};
+  waits().current.to_receive.assign(1, setting_.group.world_rank(from));
   wait_loop(waits().current, ready, nullptr, look_interval);
 }
 

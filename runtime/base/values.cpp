@@ -6,11 +6,7 @@
 
 namespace dlaunch {
 
-namespace {
-
-std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
-
-}  // namespace
+std::string in_quotes(std::string_view text) { return "'" + std::string(text) + "'"; }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -28,7 +24,7 @@ Read<long> read_integer(std::string_view text, long least, long most) {
   long value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc::invalid_argument || end != text.data() + text.size()) {
-    return Complaint{quoted(text) + " is not a whole number"};
+    return Complaint{in_quotes(text) + " is not a whole number"};
   }
   const bool huge = error == std::errc::result_out_of_range;
   if (huge ? text.starts_with('-') : value < least) {
@@ -45,7 +41,7 @@ Read<bool> read_flag(std::string_view text) {
   for (const auto no : {"0", "false", "no", "off"}) {
     if (text == no) return false;
   }
-  return Complaint{quoted(text) + " is neither 1 (true, yes, on) nor 0 (false, no, off)"};
+  return Complaint{in_quotes(text) + " is neither 1 (true, yes, on) nor 0 (false, no, off)"};
 }
 
 std::optional<std::chrono::milliseconds> parse_duration(std::string_view text) {

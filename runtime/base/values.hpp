@@ -38,6 +38,8 @@ Read<EndpointAsked> read_endpoint(std::string_view text);
 bool is_loopback_name(std::string_view host);
 
 std::vector<std::string_view> split(std::string_view text, char separator);
+/// 'text'. Not named "quoted": for a std::string a call of that name may find std::quoted instead.
+std::string in_quotes(std::string_view text);
 /// How many letters must be added, dropped, changed or swapped to make `a` of `b`.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 

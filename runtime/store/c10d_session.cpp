@@ -95,7 +95,9 @@ bool Session::feed(BytesView in, Clock::time_point /*now*/) {
   if (closed_) return true;
   // The common case, whole requests only, is served out of the server's own buffer.
   if (!kept_.empty()) {
-    kept_.insert(kept_.end(), in.begin(), in.end());
+    const std::size_t before = kept_.size();
+    kept_.resize(before + in.size());
+    std::copy(in.begin(), in.end(), kept_.begin() + static_cast<std::ptrdiff_t>(before));
     in = kept_;
   }
   const auto consumed = consume(in);
