@@ -16,9 +16,10 @@ namespace {
 using namespace std::chrono_literals;
 using transport::Op;
 
-/// Between two looks at the store.
-constexpr Clock::duration pause_first = 500us;
-constexpr Clock::duration pause_max = 20ms;
+/// The store is waited for so long at a time: then this rank looks whether ranks were lost, and
+/// whether it was told to give up.
+constexpr Clock::duration slice_first = 500us;
+constexpr Clock::duration slice_max = 20ms;
 constexpr std::size_t named_ranks_max = 16;
 
 /// "agree 5 [train.cpp:42]": what a rank brings.
@@ -59,30 +60,44 @@ class Meeting {
         op_(op),
         number_(number),
         until_(deadline_after(setting.timeout)),
-        brought_(static_cast<std::size_t>(setting.group.size())) {}
+        brought_(static_cast<std::size_t>(setting.group.size())),
+        lost_(brought_.size()) {}
 
   Agreement run(std::uint32_t flags) {
     transport::Links& mesh = setting_.mesh;
     mesh.store().set(key(std::to_string(setting_.group.rank)),
                      as_bytes(contribution_text(op_, flags, setting_.site)));
-    const auto lock = mesh.lock();
-    const transport::Caller caller(mesh.turns());
-    auto pause = pause_first;
+    auto slice = slice_first;
     for (;;) {
+      look_around();
       if (setting_.aborted) {
-        throw CallError(Errc::aborted, label() + ": abort() was called on this communicator" +
-                                           place_text(setting_.site));
+        throw CallError(Errc::aborted, label() + place_text(setting_.site) + ": " +
+                                           setting_.aborted.text(setting_.group.rank));
       }
-      if (const auto outcome = find_outcome()) return decode(as_text(*outcome));
-      const bool late = Clock::now() >= until_;
-      if (late || is_lowest_living()) conclude(late);
-      // Steps the others' news on, too: they may still have to hear why this rank is here.
-      mesh.step(late ? Clock::now() : std::min(until_, Clock::now() + pause), false);
-      pause = std::min(pause * 2, pause_max);
+      const auto now = Clock::now();
+      const bool late = now >= until_, decides = late || is_lowest_living();
+      const auto until = std::min(until_, now + slice);
+      if (decides && (late || all_come(until))) conclude(late);
+      if (const auto outcome = find_outcome(decides ? now : until)) {
+        return decode(as_text(*outcome));
+      }
+      slice = std::min(slice * 2, slice_max);
     }
   }
 
  private:
+  /// The store is never waited for with the mesh's lock held: other threads go on.
+  void look_around() {
+    transport::Links& mesh = setting_.mesh;
+    const auto lock = mesh.lock();
+    const transport::Caller caller(mesh.turns());
+    // Steps the others' news on, too: they may still have to hear why this rank is here.
+    mesh.step(Clock::now(), false);
+    for (int rank = 0; rank < setting_.group.size(); ++rank) {
+      lost_[static_cast<std::size_t>(rank)] = is_gone(rank);
+    }
+  }
+
   std::string label() const {
     return std::string(transport::to_string(op_)) + " #" + std::to_string(number_) + " of '" +
            setting_.group.name + "'";
@@ -96,10 +111,18 @@ class Meeting {
   }
   std::string key(const std::string& part) const { return key(part, number_); }
 
-  std::optional<Bytes> find_outcome() { return setting_.mesh.store().get(key("outcome")); }
+  std::optional<Bytes> find_outcome(Clock::time_point until) {
+    try {
+      return setting_.mesh.store().wait(key("outcome"), until);
+    } catch (const Error& error) {
+      if (error.errc() != Errc::timeout) throw;
+      return std::nullopt;
+    }
+  }
 
+  bool is_lost(int rank) const { return lost_[static_cast<std::size_t>(rank)]; }
   /// Without anybody who tells of losses, a rank that ended its connection is taken for lost.
-  bool is_lost(int rank) const {
+  bool is_gone(int rank) const {
     const transport::Links& mesh = setting_.mesh;
     const int world_rank = setting_.group.world_rank(rank);
     if (world_rank == mesh.rank()) return false;
@@ -111,6 +134,21 @@ class Meeting {
       if (!is_lost(rank)) return false;
     }
     return true;
+  }
+
+  /// Those who live, as far as is known.
+  bool all_come(Clock::time_point until) {
+    std::vector<std::string> keys;
+    for (int rank = 0; rank < setting_.group.size(); ++rank) {
+      if (!is_lost(rank)) keys.push_back(key(std::to_string(rank)));
+    }
+    try {
+      setting_.mesh.store().wait_all(keys, until);
+      return true;
+    } catch (const Error& error) {
+      if (error.errc() != Errc::timeout) throw;
+      return false;
+    }
   }
 
   /// Looks for what those bring who have not been seen to come.
@@ -154,8 +192,8 @@ class Meeting {
         return "rank " + std::to_string(rank) + " is in " + op + " #" + std::to_string(number_) +
                std::string(place_of(*brought_[static_cast<std::size_t>(rank)]));
       };
-      outcome = "mismatch " + side(first.first, first.second) + ", but " +
-                side(other.first, other.second);
+      outcome = "mismatch " + ranks_word({first.second, other.second}) + " " +
+                side(first.first, first.second) + ", but " + side(other.first, other.second);
     } else if (absent.empty()) {
       outcome = "ok " + std::to_string(flags);
       for (const int rank : survivors) outcome += " " + std::to_string(rank);
@@ -163,8 +201,8 @@ class Meeting {
       char limit[32];
       std::snprintf(limit, sizeof limit, "%.3g s",
                     std::chrono::duration<double>(setting_.timeout).count());
-      outcome = "timeout rank " + std::to_string(setting_.group.rank) + " waited " + limit +
-                "; absent, and not known to be lost: " + list_text(absent);
+      outcome = "timeout " + ranks_word(absent) + " rank " + std::to_string(setting_.group.rank) +
+                " waited " + limit + "; absent, and not known to be lost: " + list_text(absent);
     } else {
       return;
     }
@@ -182,14 +220,39 @@ class Meeting {
     store.erase(key("outcome", number_ - 1));
   }
 
+  /// "1,3": those ranks, as numbers in the world, for whom to blame.
+  std::string ranks_word(const std::vector<int>& ranks) const {
+    std::string word;
+    for (std::size_t i = 0; i < std::min(ranks.size(), Claim::ranks_max); ++i) {
+      word += (i == 0 ? "" : ",") + std::to_string(setting_.group.world_rank(ranks[i]));
+    }
+    return word;
+  }
+  static std::vector<int> take_ranks_word(std::string_view& text) {
+    std::vector<int> ranks;
+    const auto end = std::min(text.find(' '), text.size());
+    for (const char* at = text.data(); at < text.data() + end && ranks.size() < Claim::ranks_max;) {
+      int rank = 0;
+      const auto [after, error] = std::from_chars(at, text.data() + end, rank);
+      if (error == std::errc{}) ranks.push_back(rank);
+      at = after + 1;
+    }
+    text.remove_prefix(std::min(end + 1, text.size()));
+    return ranks;
+  }
+
   Agreement decode(std::string_view outcome) const {
     const auto space = outcome.find(' ');
     const std::string_view kind = outcome.substr(0, space);
     std::string_view rest = outcome.substr(space + 1);
-    if (kind == "mismatch") throw CallError(Errc::mismatch, label() + ": " + std::string(rest));
-    if (kind == "timeout") {
-      throw CallError(Errc::timeout,
-                      label() + ": " + std::string(rest) + place_text(setting_.site));
+    if (kind == "mismatch" || kind == "timeout") {
+      Claim claim{.fault = kind == "timeout" ? Fault::absent : Fault::disagreed};
+      claim.ranks = take_ranks_word(rest);
+      if (kind == "mismatch") {
+        throw CallError(Errc::mismatch, label() + ": " + std::string(rest), std::move(claim));
+      }
+      throw CallError(Errc::timeout, label() + ": " + std::string(rest) + place_text(setting_.site),
+                      std::move(claim));
     }
     std::vector<std::uint32_t> numbers;
     while (!rest.empty()) {
@@ -221,6 +284,7 @@ class Meeting {
   const std::uint64_t number_;
   const Clock::time_point until_;
   std::vector<std::optional<std::string>> brought_;  ///< By rank, as far as they came.
+  std::vector<bool> lost_;                           ///< By rank, as of the last look around.
 };
 
 }  // namespace

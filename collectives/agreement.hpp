@@ -17,7 +17,7 @@ struct Agreement {
 struct AgreementSetting {
   transport::Links& mesh;
   const Group& group;
-  const std::atomic<bool>& aborted;
+  const Aborted& aborted;
   Clock::duration timeout;
   CallSite site;
 };

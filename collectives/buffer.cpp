@@ -1,5 +1,6 @@
 #include "collectives/device/loader.hpp"
 #include "collectives/state.hpp"
+#include "runtime/base/home_process.hpp"
 
 #include <dlaunch/buffer.hpp>
 
@@ -16,10 +17,12 @@ constexpr std::align_val_t alignment{4096};
 struct Origin {
   std::shared_ptr<Segment> segment;
   int local;
+  HomeProcess home = {};
 };
 
 void free_shared(const std::shared_ptr<void>& owner, std::byte* memory) noexcept {
   const auto& origin = *static_cast<const Origin*>(owner.get());
+  if (!origin.home.is_here()) return;
   if (const auto offset = origin.segment->offset_of(memory, 0)) {
     origin.segment->free(origin.local, *offset);
   }
@@ -31,13 +34,16 @@ void free_ordinary(const std::shared_ptr<void>& /*owner*/, std::byte* memory) no
 
 /// It was allocated by the library, which stays loaded.
 void free_on_device(const std::shared_ptr<void>& owner, int device, void* memory) noexcept {
-  static_cast<DeviceMemory*>(owner.get())->remove(memory);
+  auto& known = *static_cast<DeviceMemory*>(owner.get());
+  if (!known.home().is_here()) return;
+  known.remove(memory);
   device::library().free(device, memory);
 }
 
 }  // namespace
 
 DeviceBuffer Communicator::allocate_device(std::size_t bytes, int device) {
+  state_->check_process();
   void* memory = nullptr;
   const auto answer = device::library().allocate(device, bytes, memory);
   if (answer.has_failed()) {
@@ -52,6 +58,7 @@ DeviceBuffer Communicator::allocate_device(std::size_t bytes, int device) {
 }
 
 SharedBuffer Communicator::allocate(std::size_t bytes) {
+  state_->check_process();
   SharedBuffer buffer;
   buffer.bytes_ = bytes;
   const auto& segment = state_->mesh->segment();

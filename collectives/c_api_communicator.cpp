@@ -135,7 +135,7 @@ dl_status dl_comm_translate(const dl_comm* comm, int rank, const dl_comm* other,
 /// From any thread, so it may not touch the handle's message.
 dl_status dl_comm_abort(dl_comm* comm) {
   if (comm == nullptr) return guarded([&] { static_cast<void>(place(comm, "comm")); });
-  comm->comm.abort();
+  comm->comm.abort(dlaunch::CallSite{"", 0, ""});
   return DL_OK;
 }
 

@@ -306,8 +306,9 @@ dl_status dl_tree_decode(const void* data, size_t bytes, dl_tree** tree) {
 
 dl_status dl_broadcast_object(dl_comm* comm, const dl_tree* value, int root, dl_tree** result,
                               const dl_options* options) {
-  return make(comm, result,
-              [&](auto& c) { return c.broadcast(value_of(value), root, options_of(options)); });
+  return make(comm, result, [&](auto& c) {
+    return c.broadcast_object(value_of(value), root, options_of(options));
+  });
 }
 
 dl_status dl_all_gather_objects(dl_comm* comm, const dl_tree* value, dl_tree** results,
@@ -321,13 +322,13 @@ dl_status dl_all_gather_objects(dl_comm* comm, const dl_tree* value, dl_tree** r
 dl_status dl_all_gather_stacked(dl_comm* comm, const dl_tree* value, dl_tree** result,
                                 const dl_options* options) {
   return make(comm, result,
-              [&](auto& c) { return c.all_gather(value_of(value), options_of(options)); });
+              [&](auto& c) { return c.all_gather_stacked(value_of(value), options_of(options)); });
 }
 
 dl_status dl_all_reduce_object(dl_comm* comm, const dl_tree* value, dl_reduction reduction,
                                dl_tree** result, const dl_options* options) {
   return make(comm, result, [&](auto& c) {
-    return c.all_reduce(value_of(value), reduction_of(reduction), options_of(options));
+    return c.all_reduce_object(value_of(value), reduction_of(reduction), options_of(options));
   });
 }
 
@@ -350,7 +351,8 @@ dl_status dl_scatter_objects(dl_comm* comm, const dl_tree* const* values, int ro
 }
 
 dl_status dl_send_object(dl_comm* comm, const dl_tree* value, int to, const dl_options* options) {
-  return guarded_on(comm, [&] { comm->comm.send(value_of(value), to, options_of(options)); });
+  return guarded_on(comm,
+                    [&] { comm->comm.send_object(value_of(value), to, options_of(options)); });
 }
 
 dl_status dl_recv_object(dl_comm* comm, int from, dl_tree** result, const dl_options* options) {

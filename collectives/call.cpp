@@ -29,6 +29,8 @@ constexpr auto delivery_grace = 20ms;
 constexpr auto indirect_grace = 300ms;
 /// Longer than a call takes that nobody keeps waiting.
 constexpr auto tell_after = 400ms;
+/// The first connection of a rank that left in good order may have met a network that loses.
+constexpr auto connection_grace = 500ms;
 /// A rank that has left may have done all its part in what a device does.
 constexpr auto device_grace = 1s;
 
@@ -56,6 +58,9 @@ class Posted {
 }  // namespace
 
 int Group::rank_of(int world_rank) const {
+  // Of the whole world each is at its own place.
+  const auto place = static_cast<std::size_t>(world_rank);
+  if (place < world_ranks.size() && world_ranks[place] == world_rank) return world_rank;
   const auto found = std::find(world_ranks.begin(), world_ranks.end(), world_rank);
   return found == world_ranks.end() ? -1 : static_cast<int>(found - world_ranks.begin());
 }
@@ -72,8 +77,9 @@ Flight::Call Call::recorded() const {
 
 transport::Status Call::activity() const {
   std::string sentence = label();
-  if (!waits().current.to_receive.empty() && !waits().current.any) {
-    sentence += ", waiting for " + name_of(waits().current.to_receive.front());
+  const Waiting* waiting = waits().current;
+  if (waiting != nullptr && !waiting->to_receive().empty() && !waiting->any()) {
+    sentence += ", waiting for " + name_of(waiting->to_receive().front());
   }
   return {setting_.group.id, fingerprint_.sequence, sentence, argument_text()};
 }
@@ -175,67 +181,67 @@ void Call::wait(Receive* receive, Outgoing* outgoing) {
   wait_posted(receive, outgoing);
 }
 
+std::span<const int> Call::Waiting::to_receive() const {
+  if (rank) return {&*rank, 1};
+  if (receive == nullptr) return ranks;
+  if (receive->state == Receive::State::done) return {};
+  if (receive->state == Receive::State::filling) return {&receive->source, 1};
+  return receive->from == any_source ? receive->sources : std::span(&receive->from, 1);
+}
+
+bool Call::Waiting::any() const {
+  if (receive == nullptr) return !ranks.empty();
+  return receive->from == any_source && receive->state == Receive::State::waiting;
+}
+
+std::span<const int> Call::Waiting::to_send() const {
+  if (outgoing == nullptr || outgoing->state == Outgoing::State::done) return {};
+  return {&outgoing->to, 1};
+}
+
 void Call::wait_posted(Receive* receive, Outgoing* outgoing) {
-  waits().current = {};
-  if (receive != nullptr && receive->pending()) {
-    if (receive->from == any_source) {
-      waits().current.any = true;
-      waits().current.to_receive.assign(receive->sources.begin(), receive->sources.end());
-    } else {
-      waits().current.to_receive = {receive->from};
-    }
-  }
-  if (outgoing != nullptr && outgoing->state != Outgoing::State::done) {
-    waits().current.to_send = {outgoing->to};
-  }
-  wait_loop(
-      waits().current,
-      [&] {
-        return (receive == nullptr || receive->state == Receive::State::done) &&
-               (outgoing == nullptr || outgoing->state == Outgoing::State::done);
-      },
-      receive);
+  wait_loop({.receive = receive, .outgoing = outgoing}, [&] {
+    return (receive == nullptr || receive->state == Receive::State::done) &&
+           (outgoing == nullptr || outgoing->state == Outgoing::State::done);
+  });
 }
 
 void Call::wait_until(const std::function<bool()>& ready, int from) {
   const auto lock = setting_.mesh.lock();
-  waits().current = {};
+  Waiting waiting;
   if (from == any_source) {
-    waits().current.any = true;
-    waits().current.to_receive = setting_.group.world_ranks;
+    waiting.ranks = setting_.group.world_ranks;
   } else {
-    waits().current.to_receive = {setting_.group.world_rank(from)};
+    waiting.rank = setting_.group.world_rank(from);
   }
-  wait_loop(waits().current, ready, nullptr);
+  wait_loop(waiting, ready);
 }
 
 void Call::look_until(const std::function<bool()>& ready, int from, bool from_it_alone) {
   const auto lock = setting_.mesh.lock();
-  waits().current = {};
-  waits().current.in_memory = from_it_alone;
-  waits().current.to_receive.assign(1, setting_.group.world_rank(from));
-  wait_loop(waits().current, ready, nullptr, look_interval);
+  wait_loop({.rank = setting_.group.world_rank(from), .in_memory = from_it_alone}, ready,
+            look_interval);
 }
 
 void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
-                     const Receive* receive, Clock::duration interval) {
+                     Clock::duration interval) {
   if (ready()) return;
+  const Current current(waits().current, waiting);
   const transport::Caller caller(setting_.mesh.turns());
   const Busy busy(*this);
-  const auto& whom = waiting.to_receive.empty() ? waiting.to_send : waiting.to_receive;
+  const auto whom = waiting.to_receive().empty() ? waiting.to_send() : waiting.to_receive();
   const Flight::Waiting seen(setting_.flight, recorded(),
-                             waiting.any || whom.empty() ? -1 : whom.front());
+                             waiting.any() || whom.empty() ? -1 : whom.front());
   const auto until = deadline();
-  bool tells = is_counted(fingerprint_.op) && !waiting.any && !waiting.all;
+  bool tells = is_counted(fingerprint_.op) && !waiting.any() && !waiting.all;
   const auto long_at = Clock::now() + tell_after;
   const auto tell_at = tells ? long_at : TimePoint::max();
   const auto look_at_strays = nodes_ != nullptr ? TimePoint::min() : tell_at;
-  const bool may_be_blocked = waiting.in_team || waiting.in_memory || receive != nullptr;
-  setting_.mesh.news().note_caller(setting_.group.id);
+  const bool may_be_blocked = waiting.in_team || waiting.in_memory || waiting.receive != nullptr;
   waits().chains = {
       .turn = setting_.mesh.news().next_wait(), .next_own = long_at, .pause = tell_after / 4};
   do {
-    check_news(receive);
+    check_news(waiting.receive);
     waits().look_again = TimePoint::max();
     check_losses(waiting);
     const auto now = Clock::now();
@@ -245,14 +251,14 @@ void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
     }
     if (tells) waits().look_again = std::min(waits().look_again, tell_at);
     if (now >= look_at_strays) check_strays(now);
-    if (may_be_blocked && now >= long_at) check_chains(waiting, receive, now);
+    if (may_be_blocked && now >= long_at) check_chains(waiting, now);
     if (may_be_blocked && now < long_at) {
       waits().look_again = std::min(waits().look_again, long_at);
     }
     if (now >= until) return throw_unless_complete(waiting, ready);
     if (interval < until - now) waits().look_again = std::min(waits().look_again, now + interval);
-    const bool one = waiting.to_receive.size() == 1;
-    if (one && !waiting.has_spun && setting_.mesh.look_for(waiting.to_receive.front())) continue;
+    const auto from = waiting.to_receive();
+    if (from.size() == 1 && !waiting.has_spun && setting_.mesh.look_for(from.front())) continue;
     setting_.mesh.step(std::min(until, waits().look_again), !waiting.has_spun);
   } while (!ready());
 }
@@ -272,9 +278,10 @@ void Call::check_news(const Receive* receive) {
       setting_.mesh.news().failure_of(setting_.group.id, fingerprint_.sequence);
   if (notice == nullptr) notice = wrong_on_device();
   if (notice != nullptr) {
-    throw CallError(Errc::mismatch, label() + where() +
-                                        " cannot complete, because on another rank its " +
-                                        "arguments were wrong: " + notice->sentence);
+    throw CallError(Errc::mismatch,
+                    label() + where() + " cannot complete, because on another rank its " +
+                        "arguments were wrong: " + notice->sentence,
+                    claim_of(*notice));
   }
 }
 
@@ -285,12 +292,12 @@ void Call::check_known() {
 
 void Call::check_told() {
   if (setting_.aborted) {
-    throw CallError(Errc::aborted, label() + ": abort() was called on this communicator" + where());
+    throw CallError(Errc::aborted, label() + where() + ": " + setting_.aborted.text(rank()));
   }
   const FailureNotice* notice = setting_.mesh.news().failure_of(setting_.group.id);
   const bool is_message = fingerprint_.op >= transport::Op::send;
   if (notice != nullptr && (is_message || notice->sequence <= fingerprint_.sequence)) {
-    throw CallError(notice->code, told_text(*notice), -1, true);
+    throw CallError(notice->code, told_text(*notice), claim_of(*notice), true);
   }
 }
 
@@ -305,24 +312,24 @@ Call::TimePoint Call::noticed(int world_rank) {
 }
 
 /// A rank that left in good order may have done all its part: those who wait for it notice.
-bool Call::is_orderly(const PeerLoss& loss) { return loss.cause.starts_with("exited 0"); }
+bool Call::is_orderly(const PeerLoss& loss) { return loss.left; }
 
 void Call::check_losses(const Waiting& waiting) {
   const auto& mesh = setting_.mesh;
   if (waiting.all) check_left();
-  if (!waiting.any) {
-    for (const int rank : waiting.to_receive) check_waited(rank, end_of(rank, waiting));
+  if (!waiting.any()) {
+    for (const int rank : waiting.to_receive()) check_source(rank, waiting);
   } else {
     // From anybody: only when nobody is left who could send.
-    const auto gone = [&](int rank) {
-      return rank != mesh.rank() && (mesh.end_of(rank) != nullptr || mesh.loss_of(rank) != nullptr);
-    };
-    int left = 0, last = -1;
-    for (const int rank : waiting.to_receive)
-      (gone(rank) || rank == mesh.rank() ? last = rank : ++left);
-    if (left == 0 && last >= 0 && gone(last)) check_waited(last, mesh.end_of(last));
+    int gone = -1;
+    for (const int rank : waiting.to_receive()) {
+      if (rank == mesh.rank()) continue;
+      gone = mesh.is_gone(rank) ? rank : -1;
+      if (gone < 0) break;
+    }
+    if (gone >= 0) check_waited(gone, mesh.end_of(gone));
   }
-  for (const int rank : waiting.to_send) check_waited(rank, mesh.break_of(rank));
+  for (const int rank : waiting.to_send()) check_waited(rank, mesh.break_of(rank));
 
   // Ranks that were given up with their node may still do their part, and are to be missed all the
   // same: by the collectives that come later, however quick they are.
@@ -364,6 +371,15 @@ bool Call::is_elsewhere(int world_rank) const {
   return info.node_count > 1 && (place < 0 || place >= info.local_size);
 }
 
+/// What a rank sent before it left in good order may still be on its way when its end is known.
+void Call::check_source(int world_rank, const Waiting& waiting) {
+  const std::string* closed = end_of(world_rank, waiting);
+  const PeerLoss* loss = setting_.mesh.loss_of(world_rank);
+  const bool may_come = closed == nullptr && loss != nullptr && is_orderly(*loss) &&
+                        setting_.mesh.has_left_something(world_rank);
+  if (!may_come) check_waited(world_rank, closed);
+}
+
 /// Throws when it is certain that nothing more comes from, or goes to, this rank, and the cause is
 /// known or will not become known.
 void Call::check_waited(int world_rank, const std::string* closed) {
@@ -371,9 +387,13 @@ void Call::check_waited(int world_rank, const std::string* closed) {
   if (loss == nullptr && closed == nullptr) return;
   const auto since = noticed(world_rank);
   const bool cause_may_come = loss == nullptr && setting_.mesh.hears_of_losses();
-  const auto grace = !cause_may_come            ? Clock::duration(delivery_grace)
-                     : is_elsewhere(world_rank) ? Clock::duration(node_cause_grace)
-                                                : Clock::duration(cause_grace);
+  const bool is_elsewhere = this->is_elsewhere(world_rank);
+  const bool may_connect = loss != nullptr && is_orderly(*loss) && is_elsewhere &&
+                           !setting_.mesh.inbox().last_seen(world_rank);
+  const auto grace = may_connect       ? Clock::duration(connection_grace)
+                     : !cause_may_come ? Clock::duration(delivery_grace)
+                     : is_elsewhere    ? Clock::duration(node_cause_grace)
+                                       : Clock::duration(cause_grace);
   const auto settled = since + grace;
   if (Clock::now() >= settled) throw_lost(world_rank, loss != nullptr ? loss->cause : *closed);
   waits().look_again = std::min(waits().look_again, settled);
@@ -384,7 +404,8 @@ void Call::throw_lost(int world_rank, const std::string& cause) {
   std::string sentence =
       full_label() + ": rank " + std::to_string(rank()) + " lost " + name_of(world_rank);
   if (loss != nullptr && !loss->host.empty()) sentence += " on " + loss->host;
-  throw CallError(Errc::peer_lost, sentence + ": " + cause + where() + refused_text(), world_rank);
+  throw CallError(Errc::peer_lost, sentence + ": " + cause + where() + refused_text(),
+                  {.fault = Fault::lost, .ranks = {world_rank}});
 }
 
 void Call::throw_mismatch(const Receive& receive) {
@@ -406,15 +427,43 @@ void Call::throw_mismatch(const Receive& receive) {
       sentence += counts_text(receive.header.bytes, receive.into.size());
     }
   }
-  throw_disagreement(sentence, receive.source,
-                     receive.kind == Kind::message ? ~std::uint64_t{0} : theirs.sequence);
+  if (receive.kind == Kind::message) {
+    throw_disagreement(sentence, disagreed_with(receive.source, std::nullopt));
+  }
+  throw_disagreement(sentence, disagreed_with(receive.source, theirs), theirs.sequence);
 }
 
-void Call::throw_disagreement(const std::string& sentence, int world_rank,
-                              std::uint64_t since) const {
+/// With what both called there, where it is a collective: whose call is the odd one, all ranks'
+/// claims together tell.
+Claim Call::disagreed_with(int world_rank, const std::optional<Fingerprint>& theirs) const {
+  Claim claim{.fault = Fault::disagreed, .ranks = {world_rank}};
+  if (!theirs) return claim;
+  const auto mine = call_made(theirs->sequence);
+  if (!mine || mine->sequence != theirs->sequence || *mine == *theirs) return claim;
+  claim.communicator = setting_.group.id;
+  claim.sequence = theirs->sequence;
+  claim.votes = {{setting_.mesh.rank(), number_of(*mine)}, {world_rank, number_of(*theirs)}};
+  return claim;
+}
+
+/// What another rank says, and where ranks disagree, what this one called.
+Claim Call::claim_of(const FailureNotice& notice) const {
+  Claim claim = notice.claim;
+  const int me = setting_.mesh.rank();
+  if (claim.votes.empty() || claim.votes.size() >= Claim::ranks_max) return claim;
+  for (const Vote& vote : claim.votes) {
+    if (vote.rank == me) return claim;
+  }
+  const auto mine = claim.communicator == setting_.group.id ? call_made(claim.sequence)
+                                                            : std::optional<Fingerprint>();
+  if (mine && mine->sequence == claim.sequence) claim.votes.push_back({me, number_of(*mine)});
+  return claim;
+}
+
+void Call::throw_disagreement(const std::string& sentence, Claim claim, std::uint64_t since) const {
   const bool named = setting_.group.name != "world" && fingerprint_.op < transport::Op::send;
   throw CallError(Errc::mismatch, sentence + (named ? " of '" + setting_.group.name + "'" : ""),
-                  world_rank)
+                  std::move(claim))
       .since(since);
 }
 

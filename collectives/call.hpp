@@ -3,6 +3,7 @@
 #include "collectives/algorithms/by_node.hpp"
 #include "collectives/argument.hpp"
 #include "collectives/device/history.hpp"
+#include "collectives/rooted_window.hpp"
 #include "collectives/transport/links.hpp"
 #include "collectives/transport/mesh.hpp"
 #include "collectives/transport/team.hpp"
@@ -15,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +36,26 @@ struct Group {
   int rank_of(int world_rank) const;
 };
 
+/// Whether a communicator was ended from outside of its calls, and where in the program. For any
+/// number of threads.
+class Aborted {
+ public:
+  /// The first one counts.
+  void set(const CallSite& site) noexcept {
+    if (is_taken_.exchange(true)) return;
+    site_ = site;
+    is_set_ = true;
+  }
+  operator bool() const noexcept { return is_set_; }
+  /// "rank 1 called abort() [watchdog.cpp:7]"; once it is set.
+  std::string text(int rank) const;
+
+ private:
+  std::atomic<bool> is_taken_{false};
+  CallSite site_{"", 0, ""};
+  std::atomic<bool> is_set_{false};
+};
+
 /// What a communicator's calls leave to the next one, which would have to make it again.
 struct Kept {
   std::vector<std::size_t> parts;
@@ -43,9 +65,10 @@ struct Kept {
 /// What a call throws: an Error that knows more than its sentence.
 class CallError : public Error {
  public:
-  CallError(Errc code, const std::string& sentence, int blamed_world_rank = -1, bool told = false)
-      : Error(code, sentence), blamed_(blamed_world_rank), told_(told) {}
-  int blamed() const noexcept { return blamed_; }
+  CallError(Errc code, const std::string& sentence, Claim claim = {}, bool told = false)
+      : Error(code, sentence), claim_(std::move(claim)), told_(told) {}
+  /// Whose fault it was.
+  const Claim& claim() const noexcept { return claim_; }
   /// Another rank told us; all have heard of it from there.
   bool told() const noexcept { return told_; }
   /// The number of the call in which it went wrong, where that is before the one that failed.
@@ -56,7 +79,7 @@ class CallError : public Error {
   }
 
  private:
-  int blamed_;
+  Claim claim_;
   bool told_;
   std::uint64_t since_ = ~std::uint64_t{0};
 };
@@ -87,7 +110,7 @@ class Call final : public Mesh, public transport::Patience {
     transport::Links& mesh;
     const Group& group;
     Kept& kept;
-    const std::atomic<bool>& aborted;
+    const Aborted& aborted;
     Clock::duration timeout;
     CallSite site;
     Flight::Entry* flight = nullptr;  ///< Where it is recorded.
@@ -178,6 +201,9 @@ class Call final : public Mesh, public transport::Patience {
       check_known();
   }
 
+  /// The end of this call, for all ranks: they have come, and made the same calls as this one.
+  void confirm(const RootedWindow& window);
+
   const transport::Fingerprint& fingerprint() const { return fingerprint_; }
   /// "all_reduce #3", "send to rank 1 (tag 7)", with the communicator's name unless "world".
   std::string label() const;
@@ -196,14 +222,38 @@ class Call final : public Mesh, public transport::Patience {
   using TimePoint = Clock::time_point;
   /// What nobody tells of is looked at so often.
   static constexpr auto look_interval = std::chrono::microseconds(200);
-  /// Whom the call waits for, as world ranks.
+  /// What the call waits for. Whom it needs for that is asked as often as it matters: who has done
+  /// its part is needed no more, and may leave.
   struct Waiting {
-    std::vector<int> to_receive, to_send;
-    bool any = false;
+    const transport::Receive* receive = nullptr;
+    const transport::Outgoing* outgoing = nullptr;
+    /// Of the world, of which it waits for something else; or any of `ranks`.
+    std::optional<int> rank = std::nullopt;
+    std::span<const int> ranks = {};
+
+    /// World ranks from which something has still to come: from all of them, or `any`.
+    std::span<const int> to_receive() const;
+    bool any() const;
+    /// And to which something has still to go.
+    std::span<const int> to_send() const;
+
     bool in_team = false;    ///< For what a member of a team publishes.
     bool in_memory = false;  ///< For what that rank alone writes into memory.
     bool all = false;        ///< For what a device does with all ranks.
     bool has_spun = false;   ///< For long enough to go to sleep.
+  };
+  /// What the call waits for, as long as it does.
+  class Current {
+   public:
+    Current(const Waiting*& place, const Waiting& waiting) noexcept : place_(place) {
+      place_ = &waiting;
+    }
+    Current(const Current&) = delete;
+    Current& operator=(const Current&) = delete;
+    ~Current() { place_ = nullptr; }
+
+   private:
+    const Waiting*& place_;
   };
 
   /// The mesh's answer to inquiries, as long as this call waits.
@@ -225,7 +275,6 @@ class Call final : public Mesh, public transport::Patience {
   // Under the mesh's lock.
   void wait_posted(transport::Receive* receive, transport::Outgoing* outgoing);
   void wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
-                 const transport::Receive* receive,
                  Clock::duration look_interval = Clock::duration::max());
   transport::Status activity() const;
   TimePoint deadline() const;
@@ -241,16 +290,17 @@ class Call final : public Mesh, public transport::Patience {
   void check_losses(const Waiting& waiting);
   static bool is_orderly(const PeerLoss& loss);
   void check_left();
+  void check_source(int world_rank, const Waiting& waiting);
   void check_waited(int world_rank, const std::string* closed);
   bool is_elsewhere(int world_rank) const;
   const std::string* end_of(int world_rank, const Waiting& waiting) const;
   void check_strays(TimePoint now);
-  bool is_blocked(const Waiting& waiting, const transport::Receive* receive) const;
-  bool comes_by_this_thread(std::uint64_t communicator) const;
-  void check_chains(const Waiting& waiting, const transport::Receive* receive, TimePoint now);
+  bool is_blocked(const Waiting& waiting) const;
+  void check_chains(const Waiting& waiting, TimePoint now);
   transport::WaitLink own_link() const;
   void post_chain(int to, const transport::WaitChain& chain);
   void take_chain(transport::WaitChain chain, int next, TimePoint now);
+  [[noreturn]] static void throw_deadlock(const transport::WaitChain& chain);
   TimePoint noticed(int world_rank);
   [[noreturn]] void throw_lost(int world_rank, const std::string& cause);
   [[noreturn]] void throw_mismatch(const transport::Receive& receive);
@@ -261,13 +311,18 @@ class Call final : public Mesh, public transport::Patience {
   static std::string counts_text(std::uint64_t theirs, std::uint64_t ours);
   void tell_call(const Waiting& waiting);
   std::string disagreement(const transport::Fingerprint& theirs, int world_rank);
-  [[noreturn]] void throw_disagreement(const std::string& sentence, int world_rank,
+  std::string earlier_disagreement(std::uint64_t sequence, int world_rank,
+                                   const std::string& heard = {});
+  [[noreturn]] void throw_disagreement(const std::string& sentence, Claim claim,
                                        std::uint64_t since = ~std::uint64_t{0}) const;
+  Claim disagreed_with(int world_rank, const std::optional<transport::Fingerprint>& theirs) const;
+  Claim claim_of(const transport::FailureNotice& notice) const;
+  Claim claim_for_others(const Error& failure) const;
   void throw_unless_complete(const Waiting& waiting, const std::function<bool()>& ready);
   std::vector<int> others() const;
   bool ask_others(const std::vector<int>& ranks, const std::function<bool()>& ready);
   void ask_agents(const std::vector<int>& asked);
-  std::string absent_text(const std::vector<int>& asked, int& first_absent) const;
+  std::string absent_text(const std::vector<int>& asked, Claim& claim) const;
   std::string recorded_doing(int world_rank) const;
   std::string name_of(int world_rank) const;
   std::string told_text(const transport::FailureNotice& notice) const;
@@ -301,9 +356,6 @@ class Call final : public Mesh, public transport::Patience {
     TimePoint next_own{};     ///< When this rank begins one again,
     Clock::duration pause{};  ///< and how long after the one before.
     TimePoint handed_on{};    ///< The last one.
-    std::optional<transport::WaitChain> ring =
-        std::nullopt;      ///< It was in, which is to be gone around again,
-    TimePoint ring_due{};  ///< from then on.
   };
   /// What a call needs once it has to wait, which small ones seldom have to.
   struct Waits {
@@ -313,7 +365,7 @@ class Call final : public Mesh, public transport::Patience {
     TimePoint look_again = TimePoint::max();  ///< When news that has to settle is due.
     TimePoint look_at_strays{};               ///< Next.
     std::vector<std::pair<int, TimePoint>> noticed;
-    Waiting current;
+    const Waiting* current = nullptr;
     Chains chains;
     transport::Inquiry inquiry;
     std::map<int, std::string> seen_by_agents;  ///< What ranks of other nodes do.

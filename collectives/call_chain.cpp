@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <iterator>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 /// Ranks that wait for each other in different calls would do so until their timeout: they find
@@ -19,8 +18,8 @@ using transport::Receive;
 using transport::WaitChain;
 using Stage = WaitChain::Stage;
 
-/// Between the two rounds: what was sent before a rank began to wait has come by then.
-constexpr auto round_pause = 150ms;
+/// Between two looks at the chains that come to a rank whose wait is no link.
+constexpr auto look_pause = 150ms;
 /// Of the chains that come to a rank it hands on one so often; the others would go the same way.
 constexpr auto hand_on_interval = 20ms;
 
@@ -33,21 +32,14 @@ bool is_only_thread() {
 }  // namespace
 
 /// For data of one rank of which nothing has come, and by no other thread anything goes on.
-bool Call::is_blocked(const Waiting& waiting, const Receive* receive) const {
+bool Call::is_blocked(const Waiting& waiting) const {
   auto& mesh = setting_.mesh;
-  if (waiting.any || waiting.all || waiting.to_receive.size() != 1) return false;
-  const int from = waiting.to_receive.front();
+  if (waiting.any() || waiting.all || waiting.to_receive().size() != 1) return false;
+  const int from = waiting.to_receive().front();
   if (from == mesh.rank() || mesh.news().has_started() || !mesh.news().is_alone()) return false;
   if (waiting.in_team || waiting.in_memory) return true;
-  return receive != nullptr && receive->state == Receive::State::waiting &&
+  return waiting.receive != nullptr && waiting.receive->state == Receive::State::waiting &&
          !mesh.inbox().is_receiving(from) && !mesh.inbox().is_held(from);
-}
-
-/// Whether this rank comes to calls of that communicator by this thread alone: then it does not as
-/// long as this call waits. Several threads may use one each.
-bool Call::comes_by_this_thread(std::uint64_t communicator) const {
-  return setting_.mesh.news().caller_of(communicator) == std::this_thread::get_id() ||
-         is_only_thread();
 }
 
 void Call::post_chain(int to, const WaitChain& chain) {
@@ -57,25 +49,19 @@ void Call::post_chain(int to, const WaitChain& chain) {
   setting_.mesh.post_control(to, header, std::move(*payload));
 }
 
-void Call::check_chains(const Waiting& waiting, const Receive* receive, TimePoint now) {
+void Call::check_chains(const Waiting& waiting, TimePoint now) {
   Chains& chains = waits().chains;
   auto& news = setting_.mesh.news();
-  const bool blocked = is_blocked(waiting, receive);
+  const bool blocked = is_blocked(waiting);
   while (const auto chain = news.next_chain()) {
-    if (blocked) take_chain(*chain, waiting.to_receive.front(), now);
+    if (blocked) take_chain(*chain, waiting.to_receive().front(), now);
   }
   if (blocked && now >= chains.next_own) {
     chains.pause *= 2;
     chains.next_own = now + chains.pause;
-    post_chain(waiting.to_receive.front(), {Stage::found, {own_link()}});
+    post_chain(waiting.to_receive().front(), {Stage::found, {own_link()}});
   }
-  if (chains.ring && now >= chains.ring_due) {
-    if (blocked) post_chain(waiting.to_receive.front(), *chains.ring);
-    chains.ring.reset();
-  }
-  const auto next = blocked ? chains.next_own : now + round_pause;
-  waits().look_again =
-      std::min(waits().look_again, chains.ring ? std::min(next, chains.ring_due) : next);
+  waits().look_again = std::min(waits().look_again, blocked ? chains.next_own : now + look_pause);
 }
 
 transport::WaitLink Call::own_link() const {
@@ -83,28 +69,39 @@ transport::WaitLink Call::own_link() const {
           full_label() + where()};
 }
 
-/// One that came from a rank that waits for this one.
+/// Nobody in it is more to blame than the others.
+void Call::throw_deadlock(const WaitChain& chain) {
+  Claim claim{.fault = Fault::disagreed};
+  for (const auto& link : chain.links) {
+    if (claim.ranks.size() < Claim::ranks_max) claim.ranks.push_back(link.rank);
+  }
+  throw CallError(Errc::mismatch, to_string(chain), std::move(claim));
+}
+
+/// One that came from a rank that waits for this one; a ring, from the rank that this one waits
+/// for, behind all that it had sent.
 void Call::take_chain(WaitChain chain, int next, TimePoint now) {
   Chains& chains = waits().chains;
   const int me = setting_.mesh.rank();
-  const std::size_t place = chain.place_of(me);
-  const bool is_in = place < chain.links.size();
+  const std::size_t place = chain.place_of(me), count = chain.links.size();
+  const bool is_in = place < count;
   // Of another wait of this rank.
   if (is_in && chain.links[place].turn != chains.turn) return;
   if (chain.stage == Stage::certain) {
-    if (is_in) throw CallError(Errc::mismatch, to_string(chain));
+    if (is_in) throw_deadlock(chain);
     return;
   }
   if (chain.stage == Stage::again) {
-    if (!is_in || chain.links[(place + 1) % chain.links.size()].rank != next) return;
-    if (place != 0) return post_chain(next, chain);
+    if (!is_in || chain.links[(place + 1) % count].rank != next) return;
+    if (place != 0) return post_chain(chain.links[place - 1].rank, chain);
     chain.stage = Stage::certain;
     for (const auto& link : chain.links) {
       if (link.rank != me) post_chain(link.rank, chain);
     }
-    throw CallError(Errc::mismatch, to_string(chain));
+    throw_deadlock(chain);
   }
-  if (!comes_by_this_thread(chain.links.back().communicator)) return;
+  // Another thread may be about to do what is waited for.
+  if (!is_only_thread()) return;
   if (!is_in) {
     if (now - chains.handed_on < hand_on_interval) return;
     chains.handed_on = now;
@@ -112,10 +109,9 @@ void Call::take_chain(WaitChain chain, int next, TimePoint now) {
     return post_chain(next, chain);
   }
   chain.links.erase(chain.links.begin(), chain.links.begin() + static_cast<std::ptrdiff_t>(place));
-  if (chain.is_one_call() || chains.ring) return;
+  if (chain.is_one_call()) return;
   chain.stage = Stage::again;
-  chains.ring = std::move(chain);
-  chains.ring_due = now + round_pause;
+  post_chain(chain.links.back().rank, chain);
 }
 
 }  // namespace dlaunch

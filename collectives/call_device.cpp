@@ -24,9 +24,7 @@ void Call::watch_until(const std::function<bool()>& ready) {
     if (ready()) return;
   } while (Clock::now() < spin_until && !is_over());
   const auto lock = setting_.mesh.lock();
-  waits().current = {};
-  waits().current.all = true;
-  wait_loop(waits().current, ready, nullptr, look_interval);
+  wait_loop({.all = true}, ready, look_interval);
 }
 
 void Call::look() {
@@ -36,10 +34,7 @@ void Call::look() {
   for (const PeerLoss& loss : setting_.mesh.losses()) {
     if (is_orderly(loss) || setting_.group.rank_of(loss.rank) < 0) continue;
     const auto until = Clock::now() + loss_grace;
-    waits().current = {};
-    waits().current.all = true;
-    return wait_loop(
-        waits().current, [&] { return Clock::now() >= until; }, nullptr);
+    return wait_loop({.all = true}, [&] { return Clock::now() >= until; });
   }
 }
 
@@ -80,7 +75,7 @@ void Call::check_device_messages() {
   const auto unlike = setting_.history->unlike();
   if (!unlike) return;
   throw_disagreement(to_string(*unlike, setting_.group.rank_of(unlike->from), rank()),
-                     unlike->from);
+                     disagreed_with(unlike->from, std::nullopt));
 }
 
 void Call::post_call(int world_rank) {
@@ -93,8 +88,8 @@ void Call::check_calls() {
   while (const auto theirs = news.next_call(setting_.group.id, fingerprint_.sequence)) {
     const auto mine = call_made(theirs->call.sequence);
     if (mine && *mine != theirs->call) {
-      throw_disagreement(disagreement(theirs->call, theirs->from), theirs->from,
-                         theirs->call.sequence);
+      throw_disagreement(disagreement(theirs->call, theirs->from),
+                         disagreed_with(theirs->from, theirs->call), theirs->call.sequence);
     }
   }
 }

@@ -157,7 +157,7 @@ void Call::ask_agents(const std::vector<int>& asked) {
   if (answer) waits().seen_by_agents = std::move(*answer);
 }
 
-std::string Call::absent_text(const std::vector<int>& asked, int& first_absent) const {
+std::string Call::absent_text(const std::vector<int>& asked, Claim& claim) const {
   std::string text;
   std::size_t named = 0, absent = 0;
   for (const int world_rank : asked) {
@@ -187,7 +187,11 @@ std::string Call::absent_text(const std::vector<int>& asked, int& first_absent) 
       doing = "never heard of";
     }
     ++absent;
-    if (first_absent < 0) first_absent = world_rank;
+    if (absent == 1) {
+      claim.fault = Fault::absent;
+      claim.doing = doing.substr(0, Claim::doing_bytes_max);
+    }
+    if (absent <= Claim::ranks_max) claim.ranks.push_back(world_rank);
     if (++named > named_ranks_max) continue;
     text += (text.empty() ? "" : "; ") + name_of(world_rank) + " (" + doing + ")";
   }
@@ -200,30 +204,33 @@ std::string Call::absent_text(const std::vector<int>& asked, int& first_absent) 
 void Call::throw_unless_complete(const Waiting& waiting, const std::function<bool()>& ready) {
   const std::string limit = seconds_text(setting_.timeout);
   std::vector<int> asked;
-  if (fingerprint_.op < transport::Op::send || waiting.any || waiting.all) {
+  if (fingerprint_.op < transport::Op::send || waiting.any() || waiting.all) {
     asked = others();
   } else {
-    asked = waiting.to_receive;
-    asked.insert(asked.end(), waiting.to_send.begin(), waiting.to_send.end());
+    for (const auto ranks : {waiting.to_receive(), waiting.to_send()}) {
+      asked.insert(asked.end(), ranks.begin(), ranks.end());
+    }
     std::erase(asked, setting_.mesh.rank());
   }
   if (ask_others(asked, ready)) return;
   ask_agents(asked);
   if (ready()) return;
-  int blamed = -1;
-  const std::string absent = absent_text(asked, blamed);
+  Claim claim;
+  const std::string absent = absent_text(asked, claim);
   std::string sentence = full_label() + ": rank " + std::to_string(rank()) + " waited " + limit;
   if (!absent.empty()) {
     sentence += "; absent: " + absent;
   } else if (waiting.all) {
     sentence += "; all ranks are in the call, but their devices did not end it in time";
-  } else if (!waiting.to_receive.empty() && !waiting.any) {
-    sentence += " for data of " + name_of(waiting.to_receive.front()) +
+  } else if (!waiting.to_receive().empty() && !waiting.any()) {
+    sentence += " for data of " + name_of(waiting.to_receive().front()) +
                 "; all ranks are in the call, but it did not end in time";
   } else {
     sentence += "; nothing came";
   }
-  throw CallError(Errc::timeout, sentence + where(), blamed);
+  const std::string& shortage = setting_.mesh.shortage();
+  if (!shortage.empty()) sentence += "; of rank " + std::to_string(rank()) + ": " + shortage;
+  throw CallError(Errc::timeout, sentence + where(), std::move(claim));
 }
 
 // ---- Words. ----
@@ -248,6 +255,7 @@ void Call::tell_failure(const Error& error, Scope scope) {
     notice.sequence = std::min(notice.sequence, told->sequence);
   }
   notice.sentence = error.what();
+  notice.claim = claim_for_others(error);
   const Bytes payload = encode(notice);
   transport::Header header =
       make_header(Kind::failure, setting_.group.id, fingerprint_, payload.size());
@@ -265,6 +273,14 @@ void Call::tell_failure(const Error& error, Scope scope) {
   } catch (const Error&) {
     // The agent or the store is gone too; the first error is the one that counts.
   }
+}
+
+/// What is this rank's own fault is, to the others, its.
+Claim Call::claim_for_others(const Error& failure) const {
+  const auto* known = dynamic_cast<const CallError*>(&failure);
+  if (known != nullptr && known->claim().fault != Fault::own) return known->claim();
+  const bool wrong_call = failure.errc() == Errc::misuse || failure.errc() == Errc::unsupported;
+  return {.fault = wrong_call ? Fault::arguments : Fault::gave_up, .ranks = {setting_.mesh.rank()}};
 }
 
 /// Losses and waits are told as the rank has them that met them.
@@ -331,6 +347,10 @@ std::string place_text(const CallSite& site) {
   return unless_header(" [" + std::string(name) + ":" + std::to_string(site.line) + "]");
 }
 
+std::string Aborted::text(int rank) const {
+  return "rank " + std::to_string(rank) + " called abort()" + place_text(site_);
+}
+
 std::string Call::where() const { return place_text(setting_.site); }
 
 /// Another rank hears it while it waits in a call, or has started one. One that gave up has said
@@ -391,10 +411,29 @@ std::string Call::argument_text() const {
   return Argument{&plain}.text();
 }
 
+/// Both ranks' calls of that number, which differ and are over.
+std::string Call::earlier_disagreement(std::uint64_t sequence, int world_rank,
+                                       const std::string& heard) {
+  const std::string lost =
+      "another call #" + std::to_string(sequence) + ", of which no record is left";
+  const auto made_by = [&](int rank, const std::string& otherwise) {
+    const auto [call, place] = divided(made(rank, sequence));
+    return call.empty() ? otherwise : call + place;
+  };
+  const int here = setting_.mesh.rank();
+  return name_of(here) + " made " + made_by(here, lost) + ", but " + name_of(world_rank) +
+         " made " + made_by(world_rank, heard.empty() ? lost : heard);
+}
+
 /// Theirs may belong to a call that is over here: it is compared with that one. If ours is over
 /// there, with what it was there.
 std::string Call::disagreement(const Fingerprint& theirs, int world_rank) {
-  const Fingerprint mine = call_made(theirs.sequence).value_or(fingerprint_);
+  const auto recorded = call_made(theirs.sequence);
+  // Calls of different numbers say nothing about each other.
+  if (!recorded && theirs.sequence < fingerprint_.sequence) {
+    return earlier_disagreement(theirs.sequence, world_rank, to_string(theirs));
+  }
+  const Fingerprint mine = recorded.value_or(fingerprint_);
   const bool is_over = mine.sequence != fingerprint_.sequence;
   const std::string here =
       is_over ? divided(made(setting_.mesh.rank(), mine.sequence)).second : where();
@@ -434,7 +473,7 @@ std::string Call::disagreement(const Fingerprint& theirs, int world_rank) {
 /// A rank that has waited in a collective for long says which one it is in to whom it waits for:
 /// where each takes the other for the root, nothing else would ever come.
 void Call::tell_call(const Waiting& waiting) {
-  for (const int rank : waiting.to_receive) {
+  for (const int rank : waiting.to_receive()) {
     if (rank != setting_.mesh.rank()) post_call(rank);
   }
 }

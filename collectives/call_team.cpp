@@ -41,19 +41,14 @@ class Sleeper {
 void Call::wait_long(int member, const std::function<bool()>& ready) {
   transport::Team& team = *team_here();
   const auto lock = setting_.mesh.lock();
-  waits().current = {};
-  waits().current.to_receive = {setting_.group.world_rank(rank_of_member(member))};
-  waits().current.in_team = true;
-  waits().current.has_spun = true;
   const Sleeper sleeper(team, setting_.mesh);
-  wait_loop(
-      waits().current,
-      [&] {
-        // Announced before the last look: whoever publishes after it sees that we sleep.
-        team.lie_down();
-        return ready();
-      },
-      nullptr);
+  const Waiting waiting{
+      .rank = setting_.group.world_rank(rank_of_member(member)), .in_team = true, .has_spun = true};
+  wait_loop(waiting, [&] {
+    // Announced before the last look: whoever publishes after it sees that we sleep.
+    team.lie_down();
+    return ready();
+  });
 }
 
 /// A member's calls are in its flight recorder before it publishes their first step.
@@ -78,7 +73,7 @@ void Call::disagree(int member, std::uint32_t call) {
           ? disagreement(*theirs, world_rank)
           : "rank " + std::to_string(rank()) + " is in " + to_string(fingerprint_) + where() +
                 ", but " + name_of(world_rank) + " is in another call, of which no record is left";
-  throw_disagreement(sentence + refused_text(), world_rank,
+  throw_disagreement(sentence + refused_text(), disagreed_with(world_rank, theirs),
                      theirs ? theirs->sequence : fingerprint_.sequence);
 }
 
@@ -93,7 +88,7 @@ void Call::disagree_with_refused(int member) {
   }
   throw_disagreement(label() + " cannot complete, because its arguments were wrong on " +
                          name_of(world_rank) + where(),
-                     world_rank);
+                     {.fault = Fault::arguments, .ranks = {world_rank}});
 }
 
 /// Others may have been wrong in the same call; that is no reason to leave the step out. By their
@@ -110,7 +105,7 @@ void Call::differ(int member, std::uint64_t theirs, std::uint64_t ours) {
   const auto lock = setting_.mesh.lock();
   const Busy busy(*this);
   throw_disagreement(disagreement(fingerprint_, world_rank) + counts_text(theirs, ours),
-                     world_rank);
+                     disagreed_with(world_rank, std::nullopt));
 }
 
 /// A rank waits for few others, of which none need know that they are in another call: who is in
@@ -133,14 +128,16 @@ void Call::check_strays(TimePoint now) {
     const auto call = ahead != 0 ? call_of(member, ahead) : std::nullopt;
     if (!call || !is_other(*call)) continue;
     const int world_rank = setting_.group.world_rank(nodes_->rank_of(member));
-    throw_disagreement(disagreement(*call, world_rank), world_rank, call->sequence);
+    throw_disagreement(disagreement(*call, world_rank), disagreed_with(world_rank, *call),
+                       call->sequence);
   }
   const auto stray = setting_.mesh.inbox().find_parked(
       setting_.group.id,
       [&](const transport::Header& header) { return is_other(fingerprint_of(header)); });
   if (!stray) return;
   const Fingerprint theirs = fingerprint_of(stray->second);
-  throw_disagreement(disagreement(theirs, stray->first), stray->first, theirs.sequence);
+  throw_disagreement(disagreement(theirs, stray->first), disagreed_with(stray->first, theirs),
+                     theirs.sequence);
 }
 
 }  // namespace dlaunch

@@ -41,17 +41,21 @@ template <class State>
     call.explain({.reduction = &reduction});
     body(call);
   };
+  if (transport::is_rooted(print.op)) return state.rooted(print, options, explained);
   state.collective(print, options, explained);
 }
 
+enum class Rooted { no, yes };
+
 /// A collective that reduces. A plain one takes no instruction more for the others.
-template <class State, class Body>
+template <Rooted rooted = Rooted::no, class State, class Body>
 [[gnu::always_inline]] inline void reduce_by(State& state, Fingerprint print,
                                              const Reduction& reduction, const Options& options,
                                              const Body& body) {
   print.reduce = reduction.op();
   if (!is_plain(reduction)) [[unlikely]]
     return reduce_specially(state, print, reduction, options, std::function<void(Call&)>(body));
+  if constexpr (rooted == Rooted::yes) return state.rooted(print, options, body);
   state.collective(print, options, body);
 }
 
@@ -98,14 +102,14 @@ void Communicator::broadcast(TensorView inout, int root, const Options& options)
   if (device::any_on_device({inout})) {
     return state_->run_on_device(device::broadcast(inout, root), options);
   }
-  state_->collective(fingerprint(Op::broadcast, inout.dtype, inout.count, root), options,
-                     [&](Call& call) {
-                       check_root(call, root);
-                       check_view(call, inout, "inout");
-                       const Unpacked data(inout, true);
-                       operations::broadcast(call, data.bytes(), root);
-                       if (call.rank() != root) data.commit();
-                     });
+  state_->rooted(fingerprint(Op::broadcast, inout.dtype, inout.count, root), options,
+                 [&](Call& call) {
+                   check_root(call, root);
+                   check_view(call, inout, "inout");
+                   const Unpacked data(inout, true);
+                   operations::broadcast(call, data.bytes(), root);
+                   if (call.rank() != root) data.commit();
+                 });
 }
 
 void Communicator::reduce(ConstTensorView in, TensorView out, int root, const Reduction& reduction,
@@ -113,21 +117,22 @@ void Communicator::reduce(ConstTensorView in, TensorView out, int root, const Re
   if (device::is_on_device(rank() == root, in, out)) {
     return state_->run_on_device(device::reduce(in, out, root, reduction, options), options);
   }
-  reduce_by(*state_, fingerprint(Op::reduce, in.dtype, in.count, root), reduction, options,
-            [&](Call& call) {
-              check_root(call, root);
-              check_view(call, in, "in");
-              const Folder fold = folder_for(call, reduction, in.dtype, options);
-              const bool is_root = call.rank() == root;
-              if (is_root) {
-                check_same(call, in, out, in.count, "in", "out");
-                check_apart_or_same(call, in, out);
-              }
-              const Packed data(in);
-              const Unpacked result(is_root ? out : TensorView());
-              operations::reduce(call, data.bytes(), result.bytes().data(), root, fold);
-              result.commit();
-            });
+  reduce_by<Rooted::yes>(*state_, fingerprint(Op::reduce, in.dtype, in.count, root), reduction,
+                         options, [&](Call& call) {
+                           check_root(call, root);
+                           check_view(call, in, "in");
+                           const Folder fold = folder_for(call, reduction, in.dtype, options);
+                           const bool is_root = call.rank() == root;
+                           if (is_root) {
+                             check_same(call, in, out, in.count, "in", "out");
+                             check_apart_or_same(call, in, out);
+                           }
+                           const Packed data(in);
+                           const Unpacked result(is_root ? out : TensorView());
+                           operations::reduce(call, data.bytes(), result.bytes().data(), root,
+                                              fold);
+                           result.commit();
+                         });
 }
 
 void Communicator::all_reduce(TensorView inout, const Reduction& reduction,
@@ -188,7 +193,7 @@ void Communicator::gather(ConstTensorView in, TensorView out, int root, const Op
   if (device::is_on_device(rank() == root, in, out)) {
     return state_->run_on_device(device::gather(in, out, root), options);
   }
-  state_->collective(fingerprint(Op::gather, in.dtype, in.count, root), options, [&](Call& call) {
+  state_->rooted(fingerprint(Op::gather, in.dtype, in.count, root), options, [&](Call& call) {
     check_root(call, root);
     check_view(call, in, "in");
     const bool is_root = call.rank() == root;
@@ -208,7 +213,7 @@ void Communicator::gather_v(ConstTensorView in, TensorView out, std::span<const 
   if (device::is_on_device(rank() == root, in, out)) {
     return state_->run_on_device(device::gather_v(in, out, counts, root), options);
   }
-  state_->collective(
+  state_->rooted(
       fingerprint(Op::gather_v, in.dtype, transport::counts_vary, root), options, [&](Call& call) {
         check_root(call, root);
         check_view(call, in, "in");
@@ -230,20 +235,19 @@ void Communicator::scatter(ConstTensorView in, TensorView out, int root, const O
   if (device::is_on_device(rank() == root, out, in)) {
     return state_->run_on_device(device::scatter(in, out, root), options);
   }
-  state_->collective(
-      fingerprint(Op::scatter, out.dtype, out.count, root), options, [&](Call& call) {
-        check_root(call, root);
-        check_view(call, out, "out");
-        const bool is_root = call.rank() == root;
-        if (is_root) {
-          check_same(call, out, in, parts_together(call.size(), out.count), "out", "in");
-          check_out_is_part(call, in, out, elements_before(call, out.count));
-        }
-        const Packed all(is_root ? in : ConstTensorView());
-        const Unpacked mine(out);
-        operations::scatter(call, all.bytes().data(), mine.bytes(), root);
-        mine.commit();
-      });
+  state_->rooted(fingerprint(Op::scatter, out.dtype, out.count, root), options, [&](Call& call) {
+    check_root(call, root);
+    check_view(call, out, "out");
+    const bool is_root = call.rank() == root;
+    if (is_root) {
+      check_same(call, out, in, parts_together(call.size(), out.count), "out", "in");
+      check_out_is_part(call, in, out, elements_before(call, out.count));
+    }
+    const Packed all(is_root ? in : ConstTensorView());
+    const Unpacked mine(out);
+    operations::scatter(call, all.bytes().data(), mine.bytes(), root);
+    mine.commit();
+  });
 }
 
 void Communicator::scatter_v(ConstTensorView in, TensorView out,
@@ -252,7 +256,7 @@ void Communicator::scatter_v(ConstTensorView in, TensorView out,
   if (device::is_on_device(rank() == root, out, in)) {
     return state_->run_on_device(device::scatter_v(in, out, counts, root), options);
   }
-  state_->collective(
+  state_->rooted(
       fingerprint(Op::scatter_v, out.dtype, transport::counts_vary, root), options,
       [&](Call& call) {
         check_root(call, root);

@@ -1,6 +1,7 @@
 #include "collectives/state.hpp"
 #include "collectives/table_in_use.hpp"
 
+#include <numeric>
 #include <utility>
 
 namespace dlaunch {
@@ -18,7 +19,9 @@ Communicator::Communicator(const World& world, std::string_view name)
   state_->group.name = name;
   state_->group.id = world_id;
   state_->group.rank = world.rank();
-  for (int rank = 0; rank < world.size(); ++rank) state_->group.world_ranks.push_back(rank);
+  auto& ranks = state_->group.world_ranks;
+  ranks.resize(static_cast<std::size_t>(world.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
   state_->membership = world.membership();
   state_->mesh = std::make_shared<transport::Links>(world);
   state_->mesh->go_by(table_of(world));
@@ -39,7 +42,8 @@ Communicator& Communicator::operator=(Communicator&& other) noexcept {
 Communicator::~Communicator() {
   if (!state_) return;
   if (state_->is_forked()) {
-    // Left as it is: joining the parent's threads, or taking their locks, would never end.
+    // Left as it is: what it shares with other ranks is the parent's, and joining its threads, or
+    // taking their locks, would never end.
     static_cast<void>(new std::shared_ptr(std::move(state_)));
     return;
   }
@@ -59,6 +63,7 @@ void Communicator::set_timeout(Clock::duration timeout) {
 }
 
 void Communicator::set_stuck_after(Clock::duration stuck_after) {
+  state_->check_process();
   if (stuck_after < Clock::duration::zero()) {
     throw Error(Errc::misuse,
                 "what a communicator's calls may wait before they are reported is "
@@ -68,8 +73,9 @@ void Communicator::set_stuck_after(Clock::duration stuck_after) {
   state_->flight.limit_waits(limit > limit.zero() ? limit : std::chrono::milliseconds(-1));
 }
 
-void Communicator::abort() noexcept {
-  state_->aborted = true;
+void Communicator::abort(const CallSite& site) noexcept {
+  if (state_->is_forked()) return;
+  state_->aborted.set(site);
   state_->mesh->wake();
 }
 

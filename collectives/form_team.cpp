@@ -1,6 +1,8 @@
 #include "collectives/form_team.hpp"
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -21,15 +23,38 @@ std::uint64_t key_of(const transport::Links& links, const Group& group) {
   return transport::hash_bytes(parts.data(), sizeof parts) | 1;
 }
 
-/// nullopt: not known yet.
-std::optional<bool> is_attached(transport::Links& links, Segment& segment, int local,
-                                int world_rank) {
-  if (segment.rank(local).attached.load() != 0) return true;
-  const auto location = transport::find_location(links.store(), world_rank);
-  // It announces itself after it has attached.
-  if (location && segment.rank(local).attached.load() == 0) return false;
-  return std::nullopt;
-}
+/// Whether a rank of this node has mapped the segment. Whoever maps it is seen at once; only of one
+/// that came and could not does the store know, which is asked at growing intervals.
+class Attachment {
+ public:
+  Attachment(transport::Links& links, Segment& segment, int local, int world_rank)
+      : links_(links), segment_(segment), local_(local), world_rank_(world_rank) {}
+
+  /// nullopt: not known yet.
+  std::optional<bool> look() {
+    if (is_attached()) return true;
+    const auto now = Clock::now();
+    if (now < ask_at_) return std::nullopt;
+    ask_at_ = now + pause_;
+    pause_ = std::min<Clock::duration>(pause_ * 2, pause_max);
+    const auto location = transport::find_location(links_.store(), world_rank_);
+    // It announces itself after it has attached.
+    if (location && !is_attached()) return false;
+    return std::nullopt;
+  }
+
+ private:
+  static constexpr auto pause_first = std::chrono::milliseconds(1);
+  static constexpr auto pause_max = std::chrono::milliseconds(500);
+
+  bool is_attached() { return segment_.rank(local_).attached.load() != 0; }
+
+  transport::Links& links_;
+  Segment& segment_;
+  const int local_, world_rank_;
+  Clock::time_point ask_at_{};
+  Clock::duration pause_ = pause_first;
+};
 
 /// Ranks of a group that may have this rank's segment in common.
 struct Neighbours {
@@ -91,12 +116,10 @@ class Forming {
     };
     bool all = true, with_remote_barriers = has_barriers(0);
     for (int member = 1; member < neighbours_.size() && all; ++member) {
+      Attachment attachment(links_, segment_, neighbours_.local(member),
+                            group_.world_rank(neighbours_.rank(member)));
       std::optional<bool> attached;
-      look(member, [&] {
-        attached = is_attached(links_, segment_, neighbours_.local(member),
-                               group_.world_rank(neighbours_.rank(member)));
-        return attached.has_value();
-      });
+      look(member, [&] { return (attached = attachment.look()).has_value(); });
       all = *attached;
       with_remote_barriers = with_remote_barriers && has_barriers(member);
     }

@@ -36,6 +36,18 @@ void check_ranks(const Call& call, std::span<const int> ranks) {
   }
 }
 
+/// "0,2,5": ranks with different lists see in which way.
+std::string list_text(std::span<const int> ranks) {
+  constexpr std::size_t named_max = 12;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(ranks.size(), named_max); ++i) {
+    text += (i == 0 ? "" : ",") + std::to_string(ranks[i]);
+  }
+  if (ranks.size() > named_max)
+    text += " and " + std::to_string(ranks.size() - named_max) + " more";
+  return text;
+}
+
 /// The group of those ranks of `parent`; nullopt where this rank is not one of them.
 std::optional<Group> subgroup(const Group& parent, std::span<const int> ranks, std::uint64_t id,
                               const std::string& suffix) {
@@ -142,7 +154,8 @@ Communicator Communicator::group_of_members(std::span<const int> ranks, const Op
   const std::uint64_t number = ++state_->member_groups[{ranks.begin(), ranks.end()}];
   // Told apart from group() by an operation that makes no groups.
   const std::uint64_t id = derived_id(state_->group.id, Op::barrier, number, hash_ranks(ranks));
-  auto made = subgroup(state_->group, ranks, id, "members" + std::to_string(number));
+  auto made = subgroup(state_->group, ranks, id,
+                       "members" + std::to_string(number) + "(" + list_text(ranks) + ")");
   return Communicator(state_->child(std::move(*made)));
 }
 

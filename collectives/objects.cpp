@@ -86,9 +86,9 @@ void check(Call& call, const std::optional<structure::Difference>& found) {
 
 }  // namespace
 
-Tree Communicator::broadcast(const Tree& value, int root, const Options& options) {
+Tree Communicator::broadcast_object(const Tree& value, int root, const Options& options) {
   Tree result;
-  state_->collective(fingerprint(Op::broadcast_object, root), options, [&](Call& call) {
+  state_->rooted(fingerprint(Op::broadcast_object, root), options, [&](Call& call) {
     check_root(call, root);
     Bytes bytes = call.rank() == root ? encoded(call, value) : Bytes();
     std::uint64_t size = bytes.size();
@@ -107,7 +107,7 @@ std::vector<Tree> Communicator::all_gather_objects(const Tree& value, const Opti
   return values;
 }
 
-Tree Communicator::all_gather(const Tree& value, const Options& options) {
+Tree Communicator::all_gather_stacked(const Tree& value, const Options& options) {
   Tree result;
   state_->collective(fingerprint(Op::all_gather_object), options, [&](Call& call) {
     const auto values = exchange_objects(call, value);
@@ -117,8 +117,8 @@ Tree Communicator::all_gather(const Tree& value, const Options& options) {
   return result;
 }
 
-Tree Communicator::all_reduce(const Tree& value, const Reduction& reduction,
-                              const Options& options) {
+Tree Communicator::all_reduce_object(const Tree& value, const Reduction& reduction,
+                                     const Options& options) {
   Fingerprint call_print = fingerprint(Op::all_reduce_object);
   call_print.reduce = reduction.op();
   call_print.argument = hash_of(reduction);
@@ -136,7 +136,7 @@ Tree Communicator::all_reduce(const Tree& value, const Reduction& reduction,
 std::vector<Tree> Communicator::gather_objects(const Tree& value, int root,
                                                const Options& options) {
   std::vector<Tree> values;
-  state_->collective(fingerprint(Op::gather_object, root), options, [&](Call& call) {
+  state_->rooted(fingerprint(Op::gather_object, root), options, [&](Call& call) {
     check_root(call, root);
     const Bytes mine = encoded(call, value);
     std::uint64_t size = mine.size();
@@ -153,7 +153,7 @@ std::vector<Tree> Communicator::gather_objects(const Tree& value, int root,
 
 Tree Communicator::scatter_objects(std::span<const Tree> values, int root, const Options& options) {
   Tree result;
-  state_->collective(fingerprint(Op::scatter_object, root), options, [&](Call& call) {
+  state_->rooted(fingerprint(Op::scatter_object, root), options, [&](Call& call) {
     check_root(call, root);
     Bytes all;
     std::vector<std::uint64_t> sizes;
@@ -178,7 +178,7 @@ Tree Communicator::scatter_objects(std::span<const Tree> values, int root, const
   return result;
 }
 
-void Communicator::send(const Tree& value, int to, const Options& options) {
+void Communicator::send_object(const Tree& value, int to, const Options& options) {
   const Bytes bytes = value.encode();
   send(ConstTensorView(bytes), to, options);
 }

@@ -38,10 +38,15 @@ Agreement Communicator::State::agree(Op op, std::uint32_t flags, const Options& 
   fingerprint.op = op;
   fingerprint.sequence = ++agreements;
   Flight::Entry entry = flight.begin_agreement(fingerprint, options.site);
-  const auto agreed = agree_among_living({*mesh, group, aborted, timeout_of(options), options.site},
-                                         op, agreements, flags);
-  entry.done();
-  return agreed;
+  try {
+    const auto agreed = agree_among_living(
+        {*mesh, group, aborted, timeout_of(options), options.site}, op, agreements, flags);
+    entry.done();
+    return agreed;
+  } catch (const CallError& failure) {
+    if (membership) membership->report(failure, failure.claim());
+    throw;
+  }
 }
 
 std::uint32_t Communicator::agree(std::uint32_t flags, const Options& options) {

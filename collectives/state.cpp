@@ -31,22 +31,19 @@ void FlightPlace::take(transport::Links& mesh, const Group& group) {
 
 void Communicator::State::refuse_process() {
   throw Error(Errc::misuse,
-              "a forked child cannot use a communicator on which its parent has "
-              "started calls: make one in the child, or fork before");
+              "this communicator belongs to the parent process; a forked child may not use it and "
+              "needs a rank of its own");
 }
 
 /// The nodes are known only once all ranks have been heard, so a call in which that is so anyway
 /// finds them; until then the ranks go on as if each had a node of its own.
 void Communicator::State::find_teams(Call& call) {
-  {
-    const auto lock = mesh->lock();
-    mesh->news().note_caller(group.id);
-  }
   call.prepare([&] {
     if (!team_sought) team = form_team(call, *mesh, group);
     team_sought = true;
     if (!team && !transport::waits_for_all(call.fingerprint().op)) return;
     if (!team) nodes = form_nodes(call, *mesh, group);
+    goes_by_nodes = nodes != nullptr;
     unsettled = 0;
   });
 }
@@ -82,6 +79,7 @@ void Communicator::State::fail(Call& call, const Error& failure) {
   const bool wrong_call = failure.errc() == Errc::misuse || failure.errc() == Errc::unsupported;
   if (wrong_call) {
     if (call.fingerprint().op >= transport::Op::send) return;
+    flight.note_heard();
     call.tell_failure(failure, Scope::this_call);
     try {
       return call.refuse();
@@ -94,24 +92,29 @@ void Communicator::State::fail(Call& call, const Error& failure) {
 }
 
 void Communicator::State::break_off(Call& call, const Error& failure) {
+  if (failure.errc() == Errc::mismatch) flight.note_heard();
   const auto* known = dynamic_cast<const CallError*>(&failure);
   const bool given_up = destroyed && failure.errc() == Errc::aborted;
   CallError broken(failure.errc(),
                    given_up ? call.label() + ": rank " + std::to_string(group.rank) +
                                   " destroyed the communicator before the call was complete"
                             : failure.what(),
-                   known != nullptr ? known->blamed() : -1, known != nullptr && known->told());
+                   known != nullptr ? known->claim() : Claim{}, known != nullptr && known->told());
   if (known != nullptr) broken.since(known->since());
   error.set(broken);
   if (device) device->give_up();
   // With few ranks whoever failed first told all, if it had connections to all.
-  const bool tells = !broken.told() || group.size() > 64 || nodes;
+  const bool tells = !broken.told() || group.size() > 64 || goes_by_nodes;
   if (tells && !is_cut_off(membership.get())) call.tell_failure(broken, Scope::from_here_on);
-  if (membership) membership->report(broken, broken.blamed());
+  if (membership) membership->report(broken, broken.claim());
 }
 
 void Communicator::State::give_up(const Error& why) noexcept {
   if (error.is_set() || aborted || is_forked()) return;
+  break_between_calls(why);
+}
+
+void Communicator::State::break_between_calls(const Error& why) noexcept {
   try {
     // Others may still be in the last call that ran here, and can complete it.
     Fingerprint next;
@@ -122,7 +125,7 @@ void Communicator::State::give_up(const Error& why) noexcept {
     break_off(call, why);
   } catch (const std::exception&) {
     // Nobody can be told; the others see that this rank is gone, or does not come.
-    aborted = true;
+    aborted.set(CallSite{"", 0, ""});
   }
 }
 
@@ -154,14 +157,25 @@ Options Communicator::State::settled(const Options& options) const {
 }
 
 void Communicator::State::end() {
+  // No call of this rank has told the others.
+  if (aborted && !error.is_set()) {
+    break_between_calls(Error(Errc::aborted, "'" + group.name + "': " + aborted.text(group.rank)));
+  }
   end_device();
   const Error why(Errc::aborted, "the communicator '" + group.name +
                                      "' was destroyed before the call was complete");
   queue->end(why, [this] {
-    destroyed = aborted = true;
+    destroyed = true;
+    aborted.set(CallSite{"", 0, ""});
     mesh->wake();
   });
   while (!messages.empty()) messages.back()->cancel(std::make_exception_ptr(why));
+  {
+    const auto lock = mesh->lock();
+    mesh->news().forget(group.id);
+  }
+  // Joinables may outlive it.
+  error.set(CallError(Errc::aborted, "the communicator '" + group.name + "' was destroyed"));
 }
 
 std::shared_ptr<Communicator::State> Communicator::State::child(
@@ -173,7 +187,7 @@ std::shared_ptr<Communicator::State> Communicator::State::child(
   made->flight.limit_waits(flight.stuck_after());
   made->attendant = attendant;
   made->membership = membership;
-  made->timeout = timeout;
+  made->timeout = timeout.load();
   if (child_device) made->keep_device(std::move(child_device));
   return made;
 }

@@ -7,8 +7,10 @@
 #include "collectives/device/memory.hpp"
 #include "collectives/device/plan.hpp"
 #include "collectives/form_team.hpp"
+#include "collectives/rooted_window.hpp"
 #include "collectives/started_queue.hpp"
 #include "collectives/transport/attendant.hpp"
+#include "runtime/base/home_process.hpp"
 #include "runtime/world/membership.hpp"
 
 #include <dlaunch/communicator.hpp>
@@ -22,8 +24,6 @@
 #include <mutex>
 #include <optional>
 #include <vector>
-
-#include <unistd.h>
 
 namespace dlaunch {
 
@@ -71,8 +71,13 @@ class FlightPlace {
 
   [[gnu::always_inline]] Flight::Entry begin(const Flight::Call& call,
                                              const CallSite& site) const noexcept {
-    place_.begun->store(call.sequence, std::memory_order_relaxed);
+    place_.progress->begun.store(call.sequence, std::memory_order_relaxed);
     return {*flight_, place_, call, site.file, site.line};
+  }
+  void count_rooted(const Flight::Call& call) const noexcept { place_.count_rooted(call); }
+  /// The program hears that its ranks differ in their calls, or that this one's was wrong.
+  void note_heard() const noexcept {
+    if (flight_) place_.progress->heard.store(1, std::memory_order_relaxed);
   }
   Flight::Entry begin_agreement(const transport::Fingerprint& call,
                                 const CallSite& site) const noexcept {
@@ -98,26 +103,29 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   std::shared_ptr<transport::Attendant> attendant;  ///< Of the mesh, which outlives it.
   FlightPlace flight;
   std::shared_ptr<Membership> membership;
-  Clock::duration timeout = std::chrono::minutes(5);
+  /// Also for the thread that looks after a device.
+  std::atomic<Clock::duration> timeout{std::chrono::minutes(5)};
   std::atomic<std::uint64_t> sequence{0};  ///< Of the last collective that ran.
   std::uint64_t agreements = 0;            ///< Calls of agree and shrink so far.
   std::uint32_t unsettled = 1;             ///< 1 until the team, or the nodes, have been sought.
   bool team_sought = false;
   std::unique_ptr<transport::Team> team;
   std::unique_ptr<algorithms::by_node::Nodes> nodes;  ///< Where there is no team.
+  std::atomic<bool> goes_by_nodes{false};             ///< The same, for any thread.
   Kept kept;
+  RootedWindow window;
   FirstError error;  ///< It sticks.
-  std::atomic<bool> aborted{false};
+  Aborted aborted;
   std::atomic<bool> destroyed{false};
   std::map<std::vector<int>, std::uint64_t> member_groups;  ///< How often each was made.
-  std::shared_ptr<JoinGroup> join_group;                    ///< From its first joinable on.
+  std::weak_ptr<JoinGroup> join_group;                      ///< As long as it has joinables.
   std::shared_ptr<StartedQueue> queue = std::make_shared<StartedQueue>();
   std::vector<MessageWork*> messages;   ///< Started and not yet finished.
   std::unique_ptr<DeviceCalls> device;  ///< From the first call with CUDA buffers on.
   std::shared_ptr<DeviceMemory> device_memory = std::make_shared<DeviceMemory>();
   transport::Activity device_activity;
   std::vector<DeviceWork*> device_works;  ///< Not known to be complete.
-  const pid_t process = ::getpid();
+  const HomeProcess home;
 
   /// A collective: runs what was started before, then `body(Call&)`; a failure is told to the
   /// others and sticks.
@@ -134,6 +142,20 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     if ((record.traffic | unsettled) != 0) [[unlikely]]
       return collective_apart(record, fingerprint, options, std::function<void(Call&)>(body));
     run_collective(record, fingerprint, options, body, [](Call&) {});
+  }
+  /// A collective with a root, in which a rank need not wait for all others: told from what the
+  /// others have made at the window's end at the latest.
+  template <class Body>
+  void rooted(const transport::Fingerprint& fingerprint, const Options& options, const Body& body) {
+    collective(fingerprint, options, [&](Call& call) {
+      const Flight::Call record = call.fingerprint().record();
+      flight.count_rooted(record);
+      // Members of a team are never further than a step from each other.
+      if (!team) window.add(record);
+      body(call);
+      if (!team && window.is_full()) [[unlikely]]
+        call.confirm(window);
+    });
   }
   /// The first ones, and those that say what they are for.
   [[gnu::cold]] void collective_apart(Flight::Call record, transport::Fingerprint fingerprint,
@@ -208,10 +230,9 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   /// Breaks the communicator between two calls: the other ranks are told why, and wait no longer.
   /// Does nothing where it is broken already.
   void give_up(const Error& why) noexcept;
-  /// A thread of its process uses it, too.
-  bool has_threads() const noexcept { return queue->is_used() || attendant->is_used() || device; }
-  /// In a forked child there are no such threads, and what they held stays locked.
-  bool is_forked() const noexcept { return has_threads() && ::getpid() != process; }
+  /// In a forked child: the memory and the connections are the parent's, its threads are not there,
+  /// and what they held stays locked.
+  bool is_forked() const noexcept { return !home.is_here(); }
   /// Throws Error{misuse} in a forked child.
   void check_process() const {
     if (is_forked()) [[unlikely]]
@@ -222,7 +243,8 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   void throw_if_broken() const { error.throw_if_set(); }
   /// The communicator's own where the options have none, or one that the call is to refuse.
   Clock::duration timeout_of(const Options& options) const {
-    return options.timeout > Clock::duration::zero() ? options.timeout : timeout;
+    if (options.timeout > Clock::duration::zero()) return options.timeout;
+    return timeout.load(std::memory_order_relaxed);
   }
   bool is_plain(const ConstTensorView& view, int peer, const Options& options) const;
   std::shared_ptr<State> child(Group child_group,
@@ -243,6 +265,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   void fail(Call& call);
   void fail(Call& call, const Error& error);
   void break_off(Call& call, const Error& error);
+  void break_between_calls(const Error& why) noexcept;
   void find_teams(Call& call);
   std::shared_ptr<DeviceWork> begin_on_device(const device::Request& request,
                                               const Options& options);

@@ -105,7 +105,7 @@ Tree map(const Many& many, const std::string& path,
 
 /// A number, or a boolean, as a tensor of one element; a tensor as it is.
 std::optional<Tensor> as_tensor(const Tree& tree) {
-  const auto single = [](const auto& value) { return Tensor(view_of(value)); };
+  const auto single = [](const auto& value) { return Tensor(ConstTensorView(value)); };
   if (const auto* tensor = std::get_if<Tensor>(&tree.value())) return *tensor;
   if (const auto* value = std::get_if<bool>(&tree.value())) return single(*value);
   if (const auto* value = std::get_if<std::int64_t>(&tree.value())) return single(*value);

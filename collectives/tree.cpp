@@ -53,6 +53,7 @@ class Encoder {
   void item(double value, int) { writer_.integer(std::bit_cast<std::uint64_t>(value)); }
   void item(const std::string& text, int) { string(text); }
   void item(const Tensor& tensor, int) {
+    check(tensor);
     writer_.integer(static_cast<std::uint8_t>(tensor.dtype));
     writer_.integer(static_cast<std::uint8_t>(tensor.shape.size()));
     for (const std::int64_t extent : tensor.shape) writer_.integer(extent);
@@ -65,6 +66,21 @@ class Encoder {
     for (const auto& [key, value] : dict) {
       string(key);
       tree(value, depth + 1);
+    }
+  }
+  /// What the other ranks could not decode ends here, before any of them waits for it.
+  static void check(const Tensor& tensor) {
+    if (tensor.shape.size() > extents_max) {
+      throw Error(Errc::misuse, "a tensor has " + std::to_string(tensor.shape.size()) +
+                                    " axes, and with more than " + std::to_string(extents_max) +
+                                    " it cannot be sent");
+    }
+    const auto count = count_of(tensor.shape);
+    const std::size_t size = size_of(tensor.dtype);
+    if (size == 0 || !count || tensor.data.size() / size != *count ||
+        tensor.data.size() % size != 0) {
+      throw Error(Errc::misuse, "a tensor has " + std::to_string(tensor.data.size()) +
+                                    " bytes of data, which do not fit its dtype and shape");
     }
   }
   void items(const std::vector<Tree>& all, int depth) {

@@ -79,13 +79,12 @@ bool MessageWork::cannot_arrive() const {
     return outgoing->state == Outgoing::State::failed || mesh.loss_of(outgoing->to) != nullptr;
   }
   if (receive->state == Receive::State::mismatched) return true;
-  const auto is_gone = [&](int rank) {
-    return rank != mesh.rank() && (mesh.end_of(rank) != nullptr || mesh.loss_of(rank) != nullptr);
-  };
-  if (receive->from != any_source) return is_gone(receive->from);
+  if (receive->from != any_source) {
+    return receive->from != mesh.rank() && mesh.is_gone(receive->from);
+  }
   return receive->sources.size() > 1 &&
          std::all_of(receive->sources.begin(), receive->sources.end(),
-                     [&](int rank) { return rank == mesh.rank() || is_gone(rank); });
+                     [&](int rank) { return rank == mesh.rank() || mesh.is_gone(rank); });
 }
 
 /// After it has arrived.

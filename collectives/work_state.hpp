@@ -3,6 +3,7 @@
 #include "collectives/started_queue.hpp"
 #include "collectives/transport/channel.hpp"
 #include "collectives/transport/inbox.hpp"
+#include "runtime/base/home_process.hpp"
 
 #include <dlaunch/communicator.hpp>
 
@@ -12,8 +13,6 @@
 #include <optional>
 #include <utility>
 #include <vector>
-
-#include <unistd.h>
 
 namespace dlaunch {
 
@@ -30,10 +29,10 @@ struct WorkState {
   virtual bool is_done() noexcept = 0;
   virtual void order_before(void* cuda_stream) = 0;
   /// In a forked child the threads that would complete it are not there.
-  bool is_ours() const noexcept { return ::getpid() == owner_; }
+  bool is_ours() const noexcept { return home_.is_here(); }
 
  private:
-  const pid_t owner_ = ::getpid();
+  const HomeProcess home_;
 };
 
 class CollectiveWork final : public WorkState {

@@ -30,11 +30,13 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
       link_(io_, task, *this),
       console_(make_output(task)),
       workers_({.mask = seat.original_mask,
+                .ignore_children = seat.children_ignored,
                 .descriptors = raise_descriptor_limit(),
                 .give_terminal = seat.owns_terminal,
                 .output = console_.output()}),
       supervisor_(rules_of(task)),
       history_(task.options, task.job, task.machine.hostname),
+      run_directory_(task.run_directory),
       watch_(
           io_, task.options.stuck_after,
           [this] { return host_ ? host_->shared_memory() : nullptr; },
@@ -45,7 +47,8 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
 int Agent::run() {
   asio::post(io_, [this] { link_.start(); });
   io_.run();
-  return exit_code_;
+  // The last lines may be those for which there was no room.
+  return exit_code_ == 0 && console_.incomplete() ? exit_code::internal : exit_code_;
 }
 
 // ---- What the rendezvous says ----
@@ -71,9 +74,8 @@ void Agent::begin_epoch(Assignment assignment, const StoreClients& clients) {
   order_reason_.clear();
   stragglers_.clear();
   left_elsewhere_.clear();
-  blamed_.reset();
   failed_elsewhere_ = false;
-  feed(Start{assignment_.attempt});
+  feed(Start{assignment_.attempt, assignment_.first_rank});
 }
 
 /// The workers' host, for the new epoch.
@@ -94,26 +96,29 @@ void Agent::on_order(std::uint64_t epoch, StopOrder::Manner manner, const std::s
 }
 
 void Agent::on_ranks_lost(int first_rank, int count, const std::string& host,
-                          const std::string& cause) {
+                          const std::string& cause, bool left) {
   watch_.lost(first_rank, count, cause);
   if (!host_ || gang_is_gone()) return;
   for (int rank = first_rank; rank < first_rank + count; ++rank) {
-    host_->publish_loss(rank, host, cause);
+    host_->publish_loss(rank, host, cause, left);
   }
-  if (!rendezvous::is_early_exit(cause) || !left_elsewhere_.empty()) return;
+  if (!left || !left_elsewhere_.empty()) return;
   left_elsewhere_ = "rank " + std::to_string(first_rank) + " on " + host;
-  history_.left_elsewhere(left_elsewhere_);
   feed(LeftElsewhere{});
 }
 
-void Agent::on_finished(int exit_code, const std::string& sentence, std::optional<int> root_cause) {
+void Agent::on_finished(const rendezvous::Finish& end, bool judged) {
   if (leaving_ || final_code_) return;
-  if (!sentence.empty()) say(sentence);
-  history_.ended_elsewhere(sentence, root_cause);
-  final_code_ = exit_code;
-  if (gang_is_gone()) return finish(exit_code);
+  const std::string said = (judged ? "the job ends: " : "") + end.sentence;
+  // What our own ranks did, the summary tells.
+  const bool here = end.verdict && is_ours(end.verdict->rank());
+  const bool tells = !end.sentence.empty() && !(judged && (here || end.exit_code == 0));
+  if (tells) say(said);
+  history_.job_ended(end, tells ? said : "");
+  final_code_ = end.exit_code;
+  if (gang_is_gone()) return finish(end.exit_code);
   // Who waits for the ranks of a lost node has just been told.
-  const bool lost = exit_code == ::dlaunch::exit_code::node_lost;
+  const bool lost = end.exit_code == ::dlaunch::exit_code::node_lost;
   feed(StopOrder{lost ? StopOrder::Manner::report_first : StopOrder::Manner::at_once});
 }
 
@@ -159,10 +164,7 @@ void Agent::on_joined(int rank) {
 
 void Agent::on_reported(int rank, const wire::Report& report) {
   watch_.reported(report.code);
-  const int blamed = report.peer < 0 ? -1 : local(report.peer);
-  const bool here = blamed >= 0 && blamed < task_.workers;
-  if (!here && report.peer >= 0 && !blamed_) blamed_ = report.peer;
-  feed(Reported{local(rank), report.code, here ? blamed : -1, report.peer});
+  feed(Reported{local(rank), report.claim});
 }
 
 void Agent::on_inquired(int rank, const std::vector<std::int32_t>& about) {

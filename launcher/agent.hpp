@@ -18,7 +18,8 @@ struct AgentTask {
   Machine machine;
   std::vector<std::string> environment;
   int workers = 1;
-  std::string job;  ///< Its id, where this node gives it one.
+  std::string job;      ///< Its id, where this node gives it one.
+  std::string node_id;  ///< --node-id, or what nobody else is called.
   RunDirectory run_directory;
   std::optional<Key> job_key;  ///< Of the job's secret, where it has one.
 };

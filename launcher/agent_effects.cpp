@@ -1,11 +1,16 @@
 #include "launcher/agent_settings.hpp"
 #include "launcher/agent_state.hpp"
+#include "launcher/calls_made.hpp"
 #include "launcher/end_report.hpp"
 #include "launcher/environment.hpp"
 #include "launcher/flight_report.hpp"
 #include "runtime/base/exit_code.hpp"
+#include "runtime/base/peer_process.hpp"
+#include "runtime/base/values.hpp"
 
+#include <algorithm>
 #include <utility>
+#include <variant>
 
 #include <boost/asio/post.hpp>
 #include <unistd.h>
@@ -16,27 +21,34 @@ namespace dlaunch::launcher {
 
 void Agent::execute(const Spawn&) {
   killing_ = false;
+  const auto no_directory = run_directory_.make(assignment_.job);
+  assignment_.run_directory = run_directory_.path();
   history_.begin_attempt(plan_of(task_, assignment_));
-  watch_.begin(assignment_, task_.machine.hostname, task_.options.node_id);
+  watch_.begin(assignment_, task_.machine.hostname, task_.node_id);
   if (auto* uplink = link_.uplink()) watch_.begin_with_others(assignment_, *uplink, roster_);
-  const auto problem = workers_.start(history_.plan());
+  const auto problem = no_directory && task_.options.log_dir
+                           ? StartProblem{exit_code::unreachable, *no_directory}
+                           : workers_.start(history_.plan());
   watch_.started(workers_.pids());
   auto controls = workers_.take_controls();
   for (std::size_t i = 0; i < controls.size(); ++i) {
     host_->expect(history_.plan().workers[i].rank, std::move(controls[i]));
   }
-  if (!problem) return feed(Spawned{});
+  if (!problem) {
+    say_where_logs_are(no_directory);
+    return feed(Spawned{});
+  }
   say(problem->sentence);
   feed(SpawnFailed{problem->exit_code});
 }
 
 void Agent::execute(const PublishLoss& effect) {
   const int rank = assignment_.first_rank + effect.rank;
-  host_->publish_loss(rank, task_.machine.hostname, effect.cause);
-  if (effect.failed && !leaving_) {
-    link_.seat()->worker_failed(
-        {0, assignment_.epoch, rank, effect.cause, effect.consequence, effect.blamed});
-  } else if (effect.left && !leaving_) {
+  const bool left = effect.fact.end == Fact::End::left;
+  host_->publish_loss(rank, task_.machine.hostname, effect.cause, left);
+  if (effect.fact.failed() && !leaving_) {
+    link_.seat()->worker_failed({0, assignment_.epoch, effect.fact, effect.cause});
+  } else if (left && !leaving_) {
     link_.seat()->worker_left(assignment_.epoch, rank);
   }
 }
@@ -63,14 +75,31 @@ void Agent::execute(const KillAll&) {
 
 void Agent::execute(const Ended& effect) {
   last_end_ = effect;
+  if (effect.outcome != Outcome::succeeded) watch_.tell_disagreement();
   if (effect.unkillable) history_.end_attempt(supervisor_, console_.output());
   if (final_code_) return finish(*final_code_);
   if (effect.unkillable) leave(effect.exit_code, "its workers cannot be killed");
   if (leaving_) return finish(effect.exit_code);
 
-  const bool straggled = !effect.root_cause && !stragglers_.empty();
-  link_.seat()->workers_ended(report_of(
-      effect, assignment_, straggled ? stragglers_ : history_.root_cause_sentence(), blamed_));
+  if (effect.outcome == Outcome::succeeded || effect.outcome == Outcome::failed) {
+    link_.seat()->calls_made(
+        {0, assignment_.epoch, calls_made(watch_.sight(FlightRing::records_max).ranks)});
+  }
+  rendezvous::WorkersEnded how = report_of(effect, assignment_);
+  if (effect.outcome == Outcome::failed && !effect.verdict) {
+    how.sentence = stragglers_.empty() ? "a worker failed" : stragglers_;
+  }
+  how.facts = history_.with_error_files(supervisor_.facts());
+  how.details = history_.details(how.facts);
+  link_.seat()->workers_ended(how);
+}
+
+/// Without --log-dir nobody but us knows where the logs are, or that there are none.
+void Agent::say_where_logs_are(const std::optional<std::string>& no_directory) {
+  if (task_.options.log_dir || !wants_logs(task_.options)) return;
+  if (std::exchange(told_of_logs_, true)) return;
+  say(no_directory ? *no_directory + "; all output goes to the console"
+                   : "the workers' logs are in " + run_directory_.path());
 }
 
 // ---- The end ----
@@ -108,29 +137,61 @@ void Agent::finish(int exit_code) {
   link_.close([this, end] { tell_and_stop(end); });
 }
 
-void Agent::tell_and_stop(const JobEnd& end) {
+void Agent::tell_and_stop(JobEnd end) {
   if (end.outcome == Outcome::failed || end.outcome == Outcome::succeeded) {
     console_.say_lines(history_.summary(task_.options.max_restarts, end.exit_code));
   }
   if (last_end_.unkillable) {
     say("some processes do not die of SIGKILL (they hang in the kernel); leaving without them");
   }
+  // The workers' output has been drained. Lost, it must not pass for whole.
+  if (exit_code_ == 0 && console_.incomplete()) end.exit_code = exit_code_ = exit_code::internal;
   const auto outer = lookup(task_.environment, "TORCHELASTIC_ERROR_FILE").value_or("");
   for (const auto& problem : history_.finish(end, std::string(outer))) {
     say(problem);
     if (exit_code_ == 0) exit_code_ = exit_code::internal;
   }
-  task_.run_directory.finish(history_.has_files());
+  run_directory_.finish(history_.has_files());
   if (abandoned_) ::_exit(exit_code_);
   console_.drain([this] { asio::post(io_, [this] { io_.stop(); }); });
 }
 
 // ---- What the user reads ----
 
+/// A rank, where it can be told, else what is known of it.
+std::string Agent::client_name(const Address& peer, const Address& own) const {
+  if (peer.is_loopback() || peer.host() == own.host()) {
+    const auto pid = peer_process(own, peer);
+    if (!pid) return "a process of this host";
+    const std::string number = " (pid " + std::to_string(*pid) + ")";
+    const int place = workers_.local_rank_of(*pid);
+    return place < 0 ? "a process" + number
+                     : "rank " + std::to_string(assignment_.first_rank + place) + number;
+  }
+  for (const auto& node : roster_) {
+    const bool here = std::ranges::any_of(node.store_addresses, [&](const auto& address) {
+      const auto read = read_endpoint(address);
+      const auto* endpoint = std::get_if<EndpointAsked>(&read);
+      return endpoint != nullptr && endpoint->host == peer.host();
+    });
+    if (!here) continue;
+    const std::string first = std::to_string(node.first_rank);
+    const std::string last = std::to_string(node.first_rank + node.workers - 1);
+    return (node.workers == 1 ? "rank " + first : "one of the ranks " + first + " to " + last) +
+           " on node " + node.id;
+  }
+  return "a client at " + peer.to_string();
+}
+
+void Agent::on_refused_client(const Address& peer, const Address& own, const std::string& why) {
+  say(client_name(peer, own) + ": PyTorch's store has closed its connection, for " + why);
+}
+
 void Agent::say_restart(int attempt) {
   // Who ended for another node's loss is not to blame.
-  const bool is_here = history_.has_root_cause() && !last_end_.consequence;
-  const std::string cause = is_here                 ? history_.root_cause_sentence()
+  const auto& known = last_end_.verdict;
+  const bool is_here = known && known->kind != Verdict::Kind::lost && is_ours(known->rank());
+  const std::string cause = is_here                 ? history_.verdict_sentence(*known)
                             : order_reason_.empty() ? "a node was lost"
                                                     : order_reason_;
   say(cause + restart_text(attempt, task_.options));

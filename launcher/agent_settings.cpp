@@ -12,6 +12,10 @@ SupervisorRules rules_of(const AgentTask& task) {
   rules.peers_elsewhere = task.options.meeting.kind != Meeting::Kind::one_node;
   rules.on_failure = task.options.continue_on_failure ? OnFailure::carry_on : OnFailure::stop;
   rules.failure_grace = task.options.failure_grace;
+  rules.grace_for_all = std::any_of(
+      task.options.settings.begin(), task.options.settings.end(), [](const auto& setting) {
+        return setting.flag == "failure-grace" && setting.origin != Origin::standard;
+      });
   rules.shutdown_timeout = task.options.shutdown_timeout;
   rules.straggler_notice = task.options.straggler_notice;
   rules.straggler_timeout = task.options.straggler_timeout;
@@ -26,6 +30,7 @@ LaunchPlan plan_of(const AgentTask& task, const Assignment& assignment) {
 /// round.
 std::unique_ptr<Output> make_output(const AgentTask& task) {
   Assignment alone;
+  alone.run_directory = "/";  // Any, since a stream that goes to a log is not the worker's own.
   alone.local_size = alone.world_size = task.workers;
   if (task.options.nodes.most > 1) ++alone.world_size;
   const LaunchPlan plan = plan_of(task, alone);

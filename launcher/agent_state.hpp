@@ -40,14 +40,14 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   void on_inquired(int rank, const std::vector<std::int32_t>& about) override;
   void on_left(int rank) override;
   void on_warning(const std::string& sentence) override { say(sentence); }
+  void on_refused_client(const Address& peer, const Address& own, const std::string& why) override;
 
   void on_admitted(const rendezvous::Admission& admission) override;
   void on_order(std::uint64_t epoch, StopOrder::Manner manner, const std::string& reason) override;
-  void on_ranks_lost(int first_rank, int count, const std::string& host,
-                     const std::string& cause) override;
+  void on_ranks_lost(int first_rank, int count, const std::string& host, const std::string& cause,
+                     bool left) override;
   void on_standing(const std::string& sentence) override { say(sentence); }
-  void on_finished(int exit_code, const std::string& sentence,
-                   std::optional<int> root_cause) override;
+  void on_finished(const rendezvous::Finish& end, bool judged) override;
 
   void on_child_change() override;
   void on_front_lost() override;
@@ -69,12 +69,15 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   void execute(const KillAll&);
   void execute(const Ended& effect);
   void finish(int exit_code);
-  void tell_and_stop(const JobEnd& end);
+  void tell_and_stop(JobEnd end);
   void say(const std::string& sentence) { console_.say(sentence); }
   void begin_epoch(Assignment assignment, const StoreClients& clients);
   void open_host();
+  std::string client_name(const Address& peer, const Address& own) const;
   void say_restart(int attempt);
+  void say_where_logs_are(const std::optional<std::string>& no_directory);
 
+  bool is_ours(int rank) const { return local(rank) >= 0 && local(rank) < task_.workers; }
   int local(int rank) const { return rank - assignment_.first_rank; }
   bool gang_is_gone() const { return supervisor_.state() == Supervisor::State::idle; }
 
@@ -92,6 +95,7 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   std::unique_ptr<rendezvous::JobHost> host_;  ///< From the first admission on.
   Supervisor supervisor_;
   History history_;
+  RunDirectory run_directory_;
   Watch watch_;
 
   std::deque<Event> events_;
@@ -101,11 +105,11 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   std::string left_elsewhere_;        ///< "rank 3 on h2", the first to exit with 0 there.
   std::vector<std::string> flights_;  ///< To be written, by node.
   bool failed_elsewhere_ = false;     ///< On another node, first.
-  std::optional<int> blamed_;         ///< The first rank of another node that was.
   std::string order_reason_;          ///< Why the workers were ended.
   Ended last_end_;                    ///< Of the last attempt.
   std::optional<int> final_code_;     ///< The job is over; we end when the workers are gone.
-  bool leaving_ = false;              ///< The rendezvous has no say any more.
+  bool told_of_logs_ = false;
+  bool leaving_ = false;  ///< The rendezvous has no say any more.
   bool finished_ = false;
   bool killing_ = false;
   bool draining_ = false;

@@ -16,6 +16,8 @@ class Console {
 
   /// Null where the only worker has our streams.
   Output* output() const { return output_.get(); }
+  /// What passed through here did not get where it was to go.
+  bool incomplete() const { return output_ && output_->incomplete(); }
   /// "dlaunch: <sentence>".
   void say(const std::string& sentence);
   /// Lines, each ended.

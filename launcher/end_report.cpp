@@ -5,22 +5,17 @@
 
 namespace dlaunch::launcher {
 
-rendezvous::WorkersEnded report_of(const Ended& end, const Assignment& assignment,
-                                   const std::string& root_cause, std::optional<int> blamed) {
+rendezvous::WorkersEnded report_of(const Ended& end, const Assignment& assignment) {
   using Told = rendezvous::WorkersEnded::Outcome;
   rendezvous::WorkersEnded how;
   how.epoch = assignment.epoch;
   how.exit_code = end.exit_code;
-  how.consequence = end.consequence;
-  if (end.consequence) how.blamed = blamed;
-  if (end.root_cause) how.root_cause = assignment.first_rank + *end.root_cause;
   switch (end.outcome) {
     case Outcome::succeeded:
       how.outcome = Told::succeeded;
       break;
     case Outcome::failed:
       how.outcome = Told::failed;
-      how.sentence = root_cause;
       break;
     case Outcome::stopped:
     case Outcome::front_lost:

@@ -13,11 +13,9 @@
 
 namespace dlaunch::launcher {
 
-/// How an attempt ended on this node, in the terms of the job: global ranks, this epoch.
-/// `root_cause` is a sentence about the rank to blame, `blamed` the rank of another node that those
-/// who failed hold responsible.
-rendezvous::WorkersEnded report_of(const Ended& end, const Assignment& assignment,
-                                   const std::string& root_cause, std::optional<int> blamed);
+/// How an attempt ended on this node, in the terms of the job; what is known of its ranks is the
+/// caller's to add.
+rendezvous::WorkersEnded report_of(const Ended& end, const Assignment& assignment);
 
 /// How the job ended, as this node tells it: `code` is the job's, which may have failed elsewhere,
 /// or before anything was started here. `left` tells that the user stopped this node.

@@ -1,5 +1,6 @@
 #include "launcher/environment.hpp"
 
+#include "launcher/exit_status.hpp"
 #include "launcher/option_table.hpp"
 #include "launcher/plan.hpp"
 
@@ -30,6 +31,7 @@ constexpr auto worker_variables = std::to_array<std::string_view>({
     "TORCHELASTIC_RUN_ID",
     "TORCHELASTIC_USE_AGENT_STORE",
     "TORCHELASTIC_ERROR_FILE",
+    "TORCHELASTIC_SIGNALS_TO_HANDLE",
     "DLAUNCH_WORKER_CONTROL",
     "DLAUNCH_WORKER_AGENT",
     "DLAUNCH_WORKER_JOB",
@@ -130,6 +132,11 @@ std::vector<std::string> common_environment(const Options& options, const Machin
   set(result, "TORCHELASTIC_RESTART_COUNT", assignment.attempt);
   set(result, "TORCHELASTIC_MAX_RESTARTS", options.max_restarts);
   set(result, "TORCHELASTIC_RUN_ID", assignment.job);
+  std::string signals;
+  for (const int number : options.signals) {
+    signals += (signals.empty() ? "" : ",") + signal_name(number);
+  }
+  set(result, "TORCHELASTIC_SIGNALS_TO_HANDLE", signals);
   // True tells PyTorch that someone else hosts the store, and that every rank is a client of it.
   set(result, "TORCHELASTIC_USE_AGENT_STORE", assignment.agent_store ? "True" : "False");
   set(result, "DLAUNCH_WORKER_CONTROL", assignment.control_fd);

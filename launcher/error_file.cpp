@@ -54,4 +54,13 @@ std::optional<ErrorReport> parse_error_file(std::string_view text) {
   return report;
 }
 
+std::string with_error_code(std::string text, int code) {
+  auto root = nlohmann::ordered_json::parse(text, nullptr, false);
+  if (code == 0 || !root.is_object()) return text;
+  const auto message = root.find("message");
+  if (message == root.end() || !message->is_object()) return text;
+  (*message)["errorCode"] = code;
+  return root.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 }  // namespace dlaunch::launcher

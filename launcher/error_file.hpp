@@ -20,4 +20,8 @@ struct ErrorReport {
 /// Reads error.json in both shapes PyTorch writes; nullopt for anything else. Never throws.
 std::optional<ErrorReport> parse_error_file(std::string_view text);
 
+/// The file as an outer launcher's is: a structured message has the exit code of its rank, negative
+/// for a signal, as `errorCode`. What is anything else stays as it is.
+std::string with_error_code(std::string text, int code);
+
 }  // namespace dlaunch::launcher

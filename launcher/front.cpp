@@ -6,6 +6,7 @@
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/process_stat.hpp"
+#include "runtime/base/program.hpp"
 #include "runtime/base/socket.hpp"
 
 #include <algorithm>
@@ -61,9 +62,10 @@ bool is_pending(pid_t pid, int signal_number) {
 
 class Front {
  public:
-  Front(const FrontRules& rules, const sigset_t& original_mask)
+  Front(const FrontRules& rules, const sigset_t& original_mask, bool children_ignored)
       : rules_(rules),
         original_mask_(original_mask),
+        children_ignored_(children_ignored),
         earlier_children_(child_processes()),
         owns_terminal_(::isatty(STDIN_FILENO) == 1 && ::tcgetpgrp(STDIN_FILENO) == ::getpgrp()) {}
 
@@ -85,6 +87,7 @@ class Front {
 
   const FrontRules& rules_;
   sigset_t original_mask_;
+  bool children_ignored_;
   /// Those of the program that exec'd us, `sshd & exec dlaunch ...`: not ours to kill.
   std::vector<pid_t> earlier_children_;
   bool owns_terminal_;
@@ -125,7 +128,7 @@ void Front::become_agent(pid_t front, const std::function<int(const AgentSeat&)>
   // A front that died before the line above will send no signal.
   if (::getppid() != front) ::_exit(exit_code::internal);
   become_subreaper();
-  ::_exit(agent({front, original_mask_, owns_terminal_}));
+  ::_exit(agent({front, original_mask_, children_ignored_, owns_terminal_}));
 }
 
 void Front::serve() {
@@ -265,12 +268,21 @@ int front_lost_signal() { return SIGRTMIN + 4; }
 int handed_on_signal() { return SIGRTMIN + 5; }
 
 int run_front(const FrontRules& rules, const std::function<int(const AgentSeat&)>& agent) {
-  sigset_t all, original;
-  sigfillset(&all);
-  ::sigprocmask(SIG_SETMASK, &all, &original);
-  // Whoever started us may have ignored it, and then no child's end could be waited for.
-  ::signal(SIGCHLD, SIG_DFL);
-  return Front(rules, original).run(agent);
+  sigset_t blocked, original;
+  sigfillset(&blocked);
+  bool children_ignored = false;
+  for (const int number : ignored_signals()) {
+    // Without it no child's end could be waited for, and the other two are our own.
+    if (number == SIGCHLD || number == front_lost_signal() || number == handed_on_signal()) {
+      ::signal(number, SIG_DFL);
+      children_ignored = children_ignored || number == SIGCHLD;
+    } else {
+      // Blocked, it would be kept for us to read.
+      sigdelset(&blocked, number);
+    }
+  }
+  ::sigprocmask(SIG_SETMASK, &blocked, &original);
+  return Front(rules, original, children_ignored).run(agent);
 }
 
 }  // namespace dlaunch::launcher

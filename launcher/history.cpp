@@ -13,6 +13,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace dlaunch::launcher {
@@ -43,6 +44,13 @@ bool write_file(const std::string& path, std::string_view text) {
   return static_cast<bool>(file);
 }
 
+std::optional<WallClock::time_point> written_at(const std::string& path) {
+  struct stat file {};
+  if (::stat(path.c_str(), &file) != 0) return std::nullopt;
+  return WallClock::time_point(std::chrono::duration_cast<WallClock::duration>(
+      std::chrono::seconds(file.st_mtim.tv_sec) + std::chrono::nanoseconds(file.st_mtim.tv_nsec)));
+}
+
 std::string outcome_text(const JobEnd& end) {
   switch (end.outcome) {
     case Outcome::succeeded:
@@ -71,6 +79,8 @@ History::History(Options options, std::string job, std::string host) {
 void History::begin_attempt(LaunchPlan plan) {
   AttemptResult attempt;
   attempt.plan = std::move(plan);
+  // Among several nodes it is who hosts that gives the job its id.
+  result_.job = attempt.plan.assignment.job;
   attempt.started = WallClock::now();
   result_.attempts.push_back(std::move(attempt));
 }
@@ -88,38 +98,60 @@ void History::add(const Workers::Ended& ended) {
   attempt.ends.push_back(std::move(end));
 }
 
-void History::left_elsewhere(std::string who) {
-  if (result_.attempts.empty()) return;
-  result_.attempts.back().left_elsewhere = LeftEarly{std::move(who), WallClock::now()};
-}
-
 void History::end_attempt(const Supervisor& supervisor, const Output* output) {
   if (result_.attempts.empty()) return;
   AttemptResult& attempt = result_.attempts.back();
   attempt.ended = WallClock::now();
-  if (const auto cause = supervisor.root_cause()) {
-    attempt.root_cause = attempt.plan.workers[static_cast<std::size_t>(*cause)].rank;
-  }
   for (auto& end : attempt.ends) {
     const auto place = static_cast<std::size_t>(end.local_rank);
     const WorkerRecord& record = supervisor.workers()[place];
     end.stopped_by_us = record.stopped_by_us;
-    end.member = record.member;
     // Nobody kills itself for the loss of a peer: it had gone on, and died of something else.
     const bool killed = end.status.signal == SIGKILL && !end.stopped_by_us;
-    end.peer_lost = !killed && record.report && record.report->code == Errc::peer_lost;
+    end.peer_lost = !killed && record.claim && record.claim->fault == Fault::lost;
     if (end.status.succeeded()) continue;
     if (output) end.last_lines = output->error_tail(end.rank);
     const std::string& path = attempt.plan.workers[place].error_file;
     if (path.empty()) continue;
     end.error = parse_error_file(read_bounded(path));
-    if (end.error) end.error_file = path;
+    if (!end.error) continue;
+    end.error_file = path;
+    end.error_written = written_at(path).value_or(end.time);
   }
+  attempt.verdict = judge(with_error_files(supervisor.facts()));
 }
 
-void History::ended_elsewhere(std::string sentence, std::optional<int> root_cause) {
-  elsewhere_ = std::move(sentence);
-  job_root_cause_ = root_cause;
+Facts History::with_error_files(Facts facts) const {
+  const auto& ends = result_.attempts.back().ends;
+  std::optional<WallClock::time_point> first_end;
+  for (const WorkerEnd& end : ends) {
+    if (end.failed() && (!first_end || end.time < *first_end)) first_end = end.time;
+  }
+  const auto now = Clock::now();
+  const auto wall_now = WallClock::now();
+  for (const WorkerEnd& end : ends) {
+    // One that was told to end, and wrote of that, has not failed.
+    const bool was_first = first_end && end.error_written <= *first_end;
+    if (!end.error || (end.stopped_by_us && !was_first)) continue;
+    Fact& fact = facts.ranks[end.rank];
+    fact.rank = end.rank;
+    if (!fact.failed()) {
+      // Our signal met it on its way out.
+      fact.exit_code = exit_code::failed;
+      fact.signal = 0;
+      fact.end = Fact::End::failed;
+    }
+    fact.when = now - std::chrono::duration_cast<Clock::duration>(wall_now - end.error_written);
+  }
+  return facts;
+}
+
+void History::job_ended(rendezvous::Finish end, std::string said) {
+  job_end_ = std::move(end);
+  said_ = std::move(said);
+  if (job_end_->verdict && !result_.attempts.empty()) {
+    result_.attempts.back().verdict = job_end_->verdict;
+  }
 }
 
 bool History::has_attempt(int attempt) const {
@@ -139,7 +171,8 @@ std::vector<std::string> History::finish(const JobEnd& end, const std::string& o
   if (const auto& path = result_.options.result_file) write(*path, to_json(result_));
   const WorkerEnd* cause = root_cause();
   if (cause && !cause->error_file.empty() && !outer_error_file.empty()) {
-    write(outer_error_file, read_bounded(cause->error_file));
+    const int code = cause->status.signal != 0 ? -cause->status.signal : cause->status.code;
+    write(outer_error_file, with_error_code(read_bounded(cause->error_file), code));
   }
   return problems;
 }
@@ -169,11 +202,16 @@ std::string History::summary(int max_restarts, int code) const {
   summary.program = attempt.plan.argv.empty() ? "" : attempt.plan.argv.front();
   if (!result_.options.program.empty()) summary.program = result_.options.program.front();
   summary.ends = attempt.ends;
-  summary.root_cause = attempt.root_cause;
-  summary.left_elsewhere = attempt.left_elsewhere;
   const WorkerEnd* cause = root_cause();
-  if (cause != nullptr) summary.root_cause = cause->rank;
-  if (is_cause_elsewhere(cause, code)) summary.elsewhere = elsewhere_;
+  if (cause != nullptr) {
+    summary.root_cause = cause->rank;
+    summary.why = why_text(attempt);
+  }
+  summary.together = are_together(code);
+  if (is_cause_elsewhere(cause, code)) {
+    summary.elsewhere = said_;
+    if (job_end_) summary.elsewhere_details = job_end_->details;
+  }
   summary.attempt = attempt.plan.assignment.attempt;
   summary.max_restarts = max_restarts;
   summary.tolerated = code == 0;
@@ -182,36 +220,72 @@ std::string History::summary(int max_restarts, int code) const {
   return failure_summary(summary);
 }
 
+/// Several ranks ended the job together, and none of them failed by itself.
+bool History::are_together(int code) const {
+  return code == exit_code::disagreement && job_end_ && !job_end_->verdict && !said_.empty();
+}
+
 bool History::is_cause_elsewhere(const WorkerEnd* cause, int code) const {
-  if (job_root_cause_) return cause == nullptr || cause->rank != *job_root_cause_;
+  if (are_together(code)) return true;
+  if (job_end_ && job_end_->verdict) return cause == nullptr;
   // No rank is to blame: a node was lost, or somebody has stopped the job, who knows that.
   if (code == exit_code::node_lost) return true;
   return cause != nullptr && cause->peer_lost;
 }
 
-const WorkerEnd* History::root_cause() const {
-  if (result_.attempts.empty()) return nullptr;
-  const AttemptResult& attempt = result_.attempts.back();
-  const auto find = [&](std::optional<int> rank) {
-    const auto end = std::find_if(attempt.ends.begin(), attempt.ends.end(),
-                                  [&](const auto& e) { return rank == e.rank; });
-    return end == attempt.ends.end() ? nullptr : &*end;
-  };
-  const WorkerEnd* judged = find(job_root_cause_);
-  return judged != nullptr ? judged : find(attempt.root_cause);
+const WorkerEnd* History::end_of(int rank) const {
+  const auto& ends = result_.attempts.back().ends;
+  const auto end =
+      std::find_if(ends.begin(), ends.end(), [&](const auto& e) { return rank == e.rank; });
+  return end == ends.end() ? nullptr : &*end;
 }
 
-std::string History::root_cause_sentence() const {
-  const WorkerEnd* end = root_cause();
-  if (!end) return "a worker failed";
-  const std::string rank = "rank " + std::to_string(end->rank);
-  if (end->status.succeeded()) {
-    return rank + " on " + end->host + " exited with 0 before the others";
+/// Of several ranks to blame, the first that is ours.
+const WorkerEnd* History::root_cause() const {
+  if (result_.attempts.empty() || !result_.attempts.back().verdict) return nullptr;
+  for (const int rank : result_.attempts.back().verdict->ranks) {
+    if (const WorkerEnd* end = end_of(rank)) return end;
   }
-  const AttemptResult& attempt = result_.attempts.back();
-  const auto left = left_before(*end, attempt.ends, attempt.left_elsewhere);
-  return rank + (end->status.signal != 0 ? " was " : " ") + describe(end->status) +
-         (left ? " (" + left_before_sentence(*left, *end) + ")" : "");
+  return nullptr;
+}
+
+/// Where the way it ended does not say it.
+std::string History::why_text(const AttemptResult& attempt) const {
+  using Kind = Verdict::Kind;
+  const Verdict& verdict = *attempt.verdict;
+  if (verdict.kind == Kind::failed || verdict.kind == Kind::left) return {};
+  const bool judged = job_end_ && !job_end_->sentence.empty();
+  return judged ? job_end_->sentence : verdict_sentence(verdict);
+}
+
+std::string History::verdict_sentence(const Verdict& verdict) const {
+  return sentence_of(verdict, [this](int rank) {
+    const WorkerEnd* end = result_.attempts.empty() ? nullptr : end_of(rank);
+    return "rank " + std::to_string(rank) + (end ? " on " + end->host : "");
+  });
+}
+
+std::vector<rendezvous::RankDetails> History::details(const Facts& facts) const {
+  std::vector<const WorkerEnd*> ends;
+  for (const WorkerEnd& end : result_.attempts.back().ends) {
+    const auto fact = facts.ranks.find(end.rank);
+    const bool blames = fact != facts.ranks.end() && fact->second.claim &&
+                        fact->second.claim->fault != Fault::own &&
+                        fact->second.claim->fault != Fault::disagreed;
+    if (!blames) ends.push_back(&end);
+  }
+  // Those that failed, then those that left or were stopped, as they were observed.
+  std::stable_partition(ends.begin(), ends.end(), [](const auto* end) { return end->failed(); });
+  ends.resize(std::min(ends.size(), rendezvous::details_max));
+  std::vector<rendezvous::RankDetails> details;
+  for (const WorkerEnd* end : ends) {
+    const auto since =
+        std::chrono::duration_cast<std::chrono::milliseconds>(end->time.time_since_epoch());
+    details.push_back({end->rank, end->local_rank, "", end->host, end->pid, since.count(),
+                       end->error_file, end->error ? end->error->message : std::string(),
+                       end->last_lines});
+  }
+  return details;
 }
 
 }  // namespace dlaunch::launcher

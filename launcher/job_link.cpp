@@ -13,9 +13,8 @@
 #include "runtime/base/text_hash.hpp"
 
 #include <cstring>
+#include <memory>
 #include <utility>
-
-#include <unistd.h>
 
 namespace dlaunch::launcher {
 namespace {
@@ -113,10 +112,20 @@ void JobLink::start() {
 
 void JobLink::look_up() {
   const Meeting& meeting = task_.options.meeting;
+  const auto asked = std::make_shared<bool>(true);
+  timer_.expires_at(deadline_);
+  timer_.async_wait([this, asked](auto error) {
+    if (error || !std::exchange(*asked, false)) return;
+    listener_.on_finished(exit_code::unreachable,
+                          "looking up the host name '" + task_.options.meeting.host +
+                              "': no answer from the name service; tried for " +
+                              duration_text(task_.options.rdzv_times.join));
+  });
   resolver_.async_resolve(
       meeting.host, std::to_string(meeting.port), asio::ip::resolver_base::numeric_service,
-      [this](const boost::system::error_code& error, auto results) {
-        if (error == asio::error::operation_aborted) return;
+      [this, asked](const boost::system::error_code& error, auto results) {
+        if (error == asio::error::operation_aborted || !std::exchange(*asked, false)) return;
+        timer_.cancel();
         if (error) {
           return try_again_later("looking up the host name '" + task_.options.meeting.host +
                                  "' failed: " + error.message());
@@ -137,8 +146,9 @@ void JobLink::look_up() {
 void JobLink::try_again_later(const std::string& why) {
   if (Clock::now() >= deadline_) {
     return listener_.on_finished(
-        exit_code::unreachable,
-        why + "; tried for " + duration_text(task_.options.rdzv_times.join));
+        {exit_code::unreachable, std::nullopt,
+         why + "; tried for " + duration_text(task_.options.rdzv_times.join)},
+        false);
   }
   if (std::exchange(trouble_, why) != why) listener_.on_standing(why + "; it is tried again");
   timer_.expires_after(look_up_pause);
@@ -150,7 +160,7 @@ void JobLink::try_again_later(const std::string& why) {
 void JobLink::on_addresses(const std::vector<Address>& addresses) {
   auto decided = bind_or_join(task_.options, addresses);
   if (const auto* problem = std::get_if<HostingProblem>(&decided)) {
-    return listener_.on_finished(problem->exit_code, problem->sentence);
+    return listener_.on_finished({problem->exit_code, std::nullopt, problem->sentence}, false);
   }
   auto* listener = std::get_if<unique_fd>(&decided);
   take_seat(listener ? std::move(*listener) : unique_fd{});
@@ -187,6 +197,7 @@ void JobLink::take_seat(unique_fd listener) {
   } else {
     options.uplink.host = meeting.host;
     options.uplink.port = meeting.port;
+    options.uplink.first_max = options.rules.join_timeout;
     options.name = options.uplink.peer_name + " at " + meeting_name(meeting);
   }
   const bool exposed = hosted_at_ ? !hosted_at_->is_loopback() : !is_loopback_name(meeting.host);
@@ -219,18 +230,17 @@ rendezvous::NodeOffer JobLink::offer(const Address& own) {
   const Options& options = task_.options;
   rendezvous::NodeOffer offer;
   offer.host = task_.machine.hostname;
-  offer.id = options.node_id.empty() ? offer.host : options.node_id;
+  offer.id = task_.node_id;
   offer.workers = task_.workers;
   if (alone_) return offer;
 
   offer.rank_hint = options.node_rank;
+  // Under --master-addr it is node rank 0 that hosts, whether it was told so or has that address.
+  if (hosted_at_ && options.meeting.kind == Meeting::Kind::fixed) offer.rank_hint = 0;
   offer.launch = launch_of(options);
   const Address& reached = hosted_at_ ? *hosted_at_ : own;
   const auto hosts = reachable_hosts(options, reached);
   host_ = hosts.front();
-  // Several agents of one host, which the loopback address says: its name is not enough.
-  if (options.node_id.empty() && reached.is_loopback())
-    offer.id += ":" + std::to_string(::getpid());
   if (shared_server() != nullptr) {
     offer.store_addresses = {with_port(reached.host(), hosted_at_->port())};
   } else {
@@ -290,7 +300,6 @@ Assignment JobLink::assignment(const rendezvous::Admission& admission,
   assignment.first_rank = admission.first_rank;
   assignment.local_size = admission.local_size;
   assignment.world_size = admission.world_size;
-  assignment.run_directory = task_.run_directory.path();
   assignment.master_port = master_port_;
   assignment.agent_store = !alone_ || task_.workers > 1;
   if (!master.empty()) {

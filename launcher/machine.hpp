@@ -15,6 +15,7 @@ struct Machine {
   std::string cores_reason;
   Processors processors = {};  ///< What usable_cores was made of; it rounds a quota down.
   int gpus = 0;                ///< NVIDIA devices the driver shows; CUDA is not asked.
+  std::string python = {};     ///< Of the environment that dlaunch belongs to; empty: PATH's.
   /// Only where it is asked for (--numa-binding): it takes many files to read.
   Topology topology = {};
 

@@ -2,6 +2,7 @@
 #include "launcher/bench.hpp"
 #include "launcher/environment.hpp"
 #include "launcher/front.hpp"
+#include "launcher/interpreter.hpp"
 #include "launcher/job_key.hpp"
 #include "launcher/nvml.hpp"
 #include "launcher/options.hpp"
@@ -35,6 +36,20 @@ std::vector<std::string> read_environment() {
   return variables;
 }
 
+/// Hosts may share a name, and agents a host, an address or, in containers, a process number.
+std::string node_id_of(const AgentTask& task) {
+  if (!task.options.node_id.empty()) return task.options.node_id;
+  if (task.options.meeting.kind == Meeting::Kind::one_node) return task.machine.hostname;
+  return task.machine.hostname + ":" + std::to_string(::getpid()) + "-" + random_hex(8);
+}
+
+/// A secret that nobody else may have is a matter of configuration, also where it is missing.
+int code_of_start(const Error& error) {
+  const bool away = error.errc() == Errc::unreachable || error.errc() == Errc::timeout ||
+                    error.errc() == Errc::refused;
+  return away ? exit_code::unreachable : exit_code::configuration;
+}
+
 int dry_run(const AgentTask& task) {
   Assignment assignment = assignment_before_meeting(task.options, task.workers);
   assignment.run_directory =
@@ -58,7 +73,9 @@ int main(int argc, char** argv) {
   if (const auto* exit = std::get_if<EarlyExit>(&parsed))
     return say_and_exit_with(exit->code, exit->text);
   task.options = std::get<Options>(std::move(parsed));
+  keep_ignored(task.options, ignored_signals());
   task.machine = read_machine();
+  task.machine.python = environment_python(task.environment, launcher_path());
   if (task.options.numa_binding != NumaBinding::none) {
     task.machine.topology = read_topology(cores_in_affinity_mask());
     task.machine.topology.mig_devices =
@@ -78,11 +95,11 @@ int main(int argc, char** argv) {
   if (task.options.dry_run) return dry_run(task);
   try {
     task.job = task.options.job_id.value_or("dlaunch-" + random_hex(8));
+    task.node_id = node_id_of(task);
     task.job_key = read_job_key(task.options);
-    task.run_directory = RunDirectory(task.options, task.environment, task.job);
+    task.run_directory = RunDirectory(task.options, task.environment);
   } catch (const dlaunch::Error& error) {
-    return say_and_exit_with(exit_code::configuration,
-                             std::string("dlaunch: ") + error.what() + "\n");
+    return say_and_exit_with(code_of_start(error), std::string("dlaunch: ") + error.what() + "\n");
   }
   const FrontRules rules{task.options.signals, task.options.shutdown_timeout};
   const int code =

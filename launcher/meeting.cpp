@@ -58,7 +58,7 @@ Answer meeting_of(const Options& options) {
   if (is_alone(options, endpoint.host)) return Meeting{};
   if (!endpoint.host.empty()) return at_endpoint(options, endpoint);
   // torchrun's static way: every node knows its rank and where rank 0 is.
-  if (options.node_rank || !is_loopback_name(options.master_addr)) return at_master(options);
+  if (options.node_rank || options.master_addr_given) return at_master(options);
   if (options.nodes.most == 1) {
     return MeetingProblem{"rdzv-role", "there is nothing to host or join without --rdzv-endpoint"};
   }

@@ -100,9 +100,8 @@ void NodeSeat::note_stall() {
 // ---- What the agent says ----
 
 void NodeSeat::worker_failed(const rendezvous::WorkerFailed& how) {
-  const message::WorkerFailed told{how.epoch, how.rank, how.cause, how.consequence, how.blamed};
-  if (!failure_) failure_ = told;
-  tell(told);
+  if (!failure_) failure_ = how;
+  tell(message::told(how, Clock::now()));
 }
 
 void NodeSeat::worker_left(std::uint64_t epoch, int rank) {
@@ -111,10 +110,14 @@ void NodeSeat::worker_left(std::uint64_t epoch, int rank) {
   tell(departures_.back());
 }
 
+void NodeSeat::calls_made(const rendezvous::CallsMade& calls) {
+  calls_ = {calls.epoch, calls.communicators};
+  tell(*calls_);
+}
+
 void NodeSeat::workers_ended(const rendezvous::WorkersEnded& how) {
-  end_ = {how.epoch,       how.outcome,  how.exit_code, how.root_cause,
-          how.consequence, how.sentence, how.blamed};
-  tell(*end_);
+  end_ = how;
+  tell(message::told(how, Clock::now()));
   if (evicted_) join_anew();
 }
 
@@ -124,6 +127,7 @@ void NodeSeat::join_anew() {
   holding_.reset();
   failure_.reset();
   departures_.clear();
+  calls_.reset();
   end_.reset();
   join_now();
 }
@@ -149,9 +153,10 @@ void NodeSeat::on_welcome(const wire::Welcome& welcome) {
     return finish(exit_code_of(error), error.what());
   }
   join_now();
-  if (failure_) tell(*failure_);
+  if (failure_) tell(message::told(*failure_, Clock::now()));
   for (const auto& departure : departures_) tell(departure);
-  if (end_) tell(*end_);
+  if (calls_) tell(*calls_);
+  if (end_) tell(message::told(*end_, Clock::now()));
 }
 
 void NodeSeat::join_now() { tell(message::Join{*offer_, rules_, holding_, DLAUNCH_VERSION}); }
@@ -195,6 +200,7 @@ void NodeSeat::take(const message::Admitted& m) {
   evicted_ = false;
   failure_.reset();
   departures_.clear();
+  calls_.reset();
   end_.reset();
   listener_.on_admitted(a);
 }
@@ -216,15 +222,13 @@ void NodeSeat::take(const message::Stopped& m) {
 
 void NodeSeat::take(const message::RanksLost& m) {
   if (!holding_ || m.epoch != holding_->epoch) return;
-  listener_.on_ranks_lost(m.first_rank, m.count, m.host, m.cause);
+  listener_.on_ranks_lost(m.first_rank, m.count, m.host, m.cause, m.left);
 }
 
 void NodeSeat::take(const message::Standing& m) { listener_.on_standing(m.sentence); }
 
 void NodeSeat::take(const message::Finished& m) {
-  const bool own = m.root_cause && holding_ && end_ && end_->root_cause == m.root_cause;
-  finish(m.exit_code, own || m.exit_code == 0 ? std::string() : "the job ends: " + m.sentence,
-         m.root_cause);
+  finish({m.exit_code, m.verdict, m.sentence, m.details}, true);
 }
 
 void NodeSeat::on_trouble(const Error& error, Clock::time_point since) {
@@ -253,17 +257,17 @@ void NodeSeat::finish_without_host(const std::string& trouble) {
   const std::string since = stalled ? stall_ + ", and the job went on without it; " : "";
   if (host_) {
     listener_.on_ranks_lost(host_->first_rank, host_->workers, host_->host,
-                            since + "node " + host_->id + " is lost: " + trouble);
+                            since + "node " + host_->id + " is lost: " + trouble, false);
   }
   finish(exit_code::node_lost, since + "the node that hosts the job is lost: " + trouble);
 }
 
 void NodeSeat::on_refused(const Error& error) { finish(exit_code_of(error), error.what()); }
 
-void NodeSeat::finish(int exit_code, const std::string& sentence, std::optional<int> root_cause) {
+void NodeSeat::finish(const rendezvous::Finish& end, bool judged) {
   if (std::exchange(over_, true)) return;
   heartbeat_.cancel();
-  listener_.on_finished(exit_code, sentence, root_cause);
+  listener_.on_finished(end, judged);
 }
 
 }  // namespace dlaunch::launcher

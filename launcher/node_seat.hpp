@@ -35,6 +35,7 @@ class NodeSeat final : public Seat, private store::Uplink::Events {
   void join() override;
   void worker_failed(const rendezvous::WorkerFailed& how) override;
   void worker_left(std::uint64_t epoch, int rank) override;
+  void calls_made(const rendezvous::CallsMade& calls) override;
   void workers_ended(const rendezvous::WorkersEnded& how) override;
   void leave(int exit_code, const std::string& reason) override;
 
@@ -63,8 +64,10 @@ class NodeSeat final : public Seat, private store::Uplink::Events {
   void note_stall();
   void join_now();
   void join_anew();
-  void finish(int exit_code, const std::string& sentence,
-              std::optional<int> root_cause = std::nullopt);
+  void finish(const rendezvous::Finish& end, bool judged);
+  void finish(int exit_code, const std::string& sentence) {
+    finish({exit_code, std::nullopt, sentence}, false);
+  }
 
   const rendezvous::JobRules rules_;
   const Clock::duration interval_;  ///< Of heartbeats.
@@ -76,9 +79,10 @@ class NodeSeat final : public Seat, private store::Uplink::Events {
   std::string job_;
   std::optional<rendezvous::NodeOffer> offer_;
   std::optional<rendezvous::Holding> holding_;
-  std::optional<rendezvous::message::WorkerFailed> failure_;  ///< Of the epoch we hold.
-  std::vector<rendezvous::message::WorkerLeft> departures_;   ///< Of the epoch we hold.
-  std::optional<rendezvous::message::WorkersEnded> end_;      ///< Of the epoch we hold.
+  std::optional<rendezvous::WorkerFailed> failure_;          ///< Of the epoch we hold.
+  std::vector<rendezvous::message::WorkerLeft> departures_;  ///< Of the epoch we hold.
+  std::optional<rendezvous::message::CallsMade> calls_;      ///< Of the epoch we hold.
+  std::optional<rendezvous::WorkersEnded> end_;              ///< Of the epoch we hold.
   std::string trouble_;  ///< The one that was told last; empty while all is well.
   bool hosted_ = false;  ///< By another node: without it the job is over.
   std::optional<rendezvous::message::HostPlace> host_;  ///< That node, as far as it has ranks.

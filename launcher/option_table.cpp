@@ -135,6 +135,11 @@ template <std::string Options::*Member>
 Result text(Draft& draft, std::string_view value) {
   return store_text(value, draft.options.*Member);
 }
+template <std::string Options::*Member>
+Result host(Draft& draft, std::string_view value) {
+  if (auto complaint = check_host(value)) return complaint;
+  return store_text(value, draft.options.*Member);
+}
 template <std::optional<std::string> Options::*Member>
 Result optional_text(Draft& draft, std::string_view value) {
   return store_text(value, (draft.options.*Member).emplace());
@@ -190,7 +195,8 @@ constexpr auto table = std::to_array<OptionEntry>({
   {"node-rank", 0, "R", "", meeting, also_torchrun, works,
    "This node's place among the nodes; default: decided where they meet.", node_rank},
   {"node-id", 0, "NAME", "", meeting, ours, works,
-   "This node's name, unique in the job; default: the host's.", text<&Options::node_id>},
+   "This node's name, unique in the job; default: the host's, with what makes it unique.",
+   text<&Options::node_id>},
   {"rdzv-endpoint", 0, "HOST:PORT", "", meeting, also_torchrun, works,
    "Where nodes meet, port 29400 by default: at a dlaunchd, else at the node that has this "
    "address.",
@@ -218,12 +224,12 @@ constexpr auto table = std::to_array<OptionEntry>({
    text<&Options::iface>},
   {"local-addr", 0, "HOST", "", meeting, also_torchrun, works,
    "The address at which other nodes reach this one, where it is not one of its own.",
-   text<&Options::local_addr>},
+   host<&Options::local_addr>},
   {"standalone", 0, "", "0", meeting, also_torchrun, works,
    "One node, any free port; other rendezvous options are ignored.", flag<&Options::standalone>},
   {"master-addr", 0, "HOST", "127.0.0.1", meeting, also_torchrun, works,
    "Where node rank 0 is, which then hosts the rendezvous; on one node always 127.0.0.1.",
-   text<&Options::master_addr>},
+   host<&Options::master_addr>},
   {"master-port", 0, "PORT", "29500", meeting, also_torchrun, works,
    "Port of the workers' store; 0 takes any. Where the default is busy another one is taken, "
    "where a given one is, that is an error.",
@@ -359,6 +365,24 @@ std::string variable_name(std::string_view prefix, std::string_view flag) {
     name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   }
   return name;
+}
+
+std::string nearest_variable(std::string_view name) {
+  constexpr auto others = std::to_array<std::string_view>(
+      {"DLAUNCH_TABLE", "DLAUNCH_CUDA_LIBRARY", "DLAUNCH_NCCL_LIBRARY"});
+  const bool pet = name.starts_with("PET_");
+  if ((!pet && !name.starts_with("DLAUNCH_")) || name.starts_with("DLAUNCH_WORKER_") ||
+      std::find(others.begin(), others.end(), name) != others.end()) {
+    return {};
+  }
+  std::string flag(name.substr(pet ? 4 : 8));
+  std::transform(flag.begin(), flag.end(), flag.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::vector<std::string_view> flags;
+  for (const auto& entry : table) flags.push_back(entry.flag);
+  const OptionEntry* meant = find_option(nearest_word(flag, flags));
+  if (meant == nullptr) return {};
+  return variable_name(pet && meant->torchrun ? "PET_" : "DLAUNCH_", meant->flag);
 }
 
 bool is_flag_variable(std::string_view name) {

@@ -45,5 +45,8 @@ std::string nearest_option(std::string_view flag);
 std::string variable_name(std::string_view prefix, std::string_view flag);
 /// True for the variables that stand for a flag, which no worker may inherit.
 bool is_flag_variable(std::string_view name);
+/// The variable that was probably meant by one that stands for no flag: "DLAUNCH_MAX_RESTARTS" for
+/// "DLAUNCH_MAX_RESTART"; empty where none is near, or the name means something else.
+std::string nearest_variable(std::string_view name);
 
 }  // namespace dlaunch::launcher

@@ -11,6 +11,33 @@ namespace {
 
 constexpr int local_ranks_max = 4096;
 
+/// What torchrun's rendezvous may be told: what dlaunch does, and what it does not need.
+constexpr auto rendezvous_keys = std::to_array<std::string_view>({
+    "join_timeout",
+    "timeout",
+    "last_call_timeout",
+    "keep_alive_interval",
+    "keep_alive_max_attempt",
+    "close_timeout",
+    "heartbeat_timeout",
+    "read_timeout",
+    "is_host",
+    "store_type",
+    "use_libuv",
+    "rank",
+    "ttl",
+    "protocol",
+    "cert",
+    "key",
+    "cacert",
+    "ssl_cert",
+    "ssl_cert_key",
+    "ca_cert",
+    "etcd_prefix",
+    "min_workers",
+    "max_workers",
+});
+
 std::optional<int> signal_number(std::string_view name) {
   if (name.starts_with("SIG")) name.remove_prefix(3);
   for (int number = 1; number < SIGRTMIN; ++number) {
@@ -143,6 +170,10 @@ Read<RendezvousTimes> read_rendezvous_conf(std::string_view text, RendezvousTime
         return Complaint{key + ": " + wrong->sentence};
       times.heartbeats_missed_max = static_cast<int>(std::get<long>(read));
     } else {
+      const auto meant = nearest_word(key, rendezvous_keys);
+      if (!meant.empty() && meant != key) {
+        return Complaint{"there is no " + key + "; did you mean " + std::string(meant) + "?"};
+      }
       unused.push_back(key);
     }
   }

@@ -1,5 +1,6 @@
 #include "launcher/options.hpp"
 
+#include "launcher/exit_status.hpp"
 #include "launcher/meeting.hpp"
 #include "launcher/option_table.hpp"
 #include "launcher/scheduler.hpp"
@@ -85,7 +86,10 @@ class Parser {
       // Templates of job systems leave variables empty: those say nothing.
       if (equals == std::string::npos || equals + 1 == line.size()) continue;
       const std::string name = line.substr(0, equals);
-      if (!is_flag_variable(name)) continue;
+      if (!is_flag_variable(name)) {
+        note_misspelt(name);
+        continue;
+      }
       std::string flag = name.substr(pet ? 4 : 8);
       std::transform(flag.begin(), flag.end(), flag.begin(), [](char c) {
         return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -224,6 +228,7 @@ class Parser {
 
   Stop check_meeting() {
     auto& options = draft_.options;
+    options.master_addr_given = given_[index_of(*find_option("master-addr"))].has_value();
     auto decided = meeting_of(options);
     if (const auto* problem = std::get_if<MeetingProblem>(&decided)) {
       const auto& entry = *find_option(problem->flag);
@@ -352,6 +357,14 @@ class Parser {
     return refuse(exit_code::usage, needs + "; it is followed by the option " + clipped(value));
   }
 
+  /// A variable of the user's own may begin likewise, so this is no refusal.
+  void note_misspelt(std::string_view name) {
+    const std::string meant = nearest_variable(name);
+    if (meant.empty()) return;
+    draft_.options.notes.push_back(std::string(name) + " has no effect; did you mean " + meant +
+                                   "?");
+  }
+
   /// Says that an option, where it was given, changes nothing.
   void note_unused(std::string_view flag, std::string_view why, bool harmless = false) {
     const auto& entry = *find_option(flag);
@@ -379,6 +392,23 @@ class Parser {
 Streams StreamsByRank::of(int local_rank) const {
   const auto found = listed.find(local_rank);
   return found == listed.end() ? everyone : found->second;
+}
+
+void keep_ignored(Options& options, std::span<const int> ignored) {
+  std::string names;
+  std::erase_if(options.signals, [&](int number) {
+    if (std::find(ignored.begin(), ignored.end(), number) == ignored.end()) return false;
+    options.signals_ignored.push_back(number);
+    names += (names.empty() ? "" : ", ") + signal_name(number);
+    return true;
+  });
+  const auto& settings = options.settings;
+  const bool asked = std::any_of(settings.begin(), settings.end(), [](const Setting& setting) {
+    return setting.flag == "signals-to-handle" && setting.origin != Origin::standard;
+  });
+  if (!asked || names.empty()) return;
+  options.notes.push_back("--signals-to-handle " + names +
+                          " has no effect: it was ignored when dlaunch was started, and stays so.");
 }
 
 std::variant<Options, EarlyExit> parse_options(std::span<const std::string> arguments,

@@ -130,6 +130,7 @@ struct Options {
   NodesAsked nodes;
   std::optional<int> node_rank;  ///< Unset: the rendezvous decides.
   std::string master_addr = "127.0.0.1";
+  bool master_addr_given = false;
   std::uint16_t master_port = 29500;  ///< 0: any free one.
   bool master_port_insisted = false;  ///< Asked for by name: when it is busy, that is an error.
   std::string rdzv_backend = "static";
@@ -152,6 +153,7 @@ struct Options {
   std::chrono::milliseconds straggler_notice{20'000};  ///< --straggler-notice; 0: never.
   std::chrono::milliseconds straggler_timeout{0};      ///< --straggler-timeout; 0: none.
   std::vector<int> signals;                            ///< --signals-to-handle, as numbers.
+  std::vector<int> signals_ignored;                    ///< Of these, by keep_ignored.
 
   // Output.
   std::optional<std::string> log_dir;
@@ -188,6 +190,10 @@ using FileReader = std::function<std::optional<std::string>(const std::string& p
 std::variant<Options, EarlyExit> parse_options(std::span<const std::string> arguments,
                                                std::span<const std::string> environment,
                                                const FileReader& read_file = {});
+
+/// What was ignored when the launcher was started stays so, for it and for the workers, whatever
+/// --signals-to-handle says: nohup would be of no use otherwise.
+void keep_ignored(Options& options, std::span<const int> ignored);
 
 /// What --help prints.
 std::string help_text();

@@ -196,6 +196,7 @@ void Output::log_filtered(Active& active, std::string_view lines) {
 }
 
 void Output::say_log_ends(const std::string& path, const std::string& what) {
+  incomplete_ = true;
   lines_.say(
       Stream::err,
       "dlaunch: cannot write " + path + ": " + errno_text(errno) + "; " + what + " ends here",
@@ -203,11 +204,18 @@ void Output::say_log_ends(const std::string& path, const std::string& what) {
 }
 
 void Output::write_pieces() {
-  for (const auto& piece : pieces_) {
-    bool& broken = piece.to == Stream::out ? out_broken_ : err_broken_;
-    if (broken || write_all(piece.to == Stream::out ? out_fd_ : err_fd_, piece.text)) continue;
+  // By number: a stream that cannot be written adds a sentence at the end.
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+    const Stream to = pieces_[i].to;
+    bool& broken = to == Stream::out ? out_broken_ : err_broken_;
+    if (broken || write_all(to == Stream::out ? out_fd_ : err_fd_, pieces_[i].text)) continue;
+    const int error = errno;
     broken = true;
-    reader_gone(piece.to);
+    if (error == EPIPE) {
+      reader_gone(to);
+    } else {
+      cannot_write(to, error);
+    }
   }
   pieces_.clear();
 }
@@ -236,6 +244,16 @@ void Output::reader_gone(Stream stream) {
     const bool for_the_reader = source.shown && !source.log && !source.filter;
     it = source.to == stream && for_the_reader ? active_.erase(it) : std::next(it);
   }
+}
+
+/// A full disk is no reason to end the workers, whose pipes are read on.
+void Output::cannot_write(Stream stream, int error) {
+  incomplete_ = true;
+  lines_.say(Stream::err,
+             std::string("dlaunch: ") + (stream == Stream::out ? "stdout" : "stderr") +
+                 ": cannot write: " + errno_text(error) +
+                 "; what the workers print there is lost from here on",
+             pieces_);
 }
 
 }  // namespace dlaunch::launcher

@@ -4,6 +4,7 @@
 #include "launcher/output_lines.hpp"
 #include "runtime/base/unique_fd.hpp"
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -52,6 +53,9 @@ class Output {
   /// The last lines a rank wrote to stderr, of all that passed through here since `forget_tails`.
   std::vector<std::string> error_tail(int rank) const;
   void forget_tails();
+  /// Something was lost, which has been said: the console or a log could not be written. A console
+  /// that nobody reads any more has lost nothing.
+  bool incomplete() const { return incomplete_; }
 
  private:
   struct Commands {
@@ -79,6 +83,7 @@ class Output {
   void write_pieces();
   static bool write_all(int fd, std::string_view text);
   void reader_gone(Stream stream);
+  void cannot_write(Stream stream, int error);
   void wake();
 
   int out_fd_;
@@ -89,6 +94,7 @@ class Output {
   mutable std::mutex mutex_;  ///< Guards commands_ and tails_.
   Commands commands_;
   std::map<int, std::vector<std::string>> tails_;
+  std::atomic<bool> incomplete_ = false;
 
   // From here on the pump's thread only.
   OutputLines lines_;

@@ -167,12 +167,13 @@ std::string run_directory_name(const Options& options, std::span<const std::stri
   return directory.append(job).append("_").append(random);
 }
 
-std::vector<std::string> worker_command(const Options& options,
+std::vector<std::string> worker_command(const Options& options, const Machine& machine,
                                         std::span<const std::string> environment) {
   std::vector<std::string> command;
   if (runs_under_python(options)) {
-    const auto python = lookup(environment, "PYTHON_EXEC");
-    command.emplace_back(python && !python->empty() ? *python : "python3");
+    const auto asked = lookup(environment, "PYTHON_EXEC");
+    const std::string usual = machine.python.empty() ? "python3" : machine.python;
+    command.push_back(asked && !asked->empty() ? std::string(*asked) : usual);
     command.emplace_back("-u");
     if (options.module) command.emplace_back("-m");
   }
@@ -180,18 +181,22 @@ std::vector<std::string> worker_command(const Options& options,
   return command;
 }
 
+bool wants_logs(const Options& options) {
+  return options.redirects.any() || options.tee.any() || !options.stdout_filters.empty() ||
+         !options.stderr_filters.empty();
+}
+
 LaunchPlan make_plan(const Options& options, const Machine& machine,
                      std::span<const std::string> environment, const Assignment& assignment) {
   LaunchPlan plan;
   plan.assignment = assignment;
-  plan.argv = worker_command(options, environment);
+  plan.argv = worker_command(options, machine, environment);
   if (runs_under_python(options) && !options.module) plan.script = options.program.front();
   plan.common_environment = common_environment(options, machine, environment, assignment);
 
   // Without logs there is one directory, and in it an error file for each worker that leaves one:
   // a directory per worker on a busy disk costs more than starting the worker.
-  const bool has_logs = options.log_dir || options.redirects.any() || options.tee.any() ||
-                        !options.stdout_filters.empty() || !options.stderr_filters.empty();
+  const bool has_logs = options.log_dir || wants_logs(options);
   std::string attempt_directory;
   std::string attempt_name = "attempt_" + std::to_string(assignment.attempt);
   if (assignment.repeated_attempt) attempt_name += "_epoch_" + std::to_string(assignment.epoch);

@@ -54,6 +54,9 @@ Assignment assignment_before_meeting(const Options& options, int workers);
 std::string run_directory_name(const Options& options, std::span<const std::string> environment,
                                std::string_view job, std::string_view random);
 
+/// Something that workers write is to go to files: --redirects, --tee, filters.
+bool wants_logs(const Options& options);
+
 /// Where one stream of a worker goes. Neither a file nor the console: it is read and dropped (its
 /// last lines are kept for the failure summary).
 struct StreamPlan {
@@ -111,7 +114,7 @@ LaunchPlan make_plan(const Options& options, const Machine& machine,
                      std::span<const std::string> environment, const Assignment& assignment);
 
 /// The command that a worker runs: "python3 -u train.py" for "train.py".
-std::vector<std::string> worker_command(const Options& options,
+std::vector<std::string> worker_command(const Options& options, const Machine& machine,
                                         std::span<const std::string> environment);
 
 /// `${role_name} ${local_rank} ${rank} ${hostname}` filled in.

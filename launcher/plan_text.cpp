@@ -180,7 +180,12 @@ std::string describe_plan(const Options& options, const Machine& machine, const 
   for (const int number : options.signals) {
     signals += (signals.empty() ? "" : " ") + signal_name(number);
   }
-  row(out, "stop signals", signals);
+  std::string ignored;
+  for (const int number : options.signals_ignored) {
+    ignored +=
+        (ignored.empty() ? "; ignored, as when dlaunch was started: " : " ") + signal_name(number);
+  }
+  row(out, "stop signals", (signals.empty() ? "none" : signals) + ignored);
   row(out, "log directory", assignment.run_directory.empty() ? "none" : assignment.run_directory);
   if (plan.filter_out) row(out, "lines of stdout", where(*plan.filter_out));
   if (plan.filter_err) row(out, "lines of stderr", where(*plan.filter_err));

@@ -72,13 +72,7 @@ ordered_json attempt_to_json(const AttemptResult& attempt) {
   out["master_port"] = assignment.master_port;
   out["command"] = attempt.plan.argv;
   out["flight_file"] = text_or_null(attempt.flight_file);
-  out["root_cause"] = attempt.root_cause ? ordered_json(*attempt.root_cause) : nullptr;
-  const auto root = std::find_if(attempt.ends.begin(), attempt.ends.end(),
-                                 [&](const WorkerEnd& e) { return attempt.root_cause == e.rank; });
-  const auto left = root == attempt.ends.end()
-                        ? std::nullopt
-                        : left_before(*root, attempt.ends, attempt.left_elsewhere);
-  out["probable_cause"] = text_or_null(left ? left_before_sentence(*left, *root) : "");
+  out["root_cause"] = attempt.verdict ? ordered_json(attempt.verdict->rank()) : nullptr;
   out["workers"] = ordered_json::array();
   for (const auto& worker : attempt.plan.workers) {
     ordered_json entry;

@@ -15,10 +15,9 @@ struct AttemptResult {
   LaunchPlan plan;
   WallClock::time_point started{};
   WallClock::time_point ended{};
-  std::vector<WorkerEnd> ends;    ///< In the order observed; a worker that never started has none.
-  std::optional<int> root_cause;  ///< A rank; unset where nobody failed.
-  std::string flight_file;        ///< Empty where none was written.
-  std::optional<LeftEarly> left_elsewhere;  ///< The first of another node that exited with 0.
+  std::vector<WorkerEnd> ends;     ///< In the order observed; a worker that never started has none.
+  std::optional<Verdict> verdict;  ///< Of the job, where it is known; unset where nobody failed.
+  std::string flight_file;         ///< Empty where none was written.
 };
 
 /// The whole story of a job on this node, for --result.

@@ -4,44 +4,86 @@
 #include "runtime/base/random.hpp"
 #include "runtime/base/socket.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 namespace dlaunch::launcher {
 namespace {
 
+namespace fs = std::filesystem;
+
 /// Below /tmp, error files are the user's alone.
 constexpr mode_t private_mode = 0700;
 constexpr mode_t log_mode = 0755;
+/// Attempts, and ranks below them.
+constexpr int depth_max = 2;
+
+std::string cannot_make(const std::string& path, int error) {
+  return "cannot make the directory " + path + ": " + errno_text(error);
+}
+
+/// Removes what is empty, the directory itself at last; files stay.
+void remove_empty(const fs::path& directory, int depth) {
+  std::error_code ignored;
+  for (fs::directory_iterator at(directory, ignored), end; !ignored && at != end;
+       at.increment(ignored)) {
+    std::error_code other;
+    if (depth < depth_max && !at->is_symlink(other) && at->is_directory(other)) {
+      remove_empty(at->path(), depth + 1);
+    }
+  }
+  ::rmdir(directory.c_str());
+}
 
 }  // namespace
 
-RunDirectory::RunDirectory(const Options& options, std::span<const std::string> environment,
-                           std::string_view job)
-    : path_(run_directory_name(options, environment, job, random_hex(8))),
-      asked_for_(options.log_dir.has_value()) {
-  std::error_code problem;  // The attempt to make the last part tells.
-  if (asked_for_) std::filesystem::create_directories(*options.log_dir, problem);
-  if (::mkdir(path_.c_str(), asked_for_ ? log_mode : private_mode) == 0) return;
-  if (asked_for_) {
-    throw Error(Errc::refused,
-                "--log-dir: cannot make the directory " + path_ + ": " + errno_text(errno));
+RunDirectory::RunDirectory(const Options& options, std::vector<std::string> environment)
+    : options_(options), environment_(std::move(environment)) {
+  if (options_.log_dir) {
+    // Now, and not when the other nodes wait for this one.
+    std::error_code problem;
+    fs::create_directories(*options_.log_dir, problem);
+    const bool usable = !problem && ::access(options_.log_dir->c_str(), W_OK | X_OK) == 0;
+    const int error = problem ? problem.value() : errno;
+    if (!usable) throw Error(Errc::refused, "--log-dir: " + cannot_make(*options_.log_dir, error));
+    return;
   }
-  path_.clear();
+  // Whoever kills the one process leaves the other to tidy up.
+  void* page =
+      ::mmap(nullptr, sizeof(Made), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return;
+  made_ = std::shared_ptr<Made>(static_cast<Made*>(page),
+                                [](Made* made) { ::munmap(made, sizeof *made); });
+}
+
+std::optional<std::string> RunDirectory::make(std::string_view job) {
+  if (std::exchange(tried_, true)) return problem_;
+  path_ = run_directory_name(options_, environment_, job, random_hex(8));
+  if (::mkdir(path_.c_str(), options_.log_dir ? log_mode : private_mode) != 0) {
+    problem_ = (options_.log_dir ? "--log-dir: " : "") + cannot_make(path_, errno);
+    path_.clear();
+  } else if (made_ && path_.size() < made_->path.size()) {
+    std::copy(path_.begin(), path_.end(), made_->path.begin());
+  }
+  return problem_;
 }
 
 void RunDirectory::abandon() const {
-  if (!path_.empty() && !asked_for_) ::rmdir(path_.c_str());
+  if (made_ && made_->path.front() != '\0') remove_empty(made_->path.data(), 0);
 }
 
 void RunDirectory::finish(bool worth_keeping) const {
-  if (path_.empty() || asked_for_ || worth_keeping) return;
+  if (path_.empty() || options_.log_dir) return;
+  if (worth_keeping) return remove_empty(path_, 0);
   std::error_code ignored;  // What a worker put there meanwhile is left to the system's cleaning.
-  std::filesystem::remove_all(path_, ignored);
+  fs::remove_all(path_, ignored);
 }
 
 }  // namespace dlaunch::launcher

@@ -30,6 +30,12 @@ void SoleSeat::workers_ended(const rendezvous::WorkersEnded& how) {
   step(ours);
 }
 
+void SoleSeat::calls_made(const rendezvous::CallsMade& calls) {
+  rendezvous::CallsMade ours = calls;
+  ours.session = own_session;
+  step(ours);
+}
+
 void SoleSeat::leave(int exit_code, const std::string& reason) {
   step(rendezvous::Leave{own_session, exit_code, reason});
 }
@@ -47,7 +53,7 @@ void SoleSeat::step(const rendezvous::Event& event) {
 }
 
 void SoleSeat::deliver(const rendezvous::Refuse& e) {
-  listener_.on_finished(e.exit_code, e.reason);
+  listener_.on_finished({e.exit_code, std::nullopt, e.reason}, false);
 }
 
 void SoleSeat::deliver(const rendezvous::Stop& e) {

@@ -17,6 +17,7 @@ class SoleSeat final : public Seat {
   void join() override;
   void worker_failed(const rendezvous::WorkerFailed& how) override;
   void worker_left(std::uint64_t, int) override {}  // There is nobody else to tell.
+  void calls_made(const rendezvous::CallsMade& calls) override;
   void workers_ended(const rendezvous::WorkersEnded& how) override;
   void leave(int exit_code, const std::string& reason) override;
 
@@ -27,7 +28,9 @@ class SoleSeat final : public Seat {
   void deliver(const rendezvous::Stop& e);
   void deliver(const rendezvous::RanksLost&) {}  // Ours; the workers have been told.
   void deliver(const rendezvous::Standing&) {}   // With one node there is nothing to wait for.
-  void deliver(const rendezvous::Finish& e) { listener_.on_finished(e.exit_code, {}); }
+  void deliver(const rendezvous::Finish& e) {
+    listener_.on_finished({e.exit_code, e.verdict, {}, e.details}, true);  // All happened here.
+  }
 
   boost::asio::io_context& io_;
   rendezvous::NodeOffer offer_;

@@ -90,7 +90,7 @@ DLAUNCH_UNCHECKED int child_main(void* argument) {
     // Not a terminal, or not ours to give: then the program runs in the background, as it would.
     if (request.foreground) ::tcsetpgrp(0, ::getpid());
     if (request.descriptors != nullptr) ::setrlimit(RLIMIT_NOFILE, request.descriptors);
-    ::signal(SIGPIPE, SIG_DFL);
+    if (request.ignore_children) ::signal(SIGCHLD, SIG_IGN);
     ::sigprocmask(SIG_SETMASK, &request.mask, nullptr);
     ::execve(request.path, request.argv, request.environ);
   }

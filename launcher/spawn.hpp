@@ -17,10 +17,11 @@ struct SpawnRequest {
   char* const* environ = nullptr;  ///< Null-terminated.
   /// What becomes descriptor 0, 1 and 2; -1 keeps ours.
   int stdio[3] = {-1, -1, -1};
-  int control = -1;         ///< Inherited as number `control_number`; -1: none.
-  int control_number = -1;  ///< Nothing else of ours may use this number.
-  bool foreground = false;  ///< The process group gets the terminal that is descriptor 0.
-  sigset_t mask{};          ///< The signals the program starts with blocked.
+  int control = -1;              ///< Inherited as number `control_number`; -1: none.
+  int control_number = -1;       ///< Nothing else of ours may use this number.
+  bool foreground = false;       ///< The process group gets the terminal that is descriptor 0.
+  sigset_t mask{};               ///< The signals the program starts with blocked.
+  bool ignore_children = false;  ///< The program starts with SIGCHLD ignored.
   /// The cores the program may use, `cores_bytes` of a mask; null keeps ours.
   const cpu_set_t* cores = nullptr;
   std::size_t cores_bytes = 0;
@@ -33,9 +34,9 @@ struct SpawnResult {
   int error = 0;  ///< errno of what failed, exec included; then there is no process.
 };
 
-/// Starts a process in a process group of its own that dies with the calling thread. SIGPIPE gets
-/// its default back, other dispositions are handed on. Returns when the new program runs, or
-/// could not. The calling thread must have all signals blocked.
+/// Starts a process in a process group of its own that dies with the calling thread. What this
+/// process ignores the program ignores, too. Returns when the new program runs, or could not. The
+/// calling thread must have all signals blocked that are not ignored.
 SpawnResult spawn(const SpawnRequest& request);
 
 /// Where a program lies, as execvp would find it; `error` is 0, ENOENT or EACCES.

@@ -1,6 +1,7 @@
 #include "launcher/status_socket.hpp"
 
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/random.hpp"
 #include "runtime/base/socket.hpp"
 #include "runtime/base/text_hash.hpp"
 
@@ -196,14 +197,16 @@ unique_fd StatusFolder::listen_once(const Place& place) const {
   const std::string file = file_name(place.node);
   check_folder(folder, true);
   // Under another name until somebody listens: before, it looks like one that was left behind.
-  const std::string unborn = "." + std::to_string(::getpid());
-  ::unlink((folder + "/" + unborn).c_str());
+  // Agents in containers may share the folder, and their process number.
+  const std::string unborn = "." + random_hex(8);
   const ShortAddress address(folder, unborn);
   unique_fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd || ::bind(fd.get(), address.get(), sizeof address.address) != 0 ||
       ::listen(fd.get(), SOMAXCONN) != 0 ||
       ::rename((folder + "/" + unborn).c_str(), (folder + "/" + file).c_str()) != 0) {
-    throw no_folder(folder + "/" + file, errno_text(errno));
+    const int error = errno;
+    ::unlink((folder + "/" + unborn).c_str());
+    throw no_folder(folder + "/" + file, errno_text(error));
   }
   return fd;
 }

@@ -27,6 +27,22 @@ bool waits_in(const RankSight& rank, const CallWait& wait) {
 
 bool has_returned(const FlightCall& call) { return call.ended && !call.failed; }
 
+/// The ranks that wait in messages for each other, beginning with that wait's.
+std::vector<int> ring_of(const CallWait& wait, const std::vector<CallWait>& waits) {
+  std::vector<int> ring;
+  const CallWait* at = &wait;
+  for (;;) {
+    ring.push_back(at->rank);
+    const auto next = std::find_if(waits.begin(), waits.end(), [&](const CallWait& other) {
+      return other.sequence == 0 && other.rank == at->whom;
+    });
+    if (at->sequence != 0 || next == waits.end()) return {};
+    if (next->rank == wait.rank) return ring;
+    if (std::find(ring.begin(), ring.end(), next->rank) != ring.end()) return {};
+    at = &*next;
+  }
+}
+
 std::string ranks_text(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + rank_list(ranks);
 }
@@ -163,6 +179,7 @@ std::string to_string(const StuckCall& stuck) {
   } else if (wait.sequence != 0 && stuck.silent.empty()) {
     text += "; all ranks are in the call";
   }
+  if (!wait.ring.empty()) text += "; " + ranks_text(wait.ring) + " wait for each other";
   for (const auto& node : stuck.silent) text += "; " + node;
   return text;
 }
@@ -221,6 +238,7 @@ std::optional<CallWait> StuckJudge::judge(const std::vector<CallWait>& waits) {
   told_ = *std::max_element(waits.begin(), waits.end(), [](const CallWait& a, const CallWait& b) {
     return a.waiting != b.waiting ? a.waiting < b.waiting : a.waited < b.waited;
   });
+  told_->ring = ring_of(*told_, waits);
   return told_;
 }
 

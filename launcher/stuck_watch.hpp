@@ -39,6 +39,9 @@ struct CallWait {
   Clock::duration waited{};
   int waiting = 0;       ///< So many ranks have waited for long enough to be counted.
   bool is_over = false;  ///< One of them for longer than the limit.
+  /// Of a message that is told: the ranks that wait in one for each other, this one first; else
+  /// none.
+  std::vector<int> ring = {};
 };
 
 /// Those of several nodes brought together.
@@ -84,8 +87,8 @@ class WaitTimes {
 /// Finds the call that is stuck, and tells of each once.
 class StuckJudge {
  public:
-  /// A call that has become stuck, or nothing. After one was told, others are told only when it has
-  /// gone on.
+  /// A call that has become stuck, with its ring, or nothing. After one was told, others are told
+  /// only when it has gone on.
   std::optional<CallWait> judge(const std::vector<CallWait>& waits);
   /// The call that was told is still stuck.
   bool is_stuck() const { return told_.has_value(); }

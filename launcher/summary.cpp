@@ -1,7 +1,5 @@
 #include "launcher/summary.hpp"
 
-#include "runtime/base/age_text.hpp"
-
 #include <algorithm>
 #include <csignal>
 #include <map>
@@ -57,12 +55,13 @@ std::string_view hint(const ExitStatus& status) {
 }
 
 void append_end(std::string& out, std::size_t number, const WorkerEnd& end, bool in_full,
-                std::chrono::seconds utc_offset) {
+                std::chrono::seconds utc_offset, const std::string& why = {}) {
   out += "[" + std::to_string(number) + "]:\n";
   append_field(out, "time", log_time(end.time, utc_offset));
   append_field(out, "host", end.host);
   append_field(out, "rank",
                std::to_string(end.rank) + " (local_rank: " + std::to_string(end.local_rank) + ")");
+  if (!why.empty()) append_field(out, "cause", why);
   append_field(out, "exitcode", exit_text(end));
   append_field(out, "error_file", end.error_file.empty() ? "<N/A>" : end.error_file);
   if (end.error && end.error->callstack.empty()) {
@@ -82,6 +81,22 @@ void append_end(std::string& out, std::size_t number, const WorkerEnd& end, bool
   for (std::size_t i = end.last_lines.size() - shown; i < end.last_lines.size(); ++i) {
     out.append("    | ").append(end.last_lines[i]).append("\n");
   }
+}
+
+/// What that rank's node has told of it.
+void append_elsewhere(std::string& out, const rendezvous::RankDetails& rank,
+                      std::chrono::seconds utc_offset) {
+  const WallClock::time_point time{std::chrono::milliseconds(rank.time_ms)};
+  append_field(out, "time", log_time(time, utc_offset));
+  append_field(out, "node", rank.node + " (host: " + rank.host + ")");
+  append_field(out, "rank",
+               std::to_string(rank.rank) + " (local_rank: " + std::to_string(rank.local_rank) +
+                   ", pid: " + std::to_string(rank.pid) + ")");
+  append_field(out, "error_file", rank.error_file.empty() ? "<N/A>" : rank.error_file);
+  if (!rank.message.empty()) append_field(out, "message", rank.message);
+  if (rank.last_lines.empty()) return;
+  out += "  last lines of stderr:\n";
+  for (const auto& line : rank.last_lines) out.append("    | ").append(line).append("\n");
 }
 
 std::string ranks_text(const std::vector<int>& ranks) {
@@ -122,49 +137,9 @@ std::string rank_list(std::vector<int> ranks) {
   return out;
 }
 
-std::optional<int> root_cause_of(const std::vector<WorkerEnd>& ends) {
-  const WorkerEnd* first_failure = nullptr;
-  const WorkerEnd* first_left = nullptr;
-  for (const auto& end : ends) {
-    if (end.failed() && !end.peer_lost) return end.rank;
-    if (end.failed() && first_failure == nullptr) first_failure = &end;
-    const bool left = end.status.succeeded() && !end.stopped_by_us;
-    if (left && first_left == nullptr && first_failure == nullptr) first_left = &end;
-  }
-  if (first_failure == nullptr) return std::nullopt;
-  return first_left != nullptr ? first_left->rank : first_failure->rank;
-}
-
-std::optional<LeftEarly> left_before(const WorkerEnd& root, const std::vector<WorkerEnd>& ends,
-                                     const std::optional<LeftEarly>& elsewhere) {
-  // What kills a process from outside, or at a wrong address, is no answer to a lost connection.
-  const bool may_be =
-      root.failed() && !root.member && (root.status.signal == 0 || root.status.signal == SIGABRT);
-  if (!may_be) return std::nullopt;
-  std::vector<int> ranks;
-  LeftEarly left;
-  for (const auto& end : ends) {
-    if (end.rank == root.rank) break;
-    if (!end.status.succeeded() || end.stopped_by_us) continue;
-    ranks.push_back(end.rank);
-    left.time = end.time;
-  }
-  if (!ranks.empty()) {
-    left.who = ranks_text(ranks);
-    return left;
-  }
-  return elsewhere && elsewhere->time <= root.time ? elsewhere : std::nullopt;
-}
-
-std::string left_before_sentence(const LeftEarly& left, const WorkerEnd& root) {
-  const auto before = std::chrono::duration_cast<Clock::duration>(root.time - left.time);
-  return left.who + " had exited with 0, " + (left.who.starts_with("ranks ") ? "the last " : "") +
-         age_text(before) + " before";
-}
-
 std::string failure_summary(const FailureSummary& summary) {
-  const auto rank = summary.root_cause ? summary.root_cause : root_cause_of(summary.ends);
-  const WorkerEnd* root = rank ? find_rank(summary.ends, *rank) : nullptr;
+  const WorkerEnd* root =
+      summary.root_cause ? find_rank(summary.ends, *summary.root_cause) : nullptr;
   const bool is_here = summary.elsewhere.empty();
   if (root == nullptr && is_here) return {};
 
@@ -199,13 +174,14 @@ std::string failure_summary(const FailureSummary& summary) {
   if (is_here) {
     out += line +
            (summary.tolerated ? "\nFirst Failure:\n" : "\nRoot Cause (first observed failure):\n");
-    append_end(out, 0, *root, true, summary.utc_offset);
-    if (const auto left = left_before(*root, summary.ends, summary.left_elsewhere)) {
-      out += line + "\nProbable Cause:\n  " + left_before_sentence(*left, *root) +
-             ": whoever still needed it fails\n";
-    }
+    append_end(out, 0, *root, true, summary.utc_offset, summary.why);
   } else {
-    out += line + "\nRoot Cause (none of this node's ranks):\n  " + summary.elsewhere + "\n";
+    out += line + "\nRoot Cause (" +
+           (summary.together ? "no rank failed by itself" : "none of this node's ranks") +
+           "):\n  " + summary.elsewhere + "\n";
+    if (summary.elsewhere_details) {
+      append_elsewhere(out, *summary.elsewhere_details, summary.utc_offset);
+    }
   }
   if (!summary.flight_file.empty()) {
     out += line + "\nEvery rank's last calls: " + summary.flight_file + "\n";

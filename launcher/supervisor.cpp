@@ -1,6 +1,5 @@
 #include "launcher/supervisor.hpp"
 
-#include "rendezvous/rounds.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/exit_code.hpp"
 
@@ -11,24 +10,20 @@
 namespace dlaunch::launcher {
 namespace {
 
-/// A worker that says it lost a peer, or that another one aborted, suffers from a failure and is
-/// not its cause.
-bool is_consequence(const WorkerRecord& worker) {
-  return worker.report &&
-         (worker.report->code == Errc::peer_lost || worker.report->code == Errc::aborted);
-}
+/// What a rank says of a call explains its end only where that follows: it may have gone on.
+constexpr auto claim_holds_for = std::chrono::seconds(30);
 
 /// What its peers are told. Who ended for the loss of another names that one: some may not have
 /// heard of it by any other way.
-std::string cause_of(const WorkerRecord& worker) {
-  if (worker.exit->succeeded()) return std::string(rendezvous::early_exit_cause);
+std::string cause_of(const WorkerRecord& worker, const Fact& fact) {
+  if (worker.exit->succeeded()) return left_text;
   std::string cause = describe(*worker.exit);
-  if (!worker.report || worker.report->code != Errc::peer_lost) return cause;
-  // Who was told of it by another one has not heard whose it was.
-  const int lost = worker.report->lost;
-  if (lost < 0 && worker.stopped_by_us) return cause;
+  if (!fact.claim || fact.claim->fault != Fault::lost) return cause;
+  // Who was told of it by another one may not have heard whose it was.
+  const auto& lost = fact.claim->ranks;
+  if (lost.empty() && worker.stopped_by_us) return cause;
   return cause + ", for the loss of " +
-         (lost >= 0 ? "rank " + std::to_string(lost) : std::string("another rank"));
+         (lost.empty() ? std::string("another rank") : "rank " + std::to_string(lost.front()));
 }
 
 }  // namespace
@@ -44,7 +39,7 @@ Effects Supervisor::step(const Event& event, Clock::time_point now) {
 }
 
 void Supervisor::on(const Start& e) {
-  if (state_ == State::idle && !stop_signal_ && !front_lost_) begin_attempt(e.attempt);
+  if (state_ == State::idle && !stop_signal_ && !front_lost_) begin_attempt(e);
 }
 
 void Supervisor::on(const Spawned&) {
@@ -67,8 +62,8 @@ void Supervisor::on(const Exited& e) {
   auto& worker = workers_.at(static_cast<std::size_t>(e.rank));
   if (worker.exit || state_ == State::idle) return;
   worker.exit = e.status;
+  worker.ended = now_;
   worker.stopped_by_us = state_ == State::terminating || state_ == State::killing;
-  if (worker.failed()) worker.failure_order = failures_++;
   if (worker.exit->succeeded() && !first_success_) first_success_ = now_;
 
   publish_losses();
@@ -96,7 +91,10 @@ void Supervisor::on(const Joined& e) {
 void Supervisor::on(const Reported& e) {
   auto& worker = workers_.at(static_cast<std::size_t>(e.rank));
   // The first report tells the cause; later ones are its echo.
-  if (!worker.report) worker.report = e;
+  if (!worker.claim || now_ - worker.claimed > claim_holds_for) {
+    worker.claim = e.claim;
+    worker.claimed = now_;
+  }
   if (state_ == State::grace) judge_grace();
 }
 
@@ -218,10 +216,10 @@ void Supervisor::on(const FrontLost&) {
   }
 }
 
-void Supervisor::begin_attempt(int attempt) {
-  attempt_ = attempt;
+void Supervisor::begin_attempt(const Start& start) {
+  attempt_ = start.attempt;
+  first_rank_ = start.first_rank;
   std::fill(workers_.begin(), workers_.end(), WorkerRecord{});
-  failures_ = 0;
   last_words_ = false;
   first_success_.reset();
   told_stragglers_ = straggled_ = false;
@@ -229,7 +227,7 @@ void Supervisor::begin_attempt(int attempt) {
   order_.reset();
   spawn_failure_code_.reset();
   state_ = State::starting;
-  effects_.push_back(Spawn{attempt});
+  effects_.push_back(Spawn{attempt_});
 }
 
 /// Members hear of every end: also of a process that ended cleanly and never was one, since their
@@ -243,14 +241,8 @@ void Supervisor::publish_losses() {
     auto& worker = workers_[rank];
     if (!worker.exit || worker.published) continue;
     worker.published = true;
-    PublishLoss loss{static_cast<int>(rank),
-                     cause_of(worker),
-                     worker.failed(),
-                     worker.exit->succeeded() && !worker.stopped_by_us,
-                     false,
-                     {}};
-    loss.consequence = worker.failed() && is_consequence(worker);
-    if (loss.consequence && worker.report->lost >= 0) loss.blamed = worker.report->lost;
+    Fact fact = fact_of(rank);
+    PublishLoss loss{static_cast<int>(rank), cause_of(worker, fact), std::move(fact)};
     effects_.push_back(std::move(loss));
   }
 }
@@ -294,7 +286,7 @@ void Supervisor::judge_stragglers() {
 
 void Supervisor::judge_grace() {
   if (all_exited()) return kill();
-  if (someone_will_report()) return;
+  if (someone_will_report() || someone_has_grace()) return;
   if (!someone_is_exiting()) return terminate(SIGTERM);
   // A worker reports before it prints: SIGTERM now would cut its sentence off.
   if (last_words_) return;
@@ -334,79 +326,82 @@ bool Supervisor::all_exited() const {
                      [](const auto& worker) { return worker.exit.has_value(); });
 }
 
-bool Supervisor::someone_failed() const { return failures_ > 0; }
+bool Supervisor::someone_failed() const {
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [](const auto& worker) { return worker.failed(); });
+}
+
+/// Its end may be under way, and nothing tells of that.
+bool Supervisor::someone_has_grace() const {
+  return rules_.grace_for_all &&
+         std::any_of(workers_.begin(), workers_.end(),
+                     [](const auto& worker) { return !worker.member && !worker.exit; });
+}
 
 bool Supervisor::someone_will_report() const {
   return std::any_of(workers_.begin(), workers_.end(), [](const auto& worker) {
-    return worker.member && !worker.exit && !worker.report;
+    return worker.member && !worker.exit && !worker.claim;
   });
 }
 
 bool Supervisor::someone_is_exiting() const {
   return std::any_of(workers_.begin(), workers_.end(), [](const auto& worker) {
-    return worker.member && !worker.exit && worker.report;
+    return worker.member && !worker.exit && worker.claim;
   });
 }
 
-bool Supervisor::everyone_blames_others() const {
-  return std::all_of(workers_.begin(), workers_.end(), [this](const auto& worker) {
-    if (!worker.failed()) return true;
-    const bool here = worker.report && worker.report->blamed >= 0;
-    return is_consequence(worker) && !(here && worker.report->blamed < rules_.workers);
-  });
-}
-
-std::optional<int> Supervisor::root_cause() const {
-  const WorkerRecord* first = nullptr;  // The first failure that is nobody's consequence,
-  const WorkerRecord* any = nullptr;    // and the first one at all.
-  for (const auto& worker : workers_) {
-    if (!worker.failed()) continue;
-    if (!any || worker.failure_order < any->failure_order) any = &worker;
-    if (is_consequence(worker)) continue;
-    if (!first || worker.failure_order < first->failure_order) first = &worker;
-  }
-  if (!any) return std::nullopt;
-  if (!first) {
-    // All who failed blame someone else. If that one left early, with 0, it is the cause. Who was
-    // told of the loss by another one knows nobody to blame.
-    for (const auto& worker : workers_) {
-      const int blamed = worker.failed() ? worker.report->blamed : -1;
-      if (blamed < 0 || blamed >= rules_.workers) continue;
-      const auto& suspect = workers_[static_cast<std::size_t>(blamed)];
-      if (suspect.exit && suspect.exit->succeeded() && !suspect.stopped_by_us) return blamed;
+Fact Supervisor::fact_of(std::size_t rank) const {
+  const WorkerRecord& worker = workers_[rank];
+  Fact fact;
+  fact.rank = first_rank_ + static_cast<int>(rank);
+  fact.when = worker.ended;
+  if (worker.exit) {
+    fact.exit_code = worker.exit->code;
+    fact.signal = worker.exit->signal;
+    fact.core_dumped = worker.exit->core_dumped;
+    if (!worker.stopped_by_us) {
+      fact.end = worker.exit->succeeded() ? Fact::End::left : Fact::End::failed;
     }
-    first = any;
   }
-  return static_cast<int>(first - workers_.data());
+  const auto until = worker.exit ? worker.ended : now_;
+  if (worker.claim && until - worker.claimed <= claim_holds_for) fact.claim = worker.claim;
+  return fact;
+}
+
+Facts Supervisor::facts() const {
+  Facts facts;
+  for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
+    Fact fact = fact_of(rank);
+    if (fact.end == Fact::End::left) {
+      facts.add_left(fact.rank);
+    } else if (fact.failed() || fact.claim) {
+      facts.ranks.emplace(fact.rank, std::move(fact));
+    }
+  }
+  return facts;
 }
 
 Ended Supervisor::verdict() const {
   constexpr int front_lost_code = 70;
-  if (front_lost_) return {Outcome::front_lost, front_lost_code, {}, false, false};
-  if (spawn_failure_code_) return {Outcome::spawn_failed, *spawn_failure_code_, {}, false, false};
+  if (front_lost_) return {Outcome::front_lost, front_lost_code};
+  if (spawn_failure_code_) return {Outcome::spawn_failed, *spawn_failure_code_};
   if (stop_signal_ && !failed_before_stop_) {
-    return {Outcome::stopped, 128 + *stop_signal_, {}, false, false};
+    return {Outcome::stopped, 128 + *stop_signal_};
   }
-  if (straggled_) return {Outcome::failed, exit_code::no_progress, {}, false, false};
-  const auto cause = root_cause();
+  if (straggled_) return {Outcome::failed, exit_code::no_progress};
+  auto cause = judge(facts());
   if (!cause) {
     const bool cut_short = order_ && std::any_of(workers_.begin(), workers_.end(),
                                                  [](const auto& w) { return w.stopped_by_us; });
-    return {cut_short ? Outcome::stopped : Outcome::succeeded, 0, {}, false, false};
+    return {cut_short ? Outcome::stopped : Outcome::succeeded, 0};
   }
   const bool someone_succeeded = std::any_of(workers_.begin(), workers_.end(), [](const auto& w) {
     return w.exit && w.exit->succeeded() && !w.stopped_by_us;
   });
   // A program that shrinks is done when its survivors are.
   if (rules_.on_failure == OnFailure::carry_on && someone_succeeded) return {};
-  int code = workers_[static_cast<std::size_t>(*cause)].exit->shell_code();
-  if (code == 0) {
-    // The one who left early did not fail; the first who waited for it did.
-    const auto waiter = std::find_if(workers_.begin(), workers_.end(),
-                                     [](const auto& worker) { return worker.failure_order == 0; });
-    code = waiter->exit->shell_code();
-  }
-  return {Outcome::failed, code, cause, everyone_blames_others(), false};
+  const int code = cause->exit_code;
+  return {Outcome::failed, code, std::move(cause)};
 }
 
 }  // namespace dlaunch::launcher

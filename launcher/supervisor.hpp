@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/exit_status.hpp"
+#include "runtime/base/verdict.hpp"
 
 #include <dlaunch/error.hpp>
 
@@ -16,6 +17,7 @@ namespace dlaunch::launcher {
 /// A round admitted this node: its workers are to run.
 struct Start {
   int attempt = 0;
+  int first_rank = 0;  ///< This node's, in the world: facts and verdicts are about world ranks.
 };
 /// All workers of the attempt run.
 struct Spawned {};
@@ -31,13 +33,10 @@ struct Exited {
 struct Joined {
   int rank = 0;
 };
-/// A call failed in the worker; `blamed` is the rank here that it holds responsible, -1 if it knows
-/// none; `lost` the rank of the job, of any node.
+/// A call failed in the worker, and whose fault that was, as it says.
 struct Reported {
   int rank = 0;
-  Errc code{};
-  int blamed = -1;
-  int lost = -1;
+  Claim claim;
 };
 /// A worker of another node exited with 0.
 struct LeftElsewhere {};
@@ -76,10 +75,7 @@ struct Spawn {
 struct PublishLoss {
   int rank = 0;
   std::string cause;
-  bool failed = false;        ///< A failure, and not our doing.
-  bool left = false;          ///< It exited with 0, by itself.
-  bool consequence = false;   ///< It failed for what happened to another rank,
-  std::optional<int> blamed;  ///< of the job, where it knows which.
+  Fact fact;
 };
 /// Tell the user that some have ended well and others still run.
 struct TellStragglers {
@@ -104,10 +100,9 @@ enum class Outcome { succeeded, failed, stopped, spawn_failed, front_lost };
 /// decision.
 struct Ended {
   Outcome outcome = Outcome::succeeded;
-  int exit_code = 0;              ///< What the job would end with; 0 where an order stopped it.
-  std::optional<int> root_cause;  ///< The rank to blame for a failure.
-  /// Everyone who failed blames a rank of another node, or an unknown one.
-  bool consequence = false;
+  int exit_code = 0;  ///< What the job would end with; 0 where an order stopped it.
+  /// By what is known here: the rendezvous, which hears of all nodes, may know better.
+  std::optional<Verdict> verdict = std::nullopt;
   bool unkillable = false;  ///< Something survived SIGKILL; we leave without it.
 
   bool operator==(const Ended&) const = default;
@@ -124,6 +119,8 @@ struct SupervisorRules {
   bool peers_elsewhere = false;  ///< Other nodes' workers have to hear of every loss.
   OnFailure on_failure = OnFailure::stop;
   Clock::duration failure_grace = std::chrono::milliseconds(500);
+  /// The grace was asked for: it is given to workers that do not use the runtime, too.
+  bool grace_for_all = false;
   /// When all have reported, how long they get to say it themselves and exit, of the grace's rest.
   Clock::duration last_words = std::chrono::milliseconds(100);
   Clock::duration shutdown_timeout = std::chrono::seconds(30);
@@ -137,11 +134,12 @@ struct SupervisorRules {
 /// What is known of a worker of the current attempt.
 struct WorkerRecord {
   std::optional<ExitStatus> exit;
-  std::optional<int> failure_order;  ///< 0 for the first failure seen.
-  bool stopped_by_us = false;        ///< It ended after we had begun to end the attempt.
+  Clock::time_point ended{};
+  bool stopped_by_us = false;  ///< It ended after we had begun to end the attempt.
   bool member = false;
   bool published = false;  ///< The members know of its end, and so will those who come later.
-  std::optional<Reported> report;
+  std::optional<Claim> claim;
+  Clock::time_point claimed{};
 
   bool failed() const { return exit && !exit->succeeded() && !stopped_by_us; }
 };
@@ -159,8 +157,8 @@ class Supervisor {
   State state() const { return state_; }
   int attempt() const { return attempt_; }
   const std::vector<WorkerRecord>& workers() const { return workers_; }
-  /// The rank to blame for the current attempt's failure, if it failed.
-  std::optional<int> root_cause() const;
+  /// What is known of the current attempt's ranks, for the judge.
+  Facts facts() const;
   /// How the attempt would be judged, were it over now.
   Ended verdict() const;
 
@@ -179,7 +177,7 @@ class Supervisor {
   void on(const AllGone&);
   void on(const FrontLost&);
 
-  void begin_attempt(int attempt);
+  void begin_attempt(const Start& start);
   void publish_losses();
   void judge_running();
   void arm_for_stragglers();
@@ -194,13 +192,14 @@ class Supervisor {
   bool someone_failed() const;
   bool someone_will_report() const;
   bool someone_is_exiting() const;
-  bool everyone_blames_others() const;
+  bool someone_has_grace() const;
+  Fact fact_of(std::size_t rank) const;
 
   SupervisorRules rules_;
   State state_ = State::idle;
   int attempt_ = 0;
+  int first_rank_ = 0;
   std::vector<WorkerRecord> workers_;
-  int failures_ = 0;
   std::optional<Clock::time_point> deadline_;
   bool last_words_ = false;  ///< All have reported; the deadline is that of their exits.
   std::optional<Clock::time_point> first_success_;  ///< When a worker ended with 0, here or not.

@@ -137,7 +137,6 @@ void Watch::ended(const Workers::Ended& ended) {
 void Watch::stop() {
   looking_ = false;
   timer_.cancel();
-  tell_disagreement();
 }
 
 NodeSight Watch::sight(std::size_t calls) const {

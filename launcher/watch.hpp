@@ -53,6 +53,8 @@ class Watch {
   void suspend(bool suspended) { stopped_.suspend(suspended); }
   /// The attempt is over. What was known can still be asked for.
   void stop();
+  /// What the ranks do not agree in, where it was found and nobody has told of it.
+  void tell_disagreement();
 
   /// With up to so many calls of each rank.
   NodeSight sight(std::size_t calls) const;
@@ -72,7 +74,6 @@ class Watch {
   void look();
   void look_at_calls(const NodeSight& node, Clock::time_point now);
   void look_for_disagreement(const NodeSight& node, Clock::time_point now);
-  void tell_disagreement();
 
   boost::asio::io_context& io_;
   const Clock::duration stuck_after_;

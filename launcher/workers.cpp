@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 
+#include <elf.h>
 #include <fcntl.h>
 #include <paths.h>
 #include <sys/stat.h>
@@ -30,7 +32,9 @@ StartProblem system_problem(const std::string& what) {
 std::optional<StartProblem> make_directories(const std::vector<std::string>& directories) {
   for (const auto& directory : directories) {
     if (::mkdir(directory.c_str(), directory_mode) != 0 && errno != EEXIST) {
-      return system_problem("cannot make the directory " + directory);
+      auto problem = system_problem("cannot make the directory " + directory);
+      problem.exit_code = exit_code::unreachable;
+      return problem;
     }
   }
   return std::nullopt;
@@ -72,6 +76,55 @@ StartProblem exec_problem(const std::string& program, const std::string& path, i
             "'" + program + "' cannot be executed: the interpreter or loader it names is missing"};
   }
   return program_problem(program, error);
+}
+
+/// "AArch64", for those that are likely to lie around; else the number that ELF gives it.
+std::string machine_name(unsigned number) {
+  switch (number) {
+    case EM_386:
+      return "x86";
+    case EM_X86_64:
+      return "x86-64";
+    case EM_ARM:
+      return "ARM";
+    case EM_AARCH64:
+      return "AArch64";
+    case EM_PPC64:
+      return "PowerPC 64";
+    case EM_S390:
+      return "S/390";
+    case EM_RISCV:
+      return "RISC-V";
+    default:
+      return "ELF machine " + std::to_string(number);
+  }
+}
+
+/// What the kernel does not know how to execute, and a shell could not read either. Nullopt for
+/// text without "#!".
+std::optional<StartProblem> no_script(const std::string& program, const std::string& path) {
+  constexpr std::size_t looked_at = 256;  // As much as the kernel looks at.
+  std::string head(looked_at, '\0');
+  const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const auto size = file ? ::read(file.get(), head.data(), head.size()) : 0;
+  head.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+  const std::string cannot = "'" + program + "' cannot be executed: ";
+  if (head.starts_with(ELFMAG) && head.size() > offsetof(Elf64_Ehdr, e_machine) + 1) {
+    const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(head[at]); };
+    const std::size_t at = offsetof(Elf64_Ehdr, e_machine);
+    const bool big_endian = byte(EI_DATA) == ELFDATA2MSB;
+    const unsigned low = byte(big_endian ? at + 1 : at), high = byte(big_endian ? at : at + 1);
+    return StartProblem{exit_code::cannot_execute,
+                        cannot + "it is a program for another machine (" +
+                            machine_name(high << 8 | low) + ") or kernel"};
+  }
+  if (head.starts_with("#!")) {
+    return StartProblem{exit_code::cannot_execute,
+                        cannot + "the interpreter it names is no program for this machine"};
+  }
+  if (head.substr(0, head.find('\n')).find('\0') == std::string::npos) return std::nullopt;
+  return StartProblem{exit_code::cannot_execute,
+                      cannot + "it is neither a program for this machine nor a script"};
 }
 
 /// As the kernel takes it; empty for no cores.
@@ -170,12 +223,14 @@ std::optional<StartProblem> Workers::start_one(const LaunchPlan& plan, const Wor
   request.control_number = control_number_.get();
   request.foreground = setting_.give_terminal && worker.stdio.inherit;
   request.mask = setting_.mask;
+  request.ignore_children = setting_.ignore_children;
   request.descriptors = &setting_.descriptors;
   const auto mask = mask_of(worker.cores);
   if (!mask.empty()) request.cores = reinterpret_cast<const cpu_set_t*>(mask.data());
   request.cores_bytes = mask.size() * sizeof(unsigned long);
   SpawnResult result = spawn(request);
   if (result.error == ENOEXEC) {
+    if (auto foreign = no_script(plan.argv.front(), program_)) return foreign;
     // A script without "#!" is the shell's, as everywhere. argv[0] stays the name it was called by.
     std::vector<char*> script = {const_cast<char*>(_PATH_BSHELL), program_.data()};
     script.insert(script.end(), argv.begin() + 1, argv.end());
@@ -218,6 +273,15 @@ std::optional<StartProblem> Workers::connect_stdio(const LaunchPlan& launch,
     sources_.push_back(std::move(source));
   }
   return std::nullopt;
+}
+
+int Workers::local_rank_of(pid_t pid) const {
+  // A worker leads its group, whose number is the worker's.
+  for (const pid_t wanted : {pid, ::getpgid(pid)}) {
+    const auto found = std::find(pids_.begin(), pids_.end(), wanted);
+    if (wanted > 0 && found != pids_.end()) return static_cast<int>(found - pids_.begin());
+  }
+  return -1;
 }
 
 std::vector<Workers::Ended> Workers::reap(bool& stopped) {

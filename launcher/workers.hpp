@@ -27,10 +27,11 @@ struct StartProblem {
 class Workers {
  public:
   struct Setting {
-    sigset_t mask{};             ///< For the workers.
-    rlimit descriptors{};        ///< For the workers.
-    bool give_terminal = false;  ///< To a worker that inherits our streams.
-    Output* output = nullptr;    ///< Takes the streams that are not inherited.
+    sigset_t mask{};               ///< For the workers.
+    bool ignore_children = false;  ///< The workers begin with SIGCHLD ignored.
+    rlimit descriptors{};          ///< For the workers.
+    bool give_terminal = false;    ///< To a worker that inherits our streams.
+    Output* output = nullptr;      ///< Takes the streams that are not inherited.
   };
   explicit Workers(Setting setting);
 
@@ -44,6 +45,9 @@ class Workers {
   std::vector<unique_fd> take_controls() { return std::move(controls_); }
   /// By local rank; 0 for one that was not started or has ended.
   const std::vector<pid_t>& pids() const { return pids_; }
+
+  /// Whose process that is, or one of its process group; -1 for nobody's.
+  int local_rank_of(pid_t pid) const;
 
   struct Ended {
     int local_rank = 0;

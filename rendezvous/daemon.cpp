@@ -3,6 +3,7 @@
 #include "rendezvous/process_figures.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/exit_code.hpp"
+#include "runtime/base/program.hpp"
 #include "runtime/base/socket.hpp"
 
 #include <algorithm>
@@ -50,9 +51,14 @@ Daemon::Daemon(DaemonTask task, Log& log)
       service_(
           io_, task_.config.rules, [this](const LogLine& line) { log_.write(line); }, &journal_),
       manager_(task_.notify_socket),
-      signals_(io_, SIGHUP, SIGTERM, SIGINT),
+      signals_(io_, SIGHUP),
       watchdog_timer_(io_),
       drain_timer_(io_) {
+  // What was ignored at the start stays so. A reload costs nothing, whoever asks for it.
+  const auto ignored = ignored_signals();
+  for (const int number : {SIGTERM, SIGINT}) {
+    if (std::ranges::find(ignored, number) == ignored.end()) signals_.add(number);
+  }
   if (task_.secret) {
     service_.server().ask_for(
         {.key_of = [secret = *task_.secret](std::string_view job) { return secret.job_key(job); },

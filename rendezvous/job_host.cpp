@@ -14,6 +14,8 @@
 namespace dlaunch::rendezvous {
 namespace {
 
+constexpr int refused_clients_told = 4;
+
 /// Abstract names are visible to everyone in the network namespace; a random one cannot be taken
 /// beforehand.
 std::string random_name() { return "@dlaunch-" + random_hex(24); }
@@ -73,11 +75,25 @@ void JobHost::serve_c10d(unique_fd listener) {
     c10d_->on_slow_reader([this](store::ConnectionId, const std::string& peer) {
       observer_.on_warning(store::slow_reader_text("a client of PyTorch's store", peer));
     });
+    hear_refused_clients(*c10d_);
   }
   c10d_->listen(std::move(listener), {.native = false, .c10d = true});
 }
 
-void JobHost::share_c10d(store::Server& server) { shared_c10d_ = &server; }
+void JobHost::share_c10d(store::Server& server) {
+  shared_c10d_ = &server;
+  hear_refused_clients(server);
+}
+
+/// What all ranks do wrong alike is not said for all of them.
+void JobHost::hear_refused_clients(store::Server& server) {
+  server.on_refused_c10d([this, alive = std::weak_ptr(alive_)](
+                             const Address& peer, const Address& own, const std::string& why) {
+    if (alive.expired() || refused_clients_ >= refused_clients_told) return;
+    ++refused_clients_;
+    observer_.on_refused_client(peer, own, why);
+  });
+}
 
 void JobHost::serve_c10d_to(const std::optional<std::vector<std::string>>& hosts) {
   if (c10d_) c10d_->restrict_c10d(hosts);
@@ -93,6 +109,7 @@ void JobHost::begin_attempt(JobIdentity identity) {
   losses_.clear();
   segment_.reset();
   segment_was_tried_ = has_warned_ = false;
+  refused_clients_ = 0;
   begin_serving();
   if (c10d_) c10d_->renew_c10d();
   if (shared_c10d_) shared_c10d_->renew_c10d();
@@ -102,10 +119,10 @@ void JobHost::expect(int rank, unique_fd control) {
   expected_[native_->adopt(std::move(control))] = rank;
 }
 
-void JobHost::publish_loss(int rank, const std::string& host, const std::string& cause) {
+void JobHost::publish_loss(int rank, const std::string& host, const std::string& cause, bool left) {
   // Said again after the agent's connection broke.
   if (std::ranges::any_of(losses_, [&](const auto& loss) { return loss.rank == rank; })) return;
-  losses_.push_back({.rank = rank, .host = host, .cause = cause});
+  losses_.push_back({.rank = rank, .host = host, .cause = cause, .left = left});
   for (const auto& [member, where] : by_rank_) {
     if (member != rank) tell(where.connection, losses_.back());
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/base/secret.hpp"
+#include "runtime/base/socket.hpp"
 #include "runtime/base/unique_fd.hpp"
 #include "runtime/segment/segment.hpp"
 #include "runtime/store/relay.hpp"
@@ -32,6 +33,10 @@ class JobObserver {
   virtual void on_left(int rank) = 0;
   /// A sentence for the user: the members go on, but not as well as they could.
   virtual void on_warning(const std::string& sentence) = 0;
+  /// PyTorch's store has closed the connection of this client, for what it asked; a few are told
+  /// of each attempt.
+  virtual void on_refused_client(const Address& peer, const Address& own,
+                                 const std::string& why) = 0;
 };
 
 /// The job as its members must know it.
@@ -77,7 +82,7 @@ class JobHost : private store::Host {
   void expect(int rank, unique_fd control);
   /// Tells all members, those who come later too, that a rank is gone; barriers and all_gathers of
   /// the whole world that lack it fail.
-  void publish_loss(int rank, const std::string& host, const std::string& cause);
+  void publish_loss(int rank, const std::string& host, const std::string& cause, bool left = false);
   /// What other nodes' ranks do, as far as it is known, to a member that has asked.
   void tell_doing(int rank, const wire::Doing& doing);
   /// What the members of this attempt share; null where nobody has come yet, or there is none.
@@ -106,6 +111,7 @@ class JobHost : private store::Host {
   /// had, which is said once an attempt.
   Segment* segment();
   void warn(const std::string& sentence);
+  void hear_refused_clients(store::Server& server);
   void tell(store::ConnectionId to, const auto& message, std::vector<unique_fd> fds = {});
   /// A new server, for a new attempt.
   void begin_serving();
@@ -126,6 +132,7 @@ class JobHost : private store::Host {
   std::shared_ptr<Segment> segment_;
   bool segment_was_tried_ = false;
   bool has_warned_ = false;
+  int refused_clients_ = 0;                                ///< Of this attempt.
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);  ///< Posted work checks that we live.
 };
 

@@ -11,6 +11,8 @@ namespace dlaunch::rendezvous::message {
 /// Addresses of one node. Texts have wire::text_bytes_max, frames wire::frame_bytes_max.
 constexpr std::size_t addresses_max = 64;
 constexpr std::size_t roster_max = 65'536;
+/// What one node tells of its calls.
+constexpr std::size_t communicators_max = 64, calls_max = 64;
 
 /// Agent: its first message after WELCOME, and again after each reconnect.
 struct Join {
@@ -31,13 +33,12 @@ struct Leave {
 struct Heartbeat {
   static constexpr wire::Type type = wire::Type::heartbeat;
 };
+/// The times in facts travel as ages, `told` to `heard`: clocks differ.
 struct WorkerFailed {
   static constexpr wire::Type type = wire::Type::worker_failed;
   std::uint64_t epoch = 0;
-  std::int32_t rank = 0;
+  Fact fact;
   std::string cause;
-  bool consequence = false;
-  std::optional<int> blamed = std::nullopt;
 };
 struct WorkerLeft {
   static constexpr wire::Type type = wire::Type::worker_left;
@@ -49,10 +50,20 @@ struct WorkersEnded {
   std::uint64_t epoch = 0;
   rendezvous::WorkersEnded::Outcome outcome{};
   std::int32_t exit_code = 0;
-  std::optional<int> root_cause;
-  bool consequence = false;
   std::string sentence;
-  std::optional<int> blamed = std::nullopt;
+  std::vector<Fact> facts;
+  struct Range {
+    std::int32_t first = 0;
+    std::int32_t count = 1;
+  };
+  std::vector<Range> left;
+  std::vector<RankDetails> details;
+};
+/// Agent: before WorkersEnded, where the workers ended by themselves.
+struct CallsMade {
+  static constexpr wire::Type type = wire::Type::calls_made;
+  std::uint64_t epoch = 0;
+  std::vector<CommunicatorCalls> communicators;
 };
 /// A node's place in an epoch.
 struct HostPlace {
@@ -89,6 +100,7 @@ struct RanksLost {
   std::int32_t count = 1;
   std::string host;
   std::string cause;
+  bool left = false;
 };
 struct Standing {
   static constexpr wire::Type type = wire::Type::standing;
@@ -97,9 +109,21 @@ struct Standing {
 struct Finished {
   static constexpr wire::Type type = wire::Type::finished;
   std::int32_t exit_code = 0;
-  std::optional<int> root_cause;
+  std::optional<Verdict> verdict;
   std::string sentence;
+  std::optional<RankDetails> details = std::nullopt;
 };
+
+/// Ranges of ranks that one node tells to have left, and lines of one rank's stderr.
+constexpr std::size_t ranges_max = 4096, lines_max = 20;
+/// Of one line.
+constexpr std::size_t line_bytes_max = 512;
+
+WorkerFailed told(const rendezvous::WorkerFailed& how, Clock::time_point now);
+rendezvous::WorkerFailed heard(const WorkerFailed& how, Session from, Clock::time_point now);
+/// Of too many facts those are left out that blame others.
+WorkersEnded told(const rendezvous::WorkersEnded& how, Clock::time_point now);
+rendezvous::WorkersEnded heard(const WorkersEnded& how, Session from, Clock::time_point now);
 
 /// As wire::encode and wire::decode. Durations travel as milliseconds, rounded up.
 template <class Message>

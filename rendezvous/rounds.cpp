@@ -71,7 +71,7 @@ JobStatus Rounds::status() const {
   JobStatus status{
       s.phase,    s.epoch, s.attempt, s.rules.nodes_min, s.rules.nodes_max, s.world_size,
       s.standing, {},      {}};
-  if (s.verdict) status.exit_code = s.verdict->exit_code;
+  if (s.finish_said) status.exit_code = s.finish_said->exit_code;
   status.nodes.reserve(s.nodes.size());
   for (const auto& [session, node] : s.nodes) {
     NodeStatus line{node.offer.id,      node.offer.host, NodeStatus::State::waiting, {}, 0,
@@ -171,7 +171,7 @@ void Rounds::State::on(const Leave& e) {
   const int code = e.exit_code != 0 ? e.exit_code : exit_code::node_lost;
   const std::string reason = "node " + node.offer.id + " left: " + e.reason;
   if (phase == Phase::gathering) {
-    if (closes || (re_forming && nodes.empty())) return finish(code, {}, reason);
+    if (closes || (re_forming && nodes.empty())) return finish(code, reason);
     return consider_gathering();
   }
   // Whose workers have ended is needed no more, save for a restart.
@@ -214,13 +214,12 @@ void Rounds::State::lose(const std::vector<std::pair<Session, std::string>>& who
     if (!node.member() || node.end) continue;
     if (!std::exchange(needed, true)) first = text;
     --running;
-    culprit_lost = culprit_lost || session == cause_session;
+    evidence.facts.lost[node.admission->first_rank] = node.admission->local_size;
     losses.push_back({epoch, node.admission->first_rank, node.admission->local_size,
                       node.offer.host, text, session});
     if (!rules.continue_on_failure) continue;
     // To a program that goes on without failed workers a lost node is as many of them.
-    ends.push_back(
-        {session, epoch, WorkersEnded::Outcome::failed, exit_code::node_lost, {}, false, text});
+    ends.push_back({session, epoch, WorkersEnded::Outcome::failed, exit_code::node_lost, text});
   }
   if (phase == Phase::gathering) return consider_gathering();
   tell_ranks_lost(std::move(losses));

@@ -1,5 +1,8 @@
 #pragma once
 
+#include "rendezvous/call_ledger.hpp"
+#include "runtime/base/verdict.hpp"
+
 #include <dlaunch/error.hpp>
 
 #include <cstdint>
@@ -100,11 +103,8 @@ struct Heartbeat {
 struct WorkerFailed {
   Session session = 0;
   std::uint64_t epoch = 0;
-  int rank = 0;  ///< Global.
-  std::string cause;
-  bool consequence = false;  ///< It ended for what happened to another rank.
-  /// That rank, of any node, where it is known.
-  std::optional<int> blamed = std::nullopt;
+  Fact fact;
+  std::string cause;  ///< "killed by SIGKILL", for those who wait for it.
 };
 /// One of the node's workers exited with 0 while others of the epoch run: who waits for it, on any
 /// node, is to know.
@@ -113,9 +113,20 @@ struct WorkerLeft {
   std::uint64_t epoch = 0;
   int rank = 0;  ///< Global.
 };
-/// The cause of its loss, for those who wait for it.
-constexpr std::string_view early_exit_cause = "exited 0 before the others";
-inline bool is_early_exit(std::string_view cause) { return cause == early_exit_cause; }
+/// What people want to know of the rank that is to blame, wherever they read it.
+struct RankDetails {
+  int rank = 0;
+  int local_rank = 0;
+  std::string node;  ///< Its node's id, by the rendezvous.
+  std::string host;
+  std::int64_t pid = 0;
+  std::int64_t time_ms = 0;  ///< Of its end, since 1970; 0 where it was stopped.
+  std::string error_file;
+  std::string message;                  ///< Of the exception that its error file tells of.
+  std::vector<std::string> last_lines;  ///< Of its stderr.
+
+  bool operator==(const RankDetails&) const = default;
+};
 /// How a node's workers of an epoch ended. None of their processes is left.
 struct WorkersEnded {
   Session session = 0;
@@ -123,18 +134,23 @@ struct WorkersEnded {
   enum class Outcome { succeeded, failed, stopped, spawn_failed };
   Outcome outcome = Outcome::succeeded;
   int exit_code = 0;
-  std::optional<int> root_cause;  ///< Global rank.
-  /// All its failures blame another rank (peer lost, aborted): never the job's root cause while
-  /// some other node has one that does not.
-  bool consequence = false;
-  std::string sentence;  ///< "rank 3 was killed by SIGKILL".
-  /// The rank of another node that its first such failure blames.
-  std::optional<int> blamed = std::nullopt;
+  std::string sentence;  ///< Why, where that is no rank's fault.
+  Facts facts = {};      ///< Of its ranks.
+  /// Of those of its ranks that may be to blame.
+  std::vector<RankDetails> details = {};
 };
+/// What a node's ranks have called, where they ended by themselves; before WorkersEnded.
+struct CallsMade {
+  Session session = 0;
+  std::uint64_t epoch = 0;
+  std::vector<CommunicatorCalls> communicators;
+};
+/// A node tells no more facts, and details, than these.
+constexpr std::size_t facts_max = 256, details_max = 4;
 struct Tick {};
 
 using Event = std::variant<Join, Leave, Disconnected, Heartbeat, WorkerFailed, WorkerLeft,
-                           WorkersEnded, Tick>;
+                           WorkersEnded, CallsMade, Tick>;
 
 // ---- Effects ----
 
@@ -209,8 +225,9 @@ struct Standing {
 /// The job is over; every node exits with this.
 struct Finish {
   int exit_code = 0;
-  std::optional<int> root_cause;  ///< Global rank.
+  std::optional<Verdict> verdict;  ///< Where ranks are to blame.
   std::string sentence;
+  std::optional<RankDetails> details = std::nullopt;  ///< Of the verdict's first rank.
 };
 
 using Effect = std::variant<Admit, Refuse, Stop, RanksLost, Standing, Finish>;

@@ -29,15 +29,14 @@ bool before(const Node* a, const Node* b) {
 void Rounds::State::forget_epoch() {
   cause = EndCause::none;
   cause_reason.clear();
-  cause_session = 0;
-  cause_rank = -1;
+  evidence = {};
   lost_at.reset();
   loss_reason.clear();
-  culprit_lost = false;
   leave_code.reset();
   losses_told = exits_told = 0;
   repeated.clear();
   ends.clear();
+  ledger = CallLedger();
   adopted.clear();
   awaited.clear();
   awaited_until.reset();
@@ -61,7 +60,6 @@ void Rounds::State::begin_gathering() {
     node.admission.reset();
     node.order.reset();
     node.end.reset();
-    node.failed.clear();
     node.confirmed = false;
   }
 }
@@ -102,7 +100,7 @@ void Rounds::State::give_up_gathering() {
     text += "only " + count_text() + (first ? " came" : " were there") + within + ": " +
             names_here() + missing_ranks();
   }
-  finish(!first && lost_at ? exit_code::node_lost : exit_code::ranks_missing, {}, text);
+  finish(!first && lost_at ? exit_code::node_lost : exit_code::ranks_missing, text);
 }
 
 /// Of more than there is room for, those of the last epoch come first.

@@ -11,30 +11,35 @@ Stop::Cause manner_of(EndCause why) {
   return someone_is_missed ? Stop::Cause::failure : Stop::Cause::membership;
 }
 
+bool Rounds::State::is_own(const Node& node, int rank) const {
+  const Admission& own = *node.admission;
+  return rank >= own.first_rank && rank < own.first_rank + own.local_size;
+}
+
+bool Rounds::State::is_first_news(const Node& node, int rank) {
+  return is_own(node, rank) && evidence.told.insert(rank).second;
+}
+
 void Rounds::State::on(const WorkerFailed& e) {
   Node* node = member_of(e.session, e.epoch);
   if (!node || node->end || phase == Phase::finished) return;
   node->confirmed = true;
-  const Admission& own = *node->admission;
-  const bool its_own = e.rank >= own.first_rank && e.rank < own.first_rank + own.local_size;
-  if (!its_own || !node->failed.insert(e.rank).second) return;
-  tell_ranks_lost({{epoch, e.rank, 1, node->offer.host, e.cause, e.session}});
+  const int rank = e.fact.rank;
+  if (!is_first_news(*node, rank)) return;
+  evidence.facts.ranks.insert_or_assign(rank, e.fact);
+  evidence.hosts[rank] = node->offer.host;
+  tell_ranks_lost({{epoch, rank, 1, node->offer.host, e.cause, e.session}});
   if (rules.continue_on_failure || cause != EndCause::none) return;
-  if (e.consequence && e.blamed) {
-    // Who left is the cause, or a node whose connection here is broken as well.
-    if (const auto early = early_exit(e.blamed)) {
-      return begin_end(EndCause::failure, *early, e.session);
-    }
-    const Node* blamed = node_of_rank(*e.blamed);
+  const auto verdict = dlaunch::judge(evidence.facts);
+  if (verdict && !is_open(*verdict)) {
+    return begin_end(EndCause::failure, text_of(*verdict), e.session);
+  }
+  // It may be a node whose connection here is broken as well.
+  if (e.fact.claim && e.fact.claim->fault == Fault::lost && !e.fact.claim->ranks.empty()) {
+    const Node* blamed = node_of_rank(e.fact.claim->ranks.front());
     if (blamed && blamed->gone) return lose({{blamed->session, break_text(*blamed)}});
   }
-  if (!e.consequence) {
-    cause_session = e.session;
-    cause_rank = e.rank;
-  }
-  begin_end(EndCause::failure,
-            "rank " + std::to_string(e.rank) + " on " + node->offer.host + " " + e.cause,
-            e.session);
+  begin_end(EndCause::failure, name_of_rank(rank) + " " + e.cause, e.session);
 }
 
 /// Most often this is the usual end of a job, so not all of its ranks are told of: the first few to
@@ -44,13 +49,34 @@ void Rounds::State::on(const WorkerLeft& e) {
   Node* node = member_of(e.session, e.epoch);
   if (!node || node->end || phase == Phase::finished) return;
   node->confirmed = true;
-  const Admission& own = *node->admission;
-  const bool its_own = e.rank >= own.first_rank && e.rank < own.first_rank + own.local_size;
-  if (!its_own || !node->departed.insert(e.rank).second || exits_told++ >= told_max) return;
-  RanksLost loss{epoch, e.rank, 1, node->offer.host, std::string(early_exit_cause), e.session};
+  if (!is_first_news(*node, e.rank)) return;
+  evidence.facts.add_left(e.rank);
+  if (exits_told++ >= told_max) return;
+  RanksLost loss{epoch, e.rank, 1, node->offer.host, left_text, e.session};
   loss.left = true;
   repeated.push_back(loss);
   put(std::move(loss));
+}
+
+/// What the node says when all its workers have ended is what counts: later claims may have come.
+void Rounds::State::take_facts(const Node& node, const WorkersEnded& e) {
+  for (const auto& [rank, fact] : e.facts.ranks) {
+    if (is_own(node, rank)) evidence.facts.ranks.insert_or_assign(rank, fact);
+  }
+  for (const auto& [first, count] : e.facts.left) {
+    if (is_own(node, first) && count > 0 && is_own(node, first + count - 1)) {
+      evidence.facts.add_left(first, count);
+    }
+  }
+  if (e.outcome == WorkersEnded::Outcome::succeeded) {
+    evidence.facts.add_left(node.admission->first_rank, node.admission->local_size);
+  }
+  constexpr std::size_t kept_max = 256;
+  for (const auto& details : e.details) {
+    if (is_own(node, details.rank) && evidence.details.size() < kept_max) {
+      evidence.details.emplace(details.rank, details).first->second.node = node.offer.id;
+    }
+  }
 }
 
 void Rounds::State::on(const WorkersEnded& e) {
@@ -64,6 +90,7 @@ void Rounds::State::on(const WorkersEnded& e) {
   if (!node || node->end || phase == Phase::finished) return;
   node->end = e;
   node->confirmed = true;
+  take_facts(*node, e);
   const bool unasked = e.outcome == Outcome::stopped && cause == EndCause::none;
   if (unasked && adopted.empty()) {
     node->end->outcome = Outcome::failed;
@@ -81,10 +108,20 @@ void Rounds::State::on(const WorkersEnded& e) {
   const bool tolerated = rules.continue_on_failure && outcome == Outcome::failed;
   const bool failed = outcome == Outcome::failed || outcome == Outcome::spawn_failed;
   if (failed && !tolerated) {
-    return begin_end(EndCause::failure, node->end->sentence + " (node " + node->offer.id + ")",
-                     e.session);
+    const auto verdict = dlaunch::judge(evidence.facts);
+    const std::string why = verdict && node->end->sentence.empty()
+                                ? text_of(*verdict)
+                                : node->end->sentence + " (node " + node->offer.id + ")";
+    return begin_end(EndCause::failure, why, e.session);
   }
   judge_if_ended();
+}
+
+void Rounds::State::on(const CallsMade& e) {
+  Node* node = member_of(e.session, e.epoch);
+  if (!node || node->end || phase == Phase::finished) return;
+  node->confirmed = true;
+  for (const auto& communicator : e.communicators) ledger.add(communicator);
 }
 
 /// Something happened that this epoch does not survive. The first counts as the cause; the members
@@ -120,8 +157,12 @@ void Rounds::State::judge() {
     return e.outcome == Outcome::spawn_failed;
   });
   if (unstartable != ends.end()) {
-    return finish(unstartable->exit_code != 0 ? unstartable->exit_code : exit_code::failed, {},
+    return finish(unstartable->exit_code != 0 ? unstartable->exit_code : exit_code::failed,
                   unstartable->sentence);
+  }
+  if (const auto differ = unheard_disagreement()) {
+    // A restart would make the same calls.
+    return finish(exit_code::disagreement, *differ);
   }
   switch (cause) {
     case EndCause::none: {
@@ -129,7 +170,7 @@ void Rounds::State::judge() {
       const bool any = std::any_of(ends.begin(), ends.end(), [](const WorkersEnded& e) {
         return e.outcome == Outcome::succeeded;
       });
-      return any ? finish(0, {}, "all workers ended") : finish_failed();
+      return any ? finish(0, "all workers ended") : finish_failed();
     }
     case EndCause::failure:
       return judge_failure();
@@ -137,22 +178,20 @@ void Rounds::State::judge() {
       return judge_loss();
     case EndCause::arrival:
       if (!closes) return gather_or_give_up();
-      return finish(*leave_code, {}, cause_reason);
+      return finish(*leave_code, cause_reason);
     case EndCause::leave:
       if (!closes && elastic() && count() >= rules.nodes_min) return gather_or_give_up();
-      return finish(*leave_code, {}, cause_reason);
+      return finish(*leave_code, cause_reason);
   }
 }
 
-/// The first failure that blames nobody else, as it was told; or the first.
-const WorkersEnded* Rounds::State::root_cause() const {
-  const WorkersEnded* root = nullptr;
-  for (const auto& end : ends) {
-    if (end.outcome != WorkersEnded::Outcome::failed) continue;
-    if (!end.consequence && end.session == cause_session) return &end;
-    if (!root || (root->consequence && !end.consequence)) root = &end;
-  }
-  return root;
+/// Ranks went on, and ended, with wrong data, or waited for one that did.
+std::optional<std::string> Rounds::State::unheard_disagreement() const {
+  if (cause != EndCause::none && cause != EndCause::failure) return std::nullopt;
+  const auto verdict = dlaunch::judge(evidence.facts);
+  const bool nobody_failed =
+      !verdict || verdict->kind == Verdict::Kind::left || verdict->kind == Verdict::Kind::lost;
+  return nobody_failed && !lost_at ? ledger.disagreement() : std::nullopt;
 }
 
 const Node* Rounds::State::node_of_rank(int rank) const {
@@ -164,20 +203,30 @@ const Node* Rounds::State::node_of_rank(int rank) const {
   return nullptr;
 }
 
-std::optional<std::string> Rounds::State::early_exit(std::optional<int> rank) const {
-  const Node* node = rank ? node_of_rank(*rank) : nullptr;
-  if (!node) return std::nullopt;
-  const bool all = node->end && node->end->outcome == WorkersEnded::Outcome::succeeded;
-  if (!all && !node->departed.contains(*rank)) return std::nullopt;
-  return "rank " + std::to_string(*rank) + " on " + node->offer.host +
-         " exited with 0 before the others";
+std::string Rounds::State::name_of_rank(int rank) const {
+  const std::string name = "rank " + std::to_string(rank);
+  if (const Node* node = node_of_rank(rank)) return name + " on " + node->offer.host;
+  const auto known = evidence.hosts.find(rank);
+  return known == evidence.hosts.end() ? name : name + " on " + known->second;
+}
+
+std::string Rounds::State::text_of(const Verdict& verdict) const {
+  return sentence_of(verdict, [this](int rank) { return name_of_rank(rank); });
+}
+
+bool Rounds::State::is_open(const Verdict& verdict) const {
+  if (verdict.kind == Verdict::Kind::lost) return true;
+  if (verdict.kind != Verdict::Kind::failed) return false;
+  const auto fact = evidence.facts.ranks.find(verdict.rank());
+  const bool blames = fact != evidence.facts.ranks.end() && fact->second.claim;
+  return blames && fact->second.claim->fault == Fault::lost;
 }
 
 void Rounds::State::judge_failure() {
-  const WorkersEnded* root = root_cause();
-  const bool all_blame_others = !root || root->consequence;
+  const auto verdict = dlaunch::judge(evidence.facts);
   // The workers notice that a node is gone before its lease ends.
-  if (all_blame_others && lost_at && !culprit_lost) return judge_loss();
+  const bool by_loss = !verdict || is_open(*verdict) || verdict->kind == Verdict::Kind::node_lost;
+  if (by_loss && lost_at) return judge_loss();
   if (attempt >= rules.max_restarts || leave_code || closes) return finish_failed();
   ++attempt;
   gather_or_give_up();
@@ -185,25 +234,25 @@ void Rounds::State::judge_failure() {
 
 void Rounds::State::judge_loss() {
   const bool may_go_on = !closes && (elastic() || (attempt < rules.max_restarts && !leave_code));
-  if (!may_go_on) return finish(exit_code::node_lost, {}, loss_reason);
+  if (!may_go_on) return finish(exit_code::node_lost, loss_reason);
   if (!elastic()) ++attempt;
   gather_or_give_up();
 }
 
 void Rounds::State::finish_failed() {
-  const WorkersEnded* root = root_cause();
-  const bool lost_before_it_told = culprit_lost && (!root || root->consequence);
-  if (!root || lost_before_it_told) {
-    return finish(exit_code::node_lost, {},
+  using Outcome = WorkersEnded::Outcome;
+  if (auto verdict = dlaunch::judge(evidence.facts)) {
+    const int code = verdict->exit_code;
+    std::string text = text_of(*verdict);
+    return finish(code, std::move(text), std::move(verdict));
+  }
+  const auto failed = std::find_if(
+      ends.begin(), ends.end(), [](const WorkersEnded& e) { return e.outcome == Outcome::failed; });
+  if (failed == ends.end()) {
+    return finish(exit_code::node_lost,
                   lost_at ? cause_reason + "; then " + loss_reason : cause_reason);
   }
-  const int code = root->exit_code != 0 ? root->exit_code : exit_code::failed;
-  // Who left early did not fail; those who waited for it did.
-  const auto early = root->consequence ? early_exit(root->blamed) : std::nullopt;
-  if (early) return finish(code, root->blamed, *early);
-  // In the words in which all nodes have heard of it.
-  const bool was_told = root->session == cause_session && root->root_cause == cause_rank;
-  finish(code, root->root_cause, was_told ? cause_reason : root->sentence);
+  finish(failed->exit_code != 0 ? failed->exit_code : exit_code::failed, failed->sentence);
 }
 
 void Rounds::State::gather_or_give_up() {
@@ -211,11 +260,16 @@ void Rounds::State::gather_or_give_up() {
   consider_gathering();
 }
 
-void Rounds::State::finish(int exit_code, std::optional<int> root_cause, std::string sentence) {
+void Rounds::State::finish(int exit_code, std::string sentence, std::optional<Verdict> why) {
   phase = Phase::finished;
   standing = sentence;
-  verdict = Finish{exit_code, root_cause, std::move(sentence)};
-  put(*verdict);
+  Finish end{exit_code, std::move(why), std::move(sentence)};
+  if (end.verdict) {
+    const auto known = evidence.details.find(end.verdict->rank());
+    if (known != evidence.details.end()) end.details = known->second;
+  }
+  finish_said = end;
+  put(std::move(end));
 }
 
 }  // namespace dlaunch::rendezvous

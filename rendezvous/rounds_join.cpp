@@ -83,9 +83,9 @@ std::optional<std::string> disagreement(const std::string& id, const JobRules& t
 void Rounds::State::on(const Join& e) {
   Node* known = find(e.session);
   if (phase == Phase::finished) {
-    if (known) return put(*verdict);
+    if (known) return put(*finish_said);
     return put(Refuse{e.session, Errc::refused, exit_code::usage,
-                      "the job is over: " + verdict->sentence});
+                      "the job is over: " + finish_said->sentence});
   }
   if (known) {
     const bool dropped = known->confirmed && !known->end && !e.holding;
@@ -344,7 +344,9 @@ void Rounds::State::give_up_awaited() {
   std::vector<RanksLost> gaps;
   int next = 0;
   const auto gap_until = [&](int rank) {
-    if (rank > next) gaps.push_back({epoch, next, rank - next, "a lost node", text, 0});
+    if (rank <= next) return;
+    gaps.push_back({epoch, next, rank - next, "a lost node", text, 0});
+    evidence.facts.lost[next] = rank - next;
   };
   for (const auto& [node_rank, held] : adopted) {
     gap_until(held.first_rank);
@@ -355,7 +357,7 @@ void Rounds::State::give_up_awaited() {
   note_loss(text);
   tell_ranks_lost(std::move(gaps));
   if (!rules.continue_on_failure) return begin_end(EndCause::loss, text);
-  ends.push_back({0, epoch, WorkersEnded::Outcome::failed, exit_code::node_lost, {}, false, text});
+  ends.push_back({0, epoch, WorkersEnded::Outcome::failed, exit_code::node_lost, text});
   judge_if_ended();
 }
 

@@ -26,11 +26,17 @@ struct Node {
   std::optional<Admission> admission;
   std::optional<Stop> order;  ///< It was told to stop.
   std::optional<WorkersEnded> end;
-  std::set<int> failed;    ///< Ranks it has reported.
-  std::set<int> departed;  ///< Ranks that exited with 0.
   bool confirmed = false;  ///< It has said that it holds its place.
 
   bool member() const { return admission.has_value(); }
+};
+
+/// What is known of an epoch's ranks.
+struct Evidence {
+  Facts facts;
+  std::set<int> told;  ///< Ranks of whose end all have heard.
+  std::map<int, RankDetails> details;
+  std::map<int, std::string> hosts;  ///< Of ranks that failed: their node may be lost since.
 };
 
 /// What ended an epoch, or is about to: the first thing that happened counts.
@@ -47,6 +53,7 @@ struct Rounds::State {
   void on(const WorkerFailed& e);
   void on(const WorkerLeft& e);
   void on(const WorkersEnded& e);
+  void on(const CallsMade& e);
   void on(const Tick&);
 
   void forgive_own_stall();
@@ -111,15 +118,21 @@ struct Rounds::State {
   void note_loss(const std::string& text);
   void judge_if_ended();
   void judge();
+  std::optional<std::string> unheard_disagreement() const;
   void judge_failure();
   void judge_loss();
-  const WorkersEnded* root_cause() const;
   const Node* node_of_rank(int rank) const;
-  /// "rank 3 on h2 exited with 0 before the others", if it did.
-  std::optional<std::string> early_exit(std::optional<int> rank) const;
+  bool is_own(const Node& node, int rank) const;
+  void take_facts(const Node& node, const WorkersEnded& e);
+  bool is_first_news(const Node& node, int rank);
+  /// "rank 3 on h2".
+  std::string name_of_rank(int rank) const;
+  std::string text_of(const Verdict& verdict) const;
+  /// Ranks fail that blame others, of whom nothing bad is known.
+  bool is_open(const Verdict& verdict) const;
   void finish_failed();
   void gather_or_give_up();
-  void finish(int exit_code, std::optional<int> root_cause, std::string sentence);
+  void finish(int exit_code, std::string sentence, std::optional<Verdict> why = std::nullopt);
 
   template <class Effect>
   void put(Effect effect) {
@@ -179,24 +192,23 @@ struct Rounds::State {
 
   EndCause cause = EndCause::none;
   std::string cause_reason;
-  Session cause_session = 0;                 ///< Whose worker failed by itself,
-  int cause_rank = -1;                       ///< and which.
+  Evidence evidence;
   std::optional<Clock::time_point> lost_at;  ///< The first loss since the round was closed,
   std::string loss_reason;                   ///< and what is said about it.
-  bool culprit_lost = false;                 ///< The node whose worker failed first.
   std::optional<int> leave_code;             ///< A member left: its code.
   bool closes = false;
   std::size_t losses_told = 0;      ///< Of this epoch.
   std::size_t exits_told = 0;       ///< Of this epoch, with 0.
   std::vector<RanksLost> repeated;  ///< The first of them, to be said again.
   std::vector<WorkersEnded> ends;   ///< Of this epoch, in the order of arrival.
+  CallLedger ledger;                ///< Of this epoch, as far as they have ended.
 
   std::string standing;
   std::string standing_key;               ///< What it said about the nodes, without the clock.
   std::size_t calls_said = 0;             ///< Of the last call's countdown.
   std::optional<Clock::time_point> told;  ///< When it was last told to all.
   std::optional<Clock::time_point> standing_due;  ///< When it is to be told next.
-  std::optional<Finish> verdict;
+  std::optional<Finish> finish_said;
   std::optional<Clock::time_point> lease_check;  ///< No lease ends before this.
   std::optional<Clock::time_point> asked;        ///< For when we asked for a tick.
   std::optional<Clock::time_point> woke;         ///< Whoever runs this stood still until then,

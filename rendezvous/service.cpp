@@ -156,20 +156,19 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
       joined(who, false);
     });
   } else if (type == wire::Type::worker_failed) {
-    with(std::type_identity<message::WorkerFailed>{}, [&](const message::WorkerFailed& m) {
-      step(*job, WorkerFailed{session, m.epoch, m.rank, m.cause, m.consequence, m.blamed}, now);
-    });
+    with(std::type_identity<message::WorkerFailed>{},
+         [&](const message::WorkerFailed& m) { step(*job, message::heard(m, session, now), now); });
   } else if (type == wire::Type::worker_left) {
     with(std::type_identity<message::WorkerLeft>{}, [&](const message::WorkerLeft& m) {
       step(*job, WorkerLeft{session, m.epoch, m.rank}, now);
     });
-  } else if (type == wire::Type::workers_ended) {
-    with(std::type_identity<message::WorkersEnded>{}, [&](const message::WorkersEnded& m) {
-      step(*job,
-           WorkersEnded{session, m.epoch, m.outcome, m.exit_code, m.root_cause, m.consequence,
-                        m.sentence, m.blamed},
-           now);
+  } else if (type == wire::Type::calls_made) {
+    with(std::type_identity<message::CallsMade>{}, [&](message::CallsMade m) {
+      step(*job, CallsMade{session, m.epoch, std::move(m.communicators)}, now);
     });
+  } else if (type == wire::Type::workers_ended) {
+    with(std::type_identity<message::WorkersEnded>{},
+         [&](const message::WorkersEnded& m) { step(*job, message::heard(m, session, now), now); });
   }
 }
 

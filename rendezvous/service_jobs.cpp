@@ -109,8 +109,8 @@ void Service::State::apply(Job& job, const Stop& effect) {
 }
 
 void Service::State::apply(Job& job, const RanksLost& effect) {
-  const message::RanksLost lost{effect.epoch, effect.first_rank, effect.count, effect.host,
-                                effect.cause};
+  const message::RanksLost lost{effect.epoch, effect.first_rank, effect.count,
+                                effect.host,  effect.cause,      effect.left};
   if (effect.to != 0) {
     const auto member = job.members.find(effect.to);
     if (member != job.members.end()) tell(member->second.connection, lost);
@@ -144,7 +144,7 @@ void Service::State::apply(Job& job, const Standing& effect) {
 
 void Service::State::apply(Job& job, const Finish& effect) {
   if (job.finished) return;
-  job.finished = {effect.exit_code, effect.root_cause, effect.sentence};
+  job.finished = {effect.exit_code, effect.verdict, effect.sentence, effect.details};
   if (journal != nullptr) journal->job_finished(job.name, effect.exit_code);
   job.forget = Clock::now() + rules.remember;
   note(effect.exit_code == 0 ? LogLine::Level::info : LogLine::Level::error, job,

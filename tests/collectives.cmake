@@ -3,6 +3,8 @@ set_source_files_properties(unit/collectives/fold_test.cpp PROPERTIES COMPILE_OP
 dlaunch_test(collectives_test
   unit/collectives/algorithms_test.cpp
   unit/collectives/arguments_test.cpp
+  unit/collectives/by_rank_test.cpp
+  unit/collectives/channel_test.cpp
   unit/collectives/connections_test.cpp
   unit/collectives/disagreement_test.cpp
   unit/collectives/disagreement_words_test.cpp
@@ -20,6 +22,7 @@ dlaunch_test(collectives_test
   unit/collectives/nodes_test.cpp
   unit/collectives/proof_test.cpp
   unit/collectives/ring_test.cpp
+  unit/collectives/shortage_test.cpp
   unit/collectives/started_end_test.cpp
   unit/collectives/started_test.cpp
   unit/collectives/table_test.cpp
@@ -40,6 +43,8 @@ foreach(nodes halves alternating uneven)
   set_tests_properties(collectives_${nodes}_test PROPERTIES
     TIMEOUT ${test_timeout} SKIP_RETURN_CODE 77 ENVIRONMENT DLAUNCH_TEST_NODES=${nodes})
 endforeach()
+# A large world; it counts what is allocated.
+dlaunch_test(large_world_test unit/collectives/large_world_test.cpp LIBS dlaunch_collectives dlaunch_world)
 # What trains: gradients, and ranks with different numbers of inputs.
 dlaunch_test(training_test
   unit/collectives/training/join_golden_test.cpp
@@ -65,6 +70,16 @@ set_target_properties(struck PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINAR
 dlaunch_test(struck_test process/struck_test.cpp LIBS dlaunch_process_test dlaunch_launcher)
 add_dependencies(struck_test struck dlaunch_program)
 
+# Ranks that leave at once.
+add_executable(leave_rank process/leave_rank.cpp process/struck_calls.cpp)
+target_link_libraries(leave_rank PRIVATE dlaunch_settings dlaunch_collectives dlaunch_world)
+add_executable(leave_rank_c process/leave_rank_c.c)
+target_link_libraries(leave_rank_c PRIVATE dlaunch_settings dlaunch)
+set_target_properties(leave_rank leave_rank_c PROPERTIES
+  RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+dlaunch_test(leave_test process/leave_test.cpp LIBS dlaunch_process_test dlaunch_launcher)
+add_dependencies(leave_test leave_rank leave_rank_c dlaunch_program)
+
 # What DLAUNCH_TABLE names.
 dlaunch_fuzz(table_fuzz fuzz/table_fuzz.cpp CORPUS table LIBS dlaunch_collectives
   COVERED ../collectives/algorithms/table_text.cpp)
@@ -75,3 +90,10 @@ target_link_libraries(grid_rank PRIVATE dlaunch_settings dlaunch_collectives dla
 set_target_properties(grid_rank PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 dlaunch_test(grid_process_test process/grid_test.cpp LIBS dlaunch_process_test dlaunch_launcher)
 add_dependencies(grid_process_test grid_rank dlaunch_program)
+
+# Ranks whose forked children end before them.
+add_executable(forking_rank process/forking_rank.cpp)
+target_link_libraries(forking_rank PRIVATE dlaunch_settings dlaunch_collectives dlaunch_world)
+set_target_properties(forking_rank PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+dlaunch_test(forking_test process/forking_test.cpp LIBS dlaunch_process_test dlaunch_launcher)
+add_dependencies(forking_test forking_rank dlaunch_program)

@@ -36,3 +36,7 @@ dlaunch_test(daemon_restart_test process/daemon_restart_test.cpp
 add_dependencies(daemon_restart_test steady dlaunch_program dlaunchd_program)
 set_tests_properties(daemon_restart_test PROPERTIES LABELS faults TIMEOUT 300 ENVIRONMENT
   "DLAUNCH_TEST_TORCH1_PYTHON=${DLAUNCH_TEST_TORCH1_PYTHON};DLAUNCH_TEST_TORCH2_PYTHON=${DLAUNCH_TEST_TORCH2_PYTHON}")
+
+# What docs/operations.md and the design promise of faults, against the clock, with room.
+add_test(NAME promises_test COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/bench/promises/promises.py ${PROJECT_BINARY_DIR})
+set_tests_properties(promises_test PROPERTIES LABELS faults TIMEOUT 300 RUN_SERIAL ON)

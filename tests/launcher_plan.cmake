@@ -26,3 +26,7 @@ dlaunch_test(command_line_test process/command_line_test.cpp
   LIBS dlaunch_process_test dlaunch_launcher nlohmann_json::nlohmann_json)
 add_dependencies(command_line_test dlaunch_program)
 dlaunch_fuzz(launcher_text_fuzz fuzz/launcher_text_fuzz.cpp CORPUS launcher_text LIBS dlaunch_launcher)
+
+# A host of two NUMA nodes, by files that are mounted over this one's.
+add_test(NAME numa_binding_test COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/process/numa_binding_test ${PROJECT_BINARY_DIR})
+set_tests_properties(numa_binding_test PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${test_timeout})

@@ -28,12 +28,12 @@ endforeach()
 dlaunch_lock(network daemon_restart_test dlaunchd_booted_test schedulers_slurm schedulers_open_mpi
   schedulers_hydra schedulers_mpi_in_slurm schedulers_indexed_job)
 # Launchers that are killed, stopped and looked at from outside.
-dlaunch_lock(processes command_line_test daemon_nodes_test dlaunchd_test exit_test kill_test
-  lost_nodes_test nodes_test output_process_test shared_memory_test struck_test terminal_test
-  uneven_inputs_test)
+dlaunch_lock(processes cause_test command_line_test daemon_nodes_test dlaunchd_test endings_test
+  exit_test forking_test kill_test leave_test lost_nodes_test nodes_test output_process_test
+  rooted_test shared_memory_test struck_test terminal_test uneven_inputs_test)
 
 # The longest first, so that none of them is left over at the end.
 foreach(test network_freeze_test network_partition_test network_node_kill_test network_names_test
-    daemon_restart_test struck_test kill_test)
+    daemon_restart_test struck_test kill_test endings_test leave_test)
   set_property(TEST ${test} PROPERTY COST 100)
 endforeach()

@@ -5,6 +5,7 @@
 #include "collectives/transport/mesh.hpp"
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -49,6 +50,10 @@ void all_to_all(Mesh& mesh, const std::byte* in, std::byte* out, std::size_t eac
 /// After D. Hensgen, R. Finkel, U. Manber: Two algorithms for barrier synchronization, 1988; rounds
 /// in each of which every rank tells those 1 to 7 times 8^k further.
 void barrier_dissemination(Mesh& mesh);
+/// The same, in which ranks tell something of one size on all of them: `heard` is given what came
+/// from a rank.
+void tell_by_dissemination(Mesh& mesh, BytesView mine,
+                           const std::function<void(int from, BytesView theirs)>& heard);
 
 /// A tree in which a rank has three children for each digit of its place to the base of four.
 void broadcast_tree(Mesh& mesh, std::span<std::byte> data, int root);

@@ -1,6 +1,9 @@
 #include "collectives/algorithms/algorithms.hpp"
 #include "collectives/algorithms/flights.hpp"
 
+#include <utility>
+#include <vector>
+
 namespace dlaunch::algorithms {
 namespace {
 
@@ -23,6 +26,24 @@ void barrier_dissemination(Mesh& mesh) {
       flights.send((me - distance + n) % n, {});
     }
     flights.land();
+  }
+}
+
+void tell_by_dissemination(Mesh& mesh, BytesView mine,
+                           const std::function<void(int from, BytesView theirs)>& heard) {
+  const int n = mesh.size(), me = mesh.rank();
+  std::vector<std::byte> all(static_cast<std::size_t>(radix - 1) * mine.size());
+  for (int unit = 1; unit < n; unit *= radix) {
+    std::vector<std::pair<int, BytesView>> heard_from;
+    Flights flights(mesh);
+    for (int distance = unit; distance < n && distance < radix * unit; distance += unit) {
+      const auto theirs = std::span(all).subspan(heard_from.size() * mine.size(), mine.size());
+      heard_from.emplace_back((me + distance) % n, theirs);
+      flights.recv((me + distance) % n, theirs);
+      flights.send((me - distance + n) % n, mine);
+    }
+    flights.land();
+    for (const auto& [from, theirs] : heard_from) heard(from, theirs);
   }
 }
 

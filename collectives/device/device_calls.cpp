@@ -190,18 +190,25 @@ void DeviceCalls::run(const std::stop_token& stop) {
   end_work(stop);
 }
 
+bool DeviceCalls::revoke(const std::stop_token& stop) {
+  if (stop.stop_requested() || !group_->can_revoke()) return false;
+  const auto until = Clock::now() + revoke_limit;
+  Answer answer = group_->revoke();
+  while (answer.now == Answer::Now::pending && Clock::now() < until && !stop.stop_requested()) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, stop, revoke_interval, [] { return false; });
+    answer = group_->progress();
+  }
+  return answer.is_done();
+}
+
 /// What was revoked can still be shrunk, what was aborted cannot.
 void DeviceCalls::end_work(const std::stop_token& stop) {
   bool ended = false;
-  if (!stop.stop_requested() && group_->can_revoke()) {
-    const auto until = Clock::now() + revoke_limit;
-    Answer answer = group_->revoke();
-    while (answer.now == Answer::Now::pending && Clock::now() < until && !stop.stop_requested()) {
-      std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, stop, revoke_interval, [] { return false; });
-      answer = group_->progress();
-    }
-    ended = answer.is_done();
+  try {
+    ended = revoke(stop);
+  } catch (const std::exception&) {
+    // Out of memory for why it failed.
   }
   if (!ended) group_->abort();
   const std::lock_guard lock(mutex_);

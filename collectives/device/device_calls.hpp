@@ -62,6 +62,7 @@ class DeviceCalls {
 
  private:
   void run(const std::stop_token& stop);
+  bool revoke(const std::stop_token& stop);
   void end_work(const std::stop_token& stop);
 
   device::Library& library_;

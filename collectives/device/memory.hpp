@@ -1,6 +1,7 @@
 #pragma once
 
 #include "collectives/device/library.hpp"
+#include "runtime/base/home_process.hpp"
 
 #include <cstddef>
 #include <map>
@@ -12,6 +13,8 @@ namespace dlaunch {
 /// time when there is one. For any number of threads.
 class DeviceMemory {
  public:
+  /// In a forked child nothing of it can be freed.
+  const HomeProcess& home() const noexcept { return home_; }
   void add(int device, void* memory, std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     Known& known = buffers_[memory];
@@ -57,6 +60,7 @@ class DeviceMemory {
     if (group_ != nullptr && known.handle != nullptr) group_->remove_memory(known.handle);
   }
 
+  const HomeProcess home_;
   std::mutex mutex_;
   std::map<void*, Known> buffers_;
   device::Group* group_ = nullptr;

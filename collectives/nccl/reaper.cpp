@@ -11,7 +11,11 @@ bool Reaper::Task::wait_for(std::chrono::steady_clock::duration limit) {
 }
 
 void Reaper::Task::run() noexcept {
-  std::exchange(work_, nullptr)();
+  try {
+    std::exchange(work_, nullptr)();
+  } catch (...) {
+    // Out of memory, or whatever ended it: nobody waits for its result.
+  }
   const std::lock_guard lock(mutex_);
   done_ = true;
   changed_.notify_all();

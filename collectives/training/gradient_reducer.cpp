@@ -62,15 +62,19 @@ GradientReducer::GradientReducer(Communicator& communicator, std::vector<Paramet
   options.site = in_program(site);
   options.traffic = transport::Traffic{Purpose::parameters, false, number_, 0}.pack();
   options.cuda_stream = settings.cuda_stream;
-  training::check_parameters(communicator, parameters, buffers, settings, options, *group_);
-  state_ = std::make_unique<State>(communicator, number_, *group_, std::move(parameters),
-                                   std::move(buffers), settings);
+  Communicator& own = this->communicator();
+  training::check_parameters(own, parameters, buffers, settings, options, *group_);
+  state_ = std::make_unique<State>(own, number_, *group_, std::move(parameters), std::move(buffers),
+                                   settings);
   std::vector<TensorView> values;
   for (const Parameter& parameter : state_->parameters) values.push_back(parameter.value);
-  training::spread(communicator, values, 0, options);
+  training::spread(own, values, 0, options);
 }
 
-GradientReducer::~GradientReducer() = default;
+/// In a forked child what is under way goes on in the parent, and so does a device.
+GradientReducer::~GradientReducer() {
+  if (state_ && !state_->home.is_here()) static_cast<void>(state_.release());
+}
 
 void GradientReducer::refuse(const CallSite& site, const std::string& sentence) {
   const std::string whole = "GradientReducer on rank " + std::to_string(communicator().rank()) +

@@ -41,8 +41,8 @@ JoinHook::~JoinHook() = default;
 // ---- What makes collectives in each iteration. ----
 
 Joinable::Joinable(Communicator& communicator)
-    : communicator_(communicator),
-      group_(JoinGroup::of(communicator)),
+    : group_(JoinGroup::of(communicator)),
+      communicator_(group_->communicator()),
       number_(group_->add(*this)) {}
 
 Joinable::~Joinable() { group_->remove(*this); }

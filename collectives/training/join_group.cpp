@@ -38,9 +38,17 @@ Options JoinGroup::options_of(Purpose purpose, bool shadow) const {
 }
 
 std::shared_ptr<JoinGroup> JoinGroup::of(Communicator& communicator) {
-  auto& kept = communicator.state_->join_group;
-  if (!kept) kept = std::make_shared<JoinGroup>(communicator);
-  return kept;
+  auto group = communicator.state_->join_group.lock();
+  if (!group) {
+    group = std::make_shared<JoinGroup>(communicator.state_);
+    communicator.state_->join_group = group;
+  }
+  return group;
+}
+
+/// Its end is not the communicator's.
+JoinGroup::~JoinGroup() {
+  if (!communicator_.state_->is_forked()) communicator_.state_.reset();
 }
 
 int JoinGroup::add(Joinable& joinable) {
@@ -222,8 +230,7 @@ void JoinGroup::shadow(const News& news) {
 void JoinGroup::settle(bool is_last) {
   if (announced_.empty()) return;
   std::int64_t last = is_last ? communicator_.rank() : -1;
-  communicator_.all_reduce(dlaunch::view_of(last), ReduceOp::max,
-                           options_of(Purpose::last_joiner, false));
+  communicator_.all_reduce(last, ReduceOp::max, options_of(Purpose::last_joiner, false));
   for (const int number : std::exchange(announced_, {})) {
     hook_of(number).post_hook(static_cast<int>(last));
   }

@@ -2,6 +2,7 @@
 
 #include "collectives/transport/traffic.hpp"
 
+#include <dlaunch/communicator.hpp>
 #include <dlaunch/join.hpp>
 
 #include <array>
@@ -10,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace dlaunch {
@@ -42,7 +44,16 @@ class JoinGroup {
     int deepest = 0;  ///< Join that somebody is in without inputs; 0: nobody.
   };
 
+  /// Lives as long as one of its joinables.
   static std::shared_ptr<JoinGroup> of(Communicator& communicator);
+  explicit JoinGroup(std::shared_ptr<Communicator::State> state)
+      : communicator_(std::move(state)) {}
+  JoinGroup(const JoinGroup&) = delete;
+  JoinGroup& operator=(const JoinGroup&) = delete;
+  ~JoinGroup();
+
+  /// A face of its own, since the program's may be moved, or destroyed first.
+  Communicator& communicator() noexcept { return communicator_; }
 
   /// A joinable's number: the lowest one that is free.
   int add(Joinable& joinable);
@@ -93,14 +104,12 @@ class JoinGroup {
   /// The other ranks are not to wait for this one any more.
   void give_up(const Error& why) noexcept;
 
-  explicit JoinGroup(Communicator& communicator) : communicator_(communicator) {}
-
  private:
   Words listening_words() const noexcept;
   News met(const Words& sum, std::optional<std::int64_t> mine);
   Options options_of(transport::Purpose purpose, bool shadow) const;
 
-  Communicator& communicator_;
+  Communicator communicator_;
   std::vector<Joinable*> joinables_;  ///< By number - 1; null: free.
   std::vector<Join*> joins_;          ///< From the outermost inwards.
   int active_ = 0;                    ///< Ranks with inputs, as of the last announcement.

@@ -142,10 +142,9 @@ void check_parameters(Communicator& communicator, std::span<const Parameter> par
                       const Options& options, const JoinGroup& group) {
   const Tree::List mine = describe(parameters, buffers, settings);
   const std::string place = place_text(options.site);
-  const Tree theirs = communicator.broadcast(Tree::list({mine, place}), 0, options);
+  const Tree theirs = communicator.broadcast_object(Tree::list({mine, place}), 0, options);
   const auto& first = theirs[0].as<Tree::List>();
-  const std::string call =
-      " in the reducer's broadcast of a tree #" + std::to_string(group.number());
+  const std::string call = " in the reducer's broadcast_object #" + std::to_string(group.number());
   const std::string me = "rank " + std::to_string(communicator.rank());
   const auto differs = std::mismatch(first.begin(), first.end(), mine.begin(), mine.end());
   // The lowest is told: what is wrong in itself before what differs, early before late.
@@ -164,10 +163,10 @@ void check_parameters(Communicator& communicator, std::span<const Parameter> par
                me + " has " + text(differs.second, mine.end()) + call + place;
   }
   std::int64_t lowest = key;
-  communicator.all_reduce(view_of(lowest), ReduceOp::min, options);
+  communicator.all_reduce(lowest, ReduceOp::min, options);
   if (lowest == nothing_wrong) return;
   const Tree told =
-      communicator.broadcast(Tree(sentence), static_cast<int>(lowest % ranks_max), options);
+      communicator.broadcast_object(Tree(sentence), static_cast<int>(lowest % ranks_max), options);
   throw Error(lowest < ranks_max ? Errc::misuse : Errc::mismatch, told.as<std::string>());
 }
 

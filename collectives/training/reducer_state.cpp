@@ -109,7 +109,7 @@ TensorView GradientReducer::State::place_of(std::size_t parameter) const {
 int GradientReducer::State::source(bool joined) {
   if (!joined) return 0;
   std::int64_t highest = group.is_shadowing() ? -1 : communicator.rank();
-  communicator.all_reduce(view_of(highest), ReduceOp::max, options(Purpose::source));
+  communicator.all_reduce(highest, ReduceOp::max, options(Purpose::source));
   return static_cast<int>(highest);
 }
 
@@ -128,7 +128,7 @@ bool GradientReducer::State::meet(bool joined, bool wants_sum) {
   if (!joined) return wants_sum;
   const bool sums_here = wants_sum && !group.is_shadowing();
   std::int32_t sum = sums_here ? 1 : 0;
-  communicator.all_reduce(view_of(sum), ReduceOp::sum, options(Purpose::sync));
+  communicator.all_reduce(sum, ReduceOp::sum, options(Purpose::sync));
   if (sum != 0 && sum != group.active()) {
     const auto side =
         group.is_shadowing() ? std::nullopt : std::optional<std::int64_t>(sums_here ? 1 : 0);

@@ -3,6 +3,7 @@
 #include "collectives/training/bucket_site.hpp"
 #include "collectives/training/join_group.hpp"
 #include "collectives/transport/traffic.hpp"
+#include "runtime/base/home_process.hpp"
 
 #include <dlaunch/gradient_reducer.hpp>
 
@@ -55,6 +56,8 @@ struct __attribute__((visibility("hidden"))) GradientReducer::State {
   void end_alike(int root);
 
   // ---- What it has. ----
+
+  const HomeProcess home;
 
   Options options(transport::Purpose purpose, std::uint32_t part = 0) const;
   std::string name_of(std::size_t parameter) const;

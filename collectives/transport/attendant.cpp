@@ -1,5 +1,7 @@
 #include "collectives/transport/attendant.hpp"
 
+#include <exception>
+
 namespace dlaunch::transport {
 
 Attendant::~Attendant() {
@@ -42,9 +44,9 @@ void Attendant::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     try {
       if (mesh_.turns().take_when_quiet(stop, wanted)) mesh_.step_in_turn();
-    } catch (const Error&) {
-      failed_ =
-          true;  // Not lost: it comes again to whoever waits next, in a call that can tell it.
+    } catch (const std::exception&) {
+      // Not lost: it comes again to whoever waits next, in a call that can tell it.
+      failed_ = true;
     }
   }
 }

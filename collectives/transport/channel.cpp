@@ -74,6 +74,7 @@ void OutChannel::fail(std::string reason) {
 
 void OutChannel::connect(const Address& to, const Hello& hello, int rank, const Key* key) {
   fd_ = unique_fd(::socket(to.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd_ && is_shortage(errno)) return wait_for_address();  // Tried again, as a lookup is.
   if (!fd_) return fail("cannot open a socket: " + errno_text(errno));
   const int on = 1;
   ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -274,9 +275,15 @@ bool InChannel::read_some(std::span<std::byte> into, std::size_t& got) {
     return got == into.size();  // A short read: the next poll tells when there is more.
   }
   if (n < 0 && would_block(errno)) return false;
-  ended_ = true;
+  closed_ = true;
   reason_ = n == 0 ? "it closed the connection" : errno_text(errno);
   return false;
+}
+
+/// Nothing more can be handed on until somebody receives what has come.
+bool InChannel::is_held_up(Inbox& inbox) {
+  held_ = inbox.room(from_).empty() && inbox.is_receiving(from_);
+  return held_;
 }
 
 bool InChannel::pump(Inbox& inbox, const OnControl& on_control) {
@@ -284,9 +291,9 @@ bool InChannel::pump(Inbox& inbox, const OnControl& on_control) {
   std::size_t total = 0;
   bool more = true;
   while (more && !ended_ && total < turn_bytes_max) {
+    if (is_held_up(inbox)) return moved;  // Nothing is read, so that the sender feels it.
+    if (closed_) break;
     const auto room = inbox.room(from_);
-    held_ = room.empty() && inbox.is_receiving(from_);
-    if (held_) return moved;  // Nothing is read, so that the sender feels it.
     std::size_t got = 0;
     if (room.size() >= direct_bytes_min && begin_ == end_) {
       more = read_some(room.first(std::min(room.size(), turn_bytes_max)), got);
@@ -300,6 +307,8 @@ bool InChannel::pump(Inbox& inbox, const OnControl& on_control) {
     total += got;
     moved = moved || got > 0;
   }
+  // All that came before was handed on: what is left is a part of a message.
+  if (closed_ && !is_held_up(inbox)) ended_ = true;
   return moved || ended_;
 }
 
@@ -329,11 +338,12 @@ void InChannel::spare_acknowledgements() noexcept {
 bool InChannel::take(Receive& receive) {
   if (ended_ || in_control_) return false;
   const std::size_t wanted = sizeof(Header) + receive.into.size();
-  if (end_ - begin_ < wanted) {
+  if (end_ - begin_ < wanted && !closed_) {
     std::size_t got = 0;
     read_into_buffer(buffer_bytes, got);
   }
-  held_ = begin_ != end_;
+  // Also its end is still to be told, by pump().
+  held_ = begin_ != end_ || closed_;
   Header header;
   if (end_ - begin_ < wanted) return false;
   std::memcpy(&header, buffer_.data() + begin_, sizeof header);
@@ -342,7 +352,7 @@ bool InChannel::take(Receive& receive) {
     std::memcpy(receive.into.data(), buffer_.data() + begin_ + sizeof header, receive.into.size());
   }
   begin_ += wanted;
-  held_ = begin_ != end_;
+  held_ = begin_ != end_ || closed_;
   receive.state = Receive::State::done;
   receive.source = from_;
   receive.header = header;

@@ -135,6 +135,7 @@ class InChannel {
   bool read_into_buffer(std::size_t bytes_max, std::size_t& got);
   void spare_acknowledgements() noexcept;
   bool read_some(std::span<std::byte> into, std::size_t& got);
+  bool is_held_up(Inbox& inbox);
 
   unique_fd fd_;
   int from_;
@@ -143,6 +144,7 @@ class InChannel {
   unsigned reads_ = 0;  ///< Into the buffer.
   Header control_;
   bool in_control_ = false;
+  bool closed_ = false;  ///< The socket has no more; what it gave before may still be here.
   bool ended_ = false;
   bool held_ = false;
   std::string reason_;

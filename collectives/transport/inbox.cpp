@@ -26,6 +26,9 @@ bool agrees(const Receive& receive, const Header& header) {
 
 bool listens_to(const Receive& receive, int from) {
   if (receive.from != any_source) return receive.from == from;
+  // Of all ranks of a world each is at its own place.
+  const auto place = static_cast<std::size_t>(from);
+  if (place < receive.sources.size() && receive.sources[place] == from) return true;
   return std::find(receive.sources.begin(), receive.sources.end(), from) != receive.sources.end();
 }
 
@@ -40,9 +43,6 @@ bool fits(const Receive& receive, const Header& header) {
          agrees(receive, header);
 }
 
-Inbox::Inbox(int size, std::size_t parked_bytes_max)
-    : parked_bytes_max_(parked_bytes_max), sources_(static_cast<std::size_t>(size)) {}
-
 void Inbox::post(Receive& receive) {
   receive.state = Receive::State::waiting;
   if (const auto from = first_arrival(receive); from && try_take(receive, *from)) return;
@@ -53,10 +53,10 @@ void Inbox::post(Receive& receive) {
 std::optional<int> Inbox::first_arrival(const Receive& receive) const {
   std::optional<int> best;
   std::uint64_t best_arrival = 0;
-  const auto consider = [&](int from) {
-    const Source& s = source(from);
+  const auto consider = [&](int from, const Source& s) {
     const auto offer = [&](const Header& header, std::uint64_t arrival) {
       if (!is_meant_for(header, receive.kind, receive.communicator, receive.tag)) return false;
+      if (!listens_to(receive, from)) return false;
       if (!best || arrival < best_arrival) {
         best = from;
         best_arrival = arrival;
@@ -69,9 +69,9 @@ std::optional<int> Inbox::first_arrival(const Receive& receive) const {
     if (s.active && s.target == nullptr && !s.parking && !s.dropping) offer(s.header, s.arrival);
   };
   if (receive.from != any_source) {
-    consider(receive.from);
+    consider(receive.from, source(receive.from));
   } else {
-    for (const int from : receive.sources) consider(from);
+    for (const auto& [from, s] : sources_) consider(from, *s);
   }
   return best;
 }
@@ -120,10 +120,10 @@ bool Inbox::awaits(int from, std::size_t bytes) const {
 
 void Inbox::withdraw(Receive& receive) {
   posted_.remove(&receive);
-  for (Source& s : sources_) {
-    if (s.target != &receive) continue;
-    s.target = nullptr;
-    s.dropping = true;
+  for (const auto& [from, s] : sources_) {
+    if (s->target != &receive) continue;
+    s->target = nullptr;
+    s->dropping = true;
   }
 }
 
@@ -159,8 +159,8 @@ void Inbox::begin(int from, const Header& header) {
 
 /// Also looks again whether a message that had to wait now fits.
 bool Inbox::is_held(int from) {
+  if (!is_stalled(from)) return false;
   Source& s = source(from);
-  if (!s.active || s.target != nullptr || s.parking || s.dropping) return false;
   // The length comes from outside: compared before anything is added to it.
   if (s.header.bytes > parked_bytes_max_) return true;
   const std::size_t need = s.header.bytes + parked_overhead;
@@ -239,11 +239,11 @@ std::optional<std::pair<int, Header>> Inbox::peek(std::uint64_t communicator, in
 
 std::optional<std::pair<int, Header>> Inbox::find_parked(
     std::uint64_t communicator, const std::function<bool(const Header&)>& is_it) const {
-  for (std::size_t from = 0; from < sources_.size(); ++from) {
-    for (const Parked& parked : sources_[from].parked) {
+  for (const auto& [from, s] : sources_) {
+    for (const Parked& parked : s->parked) {
       const Header& header = parked.header;
       if (header.kind != Kind::collective || header.communicator != communicator) continue;
-      if (is_it(header)) return std::pair{static_cast<int>(from), header};
+      if (is_it(header)) return std::pair{from, header};
     }
   }
   return std::nullopt;

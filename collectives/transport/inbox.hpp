@@ -1,5 +1,6 @@
 #pragma once
 
+#include "collectives/transport/by_rank.hpp"
 #include "collectives/transport/message.hpp"
 #include "runtime/base/rooms.hpp"
 
@@ -43,7 +44,7 @@ bool fits(const Receive& receive, const Header& header);
 class Inbox {
  public:
   /// `parked_bytes_max` is for each source.
-  explicit Inbox(int size, std::size_t parked_bytes_max = 16u << 20);
+  explicit Inbox(std::size_t parked_bytes_max = 16u << 20) : parked_bytes_max_(parked_bytes_max) {}
 
   /// Takes a parked message at once if one fits.
   void post(Receive& receive);
@@ -54,7 +55,9 @@ class Inbox {
   /// Nobody waits for anything, and nothing of this rank is parked or under way: a receive may take
   /// the next message straight from the channel.
   bool is_clear(int from) const {
-    return posted_.empty() && !source(from).active && source(from).parked.empty();
+    if (!posted_.empty()) return false;
+    const Source& s = source(from);
+    return !s.active && s.parked.empty();
   }
   /// It did.
   void note_taken(int from, const Header& header) { source(from).last_seen = header; }
@@ -72,6 +75,11 @@ class Inbox {
   /// A message has begun and is not complete.
   bool is_receiving(int from) const { return source(from).active; }
   bool is_held(int from);
+  /// A message has begun, and nobody takes it.
+  bool is_stalled(int from) const {
+    const Source& s = source(from);
+    return s.active && s.target == nullptr && !s.parking && !s.dropping;
+  }
   /// Copies a whole message in, without limit: what a rank sends to itself.
   void deliver(int from, const Header& header, BytesView payload);
 
@@ -106,15 +114,19 @@ class Inbox {
     std::optional<Header> last_seen;
   };
 
-  Source& source(int from) { return sources_[static_cast<std::size_t>(from)]; }
-  const Source& source(int from) const { return sources_[static_cast<std::size_t>(from)]; }
+  Source& source(int from) { return sources_.get(from); }
+  const Source& source(int from) const {
+    const Source* known = sources_.find(from);
+    return known != nullptr ? *known : unknown_;
+  }
   bool try_take(Receive& receive, int from);
   std::optional<int> first_arrival(const Receive& receive) const;
   void finish(Source& s);
 
   std::size_t parked_bytes_max_;
-  Rooms rooms_;  ///< Of what is parked; outlives it.
-  std::vector<Source> sources_;
+  Rooms rooms_;             ///< Of what is parked; outlives it.
+  ByRank<Source> sources_;  ///< From which something has come.
+  Source unknown_;          ///< Stands for the others.
   std::list<Receive*> posted_;
   std::vector<std::byte> drain_;
   std::uint64_t arrivals_ = 0;

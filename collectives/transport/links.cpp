@@ -36,8 +36,7 @@ Address address_of(std::string_view text) {
 /// Then all ranks hear of it by their agents, and whoever has no connection to them need not ask
 /// for an address to tell them: the store may be gone with whom is lost.
 bool has_lost_some(const std::vector<PeerLoss>& losses) {
-  return std::any_of(losses.begin(), losses.end(),
-                     [](const PeerLoss& loss) { return !loss.cause.starts_with("exited 0"); });
+  return std::any_of(losses.begin(), losses.end(), [](const PeerLoss& loss) { return !loss.left; });
 }
 
 /// Of the store's answer, where nobody should wait for it for long.
@@ -69,13 +68,10 @@ Links::Links(const World& world, std::uint32_t generation)
       membership_(world.membership()),
       key_(membership_ ? membership_->data_key() : std::nullopt),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      inbox_(world.size()),
       on_control_([this](int from, const Header& header, BytesView payload) {
         on_control(from, header, payload);
       }),
       survey_(world.size()),
-      out_(static_cast<std::size_t>(world.size())),
-      in_(static_cast<std::size_t>(world.size())),
       spins_(has_processors(world.info().local_size)),
       lookup_pause_(lookup_pause_first) {
   if (!wake_) throw Error(Errc::internal, "cannot make an eventfd: " + errno_text(errno));
@@ -205,13 +201,16 @@ void Links::look_up(int to) {
   has_connections_ = true;
 }
 
+bool Links::looks_up() const {
+  return std::any_of(outs_.begin(), outs_.end(), [](const auto& entry) {
+    const OutChannel& channel = *entry.kept;
+    return channel.state() == OutChannel::State::looking_up && channel.has_work();
+  });
+}
+
 /// Asks the store for what is awaited, at growing intervals.
 bool Links::look_up_pending(Clock::time_point now) {
-  const bool pending =
-      surveying_ || std::any_of(out_.begin(), out_.end(), [](const OutChannel& channel) {
-        return channel.state() == OutChannel::State::looking_up;
-      });
-  if (!pending) {
+  if (!surveying_ && !looks_up()) {
     lookup_pause_ = lookup_pause_first;
     return false;
   }
@@ -225,11 +224,11 @@ bool Links::look_up_pending(Clock::time_point now) {
 
 bool Links::connect_pending() {
   bool moved = false;
-  for (int to = 0; to < size_; ++to) {
-    if (out(to).state() != OutChannel::State::looking_up || !out(to).has_work()) continue;
+  for (const auto& [to, channel] : outs_) {
+    if (channel->state() != OutChannel::State::looking_up || !channel->has_work()) continue;
     look_up(to);
-    if (out(to).state() == OutChannel::State::looking_up) continue;
-    out(to).pump();
+    if (channel->state() == OutChannel::State::looking_up) continue;
+    channel->pump();
     moved = true;
   }
   return moved;
@@ -243,8 +242,8 @@ const Topology* Links::topology() {
 }
 
 bool Links::is_flushed() const {
-  return std::none_of(out_.begin(), out_.end(),
-                      [](const OutChannel& channel) { return channel.has_work(); });
+  return std::none_of(outs_.begin(), outs_.end(),
+                      [](const auto& entry) { return entry.kept->has_work(); });
 }
 
 // ---- Receiving. ----
@@ -262,6 +261,7 @@ void Links::withdraw(Receive& receive) {
 
 /// Whether there is room for one more. Who has been slow makes room, else the new one waits.
 bool Links::may_accept(Clock::time_point now) {
+  if (now < accept_again_) return false;
   while (newcomers_.size() >= newcomers_max) {
     if (now - newcomers_.front().since < newcomer_slow) return false;
     newcomers_.pop_front();
@@ -286,8 +286,14 @@ void Links::accept_all() {
     if (!fd) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return;
-      throw Error(Errc::unreachable, "cannot accept a peer's connection: " + errno_text(errno));
+      const int error = errno;
+      const std::string why = "it cannot accept connections: " + errno_text(error);
+      if (!is_shortage(error)) throw Error(Errc::unreachable, why);
+      shortage_ = why;
+      accept_again_ = now + shortage_pause;
+      return;
     }
+    shortage_.clear();
     newcomers_.push_back(
         {std::move(fd), Acceptance(hello(), key(), key_ ? fresh_nonce() : Nonce{}), now});
     if (greet(newcomers_.back())) newcomers_.pop_back();
@@ -320,19 +326,17 @@ bool Links::greet(Newcomer& newcomer) {
 
 /// A second connection of a rank is just closed, as a stranger's is.
 bool Links::admit(int from, unique_fd fd) {
-  auto& channel = in_[static_cast<std::size_t>(from)];
-  if (channel || (rings_ && rings_->from(from) != nullptr)) return false;
+  if (ins_.find(from) != nullptr || (rings_ && rings_->from(from) != nullptr)) return false;
   has_connections_ = true;
-  channel = std::make_unique<InChannel>(std::move(fd), from);
-  channel->pump(inbox_, on_control_);
+  ins_.get(from, std::move(fd), from).pump(inbox_, on_control_);
   return true;
 }
 
 /// What poll(2) does not tell of: sources that were held, and rings.
 bool Links::pump_unpolled() {
   bool moved = rings_ && pump_rings();
-  for (const auto& channel : in_) {
-    if (channel && channel->held() && !channel->ended()) {
+  for (const auto& [from, channel] : ins_) {
+    if (channel->held() && !channel->ended()) {
       moved = channel->pump(inbox_, on_control_) || moved;
     }
   }

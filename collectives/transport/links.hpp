@@ -1,5 +1,6 @@
 #pragma once
 
+#include "collectives/transport/by_rank.hpp"
 #include "collectives/transport/channel.hpp"
 #include "collectives/transport/inbox.hpp"
 #include "collectives/transport/message.hpp"
@@ -127,6 +128,12 @@ class Links {
   /// Nothing more can come from this rank: it ended its channel to us, or never made one and ended
   /// ours to it. The reason, null if more may come.
   const std::string* end_of(int rank) const;
+  /// What it sent before it ended may still come: its channel to us is open and is read.
+  bool has_left_something(int rank) const;
+  /// Nothing more comes from this rank, by what is known.
+  bool is_gone(int rank) const {
+    return end_of(rank) != nullptr || (loss_of(rank) != nullptr && !has_left_something(rank));
+  }
   /// Our channel to this rank does not work; the reason, null if it does.
   const std::string* break_of(int rank) const;
   bool hears_of_losses() const { return membership_ != nullptr; }
@@ -142,6 +149,9 @@ class Links {
   bool is_flushed() const;
   /// Connections that were closed because they were not a rank's, or did not prove it in time.
   std::uint64_t strangers() const { return strangers_; }
+  /// What keeps peers' connections waiting: "it cannot accept connections: Too many open files";
+  /// empty where nothing does.
+  const std::string& shortage() const { return shortage_; }
 
  private:
   /// Connections that have not said who they are.
@@ -150,6 +160,8 @@ class Links {
   /// there are too many.
   static constexpr auto proof_timeout = std::chrono::seconds(3);
   static constexpr auto newcomer_slow = std::chrono::milliseconds(250);
+  /// Without a descriptor for it a connection waits in the listener's queue; looked at so often.
+  static constexpr auto shortage_pause = std::chrono::milliseconds(50);
 
   struct Newcomer {
     unique_fd fd;
@@ -190,8 +202,9 @@ class Links {
   bool poll_and_pump(int timeout_ms);
   void fill_polled();
   void handle_polled();
-  OutChannel& out(int rank) { return out_[static_cast<std::size_t>(rank)]; }
-  const OutChannel& out(int rank) const { return out_[static_cast<std::size_t>(rank)]; }
+  OutChannel& out(int rank) { return outs_.get(rank); }
+  /// Some address is not known yet.
+  bool looks_up() const;
 
   const World world_;
   int rank_;
@@ -212,13 +225,15 @@ class Links {
   Survey survey_;
   std::shared_ptr<const algorithms::Table> table_;
   bool surveying_ = false;
-  std::vector<OutChannel> out_;
-  std::vector<std::unique_ptr<InChannel>> in_;
+  ByRank<OutChannel> outs_;       ///< To whom something was posted.
+  ByRank<InChannel> ins_;         ///< From whom there was a connection.
   bool has_connections_ = false;  ///< In either direction, at any time so far.
   std::optional<Rings> rings_;
   std::vector<OutChannel*> ring_outs_;
   std::deque<Newcomer> newcomers_;
   std::uint64_t strangers_ = 0;
+  std::string shortage_;
+  Clock::time_point accept_again_{};
   const bool spins_;
   std::vector<PeerLoss> losses_;
   std::vector<Clock::time_point> losses_heard_;
@@ -227,7 +242,10 @@ class Links {
   Clock::time_point sockets_looked_at_{};
   Clock::time_point next_lookup_{};
   Clock::duration lookup_pause_{};
-  std::vector<pollfd> polled_;        ///< Of the thread whose turn it is.
+  /// Of the thread whose turn it is.
+  std::vector<pollfd> polled_;
+  std::vector<InChannel*> polled_ins_;
+  std::vector<OutChannel*> polled_outs_;
   std::vector<OutChannel*> sending_;  ///< Of one that spins.
   Turns turns_;
 };

@@ -86,13 +86,26 @@ const std::string* Links::end_of(int rank) const {
   if (const RingReader* ring = rings_ ? rings_->from(rank) : nullptr) {
     return ring->ended() ? &ring->reason() : nullptr;
   }
-  const auto& channel = in_[static_cast<std::size_t>(rank)];
-  if (channel) return channel->ended() ? &channel->reason() : nullptr;
+  const InChannel* channel = ins_.find(rank);
+  if (channel != nullptr) return channel->ended() ? &channel->reason() : nullptr;
   return break_of(rank);
 }
 
+/// What has come and is held tells nothing of what is behind it.
+bool Links::has_left_something(int rank) const {
+  if (inbox_.is_stalled(rank)) return false;
+  // The end of a process is not written into its rings.
+  if (const RingReader* ring = rings_ ? rings_->from(rank) : nullptr) {
+    return !ring->ended() && ring->has_news();
+  }
+  const InChannel* channel = ins_.find(rank);
+  return channel != nullptr && !channel->ended();
+}
+
 const std::string* Links::break_of(int rank) const {
-  return out(rank).state() == OutChannel::State::broken ? &out(rank).reason() : nullptr;
+  const OutChannel* channel = outs_.find(rank);
+  const bool is_broken = channel != nullptr && channel->state() == OutChannel::State::broken;
+  return is_broken ? &channel->reason() : nullptr;
 }
 
 void Links::inquire(const std::vector<int>& ranks, Inquiry& inquiry) {

@@ -28,16 +28,16 @@ bool Links::take_from(InChannel& channel, Receive& receive) {
 }
 
 bool Links::look_for(int from) {
-  const auto& channel = in_[static_cast<std::size_t>(from)];
-  if (!spins_ || !channel || channel->ended() || channel->held() || turns_.are_shared()) {
+  InChannel* channel = ins_.find(from);
+  if (!spins_ || channel == nullptr || channel->ended() || channel->held() || turns_.are_shared()) {
     return false;
   }
   sending_.clear();
-  for (OutChannel& out : out_) {
-    if (!out.has_work()) continue;
+  for (const auto& [to, out] : outs_) {
+    if (!out->has_work()) continue;
     // What a socket does not tell of is for step().
-    if (out.state() != OutChannel::State::open) return false;
-    sending_.push_back(&out);
+    if (out->state() != OutChannel::State::open) return false;
+    sending_.push_back(out.get());
   }
   const auto until = Clock::now() + spin_time;
   do {

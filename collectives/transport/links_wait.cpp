@@ -123,7 +123,7 @@ bool Links::pump_rings() {
 
 bool Links::receive_now(Receive& receive) {
   if (receive.from == any_source || !inbox_.is_clear(receive.from)) return false;
-  if (const auto& channel = in_[static_cast<std::size_t>(receive.from)]) {
+  if (InChannel* channel = ins_.find(receive.from)) {
     return receive.into.size() < InChannel::direct_bytes_min && take_from(*channel, receive);
   }
   RingReader* ring = rings_ ? rings_->from(receive.from) : nullptr;
@@ -146,11 +146,10 @@ Clock::time_point Links::next_wake(Clock::time_point deadline) const {
     if (newcomers_.size() >= newcomers_max) deadline = std::min(deadline, first + newcomer_slow);
     if (key_) deadline = std::min(deadline, first + proof_timeout);
   }
-  const bool looking =
-      surveying_ || std::any_of(out_.begin(), out_.end(), [](const OutChannel& channel) {
-        return channel.state() == OutChannel::State::looking_up && channel.has_work();
-      });
-  return looking ? std::min(deadline, next_lookup_) : deadline;
+  if (!shortage_.empty() && Clock::now() < accept_again_) {
+    deadline = std::min(deadline, accept_again_);
+  }
+  return surveying_ || looks_up() ? std::min(deadline, next_lookup_) : deadline;
 }
 
 void Links::wake() noexcept {
@@ -184,8 +183,10 @@ bool Links::poll_and_pump(int timeout_ms) {
   return ready > 0;
 }
 
-/// Layout: wake, listener, membership, bell, newcomers, in-channels, out-channels. poll(2) skips
-/// the entries whose descriptor is -1.
+/// Layout: wake, listener, membership, bell, newcomers, in-channels, out-channels. Of the first
+/// four some may be -1, which poll(2) skips; of the others there are those alone that have
+/// something to wait for, since poll(2) takes no more entries than the process may have
+/// descriptors.
 void Links::fill_polled() {
   polled_.clear();
   polled_.push_back({wake_.get(), POLLIN, 0});
@@ -194,28 +195,33 @@ void Links::fill_polled() {
   polled_.push_back({membership_ ? membership_->fd() : -1, POLLIN, 0});
   polled_.push_back({bell_ ? bell_->fd() : -1, POLLIN, 0});
   for (const auto& newcomer : newcomers_) polled_.push_back({newcomer.fd.get(), POLLIN, 0});
-  for (const auto& channel : in_) {
-    const bool readable = channel && !channel->ended() && !channel->held();
-    polled_.push_back({readable ? channel->fd() : -1, POLLIN, 0});
+  polled_ins_.clear();
+  for (const auto& [from, channel] : ins_) {
+    if (channel->ended() || channel->held()) continue;
+    polled_ins_.push_back(channel.get());
+    polled_.push_back({channel->fd(), POLLIN, 0});
   }
-  for (const auto& channel : out_) {
-    const short writing = channel.wants_to_write() ? POLLOUT : 0;
-    polled_.push_back({channel.fd(), static_cast<short>(POLLIN | writing), 0});
+  polled_outs_.clear();
+  for (const auto& [to, channel] : outs_) {
+    if (channel->fd() < 0) continue;
+    polled_outs_.push_back(channel.get());
+    const short writing = channel->wants_to_write() ? POLLOUT : 0;
+    polled_.push_back({channel->fd(), static_cast<short>(POLLIN | writing), 0});
   }
 }
 
 void Links::handle_polled() {
   // Data first: what a peer sent before it ended must be seen before the news of its end.
   const std::size_t ins = 4 + newcomers_.size();
-  const std::size_t outs = ins + in_.size();
+  const std::size_t outs = ins + polled_ins_.size();
   const std::size_t greeted = newcomers_.size();
-  for (std::size_t i = 0; i < in_.size(); ++i) {
-    if (polled_[ins + i].revents != 0) in_[i]->pump(inbox_, on_control_);
+  for (std::size_t i = 0; i < polled_ins_.size(); ++i) {
+    if (polled_[ins + i].revents != 0) polled_ins_[i]->pump(inbox_, on_control_);
   }
-  for (std::size_t i = 0; i < out_.size(); ++i) {
+  for (std::size_t i = 0; i < polled_outs_.size(); ++i) {
     const auto events = polled_[outs + i].revents;
-    if ((events & POLLOUT) != 0) out_[i].pump();
-    if ((events & ~POLLOUT) != 0) out_[i].look_for_end();
+    if ((events & POLLOUT) != 0) polled_outs_[i]->pump();
+    if ((events & ~POLLOUT) != 0) polled_outs_[i]->look_for_end();
   }
   for (std::size_t i = greeted; i-- > 0;) {
     if (polled_[4 + i].revents != 0 && greet(newcomers_[i])) {

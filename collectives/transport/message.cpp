@@ -1,6 +1,9 @@
 #include "collectives/transport/message.hpp"
 
 #include "runtime/base/bytes.hpp"
+#include "runtime/store/wire_codec.hpp"
+
+#include <algorithm>
 
 namespace dlaunch::transport {
 namespace {
@@ -59,15 +62,15 @@ const char* to_string(Op op) noexcept {
     case Op::shrink:
       return "shrink";
     case Op::broadcast_object:
-      return "broadcast of a tree";
+      return "broadcast_object";
     case Op::all_gather_object:
-      return "all_gather of a tree";
+      return "all_gather_objects";
     case Op::all_reduce_object:
-      return "all_reduce of a tree";
+      return "all_reduce_object";
     case Op::gather_object:
-      return "gather of a tree";
+      return "gather_objects";
     case Op::scatter_object:
-      return "scatter of a tree";
+      return "scatter_objects";
     case Op::send:
       return "send";
     case Op::recv:
@@ -167,6 +170,17 @@ Fingerprint fingerprint_of(const Header& header) {
           header.argument, has_traffic(header.kind) ? static_cast<std::uint32_t>(header.tag) : 0};
 }
 
+std::uint64_t number_of(const Fingerprint& call) noexcept {
+  const std::uint64_t parts[] = {static_cast<std::uint64_t>(call.op),
+                                 static_cast<std::uint64_t>(call.dtype),
+                                 static_cast<std::uint64_t>(call.reduce),
+                                 static_cast<std::uint64_t>(call.root),
+                                 call.count,
+                                 call.argument,
+                                 Fingerprint::compared_traffic(call.traffic)};
+  return hash_bytes(parts, sizeof parts);
+}
+
 bool is_plausible(const Header& header) noexcept {
   if (header.magic != message_magic) return false;
   switch (header.kind) {
@@ -192,10 +206,12 @@ std::uint64_t hash_bytes(const void* data, std::size_t bytes, std::uint64_t seed
 Bytes encode(const FailureNotice& notice) {
   Bytes out;
   out.reserve(control_bytes_max);
-  ByteWriter writer(out);
+  wire::Writer writer(out);
   writer.integer(static_cast<std::uint16_t>(notice.code));
   writer.integer(static_cast<std::uint16_t>(notice.scope));
-  writer.text(shortened(notice.sentence));
+  fields(writer, notice.claim);
+  const std::size_t left = sentence_bytes_max - std::min(out.size(), sentence_bytes_max);
+  writer.text(std::string_view(notice.sentence).substr(0, left));
   return out;
 }
 
@@ -210,13 +226,17 @@ Bytes encode(const Status& status) {
 }
 
 std::optional<FailureNotice> decode_failure(const Header& header, BytesView payload) {
-  ByteReader reader(payload);
+  wire::Reader reader(payload);
   FailureNotice notice;
-  notice.code = static_cast<Errc>(reader.integer<std::uint16_t>());
-  notice.scope = static_cast<Scope>(reader.integer<std::uint16_t>());
+  std::uint16_t code = 0, scope = 0;
+  reader.integer(code);
+  reader.integer(scope);
+  notice.code = static_cast<Errc>(code);
+  notice.scope = static_cast<Scope>(scope);
   notice.communicator = header.communicator;
   notice.sequence = header.sequence;
-  notice.sentence = reader.text(sentence_bytes_max);
+  fields(reader, notice.claim);
+  reader.text(notice.sentence);
   if (!reader.complete()) return std::nullopt;
   return notice;
 }

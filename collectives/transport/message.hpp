@@ -1,6 +1,7 @@
 #pragma once
 
 #include "collectives/transport/traffic.hpp"
+#include "runtime/base/verdict.hpp"
 #include "runtime/segment/flight.hpp"
 
 #include <dlaunch/communicator.hpp>
@@ -20,7 +21,7 @@ namespace dlaunch::transport {
 
 constexpr std::uint32_t hello_magic = 0x534d4c44;    // "DLMS"
 constexpr std::uint32_t message_magic = 0x4d4d4c44;  // "DLMM"
-constexpr std::uint32_t hello_version = 1;
+constexpr std::uint32_t hello_version = 2;
 /// Of the payload of everything that is not data.
 constexpr std::size_t control_bytes_max = 4096;
 
@@ -40,8 +41,8 @@ static_assert(sizeof(Hello) == 40 && std::is_trivially_copyable_v<Hello>);
 enum class Kind : std::uint8_t {
   collective = 1,  ///< Part of a collective call; matched by communicator and source, in order.
   message,         ///< Point to point; matched by communicator, source and tag, in order.
-  failure,         ///< The sender's call failed: Errc u16, u16 scope, sentence.
-  inquiry,         ///< No payload; `argument` is the Question.
+  failure,  ///< The sender's call failed: Errc u16, u16 scope, claim, sentence (docs/wire.md).
+  inquiry,  ///< No payload; `argument` is the Question.
   status,  ///< The answer, with its sequence and question: communicator and sequence u64, sentence.
   call,    ///< The sender has put this call on its device, or waits in it; the payload: headers of
            ///< more.
@@ -79,7 +80,7 @@ enum class Op : std::uint8_t {
   probe,
 };
 const char* to_string(Op op) noexcept;
-/// Calls that have a root.
+/// Calls that have a root: a rank may return from one before all others have come.
 bool is_rooted(Op op) noexcept;
 /// Calls that are counted together: ranks that are in the same one have the same number.
 inline bool is_counted(Op op) noexcept {
@@ -150,6 +151,8 @@ static_assert(sizeof(Header) == 56 && std::is_trivially_copyable_v<Header>);
 Header make_header(Kind kind, std::uint64_t communicator, const Fingerprint& call,
                    std::uint64_t bytes, int tag = 0);
 Fingerprint fingerprint_of(const Header& header);
+/// The same for calls that agree, by which ranks that disagree are counted.
+std::uint64_t number_of(const Fingerprint& call) noexcept;
 /// Whether a header that came from outside can be one of ours.
 bool is_plausible(const Header& header) noexcept;
 
@@ -175,6 +178,7 @@ struct FailureNotice {
   std::uint64_t sequence = 0;
   std::string sentence;
   int from = -1;  ///< Who said it, a world rank; does not travel with it. -1: this rank.
+  Claim claim = {};
 };
 
 /// What an inquiry is about.

@@ -6,6 +6,7 @@
 namespace dlaunch::transport {
 namespace {
 
+/// Of either kind; the oldest make room. Also of communicators that this rank never makes.
 constexpr std::size_t failures_max = 1024;
 /// Of one communicator; a device's queue holds about as many.
 constexpr std::size_t calls_max = 2048;
@@ -14,15 +15,39 @@ constexpr std::size_t chains_max = 64;
 }  // namespace
 
 void News::take_failure(FailureNotice notice) {
-  if (failures_.size() + wrong_arguments_.size() >= failures_max) return;
   if (notice.scope == Scope::this_call) {
     const std::pair call(notice.communicator, notice.sequence);
-    wrong_arguments_.try_emplace(call, std::move(notice));
+    if (wrong_arguments_.try_emplace(call, std::move(notice)).second) {
+      wrong_in_order_.push_back(call);
+    }
+    if (wrong_in_order_.size() > failures_max) {
+      wrong_arguments_.erase(wrong_in_order_.front());
+      wrong_in_order_.pop_front();
+    }
   } else {
-    const auto [known, is_first] = failures_.try_emplace(notice.communicator, notice);
+    const std::uint64_t communicator = notice.communicator;
+    const auto [known, is_first] = failures_.try_emplace(communicator, notice);
+    if (is_first) failed_in_order_.push_back(communicator);
     if (!is_first && notice.sequence < known->second.sequence) known->second = std::move(notice);
+    if (failed_in_order_.size() > failures_max) {
+      failures_.erase(failed_in_order_.front());
+      failed_in_order_.pop_front();
+    }
   }
   has_failures_ = true;
+}
+
+void News::forget(std::uint64_t communicator) {
+  failures_.erase(communicator);
+  std::erase(failed_in_order_, communicator);
+  const auto is_of_it = [&](const auto& call) { return call.first == communicator; };
+  std::erase_if(wrong_arguments_, [&](const auto& entry) { return is_of_it(entry.first); });
+  std::erase_if(wrong_in_order_, is_of_it);
+  calls_.erase(communicator);
+  messages_.erase(communicator);
+  callers_.erase(communicator);
+  has_failures_ = !failures_.empty() || !wrong_arguments_.empty();
+  has_calls_ = !calls_.empty() || !messages_.empty();
 }
 
 const FailureNotice* News::failure_of(std::uint64_t communicator) const {

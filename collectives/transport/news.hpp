@@ -9,7 +9,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -40,6 +39,8 @@ struct ToldCall {
 class News {
  public:
   void take_failure(FailureNotice notice);
+  /// This rank's communicator has ended: nobody will ask about it any more.
+  void forget(std::uint64_t communicator);
   /// Somebody told of a failure.
   bool has_failures() const noexcept { return has_failures_; }
   /// Of the failures somebody told of this communicator the one that concerns most calls; of
@@ -71,15 +72,6 @@ class News {
   void note_started() noexcept { has_started_ = true; }
   bool has_started() const noexcept { return has_started_; }
 
-  /// This thread calls that communicator: noted in its first call, and in waits.
-  void note_caller(std::uint64_t communicator) {
-    callers_[communicator] = std::this_thread::get_id();
-  }
-  /// The last that was noted; none where none was.
-  std::thread::id caller_of(std::uint64_t communicator) const {
-    const auto found = callers_.find(communicator);
-    return found == callers_.end() ? std::thread::id() : found->second;
-  }
   /// Tells a rank's waits apart.
   std::uint64_t next_wait() { return ++waits_; }
   /// Dropped when too many are kept: they come again.
@@ -92,7 +84,9 @@ class News {
 
  private:
   std::map<std::uint64_t, FailureNotice> failures_;
+  std::deque<std::uint64_t> failed_in_order_;  ///< Their communicators, as they were told.
   std::map<std::pair<std::uint64_t, std::uint64_t>, FailureNotice> wrong_arguments_;
+  std::deque<std::pair<std::uint64_t, std::uint64_t>> wrong_in_order_;
   std::atomic<bool> has_failures_{false};
   using ToldCalls = std::map<std::uint64_t, std::deque<ToldCall>>;
   ToldCall take(ToldCalls& calls, ToldCalls::iterator of, std::deque<ToldCall>::iterator told);
@@ -102,7 +96,6 @@ class News {
   std::vector<const Activity*> activities_;
   std::atomic<bool> has_started_{false};
   std::uint64_t waits_ = 0;
-  std::map<std::uint64_t, std::thread::id> callers_;
   std::deque<WaitChain> chains_;
   std::vector<Inquiry*> inquiries_;
 };

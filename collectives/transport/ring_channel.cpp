@@ -142,8 +142,11 @@ std::size_t RingReader::available() {
 
 std::size_t RingReader::look() {
   written_ = ring_.written.load();
-  const std::uint64_t unread = (written_ & ~Ring::closed) - position_;
-  if (unread > Ring::capacity) {
+  const std::uint64_t end_of_it = written_ & ~Ring::closed;
+  const std::uint64_t unread = end_of_it - position_;
+  // A writer goes from line to line, and so does what is read: else that could overtake it.
+  if (unread > Ring::capacity || end_of_it % ring_line_bytes != 0) {
+    written_ = position_;
     end("it sent something that is no message of ours");
     return 0;
   }

@@ -11,8 +11,8 @@ Rings::Rings(std::shared_ptr<Segment> segment, std::shared_ptr<Doorbell> bell, s
       bell_(std::move(bell)),
       set_(set),
       local_(local),
-      known_writers_((static_cast<std::size_t>(segment_->size()) + 63) / 64),
-      by_rank_(static_cast<std::size_t>(size)) {}
+      size_(size),
+      known_writers_((static_cast<std::size_t>(segment_->size()) + 63) / 64) {}
 
 Rings::~Rings() {
   segment_->rank(local_).readers[set_].ended.store(1);
@@ -37,9 +37,8 @@ void Rings::find_writers() {
       const int from = static_cast<int>(word) * 64 + std::countr_zero(fresh);
       if (from >= segment_->size() || from == local_) continue;
       const int rank = segment_->world_rank(from);
-      if (rank < 0 || static_cast<std::size_t>(rank) >= by_rank_.size()) continue;
-      readers_.push_back(std::make_unique<RingReader>(*segment_, *bell_, set_, local_, from, rank));
-      by_rank_[static_cast<std::size_t>(rank)] = readers_.back().get();
+      if (rank < 0 || rank >= size_) continue;
+      readers_.get(rank, *segment_, *bell_, set_, local_, from, rank);
     }
   }
 }
@@ -47,7 +46,7 @@ void Rings::find_writers() {
 bool Rings::pump(Inbox& inbox, const OnControl& on_control) {
   find_writers();
   bool moved = false;
-  for (const auto& reader : readers_) moved = reader->pump(inbox, on_control) || moved;
+  for (const auto& [rank, reader] : readers_) moved = reader->pump(inbox, on_control) || moved;
   return moved;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "collectives/transport/by_rank.hpp"
 #include "collectives/transport/inbox.hpp"
 #include "collectives/transport/ring_channel.hpp"
 #include "runtime/segment/doorbell.hpp"
@@ -33,7 +34,7 @@ class Rings {
   bool oversubscribed() const { return segment_->oversubscribed(); }
   std::unique_ptr<RingWriter> writer_to(int world_rank);
   /// Null as long as that rank has not written.
-  RingReader* from(int world_rank) const { return by_rank_[static_cast<std::size_t>(world_rank)]; }
+  RingReader* from(int world_rank) const { return readers_.find(world_rank); }
 
   /// Takes in what has come from all of them. Returns whether anything moved.
   bool pump(Inbox& inbox, const OnControl& on_control);
@@ -45,9 +46,9 @@ class Rings {
   std::shared_ptr<Doorbell> bell_;
   std::size_t set_;
   int local_;
+  int size_;
   std::vector<std::uint64_t> known_writers_;  ///< As in RankBlock.
-  std::vector<std::unique_ptr<RingReader>> readers_;
-  std::vector<RingReader*> by_rank_;
+  ByRank<RingReader> readers_;
 };
 
 }  // namespace dlaunch::transport

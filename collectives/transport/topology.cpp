@@ -73,6 +73,7 @@ Topology::Topology(std::vector<Location> locations)
 
 const Topology* Survey::ask(Store& store) {
   if (topology_) return topology();
+  locations_.resize(static_cast<std::size_t>(size_));
   std::vector<std::size_t> unknown;
   for (std::size_t rank = 0; rank < locations_.size(); ++rank) {
     if (!locations_[rank]) unknown.push_back(rank);
@@ -94,6 +95,7 @@ const Topology* Survey::ask(Store& store) {
   std::vector<Location> locations;
   for (const auto& location : locations_) locations.push_back(*location);
   topology_.emplace(std::move(locations));
+  locations_ = {};
   return topology();
 }
 

@@ -60,7 +60,7 @@ class Topology {
 /// to announce itself must not keep the others from hearing that it never will. For one thread.
 class Survey {
  public:
-  explicit Survey(int size) : locations_(static_cast<std::size_t>(size)) {}
+  explicit Survey(int size) : size_(size) {}
 
   /// Asks the store for those locations that are not known; null until all are. Borrowed. Throws
   /// what the store throws, and find_location.
@@ -69,7 +69,8 @@ class Survey {
   const Topology* topology() const { return topology_ ? &*topology_ : nullptr; }
 
  private:
-  std::vector<std::optional<Location>> locations_;
+  int size_;
+  std::vector<std::optional<Location>> locations_;  ///< As long as it asks.
   std::optional<Topology> topology_;
 };
 

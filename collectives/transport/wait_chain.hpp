@@ -26,12 +26,12 @@ struct WaitLink {
 /// Ranks of which each waits for the next, so far as it is known. Goes from each to the one it
 /// waits for; where it comes to one that it holds already, those from there on wait for each other
 /// (K. M. Chandy, J. Misra, L. M. Haas, "Distributed Deadlock Detection", ACM TOCS 1 (2), 1983).
-/// Data may still have been on its way, so it goes around once more before it counts. A plain
-/// value.
+/// Data may still have been on its way, so it goes around once more before it counts: the other
+/// way, from each to the one that waits for it, behind all that was sent before. A plain value.
 struct WaitChain {
   enum class Stage : std::uint16_t {
     found = 1,  ///< It grows.
-    again,      ///< A ring: each sees whether it still waits as it did.
+    again,      ///< A ring: each sees whether it still waits when all has come.
     certain,    ///< All did.
   };
   Stage stage = Stage::found;

@@ -62,7 +62,7 @@ void all_reduces(dlaunch::Communicator& comm, Checks& checks) {
   comm.all_reduce(half);
   checks.equal("1 + 1 + 1 + 2048, f16", {std::lround(static_cast<float>(half[0]))}, {2052});
   double lowest = comm.rank() == 2 ? std::numeric_limits<double>::quiet_NaN() : comm.rank();
-  comm.all_reduce(dlaunch::view_of(lowest), ReduceOp::min);
+  comm.all_reduce(lowest, ReduceOp::min);
   checks.equal("min with a NaN is NaN", {std::isnan(lowest)}, {1});
 }
 

@@ -67,16 +67,17 @@ void broadcasts(dlaunch::Communicator& comm) {
   const Tree mine = comm.rank() == 0
                         ? Tree::dict({{"step", 7}, {"name", "first"}, {"x", longs({1, 2, 3})}})
                         : Tree("whatever rank " + std::to_string(comm.rank()) + " has");
-  show(comm, "broadcast(tree, 0)", described(comm.broadcast(mine, 0)));
+  show(comm, "broadcast_object(tree, 0)", described(comm.broadcast_object(mine, 0)));
 }
 
 void gathers(dlaunch::Communicator& comm) {
   // A new leading axis over the ranks, also where there is one rank only.
   const std::int64_t r = comm.rank();
-  show(comm, "all_gather([10 r])", described(comm.all_gather(Tree(longs({10 * r})))));
-  show(comm, "all_gather(r)", described(comm.all_gather(Tree(r))));
+  show(comm, "all_gather_stacked([10 r])",
+       described(comm.all_gather_stacked(Tree(longs({10 * r})))));
+  show(comm, "all_gather_stacked(r)", described(comm.all_gather_stacked(Tree(r))));
   const Tree nested = Tree::dict({{"pair", Tree::tuple({longs({r, -r}), "text"})}, {"rank", r}});
-  show(comm, "all_gather({pair, rank})", described(comm.all_gather(nested)));
+  show(comm, "all_gather_stacked({pair, rank})", described(comm.all_gather_stacked(nested)));
 }
 
 void reductions(dlaunch::Communicator& comm) {
@@ -84,14 +85,16 @@ void reductions(dlaunch::Communicator& comm) {
   const std::vector<double> gradient{r, 10 * r};
   const Tree step = Tree::dict({{"loss", r + 1}, {"gradient", Tensor(gradient)}});
   // The sum is the default, as in MPI; whoever wants the mean says so.
-  show(comm, "all_reduce(tree)", described(comm.all_reduce(step)));
-  show(comm, "all_reduce(tree, mean)", described(comm.all_reduce(step, ReduceOp::mean)));
-  show(comm, "all_reduce(tree, max)", described(comm.all_reduce(step, ReduceOp::max)));
+  show(comm, "all_reduce_object(tree)", described(comm.all_reduce_object(step)));
+  show(comm, "all_reduce_object(tree, mean)",
+       described(comm.all_reduce_object(step, ReduceOp::mean)));
+  show(comm, "all_reduce_object(tree, max)",
+       described(comm.all_reduce_object(step, ReduceOp::max)));
   try {
-    (void)comm.all_reduce(Tree(comm.rank()), ReduceOp::mean);
-    show(comm, "all_reduce(integer, mean)", "no error?");
+    (void)comm.all_reduce_object(Tree(comm.rank()), ReduceOp::mean);
+    show(comm, "all_reduce_object(integer, mean)", "no error?");
   } catch (const dlaunch::Error&) {
-    show(comm, "all_reduce(integer, mean)", "an error: cast first, or ask for truncation");
+    show(comm, "all_reduce_object(integer, mean)", "an error: cast first, or ask for truncation");
   }
 }
 

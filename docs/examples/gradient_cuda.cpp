@@ -235,7 +235,7 @@ int train(const Driver& driver, int devices, std::size_t megabytes, int steps) {
     gpu.synchronize();
     took = step == 0 ? milliseconds_since(begin) : std::min(took, milliseconds_since(begin));
   }
-  comm.all_reduce(dlaunch::view_of(took), dlaunch::ReduceOp::max);
+  comm.all_reduce(took, dlaunch::ReduceOp::max);
 
   const float mean = static_cast<float>(comm.size() - 1) / 2;
   const float left = (100.0F - mean) * std::pow(1 - rate, static_cast<float>(steps));
@@ -245,7 +245,7 @@ int train(const Driver& driver, int devices, std::size_t megabytes, int steps) {
       if (!(std::abs(weight - (mean + left)) < 0.01F)) ++wrong;
     }
   }
-  comm.all_reduce(dlaunch::view_of(wrong));
+  comm.all_reduce(wrong);
   if (comm.rank() == 0) {
     std::printf(
         "%d ranks, %zu MiB of gradients in %zu buckets: %.2f ms a step; weights at %.3f, "

@@ -54,7 +54,7 @@ double time_of(Step step, dlaunch::Communicator& comm, std::vector<Layer>& model
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
     best = i == 0 ? took.count() : std::min(best, took.count());
   }
-  comm.all_reduce(dlaunch::view_of(best), dlaunch::ReduceOp::max);
+  comm.all_reduce(best, dlaunch::ReduceOp::max);
   return best;
 }
 

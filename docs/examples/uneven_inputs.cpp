@@ -46,8 +46,7 @@ void work(const dlaunch::World& world, const Arguments& arguments) {
   dlaunch::Communicator comm(world);
   Linear model;
   dlaunch::GradientReducer reducer(
-      comm, {{"w", dlaunch::view_of(model.w), dlaunch::view_of(model.w_gradient), {1, 1}},
-             {"b", dlaunch::view_of(model.b), dlaunch::view_of(model.b_gradient), {1}}});
+      comm, {{"w", model.w, model.w_gradient, {1, 1}}, {"b", model.b, model.b_gradient, {1}}});
   const int number = arguments.number;
   const bool joined = number == 1 || number == 4 || number == 6;
   const bool barrier_in_loop = number == 3 || number == 4;

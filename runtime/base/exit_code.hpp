@@ -14,6 +14,7 @@ inline constexpr int authentication = 77;  ///< A wrong secret.
 inline constexpr int configuration = 78;   ///< A configuration file, or state on disk.
 inline constexpr int node_lost = 79;
 inline constexpr int no_progress = 80;
+inline constexpr int disagreement = 81;  ///< Ranks made different calls, and none has noticed.
 inline constexpr int cannot_execute = 126;
 inline constexpr int not_found = 127;
 

@@ -3,13 +3,17 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 /// What every program of ours does at its start and its end.
 namespace dlaunch {
 
 /// Descriptors that are opened later must not become somebody's stdin, stdout or stderr.
 void fill_standard_descriptors();
-/// A file's text; nullopt where it cannot be read.
+/// The signals that this process ignores: those that it was started so with. nohup does it, and
+/// shells do it to what they run in the background.
+std::vector<int> ignored_signals();
+/// A file's text; nullopt where it cannot be read, is longer than 16 MiB, or does not end.
 std::optional<std::string> read_whole_file(const std::string& path);
 /// Writes the text to stdout, or to stderr unless the code is 0. Returns the code to exit with:
 /// exit_code::internal where the text could not be written.

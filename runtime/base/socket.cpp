@@ -1,6 +1,7 @@
 #include "runtime/base/socket.hpp"
 
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/peer_process.hpp"
 #include "runtime/base/try_listen.hpp"
 
 #include <algorithm>
@@ -64,9 +65,19 @@ int try_connect(int fd, const Address& to, Clock::time_point deadline) {
   return 0;
 }
 
-/// The inodes of TCP sockets that use `port` locally, listeners first.
-std::vector<std::string> inodes_of_port(std::uint16_t port) {
-  std::vector<std::string> listening, bound;
+/// A row of the kernel's tables.
+struct TcpSocket {
+  unsigned long local_port = 0, remote_port = 0;
+  bool listening = false;
+  std::string inode;
+};
+
+template <class Visit>
+void for_each_tcp_socket(Visit visit) {
+  const auto port_of = [](const std::string& address) {
+    const auto colon = address.find(':');
+    return colon == std::string::npos ? 0 : std::strtoul(address.c_str() + colon + 1, nullptr, 16);
+  };
   for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
     std::ifstream file(table);
     std::string line;
@@ -76,12 +87,17 @@ std::vector<std::string> inodes_of_port(std::uint16_t port) {
       std::string slot, local, remote, state, queues, timer, retransmit, uid, timeout, inode;
       fields >> slot >> local >> remote >> state >> queues >> timer >> retransmit >> uid >>
           timeout >> inode;
-      const auto colon = local.find(':');
-      if (colon == std::string::npos) continue;
-      if (std::strtoul(local.c_str() + colon + 1, nullptr, 16) != port) continue;
-      (state == "0A" ? listening : bound).push_back(inode);
+      visit(TcpSocket{port_of(local), port_of(remote), state == "0A", inode});
     }
   }
+}
+
+/// The inodes of TCP sockets that use `port` locally, listeners first.
+std::vector<std::string> inodes_of_port(std::uint16_t port) {
+  std::vector<std::string> listening, bound;
+  for_each_tcp_socket([&](const TcpSocket& socket) {
+    if (socket.local_port == port) (socket.listening ? listening : bound).push_back(socket.inode);
+  });
   listening.insert(listening.end(), bound.begin(), bound.end());
   return listening;
 }
@@ -104,7 +120,24 @@ bool holds_socket(const std::string& pid, const std::string& inode) {
   return false;
 }
 
+/// The first process that has one of these sockets open.
+std::optional<std::string> holder_of(const std::vector<std::string>& inodes) {
+  const Directory proc(inodes.empty() ? nullptr : ::opendir("/proc"));
+  while (const dirent* entry = proc ? ::readdir(proc.get()) : nullptr) {
+    const std::string pid = entry->d_name;
+    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+    for (const std::string& inode : inodes) {
+      if (holds_socket(pid, inode)) return pid;
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
+
+bool is_shortage(int error) noexcept {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
 
 std::string errno_text(int error) { return std::generic_category().message(error); }
 
@@ -331,22 +364,22 @@ std::pair<unique_fd, unique_fd> socket_pair() {
 }
 
 std::optional<std::string> port_owner(std::uint16_t port) {
-  const auto inodes = inodes_of_port(port);
-  if (inodes.empty()) return std::nullopt;
-  const Directory proc(::opendir("/proc"));
-  if (!proc) return std::nullopt;
-  while (const dirent* entry = ::readdir(proc.get())) {
-    const std::string pid = entry->d_name;
-    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
-    for (const std::string& inode : inodes) {
-      if (!holds_socket(pid, inode)) continue;
-      std::ifstream comm("/proc/" + pid + "/comm");
-      std::string name;
-      std::getline(comm, name);
-      return "pid " + pid + " (" + name + ")";
-    }
-  }
-  return std::nullopt;
+  const auto pid = holder_of(inodes_of_port(port));
+  if (!pid) return std::nullopt;
+  std::ifstream comm("/proc/" + *pid + "/comm");
+  std::string name;
+  std::getline(comm, name);
+  return "pid " + *pid + " (" + name + ")";
+}
+
+std::optional<pid_t> peer_process(const Address& own, const Address& peer) {
+  std::vector<std::string> inodes;
+  for_each_tcp_socket([&](const TcpSocket& socket) {
+    const bool theirs = socket.local_port == peer.port() && socket.remote_port == own.port();
+    if (theirs) inodes.push_back(socket.inode);
+  });
+  const auto pid = holder_of(inodes);
+  return pid ? std::optional(static_cast<pid_t>(std::stol(*pid))) : std::nullopt;
 }
 
 void set_nonblocking(int fd, bool on) {

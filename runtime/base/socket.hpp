@@ -74,6 +74,8 @@ std::pair<unique_fd, unique_fd> socket_pair();
 std::optional<std::string> port_owner(std::uint16_t port);
 
 void set_nonblocking(int fd, bool on);
+/// For want of descriptors or memory, which may come back.
+bool is_shortage(int error) noexcept;
 /// "Connection refused" and the like, thread-safe.
 std::string errno_text(int error);
 

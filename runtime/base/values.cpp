@@ -2,9 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 
+#include <arpa/inet.h>
+
 namespace dlaunch {
+
+namespace {
+
+constexpr std::size_t host_bytes_max = 253;
+
+}  // namespace
 
 std::string in_quotes(std::string_view text) { return "'" + std::string(text) + "'"; }
 
@@ -68,7 +77,30 @@ std::optional<std::chrono::milliseconds> parse_duration(std::string_view text) {
   return std::chrono::milliseconds(static_cast<long>(value * factor + 0.5));
 }
 
+std::optional<Complaint> check_host(std::string_view host) {
+  if (host.find(':') != std::string_view::npos) {
+    // The zone is the system's to know: "fe80::1%eth0".
+    const std::string address(host.substr(0, host.find('%')));
+    in6_addr ignored{};
+    if (::inet_pton(AF_INET6, address.c_str(), &ignored) == 1) return std::nullopt;
+    return Complaint{in_quotes(host) + " is neither a host's name nor an address"};
+  }
+  const auto bad = std::find_if(host.begin(), host.end(), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte < 0x80 && std::isalnum(byte) == 0 && c != '.' && c != '-' && c != '_';
+  });
+  if (bad == host.end() && host.size() <= host_bytes_max) return std::nullopt;
+  if (bad == host.end()) return Complaint{"a host's name has at most 253 characters"};
+  return Complaint{"there is no host " + in_quotes(host) + ": a name has no " +
+                   in_quotes(std::string_view(&*bad, 1))};
+}
+
 Read<EndpointAsked> read_endpoint(std::string_view text) {
+  if (const auto scheme = text.find("://"); scheme != std::string_view::npos) {
+    const auto rest = text.substr(scheme + 3);
+    return Complaint{in_quotes(text) + " is a URL; HOST:PORT is wanted, as in " +
+                     std::string(rest.substr(0, rest.find('/')))};
+  }
   EndpointAsked endpoint;
   std::string_view host = text;
   std::string_view port;
@@ -90,6 +122,7 @@ Read<EndpointAsked> read_endpoint(std::string_view text) {
     endpoint.port = static_cast<std::uint16_t>(std::get<long>(number));
   }
   if (host.empty()) return Complaint{"the host is missing"};
+  if (auto wrong = check_host(host)) return *std::move(wrong);
   endpoint.host = host;
   return endpoint;
 }
@@ -99,6 +132,26 @@ bool is_loopback_name(std::string_view host) {
   // Only a dotted address of four numbers: "127.example.org" is a name like any other.
   return host.starts_with("127.") &&
          host.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
+std::string_view nearest_word(std::string_view word, std::span<const std::string_view> known) {
+  constexpr std::size_t word_max = 40;
+  if (word.size() > word_max) return {};
+  const auto folded = [](std::string_view text) {
+    std::string result(text);
+    std::replace(result.begin(), result.end(), '_', '-');
+    return result;
+  };
+  std::string_view best;
+  // In a short word one letter makes another word.
+  std::size_t best_distance = std::min<std::size_t>(word.size() / 4, 3) + 1;
+  for (const auto candidate : known) {
+    const auto distance = edit_distance(folded(word), folded(candidate));
+    if (distance >= best_distance) continue;
+    best = candidate;
+    best_distance = distance;
+  }
+  return best;
 }
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {

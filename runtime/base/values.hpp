@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -34,12 +35,17 @@ struct EndpointAsked {
   std::optional<std::uint16_t> port;
 };
 Read<EndpointAsked> read_endpoint(std::string_view text);
+/// What no host's name and no address can be: "http://head", "head:1", "a b".
+std::optional<Complaint> check_host(std::string_view host);
 /// "localhost", "127.0.0.1", "::1": never reached from another host, whatever a resolver says.
 bool is_loopback_name(std::string_view host);
 
 std::vector<std::string_view> split(std::string_view text, char separator);
 /// 'text'. Not named "quoted": for a std::string a call of that name may find std::quoted instead.
 std::string in_quotes(std::string_view text);
+/// The word that was probably meant, of those that differ in a few letters; empty where none is
+/// near. Dashes and underscores are alike.
+std::string_view nearest_word(std::string_view word, std::span<const std::string_view> known);
 /// How many letters must be added, dropped, changed or swapped to make `a` of `b`.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 

@@ -111,7 +111,7 @@ Flight::Place Flight::join(std::uint64_t communicator, std::string_view name, in
   const std::size_t number = free_group(*ring_);
   Place place;
   place.who = flight_hash(communicator) << 32 | std::uint64_t{0xffff};
-  place.begun = &spare_;
+  place.progress = &spare_;
   if (number == FlightRing::groups_max) {
     place.who |= std::uint64_t{FlightRing::none} << 16;
     return place;
@@ -123,12 +123,15 @@ Flight::Place Flight::join(std::uint64_t communicator, std::string_view name, in
   store_text(group.name, name);
   group.rank.store(rank, relaxed);
   group.size.store(size, relaxed);
-  group.begun.store(0, relaxed);
+  group.progress.begun.store(0, relaxed);
+  group.progress.rooted.store(0, relaxed);
+  group.progress.digest.store(0, relaxed);
+  group.progress.heard.store(0, relaxed);
   group.stuck_after_ms.store(0, relaxed);
   group.ended.store(0, relaxed);
   group.communicator.store(communicator, std::memory_order_release);
   place.who |= static_cast<std::uint64_t>(number) << 16;
-  place.begun = &group.begun;
+  place.progress = &group.progress;
   return place;
 }
 

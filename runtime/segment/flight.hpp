@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -40,12 +41,22 @@ struct FlightRing {
     std::atomic<std::uint32_t> taken;
     Record call;
   };
+  /// How far a communicator's calls have come.
+  struct Progress {
+    std::atomic<std::uint64_t> begun;  ///< Number of the last collective.
+    /// Collectives with a root, after which a rank may go on before the others have come: how many
+    /// began, and a digest of all of them, the same on all ranks that have made the same ones.
+    std::atomic<std::uint64_t> rooted, digest;
+    /// 1: a call failed because ranks differ in their calls, or this one's was wrong: the program
+    /// has heard of it.
+    std::atomic<std::uint64_t> heard;
+  };
   struct Group {
     std::atomic<std::uint64_t> communicator;  ///< 0: never used, or about to be. Written last.
     /// Its place among those that have ended, from 1; 0: it has not. Kept for its name and its
     /// count until the place is wanted for another.
     std::atomic<std::uint64_t> ended;
-    std::atomic<std::uint64_t> begun;  ///< Number of the last collective.
+    Progress progress;
     std::atomic<std::int32_t> rank, size;
     /// A call that waits for longer is told; 0: as the launcher has it, less: never.
     std::atomic<std::int64_t> stuck_after_ms;
@@ -140,8 +151,21 @@ class Flight {
   /// A communicator, as far as its calls are recorded.
   struct Place {
     std::uint64_t who = ~std::uint64_t{0};
-    std::atomic<std::uint64_t>* begun = nullptr;  ///< Of its group.
+    FlightRing::Progress* progress = nullptr;  ///< Of its group.
+
+    /// A collective with a root begins. For the thread that makes the call.
+    void count_rooted(const Call& call) const noexcept {
+      constexpr auto relaxed = std::memory_order_relaxed;
+      progress->rooted.store(progress->rooted.load(relaxed) + 1, relaxed);
+      progress->digest.store(digest_of(progress->digest.load(relaxed), call), relaxed);
+    }
   };
+  /// Of the calls whose digest is `before`, and this one.
+  static std::uint64_t digest_of(std::uint64_t before, const Call& call) noexcept {
+    const std::uint64_t sum = call.count * 0x2c1b3c6d9e3779b9U + call.what +
+                              (call.argument ^ call.sequence * 0x94d049bb133111ebU);
+    return std::rotl((before ^ sum) * 0x9e3779b97f4a7c15U, 29);
+  }
 
   Flight(std::shared_ptr<Segment> segment, int local, const FlightWords& words);
   Flight(const Flight&) = delete;
@@ -248,7 +272,7 @@ class Flight {
   std::shared_ptr<Segment> segment_;
   std::unique_ptr<FlightRing> own_;
   FlightRing* ring_;
-  std::atomic<std::uint64_t> spare_{0};  ///< Of communicators for which there was no group.
+  FlightRing::Progress spare_{};  ///< Of communicators for which there was no group.
   /// The upper 48 bits of a site's key, and its number.
   std::array<std::atomic<std::uint64_t>, std::size_t{1} << sites_bits> known_sites_{};
 };

@@ -106,7 +106,11 @@ std::optional<FlightGroup> read_group(const FlightRing::Group& stored) {
   FlightGroup group;
   group.communicator = flight_hash(id);
   group.ended = stored.ended.load(acquire) != 0;
-  group.begun = stored.begun.load(acquire);
+  group.id = id;
+  group.begun = stored.progress.begun.load(acquire);
+  group.rooted = stored.progress.rooted.load(acquire);
+  group.digest = stored.progress.digest.load(acquire);
+  group.heard = stored.progress.heard.load(acquire) != 0;
   group.rank = stored.rank.load(acquire);
   group.size = stored.size.load(acquire);
   group.stuck_after = std::chrono::milliseconds(stored.stuck_after_ms.load(acquire));

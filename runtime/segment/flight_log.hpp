@@ -55,7 +55,12 @@ struct FlightWait {
 struct FlightGroup {
   bool ended = false;
   std::uint64_t communicator = 0;
+  std::uint64_t id = 0;     ///< Of which that is the hash.
   std::uint64_t begun = 0;  ///< Number of its last collective.
+  /// Collectives with a root, and the digest of them; of a rank that lives they may not go
+  /// together.
+  std::uint64_t rooted = 0, digest = 0;
+  bool heard = false;  ///< The program knows that ranks differ in their calls, or one was wrong.
   int rank = 0, size = 0;
   /// How long its calls may wait before they are told; 0: as the launcher has it, less: never.
   std::chrono::milliseconds stuck_after{0};

@@ -58,7 +58,9 @@ Decoder::Result Decoder::next(BytesView unread, Request& request) {
   if (shape_ == nullptr) {
     if (unread.empty()) return incomplete(1);
     shape_ = shape_of(dialect_, unread.front());
-    if (shape_ == nullptr) return invalid;
+    if (shape_ == nullptr) {
+      return object(Objection::To::operation, std::to_integer<std::uint64_t>(unread.front()));
+    }
     field_ = 0;
     position_ = 1;
     number_ = 0;
@@ -84,10 +86,10 @@ Decoder::Result Decoder::read_field(Field field, BytesView unread) {
     case Field::none:
       break;
     case Field::key:
-      return read_text(unread, key_bytes_max);
+      return read_text(unread, false);
     case Field::value:
     case Field::desired:
-      return read_text(unread, value_bytes_max);
+      return read_text(unread, true);
     case Field::i64: {
       const auto result = read_number(unread, number_);
       if (result.status == Status::complete) position_ += sizeof number_;
@@ -115,12 +117,26 @@ Decoder::Result Decoder::read_number(BytesView unread, T& value) const {
   return complete;
 }
 
-Decoder::Result Decoder::read_text(BytesView unread, std::size_t limit) {
+Decoder::Result Decoder::object(Objection::To to, std::uint64_t size) {
+  objection_ = {to, size, {}};
+  return invalid;
+}
+
+/// A value is that of the last key that was read, or of the first where it is no list.
+Decoder::Result Decoder::read_text(BytesView unread, bool is_value) {
   std::uint64_t size = 0;
   const auto result = read_number(unread, size);
   if (result.status != Status::complete) return result;
   const auto begin = position_ + sizeof size;
-  if (size > limit || begin + size > request_bytes_max) return invalid;
+  if (size > (is_value ? value_bytes_max : key_bytes_max)) {
+    object(is_value ? Objection::To::value : Objection::To::key, size);
+    if (is_value && !texts_.empty()) {
+      const Slice& key = left_ ? texts_.back() : texts_.front();
+      objection_.key = as_text(unread.subspan(key.at, key.size));
+    }
+    return invalid;
+  }
+  if (begin + size > request_bytes_max) return object(Objection::To::request, begin + size);
   if (unread.size() < begin + size) return incomplete(begin + size);
   texts_.push_back({static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(size)});
   position_ = begin + size;
@@ -132,13 +148,13 @@ Decoder::Result Decoder::read_list(BytesView unread, bool pairs) {
     std::uint64_t count = 0;
     const auto result = read_number(unread, count);
     if (result.status != Status::complete) return result;
-    if (count > keys_per_request_max) return invalid;
+    if (count > keys_per_request_max) return object(Objection::To::keys, count);
     position_ += sizeof count;
     left_ = pairs ? 2 * count : count;
   }
   while (*left_ > 0) {
     const bool is_value = pairs && *left_ % 2 == 1;
-    const auto result = read_text(unread, is_value ? value_bytes_max : key_bytes_max);
+    const auto result = read_text(unread, is_value);
     if (result.status != Status::complete) return result;
     --*left_;
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -13,11 +14,12 @@
 /// apart only by parsing them. Little-endian; a string is a u64 length and its bytes.
 namespace dlaunch::c10d {
 
+/// PyTorch's own server has the limits 8 KiB, 8 MiB and 128 Ki since torch 2.4, and none before.
 constexpr std::size_t key_bytes_max = 8u << 10;
-constexpr std::size_t value_bytes_max = 8u << 20;
+constexpr std::size_t value_bytes_max = 32u << 20;
 constexpr std::size_t keys_per_request_max = 128u << 10;
-/// Of one request with all its keys and values: room for two values of the largest size.
-constexpr std::size_t request_bytes_max = 32u << 20;
+/// Of one request with all its keys and values.
+constexpr std::size_t request_bytes_max = 256u << 20;
 
 /// The two numberings of the operations. They are told apart by the first five bytes of a
 /// connection: those of `hello` open dialect C, anything else is dialect A.
@@ -88,6 +90,17 @@ class Decoder {
     bool operator==(const Result&) const = default;
   };
 
+  /// Why a request is invalid.
+  struct Objection {
+    enum class To : std::uint8_t { operation, key, value, keys, request };
+    To to{};
+    std::uint64_t size = 0;  ///< Of what is too big; the number of an operation that there is not.
+    std::string key;         ///< Whose value it is; empty where it is not known.
+    bool operator==(const Objection&) const = default;
+  };
+  /// After `invalid`.
+  const Objection& objection() const { return objection_; }
+
   /// `unread` begins where the last complete request ended, and after `incomplete` with the same
   /// bytes again, in whatever place, and more behind them.
   Result next(BytesView unread, Request& request);
@@ -105,7 +118,8 @@ class Decoder {
 
   static const Shape* shape_of(Dialect dialect, std::byte code);
   Result read_field(Field field, BytesView unread);
-  Result read_text(BytesView unread, std::size_t limit);
+  Result read_text(BytesView unread, bool is_value);
+  Result object(Objection::To to, std::uint64_t size);
   Result read_list(BytesView unread, bool pairs);
   template <class T>
   Result read_number(BytesView unread, T& value) const;
@@ -120,6 +134,7 @@ class Decoder {
   std::vector<Slice> texts_;           ///< Offsets, because the buffer moves between calls.
   std::vector<std::string_view> keys_;
   std::vector<BytesView> values_;
+  Objection objection_;
 };
 
 }  // namespace dlaunch::c10d

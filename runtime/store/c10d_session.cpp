@@ -1,6 +1,7 @@
 #include "runtime/store/c10d_session.hpp"
 
 #include "runtime/base/bytes.hpp"
+#include "runtime/store/text.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -14,11 +15,13 @@ using store::Caller;
 using store::Effect;
 
 /// Replies held behind a wait: more than any client has in flight.
-constexpr std::size_t held_bytes_max = 16u << 20;
+constexpr std::size_t held_bytes_max = 2 * value_bytes_max;
 /// A buffer that one large request has blown up is not kept for the life of the connection.
 constexpr std::size_t kept_capacity_max = 64u << 10;
 /// Pending waits of one connection; PyTorch's clients have one at a time.
 constexpr std::size_t waits_max = 1024;
+/// Keys that they all wait for: eight times what one may.
+constexpr std::size_t awaited_keys_max = 8 * keys_per_request_max;
 
 constexpr std::uint8_t ready = 0;
 constexpr std::uint8_t not_ready = 1;
@@ -40,6 +43,41 @@ void put(Bytes& out, T value) {
 void put_text(Bytes& out, BytesView text) {
   put(out, std::uint64_t{text.size()});
   ByteWriter(out).raw(text);
+}
+
+std::size_t size_of(const store::FoundMany& found) {
+  std::size_t size = 0;
+  for (const auto& value : found.values) {
+    size += sizeof(std::uint64_t) + (value ? value->size() : 0);
+  }
+  return size;
+}
+
+std::string too_much_held() {
+  return "answers of more than " + std::to_string(held_bytes_max) +
+         " bytes that have to wait for that of an earlier request, which is the limit";
+}
+
+std::string sentence_of(const Decoder::Objection& objection) {
+  using To = Decoder::Objection::To;
+  const auto limit = [&](std::size_t most) {
+    return " of " + std::to_string(objection.size) + " bytes; the limit is " + std::to_string(most);
+  };
+  switch (objection.to) {
+    case To::operation:
+      return "there is no operation " + std::to_string(objection.size) +
+             " in the protocol of PyTorch's that dlaunch knows";
+    case To::key:
+      return "a key" + limit(key_bytes_max);
+    case To::value:
+      return "a value for " + store::quoted(objection.key) + limit(value_bytes_max);
+    case To::keys:
+      return std::to_string(objection.size) + " keys in one request; the limit is " +
+             std::to_string(keys_per_request_max);
+    case To::request:
+      return "a request" + limit(request_bytes_max);
+  }
+  return {};
 }
 
 void put_texts(Bytes& out, const store::FoundMany& found) {
@@ -76,6 +114,12 @@ void put_change(Bytes& out, const store::Changed& change) {
 }
 
 }  // namespace
+
+Namespace::Namespace(store::Limits limits)
+    : store::Namespace([&limits] {
+        limits.value_bytes = std::max(limits.value_bytes, value_bytes_max);
+        return limits;
+      }()) {}
 
 std::unique_ptr<store::Session> Namespace::open(std::uint64_t client, store::Outbox& out) {
   return std::make_unique<Session>(client, *this, out);
@@ -124,9 +168,17 @@ std::optional<std::size_t> Session::consume(BytesView unread) {
   }
   std::size_t consumed = 0;
   while (!closed_ && !out_.congested()) {
+    if (answering_) {
+      answer_more();
+      continue;
+    }
     Request request;
     const auto decoded = decoder_->next(unread.subspan(consumed), request);
-    if (decoded.status == Decoder::Status::invalid) return std::nullopt;
+    if (decoded.status == Decoder::Status::invalid) {
+      // Of a stranger, who has not said anything of sense yet, there is nothing to tell.
+      if (next_request_ > 0) refuse(sentence_of(decoder_->objection()));
+      return std::nullopt;
+    }
     if (decoded.status == Decoder::Status::incomplete) break;
     serve(request);
     consumed += decoded.size;
@@ -134,9 +186,10 @@ std::optional<std::size_t> Session::consume(BytesView unread) {
   return consumed;
 }
 
-void Session::refuse() {
-  closed_ = true;
+void Session::refuse(const std::string& why) {
+  if (std::exchange(closed_, true)) return;
   out_.close();
+  if (shared_.hear_refusal) shared_.hear_refusal(client_, why);
 }
 
 void Session::serve(const Request& request) {
@@ -148,7 +201,7 @@ void Session::serve(const Request& request) {
   auto& effects = shared_.effects;
   switch (request.op) {
     case Op::validate:
-      if (request.number != magic) refuse();
+      if (request.number != magic) refuse("a greeting that is not PyTorch's");
       return;
     case Op::cancel_wait:
       cancel_waits();
@@ -189,7 +242,7 @@ void Session::serve(const Request& request) {
       values.append(by, request.key, request.value, effects);
       break;
     case Op::multi_get:
-      values.multi_get(by, request.keys, effects);
+      multi_get(by, request);
       break;
     case Op::multi_set:
       values.multi_set(by, request.keys, request.values, effects);
@@ -211,9 +264,39 @@ void Session::serve(const Request& request) {
       break;
   }
   deliver();
+  if (held_bytes() > held_bytes_max) refuse(too_much_held());
+}
+
+std::size_t Session::held_bytes() const {
   std::size_t held = 0;
   for (const auto& each : waits_) held += each.after.size();
-  if (held > held_bytes_max) refuse();
+  return held;
+}
+
+void Session::multi_get(Caller by, const Request& request) {
+  if (waits_.empty()) {
+    answering_ = Answering{{request.keys.begin(), request.keys.end()}, 0};
+    return answer_more();
+  }
+  // Behind a wait it has to be kept whole.
+  auto& effects = shared_.effects;
+  shared_.values.multi_get(by, request.keys, effects);
+  const auto* found = std::get_if<store::FoundMany>(&effects.back().answer);
+  if (found == nullptr || held_bytes() + size_of(*found) <= held_bytes_max) return;
+  effects.clear();
+  refuse(too_much_held());
+}
+
+/// One value at least: whoever calls has seen that there is room.
+void Session::answer_more() {
+  auto& effects = shared_.effects;
+  do {
+    if (answering_->next == answering_->keys.size()) return answering_.reset();
+    shared_.values.get({}, answering_->keys[answering_->next++], effects);
+    const auto* found = std::get_if<store::Found>(&effects.back().answer);
+    put_text(out_.buffer(), found != nullptr ? found->value : BytesView{});
+    effects.clear();
+  } while (!out_.congested());
 }
 
 /// Most requests have one answer, and it goes to who asked: no look-up for that.
@@ -228,19 +311,26 @@ void Session::deliver() {
 }
 
 void Session::wait(Caller by, const Request& request) {
-  if (begin_wait(by, {})) {
+  if (begin_wait(by, {}, request.keys.size())) {
     shared_.values.wait(by, request.keys, Clock::time_point::max(), shared_.effects);
   }
 }
 
 void Session::arrive(Caller by, const Request& request) {
-  if (!begin_wait(by, request.key)) return;
+  if (!begin_wait(by, request.key, 1)) return;
   shared_.barriers.arrive(shared_.values, by, request.key, request.number, shared_.effects);
 }
 
-bool Session::begin_wait(Caller by, std::string_view barrier) {
-  if (waits_.size() >= waits_max) return refuse(), false;
-  waits_.push_back({by.request, std::string(barrier), false, {}});
+bool Session::begin_wait(Caller by, std::string_view barrier, std::size_t keys) {
+  std::size_t awaited = keys;
+  for (const auto& each : waits_) awaited += each.keys;
+  if (waits_.size() >= waits_max || awaited > awaited_keys_max) {
+    refuse(std::to_string(waits_.size() + 1) + " waits at once for " + std::to_string(awaited) +
+           " keys; the limits are " + std::to_string(waits_max) + " and " +
+           std::to_string(awaited_keys_max));
+    return false;
+  }
+  waits_.push_back({by.request, std::string(barrier), keys, false, {}});
   return true;
 }
 
@@ -288,8 +378,8 @@ void Session::cancel_waits() {
 void Session::answer(const Effect& effect) {
   if (closed_) return;
   const auto op = op_of(effect.to);
-  if (std::holds_alternative<store::Refused>(effect.answer)) {
-    refuse();
+  if (const auto* refused = std::get_if<store::Refused>(&effect.answer)) {
+    refuse(refused->reason);
   } else if (op == Op::wait || op == Op::barrier) {
     finish_wait(effect.to.request);
   } else if (const auto* change = std::get_if<store::Changed>(&effect.answer)) {

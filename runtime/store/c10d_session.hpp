@@ -5,6 +5,7 @@
 #include "runtime/store/session.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,11 +17,14 @@ namespace dlaunch::c10d {
 /// What the PyTorch clients of one attempt share; the next attempt gets another.
 class Namespace : public store::Namespace {
  public:
-  using store::Namespace::Namespace;
+  explicit Namespace(store::Limits limits = {});
   /// A session for a new connection, which the protocol calls `client`; `client` is never reused.
   std::unique_ptr<store::Session> open(std::uint64_t client, store::Outbox& out);
 
   Barriers barriers;
+  /// Hears why a client's connection is closed, which the protocol has no way to tell it. Must not
+  /// call the namespace.
+  std::function<void(std::uint64_t client, const std::string& why)> hear_refusal;
 };
 
 /// One PyTorch client's connection. Replies keep the order of their requests: what is asked behind
@@ -42,17 +46,28 @@ class Session final : public store::Session {
   struct Wait {
     std::uint64_t request = 0;
     std::string barrier;  ///< The key, where it is a barrier.
+    std::size_t keys = 0;
     bool answered = false;
     Bytes after;
+  };
+  /// A multi_get that is answered value by value, as the client takes them: in one piece the answer
+  /// may be a hundred thousand times as large as its request. Each value is the one that the key
+  /// has when its turn comes.
+  struct Answering {
+    std::vector<std::string> keys;
+    std::size_t next = 0;
   };
 
   std::optional<std::size_t> consume(BytesView unread);
   void serve(const Request& request);
   void deliver();
-  void refuse();
+  void refuse(const std::string& why);
+  void multi_get(store::Caller by, const Request& request);
+  void answer_more();
+  std::size_t held_bytes() const;
   void wait(store::Caller by, const Request& request);
   void arrive(store::Caller by, const Request& request);
-  bool begin_wait(store::Caller by, std::string_view barrier);
+  bool begin_wait(store::Caller by, std::string_view barrier, std::size_t keys);
   void finish_wait(std::uint64_t request);
   void drop_wait(const Wait& wait);
   void drop_waits();
@@ -69,9 +84,10 @@ class Session final : public store::Session {
   bool closed_ = false;
   std::uint64_t next_request_ = 0;
   std::vector<Wait> waits_;  ///< In the order of the requests.
-  Bytes kept_;               ///< What the last feed has left: an incomplete request, or
-                             ///< all that came after the outbox was congested.
-  BytesView expected_;       ///< Of the compare_set that is being served.
+  std::optional<Answering> answering_;
+  Bytes kept_;          ///< What the last feed has left: an incomplete request, or
+                        ///< all that came after the outbox was congested.
+  BytesView expected_;  ///< Of the compare_set that is being served.
 };
 
 }  // namespace dlaunch::c10d

@@ -121,7 +121,7 @@ void Client::State::keep_renewing(Clock::duration lease) {
       lock.unlock();
       try {
         link.call(wire::Renew{}, Clock::now() + every, "renewing leases");
-      } catch (const Error&) {
+      } catch (const std::exception&) {
         // Whoever uses the store learns of it; here the next round is the only remedy.
       }
       lock.lock();

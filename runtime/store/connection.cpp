@@ -39,6 +39,11 @@ Connection::Chunk& Connection::begin_chunk() {
 /// grow.
 Bytes& Connection::buffer() {
   dirty();
+  if (queued_ + tail_bytes() > held_bytes_max) {
+    overrun_ = true;
+    lost_.clear();
+    return lost_;
+  }
   const bool usable = !chunks_.empty() && !chunks_.back().shared &&
                       chunks_.back().descriptors.empty() && (chunks_.size() > 1 || sent_ == 0);
   if (usable) return chunks_.back().own;

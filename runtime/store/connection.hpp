@@ -31,6 +31,9 @@ class Connection final : public Outbox {
   static constexpr std::size_t congested_bytes = 1u << 20;
   /// Beyond this, not counting the block that is being sent, a peer that does not read is dropped.
   static constexpr std::size_t queued_bytes_max = 8u << 20;
+  /// More is not held even until the next flush, whatever a watch hands out: it is lost, and the
+  /// peer is dropped.
+  static constexpr std::size_t held_bytes_max = 512u << 20;
 
   Connection(ConnectionId number, unique_fd connected, Owner& owner)
       : id(number), socket(std::move(connected)), owner_(owner) {}
@@ -53,6 +56,7 @@ class Connection final : public Outbox {
   TlsChannel::Fed unseal(BytesView in, Bytes& plain);
   /// More is queued than a peer may leave unread.
   bool overfull(std::size_t bytes_max = queued_bytes_max) const;
+  bool overrun() const { return overrun_; }
   bool closing() const { return closing_; }
 
   const ConnectionId id;
@@ -97,6 +101,8 @@ class Connection final : public Outbox {
   std::size_t sealed_sent_ = 0;
   bool dirty_ = false;
   bool closing_ = false;
+  bool overrun_ = false;  ///< Beyond held_bytes_max.
+  Bytes lost_;
 };
 
 }  // namespace dlaunch::store

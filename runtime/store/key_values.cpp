@@ -14,6 +14,9 @@ namespace {
 
 using Channel = Waits::Channel;
 
+/// Of the keys that one list may hand out.
+constexpr std::size_t listed_bytes_max = 64u << 20;
+
 /// Overwrites in place; gives memory back when the value has shrunk a lot.
 void assign(Bytes& to, BytesView value) {
   constexpr std::size_t slack = 4096;
@@ -303,8 +306,16 @@ void KeyValues::erase(Caller by, std::string_view key, Effects& out) {
 
 void KeyValues::list(Caller by, std::string_view prefix, Effects& out) {
   KeyList found;
+  std::size_t bytes = 0;
   for (const auto& [key, entry] : state_->map) {
-    if (key.starts_with(prefix)) found.keys.push_back(key);
+    if (!key.starts_with(prefix)) continue;
+    bytes += key.size();
+    if (bytes > listed_bytes_max) {
+      return refuse(out, by,
+                    "the keys to list have more than " + std::to_string(listed_bytes_max) +
+                        " bytes, which is the limit; ask for those of a longer prefix");
+    }
+    found.keys.push_back(key);
   }
   std::ranges::sort(found.keys);
   answer(out, by, std::move(found));

@@ -55,7 +55,7 @@ Link::Link(unique_fd connected, Client::Options options, Client::OnPush on_push,
 
 /// Says goodbye, unless this is a forked child: then the connection is the parent's.
 Link::~Link() {
-  if (::getpid() != owner_ || !socket_) return;
+  if (!home_.is_here() || !socket_) return;
   Bytes frame;
   wire::encode_frame(frame, {0, wire::Type::goodbye, 0, 0, 0}, BytesView{});
   Lock lock(mutex_);
@@ -64,12 +64,19 @@ Link::~Link() {
   ::shutdown(socket_.get(), SHUT_WR);
 }
 
-void Link::check_usable() const {
-  if (::getpid() != owner_) {
+/// In a forked child a thread of the parent's may hold the lock for ever.
+Link::Lock Link::lock() const {
+  if (!home_.is_here()) {
     throw Error(Errc::misuse, "this connection to " + options_.peer_name + " belongs to process " +
                                   std::to_string(owner_) +
                                   ", which forked this one; a child has to join by itself");
   }
+  Lock held(mutex_);
+  check_usable();
+  return held;
+}
+
+void Link::check_usable() const {
   if (failure_) throw Error(*failure_);
 }
 
@@ -93,11 +100,10 @@ Link::Reply Link::call(wire::Type type, Bytes payload, Clock::time_point deadlin
   pending.change = wire::is_change(type);
   std::uint64_t request = 0;
   {
-    Lock lock(mutex_);
-    check_usable();
+    Lock held = lock();
     if (pending.change) {
       // Those who are in the way have deadlines of their own, so there is an end to it.
-      room_.wait(lock, [&] { return failure_ || changes_ < wire::unanswered_changes_max; });
+      room_.wait(held, [&] { return failure_ || changes_ < wire::unanswered_changes_max; });
       check_usable();
     }
     request = begin(type, payload, pending.frame);
@@ -116,7 +122,7 @@ Link::Reply Link::call(wire::Type type, Bytes payload, Clock::time_point deadlin
     };
     const Ended ended{*this, request};
     queue(pending.frame);
-    if (!wait_until(lock, pending.wake, deadline, [&] { return pending.reply.has_value(); })) {
+    if (!wait_until(held, pending.wake, deadline, [&] { return pending.reply.has_value(); })) {
       throw Error(Errc::timeout, what + ": no answer from " + options_.peer_name + " for " +
                                      seconds_text(Clock::now() - start));
     }
@@ -130,8 +136,7 @@ Link::Reply Link::call(wire::Type type, Bytes payload, Clock::time_point deadlin
 }
 
 std::uint64_t Link::subscribe(std::string_view key) {
-  Lock lock(mutex_);
-  check_usable();
+  const Lock held = lock();
   Bytes payload, frames;
   wire::encode(payload, wire::Watch{key});
   const std::uint64_t request = begin(wire::Type::watch, payload, frames);
@@ -148,10 +153,9 @@ std::uint64_t Link::subscribe(std::string_view key) {
 KeyChange Link::next_change(std::uint64_t number, Clock::time_point deadline,
                             const std::string& what) {
   const auto start = Clock::now();
-  Lock lock(mutex_);
-  check_usable();
+  Lock held = lock();
   Subscription& subscription = subscriptions_.at(number);
-  if (!wait_until(lock, subscription.wake, deadline,
+  if (!wait_until(held, subscription.wake, deadline,
                   [&] { return subscription.watched.has_news(); })) {
     throw Error(Errc::timeout, what + ": no change within " + seconds_text(Clock::now() - start));
   }
@@ -159,19 +163,17 @@ KeyChange Link::next_change(std::uint64_t number, Clock::time_point deadline,
 }
 
 void Link::tell(wire::Type type, BytesView payload) {
-  Lock lock(mutex_);
-  check_usable();
+  const Lock held = lock();
   Bytes frame;
   wire::encode_frame(frame, {0, type, 0, 0, welcome_.epoch}, payload);
   queue(frame);
 }
 
 void Link::dispatch() {
-  Lock lock(mutex_);
-  check_usable();
+  Lock held = lock();
   if (leading_) return;  // The leader reads it.
   const Leading leading(*this);
-  while (receive(lock)) {
+  while (receive(held)) {
   }
 }
 

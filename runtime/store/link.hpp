@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/base/home_process.hpp"
 #include "runtime/store/client.hpp"
 #include "runtime/store/frame_reader.hpp"
 #include "runtime/store/watched.hpp"
@@ -85,6 +86,7 @@ class Link {
     Link& link_;
   };
 
+  Lock lock() const;
   void check_usable() const;
   std::uint64_t begin(wire::Type type, BytesView payload, Bytes& frame);
   template <class Ready>
@@ -103,7 +105,8 @@ class Link {
 
   const Client::Options options_;
   const Client::OnPush on_push_;
-  const pid_t owner_;
+  const HomeProcess home_;
+  const pid_t owner_;  ///< Its pid, to be told.
   wire::Welcome welcome_;
   std::unique_ptr<TlsChannel> tls_;  ///< Null where there is no key.
   unique_fd socket_;

@@ -329,6 +329,7 @@ bool NativeSession::other(const wire::FrameHeader& header, BytesView payload) {
     case wire::Type::heartbeat:
     case wire::Type::worker_failed:
     case wire::Type::worker_left:
+    case wire::Type::calls_made:
     case wire::Type::workers_ended:
       spaces_.host_.on_message(client_, header, payload);
       return true;

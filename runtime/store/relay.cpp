@@ -147,6 +147,13 @@ std::string Relay::State::objection(const Worker& worker, BytesView payload) con
   return {};
 }
 
+Relay::State::Call* Relay::State::find_call(Caller by) {
+  const auto worker = workers.find(by.client);
+  if (worker == workers.end()) return nullptr;
+  const auto call = worker->second.calls.find(by.request);
+  return call == worker->second.calls.end() ? nullptr : &call->second;
+}
+
 Relay::State::Call& Relay::State::begin_call(Caller by, wire::Type type, BytesView payload,
                                              Clock::time_point deadline) {
   Worker& worker = workers.at(by.client);
@@ -162,6 +169,7 @@ Relay::State::Call& Relay::State::begin_call(Caller by, wire::Type type, BytesVi
 void Relay::State::drop_call(Caller by) {
   Worker& worker = workers.at(by.client);
   const auto found = worker.calls.find(by.request);
+  if (found == worker.calls.end()) return;
   const Call call = std::move(found->second);
   worker.calls.erase(found);
   worker.bytes -= call.bytes;

@@ -201,9 +201,8 @@ void Relay::State::on_answer(AskId id, const wire::FrameHeader& header, BytesVie
       if (change) watched->value = hash_of(change->value);
       watched->known = true;
     }
-    for (const Caller& caller : found->second.callers) {
-      answer(caller, header.type, payload, header.flags);
-    }
+    const auto callers = found->second.callers;
+    for (const Caller& caller : callers) answer(caller, header.type, payload, header.flags);
     return;
   }
   const Ask ask = std::move(found->second);
@@ -217,8 +216,10 @@ void Relay::State::on_answer(AskId id, const wire::FrameHeader& header, BytesVie
     end_leases({ask.lease->key});  // Its worker is gone, and nobody would renew it.
   }
   for (const Caller& caller : ask.callers) {
-    workers.at(caller.client).calls.at(caller.request).ask = 0;
-    workers.at(caller.client).calls.at(caller.request).round.reset();
+    Call* const call = find_call(caller);
+    if (call == nullptr) continue;
+    call->ask = 0;
+    call->round.reset();
     answer(caller, header.type, payload);
   }
   arm();
@@ -232,11 +233,11 @@ bool Relay::State::ask_again(AskId id, BytesView payload) {
   std::vector<Caller> late;
   auto next = Clock::time_point::max();
   for (const Caller& caller : ask.callers) {
-    const Call& call = workers.at(caller.client).calls.at(caller.request);
-    if (call.overdue || call.deadline <= std::max(now, ask.deadline)) {
+    const Call* const call = find_call(caller);
+    if (call == nullptr || call->overdue || call->deadline <= std::max(now, ask.deadline)) {
       late.push_back(caller);
     } else {
-      next = std::min(next, call.deadline);
+      next = std::min(next, call->deadline);
     }
   }
   if (late.size() == ask.callers.size()) return false;
@@ -248,7 +249,9 @@ bool Relay::State::ask_again(AskId id, BytesView payload) {
               sizeof left_of_it.microseconds);
   send(id, ask.payload);
   for (const Caller& caller : late) {
-    workers.at(caller.client).calls.at(caller.request).ask = 0;
+    Call* const call = find_call(caller);
+    if (call == nullptr) continue;
+    call->ask = 0;
     answer(caller, wire::Type::failed, payload);
   }
   return true;
@@ -312,7 +315,8 @@ void Relay::State::on_looked(AskId id, const wire::FrameHeader& header, BytesVie
   const Kind kind = !value ? Kind::deleted : before ? Kind::updated : Kind::created;
   Bytes change;
   wire::encode(change, wire::Changed{kind, watched.key, value});
-  for (const Caller& caller : found->second.callers) {
+  const auto callers = found->second.callers;
+  for (const Caller& caller : callers) {
     answer(caller, wire::Type::changed, change, wire::reply | wire::more);
   }
 }

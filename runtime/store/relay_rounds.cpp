@@ -111,8 +111,8 @@ void Relay::State::send_round(const RoundKey& key, const Round& round) {
   const auto now = Clock::now();
   auto deadline = round.callers.empty() ? now : Clock::time_point::max();
   for (const Caller& caller : round.callers) {
-    const Call& call = workers.at(caller.client).calls.at(caller.request);
-    deadline = std::min(deadline, call.overdue ? now : call.deadline);
+    const Call* const call = find_call(caller);
+    if (call != nullptr) deadline = std::min(deadline, call->overdue ? now : call->deadline);
   }
   const auto timeout = wire::Timeout::until(deadline, now);
   const auto messages = in_messages(round.unsent);
@@ -133,7 +133,7 @@ void Relay::State::send_round(const RoundKey& key, const Round& round) {
     if (&contributors == &messages.back().first) {
       ask.callers = round.callers;
       for (const Caller& caller : ask.callers) {
-        workers.at(caller.client).calls.at(caller.request).ask = id;
+        if (Call* const call = find_call(caller)) call->ask = id;
       }
     }
     send(id, ask.payload);
@@ -157,8 +157,10 @@ void Relay::State::lose(int rank, const std::string& why) {
   const bool certain = is_local(rank) || !uplink.connected();
   std::vector<Caller> callers;
   for (const RoundKey& key : lacking) {
-    if (certain)
-      callers.insert(callers.end(), rounds.at(key).callers.begin(), rounds.at(key).callers.end());
+    const auto round = rounds.find(key);
+    if (certain && round != rounds.end()) {
+      callers.insert(callers.end(), round->second.callers.begin(), round->second.callers.end());
+    }
     for (const auto& [id, ask] : asks) {
       if (certain && ask.round == key) {
         callers.insert(callers.end(), ask.callers.begin(), ask.callers.end());

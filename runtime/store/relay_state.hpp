@@ -93,6 +93,8 @@ struct Relay::State final : Backend, std::enable_shared_from_this<Relay::State> 
   WorkerId worker_of(const From& from);
   /// Why it may not ask more; empty: it may.
   std::string objection(const Worker& worker, BytesView payload) const;
+  /// Null where it has ended: an answer to one caller may end others.
+  Call* find_call(Caller by);
   Call& begin_call(Caller by, wire::Type type, BytesView payload, Clock::time_point deadline);
   void cancel(Caller by, std::uint64_t request);
   /// Ends a call without an answer.

@@ -73,6 +73,8 @@ std::string slow_reader_text(const std::string& name, const std::string& peer) {
 
 void Server::on_slow_reader(HearSlow hear) { state_->hear_slow = std::move(hear); }
 
+void Server::on_refused_c10d(HearRefused hear) { state_->hear_refused = std::move(hear); }
+
 std::string other_version_text(const std::string& peer, std::uint32_t theirs) {
   return "a program at " + peer + " speaks version " + std::to_string(theirs) +
          " of the protocol, this is version " + std::to_string(wire::version) +
@@ -183,7 +185,7 @@ void Server::renew_c10d() {
     connection->session.reset();
     state_->end(*connection);
   }
-  state_->c10d = std::make_unique<c10d::Namespace>(state_->limits);
+  state_->begin_c10d();
   state_->send_soon();
 }
 

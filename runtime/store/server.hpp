@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/base/socket.hpp"
 #include "runtime/base/unique_fd.hpp"
 #include "runtime/store/backend.hpp"
 #include "runtime/store/host.hpp"
@@ -59,6 +60,11 @@ class Server {
   /// from within the server's loop; must not call the server. Set before anybody connects.
   using HearSlow = std::function<void(ConnectionId who, const std::string& peer)>;
   void on_slow_reader(HearSlow hear);
+  /// Likewise, of each PyTorch client whose connection is closed for what it asked, and why: its
+  /// protocol has no words for it. With both addresses of the connection.
+  using HearRefused =
+      std::function<void(const Address& peer, const Address& own, const std::string& why)>;
+  void on_refused_c10d(HearRefused hear);
   /// Numeric address of the other end; "" if there is no such connection.
   std::string peer_of(ConnectionId who) const;
   /// The job whose key this connection has proved; nullopt for one without TLS.

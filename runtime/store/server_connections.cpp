@@ -9,6 +9,14 @@
 #include <sys/socket.h>
 
 namespace dlaunch::store {
+namespace {
+
+/// A PyTorch client is asked to pause when some of its answers wait; but the one that it gets
+/// meanwhile may be large, and so may what it has asked behind a wait.
+constexpr std::size_t c10d_queued_bytes_max =
+    3 * c10d::value_bytes_max + Connection::queued_bytes_max;
+
+}  // namespace
 
 Connection* Server::State::find(ConnectionId id) {
   const auto found = connections.find(id);
@@ -91,6 +99,17 @@ bool Server::State::choose_protocol(Connection& connection, std::byte first,
   return connection.session != nullptr;
 }
 
+/// An empty namespace.
+void Server::State::begin_c10d() {
+  c10d = std::make_unique<c10d::Namespace>(limits);
+  c10d->hear_refusal = [this](ConnectionId client, const std::string& why) {
+    const Connection* connection = find(client);
+    if (connection == nullptr || !hear_refused) return;
+    const int fd = connection->socket.get();
+    hear_refused(peer_address(fd), local_address(fd), why);
+  };
+}
+
 void Server::State::flush_dirty(Clock::time_point now) {
   // Ending a session may make others dirty, so the list can grow meanwhile.
   for (std::size_t i = 0; i < dirty.size(); ++i) flush(*dirty[i], now);
@@ -99,17 +118,18 @@ void Server::State::flush_dirty(Clock::time_point now) {
 
 void Server::State::flush(Connection& connection, Clock::time_point now) {
   if (connection.ended) return;
-  switch (connection.flush()) {
+  const auto flushed = connection.flush();
+  const std::size_t limit = connection.c10d ? c10d_queued_bytes_max : queued_bytes_max;
+  const bool slow = flushed == Connection::Flushed::blocked && connection.overfull(limit);
+  if (slow || connection.overrun()) {
+    ++counters.slow;
+    if (hear_slow) hear_slow(connection.id, peer_address(connection.socket.get()).to_string());
+    return end(connection);
+  }
+  switch (flushed) {
     case Connection::Flushed::broken:
       return end(connection);
     case Connection::Flushed::blocked:
-      if (connection.overfull(queued_bytes_max)) {
-        ++counters.slow;
-        if (hear_slow) {
-          hear_slow(connection.id, peer_address(connection.socket.get()).to_string());
-        }
-        return end(connection);
-      }
       return set_interest(connection, connection.congested() ? EPOLLOUT : EPOLLIN | EPOLLOUT);
     case Connection::Flushed::all:
       if (connection.closing()) return linger(connection, now);

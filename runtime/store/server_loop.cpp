@@ -38,6 +38,7 @@ Server::State::State(asio::io_context& context, Host& owner, const Limits& bound
 }
 
 void Server::State::start() {
+  begin_c10d();
   wait_for_sockets();
   wait_for_time();
 }
@@ -135,9 +136,7 @@ void Server::State::accept_some(std::uint64_t index, Clock::time_point now) {
     unique_fd socket(::accept4(listener.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      const bool out_of_room =
-          errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-      if (out_of_room) make_room(index, now);
+      if (is_shortage(errno)) make_room(index, now);
       return;
     }
     ++counters.accepted;

@@ -89,6 +89,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   void feed(Connection& connection, BytesView in, Clock::time_point now);
   /// By the first byte, which no two protocols share.
   bool choose_protocol(Connection& connection, std::byte first, Clock::time_point now);
+  void begin_c10d();
   void flush_dirty(Clock::time_point now);
   void flush(Connection& connection, Clock::time_point now);
   /// Closing a socket with unread input would reset it, and the peer would miss why it was refused.
@@ -136,7 +137,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   std::vector<Bytes> spare;
   Bytes scratch = Bytes(256u << 10);  ///< One read of one connection.
   NativeSpaces native{*this, limits};
-  std::unique_ptr<c10d::Namespace> c10d = std::make_unique<c10d::Namespace>(limits);
+  std::unique_ptr<c10d::Namespace> c10d;  ///< From start on.
   std::vector<Listener> listeners;
   boost::unordered_flat_map<ConnectionId, std::unique_ptr<Connection>> connections;
   ConnectionId next_id = 1;
@@ -153,6 +154,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   bool sweep_posted = false;
   bool stopped = false;
   HearSlow hear_slow;
+  HearRefused hear_refused;
   Counters counters;
 };
 

@@ -36,6 +36,9 @@ class Uplink {
     Clock::duration silence_max = std::chrono::seconds(7);
     /// For a name lookup, for connecting to one address, for the answer to HELLO.
     Clock::duration step_max = std::chrono::seconds(5);
+    /// So long is tried until the first connection stands; a step is cut short by it. Then the
+    /// trouble is told once more, on time, and whoever hears it decides.
+    Clock::duration first_max = Clock::duration::max();
   };
   /// A connection for which more is queued, because the other end does not read, is dropped.
   static constexpr std::size_t unsent_bytes_max = 64u << 20;

@@ -58,9 +58,18 @@ void Uplink::State::report(const Error& error) {
   if (!closed) events->on_trouble(error, good);
 }
 
+Uplink::State::Step Uplink::State::next_step() const {
+  const auto now = Clock::now();
+  if (first_until <= now || first_until - now >= options.step_max) {
+    return {now + options.step_max, duration_text(options.step_max)};
+  }
+  return {first_until, duration_text(std::chrono::ceil<std::chrono::seconds>(first_until - now))};
+}
+
 asio::awaitable<void> Uplink::State::run(std::shared_ptr<State> self) {
   State& s = *self;
   s.good = Clock::now();
+  s.first_until = deadline_after(s.options.first_max, s.good);
   while (!s.closed) {
     std::optional<Error> error;
     s.final = false;
@@ -83,6 +92,9 @@ asio::awaitable<void> Uplink::State::run(std::shared_ptr<State> self) {
     }
     s.report(*error);
     co_await s.pause();
+    if (s.closed || Clock::now() < s.first_until) continue;
+    s.first_until = Clock::time_point::max();
+    s.report(*error);
   }
 }
 
@@ -92,7 +104,7 @@ asio::awaitable<void> Uplink::State::pause() {
   const auto length = Clock::duration(jitter(random));
   backoff = std::min(backoff * 2, options.backoff_max);
   if (closed) co_return;
-  timer.expires_after(length);
+  timer.expires_at(std::min(Clock::now() + length, first_until));
   co_await timer.async_wait(awaited);
 }
 
@@ -133,11 +145,12 @@ asio::awaitable<std::vector<Address>> Uplink::State::look_up() {
                            self->timer.cancel();
                          });
   for (bool reported = false; !lookup->done && !closed;) {
-    timer.expires_after(options.step_max);
+    const Step step = next_step();
+    timer.expires_at(step.until);
     co_await timer.async_wait(awaited);
     if (lookup->done || std::exchange(reported, true)) continue;
-    report(Error(Errc::unreachable, what + ": no answer from the name service for " +
-                                        duration_text(options.step_max) + "; still waiting"));
+    report(Error(Errc::unreachable,
+                 what + ": no answer from the name service for " + step.text + "; still waiting"));
   }
   if (closed) throw Error(Errc::aborted, what + ": not needed any more");
   if (lookup->error) {
@@ -188,7 +201,7 @@ asio::awaitable<void> Uplink::State::connect_to(Address address) {
   const auto* generic = reinterpret_cast<const sockaddr*>(&address.storage);
   int error = ::connect(number, generic, address.size) == 0 ? 0 : errno;
   if (error == EINPROGRESS || error == EINTR) {
-    const auto until = Clock::now() + options.step_max;
+    const auto until = next_step().until;
     if (!co_await await_socket(stream_descriptor::wait_write, until)) {
       throw connect_error(address, ETIMEDOUT);
     }
@@ -202,7 +215,7 @@ asio::awaitable<void> Uplink::State::connect_to(Address address) {
 /// The TLS handshake. Its messages are the first on the connection, and fit into the socket.
 asio::awaitable<void> Uplink::State::secure() {
   const std::string what = joining();
-  const auto until = Clock::now() + options.step_max;
+  const Step step = next_step();
   tls = TlsChannel::connect(options.hello.job, *options.key);
   Bytes plain;
   std::array<std::byte, TlsChannel::handshake_bytes_max> read{};
@@ -218,9 +231,9 @@ asio::awaitable<void> Uplink::State::secure() {
       throw Error(error);
     }
     if (tls->established()) break;
-    if (!co_await await_socket(stream_descriptor::wait_read, until)) {
-      throw Error(Errc::unreachable, what + ": connected, but it does not answer within " +
-                                         duration_text(options.step_max));
+    if (!co_await await_socket(stream_descriptor::wait_read, step.until)) {
+      throw Error(Errc::unreachable,
+                  what + ": connected, but it does not answer within " + step.text);
     }
     const ssize_t n = ::recv(socket.native_handle(), read.data(), read.size(), MSG_DONTWAIT);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
@@ -236,9 +249,9 @@ asio::awaitable<void> Uplink::State::secure() {
 /// Preface and HELLO there, preface and WELCOME back.
 asio::awaitable<wire::Welcome> Uplink::State::greet() {
   const std::string what = joining();
-  const auto until = Clock::now() + options.step_max;
-  const Error silent(Errc::unreachable, what + ": connected, but it does not answer within " +
-                                            duration_text(options.step_max));
+  const auto [until, length] = next_step();
+  const Error silent(Errc::unreachable,
+                     what + ": connected, but it does not answer within " + length);
   Bytes hello;
   wire::encode_preface(hello);
   wire::encode_frame(hello, {0, wire::Type::hello, 0, 0, 0}, options.hello);

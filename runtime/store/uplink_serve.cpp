@@ -26,6 +26,7 @@ constexpr auto goodbye_timeout = std::chrono::seconds(1);
 
 void Uplink::State::welcomed(const wire::Welcome& welcome) {
   connected = true;
+  first_until = Clock::time_point::max();
   loss.reset();
   backoff = options.backoff_min;
   heard = Clock::now();

@@ -54,6 +54,11 @@ struct Uplink::State : std::enable_shared_from_this<Uplink::State> {
                                      Clock::time_point until);
   void adopt(unique_fd connected);
   void report(const Error& error);
+  struct Step {
+    Clock::time_point until;
+    std::string text;  ///< How long that is.
+  };
+  Step next_step() const;
   std::string peer() const;
   std::string joining() const { return "joining " + peer(); }
 
@@ -107,6 +112,7 @@ struct Uplink::State : std::enable_shared_from_this<Uplink::State> {
   std::optional<Error> loss;
   std::string last_trouble;
   Clock::duration backoff{};
+  Clock::time_point first_until = Clock::time_point::max();  ///< By Options::first_max.
   Clock::time_point good;   ///< When the connection was last good, or the first try began.
   Clock::time_point heard;  ///< When something last arrived.
   bool pinged = false;

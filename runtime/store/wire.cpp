@@ -128,13 +128,14 @@ void fields(auto& io, is<Doing> auto& m) {
 }
 void fields(auto& io, is<Report> auto& m) {
   io.integer(m.code);
-  io.integer(m.peer);
+  fields(io, m.claim);
   io.text(m.sentence);
 }
 void fields(auto& io, is<PeerLost> auto& m) {
   io.integer(m.rank);
   io.text(m.host);
   io.text(m.cause);
+  io.flag(m.left);
 }
 void fields(auto& io, is<Welcome> auto& m) {
   io.text(m.job);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/base/bytes.hpp"
+#include "runtime/base/verdict.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -8,12 +9,12 @@
 #include <string_view>
 #include <vector>
 
-/// The native protocol, version 1, as docs/wire.md describes it: encode and decode, no I/O. Each
+/// The native protocol, version 2, as docs/wire.md describes it: encode and decode, no I/O. Each
 /// side opens with the preface "DLCH" + u32 version; then frames, each a 24-byte header and
 /// `length` bytes of payload. Little-endian.
 namespace dlaunch::wire {
 
-constexpr std::uint32_t version = 1;
+constexpr std::uint32_t version = 2;
 constexpr std::size_t preface_bytes = 8;
 constexpr std::size_t header_bytes = 24;
 constexpr std::size_t frame_bytes_max = 16u << 20;
@@ -81,6 +82,7 @@ enum class Type : std::uint16_t {
   standing,
   finished,
   worker_left,
+  calls_made,
   // answers
   done = 128,
   number,
@@ -335,7 +337,7 @@ struct Grant {
 struct Report {
   static constexpr Type type = Type::report;
   Errc code{};
-  std::int32_t peer = -1;  ///< The rank it blames, -1 unknown.
+  Claim claim;
   std::string sentence;
   bool operator==(const Report&) const = default;
 };
@@ -345,6 +347,7 @@ struct PeerLost {
   std::int32_t rank = -1;
   std::string host;
   std::string cause;  ///< "killed by SIGKILL", "exited with 3", "exited 0 before the others".
+  bool left = false;  ///< It exited with 0.
   bool operator==(const PeerLost&) const = default;
 };
 struct Abort {

@@ -173,4 +173,23 @@ concept is = std::same_as<std::remove_const_t<M>, T>;
 template <class M, class... Ts>
 concept one_of = (is<M, Ts> || ...);
 
+// ---- What several protocols tell. ----
+
+void fields(auto& io, is<Claim> auto& m) {
+  io.choice(m.fault, Fault::gave_up);
+  io.repeat(
+      m.ranks, sizeof(std::int32_t), [&](auto& rank) { io.integer(rank); }, Claim::ranks_max);
+  io.integer(m.communicator);
+  io.integer(m.sequence);
+  constexpr std::size_t vote_bytes = sizeof(std::int32_t) + sizeof(std::uint64_t);
+  io.repeat(
+      m.votes, vote_bytes,
+      [&](auto& vote) {
+        io.integer(vote.rank);
+        io.integer(vote.call);
+      },
+      Claim::ranks_max);
+  io.text(m.doing);
+}
+
 }  // namespace dlaunch::wire

@@ -45,7 +45,7 @@ std::vector<std::optional<Bytes>> read_members(Store& store, int size) {
 }
 
 /// Who came, by what each has published.
-std::string attendance_of(Store& store, int size) {
+Roster roster_of(Store& store, int size) {
   Roster roster(size);
   const auto values = read_members(store, size);
   for (int rank = 0; rank < size; ++rank) {
@@ -53,7 +53,7 @@ std::string attendance_of(Store& store, int size) {
       roster.admit(*member);
     }
   }
-  return roster.attendance();
+  return roster;
 }
 
 void publish(Store& store, MemberLink& link, const Joining& joining) {
@@ -79,7 +79,7 @@ void await_members(Store& store, const Joining& joining) {
     store.wait_all(keys, notice.at);
   } catch (const Error& error) {
     if (error.errc() != Errc::timeout) throw;
-    notice.say(attendance_of(store, size));
+    notice.say(roster_of(store, size).attendance());
   }
 }
 
@@ -102,15 +102,16 @@ Error forming_error(MemberLink& link, Store& store, const Joining& joining, cons
     Error told(Errc::peer_lost, "World::init: rank " + std::to_string(loss->rank) + " on " +
                                     loss->host +
                                     " was lost while the world was forming: " + loss->cause);
-    link.report(told, loss->rank);
+    link.report(told, {.fault = Fault::lost, .ranks = {loss->rank}});
     return told;
   }
   if (error.errc() != Errc::timeout) return error;
   const std::string sentence =
       "World::init: not all ranks came within " + duration_text(joining.options.timeout);
   if (!link.is_agent()) return link.give_up(Errc::timeout, sentence);
-  Error told(Errc::timeout, sentence + ": " + attendance_of(store, joining.place.info.size));
-  link.report(told, -1);
+  const Roster came = roster_of(store, joining.place.info.size);
+  Error told(Errc::timeout, sentence + ": " + came.attendance());
+  link.report(told, {.fault = Fault::absent, .ranks = came.absent(Claim::ranks_max)});
   return told;
 }
 

@@ -38,9 +38,8 @@ std::optional<std::string> rank_zero_at(const Address& address) {
     store::Client client(
         connect_tcp(address, deadline), std::move(options),
         [](const wire::FrameHeader&, BytesView, std::vector<unique_fd>) {}, deadline);
-    const auto found = client.get("member/0");
-    if (!found) return std::nullopt;
-    const auto presence = presence_from(as_text(*found));
+    // It may be about to come to its own store.
+    const auto presence = presence_from(as_text(client.wait("member/0", deadline)));
     if (!presence) return std::nullopt;
     return "pid " + std::to_string(presence->pid) + " on " + presence->hostname;
   } catch (const Error&) {
@@ -48,9 +47,24 @@ std::optional<std::string> rank_zero_at(const Address& address) {
   }
 }
 
+/// The ranks that have come to another rank 0 learn of this one: its host refuses it, and says so.
+void claim_rank_zero(const Address& address, const WorldInfo& info, const std::string& job) {
+  const auto deadline = deadline_after(ask_wait);
+  try {
+    store::Client::Options options;
+    options.hello = hello_of(info, job);
+    options.timeout = ask_wait;
+    const store::Client client(
+        connect_tcp(address, deadline), std::move(options),
+        [](const wire::FrameHeader&, BytesView, std::vector<unique_fd>) {}, deadline);
+  } catch (const Error&) {
+    // Refused, as it should be.
+  }
+}
+
 /// Rank 0 listens on every address that the name has here, never on a wildcard, so that the others
 /// reach it whichever they try first.
-std::vector<unique_fd> listen_on(const std::string& host, int port) {
+std::vector<unique_fd> listen_on(const std::string& host, int port, const WorldInfo& info) {
   std::vector<unique_fd> listeners;
   std::set<std::string> seen;
   std::string why;
@@ -63,6 +77,7 @@ std::vector<unique_fd> listen_on(const std::string& host, int port) {
         const auto first = rank_zero_at(address);
         if (!first)
           throw Error(Errc::refused, std::string("rank 0 hosts the store: ") + error.what());
+        claim_rank_zero(address, info, "");
         throw Error(Errc::refused, "rank 0 is taken by " + *first + ", which listens on " +
                                        address.to_string() + ", and pid " +
                                        std::to_string(::getpid()) + " on " + own_hostname() +
@@ -167,7 +182,7 @@ std::shared_ptr<MemberLink> join_by_address(Joining& joining) {
   const WorldInfo& info = joining.place.info;
   const int port = parse_port("MASTER_PORT", info.master_port);
   if (info.rank == 0) {
-    auto listeners = listen_on(info.master_addr, port);
+    auto listeners = listen_on(info.master_addr, port, info);
     joining.mesh_host = local_address(listeners.front().get()).host();
     return host_store(joining, std::move(listeners), "");
   }
@@ -195,7 +210,16 @@ std::shared_ptr<MemberLink> join_by_file(const std::string& path, Joining& joini
     info.master_addr = meeting.host;
     info.master_port = std::to_string(meeting.port);
     auto link = host_store(joining, std::move(listeners), meeting.nonce);
-    write_meeting(path, meeting);
+    try {
+      write_meeting(path, meeting);
+    } catch (const Error& error) {
+      const auto first = error.errc() == Errc::refused ? read_meeting(path) : std::nullopt;
+      if (first) {
+        const auto at = resolve(first->host, static_cast<std::uint16_t>(first->port)).at(0);
+        if (rank_zero_at(at)) claim_rank_zero(at, info, first->nonce);
+      }
+      throw;
+    }
     // Once the world has formed, or cannot, nobody needs the file any more.
     joining.meeting = std::shared_ptr<const void>(
         nullptr, [path, meeting](const void*) { remove_meeting(path, meeting); });

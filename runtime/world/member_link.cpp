@@ -48,6 +48,9 @@ bool is_drained(int fd) {
 /// What the other side has pushed. Shared with the client's callback, which may outlive a link that
 /// a forked child lets go of.
 struct MemberLink::News {
+  explicit News(int of_rank) : rank(of_rank) {}
+
+  const int rank;
   std::mutex mutex;
   bool granted = false;
   unique_fd listener;
@@ -76,10 +79,13 @@ struct MemberLink::News {
       granted = true;
     } else if (header.type == wire::Type::peer_lost) {
       if (const auto lost = wire::decode<wire::PeerLost>(payload)) {
-        losses.push_back({lost->rank, lost->host, lost->cause});
+        losses.push_back({lost->rank, lost->host, lost->cause, lost->left});
       }
     } else if (header.type == wire::Type::abort && !abort) {
       abort = wire::decode<wire::Abort>(payload);
+    } else if (header.type == wire::Type::warning) {
+      const auto warning = wire::decode<wire::Warning>(payload);
+      if (warning) std::fprintf(stderr, "dlaunch: rank %d: %s\n", rank, warning->sentence.c_str());
     } else if (header.type == wire::Type::doing) {
       auto told = wire::decode<wire::Doing>(payload).value_or(wire::Doing{});
       doing.emplace();
@@ -94,7 +100,7 @@ MemberLink::MemberLink(unique_fd connected, Options options, std::unique_ptr<Ran
                        Clock::time_point deadline)
     : owner_(::getpid()),
       options_(std::move(options)),
-      news_(std::make_shared<News>()),
+      news_(std::make_shared<News>(options_.hello.member ? options_.hello.member->rank : -1)),
       host_(std::move(host)) {
   store::Client::Options client_options;
   client_options.hello = options_.hello;
@@ -157,7 +163,7 @@ MemberLink::~MemberLink() {
   host_->await_departures(deadline_after(unwinding ? last_words_wait : options_.linger));
 }
 
-bool MemberLink::is_ours() const noexcept { return ::getpid() == owner_; }
+bool MemberLink::is_ours() const noexcept { return home_.is_here(); }
 
 /// Reads news until `done` (asked under the lock) or the deadline.
 bool MemberLink::wait_for(const std::function<bool()>& done, Clock::time_point deadline) {
@@ -172,12 +178,15 @@ bool MemberLink::wait_for(const std::function<bool()>& done, Clock::time_point d
   }
 }
 
+void MemberLink::require_ours() const {
+  if (is_ours()) return;
+  throw Error(Errc::misuse, "this World belongs to the parent process, pid " +
+                                std::to_string(owner_) +
+                                "; a forked child may not use it and needs a rank of its own");
+}
+
 store::Client& MemberLink::client() const {
-  if (!is_ours()) {
-    throw Error(Errc::misuse, "this World belongs to the parent process, pid " +
-                                  std::to_string(owner_) +
-                                  "; a forked child may not use it and needs a rank of its own");
-  }
+  require_ours();
   return *client_;
 }
 
@@ -235,11 +244,10 @@ std::vector<PeerLoss> MemberLink::losses() {
   return news_->losses;
 }
 
-void MemberLink::report(const Error& error, int blamed_rank) noexcept {
+void MemberLink::report(const Error& error, const Claim& claim) noexcept {
   if (!is_ours()) return;
   try {
-    client_->tell(wire::Type::report,
-                  payload_of(wire::Report{error.errc(), blamed_rank, error.what()}));
+    client_->tell(wire::Type::report, payload_of(wire::Report{error.errc(), claim, error.what()}));
   } catch (const std::bad_alloc&) {
     // A report that cannot be written only lets the agent's grace run its full length.
   }
@@ -264,11 +272,13 @@ std::optional<std::map<int, std::string>> MemberLink::doing() const {
 }
 
 unique_fd MemberLink::take_listener() {
+  require_ours();
   const std::lock_guard lock(news_->mutex);
   return std::move(news_->listener);
 }
 
 std::optional<Key> MemberLink::data_key() const {
+  require_ours();
   const std::lock_guard lock(news_->mutex);
   return news_->data_key;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/base/home_process.hpp"
 #include "runtime/store/client.hpp"
 #include "runtime/world/membership.hpp"
 #include "runtime/world/rank_host.hpp"
@@ -55,7 +56,7 @@ class MemberLink final : public Membership {
 
   int fd() const override;
   std::vector<PeerLoss> losses() override;
-  void report(const Error& error, int blamed_rank) noexcept override;
+  void report(const Error& error, const Claim& claim) noexcept override;
   void inquire(const std::vector<int>& ranks) noexcept override;
   std::optional<std::map<int, std::string>> doing() const override;
   unique_fd take_listener() override;
@@ -71,10 +72,12 @@ class MemberLink final : public Membership {
  private:
   struct News;
   bool is_ours() const noexcept;
+  void require_ours() const;
   void map_segment();
   bool wait_for(const std::function<bool()>& done, Clock::time_point deadline);
 
-  pid_t owner_;
+  const HomeProcess home_;
+  const pid_t owner_;  ///< Its pid, to be told.
   Options options_;
   std::shared_ptr<News> news_;
   std::unique_ptr<RankHost> host_;

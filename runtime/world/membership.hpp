@@ -2,6 +2,7 @@
 
 #include "runtime/base/secret.hpp"
 #include "runtime/base/unique_fd.hpp"
+#include "runtime/base/verdict.hpp"
 #include "runtime/segment/segment.hpp"
 
 #include <dlaunch/error.hpp>
@@ -19,6 +20,7 @@ struct PeerLoss {
   int rank = -1;
   std::string host;
   std::string cause;  ///< "killed by SIGKILL", "exited with 3", "exited 0 before the others".
+  bool left = false;  ///< It exited with 0: that is no failure unless somebody waits for it.
 };
 
 /// The worker's link to whoever watches over its peers: its agent, or the rank that hosts the
@@ -33,8 +35,9 @@ class Membership {
   /// Reads what has arrived, without blocking; every loss known so far, in order of news. Throws
   /// Error{aborted} after an abort, Error{peer_lost} when the agent itself is gone.
   virtual std::vector<PeerLoss> losses() = 0;
-  /// Tells the agent that a call failed; it ends the failure grace for this worker. Never throws.
-  virtual void report(const Error& error, int blamed_rank) noexcept = 0;
+  /// Tells the agent that a call failed, and whose fault it was; it ends the failure grace for this
+  /// worker. Never throws.
+  virtual void report(const Error& error, const Claim& claim) noexcept = 0;
   /// Asks the agent what these ranks of other nodes do, and waits for nothing. Never throws.
   virtual void inquire(const std::vector<int>& ranks) noexcept = 0;
   /// The answer to the last inquiry, once it is there: of the ranks whose agents have answered.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -32,7 +33,7 @@ Bytes payload_of(const Message& message) {
 }
 }  // namespace
 
-/// Everything but `present` is touched by the io thread alone.
+/// What no lock is held for is touched by the io thread alone.
 class RankHost::State final : public store::Host {
  public:
   explicit State(Options options)
@@ -40,7 +41,7 @@ class RankHost::State final : public store::Host {
     for (unique_fd& listener : options_.listeners) {
       server_.listen(std::move(listener), {.native = true, .c10d = false});
     }
-    thread_ = std::jthread([this] { io_.run(); });
+    thread_ = std::jthread([this] { serve(); });
   }
 
   ~State() override {
@@ -58,7 +59,10 @@ class RankHost::State final : public store::Host {
     }
     if (failure_) return *failure_;
     if (hello.member) {
-      if (auto why = roster_.admit(*hello.member)) return Refusal{Errc::refused, *why};
+      if (auto why = roster_.admit(*hello.member)) {
+        tell_refusal(*why);
+        return Refusal{Errc::refused, *why};
+      }
       members_.emplace(who, *hello.member);
       count(+1);
       // After the WELCOME that this function's answer becomes.
@@ -74,7 +78,11 @@ class RankHost::State final : public store::Host {
     if (header.type == wire::Type::abort) {
       if (const auto abort = wire::decode<wire::Abort>(payload)) fail(abort->code, abort->sentence);
     }
-    // A report tells an agent that a survivor is done; nobody here waits for that.
+    if (header.type != wire::Type::report) return;
+    if (auto report = wire::decode<wire::Report>(payload)) {
+      const std::lock_guard lock(mutex_);
+      claims_.emplace(from->second.rank, std::move(report->claim));
+    }
   }
 
   /// It is told itself, and nobody reads what a rank would say here.
@@ -111,6 +119,9 @@ class RankHost::State final : public store::Host {
 
   void fail(Errc code, std::string sentence) {
     if (failure_) return;
+    if (code == Errc::timeout) {
+      blame({.fault = Fault::absent, .ranks = roster_.absent(Claim::ranks_max)});
+    }
     if (code == Errc::timeout) sentence += ": " + roster_.attendance();
     failure_ = Refusal{code, sentence};
     const Bytes news = payload_of(wire::Abort{code, sentence});
@@ -119,6 +130,15 @@ class RankHost::State final : public store::Host {
       server_.push(connection, wire::Type::abort, news);
       server_.close(connection);
     }
+  }
+
+  std::map<int, Claim> claims() {
+    const std::lock_guard lock(mutex_);
+    return claims_;
+  }
+  std::optional<Claim> forming_claim() {
+    const std::lock_guard lock(mutex_);
+    return forming_claim_;
   }
 
   void post(std::function<void()> act) { asio::post(io_, std::move(act)); }
@@ -130,6 +150,22 @@ class RankHost::State final : public store::Host {
   }
 
  private:
+  /// What cannot be served, for want of memory, ends the world and not the process.
+  void serve() {
+    for (;;) {
+      try {
+        io_.run();
+        return;
+      } catch (const std::exception& failure) {
+        try {
+          fail(Errc::internal, std::string("the store of rank 0 failed: ") + failure.what());
+        } catch (const std::exception&) {
+          server_.stop();  // Whoever is connected sees that it is gone.
+        }
+      }
+    }
+  }
+
   void grant(ConnectionId to) {
     if (const auto plan = std::exchange(options_.segment, std::nullopt)) {
       try {
@@ -146,17 +182,33 @@ class RankHost::State final : public store::Host {
     server_.push(to, wire::Type::grant, payload_of(message), std::move(fds));
   }
 
+  /// Those who were accepted may wait for just that one.
+  void tell_refusal(const std::string& why) {
+    if (refusals_told_ == refusals_told_max) return;
+    ++refusals_told_;
+    const Bytes news = payload_of(wire::Warning{"a process was turned away: " + why});
+    for (const auto& [connection, member] : members_) {
+      server_.push(connection, wire::Type::warning, news);
+    }
+  }
+
   void lose(const PeerLoss& loss) {
     if (failure_) return;
     if (!formed_) {
+      blame({.fault = Fault::lost, .ranks = {loss.rank}});
       fail(Errc::peer_lost, "rank " + std::to_string(loss.rank) + " on " + loss.host +
                                 " was lost while the world was forming: " + loss.cause);
       return;
     }
-    const Bytes news = payload_of(wire::PeerLost{loss.rank, loss.host, loss.cause});
+    const Bytes news = payload_of(wire::PeerLost{loss.rank, loss.host, loss.cause, loss.left});
     for (const auto& [connection, member] : members_) {
       server_.push(connection, wire::Type::peer_lost, news);
     }
+  }
+
+  void blame(Claim claim) {
+    const std::lock_guard lock(mutex_);
+    if (!forming_claim_) forming_claim_ = std::move(claim);
   }
 
   void count(int change) {
@@ -176,12 +228,16 @@ class RankHost::State final : public store::Host {
   bool formed_ = false;     ///< One rank was ready, so all had come: it had passed their barrier.
   std::set<int> departed_;  ///< Said goodbye.
   std::map<int, std::pair<PeerLoss, bool>> told_;  ///< By the owner, while still connected.
+  static constexpr int refusals_told_max = 16;
+  int refusals_told_ = 0;
   std::optional<Refusal> failure_;
   std::shared_ptr<Segment> segment_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   int present_ = 0;
+  std::map<int, Claim> claims_;  ///< By rank.
+  std::optional<Claim> forming_claim_;
 
   std::jthread thread_;
 };
@@ -208,6 +264,9 @@ void RankHost::tell_lost(const PeerLoss& loss, bool failed) {
 void RankHost::fail(Errc code, const std::string& sentence) {
   state_->post([state = state_.get(), code, sentence] { state->fail(code, sentence); });
 }
+
+std::map<int, Claim> RankHost::claims() { return state_->claims(); }
+std::optional<Claim> RankHost::forming_claim() { return state_->forming_claim(); }
 
 bool RankHost::await_departures(Clock::time_point deadline) {
   return state_->await_departures(deadline);

@@ -7,6 +7,7 @@
 
 #include <dlaunch/error.hpp>
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,6 +45,10 @@ class RankHost {
   /// Tells every member to give up with this error, and refuses later ones with it. The sentence of
   /// a timeout is completed with who came and who did not.
   void fail(Errc code, const std::string& sentence);
+  /// What the members said of failed calls, each its first word.
+  std::map<int, Claim> claims();
+  /// Whose fault it is where the world could not form, which it told all.
+  std::optional<Claim> forming_claim();
   /// Waits until no member is connected any more; false if some still were at the deadline.
   bool await_departures(Clock::time_point deadline);
 

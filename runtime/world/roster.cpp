@@ -48,6 +48,14 @@ std::optional<std::string> Roster::admit(const Member& newcomer) {
   return why;
 }
 
+std::vector<int> Roster::absent(std::size_t most) const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < world_size_ && ranks.size() < most; ++rank) {
+    if (!members_.contains(rank)) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
 std::string Roster::attendance() const {
   std::vector<std::string> absent, came;
   for (int rank = 0; rank < world_size_; ++rank) {

@@ -26,6 +26,8 @@ class Roster {
   int world_size() const { return world_size_; }
   bool complete() const { return members_.size() == static_cast<std::size_t>(world_size_); }
   const std::map<int, Member>& members() const { return members_; }
+  /// The first few ranks that have not come.
+  std::vector<int> absent(std::size_t most) const;
   /// "rank 2 of 3 did not come; rank 0 (pid 1 on a) and rank 1 (pid 2 on a) came", and who was
   /// refused. Long lists are cut.
   std::string attendance() const;

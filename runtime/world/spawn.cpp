@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -51,42 +52,98 @@ SegmentPlan segment_plan(int count, const std::string& job) {
   return plan;
 }
 
-/// A failure that is only the echo of another's.
-bool is_consequence(const ChildEnd& end) {
-  return end.errc == Errc::peer_lost || end.errc == Errc::aborted;
-}
+/// Of the last report, which may still wait to be read.
+constexpr auto reports_wait = std::chrono::seconds(1);
 
-SpawnError error_of(const ChildEnd& end, int count) {
-  return SpawnError(end.errc.value_or(Errc::peer_lost),
-                    "spawn: rank " + std::to_string(end.rank) + " of " + std::to_string(count) +
-                        " (pid " + std::to_string(end.pid) + ") " + end.cause(),
-                    end.rank, end.exit_code, end.signal);
+struct Ended {
+  ChildEnd end;
+  Clock::time_point when;
+};
+
+/// Those that ended by themselves, in order.
+using Ends = std::vector<Ended>;
+
+SpawnError error_of(const Verdict& verdict, const Ends& ends, int count) {
+  const int rank = verdict.rank();
+  const auto name = [&](int named) {
+    const auto found =
+        std::ranges::find_if(ends, [&](const Ended& ended) { return ended.end.rank == named; });
+    return "rank " + std::to_string(named) + " of " + std::to_string(count) +
+           (found == ends.end() ? "" : " (pid " + std::to_string(found->end.pid) + ")");
+  };
+  const auto own =
+      std::ranges::find_if(ends, [&](const Ended& ended) { return ended.end.rank == rank; });
+  const bool failed = own != ends.end() && own->end.is_failure();
+  const std::string what = failed && verdict.ranks.size() == 1 ? name(rank) + " " + own->end.cause()
+                                                               : sentence_of(verdict, name);
+  const Errc code = failed ? own->end.errc.value_or(Errc::peer_lost) : Errc::peer_lost;
+  return SpawnError(code, "spawn: " + what, rank, failed ? own->end.exit_code : 0,
+                    failed ? own->end.signal : 0);
 }
 
 void tell(RankHost& host, const ChildEnd& end, const std::string& hostname) {
-  const std::string cause = end.is_failure() ? end.cause() : "exited 0 before the others";
-  host.tell_lost({end.rank, hostname, cause}, end.is_failure());
+  const std::string cause = end.is_failure() ? end.cause() : left_text;
+  host.tell_lost({end.rank, hostname, cause, !end.is_failure()}, end.is_failure());
 }
 
-/// Waits for all; the failures, in order, up to where the others were told to end.
-std::vector<ChildEnd> wait_for_all(Children& children, RankHost& host,
-                                   const SpawnOptions& options) {
+/// Waits for all; their ends, up to where the others were told to end.
+Ends wait_for_all(Children& children, RankHost& host, const SpawnOptions& options) {
   const std::string hostname = own_hostname();
-  std::vector<ChildEnd> failures;
+  Ends ends;
+  bool failed = false;
   auto deadline = Clock::time_point::max();
   while (!children.empty() && Clock::now() < deadline) {
     for (ChildEnd& end : children.wait(deadline)) {
       tell(host, end, hostname);
-      if (!end.is_failure()) continue;
-      if (failures.empty()) deadline = deadline_after(options.failure_grace);
-      failures.push_back(std::move(end));
+      if (end.is_failure() && !std::exchange(failed, true)) {
+        deadline = deadline_after(options.failure_grace);
+      }
+      ends.push_back({std::move(end), Clock::now()});
     }
   }
-  if (children.empty()) return failures;
+  if (children.empty()) return ends;
   children.signal_all(SIGTERM);
   deadline = deadline_after(options.shutdown_timeout);
   while (!children.empty() && Clock::now() < deadline) children.wait(deadline);
-  return failures;
+  return ends;
+}
+
+/// By what the ranks reported; one that could not even join was told what all were told.
+Facts facts_of(const Ends& ends, RankHost& host) {
+  Facts facts;
+  const auto claims = host.claims();
+  const auto forming = host.forming_claim();
+  for (const auto& [end, when] : ends) {
+    if (!end.is_failure()) {
+      facts.add_left(end.rank);
+      continue;
+    }
+    Fact fact;
+    fact.rank = end.rank;
+    fact.end = Fact::End::failed;
+    fact.exit_code = end.signal == 0 ? end.exit_code : 0;
+    fact.signal = end.signal;
+    fact.when = when;
+    const auto claim = claims.find(end.rank);
+    const bool was_told = end.errc == Errc::peer_lost || end.errc == Errc::timeout;
+    if (claim != claims.end()) {
+      fact.claim = claim->second;
+    } else if (forming && was_told) {
+      fact.claim = forming;
+    } else if (end.errc == Errc::peer_lost || end.errc == Errc::aborted) {
+      fact.claim = Claim{.fault = Fault::lost};  // It knows no name.
+    }
+    facts.ranks.emplace(end.rank, std::move(fact));
+  }
+  // Those that were ended may have said something before.
+  for (const auto& [rank, claim] : claims) {
+    if (facts.ranks.contains(rank) || facts.has_left(rank)) continue;
+    Fact fact;
+    fact.rank = rank;
+    fact.claim = claim;
+    facts.ranks.emplace(rank, std::move(fact));
+  }
+  return facts;
 }
 
 }  // namespace
@@ -128,10 +185,10 @@ void spawn_workers(int count, const std::function<int(int rank)>& program,
   RankHost host(std::move(host_options));
   for (unique_fd& end : host_ends) host.adopt(std::move(end));
 
-  const auto failures = wait_for_all(children, host, options);
-  if (failures.empty()) return;
-  const auto first = std::ranges::find_if_not(failures, is_consequence);
-  throw error_of(first == failures.end() ? failures.front() : *first, count);
+  const Ends ends = wait_for_all(children, host, options);
+  if (std::ranges::none_of(ends, [](const Ended& ended) { return ended.end.is_failure(); })) return;
+  host.await_departures(deadline_after(reports_wait));
+  throw error_of(judge(facts_of(ends, host)).value(), ends, count);
 }
 
 }  // namespace dlaunch

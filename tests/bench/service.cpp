@@ -105,7 +105,7 @@ class Agent {
     send(out);
   }
   void end() {
-    tell(message::WorkersEnded{epoch_, {}, 0, std::nullopt, false, ""});
+    tell(message::WorkersEnded{epoch_, {}, 0, "", {}, {}, {}});
     state_ = State::ending;
   }
 

@@ -1,7 +1,9 @@
 // Without a CASE_ this compiles; with any of them it must not.
 #include <dlaunch/dlaunch.hpp>
+#include <dlaunch/tree.hpp>
 
 #include <array>
+#include <list>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,41 +11,97 @@
 struct Unsupported {
   int x;
 };
+/// A type of the program's own that says what it shows.
+struct Matrix {
+  std::vector<float> cells;
+  operator dlaunch::TensorView() { return cells; }
+};
 
 void use(dlaunch::Communicator& comm) {
   std::vector<float> data(4);
   const std::vector<float> constant(4);
   std::array<std::int64_t, 2> numbers{};
+  float loss = 1;
+  const float threshold = 2;
+  bool flag = true;
+  Matrix matrix;
   comm.all_reduce(data);
   comm.all_reduce(std::span(data).first(2));  // A span may be temporary: it owns nothing.
   comm.all_reduce(numbers, dlaunch::ReduceOp::max);
   comm.all_gather(constant, data);
-  comm.send(dlaunch::view_of(constant[0]), 1);
+  comm.all_reduce(loss);
+  comm.broadcast(flag, 0);
+  comm.all_gather(threshold, data);
+  comm.send(constant[0], 1);
+  comm.recv(numbers[1], 1);
+  comm.all_reduce(matrix);
 #if defined(CASE_TEMPORARY_INPUT)
   comm.send(std::vector<float>(4), 1);
 #elif defined(CASE_TEMPORARY_OUTPUT)
   comm.recv(std::vector<float>(4), 1);
+#elif defined(CASE_TEMPORARY_SCALAR)
+  comm.send(1.0f, 1);
+#elif defined(CASE_TEMPORARY_SCALAR_OUTPUT)
+  comm.all_reduce(loss + 1);
+#elif defined(CASE_STARTED_TEMPORARY)
+  const dlaunch::Work work = comm.start_all_reduce(std::vector<float>(4));
 #elif defined(CASE_CONST_OUTPUT)
   comm.all_gather(data, constant);
 #elif defined(CASE_CONST_INOUT)
   comm.all_reduce(constant);
-#elif defined(CASE_UNSUPPORTED_TYPE)
+#elif defined(CASE_CONST_SPAN)
+  comm.broadcast(std::span(constant), 0);
+#elif defined(CASE_CONST_SCALAR)
+  comm.all_reduce(threshold);
+#elif defined(CASE_CONST_VIEW)
+  const dlaunch::ConstTensorView view(constant);
+  comm.all_reduce(view);
+#elif defined(CASE_UNSUPPORTED_ELEMENTS)
   std::vector<Unsupported> unsupported(4);
   comm.all_reduce(unsupported);
-#elif defined(CASE_TEXT)
+#elif defined(CASE_MATRIX)
+  float rows[2][2]{};
+  comm.all_reduce(rows);
+#elif defined(CASE_VECTOR_OF_CHAR)
   std::vector<char> text(4);
   comm.all_reduce(text);
+#elif defined(CASE_UNSUPPORTED_TYPE)
+  Unsupported unsupported{};
+  comm.all_reduce(unsupported);
+#elif defined(CASE_STRING)
+  std::string text = "x";
+  comm.broadcast(text, 0);
+#elif defined(CASE_LITERAL)
+  comm.send("text", 1);
+#elif defined(CASE_TREE)
+  dlaunch::Tree tree;
+  comm.broadcast(tree, 0);
+#elif defined(CASE_OWNING_TENSOR)
+  dlaunch::Tensor tensor;
+  comm.all_reduce(tensor);
+#elif defined(CASE_POINTER)
+  comm.all_reduce(data.data());
 #elif defined(CASE_VECTOR_OF_BOOL)
   std::vector<bool> bits(4);
   comm.all_reduce(bits);
+#elif defined(CASE_LIST)
+  std::list<float> list(4);
+  comm.all_reduce(list);
 #elif defined(CASE_INITIALIZER_LIST)
   comm.recv({1, 2, 3}, 1);
-#elif defined(CASE_TEMPORARY_VIEW_OF)
-  comm.send(dlaunch::view_of(1.0f), 1);
-#elif defined(CASE_CONST_VIEW_AS_VIEW)
-  const dlaunch::ConstTensorView view(constant);
-  comm.all_reduce(view);
 #elif defined(CASE_DROPPED_WORK)
   comm.start_all_reduce(data);
+#elif defined(CASE_DROPPED_BATCH)
+  comm.start_batch({});
+#elif defined(CASE_DROPPED_GROUP)
+  comm.duplicate();
+#elif defined(CASE_DROPPED_OBJECT)
+  comm.broadcast_object("text", 0);
+#elif defined(CASE_DROPPED_AGREED)
+  comm.agree(1);
+#elif defined(CASE_DROPPED_SHRUNK)
+  comm.shrink();
+#elif defined(CASE_DROPPED_WORLD)
+  dlaunch::World::init();
 #endif
 }

@@ -5,6 +5,8 @@
 #include <array>
 #include <atomic>
 #include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -119,6 +121,20 @@ Stream* stream_of(void* handle) {
 
 }  // namespace
 
+void* device_address(const void* host) {
+  const auto address = reinterpret_cast<std::uintptr_t>(host);
+  return reinterpret_cast<void*>(host == nullptr ? address : address | device_bit);
+}
+
+void* host_address(const void* device) {
+  const auto address = reinterpret_cast<std::uintptr_t>(device);
+  if (device != nullptr && !is_device_address(device)) {
+    std::fprintf(stderr, "the device was given %p, which is an address of the host\n", device);
+    std::abort();
+  }
+  return reinterpret_cast<void*>(address & ~device_bit);
+}
+
 Stream* make_stream(int /*device*/) { return new_stream(); }
 
 void begin_capture(Stream* stream, CaptureMode mode) {
@@ -213,6 +229,14 @@ using namespace dlaunch::cuda_double;
 using SharedEvent = std::shared_ptr<dlaunch::cuda_double::Event>;
 
 SharedEvent& event_at(void* handle) { return *static_cast<SharedEvent*>(handle); }
+
+void* device_memory(CuDevicePtr address) { return host_address(reinterpret_cast<void*>(address)); }
+
+/// cuMemcpy takes addresses of both kinds.
+void* any_memory(CuDevicePtr address) {
+  void* const memory = reinterpret_cast<void*>(address);
+  return is_device_address(memory) ? host_address(memory) : memory;
+}
 
 }  // namespace
 
@@ -318,18 +342,18 @@ CuResult cuGraphLaunch(void* ready, void* stream) {
   return 0;
 }
 CuResult cuMemcpyDtoDAsync_v2(CuDevicePtr to, CuDevicePtr from, std::size_t bytes, void* stream) {
-  put(stream, [=] {
-    std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  put(stream, [to = device_memory(to), from = device_memory(from), bytes] {
+    std::memcpy(to, from, bytes);
   });
   return 0;
 }
 CuResult cuMemcpy(CuDevicePtr to, CuDevicePtr from, std::size_t bytes) {
   if (is_forbidden()) return capture_unsupported;
-  std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  std::memcpy(any_memory(to), any_memory(from), bytes);
   return 0;
 }
 CuResult cuMemsetD8Async(CuDevicePtr to, unsigned char value, std::size_t bytes, void* stream) {
-  put(stream, [=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
+  put(stream, [to = device_memory(to), value, bytes] { std::memset(to, value, bytes); });
   return 0;
 }
 CuResult cuStreamCreate(void** stream, unsigned flags) {
@@ -344,12 +368,12 @@ CuResult cuStreamSynchronize(void* stream) {
 }
 CuResult cuMemAlloc_v2(CuDevicePtr* memory, std::size_t bytes) {
   if (is_forbidden()) return capture_unsupported;
-  *memory = reinterpret_cast<CuDevicePtr>(::operator new(bytes));
+  *memory = reinterpret_cast<CuDevicePtr>(device_address(::operator new(bytes)));
   return 0;
 }
 CuResult cuMemFree_v2(CuDevicePtr memory) {
   if (is_forbidden()) return capture_unsupported;
-  ::operator delete(reinterpret_cast<void*>(memory));
+  ::operator delete(device_memory(memory));
   return 0;
 }
 

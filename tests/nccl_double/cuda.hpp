@@ -4,11 +4,22 @@
 #include <functional>
 
 /// A test double of the CUDA driver, libcuda.so.1, for tests of what dlaunch does with it where
-/// there is no GPU. "Device memory" is host memory; a stream is a thread that does what was put on
-/// it, in order. It shows nothing about CUDA itself.
+/// there is no GPU. Device memory is host memory under other addresses, at which the host faults; a
+/// stream is a thread that does what was put on it, in order. It shows nothing about CUDA itself.
 namespace dlaunch::cuda_double {
 
 constexpr int devices = 9;
+
+/// An address with this bit is one that no processor lets a process read or write: what of dlaunch
+/// touches a device's memory by itself ends with SIGSEGV here, as it does on a GPU.
+constexpr std::uintptr_t device_bit = std::uintptr_t{1} << 55;
+inline bool is_device_address(const void* address) {
+  return (reinterpret_cast<std::uintptr_t>(address) & device_bit) != 0;
+}
+/// The device's address of what lies there; null for null.
+void* device_address(const void* host);
+/// The other way, for what streams do. Aborts for an address of the host, which a GPU cannot use.
+void* host_address(const void* device);
 
 struct Stream;
 Stream* make_stream(int device);

@@ -22,11 +22,17 @@ T argument(void** arguments, int index) {
   return value;
 }
 
+/// Where what the address names lies.
+template <class T>
+T* memory(void** arguments, int index) {
+  return static_cast<T*>(host_address(argument<const void*>(arguments, index)));
+}
+
 using Kernel = void (*)(void* stream, void** arguments);
 
 void gradient(void* stream, void** arguments) {
-  auto* const g = argument<float*>(arguments, 0);
-  const auto* const w = argument<float*>(arguments, 1);
+  auto* const g = memory<float>(arguments, 0);
+  const auto* const w = memory<float>(arguments, 1);
   const auto target = argument<float>(arguments, 2);
   const auto n = argument<unsigned>(arguments, 5);
   put(stream, [=] {
@@ -35,8 +41,8 @@ void gradient(void* stream, void** arguments) {
 }
 
 void step(void* stream, void** arguments) {
-  auto* const w = argument<float*>(arguments, 0);
-  const auto* const g = argument<float*>(arguments, 1);
+  auto* const w = memory<float>(arguments, 0);
+  const auto* const g = memory<float>(arguments, 1);
   const auto rate = argument<float>(arguments, 2);
   const auto n = argument<unsigned>(arguments, 3);
   put(stream, [=] {

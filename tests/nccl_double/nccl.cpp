@@ -127,6 +127,8 @@ NcclResult put(NcclComm handle, void* stream, Operation operation) {
   const Use comm(handle);
   if (comm->has_ended()) return invalid_usage;
   if (comm->is_busy() && pending.empty()) return invalid_argument;
+  operation.in = cuda_double::host_address(operation.in);
+  operation.out = cuda_double::host_address(operation.out);
   if (operation.op >= 100) operation.factor = comm->factors.at(operation.op);
   ++calls;
   pending.push_back({comm.comm(), cuda_double::find_stream(stream), operation});
@@ -408,12 +410,12 @@ NcclResult ncclRedOpDestroy(NcclRedOp op, NcclComm handle) {
 
 NcclResult ncclMemAlloc(void** memory, std::size_t bytes) {
   if (dlaunch::cuda_double::is_forbidden()) return 1;
-  *memory = std::malloc(bytes);
+  *memory = dlaunch::cuda_double::device_address(std::malloc(bytes));
   return nccl_success;
 }
 NcclResult ncclMemFree(void* memory) {
   if (dlaunch::cuda_double::is_forbidden()) return 1;
-  std::free(memory);
+  std::free(dlaunch::cuda_double::host_address(memory));
   return nccl_success;
 }
 

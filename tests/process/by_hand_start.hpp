@@ -2,6 +2,7 @@
 
 #include "runtime/base/random.hpp"
 #include "tests/process/by_hand_process.hpp"
+#include "tests/support/expect.hpp"
 #include "tests/support/free_port.hpp"
 
 #include <filesystem>
@@ -21,6 +22,7 @@ inline Process start(const std::string& url, const Variables& variables, const s
   return Process({program, url, timeout, action}, variables);
 }
 
+using dlaunch::testing::contains;
 using dlaunch::testing::free_port;
 
 inline Variables four(int port, int rank, int size) {
@@ -28,10 +30,6 @@ inline Variables four(int port, int rank, int size) {
           {"MASTER_PORT", std::to_string(port)},
           {"RANK", std::to_string(rank)},
           {"WORLD_SIZE", std::to_string(size)}};
-}
-
-inline bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 /// A path in the temporary folder, removed at the end.

@@ -152,6 +152,10 @@ TEST_CASE("a duplicate rank is told who was first, and the world forms without i
   CHECK(contains(ones.refused().output(), "error refused"));
   CHECK(contains(ones.refused().output(),
                  "rank 1 is taken by pid " + std::to_string(ones.admitted().pid()) + " on "));
+  // The others hear of it while they still wait.
+  const std::string told = "a process was turned away: rank 1 is taken by pid ";
+  zero.read_until(told);
+  ones.admitted().read_until(told);
   Process two = start("env://", four(port, 2, 3), "meet");
   CHECK(two.wait() == 0);
   ones.admitted().close_stdin();
@@ -173,6 +177,25 @@ TEST_CASE("a second rank 0 is told who the first is") {
   CHECK(one.wait() == 0);
 }
 
+TEST_CASE("the first rank 0 of two learns of the second while it waits") {
+  const int port = free_port();
+  Process first = start("env://", four(port, 0, 2), "meet");
+  Process second = start("env://", four(port, 0, 2), "meet");
+  // Whichever comes first listens.
+  siginfo_t info{};
+  do {
+    ::waitid(P_ALL, 0, &info, WEXITED | WNOWAIT);
+  } while (info.si_pid != first.pid() && info.si_pid != second.pid());
+  Process& refused = info.si_pid == first.pid() ? first : second;
+  Process& accepted = info.si_pid == first.pid() ? second : first;
+  CHECK(refused.wait() == 1);
+  accepted.read_until("a process was turned away: rank 0 is taken by pid " +
+                      std::to_string(accepted.pid()));
+  Process one = start("env://", four(port, 1, 2), "meet");
+  CHECK(one.wait() == 0);
+  CHECK(accepted.wait() == 0);
+}
+
 TEST_CASE("a port that somebody else holds is named with its owner") {
   const Listener busy;
   Process zero = start("env://", four(busy.port(), 0, 2), "meet");
@@ -192,6 +215,7 @@ TEST_CASE("a disagreement on the world size shows both") {
   CHECK(contains(other.output(), "rank 2 (pid " + std::to_string(other.pid())));
   CHECK(contains(other.output(), "says the world has 3 ranks, but rank 0"));
   CHECK(contains(other.output(), "says 2"));
+  zero.read_until("a process was turned away: rank 2 (pid " + std::to_string(other.pid()));
   Process one = start("env://", four(port, 1, 2), "meet");
   CHECK(one.wait() == 0);
   CHECK(zero.wait() == 0);
@@ -308,6 +332,7 @@ TEST_CASE("two ranks 0 on one file: the second is told") {
   Process second = start(meeting.url(0, 2), {}, "meet");
   CHECK(second.wait() == 1);
   CHECK(contains(second.output(), "belongs to pid " + std::to_string(first.pid())));
+  first.read_until("a process was turned away: rank 0 is taken by pid ");
   Process one = start(meeting.url(1, 2), {}, "meet");
   CHECK(one.wait() == 0);
   CHECK(first.wait() == 0);

@@ -4,7 +4,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <sstream>
+#include <utility>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -101,13 +103,34 @@ TEST_CASE("a wrong command line is one sentence on stderr, with its own code") {
        64,
        "--tee: there is no local rank 7, with 2 workers the last one is 1"},
       {{"--config", "/no/such/file", "true"}, 78, "--config /no/such/file: cannot be read"},
+      {{"--config", "/", "true"}, 78, "--config /: cannot be read"},
+      {{"--config", "/dev/zero", "true"}, 78, "--config /dev/zero: cannot be read"},
+      {{"--nnodes=2", "--rdzv-endpoint", "http://head:29400/", "true"},
+       64,
+       "--rdzv-endpoint http://head:29400/: 'http://head:29400/' is a URL; HOST:PORT is wanted, as "
+       "in head:29400"},
+      {{"--nnodes=2", "--master-addr", "head:29400", "true"},
+       64,
+       "--master-addr head:29400: 'head:29400' is neither a host's name nor an address"},
+      {{"--rdzv-conf", "join_timout=2", "true"},
+       64,
+       "--rdzv-conf join_timout=2: there is no join_timout; did you mean join_timeout?"},
+      {{"--log-dir", "/dev/null/logs", "true"},
+       69,
+       "--log-dir: cannot make the directory /dev/null/logs: Not a directory"},
+      {{"--result", "/", "true"}, 70, "cannot write /: Is a directory"},
+      {{"--result", "/", "sh", "-c", "exit 3"}, 3, ""},
   };
   for (const auto& row : rows) {
     Job job(row.arguments);
     CHECK(job.wait().code == row.code);
     CHECK(job.out().empty());
-    CHECK(job.err() == "dlaunch: " + row.sentence + "\n");
+    if (!row.sentence.empty()) CHECK(job.err() == "dlaunch: " + row.sentence + "\n");
   }
+  Job misspelt({"true"}, {{"DLAUNCH_MAX_RESTART", "3"}});
+  CHECK(misspelt.wait().code == 0);
+  CHECK(misspelt.err() ==
+        "dlaunch: DLAUNCH_MAX_RESTART has no effect; did you mean DLAUNCH_MAX_RESTARTS?\n");
   Job variable({"true"}, {{"PET_NNODES", "3"}});
   CHECK(variable.wait().code == 64);
   CHECK(variable.err().starts_with("dlaunch: PET_NNODES=3: the nodes need a place to meet"));
@@ -151,6 +174,90 @@ TEST_CASE("--log-dir, --redirects, --tee and --result: the files") {
   // Rank 0 may have been ended before it spoke, so its files are there, and never more than this.
   const std::string other = workers[0]["stdout_log"];
   CHECK(std::string("out 0\n").starts_with(text_of(other)));
+}
+
+TEST_CASE("without --log-dir it is said where the logs are, and nothing empty is left") {
+  const Folder folder;
+  const std::string below = folder / "";
+  const auto job_in = [&](std::vector<std::string> arguments, int code) {
+    auto job = std::make_unique<Job>(std::move(arguments), Job::Environment{{"TMPDIR", below}});
+    CHECK(job->wait().code == code);
+    return job;
+  };
+  const auto kept = job_in({"-r", "3", "sh", "-c", "echo hi"}, 0);
+  const std::string said = "dlaunch: the workers' logs are in ";
+  REQUIRE(kept->err().starts_with(said));
+  CHECK(count(kept->err(), said) == 1);
+  const std::string path = kept->err().substr(said.size(), kept->err().find('\n') - said.size());
+  CHECK(text_of(path + "/attempt_0/0/stdout.log") == "hi\n");
+  fs::remove_all(path);
+
+  job_in({"true"}, 0);
+  job_in({"false"}, 1);
+  job_in({"-r", "3", "/no/such/program"}, 127);
+  job_in({"--nproc-per-node", "2", "sh", "-c", "kill -9 $PPID"}, 70);
+  job_in({"-r", "3", "--nnodes", "2", "--rdzv-endpoint", "127.0.0.1:1", "--rdzv-role", "join",
+          "--rdzv-conf", "join_timeout=100ms", "true"},
+         69);
+  CHECK(fs::is_empty(below));
+  const auto nowhere = std::make_unique<Job>(std::vector<std::string>{"-r", "1", "echo", "hi"},
+                                             Job::Environment{{"TMPDIR", "/dev/null"}});
+  CHECK(nowhere->wait().code == 0);
+  CHECK(nowhere->out() == "hi\n");
+  CHECK(nowhere->err().ends_with("Not a directory; all output goes to the console\n"));
+}
+
+TEST_CASE("an outer launcher's error file has the exit code") {
+  const Folder folder;
+  const std::string script =
+      R"(echo '{"message":{"message":"E: x","extraInfo":{}}}' > $TORCHELASTIC_ERROR_FILE; )";
+  for (const auto& [how, code] : {std::pair{"exit 3", 3}, std::pair{"kill -9 $$", -9}}) {
+    Job job({"sh", "-c", script + how}, {{"TORCHELASTIC_ERROR_FILE", folder / "error.json"}});
+    CHECK(job.wait().shell_code() == (code < 0 ? 128 - code : code));
+    const auto outer = nlohmann::json::parse(text_of(folder / "error.json"));
+    CHECK(outer["message"]["errorCode"] == code);
+    CHECK(outer["message"]["message"] == "E: x");
+  }
+}
+
+TEST_CASE("scripts run in the environment that dlaunch is installed in, or in the active one") {
+  const Folder folder;
+  const auto environment = [&](const std::string& name) {
+    fs::create_directories(folder / (name + "/bin"));
+    std::ofstream(folder / (name + "/pyvenv.cfg")) << "home = /usr/bin\n";
+    const std::string python = folder / (name + "/bin/python3");
+    std::ofstream(python) << "#!/bin/sh\necho " << name << " runs $2\n";
+    fs::permissions(python, fs::perms::owner_all);
+    return folder / name;
+  };
+  std::ofstream(folder / "x.py") << "print('PATH runs')\n";
+  const auto first_line = [&](const std::string& program, const Job::Environment& variables) {
+    Job job({"--standalone", folder / "x.py"}, variables, program);
+    CHECK(job.wait().code == 0);
+    return job.out();
+  };
+  const std::string script = folder / "x.py";
+  const std::string own = environment("own"), active = environment("active");
+  fs::copy_file(dlaunch_path(), own + "/bin/dlaunch");
+  CHECK(first_line(own + "/bin/dlaunch", {}) == "own runs " + script + "\n");
+  CHECK(first_line(own + "/bin/dlaunch", {{"VIRTUAL_ENV", active}}) == "own runs " + script + "\n");
+  CHECK(first_line(dlaunch_path(), {{"VIRTUAL_ENV", active}}) == "active runs " + script + "\n");
+  CHECK(first_line(own + "/bin/dlaunch", {{"PYTHON_EXEC", active + "/bin/python3"}}) ==
+        "active runs " + script + "\n");
+  Job dry({"--dry-run", script}, {{"VIRTUAL_ENV", active}});
+  CHECK(dry.wait().code == 0);
+  CHECK(dry.out().find(active + "/bin/python3 -u " + script) != std::string::npos);
+}
+
+TEST_CASE("--dry-run says which signals stay ignored") {
+  Job job({"--ignore-signal=HUP", dlaunch_path(), "--dry-run", "--signals-to-handle",
+           "SIGTERM,SIGHUP", "true"},
+          {}, "env");
+  CHECK(job.wait().code == 0);
+  CHECK(job.out().find("stop signals    SIGTERM; ignored, as when dlaunch was started: SIGHUP\n") !=
+        std::string::npos);
+  CHECK(job.out().find("  TORCHELASTIC_SIGNALS_TO_HANDLE=SIGTERM\n") != std::string::npos);
+  CHECK(job.out().find("--signals-to-handle SIGHUP has no effect: ") != std::string::npos);
 }
 
 TEST_CASE("--dry-run starts nothing") {

@@ -1,6 +1,7 @@
 // Agents that meet at a dlaunchd, and the secret that lets them in.
 #include "runtime/base/socket.hpp"
 #include "tests/process/daemon.hpp"
+#include "tests/support/expect.hpp"
 
 #include <csignal>
 #include <cstdlib>
@@ -14,13 +15,11 @@
 namespace dlaunch::process_test {
 namespace {
 
+using testing::contains;
+
 using Strings = std::vector<std::string>;
 
 const std::string all_reduce = DLAUNCH_BINARY_DIR "/bin/examples/all_reduce";
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
 
 /// A file that only its owner may read, gone with the test.
 class SecretFile {

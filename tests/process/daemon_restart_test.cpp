@@ -1,6 +1,7 @@
 // A dlaunchd that is killed and stays away, for four seconds and with DLAUNCH_TEST_FULL=1 for
 // thirty: the jobs that it brought together do not notice.
 #include "tests/process/daemon.hpp"
+#include "tests/support/expect.hpp"
 #include "tests/support/skipped.hpp"
 
 #include <cstdlib>
@@ -14,17 +15,15 @@
 namespace dlaunch::process_test {
 namespace {
 
+using testing::contains;
+using testing::is_full;
+
 using Strings = std::vector<std::string>;
 
-bool full() { return std::getenv("DLAUNCH_TEST_FULL") != nullptr; }
 /// A job does something each period, and the daemon is away for so many of them.
-const char* const period_ms = full() ? "1000" : "100";
-const char* const period_s = full() ? "1" : "0.1";
-const int periods = full() ? 30 : 40;
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
+const char* const period_ms = is_full() ? "1000" : "100";
+const char* const period_s = is_full() ? "1" : "0.1";
+const int periods = is_full() ? 30 : 40;
 
 /// The number behind the last such word.
 int last_number(const std::string& text, const std::string& word) {

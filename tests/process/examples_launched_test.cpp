@@ -114,25 +114,25 @@ TEST_CASE("structured values over four ranks: the source wins, a new axis over t
   const std::vector<std::string> table(lines.begin() + 4, lines.end());
   CHECK(table ==
         std::vector<std::string>{
-            "[0] broadcast(tree, 0)               {step: 7, name: \"first\", x: [1, 2, 3] "
+            "[0] broadcast_object(tree, 0)        {step: 7, name: \"first\", x: [1, 2, 3] "
             "of shape [3]}",
-            "[0] all_gather([10 r])               [0, 10, 20, 30] of shape [4, 1]",
-            "[0] all_gather(r)                    [0, 1, 2, 3] of shape [4, 1]",
-            "[0] all_gather({pair, rank})         {pair: ([0, 0, 1, -1, 2, -2, 3, -3] of "
+            "[0] all_gather_stacked([10 r])       [0, 10, 20, 30] of shape [4, 1]",
+            "[0] all_gather_stacked(r)            [0, 1, 2, 3] of shape [4, 1]",
+            "[0] all_gather_stacked({pair, rank}) {pair: ([0, 0, 1, -1, 2, -2, 3, -3] of "
             "shape [4, 2], (\"text\", \"text\", \"text\", \"text\")), rank: [0, 1, 2, 3] "
             "of shape [4, 1]}",
-            "[0] all_reduce(tree)                 {loss: 10, gradient: [6, 60] of shape [2]}",
-            "[0] all_reduce(tree, mean)           {loss: 2.5, gradient: [1.5, 15] of shape "
+            "[0] all_reduce_object(tree)          {loss: 10, gradient: [6, 60] of shape [2]}",
+            "[0] all_reduce_object(tree, mean)    {loss: 2.5, gradient: [1.5, 15] of shape "
             "[2]}",
-            "[0] all_reduce(tree, max)            {loss: 4, gradient: [3, 30] of shape [2]}",
-            "[0] all_reduce(integer, mean)        an error: cast first, or ask for "
+            "[0] all_reduce_object(tree, max)     {loss: 4, gradient: [3, 30] of shape [2]}",
+            "[0] all_reduce_object(integer, mean) an error: cast first, or ask for "
             "truncation"});
 }
 
 TEST_CASE("a world of one has the same rules") {
   Process process({examples + "fabric"}, {{"PATH", "/usr/bin:/bin"}});
   CHECK(process.wait() == 0);
-  CHECK(process.output().find("all_gather([10 r])               [0] of shape [1, 1]\n") !=
+  CHECK(process.output().find("all_gather_stacked([10 r])       [0] of shape [1, 1]\n") !=
         std::string::npos);
 }
 

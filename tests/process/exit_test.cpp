@@ -2,6 +2,8 @@
 #include "tests/process/job.hpp"
 
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -45,6 +47,103 @@ TEST_CASE("what cannot be started is said in one sentence, before anything else 
   CHECK(directory.wait().code == 126);
   Job no_script({"--nproc-per-node", "2", "/no/such/script.py"});
   CHECK(no_script.wait().code == 127);
+}
+
+TEST_CASE("what is neither a program for this machine nor a script is not fed to a shell") {
+  const std::string folder = "/tmp/" + unique_token();
+  std::filesystem::create_directory(folder);
+  // The head of a program for a machine that this is not, which is all that is looked at.
+  std::string elf(
+      "\x7f"
+      "ELF\x02\x01\x01",
+      7);
+  elf.resize(64, '\0');
+  elf[16] = 2;
+#ifdef __aarch64__
+  elf[18] = 62;
+  const std::string machine = "x86-64";
+#else
+  elf[18] = static_cast<char>(183);
+  const std::string machine = "AArch64";
+#endif
+  const struct {
+    std::string name, content, sentence;
+    int code;
+  } rows[] = {
+      {"elf", elf, "it is a program for another machine (" + machine + ") or kernel", 126},
+      {"zeros", std::string("\1\0\2\n", 4), "it is neither a program for this machine nor a script",
+       126},
+      {"bad", "#!" + folder + "/elf\n", "the interpreter it names is no program for this machine",
+       126},
+      {"script", "exit 5\n", "", 5},
+  };
+  for (const auto& row : rows) {
+    CAPTURE(row.name);
+    const std::string path = folder + "/" + row.name;
+    std::ofstream(path, std::ios::binary) << row.content;
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    Job job({"--standalone", path});
+    CHECK(job.wait().code == row.code);
+    if (row.sentence.empty()) continue;
+    CHECK(job.err() == "dlaunch: '" + path + "' cannot be executed: " + row.sentence + "\n");
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("a signal that was ignored when dlaunch was started stays so, for it and the workers") {
+  // HUP comes before USR1, and a front that minds both takes them in that order.
+  const std::string script =
+      "trap 'echo went on; exit 0' USR1; echo READY; while :; do sleep 0.01; done";
+  for (const std::string workers : {"1", "2"}) {
+    CAPTURE(workers);
+    Job job({"--ignore-signal=HUP", "--ignore-signal=INT", dlaunch_path(), "--standalone",
+             "--nproc-per-node", workers, "sh", "-c", script},
+            {}, "env");
+    REQUIRE(job.saw("READY", std::stoi(workers)));
+    job.send(SIGHUP);
+    job.send(SIGINT);
+    job.send(SIGUSR1);
+    CHECK(job.wait().code == 0);
+    CHECK(count(job.out(), "went on") == std::stoi(workers));
+  }
+}
+
+TEST_CASE("the workers ignore what dlaunch was told to, and nothing else") {
+  const auto ignored = [](std::vector<std::string> signals) {
+    std::vector<std::string> line = {"--default-signal"};
+    for (const auto& name : signals) line.push_back("--ignore-signal=" + name);
+    line.insert(line.end(), {dlaunch_path(), "--standalone", "cat", "/proc/self/status"});
+    Job job(line, {}, "env");
+    CHECK(job.wait().code == 0);
+    const auto at = job.out().find("SigIgn:\t");
+    REQUIRE(at != std::string::npos);
+    return std::stoull(job.out().substr(at + 8, 16), nullptr, 16);
+  };
+  const auto bit = [](int number) { return 1ull << (number - 1); };
+  CHECK(ignored({}) == 0);
+  CHECK(ignored({"HUP", "PIPE", "CHLD", "USR2"}) ==
+        (bit(SIGHUP) | bit(SIGPIPE) | bit(SIGCHLD) | bit(SIGUSR2)));
+  CHECK(ignored({"CHLD"}) == bit(SIGCHLD));
+}
+
+TEST_CASE("a PyTorch client beyond a limit is named, with its key and the limit") {
+  // What torch says: its greeting, then SET of a value of 64 GiB.
+  const std::string client =
+      "exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT; "
+      "printf '\\x00\\xce\\xf7\\x85\\x3c' >&3; "
+      "printf '\\x07' >&3; head -c 8 <&3 | wc -c; "
+      "if [ $RANK = 1 ]; then "
+      "printf '\\x01\\x02\\0\\0\\0\\0\\0\\0\\0/k\\0\\0\\0\\0\\x10\\0\\0\\0' >&3; "
+      "cat <&3; exit 7; fi; cat <&3";
+  Job job({"--standalone", "--nproc-per-node", "2", "bash", "-c", client});
+  CHECK(job.wait().code == 7);
+  INFO(job.err());
+  const std::string what =
+      "PyTorch's store has closed its connection, for a value for '/k' of 68719476736 bytes; the "
+      "limit is 33554432\n";
+  CHECK(count(job.err(), what) == 1);
+  const auto at = job.err().find("dlaunch: rank 1 (pid ");
+  CHECK(at != std::string::npos);
 }
 
 TEST_CASE("one failure ends the others, and is told with its reason") {

@@ -2,6 +2,7 @@
 // table has another algorithm, and large ones, against plain loops. `grid_rank`: exits 0 and prints
 // one line when all was right; else it says which call was wrong, where.
 #include "collectives/algorithms/select.hpp"
+#include "tests/support/expect.hpp"
 #include "tests/support/grid.hpp"
 
 #include <dlaunch/dlaunch.hpp>
@@ -12,6 +13,8 @@
 
 namespace {
 
+using testing::is_full;
+
 using namespace dlaunch;
 namespace grid = testing::grid;
 
@@ -20,7 +23,7 @@ constexpr std::size_t limit_max = std::size_t{1} << 20;
 
 /// Just below, at and above each limit of the table for such ranks.
 std::set<std::size_t> sizes_around_limits(const WorldInfo& world) {
-  const std::size_t most = grid::is_full() ? limit_max : limit_max / 64;
+  const std::size_t most = is_full() ? limit_max : limit_max / 64;
   std::set<std::size_t> sizes;
   for (const auto& row : algorithms::built_in_table().rows()) {
     const std::size_t limit = row.limit(world.size, world.node_count);

@@ -1,6 +1,7 @@
 // The grid of unit/collectives/grid_test.cpp once more, with ranks that are processes: started by a
 // real launcher, over the memory of one node, over connections, and by nodes.
 #include "tests/process/job.hpp"
+#include "tests/support/expect.hpp"
 
 #include <cstdlib>
 #include <memory>
@@ -12,11 +13,11 @@
 namespace dlaunch::process_test {
 namespace {
 
+using testing::is_full;
+
 using Strings = std::vector<std::string>;
 
 const std::string program = DLAUNCH_BINARY_DIR "/tests/grid_rank";
-
-bool is_full() { return std::getenv("DLAUNCH_TEST_FULL") != nullptr; }
 
 /// Agents of one job on this host, each with so many ranks.
 std::vector<std::unique_ptr<Job>> start(const std::vector<int>& ranks_of_nodes) {

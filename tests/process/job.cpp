@@ -155,6 +155,8 @@ Job::Job(std::vector<std::string> arguments, const Environment& environment, std
     ::dup2(null, 0);
     ::dup2(out[1], 1);
     ::dup2(err[1], 2);
+    // A shell that runs the tests in the background has them ignore SIGINT.
+    for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
     ::execvpe(program.c_str(), argv.data(), envp.data());
     ::_exit(124);
   }

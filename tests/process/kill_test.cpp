@@ -1,6 +1,7 @@
 // kill -9 of a worker, of the agent, of the front: no process is left, wherever it hid. Ten rounds
 // each; with DLAUNCH_TEST_FULL=1 a hundred, and how long it took.
 #include "tests/process/job.hpp"
+#include "tests/support/expect.hpp"
 #include "tests/support/skipped.hpp"
 
 #include <algorithm>
@@ -15,8 +16,9 @@
 namespace dlaunch::process_test {
 namespace {
 
-bool full() { return std::getenv("DLAUNCH_TEST_FULL") != nullptr; }
-int rounds() { return full() ? 100 : 10; }
+using testing::is_full;
+
+int rounds() { return is_full() ? 100 : 10; }
 constexpr int workers = 3;
 /// Each worker, its child, and its grandchild in a session of its own; the front and the agent.
 constexpr std::size_t processes = 3 * workers + 2;
@@ -38,7 +40,7 @@ class Times {
   void gone() { times_.push_back(Clock::now() - killed_); }
   /// Prints what a table wants to know.
   void print(const char* what) {
-    if (!full() || times_.empty()) return;
+    if (!is_full() || times_.empty()) return;
     const auto ms = [](Clock::duration time) {
       return std::chrono::duration<double, std::milli>(time).count();
     };

@@ -1,6 +1,7 @@
 // Nodes that are gone, or stand still: what the ranks of the others are told, and what their own.
 #include "tests/process/nodes.hpp"
 #include "tests/process/status_folder.hpp"
+#include "tests/support/expect.hpp"
 
 #include <csignal>
 #include <sstream>
@@ -12,9 +13,7 @@
 namespace dlaunch::process_test {
 namespace {
 
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
+using testing::contains;
 
 std::string host_name() {
   char name[256] = {};

@@ -15,7 +15,7 @@ int main(int argc, char** argv) try {
   for (int i = 0; i < std::atoi(argv[1]); ++i) {
     all.emplace_back(world, "number " + std::to_string(i)).set_timeout(std::chrono::seconds(20));
     int sum = all.back().rank();
-    all.back().all_reduce(dlaunch::view_of(sum));
+    all.back().all_reduce(sum);
     sums += " " + std::to_string(sum);
   }
   if (world.rank() == 0) std::printf("sums%s\n", sums.c_str());

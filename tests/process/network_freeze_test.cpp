@@ -1,5 +1,6 @@
 // Nodes that stand still for a while, and clocks that jump.
 #include "tests/process/network_job.hpp"
+#include "tests/support/expect.hpp"
 #include "tests/support/skipped.hpp"
 
 #include <csignal>
@@ -12,9 +13,8 @@
 namespace dlaunch::process_test {
 namespace {
 
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
+using testing::contains;
+using testing::is_full;
 
 void require_first_epoch(NetworkJob& job) {
   for (int node = 0; node < job.size(); ++node) REQUIRE_MESSAGE(job.runs(node, 1), job.said());
@@ -83,7 +83,7 @@ TEST_CASE("a node that stands still: for a short time, and for too long") {
   noticed.ended();
   // Longer than the node's own patience with a silent rendezvous.
   REQUIRE(job.goes_on(0, 45));
-  for (int i = 0; in_full() && i < 4; ++i) REQUIRE(job.goes_on(0, 130));
+  for (int i = 0; is_full() && i < 4; ++i) REQUIRE(job.goes_on(0, 130));
   const Stretch back("from its waking until all three are at work");
   job.signal_all(2, SIGCONT);
   for (int node = 0; node < 3; ++node) REQUIRE_MESSAGE(job.runs(node, 3), job.said());

@@ -133,6 +133,4 @@ void Stretch::ended() const {
   std::fflush(stdout);
 }
 
-bool in_full() { return std::getenv("DLAUNCH_TEST_FULL") != nullptr; }
-
 }  // namespace dlaunch::process_test

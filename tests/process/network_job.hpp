@@ -72,7 +72,4 @@ class Stretch {
   Clock::time_point began_ = Clock::now();
 };
 
-/// More repetitions and longer waits were asked for.
-bool in_full();
-
 }  // namespace dlaunch::process_test

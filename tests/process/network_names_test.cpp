@@ -1,6 +1,7 @@
 // Where nodes find each other: addresses, interfaces, names that are wrong, late or not there.
 #include "tests/process/job.hpp"
 #include "tests/process/network.hpp"
+#include "tests/support/expect.hpp"
 
 #include <filesystem>
 #include <fstream>
@@ -11,11 +12,9 @@
 namespace dlaunch::process_test {
 namespace {
 
-using Strings = std::vector<std::string>;
+using testing::contains;
 
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
+using Strings = std::vector<std::string>;
 
 Strings all_reduce() { return {std::string(DLAUNCH_BINARY_DIR) + "/bin/examples/all_reduce"}; }
 Strings where() { return {"/bin/sh", "-c", "echo master $MASTER_ADDR."}; }

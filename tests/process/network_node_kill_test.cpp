@@ -1,5 +1,6 @@
 // Agents that are killed, at work and while a round forms.
 #include "tests/process/network_job.hpp"
+#include "tests/support/expect.hpp"
 
 #include <csignal>
 #include <random>
@@ -11,9 +12,8 @@
 namespace dlaunch::process_test {
 namespace {
 
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
+using testing::contains;
+using testing::is_full;
 
 /// Nothing is to be waited for but time: the moment of the kill is what is varied.
 void let_pass(std::chrono::microseconds time) {
@@ -40,6 +40,8 @@ class HitJob {
     let_pass(std::chrono::microseconds(moment));
     kill_launcher(job_[killed_]);
   }
+  /// Node a, which hosts the rendezvous, was the one.
+  bool host_is_killed() const { return killed_ == 0; }
   /// What the others end with: all of them alike.
   int others_end() {
     CAPTURE(seed_);
@@ -104,15 +106,21 @@ TEST_CASE("kill -9 of an agent at any moment of a rendezvous: no hang, never two
   const auto length = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - began);
   // Some at a time, each job on a network of its own.
   constexpr unsigned at_once = 5;
-  const unsigned seeds = in_full() ? 100 : 20;
+  const unsigned seeds = is_full() ? 100 : 20;
   std::map<int, int> codes;
+  unsigned hosts_killed = 0;
   for (unsigned first = 0; first < seeds; first += at_once) {
     std::vector<std::unique_ptr<HitJob>> jobs;
     for (unsigned seed = first; seed < first + at_once; ++seed) {
       jobs.push_back(std::make_unique<HitJob>(seed, length, times));
     }
-    for (const auto& job : jobs) ++codes[job->others_end()];
+    for (const auto& job : jobs) {
+      ++codes[job->others_end()];
+      hosts_killed += job->host_is_killed() ? 1 : 0;
+    }
   }
+  // The host's death is the hardest case: a tenth of the jobs at least.
+  CHECK(hosts_killed * 10 >= seeds);
   for (const auto& [code, times_seen] : codes) {
     MESSAGE("the others ended with " << code << " " << times_seen << " times");
   }

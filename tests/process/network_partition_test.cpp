@@ -1,5 +1,6 @@
 // A network that is cut, heals, or loses packets.
 #include "tests/process/network_job.hpp"
+#include "tests/support/expect.hpp"
 
 #include <csignal>
 #include <sstream>
@@ -9,11 +10,10 @@
 namespace dlaunch::process_test {
 namespace {
 
-constexpr auto default_lease = "keep_alive_interval=1s,keep_alive_max_attempt=5";
+using testing::contains;
+using testing::is_full;
 
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
+constexpr auto default_lease = "keep_alive_interval=1s,keep_alive_max_attempt=5";
 
 /// Three nodes that need only one, in their first epoch.
 struct Three {
@@ -94,7 +94,7 @@ TEST_CASE("a partition of a job of fixed size: the ranks of both sides are told 
 TEST_CASE("a partition of one direction") {
   Three three;
   SUBCASE("what the node says is lost") { three.network.cut_from(2); }
-  if (in_full()) {
+  if (is_full()) {
     SUBCASE("what the node is told is lost") { three.network.cut_to(2); }
   }
   lost_and_back(three.job, 2, [&] { three.network.heal(2); });
@@ -106,8 +106,8 @@ TEST_CASE("three packets of ten are lost for a while: the job goes on") {
   NetworkJob& job = three.job;
   // Not on the host's own line, too: each packet is to be lost once.
   for (const int node : {1, 2}) three.network.drop(node, 30);
-  REQUIRE_MESSAGE(job.goes_on(0, in_full() ? 150 : 40), job.said());
-  for (int i = 1; in_full() && i < 4; ++i) REQUIRE_MESSAGE(job.goes_on(0, 150), job.said());
+  REQUIRE_MESSAGE(job.goes_on(0, is_full() ? 150 : 40), job.said());
+  for (int i = 1; is_full() && i < 4; ++i) REQUIRE_MESSAGE(job.goes_on(0, 150), job.said());
   for (const int node : {1, 2}) three.network.heal(node);
   REQUIRE_MESSAGE(job.all_go_on(), job.said());
   MESSAGE("nodes were lost " << count(job[0].err(), "is lost") << " times");
@@ -115,7 +115,7 @@ TEST_CASE("three packets of ten are lost for a while: the job goes on") {
 }
 
 TEST_CASE("a node that is cut off for good ends its workers and itself; the others go on" *
-          doctest::skip(!in_full())) {
+          doctest::skip(!is_full())) {
   Three three;
   NetworkJob& job = three.job;
   three.network.cut(2);
@@ -132,7 +132,7 @@ TEST_CASE("a node that is cut off for good ends its workers and itself; the othe
 }
 
 TEST_CASE("half-open: both ends have given up a connection of which neither heard the end" *
-          doctest::skip(!in_full())) {
+          doctest::skip(!is_full())) {
   // At the default lease there is time between the two.
   Three three({"--rdzv-conf", default_lease});
   NetworkJob& job = three.job;

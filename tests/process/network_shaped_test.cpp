@@ -3,6 +3,7 @@
 #include "tests/process/job.hpp"
 #include "tests/process/network.hpp"
 #include "tests/process/network_job.hpp"
+#include "tests/support/expect.hpp"
 #include "tests/support/skipped.hpp"
 
 #include <cstdio>
@@ -14,6 +15,8 @@
 
 namespace dlaunch::process_test {
 namespace {
+
+using testing::is_full;
 
 using Strings = std::vector<std::string>;
 
@@ -57,7 +60,7 @@ void measure(int machines, const std::string& rate, double rate_gb_s, const std:
   const std::string out = run_everywhere(
       network, machines, {"bench"},
       {"--check", "--sizes", sizes, "--warmup", "0", "--iters", "1", "--repetitions",
-       in_full() ? "5" : "2", "--ops",
+       is_full() ? "5" : "2", "--ops",
        "barrier,broadcast,reduce,all_reduce,all_gather,reduce_scatter,all_to_all,ping_pong",
        "--json", "-"});
   const auto report = nlohmann::json::parse(out, nullptr, false);
@@ -80,13 +83,13 @@ void measure(int machines, const std::string& rate, double rate_gb_s, const std:
 
 // As much as a line takes in a few seconds: the machine may have other things to do.
 TEST_CASE("collectives over slow lines are right") {
-  const std::string sizes = in_full() ? "4,64K,1M" : "4,64K,256K";
+  const std::string sizes = is_full() ? "4,64K,1M" : "4,64K,256K";
   SUBCASE("two machines") { measure(2, "100mbit", 0.0125, "32kb", sizes); }
   SUBCASE("four machines") { measure(4, "100mbit", 0.0125, "32kb", sizes); }
 }
 
 TEST_CASE("collectives are right over lines that take small bursts only, and lose the rest") {
-  measure(3, "20mbit", 0.0025, "4kb", in_full() ? "4,1K,16K,256K" : "4,16K,64K");
+  measure(3, "20mbit", 0.0025, "4kb", is_full() ? "4,1K,16K,256K" : "4,16K,64K");
 }
 
 TEST_CASE("every communicator made from one world reaches the other machines") {

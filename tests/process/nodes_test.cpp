@@ -3,8 +3,12 @@
 
 #include "runtime/base/socket.hpp"
 #include "tests/process/job.hpp"
+#include "tests/support/expect.hpp"
 
 #include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,13 +18,11 @@
 namespace dlaunch::process_test {
 namespace {
 
+using testing::contains;
+
 Strings victims(const std::string& mode, const std::string& token,
                 const std::string& number = "0") {
   return {victim(), mode, token, number};
-}
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
 }
 
 std::string example(const std::string& name) {
@@ -74,6 +76,83 @@ TEST_CASE("torchrun's static way: node rank 0 hosts under the master port") {
   INFO(zero.err() << one.err());
   CHECK(contains(zero.out(), "0 at " + port));
   CHECK(contains(one.out(), "1 at " + port));
+}
+
+TEST_CASE("torchrun's static way: who was not told its rank and has the address is node rank 0") {
+  const std::string port = std::to_string(free_port());
+  const auto line = [&](Strings own) {
+    Strings all = {"--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", port};
+    all.insert(all.end(), own.begin(), own.end());
+    all.insert(all.end(), {"/bin/sh", "-c", "echo $RANK at $MASTER_PORT"});
+    return all;
+  };
+  for (const Strings& others : {Strings{"--node-rank", "1"}, Strings{"--node-id", "a"}}) {
+    Job zero(line({"--node-id", "z"}));
+    REQUIRE(zero.saw("1 of 2 nodes"));
+    Job one(line(others));
+    CHECK(zero.wait().code == 0);
+    CHECK(one.wait().code == 0);
+    INFO(zero.err() << one.err());
+    CHECK(contains(zero.out(), "0 at " + port));
+    CHECK(contains(one.out(), "1 at " + port));
+  }
+}
+
+TEST_CASE("agents that share a host's name, its address and a process number are two nodes") {
+  Job probe({"--pid", "--fork", "--mount-proc", "true"}, {}, "unshare");
+  const bool contained = probe.wait().code == 0;
+  if (!contained)
+    MESSAGE("without process numbers that are alike: no right to make a pid namespace here");
+  const std::string endpoint = "127.0.0.1:" + std::to_string(free_port());
+  Strings line = {"--nnodes", "2",  "--rdzv-endpoint",          endpoint,
+                  "/bin/sh",  "-c", "echo $RANK of $WORLD_SIZE"};
+  line.insert(line.begin(), dlaunch_path());
+  if (contained) line.insert(line.begin(), {"--pid", "--fork", "--mount-proc"});
+  const auto start = [&] {
+    return std::make_unique<Job>(Strings(line.begin() + (contained ? 0 : 1), line.end()),
+                                 Job::Environment{}, contained ? "unshare" : dlaunch_path());
+  };
+  const auto a = start(), b = start();
+  CHECK(a->wait().code == 0);
+  CHECK(b->wait().code == 0);
+  INFO(a->err() << b->err());
+  CHECK(contains(a->out() + b->out(), "0 of 2"));
+  CHECK(contains(a->out() + b->out(), "1 of 2"));
+}
+
+TEST_CASE("every node's files bear the job's name, whoever gave it") {
+  const std::string folder = "/tmp/" + unique_token();
+  Nodes nodes("2", {"/bin/sh", "-c", "echo $TORCHELASTIC_RUN_ID"}, {"-t", "1"});
+  Job& a = nodes.add({"--log-dir", folder + "/a", "--result", folder + "/a.json"});
+  REQUIRE(a.saw("1 of 2 nodes"));
+  Job& b = nodes.add({"--log-dir", folder + "/b", "--result", folder + "/b.json"});
+  CHECK(a.wait().code == 0);
+  CHECK(b.wait().code == 0);
+  const std::string job = a.out().substr(4, a.out().find('\n') - 4);
+  CHECK(job.starts_with("dlaunch-"));
+  CHECK(contains(b.out(), job));
+  for (const std::string node : {"/a", "/b"}) {
+    int logs = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder + node)) {
+      ++logs;
+      CHECK(contains(entry.path().filename(), job + "_"));
+    }
+    CHECK(logs == 1);
+    std::ifstream in(folder + node + ".json");
+    const std::string story{std::istreambuf_iterator<char>(in), {}};
+    CHECK(contains(story, "\"job\": \"" + job + "\""));
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("what answers nothing is given up when the join timeout says so") {
+  const unique_fd silent = listen_tcp(resolve("127.0.0.1", 0).front());
+  const std::string endpoint = local_address(silent.get()).to_string();
+  Job job(
+      {"--nnodes", "2", "--rdzv-endpoint", endpoint, "--rdzv-conf", "join_timeout=1", "/bin/true"});
+  CHECK(job.wait().code == 69);
+  CHECK(contains(job.err(), "connected, but it does not answer within 1 s; tried for 1 s\n"));
+  CHECK_FALSE(contains(job.err(), "5 s"));
 }
 
 TEST_CASE("a failure ends every node alike, and each names the rank") {

@@ -53,6 +53,90 @@ TEST_CASE("when nobody reads stdout any more, the workers learn it as they would
   CHECK(all_gone(token));
 }
 
+namespace {
+
+/// The launcher, with its standard streams as a shell would direct them.
+Job redirected(const std::string& how, std::vector<std::string> arguments) {
+  std::vector<std::string> line = {"-c", "exec \"$0\" \"$@\" " + how, dlaunch_path()};
+  line.insert(line.end(), arguments.begin(), arguments.end());
+  return Job(line, {}, "/bin/sh");
+}
+
+constexpr std::string_view full_stdout = "dlaunch: stdout: cannot write: No space left on device";
+
+}  // namespace
+
+TEST_CASE("a full stdout is said once, costs no worker its pipe, and gives a code") {
+  // More than the pipes hold, so that a worker that nobody reads would not end.
+  const std::string script = "seq 100000 && echo rank $RANK got through >&2";
+  Job job = redirected(">/dev/full", {"--standalone", "--nproc-per-node", "2", "sh", "-c", script});
+  CHECK(job.wait().code == 70);
+  CHECK(count(job.err(), full_stdout) == 1);
+  CHECK(count(job.err(), "got through") == 2);
+  CHECK(job.err().find("FAILED") == std::string::npos);
+}
+
+TEST_CASE("a worker that fails gives the code, also where stdout is full") {
+  Job job = redirected(">/dev/full",
+                       {"--standalone", "--nproc-per-node", "2", "sh", "-c", "echo $RANK; exit 3"});
+  CHECK(job.wait().code == 3);
+  CHECK(count(job.err(), full_stdout) == 1);
+}
+
+TEST_CASE("a full stderr gives a code, and stdout is whole") {
+  Job job = redirected("2>/dev/full", {"--standalone", "--nproc-per-node", "2", "sh", "-c",
+                                       "echo out; echo err >&2; echo end"});
+  CHECK(job.wait().code == 70);
+  CHECK(count(job.out(), "end\n") == 2);
+}
+
+TEST_CASE("a log that cannot be written ends there, says so, and gives a code") {
+  const std::string folder = "/tmp/" + unique_token();
+  const std::string script = "seq 100000; echo all said >&2";
+  // Files of up to 512 bytes; pipes have no such limit.
+  Job job({"-c", "ulimit -f 1; exec \"$0\" \"$@\"", dlaunch_path(), "--standalone", "--log-dir",
+           folder, "--tee", "1", "sh", "-c", script},
+          {}, "/bin/sh");
+  CHECK(job.wait().code == 70);
+  CHECK(count(job.err(), "stdout.log: File too large; the log of rank 0 ends here") == 1);
+  CHECK(count(job.err(), "all said") == 1);
+  CHECK(job.out().ends_with("\n100000\n"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("what dlaunch itself prints on a full stdout is missed, and it says so") {
+  for (const std::string option : {"--help", "--version", "--dry-run"}) {
+    CAPTURE(option);
+    Job job = redirected(">/dev/full", {option, "true"});
+    CHECK(job.wait().code == 70);
+    CHECK(job.err() == "dlaunch: cannot write: No space left on device\n");
+  }
+}
+
+TEST_CASE("a worker alone: --redirects and --tee take what it writes") {
+  for (const std::string option : {"--redirects", "--tee"}) {
+    CAPTURE(option);
+    const std::string folder = "/tmp/" + unique_token();
+    Job job(
+        {"--standalone", "--log-dir", folder, option, "3", "sh", "-c", "seq 100000; echo err >&2"});
+    CHECK(job.wait().code == 0);
+    std::string out, err;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+      if (!entry.is_regular_file()) continue;
+      std::ifstream in(entry.path());
+      std::ostringstream text;
+      text << in.rdbuf();
+      (entry.path().filename() == "stdout.log" ? out : err) = text.str();
+    }
+    CHECK(out.ends_with("\n99999\n100000\n"));
+    CHECK(err == "err\n");
+    const bool teed = option == "--tee";
+    CHECK(job.out() == (teed ? out : ""));
+    CHECK(job.err() == (teed ? err : ""));
+    std::filesystem::remove_all(folder);
+  }
+}
+
 TEST_CASE("lines with certain words go to files that all ranks share") {
   const std::string folder = "/tmp/" + unique_token();
   const std::string script =

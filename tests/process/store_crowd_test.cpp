@@ -216,7 +216,7 @@ TEST_CASE("a thousand who say a byte a second are all closed, and others do not 
   const auto start = Clock::now();
   const auto deadline = soon();
   crowd.connect(count);
-  constexpr std::string_view preface = "DLCH\x01\x00\x00";
+  constexpr std::string_view preface = "DLCH\x02\x00\x00";
   std::size_t closed = 0;
   double worst_ms = 0;
   for (std::int64_t second = 0; closed < count && Clock::now() < deadline; ++second) {

@@ -128,29 +128,35 @@ Tree tree_of(std::size_t n) {
 
 void add_trees(Calls& all) {
   all["tree broadcast"] = [](Communicator& comm, std::size_t n) {
-    comm.broadcast(comm.rank() == root ? tree_of(n) : Tree(), root);
+    static_cast<void>(comm.broadcast_object(comm.rank() == root ? tree_of(n) : Tree(), root));
   };
-  all["tree all_gather"] = [](Communicator& comm, std::size_t n) { comm.all_gather(tree_of(n)); };
+  all["tree all_gather"] = [](Communicator& comm, std::size_t n) {
+    static_cast<void>(comm.all_gather_stacked(tree_of(n)));
+  };
   all["tree all_reduce"] = [](Communicator& comm, std::size_t n) {
     const Floats values(n);
-    comm.all_reduce(Tree::list({Tensor(ConstTensorView(values)), 1.5}));
+    static_cast<void>(comm.all_reduce_object(Tree::list({Tensor(ConstTensorView(values)), 1.5})));
   };
   all["all_gather_objects"] = [](Communicator& comm, std::size_t n) {
-    comm.all_gather_objects(tree_of(n));
+    static_cast<void>(comm.all_gather_objects(tree_of(n)));
   };
   all["gather_objects"] = [](Communicator& comm, std::size_t n) {
-    comm.gather_objects(tree_of(n), root);
+    static_cast<void>(comm.gather_objects(tree_of(n), root));
   };
   all["scatter_objects"] = [](Communicator& comm, std::size_t n) {
     const std::vector<Tree> values(comm.rank() == root ? size_of(comm) : 0, tree_of(n));
-    comm.scatter_objects(values, root);
+    static_cast<void>(comm.scatter_objects(values, root));
   };
 }
 
 void add_communicators(Calls& all) {
-  all["split"] = [](Communicator& comm, std::size_t) { comm.split(comm.rank() % 2); };
-  all["group"] = [](Communicator& comm, std::size_t) { comm.group(std::array{1, 2}); };
-  all["duplicate"] = [](Communicator& comm, std::size_t) { comm.duplicate(); };
+  all["split"] = [](Communicator& comm, std::size_t) {
+    static_cast<void>(comm.split(comm.rank() % 2));
+  };
+  all["group"] = [](Communicator& comm, std::size_t) {
+    static_cast<void>(comm.group(std::array{1, 2}));
+  };
+  all["duplicate"] = [](Communicator& comm, std::size_t) { static_cast<void>(comm.duplicate()); };
   // The call of another communicator than the one in which all meet afterwards.
   all["in a duplicate"] = [](Communicator& comm, std::size_t n) {
     Floats x(n);

@@ -3,6 +3,7 @@
 // the same on every day; with DLAUNCH_TEST_FULL=1 all, and how many that was.
 #include "runtime/base/socket.hpp"
 #include "tests/process/job.hpp"
+#include "tests/support/expect.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 #include <dlaunch/error.hpp>
@@ -21,7 +22,8 @@
 namespace dlaunch::process_test {
 namespace {
 
-bool full() { return std::getenv("DLAUNCH_TEST_FULL") != nullptr; }
+using testing::is_full;
+
 constexpr int ranks = 3;
 constexpr int no_step = 1'000'000;
 
@@ -200,7 +202,7 @@ bool has_elements(const std::string& call) {
 }
 
 /// Each strike, each of these calls, each size, each step.
-void check_all(const std::string& transport, const std::vector<std::string>& calls) {
+void check_calls(const std::string& transport, const std::vector<std::string>& calls) {
   int count = 0;
   for (const auto& call : calls) {
     for (const int elements : {1, 1000, 300'000}) {
@@ -218,11 +220,11 @@ void check_all(const std::string& transport, const std::vector<std::string>& cal
 }
 
 void check_kinds(const std::string& transport) {
-  SUBCASE("even") { check_all(transport, even_calls); }
-  SUBCASE("v-forms") { check_all(transport, uneven_calls); }
-  SUBCASE("trees") { check_all(transport, tree_calls); }
-  SUBCASE("communicators") { check_all(transport, group_calls); }
-  SUBCASE("started") { check_all(transport, started_calls); }
+  SUBCASE("even") { check_calls(transport, even_calls); }
+  SUBCASE("v-forms") { check_calls(transport, uneven_calls); }
+  SUBCASE("trees") { check_calls(transport, tree_calls); }
+  SUBCASE("communicators") { check_calls(transport, group_calls); }
+  SUBCASE("started") { check_calls(transport, started_calls); }
 }
 
 }  // namespace
@@ -258,8 +260,8 @@ TEST_CASE("every second one of all other calls is struck") {
 }
 
 // Minutes to half an hour for each kind: -tc='every strike over TCP' -sc=trees chooses one.
-TEST_CASE("every strike over shared memory" * doctest::skip(!full())) { check_kinds("shared"); }
-TEST_CASE("every strike over TCP" * doctest::skip(!full())) { check_kinds("tcp"); }
-TEST_CASE("every strike over two nodes" * doctest::skip(!full())) { check_kinds("nodes"); }
+TEST_CASE("every strike over shared memory" * doctest::skip(!is_full())) { check_kinds("shared"); }
+TEST_CASE("every strike over TCP" * doctest::skip(!is_full())) { check_kinds("tcp"); }
+TEST_CASE("every strike over two nodes" * doctest::skip(!is_full())) { check_kinds("nodes"); }
 
 }  // namespace dlaunch::process_test

@@ -1,6 +1,7 @@
 // Jobs of several nodes that do not go on: one report for all of them, and who left is named.
 #include "tests/process/nodes.hpp"
 #include "tests/process/status_folder.hpp"
+#include "tests/support/expect.hpp"
 
 #include <csignal>
 #include <fstream>
@@ -14,6 +15,8 @@ using namespace dlaunch::process_test;
 using nlohmann::json;
 
 namespace {
+
+using testing::contains;
 
 Strings stuck_rank(const std::string& mode, const std::string& seconds = "60") {
   return {DLAUNCH_BINARY_DIR "/tests/stuck_rank", mode, unique_token(), seconds};
@@ -38,10 +41,6 @@ class Stuck : public Nodes {
     return options;
   }
 };
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
 
 void stop(Stuck& nodes, std::size_t count) {
   nodes[0].send(SIGTERM);
@@ -130,7 +129,7 @@ TEST_CASE("the agent that hosts does not answer: a timeout is no later for that"
 TEST_CASE("a rank that waits in another call is named with where, and one story is told") {
   const Folder folder;
   Stuck nodes(folder, 2, 2, "elsewhere");
-  REQUIRE(nodes[0].saw("ranks 0-2 wait; absent: rank 3 (in barrier #1 of 'world/members1' ["));
+  REQUIRE(nodes[0].saw("ranks 0-2 wait; absent: rank 3 (in barrier #1 of 'world/members1(3,0)' ["));
   stop(nodes, 2);
   CHECK(count(nodes[0].err(), "has been waiting for") == 1);
 }

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include <unistd.h>
 
@@ -50,6 +51,11 @@ void misbehave(const std::string& mode, dlaunch::Communicator& comm, float* data
   }
   if (mode == "crossed" && comm.rank() == last) comm.recv(one, 0);
   if (mode == "crossed" && comm.rank() != last) comm.barrier();
+  if (mode == "sends") {
+    // More than is taken in before it is asked for.
+    const std::vector<float> large(std::size_t{8} << 20);
+    comm.send(large, last - comm.rank());
+  }
   std::abort();
 }
 
@@ -70,7 +76,8 @@ int run(const std::string& mode, int seconds) {
                    comm.rank() < last ? 0 : last);
     if (mode == "roots") wait_for_death();
   }
-  if (mode == "group" || mode == "swapped" || mode == "crossed") cross(mode, comm, data);
+  if (mode == "group" || mode == "swapped" || mode == "crossed" || mode == "sends")
+    cross(mode, comm, data);
   if (comm.rank() == comm.size() - 1) misbehave(mode, comm, data);
   if (mode == "first node" && world.info().node_rank == 0) wait_for_death();
   comm.all_reduce(data);

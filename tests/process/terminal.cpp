@@ -23,6 +23,7 @@ Terminal::Terminal(std::vector<std::string> command) {
     std::vector<char*> argv;
     for (auto& word : command) argv.push_back(word.data());
     argv.push_back(nullptr);
+    for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
     ::execvp(argv[0], argv.data());
     ::_exit(124);
   }

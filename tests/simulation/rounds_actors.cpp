@@ -60,12 +60,22 @@ void World::begin_work(Agent& agent) {
   });
 }
 
+Fact World::fact_of(const Agent& agent, int code, bool consequence) const {
+  Fact fact;
+  fact.rank = agent.holding->first_rank;
+  fact.end = Fact::End::failed;
+  fact.exit_code = code;
+  fact.when = now_;
+  if (consequence) fact.claim = Claim{Fault::lost};
+  return fact;
+}
+
 void World::fail(Agent& agent) {
   const std::uint64_t epoch = agent.working;
   say(agent.offer.id + "'s worker fails");
   broken_.insert(epoch);
   agent.stopping = true;
-  agent.failure = WorkerFailed{agent.session, epoch, agent.holding->first_rank, "exited with 3"};
+  agent.failure = WorkerFailed{agent.session, epoch, fact_of(agent, 3, false), "exited with 3"};
   tell(agent, *agent.failure);
   after_for(agent, between(0, 2000), [this, &agent, epoch] {
     if (agent.working == epoch) end_work(agent, Ended::failed, agent.peers_lost);
@@ -77,8 +87,11 @@ void World::end_work(Agent& agent, Ended outcome, bool consequence) {
   agent.stopping = false;
   if (outcome != Ended::succeeded) broken_.insert(epoch);
   const int code = outcome == Ended::failed ? 10 + agent.number : 0;
-  agent.end = WorkersEnded{
-      agent.session, epoch, outcome, code, {}, consequence, "it ended on " + agent.offer.id};
+  agent.end = WorkersEnded{agent.session, epoch, outcome, code, "it ended on " + agent.offer.id};
+  if (outcome == Ended::failed && agent.holding) {
+    const Fact fact = fact_of(agent, code, consequence);
+    agent.end->facts.ranks.emplace(fact.rank, fact);
+  }
   say(agent.offer.id + "'s workers of epoch " + number(epoch) + " ended, outcome " +
       number(static_cast<unsigned>(outcome)));
   tell(agent, *agent.end);

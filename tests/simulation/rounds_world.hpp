@@ -96,6 +96,7 @@ class World {
   void beat(Agent& agent);
   void join(Agent& agent);
   void begin_work(Agent& agent);
+  Fact fact_of(const Agent& agent, int code, bool consequence) const;
   void end_work(Agent& agent, WorkersEnded::Outcome outcome, bool consequence);
   void fail(Agent& agent);
   void take(Agent& agent, const Admit& e);

@@ -183,7 +183,14 @@ inline message::Join impatient(const std::string& id, int nodes = 2, int max_res
 
 inline message::WorkersEnded ended(std::uint64_t epoch, Outcome outcome = Outcome::succeeded,
                                    int exit_code = 0) {
-  return {epoch, outcome, exit_code, std::nullopt, false, exit_code == 0 ? "" : "it failed"};
+  return {epoch, outcome, exit_code, exit_code == 0 ? "" : "it failed", {}, {}, {}};
+}
+inline Fact failed_fact(int rank) {
+  Fact fact;
+  fact.rank = rank;
+  fact.end = Fact::End::failed;
+  fact.exit_code = 3;
+  return fact;
 }
 
 /// Two agents of a job in their first epoch.

@@ -17,7 +17,9 @@ class Apart final : public Membership {
   explicit Apart(std::shared_ptr<Membership> inner) : inner_(std::move(inner)) {}
   int fd() const override { return inner_->fd(); }
   std::vector<PeerLoss> losses() override { return inner_->losses(); }
-  void report(const Error& error, int blamed) noexcept override { inner_->report(error, blamed); }
+  void report(const Error& error, const Claim& claim) noexcept override {
+    inner_->report(error, claim);
+  }
   void inquire(const std::vector<int>& ranks) noexcept override { inner_->inquire(ranks); }
   std::optional<std::map<int, std::string>> doing() const override { return inner_->doing(); }
   unique_fd take_listener() override { return inner_->take_listener(); }

@@ -4,10 +4,10 @@
 
 #include <dlaunch/store.hpp>
 
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 /// Requests and replies of PyTorch's store protocol, written down as bytes.
 namespace dlaunch::c10d_test {
@@ -27,9 +27,9 @@ class Wire {
     u64(value.size());
     return raw(value);
   }
-  Wire& texts(std::initializer_list<std::string_view> values) {
+  Wire& texts(const std::vector<std::string>& values) {
     u64(values.size());
-    for (const auto value : values) text(value);
+    for (const auto& value : values) text(value);
     return *this;
   }
   Wire& raw(std::string_view value) {

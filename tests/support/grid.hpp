@@ -1,5 +1,6 @@
 #pragma once
 
+#include "tests/support/expect.hpp"
 #include "tests/support/scalar_fold.hpp"
 
 #include <dlaunch/dlaunch.hpp>
@@ -19,9 +20,6 @@
 /// The grid: every operation, element type, count and reduction against a reference computed here,
 /// in plain loops. For ranks that are threads, and for those that are processes.
 namespace dlaunch::testing::grid {
-
-/// All of it, where the environment has DLAUNCH_TEST_FULL; else a part.
-inline bool is_full() { return std::getenv("DLAUNCH_TEST_FULL") != nullptr; }
 
 inline std::vector<std::size_t> counts() {
   std::vector<std::size_t> all;

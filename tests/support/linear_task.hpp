@@ -17,9 +17,7 @@ struct Linear {
   static float input(int step, int rank) {
     return static_cast<float>(step) + 1 + 0.5F * static_cast<float>(rank);
   }
-  std::vector<Parameter> parameters() {
-    return {{"w", view_of(w), view_of(gw), {1, 1}}, {"b", view_of(b), view_of(gb), {1}}};
-  }
+  std::vector<Parameter> parameters() { return {{"w", w, gw, {1, 1}}, {"b", b, gb, {1}}}; }
   float loss(float x) const {
     const float error = w * x + b - (2 * x + 1);
     return error * error;
@@ -99,7 +97,7 @@ class ShardedDescent final : public Joinable {
     for (std::size_t i = 0; i < values.size(); ++i) {
       const int owner = static_cast<int>(i) % communicator().size();
       if (communicator().rank() == owner) *values[i] -= rate_ * gradients[i];
-      communicator().broadcast(view_of(*values[i]), owner, traffic());
+      communicator().broadcast(*values[i], owner, traffic());
     }
   }
 

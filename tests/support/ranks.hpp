@@ -35,7 +35,7 @@ class FakeMembership final : public Membership {
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto written = ::write(news_.get(), &one, sizeof one);
   }
-  std::vector<std::pair<Errc, int>> reports() const {
+  std::vector<std::pair<Errc, Claim>> reports() const {
     const std::lock_guard lock(mutex_);
     return reports_;
   }
@@ -51,9 +51,9 @@ class FakeMembership final : public Membership {
     [[maybe_unused]] const auto got = ::read(news_.get(), &count, sizeof count);
     return losses_;
   }
-  void report(const Error& error, int blamed_rank) noexcept override {
+  void report(const Error& error, const Claim& claim) noexcept override {
     const std::lock_guard lock(mutex_);
-    reports_.emplace_back(error.errc(), blamed_rank);
+    reports_.emplace_back(error.errc(), claim);
   }
   void inquire(const std::vector<int>&) noexcept override {}
   std::optional<std::map<int, std::string>> doing() const override { return std::nullopt; }
@@ -72,7 +72,7 @@ class FakeMembership final : public Membership {
   mutable std::mutex mutex_;
   unique_fd news_;
   std::vector<PeerLoss> losses_;
-  std::vector<std::pair<Errc, int>> reports_;
+  std::vector<std::pair<Errc, Claim>> reports_;
   int drained_ = 0;
 };
 

@@ -94,6 +94,7 @@ class RelayNode : private rendezvous::JobObserver, private store::Uplink::Events
   void on_inquired(int, const std::vector<std::int32_t>&) override {}
   void on_left(int) override {}
   void on_warning(const std::string&) override {}
+  void on_refused_client(const Address&, const Address&, const std::string&) override {}
   void on_welcome(const wire::Welcome&) override {}
   void on_push(const wire::FrameHeader&, BytesView) override {}
   void on_trouble(const Error&, Clock::time_point) override {}

@@ -73,6 +73,37 @@ Holding parse_holding(const std::string& text) {
   return held;
 }
 
+/// "called a 1 rank=0 count=2 digest=7 heard '5:70:broadcast #5'": one communicator, and of its
+/// last calls number, digest and text.
+CallsMade calls_of(Session session, const Words& words) {
+  CommunicatorCalls calls;
+  calls.communicator = 1;
+  calls.name = "world";
+  for (std::size_t i = 3; i < words.size(); ++i) {
+    const auto [key, value] = key_value(words[i]);
+    if (key == "communicator") {
+      calls.communicator = std::stoull(value);
+    } else if (key == "rank") {
+      calls.rank = std::stoi(value);
+    } else if (key == "count") {
+      calls.begun = calls.count = std::stoull(value);
+    } else if (key == "digest") {
+      calls.digest = std::stoull(value);
+    } else if (key == "heard") {
+      calls.heard = true;
+    } else if (key == "found") {
+      calls.disagreement = value;
+    } else {
+      char colon = 0;
+      auto& call = calls.last.emplace_back();
+      std::istringstream in(words[i]);
+      in >> call.sequence >> colon >> call.digest >> colon;
+      std::getline(in, call.text);
+    }
+  }
+  return {session, std::stoull(words.at(2)), {calls}};
+}
+
 std::string range(int first, int count) {
   return std::to_string(first) + (count > 1 ? "-" + std::to_string(first + count - 1) : "");
 }
@@ -119,7 +150,12 @@ struct Print {
   }
   std::string operator()(const Finish& e) const {
     return "finish " + std::to_string(e.exit_code) +
-           (e.root_cause ? " root=" + std::to_string(*e.root_cause) : "") + " '" + e.sentence + "'";
+           (e.verdict ? " root=" + roots(*e.verdict) : "") + " '" + e.sentence + "'";
+  }
+  static std::string roots(const Verdict& verdict) {
+    std::string text;
+    for (const int rank : verdict.ranks) text += (text.empty() ? "" : ",") + std::to_string(rank);
+    return text;
   }
 };
 
@@ -259,15 +295,14 @@ Event RoundsStory::event_of(const Words& words) {
     return Disconnected{session};
   }
   if (verb == "failed") {
-    WorkerFailed failed{session, std::stoull(words.at(2)), std::stoi(words.at(3)), words.at(4)};
-    for (std::size_t i = 5; i < words.size(); ++i) {
-      failed.consequence = true;
-      const auto [key, value] = key_value(words[i]);
-      if (key == "blamed") failed.blamed = std::stoi(value);
-    }
-    return failed;
+    const std::uint64_t epoch = std::stoull(words.at(2));
+    Fact fact = fact_of(std::stoi(words.at(3)), words.at(4));
+    for (std::size_t i = 5; i < words.size(); ++i) add_claim(fact, words[i]);
+    facts_[{epoch, fact.rank}] = fact;
+    return WorkerFailed{session, epoch, fact, words.at(4)};
   }
   if (verb == "left") return WorkerLeft{session, std::stoull(words.at(2)), std::stoi(words.at(3))};
+  if (verb == "called") return calls_of(session, words);
   if (verb != "ended") throw std::invalid_argument("no event " + verb);
   WorkersEnded ended;
   ended.session = session;
@@ -283,16 +318,40 @@ Event RoundsStory::event_of(const Words& words) {
     if (key == "code") {
       ended.exit_code = std::stoi(value);
     } else if (key == "root") {
-      ended.root_cause = std::stoi(value);
-    } else if (key == "blamed") {
-      ended.blamed = std::stoi(value);
-    } else if (key == "consequence") {
-      ended.consequence = true;
+      const int rank = std::stoi(value);
+      const auto known = facts_.find({ended.epoch, rank});
+      Fact fact = known == facts_.end() ? fact_of(rank, words.back()) : known->second;
+      for (std::size_t more = i + 1; more < words.size(); ++more) add_claim(fact, words[more]);
+      ended.facts.ranks.emplace(rank, fact);
+      break;
+    } else if (key == "departed") {
+      ended.facts.add_left(std::stoi(value));
     } else {
       ended.sentence = words[i];
     }
   }
   return ended;
+}
+
+/// "rank 3 was killed by SIGKILL", "exited with 4".
+Fact RoundsStory::fact_of(int rank, const std::string& how) const {
+  Fact fact;
+  fact.rank = rank;
+  fact.end = Fact::End::failed;
+  fact.exit_code = 1;
+  fact.when = now_;
+  const auto code = how.find("exited with ");
+  if (code != std::string::npos) fact.exit_code = std::stoi(how.substr(code + 12));
+  if (how.find("SIGKILL") != std::string::npos) fact.signal = 9;
+  return fact;
+}
+
+/// "blamed=3", of which it says that it lost it; "consequence", where it knows none.
+void RoundsStory::add_claim(Fact& fact, const std::string& word) {
+  const auto [key, value] = key_value(word);
+  if (key == "blamed") fact.claim = Claim{Fault::lost, {std::stoi(value)}};
+  if (key == "absent") fact.claim = Claim{Fault::absent, {std::stoi(value)}};
+  if (key == "consequence" && !fact.claim) fact.claim = Claim{Fault::lost};
 }
 
 int replay_rounds(const std::filesystem::path& folder) {

@@ -31,6 +31,8 @@ class RoundsStory {
   void take(const Event& event, std::vector<std::string>& into);
   Event event_of(const std::vector<std::string>& words);
   Session session_of(const std::string& name);
+  Fact fact_of(int rank, const std::string& how) const;
+  static void add_claim(Fact& fact, const std::string& word);
 
   struct Speaker {
     Session session = 0;
@@ -43,6 +45,8 @@ class RoundsStory {
   Clock::time_point now_{};
   std::map<std::string, Speaker> speakers_;
   std::map<Session, std::string> names_;
+  /// By epoch and rank, of those that failed and whose node runs.
+  std::map<std::pair<std::uint64_t, int>, Fact> facts_;
 };
 
 /// Checks every story in these files; returns how many lines they had.

@@ -89,16 +89,19 @@ class Tree;
 /// Threads: a communicator is for one thread at a time; abort() alone may come from any. Several
 /// threads may each use one of their own, also where those were made from each other by split,
 /// duplicate and group. Where something was started, threads of the library move it meanwhile, and
-/// call the program's custom reductions; a forked child cannot use such a communicator
-/// (Error{misuse}).
+/// call the program's custom reductions.
+///
+/// Processes: a forked child has no part in its parent's communicators. Every call there is
+/// Error{misuse}; that it ends, or destroys its copies, is noticed by nobody.
 ///
 /// Order: a communicator's collectives run in the order in which they were called or started, one
 /// at a time. A blocking one waits for those started before it, then runs on the caller's thread.
 /// Messages go beside them, in no order with collectives.
 ///
 /// Buffers are read and written in place, stay the caller's, and may not overlap unless a call says
-/// so. Empty buffers are fine. In world of one every call works and needs no network. Counts are in
-/// elements, ranks are this communicator's own (0..size()-1).
+/// so. A variable is a buffer of one element: `float loss; comm.all_reduce(loss);`. Empty buffers
+/// are fine. In world of one every call works and needs no network. Counts are in elements, ranks
+/// are this communicator's own (0..size()-1).
 ///
 /// Errors: every rank's call carries what it is (name, sequence number, dtype, count, root,
 /// reduction); ranks that disagree all get Error{mismatch} that shows both calls, and so do ranks
@@ -143,9 +146,9 @@ class DLAUNCH_API Communicator {
 
   /// Memory for this rank's part of collectives, the fastest there is for this communicator's
   /// ranks; see SharedBuffer. Needs no other rank. Throws std::bad_alloc.
-  SharedBuffer allocate(std::size_t bytes);
+  [[nodiscard]] SharedBuffer allocate(std::size_t bytes);
   /// The same on a CUDA device. Throws Error{unsupported} where CUDA buffers are not.
-  DeviceBuffer allocate_device(std::size_t bytes, int device);
+  [[nodiscard]] DeviceBuffer allocate_device(std::size_t bytes, int device);
   /// Called by all ranks, each with its device: NCCL comes up now, and not in the first collective
   /// with CUDA buffers; so that may be captured, and a message be the first call. Where NCCL is up
   /// it does nothing else than barrier. Waits for the default stream, and cannot be captured.
@@ -156,19 +159,21 @@ class DLAUNCH_API Communicator {
 
   /// The ranks that give the same colour, ordered by `key`, then by rank. No colour: takes part,
   /// gets none. Colours are not negative.
-  std::optional<Communicator> split(std::optional<int> color, int key = 0,
-                                    const Options& options = {});
+  [[nodiscard]] std::optional<Communicator> split(std::optional<int> color, int key = 0,
+                                                  const Options& options = {});
   /// The ranks listed, in that order. Called by all ranks, with the same list; those not listed get
   /// none. A rank listed twice or out of range is misuse; different lists are a mismatch.
-  std::optional<Communicator> group(std::span<const int> ranks, const Options& options = {});
+  [[nodiscard]] std::optional<Communicator> group(std::span<const int> ranks,
+                                                  const Options& options = {});
   /// The same, called by the listed ranks alone; the others need not know.
-  Communicator group_of_members(std::span<const int> ranks, const Options& options = {});
+  [[nodiscard]] Communicator group_of_members(std::span<const int> ranks,
+                                              const Options& options = {});
   /// The same ranks with traffic of their own.
-  Communicator duplicate(const Options& options = {});
+  [[nodiscard]] Communicator duplicate(const Options& options = {});
   /// This communicator's ranks, in its order, as ranks of the world.
   const std::vector<int>& world_ranks() const noexcept;
   /// This communicator's `rank` as a rank of `other`; nullopt if it is not in it.
-  std::optional<int> translate(int rank, const Communicator& other) const;
+  [[nodiscard]] std::optional<int> translate(int rank, const Communicator& other) const;
 
   // ---- Collectives: every rank calls, in the same order. ----
 
@@ -252,38 +257,44 @@ class DLAUNCH_API Communicator {
   Work isend(ConstTensorView data, int to, const Options& options = {});
   Work irecv(TensorView data, int from, const Options& options = {});
   /// Starts all before it waits for any, so that exchanges cannot block each other.
-  std::vector<Work> start_batch(std::span<const Transfer> transfers, const Options& options = {});
+  [[nodiscard]] std::vector<Work> start_batch(std::span<const Transfer> transfers,
+                                              const Options& options = {});
   void batch(std::span<const Transfer> transfers, const Options& options = {});
   /// Waits until a message that a recv with these arguments would take has begun to arrive.
-  Received probe(int from, const Options& options = {});
+  [[nodiscard]] Received probe(int from, const Options& options = {});
   /// The same without waiting.
-  std::optional<Received> try_probe(int from, const Options& options = {});
+  [[nodiscard]] std::optional<Received> try_probe(int from, const Options& options = {});
 
   // ---- Structured values, see tree.hpp: dictionaries, lists, tensors, numbers, text. ----
 
   /// Everyone gets root's value, shape and types included; `value` is read on the root alone.
-  Tree broadcast(const Tree& value, int root, const Options& options = {});
+  [[nodiscard]] Tree broadcast_object(const Tree& value, int root, const Options& options = {});
   /// Everyone's value, in rank order, each as it is.
-  std::vector<Tree> all_gather_objects(const Tree& value, const Options& options = {});
+  [[nodiscard]] std::vector<Tree> all_gather_objects(const Tree& value,
+                                                     const Options& options = {});
   /// One tree of the same structure whose tensors got a new leading axis over the ranks; numbers
   /// and booleans count as tensors of one element, text and null become lists. Also in world of
   /// one. Structures that differ: Error{mismatch} with the first path that does.
-  Tree all_gather(const Tree& value, const Options& options = {});
+  [[nodiscard]] Tree all_gather_stacked(const Tree& value, const Options& options = {});
   /// One tree of the same structure whose tensors and numbers are folded over the ranks. Text and
   /// null must be the same everywhere.
-  Tree all_reduce(const Tree& value, const Reduction& reduction = {}, const Options& options = {});
+  [[nodiscard]] Tree all_reduce_object(const Tree& value, const Reduction& reduction = {},
+                                       const Options& options = {});
   /// Root's result has everyone's value, the others' is empty.
-  std::vector<Tree> gather_objects(const Tree& value, int root, const Options& options = {});
+  [[nodiscard]] std::vector<Tree> gather_objects(const Tree& value, int root,
+                                                 const Options& options = {});
   /// values[r] of root goes to rank r; read on the root alone.
-  Tree scatter_objects(std::span<const Tree> values, int root, const Options& options = {});
-  void send(const Tree& value, int to, const Options& options = {});
-  Tree recv_object(int from, const Options& options = {});
+  [[nodiscard]] Tree scatter_objects(std::span<const Tree> values, int root,
+                                     const Options& options = {});
+  void send_object(const Tree& value, int to, const Options& options = {});
+  [[nodiscard]] Tree recv_object(int from, const Options& options = {});
 
   // ---- Ending, and going on without the dead. ----
 
   /// From any thread, any number of times, waits for nobody: here every pending and later call
-  /// throws Error{aborted}; the others get Error{aborted} or Error{peer_lost}.
-  void abort() noexcept;
+  /// throws Error{aborted}; the others get Error{aborted} or Error{peer_lost}. All are told which
+  /// rank called it, and where.
+  void abort(const CallSite& site = CallSite::here()) noexcept;
   // After User-Level Failure Mitigation (Bland et al., "Post-failure recovery of MPI communication
   // capability", IJHPCA 2013). A death breaks every communicator that the dead rank was part of;
   // those who live revoke it, so that nobody waits in it, then shrink it and go on. The launcher
@@ -298,12 +309,12 @@ class DLAUNCH_API Communicator {
   /// the same order with shrink. All who get an answer get the same one; an error (timeout, naming
   /// who neither came nor is known to be lost; mismatch) all get alike. What a rank brought that
   /// died meanwhile may count or not. Costs two entries in the store for each rank, and some 5 ms.
-  std::uint32_t agree(std::uint32_t flags, const Options& options = {});
+  [[nodiscard]] std::uint32_t agree(std::uint32_t flags, const Options& options = {});
   /// A communicator of the ranks that live and call this, in their old order, with connections and
   /// shared memory of its own: nothing that was under way in the old one reaches it. The others are
   /// as in agree. Who was taken for lost and lives gets Error{peer_lost}. One more death meanwhile
   /// may go unnoticed here, and breaks the new communicator's first call: shrink that one then.
-  Communicator shrink(const Options& options = {});
+  [[nodiscard]] Communicator shrink(const Options& options = {});
 
  private:
   friend class DeviceWork;

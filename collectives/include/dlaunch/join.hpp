@@ -50,10 +50,11 @@ class DLAUNCH_API JoinHook {
 };
 
 /// What makes collectives of its own in each iteration, so that ranks without inputs must take
-/// part: a GradientReducer, a sharded optimizer. Borrows its communicator, which stays where it is.
-/// Ranks make (and end) the joinables of a communicator in the same order: that is how they know
-/// them from each other, whatever the order and nesting in which they are joined and used. For the
-/// thread that uses the communicator.
+/// part: a GradientReducer, a sharded optimizer. The communicator it was made with may be moved
+/// meanwhile; once that is destroyed, calls throw Error{aborted}. Ranks make (and end) the
+/// joinables of a communicator in the same order: that is how they know them from each other,
+/// whatever the order and nesting in which they are joined and used. For the thread that uses the
+/// communicator.
 class DLAUNCH_API Joinable {
  public:
   Joinable(const Joinable&) = delete;
@@ -88,8 +89,8 @@ class DLAUNCH_API Joinable {
   friend class GradientReducer;
   friend class Join;
   friend class JoinGroup;
-  Communicator& communicator_;
   std::shared_ptr<JoinGroup> group_;
+  Communicator& communicator_;  ///< The group's own face of it.
   int number_ = 0;
 };
 

@@ -8,7 +8,9 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <ranges>
+#include <string_view>
 #include <type_traits>
 
 namespace dlaunch {
@@ -175,6 +177,12 @@ struct dtype_of<std::complex<double>> {
   static constexpr DType value = DType::c128;
 };
 
+/// A type that a tensor may be made of.
+template <class T>
+concept Element = requires {
+  dtype_of<std::remove_cvref_t<T>>::value;
+};
+
 /// Where memory lies.
 struct Place {
   int cuda_device = -1;  ///< -1: host memory; else the CUDA device's number.
@@ -183,10 +191,38 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
+template <class Void>
+struct BasicView;
+
+/// Says at compile time why a T cannot be a view.
+template <class Void, class T>
+constexpr void explain_no_view() noexcept;
+
+/// A T by which a type of the program's own says what it shows.
+template <class T>
+concept ShowsItself = requires(T&& value) {
+  static_cast<T&&>(value).operator BasicView<void>();
+}
+|| requires(T&& value) { static_cast<T&&>(value).operator BasicView<const void>(); };
+
+/// A variable of an element type.
+template <class T, class Void>
+concept ViewedElement = Element<T> && std::convertible_to<T*, Void*>;
+
+/// A range that outlives the expression and whose elements lie side by side.
+template <class T, class Void>
+concept ViewedRange = std::ranges::contiguous_range<T> && std::ranges::sized_range<T> &&
+    std::ranges::borrowed_range<T> && Element<std::ranges::range_value_t<T>> &&
+    requires(T&& range, Void*& pointer) {
+  pointer = std::ranges::data(range);
+};
+
 /// A run of `count` elements of one type somewhere in memory. It never owns: what it shows must
-/// live until the call returns, and for a started call until its Work is complete. Made from any
-/// contiguous range that outlives the expression (vector, array, span); a temporary container, a
-/// type without a DType, and const data where a call writes do not compile. A plain value.
+/// live until the call returns, and for a started call until its Work is complete. Made from a
+/// variable, which is one element, and from any contiguous range that outlives the expression
+/// (vector, array, span). What cannot be viewed does not compile, and says why: a temporary, a type
+/// without a DType, vector<bool>, text, a bare pointer, const data where a call writes. A plain
+/// value.
 template <class Void>
 struct BasicView {
   Void* data = nullptr;
@@ -202,15 +238,28 @@ struct BasicView {
                       std::ptrdiff_t step = 1) noexcept
       : data(first), count(elements), dtype(type), place(where), stride(step) {}
 
-  template <std::ranges::contiguous_range R, class T = std::ranges::range_value_t<R>>
-  requires(std::ranges::sized_range<R>&& std::ranges::borrowed_range<R>&& requires(R&& range,
-                                                                                   Void*& pointer) {
-    pointer = std::ranges::data(range);
-    dtype_of<T>::value;
-  }) constexpr BasicView(R&& range)  // NOLINT: the conversion is the point.
+  template <class T>
+  requires ViewedElement<T, Void>
+  constexpr BasicView(T& element) noexcept  // NOLINT: the conversion is the point.
+      : data(std::addressof(element)), count(1), dtype(dtype_of<std::remove_cv_t<T>>::value) {}
+
+  template <class R>
+  requires ViewedRange<R, Void>
+  constexpr BasicView(R&& range)  // NOLINT: the conversion is the point.
       : data(std::ranges::data(range)),
         count(std::ranges::size(range)),
-        dtype(dtype_of<T>::value) {}
+        dtype(dtype_of<std::ranges::range_value_t<R>>::value) {}
+
+  /// Anything else, for the sentence that says what is wrong.
+  template <class T>
+  requires(!std::same_as<std::remove_cvref_t<T>, BasicView> &&
+           !std::same_as<std::remove_cvref_t<T>, BasicView<void>> && !ShowsItself<T> &&
+           !ViewedRange<T, Void> &&
+           !(std::is_lvalue_reference_v<T> &&
+             ViewedElement<std::remove_reference_t<T>, Void>)) constexpr BasicView(T&&)  // NOLINT
+      noexcept {
+    explain_no_view<Void, T>();
+  }
 
   /// A writable view is also a readable one.
   template <std::same_as<BasicView<void>> Writable>
@@ -230,19 +279,52 @@ using TensorView = BasicView<void>;
 /// What a call only reads.
 using ConstTensorView = BasicView<const void>;
 
-/// A view of one variable: `comm.all_reduce(dlaunch::view_of(loss))`.
-template <class T>
-constexpr TensorView view_of(T& value) noexcept
-    requires(!std::is_const_v<T> && requires { dtype_of<T>::value; }) {
-  return {&value, 1, dtype_of<T>::value};
+template <class Void, class T>
+constexpr void explain_no_view() noexcept {
+  constexpr bool never = false && std::is_void_v<T>;
+  using Value = std::remove_cvref_t<T>;
+  if constexpr (std::convertible_to<T, std::string_view>) {
+    static_assert(never,
+                  "dlaunch: text is no tensor; pass it as a structured value (broadcast_object, "
+                  "all_gather_objects, send_object), or as bytes: "
+                  "std::as_writable_bytes(std::span(text))");
+  } else if constexpr (std::is_pointer_v<Value>) {
+    static_assert(never,
+                  "dlaunch: a pointer does not say how many elements there are; pass "
+                  "std::span(pointer, count), or a view with pointer, count and dtype");
+  } else if constexpr (std::same_as<Value, BasicView<const void>>) {
+    static_assert(never, "dlaunch: the call writes here, and this view is only read");
+  } else if constexpr (Element<T> && !std::is_lvalue_reference_v<T>) {
+    static_assert(never,
+                  "dlaunch: a temporary is gone before what borrows it; pass a variable that "
+                  "outlives the call");
+  } else if constexpr (Element<T>) {
+    static_assert(never, "dlaunch: the call writes here, and this variable is const");
+  } else if constexpr (!std::ranges::range<T>) {
+    static_assert(never,
+                  "dlaunch: this is no tensor; pass a variable of an element type, or a vector, "
+                  "array or span of such elements; a Tensor and a buffer have view() or as<T>(), "
+                  "and a structured value goes by a call for objects (broadcast_object)");
+  } else if constexpr (std::same_as<std::ranges::range_value_t<T>, bool> &&
+                       !std::ranges::contiguous_range<T>) {
+    static_assert(never,
+                  "dlaunch: std::vector<bool> keeps bits, not elements; use "
+                  "std::vector<std::uint8_t>, or an array of bool");
+  } else if constexpr (!std::ranges::contiguous_range<T>) {
+    static_assert(never,
+                  "dlaunch: these elements do not lie side by side in memory; copy them to a "
+                  "vector");
+  } else if constexpr (!Element<std::ranges::range_value_t<T>>) {
+    static_assert(never,
+                  "dlaunch: these elements have no DType; a tensor is made of integers, floats, "
+                  "bool, std::byte, float16, bfloat16 or std::complex");
+  } else if constexpr (!std::ranges::borrowed_range<T>) {
+    static_assert(never,
+                  "dlaunch: a temporary is gone before what borrows it; pass a variable that "
+                  "outlives the call");
+  } else {
+    static_assert(never, "dlaunch: the call writes here, and these elements are const");
+  }
 }
-template <class T>
-constexpr ConstTensorView view_of(const T& value) noexcept
-    requires(requires { dtype_of<T>::value; }) {
-  return {&value, 1, dtype_of<T>::value};
-}
-template <class T>
-requires(!std::is_lvalue_reference_v<T>) constexpr ConstTensorView
-    view_of(T&& temporary) = delete;  // It would dangle.
 
 }  // namespace dlaunch

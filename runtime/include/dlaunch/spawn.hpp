@@ -17,15 +17,17 @@ struct SpawnOptions {
   Clock::duration shutdown_timeout = std::chrono::seconds(5);
 };
 
-/// The first failure of a spawned worker that was not the consequence of another's.
+/// Why a spawn failed, by the rank that is to blame: the one that failed by itself, or that others
+/// failed for: it returned before them, or did not come to a call.
 class DLAUNCH_API SpawnError : public Error {
  public:
   SpawnError(Errc code, const std::string& sentence, int rank, int exit_code, int signal);
   ~SpawnError() override;
 
   int rank() const noexcept { return rank_; }
-  int exit_code() const noexcept { return exit_code_; }  ///< -1 if a signal ended it.
-  int signal() const noexcept { return signal_; }        ///< 0 if it exited.
+  /// -1 if a signal ended it, 0 if it did not fail itself.
+  int exit_code() const noexcept { return exit_code_; }
+  int signal() const noexcept { return signal_; }  ///< 0 if it exited.
 
  private:
   int rank_;

@@ -39,7 +39,7 @@ class DLAUNCH_API Store {
   /// long as the store object lives, it renews the lease by itself.
   virtual void set_leased(std::string_view key, BytesView value, Clock::duration lease) = 0;
   /// Absent is an answer, not an error.
-  virtual std::optional<Bytes> get(std::string_view key) = 0;
+  [[nodiscard]] virtual std::optional<Bytes> get(std::string_view key) = 0;
   /// Waits until the key exists and returns its value.
   virtual Bytes wait(std::string_view key, Clock::time_point deadline) = 0;
   /// Waits until all keys exist. A timeout names the missing ones.
@@ -55,16 +55,17 @@ class DLAUNCH_API Store {
   /// Returns whether the key existed.
   virtual bool erase(std::string_view key) = 0;
   /// The keys that begin with `prefix`, sorted.
-  virtual std::vector<std::string> list(std::string_view prefix) = 0;
+  [[nodiscard]] virtual std::vector<std::string> list(std::string_view prefix) = 0;
 
-  virtual std::vector<std::optional<Bytes>> multi_get(std::span<const std::string> keys) = 0;
+  [[nodiscard]] virtual std::vector<std::optional<Bytes>> multi_get(
+      std::span<const std::string> keys) = 0;
   virtual void multi_set(std::span<const std::string> keys, std::span<const Bytes> values) = 0;
 
   /// Queues are first-in first-out and live beside the map, under names of their own.
   virtual void push(std::string_view queue, BytesView value) = 0;
   virtual Bytes pop(std::string_view queue, Clock::time_point deadline) = 0;
   virtual std::optional<Bytes> try_pop(std::string_view queue) = 0;
-  virtual std::size_t queue_size(std::string_view queue) = 0;
+  [[nodiscard]] virtual std::size_t queue_size(std::string_view queue) = 0;
 
   /// Waits for the next change of `key` after the last one this store object returned for it (the
   /// first call: after the call). Over a connection that breaks, the outcome of what was missed

@@ -74,10 +74,10 @@ class DLAUNCH_API World {
   ///
   /// Throws Error: misuse names the missing or wrong variable; refused a duplicate rank or a
   /// disagreement on the size; unreachable; timeout lists who did not come and who did.
-  static World init(std::string_view url = "env://", const InitOptions& options = {});
+  [[nodiscard]] static World init(std::string_view url = "env://", const InitOptions& options = {});
   /// env:// if the environment has a rank, from our launcher, by hand, from mpirun or srun; else a
   /// world of one.
-  static World from_env(const InitOptions& options = {});
+  [[nodiscard]] static World from_env(const InitOptions& options = {});
   /// Made by hand: for tests, and for those who bring a store of their own.
   World(WorldInfo info, std::shared_ptr<Store> store,
         std::shared_ptr<Membership> membership = nullptr);

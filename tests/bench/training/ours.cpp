@@ -53,7 +53,7 @@ class Bench {
       const double begin = now_ms();
       step();
       double took = now_ms() - begin;
-      comm_.all_reduce(dlaunch::view_of(took), dlaunch::ReduceOp::max);
+      comm_.all_reduce(took, dlaunch::ReduceOp::max);
       if (i >= 0) costs.push_back(took);
     }
     tell(way, costs);

@@ -2,6 +2,7 @@
 // takes over. Ranks are threads over a mesh in memory.
 #include "collectives/algorithms/algorithms.hpp"
 
+#include "tests/support/expect.hpp"
 #include "tests/support/memory_mesh.hpp"
 #include "tests/support/scalar_fold.hpp"
 
@@ -22,13 +23,13 @@ using transport::Op;
 
 namespace {
 
+using testing::is_full;
+
 using Bytes = std::vector<std::byte>;
 
-bool full_grid() { return std::getenv("DLAUNCH_TEST_FULL") != nullptr; }
-
 std::vector<int> sizes() {
-  return full_grid() ? std::vector{1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 20}
-                     : std::vector{1, 2, 3, 5, 8, 9, 17};
+  return is_full() ? std::vector{1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 20}
+                   : std::vector{1, 2, 3, 5, 8, 9, 17};
 }
 
 void require(bool holds, const std::string& what) {
@@ -241,7 +242,7 @@ void check_reductions(const Reduction& reduction, std::size_t count) {
 }  // namespace
 
 TEST_CASE("every algorithm that reduces gives the bits of the definition, counts 0 to 33") {
-  const std::size_t step = full_grid() ? 1 : 4;
+  const std::size_t step = is_full() ? 1 : 4;
   for (std::size_t count = 0; count <= 33; count += count < 4 ? 1 : step) {
     CAPTURE(count);
     check_reductions<float>(ReduceOp::sum, count);

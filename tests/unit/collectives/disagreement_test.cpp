@@ -2,6 +2,10 @@
 // second.
 #include "tests/support/disagreement.hpp"
 
+#include "collectives/rooted_window.hpp"
+
+#include <regex>
+
 using namespace dlaunch;
 using testing::check_both_ways;
 using testing::check_pair;
@@ -78,23 +82,24 @@ const std::vector<std::pair<std::string, Rooted>>& rooted_operations() {
                                       root);
                      }};
        }},
-      {"broadcast of a tree",
+      {"broadcast_object",
        [](int root, std::size_t count) {
-         return Call{rooted("broadcast of a tree", "", root), [=](Communicator& comm) {
-                       comm.broadcast(Tree(std::string(count, 'x')), root);
+         return Call{
+             rooted("broadcast_object", "", root), [=](Communicator& comm) {
+               static_cast<void>(comm.broadcast_object(Tree(std::string(count, 'x')), root));
+             }};
+       }},
+      {"gather_objects",
+       [](int root, std::size_t count) {
+         return Call{rooted("gather_objects", "", root), [=](Communicator& comm) {
+                       static_cast<void>(comm.gather_objects(Tree(std::string(count, 'x')), root));
                      }};
        }},
-      {"gather of a tree",
-       [](int root, std::size_t count) {
-         return Call{rooted("gather of a tree", "", root), [=](Communicator& comm) {
-                       comm.gather_objects(Tree(std::string(count, 'x')), root);
-                     }};
-       }},
-      {"scatter of a tree", [](int root, std::size_t count) {
-         return Call{rooted("scatter of a tree", "", root), [=](Communicator& comm) {
+      {"scatter_objects", [](int root, std::size_t count) {
+         return Call{rooted("scatter_objects", "", root), [=](Communicator& comm) {
                        const std::vector<Tree> all(static_cast<std::size_t>(comm.size()),
                                                    Tree(std::string(count, 'x')));
-                       comm.scatter_objects(all, root);
+                       static_cast<void>(comm.scatter_objects(all, root));
                      }};
        }}};
   return operations;
@@ -206,11 +211,13 @@ TEST_CASE("another root, in every operation that has one, at the next call at th
 }
 
 TEST_CASE("a structured value against an array") {
-  const Call object{"all_reduce of a tree #2 (sum)",
-                    [](Communicator& comm) { comm.all_reduce(Tree(1.0)); }};
+  const Call object{"all_reduce_object #2 (sum)", [](Communicator& comm) {
+                      static_cast<void>(comm.all_reduce_object(Tree(1.0)));
+                    }};
   check_pair(sum(), object);
-  const Call tree{"broadcast of a tree #2 (root 0)",
-                  [](Communicator& comm) { comm.broadcast(Tree(1.0), 0); }};
+  const Call tree{"broadcast_object #2 (root 0)", [](Communicator& comm) {
+                    static_cast<void>(comm.broadcast_object(Tree(1.0), 0));
+                  }};
   const Call array{"broadcast #2 (f32, 8 elements, root 0)",
                    [](Communicator& comm) { comm.broadcast(floats(8), 0); }};
   check_pair(tree, array);
@@ -237,4 +244,63 @@ TEST_CASE("another way to make a group, or none") {
     check_both_ways(makers[i], barrier);
     check_both_ways(makers[i], makers[(i + 1) % makers.size()]);
   }
+}
+
+TEST_CASE(
+    "other roots in calls that each rank returns from: no rank is further ahead than a window") {
+  for (const int ranks : {2, 3, 10}) {
+    CAPTURE(ranks);
+    std::vector<std::size_t> returned(static_cast<std::size_t>(ranks));
+    const auto outcomes = testing::run_ranks(ranks, [&](const World& world) {
+      Communicator comm(world);
+      comm.set_timeout(std::chrono::seconds(20));
+      std::vector<float> mine(1), all(static_cast<std::size_t>(ranks));
+      for (;; ++returned[static_cast<std::size_t>(world.rank())]) {
+        comm.gather(mine, all, (world.rank() + 1) % ranks);
+      }
+    });
+    for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
+      CAPTURE(rank);
+      CAPTURE(outcomes[rank].text);
+      CHECK(outcomes[rank].code == Errc::mismatch);
+      CHECK(returned[rank] < RootedWindow::calls_max);
+      const std::regex told(
+          R"(rank \d+ (is in|made) gather (#\d+) \([^)]*root (\d+)\) \[disagreement_.*, but )"
+          R"(rank \d+ (is in|made) gather (#\d+) \([^)]*root (\d+)\) \[disagreement_)");
+      std::smatch parts;
+      REQUIRE(std::regex_search(outcomes[rank].text, parts, told));
+      CHECK(parts[2] == parts[5]);
+      CHECK(parts[3] != parts[6]);
+    }
+  }
+}
+
+TEST_CASE("calls with a root that agree go on over many windows, also among started ones") {
+  const auto outcomes = testing::run_ranks(3, [](const World& world) {
+    Communicator comm(world);
+    std::vector<float> x(1);
+    for (int i = 0; i < 150; ++i) {
+      comm.broadcast(x, i % 3);
+      if (i % 10 == 0) comm.start_broadcast(x, 1).wait();
+      if (i % 50 == 0) comm.all_reduce(x);
+    }
+  });
+  for (const auto& outcome : outcomes) CHECK_MESSAGE(!outcome.code, outcome.text);
+}
+
+TEST_CASE("a window's difference is the first one, by its number here") {
+  const auto made = [](std::uint64_t sequence, int root) {
+    return Flight::Call{
+        .what = Flight::Call::pack(2, 11, 0, root), .sequence = sequence, .count = 1};
+  };
+  RootedWindow one, same, other;
+  for (std::uint64_t sequence = 1; sequence <= RootedWindow::calls_max; ++sequence) {
+    CHECK_FALSE((sequence > 1 && one.is_full()));
+    one.add(made(sequence, 0));
+    same.add(made(sequence, 0));
+    other.add(made(sequence, sequence > 40 ? 1 : 0));
+  }
+  CHECK(one.is_full());
+  CHECK_FALSE(one.find_difference(same.bytes()));
+  CHECK(one.find_difference(other.bytes()) == 41);
 }

@@ -43,9 +43,9 @@ TEST_CASE("structured values of as many elements in another shape") {
   const int line = __LINE__ + 3;
   const auto call = [](Communicator& comm) {
     const Tensor wide(DType::f32, {2, 3}), high(DType::f32, {3, 2});
-    comm.all_reduce(Tree(comm.rank() == 1 ? high : wide));
+    static_cast<void>(comm.all_reduce_object(Tree(comm.rank() == 1 ? high : wide)));
   };
-  const std::string text = "all_reduce of a tree #2 (sum)";
+  const std::string text = "all_reduce_object #2 (sum)";
   check_outcomes({{text, call}, {text, call}, {text, call}}, [&](const Outcome& outcome) {
     return outcome.text == "rank 0 is in " + text + place(line) +
                                " with a tensor of f32 [2,3], but rank 1 is in " + text +

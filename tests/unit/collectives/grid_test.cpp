@@ -2,6 +2,7 @@
 // loops. The default run takes a part of the grid; DLAUNCH_TEST_FULL=1 takes all of it.
 #include "tests/support/grid.hpp"
 
+#include "tests/support/expect.hpp"
 #include "tests/support/ranks.hpp"
 
 #include <dlaunch/dlaunch.hpp>
@@ -16,8 +17,10 @@ namespace grid = testing::grid;
 
 namespace {
 
+using testing::is_full;
+
 std::vector<int> sizes() {
-  return grid::is_full() ? std::vector{1, 2, 3, 4, 5, 6, 7, 8, 9} : std::vector{1, 2, 3, 5, 8};
+  return is_full() ? std::vector{1, 2, 3, 4, 5, 6, 7, 8, 9} : std::vector{1, 2, 3, 5, 8};
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ std::size_t feed(Inbox& inbox, int from, std::size_t bytes, int fill) {
 }  // namespace
 
 TEST_CASE("a posted receive is filled in place, a parked message when it is posted") {
-  Inbox inbox(2);
+  Inbox inbox;
   Slot posted(4, 1), late(4, 1, 9);
   inbox.post(posted.receive);
   inbox.begin(1, data_header(4));
@@ -66,7 +66,7 @@ TEST_CASE("a posted receive is filled in place, a parked message when it is post
 }
 
 TEST_CASE("a message that is being parked goes on where its receive wants it") {
-  Inbox inbox(2);
+  Inbox inbox;
   inbox.begin(1, data_header(8));
   feed(inbox, 1, 3, 1);
   Slot slot(8, 1);
@@ -79,7 +79,7 @@ TEST_CASE("a message that is being parked goes on where its receive wants it") {
 }
 
 TEST_CASE("beyond its limit a source is held until there is room, or a receive") {
-  Inbox inbox(2, 1000);
+  Inbox inbox(1000);
   inbox.begin(1, data_header(700));
   CHECK(feed(inbox, 1, 700, 1) == 700);
   inbox.begin(1, data_header(600));
@@ -103,7 +103,7 @@ TEST_CASE("beyond its limit a source is held until there is room, or a receive")
 }
 
 TEST_CASE("empty messages are limited too, and taken") {
-  Inbox inbox(2, 1000);
+  Inbox inbox(1000);
   int begun = 0;
   while (!inbox.is_receiving(1)) {
     inbox.begin(1, data_header(0));
@@ -119,7 +119,7 @@ TEST_CASE("empty messages are limited too, and taken") {
 }
 
 TEST_CASE("a withdrawn receive is not touched; the rest of its message is dropped") {
-  Inbox inbox(2);
+  Inbox inbox;
   Slot given_up(8, 1), next(2, 1);
   inbox.post(given_up.receive);
   inbox.begin(1, data_header(8));
@@ -135,7 +135,7 @@ TEST_CASE("a withdrawn receive is not touched; the rest of its message is droppe
 }
 
 TEST_CASE("from anybody comes what came first") {
-  Inbox inbox(4);
+  Inbox inbox;
   for (const int from : {3, 1, 2}) {
     inbox.begin(from, data_header(1, from));
     feed(inbox, from, 1, from);
@@ -152,7 +152,7 @@ TEST_CASE("from anybody comes what came first") {
 }
 
 TEST_CASE("what does not agree is a mismatch, found before data is used") {
-  Inbox inbox(2);
+  Inbox inbox;
   Slot slot(4, 1);
   inbox.post(slot.receive);
   inbox.begin(1, data_header(5));

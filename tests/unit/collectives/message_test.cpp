@@ -72,7 +72,7 @@ TEST_CASE("what came together with a message waits for whoever asks for it, and 
     comm.set_timeout(20s);
     comm.barrier();
     if (comm.rank() == 0) {
-      for (int i = 0; i < 5; ++i) comm.send(view_of(i), 1, {.tag = i});
+      for (int i = 0; i < 5; ++i) comm.send(i, 1, {.tag = i});
       std::vector<int> large(20'000, 5);
       comm.send(large, 1, {.tag = 5});
       return sent.set();
@@ -80,7 +80,7 @@ TEST_CASE("what came together with a message waits for whoever asks for it, and 
     require(sent.wait(), "nothing was sent");
     const auto take = [&](int from, int tag, int expected) {
       int value = -1;
-      const Received what = comm.recv(view_of(value), from, {.tag = tag});
+      const Received what = comm.recv(value, from, {.tag = tag});
       require(value == expected && what.tag == expected, "it is another message");
     };
     take(0, 0, 0);
@@ -90,7 +90,7 @@ TEST_CASE("what came together with a message waits for whoever asks for it, and 
     take(0, 3, 3);
     take(0, 2, 2);
     int value = -1;
-    comm.irecv(view_of(value), 0, {.tag = 4}).wait();
+    comm.irecv(value, 0, {.tag = 4}).wait();
     require(value == 4, "the message for irecv differs");
     std::vector<int> in(20'000);
     comm.recv(in, 0, {.tag = 5});
@@ -105,14 +105,14 @@ TEST_CASE("tags choose, and messages of one tag keep their order") {
     if (comm.rank() == 0) {
       for (int i = 0; i < 10; ++i) {
         const int value = 100 * (i % 2) + i / 2;
-        comm.send(view_of(value), 1, {.tag = i % 2});
+        comm.send(value, 1, {.tag = i % 2});
       }
       return;
     }
     for (const int tag : {1, 0}) {
       for (int i = 0; i < 5; ++i) {
         int value = -1;
-        const Received what = comm.recv(view_of(value), 0, {.tag = tag});
+        const Received what = comm.recv(value, 0, {.tag = tag});
         require(value == 100 * tag + i, "a message out of order");
         require(what == Received{0, tag, DType::i32, 1}, "what was received is told wrongly");
       }
@@ -173,11 +173,11 @@ TEST_CASE("messages and collectives do not disturb each other") {
     comm.set_timeout(20s);
     const int next = (comm.rank() + 1) % 3, before = (comm.rank() + 2) % 3;
     int out = comm.rank(), in = -1;
-    Work coming = comm.irecv(view_of(in), before, {.tag = 1});
+    Work coming = comm.irecv(in, before, {.tag = 1});
     comm.barrier();
-    comm.send(view_of(out), next, {.tag = 1});
+    comm.send(out, next, {.tag = 1});
     int sum = 1;
-    comm.all_reduce(view_of(sum));
+    comm.all_reduce(sum);
     coming.wait();
     require(in == before && sum == 3, "something differs");
   });
@@ -228,10 +228,10 @@ TEST_CASE("wrong peers and tags are refused and break nothing") {
       throw std::runtime_error("not refused");
     };
     int x = 0;
-    refused([&] { comm.send(view_of(x), 2); });
-    refused([&] { comm.send(view_of(x), any_source); });
-    refused([&] { comm.send(view_of(x), 0, {.tag = -1}); });
-    refused([&] { comm.recv(view_of(x), -2); });
+    refused([&] { comm.send(x, 2); });
+    refused([&] { comm.send(x, any_source); });
+    refused([&] { comm.send(x, 0, {.tag = -1}); });
+    refused([&] { comm.recv(x, -2); });
     comm.barrier();
   });
 }

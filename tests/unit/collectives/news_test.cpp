@@ -61,3 +61,32 @@ TEST_CASE("wrong arguments concern their call alone, and the last ones are remem
   CHECK(news.wrong_arguments(7)->sentence == "no rank 8");
   CHECK(news.wrong_arguments(6) == nullptr);
 }
+
+TEST_CASE("however many failures were told before, the next one is heard") {
+  News news;
+  constexpr std::uint64_t many = 3000;
+  for (std::uint64_t communicator = 1; communicator <= many; ++communicator) {
+    news.take_failure({Errc::internal, Scope::from_here_on, communicator, 1, "failed"});
+    news.take_failure({Errc::misuse, Scope::this_call, communicator, 2, "wrong"});
+    REQUIRE(news.failure_of(communicator) != nullptr);
+    REQUIRE(news.failure_of(communicator, 2) != nullptr);
+  }
+  CHECK(news.failure_of(1) == nullptr);  // It made room.
+}
+
+TEST_CASE("a communicator that has ended is forgotten") {
+  News news;
+  news.take_failure(failure_in(3, "of 7"));
+  news.take_failure({Errc::misuse, Scope::this_call, 7, 2, "no rank 9"});
+  Fingerprint call;
+  call.op = Op::barrier;
+  news.take_call(7, {1, call});
+  news.forget(8);
+  CHECK(news.has_failures());
+  CHECK(news.has_calls());
+  news.forget(7);
+  CHECK(news.failure_of(7) == nullptr);
+  CHECK(news.wrong_arguments(7) == nullptr);
+  CHECK_FALSE(news.has_failures());
+  CHECK_FALSE(news.has_calls());
+}

@@ -54,7 +54,7 @@ struct Pair {
   Doorbell writers_bell{segment, 0, 0}, readers_bell{segment, 1, 0};
   std::optional<RingWriter> writer{std::in_place, *segment, writers_bell, 0, 1, 0};
   RingReader reader{*segment, readers_bell, 0, 1, 0, 0};
-  Inbox inbox{2};
+  Inbox inbox;
   std::vector<Bytes> controls;
   OnControl on_control = [this](int, const Header&, BytesView payload) {
     controls.emplace_back(payload.begin(), payload.end());
@@ -157,7 +157,7 @@ TEST_CASE("control messages arrive between data, wherever the ring wraps") {
 
 TEST_CASE("a source that is held is not read, and goes on when somebody receives") {
   Pair pair;
-  pair.inbox = Inbox(2, 1000);
+  pair.inbox = Inbox(1000);
   const Bytes data = pattern(Ring::capacity + 5000, 3);
   const Header header = header_of(data.size());
   std::size_t sent = 0;
@@ -175,7 +175,7 @@ TEST_CASE("a source that is held is not read, and goes on when somebody receives
   CHECK(receive.state == Receive::State::done);
   CHECK(into == data);
   // An empty one that is held behind a full inbox, too.
-  pair.inbox = Inbox(2, 0);
+  pair.inbox = Inbox(0);
   REQUIRE(pair.writer->write(header_of(0), {}));
   pair.pump();
   CHECK_FALSE(pair.pump());
@@ -229,6 +229,24 @@ TEST_CASE("a writer that cannot be believed is not read any more") {
     pair.ring().written.store(4096);
     check_refused();
   }
+  SUBCASE("it wrote a part of a line") {
+    // Behind the payload, which ends in that line, lies what looks like another message.
+    Bytes into(Ring::capacity * 2);
+    Receive never = receive_of(into, 9);
+    pair.inbox.post(never);
+    const Header first = header_of(100), second = header_of(into.size(), 9);
+    std::memcpy(pair.ring().data, &first, sizeof first);
+    std::memcpy(pair.ring().data + 192, &second, sizeof second);
+    pair.ring().written.store(64 + 100);
+    check_refused();
+    CHECK(never.pending());
+    pair.inbox.withdraw(never);
+  }
+  SUBCASE("it takes back a part of a line, and no more") {
+    pair.move(1000, 1);
+    pair.ring().written.fetch_sub(1);
+    check_refused();
+  }
   SUBCASE("its control message is longer than any is") {
     Header control;
     control.kind = Kind::failure;
@@ -277,7 +295,7 @@ TEST_CASE("sets of rings know nothing of each other") {
   const auto bell = std::make_shared<Doorbell>(pair.segment, 1, 1);
   Rings last(pair.segment, bell, ring_sets - 1, 1, 2);
   REQUIRE(pair.writer->write(header_of(0), {}));
-  Inbox inbox(2);
+  Inbox inbox;
   const OnControl none = [](int, const Header&, BytesView) {};
   CHECK_FALSE(last.pump(inbox, none));
   CHECK(last.from(0) == nullptr);
@@ -297,7 +315,7 @@ TEST_CASE("whoever says that it writes is looked at, ranks that do not exist are
   Rings rings(segment, bell, 0, 0, 3);
   segment->rank(0).readers[0].writers[0].store(~std::uint64_t{0});
   segment->rank(0).readers[0].writers[5].store(~std::uint64_t{0});
-  Inbox inbox(3);
+  Inbox inbox;
   CHECK_FALSE(rings.pump(inbox, [](int, const Header&, BytesView) {}));
   CHECK(rings.from(0) == nullptr);
   CHECK(rings.from(1) != nullptr);

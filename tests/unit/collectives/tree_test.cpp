@@ -80,7 +80,7 @@ TEST_CASE("broadcast, gather and scatter of trees") {
       Communicator comm(world);
       comm.set_timeout(20s);
       const int root = comm.size() - 1;
-      const Tree got = comm.broadcast(comm.rank() == root ? sample() : Tree("mine"), root);
+      const Tree got = comm.broadcast_object(comm.rank() == root ? sample() : Tree("mine"), root);
       require(got == sample(), "broadcast: the root's value wins");
       const Tree mine = Tree::list({comm.rank(), std::string(1000, 'x')});
       const auto all = comm.all_gather_objects(mine);
@@ -91,7 +91,7 @@ TEST_CASE("broadcast, gather and scatter of trees") {
       const auto gathered = comm.gather_objects(mine, root);
       require(comm.rank() == root ? gathered == all : gathered.empty(), "gather_objects");
       require(comm.scatter_objects(gathered, root) == mine, "scatter_objects");
-      comm.send(sample(), comm.rank(), {.tag = 4});
+      comm.send_object(sample(), comm.rank(), {.tag = 4});
       require(comm.recv_object(comm.rank(), {.tag = 4}) == sample(), "a tree as a message");
     });
   }
@@ -103,7 +103,7 @@ TEST_CASE("all_gather stacks on a new leading axis, also in a world of one") {
       Communicator comm(world);
       comm.set_timeout(20s);
       const auto mine = static_cast<float>(comm.rank());
-      const Tree got = comm.all_gather(Tree::dict(
+      const Tree got = comm.all_gather_stacked(Tree::dict(
           {{"x", 10 * comm.rank()}, {"t", tensor_of({2, 1}, {mine, -mine})}, {"s", "text"}}));
       const auto& x = got["x"].as<Tensor>();
       const auto n = static_cast<std::int64_t>(comm.size());
@@ -125,10 +125,11 @@ TEST_CASE("all_reduce folds tensors and numbers, whatever the order of keys") {
     comm.set_timeout(20s);
     const Tree a = Tree::dict({{"n", comm.rank()}, {"t", tensor_of({2}, {1, 2})}});
     const Tree b = Tree::dict({{"t", tensor_of({2}, {1, 2})}, {"n", comm.rank()}});
-    const Tree got = comm.all_reduce(comm.rank() == 1 ? b : a);
+    const Tree got = comm.all_reduce_object(comm.rank() == 1 ? b : a);
     require(got == Tree::dict({{"n", 3}, {"t", tensor_of({2}, {3, 6})}}), "sum");
-    require(comm.all_reduce(Tree(1.5), ReduceOp::mean) == Tree(1.5), "mean");
-    require(comm.all_reduce(Tree(Tensor(DType::f32, {0, 3}))) == Tree(Tensor(DType::f32, {0, 3})),
+    require(comm.all_reduce_object(Tree(1.5), ReduceOp::mean) == Tree(1.5), "mean");
+    require(comm.all_reduce_object(Tree(Tensor(DType::f32, {0, 3}))) ==
+                Tree(Tensor(DType::f32, {0, 3})),
             "an empty tensor");
   });
 }
@@ -138,14 +139,15 @@ TEST_CASE("structures that differ are told by the first path that does") {
     Communicator comm(world);
     comm.set_timeout(20s);
     const Tree inner = comm.rank() == 2 ? Tree::list({1, 2, 3}) : Tree::list({1, 2});
-    comm.all_reduce(Tree::dict({{"a", 1}, {"b", Tree::list({0, inner})}}));
+    static_cast<void>(
+        comm.all_reduce_object(Tree::dict({{"a", 1}, {"b", Tree::list({0, inner})}})));
   });
   for (const auto& outcome : outcomes) {
     CHECK(outcome.code == Errc::mismatch);
-    CHECK_MESSAGE(outcome.mentions("rank 0 is in all_reduce of a tree #1 (sum) [tree_test.cpp:"),
+    CHECK_MESSAGE(outcome.mentions("rank 0 is in all_reduce_object #1 (sum) [tree_test.cpp:"),
                   outcome.text);
-    CHECK_MESSAGE(outcome.mentions("] with a list of 2 items, but rank 2 is in all_reduce of a "
-                                   "tree #1 (sum) [tree_test.cpp:"),
+    CHECK_MESSAGE(outcome.mentions("] with a list of 2 items, but rank 2 is in "
+                                   "all_reduce_object #1 (sum) [tree_test.cpp:"),
                   outcome.text);
     CHECK_MESSAGE(outcome.mentions("] with a list of 3 items: their values differ in structure at "
                                    "'.b[1]'"),
@@ -153,14 +155,36 @@ TEST_CASE("structures that differ are told by the first path that does") {
   }
   const auto text = run_ranks(2, [](const World& world) {
     Communicator comm(world);
-    comm.all_reduce(Tree::list({"same", comm.rank() == 0 ? "x" : "y"}));
+    static_cast<void>(comm.all_reduce_object(Tree::list({"same", comm.rank() == 0 ? "x" : "y"})));
   });
   for (const auto& outcome : text) {
     CHECK(outcome.code == Errc::mismatch);
-    CHECK_MESSAGE(outcome.mentions("] with 'x', but rank 1 is in all_reduce of a tree #1 (sum) ["),
+    CHECK_MESSAGE(outcome.mentions("] with 'x', but rank 1 is in all_reduce_object #1 (sum) ["),
                   outcome.text);
     CHECK_MESSAGE(outcome.mentions("] with 'y': their values differ at '[1]', where they are text "
                                    "and cannot be reduced"),
                   outcome.text);
+  }
+}
+
+TEST_CASE("a tensor that no rank could decode fails where it is given, and is told to the others") {
+  for (const bool has_axes : {true, false}) {
+    CAPTURE(has_axes);
+    const auto outcomes = run_ranks(3, [&](const World& world) {
+      Communicator comm(world);
+      comm.set_timeout(20s);
+      Tensor tensor(DType::f32, {1});
+      if (has_axes) tensor.shape.assign(65, 1);
+      if (!has_axes) tensor.data.resize(3);
+      static_cast<void>(comm.broadcast_object(comm.rank() == 1 ? Tree(tensor) : Tree(), 1));
+    });
+    CHECK(outcomes[1].code == Errc::misuse);
+    const char* const why = has_axes
+                                ? "a tensor has 65 axes, and with more than 64 it cannot be sent"
+                                : "a tensor has 3 bytes of data, which do not fit";
+    for (const auto& outcome : outcomes) CHECK_MESSAGE(outcome.mentions(why), outcome.text);
+    for (const int other : {0, 2}) {
+      CHECK(outcomes[static_cast<std::size_t>(other)].code == Errc::mismatch);
+    }
   }
 }

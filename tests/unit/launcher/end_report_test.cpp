@@ -23,18 +23,6 @@ TEST_CASE("stragglers are told of by their ranks in the world, and what becomes 
   CHECK(straggler_outlook(told, options) == ": the job is ended (--straggler-timeout)");
 }
 
-TEST_CASE("whom the failures blame is reported only where all of them blame others") {
-  Assignment assignment;
-  assignment.first_rank = 4;
-  Ended end;
-  end.outcome = Outcome::failed;
-  end.root_cause = 1;
-  CHECK(report_of(end, assignment, "why", 9).root_cause == 5);
-  CHECK_FALSE(report_of(end, assignment, "why", 9).blamed);
-  end.consequence = true;
-  CHECK(report_of(end, assignment, "why", 9).blamed == 9);
-}
-
 TEST_CASE("a job that ended with 0 has not failed, though this node's workers have") {
   Ended last;
   last.outcome = Outcome::failed;

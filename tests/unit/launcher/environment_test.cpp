@@ -3,6 +3,7 @@
 #include "launcher/plan.hpp"
 
 #include <algorithm>
+#include <csignal>
 
 #include <doctest/doctest.h>
 
@@ -44,6 +45,7 @@ TEST_CASE("the whole environment of a worker") {
   Options options;
   options.max_restarts = 3;
   options.role = "trainer";
+  options.signals = {SIGTERM, SIGUSR1};
   const Strings inherited = {"PATH=/bin", "HOME=/root", "LANG=C"};
   CHECK(whole(options, machine(), inherited, four_workers(), 2, "/log/2/error.json") ==
         Strings{
@@ -71,6 +73,7 @@ TEST_CASE("the whole environment of a worker") {
             "TORCHELASTIC_MAX_RESTARTS=3",
             "TORCHELASTIC_RESTART_COUNT=1",
             "TORCHELASTIC_RUN_ID=job-7",
+            "TORCHELASTIC_SIGNALS_TO_HANDLE=SIGTERM,SIGUSR1",
             "TORCHELASTIC_USE_AGENT_STORE=True",
             "TORCH_NCCL_ASYNC_ERROR_HANDLING=1",
             "WORLD_SIZE=4",

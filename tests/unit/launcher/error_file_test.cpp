@@ -44,3 +44,13 @@ TEST_CASE("anything else is no report") {
   }
   CHECK_FALSE(parse_error_file(std::string(200'000, '[')));
 }
+
+TEST_CASE("an outer launcher's error file has the exit code, where there is a place for it") {
+  CHECK(with_error_code(R"({"message":{"message":"m","extraInfo":{}}})", -9) ==
+        R"({"message":{"message":"m","extraInfo":{},"errorCode":-9}})");
+  CHECK(with_error_code(R"({"message":{"errorCode":1}})", 3) == R"({"message":{"errorCode":3}})");
+  for (const std::string text : {"", "{", "[]", R"({"message":"died"})", R"({"other":{}})"}) {
+    CHECK(with_error_code(text, 3) == text);
+  }
+  CHECK(with_error_code(R"({ "message": {} })", 0) == R"({ "message": {} })");
+}

@@ -107,6 +107,14 @@ TEST_CASE("an endpoint") {
   CHECK(wrong(read_endpoint("head:")) == "the port: a whole number is missing");
   CHECK(wrong(read_endpoint("head:70000")) == "the port: at most 65535 is allowed");
   CHECK(wrong(read_endpoint("[::1")) == "the closing ] is missing");
+  CHECK(host("fe80::1%eth0") == "fe80::1%eth0");
+  CHECK(host("pod-0.set_a.svc:7") == "pod-0.set_a.svc");
+  CHECK(wrong(read_endpoint("tcp://head:7/x")) ==
+        "'tcp://head:7/x' is a URL; HOST:PORT is wanted, as in head:7");
+  CHECK(wrong(read_endpoint("head:7:8")) == "'head:7:8' is neither a host's name nor an address");
+  CHECK(wrong(read_endpoint("head/x:7")) == "there is no host 'head/x': a name has no '/'");
+  CHECK(wrong(read_endpoint("two words")) == "there is no host 'two words': a name has no ' '");
+  CHECK(wrong(read_endpoint(std::string(254, 'a'))) == "a host's name has at most 253 characters");
   CHECK(is_loopback_name("127.0.0.1"));
   CHECK(is_loopback_name("localhost"));
   CHECK_FALSE(is_loopback_name("127.example.org"));
@@ -118,6 +126,13 @@ TEST_CASE("how far apart two names are") {
   CHECK(edit_distance("", "tee") == 3);
   CHECK(edit_distance("nnodse", "nnodes") == 1);
   CHECK(edit_distance("nproc-per-nod", "nproc-per-node") == 1);
+  constexpr std::string_view known[] = {"join_timeout", "rank", "tee"};
+  CHECK(nearest_word("join_timout", known) == "join_timeout");
+  CHECK(nearest_word("join-timeout", known) == "join_timeout");
+  CHECK(nearest_word("rank", known) == "rank");
+  CHECK(nearest_word("rang", known) == "rank");
+  CHECK(nearest_word("tea", known).empty());
+  CHECK(nearest_word("something_else", known).empty());
 }
 
 TEST_CASE("words: commas part them, two stand for one, empty ones are dropped") {

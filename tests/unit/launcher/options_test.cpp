@@ -313,6 +313,38 @@ TEST_CASE("--rdzv-conf sets times, and names what it does not need") {
         "2m");
 }
 
+TEST_CASE("a misspelt key or variable is not passed over in silence") {
+  CHECK(refusal({"--rdzv-conf=keep_alive_intervall=2", "p"}) ==
+        "--rdzv-conf keep_alive_intervall=2: there is no keep_alive_intervall; did you mean "
+        "keep_alive_interval?");
+  CHECK(parsed({"--rdzv-conf=store_type=file", "p"}).notes.size() == 2);  // And: of one node.
+  const auto notes = [](Strings variables) { return parsed({"p"}, variables).notes; };
+  CHECK(notes({"DLAUNCH_MAX_RESTART=3"}) ==
+        Strings{"DLAUNCH_MAX_RESTART has no effect; did you mean DLAUNCH_MAX_RESTARTS?"});
+  CHECK(notes({"PET_NNODE=1"}) == Strings{"PET_NNODE has no effect; did you mean PET_NNODES?"});
+  CHECK(notes({"PET_RESULT=f"}) ==
+        Strings{"PET_RESULT has no effect; did you mean DLAUNCH_RESULT?"});
+  CHECK(notes({"DLAUNCH_TABLE=f", "DLAUNCH_WORKER_JOB=j", "DLAUNCH_COLOR=red", "PET_NAME=cat",
+               "DLAUNCH_MAX_RESTART="})
+            .empty());
+}
+
+TEST_CASE("what was ignored at the start is not handled, and that is said where it was asked for") {
+  const std::vector<int> ignored = {SIGHUP, SIGPIPE};
+  auto options = parsed({"p"});
+  keep_ignored(options, ignored);
+  CHECK(options.signals == std::vector<int>{SIGTERM, SIGINT, SIGQUIT});
+  CHECK(options.signals_ignored == std::vector<int>{SIGHUP});
+  CHECK(options.notes.empty());
+  options = parsed({"--signals-to-handle=SIGHUP", "p"});
+  keep_ignored(options, ignored);
+  CHECK(options.signals.empty());
+  CHECK(
+      options.notes ==
+      Strings{"--signals-to-handle SIGHUP has no effect: it was ignored when dlaunch was started, "
+              "and stays so."});
+}
+
 TEST_CASE("what has no effect is said once each") {
   const auto options =
       parsed({"--start-method=fork", "--monitor-interval=5", "p"}, {"PET_MASTER_ADDR=job-0.job"});

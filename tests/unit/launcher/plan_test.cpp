@@ -105,8 +105,9 @@ TEST_CASE("an option that names a local rank beyond the last one") {
 }
 
 TEST_CASE("the command") {
-  const auto command = [](Strings arguments, const Strings& env = {}) {
-    return worker_command(options_of(std::move(arguments)), env);
+  auto host = machine();
+  const auto command = [&host](Strings arguments, const Strings& env = {}) {
+    return worker_command(options_of(std::move(arguments)), host, env);
   };
   CHECK(command({"./train", "-x"}) == Strings{"./train", "-x"});
   CHECK(command({"train.py", "-x"}) == Strings{"python3", "-u", "train.py", "-x"});
@@ -118,6 +119,10 @@ TEST_CASE("the command") {
         Strings{"/venv/bin/python", "-u", "train.py"});
   CHECK(command({"train.py"}, {"PYTHON_EXEC="}).front() == "python3");
   CHECK(command({"train.pyc"}) == Strings{"train.pyc"});
+  host.python = "/own/bin/python3";
+  CHECK(command({"train.py"}).front() == "/own/bin/python3");
+  CHECK(command({"train.py"}, {"PYTHON_EXEC=/venv/bin/python"}).front() == "/venv/bin/python");
+  CHECK(command({"./train"}) == Strings{"./train"});
   CHECK(plan_of({"train.py"}, workers(1)).script == "train.py");
   CHECK_FALSE(plan_of({"./train"}, workers(1)).script);
   CHECK_FALSE(plan_of({"-m", "train.py"}, workers(1)).script);

@@ -93,7 +93,7 @@ TEST_CASE("a rank that made another call of that number is named with it") {
   Flight::Entry under_way(waiting, first, call(8), "train.cpp", 42);
   const Flight::Waiting seen(&under_way, call(8), 1);
   const auto second = done.join(77, "world", 1, 2);
-  second.begun->store(5);
+  second.progress->begun.store(5);
   Flight::Entry(done, second, call(9), "train.cpp", 44).done();
 
   std::vector<RankSight> ranks(2);
@@ -124,6 +124,28 @@ TEST_CASE("messages are told apart by who waits") {
   StuckJudge judge;
   CHECK(judge.judge({mine}));
   CHECK(judge.judge({later}));
+}
+
+TEST_CASE("ranks that wait in messages for each other are told so") {
+  const auto message = [](int rank, int whom) {
+    CallWait waits = wait(0, rank, 5s, rank == 2);
+    waits.whom = whom;
+    return waits;
+  };
+  const std::vector<CallWait> ring{message(2, 4), message(0, 2), message(4, 0), message(7, 2)};
+  const auto told = StuckJudge().judge(ring);
+  REQUIRE(told);
+  CHECK(told->ring == std::vector<int>{2, 4, 0});
+  StuckCall stuck;
+  stuck.wait = *told;
+  CHECK(to_string(stuck).ends_with("; ranks 0,2,4 wait for each other"));
+  // A rank that waits for one of a ring, one that waits for nobody in particular, one that computes.
+  for (const int whom : {0, -1, 9}) {
+    CAPTURE(whom);
+    const auto open = StuckJudge().judge({message(2, 4), message(4, whom), message(0, 4)});
+    REQUIRE(open);
+    CHECK(open->ring.empty());
+  }
 }
 
 TEST_CASE("nodes' parts of a stuck call make one sentence") {

@@ -49,6 +49,7 @@ constexpr ExitStatus killed_by(int signal) {
 TEST_CASE("one worker is killed, the others are stopped") {
   FailureSummary summary;
   summary.program = "train.py";
+  summary.root_cause = 1;
   summary.ends = {ended(1, killed_by(SIGKILL)), stopped(0, SIGTERM), stopped(2, SIGTERM),
                   stopped(3, SIGKILL)};
   summary.ends[0].last_lines = {"loading", "step 1"};
@@ -90,7 +91,7 @@ TEST_CASE("a peer's loss is told, but never the root cause, even when reaped fir
   summary.attempt = 1;
   summary.max_restarts = 1;
   summary.utc_offset = std::chrono::hours(1);
-  CHECK(root_cause_of(summary.ends) == 1);
+  summary.root_cause = 1;
   CHECK(failure_summary(summary) ==
         R"(================================================================================
 ./train FAILED after 1 of 1 restarts
@@ -122,61 +123,13 @@ Root Cause (first observed failure):
 )");
 }
 
-TEST_CASE("who is to blame") {
-  const auto done = ended(2, exit_with(0));
-  CHECK_FALSE(root_cause_of({}));
-  CHECK_FALSE(root_cause_of({done, stopped(0, SIGTERM)}));
-  CHECK(root_cause_of({done, ended(1, exit_with(3)), ended(0, exit_with(4))}) == 1);
-  // Who left with 0 while the others still waited for it.
-  CHECK(root_cause_of({done, lost_peer(0), lost_peer(1)}) == 2);
-  // But not who finished after the failure.
-  CHECK(root_cause_of({lost_peer(0), done, lost_peer(1)}) == 0);
-  CHECK(root_cause_of({lost_peer(1), stopped(0, SIGTERM)}) == 1);
-  // A worker that we had to end is not to blame, whatever its code.
-  auto late = ended(0, exit_with(1));
-  late.stopped_by_us = true;
-  CHECK_FALSE(root_cause_of({late}));
-}
-
 TEST_CASE("the one who left early is shown as the root cause") {
   FailureSummary summary;
   summary.program = "p";
+  summary.root_cause = 2;
   summary.ends = {ended(2, exit_with(0)), lost_peer(0)};
   const auto text = failure_summary(summary);
   CHECK(text.find("exitcode  : 0 (pid: 1002), left before the others\n") != std::string::npos);
-}
-
-TEST_CASE("who exited with 0 before the first failure is named, where that may be why") {
-  FailureSummary summary;
-  summary.program = "train.py";
-  summary.ends = {ended(1, exit_with(0)), ended(2, exit_with(1)), ended(0, exit_with(1))};
-  summary.ends[1].time = summary.ends[0].time + std::chrono::milliseconds(130);
-  const auto probable = [&] {
-    const auto text = failure_summary(summary);
-    const auto at = text.find("Probable Cause:\n  ");
-    return at == std::string::npos ? "" : text.substr(at + 18, text.find('\n', at + 18) - at - 18);
-  };
-  CHECK(probable() == "rank 1 had exited with 0, 0.1 s before: whoever still needed it fails");
-  CHECK(failure_summary(summary).find("rank      : 2") < failure_summary(summary).find("Probable"));
-  // A watchdog's end.
-  summary.ends[1].status = killed_by(SIGABRT);
-  CHECK(probable().starts_with("rank 1 had"));
-  summary.ends.insert(summary.ends.begin(), ended(3, exit_with(0)));
-  CHECK(probable().starts_with("ranks 1,3 had exited with 0, the last 0.1 s before: "));
-  // Who is killed, or knows who it lost, is not in need of it.
-  summary.ends[2].status = killed_by(SIGKILL);
-  CHECK(probable().empty());
-  summary.ends[2].status = exit_with(1);
-  summary.ends[2].member = true;
-  CHECK(probable().empty());
-  summary.ends[2].member = false;
-  // Who left after the failure has nothing to do with it; but perhaps one of another node.
-  std::rotate(summary.ends.begin(), summary.ends.begin() + 2, summary.ends.end());
-  CHECK(probable().empty());
-  summary.left_elsewhere = LeftEarly{"rank 7 on b", summary.ends[0].time - std::chrono::seconds(2)};
-  CHECK(probable() == "rank 7 on b had exited with 0, 2.0 s before: whoever still needed it fails");
-  summary.left_elsewhere->time += std::chrono::seconds(3);
-  CHECK(probable().empty());
 }
 
 TEST_CASE("where the root cause is another node's, ours is told among the failures") {
@@ -194,6 +147,43 @@ TEST_CASE("where the root cause is another node's, ours is told among the failur
   text = failure_summary(summary);
   CHECK(text.find("rank      : 2") < text.find("Root Cause (none of this node's ranks)"));
   CHECK(text.find("Root Cause") == text.rfind("Root Cause"));
+}
+
+TEST_CASE("what another node tells of the rank to blame is shown here") {
+  FailureSummary summary;
+  summary.program = "p";
+  summary.ends = {lost_peer(0)};
+  summary.elsewhere = "the job ends: rank 3 on b exited with 3";
+  summary.elsewhere_details = dlaunch::rendezvous::RankDetails{3,
+                                                               1,
+                                                               "node-b",
+                                                               "b",
+                                                               4711,
+                                                               1'763'642'710'250,
+                                                               "/log/3/error.json",
+                                                               "ValueError: x",
+                                                               {"step 1", "no luck"}};
+  CHECK(failure_summary(summary).find(R"(Root Cause (none of this node's ranks):
+  the job ends: rank 3 on b exited with 3
+  time      : 2025-11-20_12:45:10.250
+  node      : node-b (host: b)
+  rank      : 3 (local_rank: 1, pid: 4711)
+  error_file: /log/3/error.json
+  message   : ValueError: x
+  last lines of stderr:
+    | step 1
+    | no luck
+)") != std::string::npos);
+}
+
+TEST_CASE("why a rank is to blame is said where its end does not say it") {
+  FailureSummary summary;
+  summary.program = "p";
+  summary.ends = {lost_peer(0), stopped(1, SIGTERM)};
+  summary.root_cause = 1;
+  summary.why = "rank 1 on h did not come in time";
+  CHECK(failure_summary(summary).find("  cause     : rank 1 on h did not come in time\n") !=
+        std::string::npos);
 }
 
 TEST_CASE("where nobody failed here, the cause is told all the same") {
@@ -241,6 +231,7 @@ TEST_CASE("no failure, no summary") {
 TEST_CASE("many failures stay readable") {
   FailureSummary summary;
   summary.program = "p";
+  summary.root_cause = 0;
   for (int rank = 0; rank < 64; ++rank) summary.ends.push_back(ended(rank, exit_with(1)));
   const auto text = failure_summary(summary);
   CHECK(text.find("[8]:") != std::string::npos);
@@ -251,6 +242,7 @@ TEST_CASE("many failures stay readable") {
 TEST_CASE("an error file with a message and no traceback") {
   FailureSummary summary;
   summary.program = "p";
+  summary.root_cause = 0;
   summary.ends = {ended(0, exit_with(1))};
   summary.ends[0].error = ErrorReport{.message = "out of data", .callstack = "", .time = {}};
   CHECK(failure_summary(summary).find("  message   : out of data\n") != std::string::npos);

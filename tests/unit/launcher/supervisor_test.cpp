@@ -31,16 +31,17 @@ int signal_number(const std::string& name) {
   throw std::invalid_argument("no signal " + name);
 }
 
-Errc errc_named(const std::string& name) {
-  static const std::map<std::string, Errc> names = {{"timeout", Errc::timeout},
-                                                    {"peer_lost", Errc::peer_lost},
-                                                    {"aborted", Errc::aborted},
-                                                    {"mismatch", Errc::mismatch}};
+Fault fault_named(const std::string& name) {
+  static const std::map<std::string, Fault> names = {{"own", Fault::own},
+                                                     {"lost", Fault::lost},
+                                                     {"absent", Fault::absent},
+                                                     {"disagreed", Fault::disagreed},
+                                                     {"arguments", Fault::arguments},
+                                                     {"gave_up", Fault::gave_up}};
   return names.at(name);
 }
 
-/// "exited 1 3", "exited 1 SIGKILL", "reported 2 peer_lost 1 9" (here 1, in the job 9): one event
-/// as a transcript says it.
+/// "exited 1 3", "exited 1 SIGKILL", "reported 2 lost 1 9": one event as a transcript says it.
 Event parse_event(const Words& words) {
   const std::string& name = words.at(0);
   const auto number = [&](std::size_t i) { return std::stoi(words.at(i)); };
@@ -54,8 +55,9 @@ Event parse_event(const Words& words) {
   }
   if (name == "joined") return Joined{number(1)};
   if (name == "reported") {
-    return Reported{number(1), errc_named(words.at(2)), words.size() > 3 ? number(3) : -1,
-                    words.size() > 4 ? number(4) : -1};
+    Reported reported{number(1), {.fault = fault_named(words.at(2))}};
+    for (std::size_t i = 3; i < words.size(); ++i) reported.claim.ranks.push_back(number(i));
+    return reported;
   }
   if (name == "left_elsewhere") return LeftElsewhere{};
   if (name == "stop") return StopSignal{signal_number(words.at(1))};
@@ -90,8 +92,8 @@ std::string outcome_name(Outcome outcome) {
 struct Print {
   std::string operator()(const Spawn& e) { return "spawn " + std::to_string(e.attempt); }
   std::string operator()(const PublishLoss& e) {
-    return (e.failed ? "publish failed " : "publish ") + std::to_string(e.rank) + " '" + e.cause +
-           "'";
+    return (e.fact.failed() ? "publish failed " : "publish ") + std::to_string(e.rank) + " '" +
+           e.cause + "'";
   }
   std::string operator()(const TellStragglers& e) {
     std::string text = e.over ? "stragglers over" : "stragglers";
@@ -104,8 +106,14 @@ struct Print {
   std::string operator()(const KillAll&) { return "kill"; }
   std::string operator()(const Ended& e) {
     return "ended " + outcome_name(e.outcome) + " code=" + std::to_string(e.exit_code) +
-           (e.root_cause ? " root=" + std::to_string(*e.root_cause) : "") +
-           (e.consequence ? " consequence" : "") + (e.unkillable ? " unkillable" : "");
+           (e.verdict ? " root=" + roots(*e.verdict) : "") + (e.unkillable ? " unkillable" : "");
+  }
+  static std::string roots(const Verdict& verdict) {
+    std::string text;
+    for (const int rank : verdict.ranks) text += (text.empty() ? "" : ",") + std::to_string(rank);
+    const char* kinds[] = {"",        "/left",      "/node_lost", "/lost",
+                           "/absent", "/disagreed", "/arguments", "/gave_up"};
+    return text + kinds[static_cast<int>(verdict.kind)];
   }
 };
 
@@ -142,6 +150,8 @@ SupervisorRules parse_rules(const Words& words) {
       rules.straggler_timeout = std::chrono::milliseconds(number);
     else if (key == "elsewhere")
       rules.peers_elsewhere = number != 0;
+    else if (key == "grace_for_all")
+      rules.grace_for_all = number != 0;
     else if (key == "grace")
       rules.failure_grace = std::chrono::milliseconds(number);
     else if (key == "shutdown")
@@ -219,7 +229,7 @@ TEST_CASE("every state answers every event, and an attempt ends once") {
           Exited{rank, {static_cast<int>(random() % 2), 0, false}},
           Exited{rank, {0, SIGKILL, false}},
           Joined{rank},
-          Reported{rank, random() % 2 == 0 ? Errc::peer_lost : Errc::timeout, rank - 1},
+          Reported{rank, {static_cast<Fault>(random() % 6), {rank - 1}}},
           LeftElsewhere{},
           StopSignal{SIGTERM},
           OtherSignal{SIGUSR1},

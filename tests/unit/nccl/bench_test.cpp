@@ -22,7 +22,7 @@ void measure_all(const std::vector<std::string>& words) {
   settings.iterations = 2;
   settings.repetitions = 2;
   settings.check = true;
-  check_all_ok(run_device_ranks(3, [&](const World& world) {
+  check_all(run_device_ranks(3, [&](const World& world) {
     Communicator comm(world);
     CudaDevice device(comm.rank());
     CHECK(device.number() == comm.rank());

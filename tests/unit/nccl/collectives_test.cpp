@@ -133,7 +133,7 @@ void move_everything(Communicator& comm) {
 TEST_CASE("every collective on devices gives what it gives in host memory") {
   for (const int size : {2, 3, 5}) {
     CAPTURE(size);
-    check_all_ok(run_device_ranks(size, [](const World& world) {
+    check_all(run_device_ranks(size, [](const World& world) {
       Communicator comm(world);
       move_everything(comm);
     }));
@@ -141,7 +141,7 @@ TEST_CASE("every collective on devices gives what it gives in host memory") {
 }
 
 TEST_CASE("every reduction that NCCL has, in every type that it has") {
-  check_all_ok(run_device_ranks(3, [](const World& world) {
+  check_all(run_device_ranks(3, [](const World& world) {
     Communicator comm(world);
     reduce_by_all<std::uint8_t>(comm);
     reduce_by_all<std::int8_t>(comm);
@@ -161,7 +161,7 @@ TEST_CASE("every reduction that NCCL has, in every type that it has") {
 }
 
 TEST_CASE("a rank that is alone needs nobody") {
-  check_all_ok(run_device_ranks(1, [](const World& world) {
+  check_all(run_device_ranks(1, [](const World& world) {
     Communicator comm(world);
     std::vector<float> x{1, 2, 3}, y(3);
     comm.all_reduce(on_device(x, 0), Reduction::premul_sum(2));
@@ -171,7 +171,7 @@ TEST_CASE("a rank that is alone needs nobody") {
 }
 
 TEST_CASE("messages go in batches, and one by one where they cannot wait for each other") {
-  check_all_ok(run_device_ranks(3, [](const World& world) {
+  check_all(run_device_ranks(3, [](const World& world) {
     Communicator comm(world);
     const int me = comm.rank(), next = (me + 1) % 3, before = (me + 2) % 3;
     std::vector<int> mine(4, me), theirs(4);
@@ -199,7 +199,7 @@ TEST_CASE("messages go in batches, and one by one where they cannot wait for eac
 }
 
 TEST_CASE("groups of a communicator have one of NCCL of their own") {
-  check_all_ok(run_device_ranks(4, [](const World& world) {
+  check_all(run_device_ranks(4, [](const World& world) {
     Communicator comm(world);
     const int me = comm.rank();
     std::vector<int> x{me};
@@ -224,7 +224,7 @@ TEST_CASE("groups of a communicator have one of NCCL of their own") {
 }
 
 TEST_CASE("memory of a device") {
-  check_all_ok(run_device_ranks(2, [](const World& world) {
+  check_all(run_device_ranks(2, [](const World& world) {
     Communicator comm(world);
     const DeviceBuffer buffer = comm.allocate_device(4 * sizeof(float), comm.rank());
     REQUIRE(buffer.data() != nullptr);

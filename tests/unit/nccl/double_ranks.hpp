@@ -2,7 +2,7 @@
 
 #include "tests/nccl_double/cuda.hpp"
 #include "tests/nccl_double/nccl.hpp"
-#include "tests/support/ranks.hpp"
+#include "tests/support/outcomes.hpp"
 
 #include <dlaunch/communicator.hpp>
 
@@ -26,18 +26,16 @@ inline std::vector<Outcome> run_device_ranks(
   return run_ranks(size, body, std::move(memberships));
 }
 
-/// The same elements, said to lie on a device, which the double lets us look into.
+/// The same elements, said to lie on a device, under an address at which the host faults.
 template <class T>
 TensorView on_device(std::vector<T>& elements, int device) {
-  return {elements.data(), elements.size(), dtype_of<T>::value, Place{device}};
+  return {cuda_double::device_address(elements.data()), elements.size(), dtype_of<T>::value,
+          Place{device}};
 }
 template <class T>
 ConstTensorView on_device(const std::vector<T>& elements, int device) {
-  return {elements.data(), elements.size(), dtype_of<T>::value, Place{device}};
-}
-
-inline void check_all_ok(const std::vector<Outcome>& outcomes) {
-  for (const Outcome& outcome : outcomes) CHECK_MESSAGE(outcome.ok(), outcome.text);
+  return {cuda_double::device_address(elements.data()), elements.size(), dtype_of<T>::value,
+          Place{device}};
 }
 
 }  // namespace dlaunch::testing

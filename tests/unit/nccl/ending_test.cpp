@@ -50,7 +50,7 @@ void capture(Communicator& comm, int device, Stream* stream, std::vector<int>& x
 TEST_CASE("a communicator that was captured can be destroyed before its graph") {
   const auto before = nccl_double::counts().living;
   std::vector<Stream*> streams{cuda_double::make_stream(0), cuda_double::make_stream(1)};
-  check_all_ok(run_device_ranks(2, [&](const World& world) {
+  check_all(run_device_ranks(2, [&](const World& world) {
     std::optional<Communicator> comm(world);
     const int me = comm->rank();
     bring_up(*comm, me);
@@ -72,7 +72,7 @@ TEST_CASE("the survivors go on while graphs still have calls of what they had") 
   std::vector<Stream*> streams;
   for (int rank = 0; rank < 3; ++rank) streams.push_back(cuda_double::make_stream(rank));
   Communicator* dead = nullptr;
-  check_all_ok(run_device_ranks(
+  check_all(run_device_ranks(
       3,
       [&](const World& world) {
         Communicator comm(world);
@@ -117,16 +117,20 @@ void give_up_making(const std::function<void(Communicator&, const Options&)>& ma
 }
 
 TEST_CASE("what is being made of a communicator ends with it") {
-  give_up_making([](Communicator& comm, const Options& options) { comm.split(0, 0, options); });
+  give_up_making([](Communicator& comm, const Options& options) {
+    static_cast<void>(comm.split(0, 0, options));
+  });
   give_up_making([](Communicator& comm, const Options& options) {
     comm.split(comm.rank() == 0 ? std::nullopt : std::optional(0), 0, options);
   });
-  give_up_making([](Communicator& comm, const Options& options) { comm.duplicate(options); });
+  give_up_making([](Communicator& comm, const Options& options) {
+    static_cast<void>(comm.duplicate(options));
+  });
 }
 
 TEST_CASE("who has no colour is not written to later") {
   const auto before = nccl_double::counts().living;
-  check_all_ok(run_device_ranks(3, [](const World& world) {
+  check_all(run_device_ranks(3, [](const World& world) {
     Communicator comm(world);
     const int me = comm.rank();
     bring_up(comm, me);
@@ -142,7 +146,7 @@ TEST_CASE("who has no colour is not written to later") {
 TEST_CASE("what was sent last arrives although its sender ends") {
   const auto before = nccl_double::counts();
   Event ending;
-  check_all_ok(run_device_ranks(2, [&](const World& world) {
+  check_all(run_device_ranks(2, [&](const World& world) {
     std::optional<Communicator> comm(world);
     const int me = comm->rank();
     bring_up(*comm, me);
@@ -193,7 +197,7 @@ TEST_CASE("what goes wrong in the background ends the streams that a program wai
 TEST_CASE("to look after calls does not spoil a capture, of whatever kind") {
   for (const auto mode : {CaptureMode::global, CaptureMode::thread_local_, CaptureMode::relaxed}) {
     std::barrier together(2);
-    check_all_ok(run_device_ranks(2, [&](const World& world) {
+    check_all(run_device_ranks(2, [&](const World& world) {
       Communicator comm(world);
       const int me = comm.rank();
       Stream* const stream = cuda_double::make_stream(me);

@@ -203,7 +203,7 @@ TEST_CASE("a message that is not what its receiver expects is told of by both") 
 }
 
 TEST_CASE("messages that agree are compared one by one") {
-  check_all_ok(run_device_ranks(2, [&](const World& world) {
+  check_all(run_device_ranks(2, [&](const World& world) {
     Communicator comm(world);
     bring_up(comm);
     const int me = comm.rank();
@@ -326,7 +326,7 @@ TEST_CASE("a library that does not come up in time") {
 
 TEST_CASE("going on with the survivors") {
   const auto members = memberships(3);
-  check_all_ok(run_device_ranks(
+  check_all(run_device_ranks(
       3,
       [&](const World& world) {
         Communicator comm(world);

@@ -29,7 +29,7 @@ TEST_CASE("the scenarios for GPUs") {
   const auto driver = doubles();
   for (const int size : {1, 2, 3}) {
     CAPTURE(size);
-    check_all_ok(run_device_ranks(size, [&](const World& world) {
+    check_all(run_device_ranks(size, [&](const World& world) {
       take_device(driver, world.rank());
       Communicator comm(world);
       for (const auto& scenario : gpu_test::scenarios()) {
@@ -42,7 +42,7 @@ TEST_CASE("the scenarios for GPUs") {
 
 TEST_CASE("the scenario of a graph that is left") {
   const auto driver = doubles();
-  check_all_ok(run_device_ranks(2, [&](const World& world) {
+  check_all(run_device_ranks(2, [&](const World& world) {
     take_device(driver, world.rank());
     Communicator comm(world);
     gpu_test::leave_a_graph({driver, world, comm, world.rank()});
@@ -54,7 +54,7 @@ double lose_one_of_three(const gpu_test::Driver& driver) {
   std::vector<std::shared_ptr<FakeMembership>> members;
   for (int i = 0; i < 3; ++i) members.push_back(std::make_shared<FakeMembership>());
   std::array<double, 3> knew{};
-  check_all_ok(run_device_ranks(
+  check_all(run_device_ranks(
       3,
       [&](const World& world) {
         take_device(driver, world.rank());

@@ -42,7 +42,7 @@ struct Asked {
 /// Of three ranks number 1 dies; the others have a call with it under way, or none.
 void lose_one(bool under_way) {
   const auto members = memberships(3);
-  check_all_ok(run_device_ranks(
+  check_all(run_device_ranks(
       3,
       [&](const World& world) {
         Communicator comm(world);
@@ -94,7 +94,7 @@ TEST_CASE("where it cannot be shrunk, the survivors' comes up anew") {
 
 TEST_CASE("shrinking where nobody is gone leaves what is under way alone") {
   const Asked asked;
-  check_all_ok(run_device_ranks(2, [&](const World& world) {
+  check_all(run_device_ranks(2, [&](const World& world) {
     Communicator comm(world);
     const int me = comm.rank();
     Stream* const stream = cuda_double::make_stream(me);
@@ -115,7 +115,7 @@ TEST_CASE("shrinking where nobody is gone leaves what is under way alone") {
 TEST_CASE("a communicator that was revoked can be shrunk") {
   const Asked asked;
   std::barrier together(2);
-  check_all_ok(run_device_ranks(2, [&](const World& world) {
+  check_all(run_device_ranks(2, [&](const World& world) {
     Communicator comm(world);
     const int me = comm.rank();
     CHECK(sum_of_ranks(comm, me) == 1);
@@ -129,7 +129,7 @@ TEST_CASE("a communicator that was revoked can be shrunk") {
 }
 
 TEST_CASE("ranks of which one has no NCCL yet shrink without it") {
-  check_all_ok(run_device_ranks(2, [&](const World& world) {
+  check_all(run_device_ranks(2, [&](const World& world) {
     Communicator comm(world);
     Communicator same = comm.shrink();
     CHECK(sum_of_ranks(same, world.rank()) == 1);
@@ -140,7 +140,7 @@ std::int64_t registered() { return nccl_double::counts().registered; }
 
 TEST_CASE("buffers are known to the communicator that they are from, as long as both live") {
   const auto before = registered();
-  check_all_ok(run_device_ranks(1, [&](const World& world) {
+  check_all(run_device_ranks(1, [&](const World& world) {
     std::optional<Communicator> comm(world);
     std::optional<DeviceBuffer> early(comm->allocate_device(64, 0));
     const DeviceBuffer elsewhere = comm->allocate_device(64, 1);
@@ -167,7 +167,7 @@ TEST_CASE("buffers are known to the communicator that they are from, as long as 
 TEST_CASE("buffers outlive an abort") {
   const auto before = registered();
   std::barrier together(2);
-  check_all_ok(run_device_ranks(2, [&](const World& world) {
+  check_all(run_device_ranks(2, [&](const World& world) {
     Communicator comm(world);
     const int me = comm.rank();
     DeviceBuffer buffer = comm.allocate_device(64, me);

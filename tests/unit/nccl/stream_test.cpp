@@ -28,7 +28,7 @@ Options on_stream(Stream* stream) {
 
 TEST_CASE("on a stream of the program's a call returns before it is done, and keeps its order") {
   std::barrier together(2);
-  check_all_ok(run_device_ranks(2, [&](const World& world) {
+  check_all(run_device_ranks(2, [&](const World& world) {
     Communicator comm(world);
     const int me = comm.rank();
     Stream* const stream = cuda_double::make_stream(me);
@@ -52,7 +52,7 @@ TEST_CASE("on a stream of the program's a call returns before it is done, and ke
 
 TEST_CASE("a started call is waited for, asked for, and ordered before another stream") {
   std::barrier together(2);
-  check_all_ok(run_device_ranks(2, [&](const World& world) {
+  check_all(run_device_ranks(2, [&](const World& world) {
     Communicator comm(world);
     const int me = comm.rank();
     std::vector<int> x{1}, copy{0};
@@ -83,7 +83,7 @@ TEST_CASE("a started call is waited for, asked for, and ordered before another s
 }
 
 TEST_CASE("a captured call is put into the graph, and nothing else is done") {
-  check_all_ok(run_device_ranks(2, [&](const World& world) {
+  check_all(run_device_ranks(2, [&](const World& world) {
     Communicator comm(world);
     const int me = comm.rank();
     std::vector<int> x{1};
@@ -111,7 +111,7 @@ TEST_CASE("a captured call is put into the graph, and nothing else is done") {
 TEST_CASE("what is prepared begins with a message, or in a capture") {
   for (const bool captures : {false, true}) {
     const auto made = nccl_double::counts().made;
-    check_all_ok(run_device_ranks(2, [&](const World& world) {
+    check_all(run_device_ranks(2, [&](const World& world) {
       Communicator comm(world);
       const int me = comm.rank();
       comm.prepare_device(me);
@@ -138,7 +138,7 @@ TEST_CASE("what is prepared begins with a message, or in a capture") {
 
 TEST_CASE("a barrier of streams keeps them, and not the ranks, until all have come") {
   std::barrier together(2);
-  check_all_ok(run_device_ranks(2, [&](const World& world) {
+  check_all(run_device_ranks(2, [&](const World& world) {
     Communicator comm(world);
     const int me = comm.rank();
     CHECK_THROWS_AS(comm.barrier(on_stream(cuda_double::make_stream(me))), Error);
@@ -179,7 +179,7 @@ TEST_CASE("a first call cannot be captured") {
 TEST_CASE(
     "what is under way when the communicator goes ends with an error, what is done does not") {
   std::barrier together(2);
-  check_all_ok(run_device_ranks(2, [&](const World& world) {
+  check_all(run_device_ranks(2, [&](const World& world) {
     std::optional<Communicator> comm(world);
     const int me = comm->rank();
     std::vector<int> x{1}, y{1};

@@ -84,14 +84,13 @@ TEST_CASE("gradients on a device become their mean") {
       settings.first_bucket_bytes = elements * sizeof(float);
       settings.bucket_bytes = 2 * elements * sizeof(float);
       settings.rebuild_buckets = rebuilds;
-      check_all_ok(
-          run_device_ranks(2, [&](const World& world) { train(world, provided, settings); }));
+      check_all(run_device_ranks(2, [&](const World& world) { train(world, provided, settings); }));
     }
   }
 }
 
 TEST_CASE("a gradient that no rank has on a device stays as it is") {
-  check_all_ok(run_device_ranks(2, [&](const World& world) {
+  check_all(run_device_ranks(2, [&](const World& world) {
     Communicator comm(world);
     const int me = comm.rank();
     Stream* const stream = cuda_double::make_stream(me);

@@ -4,6 +4,7 @@
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/socket.hpp"
 #include "runtime/store/client.hpp"
+#include "tests/support/expect.hpp"
 
 #include <algorithm>
 #include <condition_variable>
@@ -19,6 +20,8 @@
 
 namespace dlaunch::rendezvous {
 namespace {
+
+using testing::contains;
 
 constexpr auto patience = std::chrono::seconds(10);
 
@@ -74,6 +77,9 @@ class Hosted : private JobObserver {
     note("inquired " + std::to_string(rank) + " about " + std::to_string(about.size()));
   }
   void on_warning(const std::string& sentence) override { note("warning: " + sentence); }
+  void on_refused_client(const Address&, const Address&, const std::string& why) override {
+    note("refused a client: " + why);
+  }
   void note(std::string what) {
     const std::lock_guard lock(mutex_);
     news_.push_back(std::move(what));
@@ -148,10 +154,6 @@ std::string refusal(const std::function<void()>& attempt) {
   return "";
 }
 
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("a member is welcomed, gets a listener, and is heard of") {
@@ -172,7 +174,8 @@ TEST_CASE("a member is welcomed, gets a listener, and is heard of") {
     CHECK(wire::decode<wire::Grant>(grant->payload)->data_key == Bytes(32, std::byte{7}));
     CHECK(hosted.heard("joined 1"));
     Bytes report;
-    wire::encode(report, wire::Report{Errc::peer_lost, 0, "lost rank 0"});
+    wire::encode(
+        report, wire::Report{Errc::peer_lost, {.fault = Fault::lost, .ranks = {0}}, "lost rank 0"});
     member.client().tell(wire::Type::report, report);
     CHECK(hosted.heard("reported 1 lost rank 0"));
     Bytes warning;

@@ -1,6 +1,7 @@
 // The messages between agent and rendezvous: golden bytes, round trips, limits.
 #include "rendezvous/messages.hpp"
 
+#include <csignal>
 #include <optional>
 #include <string>
 
@@ -72,18 +73,41 @@ message::Admitted an_admission(std::size_t roster, std::size_t addresses = 1) {
   return what;
 }
 
+using Outcome = rendezvous::WorkersEnded::Outcome;
+
+/// Rank 3 was killed 250 ms ago, and had lost rank 5.
+Fact a_fact() {
+  Fact fact;
+  fact.rank = 3;
+  fact.end = Fact::End::failed;
+  fact.signal = SIGKILL;
+  fact.when = Clock::time_point(std::chrono::milliseconds(250));
+  fact.claim = Claim{Fault::lost, {5}};
+  return fact;
+}
+
 }  // namespace
 
 TEST_CASE("golden bytes: the examples of docs/wire.md") {
-  const message::WorkerFailed failed{7, 3, "no", true, 5};
+  const message::WorkerFailed failed{7, a_fact(), "no"};
   const auto bytes = payload_of(failed);
   const std::string expected(
       "\x07\0\0\0\0\0\0\0"
       "\x03\0\0\0"
-      "\x02\0\0\0no"
+      "\x02"
+      "\0\0\0\0"
+      "\x09\0\0\0"
+      "\0"
+      "\xfa\0\0\0\0\0\0\0"
       "\x01"
-      "\x01\x05\0\0\0",
-      24);
+      "\x01"
+      "\x01\0\0\0\x05\0\0\0"
+      "\0\0\0\0\0\0\0\0"
+      "\0\0\0\0\0\0\0\0"
+      "\0\0\0\0"
+      "\0\0\0\0"
+      "\x02\0\0\0no",
+      70);
   CHECK(as_text(bytes) == expected);
 }
 
@@ -100,19 +124,38 @@ TEST_CASE("messages come back as they were") {
   CHECK(leave.reason == "stopped by SIGTERM");
   CHECK(leave.closes);
   CHECK(payload_of(message::Heartbeat{}).empty());
-  const auto failed = again(message::WorkerFailed{7, 3, "killed", true, 5});
+  const auto failed = again(message::WorkerFailed{7, a_fact(), "killed"});
   CHECK(failed.cause == "killed");
-  CHECK(failed.consequence);
-  CHECK(failed.blamed == 5);
+  CHECK(failed.fact == a_fact());
 
-  using Outcome = rendezvous::WorkersEnded::Outcome;
-  const auto ended = again(message::WorkersEnded{7, Outcome::stopped, 3, 5, true, "sentence", 9});
-  CHECK(ended.blamed == 9);
+  const rendezvous::RankDetails details{3, 1, "n", "h", 42, 1234, "/e", "no", {"a", "b"}};
+  const auto ended = again(
+      message::WorkersEnded{7, Outcome::stopped, 3, "sentence", {a_fact()}, {{8, 4}}, {details}});
+  REQUIRE(ended.facts.size() == 1);
+  CHECK(ended.facts[0] == a_fact());
+  REQUIRE(ended.left.size() == 1);
+  CHECK(ended.left[0].first == 8);
+  CHECK(ended.left[0].count == 4);
+  REQUIRE(ended.details.size() == 1);
+  CHECK(ended.details[0] == details);
   CHECK(again(message::WorkerLeft{7, 3}).rank == 3);
   CHECK(ended.outcome == Outcome::stopped);
-  CHECK(ended.root_cause == 5);
-  CHECK(ended.consequence);
   CHECK(ended.sentence == "sentence");
+
+  const CommunicatorCalls calls{.communicator = 1,
+                                .name = "world",
+                                .rank = 3,
+                                .begun = 9,
+                                .count = 8,
+                                .digest = 7,
+                                .heard = true,
+                                .disagreement = "found here",
+                                .last = {{9, 90, "broadcast #9"}}};
+  const auto made = again(message::CallsMade{7, {calls, CommunicatorCalls{}}});
+  CHECK(made.epoch == 7);
+  REQUIRE(made.communicators.size() == 2);
+  CHECK(made.communicators[0] == calls);
+  CHECK(made.communicators[1] == CommunicatorCalls{});
 
   CHECK(again(an_admission(2)).admission == an_admission(2).admission);
   CHECK(again(an_admission(0)).incarnation == 5);
@@ -128,11 +171,45 @@ TEST_CASE("messages come back as they were") {
   CHECK(place->workers == 2);
   CHECK(again(message::Refused{Errc::mismatch, 78, "why"}).code == Errc::mismatch);
   CHECK(again(message::Stopped{7, Stop::Cause::evicted, "why"}).cause == Stop::Cause::evicted);
-  const auto lost = again(message::RanksLost{7, 8, 4, "host", "cause"});
+  const auto lost = again(message::RanksLost{7, 8, 4, "host", "cause", true});
+  CHECK(lost.left);
   CHECK(lost.first_rank == 8);
   CHECK(lost.count == 4);
   CHECK(again(message::Standing{"waiting"}).sentence == "waiting");
   CHECK(again(message::Finished{79, std::nullopt, "over"}).exit_code == 79);
+  const Verdict verdict{Verdict::Kind::absent, {3, 9}, 75, 0, SIGKILL, true, "it sleeps"};
+  const auto finished = again(message::Finished{79, verdict, "over", details});
+  CHECK(finished.verdict == verdict);
+  CHECK(finished.details == details);
+}
+
+TEST_CASE("times travel as ages, for clocks differ") {
+  const auto at = [](int seconds) { return Clock::time_point(std::chrono::seconds(seconds)); };
+  rendezvous::WorkerFailed how{1, 7, a_fact(), "killed"};
+  how.fact.when = at(100);
+  const auto there = message::heard(again(message::told(how, at(102))), 5, at(5002));
+  CHECK(there.session == 5);
+  CHECK(there.fact.when == at(5000));
+  rendezvous::WorkersEnded end{1, 7, Outcome::failed, 3, ""};
+  end.facts.ranks.emplace(how.fact.rank, how.fact);
+  end.facts.add_left(4, 2);
+  const auto ended = message::heard(again(message::told(end, at(103))), 5, at(5003));
+  CHECK(ended.facts.ranks.at(3).when == at(5000));
+  CHECK(ended.facts.has_left(5));
+  CHECK_FALSE(ended.facts.has_left(6));
+}
+
+TEST_CASE("of too many facts those that blame others are left out") {
+  rendezvous::WorkersEnded end{1, 7, Outcome::failed, 3, ""};
+  for (int rank = 0; rank < 400; ++rank) {
+    Fact fact = a_fact();
+    fact.rank = rank;
+    if (rank == 399) fact.claim.reset();
+    end.facts.ranks.emplace(rank, fact);
+  }
+  const auto told = message::told(end, {});
+  CHECK(told.facts.size() == rendezvous::facts_max);
+  CHECK(told.facts.front().rank == 399);
 }
 
 TEST_CASE("limits hold") {
@@ -149,6 +226,13 @@ TEST_CASE("limits hold") {
         message::decode<message::Admitted>(payload_of(an_admission(message::roster_max + 1, 0))));
     CHECK_FALSE(message::decode<message::Admitted>(
         payload_of(an_admission(1, message::addresses_max + 1))));
+  }
+  SUBCASE("too many calls") {
+    message::CallsMade made{1, {CommunicatorCalls{}}};
+    made.communicators[0].last.resize(message::calls_max + 1);
+    CHECK_FALSE(message::decode<message::CallsMade>(payload_of(made)));
+    made.communicators.assign(message::communicators_max + 1, {});
+    CHECK_FALSE(message::decode<message::CallsMade>(payload_of(made)));
   }
   SUBCASE("texts are cut when they are written") {
     const auto cut = message::decode<message::Standing>(

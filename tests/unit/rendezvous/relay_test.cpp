@@ -1,4 +1,5 @@
 // Two agents and the store they share: what their workers see of it, and what goes over the wire.
+#include "tests/support/expect.hpp"
 #include "tests/support/raw_peer.hpp"
 #include "tests/support/relay_node.hpp"
 #include "tests/support/store_server.hpp"
@@ -17,6 +18,8 @@ using namespace dlaunch;
 using namespace dlaunch::test;
 
 namespace {
+
+using testing::contains;
 
 /// Two nodes of `local` ranks each, and a client for each rank.
 struct Job {
@@ -53,10 +56,6 @@ struct Job {
   std::vector<std::unique_ptr<RelayNode>> nodes;
   std::vector<std::unique_ptr<store::Client>> clients;
 };
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
 
 }  // namespace
 

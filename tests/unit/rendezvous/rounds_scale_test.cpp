@@ -2,6 +2,7 @@
 // and that none of it is quadratic. DLAUNCH_TEST_FULL=1 prints the table.
 #include "rendezvous/messages.hpp"
 #include "rendezvous/rounds.hpp"
+#include "tests/support/expect.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -75,20 +76,26 @@ class BigJob {
     }
   }
   void fail(int node) {
-    const WorkerFailed e{session(node), rounds.epoch(), first_rank(node), "was killed by SIGKILL"};
-    take(e, size_of(message::WorkerFailed{e.epoch, e.rank, e.cause}));
+    const WorkerFailed e{session(node), rounds.epoch(), killed(node, false), "killed by SIGKILL"};
+    take(e, size_of(message::told(e, now_)));
+  }
+  Fact killed(int node, bool consequence) const {
+    Fact fact;
+    fact.rank = first_rank(node);
+    fact.end = Fact::End::failed;
+    if (consequence) {
+      fact.exit_code = 75;
+      fact.claim = Claim{Fault::lost, {0}};
+    } else {
+      fact.signal = 9;
+    }
+    return fact;
   }
   void end(int node, Ended outcome, bool consequence = false) {
-    WorkersEnded e{session(node),
-                   rounds.epoch(),
-                   outcome,
-                   outcome == Ended::failed ? 137 : 0,
-                   {},
-                   consequence,
-                   "rank 0 was killed by SIGKILL"};
-    if (outcome != Ended::failed) e.sentence.clear();
-    take(e, size_of(message::WorkersEnded{e.epoch, e.outcome, e.exit_code, e.root_cause,
-                                          e.consequence, e.sentence}));
+    WorkersEnded e{session(node), rounds.epoch(), outcome, outcome == Ended::failed ? 137 : 0, {}};
+    const Fact fact = killed(node, consequence);
+    if (outcome == Ended::failed) e.facts.ranks.emplace(fact.rank, fact);
+    take(e, size_of(message::told(e, now_)));
   }
   void end_all(Ended outcome, bool consequence = false) {
     for (int node = 0; node < nodes_; ++node) {
@@ -155,13 +162,14 @@ class BigJob {
   }
   void count(const Stop& e) { count(1, size_of(message::Stopped{e.epoch, e.cause, e.reason})); }
   void count(const RanksLost& e) {
-    count(here_, size_of(message::RanksLost{e.epoch, e.first_rank, e.count, e.host, e.cause}));
+    count(here_,
+          size_of(message::RanksLost{e.epoch, e.first_rank, e.count, e.host, e.cause, e.left}));
   }
   void count(const Standing& e) {
     count(e.to == 0 ? here_ : 1, size_of(message::Standing{e.sentence}));
   }
   void count(const Finish& e) {
-    count(here_, size_of(message::Finished{e.exit_code, e.root_cause, e.sentence}));
+    count(here_, size_of(message::Finished{e.exit_code, e.verdict, e.sentence, e.details}));
   }
 
   const int nodes_, workers_;
@@ -243,7 +251,7 @@ TEST_CASE("a job of 100000 ranks: messages by phase, nothing quadratic") {
   const Phase& joined = job.phases.front().second;
   CHECK(joined.out >= 2 * n);  // Each hears that it is counted, and where its place is.
   CHECK(joined.biggest < wire::frame_bytes_max);
-  if (std::getenv("DLAUNCH_TEST_FULL")) print(job);
+  if (testing::is_full()) print(job);
 }
 
 }  // namespace dlaunch::rendezvous

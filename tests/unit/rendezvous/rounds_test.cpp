@@ -1,6 +1,7 @@
 // Runs the transcripts in tests/scenario/rounds, and random histories for what must hold always.
 #include "support/rounds_story.hpp"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <map>
@@ -97,18 +98,29 @@ Event random_event(std::mt19937& random, const Rounds& rounds, const JobRules& r
   }
   using Outcome = WorkersEnded::Outcome;
   const auto outcome = below(30) == 0 ? Outcome::spawn_failed : static_cast<Outcome>(below(3));
-  WorkersEnded ended{session, epoch,         outcome,    outcome == Outcome::failed ? 3 : 0,
-                     {},      below(2) == 0, "it ended", static_cast<int>(below(6))};
-  const std::vector<Event> choices = {
-      join,
-      Leave{session, 143, "stopped by SIGTERM", below(8) == 0},
-      Disconnected{session},
-      Heartbeat{session},
-      WorkerFailed{session, epoch, static_cast<int>(below(6)), "exited with 3"},
-      WorkerLeft{session, epoch, static_cast<int>(below(6))},
-      ended,
-      Tick{}};
-  static const std::array<std::size_t, 15> weights = {0, 0, 0, 0, 1, 2, 3, 3, 3, 4, 5, 6, 6, 7, 7};
+  Fact fact;
+  fact.rank = static_cast<int>(below(6));
+  fact.end = static_cast<Fact::End>(below(3));
+  fact.exit_code = 3;
+  fact.when = at(below(9) * 1s);
+  if (below(2) == 0) fact.claim = Claim{static_cast<Fault>(below(6)), {static_cast<int>(below(6))}};
+  WorkersEnded ended{session, epoch, outcome, outcome == Outcome::failed ? 3 : 0, "it ended"};
+  ended.facts.ranks.emplace(fact.rank, fact);
+  fact.end = Fact::End::failed;
+  CommunicatorCalls made;
+  made.count = 1;
+  made.digest = below(8);
+  const std::vector<Event> choices = {join,
+                                      Leave{session, 143, "stopped by SIGTERM", below(8) == 0},
+                                      Disconnected{session},
+                                      Heartbeat{session},
+                                      WorkerFailed{session, epoch, fact, "exited with 3"},
+                                      WorkerLeft{session, epoch, static_cast<int>(below(6))},
+                                      ended,
+                                      CallsMade{session, epoch, {made}},
+                                      Tick{}};
+  static const std::array<std::size_t, 16> weights = {0, 0, 0, 0, 1, 2, 3, 3,
+                                                      3, 4, 5, 6, 6, 7, 8, 8};
   std::size_t pick = weights.at(below(weights.size()));
   if (pick == 1 && below(4) != 0) pick = 3;
   return choices.at(pick);
@@ -248,7 +260,7 @@ TEST_CASE("what it looks like from outside") {
   REQUIRE(status.nodes.size() == 1);
   CHECK(status.nodes[0].state == NodeStatus::State::waiting);
   rounds.step(Join{2, offer("b", 2), rules, {}}, at(1h));
-  rounds.step(WorkersEnded{1, 1, WorkersEnded::Outcome::succeeded, 0, {}, false, ""}, at(1h + 1s));
+  rounds.step(WorkersEnded{1, 1, WorkersEnded::Outcome::succeeded, 0, ""}, at(1h + 1s));
   rounds.step(Disconnected{2}, at(1h + 2s));
   status = rounds.status();
   CHECK(status.state == JobStatus::State::running);
@@ -257,13 +269,174 @@ TEST_CASE("what it looks like from outside") {
   CHECK(status.nodes[1].state == NodeStatus::State::silent);
   CHECK(status.nodes[1].first_rank == 2);
   rounds.step(Heartbeat{2}, at(1h + 3s));
-  rounds.step(WorkerFailed{2, 1, 3, "exited with 9"}, at(1h + 3s));
+  Fact fact;
+  fact.rank = 3;
+  fact.end = Fact::End::failed;
+  fact.exit_code = 9;
+  rounds.step(WorkerFailed{2, 1, fact, "exited with 9"}, at(1h + 3s));
   CHECK(rounds.status().state == JobStatus::State::stopping);
-  rounds.step(
-      WorkersEnded{2, 1, WorkersEnded::Outcome::failed, 9, 3, false, "rank 3 exited with 9"},
-      at(1h + 4s));
+  rounds.step(WorkersEnded{2, 1, WorkersEnded::Outcome::failed, 9, ""}, at(1h + 4s));
   CHECK(rounds.finished());
   CHECK(rounds.status().exit_code == 9);
+}
+
+namespace {
+
+/// What one node says from its first failure on, in order.
+using Said = std::vector<Event>;
+
+Fact ended_as(int rank, Fact::End end, int code, std::optional<Claim> claim = std::nullopt) {
+  Fact fact;
+  fact.rank = rank;
+  fact.end = end;
+  fact.exit_code = code;
+  fact.when = at(1h + std::chrono::milliseconds(100 - rank));
+  fact.claim = std::move(claim);
+  return fact;
+}
+
+Said said_by(Session node, const std::vector<Fact>& facts, const std::vector<int>& left = {}) {
+  Said said;
+  WorkersEnded ended{node, 1, WorkersEnded::Outcome::stopped, 0, ""};
+  for (const int rank : left) {
+    said.emplace_back(WorkerLeft{node, 1, rank});
+    ended.facts.add_left(rank);
+  }
+  for (const Fact& fact : facts) {
+    if (fact.failed()) {
+      said.emplace_back(WorkerFailed{node, 1, fact, "failed"});
+      ended.outcome = WorkersEnded::Outcome::failed;
+      ended.exit_code = fact.exit_code;
+    }
+    ended.facts.ranks.emplace(fact.rank, fact);
+  }
+  if (left.size() == 2) ended.outcome = WorkersEnded::Outcome::succeeded;
+  said.emplace_back(ended);
+  return said;
+}
+
+/// How a job of three nodes with two ranks each ends, where the nodes' words come in this order.
+std::string end_in_order(const std::vector<Said>& nodes, const std::vector<std::size_t>& order) {
+  JobRules rules;
+  rules.nodes_min = rules.nodes_max = 3;
+  Rounds rounds;
+  for (Session node = 1; node <= 3; ++node) {
+    rounds.step(Join{node, offer(std::string(1, static_cast<char>('a' + node - 1)), 2), rules, {}},
+                at(1h));
+  }
+  std::vector<std::size_t> next(nodes.size());
+  std::string end;
+  for (const std::size_t node : order) {
+    for (const auto& finish : all_of<Finish>(rounds.step(nodes[node][next[node]++], at(1h + 1s)))) {
+      end += std::to_string(finish.exit_code) + " " + finish.sentence;
+    }
+  }
+  return end;
+}
+
+/// Checks all orders, or some hundred of very many.
+void check_all_orders(const std::vector<Said>& nodes, const std::string& expected) {
+  std::vector<std::size_t> order;
+  for (std::size_t node = 0; node < nodes.size(); ++node) {
+    order.insert(order.end(), nodes[node].size(), node);
+  }
+  constexpr int orders_max = 700;
+  int orders = 0;
+  do {
+    CHECK(end_in_order(nodes, order) == expected);
+  } while (++orders < orders_max && std::next_permutation(order.begin(), order.end()));
+  std::mt19937 random(7);
+  for (int i = 0; i < orders_max && orders == orders_max; ++i) {
+    std::shuffle(order.begin(), order.end(), random);
+    CHECK(end_in_order(nodes, order) == expected);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the root cause and the code are the same in whatever order the nodes are heard") {
+  using End = Fact::End;
+  const auto lost = [](std::vector<int> ranks) { return Claim{Fault::lost, std::move(ranks)}; };
+  SUBCASE("one left early, of which some have only heard by others") {
+    check_all_orders({said_by(1, {ended_as(0, End::failed, 75, lost({3})),
+                                  ended_as(1, End::failed, 74, lost({}))}),
+                      said_by(2, {ended_as(2, End::running, 0)}, {3}),
+                      said_by(3, {ended_as(4, End::failed, 73, lost({0})),
+                                  ended_as(5, End::failed, 72, lost({4}))})},
+                     "72 rank 3 on host-b exited with 0 before the others");
+  }
+  SUBCASE("one was killed, and its victims end before it does") {
+    check_all_orders(
+        {said_by(
+             1, {ended_as(0, End::failed, 75, lost({5})), ended_as(1, End::failed, 75, lost({0}))}),
+         said_by(2, {ended_as(2, End::failed, 75, lost({1}))}, {}),
+         said_by(3, {ended_as(4, End::failed, 75, lost({})), ended_as(5, End::failed, 3)})},
+        "3 rank 5 on host-c exited with 3");
+  }
+  SUBCASE("one did not come, and ends when it is told to") {
+    Claim absent{Fault::absent, {2}};
+    absent.doing = "stopped by a signal";
+    check_all_orders(
+        {said_by(1, {ended_as(0, End::failed, 6, absent), ended_as(1, End::failed, 7, absent)}),
+         said_by(2, {ended_as(2, End::running, 0), ended_as(3, End::running, 0, absent)}),
+         said_by(3, {ended_as(4, End::failed, 8, absent)})},
+        "8 rank 2 on host-b did not come in time: stopped by a signal");
+  }
+  SUBCASE("one made another call than the others") {
+    const auto vote = [](int rank) { return Vote{rank, rank == 4 ? 99U : 11U}; };
+    const auto differs = [&](int rank, int other) {
+      return Claim{Fault::disagreed, {other}, 1, 3, {vote(rank), vote(other)}, ""};
+    };
+    check_all_orders({said_by(1, {ended_as(0, End::failed, 6, differs(0, 4))}),
+                      said_by(2, {ended_as(2, End::failed, 7, differs(2, 4))}),
+                      said_by(3, {ended_as(4, End::failed, 8, differs(4, 0)),
+                                  ended_as(5, End::running, 0, differs(5, 4))})},
+                     "8 rank 4 on host-c made another call than the others");
+  }
+  SUBCASE("two ranks disagree, and nobody else was there") {
+    const Claim differs{Fault::disagreed, {}, 1, 3, {{0, 11}, {5, 99}}, ""};
+    check_all_orders({said_by(1, {ended_as(0, End::failed, 6, differs)}),
+                      said_by(2, {ended_as(2, End::running, 0)}),
+                      said_by(3, {ended_as(5, End::failed, 8, differs)})},
+                     "6 rank 0 on host-a and rank 5 on host-c made calls that do not agree");
+  }
+  SUBCASE("all of a node's ranks left") {
+    check_all_orders({said_by(1, {ended_as(0, End::failed, 75, lost({2}))}), said_by(2, {}, {2, 3}),
+                      said_by(3, {ended_as(4, End::failed, 74, lost({3}))})},
+                     "74 rank 2 on host-b and rank 3 on host-b exited with 0 before the others");
+  }
+}
+
+TEST_CASE("what was known of an epoch's ranks is not believed of the next one's") {
+  JobRules rules;
+  rules.nodes_min = rules.nodes_max = 2;
+  rules.max_restarts = 1;
+  Rounds rounds;
+  rounds.step(Join{1, offer("a"), rules, {}}, at(1h));
+  rounds.step(Join{2, offer("b"), rules, {}}, at(1h));
+  const auto left = [&](std::uint64_t epoch) {
+    return all_of<RanksLost>(rounds.step(WorkerLeft{2, epoch, 1}, at(1h + 1s))).size();
+  };
+  CHECK(left(1) == 1);
+  CHECK(left(1) == 0);
+  const Fact failed = ended_as(0, Fact::End::failed, 3);
+  WorkersEnded end{1, 1, WorkersEnded::Outcome::failed, 3, ""};
+  end.facts.ranks.emplace(0, failed);
+  rounds.step(end, at(1h + 2s));
+  rounds.step(WorkersEnded{2, 1, WorkersEnded::Outcome::stopped, 0, ""}, at(1h + 3s));
+  REQUIRE(rounds.epoch() == 2);
+  // The others hear of it again, and it is nobody's fault that has not left in this one.
+  const Fact victim = ended_as(0, Fact::End::failed, 75, Claim{Fault::lost, {1}});
+  end.epoch = 2;
+  end.facts.ranks.insert_or_assign(0, victim);
+  Rounds other = std::move(rounds);
+  CHECK(all_of<RanksLost>(other.step(WorkerLeft{2, 2, 1}, at(1h + 4s))).size() == 1);
+  other.step(end, at(1h + 5s));
+  const auto finish = all_of<Finish>(
+      other.step(WorkersEnded{2, 2, WorkersEnded::Outcome::succeeded, 0, ""}, at(1h + 6s)));
+  REQUIRE(finish.size() == 1);
+  CHECK(finish[0].sentence == "rank 1 on host-b exited with 0 before the others");
+  CHECK(finish[0].exit_code == 75);
 }
 
 }  // namespace dlaunch::rendezvous

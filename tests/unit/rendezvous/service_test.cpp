@@ -67,7 +67,7 @@ TEST_CASE("a failure stops the others, and the next epoch's store is empty") {
   job.b.ask(1, wire::Set{"k", as_bytes("v")}, 1);
   job.b.answer<wire::Done>();
   job.b.ask(2, wire::WaitGet{{}, "never"}, 1);
-  job.a.tell(message::WorkerFailed{1, 0, "rank 0 exited with 3"});
+  job.a.tell(message::WorkerFailed{1, failed_fact(0), "exited with 3"});
   const auto stop = job.b.hear<message::Stopped>();
   CHECK(stop.epoch == 1);
   CHECK(stop.cause == rendezvous::Stop::Cause::failure);

@@ -1,6 +1,8 @@
 // The memory that ranks share: who may have it, and how each rank allocates from its part.
 #include "runtime/segment/segment.hpp"
 
+#include "tests/support/expect.hpp"
+
 #include <dlaunch/error.hpp>
 
 #include <atomic>
@@ -20,6 +22,8 @@ using namespace dlaunch;
 
 namespace {
 
+using testing::contains;
+
 constexpr std::size_t arena = 64u << 10;
 constexpr std::size_t page = 4096;
 
@@ -37,10 +41,6 @@ std::string refusal(unique_fd fd, Errc code = Errc::refused) {
     return error.what();
   }
   return "";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 /// A file in memory with these bytes, then zeros.

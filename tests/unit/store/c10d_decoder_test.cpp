@@ -218,6 +218,12 @@ TEST_CASE("a length or count over its limit is invalid as soon as it is read") {
   }
 }
 
+TEST_CASE("no limit is below that of PyTorch's own server") {
+  CHECK(key_bytes_max >= 8u << 10);
+  CHECK(value_bytes_max >= 8u << 20);
+  CHECK(keys_per_request_max >= 128u << 10);
+}
+
 TEST_CASE("the limits themselves are accepted, one more is not") {
   const auto get = [](std::size_t key) { return Wire().code(code_c::get).u64(key).str(); };
   CHECK(status(Dialect::c, get(key_bytes_max)) == Status::incomplete);
@@ -235,8 +241,9 @@ TEST_CASE("the limits themselves are accepted, one more is not") {
 TEST_CASE("a request of many large values ends at the limit of a request") {
   const std::string value(value_bytes_max, 'v');
   Wire wire;
-  wire.code(code_c::multi_set).u64(4);
-  for (int i = 0; i < 4; ++i) wire.text("/k").text(value);
+  const std::size_t many = request_bytes_max / value_bytes_max + 1;
+  wire.code(code_c::multi_set).u64(many);
+  for (std::size_t i = 0; i < many; ++i) wire.text("/k").text(value);
   CHECK(wire.str().size() > request_bytes_max);
   CHECK(status(Dialect::c, wire.str()) == Status::invalid);
 

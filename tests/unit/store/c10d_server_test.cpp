@@ -1,9 +1,11 @@
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/peer_process.hpp"
 #include "runtime/base/socket.hpp"
 #include "runtime/store/server.hpp"
 #include "tests/support/c10d_bytes.hpp"
 
 #include <chrono>
+#include <fstream>
 #include <future>
 #include <string>
 #include <thread>
@@ -14,6 +16,7 @@
 #include <doctest/doctest.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 using namespace dlaunch;
 using namespace dlaunch::c10d_test;
@@ -185,6 +188,43 @@ TEST_CASE("garbage is closed and counted, and disturbs nobody") {
   CHECK(number.ended());
   CHECK(witness.hear(1) == std::string(1, '\0'));
   CHECK(hosted.counters().garbage == garbage.size() + 1);
+}
+
+TEST_CASE("who is refused, and why, is heard with both addresses") {
+  Hosted hosted;
+  std::promise<std::string> heard;
+  hosted.on_its_thread([&] {
+    hosted.server.on_refused_c10d(
+        [&](const Address& peer, const Address& own, const std::string& why) {
+          const bool here = peer_process(own, peer) == ::getpid();
+          heard.set_value((own.port() == hosted.address.port() && here ? "we: " : "?: ") + why);
+        });
+  });
+  Client client(hosted);
+  client.say(hello + Wire().code(code_c::set).text("/k").u64(1ull << 36).str());
+  auto told = heard.get_future();
+  REQUIRE(told.wait_for(10s) == std::future_status::ready);
+  CHECK(told.get() == "we: a value for '/k' of 68719476736 bytes; the limit is 33554432");
+  CHECK(client.ended());
+}
+
+TEST_CASE("an answer of gigabytes takes no memory that its client does not take") {
+  Hosted hosted;
+  Client late(hosted), other(hosted);
+  const std::string value(1u << 20, 'v');
+  late.say(hello + Wire().code(code_c::set).text("/k").text(value).str());
+  // 45 KB that ask for 5 GB.
+  late.say(Wire().code(code_c::multi_get).texts(std::vector<std::string>(5000, "/k")).str());
+  const auto expected = Wire().text(value).str();
+  for (int i = 0; i < 20; ++i) REQUIRE(late.hear(expected.size()) == expected);
+  other.say(hello + ping(1));
+  CHECK(other.hear(4) == Wire().u32(1).str());
+  CHECK(hosted.counters().slow == 0);
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word && word != "VmRSS:";) continue;
+  std::size_t resident_kb = 0;
+  status >> resident_kb;
+  CHECK(resident_kb < (1u << 20));
 }
 
 TEST_CASE("what was answered before a refusal still arrives") {

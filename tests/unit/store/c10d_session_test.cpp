@@ -164,6 +164,112 @@ TEST_CASE("while the peer does not read, nothing is asked in its name, and nothi
   CHECK(peer.heard() == from_hex("01 00 00 00"));
 }
 
+TEST_CASE("a multi_get is answered as its client reads, however large the answer is") {
+  c10d::Namespace shared;
+  Peer peer(1, shared), other(2, shared);
+  const std::string value(1u << 20, 'v');
+  other.say(hello + Wire().code(code_c::set).text("/k").text(value).str());
+  peer.congest_at(1);
+  // 45 KB that ask for 5 GB.
+  const std::vector<std::string> keys(5000, "/k");
+  REQUIRE(peer.say(hello + Wire().code(code_c::multi_get).texts(keys).str() + from_hex("0d 01")));
+  for (int turn = 0; turn < 10; ++turn) {
+    CHECK(peer.heard() == Wire().text(value).str());
+    REQUIRE(peer.say(""));
+  }
+  // What the key holds when its turn comes, and nothing once it is gone.
+  other.say(Wire().code(code_c::set).text("/k").text("new").str());
+  peer.heard();
+  REQUIRE(peer.say(""));
+  CHECK(peer.heard() == Wire().text("new").str());
+  other.say(Wire().code(code_c::erase).text("/k").str());
+  REQUIRE(peer.say(""));
+  CHECK(peer.heard() == Wire().text("").str());
+  peer.congest_at(std::size_t{1} << 40);
+  REQUIRE(peer.say(""));
+  std::string rest;
+  for (int i = 0; i < 5000 - 13; ++i) rest += Wire().text("").str();
+  CHECK(peer.heard() == rest);
+  // And then what was asked behind it.
+  REQUIRE(peer.say(from_hex("00 00 00")));
+  CHECK(peer.heard() == from_hex("01 00 00 00"));
+}
+
+TEST_CASE("a multi_get behind a wait is kept, up to the limit") {
+  c10d::Namespace shared;
+  Peer peer(1, shared);
+  std::string why;
+  shared.hear_refusal = [&](std::uint64_t, const std::string& told) { why = told; };
+  const std::string value(1u << 20, 'v');
+  peer.say(hello + Wire().code(code_c::set).text("/k").text(value).str() +
+           Wire().code(code_c::wait).texts({"/w"}).str() +
+           Wire().code(code_c::multi_get).texts({"/k", "/none"}).str() +
+           Wire().code(code_c::set).text("/w").text("").str());
+  CHECK(peer.heard() == from_hex("00") + Wire().text(value).text("").str());
+  const std::vector<std::string> keys(128u << 10, "/k");
+  peer.say(Wire().code(code_c::wait).texts({"/never"}).str() +
+           Wire().code(code_c::multi_get).texts(keys).str());
+  CHECK(peer.closed());
+  CHECK(why.starts_with("answers of more than 67108864 bytes"));
+}
+
+TEST_CASE("why a connection is closed is told, with key and limit") {
+  c10d::Namespace shared;
+  std::string why;
+  shared.hear_refusal = [&](std::uint64_t client, const std::string& told) {
+    why = std::to_string(client) + ": " + told;
+  };
+  const auto refusal = [&](const std::string& bytes) {
+    why.clear();
+    Peer peer(7, shared);
+    peer.say(hello + bytes);
+    CHECK(peer.closed());
+    return why;
+  };
+  const auto ping = Wire().code(code_c::ping).u32(1).str();
+  CHECK(refusal(ping + Wire().code(code_c::set).text("/k").u64(1ull << 36).str()) ==
+        "7: a value for '/k' of 68719476736 bytes; the limit is 33554432");
+  CHECK(
+      refusal(ping + Wire().code(code_c::compare_set).text("/k").text("").u64(1ull << 36).str()) ==
+      "7: a value for '/k' of 68719476736 bytes; the limit is 33554432");
+  CHECK(refusal(ping + Wire()
+                           .code(code_c::multi_set)
+                           .u64(2)
+                           .text("/a")
+                           .text("v")
+                           .text("/b")
+                           .u64(1ull << 36)
+                           .str()) ==
+        "7: a value for '/b' of 68719476736 bytes; the limit is 33554432");
+  CHECK(refusal(ping + Wire().code(code_c::get).u64(9000).str()) ==
+        "7: a key of 9000 bytes; the limit is 8192");
+  CHECK(refusal(ping + Wire().code(code_c::wait).u64(1u << 20).str()) ==
+        "7: 1048576 keys in one request; the limit is 131072");
+  CHECK(refusal(ping + from_hex("77")) ==
+        "7: there is no operation 119 in the protocol of PyTorch's that dlaunch knows");
+  CHECK(refusal(Wire().code(code_c::set).text("/t").text("x").str() +
+                Wire().code(code_c::add).text("/t").i64(1).str()) ==
+        "7: the value of '/t' is not a whole number");
+  // A stranger, who has said nothing of sense before.
+  why.clear();
+  CHECK_FALSE(Peer(8, shared).say(from_hex("77")));
+  CHECK(why.empty());
+}
+
+TEST_CASE("keys that are waited for have a limit") {
+  c10d::Namespace shared;
+  Peer peer(1, shared);
+  peer.say(hello);
+  const std::vector<std::string> keys(128u << 10, "/never");
+  const auto wait = Wire().code(code_c::wait).texts(keys).str();
+  int asked = 0;
+  while (!peer.closed() && asked < 100) {
+    peer.say(wait);
+    ++asked;
+  }
+  CHECK(asked == 9);
+}
+
 TEST_CASE("pending waits have a limit") {
   c10d::Namespace shared;
   Peer peer(1, shared);

@@ -1,6 +1,7 @@
 // The one connection of a node, against a real server and through a network that fails.
 #include "runtime/store/uplink.hpp"
 
+#include "tests/support/expect.hpp"
 #include "tests/support/skipped.hpp"
 #include "tests/support/store_server.hpp"
 #include "tests/support/tcp_proxy.hpp"
@@ -23,9 +24,7 @@ using namespace dlaunch::test;
 
 namespace {
 
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
+using testing::contains;
 
 /// Accepts, writes what it is told to, and keeps or closes the connection.
 class Speaker {
@@ -264,13 +263,13 @@ TEST_CASE("who refuses, or speaks another version, is not asked again") {
   SUBCASE("another version") {
     Bytes preface;
     wire::encode_preface(preface);
-    preface[4] = std::byte{2};
+    preface[4] = std::byte{3};
     const Speaker speaker(preface, false);
     UplinkPeer peer(UplinkPeer::options(speaker.address()));
     REQUIRE(peer.until([&] { return !peer.refusals.empty(); }));
     CHECK(peer.refusals.front().code == Errc::version);
     CHECK(contains(peer.refusals.front().sentence,
-                   "it speaks version 2 of the protocol, this side version 1; use the same"));
+                   "it speaks version 3 of the protocol, this side version 2; use the same"));
   }
 }
 

@@ -110,7 +110,8 @@ TEST_CASE("messages come back as they were") {
   CHECK(again(out, wire::Warning{"no memory"}) == wire::Warning{"no memory"});
   CHECK(again(out, wire::Inquire{{3, 5}}) == wire::Inquire{{3, 5}});
   CHECK(again(out, wire::Doing{{3}, {"in no call"}}) == wire::Doing{{3}, {"in no call"}});
-  const wire::Report report{Errc::peer_lost, 3, "gone"};
+  const wire::Report report{
+      Errc::mismatch, Claim{Fault::disagreed, {3}, 5, 7, {{0, 11}, {3, 12}}, "is in"}, "gone"};
   CHECK(again(out, report) == report);
   const wire::PeerLost lost{3, "host", "killed by SIGKILL"};
   CHECK(again(out, lost) == lost);

@@ -1,10 +1,14 @@
 #include "runtime/world/info.hpp"
 
+#include "tests/support/expect.hpp"
+
 #include <doctest/doctest.h>
 
 using namespace dlaunch;
 
 namespace {
+
+using testing::contains;
 
 std::string refusal(const Environment& environment, const Asked& asked = {}) {
   try {
@@ -14,10 +18,6 @@ std::string refusal(const Environment& environment, const Asked& asked = {}) {
     return error.what();
   }
   return "";
-}
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
 }
 
 const Environment by_hand{

@@ -6,6 +6,7 @@
 #include "runtime/store/server.hpp"
 #include "runtime/world/identity.hpp"
 #include "runtime/world/join.hpp"
+#include "tests/support/expect.hpp"
 
 #include <future>
 #include <thread>
@@ -20,6 +21,8 @@
 using namespace dlaunch;
 
 namespace {
+
+using testing::contains;
 
 class Agent final : public store::Host {
  public:
@@ -132,10 +135,6 @@ std::string refusal(const Environment& environment, Errc code, int rank = 0) {
   return "";
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("a worker takes its control socket and the listener that is granted with it") {
@@ -161,7 +160,8 @@ TEST_CASE("an end in an exception says no goodbye, and a report arrives before i
   try {
     Joining joining = joining_of();
     const World world = form_world(join_agent(environment_with(control, ""), joining), joining);
-    world.membership()->report(Error(Errc::timeout, "nobody came"), 3);
+    world.membership()->report(Error(Errc::timeout, "nobody came"),
+                               {.fault = Fault::absent, .ranks = {3}});
     // A round trip: what was told before has been heard.
     world.store()->get("x");
     throw std::runtime_error("a failure of the program");

@@ -26,7 +26,7 @@ class Link final : public Membership {
     const std::lock_guard lock(mutex_);
     return losses_;
   }
-  void report(const Error&, int) noexcept override {}
+  void report(const Error&, const Claim&) noexcept override {}
   void inquire(const std::vector<int>&) noexcept override {}
   std::optional<std::map<int, std::string>> doing() const override { return std::nullopt; }
   unique_fd take_listener() override { return {}; }

@@ -22,7 +22,7 @@ class Losses final : public Membership {
   explicit Losses(std::vector<PeerLoss> known) : known_(std::move(known)) {}
   int fd() const override { return -1; }
   std::vector<PeerLoss> losses() override { return known_; }
-  void report(const Error&, int) noexcept override {}
+  void report(const Error&, const Claim&) noexcept override {}
   std::shared_ptr<Segment> segment() override { return nullptr; }
   void inquire(const std::vector<int>&) noexcept override {}
   std::optional<std::map<int, std::string>> doing() const override { return std::nullopt; }

@@ -130,8 +130,28 @@ TEST_CASE("a worker that leaves while the world forms ends it for the others") {
       return 0;
     });
   });
+  CHECK(error.rank() == 0);
+  CHECK(error.exit_code() == 0);
+  CHECK(std::string(error.what()).find("exited with 0 before the others") != std::string::npos);
+}
+
+TEST_CASE("a worker that returns 0 while others wait for it is to blame, not who fails for it") {
+  const SpawnError error = failure([] {
+    spawn(3, [](int rank, const World& world) {
+      if (rank == 1) ::_exit(0);  // Without a word.
+      // As a communicator does, where a call of its own failed.
+      try {
+        await_loss(world);
+      } catch (const Error& lost) {
+        world.membership()->report(lost, {.fault = Fault::lost, .ranks = {1}});
+        throw;
+      }
+      return 0;
+    });
+  });
   CHECK(error.rank() == 1);
-  CHECK(std::string(error.what()).find("exited 0 before the others") != std::string::npos);
+  CHECK(error.exit_code() == 0);
+  CHECK(std::string(error.what()).find("exited with 0 before the others") != std::string::npos);
 }
 
 TEST_CASE("kill -9 of the process that spawned leaves no worker behind") {

@@ -3,7 +3,7 @@
 // not.
 #include "tests/support/linear_task.hpp"
 #include "tests/support/mixed_ranks.hpp"
-#include "tests/support/ranks.hpp"
+#include "tests/support/outcomes.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -15,6 +15,7 @@
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
+using testing::check_all;
 using testing::Linear;
 using testing::reduced_step;
 using testing::run_ranks;
@@ -40,10 +41,6 @@ void check_ends(const Ends& ends, double w, double b) {
     CHECK_MESSAGE(is_close(end.b, b), end.b << " is not " << b);
     CHECK(same_bits(end, ends.front()));
   }
-}
-
-void check_all(const std::vector<testing::Outcome>& outcomes) {
-  for (const auto& outcome : outcomes) CHECK_MESSAGE(outcome.ok(), outcome.text);
 }
 
 /// Rank r trains on counts[r] inputs under a join.
@@ -199,7 +196,7 @@ TEST_CASE("a running mean ends equal on all ranks: each step begins with the hig
       const auto me = static_cast<std::size_t>(comm.rank());
       Linear model;
       float& mean = means[me];
-      GradientReducer reducer(comm, model.parameters(), {view_of(mean)});
+      GradientReducer reducer(comm, model.parameters(), {mean});
       Join join(reducer);
       for (int step = 0; step < counts[me]; ++step) {
         const float x = Linear::input(step, comm.rank());

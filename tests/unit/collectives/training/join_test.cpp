@@ -1,6 +1,6 @@
 // Joins that nest, end early, fail, or meet what they must not meet.
 #include "tests/support/linear_task.hpp"
-#include "tests/support/ranks.hpp"
+#include "tests/support/outcomes.hpp"
 
 #include <atomic>
 #include <bit>
@@ -11,6 +11,7 @@
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
+using testing::check_all;
 using testing::Linear;
 using testing::Outcome;
 using testing::reduced_step;
@@ -19,10 +20,6 @@ using testing::run_ranks;
 namespace {
 
 constexpr float rate = 0.01F;
-
-void check_all(const std::vector<Outcome>& outcomes) {
-  for (const auto& outcome : outcomes) CHECK_MESSAGE(outcome.ok(), outcome.text);
-}
 
 void require(bool holds, const char* what) {
   if (!holds) throw std::runtime_error(what);
@@ -186,7 +183,11 @@ TEST_CASE("without a join, a barrier against gradients: both are named") {
 
 TEST_CASE("an exception on one rank reaches those that work and those that shadow") {
   for (const bool by_guard : {true, false}) {
-    const auto outcomes = run_ranks(3, [&](const World& world) {
+    std::vector<std::shared_ptr<testing::FakeMembership>> links;
+    for (int rank = 0; rank < 3; ++rank) {
+      links.push_back(std::make_shared<testing::FakeMembership>());
+    }
+    const auto program = [&](const World& world) {
       Communicator comm(world);
       comm.set_timeout(60s);
       Linear model;
@@ -205,8 +206,12 @@ TEST_CASE("an exception on one rank reaches those that work and those that shado
         Joinable* const joinables[] = {&reducer};
         Join::over(joinables, loop);
       }
-    });
+    };
+    const auto outcomes = run_ranks(3, program, links);
     CHECK(outcomes[1].text == "the disk is full");
+    // It says that it is its own fault, and the others say whose it is.
+    REQUIRE(links[1]->reports().size() == 1);
+    CHECK(links[1]->reports()[0].second.fault == Fault::own);
     for (const std::size_t rank : {std::size_t{0}, std::size_t{2}}) {
       const Outcome& outcome = outcomes[rank];
       CHECK_MESSAGE(outcome.code == Errc::aborted, outcome.text);
@@ -214,6 +219,9 @@ TEST_CASE("an exception on one rank reaches those that work and those that shado
           outcome.mentions(by_guard ? "rank 1 left a join without finish()"
                                     : "rank 1 left a join by an exception: the disk is full"),
           outcome.text);
+      REQUIRE(links[rank]->reports().size() == 1);
+      CHECK(links[rank]->reports()[0].second.fault == Fault::gave_up);
+      CHECK(links[rank]->reports()[0].second.ranks == std::vector<int>{1});
     }
   }
 }

@@ -40,7 +40,7 @@ GradientReducer made(Communicator& comm, const Offer& offer, std::vector<double>
 /// What one rank has, and where it said so.
 std::string has(int rank, const std::string& what) {
   return "rank " + std::to_string(rank) + " has " + what +
-         " in the reducer's broadcast of a tree #1 [reducer_errors_test.cpp:";
+         " in the reducer's broadcast_object #1 [reducer_errors_test.cpp:";
 }
 
 /// All ranks throw the same, and can go on with the communicator.

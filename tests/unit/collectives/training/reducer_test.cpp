@@ -1,7 +1,7 @@
 // Gradients in buckets: which ones, in which order, and what becomes of them.
 #include "collectives/training/bucket_plan.hpp"
 #include "tests/support/mixed_ranks.hpp"
-#include "tests/support/ranks.hpp"
+#include "tests/support/outcomes.hpp"
 
 #include <dlaunch/dlaunch.hpp>
 
@@ -13,14 +13,11 @@
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
+using testing::check_all;
 using testing::Outcome;
 using testing::run_ranks;
 
 namespace {
-
-void check_all(const std::vector<Outcome>& outcomes) {
-  for (const auto& outcome : outcomes) CHECK_MESSAGE(outcome.ok(), outcome.text);
-}
 
 void require(bool holds, const char* what) {
   if (!holds) throw std::runtime_error(what);
@@ -312,5 +309,42 @@ TEST_CASE("a shadow leaves the reducer's own gradients alone") {
     }
     join.finish();
     require(gradient()[99] == (comm.rank() == 0 ? 4 : 2), "the gradient it had last");
+  }));
+}
+
+TEST_CASE("a communicator that has joinables may be moved, and may end before them") {
+  check_all(run_ranks(2, [](const World& world) {
+    std::optional<Communicator> first(std::in_place, world);
+    first->set_timeout(20s);
+    Model model({3, 5});
+    std::optional<GradientReducer> reducer(std::in_place, *first, model.parameters());
+    std::optional<Communicator> moved(std::move(*first));
+    first.reset();
+    const int rank = moved->rank();
+    const auto step = [&](int number) {
+      reducer->begin();
+      model.compute(rank, number);
+      reducer->ready(0);
+      reducer->ready(1);
+      reducer->finish();
+      require(model.is_mean(2, number), "the mean");
+    };
+    {
+      Join join(*reducer);
+      for (int number = 0; number <= rank; ++number) {
+        if (number == 0) step(number);
+      }
+      join.finish();
+    }
+    reducer.reset();
+    reducer.emplace(*moved, model.parameters());
+    step(2);
+    moved.reset();
+    try {
+      reducer->begin();
+      throw std::runtime_error("a reducer went on without its communicator");
+    } catch (const Error& error) {
+      require(error.errc() == Errc::aborted, error.what());
+    }
   }));
 }

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "runtime/base/bytes.hpp"
+#include "runtime/segment/flight.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace dlaunch {
+
+/// The last collectives with a root that a rank has made. In one of them a rank may be done before
+/// the others have come, and where ranks disagree on the root none may ever hear of it: so that
+/// nobody is further ahead than a window, all ranks compare theirs at its end. The same on all
+/// ranks that have made the same calls. A plain value.
+class RootedWindow {
+ public:
+  static constexpr std::size_t calls_max = 64;
+
+  void add(const Flight::Call& call) noexcept {
+    calls_[next_ % calls_max] = {call.sequence, Flight::digest_of(0, call)};
+    ++next_;
+  }
+  /// The call that was added last ends it.
+  bool is_full() const noexcept { return next_ % calls_max == 0; }
+  /// For the other ranks.
+  BytesView bytes() const noexcept { return std::as_bytes(std::span(calls_)); }
+  /// The number, here, of the first call in which another rank's window differs.
+  std::optional<std::uint64_t> find_difference(BytesView theirs) const noexcept;
+
+ private:
+  struct Made {
+    std::uint64_t sequence = 0;
+    std::uint64_t digest = 0;
+  };
+  std::array<Made, calls_max> calls_{};
+  std::size_t next_ = 0;
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,103 @@
+#include "launcher/calls_made.hpp"
+
+#include "rendezvous/messages.hpp"
+
+#include <cstddef>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace dlaunch::launcher {
+namespace {
+
+using rendezvous::CommunicatorCalls;
+
+/// Those without a root do not return where ranks differ.
+bool may_differ(const FlightCall& call) {
+  const bool has_returned = call.ended && !call.failed;
+  return call.sequence != 0 && call.kind == Flight::Kind::call &&
+         (call.place >= 0 || !has_returned);
+}
+
+CommunicatorCalls::Call as_made(const FlightCall& call, const FlightNames& names) {
+  Flight::Call made;
+  made.what = Flight::Call::pack(call.op, call.dtype, call.reduction, call.place);
+  made.sequence = call.sequence;
+  made.count = call.count;
+  made.argument = call.argument;
+  return {call.sequence, Flight::digest_of(0, made), names.full_and_site(call)};
+}
+
+/// Without the last ones.
+CommunicatorCalls counts_of(const RankSight& rank, const FlightGroup& group) {
+  CommunicatorCalls calls;
+  calls.communicator = group.id;
+  calls.name = group.name;
+  calls.rank = rank.rank;
+  calls.begun = group.begun;
+  calls.count = group.rooted;
+  calls.digest = group.digest;
+  calls.heard = group.heard;
+  return calls;
+}
+
+std::vector<CommunicatorCalls::Call> last_calls(const RankSight& rank, const FlightGroup& group) {
+  std::vector<CommunicatorCalls::Call> last;
+  const FlightNames names{*rank.ring};
+  for (const auto& call : rank.log.calls) {
+    if (call.communicator == group.communicator && may_differ(call)) {
+      last.push_back(as_made(call, names));
+    }
+  }
+  return last;
+}
+
+/// What is kept while a node's ranks are looked at.
+struct Known {
+  std::uint64_t count = 0, digest = 0;  ///< Of the first rank.
+  int absent = 0;                       ///< Members that have not been looked at.
+};
+
+void keep_last(std::vector<CommunicatorCalls::Call>& calls) {
+  constexpr std::size_t most = rendezvous::message::calls_max;
+  if (calls.size() > most) calls.erase(calls.begin(), calls.end() - most);
+}
+
+}  // namespace
+
+std::vector<CommunicatorCalls> calls_made(const std::vector<RankSight>& ranks) {
+  rendezvous::CallLedger ledger;
+  std::map<std::uint64_t, Known> communicators;
+  for (const auto& rank : ranks) {
+    if (rank.ring == nullptr) continue;
+    std::set<std::uint64_t> seen;
+    for (const auto& group : rank.log.groups) {
+      if (group.begun == 0) continue;
+      const auto [place, is_new] =
+          communicators.try_emplace(group.id, Known{group.rooted, group.digest, group.size});
+      Known& known = place->second;
+      CommunicatorCalls calls = counts_of(rank, group);
+      // Most agree, and their records need not be read.
+      if (is_new || known.count != group.rooted || known.digest != group.digest) {
+        calls.last = last_calls(rank, group);
+      }
+      // Of a worker that ran one program after the other it is not known which calls met.
+      const bool is_first = seen.insert(group.id).second;
+      calls.heard = calls.heard || !is_first;
+      ledger.add(std::move(calls));
+      if (is_first) --known.absent;
+    }
+  }
+  std::vector<CommunicatorCalls> told;
+  for (auto& calls : ledger.kept()) {
+    const bool is_theirs =
+        communicators[calls.communicator].absent > 0 && (calls.count > 0 || !calls.last.empty());
+    if (calls.disagreement.empty() && !is_theirs) continue;
+    if (told.size() == rendezvous::message::communicators_max) break;
+    keep_last(calls.last);
+    told.push_back(std::move(calls));
+  }
+  return told;
+}
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "launcher/stuck_watch.hpp"
+#include "rendezvous/call_ledger.hpp"
+
+#include <vector>
+
+namespace dlaunch::launcher {
+
+/// What the ranks of a node, which have ended, called in the communicators that have ranks on other
+/// nodes, too, and in those in which they do not agree: one rank's calls for each.
+std::vector<rendezvous::CommunicatorCalls> calls_made(const std::vector<RankSight>& ranks);
+
+}  // namespace dlaunch::launcher

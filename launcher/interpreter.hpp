@@ -1,0 +1,16 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+namespace dlaunch::launcher {
+
+/// The Python of an environment, as torchrun would run it, which lies in one: of that in which
+/// `launcher`, this program's path, is installed, else of the one that VIRTUAL_ENV names. Empty
+/// where there is none: then PATH decides.
+std::string environment_python(std::span<const std::string> environment,
+                               const std::string& launcher);
+/// Where this program lies.
+std::string launcher_path();
+
+}  // namespace dlaunch::launcher

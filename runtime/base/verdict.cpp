@@ -1,0 +1,377 @@
+#include "runtime/base/verdict.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <set>
+#include <tuple>
+
+namespace dlaunch {
+namespace {
+
+using Kind = Verdict::Kind;
+
+/// Ranks fail within so short a time for one and the same thing.
+constexpr auto one_blow = std::chrono::seconds(1);
+/// More ranks are not named.
+constexpr std::size_t named_max = 8;
+
+bool is_in(const std::map<int, int>& ranges, int rank) {
+  const auto after = ranges.upper_bound(rank);
+  if (after == ranges.begin()) return false;
+  const auto& [first, count] = *std::prev(after);
+  return rank - first < count;
+}
+
+/// What comes from outside, or from a wrong address, is no answer to a failed call.
+bool was_struck(const Fact& fact) { return fact.signal != 0 && fact.signal != SIGABRT; }
+
+/// How sure a claim is of whom it blames.
+int certainty(Fault fault) {
+  switch (fault) {
+    case Fault::own:
+      return 0;
+    case Fault::lost:
+      return 1;
+    case Fault::absent:
+      return 2;
+    case Fault::gave_up:
+      return 3;
+    case Fault::disagreed:
+      return 4;
+    case Fault::arguments:
+      return 5;
+  }
+  return 0;
+}
+
+Kind kind_of(Fault fault) {
+  switch (fault) {
+    case Fault::own:
+      return Kind::failed;
+    case Fault::lost:
+      return Kind::lost;
+    case Fault::absent:
+      return Kind::absent;
+    case Fault::gave_up:
+      return Kind::gave_up;
+    case Fault::disagreed:
+      return Kind::disagreed;
+    case Fault::arguments:
+      return Kind::arguments;
+  }
+  return Kind::failed;
+}
+
+/// Which of several independent causes is told. A rank that the others only lost, or that did not
+/// come, may itself have waited for another.
+int precedence(Kind kind) {
+  switch (kind) {
+    case Kind::failed:
+      return 0;
+    case Kind::node_lost:
+      return 1;
+    case Kind::arguments:
+      return 2;
+    case Kind::disagreed:
+      return 3;
+    case Kind::gave_up:
+      return 4;
+    case Kind::left:
+      return 5;
+    case Kind::absent:
+      return 6;
+    case Kind::lost:
+      return 7;
+  }
+  return 8;
+}
+
+/// The cause lives on, or did well: those who failed for it give the code.
+bool is_bystander(Kind kind) {
+  switch (kind) {
+    case Kind::left:
+    case Kind::absent:
+    case Kind::lost:
+    case Kind::node_lost:
+      return true;
+    case Kind::failed:
+    case Kind::disagreed:
+    case Kind::arguments:
+    case Kind::gave_up:
+      return false;
+  }
+  return false;
+}
+
+bool earlier(const Fact& a, const Fact& b) {
+  return std::tie(a.when, a.rank) < std::tie(b.when, b.rank);
+}
+
+class Judge {
+ public:
+  explicit Judge(const Facts& facts) : facts_(facts) {}
+
+  std::optional<Verdict> run() {
+    if (std::none_of(facts_.ranks.begin(), facts_.ranks.end(),
+                     [](const auto& known) { return known.second.failed(); })) {
+      return std::nullopt;
+    }
+    count_votes();
+    for (const auto& [rank, fact] : facts_.ranks) {
+      if (is_victim(fact)) blamed_[rank] = blamed_by(fact);
+    }
+    find_ends();
+    if (causes_.empty()) find_circle();
+    if (causes_.empty()) return verdict_of(Kind::failed, {first_failed(facts_.ranks).rank});
+    const auto best = std::min_element(
+        causes_.begin(), causes_.end(),
+        [](const auto& a, const auto& b) { return precedence(a.first) < precedence(b.first); });
+    if (best->first == Kind::failed) return verdict_of(Kind::failed, {first_cause(best->second)});
+    return verdict_of(best->first, {best->second.begin(), best->second.end()});
+  }
+
+ private:
+  using Call = std::pair<std::uint64_t, std::uint64_t>;
+
+  static bool is_victim(const Fact& fact) {
+    return fact.claim && fact.claim->fault != Fault::own && fact.end != Fact::End::left &&
+           !(fact.failed() && was_struck(fact));
+  }
+
+  void count_votes() {
+    std::map<Call, std::map<int, std::uint64_t>> votes;
+    for (const auto& [rank, fact] : facts_.ranks) {
+      if (!fact.claim) continue;
+      auto& of_call = votes[{fact.claim->communicator, fact.claim->sequence}];
+      for (const Vote& vote : fact.claim->votes) {
+        const auto [known, is_new] = of_call.emplace(vote.rank, vote.call);
+        if (!is_new) known->second = std::min(known->second, vote.call);
+      }
+    }
+    for (const auto& [call, by_rank] : votes) {
+      std::map<std::uint64_t, std::size_t> count;
+      for (const auto& [rank, voted] : by_rank) ++count[voted];
+      auto& wrong = wrong_[call];
+      for (const auto& [rank, voted] : by_rank) {
+        if (count[voted] * 2 <= by_rank.size()) wrong.insert(rank);
+      }
+      // Equal halves, or none of which most ranks have the same.
+      const bool has_majority = std::any_of(count.begin(), count.end(), [&](const auto& one) {
+        return one.second * 2 > by_rank.size();
+      });
+      if (has_majority) continue;
+      for (const auto& [rank, voted] : by_rank) wrong.insert(rank);
+    }
+  }
+
+  std::set<int> blamed_by(const Fact& fact) const {
+    const Claim& claim = *fact.claim;
+    std::set<int> ranks(claim.ranks.begin(), claim.ranks.end());
+    if (claim.fault != Fault::disagreed) return ranks;
+    const auto wrong = wrong_.find({claim.communicator, claim.sequence});
+    if (wrong != wrong_.end() && !wrong->second.empty()) return wrong->second;
+    // They say the same of a call, and yet something in it differs.
+    ranks.insert(fact.rank);
+    return ranks;
+  }
+
+  /// What a claim comes to where the rank that it blames blames nobody else; nullopt where it goes
+  /// on from there.
+  std::optional<Kind> end_at(int rank, int victim, Fault fault) const {
+    if (rank == victim) return kind_of(fault);
+    const auto others = blamed_.find(rank);
+    if (others != blamed_.end()) {
+      if (!others->second.contains(rank)) return std::nullopt;
+      return kind_of(facts_.ranks.at(rank).claim->fault);
+    }
+    const auto known = facts_.ranks.find(rank);
+    const bool failed = known != facts_.ranks.end() && known->second.failed();
+    if (failed) return Kind::failed;
+    if (facts_.is_lost(rank)) return Kind::node_lost;
+    const bool waited_for = fault == Fault::lost || fault == Fault::absent;
+    return waited_for && facts_.has_left(rank) ? Kind::left : kind_of(fault);
+  }
+
+  void find_ends() {
+    for (const auto& [rank, fact] : facts_.ranks) {
+      if (fact.failed() && !blamed_.contains(rank)) causes_[Kind::failed].insert(rank);
+    }
+    for (const auto& [victim, ranks] : blamed_) {
+      const Fault fault = facts_.ranks.at(victim).claim->fault;
+      for (const int rank : ranks) {
+        if (const auto kind = end_at(rank, victim, fault)) causes_[*kind].insert(rank);
+      }
+    }
+  }
+
+  /// All victims blame each other: the most certain claims count.
+  void find_circle() {
+    int most = 0;
+    for (const auto& [victim, ranks] : blamed_) {
+      if (ranks.empty()) continue;
+      most = std::max(most, certainty(facts_.ranks.at(victim).claim->fault));
+    }
+    for (const auto& [victim, ranks] : blamed_) {
+      const Fault fault = facts_.ranks.at(victim).claim->fault;
+      if (certainty(fault) == most) causes_[kind_of(fault)].insert(ranks.begin(), ranks.end());
+    }
+    std::erase_if(causes_, [](const auto& cause) { return cause.second.empty(); });
+  }
+
+  int first_cause(const std::set<int>& ranks) const {
+    std::map<int, Fact> failed;
+    for (const int rank : ranks) failed.emplace(rank, facts_.ranks.at(rank));
+    const auto until = first_failed(failed).when + one_blow;
+    std::map<int, Fact> struck;
+    for (const auto& [rank, fact] : failed) {
+      if (was_struck(fact) && fact.when <= until) struck.emplace(rank, fact);
+    }
+    return first_failed(struck.empty() ? failed : struck).rank;
+  }
+
+  static const Fact& first_failed(const std::map<int, Fact>& ranks) {
+    const Fact* first = nullptr;
+    for (const auto& [rank, fact] : ranks) {
+      if (fact.failed() && (first == nullptr || earlier(fact, *first))) first = &fact;
+    }
+    return *first;
+  }
+
+  /// Those who blame one of `causes`, or one who does.
+  std::set<int> waiters_for(const std::vector<int>& causes) const {
+    std::map<int, std::vector<int>> victims_of;
+    for (const auto& [victim, ranks] : blamed_) {
+      for (const int rank : ranks) victims_of[rank].push_back(victim);
+    }
+    std::set<int> found;
+    std::vector<int> todo = causes;
+    while (!todo.empty()) {
+      const int rank = todo.back();
+      todo.pop_back();
+      for (const int victim : victims_of[rank]) {
+        if (found.insert(victim).second) todo.push_back(victim);
+      }
+    }
+    return found;
+  }
+
+  Verdict verdict_of(Kind kind, std::vector<int> ranks) const {
+    Verdict verdict;
+    verdict.kind = kind;
+    verdict.ranks = std::move(ranks);
+    const Fact* own = nullptr;
+    for (const int rank : verdict.ranks) {
+      const auto known = facts_.ranks.find(rank);
+      if (own == nullptr && known != facts_.ranks.end() && known->second.failed()) {
+        own = &known->second;
+      }
+    }
+    const Fact* first = nullptr;
+    for (const int rank : waiters_for(verdict.ranks)) {
+      const Fact& waiter = facts_.ranks.at(rank);
+      if (!waiter.failed() || std::count(verdict.ranks.begin(), verdict.ranks.end(), rank) > 0) {
+        continue;
+      }
+      if (first == nullptr || earlier(waiter, *first)) first = &waiter;
+    }
+    const Fact* telling = own == nullptr || (first != nullptr && is_bystander(kind)) ? first : own;
+    if (telling == nullptr) telling = &first_failed(facts_.ranks);
+    verdict.exit_code = telling->shell_code() != 0 ? telling->shell_code() : 1;
+    if (own != nullptr && own->rank == verdict.rank()) {
+      verdict.code = own->exit_code;
+      verdict.signal = own->signal;
+      verdict.core_dumped = own->core_dumped;
+    }
+    if (kind == Kind::absent) verdict.doing = seen_doing(verdict.rank());
+    return verdict;
+  }
+
+  std::string seen_doing(int absent) const {
+    for (const auto& [rank, fact] : facts_.ranks) {
+      if (!fact.claim || fact.claim->fault != Fault::absent || fact.claim->ranks.empty()) continue;
+      if (fact.claim->ranks.front() == absent && rank != absent) return fact.claim->doing;
+    }
+    return {};
+  }
+
+  const Facts& facts_;
+  std::map<Call, std::set<int>> wrong_;   ///< By call about which ranks disagree.
+  std::map<int, std::set<int>> blamed_;   ///< By victim.
+  std::map<Kind, std::set<int>> causes_;  ///< Never with an empty set.
+};
+
+std::string list_of(const std::vector<int>& ranks, const NameOfRank& name) {
+  std::string text;
+  const std::size_t shown = std::min(ranks.size(), named_max);
+  const std::size_t more = ranks.size() - shown;
+  for (std::size_t i = 0; i < shown; ++i) {
+    const bool is_last = i + 1 == shown && more == 0;
+    text += (i == 0 ? "" : is_last ? " and " : ", ") + name(ranks[i]);
+  }
+  return more == 0 ? text : text + " and " + std::to_string(more) + " more";
+}
+
+}  // namespace
+
+void Facts::add_left(int first, int count) {
+  if (count < 1 || (is_in(left, first) && is_in(left, first + count - 1))) return;
+  left.erase(left.lower_bound(first), left.lower_bound(first + count));
+  const auto next = left.lower_bound(first);
+  if (next != left.begin()) {
+    auto& [before, known] = *std::prev(next);
+    if (before + known == first) {
+      known += count;
+      return;
+    }
+  }
+  left[first] = count;
+}
+
+bool Facts::has_left(int rank) const {
+  const auto known = ranks.find(rank);
+  if (known != ranks.end() && known->second.end == Fact::End::left) return true;
+  return is_in(left, rank);
+}
+
+bool Facts::is_lost(int rank) const { return is_in(lost, rank); }
+
+std::optional<Verdict> judge(const Facts& facts) { return Judge(facts).run(); }
+
+std::string end_text(int code, int signal, bool core_dumped) {
+  if (signal == 0) return "exited with " + std::to_string(code);
+  std::string name = "signal " + std::to_string(signal);
+  if (const char* known = ::sigabbrev_np(signal)) name = std::string("SIG") + known;
+  if (signal >= SIGRTMIN && signal <= SIGRTMAX) {
+    name = signal == SIGRTMIN ? "SIGRTMIN" : "SIGRTMIN+" + std::to_string(signal - SIGRTMIN);
+  }
+  return "killed by " + name + (core_dumped ? " (core dumped)" : "");
+}
+
+std::string sentence_of(const Verdict& verdict, const NameOfRank& name) {
+  const std::string who = list_of(verdict.ranks, name);
+  const bool one = verdict.ranks.size() == 1;
+  switch (verdict.kind) {
+    case Kind::failed:
+      return who + (verdict.signal != 0 ? " was " : " ") +
+             end_text(verdict.code, verdict.signal, verdict.core_dumped);
+    case Kind::left:
+      return who + " exited with 0 before the others";
+    case Kind::node_lost:
+      return who + (one ? " was" : " were") + " lost with the node";
+    case Kind::lost:
+      return who + (one ? " was" : " were") + " lost to the others while " + (one ? "it" : "they") +
+             " ran";
+    case Kind::absent:
+      return who + " did not come in time" + (verdict.doing.empty() ? "" : ": " + verdict.doing);
+    case Kind::disagreed:
+      return who + (one ? " made another call than the others" : " made calls that do not agree");
+    case Kind::arguments:
+      return who + " gave a call wrong arguments";
+    case Kind::gave_up:
+      return who + " gave up a call that the others were in";
+  }
+  return who;
+}
+
+}  // namespace dlaunch

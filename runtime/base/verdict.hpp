@@ -1,0 +1,135 @@
+#pragma once
+
+#include <dlaunch/error.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+/// Who is to blame when a job's ranks fail. The facts come from the ranks themselves, their agents
+/// and the rendezvous, in any order; judge() is the only place that weighs them. Pure. Ranks are
+/// those of the world.
+namespace dlaunch {
+
+/// Whose fault it was that a call failed, as the rank says whose call it was.
+enum class Fault : std::uint8_t {
+  own,        ///< Its own; or nobody's that it knows.
+  lost,       ///< Of ranks that are gone.
+  absent,     ///< Of ranks that did not come in time.
+  disagreed,  ///< Of ranks that made another call under the same number.
+  arguments,  ///< Of a rank that gave its call wrong arguments.
+  gave_up,    ///< Of a rank that called abort(), or whose own code failed in the call.
+};
+
+/// What a rank called, as a number that is the same for the same call.
+struct Vote {
+  int rank = 0;
+  std::uint64_t call = 0;
+
+  bool operator==(const Vote&) const = default;
+};
+
+/// What a rank tells of its failed call.
+struct Claim {
+  /// More ranks, or votes, than these are not told of.
+  static constexpr std::size_t ranks_max = 16;
+  static constexpr std::size_t doing_bytes_max = 512;
+
+  Fault fault = Fault::own;
+  std::vector<int> ranks = {};  ///< Those it blames; empty where it was told of no name.
+  /// The call about which ranks disagree, and what each of them called there, as far as it knows.
+  std::uint64_t communicator = 0;
+  std::uint64_t sequence = 0;
+  std::vector<Vote> votes = {};
+  /// What the first of an absent call's ranks was last seen doing.
+  std::string doing = {};
+
+  bool operator==(const Claim&) const = default;
+};
+
+/// What is known of one rank that did not simply go on.
+struct Fact {
+  enum class End : std::uint8_t {
+    running,  ///< It lives, or ended because it was told to.
+    left,     ///< It exited with 0, by itself.
+    failed,   ///< It exited otherwise, or died, by itself.
+  };
+  int rank = 0;
+  End end = End::running;
+  int exit_code = 0;
+  int signal = 0;  ///< The one that ended it, else 0.
+  bool core_dumped = false;
+  Clock::time_point when{};  ///< Of its end.
+  std::optional<Claim> claim = std::nullopt;
+
+  bool failed() const { return end == End::failed; }
+  /// As a shell says it: its own code, or 128 + signal.
+  int shell_code() const { return signal != 0 ? 128 + signal : exit_code; }
+  bool operator==(const Fact&) const = default;
+};
+
+/// All that is known of the ranks of one epoch, or of those of one node.
+struct Facts {
+  std::map<int, Fact> ranks;  ///< Those that failed, or claim something.
+  std::map<int, int> left;  ///< Ranks that exited with 0: how many from each first one on.
+  std::map<int, int> lost;  ///< Ranks that were lost with their node, in the same way.
+
+  /// A later range may contain earlier ones.
+  void add_left(int first, int count = 1);
+  bool has_left(int rank) const;
+  bool is_lost(int rank) const;
+};
+
+struct Verdict {
+  enum class Kind : std::uint8_t {
+    failed,     ///< It failed by itself.
+    left,       ///< It exited with 0 while others waited for it.
+    node_lost,  ///< Its node is gone.
+    lost,       ///< The others lost it while it ran.
+    absent,     ///< It did not come in time.
+    disagreed,  ///< One, against most: it made another call. Several: nobody knows who is right.
+    arguments,  ///< It gave its call wrong arguments.
+    gave_up,    ///< It called abort(), or its own code failed in a call.
+  };
+  Kind kind = Kind::failed;
+  std::vector<int> ranks;  ///< Ascending; never empty.
+  int exit_code = 1;       ///< The job's.
+  // Of the first rank, where it ended by itself.
+  int code = 0;
+  int signal = 0;
+  bool core_dumped = false;
+  std::string doing;  ///< What the first rank was last seen doing, where it was absent.
+
+  int rank() const { return ranks.front(); }
+  bool operator==(const Verdict&) const = default;
+};
+
+/// The root cause; nullopt where nobody failed. The order in which the facts became known changes
+/// nothing. These rules hold (docs/operations.md):
+///
+/// * A rank whose claim blames others is their victim, and so on from them. What remains at the
+///   end of such a chain is a cause.
+/// * Among causes a rank that failed by itself comes first, the earliest of them. One that died of
+///   a signal from outside comes before one that exited within a second of it.
+/// * Where ranks disagree on a call, those are wrong that differ from more than half of all whose
+///   call is known. Without such a majority all of them are named.
+/// * A chain that closes has no end: there the more certain of two claims counts, and what somebody
+///   lost is the least certain.
+/// * The exit code is the cause's own. Where the cause did not fail itself, it is the code of the
+///   first rank that failed for it.
+std::optional<Verdict> judge(const Facts& facts);
+
+/// What those are told who may wait for a rank that left.
+inline constexpr const char* left_text = "exited 0 before the others";
+/// "rank 3 on h2".
+using NameOfRank = std::function<std::string(int rank)>;
+/// "rank 3 on h2 was killed by SIGKILL", "rank 1 on h2 did not come: stopped by a signal".
+std::string sentence_of(const Verdict& verdict, const NameOfRank& name);
+/// "exited with 3", "killed by SIGSEGV (core dumped)".
+std::string end_text(int code, int signal, bool core_dumped);
+
+}  // namespace dlaunch

@@ -1,0 +1,139 @@
+// Whom a job blames, and its code, in all layouts: the same on every node.
+#include "tests/process/daemon.hpp"
+#include "tests/process/nodes.hpp"
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+namespace dlaunch::process_test {
+namespace {
+
+struct Layout {
+  int ranks;  ///< Per agent.
+  int agents;
+};
+
+struct Ending {
+  const char* mode;
+  int code;
+  const char* words;  ///< Said of the culprit, the last rank.
+};
+const Ending endings[] = {
+    {"exit 0", 75, " exited with 0 before the others"},
+    {"return 0", 75, " exited with 0 before the others"},
+    {"exit 3", 3, " exited with 3"},
+    {"kill", 137, " was killed by SIGKILL"},
+    {"throw", 134, " was killed by SIGABRT"},
+    {"argument", 9, " exited with 9"},
+    {"count", 9, " made another call than the others"},
+    {"root", 9, " made another call than the others"},
+    {"abort", 75, " gave up a call that the others were in"},
+    {"absent", 75, " did not come in time"},
+    {"stop", 75, " did not come in time: stopped by a signal"},
+};
+
+bool is_full() { return std::getenv("DLAUNCH_TEST_FULL") != nullptr; }
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::string host_name() {
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+/// The part of what a node said that names the root cause.
+std::string root_block(const std::string& text) {
+  const auto at = text.find("Root Cause");
+  return at == std::string::npos ? "" : text.substr(at);
+}
+
+void check(const std::vector<std::unique_ptr<Job>>& jobs, Layout layout, const Ending& ending) {
+  const int size = layout.ranks * layout.agents;
+  const std::string culprit = "rank " + std::to_string(size - 1) + " on " + host_name();
+  const bool disagree = contains(ending.words, "another call");
+  // Two ranks that disagree are both named, and the first gives the code.
+  const bool both = disagree && size == 2;
+  const std::string sentence =
+      both ? "rank 0 on " + host_name() + " and " + culprit + " made calls that do not agree"
+           : culprit + ending.words;
+  for (int node = 0; node < layout.agents; ++node) {
+    Job& job = *jobs[static_cast<std::size_t>(node)];
+    const int code = job.wait().code;
+    CHECK_MESSAGE(code == (both ? 75 : ending.code), "node " << node << ": " << job.err());
+    const std::string block = root_block(job.err());
+    const bool is_there = node == layout.agents - 1 || (both && node == 0);
+    if (is_there) {
+      const int shown = both && node == 0 ? 0 : size - 1;
+      CHECK_MESSAGE(contains(block, "rank      : " + std::to_string(shown) + " "), job.err());
+    } else {
+      CHECK_MESSAGE(contains(block, "the job ends: " + sentence), job.err());
+      CHECK_MESSAGE(contains(block, "rank      : " + std::to_string(both ? 0 : size - 1) + " "),
+                    job.err());
+    }
+  }
+}
+
+void run(Layout layout, const Ending& ending, const Daemon* daemon) {
+  CAPTURE(layout.ranks);
+  CAPTURE(layout.agents);
+  CAPTURE(ending.mode);
+  const Strings program = {
+      DLAUNCH_BINARY_DIR "/tests/cause_rank", ending.mode,
+      std::string(ending.mode) == "stop" || std::string(ending.mode) == "absent" ? "1" : "30"};
+  static int number = 0;
+  Strings line = {"--nproc-per-node", std::to_string(layout.ranks), "--shutdown-timeout", "1"};
+  if (layout.agents > 1) {
+    const Strings more = {"--nnodes", std::to_string(layout.agents), "--rdzv-endpoint",
+                          daemon ? daemon->endpoint() : "127.0.0.1:" + std::to_string(free_port())};
+    line.insert(line.end(), more.begin(), more.end());
+    if (daemon) {
+      line.insert(line.end(), {"--rdzv-id", "cause-" + std::to_string(++number)});
+    }
+  }
+  std::vector<std::unique_ptr<Job>> jobs;
+  for (int node = 0; node < layout.agents; ++node) {
+    Strings own = line;
+    if (layout.agents > 1) {
+      own.insert(own.end(),
+                 {"--node-rank", std::to_string(node), "--node-id", "n" + std::to_string(node)});
+    }
+    own.insert(own.end(), program.begin(), program.end());
+    jobs.push_back(std::make_unique<Job>(own));
+  }
+  check(jobs, layout, ending);
+}
+
+}  // namespace
+
+TEST_CASE("the rank that is to blame is named on every node, with the job's code") {
+  const std::vector<Layout> layouts = {{2, 1}, {4, 1}, {1, 2}, {2, 2}, {1, 4}, {2, 3}};
+  std::size_t turn = 0;
+  for (const Ending& ending : endings) {
+    // One layout each, and with DLAUNCH_TEST_FULL all of them.
+    if (!is_full()) run(layouts[turn++ % 2 == 0 ? 4 : 3], ending, nullptr);
+    for (const Layout& layout : layouts) {
+      for (int again = 0; is_full() && again < 20; ++again) run(layout, ending, nullptr);
+    }
+  }
+}
+
+TEST_CASE("the same where dlaunchd judges") {
+  const Daemon daemon;
+  const std::vector<Layout> layouts = {{1, 2}, {2, 2}, {1, 4}, {2, 3}};
+  if (!is_full()) return run({1, 3}, endings[0], &daemon);
+  for (const Ending& ending : endings) {
+    for (const Layout& layout : layouts) {
+      for (int again = 0; again < 20; ++again) run(layout, ending, &daemon);
+    }
+  }
+}
+
+}  // namespace dlaunch::process_test

@@ -1,0 +1,114 @@
+#include "launcher/calls_made.hpp"
+
+#include "rendezvous/messages.hpp"
+
+#include <array>
+#include <deque>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+using namespace dlaunch::launcher;
+
+namespace {
+
+/// The rings of a node's ranks, in which each has joined a communicator of so many ranks.
+class Ranks {
+ public:
+  Ranks(int here, int size) {
+    for (int rank = 0; rank < here; ++rank) {
+      auto& flight = flights_.emplace_back(nullptr, -1, words());
+      places_.push_back(flight.join(77, "world", rank, size));
+    }
+  }
+  static Flight::Call broadcast(std::uint64_t sequence, int root) {
+    return {.what = Flight::Call::pack(1, 1, 0, root), .sequence = sequence, .count = 8};
+  }
+  void call(std::size_t rank, const Flight::Call& call, bool returns = true) {
+    places_[rank].progress->begun.store(call.sequence);
+    places_[rank].count_rooted(call);
+    Flight::Entry entry(flights_[rank], places_[rank], call, "train.cpp", 42);
+    if (returns) entry.done();
+  }
+  void message(std::size_t rank) {
+    Flight::Entry(flights_[rank], places_[rank], {.what = Flight::Call::pack(2, 1, 0, 1)}, "", 0)
+        .done();
+  }
+  Flight& flight(std::size_t rank) { return flights_[rank]; }
+  Flight::Place& place(std::size_t rank) { return places_[rank]; }
+  std::vector<rendezvous::CommunicatorCalls> made() const {
+    std::vector<RankSight> sights;
+    for (const auto& flight : flights_) {
+      auto& sight = sights.emplace_back();
+      sight.rank = static_cast<int>(sights.size()) - 1;
+      sight.ring = &flight.ring();
+      sight.log = read_flight(*sight.ring);
+    }
+    return calls_made(sights);
+  }
+
+ private:
+  static FlightWords words() {
+    static constexpr std::array<const char*, 3> ops{nullptr, "broadcast", "send"};
+    static constexpr std::array<const char*, 2> dtypes{nullptr, "f32"};
+    return {ops, dtypes, {}};
+  }
+  std::deque<Flight> flights_;
+  std::vector<Flight::Place> places_;
+};
+
+}  // namespace
+
+TEST_CASE("of a communicator that other nodes' ranks are in, too, one rank's calls are told") {
+  Ranks ranks(2, 3);
+  for (std::uint64_t sequence = 1; sequence <= 70; ++sequence) {
+    ranks.call(0, Ranks::broadcast(sequence, 0));
+    ranks.call(1, Ranks::broadcast(sequence, 0));
+  }
+  const auto made = ranks.made();
+  REQUIRE(made.size() == 1);
+  CHECK(made[0].communicator == 77);
+  CHECK(made[0].rank == 0);
+  CHECK(made[0].count == 70);
+  CHECK(made[0].disagreement.empty());
+  REQUIRE(made[0].last.size() == rendezvous::message::calls_max);
+  CHECK(made[0].last.back().sequence == 70);
+  CHECK(made[0].last.back().text == "broadcast #70 (f32, 8 elements, root 0) [train.cpp:42]");
+}
+
+TEST_CASE("of one whose ranks are all here nothing is told, unless they do not agree") {
+  Ranks ranks(2, 2);
+  ranks.call(0, Ranks::broadcast(1, 0));
+  ranks.call(1, Ranks::broadcast(1, 0));
+  CHECK(ranks.made().empty());
+  ranks.call(0, Ranks::broadcast(2, 0));
+  ranks.call(1, Ranks::broadcast(2, 1));
+  REQUIRE(ranks.made().size() == 1);
+  CHECK(ranks.made()[0].disagreement ==
+        "the ranks do not agree: rank 0 made broadcast #2 (f32, 8 elements, root 0) "
+        "[train.cpp:42], but rank 1 made broadcast #2 (f32, 8 elements, root 1) [train.cpp:42]");
+  CHECK_FALSE(ranks.made()[0].heard);
+  ranks.place(1).progress->heard.store(1);
+  CHECK(ranks.made()[0].heard);
+}
+
+TEST_CASE("the digest tells what the records do not any more") {
+  Ranks ranks(2, 2);
+  ranks.call(0, Ranks::broadcast(1, 0));
+  ranks.call(1, Ranks::broadcast(1, 1));
+  for (std::size_t i = 0; i < FlightRing::records_max; ++i) ranks.message(0);
+  REQUIRE(ranks.made().size() == 1);
+  CHECK(ranks.made()[0].disagreement ==
+        "the ranks do not agree: rank 0 and rank 1 made different calls with a root before #2, of "
+        "which no record is left");
+}
+
+TEST_CASE("a worker that ran two programs, one after the other, is not judged") {
+  Ranks ranks(1, 2);
+  ranks.call(0, Ranks::broadcast(1, 0));
+  ranks.flight(0).leave(ranks.place(0));
+  ranks.place(0) = ranks.flight(0).join(77, "world", 0, 2);
+  ranks.call(0, Ranks::broadcast(1, 1));
+  REQUIRE(ranks.made().size() == 1);
+  CHECK(ranks.made()[0].heard);
+}
