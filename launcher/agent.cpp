@@ -3,6 +3,7 @@
 #include "launcher/agent_settings.hpp"
 #include "launcher/agent_state.hpp"
 #include "launcher/descriptors.hpp"
+#include "launcher/end_report.hpp"
 #include "runtime/base/exit_code.hpp"
 
 #include <algorithm>
@@ -34,6 +35,9 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
                 .descriptors = raise_descriptor_limit(),
                 .give_terminal = seat.owns_terminal,
                 .output = console_.output()}),
+      loan_(io_, {.front = seat.front,
+                  .for_good = console_.output() == nullptr,
+                  .say = [this](const std::string& sentence) { say(sentence); }}),
       supervisor_(rules_of(task)),
       history_(task.options, task.job, task.machine.hostname),
       run_directory_(task.run_directory),
@@ -56,12 +60,15 @@ int Agent::run() {
 void Agent::on_admitted(const rendezvous::Admission& admission) {
   if (leaving_ || final_code_) return;
   roster_ = admission.roster;
-  link_.place(admission, [this, clients = store_clients(admission)](Assignment assignment) {
-    if (!leaving_ && !final_code_) begin_epoch(std::move(assignment), clients);
+  link_.place(admission, [this, clients = store_clients(admission),
+                          why = admission.again_for](Assignment assignment) {
+    signals_.take_pending();  // Nothing is started after the signal to stop has come.
+    if (!leaving_ && !final_code_) begin_epoch(std::move(assignment), clients, why);
   });
 }
 
-void Agent::begin_epoch(Assignment assignment, const StoreClients& clients) {
+void Agent::begin_epoch(Assignment assignment, const StoreClients& clients,
+                        const std::string& why) {
   const bool again = history_.has_attempt(assignment.attempt);
   assignment_ = std::move(assignment);
   assignment_.repeated_attempt = again;
@@ -69,9 +76,12 @@ void Agent::begin_epoch(Assignment assignment, const StoreClients& clients) {
   open_host();
   host_->serve_c10d_to(clients);
   assignment_.control_socket = host_->socket_name();
-  if (assignment_.attempt > 0 && !again) say_restart(assignment_.attempt);
+  // To a node that comes now it is no restart.
+  const bool restarts = assignment_.attempt > 0 && !again && !history_.empty();
+  if (restarts) say(why + restart_text(assignment_.attempt, task_.options));
   if (console_.output() && !history_.empty()) console_.output()->forget_tails();
-  order_reason_.clear();
+  loan_.forget();
+  if (const auto note = note_of_stdin(task_.options, assignment_)) say(*note);
   stragglers_.clear();
   left_elsewhere_.clear();
   failed_elsewhere_ = false;
@@ -88,9 +98,8 @@ void Agent::open_host() {
   if (auto* server = link_.shared_server()) host_->share_c10d(*server);
 }
 
-void Agent::on_order(std::uint64_t epoch, StopOrder::Manner manner, const std::string& reason) {
+void Agent::on_order(std::uint64_t epoch, StopOrder::Manner manner) {
   if (epoch != assignment_.epoch && manner != StopOrder::Manner::kill) return;
-  order_reason_ = reason;
   failed_elsewhere_ = manner == StopOrder::Manner::report_first;
   feed(StopOrder{manner});
 }
@@ -137,20 +146,29 @@ void Agent::on_handed_on(int number) {
   }
   // All processes are gone; only a reader that does not read holds us, or a node that does not end.
   if (finished_) ::_exit(exit_code_);
-  if (draining_) {
+  const bool again = leaving_.has_value();
+  feed(StopSignal{number});
+  leave(code_of_stop(number), "stopped by " + signal_name(number));
+  // The others hear of a first signal before we go; a second one waits for nobody.
+  if (draining_ && (again || link_.alone())) {
     abandoned_ = true;
     draining_ = false;
-    return on_all_gone();
+    on_all_gone();
   }
-  feed(StopSignal{number});
-  // What failed before the signal gives the code.
+}
+
+/// What failed before the signal gives the code, and on a node that is alone a success, too: among
+/// several nothing has succeeded before the rendezvous says so.
+int Agent::code_of_stop(int signal_number) const {
   const Ended now = supervisor_.verdict();
-  const bool failed = now.outcome == Outcome::failed && !gang_is_gone();
-  leave(failed ? now.exit_code : 128 + number, "stopped by " + signal_name(number));
+  const bool settled =
+      now.outcome == Outcome::failed || (now.outcome == Outcome::succeeded && link_.alone());
+  return settled && !gang_is_gone() ? now.exit_code : 128 + signal_number;
 }
 
 void Agent::leave(int exit_code, const std::string& reason) {
-  if (finished_ || std::exchange(leaving_, true)) return;
+  if (finished_ || leaving_) return;
+  leaving_ = exit_code;
   if (Seat* seat = link_.seat()) seat->leave(exit_code, reason);
   if (gang_is_gone()) finish(exit_code);
 }
@@ -180,7 +198,7 @@ void Agent::on_left(int rank) {
 }
 
 void Agent::on_child_change() {
-  bool stopped = false;
+  std::vector<Workers::Stopped> stopped;
   for (const auto& ended : workers_.reap(stopped)) {
     history_.add(ended);
     watch_.ended(ended);
@@ -190,11 +208,7 @@ void Agent::on_child_change() {
       deliver(ended);
     }
   }
-  // Ctrl-Z in a worker that has the terminal: the shell waits for our front to stop.
-  if (stopped && seat_.owns_terminal) {
-    watch_.suspend(true);
-    ::kill(seat_.front, SIGTSTP);
-  }
+  take_stops(stopped);
   if (killing_ && !workers_.nothing_left()) workers_.signal_all(SIGKILL);
   if (!waiting_for_last_words_.empty()) {
     last_words_timer_.expires_after(last_words_timeout);
@@ -206,6 +220,19 @@ void Agent::on_child_change() {
   check_all_gone();
 }
 
+void Agent::take_stops(const std::vector<Workers::Stopped>& stopped) {
+  bool suspended = false;
+  for (const auto& [local_rank, pid, number] : stopped) {
+    const bool wants_terminal = number == SIGTTIN || number == SIGTTOU;
+    if (wants_terminal) loan_.ask(pid, assignment_.first_rank + local_rank);
+    if (!wants_terminal && number != SIGSTOP) suspended = true;
+  }
+  // Ctrl-Z in a worker that has the terminal: the shell waits for our front to stop.
+  if (!suspended || !seat_.owns_terminal) return;
+  watch_.suspend(true);
+  ::kill(seat_.front, SIGTSTP);
+}
+
 void Agent::deliver_all_waiting() {
   for (const auto& [rank, ended] : std::exchange(waiting_for_last_words_, {})) deliver(ended);
   check_all_gone();
@@ -214,7 +241,9 @@ void Agent::deliver_all_waiting() {
 void Agent::deliver(const Workers::Ended& ended) {
   // A worker with the terminal gets Ctrl-C itself; its death by it is the user's wish to stop.
   const bool interrupted = ended.status.signal == SIGINT || ended.status.signal == SIGQUIT;
-  if (interrupted && seat_.owns_terminal && !console_.output()) on_handed_on(ended.status.signal);
+  const bool had_terminal =
+      loan_.was_lent_to(ended.pid) || (seat_.owns_terminal && !console_.output());
+  if (interrupted && had_terminal) on_handed_on(ended.status.signal);
   feed(Exited{ended.local_rank, ended.status});
 }
 
@@ -229,6 +258,16 @@ void Agent::check_all_gone() {
       if (draining_) gather_flight();
     });
   });
+}
+
+/// Where this process stood still, what the deadline was for may lie unread.
+void Agent::on_deadline() {
+  signals_.take_pending();
+  if (killing_) on_child_change();
+  // All are dead: only their last words and their output are waited for, within limits of their
+  // own.
+  if (draining_ || (killing_ && workers_.nothing_left())) return;
+  feed(Tick{});
 }
 
 void Agent::feed(const Event& event) {

@@ -61,7 +61,7 @@ void Agent::execute(const TellStragglers& effect) {
 void Agent::execute(const ArmTimer& effect) {
   timer_.expires_at(effect.at);
   timer_.async_wait([this](auto error) {
-    if (!error) feed(Tick{});
+    if (!error) on_deadline();
   });
 }
 
@@ -78,8 +78,13 @@ void Agent::execute(const Ended& effect) {
   if (effect.outcome != Outcome::succeeded) watch_.tell_disagreement();
   if (effect.unkillable) history_.end_attempt(supervisor_, console_.output());
   if (final_code_) return finish(*final_code_);
-  if (effect.unkillable) leave(effect.exit_code, "its workers cannot be killed");
-  if (leaving_) return finish(effect.exit_code);
+  // No other attempt can begin beside what is left of this one; and without a verdict of its own
+  // the node has not done its part.
+  if (effect.unkillable && effect.outcome != Outcome::succeeded) {
+    leave(effect.exit_code != 0 ? effect.exit_code : exit_code::node_lost,
+          "its workers cannot be killed");
+  }
+  if (leaving_) return finish(*leaving_);
 
   if (effect.outcome == Outcome::succeeded || effect.outcome == Outcome::failed) {
     link_.seat()->calls_made(
@@ -132,7 +137,7 @@ void Agent::on_all_gone() {
 void Agent::finish(int exit_code) {
   if (std::exchange(finished_, true)) return;
   exit_code_ = exit_code;
-  const JobEnd end = job_end(last_end_, exit_code, leaving_, history_.empty());
+  const JobEnd end = job_end(last_end_, exit_code, leaving_.has_value(), history_.empty());
   if (abandoned_) return tell_and_stop(end);
   link_.close([this, end] { tell_and_stop(end); });
 }
@@ -185,16 +190,6 @@ std::string Agent::client_name(const Address& peer, const Address& own) const {
 
 void Agent::on_refused_client(const Address& peer, const Address& own, const std::string& why) {
   say(client_name(peer, own) + ": PyTorch's store has closed its connection, for " + why);
-}
-
-void Agent::say_restart(int attempt) {
-  // Who ended for another node's loss is not to blame.
-  const auto& known = last_end_.verdict;
-  const bool is_here = known && known->kind != Verdict::Kind::lost && is_ours(known->rank());
-  const std::string cause = is_here                 ? history_.verdict_sentence(*known)
-                            : order_reason_.empty() ? "a node was lost"
-                                                    : order_reason_;
-  say(cause + restart_text(attempt, task_.options));
 }
 
 }  // namespace dlaunch::launcher

@@ -1,5 +1,7 @@
 #include "launcher/agent_settings.hpp"
 
+#include "launcher/environment.hpp"
+
 #include <algorithm>
 
 #include <unistd.h>
@@ -32,11 +34,11 @@ std::unique_ptr<Output> make_output(const AgentTask& task) {
   Assignment alone;
   alone.run_directory = "/";  // Any, since a stream that goes to a log is not the worker's own.
   alone.local_size = alone.world_size = task.workers;
-  if (task.options.nodes.most > 1) ++alone.world_size;
   const LaunchPlan plan = plan_of(task, alone);
   const bool all_inherit = std::all_of(plan.workers.begin(), plan.workers.end(),
                                        [](const auto& w) { return w.stdio.inherit; });
-  return all_inherit ? nullptr : std::make_unique<Output>(STDOUT_FILENO, STDERR_FILENO);
+  if (all_inherit) return nullptr;
+  return std::make_unique<Output>(STDOUT_FILENO, STDERR_FILENO, terminal_redraws(task.environment));
 }
 
 rendezvous::JobIdentity identity_of(const AgentTask& task, const Assignment& assignment,
@@ -52,7 +54,9 @@ rendezvous::JobIdentity identity_of(const AgentTask& task, const Assignment& ass
       .failure_grace = task.options.failure_grace,
       .data_key = {},
       .oversubscribed = task.machine.processors.oversubscribed_by(assignment.local_size)};
-  if (task.job_key) identity.data_key = derive_data_key(*task.job_key, assignment.epoch);
+  if (task.job_key) {
+    identity.data_key = derive_data_key(*task.job_key, assignment.incarnation, assignment.epoch);
+  }
   return identity;
 }
 

@@ -7,6 +7,7 @@
 #include "launcher/plan.hpp"
 #include "launcher/signal_inbox.hpp"
 #include "launcher/supervisor.hpp"
+#include "launcher/terminal_loan.hpp"
 #include "launcher/watch.hpp"
 #include "launcher/workers.hpp"
 #include "rendezvous/job_host.hpp"
@@ -43,7 +44,7 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   void on_refused_client(const Address& peer, const Address& own, const std::string& why) override;
 
   void on_admitted(const rendezvous::Admission& admission) override;
-  void on_order(std::uint64_t epoch, StopOrder::Manner manner, const std::string& reason) override;
+  void on_order(std::uint64_t epoch, StopOrder::Manner manner) override;
   void on_ranks_lost(int first_rank, int count, const std::string& host, const std::string& cause,
                      bool left) override;
   void on_standing(const std::string& sentence) override { say(sentence); }
@@ -53,7 +54,10 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   void on_front_lost() override;
   void on_handed_on(int signal_number) override;
 
+  void on_deadline();
+  int code_of_stop(int signal_number) const;
   void leave(int exit_code, const std::string& reason);
+  void take_stops(const std::vector<Workers::Stopped>& stopped);
   void deliver(const Workers::Ended& ended);
   void deliver_all_waiting();
   void check_all_gone();
@@ -71,10 +75,9 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   void finish(int exit_code);
   void tell_and_stop(JobEnd end);
   void say(const std::string& sentence) { console_.say(sentence); }
-  void begin_epoch(Assignment assignment, const StoreClients& clients);
+  void begin_epoch(Assignment assignment, const StoreClients& clients, const std::string& why);
   void open_host();
   std::string client_name(const Address& peer, const Address& own) const;
-  void say_restart(int attempt);
   void say_where_logs_are(const std::optional<std::string>& no_directory);
 
   bool is_ours(int rank) const { return local(rank) >= 0 && local(rank) < task_.workers; }
@@ -92,6 +95,7 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   JobWatch::Roster roster_;  ///< Of the last admission.
   Console console_;
   Workers workers_;
+  TerminalLoan loan_;
   std::unique_ptr<rendezvous::JobHost> host_;  ///< From the first admission on.
   Supervisor supervisor_;
   History history_;
@@ -105,11 +109,10 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   std::string left_elsewhere_;        ///< "rank 3 on h2", the first to exit with 0 there.
   std::vector<std::string> flights_;  ///< To be written, by node.
   bool failed_elsewhere_ = false;     ///< On another node, first.
-  std::string order_reason_;          ///< Why the workers were ended.
   Ended last_end_;                    ///< Of the last attempt.
   std::optional<int> final_code_;     ///< The job is over; we end when the workers are gone.
   bool told_of_logs_ = false;
-  bool leaving_ = false;  ///< The rendezvous has no say any more.
+  std::optional<int> leaving_;  ///< With this code; the rendezvous has no say any more.
   bool finished_ = false;
   bool killing_ = false;
   bool draining_ = false;

@@ -88,6 +88,19 @@ bool is_worker_variable(std::string_view name) {
              worker_variables.end();
 }
 
+void append_colour_variables(std::vector<std::string>& own,
+                             std::span<const std::string> inherited) {
+  if (!lookup(inherited, "NO_COLOR").value_or("").empty()) return;
+  if (lookup(inherited, "CLICOLOR") == "0") return;
+  if (lookup(inherited, "FORCE_COLOR") || lookup(inherited, "CLICOLOR_FORCE")) return;
+  set(own, "FORCE_COLOR", 1);
+  set(own, "CLICOLOR_FORCE", 1);
+}
+
+bool terminal_redraws(std::span<const std::string> environment) {
+  return lookup(environment, "TERM") != "dumb";
+}
+
 std::vector<std::string> visible_gpus(const Machine& machine,
                                       std::span<const std::string> environment) {
   std::vector<std::string> gpus;

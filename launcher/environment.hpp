@@ -38,4 +38,12 @@ std::vector<std::string> worker_environment(const Options& options, const Machin
 std::vector<std::string> visible_gpus(const Machine& machine,
                                       std::span<const std::string> environment);
 
+/// For a worker whose pipe ends in a terminal, which it cannot know: the variables by which
+/// programs are told to use colours all the same. None where the user has set NO_COLOR or any of
+/// them.
+void append_colour_variables(std::vector<std::string>& own, std::span<const std::string> inherited);
+
+/// False where $TERM says that a terminal cannot take back what it shows, and knows no colours.
+bool terminal_redraws(std::span<const std::string> environment);
+
 }  // namespace dlaunch::launcher

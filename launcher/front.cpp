@@ -3,6 +3,7 @@
 #include "launcher/exit_status.hpp"
 #include "launcher/process_tree.hpp"
 #include "launcher/status_socket.hpp"
+#include "launcher/terminal_loan.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/process_stat.hpp"
@@ -21,6 +22,7 @@
 
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 namespace dlaunch::launcher {
@@ -67,7 +69,10 @@ class Front {
         original_mask_(original_mask),
         children_ignored_(children_ignored),
         earlier_children_(child_processes()),
-        owns_terminal_(::isatty(STDIN_FILENO) == 1 && ::tcgetpgrp(STDIN_FILENO) == ::getpgrp()) {}
+        owns_terminal_(::isatty(STDIN_FILENO) == 1 && ::tcgetpgrp(STDIN_FILENO) == ::getpgrp()) {
+    termios settings{};
+    if (terminal_ && ::tcgetattr(terminal_.get(), &settings) == 0) settings_ = settings;
+  }
 
   int run(const std::function<int(const AgentSeat&)>& agent);
 
@@ -81,7 +86,7 @@ class Front {
   void look_at_agent();
   void kill_agent(const std::string& why);
   void suspend();
-  void take_terminal_back();
+  void put_terminal_back(bool failed);
   void sweep(Clock::duration timeout);
   std::vector<pid_t> left_behind() const;
 
@@ -91,6 +96,8 @@ class Front {
   /// Those of the program that exec'd us, `sshd & exec dlaunch ...`: not ours to kill.
   std::vector<pid_t> earlier_children_;
   bool owns_terminal_;
+  unique_fd terminal_ = controlling_terminal();
+  std::optional<termios> settings_;  ///< The terminal's, as they were.
   pid_t agent_ = -1;
   std::optional<int> agent_status_;
   int stop_signals_ = 0;
@@ -111,9 +118,9 @@ int Front::run(const std::function<int(const AgentSeat&)>& agent) {
   }
   if (agent_ == 0) become_agent(self, agent);
   serve();
-  take_terminal_back();
   const ExitStatus status = exit_status_from_wait(*agent_status_);
   sweep(status.signal == 0 ? second_sweep_timeout : sweep_timeout);
+  put_terminal_back(!status.succeeded());
   if (status.signal == 0) return status.code;
   remove_dead_places();
   if (killed_by_us_) return 128 + first_stop_signal_;
@@ -123,6 +130,7 @@ int Front::run(const std::function<int(const AgentSeat&)>& agent) {
 }
 
 void Front::become_agent(pid_t front, const std::function<int(const AgentSeat&)>& agent) {
+  terminal_.reset();
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, front_lost_signal(), 0, 0, 0);
   // A front that died before the line above will send no signal.
@@ -191,8 +199,11 @@ bool Front::stands_still() const {
 /// One that is at work has deadlines of its own, and may wait for a reader of its output.
 void Front::look_at_agent() {
   const auto now = Clock::now();
+  // We stood still ourselves, and the agent may have: both get that time again.
+  const auto late = now - *look_at_;
+  if (late > taken_within) patience_ = deadline_after(late, patience_);
   look_at_ = now + taken_within;
-  if (!stands_still()) return;
+  if (late > taken_within || !stands_still()) return;
   if (now >= patience_) return kill_agent("stands still");
   if (std::exchange(told_, true)) return;
   const auto left = std::chrono::ceil<std::chrono::seconds>(patience_ - now);
@@ -227,8 +238,15 @@ void Front::suspend() {
   ::kill(-group, SIGCONT);
 }
 
-void Front::take_terminal_back() {
-  if (owns_terminal_) ::tcsetpgrp(STDIN_FILENO, ::getpgrp());
+/// All that we started is gone. If the terminal's foreground is, too, it was one of them; and what
+/// failed may have left it without echo.
+void Front::put_terminal_back(bool failed) {
+  const pid_t group = terminal_ ? ::tcgetpgrp(terminal_.get()) : -1;
+  if (group > 0 && ::kill(-group, 0) != 0 && errno == ESRCH) {
+    ::tcsetpgrp(terminal_.get(), ::getpgrp());
+  }
+  if (!failed || !settings_ || ::tcgetpgrp(terminal_.get()) != ::getpgrp()) return;
+  ::tcsetattr(terminal_.get(), TCSANOW, &*settings_);
 }
 
 std::vector<pid_t> Front::left_behind() const {

@@ -111,6 +111,8 @@ void History::end_attempt(const Supervisor& supervisor, const Output* output) {
     end.peer_lost = !killed && record.claim && record.claim->fault == Fault::lost;
     if (end.status.succeeded()) continue;
     if (output) end.last_lines = output->error_tail(end.rank);
+    end.lines_of_both =
+        output && output->is_one_place() && attempt.plan.workers[place].stdio.only_console();
     const std::string& path = attempt.plan.workers[place].error_file;
     if (path.empty()) continue;
     end.error = parse_error_file(read_bounded(path));

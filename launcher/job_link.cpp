@@ -116,10 +116,11 @@ void JobLink::look_up() {
   timer_.expires_at(deadline_);
   timer_.async_wait([this, asked](auto error) {
     if (error || !std::exchange(*asked, false)) return;
-    listener_.on_finished(exit_code::unreachable,
-                          "looking up the host name '" + task_.options.meeting.host +
-                              "': no answer from the name service; tried for " +
-                              duration_text(task_.options.rdzv_times.join));
+    listener_.on_finished({exit_code::unreachable, std::nullopt,
+                           "looking up the host name '" + task_.options.meeting.host +
+                               "': no answer from the name service; tried for " +
+                               duration_text(task_.options.rdzv_times.join)},
+                          false);
   });
   resolver_.async_resolve(
       meeting.host, std::to_string(meeting.port), asio::ip::resolver_base::numeric_service,
@@ -293,6 +294,7 @@ Assignment JobLink::assignment(const rendezvous::Admission& admission,
                                const std::string& master) const {
   Assignment assignment;
   assignment.job = node_seat_ ? node_seat_->job() : task_.job;
+  assignment.incarnation = admission.incarnation;
   assignment.epoch = admission.epoch;
   assignment.attempt = admission.attempt;
   assignment.node_rank = admission.node_rank;

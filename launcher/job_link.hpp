@@ -35,6 +35,8 @@ class JobLink {
 
   /// Finds the rendezvous, or hosts it, and joins.
   void start();
+  /// The job has this node only.
+  bool alone() const { return alone_; }
   /// Null until the rendezvous is found.
   Seat* seat() { return seat_.get(); }
   /// This node's place in the round, as the plan of its workers wants it, once it is known at which

@@ -14,6 +14,7 @@ struct Machine {
   /// How usable_cores came about: "4 in the affinity mask, 2 by the cgroup's cpu.max".
   std::string cores_reason;
   Processors processors = {};  ///< What usable_cores was made of; it rounds a quota down.
+  bool colours = false;        ///< Our stdout and stderr are terminals that show them.
   int gpus = 0;                ///< NVIDIA devices the driver shows; CUDA is not asked.
   std::string python = {};     ///< Of the environment that dlaunch belongs to; empty: PATH's.
   /// Only where it is asked for (--numa-binding): it takes many files to read.

@@ -75,6 +75,8 @@ int main(int argc, char** argv) {
   task.options = std::get<Options>(std::move(parsed));
   keep_ignored(task.options, ignored_signals());
   task.machine = read_machine();
+  task.machine.colours = ::isatty(STDOUT_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1 &&
+                         terminal_redraws(task.environment);
   task.machine.python = environment_python(task.environment, launcher_path());
   if (task.options.numa_binding != NumaBinding::none) {
     task.machine.topology = read_topology(cores_in_affinity_mask());

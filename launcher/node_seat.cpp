@@ -74,7 +74,7 @@ void NodeSeat::beat() {
   auto pause = interval_;
   if (const auto trouble = uplink_.trouble()) {
     if (host_is_lost(trouble->since)) return finish_without_host(trouble->sentence);
-    const auto left = rules_.lease - (Clock::now() - trouble->since);
+    const auto left = rules_.lease - tried_for(trouble->since);
     if (holding_ && hosted_) pause = std::clamp<Clock::duration>(left, 1ms, pause);
   }
   if (uplink_.connected()) tell(message::Heartbeat{});
@@ -90,11 +90,17 @@ void NodeSeat::beat() {
 /// next is to be read with that in mind.
 void NodeSeat::note_stall() {
   const auto now = Clock::now();
-  if (!holding_ || now < next_beat_ || now - next_beat_ < rules_.lease / 2) return;
-  stall_ = "this node stood still for " + age_text(now - beaten_);
+  if (now < next_beat_ || now - next_beat_ < rules_.lease / 2) return;
   stalled_until_ = now;
   next_beat_ = Clock::time_point::max();
+  if (!holding_) return;
+  stall_ = "this node stood still for " + age_text(now - beaten_);
   listener_.on_standing(stall_);
+}
+
+/// For how long there is no connection, as far as this node was awake to make one.
+Clock::duration NodeSeat::tried_for(Clock::time_point since) const {
+  return Clock::now() - std::max(since, stalled_until_);
 }
 
 // ---- What the agent says ----
@@ -191,8 +197,8 @@ void NodeSeat::on_push(const wire::FrameHeader& header, BytesView payload) {
 void NodeSeat::take(const message::Admitted& m) {
   const auto& a = m.admission;
   // Said again after a reconnect.
-  if (holding_ && holding_->incarnation == m.incarnation && holding_->epoch >= a.epoch) return;
-  holding_ = {m.incarnation, a.epoch,      a.attempt,   a.node_rank,
+  if (holding_ && holding_->incarnation == a.incarnation && holding_->epoch >= a.epoch) return;
+  holding_ = {a.incarnation, a.epoch,      a.attempt,   a.node_rank,
               a.node_count,  a.first_rank, a.world_size};
   hosted_ = m.hosted && !hosts_;
   host_ = m.host;
@@ -217,7 +223,7 @@ void NodeSeat::take(const message::Stopped& m) {
   } else if (!holding_ || m.epoch != holding_->epoch) {
     return;
   }
-  listener_.on_order(m.epoch, manner_of(m.cause), m.reason);
+  listener_.on_order(m.epoch, manner_of(m.cause));
 }
 
 void NodeSeat::take(const message::RanksLost& m) {
@@ -234,8 +240,7 @@ void NodeSeat::take(const message::Finished& m) {
 void NodeSeat::on_trouble(const Error& error, Clock::time_point since) {
   if (over_) return;
   note_stall();
-  const auto now = Clock::now();
-  const auto lasted = now - since;
+  const auto lasted = tried_for(since);
   if (!holding_ && lasted >= rules_.join_timeout) {
     return finish(exit_code::unreachable,
                   std::string(error.what()) + "; tried for " + duration_text(rules_.join_timeout));
@@ -248,7 +253,7 @@ void NodeSeat::on_trouble(const Error& error, Clock::time_point since) {
 }
 
 bool NodeSeat::host_is_lost(Clock::time_point since) const {
-  return holding_ && hosted_ && Clock::now() - since >= rules_.lease;
+  return holding_ && hosted_ && tried_for(since) >= rules_.lease;
 }
 
 void NodeSeat::finish_without_host(const std::string& trouble) {

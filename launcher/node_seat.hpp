@@ -59,6 +59,7 @@ class NodeSeat final : public Seat, private store::Uplink::Events {
   void take_payload(BytesView payload);
   void tell(const auto& message);
   void beat();
+  Clock::duration tried_for(Clock::time_point since) const;
   bool host_is_lost(Clock::time_point since) const;
   void finish_without_host(const std::string& trouble);
   void note_stall();

@@ -14,6 +14,7 @@ using Result = std::optional<Complaint>;
 constexpr long workers_max = 4096;
 constexpr long restarts_max = 1'000'000;
 constexpr long node_ranks_max = 100'000;
+constexpr long ranks_max = 10'000'000;
 constexpr long descriptors_max = 1'000'000;
 
 /// Stores what was read, or hands the complaint on.
@@ -106,6 +107,14 @@ Result node_rank(Draft& draft, std::string_view value) {
   return store(read_integer(value, 0, node_ranks_max), draft.options.node_rank.emplace());
 }
 
+Result stdin_rank(Draft& draft, std::string_view value) {
+  auto& rank = draft.options.stdin_rank;
+  if (value == "none") return rank.reset(), std::nullopt;
+  auto complaint = store(read_integer(value, 0, ranks_max), rank.emplace());
+  if (complaint) return Complaint{"'" + std::string(value) + "' is neither a rank nor none"};
+  return complaint;
+}
+
 Result rdzv_role(Draft& draft, std::string_view value) {
   std::string chosen;
   auto complaint = store_choice(value, {"auto", "host", "join"}, &chosen);
@@ -179,6 +188,9 @@ constexpr auto table = std::to_array<OptionEntry>({
    "What the workers are, for ROLE_NAME and line prefixes.", text<&Options::role>},
   {"virtual-local-rank", 0, "", "0", workers, also_torchrun, works,
    "Each worker sees one GPU only and has LOCAL_RANK 0.", flag<&Options::virtual_local_rank>},
+  {"stdin", 0, "RANK|none", "0", workers, ours, works,
+   "The rank that reads our standard input, from a terminal, too; the others have none.",
+   stdin_rank},
   {"numa-binding", 0, "MODE", "", workers, also_torchrun, works,
    "Bind each worker to the cores of a NUMA node, of a socket, to a part of a node of its own, or to "
    "cores that share a cache: node, socket, exclusive or core-complex; beside its GPU where each "

@@ -120,6 +120,7 @@ struct Options {
   WorkersAsked workers;
   std::string role = "default";
   bool virtual_local_rank = false;
+  std::optional<int> stdin_rank = 0;  ///< Reads our stdin; unset: none does.
   NumaBinding numa_binding = NumaBinding::none;
 
   // The job, and where its ranks meet.

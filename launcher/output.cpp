@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 
 namespace dlaunch::launcher {
@@ -24,8 +25,17 @@ constexpr std::size_t wake_key = 0;
 bool same_target(int a, int b) {
   struct stat first {
   }, second{};
-  return ::fstat(a, &first) == 0 && ::fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
-         first.st_ino == second.st_ino;
+  if (::fstat(a, &first) != 0 || ::fstat(b, &second) != 0) return false;
+  if (first.st_dev == second.st_dev && first.st_ino == second.st_ino) return true;
+  // /dev/tty is another file than the terminal it stands for.
+  unsigned one = 0, other = 0;
+  return ::ioctl(a, TIOCGDEV, &one) == 0 && ::ioctl(b, TIOCGDEV, &other) == 0 && one == other;
+}
+
+Surfaces surfaces_of(int out_fd, int err_fd, bool redraws) {
+  return {.one = same_target(out_fd, err_fd),
+          .out_is_terminal = redraws && ::isatty(out_fd) == 1,
+          .err_is_terminal = redraws && ::isatty(err_fd) == 1};
 }
 
 void watch(int epoll, int fd, std::size_t key) {
@@ -39,12 +49,13 @@ void watch(int epoll, int fd, std::size_t key) {
 
 }  // namespace
 
-Output::Output(int out_fd, int err_fd)
+Output::Output(int out_fd, int err_fd, bool redraws)
     : out_fd_(out_fd),
       err_fd_(err_fd),
+      surfaces_(surfaces_of(out_fd, err_fd, redraws)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      lines_(same_target(out_fd, err_fd)) {
+      lines_(surfaces_) {
   if (!epoll_ || !wake_) {
     throw Error(Errc::internal, "cannot open descriptors for the output: " + errno_text(errno));
   }
@@ -104,6 +115,7 @@ void Output::run(const std::stop_token& stop) {
       if (read_some(found->second) == Read::ended) end(key);
       if (pieces_.size() >= pieces_max) write_pieces();
     }
+    measure_terminals();
     lines_.flush_due(Clock::now(), pieces_);
     write_pieces();
     take_commands();
@@ -124,6 +136,16 @@ void Output::wait_for_events(std::vector<std::size_t>& ready) {
       ready.push_back(key);
     }
   }
+}
+
+/// Windows change their size, and tell only the foreground.
+void Output::measure_terminals() {
+  const auto measure = [this](bool is_terminal, Stream stream, int fd) {
+    winsize size{};
+    if (is_terminal && ::ioctl(fd, TIOCGWINSZ, &size) == 0) lines_.resize(stream, size.ws_col);
+  };
+  measure(surfaces_.err_is_terminal, Stream::err, err_fd_);
+  measure(surfaces_.out_is_terminal, Stream::out, out_fd_);
 }
 
 void Output::take_commands() {
@@ -152,7 +174,10 @@ void Output::empty_pipes() {
 }
 
 void Output::start(Source source) {
-  const std::size_t number = lines_.add(source.to, source.prefix, source.shown);
+  const std::size_t number = lines_.add({.to = source.to,
+                                         .prefix = source.prefix,
+                                         .shown = source.shown,
+                                         .keeps_tail = source.carries_errors});
   const std::size_t key = next_key_++;
   watch(epoll_.get(), source.pipe.get(), key);
   active_.emplace(key, Active{std::move(source), number});
@@ -173,8 +198,8 @@ void Output::end(std::size_t key) {
   const auto found = active_.find(key);
   Active& active = found->second;
   if (active.source.filter) log_filtered(active, active.source.filter->end());
-  lines_.end(active.number, pieces_);
-  if (active.source.to == Stream::err) {
+  lines_.end(active.number, Clock::now(), pieces_);
+  if (active.source.carries_errors) {
     auto tail = lines_.tail(active.number);
     const std::lock_guard lock(mutex_);
     tails_[active.source.rank] = std::move(tail);
@@ -239,10 +264,16 @@ bool Output::write_all(int fd, std::string_view text) {
 /// Nobody reads this stream any more (`dlaunch ... | head`): the workers learn it as they would
 /// without us, by SIGPIPE on their next line. A source that is also logged goes on.
 void Output::reader_gone(Stream stream) {
+  Pieces dropped;
   for (auto it = active_.begin(); it != active_.end();) {
     const auto& source = it->second.source;
     const bool for_the_reader = source.shown && !source.log && !source.filter;
-    it = source.to == stream && for_the_reader ? active_.erase(it) : std::next(it);
+    if (source.to != stream || !for_the_reader) {
+      ++it;
+      continue;
+    }
+    lines_.end(it->second.number, Clock::now(), dropped);
+    it = active_.erase(it);
   }
 }
 

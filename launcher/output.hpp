@@ -28,11 +28,12 @@ class Output {
     unique_fd fd;
     std::string path;  ///< For messages.
   };
-  /// One stream of one worker.
+  /// One stream of one worker, or both.
   struct Source {
     unique_fd pipe;  ///< The reading end.
     int rank = 0;
     Stream to = Stream::out;
+    bool carries_errors = false;  ///< Its stderr is in it.
     std::string prefix;
     bool shown = true;     ///< Else it only goes to the log.
     unique_fd log;         ///< A copy, byte for byte; empty for none.
@@ -41,8 +42,13 @@ class Output {
     std::shared_ptr<SharedLog> filtered;  ///< Takes the lines that `filter` picks.
   };
 
-  Output(int out_fd, int err_fd);
+  /// `redraws`: what is a terminal can take a row back.
+  Output(int out_fd, int err_fd, bool redraws);
   ~Output();
+
+  /// Both streams end in one terminal, file or pipe: there a worker's own keep their order if they
+  /// come through one pipe.
+  bool is_one_place() const { return surfaces_.one; }
 
   void add(std::vector<Source> sources);
   /// A line of the launcher's own, to stderr.
@@ -50,7 +56,8 @@ class Output {
   /// When no process is left that writes: emits what the pipes still hold, ends all sources, then
   /// calls `done` on the pump's thread.
   void drain(std::function<void()> done);
-  /// The last lines a rank wrote to stderr, of all that passed through here since `forget_tails`.
+  /// The last lines a rank wrote to stderr, or to the pipe that is both, of all that passed through
+  /// here since `forget_tails`.
   std::vector<std::string> error_tail(int rank) const;
   void forget_tails();
   /// Something was lost, which has been said: the console or a log could not be written. A console
@@ -73,6 +80,7 @@ class Output {
   void run(const std::stop_token& stop);
   void wait_for_events(std::vector<std::size_t>& ready);
   void take_commands();
+  void measure_terminals();
   void start(Source source);
   void empty_pipes();
   Read read_some(Active& active);
@@ -88,6 +96,7 @@ class Output {
 
   int out_fd_;
   int err_fd_;
+  const Surfaces surfaces_;
   unique_fd epoll_;
   unique_fd wake_;
 

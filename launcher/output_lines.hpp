@@ -21,66 +21,123 @@ struct Piece {
 };
 using Pieces = std::vector<Piece>;
 
+/// Where the launcher's own streams end.
+struct Surfaces {
+  bool one = false;  ///< Both in the same terminal, file or pipe.
+  bool out_is_terminal = false;
+  bool err_is_terminal = false;
+};
+
 /// Merges what many workers write into whole lines, each with its writer's prefix: pure, no
 /// descriptor and no clock, not thread-safe. A line is emitted when its end arrives, so lines come
-/// out in the order in which they were completed. What has no end after `partial_delay` (a
-/// prompt, a progress bar) is emitted as it is; another writer then begins a new line.
+/// out in the order in which they were completed.
+///
+/// What has no end yet: on a terminal it is shown after `partial_delay` (a prompt), and another
+/// writer then begins a new line. Elsewhere no other writer tears a line that is ended within
+/// `line_patience`: it is shown early only while all others are quiet, and then they wait for it.
+///
+/// What '\r' has gone back over is progress, of which only the last state counts. A terminal shows
+/// the states in place, one writer's at a time; elsewhere a state is a line, once in a while, and
+/// when the line ends.
 class OutputLines {
  public:
   static constexpr std::size_t line_bytes_max = 64u << 10;  ///< A longer line is split and marked.
   static constexpr std::size_t tail_lines_max = 20;
   static constexpr std::size_t tail_line_bytes_max = 1u << 10;
   static constexpr auto partial_delay = std::chrono::milliseconds(100);
+  static constexpr auto line_patience = std::chrono::seconds(5);
+  /// Others are quiet who have said nothing for so long.
+  static constexpr auto quiet_after = std::chrono::seconds(1);
+  /// What others write while they wait for a begun line; beyond it they no longer wait.
+  static constexpr std::size_t held_bytes_max = 256u << 10;
+  /// Between two states of one line, where they are lines: it doubles from the first to the last.
+  static constexpr auto state_interval_first = std::chrono::seconds(10);
+  static constexpr auto state_interval_last = std::chrono::seconds(60);
+  /// A terminal shows another writer's progress when the first has not moved for so long.
+  static constexpr auto progress_stale_after = std::chrono::seconds(2);
 
-  /// With `one_surface` both streams end in the same terminal or file.
-  explicit OutputLines(bool one_surface) : one_surface_(one_surface) {}
+  explicit OutputLines(Surfaces surfaces);
 
-  /// Returns the new source's number, which may be that of an ended one. With `shown` false
-  /// nothing is emitted; the tail is kept all the same.
-  std::size_t add(Stream to, std::string prefix, bool shown = true);
+  /// How wide the terminal behind a stream is; 0: unknown. Progress is cut to it.
+  void resize(Stream to, std::size_t columns) { surface_of(to).columns = columns; }
+
+  struct Writer {
+    Stream to = Stream::out;
+    std::string prefix;
+    bool shown = true;  ///< Else nothing is emitted; the tail is kept all the same.
+    bool keeps_tail = false;
+  };
+  /// Returns the new source's number, which may be that of an ended one.
+  std::size_t add(Writer writer);
   /// Bytes that a source wrote.
   void feed(std::size_t source, std::string_view bytes, Clock::time_point now, Pieces& out);
   /// The source has ended; an unfinished line gets an end.
-  void end(std::size_t source, Pieces& out);
-  /// A line of the launcher's own.
+  void end(std::size_t source, Clock::time_point now, Pieces& out);
+  /// A line of the launcher's own, which waits for nobody's line.
   void say(Stream to, std::string_view line, Pieces& out);
   /// Emits what has waited long enough.
   void flush_due(Clock::time_point now, Pieces& out);
   /// When flush_due is next needed.
   std::optional<Clock::time_point> next_deadline() const;
 
-  /// The last lines of a stderr source, without prefix and ends of line; also after its end, until
-  /// the next `add`.
+  /// The last lines of a source that keeps them, without prefix and ends of line; also after its
+  /// end, until the next `add`.
   std::vector<std::string> tail(std::size_t source) const;
 
  private:
   struct Source {
-    Stream to = Stream::out;
-    std::string prefix;
-    bool shown = true;
+    Writer writer;
     bool ended = false;
-    std::string partial;  ///< Waits for the end of its line.
-    Clock::time_point partial_since{};
-    bool line_begun = false;    ///< A part of the current line was emitted already.
-    bool after_return = false;  ///< The last thing emitted was '\r'.
-    std::string tail_begin;     ///< What was emitted of the current line, for the tail.
+    std::string partial;  ///< Of the current line: what was not emitted, or the state of progress.
+    Clock::time_point begun{};          ///< The current line.
+    Clock::time_point partial_since{};  ///< The oldest of `partial` that is to be shown.
+    Clock::time_point moved{};          ///< The last bytes.
+    bool fresh = false;                 ///< Something in `partial` is to be shown.
+    bool returned = false;              ///< '\r' went back over a part of the current line.
+    /// Until the next state of the current line, once one was written as a line.
+    std::optional<Clock::duration> state_interval;
+    std::string tail_begin;  ///< What was emitted of the current line, for the tail.
     std::vector<std::string> tail;
   };
+  struct Surface {
+    bool terminal = false;
+    std::size_t columns = 0;
+    std::optional<std::size_t> open;  ///< The source whose unfinished line stands at the end.
+    bool progress = false;            ///< That line is a state of progress, to be overwritten.
+    Pieces held;                      ///< Waits for the end of the open line.
+    std::size_t held_bytes = 0;
+    std::optional<std::size_t> speaker;  ///< The source that wrote last, and when.
+    Clock::time_point spoke = Clock::time_point::min();
+    Clock::time_point others_spoke = Clock::time_point::min();  ///< The last before `speaker`.
+  };
 
-  static void emit(Stream to, std::string_view text, Pieces& out);
-  void interrupt(Stream to, std::optional<std::size_t> by, Pieces& out);
-  void emit_text(std::size_t number, std::string_view first, std::string_view second, Pieces& out);
-  static void emit_with_returns(Source& source, std::string_view text, Pieces& out);
-  void end_line(std::size_t number, std::string_view mark, Pieces& out);
-  void split_overlong(std::size_t number, Pieces& out);
+  Surface& surface_of(Stream to) { return surfaces_[one_ || to == Stream::out ? 0 : 1]; }
+  const Surface& surface_of(Stream to) const {
+    return surfaces_[one_ || to == Stream::out ? 0 : 1];
+  }
+  static bool is_progress(const Source& source);
+  static void keep_last_state(Source& source);
+  void begin_line(Source& source, Clock::time_point now);
+  void take_line(std::size_t number, std::string_view rest, Clock::time_point now, Pieces& out);
+  void emit_line(std::size_t number, std::string_view first, std::string_view second,
+                 std::string_view mark, Clock::time_point now, Pieces& out);
+  Pieces& make_room(Surface& surface, Clock::time_point now, Pieces& out);
+  void break_open(Surface& surface, Pieces& out);
+  static void close_open(Surface& surface, Pieces& out);
+  static void spoke(Surface& surface, std::size_t number, Clock::time_point now);
+  Clock::time_point due(std::size_t number) const;
+  Clock::time_point patience_ends(const Surface& surface) const;
+  void show(std::size_t number, Clock::time_point now, Pieces& out);
+  void show_begun(std::size_t number, Clock::time_point now, Pieces& out);
+  void draw_state(std::size_t number, Pieces& out);
+  void write_state(std::size_t number, Clock::time_point now, Pieces& out);
+  void split_overlong(std::size_t number, Clock::time_point now, Pieces& out);
   static void remember(Source& source, std::string_view text);
   static void finish_tail_line(Source& source);
-  std::optional<std::size_t>& open_on(Stream to);
 
-  bool one_surface_;
+  bool one_;
+  std::array<Surface, 2> surfaces_;
   std::vector<Source> sources_;
-  /// The source whose unfinished line stands on each surface.
-  std::array<std::optional<std::size_t>, 2> open_{};
 };
 
 }  // namespace dlaunch::launcher

@@ -28,6 +28,11 @@ std::optional<EarlyExit> check_ranks(const Options& options, int count) {
     const int last = streams->listed.rbegin()->first;
     if (last >= count) return wrong(flag, last);
   }
+  const int input = options.stdin_rank.value_or(0);
+  if (options.nodes.most == 1 && input >= count) {
+    return refuse("--stdin " + std::to_string(input) + ": there is no rank " +
+                  std::to_string(input) + ", the last one is " + std::to_string(count - 1));
+  }
   const auto& shown = options.local_ranks_filter;
   if (!shown.empty() && shown.back() >= count) return wrong("local-ranks-filter", shown.back());
   return std::nullopt;
@@ -75,8 +80,9 @@ StdioPlan plan_stdio(const Options& options, const Assignment& assignment,
                         options.role, local_rank, assignment.first_rank + local_rank, hostname);
     }
   }
-  plan.input = assignment.first_rank == 0 && local_rank == 0;
-  const bool alone = assignment.world_size == 1;
+  plan.input = options.stdin_rank == assignment.first_rank + local_rank;
+  // An elastic world that shrinks to one may grow again: its worker has been one of several.
+  const bool alone = assignment.world_size == 1 && options.nodes.most == 1;
   const StreamPlan untouched;
   plan.inherit =
       alone && !options.log_line_prefix_template && plan.out == untouched && plan.err == untouched;
@@ -100,6 +106,11 @@ Read<std::vector<std::vector<int>>> plan_cores(const Options& options, const Mac
 }
 
 }  // namespace
+
+bool StdioPlan::only_console() const {
+  const StreamPlan untouched;
+  return !inherit && out == untouched && err == untouched;
+}
 
 std::variant<int, EarlyExit> worker_count(const Options& options, const Machine& machine,
                                           std::span<const std::string> environment) {
@@ -152,6 +163,13 @@ std::optional<std::string> note_of_few_gpus(const Options& options, const Machin
          (gpus == 1 ? " GPU" : " GPUs") + " that they see: local ranks from " +
          std::to_string(gpus) +
          " on have none of their own (--nproc-per-node gpu starts one worker for each GPU)";
+}
+
+std::optional<std::string> note_of_stdin(const Options& options, const Assignment& assignment) {
+  const int rank = options.stdin_rank.value_or(0);
+  if (assignment.node_rank != 0 || rank < assignment.world_size) return std::nullopt;
+  return "--stdin " + std::to_string(rank) + ": there is no rank " + std::to_string(rank) +
+         " among " + std::to_string(assignment.world_size) + "; none reads standard input";
 }
 
 std::string run_directory_name(const Options& options, std::span<const std::string> environment,
@@ -240,6 +258,9 @@ LaunchPlan make_plan(const Options& options, const Machine& machine,
                                                 local_rank, worker.error_file);
     if (bound != nullptr) worker.cores = (*bound)[static_cast<std::size_t>(local_rank)];
     worker.stdio = plan_stdio(options, assignment, hostname, local_rank, directory);
+    if (machine.colours && worker.stdio.only_console()) {
+      append_colour_variables(worker.own_environment, environment);
+    }
     plan.workers.push_back(std::move(worker));
   }
   return plan;

@@ -25,6 +25,7 @@ std::optional<std::string> note_of_few_gpus(const Options& options, const Machin
 /// This node's place in the job, for one attempt: what the rendezvous and the agent decided.
 struct Assignment {
   std::string job;
+  std::uint64_t incarnation = 0;
   std::uint64_t epoch = 1;
   int attempt = 0;
   /// The nodes have changed since this attempt first began: its logs lie beside the earlier ones.
@@ -48,6 +49,10 @@ struct Assignment {
 /// What can be known of it before any node has met another, for --dry-run: with several nodes, as
 /// if all came, each with as many workers.
 Assignment assignment_before_meeting(const Options& options, int workers);
+
+/// Said by node rank 0 where --stdin names a rank that this world does not have: how many workers
+/// the other nodes bring is known only now.
+std::optional<std::string> note_of_stdin(const Options& options, const Assignment& assignment);
 
 /// Assignment::run_directory: "<log-dir>/<job>_<random>"; without --log-dir one below $TMPDIR or
 /// /tmp, as under torchrun, since error files and --redirects need one.
@@ -76,6 +81,8 @@ struct StdioPlan {
   std::string prefix;           ///< Before each line on the console: "[3] "; may be empty.
   std::string filtered_prefix;  ///< Before each filtered line: "[default3]:", as torchrun has it.
 
+  /// All that the worker writes goes to the console, and nowhere else.
+  bool only_console() const;
   bool operator==(const StdioPlan&) const = default;
 };
 

@@ -17,8 +17,7 @@ class SeatListener {
   /// The round is closed: the workers are to be started.
   virtual void on_admitted(const rendezvous::Admission& admission) = 0;
   /// The workers of this epoch are to be ended; then Seat::ended tells how they did.
-  virtual void on_order(std::uint64_t epoch, StopOrder::Manner manner,
-                        const std::string& reason) = 0;
+  virtual void on_order(std::uint64_t epoch, StopOrder::Manner manner) = 0;
   /// Ranks of another node will not come back. Those that `left` exited with 0.
   virtual void on_ranks_lost(int first_rank, int count, const std::string& host,
                              const std::string& cause, bool left) = 0;

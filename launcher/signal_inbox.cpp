@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <csignal>
 
+#include <unistd.h>
+
 namespace dlaunch::launcher {
 namespace {
 
@@ -30,6 +32,15 @@ void SignalInbox::read() {
     for (std::size_t i = 0; i < size / sizeof(signalfd_siginfo); ++i) take(buffer_[i]);
     read();
   });
+}
+
+void SignalInbox::take_pending() {
+  for (;;) {
+    signalfd_siginfo info{};
+    const auto size = ::read(signals_.native_handle(), &info, sizeof info);
+    if (size != static_cast<ssize_t>(sizeof info)) return;
+    take(info);
+  }
 }
 
 void SignalInbox::take(const signalfd_siginfo& info) {

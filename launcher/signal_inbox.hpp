@@ -24,6 +24,10 @@ class SignalInbox {
  public:
   SignalInbox(boost::asio::io_context& io, pid_t front, SignalListener& listener);
 
+  /// Tells of what has come and was not read yet, before it returns. For those who are about to act
+  /// on something that came later, or on a deadline.
+  void take_pending();
+
  private:
   void read();
   void take(const signalfd_siginfo& info);

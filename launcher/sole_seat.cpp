@@ -1,5 +1,7 @@
 #include "launcher/sole_seat.hpp"
 
+#include "runtime/base/exit_code.hpp"
+
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -56,8 +58,14 @@ void SoleSeat::deliver(const rendezvous::Refuse& e) {
   listener_.on_finished({e.exit_code, std::nullopt, e.reason}, false);
 }
 
+/// What a worker did to end the job this node has said itself.
+void SoleSeat::deliver(const rendezvous::Finish& e) {
+  const bool is_news = e.exit_code == exit_code::disagreement && !e.verdict;
+  listener_.on_finished({e.exit_code, e.verdict, is_news ? e.sentence : "", e.details}, true);
+}
+
 void SoleSeat::deliver(const rendezvous::Stop& e) {
-  listener_.on_order(e.epoch, StopOrder::Manner::at_once, e.reason);
+  listener_.on_order(e.epoch, StopOrder::Manner::at_once);
 }
 
 }  // namespace dlaunch::launcher

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/seat.hpp"
+#include "rendezvous/incarnation.hpp"
 
 #include <memory>
 
@@ -28,15 +29,13 @@ class SoleSeat final : public Seat {
   void deliver(const rendezvous::Stop& e);
   void deliver(const rendezvous::RanksLost&) {}  // Ours; the workers have been told.
   void deliver(const rendezvous::Standing&) {}   // With one node there is nothing to wait for.
-  void deliver(const rendezvous::Finish& e) {
-    listener_.on_finished({e.exit_code, e.verdict, {}, e.details}, true);  // All happened here.
-  }
+  void deliver(const rendezvous::Finish& e);
 
   boost::asio::io_context& io_;
   rendezvous::NodeOffer offer_;
   rendezvous::JobRules rules_;
   SeatListener& listener_;
-  rendezvous::Rounds rounds_;
+  rendezvous::Rounds rounds_{0, {.number = rendezvous::new_incarnation()}};
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);  ///< Posted work checks that we live.
 };
 

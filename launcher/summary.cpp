@@ -57,11 +57,11 @@ std::string_view hint(const ExitStatus& status) {
 void append_end(std::string& out, std::size_t number, const WorkerEnd& end, bool in_full,
                 std::chrono::seconds utc_offset, const std::string& why = {}) {
   out += "[" + std::to_string(number) + "]:\n";
+  if (!why.empty()) append_field(out, "cause", why);
   append_field(out, "time", log_time(end.time, utc_offset));
   append_field(out, "host", end.host);
   append_field(out, "rank",
                std::to_string(end.rank) + " (local_rank: " + std::to_string(end.local_rank) + ")");
-  if (!why.empty()) append_field(out, "cause", why);
   append_field(out, "exitcode", exit_text(end));
   append_field(out, "error_file", end.error_file.empty() ? "<N/A>" : end.error_file);
   if (end.error && end.error->callstack.empty()) {
@@ -77,7 +77,7 @@ void append_end(std::string& out, std::size_t number, const WorkerEnd& end, bool
   const std::size_t shown =
       in_full ? end.last_lines.size() : std::min(end.last_lines.size(), others_lines_max);
   if (shown == 0 || (end.error && !end.error->callstack.empty())) return;
-  out += "  last lines of stderr:\n";
+  out += end.lines_of_both ? "  last lines of stdout and stderr:\n" : "  last lines of stderr:\n";
   for (std::size_t i = end.last_lines.size() - shown; i < end.last_lines.size(); ++i) {
     out.append("    | ").append(end.last_lines[i]).append("\n");
   }

@@ -29,6 +29,7 @@ struct WorkerEnd {
   std::optional<ErrorReport> error;
   WallClock::time_point error_written{};  ///< When that file was.
   std::vector<std::string> last_lines;    ///< The last lines of its stderr.
+  bool lines_of_both = false;             ///< They are those of its stdout, too.
 
   bool failed() const { return !status.succeeded() && !stopped_by_us; }
 };
@@ -40,7 +41,7 @@ struct FailureSummary {
   std::string why;                ///< Why it is to blame, where its end does not say it.
   std::string elsewhere;          ///< What ended the job, where none of these ranks did,
   std::optional<rendezvous::RankDetails> elsewhere_details;  ///< and what is known of that rank.
-  bool together = false;          ///< That was what several ranks did, of which none failed.
+  bool together = false;               ///< That was what several ranks did, of which none failed.
   int attempt = 0;                     ///< How often the workers had been started again.
   int max_restarts = 0;                ///< How often they may be.
   bool tolerated = false;              ///< The job ended well all the same.

@@ -106,10 +106,9 @@ void Supervisor::on(const LeftElsewhere&) {
 
 void Supervisor::on(const StopSignal& e) {
   const bool second = stop_signal_.has_value();
-  // Once everything is being killed the outcome is settled, a success included.
-  if (!second && state_ != State::killing) {
+  if (!second) {
     stop_signal_ = e.number;
-    failed_before_stop_ = someone_failed();
+    settled_before_stop_ = is_settled();
   }
   switch (state_) {
     case State::idle:
@@ -154,6 +153,7 @@ void Supervisor::on(const StopOrder& e) {
       if (manner == Manner::kill) return kill();
       return;
     case State::killing:
+      order_ = manner;
       return;
   }
 }
@@ -174,6 +174,7 @@ void Supervisor::on(const OtherSignal& e) {
 
 void Supervisor::on(const Tick&) {
   if (!deadline_ || now_ < *deadline_) return;
+  if (now_ - *deadline_ > rules_.late_tick) return forgive_own_stall();
   switch (state_) {
     case State::grace:
       return terminate(SIGTERM);
@@ -183,6 +184,25 @@ void Supervisor::on(const Tick&) {
       return conclude(true);
     case State::running:
       return judge_stragglers();
+    case State::idle:
+    case State::starting:
+      return;
+  }
+}
+
+/// Nobody but us is to blame for a tick that comes this late: the process stood still, or its
+/// machine. What was waited for, and may have stood still as well, gets its time again.
+void Supervisor::forgive_own_stall() {
+  switch (state_) {
+    case State::grace:
+      return arm(rules_.failure_grace);
+    case State::terminating:
+      return arm(rules_.shutdown_timeout);
+    case State::killing:
+      return arm(rules_.kill_timeout);
+    case State::running:
+      *first_success_ += now_ - *deadline_;
+      return arm_for_stragglers();
     case State::idle:
     case State::starting:
       return;
@@ -331,6 +351,28 @@ bool Supervisor::someone_failed() const {
                      [](const auto& worker) { return worker.failed(); });
 }
 
+/// The attempt has its outcome, whatever comes now. Failures that blame another node's rank are no
+/// outcome: they may be the first that this node sees of a job that is stopped everywhere; and so
+/// are those after an order to stop, whose reason came first.
+bool Supervisor::is_settled() const {
+  if (straggled_) return true;
+  if (const auto cause = judge(facts())) {
+    const bool ordered = order_ && *order_ != StopOrder::Manner::report_first;
+    return !ordered && !(rules_.peers_elsewhere && blames_elsewhere(*cause));
+  }
+  return state_ != State::idle && std::all_of(workers_.begin(), workers_.end(), [](const auto& w) {
+           return w.exit && !w.stopped_by_us;
+         });
+}
+
+/// The rank to blame is another node's, or one here that lost somebody it cannot name.
+bool Supervisor::blames_elsewhere(const Verdict& cause) const {
+  const int place = cause.rank() - first_rank_;
+  if (place < 0 || place >= rules_.workers) return true;
+  const auto& claim = workers_[static_cast<std::size_t>(place)].claim;
+  return cause.kind == Verdict::Kind::failed && claim && claim->fault == Fault::lost;
+}
+
 /// Its end may be under way, and nothing tells of that.
 bool Supervisor::someone_has_grace() const {
   return rules_.grace_for_all &&
@@ -385,7 +427,7 @@ Ended Supervisor::verdict() const {
   constexpr int front_lost_code = 70;
   if (front_lost_) return {Outcome::front_lost, front_lost_code};
   if (spawn_failure_code_) return {Outcome::spawn_failed, *spawn_failure_code_};
-  if (stop_signal_ && !failed_before_stop_) {
+  if (stop_signal_ && !settled_before_stop_) {
     return {Outcome::stopped, 128 + *stop_signal_};
   }
   if (straggled_) return {Outcome::failed, exit_code::no_progress};

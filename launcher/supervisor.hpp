@@ -129,6 +129,8 @@ struct SupervisorRules {
   Clock::duration straggler_notice{0};
   Clock::duration straggler_timeout{0};
   Clock::duration kill_timeout = std::chrono::seconds(5);  ///< For what does not die of SIGKILL.
+  /// A tick later than this says that the agent stood still.
+  Clock::duration late_tick = std::chrono::seconds(1);
 };
 
 /// What is known of a worker of the current attempt.
@@ -183,6 +185,7 @@ class Supervisor {
   void arm_for_stragglers();
   void judge_stragglers();
   void judge_grace();
+  void forgive_own_stall();
   void terminate(int signal_number);
   void kill();
   void conclude(bool unkillable);
@@ -190,6 +193,8 @@ class Supervisor {
 
   bool all_exited() const;
   bool someone_failed() const;
+  bool is_settled() const;
+  bool blames_elsewhere(const Verdict& cause) const;
   bool someone_will_report() const;
   bool someone_is_exiting() const;
   bool someone_has_grace() const;
@@ -207,7 +212,7 @@ class Supervisor {
   bool straggled_ = false;          ///< The attempt was ended for them.
   std::optional<int> stop_signal_;  ///< The first one; a second one kills.
   std::optional<StopOrder::Manner> order_;
-  bool failed_before_stop_ = false;  ///< The failure came first, so it gives the exit code.
+  bool settled_before_stop_ = false;  ///< What came before the signal gives the exit code.
   std::optional<int> spawn_failure_code_;
   bool front_lost_ = false;
 

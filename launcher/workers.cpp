@@ -214,14 +214,13 @@ std::optional<StartProblem> Workers::start_one(const LaunchPlan& plan, const Wor
   request.path = program_.c_str();
   request.argv = argv.data();
   request.environ = environ.data();
-  // Of several, none gets the terminal: its keys are for all of them, through the front.
-  const bool input = worker.stdio.input && (worker.stdio.inherit || ::isatty(STDIN_FILENO) == 0);
-  request.stdio[0] = input ? -1 : null_.get();
+  request.stdio[0] = worker.stdio.input ? -1 : null_.get();
   request.stdio[1] = pipes.out.get();
-  request.stdio[2] = pipes.err.get();
+  request.stdio[2] = pipes.err ? pipes.err.get() : pipes.out.get();
   request.control = theirs.get();
   request.control_number = control_number_.get();
-  request.foreground = setting_.give_terminal && worker.stdio.inherit;
+  // Of several, none keeps the terminal: its keys are for all of them, through the front.
+  request.foreground = setting_.give_terminal && worker.stdio.inherit && worker.stdio.input;
   request.mask = setting_.mask;
   request.ignore_children = setting_.ignore_children;
   request.descriptors = &setting_.descriptors;
@@ -247,31 +246,42 @@ std::optional<StartProblem> Workers::start_one(const LaunchPlan& plan, const Wor
 
 std::optional<StartProblem> Workers::connect_stdio(const LaunchPlan& launch,
                                                    const WorkerSpec& worker, Pipes& pipes) {
-  if (worker.stdio.inherit) return std::nullopt;
-  for (const Stream stream : {Stream::out, Stream::err}) {
-    const StreamPlan& plan = stream == Stream::out ? worker.stdio.out : worker.stdio.err;
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) return system_problem("cannot open a pipe");
-    Output::Source source;
-    source.pipe.reset(ends[0]);
-    (stream == Stream::out ? pipes.out : pipes.err).reset(ends[1]);
-    set_nonblocking(source.pipe.get(), true);
-    source.rank = worker.rank;
-    source.to = stream;
-    source.prefix = worker.stdio.prefix;
-    source.shown = plan.console;
-    if (plan.file) {
-      source.log_path = *plan.file;
-      source.log = open_log(*plan.file);
-      if (!source.log) return system_problem("cannot write the log " + *plan.file);
-    }
-    if (plan.filtered) {
-      const auto& filter = stream == Stream::out ? launch.filter_out : launch.filter_err;
-      source.filter.emplace(filter->words, worker.stdio.filtered_prefix);
-      source.filtered = stream == Stream::out ? filtered_out_ : filtered_err_;
-    }
-    sources_.push_back(std::move(source));
+  const StdioPlan& plan = worker.stdio;
+  if (plan.inherit) return std::nullopt;
+  auto problem = connect(launch, worker, Stream::out, pipes.out);
+  if (problem) return problem;
+  if (setting_.output->is_one_place() && plan.only_console()) {
+    sources_.back().carries_errors = true;
+    return std::nullopt;
   }
+  return connect(launch, worker, Stream::err, pipes.err);
+}
+
+std::optional<StartProblem> Workers::connect(const LaunchPlan& launch, const WorkerSpec& worker,
+                                             Stream stream, unique_fd& theirs) {
+  const StreamPlan& plan = stream == Stream::out ? worker.stdio.out : worker.stdio.err;
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return system_problem("cannot open a pipe");
+  Output::Source source;
+  source.pipe.reset(ends[0]);
+  theirs.reset(ends[1]);
+  set_nonblocking(source.pipe.get(), true);
+  source.rank = worker.rank;
+  source.to = stream;
+  source.carries_errors = stream == Stream::err;
+  source.prefix = worker.stdio.prefix;
+  source.shown = plan.console;
+  if (plan.file) {
+    source.log_path = *plan.file;
+    source.log = open_log(*plan.file);
+    if (!source.log) return system_problem("cannot write the log " + *plan.file);
+  }
+  if (plan.filtered) {
+    const auto& filter = stream == Stream::out ? launch.filter_out : launch.filter_err;
+    source.filter.emplace(filter->words, worker.stdio.filtered_prefix);
+    source.filtered = stream == Stream::out ? filtered_out_ : filtered_err_;
+  }
+  sources_.push_back(std::move(source));
   return std::nullopt;
 }
 
@@ -284,7 +294,7 @@ int Workers::local_rank_of(pid_t pid) const {
   return -1;
 }
 
-std::vector<Workers::Ended> Workers::reap(bool& stopped) {
+std::vector<Workers::Ended> Workers::reap(std::vector<Stopped>& stopped) {
   std::vector<Ended> ended;
   for (;;) {
     int status = 0;
@@ -294,13 +304,14 @@ std::vector<Workers::Ended> Workers::reap(bool& stopped) {
       return ended;
     }
     const auto worker = std::find(pids_.begin(), pids_.end(), pid);
+    if (worker == pids_.end()) continue;
+    const int local_rank = static_cast<int>(worker - pids_.begin());
     if (WIFSTOPPED(status)) {
-      if (worker != pids_.end() && WSTOPSIG(status) != SIGSTOP) stopped = true;
+      stopped.push_back({local_rank, pid, WSTOPSIG(status)});
       continue;
     }
-    if (worker == pids_.end()) continue;
     *worker = 0;
-    ended.push_back({static_cast<int>(worker - pids_.begin()), pid, exit_status_from_wait(status)});
+    ended.push_back({local_rank, pid, exit_status_from_wait(status)});
   }
 }
 

@@ -54,9 +54,13 @@ class Workers {
     pid_t pid = 0;
     ExitStatus status;
   };
-  /// Reaps all that has ended, orphans too; tells of the workers. `stopped` is called when one
-  /// was stopped from the terminal.
-  std::vector<Ended> reap(bool& stopped);
+  struct Stopped {
+    int local_rank = 0;
+    pid_t pid = 0;
+    int signal = 0;
+  };
+  /// Reaps all that has ended, orphans too; tells of the workers, and which were stopped.
+  std::vector<Ended> reap(std::vector<Stopped>& stopped);
   /// No child of any kind was left at the last reap.
   bool nothing_left() const { return nothing_left_; }
 
@@ -65,7 +69,7 @@ class Workers {
 
  private:
   struct Pipes {
-    unique_fd out, err;  ///< The workers' ends.
+    unique_fd out, err;  ///< The workers' ends; only `out` where both streams go through it.
   };
 
   std::optional<StartProblem> start_one(const LaunchPlan& plan, const WorkerSpec& worker,
@@ -73,6 +77,8 @@ class Workers {
   std::optional<StartProblem> open_filtered(const LaunchPlan& plan);
   std::optional<StartProblem> connect_stdio(const LaunchPlan& launch, const WorkerSpec& worker,
                                             Pipes& pipes);
+  std::optional<StartProblem> connect(const LaunchPlan& launch, const WorkerSpec& worker,
+                                      Stream stream, unique_fd& theirs);
 
   Setting setting_;
   unique_fd null_;

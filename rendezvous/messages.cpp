@@ -70,6 +70,7 @@ void fields(auto& io, is<Admission> auto& m) {
   constexpr std::size_t entry_bytes_min = 3 * text_bytes_min + 2 * sizeof(std::int32_t);
   io.repeat(
       m.roster, entry_bytes_min, [&](auto& entry) { fields(io, entry); }, roster_max);
+  io.text(m.again_for);
 }
 
 void fields(auto& io, is<Join> auto& m) {
@@ -187,7 +188,7 @@ void fields(auto& io, is<HostPlace> auto& m) {
   io.integer(m.workers);
 }
 void fields(auto& io, is<Admitted> auto& m) {
-  io.integer(m.incarnation);
+  io.integer(m.admission.incarnation);
   io.flag(m.hosted);
   fields(io, m.admission);
   io.maybe(m.host, [&](auto& host) { fields(io, host); });

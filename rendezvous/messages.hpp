@@ -75,7 +75,6 @@ struct HostPlace {
 /// Rendezvous: places the node in a round.
 struct Admitted {
   static constexpr wire::Type type = wire::Type::admitted;
-  std::uint64_t incarnation = 0;
   bool hosted = false;  ///< By a node of the job: its loss is the job's end.
   Admission admission;
   /// The node that hosts, where it has ranks of this epoch.

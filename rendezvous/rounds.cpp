@@ -13,6 +13,12 @@ namespace {
 /// join again or report.
 constexpr std::size_t lost_max = 65'536;
 
+/// A node left: others that are about to do so as well say it within this.
+constexpr Clock::duration others_leave_within = std::chrono::seconds(1);
+
+/// A tick that is later than this need not be a busy machine's.
+constexpr Clock::duration late_at_least = std::chrono::milliseconds(100);
+
 /// "5.0 s".
 std::string silence_text(Clock::duration silence) {
   const auto tenths = std::chrono::duration_cast<std::chrono::milliseconds>(silence).count() / 100;
@@ -21,11 +27,12 @@ std::string silence_text(Clock::duration silence) {
 
 }  // namespace
 
-Rounds::Rounds(std::uint64_t last_epoch, std::uint64_t incarnation, std::string name)
+Rounds::Rounds(std::uint64_t last_epoch, Incarnation incarnation, std::string name)
     : state_(std::make_unique<State>()) {
   state_->name = std::move(name);
-  state_->incarnation = incarnation;
-  state_->epoch = state_->epoch_seen = last_epoch;
+  state_->own = incarnation;
+  state_->incarnation = incarnation.number;
+  state_->last_epoch = state_->epoch = state_->epoch_seen = last_epoch;
 }
 Rounds::~Rounds() = default;
 Rounds::Rounds(Rounds&&) noexcept = default;
@@ -33,9 +40,9 @@ Rounds& Rounds::operator=(Rounds&&) noexcept = default;
 
 Effects Rounds::step(const Event& event, Clock::time_point now) {
   State& s = *state_;
-  s.now = std::max(s.now, now);
+  const auto before = std::exchange(s.now, std::max(s.now, now));
   s.effects.clear();
-  s.forgive_own_stall();
+  s.forgive_own_stall(before);
   std::visit([&s](const auto& e) { s.on(e); }, event);
   s.asked = next_deadline();
   return std::exchange(s.effects, {});
@@ -53,16 +60,24 @@ std::optional<Clock::time_point> Rounds::next_deadline() const {
     // Who is about to come back, or to be lost, is waited for; the lease ends that.
     if (s.count() < s.rules.nodes_min) consider(s.join_deadline);
     if (s.broken == 0) consider(s.last_call);
+    consider(s.leaving_until);
     consider(s.standing_due);
   } else {
     consider(s.awaited_until);
   }
   // Often enough to notice when it was us who slept.
   if (!s.nodes.empty()) consider(deadline_after(s.rules.lease / 4, s.now));
+  if (s.broken > 0) consider(deadline_after(s.late_at(), s.now));
   return next;
 }
 
 std::uint64_t Rounds::epoch() const { return state_->epoch; }
+std::uint64_t Rounds::incarnation() const { return state_->incarnation; }
+bool Rounds::has_had(std::uint64_t incarnation) const {
+  const State& s = *state_;
+  const bool before_it = incarnation >= s.own.first_here && incarnation < s.own.number;
+  return incarnation == s.incarnation || incarnation <= s.taken_up || before_it;
+}
 bool Rounds::knows(Session session) const { return state_->nodes.contains(session); }
 bool Rounds::finished() const { return state_->phase == State::Phase::finished; }
 
@@ -166,28 +181,35 @@ void Rounds::State::on(const Disconnected& e) {
 void Rounds::State::on(const Leave& e) {
   if (!find(e.session) || phase == Phase::finished) return;
   const Node node = remove(e.session);
-  closes = closes || e.closes;
   // Nobody who goes while others work does so with success.
   const int code = e.exit_code != 0 ? e.exit_code : exit_code::node_lost;
   const std::string reason = "node " + node.offer.id + " left: " + e.reason;
+  if (e.closes) return finish_without_host(code, reason);
   if (phase == Phase::gathering) {
-    if (closes || (re_forming && nodes.empty())) return finish(code, reason);
+    if (re_forming && count() < rules.nodes_min) return finish(code, reason);
+    note_leaving();
     return consider_gathering();
   }
   // Whose workers have ended is needed no more, save for a restart.
   const bool working = node.member() && !node.end;
   if (working) --running;
-  const bool needed = working || (node.member() && phase == Phase::stopping) || closes;
-  if (needed && !leave_code) leave_code = code;
-  if (working || closes) begin_end(EndCause::leave, reason);
+  const bool needed = working || (node.member() && phase == Phase::stopping);
+  if (needed && !left) left = Left{code, reason};
+  if (needed) note_leaving();
+  if (working) begin_end(EndCause::leave, reason);
 }
 
-/// It was given up, and others may have its ranks by now.
-void Rounds::State::tell_evicted(Session session, std::uint64_t of_epoch) {
+/// Whatever told this node to go tells the others within moments, most often: a signal to all of a
+/// job's nodes does not reach them at once. None of them is to start again for that long.
+void Rounds::State::note_leaving() {
+  if (re_forming) leaving_until = deadline_after(others_leave_within, now);
+}
+
+/// Others have its ranks by now, or may.
+void Rounds::State::tell_evicted(Session session, std::uint64_t of_epoch, std::string why) {
   lost.erase(session);
   put(Stop{session, of_epoch, Stop::Cause::evicted,
-           "this node was silent for too long, and the job went on without it; its "
-           "workers are ended, and it joins anew"});
+           std::move(why) + "; its workers are ended, and it joins anew"});
 }
 
 void Rounds::State::lose(const std::vector<std::pair<Session, std::string>>& whom) {
@@ -215,6 +237,9 @@ void Rounds::State::lose(const std::vector<std::pair<Session, std::string>>& who
     if (!std::exchange(needed, true)) first = text;
     --running;
     evidence.facts.lost[node.admission->first_rank] = node.admission->local_size;
+    // What failed on the lost node itself came before its loss.
+    const bool fell_silent_before = cause != EndCause::none && node.last_heard <= caused_at;
+    lost_before = lost_before || (fell_silent_before && session != caused_by);
     losses.push_back({epoch, node.admission->first_rank, node.admission->local_size,
                       node.offer.host, text, session});
     if (!rules.continue_on_failure) continue;
@@ -234,17 +259,17 @@ void Rounds::State::tell_ranks_lost(std::vector<RanksLost> losses) {
   std::sort(losses.begin(), losses.end(),
             [](const auto& a, const auto& b) { return a.first_rank < b.first_rank; });
   std::vector<RanksLost> ranges;
-  for (auto& loss : losses) {
-    if (!ranges.empty() && ranges.back().first_rank + ranges.back().count == loss.first_rank) {
+  for (auto& next : losses) {
+    if (!ranges.empty() && ranges.back().first_rank + ranges.back().count == next.first_rank) {
       RanksLost& range = ranges.back();
-      range.count += loss.count;
+      range.count += next.count;
       if (!range.host.ends_with(" and others")) {
         range.host += " and others";
         range.cause += ", and so are others";
       }
       range.except = 0;
     } else {
-      ranges.push_back(std::move(loss));
+      ranges.push_back(std::move(next));
     }
   }
   // Who is about to stop at once needs no complete list.
@@ -259,19 +284,28 @@ void Rounds::State::tell_ranks_lost(std::vector<RanksLost> losses) {
 
 // ---- Time ----
 
-/// We slept, not they: the process was stopped, or its machine. That time does not count.
-void Rounds::State::forgive_own_stall() {
-  if (!asked || now <= deadline_after(rules.lease / 2, *asked)) return;
-  slept = now - *asked;
+/// How late a tick has to be to say that we stood still: a small part of the shortest time in which
+/// a node can be given up.
+Clock::duration Rounds::State::late_at() const {
+  const auto zero = Clock::duration::zero();
+  const auto shortest =
+      rules.reconnect_grace > zero ? std::min(rules.lease, rules.reconnect_grace) : rules.lease;
+  return std::max(shortest / 4, late_at_least);
+}
+
+/// We slept, not they: the process was stopped, or its machine. The time since we last did anything
+/// does not count: what they said meanwhile may not have been read yet, and they may have slept,
+/// too.
+void Rounds::State::forgive_own_stall(Clock::time_point before) {
+  if (!asked || now <= deadline_after(late_at(), *asked)) return;
+  slept = now - before;
   woke = now;
   for (auto& [session, node] : nodes) {
-    node.last_heard = now;
-    if (node.gone) node.gone = now;
+    node.last_heard = std::min(now, deadline_after(slept, node.last_heard));
+    if (node.gone) node.gone = std::min(now, deadline_after(slept, *node.gone));
   }
-  if (lease_check) {
-    lease_check = deadline_after(std::min(rules.lease, rules.reconnect_grace), now);
-  }
-  for (auto* deadline : {&join_deadline, &last_call, &awaited_until}) {
+  if (lease_check) lease_check = deadline_after(slept, *lease_check);
+  for (auto* deadline : {&join_deadline, &last_call, &leaving_until, &awaited_until}) {
     if (*deadline) *deadline = deadline_after(slept, **deadline);
   }
 }

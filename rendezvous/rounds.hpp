@@ -156,6 +156,7 @@ using Event = std::variant<Join, Leave, Disconnected, Heartbeat, WorkerFailed, W
 
 /// A node's place in a closed round. Nothing here grows with the number of nodes, save `roster`.
 struct Admission {
+  std::uint64_t incarnation = 0;
   std::uint64_t epoch = 0;
   int attempt = 0;
   int node_rank = 0;
@@ -175,6 +176,8 @@ struct Admission {
     bool operator==(const Entry&) const = default;
   };
   std::vector<Entry> roster;
+  /// Why there is an epoch after the first: "node b joins", "node b is lost: ...".
+  std::string again_for;
 
   bool operator==(const Admission&) const = default;
 };
@@ -258,12 +261,22 @@ struct JobStatus {
   std::vector<NodeStatus> nodes;
 };
 
+/// Which use of a job's id this is, and what others there may be.
+struct Incarnation {
+  std::uint64_t number = 0;
+  /// The first that this rendezvous gave to any job. The nodes of an earlier one may still be at
+  /// work: they met at a rendezvous that was there before.
+  std::uint64_t first_here = 0;
+  /// Until then they may come back, and go on in the place of others that have begun meanwhile.
+  Clock::time_point return_by = Clock::time_point::max();
+};
+
 /// One job's rounds. Total: every event has an answer in every state. Not thread-safe.
 class Rounds {
  public:
   /// Epochs begin after `last_epoch`: they only grow, over incarnations too. A place in an earlier
-  /// incarnation is nobody's any more. `name` is the job's, for messages.
-  explicit Rounds(std::uint64_t last_epoch = 0, std::uint64_t incarnation = 0,
+  /// incarnation that began here is nobody's any more. `name` is the job's, for messages.
+  explicit Rounds(std::uint64_t last_epoch = 0, Incarnation incarnation = {},
                   std::string name = {});
   ~Rounds();
   Rounds(Rounds&&) noexcept;
@@ -275,6 +288,11 @@ class Rounds {
 
   JobStatus status() const;
   std::uint64_t epoch() const;
+  /// Of the epoch: its own, or an earlier one whose nodes have come back. What they knew more of it
+  /// is not known here, so the epoch after that is of its own again.
+  std::uint64_t incarnation() const;
+  /// It is the one here, or over by now.
+  bool has_had(std::uint64_t incarnation) const;
   bool finished() const;
   /// Whether it has joined, and was neither lost nor left.
   bool knows(Session session) const;

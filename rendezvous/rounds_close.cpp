@@ -25,46 +25,34 @@ bool before(const Node* a, const Node* b) {
 
 }  // namespace
 
-/// What was known of the last epoch, save who had which rank.
-void Rounds::State::forget_epoch() {
-  cause = EndCause::none;
-  cause_reason.clear();
-  evidence = {};
-  lost_at.reset();
-  loss_reason.clear();
-  leave_code.reset();
-  losses_told = exits_told = 0;
-  repeated.clear();
-  ends.clear();
-  ledger = CallLedger();
-  adopted.clear();
-  awaited.clear();
-  awaited_until.reset();
+void Rounds::State::begin_gathering() {
+  static_cast<EpochState&>(*this) = {};
+  phase = Phase::gathering;
+  last_call.reset();
+  join_deadline = deadline_after(rules.join_timeout, first_loss ? first_loss->at : now);
+  re_forming = true;
+  for (auto& [session, node] : nodes) node.take({});
 }
 
-void Rounds::State::begin_gathering() {
-  const auto since = lost_at.value_or(now);
-  const std::string why = std::exchange(loss_reason, {});
-  const auto when = lost_at;
-  forget_epoch();
-  lost_at = when;
-  loss_reason = why;
-  phase = Phase::gathering;
-  world_size = 0;
-  members = 0;
-  running = 0;
-  last_call.reset();
-  join_deadline = deadline_after(rules.join_timeout, since);
+/// Of the last epoch only who had which rank is known from here on.
+void Rounds::State::begin_epoch() {
+  static_cast<EpochState&>(*this) = {};
+  phase = Phase::running;
   re_forming = true;
-  for (auto& [session, node] : nodes) {
-    node.admission.reset();
-    node.order.reset();
-    node.end.reset();
-    node.confirmed = false;
+  if (!begun) {
+    begun = now;
+    launch.reset();  // Of those who came, not all may be here.
   }
+  first_loss.reset();
+  join_deadline.reset();
+  last_call.reset();
+  leaving_until.reset();
+  standing_due.reset();
+  rank_of.clear();
 }
 
 void Rounds::State::consider_gathering(Session newcomer) {
+  if (leaving_until && *leaving_until <= now) leaving_until.reset();
   if (nodes.empty()) {
     last_call.reset();
     if (!re_forming) {
@@ -78,7 +66,7 @@ void Rounds::State::consider_gathering(Session newcomer) {
   if (!join_deadline) join_deadline = deadline_after(rules.join_timeout, now);
   // Whose connection broke is back in a moment, or lost.
   const int present = count() - broken;
-  if (present >= rules.nodes_max) return close();
+  if (present >= rules.nodes_max && !leaving_until) return close();
   if (count() < rules.nodes_min) {
     last_call.reset();
     if (*join_deadline <= now) return give_up_gathering();
@@ -86,13 +74,14 @@ void Rounds::State::consider_gathering(Session newcomer) {
   }
   const bool calls = elastic() && !re_forming;
   if (calls && !last_call) last_call = deadline_after(rules.last_call, now);
-  if (broken == 0 && (!calls || *last_call <= now)) return close();
+  const bool complete = broken == 0 && (!calls || *last_call <= now);
+  if (complete && !leaving_until) return close();
   stand_gathering(newcomer);
 }
 
 void Rounds::State::give_up_gathering() {
   const bool first = !re_forming;
-  std::string text = first || !lost_at ? "" : loss_reason + "; ";
+  std::string text = first || !first_loss ? "" : first_loss->reason + "; ";
   const std::string within = " within " + duration_text(rules.join_timeout);
   if (nodes.empty()) {
     text += "no node came back" + within;
@@ -100,7 +89,7 @@ void Rounds::State::give_up_gathering() {
     text += "only " + count_text() + (first ? " came" : " were there") + within + ": " +
             names_here() + missing_ranks();
   }
-  finish(!first && lost_at ? exit_code::node_lost : exit_code::ranks_missing, text);
+  finish(!first && first_loss ? exit_code::node_lost : exit_code::ranks_missing, text);
 }
 
 /// Of more than there is room for, those of the last epoch come first.
@@ -163,20 +152,10 @@ std::vector<Node*> Rounds::State::in_rank_order(const std::vector<Node*>& chosen
 
 void Rounds::State::close() {
   const auto chosen = in_rank_order(choose());
-  forget_epoch();
+  begin_epoch();
+  incarnation = own.number;
   epoch = epoch_seen = std::max(epoch, epoch_seen) + 1;
-  phase = Phase::running;
-  re_forming = true;
-  if (!begun) {
-    begun = now;
-    launch.reset();  // Of those who came, not all may be here.
-  }
-  join_deadline.reset();
-  last_call.reset();
-  standing_due.reset();
   members = running = static_cast<int>(chosen.size());
-  rank_of.clear();
-  world_size = 0;
   for (const Node* node : chosen) world_size += node->offer.workers;
 
   std::vector<Admission::Entry> roster;
@@ -187,6 +166,8 @@ void Rounds::State::close() {
     rank_of[node->offer.id] = node_rank;
     learn_launch(node->offer);
     Admission admission;
+    admission.again_for = again_for;
+    admission.incarnation = incarnation;
     admission.epoch = epoch;
     admission.attempt = attempt;
     admission.node_rank = node_rank;

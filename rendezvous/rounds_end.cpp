@@ -52,10 +52,10 @@ void Rounds::State::on(const WorkerLeft& e) {
   if (!is_first_news(*node, e.rank)) return;
   evidence.facts.add_left(e.rank);
   if (exits_told++ >= told_max) return;
-  RanksLost loss{epoch, e.rank, 1, node->offer.host, left_text, e.session};
-  loss.left = true;
-  repeated.push_back(loss);
-  put(std::move(loss));
+  RanksLost gone{epoch, e.rank, 1, node->offer.host, left_text, e.session};
+  gone.left = true;
+  repeated.push_back(gone);
+  put(std::move(gone));
 }
 
 /// What the node says when all its workers have ended is what counts: later claims may have come.
@@ -130,6 +130,8 @@ void Rounds::State::begin_end(EndCause why, const std::string& reason, Session e
   if (cause == EndCause::none) {
     cause = why;
     cause_reason = reason;
+    caused_at = now;
+    caused_by = except;
     phase = Phase::stopping;
     stand(reason);
     for (auto& [session, node] : nodes) {
@@ -142,9 +144,7 @@ void Rounds::State::begin_end(EndCause why, const std::string& reason, Session e
 }
 
 void Rounds::State::note_loss(const std::string& text) {
-  if (lost_at) return;
-  lost_at = now;
-  loss_reason = text;
+  if (!first_loss) first_loss = Loss{now, text};
 }
 
 void Rounds::State::judge_if_ended() {
@@ -164,7 +164,7 @@ void Rounds::State::judge() {
     // A restart would make the same calls.
     return finish(exit_code::disagreement, *differ);
   }
-  switch (cause) {
+  switch (cause_at_end()) {
     case EndCause::none: {
       // With --on-failure continue somebody may have failed; if all have, so has the job.
       const bool any = std::any_of(ends.begin(), ends.end(), [](const WorkersEnded& e) {
@@ -177,12 +177,21 @@ void Rounds::State::judge() {
     case EndCause::loss:
       return judge_loss();
     case EndCause::arrival:
-      if (!closes) return gather_or_give_up();
-      return finish(*leave_code, cause_reason);
     case EndCause::leave:
-      if (!closes && elastic() && count() >= rules.nodes_min) return gather_or_give_up();
-      return finish(*leave_code, cause_reason);
+      return judge_leave();
   }
+}
+
+/// The workers notice that a node is gone before its lease ends, and say so or not: a failure that
+/// blames others, or that was told when the lost node had fallen silent, is what came of the loss.
+/// So it is with a node that leaves.
+EndCause Rounds::State::cause_at_end() const {
+  if (cause != EndCause::failure) return cause;
+  const auto verdict = dlaunch::judge(evidence.facts);
+  const bool open = !verdict || is_open(*verdict) || verdict->kind == Verdict::Kind::node_lost;
+  if (first_loss && (open || lost_before)) return EndCause::loss;
+  if (left && open) return EndCause::leave;
+  return EndCause::failure;
 }
 
 /// Ranks went on, and ended, with wrong data, or waited for one that did.
@@ -191,7 +200,7 @@ std::optional<std::string> Rounds::State::unheard_disagreement() const {
   const auto verdict = dlaunch::judge(evidence.facts);
   const bool nobody_failed =
       !verdict || verdict->kind == Verdict::Kind::left || verdict->kind == Verdict::Kind::lost;
-  return nobody_failed && !lost_at ? ledger.disagreement() : std::nullopt;
+  return nobody_failed && !first_loss ? ledger.disagreement() : std::nullopt;
 }
 
 const Node* Rounds::State::node_of_rank(int rank) const {
@@ -223,20 +232,30 @@ bool Rounds::State::is_open(const Verdict& verdict) const {
 }
 
 void Rounds::State::judge_failure() {
-  const auto verdict = dlaunch::judge(evidence.facts);
-  // The workers notice that a node is gone before its lease ends.
-  const bool by_loss = !verdict || is_open(*verdict) || verdict->kind == Verdict::Kind::node_lost;
-  if (by_loss && lost_at) return judge_loss();
-  if (attempt >= rules.max_restarts || leave_code || closes) return finish_failed();
+  if (attempt >= rules.max_restarts || lacks_who_left()) return finish_failed();
   ++attempt;
-  gather_or_give_up();
+  const auto verdict = dlaunch::judge(evidence.facts);
+  gather_or_give_up(verdict ? text_of(*verdict) : cause_reason);
 }
 
 void Rounds::State::judge_loss() {
-  const bool may_go_on = !closes && (elastic() || (attempt < rules.max_restarts && !leave_code));
-  if (!may_go_on) return finish(exit_code::node_lost, loss_reason);
+  const bool may_go_on = elastic() || (attempt < rules.max_restarts && !left);
+  if (!may_go_on) return finish(exit_code::node_lost, first_loss->reason);
   if (!elastic()) ++attempt;
-  gather_or_give_up();
+  gather_or_give_up(first_loss->reason);
+}
+
+/// Nodes have come or gone, and nothing has failed: that costs no restart.
+void Rounds::State::judge_leave() {
+  if (lacks_who_left()) return finish(left->exit_code, left->reason);
+  gather_or_give_up(cause_reason);
+}
+
+/// Nobody is left who could wait for the others' ends, or tell them of it.
+void Rounds::State::finish_without_host(int exit_code, const std::string& reason) {
+  const auto verdict = dlaunch::judge(evidence.facts);
+  if (cause == EndCause::failure && verdict && !is_open(*verdict)) return finish_failed();
+  finish(exit_code, reason);
 }
 
 void Rounds::State::finish_failed() {
@@ -250,12 +269,13 @@ void Rounds::State::finish_failed() {
       ends.begin(), ends.end(), [](const WorkersEnded& e) { return e.outcome == Outcome::failed; });
   if (failed == ends.end()) {
     return finish(exit_code::node_lost,
-                  lost_at ? cause_reason + "; then " + loss_reason : cause_reason);
+                  first_loss ? cause_reason + "; then " + first_loss->reason : cause_reason);
   }
   finish(failed->exit_code != 0 ? failed->exit_code : exit_code::failed, failed->sentence);
 }
 
-void Rounds::State::gather_or_give_up() {
+void Rounds::State::gather_or_give_up(std::string why) {
+  again_for = std::move(why);
   begin_gathering();
   consider_gathering();
 }

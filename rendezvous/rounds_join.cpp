@@ -94,9 +94,13 @@ void Rounds::State::on(const Join& e) {
     lose({{e.session, "it gave up its place in epoch " + std::to_string(epoch)}});
     return on(e);
   }
+  if (auto why = nonsense(e)) {
+    return put(Refuse{e.session, Errc::misuse, exit_code::usage, std::move(*why)});
+  }
+  const bool adopts = e.holding && adoptable(*e.holding);
+  if (adopts) yield_to(e);
   if (auto no = objection(e)) return put(std::move(*no));
   if (e.holding) epoch_seen = std::max(epoch_seen, e.holding->epoch);
-  const bool adopts = e.holding && adoptable(*e.holding);
   if (e.holding && !adopts) return tell_evicted(e.session, e.holding->epoch);
   if (const auto why = adopts ? contradiction(e) : std::nullopt) {
     return put(Refuse{e.session, Errc::mismatch, exit_code::usage, *why});
@@ -171,9 +175,6 @@ void Rounds::State::join_again(Node& node, const Join& e) {
 }
 
 std::optional<Refuse> Rounds::State::objection(const Join& e) const {
-  if (auto why = nonsense(e)) {
-    return Refuse{e.session, Errc::misuse, exit_code::usage, std::move(*why)};
-  }
   if (has_rules) {
     if (auto why = disagreement(e.offer.id, e.rules, rules, rules_from)) {
       return Refuse{e.session, Errc::mismatch, exit_code::usage, std::move(*why)};
@@ -234,7 +235,7 @@ bool Rounds::State::absent(const Node& node) const {
 // ---- An epoch that began before this rendezvous did ----
 
 bool Rounds::State::adoptable(const Holding& held) const {
-  if (held.incarnation < incarnation) return false;
+  if (held.incarnation != incarnation) return comes_back(held);
   if (phase == Phase::gathering) return !re_forming && held.epoch >= epoch;
   // A stale node may have been the first to come back.
   if (held.epoch > epoch) return !awaited.empty();
@@ -242,6 +243,51 @@ bool Rounds::State::adoptable(const Holding& held) const {
   const auto holder = adopted.find(held.node_rank);
   return awaited.contains(held.node_rank) ||
          (holder != adopted.end() && nodes.contains(holder->second.session));
+}
+
+/// It is of another incarnation, which does not have to be over: it may have begun at a rendezvous
+/// before this one. Of two such the later counts.
+bool Rounds::State::comes_back(const Holding& held) const {
+  const bool ended_here = held.incarnation >= own.first_here && held.incarnation < own.number;
+  const bool too_late = begun && now > own.return_by;
+  return !ended_here && !too_late && held.epoch >= last_epoch && held.incarnation > taken_up;
+}
+
+/// The nodes of a job that runs go before those that came while its rendezvous was away.
+void Rounds::State::yield_to(const Join& e) {
+  if (phase == Phase::gathering || e.holding->incarnation != incarnation) {
+    return start_over(*e.holding);
+  }
+  for (const Session session : predecessors(e.offer)) {
+    if (nodes.at(session).member()) continue;
+    const std::string id = nodes.at(session).offer.id;
+    remove(session);
+    put(Refuse{session, Errc::refused, exit_code::usage,
+               "node " + id + " stands in the place of node " + e.offer.id + " on " + e.offer.host +
+                   ", which has come back" + or_another_job()});
+  }
+}
+
+/// Whoever is here joins anew, and is judged by the job that has come back.
+void Rounds::State::start_over(const Holding& held) {
+  std::vector<Session> here;
+  for (const auto& [session, node] : nodes) here.push_back(session);
+  for (const Session session : here) {
+    const Node node = remove(session);
+    tell_evicted(session, node.member() ? epoch : 0,
+                 (name.empty() ? "the job" : "the job '" + name + "'") +
+                     " was at work when the rendezvous was started again, and its nodes have come "
+                     "back");
+  }
+  static_cast<EpochState&>(*this) = {};
+  phase = Phase::gathering;
+  re_forming = has_rules = false;
+  begun.reset();
+  launch.reset();
+  first_loss.reset();
+  rank_of.clear();
+  incarnation = taken_up = held.incarnation;
+  epoch = epoch_seen = last_epoch;
 }
 
 /// How this claim does not fit to what others of the same epoch have claimed.
@@ -277,22 +323,11 @@ void Rounds::State::begin_adoption(const Holding& held) {
     const auto of_epoch = remove(session).admission->epoch;
     tell_evicted(session, of_epoch);
   }
-  forget_epoch();
-  phase = Phase::running;
-  re_forming = true;
+  begin_epoch();
   epoch = held.epoch;
   attempt = held.attempt;
   world_size = held.world_size;
-  if (!begun) {
-    begun = now;
-    launch.reset();
-  }
   members = held.node_count;
-  running = 0;
-  rank_of.clear();
-  join_deadline.reset();
-  last_call.reset();
-  standing_due.reset();
   for (int rank = 0; rank < held.node_count; ++rank) awaited.insert(awaited.end(), rank);
   awaited_until =
       deadline_after(std::max(rules.lease + rules.reconnect_grace, comes_back_within), now);
@@ -303,6 +338,7 @@ void Rounds::State::begin_adoption(const Holding& held) {
 void Rounds::State::adopt(Node& node, const Holding& held) {
   if (phase == Phase::gathering || held.epoch > epoch) begin_adoption(held);
   Admission admission;
+  admission.incarnation = held.incarnation;
   admission.epoch = held.epoch;
   admission.attempt = held.attempt;
   admission.node_rank = held.node_rank;

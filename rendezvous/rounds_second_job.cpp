@@ -4,6 +4,11 @@
 #include <algorithm>
 
 namespace dlaunch::rendezvous {
+namespace {
+
+constexpr const char* no_use = "it has no restart left with which to replace one";
+
+}  // namespace
 
 /// One scheduler's job started it and all the others, or it had a rank in the last epoch: it is of
 /// this job, whatever else it says.
@@ -28,7 +33,7 @@ std::optional<std::string> Rounds::State::useless(const NodeOffer& offer) const 
       !predecessors(offer).empty()) {
     return std::nullopt;
   }
-  return "it has no restart left with which to replace one";
+  return no_use;
 }
 
 /// As many wait as there are places: that is no longer a few spares.
@@ -39,7 +44,11 @@ void Rounds::State::turn_away_second_job() {
   for (const auto& [session, node] : nodes) {
     if (node.member() || is_ours(node.offer)) continue;
     ++waiting;
-    if (const auto why = of_second_job(node.offer)) others.emplace_back(session, *why);
+    if (const auto why = of_second_job(node.offer)) {
+      others.emplace_back(session, *why);
+    } else if (!replaceable() && broken == 0) {
+      others.emplace_back(session, no_use);
+    }
   }
   if (members >= rules.nodes_max && waiting >= rules.nodes_max) {
     others.clear();

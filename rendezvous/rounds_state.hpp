@@ -16,19 +16,22 @@
 /// epoch's end, rounds_text.cpp says how things stand.
 namespace dlaunch::rendezvous {
 
-struct Node {
+/// A node's place in an epoch, and what it has done there.
+struct Place {
+  std::optional<Admission> admission;
+  std::optional<Stop> order;  ///< It was told to stop.
+  std::optional<WorkersEnded> end;
+  bool confirmed = false;  ///< It has said that it holds its place.
+};
+
+struct Node : Place {
   Session session = 0;
   NodeOffer offer;
   Clock::time_point last_heard;
   std::optional<Clock::time_point> gone;  ///< Its connection is broken since then.
 
-  // Of the epoch it is a member of.
-  std::optional<Admission> admission;
-  std::optional<Stop> order;  ///< It was told to stop.
-  std::optional<WorkersEnded> end;
-  bool confirmed = false;  ///< It has said that it holds its place.
-
   bool member() const { return admission.has_value(); }
+  void take(Place place) { static_cast<Place&>(*this) = std::move(place); }
 };
 
 /// What is known of an epoch's ranks.
@@ -44,7 +47,54 @@ enum class EndCause { none, failure, loss, arrival, leave };
 /// How the members of an epoch are told to end for it.
 Stop::Cause manner_of(EndCause why);
 
-struct Rounds::State {
+/// What is known of an epoch since its round was closed. The next one begins with another value.
+struct EpochState {
+  int world_size = 0;
+  int members = 0;  ///< How many nodes the epoch has, the lost included.
+  int running = 0;  ///< Members that are here and have not ended.
+
+  EndCause cause = EndCause::none;
+  std::string cause_reason;
+  Clock::time_point caused_at;
+  /// A node was lost of which nothing had been heard since before the cause.
+  bool lost_before = false;
+  Session caused_by = 0;  ///< The node that told of it; 0: none.
+  Evidence evidence;
+  struct Left {
+    int exit_code = 0;
+    std::string reason;  ///< "node b left: stopped by SIGTERM".
+  };
+  std::optional<Left> left;  ///< The first member that went, on purpose.
+  std::size_t losses_told = 0;
+  std::size_t exits_told = 0;       ///< With 0.
+  std::vector<RanksLost> repeated;  ///< The first of them, to be said again.
+  std::vector<WorkersEnded> ends;   ///< In the order of arrival.
+  CallLedger ledger;                ///< As far as they have ended.
+
+  // It began before this rendezvous did.
+  struct Adopted {
+    Session session = 0;
+    int first_rank = 0;
+    int workers = 0;
+  };
+  std::map<int, Adopted> adopted;  ///< By node rank.
+  std::set<int> awaited;           ///< Node ranks that are not back yet.
+  std::optional<Clock::time_point> awaited_until;
+};
+
+/// Why a node is told to join anew, most often.
+constexpr const char* joins_anew_for =
+    "this node was silent for too long, and the job went on without it";
+
+/// The first node that was lost, of an epoch or while the next round gathers.
+struct Loss {
+  Clock::time_point at;
+  std::string reason;  ///< "node b is lost: silent for 5.0 s".
+};
+
+struct Rounds::State : EpochState {
+  using Phase = JobStatus::State;
+
   // ---- Events ----
   void on(const Join& e);
   void on(const Leave& e);
@@ -56,7 +106,8 @@ struct Rounds::State {
   void on(const CallsMade& e);
   void on(const Tick&);
 
-  void forgive_own_stall();
+  void forgive_own_stall(Clock::time_point before);
+  Clock::duration late_at() const;
   void check_leases();
   std::string break_text(const Node& node) const;
 
@@ -71,6 +122,9 @@ struct Rounds::State {
   bool absent(const Node& node) const;
   /// The rendezvous was started anew and takes the node's epoch up again.
   bool adoptable(const Holding& held) const;
+  bool comes_back(const Holding& held) const;
+  void yield_to(const Join& e);
+  void start_over(const Holding& held);
   std::optional<std::string> contradiction(const Join& e) const;
   void begin_adoption(const Holding& held);
   void adopt(Node& node, const Holding& held);
@@ -91,13 +145,13 @@ struct Rounds::State {
   // ---- Going ----
   void lose(const std::vector<std::pair<Session, std::string>>& whom);
   void tell_ranks_lost(std::vector<RanksLost> losses);
-  void tell_evicted(Session session, std::uint64_t of_epoch);
+  void tell_evicted(Session session, std::uint64_t of_epoch, std::string why = joins_anew_for);
 
   // ---- Rounds ----
   /// Closes the round, waits on, or gives up: whatever is due now.
   void consider_gathering(Session newcomer = 0);
   void begin_gathering();
-  void forget_epoch();
+  void begin_epoch();
   void give_up_gathering();
   void close();
   std::vector<Node*> choose();
@@ -116,11 +170,15 @@ struct Rounds::State {
   void begin_end(EndCause why, const std::string& reason, Session except = 0);
   /// The first counts.
   void note_loss(const std::string& text);
+  void note_leaving();
   void judge_if_ended();
   void judge();
+  EndCause cause_at_end() const;
   std::optional<std::string> unheard_disagreement() const;
   void judge_failure();
   void judge_loss();
+  void judge_leave();
+  void finish_without_host(int exit_code, const std::string& reason);
   const Node* node_of_rank(int rank) const;
   bool is_own(const Node& node, int rank) const;
   void take_facts(const Node& node, const WorkersEnded& e);
@@ -131,7 +189,7 @@ struct Rounds::State {
   /// Ranks fail that blame others, of whom nothing bad is known.
   bool is_open(const Verdict& verdict) const;
   void finish_failed();
-  void gather_or_give_up();
+  void gather_or_give_up(std::string why);
   void finish(int exit_code, std::string sentence, std::optional<Verdict> why = std::nullopt);
 
   template <class Effect>
@@ -147,9 +205,10 @@ struct Rounds::State {
   bool elastic() const { return rules.nodes_min < rules.nodes_max; }
   /// Whether another node may take the place of one that is lost.
   bool replaceable() const { return elastic() || attempt < rules.max_restarts; }
+  /// Who has left on purpose is not waited for: enough others are here, or the job ends.
+  bool lacks_who_left() const { return left && (!elastic() || count() < rules.nodes_min); }
   int count() const { return static_cast<int>(nodes.size()); }
 
-  using Phase = JobStatus::State;
   Phase phase = Phase::gathering;
   JobRules rules;
   bool has_rules = false;
@@ -158,11 +217,13 @@ struct Rounds::State {
   std::optional<Clock::time_point> begun;  ///< Its first epoch here.
   /// What all nodes of all its epochs here had in common; what they had not is 0.
   std::optional<Launch> launch;
-  std::uint64_t incarnation = 0;
+  Incarnation own;
+  std::uint64_t incarnation = 0;  ///< Of the epoch.
+  std::uint64_t taken_up = 0;     ///< The last whose nodes have come back; 0: none.
+  std::uint64_t last_epoch = 0;   ///< Of earlier incarnations, as far as is known.
   std::uint64_t epoch = 0;
   std::uint64_t epoch_seen = 0;  ///< Of any node, ever: the next one is higher.
   int attempt = 0;
-  int world_size = 0;
   std::map<Session, Node> nodes;
   std::map<std::string, Session> by_id;
   std::map<int, Session> by_hint;
@@ -173,35 +234,14 @@ struct Rounds::State {
   };
   std::map<Session, Lost> lost;        ///< Until they speak again.
   std::map<std::string, int> rank_of;  ///< Node ranks of the last epoch, by id.
-  int members = 0;                     ///< How many nodes the epoch has, the lost included.
-  int running = 0;                     ///< Members that are here and have not ended.
 
   bool re_forming = false;  ///< Not the job's first round: no last call.
   std::optional<Clock::time_point> join_deadline;
   std::optional<Clock::time_point> last_call;
-
-  // An epoch that began before this rendezvous did.
-  struct Adopted {
-    Session session = 0;
-    int first_rank = 0;
-    int workers = 0;
-  };
-  std::map<int, Adopted> adopted;  ///< By node rank.
-  std::set<int> awaited;           ///< Node ranks that are not back yet.
-  std::optional<Clock::time_point> awaited_until;
-
-  EndCause cause = EndCause::none;
-  std::string cause_reason;
-  Evidence evidence;
-  std::optional<Clock::time_point> lost_at;  ///< The first loss since the round was closed,
-  std::string loss_reason;                   ///< and what is said about it.
-  std::optional<int> leave_code;             ///< A member left: its code.
-  bool closes = false;
-  std::size_t losses_told = 0;      ///< Of this epoch.
-  std::size_t exits_told = 0;       ///< Of this epoch, with 0.
-  std::vector<RanksLost> repeated;  ///< The first of them, to be said again.
-  std::vector<WorkersEnded> ends;   ///< Of this epoch, in the order of arrival.
-  CallLedger ledger;                ///< Of this epoch, as far as they have ended.
+  /// A node has left: until then others may, too, and no round closes.
+  std::optional<Clock::time_point> leaving_until;
+  std::string again_for;           ///< Why the last epoch ended, where the job goes on.
+  std::optional<Loss> first_loss;  ///< Since the round was closed.
 
   std::string standing;
   std::string standing_key;               ///< What it said about the nodes, without the clock.

@@ -92,6 +92,9 @@ std::string Rounds::State::count_text() const {
 }
 
 std::string Rounds::State::wait_text() const {
+  if (leaving_until && count() >= rules.nodes_min) {
+    return "; waiting " + rest_text(*leaving_until - now) + " for others that may leave, too";
+  }
   if (count() >= rules.nodes_min && (!last_call || *last_call <= now)) {
     return "; waiting for broken connections to come back";
   }

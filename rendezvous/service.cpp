@@ -1,5 +1,6 @@
 #include "rendezvous/service.hpp"
 
+#include "rendezvous/incarnation.hpp"
 #include "rendezvous/service_state.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/random.hpp"
@@ -11,6 +12,10 @@
 
 namespace dlaunch::rendezvous {
 namespace {
+
+/// Agents that have lost a daemon try every 5 s, and are back long before this. To one that a node
+/// hosts none comes back: without that node the job is over.
+constexpr auto return_within = std::chrono::seconds(30);
 
 /// How long an agent may take to join.
 constexpr auto join_by = std::chrono::seconds(10);
@@ -46,14 +51,18 @@ Service::State::State(boost::asio::io_context& context, ServiceRules allowed, Lo
       memory(random_number()),
       server(context, *this, rules.limits),
       timer(context),
+      return_by(rules.only_job.empty() ? Clock::now() + return_within : Clock::time_point::min()),
       farewell_timer(context) {
   server.on_slow_reader(
       [this](store::ConnectionId who, const std::string& peer) { on_slow_reader(who, peer); });
-  if (journal == nullptr) return;
-  for (const auto& record : journal->load()) {
-    epoch_max = std::max(epoch_max, record.epoch);
-    incarnation_max = std::max(incarnation_max, record.incarnation);
+  if (journal != nullptr) {
+    for (const auto& record : journal->load()) {
+      epoch_max = std::max(epoch_max, record.epoch);
+      incarnation_max = std::max(incarnation_max, record.incarnation);
+    }
   }
+  epoch_before = epoch_max;
+  incarnation_first = incarnation_max = new_incarnation(incarnation_max);
 }
 
 // ---- Connections ----
@@ -229,7 +238,7 @@ void Service::State::join(store::ConnectionId who, message::Join message) {
   Job* job = find(name);
   // It was cut off for so long that it was given up.
   const bool missed_the_end =
-      job != nullptr && message.holding && message.holding->incarnation <= job->incarnation;
+      job != nullptr && message.holding && job->rounds.has_had(message.holding->incarnation);
   if (job != nullptr && job->finished &&
       (job->members.contains(session) || !rules.only_job.empty() || missed_the_end)) {
     joined(who, true);
@@ -249,12 +258,15 @@ void Service::State::join(store::ConnectionId who, message::Join message) {
   member.heard = now;
   member.evicted = false;
   const auto holding = message.holding;
+  const std::uint64_t before = job->incarnation;
   step(*job, Join{session, std::move(message.offer), message.rules, holding}, now);
   // After a restart of the service the rounds may take up an epoch that they did not begin.
   if (!holding || job->finished || job->rounds.epoch() != holding->epoch) return;
   const auto back = job->members.find(session);
   if (back == job->members.end() || back->second.evicted) return;
-  if (job->epoch != holding->epoch) begin_epoch(*job, holding->epoch, holding->world_size);
+  if (job->incarnation != before || job->epoch != holding->epoch) {
+    begin_epoch(*job, holding->epoch, holding->world_size);
+  }
   back->second.epoch = holding->epoch;
   server.seat(who, job->space);
 }
@@ -303,21 +315,20 @@ std::optional<message::Refused> Service::State::objection(const Job* job, Sessio
 
 /// A new job, or a new incarnation of a finished one: its epochs go on.
 Job& Service::State::open_job(const std::string& name, const message::Join& message) {
-  std::uint64_t epoch = epoch_max, incarnation = incarnation_max + 1;
+  std::uint64_t epoch = epoch_max;
   if (Job* old = find(name)) {
     epoch = old->rounds.epoch();
-    incarnation = old->incarnation + 1;
     if (old->scheduled) deadlines.erase({*old->scheduled, old});
     jobs.erase(name);
-  } else if (message.holding) {
-    // It began before this service did.
-    incarnation = std::max(incarnation, message.holding->incarnation);
   }
+  const std::uint64_t incarnation = incarnation_max = new_incarnation(incarnation_max);
+  // Where it began before this service did, nothing that was since counts.
+  if (message.holding && message.holding->incarnation < incarnation_first) epoch = epoch_before;
   forget_some();
   Job& job = jobs[name];
   job.name = name;
   job.incarnation = incarnation;
-  job.rounds = Rounds(epoch, incarnation, name);
+  job.rounds = Rounds(epoch, {incarnation, incarnation_first, return_by}, name);
   ++totals.jobs_opened;
   if (journal != nullptr) journal->job_opened(name, incarnation);
   return job;

@@ -15,7 +15,9 @@ std::string ranks(int first, int count) {
 
 void Service::State::step(Job& job, const Event& event, Clock::time_point now) {
   const std::uint64_t before = job.epoch;
-  for (const Effect& effect : job.rounds.step(event, now)) {
+  const Effects effects = job.rounds.step(event, now);
+  job.incarnation = job.rounds.incarnation();
+  for (const Effect& effect : effects) {
     std::visit([&](const auto& what) { apply(job, what); }, effect);
   }
   if (job.epoch != before) {
@@ -55,8 +57,7 @@ void Service::State::apply(Job& job, const Admit& effect) {
   member->second.epoch = admission.epoch;
   // One that is not connected now is seated when it comes back.
   if (member->second.connection != 0) server.seat(member->second.connection, job.space);
-  tell(member->second.connection,
-       message::Admitted{job.incarnation, !rules.only_job.empty(), admission, job.host});
+  tell(member->second.connection, message::Admitted{!rules.only_job.empty(), admission, job.host});
 }
 
 void Service::State::begin_epoch(Job& job, std::uint64_t epoch, int world_size) {

@@ -35,7 +35,7 @@ struct Member {
 
 struct Job {
   std::string name;
-  std::uint64_t incarnation = 1;
+  std::uint64_t incarnation = 0;
   Rounds rounds;
   boost::unordered_flat_map<Session, Member> members;
   std::uint64_t epoch = 0;  ///< That of `space`; 0: none yet.
@@ -149,8 +149,12 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   store::ConnectionId own_agent = 0;  ///< Of the agent in whose process this is; 0: of none.
   std::set<std::pair<Clock::time_point, Job*>> deadlines;
   std::deque<std::pair<Clock::time_point, store::ConnectionId>> unjoined;
-  /// Of the jobs that are forgotten: what comes after must be higher.
+  /// Of the jobs that are forgotten, and of those before this service: what comes after is higher.
   std::uint64_t epoch_max = 0, incarnation_max = 0;
+  std::uint64_t epoch_before = 0;       ///< The last that is known of before this service.
+  std::uint64_t incarnation_first = 0;  ///< No job of before this service has this one or a higher.
+  /// The nodes of earlier incarnations may come back until then.
+  const Clock::time_point return_by;
   Totals totals;  ///< Save for the connections.
   bool draining = false;
   boost::asio::steady_timer farewell_timer;

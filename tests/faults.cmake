@@ -33,7 +33,7 @@ target_link_libraries(steady PRIVATE dlaunch_settings dlaunch)
 set_target_properties(steady PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 dlaunch_test(daemon_restart_test process/daemon_restart_test.cpp
   LIBS dlaunch_process_test dlaunch_launcher)
-add_dependencies(daemon_restart_test steady dlaunch_program dlaunchd_program)
+add_dependencies(daemon_restart_test steady victim dlaunch_program dlaunchd_program)
 set_tests_properties(daemon_restart_test PROPERTIES LABELS faults TIMEOUT 300 ENVIRONMENT
   "DLAUNCH_TEST_TORCH1_PYTHON=${DLAUNCH_TEST_TORCH1_PYTHON};DLAUNCH_TEST_TORCH2_PYTHON=${DLAUNCH_TEST_TORCH2_PYTHON}")
 

@@ -11,7 +11,7 @@ add_library(dlaunch_process_test STATIC process/job.cpp process/terminal.cpp)
 target_link_libraries(dlaunch_process_test PUBLIC dlaunch_settings doctest::doctest dlaunch_base util)
 target_compile_definitions(dlaunch_process_test PRIVATE
   DLAUNCH_BINARY_DIR="${PROJECT_BINARY_DIR}")
-foreach(area daemon_nodes exit kill nodes output_process terminal uneven_inputs)
+foreach(area daemon_nodes exit kill nodes output_process stopped_nodes terminal uneven_inputs)
   dlaunch_test(${area}_test process/${area}_test.cpp LIBS dlaunch_process_test dlaunch_launcher)
   add_dependencies(${area}_test victim dlaunch_program)
 endforeach()
@@ -21,6 +21,7 @@ dlaunch_test(relay_test unit/rendezvous/relay_test.cpp unit/rendezvous/relay_his
   LIBS dlaunch_rendezvous)
 add_dependencies(nodes_test example_all_reduce example_shrink)
 add_dependencies(daemon_nodes_test example_all_reduce dlaunchd_program)
+add_dependencies(stopped_nodes_test dlaunchd_program)
 target_link_libraries(uneven_inputs_test PRIVATE nlohmann_json::nlohmann_json)
 add_dependencies(uneven_inputs_test example_uneven_inputs)
 

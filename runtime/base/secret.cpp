@@ -143,8 +143,9 @@ Key derive_key(BytesView from, std::string_view info) {
   return key;
 }
 
-Key derive_data_key(const Key& job_key, std::uint64_t epoch) {
-  return derive_key(job_key.bytes(), "dlaunch 1 data:" + std::to_string(epoch));
+Key derive_data_key(const Key& job_key, std::uint64_t incarnation, std::uint64_t epoch) {
+  return derive_key(job_key.bytes(),
+                    "dlaunch 1 data:" + std::to_string(incarnation) + ":" + std::to_string(epoch));
 }
 
 Mac mac_of(const Key& key, BytesView message) {

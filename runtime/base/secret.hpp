@@ -35,8 +35,9 @@ class Key {
 
 /// HKDF-SHA256 (RFC 5869, no salt) of a key for one purpose, which `info` names.
 Key derive_key(BytesView from, std::string_view info);
-/// What the ranks of this epoch prove to each other that they know.
-Key derive_data_key(const Key& job_key, std::uint64_t epoch);
+/// What the ranks of this epoch prove to each other that they know. Epochs begin anew where a
+/// rendezvous has lost what it knew; `incarnation`, the use of the job's id, never comes twice.
+Key derive_data_key(const Key& job_key, std::uint64_t incarnation, std::uint64_t epoch);
 
 /// HMAC-SHA256.
 using Mac = std::array<std::byte, 32>;

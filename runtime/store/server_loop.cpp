@@ -25,6 +25,8 @@ constexpr auto accept_pause = 100ms;
 /// How long we wait for a peer to read why it was refused, before the connection is closed.
 constexpr auto linger_timeout = 1s;
 constexpr std::size_t events_per_batch = 256;
+/// A timer that goes off later than this says that this process stood still.
+constexpr auto late_at = 100ms;
 constexpr int accepts_per_event = 256;
 constexpr std::uint64_t listener_bit = std::uint64_t{1} << 63;
 
@@ -57,6 +59,9 @@ void Server::State::wait_for_time() {
   timer.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
     if (self->stopped) return;
     if (!error) {  // Else it was armed anew, for an earlier time.
+      // Where we stood still, what should have come by now may lie unread.
+      if (Clock::now() - self->armed > late_at) self->serve_ready();
+      if (self->stopped) return;
       self->armed = Clock::time_point::max();
       self->batch([&] { self->on_time(Clock::now()); });
     }

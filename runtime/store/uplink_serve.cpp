@@ -19,6 +19,8 @@ constexpr auto awaited = asio::as_tuple(asio::use_awaitable);
 constexpr int reads_per_turn = 16;
 constexpr std::size_t sealed_bytes_max = 64u << 10;  ///< Ciphertext is made in such pieces.
 constexpr std::size_t kept_buffer_bytes = 1u << 20;
+/// A timer that goes off later than this says that this process stood still.
+constexpr auto own_stall_min = std::chrono::seconds(1);
 /// How long the other end may take to read what is queued when we go.
 constexpr auto goodbye_timeout = std::chrono::seconds(1);
 
@@ -65,6 +67,12 @@ asio::awaitable<void> Uplink::State::watch_silence() {
     }
     timer.expires_at(next);
     co_await timer.async_wait(awaited);
+    // We stood still, and what it said meanwhile is still to be read: it is asked again.
+    if (connected && Clock::now() - next > own_stall_min) {
+      heard = Clock::now();
+      pinged = false;
+      ping();
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 #include "tests/support/expect.hpp"
 #include "tests/support/skipped.hpp"
 
+#include <csignal>
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
@@ -122,6 +123,42 @@ TEST_CASE("a dlaunchd is killed and started again much later: jobs of two nodes 
   native.check_end();
   for (Pair& pair : torch) pair.check_end();
   REQUIRE(daemon.job().saw("finished with exit code 0", 1 + static_cast<int>(torch.size())));
+}
+
+TEST_CASE("a job's id is used again before its agents are back: the job that runs goes on") {
+  Daemon daemon;
+  const EndFile end;
+  Pair first(daemon, "j", {DLAUNCH_BINARY_DIR "/tests/steady", end.path(), "100"});
+  first.require_ticks(1, 3);
+  const pid_t agents[] = {first.a.agent(), first.b.agent()};
+  for (const pid_t agent : agents) REQUIRE(::kill(agent, SIGSTOP) == 0);
+  daemon.kill();
+  daemon.start();
+  const std::string token = unique_token();
+  SUBCASE("the second runs") {
+    // Its nodes have the first one's names: they are on the same hosts.
+    Pair second(daemon, "j", {victim(), "tree", token, "0"});
+    REQUIRE(second.a.saw("READY"));
+    REQUIRE(second.b.saw("READY"));
+    for (const pid_t agent : agents) REQUIRE(::kill(agent, SIGCONT) == 0);
+    for (Job* job : {&second.a, &second.b}) {
+      CHECK(job->wait().code == 64);
+      INFO(job->err());
+      CHECK(contains(job->err(), "the job 'j' was at work when the rendezvous was started again"));
+      CHECK(contains(job->err(), "another job needs another --rdzv-id"));
+    }
+    CHECK(all_gone(token));
+  }
+  SUBCASE("the second is over") {
+    Pair second(daemon, "j", {"/bin/true"});
+    CHECK(second.a.wait().code == 0);
+    CHECK(second.b.wait().code == 0);
+    for (const pid_t agent : agents) REQUIRE(::kill(agent, SIGCONT) == 0);
+  }
+  REQUIRE_MESSAGE(first.a.saw("epoch 1 goes on with all 2 nodes"), first.a.err());
+  first.require_ticks(first.ticks() + 1, first.ticks() + 3);
+  end.make();
+  first.check_end();
 }
 
 }  // namespace dlaunch::process_test

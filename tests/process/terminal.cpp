@@ -11,6 +11,7 @@
 #include <pty.h>
 #include <sched.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 namespace dlaunch::process_test {
@@ -69,5 +70,30 @@ int Terminal::next_status() {
 }
 
 pid_t Terminal::foreground() const { return ::tcgetpgrp(master_.get()); }
+
+bool Terminal::is_foreground(pid_t group) const {
+  // No descriptor tells of this, either.
+  const auto deadline = Clock::now() + patience;
+  while (foreground() != group) {
+    if (Clock::now() > deadline) return false;
+    ::sched_yield();
+  }
+  return true;
+}
+
+bool Terminal::is_background(pid_t group) const {
+  const auto deadline = Clock::now() + patience;
+  while (foreground() == group) {
+    if (Clock::now() > deadline) return false;
+    ::sched_yield();
+  }
+  return true;
+}
+
+bool Terminal::echoes() const {
+  termios settings{};
+  REQUIRE(::tcgetattr(master_.get(), &settings) == 0);
+  return (settings.c_lflag & ECHO) != 0;
+}
 
 }  // namespace dlaunch::process_test

@@ -28,6 +28,11 @@ class Terminal {
   int next_status();
   /// The process group that the terminal's keys go to.
   pid_t foreground() const;
+  /// Waits until they go to this group, or to another; false at the deadline.
+  bool is_foreground(pid_t group) const;
+  bool is_background(pid_t group) const;
+  /// What is typed is shown.
+  bool echoes() const;
   const std::string& screen() const { return screen_; }
 
  private:

@@ -201,6 +201,7 @@ int main(int argc, char** argv) {
   }
   if (mode == "progress") {  // tqdm-like: no newline, then waits.
     std::fprintf(stderr, "\r 10%%\r 20%%");
+    say("READY");
     wait_for_death();
   }
   if (mode == "port") {

@@ -15,6 +15,10 @@ constexpr auto silence_max = 7s;
 
 std::string number(std::uint64_t n) { return std::to_string(n); }
 
+std::string name_of(const EpochOf& epoch) {
+  return "epoch " + number(epoch.number) + " of incarnation " + number(epoch.incarnation);
+}
+
 }  // namespace
 
 // ---- Agents ----
@@ -46,9 +50,9 @@ void World::join(Agent& agent) {
 }
 
 void World::begin_work(Agent& agent) {
-  agent.working = agent.holding->epoch;
+  agent.working = EpochOf{agent.holding->incarnation, agent.holding->epoch};
   agent.stopping = agent.peers_lost = false;
-  const std::uint64_t epoch = agent.working;
+  const EpochOf epoch = *agent.working;
   const bool fails = !calm_ && chance(failing_percent_);
   const auto lasts = calm_ ? between(200, 4000) : between(200, fails ? 10'000 : 40'000);
   after_for(agent, lasts, [this, &agent, epoch, fails] {
@@ -71,11 +75,12 @@ Fact World::fact_of(const Agent& agent, int code, bool consequence) const {
 }
 
 void World::fail(Agent& agent) {
-  const std::uint64_t epoch = agent.working;
+  const EpochOf epoch = *agent.working;
   say(agent.offer.id + "'s worker fails");
   broken_.insert(epoch);
   agent.stopping = true;
-  agent.failure = WorkerFailed{agent.session, epoch, fact_of(agent, 3, false), "exited with 3"};
+  agent.failure =
+      WorkerFailed{agent.session, epoch.number, fact_of(agent, 3, false), "exited with 3"};
   tell(agent, *agent.failure);
   after_for(agent, between(0, 2000), [this, &agent, epoch] {
     if (agent.working == epoch) end_work(agent, Ended::failed, agent.peers_lost);
@@ -83,16 +88,17 @@ void World::fail(Agent& agent) {
 }
 
 void World::end_work(Agent& agent, Ended outcome, bool consequence) {
-  const std::uint64_t epoch = std::exchange(agent.working, 0);
+  const EpochOf epoch = *std::exchange(agent.working, std::nullopt);
   agent.stopping = false;
   if (outcome != Ended::succeeded) broken_.insert(epoch);
   const int code = outcome == Ended::failed ? 10 + agent.number : 0;
-  agent.end = WorkersEnded{agent.session, epoch, outcome, code, "it ended on " + agent.offer.id};
+  agent.end =
+      WorkersEnded{agent.session, epoch.number, outcome, code, "it ended on " + agent.offer.id};
   if (outcome == Ended::failed && agent.holding) {
     const Fact fact = fact_of(agent, code, consequence);
     agent.end->facts.ranks.emplace(fact.rank, fact);
   }
-  say(agent.offer.id + "'s workers of epoch " + number(epoch) + " ended, outcome " +
+  say(agent.offer.id + "'s workers of " + name_of(epoch) + " ended, outcome " +
       number(static_cast<unsigned>(outcome)));
   tell(agent, *agent.end);
   if (!agent.evicted) return;
@@ -105,14 +111,16 @@ void World::end_work(Agent& agent, Ended outcome, bool consequence) {
 
 void World::take(Agent& agent, const Admit& e) {
   const Admission& a = e.admission;
-  if (agent.holding && agent.holding->epoch >= a.epoch) return;
-  if (agent.working != 0) {
-    return violated(agent.offer.id + " is admitted to epoch " + number(a.epoch) +
-                    " while it has workers of epoch " + number(agent.working));
+  const bool known = agent.holding && agent.holding->incarnation == a.incarnation;
+  if (known && agent.holding->epoch >= a.epoch) return;
+  const EpochOf epoch{a.incarnation, a.epoch};
+  if (agent.working) {
+    return violated(agent.offer.id + " is admitted to " + name_of(epoch) +
+                    " while it has workers of " + name_of(*agent.working));
   }
-  say(agent.offer.id + " begins epoch " + number(a.epoch));
-  agent.holding =
-      Holding{1, a.epoch, a.attempt, a.node_rank, a.node_count, a.first_rank, a.world_size};
+  say(agent.offer.id + " begins " + name_of(epoch));
+  agent.holding = Holding{a.incarnation, a.epoch,      a.attempt,   a.node_rank,
+                          a.node_count,  a.first_rank, a.world_size};
   agent.evicted = false;
   agent.failure.reset();
   agent.end.reset();
@@ -128,10 +136,11 @@ void World::take(Agent& agent, const Refuse& e) {
 
 void World::take(Agent& agent, const Stop& e) {
   const bool evicted = e.cause == Stop::Cause::evicted;
+  if (evicted && !agent.holding) return join(agent);
   if (!agent.holding || (e.epoch != agent.holding->epoch && !evicted)) return;
   say(agent.offer.id + " is told to stop epoch " + number(e.epoch) + ": " + e.reason);
   if (evicted) agent.evicted = true;
-  if (agent.working == 0) {
+  if (!agent.working) {
     // It has ended already, and has said so.
     if (evicted && agent.end) {
       agent.evicted = false;
@@ -142,7 +151,7 @@ void World::take(Agent& agent, const Stop& e) {
     }
     return;
   }
-  const std::uint64_t epoch = agent.working;
+  const EpochOf epoch = *agent.working;
   const bool first = !std::exchange(agent.stopping, true);
   if (!first) return;
   const bool reports = e.cause == Stop::Cause::failure && chance(40);
@@ -152,11 +161,11 @@ void World::take(Agent& agent, const Stop& e) {
 }
 
 void World::take(Agent& agent, const RanksLost& e) {
-  if (!agent.holding || e.epoch != agent.holding->epoch || agent.working != e.epoch) return;
+  if (!agent.holding || e.epoch != agent.holding->epoch || !agent.working) return;
   agent.peers_lost = true;
   // Its workers miss the lost ones, as most programs do.
   if (agent.stopping || rules_.continue_on_failure || !chance(30)) return;
-  const std::uint64_t epoch = e.epoch;
+  const EpochOf epoch = *agent.working;
   after_for(agent, between(0, 500), [this, &agent, epoch] {
     if (agent.working == epoch && !agent.stopping) fail(agent);
   });
@@ -166,11 +175,12 @@ void World::take(Agent& agent, const Finish& e) {
   say(agent.offer.id + " ends with " + std::to_string(e.exit_code));
   // Lost nodes may be at work on an older epoch, and a program that goes on after failures succeeds
   // without its lost workers.
-  if (agent.working == epoch_ && e.exit_code == 0 && !rules_.continue_on_failure) {
+  const EpochOf last{rounds_.incarnation(), rounds_.epoch()};
+  if (agent.working == last && e.exit_code == 0 && !rules_.continue_on_failure) {
     violated("the job succeeded while " + agent.offer.id + " was at work");
   }
   agent.exit_code = e.exit_code;
-  agent.working = 0;
+  agent.working.reset();
 }
 
 // ---- The rendezvous ----
@@ -197,7 +207,9 @@ void World::arrive(int id, Event event) {
   }
   if (!connection.joined || !joined_.contains(session) || finish_) return;
   step(event);
-  if (std::holds_alternative<Leave>(event)) joined_.erase(session);
+  if (!std::holds_alternative<Leave>(event)) return;
+  joined_.erase(session);
+  gone_.insert(session);
 }
 
 void World::step(const Event& event) {
@@ -235,25 +247,27 @@ void World::check(const Effects& effects) {
     const auto* admit = std::get_if<Admit>(&effect);
     if (!admit) continue;
     const Admission& a = admit->admission;
-    auto& map = maps_[a.epoch];
+    if (gone_.contains(admit->to)) violated("a node that has left is admitted");
+    const EpochOf epoch{a.incarnation, a.epoch};
+    auto& map = maps_[epoch];
     const auto [place, is_new] = map.emplace(a.node_rank, a);
     const Admission& known = place->second;
     if (known.first_rank != a.first_rank || known.local_size != a.local_size ||
         known.world_size != a.world_size || known.node_count != a.node_count ||
         known.attempt != a.attempt) {
-      violated("two rank maps for epoch " + number(a.epoch));
+      violated("two rank maps for " + name_of(epoch));
     }
     if (is_new) closed.push_back(a);
   }
   if (!closed.empty()) check_closed(std::move(closed));
-  if (rounds_.epoch() < epoch_) violated("the epoch went back");
 }
 
 void World::check_closed(std::vector<Admission> admissions) {
   const std::uint64_t epoch = admissions.front().epoch;
   say("epoch " + number(epoch) + " with " + number(admissions.size()) + " nodes");
-  if (epoch <= epoch_) violated("epoch " + number(epoch) + " after epoch " + number(epoch_));
-  epoch_ = epoch;
+  auto& before = epochs_[admissions.front().incarnation];
+  if (epoch <= before) violated("epoch " + number(epoch) + " after epoch " + number(before));
+  before = epoch;
   int next = 0;
   for (std::size_t i = 0; i < admissions.size(); ++i) {
     const Admission& a = admissions[i];

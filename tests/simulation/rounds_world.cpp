@@ -57,7 +57,7 @@ Outcome World::run() {
     if (calm_ && finish_ && all_over) break;
   }
   if (outcome_.violation.empty()) outcome_.violation = verdict();
-  outcome_.epochs = epoch_;
+  outcome_.epochs = maps_.size();
   if (finish_) outcome_.exit_code = finish_->exit_code;
   return outcome_;
 }
@@ -70,7 +70,7 @@ std::string World::verdict() const {
     if (!agent->exit_code) return agent->offer.id + " has not heard of the end";
     if (*agent->exit_code != finish_->exit_code)
       return agent->offer.id + " ended with another code";
-    if (agent->working != 0) return agent->offer.id + " has workers after the end";
+    if (agent->working) return agent->offer.id + " has workers after the end";
   }
   return "";
 }
@@ -264,7 +264,7 @@ void World::fault_of(Agent& agent) {
       say(name + " leaves");
       tell(agent, Leave{agent.session, 143, "stopped by SIGTERM", false});
       agent.left = true;
-      broken_.insert(std::exchange(agent.working, 0));
+      if (agent.working) broken_.insert(*std::exchange(agent.working, std::nullopt));
       return;
   }
 }
@@ -273,7 +273,7 @@ void World::fault_of(Agent& agent) {
 void World::kill(Agent& agent, bool connection_too) {
   const int id = std::exchange(agent.connection, 0);
   agent.session = 0;
-  broken_.insert(std::exchange(agent.working, 0));
+  if (agent.working) broken_.insert(*std::exchange(agent.working, std::nullopt));
   agent.stopping = agent.evicted = agent.peers_lost = false;
   agent.holding.reset();
   agent.failure.reset();
@@ -285,7 +285,15 @@ void World::kill(Agent& agent, bool connection_too) {
 void World::restart_rendezvous() {
   say("the rendezvous is killed");
   down_ = true;
-  rounds_ = Rounds(epoch_);
+  const auto back_in = between(100, 8000);
+  // It has kept its last epoch; or nothing, and then the next use of the job's name is another one.
+  if (chance(50)) {
+    const std::uint64_t known = rounds_.incarnation();
+    rounds_ = Rounds(epochs_[known], {known, known, now_ + back_in + 30s});
+  } else {
+    const std::uint64_t other = ++last_incarnation_;
+    rounds_ = Rounds(0, {other, other, now_ + back_in + 30s});
+  }
   tick_at_ = Time::max();
   joined_.clear();
   current_.clear();
@@ -300,7 +308,7 @@ void World::restart_rendezvous() {
     agent.connection = 0;
     if (agent.session == connection.session) connect_later(agent);
   }
-  after(between(100, 8000), [this] {
+  after(back_in, [this] {
     say("the rendezvous is there again");
     down_ = false;
   });

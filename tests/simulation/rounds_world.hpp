@@ -17,7 +17,7 @@
 /// seed. The rendezvous is the real Rounds in a shell as the service's; the nodes behave as agents
 /// do. Connections keep their order and break, with whatever is under way; messages that change
 /// nothing when repeated are repeated, late. Nodes are killed, cut off, stopped and started again,
-/// and so is the rendezvous, which keeps its last epoch only.
+/// and so is the rendezvous, which keeps its last epoch, or nothing.
 namespace dlaunch::rendezvous::simulation {
 
 struct Outcome {
@@ -27,6 +27,12 @@ struct Outcome {
   std::uint64_t events = 0;
   int faults = 0;
   int losses = 0;
+};
+
+struct EpochOf {
+  std::uint64_t incarnation = 0;
+  std::uint64_t number = 0;
+  auto operator<=>(const EpochOf&) const = default;
 };
 
 class World {
@@ -49,7 +55,7 @@ class World {
     Time heard{};
     int tries = 0;
     std::optional<Holding> holding;
-    std::uint64_t working = 0;  ///< Its workers' epoch; 0: none.
+    std::optional<EpochOf> working;  ///< Its workers'.
     bool stopping = false;
     bool evicted = false;
     bool peers_lost = false;
@@ -145,16 +151,18 @@ class World {
   unsigned failing_percent_ = 0;
   int fault_interval_ms_ = 0;
 
-  Rounds rounds_;
+  Rounds rounds_{0, {1, 1}};
+  std::uint64_t last_incarnation_ = 1;
   std::map<Session, int> current_;  ///< Its connection, as the rendezvous knows it.
   std::set<Session> joined_;
   bool down_ = false;
   Time rendezvous_stopped_until_{};
   Time tick_at_ = Time::max();
   std::optional<Finish> finish_;
-  std::map<std::uint64_t, std::map<int, Admission>> maps_;  ///< Epoch, node rank.
-  std::uint64_t epoch_ = 0;
-  std::set<std::uint64_t> broken_;  ///< Epochs that have lost workers: the others wait for them.
+  std::set<Session> gone_;                            ///< They have left, as the rendezvous knows.
+  std::map<EpochOf, std::map<int, Admission>> maps_;  ///< By node rank.
+  std::map<std::uint64_t, std::uint64_t> epochs_;     ///< The last of each incarnation.
+  std::set<EpochOf> broken_;  ///< They have lost workers: the others wait for them.
   Outcome outcome_;
 };
 

@@ -61,10 +61,13 @@ void set_rule(JobRules& rules, const std::string& word) {
   }
 }
 
-/// "7:1/4 first=8 world=32" in one word: epoch:rank/nodes@first/world.
+/// "7:1/4@8/32": epoch:rank/nodes@first/world, of incarnation 1; "7:1/4@8/32#3": of incarnation 3.
 Holding parse_holding(const std::string& text) {
   Holding held;
   held.incarnation = 1;
+  if (const auto hash = text.find('#'); hash != std::string::npos) {
+    held.incarnation = std::stoull(text.substr(hash + 1));
+  }
   char colon = 0, slash = 0, at = 0, slash2 = 0;
   std::istringstream in(text);
   in >> held.epoch >> colon >> held.node_rank >> slash >> held.node_count >> at >>
@@ -167,13 +170,17 @@ std::string print(const Effect& effect, const std::map<Session, std::string>& na
 
 RoundsStory::RoundsStory(const std::string& config) {
   std::uint64_t last_epoch = 0;
-  std::uint64_t incarnation = 0;
+  Incarnation incarnation;
   const Words words = split(config);
   for (std::size_t i = 1; i < words.size(); ++i) {
     if (words[i].starts_with("last_epoch=")) {
       last_epoch = std::stoull(words[i].substr(11));
     } else if (words[i].starts_with("incarnation=")) {
-      incarnation = std::stoull(words[i].substr(12));
+      incarnation.number = std::stoull(words[i].substr(12));
+    } else if (words[i].starts_with("first_here=")) {
+      incarnation.first_here = std::stoull(words[i].substr(11));
+    } else if (words[i].starts_with("return_by=")) {
+      incarnation.return_by = Clock::time_point(seconds(words[i].substr(10)));
     } else {
       set_rule(rules_, words[i]);
     }

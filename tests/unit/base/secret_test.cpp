@@ -92,9 +92,10 @@ TEST_CASE("a master key is the same however it is written, and each job has a ke
   CHECK(hex(parse(good_hex).job_key("train2").bytes()) != wanted);
   CHECK_FALSE(parse(good_hex).only_job());
   const Key job = parse(good_hex).job_key("train");
-  CHECK(hex(derive_data_key(job, 7).bytes()) ==
-        "e17748b318cec4538ec006bdcf2100183915a211e1859918fc64c89f13d9ca78");
-  CHECK(hex(derive_data_key(job, 8).bytes()) != hex(derive_data_key(job, 7).bytes()));
+  CHECK(hex(derive_data_key(job, 3, 7).bytes()) ==
+        "99a5ad3f06c222fc732843fca0dfbe908fd5e7e0f2a9f6503df986c01c14cff8");
+  CHECK(hex(derive_data_key(job, 3, 8).bytes()) != hex(derive_data_key(job, 3, 7).bytes()));
+  CHECK(hex(derive_data_key(job, 4, 7).bytes()) != hex(derive_data_key(job, 3, 7).bytes()));
 }
 
 TEST_CASE("an HMAC is the standard's, and one bit makes another") {

@@ -363,7 +363,7 @@ TEST_CASE("what a rank had sent when it left comes, however late") {
         std::vector<std::uint8_t> data(bytes, world.rank() == 0 ? 7 : 0);
         if (world.rank() == 0) return comm.send(data, 1);
         comm.probe(0);
-        links[1]->lose({0, "here", "exited 0 before the others"});
+        links[1]->lose({0, "here", "exited 0 before the others", true});
         comm.recv(data, 0);
         CHECK(data == std::vector<std::uint8_t>(bytes, 7));
       },

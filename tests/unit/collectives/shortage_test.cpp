@@ -126,7 +126,7 @@ class PoorMembership final : public Membership {
     failed_.set();
     throw std::bad_alloc();
   }
-  void report(const Error&, int) noexcept override {}
+  void report(const Error&, const Claim&) noexcept override {}
   void inquire(const std::vector<int>&) noexcept override {}
   std::optional<std::map<int, std::string>> doing() const override { return std::nullopt; }
   unique_fd take_listener() override { return {}; }

@@ -23,12 +23,15 @@ std::string all_text(const Pieces& pieces) {
   return text;
 }
 
+const Surfaces terminal{.one = true, .out_is_terminal = true, .err_is_terminal = true};
+const std::string wipe = "\r\x1b[K";
+
 }  // namespace
 
 TEST_CASE("a line is emitted whole, when its end arrives, with its prefix") {
-  OutputLines lines(false);
-  const auto a = lines.add(Stream::out, "[0]: ");
-  const auto b = lines.add(Stream::out, "[1]: ");
+  OutputLines lines({});
+  const auto a = lines.add({.prefix = "[0]: "});
+  const auto b = lines.add({.prefix = "[1]: "});
   Pieces out;
   lines.feed(a, "hel", at_ms(0), out);
   lines.feed(b, "one\ntwo\n", at_ms(1), out);
@@ -39,9 +42,9 @@ TEST_CASE("a line is emitted whole, when its end arrives, with its prefix") {
 }
 
 TEST_CASE("streams stay apart, and keep their order among each other") {
-  OutputLines lines(false);
-  const auto out_source = lines.add(Stream::out, "");
-  const auto err_source = lines.add(Stream::err, "[0]: ");
+  OutputLines lines({});
+  const auto out_source = lines.add({.prefix = ""});
+  const auto err_source = lines.add({.to = Stream::err, .prefix = "[0]: ", .keeps_tail = true});
   Pieces out;
   lines.feed(out_source, "a\n", at_ms(0), out);
   lines.feed(err_source, "b\n", at_ms(0), out);
@@ -52,10 +55,10 @@ TEST_CASE("streams stay apart, and keep their order among each other") {
   CHECK(text_of(out, Stream::err) == "[0]: b\n");
 }
 
-TEST_CASE("a partial line waits 100 ms, then others begin a new line") {
-  OutputLines lines(true);
-  const auto a = lines.add(Stream::out, "[0]: ");
-  const auto b = lines.add(Stream::err, "[1]: ");
+TEST_CASE("on a terminal a partial line waits 100 ms, then others begin a new line") {
+  OutputLines lines(terminal);
+  const auto a = lines.add({.prefix = "[0]: "});
+  const auto b = lines.add({.to = Stream::err, .prefix = "[1]: "});
   Pieces out;
   lines.feed(a, "name? ", at_ms(0), out);
   CHECK(lines.next_deadline() == at_ms(100));
@@ -72,37 +75,198 @@ TEST_CASE("a partial line waits 100 ms, then others begin a new line") {
   CHECK(all_text(out) == "[0]: name? still \n[1]: error\n[0]: done\n");
 }
 
+TEST_CASE("elsewhere a line that was begun is not torn while others write") {
+  OutputLines lines({.one = true});
+  const auto a = lines.add({.prefix = "[0]: "});
+  const auto b = lines.add({.to = Stream::err, .prefix = "[1]: "});
+  Pieces out;
+  lines.feed(b, "one\n", at_ms(0), out);
+  lines.feed(a, "beg", at_ms(100), out);
+  CHECK(lines.next_deadline() == at_ms(1000));  // Until then the other may go on.
+  for (long at = 900; at < 5000; at += 900) {
+    lines.feed(b, "more\n", at_ms(at), out);
+    lines.flush_due(at_ms(at), out);
+  }
+  CHECK(all_text(out).find("beg") == std::string::npos);
+  lines.feed(a, "in\n", at_ms(5000), out);
+  CHECK(all_text(out).ends_with("[1]: more\n[0]: begin\n"));
+
+  out.clear();
+  lines.feed(b, "last\n", at_ms(9900), out);
+  lines.feed(a, "for ever", at_ms(10000), out);
+  for (long at = 10500; at < 16000; at += 500) {
+    lines.feed(b, "x\n", at_ms(at), out);
+    lines.flush_due(at_ms(at), out);
+  }
+  // It is shown at last, and then it is in the others' way.
+  CHECK(all_text(out).find("[1]: x\n[0]: for ever\n[1]: x\n") != std::string::npos);
+}
+
+TEST_CASE("elsewhere a prompt is shown while others are quiet, and then they wait for its line") {
+  OutputLines lines({.one = true});
+  const auto a = lines.add({.prefix = "[0]: "});
+  const auto b = lines.add({.to = Stream::err, .prefix = "[1]: "});
+  Pieces out;
+  lines.feed(a, "name? ", at_ms(0), out);
+  CHECK(lines.next_deadline() == at_ms(100));
+  lines.flush_due(at_ms(100), out);
+  CHECK(all_text(out) == "[0]: name? ");
+  lines.feed(b, "one\n", at_ms(200), out);
+  lines.feed(b, "two, begun", at_ms(300), out);
+  CHECK(lines.next_deadline() == at_ms(5000));
+  lines.flush_due(at_ms(4999), out);
+  CHECK(all_text(out) == "[0]: name? ");
+  SUBCASE("it ends") {
+    lines.feed(a, "bob\n", at_ms(4999), out);
+    CHECK(all_text(out) == "[0]: name? bob\n[1]: one\n");
+  }
+  SUBCASE("it does not") {
+    lines.flush_due(at_ms(5000), out);
+    CHECK(all_text(out) == "[0]: name? \n[1]: one\n");
+    lines.feed(a, "bob\n", at_ms(5001), out);
+    CHECK(all_text(out) == "[0]: name? \n[1]: one\n[0]: bob\n");
+  }
+  SUBCASE("its writer ends") {
+    lines.end(a, at_ms(4000), out);
+    CHECK(all_text(out) == "[0]: name? \n[1]: one\n");
+  }
+  SUBCASE("too much waits") {
+    const std::string big(OutputLines::held_bytes_max, 'x');
+    for (std::size_t sent = 0; sent < big.size(); sent += 1000) {
+      lines.feed(b, big.substr(0, 999) + "\n", at_ms(400), out);
+    }
+    CHECK(all_text(out).starts_with("[0]: name? \n[1]: one\n[1]: two, begunxxx"));
+  }
+  SUBCASE("the launcher itself does not wait") {
+    lines.say(Stream::err, "dlaunch: x", out);
+    CHECK(all_text(out) == "[0]: name? \n[1]: one\ndlaunch: x\n");
+  }
+}
+
 TEST_CASE("an unfinished line on another surface is not disturbed") {
-  OutputLines lines(false);
-  const auto a = lines.add(Stream::out, "");
-  const auto b = lines.add(Stream::err, "");
+  OutputLines lines({});
+  const auto a = lines.add({.prefix = ""});
+  const auto b = lines.add({.to = Stream::err, .prefix = ""});
   Pieces out;
   lines.feed(a, "prompt", at_ms(0), out);
   lines.flush_due(at_ms(100), out);
   lines.feed(b, "error\n", at_ms(101), out);
   CHECK(text_of(out, Stream::out) == "prompt");
+  CHECK(text_of(out, Stream::err) == "error\n");
 }
 
-TEST_CASE("a progress bar's returns repeat the prefix") {
-  OutputLines lines(true);
-  const auto a = lines.add(Stream::err, "[3]: ");
+TEST_CASE("on a terminal a progress bar stays one line, below what others write") {
+  OutputLines lines(terminal);
+  const auto a = lines.add({.to = Stream::err, .prefix = "[0] ", .keeps_tail = true});
+  const auto b = lines.add({.prefix = "[1] "});
   Pieces out;
-  lines.feed(a, "\r 10%", at_ms(0), out);
+  const auto shown = [&](long at) {
+    out.clear();
+    lines.flush_due(at_ms(at), out);
+    return all_text(out);
+  };
+  lines.feed(a, "\r 10%\r 20%", at_ms(0), out);
+  CHECK(shown(100) == "[0]  20%");
+  lines.feed(a, "\r 30%", at_ms(150), out);
+  CHECK(shown(250) == wipe + "[0]  30%");
+  CHECK(!lines.next_deadline());
+  lines.feed(b, "hello\n", at_ms(260), out);
+  CHECK(all_text(out).ends_with(wipe + "[1] hello\n"));
+  CHECK(lines.next_deadline().value() <= at_ms(260));
+  CHECK(shown(260) == "[0]  30%");
+  // Another's bar waits until the first stands still, or ends.
+  lines.feed(b, "50%\r", at_ms(300), out);
+  CHECK(lines.next_deadline() == at_ms(2150));
+  lines.feed(a, "\r 40%", at_ms(2100), out);
+  CHECK(shown(2200) == wipe + "[0]  40%");
+  lines.feed(b, "60%\r", at_ms(2300), out);
+  CHECK(shown(4100) == wipe + "[1] 60%");
+  CHECK(!lines.next_deadline());
+  out.clear();
+  lines.feed(a, "\r100%\n", at_ms(4200), out);
+  CHECK(all_text(out) == wipe + "[0] 100%\n");
+  CHECK(lines.tail(a) == std::vector<std::string>{"100%"});
+  CHECK(shown(4200) == "[1] 60%");
+  lines.feed(b, "     \r", at_ms(4300), out);  // Taken back, as by tqdm's leave=False.
+  CHECK(shown(4400) == wipe);
+  out.clear();
+  lines.end(b, at_ms(4500), out);
+  CHECK(all_text(out) == wipe);
+}
+
+TEST_CASE("progress is cut to the terminal's width, its end is not") {
+  OutputLines lines(terminal);
+  lines.resize(Stream::out, 10);
+  const auto a = lines.add({.prefix = "[0] "});
+  Pieces out;
+  lines.feed(a,
+             "\r\x1b[32m12\xe2\x96\x88"
+             "4567\x1b[0m",
+             at_ms(0), out);
   lines.flush_due(at_ms(100), out);
-  CHECK(all_text(out) == "[3]: \r[3]:  10%");
+  CHECK(all_text(out) ==
+        "[0] \x1b[32m12\xe2\x96\x88"
+        "45\x1b[0m");
   out.clear();
+  lines.feed(a, "\r1234567890\n", at_ms(0), out);
+  CHECK(all_text(out) == wipe + "[0] 1234567890\n");
+}
+
+TEST_CASE("elsewhere progress is thinned to its last state") {
+  OutputLines lines({.one = true});
+  const auto a = lines.add({.to = Stream::err, .prefix = "[3] ", .keeps_tail = true});
+  Pieces out;
+  const auto shown = [&](long at) {
+    out.clear();
+    lines.flush_due(at_ms(at), out);
+    return all_text(out);
+  };
+  lines.feed(a, "\r 10%", at_ms(0), out);
   lines.feed(a, "\r 20%\r 30%", at_ms(150), out);
-  lines.flush_due(at_ms(250), out);
-  CHECK(all_text(out) == "\r[3]:  20%\r[3]:  30%");
+  CHECK(shown(9999).empty());
+  CHECK(lines.next_deadline() == at_ms(10'000));
+  CHECK(shown(10'000) == "[3]  30%\n");
+  CHECK(!lines.next_deadline());
+  lines.feed(a, "\r 40%", at_ms(11'000), out);
+  CHECK(shown(29'999).empty());
+  CHECK(shown(30'000) == "[3]  40%\n");
+  lines.feed(a, "\r 50%", at_ms(31'000), out);
+  CHECK(shown(70'000) == "[3]  50%\n");
+  lines.feed(a, "\r 60%", at_ms(71'000), out);
+  CHECK(lines.next_deadline() == at_ms(130'000));  // And no rarer than that.
   out.clear();
-  lines.feed(a, "\r100%\r\nend\r\n", at_ms(260), out);
-  CHECK(all_text(out) == "\r[3]: 100%\r\n[3]: end\r\n");
+  lines.feed(a, "\r100%\r\nend\r\n", at_ms(72'000), out);
+  CHECK(all_text(out) == "[3] 100%\r\n[3] end\r\n");
   CHECK(lines.tail(a) == std::vector<std::string>{"100%", "end"});
+
+  out.clear();
+  lines.feed(a, "\r 1%\r 2%\r   \r", at_ms(73'000), out);
+  lines.end(a, at_ms(73'001), out);
+  CHECK(all_text(out).empty());
+  const auto b = lines.add({.prefix = ""});
+  lines.feed(b, "\r 1%\r 2%", at_ms(74'000), out);
+  lines.end(b, at_ms(74'001), out);
+  CHECK(all_text(out) == " 2%\n");
+}
+
+TEST_CASE("a state that was written is not written again at the end of its line") {
+  OutputLines lines({});
+  const auto a = lines.add({.prefix = "[0] "});
+  Pieces out;
+  lines.feed(a, "\r100%", at_ms(0), out);
+  lines.flush_due(at_ms(10'000), out);
+  lines.feed(a, "\nnext\n", at_ms(10'001), out);
+  CHECK(all_text(out) == "[0] 100%\n[0] next\n");
+  out.clear();
+  lines.feed(a, "\r 10%", at_ms(20'000), out);
+  lines.flush_due(at_ms(30'000), out);
+  lines.feed(a, "\r100%\n", at_ms(30'001), out);
+  CHECK(all_text(out) == "[0]  10%\n[0] 100%\n");
 }
 
 TEST_CASE("lines are whole up to 64 KiB, longer ones are split and marked") {
-  OutputLines lines(false);
-  const auto a = lines.add(Stream::out, "[0]: ");
+  OutputLines lines({});
+  const auto a = lines.add({.prefix = "[0]: "});
   Pieces out;
   const std::string whole(OutputLines::line_bytes_max, 'x');
   lines.feed(a, whole, at_ms(0), out);
@@ -121,24 +285,25 @@ TEST_CASE("lines are whole up to 64 KiB, longer ones are split and marked") {
 }
 
 TEST_CASE("the end of a source ends its line") {
-  OutputLines lines(false);
-  const auto a = lines.add(Stream::out, "[0]: ");
-  const auto b = lines.add(Stream::out, "[1]: ");
+  OutputLines lines({});
+  const auto a = lines.add({.prefix = "[0]: "});
+  const auto b = lines.add({.prefix = "[1]: "});
   Pieces out;
   lines.feed(a, "no newline", at_ms(0), out);
-  lines.end(a, out);
+  lines.end(a, at_ms(0), out);
   CHECK(all_text(out) == "[0]: no newline\n");
-  lines.feed(b, "flushed", at_ms(0), out);
-  lines.flush_due(at_ms(200), out);
-  lines.end(b, out);
-  lines.end(b, out);
+  lines.feed(b, "flushed", at_ms(2000), out);
+  lines.flush_due(at_ms(2200), out);
+  CHECK(all_text(out) == "[0]: no newline\n[1]: flushed");
+  lines.end(b, at_ms(0), out);
+  lines.end(b, at_ms(0), out);
   CHECK(all_text(out) == "[0]: no newline\n[1]: flushed\n");
 }
 
 TEST_CASE("the tail keeps the last lines of stderr, bounded") {
-  OutputLines lines(false);
-  const auto a = lines.add(Stream::err, "[0]: ");
-  const auto b = lines.add(Stream::out, "[0]: ");
+  OutputLines lines({});
+  const auto a = lines.add({.to = Stream::err, .prefix = "[0]: ", .keeps_tail = true});
+  const auto b = lines.add({.prefix = "[0]: "});
   Pieces out;
   for (int i = 0; i < 30; ++i) lines.feed(a, "line " + std::to_string(i) + "\n", at_ms(0), out);
   lines.feed(a, std::string(5000, 'y') + "\n", at_ms(0), out);
@@ -155,9 +320,9 @@ TEST_CASE("the tail keeps the last lines of stderr, bounded") {
 TEST_CASE("whatever the pieces, no byte is lost and no line is torn") {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
-    OutputLines lines(true);
+    OutputLines lines({.one = true});
     std::vector<std::string> written(3), sent(3);
-    for (int s = 0; s < 3; ++s) lines.add(Stream::out, std::string(1, static_cast<char>('A' + s)));
+    for (int s = 0; s < 3; ++s) lines.add({.prefix = std::string(1, static_cast<char>('A' + s))});
     Pieces out;
     for (int i = 0; i < 200; ++i) {
       const auto s = random() % 3;
@@ -168,7 +333,7 @@ TEST_CASE("whatever the pieces, no byte is lost and no line is torn") {
       written[s] += bytes;
       lines.feed(s, bytes, at_ms(0), out);  // Time stands still: nothing is partial for long.
     }
-    for (std::size_t s = 0; s < 3; ++s) lines.end(s, out);
+    for (std::size_t s = 0; s < 3; ++s) lines.end(s, at_ms(0), out);
     std::string line;
     for (const char c : all_text(out)) {
       if (c != '\n') {

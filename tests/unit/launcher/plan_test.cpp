@@ -220,6 +220,24 @@ TEST_CASE("a worker alone keeps the terminal, unless its output is wanted elsewh
   CHECK(two.workers[0].stdio.input);
   CHECK_FALSE(two.workers[1].stdio.input);
   CHECK(two.workers[1].stdio.prefix == "[1] ");
+  // A world of one that may grow, or has shrunk.
+  const auto elastic = plan_of({"--nnodes=1:2", "--rdzv-endpoint=h", "p"}, workers(1)).workers[0];
+  CHECK_FALSE(elastic.stdio.inherit);
+  CHECK(elastic.stdio.prefix == "[0] ");
+}
+
+TEST_CASE("--stdin: which rank has our stdin") {
+  const auto reads = [](const Strings& arguments) {
+    std::string which;
+    for (const auto& worker : plan_of(arguments, workers(2)).workers) {
+      which += worker.stdio.input ? "y" : "n";
+    }
+    return which;
+  };
+  CHECK(reads({"p"}) == "yn");
+  CHECK(reads({"--stdin=1", "p"}) == "ny");
+  CHECK(reads({"--stdin=none", "p"}) == "nn");
+  CHECK(reads({"--stdin=2", "p"}) == "nn");
 }
 
 TEST_CASE("the line prefix, as Python's string.Template") {

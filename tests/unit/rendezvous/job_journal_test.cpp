@@ -35,9 +35,9 @@ TEST_CASE("a service that comes after another never uses an epoch again") {
     ServiceThread service({}, &journal);
     const auto admitted = run_job(service, "a", session);
     CHECK(admitted.admission.epoch > epoch);
-    CHECK(admitted.incarnation > incarnation);
+    CHECK(admitted.admission.incarnation > incarnation);
     epoch = admitted.admission.epoch;
-    incarnation = admitted.incarnation;
+    incarnation = admitted.admission.incarnation;
     const auto totals = service.on_loop([](Service& of) { return of.totals(); });
     CHECK(totals.jobs_opened == 1);
     CHECK(totals.rounds_closed == 1);

@@ -58,7 +58,7 @@ message::Join a_join() {
 
 message::Admitted an_admission(std::size_t roster, std::size_t addresses = 1) {
   message::Admitted what;
-  what.incarnation = 5;
+  what.admission.incarnation = 5;
   what.hosted = true;
   what.admission.epoch = 9;
   what.admission.node_count = 2;
@@ -158,7 +158,7 @@ TEST_CASE("messages come back as they were") {
   CHECK(made.communicators[1] == CommunicatorCalls{});
 
   CHECK(again(an_admission(2)).admission == an_admission(2).admission);
-  CHECK(again(an_admission(0)).incarnation == 5);
+  CHECK(again(an_admission(0)).admission.incarnation == 5);
   CHECK(again(an_admission(0)).hosted);
   CHECK_FALSE(again(an_admission(0)).host);
   auto with_host = an_admission(0);

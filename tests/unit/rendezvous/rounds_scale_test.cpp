@@ -156,7 +156,7 @@ class BigJob {
     phase.out_bytes += messages * bytes;
     phase.biggest = std::max(phase.biggest, bytes);
   }
-  void count(const Admit& e) { count(1, size_of(message::Admitted{1, false, e.admission})); }
+  void count(const Admit& e) { count(1, size_of(message::Admitted{false, e.admission})); }
   void count(const Refuse& e) {
     count(1, size_of(message::Refused{e.code, e.exit_code, e.reason}));
   }

@@ -28,7 +28,7 @@ TEST_CASE("two nodes join, meet in the store, and finish") {
   late.welcome();
   late.tell(node("b"));
   const auto a = early.hear<message::Admitted>(), b = late.hear<message::Admitted>();
-  CHECK(a.incarnation == 1);
+  CHECK(a.admission.incarnation > 0);
   CHECK(a.admission.epoch == 1);
   CHECK(a.admission.world_size == 2);
   CHECK(a.admission.node_rank == 0);
@@ -180,7 +180,7 @@ TEST_CASE("a job's name is used again: a new incarnation, and its epochs go on")
   again.tell(node("a"));
   CHECK(again.hear<message::Finished>().exit_code == 0);
   Pair second(service, "job", 20);
-  CHECK(second.place_a.incarnation == 2);
+  CHECK(second.place_a.admission.incarnation > first.place_a.admission.incarnation);
   CHECK(second.epoch == 2);
   first.a.tell(ended(2));  // It is not of this one.
   first.a.hang_up();
@@ -189,15 +189,17 @@ TEST_CASE("a job's name is used again: a new incarnation, and its epochs go on")
 
 TEST_CASE("a node that missed the end of its job hears of it, and begins no new one") {
   ServiceThread service;
-  Pair(service, "job", 10).succeed();
+  Pair job(service, "job", 10);
+  job.succeed();
+  const auto incarnation = job.place_a.admission.incarnation;
   AgentPeer late(service.address, "job", 99);
   late.welcome();
   auto join = node("c");
-  join.holding = rendezvous::Holding{1, 1, 0, 1, 2, 1, 2};
+  join.holding = rendezvous::Holding{incarnation, 1, 0, 1, 2, 1, 2};
   late.tell(join);
   CHECK(late.hear<message::Finished>().exit_code == 0);
   REQUIRE(service.jobs().size() == 1);
-  CHECK(service.jobs().at(0).incarnation == 1);
+  CHECK(service.jobs().at(0).incarnation == incarnation);
 }
 
 TEST_CASE("a finished job is forgotten in time, and what comes after is numbered higher") {
@@ -211,7 +213,7 @@ TEST_CASE("a finished job is forgotten in time, and what comes after is numbered
   CHECK(service.jobs().empty());
   Pair next(service, "job", 20);
   CHECK(next.epoch == 2);
-  CHECK(next.place_a.incarnation == 2);
+  CHECK(next.place_a.admission.incarnation > job.place_a.admission.incarnation);
 }
 
 TEST_CASE("whoever says anything lives: an agent that uses the store needs no heartbeats") {
@@ -284,6 +286,55 @@ TEST_CASE("a service that was started anew takes up what its agents hold") {
   for (auto& agent : agents) CHECK(agent->hear<message::Finished>().exit_code == 0);
 }
 
+namespace {
+
+/// An agent that comes back to a service that was started again, with a place in epoch 1 of two
+/// nodes that an earlier service gave out.
+std::unique_ptr<AgentPeer> comes_back(ServiceThread& service, std::uint64_t session, int rank) {
+  auto agent = std::make_unique<AgentPeer>(service.address, "job", session);
+  agent->welcome();
+  auto join = node(rank == 0 ? "a" : "b");
+  join.holding = rendezvous::Holding{3, 1, 0, rank, 2, rank, 2};
+  agent->tell(join);
+  agent->tell(message::Heartbeat{});
+  agent->hear<message::Heartbeat>();
+  return agent;
+}
+
+}  // namespace
+
+TEST_CASE("a job's name is used again before the job is back: the one that runs goes on") {
+  ServiceThread service;
+  Pair second(service, "job", 20);
+  CHECK(second.epoch == 1);
+  CHECK(second.place_a.admission.incarnation > 3);
+  SUBCASE("the second runs") {
+    const auto a = comes_back(service, 10, 0), b = comes_back(service, 11, 1);
+    for (AgentPeer* peer : {&second.a, &second.b}) {
+      CHECK(peer->hear<message::Stopped>().cause == rendezvous::Stop::Cause::evicted);
+      peer->tell(ended(1, Outcome::stopped));
+    }
+    second.a.tell(node("a"));
+    CHECK(second.a.hear<message::Refused>().exit_code == 64);
+    CHECK(service.jobs().at(0).incarnation == 3);
+    // The store of its epoch is not that of the other's first.
+    a->ask(1, wire::Get{"k"}, 1);
+    a->answer<wire::Absent>();
+    a->tell(ended(1));
+    b->tell(ended(1));
+    CHECK(a->hear<message::Finished>().exit_code == 0);
+    CHECK(b->hear<message::Finished>().exit_code == 0);
+  }
+  SUBCASE("the second is over") {
+    second.succeed();
+    const auto a = comes_back(service, 10, 0), b = comes_back(service, 11, 1);
+    CHECK(service.jobs().at(0).incarnation == 3);
+    a->tell(ended(1));
+    b->tell(ended(1));
+    CHECK(a->hear<message::Finished>().exit_code == 0);
+  }
+}
+
 TEST_CASE("a job that everybody has left is over, and the next one has rules of its own") {
   ServiceThread service;
   AgentPeer agent(service.address, "job", 1);
@@ -299,7 +350,6 @@ TEST_CASE("a job that everybody has left is over, and the next one has rules of 
   CHECK(service.logged("job", "all its nodes have gone"));
   CHECK(service.jobs().at(0).status.state == rendezvous::JobStatus::State::finished);
   Pair next(service, "job", 10);
-  CHECK(next.place_a.incarnation == 2);
   CHECK(next.epoch == 1);
   next.succeed();
 }
