@@ -30,7 +30,7 @@ dlaunch_lock(network daemon_restart_test dlaunchd_booted_test schedulers_slurm s
 # Launchers that are killed, stopped and looked at from outside.
 dlaunch_lock(processes cause_test command_line_test daemon_nodes_test dlaunchd_test endings_test
   exit_test forking_test kill_test leave_test lost_nodes_test nodes_test output_process_test
-  rooted_test shared_memory_test struck_test terminal_test uneven_inputs_test)
+  rooted_test shared_memory_test stopped_nodes_test struck_test terminal_test uneven_inputs_test)
 
 # The longest first, so that none of them is left over at the end.
 foreach(test network_freeze_test network_partition_test network_node_kill_test network_names_test
