@@ -30,7 +30,7 @@ std::string silence_text(Clock::duration silence) {
 Rounds::Rounds(std::uint64_t last_epoch, Incarnation incarnation, std::string name)
     : state_(std::make_unique<State>()) {
   state_->name = std::move(name);
-  state_->own = incarnation;
+  state_->use = incarnation;
   state_->incarnation = incarnation.number;
   state_->last_epoch = state_->epoch = state_->epoch_seen = last_epoch;
 }
@@ -75,7 +75,7 @@ std::uint64_t Rounds::epoch() const { return state_->epoch; }
 std::uint64_t Rounds::incarnation() const { return state_->incarnation; }
 bool Rounds::has_had(std::uint64_t incarnation) const {
   const State& s = *state_;
-  const bool before_it = incarnation >= s.own.first_here && incarnation < s.own.number;
+  const bool before_it = incarnation >= s.use.first_here && incarnation < s.use.number;
   return incarnation == s.incarnation || incarnation <= s.taken_up || before_it;
 }
 bool Rounds::knows(Session session) const { return state_->nodes.contains(session); }

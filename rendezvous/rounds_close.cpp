@@ -153,7 +153,7 @@ std::vector<Node*> Rounds::State::in_rank_order(const std::vector<Node*>& chosen
 void Rounds::State::close() {
   const auto chosen = in_rank_order(choose());
   begin_epoch();
-  incarnation = own.number;
+  incarnation = use.number;
   epoch = epoch_seen = std::max(epoch, epoch_seen) + 1;
   members = running = static_cast<int>(chosen.size());
   for (const Node* node : chosen) world_size += node->offer.workers;

@@ -213,10 +213,10 @@ const Node* Rounds::State::node_of_rank(int rank) const {
 }
 
 std::string Rounds::State::name_of_rank(int rank) const {
-  const std::string name = "rank " + std::to_string(rank);
-  if (const Node* node = node_of_rank(rank)) return name + " on " + node->offer.host;
+  const std::string which = "rank " + std::to_string(rank);
+  if (const Node* node = node_of_rank(rank)) return which + " on " + node->offer.host;
   const auto known = evidence.hosts.find(rank);
-  return known == evidence.hosts.end() ? name : name + " on " + known->second;
+  return known == evidence.hosts.end() ? which : which + " on " + known->second;
 }
 
 std::string Rounds::State::text_of(const Verdict& verdict) const {

@@ -248,8 +248,8 @@ bool Rounds::State::adoptable(const Holding& held) const {
 /// It is of another incarnation, which does not have to be over: it may have begun at a rendezvous
 /// before this one. Of two such the later counts.
 bool Rounds::State::comes_back(const Holding& held) const {
-  const bool ended_here = held.incarnation >= own.first_here && held.incarnation < own.number;
-  const bool too_late = begun && now > own.return_by;
+  const bool ended_here = held.incarnation >= use.first_here && held.incarnation < use.number;
+  const bool too_late = begun && now > use.return_by;
   return !ended_here && !too_late && held.epoch >= last_epoch && held.incarnation > taken_up;
 }
 

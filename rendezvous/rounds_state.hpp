@@ -217,7 +217,7 @@ struct Rounds::State : EpochState {
   std::optional<Clock::time_point> begun;  ///< Its first epoch here.
   /// What all nodes of all its epochs here had in common; what they had not is 0.
   std::optional<Launch> launch;
-  Incarnation own;
+  Incarnation use;
   std::uint64_t incarnation = 0;  ///< Of the epoch.
   std::uint64_t taken_up = 0;     ///< The last whose nodes have come back; 0: none.
   std::uint64_t last_epoch = 0;   ///< Of earlier incarnations, as far as is known.
