@@ -38,8 +38,6 @@ constexpr auto rendezvous_keys = std::to_array<std::string_view>({
     "max_workers",
 });
 
-std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
-
 std::optional<int> signal_number(std::string_view name) {
   if (name.starts_with("SIG")) name.remove_prefix(3);
   for (int number = 1; number < SIGRTMIN; ++number) {
@@ -65,7 +63,7 @@ std::optional<Streams> streams_of_digit(std::string_view text) {
 
 Read<StreamsByRank> read_streams(std::string_view text) {
   const auto usage = [&](std::string_view part) {
-    return Complaint{quoted(part) +
+    return Complaint{in_quotes(part) +
                      " is not 0 (none), 1 (stdout), 2 (stderr), 3 (both), nor RANK:0..3,..."};
   };
   StreamsByRank streams;
@@ -125,7 +123,7 @@ Read<std::vector<int>> read_signals(std::string_view text) {
   std::vector<int> numbers;
   for (const auto name : split(text, ',')) {
     const auto number = signal_number(name);
-    if (!number) return Complaint{quoted(name) + " is not the name of a signal"};
+    if (!number) return Complaint{in_quotes(name) + " is not the name of a signal"};
     if (*number == SIGKILL || *number == SIGSTOP || *number == SIGCHLD) {
       return Complaint{std::string(name) + " cannot be handed on"};
     }
@@ -142,7 +140,7 @@ Read<std::map<std::string, std::string>> read_pairs(std::string_view text) {
   for (const auto part : split(text, ',')) {
     const auto equals = part.find('=');
     if (equals == std::string_view::npos || equals == 0) {
-      return Complaint{quoted(part) + " is not KEY=VALUE"};
+      return Complaint{in_quotes(part) + " is not KEY=VALUE"};
     }
     pairs[std::string(part.substr(0, equals))] = part.substr(equals + 1);
   }
@@ -162,7 +160,8 @@ Read<RendezvousTimes> read_rendezvous_conf(std::string_view text, RendezvousTime
     if (time != nullptr) {
       const auto read = parse_duration(value);
       if (!read || (time != &times.last_call && read->count() == 0)) {
-        return Complaint{key + ": " + quoted(value) + " is not a duration such as 5, 500ms or 2m"};
+        return Complaint{key + ": " + in_quotes(value) +
+                         " is not a duration such as 5, 500ms or 2m"};
       }
       *time = *read;
     } else if (key == "keep_alive_max_attempt") {

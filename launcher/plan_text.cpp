@@ -11,7 +11,7 @@ namespace dlaunch::launcher {
 namespace {
 
 /// As one would type it into a shell.
-std::string quoted(std::string_view word) {
+std::string shell_word(std::string_view word) {
   const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || (c != 0 && std::strchr("_-+=./:,@%", c));
   });
@@ -40,13 +40,13 @@ std::string where(const StreamPlan& stream) {
 
 std::string where(const FilterPlan& filter) {
   std::string words;
-  for (const auto& word : filter.words) words += (words.empty() ? "" : " or ") + quoted(word);
+  for (const auto& word : filter.words) words += (words.empty() ? "" : " or ") + shell_word(word);
   return "with " + words + " also to " + filter.file;
 }
 
 std::string command_line(const std::vector<std::string>& argv) {
   std::string line;
-  for (const auto& word : argv) line.append(line.empty() ? "" : " ").append(quoted(word));
+  for (const auto& word : argv) line.append(line.empty() ? "" : " ").append(shell_word(word));
   return line;
 }
 
@@ -65,7 +65,7 @@ void append_worker(std::string& out, const WorkerSpec& worker) {
   }
   out += ", stdin " + std::string(worker.stdio.input ? "ours" : "/dev/null") + ", stdout " +
          where(worker.stdio.out) + ", stderr " + where(worker.stdio.err);
-  if (!worker.stdio.prefix.empty()) out += ", prefix " + quoted(worker.stdio.prefix);
+  if (!worker.stdio.prefix.empty()) out += ", prefix " + shell_word(worker.stdio.prefix);
   out += "\n";
 }
 

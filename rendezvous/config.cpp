@@ -30,8 +30,6 @@ struct Key {
   Result (*apply)(Config& config, std::string_view value) = nullptr;
 };
 
-std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
-
 template <class Target>
 Result store(const Read<long>& read, Target& target) {
   if (const auto* complaint = std::get_if<Complaint>(&read)) return *complaint;
@@ -42,11 +40,11 @@ Result store(const Read<long>& read, Target& target) {
 Read<ListenAt> read_address(std::string_view text) {
   const auto read = read_endpoint(text);
   if (const auto* wrong = std::get_if<Complaint>(&read)) {
-    return Complaint{quoted(text) + ": " + wrong->sentence};
+    return Complaint{in_quotes(text) + ": " + wrong->sentence};
   }
   const auto& [host, port] = std::get<EndpointAsked>(read);
   if (!port) {
-    return Complaint{quoted(text) + " is not HOST:PORT, as in 127.0.0.1:29400 or [::1]:29400"};
+    return Complaint{in_quotes(text) + " is not HOST:PORT, as in 127.0.0.1:29400 or [::1]:29400"};
   }
   return ListenAt{.host = host, .port = *port};
 }
@@ -90,7 +88,7 @@ Result state(Config& config, std::string_view value) {
   if (value.starts_with("sqlite:") || value.starts_with("etcd:")) {
     return Complaint{"not in this build, which keeps the jobs in memory; use memory"};
   }
-  return Complaint{quoted(value) + " is none of memory, sqlite:PATH, etcd:URL,..."};
+  return Complaint{in_quotes(value) + " is none of memory, sqlite:PATH, etcd:URL,..."};
 }
 
 /// "4GiB", "512MiB", "64KiB" or a number of bytes.
@@ -117,7 +115,7 @@ template <class Target>
 Result duration(std::string_view value, Target& target) {
   const auto read = parse_duration(value);
   if (!read) {
-    return Complaint{quoted(value) +
+    return Complaint{in_quotes(value) +
                      " is not a duration such as 500ms, 30 (seconds), 2m or 1h, up to a year"};
   }
   target = *read;
@@ -131,7 +129,7 @@ Result log_level(Config& config, std::string_view value) {
   for (const auto& [name, level] : levels) {
     if (value == name) return config.log_level = level, std::nullopt;
   }
-  return Complaint{quoted(value) + " is none of info, warning, error"};
+  return Complaint{in_quotes(value) + " is none of info, warning, error"};
 }
 
 constexpr bool live = true;

@@ -12,12 +12,11 @@ dlaunch_test(dlaunchd_test process/dlaunchd_test.cpp process/by_hand_process.cpp
 add_dependencies(dlaunchd_test dlaunchd_program)
 
 # How much systemd thinks the unit exposes, of 10; and the unit under a systemd that is really booted.
-find_program(SYSTEMD_ANALYZE systemd-analyze)
-if(SYSTEMD_ANALYZE)
-  add_test(NAME dlaunchd_exposure_test COMMAND ${SYSTEMD_ANALYZE} security --offline=yes
-    --no-pager --threshold=15 ${PROJECT_BINARY_DIR}/packaging/systemd/dlaunchd.service)
-  set_tests_properties(dlaunchd_exposure_test PROPERTIES LABELS systemd TIMEOUT 60)
-endif()
+add_test(NAME dlaunchd_exposure_test COMMAND sh -c
+  "command -v systemd-analyze >/dev/null || { echo 'skipped: there is no systemd-analyze (package systemd)'; exit 77; }
+   exec systemd-analyze security --offline=yes --no-pager --threshold=15 \"$0\""
+  ${PROJECT_BINARY_DIR}/packaging/systemd/dlaunchd.service)
+set_tests_properties(dlaunchd_exposure_test PROPERTIES LABELS systemd SKIP_RETURN_CODE 77 TIMEOUT 60)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 add_test(NAME dlaunchd_booted_test COMMAND Python3::Interpreter
   ${CMAKE_CURRENT_SOURCE_DIR}/systemd/booted_test.py ${PROJECT_BINARY_DIR})

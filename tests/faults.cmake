@@ -1,7 +1,7 @@
 # Nodes on a network of namespaces that is cut, lossy or silent; skipped where none can be made.
 # One after the other: each is many processes, and time counts in them.
 add_library(dlaunch_network_test STATIC
-  process/network.cpp process/network_job.cpp process/network_main.cpp)
+  process/network.cpp process/network_job.cpp process/network_main.cpp support/skipped.cpp)
 target_link_libraries(dlaunch_network_test PUBLIC dlaunch_process_test dlaunch_launcher)
 foreach(area names node_kill partition freeze shaped)
   set(test network_${area}_test)

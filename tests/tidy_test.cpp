@@ -1,5 +1,6 @@
 // The architecture, as a test: who may include whom, how long a file may be, how files are named.
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -164,6 +165,32 @@ TEST_CASE("names say what a thing is") {
   for (const auto& file : sources({"runtime", "collectives", "rendezvous", "launcher", "tests"})) {
     for (const auto& part : fs::relative(file, root)) {
       CHECK_MESSAGE(!banned.contains(part.stem().string()), file.string());
+    }
+  }
+}
+
+// A call of such a name with a std::string finds the standard library's function too, as soon as
+// any header brings it along, and that one fits better.
+TEST_CASE("no function is named as one of the standard library's that takes a string") {
+  const std::vector<std::string> taken = {"quoted(", "getline(", "stoi(", "stol(", "stod("};
+  const auto calls = [](const std::string& line, const std::string& name) {
+    for (auto at = line.find(name); at != std::string::npos; at = line.find(name, at + 1)) {
+      const char before = at == 0 ? ' ' : line[at - 1];
+      const bool other = std::isalnum(static_cast<unsigned char>(before)) != 0 || before == '_' ||
+                         before == ':' || before == '.' || before == '>';
+      if (!other) return true;
+    }
+    return false;
+  };
+  CHECK(calls("  return quoted(text);", "quoted("));
+  CHECK_FALSE(calls("  return std::quoted(text) + in_quoted(text);", "quoted("));
+  for (const auto& file : sources(product)) {
+    const auto lines = lines_of(file);
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      for (const auto& name : taken) {
+        CHECK_MESSAGE(!calls(lines[i], name), fs::relative(file, root).string()
+                                                  << ":" << i + 1 << " calls " << name << ")");
+      }
     }
   }
 }

@@ -1,7 +1,7 @@
 # Unmodified PyTorch scripts under the launcher: ctest -L torch. Skipped where an interpreter or its
 # torch is missing. One case at a time, since each starts several processes that import torch.
 set(DLAUNCH_TEST_TORCH1_PYTHON /usr/bin/python3 CACHE FILEPATH
-  "An interpreter with torch 1.13 (Debian's python3-torch)")
+  "An interpreter with the torch of the distribution (python3-torch: 1.13 in Debian 12)")
 set(torch2_python ${PROJECT_BINARY_DIR}/torch2/bin/python)
 if(DEFINED ENV{DLAUNCH_TEST_TORCH2_PYTHON})
   set(torch2_python $ENV{DLAUNCH_TEST_TORCH2_PYTHON})

@@ -36,8 +36,6 @@ std::string names_of(const Values& values) {
   return list;
 }
 
-std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
-
 template <class Values, class Target>
 Result store_named(std::string_view text, const Values& values, Target& target) {
   for (const auto& value : values) {
@@ -45,7 +43,7 @@ Result store_named(std::string_view text, const Values& values, Target& target) 
     target = value;
     return std::nullopt;
   }
-  return Complaint{quoted(text) + " is none of " + names_of(values)};
+  return Complaint{in_quotes(text) + " is none of " + names_of(values)};
 }
 
 template <class Target>
@@ -63,7 +61,7 @@ Result store_ops(std::string_view text, std::vector<Op>& target) {
   for (const auto name : split(text, ',')) {
     const auto* entry = find_operation(name);
     if (entry == nullptr && name != "all") {
-      return Complaint{quoted(name) + " is none of " + list};
+      return Complaint{in_quotes(name) + " is none of " + list};
     }
     for (const auto& candidate : operations()) {
       const bool listed = std::find(target.begin(), target.end(), candidate.op) != target.end();
@@ -77,19 +75,19 @@ Result store_buffers(std::string_view text, Buffers& target) {
   if (text == "warm") return target = Buffers::warm, std::nullopt;
   if (text == "rotating") return target = Buffers::rotating, std::nullopt;
   if (text == "registered") return target = Buffers::registered, std::nullopt;
-  return Complaint{quoted(text) + " is none of warm, rotating, registered"};
+  return Complaint{in_quotes(text) + " is none of warm, rotating, registered"};
 }
 
 Result store_device(std::string_view text, Device& target) {
   if (text == "host") return target = Device::host, std::nullopt;
   if (text == "cuda") return target = Device::cuda, std::nullopt;
-  return Complaint{quoted(text) + " is none of host, cuda"};
+  return Complaint{in_quotes(text) + " is none of host, cuda"};
 }
 
 Result store_time(std::string_view text, std::chrono::milliseconds& target) {
   const auto read = parse_duration(text);
   if (!read || read->count() == 0 || *read > repetition_time_max) {
-    return Complaint{quoted(text) + " is not a duration such as 30ms or 1 (seconds), up to 10m"};
+    return Complaint{in_quotes(text) + " is not a duration such as 30ms or 1 (seconds), up to 10m"};
   }
   target = *read;
   return std::nullopt;
@@ -241,7 +239,7 @@ std::variant<Settings, Ending> parse_options(std::span<const std::string> argume
     const std::string_view argument = arguments[next];
     if (argument == "--help" || argument == "-h") return Ending{0, help_text()};
     if (!argument.starts_with("--")) {
-      return refuse("unknown argument " + quoted(argument) +
+      return refuse("unknown argument " + in_quotes(argument) +
                     "; it runs a program of its own and takes options alone");
     }
     const auto equals = argument.find('=');

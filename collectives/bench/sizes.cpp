@@ -9,12 +9,10 @@ namespace {
 constexpr std::size_t factor_standard = 4;
 constexpr std::size_t factor_max = 1024;
 
-std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
-
 Read<std::vector<std::size_t>> read_range(std::string_view text) {
   const auto parts = split(text, ':');
   if (parts.size() > 3) {
-    return Complaint{quoted(text) + " is not a range such as 4:64M, 4:64M:x2 or 1M:4M:+1M"};
+    return Complaint{in_quotes(text) + " is not a range such as 4:64M, 4:64M:x2 or 1M:4M:+1M"};
   }
   const auto from = read_size(parts[0]);
   const auto to = read_size(parts[1]);
@@ -23,7 +21,7 @@ Read<std::vector<std::size_t>> read_range(std::string_view text) {
   }
   const std::size_t first = std::get<std::size_t>(from);
   const std::size_t last = std::get<std::size_t>(to);
-  if (first > last) return Complaint{quoted(text) + " ends below its beginning"};
+  if (first > last) return Complaint{in_quotes(text) + " ends below its beginning"};
 
   std::size_t factor = factor_standard;
   std::size_t step = 0;
@@ -33,7 +31,8 @@ Read<std::vector<std::size_t>> read_range(std::string_view text) {
     step = std::get<std::size_t>(read);
   } else if (parts.size() == 3) {
     if (!parts[2].starts_with('x')) {
-      return Complaint{quoted(parts[2]) + " is neither a factor such as x2 nor a step such as +1M"};
+      return Complaint{in_quotes(parts[2]) +
+                       " is neither a factor such as x2 nor a step such as +1M"};
     }
     const auto read = read_integer(parts[2].substr(1), 2, static_cast<long>(factor_max));
     if (const auto* complaint = std::get_if<Complaint>(&read)) return *complaint;
@@ -42,7 +41,8 @@ Read<std::vector<std::size_t>> read_range(std::string_view text) {
   std::vector<std::size_t> sizes;
   for (std::size_t size = first; size <= last; size = step > 0 ? size + step : size * factor) {
     if (sizes.size() == sizes_max) {
-      return Complaint{quoted(text) + " makes more than " + std::to_string(sizes_max) + " sizes"};
+      return Complaint{in_quotes(text) + " makes more than " + std::to_string(sizes_max) +
+                       " sizes"};
     }
     sizes.push_back(size);
   }
@@ -59,7 +59,8 @@ Read<std::vector<std::size_t>> read_item(std::string_view text) {
 }  // namespace
 
 Read<std::size_t> read_size(std::string_view text) {
-  const Complaint complaint{quoted(text) + " is not a size such as 4, 64K, 1M or 2G, from 1 to " +
+  const Complaint complaint{in_quotes(text) +
+                            " is not a size such as 4, 64K, 1M or 2G, from 1 to " +
                             size_text(size_bytes_max)};
   std::string_view digits = text;
   std::size_t unit = 1;

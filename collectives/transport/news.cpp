@@ -45,7 +45,6 @@ void News::forget(std::uint64_t communicator) {
   std::erase_if(wrong_in_order_, is_of_it);
   calls_.erase(communicator);
   messages_.erase(communicator);
-  callers_.erase(communicator);
   has_failures_ = !failures_.empty() || !wrong_arguments_.empty();
   has_calls_ = !calls_.empty() || !messages_.empty();
 }

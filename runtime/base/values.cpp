@@ -13,9 +13,9 @@ namespace {
 
 constexpr std::size_t host_bytes_max = 253;
 
-std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
-
 }  // namespace
+
+std::string in_quotes(std::string_view text) { return "'" + std::string(text) + "'"; }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -33,7 +33,7 @@ Read<long> read_integer(std::string_view text, long least, long most) {
   long value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc::invalid_argument || end != text.data() + text.size()) {
-    return Complaint{quoted(text) + " is not a whole number"};
+    return Complaint{in_quotes(text) + " is not a whole number"};
   }
   const bool huge = error == std::errc::result_out_of_range;
   if (huge ? text.starts_with('-') : value < least) {
@@ -50,7 +50,7 @@ Read<bool> read_flag(std::string_view text) {
   for (const auto no : {"0", "false", "no", "off"}) {
     if (text == no) return false;
   }
-  return Complaint{quoted(text) + " is neither 1 (true, yes, on) nor 0 (false, no, off)"};
+  return Complaint{in_quotes(text) + " is neither 1 (true, yes, on) nor 0 (false, no, off)"};
 }
 
 std::optional<std::chrono::milliseconds> parse_duration(std::string_view text) {
@@ -83,7 +83,7 @@ std::optional<Complaint> check_host(std::string_view host) {
     const std::string address(host.substr(0, host.find('%')));
     in6_addr ignored{};
     if (::inet_pton(AF_INET6, address.c_str(), &ignored) == 1) return std::nullopt;
-    return Complaint{quoted(host) + " is neither a host's name nor an address"};
+    return Complaint{in_quotes(host) + " is neither a host's name nor an address"};
   }
   const auto bad = std::find_if(host.begin(), host.end(), [](char c) {
     const auto byte = static_cast<unsigned char>(c);
@@ -91,14 +91,14 @@ std::optional<Complaint> check_host(std::string_view host) {
   });
   if (bad == host.end() && host.size() <= host_bytes_max) return std::nullopt;
   if (bad == host.end()) return Complaint{"a host's name has at most 253 characters"};
-  return Complaint{"there is no host " + quoted(host) + ": a name has no " +
-                   quoted(std::string_view(&*bad, 1))};
+  return Complaint{"there is no host " + in_quotes(host) + ": a name has no " +
+                   in_quotes(std::string_view(&*bad, 1))};
 }
 
 Read<EndpointAsked> read_endpoint(std::string_view text) {
   if (const auto scheme = text.find("://"); scheme != std::string_view::npos) {
     const auto rest = text.substr(scheme + 3);
-    return Complaint{quoted(text) + " is a URL; HOST:PORT is wanted, as in " +
+    return Complaint{in_quotes(text) + " is a URL; HOST:PORT is wanted, as in " +
                      std::string(rest.substr(0, rest.find('/')))};
   }
   EndpointAsked endpoint;

@@ -25,7 +25,7 @@ std::shared_ptr<const Bytes> join(std::vector<std::pair<int, Bytes>>& blobs, std
 }  // namespace
 
 std::string Aggregates::objection(const Contribution& what, const Aggregate& to) const {
-  const std::string name = quoted(what.name);
+  const std::string name = name_in_quotes(what.name);
   if (what.round + 1 < to.round || (what.round < to.round && !to.has_last)) {
     return name + ": round " + std::to_string(what.round) + " is over, the others are in round " +
            std::to_string(to.round);

@@ -70,7 +70,7 @@ std::string sentence_of(const Decoder::Objection& objection) {
     case To::key:
       return "a key" + limit(key_bytes_max);
     case To::value:
-      return "a value for " + store::quoted(objection.key) + limit(value_bytes_max);
+      return "a value for " + store::name_in_quotes(objection.key) + limit(value_bytes_max);
     case To::keys:
       return std::to_string(objection.size) + " keys in one request; the limit is " +
              std::to_string(keys_per_request_max);
@@ -139,7 +139,9 @@ bool Session::feed(BytesView in, Clock::time_point /*now*/) {
   if (closed_) return true;
   // The common case, whole requests only, is served out of the server's own buffer.
   if (!kept_.empty()) {
-    kept_.insert(kept_.end(), in.begin(), in.end());
+    const std::size_t before = kept_.size();
+    kept_.resize(before + in.size());
+    std::copy(in.begin(), in.end(), kept_.begin() + static_cast<std::ptrdiff_t>(before));
     in = kept_;
   }
   const auto consumed = consume(in);

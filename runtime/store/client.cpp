@@ -28,13 +28,14 @@ wire::Timeout timeout_until(Clock::time_point deadline) {
 
 void check_key(std::string_view key) {
   if (key.size() <= wire::key_bytes_max) return;
-  throw Error(Errc::refused, "the key " + quoted(key) + " has " + std::to_string(key.size()) +
-                                 " bytes; the limit is " + std::to_string(wire::key_bytes_max));
+  throw Error(Errc::refused, "the key " + name_in_quotes(key) + " has " +
+                                 std::to_string(key.size()) + " bytes; the limit is " +
+                                 std::to_string(wire::key_bytes_max));
 }
 void check_value(std::string_view key, BytesView value) {
   check_key(key);
   if (value.size() <= wire::value_bytes_max) return;
-  throw Error(Errc::refused, "the value for " + quoted(key) + " has " +
+  throw Error(Errc::refused, "the value for " + name_in_quotes(key) + " has " +
                                  std::to_string(value.size()) + " bytes; the limit is " +
                                  std::to_string(wire::value_bytes_max));
 }
@@ -146,20 +147,20 @@ void Client::tell(wire::Type type, BytesView payload) noexcept {
 
 void Client::set(std::string_view key, BytesView value) {
   check_value(key, value);
-  state_->ask<wire::Done>(wire::Set{key, value}, "set " + quoted(key));
+  state_->ask<wire::Done>(wire::Set{key, value}, "set " + name_in_quotes(key));
 }
 
 void Client::set_leased(std::string_view key, BytesView value, Clock::duration lease) {
   check_value(key, value);
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(lease).count();
   const wire::SetLeased message{key, value, ms > 0 ? static_cast<std::uint64_t>(ms) : 0};
-  state_->ask<wire::Done>(message, "set_leased " + quoted(key));
+  state_->ask<wire::Done>(message, "set_leased " + name_in_quotes(key));
   state_->keep_renewing(lease);
 }
 
 std::optional<Bytes> Client::get(std::string_view key) {
   check_key(key);
-  const std::string what = "get " + quoted(key);
+  const std::string what = "get " + name_in_quotes(key);
   const auto reply = state_->link.call(wire::Get{key}, state_->soon(), what);
   if (reply.header.type == wire::Type::absent) return std::nullopt;
   return copy(expect<wire::Found>(reply, what).value);
@@ -167,7 +168,7 @@ std::optional<Bytes> Client::get(std::string_view key) {
 
 Bytes Client::wait(std::string_view key, Clock::time_point deadline) {
   check_key(key);
-  const std::string what = "wait " + quoted(key);
+  const std::string what = "wait " + name_in_quotes(key);
   const auto reply =
       state_->link.call(wire::WaitGet{timeout_until(deadline), key}, after_grace(deadline), what);
   return copy(expect<wire::Found>(reply, what).value);
@@ -181,14 +182,14 @@ void Client::wait_all(std::span<const std::string> keys, Clock::time_point deadl
 
 std::int64_t Client::add(std::string_view key, std::int64_t delta) {
   check_key(key);
-  return state_->number(wire::Add{key, delta}, "add " + quoted(key));
+  return state_->number(wire::Add{key, delta}, "add " + name_in_quotes(key));
 }
 
 bool Client::compare_set(std::string_view key, std::optional<BytesView> expected,
                          BytesView desired) {
   check_value(key, desired);
   if (expected) check_value(key, *expected);
-  const std::string what = "compare_set " + quoted(key);
+  const std::string what = "compare_set " + name_in_quotes(key);
   const auto reply =
       state_->link.call(wire::CompareSet{key, expected, desired}, state_->soon(), what);
   return expect<wire::Compared>(reply, what).stored;
@@ -196,17 +197,18 @@ bool Client::compare_set(std::string_view key, std::optional<BytesView> expected
 
 std::size_t Client::append(std::string_view key, BytesView tail) {
   check_value(key, tail);
-  return static_cast<std::size_t>(state_->number(wire::Append{key, tail}, "append " + quoted(key)));
+  return static_cast<std::size_t>(
+      state_->number(wire::Append{key, tail}, "append " + name_in_quotes(key)));
 }
 
 bool Client::erase(std::string_view key) {
   check_key(key);
-  return state_->number(wire::Erase{key}, "erase " + quoted(key)) != 0;
+  return state_->number(wire::Erase{key}, "erase " + name_in_quotes(key)) != 0;
 }
 
 std::vector<std::string> Client::list(std::string_view prefix) {
   check_key(prefix);
-  const std::string what = "list " + quoted(prefix);
+  const std::string what = "list " + name_in_quotes(prefix);
   const auto reply = state_->link.call(wire::List{prefix}, state_->soon(), what);
   const auto keys = expect<wire::Keys>(reply, what).keys;
   return {keys.begin(), keys.end()};
@@ -235,12 +237,12 @@ void Client::multi_set(std::span<const std::string> keys, std::span<const Bytes>
 
 void Client::push(std::string_view queue, BytesView value) {
   check_value(queue, value);
-  state_->ask<wire::Done>(wire::Push{queue, value}, "push to " + quoted(queue));
+  state_->ask<wire::Done>(wire::Push{queue, value}, "push to " + name_in_quotes(queue));
 }
 
 Bytes Client::pop(std::string_view queue, Clock::time_point deadline) {
   check_key(queue);
-  const std::string what = "pop from " + quoted(queue);
+  const std::string what = "pop from " + name_in_quotes(queue);
   const auto reply =
       state_->link.call(wire::Pop{timeout_until(deadline), queue}, after_grace(deadline), what);
   return copy(expect<wire::Popped>(reply, what).value.value_or(BytesView{}));
@@ -248,7 +250,7 @@ Bytes Client::pop(std::string_view queue, Clock::time_point deadline) {
 
 std::optional<Bytes> Client::try_pop(std::string_view queue) {
   check_key(queue);
-  const std::string what = "try_pop from " + quoted(queue);
+  const std::string what = "try_pop from " + name_in_quotes(queue);
   const auto reply = state_->link.call(wire::TryPop{queue}, state_->soon(), what);
   return copy(expect<wire::Popped>(reply, what).value);
 }
@@ -256,7 +258,7 @@ std::optional<Bytes> Client::try_pop(std::string_view queue) {
 std::size_t Client::queue_size(std::string_view queue) {
   check_key(queue);
   return static_cast<std::size_t>(
-      state_->number(wire::QueueSize{queue}, "queue_size of " + quoted(queue)));
+      state_->number(wire::QueueSize{queue}, "queue_size of " + name_in_quotes(queue)));
 }
 
 KeyChange Client::watch(std::string_view key, Clock::time_point deadline) {
@@ -270,14 +272,14 @@ KeyChange Client::watch(std::string_view key, Clock::time_point deadline) {
     }
     subscription = found->second;
   }
-  return state_->link.next_change(subscription, deadline, "watch " + quoted(key));
+  return state_->link.next_change(subscription, deadline, "watch " + name_in_quotes(key));
 }
 
 void Client::barrier(std::string_view name, int contributor, int count,
                      Clock::time_point deadline) {
   check_key(name);
-  const std::string what = "barrier " + quoted(name) + " (" + std::to_string(contributor) + " of " +
-                           std::to_string(count) + ")";
+  const std::string what = "barrier " + name_in_quotes(name) + " (" + std::to_string(contributor) +
+                           " of " + std::to_string(count) + ")";
   const wire::Barrier message{name,
                               state_->round(state_->barriers, name, contributor),
                               count,
@@ -290,8 +292,8 @@ void Client::barrier(std::string_view name, int contributor, int count,
 std::vector<Bytes> Client::all_gather(std::string_view name, int contributor, int count,
                                       BytesView blob, Clock::time_point deadline) {
   check_value(name, blob);
-  const std::string what = "all_gather " + quoted(name) + " (" + std::to_string(contributor) +
-                           " of " + std::to_string(count) + ")";
+  const std::string what = "all_gather " + name_in_quotes(name) + " (" +
+                           std::to_string(contributor) + " of " + std::to_string(count) + ")";
   const wire::AllGather message{name,          state_->round(state_->gathers, name, contributor),
                                 count,         timeout_until(deadline),
                                 {contributor}, {blob}};

@@ -27,7 +27,7 @@ std::string printable(BytesView said) {
     if (letter == '\r' || letter == '\n') break;
     text += letter >= 0x20 && letter < 0x7f ? letter : '?';
   }
-  return quoted(text);
+  return name_in_quotes(text);
 }
 
 }  // namespace

@@ -41,8 +41,8 @@ std::string KeyValues::State::objection(std::string_view key, std::size_t value_
            std::to_string(limits.key_bytes);
   }
   if (value_bytes > limits.value_bytes) {
-    return "a value of " + std::to_string(value_bytes) + " bytes is too big for " + quoted(key) +
-           "; the limit is " + std::to_string(limits.value_bytes);
+    return "a value of " + std::to_string(value_bytes) + " bytes is too big for " +
+           name_in_quotes(key) + "; the limit is " + std::to_string(limits.value_bytes);
   }
   if (total_bytes() + key.size() + value_bytes - replaced > limits.total_bytes) {
     return "the store is full: it holds " + std::to_string(total_bytes()) + " of " +
@@ -237,9 +237,10 @@ void KeyValues::add(Caller by, std::string_view key, std::int64_t delta, Effects
   std::int64_t sum = delta;
   if (found != s.map.end()) {
     const auto current = parse_number(found->second.value);
-    if (!current) return refuse(out, by, "the value of " + quoted(key) + " is not a whole number");
+    if (!current)
+      return refuse(out, by, "the value of " + name_in_quotes(key) + " is not a whole number");
     if (__builtin_add_overflow(*current, delta, &sum)) {
-      return refuse(out, by, "the counter " + quoted(key) + " would overflow");
+      return refuse(out, by, "the counter " + name_in_quotes(key) + " would overflow");
     }
   }
   std::array<char, 24> digits{};

@@ -105,7 +105,7 @@ void KeyValues::push(Caller by, std::string_view queue, BytesView value, Effects
   auto found = s.queues.find(queue);
   if (found != s.queues.end() && found->second.size() >= s.limits.queue_length) {
     return refuse(out, by,
-                  "the queue " + quoted(queue) + " is full: it has " +
+                  "the queue " + name_in_quotes(queue) + " is full: it has " +
                       std::to_string(found->second.size()) + " entries");
   }
   answer(out, by, Done{});
@@ -170,16 +170,17 @@ void KeyValues::State::aggregate(Kind kind, Caller by, const Aggregates::Contrib
   if (std::string why = objection(what.name, 0, 0); !why.empty()) return refuse(out, by, why);
   if (what.count < 1 || what.count > limits.contributors || what.contributors.empty()) {
     return refuse(out, by,
-                  quoted(what.name) + ": from 1 to " + std::to_string(limits.contributors) +
+                  name_in_quotes(what.name) + ": from 1 to " + std::to_string(limits.contributors) +
                       " contributors are possible, not " + std::to_string(what.count));
   }
   if (blob_bytes + total_bytes() > limits.total_bytes) {
-    return refuse(out, by, "the store has no room for this contribution to " + quoted(what.name));
+    return refuse(out, by,
+                  "the store has no room for this contribution to " + name_in_quotes(what.name));
   }
   for (const int contributor : what.contributors) {
     if (contributor >= 0 && contributor < what.count) continue;
     return refuse(out, by,
-                  quoted(what.name) + ": contributor " + std::to_string(contributor) +
+                  name_in_quotes(what.name) + ": contributor " + std::to_string(contributor) +
                       " is not one of 0.." + std::to_string(what.count - 1));
   }
   const bool gather = kind == Kind::gather;
@@ -187,7 +188,7 @@ void KeyValues::State::aggregate(Kind kind, Caller by, const Aggregates::Contrib
   const auto verdict = (gather ? gathers : barriers).contribute(what);
   const auto reply = [&](Caller to) {
     if (!verdict.too_big.empty()) {
-      refuse(out, to, quoted(what.name) + ": " + verdict.too_big);
+      refuse(out, to, name_in_quotes(what.name) + ": " + verdict.too_big);
     } else if (gather) {
       answer(out, to, Gathered{what.count, verdict.block});
     } else {
@@ -229,7 +230,7 @@ void KeyValues::all_gather(Caller by, std::string_view name, std::uint64_t round
                            std::span<const int> contributors, std::span<const BytesView> blobs,
                            Clock::time_point deadline, Effects& out) {
   if (blobs.size() != contributors.size()) {
-    return refuse(out, by, quoted(name) + ": one blob for each contributor is needed");
+    return refuse(out, by, name_in_quotes(name) + ": one blob for each contributor is needed");
   }
   state_->aggregate(Kind::gather, by, {name, round, count, contributors, blobs}, deadline, out);
 }

@@ -30,7 +30,7 @@ std::string sentence(const TimedOut& late) {
     return "waiting for " +
            listed(late.contributors, [](int contributor) { return std::to_string(contributor); });
   }
-  return "waiting for " + listed(late.keys, quoted);
+  return "waiting for " + listed(late.keys, name_in_quotes);
 }
 
 }  // namespace
@@ -106,7 +106,9 @@ bool NativeSession::feed(BytesView in, Clock::time_point now) {
     unread_.assign(in.begin() + static_cast<std::ptrdiff_t>(*used), in.end());
     return true;
   }
-  unread_.insert(unread_.end(), in.begin(), in.end());
+  const std::size_t before = unread_.size();
+  unread_.resize(before + in.size());
+  std::copy(in.begin(), in.end(), unread_.begin() + static_cast<std::ptrdiff_t>(before));
   const auto used = consume(unread_);
   if (!used) return false;
   if (*used == unread_.size()) {

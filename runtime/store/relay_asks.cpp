@@ -31,7 +31,7 @@ Relay::State::Looked Relay::State::look(wire::Type type, BytesView payload,
   const auto plain = [](const auto&) {};
   const auto round = [&](const auto& m, std::vector<BytesView> blobs) {
     looked.deadline = m.timeout.deadline(now);
-    looked.what = quoted(m.name) + ": waiting for the others";
+    looked.what = name_in_quotes(m.name) + ": waiting for the others";
     looked.contribution = Contribution{{type, std::string(m.name), m.round, m.count},
                                        m.contributors,
                                        std::move(blobs),
@@ -68,17 +68,17 @@ Relay::State::Looked Relay::State::look(wire::Type type, BytesView payload,
     });
     DLAUNCH_LOOK(wait, Wait, [&](const wire::Wait& m) {
       looked.deadline = m.timeout.deadline(now);
-      looked.what = "waiting for " + listed(m.keys, quoted);
+      looked.what = "waiting for " + listed(m.keys, name_in_quotes);
       looked.alike = true;
     });
     DLAUNCH_LOOK(wait_get, WaitGet, [&](const wire::WaitGet& m) {
       looked.deadline = m.timeout.deadline(now);
-      looked.what = "waiting for " + quoted(m.key);
+      looked.what = "waiting for " + name_in_quotes(m.key);
       looked.alike = true;
     });
     DLAUNCH_LOOK(pop, Pop, [&](const wire::Pop& m) {
       looked.deadline = m.timeout.deadline(now);
-      looked.what = "waiting for " + quoted(m.queue);
+      looked.what = "waiting for " + name_in_quotes(m.queue);
     });
     DLAUNCH_LOOK(watch, Watch, [&](const wire::Watch& m) {
       looked.deadline = Clock::time_point::max();

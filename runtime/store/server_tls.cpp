@@ -19,7 +19,7 @@ bool is_local(int socket, bool trust_loopback) {
 
 /// A name that came from outside, for the log: it cannot begin a line of its own there.
 std::string shown(std::string_view name) {
-  std::string text = quoted(name);
+  std::string text = name_in_quotes(name);
   std::replace_if(
       text.begin(), text.end(),
       [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');

@@ -35,6 +35,9 @@ void use(dlaunch::Communicator& comm) {
   comm.send(constant[0], 1);
   comm.recv(numbers[1], 1);
   comm.all_reduce(matrix);
+  const dlaunch::TensorView writable(data);
+  const dlaunch::ConstTensorView readable(constant);
+  comm.send(flag ? readable : writable, 1);  // As T* converts to const T*.
 #if defined(CASE_TEMPORARY_INPUT)
   comm.send(std::vector<float>(4), 1);
 #elif defined(CASE_TEMPORARY_OUTPUT)

@@ -1,7 +1,6 @@
 // The examples, as their first lines say they are run, without a launcher.
 #include "tests/process/by_hand_process.hpp"
-
-#include <dlaunch/port.hpp>
+#include "tests/support/free_port.hpp"
 
 #include <algorithm>
 #include <sstream>
@@ -68,7 +67,7 @@ TEST_CASE("ranks says where it stands") {
 TEST_CASE("ping_pong plays between two terminals") {
   std::map<std::string, std::string> variables{
       {"MASTER_ADDR", "127.0.0.1"},
-      {"MASTER_PORT", std::to_string(dlaunch::find_free_port().port())},
+      {"MASTER_PORT", std::to_string(dlaunch::testing::free_port())},
       {"WORLD_SIZE", "2"},
       {"RANK", "0"}};
   Process zero({examples + "ping_pong"}, variables);

@@ -2,8 +2,8 @@
 
 #include "runtime/base/random.hpp"
 #include "tests/process/by_hand_process.hpp"
-
-#include <dlaunch/port.hpp>
+#include "tests/support/expect.hpp"
+#include "tests/support/free_port.hpp"
 
 #include <filesystem>
 #include <map>
@@ -22,7 +22,8 @@ inline Process start(const std::string& url, const Variables& variables, const s
   return Process({program, url, timeout, action}, variables);
 }
 
-inline int free_port() { return dlaunch::Listener().port(); }
+using dlaunch::testing::contains;
+using dlaunch::testing::free_port;
 
 inline Variables four(int port, int rank, int size) {
   return {{"MASTER_ADDR", "127.0.0.1"},

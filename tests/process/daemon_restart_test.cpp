@@ -2,6 +2,7 @@
 // thirty: the jobs that it brought together do not notice.
 #include "tests/process/daemon.hpp"
 #include "tests/support/expect.hpp"
+#include "tests/support/skipped.hpp"
 
 #include <csignal>
 #include <cstdlib>
@@ -94,7 +95,8 @@ TEST_CASE("a dlaunchd is killed and started again much later: jobs of two nodes 
         daemon, "torch-" + std::to_string(torch.size()),
         Strings{python, "-u", DLAUNCH_SOURCE_DIR "/tests/torch/steady.py", end.path(), period_s});
   }
-  if (torch.empty()) MESSAGE("no interpreter with torch: libdlaunch's job only");
+  if (torch.empty())
+    testing::skipped("no interpreter with torch (package python3-torch): libdlaunch's job only");
   native.require_ticks(1, 3);
   for (Pair& pair : torch) pair.require_ticks(1, 3);
   REQUIRE(native.a.saw("rank 0 stored 1\n"));

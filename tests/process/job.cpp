@@ -46,22 +46,6 @@ bool wait_gone(pid_t pid, Clock::time_point deadline) {
 
 }  // namespace
 
-std::uint16_t free_port() {
-  // Linux gives 32768 and above. Tests that run at the same time begin at different places.
-  constexpr int first = 12'000, ports = 20'000;
-  static int next = static_cast<int>(::getpid()) * 61;
-  for (int tried = 0; tried < ports; ++tried) {
-    const auto port = static_cast<std::uint16_t>(first + next++ % ports);
-    try {
-      static_cast<void>(listen_tcp(resolve("127.0.0.1", port).front()));
-      return port;
-    } catch (const Error&) {
-      continue;  // Somebody has it.
-    }
-  }
-  throw std::runtime_error("no port is free");
-}
-
 int count(std::string_view text, std::string_view word) {
   int found = 0;
   for (auto at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1))

@@ -2,6 +2,7 @@
 
 #include "launcher/exit_status.hpp"
 #include "runtime/base/unique_fd.hpp"
+#include "tests/support/free_port.hpp"
 
 #include <dlaunch/error.hpp>
 
@@ -18,9 +19,7 @@ namespace dlaunch::process_test {
 /// Every wait in these tests ends here at the latest; a test that meets it has failed.
 constexpr auto patience = std::chrono::seconds(20);
 
-/// A port of 127.0.0.1 that was free a moment ago, and that the kernel gives to nobody by itself:
-/// of those some connection of another test might have it the next moment.
-std::uint16_t free_port();
+using testing::free_port;
 /// How often the word is in the text.
 int count(std::string_view text, std::string_view word);
 /// A word that no other process on this machine has on its command line.

@@ -2,6 +2,7 @@
 // each; with DLAUNCH_TEST_FULL=1 a hundred, and how long it took.
 #include "tests/process/job.hpp"
 #include "tests/support/expect.hpp"
+#include "tests/support/skipped.hpp"
 
 #include <algorithm>
 #include <csignal>
@@ -149,8 +150,7 @@ TEST_CASE("PID 1: a thousand zombies, signals handed on, the second one escalate
       "600",   victim(), "zombies",      token,          "1000"};
   Job probe({"--pid", "--fork", "--mount-proc", "true"}, {}, "unshare");
   if (probe.wait().code != 0) {
-    MESSAGE("skipped: no right to make a pid namespace here");
-    return;
+    return testing::skipped("no right to make a pid namespace");
   }
   Job job(arguments, {}, "unshare");
   REQUIRE(job.saw("READY"));
@@ -167,8 +167,7 @@ TEST_CASE("PID 1: a thousand zombies, signals handed on, the second one escalate
 TEST_CASE("PID 1 with a worker that ignores SIGTERM") {
   Job probe({"--pid", "--fork", "--mount-proc", "true"}, {}, "unshare");
   if (probe.wait().code != 0) {
-    MESSAGE("skipped: no right to make a pid namespace here");
-    return;
+    return testing::skipped("no right to make a pid namespace");
   }
   const std::string token = unique_token();
   Job job({"--pid", "--fork", "--mount-proc", dlaunch_path(), "--shutdown-timeout", "600",

@@ -1,5 +1,6 @@
 // Tests that need a network of their own say so, and are skipped, where none can be made.
 #include "tests/process/network.hpp"
+#include "tests/support/skipped.hpp"
 
 #include <cstdio>
 
@@ -12,5 +13,5 @@ int main(int argc, char** argv) {
     std::printf("skipped: %s\n", why->c_str());
     return skipped;
   }
-  return doctest::Context(argc, argv).run();
+  return dlaunch::testing::exit_code(doctest::Context(argc, argv).run());
 }

@@ -113,7 +113,7 @@ TEST_CASE("every attempt has a fresh one") {
 }
 
 TEST_CASE("every agent on a host has its own") {
-  const std::string head = "127.0.0.1:" + std::to_string(20000 + ::getpid() % 10000);
+  const std::string head = "127.0.0.1:" + std::to_string(free_port());
   Strings arguments{"--nnodes",         "2", "--rdzv-endpoint", head,
                     "--nproc-per-node", "2", "--no-python"};
   for (const auto& word : ranks("share")) arguments.push_back(word);

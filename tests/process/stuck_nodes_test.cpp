@@ -128,7 +128,8 @@ TEST_CASE("the agent that hosts does not answer: a timeout is no later for that"
 
 TEST_CASE("a rank that waits in another call is named with where, and one story is told") {
   const Folder folder;
-  Stuck nodes(folder, 2, 2, "elsewhere");
+  // Before the ranks find out that they wait for each other.
+  Stuck nodes(folder, 2, 2, "elsewhere", {"--stuck-after", "100ms"});
   REQUIRE(nodes[0].saw("ranks 0-2 wait; absent: rank 3 (in barrier #1 of 'world/members1(3,0)' ["));
   stop(nodes, 2);
   CHECK(count(nodes[0].err(), "has been waiting for") == 1);

@@ -2,6 +2,7 @@
 #include "tests/process/terminal.hpp"
 
 #include "tests/process/job.hpp"
+#include "tests/support/skipped.hpp"
 
 #include <csignal>
 #include <cstdlib>
@@ -143,8 +144,7 @@ TEST_CASE("breakpoint() on a rank of several: the debugger talks with the termin
       "if rank == 0: breakpoint()\n"
       "print('rank', rank, 'is done')\n";
   if (std::system("python3 -c 'import pdb' 2>/dev/null") != 0) {
-    MESSAGE("skipped: no python3 here");
-    return;
+    return testing::skipped("there is no python3");
   }
   Terminal terminal({dlaunch_path(), "--nproc-per-node", "2", "python3", "-c", program});
   REQUIRE(terminal.saw("(Pdb) "));

@@ -250,10 +250,10 @@ struct BasicView {
         count(std::ranges::size(range)),
         dtype(dtype_of<std::ranges::range_value_t<R>>::value) {}
 
-  /// Anything else, for the sentence that says what is wrong.
+  /// Anything else but a view, for the sentence that says what is wrong.
   template <class T>
-  requires(!std::same_as<std::remove_cvref_t<T>, BasicView> &&
-           !std::same_as<std::remove_cvref_t<T>, BasicView<void>> && !ShowsItself<T> &&
+  requires(!std::same_as<std::remove_cvref_t<T>, BasicView<void>> &&
+           !std::same_as<std::remove_cvref_t<T>, BasicView<const void>> && !ShowsItself<T> &&
            !ViewedRange<T, Void> &&
            !(std::is_lvalue_reference_v<T> &&
              ViewedElement<std::remove_reference_t<T>, Void>)) constexpr BasicView(T&&)  // NOLINT
@@ -292,8 +292,6 @@ constexpr void explain_no_view() noexcept {
     static_assert(never,
                   "dlaunch: a pointer does not say how many elements there are; pass "
                   "std::span(pointer, count), or a view with pointer, count and dtype");
-  } else if constexpr (std::same_as<Value, BasicView<const void>>) {
-    static_assert(never, "dlaunch: the call writes here, and this view is only read");
   } else if constexpr (Element<T> && !std::is_lvalue_reference_v<T>) {
     static_assert(never,
                   "dlaunch: a temporary is gone before what borrows it; pass a variable that "

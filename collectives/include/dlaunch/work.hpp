@@ -42,7 +42,7 @@ class [[nodiscard, gnu::visibility("default")]] Work {
   void wait();
   /// True when complete, also when it failed (wait() then throws). Waits for nobody; for a message
   /// it also moves what can be moved at once.
-  [[nodiscard]] bool test();
+  bool test();
   /// The same, and never sleeps: a few instructions where there is nothing new.
   [[nodiscard]] bool done() const noexcept;
   /// Lets `cuda_stream` (a cudaStream_t) wait for the result while the host goes on. For host

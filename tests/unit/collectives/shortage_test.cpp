@@ -263,5 +263,5 @@ TEST_CASE("a rank of the node that is late costs its leader few requests") {
   const int before = store->requests();
   CHECK_THROWS_AS(comm.barrier({.timeout = 1s}), Error);
   // Once at the beginning, then after ever longer pauses.
-  CHECK(store->requests() - before < 30);
+  CHECK(store->requests() - before < 100);
 }

@@ -1,4 +1,5 @@
 // A server that asks for the job's secret, over real sockets, and who tries to get by without.
+#include "tests/support/skipped.hpp"
 #include "tests/support/store_server.hpp"
 #include "tests/support/uplink_peer.hpp"
 
@@ -259,10 +260,7 @@ TEST_CASE("loopback is trusted, the host's other addresses are not") {
     if (!address.is_loopback()) own = resolve(address.host(), 0).at(0);
   }
   ::freeifaddrs(list);
-  if (!own) {
-    MESSAGE("this host has no address but loopback");
-    return;
-  }
+  if (!own) return testing::skipped("this machine has no address but loopback");
   GuardedServer server(true);
   const Address at = server.on_loop([&](store::Server& s) {
     unique_fd listener = listen_tcp(*own);
