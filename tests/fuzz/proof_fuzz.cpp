@@ -14,7 +14,7 @@ namespace {
 
 using namespace dlaunch;
 using namespace dlaunch::transport;
-using Verdict = Acceptance::Verdict;
+using Outcome = Acceptance::Verdict;
 
 void insist(bool holds, const char* what) {
   if (holds) return;
@@ -28,9 +28,9 @@ Key fixed_key() {
   return Key(bytes);
 }
 
-Verdict feed(Acceptance& acceptance, BytesView bytes, std::size_t piece, Bytes& answer) {
-  Verdict verdict = Verdict::more;
-  while (!bytes.empty() && verdict == Verdict::more) {
+Outcome feed(Acceptance& acceptance, BytesView bytes, std::size_t piece, Bytes& answer) {
+  Outcome verdict = Outcome::more;
+  while (!bytes.empty() && verdict == Outcome::more) {
     const auto part = bytes.first(std::min({bytes.size(), piece, acceptance.wanted()}));
     bytes = bytes.subspan(part.size());
     verdict = acceptance.feed(part, answer);
@@ -54,14 +54,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   expected.proves = key != nullptr ? 1 : 0;
   Acceptance whole(expected, key, Nonce{}), cut(expected, key, Nonce{});
   Bytes whole_answer, cut_answer;
-  const Verdict verdict = feed(whole, bytes, bytes.size() + 1, whole_answer);
+  const Outcome verdict = feed(whole, bytes, bytes.size() + 1, whole_answer);
   insist(feed(cut, bytes, piece, cut_answer) == verdict, "the verdict depends on the cut");
   insist(whole_answer == cut_answer, "the answer depends on the cut");
 
-  if (verdict == Verdict::admitted) {
+  if (verdict == Outcome::admitted) {
     insist(whole.rank() > 0 && whole.rank() < 4, "a rank that cannot be was admitted");
   }
-  if (verdict == Verdict::admitted && key != nullptr) {
+  if (verdict == Outcome::admitted && key != nullptr) {
     Meeting meeting;
     Mac proof;
     std::memcpy(&meeting.hello, bytes.data(), sizeof(Hello));
