@@ -15,7 +15,6 @@ using transport::Fingerprint;
 using transport::Kind;
 using transport::Outgoing;
 using transport::Receive;
-using transport::Scope;
 
 /// A closed connection says that a peer is gone, the agent says why; its word is waited for.
 constexpr auto cause_grace = 150ms;
@@ -431,40 +430,6 @@ void Call::throw_mismatch(const Receive& receive) {
     throw_disagreement(sentence, disagreed_with(receive.source, std::nullopt));
   }
   throw_disagreement(sentence, disagreed_with(receive.source, theirs), theirs.sequence);
-}
-
-/// With what both called there, where it is a collective: whose call is the odd one, all ranks'
-/// claims together tell.
-Claim Call::disagreed_with(int world_rank, const std::optional<Fingerprint>& theirs) const {
-  Claim claim{.fault = Fault::disagreed, .ranks = {world_rank}};
-  if (!theirs) return claim;
-  const auto mine = call_made(theirs->sequence);
-  if (!mine || mine->sequence != theirs->sequence || *mine == *theirs) return claim;
-  claim.communicator = setting_.group.id;
-  claim.sequence = theirs->sequence;
-  claim.votes = {{setting_.mesh.rank(), number_of(*mine)}, {world_rank, number_of(*theirs)}};
-  return claim;
-}
-
-/// What another rank says, and where ranks disagree, what this one called.
-Claim Call::claim_of(const FailureNotice& notice) const {
-  Claim claim = notice.claim;
-  const int me = setting_.mesh.rank();
-  if (claim.votes.empty() || claim.votes.size() >= Claim::ranks_max) return claim;
-  for (const Vote& vote : claim.votes) {
-    if (vote.rank == me) return claim;
-  }
-  const auto mine = claim.communicator == setting_.group.id ? call_made(claim.sequence)
-                                                            : std::optional<Fingerprint>();
-  if (mine && mine->sequence == claim.sequence) claim.votes.push_back({me, number_of(*mine)});
-  return claim;
-}
-
-void Call::throw_disagreement(const std::string& sentence, Claim claim, std::uint64_t since) const {
-  const bool named = setting_.group.name != "world" && fingerprint_.op < transport::Op::send;
-  throw CallError(Errc::mismatch, sentence + (named ? " of '" + setting_.group.name + "'" : ""),
-                  std::move(claim))
-      .since(since);
 }
 
 }  // namespace dlaunch

@@ -16,7 +16,6 @@ using namespace std::chrono_literals;
 using transport::FailureNotice;
 using transport::Fingerprint;
 using transport::Kind;
-using transport::Scope;
 
 /// For answers to "what are you doing?" once the deadline has passed.
 constexpr auto answer_grace = 200ms;
@@ -27,8 +26,6 @@ constexpr auto place_grace = 500ms;
 /// For the record of a message that has come, by a rank of this node; and between looks at it.
 constexpr auto record_grace = 100ms;
 constexpr auto record_interval = 1ms;
-/// For our own last words.
-constexpr auto farewell_grace = 100ms;
 /// Up to here all ranks are asked and told directly; beyond, neighbours at distances of powers of
 /// two, who pass it on.
 constexpr int direct_ranks_max = 64;
@@ -234,54 +231,6 @@ void Call::throw_unless_complete(const Waiting& waiting, const std::function<boo
 }
 
 // ---- Words. ----
-
-void Call::tell_failure(const Error& error, Scope scope) {
-  auto& mesh = setting_.mesh;
-  const auto ranks = others();
-  const auto lock = mesh.lock();
-  FailureNotice notice;
-  notice.code = error.errc();
-  notice.scope = scope;
-  notice.communicator = setting_.group.id;
-  // A message belongs to no collective: everything that is not over is concerned.
-  notice.sequence = fingerprint_.op >= transport::Op::send ? 0 : fingerprint_.sequence;
-  // Others may still be in calls that are over here, and concerned: because it went wrong in one of
-  // them, or concerned it where it came from.
-  if (const auto* known = dynamic_cast<const CallError*>(&error)) {
-    notice.sequence = std::min(notice.sequence, known->since());
-  }
-  const FailureNotice* const told = mesh.news().failure_of(setting_.group.id);
-  if (scope == Scope::from_here_on && told != nullptr) {
-    notice.sequence = std::min(notice.sequence, told->sequence);
-  }
-  notice.sentence = error.what();
-  notice.claim = claim_for_others(error);
-  const Bytes payload = encode(notice);
-  transport::Header header =
-      make_header(Kind::failure, setting_.group.id, fingerprint_, payload.size());
-  header.sequence = notice.sequence;
-  if (scope == Scope::from_here_on) {
-    // This communicator's calls in other threads hear of it, too.
-    mesh.news().take_failure(std::move(notice));
-    mesh.wake();
-  }
-  if (ranks.empty()) return;
-  try {
-    for (const int rank : ranks) mesh.post_control(rank, header, payload);
-    const auto until = Clock::now() + farewell_grace;
-    while (!mesh.is_flushed() && Clock::now() < until) mesh.step(until);
-  } catch (const Error&) {
-    // The agent or the store is gone too; the first error is the one that counts.
-  }
-}
-
-/// What is this rank's own fault is, to the others, its.
-Claim Call::claim_for_others(const Error& failure) const {
-  const auto* known = dynamic_cast<const CallError*>(&failure);
-  if (known != nullptr && known->claim().fault != Fault::own) return known->claim();
-  const bool wrong_call = failure.errc() == Errc::misuse || failure.errc() == Errc::unsupported;
-  return {.fault = wrong_call ? Fault::arguments : Fault::gave_up, .ranks = {setting_.mesh.rank()}};
-}
 
 /// Losses and waits are told as the rank has them that met them.
 std::string Call::told_text(const FailureNotice& notice) const {

@@ -73,6 +73,13 @@ void Connection::close() {
   closing_ = true;
 }
 
+void Connection::discard() noexcept {
+  chunks_.clear();
+  sealed_.clear();
+  queued_ = sent_ = sealed_sent_ = 0;
+  dirty_ = false;
+}
+
 bool Connection::overfull(std::size_t bytes_max) const {
   if (chunks_.size() < 2) return false;
   return queued_ + tail_bytes() - chunks_.front().bytes().size() > bytes_max;

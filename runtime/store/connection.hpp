@@ -48,6 +48,8 @@ class Connection final : public Outbox {
   enum class Flushed { all, blocked, broken };
   /// Sends what the socket takes.
   Flushed flush();
+  /// Forgets what is queued: the peer takes nothing more.
+  void discard() noexcept;
   /// From now on everything goes through TLS.
   void secure(std::unique_ptr<TlsChannel> channel) { tls_ = std::move(channel); }
   bool secured() const { return tls_ != nullptr; }
@@ -68,6 +70,7 @@ class Connection final : public Outbox {
   bool ended = false;    ///< To be destroyed at the end of the batch.
   bool pending = false;  ///< Has not been welcomed, and time runs out.
   bool lingers = false;  ///< Closed by us; the peer may still read what was sent.
+  bool deaf = false;     ///< It takes nothing more; what it has said is still read.
   bool silent = false;   ///< Has not said anything on a port that must not mind.
   bool paused = false;   ///< Its session may hold requests that it has not taken up.
   bool c10d = false;

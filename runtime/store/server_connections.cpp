@@ -118,6 +118,7 @@ void Server::State::flush_dirty(Clock::time_point now) {
 
 void Server::State::flush(Connection& connection, Clock::time_point now) {
   if (connection.ended) return;
+  if (connection.deaf) return connection.discard();
   const auto flushed = connection.flush();
   const std::size_t limit = connection.c10d ? c10d_queued_bytes_max : queued_bytes_max;
   const bool slow = flushed == Connection::Flushed::blocked && connection.overfull(limit);
@@ -128,7 +129,7 @@ void Server::State::flush(Connection& connection, Clock::time_point now) {
   }
   switch (flushed) {
     case Connection::Flushed::broken:
-      return end(connection);
+      return hear_out(connection, now);
     case Connection::Flushed::blocked:
       return set_interest(connection, connection.congested() ? EPOLLOUT : EPOLLIN | EPOLLOUT);
     case Connection::Flushed::all:
@@ -136,6 +137,15 @@ void Server::State::flush(Connection& connection, Clock::time_point now) {
       // A session that has paused goes on in a later turn, so that it cannot keep the others out.
       return set_interest(connection, connection.paused ? EPOLLOUT : EPOLLIN);
   }
+}
+
+/// The peer is gone, or reads no more. What it said before lies in the socket: the last words of a
+/// worker that fails, while it is told of another one that did.
+void Server::State::hear_out(Connection& connection, Clock::time_point now) {
+  if (std::exchange(connection.deaf, true)) return;
+  connection.discard();
+  if (!std::exchange(connection.lingers, true)) lingering.emplace_back(now, connection.id);
+  set_interest(connection, EPOLLIN);
 }
 
 void Server::State::linger(Connection& connection, Clock::time_point now) {

@@ -93,6 +93,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   void flush_dirty(Clock::time_point now);
   void flush(Connection& connection, Clock::time_point now);
   /// Closing a socket with unread input would reset it, and the peer would miss why it was refused.
+  void hear_out(Connection& connection, Clock::time_point now);
   void linger(Connection& connection, Clock::time_point now);
   void end(Connection& connection);
   void destroy(ConnectionId id);

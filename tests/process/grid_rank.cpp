@@ -13,7 +13,7 @@
 
 namespace {
 
-using testing::is_full;
+using dlaunch::testing::is_full;
 
 using namespace dlaunch;
 namespace grid = testing::grid;

@@ -135,7 +135,7 @@ TEST_CASE("every node's files bear the job's name, whoever gave it") {
     int logs = 0;
     for (const auto& entry : std::filesystem::directory_iterator(folder + node)) {
       ++logs;
-      CHECK(contains(entry.path().filename(), job + "_"));
+      CHECK(contains(entry.path().filename().string(), job + "_"));
     }
     CHECK(logs == 1);
     std::ifstream in(folder + node + ".json");

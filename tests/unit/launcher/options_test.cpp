@@ -1,3 +1,4 @@
+// What a command line may say, option by option. Longer than a sitting: each has its rows.
 #include "launcher/options.hpp"
 
 #include "launcher/option_table.hpp"

@@ -173,9 +173,9 @@ TEST_CASE("a member is welcomed, gets a listener, and is heard of") {
     CHECK(wire::decode<wire::Grant>(grant->payload)->listener);
     CHECK(wire::decode<wire::Grant>(grant->payload)->data_key == Bytes(32, std::byte{7}));
     CHECK(hosted.heard("joined 1"));
+    const Claim claim{.fault = Fault::lost, .ranks = {0}};
     Bytes report;
-    wire::encode(
-        report, wire::Report{Errc::peer_lost, {.fault = Fault::lost, .ranks = {0}}, "lost rank 0"});
+    wire::encode(report, wire::Report{Errc::peer_lost, claim, "lost rank 0"});
     member.client().tell(wire::Type::report, report);
     CHECK(hosted.heard("reported 1 lost rank 0"));
     Bytes warning;
