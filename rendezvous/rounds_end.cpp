@@ -243,13 +243,16 @@ void Rounds::State::judge_loss() {
   const bool may_go_on = elastic() || (attempt < rules.max_restarts && !left);
   if (!may_go_on) return finish(exit_code::node_lost, first_loss->reason);
   if (!elastic()) ++attempt;
+  if (cause == EndCause::failure) stand(first_loss->reason);  // Only now it is known for what.
   gather_or_give_up(first_loss->reason);
 }
 
 /// Nodes have come or gone, and nothing has failed: that costs no restart.
 void Rounds::State::judge_leave() {
   if (lacks_who_left()) return finish(left->exit_code, left->reason);
-  gather_or_give_up(cause_reason);
+  if (cause != EndCause::failure) return gather_or_give_up(cause_reason);
+  stand(left->reason);
+  gather_or_give_up(left->reason);
 }
 
 /// Nobody is left who could wait for the others' ends, or tell them of it.

@@ -79,7 +79,7 @@ TEST_CASE("an agent of an earlier epoch: what it says is not heard, and it is to
   AgentPeer stale(service.address, "job", 12);
   stale.welcome();
   auto join = node("c", 2, 1);
-  join.holding = rendezvous::Holding{1, 1, 0, 1, 2, 1, 2};
+  join.holding = rendezvous::Holding{job.place_a.admission.incarnation, 1, 0, 1, 2, 1, 2};
   stale.tell(join);
   const auto stop = stale.hear<message::Stopped>();
   CHECK(stop.cause == rendezvous::Stop::Cause::evicted);
