@@ -83,7 +83,7 @@ const std::vector<Collective> collectives = {
 };
 
 /// Something wrong, and what the sentence says of it.
-struct Fault {
+struct Mistake {
   std::string name;
   std::function<bool(const Collective&)> may;
   std::function<void(Given&)> put_in;
@@ -92,7 +92,7 @@ struct Fault {
 
 std::string quoted(const char* name) { return "'" + std::string(name) + "'"; }
 
-const std::vector<Fault> faults = {
+const std::vector<Mistake> faults = {
     {"a root that there is not", [](const Collective& c) { return c.has_root; },
      [](Given& g) { g.root = ranks; },
      [](const Collective&) { return "there is no rank 3 to be the root"; }},
@@ -168,7 +168,7 @@ const std::vector<Fault> faults = {
 };
 
 /// Only the root looks at what it alone has.
-bool sees(const Collective& collective, const Fault& fault, int rank) {
+bool sees(const Collective& collective, const Mistake& fault, int rank) {
   const bool at_root = collective.has_root && collective.has_large;
   const bool of_all = fault.sentence(collective).find(quoted(collective.large_name)) == 0 ||
                       fault.name == "buffers that overlap" ||
@@ -180,7 +180,7 @@ bool sees(const Collective& collective, const Fault& fault, int rank) {
 
 TEST_CASE("every wrong argument of every collective is told to the rank that gave it, and to all") {
   for (const Collective& collective : collectives) {
-    for (const Fault& fault : faults) {
+    for (const Mistake& fault : faults) {
       if (!fault.may(collective)) continue;
       for (int wrong = 0; wrong < ranks; wrong += 1) {
         if (!sees(collective, fault, wrong)) continue;
@@ -219,7 +219,7 @@ TEST_CASE("the same wrong argument on all ranks leaves every collective usable")
     Communicator comm(world);
     comm.set_timeout(30s);
     for (const Collective& collective : collectives) {
-      for (const Fault& fault : faults) {
+      for (const Mistake& fault : faults) {
         if (!fault.may(collective) || !sees(collective, fault, comm.rank())) continue;
         if (!sees(collective, fault, 0)) continue;  // The others would go on alone.
         Given given(comm.rank());
