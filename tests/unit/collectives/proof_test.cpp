@@ -18,7 +18,7 @@ using namespace dlaunch::transport;
 using namespace std::chrono_literals;
 using testing::FakeMembership;
 using testing::run_ranks;
-using Verdict = Acceptance::Verdict;
+using Progress = Acceptance::Verdict;
 
 namespace {
 
@@ -44,10 +44,10 @@ Hello hello(int rank, bool proves = true) {
 BytesView bytes_of(const Hello& one) { return std::as_bytes(std::span(&one, 1)); }
 
 /// Feeds all of it, in pieces as they are wanted; the verdict, and what was answered.
-Verdict feed(Acceptance& acceptance, BytesView bytes, Bytes* answer = nullptr) {
+Progress feed(Acceptance& acceptance, BytesView bytes, Bytes* answer = nullptr) {
   Bytes ignored;
-  Verdict verdict = Verdict::more;
-  while (!bytes.empty() && verdict == Verdict::more) {
+  Progress verdict = Progress::more;
+  while (!bytes.empty() && verdict == Progress::more) {
     const auto part = bytes.first(std::min(bytes.size(), acceptance.wanted()));
     bytes = bytes.subspan(part.size());
     verdict = acceptance.feed(part, answer != nullptr ? *answer : ignored);
@@ -61,8 +61,8 @@ struct Arrival {
   static inline const Key own = key(1);
   Bytes challenge;
 
-  Verdict come(const Hello& as, const Nonce& with) {
-    if (const Verdict v = feed(acceptance, bytes_of(as)); v != Verdict::more) return v;
+  Progress come(const Hello& as, const Nonce& with) {
+    if (const Progress v = feed(acceptance, bytes_of(as)); v != Progress::more) return v;
     return feed(acceptance, with, &challenge);
   }
 };
@@ -146,30 +146,30 @@ TEST_CASE("both ends prove the key, however the bytes are cut") {
     Bytes challenge;
     for (std::size_t at = 0; at < flight.size();) {
       const std::size_t part = std::min({piece, acceptance.wanted(), flight.size() - at});
-      CHECK(acceptance.feed(BytesView(flight).subspan(at, part), challenge) == Verdict::more);
+      CHECK(acceptance.feed(BytesView(flight).subspan(at, part), challenge) == Progress::more);
       at += part;
     }
     const auto answer = answer_to(challenge, key(1), meeting);
     REQUIRE(answer);
-    CHECK(feed(acceptance, *answer) == Verdict::admitted);
+    CHECK(feed(acceptance, *answer) == Progress::admitted);
     CHECK(acceptance.rank() == 1);
   }
 }
 
 TEST_CASE("a wrong key proves nothing, to either end") {
   Arrival arrival;
-  REQUIRE(arrival.come(hello(1), nonce(5)) == Verdict::more);
+  REQUIRE(arrival.come(hello(1), nonce(5)) == Progress::more);
   Meeting meeting{hello(1), 0, 0, nonce(5), nonce(9)};
   CHECK_FALSE(answer_to(arrival.challenge, key(2), meeting));
-  CHECK(feed(arrival.acceptance, connector_mac(key(2), meeting)) == Verdict::refused);
+  CHECK(feed(arrival.acceptance, connector_mac(key(2), meeting)) == Progress::refused);
 }
 
 TEST_CASE("a recorded proof is of no use with another nonce, rank, epoch or mesh") {
   const Meeting recorded{hello(1), 0, 0, nonce(5), nonce(8)};
   const Mac proof = connector_mac(key(1), recorded);
   Arrival arrival;
-  REQUIRE(arrival.come(recorded.hello, recorded.connector_nonce) == Verdict::more);
-  CHECK(feed(arrival.acceptance, proof) == Verdict::refused);
+  REQUIRE(arrival.come(recorded.hello, recorded.connector_nonce) == Progress::more);
+  CHECK(feed(arrival.acceptance, proof) == Progress::refused);
 
   const Meeting now{hello(1), 0, 0, nonce(5), nonce(9)};
   for (int field = 0; field < 6; ++field) {
@@ -181,23 +181,23 @@ TEST_CASE("a recorded proof is of no use with another nonce, rank, epoch or mesh
     if (field == 4) other.acceptor = 3;
     if (field == 5) other.connector_nonce = nonce(6);
     Arrival again;
-    REQUIRE(again.come(now.hello, now.connector_nonce) == Verdict::more);
+    REQUIRE(again.come(now.hello, now.connector_nonce) == Progress::more);
     CAPTURE(field);
-    CHECK(feed(again.acceptance, connector_mac(key(1), other)) == Verdict::refused);
+    CHECK(feed(again.acceptance, connector_mac(key(1), other)) == Progress::refused);
   }
 }
 
 TEST_CASE("a mirror proves nothing") {
   // What rank 0 answers is sent back to it.
   Arrival arrival;
-  REQUIRE(arrival.come(hello(1), nonce(5)) == Verdict::more);
+  REQUIRE(arrival.come(hello(1), nonce(5)) == Progress::more);
   CHECK(feed(arrival.acceptance, BytesView(arrival.challenge).subspan(sizeof(Nonce))) ==
-        Verdict::refused);
+        Progress::refused);
   // Rank 0 connects to the attacker, whom it takes for rank 1; the attacker lets rank 0 itself
   // answer, by coming to it as rank 1 with rank 0's own nonce.
   const Meeting outgoing{hello(0), 1, 0, nonce(6), {}};
   Arrival oracle;
-  REQUIRE(oracle.come(hello(1), outgoing.connector_nonce) == Verdict::more);
+  REQUIRE(oracle.come(hello(1), outgoing.connector_nonce) == Progress::more);
   CHECK_FALSE(answer_to(oracle.challenge, key(1), outgoing));
 }
 
@@ -205,7 +205,7 @@ TEST_CASE("a Hello that is not of this mesh is refused before anything is proved
   const auto refused = [](const Hello& theirs, const Key* own) {
     Acceptance acceptance(hello(0, own != nullptr), own, nonce(9));
     Bytes answer;
-    const bool no = feed(acceptance, bytes_of(theirs), &answer) == Verdict::refused;
+    const bool no = feed(acceptance, bytes_of(theirs), &answer) == Progress::refused;
     return no && answer.empty();
   };
   for (const int rank : {-1, 0, 4, 1 << 30}) CHECK(refused(hello(rank), &Arrival::own));
