@@ -1,19 +1,32 @@
 // A stop signal for all nodes of a job at once, as scancel and a drain send it: nobody survives,
-// and all end with the signal's code. DLAUNCH_TEST_FULL=1 does it a hundred times a kind.
+// and all end with the signal's code. DLAUNCH_TEST_FULL=1 does it a hundred times a kind, and has
+// agents stand still for longer than anything waits.
 #include "tests/process/daemon.hpp"
 #include "tests/process/nodes.hpp"
+#include "tests/support/expect.hpp"
 
 #include <csignal>
-#include <cstdlib>
 #include <deque>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include <doctest/doctest.h>
 
 namespace dlaunch::process_test {
 namespace {
 
-const int rounds = std::getenv("DLAUNCH_TEST_FULL") != nullptr ? 100 : 2;
+const int rounds = testing::is_full() ? 100 : 2;
+
+void send_all(const std::vector<pid_t>& pids, int signal_number) {
+  for (const pid_t pid : pids) REQUIRE(::kill(pid, signal_number) == 0);
+}
+
+void stand_still(const std::vector<pid_t>& pids, Clock::duration length) {
+  send_all(pids, SIGSTOP);
+  std::this_thread::sleep_for(length);
+  send_all(pids, SIGCONT);
+}
 
 /// Each has started its workers once, and no more.
 void stop_all(const std::deque<Job*>& jobs, const std::string& token, int signal_number) {
@@ -103,6 +116,48 @@ TEST_CASE("one node of three is drained: the others go on without it") {
   CHECK(a.wait().code == 143);
   CHECK(c.wait().code == 143);
   CHECK(all_gone(token));
+}
+
+TEST_CASE("an agent that stands still again while it kills its workers joins again") {
+  if (!testing::is_full()) return;
+  const std::string token = unique_token();
+  Nodes nodes("1:2", {victim(), "tree", token}, {"--rdzv-conf", "keep_alive_interval=300ms"});
+  Job& a = nodes.add({"--node-id", "a"});
+  REQUIRE(a.saw("2 nodes"));
+  Job& b = nodes.add({"--node-id", "b"});
+  REQUIRE(b.saw("READY"));
+  const std::vector<pid_t> agent = {b.agent()};
+  send_all(agent, SIGSTOP);
+  REQUIRE(a.saw("READY", 2));  // Without it.
+  send_all(agent, SIGCONT);
+  REQUIRE(b.saw("this node was silent for too long"));
+  stand_still(agent, std::chrono::seconds(6));
+  REQUIRE_MESSAGE(b.saw("READY", 2), b.err());
+  CHECK(count(b.err(), "do not die of SIGKILL") == 0);
+  a.send(SIGTERM);
+  b.send(SIGTERM);
+  CHECK(a.wait().code == 143);
+  CHECK(b.wait().code == 143);
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("a machine that pauses with all agents of a job loses none of them") {
+  if (!testing::is_full()) return;
+  const std::string token = unique_token();
+  Nodes nodes("2", {victim(), "wait", token});
+  Job& a = nodes.add({"--node-id", "a"});
+  REQUIRE(a.saw("2 nodes"));
+  Job& b = nodes.add({"--node-id", "b"});
+  REQUIRE(a.saw("READY"));
+  REQUIRE(b.saw("READY"));
+  stand_still({a.agent(), b.agent()}, std::chrono::seconds(11));
+  REQUIRE(a.saw("this node stood still for "));
+  REQUIRE(b.saw("this node stood still for "));
+  a.send(SIGTERM);
+  b.send(SIGTERM);
+  CHECK(a.wait().code == 143);
+  CHECK(b.wait().code == 143);
+  CHECK(count(a.err() + b.err(), "lost") == 0);
 }
 
 }  // namespace dlaunch::process_test
