@@ -362,7 +362,7 @@ TEST_CASE("what a rank had sent when it left comes, however late") {
         comm.set_timeout(60s);
         std::vector<std::uint8_t> data(bytes, world.rank() == 0 ? 7 : 0);
         if (world.rank() == 0) return comm.send(data, 1);
-        comm.probe(0);
+        static_cast<void>(comm.probe(0));
         links[1]->lose({0, "here", "exited 0 before the others", true});
         comm.recv(data, 0);
         CHECK(data == std::vector<std::uint8_t>(bytes, 7));
@@ -378,8 +378,8 @@ TEST_CASE("a rank that waits for any other is told when none is left, whichever 
       Communicator comm(world);
       comm.set_timeout(5s);
       int x = 0;
-      if (comm.rank() != waiting) return comm.send(view_of(x), waiting);
-      for (int message = 0; message < 3; ++message) comm.recv(view_of(x), any_source);
+      if (comm.rank() != waiting) return comm.send(x, waiting);
+      for (int message = 0; message < 3; ++message) comm.recv(x, any_source);
     });
     const auto& told = outcomes[static_cast<std::size_t>(waiting)];
     CAPTURE(told.text);
