@@ -122,7 +122,11 @@ Read<EndpointAsked> read_endpoint(std::string_view text) {
     endpoint.port = static_cast<std::uint16_t>(std::get<long>(number));
   }
   if (host.empty()) return Complaint{"the host is missing"};
-  if (auto wrong = check_host(host)) return *std::move(wrong);
+  if (auto wrong = check_host(host)) {
+    const bool lacks_brackets = !text.starts_with('[') && host.find(':') != std::string_view::npos;
+    if (!lacks_brackets) return *std::move(wrong);
+    return Complaint{"an IPv6 address with a port stands in brackets, as in [::1]:29400"};
+  }
   endpoint.host = host;
   return endpoint;
 }

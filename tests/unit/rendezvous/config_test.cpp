@@ -81,9 +81,9 @@ TEST_CASE("the command line wins over the file, and the file over the defaults")
 TEST_CASE("a wrong command line: what, and what to do") {
   CHECK(bad({"--listen", "29400"}) ==
         "64 --listen 29400: '29400' is not HOST:PORT, as in 127.0.0.1:29400 or [::1]:29400");
-  CHECK(
-      bad({"--listen", "::1:29400"}) ==
-      "64 --listen ::1:29400: '::1:29400' is not HOST:PORT, as in 127.0.0.1:29400 or [::1]:29400");
+  CHECK(bad({"--listen", "::1:29400"}) ==
+        "64 --listen ::1:29400: '::1:29400': an IPv6 address with a port stands in brackets, as in "
+        "[::1]:29400");
   CHECK(bad({"--listen", "a:70000"}) ==
         "64 --listen a:70000: 'a:70000': the port: at most 65535 is allowed");
   CHECK(bad({"--listen", ""}) == "64 --listen : at least one HOST:PORT is needed");
