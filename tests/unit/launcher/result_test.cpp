@@ -32,7 +32,7 @@ JobResult example() {
   attempt.plan = make_plan(result.options, Machine{}, environment, assignment);
   attempt.started = at(10);
   attempt.ended = at(1400);
-  attempt.verdict = Verdict{.ranks = {1}, .exit_code = 137, .signal = SIGKILL};
+  attempt.verdict = dlaunch::Verdict{.ranks = {1}, .exit_code = 137, .signal = SIGKILL};
   WorkerEnd end;
   end.rank = end.local_rank = 1;
   end.host = "box";
