@@ -32,7 +32,11 @@ JobResult example() {
   attempt.plan = make_plan(result.options, Machine{}, environment, assignment);
   attempt.started = at(10);
   attempt.ended = at(1400);
-  attempt.verdict = dlaunch::Verdict{.ranks = {1}, .exit_code = 137, .signal = SIGKILL};
+  dlaunch::Verdict verdict;
+  verdict.ranks = {1};
+  verdict.exit_code = 137;
+  verdict.signal = SIGKILL;
+  attempt.verdict = verdict;
   WorkerEnd end;
   end.rank = end.local_rank = 1;
   end.host = "box";
