@@ -322,7 +322,7 @@ void OutputLines::write_state(std::size_t number, Clock::time_point now, Pieces&
   if (!is_blank(state)) emit_line(number, state, {}, {}, now, out);
   source.returned = true;
   source.state_interval = std::min<Clock::duration>(
-      source.state_interval.value_or(state_interval_first / 2) * 2, state_interval_last);
+      source.state_interval.value_or(state_interval_first) * 2, state_interval_last);
   source.begun = now;
 }
 

@@ -113,9 +113,11 @@ Facts facts_of(const Ends& ends, RankHost& host) {
   Facts facts;
   const auto claims = host.claims();
   const auto forming = host.forming_claim();
+  std::vector<int> left;  // So far; the first of them, where they are many.
   for (const auto& [end, when] : ends) {
     if (!end.is_failure()) {
       facts.add_left(end.rank);
+      if (left.size() < Claim::ranks_max) left.push_back(end.rank);
       continue;
     }
     Fact fact;
@@ -131,7 +133,8 @@ Facts facts_of(const Ends& ends, RankHost& host) {
     } else if (forming && was_told) {
       fact.claim = forming;
     } else if (end.errc == Errc::peer_lost || end.errc == Errc::aborted) {
-      fact.claim = Claim{.fault = Fault::lost};  // It knows no name.
+      // It knows no name.
+      fact.claim = Claim{.fault = Fault::lost, .ranks = left};
     }
     facts.ranks.emplace(end.rank, std::move(fact));
   }

@@ -1,6 +1,9 @@
 /* Groups, time, and ways to end. */
 #include "expect.h"
 
+#include <dlfcn.h>
+#include <stdint.h>
+
 static dl_world* world;
 static int rank, size;
 
@@ -51,6 +54,16 @@ static void allocates(dl_comm* comm) {
   dl_buffer_free(buffer);
 }
 
+/* By the driver, as a program does it. */
+static void device_copy(void* to, const void* from, size_t bytes) {
+  int (*copy)(unsigned long long, unsigned long long, size_t) = NULL;
+  void* const driver = dlopen(getenv("DLAUNCH_CUDA_LIBRARY"), RTLD_NOW);
+  EXPECT(driver != NULL);
+  *(void**)&copy = dlsym(driver, "cuMemcpy");
+  EXPECT(copy != NULL && copy((uintptr_t)to, (uintptr_t)from, bytes) == 0);
+  dlclose(driver);
+}
+
 /* On the test doubles of CUDA and NCCL, whose device memory is the host's; or where neither is. */
 static void allocates_on_device(dl_comm* comm) {
   dl_buffer* buffer = NULL;
@@ -64,11 +77,13 @@ static void allocates_on_device(dl_comm* comm) {
   EXPECT(dl_buffer_bytes(buffer) == 4 * sizeof(int));
   EXPECT(dl_buffer_is_shared(buffer) == 0);
   EXPECT_OK(dl_comm_prepare_device(comm, 0, DL_HERE));
-  int* values = dl_buffer_data(buffer);
-  for (int i = 0; i < 4; ++i) values[i] = i;
-  dl_view view = DL_VIEW(values, 4);
+  int* const memory = dl_buffer_data(buffer); /* The host may not touch it. */
+  int values[4] = {0, 1, 2, 3};
+  device_copy(memory, values, sizeof values);
+  dl_view view = DL_VIEW(memory, 4);
   view.place = DL_CUDA(0);
   EXPECT_OK(dl_all_reduce(comm, view, dl_op(DL_SUM), DL_HERE));
+  device_copy(values, memory, sizeof values);
   EXPECT(values[3] == 3 * size);
   dl_buffer_free(buffer);
   EXPECT(dl_comm_allocate_device(comm, 4, 99, &buffer) == DL_MISUSE);

@@ -1,5 +1,6 @@
 // Whom a job blames, and its code, in all layouts: the same on every node.
 #include "tests/process/daemon.hpp"
+#include "tests/support/expect.hpp"
 #include "tests/process/nodes.hpp"
 
 #include <cstdlib>
@@ -37,11 +38,8 @@ const Ending endings[] = {
     {"stop", 75, " did not come in time: stopped by a signal"},
 };
 
-bool is_full() { return std::getenv("DLAUNCH_TEST_FULL") != nullptr; }
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using testing::contains;
+using testing::is_full;
 
 std::string host_name() {
   char name[256] = {};
@@ -84,7 +82,7 @@ void check(const std::vector<std::unique_ptr<Job>>& jobs, Layout layout, const E
 void run(Layout layout, const Ending& ending, const Daemon* daemon) {
   CAPTURE(layout.ranks);
   CAPTURE(layout.agents);
-  CAPTURE(ending.mode);
+  CAPTURE(std::string(ending.mode));
   const Strings program = {
       DLAUNCH_BINARY_DIR "/tests/cause_rank", ending.mode,
       std::string(ending.mode) == "stop" || std::string(ending.mode) == "absent" ? "1" : "30"};

@@ -60,12 +60,14 @@ struct Pair {
     a.catch_up();
     return last_number(a.out(), "rank 0 tick ");
   }
-  void check_end() {
+  /// What a daemon without its memory answers is not what was written, where it was killed just
+  /// between the two.
+  void check_end(bool was_alone = true) {
     for (Job* node : {&a, &b}) {
       CHECK(node->wait().code == 0);
       CHECK_MESSAGE(contains(node->out(), " ends"), node->err());
       CHECK_MESSAGE(!contains(node->err(), "lost rank"), node->err());
-      CHECK_MESSAGE(!contains(node->out(), "LOST"), node->out());
+      if (was_alone) CHECK_MESSAGE(!contains(node->out(), "LOST"), node->out());
     }
   }
   Job a, b;
@@ -145,7 +147,7 @@ TEST_CASE("a job's id is used again before its agents are back: the job that run
       CHECK(job->wait().code == 64);
       INFO(job->err());
       CHECK(contains(job->err(), "the job 'j' was at work when the rendezvous was started again"));
-      CHECK(contains(job->err(), "another job needs another --rdzv-id"));
+      CHECK(contains(job->err(), "give another job another --rdzv-id"));
     }
     CHECK(all_gone(token));
   }
@@ -158,7 +160,7 @@ TEST_CASE("a job's id is used again before its agents are back: the job that run
   REQUIRE_MESSAGE(first.a.saw("epoch 1 goes on with all 2 nodes"), first.a.err());
   first.require_ticks(first.ticks() + 1, first.ticks() + 3);
   end.make();
-  first.check_end();
+  first.check_end(false);
 }
 
 }  // namespace dlaunch::process_test

@@ -1,5 +1,6 @@
 #include "tests/process/network_job.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -39,6 +40,9 @@ Job& NetworkJob::add_under(const Strings& program, const Strings& options,
   tokens_.push_back(unique_token());
   Strings line = program;
   line.insert(line.end(), line_.begin(), line_.end());
+  if (std::find(options.begin(), options.end(), "--node-id") == options.end()) {
+    line.insert(line.end(), {"--node-id", Network::host(node)});
+  }
   line.insert(line.end(), options.begin(), options.end());
   line.insert(line.end(), program_.begin(), program_.end());
   line.insert(line.end(), {tokens_.back(), std::to_string(ticks_)});

@@ -151,7 +151,7 @@ TEST_CASE(
     CHECK(job.code() == 1);
     const std::string text = job.text();
     INFO(text);
-    const std::regex returned(R"(rooted_rank: returned (\d+) times)");
+    const std::regex returned(R"(\] rooted_rank: returned (\d+) times)");
     int ranks = 0;
     for (std::sregex_iterator at(text.begin(), text.end(), returned), end; at != end; ++at) {
       ++ranks;

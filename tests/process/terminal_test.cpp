@@ -81,7 +81,6 @@ TEST_CASE("of several workers rank 0 reads from the terminal, with its line edit
   CHECK(terminal.saw("read again\r\n"));
   terminal.type("\x04");  // End of input.
   CHECK(WEXITSTATUS(terminal.next_status()) == 0);
-  CHECK(terminal.foreground() == terminal.pid());
   CHECK(all_gone(token));
 }
 

@@ -2,7 +2,7 @@
 import socket
 import struct
 
-PREFACE = b"DLCH" + struct.pack("<I", 1)
+PREFACE = b"DLCH" + struct.pack("<I", 2)
 HEADER = struct.Struct("<IHHQQ")
 HELLO, WELCOME, PING, SET, GET, WATCH = 1, 2, 4, 16, 18, 33
 

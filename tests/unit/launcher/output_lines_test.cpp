@@ -122,9 +122,11 @@ TEST_CASE("elsewhere a prompt is shown while others are quiet, and then they wai
   }
   SUBCASE("it does not") {
     lines.flush_due(at_ms(5000), out);
-    CHECK(all_text(out) == "[0]: name? \n[1]: one\n");
+    // The other's begun line is the one that stands now.
+    CHECK(all_text(out) == "[0]: name? \n[1]: one\n[1]: two, begun");
     lines.feed(a, "bob\n", at_ms(5001), out);
-    CHECK(all_text(out) == "[0]: name? \n[1]: one\n[0]: bob\n");
+    lines.feed(b, "\n", at_ms(5002), out);
+    CHECK(all_text(out) == "[0]: name? \n[1]: one\n[1]: two, begun\n[0]: bob\n");
   }
   SUBCASE("its writer ends") {
     lines.end(a, at_ms(4000), out);

@@ -231,7 +231,7 @@ TEST_CASE("memory of a device") {
     CHECK(buffer.size_bytes() == 16);
     const TensorView view = buffer.view(DType::f32);
     CHECK(view.count == 4);
-    auto* const elements = static_cast<float*>(view.data);
+    auto* const elements = static_cast<float*>(cuda_double::host_address(view.data));
     std::fill_n(elements, 4, 2.f);
     comm.all_reduce(view);
     CHECK(elements[3] == 4.f);

@@ -180,7 +180,7 @@ TEST_CASE("garbage is closed and counted, and disturbs nobody") {
   // Who begins TLS where there is no secret is shown which protocol this is.
   Client secured(hosted);
   secured.say(from_hex("16 03 01"));
-  CHECK(secured.hear(8) == from_hex("44 4c 43 48 01 00 00 00"));
+  CHECK(secured.hear(8) == from_hex("44 4c 43 48 02 00 00 00"));
   CHECK(secured.ended());
   Client number(hosted);
   number.say(hello + Wire().code(code_c::set).text("/k").text("text").str() +
