@@ -127,7 +127,9 @@ Facts facts_of(const Ends& ends, RankHost& host) {
     fact.signal = end.signal;
     fact.when = when;
     const auto claim = claims.find(end.rank);
-    const bool was_told = end.errc == Errc::peer_lost || end.errc == Errc::timeout;
+    // One that came later was turned away for the same.
+    const bool was_told = end.errc == Errc::peer_lost || end.errc == Errc::timeout ||
+                          end.errc == Errc::unreachable || end.errc == Errc::refused;
     if (claim != claims.end()) {
       fact.claim = claim->second;
     } else if (forming && was_told) {

@@ -1,7 +1,7 @@
 // Whom a job blames, and its code, in all layouts: the same on every node.
 #include "tests/process/daemon.hpp"
-#include "tests/support/expect.hpp"
 #include "tests/process/nodes.hpp"
+#include "tests/support/expect.hpp"
 
 #include <cstdlib>
 #include <memory>
@@ -72,7 +72,10 @@ void check(const std::vector<std::unique_ptr<Job>>& jobs, Layout layout, const E
       const int shown = both && node == 0 ? 0 : size - 1;
       CHECK_MESSAGE(contains(block, "rank      : " + std::to_string(shown) + " "), job.err());
     } else {
-      CHECK_MESSAGE(contains(block, "the job ends: " + sentence), job.err());
+      // A rank that aborts and leaves at once may be known to have left before its word has come.
+      const bool only_left = std::string(ending.mode) == "abort" &&
+                             contains(block, "the job ends: " + culprit + " exited with 0 before");
+      CHECK_MESSAGE((only_left || contains(block, "the job ends: " + sentence)), job.err());
       CHECK_MESSAGE(contains(block, "rank      : " + std::to_string(both ? 0 : size - 1) + " "),
                     job.err());
     }

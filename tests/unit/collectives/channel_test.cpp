@@ -54,7 +54,7 @@ TEST_CASE("what a rank sent before it closed its connection arrives, whoever rea
   theirs.reset();
 
   InChannel channel(std::move(mine), 0);
-  Inbox inbox(2);
+  Inbox inbox;
   std::size_t notices = 0;
   const OnControl on_control = [&](int, const Header&, BytesView payload) {
     if (payload.size() == 5) ++notices;
@@ -76,7 +76,7 @@ TEST_CASE("what a rank sent before it closed its connection arrives, whoever rea
 TEST_CASE("an end is told when all before it was handed on, and not while a source is held") {
   auto [mine, theirs] = socket_pair();
   InChannel channel(std::move(mine), 0);
-  Inbox inbox(2);
+  Inbox inbox;
   const OnControl on_control = [](int, const Header&, BytesView) {};
   SUBCASE("it had said nothing") {
     theirs.reset();
