@@ -37,12 +37,12 @@ struct Model {
 
 /// What a rank computes: by a kernel, which is on the stream and done later.
 void compute(Stream* stream, const TensorView& gradient, float value) {
-  cuda_double::put(stream,
-                   [=] { std::fill_n(static_cast<float*>(gradient.data), gradient.count, value); });
+  auto* const first = static_cast<float*>(cuda_double::host_address(gradient.data));
+  cuda_double::put(stream, [=] { std::fill_n(first, gradient.count, value); });
 }
 
 bool all_are(const TensorView& view, float value) {
-  const auto* first = static_cast<const float*>(view.data);
+  const auto* first = static_cast<const float*>(cuda_double::host_address(view.data));
   return std::all_of(first, first + view.count, [&](float each) { return each == value; });
 }
 
