@@ -75,8 +75,8 @@ struct Fact {
 /// All that is known of the ranks of one epoch, or of those of one node.
 struct Facts {
   std::map<int, Fact> ranks;  ///< Those that failed, or claim something.
-  std::map<int, int> left;  ///< Ranks that exited with 0: how many from each first one on.
-  std::map<int, int> lost;  ///< Ranks that were lost with their node, in the same way.
+  std::map<int, int> left;    ///< Ranks that exited with 0: how many from each first one on.
+  std::map<int, int> lost;    ///< Ranks that were lost with their node, in the same way.
 
   /// A later range may contain earlier ones.
   void add_left(int first, int count = 1);

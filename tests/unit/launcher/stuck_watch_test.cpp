@@ -139,7 +139,8 @@ TEST_CASE("ranks that wait in messages for each other are told so") {
   StuckCall stuck;
   stuck.wait = *told;
   CHECK(to_string(stuck).ends_with("; ranks 0,2,4 wait for each other"));
-  // A rank that waits for one of a ring, one that waits for nobody in particular, one that computes.
+  // A rank that waits for one of a ring, one that waits for nobody in particular, one that
+  // computes.
   for (const int whom : {0, -1, 9}) {
     CAPTURE(whom);
     const auto open = StuckJudge().judge({message(2, 4), message(4, whom), message(0, 4)});
