@@ -57,7 +57,7 @@ class Posted {
 }  // namespace
 
 int Group::rank_of(int world_rank) const {
-  // Of the whole world each is at its own place.
+  // In the whole world each rank is at its own place.
   const auto place = static_cast<std::size_t>(world_rank);
   if (place < world_ranks.size() && world_ranks[place] == world_rank) return world_rank;
   const auto found = std::find(world_ranks.begin(), world_ranks.end(), world_rank);

@@ -227,7 +227,7 @@ class Call final : public Mesh, public transport::Patience {
   struct Waiting {
     const transport::Receive* receive = nullptr;
     const transport::Outgoing* outgoing = nullptr;
-    /// Of the world, of which it waits for something else; or any of `ranks`.
+    /// World ranks of which it waits for something else; or any of `ranks`.
     std::optional<int> rank = std::nullopt;
     std::span<const int> ranks = {};
 

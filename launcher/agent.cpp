@@ -260,7 +260,7 @@ void Agent::check_all_gone() {
   });
 }
 
-/// Where this process stood still, what the deadline was for may lie unread.
+/// What the deadline was for may lie unread where this process stood still.
 void Agent::on_deadline() {
   signals_.take_pending();
   if (killing_) on_child_change();

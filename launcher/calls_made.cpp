@@ -81,7 +81,7 @@ std::vector<CommunicatorCalls> calls_made(const std::vector<RankSight>& ranks) {
       if (is_new || known.count != group.rooted || known.digest != group.digest) {
         calls.last = last_calls(rank, group);
       }
-      // Of a worker that ran one program after the other it is not known which calls met.
+      // A worker that ran one program after the other does not tell which calls met.
       const bool is_first = seen.insert(group.id).second;
       calls.heard = calls.heard || !is_first;
       ledger.add(std::move(calls));

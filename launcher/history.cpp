@@ -242,7 +242,7 @@ const WorkerEnd* History::end_of(int rank) const {
   return end == ends.end() ? nullptr : &*end;
 }
 
-/// Of several ranks to blame, the first that is ours.
+/// The first of the ranks to blame that is ours.
 const WorkerEnd* History::root_cause() const {
   if (result_.attempts.empty() || !result_.attempts.back().verdict) return nullptr;
   for (const int rank : result_.attempts.back().verdict->ranks) {
@@ -251,7 +251,7 @@ const WorkerEnd* History::root_cause() const {
   return nullptr;
 }
 
-/// Where the way it ended does not say it.
+/// Empty where the way it ended says it.
 std::string History::why_text(const AttemptResult& attempt) const {
   using Kind = Verdict::Kind;
   const Verdict& verdict = *attempt.verdict;

@@ -10,7 +10,7 @@ namespace dlaunch::launcher {
 /// where there is none: then PATH decides.
 std::string environment_python(std::span<const std::string> environment,
                                const std::string& launcher);
-/// Where this program lies.
+/// The folder of this program.
 std::string launcher_path();
 
 }  // namespace dlaunch::launcher

@@ -196,7 +196,7 @@ void OutputLines::spoke(Surface& surface, std::size_t number, Clock::time_point 
   surface.spoke = now;
 }
 
-/// Where another source than the open one may write.
+/// The place where another source than the open one may write.
 Pieces& OutputLines::make_room(Surface& surface, Clock::time_point now, Pieces& out) {
   if (!surface.open) return out;
   const bool wait =

@@ -21,7 +21,7 @@ struct Piece {
 };
 using Pieces = std::vector<Piece>;
 
-/// Where the launcher's own streams end.
+/// The places where the launcher's own streams end.
 struct Surfaces {
   bool one = false;  ///< Both in the same terminal, file or pipe.
   bool out_is_terminal = false;

@@ -55,7 +55,7 @@ RunDirectory::RunDirectory(const Options& options, std::vector<std::string> envi
     if (!usable) throw Error(Errc::refused, "--log-dir: " + cannot_make(*options_.log_dir, error));
     return;
   }
-  // Whoever kills the one process leaves the other to tidy up.
+  // A kill of the one process leaves the other to tidy up.
   void* page =
       ::mmap(nullptr, sizeof(Made), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return;

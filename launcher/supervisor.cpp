@@ -19,7 +19,7 @@ std::string cause_of(const WorkerRecord& worker, const Fact& fact) {
   if (worker.exit->succeeded()) return left_text;
   std::string cause = describe(*worker.exit);
   if (!fact.claim || fact.claim->fault != Fault::lost) return cause;
-  // Who was told of it by another one may not have heard whose it was.
+  // A rank that was told of it by another may not have heard whose it was.
   const auto& lost = fact.claim->ranks;
   if (lost.empty() && worker.stopped_by_us) return cause;
   return cause + ", for the loss of " +

@@ -26,7 +26,7 @@ std::optional<std::string> differing_call(const CommunicatorCalls& one,
   return std::nullopt;
 }
 
-/// Where the records of it are gone.
+/// The sentence where the records of it are gone.
 std::string differing_somewhere(const CommunicatorCalls& one, const CommunicatorCalls& other) {
   const bool have_both = !one.last.empty() && !other.last.empty();
   const std::uint64_t end =
@@ -38,7 +38,7 @@ std::string differing_somewhere(const CommunicatorCalls& one, const Communicator
 
 std::string find_disagreement(const CommunicatorCalls& one, const CommunicatorCalls& other) {
   auto found = differing_call(one, other);
-  // Of ranks of which one has made more calls only the common ones are compared.
+  // Only the common calls are compared where one rank has made more.
   if (!found && one.count == other.count && one.digest != other.digest) {
     found = differing_somewhere(one, other);
   }

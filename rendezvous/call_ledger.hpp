@@ -38,7 +38,7 @@ struct CommunicatorCalls {
 /// Pure. It keeps one rank's calls for each communicator, with which all others' are compared.
 class CallLedger {
  public:
-  /// Of more communicators nothing is kept.
+  /// Nothing is kept of more communicators.
   static constexpr std::size_t communicators_max = 4096;
 
   /// The same may be added again.

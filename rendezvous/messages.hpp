@@ -120,7 +120,7 @@ constexpr std::size_t line_bytes_max = 512;
 
 WorkerFailed told(const rendezvous::WorkerFailed& how, Clock::time_point now);
 rendezvous::WorkerFailed heard(const WorkerFailed& how, Session from, Clock::time_point now);
-/// Of too many facts those are left out that blame others.
+/// Facts that blame others are left out where there are too many.
 WorkersEnded told(const rendezvous::WorkersEnded& how, Clock::time_point now);
 rendezvous::WorkersEnded heard(const WorkersEnded& how, Session from, Clock::time_point now);
 

@@ -136,7 +136,7 @@ struct WorkersEnded {
   int exit_code = 0;
   std::string sentence;  ///< Why, where that is no rank's fault.
   Facts facts = {};      ///< Of its ranks.
-  /// Of those of its ranks that may be to blame.
+  /// Details of those of its ranks that may be to blame.
   std::vector<RankDetails> details = {};
 };
 /// What a node's ranks have called, where they ended by themselves; before WorkersEnded.

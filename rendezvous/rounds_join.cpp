@@ -274,7 +274,7 @@ void Rounds::State::yield_to(const Join& e) {
   }
 }
 
-/// Whoever is here joins anew, and is judged by the job that has come back.
+/// All nodes that are here join anew, and are judged by the job that has come back.
 void Rounds::State::start_over(const Holding& held) {
   std::vector<Session> here;
   for (const auto& [session, node] : nodes) here.push_back(session);

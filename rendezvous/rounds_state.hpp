@@ -206,7 +206,7 @@ struct Rounds::State : EpochState {
   bool elastic() const { return rules.nodes_min < rules.nodes_max; }
   /// Whether another node may take the place of one that is lost.
   bool replaceable() const { return elastic() || attempt < rules.max_restarts; }
-  /// Who has left on purpose is not waited for: enough others are here, or the job ends.
+  /// A node that left on purpose is not waited for: enough others are here, or the job ends.
   bool lacks_who_left() const { return left && (!elastic() || count() < rules.nodes_min); }
   int count() const { return static_cast<int>(nodes.size()); }
 

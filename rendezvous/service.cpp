@@ -322,7 +322,7 @@ Job& Service::State::open_job(const std::string& name, const message::Join& mess
     jobs.erase(name);
   }
   const std::uint64_t incarnation = incarnation_max = new_incarnation(incarnation_max);
-  // Where it began before this service did, nothing that was since counts.
+  // Nothing that was since counts where it began before this service did.
   if (message.holding && message.holding->incarnation < incarnation_first) epoch = epoch_before;
   forget_some();
   Job& job = jobs[name];

@@ -26,7 +26,7 @@ bool agrees(const Receive& receive, const Header& header) {
 
 bool listens_to(const Receive& receive, int from) {
   if (receive.from != any_source) return receive.from == from;
-  // Of all ranks of a world each is at its own place.
+  // In a list of all ranks each is at its own place.
   const auto place = static_cast<std::size_t>(from);
   if (place < receive.sources.size() && receive.sources[place] == from) return true;
   return std::find(receive.sources.begin(), receive.sources.end(), from) != receive.sources.end();

@@ -242,7 +242,7 @@ class Links {
   Clock::time_point sockets_looked_at_{};
   Clock::time_point next_lookup_{};
   Clock::duration lookup_pause_{};
-  /// Of the thread whose turn it is.
+  /// The thread whose turn it is has it.
   std::vector<pollfd> polled_;
   std::vector<InChannel*> polled_ins_;
   std::vector<OutChannel*> polled_outs_;

@@ -6,7 +6,7 @@
 namespace dlaunch::transport {
 namespace {
 
-/// Of either kind; the oldest make room. Also of communicators that this rank never makes.
+/// Notices of either kind, also for communicators that this rank never makes; the oldest make room.
 constexpr std::size_t failures_max = 1024;
 /// Of one communicator; a device's queue holds about as many.
 constexpr std::size_t calls_max = 2048;

@@ -71,7 +71,7 @@ int say_and_exit_with(int code, std::string_view text) {
     if (size < 0) {
       const std::string sentence = std::string(program_invocation_short_name) +
                                    ": cannot write: " + errno_text(errno) + "\n";
-      // Where stderr is full, too, the code alone tells.
+      // The code alone tells where stderr is full, too.
       [[maybe_unused]] const auto said = ::write(STDERR_FILENO, sentence.data(), sentence.size());
       return exit_code::internal;
     }

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-/// Who is to blame when a job's ranks fail. The facts come from the ranks themselves, their agents
-/// and the rendezvous, in any order; judge() is the only place that weighs them. Pure. Ranks are
-/// those of the world.
+/// The judgement of which rank is to blame when a job's ranks fail. The facts come from the ranks
+/// themselves, their agents and the rendezvous, in any order; judge() is the only place that weighs
+/// them. Pure. Ranks are those of the world.
 namespace dlaunch {
 
 /// Whose fault it was that a call failed, as the rank says whose call it was.
@@ -98,7 +98,7 @@ struct Verdict {
   Kind kind = Kind::failed;
   std::vector<int> ranks;  ///< Ascending; never empty.
   int exit_code = 1;       ///< The job's.
-  // Of the first rank, where it ended by itself.
+  // The first rank's end, where it ended by itself.
   int code = 0;
   int signal = 0;
   bool core_dumped = false;

@@ -160,7 +160,7 @@ class Flight {
       progress->digest.store(digest_of(progress->digest.load(relaxed), call), relaxed);
     }
   };
-  /// Of the calls whose digest is `before`, and this one.
+  /// The digest of the calls whose digest is `before`, and this one.
   static std::uint64_t digest_of(std::uint64_t before, const Call& call) noexcept {
     const std::uint64_t sum = call.count * 0x2c1b3c6d9e3779b9U + call.what +
                               (call.argument ^ call.sequence * 0x94d049bb133111ebU);

@@ -175,7 +175,7 @@ std::optional<std::size_t> Session::consume(BytesView unread) {
     Request request;
     const auto decoded = decoder_->next(unread.subspan(consumed), request);
     if (decoded.status == Decoder::Status::invalid) {
-      // Of a stranger, who has not said anything of sense yet, there is nothing to tell.
+      // There is nothing to tell of a stranger that has not said anything of sense yet.
       if (next_request_ > 0) refuse(sentence_of(decoder_->objection()));
       return std::nullopt;
     }

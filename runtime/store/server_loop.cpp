@@ -59,7 +59,7 @@ void Server::State::wait_for_time() {
   timer.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
     if (self->stopped) return;
     if (!error) {  // Else it was armed anew, for an earlier time.
-      // Where we stood still, what should have come by now may lie unread.
+      // What should have come by now may lie unread where we stood still.
       if (Clock::now() - self->armed > late_at) self->serve_ready();
       if (self->stopped) return;
       self->armed = Clock::time_point::max();

@@ -52,7 +52,7 @@ SegmentPlan segment_plan(int count, const std::string& job) {
   return plan;
 }
 
-/// Of the last report, which may still wait to be read.
+/// Time for the last report, which may still wait to be read.
 constexpr auto reports_wait = std::chrono::seconds(1);
 
 struct Ended {

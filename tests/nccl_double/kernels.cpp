@@ -22,7 +22,7 @@ T argument(void** arguments, int index) {
   return value;
 }
 
-/// Where what the address names lies.
+/// The memory that the address names.
 template <class T>
 T* memory(void** arguments, int index) {
   return static_cast<T*>(host_address(argument<const void*>(arguments, index)));

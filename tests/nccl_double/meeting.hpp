@@ -17,7 +17,7 @@ enum class What { all_reduce, reduce, broadcast, all_gather, reduce_scatter, sen
 
 struct Operation {
   What what{};
-  // Where the memory lies, not what the device calls it.
+  // The memory's own addresses, not what the device calls it.
   const void* in = nullptr;
   void* out = nullptr;
   std::size_t count = 0;
