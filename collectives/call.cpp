@@ -23,6 +23,9 @@ constexpr auto cause_grace = 150ms;
 constexpr auto node_cause_grace = 3s;
 /// News of an end may overtake what the rank had sent before: its data, or why it gave up.
 constexpr auto delivery_grace = 20ms;
+/// Without an agent only other ranks can say why a rank gave up, and the one that does may have
+/// many to tell and no processor.
+constexpr auto hearsay_grace = 500ms;
 /// A rank that this one does not wait for died: a call whose data is all on its way may still end
 /// well.
 constexpr auto indirect_grace = 300ms;
@@ -296,8 +299,12 @@ void Call::check_told() {
   const FailureNotice* notice = setting_.mesh.news().failure_of(setting_.group.id);
   const bool is_message = fingerprint_.op >= transport::Op::send;
   if (notice != nullptr && (is_message || notice->sequence <= fingerprint_.sequence)) {
-    throw CallError(notice->code, told_text(*notice), claim_of(*notice), true);
+    throw_told(*notice);
   }
+}
+
+void Call::throw_told(const FailureNotice& notice) {
+  throw CallError(notice.code, told_text(notice), claim_of(notice), true);
 }
 
 // ---- Losses. ----
@@ -389,12 +396,19 @@ void Call::check_waited(int world_rank, const std::string* closed) {
   const bool is_elsewhere = this->is_elsewhere(world_rank);
   const bool may_connect = loss != nullptr && is_orderly(*loss) && is_elsewhere &&
                            !setting_.mesh.inbox().last_seen(world_rank);
-  const auto grace = may_connect       ? Clock::duration(connection_grace)
-                     : !cause_may_come ? Clock::duration(delivery_grace)
-                     : is_elsewhere    ? Clock::duration(node_cause_grace)
-                                       : Clock::duration(cause_grace);
+  const auto grace = may_connect                        ? Clock::duration(connection_grace)
+                     : !setting_.mesh.hears_of_losses() ? Clock::duration(hearsay_grace)
+                     : !cause_may_come                  ? Clock::duration(delivery_grace)
+                     : is_elsewhere                     ? Clock::duration(node_cause_grace)
+                                                        : Clock::duration(cause_grace);
   const auto settled = since + grace;
-  if (Clock::now() >= settled) throw_lost(world_rank, loss != nullptr ? loss->cause : *closed);
+  const bool is_settled = Clock::now() >= settled;
+  // The others may have given up in a call that is still to come here, and left: that is why.
+  const FailureNotice* told = setting_.mesh.news().failure_of(setting_.group.id);
+  if (told != nullptr && told->code != Errc::peer_lost && (closed != nullptr || is_settled)) {
+    throw_told(*told);
+  }
+  if (is_settled) throw_lost(world_rank, loss != nullptr ? loss->cause : *closed);
   waits().look_again = std::min(waits().look_again, settled);
 }
 

@@ -281,6 +281,7 @@ class Call final : public Mesh, public transport::Patience {
   Flight::Call recorded() const;
   void check_news(const transport::Receive* receive);
   void check_told();
+  [[noreturn]] void throw_told(const transport::FailureNotice& notice);
   void check_known();
   void post_call(int world_rank);
   void check_calls();
