@@ -26,14 +26,17 @@ class RootedWindow {
   bool is_full() const noexcept { return next_ % calls_max == 0; }
   /// For the other ranks.
   BytesView bytes() const noexcept { return std::as_bytes(std::span(calls_)); }
-  /// The number, here, of the first call in which another rank's window differs.
-  std::optional<std::uint64_t> find_difference(BytesView theirs) const noexcept;
-
- private:
   struct Made {
     std::uint64_t sequence = 0;
-    std::uint64_t digest = 0;
+    std::uint64_t digest = 0;  ///< What transport::number_of() says of it.
   };
+  struct Difference {
+    Made here, there;
+  };
+  /// The first call in which another rank's window differs.
+  std::optional<Difference> find_difference(BytesView theirs) const noexcept;
+
+ private:
   std::array<Made, calls_max> calls_{};
   std::size_t next_ = 0;
 };

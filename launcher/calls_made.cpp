@@ -88,11 +88,14 @@ std::vector<CommunicatorCalls> calls_made(const std::vector<RankSight>& ranks) {
       if (is_first) --known.absent;
     }
   }
+  auto kept = ledger.kept();
+  std::map<std::uint64_t, int> histories;
+  for (const auto& calls : kept) ++histories[calls.communicator];
   std::vector<CommunicatorCalls> told;
-  for (auto& calls : ledger.kept()) {
+  for (auto& calls : kept) {
     const bool is_theirs =
         communicators[calls.communicator].absent > 0 && (calls.count > 0 || !calls.last.empty());
-    if (calls.disagreement.empty() && !is_theirs) continue;
+    if (histories[calls.communicator] == 1 && !is_theirs) continue;
     if (told.size() == rendezvous::message::communicators_max) break;
     keep_last(calls.last);
     told.push_back(std::move(calls));

@@ -8,7 +8,7 @@
 namespace dlaunch::launcher {
 
 /// What the ranks of a node, which have ended, called in the communicators that have ranks on other
-/// nodes, too, and in those in which they do not agree: one rank's calls for each.
+/// nodes, too, and in those in which they do not agree: for ranks that agree, one rank's calls.
 std::vector<rendezvous::CommunicatorCalls> calls_made(const std::vector<RankSight>& ranks);
 
 }  // namespace dlaunch::launcher

@@ -164,6 +164,7 @@ bool History::has_attempt(int attempt) const {
 std::vector<std::string> History::finish(const JobEnd& end, const std::string& outer_error_file) {
   result_.outcome = outcome_text(end);
   result_.exit_code = end.exit_code;
+  result_.reason = end.exit_code == 0 ? "" : reason();
   result_.ended = WallClock::now();
   std::vector<std::string> problems;
   const auto write = [&](const std::string& path, std::string_view text) {
@@ -249,6 +250,12 @@ const WorkerEnd* History::root_cause() const {
     if (const WorkerEnd* end = end_of(rank)) return end;
   }
   return nullptr;
+}
+
+std::string History::reason() const {
+  if (job_end_ && !job_end_->sentence.empty()) return job_end_->sentence;
+  if (result_.attempts.empty() || !result_.attempts.back().verdict) return {};
+  return verdict_sentence(*result_.attempts.back().verdict);
 }
 
 /// Empty where the way it ended says it.

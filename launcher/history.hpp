@@ -47,6 +47,7 @@ class History {
   /// with 0 it has ended well all the same.
   std::string summary(int max_restarts, int code) const;
   /// "rank 1 on h was killed by SIGKILL".
+  std::string reason() const;
   std::string verdict_sentence(const Verdict& verdict) const;
   /// What the supervisor knows, and what the error files add: a worker has failed when it writes
   /// one, however long it then takes to end, and others who fail for it may have ended before.

@@ -102,6 +102,7 @@ std::string to_json(const JobResult& result) {
   out["program"] = result.options.program;
   out["outcome"] = result.outcome;
   out["exit_code"] = result.exit_code;
+  out["reason"] = text_or_null(result.reason);
   out["started"] = iso_time(result.started);
   out["ended"] = iso_time(result.ended);
   out["seconds"] = seconds_between(result.started, result.ended);

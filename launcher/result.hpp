@@ -28,6 +28,7 @@ struct JobResult {
   std::vector<AttemptResult> attempts;
   std::string outcome;  ///< "succeeded", "failed", "stopped by SIGTERM".
   int exit_code = 0;
+  std::string reason;  ///< Why it is not 0, as the terminal says it; empty where that is not known.
   WallClock::time_point started{};
   WallClock::time_point ended{};
 };

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "runtime/base/verdict.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -15,13 +17,12 @@ struct CommunicatorCalls {
   std::uint64_t communicator = 0;
   std::string name;          ///< The communicator's.
   int rank = 0;              ///< Of the world.
+  std::uint32_t ranks = 1;   ///< How many of its node's ranks made the same calls, this one first.
   std::uint64_t begun = 0;   ///< Number of its last collective.
   std::uint64_t count = 0;   ///< Of those with a root.
   std::uint64_t digest = 0;  ///< Of all of them: equal where the calls are.
   /// The program knows that ranks differ in their calls, or that one was wrong.
   bool heard = false;
-  /// What this rank's node has found among its ranks; empty: they agree.
-  std::string disagreement = {};
   /// One of the last calls, of which records are left.
   struct Call {
     std::uint64_t sequence = 0;  ///< Its number among all of the communicator's collectives.
@@ -34,24 +35,43 @@ struct CommunicatorCalls {
   bool operator==(const CommunicatorCalls&) const = default;
 };
 
-/// The calls of an epoch's ranks when they have ended: finds those in which they do not agree.
-/// Pure. It keeps one rank's calls for each communicator, with which all others' are compared.
+/// The calls of an epoch's ranks when they have ended: finds those in which they do not agree, and
+/// the ranks that differ from most. Pure. Ranks that made the same calls are kept as one of them.
 class CallLedger {
  public:
   /// Nothing is kept of more communicators.
   static constexpr std::size_t communicators_max = 4096;
+  /// Of one communicator; where ranks differ in more ways, no majority is known.
+  static constexpr std::size_t histories_max = 8;
 
   /// The same may be added again.
   void add(CommunicatorCalls calls);
-  /// "the ranks do not agree: rank 0 made broadcast #3 (f32, 1 element, root 0) [train.cpp:42], but
-  /// rank 1 made broadcast #3 (f32, 1 element, root 1) [train.cpp:42]"; nullopt where they agree,
-  /// or the program has heard of it in one of its calls.
+  /// "the ranks do not agree: rank 1 made broadcast #3 (f32, 1 element, root 1) [train.cpp:42], but
+  /// rank 0 and 2 others made broadcast #3 (f32, 1 element, root 0) [train.cpp:42]", the ranks that
+  /// differ from most first; nullopt where all agree, or the program has heard of it in a call.
   std::optional<std::string> disagreement() const;
-  /// What it keeps, with what it found.
+  /// What ranks called there, as far as records of it are left.
+  std::vector<Count> counts(std::uint64_t communicator, std::uint64_t sequence) const;
+  /// What it keeps; of a communicator in which ranks do not agree, the calls of several.
   std::vector<CommunicatorCalls> kept() const;
 
  private:
-  std::map<std::uint64_t, CommunicatorCalls> communicators_;
+  struct History {
+    CommunicatorCalls calls;  ///< Those of the lowest rank that told.
+    /// How many ranks made just these, by the first of them. A rank that made only some of them
+    /// agrees, and is not counted.
+    std::map<int, std::uint32_t> told;
+
+    std::uint64_t count() const;
+  };
+  struct Communicator {
+    std::vector<History> histories;
+    bool heard = false;
+    bool has_more = false;  ///< There were too many histories.
+  };
+  static std::string find_disagreement(const Communicator& communicator);
+
+  std::map<std::uint64_t, Communicator> communicators_;
 };
 
 }  // namespace dlaunch::rendezvous

@@ -159,11 +159,11 @@ void fields(auto& io, is<CommunicatorCalls> auto& m) {
   io.integer(m.communicator);
   io.text(m.name);
   io.integer(m.rank);
+  io.integer(m.ranks);
   io.integer(m.begun);
   io.integer(m.count);
   io.integer(m.digest);
   io.flag(m.heard);
-  io.text(m.disagreement);
   constexpr std::size_t call_bytes_min = 2 * sizeof(std::uint64_t) + text_bytes_min;
   io.repeat(
       m.last, call_bytes_min,

@@ -1,6 +1,7 @@
 #include "rendezvous/rounds_state.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace dlaunch::rendezvous {
@@ -30,7 +31,7 @@ void Rounds::State::on(const WorkerFailed& e) {
   evidence.hosts[rank] = node->offer.host;
   tell_ranks_lost({{epoch, rank, 1, node->offer.host, e.cause, e.session}});
   if (rules.continue_on_failure || cause != EndCause::none) return;
-  const auto verdict = dlaunch::judge(evidence.facts);
+  const auto verdict = find_cause();
   if (verdict && !is_open(*verdict)) {
     return begin_end(EndCause::failure, text_of(*verdict), e.session);
   }
@@ -109,7 +110,7 @@ void Rounds::State::on(const WorkersEnded& e) {
   const bool failed = outcome == Outcome::failed || outcome == Outcome::spawn_failed;
   if (failed && !tolerated) {
     if (cause != EndCause::none) return judge_if_ended();  // Judging takes as long as many failed.
-    const auto verdict = dlaunch::judge(evidence.facts);
+    const auto verdict = find_cause();
     const std::string why = verdict && node->end->sentence.empty()
                                 ? text_of(*verdict)
                                 : node->end->sentence + " (node " + node->offer.id + ")";
@@ -123,6 +124,23 @@ void Rounds::State::on(const CallsMade& e) {
   if (!node || node->end || phase == Phase::finished) return;
   node->confirmed = true;
   for (const auto& communicator : e.communicators) ledger.add(communicator);
+}
+
+/// Where ranks disagree on a call, those that have returned from it and ended count, too.
+std::optional<Verdict> Rounds::State::find_cause() const {
+  std::set<std::pair<std::uint64_t, std::uint64_t>> disputed;
+  for (const auto& [rank, fact] : evidence.facts.ranks) {
+    if (!fact.claim || fact.claim->votes.empty()) continue;
+    disputed.emplace(fact.claim->communicator, fact.claim->sequence);
+  }
+  std::vector<Count> counts;
+  for (const auto& [communicator, sequence] : disputed) {
+    for (const Count& count : ledger.counts(communicator, sequence)) counts.push_back(count);
+  }
+  if (counts.empty()) return dlaunch::judge(evidence.facts);
+  Facts facts = evidence.facts;
+  facts.counts = std::move(counts);
+  return dlaunch::judge(facts);
 }
 
 /// Something happened that this epoch does not survive. The first counts as the cause; the members
@@ -188,7 +206,7 @@ void Rounds::State::judge() {
 /// So it is with a node that leaves.
 EndCause Rounds::State::cause_at_end() const {
   if (cause != EndCause::failure) return cause;
-  const auto verdict = dlaunch::judge(evidence.facts);
+  const auto verdict = find_cause();
   const bool open = !verdict || is_open(*verdict) || verdict->kind == Verdict::Kind::node_lost;
   if (first_loss && (open || lost_before)) return EndCause::loss;
   if (left && open) return EndCause::leave;
@@ -198,7 +216,7 @@ EndCause Rounds::State::cause_at_end() const {
 /// Ranks went on, and ended, with wrong data, or waited for one that did.
 std::optional<std::string> Rounds::State::unheard_disagreement() const {
   if (cause != EndCause::none && cause != EndCause::failure) return std::nullopt;
-  const auto verdict = dlaunch::judge(evidence.facts);
+  const auto verdict = find_cause();
   const bool nobody_failed =
       !verdict || verdict->kind == Verdict::Kind::left || verdict->kind == Verdict::Kind::lost;
   return nobody_failed && !first_loss ? ledger.disagreement() : std::nullopt;
@@ -235,7 +253,7 @@ bool Rounds::State::is_open(const Verdict& verdict) const {
 void Rounds::State::judge_failure() {
   if (attempt >= rules.max_restarts || lacks_who_left()) return finish_failed();
   ++attempt;
-  const auto verdict = dlaunch::judge(evidence.facts);
+  const auto verdict = find_cause();
   gather_or_give_up(verdict ? text_of(*verdict) : cause_reason);
 }
 
@@ -257,14 +275,14 @@ void Rounds::State::judge_leave() {
 
 /// Nobody is left who could wait for the others' ends, or tell them of it.
 void Rounds::State::finish_without_host(int exit_code, const std::string& reason) {
-  const auto verdict = dlaunch::judge(evidence.facts);
+  const auto verdict = find_cause();
   if (cause == EndCause::failure && verdict && !is_open(*verdict)) return finish_failed();
   finish(exit_code, reason);
 }
 
 void Rounds::State::finish_failed() {
   using Outcome = WorkersEnded::Outcome;
-  if (auto verdict = dlaunch::judge(evidence.facts)) {
+  if (auto verdict = find_cause()) {
     const int code = verdict->exit_code;
     std::string text = text_of(*verdict);
     return finish(code, std::move(text), std::move(verdict));

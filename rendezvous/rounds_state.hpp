@@ -173,6 +173,7 @@ struct Rounds::State : EpochState {
   void note_loss(const std::string& text);
   void note_leaving();
   void judge_if_ended();
+  std::optional<Verdict> find_cause() const;
   void judge();
   EndCause cause_at_end() const;
   std::optional<std::string> unheard_disagreement() const;

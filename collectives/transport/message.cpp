@@ -171,14 +171,7 @@ Fingerprint fingerprint_of(const Header& header) {
 }
 
 std::uint64_t number_of(const Fingerprint& call) noexcept {
-  const std::uint64_t parts[] = {static_cast<std::uint64_t>(call.op),
-                                 static_cast<std::uint64_t>(call.dtype),
-                                 static_cast<std::uint64_t>(call.reduce),
-                                 static_cast<std::uint64_t>(call.root),
-                                 call.count,
-                                 call.argument,
-                                 Fingerprint::compared_traffic(call.traffic)};
-  return hash_bytes(parts, sizeof parts);
+  return Flight::digest_of(0, call.record());
 }
 
 bool is_plausible(const Header& header) noexcept {

@@ -150,19 +150,35 @@ class Judge {
       }
     }
     for (const auto& [call, by_rank] : votes) {
-      std::map<std::uint64_t, std::size_t> count;
+      std::map<std::uint64_t, std::uint64_t> count;
       for (const auto& [rank, voted] : by_rank) ++count[voted];
+      // Those that voted may be among them.
+      for (const auto& [voted, ranks] : counted(call)) count[voted] = std::max(count[voted], ranks);
+      std::uint64_t all = 0;
+      for (const auto& [voted, ranks] : count) all += ranks;
       auto& wrong = wrong_[call];
       for (const auto& [rank, voted] : by_rank) {
-        if (count[voted] * 2 <= by_rank.size()) wrong.insert(rank);
+        if (count[voted] * 2 <= all) wrong.insert(rank);
+      }
+      for (const Count& one : facts_.counts) {
+        const bool is_of_call = Call(one.communicator, one.sequence) == call;
+        if (is_of_call && count[one.first.call] * 2 <= all) wrong.insert(one.first.rank);
       }
       // Equal halves, or none of which most ranks have the same.
-      const bool has_majority = std::any_of(count.begin(), count.end(), [&](const auto& one) {
-        return one.second * 2 > by_rank.size();
-      });
+      const bool has_majority = std::any_of(count.begin(), count.end(),
+                                            [&](const auto& one) { return one.second * 2 > all; });
       if (has_majority) continue;
       for (const auto& [rank, voted] : by_rank) wrong.insert(rank);
     }
+  }
+
+  /// How many made each call there, by the counts alone.
+  std::map<std::uint64_t, std::uint64_t> counted(const Call& call) const {
+    std::map<std::uint64_t, std::uint64_t> made;
+    for (const Count& one : facts_.counts) {
+      if (Call(one.communicator, one.sequence) == call) made[one.first.call] += one.ranks;
+    }
+    return made;
   }
 
   std::set<int> blamed_by(const Fact& fact) const {

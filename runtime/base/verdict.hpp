@@ -33,6 +33,14 @@ struct Vote {
   bool operator==(const Vote&) const = default;
 };
 
+/// What ranks of one node called, of which the first is named; known when they have ended.
+struct Count {
+  Vote first;
+  std::uint64_t ranks = 1;
+  std::uint64_t communicator = 0;
+  std::uint64_t sequence = 0;
+};
+
 /// What a rank tells of its failed call.
 struct Claim {
   /// More ranks, or votes, than these are not told of.
@@ -77,6 +85,7 @@ struct Facts {
   std::map<int, Fact> ranks;  ///< Those that failed, or claim something.
   std::map<int, int> left;    ///< Ranks that exited with 0: how many from each first one on.
   std::map<int, int> lost;    ///< Ranks that were lost with their node, in the same way.
+  std::vector<Count> counts;  ///< Of calls about which ranks disagree; beside their claims' votes.
 
   /// A later range may contain earlier ones.
   void add_left(int first, int count = 1);
@@ -116,7 +125,8 @@ struct Verdict {
 /// * Among causes a rank that failed by itself comes first, the earliest of them. One that died of
 ///   a signal from outside comes before one that exited within a second of it.
 /// * Where ranks disagree on a call, those are wrong that differ from more than half of all whose
-///   call is known. Without such a majority all of them are named.
+///   call is known, also of those that have returned from it. Without such a majority all of those
+///   are named that told of it.
 /// * A chain that closes has no end: there the more certain of two claims counts, and what somebody
 ///   lost is the least certain.
 /// * The exit code is the cause's own. Where the cause did not fail itself, it is the code of the

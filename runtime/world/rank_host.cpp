@@ -66,7 +66,12 @@ class RankHost::State final : public store::Host {
       members_.emplace(who, *hello.member);
       count(+1);
       // After the WELCOME that this function's answer becomes.
-      asio::post(io_, [this, who] { grant(who); });
+      asio::post(io_, [this, who, told = refusals_.size()] {
+        grant(who);
+        for (std::size_t i = 0; i < told && !formed_; ++i) {
+          server_.push(who, wire::Type::warning, refusals_[i]);
+        }
+      });
     }
     return wire::Welcome{.job = options_.job};
   }
@@ -182,13 +187,12 @@ class RankHost::State final : public store::Host {
     server_.push(to, wire::Type::grant, payload_of(message), std::move(fds));
   }
 
-  /// Those who were accepted may wait for just that one.
+  /// Those who were accepted, now or later, may wait for just that one.
   void tell_refusal(const std::string& why) {
-    if (refusals_told_ == refusals_told_max) return;
-    ++refusals_told_;
-    const Bytes news = payload_of(wire::Warning{"a process was turned away: " + why});
+    if (refusals_.size() == refusals_max) return;
+    refusals_.push_back(payload_of(wire::Warning{"a process was turned away: " + why}));
     for (const auto& [connection, member] : members_) {
-      server_.push(connection, wire::Type::warning, news);
+      server_.push(connection, wire::Type::warning, refusals_.back());
     }
   }
 
@@ -228,8 +232,8 @@ class RankHost::State final : public store::Host {
   bool formed_ = false;     ///< One rank was ready, so all had come: it had passed their barrier.
   std::set<int> departed_;  ///< Said goodbye.
   std::map<int, std::pair<PeerLoss, bool>> told_;  ///< By the owner, while still connected.
-  static constexpr int refusals_told_max = 16;
-  int refusals_told_ = 0;
+  static constexpr std::size_t refusals_max = 16;
+  std::vector<Bytes> refusals_;
   std::optional<Refusal> failure_;
   std::shared_ptr<Segment> segment_;
 

@@ -158,6 +158,7 @@ TEST_CASE("--log-dir, --redirects, --tee and --result: the files") {
   const auto story = nlohmann::json::parse(text_of(folder / "result.json"));
   CHECK(story["job"] == "job-7");
   CHECK(story["exit_code"] == 3);
+  CHECK(story["reason"] == "rank 1 on " + std::string(story["host"]) + " exited with 3");
   REQUIRE(story["attempts"].size() == 1);
   const auto& attempt = story["attempts"][0];
   CHECK(attempt["root_cause"] == 1);

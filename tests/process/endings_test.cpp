@@ -137,8 +137,7 @@ void check(const Ending& ending, const Layout& layout, const Daemon* daemon, int
     // No rank failed: the sentence names the one that still ran.
     CHECK(said.find("rank " + std::to_string(culprit) + " still runs") != std::string::npos);
   } else {
-    // Ranks that have all returned cannot be counted: the two calls that differ are named.
-    const bool is_open = ending.takes_majority && (world == 2 || ending.name == "root");
+    const bool is_open = ending.takes_majority && world == 2;
     const bool is_right = ending.code == 0 ? culprits[0] == -1
                           : is_open        ? names(jobs[0]->err(), culprit)
                                            : culprits[0] == culprit;

@@ -72,7 +72,7 @@ class Rooted {
 
 /// Two ranks' calls of one number, each with its root and its place: how often that is told.
 int told_disagreements(const std::string& text, const Run& run) {
-  const std::string made = "rank [0-9]+ (made|is in) " + run.op +
+  const std::string made = "rank [0-9]+(?: and [0-9]+ others?)? (made|is in) " + run.op +
                            R"( #(\d+)( of '[^']*')? \([^)]*root (\d+)\) \[rooted_rank.cpp:\d+\])";
   const std::regex both(made + ", but " + made);
   int told = 0;
@@ -159,6 +159,28 @@ TEST_CASE(
     }
     CHECK(ranks == 2);
     CHECK(told_disagreements(text, run) >= 2);  // Both ranks.
+  }
+}
+
+TEST_CASE("of three ranks the one that differs is named, at the end and by a window") {
+  for (const Layout layout : {Layout{3, 1}, Layout{1, 3}}) {
+    Rooted job(layout, {"broadcast", "cpp", "leave"});
+    CHECK(job.code() == 81);
+    for (const auto& node : job.nodes()) {
+      INFO(node->err());
+      // As it happens, and in the block at the end.
+      CHECK(count(node->err(), "the ranks do not agree: rank 1 made broadcast #") == 2);
+      CHECK(count(node->err(), ", but rank 0 and 1 other made broadcast #") == 2);
+    }
+  }
+  Rooted job({1, 3}, {"broadcast", "cpp", "loop"});
+  CHECK(job.code() == 1);
+  for (const auto& node : job.nodes()) {
+    INFO(node->err());
+    const auto block = node->err().find("\nRoot Cause (");
+    REQUIRE(block != std::string::npos);
+    CHECK(node->err().find(" made another call than the others", block) != std::string::npos);
+    CHECK(node->err().find("rank 1 ", block) != std::string::npos);
   }
 }
 

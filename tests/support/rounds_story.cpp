@@ -94,8 +94,6 @@ CallsMade calls_of(Session session, const Words& words) {
       calls.digest = std::stoull(value);
     } else if (key == "heard") {
       calls.heard = true;
-    } else if (key == "found") {
-      calls.disagreement = value;
     } else {
       char colon = 0;
       auto& call = calls.last.emplace_back();

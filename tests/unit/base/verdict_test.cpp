@@ -148,6 +148,30 @@ TEST_CASE("of ranks that disagree those are wrong that differ from most") {
   CHECK(Story().exited(3, 5).blames(3, Fault::disagreed, {1}).told() == "disagreed 1 3 code=5");
 }
 
+TEST_CASE("ranks that have returned from the call count, too, and each only once") {
+  const Vote right{2, 11}, odd{3, 99};
+  const auto story = [&](std::vector<Count> counts) {
+    Story told;
+    told.exited(0, 0).exited(1, 0);
+    told.exited(2, 5, 1).blames(2, Fault::disagreed, {3}, {right, odd});
+    told.exited(3, 6, 2).blames(3, Fault::disagreed, {2}, {right, odd});
+    told.facts.counts = std::move(counts);
+    return told.told();
+  };
+  CHECK(story({}) == "disagreed 2 3 code=5");
+  CHECK(story({{{0, 11}, 2, 7, 3}}) == "disagreed 3 code=6");
+  CHECK(story({{{0, 11}, 2, 7, 3}, {{2, 11}, 1, 7, 3}, {{3, 99}, 1, 7, 3}}) ==
+        "disagreed 3 code=6");
+  CHECK(story({{{0, 99}, 2, 7, 3}, {{2, 11}, 1, 7, 3}}) == "disagreed 2 code=5");
+  // Other calls are not asked about.
+  CHECK(story({{{0, 11}, 2, 7, 4}, {{0, 11}, 2, 8, 3}}) == "disagreed 2 3 code=5");
+  // The odd one need not have noticed.
+  Story unaware;
+  unaware.exited(1, 0).exited(2, 5).blames(2, Fault::disagreed, {0}, {right, {0, 11}});
+  unaware.facts.counts = {{{0, 11}, 1, 7, 3}, {{1, 99}, 1, 7, 3}, {{2, 11}, 1, 7, 3}};
+  CHECK(unaware.told() == "disagreed 1 code=5");
+}
+
 TEST_CASE("wrong arguments are their rank's fault, whether it ends of them or goes on") {
   Story story;
   story.exited(0, 134, 1).blames(0, Fault::arguments, {1});

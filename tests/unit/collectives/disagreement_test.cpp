@@ -302,5 +302,9 @@ TEST_CASE("a window's difference is the first one, by its number here") {
   }
   CHECK(one.is_full());
   CHECK_FALSE(one.find_difference(same.bytes()));
-  CHECK(one.find_difference(other.bytes()) == 41);
+  const auto differ = one.find_difference(other.bytes());
+  REQUIRE(differ);
+  CHECK(differ->here.sequence == 41);
+  CHECK(differ->there.sequence == 41);
+  CHECK(differ->here.digest != differ->there.digest);
 }

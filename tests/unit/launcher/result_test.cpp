@@ -60,6 +60,7 @@ TEST_CASE("the whole story as JSON") {
   CHECK(json["job"] == "job-7");
   CHECK(json["outcome"] == "failed");
   CHECK(json["exit_code"] == 137);
+  CHECK(json["reason"].is_null());
   CHECK(json["started"] == "2026-11-20T12:45:10.000Z");
   CHECK(json["seconds"] == 1.5);
   CHECK(json["program"] == nlohmann::json({"prog", "--x"}));

@@ -44,7 +44,6 @@ TEST_CASE("the first call of one number that is not the same is told, once for a
   CallLedger ledger;
   ledger.add(calls(0, 4, 7, {{2, 20, "gather #2"}, root_0, {4, 40, "gather #4"}}));
   ledger.add(calls(1, 4, 8, {root_1, {4, 41, "scatter #4"}}));
-  ledger.add(calls(2, 4, 9, {{4, 42, "reduce #4"}}));
   CHECK(ledger.disagreement() ==
         "the ranks do not agree: rank 0 made broadcast #3 (root 0) [a.cpp:1], but rank 1 made "
         "broadcast #3 (root 1) [a.cpp:2]");
@@ -79,15 +78,46 @@ TEST_CASE("what the program has heard of, on any rank and at any time, is not to
   }
 }
 
-TEST_CASE("what a node found among its ranks is passed on with one rank's calls") {
-  CallLedger node;
-  node.add(calls(0, 3, 7, {root_0}));
-  node.add(calls(1, 3, 8, {root_1}));
-  CallLedger job;
-  job.add(calls(2, 3, 7, {root_0}));
-  for (const auto& kept : node.kept()) job.add(kept);
-  CHECK(job.disagreement() == node.disagreement());
-  CHECK(job.disagreement());
+TEST_CASE("the rank that differs from most is named first, however it is told") {
+  const std::string sentence =
+      "the ranks do not agree: rank 2 made broadcast #3 (root 1) [a.cpp:2], but rank 0 and 2 "
+      "others made broadcast #3 (root 0) [a.cpp:1]";
+  CallLedger one;
+  for (const int rank : {3, 1, 2, 0, 2, 3}) {
+    one.add(calls(rank, 3, rank == 2 ? 8 : 7, {rank == 2 ? root_1 : root_0}));
+  }
+  CHECK(one.disagreement() == sentence);
+  // Of two nodes each tells what its ranks made, and may tell it again.
+  CallLedger first, second, job;
+  first.add(calls(0, 3, 7, {root_0}));
+  first.add(calls(1, 3, 7, {root_0}));
+  second.add(calls(2, 3, 8, {root_1}));
+  second.add(calls(3, 3, 7, {root_0}));
+  REQUIRE(second.kept().size() == 2);
+  for (int time = 0; time < 2; ++time) {
+    for (const auto& kept : first.kept()) job.add(kept);
+    for (const auto& kept : second.kept()) job.add(kept);
+    CHECK(job.disagreement() == sentence);
+  }
+}
+
+TEST_CASE("without a majority the first two that differ are told") {
+  CallLedger halves;
+  for (const int rank : {0, 1, 2, 3}) {
+    halves.add(calls(rank, 3, rank < 2 ? 8 : 7, {rank < 2 ? root_1 : root_0}));
+  }
+  CHECK(halves.disagreement() ==
+        "the ranks do not agree: rank 0 made broadcast #3 (root 1) [a.cpp:2], but rank 2 made "
+        "broadcast #3 (root 0) [a.cpp:1]");
+  // Of so many ways to differ only some are kept, and what most ranks made is not known.
+  CallLedger many;
+  for (int rank = 0; rank < 100; ++rank) {
+    const auto digest = rank < 20 ? static_cast<std::uint64_t>(rank) : 1;
+    many.add(calls(rank, 3, digest, {{3, digest, "broadcast #3 " + std::to_string(digest)}}));
+  }
+  CHECK(many.kept().size() == CallLedger::histories_max);
+  CHECK(many.disagreement() ==
+        "the ranks do not agree: rank 0 made broadcast #3 0, but rank 1 made broadcast #3 1");
 }
 
 TEST_CASE("other communicators are apart, and of too many nothing is kept") {

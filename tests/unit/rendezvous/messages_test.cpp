@@ -145,11 +145,11 @@ TEST_CASE("messages come back as they were") {
   const CommunicatorCalls calls{.communicator = 1,
                                 .name = "world",
                                 .rank = 3,
+                                .ranks = 2,
                                 .begun = 9,
                                 .count = 8,
                                 .digest = 7,
                                 .heard = true,
-                                .disagreement = "found here",
                                 .last = {{9, 90, "broadcast #9"}}};
   const auto made = again(message::CallsMade{7, {calls, CommunicatorCalls{}}});
   CHECK(made.epoch == 7);
