@@ -70,27 +70,24 @@ void Agent::on_admitted(const rendezvous::Admission& admission) {
 void Agent::begin_epoch(Assignment assignment, const StoreClients& clients,
                         const std::string& why) {
   const bool again = history_.has_attempt(assignment.attempt);
-  assignment_ = std::move(assignment);
-  assignment_.repeated_attempt = again;
-  assignment_.control_fd = workers_.control_number();
+  epoch_ = {.assignment = std::move(assignment)};
+  epoch_.assignment.repeated_attempt = again;
+  epoch_.assignment.control_fd = workers_.control_number();
   open_host();
   host_->serve_c10d_to(clients);
-  assignment_.control_socket = host_->socket_name();
+  epoch_.assignment.control_socket = host_->socket_name();
   // To a node that comes now it is no restart.
-  const bool restarts = assignment_.attempt > 0 && !again && !history_.empty();
-  if (restarts) say(why + restart_text(assignment_.attempt, task_.options));
+  const bool restarts = epoch_.assignment.attempt > 0 && !again && !history_.empty();
+  if (restarts) say(why + restart_text(epoch_.assignment.attempt, task_.options));
   if (console_.output() && !history_.empty()) console_.output()->forget_tails();
   loan_.forget();
-  if (const auto note = note_of_stdin(task_.options, assignment_)) say(*note);
-  stragglers_.clear();
-  left_elsewhere_.clear();
-  failed_elsewhere_ = false;
-  feed(Start{assignment_.attempt, assignment_.first_rank});
+  if (const auto note = note_of_stdin(task_.options, epoch_.assignment)) say(*note);
+  feed(Start{epoch_.assignment.attempt, epoch_.assignment.first_rank});
 }
 
 /// The workers' host, for the new epoch.
 void Agent::open_host() {
-  rendezvous::JobIdentity identity = identity_of(task_, assignment_, link_.host());
+  rendezvous::JobIdentity identity = identity_of(task_, epoch_.assignment, link_.host());
   if (host_) return host_->begin_attempt(std::move(identity));
   rendezvous::JobObserver& observer = *this;
   host_ = std::make_unique<rendezvous::JobHost>(io_, std::move(identity), observer, link_.uplink());
@@ -99,8 +96,8 @@ void Agent::open_host() {
 }
 
 void Agent::on_order(std::uint64_t epoch, StopOrder::Manner manner) {
-  if (epoch != assignment_.epoch && manner != StopOrder::Manner::kill) return;
-  failed_elsewhere_ = manner == StopOrder::Manner::report_first;
+  if (epoch != epoch_.assignment.epoch && manner != StopOrder::Manner::kill) return;
+  epoch_.failed_elsewhere = manner == StopOrder::Manner::report_first;
   feed(StopOrder{manner});
 }
 
@@ -111,8 +108,8 @@ void Agent::on_ranks_lost(int first_rank, int count, const std::string& host,
   for (int rank = first_rank; rank < first_rank + count; ++rank) {
     host_->publish_loss(rank, host, cause, left);
   }
-  if (!left || !left_elsewhere_.empty()) return;
-  left_elsewhere_ = "rank " + std::to_string(first_rank) + " on " + host;
+  if (!left || !epoch_.left_elsewhere.empty()) return;
+  epoch_.left_elsewhere = "rank " + std::to_string(first_rank) + " on " + host;
   feed(LeftElsewhere{});
 }
 
@@ -186,8 +183,8 @@ void Agent::on_reported(int rank, const wire::Report& report) {
 }
 
 void Agent::on_inquired(int rank, const std::vector<std::int32_t>& about) {
-  watch_.ask_doing(about, [this, rank, epoch = assignment_.epoch](const wire::Doing& doing) {
-    if (epoch == assignment_.epoch) host_->tell_doing(rank, doing);
+  watch_.ask_doing(about, [this, rank, epoch = epoch_.assignment.epoch](const wire::Doing& doing) {
+    if (epoch == epoch_.assignment.epoch) host_->tell_doing(rank, doing);
   });
 }
 
@@ -202,7 +199,7 @@ void Agent::on_child_change() {
   for (const auto& ended : workers_.reap(stopped)) {
     history_.add(ended);
     watch_.ended(ended);
-    if (host_->is_connected(assignment_.first_rank + ended.local_rank)) {
+    if (host_->is_connected(epoch_.assignment.first_rank + ended.local_rank)) {
       waiting_for_last_words_.emplace(ended.local_rank, ended);
     } else {
       deliver(ended);
@@ -224,7 +221,7 @@ void Agent::take_stops(const std::vector<Workers::Stopped>& stopped) {
   bool suspended = false;
   for (const auto& [local_rank, pid, number] : stopped) {
     const bool wants_terminal = number == SIGTTIN || number == SIGTTOU;
-    if (wants_terminal) loan_.ask(pid, assignment_.first_rank + local_rank);
+    if (wants_terminal) loan_.ask(pid, epoch_.assignment.first_rank + local_rank);
     if (!wants_terminal && number != SIGSTOP) suspended = true;
   }
   // Ctrl-Z in a worker that has the terminal: the shell waits for our front to stop.

@@ -21,11 +21,11 @@ namespace dlaunch::launcher {
 
 void Agent::execute(const Spawn&) {
   killing_ = false;
-  const auto no_directory = run_directory_.make(assignment_.job);
-  assignment_.run_directory = run_directory_.path();
-  history_.begin_attempt(plan_of(task_, assignment_));
-  watch_.begin(assignment_, task_.machine.hostname, task_.node_id);
-  if (auto* uplink = link_.uplink()) watch_.begin_with_others(assignment_, *uplink, roster_);
+  const auto no_directory = run_directory_.make(epoch_.assignment.job);
+  epoch_.assignment.run_directory = run_directory_.path();
+  history_.begin_attempt(plan_of(task_, epoch_.assignment));
+  watch_.begin(epoch_.assignment, task_.machine.hostname, task_.node_id);
+  if (auto* uplink = link_.uplink()) watch_.begin_with_others(epoch_.assignment, *uplink, roster_);
   const auto problem = no_directory && task_.options.log_dir
                            ? StartProblem{exit_code::unreachable, *no_directory}
                            : workers_.start(history_.plan());
@@ -43,19 +43,20 @@ void Agent::execute(const Spawn&) {
 }
 
 void Agent::execute(const PublishLoss& effect) {
-  const int rank = assignment_.first_rank + effect.rank;
+  const int rank = epoch_.assignment.first_rank + effect.rank;
   const bool left = effect.fact.end == Fact::End::left;
   host_->publish_loss(rank, task_.machine.hostname, effect.cause, left);
   if (effect.fact.failed() && !leaving_) {
-    link_.seat()->worker_failed({0, assignment_.epoch, effect.fact, effect.cause});
+    link_.seat()->worker_failed({0, epoch_.assignment.epoch, effect.fact, effect.cause});
   } else if (left && !leaving_) {
-    link_.seat()->worker_left(assignment_.epoch, rank);
+    link_.seat()->worker_left(epoch_.assignment.epoch, rank);
   }
 }
 
 void Agent::execute(const TellStragglers& effect) {
-  stragglers_ = straggler_sentence(effect, assignment_.first_rank, left_elsewhere_);
-  say(stragglers_ + straggler_outlook(effect, task_.options));
+  epoch_.stragglers =
+      straggler_sentence(effect, epoch_.assignment.first_rank, epoch_.left_elsewhere);
+  say(epoch_.stragglers + straggler_outlook(effect, task_.options));
 }
 
 void Agent::execute(const ArmTimer& effect) {
@@ -67,7 +68,7 @@ void Agent::execute(const ArmTimer& effect) {
 
 void Agent::execute(const KillAll&) {
   killing_ = true;
-  const auto ranks = ranks_running(workers_.pids(), assignment_.first_rank);
+  const auto ranks = ranks_running(workers_.pids(), epoch_.assignment.first_rank);
   if (!ranks.empty()) say("killing what still runs, rank" + ranks);
   workers_.signal_all(SIGKILL);
   asio::post(io_, [this] { on_child_change(); });
@@ -88,11 +89,11 @@ void Agent::execute(const Ended& effect) {
 
   if (effect.outcome == Outcome::succeeded || effect.outcome == Outcome::failed) {
     link_.seat()->calls_made(
-        {0, assignment_.epoch, calls_made(watch_.sight(FlightRing::records_max).ranks)});
+        {0, epoch_.assignment.epoch, calls_made(watch_.sight(FlightRing::records_max).ranks)});
   }
-  rendezvous::WorkersEnded how = report_of(effect, assignment_);
+  rendezvous::WorkersEnded how = report_of(effect, epoch_.assignment);
   if (effect.outcome == Outcome::failed && !effect.verdict) {
-    how.sentence = stragglers_.empty() ? "a worker failed" : stragglers_;
+    how.sentence = epoch_.stragglers.empty() ? "a worker failed" : epoch_.stragglers;
   }
   how.facts = history_.with_error_files(supervisor_.facts());
   how.details = history_.details(how.facts);
@@ -115,9 +116,9 @@ void Agent::gather_flight() {
     flights_ = std::move(documents);
     if (std::exchange(draining_, false)) on_all_gone();
   };
-  const bool first = assignment_.node_rank == 0 && !leaving_ && !final_code_;
+  const bool first = epoch_.assignment.node_rank == 0 && !leaving_ && !final_code_;
   const bool failed = supervisor_.verdict().outcome == Outcome::failed;
-  if (!history_.plan().flight_file || !(failed || (first && failed_elsewhere_))) {
+  if (!history_.plan().flight_file || !(failed || (first && epoch_.failed_elsewhere))) {
     return gathered({});
   }
   if (!first) return gathered({watch_.answer("flight")});
@@ -171,7 +172,7 @@ std::string Agent::client_name(const Address& peer, const Address& own) const {
     const std::string number = " (pid " + std::to_string(*pid) + ")";
     const int place = workers_.local_rank_of(*pid);
     return place < 0 ? "a process" + number
-                     : "rank " + std::to_string(assignment_.first_rank + place) + number;
+                     : "rank " + std::to_string(epoch_.assignment.first_rank + place) + number;
   }
   for (const auto& node : roster_) {
     const bool here = std::ranges::any_of(node.store_addresses, [&](const auto& address) {

@@ -81,7 +81,7 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   void say_where_logs_are(const std::optional<std::string>& no_directory);
 
   bool is_ours(int rank) const { return local(rank) >= 0 && local(rank) < task_.workers; }
-  int local(int rank) const { return rank - assignment_.first_rank; }
+  int local(int rank) const { return rank - epoch_.assignment.first_rank; }
   bool gang_is_gone() const { return supervisor_.state() == Supervisor::State::idle; }
 
   const AgentTask& task_;
@@ -91,7 +91,14 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   asio::steady_timer timer_;
   asio::steady_timer last_words_timer_;
   JobLink link_;
-  Assignment assignment_;    ///< Of the current epoch.
+  /// What this node holds, and has heard, of one epoch.
+  struct Epoch {
+    Assignment assignment = {};
+    std::string stragglers = {};      ///< As they were told of.
+    std::string left_elsewhere = {};  ///< "rank 3 on h2", the first to exit with 0 there.
+    bool failed_elsewhere = false;    ///< On another node, first.
+  };
+  Epoch epoch_;
   JobWatch::Roster roster_;  ///< Of the last admission.
   Console console_;
   Workers workers_;
@@ -105,12 +112,9 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   std::deque<Event> events_;
   bool feeding_ = false;
   std::map<int, Workers::Ended> waiting_for_last_words_;  ///< By local rank.
-  std::string stragglers_;                                ///< As they were told of.
-  std::string left_elsewhere_;        ///< "rank 3 on h2", the first to exit with 0 there.
-  std::vector<std::string> flights_;  ///< To be written, by node.
-  bool failed_elsewhere_ = false;     ///< On another node, first.
-  Ended last_end_;                    ///< Of the last attempt.
-  std::optional<int> final_code_;     ///< The job is over; we end when the workers are gone.
+  std::vector<std::string> flights_;                      ///< To be written, by node.
+  Ended last_end_;                                        ///< Of the last attempt.
+  std::optional<int> final_code_;  ///< The job is over; we end when the workers are gone.
   bool told_of_logs_ = false;
   std::optional<int> leaving_;  ///< With this code; the rendezvous has no say any more.
   bool finished_ = false;

@@ -292,7 +292,7 @@ std::vector<rendezvous::RankDetails> History::details(const Facts& facts) const 
         std::chrono::duration_cast<std::chrono::milliseconds>(end->time.time_since_epoch());
     details.push_back({end->rank, end->local_rank, "", end->host, end->pid, since.count(),
                        end->error_file, end->error ? end->error->message : std::string(),
-                       end->last_lines});
+                       end->last_lines, end->lines_of_both});
   }
   return details;
 }

@@ -75,7 +75,7 @@ void NodeSeat::beat() {
   if (const auto trouble = uplink_.trouble()) {
     if (host_is_lost(trouble->since)) return finish_without_host(trouble->sentence);
     const auto left = rules_.lease - tried_for(trouble->since);
-    if (holding_ && hosted_) pause = std::clamp<Clock::duration>(left, 1ms, pause);
+    if (epoch_ && epoch_->hosted) pause = std::clamp<Clock::duration>(left, 1ms, pause);
   }
   if (uplink_.connected()) tell(message::Heartbeat{});
   beaten_ = Clock::now();
@@ -93,9 +93,9 @@ void NodeSeat::note_stall() {
   if (now < next_beat_ || now - next_beat_ < rules_.lease / 2) return;
   stalled_until_ = now;
   next_beat_ = Clock::time_point::max();
-  if (!holding_) return;
-  stall_ = "this node stood still for " + age_text(now - beaten_);
-  listener_.on_standing(stall_);
+  if (!epoch_) return;
+  epoch_->stall = "this node stood still for " + age_text(now - beaten_);
+  listener_.on_standing(epoch_->stall);
 }
 
 /// For how long there is no connection, as far as this node was awake to make one.
@@ -106,35 +106,31 @@ Clock::duration NodeSeat::tried_for(Clock::time_point since) const {
 // ---- What the agent says ----
 
 void NodeSeat::worker_failed(const rendezvous::WorkerFailed& how) {
-  if (!failure_) failure_ = how;
+  if (epoch_ && !epoch_->failure) epoch_->failure = how;
   tell(message::told(how, Clock::now()));
 }
 
 void NodeSeat::worker_left(std::uint64_t epoch, int rank) {
-  if (departures_.size() >= departures_max) return;
-  departures_.push_back({epoch, rank});
-  tell(departures_.back());
+  if (!epoch_ || epoch_->departures.size() >= departures_max) return;
+  epoch_->departures.push_back({epoch, rank});
+  tell(epoch_->departures.back());
 }
 
 void NodeSeat::calls_made(const rendezvous::CallsMade& calls) {
-  calls_ = {calls.epoch, calls.communicators};
-  tell(*calls_);
+  const message::CallsMade made{calls.epoch, calls.communicators};
+  if (epoch_) epoch_->calls = made;
+  tell(made);
 }
 
 void NodeSeat::workers_ended(const rendezvous::WorkersEnded& how) {
-  end_ = how;
+  if (epoch_) epoch_->end = how;
   tell(message::told(how, Clock::now()));
-  if (evicted_) join_anew();
+  if (epoch_ && epoch_->evicted) join_anew();
 }
 
 /// What we held is others' now.
 void NodeSeat::join_anew() {
-  evicted_ = false;
-  holding_.reset();
-  failure_.reset();
-  departures_.clear();
-  calls_.reset();
-  end_.reset();
+  epoch_.reset();
   join_now();
 }
 
@@ -159,13 +155,17 @@ void NodeSeat::on_welcome(const wire::Welcome& welcome) {
     return finish(exit_code_of(error), error.what());
   }
   join_now();
-  if (failure_) tell(message::told(*failure_, Clock::now()));
-  for (const auto& departure : departures_) tell(departure);
-  if (calls_) tell(*calls_);
-  if (end_) tell(message::told(*end_, Clock::now()));
+  if (!epoch_) return;
+  if (epoch_->failure) tell(message::told(*epoch_->failure, Clock::now()));
+  for (const auto& departure : epoch_->departures) tell(departure);
+  if (epoch_->calls) tell(*epoch_->calls);
+  if (epoch_->end) tell(message::told(*epoch_->end, Clock::now()));
 }
 
-void NodeSeat::join_now() { tell(message::Join{*offer_, rules_, holding_, DLAUNCH_VERSION}); }
+void NodeSeat::join_now() {
+  const auto holding = epoch_ ? std::optional(epoch_->holding) : std::nullopt;
+  tell(message::Join{*offer_, rules_, holding, DLAUNCH_VERSION});
+}
 
 template <class Message>
 void NodeSeat::take_payload(BytesView payload) {
@@ -197,17 +197,13 @@ void NodeSeat::on_push(const wire::FrameHeader& header, BytesView payload) {
 void NodeSeat::take(const message::Admitted& m) {
   const auto& a = m.admission;
   // Said again after a reconnect.
-  if (holding_ && holding_->incarnation == a.incarnation && holding_->epoch >= a.epoch) return;
-  holding_ = {a.incarnation, a.epoch,      a.attempt,   a.node_rank,
-              a.node_count,  a.first_rank, a.world_size};
-  hosted_ = m.hosted && !hosts_;
-  host_ = m.host;
-  stall_.clear();
-  evicted_ = false;
-  failure_.reset();
-  departures_.clear();
-  calls_.reset();
-  end_.reset();
+  if (epoch_ && epoch_->holding.incarnation == a.incarnation && epoch_->holding.epoch >= a.epoch) {
+    return;
+  }
+  epoch_ = Epoch{.holding = {a.incarnation, a.epoch, a.attempt, a.node_rank, a.node_count,
+                             a.first_rank, a.world_size},
+                 .hosted = m.hosted && !hosts_,
+                 .host = m.host};
   listener_.on_admitted(a);
 }
 
@@ -216,18 +212,18 @@ void NodeSeat::take(const message::Refused& m) { finish(m.exit_code, m.reason); 
 void NodeSeat::take(const message::Stopped& m) {
   if (m.cause == rendezvous::Stop::Cause::evicted) {
     // It may have been given up between two epochs, or before it heard of its first.
-    if (!holding_) return join_anew();
+    if (!epoch_) return join_anew();
     listener_.on_standing(m.reason);
-    if (end_) return join_anew();
-    evicted_ = true;
-  } else if (!holding_ || m.epoch != holding_->epoch) {
+    if (epoch_->end) return join_anew();
+    epoch_->evicted = true;
+  } else if (!epoch_ || m.epoch != epoch_->holding.epoch) {
     return;
   }
   listener_.on_order(m.epoch, manner_of(m.cause));
 }
 
 void NodeSeat::take(const message::RanksLost& m) {
-  if (!holding_ || m.epoch != holding_->epoch) return;
+  if (!epoch_ || m.epoch != epoch_->holding.epoch) return;
   listener_.on_ranks_lost(m.first_rank, m.count, m.host, m.cause, m.left);
 }
 
@@ -241,7 +237,7 @@ void NodeSeat::on_trouble(const Error& error, Clock::time_point since) {
   if (over_) return;
   note_stall();
   const auto lasted = tried_for(since);
-  if (!holding_ && lasted >= rules_.join_timeout) {
+  if (!epoch_ && lasted >= rules_.join_timeout) {
     return finish(exit_code::unreachable,
                   std::string(error.what()) + "; tried for " + duration_text(rules_.join_timeout));
   }
@@ -249,20 +245,21 @@ void NodeSeat::on_trouble(const Error& error, Clock::time_point since) {
   if (lasted < silent_trouble || trouble_ == error.what()) return;
   trouble_ = error.what();
   listener_.on_standing(
-      trouble_ + (holding_ ? "; the workers go on, and it is tried again" : "; it is tried again"));
+      trouble_ + (epoch_ ? "; the workers go on, and it is tried again" : "; it is tried again"));
 }
 
 bool NodeSeat::host_is_lost(Clock::time_point since) const {
-  return holding_ && hosted_ && tried_for(since) >= rules_.lease;
+  return epoch_ && epoch_->hosted && tried_for(since) >= rules_.lease;
 }
 
 void NodeSeat::finish_without_host(const std::string& trouble) {
   const auto known = uplink_.trouble();
-  const bool stalled = !stall_.empty() && known && known->since <= stalled_until_ + rules_.lease;
-  const std::string since = stalled ? stall_ + ", and the job went on without it; " : "";
-  if (host_) {
-    listener_.on_ranks_lost(host_->first_rank, host_->workers, host_->host,
-                            since + "node " + host_->id + " is lost: " + trouble, false);
+  const std::string& stall = epoch_->stall;
+  const bool stalled = !stall.empty() && known && known->since <= stalled_until_ + rules_.lease;
+  const std::string since = stalled ? stall + ", and the job went on without it; " : "";
+  if (const auto& host = epoch_->host) {
+    listener_.on_ranks_lost(host->first_rank, host->workers, host->host,
+                            since + "node " + host->id + " is lost: " + trouble, false);
   }
   finish(exit_code::node_lost, since + "the node that hosts the job is lost: " + trouble);
 }

@@ -79,19 +79,22 @@ class NodeSeat final : public Seat, private store::Uplink::Events {
   boost::asio::steady_timer heartbeat_;
   std::string job_;
   std::optional<rendezvous::NodeOffer> offer_;
-  std::optional<rendezvous::Holding> holding_;
-  std::optional<rendezvous::WorkerFailed> failure_;          ///< Of the epoch we hold.
-  std::vector<rendezvous::message::WorkerLeft> departures_;  ///< Of the epoch we hold.
-  std::optional<rendezvous::message::CallsMade> calls_;      ///< Of the epoch we hold.
-  std::optional<rendezvous::WorkersEnded> end_;              ///< Of the epoch we hold.
+  /// The epoch whose ranks this node holds, and what it has told of it.
+  struct Epoch {
+    rendezvous::Holding holding;
+    bool hosted = false;  ///< By another node: without it the job is over.
+    std::optional<rendezvous::message::HostPlace> host;  ///< That node, as far as it has ranks.
+    std::optional<rendezvous::WorkerFailed> failure = std::nullopt;
+    std::vector<rendezvous::message::WorkerLeft> departures = {};
+    std::optional<rendezvous::message::CallsMade> calls = std::nullopt;
+    std::optional<rendezvous::WorkersEnded> end = std::nullopt;
+    std::string stall = {};  ///< "this node stood still for 61 s"; empty where it did not.
+    bool evicted = false;    ///< Once the workers are gone, we join anew.
+  };
+  std::optional<Epoch> epoch_;
   std::string trouble_;  ///< The one that was told last; empty while all is well.
-  bool hosted_ = false;  ///< By another node: without it the job is over.
-  std::optional<rendezvous::message::HostPlace> host_;  ///< That node, as far as it has ranks.
   Clock::time_point beaten_{}, next_beat_ = Clock::time_point::max();
-  /// "this node stood still for 61 s", if it did in this epoch, and until when.
-  std::string stall_;
-  Clock::time_point stalled_until_{};
-  bool evicted_ = false;  ///< Once the workers are gone, we join anew.
+  Clock::time_point stalled_until_{};  ///< When this node last went on after it had stood still.
   bool over_ = false;
   store::Uplink uplink_;
 };

@@ -54,6 +54,10 @@ std::string_view hint(const ExitStatus& status) {
   }
 }
 
+void append_title(std::string& out, bool lines_of_both) {
+  out += lines_of_both ? "  last lines of stdout and stderr:\n" : "  last lines of stderr:\n";
+}
+
 void append_end(std::string& out, std::size_t number, const WorkerEnd& end, bool in_full,
                 std::chrono::seconds utc_offset, const std::string& why = {}) {
   out += "[" + std::to_string(number) + "]:\n";
@@ -77,7 +81,7 @@ void append_end(std::string& out, std::size_t number, const WorkerEnd& end, bool
   const std::size_t shown =
       in_full ? end.last_lines.size() : std::min(end.last_lines.size(), others_lines_max);
   if (shown == 0 || (end.error && !end.error->callstack.empty())) return;
-  out += end.lines_of_both ? "  last lines of stdout and stderr:\n" : "  last lines of stderr:\n";
+  append_title(out, end.lines_of_both);
   for (std::size_t i = end.last_lines.size() - shown; i < end.last_lines.size(); ++i) {
     out.append("    | ").append(end.last_lines[i]).append("\n");
   }
@@ -95,7 +99,7 @@ void append_elsewhere(std::string& out, const rendezvous::RankDetails& rank,
   append_field(out, "error_file", rank.error_file.empty() ? "<N/A>" : rank.error_file);
   if (!rank.message.empty()) append_field(out, "message", rank.message);
   if (rank.last_lines.empty()) return;
-  out += "  last lines of stderr:\n";
+  append_title(out, rank.lines_of_both);
   for (const auto& line : rank.last_lines) out.append("    | ").append(line).append("\n");
 }
 

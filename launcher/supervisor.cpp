@@ -29,7 +29,8 @@ std::string cause_of(const WorkerRecord& worker, const Fact& fact) {
 }  // namespace
 
 Supervisor::Supervisor(SupervisorRules rules)
-    : rules_(rules), workers_(static_cast<std::size_t>(rules.workers)) {}
+    : rules_(rules),
+      attempt_{.workers = std::vector<WorkerRecord>(static_cast<std::size_t>(rules.workers))} {}
 
 Effects Supervisor::step(const Event& event, Clock::time_point now) {
   now_ = now;
@@ -48,23 +49,23 @@ void Supervisor::on(const Spawned&) {
   state_ = State::running;
   if (front_lost_) return kill();
   if (stop_signal_) return terminate(*stop_signal_);
-  if (order_) return on(StopOrder{*order_});
+  if (attempt_.order) return on(StopOrder{*attempt_.order});
   judge_running();
 }
 
 void Supervisor::on(const SpawnFailed& e) {
   if (state_ != State::starting) return;
-  spawn_failure_code_ = e.exit_code;
+  attempt_.spawn_failure_code = e.exit_code;
   kill();
 }
 
 void Supervisor::on(const Exited& e) {
-  auto& worker = workers_.at(static_cast<std::size_t>(e.rank));
+  auto& worker = attempt_.workers.at(static_cast<std::size_t>(e.rank));
   if (worker.exit || state_ == State::idle) return;
   worker.exit = e.status;
   worker.ended = now_;
   worker.stopped_by_us = state_ == State::terminating || state_ == State::killing;
-  if (worker.exit->succeeded() && !first_success_) first_success_ = now_;
+  if (worker.exit->succeeded() && !attempt_.first_success) attempt_.first_success = now_;
 
   publish_losses();
   switch (state_) {
@@ -84,12 +85,12 @@ void Supervisor::on(const Exited& e) {
 }
 
 void Supervisor::on(const Joined& e) {
-  workers_.at(static_cast<std::size_t>(e.rank)).member = true;
+  attempt_.workers.at(static_cast<std::size_t>(e.rank)).member = true;
   publish_losses();
 }
 
 void Supervisor::on(const Reported& e) {
-  auto& worker = workers_.at(static_cast<std::size_t>(e.rank));
+  auto& worker = attempt_.workers.at(static_cast<std::size_t>(e.rank));
   // The first report tells the cause; later ones are its echo.
   if (!worker.claim || now_ - worker.claimed > claim_holds_for) {
     worker.claim = e.claim;
@@ -99,8 +100,8 @@ void Supervisor::on(const Reported& e) {
 }
 
 void Supervisor::on(const LeftElsewhere&) {
-  if (state_ == State::idle || first_success_) return;
-  first_success_ = now_;
+  if (state_ == State::idle || attempt_.first_success) return;
+  attempt_.first_success = now_;
   if (state_ == State::running) arm_for_stragglers();
 }
 
@@ -129,31 +130,31 @@ void Supervisor::on(const StopSignal& e) {
 void Supervisor::on(const StopOrder& e) {
   using Manner = StopOrder::Manner;
   // The stricter of two orders counts.
-  const auto manner = order_ ? std::max(*order_, e.manner) : e.manner;
+  const auto manner = attempt_.order ? std::max(*attempt_.order, e.manner) : e.manner;
   switch (state_) {
     case State::idle:
       return;
     case State::starting:
-      order_ = manner;
+      attempt_.order = manner;
       return;
     case State::running:
-      order_ = manner;
+      attempt_.order = manner;
       if (manner == Manner::kill) return kill();
       if (manner == Manner::at_once) return terminate(SIGTERM);
       state_ = State::grace;
       arm(rules_.failure_grace);
       return judge_grace();
     case State::grace:
-      order_ = manner;
+      attempt_.order = manner;
       if (manner == Manner::at_once) return terminate(SIGTERM);
       if (manner == Manner::kill) return kill();
       return;
     case State::terminating:
-      order_ = manner;
+      attempt_.order = manner;
       if (manner == Manner::kill) return kill();
       return;
     case State::killing:
-      order_ = manner;
+      attempt_.order = manner;
       return;
   }
 }
@@ -173,8 +174,8 @@ void Supervisor::on(const OtherSignal& e) {
 }
 
 void Supervisor::on(const Tick&) {
-  if (!deadline_ || now_ < *deadline_) return;
-  if (now_ - *deadline_ > rules_.late_tick) return forgive_own_stall();
+  if (!attempt_.deadline || now_ < *attempt_.deadline) return;
+  if (now_ - *attempt_.deadline > rules_.late_tick) return forgive_own_stall();
   switch (state_) {
     case State::grace:
       return terminate(SIGTERM);
@@ -201,7 +202,7 @@ void Supervisor::forgive_own_stall() {
     case State::killing:
       return arm(rules_.kill_timeout);
     case State::running:
-      *first_success_ += now_ - *deadline_;
+      *attempt_.first_success += now_ - *attempt_.deadline;
       return arm_for_stragglers();
     case State::idle:
     case State::starting:
@@ -237,28 +238,22 @@ void Supervisor::on(const FrontLost&) {
 }
 
 void Supervisor::begin_attempt(const Start& start) {
-  attempt_ = start.attempt;
-  first_rank_ = start.first_rank;
-  std::fill(workers_.begin(), workers_.end(), WorkerRecord{});
-  last_words_ = false;
-  first_success_.reset();
-  told_stragglers_ = straggled_ = false;
-  deadline_.reset();
-  order_.reset();
-  spawn_failure_code_.reset();
+  attempt_ = {.number = start.attempt,
+              .first_rank = start.first_rank,
+              .workers = std::vector<WorkerRecord>(attempt_.workers.size())};
   state_ = State::starting;
-  effects_.push_back(Spawn{attempt_});
+  effects_.push_back(Spawn{attempt_.number});
 }
 
 /// Members hear of every end: also of a process that ended cleanly and never was one, since their
 /// world cannot form without it.
 void Supervisor::publish_losses() {
   const bool someone_listens =
-      rules_.peers_elsewhere || std::any_of(workers_.begin(), workers_.end(),
+      rules_.peers_elsewhere || std::any_of(attempt_.workers.begin(), attempt_.workers.end(),
                                             [](const auto& w) { return w.member && !w.exit; });
   if (!someone_listens || state_ == State::idle) return;
-  for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
-    auto& worker = workers_[rank];
+  for (std::size_t rank = 0; rank < attempt_.workers.size(); ++rank) {
+    auto& worker = attempt_.workers[rank];
     if (!worker.exit || worker.published) continue;
     worker.published = true;
     Fact fact = fact_of(rank);
@@ -277,31 +272,31 @@ void Supervisor::judge_running() {
 
 /// From the first good end on, which is most often the first of many within moments.
 void Supervisor::arm_for_stragglers() {
-  if (!first_success_) return;
+  if (!attempt_.first_success) return;
   std::optional<Clock::duration> next;
   if (rules_.straggler_timeout > Clock::duration::zero()) next = rules_.straggler_timeout;
-  if (rules_.straggler_notice > Clock::duration::zero() && !told_stragglers_) {
+  if (rules_.straggler_notice > Clock::duration::zero() && !attempt_.told_stragglers) {
     next = std::min(next.value_or(rules_.straggler_notice), rules_.straggler_notice);
   }
-  if (next) arm(*first_success_ + *next - now_);
+  if (next) arm(*attempt_.first_success + *next - now_);
 }
 
 void Supervisor::judge_stragglers() {
-  deadline_.reset();
-  const auto since = now_ - *first_success_;
+  attempt_.deadline.reset();
+  const auto since = now_ - *attempt_.first_success;
   TellStragglers told;
   told.since = since;
   told.over =
       rules_.straggler_timeout > Clock::duration::zero() && since >= rules_.straggler_timeout;
-  for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
-    const auto& exit = workers_[rank].exit;
+  for (std::size_t rank = 0; rank < attempt_.workers.size(); ++rank) {
+    const auto& exit = attempt_.workers[rank].exit;
     if (!exit) told.running.push_back(static_cast<int>(rank));
     if (exit && exit->succeeded()) told.ended.push_back(static_cast<int>(rank));
   }
-  straggled_ = told.over;
-  told_stragglers_ = true;
+  attempt_.straggled = told.over;
+  attempt_.told_stragglers = true;
   effects_.push_back(std::move(told));
-  straggled_ ? terminate(SIGTERM) : arm_for_stragglers();
+  attempt_.straggled ? terminate(SIGTERM) : arm_for_stragglers();
 }
 
 void Supervisor::judge_grace() {
@@ -309,9 +304,9 @@ void Supervisor::judge_grace() {
   if (someone_will_report() || someone_has_grace()) return;
   if (!someone_is_exiting()) return terminate(SIGTERM);
   // A worker reports before it prints: SIGTERM now would cut its sentence off.
-  if (last_words_) return;
-  last_words_ = true;
-  if (deadline_after(rules_.last_words, now_) < *deadline_) arm(rules_.last_words);
+  if (attempt_.last_words) return;
+  attempt_.last_words = true;
+  if (deadline_after(rules_.last_words, now_) < *attempt_.deadline) arm(rules_.last_words);
 }
 
 void Supervisor::terminate(int signal_number) {
@@ -327,7 +322,7 @@ void Supervisor::kill() {
 }
 
 void Supervisor::conclude(bool unkillable) {
-  deadline_.reset();
+  attempt_.deadline.reset();
   state_ = State::idle;
   Ended end = verdict();
   end.unkillable = unkillable;
@@ -335,19 +330,19 @@ void Supervisor::conclude(bool unkillable) {
 }
 
 void Supervisor::arm(Clock::duration after) {
-  deadline_ = deadline_after(after, now_);
+  attempt_.deadline = deadline_after(after, now_);
   // An earlier wish for the grace is void once the next stage has its own.
   std::erase_if(effects_, [](const Effect& e) { return std::holds_alternative<ArmTimer>(e); });
-  effects_.push_back(ArmTimer{*deadline_});
+  effects_.push_back(ArmTimer{*attempt_.deadline});
 }
 
 bool Supervisor::all_exited() const {
-  return std::all_of(workers_.begin(), workers_.end(),
+  return std::all_of(attempt_.workers.begin(), attempt_.workers.end(),
                      [](const auto& worker) { return worker.exit.has_value(); });
 }
 
 bool Supervisor::someone_failed() const {
-  return std::any_of(workers_.begin(), workers_.end(),
+  return std::any_of(attempt_.workers.begin(), attempt_.workers.end(),
                      [](const auto& worker) { return worker.failed(); });
 }
 
@@ -355,47 +350,47 @@ bool Supervisor::someone_failed() const {
 /// outcome: they may be the first that this node sees of a job that is stopped everywhere; and so
 /// are those after an order to stop, whose reason came first.
 bool Supervisor::is_settled() const {
-  if (straggled_) return true;
+  if (attempt_.straggled) return true;
   if (const auto cause = judge(facts())) {
-    const bool ordered = order_ && *order_ != StopOrder::Manner::report_first;
+    const bool ordered = attempt_.order && *attempt_.order != StopOrder::Manner::report_first;
     return !ordered && !(rules_.peers_elsewhere && blames_elsewhere(*cause));
   }
-  return state_ != State::idle && std::all_of(workers_.begin(), workers_.end(), [](const auto& w) {
-           return w.exit && !w.stopped_by_us;
-         });
+  return state_ != State::idle &&
+         std::all_of(attempt_.workers.begin(), attempt_.workers.end(),
+                     [](const auto& w) { return w.exit && !w.stopped_by_us; });
 }
 
 /// The rank to blame is another node's, or one here that lost somebody it cannot name.
 bool Supervisor::blames_elsewhere(const Verdict& cause) const {
-  const int place = cause.rank() - first_rank_;
+  const int place = cause.rank() - attempt_.first_rank;
   if (place < 0 || place >= rules_.workers) return true;
-  const auto& claim = workers_[static_cast<std::size_t>(place)].claim;
+  const auto& claim = attempt_.workers[static_cast<std::size_t>(place)].claim;
   return cause.kind == Verdict::Kind::failed && claim && claim->fault == Fault::lost;
 }
 
 /// Its end may be under way, and nothing tells of that.
 bool Supervisor::someone_has_grace() const {
   return rules_.grace_for_all &&
-         std::any_of(workers_.begin(), workers_.end(),
+         std::any_of(attempt_.workers.begin(), attempt_.workers.end(),
                      [](const auto& worker) { return !worker.member && !worker.exit; });
 }
 
 bool Supervisor::someone_will_report() const {
-  return std::any_of(workers_.begin(), workers_.end(), [](const auto& worker) {
+  return std::any_of(attempt_.workers.begin(), attempt_.workers.end(), [](const auto& worker) {
     return worker.member && !worker.exit && !worker.claim;
   });
 }
 
 bool Supervisor::someone_is_exiting() const {
-  return std::any_of(workers_.begin(), workers_.end(), [](const auto& worker) {
+  return std::any_of(attempt_.workers.begin(), attempt_.workers.end(), [](const auto& worker) {
     return worker.member && !worker.exit && worker.claim;
   });
 }
 
 Fact Supervisor::fact_of(std::size_t rank) const {
-  const WorkerRecord& worker = workers_[rank];
+  const WorkerRecord& worker = attempt_.workers[rank];
   Fact fact;
-  fact.rank = first_rank_ + static_cast<int>(rank);
+  fact.rank = attempt_.first_rank + static_cast<int>(rank);
   fact.when = worker.ended;
   if (worker.exit) {
     fact.exit_code = worker.exit->code;
@@ -412,7 +407,7 @@ Fact Supervisor::fact_of(std::size_t rank) const {
 
 Facts Supervisor::facts() const {
   Facts facts;
-  for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
+  for (std::size_t rank = 0; rank < attempt_.workers.size(); ++rank) {
     Fact fact = fact_of(rank);
     if (fact.end == Fact::End::left) {
       facts.add_left(fact.rank);
@@ -426,20 +421,21 @@ Facts Supervisor::facts() const {
 Ended Supervisor::verdict() const {
   constexpr int front_lost_code = 70;
   if (front_lost_) return {Outcome::front_lost, front_lost_code};
-  if (spawn_failure_code_) return {Outcome::spawn_failed, *spawn_failure_code_};
+  if (attempt_.spawn_failure_code) return {Outcome::spawn_failed, *attempt_.spawn_failure_code};
   if (stop_signal_ && !settled_before_stop_) {
     return {Outcome::stopped, 128 + *stop_signal_};
   }
-  if (straggled_) return {Outcome::failed, exit_code::no_progress};
+  if (attempt_.straggled) return {Outcome::failed, exit_code::no_progress};
   auto cause = judge(facts());
   if (!cause) {
-    const bool cut_short = order_ && std::any_of(workers_.begin(), workers_.end(),
-                                                 [](const auto& w) { return w.stopped_by_us; });
+    const bool cut_short =
+        attempt_.order && std::any_of(attempt_.workers.begin(), attempt_.workers.end(),
+                                      [](const auto& w) { return w.stopped_by_us; });
     return {cut_short ? Outcome::stopped : Outcome::succeeded, 0};
   }
-  const bool someone_succeeded = std::any_of(workers_.begin(), workers_.end(), [](const auto& w) {
-    return w.exit && w.exit->succeeded() && !w.stopped_by_us;
-  });
+  const bool someone_succeeded =
+      std::any_of(attempt_.workers.begin(), attempt_.workers.end(),
+                  [](const auto& w) { return w.exit && w.exit->succeeded() && !w.stopped_by_us; });
   // A program that shrinks is done when its survivors are.
   if (rules_.on_failure == OnFailure::carry_on && someone_succeeded) return {};
   const int code = cause->exit_code;

@@ -157,8 +157,8 @@ class Supervisor {
   /// Idle: before the first attempt and after each.
   enum class State { idle, starting, running, grace, terminating, killing };
   State state() const { return state_; }
-  int attempt() const { return attempt_; }
-  const std::vector<WorkerRecord>& workers() const { return workers_; }
+  int attempt() const { return attempt_.number; }
+  const std::vector<WorkerRecord>& workers() const { return attempt_.workers; }
   /// What is known of the current attempt's ranks, for the judge.
   Facts facts() const;
   /// How the attempt would be judged, were it over now.
@@ -202,18 +202,23 @@ class Supervisor {
 
   SupervisorRules rules_;
   State state_ = State::idle;
-  int attempt_ = 0;
-  int first_rank_ = 0;
-  std::vector<WorkerRecord> workers_;
-  std::optional<Clock::time_point> deadline_;
-  bool last_words_ = false;  ///< All have reported; the deadline is that of their exits.
-  std::optional<Clock::time_point> first_success_;  ///< When a worker ended with 0, here or not.
-  bool told_stragglers_ = false;
-  bool straggled_ = false;          ///< The attempt was ended for them.
-  std::optional<int> stop_signal_;  ///< The first one; a second one kills.
-  std::optional<StopOrder::Manner> order_;
+  /// What is known of one start of the workers.
+  struct Attempt {
+    int number = 0;
+    int first_rank = 0;
+    std::vector<WorkerRecord> workers = {};
+    std::optional<Clock::time_point> deadline = std::nullopt;
+    bool last_words = false;  ///< All have reported; the deadline is that of their exits.
+    /// When a worker ended with 0, here or elsewhere.
+    std::optional<Clock::time_point> first_success = std::nullopt;
+    bool told_stragglers = false;
+    bool straggled = false;  ///< It was ended for them.
+    std::optional<StopOrder::Manner> order = std::nullopt;
+    std::optional<int> spawn_failure_code = std::nullopt;
+  };
+  Attempt attempt_;
+  std::optional<int> stop_signal_;    ///< The first one; a second one kills.
   bool settled_before_stop_ = false;  ///< What came before the signal gives the exit code.
-  std::optional<int> spawn_failure_code_;
   bool front_lost_ = false;
 
   Clock::time_point now_{};  ///< Of the event being answered.

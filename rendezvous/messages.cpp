@@ -116,6 +116,7 @@ void fields(auto& io, is<RankDetails> auto& m) {
   io.text(m.message);
   io.repeat(
       m.last_lines, text_bytes_min, [&](auto& line) { io.text(line); }, lines_max);
+  io.flag(m.lines_of_both);
 }
 void fields(auto& io, is<Verdict> auto& m) {
   io.choice(m.kind, Verdict::Kind::gave_up);
@@ -151,7 +152,7 @@ void fields(auto& io, is<WorkersEnded> auto& m) {
         io.integer(range.count);
       },
       ranges_max);
-  constexpr std::size_t details_bytes_min = 44;
+  constexpr std::size_t details_bytes_min = 45;
   io.repeat(
       m.details, details_bytes_min, [&](auto& each) { fields(io, each); }, details_max);
 }

@@ -124,6 +124,7 @@ struct RankDetails {
   std::string error_file;
   std::string message;                  ///< Of the exception that its error file tells of.
   std::vector<std::string> last_lines;  ///< Of its stderr.
+  bool lines_of_both = false;           ///< Of its stdout, too.
 
   bool operator==(const RankDetails&) const = default;
 };

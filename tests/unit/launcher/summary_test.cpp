@@ -162,7 +162,8 @@ TEST_CASE("what another node tells of the rank to blame is shown here") {
                                                                1'763'642'710'250,
                                                                "/log/3/error.json",
                                                                "ValueError: x",
-                                                               {"step 1", "no luck"}};
+                                                               {"step 1", "no luck"},
+                                                               true};
   CHECK(failure_summary(summary).find(R"(Root Cause (none of this node's ranks):
   the job ends: rank 3 on b exited with 3
   time      : 2025-11-20_12:45:10.250
@@ -170,7 +171,7 @@ TEST_CASE("what another node tells of the rank to blame is shown here") {
   rank      : 3 (local_rank: 1, pid: 4711)
   error_file: /log/3/error.json
   message   : ValueError: x
-  last lines of stderr:
+  last lines of stdout and stderr:
     | step 1
     | no luck
 )") != std::string::npos);

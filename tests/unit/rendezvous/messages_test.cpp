@@ -128,7 +128,7 @@ TEST_CASE("messages come back as they were") {
   CHECK(failed.cause == "killed");
   CHECK(failed.fact == a_fact());
 
-  const rendezvous::RankDetails details{3, 1, "n", "h", 42, 1234, "/e", "no", {"a", "b"}};
+  const rendezvous::RankDetails details{3, 1, "n", "h", 42, 1234, "/e", "no", {"a", "b"}, true};
   const auto ended = again(
       message::WorkersEnded{7, Outcome::stopped, 3, "sentence", {a_fact()}, {{8, 4}}, {details}});
   REQUIRE(ended.facts.size() == 1);
