@@ -28,7 +28,7 @@ namespace dlaunch::launcher {
 
 namespace asio = boost::asio;
 
-/// What is behind run_agent, for the files that implement it and nobody else: agent.cpp takes what
+/// The inside of run_agent, for the files that implement it and nobody else: agent.cpp takes what
 /// happens, agent_effects.cpp does what the supervisor wants, up to the end.
 class Agent : private rendezvous::JobObserver, private SeatListener, private SignalListener {
  public:
@@ -91,8 +91,8 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   asio::steady_timer timer_;
   asio::steady_timer last_words_timer_;
   JobLink link_;
-  Assignment assignment_;    ///< Of the current epoch.
-  JobWatch::Roster roster_;  ///< Of the last admission.
+  Assignment assignment_;    ///< This node's place in the current epoch.
+  JobWatch::Roster roster_;  ///< The roster of the last admission.
   Console console_;
   Workers workers_;
   TerminalLoan loan_;
@@ -109,10 +109,10 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   std::string left_elsewhere_;        ///< "rank 3 on h2", the first to exit with 0 there.
   std::vector<std::string> flights_;  ///< To be written, by node.
   bool failed_elsewhere_ = false;     ///< On another node, first.
-  Ended last_end_;                    ///< Of the last attempt.
+  Ended last_end_;                    ///< The end of the last attempt.
   std::optional<int> final_code_;     ///< The job is over; we end when the workers are gone.
   bool told_of_logs_ = false;
-  std::optional<int> leaving_;  ///< With this code; the rendezvous has no say any more.
+  std::optional<int> leaving_;  ///< We leave with this code; the rendezvous has no say any more.
   bool finished_ = false;
   bool killing_ = false;
   bool draining_ = false;
