@@ -145,9 +145,8 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   std::map<std::string, Job, std::less<>> jobs;  ///< Ordered, so that they stay where they are.
   boost::unordered_flat_map<store::ConnectionId, Caller> callers;
   boost::unordered_flat_map<Session, store::ConnectionId> connected;
-  std::size_t agents = 0;  ///< Callers that have joined.
-  store::ConnectionId own_agent =
-      0;  ///< The connection of the agent in whose process this is; 0: none.
+  std::size_t agents = 0;             ///< Callers that have joined.
+  store::ConnectionId own_agent = 0;  ///< The agent in whose process this is; 0: none.
   std::set<std::pair<Clock::time_point, Job*>> deadlines;
   std::deque<std::pair<Clock::time_point, store::ConnectionId>> unjoined;
   /// The highest of forgotten jobs, and of those before this service: later ones are higher.

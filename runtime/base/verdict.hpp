@@ -121,16 +121,16 @@ struct Verdict {
 /// nothing. These rules hold (docs/operations.md):
 ///
 /// * A rank whose claim blames others is their victim, and so on from them. The end of such a chain
-/// is a cause.
+///   is a cause.
 /// * Among causes a rank that failed by itself comes first, the earliest of them. One that died of
 ///   a signal from outside comes before one that exited within a second of it.
 /// * If ranks disagree on a call, those are wrong that differ from more than half of all whose call
-/// is known, including those that have returned from it. Without such a majority all of those
+///   is known, including those that have returned from it. Without such a majority all of those
 ///   are named that told of it.
 /// * A chain that closes has no end: there the more certain of two claims counts, and what somebody
 ///   lost is the least certain.
 /// * The exit code is the cause's own. If the cause did not fail itself, it is the code of the
-/// first rank that failed for it.
+///   first rank that failed for it.
 std::optional<Verdict> judge(const Facts& facts);
 
 /// Those who may wait for a rank that left are told this.

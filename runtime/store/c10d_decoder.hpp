@@ -94,9 +94,8 @@ class Decoder {
   struct Objection {
     enum class To : std::uint8_t { operation, key, value, keys, request };
     To to{};
-    std::uint64_t size =
-        0;            ///< The size that is too big; the number of an operation that there is not.
-    std::string key;  ///< The key of the value; empty: not known.
+    std::uint64_t size = 0;  ///< The size that is too big; the number of an unknown operation.
+    std::string key;         ///< The key of the value; empty: not known.
     bool operator==(const Objection&) const = default;
   };
   /// After `invalid`.
