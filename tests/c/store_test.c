@@ -118,7 +118,7 @@ static void queues(dl_store* store, int rank) {
   EXPECT(got.data == NULL);
 }
 
-/* What is watched begins with the first call: who changes the key goes on until that is over. */
+/* Watching begins with the first call: the rank that changes the key goes on until that is over. */
 static void watches(dl_store* store, int rank, int size) {
   dl_change change = DL_UPDATED;
   dl_bytes value = {NULL, 0};
