@@ -86,7 +86,7 @@ struct Row {
   std::size_t most = unlimited;     ///< The limit, in `measure`.
   std::size_t ceiling = unlimited;  ///< Bytes that the algorithm can take, whatever `most` says.
   Freedom freedom = Freedom::none;  ///< The call must allow at least this.
-  /// The name by which a table may move the limit; empty: it stays. Whatever the limit, the results
+  /// The name by which a table may move the limit; empty: it stays. Under every limit the results
   /// of calls that do not allow any order have the same bits.
   std::string_view name = {};
   Choice choice;

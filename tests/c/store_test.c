@@ -55,7 +55,7 @@ static void counts_and_meets(dl_store* store, int rank, int size) {
   EXPECT_OK(dl_store_add(store, "counter", 0, NULL));
 
   char blob[16] = {0};
-  memset(blob, 'a' + rank, (size_t)rank + 1); /* Of a length of its own. */
+  memset(blob, 'a' + rank, (size_t)rank + 1); /* Each rank's has its own length. */
   dl_bytes* blobs = calloc((size_t)size, sizeof *blobs);
   for (int round = 0; round < 3; ++round) {
     EXPECT_OK(dl_store_all_gather(store, "blobs", rank, size, blob, strlen(blob), TIMEOUT, blobs));
