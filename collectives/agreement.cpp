@@ -210,7 +210,7 @@ class Meeting {
     forget_previous();
   }
 
-  /// Whoever is here has read the outcome before.
+  /// A rank that is here has read the previous outcome.
   void forget_previous() {
     if (number_ == 1) return;
     auto& store = setting_.mesh.store();

@@ -13,7 +13,7 @@ struct Agreement {
   std::vector<int> survivors;  ///< Ranks of the communicator that took part and live, ascending.
 };
 
-/// Who agrees, and for how long they wait. All borrowed.
+/// The ranks that agree, and how long they wait. All borrowed.
 struct AgreementSetting {
   transport::Links& mesh;
   const Group& group;

@@ -8,8 +8,8 @@
 
 namespace dlaunch {
 
-/// What ranks must have alike of a call's arguments of which its fingerprint holds a hash only: in
-/// words, for ranks that do not. Borrows all of it.
+/// The arguments of a call that ranks must have alike and its fingerprint only holds a hash of: in
+/// words, for ranks that differ. Borrows all of it.
 struct Argument {
   const Reduction* reduction = nullptr;
   std::span<const std::size_t> counts = {};

@@ -32,16 +32,16 @@ static_assert(same(DL_SUM, ReduceOp::sum) && same(DL_PRODUCT, ReduceOp::product)
               same(DL_BOR, ReduceOp::bor) && same(DL_BXOR, ReduceOp::bxor) &&
               same(DL_PREMUL_SUM, ReduceOp::premul_sum) && same(DL_CUSTOM, ReduceOp::custom));
 static_assert(DL_ANY_SOURCE == any_source && DL_ANY_TAG == any_tag && DL_TAG_MAX == tag_max);
-// What is passed by value or in arrays cannot grow.
+// Structures that are passed by value or in arrays cannot grow.
 static_assert(sizeof(dl_view) == 32 && sizeof(dl_const_view) == 32 && sizeof(dl_reduction) == 40);
 static_assert(sizeof(dl_bytes) == 16);
-// What dl_options was when it was published.
+// The size of dl_options when it was published.
 constexpr std::size_t options_size_first = 56;
 static_assert(sizeof(dl_options) >= options_size_first);
 
 /// The calling thread's last failed call.
 struct LastFailure {
-  std::uint64_t serial = 0;  ///< Of the handle; 0: of none.
+  std::uint64_t serial = 0;  ///< The handle's; 0: no handle.
   std::string message;
   bool out_of_memory = false;  ///< There was none for the message either.
 };

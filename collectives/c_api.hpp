@@ -21,7 +21,7 @@ namespace dlaunch::c_api {
 
 /// What every handle begins with, so that dl_last_message can take any of them.
 struct Handle {
-  /// Of one that several threads may use the message is the thread's own; see LastFailure.
+  /// If several threads may use the handle, each has its own message; see LastFailure.
   explicit Handle(bool is_shared) : shared(is_shared) {}
   const bool shared;
   const std::uint64_t serial = next_serial();
@@ -81,7 +81,7 @@ struct dl_tree : dlaunch::c_api::Handle {
   explicit dl_tree(dlaunch::Tree value);
   static constexpr const char* type = "dl_tree";
   const dlaunch::Tree tree;
-  std::vector<const dlaunch::Tensor*> tensors;  ///< Of `tree`, in the order of its text.
+  std::vector<const dlaunch::Tensor*> tensors;  ///< In the order of the tree's text.
 };
 
 namespace dlaunch::c_api {
@@ -126,7 +126,7 @@ dl_status guarded_on(H* handle, Body&& body, const char* call = __builtin_FUNCTI
 /// No structure of ours will ever be that large; a larger struct_size was never set.
 constexpr std::size_t structure_bytes_max = 4096;
 
-/// Of a structure of the caller's; `first` is the size it had when it was published.
+/// Checks the size of a caller's structure; `first` is its size when it was published.
 inline void check_structure_size(std::size_t size, std::size_t first, const char* name) {
   if (size >= first && size <= structure_bytes_max) return;
   throw Misuse{std::string("a ") + name + " with struct_size " + std::to_string(size) +

@@ -19,7 +19,7 @@ constexpr std::size_t info_size_first = 88;  // dl_world_info's, too.
 constexpr dl_status last_known = DL_UNAUTHENTICATED;
 static_assert(sizeof(dl_store_ops) >= ops_size_first);
 
-/// What a callback of the program's handed out, freed when it was copied.
+/// Memory that a callback of the program's handed out, freed when it was copied.
 class Handed {
  public:
   Handed() = default;
@@ -123,8 +123,8 @@ class ForeignStore final : public dlaunch::Store {
                Clock::time_point deadline) override {
     static_cast<void>(all_gather(name, contributor, count, {}, deadline));
   }
-  /// Each turn has keys of its own. Who is done with a turn knows that all have begun it, so that
-  /// all are done with the one before: its key can go.
+  /// Each turn has keys of its own. A rank that is done with a turn knows that all have begun it,
+  /// so all are done with the one before: its key can go.
   std::vector<Bytes> all_gather(std::string_view name, int contributor, int count, BytesView blob,
                                 Clock::time_point deadline) override {
     const std::string prefix = std::string(name) + "/";

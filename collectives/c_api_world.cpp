@@ -9,7 +9,7 @@ using dlaunch::Errc;
 using dlaunch::Error;
 using dlaunch::World;
 
-// What the structures were when they were published.
+// The sizes of the structures when they were published.
 constexpr std::size_t init_options_size_first = 32;
 constexpr std::size_t world_info_size_first = 88;
 static_assert(sizeof(dl_init_options) >= init_options_size_first);

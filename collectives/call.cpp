@@ -350,7 +350,7 @@ void Call::check_losses(const Waiting& waiting) {
   }
 }
 
-/// Of ranks that nobody waits for in particular: those that can take no more part in the call.
+/// Throws when a rank, which nobody waits for in particular, can take no more part in the call.
 void Call::check_left() {
   for (const int rank : setting_.group.world_ranks) {
     const std::string* closed = rank == setting_.mesh.rank() ? nullptr : setting_.mesh.end_of(rank);
@@ -377,7 +377,7 @@ bool Call::is_elsewhere(int world_rank) const {
   return info.node_count > 1 && (place < 0 || place >= info.local_size);
 }
 
-/// What a rank sent before it left in good order may still be on its way when its end is known.
+/// A message sent before a rank left in good order may still be on its way when its end is known.
 void Call::check_source(int world_rank, const Waiting& waiting) {
   const std::string* closed = end_of(world_rank, waiting);
   const PeerLoss* loss = setting_.mesh.loss_of(world_rank);

@@ -28,7 +28,7 @@ struct Group {
   std::string name;
   std::uint64_t id = 0;
   int rank = 0;
-  std::vector<int> world_ranks;  ///< Of this communicator's ranks, in its order.
+  std::vector<int> world_ranks;  ///< This communicator's ranks, in its order.
 
   int size() const { return static_cast<int>(world_ranks.size()); }
   int world_rank(int rank_here) const { return world_ranks[static_cast<std::size_t>(rank_here)]; }
@@ -56,7 +56,7 @@ class Aborted {
   std::atomic<bool> is_set_{false};
 };
 
-/// What a communicator's calls leave to the next one, which would have to make it again.
+/// Things that a communicator's call leaves to the next one, which need not make them again.
 struct Kept {
   std::vector<std::size_t> parts;
   Rooms rooms;
@@ -67,7 +67,7 @@ class CallError : public Error {
  public:
   CallError(Errc code, const std::string& sentence, Claim claim = {}, bool told = false)
       : Error(code, sentence), claim_(std::move(claim)), told_(told) {}
-  /// Whose fault it was.
+  /// Says whose fault it was.
   const Claim& claim() const noexcept { return claim_; }
   /// Another rank told us; all have heard of it from there.
   bool told() const noexcept { return told_; }
@@ -99,8 +99,8 @@ inline Flight::Call record_of(const transport::Fingerprint& message, int peer, i
 }
 
 /// One call on a communicator, while it lasts: it waits, and decides what the news mean. Throws
-/// CallError. Whatever it posts it has withdrawn when it returns or throws. Making one costs next
-/// to nothing: it looks at the clock when it first has to wait. It holds the mesh's lock while it
+/// CallError. It has withdrawn all it posted when it returns or throws. Making one costs next to
+/// nothing: it looks at the clock when it first has to wait. It holds the mesh's lock while it
 /// waits, and not between.
 class Call final : public Mesh, public transport::Patience {
  public:
@@ -113,10 +113,10 @@ class Call final : public Mesh, public transport::Patience {
     const Aborted& aborted;
     Clock::duration timeout;
     CallSite site;
-    Flight::Entry* flight = nullptr;  ///< Where it is recorded.
+    Flight::Entry* flight = nullptr;  ///< The entry in which it is recorded.
     int peer = any_source;
     int tag = 0;
-    CallHistory* history = nullptr;  ///< Where a device is used.
+    CallHistory* history = nullptr;  ///< Not null if a device is used.
   };
   Call(const Setting& setting, const transport::Fingerprint& fingerprint) noexcept
       : setting_(setting), fingerprint_(fingerprint) {}
@@ -148,7 +148,7 @@ class Call final : public Mesh, public transport::Patience {
     if (nodes.team() == nullptr) return;
     nodes.team()->begin(*this, fingerprint_.record());
   }
-  /// What the fingerprint's hash stands for; what it borrows is borrowed for the call's life.
+  /// The argument behind the fingerprint's hash; what it borrows is borrowed for the call's life.
   void explain(const Argument& argument) { argument_ = argument; }
   /// Room for the offsets of equal parts, which stays as it is from call to call.
   std::vector<std::size_t>& kept_parts() const { return setting_.kept.parts; }
@@ -220,10 +220,10 @@ class Call final : public Mesh, public transport::Patience {
 
  private:
   using TimePoint = Clock::time_point;
-  /// What nobody tells of is looked at so often.
+  /// Looks so often at changes that nobody tells of.
   static constexpr auto look_interval = std::chrono::microseconds(200);
-  /// What the call waits for. Whom it needs for that is asked as often as it matters: who has done
-  /// its part is needed no more, and may leave.
+  /// What the call waits for. The ranks that it needs for that are asked for as often as it
+  /// matters: one that has done its part is needed no more, and may leave.
   struct Waiting {
     const transport::Receive* receive = nullptr;
     const transport::Outgoing* outgoing = nullptr;
@@ -351,7 +351,7 @@ class Call final : public Mesh, public transport::Patience {
     std::optional<transport::Receive> receive;
     std::optional<transport::Outgoing> outgoing;
   };
-  /// Of the present wait, after a while.
+  /// The wait chains of the present wait, after a while.
   struct Chains {
     std::uint64_t turn = 0;
     TimePoint next_own{};     ///< When this rank begins one again,

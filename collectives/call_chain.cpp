@@ -20,7 +20,7 @@ using Stage = WaitChain::Stage;
 
 /// Between two looks at the chains that come to a rank whose wait is no link.
 constexpr auto look_pause = 150ms;
-/// Of the chains that come to a rank it hands on one so often; the others would go the same way.
+/// A rank hands on one of the chains that come to it so often; the others would go the same way.
 constexpr auto hand_on_interval = 20ms;
 
 bool is_only_thread() {
@@ -85,7 +85,7 @@ void Call::take_chain(WaitChain chain, int next, TimePoint now) {
   const int me = setting_.mesh.rank();
   const std::size_t place = chain.place_of(me), count = chain.links.size();
   const bool is_in = place < count;
-  // Of another wait of this rank.
+  // The chain belongs to another wait of this rank.
   if (is_in && chain.links[place].turn != chains.turn) return;
   if (chain.stage == Stage::certain) {
     if (is_in) throw_deadlock(chain);

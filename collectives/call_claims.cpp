@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-/// Whose fault a call's failure is, and how the others hear of it.
+/// Finds whose fault a call's failure is, and tells the others.
 namespace dlaunch {
 namespace {
 
@@ -58,7 +58,7 @@ void Call::tell_failure(const Error& error, Scope scope) {
   }
 }
 
-/// What is this rank's own fault is, to the others, its.
+/// A fault of this rank's own names this rank to the others.
 Claim Call::claim_for_others(const Error& failure) const {
   const auto* known = dynamic_cast<const CallError*>(&failure);
   if (known != nullptr && known->claim().fault != Fault::own) return known->claim();

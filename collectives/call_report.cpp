@@ -134,7 +134,8 @@ std::optional<Fingerprint> Call::call_made(std::uint64_t sequence) const {
                        [&](const Fingerprint& call) { return call.sequence == sequence; });
 }
 
-/// Of ranks on other nodes that have not answered themselves: they may be stopped, or compute.
+/// Asks about ranks on other nodes that have not answered themselves: they may be stopped, or
+/// compute.
 void Call::ask_agents(const std::vector<int>& asked) {
   const auto& membership = setting_.mesh.world().membership();
   std::vector<int> silent;
@@ -280,7 +281,7 @@ std::string unless_header(const std::string& bracketed) {
   return bracketed.starts_with(" [communicator.hpp:") ? "" : bracketed;
 }
 
-/// Of "all_reduce #3 (sum, f32, 8 elements) [train.cpp:42]" the place, and what is before it.
+/// Divides "all_reduce #3 (sum, f32, 8 elements) [train.cpp:42]" into the place and what is before.
 std::pair<std::string, std::string> divided(const std::string& made) {
   const auto at = made.ends_with(']') ? made.rfind(" [") : made.size();
   return {made.substr(0, at), unless_header(made.substr(at))};
@@ -327,7 +328,7 @@ std::string Call::made(int world_rank, std::uint64_t sequence) {
                             .question = transport::Question::made});
 }
 
-/// Where the message came from that this receive found.
+/// The place from which the message was sent that this receive found.
 std::string Call::sent_from(const transport::Receive& receive) {
   transport::Inquiry inquiry{.communicator = setting_.group.id,
                              .question = transport::Question::sent,
@@ -407,7 +408,7 @@ std::string Call::disagreement(const Fingerprint& theirs, int world_rank) {
                                                      .question = transport::Question::argument});
   const auto& table = setting_.mesh.table();
   if (mine.sequence == 1 && (ours == other || other.empty())) {
-    // What ours says is all there is, or there is nothing to say.
+    // Our argument says all there is, or there is nothing to say.
     const bool is_known = !ours.empty() || mine.argument == table.digest();
     return me + but + there +
            (ours == other && is_known ? ", by" : ", with another argument, or by") +

@@ -39,7 +39,7 @@ inline void check_view(const Call& call, const ConstTensorView& view, const char
 /// `other` is a view like `view`, of `count` elements.
 void check_same(const Call& call, const ConstTensorView& view, const ConstTensorView& other,
                 std::size_t count, const char* name = "", const char* other_name = "");
-/// What is read and what is written lie apart. Strided views are copied, and may lie anywhere.
+/// Input and output lie apart. Strided views are copied, and may lie anywhere.
 void check_apart(const Call& call, const ConstTensorView& in, const ConstTensorView& out);
 /// They lie apart or begin together.
 void check_apart_or_same(const Call& call, const ConstTensorView& in, const ConstTensorView& out);

@@ -142,7 +142,7 @@ void Communicator::State::on_device(const Request& request, const Options& optio
   entry.done();
 }
 
-/// What waits for nobody is told later, by the thread, or together with others.
+/// A call that waits for nobody is told later, by the thread, or together with others.
 void Communicator::State::note_on_device(Call& call, const device::Plan& plan) {
   constexpr std::size_t told_together = 64;
   CallHistory& history = device->history();

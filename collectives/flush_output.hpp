@@ -5,7 +5,7 @@
 
 namespace dlaunch {
 
-/// What this process printed so far leaves it.
+/// Writes out what this process printed so far.
 inline void flush_output() {
   std::cout.flush();
   std::clog.flush();

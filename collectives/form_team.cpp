@@ -23,8 +23,8 @@ std::uint64_t key_of(const transport::Links& links, const Group& group) {
   return transport::hash_bytes(parts.data(), sizeof parts) | 1;
 }
 
-/// Whether a rank of this node has mapped the segment. Whoever maps it is seen at once; only of one
-/// that came and could not does the store know, which is asked at growing intervals.
+/// Whether a rank of this node has mapped the segment. A rank that maps it is seen at once; only
+/// the store knows of one that came and could not, so it is asked at growing intervals.
 class Attachment {
  public:
   Attachment(transport::Links& links, Segment& segment, int local, int world_rank)

@@ -16,7 +16,7 @@ using algorithms::Offsets;
 using transport::Fingerprint;
 using transport::Op;
 
-/// Of one rank's encoded value.
+/// The limit of one rank's encoded value.
 constexpr std::uint64_t object_bytes_max = std::uint64_t{1} << 32;
 
 Fingerprint fingerprint(Op op, int root = -1) {

@@ -8,7 +8,7 @@
 namespace dlaunch {
 namespace {
 
-/// Of an input, prepared at a time: all of them together stay in the first-level cache.
+/// So much of each input is prepared at a time: all inputs' together stay in the first-level cache.
 constexpr std::size_t block_elements = 512;
 constexpr std::size_t element_bytes_max = 16;
 

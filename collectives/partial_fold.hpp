@@ -9,7 +9,7 @@
 
 namespace dlaunch {
 
-/// A fold that is made in several places. What ranks came to so far is a *partial*: of the type in
+/// A fold that is made in several places. The ranks' result so far is a *partial*: of the type in
 /// which elements are accumulated (f32 for 16-bit floats, which are rounded at the end alone), with
 /// factors applied, and not yet divided. Folded on from rank to rank, the result has the bits of
 /// the one fold of all. For one thread.
@@ -20,7 +20,7 @@ class PartialFolder {
   PartialFolder(const PartialFolder&) = delete;
   PartialFolder& operator=(const PartialFolder&) = delete;
 
-  /// Of a partial.
+  /// The bytes of one element of a partial.
   std::size_t element_bytes() const { return joining_.element_bytes(); }
   /// Elements are partials, and the last partial is the result.
   bool is_plain() const { return convert_.widen == nullptr && !has_factor_ && !divides_; }
@@ -43,7 +43,7 @@ class PartialFolder {
   const Folder joining_;
   kernels::Conversions convert_;  ///< Null where elements are accumulated in their own type.
   const bool has_factor_, divides_;
-  const Folder scaling_;  ///< Of one input: times the factor, where there is one.
+  const Folder scaling_;  ///< Folds one input: times the factor, if there is one.
   std::vector<std::byte> scratch_;
   std::vector<const std::byte*> inputs_;
 };

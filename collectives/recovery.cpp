@@ -54,7 +54,7 @@ std::uint32_t Communicator::agree(std::uint32_t flags, const Options& options) {
 }
 
 Communicator Communicator::shrink(const Options& options) {
-  // What NCCL has comes along if that is so on all ranks.
+  // NCCL's group comes along if all ranks have one that can shrink.
   const bool on_device = state_->device && state_->device->can_shrink();
   const auto agreed = state_->agree(Op::shrink, on_device ? 1 : 0, options);
   const std::uint64_t number = state_->agreements;
@@ -70,7 +70,7 @@ Communicator Communicator::shrink(const Options& options) {
       transport::hash_bytes(agreed.survivors.data(), agreed.survivors.size() * sizeof(int))};
   group.id = transport::hash_bytes(parts.data(), sizeof parts);
   auto made = state_->child(std::move(group));
-  // What was under way when a rank died is still in the old connections: new ones begin empty.
+  // Messages under way when a rank died are still in the old connections: new ones begin empty.
   const auto generation = static_cast<std::uint32_t>(made->group.id) | transport::Links::derived;
   made->mesh = std::make_shared<transport::Links>(state_->mesh->world(), generation);
   made->mesh->go_by(state_->mesh->shared_table());

@@ -19,8 +19,8 @@ enum class Instructions : std::uint8_t { baseline, avx2, avx512 };
 /// down for it.
 Instructions best_instructions() noexcept;
 
-/// What ranks must have in common, beside the operation, for their folds to be the same: the
-/// factor, the name, the order. 0 where that is nothing.
+/// A hash of what ranks must have in common, beside the operation, for their folds to be the same:
+/// the factor, the name, the order. 0 if there is nothing.
 std::uint64_t hash_of_special(const Reduction& reduction);
 /// They have nothing of the kind.
 inline bool is_plain(const Reduction& reduction) {
@@ -89,7 +89,7 @@ class Folder {
   static kernels::Association association_of(const Reduction& reduction) {
     return reduction.is_canonical() ? kernels::Association::pairs : kernels::Association::left;
   }
-  /// Where there is no vector kernel.
+  /// For folds without a vector kernel.
   void find_other(bool truncate_mean);
   void fold_custom(std::span<const std::byte* const> inputs, std::byte* out, std::byte* also,
                    std::size_t count) const;

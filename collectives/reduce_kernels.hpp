@@ -47,12 +47,12 @@ using Convert = void (*)(const std::byte* from, std::byte* to, std::size_t count
 struct Conversions {
   Convert widen, round;
 };
-/// Of f16 or bf16; nulls for every other type.
+/// Those of f16 or bf16; nulls for every other type.
 Conversions conversions_baseline(DType dtype);
 Conversions conversions_avx2(DType dtype);
 Conversions conversions_avx512(DType dtype);
 
-/// What has no vectors: products of complex numbers and means of integers.
+/// For folds without vectors: products of complex numbers and means of integers.
 Kernel find_scalar(ReduceOp op, DType dtype, Association association);
 
 }  // namespace dlaunch::kernels

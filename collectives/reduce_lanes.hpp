@@ -167,7 +167,7 @@ class Fold {
     Lanes<Summed, n> at[vectors * E::parts];
   };
 
-  /// Of the next result.
+  /// Whether the next result is aligned.
   bool is_aligned(std::size_t bytes) const {
     return reinterpret_cast<std::uintptr_t>(job_.out + done_ * sizeof(Stored)) % bytes == 0;
   }
@@ -247,7 +247,7 @@ void run(const Job& job) {
   Fold<Element, Op, association>(job).run();
 }
 
-/// Of floats, for which the association counts.
+/// For floats, whose association counts.
 template <class Element>
 Kernel find_rounding(ReduceOp op, Association association) {
   const bool left = association == Association::left;
@@ -275,7 +275,7 @@ Kernel find_rounding(ReduceOp op, Association association) {
   return nullptr;
 }
 
-/// Of integers: signed ones are added and multiplied as unsigned ones, which wrap where the others
+/// For integers: signed ones are added and multiplied as unsigned ones, which wrap where the others
 /// would be undefined, and give the same bits.
 template <class Signed, class Unsigned, bool is_signed>
 Kernel find_whole(ReduceOp op) {

@@ -28,7 +28,7 @@ class RootedWindow {
   BytesView bytes() const noexcept { return std::as_bytes(std::span(calls_)); }
   struct Made {
     std::uint64_t sequence = 0;
-    std::uint64_t digest = 0;  ///< What transport::number_of() says of it.
+    std::uint64_t digest = 0;  ///< The call's transport::number_of().
   };
   struct Difference {
     Made here, there;

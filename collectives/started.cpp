@@ -16,7 +16,7 @@ std::vector<std::size_t> kept(std::span<const std::size_t> counts) {
 
 }  // namespace
 
-/// What is printed after it was started is not its concern.
+/// Output that is printed after it was started is not its concern.
 Work Communicator::start_barrier(const Options& options) {
   if (options.cuda_stream != nullptr) {
     return state_->start_on_device(state_->barrier_on_device(), options);

@@ -100,17 +100,17 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     : std::enable_shared_from_this<Communicator::State> {
   Group group;
   std::shared_ptr<transport::Links> mesh;
-  std::shared_ptr<transport::Attendant> attendant;  ///< Of the mesh, which outlives it.
+  std::shared_ptr<transport::Attendant> attendant;  ///< The mesh's attendant; the mesh outlives it.
   FlightPlace flight;
   std::shared_ptr<Membership> membership;
   /// Also for the thread that looks after a device.
   std::atomic<Clock::duration> timeout{std::chrono::minutes(5)};
-  std::atomic<std::uint64_t> sequence{0};  ///< Of the last collective that ran.
+  std::atomic<std::uint64_t> sequence{0};  ///< The number of the last collective that ran.
   std::uint64_t agreements = 0;            ///< Calls of agree and shrink so far.
   std::uint32_t unsettled = 1;             ///< 1 until the team, or the nodes, have been sought.
   bool team_sought = false;
   std::unique_ptr<transport::Team> team;
-  std::unique_ptr<algorithms::by_node::Nodes> nodes;  ///< Where there is no team.
+  std::unique_ptr<algorithms::by_node::Nodes> nodes;  ///< Used if there is no team.
   std::atomic<bool> goes_by_nodes{false};             ///< The same, for any thread.
   Kept kept;
   RootedWindow window;
@@ -219,7 +219,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   void shrink_device(State& parent, std::span<const int> survivors, const Options& options);
   void wait_on_device(const transport::Fingerprint& fingerprint, const Options& options,
                       device::Event& mark);
-  /// What this and the other living ranks bring together, whatever became of the communicator.
+  /// Agrees on the living ranks' flags, even if the communicator is broken or revoked.
   Agreement agree(transport::Op op, std::uint32_t flags, const Options& options);
   /// A collective that runs in the background, in its turn.
   Work start(std::function<void(Communicator&)> body);

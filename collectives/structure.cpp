@@ -13,10 +13,10 @@ namespace {
 
 using Many = std::vector<const Tree*>;  ///< The same place in the values of all ranks.
 
-/// Of a text that is shown in a sentence.
+/// The length of a text that is shown in a sentence.
 constexpr std::size_t shown_text_bytes_max = 40;
 
-/// What is seen of a value when structures are compared.
+/// The part of a value that counts when structures are compared.
 std::string shape_of(const Tree& tree) {
   if (const auto* tensor = std::get_if<Tensor>(&tree.value())) {
     std::string text = std::string("a tensor of ") + to_string(tensor->dtype) + " [";

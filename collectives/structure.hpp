@@ -10,7 +10,7 @@
 /// What the ranks' structured values become together. Pure.
 namespace dlaunch::structure {
 
-/// Where a rank's value does not go with rank 0's, and what both are there: "a list of 2 items".
+/// A difference between a rank's value and rank 0's, and what both are there: "a list of 2 items".
 struct Difference {
   int rank = 0;
   std::string first, other;
@@ -21,8 +21,8 @@ struct Difference {
 /// The first path at which a rank's value has another structure than rank 0's: kind, keys (in any
 /// order), number of items, dtype, shape.
 std::optional<Difference> find_difference(std::span<const Tree> values);
-/// The same, and what is no number, and so is not folded but must be equal. Of values alike in
-/// structure.
+/// The same, but finds what is no number, and so is not folded but must be equal. For values alike
+/// in structure.
 std::optional<Difference> find_unlike_leaf(std::span<const Tree> values);
 /// Tensors, numbers and booleans get a leading axis over the ranks; text and null become lists.
 Tree stack(std::span<const Tree> values);

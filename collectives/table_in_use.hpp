@@ -8,11 +8,11 @@
 
 namespace dlaunch {
 
-/// What rank 0's DLAUNCH_TABLE has, else the table in the tree. Throws Error{misuse} with where and
-/// why if that cannot be read: the same on all ranks.
+/// The table in rank 0's DLAUNCH_TABLE, else the one in the tree. Throws Error{misuse} with where
+/// and why if that cannot be read: the same on all ranks.
 std::shared_ptr<const algorithms::Table> table_of(const World& world);
 
-/// By which table a communicator goes; for those who measure it.
+/// The table that a communicator goes by; for programs that measure it.
 class TableInUse {
  public:
   static const algorithms::Table& of(const Communicator& communicator);

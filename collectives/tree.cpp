@@ -68,7 +68,7 @@ class Encoder {
       tree(value, depth + 1);
     }
   }
-  /// What the other ranks could not decode ends here, before any of them waits for it.
+  /// A tensor that the other ranks could not decode ends here, before any of them waits for it.
   static void check(const Tensor& tensor) {
     if (tensor.shape.size() > extents_max) {
       throw Error(Errc::misuse, "a tensor has " + std::to_string(tensor.shape.size()) +

@@ -94,7 +94,7 @@ void MessageWork::settle() noexcept {
   owner_.reset();
 }
 
-/// Who moves them forgets this one.
+/// The attendant, which moves messages, forgets this one.
 void MessageWork::unlist() noexcept {
   if (receive) {
     owner_->attendant->remove(*receive);

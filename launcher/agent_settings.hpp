@@ -11,12 +11,12 @@
 
 namespace dlaunch::launcher {
 
-/// What follows for the supervisor from what was asked for.
+/// The supervisor's rules, as they follow from the options.
 SupervisorRules rules_of(const AgentTask& task);
 
 LaunchPlan plan_of(const AgentTask& task, const Assignment& assignment);
 
-/// What takes the workers' output; null where all of them keep our streams.
+/// Takes the workers' output; null where all of them keep our streams.
 std::unique_ptr<Output> make_output(const AgentTask& task);
 
 /// The job in this epoch, as this node's workers must know it; `mesh_host`: where other nodes'

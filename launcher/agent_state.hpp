@@ -28,7 +28,7 @@ namespace dlaunch::launcher {
 
 namespace asio = boost::asio;
 
-/// What is behind run_agent, for the files that implement it and nobody else: agent.cpp takes what
+/// The inside of run_agent, for the files that implement it and nobody else: agent.cpp takes what
 /// happens, agent_effects.cpp does what the supervisor wants, up to the end.
 class Agent : private rendezvous::JobObserver, private SeatListener, private SignalListener {
  public:
@@ -99,7 +99,7 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
     bool failed_elsewhere = false;    ///< On another node, first.
   };
   Epoch epoch_;
-  JobWatch::Roster roster_;  ///< Of the last admission.
+  JobWatch::Roster roster_;  ///< The roster of the last admission.
   Console console_;
   Workers workers_;
   TerminalLoan loan_;
@@ -113,10 +113,10 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   bool feeding_ = false;
   std::map<int, Workers::Ended> waiting_for_last_words_;  ///< By local rank.
   std::vector<std::string> flights_;                      ///< To be written, by node.
-  Ended last_end_;                                        ///< Of the last attempt.
+  Ended last_end_;                                        ///< The end of the last attempt.
   std::optional<int> final_code_;  ///< The job is over; we end when the workers are gone.
   bool told_of_logs_ = false;
-  std::optional<int> leaving_;  ///< With this code; the rendezvous has no say any more.
+  std::optional<int> leaving_;  ///< We leave with this code; the rendezvous has no say any more.
   bool finished_ = false;
   bool killing_ = false;
   bool draining_ = false;

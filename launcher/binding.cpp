@@ -12,7 +12,7 @@ namespace {
 
 using Cores = std::vector<LogicalCore>;
 
-/// Where a worker belongs: the index-th of all that share a NUMA node.
+/// A worker's place: the index-th of all that share a NUMA node.
 struct Home {
   int node = 0;
   std::size_t index = 0;

@@ -52,9 +52,9 @@ std::vector<CommunicatorCalls::Call> last_calls(const RankSight& rank, const Fli
   return last;
 }
 
-/// What is kept while a node's ranks are looked at.
+/// The facts that are kept while a node's ranks are looked at.
 struct Known {
-  std::uint64_t count = 0, digest = 0;  ///< Of the first rank.
+  std::uint64_t count = 0, digest = 0;  ///< The first rank's.
   int absent = 0;                       ///< Members that have not been looked at.
 };
 

@@ -7,7 +7,7 @@
 
 namespace dlaunch::launcher {
 
-/// What the ranks of a node, which have ended, called in the communicators that have ranks on other
+/// The calls of a node's ranks, which have ended, in the communicators that have ranks on other
 /// nodes, too, and in those in which they do not agree: for ranks that agree, one rank's calls.
 std::vector<rendezvous::CommunicatorCalls> calls_made(const std::vector<RankSight>& ranks);
 

@@ -11,7 +11,7 @@ void Console::say(const std::string& sentence) { say_lines("dlaunch: " + sentenc
 void Console::say_lines(const std::string& text) {
   if (text.empty()) return;
   if (output_) return output_->say(text.substr(0, text.size() - 1));
-  // Where stderr is gone there is nobody left to tell.
+  // If stderr is gone, there is nobody left to tell.
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
 }
 

@@ -8,15 +8,15 @@
 
 namespace dlaunch::launcher {
 
-/// Where the launcher itself speaks: among the workers' lines, in order; or straight to stderr,
-/// where its only worker has our streams.
+/// The launcher itself speaks here: among the workers' lines, in order; or straight to stderr, if
+/// its only worker has our streams.
 class Console {
  public:
   explicit Console(std::unique_ptr<Output> output) : output_(std::move(output)) {}
 
   /// Null where the only worker has our streams.
   Output* output() const { return output_.get(); }
-  /// What passed through here did not get where it was to go.
+  /// Some output did not get where it was to go.
   bool incomplete() const { return output_ && output_->incomplete(); }
   /// "dlaunch: <sentence>".
   void say(const std::string& sentence);

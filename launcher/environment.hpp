@@ -26,8 +26,8 @@ std::vector<std::string> common_environment(const Options& options, const Machin
                                             std::span<const std::string> inherited,
                                             const Assignment& assignment);
 
-/// What is this worker's alone (RANK and the like), to be appended to the common part. No name
-/// occurs in both.
+/// The variables of this worker alone (RANK and the like), to be appended to the common part. No
+/// name occurs in both.
 std::vector<std::string> worker_environment(const Options& options, const Machine& machine,
                                             std::span<const std::string> inherited,
                                             const Assignment& assignment, int local_rank,

@@ -21,7 +21,7 @@ struct ErrorReport {
 std::optional<ErrorReport> parse_error_file(std::string_view text);
 
 /// The file as an outer launcher's is: a structured message has the exit code of its rank, negative
-/// for a signal, as `errorCode`. What is anything else stays as it is.
+/// for a signal, as `errorCode`. Any other text stays as it is.
 std::string with_error_code(std::string text, int code);
 
 }  // namespace dlaunch::launcher

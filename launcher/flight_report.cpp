@@ -62,7 +62,7 @@ bool is_sound(const ordered_json& document) try {
   return false;
 }
 
-/// Of each node the first.
+/// Keeps the first document of each node.
 std::vector<ordered_json> parsed(const std::vector<std::string>& documents) {
   std::vector<ordered_json> read;
   std::set<std::string> nodes;
@@ -76,7 +76,7 @@ std::vector<ordered_json> parsed(const std::vector<std::string>& documents) {
   return read;
 }
 
-/// Of node rank 0's head, if it is there.
+/// Takes node rank 0's head, if it is there.
 ordered_json merged(std::vector<ordered_json> documents) {
   if (documents.empty()) return ordered_json::object();
   std::stable_sort(documents.begin(), documents.end(), [](const auto& a, const auto& b) {
@@ -145,7 +145,7 @@ struct Made {
   const ordered_json* call;
 };
 
-/// Of each communicator the ranks that have it, and the number of each one's last collective.
+/// The ranks of each communicator, and the number of each one's last collective.
 std::map<std::uint64_t, std::map<int, std::uint64_t>> progress(const ordered_json& flight) {
   std::map<std::uint64_t, std::map<int, std::uint64_t>> last;
   for (const auto& rank : flight["ranks"]) {
@@ -267,7 +267,7 @@ std::string merge_status(const std::vector<std::string>& documents) {
   ordered_json status = merged(parsed(documents));
   if (status.empty()) return "{}\n";
   const auto last = progress(status);
-  // Who has no communicator is behind nobody, as far as anybody can tell.
+  // A rank that has no communicator is behind nobody, as far as anybody can tell.
   for (auto& rank : status["ranks"]) {
     rank["behind"] =
         rank["communicators"].empty() ? ordered_json(nullptr) : ordered_json(lag_of(rank, last));
@@ -289,7 +289,7 @@ std::string status_text(const std::vector<std::string>& documents) {
   }
   text += "\n";
   if (status["stuck"].is_string()) text += "stuck: " + status["stuck"].get<std::string>() + "\n";
-  // Where there are several nodes, a column more.
+  // Several nodes need one more column.
   std::size_t host_width = 0;
   for (const auto& rank : status["ranks"]) {
     if (status["nodes"] != 1) {

@@ -10,14 +10,15 @@ bool has_calls(const std::vector<std::string>& documents);
 /// Whether they tell of every rank of the world.
 bool is_complete(const std::vector<std::string>& documents);
 
-/// What agents answer to "flight", brought together: one document with all ranks in their order,
-/// and "divergence", the first call in which they went apart: of one number in one communicator,
-/// but not the same call ("mismatch"), or not made by all its ranks ("absent"). The records
-/// concerned have "diverges": true. Documents that are none, or are there twice, are left
+/// The agents' answers to "flight", brought together: one document with all ranks in their order,
+/// and "divergence", the first call in which they went apart: it has one number in one
+/// communicator, but is not the same call ("mismatch"), or was not made by all its ranks
+/// ("absent"). The records concerned have "diverges": true. Documents that are none, or are there
+/// twice, are left
 /// out; "missing" are the ranks of nodes that did not answer.
 std::string merge_flight(const std::vector<std::string>& documents);
 
-/// What agents answer to "status", brought together: of one job each. As text for people, or JSON.
+/// The agents' answers to "status", brought together; all of one job. As text for people, or JSON.
 std::string status_text(const std::vector<std::string>& documents);
 std::string merge_status(const std::vector<std::string>& documents);
 

@@ -34,14 +34,14 @@ constexpr auto sweep_timeout = std::chrono::seconds(5);
 constexpr auto second_sweep_timeout = std::chrono::milliseconds(500);
 /// The agent stops at the first, kills at the second; at the third we no longer trust the agent.
 constexpr int stop_signals_max = 3;
-/// An agent that is well takes a signal within milliseconds. What is killed by it, and then by
-/// the agent, may take longer.
+/// An agent that is well takes a signal within milliseconds. Ending what it kills, and then what
+/// the agent kills, may take longer.
 constexpr auto taken_within = std::chrono::seconds(1);
 constexpr auto agent_margin = std::chrono::seconds(5);
 
 void say(const std::string& sentence) {
   const std::string line = "dlaunch: " + sentence + "\n";
-  // Where stderr is gone there is nobody left to tell.
+  // If stderr is gone, there is nobody left to tell.
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 

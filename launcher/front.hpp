@@ -20,7 +20,7 @@ int handed_on_signal();
 /// What the front hands its agent.
 struct AgentSeat {
   pid_t front = 0;
-  sigset_t original_mask{};       ///< What was blocked when dlaunch was started; for the workers.
+  sigset_t original_mask{};  ///< The signals blocked when dlaunch was started; for the workers.
   bool children_ignored = false;  ///< SIGCHLD was ignored then; for the workers.
   bool owns_terminal = false;     ///< Descriptor 0 is a terminal, and dlaunch is in its foreground.
 };

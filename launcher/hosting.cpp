@@ -11,7 +11,7 @@ namespace dlaunch::launcher {
 namespace {
 
 /// Debian's installer maps a host's own name to 127.0.1.1: its owner would host there, where nobody
-/// else can come. Who writes 127.0.0.1 or localhost means this host only.
+/// else can come. A user who writes 127.0.0.1 or localhost means this host only.
 std::optional<HostingProblem> unreachable_for_others(const Options& options,
                                                      const std::vector<Address>& addresses) {
   const std::string& name = options.meeting.host;

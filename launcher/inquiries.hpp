@@ -19,13 +19,13 @@ namespace dlaunch::launcher {
 
 /// How the agents of a job ask each other what their workers do: by the store of the job's epoch.
 /// A question is put under the next number, for which every agent waits; the answers go into the
-/// queue of the one who asks. Whoever sees that a call is stuck rings node rank 0's agent. One
-/// thread: that of `io`.
+/// asking agent's queue. An agent that sees that a call is stuck rings node rank 0's. One thread:
+/// that of `io`.
 class Inquiries {
  public:
   /// Our own answer to a question.
   using Respond = std::function<std::string(const std::string& question)>;
-  /// By node rank, ours included. Who did not answer in time is missing.
+  /// By node rank, ours included. A node that did not answer in time is missing.
   using Answers = std::map<int, std::string>;
   using Gathered = std::function<void(Answers answers)>;
 

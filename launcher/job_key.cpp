@@ -8,7 +8,7 @@
 namespace dlaunch::launcher {
 namespace {
 
-/// Whoever writes into the descriptor was started with us.
+/// The process that writes into the descriptor was started with us.
 constexpr auto descriptor_timeout = std::chrono::seconds(10);
 
 std::optional<Secret> read_secret(const Options& options) {

@@ -27,7 +27,7 @@ constexpr auto look_up_pause = 500ms;
 constexpr auto farewell_timeout = 5s;
 /// The rendezvous in this process stands still when we do: never, for all that matters.
 constexpr auto own_silence_max = std::chrono::hours(24 * 365);
-/// What the hosted rendezvous says of strangers: at most so many lines in such a time.
+/// The hosted rendezvous says at most so many lines about strangers in such a time.
 constexpr int logged_max = 16;
 constexpr auto log_period = 10s;
 
@@ -213,8 +213,8 @@ void JobLink::take_seat(unique_fd listener) {
   seat_->join();
 }
 
-/// Whom the hosted rendezvous turns away, nobody but this node can tell. Who comes again and again
-/// does not fill the terminal.
+/// Only this node can tell whom the hosted rendezvous turns away. A stranger that comes again and
+/// again does not fill the terminal.
 void JobLink::on_service_log(const rendezvous::LogLine& line) {
   if (line.told || line.level == rendezvous::LogLine::Level::info) return;
   const auto now = Clock::now();

@@ -42,7 +42,7 @@ class JobLink {
   /// This node's place in the round, as the plan of its workers wants it, once it is known at which
   /// of its addresses node rank 0 is reached from here. A later call makes an earlier one void.
   void place(const rendezvous::Admission& admission, std::function<void(Assignment)> placed);
-  /// Where this node's workers are reached by other nodes' workers.
+  /// The host at which other nodes' workers reach this node's.
   const std::string& host() const { return host_; }
   /// The node's connection, for its workers' requests; null on one node.
   store::Uplink* uplink();
@@ -75,7 +75,7 @@ class JobLink {
   std::uint16_t master_port_ = 0;
   std::vector<unique_fd> store_listeners_;
   std::string note_;
-  std::shared_ptr<Probe> probe_;  ///< Of node rank 0's addresses.
+  std::shared_ptr<Probe> probe_;  ///< Probes node rank 0's addresses.
   std::string host_ = "127.0.0.1";
   std::optional<Address> hosted_at_;
   std::unique_ptr<rendezvous::Service> service_;
@@ -91,8 +91,8 @@ class JobLink {
   std::function<void()> closed_;
 };
 
-/// Whom node rank 0 serves PyTorch's store. Only its admission tells; nullopt: everybody, also
-/// where a node has published a name, whose numbers cannot be known.
+/// The clients that node rank 0 serves PyTorch's store. Only its admission tells them; nullopt:
+/// everybody, also where a node has published a name, whose numbers cannot be known.
 using StoreClients = std::optional<std::vector<std::string>>;
 StoreClients store_clients(const rendezvous::Admission& admission);
 

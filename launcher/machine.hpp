@@ -16,7 +16,7 @@ struct Machine {
   Processors processors = {};  ///< What usable_cores was made of; it rounds a quota down.
   bool colours = false;        ///< Our stdout and stderr are terminals that show them.
   int gpus = 0;                ///< NVIDIA devices the driver shows; CUDA is not asked.
-  std::string python = {};     ///< Of the environment that dlaunch belongs to; empty: PATH's.
+  std::string python = {};     ///< The one of dlaunch's own environment; empty: PATH's.
   /// Only where it is asked for (--numa-binding): it takes many files to read.
   Topology topology = {};
 

@@ -9,13 +9,13 @@
 
 namespace dlaunch::launcher {
 
-/// What of the options does not go together, and which of them to blame.
+/// Options that do not go together, and which of them is to blame.
 struct MeetingProblem {
   std::string_view flag;  ///< "nnodes".
   std::string sentence;
 };
 
-/// Where the nodes of a job meet, from the options alone.
+/// The place where the nodes of a job meet, from the options alone.
 std::variant<Meeting, MeetingProblem> meeting_of(const Options& options);
 
 /// The port of an --rdzv-endpoint that names none: torchrun's.

@@ -33,7 +33,7 @@ Complaint too_many() {
   return {"more than " + std::to_string(listed_nodes_max) + " nodes are listed"};
 }
 
-/// What stands between brackets: "01-03,07".
+/// Reads the text between brackets: "01-03,07".
 Read<Names> read_ranges(std::string_view ranges) {
   Names numbers;
   if (ranges.empty()) return bad_range(ranges);

@@ -12,7 +12,7 @@ namespace dlaunch::launcher {
 /// it cannot be loaded or asked. For hosts on which the driver has no files (WSL).
 int count_gpus_by_nvml(const std::string& library);
 
-/// Of which GPU each MIG device among these names is ("MIG-" and a UUID); those that the library
+/// Finds the GPU of each MIG device among these names ("MIG-" and a UUID); those that the library
 /// does not know are left out. It is loaded only where there is one.
 std::vector<MigDevice> mig_devices_by_nvml(std::span<const std::string> devices,
                                            const std::string& library = "libnvidia-ml.so.1");

@@ -352,7 +352,7 @@ const OptionEntry* find_option(char letter) {
 std::string nearest_option(std::string_view flag) {
   constexpr std::size_t flag_max = 40;
   if (flag.size() > flag_max) return {};
-  // What other launchers call it.
+  // Other launchers call it so.
   for (const auto name : {"n", "np", "nproc", "num-procs", "ntasks", "ntasks-per-node"}) {
     if (same_flag(flag, name)) return "--nproc-per-node";
   }
@@ -361,7 +361,7 @@ std::string nearest_option(std::string_view flag) {
   const OptionEntry* best = nullptr;
   std::size_t best_distance = std::max<std::size_t>(2, flag.size() / 3) + 1;
   for (const auto& entry : table) {
-    // Who abbreviates means the first option that begins so.
+    // A user who abbreviates means the first option that begins so.
     const bool abbreviated = folded.size() >= 3 && entry.flag.starts_with(folded);
     const std::size_t distance = abbreviated ? 1 : edit_distance(folded, entry.flag);
     if (distance >= best_distance || distance >= std::max(folded.size(), std::size_t{1})) continue;

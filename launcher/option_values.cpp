@@ -11,7 +11,7 @@ namespace {
 
 constexpr int local_ranks_max = 4096;
 
-/// What torchrun's rendezvous may be told: what dlaunch does, and what it does not need.
+/// Keys that torchrun's rendezvous takes: those that dlaunch uses, and those that it does not need.
 constexpr auto rendezvous_keys = std::to_array<std::string_view>({
     "join_timeout",
     "timeout",

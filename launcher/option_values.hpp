@@ -23,7 +23,7 @@ Read<std::vector<std::string>> read_words(std::string_view text);
 Read<std::vector<int>> read_signals(std::string_view text);
 /// "key=value,key=value"; empty text means none.
 Read<std::map<std::string, std::string>> read_pairs(std::string_view text);
-/// What --rdzv-conf changes of `times`; keys that only torchrun's backends know go to `unused`.
+/// `times` as --rdzv-conf changes them; keys that only torchrun's backends know go to `unused`.
 Read<RendezvousTimes> read_rendezvous_conf(std::string_view text, RendezvousTimes times,
                                            std::vector<std::string>& unused);
 /// "2", "1:4".

@@ -17,7 +17,7 @@ namespace {
 /// Its name; the launcher's main finds where it is.
 constexpr std::string_view bench_program = "dlaunch-bench";
 
-/// What was found for one option at one place.
+/// The value found for one option at one place.
 struct Given {
   std::string value;
   Origin origin = Origin::standard;
@@ -124,7 +124,7 @@ class Parser {
     return std::nullopt;
   }
 
-  /// What a job scheduler says, where nothing stronger was said.
+  /// Takes what a job scheduler says, where nothing stronger was said.
   Stop take_scheduler(std::span<const std::string> environment, const FileReader& read_file) {
     const auto place = scheduler_place(environment, read_file);
     if (!place) return std::nullopt;
@@ -139,7 +139,7 @@ class Parser {
     }
     const auto& nodes = given_[index_of(*find_option("nnodes"))];
     if (nodes && (stronger("nnodes") != nullptr || !place->node_count)) {
-      // What is wrong with it, apply() says.
+      // apply() says what is wrong with it.
       const auto read = read_nodes(nodes->value);
       if (const auto* count = std::get_if<NodesAsked>(&read)) asked.most = count->most;
     }
@@ -166,7 +166,7 @@ class Parser {
     return false;
   }
 
-  /// What bench does where neither the user nor a scheduler says otherwise.
+  /// Takes bench's defaults where neither the user nor a scheduler says otherwise.
   void take_bench() {
     if (!draft_.options.bench) return;
     const auto standard = [&](std::string_view flag, std::string_view value) {

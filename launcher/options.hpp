@@ -13,7 +13,7 @@
 
 namespace dlaunch::launcher {
 
-/// Where a value came from, the strongest first.
+/// The origin of a value, the strongest first.
 enum class Origin {
   command_line,
   dlaunch_variable,
@@ -91,7 +91,7 @@ struct RendezvousTimes {
   bool operator==(const RendezvousTimes&) const = default;
 };
 
-/// Where the nodes of a job meet.
+/// The place where the nodes of a job meet.
 struct Meeting {
   enum class Kind {
     one_node,  ///< Nowhere: the agent is alone.
@@ -125,8 +125,8 @@ struct Options {
 
   // The job, and where its ranks meet.
   std::optional<std::string> job_id;  ///< --rdzv-id; unset: the launcher makes a unique one.
-  std::string scheduler_job;          ///< What started this node and others; empty: unknown.
-  std::string node_id;                ///< --node-id; empty: the host's name.
+  std::string scheduler_job;  ///< The scheduler's job of this node and others; empty: unknown.
+  std::string node_id;        ///< --node-id; empty: the host's name.
   bool standalone = false;
   NodesAsked nodes;
   std::optional<int> node_rank;  ///< Unset: the rendezvous decides.
@@ -143,7 +143,7 @@ struct Options {
   std::optional<int> secret_fd;   ///< --secret-fd.
   std::string iface;       ///< --iface: a name or a CIDR; empty: what reaches the rendezvous.
   std::string local_addr;  ///< --local-addr: what other nodes are told.
-  Meeting meeting;         ///< What follows from the above.
+  Meeting meeting;         ///< Follows from the above.
 
   // When something fails, and at the end.
   int max_restarts = 0;
@@ -154,7 +154,7 @@ struct Options {
   std::chrono::milliseconds straggler_notice{20'000};  ///< --straggler-notice; 0: never.
   std::chrono::milliseconds straggler_timeout{0};      ///< --straggler-timeout; 0: none.
   std::vector<int> signals;                            ///< --signals-to-handle, as numbers.
-  std::vector<int> signals_ignored;                    ///< Of these, by keep_ignored.
+  std::vector<int> signals_ignored;                    ///< Some of these, by keep_ignored.
 
   // Output.
   std::optional<std::string> log_dir;
@@ -192,8 +192,8 @@ std::variant<Options, EarlyExit> parse_options(std::span<const std::string> argu
                                                std::span<const std::string> environment,
                                                const FileReader& read_file = {});
 
-/// What was ignored when the launcher was started stays so, for it and for the workers, whatever
-/// --signals-to-handle says: nohup would be of no use otherwise.
+/// A signal that was ignored when the launcher was started stays so, for it and for the workers,
+/// even if --signals-to-handle names it: nohup would be of no use otherwise.
 void keep_ignored(Options& options, std::span<const int> ignored);
 
 /// What --help prints.

@@ -251,7 +251,7 @@ bool Output::write_all(int fd, std::string_view text) {
     if (size >= 0) {
       text.remove_prefix(static_cast<std::size_t>(size));
     } else if (errno == EAGAIN) {
-      // Whoever shares our terminal made it non-blocking.
+      // Another process that shares our terminal made it non-blocking.
       pollfd wait{fd, POLLOUT, 0};
       ::poll(&wait, 1, -1);
     } else if (errno != EINTR) {

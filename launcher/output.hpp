@@ -19,8 +19,8 @@
 namespace dlaunch::launcher {
 
 /// Pumps what the workers write to the launcher's own stdout and stderr, and into log files, on a
-/// thread of its own: a terminal that blocks holds up the workers' output and nothing else. What
-/// was read first is written first. The public members may be called from any thread.
+/// thread of its own: a terminal that blocks holds up the workers' output and nothing else. Text
+/// that was read first is written first. The public members may be called from any thread.
 class Output {
  public:
   /// A file that streams of several workers share.

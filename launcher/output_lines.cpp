@@ -16,7 +16,7 @@ std::size_t emit(Stream to, std::string_view text, Pieces& out) {
   return text.size();
 }
 
-/// What '\r' has left of a line; returns at its end are kept, since '\n' may follow.
+/// The part of a line that '\r' has left; returns at its end are kept, since '\n' may follow.
 std::string_view last_state(std::string_view text) {
   const auto visible_end = text.find_last_not_of('\r');
   if (visible_end == std::string_view::npos) return text;
@@ -176,7 +176,7 @@ void OutputLines::emit_line(std::size_t number, std::string_view first, std::str
   spoke(surface, number, now);
   const bool stands = surface.open == number;
   Pieces& room = stands ? out : make_room(surface, now, out);
-  // What stands of this line is a state that has passed, or the begin of what comes now.
+  // The part of this line that is shown is a state that has passed, or the begin of what comes now.
   const bool replaces = stands && (surface.progress || source.returned);
   std::size_t size = 0;
   if (replaces) size += emit(to, surface.terminal ? wipe_row : "\n", room);

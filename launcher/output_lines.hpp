@@ -11,7 +11,7 @@
 
 namespace dlaunch::launcher {
 
-/// Where a line goes.
+/// The stream that a line goes to.
 enum class Stream { out, err };
 
 /// Text for one of the launcher's own streams, in order of emission.
@@ -32,13 +32,13 @@ struct Surfaces {
 /// descriptor and no clock, not thread-safe. A line is emitted when its end arrives, so lines come
 /// out in the order in which they were completed.
 ///
-/// What has no end yet: on a terminal it is shown after `partial_delay` (a prompt), and another
+/// A line without an end yet is shown on a terminal after `partial_delay` (a prompt), and another
 /// writer then begins a new line. Elsewhere no other writer tears a line that is ended within
 /// `line_patience`: it is shown early only while all others are quiet, and then they wait for it.
 ///
-/// What '\r' has gone back over is progress, of which only the last state counts. A terminal shows
-/// the states in place, one writer's at a time; elsewhere a state is a line, once in a while, and
-/// when the line ends.
+/// Text that '\r' has gone back over is progress, of which only the last state counts. A terminal
+/// shows the states in place, one writer's at a time; elsewhere a state is a line, once in a while,
+/// and when the line ends.
 class OutputLines {
  public:
   static constexpr std::size_t line_bytes_max = 64u << 10;  ///< A longer line is split and marked.
@@ -48,7 +48,7 @@ class OutputLines {
   static constexpr auto line_patience = std::chrono::seconds(5);
   /// Others are quiet who have said nothing for so long.
   static constexpr auto quiet_after = std::chrono::seconds(1);
-  /// What others write while they wait for a begun line; beyond it they no longer wait.
+  /// Bytes that others may write while they wait for a begun line; beyond it they no longer wait.
   static constexpr std::size_t held_bytes_max = 256u << 10;
   /// Between two states of one line, where they are lines: it doubles from the first to the last.
   static constexpr auto state_interval_first = std::chrono::seconds(10);
@@ -88,7 +88,7 @@ class OutputLines {
   struct Source {
     Writer writer;
     bool ended = false;
-    std::string partial;  ///< Of the current line: what was not emitted, or the state of progress.
+    std::string partial;  ///< Text of the current line not emitted yet, or the state of progress.
     Clock::time_point begun{};          ///< The current line.
     Clock::time_point partial_since{};  ///< The oldest of `partial` that is to be shown.
     Clock::time_point moved{};          ///< The last bytes.
@@ -96,7 +96,7 @@ class OutputLines {
     bool returned = false;              ///< '\r' went back over a part of the current line.
     /// Until the next state of the current line, once one was written as a line.
     std::optional<Clock::duration> state_interval;
-    std::string tail_begin;  ///< What was emitted of the current line, for the tail.
+    std::string tail_begin;  ///< Text emitted of the current line, for the tail.
     std::vector<std::string> tail;
   };
   struct Surface {

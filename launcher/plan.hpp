@@ -46,8 +46,8 @@ struct Assignment {
   std::string run_directory;
 };
 
-/// What can be known of it before any node has met another, for --dry-run: with several nodes, as
-/// if all came, each with as many workers.
+/// The assignment before any node has met another, for --dry-run: with several nodes, as if all
+/// came, each with as many workers.
 Assignment assignment_before_meeting(const Options& options, int workers);
 
 /// Said by node rank 0 where --stdin names a rank that this world does not have: how many workers
@@ -62,7 +62,7 @@ std::string run_directory_name(const Options& options, std::span<const std::stri
 /// Something that workers write is to go to files: --redirects, --tee, filters.
 bool wants_logs(const Options& options);
 
-/// Where one stream of a worker goes. Neither a file nor the console: it is read and dropped (its
+/// The way of one stream of a worker. Neither a file nor the console: it is read and dropped (its
 /// last lines are kept for the failure summary).
 struct StreamPlan {
   bool console = true;              ///< Multiplexed line by line into the launcher's own stream.
@@ -92,7 +92,7 @@ struct WorkerSpec {
   std::vector<std::string> own_environment;  ///< Appended to LaunchPlan::common_environment.
   StdioPlan stdio;
   std::vector<int> cores;  ///< The only ones it may use; empty: all.
-  std::string error_file;  ///< Where the worker may leave its error.json.
+  std::string error_file;  ///< The worker may leave its error.json there.
 };
 
 /// A file that all workers of the node share, for lines with any of the words.
@@ -109,7 +109,7 @@ struct LaunchPlan {
   std::optional<std::string> script;
   std::vector<std::string> common_environment;  ///< "NAME=value".
   std::vector<std::string> directories;         ///< To be made, parents first; below run_directory.
-  /// Where every rank's last calls go when the attempt fails.
+  /// The file that gets every rank's last calls when the attempt fails.
   std::optional<std::string> flight_file;
   std::optional<FilterPlan> filter_out;  ///< --duplicate-stdout-filters.
   std::optional<FilterPlan> filter_err;
@@ -128,7 +128,7 @@ std::vector<std::string> worker_command(const Options& options, const Machine& m
 std::string expand_prefix(std::string_view pattern, std::string_view role, int local_rank, int rank,
                           std::string_view hostname);
 
-/// What --dry-run prints: the plan, and where each value came from.
+/// The text that --dry-run prints: the plan, and where each value came from.
 std::string describe_plan(const Options& options, const Machine& machine, const LaunchPlan& plan);
 
 }  // namespace dlaunch::launcher

@@ -114,7 +114,7 @@ std::string to_json(const JobResult& result) {
   }
   out["attempts"] = ordered_json::array();
   for (const auto& attempt : result.attempts) out["attempts"].push_back(attempt_to_json(attempt));
-  // What a program printed need not be UTF-8.
+  // A program's output need not be UTF-8.
   return out.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 

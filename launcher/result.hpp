@@ -16,7 +16,7 @@ struct AttemptResult {
   WallClock::time_point started{};
   WallClock::time_point ended{};
   std::vector<WorkerEnd> ends;     ///< In the order observed; a worker that never started has none.
-  std::optional<Verdict> verdict;  ///< Of the job, where it is known; unset where nobody failed.
+  std::optional<Verdict> verdict;  ///< The job's, if it is known; unset if nobody failed.
   std::string flight_file;         ///< Empty where none was written.
 };
 

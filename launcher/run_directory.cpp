@@ -82,7 +82,7 @@ void RunDirectory::abandon() const {
 void RunDirectory::finish(bool worth_keeping) const {
   if (path_.empty() || options_.log_dir) return;
   if (worth_keeping) return remove_empty(path_, 0);
-  std::error_code ignored;  // What a worker put there meanwhile is left to the system's cleaning.
+  std::error_code ignored;  // Files put there meanwhile are left to the system's cleaning.
   fs::remove_all(path_, ignored);
 }
 

@@ -11,7 +11,7 @@
 
 namespace dlaunch::launcher {
 
-/// Where the logs and error files of a job lie. It bears the job's name, which a node may learn
+/// The directory of a job's logs and error files. It bears the job's name, which a node may learn
 /// only when it has met the others: so it is made then. A copy, also one in a forked process,
 /// stands for the same directory.
 class RunDirectory {

@@ -125,7 +125,7 @@ SchedulerSettings scheduler_settings(const SchedulerPlace& place, const AskedOfN
     told.settings.push_back({std::string(flag), std::move(value), where});
   };
   if (!asked.most) set("nnodes", std::to_string(most), place.count_from);
-  // Where fewer nodes were asked for than there are, the rest are spares: they wait unnumbered.
+  // If fewer nodes were asked for than there are, the rest are spares: they wait unnumbered.
   if (place.node_rank && *place.node_rank < most) {
     set("node-rank", std::to_string(*place.node_rank), place.rank_from);
   }

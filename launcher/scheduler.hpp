@@ -34,13 +34,13 @@ struct SchedulerPlace {
   std::optional<int> node_rank;  ///< Unset: it follows from nothing; the rendezvous decides.
   std::string rank_from;
   bool first = false;      ///< This is the node at `head`: it hosts, the others join.
-  Told node_name;          ///< Where the scheduler has a name for the node.
+  Told node_name;          ///< Set if the scheduler has a name for the node.
   Told job_id;             ///< Fit for --rdzv-id; the same on all nodes.
   Told head;               ///< Host name or address of the first node, as every node sees it.
   std::uint16_t port = 0;  ///< For the rendezvous; the same on all nodes of the job.
 
   std::string refusal;       ///< Why several nodes cannot be made of this, and what to do.
-  std::string head_missing;  ///< Where `head` is empty: which option is needed.
+  std::string head_missing;  ///< The option that is needed if `head` is empty.
   std::string alone;         ///< To be said when it runs as one node for want of --nnodes.
 
   bool operator==(const SchedulerPlace&) const = default;
@@ -52,13 +52,12 @@ struct SchedulerPlace {
 std::optional<SchedulerPlace> scheduler_place(std::span<const std::string> environment,
                                               const FileReader& read_file = {});
 
-/// What was already asked for where it counts more than the scheduler: on the command line, by
-/// DLAUNCH_ and PET_ variables.
+/// Settings that count more than the scheduler's: from the command line, and from DLAUNCH_ and PET_
+/// variables.
 struct AskedOfNodes {
   bool standalone = false;
-  std::optional<int>
-      most;              ///< --nnodes: the most. Where node_count is unset, a file's counts, too.
-  bool meeting = false;  ///< --rdzv-endpoint or --master-addr.
+  std::optional<int> most;  ///< --nnodes: the most. If node_count is unset, a file's counts, too.
+  bool meeting = false;     ///< --rdzv-endpoint or --master-addr.
 };
 
 /// An option's value, as if it had been given.

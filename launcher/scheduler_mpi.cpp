@@ -71,7 +71,7 @@ void meet_in_slurm_job(SchedulerPlace& place, const Variables& variables,
   }
 }
 
-/// What helps where the starter tells no address.
+/// The advice if the starter tells no address.
 std::string no_address(std::string_view starter) {
   return std::string(starter) +
          " tells the nodes of the job no address to meet at: add --rdzv-endpoint HOST:PORT, HOST "
@@ -96,8 +96,8 @@ std::optional<SchedulerPlace> open_mpi_place(const Variables& variables) {
     place.head_missing = no_address("mpirun");
     return place;
   }
-  // Where mpirun itself runs on a node of the job, the first process is there. Only the first
-  // process can tell; it ends the job with a sentence where it is not so.
+  // If mpirun itself runs on a node of the job, the first process is there. Only the first process
+  // can tell; it ends the job with a sentence where it is not so.
   if (place.first && variables.text("OMPI_MCA_orte_local_daemon_uri") != head) {
     place.head_missing = "mpirun runs on " + address +
                          ", which is not the job's first node, so the others cannot know where to "

@@ -4,7 +4,7 @@
 namespace dlaunch::launcher {
 namespace {
 
-/// What salloc's shell on a node says where LaunchParameters has use_interactive_step.
+/// The step id in salloc's shell on a node if LaunchParameters has use_interactive_step.
 constexpr std::string_view interactive_step = "4294967290";
 
 /// In a batch script SLURM_NTASKS is exported, and srun takes it for --ntasks unless told: then it

@@ -37,7 +37,7 @@ std::optional<SchedulerPlace> hydra_place(const Variables& variables);
 std::optional<SchedulerPlace> pmix_place(const Variables& variables);
 
 std::optional<SchedulerPlace> pytorch_job_place(const Variables& variables);
-/// Of a JobSet, or of an Indexed Job by itself.
+/// The place in a JobSet, or in an Indexed Job by itself.
 std::optional<SchedulerPlace> kubernetes_place(const Variables& variables,
                                                const FileReader& read_file);
 

@@ -9,8 +9,8 @@
 
 namespace dlaunch::launcher {
 
-/// What an agent hears from whoever decides about its job's rounds. Called on the agent's thread,
-/// never from within a call of Seat.
+/// Tells an agent what is decided about its job's rounds. Called on the agent's thread, never from
+/// within a call of Seat.
 class SeatListener {
  public:
   virtual ~SeatListener() = default;

@@ -9,7 +9,7 @@
 
 namespace dlaunch::launcher {
 
-/// What signals tell an agent. All signals are blocked, and read here.
+/// Tells an agent of signals. All signals are blocked, and read here.
 class SignalListener {
  public:
   virtual ~SignalListener() = default;

@@ -58,7 +58,7 @@ void SoleSeat::deliver(const rendezvous::Refuse& e) {
   listener_.on_finished({e.exit_code, std::nullopt, e.reason}, false);
 }
 
-/// What a worker did to end the job this node has said itself.
+/// This node itself has said what a worker did to end the job.
 void SoleSeat::deliver(const rendezvous::Finish& e) {
   const bool is_news = e.exit_code == exit_code::disagreement && !e.verdict;
   listener_.on_finished({e.exit_code, e.verdict, is_news ? e.sentence : "", e.details}, true);

@@ -15,7 +15,7 @@ struct SpawnRequest {
   const char* path = nullptr;      ///< As find_program gave it: PATH is not searched again.
   char* const* argv = nullptr;     ///< Null-terminated.
   char* const* environ = nullptr;  ///< Null-terminated.
-  /// What becomes descriptor 0, 1 and 2; -1 keeps ours.
+  /// These become descriptors 0, 1 and 2; -1 keeps ours.
   int stdio[3] = {-1, -1, -1};
   int control = -1;              ///< Inherited as number `control_number`; -1: none.
   int control_number = -1;       ///< Nothing else of ours may use this number.
@@ -34,12 +34,12 @@ struct SpawnResult {
   int error = 0;  ///< errno of what failed, exec included; then there is no process.
 };
 
-/// Starts a process in a process group of its own that dies with the calling thread. What this
-/// process ignores the program ignores, too. Returns when the new program runs, or could not. The
-/// calling thread must have all signals blocked that are not ignored.
+/// Starts a process in a process group of its own that dies with the calling thread. The program
+/// ignores the signals that this process ignores. Returns when the new program runs, or could not.
+/// The calling thread must have all signals blocked that are not ignored.
 SpawnResult spawn(const SpawnRequest& request);
 
-/// Where a program lies, as execvp would find it; `error` is 0, ENOENT or EACCES.
+/// The path of a program, as execvp would find it; `error` is 0, ENOENT or EACCES.
 struct ProgramPath {
   std::string path;
   int error = 0;

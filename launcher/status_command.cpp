@@ -64,7 +64,7 @@ std::variant<Asked, EarlyExit> parse(std::span<const std::string> arguments) {
   return asked;
 }
 
-/// By job. What does not answer is told in `problems`.
+/// By job. Agents that do not answer are named in `problems`.
 std::map<std::string, std::vector<std::string>> ask_all(const Asked& asked,
                                                         const StatusFolder& folder,
                                                         std::string& problems) {

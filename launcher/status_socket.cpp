@@ -62,7 +62,7 @@ void check_folder(const std::string& path, bool make) {
   if ((status.st_mode & 077) != 0) throw no_folder(path, "others may enter it (chmod 700)");
 }
 
-/// What can be a file's name.
+/// A text that can be a file's name.
 std::string file_name(const std::string& node) {
   std::string name = node;
   std::replace(name.begin(), name.end(), '/', '_');
@@ -181,7 +181,7 @@ unique_fd StatusFolder::connect(const Place& place) const {
 }
 
 unique_fd StatusFolder::listen(const Place& place) const {
-  // Whoever leaves the job's folder empty removes it, at any time.
+  // An agent that leaves the job's folder empty removes it, at any time.
   constexpr int attempts_max = 3;
   for (int attempt = 1;; ++attempt) {
     try {
@@ -214,7 +214,7 @@ unique_fd StatusFolder::listen_once(const Place& place) const {
 void StatusFolder::remove(const Place& place) const noexcept {
   const std::string folder = path_ + "/" + place.job;
   ::unlink((folder + "/" + file_name(place.node)).c_str());
-  ::rmdir(folder.c_str());  // Where it was the last one.
+  ::rmdir(folder.c_str());  // Succeeds if it was the last one.
 }
 
 void StatusFolder::remove_dead() const noexcept try {

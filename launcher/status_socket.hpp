@@ -11,11 +11,11 @@
 
 namespace dlaunch::launcher {
 
-/// Where the agents of this user's live jobs are found: $XDG_RUNTIME_DIR/dlaunch, else
-/// /tmp/dlaunch-<uid>; below it <job>/<node>.sock. For their owner alone.
+/// The folder in which the agents of this user's live jobs are found: $XDG_RUNTIME_DIR/dlaunch,
+/// else /tmp/dlaunch-<uid>; below it <job>/<node>.sock. For their owner alone.
 class StatusFolder {
  public:
-  /// With `make` what is missing is made. Throws Error{refused} with a sentence where there is no
+  /// With `make` it makes missing folders. Throws Error{refused} with a sentence where there is no
   /// such folder, or it is not this user's own.
   explicit StatusFolder(bool make);
 
@@ -24,11 +24,12 @@ class StatusFolder {
   struct Place {
     std::string job, node;
   };
-  /// What lies there; whether somebody answers is another question.
+  /// All places that lie there; whether somebody answers is another question.
   std::vector<Place> places() const;
   /// Throws Error{unreachable}: nobody listens there any more, and the place has been removed.
   unique_fd connect(const Place& place) const;
-  /// Takes a place, also where one of the name has been left behind. Whoever finds it can connect.
+  /// Takes a place, also if one of the name has been left behind. A process that finds it can
+  /// connect.
   unique_fd listen(const Place& place) const;
   void remove(const Place& place) const noexcept;
   /// The places that agents left behind which were killed; of very many some.
@@ -40,8 +41,9 @@ class StatusFolder {
   std::string path_;
 };
 
-/// An agent's end: answers who asks what its workers do. A line comes, documents go back, a line
-/// each. Who does not read, or says nothing, is cut off after a while. One thread: that of `io`.
+/// An agent's end: answers questions about what its workers do. A line comes, documents go back, a
+/// line each. A client that does not read, or says nothing, is cut off after a while. One thread:
+/// that of `io`.
 class StatusSocket {
  public:
   using Reply = std::function<void(std::string answer)>;

@@ -11,9 +11,9 @@ namespace {
 using nlohmann::json;
 
 constexpr std::chrono::microseconds waited_max = std::chrono::hours(24 * 365);
-/// Of a node's calls that wait, those in which most do.
+/// A node tells of so many calls that wait: those in which most ranks do.
 constexpr std::size_t calls_max = 16;
-/// Of a node's absent ranks, so many with what they do; the reports tell no more of all.
+/// A node tells what so many of its absent ranks do; the reports tell no more of all.
 constexpr std::size_t described_max = 16;
 
 std::string dumped(const json& what) {
@@ -96,7 +96,7 @@ void add_doing(wire::Doing& doing, std::string_view text) try {
     doing.texts.push_back(what);
   }
 } catch (const json::exception&) {
-  // What cannot be read is no answer.
+  // An unreadable text is no answer.
 }
 
 std::string part_text(const StuckCall& part) {

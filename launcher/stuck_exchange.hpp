@@ -18,7 +18,7 @@ std::vector<CallWait> read_waits(std::string_view text);
 std::string wait_text(const CallWait& wait);
 std::optional<CallWait> read_wait(std::string_view text);
 
-/// What some ranks do.
+/// The document of what some ranks do.
 std::string doing_document(const wire::Doing& doing);
 void add_doing(wire::Doing& doing, std::string_view text);
 

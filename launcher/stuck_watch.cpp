@@ -47,8 +47,8 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + rank_list(ranks);
 }
 
-/// What the rank made under that number where it is another call than those who wait are in; empty
-/// if it is not, or no record is left.
+/// The call that the rank made under that number if it is not the one in which others wait; empty
+/// if it is, or no record is left.
 std::string other_call(const RankSight& rank, const CallWait& wait) {
   for (const auto& call : rank.log.calls) {
     if (call.communicator != wait.communicator || call.sequence != wait.sequence ||
@@ -89,7 +89,7 @@ CallWait wait_of(const RankSight& rank, const FlightWait& seen, Clock::time_poin
   const FlightGroup* group = rank.log.group_of(call.communicator);
   CallWait wait;
   wait.communicator = call.communicator;
-  // Of a group that is gone nobody knows the members.
+  // Nobody knows the members of a group that is gone.
   wait.sequence = group != nullptr ? call.sequence : 0;
   wait.rank = rank.rank;
   wait.turn = seen.turn;
@@ -214,7 +214,7 @@ std::vector<CallWait> WaitTimes::look(const std::vector<RankSight>& ranks, Clock
       seen.emplace(key, since);
       if (rank.ring == nullptr) continue;
       CallWait wait = wait_of(rank, own, now);
-      // What began to wait shortly after the first belongs to the same story.
+      // A wait that began shortly after the first belongs to the same story.
       const auto limit = limit_of(rank, own.call, limit_);
       wait.waiting = limit && now - since >= *limit / 2 ? 1 : 0;
       wait.is_over = limit && now - since >= *limit;
@@ -225,7 +225,7 @@ std::vector<CallWait> WaitTimes::look(const std::vector<RankSight>& ranks, Clock
   return merge_waits(std::move(waits));
 }
 
-/// Of the calls in which most wait, the one that began first.
+/// Picks the call in which most wait; of several such, the one that began first.
 std::optional<CallWait> StuckJudge::judge(const std::vector<CallWait>& waits) {
   if (told_ && std::any_of(waits.begin(), waits.end(),
                            [this](const CallWait& wait) { return same_call(wait, *told_); })) {
@@ -255,7 +255,7 @@ std::optional<std::string> find_disagreement(const std::vector<RankSight>& ranks
           made.try_emplace({call.communicator, call.sequence}, Made{&rank, &call});
       if (is_first || call.agrees_with(*place->second.call)) continue;
       const FlightCall& other = *place->second.call;
-      // Where both are in their calls, or failed, they say it themselves.
+      // If both are in their calls, or failed, they say it themselves.
       if (!has_returned(call) && !has_returned(other)) continue;
       const auto text = [](const RankSight& who, const FlightCall& what) {
         const FlightNames names{*who.ring};

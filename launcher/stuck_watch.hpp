@@ -11,7 +11,7 @@
 
 namespace dlaunch::launcher {
 
-/// What is known of one worker at one moment. A plain value, save for the ring.
+/// The state of one worker at one moment. A plain value, save for the ring.
 struct RankSight {
   enum class State { running, stopped, ended };
   int rank = 0;
@@ -30,16 +30,16 @@ struct RankSight {
 struct CallWait {
   std::uint64_t communicator = 0;
   std::uint64_t sequence = 0;  ///< 0: a message, which is a call of its rank alone.
-  int rank = 0;                ///< Who came first.
-  std::uint64_t turn = 0;      ///< Of its wait: tells messages apart.
+  int rank = 0;                ///< The rank that came first.
+  std::uint64_t turn = 0;      ///< The number of its wait, which tells messages apart.
   int whom = -1;               ///< The rank of the world it waits for; -1: any.
   int group_size = 0;
-  FlightCall::Terms terms{};  ///< Of that call.
+  FlightCall::Terms terms{};  ///< The terms of that call.
   std::string call;           ///< "all_reduce #5 (sum, f32, 8 elements) [train.cpp:42]".
   Clock::duration waited{};
   int waiting = 0;       ///< So many ranks have waited for long enough to be counted.
   bool is_over = false;  ///< One of them for longer than the limit.
-  /// Of a message that is told: the ranks that wait in one for each other, this one first; else
+  /// For a message that is told: the ranks that wait in one for each other, this one first; else
   /// none.
   std::vector<int> ring = {};
 };
@@ -47,7 +47,7 @@ struct CallWait {
 /// Those of several nodes brought together.
 std::vector<CallWait> merge_waits(std::vector<CallWait> waits);
 
-/// Who waits in a call, and who is not there; as one node knows it, or all.
+/// The ranks that wait in a call, and those absent; as one node knows it, or all.
 struct StuckCall {
   CallWait wait;
   std::vector<int> waiting;
@@ -60,7 +60,7 @@ struct StuckCall {
 /// call for 5.2 s, after barrier #4 [train.cpp:40])".
 std::string to_string(const StuckCall& stuck);
 
-/// Of the call that `wait` tells of, what these ranks have to do with it.
+/// Says what these ranks have to do with the call that `wait` tells of.
 StuckCall describe(const CallWait& wait, const std::vector<RankSight>& ranks, int world_size,
                    Clock::time_point now);
 

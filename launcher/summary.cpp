@@ -87,7 +87,7 @@ void append_end(std::string& out, std::size_t number, const WorkerEnd& end, bool
   }
 }
 
-/// What that rank's node has told of it.
+/// Appends what that rank's node has told of it.
 void append_elsewhere(std::string& out, const rendezvous::RankDetails& rank,
                       std::chrono::seconds utc_offset) {
   const WallClock::time_point time{std::chrono::milliseconds(rank.time_ms)};
@@ -107,7 +107,8 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + rank_list(ranks);
 }
 
-/// Who was no more when dlaunch had stopped the attempt, and how: "ranks 1-3 (killed by SIGTERM)".
+/// Appends the ranks that had ended when dlaunch had stopped the attempt, and how: "ranks 1-3
+/// (killed by SIGTERM)".
 void append_stopped(std::string& out, const std::vector<WorkerEnd>& ends) {
   std::map<std::string, std::vector<int>> by_end;
   for (const auto& end : ends) {

@@ -39,13 +39,13 @@ struct FailureSummary {
   std::vector<WorkerEnd> ends;    ///< In the order in which they were observed.
   std::optional<int> root_cause;  ///< One of these ranks.
   std::string why;                ///< Why it is to blame, where its end does not say it.
-  std::string elsewhere;          ///< What ended the job, where none of these ranks did,
+  std::string elsewhere;          ///< The event that ended the job, where none of these ranks did,
   std::optional<rendezvous::RankDetails> elsewhere_details;  ///< and what is known of that rank.
   bool together = false;               ///< That was what several ranks did, of which none failed.
   int attempt = 0;                     ///< How often the workers had been started again.
   int max_restarts = 0;                ///< How often they may be.
   bool tolerated = false;              ///< The job ended well all the same.
-  std::string flight_file;             ///< Where the ranks' last calls were written.
+  std::string flight_file;             ///< The file of the ranks' last calls.
   std::chrono::seconds utc_offset{0};  ///< Times are shown in this zone.
 };
 

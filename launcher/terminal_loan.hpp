@@ -19,8 +19,8 @@ namespace dlaunch::launcher {
 unique_fd controlling_terminal();
 
 /// Lends the terminal to workers that run in its background. The kernel stops one that reads from
-/// it, or changes its settings, by SIGTTIN or SIGTTOU: here it gets the foreground and goes on. Of
-/// several workers none keeps it: a read that has begun goes on in the background, too, so the
+/// it, or changes its settings, by SIGTTIN or SIGTTOU: here it gets the foreground and goes on.
+/// With several workers none keeps it: a read that has begun goes on in the background, too, so the
 /// front has the terminal back at once, and its keys (Ctrl-C) are for the whole job again.
 class TerminalLoan {
  public:

@@ -13,14 +13,16 @@
 namespace dlaunch::launcher {
 namespace {
 
-/// Of calls, and, where no rank has joined the world, of processes: there is less to see.
+/// How often we look at calls, and, if no rank has joined the world, at processes: there is less to
+/// see.
 constexpr auto interval = std::chrono::milliseconds(100);
 constexpr auto outside_interval_max = std::chrono::seconds(1);
-/// Who has returned from a call that does not agree hears of it in its next one, if there is one.
+/// A rank that has returned from a call that does not agree hears of it in its next one, if any.
 constexpr auto ranks_say_it_within = std::chrono::seconds(1);
-/// Of each rank's last calls, so many are compared with the others'.
+/// So many of each rank's last calls are compared with the others'.
 constexpr std::size_t compared_calls = 16;
-/// What all nodes of a job tell of their calls, and one, at most; a call takes half a kilobyte.
+/// All nodes of a job together, and one node, tell so much of their calls; a call takes half a
+/// kilobyte.
 constexpr std::size_t flight_bytes_max = 256u << 20, node_flight_bytes_max = 4u << 20;
 constexpr std::size_t call_bytes = 512;
 /// A worker that asks waits for little longer.
@@ -182,7 +184,7 @@ void Watch::ask(const std::string& question, JobWatch::Gathered gathered) {
   gathered({answer(question)});
 }
 
-/// Of those ranks the ones that live here.
+/// Tells what those of the ranks do that live here.
 wire::Doing Watch::doing_here(const std::vector<std::int32_t>& ranks) const {
   wire::Doing doing;
   const auto now = Clock::now();

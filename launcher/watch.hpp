@@ -24,7 +24,7 @@ namespace dlaunch::launcher {
 
 /// Looks at what the workers of a node do: ten times a second at the calls that wait, by the memory
 /// that they share with the agent, and closer when asked. Says, once, that a call is stuck, or that
-/// the ranks do not agree; among several nodes the former is said by node rank 0's. Of programs
+/// the ranks do not agree; among several nodes the former is said by node rank 0's. For programs
 /// that do not use the runtime it says which ranks are stopped. One thread: that of `io`.
 class Watch {
  public:
@@ -47,13 +47,13 @@ class Watch {
   void started(const std::vector<pid_t>& pids);
   void joined(int local_rank);
   void ended(const Workers::Ended& ended);
-  /// A rank has told what failed. Where the ranks say themselves that they do not agree, we do not.
+  /// A rank has told what failed. If the ranks say themselves that they do not agree, we do not.
   void reported(Errc code);
   /// The user stops the job (Ctrl-Z), or lets it go on: not worth a sentence.
   void suspend(bool suspended) { stopped_.suspend(suspended); }
-  /// The attempt is over. What was known can still be asked for.
+  /// The attempt is over. The last state can still be asked for.
   void stop();
-  /// What the ranks do not agree in, where it was found and nobody has told of it.
+  /// Says what the ranks do not agree in, if it was found and nobody has told of it.
   void tell_disagreement();
 
   /// With up to so many calls of each rank.
@@ -87,7 +87,7 @@ class Watch {
   StoppedRanks stopped_;
   std::unique_ptr<JobWatch> job_;  ///< Null on one node.
   std::uint64_t calls_seen_ = 0;
-  /// What the ranks do not agree in, and until when they may say so themselves.
+  /// The calls in which the ranks do not agree, and until when they may say so themselves.
   struct Disagreement {
     std::string sentence;
     Clock::time_point theirs_until;

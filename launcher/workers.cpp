@@ -100,8 +100,8 @@ std::string machine_name(unsigned number) {
   }
 }
 
-/// What the kernel does not know how to execute, and a shell could not read either. Nullopt for
-/// text without "#!".
+/// Finds a file that the kernel does not know how to execute, and a shell could not read either.
+/// Nullopt for text without "#!".
 std::optional<StartProblem> no_script(const std::string& program, const std::string& path) {
   constexpr std::size_t looked_at = 256;  // As much as the kernel looks at.
   std::string head(looked_at, '\0');
@@ -219,7 +219,7 @@ std::optional<StartProblem> Workers::start_one(const LaunchPlan& plan, const Wor
   request.stdio[2] = pipes.err ? pipes.err.get() : pipes.out.get();
   request.control = theirs.get();
   request.control_number = control_number_.get();
-  // Of several, none keeps the terminal: its keys are for all of them, through the front.
+  // With several workers none keeps the terminal: its keys are for all of them, through the front.
   request.foreground = setting_.give_terminal && worker.stdio.inherit && worker.stdio.input;
   request.mask = setting_.mask;
   request.ignore_children = setting_.ignore_children;

@@ -46,7 +46,7 @@ class Workers {
   /// By local rank; 0 for one that was not started or has ended.
   const std::vector<pid_t>& pids() const { return pids_; }
 
-  /// Whose process that is, or one of its process group; -1 for nobody's.
+  /// The worker whose process, or process group's, that is; -1 for nobody's.
   int local_rank_of(pid_t pid) const;
 
   struct Ended {

@@ -16,11 +16,11 @@ namespace dlaunch::rendezvous {
 struct CommunicatorCalls {
   std::uint64_t communicator = 0;
   std::string name;          ///< The communicator's.
-  int rank = 0;              ///< Of the world.
+  int rank = 0;              ///< A rank of the world.
   std::uint32_t ranks = 1;   ///< How many of its node's ranks made the same calls, this one first.
   std::uint64_t begun = 0;   ///< Number of its last collective.
-  std::uint64_t count = 0;   ///< Of those with a root.
-  std::uint64_t digest = 0;  ///< Of all of them: equal where the calls are.
+  std::uint64_t count = 0;   ///< The number of calls with a root.
+  std::uint64_t digest = 0;  ///< Covers all of them: equal if the calls are.
   /// The program knows that ranks differ in their calls, or that one was wrong.
   bool heard = false;
   /// One of the last calls, of which records are left.
@@ -41,7 +41,7 @@ class CallLedger {
  public:
   /// Nothing is kept of more communicators.
   static constexpr std::size_t communicators_max = 4096;
-  /// Of one communicator; where ranks differ in more ways, no majority is known.
+  /// The limit for one communicator; if ranks differ in more ways, no majority is known.
   static constexpr std::size_t histories_max = 8;
 
   /// The same may be added again.
@@ -50,9 +50,9 @@ class CallLedger {
   /// rank 0 and 2 others made broadcast #3 (f32, 1 element, root 0) [train.cpp:42]", the ranks that
   /// differ from most first; nullopt where all agree, or the program has heard of it in a call.
   std::optional<std::string> disagreement() const;
-  /// What ranks called there, as far as records of it are left.
+  /// The calls that ranks made there, as far as records of them are left.
   std::vector<Count> counts(std::uint64_t communicator, std::uint64_t sequence) const;
-  /// What it keeps; of a communicator in which ranks do not agree, the calls of several.
+  /// All that it keeps: the calls of several ranks, for a communicator in which they do not agree.
   std::vector<CommunicatorCalls> kept() const;
 
  private:

@@ -175,7 +175,7 @@ const Key* find_key(std::string_view name) {
 /// "; did you mean jobs-max?", where something is near enough.
 std::string suggestion(std::string_view name, std::string_view dashes) {
   constexpr std::size_t far = 3;
-  constexpr std::size_t longest = 40;  // Of what is compared: any key is shorter.
+  constexpr std::size_t longest = 40;  // So much is compared: any key is shorter.
   const Key* nearest = nullptr;
   std::size_t least = far;
   for (const auto& key : keys) {
@@ -196,7 +196,7 @@ Exit refuse(int code, const std::string& sentence) {
   return {.code = code, .text = "dlaunchd: " + sentence + "\n"};
 }
 
-/// What was found for one key, and where.
+/// The value found for one key, and where.
 struct Given {
   std::string value;
   std::string where;  ///< "--listen" or "FILE:3: listen".

@@ -14,7 +14,7 @@
 
 namespace dlaunch::rendezvous {
 
-/// Where a socket is to listen; the host as it was written, without brackets.
+/// The address where a socket is to listen; the host as it was written, without brackets.
 struct ListenAt {
   std::string host;
   std::uint16_t port = 0;
@@ -22,8 +22,8 @@ struct ListenAt {
   bool operator==(const ListenAt&) const = default;
 };
 
-/// What dlaunchd was asked to do: the command line over the file over the defaults. Each field is
-/// the key of the same name.
+/// The settings of dlaunchd: the command line over the file over the defaults. Each field is the
+/// key of the same name.
 struct Config {
   std::vector<ListenAt> listen;
   std::optional<ListenAt> http;  ///< Unset: off.
@@ -35,7 +35,7 @@ struct Config {
   std::string config;  ///< The file it was read from; empty for none.
   bool check = false;
 
-  /// Where a value came from, for messages: "dlaunchd.toml:12: listen", "--listen".
+  /// The origin of the value, for messages: "dlaunchd.toml:12: listen", "--listen".
   std::string listen_from;
 };
 

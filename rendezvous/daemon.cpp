@@ -17,7 +17,7 @@ namespace dlaunch::rendezvous {
 
 namespace {
 
-/// What stopping may take beyond the drain's own limit, before the manager takes us for stuck.
+/// Stopping may take so long beyond the drain's own limit, before the manager takes us for stuck.
 constexpr auto stop_reserve = std::chrono::seconds(10);
 /// When no job runs any more: how long agents that are still connected may take to go.
 constexpr auto farewell = std::chrono::seconds(2);
@@ -54,7 +54,7 @@ Daemon::Daemon(DaemonTask task, Log& log)
       signals_(io_, SIGHUP),
       watchdog_timer_(io_),
       drain_timer_(io_) {
-  // What was ignored at the start stays so. A reload costs nothing, whoever asks for it.
+  // A signal that was ignored at the start stays so. A reload costs nothing, whoever asks for it.
   const auto ignored = ignored_signals();
   for (const int number : {SIGTERM, SIGINT}) {
     if (std::ranges::find(ignored, number) == ignored.end()) signals_.add(number);
@@ -168,7 +168,7 @@ void Daemon::reload() {
       log_.warning("changed in the configuration, but in effect only after a restart: " +
                    joined(fixed));
     }
-    // What takes a restart is kept, so that the next reload names it again.
+    // Settings that take a restart are kept, so that the next reload names them again.
     task_.config.rules.jobs_max = now.rules.jobs_max;
     task_.config.rules.nodes_per_job_max = now.rules.nodes_per_job_max;
     task_.config.rules.remember = now.rules.remember;

@@ -38,7 +38,7 @@ int fail(Log& log, int code, const std::string& sentence) {
   return code;
 }
 
-/// Where the unit's LoadCredential= puts the secret.
+/// The name under which the unit's LoadCredential= puts the secret.
 constexpr const char* credential = "dlaunchd.secret";
 
 /// The master key: from the file that is configured, else among the credentials, where it is there.

@@ -58,7 +58,7 @@ Page sentence_page(unsigned code, std::string sentence) {
   return page;
 }
 
-/// What to answer a request that could not be read; nullopt: nobody is there to answer.
+/// The answer to a request that could not be read; nullopt: nobody is there to answer.
 std::optional<Page> objection(const error_code& error) {
   if (error == http::error::header_limit || error == http::error::buffer_overflow) {
     return sentence_page(431, "a request may have a header of 8 KiB");

@@ -14,7 +14,8 @@ namespace dlaunch::rendezvous {
 
 /// Serves pages over HTTP/1.1: GET and HEAD, no bodies. One thread: that of `io`. A request has 8
 /// KiB and 5 s, its answer included. 64 connections are served at once; the next takes the place of
-/// the one that is idle for longest. Whoever exceeds a limit is cut off, and nobody else suffers.
+/// the one that is idle for longest. A client that exceeds a limit is cut off, and nobody else
+/// suffers.
 class HttpServer {
  public:
   /// Gives the page at a request's target.

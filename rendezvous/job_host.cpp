@@ -85,7 +85,7 @@ void JobHost::share_c10d(store::Server& server) {
   hear_refused_clients(server);
 }
 
-/// What all ranks do wrong alike is not said for all of them.
+/// A mistake that all ranks make alike is not told for each of them.
 void JobHost::hear_refused_clients(store::Server& server) {
   server.on_refused_c10d([this, alive = std::weak_ptr(alive_)](
                              const Address& peer, const Address& own, const std::string& why) {
@@ -240,7 +240,8 @@ Segment* JobHost::segment() {
   return segment_.get();
 }
 
-/// What one rank lacks, its neighbours often lack, too: the first sentence of an attempt will do.
+/// If one rank lacks something, its neighbours often do, too: the first sentence of an attempt will
+/// do.
 void JobHost::warn(const std::string& sentence) {
   if (!std::exchange(has_warned_, true)) observer_.on_warning(sentence);
 }

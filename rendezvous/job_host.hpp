@@ -47,16 +47,16 @@ struct JobIdentity {
   int local_size = 1;
   int world_size = 1;
   std::string host;                     ///< This host's name, for messages.
-  std::string mesh_host = "127.0.0.1";  ///< Where other ranks reach those who live here.
+  std::string mesh_host = "127.0.0.1";  ///< Other ranks reach those who live here at this host.
   std::chrono::milliseconds failure_grace{500};
   /// derive_data_key of the job's key and the epoch, where the job has a secret.
   std::optional<Key> data_key = std::nullopt;
   bool oversubscribed = false;  ///< More ranks live here than there are processors for them.
 };
 
-/// What an agent hosts for its job: the native store, fresh for each attempt; PyTorch's store, its
-/// listener held over all attempts; the admission of members; the memory they share, another one
-/// for each attempt; and the news of lost ones. One thread: that of `io`.
+/// All that an agent hosts for its job: the native store, fresh for each attempt; PyTorch's store,
+/// its listener held over all attempts; the admission of members; the memory they share, another
+/// one for each attempt; and the news of lost ones. One thread: that of `io`.
 class JobHost : private store::Host {
  public:
   /// Throws Error where the system denies a socket.
@@ -83,9 +83,10 @@ class JobHost : private store::Host {
   /// Tells all members, those who come later too, that a rank is gone; barriers and all_gathers of
   /// the whole world that lack it fail.
   void publish_loss(int rank, const std::string& host, const std::string& cause, bool left = false);
-  /// What other nodes' ranks do, as far as it is known, to a member that has asked.
+  /// Tells a member that has asked what other nodes' ranks do, as far as it is known.
   void tell_doing(int rank, const wire::Doing& doing);
-  /// What the members of this attempt share; null where nobody has come yet, or there is none.
+  /// The memory that the members of this attempt share; null if nobody has come yet, or there is
+  /// none.
   Segment* shared_memory() const { return segment_.get(); }
   bool is_connected(int rank) const { return by_rank_.contains(rank); }
   void stop();
@@ -106,9 +107,9 @@ class JobHost : private store::Host {
   std::unique_ptr<store::Server> make_server();
   std::optional<Refusal> objection(store::ConnectionId who, const wire::Hello& hello) const;
   void grant(store::ConnectionId to);
-  /// What the members share, and where they record their calls; made when the first one comes,
-  /// since programs that do not link us need none. Null in a world of one, and where it cannot be
-  /// had, which is said once an attempt.
+  /// The memory that the members share, and where they record their calls; made when the first one
+  /// comes, since programs that do not link us need none. Null in a world of one, and where it
+  /// cannot be had, which is said once an attempt.
   Segment* segment();
   void warn(const std::string& sentence);
   void hear_refused_clients(store::Server& server);
@@ -121,7 +122,7 @@ class JobHost : private store::Host {
   JobObserver& observer_;
   std::string socket_name_;
   unique_fd listener_;
-  std::optional<store::Relay> relay_;  ///< Where the store is elsewhere.
+  std::optional<store::Relay> relay_;  ///< Set if the store is elsewhere.
   std::unique_ptr<store::Server> native_;
   std::unique_ptr<store::Server> c10d_;
   store::Server* shared_c10d_ = nullptr;
@@ -132,7 +133,7 @@ class JobHost : private store::Host {
   std::shared_ptr<Segment> segment_;
   bool segment_was_tried_ = false;
   bool has_warned_ = false;
-  int refused_clients_ = 0;                                ///< Of this attempt.
+  int refused_clients_ = 0;                                ///< The number in this attempt.
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);  ///< Posted work checks that we live.
 };
 

@@ -8,24 +8,24 @@
 
 namespace dlaunch::rendezvous {
 
-/// What must outlive a service, so that the one that comes after never uses an epoch again.
+/// A record that must outlive a service, so that the next one never uses an epoch again.
 struct JobRecord {
   std::string job;
   std::uint64_t incarnation = 0;
   std::uint64_t epoch = 0;       ///< The last that was closed; 0: none yet.
-  std::optional<int> exit_code;  ///< Of a finished job.
+  std::optional<int> exit_code;  ///< Set for a finished job.
 
   bool operator==(const JobRecord&) const = default;
 };
 
-/// Where a service keeps that. Called on the service's thread. Each call returns when what it says
-/// is as durable as this journal makes anything, and throws Error when it cannot be: nobody is told
-/// of an epoch that could be given away again.
+/// A service keeps its records here. Called on the service's thread. Each call returns when its
+/// record is as durable as this journal makes anything, and throws Error when it cannot be: nobody
+/// is told of an epoch that could be given away again.
 class JobJournal {
  public:
   virtual ~JobJournal() = default;
 
-  /// What earlier services have left, to be asked once before anything is told.
+  /// The records that earlier services have left, to be asked for once before anything is told.
   virtual std::vector<JobRecord> load() = 0;
   virtual void job_opened(const std::string& job, std::uint64_t incarnation) = 0;
   virtual void epoch_closed(const std::string& job, std::uint64_t epoch) = 0;

@@ -57,7 +57,7 @@ std::optional<Clock::time_point> Rounds::next_deadline() const {
   };
   consider(s.lease_check);
   if (s.phase == State::Phase::gathering) {
-    // Who is about to come back, or to be lost, is waited for; the lease ends that.
+    // A node that is about to come back, or to be lost, is waited for; the lease ends that.
     if (s.count() < s.rules.nodes_min) consider(s.join_deadline);
     if (s.broken == 0) consider(s.last_call);
     consider(s.leaving_until);
@@ -160,7 +160,7 @@ void Rounds::State::on(const Heartbeat& e) {
   if (Node* node = find(e.session)) return heard(*node);
   const auto given_up = lost.find(e.session);
   if (given_up == lost.end() || phase == Phase::finished) return;
-  // What only waited goes on waiting; it has heard nothing else.
+  // A node that only waited goes on waiting; it has heard nothing else.
   if (given_up->second.waiting) {
     const Join again = *given_up->second.waiting;
     lost.erase(given_up);
@@ -190,7 +190,7 @@ void Rounds::State::on(const Leave& e) {
     note_leaving();
     return consider_gathering();
   }
-  // Whose workers have ended is needed no more, save for a restart.
+  // A node whose workers have ended is needed no more, save for a restart.
   const bool working = node.member() && !node.end;
   if (working) --running;
   const bool needed = working || (node.member() && phase == Phase::stopping);
@@ -199,8 +199,8 @@ void Rounds::State::on(const Leave& e) {
   if (working) begin_end(EndCause::leave, reason);
 }
 
-/// Whatever told this node to go tells the others within moments, most often: a signal to all of a
-/// job's nodes does not reach them at once. None of them is to start again for that long.
+/// The same cause most often tells the other nodes to go within moments: a signal to all of a job's
+/// nodes does not reach them at once. None of them is to start again for that long.
 void Rounds::State::note_leaving() {
   if (re_forming) leaving_until = deadline_after(others_leave_within, now);
 }
@@ -237,7 +237,7 @@ void Rounds::State::lose(const std::vector<std::pair<Session, std::string>>& who
     if (!std::exchange(needed, true)) first = text;
     --running;
     evidence.facts.lost[node.admission->first_rank] = node.admission->local_size;
-    // What failed on the lost node itself came before its loss.
+    // A failure on the lost node itself came before its loss.
     const bool fell_silent_before = cause != EndCause::none && node.last_heard <= caused_at;
     lost_before = lost_before || (fell_silent_before && session != caused_by);
     losses.push_back({epoch, node.admission->first_rank, node.admission->local_size,
@@ -272,7 +272,7 @@ void Rounds::State::tell_ranks_lost(std::vector<RanksLost> losses) {
       ranges.push_back(std::move(next));
     }
   }
-  // Who is about to stop at once needs no complete list.
+  // A node that is about to stop at once needs no complete list.
   constexpr std::size_t told_max = 8;
   constexpr std::size_t said_again_max = 1024;
   for (auto& range : ranges) {
@@ -320,7 +320,7 @@ void Rounds::State::on(const Tick&) {
   }
 }
 
-/// Who was not answered for long has closed its connection for that.
+/// A node that got no answer for long has closed its connection for that.
 std::string Rounds::State::break_text(const Node& node) const {
   const std::string text = "its connection broke";
   const bool meanwhile = woke && *node.gone <= deadline_after(rules.reconnect_grace, *woke);

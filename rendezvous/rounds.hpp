@@ -22,8 +22,8 @@ namespace dlaunch::rendezvous {
 /// was started anew has another one.
 using Session = std::uint64_t;
 
-/// What all nodes of a job must agree on. The first one to join brings it, later ones that differ
-/// in the first block are refused.
+/// The rules that all nodes of a job must agree on. The first one to join brings it, later ones
+/// that differ in the first block are refused.
 struct JobRules {
   int nodes_min = 1;
   int nodes_max = 1;
@@ -42,8 +42,8 @@ struct JobRules {
 /// By what the nodes of one launch know each other from those of a second job under the same id.
 /// 0: not known.
 struct Launch {
-  std::uint64_t line = 0;   ///< Of the program and its arguments.
-  std::uint64_t start = 0;  ///< Of the scheduler's job that started the node.
+  std::uint64_t line = 0;   ///< A hash of the program and its arguments.
+  std::uint64_t start = 0;  ///< A hash of the scheduler's job that started the node.
 
   bool operator==(const Launch&) const = default;
 };
@@ -62,7 +62,7 @@ struct NodeOffer {
   bool operator==(const NodeOffer&) const = default;
 };
 
-/// What a node holds already when it joins: the daemon was restarted and must learn of it anew.
+/// The epoch that a node holds already when it joins: a restarted daemon must learn of it anew.
 struct Holding {
   std::uint64_t incarnation = 0;
   std::uint64_t epoch = 0;
@@ -113,18 +113,18 @@ struct WorkerLeft {
   std::uint64_t epoch = 0;
   int rank = 0;  ///< Global.
 };
-/// What people want to know of the rank that is to blame, wherever they read it.
+/// Details that people want to know of the rank that is to blame, wherever they read of it.
 struct RankDetails {
   int rank = 0;
   int local_rank = 0;
   std::string node;  ///< Its node's id, by the rendezvous.
   std::string host;
   std::int64_t pid = 0;
-  std::int64_t time_ms = 0;  ///< Of its end, since 1970; 0 where it was stopped.
+  std::int64_t time_ms = 0;  ///< The time of its end, since 1970; 0 if it was stopped.
   std::string error_file;
-  std::string message;                  ///< Of the exception that its error file tells of.
-  std::vector<std::string> last_lines;  ///< Of its stderr.
-  bool lines_of_both = false;           ///< Of its stdout, too.
+  std::string message;                  ///< The message of the exception in its error file.
+  std::vector<std::string> last_lines;  ///< The last lines of its stderr.
+  bool lines_of_both = false;           ///< They are of its stdout, too.
 
   bool operator==(const RankDetails&) const = default;
 };
@@ -136,11 +136,11 @@ struct WorkersEnded {
   Outcome outcome = Outcome::succeeded;
   int exit_code = 0;
   std::string sentence;  ///< Why, where that is no rank's fault.
-  Facts facts = {};      ///< Of its ranks.
+  Facts facts = {};      ///< The facts of its ranks.
   /// Details of those of its ranks that may be to blame.
   std::vector<RankDetails> details = {};
 };
-/// What a node's ranks have called, where they ended by themselves; before WorkersEnded.
+/// The calls of a node's ranks, if they ended by themselves; before WorkersEnded.
 struct CallsMade {
   Session session = 0;
   std::uint64_t epoch = 0;
@@ -165,7 +165,7 @@ struct Admission {
   int first_rank = 0;
   int local_size = 1;
   int world_size = 1;
-  /// Where node rank 0 serves PyTorch's store.
+  /// The addresses at which node rank 0 serves PyTorch's store.
   std::vector<std::string> store_addresses;
   /// All nodes by rank, for node rank 0 only: whom it may serve.
   struct Entry {
@@ -229,9 +229,9 @@ struct Standing {
 /// The job is over; every node exits with this.
 struct Finish {
   int exit_code = 0;
-  std::optional<Verdict> verdict;  ///< Where ranks are to blame.
+  std::optional<Verdict> verdict;  ///< Set if ranks are to blame.
   std::string sentence;
-  std::optional<RankDetails> details = std::nullopt;  ///< Of the verdict's first rank.
+  std::optional<RankDetails> details = std::nullopt;  ///< Those of the verdict's first rank.
 };
 
 using Effect = std::variant<Admit, Refuse, Stop, RanksLost, Standing, Finish>;
@@ -289,8 +289,8 @@ class Rounds {
 
   JobStatus status() const;
   std::uint64_t epoch() const;
-  /// Of the epoch: its own, or an earlier one whose nodes have come back. What they knew more of it
-  /// is not known here, so the epoch after that is of its own again.
+  /// The epoch's incarnation: our own, or an earlier one whose nodes have come back. Those knew
+  /// more of it than is known here, so the epoch after that is of our own again.
   std::uint64_t incarnation() const;
   /// It is the one here, or over by now.
   bool has_had(std::uint64_t incarnation) const;

@@ -34,14 +34,14 @@ void Rounds::State::begin_gathering() {
   for (auto& [session, node] : nodes) node.take({});
 }
 
-/// Of the last epoch only who had which rank is known from here on.
+/// From here on, only the ranks that the nodes had are known of the last epoch.
 void Rounds::State::begin_epoch() {
   static_cast<EpochState&>(*this) = {};
   phase = Phase::running;
   re_forming = true;
   if (!begun) {
     begun = now;
-    launch.reset();  // Of those who came, not all may be here.
+    launch.reset();  // Some of those who came may be gone.
   }
   first_loss.reset();
   join_deadline.reset();
@@ -64,7 +64,7 @@ void Rounds::State::consider_gathering(Session newcomer) {
     return;
   }
   if (!join_deadline) join_deadline = deadline_after(rules.join_timeout, now);
-  // Whose connection broke is back in a moment, or lost.
+  // A node whose connection broke is back in a moment, or lost.
   const int present = count() - broken;
   if (present >= rules.nodes_max && !leaving_until) return close();
   if (count() < rules.nodes_min) {
@@ -92,9 +92,9 @@ void Rounds::State::give_up_gathering() {
   finish(!first && first_loss ? exit_code::node_lost : exit_code::ranks_missing, text);
 }
 
-/// Of more than there is room for, those of the last epoch come first.
+/// If there is no room for all, the nodes of the last epoch come first.
 std::vector<Node*> Rounds::State::choose() {
-  std::vector<std::pair<int, Node*>> candidates;  // With the rank it had.
+  std::vector<std::pair<int, Node*>> candidates;  // Each with the rank it had.
   candidates.reserve(nodes.size());
   for (auto& [session, node] : nodes) {
     if (node.gone) continue;

@@ -6,7 +6,7 @@
 
 namespace dlaunch::rendezvous {
 
-/// Who waits for a rank that is lost says so, and only then ends.
+/// A rank that waits for a lost one says so, and only then ends.
 Stop::Cause manner_of(EndCause why) {
   const bool someone_is_missed = why == EndCause::failure || why == EndCause::loss;
   return someone_is_missed ? Stop::Cause::failure : Stop::Cause::membership;
@@ -59,7 +59,7 @@ void Rounds::State::on(const WorkerLeft& e) {
   put(std::move(gone));
 }
 
-/// What the node says when all its workers have ended is what counts: later claims may have come.
+/// The facts that a node gives when all its workers have ended count: later claims may have come.
 void Rounds::State::take_facts(const Node& node, const WorkersEnded& e) {
   for (const auto& [rank, fact] : e.facts.ranks) {
     if (is_own(node, rank)) evidence.facts.ranks.insert_or_assign(rank, fact);
@@ -83,7 +83,7 @@ void Rounds::State::take_facts(const Node& node, const WorkersEnded& e) {
 void Rounds::State::on(const WorkersEnded& e) {
   using Outcome = WorkersEnded::Outcome;
   if (!find(e.session)) {
-    // Whoever was given up joins anew, now that its workers are gone.
+    // A node that was given up joins anew, now that its workers are gone.
     if (phase != Phase::finished) tell_evicted(e.session, e.epoch);
     return;
   }
@@ -126,7 +126,7 @@ void Rounds::State::on(const CallsMade& e) {
   for (const auto& communicator : e.communicators) ledger.add(communicator);
 }
 
-/// Where ranks disagree on a call, those that have returned from it and ended count, too.
+/// If ranks disagree on a call, those that have returned from it and ended count, too.
 std::optional<Verdict> Rounds::State::find_cause() const {
   std::set<std::pair<std::uint64_t, std::uint64_t>> disputed;
   for (const auto& [rank, fact] : evidence.facts.ranks) {

@@ -16,7 +16,7 @@ constexpr std::uint64_t epoch_max = std::uint64_t{1} << 62;
 /// An agent tries to reach a rendezvous that was gone every 5 s, and one try may take as long.
 constexpr Clock::duration comes_back_within = std::chrono::seconds(12);
 
-/// What makes no sense whoever says it.
+/// Finds rules that make no sense, whoever brings them.
 std::optional<std::string> nonsense(const Join& e) {
   const auto number = [](int n) { return std::to_string(n); };
   const JobRules& rules = e.rules;
@@ -134,7 +134,7 @@ void Rounds::State::on(const Join& e) {
 /// Between two rounds: one more is used at once where there is room, else it waits.
 void Rounds::State::welcome(const Node& node) {
   const bool room = members < rules.nodes_max;
-  // Who has begun to end is let end.
+  // An epoch that has begun to end is let end.
   if (phase == Phase::running && room && ends.empty() && awaited.empty()) {
     return begin_end(EndCause::arrival, "node " + node.offer.id + " joins");
   }
@@ -251,8 +251,8 @@ const Node* Rounds::State::holder_of(int node_rank) const {
   return node != nodes.end() && node->second.member() ? &node->second : nullptr;
 }
 
-/// It is of another incarnation, which does not have to be over: it may have begun at a rendezvous
-/// before this one. Of two such the later counts.
+/// The node is of another incarnation, which does not have to be over: it may have begun at a
+/// rendezvous before this one. The later of two such counts.
 bool Rounds::State::comes_back(const Holding& held) const {
   const bool ended_here = held.incarnation >= use.first_here && held.incarnation < use.number;
   const bool too_late = begun && now > use.return_by;

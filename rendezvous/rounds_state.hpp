@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-/// What is behind Rounds, for the files that implement it and nobody else: rounds.cpp takes events
+/// The inside of Rounds, for the files that implement it and nobody else: rounds.cpp takes events
 /// and keeps time, rounds_join.cpp judges who comes, rounds_second_job.cpp whether it is of this
 /// job at all, rounds_close.cpp closes a round and gives out ranks, rounds_end.cpp judges an
 /// epoch's end, rounds_text.cpp says how things stand.
@@ -34,20 +34,21 @@ struct Node : Place {
   void take(Place place) { static_cast<Place&>(*this) = std::move(place); }
 };
 
-/// What is known of an epoch's ranks.
+/// All that is known of an epoch's ranks.
 struct Evidence {
   Facts facts;
   std::set<int> told;  ///< Ranks of whose end all have heard.
   std::map<int, RankDetails> details;
-  std::map<int, std::string> hosts;  ///< Of ranks that failed: their node may be lost since.
+  std::map<int, std::string> hosts;  ///< For ranks that failed: their node may be lost since.
 };
 
-/// What ended an epoch, or is about to: the first thing that happened counts.
+/// The cause that ended an epoch, or is about to: the first thing that happened counts.
 enum class EndCause { none, failure, loss, arrival, leave };
 /// How the members of an epoch are told to end for it.
 Stop::Cause manner_of(EndCause why);
 
-/// What is known of an epoch since its round was closed. The next one begins with another value.
+/// All that is known of an epoch since its round was closed. The next one begins with another
+/// value.
 struct EpochState {
   int world_size = 0;
   int members = 0;  ///< How many nodes the epoch has, the lost included.
@@ -116,7 +117,7 @@ struct Rounds::State : EpochState {
   void welcome(const Node& node);
   std::optional<Refuse> objection(const Join& e) const;
   std::optional<Refuse> claim_objection(const Join& e) const;
-  /// Who must go for this node to come: it was started again.
+  /// The sessions that must go for this node to come: it was started again.
   std::vector<Session> predecessors(const NodeOffer& offer) const;
   /// Its connection is broken, or it is silent for long.
   bool absent(const Node& node) const;
@@ -217,14 +218,14 @@ struct Rounds::State : EpochState {
   std::string rules_from;                  ///< The node that brought them.
   std::string name;                        ///< The job's.
   std::optional<Clock::time_point> begun;  ///< Its first epoch here.
-  /// What all nodes of all its epochs here had in common; what they had not is 0.
+  /// The values that all nodes of all its epochs here had in common; others are 0.
   std::optional<Launch> launch;
   Incarnation use;
-  std::uint64_t incarnation = 0;  ///< Of the epoch.
+  std::uint64_t incarnation = 0;  ///< The epoch's incarnation.
   std::uint64_t taken_up = 0;     ///< The last whose nodes have come back; 0: none.
-  std::uint64_t last_epoch = 0;   ///< Of earlier incarnations, as far as is known.
+  std::uint64_t last_epoch = 0;   ///< The last of earlier incarnations, as far as is known.
   std::uint64_t epoch = 0;
-  std::uint64_t epoch_seen = 0;  ///< Of any node, ever: the next one is higher.
+  std::uint64_t epoch_seen = 0;  ///< The highest of any node, ever: the next one is higher.
   int attempt = 0;
   std::map<Session, Node> nodes;
   std::map<std::string, Session> by_id;
@@ -246,18 +247,18 @@ struct Rounds::State : EpochState {
   std::optional<Loss> first_loss;  ///< Since the round was closed.
 
   std::string standing;
-  std::string standing_key;               ///< What it said about the nodes, without the clock.
-  std::size_t calls_said = 0;             ///< Of the last call's countdown.
-  std::optional<Clock::time_point> told;  ///< When it was last told to all.
+  std::string standing_key;                       ///< The part about the nodes, without the clock.
+  std::size_t calls_said = 0;                     ///< The steps said of the last call's countdown.
+  std::optional<Clock::time_point> told;          ///< When it was last told to all.
   std::optional<Clock::time_point> standing_due;  ///< When it is to be told next.
   std::optional<Finish> finish_said;
   std::optional<Clock::time_point> lease_check;  ///< No lease ends before this.
   std::optional<Clock::time_point> asked;        ///< For when we asked for a tick.
-  std::optional<Clock::time_point> woke;         ///< Whoever runs this stood still until then,
+  std::optional<Clock::time_point> woke;         ///< Our process stood still until then,
   Clock::duration slept{};                       ///< and for so long.
 
-  Clock::time_point now;  ///< Of the event being answered.
-  Effects effects;        ///< Of the event being answered.
+  Clock::time_point now;  ///< The time of the event being answered.
+  Effects effects;        ///< The answer to the event.
 };
 
 /// "1 node", "3 nodes".

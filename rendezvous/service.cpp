@@ -23,7 +23,7 @@ constexpr auto join_by = std::chrono::seconds(10);
 /// A roster names everybody, in one frame.
 constexpr std::size_t roster_bytes_max = wire::frame_bytes_max - (64u << 10);
 
-/// What an offer takes in a roster.
+/// The bytes that an offer takes in a roster.
 std::size_t roster_bytes(const NodeOffer& offer) {
   constexpr std::size_t fixed = 32;
   std::size_t bytes = fixed + offer.id.size() + offer.host.size();
@@ -220,7 +220,7 @@ void Service::State::gone(Job& job, Session session, store::ConnectionId who, bo
   if (member == job.members.end() || member->second.connection != who) return;
   member->second.connection = 0;
   if (job.finished) return;  // It has done what it came for.
-  // Who has no place in the epoch has nothing to come back to: it joins anew.
+  // A node that has no place in the epoch has nothing to come back to: it joins anew.
   if (goodbye || job.epoch == 0 || member->second.epoch != job.epoch) job.members.erase(member);
   const auto now = Clock::now();
   if (goodbye) {

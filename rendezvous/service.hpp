@@ -15,15 +15,15 @@
 
 namespace dlaunch::rendezvous {
 
-/// What a service allows.
+/// The limits of a service.
 struct ServiceRules {
   /// The endpoint is the job: agents name none and are given this one. Empty: many jobs, and every
   /// agent has to name its own.
   std::string only_job;
   std::size_t jobs_max = 1024;
   int nodes_per_job_max = 20'000;
-  store::Limits limits;  ///< Of each job's namespace.
-  /// How long a finished job is remembered, for who comes late and for the status page.
+  store::Limits limits;  ///< The limits of each job's namespace.
+  /// How long a finished job is remembered, for nodes that come late and for the status page.
   Clock::duration remember = std::chrono::minutes(10);
 };
 
@@ -44,7 +44,7 @@ struct NamedJobStatus {
   std::size_t bytes = 0;
 };
 
-/// What has happened since the service began.
+/// Counts of what has happened since the service began.
 struct Totals {
   std::size_t connections = 0;  ///< Agents and tools that are connected now.
   std::uint64_t jobs_opened = 0;

@@ -30,7 +30,7 @@ void Service::State::step(Job& job, const Event& event, Clock::time_point now) {
   schedule(job);
 }
 
-/// Nobody is there, and nobody is waited for: the rounds would wait for ever. Whoever comes next
+/// Nobody is there, and nobody is waited for: the rounds would wait for ever. The next to come
 /// begins anew, with rules of its own.
 void Service::State::end_if_deserted(Job& job) {
   if (job.finished || job.rounds.next_deadline()) return;
@@ -153,7 +153,7 @@ void Service::State::apply(Job& job, const Finish& effect) {
   tell_all(job, *job.finished, [](Session, const Member&) { return true; });
   server.drop_space(job.space, "the job is over: " + effect.sentence);
   job.space = store::no_space;
-  // Who was lost in silence is told as well, but not waited for.
+  // A node that was lost in silence is told as well, but not waited for.
   for (const auto& [session, member] : job.members) {
     if (!job.rounds.knows(session)) joined(member.connection, false);
   }

@@ -19,7 +19,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/unordered/unordered_flat_map.hpp>
 
-/// What is behind Service, for the files that implement it and nobody else: service.cpp hears
+/// The inside of Service, for the files that implement it and nobody else: service.cpp hears
 /// connections and turns what they say into events, service_jobs.cpp carries out the effects and
 /// keeps time.
 namespace dlaunch::rendezvous {
@@ -43,7 +43,7 @@ struct Job {
   int attempt = 0;
   store::SpaceId space = store::no_space;
   std::uint64_t stopping = 0;              ///< The epoch that is known to be stopping, for the log.
-  std::optional<message::HostPlace> host;  ///< Of the agent in whose process this is.
+  std::optional<message::HostPlace> host;  ///< The place of the agent in whose process this is.
 
   std::optional<message::Finished> finished;
   Clock::time_point forget;                    ///< When it is finished.
@@ -146,10 +146,10 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   boost::unordered_flat_map<store::ConnectionId, Caller> callers;
   boost::unordered_flat_map<Session, store::ConnectionId> connected;
   std::size_t agents = 0;             ///< Callers that have joined.
-  store::ConnectionId own_agent = 0;  ///< Of the agent in whose process this is; 0: of none.
+  store::ConnectionId own_agent = 0;  ///< The agent in whose process this is; 0: none.
   std::set<std::pair<Clock::time_point, Job*>> deadlines;
   std::deque<std::pair<Clock::time_point, store::ConnectionId>> unjoined;
-  /// Of the jobs that are forgotten, and of those before this service: what comes after is higher.
+  /// The highest of forgotten jobs, and of those before this service: later ones are higher.
   std::uint64_t epoch_max = 0, incarnation_max = 0;
   std::uint64_t epoch_before = 0;       ///< The last that is known of before this service.
   std::uint64_t incarnation_first = 0;  ///< No job of before this service has this one or a higher.

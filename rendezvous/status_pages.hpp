@@ -31,7 +31,7 @@ struct Page {
   std::string body;
 };
 
-/// Where pages get what they show. Each is called at most once, and only by pages that need it.
+/// The source of what pages show. Each is called at most once, and only by pages that need it.
 struct StatusSource {
   std::function<DaemonStatus()> status;
   /// Why the daemon takes no new job; empty: it does.

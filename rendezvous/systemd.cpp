@@ -52,7 +52,7 @@ std::string one_line(std::string_view text) {
 }
 
 std::string monotonic_now_us() {
-  // What the manager compares it with is CLOCK_MONOTONIC, which is what Clock reads on Linux.
+  // The manager compares it with CLOCK_MONOTONIC, which is what Clock reads on Linux.
   const auto since = Clock::now().time_since_epoch();
   return std::to_string(std::chrono::duration_cast<std::chrono::microseconds>(since).count());
 }

@@ -16,7 +16,7 @@
 /// least for each element, so that whichever algorithm runs, the bits are the same.
 namespace dlaunch::algorithms {
 
-/// Where each rank's part begins and ends: n + 1 offsets.
+/// The n + 1 offsets at which the ranks' parts begin and end.
 using Offsets = std::vector<std::size_t>;
 Offsets equal_parts(int ranks, std::size_t each);
 Offsets parts_of(std::span<const std::size_t> counts, std::size_t element_bytes);
@@ -61,7 +61,7 @@ void broadcast_tree(Mesh& mesh, std::span<std::byte> data, int root);
 /// the ring.
 void broadcast_scatter(Mesh& mesh, std::span<std::byte> data, int root);
 
-/// Parts travel round the ring, n - 1 steps. What is part 0 is that of `first`, and so on.
+/// Parts travel round the ring, n - 1 steps. Part 0 is that of `first`, and so on.
 void all_gather_ring(Mesh& mesh, std::byte* data, const Offsets& parts, int first = 0);
 /// J. Bruck and others: Efficient algorithms for all-to-all communications, 1997: in round k each
 /// rank gets from the one 2^k further what that has, up to 2^k parts.

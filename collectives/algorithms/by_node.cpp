@@ -11,7 +11,7 @@
 namespace dlaunch::algorithms::by_node {
 namespace {
 
-/// What goes on from a leader to its node while the next is on its way.
+/// A leader hands on a block to its node while the next is on its way.
 constexpr std::size_t block_bytes = 512u << 10;
 
 std::vector<int> ranks_at(const Layout& layout, int index) {
@@ -21,7 +21,7 @@ std::vector<int> ranks_at(const Layout& layout, int index) {
   return ranks;
 }
 
-/// Where each rank's part lies if the nodes' ranks lie behind one another.
+/// The place of each rank's part if the nodes' ranks lie behind one another.
 class Packing {
  public:
   Packing(const Layout& layout, std::size_t each)
@@ -112,7 +112,7 @@ struct Speakers {
   }
   int node;  ///< The root's.
   std::vector<int> ranks;
-  int index;  ///< Of the one on this rank's node.
+  int index;  ///< The index of this node's speaker.
   bool speaks;
 };
 
@@ -254,7 +254,7 @@ void all_gather_in_slices(Mesh& mesh, const Nodes& nodes, std::byte* data, std::
   Submesh peers(mesh, nodes.peers(), me);
   const Offsets parts = equal_parts(layout.most(), each);
   for (int step = 0; step < n; ++step) {
-    // What came last, or was here: on to the next node, and to all of this one.
+    // Hands on what came last, or was here, to the next node and to all of this one.
     const int node = (me - step + n) % n;
     const auto before = (node - 1 + n) % n;
     if (step < n - 1) {

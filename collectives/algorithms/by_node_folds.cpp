@@ -13,8 +13,8 @@
 namespace dlaunch::algorithms::by_node {
 namespace {
 
-/// What one rank of a node folds in one step: large enough for a message, and small enough that all
-/// of a step stays in the cache.
+/// One rank of a node folds so much in one step: enough for a message, and so little that all of a
+/// step stays in the cache.
 constexpr std::size_t piece_bytes_max = 128u << 10;
 
 /// The same on all nodes, so that a piece of theirs is one of ours. Whole elements.
@@ -122,8 +122,8 @@ class Chain {
     for (Turn& turn : turns_) turn.after = mesh.rooms().take(room);
   }
 
-  /// Of the windows of all parts that begin at `offset`; the result goes to node `to`, where a rank
-  /// wants its own at `result`, or to all. The same calls in the same order on all ranks.
+  /// Folds the windows of all parts that begin at `offset`; the result goes to node `to`, where a
+  /// rank wants its own at `result`, or to all. The same calls in the same order on all ranks.
   void pass(const Offsets& parts, std::size_t offset, int to, std::byte* result) {
     folds_.turn_to(parts, offset);
     if (!takes_part_) return folds_.give(parts, offset);
@@ -238,8 +238,8 @@ void gather_slices(const Nodes& nodes, BytesView mine, std::byte* out, const Off
                  shared::Parts::differing);
 }
 
-/// Where the result of this rank's slice is made in a reduce: at once in its place, if there is but
-/// one rank to make it.
+/// The place where a reduce makes the result of this rank's slice: its final one, if only one rank
+/// makes it.
 std::byte* place_of_slice(const Mesh& mesh, const Nodes& nodes, const Rooms::Room& room,
                           std::byte* out, int root) {
   return nodes.team() == nullptr && mesh.rank() == root ? out : room.get();

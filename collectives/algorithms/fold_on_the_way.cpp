@@ -12,8 +12,8 @@ namespace {
 /// Folded while the next one arrives. A multiple of every element's size.
 constexpr std::size_t chunk_bytes = 256u << 10;
 
-/// What this rank's data has become so far, by places in `data`: there, where a partial is of the
-/// elements' type, else beside it.
+/// This rank's data as folded so far, by places in `data`: there, if a partial is of the elements'
+/// type, else beside it.
 class Partials {
  public:
   Partials(Mesh& mesh, std::span<std::byte> data, const Folder& fold)
@@ -103,7 +103,7 @@ struct PowerOfTwo {
   int rank_at(int other) const { return other < pairs ? 2 * other + 1 : other + pairs; }
 
   const int size;
-  const int pairs;  ///< Of whom the second goes on.
+  const int pairs;  ///< In each pair the second rank goes on.
   const bool paired;
   const int place;
 };
@@ -134,7 +134,7 @@ void all_reduce_halving(Mesh& mesh, std::span<std::byte> data, const Folder& fol
   }
   const Offsets parts = even_parts(data.size(), ranks.size, fold.element_bytes());
   const auto offset = [&](int place) { return parts[static_cast<std::size_t>(place)]; };
-  // What is left to fold here: it is halved until it is this place's part.
+  // The range left to fold here is halved until it is this place's part.
   int first = 0;
   for (int half = ranks.size / 2; half > 0; half /= 2) {
     const bool is_left = (ranks.place & half) == 0;

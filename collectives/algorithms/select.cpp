@@ -11,7 +11,7 @@ using transport::Op;
 
 constexpr std::size_t KiB = 1024;
 constexpr std::size_t line_bytes = transport::Team::payload_bytes_max;
-/// Of more ranks not every pair has a connection where another way gives the same bits.
+/// With more ranks, not every pair gets a connection if another way gives the same bits.
 constexpr int pairs_max = 64;
 constexpr std::string_view few_connections =
     "over a connection to each neighbour, not to all ranks";

@@ -17,7 +17,7 @@ namespace dlaunch::algorithms::shared {
 
 using transport::Team;
 
-/// Where parts of differing sizes make up a call, how long the longest is has to be agreed first.
+/// If a call's parts differ in size, the ranks first agree on how long the longest is.
 enum class Parts { equal, differing };
 
 void barrier(Team& team);

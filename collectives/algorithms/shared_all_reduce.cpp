@@ -9,7 +9,7 @@ namespace {
 
 using transport::Op;
 
-/// What is in a slot is read by another before it leaves the second-level cache.
+/// Small enough that another rank reads a slot before it leaves the second-level cache.
 constexpr std::size_t chunk_bytes = 128u << 10;
 constexpr std::size_t result_offset = Team::slot_bytes / 2;
 static_assert(chunk_bytes <= result_offset);
@@ -92,8 +92,8 @@ void all_reduce_one_shot(Team& team, std::span<std::byte> data, const Folder& fo
       sources.learn_all();
       if (sources.all()) return all_reduce_direct(team, data, sources, fold);
       if (sources.any()) {
-        // Whose buffer is in the segment writes the result there, while others read it: it has to
-        // give a copy after all.
+        // A rank whose buffer is in the segment writes the result there while others read it: it
+        // has to give a copy after all.
         team.open();
         exchange(chunk);
       } else {
@@ -119,7 +119,7 @@ class TwoShot {
   void run() {
     const std::size_t chunks = (in_.size() + chunk_bytes - 1) / chunk_bytes;
     team_.open();
-    // Who writes elsewhere could change the buffer while others read it: only in place is safe.
+    // A caller with another `out` could change `in` while others read it: only in place is safe.
     in_place_ = out_ == in_.data() && sources_.offer(in_.data(), in_.size());
     if (out_ != in_.data()) sources_.offer_nothing();
     give(0);

@@ -23,7 +23,7 @@ std::size_t chunks_of(std::size_t bytes, std::size_t each) {
   return std::max<std::size_t>((bytes + each - 1) / each, 1);
 }
 
-/// What of `size` bytes lies in the chunk that begins at `begin`.
+/// The number of `size` bytes that lie in the chunk that begins at `begin`.
 std::size_t within(std::size_t size, std::size_t begin, std::size_t chunk) {
   return std::min(chunk, size - std::min(size, begin));
 }
@@ -294,7 +294,7 @@ void all_to_all(Team& team, const std::byte* in, const Offsets& in_parts, std::b
   }
   put(out + begin_of_part(out_parts, me), in + begin_of_part(in_parts, me),
       size_of_part(in_parts, me));
-  // Where another's part for this rank begins in its buffer is known only if all parts are equal.
+  // Another rank's part for this one has a known place in its buffer only if all parts are equal.
   const bool offers = how == Parts::equal && pays_to_offer(Op::all_to_all, longest, team);
   Sources sources(team);
   const std::size_t room = piece_bytes(team);

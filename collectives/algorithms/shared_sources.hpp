@@ -12,7 +12,7 @@ Algorithm serving(transport::Op op, std::size_t bytes, transport::Team& team);
 /// Whether it is worth saying where buffers are: if all are registered, it is done in place.
 bool pays_to_offer(transport::Op op, std::size_t bytes, transport::Team& team);
 
-/// Where the members' data can be read in place: a buffer that lies in the segment need not be
+/// Places at which the members' data can be read: a buffer that lies in the segment need not be
 /// copied into a slot. Each member offers its own with a step's payload and learns of the others'
 /// after it has waited for them; so all know the same.
 class Sources {

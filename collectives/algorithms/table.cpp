@@ -144,7 +144,7 @@ Choice Table::select(Op op, std::size_t bytes, const Topology& topology) const {
 
 std::string Table::explain(const Topology& topology) const {
   std::string text;
-  const Row* last = nullptr;  // Of those that fit.
+  const Row* last = nullptr;  // The last row that fits.
   std::size_t from = 0, last_from = 0, last_begin = 0;
   for (const Row& row : rows_) {
     if (!row.fits(topology)) continue;

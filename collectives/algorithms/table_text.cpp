@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view no_limit = "unlimited";
 /// More is a slip of the pen.
 constexpr std::size_t most_max = std::size_t{1} << 60;
-/// Of what is repeated from the file.
+/// How much of the file's text a message repeats.
 constexpr std::size_t shown_max = 60;
 
 std::string_view trimmed(std::string_view text) {

@@ -24,11 +24,11 @@ using Micros = std::chrono::duration<double, std::micro>;
 constexpr std::size_t first_bytes = 64;
 /// Beyond the limit in the tree one looks so far.
 constexpr std::size_t reach = 32;
-constexpr std::size_t bytes_max = std::size_t{8} << 20;       ///< Of a buffer.
-constexpr std::size_t all_bytes_max = std::size_t{64} << 20;  ///< Of all ranks' buffers.
-/// What two measurements of the same differ by.
+constexpr std::size_t bytes_max = std::size_t{8} << 20;       ///< One buffer's.
+constexpr std::size_t all_bytes_max = std::size_t{64} << 20;  ///< All ranks' buffers.
+/// Two measurements of the same thing differ by so much.
 constexpr double noise = 0.03;
-constexpr long calls_max = 1L << 20;  ///< Of one repetition.
+constexpr long calls_max = 1L << 20;  ///< The most calls of one repetition.
 
 std::optional<Op> measured_by(transport::Op op) {
   switch (op) {
@@ -118,7 +118,7 @@ class Contest {
   long turn_ = 0;
 };
 
-/// What the calls of a line's operation are called with, for the line to serve them.
+/// The topology in which the line serves calls of its operation.
 Topology for_line(Topology topology, const Line& row) {
   topology.freedom = std::max(row.freedom, Freedom::extends);
   return topology;
@@ -154,7 +154,7 @@ std::size_t limit_for(const Line& row, const Topology& topology, const std::vect
 }  // namespace
 
 std::size_t best_cut(std::span<const Duel> duels, std::size_t now) {
-  std::vector<double> gains{0};  // Of the first 0, 1, 2... duels.
+  std::vector<double> gains{0};  // The gains of the first 0, 1, 2... duels.
   for (const Duel& duel : duels) {
     gains.push_back(gains.back() + std::log(duel.without_us / duel.with_us));
   }

@@ -20,7 +20,7 @@ class Arena {
   /// std::bad_alloc, or what the device says.
   Arena(Communicator& communicator, std::size_t piece_bytes_max, Buffers kind,
         CudaDevice* device = nullptr);
-  /// What such an arena takes.
+  /// The bytes that such an arena takes.
   static std::size_t bytes_for(std::size_t piece_bytes_max, Buffers kind);
 
   /// Whether calls may work in it in place.
@@ -45,7 +45,7 @@ class Arena {
   SharedBuffer registered_;
   std::unique_ptr<std::byte, FreeOnDevice> on_device_{nullptr, FreeOnDevice{nullptr}};
   DeviceBuffer known_on_device_;
-  std::byte* memory_;  ///< Of one of them.
+  std::byte* memory_;  ///< The memory of the one in use.
 };
 
 /// One operation of one size, to be called again and again. Borrows all it is given.

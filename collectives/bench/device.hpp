@@ -43,8 +43,8 @@ class CudaDevice {
   void* stream_ = nullptr;
 };
 
-/// What a view shows, where the host can read and write it: in its own memory, or in a copy of what
-/// lies on a device.
+/// A view's data where the host can read and write it: in its own memory, or in a copy of what lies
+/// on a device.
 class Shown {
  public:
   /// `device` is null for host memory. Borrowed.

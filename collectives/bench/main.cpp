@@ -107,8 +107,8 @@ int say(const std::string& sentence, int code) {
   return say_and_exit_with(code, "dlaunch bench: " + sentence + "\n");
 }
 
-/// Whether all ranks can go on. `problem`: why this one cannot, empty if it can. What the first of
-/// those that cannot says is printed once.
+/// Whether all ranks can go on. `problem`: why this one cannot, empty if it can. The problem of the
+/// first rank that cannot is printed once.
 bool agreed(Communicator& communicator, const std::string& problem) {
   const int size = communicator.size();
   std::int32_t first[] = {problem.empty() ? size : communicator.rank()};

@@ -12,7 +12,7 @@ using Micros = std::chrono::duration<double, std::micro>;
 
 constexpr long calibration_max = 1L << 30;  ///< Calls.
 constexpr long calibration_growth = 4;      ///< From one trial to the next.
-constexpr int repetitions_min = 3;          ///< Of a row that would take longer than row_time_max.
+constexpr int repetitions_min = 3;          ///< For a row that would take longer than row_time_max.
 constexpr Micros row_time_max = std::chrono::seconds(6);
 constexpr Micros singles_time = std::chrono::milliseconds(250);
 constexpr long singles_min = 10;
@@ -136,8 +136,8 @@ class Bench {
   const Operation& operation_;
   Calls calls_;
   long turn_ = 0;
-  Micros call_{0};  ///< What one takes, about.
-  Micros host_{0};  ///< What one took the host, in the last repetition.
+  Micros call_{0};  ///< The time one call takes, about.
+  Micros host_{0};  ///< The host's time for one, in the last repetition.
   std::uint64_t wrong_ = 0;
   Row row_;
 };

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string_view>
 
-/// What the buffers take. A benchmark that asks for too much must not have the kernel choose which
-/// process of the machine ends.
+/// The memory that the buffers take. A benchmark that asks for too much must not have the kernel
+/// choose which process of the machine ends.
 namespace dlaunch::bench {
 
 /// Bytes of the largest message of any row.

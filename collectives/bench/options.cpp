@@ -182,7 +182,7 @@ Ending refuse(const std::string& sentence) {
   return {exit_code::usage, "dlaunch bench: " + sentence + "\n"};
 }
 
-/// What there is on a device: a barrier moves nothing, and is the host's.
+/// Keeps the operations that a device has: a barrier moves nothing, and is the host's.
 std::optional<Ending> keep_to_device(Settings& settings) {
   if (settings.device == Device::host) return std::nullopt;
   std::erase_if(settings.ops, [](Op op) { return !operation(op).sized; });

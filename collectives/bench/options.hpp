@@ -40,7 +40,7 @@ struct Settings {
   bool check = false;
   bool explain = false;  ///< Say what would serve each row, and measure nothing.
   int warmup = 5;
-  std::optional<long> iterations;  ///< Of one repetition; unset: found by measuring.
+  std::optional<long> iterations;  ///< Calls of one repetition; unset: found by measuring.
   int repetitions = 9;
   std::chrono::milliseconds repetition_time{30};
   std::optional<std::string> json;       ///< A file, or "-".
@@ -59,7 +59,7 @@ Reduction reduction_of(const Settings& settings);
 
 /// Decides what was asked. Pure.
 std::variant<Settings, Ending> parse_options(std::span<const std::string> arguments);
-/// What does not fit so many ranks; nullopt: all does.
+/// Why the settings do not fit so many ranks; nullopt: they do.
 std::optional<Ending> objection(const Settings& settings, int ranks);
 std::string help_text();
 

@@ -34,8 +34,8 @@ std::size_t out_elements(const Case& call);
 /// The call works on `out` alone: broadcast and all_reduce.
 bool one_buffer(Op op);
 
-/// Fills what this rank gives: `in`, or `out` where there is one buffer. What only receives is
-/// filled with what cannot be a result.
+/// Fills what this rank gives: `in`, or `out` where there is one buffer. A buffer that only
+/// receives is filled with what cannot be a result.
 void fill(const Case& call, std::span<std::byte> in, std::span<std::byte> out);
 
 enum class Depth {

@@ -46,7 +46,7 @@ const char* buffers_text(Buffers buffers) {
   return "";
 }
 
-/// Where registered buffers are but ordinary memory, that says more than any figure.
+/// If registered buffers are only ordinary memory, that says more than any figure.
 const char* sharing_text(const Site& site, const Settings& settings) {
   if (settings.buffers != Buffers::registered || site.buffers_shared) return "";
   if (settings.device == Device::cuda) return "";

@@ -10,13 +10,13 @@
 
 namespace dlaunch::bench {
 
-/// Where it was measured. A plain value.
+/// The place of a measurement. A plain value.
 struct Site {
   int ranks = 1;
   int nodes = 1;
   std::string transport;
   std::vector<std::string> hosts;  ///< One of each name, in the order of their first ranks.
-  std::vector<std::optional<int>> nodes_of_ranks;  ///< Of those that share memory with others.
+  std::vector<std::optional<int>> nodes_of_ranks;  ///< Set for ranks that share memory with others.
   bool shares_memory = false;                      ///< All ranks have a segment in common.
   int cores = 0;                ///< Usable, on the node that has fewest for each of its ranks.
   int ranks_there = 1;          ///< Ranks on that node.

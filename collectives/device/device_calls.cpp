@@ -26,7 +26,7 @@ constexpr auto end_limit = 2s;
 
 /// What a rank tells the others when they bring the library up.
 struct Introduction {
-  device::Id id{};  ///< Of rank 0.
+  device::Id id{};  ///< Rank 0's.
   std::int32_t version = 0;
 };
 
@@ -202,7 +202,7 @@ bool DeviceCalls::revoke(const std::stop_token& stop) {
   return answer.is_done();
 }
 
-/// What was revoked can still be shrunk, what was aborted cannot.
+/// A revoked group can still be shrunk, an aborted one cannot.
 void DeviceCalls::end_work(const std::stop_token& stop) {
   bool ended = false;
   try {

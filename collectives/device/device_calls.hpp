@@ -20,7 +20,7 @@ class DeviceCalls {
  public:
   /// All ranks are in `call`, and bring the device library up together. Throws what ends the call.
   DeviceCalls(Call& call, device::Library& library, int device);
-  /// Of a group that exists already.
+  /// Uses a group that exists already.
   DeviceCalls(device::Library& library, int device, std::unique_ptr<device::Group> group);
   DeviceCalls(const DeviceCalls&) = delete;
   DeviceCalls& operator=(const DeviceCalls&) = delete;
@@ -31,7 +31,7 @@ class DeviceCalls {
   /// From now on `look` is called again and again, by another thread, until it returns false or
   /// calls give_up().
   void watch(std::function<bool()> look);
-  /// Puts it on the stream. What it waits for is NCCL itself, which connects ranks in their first
+  /// Puts it on the stream. It only waits for NCCL itself, which connects ranks in their first
   /// calls.
   device::Mark enqueue(Call& call, const device::Plan& plan, void* stream);
   /// Until the device is done with what is before a mark, or something has failed.
@@ -44,8 +44,8 @@ class DeviceCalls {
   /// Whether shrink() may come to something.
   bool can_shrink() noexcept;
   /// The group of all ranks but those, which are gone; null where NCCL cannot make it of this one.
-  /// `call` is one among the others. What is under way is waited for where nobody is gone, and else
-  /// ended.
+  /// `call` is one among the others. Waits for the work under way if nobody is gone, and else ends
+  /// it.
   std::unique_ptr<device::Group> shrink(Call& call, std::span<const int> gone);
   /// On the device, for nothing but to be summed. Throws where there is no room for it.
   void* byte();
@@ -74,7 +74,7 @@ class DeviceCalls {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   bool given_up_ = false;
-  bool ended_ = false;     ///< What was under way when it was given up.
+  bool ended_ = false;     ///< The work under way was ended, after give_up().
   bool is_taken_ = false;  ///< By shrink().
   std::function<bool()> look_;
   std::jthread thread_;

@@ -30,8 +30,8 @@ class CallHistory {
   /// A message on the device, to or from a rank (of the world).
   void record_message(int peer, const Fingerprint& message);
 
-  /// What other ranks have not been told of: so many, and, once, which. Messages are for whom they
-  /// go to; collectives have no peer.
+  /// The calls that other ranks have not been told of: how many, and, once, which. A message is
+  /// told to the rank it goes to; a collective has no peer.
   std::size_t untold_count() const;
   struct Untold {
     std::vector<Fingerprint> collectives;

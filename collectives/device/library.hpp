@@ -54,7 +54,7 @@ struct Step {
   void* out = nullptr;
   std::size_t count = 0;
   int peer = -1;
-  DType dtype = DType::u8;  ///< What a message has, however it is moved.
+  DType dtype = DType::u8;  ///< The dtype of a message, however it is moved.
 
   bool operator==(const Step&) const = default;
 };
@@ -63,7 +63,7 @@ struct Step {
 struct Plan {
   DType dtype = DType::u8;  ///< u8: bytes, where nothing is reduced.
   ReduceOp reduce{};
-  double factor = 1;  ///< Of premul_sum.
+  double factor = 1;  ///< The factor of premul_sum.
   std::vector<Step> steps;
 };
 
@@ -73,7 +73,7 @@ class Event {
   virtual ~Event() = default;
   /// Done once everything is that was on the stream before it. Not while the stream is captured.
   virtual Answer query() = 0;
-  /// What is put on `stream` from now on comes after the mark.
+  /// Work that is put on `stream` from now on comes after the mark.
   virtual Answer order_before(void* stream) = 0;
 };
 
@@ -99,8 +99,8 @@ class Group {
   /// and the mark still to be made.
   virtual Answer enqueue(const Plan& plan, void* stream, Mark& mark) = 0;
   virtual Answer make_mark(void* stream, Mark& mark) = 0;
-  /// Called by all ranks; those of one colour make a group, in the order of `key`. -1: none. What
-  /// is made is pending as this one is.
+  /// Called by all ranks; those of one colour make a group, in the order of `key`. -1: none. The
+  /// new group is pending as this one is.
   virtual Answer split(int color, int key, std::unique_ptr<Group>& made) = 0;
   /// Ends what is under way, soon: waits for nothing. From then on everything fails.
   virtual void abort() noexcept = 0;
@@ -121,7 +121,7 @@ class Group {
   virtual Answer revoke() = 0;
 
   /// Makes memory known, so that it is moved without copies on the way; null where that cannot be,
-  /// which is no failure. Of this rank alone.
+  /// which is no failure. Concerns this rank alone.
   virtual void* add_memory(void* memory, std::size_t bytes) noexcept = 0;
   /// Before it is freed, and when no call uses it.
   virtual void remove_memory(void* handle) noexcept = 0;
@@ -159,7 +159,7 @@ class Library {
 };
 
 /// What libdlaunch_nccl.so offers under the name dlaunch_device_library: its one Library, which
-/// lives as long as the process; or null, and why. `version` is DLAUNCH_VERSION of who asks.
+/// lives as long as the process; or null, and why. `version` is the caller's DLAUNCH_VERSION.
 using Entry = Library*(const char* version, std::string* why);
 
 }  // namespace dlaunch::device

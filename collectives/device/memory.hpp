@@ -50,7 +50,7 @@ class DeviceMemory {
   struct Known {
     int device = -1;
     std::size_t bytes = 0;
-    void* handle = nullptr;  ///< Of the group; null where it does not know it.
+    void* handle = nullptr;  ///< The group's handle; null: the group does not know the memory.
   };
   void tell(void* memory, Known& known) {
     if (group_ == nullptr || known.device != device_ || known.bytes == 0) return;

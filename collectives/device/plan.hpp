@@ -32,12 +32,12 @@ inline bool is_on_device(bool uses_both, const ConstTensorView& one,
 struct Request {
   transport::Fingerprint fingerprint;
   int device = -1;
-  int peer = any_source;  ///< Of a message.
+  int peer = any_source;  ///< The peer of a message.
   /// Throws Error{misuse} or Error{unsupported}.
   std::function<Plan(const Call&)> plan;
 };
 
-/// Of the streams: they sum that byte, which is on the device. Null: the device is prepared alone.
+/// The streams sum that byte, which is on the device. Null: only prepares the device.
 Request barrier(int device, void* byte);
 Request broadcast(TensorView inout, int root);
 Request reduce(ConstTensorView in, TensorView out, int root, const Reduction& reduction,

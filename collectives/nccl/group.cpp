@@ -156,8 +156,8 @@ Answer NcclGroup::follow(const Inside& inside) {
   return answer_of(state, "NCCL", inside.comm());
 }
 
-/// What CUDA itself does may wait until there is room on the stream, which may never come: NCCL can
-/// be aborted meanwhile.
+/// CUDA itself may wait until there is room on the stream, which may never come: NCCL can be
+/// aborted meanwhile.
 Answer NcclGroup::enqueue(const Plan& plan, void* stream, device::Mark& mark) {
   const Current current(uses_.devices.cuda, uses_.context);
   Answer answer = uses_.devices.is_capturing(stream, mark.captured);
@@ -316,7 +316,7 @@ void* NcclGroup::add_memory(void* memory, std::size_t bytes) noexcept {
   return result == nccl_success ? handle : nullptr;
 }
 
-/// What was aborted knows no memory any more.
+/// An aborted communicator knows no memory any more.
 void NcclGroup::remove_memory(void* handle) noexcept {
   const Inside inside = handle_->enter_revoked();
   if (!inside) return;

@@ -59,9 +59,9 @@ class NcclGroup final : public device::Group {
 
   const Uses uses_;
   const std::shared_ptr<CommHandle> handle_ = std::make_shared<CommHandle>(uses_);
-  std::shared_ptr<Slot> slot_;  ///< Where the communicator comes from, until it is there.
+  std::shared_ptr<Slot> slot_;  ///< The communicator's source, until it is there.
   std::vector<NcclRedOp>
-      ops_;  ///< For who is inside: of calls that may not be on their stream yet.
+      ops_;  ///< Used inside NCCL: those of calls that may not be on their stream yet.
 };
 
 }  // namespace dlaunch::nccl

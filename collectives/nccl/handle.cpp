@@ -109,7 +109,7 @@ void CommHandle::revoke() {
   changed_.notify_all();
 }
 
-/// What is being made of it is given up with it, and comes to nothing.
+/// A group that is being made of it is given up with it, and comes to nothing.
 bool CommHandle::revoke_by(std::function<NcclResult(NcclComm)> work) {
   NcclComm comm = nullptr;
   std::shared_ptr<Slot> slot;
@@ -133,7 +133,7 @@ bool CommHandle::revoke_by(std::function<NcclResult(NcclComm)> work) {
   return true;
 }
 
-/// What NCCL writes to is kept until it cannot any more, which is when the communicator is gone.
+/// Memory that NCCL writes to is kept until it cannot any more, when the communicator is gone.
 std::function<void()> CommHandle::take_out(bool in_order) {
   NcclComm const comm = std::exchange(comm_, nullptr);
   if (comm == nullptr) return nullptr;
@@ -165,7 +165,7 @@ bool CommHandle::end(bool in_order, Clock::duration limit) {
   if (work) hand_over(std::move(work));
   if (limit <= Clock::duration::zero()) return false;
   std::unique_lock lock(mutex_);
-  // Whoever is inside has to leave first.
+  // A thread that is inside has to leave first.
   if (!changed_.wait_until(lock, until, [this] { return ending_ != nullptr; })) return false;
   const auto ending = ending_;
   lock.unlock();

@@ -13,7 +13,7 @@
 
 namespace dlaunch::nccl {
 
-/// What it takes to use NCCL on a device. All of it lives as long as the process.
+/// All it takes to use NCCL on a device. It lives as long as the process.
 struct Uses {
   const NcclApi& nccl;
   const Devices& devices;
@@ -21,9 +21,9 @@ struct Uses {
   Reaper& reaper;
 };
 
-/// Where NCCL puts a communicator that it makes of another one: in the background, when it is done
-/// or has failed. So the other one keeps it until nothing is written any more. What nobody has
-/// taken then is aborted.
+/// The place where NCCL puts a communicator that it makes of another one: in the background, when
+/// it is done or has failed. So the other one keeps it until nothing is written any more. A
+/// communicator that nobody has taken then is aborted.
 class Slot {
  public:
   explicit Slot(const Uses& uses) : uses_(uses) {}
@@ -92,7 +92,7 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
   /// The same, and `work` is done with it by another thread, which is inside meanwhile. False where
   /// there is nothing to do it with.
   bool revoke_by(std::function<NcclResult(NcclComm)> work);
-  /// What came of that; nccl_success if there was none.
+  /// The result of that; nccl_success if there was none.
   NcclResult revoked_with() const { return revoked_with_; }
   /// It is aborted, soon; nobody waits for that.
   void abort();

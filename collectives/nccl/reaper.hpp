@@ -36,7 +36,7 @@ class Reaper {
     bool done_ = false;
   };
 
-  /// `work` does not throw. Where there cannot be a thread it is done here and now.
+  /// `work` does not throw. If there cannot be a thread, it is done here and now.
   std::shared_ptr<Task> run(std::function<void()> work);
 
  private:

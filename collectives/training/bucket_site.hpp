@@ -21,8 +21,8 @@ struct BucketMemory {
   }
 };
 
-/// Where the gradients of a reducer lie, what is done with them there, and how it keeps its order
-/// with their sums. For one thread.
+/// The place of a reducer's gradients: what is done with them there, and in which order with their
+/// sums. For one thread.
 class BucketSite {
  public:
   virtual ~BucketSite() = default;
@@ -36,15 +36,15 @@ class BucketSite {
   virtual void take(const std::byte* from, const TensorView& gradient) = 0;
   /// The sum of all ranks' buckets; times `factor` where put() did not see to it.
   virtual Work start_sum(const TensorView& bucket, double factor, Options options) = 0;
-  /// What follows here is done after that sum.
+  /// Later work here is done after that sum.
   virtual void await(Work& sum) = 0;
   /// Until everything is done that was asked for here, before memory is given back.
   virtual void finish() = 0;
 };
 
-/// Of a communicator's gradients in host memory.
+/// The site of a communicator's gradients in host memory.
 std::unique_ptr<BucketSite> host_site(Communicator& communicator);
-/// Of those on a device, which are computed, and used, on that stream. Throws Error{unsupported}.
+/// The site of those on a device, computed and used on that stream. Throws Error{unsupported}.
 std::unique_ptr<BucketSite> device_site(Communicator& communicator, int device, void* stream);
 
 }  // namespace dlaunch::training

@@ -144,7 +144,7 @@ void Join::shadow() {
       continue;
     }
     group_->settle(is_last);
-    // Who is in an inner join goes on; this one may be shadowing again.
+    // A rank that is in an inner join goes on; this one may be shadowing again.
     if (news.deepest == group_->depth()) return;
     is_last = true;
   }

@@ -172,7 +172,7 @@ std::string JoinGroup::two_sides(std::optional<std::int64_t> kind, const std::st
   return told;
 }
 
-/// What all ranks see at the same time they tell each other more of.
+/// All ranks see it at the same time, so they tell each other more.
 JoinGroup::News JoinGroup::met(const Words& sum, std::optional<std::int64_t> mine) {
   if (is_one_thing(sum)) return news_of(sum);
   const auto joinable = mine.value_or(0) / parts_max, part = mine.value_or(0) % parts_max;

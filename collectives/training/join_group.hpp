@@ -28,9 +28,9 @@ class JoinGroup {
   static constexpr int parts_max = 1 << 16;
   static constexpr int depth_max = 8;
 
-  /// What a rank gives, and the sum of it: how many announce; the sum, and the sum of squares, of
-  /// what they announce, from which it is seen that it is the same; and for each depth of nesting
-  /// how many are without inputs there.
+  /// A rank's contribution, and the sum of all: how many announce; the sum, and the sum of squares,
+  /// of what they announce, which show whether it is the same; and for each depth of nesting how
+  /// many are without inputs there.
   using Words = std::array<std::uint64_t, 3 + depth_max>;
   static TensorView view_of(Words& words) noexcept {
     return {words.data(), words.size(), DType::u64};
@@ -39,7 +39,7 @@ class JoinGroup {
   /// What the sum of Words says.
   struct News {
     int active = 0;
-    int joinable = 0;  ///< What all of these announce.
+    int joinable = 0;  ///< All of these announce it.
     int part = 0;
     int deepest = 0;  ///< Join that somebody is in without inputs; 0: nobody.
   };
@@ -97,7 +97,7 @@ class JoinGroup {
   void come_from(const CallSite& site) noexcept;
   const CallSite& site() const noexcept { return site_; }
   int active() const noexcept { return active_; }
-  /// Of the communicator's last collective.
+  /// The number of the communicator's last collective.
   std::uint64_t number() const noexcept;
   /// All joins are over: a rank has no inputs left, and that ends them.
   void terminate() noexcept;

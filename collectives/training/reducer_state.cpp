@@ -20,7 +20,7 @@ constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-/// Where the parameters lie, which is the same place for all of them.
+/// The site of the parameters, which all lie in the same place.
 std::unique_ptr<training::BucketSite> site_of(Communicator& communicator,
                                               const std::vector<Parameter>& parameters,
                                               const ReducerSettings& settings) {
@@ -105,7 +105,7 @@ TensorView GradientReducer::State::place_of(std::size_t parameter) const {
 
 // ---- What an iteration begins with. ----
 
-/// Whose buffers and order count: rank 0's, or those of the highest rank that has inputs.
+/// The rank whose buffers and order count: 0, or the highest rank that has inputs.
 int GradientReducer::State::source(bool joined) {
   if (!joined) return 0;
   std::int64_t highest = group.is_shadowing() ? -1 : communicator.rank();

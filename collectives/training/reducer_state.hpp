@@ -44,7 +44,7 @@ struct __attribute__((visibility("hidden"))) GradientReducer::State {
   void put_zeros(std::size_t parameter);
   /// Starts the sums whose turn it is. In pieces, each is announced.
   void start_complete(bool in_pieces, const Joinable& reducer);
-  /// Of this bucket, in place.
+  /// Sums this bucket in place.
   Work start_sum(std::size_t bucket, std::span<std::byte> memory);
   /// Which parameters somebody had a gradient for; with find_unused.
   void compare_used();
@@ -80,11 +80,11 @@ struct __attribute__((visibility("hidden"))) GradientReducer::State {
   const ReducerSettings settings;
 
   std::vector<std::vector<std::size_t>> plan;  ///< The parameters of each bucket.
-  std::vector<std::size_t> begins, bytes;      ///< Of each bucket's memory.
+  std::vector<std::size_t> begins, bytes;      ///< The place of each bucket in the memory.
   struct Place {
     std::size_t bucket = 0, offset = 0;
   };
-  std::vector<Place> places;  ///< Of each parameter's gradient.
+  std::vector<Place> places;  ///< The places of the parameters' gradients.
   const std::unique_ptr<training::BucketSite> site;
   training::BucketMemory memory;
   training::BucketMemory zeros;  ///< For sums of a shadow that may not touch `memory`.
@@ -93,19 +93,19 @@ struct __attribute__((visibility("hidden"))) GradientReducer::State {
   bool is_open = false;              ///< Between begin() and finish().
   bool sums = false;                 ///< In this iteration.
   bool in_pieces = false;            ///< In this iteration.
-  double factor = 1;                 ///< That makes sums means, in this iteration.
-  std::vector<bool> is_put;          ///< Of each parameter.
-  std::vector<std::size_t> missing;  ///< Gradients, of each bucket.
+  double factor = 1;                 ///< Makes sums means, in this iteration.
+  std::vector<bool> is_put;          ///< One for each parameter.
+  std::vector<std::size_t> missing;  ///< The number of gradients that each bucket lacks.
   std::size_t next = 0;              ///< Bucket to be summed.
   std::vector<std::uint8_t> used;    ///< Parameters: by this rank, then by any.
   std::vector<std::size_t> order;    ///< Became ready, in the first iteration that sums.
   bool rebuild_due = false;
   bool is_rebuilt = false;
-  std::deque<JoinGroup::Words> words;  ///< Of announcements that are under way.
+  std::deque<JoinGroup::Words> words;  ///< The announcements that are under way.
   std::vector<Work> announcements;
   // The last members: whatever they borrow is there until they are done.
   std::vector<Work> works;
-  std::vector<Work> before;  ///< Of the iteration before, which a device may still have to do.
+  std::vector<Work> before;  ///< The iteration before, which a device may still have to do.
 
  private:
   int source(bool joined);

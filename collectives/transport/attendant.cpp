@@ -31,7 +31,7 @@ void Attendant::begin() {
   mesh_.turns().want();
 }
 
-/// What has come is dropped from the end of the lists, so that looking costs little.
+/// Completed entries are dropped from the end of the lists, so that looking costs little.
 bool Attendant::is_wanted() {
   while (!receives_.empty() && !receives_.back()->pending()) receives_.pop_back();
   while (!outgoings_.empty() && !outgoings_.back()->pending()) outgoings_.pop_back();

@@ -8,9 +8,9 @@
 
 namespace dlaunch::transport {
 
-/// What a rank keeps for each rank that it has to do with: few of a world that may be large. Takes
-/// room for those alone. What is kept stays in its place, and is never taken out. A hash table with
-/// open addressing, since it is looked into for every message. Not thread-safe.
+/// Values that a rank keeps for each rank that it has to do with: few of a world that may be large.
+/// Takes room for those alone. A value stays in its place, and is never taken out. A hash table
+/// with open addressing, since it is looked into for every message. Not thread-safe.
 template <class T>
 class ByRank {
  public:

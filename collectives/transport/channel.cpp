@@ -190,7 +190,7 @@ void OutChannel::write_whole(Outgoing& message) {
   if (!payload.empty()) std::memcpy(whole.data() + sizeof(Header), payload.data(), payload.size());
   const auto sent =
       ::send(fd_.get(), whole.data(), sizeof(Header) + payload.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  // Where that failed, it fails again, and is seen to there.
+  // If that failed, the next send fails again, and is dealt with there.
   if (sent > 0) message.sent = static_cast<std::size_t>(sent);
 }
 
@@ -299,7 +299,7 @@ bool InChannel::pump(Inbox& inbox, const OnControl& on_control) {
       more = read_some(room.first(std::min(room.size(), turn_bytes_max)), got);
       inbox.advance(from_, got);
     } else {
-      // Of a long message that is waited for, the header alone, so that nothing is copied.
+      // If a long message is waited for, only its header is read here, so that nothing is copied.
       more = read_into_buffer(inbox.awaits(from_, direct_bytes_min) ? sizeof(Header) : buffer_bytes,
                               got);
       feed(inbox, on_control);
@@ -312,7 +312,7 @@ bool InChannel::pump(Inbox& inbox, const OnControl& on_control) {
   return moved || ended_;
 }
 
-/// What is left in the buffer is the beginning of a header or of a control message. It holds
+/// The rest in the buffer is the beginning of a header or of a control message. It holds
 /// `bytes_max` afterwards at most, unless that is too little for it to be of use.
 bool InChannel::read_into_buffer(std::size_t bytes_max, std::size_t& got) {
   if (buffer_.empty()) buffer_.resize(buffer_bytes);

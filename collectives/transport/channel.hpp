@@ -28,7 +28,7 @@ struct Outgoing {
   Header header;
   BytesView payload;
 
-  std::size_t sent = 0;  ///< Of header and payload together.
+  std::size_t sent = 0;  ///< Bytes of header and payload together.
   State state = State::waiting;
 
   bool pending() const { return state == State::waiting; }
@@ -100,7 +100,7 @@ class OutChannel {
   State state_ = State::idle;
   unique_fd fd_;
   std::unique_ptr<RingWriter> ring_;  ///< In place of a socket.
-  Bytes hello_;                       ///< What of it is still to be sent.
+  Bytes hello_;                       ///< The part of the Hello still to be sent.
   std::optional<Proving> proving_;
   int attempts_ = 0;  ///< Connections whose proof was not taken.
   std::deque<Outgoing*> queue_;

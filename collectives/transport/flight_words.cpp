@@ -9,7 +9,7 @@
 namespace dlaunch::transport {
 namespace {
 
-/// Of the numbers 1 to `Last`; nothing has the number 0.
+/// The names of the numbers 1 to `Last`; nothing has the number 0.
 template <auto Last>
 auto names() {
   using Enum = decltype(Last);
@@ -20,7 +20,7 @@ auto names() {
 
 constexpr std::size_t shadows = FlightRing::shadow_bit >> FlightRing::purpose_shift;
 
-/// Of all purposes, and once more as a shadow has them.
+/// The texts of all purposes, and once more as a shadow has them.
 auto purposes(const std::function<const char*(const Traffic&)>& text) {
   std::array<const char*, FlightRing::purposes_max> names{};
   for (std::uint8_t i = 0; i <= static_cast<std::uint8_t>(Purpose::joinable); ++i) {

@@ -49,7 +49,7 @@ void Inbox::post(Receive& receive) {
   posted_.push_back(&receive);
 }
 
-/// Of all messages that fit, the one that came first.
+/// The source of the first message to come that fits.
 std::optional<int> Inbox::first_arrival(const Receive& receive) const {
   std::optional<int> best;
   std::uint64_t best_arrival = 0;

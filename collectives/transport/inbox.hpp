@@ -29,7 +29,7 @@ struct Receive {
   std::span<const int> sources;
 
   State state = State::waiting;
-  int source = any_source;  ///< Whose message it became.
+  int source = any_source;  ///< The rank whose message it took.
   Header header;            ///< That message's, once it is not waiting any more.
 
   bool pending() const { return state == State::waiting || state == State::filling; }
@@ -38,9 +38,9 @@ struct Receive {
 /// Whether the receive would take the message, and whether that holds what is expected.
 bool fits(const Receive& receive, const Header& header);
 
-/// Brings arriving messages and posted receives together. Pure: no socket, no clock. What nobody
-/// waits for yet is parked, up to a limit per source; beyond it the source is held: its channel is
-/// not read until there is room or a receive for it. Not thread-safe.
+/// Brings arriving messages and posted receives together. Pure: no socket, no clock. A message that
+/// nobody waits for yet is parked, up to a limit per source; beyond it the source is held: its
+/// channel is not read until there is room or a receive for it. Not thread-safe.
 class Inbox {
  public:
   /// `parked_bytes_max` is for each source.
@@ -68,7 +68,7 @@ class Inbox {
 
   /// A data message begins; its payload follows through room and advance.
   void begin(int from, const Header& header);
-  /// Where the next bytes of the payload go; empty while held, and when no payload is due.
+  /// Room for the next bytes of the payload; empty while held, and when no payload is due.
   std::span<std::byte> room(int from);
   /// `bytes` were written where room said.
   void advance(int from, std::size_t bytes);
@@ -124,8 +124,8 @@ class Inbox {
   void finish(Source& s);
 
   std::size_t parked_bytes_max_;
-  Rooms rooms_;             ///< Of what is parked; outlives it.
-  ByRank<Source> sources_;  ///< From which something has come.
+  Rooms rooms_;             ///< Room for parked messages; outlives them.
+  ByRank<Source> sources_;  ///< The ranks from which something has come.
   Source unknown_;          ///< Stands for the others.
   std::list<Receive*> posted_;
   std::vector<std::byte> drain_;

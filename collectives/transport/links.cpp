@@ -39,7 +39,7 @@ bool has_lost_some(const std::vector<PeerLoss>& losses) {
   return std::any_of(losses.begin(), losses.end(), [](const PeerLoss& loss) { return !loss.left; });
 }
 
-/// Of the store's answer, where nobody should wait for it for long.
+/// How long we wait for the store's answer where nobody should wait for it for long.
 constexpr auto store_patience = std::chrono::milliseconds(500);
 
 /// Throws Error{timeout} where the store does not answer; whether the key is there does not matter.
@@ -120,7 +120,7 @@ void Links::publish() {
   set_nonblocking(listener_.get(), true);
 }
 
-/// Where the others reach this rank: as its first mesh said, which World::init may have made known.
+/// The host at which others reach this rank: its first mesh, or World::init, has made it known.
 std::string Links::own_host() {
   const auto first = store_->get("mesh/" + std::to_string(rank_));
   return first ? address_of(as_text(*first)).host() : "127.0.0.1";
@@ -259,7 +259,7 @@ void Links::withdraw(Receive& receive) {
   if (turns_.are_shared() && pump_unpolled()) tell_threads();
 }
 
-/// Whether there is room for one more. Who has been slow makes room, else the new one waits.
+/// Whether there is room for one more. A slow newcomer makes room; otherwise the new one waits.
 bool Links::may_accept(Clock::time_point now) {
   if (now < accept_again_) return false;
   while (newcomers_.size() >= newcomers_max) {
@@ -312,7 +312,7 @@ bool Links::greet(Newcomer& newcomer) {
     const auto verdict = n <= 0 ? Acceptance::Verdict::refused
                                 : newcomer.acceptance.feed(
                                       BytesView(part).first(static_cast<std::size_t>(n)), answer);
-    // What is sent first on a connection fits into the socket.
+    // The first answer on a connection fits into the socket.
     const bool sent = answer.empty() ||
                       ::send(newcomer.fd.get(), answer.data(), answer.size(),
                              MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(answer.size());

@@ -35,11 +35,11 @@ class Table;
 namespace dlaunch::transport {
 
 /// The ranks of a world, linked as far as they have talked: by rings within a node whose ranks
-/// share a segment, else by TCP. Who sends decides by which; a receiver takes what comes. It moves
+/// share a segment, else by TCP. The sender decides by which; a receiver takes what comes. It moves
 /// bytes and gathers news; what a call makes of the news is decided by Call.
 ///
-/// Threads: any number may wait in it. Whoever uses it holds lock(), and reads only then what it
-/// has posted; step() releases the lock while it sleeps. rank, size and wake are free.
+/// Threads: any number may wait in it. A thread that uses it holds lock(), and reads only then what
+/// it has posted; step() releases the lock while it sleeps. rank, size and wake are free.
 /// Never hold the lock while computing: others' data would stand still.
 class Links {
  public:
@@ -72,9 +72,9 @@ class Links {
   /// nothing.
   const std::shared_ptr<Segment>& segment() const { return segment_; }
   const std::shared_ptr<Doorbell>& bell() const { return bell_; }
-  /// Where this rank's calls are recorded. Free of the lock.
+  /// The record of this rank's calls. Free of the lock.
   const std::shared_ptr<Flight>& flight() const { return flight_; }
-  /// As what it records a communicator's calls.
+  /// The number under which it records a communicator's calls.
   std::uint64_t flight_id(std::uint64_t communicator) const noexcept {
     // Communicators of several meshes may have the same id.
     return communicator ^ generation_ * 0x9e3779b97f4a7c15U;
@@ -82,8 +82,8 @@ class Links {
   /// A collective of this rank, or of another of its node, with its place in the program:
   /// "all_reduce #3 (sum, f32, 8 elements) [train.cpp:42]"; empty where it is not remembered.
   std::string call_made(int rank, std::uint64_t communicator, std::uint64_t sequence) const;
-  /// Where that rank sent such a message from: "[train.cpp:42]", of several lines "[train.cpp:42]
-  /// or [train.cpp:47]"; empty where that is not known here.
+  /// The place from which that rank sent such a message: "[train.cpp:42]", or for several lines
+  /// "[train.cpp:42] or [train.cpp:47]"; empty if it is not known here.
   std::string sent_from(int rank, const Header& message) const;
   /// This rank's place in the segment; -1 without one.
   int local() const { return segment_ ? segment_->local_of(rank_) : -1; }
@@ -123,12 +123,12 @@ class Links {
 
   // ---- News. ----
 
-  /// What the membership told of this rank.
+  /// The loss of this rank that the membership told of.
   const PeerLoss* loss_of(int rank) const;
   /// Nothing more can come from this rank: it ended its channel to us, or never made one and ended
   /// ours to it. The reason, null if more may come.
   const std::string* end_of(int rank) const;
-  /// What it sent before it ended may still come: its channel to us is open and is read.
+  /// Messages that it sent before it ended may still come: its channel to us is open and is read.
   bool has_left_something(int rank) const;
   /// Nothing more comes from this rank, by what is known.
   bool is_gone(int rank) const {
@@ -143,14 +143,14 @@ class Links {
   const News& news() const { return news_; }
   News& news() { return news_; }
   /// Asks these ranks what the inquiry is about; their answers come with the next steps, until it
-  /// is withdrawn from the news. What they are doing is told by those that wait in a call alone.
+  /// is withdrawn from the news. Only ranks that wait in a call tell what they are doing.
   void inquire(const std::vector<int>& ranks, Inquiry& inquiry);
   /// Nothing is left to send.
   bool is_flushed() const;
   /// Connections that were closed because they were not a rank's, or did not prove it in time.
   std::uint64_t strangers() const { return strangers_; }
-  /// What keeps peers' connections waiting: "it cannot accept connections: Too many open files";
-  /// empty where nothing does.
+  /// Why peers' connections wait: "it cannot accept connections: Too many open files"; empty if
+  /// they do not.
   const std::string& shortage() const { return shortage_; }
 
  private:
@@ -214,7 +214,7 @@ class Links {
   std::uint32_t generation_ = 0;
   std::shared_ptr<Store> store_;
   std::shared_ptr<Membership> membership_;
-  std::optional<Key> key_;  ///< What the ranks prove to each other to know.
+  std::optional<Key> key_;  ///< The ranks prove to each other that they know it.
   std::shared_ptr<Segment> segment_;
   std::shared_ptr<Doorbell> bell_;
   std::shared_ptr<Flight> flight_;
@@ -246,7 +246,7 @@ class Links {
   std::vector<pollfd> polled_;
   std::vector<InChannel*> polled_ins_;
   std::vector<OutChannel*> polled_outs_;
-  std::vector<OutChannel*> sending_;  ///< Of one that spins.
+  std::vector<OutChannel*> sending_;  ///< Used by a thread that spins.
   Turns turns_;
 };
 

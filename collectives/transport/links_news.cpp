@@ -91,7 +91,7 @@ const std::string* Links::end_of(int rank) const {
   return break_of(rank);
 }
 
-/// What has come and is held tells nothing of what is behind it.
+/// A message that has come and is held tells nothing of what is behind it.
 bool Links::has_left_something(int rank) const {
   if (inbox_.is_stalled(rank)) return false;
   // The end of a process is not written into its rings.

@@ -35,7 +35,7 @@ bool Links::look_for(int from) {
   sending_.clear();
   for (const auto& [to, out] : outs_) {
     if (!out->has_work()) continue;
-    // What a socket does not tell of is for step().
+    // A channel that is not open is for step().
     if (out->state() != OutChannel::State::open) return false;
     sending_.push_back(out.get());
   }

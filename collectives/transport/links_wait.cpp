@@ -47,7 +47,7 @@ void Links::step_in_turn() {
   wait_in_turn(Clock::time_point::max(), now, move_pending(now), false);
 }
 
-/// What needs no descriptor to become ready.
+/// Moves all that needs no descriptor to become ready.
 bool Links::move_pending(Clock::time_point now) {
   const bool moved = pump_unpolled();
   return look_up_pending(now) || moved;
@@ -61,7 +61,7 @@ void Links::wait_in_turn(Clock::time_point deadline, Clock::time_point now, bool
   drop_slow_newcomers();
 }
 
-/// What they wait for may have come, or what is polled for is not all any more.
+/// Wakes the other threads: their messages may have come, or there is more to poll for.
 void Links::tell_threads() noexcept {
   if (turns_.tell()) wake();
 }
@@ -102,7 +102,7 @@ void Links::sleep(Clock::time_point until, bool only_look) {
     poll_and_pump(timeout_ms);
     return;
   }
-  // Whoever writes from here on rings, and what was written before is seen.
+  // A writer that comes from here on rings; what was written before is seen.
   bell_->lie_down();
   if (pump_rings()) timeout_ms = 0;
   poll_and_pump(timeout_ms);
@@ -162,7 +162,7 @@ void Links::read_losses() {
   losses_read_ = Clock::now();
   losses_ = membership_->losses();
   losses_heard_.resize(losses_.size(), losses_read_);
-  // What a rank had written when it ended is there.
+  // All that a rank had written when it ended is there.
   if (rings_) rings_->pump(inbox_, on_control_);
 }
 
@@ -183,10 +183,9 @@ bool Links::poll_and_pump(int timeout_ms) {
   return ready > 0;
 }
 
-/// Layout: wake, listener, membership, bell, newcomers, in-channels, out-channels. Of the first
-/// four some may be -1, which poll(2) skips; of the others there are those alone that have
-/// something to wait for, since poll(2) takes no more entries than the process may have
-/// descriptors.
+/// Layout: wake, listener, membership, bell, newcomers, in-channels, out-channels. Some of the
+/// first four may be -1, which poll(2) skips; the others are only those that have something to wait
+/// for, since poll(2) takes no more entries than the process may have descriptors.
 void Links::fill_polled() {
   polled_.clear();
   polled_.push_back({wake_.get(), POLLIN, 0});

@@ -36,7 +36,7 @@ class Mesh {
   /// One of the messages that were started and not yet waited for.
   using Ticket = std::size_t;
   /// Begin to send or to receive, and return at once; the data is borrowed until the ticket was
-  /// waited for or taken back, one of which happens once to each. What is started moves on during
+  /// waited for or taken back, one of which happens once to each. Started messages move on during
   /// every call that blocks, in any number and between any ranks. Between two ranks messages arrive
   /// in the order in which they were started or sent, and fill receives in the order of those.
   virtual Ticket start_send(int to, BytesView data) = 0;

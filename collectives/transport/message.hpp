@@ -22,7 +22,7 @@ namespace dlaunch::transport {
 constexpr std::uint32_t hello_magic = 0x534d4c44;    // "DLMS"
 constexpr std::uint32_t message_magic = 0x4d4d4c44;  // "DLMM"
 constexpr std::uint32_t hello_version = 2;
-/// Of the payload of everything that is not data.
+/// The longest payload of everything that is not data.
 constexpr std::size_t control_bytes_max = 4096;
 
 /// The first bytes on a channel; a receiver closes a channel whose Hello is not meant for it.
@@ -33,7 +33,7 @@ struct Hello {
   std::uint64_t epoch = 0;
   std::uint32_t mesh = 0;    ///< Which of the meshes the ranks made from one world.
   std::int32_t rank = 0;     ///< The sender's.
-  std::int32_t size = 0;     ///< Of the sender's world.
+  std::int32_t size = 0;     ///< The size of the sender's world.
   std::uint32_t proves = 0;  ///< 1: the job has a key, and proofs follow (proof.hpp).
 };
 static_assert(sizeof(Hello) == 40 && std::is_trivially_copyable_v<Hello>);
@@ -116,7 +116,7 @@ struct Fingerprint {
   static std::uint32_t compared_traffic(std::uint32_t traffic) noexcept {
     return traffic & ~Traffic::shadow_bit;
   }
-  /// What it is for adds this to a collective's argument, by which calls are told apart quickly.
+  /// The traffic adds this to a collective's argument, by which calls are told apart quickly.
   static std::uint64_t argument_of(std::uint32_t traffic) noexcept {
     return compared_traffic(traffic) * 0x94d049bb133111ebU;
   }
@@ -177,7 +177,7 @@ struct FailureNotice {
   std::uint64_t communicator = 0;
   std::uint64_t sequence = 0;
   std::string sentence;
-  int from = -1;  ///< Who said it, a world rank; does not travel with it. -1: this rank.
+  int from = -1;  ///< The world rank that said it; does not travel with it. -1: this rank.
   Claim claim = {};
 };
 

@@ -8,7 +8,7 @@ namespace {
 
 /// Notices of either kind, also for communicators that this rank never makes; the oldest make room.
 constexpr std::size_t failures_max = 1024;
-/// Of one communicator; a device's queue holds about as many.
+/// For one communicator; a device's queue holds about as many.
 constexpr std::size_t calls_max = 2048;
 constexpr std::size_t chains_max = 64;
 

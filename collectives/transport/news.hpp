@@ -14,8 +14,8 @@
 
 namespace dlaunch::transport {
 
-/// What some ranks are asked to tell, and what they answered. Owned by who asks; stays in place
-/// until it is withdrawn.
+/// A question to some ranks, and their answers. Owned by the one that asks; stays in place until it
+/// is withdrawn.
 struct Inquiry {
   std::uint64_t communicator = 0;
   std::uint64_t sequence = 0;
@@ -43,8 +43,8 @@ class News {
   void forget(std::uint64_t communicator);
   /// Somebody told of a failure.
   bool has_failures() const noexcept { return has_failures_; }
-  /// Of the failures somebody told of this communicator the one that concerns most calls; of
-  /// several such the first.
+  /// The failure of this communicator, of those that somebody told of, that concerns most calls;
+  /// the first of several such.
   const FailureNotice* failure_of(std::uint64_t communicator) const;
   /// Wrong arguments that somebody gave to this very call.
   const FailureNotice* failure_of(std::uint64_t communicator, std::uint64_t sequence) const;
@@ -62,8 +62,7 @@ class News {
 
   void begin(const Activity& activity) { activities_.push_back(&activity); }
   void end(const Activity& activity) { std::erase(activities_, &activity); }
-  /// Of several calls under way, the last one of the communicator that is asked about; nullopt when
-  /// there is none.
+  /// The last call under way of the communicator that is asked about; nullopt when there is none.
   std::optional<Status> activity(std::uint64_t communicator) const;
 
   /// One call waits, and no other.

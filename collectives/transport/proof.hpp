@@ -11,8 +11,8 @@
 /// How two ranks prove to each other that they belong to the same job, where it has a key. The
 /// connector sends its Hello and a nonce; the acceptor answers with a nonce and an HMAC over both,
 /// the Hello and its own rank; the connector answers with an HMAC over the same. The two HMACs
-/// begin with different labels, and both ranks are in them, so that neither can be mirrored. What
-/// follows is in the clear. No sockets here.
+/// begin with different labels, and both ranks are in them, so that neither can be mirrored. All
+/// that follows is in the clear. No sockets here.
 namespace dlaunch::transport {
 
 using Nonce = std::array<std::byte, 32>;
@@ -32,7 +32,7 @@ Mac connector_mac(const Key& key, const Meeting& meeting);
 
 /// The acceptor's answer: its nonce, then its HMAC.
 constexpr std::size_t challenge_bytes = sizeof(Nonce) + sizeof(Mac);
-/// What the connector answers to a challenge; nullopt when the acceptor has proved nothing.
+/// The connector's answer to a challenge; nullopt when the acceptor has proved nothing.
 std::optional<Mac> answer_to(BytesView challenge, const Key& key, Meeting meeting);
 
 /// The acceptor's end of one connection, from the first byte to who is there. Without a key the
@@ -47,7 +47,7 @@ class Acceptance {
   std::size_t wanted() const { return wanted_ - got_; }
   /// Takes in no more than `wanted()`; appends to `answer` what is to be sent.
   Verdict feed(BytesView in, Bytes& answer);
-  /// Who was admitted.
+  /// The rank that was admitted.
   int rank() const { return meeting_.hello.rank; }
 
  private:

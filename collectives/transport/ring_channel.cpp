@@ -21,7 +21,7 @@ constexpr std::uint64_t down_to_line(std::uint64_t bytes) {
   return bytes / ring_line_bytes * ring_line_bytes;
 }
 
-/// Of header and payload.
+/// Counts header and payload.
 constexpr std::size_t bytes_in_ring(std::size_t payload) {
   return ring_line_bytes + (payload > inline_bytes_max ? up_to_line(payload) : 0);
 }

@@ -13,7 +13,7 @@
 
 namespace dlaunch::transport {
 
-/// Where an incoming channel brings what is not data.
+/// An incoming channel hands all that is not data to this.
 using OnControl = std::function<void(int from, const Header& header, BytesView payload)>;
 
 /// A message in a ring begins at a multiple of this, so that a header lies in one cache line. A
@@ -98,12 +98,12 @@ class RingReader {
   int from_;
   int from_rank_;
   std::uint64_t position_ = 0;  ///< Read so far.
-  std::uint64_t freed_ = 0;     ///< What the sender knows of that.
+  std::uint64_t freed_ = 0;     ///< So much of that is known to the sender.
   std::uint64_t written_ = 0;   ///< As last seen, with the mark of the end.
   Under under_ = Under::nothing;
-  Header header_;  ///< Of the message under way.
+  Header header_;  ///< The header of the message under way.
   std::array<std::byte, inline_bytes_max> inline_{};
-  std::size_t left_ = 0;  ///< Of its payload.
+  std::size_t left_ = 0;  ///< Bytes of its payload still to come.
   Bytes control_;         ///< Its payload so far.
   bool ended_ = false;
   std::string reason_;

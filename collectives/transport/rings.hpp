@@ -20,7 +20,7 @@ class Rings {
   /// before.
   Rings(std::shared_ptr<Segment> segment, std::shared_ptr<Doorbell> bell, std::size_t set,
         int local, int size);
-  /// Whoever writes to this rank, or waits for room, learns that nobody reads any more.
+  /// A rank that writes to this one, or waits for room, learns that nobody reads any more.
   ~Rings();
   Rings(const Rings&) = delete;
   Rings& operator=(const Rings&) = delete;

@@ -4,7 +4,7 @@
 
 namespace dlaunch::transport {
 
-/// What a test lets happen to a rank in the midst of its calls: called before each step that a call
+/// A test's interference with a rank in the midst of its calls: called before each step that a call
 /// takes, from whichever thread makes it; it may throw, or never return. Not armed, it costs a load
 /// and a branch.
 using Strike = void (*)();

@@ -46,7 +46,7 @@ class Patience {
 ///
 ///     open -> write slot() and payload() -> publish -> wait(m) -> read slot_of(m), payload_of(m)
 ///
-/// What a member published with step t it leaves alone until all members have published step t+1,
+/// A member leaves alone what it published with step t until all members have published step t+1,
 /// which is how they say that they are done reading t: open() sees to it. So there are two of
 /// everything, and one step costs one synchronisation, however much it moves.
 ///
@@ -62,7 +62,7 @@ class Team {
   static constexpr std::size_t payload_bytes_max = line_pair_bytes - 8;
   static constexpr std::size_t slot_bytes = 512u << 10;
 
-  /// What the leader, the first member, makes for all; a place in the segment for the others to
+  /// The leader, the first member, makes this for all: a place in the segment for the others to
   /// join at; nullopt if the leader's arena is full.
   /// `with_remote_barriers` if all members allow them (remote_barrier.hpp).
   static std::optional<std::uint64_t> make_block(Segment& segment, int leader_local, int members,
@@ -87,7 +87,7 @@ class Team {
     call_ = hash_of(call);
     first_ = step_;
   }
-  /// What a call comes to. Differing calls of one number agree by chance once in four thousand
+  /// A hash of the call. Differing calls of one number agree by chance once in four thousand
   /// million times; among calls of other numbers there may be one that agrees. Every call makes
   /// one, so it is short: both factors fit into their instructions. The second carries differences
   /// from bit 16 on into the upper half; those below are the count's, which the first has spread,
@@ -141,7 +141,7 @@ class Team {
   }
   void wait_all();
   const std::byte* slot_of(int member) noexcept { return slot_at(member, step_); }
-  /// What was published with the step before, readable until this one is published.
+  /// The slot that was published with the step before, readable until this one is published.
   const std::byte* earlier_slot_of(int member) noexcept { return slot_at(member, step_ - 1); }
   const std::byte* payload_of(int member) noexcept { return row_[member].payload; }
 
@@ -156,7 +156,7 @@ class Team {
     std::uint8_t chosen = 0;
   };
   Choice& last_choice(bool registered) noexcept { return choices_[registered ? 1 : 0]; }
-  /// What they followed from has changed.
+  /// The reasons for them have changed.
   void forget_choices() noexcept { choices_[0] = choices_[1] = {}; }
 
   /// That member's team is destroyed: it will publish no more.
@@ -165,10 +165,10 @@ class Team {
   }
   /// Hash of the call with whose first step that member is ahead of this rank; 0: it is not.
   std::uint32_t call_ahead(int member) noexcept;
-  /// Announces that this rank is about to sleep. What is published and not seen by a look after
-  /// this rings its bell.
+  /// Announces that this rank is about to sleep. A step that is published and not seen by a look
+  /// after this rings its bell.
   void lie_down() noexcept;
-  /// Around sleeping: whoever publishes meanwhile rings.
+  /// Around sleeping: a member that publishes meanwhile rings.
   void count_sleeper(bool sleeps) noexcept;
 
  private:
@@ -182,7 +182,7 @@ class Team {
     std::uint32_t with_remote_barriers;
     alignas(line_pair_bytes) std::atomic<std::uint32_t> sleepers;
   };
-  /// What lies where behind a block.
+  /// The places of the parts behind a block.
   struct Places {
     explicit Places(int members);
     std::size_t lines, left, slots, end;

@@ -13,7 +13,7 @@
 namespace dlaunch::transport {
 namespace {
 
-/// Of one request; the answer stays far below a frame's limit.
+/// So many in one request; the answer stays far below a frame's limit.
 constexpr std::size_t locations_per_request = 4096;
 
 std::string key_of(std::size_t world_rank) { return "location/" + std::to_string(world_rank); }

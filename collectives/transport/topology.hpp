@@ -9,7 +9,7 @@
 
 namespace dlaunch::transport {
 
-/// Where a rank runs, as it says itself.
+/// The place where a rank runs, as it says itself.
 struct Location {
   std::int32_t node = 0;      ///< WorldInfo::node_rank.
   std::int32_t local = 0;     ///< Its rank on that node.
@@ -65,7 +65,7 @@ class Survey {
   /// Asks the store for those locations that are not known; null until all are. Borrowed. Throws
   /// what the store throws, and find_location.
   const Topology* ask(Store& store);
-  /// What is known without asking.
+  /// The topology if it is known without asking.
   const Topology* topology() const { return topology_ ? &*topology_ : nullptr; }
 
  private:

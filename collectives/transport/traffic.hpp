@@ -5,21 +5,21 @@
 
 namespace dlaunch::transport {
 
-/// What a collective is for. Those of a join, of which a rank without inputs makes a shadow, are
-/// never taken for the program's own.
+/// The purpose of a collective. Those of a join, which a rank without inputs shadows, are never
+/// taken for the program's own.
 enum class Purpose : std::uint8_t {
   program,       ///< The program's own.
-  present,       ///< Who is here, and begins what.
+  present,       ///< Finds who is here, and what each begins.
   sync,          ///< Whether gradients are to be summed.
-  source,        ///< Whose buffers and order count.
+  source,        ///< Finds whose buffers and order count.
   buffers,       ///< Those of the source.
   gradients,     ///< One bucket of them; Traffic::part is which.
   unused,        ///< Which parameters nobody used.
-  order,         ///< In which gradients become ready.
+  order,         ///< The order in which gradients become ready.
   parameters,    ///< Their description and first values.
-  last_joiner,   ///< Who had inputs longest.
+  last_joiner,   ///< Finds who had inputs longest.
   final_values,  ///< The last joiner's parameters and buffers.
-  joinable,      ///< Whatever a joinable of the program's own does.
+  joinable,      ///< All that a joinable of the program's own does.
 };
 
 /// A collective's purpose and what it belongs to, in the 31 bits that Options, fingerprints and
@@ -48,7 +48,7 @@ struct Traffic {
 /// "who is here"; "gradients of bucket ", which goes on with the bucket's number; "" for the
 /// program's own.
 const char* to_string(Purpose purpose) noexcept;
-/// What stands before the call's name: "", "join's ", "join's shadow ", "the reducer's ".
+/// The text before the call's name: "", "join's ", "join's shadow ", "the reducer's ".
 const char* owner_text(const Traffic& traffic) noexcept;
 /// "who is here", "gradients of bucket 3"; empty for the program's own.
 std::string purpose_text(const Traffic& traffic);

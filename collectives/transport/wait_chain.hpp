@@ -12,7 +12,7 @@ namespace dlaunch::transport {
 
 /// A rank that waits for one other rank in a call.
 struct WaitLink {
-  int rank = -1;           ///< Of the world, as everywhere here.
+  int rank = -1;           ///< A rank of the world, as everywhere here.
   std::uint64_t turn = 0;  ///< Tells the rank's waits apart.
   std::uint64_t communicator = 0;
   std::uint64_t sequence = 0;  ///< 0: a message.
@@ -37,7 +37,7 @@ struct WaitChain {
   Stage stage = Stage::found;
   std::vector<WaitLink> links;
 
-  /// Where that rank's link is; links.size() if it has none.
+  /// The place of that rank's link; links.size() if it has none.
   std::size_t place_of(int rank) const;
   /// All are in one call: it will go on.
   bool is_one_call() const;
@@ -47,8 +47,8 @@ struct WaitChain {
 std::optional<Bytes> encode(const WaitChain& chain);
 std::optional<WaitChain> decode_chain(BytesView payload);
 
-/// Of a ring: "the ranks wait for each other: ranks 3, 2 are in barrier #2 [a.cpp:40] and wait for
-/// rank 0; rank 0 is in ...".
+/// The sentence for a ring: "the ranks wait for each other: ranks 3, 2 are in barrier #2 [a.cpp:40]
+/// and wait for rank 0; rank 0 is in ...".
 std::string to_string(const WaitChain& ring);
 
 }  // namespace dlaunch::transport

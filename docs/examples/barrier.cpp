@@ -1,4 +1,4 @@
-// What a barrier is for: no rank prints its results before every rank has printed its message.
+// Shows a barrier: no rank prints its results before every rank has printed its message.
 //
 //   dlaunch --nproc_per_node 4 barrier                  under the launcher
 //   dlaunch --nproc_per_node 4 barrier --no-barrier     and what happens without

@@ -63,7 +63,7 @@ void show(const dlaunch::Communicator& comm, const char* call, const std::string
 }
 
 void broadcasts(dlaunch::Communicator& comm) {
-  // What the source has wins, shape and type included: the others need not know either.
+  // The source's value wins, shape and type included: the others need not know either.
   const Tree mine = comm.rank() == 0
                         ? Tree::dict({{"step", 7}, {"name", "first"}, {"x", longs({1, 2, 3})}})
                         : Tree("whatever rank " + std::to_string(comm.rank()) + " has");

@@ -22,7 +22,7 @@ namespace {
 constexpr int unavailable = 69;
 constexpr int layers = 16;
 constexpr unsigned threads = 256;
-constexpr unsigned work_rounds = 400;  // What an element costs to compute.
+constexpr unsigned work_rounds = 400;  // The cost of computing an element.
 constexpr float rate = 0.5F;
 
 /// gradient: g[i] = w[i] - target, slowly. step: w[i] -= rate * g[i].

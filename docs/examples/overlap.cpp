@@ -13,7 +13,7 @@ namespace {
 
 constexpr int layers = 8;
 constexpr std::size_t layer_elements = 1 << 18;  // 1 MiB of f32
-constexpr int passes = 8;                        // What a layer costs to compute.
+constexpr int passes = 8;                        // The cost of computing a layer.
 constexpr int steps = 5;
 
 using Layer = std::vector<float>;

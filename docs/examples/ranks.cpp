@@ -1,4 +1,4 @@
-// Who am I? Every rank says where it stands in the world; rank 0 prepares something first.
+// Every rank says where it stands in the world; rank 0 prepares something first.
 //
 //   dlaunch --nproc_per_node 4 ranks
 #include <dlaunch/dlaunch.hpp>

@@ -16,7 +16,7 @@ constexpr int steps = 50;
 /// The step in whose middle the next rank dies.
 constexpr int steps_per_life = 10;
 
-/// What a step of the computation leaves behind on every rank: the same everywhere.
+/// A step of the computation: it leaves the same behind on every rank.
 void work_on(std::vector<float>& model, dlaunch::Communicator& comm) {
   for (float& element : model) element += 1.0F;
   comm.all_reduce(model, dlaunch::ReduceOp::mean);
@@ -44,7 +44,7 @@ int main(int argc, char** argv) try {
       if (error.errc() != dlaunch::Errc::peer_lost && error.errc() != dlaunch::Errc::revoked) throw;
       std::printf("rank %d: %s\n", world.rank(), error.what());
       std::fflush(stdout);
-      comm.revoke();  // Whoever has not noticed yet comes along.
+      comm.revoke();  // Ranks that have not noticed yet come along.
       lives = false;
     }
     // Some may have ended the step and some not: either all count it, or all do it again.

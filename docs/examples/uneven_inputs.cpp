@@ -20,7 +20,7 @@
 namespace {
 
 struct Arguments {
-  int number = 1;  // Of the case.
+  int number = 1;  // The number of the case.
   int inputs = 5;
 };
 

@@ -1,10 +1,10 @@
 #pragma once
 
-/// What our programs exit with, besides a worker's own code and 128 + n for a signal. A
+/// Our programs' exit codes, besides a worker's own code and 128 + n for a signal. A
 /// contract: docs/operations.md lists each with cause and cure.
 namespace dlaunch::exit_code {
 
-inline constexpr int failed = 1;           ///< Where nobody has said more.
+inline constexpr int failed = 1;           ///< Used where nobody has said more.
 inline constexpr int usage = 64;           ///< The command line, or a variable that stands for it.
 inline constexpr int unreachable = 69;     ///< A host or port that the job needs.
 inline constexpr int internal = 70;        ///< A bug in dlaunch, or a resource the system denied.

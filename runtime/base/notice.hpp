@@ -8,8 +8,8 @@
 
 namespace dlaunch {
 
-/// What somebody is told, once, who has been waiting for long: that it waits, and why. A wait that
-/// has one looks up from its work at `at`. By default nothing is ever said.
+/// Tells somebody who has been waiting for long, once, that it waits, and why. A wait that has one
+/// looks up from its work at `at`. By default nothing is ever said.
 struct Notice {
   Clock::time_point at = Clock::time_point::max();
   std::function<void(const std::string& why)> say = nullptr;

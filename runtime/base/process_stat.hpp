@@ -7,7 +7,7 @@
 
 namespace dlaunch {
 
-/// What /proc tells of a process.
+/// A process's state, as /proc tells it.
 struct ProcessStat {
   char state = '?';           ///< 'R', 'S', 'T' (stopped), 'Z'...
   std::uint64_t started = 0;  ///< Clock ticks since boot: tells it from a later one of that number.

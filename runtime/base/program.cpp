@@ -18,7 +18,7 @@ namespace dlaunch {
 
 namespace {
 
-/// Of a configuration, and of what the system has under /etc and /proc.
+/// The limit of a configuration, and of the system's files under /etc and /proc.
 constexpr std::size_t file_bytes_max = 16u << 20;
 /// For a pipe: `--config <(make-config)`.
 constexpr auto file_patience = std::chrono::seconds(10);

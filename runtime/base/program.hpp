@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-/// What every program of ours does at its start and its end.
+/// Each of our programs does this at its start and its end.
 namespace dlaunch {
 
 /// Descriptors that are opened later must not become somebody's stdin, stdout or stderr.

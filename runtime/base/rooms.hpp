@@ -13,7 +13,7 @@ namespace dlaunch {
 /// Not thread-safe. Rooms that were taken must not outlive it.
 class Rooms {
  public:
-  /// What was taken; gives itself back.
+  /// Memory that was taken; gives itself back.
   class Room {
    public:
     Room() = default;
@@ -43,7 +43,7 @@ class Rooms {
   explicit Rooms(std::size_t kept_bytes_max = std::size_t{16} << 20)
       : kept_bytes_max_(kept_bytes_max) {}
 
-  /// What it holds is not defined.
+  /// Its contents are not defined.
   Room take(std::size_t bytes);
 
  private:

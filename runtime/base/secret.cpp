@@ -21,7 +21,7 @@ const unsigned char* unsigned_data(BytesView bytes) {
   return reinterpret_cast<const unsigned char*>(bytes.data());
 }
 
-/// Of a secret on its way, so that every way out wipes it.
+/// Bytes of a secret on its way: every way out wipes them.
 struct WipedBytes {
   Bytes bytes;
   ~WipedBytes() { wipe(bytes); }

@@ -35,8 +35,8 @@ class Key {
 
 /// HKDF-SHA256 (RFC 5869, no salt) of a key for one purpose, which `info` names.
 Key derive_key(BytesView from, std::string_view info);
-/// What the ranks of this epoch prove to each other that they know. Epochs begin anew where a
-/// rendezvous has lost what it knew; `incarnation`, the use of the job's id, never comes twice.
+/// The key that the ranks of this epoch prove to each other that they know. Epochs begin anew where
+/// a rendezvous has lost what it knew; `incarnation`, the use of the job's id, never comes twice.
 Key derive_data_key(const Key& job_key, std::uint64_t incarnation, std::uint64_t epoch);
 
 /// HMAC-SHA256.
@@ -45,8 +45,8 @@ Mac mac_of(const Key& key, BytesView message);
 /// In a time that does not depend on the bytes.
 bool same_mac(const Mac& one, const Mac& other);
 
-/// What a secret file holds: the master key, of which each job's key is derived, or the key of one
-/// job alone.
+/// The content of a secret file: the master key, from which each job's key is derived, or the key
+/// of one job alone.
 class Secret {
  public:
   /// `content` is a job's key as job_key_text writes it, or a master key: hexadecimal or base64

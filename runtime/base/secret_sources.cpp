@@ -12,13 +12,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/// Where a secret comes from: never the command line, never the environment, which others can read.
+/// The sources of a secret: never the command line, never the environment, which others can read.
 namespace dlaunch {
 namespace {
 
 constexpr std::size_t secret_bytes_max = 4096;
 
-/// What is read, and gone when it was parsed.
+/// The text that is read, gone when it was parsed.
 struct Content {
   std::array<std::byte, secret_bytes_max + 1> bytes{};
   std::size_t size = 0;

@@ -52,7 +52,7 @@ Address peer_address(int fd);
 /// whether it was refused, filtered (no answer) or without a route.
 unique_fd connect_tcp(const Address& to, Clock::time_point deadline);
 unique_fd connect_unix(std::string_view name, Clock::time_point deadline);
-/// What connecting to `to` failed with, by errno: refused, filtered, no route.
+/// The error with which connecting to `to` failed, by errno: refused, filtered, no route.
 Error connect_error(const Address& to, int error);
 /// Whether the kernel connected this socket to itself, as it may on a loopback port that nobody
 /// listens on.

@@ -11,7 +11,7 @@ namespace dlaunch {
 struct TomlItem {
   std::string key;
   std::string value;  ///< The elements of an array joined by commas, as on a command line.
-  int line = 0;       ///< Where it stands; 0 where it could not be told.
+  int line = 0;       ///< The line of the value; 0: not known.
 };
 
 /// The keys and values of a TOML file without sections, in its order. Pure: takes the text, not

@@ -10,8 +10,8 @@
 #include <variant>
 #include <vector>
 
-/// What people write on command lines and into configuration files, read from text. Each reader
-/// says in a sentence what is wrong instead; the caller puts the name before it. Pure.
+/// Values that people write on command lines and into configuration files, read from text. Each
+/// reader says in a sentence what is wrong instead; the caller puts the name before it. Pure.
 namespace dlaunch {
 
 /// What is wrong with a value: "4x is not a whole number".
@@ -35,7 +35,7 @@ struct EndpointAsked {
   std::optional<std::uint16_t> port;
 };
 Read<EndpointAsked> read_endpoint(std::string_view text);
-/// What no host's name and no address can be: "http://head", "head:1", "a b".
+/// Finds a text that can be no host's name and no address: "http://head", "head:1", "a b".
 std::optional<Complaint> check_host(std::string_view host);
 /// "localhost", "127.0.0.1", "::1": never reached from another host, whatever a resolver says.
 bool is_loopback_name(std::string_view host);

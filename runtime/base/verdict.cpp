@@ -23,7 +23,7 @@ bool is_in(const std::map<int, int>& ranges, int rank) {
   return rank - first < count;
 }
 
-/// What comes from outside, or from a wrong address, is no answer to a failed call.
+/// A signal that comes from outside, or from a wrong address, is no answer to a failed call.
 bool was_struck(const Fact& fact) { return fact.signal != 0 && fact.signal != SIGABRT; }
 
 /// How sure a claim is of whom it blames.
@@ -192,8 +192,8 @@ class Judge {
     return ranks;
   }
 
-  /// What a claim comes to where the rank that it blames blames nobody else; nullopt where it goes
-  /// on from there.
+  /// The kind of a claim if the rank that it blames blames nobody else; nullopt if it goes on from
+  /// there.
   std::optional<Kind> end_at(int rank, int victim, Fault fault) const {
     if (rank == victim) return kind_of(fault);
     const auto others = blamed_.find(rank);

@@ -15,17 +15,17 @@
 /// them. Pure. Ranks are those of the world.
 namespace dlaunch {
 
-/// Whose fault it was that a call failed, as the rank says whose call it was.
+/// Says whose fault it was that a call failed, as the calling rank tells it.
 enum class Fault : std::uint8_t {
   own,        ///< Its own; or nobody's that it knows.
-  lost,       ///< Of ranks that are gone.
-  absent,     ///< Of ranks that did not come in time.
-  disagreed,  ///< Of ranks that made another call under the same number.
-  arguments,  ///< Of a rank that gave its call wrong arguments.
-  gave_up,    ///< Of a rank that called abort(), or whose own code failed in the call.
+  lost,       ///< The fault of ranks that are gone.
+  absent,     ///< The fault of ranks that did not come in time.
+  disagreed,  ///< The fault of ranks that made another call under the same number.
+  arguments,  ///< The fault of a rank that gave its call wrong arguments.
+  gave_up,    ///< The fault of a rank that called abort(), or whose own code failed in the call.
 };
 
-/// What a rank called, as a number that is the same for the same call.
+/// A rank's call, as a number that is the same for the same call.
 struct Vote {
   int rank = 0;
   std::uint64_t call = 0;
@@ -33,7 +33,7 @@ struct Vote {
   bool operator==(const Vote&) const = default;
 };
 
-/// What ranks of one node called, of which the first is named; known when they have ended.
+/// The call that ranks of one node made, the first of which is named; known when they have ended.
 struct Count {
   Vote first;
   std::uint64_t ranks = 1;
@@ -71,7 +71,7 @@ struct Fact {
   int exit_code = 0;
   int signal = 0;  ///< The one that ended it, else 0.
   bool core_dumped = false;
-  Clock::time_point when{};  ///< Of its end.
+  Clock::time_point when{};  ///< The time of its end.
   std::optional<Claim> claim = std::nullopt;
 
   bool failed() const { return end == End::failed; }
@@ -85,7 +85,7 @@ struct Facts {
   std::map<int, Fact> ranks;  ///< Those that failed, or claim something.
   std::map<int, int> left;    ///< Ranks that exited with 0: how many from each first one on.
   std::map<int, int> lost;    ///< Ranks that were lost with their node, in the same way.
-  std::vector<Count> counts;  ///< Of calls about which ranks disagree; beside their claims' votes.
+  std::vector<Count> counts;  ///< For calls in dispute; beside their claims' votes.
 
   /// A later range may contain earlier ones.
   void add_left(int first, int count = 1);
@@ -120,20 +120,20 @@ struct Verdict {
 /// The root cause; nullopt where nobody failed. The order in which the facts became known changes
 /// nothing. These rules hold (docs/operations.md):
 ///
-/// * A rank whose claim blames others is their victim, and so on from them. What remains at the
-///   end of such a chain is a cause.
+/// * A rank whose claim blames others is their victim, and so on from them. The end of such a chain
+///   is a cause.
 /// * Among causes a rank that failed by itself comes first, the earliest of them. One that died of
 ///   a signal from outside comes before one that exited within a second of it.
-/// * Where ranks disagree on a call, those are wrong that differ from more than half of all whose
-///   call is known, also of those that have returned from it. Without such a majority all of those
+/// * If ranks disagree on a call, those are wrong that differ from more than half of all whose call
+///   is known, including those that have returned from it. Without such a majority all of those
 ///   are named that told of it.
 /// * A chain that closes has no end: there the more certain of two claims counts, and what somebody
 ///   lost is the least certain.
-/// * The exit code is the cause's own. Where the cause did not fail itself, it is the code of the
+/// * The exit code is the cause's own. If the cause did not fail itself, it is the code of the
 ///   first rank that failed for it.
 std::optional<Verdict> judge(const Facts& facts);
 
-/// What those are told who may wait for a rank that left.
+/// Those who may wait for a rank that left are told this.
 inline constexpr const char* left_text = "exited 0 before the others";
 /// "rank 3 on h2".
 using NameOfRank = std::function<std::string(int rank)>;

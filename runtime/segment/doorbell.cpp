@@ -49,7 +49,7 @@ void Doorbell::get_up() noexcept {
 void Doorbell::ring_if_asleep(int local) noexcept {
   auto& asleep = segment_->rank(local).asleep;
   if (asleep.load() == 0 || !socket_) return;
-  // Whoever takes the bits is the one who rings.
+  // The process that takes the bits rings.
   for (std::uint32_t bells = asleep.exchange(0); bells != 0; bells &= bells - 1) {
     const Address to = address_of(*segment_, local, std::countr_zero(bells));
     const char ring = 0;

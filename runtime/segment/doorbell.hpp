@@ -19,9 +19,9 @@ class Doorbell {
  public:
   static constexpr int bells_max = 32;
 
-  /// One of this local rank's bells, 0..bells_max-1: whoever sleeps by itself has its own. Where
-  /// the name is taken or abstract sockets are forbidden fd() is -1, and sleepers look again from
-  /// time to time instead.
+  /// One of this local rank's bells, 0..bells_max-1: each thread that sleeps by itself has its own.
+  /// If the name is taken or abstract sockets are forbidden, fd() is -1, and sleepers look again
+  /// from time to time instead.
   Doorbell(std::shared_ptr<Segment> segment, int local, int bell);
 
   /// Readable when somebody rang; -1 if nobody can.
@@ -32,8 +32,8 @@ class Doorbell {
   /// after this, and before it sleeps.
   void lie_down() noexcept;
   void get_up() noexcept;
-  /// Wakes whoever of that rank sleeps. What it should see was stored before; the order of that
-  /// store and of the look at the sleeper is kept by sequential consistency.
+  /// Wakes all sleepers of that rank. The data for them was stored before; sequential consistency
+  /// keeps the order of that store and of the look at the sleeper.
   void ring_if_asleep(int local) noexcept;
 
  private:

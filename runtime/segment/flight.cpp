@@ -117,7 +117,7 @@ Flight::Place Flight::join(std::uint64_t communicator, std::string_view name, in
     return place;
   }
   auto& group = ring_->groups[number];
-  // Whoever reads of the one before sees, when it looks again, that it has gone.
+  // A reader of the group before sees, when it looks again, that it has gone.
   group.communicator.store(0, relaxed);
   std::atomic_thread_fence(std::memory_order_release);
   store_text(group.name, name);

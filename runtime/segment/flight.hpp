@@ -16,8 +16,8 @@ namespace dlaunch {
 
 class Segment;
 
-/// What a rank's calls leave behind where its agent, and the other ranks of its node, can read it,
-/// also when the rank is stopped or dead: the flight recorder. Written by the threads of one
+/// The flight recorder: a rank's calls leave their records where its agent, and the other ranks of
+/// its node, can read them, even if the rank is stopped or dead. Written by the threads of one
 /// process, read by anybody at any time; flight_log.hpp makes sense of it. Zeros mean "nothing".
 struct FlightRing {
   /// One call, a line of its own. Words: a reader may come at any time.
@@ -25,12 +25,13 @@ struct FlightRing {
     /// Its place in the rank's history modulo 2^32, below its traffic. Written last.
     std::atomic<std::uint64_t> number;
     std::atomic<std::uint64_t> who;   ///< Communicator's hash, group, site: 32, 16, 16 bits.
-    std::atomic<std::uint64_t> what;  ///< What Call::pack makes of it.
+    std::atomic<std::uint64_t> what;  ///< The result of Call::pack.
     std::atomic<std::uint64_t> sequence;
     std::atomic<std::uint64_t> count;
     std::atomic<std::uint64_t> argument;
     std::atomic<std::uint64_t> began;  ///< In ticks.
-    /// In ticks, even; odd: it failed. 0: under way. What takes next to no time ends as it began.
+    /// In ticks, even; odd: it failed. 0: under way. A call that takes next to no time ends as it
+    /// began.
     std::atomic<std::uint64_t> ended;
   };
   /// A call that waits for long. Its record may be overwritten meanwhile by calls of other threads.
@@ -106,7 +107,7 @@ struct FlightWords {
   std::span<const char*const> owners{}, purposes{};
 };
 
-/// What a record keeps of its communicator's id: 32 bits.
+/// The part of its communicator's id that a record keeps: 32 bits.
 std::uint64_t flight_hash(std::uint64_t communicator) noexcept;
 
 /// Writes a rank's flight ring: in the node's segment, or in memory of its own where there is none.
@@ -117,16 +118,16 @@ class Flight {
   /// How a call was made.
   enum class Kind : std::uint8_t {
     call,
-    start,  ///< Of a message: it goes on when this has ended.
+    start,  ///< Starts a message, which goes on when this has ended.
     wait,   ///< For a started message.
     aside,  ///< Counted apart from the communicator's collectives.
   };
   struct Call {
-    std::uint64_t what = 0;      ///< What pack() returns.
+    std::uint64_t what = 0;      ///< The result of pack().
     std::uint64_t sequence = 0;  ///< 0 for messages.
     std::uint64_t count = 0;
     std::uint64_t argument = 0;  ///< A hash of what else must agree; the tag of a message.
-    std::uint32_t traffic = 0;   ///< What it is for, as its library packs it; 0: the program's own.
+    std::uint32_t traffic = 0;   ///< Its purpose, as its library packs it; 0: the program's own.
 
     /// `place`: root or peer, a rank of the communicator; -1: none, or any. It lies in the bits
     /// from 16 to 47, the others above: differences below are nobody's, which makes for short
@@ -151,7 +152,7 @@ class Flight {
   /// A communicator, as far as its calls are recorded.
   struct Place {
     std::uint64_t who = ~std::uint64_t{0};
-    FlightRing::Progress* progress = nullptr;  ///< Of its group.
+    FlightRing::Progress* progress = nullptr;  ///< The progress of its group.
 
     /// A collective with a root begins. For the thread that makes the call.
     void count_rooted(const Call& call) const noexcept {
@@ -272,7 +273,7 @@ class Flight {
   std::shared_ptr<Segment> segment_;
   std::unique_ptr<FlightRing> own_;
   FlightRing* ring_;
-  FlightRing::Progress spare_{};  ///< Of communicators for which there was no group.
+  FlightRing::Progress spare_{};  ///< For communicators for which there was no group.
   /// The upper 48 bits of a site's key, and its number.
   std::array<std::atomic<std::uint64_t>, std::size_t{1} << sites_bits> known_sites_{};
 };

@@ -18,7 +18,7 @@ std::string text_of(const std::array<std::atomic<char>, Size>& stored) {
   for (const auto& letter : stored) {
     const char c = letter.load(std::memory_order_relaxed);
     if (c == '\0') break;
-    // Whoever writes here is another process: what it says may go to a terminal.
+    // Another process has written this, and it may go to a terminal.
     text += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
   }
   return text;
@@ -43,7 +43,7 @@ class Times {
       per_tick_ = time.count() / static_cast<double>(passed);
     }
   }
-  /// What would lie in the future is now.
+  /// A time that would lie in the future is now.
   Clock::time_point at(std::uint64_t tick) const {
     if (tick >= ticks_now_) return now_;
     const double ns = static_cast<double>(ticks_now_ - tick) * per_tick_;
@@ -156,7 +156,7 @@ FlightLog read_flight(const FlightRing& ring, std::size_t calls) {
   const std::uint64_t kept = std::min<std::uint64_t>({log.begun, calls, FlightRing::records_max});
   for (std::uint64_t number = log.begun - kept + 1; number <= log.begun; ++number) {
     const auto call = read_record(ring.records[number % FlightRing::records_max], times, log.begun);
-    // Who overwrites a record has counted before.
+    // A writer that overwrites a record has counted before.
     const bool whole =
         ring.begun.load(std::memory_order_relaxed) < number + FlightRing::records_max;
     if (whole && call.number == number) log.calls.push_back(call);
@@ -236,7 +236,7 @@ std::string FlightNames::label_and_site(const FlightCall& call) const {
 std::string doing_text(const FlightRing& ring, const FlightLog& log, Clock::time_point now) {
   const FlightNames names{ring};
   if (!log.waits.empty()) {
-    // Of several threads' calls, the one that waits for the longest.
+    // Takes, of several threads' calls, the one that waits for the longest.
     const auto& wait = *std::min_element(
         log.waits.begin(), log.waits.end(),
         [](const FlightWait& a, const FlightWait& b) { return a.call.began < b.call.began; });

@@ -34,7 +34,7 @@ struct FlightCall {
   std::size_t purpose() const {
     return traffic >> FlightRing::purpose_shift & (FlightRing::purposes_max - 1);
   }
-  /// What ranks must have alike that make this as the same collective.
+  /// The terms that must be alike on all ranks that make this as the same collective.
   using Terms = std::array<std::uint64_t, 4>;
   Terms terms() const {
     return {Flight::Call::pack(op, dtype, reduction, place), count, argument,
@@ -55,7 +55,7 @@ struct FlightWait {
 struct FlightGroup {
   bool ended = false;
   std::uint64_t communicator = 0;
-  std::uint64_t id = 0;     ///< Of which that is the hash.
+  std::uint64_t id = 0;     ///< The id whose hash that is.
   std::uint64_t begun = 0;  ///< Number of its last collective.
   /// Collectives with a root, and the digest of them; of a rank that lives they may not go
   /// together.
@@ -67,7 +67,7 @@ struct FlightGroup {
   std::string name;
 };
 
-/// What a rank's ring held at one moment.
+/// The contents of a rank's ring at one moment.
 struct FlightLog {
   bool ready = false;  ///< A process has begun to record.
   pid_t pid = 0;
@@ -113,8 +113,8 @@ struct FlightNames {
   std::string bracketed_site(const FlightCall& call) const;
 };
 
-/// What a rank does whose ring is read at `now`: "in all_reduce #3 [train.cpp:42] for 7 s, waiting
-/// for rank 2", "computing for 12 s, after barrier #2 [train.cpp:40]", "in no call yet".
+/// Says what the rank does whose ring is read at `now`: "in all_reduce #3 [train.cpp:42] for 7 s,
+/// waiting for rank 2", "computing for 12 s, after barrier #2 [train.cpp:40]", "in no call yet".
 std::string doing_text(const FlightRing& ring, const FlightLog& log, Clock::time_point now);
 
 /// The process that records into the ring is stopped (SIGSTOP). False where that cannot be told.

@@ -2,9 +2,9 @@
 
 namespace dlaunch {
 
-/// An asymmetric pair of fences between processes, by membarrier(2): whoever is about to sleep pays
-/// for both sides, and whoever publishes, far more often, for none. Where the sleeper stores,
-/// calls remote_barrier() and looks, and the publisher stores and looks with nothing but a
+/// An asymmetric pair of fences between processes, by membarrier(2): a process that is about to
+/// sleep pays for both sides, and one that publishes, far more often, for none. If the sleeper
+/// stores, calls remote_barrier() and looks, and the publisher stores and looks with nothing but a
 /// compiler's fence between, one of them sees the other's store, as if both had a full fence.
 
 /// This process takes part: its running threads execute a fence when any process calls

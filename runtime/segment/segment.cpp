@@ -23,12 +23,12 @@ namespace dlaunch {
 namespace {
 
 constexpr std::uint64_t segment_magic = 0x314745534e4c4421;
-/// Of what lies in the memory; whoever differs could not read it.
+/// The version of the memory's layout; a process with another one could not read it.
 constexpr std::uint32_t layout_version = 7;
 constexpr std::size_t page_bytes = 4096;
 constexpr std::size_t arena_bytes_max = std::size_t{16} << 30;
 constexpr std::size_t arena_bytes_min = std::size_t{1} << 20;
-/// Of address space, of which sanitizers leave less than there is.
+/// The limit of address space, of which sanitizers leave less than there is.
 constexpr std::size_t arenas_bytes_max = std::size_t{256} << 30;
 
 constexpr std::size_t round_up(std::size_t bytes, std::size_t to) {

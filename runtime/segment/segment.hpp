@@ -18,11 +18,11 @@ namespace dlaunch {
 /// Two of these never share a cache line, nor the pair of lines that is fetched at once.
 constexpr std::size_t line_pair_bytes = 128;
 
-/// Who a segment is for. A plain value.
+/// The ranks that a segment is for. A plain value.
 struct SegmentPlan {
   std::uint64_t job = 0;  ///< Hash of the job's id.
   std::uint64_t epoch = 0;
-  std::vector<std::int32_t> world_ranks;  ///< Of the node's local ranks, in their order.
+  std::vector<std::int32_t> world_ranks;  ///< Those of the node's local ranks, in their order.
   bool oversubscribed = false;            ///< More ranks than processors they may use.
   /// For each rank; 0: as much as is sensible. Memory counts only when it is written.
   std::size_t arena_bytes = 0;
@@ -36,7 +36,7 @@ constexpr std::size_t segment_ranks_max = 4096;
 /// later ones do without. They are address space, and memory only where something is written.
 constexpr std::size_t ring_sets = 4;
 
-/// What a rank tells the others of its node, and is told by them.
+/// The block in which a rank tells the others of its node, and is told by them.
 struct RankBlock {
   /// A bit for each of the rank's doorbells behind which somebody sleeps, or is about to; whoever
   /// has something for the rank rings them.
@@ -45,11 +45,11 @@ struct RankBlock {
   static constexpr std::uint32_t plain = 1, with_remote_barriers = 2;
   std::atomic<std::uint32_t> attached;
 
-  /// What this rank has to tell some others, each of whom reads it once: a number under a key.
+  /// This rank's word to some others, each of which reads it once: a number under a key.
   struct Notice {
     std::atomic<std::uint64_t> key;  ///< 0: free. Written last.
     std::atomic<std::uint64_t> value;
-    std::atomic<std::uint32_t> readers;  ///< Who have not read it yet; 0 frees it.
+    std::atomic<std::uint32_t> readers;  ///< The readers that have not read it yet; 0 frees it.
   };
   static constexpr std::size_t notices_max = 64;
   alignas(line_pair_bytes) Notice notices[notices_max];
@@ -119,12 +119,12 @@ class Segment {
   /// Memory from the arena of this rank, aligned to pages from 4 KiB on, else to 128 bytes; its
   /// content is not defined. nullopt: the arena is full.
   std::optional<std::uint64_t> allocate(int local, std::size_t bytes);
-  /// What allocate returned to this process.
+  /// Frees what allocate returned to this process.
   void free(int local, std::uint64_t offset) noexcept;
   /// The same as soon as `users`, which lies in what is freed, is 0: looked at by allocate.
   void free_when_unused(int local, std::uint64_t offset, const std::atomic<std::uint32_t>& users);
   std::byte* at(std::uint64_t offset) const noexcept { return base_ + offset; }
-  /// Where in the segment these bytes are; nullopt if they are not all in its arenas.
+  /// The place of these bytes in the segment; nullopt if they are not all in its arenas.
   std::optional<std::uint64_t> offset_of(const void* data, std::size_t bytes) const noexcept;
 
  private:
@@ -132,7 +132,7 @@ class Segment {
   struct Places {
     std::size_t blocks, flights, rings, arenas, end;
   };
-  /// Who allocates is one process, so this is not in the memory itself.
+  /// Only one process allocates, so this is not in the memory itself.
   struct Arena {
     std::mutex mutex;
     std::map<std::uint64_t, std::size_t> free, used;  ///< Offset to length.

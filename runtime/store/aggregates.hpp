@@ -13,8 +13,8 @@
 namespace dlaunch::store {
 
 /// The rounds of all barriers, or of all all_gathers, of a namespace: who has arrived, and what
-/// came of the round before. Of each name one round is open; the one before it is remembered, so
-/// that who missed the answer may ask again. Pure.
+/// came of the round before. Each name has one open round; the one before it is remembered, so that
+/// a client that missed the answer may ask again. Pure.
 class Aggregates {
  public:
   struct Contribution {
@@ -27,9 +27,9 @@ class Aggregates {
   enum class State { waiting, complete, over, refused };
   struct Verdict {
     State state{};
-    std::string reason;  ///< Of State::refused.
-    /// Of State::complete (this contribution completed the round) and State::over (it was complete
-    /// before): the blobs, and why they cannot be had if they are too many.
+    std::string reason;  ///< The reason of State::refused.
+    /// With State::complete (this contribution completed the round) and State::over (it was
+    /// complete before): the blobs, and why they cannot be had if they are too many.
     std::shared_ptr<const Bytes> block;
     std::string too_big;
   };
@@ -38,7 +38,7 @@ class Aggregates {
   explicit Aggregates(std::size_t block_bytes_max) : block_bytes_max_(block_bytes_max) {}
 
   Verdict contribute(const Contribution& what);
-  /// Of the open round, ascending; empty when nobody has arrived.
+  /// The contributors that the open round lacks, ascending; empty when nobody has arrived.
   std::vector<int> missing(std::string_view name) const;
   /// Whether the open round of `name` is one of `count` and waits for `contributor`.
   bool lacks(std::string_view name, int contributor, int count) const;
@@ -47,7 +47,7 @@ class Aggregates {
  private:
   struct Aggregate {
     std::uint64_t round = 0;  ///< The open one.
-    int count = 0;            ///< What the first contributor to the open round said; 0: nobody yet.
+    int count = 0;            ///< As the first contributor to the open round said; 0: nobody yet.
     std::vector<bool> arrived;
     int arrived_count = 0;
     std::vector<std::pair<int, Bytes>> blobs;

@@ -11,7 +11,7 @@
 
 namespace dlaunch::c10d {
 
-/// Who waits in which of PyTorch's barriers. Arrivals are anonymous and are counted under the
+/// Knows who waits in which of PyTorch's barriers. Arrivals are anonymous and are counted under the
 /// barrier's own key, which stays visible and is never reset: a barrier's key is good for one use.
 /// One table goes with each c10d namespace. Pure; not thread-safe.
 class Barriers {

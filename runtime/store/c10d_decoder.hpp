@@ -18,7 +18,7 @@ namespace dlaunch::c10d {
 constexpr std::size_t key_bytes_max = 8u << 10;
 constexpr std::size_t value_bytes_max = 32u << 20;
 constexpr std::size_t keys_per_request_max = 128u << 10;
-/// Of one request with all its keys and values.
+/// The limit of one request with all its keys and values.
 constexpr std::size_t request_bytes_max = 256u << 20;
 
 /// The two numberings of the operations. They are told apart by the first five bytes of a
@@ -28,7 +28,7 @@ enum class Dialect : std::uint8_t {
   c,  ///< torch from 2.2
 };
 
-/// What dialect C's VALIDATE carries.
+/// The number that dialect C's VALIDATE carries.
 constexpr std::uint32_t magic = 0x3C85F7CE;
 /// Dialect C's first bytes: VALIDATE's code and the magic number.
 constexpr std::array<std::byte, 5> hello{std::byte{0x00}, std::byte{0xCE}, std::byte{0xF7},
@@ -94,8 +94,8 @@ class Decoder {
   struct Objection {
     enum class To : std::uint8_t { operation, key, value, keys, request };
     To to{};
-    std::uint64_t size = 0;  ///< Of what is too big; the number of an operation that there is not.
-    std::string key;         ///< Whose value it is; empty where it is not known.
+    std::uint64_t size = 0;  ///< The size that is too big; the number of an unknown operation.
+    std::string key;         ///< The key of the value; empty: not known.
     bool operator==(const Objection&) const = default;
   };
   /// After `invalid`.
@@ -126,7 +126,7 @@ class Decoder {
   void expose(BytesView unread, Request& request);
 
   Dialect dialect_;
-  const Shape* shape_ = nullptr;  ///< Of the request that is being read; null between requests.
+  const Shape* shape_ = nullptr;  ///< The shape of the request being read; null between them.
   std::size_t field_ = 0;
   std::size_t position_ = 0;  ///< How much of the request has been read.
   std::int64_t number_ = 0;

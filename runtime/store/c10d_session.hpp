@@ -14,7 +14,7 @@
 
 namespace dlaunch::c10d {
 
-/// What the PyTorch clients of one attempt share; the next attempt gets another.
+/// The namespace that the PyTorch clients of one attempt share; the next attempt gets another.
 class Namespace : public store::Namespace {
  public:
   explicit Namespace(store::Limits limits = {});
@@ -73,7 +73,7 @@ class Session final : public store::Session {
   void drop_waits();
   void cancel_waits();
   void reply(Op op, const store::Answer& answer, Bytes& out);
-  /// Where the next reply is due: the outbox, or behind the last pending wait.
+  /// The place of the next reply: the outbox, or behind the last pending wait.
   Bytes& replies() { return waits_.empty() ? out_.buffer() : waits_.back().after; }
 
   std::uint64_t client_;
@@ -85,9 +85,9 @@ class Session final : public store::Session {
   std::uint64_t next_request_ = 0;
   std::vector<Wait> waits_;  ///< In the order of the requests.
   std::optional<Answering> answering_;
-  Bytes kept_;          ///< What the last feed has left: an incomplete request, or
+  Bytes kept_;          ///< The rest of the last feed: an incomplete request, or
                         ///< all that came after the outbox was congested.
-  BytesView expected_;  ///< Of the compare_set that is being served.
+  BytesView expected_;  ///< Belongs to the compare_set that is being served.
 };
 
 }  // namespace dlaunch::c10d

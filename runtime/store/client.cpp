@@ -122,7 +122,7 @@ void Client::State::keep_renewing(Clock::duration lease) {
       try {
         link.call(wire::Renew{}, Clock::now() + every, "renewing leases");
       } catch (const std::exception&) {
-        // Whoever uses the store learns of it; here the next round is the only remedy.
+        // The next user of the store learns of it; here the next round is the only remedy.
       }
       lock.lock();
     }

@@ -13,8 +13,8 @@
 namespace dlaunch::store {
 
 /// Speaks the native protocol over one connection; no thread of its own. Any thread may call; a
-/// waiting caller reads for all of them (leader and followers). Where `reconnect` is given, a
-/// broken connection is opened again and unanswered requests are repeated under the same session.
+/// waiting caller reads for all of them (leader and followers). If `reconnect` is given, a broken
+/// connection is opened again and unanswered requests are repeated under the same session.
 class Client : public Store {
  public:
   struct Options {

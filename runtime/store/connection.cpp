@@ -18,7 +18,7 @@ constexpr std::size_t large_bytes = 4u << 10;
 constexpr std::size_t spare_bytes_max = 256u << 10;
 constexpr std::size_t chunks_per_send = 16;
 constexpr std::size_t descriptors_max = 8;
-/// Of ciphertext no more is made than this before some of it is sent, and no larger buffer is kept.
+/// No more ciphertext is made than this before some of it is sent, and no larger buffer is kept.
 constexpr std::size_t sealed_bytes_max = 256u << 10;
 constexpr std::size_t sealed_bytes_kept = 4u << 10;
 

@@ -75,7 +75,7 @@ class Connection final : public Outbox {
   bool paused = false;   ///< Its session may hold requests that it has not taken up.
   bool c10d = false;
   Clock::time_point heard;     ///< When anything was last read.
-  std::uint32_t interest = 0;  ///< What epoll watches for.
+  std::uint32_t interest = 0;  ///< The events that epoll watches for.
 
  private:
   struct Chunk {

@@ -119,7 +119,7 @@ FrameReader::Received FrameReader::receive(int socket) {
 }
 
 std::optional<std::uint32_t> FrameReader::preface() {
-  // Whoever says something else may say no more than that, so the first bytes have to do.
+  // A server that says something else may say no more than that, so the first bytes have to do.
   Bytes ours;
   wire::encode_preface(ours);
   const BytesView magic = BytesView(ours).first(std::min<std::size_t>(unread().size(), 4));

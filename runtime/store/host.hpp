@@ -19,13 +19,13 @@ constexpr SpaceId no_space = 0;
 /// the host seats it elsewhere. Its epoch is that of each connection's WELCOME.
 constexpr SpaceId first_space = 1;
 
-/// What a listening socket serves; the first byte of a connection decides between them.
+/// The protocols of a listening socket; the first byte of a connection decides between them.
 struct Protocols {
   bool native = true;
   bool c10d = false;
 };
 
-/// Whoever hosts a server decides who may come in, and hears of comings and goings. Called on the
+/// The host of a server decides who may come in, and hears of comings and goings. Called on the
 /// thread that runs the server, from within its loop: it may call the server, and must not destroy
 /// it or stop it.
 class Host {
@@ -41,7 +41,7 @@ class Host {
   /// one is welcomed. Server::seat, called from here, takes effect with the WELCOME.
   virtual std::variant<wire::Welcome, Refusal> admit(ConnectionId who,
                                                      const wire::Hello& hello) = 0;
-  /// Whoever connects speaks another version of the protocol; it is told, and sent away.
+  /// A client that connects speaks another version of the protocol; it is told, and sent away.
   virtual void on_other_version(ConnectionId who, std::uint32_t theirs) = 0;
   /// A message that is not the store's: a worker's report, an agent's join.
   virtual void on_message(ConnectionId who, const wire::FrameHeader& header, BytesView payload) = 0;

@@ -14,7 +14,7 @@ namespace {
 
 using Channel = Waits::Channel;
 
-/// Of the keys that one list may hand out.
+/// The limit of the keys that one list may hand out.
 constexpr std::size_t listed_bytes_max = 64u << 20;
 
 /// Overwrites in place; gives memory back when the value has shrunk a lot.
@@ -218,8 +218,8 @@ void KeyValues::multi_set(Caller by, std::span<const std::string_view> keys,
     return refuse(out, by, "the store has no room for " + std::to_string(sum) + " bytes more");
   }
   answer(out, by, Done{});
-  // Of a key that is named twice the last value counts, and nobody sees the others: an effect of
-  // the first would point to memory that the second overwrites.
+  // If a key is named twice, the last value counts, and nobody sees the others: an effect of the
+  // first would point to memory that the second overwrites.
   std::unordered_set<std::string_view> later;
   std::vector<std::size_t> order;
   order.reserve(keys.size());

@@ -88,7 +88,7 @@ struct Limits {
   std::size_t queue_length = 1u << 20;
   std::size_t total_bytes = std::size_t{4} << 30;
   std::size_t waits_per_client = 4096;
-  std::size_t gathered_bytes = 15u << 20;  ///< What one all_gather may hand out.
+  std::size_t gathered_bytes = 15u << 20;  ///< The limit of what one all_gather may hand out.
   int contributors = 1 << 20;
   Clock::duration lease_min = std::chrono::milliseconds(100);
   Clock::duration lease_max = std::chrono::hours(1);
@@ -133,7 +133,7 @@ class KeyValues {
   void count(Caller by, Effects& out);                                         // Number
 
   /// Waits until all exist (a non-empty queue counts as existing): Done, or TimedOut. No keys:
-  /// Done. What is pushed to a queue wakes one that pops or else one that waits for this key alone.
+  /// Done. A push to a queue wakes one that pops or else one that waits for this key alone.
   void wait(Caller by, std::span<const std::string_view> keys, Clock::time_point deadline,
             Effects& out);
   /// Waits until it exists: Found with its value, or TimedOut.

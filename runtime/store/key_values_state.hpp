@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-/// What is behind KeyValues, for the files that implement it and nobody else.
+/// The inside of KeyValues, for the files that implement it and nobody else.
 namespace dlaunch::store {
 
 inline void answer(Effects& out, Caller to, Answer what) {
@@ -24,7 +24,7 @@ inline void refuse(Effects& out, Caller to, std::string reason) {
 struct KeyValues::State {
   struct Entry {
     Bytes value;
-    std::uint64_t owner = 0;  ///< Who leases it; 0: nobody.
+    std::uint64_t owner = 0;  ///< The client that leases it; 0: nobody.
   };
 
   explicit State(const Limits& l)
@@ -45,7 +45,7 @@ struct KeyValues::State {
   };
   std::vector<LostContributor> lost;
   std::size_t bytes = 0;   ///< Keys, values and queues; the aggregates count their own.
-  std::deque<Bytes> kept;  ///< What is gone but shown by the effects of the current call.
+  std::deque<Bytes> kept;  ///< Bytes that are gone but shown by the effects of the current call.
 
   /// A copy that lives as long as the effects of the current call.
   std::string_view keep(std::string_view name) {

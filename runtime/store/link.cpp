@@ -50,7 +50,7 @@ Link::Link(unique_fd connected, Client::Options options, Client::OnPush on_push,
   socket_ = std::move(connected);
   fd_ = socket_.get();
   Lock lock(mutex_);
-  take_frames(lock);  // What was pushed right behind WELCOME is read already.
+  take_frames(lock);  // Frames pushed right behind WELCOME are read already.
 }
 
 /// Says goodbye, unless this is a forked child: then the connection is the parent's.
@@ -109,7 +109,7 @@ Link::Reply Link::call(wire::Type type, Bytes payload, Clock::time_point deadlin
     request = begin(type, payload, pending.frame);
     pending_.emplace(request, &pending);
     changes_ += pending.change ? 1 : 0;
-    // Whatever ends this call, nobody may write into it afterwards.
+    // However this call ends, nobody may write into it afterwards.
     struct Ended {
       Link& link;
       std::uint64_t request;
@@ -325,7 +325,7 @@ void Link::queue(BytesView frame) {
   [[maybe_unused]] const auto written = ::write(kick_.get(), &kick, sizeof kick);
 }
 
-/// What the socket takes now. An error shows when the leader reads.
+/// Sends as much as the socket takes now. An error shows when the leader reads.
 void Link::send_queued() {
   std::size_t sent = 0;
   while (sent < unsent_.size()) {
@@ -368,7 +368,8 @@ void Link::reconnect(Lock& lock, Clock::time_point deadline) {
   }
   lock.lock();
   if (final) {
-    // Who refuses or is of another version now will be so later. Others may have more patience.
+    // A server that refuses or is of another version now will be so later. Other callers may have
+    // more patience.
     if (final->errc() == Errc::refused || final->errc() == Errc::version) fail(*final);
     throw Error(*final);
   }

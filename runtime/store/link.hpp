@@ -17,8 +17,8 @@
 
 namespace dlaunch::store {
 
-/// What is below the client's operations: one connection, requests by number, and nobody but the
-/// callers to read it. Whoever waits first reads for all (the leader); when it has its answer,
+/// The layer below the client's operations: one connection, requests by number, and nobody but the
+/// callers to read it. The first to wait reads for all (the leader); when it has its answer,
 /// another takes over. Any thread may call.
 class Link {
  public:

@@ -40,9 +40,9 @@ class NativeSession final : public Session {
   void send(std::uint64_t request, const Message& message, std::uint16_t flags = wire::reply);
   bool fits(std::uint64_t request, std::size_t payload_bytes);
   void gathered(std::uint64_t request, const Gathered& answer);
-  /// Where requests go from now on, or, before the welcome, from then on; null: nowhere.
+  /// Requests go there from now on, or, before the welcome, from then on; null: nowhere.
   void seat(NativeSpace* space);
-  /// As seat, at once. What it waits for where it sat is refused with `why`.
+  /// As seat, at once. Its waits where it sat are refused with `why`.
   void sit(NativeSpace* space, std::string_view why);
   /// Leaves where it sits, without a word.
   void leave();
@@ -62,7 +62,7 @@ class NativeSession final : public Session {
   std::uint64_t welcome_epoch_ = 0;
   NativeSpace* space_ = nullptr;
   SpaceId wanted_ = first_space;  ///< Before the welcome.
-  Replies* replies_ = nullptr;    ///< Of this session where it sits; null before its first change.
+  Replies* replies_ = nullptr;    ///< This session's where it sits; null before its first change.
   std::uint64_t change_ = 0;  ///< The change that is being made, whose answer is to be remembered.
 };
 

@@ -51,14 +51,14 @@ class NativeSpace final : public Namespace {
   };
   void forget_oldest();
 
-  /// Ordered, so that nodes stay where they are. Who has changed nothing is not in it.
+  /// Ordered, so that nodes stay where they are. A session that has changed nothing is not in it.
   std::map<std::uint64_t, Known> known_;
   std::deque<std::pair<Clock::time_point, std::uint64_t>> left_;  ///< In the order of leaving.
   bool touched_ = false;
   std::optional<Clock::time_point> scheduled_;  ///< As in NativeSpaces::deadlines_.
 };
 
-/// All who speak the native protocol with one server, and the namespaces they sit in. What it costs
+/// All who speak the native protocol with one server, and the namespaces they sit in. Its cost
 /// depends on those that are used, not on how many there are. No I/O.
 class NativeSpaces {
  public:
@@ -70,11 +70,11 @@ class NativeSpaces {
   std::unique_ptr<Session> open(std::uint64_t client, Outbox& out);
 
   SpaceId add(std::uint64_t epoch, const Limits& limits);
-  /// Who sits in it sits nowhere then, and what they wait for is refused with Errc::aborted and
+  /// Clients that sit in it sit nowhere then, and their waits are refused with Errc::aborted and
   /// `why`.
   void drop(SpaceId id, std::string_view why);
-  /// False where there is no such client or space. What the client waits for elsewhere is refused
-  /// with Errc::aborted.
+  /// False where there is no such client or space. The client's waits elsewhere are refused with
+  /// Errc::aborted.
   bool seat(std::uint64_t client, SpaceId id);
   NativeSpace* find(SpaceId id);
   /// Store requests are carried out there; answers come back by answer().
@@ -97,7 +97,7 @@ class NativeSpaces {
 
   Host& host_;
   Backend* backend_ = nullptr;
-  Clock::time_point now_;  ///< Of the latest call that brought the time.
+  Clock::time_point now_;  ///< The time of the latest call that brought it.
   boost::unordered_flat_map<SpaceId, std::unique_ptr<NativeSpace>> spaces_;
   SpaceId next_ = first_space;
   std::vector<SpaceId> touched_;

@@ -14,8 +14,8 @@ constexpr auto worker_linger = std::chrono::seconds(60);
 constexpr std::size_t workers_left_max = 4096;
 /// The requests of one worker that are on their way.
 constexpr std::size_t unanswered_bytes_max = 256u << 20;
-/// What the answer to a wait may take, beyond its deadline, to come from the store. Clients give up
-/// after a second.
+/// The answer to a wait may take so long, beyond its deadline, to come from the store. Clients give
+/// up after a second.
 constexpr auto answer_grace = std::chrono::milliseconds(500);
 
 }  // namespace
@@ -112,7 +112,8 @@ void Relay::State::on_gone(const From& from, bool goodbye) {
   arm();
 }
 
-/// Who holds leases is remembered until they are gone, so that it may come back and renew them.
+/// A worker that holds leases is remembered until they are gone, so that it may come back and renew
+/// them.
 void Relay::State::forget_workers(Clock::time_point now) {
   while (!left.empty() && (left.front().first <= now || left.size() > workers_left_max)) {
     const auto [when, id] = left.front();

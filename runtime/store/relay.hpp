@@ -13,9 +13,10 @@ namespace dlaunch::store {
 
 /// Between a node's workers, who speak with the agent's server, and the job's store, which is
 /// elsewhere: forwards their requests over the agent's one connection and hands the answers back.
-/// What several workers want alike goes up once: a round of a barrier or an all_gather of the whole
-/// world when all local ranks have come (or one's deadline passes, or one is lost), a wait for the
-/// same keys, the renewal of leases. One thread: that of `io`, the server's and the uplink's.
+/// A request that several workers make alike goes up once: a round of a barrier or an all_gather of
+/// the whole world when all local ranks have come (or one's deadline passes, or one is lost), a
+/// wait for the same keys, the renewal of leases. One thread: that of `io`, the server's and the
+/// uplink's.
 ///
 /// While the store is not reachable requests wait, at most until their deadlines; what waits
 /// without one is answered after 50 s. Both say since when, and why.

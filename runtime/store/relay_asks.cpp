@@ -263,7 +263,7 @@ void Relay::State::detach(Caller from, AskId id) {
   if (found == asks.end()) return;
   std::erase(found->second.callers, from);
   if (!found->second.callers.empty() || found->second.lease) return;
-  if (found->second.round) return;  // What was contributed stays.
+  if (found->second.round) return;  // A contribution stays.
   drop_ask(id);
 }
 

@@ -146,8 +146,8 @@ void Relay::State::round_over(const RoundKey& key) {
   last = std::max(last, key.round);
 }
 
-/// Of a rank that lives here it is known whether it came. Whether one of another node did, only the
-/// store knows: what has come goes up, to be answered there.
+/// We know whether a rank that lives here has come. Only the store knows it of other nodes' ranks:
+/// the contributions go up, to be answered there.
 void Relay::State::lose(int rank, const std::string& why) {
   lost.emplace(rank, why);
   std::vector<RoundKey> lacking;

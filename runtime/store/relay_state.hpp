@@ -18,7 +18,7 @@
 
 #include <boost/asio/steady_timer.hpp>
 
-/// What is behind Relay, for the files that implement it and nobody else: relay.cpp has workers,
+/// The inside of Relay, for the files that implement it and nobody else: relay.cpp has workers,
 /// calls and time, relay_asks.cpp what goes up and comes back, relay_rounds.cpp barriers and
 /// all_gathers, relay_leases.cpp leases.
 namespace dlaunch::store {
@@ -42,8 +42,8 @@ struct Relay::State final : Backend, std::enable_shared_from_this<Relay::State> 
     Clock::time_point deadline;
     std::size_t bytes = 0;
     AskId ask = 0;                  ///< 0: its round has not gone up yet.
-    std::optional<RoundKey> round;  ///< Of a barrier or an all_gather.
-    std::string what;               ///< "waiting for 'key'", for who waits in vain.
+    std::optional<RoundKey> round;  ///< The round of a barrier or an all_gather.
+    std::string what;               ///< "waiting for 'key'", for a caller that waits in vain.
     bool overdue = false;           ///< Its deadline has passed, the answer is on its way.
   };
   struct Worker {
@@ -56,12 +56,12 @@ struct Relay::State final : Backend, std::enable_shared_from_this<Relay::State> 
   };
   struct Ask {
     wire::Type type{};
-    Bytes payload;  ///< Of one that may be asked again, with another timeout.
+    Bytes payload;  ///< Kept if it may be asked again, with another timeout.
     std::size_t timeout_at = 0;
     Clock::time_point deadline;
     std::uint64_t number = 0;  ///< The uplink's.
     std::vector<Caller> callers;
-    std::string alike;  ///< What others have to ask to be answered with it; empty: nobody is.
+    std::string alike;  ///< Others who ask this are answered with it; empty: nobody is.
     std::optional<RoundKey> round;
     struct Lease {
       std::string key;
@@ -126,8 +126,8 @@ struct Relay::State final : Backend, std::enable_shared_from_this<Relay::State> 
 
   bool on_request(const From& from, const wire::FrameHeader& header, BytesView payload,
                   Clock::time_point now) override;
-  /// What the relay has to know of a request; the payload goes on as it is. It is decoded all the
-  /// same: garbage is the worker's end, and must not become that of the node's connection.
+  /// The part of a request that the relay has to know; the payload goes on as it is. It is decoded
+  /// all the same: garbage is the worker's end, and must not become that of the node's connection.
   struct Looked {
     bool well_formed = false;
     Clock::time_point deadline;
@@ -149,7 +149,7 @@ struct Relay::State final : Backend, std::enable_shared_from_this<Relay::State> 
   void detach(Caller from, AskId ask);
   void look_at_watched(AskId id);
   void on_reconnect(bool all_forgotten);
-  /// What a rank makes known of itself: it can be said again.
+  /// Keeps what a rank makes known of itself, so that it can be said again.
   void note_published(std::string_view key, BytesView value, bool if_absent);
   void publish_again();
   /// A wait for what was there before the store was forgotten says so.

@@ -25,7 +25,7 @@ struct Counters {
   std::uint64_t garbage = 0;    ///< Closed for a first byte, frame or length that cannot be.
   std::uint64_t slow = 0;       ///< Dropped because they did not read.
   std::uint64_t timed_out = 0;  ///< Said no HELLO in time.
-  std::uint64_t strangers = 0;  ///< Of an address that PyTorch's store does not admit.
+  std::uint64_t strangers = 0;  ///< Came from an address that PyTorch's store does not admit.
   /// Did not prove the secret that is asked for: a wrong one, none, another job's.
   std::uint64_t unauthenticated = 0;
   std::uint64_t silent = 0;  ///< On a c10d-capable port, connected and mute; never cut.
@@ -76,8 +76,8 @@ class Server {
   void push(ConnectionId to, wire::Type type, BytesView payload, std::vector<unique_fd> fds = {});
 
   /// From now on native store requests are carried out there, not in namespaces here. To be called
-  /// before anyone connects; the backend outlives the server. Who asks for much at once may get it
-  /// at once, so answers may queue up to 256 MiB a connection.
+  /// before anyone connects; the backend outlives the server. A client that asks for much at once
+  /// may get it at once, so answers may queue up to 256 MiB a connection.
   void forward_to(Backend& backend);
   /// The backend's answer to a request of this connection's; `remember`: to a change.
   void answer(ConnectionId to, const wire::FrameHeader& header, BytesView payload, bool remember);
@@ -86,10 +86,10 @@ class Server {
   /// refused. It has the limits of the server unless it is given its own.
   SpaceId add_space(std::uint64_t epoch);
   SpaceId add_space(std::uint64_t epoch, const Limits& limits);
-  /// Who sits in it sits nowhere then; what they wait for is refused with Errc::aborted and `why`.
+  /// Clients that sit in it sit nowhere then; their waits are refused with Errc::aborted and `why`.
   void drop_space(SpaceId space, std::string_view why);
-  /// The connection's store requests go there from now on; to no_space: are refused. What it waits
-  /// for where it sat is refused with Errc::aborted. False where one of them is gone.
+  /// The connection's store requests go there from now on; to no_space: are refused. Its waits
+  /// where it sat are refused with Errc::aborted. False where one of them is gone.
   bool seat(ConnectionId who, SpaceId space);
   /// The contributor will not come any more: the namespace's aggregates of `count` that lack it are
   /// refused with Errc::peer_lost and `why`.

@@ -139,7 +139,7 @@ void Server::State::flush(Connection& connection, Clock::time_point now) {
   }
 }
 
-/// The peer is gone, or reads no more. What it said before lies in the socket: the last words of a
+/// The peer is gone, or reads no more. Its earlier words lie in the socket: the last words of a
 /// worker that fails, while it is told of another one that did.
 void Server::State::hear_out(Connection& connection, Clock::time_point now) {
   if (std::exchange(connection.deaf, true)) return;

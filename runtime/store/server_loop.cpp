@@ -59,7 +59,7 @@ void Server::State::wait_for_time() {
   timer.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
     if (self->stopped) return;
     if (!error) {  // Else it was armed anew, for an earlier time.
-      // What should have come by now may lie unread where we stood still.
+      // If we stood still, messages that should have come by now may lie unread.
       if (Clock::now() - self->armed > late_at) self->serve_ready();
       if (self->stopped) return;
       self->armed = Clock::time_point::max();
@@ -183,8 +183,8 @@ bool Server::State::may_accept(Clock::time_point now) {
   return pending_count < pending_max;
 }
 
-/// What is dropped frees its descriptor when the batch is over, and the newcomer is accepted in the
-/// next; with nobody to drop accepting rests.
+/// A dropped connection frees its descriptor when the batch is over, and the newcomer is accepted
+/// in the next; with nobody to drop accepting rests.
 void Server::State::make_room(std::uint64_t index, Clock::time_point now) {
   if (drop_slow_pending(now)) return;
   out_of_descriptors = true;

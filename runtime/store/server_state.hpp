@@ -18,7 +18,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/unordered/unordered_flat_map.hpp>
 
-/// What is behind Server, for the files that implement it and nobody else: server_loop.cpp waits,
+/// The inside of Server, for the files that implement it and nobody else: server_loop.cpp waits,
 /// keeps time and accepts, server_connections.cpp reads, writes and closes.
 namespace dlaunch::store {
 namespace asio = boost::asio;
@@ -57,7 +57,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
     arm();
   }
   void settle(Clock::time_point now);
-  /// What a call from outside of any batch has queued is sent at once; callbacks come later.
+  /// Sends at once what a call from outside of any batch has queued; callbacks come later.
   void send_soon();
 
   // ---- Time ----
@@ -133,7 +133,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   ServerSecret secret;
   Clock::time_point refusal_logged{};
   std::uint64_t refusals_unlogged = 0;
-  Bytes plain;  ///< What one read of one connection says.
+  Bytes plain;  ///< The plaintext of one read of one connection.
   std::size_t queued_bytes_max = Connection::queued_bytes_max;
   std::vector<Bytes> spare;
   Bytes scratch = Bytes(256u << 10);  ///< One read of one connection.

@@ -51,7 +51,7 @@ bool Server::State::unseal(Connection& connection, BytesView in, Clock::time_poi
       break;
   }
   not_authenticated(connection, connection.tls().reason());
-  // The alert is still sent. What was heard before it does not count any more.
+  // The alert is still sent. Messages heard before it do not count any more.
   connection.session.reset();
   connection.close();
   flush(connection, now);
@@ -72,7 +72,7 @@ std::optional<Host::Refusal> Server::State::unproven(const Connection& connectio
   return Refusal{Errc::unauthenticated, "wrong secret, or no such job here"};
 }
 
-/// Whoever floods us with bad secrets shall not flood the log.
+/// A client that floods us with bad secrets shall not flood the log.
 void Server::State::not_authenticated(const Connection& connection, const std::string& why) {
   ++counters.unauthenticated;
   if (!secret.log) return;

@@ -15,7 +15,7 @@
 /// an outbox of its own.
 namespace dlaunch::store {
 
-/// Where a session writes. Nothing blocks: the server sends after each batch and drops a peer that
+/// A session writes here. Nothing blocks: the server sends after each batch and drops a peer that
 /// does not read. Valid as long as the session.
 class Outbox {
  public:
@@ -24,7 +24,7 @@ class Outbox {
   virtual Bytes& buffer() = 0;
   /// A block that many connections send, after what was appended before.
   virtual void share(std::shared_ptr<const Bytes> block) = 0;
-  /// What is written so far is still sent, then the connection ends. More bytes are not fed.
+  /// Bytes written so far are still sent, then the connection ends. More bytes are not fed.
   virtual void close() = 0;
   /// So much is queued that a session shall take up no further request: it keeps what it was fed
   /// and is fed again, with nothing new, when the peer has read some.
@@ -62,7 +62,7 @@ class Namespace {
     if (sessions_.erase(client) != 0) values.disconnect(client);
   }
 
-  /// Who is attached.
+  /// The clients that are attached.
   std::vector<std::uint64_t> clients() const {
     std::vector<std::uint64_t> found;
     for (const auto& [client, session] : sessions_) found.push_back(client);

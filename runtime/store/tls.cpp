@@ -25,7 +25,7 @@ using openssl::tls;
 /// The empty job ("whatever lives here") needs a name, too, and other uses of a PSK another one.
 constexpr std::string_view identity_prefix = "dlaunch1:";
 constexpr std::size_t identity_bytes_max = 1024;
-/// Of the suites that go with a SHA-256 key; the first is every implementation's duty.
+/// These suites go with a SHA-256 key; the first is every implementation's duty.
 constexpr const char* suites = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
 constexpr std::array<unsigned char, 2> session_suite{0x13, 0x01};  // TLS_AES_128_GCM_SHA256
 constexpr std::size_t record_bytes = 16u << 10;
@@ -41,7 +41,7 @@ using Settings = std::unique_ptr<SSL_CTX, Free>;
   throw Error(Errc::internal, "cannot prepare TLS: " + openssl::complaint());
 }
 
-/// What both ends insist on. The system's openssl.cnf may have said otherwise.
+/// Both ends insist on these settings. The system's openssl.cnf may have said otherwise.
 Settings make_settings() {
   const openssl::Tls& t = tls();
   crypto().ERR_clear_error();
@@ -200,8 +200,8 @@ void TlsChannel::State::handshake() {
   }
   if (tls().SSL_get_error(ssl.get(), result) == SSL_ERROR_WANT_READ) return;
   const int why = ERR_GET_REASON(crypto().ERR_peek_error());
-  // What a wrong key looks like from either end: a binder or a record that does not verify, an
-  // alert about it, or a server that tries a certificate instead.
+  // A wrong key shows at either end as a binder or a record that does not verify, an alert about
+  // it, or a server that tries a certificate instead.
   const bool alert = why > SSL_AD_REASON_OFFSET;
   const bool wrong_key = why == SSL_R_BINDER_DOES_NOT_VERIFY || why == SSL_R_BAD_PSK ||
                          why == SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM ||

@@ -48,7 +48,7 @@ class TlsChannel {
     not_tls,    ///< The other side speaks something else.
     unproven,   ///< Either side does not know the other's key. A job without one looks the same.
     oversized,  ///< A handshake longer than handshake_bytes_max.
-    garbled,    ///< What came makes no sense, or was changed on the way.
+    garbled,    ///< The bytes make no sense, or were changed on the way.
   };
   Trouble trouble() const;
   /// After `broken`: what to throw, `what` being what was tried; Errc::refused where trying again
@@ -84,8 +84,8 @@ class TlsAcceptor {
 };
 
 /// Blocks until the client's handshake is over. Throws TlsChannel::error, Error{timeout}, or
-/// Error{unreachable} when the connection ends; `what` begins the sentence. What arrives behind the
-/// handshake is appended to `plain`.
+/// Error{unreachable} when the connection ends; `what` begins the sentence. Data that arrives
+/// behind the handshake is appended to `plain`.
 void shake_hands(TlsChannel& channel, int socket, Bytes& plain, Clock::time_point deadline,
                  const std::string& what);
 

@@ -12,12 +12,12 @@
 namespace dlaunch::store {
 namespace {
 
-/// Of the unanswered changes a server remembers, those that may be pops: they may wait for long,
+/// So many of the unanswered changes that a server remembers may be pops: they may wait for long,
 /// and must not keep the pushes out that would end them.
 constexpr std::size_t pops_max = wire::unanswered_changes_max / 2;
 constexpr std::size_t changes_max = wire::unanswered_changes_max - pops_max;
 
-/// Where in the payload a request's timeout stands; nullopt: it has none.
+/// The offset of a request's timeout in the payload; nullopt: it has none.
 std::optional<std::size_t> timeout_offset(wire::Type type, BytesView payload) {
   std::size_t at = 0;
   switch (type) {
@@ -184,7 +184,7 @@ void Uplink::State::begin(Pending& pending) {
   if (connected && !replaying) send(pending);
 }
 
-/// What of the time is left may have changed since it was asked.
+/// The time that is left may have changed since it was asked.
 void Uplink::State::send(Pending& pending) {
   if (pending.timeout_at != 0) {
     const auto left = wire::Timeout::until(pending.deadline, Clock::now());

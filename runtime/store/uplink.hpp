@@ -21,7 +21,8 @@ class Uplink {
  public:
   struct Options {
     wire::Hello hello;  ///< With a session.
-    /// Where to connect, tried in order. Empty: only `connected` is used, and its end is the end.
+    /// The host to connect to; its addresses are tried in order. Empty: only `connected` is used,
+    /// and its end is the end.
     std::string host;
     std::uint16_t port = 0;
     /// The key of hello.job: a connection to `host` goes through TLS, and the other end has to know
@@ -48,7 +49,7 @@ class Uplink {
    public:
     virtual ~Events() = default;
     /// HELLO was answered, the first time or after a reconnect; nothing pushed is lost before this.
-    /// What is told from here goes out before the requests that are sent again.
+    /// Messages sent from here go out before the requests that are sent again.
     virtual void on_welcome(const wire::Welcome& welcome) = 0;
     /// A frame nobody asked for.
     virtual void on_push(const wire::FrameHeader& header, BytesView payload) = 0;
@@ -86,7 +87,7 @@ class Uplink {
   void after_reconnect(std::function<void(bool forgotten)> call);
   struct Trouble {
     Clock::time_point since;  ///< As in Events::on_trouble.
-    std::string sentence;     ///< What went wrong last; empty before the first try has ended.
+    std::string sentence;     ///< Says what went wrong last; empty before the first try has ended.
   };
   /// Why there is no connection; nullopt while there is one.
   std::optional<Trouble> trouble() const;

@@ -48,7 +48,7 @@ void Uplink::State::welcomed(const wire::Welcome& welcome) {
     call(before != welcome.memory);
     if (generation != mine) return;
   }
-  take_frames();  // What was pushed right behind WELCOME is read already.
+  take_frames();  // Frames pushed right behind WELCOME are read already.
   if (generation == mine) await_readable();
 }
 
@@ -209,8 +209,8 @@ Uplink::State::Written Uplink::State::write_some() {
   return Written::all;
 }
 
-/// What is queued, then the end of the stream, then the other end's end: closing a socket with
-/// unread input would reset it, and GOODBYE could be lost.
+/// Sends what is queued, then the end of the stream, then awaits the other end's end: closing a
+/// socket with unread input would reset it, and GOODBYE could be lost.
 asio::awaitable<void> Uplink::State::say_goodbye(std::shared_ptr<State> self) {
   using namespace asio::experimental::awaitable_operators;
   State& s = *self;

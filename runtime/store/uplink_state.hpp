@@ -16,8 +16,8 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 
-/// What is behind Uplink, for the files that implement it and nobody else: uplink_connect.cpp gets
-/// a connection, uplink_serve.cpp reads and writes it, uplink.cpp keeps the requests.
+/// The inside of Uplink, for the files that implement it and nobody else: uplink_connect.cpp gets a
+/// connection, uplink_serve.cpp reads and writes it, uplink.cpp keeps the requests.
 namespace dlaunch::store {
 namespace asio = boost::asio;
 
@@ -31,7 +31,7 @@ struct Uplink::State : std::enable_shared_from_this<Uplink::State> {
     wire::Type type{};
     Bytes frame;    ///< As it was first sent; sent again after a reconnect.
     Answer answer;  ///< Empty: nobody wants it, but it is to be carried out.
-    /// Where in the frame the request's timeout stands, and when that ends: it shrinks when the
+    /// The offset of the request's timeout in the frame, and when that ends: it shrinks when the
     /// request is sent again.
     std::size_t timeout_at = 0;
     Clock::time_point deadline;
@@ -103,11 +103,11 @@ struct Uplink::State : std::enable_shared_from_this<Uplink::State> {
   std::minstd_rand random;
 
   bool closed = false;
-  bool final = false;  ///< What failed will fail again.
+  bool final = false;  ///< The last failure will happen again.
   bool connected = false;
   bool replaying = false;        ///< on_welcome is under way: what is unanswered is sent after it.
-  std::uint64_t generation = 0;  ///< Of the connection: handlers of an older one do nothing.
-  std::optional<std::uint64_t> memory;  ///< Of the last WELCOME.
+  std::uint64_t generation = 0;  ///< Counts connections: handlers of an older one do nothing.
+  std::optional<std::uint64_t> memory;  ///< The number in the last WELCOME.
   std::function<void(bool)> reconnected;
   std::optional<Error> loss;
   std::string last_trouble;
@@ -117,7 +117,7 @@ struct Uplink::State : std::enable_shared_from_this<Uplink::State> {
   Clock::time_point heard;  ///< When something last arrived.
   bool pinged = false;
 
-  std::unique_ptr<TlsChannel> tls;  ///< Of this connection; null where there is no key.
+  std::unique_ptr<TlsChannel> tls;  ///< This connection's; null if there is no key.
   Bytes sealed;                     ///< Ciphertext on its way; of `unsent` as far as `sent`.
   std::size_t sealed_sent = 0;
   Bytes unsent;

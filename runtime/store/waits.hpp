@@ -38,8 +38,8 @@ struct PendingWait {
   Clock::time_point deadline = Clock::time_point::max();
 };
 
-/// Who waits for what, and until when: found by name, by caller and by deadline, none of it linear
-/// in the number of waits. Ids grow, so that whoever came first is served first.
+/// All waits: by whom, for what, until when; found by name, by caller and by deadline, none of it
+/// linear in the number of waits. Ids grow, so that the first to come is served first.
 class Waits {
  public:
   using Id = std::uint64_t;

@@ -104,7 +104,7 @@ constexpr std::uint16_t more = 2;   ///< A watch: further answers will come.
 constexpr unsigned descriptors_shift = 8;
 
 struct FrameHeader {
-  std::uint32_t length = 0;  ///< Of the payload.
+  std::uint32_t length = 0;  ///< The length of the payload.
   Type type{};
   std::uint16_t flags = 0;
   std::uint64_t request = 0;  ///< 0: pushed, nobody asked.
@@ -117,7 +117,7 @@ static_assert(sizeof(FrameHeader) == header_bytes, "written and read as it lies 
 
 // ---- Messages. Views point into the payload that was decoded. ----
 
-/// Who a rank says it is.
+/// A rank, as it says itself.
 struct Member {
   int rank = 0;
   int world_size = 1;
@@ -140,7 +140,8 @@ struct Welcome {
   static constexpr Type type = Type::welcome;
   std::string job;
   std::uint64_t epoch = 0;
-  /// Of what is kept there: another number after a reconnect means that it was forgotten meanwhile.
+  /// Stands for the store's contents: another number after a reconnect means that they were
+  /// forgotten.
   std::uint64_t memory = 0;
   bool operator==(const Welcome&) const = default;
 };
@@ -328,7 +329,7 @@ struct Grant {
   static constexpr Type type = Type::grant;
   bool listener = false;  ///< A listening TCP socket for this worker's mesh comes along.
   std::uint32_t report_grace_ms = 0;
-  /// What the ranks of this epoch prove to each other to know; empty where nothing is asked.
+  /// The ranks of this epoch prove to each other that they know this key; empty: not asked for.
   Bytes data_key = {};
   bool segment = false;  ///< The memory that the ranks of the node share comes along.
   bool operator==(const Grant&) const = default;
@@ -377,15 +378,15 @@ struct Doing {
   std::vector<std::string> texts;  ///< "stopped by a signal, in no call for 2.1 s".
   bool operator==(const Doing&) const = default;
 };
-/// Of an inquiry, and of its answer.
+/// The limit of an inquiry, and of its answer.
 constexpr std::size_t inquired_ranks_max = 64;
 
 /// Appends the payload of a message. Texts for people are cut at their limit; other limits are the
 /// caller's to keep.
 template <class Message>
 void encode(Bytes& out, const Message& message);
-/// Nullopt where the payload is not exactly one such message within its limits. What it allocates
-/// is bounded by the size of the payload, whatever counts and lengths that claims.
+/// Nullopt where the payload is not exactly one such message within its limits. It allocates no
+/// more than the size of the payload justifies, whatever counts and lengths that claims.
 template <class Message>
 std::optional<Message> decode(BytesView payload);
 
@@ -408,7 +409,7 @@ void encode_header(Bytes& out, const FrameHeader& header);
 void encode_preface(Bytes& out);
 /// The version the other side speaks; nullopt where the bytes are not a preface.
 std::optional<std::uint32_t> decode_preface(BytesView bytes);
-/// Of at least header_bytes.
+/// Takes at least header_bytes.
 FrameHeader decode_header(BytesView bytes);
 
 /// Whether it asks something of a key-value namespace.

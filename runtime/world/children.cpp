@@ -21,7 +21,7 @@
 namespace dlaunch {
 namespace {
 
-/// Where a child cannot be polled, it is looked at so often.
+/// If a child cannot be polled, it is looked at so often.
 constexpr auto look_interval = std::chrono::milliseconds(5);
 /// Less than a pipe takes at once, so that a child never waits for its parent to read.
 constexpr std::size_t report_bytes_max = 4000;
@@ -83,7 +83,7 @@ void Children::start(int rank, const std::function<int()>& program) {
     throw Error(Errc::internal, "cannot open a pipe: " + errno_text(errno));
   }
   unique_fd read_end(pipe_ends[0]), write_end(pipe_ends[1]);
-  // What stdio has buffered must come out once, not once in each process.
+  // Text that stdio has buffered must come out once, not once in each process.
   std::fflush(nullptr);
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
@@ -103,7 +103,7 @@ void Children::start(int rank, const std::function<int()>& program) {
     std::fflush(nullptr);
     ::_exit(code);
   }
-  ::setpgid(pid, pid);  // Whoever comes first; the other fails harmlessly.
+  ::setpgid(pid, pid);  // Parent and child both do it: the second fails harmlessly.
   unique_fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   living_.push_back({rank, pid, std::move(pidfd), std::move(read_end)});
 }

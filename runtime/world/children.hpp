@@ -20,13 +20,13 @@ struct ChildEnd {
   int exit_code = -1;        ///< -1 if a signal ended it.
   int signal = 0;            ///< 0 if it exited.
   std::optional<Errc> errc;  ///< The code of the dlaunch::Error that ended it.
-  std::string text;          ///< Of the exception that ended it.
+  std::string text;          ///< The text of the exception that ended it.
   bool is_failure() const { return exit_code != 0; }
   std::string cause() const;  ///< "exited with 3", "killed by SIGSEGV", "failed: text".
 };
 
 /// Forked copies of this process, each in a process group of its own and killed with its parent.
-/// Whoever still lives when this is destroyed is killed, group by group, and reaped. For one
+/// Children that still live when this is destroyed are killed, group by group, and reaped. For one
 /// thread.
 class Children {
  public:

@@ -25,8 +25,8 @@ Bytes bytes_of(std::string_view text) {
   return Bytes(view.begin(), view.end());
 }
 
-/// Every rank of a host appends its line there. Who has the name of another host, but is not on
-/// it, has another number, and the other way round.
+/// Every rank of a host appends its line there. A rank that has the name of another host, but is
+/// not on it, has another number, and the other way round.
 std::string host_key(const std::string& host, const std::string& hostname) {
   return "host/" + host + "/" + hostname;
 }
@@ -44,7 +44,7 @@ std::vector<std::optional<Bytes>> read_members(Store& store, int size) {
   return store.multi_get(keys);
 }
 
-/// Who came, by what each has published.
+/// The ranks that came, by what each has published.
 Roster roster_of(Store& store, int size) {
   Roster roster(size);
   const auto values = read_members(store, size);

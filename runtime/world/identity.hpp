@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-/// What tells this process, this host and this moment from all others.
+/// Identities that tell this process, this host and this moment from all others.
 namespace dlaunch {
 
 std::string own_hostname();

@@ -12,7 +12,7 @@ namespace dlaunch {
 using Environment = std::map<std::string, std::string, std::less<>>;
 Environment current_environment();
 
-/// Who prepared the environment, in the order in which they are believed.
+/// The launcher that prepared the environment, in the order in which they are believed.
 enum class Launcher {
   dlaunch,    ///< DLAUNCH_WORKER_CONTROL or DLAUNCH_WORKER_AGENT.
   variables,  ///< RANK: by hand, or by torchrun.
@@ -23,11 +23,11 @@ enum class Launcher {
 };
 Launcher launcher_of(const Environment& environment);
 
-/// What is asked of an environment.
+/// The values that an environment is asked for.
 struct Asked {
   int rank = -1;  ///< Said by a URL; wins over the environment where it is not negative.
   int size = -1;
-  bool master = false;  ///< Where rank 0 is found is needed, too (unless the world has one rank).
+  bool master = false;  ///< Rank 0's address is needed, too (unless the world has one rank).
 };
 
 /// What an environment says about a process's place.

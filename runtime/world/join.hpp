@@ -22,7 +22,7 @@ struct Joining {
   Place place;
   Clock::time_point deadline;
   InitOptions options;
-  std::string mesh_host = "127.0.0.1";  ///< Where this rank's data plane listens, if it must bind.
+  std::string mesh_host = "127.0.0.1";  ///< This rank's data plane listens there, if it must bind.
   /// There is no agent, nor a parent, that could hand out what the ranks of a host share.
   bool by_hand = false;
   std::string table;  ///< As DLAUNCH_TABLE names it (table_file.hpp); empty: none.
@@ -41,7 +41,7 @@ std::shared_ptr<MemberLink> join_by_file(const std::string& path, Joining& joini
 /// the environment did not say. Throws Error{timeout} listing who did not come and who did.
 World form_world(const std::shared_ptr<MemberLink>& link, Joining joining);
 
-/// What a rank publishes of itself, under "member/<rank>".
+/// A rank publishes this of itself, under "member/<rank>".
 struct Presence {
   std::int64_t pid = 0;
   std::string host;  ///< host_id().

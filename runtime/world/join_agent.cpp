@@ -17,7 +17,8 @@ constexpr const char* agent_name = "DLAUNCH_WORKER_AGENT";
 std::optional<std::string> why_not_control(int fd) {
   const int flags = ::fcntl(fd, F_GETFD);
   if (flags < 0) return "closed on the way to this process";
-  // What came through exec cannot have the flag: this one was opened later, or adopted before.
+  // A descriptor that came through exec cannot have the flag: this one was opened later, or adopted
+  // before.
   if ((flags & FD_CLOEXEC) != 0) return "in use for something else";
   struct stat status {};
   if (::fstat(fd, &status) != 0 || !S_ISSOCK(status.st_mode)) return "not a socket";

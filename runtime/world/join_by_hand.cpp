@@ -15,9 +15,9 @@ namespace {
 
 /// A busy port is asked who holds it for this long.
 constexpr auto ask_wait = std::chrono::seconds(2);
-/// Whatever listens where a file says is no store of ours if it is silent for so long.
+/// A listener where a file says is no store of ours if it is silent for so long.
 constexpr auto meeting_wait = std::chrono::seconds(10);
-/// Whoever waits for longer is told for what.
+/// A rank that waits for longer is told for what.
 constexpr auto notice_after = std::chrono::seconds(3);
 constexpr auto look_pause_first = std::chrono::milliseconds(2);
 constexpr auto look_pause_max = std::chrono::milliseconds(100);
@@ -27,8 +27,8 @@ std::string host_port(const std::string& host, int port) {
   return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }
 
-/// Who is rank 0 at an address where somebody listens already: "pid 12 on a"; nullopt where that is
-/// no store of ours.
+/// Names rank 0 at an address where somebody listens already: "pid 12 on a"; nullopt if that is no
+/// store of ours.
 std::optional<std::string> rank_zero_at(const Address& address) {
   const auto deadline = deadline_after(ask_wait);
   try {
@@ -123,7 +123,7 @@ std::shared_ptr<MemberLink> reach_store(Joining& joining, unique_fd connected,
   return link;
 }
 
-/// What a rank that waits for the file knows about why it waits.
+/// All that a rank that waits for the file knows about why it waits.
 struct Search {
   std::string path;
   std::string why;  ///< Empty: no file was seen.

@@ -13,7 +13,7 @@ using store::Caller;
 using store::Effects;
 
 constexpr std::uint64_t own_client = 1;
-/// Of one watched key; a watcher that falls further behind misses the oldest.
+/// The limit for one watched key; a watcher that falls further behind misses the oldest.
 constexpr std::size_t changes_max = 1024;
 
 std::optional<Bytes> copied(const std::optional<BytesView>& view) {
@@ -76,7 +76,7 @@ void LocalStore::ask(const std::string& what, const Ask& question, const Take& t
   question({own_client, request}, effects);
   deliver(effects);
   while (!done) {
-    // Who waits for its own deadline lets the core expire whatever is due.
+    // A caller that waits for its own deadline lets the core expire whatever is due.
     if (answered_.wait_until(lock, deadline) == std::cv_status::timeout && !done) {
       Effects expired;
       values_.tick(std::max(Clock::now(), deadline), expired);

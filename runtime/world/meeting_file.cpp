@@ -160,7 +160,7 @@ void remove_meeting(const std::string& path, const Meeting& meeting) noexcept {
   try {
     if (read_meeting(path) == meeting) ::unlink(path.c_str());
   } catch (const std::exception&) {
-    // What cannot be read is not ours to remove; a file left behind is recognised as stale.
+    // An unreadable file is not ours to remove; a file left behind is recognised as stale.
   }
 }
 

@@ -11,10 +11,10 @@
 namespace dlaunch {
 
 struct Meeting {
-  std::string host;  ///< Where rank 0 listens.
+  std::string host;  ///< Rank 0 listens there.
   int port = 0;
   std::string nonce;     ///< The job id of the store there.
-  std::string hostname;  ///< Of rank 0.
+  std::string hostname;  ///< Rank 0's.
   std::int64_t pid = 0;
   std::string machine;        ///< Boot id and pid namespace: where `pid` means something.
   std::uint64_t started = 0;  ///< The start time of `pid`, which tells it from a later one.

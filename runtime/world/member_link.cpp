@@ -45,8 +45,8 @@ bool is_drained(int fd) {
 
 }  // namespace
 
-/// What the other side has pushed. Shared with the client's callback, which may outlive a link that
-/// a forked child lets go of.
+/// The news that the other side has pushed. Shared with the client's callback, which may outlive a
+/// link that a forked child lets go of.
 struct MemberLink::News {
   explicit News(int of_rank) : rank(of_rank) {}
 
@@ -262,7 +262,7 @@ void MemberLink::inquire(const std::vector<int>& ranks) noexcept {
     question.ranks.resize(std::min(question.ranks.size(), wire::inquired_ranks_max));
     client_->tell(wire::Type::inquire, payload_of(question));
   } catch (const std::bad_alloc&) {
-    // Who cannot ask gets no answer.
+    // If we cannot ask, there is no answer.
   }
 }
 

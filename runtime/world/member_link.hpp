@@ -66,7 +66,7 @@ class MemberLink final : public Membership {
 
   /// The data plane's listener where no agent granted one.
   void keep_listener(unique_fd listener);
-  /// What the ranks of a host share where no agent granted it.
+  /// Keeps the memory that the ranks of a host share if no agent granted it.
   void keep_segment(std::shared_ptr<Segment> segment);
 
  private:

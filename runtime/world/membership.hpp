@@ -45,10 +45,10 @@ class Membership {
   /// The listening TCP socket the agent bound for this worker's data plane, once; empty if it gave
   /// none, then the caller binds its own.
   virtual unique_fd take_listener() = 0;
-  /// What this rank shares with the others of its node, for as long as anybody likes; null if there
-  /// is nothing to share, or it could not be had.
+  /// The memory that this rank shares with the others of its node, for as long as anybody likes;
+  /// null if there is nothing to share, or it could not be had.
   virtual std::shared_ptr<Segment> segment() = 0;
-  /// What the ranks of this epoch prove to each other to know; nullopt where nothing is asked.
+  /// The ranks of this epoch prove to each other that they know this key; nullopt: not asked for.
   virtual std::optional<Key> data_key() const = 0;
   /// Waits until what this process wrote to stdout and stderr was read by the agent (immediately
   /// true without one).

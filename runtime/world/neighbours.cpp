@@ -113,7 +113,7 @@ struct Guest {
   bool has_mapped = false;
 };
 
-/// What a guest says: its rank, then that it has mapped the segment. False if it fails to.
+/// Hears a guest: its rank, then that it has mapped the segment. False if it fails to say so.
 bool hear(Guest& guest, std::span<const Guest> guests, const Segment& segment) {
   if (guest.rank >= 0) {
     std::byte answer{};
@@ -184,7 +184,7 @@ std::shared_ptr<Segment> SegmentMeeting::share(std::span<const Neighbour> neighb
     plan.oversubscribed = read_processors().oversubscribed_by(static_cast<int>(neighbours.size()));
     segment = Segment::create(plan);
   } catch (const Error& error) {
-    listener_.reset();  // Whoever asks later learns of it by that.
+    listener_.reset();  // A rank that asks later learns of it by that.
     if (error.errc() == Errc::aborted || error.errc() == Errc::peer_lost) throw;
     return nullptr;
   }

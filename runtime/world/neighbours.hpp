@@ -20,7 +20,7 @@ namespace dlaunch {
 struct Neighbour {
   int rank = -1;
   std::uint32_t user = 0;  ///< Effective user id.
-  std::string socket;      ///< Where it listens, an abstract name; empty if it cannot.
+  std::string socket;      ///< The abstract name at which it listens; empty if it cannot.
 
   bool operator==(const Neighbour&) const = default;
 };

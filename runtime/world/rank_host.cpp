@@ -33,7 +33,7 @@ Bytes payload_of(const Message& message) {
 }
 }  // namespace
 
-/// What no lock is held for is touched by the io thread alone.
+/// Only the io thread touches what no lock is held for.
 class RankHost::State final : public store::Host {
  public:
   explicit State(Options options)
@@ -155,7 +155,7 @@ class RankHost::State final : public store::Host {
   }
 
  private:
-  /// What cannot be served, for want of memory, ends the world and not the process.
+  /// If memory is too short to serve, the world ends and not the process.
   void serve() {
     for (;;) {
       try {
@@ -165,7 +165,7 @@ class RankHost::State final : public store::Host {
         try {
           fail(Errc::internal, std::string("the store of rank 0 failed: ") + failure.what());
         } catch (const std::exception&) {
-          server_.stop();  // Whoever is connected sees that it is gone.
+          server_.stop();  // The connected members see that it is gone.
         }
       }
     }

@@ -27,12 +27,12 @@ class RankHost {
     /// The owner watches over the members' processes and calls tell_lost itself; else a connection
     /// that closes without a goodbye is a loss.
     bool owner_tells_losses = false;
-    /// Where all members are children of this process: what they share, made when the first one
-    /// comes. Where it cannot be had they do without.
+    /// Set if all members are children of this process: the memory that they share, made when the
+    /// first one comes. If it cannot be had, they do without.
     std::optional<SegmentPlan> segment;
   };
   explicit RankHost(Options options);
-  /// Whoever is still connected is cut off.
+  /// Cuts off all that are still connected.
   ~RankHost();
 
   /// A new connection to this host, from within its own process.
@@ -40,14 +40,15 @@ class RankHost {
   /// Serves the other end of a connected socket.
   void adopt(unique_fd connected);
 
-  /// A member's process has ended. Who said goodbye before is no loss, unless it `failed` later.
+  /// A member's process has ended. One that said goodbye before is no loss, unless it `failed`
+  /// later.
   void tell_lost(const PeerLoss& loss, bool failed);
   /// Tells every member to give up with this error, and refuses later ones with it. The sentence of
   /// a timeout is completed with who came and who did not.
   void fail(Errc code, const std::string& sentence);
-  /// What the members said of failed calls, each its first word.
+  /// The members' claims about failed calls, each one's first.
   std::map<int, Claim> claims();
-  /// Whose fault it is where the world could not form, which it told all.
+  /// Says whose fault it is if the world could not form, which it told all.
   std::optional<Claim> forming_claim();
   /// Waits until no member is connected any more; false if some still were at the deadline.
   bool await_departures(Clock::time_point deadline);

@@ -7,8 +7,7 @@
 #include <string>
 
 /// The file that DLAUNCH_TABLE names, from which all ranks take the limits by which they choose
-/// algorithms: rank 0 reads it and leaves its text in the store. What is in it is not looked at
-/// here.
+/// algorithms: rank 0 reads it and leaves its text in the store. Its content is not looked at here.
 namespace dlaunch {
 
 constexpr const char* table_variable = "DLAUNCH_TABLE";
@@ -24,7 +23,8 @@ struct TableFile {
 /// For rank 0, before any other looks: reads `path`, and leaves what is there, or why it cannot be
 /// read, in the store. Throws what the store throws.
 void publish_table(Store& store, const std::string& path);
-/// What rank 0 left; nullopt if that was nothing. Throws Error{misuse} if it could not read it.
+/// The file that rank 0 left; nullopt if there is none. Throws Error{misuse} if it could not read
+/// it.
 std::optional<TableFile> find_table(Store& store);
 /// For another rank that has the variable, too: Error{mismatch}, naming both, if it has a file of
 /// that name in which there is something else, or if rank 0 goes by none. A file that is not here

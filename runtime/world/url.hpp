@@ -5,7 +5,7 @@
 
 namespace dlaunch {
 
-/// Where and how a world meets, as World::init takes it. Pure.
+/// The place and manner in which a world meets, as World::init takes it. Pure.
 struct InitUrl {
   enum class Scheme { dlaunch, env, tcp, file };
   Scheme scheme = Scheme::env;

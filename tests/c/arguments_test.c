@@ -8,7 +8,7 @@ enum { EACH = 2, RANKS_MAX = 16, WHOLE_MAX = EACH * RANKS_MAX };
 static dl_comm* comm;
 static size_t size;
 
-/* What a call is given; right, unless a fault has been put in. */
+/* The arguments of a call; right, unless a fault has been put in. */
 typedef struct given {
   float part[WHOLE_MAX], all[WHOLE_MAX];
   size_t counts[RANKS_MAX];
@@ -28,7 +28,7 @@ static given right(void) {
   return g;
 }
 
-/* Where it lies for good. */
+/* Points it to its final place. */
 static void point(given* g) {
   g->counts_given = g->counts;
   g->small = dl_make_view(g->part, EACH, DL_F32);
@@ -79,7 +79,7 @@ COLLECTIVE(reduce_scatter_v, read_of(g->large), g->small, g->counts_given, g->re
 COLLECTIVE(all_to_all, whole_of(g), g->large, )
 COLLECTIVE(all_to_all_v, whole_of(g), g->counts_given, g->large, g->counts_given, )
 
-/* What can be wrong with it. */
+/* The faults that it can have. */
 enum {
   ROOT = 1,
   SMALL = 2,

@@ -21,7 +21,7 @@ static size_t size;
 
 enum { MANY = 300 };
 
-/* What rank r has at i. */
+/* The value that rank r has at i. */
 static int64_t of(size_t r, size_t i) { return (int64_t)(r * 1000 + i); }
 static int64_t sum_of(size_t i) {
   int64_t sum = 0;
@@ -185,7 +185,7 @@ static void takes_strides(void) {
   EXPECT(row[3] == 3);
 }
 
-/* What only the root reads or writes need not exist elsewhere. */
+/* Buffers that only the root reads or writes need not exist elsewhere. */
 static void takes_nothing(void) {
   const dl_view nothing = {0};
   const dl_const_view nothing_to_read = {0};

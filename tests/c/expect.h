@@ -1,4 +1,4 @@
-/* What the tests in C are made of: a check that fails ends the rank, and says where. */
+/* Checks for the tests in C: one that fails ends the rank, and says where. */
 #pragma once
 
 #include <dlaunch/dlaunch.h>

@@ -135,7 +135,7 @@ static dl_world* world_of(int rank, int size) {
   return world;
 }
 
-/* What the library makes of the few calls such a store has. */
+/* Uses what the library makes of the few calls such a store has. */
 static void offers_more(dl_store* store, int rank) {
   char key[16], other[16];
   snprintf(key, sizeof key, "k%d", rank);

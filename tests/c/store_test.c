@@ -55,7 +55,7 @@ static void counts_and_meets(dl_store* store, int rank, int size) {
   EXPECT_OK(dl_store_add(store, "counter", 0, NULL));
 
   char blob[16] = {0};
-  memset(blob, 'a' + rank, (size_t)rank + 1); /* Of a length of its own. */
+  memset(blob, 'a' + rank, (size_t)rank + 1); /* Each rank's has its own length. */
   dl_bytes* blobs = calloc((size_t)size, sizeof *blobs);
   for (int round = 0; round < 3; ++round) {
     EXPECT_OK(dl_store_all_gather(store, "blobs", rank, size, blob, strlen(blob), TIMEOUT, blobs));
@@ -118,7 +118,7 @@ static void queues(dl_store* store, int rank) {
   EXPECT(got.data == NULL);
 }
 
-/* What is watched begins with the first call: who changes the key goes on until that is over. */
+/* Watching begins with the first call: the rank that changes the key goes on until that is over. */
 static void watches(dl_store* store, int rank, int size) {
   dl_change change = DL_UPDATED;
   dl_bytes value = {NULL, 0};

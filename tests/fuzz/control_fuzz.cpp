@@ -8,8 +8,8 @@
 #include <optional>
 #include <span>
 
-/// Any bytes as the payload of what ranks tell each other beside data. What is read as a chain of
-/// ranks that wait is written and read as the same again, and told as text where it is a ring.
+/// Any bytes as the payload of what ranks tell each other beside data. A chain of waiting ranks
+/// that is read is written and read as the same again, and told as text if it is a ring.
 
 namespace {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-/// Whatever is typed, set, configured or left in an error file, the launcher has an answer. The
-/// input's lines are the arguments; those with a capital letter in front and "=" in them are the
-/// environment; the whole is every file that is read, and the error file as well.
+/// The launcher has an answer to anything that is typed, set, configured or left in an error file.
+/// The input's lines are the arguments; those with a capital letter in front and "=" in them are
+/// the environment; the whole is every file that is read, and the error file as well.
 
 namespace {
 

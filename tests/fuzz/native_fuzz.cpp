@@ -65,7 +65,7 @@ Bytes greeting(std::uint64_t session) {
   return out;
 }
 
-/// Whatever decodes encodes to the same bytes again.
+/// All bytes that decode encode to the same bytes again.
 template <class... Messages>
 void decode_each(BytesView payload) {
   const auto decode = [&]<class Message>(std::type_identity<Message>) {

@@ -6,9 +6,10 @@
 #include <cstdlib>
 #include <cstring>
 
-/// Whoever connects to a rank's port says anything. The first byte tells whether the job has a key,
-/// the second how the bytes are cut: however that is, the verdict is the same, and with a key
-/// nobody is admitted whose last bytes are not the proof. Then the bytes are taken for a challenge.
+/// A stranger that connects to a rank's port may say anything. The first byte tells whether the job
+/// has a key, the second how the bytes are cut: however that is, the verdict is the same, and with
+/// a key nobody is admitted whose last bytes are not the proof. Then the bytes are taken for a
+/// challenge.
 
 namespace {
 

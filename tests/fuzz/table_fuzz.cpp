@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-/// Whatever DLAUNCH_TABLE names, there is a table or a sentence, and a table that is written is
+/// Any file that DLAUNCH_TABLE names gives a table or a sentence, and a table that is written is
 /// read as the same.
 
 namespace {

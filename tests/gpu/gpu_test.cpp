@@ -117,7 +117,7 @@ Verdict survives_a_loss(const Commands& commands) {
   return Verdict::failed;
 }
 
-/// Of those that NVIDIA installs: on the PATH, or where CUDA is.
+/// Finds the one that NVIDIA installs: on the PATH, or where CUDA is.
 std::string find_sanitizer() {
   for (const char* name : {"compute-sanitizer", "/usr/local/cuda/bin/compute-sanitizer"}) {
     if (run_command(std::string(name) + " --version", limit, false).ok()) return name;
@@ -201,7 +201,7 @@ int run_jobs(const std::vector<std::string_view>& names, const Commands& command
   return failures == 0 ? 0 : 1;
 }
 
-/// Of the words on the command line, those that name no job.
+/// Refuses words on the command line that name no job.
 int refuse_unknown(const std::vector<std::string_view>& names) {
   for (const std::string_view name : names) {
     if (std::any_of(jobs().begin(), jobs().end(), [&](const Job& job) { return job.name == name; }))

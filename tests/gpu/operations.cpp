@@ -23,7 +23,7 @@ constexpr std::array numbers_of_nccl = {DType::u8,  DType::i8,  DType::i32, DTyp
                                         DType::i64, DType::u64, DType::f16, DType::bf16,
                                         DType::f32, DType::f64};
 
-/// What a call is given beside its buffers.
+/// The arguments of a call beside its buffers.
 struct Given {
   std::size_t count = 0;     ///< Elements of a part.
   std::uint64_t choice = 0;  ///< Random, the same on all ranks.
@@ -288,7 +288,7 @@ class Comparison {
       for (const DType dtype : numbers_of_nccl) {
         for (const ReduceOp op :
              {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max, ReduceOp::mean}) {
-          // Of integers NCCL has none.
+          // NCCL has no mean of integers.
           if (op == ReduceOp::mean && !is_float(dtype)) continue;
           try_counts(operation, dtype, op);
         }

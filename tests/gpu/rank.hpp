@@ -10,7 +10,7 @@
 /// A rank on a GPU, and what a test does with its device beside dlaunch's calls.
 namespace dlaunch::gpu_test {
 
-/// What a test itself needs of the driver; DLAUNCH_CUDA_LIBRARY names another file.
+/// The driver's functions that a test itself needs; DLAUNCH_CUDA_LIBRARY names another file.
 struct Driver {
   int (*init)(unsigned) = nullptr;
   int (*device_count)(int*) = nullptr;

@@ -116,7 +116,7 @@ void many_calls(const Rank& rank) {
   expect_all(rank, data.view(DType::f32), 0, "many calls");
 }
 
-/// What a stream did while it was captured, as a graph that can be run.
+/// A graph of what a stream did while it was captured, which can be run.
 class Graph {
  public:
   template <class Calls>
@@ -287,7 +287,7 @@ constexpr std::array all = {
     Scenario{"disagreement", disagreement, 2},
 };
 
-/// Of the clock that all processes of a host share.
+/// Tells the time of the clock that all processes of a host share.
 void tell_time_of_death(const Rank& rank) {
   const auto now = Clock::now();
   rank.world.store()->set(death_key, std::as_bytes(std::span(&now, 1)));

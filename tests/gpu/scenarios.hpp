@@ -5,11 +5,11 @@
 #include <functional>
 #include <span>
 
-/// What is shown on GPUs, by gpu_test; nccl_test runs it on the test doubles, so that what fails on
-/// a GPU is not the test.
+/// The scenarios that gpu_test runs on GPUs; nccl_test runs them on the test doubles, so that a
+/// failure on a GPU is not the test's.
 namespace dlaunch::gpu_test {
 
-/// Throws what did not hold.
+/// Throws a sentence about what did not hold.
 struct Scenario {
   const char* name;
   void (*run)(const Rank& rank);

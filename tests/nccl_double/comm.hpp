@@ -21,7 +21,7 @@ namespace dlaunch::nccl_double {
 
 struct Message {
   Operation operation;
-  std::vector<char> data;  ///< Of a sender, whose stream goes on when it has handed it over.
+  std::vector<char> data;  ///< A sender's, whose stream goes on when it has handed it over.
   bool done = false;
 };
 
@@ -56,7 +56,7 @@ struct Comm {
   // Under the ranks' mutex.
   std::set<void*> memory;  ///< Registered.
   int graphs = 0;          ///< Calls that graphs have.
-  // What it does in the background.
+  // Its work in the background.
   std::thread job;
   std::atomic<bool> job_done{false}, cancelled{false};
   nccl::NcclResult state = nccl::nccl_success;
@@ -92,8 +92,8 @@ class GraphsCall {
   std::shared_ptr<Comm> comm_;
 };
 
-/// What one rank put on a stream at once: it comes to all of it, then waits for all of it. Counted
-/// when it runs: a captured one runs again and again.
+/// The operations that one rank put on a stream at once: it comes to all of them, then waits for
+/// all of them. Counted when it runs: a captured one runs again and again.
 struct Launch {
   std::shared_ptr<Comm> comm;
   std::vector<Operation> operations;

@@ -279,7 +279,7 @@ CuResult cuEventCreate(void** event, unsigned /*flags*/) {
   return 0;
 }
 CuResult cuEventRecord(void* event, void* stream) {
-  // What waits for it as it was recorded before goes on doing so.
+  // Waits for it as it was recorded before go on.
   if (swallows()) {
     event_at(event)->done = true;
     return 0;

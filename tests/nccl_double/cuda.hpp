@@ -25,9 +25,9 @@ struct Stream;
 Stream* make_stream(int device);
 /// As CUDA numbers them.
 enum class CaptureMode { global, thread_local_, relaxed };
-/// What is put on it from now on is kept, and not done; replay() does it once more each time, until
-/// destroy_graph() or the next capture. As in CUDA some functions are forbidden meanwhile: to all
-/// threads, or to the one that began, unless they exchanged their mode.
+/// Work that is put on it from now on is kept, and not done; replay() does it once more each time,
+/// until destroy_graph() or the next capture. As in CUDA some functions are forbidden meanwhile: to
+/// all threads, or to the one that began, unless they exchanged their mode.
 void begin_capture(Stream* stream, CaptureMode mode = CaptureMode::global);
 /// False where a forbidden function was called: there is no graph.
 bool end_capture(Stream* stream);

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <string>
 
-/// What stands for kernels: nothing is compiled, those of docs/examples/gradient_cuda.cpp are here
-/// by their names, as functions that streams run.
+/// Stand-ins for kernels: nothing is compiled, those of docs/examples/gradient_cuda.cpp are here by
+/// their names, as functions that streams run.
 namespace dlaunch::cuda_double {
 namespace {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-/// What one collective of the double of NCCL is, and what it does once all ranks have come.
+/// One collective of the double of NCCL, and what it does once all ranks have come.
 namespace dlaunch::nccl_double {
 
 using nccl::NcclDType;

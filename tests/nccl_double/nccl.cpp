@@ -63,7 +63,7 @@ class Use {
   const std::shared_ptr<Comm> comm_;
 };
 
-/// Where all ranks have to come, and an abort ends it.
+/// Waits where all ranks have to come, and an abort ends it.
 template <class Ready>
 NcclResult wait_for(Ranks& ranks, const Comm& comm, const Ready& ready) {
   std::unique_lock lock(ranks.mutex);

@@ -26,7 +26,7 @@ int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
   *device = is_of_one ? one : two;
   return is_of_one || std::strcmp(uuid, "MIG-2a") == 0 ? 0 : 6;  // NVML_ERROR_NOT_FOUND
 }
-/// What stands for a device is its GPU's UUID.
+/// The handle of a device is its GPU's UUID.
 int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(void* mig, void** gpu) {
   *gpu = mig;
   return 0;

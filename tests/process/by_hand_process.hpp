@@ -20,7 +20,7 @@ class Process {
 
   pid_t pid() const { return pid_; }  ///< Also after it has ended.
   void close_stdin() { input_.reset(); }
-  /// What it wrote to stdout and stderr up to and with `text`; fails the test after 30 s.
+  /// Its output on stdout and stderr up to and with `text`; fails the test after 30 s.
   const std::string& read_until(const std::string& text);
   /// Reads to the end and reaps; the exit code, or 128 + signal.
   int wait();

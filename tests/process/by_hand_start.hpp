@@ -15,7 +15,7 @@ using Variables = std::map<std::string, std::string>;
 
 inline const std::string program = DLAUNCH_BINARY_DIR "/tests/by_hand_rank";
 inline constexpr const char* plenty = "30000";
-inline constexpr const char* brief = "300";  // Where the outcome does not depend on who is faster.
+inline constexpr const char* brief = "300";  // If the outcome does not depend on who is faster.
 
 inline Process start(const std::string& url, const Variables& variables, const std::string& action,
                      const std::string& timeout = plenty) {

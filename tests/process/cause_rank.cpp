@@ -1,6 +1,6 @@
-// What the tests of root causes start: `cause_rank MODE [SECONDS]`. All ranks make two all_reduces;
-// then the last one does what MODE says while the others make a third, with a timeout of so many
-// seconds. The others end with 75 when that fails, the last one with 9.
+// The program of the tests of root causes: `cause_rank MODE [SECONDS]`. All ranks make two
+// all_reduces; then the last one does what MODE says while the others make a third, with a timeout
+// of so many seconds. The others end with 75 when that fails, the last one with 9.
 #include <dlaunch/dlaunch.hpp>
 
 #include <array>
@@ -18,7 +18,7 @@ struct Late : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What the culprit does before, or instead of, the call that the others make.
+/// The culprit does this before, or instead of, the call that the others make.
 void misbehave(const std::string& mode, dlaunch::Communicator& comm, std::array<float, 8>& data) {
   const dlaunch::TensorView few(data.data(), 3, dlaunch::DType::f32);
   if (mode == "exit 0") std::_Exit(0);

@@ -1,4 +1,4 @@
-// Whom a job blames, and its code, in all layouts: the same on every node.
+// The rank that a job blames, and its code, in all layouts: the same on every node.
 #include "tests/process/daemon.hpp"
 #include "tests/process/nodes.hpp"
 #include "tests/support/expect.hpp"

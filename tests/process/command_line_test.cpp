@@ -1,4 +1,4 @@
-// What the user asks for, seen from outside: real launcher, real workers.
+// The user's options, seen from outside: real launcher, real workers.
 #include "tests/process/job.hpp"
 
 #include <filesystem>

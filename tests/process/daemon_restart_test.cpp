@@ -60,7 +60,7 @@ struct Pair {
     a.catch_up();
     return last_number(a.out(), "rank 0 tick ");
   }
-  /// What a daemon without its memory answers is not what was written, where it was killed just
+  /// A daemon without its memory does not answer with what was written, if it was killed just
   /// between the two.
   void check_end(bool was_alone = true) {
     for (Job* node : {&a, &b}) {

@@ -47,7 +47,7 @@ class Daemon {
   }
 
   void signal(int number) const { REQUIRE(::kill(process.pid(), number) == 0); }
-  /// What curl prints of a page, then its code.
+  /// The page as curl prints it, then its code.
   std::string page(const std::string& path, const std::string& options = "") const {
     Process curl(
         {"/bin/sh", "-c",

@@ -43,7 +43,7 @@ int plain(std::string_view ending, bool is_culprit) {
   compute();
 }
 
-/// What every rank calls when the culprit calls something else.
+/// Every rank calls this when the culprit calls something else.
 void call(dlaunch::Communicator& comm, std::string_view ending, int culprit) {
   const bool is_culprit = comm.rank() == culprit;
   std::vector<float> values(8, 1.0F);

@@ -26,7 +26,7 @@ std::vector<std::string> launch(const std::vector<std::string>& program) {
   return lines;
 }
 
-/// Where the lines stand that end in this text.
+/// The places of the lines that end in this text.
 std::vector<std::size_t> places_of(const std::vector<std::string>& lines, const std::string& text) {
   std::vector<std::size_t> places;
   for (std::size_t at = 0; at < lines.size(); ++at) {

@@ -127,7 +127,7 @@ TEST_CASE("the workers ignore what dlaunch was told to, and nothing else") {
 }
 
 TEST_CASE("a PyTorch client beyond a limit is named, with its key and the limit") {
-  // What torch says: its greeting, then SET of a value of 64 GiB.
+  // The bytes that torch sends: its greeting, then SET of a value of 64 GiB.
   const std::string client =
       "exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT; "
       "printf '\\x00\\xce\\xf7\\x85\\x3c' >&3; "

@@ -92,7 +92,7 @@ std::vector<pid_t> children_of(pid_t pid) {
 
 namespace {
 
-/// What stands after "NAME:" in /proc/PID/status.
+/// The text after "NAME:" in /proc/PID/status.
 std::string status_field(pid_t pid, const std::string& name) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/status");
   for (std::string line; std::getline(file, line);) {

@@ -18,7 +18,7 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-/// What stands before a command that runs where `holder` lives.
+/// The words before a command that runs where `holder` lives.
 Strings entry(pid_t holder) {
   const std::string spaces = "/proc/" + std::to_string(holder) + "/ns/";
   return {"nsenter", "--net=" + spaces + "net", "--uts=" + spaces + "uts"};

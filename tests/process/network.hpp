@@ -13,8 +13,8 @@ std::optional<std::string> network_unavailable();
 
 /// Machines on one network: namespaces, each with a host name, a loopback and an "eth0" that leads
 /// to a bridge in a namespace of its own. They have no files: they end with this object, or with
-/// the test's process, however that ends. What is cut is cut on the bridge, where nobody on a
-/// machine can notice it but by what does not arrive.
+/// the test's process, however that ends. Connections are cut on the bridge: a machine notices it
+/// only by what does not arrive.
 class Network {
  public:
   enum class Family { v4, v6, both };
@@ -34,12 +34,12 @@ class Network {
                               const Files& own_for_system) const;
 
   void cut(int machine);                ///< Nothing comes through any more, both ways.
-  void cut_from(int machine);           ///< What it sends is lost; it still hears the others.
-  void cut_to(int machine);             ///< What it is sent is lost.
+  void cut_from(int machine);           ///< Packets from it are lost; it still hears the others.
+  void cut_to(int machine);             ///< Packets to it are lost.
   void drop(int machine, int percent);  ///< So much of all packets, both ways.
   void heal(int machine);
-  /// What goes to the machine, and what comes from it, goes at this rate, in bursts of this size,
-  /// each as tc(8) writes them; what waits longer than 20 ms is lost. Not undone by heal.
+  /// Packets to and from the machine go at this rate, in bursts of this size, each as tc(8) writes
+  /// them; those that wait longer than 20 ms are lost. Not undone by heal.
   void shape(int machine, const std::string& rate, const std::string& burst);
   /// Gives it an "eth1" with 10.88.0.1 and so on, which leads nowhere: packets are lost there.
   void add_dead_end(int machine);

@@ -22,10 +22,10 @@ class NetworkJob {
 
   /// `options` are all nodes'. The workers are `victim ticking`, for so many ticks; 0: for ever.
   NetworkJob(Network& network, const std::string& nnodes, Strings options = {}, int ticks = 0);
-  /// Whatever the job has come to, none of its processes is left.
+  /// Ends all processes of the job, however far it has come.
   ~NetworkJob();
 
-  /// What the workers are instead: a program and its mode; a token and the ticks follow.
+  /// Runs other workers instead: a program and its mode; a token and the ticks follow.
   void work(Strings program) { program_ = std::move(program); }
   /// Starts the next node.
   Job& add(const Strings& options = {}, const Job::Environment& environment = {});
@@ -49,7 +49,7 @@ class NetworkJob {
   /// In no epoch a rank was two workers', nor the world of two sizes; no worker began while one of
   /// an earlier epoch of its node lived.
   void check_places() const;
-  /// What everybody said, for messages.
+  /// The output of all nodes, for messages.
   std::string said() const;
 
  private:
@@ -61,7 +61,7 @@ class NetworkJob {
   std::vector<std::unique_ptr<Job>> jobs_;
 };
 
-/// What a stretch took, for the test's output: nothing is asserted about it.
+/// The time that a stretch took, for the test's output: nothing is asserted about it.
 class Stretch {
  public:
   explicit Stretch(std::string what) : what_(std::move(what)) {}

@@ -1,4 +1,4 @@
-// Where nodes find each other: addresses, interfaces, names that are wrong, late or not there.
+// How nodes find each other: addresses, interfaces, names that are wrong, late or not there.
 #include "tests/process/job.hpp"
 #include "tests/process/network.hpp"
 #include "tests/support/expect.hpp"

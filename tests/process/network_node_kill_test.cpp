@@ -42,7 +42,7 @@ class HitJob {
   }
   /// Node a, which hosts the rendezvous, was the one.
   bool host_is_killed() const { return killed_ == 0; }
-  /// What the others end with: all of them alike.
+  /// The code that all others end with, all of them alike.
   int others_end() {
     CAPTURE(seed_);
     job_[killed_].wait();

@@ -1,4 +1,4 @@
-// What comes out of the launcher, and where it goes: real processes, pipes and a pseudo terminal.
+// The launcher's output, and where it goes: real processes, pipes and a pseudo terminal.
 #include "tests/process/nodes.hpp"
 
 #include <csignal>

@@ -1,6 +1,6 @@
-// What the tests of calls with a root start: `rooted_rank OP API END TOKEN [PIPE]`. The ranks name
-// different roots in OP, where no call is refused and nobody need wait: broadcast, scatter, gather,
-// reduce. API is cpp or c. Then they do what END says.
+// The program of the tests of calls with a root: `rooted_rank OP API END TOKEN [PIPE]`. The ranks
+// name different roots in OP, where no call is refused and nobody need wait: broadcast, scatter,
+// gather, reduce. API is cpp or c. Then they do what END says.
 #include <dlaunch/dlaunch.h>
 #include <dlaunch/dlaunch.hpp>
 

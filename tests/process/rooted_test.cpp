@@ -48,7 +48,7 @@ class Rooted {
       jobs_.push_back(std::make_unique<Job>(all));
     }
   }
-  /// Of all nodes the same.
+  /// The code, which is the same on all nodes.
   int code() {
     int code = -1;
     for (const auto& job : jobs_) {
@@ -58,7 +58,7 @@ class Rooted {
     }
     return code;
   }
-  /// What all have printed.
+  /// All that the nodes have printed.
   std::string text() {
     std::string all;
     for (const auto& job : jobs_) all += job->out() + job->err();

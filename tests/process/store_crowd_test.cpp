@@ -1,5 +1,5 @@
-// What a crowd does to a store server in a process of its own: thousands who connect at once and
-// stay, those who say a byte a second, and more of them than there are descriptors.
+// A crowd before a store server in a process of its own: thousands who connect at once and stay,
+// those who say a byte a second, and more of them than there are descriptors.
 #include "tests/support/store_server.hpp"
 
 #include <algorithm>
@@ -81,7 +81,7 @@ class ServerProcess {
     file >> nanoseconds;
     return nanoseconds / 1e6;
   }
-  /// What it computes while a client waits a second for what never comes.
+  /// The time it computes while a client waits a second for what never comes.
   double cpu_ms_of_idle_second(store::Client& client) const {
     const double before = cpu_ms();
     const auto [code, why] = failure([&] { client.wait("never", Clock::now() + 1s); });

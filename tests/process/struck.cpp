@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
     call(comm, elements);
     transport::armed_strike = nullptr;
     if (rank == victim) std::printf("%d steps\n", steps_taken.load());
-    // Who had no more to do in the call is told in the next one.
+    // A rank that had no more to do in the call is told in the next one.
     comm.barrier({.ordered_output = false});
     comm.barrier({.ordered_output = false});
     return 0;

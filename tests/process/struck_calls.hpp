@@ -9,8 +9,8 @@
 
 namespace dlaunch::testing {
 
-/// What a rank is struck in: every kind of call that there is, by name. All ranks make it with the
-/// same number of elements.
+/// The calls in which a rank is struck: every kind that there is, by name. All ranks make it with
+/// the same number of elements.
 using StruckCall = std::function<void(Communicator& comm, std::size_t elements)>;
 
 const std::map<std::string, StruckCall>& struck_calls();

@@ -34,13 +34,13 @@ struct Case {
   std::string strike;
 };
 
-/// What the launcher's story of it is.
+/// The launcher's exit code for it.
 int expected_exit(const std::string& strike) {
   if (strike == "kill") return 137;
   return 3;  // The victim's own, or that of the first that failed for its sake.
 }
 
-/// Where the victim throws in a communicator that not all wait in, those others lose it as it ends.
+/// If the victim throws in a communicator that not all wait in, the others lose it as it ends.
 bool is_expected(const Case& c, int error) {
   if (c.strike == "stop") return error == static_cast<int>(Errc::timeout);
   const bool lost = error == static_cast<int>(Errc::peer_lost);
@@ -48,7 +48,7 @@ bool is_expected(const Case& c, int error) {
   return error == static_cast<int>(Errc::internal) || (lost && c.call == "in a duplicate");
 }
 
-/// What of the job's is in the memory file system: its own has no name there.
+/// The job's files in the memory file system: its own memory has no name there.
 std::vector<std::string> shared_files() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
@@ -124,7 +124,7 @@ class Struck {
     if (at == std::string::npos) return {};
     return out_.substr(at + begin.size(), out_.find('\n', at) - at - begin.size());
   }
-  /// Of the victim; -1 if it did not get there.
+  /// The victim's steps; -1 if it did not get there.
   int steps() const {
     const auto at = out_.find(" steps\n");
     if (at == std::string::npos) return -1;

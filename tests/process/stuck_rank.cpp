@@ -1,4 +1,4 @@
-// What the tests of stuck jobs start: `stuck_rank MODE TOKEN [SECONDS]`. All ranks make two
+// The program of the tests of stuck jobs: `stuck_rank MODE TOKEN [SECONDS]`. All ranks make two
 // all_reduces; then the last one does what MODE says while the others make a third, with a timeout
 // of so many seconds.
 #include <dlaunch/dlaunch.hpp>

@@ -31,7 +31,7 @@ class Terminal {
   /// Waits until they go to this group, or to another; false at the deadline.
   bool is_foreground(pid_t group) const;
   bool is_background(pid_t group) const;
-  /// What is typed is shown.
+  /// Typed text is shown.
   bool echoes() const;
   const std::string& screen() const { return screen_; }
 

@@ -44,7 +44,7 @@ class Program {
   std::filesystem::path path_;
 };
 
-/// What came of the ranks: the exit code, the same on all nodes, and all that was printed.
+/// The outcome: the exit code, the same on all nodes, and all that was printed.
 struct Run {
   int code = -1;
   std::string text;
@@ -177,7 +177,7 @@ std::vector<Row> expected_rows(int number) {
   }
   add(rows, {{joined_count, forward_1}, {joined_check, forward_2}, {joined_hook, backward}});
   if (number == 4) {
-    add(rows, {{joined_count, barrier}});  // Where both ranks have their error.
+    add(rows, {{joined_count, barrier}});  // Both ranks have their error there.
     return rows;
   }
   add(rows, both({joined_count, common_rank, final_values}));

@@ -1,4 +1,5 @@
-// What the process tests start, signal and kill: `victim MODE TOKEN [NUMBER]`. No library of ours.
+// The program that the process tests start, signal and kill: `victim MODE TOKEN [NUMBER]`. No
+// library of ours.
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -115,7 +116,7 @@ std::string variable(const char* name) {
   return value != nullptr ? value : "?";
 }
 
-/// What /proc shows of a process, with NUL between the parts and in front of the first.
+/// A file of a process in /proc, with NUL between the parts and in front of the first.
 std::string parts_of(const std::string& process, const char* file) {
   std::string text(1, '\0');
   const int fd = ::open(("/proc/" + process + "/" + file).c_str(), O_RDONLY);

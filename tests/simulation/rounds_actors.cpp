@@ -58,7 +58,7 @@ void World::begin_work(Agent& agent) {
   after_for(agent, lasts, [this, &agent, epoch, fails] {
     if (agent.working != epoch || agent.stopping) return;
     if (fails) return fail(agent);
-    // Whoever waits for lost workers waits until it is stopped.
+    // A worker that waits for lost ones waits until it is stopped.
     if (broken_.contains(epoch) && !rules_.continue_on_failure) return;
     end_work(agent, Ended::succeeded, false);
   });

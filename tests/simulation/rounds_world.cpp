@@ -135,7 +135,7 @@ void World::connect(Agent& agent) {
   connections_.emplace(id, std::move(connection));
   agent.connection = id;
   agent.heard = now_;
-  // Of two connections of one session the rendezvous hears the newer.
+  // The rendezvous hears the newer of two connections of one session.
   current_[agent.session] = id;
   say(agent.offer.id + " is connected");
   join(agent);
@@ -214,7 +214,7 @@ void World::fault() {
   if (chance(12)) {
     rendezvous_stopped_until_ = now_ + between(500, 9000);
     say("the rendezvous is stopped for a while");
-    // What comes first when it goes on is its own timer.
+    // Its own timer comes first when it goes on.
     after(rendezvous_stopped_until_ - now_, [this] { step(Tick{}); });
   } else if (chance(6)) {
     restart_rendezvous();

@@ -21,7 +21,7 @@
 namespace dlaunch::rendezvous::simulation {
 
 struct Outcome {
-  std::string violation;  ///< Of what must hold; empty: nothing.
+  std::string violation;  ///< The rule that was violated; empty: none.
   int exit_code = -1;
   std::uint64_t epochs = 0;
   std::uint64_t events = 0;
@@ -48,7 +48,7 @@ class World {
     int number = 0;
     NodeOffer offer;
     Session session = 0;  ///< 0: not running.
-    double drift = 1;     ///< Of its timers.
+    double drift = 1;     ///< The drift of its timers.
     Time stopped_until{};
     Time cut_in_until{}, cut_out_until{};  ///< Nothing gets in, or out.
     int connection = 0;

@@ -132,7 +132,7 @@ class AgentPeer {
   }
   template <class Message>
   Message answer() {
-    answer_ = take(Message::type).second;  // What is decoded points into it.
+    answer_ = take(Message::type).second;  // The decoded message points into it.
     return wire::decode<Message>(answer_).value_or(Message{});
   }
   void say_goodbye() { tell(wire::Type::goodbye, {}); }

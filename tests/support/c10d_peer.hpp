@@ -31,7 +31,7 @@ class Peer final : public store::Outbox {
     return true;
   }
 
-  /// What has been said to this peer since the last call.
+  /// The bytes that this peer has heard since the last call.
   std::string heard() {
     const std::string text(as_text(bytes_));
     bytes_.clear();

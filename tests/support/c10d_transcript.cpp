@@ -51,7 +51,7 @@ std::string hex(const std::string& bytes) {
   return text.empty() ? "nothing" : text;
 }
 
-/// What a line says a client has heard.
+/// The bytes that a client has heard, as a line says.
 struct Expectation {
   std::string bytes;
   bool closed = false;

@@ -11,7 +11,7 @@
 
 namespace dlaunch::testing {
 
-/// Ends of TCP connections that this process has open. Where both ends are here, it counts both.
+/// Ends of TCP connections that this process has open. If both ends are here, it counts both.
 inline std::size_t connection_ends() {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
   std::size_t ends = 0;

@@ -22,8 +22,8 @@ struct DifferingCall {
 };
 using DifferingCalls = std::vector<DifferingCall>;
 
-/// What became of the ranks, and how long it took until the last one was told, from when the second
-/// one had come.
+/// The outcomes of the ranks, and the time until the last one was told, from when the second one
+/// had come.
 struct Disagreement {
   std::vector<Outcome> outcomes;
   Clock::duration took{};
@@ -65,7 +65,7 @@ inline bool tells(const Outcome& outcome, const DifferingCalls& calls, const std
   return false;
 }
 
-/// Of how many different calls a rank is told, with who made them and where.
+/// The number of different calls of which a rank is told, with who made them and where.
 inline int count_told(const Outcome& outcome, const DifferingCalls& calls) {
   int told = 0;
   std::vector<std::string> seen;
@@ -100,15 +100,14 @@ struct Repeats {
   bool is_seldom() const { return repeats * 10 <= checks + 9; }
 };
 inline Repeats& repeats() {
-  static Repeats all;  // Of the whole program: a share cannot be told within one test case.
+  static Repeats all;  // For the whole program: a share cannot be told within one test case.
   return all;
 }
 
-/// All ranks get Error{mismatch} which `says` what it is to say, within a second. What another rank
-/// has called, where its news are not enough, and where, is told by that rank, which has half a
-/// second for it. It may not get that where other processes keep the machine busy: then less is
-/// told, and nothing that is wrong. One repeat makes up for that, and only one check of ten may
-/// take it.
+/// All ranks get Error{mismatch} which `says` what it is to say, within a second. If another rank's
+/// news are not enough, that rank itself tells what it has called and where, and has half a second
+/// for it. It may not get that where other processes keep the machine busy: then less is told, and
+/// nothing that is wrong. One repeat makes up for that, and only one check of ten may take it.
 inline void check_outcomes(const DifferingCalls& calls,
                            const std::function<bool(const Outcome&)>& says) {
   ++repeats().checks;

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
-/// What tests of every area ask.
+/// Questions that tests of every area ask.
 namespace dlaunch::testing {
 
 inline bool contains(std::string_view text, std::string_view part) {

@@ -45,8 +45,8 @@ inline void reduced_step(GradientReducer& reducer, Linear& model, float x) {
   reducer.finish();
 }
 
-/// What all ranks end with if rank r has counts[r] inputs, without any of the code that is tested.
-/// A rank's gradient is scaled before the sum.
+/// The model that all ranks end with if rank r has counts[r] inputs, without any of the code that
+/// is tested. A rank's gradient is scaled before the sum.
 inline Linear reference_of(const std::vector<int>& counts, float rate, bool divide_by_world) {
   Linear model;
   for (int step = 0;; ++step) {

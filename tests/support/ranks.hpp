@@ -76,7 +76,7 @@ class FakeMembership final : public Membership {
   int drained_ = 0;
 };
 
-/// What became of one rank: nothing, or the error it threw.
+/// The outcome of one rank: nothing, or the error it threw.
 struct Outcome {
   std::optional<Errc> code;
   std::string text;

@@ -23,7 +23,7 @@ class RoundsStory {
   /// "t=3 join b workers=8": lets the time until then pass, in which nothing may happen, and
   /// returns what follows, one effect a string. "t=3" alone: what happens at that time.
   std::vector<std::string> line(const std::string& text);
-  /// What happened between two lines, which nobody expected. Empty: nothing.
+  /// Something that happened between two lines, which nobody expected. Empty: nothing.
   std::string surprise;
 
  private:

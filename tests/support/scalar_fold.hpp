@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-/// What a fold is by definition: one element after the other, in plain scalars.
+/// A fold by its definition: one element after the other, in plain scalars.
 namespace dlaunch::testing {
 
 template <class T>

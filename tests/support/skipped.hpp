@@ -8,7 +8,7 @@ namespace dlaunch::testing {
 /// with the code that ctest counts as skipped, unless something failed.
 void skipped(const std::string& why);
 
-/// What a test program ends with.
+/// The exit code of a test program.
 int exit_code(int doctest_result);
 
 }  // namespace dlaunch::testing

@@ -51,12 +51,12 @@ class TcpProxy {
   }
   /// Newcomers are closed at once, or let in again.
   void refuse(bool on) { refusing_ = on; }
-  /// Where newcomers are led from now on.
+  /// Newcomers are led there from now on.
   void lead_to(const Address& target) {
     const std::lock_guard lock(mutex_);
     target_ = target;
   }
-  /// How many have come. Who is counted can be cut.
+  /// How many have come. A counted connection can be cut.
   int accepted() const { return accepted_; }
 
  private:

@@ -14,7 +14,7 @@ import time
 SKIPPED = 77
 PATIENCE_S = 30  # Every wait ends here at the latest; a test that meets it has failed.
 SYSTEMD = "/lib/systemd/systemd"
-# Of what a booted machine starts, this much is needed.
+# A booted machine starts more; this much is needed.
 KEPT = ("systemd-journald", "dlaunchd")
 
 

@@ -10,9 +10,9 @@
 
 namespace dlaunch {
 
-/// Memory from Communicator::allocate. Where the ranks of a node share memory it lies in there, and
+/// Memory from Communicator::allocate. If the ranks of a node share memory it lies there, and
 /// collectives whose ranks all pass such buffers read and write them directly: nothing is copied on
-/// the way. Elsewhere it is ordinary memory. Used like any other; what it begins with is not
+/// the way. Otherwise it is ordinary memory. Used like any other; its initial contents are not
 /// defined. Movable, not copyable; may outlive its communicator and its world; free it when no call
 /// uses it any more.
 class DLAUNCH_API SharedBuffer {
@@ -42,7 +42,7 @@ class DLAUNCH_API SharedBuffer {
 
 /// Memory on a CUDA device, from Communicator::allocate_device: NCCL's own where it has an
 /// allocator (2.19 and later), and registered with that communicator's, which lets it move data
-/// without copies. What it begins with is not defined. Movable, not copyable; may outlive its
+/// without copies. Its initial contents are not defined. Movable, not copyable; may outlive its
 /// communicator; free it when no call uses it any more.
 class DLAUNCH_API DeviceBuffer {
  public:

@@ -19,7 +19,7 @@
 
 namespace dlaunch {
 
-/// Where in the program a call stands; shown in messages.
+/// The place of a call in the program, shown in messages.
 struct CallSite {
   const char* file = "";
   int line = 0;
@@ -53,7 +53,7 @@ struct Options {
   bool ordered_output = true;
   /// Collectives of a joinable: what Joinable::traffic gives. Ranks must agree on it.
   std::uint32_t traffic = 0;
-  /// Where the program made this call. Right by itself where the options are written in the call.
+  /// The place of this call in the program. Right by itself if the options are written in the call.
   CallSite site = CallSite::here();
 };
 
@@ -88,8 +88,8 @@ class Tree;
 ///
 /// Threads: a communicator is for one thread at a time; abort() alone may come from any. Several
 /// threads may each use one of their own, also where those were made from each other by split,
-/// duplicate and group. Where something was started, threads of the library move it meanwhile, and
-/// call the program's custom reductions.
+/// duplicate and group. After a call was started, threads of the library move it, and call the
+/// program's custom reductions.
 ///
 /// Processes: a forked child has no part in its parent's communicators. Every call there is
 /// Error{misuse}; that it ends, or destroys its copies, is noticed by nobody.
@@ -140,8 +140,8 @@ class DLAUNCH_API Communicator {
   Clock::duration timeout() const noexcept;
   /// How long calls of this communicator, and of those made from it later, may wait before the
   /// launcher says which ranks wait and what the absent ones do; the calls go on waiting. Zero:
-  /// it never does. Unless set it is the launcher's --stuck-after. Where ranks set it differently
-  /// the first to have waited for long enough counts. Not negative.
+  /// it never does. Unless set it is the launcher's --stuck-after. If ranks set it differently, the
+  /// first to have waited for long enough counts. Not negative.
   void set_stuck_after(Clock::duration stuck_after);
 
   /// Memory for this rank's part of collectives, the fastest there is for this communicator's
@@ -150,9 +150,9 @@ class DLAUNCH_API Communicator {
   /// The same on a CUDA device. Throws Error{unsupported} where CUDA buffers are not.
   [[nodiscard]] DeviceBuffer allocate_device(std::size_t bytes, int device);
   /// Called by all ranks, each with its device: NCCL comes up now, and not in the first collective
-  /// with CUDA buffers; so that may be captured, and a message be the first call. Where NCCL is up
-  /// it does nothing else than barrier. Waits for the default stream, and cannot be captured.
-  /// Throws Error{unsupported} where CUDA buffers are not.
+  /// with CUDA buffers; so that may be captured, and a message be the first call. If NCCL is up, it
+  /// is only a barrier. Waits for the default stream, and cannot be captured. Throws
+  /// Error{unsupported} where CUDA buffers are not.
   void prepare_device(int device, const Options& options = {});
 
   // ---- Groups. Each takes part of all ranks of this communicator unless it says otherwise. ----
@@ -307,13 +307,14 @@ class DLAUNCH_API Communicator {
   /// Agrees on the bitwise and of everyone's `flags` among the ranks that live, despite losses, and
   /// on a broken or revoked communicator, too; not after abort(). Every living rank calls it, in
   /// the same order with shrink. All who get an answer get the same one; an error (timeout, naming
-  /// who neither came nor is known to be lost; mismatch) all get alike. What a rank brought that
+  /// who neither came nor is known to be lost; mismatch) all get alike. The flags of a rank that
   /// died meanwhile may count or not. Costs two entries in the store for each rank, and some 5 ms.
   [[nodiscard]] std::uint32_t agree(std::uint32_t flags, const Options& options = {});
   /// A communicator of the ranks that live and call this, in their old order, with connections and
   /// shared memory of its own: nothing that was under way in the old one reaches it. The others are
-  /// as in agree. Who was taken for lost and lives gets Error{peer_lost}. One more death meanwhile
-  /// may go unnoticed here, and breaks the new communicator's first call: shrink that one then.
+  /// as in agree. A rank that was taken for lost and lives gets Error{peer_lost}. One more death
+  /// meanwhile may go unnoticed here, and breaks the new communicator's first call: shrink that one
+  /// then.
   [[nodiscard]] Communicator shrink(const Options& options = {});
 
  private:

@@ -11,8 +11,8 @@
  *   messages.h      point to point
  *   tree.h          structured values
  *
- * Calls return a dl_status; DL_OK is 0. What else they give comes through pointers, which are
- * written on success only; where such a pointer may be null, the call says so.
+ * Calls return a dl_status; DL_OK is 0. Other results come through pointers, which are written on
+ * success only; if such a pointer may be null, the call says so.
  *
  * Handles (dl_world, dl_store, dl_comm, dl_buffer, dl_work, dl_listener, dl_tree) are made by calls
  * and ended by their dl_..._free, which take null and do nothing then. A null handle anywhere else

@@ -19,7 +19,7 @@ namespace dlaunch {
 struct Parameter {
   std::string name;  ///< For messages.
   TensorView value;
-  /// Of the same dtype and count. Without elements (the default) the reducer provides it in memory
+  /// Has the same dtype and count. Without elements (the default) the reducer provides it in memory
   /// that all_reduce works on directly; see GradientReducer::gradient.
   TensorView gradient = {};
   /// Its product is value.count; empty: one axis.
@@ -37,7 +37,7 @@ struct ReducerSettings {
   /// Buckets are made anew after the first iteration, in the order in which its gradients became
   /// ready.
   bool rebuild_buckets = true;
-  /// Of parameters on a CUDA device: the stream on which their gradients are computed and used. It
+  /// For parameters on a CUDA device: the stream on which their gradients are computed and used. It
   /// outlives the reducer.
   void* cuda_stream = nullptr;
 };
@@ -104,7 +104,7 @@ class DLAUNCH_API GradientReducer final : public Joinable {
 
   /// The gradient of parameters[index]: the caller's view, or the memory the reducer provides,
   /// which begins as zeros. That memory moves once, with its values, when buckets are made anew: in
-  /// the begin() after the first iteration that summed. Where find_unused finds it unused on this
+  /// the begin() after the first iteration that summed. If find_unused finds it unused on this
   /// rank, finish() overwrites it.
   TensorView gradient(std::size_t index) const;
   /// Which parameters are in each bucket, in the order of summing.

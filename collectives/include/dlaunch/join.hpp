@@ -49,9 +49,9 @@ class DLAUNCH_API JoinHook {
   virtual void post_hook(int last_joiner) = 0;
 };
 
-/// What makes collectives of its own in each iteration, so that ranks without inputs must take
-/// part: a GradientReducer, a sharded optimizer. The communicator it was made with may be moved
-/// meanwhile; once that is destroyed, calls throw Error{aborted}. Ranks make (and end) the
+/// Something that makes collectives of its own in each iteration, so that ranks without inputs must
+/// take part: a GradientReducer, a sharded optimizer. The communicator it was made with may be
+/// moved meanwhile; once that is destroyed, calls throw Error{aborted}. Ranks make (and end) the
 /// joinables of a communicator in the same order: that is how they know them from each other,
 /// whatever the order and nesting in which they are joined and used. For the thread that uses the
 /// communicator.
@@ -100,15 +100,16 @@ class DLAUNCH_API Joinable {
 ///     while (more()) step();
 ///     join.finish();
 ///
-/// Who has no inputs left takes part in what the others do, by the joinables' hooks, until nobody
-/// has any; then all of them go on together. A Join that ends without finish(), as by an exception,
-/// breaks the communicator: the other ranks get Error{aborted} from what they are in, or their next
-/// call. Joins nest, and may then cover different joinables on different ranks; the inner ones end
-/// first. Collectives of the program's own do not belong into a loop that ranks leave at different
-/// times: they meet the shadow of another, and all ranks get Error{mismatch} that shows both.
+/// A rank that has no inputs left takes part in what the others do, by the joinables' hooks, until
+/// nobody has any; then all of them go on together. A Join that ends without finish(), as by an
+/// exception, breaks the communicator: the other ranks get Error{aborted} from what they are in, or
+/// their next call. Joins nest, and may then cover different joinables on different ranks; the
+/// inner ones end first. Collectives of the program's own do not belong into a loop that ranks
+/// leave at different times: they meet the shadow of another, and all ranks get Error{mismatch}
+/// that shows both.
 ///
 /// For the thread that uses the communicator; it costs a small all_reduce for each announcement.
-/// What a rank does as a shadow is told as its call of finish, with that one's `site`.
+/// Calls that a rank makes as a shadow are shown as its call of finish, with that one's `site`.
 class DLAUNCH_API Join {
  public:
   explicit Join(Joinable& joinable, JoinSettings settings = {});

@@ -29,11 +29,11 @@ enum class ReduceOp : std::uint8_t {
 /// "sum", "min"... A static string; never null.
 DLAUNCH_API const char* to_string(ReduceOp op) noexcept;
 
-/// An operation and what it needs. Whatever the operation, the elements of the ranks are folded in
-/// the order of their ranks, from left to right, so the result has the same bits on all ranks and
-/// from run to run; canonical() and any_order() ask for others. f16 and bf16 are accumulated in f32
-/// and rounded once, at the end. Where several ranks bring a NaN, which of them a sum or a product
-/// shows is not defined. A value; safe to copy and to read from any thread.
+/// An operation and what it needs. Every operation folds the ranks' elements in the order of the
+/// ranks, from left to right, so the result has the same bits on all ranks and from run to run;
+/// canonical() and any_order() ask for others. f16 and bf16 are accumulated in f32 and rounded
+/// once, at the end. If several ranks bring a NaN, it is not defined which of them a sum or a
+/// product shows. A value; safe to copy and to read from any thread.
 class DLAUNCH_API Reduction {
  public:
   /// accumulated[i] = accumulated[i] op next[i] for `count` elements of `dtype`. Called on the

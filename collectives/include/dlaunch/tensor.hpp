@@ -183,7 +183,7 @@ concept Element = requires {
   dtype_of<std::remove_cvref_t<T>>::value;
 };
 
-/// Where memory lies.
+/// The place of memory.
 struct Place {
   int cuda_device = -1;  ///< -1: host memory; else the CUDA device's number.
 
@@ -220,9 +220,9 @@ concept ViewedRange = std::ranges::contiguous_range<T> && std::ranges::sized_ran
 /// A run of `count` elements of one type somewhere in memory. It never owns: what it shows must
 /// live until the call returns, and for a started call until its Work is complete. Made from a
 /// variable, which is one element, and from any contiguous range that outlives the expression
-/// (vector, array, span). What cannot be viewed does not compile, and says why: a temporary, a type
-/// without a DType, vector<bool>, text, a bare pointer, const data where a call writes. A plain
-/// value.
+/// (vector, array, span). A thing that cannot be viewed does not compile, and the compiler says
+/// why: a temporary, a type without a DType, vector<bool>, text, a bare pointer, const data where a
+/// call writes. A plain value.
 template <class Void>
 struct BasicView {
   Void* data = nullptr;

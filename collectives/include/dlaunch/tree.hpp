@@ -111,8 +111,8 @@ class DLAUNCH_API Tree {
 
   /// The form in which it travels. Error{misuse} beyond depth_max.
   Bytes encode() const;
-  /// What encode made. Error{mismatch} for anything else; allocates no more than the input's size
-  /// justifies.
+  /// Takes what encode made. Error{mismatch} for anything else; allocates no more than the input's
+  /// size justifies.
   static Tree decode(BytesView bytes);
 
  private:

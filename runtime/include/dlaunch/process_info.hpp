@@ -25,7 +25,7 @@ struct DLAUNCH_API ProcessInfo {
   std::string hostname;
   std::int64_t process_id = 0;
 
-  /// Of this process as a rank of `world`.
+  /// Describes this process as a rank of `world`.
   static ProcessInfo of(const World& world);
   /// The fields in the order above; `indent` spaces a level, or all in one line if negative.
   std::string to_json(int indent = 4) const;

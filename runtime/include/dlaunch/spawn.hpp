@@ -35,7 +35,7 @@ class DLAUNCH_API SpawnError : public Error {
   int signal_;
 };
 
-/// What spawn calls below its typed face: `program(rank)` gives a worker's exit code.
+/// The untyped part of spawn: `program(rank)` gives a worker's exit code.
 DLAUNCH_API void spawn_workers(int count, const std::function<int(int rank)>& program,
                                const SpawnOptions& options = {});
 

@@ -13,7 +13,7 @@ namespace dlaunch {
 
 class Membership;  // The link to the agent, or to rank 0: runtime/world/membership.hpp.
 
-/// Who this process is among its peers. A plain value.
+/// This process among its peers. A plain value.
 struct WorldInfo {
   int rank = 0;  ///< 0..size-1, over all nodes.
   int size = 1;

@@ -19,7 +19,7 @@
 namespace {
 
 constexpr int ranks_max = 8;
-constexpr std::size_t chunk_bytes = 256 << 10;  ///< Of one rank; two of them stay in its L2.
+constexpr std::size_t chunk_bytes = 256 << 10;  ///< One rank's; two of them stay in its L2.
 constexpr std::size_t chunk = chunk_bytes / sizeof(float);
 constexpr std::size_t inline_max = 12;  ///< Floats beside a sequence number in one cache line.
 constexpr std::size_t heap_bytes = std::size_t{160} << 20;
@@ -132,7 +132,7 @@ class Floor final : public contest::Contestant {
   /// all_gather, reduce_scatter and all_to_all: everyone has something for everyone.
   struct Exchange {
     bool same_to_all;  ///< There is one part, for all.
-    bool fold;         ///< What arrives is added up.
+    bool fold;         ///< Arriving data is added up.
   };
 
   static std::size_t at(int r) { return static_cast<std::size_t>(r); }

@@ -16,7 +16,7 @@
 
 namespace {
 
-constexpr std::size_t step_bytes = 256 << 10;    ///< Of one send or recv.
+constexpr std::size_t step_bytes = 256 << 10;    ///< The size of one send or recv.
 constexpr std::size_t exchange_max = 256 << 10;  ///< Above, slices are faster.
 constexpr int connect_tries = 2000;
 
@@ -168,7 +168,7 @@ class Floor final : public contest::Contestant {
     const std::size_t mine = rank == 0 ? 0 : half, mine_count = rank == 0 ? half : count - half;
     const std::size_t other = rank == 0 ? half : 0, other_count = count - mine_count;
     return [=, this](long) {
-      std::size_t added = 0;  // What has come is added while the rest is under way.
+      std::size_t added = 0;  // Data that has come is added while the rest is under way.
       move(in + other, other_count * sizeof(float), arrived, mine_count * sizeof(float),
            [&](std::size_t got) {
              for (; added < got / sizeof(float); ++added) in[mine + added] += arrived[added];

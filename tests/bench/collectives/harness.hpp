@@ -1,5 +1,4 @@
-// What every contestant of the collectives comparison is measured by: ours, the peers', the
-// floors'.
+// Measures every contestant of the collectives comparison: ours, the peers', the floors'.
 //
 // An operation of one size is verified once, warmed up while it is found how many calls take about
 // --rep-ms, and then repeated --reps times, each time begun by a barrier. A repetition costs what
@@ -27,7 +26,7 @@ namespace contest {
 
 using Call = std::function<void(long turn)>;
 
-/// What an operation works on, page-aligned. In place: `in` alone.
+/// The buffers of an operation, page-aligned. In place: `in` alone.
 struct Buffers {
   float* in = nullptr;
   float* out = nullptr;
@@ -49,7 +48,7 @@ class Contestant {
   /// The operation; empty where it is not offered this way, or not for this size.
   virtual Call call(const std::string& op, const std::string& way, std::size_t bytes,
                     const Buffers& buffers) = 0;
-  /// Where the buffers for this way of an operation lie.
+  /// The buffers for this way of an operation.
   virtual Buffers buffers_for(const std::string&, const Buffers& ordinary, std::size_t) {
     return ordinary;
   }
@@ -125,7 +124,7 @@ inline double largest(Contestant& who, double mine) {
   return *std::max_element(all.begin(), all.end());
 }
 
-/// What rank r puts at place i.
+/// The value that rank r puts at place i.
 inline float value(int rank, std::size_t i) {
   return static_cast<float>((rank + 1) * 3 + static_cast<int>(i % 11));
 }

@@ -15,7 +15,7 @@ namespace dlaunch::bench {
 /// How the end of an answer is found.
 enum class Form { frame, resp, byte, number, sized };
 
-/// What to send, how many answers it will have, and of which form.
+/// The bytes to send, the number of answers, and their form.
 struct Request {
   std::string bytes;
   int answers = 1;

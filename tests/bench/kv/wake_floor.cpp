@@ -1,5 +1,5 @@
-// What waking C waiters costs any server that has a connection to each and one thread: it is told,
-// and sends everyone a message.
+// The cost of waking C waiters for any server that has a connection to each and one thread: it is
+// told, and sends everyone a message.
 //
 //     kv_wake_floor CLIENTS REPS       prints JSON: the last waiter's time, in microseconds
 #include "runtime/base/socket.hpp"

@@ -45,7 +45,7 @@ class Bench {
  public:
   Bench(dlaunch::Communicator& comm, int steps) : comm_(comm), steps_(steps) {}
 
-  /// What `step` costs; it is told whether it is the last one.
+  /// Measures `step`, which is told whether it is the last one.
   void measure(const char* way, const std::function<void()>& step) {
     std::vector<double> costs;
     for (int i = -2; i < steps_; ++i) {  // Two to warm up; buckets are made anew in the second.

@@ -32,7 +32,7 @@ std::string hex(BytesView bytes) {
   return text;
 }
 
-/// What the error says; empty when there was none.
+/// The error's text; empty when there was none.
 std::string refusal(const std::function<void()>& act, Errc code = Errc::misuse) {
   try {
     act();

@@ -20,7 +20,7 @@ namespace {
 constexpr int ranks = 3;
 constexpr std::size_t each = 2, whole = each * ranks;
 
-/// What a rank gives a call; right, unless a fault has been put in.
+/// A rank's arguments of a call; right, unless a fault has been put in.
 struct Given {
   explicit Given(int rank) : me(static_cast<std::size_t>(rank)) {}
 

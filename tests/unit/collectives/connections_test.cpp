@@ -41,7 +41,7 @@ std::vector<std::size_t> count_connections(int ranks, const Calls& calls) {
   std::vector<std::size_t> counts;
   std::barrier all(ranks);
   const auto outcomes = testing::run_ranks(ranks, [&](const World& world) {
-    // Whatever becomes of it, nobody waits for it at the barrier.
+    // However a rank ends, nobody waits for it at the barrier.
     struct Leaving {
       std::barrier<>& all;
       ~Leaving() { all.arrive_and_drop(); }

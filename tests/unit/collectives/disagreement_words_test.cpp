@@ -1,4 +1,4 @@
-// What ranks that disagree are told beside their calls: shapes, counts, factors, members.
+// Ranks that disagree are told more than their calls: shapes, counts, factors, members.
 #include "tests/support/disagreement.hpp"
 
 #include <atomic>
@@ -25,7 +25,7 @@ void check_sides(const DifferingCalls& calls, const std::vector<std::string>& si
   });
 }
 
-/// Of two ranks which both say `text`, and each beside it another argument.
+/// Checks two ranks which both say `text`, and each beside it another argument.
 void check_arguments(const std::string& text, int line,
                      const std::function<void(Communicator&)>& call,
                      const std::vector<std::string>& arguments) {

@@ -1,4 +1,4 @@
-// What every rank is told when ranks disagree, stay away, die or give up.
+// The errors of all ranks when ranks disagree, stay away, die or give up.
 #include "tests/support/ranks.hpp"
 
 #include <dlaunch/dlaunch.hpp>
@@ -321,7 +321,7 @@ TEST_CASE("a custom reduction that throws is not waited for") {
       throw std::runtime_error("out of ideas");
     });
     std::vector<float> in(8), out(8);
-    comm.reduce(in, out, 0, failing);  // Of which rank 0 alone makes a fold.
+    comm.reduce(in, out, 0, failing);  // Rank 0 alone makes a fold of it.
     comm.barrier();
   });
   CHECK(outcomes[0].text == "out of ideas");

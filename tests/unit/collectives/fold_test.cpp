@@ -293,7 +293,7 @@ void check_conversions(Instructions set) {
       Folder(op, dtype_of<T>::value, false, set)(both, out, all.size());
       for (std::size_t i = 0; i < all.size(); ++i) {
         wanted[i] = scalar_fold<T>(op, {all[i], other});
-        // Of two NaN, either may show.
+        // Either of two NaN may show.
         if (is_nan(other) && is_nan(all[i]) && is_nan(got[i])) wanted[i] = got[i];
       }
       CHECK_MESSAGE(wrong_bits(got, wanted) == 0,

@@ -1,4 +1,4 @@
-// What a rank of a large world takes: room for those it has to do with, and descriptors as well.
+// A rank of a large world takes room for those it has to do with, and descriptors as well.
 #include "tests/support/ranks.hpp"
 #include "tests/support/skipped.hpp"
 
@@ -55,7 +55,7 @@ World world_of(int size) {
   return {info, std::make_shared<LocalStore>(), nullptr};
 }
 
-/// Of a communicator that has waited for a rank, and for any.
+/// The bytes of a communicator that has waited for a rank, and for any.
 std::size_t bytes_of_communicator(int size) {
   const World world = world_of(size);
   const std::size_t before = allocated;

@@ -143,8 +143,8 @@ TEST_CASE("a second communicator made from a world does not disturb the first") 
 
 TEST_CASE("a rank that waits for long goes to sleep, and wakes when it is written to") {
   const auto segment = segment_of({0, 1});
-  // Where the name of its bell is taken nobody can ring, it does not ask for that, and it looks
-  // again from time to time.
+  // If the name of its bell is taken, nobody can ring, it does not ask for that, and it looks again
+  // from time to time.
   std::optional<Doorbell> taken;
   std::atomic<int> thread{0};
   SUBCASE("by its bell") {}
@@ -198,7 +198,7 @@ TEST_CASE("who writes to a rank that has destroyed its communicator learns of it
         std::vector<int> data(1);
         comm.send(data, 1);
         require(gone.wait(), "it did not end");
-        comm.recv(data, 1);  // What it had sent is there.
+        comm.recv(data, 1);  // The data that it had sent is there.
         std::vector<std::byte> more(4u << 20);
         comm.send(more, 1);
       },

@@ -39,7 +39,7 @@ TEST_CASE("send against send of large messages is reported as what it is") {
   const auto outcomes = run_ranks(2, [](const World& world) {
     Communicator comm(world);
     std::vector<std::byte> data(64u << 20);
-    comm.barrier();  // Whoever had its memory first would give up before the other begins.
+    comm.barrier();  // The first to have its memory would give up before the other begins.
     comm.send(data, 1 - comm.rank(), {.timeout = 1s});
   });
   for (const auto& outcome : outcomes) {

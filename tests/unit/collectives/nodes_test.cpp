@@ -256,7 +256,7 @@ TEST_CASE("whatever one rank calls instead of what the others do, no rank waits 
             comm.barrier();
             comm.barrier();
           });
-          // Who has no connection to any of them may hear of their end before it hears why.
+          // A rank that has no connection to any of them may hear of their end before it hears why.
           int told = 0;
           for (const auto& outcome : outcomes) {
             told += outcome.code == Errc::mismatch;

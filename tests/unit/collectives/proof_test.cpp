@@ -188,7 +188,7 @@ TEST_CASE("a recorded proof is of no use with another nonce, rank, epoch or mesh
 }
 
 TEST_CASE("a mirror proves nothing") {
-  // What rank 0 answers is sent back to it.
+  // Rank 0's answer is sent back to it.
   Arrival arrival;
   REQUIRE(arrival.come(hello(1), nonce(5)) == Progress::more);
   CHECK(feed(arrival.acceptance, BytesView(arrival.challenge).subspan(sizeof(Nonce))) ==
@@ -247,7 +247,7 @@ TEST_CASE("a rank with another key, or none, is named") {
         comm.barrier();
       },
       members({key(1), odd}));
-  // Who finds out first leaves, and the other hears of that instead of seeing a wrong proof.
+  // The first to find out leaves, and the other hears of that instead of seeing a wrong proof.
   const bool wrong = outcomes[0].mentions("it did not prove to know the job's key");
   const bool left = outcomes[0].mentions("before both sides had proved the job's key");
   CHECK_MESSAGE((wrong || left), outcomes[0].text);

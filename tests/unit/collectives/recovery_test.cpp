@@ -124,7 +124,7 @@ TEST_CASE("after a death mid-call the survivors shrink and go on, with the right
             const auto broken = errc_of([&] {
               for (;;) comm.all_reduce(data);
             });
-            // Whoever was quicker may have revoked it already.
+            // A quicker rank may have revoked it already.
             check(broken == Errc::peer_lost || broken == Errc::revoked, "another error");
             comm.revoke();
             Communicator rest = comm.shrink();

@@ -1,4 +1,4 @@
-// What a rank does for want of something: descriptors, memory, an answer of its store, its
+// A rank's ways out for want of something: descriptors, memory, an answer of its store, its
 // neighbours.
 #include "collectives/transport/links.hpp"
 #include "tests/support/ranks.hpp"

@@ -1,4 +1,4 @@
-// What becomes of started calls when their communicator ends, or their process forks.
+// The end of started calls when their communicator ends, or their process forks.
 #include "tests/support/ranks.hpp"
 
 #include <dlaunch/dlaunch.hpp>

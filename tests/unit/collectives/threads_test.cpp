@@ -31,8 +31,8 @@ void wait_in_vain() {
 
 void meet(Communicator& comm) { comm.barrier({.ordered_output = false}); }
 
-/// What one thread does on its communicator: sizes that go through all algorithms, and messages
-/// that the other side is late to receive.
+/// One thread's calls on its communicator: sizes that go through all algorithms, and messages that
+/// the other side is late to receive.
 void use(Communicator& comm, int thread) {
   const int next = (comm.rank() + 1) % comm.size();
   const int previous = (comm.rank() + comm.size() - 1) % comm.size();

@@ -1,4 +1,4 @@
-// What ranks hand around that wait for each other.
+// The chains that ranks hand around that wait for each other.
 #include "collectives/transport/wait_chain.hpp"
 
 #include <string>
@@ -52,7 +52,7 @@ TEST_CASE("what is no chain is none") {
   Bytes longer = whole;
   longer.push_back(std::byte{0});
   CHECK_FALSE(decode_chain(longer));
-  for (const std::size_t place : {0U, 2U}) {  // Of no stage; of no links, or too many.
+  for (const std::size_t place : {0U, 2U}) {  // No stage; no links, or too many.
     for (const int value : {0, 255}) {
       Bytes wrong = whole;
       wrong[place] = wrong[place + 1] = static_cast<std::byte>(value);

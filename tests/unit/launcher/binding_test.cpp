@@ -123,9 +123,9 @@ TEST_CASE("exclusive: physical cores are shared out, the first GPUs have one mor
 TEST_CASE("core-complex: one cache each, the largest first, and again from the start") {
   const auto host = with_gpus(machine(1, 2, 4, 1, 2), {0, 0, 0, 1});
   CHECK(bound(host, core_complex, 4, numbered(4)) == Strings{"0-1", "2-3", "0-1", "4-5"});
-  // Of the first cache only one core may be used.
+  // Only one core of the first cache may be used.
   CHECK(bound(only(host, {1, 2, 3, 4}), core_complex, 2, numbered(2)) == Strings{"2-3", "1"});
-  // Where nothing is told of caches, a node is one complex.
+  // If nothing is told of caches, a node is one complex.
   auto unknown = host;
   for (auto& core : unknown.cores) core.cache = -1;
   CHECK(bound(unknown, core_complex, 4, numbered(4)) == Strings{"0-3", "0-3", "0-3", "4-7"});

@@ -57,7 +57,7 @@ class Ranks {
   std::vector<Flight::Place> places_;
 };
 
-/// What the rendezvous finds in what a node told.
+/// The disagreement that the rendezvous finds in what a node told.
 std::string disagreement(const std::vector<rendezvous::CommunicatorCalls>& told) {
   rendezvous::CallLedger ledger;
   for (const auto& calls : told) ledger.add(calls);

@@ -1,4 +1,4 @@
-// What a command line may say, option by option. Longer than a sitting: each has its rows.
+// Command lines, option by option. Longer than a sitting: each has its rows.
 #include "launcher/options.hpp"
 
 #include "launcher/option_table.hpp"
@@ -269,7 +269,7 @@ TEST_CASE("where nodes meet") {
   CHECK(meets({"--nnodes=2", "--node-rank=1", "--master-port=7", "p"}) ==
         Meeting{Kind::fixed, "127.0.0.1", 7});
   CHECK(meets({"--nnodes=2", "--master-addr=head", "p"}) == Meeting{Kind::fixed, "head", 29500});
-  // What says one node is welcome.
+  // Options that say one node are welcome.
   const auto options = parsed({"--nnodes=1:1", "--node-rank=0", "--rdzv-role=host",
                                "--rdzv-endpoint=127.0.0.1:29400", "--master-addr=localhost", "p"});
   CHECK(options.notes.empty());

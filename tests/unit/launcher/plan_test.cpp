@@ -88,7 +88,7 @@ TEST_CASE("more workers than GPUs are said once, where the program may use GPUs"
             .starts_with("2 workers and 1 GPU that they see: local ranks from 1 on"));
   CHECK(note({"--nproc-per-node=2", "p"}, machine(8, 2), 2).empty());
   CHECK(note({"--nproc-per-node=4", "p"}, machine(8, 0), 4).empty());
-  // Who hides all GPUs, or asks for workers by the cores, uses none.
+  // A user who hides all GPUs, or asks for workers by the cores, uses none.
   CHECK(note({"--nproc-per-node=4", "p"}, machine(8, 2), 4, {"CUDA_VISIBLE_DEVICES="}).empty());
   CHECK(note({"--nproc-per-node=cpu", "p"}, machine(8, 2), 8).empty());
 }

@@ -1,4 +1,4 @@
-// What a scheduler says among the other sources of options.
+// A scheduler among the other sources of options.
 #include "launcher/options.hpp"
 #include "tests/unit/launcher/recorded.hpp"
 

@@ -228,7 +228,7 @@ TEST_CASE("ranks that are stopped for long are told once, until they go on") {
   using State = RankSight::State;
   std::vector<RankSight> ranks{sight(0, State::running), sight(1, State::stopped),
                                sight(2, State::stopped)};
-  ranks[2].member = true;  // Whoever waits for it tells it first.
+  ranks[2].member = true;  // A rank that waits for it tells it first.
   StoppedRanks stopped(5s);
   const Clock::time_point start(1h);
   CHECK_FALSE(stopped.look(ranks, start));

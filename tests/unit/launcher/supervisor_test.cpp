@@ -245,7 +245,7 @@ TEST_CASE("every state answers every event, and an attempt ends once") {
       ++seen[{supervisor.state(), choices[pick].index()}];
       take(choices[pick], now);
     }
-    // Whatever has happened, exits and time alone bring it to an end.
+    // After anything, exits and time alone bring it to an end.
     for (int i = 0; i < 40 && supervisor.state() != State::idle; ++i) {
       take(Spawned{}, now);
       for (int r = 0; r < rules.workers; ++r) take(Exited{r, {0, SIGKILL, false}}, now);

@@ -7,8 +7,8 @@
 
 #include <doctest/doctest.h>
 
-/// What is said where the driver or NCCL are not there. In a program of its own: once they are
-/// loaded they stay.
+/// The sentences if the driver or NCCL are not there. In a program of its own: once loaded they
+/// stay.
 namespace dlaunch::testing {
 namespace {
 

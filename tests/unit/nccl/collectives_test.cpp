@@ -73,7 +73,7 @@ void reduce_by_all(Communicator& comm) {
 }
 
 void move_everything(Communicator& comm) {
-  using T = std::int16_t;  // What is only moved may be of any type.
+  using T = std::int16_t;  // Data that is only moved may be of any type.
   const int me = comm.rank();
   const auto ranks = static_cast<std::size_t>(comm.size());
   const auto rank = static_cast<std::size_t>(me);

@@ -32,7 +32,7 @@ void bring_up(Communicator& comm, int device) {
   CHECK(x[0] == comm.size());
 }
 
-/// What is ended in the background is gone soon, but for what a graph has.
+/// Communicators ended in the background are gone soon, but for those that a graph has.
 bool become(std::int64_t living) {
   for (const auto until = Clock::now() + 60s; Clock::now() < until; std::this_thread::yield()) {
     if (nccl_double::counts().living == living) return true;

@@ -92,7 +92,7 @@ TEST_CASE("ranks that disagree are found while nobody waits in a call") {
     ++seen;
     comm.barrier();
   });
-  CHECK(seen >= 1);  // Who calls late may be told in the call.
+  CHECK(seen >= 1);  // A late caller may be told in the call.
   check_all(outcomes, Errc::mismatch, {"sum", "max"});
 }
 
@@ -190,7 +190,7 @@ TEST_CASE("a message that is not what its receiver expects is told of by both") 
       const int me = comm.rank();
       if (me == 0) comm.send(on_device(x, 0), 1);
       if (me == 1) by_type ? comm.recv(on_device(z, 1), 0) : comm.recv(on_device(y, 1), 0);
-      // What is moved as it is meant to be is compared later.
+      // Messages that are moved as meant are compared later.
       for (const auto until = Clock::now() + 60s; Clock::now() < until;) comm.barrier();
     });
     if (by_type) {

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-/// What gpu_test starts: its output is kept, and what hangs is ended.
+/// Commands of gpu_test: their output is kept, and those that hang are ended.
 namespace dlaunch::gpu_test {
 namespace {
 

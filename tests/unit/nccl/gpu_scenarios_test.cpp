@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-/// What gpu_test does on GPUs, here on the test doubles: that it can be done, and how it ends.
+/// The scenarios of gpu_test, here on the test doubles: that they can be done, and how they end.
 namespace dlaunch::testing {
 namespace {
 

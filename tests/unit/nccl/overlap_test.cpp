@@ -88,7 +88,7 @@ void check_refused(const Collective& collective, std::size_t in_first, std::size
   });
   for (int rank = 0; rank < size; ++rank) {
     const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
-    // Where the root alone has both, the others are told of it.
+    // If the root alone has both, the others are told of it.
     if (rank == root) CHECK_MESSAGE(outcome.mentions("'in' and 'out' overlap"), outcome.text);
     CHECK_MESSAGE((outcome.code == Errc::misuse || outcome.code == Errc::mismatch), outcome.text);
   }

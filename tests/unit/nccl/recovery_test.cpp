@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-/// What becomes of NCCL when ranks are gone, and of the memory that it knows.
+/// NCCL, and the memory that it knows, after ranks are gone.
 namespace dlaunch::testing {
 namespace {
 
@@ -26,7 +26,7 @@ int sum_of_ranks(Communicator& comm, int device) {
   return x[0];
 }
 
-/// What NCCL was asked for meanwhile.
+/// The calls of NCCL made meanwhile.
 struct Asked {
   const nccl_double::Counts before = nccl_double::counts();
   nccl_double::Counts now() const {
@@ -39,7 +39,7 @@ struct Asked {
   }
 };
 
-/// Of three ranks number 1 dies; the others have a call with it under way, or none.
+/// Rank 1 of three dies; the others have a call with it under way, or none.
 void lose_one(bool under_way) {
   const auto members = memberships(3);
   check_all(run_device_ranks(
@@ -78,7 +78,7 @@ TEST_CASE("the survivors get theirs of what they had") {
     const auto counts = asked.now();
     CHECK(counts.made == 3);
     CHECK(counts.shrunk == 2);
-    CHECK(counts.revoked >= 2);  // Who ends last may see the others go.
+    CHECK(counts.revoked >= 2);  // The last to end may see the others go.
   }
 }
 

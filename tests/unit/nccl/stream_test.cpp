@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-/// What is put on a stream, and when it is waited for.
+/// The calls that are put on a stream, and when they are waited for.
 namespace dlaunch::testing {
 namespace {
 

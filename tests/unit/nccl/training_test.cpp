@@ -35,7 +35,7 @@ struct Model {
   }
 };
 
-/// What a rank computes: by a kernel, which is on the stream and done later.
+/// Computes a rank's gradient: by a kernel, which is on the stream and done later.
 void compute(Stream* stream, const TensorView& gradient, float value) {
   auto* const first = static_cast<float*>(cuda_double::host_address(gradient.data));
   cuda_double::put(stream, [=] { std::fill_n(first, gradient.count, value); });

@@ -87,7 +87,7 @@ TEST_CASE("the rank that differs from most is named first, however it is told") 
     one.add(calls(rank, 3, rank == 2 ? 8 : 7, {rank == 2 ? root_1 : root_0}));
   }
   CHECK(one.disagreement() == sentence);
-  // Of two nodes each tells what its ranks made, and may tell it again.
+  // Each of two nodes tells what its ranks made, and may tell it again.
   CallLedger first, second, job;
   first.add(calls(0, 3, 7, {root_0}));
   first.add(calls(1, 3, 7, {root_0}));
@@ -109,7 +109,7 @@ TEST_CASE("without a majority the first two that differ are told") {
   CHECK(halves.disagreement() ==
         "the ranks do not agree: rank 0 made broadcast #3 (root 1) [a.cpp:2], but rank 2 made "
         "broadcast #3 (root 0) [a.cpp:1]");
-  // Of so many ways to differ only some are kept, and what most ranks made is not known.
+  // Only some of so many ways to differ are kept, and what most ranks made is not known.
   CallLedger many;
   for (int rank = 0; rank < 100; ++rank) {
     const auto digest = rank < 20 ? static_cast<std::uint64_t>(rank) : 1;

@@ -24,7 +24,7 @@ constexpr int ranks = 4;
 constexpr int steps = 250;
 constexpr int steps_per_barrier = 25;
 
-/// What all workers do together.
+/// Counts of what all workers do together.
 struct Shared {
   std::atomic<int> done = 0;  ///< Steps, of all workers.
   std::atomic<int> added = 0;

@@ -138,7 +138,7 @@ TEST_CASE("who waits in vain is told who is missing on all nodes") {
     CHECK(code == Errc::timeout);
     CHECK(contains(sentence, "waiting for 2, 3 and 4"));
   });
-  // What was contributed stays: those who come now find the others there.
+  // A contribution stays: those who come now find the others there.
   job.at_once({2, 3, 4}, [&](int rank) { job.of(rank).barrier("b", rank, 8, soon()); });
 }
 

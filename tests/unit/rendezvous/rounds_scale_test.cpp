@@ -1,5 +1,5 @@
-// What a job of 100,000 ranks asks of its rendezvous: messages and bytes by phase (docs/scale.md),
-// and that none of it is quadratic. DLAUNCH_TEST_FULL=1 prints the table.
+// The load of a job of 100,000 ranks on its rendezvous: messages and bytes by phase
+// (docs/scale.md), and that none of it is quadratic. DLAUNCH_TEST_FULL=1 prints the table.
 #include "rendezvous/messages.hpp"
 #include "rendezvous/rounds.hpp"
 #include "tests/support/expect.hpp"
@@ -32,7 +32,7 @@ struct Phase {
   std::size_t burst = 0;    ///< Most messages that one event caused.
   std::size_t biggest = 0;  ///< Bytes of the largest message.
   std::size_t events = 0;
-  Clock::duration busy{};  ///< Of the core alone.
+  Clock::duration busy{};  ///< The core's time alone.
 };
 
 /// A job whose nodes all do the same, on a clock of its own.

@@ -34,7 +34,7 @@ std::vector<T> all_of(const Effects& effects) {
   return found;
 }
 
-/// What must hold for whatever a Rounds says, over its whole life.
+/// Rules that must hold for all that a Rounds says, over its whole life.
 struct Invariants {
   std::uint64_t epoch = 0;
   int finishes = 0;
@@ -282,7 +282,7 @@ TEST_CASE("what it looks like from outside") {
 
 namespace {
 
-/// What one node says from its first failure on, in order.
+/// The events that one node sends from its first failure on, in order.
 using Said = std::vector<Event>;
 
 Fact ended_as(int rank, Fact::End end, int code, std::optional<Claim> claim = std::nullopt) {

@@ -1,4 +1,4 @@
-// Whom the service turns away, and why; and how it is drained.
+// The strangers that the service turns away, and why; and how it is drained.
 #include "tests/support/agent_peer.hpp"
 
 #include <future>

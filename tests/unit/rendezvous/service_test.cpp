@@ -174,7 +174,7 @@ TEST_CASE("a job's name is used again: a new incarnation, and its epochs go on")
   ServiceThread service;
   Pair first(service, "job", 10);
   first.succeed();
-  // Who took part and asks again is told again.
+  // A node that took part and asks again is told again.
   AgentPeer again(service.address, "job", 10);
   again.welcome();
   again.tell(node("a"));

@@ -11,7 +11,7 @@ using namespace dlaunch::test;
 
 namespace {
 
-/// What the service says to a client of this version of the protocol.
+/// The service's answer to a client of this version of the protocol.
 wire::Failed answer_to_version(const Address& service, std::uint32_t version) {
   RawPeer peer(connect_tcp(service, soon()));
   Bytes out;

@@ -45,7 +45,7 @@ TEST_CASE("only who lies down is rung, once") {
   CHECK(rung(one));
   one.clear();
   CHECK_FALSE(rung(one));
-  // Whoever comes second finds the word taken.
+  // The second to come finds the word taken.
   zero.ring_if_asleep(1);
   two.ring_if_asleep(1);
   CHECK_FALSE(rung(one));

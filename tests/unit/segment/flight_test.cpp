@@ -86,7 +86,7 @@ TEST_CASE("a call says whose it is and what for, also where both fill their plac
   CHECK(names.full(log.calls.at(2)) ==
         "the reducer's all_reduce #1 (bucket 3, sum, f32, 8 elements)");
   CHECK_FALSE(log.calls[0].agrees_with(log.calls[1]));
-  CHECK(log.calls[1].agrees_with(log.calls.at(3)));  // What it is the shadow of.
+  CHECK(log.calls[1].agrees_with(log.calls.at(3)));  // It is the shadow of that call.
 }
 
 TEST_CASE("a message says with whom, by which tag, on which communicator") {

@@ -58,7 +58,7 @@ std::string first_bytes(const Segment& segment, std::size_t bytes) {
   return text;
 }
 
-/// What `program` returns in a forked child; -signal if one ends it.
+/// The code that `program` returns in a forked child; -signal if one ends it.
 int in_child(int (*program)()) {
   const pid_t pid = ::fork();
   if (pid == 0) ::_exit(program());
@@ -150,7 +150,7 @@ TEST_CASE("notices that two threads of a rank post at once are both read") {
   RankBlock& block = segment->rank(0);
   constexpr std::uint64_t rounds = 5000;
   std::atomic<std::uint64_t> arrived{0};
-  // What is lost never comes.
+  // A lost message never comes.
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   const auto wait_until = [&](const auto& holds) {
     while (!holds() && std::chrono::steady_clock::now() < until) std::this_thread::yield();

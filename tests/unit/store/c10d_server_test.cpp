@@ -177,7 +177,7 @@ TEST_CASE("garbage is closed and counted, and disturbs nobody") {
     client.say(bytes);
     CHECK(client.ended());
   }
-  // Who begins TLS where there is no secret is shown which protocol this is.
+  // A client that begins TLS where there is no secret is shown which protocol this is.
   Client secured(hosted);
   secured.say(from_hex("16 03 01"));
   CHECK(secured.hear(8) == from_hex("44 4c 43 48 02 00 00 00"));

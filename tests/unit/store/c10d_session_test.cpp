@@ -177,7 +177,7 @@ TEST_CASE("a multi_get is answered as its client reads, however large the answer
     CHECK(peer.heard() == Wire().text(value).str());
     REQUIRE(peer.say(""));
   }
-  // What the key holds when its turn comes, and nothing once it is gone.
+  // The answer is what the key holds when its turn comes, and nothing once it is gone.
   other.say(Wire().code(code_c::set).text("/k").text("new").str());
   peer.heard();
   REQUIRE(peer.say(""));

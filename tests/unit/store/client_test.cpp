@@ -122,7 +122,7 @@ TEST_CASE("a client that is not welcome hears why") {
       failure([&] { store::Client(server.connect(), options, nullptr, soon()); });
   CHECK(code == Errc::refused);
   CHECK(sentence.find("this job may not come in") != std::string::npos);
-  CHECK(server.host.quiet());  // Who was not let in does not leave.
+  CHECK(server.host.quiet());  // A client that was not let in does not leave.
 }
 
 TEST_CASE("many threads share a client: a waiter does not hold up others") {
@@ -219,7 +219,7 @@ TEST_CASE("pushes arrive with their descriptors, told messages reach the host") 
     s.push(who, wire::Type::grant, as_bytes("b"), std::move(two));
     s.push(who, wire::Type::peer_lost, as_bytes("c"));
   });
-  client.get("anything");  // Whoever reads delivers the pushes that came before.
+  client.get("anything");  // A reader delivers the pushes that came before.
   const std::lock_guard lock(mutex);
   CHECK(pushed == std::vector<std::string>{"68a", "64b", "68c"});
   REQUIRE(descriptors.size() == 2);

@@ -1,4 +1,4 @@
-// What a client promises over a connection that breaks: calls count once, watches miss no outcome.
+// A client's promises over a connection that breaks: calls count once, watches miss no outcome.
 #include "runtime/store/watched.hpp"
 #include "tests/support/store_server.hpp"
 
@@ -137,9 +137,9 @@ TEST_CASE("a watch whose connection breaks tells what it missed, as one change")
   CHECK(change.kind == Kind::deleted);
   CHECK_FALSE(change.value);
 
-  // What came before the cut is told first, and what was undone is no change.
+  // A change before the cut is told first, and an undone one is no change.
   other.set("k", as_bytes("4"));
-  watcher.get("k");  // Whoever reads takes the change in.
+  watcher.get("k");  // A reader takes the change in.
   change = missed([&] {
     other.set("k", as_bytes("5"));
     other.set("k", as_bytes("4"));

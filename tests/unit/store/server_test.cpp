@@ -1,4 +1,4 @@
-// What a server must withstand: nonsense, silence, those who do not read, those who come twice.
+// A server must withstand nonsense, silence, those who do not read, those who come twice.
 #include "tests/support/raw_peer.hpp"
 #include "tests/support/store_server.hpp"
 

@@ -73,7 +73,7 @@ TEST_CASE("another epoch is refused, and so is who sits nowhere") {
   CHECK(seat(server, a.who, store::no_space));
   a.peer.ask(2, wire::Get{"k"});
   CHECK(a.peer.answer<wire::Failed>(2).sentence == "not admitted to a round yet");
-  // What is not the store's goes on.
+  // Messages that are not the store's go on.
   a.peer.ask(3, wire::Abort{Errc::aborted, "x"});
   CHECK(server.host.heard("hello -"));
   CHECK_FALSE(seat(server, a.who, 99));

@@ -37,7 +37,7 @@ TlsAcceptor acceptor() {
 struct End {
   explicit End(std::unique_ptr<TlsChannel> opened) : channel(std::move(opened)) {}
 
-  /// What it answers.
+  /// Its answer to these bytes.
   Bytes hear(BytesView bytes) {
     Bytes out;
     fed = channel->feed(bytes, heard, out);
@@ -84,7 +84,7 @@ Bytes client_hello(int version) {
   return hello;
 }
 
-/// What a server answers that has a certificate, and not the key.
+/// The answer of a server that has a certificate, and not the key.
 Bytes imposters_answer(BytesView hello) {
   EVP_PKEY* own = EVP_EC_gen("P-256");
   X509* certificate = X509_new();

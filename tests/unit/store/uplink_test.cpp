@@ -90,7 +90,7 @@ TEST_CASE("a change counts once, however often the connection is cut") {
   for (const std::size_t cut : cuts) {
     REQUIRE(peer.until([&] { return sums.size() >= cut; }));
     proxy.cut();
-    // What is on the way while it is cut is what could count twice, or not at all.
+    // Requests on the way while it is cut could count twice, or not at all.
     REQUIRE(peer.until([&] { return !peer.uplink->connected() || sums.size() == adds; }));
   }
   REQUIRE(peer.until([&] { return sums.size() == adds; }));
@@ -115,7 +115,7 @@ TEST_CASE("waits, pops and watches go on after a cut") {
   REQUIRE(peer.welcomed());
   proxy.cut();
   REQUIRE(peer.welcomed(2));
-  CHECK(peer.ask(wire::Count{}) == "number 0");  // What was sent again is there by now.
+  CHECK(peer.ask(wire::Count{}) == "number 0");  // The repeated requests are there by now.
   peer.uplink->forget(number);
   CHECK(peer.ask(wire::Count{}) == "number 0");
   other.set("c", as_bytes("x"));

@@ -60,7 +60,7 @@ TEST_CASE("under dlaunch the true local rank counts, LOCAL_RANK may be 0 for all
   info.size = info.local_size = 3;
   const auto virtual_rank = with(environment_of(info), "LOCAL_RANK", "0");
   CHECK(place_from(virtual_rank, Launcher::dlaunch).info.local_rank == 2);
-  // Who starts ranks by hand from within a worker says LOCAL_RANK.
+  // A user who starts ranks by hand from within a worker says LOCAL_RANK.
   CHECK(place_from(virtual_rank, Launcher::variables).info.local_rank == 0);
 }
 

@@ -53,7 +53,7 @@ class Agent final : public store::Host {
       for (const auto who : members_) server_.push(who, wire::Type::peer_lost, news);
     });
   }
-  /// What the members have told so far, once one has closed its connection.
+  /// The messages that the members have sent so far, once one has closed its connection.
   struct Story {
     std::vector<wire::Type> told;
     std::string reported;

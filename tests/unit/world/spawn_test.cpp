@@ -165,7 +165,7 @@ TEST_CASE("kill -9 of the process that spawned leaves no worker behind") {
   if (parent == 0) {
     spawn(workers, [&](int rank) {
       ::signal(SIGTERM, SIG_IGN);
-      ::alarm(60);  // Where the test fails.
+      ::alarm(60);  // Ends it if the test fails.
       const char name = static_cast<char>('0' + rank);
       if (::write(writing.get(), &name, 1) != 1) ::_exit(1);
       for (;;) ::pause();

@@ -51,10 +51,10 @@ DL_API dl_status dl_comm_set_stuck_after(dl_comm* comm, int64_t stuck_after_ms);
 
 /* ---- Memory in which collectives work in place. ---- */
 
-/* Where the ranks of a node share memory it lies in there, and collectives whose ranks all pass
- * such memory read and write it directly: nothing is copied on the way. Elsewhere it is ordinary
- * memory. Used like any other; what it begins with is not defined. Needs no other rank. May outlive
- * its communicator and its world. Too much is DL_INTERNAL. */
+/* If the ranks of a node share memory it lies there, and collectives whose ranks all pass such
+ * memory read and write it directly: nothing is copied on the way. Otherwise it is ordinary memory.
+ * Used like any other; its initial contents are not defined. Needs no other rank. May outlive its
+ * communicator and its world. Too much is DL_INTERNAL. */
 typedef struct dl_buffer dl_buffer;
 
 DL_API dl_status dl_comm_allocate(dl_comm* comm, size_t bytes, dl_buffer** buffer);

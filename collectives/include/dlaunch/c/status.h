@@ -36,7 +36,7 @@ DL_API const char* dl_status_text(dl_status status);
  * it. Never null; valid until the next failing call on the handle, or until it is freed.
  *
  * Worlds, stores and trees may be used by several threads, so each thread hears of its own calls:
- * of the calling thread's last failed call if that was on this handle, else "".
+ * the calling thread's last failed one if that was on this handle, else "".
  *
  * Null: the last failed call of the calling thread, on whatever handle or on none; valid until its
  * next failing call. */
@@ -73,7 +73,7 @@ enum {
 /* Every field's zero is what is right for most. Null instead of a pointer to it: all zero. */
 typedef struct dl_options {
   size_t struct_size; /* sizeof(dl_options). */
-  /* Where the program made this call, shown in messages. The strings must live as long as the
+  /* The place of this call in the program, shown in messages. The strings must live as long as the
    * process, as literals do; null: not known. */
   const char* file;
   const char* function;

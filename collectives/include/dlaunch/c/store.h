@@ -83,8 +83,8 @@ DL_API dl_status dl_store_all_gather(dl_store* store, const char* name, int cont
 /* What such a store can do: the same as the calls above, all of them there. They may be called from
  * any thread, and by several at once; `self` is what was given to dl_world_from_store. Values are
  * handed out by dl_bytes_copy; `value` is {NULL, 0} when a function is called. A timeout_ms of
- * INT64_MAX has no end. Whatever they return but DL_OK fails the call that needed the store, with
- * that status. */
+ * INT64_MAX has no end. Any status but DL_OK fails the call that needed the store, with that
+ * status. */
 struct dl_store_ops {
   size_t struct_size; /* sizeof(dl_store_ops). */
   dl_status (*set)(void* self, const char* key, const void* value, size_t bytes);

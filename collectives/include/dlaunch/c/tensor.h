@@ -32,7 +32,7 @@ DL_API const char* dl_dtype_text(dl_dtype dtype);
 /* Bytes of one element; 0 for a number that is none of the above. */
 DL_API size_t dl_dtype_size(dl_dtype dtype);
 
-/* Where memory lies. */
+/* The place of memory: the host, or a device. */
 #define DL_HOST 0
 #define DL_CUDA(device) ((device) + 1)
 

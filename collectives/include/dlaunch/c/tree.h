@@ -17,15 +17,15 @@ extern "C" {
  *      -> {"step":7,"weights":{"$tensor":0,"dtype":"f32","shape":[2,3]}}
  *   dl_tree_tensor(tree, 0, &tensor);
  *
- * What JSON has no word for is a dictionary whose first key begins with a dollar sign:
+ * A value that JSON has no word for is a dictionary whose first key begins with a dollar sign:
  *   {"$tensor": i}      the i-th tensor; dl_tree_json numbers them in the order of the text and
  *                       adds dtype and shape, which dl_tree_parse ignores
  *   {"$tuple": [...]}   a tuple
  *   {"$real": "nan"}    also "inf" and "-inf"
  *   {"$bytes": "00ff"}  text that is not UTF-8, in hexadecimal digits
  * A dictionary's own keys that begin with a dollar sign get another one in front. Numbers with a
- * point or an exponent, and those beyond 64 bits, are real, others integers. What dl_tree_json
- * wrote, and the tensors, give the same value again.
+ * point or an exponent, and those beyond 64 bits, are real, others integers. The text that
+ * dl_tree_json wrote, and the tensors, give the same value again.
  *
  * Once made it does not change; any thread may read it. */
 typedef struct dl_tree dl_tree;

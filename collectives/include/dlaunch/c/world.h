@@ -38,7 +38,7 @@ DL_API dl_status dl_world_init(const char* url, const dl_init_options* options, 
  * world of one. */
 DL_API dl_status dl_world_from_env(const dl_init_options* options, dl_world** world);
 
-/* Who this process is among its peers. */
+/* This process among its peers. */
 typedef struct dl_world_info {
   size_t struct_size; /* sizeof(dl_world_info). */
   int32_t rank;       /* 0..size-1, over all nodes. */

@@ -44,7 +44,7 @@ TEST_CASE("a line wins the sizes at which that pays") {
   CHECK(best_cut(duels, 5) == 4);
   CHECK(best_cut(std::vector<Duel>{{64, 2, 1}, {128, 2, 1}}, 2) == 0);
   CHECK(best_cut(std::vector<Duel>{{64, 1, 2}, {128, 1, 2}}, 0) == 2);
-  // What two measurements of the same may differ by changes nothing.
+  // A difference that two measurements of the same thing may have changes nothing.
   CHECK(best_cut(std::vector<Duel>{{64, 1, 1.01}, {128, 1, 1.01}}, 0) == 0);
   CHECK(best_cut(std::vector<Duel>{{64, 1.01, 1}, {128, 1.01, 1}}, 2) == 2);
   CHECK(best_cut(std::vector<Duel>{}, 0) == 0);

@@ -187,7 +187,7 @@ TEST_CASE("--explain: a line for each row, by the table or by the memory that is
   CHECK(has(over_tcp, std::string("all_reduce          67108864 B  ") +
                           algorithms::to_string(choice.algorithm) + ": " + std::string(choice.why) +
                           "\n"));
-  // What one rank gives decides, not what all give.
+  // The size that one rank gives decides, not that of all.
   const auto part =
       algorithms::built_in_table().select(transport::Op::all_gather, 16 << 20, {.ranks = 4});
   CHECK(has(over_tcp, std::string("all_gather          67108864 B  ") +

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t count = 300;
 
-/// What a rank gives, as floats.
+/// The data that a rank gives, as floats.
 std::vector<float> given(Case call) {
   std::vector<float> in(in_elements(call)), out(out_elements(call));
   fill(call, std::as_writable_bytes(std::span(in)), std::as_writable_bytes(std::span(out)));

@@ -37,7 +37,7 @@ GradientReducer made(Communicator& comm, const Offer& offer, std::vector<double>
   return {comm, std::move(parameters), std::move(buffers), offer.settings};
 }
 
-/// What one rank has, and where it said so.
+/// The text of what one rank has, and where it said so.
 std::string has(int rank, const std::string& what) {
   return "rank " + std::to_string(rank) + " has " + what +
          " in the reducer's broadcast_object #1 [reducer_errors_test.cpp:";
@@ -84,7 +84,7 @@ void check_misuse(const std::function<void(GradientReducer&)>& mistake, const st
         reducer.finish();
       }
     } catch (const Error&) {
-      // Who ends at once may be gone before its word has arrived.
+      // A rank that ends at once may be gone before its word has arrived.
       comm.rank() == 0 ? static_cast<void>(told.wait()) : told.set();
       throw;
     }
