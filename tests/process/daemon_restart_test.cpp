@@ -111,7 +111,9 @@ TEST_CASE("a dlaunchd is killed and started again much later: jobs of two nodes 
   for (std::size_t i = 0; i < torch.size(); ++i) {
     torch[i].require_ticks(torch_gaps[i] + 1, torch_gaps[i] + periods / 2);
   }
-  REQUIRE(native.a.saw("the workers go on, and it is tried again"));
+  for (Job* node : {&native.a, &native.b}) {
+    REQUIRE(node->saw("the workers go on, and it is tried again"));
+  }
   // The store is not reachable: who asked waits.
   const int asked = last_number(native.a.out(), "rank 0 asks ");
   CHECK(!contains(native.a.out(), "rank 0 stored " + std::to_string(asked) + "\n"));
