@@ -243,8 +243,8 @@ constexpr auto table = std::to_array<OptionEntry>({
    "Where node rank 0 is, which then hosts the rendezvous; on one node always 127.0.0.1.",
    host<&Options::master_addr>},
   {"master-port", 0, "PORT", "29500", meeting, also_torchrun, works,
-   "Port of the workers' store; 0 takes any. Where the default is busy another one is taken, "
-   "where a given one is, that is an error.",
+   "Port of the workers' store; 0 takes any. If the default is busy, another one is taken; "
+   "if a given one is busy, that is an error.",
    [](Draft& d, std::string_view v) { return store(read_integer(v, 0, 65535), d.options.master_port); }},
 
   {"max-restarts", 0, "N", "0", failure, also_torchrun, works,
@@ -293,7 +293,7 @@ constexpr auto table = std::to_array<OptionEntry>({
    "Write the whole story of the job as JSON.", optional_text<&Options::result_file>},
   {"flight-file", 0, "FILE", "", output, ours, works,
    "Where to write every rank's last calls when an attempt fails, and only then; with --log-dir "
-   "also without this, to attempt_<n>/flight.json. Of a job that runs: dlaunch status --flight.",
+   "also without this, to attempt_<n>/flight.json. For a job that runs: dlaunch status --flight.",
    optional_text<&Options::flight_file>},
   {"duplicate-stdout-filters", 0, "WORD,WORD...", "", output, also_torchrun, works,
    "Lines of stdout with any of these words go to attempt_<n>/filtered_stdout.log, too; ,, is a "
