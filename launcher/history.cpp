@@ -137,13 +137,9 @@ Facts History::with_error_files(Facts facts) const {
     if (!end.error || (end.stopped_by_us && !was_first)) continue;
     Fact& fact = facts.ranks[end.rank];
     fact.rank = end.rank;
-    if (!fact.failed()) {
-      // Our signal met it on its way out.
-      fact.exit_code = exit_code::failed;
-      fact.signal = 0;
-      fact.end = Fact::End::failed;
-    }
     fact.when = now - std::chrono::duration_cast<Clock::duration>(wall_now - end.error_written);
+    // Our signal met it on its way out.
+    if (!fact.failed()) take_as_failed(fact, end.status, fact.when);
   }
   return facts;
 }
@@ -283,8 +279,15 @@ std::vector<rendezvous::RankDetails> History::details(const Facts& facts) const 
                         fact->second.claim->fault != Fault::disagreed;
     if (!blames) ends.push_back(&end);
   }
-  // Those that failed, then those that left or were stopped, as they were observed.
-  std::stable_partition(ends.begin(), ends.end(), [](const auto* end) { return end->failed(); });
+  // Those that failed, the first of them first; then those that left or were stopped, as they were
+  // observed.
+  const auto failed_at = [&](const WorkerEnd* end) {
+    const auto fact = facts.ranks.find(end->rank);
+    const bool failed = fact != facts.ranks.end() && fact->second.failed();
+    return failed ? fact->second.when : Clock::time_point::max();
+  };
+  std::stable_sort(ends.begin(), ends.end(),
+                   [&](const auto* a, const auto* b) { return failed_at(a) < failed_at(b); });
   ends.resize(std::min(ends.size(), rendezvous::details_max));
   std::vector<rendezvous::RankDetails> details;
   for (const WorkerEnd* end : ends) {

@@ -12,12 +12,15 @@ namespace {
 
 /// What a rank says of a call explains its end only where that follows: it may have gone on.
 constexpr auto claim_holds_for = std::chrono::seconds(30);
+/// A traceback explains its end only within this time: programs print them and go on.
+constexpr auto traceback_holds_for = std::chrono::seconds(2);
 
 /// What its peers are told. Who ended for the loss of another names that one: some may not have
 /// heard of it by any other way.
 std::string cause_of(const WorkerRecord& worker, const Fact& fact) {
   if (worker.exit->succeeded()) return left_text;
-  std::string cause = describe(*worker.exit);
+  std::string cause = fact.failed() ? end_text(fact.exit_code, fact.signal, fact.core_dumped)
+                                    : describe(*worker.exit);
   if (!fact.claim || fact.claim->fault != Fault::lost) return cause;
   // A rank that was told of it by another may not have heard whose it was.
   const auto& lost = fact.claim->ranks;
@@ -27,6 +30,15 @@ std::string cause_of(const WorkerRecord& worker, const Fact& fact) {
 }
 
 }  // namespace
+
+void take_as_failed(Fact& fact, const ExitStatus& status, Clock::time_point since) {
+  const bool has_code = status.signal == 0 && status.code != 0;
+  fact.end = Fact::End::failed;
+  fact.exit_code = has_code ? status.code : exit_code::failed;
+  fact.signal = 0;
+  fact.core_dumped = false;
+  fact.when = since;
+}
 
 Supervisor::Supervisor(SupervisorRules rules)
     : rules_(rules),
@@ -99,6 +111,16 @@ void Supervisor::on(const Reported& e) {
   if (state_ == State::grace) judge_grace();
 }
 
+/// What comes after our signal may be the answer to it.
+void Supervisor::on(const SaidTraceback& e) {
+  auto& worker = attempt_.workers.at(static_cast<std::size_t>(e.rank));
+  const bool ending = state_ == State::terminating || state_ == State::killing;
+  if (worker.exit || ending || state_ == State::idle) return;
+  auto& times = worker.tracebacks;
+  std::erase_if(times, [&](auto at) { return e.at - at > traceback_holds_for; });
+  times.push_back(e.at);
+}
+
 void Supervisor::on(const LeftElsewhere&) {
   if (state_ == State::idle || attempt_.first_success) return;
   attempt_.first_success = now_;
@@ -141,9 +163,7 @@ void Supervisor::on(const StopOrder& e) {
       attempt_.order = manner;
       if (manner == Manner::kill) return kill();
       if (manner == Manner::at_once) return terminate(SIGTERM);
-      state_ = State::grace;
-      arm(rules_.failure_grace);
-      return judge_grace();
+      return begin_grace();
     case State::grace:
       attempt_.order = manner;
       if (manner == Manner::at_once) return terminate(SIGTERM);
@@ -178,7 +198,7 @@ void Supervisor::on(const Tick&) {
   if (now_ - *attempt_.deadline > rules_.late_tick) return forgive_own_stall();
   switch (state_) {
     case State::grace:
-      return terminate(SIGTERM);
+      return end_grace();
     case State::terminating:
       return kill();
     case State::killing:
@@ -265,9 +285,7 @@ void Supervisor::publish_losses() {
 void Supervisor::judge_running() {
   if (all_exited()) return kill();
   if (!someone_failed() || rules_.on_failure == OnFailure::carry_on) return arm_for_stragglers();
-  state_ = State::grace;
-  arm(rules_.failure_grace);
-  judge_grace();
+  begin_grace();
 }
 
 /// From the first good end on, which is most often the first of many within moments.
@@ -299,14 +317,32 @@ void Supervisor::judge_stragglers() {
   attempt_.straggled ? terminate(SIGTERM) : arm_for_stragglers();
 }
 
+void Supervisor::begin_grace() {
+  state_ = State::grace;
+  attempt_.grace_began = now_;
+  arm(rules_.failure_grace);
+  judge_grace();
+}
+
 void Supervisor::judge_grace() {
   if (all_exited()) return kill();
   if (someone_will_report() || someone_has_grace()) return;
-  if (!someone_is_exiting()) return terminate(SIGTERM);
+  if (!someone_is_exiting()) return someone_is_failing() ? await_failing() : end_grace();
   // A worker reports before it prints: SIGTERM now would cut its sentence off.
   if (attempt_.last_words) return;
   attempt_.last_words = true;
   if (deadline_after(rules_.last_words, now_) < *attempt_.deadline) arm(rules_.last_words);
+}
+
+/// They exit by themselves: SIGTERM now would meet the first of them, whose end takes longest.
+void Supervisor::await_failing() {
+  const auto until = deadline_after(rules_.traceback_grace, attempt_.grace_began);
+  if (attempt_.deadline != until) arm(until - now_);
+}
+
+void Supervisor::end_grace() {
+  attempt_.grace_ended = now_;
+  terminate(SIGTERM);
 }
 
 void Supervisor::terminate(int signal_number) {
@@ -387,6 +423,24 @@ bool Supervisor::someone_is_exiting() const {
   });
 }
 
+bool Supervisor::someone_is_failing() const {
+  return std::any_of(attempt_.workers.begin(), attempt_.workers.end(), [this](const auto& worker) {
+    return !worker.exit && failing_since(worker).has_value();
+  });
+}
+
+/// By the first of its last tracebacks: one exception often follows another. A member tells of its
+/// failures itself.
+std::optional<Clock::time_point> Supervisor::failing_since(const WorkerRecord& worker) const {
+  if (worker.member) return std::nullopt;
+  auto until = worker.exit ? worker.ended : now_;
+  if (attempt_.grace_ended) until = std::min(until, *attempt_.grace_ended);
+  for (const auto at : worker.tracebacks) {
+    if (until - at <= traceback_holds_for) return at;
+  }
+  return std::nullopt;
+}
+
 Fact Supervisor::fact_of(std::size_t rank) const {
   const WorkerRecord& worker = attempt_.workers[rank];
   Fact fact;
@@ -396,8 +450,12 @@ Fact Supervisor::fact_of(std::size_t rank) const {
     fact.exit_code = worker.exit->code;
     fact.signal = worker.exit->signal;
     fact.core_dumped = worker.exit->core_dumped;
+    const auto failing = worker.exit->succeeded() ? std::nullopt : failing_since(worker);
     if (!worker.stopped_by_us) {
       fact.end = worker.exit->succeeded() ? Fact::End::left : Fact::End::failed;
+      fact.when = failing.value_or(worker.ended);
+    } else if (failing && attempt_.grace_ended) {
+      take_as_failed(fact, *worker.exit, *failing);
     }
   }
   const auto until = worker.exit ? worker.ended : now_;

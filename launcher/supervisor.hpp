@@ -38,6 +38,11 @@ struct Reported {
   int rank = 0;
   Claim claim;
 };
+/// A traceback began in what the worker writes: it is failing since then, or it goes on.
+struct SaidTraceback {
+  int rank = 0;
+  Clock::time_point at{};
+};
 /// A worker of another node exited with 0.
 struct LeftElsewhere {};
 /// A signal that ends the job.
@@ -63,8 +68,9 @@ struct AllGone {};
 /// The front process died: nobody is left to serve.
 struct FrontLost {};
 
-using Event = std::variant<Start, Spawned, SpawnFailed, Exited, Joined, Reported, LeftElsewhere,
-                           StopSignal, OtherSignal, StopOrder, Tick, AllGone, FrontLost>;
+using Event =
+    std::variant<Start, Spawned, SpawnFailed, Exited, Joined, Reported, SaidTraceback,
+                 LeftElsewhere, StopSignal, OtherSignal, StopOrder, Tick, AllGone, FrontLost>;
 
 // ---- What the supervisor wants done, in order. ----
 
@@ -123,6 +129,8 @@ struct SupervisorRules {
   bool grace_for_all = false;
   /// When all have reported, how long they get to say it themselves and exit, of the grace's rest.
   Clock::duration last_words = std::chrono::milliseconds(100);
+  /// After a failure, for workers without the runtime that have begun a traceback, to exit.
+  Clock::duration traceback_grace = std::chrono::seconds(1);
   Clock::duration shutdown_timeout = std::chrono::seconds(30);
   /// After one has ended with 0, for the others: until they are told of, and until they are ended;
   /// 0: never.
@@ -142,9 +150,14 @@ struct WorkerRecord {
   bool published = false;  ///< The members know of its end, and so will those who come later.
   std::optional<Claim> claim;
   Clock::time_point claimed{};
+  std::vector<Clock::time_point> tracebacks;  ///< When the last ones began, in order.
 
   bool failed() const { return exit && !exit->succeeded() && !stopped_by_us; }
 };
+
+/// Our signal met a worker that had been failing by itself since then: it has failed, with its own
+/// code where it came to give one.
+void take_as_failed(Fact& fact, const ExitStatus& status, Clock::time_point since);
 
 /// Decides what becomes of the workers of one agent: pure, total (every event has an answer in
 /// every state), not thread-safe. It reads no clock: `now` comes in with the event.
@@ -171,6 +184,7 @@ class Supervisor {
   void on(const Exited&);
   void on(const Joined&);
   void on(const Reported&);
+  void on(const SaidTraceback&);
   void on(const LeftElsewhere&);
   void on(const StopSignal&);
   void on(const OtherSignal&);
@@ -184,7 +198,10 @@ class Supervisor {
   void judge_running();
   void arm_for_stragglers();
   void judge_stragglers();
+  void begin_grace();
   void judge_grace();
+  void await_failing();
+  void end_grace();
   void forgive_own_stall();
   void terminate(int signal_number);
   void kill();
@@ -198,6 +215,8 @@ class Supervisor {
   bool someone_will_report() const;
   bool someone_is_exiting() const;
   bool someone_has_grace() const;
+  bool someone_is_failing() const;
+  std::optional<Clock::time_point> failing_since(const WorkerRecord& worker) const;
   Fact fact_of(std::size_t rank) const;
 
   SupervisorRules rules_;
@@ -209,6 +228,9 @@ class Supervisor {
     std::vector<WorkerRecord> workers = {};
     std::optional<Clock::time_point> deadline = std::nullopt;
     bool last_words = false;  ///< All have reported; the deadline is that of their exits.
+    Clock::time_point grace_began{};
+    /// When the grace was over, and those that still ran were stopped for a failure.
+    std::optional<Clock::time_point> grace_ended = std::nullopt;
     /// When a worker ended with 0, here or elsewhere.
     std::optional<Clock::time_point> first_success = std::nullopt;
     bool told_stragglers = false;

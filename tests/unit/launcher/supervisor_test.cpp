@@ -42,7 +42,7 @@ Fault fault_named(const std::string& name) {
 }
 
 /// "exited 1 3", "exited 1 SIGKILL", "reported 2 lost 1 9": one event as a transcript says it.
-Event parse_event(const Words& words) {
+Event parse_event(const Words& words, Clock::time_point now) {
   const std::string& name = words.at(0);
   const auto number = [&](std::size_t i) { return std::stoi(words.at(i)); };
   if (name == "start") return Start{words.size() > 1 ? number(1) : 0};
@@ -59,6 +59,7 @@ Event parse_event(const Words& words) {
     for (std::size_t i = 3; i < words.size(); ++i) reported.claim.ranks.push_back(number(i));
     return reported;
   }
+  if (name == "traceback") return SaidTraceback{number(1), now};
   if (name == "left_elsewhere") return LeftElsewhere{};
   if (name == "stop") return StopSignal{signal_number(words.at(1))};
   if (name == "other") return OtherSignal{signal_number(words.at(1))};
@@ -181,7 +182,7 @@ void replay(const std::filesystem::path& file) {
     REQUIRE_MESSAGE((supervisor && arrow != std::string::npos && words.at(0).starts_with("t=")),
                     where << ": expected 't=MS event -> effects'");
     const auto now = at_ms(std::stol(words[0].substr(2)));
-    const Event event = parse_event(Words(words.begin() + 1, words.end()));
+    const Event event = parse_event(Words(words.begin() + 1, words.end()), now);
     const std::string got = print(supervisor->step(event, now));
     CHECK_MESSAGE(got == line.substr(arrow + 4),
                   where << ": " << line.substr(0, arrow) << "\n  got " << got);
@@ -236,7 +237,8 @@ TEST_CASE("every state answers every event, and an attempt ends once") {
           StopOrder{static_cast<StopOrder::Manner>(random() % 3)},
           Tick{},
           AllGone{},
-          FrontLost{}};
+          FrontLost{},
+          SaidTraceback{rank, at_ms(now)}};
       // Rare events rarely, so that histories go deep.
       std::size_t pick = random() % choices.size();
       const bool rare = pick == 2 || pick == 8 || pick == 10 || pick == 13;
