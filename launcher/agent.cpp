@@ -17,7 +17,8 @@ namespace dlaunch::launcher {
 namespace {
 
 /// A worker's last report lies in its control socket when we learn of its end. It is read first,
-/// but only as long as this: a process that the worker forked may hold the socket open.
+/// but only as long as this: a process that the worker forked may hold the socket open. The same
+/// holds for what lies in the pipes, whose reader may stand still before a console that blocks.
 constexpr auto last_words_timeout = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -29,7 +30,10 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
       timer_(io_),
       last_words_timer_(io_),
       link_(io_, task, *this),
-      console_(make_output(task)),
+      console_(make_output(task,
+                           [this](int rank, Clock::time_point at) {
+                             asio::post(io_, [this, rank, at] { on_traceback(rank, at); });
+                           })),
       workers_({.mask = seat.original_mask,
                 .ignore_children = seat.children_ignored,
                 .descriptors = raise_descriptor_limit(),
@@ -144,6 +148,8 @@ void Agent::on_handed_on(int number) {
   // All processes are gone; only a reader that does not read holds us, or a node that does not end.
   if (finished_) ::_exit(exit_code_);
   const bool again = leaving_.has_value();
+  // Failures that have been seen came first.
+  while (!waiting_for_output_.empty()) deliver_read({waiting_for_output_.begin()->first});
   feed(StopSignal{number});
   leave(code_of_stop(number), "stopped by " + signal_name(number));
   // The others hear of a first signal before we go; a second one waits for nobody.
@@ -196,15 +202,19 @@ void Agent::on_left(int rank) {
 
 void Agent::on_child_change() {
   std::vector<Workers::Stopped> stopped;
+  std::vector<Workers::Ended> failed;
   for (const auto& ended : workers_.reap(stopped)) {
     history_.add(ended);
     watch_.ended(ended);
     if (host_->is_connected(epoch_.assignment.first_rank + ended.local_rank)) {
       waiting_for_last_words_.emplace(ended.local_rank, ended);
+    } else if (console_.output() && !ended.status.succeeded() && !is_ending()) {
+      failed.push_back(ended);
     } else {
       deliver(ended);
     }
   }
+  deliver_when_read(failed);
   take_stops(stopped);
   if (killing_ && !workers_.nothing_left()) workers_.signal_all(SIGKILL);
   if (!waiting_for_last_words_.empty()) {
@@ -215,6 +225,38 @@ void Agent::on_child_change() {
     });
   }
   check_all_gone();
+}
+
+void Agent::on_traceback(int rank, Clock::time_point at) {
+  if (is_ours(rank)) feed(SaidTraceback{local(rank), at});
+}
+
+/// The first to end need not be the first to have failed: what all of them wrote before is known
+/// first.
+void Agent::deliver_when_read(const std::vector<Workers::Ended>& ended) {
+  if (ended.empty()) return;
+  std::vector<int> ranks;
+  for (const auto& one : ended) {
+    ranks.push_back(one.local_rank);
+    waiting_for_output_.emplace(one.local_rank, one);
+  }
+  const auto deliver_them = [this, ranks, epoch = epoch_.assignment.epoch] {
+    if (epoch == epoch_.assignment.epoch) deliver_read(ranks);
+  };
+  console_.output()->catch_up([this, deliver_them] { asio::post(io_, deliver_them); });
+  auto timer = std::make_shared<asio::steady_timer>(io_, last_words_timeout);
+  timer->async_wait([timer, deliver_them](auto) { deliver_them(); });
+}
+
+void Agent::deliver_read(const std::vector<int>& local_ranks) {
+  bool some = false;
+  for (const int rank : local_ranks) {
+    const auto ended = waiting_for_output_.extract(rank);
+    if (ended.empty()) continue;
+    some = true;
+    deliver(ended.mapped());
+  }
+  if (some) check_all_gone();
 }
 
 void Agent::take_stops(const std::vector<Workers::Stopped>& stopped) {
@@ -245,9 +287,8 @@ void Agent::deliver(const Workers::Ended& ended) {
 }
 
 void Agent::check_all_gone() {
-  const bool ending = supervisor_.state() == Supervisor::State::terminating ||
-                      supervisor_.state() == Supervisor::State::killing;
-  if (!ending || draining_ || !workers_.nothing_left() || !waiting_for_last_words_.empty()) return;
+  const bool waiting = !waiting_for_last_words_.empty() || !waiting_for_output_.empty();
+  if (!is_ending() || draining_ || !workers_.nothing_left() || waiting) return;
   draining_ = true;
   timer_.cancel();
   console_.drain([this] {

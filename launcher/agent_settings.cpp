@@ -3,6 +3,7 @@
 #include "launcher/environment.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <unistd.h>
 
@@ -30,7 +31,7 @@ LaunchPlan plan_of(const AgentTask& task, const Assignment& assignment) {
 
 /// Whether a worker keeps our streams depends on how many there are, which is known before the
 /// round.
-std::unique_ptr<Output> make_output(const AgentTask& task) {
+std::unique_ptr<Output> make_output(const AgentTask& task, Output::OnTraceback on_traceback) {
   Assignment alone;
   alone.run_directory = "/";  // Any, since a stream that goes to a log is not the worker's own.
   alone.local_size = alone.world_size = task.workers;
@@ -38,7 +39,8 @@ std::unique_ptr<Output> make_output(const AgentTask& task) {
   const bool all_inherit = std::all_of(plan.workers.begin(), plan.workers.end(),
                                        [](const auto& w) { return w.stdio.inherit; });
   if (all_inherit) return nullptr;
-  return std::make_unique<Output>(STDOUT_FILENO, STDERR_FILENO, terminal_redraws(task.environment));
+  return std::make_unique<Output>(STDOUT_FILENO, STDERR_FILENO, terminal_redraws(task.environment),
+                                  std::move(on_traceback));
 }
 
 rendezvous::JobIdentity identity_of(const AgentTask& task, const Assignment& assignment,

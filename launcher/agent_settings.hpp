@@ -17,7 +17,7 @@ SupervisorRules rules_of(const AgentTask& task);
 LaunchPlan plan_of(const AgentTask& task, const Assignment& assignment);
 
 /// Takes the workers' output; null where all of them keep our streams.
-std::unique_ptr<Output> make_output(const AgentTask& task);
+std::unique_ptr<Output> make_output(const AgentTask& task, Output::OnTraceback on_traceback);
 
 /// The job in this epoch, as this node's workers must know it; `mesh_host`: where other nodes'
 /// workers reach them.

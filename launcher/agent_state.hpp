@@ -58,6 +58,9 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   int code_of_stop(int signal_number) const;
   void leave(int exit_code, const std::string& reason);
   void take_stops(const std::vector<Workers::Stopped>& stopped);
+  void on_traceback(int rank, Clock::time_point at);
+  void deliver_when_read(const std::vector<Workers::Ended>& ended);
+  void deliver_read(const std::vector<int>& local_ranks);
   void deliver(const Workers::Ended& ended);
   void deliver_all_waiting();
   void check_all_gone();
@@ -82,6 +85,10 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
 
   bool is_ours(int rank) const { return local(rank) >= 0 && local(rank) < task_.workers; }
   int local(int rank) const { return rank - epoch_.assignment.first_rank; }
+  bool is_ending() const {
+    return supervisor_.state() == Supervisor::State::terminating ||
+           supervisor_.state() == Supervisor::State::killing;
+  }
   bool gang_is_gone() const { return supervisor_.state() == Supervisor::State::idle; }
 
   const AgentTask& task_;
@@ -112,6 +119,7 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   std::deque<Event> events_;
   bool feeding_ = false;
   std::map<int, Workers::Ended> waiting_for_last_words_;  ///< By local rank.
+  std::map<int, Workers::Ended> waiting_for_output_;      ///< By local rank.
   std::vector<std::string> flights_;                      ///< To be written, by node.
   Ended last_end_;                                        ///< The end of the last attempt.
   std::optional<int> final_code_;  ///< The job is over; we end when the workers are gone.

@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 #include <system_error>
+#include <utility>
 
 #include <poll.h>
 #include <sys/epoll.h>
@@ -20,6 +21,8 @@ constexpr std::size_t read_bytes = 64u << 10;
 /// Emitted at the latest when so much is queued.
 constexpr std::size_t pieces_max = 256;
 constexpr std::size_t wake_key = 0;
+/// A program may print tracebacks as fast as it can.
+constexpr auto traceback_interval = std::chrono::milliseconds(100);
 
 /// True when both descriptors end in the same terminal, file or pipe.
 bool same_target(int a, int b) {
@@ -49,10 +52,11 @@ void watch(int epoll, int fd, std::size_t key) {
 
 }  // namespace
 
-Output::Output(int out_fd, int err_fd, bool redraws)
+Output::Output(int out_fd, int err_fd, bool redraws, OnTraceback on_traceback)
     : out_fd_(out_fd),
       err_fd_(err_fd),
       surfaces_(surfaces_of(out_fd, err_fd, redraws)),
+      on_traceback_(std::move(on_traceback)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       lines_(surfaces_) {
@@ -77,6 +81,12 @@ void Output::add(std::vector<Source> sources) {
 void Output::say(std::string line) {
   const std::lock_guard lock(mutex_);
   commands_.lines.push_back(std::move(line));
+  wake();
+}
+
+void Output::catch_up(std::function<void()> done) {
+  const std::lock_guard lock(mutex_);
+  commands_.catch_ups.push_back(std::move(done));
   wake();
 }
 
@@ -108,12 +118,15 @@ void Output::run(const std::stop_token& stop) {
   std::vector<std::size_t> ready;
   while (!stop.stop_requested()) {
     ready.clear();
-    wait_for_events(ready);
+    const bool all_ready = wait_for_events(ready);
     for (const auto key : ready) {
       const auto found = active_.find(key);
       if (found == active_.end()) continue;
       if (read_some(found->second) == Read::ended) end(key);
       if (pieces_.size() >= pieces_max) write_pieces();
+    }
+    if (all_ready) {
+      for (const auto& done : std::exchange(catching_up_, {})) done();
     }
     measure_terminals();
     lines_.flush_due(Clock::now(), pieces_);
@@ -122,9 +135,11 @@ void Output::run(const std::stop_token& stop) {
   }
 }
 
-void Output::wait_for_events(std::vector<std::size_t>& ready) {
+/// Returns false where more may be ready than is told.
+bool Output::wait_for_events(std::vector<std::size_t>& ready) {
   std::array<epoll_event, 64> events;
-  const auto due = lines_.next_deadline().value_or(Clock::time_point::max());
+  const auto due = catching_up_.empty() ? lines_.next_deadline().value_or(Clock::time_point::max())
+                                        : Clock::time_point::min();
   const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
                                  poll_timeout_ms(due));
   for (int i = 0; i < count; ++i) {
@@ -136,6 +151,7 @@ void Output::wait_for_events(std::vector<std::size_t>& ready) {
       ready.push_back(key);
     }
   }
+  return count >= 0 && count < static_cast<int>(events.size());
 }
 
 /// Windows change their size, and tell only the foreground.
@@ -156,6 +172,7 @@ void Output::take_commands() {
   }
   for (auto& source : commands.sources) start(std::move(source));
   for (const auto& line : commands.lines) lines_.say(Stream::err, line, pieces_);
+  for (auto& done : commands.catch_ups) catching_up_.push_back(std::move(done));
   if (!commands.drains.empty()) empty_pipes();
   write_pieces();
   for (const auto& done : commands.drains) done();
@@ -180,7 +197,7 @@ void Output::start(Source source) {
                                          .keeps_tail = source.carries_errors});
   const std::size_t key = next_key_++;
   watch(epoll_.get(), source.pipe.get(), key);
-  active_.emplace(key, Active{std::move(source), number});
+  active_.emplace(key, Active{.source = std::move(source), .number = number});
 }
 
 Output::Read Output::read_some(Active& active) {
@@ -190,8 +207,16 @@ Output::Read Output::read_some(Active& active) {
   const std::string_view bytes(buffer_.data(), static_cast<std::size_t>(size));
   log(active, bytes);
   if (active.source.filter) log_filtered(active, active.source.filter->feed(bytes));
-  lines_.feed(active.number, bytes, Clock::now(), pieces_);
+  const auto now = Clock::now();
+  if (active.source.carries_errors && active.tracebacks.feed(bytes)) tell_traceback(active, now);
+  lines_.feed(active.number, bytes, now, pieces_);
   return Read::some;
+}
+
+void Output::tell_traceback(Active& active, Clock::time_point now) {
+  if (!on_traceback_ || (active.told && now - *active.told < traceback_interval)) return;
+  active.told = now;
+  on_traceback_(active.source.rank, now);
 }
 
 void Output::end(std::size_t key) {

@@ -2,6 +2,7 @@
 
 #include "launcher/line_filter.hpp"
 #include "launcher/output_lines.hpp"
+#include "launcher/traceback_lines.hpp"
 #include "runtime/base/unique_fd.hpp"
 
 #include <atomic>
@@ -42,8 +43,11 @@ class Output {
     std::shared_ptr<SharedLog> filtered;  ///< Takes the lines that `filter` picks.
   };
 
+  /// Hears on the pump's thread that a rank has begun a traceback; of many in a row not of all.
+  using OnTraceback = std::function<void(int rank, Clock::time_point at)>;
+
   /// `redraws`: what is a terminal can take a row back.
-  Output(int out_fd, int err_fd, bool redraws);
+  Output(int out_fd, int err_fd, bool redraws, OnTraceback on_traceback);
   ~Output();
 
   /// Both streams end in one terminal, file or pipe: there a worker's own keep their order if they
@@ -53,6 +57,8 @@ class Output {
   void add(std::vector<Source> sources);
   /// A line of the launcher's own, to stderr.
   void say(std::string line);
+  /// When all has been read that the pipes hold now: calls `done` on the pump's thread.
+  void catch_up(std::function<void()> done);
   /// When no process is left that writes: emits what the pipes still hold, ends all sources, then
   /// calls `done` on the pump's thread.
   void drain(std::function<void()> done);
@@ -68,22 +74,26 @@ class Output {
   struct Commands {
     std::vector<Source> sources;
     std::vector<std::string> lines;
+    std::vector<std::function<void()>> catch_ups;
     std::vector<std::function<void()>> drains;
   };
   struct Active {
     Source source;
     std::size_t number = 0;  ///< In lines_.
+    TracebackLines tracebacks = {};
+    std::optional<Clock::time_point> told = std::nullopt;  ///< Of the last of those.
   };
 
   enum class Read { some, nothing, ended };
 
   void run(const std::stop_token& stop);
-  void wait_for_events(std::vector<std::size_t>& ready);
+  bool wait_for_events(std::vector<std::size_t>& ready);
   void take_commands();
   void measure_terminals();
   void start(Source source);
   void empty_pipes();
   Read read_some(Active& active);
+  void tell_traceback(Active& active, Clock::time_point now);
   void end(std::size_t key);
   void log(Active& active, std::string_view bytes);
   void log_filtered(Active& active, std::string_view lines);
@@ -97,6 +107,7 @@ class Output {
   int out_fd_;
   int err_fd_;
   const Surfaces surfaces_;
+  const OnTraceback on_traceback_;
   unique_fd epoll_;
   unique_fd wake_;
 
@@ -110,6 +121,7 @@ class Output {
   std::map<std::size_t, Active> active_;
   std::size_t next_key_ = 1;
   std::vector<char> buffer_;
+  std::vector<std::function<void()>> catching_up_;
   Pieces pieces_;
   bool out_broken_ = false;
   bool err_broken_ = false;
