@@ -141,6 +141,11 @@ struct SupervisorRules {
   Clock::duration late_tick = std::chrono::seconds(1);
 };
 
+/// What a rank says of a call explains its end only where that follows: it may have gone on.
+inline constexpr auto claim_holds_for = std::chrono::seconds(30);
+/// A traceback explains its end only within this time: programs print them and go on.
+inline constexpr auto traceback_holds_for = std::chrono::seconds(2);
+
 /// What is known of a worker of the current attempt.
 struct WorkerRecord {
   std::optional<ExitStatus> exit;

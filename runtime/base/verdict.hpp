@@ -71,7 +71,7 @@ struct Fact {
   int exit_code = 0;
   int signal = 0;  ///< The one that ended it, else 0.
   bool core_dumped = false;
-  Clock::time_point when{};  ///< The time of its end.
+  Clock::time_point when{};  ///< The time of its end, or of the words with which it began to end.
   std::optional<Claim> claim = std::nullopt;
 
   bool failed() const { return end == End::failed; }
