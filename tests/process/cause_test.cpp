@@ -4,6 +4,7 @@
 #include "tests/support/expect.hpp"
 
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -134,6 +135,73 @@ TEST_CASE("the same where dlaunchd judges") {
     for (const Layout& layout : layouts) {
       for (int again = 0; again < 20; ++again) run(layout, ending, &daemon);
     }
+  }
+}
+
+// Programs without the runtime: the first of a chain of failures takes longest to end.
+
+namespace {
+
+/// Four ranks in a folder of their own; the file "said" there says that rank 1 has failed.
+void check_first_failure(const Strings& options, const std::string& script, int code,
+                         const std::string& words) {
+  CAPTURE(script);
+  char folder[] = "/tmp/dlaunch-cause.XXXXXX";
+  REQUIRE(::mkdtemp(folder) != nullptr);
+  Strings line = {"--standalone", "--nproc-per-node", "4"};
+  line.insert(line.end(), options.begin(), options.end());
+  line.insert(line.end(), {"sh", "-c", "cd \"$0\" || exit 99\n" + script, folder});
+  Job job(line);
+  CHECK_MESSAGE(job.wait().code == code, job.err());
+  const std::string block = root_block(job.err());
+  CHECK_MESSAGE(contains(block, "rank      : 1 "), job.err());
+  CHECK_MESSAGE(contains(block, words), job.err());
+  std::filesystem::remove_all(folder);
+}
+
+const std::string speak = "echo 'Traceback (most recent call last):' >&2; ";
+const std::string victims =
+    "until [ -e said ]; do sleep 0.01; done\n"
+    "echo 'Traceback (most recent call last):' >&2; echo 'peer closed' >&2; exit 4\n";
+const std::string culprit = "if [ $RANK = 1 ]; then " + speak + "echo 'root of all' >&2; ";
+
+}  // namespace
+
+TEST_CASE("without the runtime the first to say its failure is to blame, not the first to end") {
+  check_first_failure({}, culprit + ": > said; exec sh -c 'sleep 0.3; exit 3'; fi\n" + victims, 3,
+                      "root of all");
+}
+
+TEST_CASE("the same where it is stopped before it has ended") {
+  check_first_failure({"--failure-grace", "100ms"},
+                      culprit + ": > said; exec sleep 60; fi\n" + victims, 1, "root of all");
+}
+
+TEST_CASE("an exception that a program has met and gone on from blames nobody") {
+  check_first_failure({},
+                      "if [ $RANK = 0 ]; then " + speak +
+                          "sleep 3; : > said; exec sleep 60; fi\n"
+                          "until [ -e said ]; do sleep 0.01; done\n"
+                          "if [ $RANK = 1 ]; then exit 3; fi; exec sleep 60\n",
+                      3, "rank      : 1 ");
+}
+
+TEST_CASE("the same with Python itself") {
+  if (std::system("python3 -c 'import socket' 2>/dev/null") != 0) return;
+  const std::string program = R"(exec python3 - <<'END'
+import os, socket, time
+end = socket.socket(socket.AF_UNIX)
+if os.environ['RANK'] == '1':
+    end.bind('meet'); end.listen(); os.rename('meet', 'here')
+    peers = [end.accept()[0] for _ in range(3)]
+    raise ValueError('root of all')
+while not os.path.exists('here'): time.sleep(0.01)
+end.connect('here')
+if end.recv(1) == b'': raise RuntimeError('Connection closed by peer')
+END
+)";
+  for (int again = 0; again < (is_full() ? 20 : 3); ++again) {
+    check_first_failure({}, program, 1, "ValueError: root of all");
   }
 }
 
