@@ -75,7 +75,16 @@ TEST_CASE("what is neither a program for this machine nor a script is not fed to
        126},
       {"bad", "#!" + folder + "/elf\n", "the interpreter it names is no program for this machine",
        126},
+      {"cut",
+       "\x7f"
+       "ELF",
+       "it is a program for another machine (unknown) or kernel", 126},
+      {"later", std::string("exit 5\n\0", 8),
+       "it is neither a program for this machine nor a script", 126},
+      {"bell", "exit 5 # \a\n", "it is neither a program for this machine nor a script", 126},
+      {"deleted", "exit 5 # \x7f\n", "it is neither a program for this machine nor a script", 126},
       {"script", "exit 5\n", "", 5},
+      {"colours", "exit 5 # \t\f\x1b[0m \xc3\xa9\r\n\a\n", "", 5},
   };
   for (const auto& row : rows) {
     CAPTURE(row.name);
