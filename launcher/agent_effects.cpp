@@ -191,7 +191,7 @@ std::string Agent::client_name(const Address& peer, const Address& own) const {
     if (place >= 0) {
       return "rank " + std::to_string(epoch_.assignment.first_rank + place) + number;
     }
-    // Of another agent on this host, or a process that a worker has started in a group of its own.
+    // Another agent's worker on this host, or a process that left its worker's group.
     const auto rank = rank_of_process(*pid, own.port());
     return (rank ? "rank " + *rank : "a process") + number;
   }

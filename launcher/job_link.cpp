@@ -73,7 +73,7 @@ wire::Hello hello_of(const AgentTask& task) {
   return hello;
 }
 
-/// Why this node does not host where nobody listens: the port is in use all the same.
+/// Says why this node does not host, though nobody listens: the port is in use. Else empty.
 std::string hosting_problem(const std::vector<Address>& held, const Error& trouble) {
   const std::string_view said = trouble.what();
   for (const Address& address : held) {

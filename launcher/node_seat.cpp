@@ -249,10 +249,10 @@ void NodeSeat::on_trouble(const Error& error, Clock::time_point since) {
                   trouble_text(error) + "; tried for " + duration_text(rules_.join_timeout));
   }
   if (host_is_lost(since)) return finish_without_host(error.what());
-  if (lasted < silent_trouble) return;
-  if (const auto text = trouble_text(error); std::exchange(trouble_, text) == text) return;
-  listener_.on_standing(
-      trouble_ + (epoch_ ? "; the workers go on, and it is tried again" : "; it is tried again"));
+  if (lasted < silent_trouble || trouble_ == error.what()) return;
+  trouble_ = error.what();
+  listener_.on_standing(trouble_text(error) + (epoch_ ? "; the workers go on, and it is tried again"
+                                                      : "; it is tried again"));
 }
 
 std::string NodeSeat::trouble_text(const Error& error) const {

@@ -42,7 +42,7 @@ TEST_CASE("send against send of large messages is reported as what it is") {
   });
   for (const auto& outcome : outcomes) {
     CHECK(outcome.code == Errc::timeout);
-    // Told by either rank, of the other one.
+    // Either rank may have told it, of the other one.
     const auto tells_of = [&](int sender) {
       return outcome.mentions("rank " + std::to_string(sender) + " (is in send") &&
              outcome.mentions("bytes to rank " + std::to_string(1 - sender) +
