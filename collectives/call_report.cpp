@@ -171,7 +171,8 @@ std::string Call::absent_text(const std::vector<int>& asked, Claim& claim) const
     } else if (const auto& coming = setting_.mesh.inbox().last_seen(world_rank);
                coming && setting_.mesh.inbox().is_held(world_rank)) {
       doing = "is in " + short_text(fingerprint_of(*coming)) + " of " +
-              std::to_string(coming->bytes) + " bytes to this rank, which does not receive them";
+              std::to_string(coming->bytes) + " bytes to " + name_of(setting_.mesh.rank()) +
+              ", which does not receive them";
     } else if (const PeerLoss* loss = setting_.mesh.loss_of(world_rank)) {
       doing = loss->cause;
     } else if (std::string recorded = recorded_doing(world_rank); !recorded.empty()) {

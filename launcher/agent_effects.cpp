@@ -9,6 +9,7 @@
 #include "runtime/base/values.hpp"
 
 #include <algorithm>
+#include <fstream>
 #include <utility>
 #include <variant>
 
@@ -16,6 +17,22 @@
 #include <unistd.h>
 
 namespace dlaunch::launcher {
+namespace {
+
+/// The RANK that a process of this host was started with, where /proc shows it and it was started
+/// for the store at this port.
+std::optional<std::string> rank_of_process(pid_t pid, std::uint16_t store_port) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/environ");
+  std::vector<std::string> environment;
+  for (std::string line; std::getline(file, line, '\0');) environment.push_back(line);
+  if (lookup(environment, "MASTER_PORT") != std::to_string(store_port)) return std::nullopt;
+  const auto rank = lookup(environment, "RANK");
+  const bool number =
+      rank && !rank->empty() && rank->find_first_not_of("0123456789") == std::string_view::npos;
+  return number ? std::optional<std::string>(*rank) : std::nullopt;
+}
+
+}  // namespace
 
 // ---- Effects ----
 
@@ -171,8 +188,12 @@ std::string Agent::client_name(const Address& peer, const Address& own) const {
     if (!pid) return "a process of this host";
     const std::string number = " (pid " + std::to_string(*pid) + ")";
     const int place = workers_.local_rank_of(*pid);
-    return place < 0 ? "a process" + number
-                     : "rank " + std::to_string(epoch_.assignment.first_rank + place) + number;
+    if (place >= 0) {
+      return "rank " + std::to_string(epoch_.assignment.first_rank + place) + number;
+    }
+    // Another agent's worker on this host, or a process that left its worker's group.
+    const auto rank = rank_of_process(*pid, own.port());
+    return (rank ? "rank " + *rank : "a process") + number;
   }
   for (const auto& node : roster_) {
     const bool here = std::ranges::any_of(node.store_addresses, [&](const auto& address) {

@@ -5,6 +5,7 @@
 #include "runtime/base/try_listen.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <optional>
 
 namespace dlaunch::launcher {
@@ -41,10 +42,12 @@ std::variant<unique_fd, JoinElsewhere, HostingProblem> bind_or_join(
     const Options& options, const std::vector<Address>& addresses) {
   if (must_join(options)) return JoinElsewhere{};
   if (auto problem = unreachable_for_others(options, addresses)) return std::move(*problem);
+  JoinElsewhere elsewhere;
   for (const Address& address : addresses) {
     if (unique_fd listener = try_listen_tcp(address)) return listener;
+    if (errno == EADDRINUSE) elsewhere.held.push_back(address);
   }
-  if (!must_host(options)) return JoinElsewhere{};
+  if (!must_host(options)) return elsewhere;
   std::string why;
   try {
     return listen_tcp(addresses.front());
@@ -52,6 +55,13 @@ std::variant<unique_fd, JoinElsewhere, HostingProblem> bind_or_join(
     why = error.what();
   }
   return HostingProblem{exit_code::unreachable, "this node is to host the rendezvous, but " + why};
+}
+
+unique_fd bind_one_of(const std::vector<Address>& addresses) {
+  for (const Address& address : addresses) {
+    if (unique_fd listener = try_listen_tcp(address)) return listener;
+  }
+  return {};
 }
 
 }  // namespace dlaunch::launcher

@@ -12,9 +12,13 @@
 #include "runtime/base/socket.hpp"
 #include "runtime/base/text_hash.hpp"
 
+#include <cerrno>
 #include <cstring>
 #include <memory>
+#include <string_view>
 #include <utility>
+
+#include <boost/asio/post.hpp>
 
 namespace dlaunch::launcher {
 namespace {
@@ -23,6 +27,8 @@ namespace asio = boost::asio;
 using namespace std::chrono_literals;
 
 constexpr auto look_up_pause = 500ms;
+/// The longest pause between two tries at a port of this host that somebody else has.
+constexpr auto held_port_pause = 500ms;
 /// How long the host waits for the other nodes to hear of the end.
 constexpr auto farewell_timeout = 5s;
 /// The rendezvous in this process stands still when we do: never, for all that matters.
@@ -65,6 +71,17 @@ wire::Hello hello_of(const AgentTask& task) {
   hello.session = random_number();
   hello.job = task.options.job_id.value_or("");
   return hello;
+}
+
+/// Says why this node does not host, though nobody listens: the port is in use. Else empty.
+std::string hosting_problem(const std::vector<Address>& held, const Error& trouble) {
+  const std::string_view said = trouble.what();
+  for (const Address& address : held) {
+    if (said == connect_error(address, ECONNREFUSED).what()) {
+      return listen_error(address, EADDRINUSE).what();
+    }
+  }
+  return "";
 }
 
 }  // namespace
@@ -163,11 +180,38 @@ void JobLink::on_addresses(const std::vector<Address>& addresses) {
   if (const auto* problem = std::get_if<HostingProblem>(&decided)) {
     return listener_.on_finished({problem->exit_code, std::nullopt, problem->sentence}, false);
   }
-  auto* listener = std::get_if<unique_fd>(&decided);
-  take_seat(listener ? std::move(*listener) : unique_fd{});
+  if (auto* listener = std::get_if<unique_fd>(&decided)) {
+    return take_seat(std::move(*listener), {});
+  }
+  take_seat({}, std::get<JoinElsewhere>(decided).held);
 }
 
-void JobLink::take_seat(unique_fd listener) {
+/// Somebody has our port. As long as no rendezvous has answered there it is none, and its end may
+/// leave the port to us.
+bool JobLink::host_instead(const std::vector<Address>& held) {
+  unique_fd listener;
+  try {
+    listener = bind_one_of(held);
+  } catch (const Error&) {
+    return false;  // No descriptor is left: connecting says so, too.
+  }
+  if (!listener) return false;
+  asio::post(io_, [this, listener = std::move(listener)]() mutable {
+    change_to_host(std::move(listener));
+  });
+  return true;
+}
+
+void JobLink::change_to_host(unique_fd listener) {
+  if (node_seat_->over()) return;
+  node_seat_->withdraw();
+  former_seat_ = std::move(seat_);
+  listener_.on_standing("listening on " + dlaunch::local_address(listener.get()).to_string() +
+                        ", where the port is free now: this node hosts the rendezvous");
+  take_seat(std::move(listener), {});
+}
+
+void JobLink::take_seat(unique_fd listener, const std::vector<Address>& held) {
   const Meeting& meeting = task_.options.meeting;
   NodeSeat::Options options;
   options.uplink.hello = hello_of(task_);
@@ -200,9 +244,17 @@ void JobLink::take_seat(unique_fd listener) {
     options.uplink.port = meeting.port;
     options.uplink.first_max = options.rules.join_timeout;
     options.name = options.uplink.peer_name + " at " + meeting_name(meeting);
+    if (!held.empty()) {
+      options.uplink.backoff_max = held_port_pause;
+      options.host_instead = [this, held] { return host_instead(held); };
+      options.hosting_problem = [held](const Error& trouble) {
+        return hosting_problem(held, trouble);
+      };
+    }
   }
   const bool exposed = hosted_at_ ? !hosted_at_->is_loopback() : !is_loopback_name(meeting.host);
-  if (exposed && !task_.job_key && task_.options.nodes.most > 1) {
+  if (exposed && !task_.job_key && task_.options.nodes.most > 1 &&
+      !std::exchange(told_of_no_secret_, true)) {
     listener_.on_standing("this job has no secret: whoever can reach " + meeting_name(meeting) +
                           " can take part in it (--secret-file)");
   }

@@ -61,7 +61,9 @@ class JobLink {
   void look_up();
   void on_addresses(const std::vector<Address>& addresses);
   void try_again_later(const std::string& why);
-  void take_seat(unique_fd listener);
+  void take_seat(unique_fd listener, const std::vector<Address>& held);
+  bool host_instead(const std::vector<Address>& held);
+  void change_to_host(unique_fd listener);
   void on_service_log(const rendezvous::LogLine& line);
   rendezvous::NodeOffer offer(const Address& own);
   std::vector<std::string> bind_store(const std::vector<std::string>& hosts);
@@ -83,6 +85,10 @@ class JobLink {
   int logged_ = 0;
   std::unique_ptr<Seat> seat_;
   NodeSeat* node_seat_ = nullptr;  ///< The same, where there are several nodes.
+  /// It waited for a rendezvous that this node then hosted itself; what it has begun may refer to
+  /// it.
+  std::unique_ptr<Seat> former_seat_;
+  bool told_of_no_secret_ = false;
 
   boost::asio::ip::tcp::resolver resolver_;
   boost::asio::steady_timer timer_;

@@ -53,6 +53,8 @@ NodeSeat::NodeSeat(boost::asio::io_context& io, Options options, MakeOffer make_
       hosts_(options.hosts),
       peer_name_(std::move(options.name)),
       make_offer_(std::move(make_offer)),
+      host_instead_(std::move(options.host_instead)),
+      hosting_problem_(std::move(options.hosting_problem)),
       listener_(listener),
       heartbeat_(io),
       uplink_(io, std::move(options.uplink), *this) {}
@@ -82,7 +84,7 @@ void NodeSeat::beat() {
   next_beat_ = beaten_ + pause;
   heartbeat_.expires_at(next_beat_);
   heartbeat_.async_wait([this](auto error) {
-    if (!error) beat();
+    if (!error && !over_) beat();
   });
 }
 
@@ -135,8 +137,12 @@ void NodeSeat::join_anew() {
 }
 
 void NodeSeat::leave(int exit_code, const std::string& reason) {
-  over_ = true;
   tell(message::Leave{exit_code, reason, hosts_});
+  withdraw();
+}
+
+void NodeSeat::withdraw() {
+  over_ = true;
   heartbeat_.cancel();
   uplink_.close();
 }
@@ -236,16 +242,22 @@ void NodeSeat::take(const message::Finished& m) {
 void NodeSeat::on_trouble(const Error& error, Clock::time_point since) {
   if (over_) return;
   note_stall();
+  if (!offer_ && host_instead_ && host_instead_()) return;
   const auto lasted = tried_for(since);
   if (!epoch_ && lasted >= rules_.join_timeout) {
     return finish(exit_code::unreachable,
-                  std::string(error.what()) + "; tried for " + duration_text(rules_.join_timeout));
+                  trouble_text(error) + "; tried for " + duration_text(rules_.join_timeout));
   }
   if (host_is_lost(since)) return finish_without_host(error.what());
   if (lasted < silent_trouble || trouble_ == error.what()) return;
   trouble_ = error.what();
-  listener_.on_standing(
-      trouble_ + (epoch_ ? "; the workers go on, and it is tried again" : "; it is tried again"));
+  listener_.on_standing(trouble_text(error) + (epoch_ ? "; the workers go on, and it is tried again"
+                                                      : "; it is tried again"));
+}
+
+std::string NodeSeat::trouble_text(const Error& error) const {
+  const std::string problem = !offer_ && hosting_problem_ ? hosting_problem_(error) : "";
+  return error.what() + (problem.empty() ? "" : "; " + problem);
 }
 
 bool NodeSeat::host_is_lost(Clock::time_point since) const {

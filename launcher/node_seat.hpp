@@ -24,6 +24,11 @@ class NodeSeat final : public Seat, private store::Uplink::Events {
     Clock::duration heartbeat = std::chrono::seconds(1);
     bool hosts = false;  ///< The rendezvous is in this process.
     std::string name;    ///< Of the rendezvous, for messages.
+    /// Asked at each trouble until the first welcome. True: this node is about to host the
+    /// rendezvous itself, and leaves this seat.
+    std::function<bool()> host_instead = {};
+    /// What keeps this node from that, where such a trouble is told; empty: nothing to say.
+    std::function<std::string(const Error& trouble)> hosting_problem = {};
   };
   /// Makes this node's offer once a connection stands, whose own address it is given: that is when
   /// it is known where the others can reach us.
@@ -38,6 +43,10 @@ class NodeSeat final : public Seat, private store::Uplink::Events {
   void calls_made(const rendezvous::CallsMade& calls) override;
   void workers_ended(const rendezvous::WorkersEnded& how) override;
   void leave(int exit_code, const std::string& reason) override;
+  /// Nobody is told, nothing is heard any more.
+  void withdraw();
+  /// The node has left this seat, or lost it.
+  bool over() const { return over_; }
 
   store::Uplink& uplink() { return uplink_; }
   /// The job's id, once welcomed.
@@ -60,6 +69,7 @@ class NodeSeat final : public Seat, private store::Uplink::Events {
   void tell(const auto& message);
   void beat();
   Clock::duration tried_for(Clock::time_point since) const;
+  std::string trouble_text(const Error& error) const;
   bool host_is_lost(Clock::time_point since) const;
   void finish_without_host(const std::string& trouble);
   void note_stall();
@@ -75,6 +85,8 @@ class NodeSeat final : public Seat, private store::Uplink::Events {
   const bool hosts_;
   const std::string peer_name_;
   const MakeOffer make_offer_;
+  const std::function<bool()> host_instead_;
+  const std::function<std::string(const Error&)> hosting_problem_;
   SeatListener& listener_;
   boost::asio::steady_timer heartbeat_;
   std::string job_;

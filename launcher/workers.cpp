@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <string_view>
 
 #include <elf.h>
 #include <fcntl.h>
@@ -100,6 +101,23 @@ std::string machine_name(unsigned number) {
   }
 }
 
+/// A script's first line may have these; a terminal's colours begin with the last of them.
+bool is_text(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return (byte >= 0x20 && byte != 0x7f) ||
+         std::string_view("\t\n\r\f\x1b").find(c) != std::string_view::npos;
+}
+
+/// The machine that the head of an ELF file names.
+std::string machine_of(std::string_view head) {
+  const std::size_t at = offsetof(Elf64_Ehdr, e_machine);
+  if (head.size() < at + 2) return "unknown";
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(head[i]); };
+  const bool big_endian = byte(EI_DATA) == ELFDATA2MSB;
+  const unsigned low = byte(big_endian ? at + 1 : at), high = byte(big_endian ? at : at + 1);
+  return machine_name(high << 8 | low);
+}
+
 /// Finds a file that the kernel does not know how to execute, and a shell could not read either.
 /// Nullopt for text without "#!".
 std::optional<StartProblem> no_script(const std::string& program, const std::string& path) {
@@ -109,20 +127,18 @@ std::optional<StartProblem> no_script(const std::string& program, const std::str
   const auto size = file ? ::read(file.get(), head.data(), head.size()) : 0;
   head.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
   const std::string cannot = "'" + program + "' cannot be executed: ";
-  if (head.starts_with(ELFMAG) && head.size() > offsetof(Elf64_Ehdr, e_machine) + 1) {
-    const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(head[at]); };
-    const std::size_t at = offsetof(Elf64_Ehdr, e_machine);
-    const bool big_endian = byte(EI_DATA) == ELFDATA2MSB;
-    const unsigned low = byte(big_endian ? at + 1 : at), high = byte(big_endian ? at : at + 1);
-    return StartProblem{exit_code::cannot_execute,
-                        cannot + "it is a program for another machine (" +
-                            machine_name(high << 8 | low) + ") or kernel"};
+  if (head.starts_with(ELFMAG)) {
+    return StartProblem{
+        exit_code::cannot_execute,
+        cannot + "it is a program for another machine (" + machine_of(head) + ") or kernel"};
   }
   if (head.starts_with("#!")) {
     return StartProblem{exit_code::cannot_execute,
                         cannot + "the interpreter it names is no program for this machine"};
   }
-  if (head.substr(0, head.find('\n')).find('\0') == std::string::npos) return std::nullopt;
+  const bool readable = head.find('\0') == std::string::npos &&
+                        std::ranges::all_of(head.substr(0, head.find('\n')), is_text);
+  if (readable) return std::nullopt;
   return StartProblem{exit_code::cannot_execute,
                       cannot + "it is neither a program for this machine nor a script"};
 }

@@ -224,11 +224,14 @@ Address unix_address(std::string_view name) {
 unique_fd listen_tcp(const Address& at, int backlog) {
   unique_fd fd = try_listen_tcp(at, backlog);
   if (fd) return fd;
-  const int error = errno;
+  throw listen_error(at, errno);
+}
+
+Error listen_error(const Address& at, int error) {
   std::string why = "listening on " + at.to_string() + ": " + errno_text(error);
-  if (error != EADDRINUSE) throw Error(Errc::unreachable, why);
+  if (error != EADDRINUSE) return Error(Errc::unreachable, why);
   if (const auto owner = port_owner(at.port())) why += " by " + *owner;
-  throw Error(Errc::refused, why);
+  return Error(Errc::refused, why);
 }
 
 /// With errno, where it cannot be. As long as nobody listens several may bind a port, and of those

@@ -52,6 +52,8 @@ Address peer_address(int fd);
 /// whether it was refused, filtered (no answer) or without a route.
 unique_fd connect_tcp(const Address& to, Clock::time_point deadline);
 unique_fd connect_unix(std::string_view name, Clock::time_point deadline);
+/// The error with which listening on `at` failed, by errno; it names who holds the port.
+Error listen_error(const Address& at, int error);
 /// The error with which connecting to `to` failed, by errno: refused, filtered, no route.
 Error connect_error(const Address& to, int error);
 /// Whether the kernel connected this socket to itself, as it may on a loopback port that nobody

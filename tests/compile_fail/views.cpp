@@ -71,6 +71,9 @@ void use(dlaunch::Communicator& comm) {
 #elif defined(CASE_UNSUPPORTED_TYPE)
   Unsupported unsupported{};
   comm.all_reduce(unsupported);
+#elif defined(CASE_CHAR)
+  char letter = 'x';
+  comm.broadcast(letter, 0);
 #elif defined(CASE_STRING)
   std::string text = "x";
   comm.broadcast(text, 0);

@@ -1,5 +1,6 @@
 // How the launcher ends, restarts and stops: real processes.
 #include "tests/process/job.hpp"
+#include "tests/process/nodes.hpp"
 
 #include <csignal>
 #include <filesystem>
@@ -12,6 +13,15 @@
 
 namespace dlaunch::process_test {
 namespace {
+
+/// The bytes that torch sends: its greeting, then of rank 1 SET of a value of 64 GiB.
+const std::string oversized_client =
+    "exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT; "
+    "printf '\\x00\\xce\\xf7\\x85\\x3c' >&3; "
+    "printf '\\x07' >&3; head -c 8 <&3 | wc -c; "
+    "if [ $RANK = 1 ]; then "
+    "printf '\\x01\\x02\\0\\0\\0\\0\\0\\0\\0/k\\0\\0\\0\\0\\x10\\0\\0\\0' >&3; "
+    "cat <&3; exit 7; fi; cat <&3";
 
 std::vector<std::string> victims(int count, const std::string& mode, const std::string& token,
                                  const std::string& number = "0",
@@ -75,7 +85,16 @@ TEST_CASE("what is neither a program for this machine nor a script is not fed to
        126},
       {"bad", "#!" + folder + "/elf\n", "the interpreter it names is no program for this machine",
        126},
+      {"cut",
+       "\x7f"
+       "ELF",
+       "it is a program for another machine (unknown) or kernel", 126},
+      {"later", std::string("exit 5\n\0", 8),
+       "it is neither a program for this machine nor a script", 126},
+      {"bell", "exit 5 # \a\n", "it is neither a program for this machine nor a script", 126},
+      {"deleted", "exit 5 # \x7f\n", "it is neither a program for this machine nor a script", 126},
       {"script", "exit 5\n", "", 5},
+      {"colours", "exit 5 # \t\f\x1b[0m \xc3\xa9\r\n\a\n", "", 5},
   };
   for (const auto& row : rows) {
     CAPTURE(row.name);
@@ -127,15 +146,7 @@ TEST_CASE("the workers ignore what dlaunch was told to, and nothing else") {
 }
 
 TEST_CASE("a PyTorch client beyond a limit is named, with its key and the limit") {
-  // The bytes that torch sends: its greeting, then SET of a value of 64 GiB.
-  const std::string client =
-      "exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT; "
-      "printf '\\x00\\xce\\xf7\\x85\\x3c' >&3; "
-      "printf '\\x07' >&3; head -c 8 <&3 | wc -c; "
-      "if [ $RANK = 1 ]; then "
-      "printf '\\x01\\x02\\0\\0\\0\\0\\0\\0\\0/k\\0\\0\\0\\0\\x10\\0\\0\\0' >&3; "
-      "cat <&3; exit 7; fi; cat <&3";
-  Job job({"--standalone", "--nproc-per-node", "2", "bash", "-c", client});
+  Job job({"--standalone", "--nproc-per-node", "2", "bash", "-c", oversized_client});
   CHECK(job.wait().code == 7);
   INFO(job.err());
   const std::string what =
@@ -144,6 +155,24 @@ TEST_CASE("a PyTorch client beyond a limit is named, with its key and the limit"
   CHECK(count(job.err(), what) == 1);
   const auto at = job.err().find("dlaunch: rank 1 (pid ");
   CHECK(at != std::string::npos);
+}
+
+TEST_CASE("a PyTorch client beyond a limit is named where it left its worker's group") {
+  Job job({"--standalone", "--nproc-per-node", "2", "setsid", "--wait", "bash", "-c",
+           oversized_client});
+  CHECK(job.wait().code == 7);
+  INFO(job.err());
+  CHECK(job.err().find("dlaunch: rank 1 (pid ") != std::string::npos);
+}
+
+TEST_CASE("a PyTorch client beyond a limit is named where another agent of this host started it") {
+  Nodes nodes("2", {"bash", "-c", oversized_client});
+  Job& a = nodes.add({"--node-id", "a"});
+  Job& b = nodes.add({"--node-id", "b"});
+  CHECK(a.wait().code == 7);
+  CHECK(b.wait().code == 7);
+  INFO(a.err() << b.err());
+  CHECK(a.err().find("dlaunch: rank 1 (pid ") != std::string::npos);
 }
 
 TEST_CASE("one failure ends the others, and is told with its reason") {

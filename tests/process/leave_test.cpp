@@ -2,8 +2,8 @@
 // whatever the call, and however the ranks are spread over nodes. A fixed sample; all of it with
 // DLAUNCH_TEST_FULL=1.
 #include "tests/process/job.hpp"
+#include "tests/support/expect.hpp"
 
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,10 +13,9 @@
 namespace dlaunch::process_test {
 namespace {
 
+using testing::is_full;
 using Strings = std::vector<std::string>;
 using Layout = std::vector<int>;  ///< Ranks of each agent.
-
-bool is_full() { return std::getenv("DLAUNCH_TEST_FULL") != nullptr; }
 
 const Strings even_calls = {"barrier", "broadcast", "reduce",         "all_reduce", "all_gather",
                             "gather",  "scatter",   "reduce_scatter", "all_to_all"};

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 namespace dlaunch::process_test {
 namespace {
@@ -143,6 +145,53 @@ TEST_CASE("every node's files bear the job's name, whoever gave it") {
     CHECK(contains(story, "\"job\": \"" + job + "\""));
   }
   std::filesystem::remove_all(folder);
+}
+
+TEST_CASE(
+    "a port that an outgoing connection has: its owner is named, and then a node hosts there") {
+  const unique_fd elsewhere = listen_tcp(resolve("127.0.0.1", 0).front());
+  const Address there = local_address(elsewhere.get());
+  const Address any_port = resolve("127.0.0.1", 0).front();
+  unique_fd holder(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto* own = reinterpret_cast<const sockaddr*>(&any_port.storage);
+  const auto* peer = reinterpret_cast<const sockaddr*>(&there.storage);
+  REQUIRE(::bind(holder.get(), own, any_port.size) == 0);
+  REQUIRE(::connect(holder.get(), peer, there.size) == 0);
+  // Its end frees the port at once.
+  const linger reset{1, 0};
+  REQUIRE(::setsockopt(holder.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset) == 0);
+
+  const std::string endpoint = local_address(holder.get()).to_string();
+  const Strings line = {"--nnodes", "2",  "--rdzv-endpoint",          endpoint,
+                        "/bin/sh",  "-c", "echo $RANK of $WORLD_SIZE"};
+  Job a(line), b(line);
+  const std::string owner = "pid " + std::to_string(::getpid());
+  for (Job* job : {&a, &b}) {
+    REQUIRE(job->saw("; it is tried again"));
+    CHECK(
+        contains(job->err(), "listening on " + endpoint + ": Address already in use by " + owner));
+  }
+  holder.reset();
+  CHECK(a.wait().code == 0);
+  CHECK(b.wait().code == 0);
+  INFO(a.err() << b.err());
+  CHECK(count(a.err() + b.err(), "this node hosts the rendezvous") == 1);
+  CHECK(contains(a.out() + b.out(), "0 of 2"));
+  CHECK(contains(a.out() + b.out(), "1 of 2"));
+}
+
+TEST_CASE("a port that is held until the join timeout: the end names its owner, too") {
+  const unique_fd elsewhere = listen_tcp(resolve("127.0.0.1", 0).front());
+  const Address there = local_address(elsewhere.get());
+  const unique_fd holder(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto* peer = reinterpret_cast<const sockaddr*>(&there.storage);
+  REQUIRE(::connect(holder.get(), peer, there.size) == 0);
+  Job job({"--nnodes", "2", "--rdzv-endpoint", local_address(holder.get()).to_string(),
+           "--rdzv-conf", "join_timeout=500ms", "/bin/true"});
+  CHECK(job.wait().code == 69);
+  INFO(job.err());
+  CHECK(contains(job.err(), "in use by pid " + std::to_string(::getpid())));
+  CHECK(contains(job.err(), "; tried for 500 ms"));
 }
 
 TEST_CASE("what answers nothing is given up when the join timeout says so") {

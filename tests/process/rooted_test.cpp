@@ -1,8 +1,8 @@
 // Ranks that name different roots, in calls from which each returns without hearing of the others:
 // the job does not end with 0, and both calls are told, with their places.
 #include "tests/process/status_folder.hpp"
+#include "tests/support/expect.hpp"
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -18,8 +18,7 @@
 namespace dlaunch::process_test {
 namespace {
 
-bool full() { return std::getenv("DLAUNCH_TEST_FULL") != nullptr; }
-
+using testing::is_full;
 using Strings = std::vector<std::string>;
 
 struct Layout {
@@ -109,9 +108,9 @@ TEST_CASE("main returns at once") {
   for (const std::string op : {"broadcast", "scatter", "gather", "reduce"}) {
     for (const Layout layout : {two_ranks, two_nodes}) {
       check_told_at_the_end(layout, {op, "cpp", "leave"});
-      if (full()) check_told_at_the_end(layout, {op, "c", "leave"});
+      if (is_full()) check_told_at_the_end(layout, {op, "c", "leave"});
     }
-    if (!full()) continue;
+    if (!is_full()) continue;
     check_told_at_the_end(four_ranks, {op, "cpp", "leave"});
     check_told_at_the_end(two_by_two, {op, "cpp", "leave"});
   }
@@ -199,7 +198,7 @@ TEST_CASE("the records of the calls are gone") {
 TEST_CASE("ranks that agree are not told anything, however they go on") {
   for (const Layout layout : {two_ranks, two_nodes, two_by_two}) {
     for (const std::string op : {"broadcast", "gather"}) {
-      if (layout.ranks * layout.nodes == 4 && op == "gather" && !full()) continue;
+      if (layout.ranks * layout.nodes == 4 && op == "gather" && !is_full()) continue;
       CAPTURE(op);
       Rooted job(layout, {op, "cpp", "agreed"});
       CHECK(job.code() == 0);

@@ -299,10 +299,13 @@ constexpr void explain_no_view() noexcept {
   } else if constexpr (Element<T>) {
     static_assert(never, "dlaunch: the call writes here, and this variable is const");
   } else if constexpr (!std::ranges::range<T>) {
-    static_assert(never,
-                  "dlaunch: this is no tensor; pass a variable of an element type, or a vector, "
-                  "array or span of such elements; a Tensor and a buffer have view() or as<T>(), "
-                  "and a structured value goes by a call for objects (broadcast_object)");
+    static_assert(
+        never,
+        "dlaunch: this is no tensor; pass a variable of an element type (an integer, "
+        "float, double, bool, std::byte, float16, bfloat16 or std::complex; char is none, "
+        "std::int8_t is), or a vector, array or span of such elements; a Tensor and a "
+        "buffer have view() or as<T>(), and a structured value goes by a call for objects "
+        "(broadcast_object)");
   } else if constexpr (std::same_as<std::ranges::range_value_t<T>, bool> &&
                        !std::ranges::contiguous_range<T>) {
     static_assert(never,

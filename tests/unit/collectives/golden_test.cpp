@@ -1,4 +1,5 @@
 // Results that are fixed by definition, or were measured on PyTorch where it is right.
+#include "tests/support/outcomes.hpp"
 #include "tests/support/ranks.hpp"
 
 #include <dlaunch/dlaunch.hpp>
@@ -10,15 +11,12 @@
 #include <doctest/doctest.h>
 
 using namespace dlaunch;
+using testing::check_all;
 using testing::run_ranks;
 
 namespace {
 
 using Longs = std::vector<std::int64_t>;
-
-void check_all(int size, const testing::Body& body) {
-  for (const auto& outcome : run_ranks(size, body)) CHECK_MESSAGE(outcome.ok(), outcome.text);
-}
 
 template <class T>
 void require_equal(const std::vector<T>& got, const std::vector<T>& wanted, const char* what) {
@@ -34,7 +32,7 @@ Longs iota(std::int64_t first) {
 }  // namespace
 
 TEST_CASE("four ranks, t = [r + 1, 10 (r + 1)]") {
-  check_all(4, [](const World& world) {
+  check_all(run_ranks(4, [](const World& world) {
     Communicator comm(world);
     const auto reduced = [&](ReduceOp op) {
       Longs t{comm.rank() + 1, 10 * (comm.rank() + 1)};
@@ -48,11 +46,11 @@ TEST_CASE("four ranks, t = [r + 1, 10 (r + 1)]") {
     require_equal(reduced(ReduceOp::band), {0, 0}, "band");
     require_equal(reduced(ReduceOp::bor), {7, 62}, "bor");
     require_equal(reduced(ReduceOp::bxor), {4, 40}, "bxor");
-  });
+  }));
 }
 
 TEST_CASE("all_to_all, reduce_scatter, all_gather") {
-  check_all(4, [](const World& world) {
+  check_all(run_ranks(4, [](const World& world) {
     Communicator comm(world);
     const std::int64_t r = comm.rank();
     Longs out(4);
@@ -65,11 +63,11 @@ TEST_CASE("all_to_all, reduce_scatter, all_gather") {
     const Longs mine{10 * r};
     comm.all_gather(mine, out);
     require_equal(out, {0, 10, 20, 30}, "all_gather");
-  });
+  }));
 }
 
 TEST_CASE("16-bit floats are accumulated in f32 and rounded once") {
-  check_all(4, [](const World& world) {
+  check_all(run_ranks(4, [](const World& world) {
     Communicator comm(world);
     const float mine = comm.rank() == 3 ? 2048.0f : 1.0f;
     std::vector<float16> half{float16(mine)};
@@ -78,12 +76,12 @@ TEST_CASE("16-bit floats are accumulated in f32 and rounded once") {
     std::vector<bfloat16> brain{bfloat16(comm.rank() == 3 ? 256.0f : 1.0f)};
     comm.all_reduce(brain);
     require_equal(brain, {bfloat16(260.0f)}, "bf16: 259 rounds to 260");
-  });
+  }));
 }
 
 TEST_CASE("a NaN of any rank wins in min and max") {
   for (const int bearer : {0, 1, 2}) {
-    check_all(3, [&](const World& world) {
+    check_all(run_ranks(3, [&](const World& world) {
       Communicator comm(world);
       const double mine =
           comm.rank() == bearer ? std::numeric_limits<double>::quiet_NaN() : comm.rank();
@@ -97,12 +95,12 @@ TEST_CASE("a NaN of any rank wins in min and max") {
           throw std::runtime_error("the NaN was lost in f16");
         }
       }
-    });
+    }));
   }
 }
 
 TEST_CASE("means, factors, operations of one's own") {
-  check_all(3, [](const World& world) {
+  check_all(run_ranks(3, [](const World& world) {
     Communicator comm(world);
     std::vector<int> x{comm.rank(), -comm.rank() - 1};
     comm.all_reduce(x, ReduceOp::mean, {.truncate_mean = true});
@@ -124,11 +122,11 @@ TEST_CASE("means, factors, operations of one's own") {
     std::vector<int> digits{comm.rank() + 1};
     comm.all_reduce(digits, append);
     require_equal(digits, {123}, "custom");
-  });
+  }));
 }
 
 TEST_CASE("the canonical order folds neighbours first, whatever the size and the call") {
-  check_all(5, [](const World& world) {
+  check_all(run_ranks(5, [](const World& world) {
     Communicator comm(world);
     const auto canonical = Reduction(ReduceOp::sum).canonical();
     // In the order of the ranks the ones vanish beside 2^24, as pairs they do not.
@@ -147,7 +145,7 @@ TEST_CASE("the canonical order folds neighbours first, whatever the size and the
       if (comm.rank() == 3) require_equal(z, wanted, "canonical reduce");
       require_equal(part, wanted, "canonical reduce_scatter");
     }
-  });
+  }));
   const auto outcomes = run_ranks(2, [](const World& world) {
     Communicator comm(world);
     std::vector<float> x{1};
@@ -161,7 +159,7 @@ TEST_CASE("the canonical order folds neighbours first, whatever the size and the
 }
 
 TEST_CASE("strided views are packed and unpacked") {
-  check_all(2, [](const World& world) {
+  check_all(run_ranks(2, [](const World& world) {
     Communicator comm(world);
     // A column of a 3 x 2 matrix.
     std::vector<int> matrix{1, 10, 2, 20, 3, 30};
@@ -175,12 +173,12 @@ TEST_CASE("strided views are packed and unpacked") {
       comm.recv(TensorView(other.data(), 3, DType::i32, {}, 2), 0);
       require_equal(other, {20, 0, 40, 0, 60, 0}, "recv into a column");
     }
-  });
+  }));
 }
 
 TEST_CASE(
     "operations that make no sense name the operation and the type, and nothing else breaks") {
-  check_all(2, [](const World& world) {
+  check_all(run_ranks(2, [](const World& world) {
     Communicator comm(world);
     const auto refused = [&](TensorView view, const Reduction& op, const std::string& text) {
       try {
@@ -205,11 +203,11 @@ TEST_CASE(
     whole[0] = 1;
     comm.all_reduce(whole);
     require_equal(whole, {2}, "the call after it");
-  });
+  }));
 }
 
 TEST_CASE("started calls complete in their order") {
-  check_all(3, [](const World& world) {
+  check_all(run_ranks(3, [](const World& world) {
     Communicator comm(world);
     std::vector<int> a{1}, b{comm.rank()}, c{2};
     Work first = comm.start_all_reduce(a);
@@ -221,5 +219,5 @@ TEST_CASE("started calls complete in their order") {
     require_equal(a, {3}, "started all_reduce");
     require_equal(b, {2}, "started broadcast");
     require_equal(c, {6}, "the call behind them");
-  });
+  }));
 }

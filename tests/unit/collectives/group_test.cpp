@@ -1,6 +1,7 @@
 // Communicators made from communicators.
 #include "runtime/segment/segment.hpp"
 #include "tests/support/connections.hpp"
+#include "tests/support/outcomes.hpp"
 #include "tests/support/ranks.hpp"
 
 #include <dlaunch/dlaunch.hpp>
@@ -9,13 +10,10 @@
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
+using testing::check_all;
 using testing::run_ranks;
 
 namespace {
-
-void check_all(int size, const testing::Body& body) {
-  for (const auto& outcome : run_ranks(size, body)) CHECK_MESSAGE(outcome.ok(), outcome.text);
-}
 
 void require(bool holds, const char* what) {
   if (!holds) throw std::runtime_error(what);
@@ -30,7 +28,7 @@ int sum_of_ranks(Communicator& comm) {
 }  // namespace
 
 TEST_CASE("split by colour and key") {
-  check_all(6, [](const World& world) {
+  check_all(run_ranks(6, [](const World& world) {
     Communicator comm(world);
     comm.set_timeout(20s);
     // Rank 5 has no colour; the others are odd and even, in falling order.
@@ -48,11 +46,11 @@ TEST_CASE("split by colour and key") {
       quarter->barrier();
     }
     require(sum_of_ranks(comm) == 15, "the world goes on");
-  });
+  }));
 }
 
 TEST_CASE("groups by list, made by all or by members alone, in any order") {
-  check_all(4, [](const World& world) {
+  check_all(run_ranks(4, [](const World& world) {
     Communicator comm(world);
     comm.set_timeout(20s);
     const std::vector<int> front{2, 0}, back{1, 3}, most{3, 0, 1};
@@ -75,11 +73,11 @@ TEST_CASE("groups by list, made by all or by members alone, in any order") {
     if (second) require(sum_of_ranks(*second) == 4, "the sum of 0, 1 and 3");
     Communicator twin = comm.duplicate();
     require(sum_of_ranks(twin) == 6, "the twin's sum");
-  });
+  }));
 }
 
 TEST_CASE("traffic of a duplicate is its own, and its timeout") {
-  check_all(2, [](const World& world) {
+  check_all(run_ranks(2, [](const World& world) {
     Communicator comm(world);
     Communicator twin = comm.duplicate();
     twin.set_timeout(20s);
@@ -92,19 +90,19 @@ TEST_CASE("traffic of a duplicate is its own, and its timeout") {
     twin.recv(y, other);
     comm.recv(z, other);
     require(y == 20 + other && z == 10 + other, "messages went astray");
-  });
+  }));
 }
 
 TEST_CASE("two communicators made from one world") {
-  check_all(3, [](const World& world) {
+  check_all(run_ranks(3, [](const World& world) {
     Communicator one(world, "one"), two(world, "two");
     require(sum_of_ranks(two) == 3 && sum_of_ranks(one) == 3, "sums");
-  });
+  }));
 }
 
 TEST_CASE("each of several communicators made from one world has rings where the first has them") {
   const std::size_t before = testing::connection_ends();
-  check_all(3, [&](const World& world) {
+  check_all(run_ranks(3, [&](const World& world) {
     std::vector<Communicator> all;
     const auto pass_on = [&](Communicator& comm) {
       const int next = (comm.rank() + 1) % 3, last = (comm.rank() + 2) % 3;
@@ -130,7 +128,7 @@ TEST_CASE("each of several communicators made from one world has rings where the
     for (Communicator& comm : all) comm.barrier();
     require(testing::connection_ends() > before, "there is no set of rings left");
     all[0].barrier();  // Nobody ends before all have counted.
-  });
+  }));
 }
 
 TEST_CASE("wrong groups are errors, not hangs") {

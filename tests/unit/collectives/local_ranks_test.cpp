@@ -1,6 +1,7 @@
 // Ranks of one node beside ranks that share no memory with them; sleeping, and dying in
 // mid-message.
 #include "collectives/transport/rings.hpp"
+#include "tests/support/outcomes.hpp"
 #include "tests/support/ranks.hpp"
 
 #include <dlaunch/dlaunch.hpp>
@@ -17,6 +18,7 @@
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
+using testing::check_all;
 using testing::FakeMembership;
 using testing::run_ranks;
 
@@ -44,10 +46,6 @@ Memberships memberships_of(const std::vector<std::shared_ptr<Segment>>& segments
 
 void require(bool holds, const char* what) {
   if (!holds) throw std::runtime_error(what);
-}
-
-void check_all(const std::vector<testing::Outcome>& outcomes) {
-  for (const auto& outcome : outcomes) CHECK_MESSAGE(outcome.ok(), outcome.text);
 }
 
 /// A thread of this process.

@@ -1,4 +1,5 @@
 // Structured values: as values, on the wire, and over ranks.
+#include "tests/support/outcomes.hpp"
 #include "tests/support/ranks.hpp"
 
 #include <dlaunch/dlaunch.hpp>
@@ -7,13 +8,10 @@
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
+using testing::check_all;
 using testing::run_ranks;
 
 namespace {
-
-void check_all(int size, const testing::Body& body) {
-  for (const auto& outcome : run_ranks(size, body)) CHECK_MESSAGE(outcome.ok(), outcome.text);
-}
 
 void require(bool holds, const char* what) {
   if (!holds) throw std::runtime_error(what);
@@ -76,7 +74,7 @@ TEST_CASE("a tree's parts, and dictionaries whatever the order of their keys") {
 
 TEST_CASE("broadcast, gather and scatter of trees") {
   for (const int size : {1, 3}) {
-    check_all(size, [](const World& world) {
+    check_all(run_ranks(size, [](const World& world) {
       Communicator comm(world);
       comm.set_timeout(20s);
       const int root = comm.size() - 1;
@@ -93,13 +91,13 @@ TEST_CASE("broadcast, gather and scatter of trees") {
       require(comm.scatter_objects(gathered, root) == mine, "scatter_objects");
       comm.send_object(sample(), comm.rank(), {.tag = 4});
       require(comm.recv_object(comm.rank(), {.tag = 4}) == sample(), "a tree as a message");
-    });
+    }));
   }
 }
 
 TEST_CASE("all_gather stacks on a new leading axis, also in a world of one") {
   for (const int size : {1, 4}) {
-    check_all(size, [](const World& world) {
+    check_all(run_ranks(size, [](const World& world) {
       Communicator comm(world);
       comm.set_timeout(20s);
       const auto mine = static_cast<float>(comm.rank());
@@ -115,12 +113,12 @@ TEST_CASE("all_gather stacks on a new leading axis, also in a world of one") {
         require(x.values<std::int64_t>()[rank] == static_cast<std::int64_t>(10 * rank), "numbers");
         require(t.values<float>()[2 * rank + 1] == -static_cast<float>(rank), "tensors");
       }
-    });
+    }));
   }
 }
 
 TEST_CASE("all_reduce folds tensors and numbers, whatever the order of keys") {
-  check_all(3, [](const World& world) {
+  check_all(run_ranks(3, [](const World& world) {
     Communicator comm(world);
     comm.set_timeout(20s);
     const Tree a = Tree::dict({{"n", comm.rank()}, {"t", tensor_of({2}, {1, 2})}});
@@ -131,7 +129,7 @@ TEST_CASE("all_reduce folds tensors and numbers, whatever the order of keys") {
     require(comm.all_reduce_object(Tree(Tensor(DType::f32, {0, 3}))) ==
                 Tree(Tensor(DType::f32, {0, 3})),
             "an empty tensor");
-  });
+  }));
 }
 
 TEST_CASE("structures that differ are told by the first path that does") {

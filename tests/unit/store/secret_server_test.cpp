@@ -1,4 +1,5 @@
 // A server that asks for the job's secret, over real sockets, and who tries to get by without.
+#include "tests/support/expect.hpp"
 #include "tests/support/skipped.hpp"
 #include "tests/support/store_server.hpp"
 #include "tests/support/uplink_peer.hpp"
@@ -12,6 +13,7 @@
 using namespace dlaunch;
 using namespace dlaunch::test;
 using store::TlsChannel;
+using testing::contains;
 
 namespace {
 
@@ -79,9 +81,6 @@ std::optional<Bytes> all_of(const unique_fd& from) {
     if (n <= 0) return heard;
     heard.insert(heard.end(), part.begin(), part.begin() + n);
   }
-}
-bool contains(const Bytes& bytes, std::string_view text) {
-  return as_text(bytes).find(text) != std::string_view::npos;
 }
 
 Bytes hello_of(const std::string& job) {
@@ -157,7 +156,7 @@ TEST_CASE("who proves one job cannot say HELLO to another") {
   REQUIRE(answer);
   sealed.clear();
   tls->feed(*answer, plain, sealed);
-  CHECK(contains(plain, "wrong secret, or no such job here"));
+  CHECK(contains(as_text(plain), "wrong secret, or no such job here"));
   CHECK(server.unauthenticated(1));
   CHECK(server.host.quiet());
 }
@@ -179,7 +178,7 @@ TEST_CASE("without the secret nobody comes in, and nobody is told anything but w
     say(socket, bytes);
     const auto heard = all_of(socket);
     REQUIRE(heard);
-    CHECK_FALSE(contains(*heard, "the value"));
+    CHECK_FALSE(contains(as_text(*heard), "the value"));
   }
   SUBCASE("reading without a HELLO, in the clear") {
     const unique_fd socket = server.connect();
@@ -190,7 +189,7 @@ TEST_CASE("without the secret nobody comes in, and nobody is told anything but w
     say(socket, bytes);
     const auto heard = all_of(socket);
     REQUIRE(heard);
-    CHECK_FALSE(contains(*heard, "the value"));
+    CHECK_FALSE(contains(as_text(*heard), "the value"));
   }
   SUBCASE("reading in the clear in the middle of a handshake") {
     const unique_fd socket = server.connect();
@@ -202,7 +201,7 @@ TEST_CASE("without the secret nobody comes in, and nobody is told anything but w
     say(socket, Bytes(TlsChannel::handshake_bytes_max));
     const auto heard = all_of(socket);
     REQUIRE(heard);
-    CHECK_FALSE(contains(*heard, "the value"));
+    CHECK_FALSE(contains(as_text(*heard), "the value"));
     CHECK(server.unauthenticated(2));
   }
   CHECK(text(insider.get("key")) == "the value");
@@ -304,7 +303,7 @@ TEST_CASE("a client with a key says nothing to a server without one") {
     });
     attacker.join();
     CHECK(code == Errc::unauthenticated);
-    CHECK_FALSE(contains(heard, "DLCH"));
+    CHECK_FALSE(contains(as_text(heard), "DLCH"));
   }
   SUBCASE("a port that closes") {
     const unique_fd listener = listen_tcp(resolve("127.0.0.1", 0).at(0));
