@@ -1,6 +1,4 @@
-#include "launcher/calls_made.hpp"
-
-#include "rendezvous/messages.hpp"
+#include "runtime/segment/calls_made.hpp"
 
 #include <array>
 #include <deque>
@@ -8,9 +6,10 @@
 #include <doctest/doctest.h>
 
 using namespace dlaunch;
-using namespace dlaunch::launcher;
 
 namespace {
+
+constexpr std::size_t calls_max = 64;
 
 /// The rings of a node's ranks, in which each has joined a communicator of so many ranks.
 class Ranks {
@@ -36,15 +35,14 @@ class Ranks {
   }
   Flight& flight(std::size_t rank) { return flights_[rank]; }
   Flight::Place& place(std::size_t rank) { return places_[rank]; }
-  std::vector<rendezvous::CommunicatorCalls> made() const {
-    std::vector<RankSight> sights;
+  std::vector<CommunicatorCalls> made() const {
+    std::deque<FlightLog> logs;
+    std::vector<RankFlight> ranks;
     for (const auto& flight : flights_) {
-      auto& sight = sights.emplace_back();
-      sight.rank = static_cast<int>(sights.size()) - 1;
-      sight.ring = &flight.ring();
-      sight.log = read_flight(*sight.ring);
+      const auto& log = logs.emplace_back(read_flight(flight.ring()));
+      ranks.push_back({static_cast<int>(ranks.size()), &flight.ring(), &log});
     }
-    return calls_made(sights);
+    return calls_made(ranks, calls_max);
   }
 
  private:
@@ -58,8 +56,8 @@ class Ranks {
 };
 
 /// The disagreement that the rendezvous finds in what a node told.
-std::string disagreement(const std::vector<rendezvous::CommunicatorCalls>& told) {
-  rendezvous::CallLedger ledger;
+std::string disagreement(const std::vector<CommunicatorCalls>& told) {
+  CallLedger ledger;
   for (const auto& calls : told) ledger.add(calls);
   return ledger.disagreement().value_or("");
 }
@@ -78,7 +76,7 @@ TEST_CASE("of a communicator that other nodes' ranks are in, too, one rank's cal
   CHECK(made[0].rank == 0);
   CHECK(made[0].count == 70);
   CHECK(made[0].ranks == 2);
-  REQUIRE(made[0].last.size() == rendezvous::message::calls_max);
+  REQUIRE(made[0].last.size() == calls_max);
   CHECK(made[0].last.back().sequence == 70);
   CHECK(made[0].last.back().text == "broadcast #70 (f32, 8 elements, root 0) [train.cpp:42]");
 }

@@ -1,9 +1,9 @@
-#include "rendezvous/call_ledger.hpp"
+#include "runtime/segment/call_ledger.hpp"
 
 #include <algorithm>
 #include <utility>
 
-namespace dlaunch::rendezvous {
+namespace dlaunch {
 namespace {
 
 using Call = CommunicatorCalls::Call;
@@ -72,7 +72,7 @@ void CallLedger::add(CommunicatorCalls calls) {
   communicator.histories.push_back({std::move(calls), {{rank, ranks}}});
 }
 
-std::string CallLedger::find_disagreement(const Communicator& communicator) {
+CallLedger::Difference CallLedger::find_difference(const Communicator& communicator) {
   std::vector<const History*> by_rank;
   std::uint64_t all = 0;
   for (const History& history : communicator.histories) {
@@ -90,21 +90,33 @@ std::string CallLedger::find_disagreement(const Communicator& communicator) {
   const History& wrong = right == by_rank[0] ? *by_rank[1] : *by_rank[0];
   const History& other = right != nullptr ? *right : *by_rank[1];
   const auto calls = differing_calls(wrong.calls, other.calls);
-  if (!calls) return differing_somewhere(wrong.calls, other.calls);
+  if (!calls) return {wrong.calls.rank, differing_somewhere(wrong.calls, other.calls)};
   std::string whose = rank_text(other.calls);
   if (const auto more = other.count() - 1; right != nullptr && more > 0) {
     whose += " and " + std::to_string(more) + (more == 1 ? " other" : " others");
   }
-  return rank_text(wrong.calls) + " made " + calls->first.text + ", but " + whose + " made " +
-         calls->second.text;
+  return {wrong.calls.rank, rank_text(wrong.calls) + " made " + calls->first.text + ", but " +
+                                whose + " made " + calls->second.text};
+}
+
+std::optional<CallLedger::Difference> CallLedger::first_difference() const {
+  for (const auto& [id, communicator] : communicators_) {
+    if (communicator.heard || communicator.histories.size() < 2) continue;
+    return find_difference(communicator);
+  }
+  return std::nullopt;
 }
 
 std::optional<std::string> CallLedger::disagreement() const {
-  for (const auto& [id, communicator] : communicators_) {
-    if (communicator.heard || communicator.histories.size() < 2) continue;
-    return "the ranks do not agree: " + find_disagreement(communicator);
-  }
-  return std::nullopt;
+  const auto difference = first_difference();
+  if (!difference) return std::nullopt;
+  return "the ranks do not agree: " + difference->text;
+}
+
+std::optional<int> CallLedger::odd_rank() const {
+  const auto difference = first_difference();
+  if (!difference) return std::nullopt;
+  return difference->rank;
 }
 
 std::vector<Count> CallLedger::counts(std::uint64_t communicator, std::uint64_t sequence) const {
@@ -135,4 +147,4 @@ std::vector<CommunicatorCalls> CallLedger::kept() const {
   return all;
 }
 
-}  // namespace dlaunch::rendezvous
+}  // namespace dlaunch
