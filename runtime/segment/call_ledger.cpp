@@ -31,6 +31,13 @@ bool agree(const CommunicatorCalls& one, const CommunicatorCalls& other) {
   return !differing_calls(one, other) && (one.count != other.count || one.digest == other.digest);
 }
 
+/// " of 'world/split0'"; empty for the world.
+std::string whose_text(const CommunicatorCalls& one, const CommunicatorCalls& other) {
+  const std::string& name = one.name.empty() ? other.name : one.name;
+  if (name.empty()) return " of one of many communicators";
+  return name == "world" ? "" : " of '" + name + "'";
+}
+
 /// The sentence where the records of it are gone.
 std::string differing_somewhere(const CommunicatorCalls& one, const CommunicatorCalls& other) {
   const bool have_both = !one.last.empty() && !other.last.empty();
@@ -38,7 +45,7 @@ std::string differing_somewhere(const CommunicatorCalls& one, const Communicator
       have_both ? std::max(one.last.front().sequence, other.last.front().sequence) : one.begun + 1;
   return rank_text(one) + " and " + rank_text(other) +
          " made different calls with a root before #" + std::to_string(end) +
-         (one.name == "world" ? "" : " of '" + one.name + "'") + ", of which no record is left";
+         whose_text(one, other) + ", of which no record is left";
 }
 
 }  // namespace

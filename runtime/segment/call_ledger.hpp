@@ -15,7 +15,7 @@ namespace dlaunch {
 /// and may have returned without noticing that they did not: the calls with a root. A plain value.
 struct CommunicatorCalls {
   std::uint64_t communicator = 0;
-  std::string name;          ///< The communicator's.
+  std::string name;          ///< The communicator's; empty where it is not known any more.
   int rank = 0;              ///< A rank of the world.
   std::uint32_t ranks = 1;   ///< How many of its node's ranks made the same calls, this one first.
   std::uint64_t begun = 0;   ///< Number of its last collective.

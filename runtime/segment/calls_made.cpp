@@ -48,6 +48,17 @@ std::vector<CommunicatorCalls::Call> last_calls(const RankFlight& rank, const Fl
   return last;
 }
 
+/// Those in which there was a call.
+std::vector<const FlightGroup*> groups_of(const FlightLog& log) {
+  std::vector<const FlightGroup*> all;
+  for (const auto* groups : {&log.groups, &log.others}) {
+    for (const auto& group : *groups) {
+      if (group.begun != 0) all.push_back(&group);
+    }
+  }
+  return all;
+}
+
 /// The facts that are kept while a node's ranks are looked at.
 struct Known {
   std::uint64_t count = 0, digest = 0;  ///< The first rank's.
@@ -67,8 +78,8 @@ std::vector<CommunicatorCalls> calls_made(std::span<const RankFlight> ranks, std
   for (const auto& rank : ranks) {
     if (rank.ring == nullptr || rank.log == nullptr) continue;
     std::set<std::uint64_t> seen;
-    for (const auto& group : rank.log->groups) {
-      if (group.begun == 0) continue;
+    for (const auto* group_at : groups_of(*rank.log)) {
+      const FlightGroup& group = *group_at;
       const auto [place, is_new] =
           communicators.try_emplace(group.id, Known{group.rooted, group.digest, group.size});
       Known& known = place->second;

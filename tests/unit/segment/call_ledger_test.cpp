@@ -66,6 +66,19 @@ TEST_CASE("calls of which no record is left are told by their numbers") {
   CHECK(none.disagreement() ==
         "the ranks do not agree: rank 0 and rank 1 made different calls with a root before #10 of "
         "'world/split1.0', of which no record is left");
+  // In a rank that had many communicators the names of some are gone.
+  CallLedger many;
+  other.name = "";
+  many.add(one);
+  many.add(other);
+  CHECK(many.disagreement() == none.disagreement());
+  CallLedger nameless;
+  one.name = "";
+  nameless.add(one);
+  nameless.add(other);
+  CHECK(nameless.disagreement() ==
+        "the ranks do not agree: rank 0 and rank 1 made different calls with a root before #10 of "
+        "one of many communicators, of which no record is left");
 }
 
 TEST_CASE("what the program has heard of, on any rank and at any time, is not told") {

@@ -108,6 +108,51 @@ TEST_CASE("the digest tells what the records do not any more") {
         "which no record is left");
 }
 
+TEST_CASE("communicators that have no place any more, and those that never had one, are told") {
+  constexpr std::size_t many = 400;
+  for (const bool stay : {false, true}) {
+    for (const std::size_t wrong : {std::size_t{0}, std::size_t{39}, many - 1}) {
+      CAPTURE(stay);
+      CAPTURE(wrong);
+      Ranks ranks(2, 2);
+      for (std::size_t number = 0; number < many; ++number) {
+        for (const std::size_t rank : {0U, 1U}) {
+          auto& flight = ranks.flight(rank);
+          ranks.place(rank) = flight.join(1000 + number, "child", static_cast<int>(rank), 2);
+          ranks.call(rank, Ranks::broadcast(1, number == wrong ? static_cast<int>(rank) : 0));
+          if (!stay) flight.leave(ranks.place(rank));
+        }
+      }
+      for (std::size_t i = 0; i < FlightRing::records_max; ++i) ranks.message(1);
+      const auto made = ranks.made();
+      REQUIRE(made.size() == 2);
+      CHECK(made[0].communicator == 1000 + wrong);
+      const bool has_name =
+          stay ? wrong < FlightRing::groups_max - 1 : many - wrong <= FlightRing::groups_max - 1;
+      CHECK(disagreement(made) ==
+            "the ranks do not agree: rank 0 and rank 1 made different calls with a root before #2 "
+            "of " +
+                std::string(has_name ? "'child'" : "one of many communicators") +
+                ", of which no record is left");
+    }
+  }
+}
+
+TEST_CASE("a call that failed in a communicator that has no place any more has been heard of") {
+  Ranks ranks(2, 2);
+  for (std::uint64_t id = 1000; id < 1040; ++id) {
+    for (const std::size_t rank : {0U, 1U}) {
+      ranks.place(rank) = ranks.flight(rank).join(id, "child", static_cast<int>(rank), 2);
+      ranks.call(rank, Ranks::broadcast(1, static_cast<int>(rank)));
+      if (rank == 1) ranks.place(rank).progress->heard.store(1);
+      ranks.flight(rank).leave(ranks.place(rank));
+    }
+  }
+  REQUIRE(ranks.made().size() == 80);
+  for (const auto& made : ranks.made()) CHECK(made.heard);
+  CHECK(disagreement(ranks.made()).empty());
+}
+
 TEST_CASE("a worker that ran two programs, one after the other, is not judged") {
   Ranks ranks(1, 2);
   ranks.call(0, Ranks::broadcast(1, 0));
