@@ -1,17 +1,19 @@
 #include "launcher/agent_settings.hpp"
 #include "launcher/agent_state.hpp"
-#include "launcher/calls_made.hpp"
 #include "launcher/end_report.hpp"
 #include "launcher/environment.hpp"
 #include "launcher/flight_report.hpp"
+#include "rendezvous/messages.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/peer_process.hpp"
 #include "runtime/base/values.hpp"
+#include "runtime/segment/calls_made.hpp"
 
 #include <algorithm>
 #include <fstream>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include <boost/asio/post.hpp>
 #include <unistd.h>
@@ -105,8 +107,11 @@ void Agent::execute(const Ended& effect) {
   if (leaving_) return finish(*leaving_);
 
   if (effect.outcome == Outcome::succeeded || effect.outcome == Outcome::failed) {
+    const NodeSight node = watch_.sight(FlightRing::records_max);
+    std::vector<RankFlight> ranks;
+    for (const auto& rank : node.ranks) ranks.push_back({rank.rank, rank.ring, &rank.log});
     link_.seat()->calls_made(
-        {0, epoch_.assignment.epoch, calls_made(watch_.sight(FlightRing::records_max).ranks)});
+        {0, epoch_.assignment.epoch, calls_made(ranks, rendezvous::message::calls_max)});
   }
   rendezvous::WorkersEnded how = report_of(effect, epoch_.assignment);
   if (effect.outcome == Outcome::failed && !effect.verdict) {

@@ -119,9 +119,15 @@ void NodeSeat::worker_left(std::uint64_t epoch, int rank) {
 }
 
 void NodeSeat::calls_made(const rendezvous::CallsMade& calls) {
-  const message::CallsMade made{calls.epoch, calls.communicators};
-  if (epoch_) epoch_->calls = made;
-  tell(made);
+  std::vector<message::CallsMade> made{{calls.epoch, {}}};
+  for (const auto& communicator : calls.communicators) {
+    if (made.back().communicators.size() == message::communicators_max) {
+      made.push_back({calls.epoch, {}});
+    }
+    made.back().communicators.push_back(communicator);
+  }
+  for (const auto& each : made) tell(each);
+  if (epoch_) epoch_->calls = std::move(made);
 }
 
 void NodeSeat::workers_ended(const rendezvous::WorkersEnded& how) {
@@ -164,7 +170,7 @@ void NodeSeat::on_welcome(const wire::Welcome& welcome) {
   if (!epoch_) return;
   if (epoch_->failure) tell(message::told(*epoch_->failure, Clock::now()));
   for (const auto& departure : epoch_->departures) tell(departure);
-  if (epoch_->calls) tell(*epoch_->calls);
+  for (const auto& calls : epoch_->calls) tell(calls);
   if (epoch_->end) tell(message::told(*epoch_->end, Clock::now()));
 }
 

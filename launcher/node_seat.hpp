@@ -98,7 +98,7 @@ class NodeSeat final : public Seat, private store::Uplink::Events {
     std::optional<rendezvous::message::HostPlace> host;  ///< That node, as far as it has ranks.
     std::optional<rendezvous::WorkerFailed> failure = std::nullopt;
     std::vector<rendezvous::message::WorkerLeft> departures = {};
-    std::optional<rendezvous::message::CallsMade> calls = std::nullopt;
+    std::vector<rendezvous::message::CallsMade> calls = {};
     std::optional<rendezvous::WorkersEnded> end = std::nullopt;
     std::string stall = {};  ///< "this node stood still for 61 s"; empty where it did not.
     bool evicted = false;    ///< Once the workers are gone, we join anew.

@@ -11,7 +11,7 @@ namespace dlaunch::rendezvous::message {
 /// Addresses of one node. Texts have wire::text_bytes_max, frames wire::frame_bytes_max.
 constexpr std::size_t addresses_max = 64;
 constexpr std::size_t roster_max = 65'536;
-/// What one node tells of its calls.
+/// What one node tells of its calls in one message.
 constexpr std::size_t communicators_max = 64, calls_max = 64;
 
 /// Agent: its first message after WELCOME, and again after each reconnect.
@@ -59,7 +59,8 @@ struct WorkersEnded {
   std::vector<Range> left;
   std::vector<RankDetails> details;
 };
-/// Agent: before WorkersEnded, where the workers ended by themselves.
+/// Agent: before WorkersEnded, where the workers ended by themselves; several for many
+/// communicators.
 struct CallsMade {
   static constexpr wire::Type type = wire::Type::calls_made;
   std::uint64_t epoch = 0;

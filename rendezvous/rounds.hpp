@@ -1,7 +1,7 @@
 #pragma once
 
-#include "rendezvous/call_ledger.hpp"
 #include "runtime/base/verdict.hpp"
+#include "runtime/segment/call_ledger.hpp"
 
 #include <dlaunch/error.hpp>
 

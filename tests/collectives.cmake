@@ -43,6 +43,8 @@ foreach(nodes halves alternating uneven)
   set_tests_properties(collectives_${nodes}_test PROPERTIES
     TIMEOUT ${test_timeout} SKIP_RETURN_CODE 77 ENVIRONMENT DLAUNCH_TEST_NODES=${nodes})
 endforeach()
+dlaunch_test(spawn_rooted_test unit/collectives/spawn_rooted_test.cpp
+  LIBS dlaunch_collectives dlaunch_world)
 # A large world; it counts what is allocated.
 dlaunch_test(large_world_test unit/collectives/large_world_test.cpp LIBS dlaunch_collectives dlaunch_world)
 # What trains: gradients, and ranks with different numbers of inputs.

@@ -1,5 +1,4 @@
 dlaunch_test(supervisor_test unit/launcher/supervisor_test.cpp unit/launcher/end_report_test.cpp
-  unit/launcher/calls_made_test.cpp
   LIBS dlaunch_agent)
 dlaunch_test(output_test unit/launcher/output_lines_test.cpp unit/launcher/line_filter_test.cpp
   unit/launcher/traceback_lines_test.cpp

@@ -1,5 +1,7 @@
 # The memory that the ranks of a node share.
 dlaunch_test(segment_test
+  unit/segment/call_ledger_test.cpp
+  unit/segment/calls_made_test.cpp
   unit/segment/doorbell_test.cpp
   unit/segment/flight_test.cpp
   unit/segment/processors_test.cpp

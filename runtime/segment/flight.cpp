@@ -73,13 +73,75 @@ std::size_t free_group(const FlightRing& ring) noexcept {
   for (std::size_t number = 0; number < FlightRing::groups_max; ++number) {
     const auto& group = ring.groups[number];
     if (group.communicator.load(relaxed) == 0) return number;
-    const std::uint64_t ended = group.ended.load(relaxed);
+    // Its counts do not change any more.
+    const std::uint64_t ended = group.ended.load(std::memory_order_acquire);
     if (ended == 0) continue;
     if (oldest == FlightRing::groups_max || ended < ring.groups[oldest].ended.load(relaxed)) {
       oldest = number;
     }
   }
   return oldest;
+}
+
+/// Null where all are used.
+FlightRing::Other* free_other(FlightRing& ring) noexcept {
+  const auto used = std::min<std::size_t>(ring.others_used.load(relaxed), FlightRing::others_max);
+  for (std::size_t number = 0; number < used; ++number) {
+    if (ring.others[number].communicator.load(relaxed) == 0) return &ring.others[number];
+  }
+  if (used == FlightRing::others_max) return nullptr;
+  ring.others_used.store(static_cast<std::uint32_t>(used + 1), std::memory_order_release);
+  return &ring.others[used];
+}
+
+/// The numbers of a Progress.
+struct Counts {
+  std::uint64_t begun = 0, rooted = 0, digest = 0;
+  std::uint32_t heard = 0;
+  std::int32_t size = 0;
+
+  /// Ranks may differ in its calls without having noticed, or have noticed that they do.
+  bool may_differ() const { return rooted != 0 || heard != 0; }
+};
+
+Counts counts_of(const FlightRing::Progress& progress) noexcept {
+  return {progress.begun.load(relaxed), progress.rooted.load(relaxed),
+          progress.digest.load(relaxed), progress.heard.load(relaxed), progress.size.load(relaxed)};
+}
+
+/// Without a site.
+std::uint64_t who_of(std::uint64_t communicator, std::size_t number) noexcept {
+  return flight_hash(communicator) << 32 | static_cast<std::uint64_t>(number) << 16 |
+         std::uint64_t{0xffff};
+}
+
+void store_counts(FlightRing::Progress& to, const Counts& counts) noexcept {
+  to.begun.store(counts.begun, relaxed);
+  to.rooted.store(counts.rooted, relaxed);
+  to.digest.store(counts.digest, relaxed);
+  to.heard.store(counts.heard, relaxed);
+  to.size.store(counts.size, relaxed);
+}
+
+/// A group, or what takes its part, is about to be another communicator's: a reader of the one
+/// before sees, when it looks again, that it has gone.
+void vacate(std::atomic<std::uint64_t>& communicator) noexcept {
+  communicator.store(0, relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+}
+
+void fill(FlightRing::Other& other, std::uint64_t communicator, const Counts& counts) noexcept {
+  vacate(other.communicator);
+  store_counts(other.progress, counts);
+  other.communicator.store(communicator, std::memory_order_release);
+}
+
+/// Keeps the counts of a group that another communicator is about to take.
+void keep_counts(FlightRing& ring, const FlightRing::Group& group) noexcept {
+  const std::uint64_t communicator = group.communicator.load(relaxed);
+  const Counts counts = counts_of(group.progress);
+  if (communicator == 0 || !counts.may_differ()) return;
+  if (auto* const other = free_other(ring)) fill(*other, communicator, counts);
 }
 
 }  // namespace
@@ -109,35 +171,37 @@ Flight::Place Flight::join(std::uint64_t communicator, std::string_view name, in
                            int size) noexcept {
   const Adding adding(*ring_);
   const std::size_t number = free_group(*ring_);
-  Place place;
-  place.who = flight_hash(communicator) << 32 | std::uint64_t{0xffff};
-  place.progress = &spare_;
-  if (number == FlightRing::groups_max) {
-    place.who |= std::uint64_t{FlightRing::none} << 16;
-    return place;
-  }
+  if (number == FlightRing::groups_max) return join_others(communicator, size);
   auto& group = ring_->groups[number];
-  // A reader of the group before sees, when it looks again, that it has gone.
-  group.communicator.store(0, relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
+  keep_counts(*ring_, group);
+  vacate(group.communicator);
   store_text(group.name, name);
   group.rank.store(rank, relaxed);
-  group.size.store(size, relaxed);
-  group.progress.begun.store(0, relaxed);
-  group.progress.rooted.store(0, relaxed);
-  group.progress.digest.store(0, relaxed);
-  group.progress.heard.store(0, relaxed);
+  store_counts(group.progress, {.size = size});
   group.stuck_after_ms.store(0, relaxed);
   group.ended.store(0, relaxed);
   group.communicator.store(communicator, std::memory_order_release);
-  place.who |= static_cast<std::uint64_t>(number) << 16;
-  place.progress = &group.progress;
-  return place;
+  return {who_of(communicator, number), &group.progress};
+}
+
+/// While no other thread adds. Readers of its records find no group of that number.
+Flight::Place Flight::join_others(std::uint64_t communicator, int size) noexcept {
+  auto* const other = free_other(*ring_);
+  if (other == nullptr) return {who_of(communicator, FlightRing::none), &spare_};
+  fill(*other, communicator, {.size = size});
+  const auto number = static_cast<std::size_t>(other - ring_->others.data());
+  return {who_of(communicator, FlightRing::groups_max + number), &other->progress};
 }
 
 void Flight::leave(const Place& place) noexcept {
   const auto number = static_cast<std::uint16_t>(place.who >> 16);
-  if (number >= FlightRing::groups_max) return;
+  if (number == FlightRing::none) return;
+  if (number >= FlightRing::groups_max) {
+    const Adding adding(*ring_);
+    auto& other = ring_->others[number - FlightRing::groups_max];
+    if (!counts_of(other.progress).may_differ()) vacate(other.communicator);
+    return;
+  }
   const std::uint64_t ended = ring_->groups_ended.fetch_add(1, relaxed) + 1;
   ring_->groups[number].ended.store(ended, std::memory_order_release);
 }

@@ -50,7 +50,8 @@ struct FlightRing {
     std::atomic<std::uint64_t> rooted, digest;
     /// 1: a call failed because ranks differ in their calls, or this one's was wrong: the program
     /// has heard of it.
-    std::atomic<std::uint64_t> heard;
+    std::atomic<std::uint32_t> heard;
+    std::atomic<std::int32_t> size;  ///< The communicator's.
   };
   struct Group {
     std::atomic<std::uint64_t> communicator;  ///< 0: never used, or about to be. Written last.
@@ -58,10 +59,16 @@ struct FlightRing {
     /// count until the place is wanted for another.
     std::atomic<std::uint64_t> ended;
     Progress progress;
-    std::atomic<std::int32_t> rank, size;
+    std::atomic<std::int32_t> rank;
     /// A call that waits for longer is told; 0: as the launcher has it, less: never.
     std::atomic<std::int64_t> stuck_after_ms;
     std::array<std::atomic<char>, 40> name;
+  };
+  /// A communicator that has no group: there was none left when it was made; or it has ended, and
+  /// another has taken its group, and it had calls with a root, or what was heard of one.
+  struct Other {
+    std::atomic<std::uint64_t> communicator;  ///< 0: free, or about to be used. Written last.
+    Progress progress;
   };
   using Text = std::array<std::atomic<char>, 40>;
   using Word = std::array<std::atomic<char>, 24>;
@@ -69,6 +76,7 @@ struct FlightRing {
   static constexpr std::size_t records_max = 256;
   static constexpr std::size_t waits_max = 8;
   static constexpr std::size_t groups_max = 32;
+  static constexpr std::size_t others_max = 512;
   static constexpr std::size_t sites_max = 128;
   static constexpr std::size_t ops_max = 32, dtypes_max = 24, reductions_max = 16;
   static constexpr std::size_t purposes_max = 32;
@@ -87,6 +95,7 @@ struct FlightRing {
   std::atomic<std::uint32_t> writing;              ///< A thread of the process adds a text.
   std::atomic<std::uint32_t> sites_used;
   std::atomic<std::uint64_t> groups_ended;
+  std::atomic<std::uint32_t> others_used;  ///< None behind so many has ever been used.
   std::atomic<std::uint64_t> turns;
   std::array<Word, ops_max> ops;
   std::array<Word, dtypes_max> dtypes;
@@ -96,8 +105,10 @@ struct FlightRing {
   std::array<Group, groups_max> groups;
   std::array<Wait, waits_max> waits;
   std::array<Record, records_max> records;
+  std::array<Other, others_max> others;
 };
 static_assert(sizeof(FlightRing::Record) == 64);
+static_assert(sizeof(FlightRing::Other) == 40);
 
 /// The names of what records hold as numbers, by number.
 struct FlightWords {
@@ -152,7 +163,7 @@ class Flight {
   /// A communicator, as far as its calls are recorded.
   struct Place {
     std::uint64_t who = ~std::uint64_t{0};
-    FlightRing::Progress* progress = nullptr;  ///< The progress of its group.
+    FlightRing::Progress* progress = nullptr;  ///< The progress of its group, or of what it has.
 
     /// A collective with a root begins. For the thread that makes the call.
     void count_rooted(const Call& call) const noexcept {
@@ -269,11 +280,12 @@ class Flight {
     return known | ~std::uint64_t{0xffff};
   }
   std::uint64_t new_site(std::uint64_t key, const char* file, int line) noexcept;
+  Place join_others(std::uint64_t communicator, int size) noexcept;
 
   std::shared_ptr<Segment> segment_;
   std::unique_ptr<FlightRing> own_;
   FlightRing* ring_;
-  FlightRing::Progress spare_{};  ///< For communicators for which there was no group.
+  FlightRing::Progress spare_{};  ///< For communicators for which there was no room.
   /// The upper 48 bits of a site's key, and its number.
   std::array<std::atomic<std::uint64_t>, std::size_t{1} << sites_bits> known_sites_{};
 };

@@ -99,24 +99,44 @@ std::optional<FlightWait> read_wait(const FlightRing::Wait& wait, const Times& t
   return seen;
 }
 
+/// The part that all communicators have.
+FlightGroup read_counts(std::uint64_t id, const FlightRing::Progress& progress) {
+  FlightGroup group;
+  group.communicator = flight_hash(id);
+  group.id = id;
+  group.begun = progress.begun.load(acquire);
+  group.rooted = progress.rooted.load(acquire);
+  group.digest = progress.digest.load(acquire);
+  group.heard = progress.heard.load(acquire) != 0;
+  group.size = progress.size.load(acquire);
+  return group;
+}
+
+/// The place is still the same communicator's.
+bool is_still(std::uint64_t id, const std::atomic<std::uint64_t>& communicator) {
+  std::atomic_thread_fence(acquire);
+  return communicator.load(std::memory_order_relaxed) == id;
+}
+
 /// nullopt: nobody has had this place, or it is being given to another.
 std::optional<FlightGroup> read_group(const FlightRing::Group& stored) {
   const std::uint64_t id = stored.communicator.load(acquire);
   if (id == 0) return std::nullopt;
-  FlightGroup group;
-  group.communicator = flight_hash(id);
+  FlightGroup group = read_counts(id, stored.progress);
   group.ended = stored.ended.load(acquire) != 0;
-  group.id = id;
-  group.begun = stored.progress.begun.load(acquire);
-  group.rooted = stored.progress.rooted.load(acquire);
-  group.digest = stored.progress.digest.load(acquire);
-  group.heard = stored.progress.heard.load(acquire) != 0;
   group.rank = stored.rank.load(acquire);
-  group.size = stored.size.load(acquire);
   group.stuck_after = std::chrono::milliseconds(stored.stuck_after_ms.load(acquire));
   group.name = text_of(stored.name);
-  std::atomic_thread_fence(acquire);
-  if (stored.communicator.load(std::memory_order_relaxed) != id) return std::nullopt;
+  if (!is_still(id, stored.communicator)) return std::nullopt;
+  return group;
+}
+
+/// nullopt: it is free, or being given to another.
+std::optional<FlightGroup> read_other(const FlightRing::Other& stored) {
+  const std::uint64_t id = stored.communicator.load(acquire);
+  if (id == 0) return std::nullopt;
+  FlightGroup group = read_counts(id, stored.progress);
+  if (!is_still(id, stored.communicator)) return std::nullopt;
   return group;
 }
 
@@ -148,6 +168,12 @@ FlightLog read_flight(const FlightRing& ring, std::size_t calls) {
   log.process_started = ring.process_started.load(acquire);
   for (const auto& stored : ring.groups) {
     if (auto group = read_group(stored)) log.groups.push_back(std::move(*group));
+  }
+  // Behind the groups: one that moves meanwhile is not missed.
+  const std::size_t others =
+      std::min<std::size_t>(ring.others_used.load(acquire), FlightRing::others_max);
+  for (std::size_t number = 0; number < others; ++number) {
+    if (auto other = read_other(ring.others[number])) log.others.push_back(std::move(*other));
   }
   log.begun = ring.begun.load(acquire);
   for (const auto& stored : ring.waits) {

@@ -74,6 +74,9 @@ struct FlightLog {
   std::uint64_t process_started = 0;
   std::uint64_t begun = 0;  ///< Calls so far.
   std::vector<FlightGroup> groups;
+  /// Communicators that have no place among the groups, or not any more: with their ids, sizes and
+  /// counts alone.
+  std::vector<FlightGroup> others;
   std::vector<FlightWait> waits;
   std::vector<FlightCall> calls;  ///< The last ones, in order.
 

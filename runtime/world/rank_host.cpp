@@ -146,6 +146,11 @@ class RankHost::State final : public store::Host {
     return forming_claim_;
   }
 
+  std::shared_ptr<Segment> segment() {
+    const std::lock_guard lock(mutex_);
+    return segment_;
+  }
+
   void post(std::function<void()> act) { asio::post(io_, std::move(act)); }
   store::Server& server() { return server_; }
 
@@ -174,7 +179,9 @@ class RankHost::State final : public store::Host {
   void grant(ConnectionId to) {
     if (const auto plan = std::exchange(options_.segment, std::nullopt)) {
       try {
-        segment_ = Segment::create(*plan);
+        auto made = Segment::create(*plan);
+        const std::lock_guard lock(mutex_);
+        segment_ = std::move(made);
       } catch (const Error&) {
         // The members do without, over TCP: nobody here has a way to tell the user.
       }
@@ -235,13 +242,13 @@ class RankHost::State final : public store::Host {
   static constexpr std::size_t refusals_max = 16;
   std::vector<Bytes> refusals_;
   std::optional<Refusal> failure_;
-  std::shared_ptr<Segment> segment_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   int present_ = 0;
   std::map<int, Claim> claims_;  ///< By rank.
   std::optional<Claim> forming_claim_;
+  std::shared_ptr<Segment> segment_;  ///< Written by the io thread alone.
 
   std::jthread thread_;
 };
@@ -271,6 +278,7 @@ void RankHost::fail(Errc code, const std::string& sentence) {
 
 std::map<int, Claim> RankHost::claims() { return state_->claims(); }
 std::optional<Claim> RankHost::forming_claim() { return state_->forming_claim(); }
+std::shared_ptr<Segment> RankHost::segment() { return state_->segment(); }
 
 bool RankHost::await_departures(Clock::time_point deadline) {
   return state_->await_departures(deadline);

@@ -50,6 +50,8 @@ class RankHost {
   std::map<int, Claim> claims();
   /// Says whose fault it is if the world could not form, which it told all.
   std::optional<Claim> forming_claim();
+  /// The members' shared memory; null where there is none, or not yet.
+  std::shared_ptr<Segment> segment();
   /// Waits until no member is connected any more; false if some still were at the deadline.
   bool await_departures(Clock::time_point deadline);
 

@@ -1,6 +1,7 @@
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/random.hpp"
 #include "runtime/base/socket.hpp"
+#include "runtime/segment/calls_made.hpp"
 #include "runtime/segment/processors.hpp"
 #include "runtime/world/children.hpp"
 #include "runtime/world/identity.hpp"
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -151,6 +153,33 @@ Facts facts_of(const Ends& ends, RankHost& host) {
   return facts;
 }
 
+/// When all have ended: they made calls from which each returned, without noticing that they did
+/// not agree.
+std::optional<SpawnError> disagreement_of(RankHost& host) {
+  const auto segment = host.segment();
+  if (!segment) return std::nullopt;
+  std::vector<FlightLog> logs;
+  for (int rank = 0; rank < segment->size(); ++rank) {
+    logs.push_back(read_flight(segment->flight(rank)));
+  }
+  std::vector<RankFlight> ranks;
+  for (int rank = 0; rank < segment->size(); ++rank) {
+    const auto& log = logs[static_cast<std::size_t>(rank)];
+    ranks.push_back({rank, &segment->flight(rank), &log});
+  }
+  CallLedger ledger;
+  for (auto& calls : calls_made(ranks)) ledger.add(std::move(calls));
+  const auto sentence = ledger.disagreement();
+  if (!sentence) return std::nullopt;
+  return SpawnError(Errc::mismatch, "spawn: " + *sentence, ledger.odd_rank().value_or(0), 0, 0);
+}
+
+/// Nobody failed by itself: a rank that waited for another, which had returned, may have waited in
+/// a call that the other had made with another root.
+bool is_open(const Verdict& verdict) {
+  return verdict.kind == Verdict::Kind::left || verdict.kind == Verdict::Kind::lost;
+}
+
 }  // namespace
 
 SpawnError::SpawnError(Errc code, const std::string& sentence, int rank, int exit_code, int signal)
@@ -191,9 +220,16 @@ void spawn_workers(int count, const std::function<int(int rank)>& program,
   for (unique_fd& end : host_ends) host.adopt(std::move(end));
 
   const Ends ends = wait_for_all(children, host, options);
-  if (std::ranges::none_of(ends, [](const Ended& ended) { return ended.end.is_failure(); })) return;
+  if (std::ranges::none_of(ends, [](const Ended& ended) { return ended.end.is_failure(); })) {
+    if (const auto differ = disagreement_of(host)) throw *differ;
+    return;
+  }
   host.await_departures(deadline_after(reports_wait));
-  throw error_of(judge(facts_of(ends, host)).value(), ends, count);
+  const Verdict verdict = judge(facts_of(ends, host)).value();
+  if (is_open(verdict) && children.empty()) {
+    if (const auto differ = disagreement_of(host)) throw *differ;
+  }
+  throw error_of(verdict, ends, count);
 }
 
 }  // namespace dlaunch

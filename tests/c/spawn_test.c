@@ -42,6 +42,20 @@ static int loses_one(int rank, void* argument) {
   return strcmp(how, "abandons") == 0 ? 4 : 75;
 }
 
+/* Rank 1 takes itself for the root; each returns. */
+static int names_a_root(int rank, void* argument) {
+  (void)argument;
+  dl_world* world = NULL;
+  dl_comm* comm = NULL;
+  EXPECT_OK(dl_world_init("dlaunch://", NULL, &world));
+  EXPECT_OK(dl_comm_create(world, NULL, &comm));
+  int one = 1;
+  EXPECT_OK(dl_broadcast(comm, DL_VIEW(&one, 1), rank == 1 ? 1 : 0, DL_HERE));
+  dl_comm_free(comm);
+  dl_world_free(world);
+  return 0;
+}
+
 static int returns(int rank, void* argument) { return rank == 2 ? *(const int*)argument : 0; }
 
 int main(void) {
@@ -57,6 +71,10 @@ int main(void) {
   EXPECT_FAILS(DL_PEER_LOST, "", dl_spawn(3, loses_one, abandons, NULL, &failure));
   /* It lives: those who lost it failed, and it is to blame. */
   EXPECT(failure.rank == 1 && failure.exit_code == 0);
+
+  EXPECT_FAILS(DL_MISMATCH, "the ranks do not agree: rank 1 made broadcast #1",
+               dl_spawn(3, names_a_root, NULL, NULL, &failure));
+  EXPECT(failure.rank == 1 && failure.exit_code == 0 && failure.signal == 0);
 
   int code = 0;
   EXPECT_OK(dl_spawn(3, returns, &code, NULL, &failure));

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -69,6 +70,19 @@ void mistake(Communicator& comm) {
   }
 }
 
+/// The ranks name different roots in one of many communicators: in the first of those that end one
+/// after the other, in the last of those that live at the same time.
+void call_in_many(Communicator& comm, const std::string& op, bool at_once) {
+  constexpr int many = 40;
+  std::vector<Communicator> alive;
+  for (int i = 0; i < many; ++i) {
+    auto child = comm.duplicate();
+    const bool differs = i == (at_once ? many - 1 : 0);
+    call(child, op, differs ? own_root(op, comm.rank(), comm.size()) : 0);
+    if (at_once) alive.push_back(std::move(child));
+  }
+}
+
 int run(const std::string& op, const std::string& end, const char* pipe) {
   const auto world = dlaunch::World::from_env();
   Communicator comm(world);
@@ -81,6 +95,10 @@ int run(const std::string& op, const std::string& end, const char* pipe) {
     for (int i = 0; i < 200; ++i) call(comm, op, i % comm.size());
     auto part = comm.split(comm.rank() % 2);
     for (int i = 0; i < 70; ++i) call(*part, op, 0);
+    return 0;
+  }
+  if (end == "many_ended" || end == "many_alive") {
+    call_in_many(comm, op, end == "many_alive");
     return 0;
   }
   const int root = own_root(op, comm.rank(), comm.size());

@@ -125,6 +125,15 @@ TEST_CASE("the communicator was destroyed before") {
   check_told_at_the_end(two_nodes, {"gather", "cpp", "child"});
 }
 
+TEST_CASE("the communicator was one of more than there are places for") {
+  for (const Layout layout : {two_ranks, two_nodes}) {
+    for (const std::string end : {"many_ended", "many_alive"}) {
+      check_told_at_the_end(layout, {"broadcast", "cpp", end});
+      if (full()) check_told_at_the_end(layout, {"gather", "cpp", end});
+    }
+  }
+}
+
 TEST_CASE("the ranks wait for something else before they end") {
   for (const Layout layout : {two_ranks, two_nodes}) {
     const Folder folder;

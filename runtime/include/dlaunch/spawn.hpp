@@ -18,7 +18,8 @@ struct SpawnOptions {
 };
 
 /// Why a spawn failed, by the rank that is to blame: the one that failed by itself, or that others
-/// failed for: it returned before them, or did not come to a call.
+/// failed for: it returned before them, or did not come to a call. With Errc::mismatch also the
+/// rank that made another call than most, where none of them failed for it.
 class DLAUNCH_API SpawnError : public Error {
  public:
   SpawnError(Errc code, const std::string& sentence, int rank, int exit_code, int signal);
@@ -45,6 +46,11 @@ DLAUNCH_API void spawn_workers(int count, const std::function<int(int rank)>& pr
 ///
 /// When a worker throws, exits with another code than 0 or is killed, the others are told, then
 /// ended, and the call throws SpawnError. No worker outlives the call or this process.
+///
+/// Ranks that name different roots in a call may all return from it, with wrong data. When all have
+/// ended and no call of that communicator failed for it, the call throws SpawnError{mismatch}, with
+/// the rank that differs from most (without a majority the lower one) and both calls in its text.
+/// The workers' shared memory tells it, so it is not told where they have none.
 ///
 /// A forked process has the calling thread alone: call it before threads are started. Workers end
 /// without running atexit functions. Throws Error{misuse} for a count out of 1..1024.

@@ -177,6 +177,49 @@ TEST_CASE("more groups, sites and waits than there is room for are left out, and
   for (const auto& group : read_flight(flight.ring()).groups) CHECK(group.ended);
 }
 
+TEST_CASE("counts outlive a communicator's place, and what is not needed any more is free again") {
+  Flight flight(nullptr, -1, words);
+  std::vector<Flight::Place> places;
+  constexpr std::uint64_t all = FlightRing::groups_max + FlightRing::others_max + 2;
+  for (std::uint64_t id = 1; id <= all; ++id) places.push_back(flight.join(id, "c", 0, 3));
+  CHECK(places[all - 1].progress == places[all - 2].progress);  // No room.
+  CHECK(places[all - 3].progress != places[all - 2].progress);
+  auto log = read_flight(flight.ring());
+  REQUIRE(log.others.size() == FlightRing::others_max);
+  CHECK(log.others[0].id == FlightRing::groups_max + 1);
+  CHECK(log.others[0].size == 3);
+
+  for (const std::uint64_t id : {40, 50, 60}) places[id - 1].count_rooted(all_reduce(1));
+  places[44].progress->heard.store(1);
+  for (const auto& place : places) flight.leave(place);
+  log = read_flight(flight.ring());
+  REQUIRE(log.others.size() == 4);
+  CHECK(log.others[0].id == 40);
+  CHECK(log.others[0].rooted == 1);
+  CHECK(log.others[0].digest == Flight::digest_of(0, all_reduce(1)));
+  CHECK(log.others[1].id == 45);
+  CHECK(log.others[1].heard);
+
+  // The groups have ended: of those whose places are taken only what counted is kept.
+  const auto last = flight.join(2000, "new", 0, 3);
+  last.progress->rooted.store(7);
+  CHECK(read_flight(flight.ring()).others.size() == 4);
+  flight.leave(last);
+  for (std::uint64_t id = 0; id < FlightRing::groups_max; ++id) flight.join(3000 + id, "c", 0, 3);
+  log = read_flight(flight.ring());
+  REQUIRE(log.others.size() == 5);
+  CHECK(log.others[0].id == 2000);
+  CHECK(log.others[0].rooted == 7);
+}
+
+TEST_CASE("a ring that says nonsense of its communicators is read, and recorded into") {
+  const auto segment = new_segment();
+  Flight flight(segment, 0, words);
+  segment->flight(0).others_used.store(~std::uint32_t{0});
+  for (std::uint64_t id = 1; id <= FlightRing::groups_max + 1; ++id) flight.join(id, "c", 0, 1);
+  CHECK(read_flight(flight.ring()).others.size() == 1);
+}
+
 TEST_CASE("who is killed leaves its last calls behind, and who reads them sees each whole") {
   const auto segment = new_segment();
   int ready[2];

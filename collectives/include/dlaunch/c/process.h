@@ -14,7 +14,8 @@ typedef struct dl_spawn_options {
   int64_t shutdown_timeout_ms;
 } dl_spawn_options;
 
-/* The first failure of a spawned worker that was not the consequence of another's. */
+/* The first failure of a spawned worker that was not the consequence of another's; or the rank that
+ * made another call than the others. */
 typedef struct dl_spawn_failure {
   int32_t rank;      /* -1 where no worker failed. */
   int32_t exit_code; /* -1 if a signal ended it. */
@@ -31,6 +32,10 @@ typedef int (*dl_program)(int rank, void* argument);
  * When a worker exits with another code than 0 or is killed, the others are told, then ended, and
  * the call fails; `failure`, which may be null, says who (it is written on failure too). No worker
  * outlives the call or this process.
+ *
+ * DL_MISMATCH where ranks named different roots in a call from which all of them returned, so that
+ * their data is wrong, and none has heard of it: found when all have ended; the rank that differs
+ * from most is in `failure`.
  *
  * A forked process has the calling thread alone: call it before threads are started. Workers end
  * without running atexit functions. DL_MISUSE for a count out of 1..1024. */

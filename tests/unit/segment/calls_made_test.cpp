@@ -1,6 +1,4 @@
-#include "launcher/calls_made.hpp"
-
-#include "rendezvous/messages.hpp"
+#include "runtime/segment/calls_made.hpp"
 
 #include <array>
 #include <deque>
@@ -8,9 +6,10 @@
 #include <doctest/doctest.h>
 
 using namespace dlaunch;
-using namespace dlaunch::launcher;
 
 namespace {
+
+constexpr std::size_t calls_max = 64;
 
 /// The rings of a node's ranks, in which each has joined a communicator of so many ranks.
 class Ranks {
@@ -36,15 +35,14 @@ class Ranks {
   }
   Flight& flight(std::size_t rank) { return flights_[rank]; }
   Flight::Place& place(std::size_t rank) { return places_[rank]; }
-  std::vector<rendezvous::CommunicatorCalls> made() const {
-    std::vector<RankSight> sights;
+  std::vector<CommunicatorCalls> made() const {
+    std::deque<FlightLog> logs;
+    std::vector<RankFlight> ranks;
     for (const auto& flight : flights_) {
-      auto& sight = sights.emplace_back();
-      sight.rank = static_cast<int>(sights.size()) - 1;
-      sight.ring = &flight.ring();
-      sight.log = read_flight(*sight.ring);
+      const auto& log = logs.emplace_back(read_flight(flight.ring()));
+      ranks.push_back({static_cast<int>(ranks.size()), &flight.ring(), &log});
     }
-    return calls_made(sights);
+    return calls_made(ranks, calls_max);
   }
 
  private:
@@ -58,8 +56,8 @@ class Ranks {
 };
 
 /// The disagreement that the rendezvous finds in what a node told.
-std::string disagreement(const std::vector<rendezvous::CommunicatorCalls>& told) {
-  rendezvous::CallLedger ledger;
+std::string disagreement(const std::vector<CommunicatorCalls>& told) {
+  CallLedger ledger;
   for (const auto& calls : told) ledger.add(calls);
   return ledger.disagreement().value_or("");
 }
@@ -78,7 +76,7 @@ TEST_CASE("of a communicator that other nodes' ranks are in, too, one rank's cal
   CHECK(made[0].rank == 0);
   CHECK(made[0].count == 70);
   CHECK(made[0].ranks == 2);
-  REQUIRE(made[0].last.size() == rendezvous::message::calls_max);
+  REQUIRE(made[0].last.size() == calls_max);
   CHECK(made[0].last.back().sequence == 70);
   CHECK(made[0].last.back().text == "broadcast #70 (f32, 8 elements, root 0) [train.cpp:42]");
 }
@@ -108,6 +106,51 @@ TEST_CASE("the digest tells what the records do not any more") {
   CHECK(disagreement(ranks.made()) ==
         "the ranks do not agree: rank 0 and rank 1 made different calls with a root before #2, of "
         "which no record is left");
+}
+
+TEST_CASE("communicators that have no place any more, and those that never had one, are told") {
+  constexpr std::size_t many = 400;
+  for (const bool stay : {false, true}) {
+    for (const std::size_t wrong : {std::size_t{0}, std::size_t{39}, many - 1}) {
+      CAPTURE(stay);
+      CAPTURE(wrong);
+      Ranks ranks(2, 2);
+      for (std::size_t number = 0; number < many; ++number) {
+        for (const std::size_t rank : {0U, 1U}) {
+          auto& flight = ranks.flight(rank);
+          ranks.place(rank) = flight.join(1000 + number, "child", static_cast<int>(rank), 2);
+          ranks.call(rank, Ranks::broadcast(1, number == wrong ? static_cast<int>(rank) : 0));
+          if (!stay) flight.leave(ranks.place(rank));
+        }
+      }
+      for (std::size_t i = 0; i < FlightRing::records_max; ++i) ranks.message(1);
+      const auto made = ranks.made();
+      REQUIRE(made.size() == 2);
+      CHECK(made[0].communicator == 1000 + wrong);
+      const bool has_name =
+          stay ? wrong < FlightRing::groups_max - 1 : many - wrong <= FlightRing::groups_max - 1;
+      CHECK(disagreement(made) ==
+            "the ranks do not agree: rank 0 and rank 1 made different calls with a root before #2 "
+            "of " +
+                std::string(has_name ? "'child'" : "one of many communicators") +
+                ", of which no record is left");
+    }
+  }
+}
+
+TEST_CASE("a call that failed in a communicator that has no place any more has been heard of") {
+  Ranks ranks(2, 2);
+  for (std::uint64_t id = 1000; id < 1040; ++id) {
+    for (const std::size_t rank : {0U, 1U}) {
+      ranks.place(rank) = ranks.flight(rank).join(id, "child", static_cast<int>(rank), 2);
+      ranks.call(rank, Ranks::broadcast(1, static_cast<int>(rank)));
+      if (rank == 1) ranks.place(rank).progress->heard.store(1);
+      ranks.flight(rank).leave(ranks.place(rank));
+    }
+  }
+  REQUIRE(ranks.made().size() == 80);
+  for (const auto& made : ranks.made()) CHECK(made.heard);
+  CHECK(disagreement(ranks.made()).empty());
 }
 
 TEST_CASE("a worker that ran two programs, one after the other, is not judged") {

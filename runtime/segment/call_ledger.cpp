@@ -1,9 +1,9 @@
-#include "rendezvous/call_ledger.hpp"
+#include "runtime/segment/call_ledger.hpp"
 
 #include <algorithm>
 #include <utility>
 
-namespace dlaunch::rendezvous {
+namespace dlaunch {
 namespace {
 
 using Call = CommunicatorCalls::Call;
@@ -31,6 +31,13 @@ bool agree(const CommunicatorCalls& one, const CommunicatorCalls& other) {
   return !differing_calls(one, other) && (one.count != other.count || one.digest == other.digest);
 }
 
+/// " of 'world/split0'"; empty for the world.
+std::string whose_text(const CommunicatorCalls& one, const CommunicatorCalls& other) {
+  const std::string& name = one.name.empty() ? other.name : one.name;
+  if (name.empty()) return " of one of many communicators";
+  return name == "world" ? "" : " of '" + name + "'";
+}
+
 /// The sentence where the records of it are gone.
 std::string differing_somewhere(const CommunicatorCalls& one, const CommunicatorCalls& other) {
   const bool have_both = !one.last.empty() && !other.last.empty();
@@ -38,7 +45,7 @@ std::string differing_somewhere(const CommunicatorCalls& one, const Communicator
       have_both ? std::max(one.last.front().sequence, other.last.front().sequence) : one.begun + 1;
   return rank_text(one) + " and " + rank_text(other) +
          " made different calls with a root before #" + std::to_string(end) +
-         (one.name == "world" ? "" : " of '" + one.name + "'") + ", of which no record is left";
+         whose_text(one, other) + ", of which no record is left";
 }
 
 }  // namespace
@@ -72,7 +79,7 @@ void CallLedger::add(CommunicatorCalls calls) {
   communicator.histories.push_back({std::move(calls), {{rank, ranks}}});
 }
 
-std::string CallLedger::find_disagreement(const Communicator& communicator) {
+CallLedger::Difference CallLedger::find_difference(const Communicator& communicator) {
   std::vector<const History*> by_rank;
   std::uint64_t all = 0;
   for (const History& history : communicator.histories) {
@@ -90,21 +97,33 @@ std::string CallLedger::find_disagreement(const Communicator& communicator) {
   const History& wrong = right == by_rank[0] ? *by_rank[1] : *by_rank[0];
   const History& other = right != nullptr ? *right : *by_rank[1];
   const auto calls = differing_calls(wrong.calls, other.calls);
-  if (!calls) return differing_somewhere(wrong.calls, other.calls);
+  if (!calls) return {wrong.calls.rank, differing_somewhere(wrong.calls, other.calls)};
   std::string whose = rank_text(other.calls);
   if (const auto more = other.count() - 1; right != nullptr && more > 0) {
     whose += " and " + std::to_string(more) + (more == 1 ? " other" : " others");
   }
-  return rank_text(wrong.calls) + " made " + calls->first.text + ", but " + whose + " made " +
-         calls->second.text;
+  return {wrong.calls.rank, rank_text(wrong.calls) + " made " + calls->first.text + ", but " +
+                                whose + " made " + calls->second.text};
+}
+
+std::optional<CallLedger::Difference> CallLedger::first_difference() const {
+  for (const auto& [id, communicator] : communicators_) {
+    if (communicator.heard || communicator.histories.size() < 2) continue;
+    return find_difference(communicator);
+  }
+  return std::nullopt;
 }
 
 std::optional<std::string> CallLedger::disagreement() const {
-  for (const auto& [id, communicator] : communicators_) {
-    if (communicator.heard || communicator.histories.size() < 2) continue;
-    return "the ranks do not agree: " + find_disagreement(communicator);
-  }
-  return std::nullopt;
+  const auto difference = first_difference();
+  if (!difference) return std::nullopt;
+  return "the ranks do not agree: " + difference->text;
+}
+
+std::optional<int> CallLedger::odd_rank() const {
+  const auto difference = first_difference();
+  if (!difference) return std::nullopt;
+  return difference->rank;
 }
 
 std::vector<Count> CallLedger::counts(std::uint64_t communicator, std::uint64_t sequence) const {
@@ -135,4 +154,4 @@ std::vector<CommunicatorCalls> CallLedger::kept() const {
   return all;
 }
 
-}  // namespace dlaunch::rendezvous
+}  // namespace dlaunch

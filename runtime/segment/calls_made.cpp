@@ -1,16 +1,12 @@
-#include "launcher/calls_made.hpp"
+#include "runtime/segment/calls_made.hpp"
 
-#include "rendezvous/messages.hpp"
-
-#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <utility>
 
-namespace dlaunch::launcher {
+namespace dlaunch {
 namespace {
-
-using rendezvous::CommunicatorCalls;
 
 /// Those without a root do not return where ranks differ.
 bool may_differ(const FlightCall& call) {
@@ -29,7 +25,7 @@ CommunicatorCalls::Call as_made(const FlightCall& call, const FlightNames& names
 }
 
 /// Without the last ones.
-CommunicatorCalls counts_of(const RankSight& rank, const FlightGroup& group) {
+CommunicatorCalls counts_of(const RankFlight& rank, const FlightGroup& group) {
   CommunicatorCalls calls;
   calls.communicator = group.id;
   calls.name = group.name;
@@ -41,15 +37,26 @@ CommunicatorCalls counts_of(const RankSight& rank, const FlightGroup& group) {
   return calls;
 }
 
-std::vector<CommunicatorCalls::Call> last_calls(const RankSight& rank, const FlightGroup& group) {
+std::vector<CommunicatorCalls::Call> last_calls(const RankFlight& rank, const FlightGroup& group) {
   std::vector<CommunicatorCalls::Call> last;
   const FlightNames names{*rank.ring};
-  for (const auto& call : rank.log.calls) {
+  for (const auto& call : rank.log->calls) {
     if (call.communicator == group.communicator && may_differ(call)) {
       last.push_back(as_made(call, names));
     }
   }
   return last;
+}
+
+/// Those in which there was a call.
+std::vector<const FlightGroup*> groups_of(const FlightLog& log) {
+  std::vector<const FlightGroup*> all;
+  for (const auto* groups : {&log.groups, &log.others}) {
+    for (const auto& group : *groups) {
+      if (group.begun != 0) all.push_back(&group);
+    }
+  }
+  return all;
 }
 
 /// The facts that are kept while a node's ranks are looked at.
@@ -58,49 +65,48 @@ struct Known {
   int absent = 0;                       ///< Members that have not been looked at.
 };
 
-void keep_last(std::vector<CommunicatorCalls::Call>& calls) {
-  constexpr std::size_t most = rendezvous::message::calls_max;
-  if (calls.size() > most) calls.erase(calls.begin(), calls.end() - most);
+void keep_last(std::vector<CommunicatorCalls::Call>& calls, std::size_t most) {
+  if (calls.size() <= most) return;
+  calls.erase(calls.begin(), calls.end() - static_cast<std::ptrdiff_t>(most));
 }
 
 }  // namespace
 
-std::vector<CommunicatorCalls> calls_made(const std::vector<RankSight>& ranks) {
-  rendezvous::CallLedger ledger;
+std::vector<CommunicatorCalls> calls_made(std::span<const RankFlight> ranks, std::size_t calls) {
+  CallLedger ledger;
   std::map<std::uint64_t, Known> communicators;
   for (const auto& rank : ranks) {
-    if (rank.ring == nullptr) continue;
+    if (rank.ring == nullptr || rank.log == nullptr) continue;
     std::set<std::uint64_t> seen;
-    for (const auto& group : rank.log.groups) {
-      if (group.begun == 0) continue;
+    for (const auto* group_at : groups_of(*rank.log)) {
+      const FlightGroup& group = *group_at;
       const auto [place, is_new] =
           communicators.try_emplace(group.id, Known{group.rooted, group.digest, group.size});
       Known& known = place->second;
-      CommunicatorCalls calls = counts_of(rank, group);
+      CommunicatorCalls made = counts_of(rank, group);
       // Most agree, and their records need not be read.
       if (is_new || known.count != group.rooted || known.digest != group.digest) {
-        calls.last = last_calls(rank, group);
+        made.last = last_calls(rank, group);
       }
       // A worker that ran one program after the other does not tell which calls met.
       const bool is_first = seen.insert(group.id).second;
-      calls.heard = calls.heard || !is_first;
-      ledger.add(std::move(calls));
+      made.heard = made.heard || !is_first;
+      ledger.add(std::move(made));
       if (is_first) --known.absent;
     }
   }
   auto kept = ledger.kept();
   std::map<std::uint64_t, int> histories;
-  for (const auto& calls : kept) ++histories[calls.communicator];
+  for (const auto& made : kept) ++histories[made.communicator];
   std::vector<CommunicatorCalls> told;
-  for (auto& calls : kept) {
+  for (auto& made : kept) {
     const bool is_theirs =
-        communicators[calls.communicator].absent > 0 && (calls.count > 0 || !calls.last.empty());
-    if (histories[calls.communicator] == 1 && !is_theirs) continue;
-    if (told.size() == rendezvous::message::communicators_max) break;
-    keep_last(calls.last);
-    told.push_back(std::move(calls));
+        communicators[made.communicator].absent > 0 && (made.count > 0 || !made.last.empty());
+    if (histories[made.communicator] == 1 && !is_theirs) continue;
+    keep_last(made.last, calls);
+    told.push_back(std::move(made));
   }
   return told;
 }
 
-}  // namespace dlaunch::launcher
+}  // namespace dlaunch

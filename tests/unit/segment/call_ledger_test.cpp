@@ -1,11 +1,11 @@
-#include "rendezvous/call_ledger.hpp"
+#include "runtime/segment/call_ledger.hpp"
 
 #include <string>
 #include <utility>
 
 #include <doctest/doctest.h>
 
-using namespace dlaunch::rendezvous;
+using namespace dlaunch;
 
 namespace {
 
@@ -36,6 +36,7 @@ TEST_CASE("ranks that made the same calls, or some of them, agree") {
   ledger.add(calls(2, 2, 5, {{2, 20, "gather #2"}}));
   ledger.add(calls(3, 4, 9, {{4, 40, "gather #4"}}));
   CHECK_FALSE(ledger.disagreement());
+  CHECK_FALSE(ledger.odd_rank());
   REQUIRE(ledger.kept().size() == 1);
   CHECK(ledger.kept()[0].rank == 0);
 }
@@ -47,6 +48,7 @@ TEST_CASE("the first call of one number that is not the same is told, once for a
   CHECK(ledger.disagreement() ==
         "the ranks do not agree: rank 0 made broadcast #3 (root 0) [a.cpp:1], but rank 1 made "
         "broadcast #3 (root 1) [a.cpp:2]");
+  CHECK(ledger.odd_rank() == 0);
 }
 
 TEST_CASE("calls of which no record is left are told by their numbers") {
@@ -64,6 +66,19 @@ TEST_CASE("calls of which no record is left are told by their numbers") {
   CHECK(none.disagreement() ==
         "the ranks do not agree: rank 0 and rank 1 made different calls with a root before #10 of "
         "'world/split1.0', of which no record is left");
+  // In a rank that had many communicators the names of some are gone.
+  CallLedger many;
+  other.name = "";
+  many.add(one);
+  many.add(other);
+  CHECK(many.disagreement() == none.disagreement());
+  CallLedger nameless;
+  one.name = "";
+  nameless.add(one);
+  nameless.add(other);
+  CHECK(nameless.disagreement() ==
+        "the ranks do not agree: rank 0 and rank 1 made different calls with a root before #10 of "
+        "one of many communicators, of which no record is left");
 }
 
 TEST_CASE("what the program has heard of, on any rank and at any time, is not told") {
@@ -87,6 +102,7 @@ TEST_CASE("the rank that differs from most is named first, however it is told") 
     one.add(calls(rank, 3, rank == 2 ? 8 : 7, {rank == 2 ? root_1 : root_0}));
   }
   CHECK(one.disagreement() == sentence);
+  CHECK(one.odd_rank() == 2);
   // Each of two nodes tells what its ranks made, and may tell it again.
   CallLedger first, second, job;
   first.add(calls(0, 3, 7, {root_0}));

@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-namespace dlaunch::rendezvous {
+namespace dlaunch {
 
 /// What one rank has called in one communicator, as far as all its ranks must have called the same
 /// and may have returned without noticing that they did not: the calls with a root. A plain value.
 struct CommunicatorCalls {
   std::uint64_t communicator = 0;
-  std::string name;          ///< The communicator's.
+  std::string name;          ///< The communicator's; empty where it is not known any more.
   int rank = 0;              ///< A rank of the world.
   std::uint32_t ranks = 1;   ///< How many of its node's ranks made the same calls, this one first.
   std::uint64_t begun = 0;   ///< Number of its last collective.
@@ -50,6 +50,8 @@ class CallLedger {
   /// rank 0 and 2 others made broadcast #3 (f32, 1 element, root 0) [train.cpp:42]", the ranks that
   /// differ from most first; nullopt where all agree, or the program has heard of it in a call.
   std::optional<std::string> disagreement() const;
+  /// The rank that disagreement() names first.
+  std::optional<int> odd_rank() const;
   /// The calls that ranks made there, as far as records of them are left.
   std::vector<Count> counts(std::uint64_t communicator, std::uint64_t sequence) const;
   /// All that it keeps: the calls of several ranks, for a communicator in which they do not agree.
@@ -69,9 +71,14 @@ class CallLedger {
     bool heard = false;
     bool has_more = false;  ///< There were too many histories.
   };
-  static std::string find_disagreement(const Communicator& communicator);
+  struct Difference {
+    int rank = 0;  ///< The one named first.
+    std::string text;
+  };
+  static Difference find_difference(const Communicator& communicator);
+  std::optional<Difference> first_difference() const;
 
   std::map<std::uint64_t, Communicator> communicators_;
 };
 
-}  // namespace dlaunch::rendezvous
+}  // namespace dlaunch
