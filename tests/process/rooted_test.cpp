@@ -129,7 +129,7 @@ TEST_CASE("the communicator was one of more than there are places for") {
   for (const Layout layout : {two_ranks, two_nodes}) {
     for (const std::string end : {"many_ended", "many_alive"}) {
       check_told_at_the_end(layout, {"broadcast", "cpp", end});
-      if (full()) check_told_at_the_end(layout, {"gather", "cpp", end});
+      if (is_full()) check_told_at_the_end(layout, {"gather", "cpp", end});
     }
   }
 }
