@@ -157,7 +157,7 @@ void Call::ask_agents(const std::vector<int>& asked) {
 
 std::string Call::absent_text(const std::vector<int>& asked, Claim& claim) const {
   std::string text;
-  std::size_t named = 0, absent = 0;
+  std::vector<std::pair<int, std::string>> absent;  ///< What each was seen doing.
   for (const int world_rank : asked) {
     const auto answer = waits().inquiry.answers.find(world_rank);
     std::string doing;
@@ -185,17 +185,25 @@ std::string Call::absent_text(const std::vector<int>& asked, Claim& claim) const
     } else {
       doing = "never heard of";
     }
-    ++absent;
-    if (absent == 1) {
-      claim.fault = Fault::absent;
-      claim.doing = doing.substr(0, Claim::doing_bytes_max);
-    }
-    if (absent <= Claim::ranks_max) claim.ranks.push_back(world_rank);
-    if (++named > named_ranks_max) continue;
+    absent.emplace_back(world_rank, std::move(doing));
+  }
+  // A rank that is seen in this very call has come, and was only slow to answer: it is told of
+  // where nobody else is absent.
+  const std::string here = "in " + label() + " ";
+  const auto has_come = [&](const auto& rank) { return rank.second.starts_with(here); };
+  if (!std::all_of(absent.begin(), absent.end(), has_come)) std::erase_if(absent, has_come);
+  for (std::size_t i = 0; i < absent.size(); ++i) {
+    const auto& [world_rank, doing] = absent[i];
+    if (i < Claim::ranks_max) claim.ranks.push_back(world_rank);
+    if (i >= named_ranks_max) continue;
     text += (text.empty() ? "" : "; ") + name_of(world_rank) + " (" + doing + ")";
   }
-  if (absent > named_ranks_max) {
-    text += "; and " + std::to_string(absent - named_ranks_max) + " more";
+  if (!absent.empty()) {
+    claim.fault = Fault::absent;
+    claim.doing = absent.front().second.substr(0, Claim::doing_bytes_max);
+  }
+  if (absent.size() > named_ranks_max) {
+    text += "; and " + std::to_string(absent.size() - named_ranks_max) + " more";
   }
   return text;
 }
