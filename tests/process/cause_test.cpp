@@ -2,6 +2,7 @@
 #include "tests/process/daemon.hpp"
 #include "tests/process/nodes.hpp"
 #include "tests/support/expect.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 #include <cstdlib>
 #include <filesystem>
@@ -146,17 +147,15 @@ namespace {
 void check_first_failure(const Strings& options, const std::string& script, int code,
                          const std::string& words) {
   CAPTURE(script);
-  char folder[] = "/tmp/dlaunch-cause.XXXXXX";
-  REQUIRE(::mkdtemp(folder) != nullptr);
+  const testing::TemporaryFolder folder;
   Strings line = {"--standalone", "--nproc-per-node", "4"};
   line.insert(line.end(), options.begin(), options.end());
-  line.insert(line.end(), {"sh", "-c", "cd \"$0\" || exit 99\n" + script, folder});
+  line.insert(line.end(), {"sh", "-c", "cd \"$0\" || exit 99\n" + script, folder.path().string()});
   Job job(line);
   CHECK_MESSAGE(job.wait().code == code, job.err());
   const std::string block = root_block(job.err());
   CHECK_MESSAGE(contains(block, "rank      : 1 "), job.err());
   CHECK_MESSAGE(contains(block, words), job.err());
-  std::filesystem::remove_all(folder);
 }
 
 const std::string speak = "echo 'Traceback (most recent call last):' >&2; ";
