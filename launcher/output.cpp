@@ -74,8 +74,13 @@ Output::~Output() {
 
 void Output::add(std::vector<Source> sources) {
   const std::lock_guard lock(mutex_);
-  for (auto& source : sources) commands_.sources.push_back(std::move(source));
-  wake();
+  for (auto& source : sources) {
+    // Watched from here on, not when the pump's thread comes to it: what is ready when its watch
+    // begins would be read in the order of the watches, not of the words.
+    const std::size_t key = next_key_++;
+    watch(epoll_.get(), source.pipe.get(), key);
+    added_.push_back({.key = key, .source = std::move(source)});
+  }
 }
 
 void Output::say(std::string line) {
@@ -119,6 +124,7 @@ void Output::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     ready.clear();
     const bool all_ready = wait_for_events(ready);
+    start_added();
     for (const auto key : ready) {
       const auto found = active_.find(key);
       if (found == active_.end()) continue;
@@ -170,7 +176,7 @@ void Output::take_commands() {
     const std::lock_guard lock(mutex_);
     std::swap(commands, commands_);
   }
-  for (auto& source : commands.sources) start(std::move(source));
+  start_added();
   for (const auto& line : commands.lines) lines_.say(Stream::err, line, pieces_);
   for (auto& done : commands.catch_ups) catching_up_.push_back(std::move(done));
   if (!commands.drains.empty()) empty_pipes();
@@ -190,14 +196,19 @@ void Output::empty_pipes() {
   }
 }
 
-void Output::start(Source source) {
-  const std::size_t number = lines_.add({.to = source.to,
-                                         .prefix = source.prefix,
-                                         .shown = source.shown,
-                                         .keeps_tail = source.carries_errors});
-  const std::size_t key = next_key_++;
-  watch(epoll_.get(), source.pipe.get(), key);
-  active_.emplace(key, Active{.source = std::move(source), .number = number});
+void Output::start_added() {
+  std::vector<Added> added;
+  {
+    const std::lock_guard lock(mutex_);
+    std::swap(added, added_);
+  }
+  for (auto& [key, source] : added) {
+    const std::size_t number = lines_.add({.to = source.to,
+                                           .prefix = source.prefix,
+                                           .shown = source.shown,
+                                           .keeps_tail = source.carries_errors});
+    active_.emplace(key, Active{.source = std::move(source), .number = number});
+  }
 }
 
 Output::Read Output::read_some(Active& active) {

@@ -54,6 +54,7 @@ class Output {
   /// come through one pipe.
   bool is_one_place() const { return surfaces_.one; }
 
+  /// Streams are read in the order in which they first spoke, if they are added before they do.
   void add(std::vector<Source> sources);
   /// A line of the launcher's own, to stderr.
   void say(std::string line);
@@ -71,8 +72,11 @@ class Output {
   bool incomplete() const { return incomplete_; }
 
  private:
+  struct Added {
+    std::size_t key = 0;
+    Source source;
+  };
   struct Commands {
-    std::vector<Source> sources;
     std::vector<std::string> lines;
     std::vector<std::function<void()>> catch_ups;
     std::vector<std::function<void()>> drains;
@@ -90,7 +94,7 @@ class Output {
   bool wait_for_events(std::vector<std::size_t>& ready);
   void take_commands();
   void measure_terminals();
-  void start(Source source);
+  void start_added();
   void empty_pipes();
   Read read_some(Active& active);
   void tell_traceback(Active& active, Clock::time_point now);
@@ -111,7 +115,9 @@ class Output {
   unique_fd epoll_;
   unique_fd wake_;
 
-  mutable std::mutex mutex_;  ///< Guards commands_ and tails_.
+  mutable std::mutex mutex_;  ///< Guards what stands up to tails_.
+  std::size_t next_key_ = 1;
+  std::vector<Added> added_;  ///< Watched, and not yet started.
   Commands commands_;
   std::map<int, std::vector<std::string>> tails_;
   std::atomic<bool> incomplete_ = false;
@@ -119,7 +125,6 @@ class Output {
   // From here on the pump's thread only.
   OutputLines lines_;
   std::map<std::size_t, Active> active_;
-  std::size_t next_key_ = 1;
   std::vector<char> buffer_;
   std::vector<std::function<void()>> catching_up_;
   Pieces pieces_;

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <string_view>
+#include <utility>
 
 #include <elf.h>
 #include <fcntl.h>
@@ -194,7 +195,6 @@ std::optional<StartProblem> Workers::start(const LaunchPlan& plan) {
     problem = start_one(plan, worker, environ, argv);
     if (problem) break;
   }
-  if (setting_.output) setting_.output->add(std::exchange(sources_, {}));
   filtered_out_.reset();
   filtered_err_.reset();
   return problem;
@@ -225,6 +225,7 @@ std::optional<StartProblem> Workers::start_one(const LaunchPlan& plan, const Wor
 
   Pipes pipes;
   if (auto problem = connect_stdio(plan, worker, pipes)) return problem;
+  if (setting_.output) setting_.output->add(std::exchange(sources_, {}));
   auto [ours, theirs] = socket_pair();
   SpawnRequest request;
   request.path = program_.c_str();

@@ -86,7 +86,7 @@ class Workers {
   std::string program_;       ///< Path of the attempt's program.
   std::vector<pid_t> pids_;
   std::vector<unique_fd> controls_;
-  std::vector<Output::Source> sources_;
+  std::vector<Output::Source> sources_;  ///< Of the worker that is about to be started.
   std::shared_ptr<Output::SharedLog> filtered_out_, filtered_err_;  ///< While workers are started.
   bool nothing_left_ = true;
 };

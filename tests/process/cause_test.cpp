@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace dlaunch::process_test {
@@ -123,7 +124,7 @@ TEST_CASE("the rank that is to blame is named on every node, with the job's code
     // One layout each, and with DLAUNCH_TEST_FULL all of them.
     if (!is_full()) run(layouts[turn++ % 2 == 0 ? 4 : 3], ending, nullptr);
     for (const Layout& layout : layouts) {
-      for (int again = 0; is_full() && again < 20; ++again) run(layout, ending, nullptr);
+      for (int again = 0; is_full() && again < 3; ++again) run(layout, ending, nullptr);
     }
   }
 }
@@ -134,7 +135,7 @@ TEST_CASE("the same where dlaunchd judges") {
   if (!is_full()) return run({1, 3}, endings[0], &daemon);
   for (const Ending& ending : endings) {
     for (const Layout& layout : layouts) {
-      for (int again = 0; again < 20; ++again) run(layout, ending, &daemon);
+      for (int again = 0; again < 3; ++again) run(layout, ending, &daemon);
     }
   }
 }
@@ -143,11 +144,12 @@ TEST_CASE("the same where dlaunchd judges") {
 
 namespace {
 
-/// Four ranks in a folder of their own; the file "said" there says that rank 1 has failed.
+/// Four ranks in a folder of their own, where the pipe "said" tells three that one has failed.
 void check_first_failure(const Strings& options, const std::string& script, int code,
                          const std::string& words) {
   CAPTURE(script);
   const testing::TemporaryFolder folder;
+  REQUIRE(::mkfifo((folder.path() / "said").c_str(), 0600) == 0);
   Strings line = {"--standalone", "--nproc-per-node", "4"};
   line.insert(line.end(), options.begin(), options.end());
   line.insert(line.end(), {"sh", "-c", "cd \"$0\" || exit 99\n" + script, folder.path().string()});
@@ -159,28 +161,29 @@ void check_first_failure(const Strings& options, const std::string& script, int 
 }
 
 const std::string speak = "echo 'Traceback (most recent call last):' >&2; ";
+const std::string tell = "exec 3<>said; printf '\\n\\n\\n' >&3; ";
 const std::string victims =
-    "until [ -e said ]; do sleep 0.01; done\n"
+    "read -r line <said\n"
     "echo 'Traceback (most recent call last):' >&2; echo 'peer closed' >&2; exit 4\n";
 const std::string culprit = "if [ $RANK = 1 ]; then " + speak + "echo 'root of all' >&2; ";
 
 }  // namespace
 
 TEST_CASE("without the runtime the first to say its failure is to blame, not the first to end") {
-  check_first_failure({}, culprit + ": > said; exec sh -c 'sleep 0.3; exit 3'; fi\n" + victims, 3,
+  check_first_failure({}, culprit + tell + "exec sh -c 'sleep 0.3; exit 3'; fi\n" + victims, 3,
                       "root of all");
 }
 
 TEST_CASE("the same where it is stopped before it has ended") {
   check_first_failure({"--failure-grace", "100ms"},
-                      culprit + ": > said; exec sleep 60; fi\n" + victims, 1, "root of all");
+                      culprit + tell + "exec sleep 60; fi\n" + victims, 1, "root of all");
 }
 
 TEST_CASE("an exception that a program has met and gone on from blames nobody") {
   check_first_failure({},
-                      "if [ $RANK = 0 ]; then " + speak +
-                          "sleep 3; : > said; exec sleep 60; fi\n"
-                          "until [ -e said ]; do sleep 0.01; done\n"
+                      "if [ $RANK = 0 ]; then " + speak + "sleep 3; " + tell +
+                          "exec sleep 60; fi\n"
+                          "read -r line <said\n"
                           "if [ $RANK = 1 ]; then exit 3; fi; exec sleep 60\n",
                       3, "rank      : 1 ");
 }
