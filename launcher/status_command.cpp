@@ -1,7 +1,7 @@
 #include "launcher/status_command.hpp"
 
-#include "launcher/flight_report.hpp"
-#include "launcher/status_socket.hpp"
+#include "launcher/report/flight_report.hpp"
+#include "launcher/watch/status_socket.hpp"
 #include "runtime/base/exit_code.hpp"
 
 #include <dlaunch/error.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launcher/options.hpp"
+#include "launcher/request/options.hpp"
 
 #include <span>
 #include <string>

@@ -1,9 +1,9 @@
 #pragma once
 
 #include "collectives/algorithms/algorithms.hpp"
-#include "collectives/algorithms/layout.hpp"
-#include "collectives/reduce.hpp"
-#include "collectives/transport/team.hpp"
+#include "collectives/algorithms/select/layout.hpp"
+#include "collectives/reduce/reduce.hpp"
+#include "collectives/transport/shm/team.hpp"
 
 #include <cstddef>
 #include <memory>

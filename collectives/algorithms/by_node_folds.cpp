@@ -1,8 +1,8 @@
 #include "collectives/algorithms/by_node.hpp"
-#include "collectives/algorithms/flights.hpp"
-#include "collectives/algorithms/shared.hpp"
-#include "collectives/algorithms/submesh.hpp"
-#include "collectives/partial_fold.hpp"
+#include "collectives/algorithms/messages/flights.hpp"
+#include "collectives/algorithms/messages/submesh.hpp"
+#include "collectives/algorithms/shared/shared.hpp"
+#include "collectives/reduce/partial_fold.hpp"
 
 #include <algorithm>
 #include <array>

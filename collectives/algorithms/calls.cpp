@@ -1,5 +1,7 @@
 #include "collectives/algorithms/algorithms.hpp"
 #include "collectives/algorithms/by_node.hpp"
+#include "collectives/algorithms/messages/messages.hpp"
+#include "collectives/algorithms/select/select.hpp"
 
 #include <cstring>
 #include <numeric>

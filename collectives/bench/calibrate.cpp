@@ -2,7 +2,7 @@
 
 #include "collectives/bench/calls.hpp"
 #include "collectives/bench/measure.hpp"
-#include "collectives/table_in_use.hpp"
+#include "collectives/communicator/table_in_use.hpp"
 
 #include <algorithm>
 #include <cmath>

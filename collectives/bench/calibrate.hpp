@@ -1,7 +1,7 @@
 #pragma once
 
-#include "collectives/algorithms/select.hpp"
-#include "collectives/algorithms/table_text.hpp"
+#include "collectives/algorithms/select/select.hpp"
+#include "collectives/algorithms/select/table_text.hpp"
 #include "collectives/bench/options.hpp"
 
 #include <dlaunch/communicator.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "collectives/algorithms/select.hpp"
+#include "collectives/algorithms/select/select.hpp"
 #include "collectives/bench/options.hpp"
 
 #include <string>

@@ -7,10 +7,10 @@
 #include "collectives/bench/options.hpp"
 #include "collectives/bench/report.hpp"
 #include "collectives/bench/sizes.hpp"
-#include "collectives/table_in_use.hpp"
+#include "collectives/communicator/table_in_use.hpp"
 #include "runtime/base/exit_code.hpp"
-#include "runtime/base/program.hpp"
-#include "runtime/world/membership.hpp"
+#include "runtime/base/os/program.hpp"
+#include "runtime/world/member/membership.hpp"
 
 #include <dlaunch/dlaunch.hpp>
 

@@ -1,9 +1,9 @@
 #include "collectives/bench/options.hpp"
 
 #include "collectives/bench/sizes.hpp"
-#include "collectives/reduce.hpp"
+#include "collectives/reduce/reduce.hpp"
 #include "runtime/base/exit_code.hpp"
-#include "runtime/base/values.hpp"
+#include "runtime/base/text/values.hpp"
 
 #include <algorithm>
 #include <array>

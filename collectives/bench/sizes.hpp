@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/base/values.hpp"
+#include "runtime/base/text/values.hpp"
 
 #include <cstddef>
 #include <string>

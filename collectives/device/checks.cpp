@@ -1,6 +1,6 @@
 #include "collectives/device/checks.hpp"
 
-#include "collectives/reduce.hpp"
+#include "collectives/reduce/reduce.hpp"
 
 namespace dlaunch::device {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "collectives/checks.hpp"
+#include "collectives/call/checks.hpp"
 
 #include <cstddef>
 #include <string>

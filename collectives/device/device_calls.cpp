@@ -1,6 +1,6 @@
 #include "collectives/device/device_calls.hpp"
 
-#include "collectives/operations.hpp"
+#include "collectives/call/operations.hpp"
 
 #include <string>
 #include <utility>

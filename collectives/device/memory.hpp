@@ -1,7 +1,7 @@
 #pragma once
 
 #include "collectives/device/library.hpp"
-#include "runtime/base/home_process.hpp"
+#include "runtime/base/os/home_process.hpp"
 
 #include <cstddef>
 #include <map>

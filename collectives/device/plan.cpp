@@ -1,6 +1,6 @@
 #include "collectives/device/plan.hpp"
 
-#include "collectives/algorithms/algorithms.hpp"
+#include "collectives/algorithms/select/parts.hpp"
 #include "collectives/device/checks.hpp"
 
 #include <algorithm>
@@ -11,6 +11,7 @@ namespace dlaunch::device {
 namespace {
 
 using algorithms::Offsets;
+using algorithms::size_of_part;
 using transport::Fingerprint;
 using transport::Op;
 
@@ -63,10 +64,6 @@ Offsets parts_of(int ranks, std::span<const std::size_t> counts, std::size_t eac
   return algorithms::parts_of(counts, size_of(dtype));
 }
 
-std::size_t size_of_part(const Offsets& parts, std::size_t rank) {
-  return parts[rank + 1] - parts[rank];
-}
-
 /// `counts` is empty where all parts have `mine.count` elements.
 Plan gather_plan(const Call& call, int device, const ConstTensorView& mine, const TensorView& all,
                  std::span<const std::size_t> counts, bool varies, int root) {
@@ -84,9 +81,9 @@ Plan gather_plan(const Call& call, int device, const ConstTensorView& mine, cons
                    varies ? elements_before(call, counts) : elements_before(call, mine.count));
   const Offsets parts = parts_of(call.size(), counts, mine.count, mine.dtype);
   for (std::size_t rank = 0; rank + 1 < parts.size(); ++rank) {
-    const std::size_t bytes = size_of_part(parts, rank);
-    std::byte* const to = at(all.data, parts[rank]);
     const int peer = static_cast<int>(rank);
+    const std::size_t bytes = size_of_part(parts, peer);
+    std::byte* const to = at(all.data, parts[rank]);
     if (peer == root) {
       add_copy(plan, mine.data, to, bytes);
     } else if (bytes > 0) {
@@ -112,9 +109,9 @@ Plan scatter_plan(const Call& call, int device, const ConstTensorView& all, cons
                     varies ? elements_before(call, counts) : elements_before(call, mine.count));
   const Offsets parts = parts_of(call.size(), counts, mine.count, mine.dtype);
   for (std::size_t rank = 0; rank + 1 < parts.size(); ++rank) {
-    const std::size_t bytes = size_of_part(parts, rank);
-    const std::byte* const from = at(all.data, parts[rank]);
     const int peer = static_cast<int>(rank);
+    const std::size_t bytes = size_of_part(parts, peer);
+    const std::byte* const from = at(all.data, parts[rank]);
     if (peer == root) {
       add_copy(plan, from, mine.data, bytes);
     } else if (bytes > 0) {
@@ -132,13 +129,13 @@ Plan exchange_plan(const Call& call, const ConstTensorView& in, const Offsets& i
     const std::byte* const from = at(in.data, in_parts[rank]);
     std::byte* const to = at(out.data, out_parts[rank]);
     if (peer == call.rank()) {
-      add_copy(plan, from, to, size_of_part(in_parts, rank));
+      add_copy(plan, from, to, size_of_part(in_parts, peer));
       continue;
     }
-    if (const auto bytes = size_of_part(in_parts, rank); bytes > 0) {
+    if (const auto bytes = size_of_part(in_parts, peer); bytes > 0) {
       plan.steps.push_back({Move::send, from, nullptr, bytes, peer});
     }
-    if (const auto bytes = size_of_part(out_parts, rank); bytes > 0) {
+    if (const auto bytes = size_of_part(out_parts, peer); bytes > 0) {
       plan.steps.push_back({Move::recv, nullptr, to, bytes, peer});
     }
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "collectives/call.hpp"
+#include "collectives/call/call.hpp"
 #include "collectives/device/library.hpp"
 
 #include <dlaunch/communicator.hpp>

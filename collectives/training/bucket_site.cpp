@@ -1,6 +1,6 @@
 #include "collectives/training/bucket_site.hpp"
 
-#include "collectives/buffers.hpp"
+#include "collectives/api/buffers.hpp"
 #include "collectives/device/loader.hpp"
 #include "collectives/training/scale.hpp"
 

@@ -1,4 +1,4 @@
-#include "collectives/call.hpp"
+#include "collectives/call/call.hpp"
 #include "collectives/training/parameters.hpp"
 #include "collectives/training/reducer_state.hpp"
 

@@ -1,6 +1,6 @@
-#include "collectives/call.hpp"
+#include "collectives/call/call.hpp"
 #include "collectives/training/join_group.hpp"
-#include "collectives/transport/traffic.hpp"
+#include "collectives/transport/message/traffic.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 #include "collectives/training/join_group.hpp"
 
-#include "collectives/state.hpp"
+#include "collectives/communicator/state.hpp"
 
 #include <dlaunch/tree.hpp>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "collectives/transport/traffic.hpp"
+#include "collectives/transport/message/traffic.hpp"
 
 #include <dlaunch/communicator.hpp>
 #include <dlaunch/join.hpp>

@@ -1,8 +1,8 @@
 #include "collectives/training/parameters.hpp"
 
-#include "collectives/buffers.hpp"
-#include "collectives/call.hpp"
-#include "collectives/reduce.hpp"
+#include "collectives/api/buffers.hpp"
+#include "collectives/call/call.hpp"
+#include "collectives/reduce/reduce.hpp"
 
 #include <dlaunch/tree.hpp>
 

@@ -2,8 +2,8 @@
 
 #include "collectives/training/bucket_site.hpp"
 #include "collectives/training/join_group.hpp"
-#include "collectives/transport/traffic.hpp"
-#include "runtime/base/home_process.hpp"
+#include "collectives/transport/message/traffic.hpp"
+#include "runtime/base/os/home_process.hpp"
 
 #include <dlaunch/gradient_reducer.hpp>
 

@@ -1,6 +1,6 @@
 #include "collectives/training/scale.hpp"
 
-#include "collectives/buffers.hpp"
+#include "collectives/api/buffers.hpp"
 
 #include <dlaunch/error.hpp>
 

@@ -1,7 +1,7 @@
 #include "collectives/transport/flight_words.hpp"
 
-#include "collectives/transport/message.hpp"
-#include "collectives/transport/traffic.hpp"
+#include "collectives/transport/message/message.hpp"
+#include "collectives/transport/message/traffic.hpp"
 
 #include <array>
 #include <functional>

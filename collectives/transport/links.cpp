@@ -2,7 +2,7 @@
 
 #include "collectives/transport/flight_words.hpp"
 #include "runtime/base/deadline.hpp"
-#include "runtime/base/socket.hpp"
+#include "runtime/base/os/socket.hpp"
 #include "runtime/segment/remote_barrier.hpp"
 
 #include <algorithm>

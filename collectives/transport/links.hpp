@@ -1,19 +1,19 @@
 #pragma once
 
-#include "collectives/transport/by_rank.hpp"
-#include "collectives/transport/channel.hpp"
-#include "collectives/transport/inbox.hpp"
-#include "collectives/transport/message.hpp"
+#include "collectives/transport/message/by_rank.hpp"
+#include "collectives/transport/message/inbox.hpp"
+#include "collectives/transport/message/message.hpp"
+#include "collectives/transport/message/topology.hpp"
 #include "collectives/transport/news.hpp"
-#include "collectives/transport/proof.hpp"
-#include "collectives/transport/rings.hpp"
-#include "collectives/transport/topology.hpp"
+#include "collectives/transport/shm/rings.hpp"
+#include "collectives/transport/tcp/channel.hpp"
+#include "collectives/transport/tcp/proof.hpp"
 #include "collectives/transport/turns.hpp"
-#include "runtime/base/unique_fd.hpp"
+#include "runtime/base/os/unique_fd.hpp"
 #include "runtime/segment/doorbell.hpp"
 #include "runtime/segment/flight.hpp"
 #include "runtime/segment/segment.hpp"
-#include "runtime/world/membership.hpp"
+#include "runtime/world/member/membership.hpp"
 
 #include <dlaunch/world.hpp>
 

@@ -1,5 +1,5 @@
 #include "collectives/transport/links.hpp"
-#include "collectives/transport/spin_times.hpp"
+#include "collectives/transport/message/spin_times.hpp"
 
 #include <sched.h>
 

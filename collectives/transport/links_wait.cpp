@@ -1,8 +1,8 @@
 #include "collectives/transport/links.hpp"
-#include "collectives/transport/spin_times.hpp"
+#include "collectives/transport/message/spin_times.hpp"
 #include "runtime/base/deadline.hpp"
-#include "runtime/base/relax.hpp"
-#include "runtime/base/socket.hpp"
+#include "runtime/base/os/relax.hpp"
+#include "runtime/base/os/socket.hpp"
 
 #include <algorithm>
 #include <cerrno>

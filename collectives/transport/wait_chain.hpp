@@ -1,6 +1,6 @@
 #pragma once
 
-#include "collectives/transport/message.hpp"
+#include "collectives/transport/message/message.hpp"
 
 #include <cstddef>
 #include <cstdint>

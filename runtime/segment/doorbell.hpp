@@ -1,7 +1,7 @@
 #pragma once
 
-#include "runtime/base/socket.hpp"
-#include "runtime/base/unique_fd.hpp"
+#include "runtime/base/os/socket.hpp"
+#include "runtime/base/os/unique_fd.hpp"
 #include "runtime/segment/segment.hpp"
 
 #include <memory>

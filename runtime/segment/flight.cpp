@@ -1,6 +1,6 @@
 #include "runtime/segment/flight.hpp"
 
-#include "runtime/base/process_stat.hpp"
+#include "runtime/base/os/process_stat.hpp"
 #include "runtime/segment/segment.hpp"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/base/ticks.hpp"
+#include "runtime/base/os/ticks.hpp"
 
 #include <array>
 #include <atomic>

@@ -1,8 +1,8 @@
 #include "runtime/segment/flight_log.hpp"
 
-#include "runtime/base/age_text.hpp"
-#include "runtime/base/process_stat.hpp"
-#include "runtime/base/ticks.hpp"
+#include "runtime/base/os/process_stat.hpp"
+#include "runtime/base/os/ticks.hpp"
+#include "runtime/base/text/age_text.hpp"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,7 +1,7 @@
 #include "runtime/segment/segment.hpp"
 
-#include "runtime/base/random.hpp"
-#include "runtime/base/socket.hpp"
+#include "runtime/base/os/random.hpp"
+#include "runtime/base/os/socket.hpp"
 
 #include <dlaunch/error.hpp>
 

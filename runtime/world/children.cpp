@@ -2,7 +2,7 @@
 
 #include "runtime/base/bytes.hpp"
 #include "runtime/base/deadline.hpp"
-#include "runtime/base/socket.hpp"
+#include "runtime/base/os/socket.hpp"
 
 #include <array>
 #include <cerrno>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/base/unique_fd.hpp"
+#include "runtime/base/os/unique_fd.hpp"
 
 #include <dlaunch/error.hpp>
 

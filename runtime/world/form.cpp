@@ -1,11 +1,11 @@
 #include "runtime/base/deadline.hpp"
-#include "runtime/base/random.hpp"
-#include "runtime/base/socket.hpp"
+#include "runtime/base/os/random.hpp"
+#include "runtime/base/os/socket.hpp"
+#include "runtime/world/by_hand/neighbours.hpp"
+#include "runtime/world/by_hand/roster.hpp"
 #include "runtime/world/guarded_store.hpp"
-#include "runtime/world/identity.hpp"
 #include "runtime/world/join.hpp"
-#include "runtime/world/neighbours.hpp"
-#include "runtime/world/roster.hpp"
+#include "runtime/world/member/identity.hpp"
 #include "runtime/world/table_file.hpp"
 
 #include <algorithm>

@@ -1,10 +1,10 @@
 #include "runtime/base/deadline.hpp"
-#include "runtime/world/identity.hpp"
-#include "runtime/world/info.hpp"
 #include "runtime/world/join.hpp"
 #include "runtime/world/local_store.hpp"
+#include "runtime/world/member/identity.hpp"
+#include "runtime/world/member/info.hpp"
+#include "runtime/world/member/url.hpp"
 #include "runtime/world/table_file.hpp"
-#include "runtime/world/url.hpp"
 
 #include <dlaunch/world.hpp>
 

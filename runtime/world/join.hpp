@@ -1,7 +1,7 @@
 #pragma once
 
 #include "runtime/base/notice.hpp"
-#include "runtime/world/info.hpp"
+#include "runtime/world/member/info.hpp"
 #include "runtime/world/member_link.hpp"
 
 #include <dlaunch/world.hpp>

@@ -1,9 +1,9 @@
 #include "runtime/base/deadline.hpp"
-#include "runtime/base/random.hpp"
-#include "runtime/base/socket.hpp"
-#include "runtime/world/identity.hpp"
+#include "runtime/base/os/random.hpp"
+#include "runtime/base/os/socket.hpp"
+#include "runtime/world/by_hand/meeting_file.hpp"
 #include "runtime/world/join.hpp"
-#include "runtime/world/meeting_file.hpp"
+#include "runtime/world/member/identity.hpp"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,7 +1,7 @@
 #include "runtime/world/member_link.hpp"
 
 #include "runtime/base/deadline.hpp"
-#include "runtime/base/socket.hpp"
+#include "runtime/base/os/socket.hpp"
 
 #include <algorithm>
 #include <array>

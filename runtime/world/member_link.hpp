@@ -1,9 +1,9 @@
 #pragma once
 
-#include "runtime/base/home_process.hpp"
-#include "runtime/store/client.hpp"
-#include "runtime/world/membership.hpp"
-#include "runtime/world/rank_host.hpp"
+#include "runtime/base/os/home_process.hpp"
+#include "runtime/store/client/client.hpp"
+#include "runtime/world/by_hand/rank_host.hpp"
+#include "runtime/world/member/membership.hpp"
 
 #include <functional>
 #include <map>

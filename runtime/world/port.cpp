@@ -1,4 +1,4 @@
-#include "runtime/base/socket.hpp"
+#include "runtime/base/os/socket.hpp"
 
 #include <dlaunch/port.hpp>
 

@@ -1,12 +1,12 @@
 #include "runtime/base/deadline.hpp"
-#include "runtime/base/random.hpp"
-#include "runtime/base/socket.hpp"
+#include "runtime/base/os/random.hpp"
+#include "runtime/base/os/socket.hpp"
 #include "runtime/segment/calls_made.hpp"
 #include "runtime/segment/processors.hpp"
+#include "runtime/world/by_hand/rank_host.hpp"
 #include "runtime/world/children.hpp"
-#include "runtime/world/identity.hpp"
-#include "runtime/world/info.hpp"
-#include "runtime/world/rank_host.hpp"
+#include "runtime/world/member/identity.hpp"
+#include "runtime/world/member/info.hpp"
 
 #include <dlaunch/spawn.hpp>
 

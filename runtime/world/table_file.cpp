@@ -1,7 +1,7 @@
 #include "runtime/world/table_file.hpp"
 
 #include "runtime/base/bytes.hpp"
-#include "runtime/base/socket.hpp"
+#include "runtime/base/os/socket.hpp"
 
 #include <dlaunch/error.hpp>
 

@@ -1,5 +1,5 @@
 #include "runtime/base/deadline.hpp"
-#include "runtime/world/membership.hpp"
+#include "runtime/world/member/membership.hpp"
 
 #include <dlaunch/world.hpp>
 

@@ -1,7 +1,7 @@
 // What a fold costs, beside memcpy: build/bench/fold [--benchmark_filter=sum.f32]
 //
 // GB/s count every byte loaded and stored once. Small sizes stay in the caches, the largest do not.
-#include "collectives/reduce.hpp"
+#include "collectives/reduce/reduce.hpp"
 
 #include <cstring>
 #include <string>

@@ -2,10 +2,10 @@
 // and to end, each with a connection of its own; the service is a process apart.
 //
 //     service N [WORKERS_PER_NODE]
-#include "rendezvous/service.hpp"
+#include "rendezvous/service/service.hpp"
 
-#include "rendezvous/messages.hpp"
-#include "runtime/base/socket.hpp"
+#include "rendezvous/service/messages.hpp"
+#include "runtime/base/os/socket.hpp"
 
 #include <algorithm>
 #include <array>

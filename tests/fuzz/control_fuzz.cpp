@@ -1,4 +1,4 @@
-#include "collectives/transport/message.hpp"
+#include "collectives/transport/message/message.hpp"
 #include "collectives/transport/wait_chain.hpp"
 
 #include <algorithm>

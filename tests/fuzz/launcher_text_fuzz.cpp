@@ -1,6 +1,7 @@
-#include "launcher/error_file.hpp"
-#include "launcher/plan.hpp"
-#include "runtime/base/values.hpp"
+#include "launcher/cli/parse_options.hpp"
+#include "launcher/plan/plan.hpp"
+#include "launcher/report/error_file.hpp"
+#include "runtime/base/text/values.hpp"
 
 #include <cstdint>
 #include <cstdio>

@@ -1,4 +1,4 @@
-#include "rendezvous/messages.hpp"
+#include "rendezvous/service/messages.hpp"
 
 #include <algorithm>
 #include <cstdint>

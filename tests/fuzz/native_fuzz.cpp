@@ -1,4 +1,4 @@
-#include "runtime/store/native.hpp"
+#include "runtime/store/native/native.hpp"
 
 #include <cstdint>
 #include <cstdio>

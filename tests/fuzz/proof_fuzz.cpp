@@ -1,4 +1,4 @@
-#include "collectives/transport/proof.hpp"
+#include "collectives/transport/tcp/proof.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "collectives/algorithms/table_text.hpp"
+#include "collectives/algorithms/select/table_text.hpp"
 
 #include <cstdint>
 #include <cstdio>

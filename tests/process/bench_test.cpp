@@ -1,5 +1,5 @@
 // `dlaunch bench` as people run it: real launcher, real ranks.
-#include "runtime/base/socket.hpp"
+#include "runtime/base/os/socket.hpp"
 #include "tests/process/job.hpp"
 #include "tests/support/temporary_folder.hpp"
 

@@ -1,6 +1,6 @@
 // One rank of a world that the test starts by hand: by_hand_rank URL TIMEOUT_MS ACTION [TOKEN].
 #include "runtime/base/deadline.hpp"
-#include "runtime/world/membership.hpp"
+#include "runtime/world/member/membership.hpp"
 
 #include <dlaunch/world.hpp>
 

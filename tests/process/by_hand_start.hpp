@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/base/random.hpp"
+#include "runtime/base/os/random.hpp"
 #include "tests/process/by_hand_process.hpp"
 #include "tests/support/expect.hpp"
 #include "tests/support/free_port.hpp"

@@ -1,5 +1,5 @@
 // Ranks started by hand that wait: what they say of it, and of what answers in rank 0's place.
-#include "runtime/base/socket.hpp"
+#include "runtime/base/os/socket.hpp"
 #include "tests/process/by_hand_start.hpp"
 
 #include <algorithm>

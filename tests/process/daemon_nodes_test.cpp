@@ -1,5 +1,5 @@
 // Agents that meet at a dlaunchd, and the secret that lets them in.
-#include "runtime/base/socket.hpp"
+#include "runtime/base/os/socket.hpp"
 #include "tests/process/daemon.hpp"
 #include "tests/support/expect.hpp"
 

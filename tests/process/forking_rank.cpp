@@ -1,7 +1,7 @@
 // A rank that forks while it has everything open, as programs do that let a child load data or
 // write a checkpoint: `forking_rank plain|started`. The child tries what it may not do, and returns
 // from main, which destroys its copies; then the ranks go on. Prints one line when all was right.
-#include "runtime/world/membership.hpp"
+#include "runtime/world/member/membership.hpp"
 
 #include <dlaunch/dlaunch.hpp>
 

@@ -1,7 +1,7 @@
 // A rank that walks the grid: every call with every type and count, around every size at which the
 // table has another algorithm, and large ones, against plain loops. `grid_rank`: exits 0 and prints
 // one line when all was right; else it says which call was wrong, where.
-#include "collectives/algorithms/select.hpp"
+#include "collectives/algorithms/select/select.hpp"
 #include "tests/support/expect.hpp"
 #include "tests/support/grid.hpp"
 

@@ -1,7 +1,7 @@
 #include "tests/process/job.hpp"
 
 #include "runtime/base/deadline.hpp"
-#include "runtime/base/socket.hpp"
+#include "runtime/base/os/socket.hpp"
 
 #include <algorithm>
 #include <array>

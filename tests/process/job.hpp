@@ -1,7 +1,7 @@
 #pragma once
 
-#include "launcher/exit_status.hpp"
-#include "runtime/base/unique_fd.hpp"
+#include "runtime/base/os/exit_status.hpp"
+#include "runtime/base/os/unique_fd.hpp"
 #include "tests/support/free_port.hpp"
 
 #include <dlaunch/error.hpp>

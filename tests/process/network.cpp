@@ -1,6 +1,6 @@
 #include "tests/process/network.hpp"
 
-#include "runtime/base/unique_fd.hpp"
+#include "runtime/base/os/unique_fd.hpp"
 
 #include <cerrno>
 #include <csignal>

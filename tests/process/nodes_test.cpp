@@ -1,7 +1,7 @@
 // Several nodes on this host: an agent each, meeting over the loopback address.
 #include "tests/process/nodes.hpp"
 
-#include "runtime/base/socket.hpp"
+#include "runtime/base/os/socket.hpp"
 #include "tests/process/job.hpp"
 #include "tests/support/expect.hpp"
 

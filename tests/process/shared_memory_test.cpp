@@ -1,6 +1,6 @@
 // The memory that the ranks of a node share, under the real launcher: each sees what the others
 // write, every attempt has its own, whoever cannot have it goes on without, and nothing stays.
-#include "runtime/base/unique_fd.hpp"
+#include "runtime/base/os/unique_fd.hpp"
 #include "tests/process/job.hpp"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // A rank that is struck in the midst of a call: `struck TOKEN shared|tcp|nodes CALL ELEMENTS VICTIM
 // STRIKE STEP`. The others say what they are told; who takes fewer steps than STEP says how many.
-#include "collectives/transport/strike.hpp"
+#include "collectives/transport/message/strike.hpp"
 #include "tests/process/struck_calls.hpp"
 #include "tests/support/apart.hpp"
 

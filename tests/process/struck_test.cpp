@@ -1,7 +1,7 @@
 // A rank is killed, stopped, leaves or throws at each step of each algorithm in turn: all others
 // return with an error that names it, and no process, file or memory is left. A fixed part of it,
 // the same on every day; with DLAUNCH_TEST_FULL=1 all, and how many that was.
-#include "runtime/base/socket.hpp"
+#include "runtime/base/os/socket.hpp"
 #include "tests/process/job.hpp"
 #include "tests/support/expect.hpp"
 #include "tests/support/temporary_folder.hpp"

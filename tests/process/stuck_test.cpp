@@ -1,5 +1,5 @@
 // Jobs that do not go on: what dlaunch says of them, once, and who can ask.
-#include "launcher/status_socket.hpp"
+#include "launcher/watch/status_socket.hpp"
 #include "tests/process/job.hpp"
 #include "tests/process/status_folder.hpp"
 

@@ -1,6 +1,6 @@
 // The example whose ranks have different numbers of inputs, under the real launcher, with nothing
 // set: on one node, where ranks share memory, and on two, where they do not.
-#include "runtime/base/socket.hpp"
+#include "runtime/base/os/socket.hpp"
 #include "tests/process/status_folder.hpp"
 
 #include <array>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "rendezvous/messages.hpp"
-#include "rendezvous/service.hpp"
+#include "rendezvous/service/messages.hpp"
+#include "rendezvous/service/service.hpp"
 #include "tests/support/raw_peer.hpp"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/world/membership.hpp"
+#include "runtime/world/member/membership.hpp"
 
 #include <map>
 #include <memory>

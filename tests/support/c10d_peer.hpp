@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/store/c10d_session.hpp"
+#include "runtime/store/c10d/c10d_session.hpp"
 #include "tests/support/c10d_bytes.hpp"
 
 #include <memory>

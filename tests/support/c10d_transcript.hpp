@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/store/c10d_decoder.hpp"
+#include "runtime/store/c10d/decoder.hpp"
 
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/base/socket.hpp"
+#include "runtime/base/os/socket.hpp"
 
 #include <dlaunch/error.hpp>
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "collectives/algorithms/flights.hpp"
-#include "collectives/algorithms/select.hpp"
-#include "collectives/transport/mesh.hpp"
+#include "collectives/algorithms/messages/flights.hpp"
+#include "collectives/algorithms/select/select.hpp"
+#include "collectives/transport/message/mesh.hpp"
 
 #include <chrono>
 #include <condition_variable>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "runtime/world/local_store.hpp"
-#include "runtime/world/membership.hpp"
+#include "runtime/world/member/membership.hpp"
 
 #include <dlaunch/world.hpp>
 

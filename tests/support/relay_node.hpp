@@ -1,7 +1,7 @@
 #pragma once
 
-#include "rendezvous/job_host.hpp"
-#include "runtime/store/uplink.hpp"
+#include "rendezvous/service/job_host.hpp"
+#include "runtime/store/relay/uplink.hpp"
 #include "tests/support/store_server.hpp"
 
 #include <future>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "rendezvous/rounds.hpp"
+#include "rendezvous/rounds/rounds.hpp"
 
 #include <filesystem>
 #include <map>

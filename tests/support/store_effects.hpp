@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/store/key_values.hpp"
+#include "runtime/store/core/key_values.hpp"
 
 #include <cstring>
 #include <map>

@@ -1,9 +1,9 @@
 #pragma once
 
 #include "runtime/base/deadline.hpp"
-#include "runtime/base/socket.hpp"
-#include "runtime/store/client.hpp"
-#include "runtime/store/server.hpp"
+#include "runtime/base/os/socket.hpp"
+#include "runtime/store/client/client.hpp"
+#include "runtime/store/server/server.hpp"
 
 #include <condition_variable>
 #include <functional>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/store/uplink.hpp"
+#include "runtime/store/relay/uplink.hpp"
 #include "tests/support/store_server.hpp"
 
 #include <string>

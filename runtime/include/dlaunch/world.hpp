@@ -11,7 +11,7 @@
 
 namespace dlaunch {
 
-class Membership;  // The link to the agent, or to rank 0: runtime/world/membership.hpp.
+class Membership;  // The link to the agent, or to rank 0: runtime/world/member/membership.hpp.
 
 /// This process among its peers. A plain value.
 struct WorldInfo {

@@ -21,10 +21,10 @@ TREE = HERE.parents[2]
 
 # What a build without has instead.
 WITHOUT = {
-    "collectives/state.hpp": [
+    "collectives/communicator/state.hpp": [
         ("if ((record.traffic | unsettled) != 0) [[unlikely]]", "if (unsettled != 0) [[unlikely]]"),
     ],
-    "collectives/transport/team.hpp": [
+    "collectives/transport/shm/team.hpp": [
         ("    call_ = hash_of(call);\n", "    static_cast<void>(call);\n"),
         ("    return step << 32 | call;\n", "    static_cast<void>(call);\n    return step;\n"),
         ("static_cast<std::uint32_t>(word >> 32)", "static_cast<std::uint32_t>(word)"),

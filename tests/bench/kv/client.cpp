@@ -9,7 +9,7 @@
 //       wake  C connections wait for a key, another sets it: until the first and the last know
 //       init  C connections: connect, set a key, and pass a barrier (op barrier) or gather 64 bytes
 //             of everyone (op gather)
-#include "runtime/base/socket.hpp"
+#include "runtime/base/os/socket.hpp"
 #include "tests/bench/kv/protocols.hpp"
 
 #include <algorithm>

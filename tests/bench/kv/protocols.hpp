@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/store/wire.hpp"
+#include "runtime/store/protocol/wire.hpp"
 
 #include <cstdint>
 #include <memory>

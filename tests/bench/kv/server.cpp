@@ -1,7 +1,7 @@
 // A store server and nothing else: kv_server PORT serves both protocols on 127.0.0.1.
-#include "runtime/store/server.hpp"
+#include "runtime/store/server/server.hpp"
 
-#include "runtime/base/socket.hpp"
+#include "runtime/base/os/socket.hpp"
 
 #include <cstdio>
 #include <cstdlib>

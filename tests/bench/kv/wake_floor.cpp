@@ -2,7 +2,7 @@
 // told, and sends everyone a message.
 //
 //     kv_wake_floor CLIENTS REPS       prints JSON: the last waiter's time, in microseconds
-#include "runtime/base/socket.hpp"
+#include "runtime/base/os/socket.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "runtime/base/age_text.hpp"
+#include "runtime/base/text/age_text.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
-#include "runtime/base/secret.hpp"
+#include "runtime/base/secret/secret.hpp"
 
 #include "runtime/base/deadline.hpp"
-#include "runtime/base/unique_fd.hpp"
+#include "runtime/base/os/unique_fd.hpp"
 #include "tests/support/skipped.hpp"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
-#include "runtime/base/socket.hpp"
+#include "runtime/base/os/socket.hpp"
 
 #include "runtime/base/bytes.hpp"
 #include "runtime/base/deadline.hpp"
-#include "runtime/base/try_listen.hpp"
+#include "runtime/base/os/try_listen.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -1,4 +1,4 @@
-#include "collectives/transport/by_rank.hpp"
+#include "collectives/transport/message/by_rank.hpp"
 
 #include <map>
 #include <string>

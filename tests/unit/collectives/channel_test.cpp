@@ -1,7 +1,7 @@
 // The receiving end of a connection, over a pair of sockets.
-#include "collectives/transport/channel.hpp"
+#include "collectives/transport/tcp/channel.hpp"
 
-#include "runtime/base/socket.hpp"
+#include "runtime/base/os/socket.hpp"
 
 #include <cstring>
 #include <vector>

@@ -1,6 +1,6 @@
 // Every fold with every set of instructions this processor has, against plain scalars.
-#include "collectives/partial_fold.hpp"
-#include "collectives/reduce.hpp"
+#include "collectives/reduce/partial_fold.hpp"
+#include "collectives/reduce/reduce.hpp"
 #include "tests/support/scalar_fold.hpp"
 
 #include <array>

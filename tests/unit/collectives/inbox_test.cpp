@@ -1,5 +1,5 @@
 // The inbox alone: no socket, no clock.
-#include "collectives/transport/inbox.hpp"
+#include "collectives/transport/message/inbox.hpp"
 
 #include <cstring>
 

@@ -1,5 +1,5 @@
 // On which node each rank is.
-#include "collectives/algorithms/layout.hpp"
+#include "collectives/algorithms/select/layout.hpp"
 
 #include <vector>
 

@@ -1,6 +1,6 @@
 // Ranks of one node beside ranks that share no memory with them; sleeping, and dying in
 // mid-message.
-#include "collectives/transport/rings.hpp"
+#include "collectives/transport/shm/rings.hpp"
 #include "tests/support/outcomes.hpp"
 #include "tests/support/ranks.hpp"
 

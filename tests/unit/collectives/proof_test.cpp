@@ -1,5 +1,5 @@
 // Ranks that prove to each other that they know the job's key, and who tries to pass for one.
-#include "collectives/transport/proof.hpp"
+#include "collectives/transport/tcp/proof.hpp"
 
 #include "collectives/transport/links.hpp"
 #include "runtime/base/deadline.hpp"

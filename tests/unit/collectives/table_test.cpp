@@ -1,8 +1,8 @@
 // The table by which algorithms are chosen: what is in it, what it is read from, and that all ranks
 // go by the same.
-#include "collectives/algorithms/select.hpp"
-#include "collectives/algorithms/table_text.hpp"
-#include "collectives/table_in_use.hpp"
+#include "collectives/algorithms/select/select.hpp"
+#include "collectives/algorithms/select/table_text.hpp"
+#include "collectives/communicator/table_in_use.hpp"
 #include "runtime/world/table_file.hpp"
 #include "tests/support/grid.hpp"
 #include "tests/support/ranks.hpp"

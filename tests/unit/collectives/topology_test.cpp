@@ -1,5 +1,5 @@
 // Which ranks are on which node, and how a rank comes to know it.
-#include "collectives/transport/topology.hpp"
+#include "collectives/transport/message/topology.hpp"
 
 #include "collectives/transport/links.hpp"
 #include "runtime/world/local_store.hpp"

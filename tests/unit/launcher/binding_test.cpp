@@ -1,7 +1,7 @@
 // Which worker gets which cores, on machines written down; and how a machine is read.
-#include "launcher/binding.hpp"
+#include "launcher/plan/binding.hpp"
 
-#include "launcher/nvml.hpp"
+#include "launcher/machine/nvml.hpp"
 #include "runtime/segment/processors.hpp"
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "launcher/end_report.hpp"
+#include "launcher/job/end_report.hpp"
 
 #include <doctest/doctest.h>
 

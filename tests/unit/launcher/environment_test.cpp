@@ -1,6 +1,6 @@
-#include "launcher/environment.hpp"
+#include "launcher/plan/environment.hpp"
 
-#include "launcher/plan.hpp"
+#include "launcher/plan/plan.hpp"
 
 #include <algorithm>
 #include <csignal>

@@ -1,4 +1,5 @@
-#include "launcher/option_table.hpp"
+#include "launcher/cli/parse_options.hpp"
+#include "launcher/request/option_table.hpp"
 
 #include <sstream>
 

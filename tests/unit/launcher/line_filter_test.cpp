@@ -1,4 +1,4 @@
-#include "launcher/line_filter.hpp"
+#include "launcher/output/line_filter.hpp"
 
 #include <doctest/doctest.h>
 

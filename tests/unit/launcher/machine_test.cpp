@@ -1,4 +1,4 @@
-#include "launcher/machine.hpp"
+#include "launcher/machine/machine.hpp"
 
 #include <filesystem>
 #include <fstream>

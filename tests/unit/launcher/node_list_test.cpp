@@ -1,4 +1,4 @@
-#include "launcher/node_list.hpp"
+#include "launcher/scheduler/node_list.hpp"
 
 #include <doctest/doctest.h>
 

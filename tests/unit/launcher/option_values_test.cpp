@@ -1,4 +1,4 @@
-#include "launcher/option_values.hpp"
+#include "launcher/request/option_values.hpp"
 
 #include <csignal>
 

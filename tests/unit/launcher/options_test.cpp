@@ -1,7 +1,6 @@
 // Command lines, option by option. Longer than a sitting: each has its rows.
-#include "launcher/options.hpp"
-
-#include "launcher/option_table.hpp"
+#include "launcher/cli/parse_options.hpp"
+#include "launcher/request/option_table.hpp"
 
 #include <algorithm>
 #include <csignal>

@@ -1,4 +1,4 @@
-#include "launcher/output_lines.hpp"
+#include "launcher/output/output_lines.hpp"
 
 #include <random>
 

@@ -1,6 +1,7 @@
-#include "launcher/plan.hpp"
+#include "launcher/plan/plan.hpp"
 
-#include "launcher/environment.hpp"
+#include "launcher/cli/parse_options.hpp"
+#include "launcher/plan/environment.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,6 @@
-#include "launcher/result.hpp"
+#include "launcher/report/result.hpp"
+
+#include "launcher/cli/parse_options.hpp"
 
 #include <csignal>
 

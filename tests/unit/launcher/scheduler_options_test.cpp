@@ -1,5 +1,5 @@
 // A scheduler among the other sources of options.
-#include "launcher/options.hpp"
+#include "launcher/cli/parse_options.hpp"
 #include "tests/unit/launcher/recorded.hpp"
 
 #include <algorithm>

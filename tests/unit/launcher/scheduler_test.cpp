@@ -1,6 +1,6 @@
 // What follows from the variables of schedulers, as they were recorded from the real ones
 // (tests/process/record_environments) where those run here, else as their documents say.
-#include "launcher/scheduler.hpp"
+#include "launcher/scheduler/scheduler.hpp"
 
 #include "tests/unit/launcher/recorded.hpp"
 

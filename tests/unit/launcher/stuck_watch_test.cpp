@@ -1,7 +1,7 @@
-#include "launcher/flight_report.hpp"
-#include "launcher/node_sight.hpp"
-#include "launcher/stopped_ranks.hpp"
-#include "launcher/stuck_exchange.hpp"
+#include "launcher/report/flight_report.hpp"
+#include "launcher/watch/node_sight.hpp"
+#include "launcher/watch/stopped_ranks.hpp"
+#include "launcher/watch/stuck_exchange.hpp"
 
 #include <array>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "launcher/summary.hpp"
+#include "launcher/report/summary.hpp"
 
 #include <algorithm>
 #include <csignal>

@@ -1,6 +1,6 @@
 // Runs the transcripts in tests/scenario/supervisor, and random histories for what must hold
 // always.
-#include "launcher/supervisor.hpp"
+#include "launcher/job/supervisor.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -1,4 +1,4 @@
-#include "launcher/traceback_lines.hpp"
+#include "launcher/output/traceback_lines.hpp"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "rendezvous/config.hpp"
+#include "rendezvous/daemon/config.hpp"
 
 #include <fstream>
 #include <iterator>

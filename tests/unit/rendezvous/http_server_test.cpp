@@ -1,8 +1,8 @@
 // The status server by real sockets, in the hands of clients that mean no good.
-#include "rendezvous/http_server.hpp"
+#include "rendezvous/daemon/http_server.hpp"
 
 #include "runtime/base/deadline.hpp"
-#include "runtime/base/socket.hpp"
+#include "runtime/base/os/socket.hpp"
 
 #include <array>
 #include <future>

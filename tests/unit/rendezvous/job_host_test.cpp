@@ -1,9 +1,9 @@
 // Admission, grants and news of losses, by real clients over real sockets.
-#include "rendezvous/job_host.hpp"
+#include "rendezvous/service/job_host.hpp"
 
 #include "runtime/base/deadline.hpp"
-#include "runtime/base/socket.hpp"
-#include "runtime/store/client.hpp"
+#include "runtime/base/os/socket.hpp"
+#include "runtime/store/client/client.hpp"
 #include "tests/support/expect.hpp"
 
 #include <algorithm>

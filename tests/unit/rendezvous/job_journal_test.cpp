@@ -1,4 +1,4 @@
-#include "rendezvous/job_journal.hpp"
+#include "rendezvous/service/job_journal.hpp"
 
 #include "tests/support/agent_peer.hpp"
 

@@ -1,5 +1,5 @@
 // The messages between agent and rendezvous: golden bytes, round trips, limits.
-#include "rendezvous/messages.hpp"
+#include "rendezvous/service/messages.hpp"
 
 #include <csignal>
 #include <optional>

@@ -1,7 +1,7 @@
 // The load of a job of 100,000 ranks on its rendezvous: messages and bytes by phase
 // (docs/scale.md), and that none of it is quadratic. DLAUNCH_TEST_FULL=1 prints the table.
-#include "rendezvous/messages.hpp"
-#include "rendezvous/rounds.hpp"
+#include "rendezvous/rounds/rounds.hpp"
+#include "rendezvous/service/messages.hpp"
 #include "tests/support/expect.hpp"
 
 #include <algorithm>

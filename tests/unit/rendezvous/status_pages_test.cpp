@@ -1,4 +1,4 @@
-#include "rendezvous/status_pages.hpp"
+#include "rendezvous/daemon/status_pages.hpp"
 
 #include <set>
 #include <sstream>

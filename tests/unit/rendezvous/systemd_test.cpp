@@ -1,6 +1,6 @@
-#include "rendezvous/systemd.hpp"
+#include "rendezvous/daemon/systemd.hpp"
 
-#include "runtime/base/socket.hpp"
+#include "runtime/base/os/socket.hpp"
 
 #include <array>
 #include <cerrno>

@@ -1,5 +1,4 @@
-#include "runtime/store/c10d_decoder.hpp"
-
+#include "runtime/store/c10d/decoder.hpp"
 #include "tests/support/c10d_bytes.hpp"
 
 #include <sstream>

@@ -1,7 +1,7 @@
 #include "runtime/base/deadline.hpp"
-#include "runtime/base/peer_process.hpp"
-#include "runtime/base/socket.hpp"
-#include "runtime/store/server.hpp"
+#include "runtime/base/os/peer_process.hpp"
+#include "runtime/base/os/socket.hpp"
+#include "runtime/store/server/server.hpp"
 #include "tests/support/c10d_bytes.hpp"
 
 #include <chrono>

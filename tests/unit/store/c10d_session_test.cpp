@@ -1,4 +1,4 @@
-#include "runtime/store/c10d_session.hpp"
+#include "runtime/store/c10d/c10d_session.hpp"
 
 #include "tests/support/c10d_peer.hpp"
 #include "tests/support/c10d_transcript.hpp"

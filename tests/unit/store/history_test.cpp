@@ -1,6 +1,6 @@
 // Seeded random histories on the key-value core and on a model that is too plain to be wrong: a
 // map, a list of queues, and one list of waits that is searched from the front.
-#include "runtime/store/key_values.hpp"
+#include "runtime/store/core/key_values.hpp"
 #include "tests/support/store_effects.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include "runtime/store/key_values.hpp"
+#include "runtime/store/core/key_values.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // A client's promises over a connection that breaks: calls count once, watches miss no outcome.
-#include "runtime/store/watched.hpp"
+#include "runtime/store/client/watched.hpp"
 #include "tests/support/store_server.hpp"
 
 #include <atomic>

@@ -1,5 +1,5 @@
 // The TLS filter in memory, from both ends and from an attacker's side.
-#include "runtime/store/tls.hpp"
+#include "runtime/store/tls/tls.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 // The key-value core by transcript: tests/scenario/store/*.txt. A line is a caller (client and
 // request), a command and its words; behind it stand, indented, the effects it must have, all of
 // them and in this order. "_" is the empty value. Deadlines and "at" are milliseconds.
-#include "runtime/store/key_values.hpp"
+#include "runtime/store/core/key_values.hpp"
 #include "tests/support/store_effects.hpp"
 
 #include <filesystem>

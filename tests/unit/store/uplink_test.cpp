@@ -1,5 +1,5 @@
 // The one connection of a node, against a real server and through a network that fails.
-#include "runtime/store/uplink.hpp"
+#include "runtime/store/relay/uplink.hpp"
 
 #include "tests/support/expect.hpp"
 #include "tests/support/skipped.hpp"

@@ -1,7 +1,7 @@
 // The native protocol's messages: golden bytes, round trips, and decoders that believe nothing.
-#include "runtime/store/wire.hpp"
+#include "runtime/store/protocol/wire.hpp"
 
-#include "runtime/store/replies.hpp"
+#include "runtime/store/protocol/replies.hpp"
 
 #include <string>
 

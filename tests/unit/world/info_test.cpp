@@ -1,4 +1,4 @@
-#include "runtime/world/info.hpp"
+#include "runtime/world/member/info.hpp"
 
 #include "tests/support/expect.hpp"
 

@@ -1,8 +1,8 @@
 // Ranks without an agent come to share memory: all of a host, or none.
-#include "runtime/world/neighbours.hpp"
+#include "runtime/world/by_hand/neighbours.hpp"
 
 #include "runtime/base/deadline.hpp"
-#include "runtime/base/socket.hpp"
+#include "runtime/base/os/socket.hpp"
 
 #include <future>
 #include <map>

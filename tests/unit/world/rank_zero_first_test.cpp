@@ -1,6 +1,6 @@
 #include "runtime/base/deadline.hpp"
 #include "runtime/world/local_store.hpp"
-#include "runtime/world/membership.hpp"
+#include "runtime/world/member/membership.hpp"
 
 #include <dlaunch/world.hpp>
 

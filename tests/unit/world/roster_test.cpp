@@ -1,4 +1,4 @@
-#include "runtime/world/roster.hpp"
+#include "runtime/world/by_hand/roster.hpp"
 
 #include <doctest/doctest.h>
 

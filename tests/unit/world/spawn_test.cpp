@@ -1,6 +1,6 @@
 #include "runtime/base/deadline.hpp"
-#include "runtime/base/unique_fd.hpp"
-#include "runtime/world/membership.hpp"
+#include "runtime/base/os/unique_fd.hpp"
+#include "runtime/world/member/membership.hpp"
 
 #include <dlaunch/spawn.hpp>
 

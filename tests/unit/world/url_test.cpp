@@ -1,4 +1,4 @@
-#include "runtime/world/url.hpp"
+#include "runtime/world/member/url.hpp"
 
 #include <dlaunch/error.hpp>
 

@@ -1,6 +1,6 @@
 #include "collectives/bench/calibrate.hpp"
 
-#include "collectives/table_in_use.hpp"
+#include "collectives/communicator/table_in_use.hpp"
 #include "tests/support/ranks.hpp"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "collectives/bench/options.hpp"
 
-#include "collectives/algorithms/select.hpp"
+#include "collectives/algorithms/select/select.hpp"
 #include "collectives/bench/explain.hpp"
 #include "collectives/bench/measure.hpp"
 #include "collectives/bench/memory.hpp"

@@ -1,0 +1,21 @@
+#include "collectives/algorithms/messages/messages.hpp"
+
+#include <cstring>
+
+namespace dlaunch::algorithms {
+
+void all_reduce_bruck(Mesh& mesh, std::span<std::byte> data, const Folder& fold) {
+  const int n = mesh.size();
+  const Offsets parts = equal_parts(n, data.size());
+  const auto all = mesh.rooms().take(parts.back());
+  std::vector<const std::byte*> inputs;
+  for (int rank = 0; rank < n; ++rank) {
+    inputs.push_back(all.get() + parts[static_cast<std::size_t>(rank)]);
+  }
+  std::byte* mine = all.get() + parts[static_cast<std::size_t>(mesh.rank())];
+  if (!data.empty()) std::memcpy(mine, data.data(), data.size());
+  all_gather_bruck(mesh, all.get(), parts);
+  fold(inputs, data.data(), data.size() / fold.element_bytes());
+}
+
+}  // namespace dlaunch::algorithms

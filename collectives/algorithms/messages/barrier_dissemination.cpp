@@ -1,0 +1,50 @@
+#include "collectives/algorithms/messages/flights.hpp"
+#include "collectives/algorithms/messages/messages.hpp"
+
+#include <utility>
+#include <vector>
+
+namespace dlaunch::algorithms {
+namespace {
+
+/// More messages in a round cost the sender more than a round less saves.
+constexpr int radix = 8;
+
+}  // namespace
+
+void barrier_dissemination(Mesh& mesh) {
+  const int n = mesh.size(), me = mesh.rank();
+  Flights flights(mesh);
+  for (int unit = 1; unit < n; unit *= radix) {
+    if (2 * unit >= n) {  // One other only, who may be had sooner by itself.
+      mesh.exchange((me - unit + n) % n, {}, (me + unit) % n, {});
+      continue;
+    }
+    for (int distance = unit; distance < n && distance < radix * unit; distance += unit) {
+      // The way in which Bruck's algorithm sends, too: they share connections.
+      flights.recv((me + distance) % n, {});
+      flights.send((me - distance + n) % n, {});
+    }
+    flights.land();
+  }
+}
+
+void tell_by_dissemination(Mesh& mesh, BytesView mine,
+                           const std::function<void(int from, BytesView theirs)>& heard) {
+  const int n = mesh.size(), me = mesh.rank();
+  std::vector<std::byte> all(static_cast<std::size_t>(radix - 1) * mine.size());
+  for (int unit = 1; unit < n; unit *= radix) {
+    std::vector<std::pair<int, BytesView>> heard_from;
+    Flights flights(mesh);
+    for (int distance = unit; distance < n && distance < radix * unit; distance += unit) {
+      const auto theirs = std::span(all).subspan(heard_from.size() * mine.size(), mine.size());
+      heard_from.emplace_back((me + distance) % n, theirs);
+      flights.recv((me + distance) % n, theirs);
+      flights.send((me - distance + n) % n, mine);
+    }
+    flights.land();
+    for (const auto& [from, theirs] : heard_from) heard(from, theirs);
+  }
+}
+
+}  // namespace dlaunch::algorithms

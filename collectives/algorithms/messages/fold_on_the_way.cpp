@@ -1,0 +1,161 @@
+#include "collectives/algorithms/messages/flights.hpp"
+#include "collectives/algorithms/messages/messages.hpp"
+#include "collectives/reduce/partial_fold.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+namespace dlaunch::algorithms {
+namespace {
+
+/// Folded while the next one arrives. A multiple of every element's size.
+constexpr std::size_t chunk_bytes = 256u << 10;
+
+/// This rank's data as folded so far, by places in `data`: there, if a partial is of the elements'
+/// type, else beside it.
+class Partials {
+ public:
+  Partials(Mesh& mesh, std::span<std::byte> data, const Folder& fold)
+      : fold_(fold), partials_(fold), ranks_(mesh.size()), begin_(data.data()) {
+    if (partials_.is_plain()) return;
+    const std::size_t count = data.size() / fold.element_bytes();
+    if (!partials_.fits_in_place()) {
+      room_ = mesh.rooms().take(count * partials_.element_bytes());
+      begin_ = room_.get();
+    }
+    const std::array<const std::byte*, 1> alone{data.data()};
+    partials_.extend(nullptr, alone, begin_, count);
+  }
+  /// What stands for the data's bytes from `begin` to `end`.
+  std::span<std::byte> of(std::size_t begin, std::size_t end) const {
+    return {begin_ + scaled(begin), scaled(end) - scaled(begin)};
+  }
+  /// How many bytes stand for so many of the data.
+  std::size_t scaled(std::size_t bytes) const {
+    return bytes / fold_.element_bytes() * partials_.element_bytes();
+  }
+  void join(const std::byte* left, const std::byte* right, std::span<std::byte> out) const {
+    const std::array<const std::byte*, 2> both{left, right};
+    partials_.joining()(both, out.data(), out.size() / partials_.element_bytes());
+  }
+  void finish(std::size_t begin, std::size_t end, std::byte* out) const {
+    partials_.finish(of(begin, end).data(), out, (end - begin) / fold_.element_bytes(), ranks_);
+  }
+
+ private:
+  const Folder& fold_;
+  PartialFolder partials_;
+  const int ranks_;
+  Rooms::Room room_;
+  std::byte* begin_;
+};
+
+/// At least once, so that the ranks compare their calls.
+template <class Use>
+void for_each_chunk(std::span<std::byte> data, const Use& use) {
+  std::size_t begin = 0;
+  do {
+    const auto chunk = data.subspan(begin, std::min(chunk_bytes, data.size() - begin));
+    use(chunk);
+    begin += chunk.size();
+  } while (begin < data.size());
+}
+
+/// Parts go round the ring and are folded at every rank; each ends at its owner, whole.
+void fold_round_ring(Mesh& mesh, const Partials& partials, const Offsets& parts) {
+  const int n = mesh.size(), me = mesh.rank();
+  std::size_t longest = 0;
+  for (int rank = 0; rank < n; ++rank) longest = std::max(longest, size_of_part(parts, rank));
+  const auto came = mesh.rooms().take(partials.scaled(longest));
+  const auto part = [&](int distance) {
+    const auto index = static_cast<std::size_t>((me - distance + 2 * n) % n);
+    return partials.of(parts[index], parts[index + 1]);
+  };
+  for (int step = 1; step < n; ++step) {
+    const auto out = part(step), mine = part(step + 1);
+    Flights departures(mesh);
+    std::vector<Flights> arrivals;
+    for_each_chunk(out, [&](auto chunk) { departures.send((me + 1) % n, chunk); });
+    for_each_chunk(std::span(came.get(), mine.size()), [&](auto chunk) {
+      arrivals.emplace_back(mesh);
+      arrivals.back().recv((me - 1 + n) % n, chunk);
+    });
+    std::size_t next = 0;
+    for_each_chunk(mine, [&](auto chunk) {
+      arrivals[next].land();
+      partials.join(came.get() + next++ * chunk_bytes, chunk.data(), chunk);
+    });
+    departures.land();
+  }
+}
+
+/// Neighbours in pairs, so that as many ranks as a power of two go on: `place` among them, -1 for
+/// whoever has given its data to the next rank.
+struct PowerOfTwo {
+  explicit PowerOfTwo(const Mesh& mesh)
+      : size(static_cast<int>(std::bit_floor(static_cast<unsigned>(mesh.size())))),
+        pairs(mesh.size() - size),
+        paired(mesh.rank() < 2 * pairs),
+        place(!paired                ? mesh.rank() - pairs
+              : mesh.rank() % 2 == 0 ? -1
+                                     : mesh.rank() / 2) {}
+  int rank_at(int other) const { return other < pairs ? 2 * other + 1 : other + pairs; }
+
+  const int size;
+  const int pairs;  ///< In each pair the second rank goes on.
+  const bool paired;
+  const int place;
+};
+
+}  // namespace
+
+void all_reduce_ring(Mesh& mesh, std::span<std::byte> data, const Folder& fold) {
+  const Offsets parts = even_parts(data.size(), mesh.size(), fold.element_bytes());
+  const auto me = static_cast<std::size_t>(mesh.rank());
+  const Partials partials(mesh, data, fold);
+  fold_round_ring(mesh, partials, parts);
+  partials.finish(parts[me], parts[me + 1], data.data() + parts[me]);
+  all_gather_ring(mesh, data.data(), parts);
+}
+
+void all_reduce_halving(Mesh& mesh, std::span<std::byte> data, const Folder& fold) {
+  const PowerOfTwo ranks(mesh);
+  const Partials partials(mesh, data, fold);
+  const auto all = partials.of(0, data.size());
+  const auto came = mesh.rooms().take(ranks.place >= 0 ? all.size() : 0);
+  if (ranks.place < 0) {
+    mesh.send(mesh.rank() + 1, all);
+    return mesh.recv(mesh.rank() + 1, data);
+  }
+  if (ranks.paired) {
+    mesh.recv(mesh.rank() - 1, {came.get(), all.size()});
+    partials.join(came.get(), all.data(), all);
+  }
+  const Offsets parts = even_parts(data.size(), ranks.size, fold.element_bytes());
+  const auto offset = [&](int place) { return parts[static_cast<std::size_t>(place)]; };
+  // The range left to fold here is halved until it is this place's part.
+  int first = 0;
+  for (int half = ranks.size / 2; half > 0; half /= 2) {
+    const bool is_left = (ranks.place & half) == 0;
+    const int mine = is_left ? first : first + half, theirs = is_left ? first + half : first;
+    const int other = ranks.rank_at(ranks.place ^ half);
+    const auto kept = partials.of(offset(mine), offset(mine + half));
+    const auto given = partials.of(offset(theirs), offset(theirs + half));
+    mesh.exchange(other, given, other, {came.get(), kept.size()});
+    partials.join(is_left ? kept.data() : came.get(), is_left ? came.get() : kept.data(), kept);
+    first = mine;
+  }
+  partials.finish(offset(first), offset(first + 1), data.data() + offset(first));
+  for (int half = 1; half < ranks.size; half *= 2) {
+    const int own = ranks.place & ~(half - 1), theirs = own ^ half;
+    const int other = ranks.rank_at(ranks.place ^ half);
+    const auto run = [&](int begin) {
+      return data.subspan(offset(begin), offset(begin + half) - offset(begin));
+    };
+    mesh.exchange(other, run(own), other, run(theirs));
+  }
+  if (ranks.paired) mesh.send(mesh.rank() - 1, data);
+}
+
+}  // namespace dlaunch::algorithms

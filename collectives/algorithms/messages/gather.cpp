@@ -1,0 +1,83 @@
+#include "collectives/algorithms/messages/flights.hpp"
+#include "collectives/algorithms/messages/messages.hpp"
+#include "collectives/algorithms/messages/places.hpp"
+#include "collectives/algorithms/messages/tree_gather.hpp"
+
+#include <cstring>
+
+namespace dlaunch::algorithms {
+namespace {
+
+void put(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes > 0 && to != from) std::memmove(to, from, bytes);
+}
+
+}  // namespace
+
+void gather_direct(Mesh& mesh, BytesView mine, std::byte* all, const Offsets& parts, int root) {
+  if (mesh.rank() != root) return mesh.send(root, mine);
+  Flights flights(mesh);
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    std::byte* part = all + parts[static_cast<std::size_t>(rank)];
+    if (rank == root) {
+      put(part, mine.data(), mine.size());
+    } else {
+      flights.recv(rank, {part, size_of_part(parts, rank)});
+    }
+  }
+  flights.land();
+}
+
+void scatter_direct(Mesh& mesh, const std::byte* all, std::span<std::byte> mine,
+                    const Offsets& parts, int root) {
+  if (mesh.rank() != root) return mesh.recv(root, mine);
+  Flights flights(mesh);
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    const std::byte* part = all + parts[static_cast<std::size_t>(rank)];
+    if (rank == root) {
+      put(mine.data(), part, mine.size());
+    } else {
+      flights.send(rank, {part, size_of_part(parts, rank)});
+    }
+  }
+  flights.land();
+}
+
+void gather_tree(Mesh& mesh, BytesView mine, std::byte* all, int root) {
+  const Places places(mesh, root);
+  const TreeGather gathered(mesh, mine, places);
+  if (mesh.rank() != root) return;
+  for (int place = 0; place < places.ranks; ++place) {
+    put(all + static_cast<std::size_t>(places.rank_at(place)) * mine.size(), gathered.at(place),
+        mine.size());
+  }
+}
+
+void scatter_tree(Mesh& mesh, const std::byte* all, std::span<std::byte> mine, int root) {
+  const Places places(mesh, root);
+  const std::size_t each = mine.size();
+  const int subtree = places.subtree(places.mine);
+  std::vector<std::byte> held(static_cast<std::size_t>(subtree) * each);
+  const auto run = [&](int first, int count) {
+    return std::span(held).subspan(static_cast<std::size_t>(first) * each,
+                                   static_cast<std::size_t>(count) * each);
+  };
+  if (places.mine != 0) {
+    mesh.recv(places.rank_at(places.parent(places.mine)), held);
+  } else {
+    for (int place = 0; place < places.ranks; ++place) {
+      put(run(place, 1).data(), all + static_cast<std::size_t>(places.rank_at(place)) * each, each);
+    }
+  }
+  int bit = 1;
+  while (bit < subtree) bit *= 2;
+  Flights flights(mesh);
+  for (bit /= 2; bit > 0; bit /= 2) {
+    const int child = places.mine + bit;
+    flights.send(places.rank_at(child), run(bit, places.subtree(child)));
+  }
+  put(mine.data(), held.data(), each);
+  flights.land();
+}
+
+}  // namespace dlaunch::algorithms

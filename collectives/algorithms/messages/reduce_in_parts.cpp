@@ -1,0 +1,163 @@
+#include "collectives/algorithms/messages/flights.hpp"
+#include "collectives/algorithms/messages/messages.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace dlaunch::algorithms {
+namespace {
+
+/// Chunks of a part: large enough for a link, small enough that one is folded out of the cache
+/// while the next arrives. Multiples of every element's size.
+constexpr std::size_t chunk_bytes_max = 256u << 10;
+constexpr std::size_t chunk_bytes_min = 16u << 10;
+/// What the chunks that arrive may take, beside the call's buffers.
+constexpr std::size_t scratch_bytes_max = 16u << 20;
+
+/// Every rank's data for a part goes to the part's owner, chunk by chunk. While chunk k + 1 is on
+/// its way, chunk k is folded and, if the others want it, sent to them.
+class InParts {
+ public:
+  /// `out` is where this rank's own part goes.
+  InParts(Mesh& mesh, BytesView in, std::byte* out, const Offsets& parts, const Folder& fold)
+      : mesh_(mesh),
+        n_(mesh.size()),
+        me_(mesh.rank()),
+        in_(in),
+        out_(out),
+        parts_(parts),
+        fold_(fold),
+        inputs_(static_cast<std::size_t>(n_)) {
+    const auto others = static_cast<std::size_t>(std::max(n_ - 1, 1));
+    chunk_ = std::clamp(scratch_bytes_max / 2 / others / 64 * 64, chunk_bytes_min, chunk_bytes_max);
+    std::size_t longest = 0;
+    for (int rank = 0; rank < n_; ++rank) longest = std::max(longest, size_of_part(parts, rank));
+    // One even if all parts are empty, so that the ranks compare their calls.
+    chunks_ = std::max<std::size_t>((longest + chunk_ - 1) / chunk_, 1);
+    room_ = n_ == 1 ? 0 : std::min(size_of_part(parts, me_), chunk_);
+    scratch_ = mesh.rooms().take(2 * others * room_);
+  }
+
+  /// `shared`: where all ranks' results go, if everyone is to have them; it may be `in`.
+  void run(std::byte* shared) {
+    for (std::size_t k = 0; k <= chunks_; ++k) {
+      if (k < chunks_) start(k);
+      if (k == 0) continue;
+      arrivals_[(k - 1) % 2].land();
+      fold_chunk(k - 1);
+      // A result may be received where this rank's own data was.
+      departures_[(k - 1) % 2].land();
+      if (shared == nullptr) continue;
+      results_.at(k % 2).land();
+      share(k - 1, shared, results_.at(k % 2));
+    }
+    for (Flights& each : results_) each.land();
+  }
+
+ private:
+  std::size_t begin(int rank, std::size_t k) const {
+    return parts_[static_cast<std::size_t>(rank)] +
+           std::min(k * chunk_, size_of_part(parts_, rank));
+  }
+  std::size_t size(int rank, std::size_t k) const {
+    const std::size_t part = size_of_part(parts_, rank);
+    return std::min(chunk_, part - std::min(k * chunk_, part));
+  }
+  std::byte* place(int distance, std::size_t k) const {
+    const auto other = static_cast<std::size_t>(distance - 1);
+    return scratch_.get() + (2 * other + k % 2) * room_;
+  }
+
+  void start(std::size_t k) {
+    for (int distance = 1; distance < n_; ++distance) {
+      const int to = (me_ + distance) % n_, from = (me_ - distance + n_) % n_;
+      arrivals_[k % 2].recv(from, {place(distance, k), size(me_, k)});
+      departures_[k % 2].send(to, in_.subspan(begin(to, k), size(to, k)));
+    }
+  }
+
+  void fold_chunk(std::size_t k) {
+    for (int distance = 1; distance < n_; ++distance) {
+      inputs_[static_cast<std::size_t>((me_ - distance + n_) % n_)] = place(distance, k);
+    }
+    inputs_[static_cast<std::size_t>(me_)] = in_.data() + begin(me_, k);
+    fold_(inputs_, out_ + (begin(me_, k) - begin(me_, 0)), size(me_, k) / fold_.element_bytes());
+  }
+
+  void share(std::size_t k, std::byte* shared, Flights& flights) {
+    for (int distance = 1; distance < n_; ++distance) {
+      const int to = (me_ + distance) % n_, from = (me_ - distance + n_) % n_;
+      flights.recv(from, {shared + begin(from, k), size(from, k)});
+      flights.send(to, {shared + begin(me_, k), size(me_, k)});
+    }
+  }
+
+  Mesh& mesh_;
+  const int n_, me_;
+  const BytesView in_;
+  std::byte* const out_;
+  const Offsets& parts_;
+  const Folder& fold_;
+  std::vector<const std::byte*> inputs_;
+  std::size_t chunk_ = 0, chunks_ = 0, room_ = 0;
+  Rooms::Room scratch_;
+  std::array<Flights, 2> arrivals_{Flights(mesh_), Flights(mesh_)};
+  std::array<Flights, 2> departures_{Flights(mesh_), Flights(mesh_)};
+  std::array<Flights, 2> results_{Flights(mesh_), Flights(mesh_)};
+};
+
+}  // namespace
+
+void reduce_scatter_in_parts(Mesh& mesh, BytesView in, std::byte* out, const Offsets& parts,
+                             const Folder& fold) {
+  InParts(mesh, in, out, parts, fold).run(nullptr);
+}
+
+void all_reduce_in_parts(Mesh& mesh, std::span<std::byte> data, const Folder& fold) {
+  const Offsets parts = even_parts(data.size(), mesh.size(), fold.element_bytes());
+  std::byte* mine = data.data() + parts[static_cast<std::size_t>(mesh.rank())];
+  InParts(mesh, data, mine, parts, fold).run(data.data());
+}
+
+void reduce_in_parts(Mesh& mesh, BytesView in, std::byte* out, int root, const Folder& fold) {
+  const Offsets parts = even_parts(in.size(), mesh.size(), fold.element_bytes());
+  const std::size_t size = size_of_part(parts, mesh.rank());
+  const auto mine = mesh.rooms().take(size);
+  reduce_scatter_in_parts(mesh, in, mine.get(), parts, fold);
+  gather_direct(mesh, {mine.get(), size}, out, parts, root);
+}
+
+void all_reduce_exchange(Mesh& mesh, std::span<std::byte> data, const Folder& fold) {
+  const int other = 1 - mesh.rank();
+  const std::size_t chunks =
+      std::max<std::size_t>((data.size() + chunk_bytes_max - 1) / chunk_bytes_max, 1);
+  const std::size_t room = std::min(data.size(), chunk_bytes_max);
+  const auto scratch = mesh.rooms().take(std::min<std::size_t>(chunks, 2) * room);
+  const auto chunk = [&](std::size_t k) {
+    const std::size_t begin = k * chunk_bytes_max;
+    return data.subspan(begin, std::min(chunk_bytes_max, data.size() - begin));
+  };
+  const auto fold_chunk = [&](std::size_t k) {
+    const std::byte* mine = chunk(k).data();
+    const std::byte* theirs = scratch.get() + k % 2 * room;
+    const std::array<const std::byte*, 2> inputs{mesh.rank() == 0 ? mine : theirs,
+                                                 mesh.rank() == 0 ? theirs : mine};
+    fold(inputs, chunk(k).data(), chunk(k).size() / fold.element_bytes());
+  };
+  if (chunks == 1) {
+    mesh.exchange(other, data, other, {scratch.get(), data.size()});
+    return fold_chunk(0);
+  }
+  std::array<Flights, 2> flights{Flights(mesh), Flights(mesh)};
+  for (std::size_t k = 0; k <= chunks; ++k) {
+    if (k < chunks) {
+      flights.at(k % 2).recv(other, {scratch.get() + k % 2 * room, chunk(k).size()});
+      flights.at(k % 2).send(other, chunk(k));
+    }
+    if (k == 0) continue;
+    flights.at((k - 1) % 2).land();
+    fold_chunk(k - 1);
+  }
+}
+
+}  // namespace dlaunch::algorithms

@@ -1,0 +1,43 @@
+#pragma once
+
+#include "collectives/algorithms/messages/flights.hpp"
+#include "collectives/algorithms/messages/places.hpp"
+
+#include <cstring>
+#include <memory>
+
+namespace dlaunch::algorithms {
+
+/// Equal pieces of all ranks at the root, side by side in the order of their places; they came up a
+/// binomial tree. On the other ranks those of the subtree, which were sent on.
+class TreeGather {
+ public:
+  TreeGather(Mesh& mesh, BytesView mine, const Places& places) : each_(mine.size()) {
+    const int subtree = places.subtree(places.mine);
+    held_ = mesh.rooms().take(each_ * static_cast<std::size_t>(subtree));
+    if (each_ > 0) std::memcpy(held_.get(), mine.data(), each_);
+    Flights flights(mesh);
+    for (int bit = 1; bit < subtree; bit *= 2) {
+      const int child = places.mine + bit;
+      flights.recv(places.rank_at(child), run(bit, places.subtree(child)));
+    }
+    flights.land();
+    if (places.mine == 0) return;
+    mesh.send(places.rank_at(places.parent(places.mine)), run(0, subtree));
+  }
+
+  const std::byte* at(int place) const {
+    return held_.get() + static_cast<std::size_t>(place) * each_;
+  }
+
+ private:
+  std::span<std::byte> run(int first, int count) {
+    return {held_.get() + static_cast<std::size_t>(first) * each_,
+            static_cast<std::size_t>(count) * each_};
+  }
+
+  std::size_t each_;
+  Rooms::Room held_;
+};
+
+}  // namespace dlaunch::algorithms

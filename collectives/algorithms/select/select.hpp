@@ -1,0 +1,143 @@
+#pragma once
+
+#include "collectives/algorithms/select/layout.hpp"
+#include "collectives/reduce/reduce.hpp"
+#include "collectives/transport/message/message.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// Which algorithm serves which call. Pure: the same answer on all ranks that go by one table.
+namespace dlaunch::algorithms {
+
+enum class Algorithm : std::uint8_t {
+  exchange,       ///< Two ranks send each other all they have.
+  bruck,          ///< log2 n rounds, in which what is passed on doubles.
+  tree,           ///< Up a tree, or down, or both.
+  in_parts,       ///< Each rank sees to a part; all to all, a chunk behind the other.
+  scatter,        ///< The root deals out parts, which then travel round a ring.
+  ring,           ///< From neighbour to neighbour, n - 1 steps.
+  halving,        ///< Pairs at halving distances halve what they have left to fold.
+  dissemination,  ///< Rounds in which all tell those at growing distances.
+  direct,         ///< Every pair has its own message.
+  // For ranks that share memory:
+  flag_line,  ///< The data lies beside the flag that says it is there.
+  one_shot,   ///< Everyone reads what all put into their slots, and folds all of it.
+  two_shot,   ///< Everyone folds a slice for all, and then takes the others' slices; in chunks.
+  slots,      ///< A rank that has something puts it into its slot, where others take it; in chunks.
+  in_place,   ///< Straight from the ranks' buffers and into them.
+  // For ranks on nodes, within which they share memory:
+  leaders,    ///< One rank of each node speaks for it.
+  slices,     ///< Every rank of a node speaks for its part of the data, which the node folds first.
+  chain,      ///< The same, but each node folds onto what those before it came to.
+  kept_part,  ///< All ranks get everything, and each keeps its part.
+};
+/// "in parts"... A static string; never null.
+const char* to_string(Algorithm algorithm) noexcept;
+
+/// The ranks of a communicator, as far as they matter to a choice.
+struct Topology {
+  int ranks = 1;
+  bool shared = false;      ///< They share memory.
+  bool registered = false;  ///< The buffers of all of them lie in it, too.
+  // For ranks that do not all share memory:
+  int nodes = 0;  ///< The number of nodes, if all ranks know it and some share memory; else 0.
+  bool in_order = false;            ///< The ranks of each node are a run.
+  bool is_even = false;             ///< Each node has as many.
+  Freedom freedom = Freedom::none;  ///< The freedom of the call's reduction.
+};
+Topology topology_of(const Layout& layout, Freedom freedom = Freedom::none);
+
+struct Choice {
+  Algorithm algorithm = Algorithm::direct;
+  std::string_view why;
+
+  bool operator==(const Choice&) const = default;
+};
+
+constexpr std::size_t unlimited = ~std::size_t{0};
+
+/// What a line's limit is a limit of.
+enum class Measure : std::uint8_t {
+  bytes,  ///< As select() takes them.
+  all,    ///< bytes * ranks
+  each,   ///< bytes / ranks
+  node,   ///< bytes * (ranks / nodes)
+};
+/// "bytes x ranks"...
+const char* to_string(Measure measure) noexcept;
+
+/// A line of the table; the first that holds counts.
+struct Row {
+  transport::Op op{};
+  bool shared = false;      ///< For ranks that share memory, else for those that do not.
+  bool registered = false;  ///< Only where buffers are.
+  bool by_node = false;     ///< Only where nodes are known.
+  bool in_order = false;    ///< Only where the ranks of each are a run.
+  bool even = false;        ///< Only where each has as many.
+  int ranks_min = 1, ranks_max = 0x7fffffff;
+  int nodes_max = 0x7fffffff;
+  Measure measure = Measure::bytes;
+  std::size_t most = unlimited;     ///< The limit, in `measure`.
+  std::size_t ceiling = unlimited;  ///< Bytes that the algorithm can take, whatever `most` says.
+  Freedom freedom = Freedom::none;  ///< The call must allow at least this.
+  /// The name by which a table may move the limit; empty: it stays. Under every limit the results
+  /// of calls that do not allow any order have the same bits.
+  std::string_view name = {};
+  Choice choice;
+
+  /// The most bytes for which it holds with so many ranks; nothing if it does for none.
+  std::size_t limit(int ranks, int nodes = 0) const;
+  /// The value of its measure for so many bytes, large enough for limit() to let them pass.
+  std::size_t measured(std::size_t bytes, int ranks, int nodes = 0) const;
+  /// Whether it may hold for such ranks; for some size.
+  bool fits(const Topology& topology) const;
+  bool holds(std::size_t bytes, const Topology& topology) const;
+};
+
+/// The algorithm for each call. A value: the lines that are in the tree, with limits that were
+/// measured here, or elsewhere. Ranks that talk to each other go by equal ones.
+class Table {
+ public:
+  /// As it is in the tree.
+  Table();
+
+  const std::vector<Row>& rows() const { return rows_; }
+  /// Null: no line has that name.
+  const Row* find(std::string_view name) const;
+  /// `name` is that of a line.
+  void set_limit(std::string_view name, std::size_t most);
+
+  /// `bytes` are those of the buffer for broadcast, reduce and all_reduce, and what one rank gives
+  /// one other, or all, for the others.
+  Choice select(transport::Op op, std::size_t bytes, const Topology& topology) const;
+  /// What it comes to for these ranks, a line for each range of sizes.
+  std::string explain(const Topology& topology) const;
+  /// Equal for tables that choose alike. It covers all lines, so that ranks of builds whose tables
+  /// differ differ here, too.
+  std::uint64_t digest() const { return digest_; }
+
+  /// Its source: "built in", a file. Not part of its value.
+  const std::string& origin() const { return origin_; }
+  void set_origin(std::string origin) { origin_ = std::move(origin); }
+  /// "'FILE' (1f3a...)", by which a person tells it from another.
+  std::string title() const;
+
+ private:
+  void sum_up();
+
+  std::vector<Row> rows_;
+  /// The first line of each operation: looking for it would take longer than a small call may.
+  std::array<std::uint8_t, 256> first_{};
+  std::uint64_t digest_ = 0;
+  std::string origin_ = "built in";
+};
+/// The one in the tree.
+const Table& built_in_table();
+
+}  // namespace dlaunch::algorithms

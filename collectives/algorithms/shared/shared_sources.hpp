@@ -1,0 +1,42 @@
+#pragma once
+
+#include "collectives/algorithms/select/select.hpp"
+#include "collectives/transport/shm/team.hpp"
+
+#include <cstddef>
+
+namespace dlaunch::algorithms::shared {
+
+/// What the table says of buffers that are not registered.
+Algorithm serving(transport::Op op, std::size_t bytes, transport::Team& team);
+/// Whether it is worth saying where buffers are: if all are registered, it is done in place.
+bool pays_to_offer(transport::Op op, std::size_t bytes, transport::Team& team);
+
+/// Places at which the members' data can be read: a buffer that lies in the segment need not be
+/// copied into a slot. Each member offers its own with a step's payload and learns of the others'
+/// after it has waited for them; so all know the same.
+class Sources {
+ public:
+  explicit Sources(transport::Team& team) : team_(team) {}
+
+  /// In the step that is open; `bytes` from `data` on. Returns whether it lies in the segment.
+  bool offer(const std::byte* data, std::size_t bytes);
+  /// This member's, where there is nothing to offer.
+  void offer_nothing();
+  /// After this member was waited for in that step: its buffer, null if it is not in the segment.
+  std::byte* learn(int member);
+  /// The same for all, once all were waited for.
+  void learn_all();
+
+  std::byte* of(int member) const { return team_.source(member); }
+  bool all() const { return direct_ == team_.size(); }
+  bool any() const { return direct_ > 0; }
+
+ private:
+  void note(int member, std::byte* data);
+
+  transport::Team& team_;
+  int direct_ = 0;
+};
+
+}  // namespace dlaunch::algorithms::shared

@@ -1,0 +1,82 @@
+#include "collectives/communicator/state.hpp"
+#include "collectives/communicator/table_in_use.hpp"
+
+#include <numeric>
+#include <utility>
+
+namespace dlaunch {
+namespace {
+
+/// The root communicator of every world has the same id; the meshes keep worlds apart.
+constexpr std::uint64_t world_id = 1;
+
+}  // namespace
+
+Communicator::Communicator(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
+
+Communicator::Communicator(const World& world, std::string_view name)
+    : state_(std::make_shared<State>()) {
+  state_->group.name = name;
+  state_->group.id = world_id;
+  state_->group.rank = world.rank();
+  auto& ranks = state_->group.world_ranks;
+  ranks.resize(static_cast<std::size_t>(world.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  state_->membership = world.membership();
+  state_->mesh = std::make_shared<transport::Links>(world);
+  state_->mesh->go_by(table_of(world));
+  state_->flight.take(*state_->mesh, state_->group);
+  state_->attendant = std::make_shared<transport::Attendant>(*state_->mesh);
+}
+
+Communicator::Communicator(Communicator&&) noexcept = default;
+
+Communicator& Communicator::operator=(Communicator&& other) noexcept {
+  if (this != &other) {
+    Communicator ended(std::move(*this));
+    state_ = std::move(other.state_);
+  }
+  return *this;
+}
+
+Communicator::~Communicator() {
+  if (!state_) return;
+  if (state_->is_forked()) {
+    // Left as it is: what it shares with other ranks is the parent's, and joining its threads, or
+    // taking their locks, would never end.
+    static_cast<void>(new std::shared_ptr(std::move(state_)));
+    return;
+  }
+  state_->end();
+}
+
+int Communicator::rank() const noexcept { return state_->group.rank; }
+int Communicator::size() const noexcept { return state_->group.size(); }
+const std::string& Communicator::name() const noexcept { return state_->group.name; }
+Clock::duration Communicator::timeout() const noexcept { return state_->timeout; }
+
+void Communicator::set_timeout(Clock::duration timeout) {
+  if (timeout <= Clock::duration::zero()) {
+    throw Error(Errc::misuse, "a communicator's timeout is more than zero");
+  }
+  state_->timeout = timeout;
+}
+
+void Communicator::set_stuck_after(Clock::duration stuck_after) {
+  state_->check_process();
+  if (stuck_after < Clock::duration::zero()) {
+    throw Error(Errc::misuse,
+                "what a communicator's calls may wait before they are reported is "
+                "not negative");
+  }
+  const auto limit = std::chrono::ceil<std::chrono::milliseconds>(stuck_after);
+  state_->flight.limit_waits(limit > limit.zero() ? limit : std::chrono::milliseconds(-1));
+}
+
+void Communicator::abort(const CallSite& site) noexcept {
+  if (state_->is_forked()) return;
+  state_->aborted.set(site);
+  state_->mesh->wake();
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,195 @@
+#include "collectives/api/buffers.hpp"
+#include "collectives/communicator/state.hpp"
+#include "collectives/communicator/work_state.hpp"
+
+#include <dlaunch/work.hpp>
+
+#include <algorithm>
+
+namespace dlaunch {
+
+using transport::Outgoing;
+using transport::Receive;
+
+namespace {
+
+[[noreturn]] void throw_forked() {
+  throw Error(Errc::misuse, "a forked child cannot wait for a call that its parent started");
+}
+
+[[noreturn]] void throw_host_buffers() {
+  throw Error(Errc::unsupported,
+              "order_before is for CUDA buffers, and this call's are in host memory: call wait()");
+}
+
+}  // namespace
+
+// ---- Collectives. ----
+
+void CollectiveWork::order_before(void* /*cuda_stream*/) { throw_host_buffers(); }
+void MessageWork::order_before(void* /*cuda_stream*/) { throw_host_buffers(); }
+
+void CollectiveWork::wait() {
+  queue_->finish(*item_);
+  if (item_->error()) std::rethrow_exception(item_->error());
+}
+
+// ---- Messages. ----
+
+MessageWork::~MessageWork() {
+  if (owner_) cancel(std::make_exception_ptr(Error(Errc::aborted, "the call was given up")));
+}
+
+void MessageWork::begin(std::shared_ptr<Communicator::State> owner) {
+  owner_ = std::move(owner);
+  owner_->messages.push_back(this);
+  const auto lock = owner_->mesh->lock();
+  if (receive) {
+    owner_->mesh->post(*receive);
+    owner_->attendant->add(*receive);
+  } else {
+    owner_->mesh->post(*outgoing);
+    owner_->attendant->add(*outgoing);
+  }
+}
+
+void MessageWork::cancel(std::exception_ptr why) noexcept {
+  {
+    const auto lock = owner_->mesh->lock();
+    unlist();
+    if (receive && receive->pending()) owner_->mesh->withdraw(*receive);
+    if (outgoing && outgoing->pending()) owner_->mesh->withdraw(*outgoing);
+  }
+  error_ = std::move(why);
+  std::erase(owner_->messages, this);
+  owner_.reset();
+}
+
+bool MessageWork::has_arrived() const {
+  return receive ? receive->state == Receive::State::done
+                 : outgoing->state == Outgoing::State::done;
+}
+
+/// wait() would not wait, but throw; or nearly so, since it gives what is on its way some time.
+bool MessageWork::cannot_arrive() const {
+  const transport::Links& mesh = *owner_->mesh;
+  if (owner_->error.is_set() || owner_->aborted || owner_->attendant->has_failed()) return true;
+  if (mesh.news().failure_of(owner_->group.id) != nullptr) return true;
+  if (outgoing) {
+    return outgoing->state == Outgoing::State::failed || mesh.loss_of(outgoing->to) != nullptr;
+  }
+  if (receive->state == Receive::State::mismatched) return true;
+  if (receive->from != any_source) {
+    return receive->from != mesh.rank() && mesh.is_gone(receive->from);
+  }
+  return receive->sources.size() > 1 &&
+         std::all_of(receive->sources.begin(), receive->sources.end(),
+                     [&](int rank) { return rank == mesh.rank() || mesh.is_gone(rank); });
+}
+
+/// After it has arrived.
+void MessageWork::settle() noexcept {
+  if (receive && unpack_to.count > 0) unpack(packed.data(), unpack_to);
+  std::erase(owner_->messages, this);
+  owner_.reset();
+}
+
+/// The attendant, which moves messages, forgets this one.
+void MessageWork::unlist() noexcept {
+  if (receive) {
+    owner_->attendant->remove(*receive);
+  } else {
+    owner_->attendant->remove(*outgoing);
+  }
+}
+
+bool MessageWork::is_done() noexcept {
+  if (!owner_) return true;
+  {
+    const auto lock = owner_->mesh->try_lock();
+    if (!lock) return false;
+    if (!has_arrived()) return cannot_arrive();
+    unlist();
+  }
+  settle();
+  return true;
+}
+
+bool MessageWork::test() {
+  if (!owner_) return true;
+  {
+    const auto lock = owner_->mesh->lock();
+    // A failure is complete too; wait() throws it.
+    if (!has_arrived() && !cannot_arrive()) owner_->mesh->step(Clock::now());
+    if (!has_arrived()) return cannot_arrive();
+    unlist();
+  }
+  settle();
+  return true;
+}
+
+void MessageWork::wait() {
+  if (owner_) {
+    try {
+      owner_->message(fingerprint_, options_, peer_, Flight::Kind::wait, [&](Call& call) {
+        call.wait(receive ? &*receive : nullptr, outgoing ? &*outgoing : nullptr);
+      });
+      const auto lock = owner_->mesh->lock();
+      unlist();
+    } catch (...) {
+      cancel(std::current_exception());
+    }
+  }
+  if (owner_) settle();
+  if (error_) std::rethrow_exception(error_);
+}
+
+// ---- The face. ----
+
+Work::Work() noexcept = default;
+Work::Work(std::shared_ptr<WorkState> state) noexcept : state_(std::move(state)) {}
+Work::Work(Work&&) noexcept = default;
+
+Work& Work::operator=(Work&& other) noexcept {
+  if (this != &other) {
+    Work ended(std::move(*this));
+    state_ = std::move(other.state_);
+  }
+  return *this;
+}
+
+Work::~Work() {
+  if (!state_) return;
+  if (!state_->is_ours()) {
+    // Left as it is: the parent's threads hold its locks.
+    static_cast<void>(new std::shared_ptr(std::move(state_)));
+    return;
+  }
+  try {
+    state_->wait();
+  } catch (...) {
+    // It sticks to the communicator, whose next call throws it.
+  }
+}
+
+void Work::wait() {
+  if (!state_) return;
+  if (!state_->is_ours()) throw_forked();
+  state_->wait();
+}
+
+bool Work::test() {
+  if (!state_) return true;
+  if (!state_->is_ours()) throw_forked();
+  return state_->test();
+}
+
+bool Work::done() const noexcept { return !state_ || state_->is_done(); }
+
+void Work::order_before(void* cuda_stream) {
+  if (!state_) throw_host_buffers();
+  if (!state_->is_ours()) throw_forked();
+  state_->order_before(cuda_stream);
+}
+
+}  // namespace dlaunch

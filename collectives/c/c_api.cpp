@@ -1,0 +1,229 @@
+#include "collectives/c/c_api.hpp"
+
+#include <cstdlib>
+#include <exception>
+#include <limits>
+#include <new>
+
+/// Status, messages, memory and the conversions of the C API.
+namespace dlaunch::c_api {
+namespace {
+
+// The numbers of the C interface are those of the C++ one.
+template <class Enum>
+constexpr bool same(int in_c, Enum in_cpp) {
+  return in_c == static_cast<int>(in_cpp);
+}
+static_assert(same(DL_TIMEOUT, Errc::timeout) && same(DL_PEER_LOST, Errc::peer_lost) &&
+              same(DL_ABORTED, Errc::aborted) && same(DL_MISMATCH, Errc::mismatch) &&
+              same(DL_UNREACHABLE, Errc::unreachable) && same(DL_REFUSED, Errc::refused) &&
+              same(DL_MISUSE, Errc::misuse) && same(DL_REVOKED, Errc::revoked) &&
+              same(DL_UNSUPPORTED, Errc::unsupported) && same(DL_VERSION, Errc::version) &&
+              same(DL_INTERNAL, Errc::internal) && same(DL_UNAUTHENTICATED, Errc::unauthenticated));
+static_assert(same(DL_U8, DType::u8) && same(DL_I8, DType::i8) && same(DL_I16, DType::i16) &&
+              same(DL_U16, DType::u16) && same(DL_I32, DType::i32) && same(DL_U32, DType::u32) &&
+              same(DL_I64, DType::i64) && same(DL_U64, DType::u64) && same(DL_F16, DType::f16) &&
+              same(DL_BF16, DType::bf16) && same(DL_F32, DType::f32) && same(DL_F64, DType::f64) &&
+              same(DL_BOOL, DType::boolean) && same(DL_C64, DType::c64) &&
+              same(DL_C128, DType::c128));
+static_assert(same(DL_SUM, ReduceOp::sum) && same(DL_PRODUCT, ReduceOp::product) &&
+              same(DL_MIN, ReduceOp::min) && same(DL_MAX, ReduceOp::max) &&
+              same(DL_MEAN, ReduceOp::mean) && same(DL_BAND, ReduceOp::band) &&
+              same(DL_BOR, ReduceOp::bor) && same(DL_BXOR, ReduceOp::bxor) &&
+              same(DL_PREMUL_SUM, ReduceOp::premul_sum) && same(DL_CUSTOM, ReduceOp::custom));
+static_assert(DL_ANY_SOURCE == any_source && DL_ANY_TAG == any_tag && DL_TAG_MAX == tag_max);
+// Structures that are passed by value or in arrays cannot grow.
+static_assert(sizeof(dl_view) == 32 && sizeof(dl_const_view) == 32 && sizeof(dl_reduction) == 40);
+static_assert(sizeof(dl_bytes) == 16);
+// The size of dl_options when it was published.
+constexpr std::size_t options_size_first = 56;
+static_assert(sizeof(dl_options) >= options_size_first);
+
+/// The calling thread's last failed call.
+struct LastFailure {
+  std::uint64_t serial = 0;  ///< The handle's; 0: no handle.
+  std::string message;
+  bool out_of_memory = false;  ///< There was none for the message either.
+};
+thread_local LastFailure last_failure;  // NOLINT: what errno is to libc.
+
+constexpr const char* out_of_memory_text = "memory ran out";
+
+struct Failure {
+  dl_status status = DL_INTERNAL;
+  std::string message;
+};
+
+/// Status and sentence of what is being thrown.
+Failure describe(const std::string& call) {
+  try {
+    throw;
+  } catch (const Misuse& misuse) {
+    return {DL_MISUSE, call + ": " + misuse.what};
+  } catch (const Error& error) {
+    return {static_cast<dl_status>(error.errc()), error.what()};
+  } catch (const std::bad_alloc&) {
+    return {DL_INTERNAL, call + ": " + out_of_memory_text};
+  } catch (const std::exception& error) {
+    return {DL_INTERNAL, call + ": " + error.what()};
+  } catch (...) {
+    return {DL_INTERNAL, call + ": a callback threw an exception without a text"};
+  }
+}
+
+/// A number of the caller's that goes into a byte of ours; larger ones are not left to wrap around.
+std::uint8_t byte_of(std::int32_t number, const char* what) {
+  if (number < 0 || number > std::numeric_limits<std::uint8_t>::max()) {
+    throw Misuse{"the number " + std::to_string(number) + " is no " + what};
+  }
+  return static_cast<std::uint8_t>(number);
+}
+
+template <class View, class Given>
+View converted(const Given& given) {
+  require(given.place >= DL_HOST,
+          "a view's place is DL_HOST or DL_CUDA(device), not " + std::to_string(given.place));
+  return {given.data, given.count, dtype_of(given.dtype), Place{given.place - 1},
+          given.stride == 0 ? 1 : given.stride};
+}
+
+}  // namespace
+
+dl_status failed(const char* call, const Handle* handle) noexcept {
+  try {
+    Failure failure = describe(call);
+    if (handle != nullptr && !handle->shared) handle->message = failure.message;
+    last_failure = {handle != nullptr ? handle->serial : 0, std::move(failure.message), false};
+    return failure.status;
+  } catch (...) {
+    if (handle != nullptr && !handle->shared) handle->message.clear();
+    last_failure.serial = handle != nullptr ? handle->serial : 0;
+    last_failure.out_of_memory = true;
+    return DL_INTERNAL;
+  }
+}
+
+Clock::duration duration_of(std::int64_t ms) {
+  using std::chrono::milliseconds;
+  constexpr auto longest = std::chrono::duration_cast<milliseconds>(Clock::duration::max()).count();
+  if (ms >= longest) return Clock::duration::max();
+  return std::max<Clock::duration>(milliseconds(std::max<std::int64_t>(ms, -1)), milliseconds(-1));
+}
+
+Options options_of(const dl_options* options) {
+  const dl_options given = known_part(options, options_size_first, "dl_options");
+  Options made;
+  made.site = {given.file != nullptr ? given.file : "", given.line,
+               given.function != nullptr ? given.function : ""};
+  made.timeout = duration_of(given.timeout_ms);
+  made.tag = given.tag;
+  made.cuda_stream = given.cuda_stream;
+  made.truncate_mean = given.truncate_mean != 0;
+  made.ordered_output = given.unordered_output == 0;
+  return made;
+}
+
+DType dtype_of(dl_dtype dtype) { return static_cast<DType>(byte_of(dtype, "dtype")); }
+
+TensorView view_of(const dl_view& view) { return converted<TensorView>(view); }
+ConstTensorView view_of(const dl_const_view& view) { return converted<ConstTensorView>(view); }
+
+Reduction reduction_of(const dl_reduction& reduction) {
+  require(reduction.reserved == 0, "a dl_reduction's 'reserved' is 0; make it with dl_op");
+  switch (reduction.op) {
+    case DL_SUM:
+    case DL_PRODUCT:
+    case DL_MIN:
+    case DL_MAX:
+    case DL_MEAN:
+    case DL_BAND:
+    case DL_BOR:
+    case DL_BXOR:
+      return {static_cast<ReduceOp>(reduction.op)};
+    case DL_PREMUL_SUM:
+      return Reduction::premul_sum(reduction.factor);
+    case DL_CUSTOM:
+      require(reduction.name != nullptr && reduction.name[0] != '\0' && reduction.fold != nullptr,
+              "a custom reduction needs a name and a function; make it with dl_op_custom");
+      return Reduction::custom(
+          reduction.name, [fold = reduction.fold, to = reduction.argument](
+                              void* accumulated, const void* next, std::size_t count, DType dtype) {
+            fold(to, accumulated, next, count, static_cast<dl_dtype>(dtype));
+          });
+    default:
+      throw Misuse{"the number " + std::to_string(reduction.op) + " is no dl_reduce_op"};
+  }
+}
+
+std::string_view text_of(const char* text, const char* name) { return &place(text, name); }
+
+BytesView bytes_of(const void* data, std::size_t size, const char* name) {
+  require(data != nullptr || size == 0,
+          std::string("'") + name + "' is a null pointer for " + std::to_string(size) + " bytes");
+  return {static_cast<const std::byte*>(data), size};
+}
+
+dl_bytes copied(BytesView bytes) {
+  void* memory = std::malloc(std::max<std::size_t>(bytes.size(), 1));
+  if (memory == nullptr) throw std::bad_alloc();
+  if (!bytes.empty()) std::memcpy(memory, bytes.data(), bytes.size());
+  return {memory, bytes.size()};
+}
+
+char* copied_text(std::string_view text) {
+  auto* memory = static_cast<char*>(std::malloc(text.size() + 1));
+  if (memory == nullptr) throw std::bad_alloc();
+  std::memcpy(memory, text.data(), text.size());
+  memory[text.size()] = '\0';
+  return memory;
+}
+
+}  // namespace dlaunch::c_api
+
+using namespace dlaunch::c_api;  // NOLINT: what follows is this namespace's face.
+
+const char* dl_last_message(const void* handle) {
+  const auto own = [] {
+    return last_failure.out_of_memory ? out_of_memory_text : last_failure.message.c_str();
+  };
+  if (handle == nullptr) return own();
+  const auto* known = static_cast<const Handle*>(handle);
+  if (!known->shared) return known->message.c_str();
+  return last_failure.serial == known->serial ? own() : "";
+}
+
+const char* dl_status_text(dl_status status) {
+  return status == DL_OK ? "ok" : dlaunch::to_string(static_cast<dlaunch::Errc>(status));
+}
+
+const char* dl_version() { return dlaunch::version(); }
+
+const char* dl_dtype_text(dl_dtype dtype) {
+  const bool fits = dtype >= 0 && dtype <= std::numeric_limits<std::uint8_t>::max();
+  return dlaunch::to_string(static_cast<dlaunch::DType>(fits ? dtype : 0));
+}
+
+size_t dl_dtype_size(dl_dtype dtype) {
+  const bool fits = dtype >= 0 && dtype <= std::numeric_limits<std::uint8_t>::max();
+  return dlaunch::size_of(static_cast<dlaunch::DType>(fits ? dtype : 0));
+}
+
+const char* dl_reduce_op_text(dl_reduce_op op) {
+  const bool fits = op >= 0 && op <= std::numeric_limits<std::uint8_t>::max();
+  return dlaunch::to_string(static_cast<dlaunch::ReduceOp>(fits ? op : 0));
+}
+
+void dl_free(void* memory) { std::free(memory); }
+
+dl_status dl_bytes_copy(dl_bytes* bytes, const void* data, size_t size) {
+  return guarded([&] {
+    auto& copy = place(bytes, "bytes");
+    copy = copied(bytes_of(data, size, "data"));
+  });
+}
+
+void dl_bytes_free(dl_bytes* bytes) {
+  if (bytes == nullptr) return;
+  std::free(bytes->data);
+  *bytes = {nullptr, 0};
+}

@@ -1,0 +1,146 @@
+#include "collectives/c/c_api.hpp"
+
+/// Collectives, started, and what was started.
+namespace {
+
+using namespace dlaunch::c_api;
+using dlaunch::Communicator;
+
+/// Puts what `begin` starts into the caller's place.
+template <class Begin>
+dl_status start(dl_comm* comm, dl_work** work, Begin&& begin,
+                const char* call = __builtin_FUNCTION()) noexcept {
+  return guarded_on(
+      comm,
+      [&] {
+        auto& started = place(work, "work");
+        started = new dl_work(begin(comm->comm));
+      },
+      call);
+}
+
+}  // namespace
+
+dl_status dl_start_barrier(dl_comm* comm, dl_work** work, const dl_options* options) {
+  return start(comm, work, [&](Communicator& c) { return c.start_barrier(options_of(options)); });
+}
+
+dl_status dl_start_broadcast(dl_comm* comm, dl_view inout, int root, dl_work** work,
+                             const dl_options* options) {
+  return start(comm, work, [&](Communicator& c) {
+    return c.start_broadcast(view_of(inout), root, options_of(options));
+  });
+}
+
+dl_status dl_start_reduce(dl_comm* comm, dl_const_view in, dl_view out, int root,
+                          dl_reduction reduction, dl_work** work, const dl_options* options) {
+  return start(comm, work, [&](Communicator& c) {
+    return c.start_reduce(view_of(in), view_of(out), root, reduction_of(reduction),
+                          options_of(options));
+  });
+}
+
+dl_status dl_start_all_reduce(dl_comm* comm, dl_view inout, dl_reduction reduction, dl_work** work,
+                              const dl_options* options) {
+  return start(comm, work, [&](Communicator& c) {
+    return c.start_all_reduce(view_of(inout), reduction_of(reduction), options_of(options));
+  });
+}
+
+dl_status dl_start_all_gather(dl_comm* comm, dl_const_view in, dl_view out, dl_work** work,
+                              const dl_options* options) {
+  return start(comm, work, [&](Communicator& c) {
+    return c.start_all_gather(view_of(in), view_of(out), options_of(options));
+  });
+}
+
+dl_status dl_start_all_gather_v(dl_comm* comm, dl_const_view in, dl_view out, const size_t* counts,
+                                dl_work** work, const dl_options* options) {
+  return start(comm, work, [&](Communicator& c) {
+    return c.start_all_gather_v(view_of(in), view_of(out), counts_of(comm, counts),
+                                options_of(options));
+  });
+}
+
+dl_status dl_start_gather(dl_comm* comm, dl_const_view in, dl_view out, int root, dl_work** work,
+                          const dl_options* options) {
+  return start(comm, work, [&](Communicator& c) {
+    return c.start_gather(view_of(in), view_of(out), root, options_of(options));
+  });
+}
+
+dl_status dl_start_gather_v(dl_comm* comm, dl_const_view in, dl_view out, const size_t* counts,
+                            int root, dl_work** work, const dl_options* options) {
+  return start(comm, work, [&](Communicator& c) {
+    return c.start_gather_v(view_of(in), view_of(out), counts_of(comm, counts), root,
+                            options_of(options));
+  });
+}
+
+dl_status dl_start_scatter(dl_comm* comm, dl_const_view in, dl_view out, int root, dl_work** work,
+                           const dl_options* options) {
+  return start(comm, work, [&](Communicator& c) {
+    return c.start_scatter(view_of(in), view_of(out), root, options_of(options));
+  });
+}
+
+dl_status dl_start_scatter_v(dl_comm* comm, dl_const_view in, dl_view out, const size_t* counts,
+                             int root, dl_work** work, const dl_options* options) {
+  return start(comm, work, [&](Communicator& c) {
+    return c.start_scatter_v(view_of(in), view_of(out), counts_of(comm, counts), root,
+                             options_of(options));
+  });
+}
+
+dl_status dl_start_reduce_scatter(dl_comm* comm, dl_const_view in, dl_view out,
+                                  dl_reduction reduction, dl_work** work,
+                                  const dl_options* options) {
+  return start(comm, work, [&](Communicator& c) {
+    return c.start_reduce_scatter(view_of(in), view_of(out), reduction_of(reduction),
+                                  options_of(options));
+  });
+}
+
+dl_status dl_start_reduce_scatter_v(dl_comm* comm, dl_const_view in, dl_view out,
+                                    const size_t* counts, dl_reduction reduction, dl_work** work,
+                                    const dl_options* options) {
+  return start(comm, work, [&](Communicator& c) {
+    return c.start_reduce_scatter_v(view_of(in), view_of(out), counts_of(comm, counts),
+                                    reduction_of(reduction), options_of(options));
+  });
+}
+
+dl_status dl_start_all_to_all(dl_comm* comm, dl_const_view in, dl_view out, dl_work** work,
+                              const dl_options* options) {
+  return start(comm, work, [&](Communicator& c) {
+    return c.start_all_to_all(view_of(in), view_of(out), options_of(options));
+  });
+}
+
+dl_status dl_start_all_to_all_v(dl_comm* comm, dl_const_view in, const size_t* in_counts,
+                                dl_view out, const size_t* out_counts, dl_work** work,
+                                const dl_options* options) {
+  return start(comm, work, [&](Communicator& c) {
+    return c.start_all_to_all_v(view_of(in), counts_of(comm, in_counts), view_of(out),
+                                counts_of(comm, out_counts), options_of(options));
+  });
+}
+
+dl_status dl_work_wait(dl_work* work) {
+  return guarded_on(work, [&] { work->work.wait(); });
+}
+
+dl_status dl_work_test(dl_work* work, int* done) {
+  return guarded_on(work, [&] {
+    auto& result = place(done, "done");
+    result = work->work.test() ? 1 : 0;
+  });
+}
+
+int dl_work_done(const dl_work* work) { return work == nullptr || work->work.done() ? 1 : 0; }
+
+dl_status dl_work_order_before(dl_work* work, void* cuda_stream) {
+  return guarded_on(work, [&] { work->work.order_before(cuda_stream); });
+}
+
+void dl_work_free(dl_work* work) { delete work; }

@@ -1,0 +1,122 @@
+#include "collectives/call/checks.hpp"
+
+#include <cstdint>
+#include <numeric>
+
+namespace dlaunch {
+namespace {
+
+constexpr std::size_t too_many = ~std::size_t{0};
+
+/// "'in': "
+std::string named(const char* name) {
+  return *name == '\0' ? std::string() : "'" + std::string(name) + "': ";
+}
+
+const std::byte* part_of(const ConstTensorView& all, std::size_t first_element) {
+  return static_cast<const std::byte*>(all.data) + first_element * size_of(all.dtype);
+}
+
+/// `in` and `out` lie apart, or `in` begins at `allowed`, which `exception` says in words.
+void check_overlap(const Call& call, const ConstTensorView& in, const ConstTensorView& out,
+                   const void* allowed, const char* exception) {
+  if (in.stride != 1 || out.stride != 1 || in.count == 0 || out.count == 0) return;
+  if (in.data == allowed) return;
+  const auto from = reinterpret_cast<std::uintptr_t>(in.data);
+  const auto to = reinterpret_cast<std::uintptr_t>(out.data);
+  require(call, from + in.bytes() <= to || to + out.bytes() <= from,
+          [&] { return std::string("'in' and 'out' overlap; ") + exception; });
+}
+
+}  // namespace
+
+void refuse(const Call& call, const std::string& sentence) {
+  throw Error(Errc::misuse, call.label() + " on rank " + std::to_string(call.rank()) + ": " +
+                                sentence + call.where());
+}
+
+void check_root(const Call& call, int root) {
+  require(call, root >= 0 && root < call.size(), [&] {
+    return std::string("there is no rank " + std::to_string(root) +
+                       " to be the root, ranks are 0 to " + std::to_string(call.size() - 1));
+  });
+}
+
+void refuse_view(const Call& call, const ConstTensorView& view, const char* name) {
+  if (size_of(view.dtype) == 0) {
+    refuse(call, named(name) + "the number " + std::to_string(static_cast<int>(view.dtype)) +
+                     " is no dtype");
+  }
+  const std::string count = std::to_string(view.count) + " elements";
+  if (view.data == nullptr) refuse(call, named(name) + "a null pointer was given for " + count);
+  refuse(call, named(name) + count + " are more than memory may hold");
+}
+
+void check_same(const Call& call, const ConstTensorView& view, const ConstTensorView& other,
+                std::size_t count, const char* name, const char* other_name) {
+  check_view(call, other, other_name);
+  require(call, other.dtype == view.dtype, [&] {
+    return named(other_name) + "it has " + to_string(other.dtype) + " elements, but " +
+           (*name == '\0' ? std::string("the other buffer") : "'" + std::string(name) + "'") +
+           " has " + to_string(view.dtype);
+  });
+  require(call, other.count == count, [&] {
+    const std::string needed = count == too_many ? "more elements than memory may hold"
+                                                 : std::to_string(count) + " elements";
+    return named(other_name) + "a buffer of " + needed + " is needed, one of " +
+           std::to_string(other.count) + " was given";
+  });
+}
+
+void check_apart(const Call& call, const ConstTensorView& in, const ConstTensorView& out) {
+  check_overlap(call, in, out, nullptr, "they lie apart");
+}
+
+void check_apart_or_same(const Call& call, const ConstTensorView& in, const ConstTensorView& out) {
+  check_overlap(call, in, out, out.data,
+                "on the root they may be the same memory, else they lie apart");
+}
+
+void check_in_is_part(const Call& call, const ConstTensorView& in, const ConstTensorView& out,
+                      std::size_t first) {
+  check_overlap(call, in, out, part_of(out, first),
+                "'in' may be this rank's part of 'out', else they lie apart");
+}
+
+void check_out_is_part(const Call& call, const ConstTensorView& in, const ConstTensorView& out,
+                       std::size_t first) {
+  const bool is_part = out.data == part_of(in, first);
+  check_overlap(call, in, out, is_part ? in.data : nullptr,
+                "'out' may be this rank's part of 'in', else they lie apart");
+}
+
+std::size_t elements_before(const Call& call, std::size_t each) {
+  return static_cast<std::size_t>(call.rank()) * each;
+}
+
+std::size_t elements_before(const Call& call, std::span<const std::size_t> counts) {
+  return std::accumulate(counts.begin(), counts.begin() + call.rank(), std::size_t{0});
+}
+
+std::size_t parts_together(int parts, std::size_t each) {
+  const auto n = static_cast<std::size_t>(parts);
+  return each > too_many / n ? too_many : n * each;
+}
+
+std::size_t check_counts(const Call& call, std::span<const std::size_t> counts, std::size_t own,
+                         const char* which) {
+  require(call, counts.size() == static_cast<std::size_t>(call.size()), [&] {
+    return std::string(std::to_string(counts.size()) + " counts were given for " +
+                       std::to_string(call.size()) + " ranks");
+  });
+  std::size_t sum = 0;
+  for (const std::size_t count : counts) sum = count > too_many - sum ? too_many : sum + count;
+  require(call, counts[static_cast<std::size_t>(call.rank())] == own, [&] {
+    return std::string(std::string("'") + which + "' has " + std::to_string(own) +
+                       " elements, but this rank's count is " +
+                       std::to_string(counts[static_cast<std::size_t>(call.rank())]));
+  });
+  return sum;
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,61 @@
+#pragma once
+
+#include "collectives/call/call.hpp"
+
+#include <dlaunch/tensor.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+/// What a call asks of its arguments; each throws Error{misuse} with a sentence.
+namespace dlaunch {
+
+[[noreturn]] void refuse(const Call& call, const std::string& sentence);
+/// `otherwise()` is the sentence; it is not made where nothing is wrong.
+template <class Sentence>
+void require(const Call& call, bool holds, const Sentence& otherwise) {
+  if (!holds) [[unlikely]] {
+    refuse(call, otherwise());
+  }
+}
+inline void check_timeout(const Call& call, Clock::duration timeout) {
+  require(call, timeout >= Clock::duration::zero(),
+          [] { return std::string("a timeout is not negative"); });
+}
+void check_root(const Call& call, int root);
+[[noreturn]] void refuse_view(const Call& call, const ConstTensorView& view, const char* name);
+/// A known dtype, a pointer where there are elements, and no more of them than memory may hold.
+/// `name` is the argument's, for the sentence.
+inline void check_view(const Call& call, const ConstTensorView& view, const char* name = "") {
+  // No type takes more than 16 bytes an element, and no machine has 2^59 of any.
+  constexpr std::size_t count_max = PTRDIFF_MAX / 16;
+  const bool has_place = view.data != nullptr || view.count == 0;
+  if (size_of(view.dtype) == 0 || !has_place || view.count > count_max) [[unlikely]] {
+    refuse_view(call, view, name);
+  }
+}
+/// `other` is a view like `view`, of `count` elements.
+void check_same(const Call& call, const ConstTensorView& view, const ConstTensorView& other,
+                std::size_t count, const char* name = "", const char* other_name = "");
+/// Input and output lie apart. Strided views are copied, and may lie anywhere.
+void check_apart(const Call& call, const ConstTensorView& in, const ConstTensorView& out);
+/// They lie apart or begin together.
+void check_apart_or_same(const Call& call, const ConstTensorView& in, const ConstTensorView& out);
+/// They lie apart, or `in` is this rank's part of `out`, `first` elements after its beginning.
+void check_in_is_part(const Call& call, const ConstTensorView& in, const ConstTensorView& out,
+                      std::size_t first);
+/// The other way round.
+void check_out_is_part(const Call& call, const ConstTensorView& in, const ConstTensorView& out,
+                       std::size_t first);
+/// Elements before this rank's part.
+std::size_t elements_before(const Call& call, std::size_t each);
+std::size_t elements_before(const Call& call, std::span<const std::size_t> counts);
+/// The elements of so many parts; more than there may be rather than a wrong number.
+std::size_t parts_together(int parts, std::size_t each);
+/// One count for each rank, this rank's being `own`, the elements of `which`; returns their sum.
+std::size_t check_counts(const Call& call, std::span<const std::size_t> counts, std::size_t own,
+                         const char* which);
+
+}  // namespace dlaunch

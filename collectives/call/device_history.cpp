@@ -1,0 +1,86 @@
+#include "collectives/call/device_history.hpp"
+
+namespace dlaunch {
+
+using transport::Op;
+
+void CallHistory::record(const Fingerprint& call) {
+  const std::lock_guard lock(mutex_);
+  calls_[call.sequence % calls_max] = last_ = call;
+  if (call.on_device() && untold_.collectives.size() < calls_max) {
+    untold_.collectives.push_back(call);
+  }
+}
+
+std::optional<CallHistory::Fingerprint> CallHistory::find(std::uint64_t sequence) const {
+  const std::lock_guard lock(mutex_);
+  const auto& call = calls_[sequence % calls_max];
+  return call.sequence == sequence ? std::optional(call) : std::nullopt;
+}
+
+CallHistory::Fingerprint CallHistory::last() const {
+  const std::lock_guard lock(mutex_);
+  return last_;
+}
+
+void CallHistory::record_message(int peer, const Fingerprint& message) {
+  const std::lock_guard lock(mutex_);
+  if (message.op == Op::send) {
+    untold_.messages.emplace_back(peer, message);
+    return;
+  }
+  received_[peer].expected.push_back(message);
+  pair(peer);
+}
+
+void CallHistory::take_message(int from, const Fingerprint& message) {
+  const std::lock_guard lock(mutex_);
+  received_[from].sent.push_back(message);
+  pair(from);
+}
+
+void CallHistory::pair(int from) {
+  Messages& messages = received_[from];
+  if (messages.sent.size() > calls_max || messages.expected.size() > calls_max) {
+    messages.is_known = false;
+  }
+  if (!messages.is_known) {
+    messages.sent.clear();
+    messages.expected.clear();
+    return;
+  }
+  while (!messages.sent.empty() && !messages.expected.empty()) {
+    const Fingerprint sent = messages.sent.front(), expected = messages.expected.front();
+    messages.sent.pop_front();
+    messages.expected.pop_front();
+    const bool alike = sent.dtype == expected.dtype && sent.count == expected.count;
+    if (alike || unlike_) continue;
+    unlike_ = {from, sent, expected};
+    has_unlike_ = true;
+  }
+}
+
+std::optional<CallHistory::Unlike> CallHistory::unlike() const {
+  const std::lock_guard lock(mutex_);
+  return unlike_;
+}
+
+std::size_t CallHistory::untold_count() const {
+  const std::lock_guard lock(mutex_);
+  return untold_.collectives.size() + untold_.messages.size();
+}
+
+CallHistory::Untold CallHistory::take_untold() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(untold_, {});
+}
+
+std::string to_string(const CallHistory::Unlike& unlike, int from, int to) {
+  const auto text = [](const transport::Fingerprint& call) {
+    return std::to_string(call.count) + " elements of " + to_string(call.dtype);
+  };
+  return "rank " + std::to_string(from) + " sends " + text(unlike.sent) + " to rank " +
+         std::to_string(to) + ", which receives " + text(unlike.expected);
+}
+
+}  // namespace dlaunch

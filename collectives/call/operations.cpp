@@ -1,0 +1,165 @@
+#include "collectives/call/operations.hpp"
+
+#include "collectives/algorithms/shared/shared.hpp"
+
+namespace dlaunch::operations {
+
+namespace by_node = algorithms::by_node;
+namespace shared = algorithms::shared;
+using algorithms::Algorithm;
+using shared::Parts;
+using transport::Op;
+
+namespace {
+
+/// Kept for the next call: small collectives take less time than an allocation.
+const Offsets& equal(Call& call, std::size_t each) {
+  Offsets& kept = call.kept_parts();
+  if (kept.size() != static_cast<std::size_t>(call.size()) + 1 || kept[1] != each) {
+    kept = algorithms::equal_parts(call.size(), each);
+  }
+  return kept;
+}
+
+/// How the ranks go about it by their nodes; nothing of that: as if each had one of its own.
+Algorithm by_nodes(const Call& call, Op op, std::size_t bytes, Freedom freedom = Freedom::none) {
+  if (call.nodes() == nullptr) return Algorithm::direct;
+  const auto topology = algorithms::topology_of(call.nodes()->layout(), freedom);
+  return call.table().select(op, bytes, topology).algorithm;
+}
+
+}  // namespace
+
+void barrier(Call& call) {
+  if (auto* team = call.team()) return shared::barrier(*team);
+  if (by_nodes(call, Op::barrier, 0) == Algorithm::leaders) {
+    return by_node::barrier(call, *call.nodes());
+  }
+  algorithms::barrier(call);
+}
+
+void broadcast(Call& call, std::span<std::byte> data, int root) {
+  if (auto* team = call.team()) return shared::broadcast(*team, data, root);
+  if (by_nodes(call, Op::broadcast, data.size()) == Algorithm::leaders) {
+    return by_node::broadcast(call, *call.nodes(), data, root);
+  }
+  algorithms::broadcast(call, data, root);
+}
+
+void reduce(Call& call, BytesView in, std::byte* out, int root, const Folder& fold) {
+  if (auto* team = call.team()) return shared::reduce(*team, in, out, root, fold);
+  const Algorithm how = by_nodes(call, Op::reduce, in.size(), fold.freedom());
+  if (how == Algorithm::leaders) {
+    return by_node::reduce_by_leaders(call, *call.nodes(), in, out, root, fold);
+  }
+  if (how == Algorithm::slices) {
+    return by_node::reduce_in_slices(call, *call.nodes(), in, out, root, fold);
+  }
+  if (how == Algorithm::chain) {
+    return by_node::reduce_in_chain(call, *call.nodes(), in, out, root, fold);
+  }
+  algorithms::reduce(call, in, out, root, fold);
+}
+
+void all_reduce(Call& call, std::span<std::byte> data, const Folder& fold) {
+  if (auto* team = call.team()) return shared::all_reduce(*team, data, fold);
+  const Algorithm how = by_nodes(call, Op::all_reduce, data.size(), fold.freedom());
+  if (how == Algorithm::leaders) {
+    return by_node::all_reduce_by_leaders(call, *call.nodes(), data, fold);
+  }
+  if (how == Algorithm::slices) {
+    return by_node::all_reduce_in_slices(call, *call.nodes(), data, fold);
+  }
+  if (how == Algorithm::chain) {
+    return by_node::all_reduce_in_chain(call, *call.nodes(), data, fold);
+  }
+  algorithms::all_reduce(call, data, fold);
+}
+
+void all_gather(Call& call, std::byte* data, std::size_t each) {
+  const Algorithm how = by_nodes(call, Op::all_gather, each);
+  if (how == Algorithm::slices) {
+    return by_node::all_gather_in_slices(call, *call.nodes(), data, each);
+  }
+  all_gather_v(call, data, equal(call, each));
+}
+
+void all_gather_v(Call& call, std::byte* data, const Offsets& parts) {
+  if (auto* team = call.team()) return shared::all_gather(*team, data, parts);
+  const std::size_t mean = parts.back() / static_cast<std::size_t>(call.size());
+  if (by_nodes(call, Op::all_gather, mean) == Algorithm::leaders) {
+    return by_node::all_gather_by_leaders(call, *call.nodes(), data, parts);
+  }
+  algorithms::all_gather(call, data, parts);
+}
+
+void reduce_scatter(Call& call, BytesView in, std::byte* out, std::size_t each,
+                    const Folder& fold) {
+  if (by_nodes(call, Op::reduce_scatter, each, fold.freedom()) == Algorithm::chain) {
+    return by_node::reduce_scatter_in_chain(call, *call.nodes(), in, out, each, fold);
+  }
+  reduce_scatter_v(call, in, out, equal(call, each), fold);
+}
+
+void reduce_scatter_v(Call& call, BytesView in, std::byte* out, const Offsets& parts,
+                      const Folder& fold) {
+  if (auto* team = call.team()) return shared::reduce_scatter(*team, in, out, parts, fold);
+  algorithms::reduce_scatter(call, in, out, parts, fold);
+}
+
+void all_to_all(Call& call, const std::byte* in, std::byte* out, std::size_t each) {
+  if (auto* team = call.team()) {
+    const Offsets& parts = equal(call, each);
+    return shared::all_to_all(*team, in, parts, out, parts, Parts::equal);
+  }
+  algorithms::all_to_all(call, in, out, each);
+}
+
+void all_to_all_v(Call& call, const std::byte* in, const Offsets& in_parts, std::byte* out,
+                  const Offsets& out_parts) {
+  if (auto* team = call.team()) {
+    return shared::all_to_all(*team, in, in_parts, out, out_parts, Parts::differing);
+  }
+  algorithms::all_to_all_direct(call, in, in_parts, out, out_parts);
+}
+
+void gather(Call& call, BytesView mine, std::byte* all, int root) {
+  const Offsets parts =
+      call.rank() == root ? algorithms::equal_parts(call.size(), mine.size()) : Offsets{};
+  if (auto* team = call.team()) {
+    return shared::gather(*team, mine, all, parts, root, Parts::equal);
+  }
+  if (by_nodes(call, Op::gather, mine.size()) == Algorithm::leaders) {
+    return by_node::gather_by_leaders(call, *call.nodes(), mine, all, root);
+  }
+  algorithms::gather(call, mine, all, root);
+}
+
+void gather_v(Call& call, BytesView mine, std::byte* all, const Offsets& parts, int root) {
+  if (auto* team = call.team()) {
+    return shared::gather(*team, mine, all, parts, root, Parts::differing);
+  }
+  algorithms::gather_direct(call, mine, all, parts, root);
+}
+
+void scatter(Call& call, const std::byte* all, std::span<std::byte> mine, int root) {
+  const Offsets parts =
+      call.rank() == root ? algorithms::equal_parts(call.size(), mine.size()) : Offsets{};
+  if (auto* team = call.team()) {
+    return shared::scatter(*team, all, mine, parts, root, Parts::equal);
+  }
+  if (by_nodes(call, Op::scatter, mine.size()) == Algorithm::leaders) {
+    return by_node::scatter_by_leaders(call, *call.nodes(), all, mine, root);
+  }
+  algorithms::scatter(call, all, mine, root);
+}
+
+void scatter_v(Call& call, const std::byte* all, std::span<std::byte> mine, const Offsets& parts,
+               int root) {
+  if (auto* team = call.team()) {
+    return shared::scatter(*team, all, mine, parts, root, Parts::differing);
+  }
+  algorithms::scatter_direct(call, all, mine, parts, root);
+}
+
+}  // namespace dlaunch::operations

@@ -1,0 +1,195 @@
+#include "collectives/communicator/state.hpp"
+
+#include "collectives/communicator/work_state.hpp"
+
+#include <system_error>
+#include <utility>
+
+namespace dlaunch {
+
+using transport::Fingerprint;
+using transport::Scope;
+
+namespace {
+
+/// Its own link to the agent has broken, which says nothing of the others': they hear by theirs.
+bool is_cut_off(Membership* membership) {
+  try {
+    if (membership != nullptr) membership->losses();
+    return false;
+  } catch (const Error& error) {
+    return error.errc() == Errc::peer_lost;
+  }
+}
+
+}  // namespace
+
+void FlightPlace::take(transport::Links& mesh, const Group& group) {
+  flight_ = mesh.flight();
+  place_ = flight_->join(mesh.flight_id(group.id), group.name, group.rank, group.size());
+}
+
+void Communicator::State::refuse_process() {
+  throw Error(Errc::misuse,
+              "this communicator belongs to the parent process; a forked child may not use it and "
+              "needs a rank of its own");
+}
+
+/// The nodes are known only once all ranks have been heard, so a call in which that is so anyway
+/// finds them; until then the ranks go on as if each had a node of its own.
+void Communicator::State::find_teams(Call& call) {
+  call.prepare([&] {
+    if (!team_sought) team = form_team(call, *mesh, group);
+    team_sought = true;
+    if (!team && !transport::waits_for_all(call.fingerprint().op)) return;
+    if (!team) nodes = form_nodes(call, *mesh, group);
+    goes_by_nodes = nodes != nullptr;
+    unsettled = 0;
+  });
+}
+
+void Communicator::State::collective_apart(Flight::Call record, transport::Fingerprint fingerprint,
+                                           const Options& options,
+                                           const std::function<void(Call&)>& body) {
+  fingerprint.argument += transport::Fingerprint::argument_of(record.traffic);
+  // Ranks that go by different tables find it out in their first call.
+  if (record.sequence == 1) fingerprint.argument ^= mesh->table().digest();
+  record.argument = fingerprint.argument;
+  const auto prepare = [this](Call& running) {
+    if (unsettled != 0) find_teams(running);
+  };
+  run_collective(record, fingerprint, options, body, prepare);
+}
+
+/// Wrong arguments fail one call, and in a collective the others' same call; anything else breaks
+/// the communicator.
+void Communicator::State::fail(Call& call) {
+  try {
+    throw;
+  } catch (const Error& failure) {
+    fail(call, failure);
+  } catch (const std::exception& failure) {
+    // Out of memory, or thrown by a custom reduction: the others must not wait for it.
+    fail(call, Error(Errc::internal, call.label() + ": rank " + std::to_string(group.rank) +
+                                         " failed: " + failure.what()));
+  }
+}
+
+void Communicator::State::fail(Call& call, const Error& failure) {
+  const bool wrong_call = failure.errc() == Errc::misuse || failure.errc() == Errc::unsupported;
+  if (wrong_call) {
+    if (call.fingerprint().op >= transport::Op::send) return;
+    flight.note_heard();
+    call.tell_failure(failure, Scope::this_call);
+    try {
+      return call.refuse();
+    } catch (const Error& lost) {
+      // The next call says it.
+      return break_off(call, lost);
+    }
+  }
+  break_off(call, failure);
+}
+
+void Communicator::State::break_off(Call& call, const Error& failure) {
+  if (failure.errc() == Errc::mismatch) flight.note_heard();
+  const auto* known = dynamic_cast<const CallError*>(&failure);
+  const bool given_up = destroyed && failure.errc() == Errc::aborted;
+  CallError broken(failure.errc(),
+                   given_up ? call.label() + ": rank " + std::to_string(group.rank) +
+                                  " destroyed the communicator before the call was complete"
+                            : failure.what(),
+                   known != nullptr ? known->claim() : Claim{}, known != nullptr && known->told());
+  if (known != nullptr) broken.since(known->since());
+  error.set(broken);
+  if (device) device->give_up();
+  // With few ranks whoever failed first told all, if it had connections to all.
+  const bool tells = !broken.told() || group.size() > 64 || goes_by_nodes;
+  if (tells && !is_cut_off(membership.get())) call.tell_failure(broken, Scope::from_here_on);
+  if (membership) membership->report(broken, broken.claim());
+}
+
+void Communicator::State::give_up(const Error& why) noexcept {
+  if (error.is_set() || aborted || is_forked()) return;
+  break_between_calls(why);
+}
+
+void Communicator::State::break_between_calls(const Error& why) noexcept {
+  try {
+    // Others may still be in the last call that ran here, and can complete it.
+    Fingerprint next;
+    next.op = transport::Op::barrier;
+    next.sequence = sequence + 1;
+    const Call::Setting setting{*mesh, group, kept, aborted, timeout, CallSite{"", 0, ""}};
+    Call call(setting, next);
+    break_off(call, why);
+  } catch (const std::exception&) {
+    // Nobody can be told; the others see that this rank is gone, or does not come.
+    aborted.set(CallSite{"", 0, ""});
+  }
+}
+
+Work Communicator::State::start(std::function<void(Communicator&)> body) {
+  check_process();
+  /// Its end is not the communicator's.
+  struct Face {
+    Communicator communicator;
+    ~Face() { communicator.state_.reset(); }
+  };
+  mesh->news().note_started();
+  try {
+    auto item = queue->start([this, body = std::move(body)] {
+      Face face{Communicator(shared_from_this())};
+      body(face.communicator);
+    });
+    return Work(std::make_shared<CollectiveWork>(queue, std::move(item)));
+  } catch (const std::system_error& failure) {
+    throw Error(Errc::internal, std::string("cannot start a thread for started calls: ") +
+                                    failure.what() +
+                                    "; raise the limit of processes, or use the blocking calls");
+  }
+}
+
+Options Communicator::State::settled(const Options& options) const {
+  Options now = options;
+  if (now.timeout == Clock::duration::zero()) now.timeout = timeout;
+  return now;
+}
+
+void Communicator::State::end() {
+  // No call of this rank has told the others.
+  if (aborted && !error.is_set()) {
+    break_between_calls(Error(Errc::aborted, "'" + group.name + "': " + aborted.text(group.rank)));
+  }
+  end_device();
+  const Error why(Errc::aborted, "the communicator '" + group.name +
+                                     "' was destroyed before the call was complete");
+  queue->end(why, [this] {
+    destroyed = true;
+    aborted.set(CallSite{"", 0, ""});
+    mesh->wake();
+  });
+  while (!messages.empty()) messages.back()->cancel(std::make_exception_ptr(why));
+  {
+    const auto lock = mesh->lock();
+    mesh->news().forget(group.id);
+  }
+  // Joinables may outlive it.
+  error.set(CallError(Errc::aborted, "the communicator '" + group.name + "' was destroyed"));
+}
+
+std::shared_ptr<Communicator::State> Communicator::State::child(
+    Group child_group, std::unique_ptr<DeviceCalls> child_device) const {
+  auto made = std::make_shared<State>();
+  made->group = std::move(child_group);
+  made->mesh = mesh;
+  made->flight.take(*made->mesh, made->group);
+  made->flight.limit_waits(flight.stuck_after());
+  made->attendant = attendant;
+  made->membership = membership;
+  made->timeout = timeout.load();
+  if (child_device) made->keep_device(std::move(child_device));
+  return made;
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,282 @@
+#pragma once
+
+#include "collectives/call/agreement.hpp"
+#include "collectives/call/call.hpp"
+#include "collectives/call/checks.hpp"
+#include "collectives/call/form_team.hpp"
+#include "collectives/call/rooted_window.hpp"
+#include "collectives/communicator/started_queue.hpp"
+#include "collectives/device/device_calls.hpp"
+#include "collectives/device/memory.hpp"
+#include "collectives/device/plan.hpp"
+#include "collectives/transport/attendant.hpp"
+#include "runtime/base/os/home_process.hpp"
+#include "runtime/world/member/membership.hpp"
+
+#include <dlaunch/communicator.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace dlaunch {
+
+class DeviceWork;
+class JoinGroup;
+class MessageWork;
+
+/// The error that broke a communicator: the first one, in whichever thread it came.
+class FirstError {
+ public:
+  void set(const CallError& error) {
+    const std::lock_guard lock(mutex_);
+    if (error_) return;
+    error_.emplace(error);
+    is_set_ = true;
+  }
+  bool is_set() const noexcept { return is_set_; }
+  void throw_if_set() const {
+    if (is_set_) throw *error_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::optional<CallError> error_;  ///< Never changes again.
+  std::atomic<bool> is_set_{false};
+};
+
+/// A communicator's place in the flight recorder, as long as it lives.
+class FlightPlace {
+ public:
+  FlightPlace() = default;
+  FlightPlace(const FlightPlace&) = delete;
+  FlightPlace& operator=(const FlightPlace&) = delete;
+  ~FlightPlace() {
+    if (flight_) flight_->leave(place_);
+  }
+  /// Once.
+  void take(transport::Links& mesh, const Group& group);
+  /// 0: as the launcher likes, less: never.
+  void limit_waits(std::chrono::milliseconds stuck_after) noexcept {
+    stuck_after_ = stuck_after;
+    flight_->limit_waits(place_, stuck_after);
+  }
+  std::chrono::milliseconds stuck_after() const noexcept { return stuck_after_; }
+
+  [[gnu::always_inline]] Flight::Entry begin(const Flight::Call& call,
+                                             const CallSite& site) const noexcept {
+    place_.progress->begun.store(call.sequence, std::memory_order_relaxed);
+    return {*flight_, place_, call, site.file, site.line};
+  }
+  void count_rooted(const Flight::Call& call) const noexcept { place_.count_rooted(call); }
+  /// The program hears that its ranks differ in their calls, or that this one's was wrong.
+  void note_heard() const noexcept {
+    if (flight_) place_.progress->heard.store(1, std::memory_order_relaxed);
+  }
+  Flight::Entry begin_agreement(const transport::Fingerprint& call,
+                                const CallSite& site) const noexcept {
+    return {*flight_, place_, call.record().as(Flight::Kind::aside), site.file, site.line};
+  }
+  Flight::Entry begin_message(const transport::Fingerprint& call, const Options& options, int peer,
+                              Flight::Kind kind) const noexcept {
+    return {*flight_, place_, record_of(call, peer, options.tag, kind), options.site.file,
+            options.site.line};
+  }
+
+ private:
+  std::shared_ptr<Flight> flight_;
+  Flight::Place place_;
+  std::chrono::milliseconds stuck_after_{0};
+};
+
+/// Hidden: else all of it would be exported with the class it is part of.
+struct __attribute__((visibility("hidden"))) Communicator::State
+    : std::enable_shared_from_this<Communicator::State> {
+  Group group;
+  std::shared_ptr<transport::Links> mesh;
+  std::shared_ptr<transport::Attendant> attendant;  ///< The mesh's attendant; the mesh outlives it.
+  FlightPlace flight;
+  std::shared_ptr<Membership> membership;
+  /// Also for the thread that looks after a device.
+  std::atomic<Clock::duration> timeout{std::chrono::minutes(5)};
+  std::atomic<std::uint64_t> sequence{0};  ///< The number of the last collective that ran.
+  std::uint64_t agreements = 0;            ///< Calls of agree and shrink so far.
+  std::uint32_t unsettled = 1;             ///< 1 until the team, or the nodes, have been sought.
+  bool team_sought = false;
+  std::unique_ptr<transport::Team> team;
+  std::unique_ptr<algorithms::by_node::Nodes> nodes;  ///< Used if there is no team.
+  std::atomic<bool> goes_by_nodes{false};             ///< The same, for any thread.
+  Kept kept;
+  RootedWindow window;
+  FirstError error;  ///< It sticks.
+  Aborted aborted;
+  std::atomic<bool> destroyed{false};
+  std::map<std::vector<int>, std::uint64_t> member_groups;  ///< How often each was made.
+  std::weak_ptr<JoinGroup> join_group;                      ///< As long as it has joinables.
+  std::shared_ptr<StartedQueue> queue = std::make_shared<StartedQueue>();
+  std::vector<MessageWork*> messages;   ///< Started and not yet finished.
+  std::unique_ptr<DeviceCalls> device;  ///< From the first call with CUDA buffers on.
+  std::shared_ptr<DeviceMemory> device_memory = std::make_shared<DeviceMemory>();
+  transport::Activity device_activity;
+  std::vector<DeviceWork*> device_works;  ///< Not known to be complete.
+  const HomeProcess home;
+
+  /// A collective: runs what was started before, then `body(Call&)`; a failure is told to the
+  /// others and sticks.
+  template <class Body>
+  void collective(transport::Fingerprint fingerprint, const Options& options, const Body& body) {
+    Flight::Call record = fingerprint.record();
+    check_process();
+    queue->finish_all();
+    // Counted before anything can fail, so that the ranks' numbers stay equal.
+    record.traffic = fingerprint.traffic = options.traffic;
+    record.sequence = fingerprint.sequence = sequence.load(std::memory_order_relaxed) + 1;
+    sequence.store(fingerprint.sequence, std::memory_order_relaxed);
+    throw_if_broken();
+    if ((record.traffic | unsettled) != 0) [[unlikely]]
+      return collective_apart(record, fingerprint, options, std::function<void(Call&)>(body));
+    run_collective(record, fingerprint, options, body, [](Call&) {});
+  }
+  /// A collective with a root, in which a rank need not wait for all others: told from what the
+  /// others have made at the window's end at the latest.
+  template <class Body>
+  void rooted(const transport::Fingerprint& fingerprint, const Options& options, const Body& body) {
+    collective(fingerprint, options, [&](Call& call) {
+      const Flight::Call record = call.fingerprint().record();
+      flight.count_rooted(record);
+      // Members of a team are never further than a step from each other.
+      if (!team) window.add(record);
+      body(call);
+      if (!team && window.is_full()) [[unlikely]]
+        call.confirm(window);
+    });
+  }
+  /// The first ones, and those that say what they are for.
+  [[gnu::cold]] void collective_apart(Flight::Call record, transport::Fingerprint fingerprint,
+                                      const Options& options,
+                                      const std::function<void(Call&)>& body);
+  template <class Body, class Prepare>
+  [[gnu::always_inline]] void run_collective(const Flight::Call& record,
+                                             const transport::Fingerprint& fingerprint,
+                                             const Options& options, const Body& body,
+                                             const Prepare& prepare) {
+    Flight::Entry entry = flight.begin(record, options.site);
+    const Call::Setting setting{
+        *mesh,        group,  kept,       aborted, timeout_of(options),
+        options.site, &entry, any_source, 0,       device ? &device->history() : nullptr};
+    Call call(setting, fingerprint);
+    if (device) device->history().record(fingerprint);
+    run(call, [&](Call& running) {
+      prepare(running);
+      if (team) running.use(*team, record);
+      if (nodes) running.use(*nodes);
+      check_timeout(running, options.timeout);
+      body(running);
+    });
+    entry.done();
+  }
+  /// A message call; `peer` and `tag` for messages to the user.
+  template <class Body>
+  void message(const transport::Fingerprint& fingerprint, const Options& options, int peer,
+               Flight::Kind kind, const Body& body) {
+    check_process();
+    throw_if_broken();
+    Flight::Entry entry = flight.begin_message(fingerprint, options, peer, kind);
+    const Call::Setting setting{*mesh,        group,  kept, aborted,    timeout_of(options),
+                                options.site, &entry, peer, options.tag};
+    Call call(setting, fingerprint);
+    run(call, [&](Call& running) {
+      check_timeout(running, options.timeout);
+      body(running);
+    });
+    entry.done();
+  }
+  /// A message that went the short way.
+  void note_message(const transport::Fingerprint& fingerprint, const Options& options, int peer) {
+    flight.begin_message(fingerprint, options, peer, Flight::Kind::call).done();
+  }
+  /// barrier() without the flushing of what this process printed, which its caller has done.
+  void barrier(const Options& options);
+  /// With CUDA buffers: put on the stream, and waited for where that is the default one.
+  void run_on_device(const device::Request& request, const Options& options);
+  /// A barrier of the streams. Throws Error{misuse} where there is no device yet.
+  device::Request barrier_on_device();
+  /// Put on the stream.
+  Work start_on_device(const device::Request& request, const Options& options);
+  std::shared_ptr<DeviceWork> start_batch_on_device(std::span<const Transfer> transfers,
+                                                    const Options& options);
+  /// The device's part of making groups: all ranks take part; null for those of colour -1, and
+  /// where the device was not used.
+  std::unique_ptr<DeviceCalls> split_device(Call& call, int color, int key);
+  /// The survivors' part of shrink(), on the communicator that is made: its ranks get NCCL of the
+  /// parent's, all or none.
+  void shrink_device(State& parent, std::span<const int> survivors, const Options& options);
+  void wait_on_device(const transport::Fingerprint& fingerprint, const Options& options,
+                      device::Event& mark);
+  /// Agrees on the living ranks' flags, even if the communicator is broken or revoked.
+  Agreement agree(transport::Op op, std::uint32_t flags, const Options& options);
+  /// A collective that runs in the background, in its turn.
+  Work start(std::function<void(Communicator&)> body);
+  /// The options as they are now: they do not change while the call waits for its turn.
+  Options settled(const Options& options) const;
+  /// The communicator is destroyed: what is under way ends with Errc::aborted, and the thread.
+  void end();
+  /// Breaks the communicator between two calls: the other ranks are told why, and wait no longer.
+  /// Does nothing where it is broken already.
+  void give_up(const Error& why) noexcept;
+  /// In a forked child: the memory and the connections are the parent's, its threads are not there,
+  /// and what they held stays locked.
+  bool is_forked() const noexcept { return !home.is_here(); }
+  /// Throws Error{misuse} in a forked child.
+  void check_process() const {
+    if (is_forked()) [[unlikely]]
+      refuse_process();
+  }
+  [[noreturn]] static void refuse_process();
+  /// Throws the first error again, if there was one.
+  void throw_if_broken() const { error.throw_if_set(); }
+  /// The communicator's own where the options have none, or one that the call is to refuse.
+  Clock::duration timeout_of(const Options& options) const {
+    if (options.timeout > Clock::duration::zero()) return options.timeout;
+    return timeout.load(std::memory_order_relaxed);
+  }
+  bool is_plain(const ConstTensorView& view, int peer, const Options& options) const;
+  std::shared_ptr<State> child(Group child_group,
+                               std::unique_ptr<DeviceCalls> child_device = nullptr) const;
+
+ private:
+  template <class Body>
+  void run(Call& call, const Body& body) {
+    try {
+      call.check_entry();
+      body(call);
+    } catch (...) {
+      fail(call);
+      throw;
+    }
+  }
+  /// The exception that is being handled ended the call.
+  void fail(Call& call);
+  void fail(Call& call, const Error& error);
+  void break_off(Call& call, const Error& error);
+  void break_between_calls(const Error& why) noexcept;
+  void find_teams(Call& call);
+  std::shared_ptr<DeviceWork> begin_on_device(const device::Request& request,
+                                              const Options& options);
+  void on_device(const device::Request& request, const Options& options,
+                 const std::function<void(Call&, const device::Mark&)>& then);
+  void note_on_device(Call& call, const device::Plan& plan);
+  void await_on_device(Call& call, device::Event& mark);
+  void use_device(Call& call, const device::Request& request, const Options& options);
+  void keep_device(std::unique_ptr<DeviceCalls> calls);
+  bool look_after_device();
+  void end_device() noexcept;
+};
+
+}  // namespace dlaunch

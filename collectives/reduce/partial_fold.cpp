@@ -1,0 +1,157 @@
+#include "collectives/reduce/partial_fold.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstring>
+
+namespace dlaunch {
+namespace {
+
+/// So much of each input is prepared at a time: all inputs' together stay in the first-level cache.
+constexpr std::size_t block_elements = 512;
+constexpr std::size_t element_bytes_max = 16;
+
+bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+/// A custom operation knows how it accumulates, and we do not.
+DType accumulated(const Folder& whole) {
+  const bool widens = is_half(whole.dtype()) && whole.reduction().op() != ReduceOp::custom;
+  return widens ? DType::f32 : whole.dtype();
+}
+
+Reduction joining(const Reduction& reduction) {
+  switch (reduction.op()) {
+    case ReduceOp::mean:
+    case ReduceOp::premul_sum:
+      return ReduceOp::sum;
+    case ReduceOp::custom:
+      return reduction;
+    case ReduceOp::sum:
+    case ReduceOp::product:
+    case ReduceOp::min:
+    case ReduceOp::max:
+    case ReduceOp::band:
+    case ReduceOp::bor:
+    case ReduceOp::bxor:
+      return reduction.op();
+  }
+  return reduction;
+}
+
+kernels::Conversions conversions(const Folder& whole) {
+  if (accumulated(whole) == whole.dtype()) return {};
+  switch (whole.instructions()) {
+    case Instructions::baseline:
+      return kernels::conversions_baseline(whole.dtype());
+#if defined(__x86_64__)
+    case Instructions::avx2:
+      return kernels::conversions_avx2(whole.dtype());
+    case Instructions::avx512:
+      return kernels::conversions_avx512(whole.dtype());
+#else
+    case Instructions::avx2:
+    case Instructions::avx512:
+      return kernels::conversions_baseline(whole.dtype());
+#endif
+  }
+  return {};
+}
+
+template <class T>
+void divide(std::byte* values, std::size_t count, int ranks) {
+  const auto divisor = static_cast<T>(ranks);
+  for (std::size_t i = 0; i < count; ++i) {
+    T value;
+    std::memcpy(&value, values + i * sizeof value, sizeof value);
+    value /= divisor;
+    std::memcpy(values + i * sizeof value, &value, sizeof value);
+  }
+}
+
+/// Means are of floats alone here; those of complex numbers are their parts'.
+void divide(DType dtype, std::byte* values, std::size_t count, int ranks) {
+  switch (dtype) {
+    case DType::f32:
+      return divide<float>(values, count, ranks);
+    case DType::f64:
+      return divide<double>(values, count, ranks);
+    case DType::c64:
+      return divide<float>(values, 2 * count, ranks);
+    case DType::c128:
+      return divide<double>(values, 2 * count, ranks);
+    case DType::u8:
+    case DType::i8:
+    case DType::i16:
+    case DType::u16:
+    case DType::i32:
+    case DType::u32:
+    case DType::i64:
+    case DType::u64:
+    case DType::f16:
+    case DType::bf16:
+    case DType::boolean:
+      break;
+  }
+  assert(false && "a mean of what is not accumulated as floats");
+}
+
+}  // namespace
+
+PartialFolder::PartialFolder(const Folder& whole)
+    : whole_(whole),
+      joining_reduction_(dlaunch::joining(whole.reduction())),
+      joining_(joining_reduction_, accumulated(whole), false, whole.instructions()),
+      convert_(conversions(whole)),
+      has_factor_(whole.reduction().op() == ReduceOp::premul_sum),
+      divides_(whole.reduction().op() == ReduceOp::mean),
+      scaling_(has_factor_ ? whole.reduction() : joining_reduction_, accumulated(whole), false,
+               whole.instructions()) {
+  assert(whole.freedom() != Freedom::none);
+}
+
+void PartialFolder::extend(const std::byte* partial, std::span<const std::byte* const> inputs,
+                           std::byte* out, std::size_t count) {
+  const bool as_they_are = convert_.widen == nullptr && !has_factor_;
+  const std::size_t first = partial != nullptr ? 1 : 0;
+  const std::size_t from_bytes = whole_.element_bytes(), to_bytes = element_bytes();
+  const std::size_t step = as_they_are ? count : block_elements;
+  inputs_.resize(first + inputs.size());
+  if (!as_they_are) scratch_.resize(inputs.size() * block_elements * element_bytes_max);
+  for (std::size_t begin = 0; begin < count; begin += step) {
+    const std::size_t now = std::min(step, count - begin);
+    if (partial != nullptr) inputs_[0] = partial + begin * to_bytes;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const std::byte* from = inputs[i] + begin * from_bytes;
+      inputs_[first + i] = from;
+      if (as_they_are) continue;
+      std::byte* prepared = scratch_.data() + i * block_elements * element_bytes_max;
+      if (convert_.widen != nullptr) {
+        convert_.widen(from, prepared, now);
+        from = prepared;
+      }
+      if (has_factor_) scaling_(std::span(&from, 1), prepared, now);
+      inputs_[first + i] = prepared;
+    }
+    joining_(inputs_, out + begin * to_bytes, now);
+  }
+}
+
+void PartialFolder::finish(const std::byte* partial, std::byte* out, std::size_t count,
+                           int ranks) const {
+  const std::size_t bytes = element_bytes();
+  if (convert_.round == nullptr) {
+    if (out != partial && count > 0) std::memmove(out, partial, count * bytes);
+    if (divides_) divide(joining_.dtype(), out, count, ranks);
+    return;
+  }
+  std::array<std::byte, block_elements * sizeof(float)> wide;
+  for (std::size_t begin = 0; begin < count; begin += block_elements) {
+    const std::size_t now = std::min(block_elements, count - begin);
+    std::memcpy(wide.data(), partial + begin * bytes, now * bytes);
+    if (divides_) divide(joining_.dtype(), wide.data(), now, ranks);
+    convert_.round(wide.data(), out + begin * whole_.element_bytes(), now);
+  }
+}
+
+}  // namespace dlaunch

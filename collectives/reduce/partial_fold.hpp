@@ -1,0 +1,51 @@
+#pragma once
+
+#include "collectives/reduce/kernels.hpp"
+#include "collectives/reduce/reduce.hpp"
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace dlaunch {
+
+/// A fold that is made in several places. The ranks' result so far is a *partial*: of the type in
+/// which elements are accumulated (f32 for 16-bit floats, which are rounded at the end alone), with
+/// factors applied, and not yet divided. Folded on from rank to rank, the result has the bits of
+/// the one fold of all. For one thread.
+class PartialFolder {
+ public:
+  /// For a fold whose freedom is not none; `whole` and its reduction are borrowed.
+  explicit PartialFolder(const Folder& whole);
+  PartialFolder(const PartialFolder&) = delete;
+  PartialFolder& operator=(const PartialFolder&) = delete;
+
+  /// The bytes of one element of a partial.
+  std::size_t element_bytes() const { return joining_.element_bytes(); }
+  /// Elements are partials, and the last partial is the result.
+  bool is_plain() const { return convert_.widen == nullptr && !has_factor_ && !divides_; }
+  /// A partial lies in as many bytes as an element.
+  bool fits_in_place() const { return element_bytes() == whole_.element_bytes(); }
+
+  /// out = partial op inputs[0] op inputs[1]..., from left to right: a partial. `partial` may be
+  /// null; then there is at least one input. `out` may be `partial`, and one of the inputs if it
+  /// fits in place.
+  void extend(const std::byte* partial, std::span<const std::byte* const> inputs, std::byte* out,
+              std::size_t count);
+  /// Folds partials to a partial.
+  const Folder& joining() const { return joining_; }
+  /// The result of a partial of all `ranks`. `out` may be `partial`.
+  void finish(const std::byte* partial, std::byte* out, std::size_t count, int ranks) const;
+
+ private:
+  const Folder& whole_;
+  const Reduction joining_reduction_;
+  const Folder joining_;
+  kernels::Conversions convert_;  ///< Null where elements are accumulated in their own type.
+  const bool has_factor_, divides_;
+  const Folder scaling_;  ///< Folds one input: times the factor, if there is one.
+  std::vector<std::byte> scratch_;
+  std::vector<const std::byte*> inputs_;
+};
+
+}  // namespace dlaunch

@@ -1,0 +1,247 @@
+#include "collectives/transport/message/message.hpp"
+
+#include "runtime/base/bytes.hpp"
+#include "runtime/store/protocol/wire_codec.hpp"
+
+#include <algorithm>
+
+namespace dlaunch::transport {
+namespace {
+
+constexpr std::size_t sentence_bytes_max = control_bytes_max - 64;
+
+std::string_view shortened(std::string_view sentence) {
+  return sentence.substr(0, sentence_bytes_max);
+}
+
+/// In place of a tag.
+bool has_traffic(Kind kind) { return kind == Kind::collective || kind == Kind::call; }
+
+}  // namespace
+
+const char* to_string(Op op) noexcept {
+  switch (op) {
+    case Op::barrier:
+      return "barrier";
+    case Op::broadcast:
+      return "broadcast";
+    case Op::reduce:
+      return "reduce";
+    case Op::all_reduce:
+      return "all_reduce";
+    case Op::all_gather:
+      return "all_gather";
+    case Op::all_gather_v:
+      return "all_gather_v";
+    case Op::gather:
+      return "gather";
+    case Op::gather_v:
+      return "gather_v";
+    case Op::scatter:
+      return "scatter";
+    case Op::scatter_v:
+      return "scatter_v";
+    case Op::reduce_scatter:
+      return "reduce_scatter";
+    case Op::reduce_scatter_v:
+      return "reduce_scatter_v";
+    case Op::all_to_all:
+      return "all_to_all";
+    case Op::all_to_all_v:
+      return "all_to_all_v";
+    case Op::split:
+      return "split";
+    case Op::group:
+      return "group";
+    case Op::duplicate:
+      return "duplicate";
+    case Op::revoke:
+      return "revoke";
+    case Op::agree:
+      return "agree";
+    case Op::shrink:
+      return "shrink";
+    case Op::broadcast_object:
+      return "broadcast_object";
+    case Op::all_gather_object:
+      return "all_gather_objects";
+    case Op::all_reduce_object:
+      return "all_reduce_object";
+    case Op::gather_object:
+      return "gather_objects";
+    case Op::scatter_object:
+      return "scatter_objects";
+    case Op::send:
+      return "send";
+    case Op::recv:
+      return "recv";
+    case Op::probe:
+      return "probe";
+  }
+  return "an unknown call";  // A number read off the wire may be newer than this build.
+}
+
+bool is_rooted(Op op) noexcept {
+  switch (op) {
+    case Op::broadcast:
+    case Op::reduce:
+    case Op::gather:
+    case Op::gather_v:
+    case Op::scatter:
+    case Op::scatter_v:
+    case Op::broadcast_object:
+    case Op::gather_object:
+    case Op::scatter_object:
+      return true;
+    case Op::barrier:
+    case Op::all_reduce:
+    case Op::all_gather:
+    case Op::all_gather_v:
+    case Op::reduce_scatter:
+    case Op::reduce_scatter_v:
+    case Op::all_to_all:
+    case Op::all_to_all_v:
+    case Op::split:
+    case Op::group:
+    case Op::duplicate:
+    case Op::revoke:
+    case Op::agree:
+    case Op::shrink:
+    case Op::all_gather_object:
+    case Op::all_reduce_object:
+    case Op::send:
+    case Op::recv:
+    case Op::probe:
+      return false;
+  }
+  return false;
+}
+
+std::string short_text(const Fingerprint& call) {
+  std::string text = owner_text(Traffic::unpack(call.traffic));
+  text += to_string(call.op);
+  // Point-to-point calls of two ranks are not counted together, so they have no number.
+  if (call.op < Op::send) text += " #" + std::to_string(call.sequence);
+  return text;
+}
+
+std::string to_string(const Fingerprint& call) {
+  std::string details;
+  const auto add = [&](const std::string& detail) {
+    details += (details.empty() ? "" : ", ") + detail;
+  };
+  if (call.traffic != 0) {
+    const std::string purpose = purpose_text(Traffic::unpack(call.traffic));
+    if (!purpose.empty()) add(purpose);
+  }
+  if (call.reduce != ReduceOp{}) add(to_string(call.reduce));
+  if (call.dtype != DType{}) {
+    add(to_string(call.dtype));
+    add(call.count == counts_vary ? "counts vary"
+        : call.count == 1         ? "1 element"
+                                  : std::to_string(call.count) + " elements");
+  }
+  if (is_rooted(call.op)) add("root " + std::to_string(call.root));
+  if (call.on_device()) add("CUDA");
+  return short_text(call) + (details.empty() ? "" : " (" + details + ")");
+}
+
+Header make_header(Kind kind, std::uint64_t communicator, const Fingerprint& call,
+                   std::uint64_t bytes, int tag) {
+  Header header;
+  header.kind = kind;
+  header.op = call.op;
+  header.dtype = call.dtype;
+  header.reduce = call.reduce;
+  header.communicator = communicator;
+  header.sequence = call.sequence;
+  header.count = call.count;
+  header.argument = call.argument;
+  header.root = call.root;
+  header.tag = has_traffic(kind) ? static_cast<std::int32_t>(call.traffic) : tag;
+  header.bytes = bytes;
+  return header;
+}
+
+Fingerprint fingerprint_of(const Header& header) {
+  return {header.op,       header.dtype,
+          header.reduce,   header.root,
+          header.sequence, header.count,
+          header.argument, has_traffic(header.kind) ? static_cast<std::uint32_t>(header.tag) : 0};
+}
+
+std::uint64_t number_of(const Fingerprint& call) noexcept {
+  return Flight::digest_of(0, call.record());
+}
+
+bool is_plausible(const Header& header) noexcept {
+  if (header.magic != message_magic) return false;
+  switch (header.kind) {
+    case Kind::collective:
+    case Kind::message:
+      return true;
+    case Kind::failure:
+    case Kind::inquiry:
+    case Kind::status:
+    case Kind::call:
+    case Kind::chain:
+      return header.bytes <= control_bytes_max;
+  }
+  return false;
+}
+
+std::uint64_t hash_bytes(const void* data, std::size_t bytes, std::uint64_t seed) noexcept {
+  const auto* p = static_cast<const unsigned char*>(data);
+  for (std::size_t i = 0; i < bytes; ++i) seed = (seed ^ p[i]) * 0x100000001b3U;
+  return seed;
+}
+
+Bytes encode(const FailureNotice& notice) {
+  Bytes out;
+  out.reserve(control_bytes_max);
+  wire::Writer writer(out);
+  writer.integer(static_cast<std::uint16_t>(notice.code));
+  writer.integer(static_cast<std::uint16_t>(notice.scope));
+  fields(writer, notice.claim);
+  const std::size_t left = sentence_bytes_max - std::min(out.size(), sentence_bytes_max);
+  writer.text(std::string_view(notice.sentence).substr(0, left));
+  return out;
+}
+
+Bytes encode(const Status& status) {
+  Bytes out;
+  out.reserve(control_bytes_max);
+  ByteWriter writer(out);
+  writer.integer(status.communicator);
+  writer.integer(status.sequence);
+  writer.text(shortened(status.sentence));
+  return out;
+}
+
+std::optional<FailureNotice> decode_failure(const Header& header, BytesView payload) {
+  wire::Reader reader(payload);
+  FailureNotice notice;
+  std::uint16_t code = 0, scope = 0;
+  reader.integer(code);
+  reader.integer(scope);
+  notice.code = static_cast<Errc>(code);
+  notice.scope = static_cast<Scope>(scope);
+  notice.communicator = header.communicator;
+  notice.sequence = header.sequence;
+  fields(reader, notice.claim);
+  reader.text(notice.sentence);
+  if (!reader.complete()) return std::nullopt;
+  return notice;
+}
+
+std::optional<Status> decode_status(BytesView payload) {
+  ByteReader reader(payload);
+  Status status;
+  status.communicator = reader.integer<std::uint64_t>();
+  status.sequence = reader.integer<std::uint64_t>();
+  status.sentence = reader.text(sentence_bytes_max);
+  if (!reader.complete()) return std::nullopt;
+  return status;
+}
+
+}  // namespace dlaunch::transport

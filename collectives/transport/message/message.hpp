@@ -1,0 +1,205 @@
+#pragma once
+
+#include "collectives/transport/message/traffic.hpp"
+#include "runtime/base/verdict.hpp"
+#include "runtime/segment/flight.hpp"
+
+#include <dlaunch/communicator.hpp>
+#include <dlaunch/reduction.hpp>
+#include <dlaunch/tensor.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+/// What travels between two ranks. A channel is one TCP connection in one direction: the sender
+/// connects and says Hello, then come messages, each a Header and `bytes` bytes of payload.
+/// Little-endian, the structs' own layout.
+namespace dlaunch::transport {
+
+constexpr std::uint32_t hello_magic = 0x534d4c44;    // "DLMS"
+constexpr std::uint32_t message_magic = 0x4d4d4c44;  // "DLMM"
+constexpr std::uint32_t hello_version = 2;
+/// The longest payload of everything that is not data.
+constexpr std::size_t control_bytes_max = 4096;
+
+/// The first bytes on a channel; a receiver closes a channel whose Hello is not meant for it.
+struct Hello {
+  std::uint32_t magic = hello_magic;
+  std::uint32_t version = hello_version;
+  std::uint64_t job = 0;  ///< Hash of the job's id.
+  std::uint64_t epoch = 0;
+  std::uint32_t mesh = 0;    ///< Which of the meshes the ranks made from one world.
+  std::int32_t rank = 0;     ///< The sender's.
+  std::int32_t size = 0;     ///< The size of the sender's world.
+  std::uint32_t proves = 0;  ///< 1: the job has a key, and proofs follow (proof.hpp).
+};
+static_assert(sizeof(Hello) == 40 && std::is_trivially_copyable_v<Hello>);
+
+enum class Kind : std::uint8_t {
+  collective = 1,  ///< Part of a collective call; matched by communicator and source, in order.
+  message,         ///< Point to point; matched by communicator, source and tag, in order.
+  failure,  ///< The sender's call failed: Errc u16, u16 scope, claim, sentence (docs/wire.md).
+  inquiry,  ///< No payload; `argument` is the Question.
+  status,  ///< The answer, with its sequence and question: communicator and sequence u64, sentence.
+  call,    ///< The sender has put this call on its device, or waits in it; the payload: headers of
+           ///< more.
+  chain,   ///< Ranks of which each waits for the next, the last for the receiver (wait_chain.hpp).
+};
+
+enum class Op : std::uint8_t {
+  barrier = 1,
+  broadcast,
+  reduce,
+  all_reduce,
+  all_gather,
+  all_gather_v,
+  gather,
+  gather_v,
+  scatter,
+  scatter_v,
+  reduce_scatter,
+  reduce_scatter_v,
+  all_to_all,
+  all_to_all_v,
+  split,
+  group,
+  duplicate,
+  revoke,
+  agree,
+  shrink,
+  broadcast_object,
+  all_gather_object,
+  all_reduce_object,
+  gather_object,
+  scatter_object,
+  send,
+  recv,
+  probe,
+};
+const char* to_string(Op op) noexcept;
+/// Calls that have a root: a rank may return from one before all others have come.
+bool is_rooted(Op op) noexcept;
+/// Calls that are counted together: ranks that are in the same one have the same number.
+inline bool is_counted(Op op) noexcept {
+  return op < Op::send && op != Op::revoke && op != Op::agree && op != Op::shrink;
+}
+/// Calls that no rank can leave before all have come.
+inline bool waits_for_all(Op op) noexcept { return op < Op::send && !is_rooted(op); }
+
+/// Fingerprint::count of calls in which each rank has a count of its own.
+constexpr std::uint64_t counts_vary = ~std::uint64_t{0};
+
+/// What a call is, as far as ranks must agree on it. 0 stands for "has none".
+struct Fingerprint {
+  Op op{};
+  DType dtype{};
+  ReduceOp reduce{};
+  std::int32_t root = -1;
+  std::uint64_t sequence = 0;  ///< From 1 in each communicator; messages have none.
+  std::uint64_t count = 0;
+  /// A hash of what else must agree: counts of a v-variant, a factor, a custom operation's name.
+  std::uint64_t argument = 0;
+  std::uint32_t traffic = 0;  ///< A packed Traffic.
+
+  /// As the flight recorder takes it.
+  Flight::Call record() const noexcept {
+    return {Flight::Call::pack(static_cast<std::uint8_t>(op), static_cast<std::uint8_t>(dtype),
+                               static_cast<std::uint8_t>(reduce), root),
+            sequence, count, argument, traffic};
+  }
+  /// Its buffers are CUDA's.
+  bool on_device() const noexcept { return (traffic & Traffic::device_bit) != 0; }
+  /// Its part in what ranks compare: a shadow is meant to meet what it is the shadow of.
+  static std::uint32_t compared_traffic(std::uint32_t traffic) noexcept {
+    return traffic & ~Traffic::shadow_bit;
+  }
+  /// The traffic adds this to a collective's argument, by which calls are told apart quickly.
+  static std::uint64_t argument_of(std::uint32_t traffic) noexcept {
+    return compared_traffic(traffic) * 0x94d049bb133111ebU;
+  }
+  bool operator==(const Fingerprint& other) const noexcept {
+    return op == other.op && dtype == other.dtype && reduce == other.reduce && root == other.root &&
+           sequence == other.sequence && count == other.count && argument == other.argument &&
+           compared_traffic(traffic) == compared_traffic(other.traffic);
+  }
+};
+
+/// "all_reduce #3".
+std::string short_text(const Fingerprint& call);
+/// "all_reduce #3 (sum, f32, 8 elements)", "broadcast #1 (i64, 1 element, root 0)".
+std::string to_string(const Fingerprint& call);
+
+struct Header {
+  std::uint32_t magic = message_magic;
+  Kind kind{};
+  Op op{};
+  DType dtype{};
+  ReduceOp reduce{};
+  std::uint64_t communicator = 0;
+  std::uint64_t sequence = 0;
+  std::uint64_t count = 0;
+  std::uint64_t argument = 0;
+  std::int32_t root = -1;
+  std::int32_t tag = 0;  ///< A message's tag; a collective's Traffic.
+  std::uint64_t bytes = 0;
+};
+static_assert(sizeof(Header) == 56 && std::is_trivially_copyable_v<Header>);
+
+Header make_header(Kind kind, std::uint64_t communicator, const Fingerprint& call,
+                   std::uint64_t bytes, int tag = 0);
+Fingerprint fingerprint_of(const Header& header);
+/// The same for calls that agree, by which ranks that disagree are counted.
+std::uint64_t number_of(const Fingerprint& call) noexcept;
+/// Whether a header that came from outside can be one of ours.
+bool is_plausible(const Header& header) noexcept;
+
+/// FNV-1a, 64 bits: the same on all ranks and in all builds.
+std::uint64_t hash_bytes(const void* data, std::size_t bytes,
+                         std::uint64_t seed = 0xcbf29ce484222325U) noexcept;
+inline std::uint64_t hash_text(std::string_view text,
+                               std::uint64_t seed = 0xcbf29ce484222325U) noexcept {
+  return hash_bytes(text.data(), text.size(), seed);
+}
+
+/// How far a failure reaches among the calls of the ranks that hear of it.
+enum class Scope : std::uint16_t {
+  from_here_on = 1,  ///< That call and every later one: the communicator is broken.
+  this_call,         ///< That call alone: the sender gave it wrong arguments and goes on.
+};
+
+/// What a rank says when its call failed.
+struct FailureNotice {
+  Errc code{};
+  Scope scope{};
+  std::uint64_t communicator = 0;
+  std::uint64_t sequence = 0;
+  std::string sentence;
+  int from = -1;  ///< The world rank that said it; does not travel with it. -1: this rank.
+  Claim claim = {};
+};
+
+/// What an inquiry is about.
+enum class Question : std::uint64_t {
+  doing,     ///< What the rank is in.
+  made,      ///< Its collective of that sequence: what call_made() returns.
+  argument,  ///< What Argument::text() says of that collective, if it is in it; else nothing.
+  sent,      ///< The message of dtype, count and tag that it sent to that root: sent_from().
+};
+
+/// What a rank answers to an inquiry.
+struct Status {
+  std::uint64_t communicator = 0;
+  std::uint64_t sequence = 0;
+  std::string sentence;
+  std::string argument = {};  ///< Does not travel with it.
+};
+
+Bytes encode(const FailureNotice& notice);
+Bytes encode(const Status& status);
+std::optional<FailureNotice> decode_failure(const Header& header, BytesView payload);
+std::optional<Status> decode_status(BytesView payload);
+
+}  // namespace dlaunch::transport

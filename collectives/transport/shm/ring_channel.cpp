@@ -1,0 +1,285 @@
+#include "collectives/transport/shm/ring_channel.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace dlaunch::transport {
+namespace {
+
+/// A long payload is published in pieces, so that its reader copies while its writer does.
+constexpr std::size_t piece_bytes = 16u << 10;
+/// The writer learns of room in steps of this: each costs both sides a cache line.
+constexpr std::size_t freed_bytes = 32u << 10;
+/// One ring is read no longer than this before the others get their turn.
+constexpr std::size_t turn_bytes_max = 1u << 20;
+
+constexpr std::uint64_t up_to_line(std::uint64_t bytes) {
+  return (bytes + ring_line_bytes - 1) / ring_line_bytes * ring_line_bytes;
+}
+constexpr std::uint64_t down_to_line(std::uint64_t bytes) {
+  return bytes / ring_line_bytes * ring_line_bytes;
+}
+
+/// Counts header and payload.
+constexpr std::size_t bytes_in_ring(std::size_t payload) {
+  return ring_line_bytes + (payload > inline_bytes_max ? up_to_line(payload) : 0);
+}
+
+}  // namespace
+
+// ---- Writing. ----
+
+RingWriter::RingWriter(Segment& segment, Doorbell& bell, std::size_t set, int to, int from)
+    : ring_(segment.ring(set, to, from)),
+      receiver_(segment.rank(to)),
+      reader_(receiver_.readers[set]),
+      bell_(bell),
+      to_(to) {
+  const auto bit = static_cast<unsigned>(from);
+  reader_.writers[bit / 64].fetch_or(std::uint64_t{1} << bit % 64);
+}
+
+RingWriter::~RingWriter() {
+  ring_.written.store(position_ | Ring::closed);
+  bell_.ring_if_asleep(to_);
+}
+
+const char* RingWriter::end() const noexcept {
+  if (nonsense_) return "it read what was never written to it";
+  return reader_.ended.load() != 0 ? "it closed the connection" : nullptr;
+}
+
+void RingWriter::look() noexcept { read_ = down_to_line(ring_.read.load()); }
+
+/// Always whole lines.
+std::size_t RingWriter::room() noexcept {
+  const std::uint64_t used = position_ - read_;
+  if (used <= Ring::capacity) return Ring::capacity - used;
+  nonsense_ = true;
+  return 0;
+}
+
+void RingWriter::copy_in(const std::byte* data, std::size_t bytes) noexcept {
+  const std::size_t at = position_ % Ring::capacity;
+  const std::size_t first = std::min(bytes, Ring::capacity - at);
+  std::memcpy(ring_.data + at, data, first);
+  if (first < bytes) std::memcpy(ring_.data, data + first, bytes - first);
+  position_ += up_to_line(bytes);
+}
+
+void RingWriter::put_header(const Header& header, BytesView payload) noexcept {
+  std::byte* line = ring_.data + position_ % Ring::capacity;
+  std::memcpy(line, &header, sizeof header);
+  if (!payload.empty() && payload.size() <= inline_bytes_max) {
+    std::memcpy(line + sizeof header, payload.data(), payload.size());
+  }
+  position_ += ring_line_bytes;
+}
+
+/// Sequentially consistent, and so is the look at the sleeper: one of the two sees the other.
+void RingWriter::publish() noexcept {
+  ring_.written.store(position_);
+  if (receiver_.asleep.load() != 0) [[unlikely]]
+    bell_.ring_if_asleep(to_);
+}
+
+bool RingWriter::write(const Header& header, BytesView payload) noexcept {
+  const std::size_t needed = bytes_in_ring(payload.size());
+  if (room() < needed) look();
+  if (room() < needed) return false;
+  put_header(header, payload);
+  if (payload.size() > inline_bytes_max) {
+    for (; payload.size() > piece_bytes; payload = payload.subspan(piece_bytes)) {
+      copy_in(payload.data(), piece_bytes);
+      publish();
+    }
+    copy_in(payload.data(), payload.size());
+  }
+  publish();
+  return true;
+}
+
+bool RingWriter::write_some(const Header& header, BytesView payload, std::size_t& sent) noexcept {
+  const std::size_t before = sent;
+  const std::size_t total = sizeof header + payload.size();
+  std::uint64_t published = position_;
+  while (sent < total) {
+    if (room() < piece_bytes) look();
+    const std::size_t there = room();
+    if (there == 0) break;
+    if (sent == 0) {
+      put_header(header, payload);
+      sent = payload.size() <= inline_bytes_max ? total : sizeof header;
+      continue;
+    }
+    const std::size_t part = std::min({total - sent, there, piece_bytes});
+    copy_in(payload.data() + (sent - sizeof header), part);
+    sent += part;
+    publish();
+    published = position_;
+  }
+  if (position_ != published) publish();
+  return sent != before;
+}
+
+// ---- Reading. ----
+
+RingReader::RingReader(Segment& segment, Doorbell& bell, std::size_t set, int to, int from,
+                       int from_rank)
+    : ring_(segment.ring(set, to, from)), bell_(bell), from_(from), from_rank_(from_rank) {}
+
+void RingReader::end(const char* why) {
+  ended_ = true;
+  reason_ = why;
+}
+
+/// Bytes that were written and not read; looks again if there are none.
+std::size_t RingReader::available() {
+  const std::uint64_t known = (written_ & ~Ring::closed) - position_;
+  return known > 0 ? known : look();
+}
+
+std::size_t RingReader::look() {
+  written_ = ring_.written.load();
+  const std::uint64_t end_of_it = written_ & ~Ring::closed;
+  const std::uint64_t unread = end_of_it - position_;
+  // A writer goes from line to line, and so does what is read: else that could overtake it.
+  if (unread > Ring::capacity || end_of_it % ring_line_bytes != 0) {
+    written_ = position_;
+    end("it sent something that is no message of ours");
+    return 0;
+  }
+  if (unread == 0 && (written_ & Ring::closed) != 0) end("it closed the connection");
+  return unread;
+}
+
+void RingReader::copy_out(std::byte* to, std::size_t bytes) const noexcept {
+  const std::size_t first = std::min(bytes, Ring::capacity - position_ % Ring::capacity);
+  std::memcpy(to, at(position_), first);
+  if (first < bytes) std::memcpy(to + first, ring_.data, bytes - first);
+}
+
+/// Tells the sender of its room.
+void RingReader::free_read() noexcept {
+  const std::uint64_t read = down_to_line(position_);
+  if (read - freed_ < freed_bytes) return;
+  freed_ = read;
+  ring_.read.store(read);
+  bell_.ring_if_asleep(from_);
+}
+
+bool RingReader::take(Receive& receive) {
+  if (under_ != Under::nothing || ended_) return false;
+  const std::size_t there = available();
+  if (there < ring_line_bytes) return false;
+  std::memcpy(&header_, at(position_), sizeof header_);
+  if (!is_plausible(header_) || !fits(receive, header_)) return false;
+  if (bytes_in_ring(header_.bytes) > there) return false;
+  const std::size_t bytes = receive.into.size();
+  if (bytes <= inline_bytes_max) {
+    if (bytes > 0) std::memcpy(receive.into.data(), at(position_) + sizeof header_, bytes);
+    position_ += ring_line_bytes;
+  } else {
+    position_ += ring_line_bytes;
+    copy_out(receive.into.data(), bytes);
+    position_ += up_to_line(bytes);
+  }
+  free_read();
+  receive.state = Receive::State::done;
+  receive.source = from_rank_;
+  receive.header = header_;
+  return true;
+}
+
+/// Whether there was a header; what it says is not believed.
+bool RingReader::begin(Inbox& inbox) {
+  if (available() == 0) return false;
+  std::memcpy(&header_, at(position_), sizeof header_);
+  std::memcpy(inline_.data(), at(position_) + sizeof header_, inline_.size());
+  if (!is_plausible(header_)) {
+    end("it sent something that is no message of ours");
+    return true;
+  }
+  position_ += ring_line_bytes;
+  free_read();
+  left_ = header_.bytes;
+  const bool is_data = header_.kind == Kind::collective || header_.kind == Kind::message;
+  under_ = is_data ? Under::data : Under::control;
+  if (is_data) inbox.begin(from_rank_, header_);
+  return true;
+}
+
+std::size_t RingReader::move_payload(std::byte* to, std::size_t bytes) {
+  std::size_t part = std::min(bytes, left_);
+  if (header_.bytes <= inline_bytes_max) {
+    std::memcpy(to, inline_.data() + (header_.bytes - left_), part);
+  } else {
+    part = std::min(part, available());
+    copy_out(to, part);
+    position_ += part;
+    if (part == left_) position_ = up_to_line(position_);
+    free_read();
+  }
+  left_ -= part;
+  return part;
+}
+
+/// Stops where the inbox holds the source, or no more was written.
+bool RingReader::move_data(Inbox& inbox) {
+  bool moved = false;
+  while (left_ > 0) {
+    const auto room = inbox.room(from_rank_);
+    if (room.empty()) return moved;
+    const std::size_t part = move_payload(room.data(), room.size());
+    if (part == 0) return moved;
+    inbox.advance(from_rank_, part);
+    moved = true;
+  }
+  // An empty message that was held may fit by now.
+  if (header_.bytes == 0) inbox.is_held(from_rank_);
+  if (inbox.is_receiving(from_rank_)) return moved;
+  under_ = Under::nothing;
+  return true;
+}
+
+bool RingReader::move_control(const OnControl& on_control) {
+  bool moved = false;
+  while (left_ > 0) {
+    const std::size_t old = control_.size();
+    control_.resize(header_.bytes);
+    const std::size_t part = move_payload(control_.data() + old, control_.size() - old);
+    control_.resize(old + part);
+    if (part == 0) return moved;
+    moved = true;
+  }
+  under_ = Under::nothing;
+  const Bytes payload = std::exchange(control_, {});
+  on_control(from_rank_, header_, payload);
+  return true;
+}
+
+bool RingReader::pump(Inbox& inbox, const OnControl& on_control) {
+  if (ended_) return false;
+  bool moved = false;
+  const std::uint64_t turn = position_ + turn_bytes_max;
+  while (!ended_ && position_ < turn) {
+    bool more = false;
+    switch (under_) {
+      case Under::nothing:
+        more = begin(inbox);
+        break;
+      case Under::data:
+        more = move_data(inbox);
+        break;
+      case Under::control:
+        more = move_control(on_control);
+        break;
+    }
+    if (!more) break;
+    moved = true;
+  }
+  return moved || ended_;
+}
+
+}  // namespace dlaunch::transport

@@ -1,0 +1,112 @@
+#pragma once
+
+#include "collectives/transport/message/inbox.hpp"
+#include "collectives/transport/message/message.hpp"
+#include "runtime/segment/doorbell.hpp"
+#include "runtime/segment/segment.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace dlaunch::transport {
+
+/// An incoming channel hands all that is not data to this.
+using OnControl = std::function<void(int from, const Header& header, BytesView payload)>;
+
+/// A message in a ring begins at a multiple of this, so that a header lies in one cache line. A
+/// payload of up to `inline_bytes_max` follows it there; a longer one begins with the next line,
+/// and fills up its last one.
+constexpr std::size_t ring_line_bytes = 64;
+constexpr std::size_t inline_bytes_max = ring_line_bytes - sizeof(Header);
+
+/// The sending end of a ring. At the other end is another process, so what it says is looked at
+/// before it is believed. Not thread-safe.
+class RingWriter {
+ public:
+  /// All are borrowed; `to` and `from` are local ranks.
+  RingWriter(Segment& segment, Doorbell& bell, std::size_t set, int to, int from);
+  /// Nothing follows; what was written can still be read.
+  ~RingWriter();
+  RingWriter(const RingWriter&) = delete;
+  RingWriter& operator=(const RingWriter&) = delete;
+
+  /// A whole message, or nothing if there is no room for it now.
+  bool write(const Header& header, BytesView payload) noexcept;
+  /// As much of the rest of a message as fits; `sent` counts header and payload together. Returns
+  /// whether anything moved.
+  bool write_some(const Header& header, BytesView payload, std::size_t& sent) noexcept;
+  /// Why it is of no use to write any more; null if it is.
+  const char* end() const noexcept;
+
+ private:
+  void look() noexcept;
+  std::size_t room() noexcept;
+  void copy_in(const std::byte* data, std::size_t bytes) noexcept;
+  void put_header(const Header& header, BytesView payload) noexcept;
+  void publish() noexcept;
+
+  Ring& ring_;
+  RankBlock& receiver_;
+  RankBlock::Reader& reader_;
+  Doorbell& bell_;
+  int to_;
+  std::uint64_t position_ = 0;  ///< Written, published or not.
+  std::uint64_t read_ = 0;      ///< By the receiver, as far as known.
+  bool nonsense_ = false;       ///< The receiver says that it has read what was never written.
+};
+
+/// The receiving end of a ring, with the same caution. Not thread-safe.
+class RingReader {
+ public:
+  /// All are borrowed; `to` and `from` are local ranks, `from_rank` is the sender's in the world.
+  RingReader(Segment& segment, Doorbell& bell, std::size_t set, int to, int from, int from_rank);
+
+  int from() const noexcept { return from_rank_; }
+  /// The sender closed it, or wrote what cannot be; everything before that was taken in.
+  bool ended() const noexcept { return ended_; }
+  const std::string& reason() const noexcept { return reason_; }
+  /// There is something to read.
+  bool has_news() const noexcept { return (ring_.written.load() & ~Ring::closed) != position_; }
+
+  /// Reads and hands on what there is. Returns whether anything moved.
+  bool pump(Inbox& inbox, const OnControl& on_control);
+  /// Takes the next message if it is the one that is wanted and is there as a whole; nobody else
+  /// must be waiting for it. Returns whether it did.
+  bool take(Receive& receive);
+
+ private:
+  enum class Under { nothing, data, control };
+
+  std::size_t available();
+  std::size_t look();
+  const std::byte* at(std::uint64_t position) const noexcept {
+    return ring_.data + position % Ring::capacity;
+  }
+  void copy_out(std::byte* to, std::size_t bytes) const noexcept;
+  bool begin(Inbox& inbox);
+  bool move_data(Inbox& inbox);
+  bool move_control(const OnControl& on_control);
+  std::size_t move_payload(std::byte* to, std::size_t bytes);
+  void free_read() noexcept;
+  void end(const char* why);
+
+  Ring& ring_;
+  Doorbell& bell_;
+  int from_;
+  int from_rank_;
+  std::uint64_t position_ = 0;  ///< Read so far.
+  std::uint64_t freed_ = 0;     ///< So much of that is known to the sender.
+  std::uint64_t written_ = 0;   ///< As last seen, with the mark of the end.
+  Under under_ = Under::nothing;
+  Header header_;  ///< The header of the message under way.
+  std::array<std::byte, inline_bytes_max> inline_{};
+  std::size_t left_ = 0;  ///< Bytes of its payload still to come.
+  Bytes control_;         ///< Its payload so far.
+  bool ended_ = false;
+  std::string reason_;
+};
+
+}  // namespace dlaunch::transport

@@ -1,0 +1,248 @@
+#pragma once
+
+#include "collectives/transport/message/message.hpp"
+#include "collectives/transport/message/strike.hpp"
+#include "runtime/segment/doorbell.hpp"
+#include "runtime/segment/segment.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace dlaunch::algorithms {
+class Table;
+}
+
+namespace dlaunch::transport {
+
+/// What a member does when it has waited for a while and may sleep. Implemented by a call, which
+/// knows its deadline and hears the news.
+class Patience {
+ public:
+  virtual ~Patience() = default;
+  /// Returns when `ready()`, having slept in between; throws what ends the call. `member` is whom
+  /// the wait is for.
+  virtual void wait_long(int member, const std::function<bool()>& ready) = 0;
+  /// `member` is in another call than this one, which has that hash. Throws.
+  [[noreturn]] virtual void disagree(int member, std::uint32_t call) = 0;
+  /// The arguments of `member` were wrong. Throws.
+  [[noreturn]] virtual void disagree_with_refused(int member) = 0;
+  /// `member` gives or takes `theirs` bytes where this rank takes or gives `ours`. Throws.
+  [[noreturn]] virtual void differ(int member, std::uint64_t theirs, std::uint64_t ours) = 0;
+  /// Whether the call is to end at once: looked at while spinning.
+  virtual bool is_over() const noexcept = 0;
+  /// Which of the algorithms serves what.
+  virtual const algorithms::Table& table() const = 0;
+};
+
+/// The ranks of one communicator that share a segment. They go through the same steps, numbered
+/// from 1. In each a member may write its slot and its line's payload, then publishes the step, and
+/// others that have seen it published read them:
+///
+///     open -> write slot() and payload() -> publish -> wait(m) -> read slot_of(m), payload_of(m)
+///
+/// A member leaves alone what it published with step t until all members have published step t+1,
+/// which is how they say that they are done reading t: open() sees to it. So there are two of
+/// everything, and one step costs one synchronisation, however much it moves.
+///
+/// A line has one writer; its word is stored last and read first (release, acquire), and nothing
+/// else orders the data. The word is the step and a hash of the call that takes it, so that ranks
+/// are compared by the look that waits for them. Between publishing and sleeping there are full
+/// fences, so that either the sleeper sees the step or the publisher sees the sleeper; where the
+/// kernel lets the sleeper execute both, a publisher's store does not wait for the line to come
+/// back from its readers. Not thread-safe: for the thread that makes the call.
+class Team {
+ public:
+  /// Written beside the word: no second line has to be fetched.
+  static constexpr std::size_t payload_bytes_max = line_pair_bytes - 8;
+  static constexpr std::size_t slot_bytes = 512u << 10;
+
+  /// The leader, the first member, makes this for all: a place in the segment for the others to
+  /// join at; nullopt if the leader's arena is full.
+  /// `with_remote_barriers` if all members allow them (remote_barrier.hpp).
+  static std::optional<std::uint64_t> make_block(Segment& segment, int leader_local, int members,
+                                                 bool with_remote_barriers);
+
+  /// `locals` are the members' places on the node, in the members' order.
+  Team(std::shared_ptr<Segment> segment, std::shared_ptr<Doorbell> bell, std::vector<int> locals,
+       int rank, std::uint64_t block);
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return size_; }
+  bool is_oversubscribed() const noexcept { return oversubscribed_; }
+  Segment& segment() noexcept { return *segment_; }
+  Doorbell& bell() noexcept { return *bell_; }
+
+  /// The steps that follow belong to this call. `patience` is borrowed until the next begin.
+  void begin(Patience& patience, const Flight::Call& call) {
+    patience_ = &patience;
+    call_ = hash_of(call);
+    first_ = step_;
+  }
+  /// A hash of the call. Differing calls of one number agree by chance once in four thousand
+  /// million times; among calls of other numbers there may be one that agrees. Every call makes
+  /// one, so it is short: both factors fit into their instructions. The second carries differences
+  /// from bit 16 on into the upper half; those below are the count's, which the first has spread,
+  /// or the number's.
+  static std::uint32_t hash_of(const Flight::Call& call) noexcept {
+    const std::uint64_t sum =
+        call.count * 0x2c1b3c6dU + call.what + (call.argument + call.sequence);
+    return static_cast<std::uint32_t>(sum * 0x79b97f4bU >> 32);
+  }
+  /// Steps since begin.
+  std::uint64_t steps() const noexcept { return step_ - first_; }
+  /// This member's arguments were wrong: takes the call's first step for it, so that the others
+  /// learn of it and the members stay in step.
+  void refuse();
+
+  void open() {
+    at_step();
+    const std::uint64_t before = step_++;
+    waited_ = 0;
+    if (complete_ < before) [[unlikely]]
+      complete(before);
+    row_ = row(step_);
+    word_ = word_of(step_, call_);
+  }
+  std::byte* slot() noexcept { return slot_at(rank_, step_); }
+  std::byte* payload() noexcept { return row_[rank_].payload; }
+  void publish() {
+    at_step();
+    std::atomic<std::uint64_t>& word = row_[rank_].word;
+    if (size_ == 1) complete_ = step_;
+    std::uint32_t sleepers = 0;
+    if (remote_barriers_) [[likely]] {
+      // Any load but a relaxed one would wait for the store on AArch64, where it need not: the
+      // sleeper's barrier falls before the store, between the two, or after the load.
+      word.store(word_, std::memory_order_release);
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+      sleepers = block_->sleepers.load(std::memory_order_relaxed);
+    } else {
+      word.store(word_);
+      sleepers = block_->sleepers.load();
+    }
+    if (sleepers != 0) [[unlikely]]
+      wake_sleepers();
+  }
+  /// Once for each other member and step at most.
+  void wait(int member) {
+    if (row_[member].word.load(std::memory_order_acquire) != word_) [[unlikely]] {
+      await(member, step_, call_in(word_));
+    }
+    if (++waited_ == size_ - 1) complete_ = step_;
+  }
+  void wait_all();
+  const std::byte* slot_of(int member) noexcept { return slot_at(member, step_); }
+  /// The slot that was published with the step before, readable until this one is published.
+  const std::byte* earlier_slot_of(int member) noexcept { return slot_at(member, step_ - 1); }
+  const std::byte* payload_of(int member) noexcept { return row_[member].payload; }
+
+  Patience& patience() noexcept { return *patience_; }
+  /// Room for a pointer for each member.
+  std::span<const std::byte*> inputs() noexcept { return inputs_; }
+  /// Room for another one.
+  std::byte*& source(int member) noexcept { return sources_[static_cast<std::size_t>(member)]; }
+  /// Room for what was chosen last, and for what; the choice follows from that and from the table.
+  struct Choice {
+    std::uint64_t key = ~std::uint64_t{0};
+    std::uint8_t chosen = 0;
+  };
+  Choice& last_choice(bool registered) noexcept { return choices_[registered ? 1 : 0]; }
+  /// The reasons for them have changed.
+  void forget_choices() noexcept { choices_[0] = choices_[1] = {}; }
+
+  /// That member's team is destroyed: it will publish no more.
+  bool has_left(int member) const noexcept {
+    return left_[static_cast<std::size_t>(member)].load() != 0;
+  }
+  /// Hash of the call with whose first step that member is ahead of this rank; 0: it is not.
+  std::uint32_t call_ahead(int member) noexcept;
+  /// Announces that this rank is about to sleep. A step that is published and not seen by a look
+  /// after this rings its bell.
+  void lie_down() noexcept;
+  /// Around sleeping: a member that publishes meanwhile rings.
+  void count_sleeper(bool sleeps) noexcept;
+
+ private:
+  struct Line {
+    alignas(line_pair_bytes) std::atomic<std::uint64_t> word;
+    std::byte payload[payload_bytes_max];
+  };
+  static_assert(sizeof(Line) == line_pair_bytes);
+  struct Block {
+    alignas(line_pair_bytes) std::atomic<std::uint32_t> users;
+    std::uint32_t with_remote_barriers;
+    alignas(line_pair_bytes) std::atomic<std::uint32_t> sleepers;
+  };
+  /// The places of the parts behind a block.
+  struct Places {
+    explicit Places(int members);
+    std::size_t lines, left, slots, end;
+  };
+
+  /// A call whose arguments were wrong.
+  static constexpr std::uint32_t refused_call = 0;
+
+  /// A line's, with that step above the call's hash. Steps are told apart modulo 2^32: a member is
+  /// never further from another than two.
+  static std::uint64_t word_of(std::uint64_t step, std::uint64_t call) noexcept {
+    return step << 32 | call;
+  }
+  static bool has_come(std::uint64_t word, std::uint64_t step) noexcept {
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(word >> 32) -
+                                     static_cast<std::uint32_t>(step)) >= 0;
+  }
+  static std::uint32_t call_in(std::uint64_t word) noexcept {
+    return static_cast<std::uint32_t>(word);
+  }
+
+  Line* row(std::uint64_t step) noexcept {
+    return lines_ + (step & 1) * static_cast<std::size_t>(size_);
+  }
+  std::byte* slot_at(int member, std::uint64_t step) noexcept {
+    return slots_ + (static_cast<std::size_t>(member) * 2 + (step & 1)) * slot_bytes;
+  }
+  /// Until all have published the step before; who did not have to wait in it learns only now that
+  /// it was in another call than the others.
+  void complete(std::uint64_t before);
+  /// Until the member has published that step; throws unless it did so in this call.
+  void await(int member, std::uint64_t step, std::uint32_t call);
+  void await_word(int member, std::uint64_t step);
+  void wake_sleepers() noexcept;
+
+  std::shared_ptr<Segment> segment_;
+  std::shared_ptr<Doorbell> bell_;
+  std::vector<int> locals_;
+  int rank_;
+  int size_;
+  bool oversubscribed_;
+  bool remote_barriers_;
+  std::uint64_t offset_;
+  Block* block_;
+  Line* lines_;
+  std::atomic<std::uint32_t>* left_;
+  std::byte* slots_;
+
+  std::vector<const std::byte*> inputs_;
+  std::vector<std::byte*> sources_;
+  Choice choices_[2];
+
+  Patience* patience_ = nullptr;
+  std::uint64_t call_ = 0;      ///< Hash of the present call.
+  Line* row_ = nullptr;         ///< The members' lines for the present step.
+  std::uint64_t step_ = 0;      ///< The last one opened.
+  std::uint64_t word_ = 0;      ///< That of the last one opened.
+  std::uint64_t first_ = 0;     ///< Steps before the present call.
+  std::uint64_t complete_ = 0;  ///< The last one that all members are known to have published.
+  int waited_ = 0;              ///< Members waited for in the present step.
+};
+
+}  // namespace dlaunch::transport

@@ -1,0 +1,340 @@
+#include "launcher/job/agent.hpp"
+
+#include "launcher/job/agent_settings.hpp"
+#include "launcher/job/agent_state.hpp"
+#include "launcher/job/end_report.hpp"
+#include "launcher/machine/descriptors.hpp"
+#include "runtime/base/exit_code.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include <boost/asio/post.hpp>
+#include <unistd.h>
+
+namespace dlaunch::launcher {
+namespace {
+
+/// A worker's last report lies in its control socket when we learn of its end. It is read first,
+/// but only as long as this: a process that the worker forked may hold the socket open. The same
+/// holds for what lies in the pipes, whose reader may stand still before a console that blocks.
+constexpr auto last_words_timeout = std::chrono::milliseconds(100);
+
+}  // namespace
+
+Agent::Agent(const AgentTask& task, const AgentSeat& seat)
+    : task_(task),
+      seat_(seat),
+      signals_(io_, seat.front, *this),
+      timer_(io_),
+      last_words_timer_(io_),
+      link_(io_, task, *this),
+      console_(make_output(task,
+                           [this](int rank, Clock::time_point at) {
+                             asio::post(io_, [this, rank, at] { on_traceback(rank, at); });
+                           })),
+      workers_({.mask = seat.original_mask,
+                .ignore_children = seat.children_ignored,
+                .descriptors = raise_descriptor_limit(),
+                .give_terminal = seat.owns_terminal,
+                .output = console_.output()}),
+      loan_(io_, {.front = seat.front,
+                  .for_good = console_.output() == nullptr,
+                  .say = [this](const std::string& sentence) { say(sentence); }}),
+      supervisor_(rules_of(task)),
+      history_(task.options, task.job, task.machine.hostname),
+      run_directory_(task.run_directory),
+      watch_(
+          io_, task.options.stuck_after,
+          [this] { return host_ ? host_->shared_memory() : nullptr; },
+          [this](const std::string& sentence) { say(sentence); }) {
+  for (const auto& note : task.options.notes) say(note);
+}
+
+int Agent::run() {
+  asio::post(io_, [this] { link_.start(); });
+  io_.run();
+  // The last lines may be those for which there was no room.
+  return exit_code_ == 0 && console_.incomplete() ? exit_code::internal : exit_code_;
+}
+
+// ---- What the rendezvous says ----
+
+void Agent::on_admitted(const rendezvous::Admission& admission) {
+  if (leaving_ || final_code_) return;
+  roster_ = admission.roster;
+  link_.place(admission, [this, clients = store_clients(admission),
+                          why = admission.again_for](Assignment assignment) {
+    signals_.take_pending();  // Nothing is started after the signal to stop has come.
+    if (!leaving_ && !final_code_) begin_epoch(std::move(assignment), clients, why);
+  });
+}
+
+void Agent::begin_epoch(Assignment assignment, const StoreClients& clients,
+                        const std::string& why) {
+  const bool again = history_.has_attempt(assignment.attempt);
+  epoch_ = {.assignment = std::move(assignment)};
+  epoch_.assignment.repeated_attempt = again;
+  epoch_.assignment.control_fd = workers_.control_number();
+  open_host();
+  host_->serve_c10d_to(clients);
+  epoch_.assignment.control_socket = host_->socket_name();
+  // To a node that comes now it is no restart.
+  const bool restarts = epoch_.assignment.attempt > 0 && !again && !history_.empty();
+  if (restarts) say(why + restart_text(epoch_.assignment.attempt, task_.options));
+  if (console_.output() && !history_.empty()) console_.output()->forget_tails();
+  loan_.forget();
+  if (const auto note = note_of_stdin(task_.options, epoch_.assignment)) say(*note);
+  feed(Start{epoch_.assignment.attempt, epoch_.assignment.first_rank});
+}
+
+/// The workers' host, for the new epoch.
+void Agent::open_host() {
+  rendezvous::JobIdentity identity = identity_of(task_, epoch_.assignment, link_.host());
+  if (host_) return host_->begin_attempt(std::move(identity));
+  rendezvous::JobObserver& observer = *this;
+  host_ = std::make_unique<rendezvous::JobHost>(io_, std::move(identity), observer, link_.uplink());
+  for (auto& listener : link_.take_store_listeners()) host_->serve_c10d(std::move(listener));
+  if (auto* server = link_.shared_server()) host_->share_c10d(*server);
+}
+
+void Agent::on_order(std::uint64_t epoch, StopOrder::Manner manner) {
+  if (epoch != epoch_.assignment.epoch && manner != StopOrder::Manner::kill) return;
+  epoch_.failed_elsewhere = manner == StopOrder::Manner::report_first;
+  feed(StopOrder{manner});
+}
+
+void Agent::on_ranks_lost(int first_rank, int count, const std::string& host,
+                          const std::string& cause, bool left) {
+  watch_.lost(first_rank, count, cause);
+  if (!host_ || gang_is_gone()) return;
+  for (int rank = first_rank; rank < first_rank + count; ++rank) {
+    host_->publish_loss(rank, host, cause, left);
+  }
+  if (!left || !epoch_.left_elsewhere.empty()) return;
+  epoch_.left_elsewhere = "rank " + std::to_string(first_rank) + " on " + host;
+  feed(LeftElsewhere{});
+}
+
+void Agent::on_finished(const rendezvous::Finish& end, bool judged) {
+  if (leaving_ || final_code_) return;
+  const std::string said = (judged ? "the job ends: " : "") + end.sentence;
+  // What our own ranks did, the summary tells.
+  const bool here = end.verdict && is_ours(end.verdict->rank());
+  const bool tells = !end.sentence.empty() && !(judged && (here || end.exit_code == 0));
+  if (tells) say(said);
+  history_.job_ended(end, tells ? said : "");
+  final_code_ = end.exit_code;
+  if (gang_is_gone()) return finish(end.exit_code);
+  // Who waits for the ranks of a lost node has just been told.
+  const bool lost = end.exit_code == ::dlaunch::exit_code::node_lost;
+  feed(StopOrder{lost ? StopOrder::Manner::report_first : StopOrder::Manner::at_once});
+}
+
+// ---- Signals ----
+
+void Agent::on_front_lost() {
+  feed(FrontLost{});
+  leave(exit_code::internal, "its front process was lost");
+}
+
+void Agent::on_handed_on(int number) {
+  const auto& stopping = task_.options.signals;
+  if (std::find(stopping.begin(), stopping.end(), number) == stopping.end()) {
+    if (number == SIGTSTP || number == SIGCONT) watch_.suspend(number == SIGTSTP);
+    return feed(OtherSignal{number});
+  }
+  // All processes are gone; only a reader that does not read holds us, or a node that does not end.
+  if (finished_) ::_exit(exit_code_);
+  const bool again = leaving_.has_value();
+  // Failures that have been seen came first.
+  while (!waiting_for_output_.empty()) deliver_read({waiting_for_output_.begin()->first});
+  feed(StopSignal{number});
+  leave(code_of_stop(number), "stopped by " + signal_name(number));
+  // The others hear of a first signal before we go; a second one waits for nobody.
+  if (draining_ && (again || link_.alone())) {
+    abandoned_ = true;
+    draining_ = false;
+    on_all_gone();
+  }
+}
+
+/// What failed before the signal gives the code, and on a node that is alone a success, too: among
+/// several nothing has succeeded before the rendezvous says so.
+int Agent::code_of_stop(int signal_number) const {
+  const Ended now = supervisor_.verdict();
+  const bool settled =
+      now.outcome == Outcome::failed || (now.outcome == Outcome::succeeded && link_.alone());
+  return settled && !gang_is_gone() ? now.exit_code : 128 + signal_number;
+}
+
+void Agent::leave(int exit_code, const std::string& reason) {
+  if (finished_ || leaving_) return;
+  leaving_ = exit_code;
+  if (Seat* seat = link_.seat()) seat->leave(exit_code, reason);
+  if (gang_is_gone()) finish(exit_code);
+}
+
+// ---- Workers ----
+
+void Agent::on_joined(int rank) {
+  watch_.joined(local(rank));
+  feed(Joined{local(rank)});
+}
+
+void Agent::on_reported(int rank, const wire::Report& report) {
+  watch_.reported(report.code);
+  feed(Reported{local(rank), report.claim});
+}
+
+void Agent::on_inquired(int rank, const std::vector<std::int32_t>& about) {
+  watch_.ask_doing(about, [this, rank, epoch = epoch_.assignment.epoch](const wire::Doing& doing) {
+    if (epoch == epoch_.assignment.epoch) host_->tell_doing(rank, doing);
+  });
+}
+
+void Agent::on_left(int rank) {
+  const auto ended = waiting_for_last_words_.extract(local(rank));
+  if (!ended.empty()) deliver(ended.mapped());
+  check_all_gone();
+}
+
+void Agent::on_child_change() {
+  std::vector<Workers::Stopped> stopped;
+  std::vector<Workers::Ended> failed;
+  for (const auto& ended : workers_.reap(stopped)) {
+    history_.add(ended);
+    watch_.ended(ended);
+    if (host_->is_connected(epoch_.assignment.first_rank + ended.local_rank)) {
+      waiting_for_last_words_.emplace(ended.local_rank, ended);
+    } else if (console_.output() && !ended.status.succeeded() && !is_ending()) {
+      failed.push_back(ended);
+    } else {
+      deliver(ended);
+    }
+  }
+  deliver_when_read(failed);
+  take_stops(stopped);
+  if (killing_ && !workers_.nothing_left()) workers_.signal_all(SIGKILL);
+  if (!waiting_for_last_words_.empty()) {
+    last_words_timer_.expires_after(last_words_timeout);
+    last_words_timer_.async_wait([this](auto error) {
+      // Where this process had to wait for a processor itself, they may lie in the socket by now.
+      if (!error) asio::post(io_, [this] { asio::post(io_, [this] { deliver_all_waiting(); }); });
+    });
+  }
+  check_all_gone();
+}
+
+void Agent::on_traceback(int rank, Clock::time_point at) {
+  if (is_ours(rank)) feed(SaidTraceback{local(rank), at});
+}
+
+/// The first to end need not be the first to have failed: what all of them wrote before is known
+/// first.
+void Agent::deliver_when_read(const std::vector<Workers::Ended>& ended) {
+  if (ended.empty()) return;
+  std::vector<int> ranks;
+  for (const auto& one : ended) {
+    ranks.push_back(one.local_rank);
+    waiting_for_output_.emplace(one.local_rank, one);
+  }
+  const auto deliver_them = [this, ranks, epoch = epoch_.assignment.epoch] {
+    if (epoch == epoch_.assignment.epoch) deliver_read(ranks);
+  };
+  console_.output()->catch_up([this, deliver_them] { asio::post(io_, deliver_them); });
+  auto timer = std::make_shared<asio::steady_timer>(io_, last_words_timeout);
+  timer->async_wait([timer, deliver_them](auto) { deliver_them(); });
+}
+
+void Agent::deliver_read(const std::vector<int>& local_ranks) {
+  bool some = false;
+  for (const int rank : local_ranks) {
+    const auto ended = waiting_for_output_.extract(rank);
+    if (ended.empty()) continue;
+    some = true;
+    deliver(ended.mapped());
+  }
+  if (some) check_all_gone();
+}
+
+void Agent::take_stops(const std::vector<Workers::Stopped>& stopped) {
+  bool suspended = false;
+  for (const auto& [local_rank, pid, number] : stopped) {
+    const bool wants_terminal = number == SIGTTIN || number == SIGTTOU;
+    if (wants_terminal) loan_.ask(pid, epoch_.assignment.first_rank + local_rank);
+    if (!wants_terminal && number != SIGSTOP) suspended = true;
+  }
+  // Ctrl-Z in a worker that has the terminal: the shell waits for our front to stop.
+  if (!suspended || !seat_.owns_terminal) return;
+  watch_.suspend(true);
+  ::kill(seat_.front, SIGTSTP);
+}
+
+void Agent::deliver_all_waiting() {
+  for (const auto& [rank, ended] : std::exchange(waiting_for_last_words_, {})) deliver(ended);
+  check_all_gone();
+}
+
+void Agent::deliver(const Workers::Ended& ended) {
+  // A worker with the terminal gets Ctrl-C itself; its death by it is the user's wish to stop.
+  const bool interrupted = ended.status.signal == SIGINT || ended.status.signal == SIGQUIT;
+  const bool had_terminal =
+      loan_.was_lent_to(ended.pid) || (seat_.owns_terminal && !console_.output());
+  if (interrupted && had_terminal) on_handed_on(ended.status.signal);
+  feed(Exited{ended.local_rank, ended.status});
+}
+
+void Agent::check_all_gone() {
+  const bool waiting = !waiting_for_last_words_.empty() || !waiting_for_output_.empty();
+  if (!is_ending() || draining_ || !workers_.nothing_left() || waiting) return;
+  draining_ = true;
+  timer_.cancel();
+  console_.drain([this] {
+    asio::post(io_, [this] {
+      if (draining_) gather_flight();
+    });
+  });
+}
+
+/// What the deadline was for may lie unread where this process stood still.
+void Agent::on_deadline() {
+  signals_.take_pending();
+  if (killing_) on_child_change();
+  // All are dead: only their last words and their output are waited for, within limits of their
+  // own.
+  if (draining_ || (killing_ && workers_.nothing_left())) return;
+  feed(Tick{});
+}
+
+void Agent::feed(const Event& event) {
+  events_.push_back(event);
+  if (std::exchange(feeding_, true)) return;
+  for (; !events_.empty(); events_.pop_front()) {
+    for (const auto& effect : supervisor_.step(events_.front(), Clock::now())) {
+      std::visit([this](const auto& e) { execute(e); }, effect);
+    }
+  }
+  feeding_ = false;
+}
+
+int run_agent(const AgentTask& task, const AgentSeat& seat) {
+  const auto say = [](const std::exception& error) {
+    const std::string line = std::string("dlaunch: ") + error.what() + "\n";
+    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+  };
+  reserve_descriptors(task.workers);
+  try {
+    return Agent(task, seat).run();
+  } catch (const Error& error) {
+    say(error);
+    const bool away = error.errc() == Errc::refused || error.errc() == Errc::unreachable;
+    return away ? exit_code::unreachable : exit_code::internal;
+  } catch (const std::exception& error) {  // Out of memory, or out of what Asio needs.
+    say(error);
+    return exit_code::internal;
+  }
+}
+
+}  // namespace dlaunch::launcher

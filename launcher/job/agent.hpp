@@ -1,0 +1,32 @@
+#pragma once
+
+#include "launcher/job/front.hpp"
+#include "launcher/machine/machine.hpp"
+#include "launcher/plan/run_directory.hpp"
+#include "launcher/request/options.hpp"
+#include "runtime/base/secret/secret.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dlaunch::launcher {
+
+/// What the agent of a node was asked for; made before it is forked.
+struct AgentTask {
+  Options options;
+  Machine machine;
+  std::vector<std::string> environment;
+  int workers = 1;
+  std::string job;      ///< Its id, where this node gives it one.
+  std::string node_id;  ///< --node-id, or what nobody else is called.
+  RunDirectory run_directory;
+  std::optional<Key> job_key;  ///< Of the job's secret, where it has one.
+};
+
+/// Runs a job on this node from the start of its workers to the end of the last process; returns
+/// the exit code. To be called once, in the process that run_front forked. Problems that end it
+/// are said on stderr.
+int run_agent(const AgentTask& task, const AgentSeat& seat);
+
+}  // namespace dlaunch::launcher

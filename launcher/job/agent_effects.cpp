@@ -1,0 +1,222 @@
+#include "launcher/job/agent_settings.hpp"
+#include "launcher/job/agent_state.hpp"
+#include "launcher/job/end_report.hpp"
+#include "launcher/plan/environment.hpp"
+#include "launcher/report/flight_report.hpp"
+#include "rendezvous/service/messages.hpp"
+#include "runtime/base/exit_code.hpp"
+#include "runtime/base/os/peer_process.hpp"
+#include "runtime/base/text/values.hpp"
+#include "runtime/segment/calls_made.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <boost/asio/post.hpp>
+#include <unistd.h>
+
+namespace dlaunch::launcher {
+namespace {
+
+/// The RANK that a process of this host was started with, where /proc shows it and it was started
+/// for the store at this port.
+std::optional<std::string> rank_of_process(pid_t pid, std::uint16_t store_port) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/environ");
+  std::vector<std::string> environment;
+  for (std::string line; std::getline(file, line, '\0');) environment.push_back(line);
+  if (lookup(environment, "MASTER_PORT") != std::to_string(store_port)) return std::nullopt;
+  const auto rank = lookup(environment, "RANK");
+  const bool number =
+      rank && !rank->empty() && rank->find_first_not_of("0123456789") == std::string_view::npos;
+  return number ? std::optional<std::string>(*rank) : std::nullopt;
+}
+
+}  // namespace
+
+// ---- Effects ----
+
+void Agent::execute(const Spawn&) {
+  killing_ = false;
+  const auto no_directory = run_directory_.make(epoch_.assignment.job);
+  epoch_.assignment.run_directory = run_directory_.path();
+  history_.begin_attempt(plan_of(task_, epoch_.assignment));
+  watch_.begin(epoch_.assignment, task_.machine.hostname, task_.node_id);
+  if (auto* uplink = link_.uplink()) watch_.begin_with_others(epoch_.assignment, *uplink, roster_);
+  const auto problem = no_directory && task_.options.log_dir
+                           ? StartProblem{exit_code::unreachable, *no_directory}
+                           : workers_.start(history_.plan());
+  watch_.started(workers_.pids());
+  auto controls = workers_.take_controls();
+  for (std::size_t i = 0; i < controls.size(); ++i) {
+    host_->expect(history_.plan().workers[i].rank, std::move(controls[i]));
+  }
+  if (!problem) {
+    say_where_logs_are(no_directory);
+    return feed(Spawned{});
+  }
+  say(problem->sentence);
+  feed(SpawnFailed{problem->exit_code});
+}
+
+void Agent::execute(const PublishLoss& effect) {
+  const int rank = epoch_.assignment.first_rank + effect.rank;
+  const bool left = effect.fact.end == Fact::End::left;
+  host_->publish_loss(rank, task_.machine.hostname, effect.cause, left);
+  if (effect.fact.failed() && !leaving_) {
+    link_.seat()->worker_failed({0, epoch_.assignment.epoch, effect.fact, effect.cause});
+  } else if (left && !leaving_) {
+    link_.seat()->worker_left(epoch_.assignment.epoch, rank);
+  }
+}
+
+void Agent::execute(const TellStragglers& effect) {
+  epoch_.stragglers =
+      straggler_sentence(effect, epoch_.assignment.first_rank, epoch_.left_elsewhere);
+  say(epoch_.stragglers + straggler_outlook(effect, task_.options));
+}
+
+void Agent::execute(const ArmTimer& effect) {
+  timer_.expires_at(effect.at);
+  timer_.async_wait([this](auto error) {
+    if (!error) on_deadline();
+  });
+}
+
+void Agent::execute(const KillAll&) {
+  killing_ = true;
+  const auto ranks = ranks_running(workers_.pids(), epoch_.assignment.first_rank);
+  if (!ranks.empty()) say("killing what still runs, rank" + ranks);
+  workers_.signal_all(SIGKILL);
+  asio::post(io_, [this] { on_child_change(); });
+}
+
+void Agent::execute(const Ended& effect) {
+  last_end_ = effect;
+  if (effect.outcome != Outcome::succeeded) watch_.tell_disagreement();
+  if (effect.unkillable) history_.end_attempt(supervisor_, console_.output());
+  if (final_code_) return finish(*final_code_);
+  // No other attempt can begin beside what is left of this one; and without a verdict of its own
+  // the node has not done its part.
+  if (effect.unkillable && effect.outcome != Outcome::succeeded) {
+    leave(effect.exit_code != 0 ? effect.exit_code : exit_code::node_lost,
+          "its workers cannot be killed");
+  }
+  if (leaving_) return finish(*leaving_);
+
+  if (effect.outcome == Outcome::succeeded || effect.outcome == Outcome::failed) {
+    const NodeSight node = watch_.sight(FlightRing::records_max);
+    std::vector<RankFlight> ranks;
+    for (const auto& rank : node.ranks) ranks.push_back({rank.rank, rank.ring, &rank.log});
+    link_.seat()->calls_made(
+        {0, epoch_.assignment.epoch, calls_made(ranks, rendezvous::message::calls_max)});
+  }
+  rendezvous::WorkersEnded how = report_of(effect, epoch_.assignment);
+  if (effect.outcome == Outcome::failed && !effect.verdict) {
+    how.sentence = epoch_.stragglers.empty() ? "a worker failed" : epoch_.stragglers;
+  }
+  how.facts = history_.with_error_files(supervisor_.facts());
+  how.details = history_.details(how.facts);
+  link_.seat()->workers_ended(how);
+}
+
+/// Without --log-dir nobody but us knows where the logs are, or that there are none.
+void Agent::say_where_logs_are(const std::optional<std::string>& no_directory) {
+  if (task_.options.log_dir || !wants_logs(task_.options)) return;
+  if (std::exchange(told_of_logs_, true)) return;
+  say(no_directory ? *no_directory + "; all output goes to the console"
+                   : "the workers' logs are in " + run_directory_.path());
+}
+
+// ---- The end ----
+
+/// Node rank 0 writes down what all nodes know; the others wait for it before they go.
+void Agent::gather_flight() {
+  const auto gathered = [this](std::vector<std::string> documents) {
+    flights_ = std::move(documents);
+    if (std::exchange(draining_, false)) on_all_gone();
+  };
+  const bool first = epoch_.assignment.node_rank == 0 && !leaving_ && !final_code_;
+  const bool failed = supervisor_.verdict().outcome == Outcome::failed;
+  if (!history_.plan().flight_file || !(failed || (first && epoch_.failed_elsewhere))) {
+    return gathered({});
+  }
+  if (!first) return gathered({watch_.answer("flight")});
+  watch_.ask("flight", gathered);
+}
+
+void Agent::on_all_gone() {
+  watch_.stop();
+  if (has_calls(flights_)) {
+    const auto problem = history_.write_flight(merge_flight(flights_));
+    if (problem) say(*problem);
+  }
+  history_.end_attempt(supervisor_, console_.output());
+  feed(AllGone{});
+}
+
+void Agent::finish(int exit_code) {
+  if (std::exchange(finished_, true)) return;
+  exit_code_ = exit_code;
+  const JobEnd end = job_end(last_end_, exit_code, leaving_.has_value(), history_.empty());
+  if (abandoned_) return tell_and_stop(end);
+  link_.close([this, end] { tell_and_stop(end); });
+}
+
+void Agent::tell_and_stop(JobEnd end) {
+  if (end.outcome == Outcome::failed || end.outcome == Outcome::succeeded) {
+    console_.say_lines(history_.summary(task_.options.max_restarts, end.exit_code));
+  }
+  if (last_end_.unkillable) {
+    say("some processes do not die of SIGKILL (they hang in the kernel); leaving without them");
+  }
+  // The workers' output has been drained. Lost, it must not pass for whole.
+  if (exit_code_ == 0 && console_.incomplete()) end.exit_code = exit_code_ = exit_code::internal;
+  const auto outer = lookup(task_.environment, "TORCHELASTIC_ERROR_FILE").value_or("");
+  for (const auto& problem : history_.finish(end, std::string(outer))) {
+    say(problem);
+    if (exit_code_ == 0) exit_code_ = exit_code::internal;
+  }
+  run_directory_.finish(history_.has_files());
+  if (abandoned_) ::_exit(exit_code_);
+  console_.drain([this] { asio::post(io_, [this] { io_.stop(); }); });
+}
+
+// ---- What the user reads ----
+
+/// A rank, where it can be told, else what is known of it.
+std::string Agent::client_name(const Address& peer, const Address& own) const {
+  if (peer.is_loopback() || peer.host() == own.host()) {
+    const auto pid = peer_process(own, peer);
+    if (!pid) return "a process of this host";
+    const std::string number = " (pid " + std::to_string(*pid) + ")";
+    const int place = workers_.local_rank_of(*pid);
+    if (place >= 0) {
+      return "rank " + std::to_string(epoch_.assignment.first_rank + place) + number;
+    }
+    // Another agent's worker on this host, or a process that left its worker's group.
+    const auto rank = rank_of_process(*pid, own.port());
+    return (rank ? "rank " + *rank : "a process") + number;
+  }
+  for (const auto& node : roster_) {
+    const bool here = std::ranges::any_of(node.store_addresses, [&](const auto& address) {
+      const auto read = read_endpoint(address);
+      const auto* endpoint = std::get_if<EndpointAsked>(&read);
+      return endpoint != nullptr && endpoint->host == peer.host();
+    });
+    if (!here) continue;
+    const std::string first = std::to_string(node.first_rank);
+    const std::string last = std::to_string(node.first_rank + node.workers - 1);
+    return (node.workers == 1 ? "rank " + first : "one of the ranks " + first + " to " + last) +
+           " on node " + node.id;
+  }
+  return "a client at " + peer.to_string();
+}
+
+void Agent::on_refused_client(const Address& peer, const Address& own, const std::string& why) {
+  say(client_name(peer, own) + ": PyTorch's store has closed its connection, for " + why);
+}
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,65 @@
+#include "launcher/job/agent_settings.hpp"
+
+#include "launcher/plan/environment.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <unistd.h>
+
+namespace dlaunch::launcher {
+
+SupervisorRules rules_of(const AgentTask& task) {
+  SupervisorRules rules;
+  rules.workers = task.workers;
+  rules.peers_elsewhere = task.options.meeting.kind != Meeting::Kind::one_node;
+  rules.on_failure = task.options.continue_on_failure ? OnFailure::carry_on : OnFailure::stop;
+  rules.failure_grace = task.options.failure_grace;
+  rules.grace_for_all = std::any_of(
+      task.options.settings.begin(), task.options.settings.end(), [](const auto& setting) {
+        return setting.flag == "failure-grace" && setting.origin != Origin::standard;
+      });
+  rules.shutdown_timeout = task.options.shutdown_timeout;
+  rules.straggler_notice = task.options.straggler_notice;
+  rules.straggler_timeout = task.options.straggler_timeout;
+  return rules;
+}
+
+LaunchPlan plan_of(const AgentTask& task, const Assignment& assignment) {
+  return make_plan(task.options, task.machine, task.environment, assignment);
+}
+
+/// Whether a worker keeps our streams depends on how many there are, which is known before the
+/// round.
+std::unique_ptr<Output> make_output(const AgentTask& task, Output::OnTraceback on_traceback) {
+  Assignment alone;
+  alone.run_directory = "/";  // Any, since a stream that goes to a log is not the worker's own.
+  alone.local_size = alone.world_size = task.workers;
+  const LaunchPlan plan = plan_of(task, alone);
+  const bool all_inherit = std::all_of(plan.workers.begin(), plan.workers.end(),
+                                       [](const auto& w) { return w.stdio.inherit; });
+  if (all_inherit) return nullptr;
+  return std::make_unique<Output>(STDOUT_FILENO, STDERR_FILENO, terminal_redraws(task.environment),
+                                  std::move(on_traceback));
+}
+
+rendezvous::JobIdentity identity_of(const AgentTask& task, const Assignment& assignment,
+                                    const std::string& mesh_host) {
+  rendezvous::JobIdentity identity{
+      .job = assignment.job,
+      .epoch = assignment.epoch,
+      .first_rank = assignment.first_rank,
+      .local_size = assignment.local_size,
+      .world_size = assignment.world_size,
+      .host = task.machine.hostname,
+      .mesh_host = mesh_host,
+      .failure_grace = task.options.failure_grace,
+      .data_key = {},
+      .oversubscribed = task.machine.processors.oversubscribed_by(assignment.local_size)};
+  if (task.job_key) {
+    identity.data_key = derive_data_key(*task.job_key, assignment.incarnation, assignment.epoch);
+  }
+  return identity;
+}
+
+}  // namespace dlaunch::launcher

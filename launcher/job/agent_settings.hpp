@@ -1,0 +1,27 @@
+#pragma once
+
+#include "launcher/job/agent.hpp"
+#include "launcher/job/supervisor.hpp"
+#include "launcher/output/output.hpp"
+#include "launcher/plan/plan.hpp"
+#include "rendezvous/service/job_host.hpp"
+
+#include <memory>
+#include <string>
+
+namespace dlaunch::launcher {
+
+/// The supervisor's rules, as they follow from the options.
+SupervisorRules rules_of(const AgentTask& task);
+
+LaunchPlan plan_of(const AgentTask& task, const Assignment& assignment);
+
+/// Takes the workers' output; null where all of them keep our streams.
+std::unique_ptr<Output> make_output(const AgentTask& task, Output::OnTraceback on_traceback);
+
+/// The job in this epoch, as this node's workers must know it; `mesh_host`: where other nodes'
+/// workers reach them.
+rendezvous::JobIdentity identity_of(const AgentTask& task, const Assignment& assignment,
+                                    const std::string& mesh_host);
+
+}  // namespace dlaunch::launcher

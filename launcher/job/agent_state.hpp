@@ -1,0 +1,135 @@
+#pragma once
+
+#include "launcher/job/agent.hpp"
+#include "launcher/job/history.hpp"
+#include "launcher/job/job_link.hpp"
+#include "launcher/job/supervisor.hpp"
+#include "launcher/output/console.hpp"
+#include "launcher/plan/plan.hpp"
+#include "launcher/process/signal_inbox.hpp"
+#include "launcher/process/terminal_loan.hpp"
+#include "launcher/process/workers.hpp"
+#include "launcher/watch/watch.hpp"
+#include "rendezvous/service/job_host.hpp"
+#include "runtime/base/exit_code.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+namespace dlaunch::launcher {
+
+namespace asio = boost::asio;
+
+/// The inside of run_agent, for the files that implement it and nobody else: agent.cpp takes what
+/// happens, agent_effects.cpp does what the supervisor wants, up to the end.
+class Agent : private rendezvous::JobObserver, private SeatListener, private SignalListener {
+ public:
+  Agent(const AgentTask& task, const AgentSeat& seat);
+  int run();
+
+ private:
+  void on_joined(int rank) override;
+  void on_reported(int rank, const wire::Report& report) override;
+  void on_inquired(int rank, const std::vector<std::int32_t>& about) override;
+  void on_left(int rank) override;
+  void on_warning(const std::string& sentence) override { say(sentence); }
+  void on_refused_client(const Address& peer, const Address& own, const std::string& why) override;
+
+  void on_admitted(const rendezvous::Admission& admission) override;
+  void on_order(std::uint64_t epoch, StopOrder::Manner manner) override;
+  void on_ranks_lost(int first_rank, int count, const std::string& host, const std::string& cause,
+                     bool left) override;
+  void on_standing(const std::string& sentence) override { say(sentence); }
+  void on_finished(const rendezvous::Finish& end, bool judged) override;
+
+  void on_child_change() override;
+  void on_front_lost() override;
+  void on_handed_on(int signal_number) override;
+
+  void on_deadline();
+  int code_of_stop(int signal_number) const;
+  void leave(int exit_code, const std::string& reason);
+  void take_stops(const std::vector<Workers::Stopped>& stopped);
+  void on_traceback(int rank, Clock::time_point at);
+  void deliver_when_read(const std::vector<Workers::Ended>& ended);
+  void deliver_read(const std::vector<int>& local_ranks);
+  void deliver(const Workers::Ended& ended);
+  void deliver_all_waiting();
+  void check_all_gone();
+  void gather_flight();
+  void on_all_gone();
+
+  void feed(const Event& event);
+  void execute(const Spawn& effect);
+  void execute(const PublishLoss& effect);
+  void execute(const TellStragglers& effect);
+  void execute(const ArmTimer& effect);
+  void execute(const SignalAll& effect) { workers_.signal_all(effect.number); }
+  void execute(const KillAll&);
+  void execute(const Ended& effect);
+  void finish(int exit_code);
+  void tell_and_stop(JobEnd end);
+  void say(const std::string& sentence) { console_.say(sentence); }
+  void begin_epoch(Assignment assignment, const StoreClients& clients, const std::string& why);
+  void open_host();
+  std::string client_name(const Address& peer, const Address& own) const;
+  void say_where_logs_are(const std::optional<std::string>& no_directory);
+
+  bool is_ours(int rank) const { return local(rank) >= 0 && local(rank) < task_.workers; }
+  int local(int rank) const { return rank - epoch_.assignment.first_rank; }
+  bool is_ending() const {
+    return supervisor_.state() == Supervisor::State::terminating ||
+           supervisor_.state() == Supervisor::State::killing;
+  }
+  bool gang_is_gone() const { return supervisor_.state() == Supervisor::State::idle; }
+
+  const AgentTask& task_;
+  const AgentSeat& seat_;
+  asio::io_context io_{1};
+  SignalInbox signals_;
+  asio::steady_timer timer_;
+  asio::steady_timer last_words_timer_;
+  JobLink link_;
+  /// What this node holds, and has heard, of one epoch.
+  struct Epoch {
+    Assignment assignment = {};
+    std::string stragglers = {};      ///< As they were told of.
+    std::string left_elsewhere = {};  ///< "rank 3 on h2", the first to exit with 0 there.
+    bool failed_elsewhere = false;    ///< On another node, first.
+  };
+  Epoch epoch_;
+  JobWatch::Roster roster_;  ///< The roster of the last admission.
+  Console console_;
+  Workers workers_;
+  TerminalLoan loan_;
+  std::unique_ptr<rendezvous::JobHost> host_;  ///< From the first admission on.
+  Supervisor supervisor_;
+  History history_;
+  RunDirectory run_directory_;
+  Watch watch_;
+
+  std::deque<Event> events_;
+  bool feeding_ = false;
+  std::map<int, Workers::Ended> waiting_for_last_words_;  ///< By local rank.
+  std::map<int, Workers::Ended> waiting_for_output_;      ///< By local rank.
+  std::vector<std::string> flights_;                      ///< To be written, by node.
+  Ended last_end_;                                        ///< The end of the last attempt.
+  std::optional<int> final_code_;  ///< The job is over; we end when the workers are gone.
+  bool told_of_logs_ = false;
+  std::optional<int> leaving_;  ///< We leave with this code; the rendezvous has no say any more.
+  bool finished_ = false;
+  bool killing_ = false;
+  bool draining_ = false;
+  bool abandoned_ = false;  ///< The user no longer waits for the output to be taken.
+  int exit_code_ = exit_code::internal;
+};
+
+}  // namespace dlaunch::launcher

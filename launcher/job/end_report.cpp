@@ -1,0 +1,73 @@
+#include "launcher/job/end_report.hpp"
+
+#include "launcher/report/summary.hpp"
+#include "runtime/base/text/age_text.hpp"
+
+namespace dlaunch::launcher {
+
+rendezvous::WorkersEnded report_of(const Ended& end, const Assignment& assignment) {
+  using Told = rendezvous::WorkersEnded::Outcome;
+  rendezvous::WorkersEnded how;
+  how.epoch = assignment.epoch;
+  how.exit_code = end.exit_code;
+  switch (end.outcome) {
+    case Outcome::succeeded:
+      how.outcome = Told::succeeded;
+      break;
+    case Outcome::failed:
+      how.outcome = Told::failed;
+      break;
+    case Outcome::stopped:
+    case Outcome::front_lost:
+      how.outcome = Told::stopped;
+      break;
+    case Outcome::spawn_failed:
+      how.outcome = Told::spawn_failed;
+      how.sentence = "the workers of node rank " + std::to_string(assignment.node_rank) +
+                     " could not be started";
+      break;
+  }
+  return how;
+}
+
+JobEnd job_end(const Ended& last, int code, bool left, bool never_began) {
+  if (never_began || (code != 0 && last.outcome == Outcome::succeeded)) {
+    return {left ? Outcome::stopped : Outcome::failed, code};
+  }
+  // All of this node's failed, and others went on without them.
+  if (code == 0 && last.outcome == Outcome::failed) return {Outcome::succeeded, 0};
+  if (last.outcome == Outcome::stopped && !left) {
+    return {code == 0 ? Outcome::succeeded : Outcome::failed, code};
+  }
+  return {last.outcome, code};
+}
+
+std::string straggler_sentence(const TellStragglers& told, int first_rank,
+                               const std::string& elsewhere) {
+  const auto list = [&](std::vector<int> ranks) {
+    for (int& rank : ranks) rank += first_rank;
+    return std::string(ranks.size() == 1 ? "rank " : "ranks ") + rank_list(ranks);
+  };
+  return (told.ended.empty() ? elsewhere : list(told.ended)) + " exited 0 " + age_text(told.since) +
+         " ago, " + list(told.running) + " still " + (told.running.size() == 1 ? "runs" : "run");
+}
+
+std::string straggler_outlook(const TellStragglers& told, const Options& options) {
+  if (told.over) return ": the job is ended (--straggler-timeout)";
+  return options.straggler_timeout.count() == 0 ? "; --straggler-timeout ends such a job" : "";
+}
+
+std::string restart_text(int attempt, const Options& options) {
+  return "; all workers are started again (restart " + std::to_string(attempt) + " of " +
+         std::to_string(options.max_restarts) + ")";
+}
+
+std::string ranks_running(const std::vector<pid_t>& pids, int first_rank) {
+  std::string ranks;
+  for (std::size_t i = 0; i < pids.size(); ++i) {
+    if (pids[i] > 0) ranks += " " + std::to_string(first_rank + static_cast<int>(i));
+  }
+  return ranks;
+}
+
+}  // namespace dlaunch::launcher

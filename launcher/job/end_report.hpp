@@ -1,0 +1,37 @@
+#pragma once
+
+#include "launcher/job/history.hpp"
+#include "launcher/job/supervisor.hpp"
+#include "launcher/plan/plan.hpp"
+#include "rendezvous/rounds/rounds.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+namespace dlaunch::launcher {
+
+/// How an attempt ended on this node, in the terms of the job; what is known of its ranks is the
+/// caller's to add.
+rendezvous::WorkersEnded report_of(const Ended& end, const Assignment& assignment);
+
+/// How the job ended, as this node tells it: `code` is the job's, which may have failed elsewhere,
+/// or before anything was started here. `left` tells that the user stopped this node.
+JobEnd job_end(const Ended& last, int code, bool left, bool never_began);
+
+/// "rank 0 exited 0 20 s ago, rank 1 still runs". `elsewhere` names the first one to end where that
+/// was another node's.
+std::string straggler_sentence(const TellStragglers& told, int first_rank,
+                               const std::string& elsewhere);
+/// And what becomes of it.
+std::string straggler_outlook(const TellStragglers& told, const Options& options);
+
+/// "; all workers are started again (restart 1 of 3)".
+std::string restart_text(int attempt, const Options& options);
+
+/// " 2 3": of those that have not ended.
+std::string ranks_running(const std::vector<pid_t>& pids, int first_rank);
+
+}  // namespace dlaunch::launcher

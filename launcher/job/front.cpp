@@ -1,0 +1,304 @@
+#include "launcher/job/front.hpp"
+
+#include "launcher/process/front_signals.hpp"
+#include "launcher/process/process_tree.hpp"
+#include "launcher/process/terminal_loan.hpp"
+#include "launcher/watch/status_socket.hpp"
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/exit_code.hpp"
+#include "runtime/base/os/exit_status.hpp"
+#include "runtime/base/os/process_stat.hpp"
+#include "runtime/base/os/program.hpp"
+#include "runtime/base/os/socket.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <ctime>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
+
+namespace dlaunch::launcher {
+namespace {
+
+/// For what was killed to be gone; only a process that hangs in the kernel takes longer. An agent
+/// that ended by itself has waited for it already.
+constexpr auto sweep_timeout = std::chrono::seconds(5);
+constexpr auto second_sweep_timeout = std::chrono::milliseconds(500);
+/// The agent stops at the first, kills at the second; at the third we no longer trust the agent.
+constexpr int stop_signals_max = 3;
+/// An agent that is well takes a signal within milliseconds. Ending what it kills, and then what
+/// the agent kills, may take longer.
+constexpr auto taken_within = std::chrono::seconds(1);
+constexpr auto agent_margin = std::chrono::seconds(5);
+
+void say(const std::string& sentence) {
+  const std::string line = "dlaunch: " + sentence + "\n";
+  // If stderr is gone, there is nobody left to tell.
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+timespec timespec_of(Clock::duration time) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time);
+  return {seconds.count(), std::chrono::nanoseconds(time - seconds).count()};
+}
+
+/// It was sent to the process, and not taken. False where /proc is not there.
+bool is_pending(pid_t pid, int signal_number) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string word; status >> word;) {
+    if (word != "ShdPnd:") continue;
+    std::uint64_t pending = 0;
+    status >> std::hex >> pending;
+    return ((pending >> (signal_number - 1)) & 1) != 0;
+  }
+  return false;
+}
+
+class Front {
+ public:
+  Front(const FrontRules& rules, const sigset_t& original_mask, bool children_ignored)
+      : rules_(rules),
+        original_mask_(original_mask),
+        children_ignored_(children_ignored),
+        earlier_children_(child_processes()),
+        owns_terminal_(::isatty(STDIN_FILENO) == 1 && ::tcgetpgrp(STDIN_FILENO) == ::getpgrp()) {
+    termios settings{};
+    if (terminal_ && ::tcgetattr(terminal_.get(), &settings) == 0) settings_ = settings;
+  }
+
+  int run(const std::function<int(const AgentSeat&)>& agent);
+
+ private:
+  [[noreturn]] void become_agent(pid_t front, const std::function<int(const AgentSeat&)>& agent);
+  void serve();
+  void reap();
+  int next_signal() const;
+  void hand_on(int number);
+  bool stands_still() const;
+  void look_at_agent();
+  void kill_agent(const std::string& why);
+  void suspend();
+  void put_terminal_back(bool failed);
+  void sweep(Clock::duration timeout);
+  std::vector<pid_t> left_behind() const;
+
+  const FrontRules& rules_;
+  sigset_t original_mask_;
+  bool children_ignored_;
+  /// Those of the program that exec'd us, `sshd & exec dlaunch ...`: not ours to kill.
+  std::vector<pid_t> earlier_children_;
+  bool owns_terminal_;
+  unique_fd terminal_ = controlling_terminal();
+  std::optional<termios> settings_;  ///< The terminal's, as they were.
+  pid_t agent_ = -1;
+  std::optional<int> agent_status_;
+  int stop_signals_ = 0;
+  int first_stop_signal_ = 0;
+  std::optional<Clock::time_point> look_at_;  ///< Whether the agent does what it was told.
+  Clock::time_point patience_{};              ///< Until then it may stand still.
+  bool told_ = false;
+  bool killed_by_us_ = false;
+};
+
+int Front::run(const std::function<int(const AgentSeat&)>& agent) {
+  become_subreaper();
+  const pid_t self = ::getpid();
+  agent_ = ::fork();
+  if (agent_ < 0) {
+    say("cannot start the agent process: " + errno_text(errno));
+    return exit_code::internal;
+  }
+  if (agent_ == 0) become_agent(self, agent);
+  serve();
+  const ExitStatus status = exit_status_from_wait(*agent_status_);
+  sweep(status.signal == 0 ? second_sweep_timeout : sweep_timeout);
+  put_terminal_back(!status.succeeded());
+  if (status.signal == 0) return status.code;
+  remove_dead_places();
+  if (killed_by_us_) return 128 + first_stop_signal_;
+  say("the agent (pid " + std::to_string(agent_) + ") was " + describe(status) +
+      "; its workers were killed");
+  return exit_code::internal;
+}
+
+void Front::become_agent(pid_t front, const std::function<int(const AgentSeat&)>& agent) {
+  terminal_.reset();
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, front_lost_signal(), 0, 0, 0);
+  // A front that died before the line above will send no signal.
+  if (::getppid() != front) ::_exit(exit_code::internal);
+  become_subreaper();
+  ::_exit(agent({front, original_mask_, children_ignored_, owns_terminal_}));
+}
+
+void Front::serve() {
+  while (!agent_status_) {
+    if (look_at_ && *look_at_ <= Clock::now()) look_at_agent();
+    const int number = next_signal();
+    if (number == SIGCHLD) {
+      reap();
+    } else if (number == SIGTSTP) {
+      suspend();
+    } else if (number > 0) {
+      hand_on(number);
+    }
+  }
+}
+
+/// -1 when it is time to look at the agent.
+int Front::next_signal() const {
+  sigset_t all;
+  sigfillset(&all);
+  if (!look_at_) return ::sigwaitinfo(&all, nullptr);
+  const auto rest = std::max(*look_at_ - Clock::now(), Clock::duration::zero());
+  const timespec time = timespec_of(rest);
+  return ::sigtimedwait(&all, nullptr, &time);
+}
+
+void Front::reap() {
+  int status = 0;
+  for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+    if (pid == agent_) agent_status_ = status;
+  }
+}
+
+void Front::hand_on(int number) {
+  const auto& stopping = rules_.stopping;
+  const bool stops = std::find(stopping.begin(), stopping.end(), number) != stopping.end();
+  if (stops && ++stop_signals_ >= stop_signals_max) {
+    return kill_agent("did not end at the third signal");
+  }
+  // Refused only while thousands are pending, and then this one is no news.
+  ::sigqueue(agent_, handed_on_signal(), {.sival_int = number});
+  if (!stops) return;
+  const auto now = Clock::now();
+  if (first_stop_signal_ == 0) {
+    first_stop_signal_ = number;
+    patience_ = deadline_after(rules_.shutdown_timeout + agent_margin, now);
+  } else {
+    patience_ = now;
+  }
+  look_at_ = now + taken_within;
+}
+
+/// It is stopped, or hangs, since it has not taken what we sent.
+bool Front::stands_still() const {
+  const auto stat = process_stat(agent_);
+  return is_pending(agent_, handed_on_signal()) ||
+         (stat && (stat->state == 'T' || stat->state == 't'));
+}
+
+/// One that is at work has deadlines of its own, and may wait for a reader of its output.
+void Front::look_at_agent() {
+  const auto now = Clock::now();
+  // We stood still ourselves, and the agent may have: both get that time again.
+  const auto late = now - *look_at_;
+  if (late > taken_within) patience_ = deadline_after(late, patience_);
+  look_at_ = now + taken_within;
+  if (late > taken_within || !stands_still()) return;
+  if (now >= patience_) return kill_agent("stands still");
+  if (std::exchange(told_, true)) return;
+  const auto left = std::chrono::ceil<std::chrono::seconds>(patience_ - now);
+  say("the agent (pid " + std::to_string(agent_) + ") stands still and does not take " +
+      signal_name(first_stop_signal_) + "; it is killed, with all that it started, in " +
+      std::to_string(left.count()) + " s, or at the next signal");
+}
+
+void Front::kill_agent(const std::string& why) {
+  look_at_.reset();
+  if (!std::exchange(killed_by_us_, true)) {
+    say("the agent (pid " + std::to_string(agent_) + ") " + why +
+        "; it is killed, with all that it started");
+  }
+  ::kill(agent_, SIGKILL);
+}
+
+/// Ctrl-Z. The agent never stops (its workers' liveness depends on it), but the shell has to see
+/// us stopped.
+void Front::suspend() {
+  const pid_t group = owns_terminal_ ? ::tcgetpgrp(STDIN_FILENO) : -1;
+  const bool worker_has_terminal = group > 0 && group != ::getpgrp();
+  if (worker_has_terminal) {
+    ::tcsetpgrp(STDIN_FILENO, ::getpgrp());
+  } else {
+    hand_on(SIGTSTP);
+  }
+  ::raise(SIGSTOP);
+  // From here on somebody has continued us, in the foreground or in the background.
+  if (!worker_has_terminal) return;
+  if (::tcgetpgrp(STDIN_FILENO) == ::getpgrp()) ::tcsetpgrp(STDIN_FILENO, group);
+  ::kill(-group, SIGCONT);
+}
+
+/// All that we started is gone. If the terminal's foreground is, too, it was one of them; and what
+/// failed may have left it without echo.
+void Front::put_terminal_back(bool failed) {
+  const pid_t group = terminal_ ? ::tcgetpgrp(terminal_.get()) : -1;
+  if (group > 0 && ::kill(-group, 0) != 0 && errno == ESRCH) {
+    ::tcsetpgrp(terminal_.get(), ::getpgrp());
+  }
+  if (!failed || !settings_ || ::tcgetpgrp(terminal_.get()) != ::getpgrp()) return;
+  ::tcsetattr(terminal_.get(), TCSANOW, &*settings_);
+}
+
+std::vector<pid_t> Front::left_behind() const {
+  std::vector<pid_t> children = child_processes();
+  std::erase_if(children, [this](pid_t pid) {
+    return std::find(earlier_children_.begin(), earlier_children_.end(), pid) !=
+           earlier_children_.end();
+  });
+  return children;
+}
+
+/// Killing a process hands its children to us, so this goes on until nobody is left.
+void Front::sweep(Clock::duration timeout) {
+  const auto deadline = Clock::now() + timeout;
+  sigset_t child_signal;
+  sigemptyset(&child_signal);
+  sigaddset(&child_signal, SIGCHLD);
+  for (;;) {
+    reap();
+    const std::vector<pid_t> left = left_behind();
+    if (left.empty()) return;
+    for (const pid_t pid : left) ::kill(pid, SIGKILL);
+    const auto rest = deadline - Clock::now();
+    if (rest <= Clock::duration::zero()) {
+      say(std::to_string(left.size()) + " processes (the first is pid " +
+          std::to_string(left.front()) + ") do not die of SIGKILL; leaving without them");
+      return;
+    }
+    const timespec left_time = timespec_of(rest);
+    ::sigtimedwait(&child_signal, nullptr, &left_time);
+  }
+}
+
+}  // namespace
+
+int run_front(const FrontRules& rules, const std::function<int(const AgentSeat&)>& agent) {
+  sigset_t blocked, original;
+  sigfillset(&blocked);
+  bool children_ignored = false;
+  for (const int number : ignored_signals()) {
+    // Without it no child's end could be waited for, and the other two are our own.
+    if (number == SIGCHLD || number == front_lost_signal() || number == handed_on_signal()) {
+      ::signal(number, SIG_DFL);
+      children_ignored = children_ignored || number == SIGCHLD;
+    } else {
+      // Blocked, it would be kept for us to read.
+      sigdelset(&blocked, number);
+    }
+  }
+  ::sigprocmask(SIG_SETMASK, &blocked, &original);
+  return Front(rules, original, children_ignored).run(agent);
+}
+
+}  // namespace dlaunch::launcher

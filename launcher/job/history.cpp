@@ -1,0 +1,303 @@
+#include "launcher/job/history.hpp"
+
+#include "runtime/base/exit_code.hpp"
+#include "runtime/base/os/exit_status.hpp"
+#include "runtime/base/os/socket.hpp"
+#include "runtime/base/text/wall_clock.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace dlaunch::launcher {
+namespace {
+
+/// Enough for any traceback; a worker's file is not trusted to end.
+constexpr std::size_t error_file_bytes_max = 1u << 20;
+
+std::string read_bounded(const std::string& path) {
+  std::string text;
+  const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  while (file && text.size() < error_file_bytes_max) {
+    char block[4096];
+    const auto size = ::read(file.get(), block, sizeof block);
+    if (size <= 0) break;
+    text.append(block, static_cast<std::size_t>(size));
+  }
+  return text;
+}
+
+bool write_file(const std::string& path, std::string_view text) {
+  const unique_fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  while (file && !text.empty()) {
+    const auto size = ::write(file.get(), text.data(), text.size());
+    if (size < 0 && errno != EINTR) return false;
+    if (size > 0) text.remove_prefix(static_cast<std::size_t>(size));
+  }
+  return static_cast<bool>(file);
+}
+
+std::optional<WallClock::time_point> written_at(const std::string& path) {
+  struct stat file {};
+  if (::stat(path.c_str(), &file) != 0) return std::nullopt;
+  return WallClock::time_point(std::chrono::duration_cast<WallClock::duration>(
+      std::chrono::seconds(file.st_mtim.tv_sec) + std::chrono::nanoseconds(file.st_mtim.tv_nsec)));
+}
+
+std::string outcome_text(const JobEnd& end) {
+  switch (end.outcome) {
+    case Outcome::succeeded:
+      return "succeeded";
+    case Outcome::failed:
+      return "failed";
+    case Outcome::stopped:
+      return "stopped by " + signal_name(end.exit_code - 128);
+    case Outcome::spawn_failed:
+      return "not started";
+    case Outcome::front_lost:
+      return "the front process was lost";
+  }
+  return "";
+}
+
+}  // namespace
+
+History::History(Options options, std::string job, std::string host) {
+  result_.options = std::move(options);
+  result_.job = std::move(job);
+  result_.host = std::move(host);
+  result_.started = WallClock::now();
+}
+
+void History::begin_attempt(LaunchPlan plan) {
+  AttemptResult attempt;
+  attempt.plan = std::move(plan);
+  // Among several nodes it is who hosts that gives the job its id.
+  result_.job = attempt.plan.assignment.job;
+  attempt.started = WallClock::now();
+  result_.attempts.push_back(std::move(attempt));
+}
+
+void History::add(const Workers::Ended& ended) {
+  AttemptResult& attempt = result_.attempts.back();
+  const auto& worker = attempt.plan.workers[static_cast<std::size_t>(ended.local_rank)];
+  WorkerEnd end;
+  end.rank = worker.rank;
+  end.local_rank = ended.local_rank;
+  end.host = result_.host;
+  end.pid = ended.pid;
+  end.status = ended.status;
+  end.time = WallClock::now();
+  attempt.ends.push_back(std::move(end));
+}
+
+void History::end_attempt(const Supervisor& supervisor, const Output* output) {
+  if (result_.attempts.empty()) return;
+  AttemptResult& attempt = result_.attempts.back();
+  attempt.ended = WallClock::now();
+  for (auto& end : attempt.ends) {
+    const auto place = static_cast<std::size_t>(end.local_rank);
+    const WorkerRecord& record = supervisor.workers()[place];
+    end.stopped_by_us = record.stopped_by_us;
+    // Nobody kills itself for the loss of a peer: it had gone on, and died of something else.
+    const bool killed = end.status.signal == SIGKILL && !end.stopped_by_us;
+    end.peer_lost = !killed && record.claim && record.claim->fault == Fault::lost;
+    if (end.status.succeeded()) continue;
+    if (output) end.last_lines = output->error_tail(end.rank);
+    end.lines_of_both =
+        output && output->is_one_place() && attempt.plan.workers[place].stdio.only_console();
+    const std::string& path = attempt.plan.workers[place].error_file;
+    if (path.empty()) continue;
+    end.error = parse_error_file(read_bounded(path));
+    if (!end.error) continue;
+    end.error_file = path;
+    end.error_written = written_at(path).value_or(end.time);
+  }
+  attempt.verdict = judge(with_error_files(supervisor.facts()));
+}
+
+Facts History::with_error_files(Facts facts) const {
+  const auto& ends = result_.attempts.back().ends;
+  std::optional<WallClock::time_point> first_end;
+  for (const WorkerEnd& end : ends) {
+    if (end.failed() && (!first_end || end.time < *first_end)) first_end = end.time;
+  }
+  const auto now = Clock::now();
+  const auto wall_now = WallClock::now();
+  for (const WorkerEnd& end : ends) {
+    // One that was told to end, and wrote of that, has not failed.
+    const bool was_first = first_end && end.error_written <= *first_end;
+    if (!end.error || (end.stopped_by_us && !was_first)) continue;
+    Fact& fact = facts.ranks[end.rank];
+    fact.rank = end.rank;
+    fact.when = now - std::chrono::duration_cast<Clock::duration>(wall_now - end.error_written);
+    // Our signal met it on its way out.
+    if (!fact.failed()) take_as_failed(fact, end.status, fact.when);
+  }
+  return facts;
+}
+
+void History::job_ended(rendezvous::Finish end, std::string said) {
+  job_end_ = std::move(end);
+  said_ = std::move(said);
+  if (job_end_->verdict && !result_.attempts.empty()) {
+    result_.attempts.back().verdict = job_end_->verdict;
+  }
+}
+
+bool History::has_attempt(int attempt) const {
+  return std::any_of(result_.attempts.begin(), result_.attempts.end(),
+                     [&](const auto& a) { return a.plan.assignment.attempt == attempt; });
+}
+
+std::vector<std::string> History::finish(const JobEnd& end, const std::string& outer_error_file) {
+  result_.outcome = outcome_text(end);
+  result_.exit_code = end.exit_code;
+  result_.reason = end.exit_code == 0 ? "" : reason();
+  result_.ended = WallClock::now();
+  std::vector<std::string> problems;
+  const auto write = [&](const std::string& path, std::string_view text) {
+    if (!write_file(path, text))
+      problems.push_back("cannot write " + path + ": " + errno_text(errno));
+  };
+  if (const auto& path = result_.options.result_file) write(*path, to_json(result_));
+  const WorkerEnd* cause = root_cause();
+  if (cause && !cause->error_file.empty() && !outer_error_file.empty()) {
+    const int code = cause->status.signal != 0 ? -cause->status.signal : cause->status.code;
+    write(outer_error_file, with_error_code(read_bounded(cause->error_file), code));
+  }
+  return problems;
+}
+
+std::optional<std::string> History::write_flight(std::string_view text) {
+  AttemptResult& attempt = result_.attempts.back();
+  const std::string& path = attempt.plan.flight_file.value();
+  if (!write_file(path, text)) return "cannot write " + path + ": " + errno_text(errno);
+  attempt.flight_file = path;
+  return std::nullopt;
+}
+
+bool History::has_files() const {
+  return std::any_of(result_.attempts.begin(), result_.attempts.end(), [](const auto& attempt) {
+    return std::any_of(attempt.ends.begin(), attempt.ends.end(),
+                       [](const auto& end) { return !end.error_file.empty(); }) ||
+           attempt.plan.filter_out || attempt.plan.filter_err ||
+           std::any_of(attempt.plan.workers.begin(), attempt.plan.workers.end(),
+                       [](const auto& w) { return w.stdio.out.file || w.stdio.err.file; });
+  });
+}
+
+std::string History::summary(int max_restarts, int code) const {
+  if (result_.attempts.empty()) return "";
+  const AttemptResult& attempt = result_.attempts.back();
+  FailureSummary summary;
+  summary.program = attempt.plan.argv.empty() ? "" : attempt.plan.argv.front();
+  if (!result_.options.program.empty()) summary.program = result_.options.program.front();
+  summary.ends = attempt.ends;
+  const WorkerEnd* cause = root_cause();
+  if (cause != nullptr) {
+    summary.root_cause = cause->rank;
+    summary.why = why_text(attempt);
+  }
+  summary.together = are_together(code);
+  if (is_cause_elsewhere(cause, code)) {
+    summary.elsewhere = said_;
+    if (job_end_) summary.elsewhere_details = job_end_->details;
+  }
+  summary.attempt = attempt.plan.assignment.attempt;
+  summary.max_restarts = max_restarts;
+  summary.tolerated = code == 0;
+  summary.flight_file = attempt.flight_file;
+  summary.utc_offset = local_utc_offset(attempt.ended);
+  return failure_summary(summary);
+}
+
+/// Several ranks ended the job together, and none of them failed by itself.
+bool History::are_together(int code) const {
+  return code == exit_code::disagreement && job_end_ && !job_end_->verdict && !said_.empty();
+}
+
+bool History::is_cause_elsewhere(const WorkerEnd* cause, int code) const {
+  if (are_together(code)) return true;
+  if (job_end_ && job_end_->verdict) return cause == nullptr;
+  // No rank is to blame: a node was lost, or somebody has stopped the job, who knows that.
+  if (code == exit_code::node_lost) return true;
+  return cause != nullptr && cause->peer_lost;
+}
+
+const WorkerEnd* History::end_of(int rank) const {
+  const auto& ends = result_.attempts.back().ends;
+  const auto end =
+      std::find_if(ends.begin(), ends.end(), [&](const auto& e) { return rank == e.rank; });
+  return end == ends.end() ? nullptr : &*end;
+}
+
+/// The first of the ranks to blame that is ours.
+const WorkerEnd* History::root_cause() const {
+  if (result_.attempts.empty() || !result_.attempts.back().verdict) return nullptr;
+  for (const int rank : result_.attempts.back().verdict->ranks) {
+    if (const WorkerEnd* end = end_of(rank)) return end;
+  }
+  return nullptr;
+}
+
+std::string History::reason() const {
+  if (job_end_ && !job_end_->sentence.empty()) return job_end_->sentence;
+  if (result_.attempts.empty() || !result_.attempts.back().verdict) return {};
+  return verdict_sentence(*result_.attempts.back().verdict);
+}
+
+/// Empty where the way it ended says it.
+std::string History::why_text(const AttemptResult& attempt) const {
+  using Kind = Verdict::Kind;
+  const Verdict& verdict = *attempt.verdict;
+  if (verdict.kind == Kind::failed || verdict.kind == Kind::left) return {};
+  const bool judged = job_end_ && !job_end_->sentence.empty();
+  return judged ? job_end_->sentence : verdict_sentence(verdict);
+}
+
+std::string History::verdict_sentence(const Verdict& verdict) const {
+  return sentence_of(verdict, [this](int rank) {
+    const WorkerEnd* end = result_.attempts.empty() ? nullptr : end_of(rank);
+    return "rank " + std::to_string(rank) + (end ? " on " + end->host : "");
+  });
+}
+
+std::vector<rendezvous::RankDetails> History::details(const Facts& facts) const {
+  std::vector<const WorkerEnd*> ends;
+  for (const WorkerEnd& end : result_.attempts.back().ends) {
+    const auto fact = facts.ranks.find(end.rank);
+    const bool blames = fact != facts.ranks.end() && fact->second.claim &&
+                        fact->second.claim->fault != Fault::own &&
+                        fact->second.claim->fault != Fault::disagreed;
+    if (!blames) ends.push_back(&end);
+  }
+  // Those that failed, the first of them first; then those that left or were stopped, as they were
+  // observed.
+  const auto failed_at = [&](const WorkerEnd* end) {
+    const auto fact = facts.ranks.find(end->rank);
+    const bool failed = fact != facts.ranks.end() && fact->second.failed();
+    return failed ? fact->second.when : Clock::time_point::max();
+  };
+  std::stable_sort(ends.begin(), ends.end(),
+                   [&](const auto* a, const auto* b) { return failed_at(a) < failed_at(b); });
+  ends.resize(std::min(ends.size(), rendezvous::details_max));
+  std::vector<rendezvous::RankDetails> details;
+  for (const WorkerEnd* end : ends) {
+    const auto since =
+        std::chrono::duration_cast<std::chrono::milliseconds>(end->time.time_since_epoch());
+    details.push_back({end->rank, end->local_rank, "", end->host, end->pid, since.count(),
+                       end->error_file, end->error ? end->error->message : std::string(),
+                       end->last_lines, end->lines_of_both});
+  }
+  return details;
+}
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,70 @@
+#pragma once
+
+#include "launcher/job/supervisor.hpp"
+#include "launcher/output/output.hpp"
+#include "launcher/process/workers.hpp"
+#include "launcher/report/result.hpp"
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace dlaunch::launcher {
+
+/// How a job ended, for this node.
+struct JobEnd {
+  Outcome outcome = Outcome::succeeded;
+  int exit_code = 0;
+};
+
+/// Collects what happened to the workers, for the failure summary and --result.
+class History {
+ public:
+  History(Options options, std::string job, std::string host);
+
+  void begin_attempt(LaunchPlan plan);
+  bool empty() const { return result_.attempts.empty(); }
+  /// The workers were started under this number before: in an epoch with other nodes.
+  bool has_attempt(int attempt) const;
+  const LaunchPlan& plan() const { return result_.attempts.back().plan; }
+  void add(const Workers::Ended& ended);
+  /// No process of the attempt is left: completes the ends by what the supervisor decided, the
+  /// last lines of stderr (`output` may be null) and the error files.
+  void end_attempt(const Supervisor& supervisor, const Output* output);
+  /// The last attempt's flight, to where its plan says. Returns what went wrong.
+  std::optional<std::string> write_flight(std::string_view text);
+  /// The job has ended, as the rendezvous judged; `said` is what the user has read of it.
+  void job_ended(rendezvous::Finish end, std::string said);
+  /// Completes the story: --result, and the root cause's error file for an outer launcher's
+  /// TORCHELASTIC_ERROR_FILE (`outer_error_file`, may be empty). Returns what could not be written.
+  std::vector<std::string> finish(const JobEnd& end, const std::string& outer_error_file);
+  /// A worker left an error file, or its output went to one.
+  bool has_files() const;
+
+  /// The bordered block about the last attempt; empty where nobody failed. `code` is the job's:
+  /// with 0 it has ended well all the same.
+  std::string summary(int max_restarts, int code) const;
+  /// "rank 1 on h was killed by SIGKILL".
+  std::string reason() const;
+  std::string verdict_sentence(const Verdict& verdict) const;
+  /// What the supervisor knows, and what the error files add: a worker has failed when it writes
+  /// one, however long it then takes to end, and others who fail for it may have ended before.
+  Facts with_error_files(Facts facts) const;
+  /// What people want to know of those ranks of the last attempt that may be to blame.
+  std::vector<rendezvous::RankDetails> details(const Facts& facts) const;
+
+ private:
+  const WorkerEnd* root_cause() const;
+  bool are_together(int code) const;
+  const WorkerEnd* end_of(int rank) const;
+  std::string why_text(const AttemptResult& attempt) const;
+  bool is_cause_elsewhere(const WorkerEnd* cause, int code) const;
+
+  JobResult result_;
+  std::string said_;
+  std::optional<rendezvous::Finish> job_end_;
+};
+
+}  // namespace dlaunch::launcher

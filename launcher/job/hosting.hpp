@@ -1,0 +1,32 @@
+#pragma once
+
+#include "launcher/request/options.hpp"
+#include "runtime/base/os/socket.hpp"
+#include "runtime/base/os/unique_fd.hpp"
+
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace dlaunch::launcher {
+
+/// The rendezvous is elsewhere.
+struct JoinElsewhere {
+  /// The addresses that are this host's, and whose port somebody has: the rendezvous, or one that
+  /// does not listen and keeps us from hosting. Empty where this node must not host.
+  std::vector<Address> held = {};
+};
+/// It cannot be; `sentence` says why and what to do.
+struct HostingProblem {
+  int exit_code = 0;
+  std::string sentence;
+};
+
+/// Whether this node hosts the rendezvous at the addresses its name was resolved to: by trying to
+/// bind one of them, since names lie and a bind does not. A listener: it does. Never a wildcard.
+std::variant<unique_fd, JoinElsewhere, HostingProblem> bind_or_join(
+    const Options& options, const std::vector<Address>& addresses);
+/// A listener at the first of these that can be bound now; empty where none can.
+unique_fd bind_one_of(const std::vector<Address>& addresses);
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,408 @@
+#include "launcher/job/job_link.hpp"
+
+#include "launcher/job/hosting.hpp"
+#include "launcher/job/node_seat.hpp"
+#include "launcher/job/sole_seat.hpp"
+#include "launcher/machine/probe.hpp"
+#include "launcher/machine/reachable.hpp"
+#include "launcher/request/option_values.hpp"
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/exit_code.hpp"
+#include "runtime/base/os/random.hpp"
+#include "runtime/base/os/socket.hpp"
+#include "runtime/base/text/text_hash.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include <boost/asio/post.hpp>
+
+namespace dlaunch::launcher {
+namespace {
+
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+
+constexpr auto look_up_pause = 500ms;
+/// The longest pause between two tries at a port of this host that somebody else has.
+constexpr auto held_port_pause = 500ms;
+/// How long the host waits for the other nodes to hear of the end.
+constexpr auto farewell_timeout = 5s;
+/// The rendezvous in this process stands still when we do: never, for all that matters.
+constexpr auto own_silence_max = std::chrono::hours(24 * 365);
+/// The hosted rendezvous says at most so many lines about strangers in such a time.
+constexpr int logged_max = 16;
+constexpr auto log_period = 10s;
+
+MasterPortAsked port_asked(const AgentTask& task) {
+  MasterPortAsked asked;
+  asked.port = task.options.master_port;
+  asked.insisted = task.options.master_port_insisted;
+  // A lone worker may host its own store, or spawn its own workers, under that number. It does so
+  // seconds later, and the usual port would be free for every such job until then.
+  asked.listen = task.workers > 1;
+  if ((task.options.standalone || !asked.listen) && !asked.insisted) asked.port = 0;
+  return asked;
+}
+
+std::string with_port(const std::string& host, std::uint16_t port) {
+  const bool v6 = host.find(':') != std::string::npos;
+  return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+std::string meeting_name(const Meeting& meeting) { return with_port(meeting.host, meeting.port); }
+
+rendezvous::Launch launch_of(const Options& options) {
+  rendezvous::Launch launch;
+  launch.line = text_hash(options.module ? "module" : "program");
+  for (const auto& argument : options.program) {
+    // With its end, so that "ab c" is not "a bc".
+    launch.line = text_hash({argument.c_str(), argument.size() + 1}, launch.line);
+  }
+  if (!options.scheduler_job.empty()) launch.start = text_hash(options.scheduler_job);
+  return launch;
+}
+
+wire::Hello hello_of(const AgentTask& task) {
+  wire::Hello hello;
+  hello.session = random_number();
+  hello.job = task.options.job_id.value_or("");
+  return hello;
+}
+
+/// Says why this node does not host, though nobody listens: the port is in use. Else empty.
+std::string hosting_problem(const std::vector<Address>& held, const Error& trouble) {
+  const std::string_view said = trouble.what();
+  for (const Address& address : held) {
+    if (said == connect_error(address, ECONNREFUSED).what()) {
+      return listen_error(address, EADDRINUSE).what();
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+JobLink::JobLink(asio::io_context& io, const AgentTask& task, SeatListener& listener)
+    : io_(io),
+      task_(task),
+      listener_(listener),
+      alone_(task.options.meeting.kind == Meeting::Kind::one_node),
+      resolver_(io),
+      timer_(io) {
+  if (!alone_) return;
+  MasterPort taken = take_master_port(port_asked(task));
+  master_port_ = taken.port;
+  note_ = std::move(taken.note);
+  if (taken.listener) store_listeners_.push_back(std::move(taken.listener));
+}
+
+JobLink::~JobLink() = default;
+
+rendezvous::JobRules JobLink::rules() const {
+  const Options& options = task_.options;
+  rendezvous::JobRules rules;
+  rules.nodes_min = options.nodes.least;
+  rules.nodes_max = options.nodes.most;
+  rules.max_restarts = options.max_restarts;
+  rules.continue_on_failure = options.continue_on_failure;
+  rules.join_timeout = options.rdzv_times.join;
+  rules.last_call = options.rdzv_times.last_call;
+  rules.lease = options.rdzv_times.lease();
+  return rules;
+}
+
+void JobLink::start() {
+  if (alone_) {
+    seat_ = std::make_unique<SoleSeat>(io_, offer({}), rules(), listener_);
+    if (!note_.empty()) listener_.on_standing(note_);
+    return seat_->join();
+  }
+  deadline_ = deadline_after(task_.options.rdzv_times.join);
+  look_up();
+}
+
+// ---- Where the rendezvous is ----
+
+void JobLink::look_up() {
+  const Meeting& meeting = task_.options.meeting;
+  const auto asked = std::make_shared<bool>(true);
+  timer_.expires_at(deadline_);
+  timer_.async_wait([this, asked](auto error) {
+    if (error || !std::exchange(*asked, false)) return;
+    listener_.on_finished({exit_code::unreachable, std::nullopt,
+                           "looking up the host name '" + task_.options.meeting.host +
+                               "': no answer from the name service; tried for " +
+                               duration_text(task_.options.rdzv_times.join)},
+                          false);
+  });
+  resolver_.async_resolve(
+      meeting.host, std::to_string(meeting.port), asio::ip::resolver_base::numeric_service,
+      [this, asked](const boost::system::error_code& error, auto results) {
+        if (error == asio::error::operation_aborted || !std::exchange(*asked, false)) return;
+        timer_.cancel();
+        if (error) {
+          return try_again_later("looking up the host name '" + task_.options.meeting.host +
+                                 "' failed: " + error.message());
+        }
+        std::vector<Address> addresses;
+        for (const auto& result : results) {
+          const auto endpoint = result.endpoint();
+          Address address;
+          address.size = static_cast<socklen_t>(endpoint.size());
+          std::memcpy(&address.storage, endpoint.data(), endpoint.size());
+          addresses.push_back(address);
+        }
+        on_addresses(addresses);
+      });
+}
+
+/// A name may appear after we have started: on Kubernetes that is usual.
+void JobLink::try_again_later(const std::string& why) {
+  if (Clock::now() >= deadline_) {
+    return listener_.on_finished(
+        {exit_code::unreachable, std::nullopt,
+         why + "; tried for " + duration_text(task_.options.rdzv_times.join)},
+        false);
+  }
+  if (std::exchange(trouble_, why) != why) listener_.on_standing(why + "; it is tried again");
+  timer_.expires_after(look_up_pause);
+  timer_.async_wait([this](auto error) {
+    if (!error) look_up();
+  });
+}
+
+void JobLink::on_addresses(const std::vector<Address>& addresses) {
+  auto decided = bind_or_join(task_.options, addresses);
+  if (const auto* problem = std::get_if<HostingProblem>(&decided)) {
+    return listener_.on_finished({problem->exit_code, std::nullopt, problem->sentence}, false);
+  }
+  if (auto* listener = std::get_if<unique_fd>(&decided)) {
+    return take_seat(std::move(*listener), {});
+  }
+  take_seat({}, std::get<JoinElsewhere>(decided).held);
+}
+
+/// Somebody has our port. As long as no rendezvous has answered there it is none, and its end may
+/// leave the port to us.
+bool JobLink::host_instead(const std::vector<Address>& held) {
+  unique_fd listener;
+  try {
+    listener = bind_one_of(held);
+  } catch (const Error&) {
+    return false;  // No descriptor is left: connecting says so, too.
+  }
+  if (!listener) return false;
+  asio::post(io_, [this, listener = std::move(listener)]() mutable {
+    change_to_host(std::move(listener));
+  });
+  return true;
+}
+
+void JobLink::change_to_host(unique_fd listener) {
+  if (node_seat_->over()) return;
+  node_seat_->withdraw();
+  former_seat_ = std::move(seat_);
+  listener_.on_standing("listening on " + dlaunch::local_address(listener.get()).to_string() +
+                        ", where the port is free now: this node hosts the rendezvous");
+  take_seat(std::move(listener), {});
+}
+
+void JobLink::take_seat(unique_fd listener, const std::vector<Address>& held) {
+  const Meeting& meeting = task_.options.meeting;
+  NodeSeat::Options options;
+  options.uplink.hello = hello_of(task_);
+  options.uplink.key = task_.job_key;
+  options.rules = rules();
+  options.heartbeat = task_.options.rdzv_times.heartbeat;
+  if (listener) {
+    hosted_at_ = local_address(listener.get());
+    rendezvous::ServiceRules hosting;
+    hosting.only_job = task_.job;
+    service_ = std::make_unique<rendezvous::Service>(
+        io_, hosting, [this](const auto& line) { on_service_log(line); });
+    if (task_.job_key) {
+      // One job lives here, and every name is answered with its key.
+      service_->server().ask_for(
+          {.key_of = [key = *task_.job_key](std::string_view) { return key; },
+           .trust_loopback = false,
+           .log = [this](const auto& line) { listener_.on_standing(line); }});
+    }
+    const bool shares = meeting.kind == Meeting::Kind::fixed;
+    service_->listen(std::move(listener), {.native = true, .c10d = shares});
+    auto [ours, theirs] = socket_pair();
+    service_->adopt(std::move(theirs));
+    options.uplink.connected = std::move(ours);
+    options.uplink.silence_max = own_silence_max;
+    options.name = options.uplink.peer_name = "the rendezvous of this node";
+    options.hosts = true;
+  } else {
+    options.uplink.host = meeting.host;
+    options.uplink.port = meeting.port;
+    options.uplink.first_max = options.rules.join_timeout;
+    options.name = options.uplink.peer_name + " at " + meeting_name(meeting);
+    if (!held.empty()) {
+      options.uplink.backoff_max = held_port_pause;
+      options.host_instead = [this, held] { return host_instead(held); };
+      options.hosting_problem = [held](const Error& trouble) {
+        return hosting_problem(held, trouble);
+      };
+    }
+  }
+  const bool exposed = hosted_at_ ? !hosted_at_->is_loopback() : !is_loopback_name(meeting.host);
+  if (exposed && !task_.job_key && task_.options.nodes.most > 1 &&
+      !std::exchange(told_of_no_secret_, true)) {
+    listener_.on_standing("this job has no secret: whoever can reach " + meeting_name(meeting) +
+                          " can take part in it (--secret-file)");
+  }
+  auto seat = std::make_unique<NodeSeat>(
+      io_, std::move(options), [this](const Address& own) { return offer(own); }, listener_);
+  node_seat_ = seat.get();
+  seat_ = std::move(seat);
+  seat_->join();
+}
+
+/// Only this node can tell whom the hosted rendezvous turns away. A stranger that comes again and
+/// again does not fill the terminal.
+void JobLink::on_service_log(const rendezvous::LogLine& line) {
+  if (line.told || line.level == rendezvous::LogLine::Level::info) return;
+  const auto now = Clock::now();
+  if (now >= log_again_) {
+    log_again_ = now + log_period;
+    logged_ = 0;
+  }
+  if (logged_++ < logged_max) listener_.on_standing(line.sentence);
+}
+
+// ---- What this node brings, and what it gets ----
+
+rendezvous::NodeOffer JobLink::offer(const Address& own) {
+  const Options& options = task_.options;
+  rendezvous::NodeOffer offer;
+  offer.host = task_.machine.hostname;
+  offer.id = task_.node_id;
+  offer.workers = task_.workers;
+  if (alone_) return offer;
+
+  offer.rank_hint = options.node_rank;
+  // Under --master-addr it is node rank 0 that hosts, whether it was told so or has that address.
+  if (hosted_at_ && options.meeting.kind == Meeting::Kind::fixed) offer.rank_hint = 0;
+  offer.launch = launch_of(options);
+  const Address& reached = hosted_at_ ? *hosted_at_ : own;
+  const auto hosts = reachable_hosts(options, reached);
+  host_ = hosts.front();
+  if (shared_server() != nullptr) {
+    offer.store_addresses = {with_port(reached.host(), hosted_at_->port())};
+  } else {
+    offer.store_addresses = bind_store(hosts);
+  }
+  if (!options.local_addr.empty()) {
+    const auto port = shared_server() ? hosted_at_->port() : master_port_;
+    offer.store_addresses.insert(offer.store_addresses.begin(),
+                                 with_port(options.local_addr, port));
+  }
+  return offer;
+}
+
+/// Under one port at all addresses. Rank 0's agent announces it, so any will do; one that is asked
+/// for is insisted on.
+std::vector<std::string> JobLink::bind_store(const std::vector<std::string>& hosts) {
+  const Options& options = task_.options;
+  const bool insisted =
+      options.master_port_insisted && options.meeting.kind == Meeting::Kind::endpoint;
+  MasterPort first = take_master_port(
+      {hosts.front(), insisted ? options.master_port : std::uint16_t{0}, insisted, true});
+  master_port_ = first.port;
+  store_listeners_.push_back(std::move(first.listener));
+  std::vector<std::string> bound{with_port(hosts.front(), master_port_)};
+  for (std::size_t i = 1; i < hosts.size(); ++i) {
+    try {
+      store_listeners_.push_back(listen_tcp(resolve(hosts[i], master_port_).front()));
+      bound.push_back(with_port(hosts[i], master_port_));
+    } catch (const Error&) {
+      // Somebody else has that port at that address. The others are told of those we have.
+    }
+  }
+  return bound;
+}
+
+void JobLink::place(const rendezvous::Admission& admission,
+                    std::function<void(Assignment)> placed) {
+  probe_.reset();
+  const auto& addresses = admission.store_addresses;
+  const std::string first = addresses.empty() ? "" : addresses.front();
+  if (admission.node_rank == 0 || addresses.size() < 2) {
+    return placed(assignment(admission, first));
+  }
+  probe_ = Probe::start(io_, addresses, [this, admission, placed](const std::string& reached) {
+    placed(assignment(admission, reached));
+  });
+}
+
+Assignment JobLink::assignment(const rendezvous::Admission& admission,
+                               const std::string& master) const {
+  Assignment assignment;
+  assignment.job = node_seat_ ? node_seat_->job() : task_.job;
+  assignment.incarnation = admission.incarnation;
+  assignment.epoch = admission.epoch;
+  assignment.attempt = admission.attempt;
+  assignment.node_rank = admission.node_rank;
+  assignment.node_count = admission.node_count;
+  assignment.first_rank = admission.first_rank;
+  assignment.local_size = admission.local_size;
+  assignment.world_size = admission.world_size;
+  assignment.master_port = master_port_;
+  assignment.agent_store = !alone_ || task_.workers > 1;
+  if (!master.empty()) {
+    const auto read = read_endpoint(master);
+    if (const auto* endpoint = std::get_if<EndpointAsked>(&read)) {
+      assignment.master_addr = endpoint->host;
+      assignment.master_port = endpoint->port.value_or(0);
+    }
+  }
+  return assignment;
+}
+
+store::Uplink* JobLink::uplink() { return node_seat_ ? &node_seat_->uplink() : nullptr; }
+
+store::Server* JobLink::shared_server() {
+  const bool shares = service_ && task_.options.meeting.kind == Meeting::Kind::fixed;
+  return shares ? &service_->server() : nullptr;
+}
+
+void JobLink::close(std::function<void()> closed) {
+  probe_.reset();
+  timer_.cancel();
+  resolver_.cancel();
+  if (node_seat_) node_seat_->uplink().close();
+  if (!service_) return closed();
+  closed_ = std::move(closed);
+  const auto once = [this] {
+    timer_.cancel();
+    if (auto call = std::exchange(closed_, nullptr)) call();
+  };
+  timer_.expires_after(farewell_timeout);
+  timer_.async_wait([once](auto error) {
+    if (!error) once();
+  });
+  service_->drain(once, farewell_timeout);
+}
+
+StoreClients store_clients(const rendezvous::Admission& admission) {
+  std::vector<std::string> hosts;
+  for (const auto& entry : admission.roster) {
+    for (const auto& address : entry.store_addresses) {
+      const auto read = read_endpoint(address);
+      const auto* endpoint = std::get_if<EndpointAsked>(&read);
+      if (!endpoint || !is_numeric_host(endpoint->host)) return std::nullopt;
+      hosts.push_back(endpoint->host);
+    }
+  }
+  if (hosts.empty()) return std::nullopt;
+  return hosts;
+}
+
+}  // namespace dlaunch::launcher

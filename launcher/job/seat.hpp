@@ -1,0 +1,47 @@
+#pragma once
+
+#include "launcher/job/supervisor.hpp"
+#include "rendezvous/rounds/rounds.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace dlaunch::launcher {
+
+/// Tells an agent what is decided about its job's rounds. Called on the agent's thread, never from
+/// within a call of Seat.
+class SeatListener {
+ public:
+  virtual ~SeatListener() = default;
+  /// The round is closed: the workers are to be started.
+  virtual void on_admitted(const rendezvous::Admission& admission) = 0;
+  /// The workers of this epoch are to be ended; then Seat::ended tells how they did.
+  virtual void on_order(std::uint64_t epoch, StopOrder::Manner manner) = 0;
+  /// Ranks of another node will not come back. Those that `left` exited with 0.
+  virtual void on_ranks_lost(int first_rank, int count, const std::string& host,
+                             const std::string& cause, bool left) = 0;
+  /// A sentence for the user.
+  virtual void on_standing(const std::string& sentence) = 0;
+  /// The job is over, for what the sentence says; it is empty where that needs no saying. `judged`:
+  /// its end was judged, from all nodes' facts; else this node has no part in it any more.
+  virtual void on_finished(const rendezvous::Finish& end, bool judged) = 0;
+};
+
+/// This node's seat in its job: behind it is the rendezvous, here or elsewhere.
+class Seat {
+ public:
+  virtual ~Seat() = default;
+  virtual void join() = 0;
+  /// A worker has failed.
+  virtual void worker_failed(const rendezvous::WorkerFailed& how) = 0;
+  /// A worker exited with 0 while others run: the first few are told to the other nodes.
+  virtual void worker_left(std::uint64_t epoch, int rank) = 0;
+  /// Before workers_ended.
+  virtual void calls_made(const rendezvous::CallsMade& calls) = 0;
+  virtual void workers_ended(const rendezvous::WorkersEnded& how) = 0;
+  /// The node goes; it waits for nothing more. Its workers may still be about to end.
+  virtual void leave(int exit_code, const std::string& reason) = 0;
+};
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,42 @@
+#pragma once
+
+#include "launcher/job/seat.hpp"
+#include "rendezvous/service/incarnation.hpp"
+
+#include <memory>
+
+#include <boost/asio/io_context.hpp>
+
+namespace dlaunch::launcher {
+
+/// The seat of a node that is its job's only one: the same rounds as everywhere, in this process.
+class SoleSeat final : public Seat {
+ public:
+  SoleSeat(boost::asio::io_context& io, rendezvous::NodeOffer offer, rendezvous::JobRules rules,
+           SeatListener& listener);
+
+  void join() override;
+  void worker_failed(const rendezvous::WorkerFailed& how) override;
+  void worker_left(std::uint64_t, int) override {}  // There is nobody else to tell.
+  void calls_made(const rendezvous::CallsMade& calls) override;
+  void workers_ended(const rendezvous::WorkersEnded& how) override;
+  void leave(int exit_code, const std::string& reason) override;
+
+ private:
+  void step(const rendezvous::Event& event);
+  void deliver(const rendezvous::Admit& e) { listener_.on_admitted(e.admission); }
+  void deliver(const rendezvous::Refuse& e);
+  void deliver(const rendezvous::Stop& e);
+  void deliver(const rendezvous::RanksLost&) {}  // Ours; the workers have been told.
+  void deliver(const rendezvous::Standing&) {}   // With one node there is nothing to wait for.
+  void deliver(const rendezvous::Finish& e);
+
+  boost::asio::io_context& io_;
+  rendezvous::NodeOffer offer_;
+  rendezvous::JobRules rules_;
+  SeatListener& listener_;
+  rendezvous::Rounds rounds_{0, {.number = rendezvous::new_incarnation()}};
+  std::shared_ptr<int> alive_ = std::make_shared<int>(0);  ///< Posted work checks that we live.
+};
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,360 @@
+#include "launcher/job/supervisor.hpp"
+
+#include "runtime/base/deadline.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+namespace dlaunch::launcher {
+namespace {
+
+/// What its peers are told. Who ended for the loss of another names that one: some may not have
+/// heard of it by any other way.
+std::string cause_of(const WorkerRecord& worker, const Fact& fact) {
+  if (worker.exit->succeeded()) return left_text;
+  std::string cause = fact.failed() ? end_text(fact.exit_code, fact.signal, fact.core_dumped)
+                                    : describe(*worker.exit);
+  if (!fact.claim || fact.claim->fault != Fault::lost) return cause;
+  // A rank that was told of it by another may not have heard whose it was.
+  const auto& lost = fact.claim->ranks;
+  if (lost.empty() && worker.stopped_by_us) return cause;
+  return cause + ", for the loss of " +
+         (lost.empty() ? std::string("another rank") : "rank " + std::to_string(lost.front()));
+}
+
+}  // namespace
+
+Supervisor::Supervisor(SupervisorRules rules)
+    : rules_(rules),
+      attempt_{.workers = std::vector<WorkerRecord>(static_cast<std::size_t>(rules.workers))} {}
+
+Effects Supervisor::step(const Event& event, Clock::time_point now) {
+  now_ = now;
+  effects_.clear();
+  std::visit([this](const auto& e) { on(e); }, event);
+  return std::exchange(effects_, {});
+}
+
+void Supervisor::on(const Start& e) {
+  if (state_ == State::idle && !stop_signal_ && !front_lost_) begin_attempt(e);
+}
+
+void Supervisor::on(const Spawned&) {
+  if (state_ != State::starting) return;
+  // What happened while the workers were being started is judged now.
+  state_ = State::running;
+  if (front_lost_) return kill();
+  if (stop_signal_) return terminate(*stop_signal_);
+  if (attempt_.order) return on(StopOrder{*attempt_.order});
+  judge_running();
+}
+
+void Supervisor::on(const SpawnFailed& e) {
+  if (state_ != State::starting) return;
+  attempt_.spawn_failure_code = e.exit_code;
+  kill();
+}
+
+void Supervisor::on(const Exited& e) {
+  auto& worker = attempt_.workers.at(static_cast<std::size_t>(e.rank));
+  if (worker.exit || state_ == State::idle) return;
+  worker.exit = e.status;
+  worker.ended = now_;
+  worker.stopped_by_us = state_ == State::terminating || state_ == State::killing;
+  if (worker.exit->succeeded() && !attempt_.first_success) attempt_.first_success = now_;
+
+  publish_losses();
+  switch (state_) {
+    case State::running:
+      return judge_running();
+    case State::grace:
+      return judge_grace();
+    case State::terminating:
+      // What the workers left behind had its SIGTERM; without them it serves nobody.
+      if (all_exited()) kill();
+      return;
+    case State::idle:
+    case State::starting:
+    case State::killing:
+      return;
+  }
+}
+
+void Supervisor::on(const Joined& e) {
+  attempt_.workers.at(static_cast<std::size_t>(e.rank)).member = true;
+  publish_losses();
+}
+
+void Supervisor::on(const Reported& e) {
+  auto& worker = attempt_.workers.at(static_cast<std::size_t>(e.rank));
+  // The first report tells the cause; later ones are its echo.
+  if (!worker.claim || now_ - worker.claimed > claim_holds_for) {
+    worker.claim = e.claim;
+    worker.claimed = now_;
+  }
+  if (state_ == State::grace) judge_grace();
+}
+
+/// What comes after our signal may be the answer to it.
+void Supervisor::on(const SaidTraceback& e) {
+  auto& worker = attempt_.workers.at(static_cast<std::size_t>(e.rank));
+  const bool ending = state_ == State::terminating || state_ == State::killing;
+  if (worker.exit || ending || state_ == State::idle) return;
+  auto& times = worker.tracebacks;
+  std::erase_if(times, [&](auto at) { return e.at - at > traceback_holds_for; });
+  times.push_back(e.at);
+}
+
+void Supervisor::on(const LeftElsewhere&) {
+  if (state_ == State::idle || attempt_.first_success) return;
+  attempt_.first_success = now_;
+  if (state_ == State::running) arm_for_stragglers();
+}
+
+void Supervisor::on(const StopSignal& e) {
+  const bool second = stop_signal_.has_value();
+  if (!second) {
+    stop_signal_ = e.number;
+    settled_before_stop_ = is_settled();
+  }
+  switch (state_) {
+    case State::idle:
+    case State::starting:
+      return;
+    case State::running:
+    case State::grace:
+      return second ? kill() : terminate(e.number);
+    case State::terminating:
+      if (second) return kill();
+      effects_.push_back(SignalAll{e.number});
+      return;
+    case State::killing:
+      return;
+  }
+}
+
+void Supervisor::on(const StopOrder& e) {
+  using Manner = StopOrder::Manner;
+  // The stricter of two orders counts.
+  const auto manner = attempt_.order ? std::max(*attempt_.order, e.manner) : e.manner;
+  switch (state_) {
+    case State::idle:
+      return;
+    case State::starting:
+      attempt_.order = manner;
+      return;
+    case State::running:
+      attempt_.order = manner;
+      if (manner == Manner::kill) return kill();
+      if (manner == Manner::at_once) return terminate(SIGTERM);
+      return begin_grace();
+    case State::grace:
+      attempt_.order = manner;
+      if (manner == Manner::at_once) return terminate(SIGTERM);
+      if (manner == Manner::kill) return kill();
+      return;
+    case State::terminating:
+      attempt_.order = manner;
+      if (manner == Manner::kill) return kill();
+      return;
+    case State::killing:
+      attempt_.order = manner;
+      return;
+  }
+}
+
+void Supervisor::on(const OtherSignal& e) {
+  switch (state_) {
+    case State::running:
+    case State::grace:
+    case State::terminating:
+      effects_.push_back(SignalAll{e.number});
+      return;
+    case State::idle:
+    case State::starting:
+    case State::killing:
+      return;
+  }
+}
+
+void Supervisor::on(const Tick&) {
+  if (!attempt_.deadline || now_ < *attempt_.deadline) return;
+  if (now_ - *attempt_.deadline > rules_.late_tick) return forgive_own_stall();
+  switch (state_) {
+    case State::grace:
+      return end_grace();
+    case State::terminating:
+      return kill();
+    case State::killing:
+      return conclude(true);
+    case State::running:
+      return judge_stragglers();
+    case State::idle:
+    case State::starting:
+      return;
+  }
+}
+
+/// Nobody but us is to blame for a tick that comes this late: the process stood still, or its
+/// machine. What was waited for, and may have stood still as well, gets its time again.
+void Supervisor::forgive_own_stall() {
+  switch (state_) {
+    case State::grace:
+      return arm(rules_.failure_grace);
+    case State::terminating:
+      return arm(rules_.shutdown_timeout);
+    case State::killing:
+      return arm(rules_.kill_timeout);
+    case State::running:
+      *attempt_.first_success += now_ - *attempt_.deadline;
+      return arm_for_stragglers();
+    case State::idle:
+    case State::starting:
+      return;
+  }
+}
+
+void Supervisor::on(const AllGone&) {
+  switch (state_) {
+    case State::terminating:
+    case State::killing:
+      return conclude(false);
+    case State::idle:
+    case State::starting:
+    case State::running:
+    case State::grace:
+      return;
+  }
+}
+
+void Supervisor::on(const FrontLost&) {
+  front_lost_ = true;
+  switch (state_) {
+    case State::running:
+    case State::grace:
+    case State::terminating:
+      return kill();
+    case State::idle:
+    case State::starting:
+    case State::killing:
+      return;
+  }
+}
+
+void Supervisor::begin_attempt(const Start& start) {
+  attempt_ = {.number = start.attempt,
+              .first_rank = start.first_rank,
+              .workers = std::vector<WorkerRecord>(attempt_.workers.size())};
+  state_ = State::starting;
+  effects_.push_back(Spawn{attempt_.number});
+}
+
+/// Members hear of every end: also of a process that ended cleanly and never was one, since their
+/// world cannot form without it.
+void Supervisor::publish_losses() {
+  const bool someone_listens =
+      rules_.peers_elsewhere || std::any_of(attempt_.workers.begin(), attempt_.workers.end(),
+                                            [](const auto& w) { return w.member && !w.exit; });
+  if (!someone_listens || state_ == State::idle) return;
+  for (std::size_t rank = 0; rank < attempt_.workers.size(); ++rank) {
+    auto& worker = attempt_.workers[rank];
+    if (!worker.exit || worker.published) continue;
+    worker.published = true;
+    Fact fact = fact_of(rank);
+    PublishLoss loss{static_cast<int>(rank), cause_of(worker, fact), std::move(fact)};
+    effects_.push_back(std::move(loss));
+  }
+}
+
+void Supervisor::judge_running() {
+  if (all_exited()) return kill();
+  if (!someone_failed() || rules_.on_failure == OnFailure::carry_on) return arm_for_stragglers();
+  begin_grace();
+}
+
+/// From the first good end on, which is most often the first of many within moments.
+void Supervisor::arm_for_stragglers() {
+  if (!attempt_.first_success) return;
+  std::optional<Clock::duration> next;
+  if (rules_.straggler_timeout > Clock::duration::zero()) next = rules_.straggler_timeout;
+  if (rules_.straggler_notice > Clock::duration::zero() && !attempt_.told_stragglers) {
+    next = std::min(next.value_or(rules_.straggler_notice), rules_.straggler_notice);
+  }
+  if (next) arm(*attempt_.first_success + *next - now_);
+}
+
+void Supervisor::judge_stragglers() {
+  attempt_.deadline.reset();
+  const auto since = now_ - *attempt_.first_success;
+  TellStragglers told;
+  told.since = since;
+  told.over =
+      rules_.straggler_timeout > Clock::duration::zero() && since >= rules_.straggler_timeout;
+  for (std::size_t rank = 0; rank < attempt_.workers.size(); ++rank) {
+    const auto& exit = attempt_.workers[rank].exit;
+    if (!exit) told.running.push_back(static_cast<int>(rank));
+    if (exit && exit->succeeded()) told.ended.push_back(static_cast<int>(rank));
+  }
+  attempt_.straggled = told.over;
+  attempt_.told_stragglers = true;
+  effects_.push_back(std::move(told));
+  attempt_.straggled ? terminate(SIGTERM) : arm_for_stragglers();
+}
+
+void Supervisor::begin_grace() {
+  state_ = State::grace;
+  attempt_.grace_began = now_;
+  arm(rules_.failure_grace);
+  judge_grace();
+}
+
+void Supervisor::judge_grace() {
+  if (all_exited()) return kill();
+  if (someone_will_report() || someone_has_grace()) return;
+  if (!someone_is_exiting()) return someone_is_failing() ? await_failing() : end_grace();
+  // A worker reports before it prints: SIGTERM now would cut its sentence off.
+  if (attempt_.last_words) return;
+  attempt_.last_words = true;
+  if (deadline_after(rules_.last_words, now_) < *attempt_.deadline) arm(rules_.last_words);
+}
+
+/// They exit by themselves: SIGTERM now would meet the first of them, whose end takes longest.
+void Supervisor::await_failing() {
+  const auto until = deadline_after(rules_.traceback_grace, attempt_.grace_began);
+  if (attempt_.deadline != until) arm(until - now_);
+}
+
+void Supervisor::end_grace() {
+  attempt_.grace_ended = now_;
+  terminate(SIGTERM);
+}
+
+void Supervisor::terminate(int signal_number) {
+  state_ = State::terminating;
+  effects_.push_back(SignalAll{signal_number});
+  arm(rules_.shutdown_timeout);
+}
+
+void Supervisor::kill() {
+  state_ = State::killing;
+  effects_.push_back(KillAll{});
+  arm(rules_.kill_timeout);
+}
+
+void Supervisor::conclude(bool unkillable) {
+  attempt_.deadline.reset();
+  state_ = State::idle;
+  Ended end = verdict();
+  end.unkillable = unkillable;
+  effects_.push_back(end);
+}
+
+void Supervisor::arm(Clock::duration after) {
+  attempt_.deadline = deadline_after(after, now_);
+  // An earlier wish for the grace is void once the next stage has its own.
+  std::erase_if(effects_, [](const Effect& e) { return std::holds_alternative<ArmTimer>(e); });
+  effects_.push_back(ArmTimer{*attempt_.deadline});
+}
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,255 @@
+#pragma once
+
+#include "runtime/base/os/exit_status.hpp"
+#include "runtime/base/verdict.hpp"
+
+#include <dlaunch/error.hpp>
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace dlaunch::launcher {
+
+// ---- What the agent tells the supervisor. Ranks are local: 0..workers-1. ----
+
+/// A round admitted this node: its workers are to run.
+struct Start {
+  int attempt = 0;
+  int first_rank = 0;  ///< This node's, in the world: facts and verdicts are about world ranks.
+};
+/// All workers of the attempt run.
+struct Spawned {};
+/// One could not be started; those started before it may run.
+struct SpawnFailed {
+  int exit_code = 0;
+};
+struct Exited {
+  int rank = 0;
+  ExitStatus status;
+};
+/// The worker is a member of the runtime: it hears of losses, and will report.
+struct Joined {
+  int rank = 0;
+};
+/// A call failed in the worker, and whose fault that was, as it says.
+struct Reported {
+  int rank = 0;
+  Claim claim;
+};
+/// A traceback began in what the worker writes: it is failing since then, or it goes on.
+struct SaidTraceback {
+  int rank = 0;
+  Clock::time_point at{};
+};
+/// A worker of another node exited with 0.
+struct LeftElsewhere {};
+/// A signal that ends the job.
+struct StopSignal {
+  int number = 0;
+};
+/// A signal that is only handed on.
+struct OtherSignal {
+  int number = 0;
+};
+/// The rendezvous wants the workers ended; no failure of theirs.
+struct StopOrder {
+  enum class Manner {
+    report_first,  ///< A worker on another node failed: as after a failure here.
+    at_once,       ///< The round is dissolved: SIGTERM.
+    kill,          ///< This node was given up and others may have its ranks: SIGKILL.
+  };
+  Manner manner = Manner::at_once;
+};
+struct Tick {};
+/// No process of the attempt is left, grandchildren included.
+struct AllGone {};
+/// The front process died: nobody is left to serve.
+struct FrontLost {};
+
+using Event =
+    std::variant<Start, Spawned, SpawnFailed, Exited, Joined, Reported, SaidTraceback,
+                 LeftElsewhere, StopSignal, OtherSignal, StopOrder, Tick, AllGone, FrontLost>;
+
+// ---- What the supervisor wants done, in order. ----
+
+struct Spawn {
+  int attempt = 0;
+};
+/// Tell all members that this rank is gone, and why.
+struct PublishLoss {
+  int rank = 0;
+  std::string cause;
+  Fact fact;
+};
+/// Tell the user that some have ended well and others still run.
+struct TellStragglers {
+  std::vector<int> ended;  ///< None where the first was another node's.
+  std::vector<int> running;
+  Clock::duration since{};  ///< When the first of them ended.
+  bool over = false;        ///< It is taken for a failure, and the attempt is ended.
+};
+/// Send a Tick at this time; replaces an earlier wish.
+struct ArmTimer {
+  Clock::time_point at;
+};
+/// The signal to every worker's process group, and to processes they left behind.
+struct SignalAll {
+  int number = 0;
+};
+/// SIGKILL to everything, again and again until nothing is left.
+struct KillAll {};
+
+enum class Outcome { succeeded, failed, stopped, spawn_failed, front_lost };
+/// The attempt is over, and nothing of it is left. Whether there is another is the rendezvous'
+/// decision.
+struct Ended {
+  Outcome outcome = Outcome::succeeded;
+  int exit_code = 0;  ///< What the job would end with; 0 where an order stopped it.
+  /// By what is known here: the rendezvous, which hears of all nodes, may know better.
+  std::optional<Verdict> verdict = std::nullopt;
+  bool unkillable = false;  ///< Something survived SIGKILL; we leave without it.
+
+  bool operator==(const Ended&) const = default;
+};
+
+using Effect =
+    std::variant<Spawn, PublishLoss, TellStragglers, ArmTimer, SignalAll, KillAll, Ended>;
+using Effects = std::vector<Effect>;
+
+enum class OnFailure { stop, carry_on };
+
+struct SupervisorRules {
+  int workers = 1;
+  bool peers_elsewhere = false;  ///< Other nodes' workers have to hear of every loss.
+  OnFailure on_failure = OnFailure::stop;
+  Clock::duration failure_grace = std::chrono::milliseconds(500);
+  /// The grace was asked for: it is given to workers that do not use the runtime, too.
+  bool grace_for_all = false;
+  /// When all have reported, how long they get to say it themselves and exit, of the grace's rest.
+  Clock::duration last_words = std::chrono::milliseconds(100);
+  /// After a failure, for workers without the runtime that have begun a traceback, to exit.
+  Clock::duration traceback_grace = std::chrono::seconds(1);
+  Clock::duration shutdown_timeout = std::chrono::seconds(30);
+  /// After one has ended with 0, for the others: until they are told of, and until they are ended;
+  /// 0: never.
+  Clock::duration straggler_notice{0};
+  Clock::duration straggler_timeout{0};
+  Clock::duration kill_timeout = std::chrono::seconds(5);  ///< For what does not die of SIGKILL.
+  /// A tick later than this says that the agent stood still.
+  Clock::duration late_tick = std::chrono::seconds(1);
+};
+
+/// What a rank says of a call explains its end only where that follows: it may have gone on.
+inline constexpr auto claim_holds_for = std::chrono::seconds(30);
+/// A traceback explains its end only within this time: programs print them and go on.
+inline constexpr auto traceback_holds_for = std::chrono::seconds(2);
+
+/// What is known of a worker of the current attempt.
+struct WorkerRecord {
+  std::optional<ExitStatus> exit;
+  Clock::time_point ended{};
+  bool stopped_by_us = false;  ///< It ended after we had begun to end the attempt.
+  bool member = false;
+  bool published = false;  ///< The members know of its end, and so will those who come later.
+  std::optional<Claim> claim;
+  Clock::time_point claimed{};
+  std::vector<Clock::time_point> tracebacks;  ///< When the last ones began, in order.
+
+  bool failed() const { return exit && !exit->succeeded() && !stopped_by_us; }
+};
+
+/// Our signal met a worker that had been failing by itself since then: it has failed, with its own
+/// code where it came to give one.
+void take_as_failed(Fact& fact, const ExitStatus& status, Clock::time_point since);
+
+/// Decides what becomes of the workers of one agent: pure, total (every event has an answer in
+/// every state), not thread-safe. It reads no clock: `now` comes in with the event.
+class Supervisor {
+ public:
+  explicit Supervisor(SupervisorRules rules);
+
+  Effects step(const Event& event, Clock::time_point now);
+
+  /// Idle: before the first attempt and after each.
+  enum class State { idle, starting, running, grace, terminating, killing };
+  State state() const { return state_; }
+  int attempt() const { return attempt_.number; }
+  const std::vector<WorkerRecord>& workers() const { return attempt_.workers; }
+  /// What is known of the current attempt's ranks, for the judge.
+  Facts facts() const;
+  /// How the attempt would be judged, were it over now.
+  Ended verdict() const;
+
+ private:
+  void on(const Start&);
+  void on(const Spawned&);
+  void on(const SpawnFailed&);
+  void on(const Exited&);
+  void on(const Joined&);
+  void on(const Reported&);
+  void on(const SaidTraceback&);
+  void on(const LeftElsewhere&);
+  void on(const StopSignal&);
+  void on(const OtherSignal&);
+  void on(const StopOrder&);
+  void on(const Tick&);
+  void on(const AllGone&);
+  void on(const FrontLost&);
+
+  void begin_attempt(const Start& start);
+  void publish_losses();
+  void judge_running();
+  void arm_for_stragglers();
+  void judge_stragglers();
+  void begin_grace();
+  void judge_grace();
+  void await_failing();
+  void end_grace();
+  void forgive_own_stall();
+  void terminate(int signal_number);
+  void kill();
+  void conclude(bool unkillable);
+  void arm(Clock::duration after);
+
+  bool all_exited() const;
+  bool someone_failed() const;
+  bool is_settled() const;
+  bool blames_elsewhere(const Verdict& cause) const;
+  bool someone_will_report() const;
+  bool someone_is_exiting() const;
+  bool someone_has_grace() const;
+  bool someone_is_failing() const;
+  std::optional<Clock::time_point> failing_since(const WorkerRecord& worker) const;
+  Fact fact_of(std::size_t rank) const;
+
+  SupervisorRules rules_;
+  State state_ = State::idle;
+  /// What is known of one start of the workers.
+  struct Attempt {
+    int number = 0;
+    int first_rank = 0;
+    std::vector<WorkerRecord> workers = {};
+    std::optional<Clock::time_point> deadline = std::nullopt;
+    bool last_words = false;  ///< All have reported; the deadline is that of their exits.
+    Clock::time_point grace_began{};
+    /// When the grace was over, and those that still ran were stopped for a failure.
+    std::optional<Clock::time_point> grace_ended = std::nullopt;
+    /// When a worker ended with 0, here or elsewhere.
+    std::optional<Clock::time_point> first_success = std::nullopt;
+    bool told_stragglers = false;
+    bool straggled = false;  ///< It was ended for them.
+    std::optional<StopOrder::Manner> order = std::nullopt;
+    std::optional<int> spawn_failure_code = std::nullopt;
+  };
+  Attempt attempt_;
+  std::optional<int> stop_signal_;    ///< The first one; a second one kills.
+  bool settled_before_stop_ = false;  ///< What came before the signal gives the exit code.
+  bool front_lost_ = false;
+
+  Clock::time_point now_{};  ///< Of the event being answered.
+  Effects effects_;          ///< Of the event being answered.
+};
+
+}  // namespace dlaunch::launcher

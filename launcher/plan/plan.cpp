@@ -1,0 +1,310 @@
+#include "launcher/plan/plan.hpp"
+
+#include "launcher/plan/binding.hpp"
+#include "launcher/plan/environment.hpp"
+#include "runtime/base/exit_code.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+namespace dlaunch::launcher {
+
+namespace {
+
+EarlyExit refuse(std::string sentence) {
+  return {.code = exit_code::usage, .text = "dlaunch: " + std::move(sentence) + "\n"};
+}
+
+/// An option that speaks of a local rank beyond the last one.
+std::optional<EarlyExit> check_ranks(const Options& options, int count) {
+  const auto wrong = [&](std::string_view flag, int rank) {
+    return refuse("--" + std::string(flag) + ": there is no local rank " + std::to_string(rank) +
+                  ", with " + std::to_string(count) + (count == 1 ? " worker" : " workers") +
+                  " the last one is " + std::to_string(count - 1));
+  };
+  for (const auto& [flag, streams] :
+       {std::pair{"redirects", &options.redirects}, std::pair{"tee", &options.tee}}) {
+    if (streams->listed.empty()) continue;
+    const int last = streams->listed.rbegin()->first;
+    if (last >= count) return wrong(flag, last);
+  }
+  const int input = options.stdin_rank.value_or(0);
+  if (options.nodes.most == 1 && input >= count) {
+    return refuse("--stdin " + std::to_string(input) + ": there is no rank " +
+                  std::to_string(input) + ", the last one is " + std::to_string(count - 1));
+  }
+  const auto& shown = options.local_ranks_filter;
+  if (!shown.empty() && shown.back() >= count) return wrong("local-ranks-filter", shown.back());
+  return std::nullopt;
+}
+
+/// Why CUDA shows none of this host's GPUs.
+std::string hidden_gpus(std::span<const std::string> environment) {
+  return "CUDA_VISIBLE_DEVICES=" +
+         std::string(lookup(environment, "CUDA_VISIBLE_DEVICES").value_or("")) +
+         " hides all GPUs of this host";
+}
+
+bool runs_under_python(const Options& options) {
+  if (options.module || options.run_path) return true;
+  return !options.no_python && options.program.front().ends_with(".py");
+}
+
+StreamPlan plan_stream(bool redirected, bool teed, bool shown, const std::string& directory,
+                       std::string_view name) {
+  StreamPlan plan;
+  // With no place for a file nothing may get lost: the console it is.
+  plan.console = shown && (teed || !redirected || directory.empty());
+  if ((redirected || teed) && !directory.empty()) plan.file = directory + "/" + std::string(name);
+  return plan;
+}
+
+StdioPlan plan_stdio(const Options& options, const Assignment& assignment,
+                     std::string_view hostname, int local_rank, const std::string& directory) {
+  const Streams redirects = options.redirects.of(local_rank);
+  const Streams tee = options.tee.of(local_rank);
+  const auto& filter = options.local_ranks_filter;
+  const bool shown = filter.empty() || std::binary_search(filter.begin(), filter.end(), local_rank);
+
+  StdioPlan plan;
+  plan.out = plan_stream(redirects.out, tee.out, shown, directory, "stdout.log");
+  plan.err = plan_stream(redirects.err, tee.err, shown, directory, "stderr.log");
+  if (!directory.empty() && shown) {
+    // torchrun filters what it tees, and nothing else.
+    const bool all = !options.tee.any();
+    plan.out.filtered = !options.stdout_filters.empty() && (all || tee.out);
+    plan.err.filtered = !options.stderr_filters.empty() && (all || tee.err);
+    if (plan.out.filtered || plan.err.filtered) {
+      plan.filtered_prefix =
+          expand_prefix(options.log_line_prefix_template.value_or("[${role_name}${local_rank}]:"),
+                        options.role, local_rank, assignment.first_rank + local_rank, hostname);
+    }
+  }
+  plan.input = options.stdin_rank == assignment.first_rank + local_rank;
+  // An elastic world that shrinks to one may grow again: its worker has been one of several.
+  const bool alone = assignment.world_size == 1 && options.nodes.most == 1;
+  const StreamPlan untouched;
+  plan.inherit =
+      alone && !options.log_line_prefix_template && plan.out == untouched && plan.err == untouched;
+  if (options.log_line_prefix_template || !alone) {
+    plan.prefix =
+        expand_prefix(options.log_line_prefix_template.value_or("[${rank}] "), options.role,
+                      local_rank, assignment.first_rank + local_rank, hostname);
+  }
+  return plan;
+}
+
+/// By local rank; empty lists without --numa-binding.
+Read<std::vector<std::vector<int>>> plan_cores(const Options& options, const Machine& machine,
+                                               std::span<const std::string> environment,
+                                               int workers) {
+  if (options.numa_binding == NumaBinding::none) {
+    return std::vector<std::vector<int>>(static_cast<std::size_t>(workers));
+  }
+  return bind_workers(machine.topology, options.numa_binding, workers,
+                      visible_gpus(machine, environment));
+}
+
+}  // namespace
+
+bool StdioPlan::only_console() const {
+  const StreamPlan untouched;
+  return !inherit && out == untouched && err == untouched;
+}
+
+std::variant<int, EarlyExit> worker_count(const Options& options, const Machine& machine,
+                                          std::span<const std::string> environment) {
+  using Kind = WorkersAsked::Kind;
+  const int gpus = static_cast<int>(visible_gpus(machine, environment).size());
+  int count = 0;
+  switch (options.workers.kind) {
+    case Kind::number:
+      count = options.workers.number;
+      break;
+    case Kind::cpu:
+      count = machine.usable_cores;
+      break;
+    case Kind::gpu:
+      count = gpus;
+      break;
+    case Kind::automatic:
+      count = gpus > 0 ? gpus : machine.usable_cores;
+      break;
+  }
+  if (count == 0) {
+    return refuse("--nproc-per-node gpu: " +
+                  (machine.gpus == 0
+                       ? "this host shows no GPU (no /dev/nvidia0); use a number, or auto"
+                       : hidden_gpus(environment)));
+  }
+  // On a host without GPUs the flag only sets LOCAL_RANK to 0, as under torchrun.
+  if (options.virtual_local_rank && machine.gpus > 0 && gpus < count) {
+    const std::string need = "--virtual-local-rank: " + std::to_string(count) +
+                             (count == 1 ? " worker needs" : " workers need") + " a GPU each, ";
+    if (gpus == 0)
+      return refuse(need + "and " + hidden_gpus(environment) + "; leave out the one or the other");
+    return refuse(need + std::to_string(gpus) + " can be seen; lower --nproc-per-node");
+  }
+  if (auto wrong = check_ranks(options, count)) return *std::move(wrong);
+  const auto cores = plan_cores(options, machine, environment, count);
+  if (const auto* complaint = std::get_if<Complaint>(&cores)) {
+    return refuse("--numa-binding: " + complaint->sentence);
+  }
+  return count;
+}
+
+std::optional<std::string> note_of_few_gpus(const Options& options, const Machine& machine,
+                                            std::span<const std::string> environment, int workers) {
+  const int gpus = static_cast<int>(visible_gpus(machine, environment).size());
+  // `dlaunch bench` says it itself, where it is for GPUs.
+  const bool asked = options.workers.kind == WorkersAsked::Kind::number && !options.bench;
+  if (!asked || gpus == 0 || workers <= gpus) return std::nullopt;
+  return std::to_string(workers) + " workers and " + std::to_string(gpus) +
+         (gpus == 1 ? " GPU" : " GPUs") + " that they see: local ranks from " +
+         std::to_string(gpus) +
+         " on have none of their own (--nproc-per-node gpu starts one worker for each GPU)";
+}
+
+std::optional<std::string> note_of_stdin(const Options& options, const Assignment& assignment) {
+  const int rank = options.stdin_rank.value_or(0);
+  if (assignment.node_rank != 0 || rank < assignment.world_size) return std::nullopt;
+  return "--stdin " + std::to_string(rank) + ": there is no rank " + std::to_string(rank) +
+         " among " + std::to_string(assignment.world_size) + "; none reads standard input";
+}
+
+std::string run_directory_name(const Options& options, std::span<const std::string> environment,
+                               std::string_view job, std::string_view random) {
+  std::string directory;
+  if (options.log_dir) {
+    directory = *options.log_dir + "/";
+  } else {
+    const auto temporary = lookup(environment, "TMPDIR");
+    directory = temporary && !temporary->empty() ? *temporary : "/tmp";
+    directory += "/dlaunch_";
+  }
+  return directory.append(job).append("_").append(random);
+}
+
+std::vector<std::string> worker_command(const Options& options, const Machine& machine,
+                                        std::span<const std::string> environment) {
+  std::vector<std::string> command;
+  if (runs_under_python(options)) {
+    const auto asked = lookup(environment, "PYTHON_EXEC");
+    const std::string usual = machine.python.empty() ? "python3" : machine.python;
+    command.push_back(asked && !asked->empty() ? std::string(*asked) : usual);
+    command.emplace_back("-u");
+    if (options.module) command.emplace_back("-m");
+  }
+  command.insert(command.end(), options.program.begin(), options.program.end());
+  return command;
+}
+
+bool wants_logs(const Options& options) {
+  return options.redirects.any() || options.tee.any() || !options.stdout_filters.empty() ||
+         !options.stderr_filters.empty();
+}
+
+LaunchPlan make_plan(const Options& options, const Machine& machine,
+                     std::span<const std::string> environment, const Assignment& assignment) {
+  LaunchPlan plan;
+  plan.assignment = assignment;
+  plan.argv = worker_command(options, machine, environment);
+  if (runs_under_python(options) && !options.module) plan.script = options.program.front();
+  plan.common_environment = common_environment(options, machine, environment, assignment);
+
+  // Without logs there is one directory, and in it an error file for each worker that leaves one:
+  // a directory per worker on a busy disk costs more than starting the worker.
+  const bool has_logs = options.log_dir || wants_logs(options);
+  std::string attempt_directory;
+  std::string attempt_name = "attempt_" + std::to_string(assignment.attempt);
+  if (assignment.repeated_attempt) attempt_name += "_epoch_" + std::to_string(assignment.epoch);
+  if (!assignment.run_directory.empty() && has_logs) {
+    attempt_directory = assignment.run_directory + "/" + attempt_name;
+    plan.directories.push_back(attempt_directory);
+    const auto filter = [&](const std::vector<std::string>& words, const std::string& name) {
+      std::optional<FilterPlan> result;
+      if (!words.empty()) result = FilterPlan{words, attempt_directory + "/" + name};
+      return result;
+    };
+    plan.filter_out = filter(options.stdout_filters, "filtered_stdout.log");
+    plan.filter_err = filter(options.stderr_filters, "filtered_stderr.log");
+  }
+  // Nodes may share the folder.
+  const std::string own =
+      assignment.node_rank == 0 ? "" : "." + std::to_string(assignment.node_rank);
+  if (options.flight_file) {
+    plan.flight_file = *options.flight_file + own;
+  } else if (options.log_dir && !attempt_directory.empty()) {
+    plan.flight_file = attempt_directory + "/flight.json" + own;
+  }
+  // worker_count has refused what cannot be bound.
+  const auto cores = plan_cores(options, machine, environment, assignment.local_size);
+  const auto* bound = std::get_if<std::vector<std::vector<int>>>(&cores);
+  const std::string& hostname = options.node_id.empty() ? machine.hostname : options.node_id;
+  for (int local_rank = 0; local_rank < assignment.local_size; ++local_rank) {
+    WorkerSpec worker;
+    worker.rank = assignment.first_rank + local_rank;
+    worker.local_rank = local_rank;
+    std::string directory;
+    if (!attempt_directory.empty()) {
+      directory = attempt_directory + "/" + std::to_string(worker.rank);
+      plan.directories.push_back(directory);
+      worker.error_file = directory + "/error.json";
+    } else if (!assignment.run_directory.empty()) {
+      worker.error_file = assignment.run_directory + "/" + attempt_name + "_rank_" +
+                          std::to_string(worker.rank) + "_error.json";
+    }
+    worker.own_environment = worker_environment(options, machine, environment, assignment,
+                                                local_rank, worker.error_file);
+    if (bound != nullptr) worker.cores = (*bound)[static_cast<std::size_t>(local_rank)];
+    worker.stdio = plan_stdio(options, assignment, hostname, local_rank, directory);
+    if (machine.colours && worker.stdio.only_console()) {
+      append_colour_variables(worker.own_environment, environment);
+    }
+    plan.workers.push_back(std::move(worker));
+  }
+  return plan;
+}
+
+std::string expand_prefix(std::string_view pattern, std::string_view role, int local_rank, int rank,
+                          std::string_view hostname) {
+  std::string out;
+  while (!pattern.empty()) {
+    const auto dollar = pattern.find('$');
+    out += pattern.substr(0, dollar);
+    if (dollar == std::string_view::npos) break;
+    pattern.remove_prefix(dollar);
+    // As Python's string.Template, which torchrun uses: $$, $name and ${name}; what is unknown
+    // stays as it is.
+    if (pattern.starts_with("$$")) {
+      out += '$';
+      pattern.remove_prefix(2);
+      continue;
+    }
+    const bool braced = pattern.starts_with("${");
+    const std::size_t begin = braced ? 2 : 1;
+    std::size_t end = begin;
+    while (end < pattern.size() &&
+           (std::isalnum(static_cast<unsigned char>(pattern[end])) || pattern[end] == '_')) {
+      ++end;
+    }
+    const auto name = pattern.substr(begin, end - begin);
+    const bool closed = !braced || (end < pattern.size() && pattern[end] == '}');
+    const std::size_t size = closed && braced ? end + 1 : end;
+    if (closed && name == "role_name") {
+      out += role;
+    } else if (closed && name == "local_rank") {
+      out += std::to_string(local_rank);
+    } else if (closed && name == "rank") {
+      out += std::to_string(rank);
+    } else if (closed && name == "hostname") {
+      out += hostname;
+    } else {
+      out += pattern.substr(0, size);
+    }
+    pattern.remove_prefix(size);
+  }
+  return out;
+}
+
+}  // namespace dlaunch::launcher

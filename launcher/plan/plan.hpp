@@ -1,0 +1,134 @@
+#pragma once
+
+#include "launcher/machine/machine.hpp"
+#include "launcher/request/options.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace dlaunch::launcher {
+
+/// How many workers this node is to run, or why that cannot be: no GPU, or an option names a local
+/// rank that there is not.
+std::variant<int, EarlyExit> worker_count(const Options& options, const Machine& machine,
+                                          std::span<const std::string> environment);
+
+/// Said once where the workers are more than the GPUs that they can see: which of them may share
+/// one is for the program to know.
+std::optional<std::string> note_of_few_gpus(const Options& options, const Machine& machine,
+                                            std::span<const std::string> environment, int workers);
+
+/// This node's place in the job, for one attempt: what the rendezvous and the agent decided.
+struct Assignment {
+  std::string job;
+  std::uint64_t incarnation = 0;
+  std::uint64_t epoch = 1;
+  int attempt = 0;
+  /// The nodes have changed since this attempt first began: its logs lie beside the earlier ones.
+  bool repeated_attempt = false;
+  int node_rank = 0;
+  int node_count = 1;
+  int first_rank = 0;  ///< Global rank of this node's local rank 0.
+  int local_size = 1;  ///< Workers on this node.
+  int world_size = 1;
+  std::string master_addr = "127.0.0.1";
+  std::uint16_t master_port = 29500;
+  /// The agent listens on the master port for PyTorch's store. False for a world of one.
+  bool agent_store = true;
+  int control_fd = 3;          ///< The number under which a worker inherits its control socket.
+  std::string control_socket;  ///< "@dlaunch-...": the way back where that fd was closed.
+  /// The logs and error files of all attempts lie below. Empty where none could be made: then all
+  /// output goes to the console.
+  std::string run_directory;
+};
+
+/// The assignment before any node has met another, for --dry-run: with several nodes, as if all
+/// came, each with as many workers.
+Assignment assignment_before_meeting(const Options& options, int workers);
+
+/// Said by node rank 0 where --stdin names a rank that this world does not have: how many workers
+/// the other nodes bring is known only now.
+std::optional<std::string> note_of_stdin(const Options& options, const Assignment& assignment);
+
+/// Assignment::run_directory: "<log-dir>/<job>_<random>"; without --log-dir one below $TMPDIR or
+/// /tmp, as under torchrun, since error files and --redirects need one.
+std::string run_directory_name(const Options& options, std::span<const std::string> environment,
+                               std::string_view job, std::string_view random);
+
+/// Something that workers write is to go to files: --redirects, --tee, filters.
+bool wants_logs(const Options& options);
+
+/// The way of one stream of a worker. Neither a file nor the console: it is read and dropped (its
+/// last lines are kept for the failure summary).
+struct StreamPlan {
+  bool console = true;              ///< Multiplexed line by line into the launcher's own stream.
+  std::optional<std::string> file;  ///< Log file, to be created.
+  bool filtered = false;            ///< Lines with certain words go to LaunchPlan::filter_*, too.
+
+  bool operator==(const StreamPlan&) const = default;
+};
+
+struct StdioPlan {
+  /// Both streams are the launcher's own, unread: a worker alone keeps the terminal.
+  bool inherit = false;
+  bool input = false;  ///< Gets the launcher's stdin; all others /dev/null.
+  StreamPlan out;
+  StreamPlan err;
+  std::string prefix;           ///< Before each line on the console: "[3] "; may be empty.
+  std::string filtered_prefix;  ///< Before each filtered line: "[default3]:", as torchrun has it.
+
+  /// All that the worker writes goes to the console, and nowhere else.
+  bool only_console() const;
+  bool operator==(const StdioPlan&) const = default;
+};
+
+struct WorkerSpec {
+  int rank = 0;
+  int local_rank = 0;
+  std::vector<std::string> own_environment;  ///< Appended to LaunchPlan::common_environment.
+  StdioPlan stdio;
+  std::vector<int> cores;  ///< The only ones it may use; empty: all.
+  std::string error_file;  ///< The worker may leave its error.json there.
+};
+
+/// A file that all workers of the node share, for lines with any of the words.
+struct FilterPlan {
+  std::vector<std::string> words;
+  std::string file;  ///< To be created.
+};
+
+/// All that is needed to start an attempt's workers on this node.
+struct LaunchPlan {
+  Assignment assignment;
+  std::vector<std::string> argv;  ///< The same for all workers; argv[0] is looked up in PATH.
+  /// The file that the interpreter is to read, so that its absence can be told once and early.
+  std::optional<std::string> script;
+  std::vector<std::string> common_environment;  ///< "NAME=value".
+  std::vector<std::string> directories;         ///< To be made, parents first; below run_directory.
+  /// The file that gets every rank's last calls when the attempt fails.
+  std::optional<std::string> flight_file;
+  std::optional<FilterPlan> filter_out;  ///< --duplicate-stdout-filters.
+  std::optional<FilterPlan> filter_err;
+  std::vector<WorkerSpec> workers;  ///< By local rank.
+};
+
+/// A pure function: the same inputs, the same plan.
+LaunchPlan make_plan(const Options& options, const Machine& machine,
+                     std::span<const std::string> environment, const Assignment& assignment);
+
+/// The command that a worker runs: "python3 -u train.py" for "train.py".
+std::vector<std::string> worker_command(const Options& options, const Machine& machine,
+                                        std::span<const std::string> environment);
+
+/// `${role_name} ${local_rank} ${rank} ${hostname}` filled in.
+std::string expand_prefix(std::string_view pattern, std::string_view role, int local_rank, int rank,
+                          std::string_view hostname);
+
+/// The text that --dry-run prints: the plan, and where each value came from.
+std::string describe_plan(const Options& options, const Machine& machine, const LaunchPlan& plan);
+
+}  // namespace dlaunch::launcher

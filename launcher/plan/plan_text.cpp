@@ -1,0 +1,206 @@
+#include "launcher/plan/environment.hpp"
+#include "launcher/plan/plan.hpp"
+#include "runtime/base/os/exit_status.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+
+namespace dlaunch::launcher {
+
+namespace {
+
+/// As one would type it into a shell.
+std::string shell_word(std::string_view word) {
+  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || (c != 0 && std::strchr("_-+=./:,@%", c));
+  });
+  if (plain) return std::string(word);
+  std::string out = "'";
+  for (const char c : word) {
+    if (c == '\'') {
+      out += "'\\''";
+    } else {
+      out += c;
+    }
+  }
+  return out + "'";
+}
+
+void row(std::string& out, std::string_view name, std::string_view value) {
+  constexpr std::size_t value_column = 16;
+  out.append("  ").append(name).append(value_column - std::min(value_column, name.size()), ' ');
+  out.append(value).append("\n");
+}
+
+std::string where(const StreamPlan& stream) {
+  if (!stream.file) return stream.console ? "console" : "dropped";
+  return (stream.console ? "console and " : "") + *stream.file;
+}
+
+std::string where(const FilterPlan& filter) {
+  std::string words;
+  for (const auto& word : filter.words) words += (words.empty() ? "" : " or ") + shell_word(word);
+  return "with " + words + " also to " + filter.file;
+}
+
+std::string command_line(const std::vector<std::string>& argv) {
+  std::string line;
+  for (const auto& word : argv) line.append(line.empty() ? "" : " ").append(shell_word(word));
+  return line;
+}
+
+std::string duration_text(std::chrono::milliseconds value) {
+  if (value.count() % 1000 != 0) return std::to_string(value.count()) + " ms";
+  return std::to_string(value.count() / 1000) + " s";
+}
+
+void append_worker(std::string& out, const WorkerSpec& worker) {
+  out +=
+      "  rank " + std::to_string(worker.rank) + ": local rank " + std::to_string(worker.local_rank);
+  if (!worker.cores.empty()) out += ", cores " + core_list(worker.cores);
+  if (worker.stdio.inherit) {
+    out += ", keeps the terminal\n";
+    return;
+  }
+  out += ", stdin " + std::string(worker.stdio.input ? "ours" : "/dev/null") + ", stdout " +
+         where(worker.stdio.out) + ", stderr " + where(worker.stdio.err);
+  if (!worker.stdio.prefix.empty()) out += ", prefix " + shell_word(worker.stdio.prefix);
+  out += "\n";
+}
+
+void append_environment(std::string& out, const LaunchPlan& plan) {
+  out += "\nVariables set for rank " + std::to_string(plan.workers.front().rank) + ":\n";
+  std::vector<std::string_view> lines(plan.common_environment.begin(),
+                                      plan.common_environment.end());
+  const auto& own = plan.workers.front().own_environment;
+  lines.insert(lines.end(), own.begin(), own.end());
+  for (const auto line : lines) {
+    const auto name = line.substr(0, line.find('='));
+    if (line.ends_with('=') || line == "MASTER_PORT=0") continue;  // Known only when it runs.
+    const bool suggested = name == "OMP_NUM_THREADS" || name == "TORCH_NCCL_ASYNC_ERROR_HANDLING" ||
+                           name == "CUDA_VISIBLE_DEVICES";
+    if (is_worker_variable(name) || suggested) out.append("  ").append(line).append("\n");
+  }
+}
+
+std::string origin_text(const Setting& setting) {
+  switch (setting.origin) {
+    case Origin::command_line:
+      return "command line";
+    case Origin::dlaunch_variable:
+    case Origin::pet_variable:
+      return "variable " + setting.where;
+    case Origin::scheduler:
+      return setting.where;
+    case Origin::config_file:
+      return "file " + setting.where;
+    case Origin::standard:
+      break;
+  }
+  return "default";
+}
+
+void append_settings(std::string& out, const Options& options) {
+  std::size_t flag_width = 0;
+  std::size_t value_width = 0;
+  for (const auto& setting : options.settings) {
+    flag_width = std::max(flag_width, setting.flag.size());
+    value_width = std::max(value_width, std::min<std::size_t>(setting.value.size(), 32));
+  }
+  out += "\nOptions, and where each value came from:\n";
+  for (const auto& setting : options.settings) {
+    const std::string value = setting.value.empty() ? "-" : setting.value;
+    out.append("  ").append(setting.flag).append(flag_width + 2 - setting.flag.size(), ' ');
+    out.append(value).append(value_width + 2 - std::min(value_width, value.size()), ' ');
+    out.append(origin_text(setting)).append("\n");
+  }
+}
+
+/// Several nodes: whose view this is, and who decides what is not known yet.
+std::string nodes_text(const Options& options, const Assignment& assignment) {
+  const bool elastic = options.nodes.least < options.nodes.most;
+  std::string text = elastic ? std::to_string(options.nodes.least) + " to " : std::string();
+  text += std::to_string(options.nodes.most) + "; seen here as node rank " +
+          std::to_string(assignment.node_rank) +
+          (options.node_rank ? "" : ", which the rendezvous decides") +
+          ", as if all had as many workers. They meet at " + options.meeting.host + ":" +
+          std::to_string(options.meeting.port);
+  return text + (options.meeting.kind == Meeting::Kind::fixed ? ", at node rank 0" : "");
+}
+
+}  // namespace
+
+Assignment assignment_before_meeting(const Options& options, int workers) {
+  Assignment assignment;
+  assignment.job = options.job_id.value_or("dlaunch-0");
+  assignment.local_size = assignment.world_size = workers;
+  assignment.agent_store = workers > 1;
+  assignment.master_port = options.master_port;
+  if (options.meeting.kind == Meeting::Kind::one_node) return assignment;
+  const bool fixed = options.meeting.kind == Meeting::Kind::fixed;
+  assignment.node_count = options.nodes.most;
+  assignment.node_rank = options.node_rank.value_or(0);
+  assignment.first_rank = assignment.node_rank * workers;
+  assignment.world_size = options.nodes.most * workers;
+  assignment.agent_store = true;
+  assignment.master_addr = fixed ? options.meeting.host : std::string();
+  if (!fixed && !options.master_port_insisted) assignment.master_port = 0;
+  return assignment;
+}
+
+std::string describe_plan(const Options& options, const Machine& machine, const LaunchPlan& plan) {
+  constexpr std::size_t workers_shown_max = 16;
+  const auto& assignment = plan.assignment;
+  std::string out = "Dry run: nothing is started.\n\nPlan:\n";
+  row(out, "job", assignment.job);
+  row(out, "command", command_line(plan.argv));
+  row(out, "workers",
+      std::to_string(assignment.local_size) + " on " + machine.hostname + ", world of " +
+          std::to_string(assignment.world_size));
+  const bool several = options.meeting.kind != Meeting::Kind::one_node;
+  if (several) row(out, "nodes", nodes_text(options, assignment));
+  row(out, "usable cores",
+      std::to_string(machine.usable_cores) +
+          (machine.cores_reason.empty() ? "" : " (" + machine.cores_reason + ")"));
+  row(out, "GPUs", std::to_string(machine.gpus));
+  const std::string port =
+      assignment.master_port == 0 ? "any free port" : std::to_string(assignment.master_port);
+  row(out, "master",
+      (assignment.master_addr.empty() ? "node rank 0's address" : assignment.master_addr) + ":" +
+          port +
+          (assignment.agent_store ? ", PyTorch's store is hosted by dlaunch"
+                                  : ", left unbound for the program"));
+  row(out, "restarts", "up to " + std::to_string(options.max_restarts));
+  row(out, "after a failure",
+      std::string(options.continue_on_failure ? "the others go on" : "all are stopped") +
+          "; grace " + duration_text(options.failure_grace) + ", SIGKILL after " +
+          duration_text(options.shutdown_timeout));
+  std::string signals;
+  for (const int number : options.signals) {
+    signals += (signals.empty() ? "" : " ") + signal_name(number);
+  }
+  std::string ignored;
+  for (const int number : options.signals_ignored) {
+    ignored +=
+        (ignored.empty() ? "; ignored, as when dlaunch was started: " : " ") + signal_name(number);
+  }
+  row(out, "stop signals", (signals.empty() ? "none" : signals) + ignored);
+  row(out, "log directory", assignment.run_directory.empty() ? "none" : assignment.run_directory);
+  if (plan.filter_out) row(out, "lines of stdout", where(*plan.filter_out));
+  if (plan.filter_err) row(out, "lines of stderr", where(*plan.filter_err));
+
+  out += "\nWorkers:\n";
+  for (std::size_t i = 0; i < std::min(plan.workers.size(), workers_shown_max); ++i) {
+    append_worker(out, plan.workers[i]);
+  }
+  if (plan.workers.size() > workers_shown_max) {
+    out += "  and " + std::to_string(plan.workers.size() - workers_shown_max) + " more\n";
+  }
+  if (!plan.workers.empty()) append_environment(out, plan);
+  append_settings(out, options);
+  for (const auto& note : options.notes) out += "\nNote: " + note + "\n";
+  return out;
+}
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,47 @@
+#pragma once
+
+#include "launcher/request/options.hpp"
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dlaunch::launcher {
+
+/// The directory of a job's logs and error files. It bears the job's name, which a node may learn
+/// only when it has met the others: so it is made then. A copy, also one in a forked process,
+/// stands for the same directory.
+class RunDirectory {
+ public:
+  RunDirectory() = default;  ///< None.
+  /// Throws Error{refused} when what --log-dir asks for cannot be made.
+  RunDirectory(const Options& options, std::vector<std::string> environment);
+
+  /// Makes it, unless that was tried before. Why there is none, where it could not be made.
+  std::optional<std::string> make(std::string_view job);
+  /// Empty where there is none.
+  const std::string& path() const { return path_; }
+  /// At the end of the job: removes it, unless the user asked for it or something in it is worth
+  /// keeping; then what is empty goes.
+  void finish(bool worth_keeping) const;
+  /// The same where nobody knows what it holds, since the process that has made it was killed.
+  void abandon() const;
+
+ private:
+  /// Seen by the processes on both sides of a fork.
+  struct Made {
+    std::array<char, 4096> path;
+  };
+
+  Options options_;
+  std::vector<std::string> environment_;
+  std::optional<std::string> problem_;
+  std::string path_;
+  bool tried_ = false;
+  std::shared_ptr<Made> made_;
+};
+
+}  // namespace dlaunch::launcher

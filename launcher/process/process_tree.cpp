@@ -1,0 +1,89 @@
+#include "launcher/process/process_tree.hpp"
+
+#include "runtime/base/os/unique_fd.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/prctl.h>
+
+namespace dlaunch::launcher {
+namespace {
+
+using Directory = std::unique_ptr<DIR, decltype([](DIR* d) { ::closedir(d); })>;
+
+std::string read_file(const std::string& path) {
+  const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  std::array<char, 4096> block;
+  while (file) {
+    const auto size = ::read(file.get(), block.data(), block.size());
+    if (size <= 0) break;
+    text.append(block.data(), static_cast<std::size_t>(size));
+  }
+  return text;
+}
+
+template <class Visit>
+bool for_each_entry(const char* folder, Visit visit) {
+  const Directory directory(::opendir(folder));
+  if (!directory) return false;
+  while (const dirent* entry = ::readdir(directory.get())) {
+    if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9') visit(std::string(entry->d_name));
+  }
+  return true;
+}
+
+void append_numbers(std::string_view text, std::vector<pid_t>& out) {
+  while (!text.empty()) {
+    pid_t pid = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), pid);
+    if (error == std::errc()) out.push_back(pid);
+    const auto parsed = static_cast<std::size_t>(end - text.data());
+    text.remove_prefix(std::min(text.size(), parsed + 1));
+  }
+}
+
+/// The parent in /proc/PID/stat: the second field after the name's closing parenthesis.
+pid_t parent_of(const std::string& stat) {
+  const auto name_end = stat.rfind(')');
+  if (name_end == std::string::npos || name_end + 4 >= stat.size()) return 0;
+  pid_t parent = 0;
+  std::from_chars(stat.data() + name_end + 4, stat.data() + stat.size(), parent);
+  return parent;
+}
+
+}  // namespace
+
+std::vector<pid_t> child_processes() {
+  std::vector<pid_t> children;
+  // The short way, where the kernel was built with it; else every process is asked for its parent.
+  bool listed = false;
+  for_each_entry("/proc/self/task", [&](const std::string& thread) {
+    const std::string path = "/proc/self/task/" + thread + "/children";
+    if (::access(path.c_str(), R_OK) != 0) return;
+    listed = true;
+    append_numbers(read_file(path), children);
+  });
+  if (listed) return children;
+  const pid_t self = ::getpid();
+  for_each_entry("/proc", [&](const std::string& pid) {
+    if (parent_of(read_file("/proc/" + pid + "/stat")) == self) append_numbers(pid, children);
+  });
+  return children;
+}
+
+void become_subreaper() {
+  // Refused only by kernels before 3.4.
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+}
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,169 @@
+#include "launcher/process/spawn.hpp"
+
+#include <array>
+#include <cerrno>
+#include <memory>
+#include <string_view>
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// The new process runs on this process' memory until it execs, beside a parent that stands still
+// (CLONE_VM | CLONE_VFORK, as posix_spawn does it): no page table is copied, so a start costs the
+// same however big the launcher is. docs/decisions/0004-processes.md compares.
+// A sanitizer's bookkeeping would be the parent's.
+#if defined(__clang__)
+#define DLAUNCH_UNCHECKED __attribute__((no_sanitize("address", "thread", "undefined")))
+#else
+#define DLAUNCH_UNCHECKED __attribute__((no_sanitize("address,thread,undefined")))
+#endif
+
+namespace dlaunch::launcher {
+namespace {
+
+constexpr std::size_t child_stack_bytes = 64u << 10;
+
+/// Keeps the calling thread, and so a new child, on the core it runs on. The parent sleeps while
+/// the child prepares its exec, so a start on another core would only wait for that core; exec
+/// itself then moves the program to wherever there is room. On busy machines this halves the time.
+class CoreHold {
+ public:
+  CoreHold() {
+    const int core = ::sched_getcpu();
+    if (core < 0 || core >= CPU_SETSIZE) return;
+    if (::sched_getaffinity(0, sizeof allowed_, &allowed_) != 0) return;
+    cpu_set_t here;
+    CPU_ZERO(&here);
+    CPU_SET(static_cast<std::size_t>(core), &here);
+    held_ = ::sched_setaffinity(0, sizeof here, &here) == 0;
+  }
+  ~CoreHold() { release(); }
+  CoreHold(const CoreHold&) = delete;
+  CoreHold& operator=(const CoreHold&) = delete;
+
+  /// For the calling thread; the child calls it for itself, and the parent is held on.
+  DLAUNCH_UNCHECKED void release() const {
+    if (held_) ::sched_setaffinity(0, sizeof allowed_, &allowed_);
+  }
+
+ private:
+  cpu_set_t allowed_{};
+  bool held_ = false;
+};
+
+struct Child {
+  const SpawnRequest* request;
+  pid_t parent;
+  const CoreHold* hold;
+  int error;  ///< Written by the child; shared memory, the parent reads it after the child is off.
+};
+
+/// Makes `from` descriptor `to`. dup2 onto itself would leave close-on-exec set.
+DLAUNCH_UNCHECKED bool place(int from, int to) {
+  if (from < 0) return true;
+  if (from == to) return ::fcntl(to, F_SETFD, 0) == 0;
+  // Not dup2: ThreadSanitizer would note it as done to the parent's descriptors.
+  return ::syscall(SYS_dup3, from, to, 0) == to;
+}
+
+/// Only what is safe between vfork and exec: no allocation, no lock, no return to the caller's
+/// frame.
+DLAUNCH_UNCHECKED int child_main(void* argument) {
+  Child& child = *static_cast<Child*>(argument);
+  const SpawnRequest& request = *child.request;
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  // A parent that died before the line above will never kill us.
+  if (::getppid() != child.parent) ::_exit(127);
+  child.hold->release();
+  bool ok =
+      request.cores == nullptr || ::sched_setaffinity(0, request.cores_bytes, request.cores) == 0;
+  for (int fd = 0; fd < 3 && ok; ++fd) ok = place(request.stdio[fd], fd);
+  if (ok && request.control >= 0) ok = place(request.control, request.control_number);
+  if (ok) {
+    // Not a terminal, or not ours to give: then the program runs in the background, as it would.
+    if (request.foreground) ::tcsetpgrp(0, ::getpid());
+    if (request.descriptors != nullptr) ::setrlimit(RLIMIT_NOFILE, request.descriptors);
+    if (request.ignore_children) ::signal(SIGCHLD, SIG_IGN);
+    ::sigprocmask(SIG_SETMASK, &request.mask, nullptr);
+    ::execve(request.path, request.argv, request.environ);
+  }
+  child.error = errno;
+  ::_exit(127);
+}
+
+#ifdef __SANITIZE_THREAD__
+// ThreadSanitizer takes clone for a fork, whose child has memory of its own, and no longer believes
+// in the parent's locks. By its other name it does not see it.
+extern "C" int __clone(int (*function)(void*), void* stack, int flags, void* argument, ...);
+constexpr auto clone_unseen = &__clone;
+#else
+constexpr auto clone_unseen = &::clone;
+#endif
+
+/// One stack for all children of this thread: they use it one after the other.
+class ChildStack {
+ public:
+  ChildStack()
+      : base_(::mmap(nullptr, child_stack_bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0)) {}
+  ~ChildStack() {
+    if (base_ != MAP_FAILED) ::munmap(base_, child_stack_bytes);
+  }
+  ChildStack(const ChildStack&) = delete;
+  ChildStack& operator=(const ChildStack&) = delete;
+
+  void* top() const {
+    return base_ == MAP_FAILED ? nullptr : static_cast<char*>(base_) + child_stack_bytes;
+  }
+
+ private:
+  void* base_;
+};
+
+int check_program(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return errno == EACCES ? EACCES : ENOENT;
+  if (S_ISDIR(info.st_mode)) return EACCES;
+  return ::access(path.c_str(), X_OK) == 0 ? 0 : EACCES;
+}
+
+}  // namespace
+
+SpawnResult spawn(const SpawnRequest& request) {
+  const ChildStack stack;
+  if (stack.top() == nullptr) return {-1, ENOMEM};
+  const CoreHold hold;
+  Child child{&request, ::getpid(), &hold, 0};
+  const int pid = clone_unseen(child_main, stack.top(), CLONE_VM | CLONE_VFORK | SIGCHLD, &child);
+  if (pid < 0) return {-1, errno};
+  if (child.error == 0) return {pid, 0};
+  while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return {-1, child.error};
+}
+
+ProgramPath find_program(const std::string& name, const std::string& search_path) {
+  if (name.find('/') != std::string::npos) return {name, check_program(name)};
+  int error = ENOENT;
+  std::string_view rest = search_path;
+  while (!name.empty()) {
+    const auto colon = rest.find(':');
+    const std::string_view folder = rest.substr(0, colon);
+    std::string candidate = folder.empty() ? name : std::string(folder) + "/" + name;
+    const int problem = check_program(candidate);
+    if (problem == 0) return {std::move(candidate), 0};
+    if (problem == EACCES) error = EACCES;  // As execvp: a later one may still do.
+    if (colon == std::string_view::npos) break;
+    rest.remove_prefix(colon + 1);
+  }
+  return {name, error};
+}
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,346 @@
+#include "launcher/process/workers.hpp"
+
+#include "launcher/plan/environment.hpp"
+#include "launcher/process/process_tree.hpp"
+#include "launcher/process/spawn.hpp"
+#include "runtime/base/exit_code.hpp"
+#include "runtime/base/os/socket.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <string_view>
+#include <utility>
+
+#include <elf.h>
+#include <fcntl.h>
+#include <paths.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace dlaunch::launcher {
+namespace {
+
+constexpr mode_t directory_mode = 0755;
+constexpr mode_t log_mode = 0644;
+/// Numbers below are left to the program's own descriptors, which shells number from 3.
+constexpr int control_number_min = 3;
+
+StartProblem system_problem(const std::string& what) {
+  return {exit_code::internal, what + ": " + errno_text(errno)};
+}
+
+std::optional<StartProblem> make_directories(const std::vector<std::string>& directories) {
+  for (const auto& directory : directories) {
+    if (::mkdir(directory.c_str(), directory_mode) != 0 && errno != EEXIST) {
+      auto problem = system_problem("cannot make the directory " + directory);
+      problem.exit_code = exit_code::unreachable;
+      return problem;
+    }
+  }
+  return std::nullopt;
+}
+
+/// Empty, with errno, where it cannot be written.
+unique_fd open_log(const std::string& path) {
+  return unique_fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, log_mode));
+}
+
+/// What a shell would answer, as a sentence with the cure.
+StartProblem program_problem(const std::string& program, int error) {
+  const std::string quoted = "'" + program + "'";
+  switch (error) {
+    case ENOENT:
+      return {exit_code::not_found, program.find('/') == std::string::npos
+                                        ? "there is no program " + quoted + " in PATH"
+                                        : "there is no file " + quoted};
+    case ENOTDIR:
+      return {exit_code::not_found, "there is no file " + quoted};
+    case EACCES:
+      return {exit_code::cannot_execute,
+              quoted +
+                  " cannot be executed: it is a directory, or has no execute permission "
+                  "(chmod +x)"};
+    case ENOMEM:
+    case EAGAIN:
+      return {exit_code::internal, "cannot start " + quoted + ": " + errno_text(error) +
+                                       " (see ulimit -u and the cgroup's pids.max)"};
+    default:
+      return {exit_code::cannot_execute, "cannot execute " + quoted + ": " + errno_text(error)};
+  }
+}
+
+/// The file is there, yet exec says it is not: that is its interpreter.
+StartProblem exec_problem(const std::string& program, const std::string& path, int error) {
+  if (error == ENOENT && ::access(path.c_str(), F_OK) == 0) {
+    return {exit_code::not_found,
+            "'" + program + "' cannot be executed: the interpreter or loader it names is missing"};
+  }
+  return program_problem(program, error);
+}
+
+/// "AArch64", for those that are likely to lie around; else the number that ELF gives it.
+std::string machine_name(unsigned number) {
+  switch (number) {
+    case EM_386:
+      return "x86";
+    case EM_X86_64:
+      return "x86-64";
+    case EM_ARM:
+      return "ARM";
+    case EM_AARCH64:
+      return "AArch64";
+    case EM_PPC64:
+      return "PowerPC 64";
+    case EM_S390:
+      return "S/390";
+    case EM_RISCV:
+      return "RISC-V";
+    default:
+      return "ELF machine " + std::to_string(number);
+  }
+}
+
+/// A script's first line may have these; a terminal's colours begin with the last of them.
+bool is_text(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return (byte >= 0x20 && byte != 0x7f) ||
+         std::string_view("\t\n\r\f\x1b").find(c) != std::string_view::npos;
+}
+
+/// The machine that the head of an ELF file names.
+std::string machine_of(std::string_view head) {
+  const std::size_t at = offsetof(Elf64_Ehdr, e_machine);
+  if (head.size() < at + 2) return "unknown";
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(head[i]); };
+  const bool big_endian = byte(EI_DATA) == ELFDATA2MSB;
+  const unsigned low = byte(big_endian ? at + 1 : at), high = byte(big_endian ? at : at + 1);
+  return machine_name(high << 8 | low);
+}
+
+/// Finds a file that the kernel does not know how to execute, and a shell could not read either.
+/// Nullopt for text without "#!".
+std::optional<StartProblem> no_script(const std::string& program, const std::string& path) {
+  constexpr std::size_t looked_at = 256;  // As much as the kernel looks at.
+  std::string head(looked_at, '\0');
+  const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const auto size = file ? ::read(file.get(), head.data(), head.size()) : 0;
+  head.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+  const std::string cannot = "'" + program + "' cannot be executed: ";
+  if (head.starts_with(ELFMAG)) {
+    return StartProblem{
+        exit_code::cannot_execute,
+        cannot + "it is a program for another machine (" + machine_of(head) + ") or kernel"};
+  }
+  if (head.starts_with("#!")) {
+    return StartProblem{exit_code::cannot_execute,
+                        cannot + "the interpreter it names is no program for this machine"};
+  }
+  const bool readable = head.find('\0') == std::string::npos &&
+                        std::ranges::all_of(head.substr(0, head.find('\n')), is_text);
+  if (readable) return std::nullopt;
+  return StartProblem{exit_code::cannot_execute,
+                      cannot + "it is neither a program for this machine nor a script"};
+}
+
+/// As the kernel takes it; empty for no cores.
+std::vector<unsigned long> mask_of(const std::vector<int>& cores) {
+  if (cores.empty()) return {};
+  const std::size_t size = CPU_ALLOC_SIZE(cores.back() + 1);
+  std::vector<unsigned long> mask(size / sizeof(unsigned long));
+  auto* set = reinterpret_cast<cpu_set_t*>(mask.data());
+  for (const int core : cores) CPU_SET_S(static_cast<std::size_t>(core), size, set);
+  return mask;
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> result;
+  result.reserve(strings.size() + 1);
+  for (const auto& string : strings) result.push_back(const_cast<char*>(string.c_str()));
+  result.push_back(nullptr);
+  return result;
+}
+
+}  // namespace
+
+Workers::Workers(Setting setting)
+    : setting_(setting), null_(::open(_PATH_DEVNULL, O_RDWR | O_CLOEXEC)) {
+  if (!null_) throw Error(Errc::internal, "cannot open /dev/null: " + errno_text(errno));
+  control_number_.reset(::fcntl(null_.get(), F_DUPFD_CLOEXEC, control_number_min));
+  if (!control_number_) throw Error(Errc::internal, "out of descriptors: " + errno_text(errno));
+}
+
+std::optional<StartProblem> Workers::start(const LaunchPlan& plan) {
+  pids_.assign(plan.workers.size(), 0);
+  controls_.clear();
+  nothing_left_ = false;
+  const auto search_path = lookup(plan.common_environment, "PATH").value_or(_PATH_DEFPATH);
+  auto found = find_program(plan.argv.front(), std::string(search_path));
+  if (found.error != 0) return program_problem(plan.argv.front(), found.error);
+  program_ = std::move(found.path);
+  // Told once, and not by every interpreter.
+  if (plan.script && ::access(plan.script->c_str(), R_OK) != 0) {
+    const std::string why = errno == ENOENT ? "there is no file '" : "cannot read '";
+    return StartProblem{exit_code::not_found, why + *plan.script + "'"};
+  }
+  if (auto problem = make_directories(plan.directories)) return problem;
+  if (auto problem = open_filtered(plan)) return problem;
+
+  std::vector<char*> argv = pointers(plan.argv);
+  std::vector<char*> environ = pointers(plan.common_environment);
+  environ.pop_back();
+  std::optional<StartProblem> problem;
+  for (const auto& worker : plan.workers) {
+    problem = start_one(plan, worker, environ, argv);
+    if (problem) break;
+  }
+  filtered_out_.reset();
+  filtered_err_.reset();
+  return problem;
+}
+
+std::optional<StartProblem> Workers::open_filtered(const LaunchPlan& plan) {
+  for (const Stream stream : {Stream::out, Stream::err}) {
+    const auto& filter = stream == Stream::out ? plan.filter_out : plan.filter_err;
+    auto& log = stream == Stream::out ? filtered_out_ : filtered_err_;
+    log.reset();
+    if (!filter) continue;
+    log = std::make_shared<Output::SharedLog>();
+    log->path = filter->file;
+    log->fd = open_log(filter->file);
+    if (!log->fd) return system_problem("cannot write the log " + filter->file);
+  }
+  return std::nullopt;
+}
+
+std::optional<StartProblem> Workers::start_one(const LaunchPlan& plan, const WorkerSpec& worker,
+                                               std::vector<char*>& environ,
+                                               std::vector<char*>& argv) {
+  const std::size_t common = environ.size();
+  for (const auto& variable : worker.own_environment) {
+    environ.push_back(const_cast<char*>(variable.c_str()));
+  }
+  environ.push_back(nullptr);
+
+  Pipes pipes;
+  if (auto problem = connect_stdio(plan, worker, pipes)) return problem;
+  if (setting_.output) setting_.output->add(std::exchange(sources_, {}));
+  auto [ours, theirs] = socket_pair();
+  SpawnRequest request;
+  request.path = program_.c_str();
+  request.argv = argv.data();
+  request.environ = environ.data();
+  request.stdio[0] = worker.stdio.input ? -1 : null_.get();
+  request.stdio[1] = pipes.out.get();
+  request.stdio[2] = pipes.err ? pipes.err.get() : pipes.out.get();
+  request.control = theirs.get();
+  request.control_number = control_number_.get();
+  // With several workers none keeps the terminal: its keys are for all of them, through the front.
+  request.foreground = setting_.give_terminal && worker.stdio.inherit && worker.stdio.input;
+  request.mask = setting_.mask;
+  request.ignore_children = setting_.ignore_children;
+  request.descriptors = &setting_.descriptors;
+  const auto mask = mask_of(worker.cores);
+  if (!mask.empty()) request.cores = reinterpret_cast<const cpu_set_t*>(mask.data());
+  request.cores_bytes = mask.size() * sizeof(unsigned long);
+  SpawnResult result = spawn(request);
+  if (result.error == ENOEXEC) {
+    if (auto foreign = no_script(plan.argv.front(), program_)) return foreign;
+    // A script without "#!" is the shell's, as everywhere. argv[0] stays the name it was called by.
+    std::vector<char*> script = {const_cast<char*>(_PATH_BSHELL), program_.data()};
+    script.insert(script.end(), argv.begin() + 1, argv.end());
+    request.path = _PATH_BSHELL;
+    request.argv = script.data();
+    result = spawn(request);
+  }
+  environ.resize(common);
+  if (result.error != 0) return exec_problem(plan.argv.front(), program_, result.error);
+  pids_[static_cast<std::size_t>(worker.local_rank)] = result.pid;
+  controls_.push_back(std::move(ours));
+  return std::nullopt;
+}
+
+std::optional<StartProblem> Workers::connect_stdio(const LaunchPlan& launch,
+                                                   const WorkerSpec& worker, Pipes& pipes) {
+  const StdioPlan& plan = worker.stdio;
+  if (plan.inherit) return std::nullopt;
+  auto problem = connect(launch, worker, Stream::out, pipes.out);
+  if (problem) return problem;
+  if (setting_.output->is_one_place() && plan.only_console()) {
+    sources_.back().carries_errors = true;
+    return std::nullopt;
+  }
+  return connect(launch, worker, Stream::err, pipes.err);
+}
+
+std::optional<StartProblem> Workers::connect(const LaunchPlan& launch, const WorkerSpec& worker,
+                                             Stream stream, unique_fd& theirs) {
+  const StreamPlan& plan = stream == Stream::out ? worker.stdio.out : worker.stdio.err;
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return system_problem("cannot open a pipe");
+  Output::Source source;
+  source.pipe.reset(ends[0]);
+  theirs.reset(ends[1]);
+  set_nonblocking(source.pipe.get(), true);
+  source.rank = worker.rank;
+  source.to = stream;
+  source.carries_errors = stream == Stream::err;
+  source.prefix = worker.stdio.prefix;
+  source.shown = plan.console;
+  if (plan.file) {
+    source.log_path = *plan.file;
+    source.log = open_log(*plan.file);
+    if (!source.log) return system_problem("cannot write the log " + *plan.file);
+  }
+  if (plan.filtered) {
+    const auto& filter = stream == Stream::out ? launch.filter_out : launch.filter_err;
+    source.filter.emplace(filter->words, worker.stdio.filtered_prefix);
+    source.filtered = stream == Stream::out ? filtered_out_ : filtered_err_;
+  }
+  sources_.push_back(std::move(source));
+  return std::nullopt;
+}
+
+int Workers::local_rank_of(pid_t pid) const {
+  // A worker leads its group, whose number is the worker's.
+  for (const pid_t wanted : {pid, ::getpgid(pid)}) {
+    const auto found = std::find(pids_.begin(), pids_.end(), wanted);
+    if (wanted > 0 && found != pids_.end()) return static_cast<int>(found - pids_.begin());
+  }
+  return -1;
+}
+
+std::vector<Workers::Ended> Workers::reap(std::vector<Stopped>& stopped) {
+  std::vector<Ended> ended;
+  for (;;) {
+    int status = 0;
+    const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED);
+    if (pid <= 0) {
+      nothing_left_ = pid < 0 && errno == ECHILD;
+      return ended;
+    }
+    const auto worker = std::find(pids_.begin(), pids_.end(), pid);
+    if (worker == pids_.end()) continue;
+    const int local_rank = static_cast<int>(worker - pids_.begin());
+    if (WIFSTOPPED(status)) {
+      stopped.push_back({local_rank, pid, WSTOPSIG(status)});
+      continue;
+    }
+    *worker = 0;
+    ended.push_back({local_rank, pid, exit_status_from_wait(status)});
+  }
+}
+
+void Workers::signal_all(int number) {
+  // A worker that was not reaped still owns its number, and so its group's.
+  for (const pid_t pid : pids_) {
+    // One that left its group is signalled itself.
+    if (pid > 0 && ::kill(-pid, number) != 0) ::kill(pid, number);
+  }
+  for (const pid_t pid : child_processes()) {
+    if (std::find(pids_.begin(), pids_.end(), pid) == pids_.end()) ::kill(pid, number);
+  }
+}
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,94 @@
+#pragma once
+
+#include "launcher/output/output.hpp"
+#include "launcher/plan/plan.hpp"
+#include "runtime/base/os/exit_status.hpp"
+#include "runtime/base/os/unique_fd.hpp"
+
+#include <csignal>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sys/resource.h>
+#include <sys/types.h>
+
+namespace dlaunch::launcher {
+
+/// Why an attempt could not be started, and what dlaunch exits with for it.
+struct StartProblem {
+  int exit_code = 0;
+  std::string sentence;
+};
+
+/// The processes of one attempt on this node: starts them, signals them, waits for them, and for
+/// what they left behind. Not thread-safe; the thread that starts them must outlive them.
+class Workers {
+ public:
+  struct Setting {
+    sigset_t mask{};               ///< For the workers.
+    bool ignore_children = false;  ///< The workers begin with SIGCHLD ignored.
+    rlimit descriptors{};          ///< For the workers.
+    bool give_terminal = false;    ///< To a worker that inherits our streams.
+    Output* output = nullptr;      ///< Takes the streams that are not inherited.
+  };
+  explicit Workers(Setting setting);
+
+  /// The number under which every worker inherits its control socket.
+  int control_number() const { return control_number_.get(); }
+
+  /// Makes directories, log files and pipes, and starts all workers of the plan. On a problem
+  /// those that were started run on; they are in `pids`.
+  std::optional<StartProblem> start(const LaunchPlan& plan);
+  /// Our ends of the control sockets, by local rank, once.
+  std::vector<unique_fd> take_controls() { return std::move(controls_); }
+  /// By local rank; 0 for one that was not started or has ended.
+  const std::vector<pid_t>& pids() const { return pids_; }
+
+  /// The worker whose process, or process group's, that is; -1 for nobody's.
+  int local_rank_of(pid_t pid) const;
+
+  struct Ended {
+    int local_rank = 0;
+    pid_t pid = 0;
+    ExitStatus status;
+  };
+  struct Stopped {
+    int local_rank = 0;
+    pid_t pid = 0;
+    int signal = 0;
+  };
+  /// Reaps all that has ended, orphans too; tells of the workers, and which were stopped.
+  std::vector<Ended> reap(std::vector<Stopped>& stopped);
+  /// No child of any kind was left at the last reap.
+  bool nothing_left() const { return nothing_left_; }
+
+  /// To every worker's process group, and to orphans that came to us.
+  void signal_all(int number);
+
+ private:
+  struct Pipes {
+    unique_fd out, err;  ///< The workers' ends; only `out` where both streams go through it.
+  };
+
+  std::optional<StartProblem> start_one(const LaunchPlan& plan, const WorkerSpec& worker,
+                                        std::vector<char*>& environ, std::vector<char*>& argv);
+  std::optional<StartProblem> open_filtered(const LaunchPlan& plan);
+  std::optional<StartProblem> connect_stdio(const LaunchPlan& launch, const WorkerSpec& worker,
+                                            Pipes& pipes);
+  std::optional<StartProblem> connect(const LaunchPlan& launch, const WorkerSpec& worker,
+                                      Stream stream, unique_fd& theirs);
+
+  Setting setting_;
+  unique_fd null_;
+  unique_fd control_number_;  ///< Held so that nothing else gets the number.
+  std::string program_;       ///< Path of the attempt's program.
+  std::vector<pid_t> pids_;
+  std::vector<unique_fd> controls_;
+  std::vector<Output::Source> sources_;  ///< Of the worker that is about to be started.
+  std::shared_ptr<Output::SharedLog> filtered_out_, filtered_err_;  ///< While workers are started.
+  bool nothing_left_ = true;
+};
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "launcher/plan/plan.hpp"
+#include "launcher/report/summary.hpp"
+#include "launcher/request/options.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dlaunch::launcher {
+
+/// One start of the workers and how it ended.
+struct AttemptResult {
+  LaunchPlan plan;
+  WallClock::time_point started{};
+  WallClock::time_point ended{};
+  std::vector<WorkerEnd> ends;     ///< In the order observed; a worker that never started has none.
+  std::optional<Verdict> verdict;  ///< The job's, if it is known; unset if nobody failed.
+  std::string flight_file;         ///< Empty where none was written.
+};
+
+/// The whole story of a job on this node, for --result.
+struct JobResult {
+  std::string job;
+  std::string host;
+  Options options;
+  std::vector<AttemptResult> attempts;
+  std::string outcome;  ///< "succeeded", "failed", "stopped by SIGTERM".
+  int exit_code = 0;
+  std::string reason;  ///< Why it is not 0, as the terminal says it; empty where that is not known.
+  WallClock::time_point started{};
+  WallClock::time_point ended{};
+};
+
+/// JSON, indented by 2, ending in a newline; no secret and no environment in it.
+std::string to_json(const JobResult& result);
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "launcher/request/option_values.hpp"
+#include "launcher/request/options.hpp"
+
+#include <string>
+#include <string_view>
+#include <variant>
+
+namespace dlaunch::launcher {
+
+/// Options that do not go together, and which of them is to blame.
+struct MeetingProblem {
+  std::string_view flag;  ///< "nnodes".
+  std::string sentence;
+};
+
+/// The place where the nodes of a job meet, from the options alone.
+std::variant<Meeting, MeetingProblem> meeting_of(const Options& options);
+
+/// The port of an --rdzv-endpoint that names none: torchrun's.
+inline constexpr std::uint16_t endpoint_port_default = 29400;
+
+}  // namespace dlaunch::launcher

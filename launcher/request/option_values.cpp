@@ -1,0 +1,203 @@
+#include "launcher/request/option_values.hpp"
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstring>
+
+namespace dlaunch::launcher {
+
+namespace {
+
+constexpr int local_ranks_max = 4096;
+
+/// Keys that torchrun's rendezvous takes: those that dlaunch uses, and those that it does not need.
+constexpr auto rendezvous_keys = std::to_array<std::string_view>({
+    "join_timeout",
+    "timeout",
+    "last_call_timeout",
+    "keep_alive_interval",
+    "keep_alive_max_attempt",
+    "close_timeout",
+    "heartbeat_timeout",
+    "read_timeout",
+    "is_host",
+    "store_type",
+    "use_libuv",
+    "rank",
+    "ttl",
+    "protocol",
+    "cert",
+    "key",
+    "cacert",
+    "ssl_cert",
+    "ssl_cert_key",
+    "ca_cert",
+    "etcd_prefix",
+    "min_workers",
+    "max_workers",
+});
+
+std::optional<int> signal_number(std::string_view name) {
+  if (name.starts_with("SIG")) name.remove_prefix(3);
+  for (int number = 1; number < SIGRTMIN; ++number) {
+    const char* known = ::sigabbrev_np(number);
+    if (known != nullptr && name == known) return number;
+  }
+  if (!name.starts_with("RTMIN")) return std::nullopt;
+  name.remove_prefix(5);
+  if (name.empty()) return SIGRTMIN;
+  if (!name.starts_with('+')) return std::nullopt;
+  const auto offset = read_integer(name.substr(1), 0, SIGRTMAX - SIGRTMIN);
+  if (const auto* value = std::get_if<long>(&offset)) return SIGRTMIN + static_cast<int>(*value);
+  return std::nullopt;
+}
+
+std::optional<Streams> streams_of_digit(std::string_view text) {
+  if (text.size() != 1 || text[0] < '0' || text[0] > '3') return std::nullopt;
+  const int bits = text[0] - '0';
+  return Streams{.out = (bits & 1) != 0, .err = (bits & 2) != 0};
+}
+
+}  // namespace
+
+Read<StreamsByRank> read_streams(std::string_view text) {
+  const auto usage = [&](std::string_view part) {
+    return Complaint{in_quotes(part) +
+                     " is not 0 (none), 1 (stdout), 2 (stderr), 3 (both), nor RANK:0..3,..."};
+  };
+  StreamsByRank streams;
+  if (text.find(':') == std::string_view::npos) {
+    const auto everyone = streams_of_digit(text);
+    if (!everyone) return usage(text);
+    streams.everyone = *everyone;
+    return streams;
+  }
+  for (const auto part : split(text, ',')) {
+    const auto colon = part.find(':');
+    if (colon == std::string_view::npos) return usage(part);
+    const auto rank = read_integer(part.substr(0, colon), 0, local_ranks_max - 1);
+    const auto chosen = streams_of_digit(part.substr(colon + 1));
+    if (std::holds_alternative<Complaint>(rank) || !chosen) return usage(part);
+    const int local_rank = static_cast<int>(std::get<long>(rank));
+    if (!streams.listed.emplace(local_rank, *chosen).second) {
+      return Complaint{"local rank " + std::to_string(local_rank) + " is listed twice"};
+    }
+  }
+  return streams;
+}
+
+Read<std::vector<int>> read_ranks(std::string_view text) {
+  std::vector<int> ranks;
+  for (const auto part : split(text, ',')) {
+    const auto rank = read_integer(part, 0, local_ranks_max - 1);
+    if (const auto* complaint = std::get_if<Complaint>(&rank)) return *complaint;
+    ranks.push_back(static_cast<int>(std::get<long>(rank)));
+  }
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
+
+Read<std::vector<std::string>> read_words(std::string_view text) {
+  constexpr std::size_t words_max = 1024;
+  std::vector<std::string> words(1);
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const bool comma = text[at] == ',';
+    if (comma && text.substr(at + 1).starts_with(','))
+      ++at;
+    else if (comma) {
+      words.emplace_back();
+      continue;
+    }
+    words.back() += text[at];
+  }
+  std::erase(words, "");
+  if (words.size() > words_max) {
+    return Complaint{"at most " + std::to_string(words_max) + " words are allowed"};
+  }
+  return words;
+}
+
+Read<std::vector<int>> read_signals(std::string_view text) {
+  std::vector<int> numbers;
+  for (const auto name : split(text, ',')) {
+    const auto number = signal_number(name);
+    if (!number) return Complaint{in_quotes(name) + " is not the name of a signal"};
+    if (*number == SIGKILL || *number == SIGSTOP || *number == SIGCHLD) {
+      return Complaint{std::string(name) + " cannot be handed on"};
+    }
+    if (std::find(numbers.begin(), numbers.end(), *number) == numbers.end()) {
+      numbers.push_back(*number);
+    }
+  }
+  if (numbers.empty()) return Complaint{"at least one signal is needed"};
+  return numbers;
+}
+
+Read<std::map<std::string, std::string>> read_pairs(std::string_view text) {
+  std::map<std::string, std::string> pairs;
+  for (const auto part : split(text, ',')) {
+    const auto equals = part.find('=');
+    if (equals == std::string_view::npos || equals == 0) {
+      return Complaint{in_quotes(part) + " is not KEY=VALUE"};
+    }
+    pairs[std::string(part.substr(0, equals))] = part.substr(equals + 1);
+  }
+  return pairs;
+}
+
+Read<RendezvousTimes> read_rendezvous_conf(std::string_view text, RendezvousTimes times,
+                                           std::vector<std::string>& unused) {
+  constexpr long attempts_max = 1000;
+  auto pairs = read_pairs(text);
+  if (auto* complaint = std::get_if<Complaint>(&pairs)) return std::move(*complaint);
+  for (const auto& [key, value] : std::get<0>(pairs)) {
+    std::chrono::milliseconds* time = nullptr;
+    if (key == "join_timeout" || key == "timeout") time = &times.join;
+    if (key == "last_call_timeout") time = &times.last_call;
+    if (key == "keep_alive_interval") time = &times.heartbeat;
+    if (time != nullptr) {
+      const auto read = parse_duration(value);
+      if (!read || (time != &times.last_call && read->count() == 0)) {
+        return Complaint{key + ": " + in_quotes(value) +
+                         " is not a duration such as 5, 500ms or 2m"};
+      }
+      *time = *read;
+    } else if (key == "keep_alive_max_attempt") {
+      const auto read = read_integer(value, 1, attempts_max);
+      if (const auto* wrong = std::get_if<Complaint>(&read))
+        return Complaint{key + ": " + wrong->sentence};
+      times.heartbeats_missed_max = static_cast<int>(std::get<long>(read));
+    } else {
+      const auto meant = nearest_word(key, rendezvous_keys);
+      if (!meant.empty() && meant != key) {
+        return Complaint{"there is no " + key + "; did you mean " + std::string(meant) + "?"};
+      }
+      unused.push_back(key);
+    }
+  }
+  return times;
+}
+
+Read<NodesAsked> read_nodes(std::string_view text) {
+  constexpr long nodes_max = 100'000;
+  const auto colon = text.find(':');
+  const auto least = read_integer(text.substr(0, colon), 1, nodes_max);
+  if (const auto* complaint = std::get_if<Complaint>(&least)) return *complaint;
+  NodesAsked nodes;
+  nodes.least = nodes.most = static_cast<int>(std::get<long>(least));
+  if (colon == std::string_view::npos) return nodes;
+  const auto most = read_integer(text.substr(colon + 1), 1, nodes_max);
+  if (const auto* complaint = std::get_if<Complaint>(&most)) return *complaint;
+  nodes.most = static_cast<int>(std::get<long>(most));
+  if (nodes.most < nodes.least) return Complaint{"the minimum is larger than the maximum"};
+  return nodes;
+}
+
+bool is_numeric_host(std::string_view host) {
+  if (host.find(':') != std::string_view::npos) return true;
+  return !host.empty() && host.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
+}  // namespace dlaunch::launcher

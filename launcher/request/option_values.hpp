@@ -1,0 +1,35 @@
+#pragma once
+
+#include "launcher/request/options.hpp"
+#include "runtime/base/text/values.hpp"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// The values options take, read from text. Each reader says in a sentence what is wrong instead;
+/// the caller puts the option's name before it.
+namespace dlaunch::launcher {
+
+/// "3" or "0:1,1:2".
+Read<StreamsByRank> read_streams(std::string_view text);
+/// "0,2,5"; empty text means none.
+Read<std::vector<int>> read_ranks(std::string_view text);
+/// "apple,orange"; ",," stands for a comma in a word, empty words are dropped.
+Read<std::vector<std::string>> read_words(std::string_view text);
+/// "SIGTERM,SIGUSR1": names with or without SIG, none that cannot be caught.
+Read<std::vector<int>> read_signals(std::string_view text);
+/// "key=value,key=value"; empty text means none.
+Read<std::map<std::string, std::string>> read_pairs(std::string_view text);
+/// `times` as --rdzv-conf changes them; keys that only torchrun's backends know go to `unused`.
+Read<RendezvousTimes> read_rendezvous_conf(std::string_view text, RendezvousTimes times,
+                                           std::vector<std::string>& unused);
+/// "2", "1:4".
+Read<NodesAsked> read_nodes(std::string_view text);
+
+/// "10.0.0.1", "fe80::1": no name.
+bool is_numeric_host(std::string_view host);
+
+}  // namespace dlaunch::launcher

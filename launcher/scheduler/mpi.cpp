@@ -1,0 +1,150 @@
+#include "launcher/scheduler/node_list.hpp"
+#include "launcher/scheduler/scheduler_sources.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+
+// Launchers of MPI programs, here as what starts dlaunch once on each node.
+namespace dlaunch::launcher {
+namespace {
+
+constexpr int nodes_max = static_cast<int>(listed_nodes_max);
+
+/// Open MPI's contact of a daemon, "3508.0;tcp://10.0.0.1,10.1.0.1:4233;tcp6://[fd00::2]:5098":
+/// the first address. Empty where there is none.
+std::string address_of(std::string_view contact) {
+  for (const std::string_view scheme : {"tcp://", "tcp6://"}) {
+    auto at = contact.find(scheme);
+    if (at == std::string_view::npos) continue;
+    std::string_view rest = contact.substr(at + scheme.size());
+    rest = rest.substr(0, rest.find(';'));
+    if (rest.starts_with('[')) return std::string(rest.substr(1, rest.find_first_of("],") - 1));
+    return std::string(rest.substr(0, rest.find_first_of(",:")));
+  }
+  return {};
+}
+
+/// A name fit for --rdzv-id, or nothing.
+Told job_id(std::string_view prefix, std::string_view name, std::string_view from) {
+  constexpr std::size_t name_max = 100;
+  const bool fit =
+      !name.empty() && name.size() <= name_max && std::all_of(name.begin(), name.end(), [](char c) {
+        return std::isalnum(static_cast<unsigned char>(c)) ||
+               (c != 0 && std::strchr(".,:;@%+=_-", c));
+      });
+  if (!fit) return {};
+  return {std::string(prefix) + std::string(name), std::string(from)};
+}
+
+/// How many there are, which this is, and that it is the only one on its node.
+void read_ranks(SchedulerPlace& place, const Variables& variables, std::string_view rank,
+                std::string_view size, std::string_view local_size, std::string_view starter,
+                std::string_view once) {
+  const int count = variables.number(place, size, 1, nodes_max);
+  place.node_count = count;
+  place.count_from = size;
+  place.node_rank = variables.number(place, rank, 0, count - 1);
+  place.rank_from = rank;
+  place.first = place.node_rank == 0;
+  const long local = variables.number_if(local_size).value_or(1);
+  if (local <= 1) return;
+  refuse_several(place, starter, static_cast<int>(std::min<long>(local, nodes_max)), 1, once);
+}
+
+std::string short_name(std::string_view host) {
+  return std::string(host.substr(0, host.find('.')));
+}
+
+/// In a Slurm job the first process is on the first node, unless hosts were chosen by hand: the
+/// first process can tell, and ends the job with a sentence where it is not so.
+void meet_in_slurm_job(SchedulerPlace& place, const Variables& variables,
+                       std::string_view own_name) {
+  Told first = first_of_slurm_job(variables);
+  const auto own = variables.find(own_name);
+  if (first.value.empty() || (place.first && own && short_name(*own) != short_name(first.value))) {
+    return;
+  }
+  place.head = std::move(first);
+  if (place.job_id.value.empty()) {
+    place.job_id = job_id("slurm-", variables.text("SLURM_JOB_ID"), "SLURM_JOB_ID");
+  }
+}
+
+/// The advice if the starter tells no address.
+std::string no_address(std::string_view starter) {
+  return std::string(starter) +
+         " tells the nodes of the job no address to meet at: add --rdzv-endpoint HOST:PORT, HOST "
+         "being the first of them; where " +
+         std::string(starter) + " itself runs there: --rdzv-endpoint \"$(hostname):29400\"";
+}
+
+}  // namespace
+
+std::optional<SchedulerPlace> open_mpi_place(const Variables& variables) {
+  if (!variables.has("OMPI_COMM_WORLD_RANK")) return std::nullopt;
+  SchedulerPlace place;
+  place.scheduler = Scheduler::open_mpi;
+  read_ranks(place, variables, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+             "OMPI_COMM_WORLD_LOCAL_SIZE", "mpirun", "mpirun --map-by ppr:1:node");
+  place.job_id = job_id("mpirun-", variables.text("PMIX_NAMESPACE"), "PMIX_NAMESPACE");
+  place.port = port_of_job(place.job_id.value);
+  const std::string head = variables.text("OMPI_MCA_orte_hnp_uri");
+  const std::string address = address_of(head);
+  if (address.empty()) {
+    meet_in_slurm_job(place, variables, "PMIX_HOSTNAME");
+    place.head_missing = no_address("mpirun");
+    return place;
+  }
+  // If mpirun itself runs on a node of the job, the first process is there. Only the first process
+  // can tell; it ends the job with a sentence where it is not so.
+  if (place.first && variables.text("OMPI_MCA_orte_local_daemon_uri") != head) {
+    place.head_missing = "mpirun runs on " + address +
+                         ", which is not the job's first node, so the others cannot know where to "
+                         "meet: add --rdzv-endpoint HOST:PORT, HOST being the first node (" +
+                         (variables.has("PMIX_HOSTNAME") ? variables.text("PMIX_HOSTNAME")
+                                                         : std::string("where this is said")) +
+                         ")";
+    return place;
+  }
+  place.head = {address, "OMPI_MCA_orte_hnp_uri"};
+  return place;
+}
+
+std::optional<SchedulerPlace> hydra_place(const Variables& variables) {
+  // srun --mpi=pmi2 sets PMI_RANK, too, but not the third.
+  if (!variables.has("PMI_RANK") || !variables.has("PMI_SIZE") ||
+      !variables.has("MPI_LOCALNRANKS")) {
+    return std::nullopt;
+  }
+  SchedulerPlace place;
+  place.scheduler = Scheduler::hydra;
+  read_ranks(place, variables, "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "mpiexec",
+             "mpiexec -ppn 1");
+  meet_in_slurm_job(place, variables, "MPIR_CVAR_CH3_INTERFACE_HOSTNAME");
+  const long job = variables.number_if("SLURM_JOB_ID").value_or(0);
+  place.port = port_of_job(static_cast<std::uint64_t>(job), 0);
+  place.head_missing = no_address("mpiexec");
+  return place;
+}
+
+std::optional<SchedulerPlace> pmix_place(const Variables& variables) {
+  if (!variables.has("PMIX_RANK") || !variables.has("PMIX_NAMESPACE")) return std::nullopt;
+  SchedulerPlace place;
+  place.scheduler = Scheduler::pmix;
+  place.node_rank = variables.number(place, "PMIX_RANK", 0, nodes_max - 1);
+  place.rank_from = "PMIX_RANK";
+  place.first = place.node_rank == 0;
+  place.job_id = job_id("pmix-", variables.text("PMIX_NAMESPACE"), "PMIX_NAMESPACE");
+  place.port = port_of_job(place.job_id.value);
+  place.head_missing =
+      "PMIx tells the nodes of the job no address to meet at: add --rdzv-endpoint HOST:PORT, HOST "
+      "being one of them";
+  place.alone = "process " + variables.text("PMIX_RANK") +
+                " of a PMIx job runs as a job of its own: the variables do not tell how many there "
+                "are; --nnodes N and --rdzv-endpoint make one job of them, --nnodes 1 says that "
+                "this is meant";
+  return place;
+}
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,62 @@
+#pragma once
+
+#include "launcher/plan/plan.hpp"
+#include "launcher/watch/inquiries.hpp"
+#include "launcher/watch/stuck_watch.hpp"
+#include "rendezvous/rounds/rounds.hpp"
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+namespace dlaunch::launcher {
+
+/// Looks at what the workers of all nodes of a job do: asks the other nodes' agents. Node rank 0's
+/// agent says, once and for all of them, that a call is stuck. One thread: that of `io`.
+class JobWatch {
+ public:
+  using Say = std::function<void(const std::string& sentence)>;
+  using Roster = std::vector<rendezvous::Admission::Entry>;
+  using Gathered = std::function<void(std::vector<std::string> documents)>;
+
+  /// `respond` knows what this node has to say to "status", "flight", "waits" and "stuck".
+  JobWatch(boost::asio::io_context& io, Inquiries::Respond respond, Say say);
+
+  /// A new epoch. `roster` is node rank 0's alone.
+  void begin(store::Uplink& uplink, const Assignment& assignment, Roster roster);
+  /// Ranks of another node will not come back.
+  void lost(int first_rank, int count, const std::string& why);
+  /// A call that this node's ranks wait in is stuck.
+  void ring() { inquiries_.ring(); }
+  /// All nodes' answers to it, ours among them, in the order of their ranks; of those that answer
+  /// in time.
+  void ask(const std::string& question, Gathered gathered,
+           Clock::duration patience = Inquiries::usual_patience);
+  /// The call that is stuck now, as it was said; empty if none is, or on another node than rank 0.
+  const std::string& stuck() const { return stuck_; }
+
+ private:
+  void look();
+  void look_at(Clock::time_point when);
+  void judge(const Inquiries::Answers& answers);
+  void tell(CallWait wait, const Inquiries::Answers& answers);
+  void add_silent(StuckCall& stuck, const Inquiries::Answers& answers) const;
+
+  const Say say_;
+  boost::asio::steady_timer timer_;
+  int world_size_ = 0, nodes_ = 1;
+  Roster roster_;
+  std::map<int, std::string> lost_;  ///< By rank.
+  StuckJudge judge_;
+  std::string stuck_;
+  bool looking_ = false;  ///< Or about to.
+  Clock::time_point next_look_{};
+  std::uint64_t epoch_ = 0;  ///< Answers of an older one are not judged.
+  Inquiries inquiries_;
+};
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,76 @@
+#pragma once
+
+#include "runtime/base/os/unique_fd.hpp"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+
+namespace dlaunch::launcher {
+
+/// The folder in which the agents of this user's live jobs are found: $XDG_RUNTIME_DIR/dlaunch,
+/// else /tmp/dlaunch-<uid>; below it <job>/<node>.sock. For their owner alone.
+class StatusFolder {
+ public:
+  /// With `make` it makes missing folders. Throws Error{refused} with a sentence where there is no
+  /// such folder, or it is not this user's own.
+  explicit StatusFolder(bool make);
+
+  const std::string& path() const { return path_; }
+
+  struct Place {
+    std::string job, node;
+  };
+  /// All places that lie there; whether somebody answers is another question.
+  std::vector<Place> places() const;
+  /// Throws Error{unreachable}: nobody listens there any more, and the place has been removed.
+  unique_fd connect(const Place& place) const;
+  /// Takes a place, also if one of the name has been left behind. A process that finds it can
+  /// connect.
+  unique_fd listen(const Place& place) const;
+  void remove(const Place& place) const noexcept;
+  /// The places that agents left behind which were killed; of very many some.
+  void remove_dead() const noexcept;
+
+ private:
+  unique_fd listen_once(const Place& place) const;
+
+  std::string path_;
+};
+
+/// An agent's end: answers questions about what its workers do. A line comes, documents go back, a
+/// line each. A client that does not read, or says nothing, is cut off after a while. One thread:
+/// that of `io`.
+class StatusSocket {
+ public:
+  using Reply = std::function<void(std::string answer)>;
+  /// Calls `reply` once, at once or later.
+  using Answer = std::function<void(const std::string& question, Reply reply)>;
+  /// Throws what StatusFolder throws.
+  StatusSocket(boost::asio::io_context& io, const std::string& job, const std::string& node,
+               Answer answer);
+  ~StatusSocket();
+  StatusSocket(const StatusSocket&) = delete;
+  StatusSocket& operator=(const StatusSocket&) = delete;
+
+ private:
+  void accept();
+
+  StatusFolder folder_;
+  StatusFolder::Place place_;
+  Answer answer_;
+  boost::asio::local::stream_protocol::acceptor acceptor_;
+};
+
+/// The same, wherever the folder is, if there is one.
+void remove_dead_places() noexcept;
+
+/// Asks an agent, and returns the documents of its answer. Throws Error{timeout} or
+/// Error{unreachable}.
+std::vector<std::string> ask_agent(const StatusFolder& folder, const StatusFolder::Place& place,
+                                   const std::string& question);
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,273 @@
+#include "launcher/watch/stuck_watch.hpp"
+
+#include "launcher/report/summary.hpp"
+#include "runtime/base/text/age_text.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace dlaunch::launcher {
+namespace {
+
+/// Told one by one; of others the number.
+constexpr std::size_t absent_told_max = 16;
+
+bool same_call(const CallWait& a, const CallWait& b) {
+  if (a.communicator != b.communicator || a.sequence != b.sequence) return false;
+  return a.sequence != 0 || (a.rank == b.rank && a.turn == b.turn);
+}
+
+bool waits_in(const RankSight& rank, const CallWait& wait) {
+  return rank.state != RankSight::State::ended &&
+         std::any_of(rank.log.waits.begin(), rank.log.waits.end(), [&](const FlightWait& own) {
+           if (wait.sequence == 0) return rank.rank == wait.rank && own.turn == wait.turn;
+           return own.call.communicator == wait.communicator && own.call.sequence == wait.sequence;
+         });
+}
+
+bool has_returned(const FlightCall& call) { return call.ended && !call.failed; }
+
+/// The ranks that wait in messages for each other, beginning with that wait's.
+std::vector<int> ring_of(const CallWait& wait, const std::vector<CallWait>& waits) {
+  std::vector<int> ring;
+  const CallWait* at = &wait;
+  for (;;) {
+    ring.push_back(at->rank);
+    const auto next = std::find_if(waits.begin(), waits.end(), [&](const CallWait& other) {
+      return other.sequence == 0 && other.rank == at->whom;
+    });
+    if (at->sequence != 0 || next == waits.end()) return {};
+    if (next->rank == wait.rank) return ring;
+    if (std::find(ring.begin(), ring.end(), next->rank) != ring.end()) return {};
+    at = &*next;
+  }
+}
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + rank_list(ranks);
+}
+
+/// The call that the rank made under that number if it is not the one in which others wait; empty
+/// if it is, or no record is left.
+std::string other_call(const RankSight& rank, const CallWait& wait) {
+  for (const auto& call : rank.log.calls) {
+    if (call.communicator != wait.communicator || call.sequence != wait.sequence ||
+        call.kind == Flight::Kind::aside || call.terms() == wait.terms) {
+      continue;
+    }
+    return FlightNames{*rank.ring}.full_and_site(call);
+  }
+  return "";
+}
+
+/// A collective: of its members, who waits in it, and who has not come that far, or made another.
+void find_absent(StuckCall& stuck, const std::vector<RankSight>& ranks, int world_size,
+                 Clock::time_point now) {
+  const CallWait& wait = stuck.wait;
+  const bool whole_world = wait.group_size == world_size;
+  for (const auto& rank : ranks) {
+    const FlightGroup* theirs = rank.log.group_of(wait.communicator);
+    if (theirs == nullptr && !whole_world) continue;
+    ++stuck.known;
+    const bool came = theirs != nullptr && theirs->begun >= wait.sequence;
+    const std::string other = other_call(rank, wait);
+    if (!other.empty()) {
+      stuck.absent.emplace_back(rank.rank,
+                                "made another call, " + other + "; " + doing_text(rank, now));
+    } else if (waits_in(rank, wait)) {
+      stuck.waiting.push_back(rank.rank);
+    } else if (!came || rank.state != RankSight::State::running) {
+      stuck.absent.emplace_back(rank.rank, doing_text(rank, now));
+    }
+  }
+}
+
+CallWait wait_of(const RankSight& rank, const FlightWait& seen, Clock::time_point now) {
+  const FlightCall& call = seen.call;
+  const FlightNames names{*rank.ring};
+  const std::string site = names.site(call);
+  const FlightGroup* group = rank.log.group_of(call.communicator);
+  CallWait wait;
+  wait.communicator = call.communicator;
+  // Nobody knows the members of a group that is gone.
+  wait.sequence = group != nullptr ? call.sequence : 0;
+  wait.rank = rank.rank;
+  wait.turn = seen.turn;
+  wait.whom = seen.whom;
+  wait.group_size = group != nullptr ? group->size : 0;
+  wait.terms = call.terms();
+  wait.call = names.full(call) + (site.empty() ? "" : " [" + site + "]");
+  wait.waited = now - call.began;
+  return wait;
+}
+
+/// How long this one may wait; nullopt: forever.
+std::optional<Clock::duration> limit_of(const RankSight& rank, const FlightCall& call,
+                                        Clock::duration usual) {
+  const FlightGroup* group = rank.log.group_of(call.communicator);
+  const bool has_own = group != nullptr && group->stuck_after != group->stuck_after.zero();
+  const Clock::duration limit = has_own ? group->stuck_after : usual;
+  return limit > limit.zero() ? std::optional(limit) : std::nullopt;
+}
+
+/// Neighbours that do the same are told together.
+std::string absent_text(const std::vector<std::pair<int, std::string>>& absent) {
+  std::string text;
+  std::size_t told = 0, at = 0;
+  for (; at < absent.size() && told < absent_told_max; ++told) {
+    std::vector<int> alike;
+    const std::string& doing = absent[at].second;
+    for (; at < absent.size() && absent[at].second == doing; ++at) {
+      alike.push_back(absent[at].first);
+    }
+    text += (text.empty() ? "" : "; ") + ranks_text(alike) + " (" + doing + ")";
+  }
+  if (at < absent.size()) text += "; and " + std::to_string(absent.size() - at) + " more";
+  return text;
+}
+
+}  // namespace
+
+std::vector<CallWait> merge_waits(std::vector<CallWait> waits) {
+  std::vector<CallWait> merged;
+  for (auto& wait : waits) {
+    const auto same = std::find_if(merged.begin(), merged.end(),
+                                   [&](const CallWait& other) { return same_call(other, wait); });
+    if (same == merged.end()) {
+      merged.push_back(std::move(wait));
+      continue;
+    }
+    const int waiting = same->waiting + wait.waiting;
+    const bool is_over = same->is_over || wait.is_over;
+    if (wait.waited > same->waited) *same = std::move(wait);
+    same->waiting = waiting;
+    same->is_over = is_over;
+  }
+  return merged;
+}
+
+StuckCall describe(const CallWait& wait, const std::vector<RankSight>& ranks, int world_size,
+                   Clock::time_point now) {
+  StuckCall stuck;
+  stuck.wait = wait;
+  if (wait.sequence != 0) {
+    find_absent(stuck, ranks, world_size, now);
+    return stuck;
+  }
+  for (const auto& rank : ranks) {
+    if (waits_in(rank, wait)) stuck.waiting.push_back(rank.rank);
+    if (rank.rank == wait.whom) stuck.absent.emplace_back(rank.rank, doing_text(rank, now));
+  }
+  return stuck;
+}
+
+std::string to_string(const StuckCall& stuck) {
+  const CallWait& wait = stuck.wait;
+  std::string text = wait.call + " has been waiting for " + age_text(wait.waited);
+  if (!stuck.waiting.empty()) {
+    text += ": " + ranks_text(stuck.waiting) + (stuck.waiting.size() == 1 ? " waits" : " wait");
+  }
+  std::string absent = absent_text(stuck.absent);
+  const int unknown = wait.sequence != 0 ? wait.group_size - stuck.known : 0;
+  if (unknown > 0 && stuck.silent.empty()) {
+    absent += (absent.empty() ? "" : "; ") + std::to_string(unknown) +
+              (unknown == 1 ? " rank that has" : " ranks that have") +
+              " not made this communicator";
+  }
+  if (!absent.empty()) {
+    text += "; absent: " + absent;
+  } else if (wait.sequence != 0 && stuck.silent.empty()) {
+    text += "; all ranks are in the call";
+  }
+  if (!wait.ring.empty()) text += "; " + ranks_text(wait.ring) + " wait for each other";
+  for (const auto& node : stuck.silent) text += "; " + node;
+  return text;
+}
+
+std::string doing_text(const RankSight& rank, Clock::time_point now) {
+  std::string last;
+  if (rank.ring != nullptr && rank.log.ready) last = doing_text(*rank.ring, rank.log, now);
+  if (rank.state == RankSight::State::ended) {
+    std::string text = rank.end;
+    if (rank.ended) text += " " + age_text(now - *rank.ended) + " ago";
+    if (rank.log.calls.empty()) return text;
+    return text + ", last in " + FlightNames{*rank.ring}.label_and_site(rank.log.calls.back());
+  }
+  if (rank.state == RankSight::State::stopped) {
+    return (rank.traced ? "stopped by a debugger" : "stopped by a signal") +
+           (last.empty() ? "" : ", " + last);
+  }
+  if (!last.empty()) return last;
+  return rank.member ? "it has made no communicator yet" : "it does not use libdlaunch, or not yet";
+}
+
+std::vector<CallWait> WaitTimes::look(const std::vector<RankSight>& ranks, Clock::time_point now) {
+  std::map<Key, Clock::time_point> seen;
+  std::vector<CallWait> waits;
+  for (const auto& rank : ranks) {
+    // A stopped rank waits for SIGCONT, not for others.
+    if (rank.state == RankSight::State::ended) continue;
+    for (const auto& own : rank.log.waits) {
+      const Key key(rank.rank, own.turn);
+      const auto before = seen_.find(key);
+      const auto since = before == seen_.end() ? now : before->second;
+      seen.emplace(key, since);
+      if (rank.ring == nullptr) continue;
+      CallWait wait = wait_of(rank, own, now);
+      // A wait that began shortly after the first belongs to the same story.
+      const auto limit = limit_of(rank, own.call, limit_);
+      wait.waiting = limit && now - since >= *limit / 2 ? 1 : 0;
+      wait.is_over = limit && now - since >= *limit;
+      waits.push_back(std::move(wait));
+    }
+  }
+  seen_ = std::move(seen);
+  return merge_waits(std::move(waits));
+}
+
+/// Picks the call in which most wait; of several such, the one that began first.
+std::optional<CallWait> StuckJudge::judge(const std::vector<CallWait>& waits) {
+  if (told_ && std::any_of(waits.begin(), waits.end(),
+                           [this](const CallWait& wait) { return same_call(wait, *told_); })) {
+    return std::nullopt;
+  }
+  told_.reset();
+  if (std::none_of(waits.begin(), waits.end(), [](const CallWait& w) { return w.is_over; })) {
+    return std::nullopt;
+  }
+  told_ = *std::max_element(waits.begin(), waits.end(), [](const CallWait& a, const CallWait& b) {
+    return a.waiting != b.waiting ? a.waiting < b.waiting : a.waited < b.waited;
+  });
+  told_->ring = ring_of(*told_, waits);
+  return told_;
+}
+
+std::optional<std::string> find_disagreement(const std::vector<RankSight>& ranks) {
+  struct Made {
+    const RankSight* rank;
+    const FlightCall* call;
+  };
+  std::map<std::pair<std::uint64_t, std::uint64_t>, Made> made;
+  for (const auto& rank : ranks) {
+    for (const auto& call : rank.log.calls) {
+      if (call.sequence == 0 || call.kind == Flight::Kind::aside) continue;
+      const auto [place, is_first] =
+          made.try_emplace({call.communicator, call.sequence}, Made{&rank, &call});
+      if (is_first || call.agrees_with(*place->second.call)) continue;
+      const FlightCall& other = *place->second.call;
+      // If both are in their calls, or failed, they say it themselves.
+      if (!has_returned(call) && !has_returned(other)) continue;
+      const auto text = [](const RankSight& who, const FlightCall& what) {
+        const FlightNames names{*who.ring};
+        const std::string site = names.site(what);
+        return "rank " + std::to_string(who.rank) + (has_returned(what) ? " made " : " is in ") +
+               names.full(what) + (site.empty() ? "" : " [" + site + "]");
+      };
+      return "the ranks do not agree: " + text(*place->second.rank, other) + ", but " +
+             text(rank, call);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,103 @@
+#pragma once
+
+#include "launcher/plan/plan.hpp"
+#include "launcher/process/workers.hpp"
+#include "launcher/watch/job_watch.hpp"
+#include "launcher/watch/node_sight.hpp"
+#include "launcher/watch/status_socket.hpp"
+#include "launcher/watch/stopped_ranks.hpp"
+#include "launcher/watch/stuck_watch.hpp"
+#include "runtime/store/protocol/wire.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+namespace dlaunch::launcher {
+
+/// Looks at what the workers of a node do: ten times a second at the calls that wait, by the memory
+/// that they share with the agent, and closer when asked. Says, once, that a call is stuck, or that
+/// the ranks do not agree; among several nodes the former is said by node rank 0's. For programs
+/// that do not use the runtime it says which ranks are stopped. One thread: that of `io`.
+class Watch {
+ public:
+  using Say = std::function<void(const std::string& sentence)>;
+  /// The memory of the current attempt; null where there is none, or not yet.
+  using FindSegment = std::function<Segment*()>;
+
+  /// `stuck_after`: how long a call may wait before it is told, unless its communicator has a limit
+  /// of its own; 0: it is not told.
+  Watch(boost::asio::io_context& io, Clock::duration stuck_after, FindSegment segment, Say say);
+
+  /// A new attempt. From the first one on `dlaunch status` finds the job; where that cannot be, it
+  /// is said, and the job goes on.
+  void begin(const Assignment& assignment, const std::string& host, const std::string& node_id);
+  /// The same, with other nodes. The uplink outlives us.
+  void begin_with_others(const Assignment& assignment, store::Uplink& uplink,
+                         JobWatch::Roster roster);
+  /// Ranks of another node will not come back.
+  void lost(int first_rank, int count, const std::string& cause);
+  void started(const std::vector<pid_t>& pids);
+  void joined(int local_rank);
+  void ended(const Workers::Ended& ended);
+  /// A rank has told what failed. If the ranks say themselves that they do not agree, we do not.
+  void reported(Errc code);
+  /// The user stops the job (Ctrl-Z), or lets it go on: not worth a sentence.
+  void suspend(bool suspended) { stopped_.suspend(suspended); }
+  /// The attempt is over. The last state can still be asked for.
+  void stop();
+  /// Says what the ranks do not agree in, if it was found and nobody has told of it.
+  void tell_disagreement();
+
+  /// With up to so many calls of each rank.
+  NodeSight sight(std::size_t calls) const;
+  /// This node's answer to "status", "flight", or what another node's watch asks.
+  std::string answer(const std::string& question) const;
+  /// All nodes' answers to "status" or "flight", in the order of their ranks; of those that answer
+  /// in time.
+  void ask(const std::string& question, JobWatch::Gathered gathered);
+  /// What these ranks do, as their agents see it; of those that answer in a short time.
+  void ask_doing(const std::vector<std::int32_t>& ranks,
+                 std::function<void(wire::Doing doing)> told);
+
+ private:
+  wire::Doing doing_here(const std::vector<std::int32_t>& ranks) const;
+  void open_status();
+  void arm();
+  void look();
+  void look_at_calls(const NodeSight& node, Clock::time_point now);
+  void look_for_disagreement(const NodeSight& node, Clock::time_point now);
+
+  boost::asio::io_context& io_;
+  const Clock::duration stuck_after_;
+  const FindSegment find_segment_;
+  const Say say_;
+  boost::asio::steady_timer timer_;
+  NodeSight known_;  ///< Without logs.
+  WaitTimes times_;
+  std::vector<CallWait> waits_;  ///< As of the last look.
+  StuckJudge judge_;
+  StoppedRanks stopped_;
+  std::unique_ptr<JobWatch> job_;  ///< Null on one node.
+  std::uint64_t calls_seen_ = 0;
+  /// The calls in which the ranks do not agree, and until when they may say so themselves.
+  struct Disagreement {
+    std::string sentence;
+    Clock::time_point theirs_until;
+    bool told = false;
+  };
+  std::optional<Disagreement> disagreement_;
+  bool ranks_told_mismatch_ = false;
+  bool has_members_ = false;
+  bool looking_ = false;
+  std::unique_ptr<StatusSocket> status_;
+};
+
+}  // namespace dlaunch::launcher

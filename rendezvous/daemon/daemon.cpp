@@ -1,0 +1,262 @@
+#include "rendezvous/daemon/daemon.hpp"
+
+#include "rendezvous/daemon/process_figures.hpp"
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/exit_code.hpp"
+#include "runtime/base/os/program.hpp"
+#include "runtime/base/os/socket.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace dlaunch::rendezvous {
+
+namespace {
+
+/// Stopping may take so long beyond the drain's own limit, before the manager takes us for stuck.
+constexpr auto stop_reserve = std::chrono::seconds(10);
+/// When no job runs any more: how long agents that are still connected may take to go.
+constexpr auto farewell = std::chrono::seconds(2);
+
+std::string counted(std::size_t number, const char* what) {
+  return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
+}
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const auto& part : parts) text += (text.empty() ? "" : ", ") + part;
+  return text;
+}
+
+/// All the addresses of a name: "localhost" is 127.0.0.1 and ::1.
+std::vector<unique_fd> open_all(const ListenAt& at) {
+  std::vector<unique_fd> fds;
+  for (const Address& address : resolve(at.host, at.port)) {
+    // A port that the kernel chooses is chosen once.
+    if (at.port == 0 && !fds.empty()) break;
+    fds.push_back(listen_tcp(address));
+  }
+  return fds;
+}
+
+}  // namespace
+
+Daemon::Daemon(DaemonTask task, Log& log)
+    : task_(std::move(task)),
+      log_(log),
+      service_(
+          io_, task_.config.rules, [this](const LogLine& line) { log_.write(line); }, &journal_),
+      manager_(task_.notify_socket),
+      signals_(io_, SIGHUP),
+      watchdog_timer_(io_),
+      drain_timer_(io_) {
+  // A signal that was ignored at the start stays so. A reload costs nothing, whoever asks for it.
+  const auto ignored = ignored_signals();
+  for (const int number : {SIGTERM, SIGINT}) {
+    if (std::ranges::find(ignored, number) == ignored.end()) signals_.add(number);
+  }
+  if (task_.secret) {
+    service_.server().ask_for(
+        {.key_of = [secret = *task_.secret](std::string_view job) { return secret.job_key(job); },
+         .trust_loopback = true,
+         .log = [this](const std::string& sentence) { log_.warning(sentence); }});
+  }
+  open_listeners();
+}
+
+int Daemon::run() {
+  announce();
+  await_signal();
+  await_watchdog();
+  io_.run();
+  return exit_code_;
+}
+
+// ---- The start ----
+
+/// Sockets of the service manager take the place of configured ones, each kind for itself.
+void Daemon::open_listeners() {
+  std::vector<unique_fd> rendezvous, http;
+  for (auto& socket : task_.sockets) {
+    auto& list = socket.purpose == ActivatedSocket::Purpose::http ? http : rendezvous;
+    list.push_back(std::move(socket.fd));
+  }
+  task_.sockets.clear();
+  if (rendezvous.empty()) {
+    for (const auto& at : task_.config.listen) {
+      for (auto& fd : open_all(at)) rendezvous.push_back(std::move(fd));
+    }
+  }
+  if (http.empty() && task_.config.http) http = open_all(*task_.config.http);
+  for (auto& fd : rendezvous) {
+    const Address at = local_address(fd.get());
+    if (!at.is_loopback() && !task_.secret) {
+      throw Error(Errc::refused, "the socket at " + at.to_string() +
+                                     " can be reached from other hosts, and there is no secret: "
+                                     "listen on 127.0.0.1 or [::1]");
+    }
+    listening_ += (listening_.empty() ? "" : ",") + at.to_string();
+    service_.listen(std::move(fd));
+  }
+  for (auto& fd : http) open_http(std::move(fd));
+}
+
+void Daemon::open_http(unique_fd listener) {
+  const Address at = local_address(listener.get());
+  if (!at.is_loopback()) {
+    throw Error(Errc::refused, "the socket at " + at.to_string() +
+                                   " can be reached from other hosts; the status is served on "
+                                   "loopback only in this build");
+  }
+  if (http_) return;  // "localhost" is two addresses; one of them is enough.
+  http_at_ = at.to_string();
+  const StatusSource source{
+      .status = [this] { return status(); },
+      .unready = [this] { return std::string(draining_ ? "draining: no new job is taken" : ""); }};
+  http_ = std::make_unique<HttpServer>(
+      io_, std::move(listener),
+      [source](std::string_view target) { return page_at(target, source); },
+      [this](const std::string& sentence) { log_.warning(sentence); });
+}
+
+/// One line whose form is fixed: scripts and tests read it.
+void Daemon::announce() {
+  ready_since_ = Clock::now();
+  log_.set_least(LogLine::Level::info);
+  log_.info(fmt::format("ready pid={} listen={} http={} state={} secret={} fds={}", ::getpid(),
+                        listening_, http_at_, task_.config.state, task_.secret ? "yes" : "none",
+                        process_figures().fds_max));
+  log_.set_least(task_.config.log_level);
+  tell_manager([&] { manager_.ready("listening on " + listening_); });
+}
+
+// ---- Signals ----
+
+void Daemon::await_signal() {
+  signals_.async_wait([this](const boost::system::error_code& error, int number) {
+    if (error) return;
+    on_signal(number);
+    if (!left_) await_signal();
+  });
+}
+
+void Daemon::on_signal(int number) {
+  if (number == SIGHUP) return reload();
+  if (!draining_) return begin_drain(number);
+  log_.warning(fmt::format("a second signal (SIG{}): leaving at once", ::sigabbrev_np(number)));
+  end_drain();
+}
+
+void Daemon::reload() {
+  tell_manager([&] { manager_.reloading(); });
+  auto read = task_.read_again();
+  if (const auto* wrong = std::get_if<Exit>(&read)) {
+    std::string sentence = wrong->text;
+    if (sentence.ends_with('\n')) sentence.pop_back();
+    log_.error("the configuration was not reloaded, the old one stays: " + sentence);
+  } else {
+    Config& now = std::get<Config>(read);
+    const auto fixed = unchangeable(task_.config, now);
+    service_.change(now.rules);
+    log_.info("the configuration was reloaded");
+    log_.set_least(now.log_level);
+    if (!fixed.empty()) {
+      log_.warning("changed in the configuration, but in effect only after a restart: " +
+                   joined(fixed));
+    }
+    // Settings that take a restart are kept, so that the next reload names them again.
+    task_.config.rules.jobs_max = now.rules.jobs_max;
+    task_.config.rules.nodes_per_job_max = now.rules.nodes_per_job_max;
+    task_.config.rules.remember = now.rules.remember;
+    task_.config.drain_timeout = now.drain_timeout;
+    task_.config.log_level = now.log_level;
+  }
+  tell_manager([&] { manager_.ready("listening on " + listening_); });
+}
+
+// ---- The end ----
+
+void Daemon::begin_drain(int signal_number) {
+  draining_ = true;
+  const auto limit = task_.config.drain_timeout;
+  const std::string sentence =
+      fmt::format("SIG{}: draining; {} may end within {}", ::sigabbrev_np(signal_number),
+                  counted(unfinished(), "job"), duration_text(limit));
+  log_.info(sentence);
+  tell_manager([&] { manager_.stopping(sentence, limit + stop_reserve); });
+  drain_timer_.expires_after(limit);
+  drain_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) end_drain();
+  });
+  service_.drain([this] { leave(); }, farewell);
+}
+
+/// Those who still run learn it from their broken connections, as of a crash.
+void Daemon::end_drain() {
+  std::vector<std::string> names;
+  for (const auto& job : service_.jobs()) {
+    if (job.status.state != JobStatus::State::finished) names.push_back("'" + job.job + "'");
+  }
+  if (!names.empty()) {
+    exit_code_ = exit_code::preempted;
+    log_.warning(counted(names.size(), "job") + " had not ended: " + joined(names));
+  }
+  leave();
+}
+
+/// Nothing is left to wait for: io_.run() returns.
+void Daemon::leave() {
+  if (std::exchange(left_, true)) return;
+  log_.info("stopped");
+  service_.stop();
+  if (http_) http_->stop();
+  signals_.cancel();
+  watchdog_timer_.cancel();
+  drain_timer_.cancel();
+}
+
+// ---- The service manager ----
+
+template <class Word>
+void Daemon::tell_manager(Word word) {
+  try {
+    word();
+  } catch (const Error& error) {
+    log_.warning(error.what());
+  }
+}
+
+/// From the loop that serves: when it no longer turns, the manager hears nothing.
+void Daemon::await_watchdog() {
+  if (!task_.watchdog || !manager_.active()) return;
+  tell_manager([&] { manager_.alive(); });
+  watchdog_timer_.expires_after(*task_.watchdog);
+  watchdog_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) await_watchdog();
+  });
+}
+
+// ---- What it looks like ----
+
+DaemonStatus Daemon::status() const {
+  const auto now = Clock::now();
+  return {.now = now,
+          .up = now - ready_since_,
+          .jobs = service_.jobs(),
+          .totals = service_.totals(),
+          .counters = service_.counters(),
+          .http_connections = http_->connections(),
+          .process = process_figures()};
+}
+
+std::size_t Daemon::unfinished() const {
+  const auto jobs = service_.jobs();
+  return static_cast<std::size_t>(std::ranges::count_if(
+      jobs, [](const auto& job) { return job.status.state != JobStatus::State::finished; }));
+}
+
+}  // namespace dlaunch::rendezvous

@@ -1,0 +1,80 @@
+#pragma once
+
+#include "rendezvous/daemon/config.hpp"
+#include "rendezvous/daemon/http_server.hpp"
+#include "rendezvous/daemon/log.hpp"
+#include "rendezvous/daemon/systemd.hpp"
+#include "rendezvous/service/job_journal.hpp"
+#include "rendezvous/service/service.hpp"
+#include "runtime/base/secret/secret.hpp"
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+namespace dlaunch::rendezvous {
+
+/// What a daemon was handed at its start.
+struct DaemonTask {
+  Config config;
+  std::vector<ActivatedSocket> sockets;                    ///< From the service manager.
+  std::optional<Secret> secret;                            ///< The master key.
+  std::string notify_socket;                               ///< NOTIFY_SOCKET; empty: none.
+  std::optional<std::chrono::microseconds> watchdog;       ///< How often it wants a word.
+  std::function<std::variant<Config, Exit>()> read_again;  ///< For a reload.
+};
+
+/// dlaunchd as a whole: listeners, the service, the status pages, signals, and the talk with the
+/// service manager, on one thread and one io_context.
+class Daemon {
+ public:
+  /// Opens the listeners. Throws Error where one cannot be opened, or where one would be reachable
+  /// from other hosts without a secret.
+  Daemon(DaemonTask task, Log& log);
+
+  /// Serves until it is told to stop; returns the exit code: 0, or exit_code::preempted when jobs
+  /// were still running.
+  int run();
+
+ private:
+  void open_listeners();
+  void open_http(unique_fd listener);
+  void announce();
+  void await_signal();
+  void on_signal(int number);
+  void reload();
+  void begin_drain(int signal_number);
+  void end_drain();
+  void leave();
+  void await_watchdog();
+  /// Tells the service manager; that it cannot be told is logged, and stops nothing.
+  template <class Word>
+  void tell_manager(Word word);
+  DaemonStatus status() const;
+  std::size_t unfinished() const;
+
+  DaemonTask task_;
+  Log& log_;
+  boost::asio::io_context io_{1};
+  MemoryJournal journal_;
+  Service service_;
+  ServiceNotifier manager_;
+  boost::asio::signal_set signals_;
+  boost::asio::steady_timer watchdog_timer_, drain_timer_;
+  std::unique_ptr<HttpServer> http_;
+  std::string listening_, http_at_ = "off";
+  Clock::time_point ready_since_;
+  bool draining_ = false;
+  bool left_ = false;
+  int exit_code_ = 0;
+};
+
+}  // namespace dlaunch::rendezvous

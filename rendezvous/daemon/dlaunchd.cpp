@@ -1,0 +1,129 @@
+#include "rendezvous/daemon/config.hpp"
+#include "rendezvous/daemon/daemon.hpp"
+#include "rendezvous/daemon/log.hpp"
+#include "rendezvous/daemon/process_figures.hpp"
+#include "rendezvous/daemon/systemd.hpp"
+#include "runtime/base/exit_code.hpp"
+#include "runtime/base/os/program.hpp"
+#include "runtime/base/secret/secret.hpp"
+
+#include <dlaunch/error.hpp>
+
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <unistd.h>
+
+namespace {
+
+using namespace dlaunch;
+using namespace dlaunch::rendezvous;
+
+std::optional<std::string> variable(const char* name) {
+  const char* value = ::getenv(name);
+  if (value == nullptr) return std::nullopt;
+  return value;
+}
+
+int fail(Log& log, int code, const std::string& sentence) {
+  log.error(sentence);
+  return code;
+}
+
+/// The name under which the unit's LoadCredential= puts the secret.
+constexpr const char* credential = "dlaunchd.secret";
+
+/// The master key: from the file that is configured, else among the credentials, where it is there.
+std::optional<Secret> find_secret(const Config& config) {
+  std::optional<Secret> secret;
+  if (!config.secret_file.empty()) {
+    secret = read_secret_file(config.secret_file);
+  } else if (const auto directory = variable("CREDENTIALS_DIRECTORY");
+             directory && ::access((*directory + "/" + credential).c_str(), F_OK) == 0) {
+    secret = read_secret_credential(credential, directory->c_str());
+  }
+  if (secret && secret->only_job()) {
+    throw Error(Errc::misuse, "this is the key of the job '" + *secret->only_job() +
+                                  "' alone; dlaunchd needs the master key it was derived from");
+  }
+  return secret;
+}
+
+/// `dlaunchd job-key ID [options]`: what an agent of that job needs, and no more.
+int print_job_key(std::span<const std::string> arguments) {
+  if (arguments.empty() || arguments.front().starts_with("-")) {
+    return say_and_exit_with(exit_code::usage,
+                             "dlaunchd: job-key needs the job's id: dlaunchd job-key ID\n");
+  }
+  auto parsed = read_config(arguments.subspan(1), read_whole_file);
+  if (const auto* exit = std::get_if<Exit>(&parsed))
+    return say_and_exit_with(exit->code, exit->text);
+  try {
+    const auto secret = find_secret(std::get<Config>(parsed));
+    if (!secret) {
+      return say_and_exit_with(
+          exit_code::configuration,
+          "dlaunchd: there is no secret to derive a key from: give --secret-file FILE\n");
+    }
+    const std::string& job = arguments.front();
+    return say_and_exit_with(0, job_key_text(job, secret->job_key(job)) + "\n");
+  } catch (const Error& error) {
+    return say_and_exit_with(exit_code::configuration,
+                             std::string("dlaunchd: ") + error.what() + "\n");
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  fill_standard_descriptors();
+  std::signal(SIGPIPE, SIG_IGN);
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (!arguments.empty() && arguments.front() == "job-key") {
+    return print_job_key(std::span(arguments).subspan(1));
+  }
+  const auto read = [&] { return read_config(arguments, read_whole_file); };
+  auto parsed = read();
+  if (const auto* exit = std::get_if<Exit>(&parsed))
+    return say_and_exit_with(exit->code, exit->text);
+  DaemonTask task;
+  task.config = std::get<Config>(std::move(parsed));
+  task.read_again = read;
+  try {
+    task.secret = find_secret(task.config);
+  } catch (const Error& error) {
+    return say_and_exit_with(exit_code::configuration,
+                             std::string("dlaunchd: ") + error.what() + "\n");
+  }
+  if (const auto no = exposure(task.config, task.secret.has_value())) {
+    return say_and_exit_with(exit_code::configuration, "dlaunchd: " + *no + "\n");
+  }
+  if (task.config.check) return say_and_exit_with(0, "dlaunchd: the configuration is good\n");
+
+  const bool journal = is_journal(STDERR_FILENO, variable("JOURNAL_STREAM").value_or(""));
+  Log log(STDERR_FILENO, journal ? Log::Form::journal : Log::Form::plain);
+  auto sockets = take_activated_sockets(variable, ::getpid());
+  if (const auto* complaint = std::get_if<Complaint>(&sockets)) {
+    return fail(log, exit_code::configuration, complaint->sentence);
+  }
+  task.sockets = std::get<0>(std::move(sockets));
+  task.notify_socket = variable("NOTIFY_SOCKET").value_or("");
+  task.watchdog = watchdog_period(variable, ::getpid());
+  raise_fd_limit();
+  try {
+    return Daemon(std::move(task), log).run();
+  } catch (const Error& error) {
+    const bool configured = error.errc() == Errc::refused || error.errc() == Errc::misuse;
+    return fail(log, configured ? exit_code::configuration : exit_code::unreachable, error.what());
+  } catch (const std::exception& error) {
+    return fail(log, exit_code::internal, std::string("a bug in dlaunchd: ") + error.what());
+  }
+}

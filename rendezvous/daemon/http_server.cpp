@@ -1,0 +1,269 @@
+#include "rendezvous/daemon/http_server.hpp"
+
+#include "runtime/base/os/socket.hpp"
+
+#include <dlaunch/error.hpp>
+
+#include <array>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http.hpp>
+
+namespace dlaunch::rendezvous {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+
+using asio::ip::tcp;
+using boost::system::error_code;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::uint32_t header_bytes_max = 8u << 10;
+constexpr auto request_time_max = 5s;
+constexpr std::size_t connections_max = 64;
+/// When all are taken and another comes, the one that has said nothing for longest goes, if it was
+/// this long.
+constexpr auto idle_time_min = 250ms;
+/// How long, and for how much, a client that we refuse may go on sending before it is closed: a
+/// close with unread bytes would take our answer away from it.
+constexpr auto linger_time_max = 1s;
+constexpr std::size_t linger_bytes_max = 64u << 10;
+/// Without descriptors or memory for another connection, accepting rests.
+constexpr auto accept_pause = 100ms;
+
+using Request = http::request_parser<http::empty_body>;
+using Response = http::response<http::string_body>;
+
+Page sentence_page(unsigned code, std::string sentence) {
+  Page page;
+  page.code = code;
+  page.body = std::move(sentence) + "\n";
+  return page;
+}
+
+/// The answer to a request that could not be read; nullopt: nobody is there to answer.
+std::optional<Page> objection(const error_code& error) {
+  if (error == http::error::header_limit || error == http::error::buffer_overflow) {
+    return sentence_page(431, "a request may have a header of 8 KiB");
+  }
+  if (error == http::error::end_of_stream || error == http::error::partial_message) return {};
+  if (error.category() != http::make_error_code(http::error::bad_method).category()) return {};
+  return sentence_page(400, "this is no HTTP/1.1 request: " + error.message());
+}
+
+Response to_response(const Request& request, Page page, bool keep) {
+  const unsigned version = request.get().version() == 10 ? 10 : 11;
+  Response response(static_cast<http::status>(page.code), version);
+  response.set(http::field::content_type, page.content_type);
+  response.set(http::field::cache_control, "no-store");
+  response.set("X-Content-Type-Options", "nosniff");
+  if (page.code == 405) response.set(http::field::allow, "GET, HEAD");
+  response.keep_alive(keep);
+  response.content_length(page.body.size());
+  if (request.get().method() != http::verb::head) response.body() = std::move(page.body);
+  return response;
+}
+
+}  // namespace
+
+struct HttpServer::State : std::enable_shared_from_this<State> {
+  State(asio::io_context& context, Pages give, Trouble tell)
+      : io(context),
+        pages(std::move(give)),
+        trouble(std::move(tell)),
+        acceptor(context),
+        pause(context) {}
+
+  struct Connection;
+
+  static asio::awaitable<void> accept(std::shared_ptr<State> self);
+  static asio::awaitable<void> make_room(std::shared_ptr<State> self);
+  static asio::awaitable<void> serve(std::unique_ptr<Connection> connection);
+  static asio::awaitable<void> linger(beast::tcp_stream& stream);
+  Page page_for(const Request& request) const;
+
+  /// A coroutine's end: an exception is told, and stops nothing else.
+  auto ended(const char* what) {
+    return [self = shared_from_this(), what](const std::exception_ptr& failure) {
+      if (!failure) return;
+      try {
+        std::rethrow_exception(failure);
+      } catch (const std::exception& error) {
+        self->trouble(std::string(what) + ": " + error.what());
+      }
+    };
+  }
+
+  asio::io_context& io;
+  const Pages pages;
+  const Trouble trouble;
+  tcp::acceptor acceptor;
+  asio::steady_timer pause;  ///< Until a connection may be accepted again.
+  std::set<Connection*> connections;
+  bool stopped = false;
+};
+
+/// Counts from the accept on, however its coroutine ends.
+struct HttpServer::State::Connection {
+  Connection(std::shared_ptr<State> owner, tcp::socket socket)
+      : state(std::move(owner)), stream(std::move(socket)) {
+    state->connections.insert(this);
+  }
+  ~Connection() {
+    state->connections.erase(this);
+    state->pause.cancel();
+  }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  std::shared_ptr<State> state;
+  beast::tcp_stream stream;
+  /// Since when a request is awaited; unset while one is answered.
+  std::optional<Clock::time_point> idle_since = Clock::now();
+};
+
+/// Room for another connection: at once, or when the idlest one is gone.
+asio::awaitable<void> HttpServer::State::make_room(std::shared_ptr<State> self) {
+  error_code error;
+  while (!self->stopped && self->connections.size() >= connections_max) {
+    // Nobody has to go while nobody comes.
+    co_await self->acceptor.async_wait(tcp::acceptor::wait_read,
+                                       asio::redirect_error(asio::use_awaitable, error));
+    if (self->stopped || self->connections.size() < connections_max) co_return;
+    Connection* idlest = nullptr;
+    for (Connection* one : self->connections) {
+      if (!one->idle_since) continue;
+      if (idlest == nullptr || *one->idle_since < *idlest->idle_since) idlest = one;
+    }
+    const auto due =
+        idlest == nullptr ? Clock::now() + request_time_max : *idlest->idle_since + idle_time_min;
+    if (idlest != nullptr && due <= Clock::now()) {
+      idlest->idle_since.reset();
+      idlest->stream.cancel();
+      self->pause.expires_at(Clock::time_point::max());  // Until it is gone.
+    } else {
+      self->pause.expires_at(due);
+    }
+    co_await self->pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
+  }
+}
+
+asio::awaitable<void> HttpServer::State::accept(std::shared_ptr<State> self) {
+  while (!self->stopped) {
+    error_code error;
+    co_await make_room(self);
+    if (self->stopped) co_return;
+    tcp::socket socket(self->io);
+    co_await self->acceptor.async_accept(socket, asio::redirect_error(asio::use_awaitable, error));
+    if (self->stopped) co_return;
+    if (!error) {
+      auto connection = std::make_unique<Connection>(self, std::move(socket));
+      asio::co_spawn(self->io, serve(std::move(connection)), self->ended("a status connection"));
+    } else if (error != asio::error::connection_aborted) {
+      self->pause.expires_after(accept_pause);
+      co_await self->pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
+    }
+  }
+}
+
+asio::awaitable<void> HttpServer::State::serve(std::unique_ptr<Connection> connection) {
+  const State& self = *connection->state;
+  beast::tcp_stream& stream = connection->stream;
+  beast::flat_buffer buffer(header_bytes_max);
+  for (bool keep = true; keep && !self.stopped;) {
+    stream.expires_after(request_time_max);
+    connection->idle_since = Clock::now();
+    Request request;
+    request.header_limit(header_bytes_max);
+    error_code error;
+    co_await http::async_read_header(stream, buffer, request,
+                                     asio::redirect_error(asio::use_awaitable, error));
+    connection->idle_since.reset();
+    std::optional<Page> page;
+    if (error) {
+      page = objection(error);
+      if (!page) co_return;
+    } else if (!request.is_done()) {
+      page = sentence_page(400, "a request has no body here");
+    }
+    const bool refused = page.has_value();
+    keep = !refused && !self.stopped && request.get().keep_alive();
+    // Made before it is awaited: GCC 12 destroys twice what a conditional expression makes within a
+    // co_await.
+    if (!page) page = self.page_for(request);
+    Response response = to_response(request, std::move(*page), keep);
+    co_await http::async_write(stream, response, asio::redirect_error(asio::use_awaitable, error));
+    if (error) co_return;
+    if (refused) co_await linger(stream);
+  }
+  error_code ignored;  // Closing cannot be helped further.
+  stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
+}
+
+Page HttpServer::State::page_for(const Request& request) const {
+  const auto method = request.get().method();
+  if (method != http::verb::get && method != http::verb::head) {
+    return sentence_page(405, "pages are only read here: GET and HEAD");
+  }
+  const auto target = request.get().target();
+  try {
+    return pages({target.data(), target.size()});
+  } catch (const std::exception& error) {
+    trouble("the status page at " + std::string(target) + " failed: " + error.what());
+    return sentence_page(500, "this page cannot be shown; the daemon's log says why");
+  }
+}
+
+asio::awaitable<void> HttpServer::State::linger(beast::tcp_stream& stream) {
+  error_code error;
+  stream.socket().shutdown(tcp::socket::shutdown_send, error);
+  stream.expires_after(linger_time_max);
+  std::array<char, 4096> unread;
+  for (std::size_t total = 0; !error && total < linger_bytes_max;) {
+    total += co_await stream.async_read_some(asio::buffer(unread),
+                                             asio::redirect_error(asio::use_awaitable, error));
+  }
+}
+
+HttpServer::HttpServer(asio::io_context& io, unique_fd listener, Pages pages, Trouble trouble)
+    : state_(std::make_shared<State>(io, std::move(pages), std::move(trouble))) {
+  const int family = local_address(listener.get()).storage.ss_family;
+  if (family != AF_INET && family != AF_INET6) {
+    throw Error(Errc::misuse, "the status is served over TCP only, not on " +
+                                  local_address(listener.get()).to_string());
+  }
+  state_->acceptor.assign(family == AF_INET ? tcp::v4() : tcp::v6(), listener.get());
+  (void)listener.release();  // It is the acceptor's now.
+  asio::co_spawn(io, State::accept(state_), state_->ended("accepting status connections"));
+}
+
+HttpServer::~HttpServer() { stop(); }
+
+std::size_t HttpServer::connections() const { return state_->connections.size(); }
+
+void HttpServer::stop() {
+  if (std::exchange(state_->stopped, true)) return;
+  error_code ignored;  // Closing cannot be helped further.
+  state_->acceptor.close(ignored);
+  state_->pause.cancel();
+  for (auto* connection : state_->connections) connection->stream.cancel();
+}
+
+}  // namespace dlaunch::rendezvous

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "rendezvous/daemon/status_pages.hpp"
+#include "runtime/base/os/unique_fd.hpp"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <boost/asio/io_context.hpp>
+
+namespace dlaunch::rendezvous {
+
+/// Serves pages over HTTP/1.1: GET and HEAD, no bodies. One thread: that of `io`. A request has 8
+/// KiB and 5 s, its answer included. 64 connections are served at once; the next takes the place of
+/// the one that is idle for longest. A client that exceeds a limit is cut off, and nobody else
+/// suffers.
+class HttpServer {
+ public:
+  /// Gives the page at a request's target.
+  using Pages = std::function<Page(std::string_view target)>;
+  /// Hears of what went wrong with the server itself, as a sentence.
+  using Trouble = std::function<void(const std::string& sentence)>;
+
+  /// `listener`: a bound and listening TCP socket; throws Error for any other.
+  HttpServer(boost::asio::io_context& io, unique_fd listener, Pages pages, Trouble trouble);
+  ~HttpServer();
+
+  std::size_t connections() const;
+  /// Closes the listener and every connection.
+  void stop();
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace dlaunch::rendezvous

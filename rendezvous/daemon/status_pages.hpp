@@ -1,0 +1,51 @@
+#pragma once
+
+#include "rendezvous/daemon/process_figures.hpp"
+#include "rendezvous/service/service.hpp"
+#include "runtime/store/server/server.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dlaunch::rendezvous {
+
+/// All that can be said about a daemon at one moment.
+struct DaemonStatus {
+  Clock::time_point now;
+  Clock::duration up{};
+  std::vector<NamedJobStatus> jobs;
+  Totals totals;
+  store::Counters counters;
+  std::size_t http_connections = 0;
+  ProcessFigures process;
+};
+
+/// One answer to a GET.
+struct Page {
+  unsigned code = 200;
+  std::string content_type = "text/plain; charset=utf-8";
+  std::string body;
+};
+
+/// The source of what pages show. Each is called at most once, and only by pages that need it.
+struct StatusSource {
+  std::function<DaemonStatus()> status;
+  /// Why the daemon takes no new job; empty: it does.
+  std::function<std::string()> unready;
+};
+
+/// The page at a request's target ("/api/v1/jobs/a%20job?x=y"); 404 where there is none.
+Page page_at(std::string_view target, const StatusSource& source);
+
+/// OpenMetrics text 1.0.
+std::string metrics_text(const DaemonStatus& status);
+
+/// A job in full, and a line of the list of jobs, as JSON.
+std::string job_json(const NamedJobStatus& job, Clock::time_point now);
+std::string jobs_json(const DaemonStatus& status);
+
+}  // namespace dlaunch::rendezvous

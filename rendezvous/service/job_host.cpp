@@ -1,0 +1,294 @@
+#include "rendezvous/service/job_host.hpp"
+
+#include "runtime/base/os/random.hpp"
+#include "runtime/base/os/socket.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <numeric>
+#include <utility>
+
+#include <boost/asio/post.hpp>
+#include <fcntl.h>
+
+namespace dlaunch::rendezvous {
+namespace {
+
+constexpr int refused_clients_told = 4;
+
+/// Abstract names are visible to everyone in the network namespace; a random one cannot be taken
+/// beforehand.
+std::string random_name() { return "@dlaunch-" + random_hex(24); }
+
+}  // namespace
+
+JobHost::JobHost(boost::asio::io_context& io, JobIdentity identity, JobObserver& observer,
+                 store::Uplink* upstream)
+    : io_(io),
+      identity_(std::move(identity)),
+      observer_(observer),
+      socket_name_(random_name()),
+      listener_(listen_unix(socket_name_)) {
+  if (upstream != nullptr) relay_.emplace(io_, *upstream);
+  begin_serving();
+}
+
+JobHost::~JobHost() { stop(); }
+
+void JobHost::stop() {
+  native_->stop();
+  if (c10d_) c10d_->stop();
+}
+
+std::unique_ptr<store::Server> JobHost::make_server() {
+  store::Host& self = *this;
+  auto server = std::make_unique<store::Server>(io_, self);
+  server->on_slow_reader([this](store::ConnectionId who, const std::string& peer) {
+    const auto member = by_connection_.find(who);
+    const std::string name =
+        member == by_connection_.end() ? "a client" : "rank " + std::to_string(member->second);
+    observer_.on_warning(store::slow_reader_text(name, peer));
+  });
+  return server;
+}
+
+/// The name is bound once; each attempt's server gets a descriptor of its own for it. It serves
+/// processes of the same user only.
+void JobHost::begin_serving() {
+  native_ = make_server();
+  if (relay_) {
+    relay_->begin_epoch({.epoch = identity_.epoch,
+                         .first_rank = identity_.first_rank,
+                         .local_size = identity_.local_size,
+                         .world_size = identity_.world_size},
+                        *native_);
+  }
+  unique_fd listener(::fcntl(listener_.get(), F_DUPFD_CLOEXEC, 0));
+  if (!listener) throw Error(Errc::internal, "out of descriptors: " + errno_text(errno));
+  native_->listen(std::move(listener), {.native = true, .c10d = false});
+}
+
+void JobHost::serve_c10d(unique_fd listener) {
+  // Only PyTorch's protocol: a native client has no business on the advertised port yet.
+  if (!c10d_) {
+    c10d_ = make_server();
+    c10d_->on_slow_reader([this](store::ConnectionId, const std::string& peer) {
+      observer_.on_warning(store::slow_reader_text("a client of PyTorch's store", peer));
+    });
+    hear_refused_clients(*c10d_);
+  }
+  c10d_->listen(std::move(listener), {.native = false, .c10d = true});
+}
+
+void JobHost::share_c10d(store::Server& server) {
+  shared_c10d_ = &server;
+  hear_refused_clients(server);
+}
+
+/// A mistake that all ranks make alike is not told for each of them.
+void JobHost::hear_refused_clients(store::Server& server) {
+  server.on_refused_c10d([this, alive = std::weak_ptr(alive_)](
+                             const Address& peer, const Address& own, const std::string& why) {
+    if (alive.expired() || refused_clients_ >= refused_clients_told) return;
+    ++refused_clients_;
+    observer_.on_refused_client(peer, own, why);
+  });
+}
+
+void JobHost::serve_c10d_to(const std::optional<std::vector<std::string>>& hosts) {
+  if (c10d_) c10d_->restrict_c10d(hosts);
+  if (shared_c10d_) shared_c10d_->restrict_c10d(hosts);
+}
+
+void JobHost::begin_attempt(JobIdentity identity) {
+  identity_ = std::move(identity);
+  native_->stop();
+  expected_.clear();
+  by_rank_.clear();
+  by_connection_.clear();
+  losses_.clear();
+  segment_.reset();
+  segment_was_tried_ = has_warned_ = false;
+  refused_clients_ = 0;
+  begin_serving();
+  if (c10d_) c10d_->renew_c10d();
+  if (shared_c10d_) shared_c10d_->renew_c10d();
+}
+
+void JobHost::expect(int rank, unique_fd control) {
+  expected_[native_->adopt(std::move(control))] = rank;
+}
+
+void JobHost::publish_loss(int rank, const std::string& host, const std::string& cause, bool left) {
+  // Said again after the agent's connection broke.
+  if (std::ranges::any_of(losses_, [&](const auto& loss) { return loss.rank == rank; })) return;
+  losses_.push_back({.rank = rank, .host = host, .cause = cause, .left = left});
+  for (const auto& [member, where] : by_rank_) {
+    if (member != rank) tell(where.connection, losses_.back());
+  }
+  // After the news, so that whoever waits in a barrier knows by then who is missing.
+  const std::string why = "rank " + std::to_string(rank) + " on " + host + " is lost: " + cause;
+  if (relay_) {
+    relay_->lose_contributor(rank, why);
+  } else {
+    native_->lose_contributor(rank, identity_.world_size, why);
+  }
+}
+
+void JobHost::tell_doing(int rank, const wire::Doing& doing) {
+  const auto member = by_rank_.find(rank);
+  if (member != by_rank_.end()) tell(member->second.connection, doing);
+}
+
+std::variant<wire::Welcome, store::Host::Refusal> JobHost::admit(store::ConnectionId who,
+                                                                 const wire::Hello& hello) {
+  if (auto no = objection(who, hello)) return std::move(*no);
+  if (hello.member) {
+    const int rank = hello.member->rank;
+    // The same session may come on a new connection; the server then ends the old one.
+    if (const auto old = by_rank_.find(rank); old != by_rank_.end()) {
+      by_connection_.erase(old->second.connection);
+    }
+    by_rank_[rank] = {who, hello.session};
+    by_connection_[who] = rank;
+    // After the welcome, which is sent when we return.
+    boost::asio::post(io_, [this, rank, who, alive = std::weak_ptr(alive_)] {
+      if (alive.expired() || !by_connection_.contains(who)) return;
+      grant(who);
+      for (const auto& loss : losses_) tell(who, loss);
+      observer_.on_joined(rank);
+    });
+  }
+  return wire::Welcome{.job = identity_.job, .epoch = identity_.epoch, .memory = 0};
+}
+
+/// Why this one may not come in.
+std::optional<store::Host::Refusal> JobHost::objection(store::ConnectionId who,
+                                                       const wire::Hello& hello) const {
+  if (!hello.job.empty() && hello.job != identity_.job) {
+    return Refusal{Errc::refused,
+                   "this agent serves the job '" + identity_.job + "', not '" + hello.job + "'"};
+  }
+  if (!hello.member) return std::nullopt;
+  const auto& member = *hello.member;
+  const std::string name = "rank " + std::to_string(member.rank);
+  if (member.world_size != identity_.world_size) {
+    return Refusal{Errc::mismatch, name + " believes in a world of " +
+                                       std::to_string(member.world_size) + ", this job's has " +
+                                       std::to_string(identity_.world_size)};
+  }
+  const int last = identity_.first_rank + identity_.local_size - 1;
+  if (member.rank < identity_.first_rank || member.rank > last) {
+    return Refusal{Errc::refused, name + " does not live here; this agent's ranks are " +
+                                      std::to_string(identity_.first_rank) + " to " +
+                                      std::to_string(last)};
+  }
+  if (const auto own = expected_.find(who); own != expected_.end() && own->second != member.rank) {
+    return Refusal{Errc::refused, "this control socket is that of rank " +
+                                      std::to_string(own->second) + ", not of " + name +
+                                      "; was RANK changed?"};
+  }
+  const auto present = by_rank_.find(member.rank);
+  if (present != by_rank_.end() &&
+      (hello.session == 0 || present->second.session != hello.session)) {
+    return Refusal{Errc::refused, name + " is already here: two processes claim to be it"};
+  }
+  return std::nullopt;
+}
+
+void JobHost::grant(store::ConnectionId to) {
+  wire::Grant message;
+  message.report_grace_ms = static_cast<std::uint32_t>(identity_.failure_grace.count());
+  if (identity_.data_key) {
+    const auto key = identity_.data_key->bytes();
+    message.data_key.assign(key.begin(), key.end());
+  }
+  std::vector<unique_fd> fds;
+  if (identity_.world_size > 1) {
+    try {
+      fds.push_back(listen_tcp(resolve(identity_.mesh_host, 0).front()));
+      message.listener = true;
+    } catch (const Error&) {
+      // Out of descriptors here, maybe not there: without ours, the worker binds one of its own.
+    }
+  }
+  if (Segment* const shared = segment()) {
+    unique_fd copy(::fcntl(shared->fd(), F_DUPFD_CLOEXEC, 0));
+    message.segment = copy.get() >= 0;
+    if (copy) fds.push_back(std::move(copy));
+  }
+  tell(to, message, std::move(fds));
+  wipe(message.data_key);
+}
+
+Segment* JobHost::segment() {
+  if (identity_.world_size < 2 || std::exchange(segment_was_tried_, true)) return segment_.get();
+  SegmentPlan plan{
+      .job = hash_of_job(identity_.job),
+      .epoch = identity_.epoch,
+      .world_ranks = std::vector<std::int32_t>(static_cast<std::size_t>(identity_.local_size)),
+      .oversubscribed = identity_.oversubscribed};
+  std::iota(plan.world_ranks.begin(), plan.world_ranks.end(), identity_.first_rank);
+  try {
+    segment_ = Segment::create(plan);
+  } catch (const Error& error) {
+    const bool alone = identity_.local_size == 1;
+    warn(std::string(error.what()) +
+         (alone ? "; dlaunch will not see what the rank on " + identity_.host + " does"
+                : "; the ranks on " + identity_.host + " go on without it, over TCP"));
+  }
+  return segment_.get();
+}
+
+/// If one rank lacks something, its neighbours often do, too: the first sentence of an attempt will
+/// do.
+void JobHost::warn(const std::string& sentence) {
+  if (!std::exchange(has_warned_, true)) observer_.on_warning(sentence);
+}
+
+void JobHost::tell(store::ConnectionId to, const auto& message, std::vector<unique_fd> fds) {
+  Bytes payload;
+  wire::encode(payload, message);
+  native_->push(to, std::decay_t<decltype(message)>::type, payload, std::move(fds));
+}
+
+void JobHost::on_message(store::ConnectionId who, const wire::FrameHeader& header,
+                         BytesView payload) {
+  const auto member = by_connection_.find(who);
+  if (member == by_connection_.end()) return;  // A tool has nothing to report.
+  if (header.type == wire::Type::report) {
+    if (const auto report = wire::decode<wire::Report>(payload)) {
+      observer_.on_reported(member->second, *report);
+    }
+  } else if (header.type == wire::Type::inquire) {
+    if (const auto inquiry = wire::decode<wire::Inquire>(payload)) {
+      observer_.on_inquired(member->second, inquiry->ranks);
+    }
+  } else if (header.type == wire::Type::abort) {
+    if (const auto abort = wire::decode<wire::Abort>(payload)) {
+      for (const auto& [rank, where] : by_rank_) {
+        if (where.connection != who) tell(where.connection, *abort);
+      }
+    }
+  } else if (header.type == wire::Type::warning) {
+    if (const auto warning = wire::decode<wire::Warning>(payload)) {
+      warn("rank " + std::to_string(member->second) + ": " + warning->sentence);
+    }
+  }
+}
+
+void JobHost::on_other_version(store::ConnectionId, std::uint32_t theirs) {
+  observer_.on_warning(store::other_version_text("this node", theirs));
+}
+
+void JobHost::on_closed(store::ConnectionId who, bool) {
+  expected_.erase(who);
+  const auto member = by_connection_.find(who);
+  if (member == by_connection_.end()) return;
+  const int rank = member->second;
+  by_connection_.erase(member);
+  by_rank_.erase(rank);
+  observer_.on_left(rank);
+}
+
+}  // namespace dlaunch::rendezvous

@@ -1,0 +1,307 @@
+#include "rendezvous/service/messages.hpp"
+
+#include "runtime/store/protocol/wire_codec.hpp"
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+namespace dlaunch::rendezvous::message {
+namespace {
+
+using wire::is;
+
+/// What an empty text takes.
+constexpr std::size_t text_bytes_min = sizeof(std::uint32_t);
+
+void addresses(auto& io, auto& list) {
+  io.repeat(
+      list, text_bytes_min, [&](auto& address) { io.text(address); }, addresses_max);
+}
+
+void fields(auto& io, is<Launch> auto& m) {
+  io.integer(m.line);
+  io.integer(m.start);
+}
+void fields(auto& io, is<NodeOffer> auto& m) {
+  io.text(m.id);
+  io.text(m.host);
+  io.integer(m.workers);
+  io.number(m.rank_hint);
+  io.number(m.scheduler_order);
+  addresses(io, m.store_addresses);
+  fields(io, m.launch);
+}
+void fields(auto& io, is<JobRules> auto& m) {
+  io.integer(m.nodes_min);
+  io.integer(m.nodes_max);
+  io.integer(m.max_restarts);
+  io.flag(m.continue_on_failure);
+  io.duration(m.join_timeout);
+  io.duration(m.last_call);
+  io.duration(m.lease);
+  io.duration(m.reconnect_grace);
+}
+void fields(auto& io, is<Holding> auto& m) {
+  io.integer(m.incarnation);
+  io.integer(m.epoch);
+  io.integer(m.attempt);
+  io.integer(m.node_rank);
+  io.integer(m.node_count);
+  io.integer(m.first_rank);
+  io.integer(m.world_size);
+}
+void fields(auto& io, is<Admission::Entry> auto& m) {
+  io.text(m.id);
+  io.text(m.host);
+  io.integer(m.first_rank);
+  io.integer(m.workers);
+  addresses(io, m.store_addresses);
+}
+void fields(auto& io, is<Admission> auto& m) {
+  io.integer(m.epoch);
+  io.integer(m.attempt);
+  io.integer(m.node_rank);
+  io.integer(m.node_count);
+  io.integer(m.first_rank);
+  io.integer(m.local_size);
+  io.integer(m.world_size);
+  addresses(io, m.store_addresses);
+  constexpr std::size_t entry_bytes_min = 3 * text_bytes_min + 2 * sizeof(std::int32_t);
+  io.repeat(
+      m.roster, entry_bytes_min, [&](auto& entry) { fields(io, entry); }, roster_max);
+  io.text(m.again_for);
+}
+
+void fields(auto& io, is<Join> auto& m) {
+  fields(io, m.offer);
+  fields(io, m.rules);
+  io.maybe(m.holding, [&](auto& holding) { fields(io, holding); });
+  io.text(m.version);
+}
+void fields(auto& io, is<Leave> auto& m) {
+  io.integer(m.exit_code);
+  io.text(m.reason);
+  io.flag(m.closes);
+}
+void fields(auto&, is<Heartbeat> auto&) {}
+constexpr std::size_t fact_bytes_min = 23;
+
+/// An age is a duration since no time at all.
+void age(auto& io, auto& when) {
+  auto since = when.time_since_epoch();
+  io.duration(since);
+  if constexpr (!std::is_const_v<std::remove_reference_t<decltype(when)>>) {
+    when = Clock::time_point(since);
+  }
+}
+
+void fields(auto& io, is<Fact> auto& m) {
+  io.integer(m.rank);
+  io.choice(m.end, Fact::End::failed);
+  io.integer(m.exit_code);
+  io.integer(m.signal);
+  io.flag(m.core_dumped);
+  age(io, m.when);
+  io.maybe(m.claim, [&](auto& claim) { fields(io, claim); });
+}
+void fields(auto& io, is<RankDetails> auto& m) {
+  io.integer(m.rank);
+  io.integer(m.local_rank);
+  io.text(m.node);
+  io.text(m.host);
+  io.integer(m.pid);
+  io.integer(m.time_ms);
+  io.text(m.error_file);
+  io.text(m.message);
+  io.repeat(
+      m.last_lines, text_bytes_min, [&](auto& line) { io.text(line); }, lines_max);
+  io.flag(m.lines_of_both);
+}
+void fields(auto& io, is<Verdict> auto& m) {
+  io.choice(m.kind, Verdict::Kind::gave_up);
+  io.repeat(
+      m.ranks, sizeof(std::int32_t), [&](auto& rank) { io.integer(rank); }, roster_max);
+  io.integer(m.exit_code);
+  io.integer(m.code);
+  io.integer(m.signal);
+  io.flag(m.core_dumped);
+  io.text(m.doing);
+}
+
+void fields(auto& io, is<WorkerFailed> auto& m) {
+  io.integer(m.epoch);
+  fields(io, m.fact);
+  io.text(m.cause);
+}
+void fields(auto& io, is<WorkerLeft> auto& m) {
+  io.integer(m.epoch);
+  io.integer(m.rank);
+}
+void fields(auto& io, is<WorkersEnded> auto& m) {
+  io.integer(m.epoch);
+  io.choice(m.outcome, rendezvous::WorkersEnded::Outcome::spawn_failed);
+  io.integer(m.exit_code);
+  io.text(m.sentence);
+  io.repeat(
+      m.facts, fact_bytes_min, [&](auto& fact) { fields(io, fact); }, facts_max);
+  io.repeat(
+      m.left, 2 * sizeof(std::int32_t),
+      [&](auto& range) {
+        io.integer(range.first);
+        io.integer(range.count);
+      },
+      ranges_max);
+  constexpr std::size_t details_bytes_min = 45;
+  io.repeat(
+      m.details, details_bytes_min, [&](auto& each) { fields(io, each); }, details_max);
+}
+void fields(auto& io, is<CommunicatorCalls> auto& m) {
+  io.integer(m.communicator);
+  io.text(m.name);
+  io.integer(m.rank);
+  io.integer(m.ranks);
+  io.integer(m.begun);
+  io.integer(m.count);
+  io.integer(m.digest);
+  io.flag(m.heard);
+  constexpr std::size_t call_bytes_min = 2 * sizeof(std::uint64_t) + text_bytes_min;
+  io.repeat(
+      m.last, call_bytes_min,
+      [&](auto& call) {
+        io.integer(call.sequence);
+        io.integer(call.digest);
+        io.text(call.text);
+      },
+      calls_max);
+}
+void fields(auto& io, is<CallsMade> auto& m) {
+  io.integer(m.epoch);
+  constexpr std::size_t communicator_bytes_min = 4 * sizeof(std::uint64_t) + 4 * text_bytes_min;
+  io.repeat(
+      m.communicators, communicator_bytes_min, [&](auto& calls) { fields(io, calls); },
+      communicators_max);
+}
+void fields(auto& io, is<HostPlace> auto& m) {
+  io.text(m.id);
+  io.text(m.host);
+  io.integer(m.first_rank);
+  io.integer(m.workers);
+}
+void fields(auto& io, is<Admitted> auto& m) {
+  io.integer(m.admission.incarnation);
+  io.flag(m.hosted);
+  fields(io, m.admission);
+  io.maybe(m.host, [&](auto& host) { fields(io, host); });
+}
+void fields(auto& io, is<Refused> auto& m) {
+  io.integer(m.code);
+  io.integer(m.exit_code);
+  io.text(m.reason);
+}
+void fields(auto& io, is<Stopped> auto& m) {
+  io.integer(m.epoch);
+  io.choice(m.cause, Stop::Cause::evicted);
+  io.text(m.reason);
+}
+void fields(auto& io, is<RanksLost> auto& m) {
+  io.integer(m.epoch);
+  io.integer(m.first_rank);
+  io.integer(m.count);
+  io.text(m.host);
+  io.text(m.cause);
+  io.flag(m.left);
+}
+void fields(auto& io, is<Standing> auto& m) { io.text(m.sentence); }
+void fields(auto& io, is<Finished> auto& m) {
+  io.integer(m.exit_code);
+  io.maybe(m.verdict, [&](auto& verdict) { fields(io, verdict); });
+  io.text(m.sentence);
+  io.maybe(m.details, [&](auto& details) { fields(io, details); });
+}
+
+/// A time as its age, and an age as its time.
+void turn(Fact& fact, Clock::time_point now) { fact.when = Clock::time_point(now - fact.when); }
+
+bool blames_others(const Fact& fact) { return fact.claim && fact.claim->fault != Fault::own; }
+
+}  // namespace
+
+WorkerFailed told(const rendezvous::WorkerFailed& how, Clock::time_point now) {
+  WorkerFailed message{how.epoch, how.fact, how.cause};
+  turn(message.fact, now);
+  return message;
+}
+
+rendezvous::WorkerFailed heard(const WorkerFailed& how, Session from, Clock::time_point now) {
+  rendezvous::WorkerFailed event{from, how.epoch, how.fact, how.cause};
+  turn(event.fact, now);
+  return event;
+}
+
+WorkersEnded told(const rendezvous::WorkersEnded& how, Clock::time_point now) {
+  WorkersEnded message{how.epoch, how.outcome, how.exit_code, how.sentence, {}, {}, how.details};
+  for (const bool victims : {false, true}) {
+    for (const auto& [rank, fact] : how.facts.ranks) {
+      if (blames_others(fact) != victims || message.facts.size() >= facts_max) continue;
+      message.facts.push_back(fact);
+      turn(message.facts.back(), now);
+    }
+  }
+  for (const auto& [first, count] : how.facts.left) {
+    if (message.left.size() < ranges_max) message.left.push_back({first, count});
+  }
+  message.details.resize(std::min(message.details.size(), details_max));
+  for (auto& details : message.details) {
+    auto& lines = details.last_lines;
+    if (lines.size() > lines_max) lines.erase(lines.begin(), lines.end() - lines_max);
+    for (auto& line : lines) line.resize(std::min(line.size(), line_bytes_max));
+  }
+  return message;
+}
+
+rendezvous::WorkersEnded heard(const WorkersEnded& how, Session from, Clock::time_point now) {
+  rendezvous::WorkersEnded event{from,         how.epoch, how.outcome, how.exit_code,
+                                 how.sentence, {},        how.details};
+  for (Fact fact : how.facts) {
+    turn(fact, now);
+    event.facts.ranks.insert_or_assign(fact.rank, std::move(fact));
+  }
+  for (const auto& range : how.left) event.facts.add_left(range.first, range.count);
+  return event;
+}
+
+template <class Message>
+void encode(Bytes& out, const Message& message) {
+  wire::Writer io(out);
+  fields(io, message);
+}
+
+template <class Message>
+std::optional<Message> decode(BytesView payload) {
+  std::optional<Message> message(std::in_place);
+  wire::Reader io(payload);
+  fields(io, *message);
+  if (!io.complete()) message.reset();
+  return message;
+}
+
+#define DLAUNCH_RENDEZVOUS_MESSAGE(M)        \
+  template void encode<M>(Bytes&, const M&); \
+  template std::optional<M> decode<M>(BytesView)
+DLAUNCH_RENDEZVOUS_MESSAGE(Join);
+DLAUNCH_RENDEZVOUS_MESSAGE(Leave);
+DLAUNCH_RENDEZVOUS_MESSAGE(Heartbeat);
+DLAUNCH_RENDEZVOUS_MESSAGE(WorkerFailed);
+DLAUNCH_RENDEZVOUS_MESSAGE(WorkerLeft);
+DLAUNCH_RENDEZVOUS_MESSAGE(WorkersEnded);
+DLAUNCH_RENDEZVOUS_MESSAGE(CallsMade);
+DLAUNCH_RENDEZVOUS_MESSAGE(Admitted);
+DLAUNCH_RENDEZVOUS_MESSAGE(Refused);
+DLAUNCH_RENDEZVOUS_MESSAGE(Stopped);
+DLAUNCH_RENDEZVOUS_MESSAGE(RanksLost);
+DLAUNCH_RENDEZVOUS_MESSAGE(Standing);
+DLAUNCH_RENDEZVOUS_MESSAGE(Finished);
+#undef DLAUNCH_RENDEZVOUS_MESSAGE
+
+}  // namespace dlaunch::rendezvous::message

@@ -1,0 +1,134 @@
+#pragma once
+
+#include "rendezvous/rounds/rounds.hpp"
+#include "runtime/store/protocol/wire.hpp"
+
+/// What an agent and the rendezvous say to each other, as frames of the native protocol on the
+/// agent's one connection (docs/wire.md). HELLO's session is rounds' Session. All are pushed
+/// (request 0) both ways; a sender repeats what the other side may have missed after a reconnect.
+namespace dlaunch::rendezvous::message {
+
+/// Addresses of one node. Texts have wire::text_bytes_max, frames wire::frame_bytes_max.
+constexpr std::size_t addresses_max = 64;
+constexpr std::size_t roster_max = 65'536;
+/// What one node tells of its calls in one message.
+constexpr std::size_t communicators_max = 64, calls_max = 64;
+
+/// Agent: its first message after WELCOME, and again after each reconnect.
+struct Join {
+  static constexpr wire::Type type = wire::Type::join;
+  NodeOffer offer;
+  JobRules rules;
+  std::optional<Holding> holding;
+  std::string version;  ///< Of the program, for messages.
+};
+/// Agent: goes on purpose.
+struct Leave {
+  static constexpr wire::Type type = wire::Type::leave;
+  std::int32_t exit_code = 0;
+  std::string reason;
+  bool closes = false;
+};
+/// Both ways, every second while nothing else is said; the rendezvous echoes it.
+struct Heartbeat {
+  static constexpr wire::Type type = wire::Type::heartbeat;
+};
+/// The times in facts travel as ages, `told` to `heard`: clocks differ.
+struct WorkerFailed {
+  static constexpr wire::Type type = wire::Type::worker_failed;
+  std::uint64_t epoch = 0;
+  Fact fact;
+  std::string cause;
+};
+struct WorkerLeft {
+  static constexpr wire::Type type = wire::Type::worker_left;
+  std::uint64_t epoch = 0;
+  std::int32_t rank = 0;
+};
+struct WorkersEnded {
+  static constexpr wire::Type type = wire::Type::workers_ended;
+  std::uint64_t epoch = 0;
+  rendezvous::WorkersEnded::Outcome outcome{};
+  std::int32_t exit_code = 0;
+  std::string sentence;
+  std::vector<Fact> facts;
+  struct Range {
+    std::int32_t first = 0;
+    std::int32_t count = 1;
+  };
+  std::vector<Range> left;
+  std::vector<RankDetails> details;
+};
+/// Agent: before WorkersEnded, where the workers ended by themselves; several for many
+/// communicators.
+struct CallsMade {
+  static constexpr wire::Type type = wire::Type::calls_made;
+  std::uint64_t epoch = 0;
+  std::vector<CommunicatorCalls> communicators;
+};
+/// A node's place in an epoch.
+struct HostPlace {
+  std::string id;
+  std::string host;
+  std::int32_t first_rank = 0;
+  std::int32_t workers = 1;
+};
+/// Rendezvous: places the node in a round.
+struct Admitted {
+  static constexpr wire::Type type = wire::Type::admitted;
+  bool hosted = false;  ///< By a node of the job: its loss is the job's end.
+  Admission admission;
+  /// The node that hosts, where it has ranks of this epoch.
+  std::optional<HostPlace> host = std::nullopt;
+};
+struct Refused {
+  static constexpr wire::Type type = wire::Type::refused;
+  Errc code{};
+  std::int32_t exit_code = 0;
+  std::string reason;
+};
+struct Stopped {
+  static constexpr wire::Type type = wire::Type::stop;
+  std::uint64_t epoch = 0;
+  Stop::Cause cause{};
+  std::string reason;
+};
+struct RanksLost {
+  static constexpr wire::Type type = wire::Type::ranks_lost;
+  std::uint64_t epoch = 0;
+  std::int32_t first_rank = 0;
+  std::int32_t count = 1;
+  std::string host;
+  std::string cause;
+  bool left = false;
+};
+struct Standing {
+  static constexpr wire::Type type = wire::Type::standing;
+  std::string sentence;
+};
+struct Finished {
+  static constexpr wire::Type type = wire::Type::finished;
+  std::int32_t exit_code = 0;
+  std::optional<Verdict> verdict;
+  std::string sentence;
+  std::optional<RankDetails> details = std::nullopt;
+};
+
+/// Ranges of ranks that one node tells to have left, and lines of one rank's stderr.
+constexpr std::size_t ranges_max = 4096, lines_max = 20;
+/// Of one line.
+constexpr std::size_t line_bytes_max = 512;
+
+WorkerFailed told(const rendezvous::WorkerFailed& how, Clock::time_point now);
+rendezvous::WorkerFailed heard(const WorkerFailed& how, Session from, Clock::time_point now);
+/// Facts that blame others are left out where there are too many.
+WorkersEnded told(const rendezvous::WorkersEnded& how, Clock::time_point now);
+rendezvous::WorkersEnded heard(const WorkersEnded& how, Session from, Clock::time_point now);
+
+/// As wire::encode and wire::decode. Durations travel as milliseconds, rounded up.
+template <class Message>
+void encode(Bytes& out, const Message& message);
+template <class Message>
+std::optional<Message> decode(BytesView payload);
+
+}  // namespace dlaunch::rendezvous::message

@@ -1,0 +1,444 @@
+#include "rendezvous/service/service.hpp"
+
+#include "rendezvous/service/incarnation.hpp"
+#include "rendezvous/service/service_state.hpp"
+#include "runtime/base/exit_code.hpp"
+#include "runtime/base/os/random.hpp"
+#include "runtime/store/core/text.hpp"
+
+#include <algorithm>
+
+#include <boost/asio/post.hpp>
+
+namespace dlaunch::rendezvous {
+namespace {
+
+/// Agents that have lost a daemon try every 5 s, and are back long before this. To one that a node
+/// hosts none comes back: without that node the job is over.
+constexpr auto return_within = std::chrono::seconds(30);
+
+/// How long an agent may take to join.
+constexpr auto join_by = std::chrono::seconds(10);
+
+/// A roster names everybody, in one frame.
+constexpr std::size_t roster_bytes_max = wire::frame_bytes_max - (64u << 10);
+
+/// The bytes that an offer takes in a roster.
+std::size_t roster_bytes(const NodeOffer& offer) {
+  constexpr std::size_t fixed = 32;
+  std::size_t bytes = fixed + offer.id.size() + offer.host.size();
+  for (const auto& address : offer.store_addresses) bytes += sizeof(std::uint32_t) + address.size();
+  return bytes;
+}
+
+/// Names go into logs, sentences and file names.
+constexpr std::size_t name_bytes_max = 255;
+
+bool is_name(std::string_view text) {
+  constexpr char last_control = 0x1f, del = 0x7f;
+  const auto control = [](char c) { return (c >= 0 && c <= last_control) || c == del; };
+  return !text.empty() && text.size() <= name_bytes_max && std::ranges::none_of(text, control);
+}
+
+}  // namespace
+
+Service::State::State(boost::asio::io_context& context, ServiceRules allowed, Log to,
+                      JobJournal* keep)
+    : io(context),
+      rules(std::move(allowed)),
+      log(std::move(to)),
+      journal(keep),
+      memory(random_number()),
+      server(context, *this, rules.limits),
+      timer(context),
+      return_by(rules.only_job.empty() ? Clock::now() + return_within : Clock::time_point::min()),
+      farewell_timer(context) {
+  server.on_slow_reader(
+      [this](store::ConnectionId who, const std::string& peer) { on_slow_reader(who, peer); });
+  if (journal != nullptr) {
+    for (const auto& record : journal->load()) {
+      epoch_max = std::max(epoch_max, record.epoch);
+      incarnation_max = std::max(incarnation_max, record.incarnation);
+    }
+  }
+  epoch_before = epoch_max;
+  incarnation_first = incarnation_max = new_incarnation(incarnation_max);
+}
+
+// ---- Connections ----
+
+std::variant<wire::Welcome, store::Host::Refusal> Service::State::admit(store::ConnectionId who,
+                                                                        const wire::Hello& hello) {
+  const std::string& name = rules.only_job.empty() ? hello.job : rules.only_job;
+  if (auto no = objection(hello, name)) {
+    if (log)
+      log({LogLine::Level::warning, is_name(name) ? name : "",
+           "refused: " + no->sentence + " (it came from " + server.peer_of(who) + ")"});
+    return std::move(*no);
+  }
+  Job* job = find(name);
+  store::SpaceId space = store::no_space;
+  if (job != nullptr && hello.session == 0) {
+    space = job->space;  // A tool looks around.
+  } else if (job != nullptr) {
+    // An agent that comes back goes on where it was.
+    if (const auto member = job->members.find(hello.session); member != job->members.end()) {
+      member->second.connection = who;
+      if (member->second.epoch == job->epoch) space = job->space;
+    }
+  }
+  server.seat(who, space);
+  callers[who] = {hello.session, name};
+  if (hello.session != 0) {
+    connected[hello.session] = who;
+    unjoined.emplace_back(Clock::now() + join_by, who);
+    arm();
+  }
+  return wire::Welcome{.job = name, .epoch = job == nullptr ? 0 : job->epoch, .memory = memory};
+}
+
+std::optional<store::Host::Refusal> Service::State::objection(const wire::Hello& hello,
+                                                              const std::string& job) const {
+  if (hello.member) {
+    return Refusal{Errc::refused,
+                   "this is the rendezvous, for agents; a rank talks to the agent that started it"};
+  }
+  if (job.empty()) {
+    return Refusal{Errc::refused, "this rendezvous serves many jobs; name yours with --rdzv-id"};
+  }
+  if (!is_name(job)) {
+    return Refusal{Errc::refused,
+                   "a job's name has at most 255 bytes, none of them a control character"};
+  }
+  if (!rules.only_job.empty() && !hello.job.empty() && hello.job != rules.only_job) {
+    return Refusal{Errc::refused, "this rendezvous serves the job " +
+                                      store::name_in_quotes(rules.only_job) + ", not " +
+                                      store::name_in_quotes(hello.job)};
+  }
+  if (hello.session == 0 && !jobs.contains(job)) {
+    return Refusal{Errc::refused, "there is no job " + store::name_in_quotes(job) + " here"};
+  }
+  const auto other = connected.find(hello.session);
+  if (other != connected.end() && callers.at(other->second).job != job) {
+    return Refusal{Errc::refused, "this session belongs to another job"};
+  }
+  return std::nullopt;
+}
+
+void Service::State::on_message(store::ConnectionId who, const wire::FrameHeader& header,
+                                BytesView payload) {
+  const auto found = callers.find(who);
+  if (found == callers.end()) return;  // It is being let go.
+  // By value: what is done may end it.
+  const Caller caller = found->second;
+  dispatch(who, caller, header.type, payload);
+  arm();
+}
+
+void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wire::Type type,
+                              BytesView payload) {
+  // Decodes the message that `act` takes, and acts.
+  const auto with = [&]<class Message>(std::type_identity<Message>, auto act) {
+    auto decoded = message::decode<Message>(payload);
+    if (decoded) return act(std::move(*decoded));
+    turn_away(who, caller.job, {},
+              {Errc::version, exit_code::configuration,
+               "a message of type " + std::to_string(static_cast<unsigned>(type)) +
+                   " cannot be read; use the same dlaunch everywhere"});
+  };
+  if (type == wire::Type::join) {
+    return with(std::type_identity<message::Join>{},
+                [&](message::Join m) { join(who, std::move(m)); });
+  }
+  if (type == wire::Type::heartbeat) tell(who, message::Heartbeat{});
+  Job* job = find(caller.job);
+  const Session session = caller.session;
+  if (job == nullptr || !caller.joined || !job->members.contains(session)) return;
+  const auto now = Clock::now();
+  if (type == wire::Type::heartbeat) {
+    job->members[session].heard = now;
+    step(*job, Heartbeat{session}, now);
+  } else if (type == wire::Type::leave) {
+    with(std::type_identity<message::Leave>{}, [&](const message::Leave& m) {
+      step(*job, Leave{session, m.exit_code, m.reason, m.closes}, now);
+      job->members.erase(session);
+      joined(who, false);
+    });
+  } else if (type == wire::Type::worker_failed) {
+    with(std::type_identity<message::WorkerFailed>{},
+         [&](const message::WorkerFailed& m) { step(*job, message::heard(m, session, now), now); });
+  } else if (type == wire::Type::worker_left) {
+    with(std::type_identity<message::WorkerLeft>{}, [&](const message::WorkerLeft& m) {
+      step(*job, WorkerLeft{session, m.epoch, m.rank}, now);
+    });
+  } else if (type == wire::Type::calls_made) {
+    with(std::type_identity<message::CallsMade>{}, [&](message::CallsMade m) {
+      step(*job, CallsMade{session, m.epoch, std::move(m.communicators)}, now);
+    });
+  } else if (type == wire::Type::workers_ended) {
+    with(std::type_identity<message::WorkersEnded>{},
+         [&](const message::WorkersEnded& m) { step(*job, message::heard(m, session, now), now); });
+  }
+}
+
+void Service::State::on_other_version(store::ConnectionId who, std::uint32_t theirs) {
+  if (log) {
+    log({LogLine::Level::warning, "", store::other_version_text(server.peer_of(who), theirs)});
+  }
+}
+
+void Service::State::on_closed(store::ConnectionId who, bool goodbye) {
+  const auto found = callers.find(who);
+  if (found == callers.end()) return;
+  const Caller caller = found->second;
+  joined(who, false);
+  callers.erase(found);
+  const auto own = connected.find(caller.session);
+  if (own != connected.end() && own->second == who) connected.erase(own);
+  if (Job* job = find(caller.job)) gone(*job, caller.session, who, goodbye);
+  call_when_idle();
+  arm();
+}
+
+void Service::State::on_slow_reader(store::ConnectionId who, const std::string& peer) {
+  if (!log) return;
+  std::string job, name = "a client of PyTorch's store";
+  if (const auto caller = callers.find(who); caller != callers.end()) {
+    job = caller->second.job;
+    name = "a tool, or a node that has not joined,";
+    if (const Job* joined_job = find(job)) {
+      const auto member = joined_job->members.find(caller->second.session);
+      if (member != joined_job->members.end()) name = "node " + member->second.node;
+    }
+  }
+  log({LogLine::Level::warning, job, store::slow_reader_text(name, peer)});
+}
+
+void Service::State::gone(Job& job, Session session, store::ConnectionId who, bool goodbye) {
+  const auto member = job.members.find(session);
+  // It may have come back on another connection already.
+  if (member == job.members.end() || member->second.connection != who) return;
+  member->second.connection = 0;
+  if (job.finished) return;  // It has done what it came for.
+  // A node that has no place in the epoch has nothing to come back to: it joins anew.
+  if (goodbye || job.epoch == 0 || member->second.epoch != job.epoch) job.members.erase(member);
+  const auto now = Clock::now();
+  if (goodbye) {
+    step(job, Leave{session, exit_code::node_lost, "gone without a reason"}, now);
+  } else {
+    step(job, Disconnected{session}, now);
+  }
+}
+
+// ---- Joining ----
+
+void Service::State::join(store::ConnectionId who, message::Join message) {
+  const Session session = callers[who].session;
+  const std::string name = callers[who].job;
+  Job* job = find(name);
+  // It was cut off for so long that it was given up.
+  const bool missed_the_end =
+      job != nullptr && message.holding && job->rounds.has_had(message.holding->incarnation);
+  if (job != nullptr && job->finished &&
+      (job->members.contains(session) || !rules.only_job.empty() || missed_the_end)) {
+    joined(who, true);
+    job->members[session].connection = who;
+    return tell(who, *job->finished);
+  }
+  if (const auto no = objection(job, session, message)) {
+    const bool named = is_name(message.offer.id);
+    return turn_away(who, name, named ? message.offer.id : std::string(), *no);
+  }
+  if (job == nullptr || job->finished) job = &open_job(name, message);
+  joined(who, true);
+  Member& member = job->members[session];
+  member.connection = who;
+  member.node = message.offer.id;
+  const auto now = Clock::now();
+  member.heard = now;
+  member.evicted = false;
+  const auto holding = message.holding;
+  const std::uint64_t before = job->incarnation;
+  step(*job, Join{session, std::move(message.offer), message.rules, holding}, now);
+  // After a restart of the service the rounds may take up an epoch that they did not begin.
+  if (!holding || job->finished || job->rounds.epoch() != holding->epoch) return;
+  const auto back = job->members.find(session);
+  if (back == job->members.end() || back->second.evicted) return;
+  if (job->incarnation != before || job->epoch != holding->epoch) {
+    begin_epoch(*job, holding->epoch, holding->world_size);
+  }
+  back->second.epoch = holding->epoch;
+  server.seat(who, job->space);
+}
+
+std::optional<message::Refused> Service::State::objection(const Job* job, Session session,
+                                                          const message::Join& message) const {
+  const auto refused = [](int exit_code, std::string why) {
+    return message::Refused{Errc::refused, exit_code, std::move(why)};
+  };
+  if (session == 0) return refused(exit_code::configuration, "who joins a job needs a session");
+  if (!is_name(message.offer.id) || !is_name(message.offer.host)) {
+    return refused(exit_code::configuration,
+                   "a node's and a host's name have at most 255 bytes, none of them a control "
+                   "character");
+  }
+  if (message.rules.nodes_max > rules.nodes_per_job_max) {
+    return refused(exit_code::configuration,
+                   "a job of " + std::to_string(message.rules.nodes_max) +
+                       " nodes is too big for this rendezvous; its limit is " +
+                       std::to_string(rules.nodes_per_job_max));
+  }
+  const std::size_t longest =
+      roster_bytes_max / static_cast<std::size_t>(std::max(1, message.rules.nodes_max));
+  if (const std::size_t bytes = roster_bytes(message.offer); bytes > longest) {
+    return refused(exit_code::configuration, "the node's names and addresses take " +
+                                                 std::to_string(bytes) + " bytes; the limit is " +
+                                                 std::to_string(longest));
+  }
+  if (job != nullptr && !job->finished) {
+    if (job->members.size() < static_cast<std::size_t>(rules.nodes_per_job_max) ||
+        job->members.contains(session)) {
+      return std::nullopt;
+    }
+    return refused(exit_code::unreachable, "the job has " + std::to_string(job->members.size()) +
+                                               " nodes already, which is the limit here");
+  }
+  if (draining) {
+    return refused(exit_code::unreachable, "this rendezvous is being drained and takes no new job");
+  }
+  if (unfinished() >= rules.jobs_max) {
+    return refused(exit_code::unreachable, "this rendezvous has " + std::to_string(unfinished()) +
+                                               " jobs already, which is the limit");
+  }
+  return std::nullopt;
+}
+
+/// A new job, or a new incarnation of a finished one: its epochs go on.
+Job& Service::State::open_job(const std::string& name, const message::Join& message) {
+  std::uint64_t epoch = epoch_max;
+  if (Job* old = find(name)) {
+    epoch = old->rounds.epoch();
+    if (old->scheduled) deadlines.erase({*old->scheduled, old});
+    jobs.erase(name);
+  }
+  const std::uint64_t incarnation = incarnation_max = new_incarnation(incarnation_max);
+  // Nothing that was since counts where it began before this service did.
+  if (message.holding && message.holding->incarnation < incarnation_first) epoch = epoch_before;
+  forget_some();
+  Job& job = jobs[name];
+  job.name = name;
+  job.incarnation = incarnation;
+  job.rounds = Rounds(epoch, {incarnation, incarnation_first, return_by}, name);
+  ++totals.jobs_opened;
+  if (journal != nullptr) journal->job_opened(name, incarnation);
+  return job;
+}
+
+void Service::State::turn_away(store::ConnectionId who, const std::string& job,
+                               const std::string& node, const message::Refused& refusal) {
+  ++totals.refusals;
+  tell(who, refusal);
+  server.close(who);
+  if (log) {
+    log({LogLine::Level::warning, job,
+         (node.empty() ? "a node" : "node " + node) + " was refused: " + refusal.reason});
+  }
+}
+
+void Service::State::joined(store::ConnectionId who, bool is) {
+  const auto caller = callers.find(who);
+  if (caller == callers.end() || caller->second.joined == is) return;
+  caller->second.joined = is;
+  is ? ++agents : --agents;
+}
+
+Job* Service::State::find(std::string_view name) {
+  const auto found = jobs.find(name);
+  return found == jobs.end() ? nullptr : &found->second;
+}
+
+std::size_t Service::State::unfinished() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(jobs, [](const auto& job) { return !job.second.finished; }));
+}
+
+bool Service::State::idle() const { return agents == 0 && unfinished() == 0; }
+
+void Service::State::call_when_idle() {
+  if (!draining || !when_idle || unfinished() > 0) return;
+  if (idle()) {
+    farewell_timer.cancel();
+    return boost::asio::post(io, std::exchange(when_idle, nullptr));
+  }
+  if (std::exchange(farewell, true)) return;
+  farewell_timer.expires_after(farewell_max);
+  farewell_timer.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+    if (error || self->stopped || !self->when_idle) return;
+    std::exchange(self->when_idle, nullptr)();
+  });
+}
+
+// ---- Service ----
+
+Service::Service(boost::asio::io_context& io, ServiceRules rules, Log log, JobJournal* journal)
+    : state_(std::make_shared<State>(io, std::move(rules), std::move(log), journal)) {}
+
+Service::~Service() { stop(); }
+
+void Service::listen(unique_fd listener, store::Protocols protocols) {
+  state_->server.listen(std::move(listener), protocols);
+}
+
+void Service::adopt(unique_fd connected) {
+  state_->own_agent = state_->server.adopt(std::move(connected));
+}
+
+store::Server& Service::server() { return state_->server; }
+
+std::vector<NamedJobStatus> Service::jobs() const {
+  std::vector<NamedJobStatus> found;
+  for (auto& [name, job] : state_->jobs) {
+    state_->refresh(job);
+    state_->schedule(job);
+    const auto usage = state_->server.usage(job.space);
+    auto& line = found.emplace_back(
+        NamedJobStatus{name, job.incarnation, job.rounds.status(), usage.keys, usage.bytes});
+    if (!job.finished) continue;
+    line.status.state = JobStatus::State::finished;
+    line.status.exit_code = job.finished->exit_code;
+  }
+  state_->arm();
+  return found;
+}
+
+store::Counters Service::counters() const { return state_->server.counters(); }
+
+Totals Service::totals() const {
+  Totals totals = state_->totals;
+  totals.connections = state_->callers.size();
+  return totals;
+}
+
+void Service::change(const ServiceRules& rules) {
+  state_->rules.jobs_max = rules.jobs_max;
+  state_->rules.nodes_per_job_max = rules.nodes_per_job_max;
+  state_->rules.remember = rules.remember;
+}
+
+bool Service::idle() const { return state_->idle(); }
+
+void Service::drain(std::function<void()> when_idle, Clock::duration farewell) {
+  state_->farewell_max = farewell;
+  state_->draining = true;
+  state_->when_idle = std::move(when_idle);
+  state_->call_when_idle();
+}
+
+void Service::stop() {
+  state_->stopped = true;
+  state_->timer.cancel();
+  state_->farewell_timer.cancel();
+  state_->server.stop();
+}
+
+}  // namespace dlaunch::rendezvous

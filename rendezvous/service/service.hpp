@@ -1,0 +1,93 @@
+#pragma once
+
+#include "rendezvous/rounds/rounds.hpp"
+#include "rendezvous/service/job_journal.hpp"
+#include "runtime/base/os/unique_fd.hpp"
+#include "runtime/store/server/server.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+
+namespace dlaunch::rendezvous {
+
+/// The limits of a service.
+struct ServiceRules {
+  /// The endpoint is the job: agents name none and are given this one. Empty: many jobs, and every
+  /// agent has to name its own.
+  std::string only_job;
+  std::size_t jobs_max = 1024;
+  int nodes_per_job_max = 20'000;
+  store::Limits limits;  ///< The limits of each job's namespace.
+  /// How long a finished job is remembered, for nodes that come late and for the status page.
+  Clock::duration remember = std::chrono::minutes(10);
+};
+
+/// A line for the log: what happened to which job, as a sentence.
+struct LogLine {
+  enum class Level { info, warning, error };
+  Level level = Level::info;
+  std::string job;
+  std::string sentence;
+  bool told = false;  ///< The job's nodes hear of it, too.
+};
+
+struct NamedJobStatus {
+  std::string job;
+  std::uint64_t incarnation = 0;
+  JobStatus status;
+  std::size_t keys = 0;
+  std::size_t bytes = 0;
+};
+
+/// Counts of what has happened since the service began.
+struct Totals {
+  std::size_t connections = 0;  ///< Agents and tools that are connected now.
+  std::uint64_t jobs_opened = 0;
+  std::uint64_t rounds_closed = 0;
+  std::uint64_t restarts = 0;   ///< Attempts after a job's first.
+  std::uint64_t evictions = 0;  ///< Nodes that were given up while they were silent.
+  std::uint64_t refusals = 0;   ///< Nodes that were turned away.
+};
+
+/// The rendezvous as a service: for each job its rounds and its native key-value namespace, a fresh
+/// one for each epoch, over one store::Server. The daemon runs one, and so does an agent that hosts
+/// its own job. One thread: that of `io`.
+class Service {
+ public:
+  using Log = std::function<void(const LogLine&)>;
+
+  /// `journal` outlives the service; without one nothing is kept.
+  Service(boost::asio::io_context& io, ServiceRules rules, Log log, JobJournal* journal = nullptr);
+  ~Service();
+
+  /// Accepts agents (and tools) on a bound and listening socket.
+  void listen(unique_fd listener, store::Protocols protocols = {.native = true, .c10d = false});
+  /// Serves a connected socket: that of the hosting agent itself.
+  void adopt(unique_fd connected);
+  /// For what shares the port: PyTorch's store in static mode.
+  store::Server& server();
+
+  std::vector<NamedJobStatus> jobs() const;
+  store::Counters counters() const;
+  Totals totals() const;
+  /// From now on these hold: jobs_max, nodes_per_job_max and remember, the latter for jobs that
+  /// finish from now on. The other rules stay as they are.
+  void change(const ServiceRules& rules);
+  /// No unfinished job, and no agent is connected.
+  bool idle() const;
+  /// Takes no new job and calls `when_idle` when none is left; its agents then have `farewell` to
+  /// hear of it, and to go.
+  void drain(std::function<void()> when_idle, Clock::duration farewell);
+  void stop();
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace dlaunch::rendezvous

@@ -1,0 +1,254 @@
+#include "rendezvous/service/service_state.hpp"
+#include "runtime/base/exit_code.hpp"
+
+#include <algorithm>
+
+namespace dlaunch::rendezvous {
+namespace {
+
+std::string ranks(int first, int count) {
+  if (count == 1) return "rank " + std::to_string(first);
+  return "ranks " + std::to_string(first) + " to " + std::to_string(first + count - 1);
+}
+
+}  // namespace
+
+void Service::State::step(Job& job, const Event& event, Clock::time_point now) {
+  const std::uint64_t before = job.epoch;
+  const Effects effects = job.rounds.step(event, now);
+  job.incarnation = job.rounds.incarnation();
+  for (const Effect& effect : effects) {
+    std::visit([&](const auto& what) { apply(job, what); }, effect);
+  }
+  if (job.epoch != before) {
+    // Those that were lost on the way here do not come back.
+    boost::unordered::erase_if(job.members, [&](const auto& entry) {
+      return entry.second.connection == 0 && entry.second.epoch != job.epoch;
+    });
+  }
+  end_if_deserted(job);
+  schedule(job);
+}
+
+/// Nobody is there, and nobody is waited for: the rounds would wait for ever. The next to come
+/// begins anew, with rules of its own.
+void Service::State::end_if_deserted(Job& job) {
+  if (job.finished || job.rounds.next_deadline()) return;
+  const bool deserted = std::ranges::none_of(
+      job.members, [](const auto& entry) { return entry.second.connection != 0; });
+  if (deserted) apply(job, Finish{exit_code::node_lost, std::nullopt, "all its nodes have gone"});
+}
+
+// ---- Effects ----
+
+void Service::State::apply(Job& job, const Admit& effect) {
+  const auto member = job.members.find(effect.to);
+  if (member == job.members.end()) return;
+  const Admission& admission = effect.admission;
+  if (admission.epoch != job.epoch) {
+    begin_epoch(job, admission.epoch, admission.world_size);
+    ++totals.rounds_closed;
+    if (std::exchange(job.attempt, admission.attempt) < admission.attempt) ++totals.restarts;
+    note(LogLine::Level::info, job,
+         "epoch " + std::to_string(admission.epoch) + ", attempt " +
+             std::to_string(admission.attempt) + ": " + std::to_string(admission.node_count) +
+             " nodes, " + std::to_string(admission.world_size) + " ranks");
+  }
+  member->second.epoch = admission.epoch;
+  // One that is not connected now is seated when it comes back.
+  if (member->second.connection != 0) server.seat(member->second.connection, job.space);
+  tell(member->second.connection, message::Admitted{!rules.only_job.empty(), admission, job.host});
+}
+
+void Service::State::begin_epoch(Job& job, std::uint64_t epoch, int world_size) {
+  if (journal != nullptr) journal->epoch_closed(job.name, epoch);
+  server.drop_space(job.space, "the epoch " + std::to_string(job.epoch) + " is over");
+  job.epoch = epoch;
+  job.world_size = world_size;
+  job.space = server.add_space(epoch, rules.limits);
+  job.host = place_of_host(job);
+}
+
+/// Its ranks are lost with it, which nobody will be there to tell.
+std::optional<message::HostPlace> Service::State::place_of_host(const Job& job) const {
+  const auto member = std::ranges::find_if(job.members, [this](const auto& entry) {
+    return own_agent != 0 && entry.second.connection == own_agent;
+  });
+  if (member == job.members.end()) return std::nullopt;
+  for (const auto& node : job.rounds.status().nodes) {
+    if (node.id != member->second.node || !node.node_rank) continue;
+    return message::HostPlace{node.id, node.host, node.first_rank, node.workers};
+  }
+  return std::nullopt;
+}
+
+void Service::State::apply(Job& job, const Refuse& effect) {
+  const auto member = job.members.find(effect.to);
+  if (member == job.members.end()) return;
+  const Member refused = member->second;
+  job.members.erase(member);
+  joined(refused.connection, false);
+  turn_away(refused.connection, job.name, refused.node,
+            {effect.code, effect.exit_code, effect.reason});
+}
+
+void Service::State::apply(Job& job, const Stop& effect) {
+  const auto member = job.members.find(effect.to);
+  if (member == job.members.end()) return;
+  tell(member->second.connection, message::Stopped{effect.epoch, effect.cause, effect.reason});
+  if (effect.cause == Stop::Cause::evicted) {
+    ++totals.evictions;
+    note(LogLine::Level::warning, job,
+         "node " + member->second.node + " was given up: " + effect.reason);
+    member->second.epoch = 0;
+    member->second.evicted = true;
+    server.seat(member->second.connection, store::no_space);
+  } else if (std::exchange(job.stopping, effect.epoch) != effect.epoch) {
+    note(LogLine::Level::warning, job,
+         "epoch " + std::to_string(effect.epoch) + " is stopped: " + effect.reason);
+  }
+}
+
+void Service::State::apply(Job& job, const RanksLost& effect) {
+  const message::RanksLost lost{effect.epoch, effect.first_rank, effect.count,
+                                effect.host,  effect.cause,      effect.left};
+  if (effect.to != 0) {
+    const auto member = job.members.find(effect.to);
+    if (member != job.members.end()) tell(member->second.connection, lost);
+    return;
+  }
+  const std::string who = ranks(effect.first_rank, effect.count) + " on " + effect.host;
+  note(effect.left ? LogLine::Level::info : LogLine::Level::warning, job,
+       who + (effect.left ? " " : " lost: ") + effect.cause);
+  tell_all(job, lost, [&](Session session, const Member& member) {
+    return session != effect.except && member.epoch == effect.epoch;
+  });
+  if (effect.epoch != job.epoch) return;
+  // After the news, so that whoever waits in a barrier knows by then who is missing.
+  for (int rank = effect.first_rank; rank < effect.first_rank + effect.count; ++rank) {
+    server.lose_contributor(
+        rank, job.world_size,
+        "rank " + std::to_string(rank) + " on " + effect.host + " is lost: " + effect.cause,
+        job.space);
+  }
+}
+
+void Service::State::apply(Job& job, const Standing& effect) {
+  const message::Standing standing{effect.sentence};
+  if (effect.to == 0) {
+    note(LogLine::Level::info, job, effect.sentence);
+    tell_all(job, standing, [](Session, const Member&) { return true; });
+  } else if (const auto member = job.members.find(effect.to); member != job.members.end()) {
+    tell(member->second.connection, standing);
+  }
+}
+
+void Service::State::apply(Job& job, const Finish& effect) {
+  if (job.finished) return;
+  job.finished = {effect.exit_code, effect.verdict, effect.sentence, effect.details};
+  if (journal != nullptr) journal->job_finished(job.name, effect.exit_code);
+  job.forget = Clock::now() + rules.remember;
+  note(effect.exit_code == 0 ? LogLine::Level::info : LogLine::Level::error, job,
+       "finished with exit code " + std::to_string(effect.exit_code) + ": " + effect.sentence);
+  tell_all(job, *job.finished, [](Session, const Member&) { return true; });
+  server.drop_space(job.space, "the job is over: " + effect.sentence);
+  job.space = store::no_space;
+  // A node that was lost in silence is told as well, but not waited for.
+  for (const auto& [session, member] : job.members) {
+    if (!job.rounds.knows(session)) joined(member.connection, false);
+  }
+  call_when_idle();
+}
+
+void Service::State::note(LogLine::Level level, const Job& job, std::string sentence) const {
+  if (log) log({level, job.name, std::move(sentence), true});
+}
+
+// ---- Time ----
+
+void Service::State::refresh(Job& job) {
+  if (job.finished) return;
+  std::vector<std::pair<Clock::time_point, Session>> heard;
+  for (auto& [session, member] : job.members) {
+    const auto last = server.last_heard(member.connection);
+    if (!last || *last <= member.heard) continue;
+    member.heard = *last;
+    heard.emplace_back(*last, session);
+  }
+  std::ranges::sort(heard);
+  for (const auto& [when, session] : heard) step(job, Heartbeat{session}, when);
+}
+
+void Service::State::schedule(Job& job) {
+  std::optional<Clock::time_point> next;
+  if (!job.finished) {
+    next = job.rounds.next_deadline();
+  } else if (rules.only_job.empty()) {
+    next = job.forget;
+  }
+  if (next == job.scheduled) return;
+  if (job.scheduled) deadlines.erase({*job.scheduled, &job});
+  if (next) deadlines.emplace(*next, &job);
+  job.scheduled = next;
+}
+
+void Service::State::forget(Job& job) {
+  epoch_max = std::max(epoch_max, job.rounds.epoch());
+  incarnation_max = std::max(incarnation_max, job.incarnation);
+  if (job.scheduled) deadlines.erase({*job.scheduled, &job});
+  const std::string name = job.name;
+  if (journal != nullptr) journal->job_forgotten(name);
+  jobs.erase(name);
+}
+
+void Service::State::forget_some() {
+  while (jobs.size() - unfinished() >= rules.jobs_max) {
+    Job* oldest = nullptr;
+    for (auto& [name, job] : jobs) {
+      if (job.finished && (oldest == nullptr || job.forget < oldest->forget)) oldest = &job;
+    }
+    if (oldest == nullptr) return;
+    forget(*oldest);
+  }
+}
+
+void Service::State::arm() {
+  if (stopped) return;
+  auto next = Clock::time_point::max();
+  if (!deadlines.empty()) next = deadlines.begin()->first;
+  if (!unjoined.empty()) next = std::min(next, unjoined.front().first);
+  if (next >= armed) return;
+  armed = next;
+  timer.expires_at(next);
+  timer.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+    if (error || self->stopped) return;
+    self->armed = Clock::time_point::max();
+    self->on_time();
+    self->arm();
+  });
+}
+
+void Service::State::on_time() {
+  const auto now = Clock::now();
+  while (!unjoined.empty() && unjoined.front().first <= now) {
+    const store::ConnectionId who = unjoined.front().second;
+    unjoined.pop_front();
+    const auto caller = callers.find(who);
+    if (caller != callers.end() && !caller->second.joined) server.close(who);
+  }
+  std::vector<Job*> due;
+  for (const auto& [when, job] : deadlines) {
+    if (when > now) break;
+    due.push_back(job);
+  }
+  for (Job* job : due) {
+    if (job->finished) {
+      forget(*job);
+    } else {
+      refresh(*job);
+      if (!job->finished) step(*job, Tick{}, now);
+    }
+  }
+}
+
+}  // namespace dlaunch::rendezvous

@@ -1,0 +1,167 @@
+#pragma once
+
+#include "rendezvous/service/messages.hpp"
+#include "rendezvous/service/service.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/unordered/unordered_flat_map.hpp>
+
+/// The inside of Service, for the files that implement it and nobody else: service.cpp hears
+/// connections and turns what they say into events, service_jobs.cpp carries out the effects and
+/// keeps time.
+namespace dlaunch::rendezvous {
+
+/// An agent process that has joined a job.
+struct Member {
+  store::ConnectionId connection = 0;  ///< 0: not connected now.
+  std::string node;
+  std::uint64_t epoch = 0;  ///< The last one it was admitted to.
+  bool evicted = false;     ///< And is to join anew.
+  Clock::time_point heard;  ///< As far as the rounds were told.
+};
+
+struct Job {
+  std::string name;
+  std::uint64_t incarnation = 0;
+  Rounds rounds;
+  boost::unordered_flat_map<Session, Member> members;
+  std::uint64_t epoch = 0;  ///< That of `space`; 0: none yet.
+  int world_size = 0;
+  int attempt = 0;
+  store::SpaceId space = store::no_space;
+  std::uint64_t stopping = 0;              ///< The epoch that is known to be stopping, for the log.
+  std::optional<message::HostPlace> host;  ///< The place of the agent in whose process this is.
+
+  std::optional<message::Finished> finished;
+  Clock::time_point forget;                    ///< When it is finished.
+  std::optional<Clock::time_point> scheduled;  ///< As in State::deadlines.
+};
+
+/// A welcomed connection.
+struct Caller {
+  Session session = 0;  ///< 0: a tool.
+  std::string job;
+  bool joined = false;
+};
+
+struct Service::State final : store::Host, std::enable_shared_from_this<State> {
+  State(boost::asio::io_context& context, ServiceRules allowed, Log to, JobJournal* keep);
+
+  // ---- What connections say ----
+
+  std::variant<wire::Welcome, Refusal> admit(store::ConnectionId who,
+                                             const wire::Hello& hello) override;
+  void on_message(store::ConnectionId who, const wire::FrameHeader& header,
+                  BytesView payload) override;
+  void on_other_version(store::ConnectionId who, std::uint32_t theirs) override;
+  void on_closed(store::ConnectionId who, bool goodbye) override;
+
+  void on_slow_reader(store::ConnectionId who, const std::string& peer);
+  void gone(Job& job, Session session, store::ConnectionId who, bool goodbye);
+  std::optional<Refusal> objection(const wire::Hello& hello, const std::string& job) const;
+  void dispatch(store::ConnectionId who, const Caller& caller, wire::Type type, BytesView payload);
+  void join(store::ConnectionId who, message::Join message);
+  std::optional<message::Refused> objection(const Job* job, Session session,
+                                            const message::Join& message) const;
+  Job& open_job(const std::string& name, const message::Join& message);
+  void turn_away(store::ConnectionId who, const std::string& job, const std::string& node,
+                 const message::Refused& refusal);
+  void joined(store::ConnectionId who, bool is);
+  Job* find(std::string_view name);
+  std::size_t unfinished() const;
+  bool idle() const;
+  void call_when_idle();
+
+  // ---- Events and effects ----
+
+  void step(Job& job, const Event& event, Clock::time_point now);
+  void apply(Job& job, const Admit& effect);
+  void apply(Job& job, const Refuse& effect);
+  void apply(Job& job, const Stop& effect);
+  void apply(Job& job, const RanksLost& effect);
+  void apply(Job& job, const Standing& effect);
+  void apply(Job& job, const Finish& effect);
+  void end_if_deserted(Job& job);
+  void begin_epoch(Job& job, std::uint64_t epoch, int world_size);
+  std::optional<message::HostPlace> place_of_host(const Job& job) const;
+  void note(LogLine::Level level, const Job& job, std::string sentence) const;
+
+  template <class Message>
+  void tell(store::ConnectionId to, const Message& message) {
+    if (to == 0) return;
+    Bytes payload;
+    message::encode(payload, message);
+    server.push(to, Message::type, payload);
+  }
+  /// To every connected member that `wanted` names.
+  template <class Message, class Wanted>
+  void tell_all(const Job& job, const Message& message, Wanted wanted) {
+    Bytes payload;
+    message::encode(payload, message);
+    for (const auto& [session, member] : job.members) {
+      if (member.connection != 0 && wanted(session, member)) {
+        server.push(member.connection, Message::type, payload);
+      }
+    }
+  }
+
+  // ---- Time ----
+
+  /// Tells the rounds who was heard since they were last told, and when: an agent that says much
+  /// sends no heartbeats.
+  void refresh(Job& job);
+  /// Brings deadlines up to date with this job.
+  void schedule(Job& job);
+  void forget(Job& job);
+  /// Finished jobs have a limit, too.
+  void forget_some();
+  void arm();
+  void on_time();
+
+  // ---- What it works on ----
+
+  boost::asio::io_context& io;
+  ServiceRules rules;
+  const Log log;
+  JobJournal* const journal;   ///< Null: nothing is kept.
+  const std::uint64_t memory;  ///< Names what is kept here; another one after each start.
+  store::Server server;
+  boost::asio::steady_timer timer;
+  Clock::time_point armed = Clock::time_point::max();  ///< When the timer goes off.
+
+  std::map<std::string, Job, std::less<>> jobs;  ///< Ordered, so that they stay where they are.
+  boost::unordered_flat_map<store::ConnectionId, Caller> callers;
+  boost::unordered_flat_map<Session, store::ConnectionId> connected;
+  std::size_t agents = 0;             ///< Callers that have joined.
+  store::ConnectionId own_agent = 0;  ///< The agent in whose process this is; 0: none.
+  std::set<std::pair<Clock::time_point, Job*>> deadlines;
+  std::deque<std::pair<Clock::time_point, store::ConnectionId>> unjoined;
+  /// The highest of forgotten jobs, and of those before this service: later ones are higher.
+  std::uint64_t epoch_max = 0, incarnation_max = 0;
+  std::uint64_t epoch_before = 0;       ///< The last that is known of before this service.
+  std::uint64_t incarnation_first = 0;  ///< No job of before this service has this one or a higher.
+  /// The nodes of earlier incarnations may come back until then.
+  const Clock::time_point return_by;
+  Totals totals;  ///< Save for the connections.
+  bool draining = false;
+  boost::asio::steady_timer farewell_timer;
+  Clock::duration farewell_max{};
+  bool farewell = false;  ///< No job runs any more; the agents may hear so, and go.
+  std::function<void()> when_idle;
+  bool stopped = false;
+};
+
+}  // namespace dlaunch::rendezvous

@@ -1,0 +1,40 @@
+#include "runtime/base/os/process_stat.hpp"
+
+#include "runtime/base/os/unique_fd.hpp"
+
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <string_view>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace dlaunch {
+
+std::optional<ProcessStat> process_stat(pid_t pid) {
+  std::array<char, 32> path;
+  std::snprintf(path.data(), path.size(), "/proc/%d/stat", static_cast<int>(pid));
+  const unique_fd file(::open(path.data(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 1024> block;
+  const auto size = file ? ::read(file.get(), block.data(), block.size()) : 0;
+  if (size <= 0) return std::nullopt;
+  std::string_view text(block.data(), static_cast<std::size_t>(size));
+  // "pid (name) state ...": the name may hold anything.
+  const auto name_end = text.rfind(") ");
+  if (name_end == std::string_view::npos || name_end + 2 >= text.size()) return std::nullopt;
+  text.remove_prefix(name_end + 2);
+  ProcessStat stat;
+  stat.state = text.front();
+  constexpr int fields_between = 19;  // From the state, the third, to the start time.
+  for (int i = 0; i < fields_between; ++i) {
+    const auto space = text.find(' ');
+    if (space == std::string_view::npos) return std::nullopt;
+    text.remove_prefix(space + 1);
+  }
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), stat.started);
+  if (read.ec != std::errc()) return std::nullopt;
+  return stat;
+}
+
+}  // namespace dlaunch

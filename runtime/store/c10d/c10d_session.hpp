@@ -1,0 +1,93 @@
+#pragma once
+
+#include "runtime/store/c10d/barriers.hpp"
+#include "runtime/store/c10d/decoder.hpp"
+#include "runtime/store/core/session.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dlaunch::c10d {
+
+/// The namespace that the PyTorch clients of one attempt share; the next attempt gets another.
+class Namespace : public store::Namespace {
+ public:
+  explicit Namespace(store::Limits limits = {});
+  /// A session for a new connection, which the protocol calls `client`; `client` is never reused.
+  std::unique_ptr<store::Session> open(std::uint64_t client, store::Outbox& out);
+
+  Barriers barriers;
+  /// Hears why a client's connection is closed, which the protocol has no way to tell it. Must not
+  /// call the namespace.
+  std::function<void(std::uint64_t client, const std::string& why)> hear_refusal;
+};
+
+/// One PyTorch client's connection. Replies keep the order of their requests: what is asked behind
+/// a pending wait is done at once and answered after it. The protocol has no error replies, so all
+/// that can be done about a bad request is to close. Not thread-safe; the namespace and the outbox
+/// must outlive it.
+class Session final : public store::Session {
+ public:
+  Session(std::uint64_t client, Namespace& shared, store::Outbox& out);
+  ~Session() override;
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  bool feed(BytesView in, Clock::time_point now) override;
+  void answer(const store::Effect& effect) override;
+
+ private:
+  /// A wait that has no answer yet, and the replies that must not overtake it.
+  struct Wait {
+    std::uint64_t request = 0;
+    std::string barrier;  ///< The key, where it is a barrier.
+    std::size_t keys = 0;
+    bool answered = false;
+    Bytes after;
+  };
+  /// A multi_get that is answered value by value, as the client takes them: in one piece the answer
+  /// may be a hundred thousand times as large as its request. Each value is the one that the key
+  /// has when its turn comes.
+  struct Answering {
+    std::vector<std::string> keys;
+    std::size_t next = 0;
+  };
+
+  std::optional<std::size_t> consume(BytesView unread);
+  void serve(const Request& request);
+  void deliver();
+  void refuse(const std::string& why);
+  void multi_get(store::Caller by, const Request& request);
+  void answer_more();
+  std::size_t held_bytes() const;
+  void wait(store::Caller by, const Request& request);
+  void arrive(store::Caller by, const Request& request);
+  bool begin_wait(store::Caller by, std::string_view barrier, std::size_t keys);
+  void finish_wait(std::uint64_t request);
+  void drop_wait(const Wait& wait);
+  void drop_waits();
+  void cancel_waits();
+  void reply(Op op, const store::Answer& answer, Bytes& out);
+  /// The place of the next reply: the outbox, or behind the last pending wait.
+  Bytes& replies() { return waits_.empty() ? out_.buffer() : waits_.back().after; }
+
+  std::uint64_t client_;
+  Namespace& shared_;
+  store::Outbox& out_;
+  std::optional<Decoder> decoder_;  ///< Once the dialect is known.
+  Dialect dialect_ = Dialect::a;
+  bool closed_ = false;
+  std::uint64_t next_request_ = 0;
+  std::vector<Wait> waits_;  ///< In the order of the requests.
+  std::optional<Answering> answering_;
+  Bytes kept_;          ///< The rest of the last feed: an incomplete request, or
+                        ///< all that came after the outbox was congested.
+  BytesView expected_;  ///< Belongs to the compare_set that is being served.
+};
+
+}  // namespace dlaunch::c10d

@@ -1,0 +1,331 @@
+#include "runtime/store/core/key_values.hpp"
+
+#include "runtime/store/core/key_values_state.hpp"
+#include "runtime/store/core/text.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <unordered_set>
+
+/// The map: everything that is answered at once. key_values_waits.cpp has the rest.
+namespace dlaunch::store {
+namespace {
+
+using Channel = Waits::Channel;
+
+/// The limit of the keys that one list may hand out.
+constexpr std::size_t listed_bytes_max = 64u << 20;
+
+/// Overwrites in place; gives memory back when the value has shrunk a lot.
+void assign(Bytes& to, BytesView value) {
+  constexpr std::size_t slack = 4096;
+  if (to.capacity() > slack && to.capacity() / 4 > value.size()) Bytes().swap(to);
+  to.assign(value.begin(), value.end());
+}
+
+std::optional<std::int64_t> parse_number(BytesView value) {
+  const std::string_view text = as_text(value);
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+std::string KeyValues::State::objection(std::string_view key, std::size_t value_bytes,
+                                        std::size_t replaced) const {
+  if (key.size() > limits.key_bytes) {
+    return "a key of " + std::to_string(key.size()) + " bytes is too long; the limit is " +
+           std::to_string(limits.key_bytes);
+  }
+  if (value_bytes > limits.value_bytes) {
+    return "a value of " + std::to_string(value_bytes) + " bytes is too big for " +
+           name_in_quotes(key) + "; the limit is " + std::to_string(limits.value_bytes);
+  }
+  if (total_bytes() + key.size() + value_bytes - replaced > limits.total_bytes) {
+    return "the store is full: it holds " + std::to_string(total_bytes()) + " of " +
+           std::to_string(limits.total_bytes) + " bytes";
+  }
+  return {};
+}
+
+std::string KeyValues::State::objection(Map::iterator at, std::string_view key,
+                                        std::size_t value_bytes) const {
+  const bool absent = at == map.end();
+  if (absent && map.size() >= limits.keys) {
+    return "the store holds " + std::to_string(map.size()) + " keys, which is the limit";
+  }
+  return objection(key, value_bytes, absent ? 0 : at->second.value.size());
+}
+
+std::string KeyValues::State::objection_to_keys(std::span<const std::string_view> keys) const {
+  if (keys.size() > limits.keys_per_request) {
+    return std::to_string(keys.size()) + " keys in one request are too many; the limit is " +
+           std::to_string(limits.keys_per_request);
+  }
+  for (const std::string_view key : keys) {
+    if (std::string reason = objection(key, 0, key.size()); !reason.empty()) return reason;
+  }
+  return {};
+}
+
+void KeyValues::State::unlease(std::string_view key, Entry& entry) {
+  if (entry.owner == 0) return;
+  leases.release(entry.owner, key);
+  entry.owner = 0;
+}
+
+KeyValues::State::Entry& KeyValues::State::put(Map::iterator at, std::string_view key,
+                                               BytesView value, Effects& out) {
+  if (at == map.end()) {
+    at = map.emplace(std::string(key), Entry{Bytes(value.begin(), value.end()), 0}).first;
+    bytes += key.size() + value.size();
+    changed(at, true, std::nullopt, out);
+    return at->second;
+  }
+  Entry& entry = at->second;
+  unlease(key, entry);
+  bytes += value.size() - entry.value.size();
+  std::optional<BytesView> before;
+  if (waits.any(Channel::watch)) before = kept.emplace_back(std::move(entry.value));
+  assign(entry.value, value);
+  changed(at, false, before, out);
+  return entry;
+}
+
+void KeyValues::State::changed(Map::iterator entry, bool created, std::optional<BytesView> before,
+                               Effects& out) {
+  if (waits.any(Channel::watch)) {
+    if (const auto* watchers = waits.listeners(Channel::watch, entry->first)) {
+      const auto kind = created ? KeyChange::Kind::created : KeyChange::Kind::updated;
+      const Changed change{kind, keep(entry->first), before, entry->second.value};
+      for (const Waits::Id id : *watchers) out.push_back({waits.find(id)->by, change, false});
+    }
+  }
+  if (created && waits.any(Channel::exists)) wake(entry->first, entry->second, out);
+}
+
+bool KeyValues::State::remove(std::string_view key, Effects& out) {
+  const auto found = map.find(key);
+  if (found == map.end()) return false;
+  unlease(key, found->second);
+  bytes -= key.size() + found->second.value.size();
+  if (waits.any(Channel::watch)) {
+    if (const auto* watchers = waits.listeners(Channel::watch, key)) {
+      const BytesView before = kept.emplace_back(std::move(found->second.value));
+      const Changed change{KeyChange::Kind::deleted, keep(key), before, std::nullopt};
+      for (const Waits::Id id : *watchers) out.push_back({waits.find(id)->by, change, false});
+    }
+  }
+  map.erase(found);
+  return true;
+}
+
+KeyValues::KeyValues(Limits limits) : state_(std::make_unique<State>(limits)) {}
+KeyValues::~KeyValues() = default;
+KeyValues::KeyValues(KeyValues&&) noexcept = default;
+KeyValues& KeyValues::operator=(KeyValues&&) noexcept = default;
+
+void KeyValues::set(Caller by, std::string_view key, BytesView value, Effects& out) {
+  State& s = *state_;
+  s.kept.clear();
+  const auto at = s.map.find(key);
+  if (std::string why = s.objection(at, key, value.size()); !why.empty()) {
+    return refuse(out, by, why);
+  }
+  answer(out, by, Done{});
+  s.put(at, key, value, out);
+}
+
+void KeyValues::set_leased(Caller by, std::string_view key, BytesView value, std::uint64_t owner,
+                           Clock::duration lease, Clock::time_point now, Effects& out) {
+  State& s = *state_;
+  if (lease < s.limits.lease_min || lease > s.limits.lease_max || owner == 0) {
+    return refuse(out, by,
+                  owner == 0 ? "a lease needs a session, and this client has none"
+                             : "a lease lasts from 100 ms to 1 h");
+  }
+  const std::size_t before = out.size();
+  set(by, key, value, out);
+  if (std::holds_alternative<Refused>(out[before].answer)) return;
+  s.map.find(key)->second.owner = owner;
+  s.leases.hold(owner, key, lease, now);
+}
+
+void KeyValues::renew(std::uint64_t owner, Clock::time_point now) {
+  state_->leases.renew(owner, now);
+}
+
+void KeyValues::end_leases(std::uint64_t owner, Effects& out) {
+  state_->kept.clear();
+  for (const std::string& key : state_->leases.end(owner)) state_->remove(key, out);
+}
+
+void KeyValues::end_leases(Caller by, std::span<const std::string_view> keys, std::uint64_t owner,
+                           Effects& out) {
+  State& s = *state_;
+  s.kept.clear();
+  const std::size_t at = out.size();
+  answer(out, by, Number{0});
+  std::int64_t ended = 0;
+  for (const std::string_view key : keys) {
+    const auto found = s.map.find(key);
+    if (owner == 0 || found == s.map.end() || found->second.owner != owner) continue;
+    s.remove(key, out);
+    ++ended;
+  }
+  out[at].answer = Number{ended};
+}
+
+void KeyValues::get(Caller by, std::string_view key, Effects& out) {
+  const auto found = state_->map.find(key);
+  if (found == state_->map.end()) return answer(out, by, Absent{});
+  answer(out, by, Found{found->second.value});
+}
+
+void KeyValues::multi_get(Caller by, std::span<const std::string_view> keys, Effects& out) {
+  if (std::string why = state_->objection_to_keys(keys); !why.empty()) return refuse(out, by, why);
+  FoundMany many;
+  many.values.reserve(keys.size());
+  for (const std::string_view key : keys) {
+    const auto found = state_->map.find(key);
+    many.values.push_back(
+        found == state_->map.end() ? std::nullopt : std::optional<BytesView>(found->second.value));
+  }
+  answer(out, by, std::move(many));
+}
+
+void KeyValues::multi_set(Caller by, std::span<const std::string_view> keys,
+                          std::span<const BytesView> values, Effects& out) {
+  State& s = *state_;
+  s.kept.clear();
+  if (keys.size() != values.size())
+    return refuse(out, by, "multi_set needs one value for each key");
+  if (std::string why = s.objection_to_keys(keys); !why.empty()) return refuse(out, by, why);
+  if (s.map.size() + keys.size() > s.limits.keys) {
+    return refuse(out, by, "the store holds " + std::to_string(s.map.size()) + " keys already");
+  }
+  std::size_t sum = 0;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (std::string why = s.objection(keys[i], values[i].size(), 0); !why.empty()) {
+      return refuse(out, by, why);
+    }
+    sum += keys[i].size() + values[i].size();
+  }
+  if (s.total_bytes() + sum > s.limits.total_bytes) {
+    return refuse(out, by, "the store has no room for " + std::to_string(sum) + " bytes more");
+  }
+  answer(out, by, Done{});
+  // If a key is named twice, the last value counts, and nobody sees the others: an effect of the
+  // first would point to memory that the second overwrites.
+  std::unordered_set<std::string_view> later;
+  std::vector<std::size_t> order;
+  order.reserve(keys.size());
+  for (std::size_t i = keys.size(); i-- > 0;) {
+    if (later.insert(keys[i]).second) order.push_back(i);
+  }
+  for (auto i = order.rbegin(); i != order.rend(); ++i)
+    s.put(s.map.find(keys[*i]), keys[*i], values[*i], out);
+}
+
+void KeyValues::add(Caller by, std::string_view key, std::int64_t delta, Effects& out) {
+  State& s = *state_;
+  s.kept.clear();
+  const auto found = s.map.find(key);
+  std::int64_t sum = delta;
+  if (found != s.map.end()) {
+    const auto current = parse_number(found->second.value);
+    if (!current)
+      return refuse(out, by, "the value of " + name_in_quotes(key) + " is not a whole number");
+    if (__builtin_add_overflow(*current, delta, &sum)) {
+      return refuse(out, by, "the counter " + name_in_quotes(key) + " would overflow");
+    }
+  }
+  std::array<char, 24> digits{};
+  const auto written = std::to_chars(digits.data(), digits.data() + digits.size(), sum);
+  const BytesView value = as_bytes({digits.data(), written.ptr});
+  if (std::string why = s.objection(found, key, value.size()); !why.empty()) {
+    return refuse(out, by, why);
+  }
+  answer(out, by, Number{sum});
+  s.put(found, key, value, out);
+}
+
+void KeyValues::compare_set(Caller by, std::string_view key, std::optional<BytesView> expected,
+                            BytesView desired, Effects& out, bool empty_is_absent) {
+  State& s = *state_;
+  s.kept.clear();
+  const auto found = s.map.find(key);
+  if (std::string why = s.objection(found, key, desired.size()); !why.empty()) {
+    return refuse(out, by, why);
+  }
+  const bool absent = found == s.map.end();
+  const bool equal = absent ? !expected || (empty_is_absent && expected->empty())
+                            : expected && std::ranges::equal(*expected, found->second.value);
+  if (!equal) {
+    return answer(
+        out, by,
+        Compared{false, absent ? std::nullopt : std::optional<BytesView>(found->second.value)});
+  }
+  const std::size_t at = out.size();
+  answer(out, by, Compared{true, std::nullopt});
+  const State::Entry& entry = s.put(found, key, desired, out);
+  std::get<Compared>(out[at].answer).current = entry.value;
+}
+
+void KeyValues::append(Caller by, std::string_view key, BytesView tail, Effects& out) {
+  State& s = *state_;
+  s.kept.clear();
+  const auto found = s.map.find(key);
+  const std::size_t old_size = found == s.map.end() ? 0 : found->second.value.size();
+  if (std::string why = s.objection(found, key, old_size + tail.size()); !why.empty()) {
+    return refuse(out, by, why);
+  }
+  answer(out, by, Number{static_cast<std::int64_t>(old_size + tail.size())});
+  if (found == s.map.end()) {
+    s.put(found, key, tail, out);
+    return;
+  }
+  State::Entry& entry = found->second;
+  s.unlease(key, entry);
+  std::optional<BytesView> before;
+  if (s.waits.any(Channel::watch)) before = s.kept.emplace_back(entry.value);
+  entry.value.insert(entry.value.end(), tail.begin(), tail.end());
+  s.bytes += tail.size();
+  s.changed(found, false, before, out);
+}
+
+void KeyValues::erase(Caller by, std::string_view key, Effects& out) {
+  state_->kept.clear();
+  const std::size_t at = out.size();
+  answer(out, by, Number{0});
+  if (state_->remove(key, out)) out[at].answer = Number{1};
+}
+
+void KeyValues::list(Caller by, std::string_view prefix, Effects& out) {
+  KeyList found;
+  std::size_t bytes = 0;
+  for (const auto& [key, entry] : state_->map) {
+    if (!key.starts_with(prefix)) continue;
+    bytes += key.size();
+    if (bytes > listed_bytes_max) {
+      return refuse(out, by,
+                    "the keys to list have more than " + std::to_string(listed_bytes_max) +
+                        " bytes, which is the limit; ask for those of a longer prefix");
+    }
+    found.keys.push_back(key);
+  }
+  std::ranges::sort(found.keys);
+  answer(out, by, std::move(found));
+}
+
+void KeyValues::count(Caller by, Effects& out) {
+  answer(out, by, Number{static_cast<std::int64_t>(size())});
+}
+
+std::size_t KeyValues::size() const { return state_->map.size(); }
+std::size_t KeyValues::bytes() const { return state_->total_bytes(); }
+
+}  // namespace dlaunch::store

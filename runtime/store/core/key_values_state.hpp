@@ -1,0 +1,82 @@
+#pragma once
+
+#include "runtime/store/core/aggregates.hpp"
+#include "runtime/store/core/key_values.hpp"
+#include "runtime/store/core/leases.hpp"
+#include "runtime/store/core/waits.hpp"
+
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+/// The inside of KeyValues, for the files that implement it and nobody else.
+namespace dlaunch::store {
+
+inline void answer(Effects& out, Caller to, Answer what) {
+  out.push_back({to, std::move(what), true});
+}
+inline void refuse(Effects& out, Caller to, std::string reason) {
+  answer(out, to, Refused{std::move(reason)});
+}
+
+struct KeyValues::State {
+  struct Entry {
+    Bytes value;
+    std::uint64_t owner = 0;  ///< The client that leases it; 0: nobody.
+  };
+
+  explicit State(const Limits& l)
+      : limits(l), barriers(l.gathered_bytes), gathers(l.gathered_bytes) {}
+
+  using Map = ByName<Entry>;
+
+  Limits limits;
+  Map map;
+  ByName<std::deque<Bytes>> queues;
+  Waits waits;
+  Leases leases;
+  Aggregates barriers, gathers;
+  struct LostContributor {
+    int contributor = 0;
+    int count = 0;
+    std::string why;
+  };
+  std::vector<LostContributor> lost;
+  std::size_t bytes = 0;   ///< Keys, values and queues; the aggregates count their own.
+  std::deque<Bytes> kept;  ///< Bytes that are gone but shown by the effects of the current call.
+
+  /// A copy that lives as long as the effects of the current call.
+  std::string_view keep(std::string_view name) {
+    const BytesView raw = as_bytes(name);
+    return as_text(kept.emplace_back(raw.begin(), raw.end()));
+  }
+  bool exists(std::string_view key) const {
+    return map.contains(key) || (!queues.empty() && queues.contains(key));
+  }
+  std::size_t total_bytes() const { return bytes + barriers.bytes() + gathers.bytes(); }
+
+  /// Why `key`, found or not found at `at`, cannot hold so many bytes; empty if it can.
+  std::string objection(Map::iterator at, std::string_view key, std::size_t value_bytes) const;
+  /// Why so many bytes cannot be stored in place of `replaced` bytes.
+  std::string objection(std::string_view key, std::size_t value_bytes, std::size_t replaced) const;
+  std::string objection_to_keys(std::span<const std::string_view> keys) const;
+  bool may_wait(Caller by, Effects& out) const;
+
+  /// Stores without an answer and without a check of limits; `at` is where `key` was looked up.
+  Entry& put(Map::iterator at, std::string_view key, BytesView value, Effects& out);
+  /// After a value was replaced or created: `before` is what watchers saw last.
+  void changed(Map::iterator entry, bool created, std::optional<BytesView> before, Effects& out);
+  void unlease(std::string_view key, Entry& entry);
+  bool remove(std::string_view key, Effects& out);
+  void wake(std::string_view key, const Entry& entry, Effects& out);
+  bool one_of_keys_came(Waits::Id id, std::string_view key, Effects& out);
+  void aggregate(PendingWait::Kind kind, Caller by, const Aggregates::Contribution& what,
+                 Clock::time_point deadline, Effects& out);
+  /// The one who keeps the open round of this aggregate from ever being complete, if known.
+  const LostContributor* hopeless(PendingWait::Kind kind, std::string_view name) const;
+  void time_out(Waits::Id id, Effects& out);
+};
+
+}  // namespace dlaunch::store

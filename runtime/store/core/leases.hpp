@@ -1,0 +1,44 @@
+#pragma once
+
+#include "runtime/store/core/waits.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <boost/unordered/unordered_flat_map.hpp>
+
+namespace dlaunch::store {
+
+/// Which owner holds which keys, and when each is lost unless the owner is heard of. Pure.
+class Leases {
+ public:
+  /// `owner` was heard of at `now` and holds `key` from now on.
+  void hold(std::uint64_t owner, std::string_view key, Clock::duration lease,
+            Clock::time_point now);
+  /// The key is nobody's any more.
+  void release(std::uint64_t owner, std::string_view key);
+  void renew(std::uint64_t owner, Clock::time_point now);
+  /// The owner's keys, all released.
+  std::vector<std::string> end(std::uint64_t owner);
+  /// The keys whose lease has run out by `now`, released.
+  std::vector<std::string> expire(Clock::time_point now);
+  std::optional<Clock::time_point> earliest() const;
+
+ private:
+  struct Owner {
+    Clock::time_point heard;
+    Clock::time_point next;  ///< When the first of its keys is lost; as in `queue_`.
+    ByName<Clock::duration> keys;
+  };
+  void schedule(std::uint64_t id, Owner& owner);
+
+  boost::unordered_flat_map<std::uint64_t, Owner> owners_;
+  std::set<std::pair<Clock::time_point, std::uint64_t>> queue_;
+};
+
+}  // namespace dlaunch::store

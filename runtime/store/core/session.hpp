@@ -1,0 +1,95 @@
+#pragma once
+
+#include "runtime/store/core/key_values.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <boost/unordered/unordered_flat_map.hpp>
+
+/// The seam between the server, which moves bytes, and the protocols, which never see a socket. The
+/// server knows connections, outboxes and time; a Session decodes one connection's bytes into calls
+/// on a Namespace and encodes the answers; a test plays the server by handing bytes in and reading
+/// an outbox of its own.
+namespace dlaunch::store {
+
+/// A session writes here. Nothing blocks: the server sends after each batch and drops a peer that
+/// does not read. Valid as long as the session.
+class Outbox {
+ public:
+  virtual ~Outbox() = default;
+  /// To append to, at once: valid until the next call of anything here.
+  virtual Bytes& buffer() = 0;
+  /// A block that many connections send, after what was appended before.
+  virtual void share(std::shared_ptr<const Bytes> block) = 0;
+  /// Bytes written so far are still sent, then the connection ends. More bytes are not fed.
+  virtual void close() = 0;
+  /// So much is queued that a session shall take up no further request: it keeps what it was fed
+  /// and is fed again, with nothing new, when the peer has read some.
+  virtual bool congested() const = 0;
+};
+
+/// One connection's protocol state. Ends with its connection; its destructor leaves the namespace.
+class Session {
+ public:
+  virtual ~Session() = default;
+  /// Everything that has arrived since the last call; what is incomplete the session keeps, and
+  /// what is left when the outbox is congested. False: no such protocol; the connection is closed
+  /// at once and counted as garbage.
+  virtual bool feed(BytesView in, Clock::time_point now) = 0;
+  /// The answer to one of this session's requests, at once or much later.
+  virtual void answer(const Effect& effect) = 0;
+};
+
+/// One key-value namespace, who is connected to it, and the protocol they speak. A protocol derives
+/// from it to add what its sessions share.
+///
+/// A session calls `values` with `effects` as the last argument and then deliver(), before it calls
+/// `values` again, because the answers borrow from it.
+class Namespace {
+ public:
+  explicit Namespace(Limits limits = {}) : values(limits) {}
+  virtual ~Namespace() = default;
+  Namespace(const Namespace&) = delete;
+  Namespace& operator=(const Namespace&) = delete;
+
+  /// Sends answers for `client` to `session` from now on; a session does it when it begins here.
+  void attach(std::uint64_t client, Session& session) { sessions_.emplace(client, &session); }
+  /// Ends the client's waits; a session does it when it ends, at the latest.
+  void detach(std::uint64_t client) {
+    if (sessions_.erase(client) != 0) values.disconnect(client);
+  }
+
+  /// The clients that are attached.
+  std::vector<std::uint64_t> clients() const {
+    std::vector<std::uint64_t> found;
+    for (const auto& [client, session] : sessions_) found.push_back(client);
+    return found;
+  }
+
+  /// Hands every effect to the session it is for. Those for who has gone are dropped.
+  void deliver() {
+    for (const Effect& effect : effects) {
+      const auto session = sessions_.find(effect.to.client);
+      if (session != sessions_.end()) session->second->answer(effect);
+    }
+    effects.clear();
+  }
+
+  /// Answers what has expired. The server calls it when next_deadline() has come.
+  virtual void tick(Clock::time_point now) {
+    values.tick(now, effects);
+    deliver();
+  }
+  virtual std::optional<Clock::time_point> next_deadline() const { return values.next_deadline(); }
+
+  KeyValues values;
+  Effects effects;
+
+ private:
+  boost::unordered_flat_map<std::uint64_t, Session*> sessions_;
+};
+
+}  // namespace dlaunch::store

@@ -1,0 +1,441 @@
+#include "runtime/store/native/native.hpp"
+
+#include "runtime/store/core/text.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+namespace dlaunch::store {
+namespace {
+
+/// A block that many get is copied when it is small, and shared when it is not.
+constexpr std::size_t copied_block_max = 2048;
+
+template <class... Ts>
+struct Overloaded : Ts... {
+  using Ts::operator()...;
+};
+template <class... Ts>
+Overloaded(Ts...) -> Overloaded<Ts...>;
+
+/// The message that a lambda `[](const Message&) {...}` takes.
+template <class Call, class Message>
+Message argument_of(void (Call::*)(const Message&) const);
+template <class Call>
+using MessageOf = decltype(argument_of(&Call::operator()));
+
+std::string sentence(const TimedOut& late) {
+  if (!late.contributors.empty()) {
+    return "waiting for " +
+           listed(late.contributors, [](int contributor) { return std::to_string(contributor); });
+  }
+  return "waiting for " + listed(late.keys, name_in_quotes);
+}
+
+}  // namespace
+
+NativeSession::NativeSession(NativeSpaces& spaces, std::uint64_t client, Outbox& out)
+    : spaces_(spaces), client_(client), out_(out) {
+  spaces_.clients_.emplace(client_, this);
+}
+
+NativeSession::~NativeSession() {
+  if (goodbye_ && space_ != nullptr) {
+    space_->values.end_leases(session_, space_->effects);
+    space_->deliver();
+    space_->forget(session_);
+  }
+  leave();
+  spaces_.clients_.erase(client_);
+  const auto own = spaces_.by_session_.find(session_);
+  if (own != spaces_.by_session_.end() && own->second == this) spaces_.by_session_.erase(own);
+  if (state_ != State::welcomed) return;
+  if (spaces_.backend_ != nullptr) spaces_.backend_->on_gone(from(), goodbye_);
+  spaces_.host_.on_closed(client_, goodbye_);
+}
+
+void NativeSession::superseded() {
+  leave();
+  state_ = State::closed;
+  out_.close();
+  if (spaces_.backend_ != nullptr) spaces_.backend_->on_gone(from(), false);
+  spaces_.host_.on_closed(client_, true);
+}
+
+// ---- Where it sits ----
+
+std::uint64_t NativeSession::epoch() const {
+  return space_ == nullptr ? 0 : space_->epoch.value_or(welcome_epoch_);
+}
+
+void NativeSession::seat(NativeSpace* space) {
+  if (state_ == State::preface || state_ == State::hello) {
+    wanted_ = space == nullptr ? no_space : space->id;
+  } else if (state_ == State::welcomed && space != space_) {
+    sit(space, "the epoch " + std::to_string(epoch()) + " is over");
+  }
+}
+
+void NativeSession::sit(NativeSpace* space, std::string_view why) {
+  if (space_ != nullptr) {
+    space_->values.dismiss(client_, why, space_->effects);
+    space_->deliver();
+    leave();
+  }
+  space_ = space;
+  if (space_ != nullptr) space_->attach(client_, *this);
+}
+
+void NativeSession::leave() {
+  if (space_ == nullptr) return;
+  space_->detach(client_);
+  if (session_ != 0) space_->leave(session_, spaces_.now_);
+  spaces_.touch(*space_);
+  space_ = nullptr;
+  replies_ = nullptr;
+}
+
+// ---- Bytes to frames ----
+
+bool NativeSession::feed(BytesView in, Clock::time_point now) {
+  now_ = spaces_.now_ = now;
+  if (unread_.empty()) {
+    const auto used = consume(in);
+    if (!used) return false;
+    unread_.assign(in.begin() + static_cast<std::ptrdiff_t>(*used), in.end());
+    return true;
+  }
+  const std::size_t before = unread_.size();
+  unread_.resize(before + in.size());
+  std::copy(in.begin(), in.end(), unread_.begin() + static_cast<std::ptrdiff_t>(before));
+  const auto used = consume(unread_);
+  if (!used) return false;
+  if (*used == unread_.size()) {
+    Bytes().swap(unread_);
+  } else {
+    unread_.erase(unread_.begin(), unread_.begin() + static_cast<std::ptrdiff_t>(*used));
+  }
+  return true;
+}
+
+std::optional<std::size_t> NativeSession::consume(BytesView in) {
+  std::size_t used = 0;
+  while (state_ != State::closed && !goodbye_ && !out_.congested()) {
+    const BytesView rest = in.subspan(used);
+    if (state_ == State::preface) {
+      if (!open(rest)) return std::nullopt;
+      if (state_ == State::preface) break;
+      used += wire::preface_bytes;
+      continue;
+    }
+    if (rest.size() < wire::header_bytes) break;
+    const wire::FrameHeader header = wire::decode_header(rest);
+    const std::size_t longest =
+        state_ == State::hello ? wire::unauthenticated_bytes_max : wire::frame_bytes_max;
+    if (header.length > longest) return std::nullopt;
+    if (rest.size() - wire::header_bytes < header.length) break;
+    if (!dispatch(header, rest.subspan(wire::header_bytes, header.length))) return std::nullopt;
+    used += wire::header_bytes + header.length;
+  }
+  return state_ == State::closed ? in.size() : used;
+}
+
+/// Whether what has come so far is the beginning of a preface.
+bool NativeSession::open(BytesView preface) {
+  Bytes expected;
+  wire::encode_preface(expected);
+  const std::size_t magic = std::min<std::size_t>(preface.size(), 4);
+  if (!std::equal(preface.begin(), preface.begin() + static_cast<std::ptrdiff_t>(magic),
+                  expected.begin())) {
+    return false;
+  }
+  const auto version = wire::decode_preface(preface);
+  if (!version) return true;
+  Bytes& out = out_.buffer();
+  out.insert(out.end(), expected.begin(), expected.end());
+  state_ = State::hello;
+  if (*version != wire::version) {
+    fail(0, Errc::version,
+         "this side speaks version " + std::to_string(wire::version) +
+             " of the protocol, the other version " + std::to_string(*version) +
+             "; use the same dlaunch everywhere");
+    spaces_.host_.on_other_version(client_, *version);
+    state_ = State::closed;
+    out_.close();
+  }
+  return true;
+}
+
+bool NativeSession::dispatch(const wire::FrameHeader& header, BytesView payload) {
+  if (state_ == State::hello) return greet(header, payload);
+  const bool for_store = wire::is_store_request(header.type);
+  change_ = 0;
+  if (space_ == nullptr && (for_store || header.epoch != 0)) {
+    fail(header.request, Errc::refused, "not admitted to a round yet");
+    return true;
+  }
+  if (header.epoch != 0 && header.epoch != epoch()) {
+    fail(header.request, Errc::refused,
+         "a message of epoch " + std::to_string(header.epoch) + " came in epoch " +
+             std::to_string(epoch()));
+    return true;
+  }
+  if (!for_store) return other(header, payload);
+  spaces_.touch(*space_);
+  if (wire::is_change(header.type)) {
+    if (answered_before(header)) return true;
+    change_ = header.request;
+  }
+  if (spaces_.backend_ != nullptr) {
+    return spaces_.backend_->on_request(from(), header, payload, now_);
+  }
+  return store_request(header, payload);
+}
+
+bool NativeSession::greet(const wire::FrameHeader& header, BytesView payload) {
+  if (header.type != wire::Type::hello) return false;
+  const auto hello = wire::decode<wire::Hello>(payload);
+  if (!hello) return false;
+  auto verdict = spaces_.host_.admit(client_, *hello);
+  if (const auto* refusal = std::get_if<Host::Refusal>(&verdict)) {
+    fail(header.request, refusal->code, refusal->sentence);
+    state_ = State::closed;
+    out_.close();
+    return true;
+  }
+  const auto& welcome = std::get<wire::Welcome>(verdict);
+  welcome_epoch_ = welcome.epoch;
+  session_ = hello->session;
+  state_ = State::welcomed;
+  sit(spaces_.find(wanted_), {});
+  if (session_ != 0) {
+    NativeSession* before = std::exchange(spaces_.by_session_[session_], this);
+    if (before != nullptr) before->superseded();
+  }
+  send(header.request, welcome);
+  return true;
+}
+
+bool NativeSession::answered_before(const wire::FrameHeader& header) {
+  if (session_ == 0 || header.request == 0) return false;
+  if (replies_ == nullptr) replies_ = &space_->replies_of(session_);
+  const auto reply = replies_->find(header.request);
+  if (!reply) return false;
+  if (reply->forgotten) {
+    fail(header.request, Errc::refused,
+         "this request was carried out, but its answer was too big to be kept");
+    return true;
+  }
+  wire::encode_frame(out_.buffer(), {0, reply->type, wire::reply, header.request, epoch()},
+                     reply->payload);
+  return true;
+}
+
+// ---- Frames to calls ----
+
+bool NativeSession::store_request(const wire::FrameHeader& header, BytesView payload) {
+  const Caller by{client_, header.request};
+  KeyValues& values = space_->values;
+  Effects& out = space_->effects;
+  // Decodes the message that `call` takes, and makes the call.
+  const auto with = [&](auto call) {
+    const auto message = wire::decode<MessageOf<decltype(call)>>(payload);
+    if (!message) return false;
+    call(*message);
+    space_->deliver();
+    return true;
+  };
+  switch (header.type) {
+    case wire::Type::set:
+      return with([&](const wire::Set& m) { values.set(by, m.key, m.value, out); });
+    case wire::Type::get:
+      return with([&](const wire::Get& m) { values.get(by, m.key, out); });
+    case wire::Type::add:
+      return with([&](const wire::Add& m) { values.add(by, m.key, m.delta, out); });
+    case wire::Type::set_leased:
+      return with([&](const wire::SetLeased& m) {
+        values.set_leased(by, m.key, m.value, session_, m.lease(), now_, out);
+      });
+    case wire::Type::multi_get:
+      return with([&](const wire::MultiGet& m) { values.multi_get(by, m.keys, out); });
+    case wire::Type::multi_set:
+      return with([&](const wire::MultiSet& m) { values.multi_set(by, m.keys, m.values, out); });
+    case wire::Type::compare_set:
+      return with([&](const wire::CompareSet& m) {
+        values.compare_set(by, m.key, m.expected, m.desired, out);
+      });
+    case wire::Type::append:
+      return with([&](const wire::Append& m) { values.append(by, m.key, m.tail, out); });
+    case wire::Type::erase:
+      return with([&](const wire::Erase& m) { values.erase(by, m.key, out); });
+    case wire::Type::list:
+      return with([&](const wire::List& m) { values.list(by, m.prefix, out); });
+    case wire::Type::count:
+      return with([&](const wire::Count&) { values.count(by, out); });
+    case wire::Type::wait:
+      return with(
+          [&](const wire::Wait& m) { values.wait(by, m.keys, m.timeout.deadline(now_), out); });
+    case wire::Type::wait_get:
+      return with([&](const wire::WaitGet& m) {
+        values.wait_get(by, m.key, m.timeout.deadline(now_), out);
+      });
+    case wire::Type::push:
+      return with([&](const wire::Push& m) { values.push(by, m.queue, m.value, out); });
+    case wire::Type::try_pop:
+      return with([&](const wire::TryPop& m) { values.try_pop(by, m.queue, out); });
+    case wire::Type::pop:
+      return with(
+          [&](const wire::Pop& m) { values.pop(by, m.queue, m.timeout.deadline(now_), out); });
+    case wire::Type::queue_size:
+      return with([&](const wire::QueueSize& m) { values.queue_size(by, m.queue, out); });
+    case wire::Type::watch:
+      return with([&](const wire::Watch& m) { values.watch(by, m.key, out); });
+    case wire::Type::barrier:
+      return with([&](const wire::Barrier& m) {
+        values.barrier(by, m.name, m.round, m.count, m.contributors, m.timeout.deadline(now_), out);
+      });
+    case wire::Type::all_gather:
+      return with([&](const wire::AllGather& m) {
+        values.all_gather(by, m.name, m.round, m.count, m.contributors, m.blobs,
+                          m.timeout.deadline(now_), out);
+      });
+    case wire::Type::cancel:
+      return with([&](const wire::Cancel& m) {
+        send(by.request, wire::Number{values.cancel({client_, m.request}) ? 1 : 0});
+      });
+    case wire::Type::renew:
+      return with([&](const wire::Renew&) {
+        values.renew(session_, now_);
+        send(by.request, wire::Done{});
+      });
+    case wire::Type::end_leases:
+      return with([&](const wire::EndLeases& m) { values.end_leases(by, m.keys, session_, out); });
+    default:
+      return false;  // Not reached: these are all requests of the store's.
+  }
+}
+
+bool NativeSession::other(const wire::FrameHeader& header, BytesView payload) {
+  switch (header.type) {
+    case wire::Type::ready:
+    case wire::Type::group:
+    case wire::Type::report:
+    case wire::Type::abort:
+    case wire::Type::warning:
+    case wire::Type::inquire:
+    case wire::Type::join:
+    case wire::Type::leave:
+    case wire::Type::heartbeat:
+    case wire::Type::worker_failed:
+    case wire::Type::worker_left:
+    case wire::Type::calls_made:
+    case wire::Type::workers_ended:
+      spaces_.host_.on_message(client_, header, payload);
+      return true;
+    case wire::Type::ping:
+      send(header.request, wire::Done{});
+      return true;
+    case wire::Type::goodbye:
+      goodbye_ = true;
+      out_.close();
+      return true;
+    default:
+      fail(header.request, Errc::unsupported,
+           "this server knows no message of type " +
+               std::to_string(static_cast<unsigned>(header.type)));
+      return true;
+  }
+}
+
+// ---- Answers to frames ----
+
+void NativeSession::pass_on(const wire::FrameHeader& header, BytesView payload, bool remember) {
+  if (state_ != State::welcomed || header.request == 0) return;
+  wire::encode_frame(out_.buffer(), {0, header.type, header.flags, header.request, epoch()},
+                     payload);
+  if (remember && replies_ != nullptr) replies_->remember(header.request, header.type, payload);
+}
+
+template <class Message>
+void NativeSession::send(std::uint64_t request, const Message& message, std::uint16_t flags) {
+  if (request == 0 && Message::type != wire::Type::welcome && Message::type != wire::Type::failed) {
+    return;  // Nobody waits for it.
+  }
+  Bytes& out = out_.buffer();
+  const std::size_t at = out.size();
+  wire::encode_frame(out, {0, Message::type, flags, request, epoch()}, message);
+  // A pop that waited is answered when another change, or none, is under way.
+  constexpr bool pop = Message::type == wire::Type::popped;
+  if (replies_ != nullptr && request != 0 && (request == change_ || pop)) {
+    replies_->remember(request, Message::type, BytesView(out).subspan(at + wire::header_bytes));
+  }
+}
+
+void NativeSession::fail(std::uint64_t request, Errc code, std::string sentence) {
+  send(request, wire::Failed{code, std::move(sentence)});
+}
+
+/// A frame has a limit, so what would not fit is refused instead.
+bool NativeSession::fits(std::uint64_t request, std::size_t payload_bytes) {
+  if (payload_bytes + sizeof(std::uint32_t) <= wire::frame_bytes_max) return true;
+  fail(request, Errc::refused,
+       "the answer would have " + std::to_string(payload_bytes) + " bytes, more than the " +
+           std::to_string(wire::frame_bytes_max) + " of one message; ask for fewer keys at once");
+  return false;
+}
+
+void NativeSession::answer(const Effect& effect) {
+  const std::uint64_t request = effect.to.request;
+  std::visit(Overloaded{
+                 [&](const Done&) { send(request, wire::Done{}); },
+                 [&](const Number& a) { send(request, wire::Number{a.value}); },
+                 [&](const Found& a) { send(request, wire::Found{a.value}); },
+                 [&](const Absent&) { send(request, wire::Absent{}); },
+                 [&](const FoundMany& a) {
+                   std::size_t size = 0;
+                   for (const auto& value : a.values) size += 5 + (value ? value->size() : 0);
+                   if (fits(request, size)) send(request, wire::Values{a.values});
+                 },
+                 [&](const KeyList& a) {
+                   std::size_t size = 0;
+                   for (const auto& key : a.keys) size += 4 + key.size();
+                   if (fits(request, size))
+                     send(request, wire::Keys{{a.keys.begin(), a.keys.end()}});
+                 },
+                 [&](const Compared& a) {
+                   send(request, wire::Compared{a.stored, a.current});
+                 },
+                 [&](const Popped& a) {
+                   send(request,
+                        wire::Popped{a.length_before,
+                                     a.value ? std::optional<BytesView>(*a.value) : std::nullopt});
+                 },
+                 [&](const Gathered& a) { gathered(request, a); },
+                 [&](const Changed& a) {
+                   send(request, wire::Changed{a.kind, a.key, a.after},
+                        effect.last ? wire::reply : wire::reply | wire::more);
+                 },
+                 [&](const TimedOut& a) { fail(request, Errc::timeout, sentence(a)); },
+                 [&](const Refused& a) { fail(request, a.code, a.reason); },
+             },
+             effect.answer);
+}
+
+void NativeSession::gathered(std::uint64_t request, const Gathered& answer) {
+  if (request == 0) return;
+  Bytes& out = out_.buffer();
+  wire::FrameHeader header{0, wire::Type::gathered, wire::reply, request, epoch()};
+  const auto count = static_cast<std::uint32_t>(answer.count);
+  header.length = static_cast<std::uint32_t>(sizeof count + answer.block->size());
+  ByteWriter writer(out);
+  wire::encode_header(out, header);
+  writer.integer(count);
+  if (answer.block->size() <= copied_block_max) {
+    writer.raw(*answer.block);
+  } else {
+    out_.share(answer.block);
+  }
+}
+
+}  // namespace dlaunch::store

@@ -1,0 +1,139 @@
+#include "runtime/store/native/native_spaces.hpp"
+
+#include "runtime/store/native/native.hpp"
+
+#include <algorithm>
+#include <string>
+
+namespace dlaunch::store {
+namespace {
+
+/// How long a client that vanished may take to come back and repeat what was not answered.
+constexpr auto session_linger = std::chrono::seconds(60);
+constexpr std::size_t sessions_left_max = 64u << 10;
+
+}  // namespace
+
+void NativeSpace::tick(Clock::time_point now) {
+  Namespace::tick(now);
+  while (!left_.empty() && left_.front().first <= now) forget_oldest();
+}
+
+std::optional<Clock::time_point> NativeSpace::next_deadline() const {
+  const auto next = Namespace::next_deadline();
+  if (left_.empty()) return next;
+  return next ? std::min(*next, left_.front().first) : left_.front().first;
+}
+
+Replies& NativeSpace::replies_of(std::uint64_t session) {
+  Known& known = known_[session];
+  known.here = true;
+  return known.replies;
+}
+
+void NativeSpace::leave(std::uint64_t session, Clock::time_point now) {
+  const auto known = known_.find(session);
+  if (known == known_.end()) return;
+  known->second.here = false;
+  known->second.forget = now + session_linger;
+  left_.emplace_back(known->second.forget, session);
+  if (left_.size() > sessions_left_max) forget_oldest();
+}
+
+/// It may have come back since, or come back and left again: then a later entry speaks for it.
+void NativeSpace::forget_oldest() {
+  const auto [when, session] = left_.front();
+  left_.pop_front();
+  const auto known = known_.find(session);
+  if (known == known_.end() || known->second.here || known->second.forget != when) return;
+  known_.erase(known);
+}
+
+NativeSpaces::NativeSpaces(Host& host, const Limits& limits) : host_(host) {
+  const SpaceId id = next_++;
+  spaces_.emplace(id, std::make_unique<NativeSpace>(id, std::nullopt, limits));
+}
+
+NativeSpaces::~NativeSpaces() = default;
+
+std::unique_ptr<Session> NativeSpaces::open(std::uint64_t client, Outbox& out) {
+  return std::make_unique<NativeSession>(*this, client, out);
+}
+
+SpaceId NativeSpaces::add(std::uint64_t epoch, const Limits& limits) {
+  const SpaceId id = next_++;
+  spaces_.emplace(id, std::make_unique<NativeSpace>(id, epoch, limits));
+  return id;
+}
+
+void NativeSpaces::drop(SpaceId id, std::string_view why) {
+  NativeSpace* space = find(id);
+  if (space == nullptr || id == first_space) return;
+  for (const std::uint64_t client : space->clients()) {
+    clients_.find(client)->second->sit(nullptr, why);
+  }
+  if (space->scheduled_) deadlines_.erase({*space->scheduled_, id});
+  spaces_.erase(id);
+}
+
+bool NativeSpaces::seat(std::uint64_t client, SpaceId id) {
+  const auto found = clients_.find(client);
+  NativeSpace* space = find(id);
+  if (found == clients_.end() || (space == nullptr && id != no_space)) return false;
+  found->second->seat(space);
+  return true;
+}
+
+void NativeSpaces::answer(std::uint64_t client, const wire::FrameHeader& header, BytesView payload,
+                          bool remember) {
+  const auto found = clients_.find(client);
+  if (found != clients_.end()) found->second->pass_on(header, payload, remember);
+}
+
+NativeSpace* NativeSpaces::find(SpaceId id) {
+  const auto found = spaces_.find(id);
+  return found == spaces_.end() ? nullptr : found->second.get();
+}
+
+void NativeSpaces::touch(NativeSpace& space) {
+  if (space.touched_) return;
+  space.touched_ = true;
+  touched_.push_back(space.id);
+}
+
+void NativeSpaces::schedule() {
+  for (const SpaceId id : touched_) {
+    NativeSpace* space = find(id);
+    if (space == nullptr) continue;  // Dropped since.
+    space->touched_ = false;
+    const auto next = space->next_deadline();
+    if (next == space->scheduled_) continue;
+    if (space->scheduled_) deadlines_.erase({*space->scheduled_, id});
+    if (next) deadlines_.emplace(*next, id);
+    space->scheduled_ = next;
+  }
+  touched_.clear();
+}
+
+void NativeSpaces::tick(Clock::time_point now) {
+  now_ = now;
+  schedule();
+  std::vector<SpaceId> due;
+  for (const auto& [when, id] : deadlines_) {
+    if (when > now) break;
+    due.push_back(id);
+  }
+  for (const SpaceId id : due) {
+    NativeSpace& space = *find(id);
+    space.tick(now);
+    touch(space);
+  }
+}
+
+std::optional<Clock::time_point> NativeSpaces::next_deadline() {
+  schedule();
+  if (deadlines_.empty()) return std::nullopt;
+  return deadlines_.begin()->first;
+}
+
+}  // namespace dlaunch::store

@@ -1,0 +1,109 @@
+#pragma once
+
+#include "runtime/store/core/session.hpp"
+#include "runtime/store/native/backend.hpp"
+#include "runtime/store/native/host.hpp"
+#include "runtime/store/protocol/replies.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <boost/unordered/unordered_flat_map.hpp>
+
+namespace dlaunch::store {
+
+class NativeSession;
+
+/// One epoch's keys, and the answers that a reconnecting client may ask for again. No I/O.
+class NativeSpace final : public Namespace {
+ public:
+  /// No epoch: that of each session's WELCOME.
+  NativeSpace(SpaceId number, std::optional<std::uint64_t> its_epoch, const Limits& limits)
+      : Namespace(limits), id(number), epoch(its_epoch) {}
+
+  void tick(Clock::time_point now) override;
+  std::optional<Clock::time_point> next_deadline() const override;
+
+  /// The answers to this session's changes, kept while it sits here. Valid until leave().
+  Replies& replies_of(std::uint64_t session);
+  /// It sits here no longer, and may come back and repeat what was not answered.
+  void leave(std::uint64_t session, Clock::time_point now);
+  /// It will not come back.
+  void forget(std::uint64_t session) { known_.erase(session); }
+
+  const SpaceId id;
+  const std::optional<std::uint64_t> epoch;
+
+ private:
+  friend class NativeSpaces;
+
+  struct Known {
+    Replies replies;
+    bool here = false;
+    Clock::time_point forget;  ///< When it is not here.
+  };
+  void forget_oldest();
+
+  /// Ordered, so that nodes stay where they are. A session that has changed nothing is not in it.
+  std::map<std::uint64_t, Known> known_;
+  std::deque<std::pair<Clock::time_point, std::uint64_t>> left_;  ///< In the order of leaving.
+  bool touched_ = false;
+  std::optional<Clock::time_point> scheduled_;  ///< As in NativeSpaces::deadlines_.
+};
+
+/// All who speak the native protocol with one server, and the namespaces they sit in. Its cost
+/// depends on those that are used, not on how many there are. No I/O.
+class NativeSpaces {
+ public:
+  NativeSpaces(Host& host, const Limits& limits);
+  ~NativeSpaces();
+
+  /// A session for a new connection, which is called `client` and never reused. It sits in the
+  /// first space once it is welcomed, unless the host has seated it elsewhere.
+  std::unique_ptr<Session> open(std::uint64_t client, Outbox& out);
+
+  SpaceId add(std::uint64_t epoch, const Limits& limits);
+  /// Clients that sit in it sit nowhere then, and their waits are refused with Errc::aborted and
+  /// `why`.
+  void drop(SpaceId id, std::string_view why);
+  /// False where there is no such client or space. The client's waits elsewhere are refused with
+  /// Errc::aborted.
+  bool seat(std::uint64_t client, SpaceId id);
+  NativeSpace* find(SpaceId id);
+  /// Store requests are carried out there; answers come back by answer().
+  void forward_to(Backend* backend) { backend_ = backend; }
+  /// `remember`: it answers a change. Dropped where the client has gone.
+  void answer(std::uint64_t client, const wire::FrameHeader& header, BytesView payload,
+              bool remember);
+
+  /// Answers what has expired by `now`.
+  void tick(Clock::time_point now);
+  std::optional<Clock::time_point> next_deadline();
+
+ private:
+  friend class NativeSession;
+
+  /// Its next deadline may have changed.
+  void touch(NativeSpace& space);
+  /// Brings deadlines_ up to date with those that were touched.
+  void schedule();
+
+  Host& host_;
+  Backend* backend_ = nullptr;
+  Clock::time_point now_;  ///< The time of the latest call that brought it.
+  boost::unordered_flat_map<SpaceId, std::unique_ptr<NativeSpace>> spaces_;
+  SpaceId next_ = first_space;
+  std::vector<SpaceId> touched_;
+  std::set<std::pair<Clock::time_point, SpaceId>> deadlines_;
+  boost::unordered_flat_map<std::uint64_t, NativeSession*> clients_;
+  boost::unordered_flat_map<std::uint64_t, NativeSession*> by_session_;  ///< Those connected.
+};
+
+}  // namespace dlaunch::store

@@ -1,0 +1,42 @@
+#pragma once
+
+#include "runtime/store/protocol/wire.hpp"
+
+#include <array>
+#include <cstdint>
+#include <deque>
+
+namespace dlaunch::store {
+
+/// The answers to one session's changes, so that a change which is sent again after a broken
+/// connection counts once. Bounded: it remembers as many as a client may have unanswered, the
+/// oldest go first, and those that are big go before their time, leaving their number behind.
+class Replies {
+ public:
+  struct Reply {
+    wire::Type type{};
+    BytesView payload;
+    bool forgotten = false;  ///< It was answered, but too long ago or too big to say with what.
+  };
+
+  /// Nullopt: this request was not answered before. Valid until the next call of remember.
+  std::optional<Reply> find(std::uint64_t request) const;
+  void remember(std::uint64_t request, wire::Type type, BytesView payload);
+
+ private:
+  struct Kept {
+    std::uint64_t request = 0;
+    wire::Type type{};
+    bool forgotten = false;
+    std::uint8_t small_size = 0;
+    std::array<std::byte, 16> small{};
+    Bytes big;
+  };
+  void forget_big();
+
+  std::deque<Kept> kept_;
+  std::uint64_t highest_ = 0;  ///< Most requests are new: one comparison tells.
+  std::size_t big_bytes_ = 0;
+};
+
+}  // namespace dlaunch::store

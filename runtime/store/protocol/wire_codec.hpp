@@ -1,0 +1,195 @@
+#pragma once
+
+#include "runtime/store/protocol/wire.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <concepts>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+/// The fields of messages, for the files that describe messages and nobody else. A description is
+/// one function `fields(io, message)`: with a Writer it encodes, with a Reader it decodes.
+namespace dlaunch::wire {
+
+/// Longer durations are not distinguished.
+constexpr std::chrono::milliseconds duration_max = std::chrono::hours(24 * 365 * 100);
+
+/// Writes the fields it is shown; the counterpart of Reader, so that one description of a message
+/// serves both ways.
+class Writer {
+ public:
+  explicit Writer(Bytes& out) : out_(out) {}
+
+  template <class T>
+  requires(std::is_integral_v<T> || std::is_enum_v<T>) void integer(const T& value) {
+    raw(&value, sizeof value);
+  }
+  void flag(const bool& value) { integer(static_cast<std::uint8_t>(value)); }
+  void key(std::string_view value) { block(as_bytes(value)); }
+  void value(BytesView value) { block(value); }
+  void text(std::string_view value) { block(as_bytes(value.substr(0, text_bytes_max))); }
+  void optional(const std::optional<BytesView>& value) {
+    flag(value.has_value());
+    if (value) block(*value);
+  }
+  void number(const std::optional<int>& value) {
+    maybe(value, [&](const int& present) { integer(present); });
+  }
+  /// One byte; `last` is the highest there is.
+  template <class T>
+  requires std::is_enum_v<T>
+  void choice(const T& value, T) { integer(static_cast<std::uint8_t>(value)); }
+  /// u64 milliseconds, at least as long.
+  void duration(const Clock::duration& value) {
+    const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(
+        std::clamp<Clock::duration>(value, Clock::duration::zero(), duration_max));
+    integer(static_cast<std::uint64_t>(milliseconds.count()));
+  }
+  /// A flag, and the fields if there is something.
+  template <class T, class Each>
+  void maybe(const std::optional<T>& value, Each each) {
+    flag(value.has_value());
+    if (value) each(*value);
+  }
+  template <class T, class Each>
+  void repeat(const std::vector<T>& items, std::size_t, Each each,
+              std::size_t = std::numeric_limits<std::size_t>::max()) {
+    integer(static_cast<std::uint32_t>(items.size()));
+    for (const T& item : items) each(item);
+  }
+  /// Items of two vectors, side by side; what `second` has too few is left out.
+  template <class A, class B, class Each>
+  void repeat_pairs(const std::vector<A>& first, const std::vector<B>& second, Each each) {
+    const std::size_t count = std::min(first.size(), second.size());
+    integer(static_cast<std::uint32_t>(count));
+    for (std::size_t i = 0; i < count; ++i) each(first[i], second[i]);
+  }
+
+ private:
+  void block(BytesView bytes) {
+    const auto size = static_cast<std::uint32_t>(bytes.size());
+    const std::size_t at = out_.size();
+    out_.resize(at + sizeof size + bytes.size());
+    std::memcpy(out_.data() + at, &size, sizeof size);
+    if (!bytes.empty()) std::memcpy(out_.data() + at + sizeof size, bytes.data(), bytes.size());
+  }
+  void raw(const void* data, std::size_t size) {
+    const std::size_t at = out_.size();
+    out_.resize(at + size);
+    std::memcpy(out_.data() + at, data, size);
+  }
+  Bytes& out_;
+};
+
+class Reader {
+ public:
+  explicit Reader(BytesView in) : in_(in) {}
+
+  template <class T>
+  requires std::is_integral_v<T>
+  void integer(T& value) { value = in_.integer<T>(); }
+  template <class T>
+  requires std::is_enum_v<T>
+  void integer(T& value) { value = static_cast<T>(in_.integer<std::underlying_type_t<T>>()); }
+  void flag(bool& value) {
+    const auto byte = in_.integer<std::uint8_t>();
+    if (byte > 1) fail();
+    value = byte == 1;
+  }
+  void key(std::string_view& value) { value = in_.text(key_bytes_max); }
+  void value(BytesView& value) { value = in_.bytes(value_bytes_max); }
+  void value(Bytes& value) {
+    const BytesView bytes = in_.bytes(value_bytes_max);
+    value.assign(bytes.begin(), bytes.end());
+  }
+  void text(std::string& value) { value = in_.text(text_bytes_max); }
+  void optional(std::optional<BytesView>& value) {
+    bool present = false;
+    flag(present);
+    if (present) value = in_.bytes(value_bytes_max);
+  }
+  void number(std::optional<int>& value) {
+    maybe(value, [&](int& present) { integer(present); });
+  }
+  template <class T>
+  requires std::is_enum_v<T>
+  void choice(T& value, T last) {
+    const auto byte = in_.integer<std::uint8_t>();
+    if (byte > static_cast<std::uint8_t>(last)) return fail();
+    value = static_cast<T>(byte);
+  }
+  void duration(Clock::duration& value) {
+    const auto milliseconds = in_.integer<std::uint64_t>();
+    if (milliseconds > static_cast<std::uint64_t>(duration_max.count())) return fail();
+    value = std::chrono::milliseconds(milliseconds);
+  }
+  template <class T, class Each>
+  void maybe(std::optional<T>& value, Each each) {
+    bool present = false;
+    flag(present);
+    if (present) each(value.emplace());
+  }
+  /// Nothing is reserved by the count alone: each item takes at least `least` bytes of input, and
+  /// there are no more than `most`.
+  template <class T, class Each>
+  void repeat(std::vector<T>& items, std::size_t least, Each each,
+              std::size_t most = std::numeric_limits<std::size_t>::max()) {
+    const auto count = in_.integer<std::uint32_t>();
+    if (count > most || count > in_.left() / least) return fail();
+    items.resize(count);
+    for (T& item : items) each(item);
+  }
+  template <class A, class B, class Each>
+  void repeat_pairs(std::vector<A>& first, std::vector<B>& second, Each each) {
+    const auto count = in_.integer<std::uint32_t>();
+    if (count > in_.left() / (2 * sizeof(std::uint32_t))) return fail();
+    first.resize(count);
+    second.resize(count);
+    for (std::size_t i = 0; i < count; ++i) each(first[i], second[i]);
+  }
+
+  bool complete() const { return ok_ && in_.complete(); }
+
+ private:
+  void fail() {
+    ok_ = false;
+    in_ = ByteReader({});
+  }
+  ByteReader in_;
+  bool ok_ = true;
+};
+
+// ---- To tell in a description which message it is for: const when it is written. ----
+
+template <class M, class T>
+concept is = std::same_as<std::remove_const_t<M>, T>;
+
+template <class M, class... Ts>
+concept one_of = (is<M, Ts> || ...);
+
+// ---- What several protocols tell. ----
+
+void fields(auto& io, is<Claim> auto& m) {
+  io.choice(m.fault, Fault::gave_up);
+  io.repeat(
+      m.ranks, sizeof(std::int32_t), [&](auto& rank) { io.integer(rank); }, Claim::ranks_max);
+  io.integer(m.communicator);
+  io.integer(m.sequence);
+  constexpr std::size_t vote_bytes = sizeof(std::int32_t) + sizeof(std::uint64_t);
+  io.repeat(
+      m.votes, vote_bytes,
+      [&](auto& vote) {
+        io.integer(vote.rank);
+        io.integer(vote.call);
+      },
+      Claim::ranks_max);
+  io.text(m.doing);
+}
+
+}  // namespace dlaunch::wire

@@ -1,0 +1,48 @@
+#pragma once
+
+#include "runtime/store/relay/uplink.hpp"
+#include "runtime/store/server/server.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include <boost/asio/io_context.hpp>
+
+namespace dlaunch::store {
+
+/// Between a node's workers, who speak with the agent's server, and the job's store, which is
+/// elsewhere: forwards their requests over the agent's one connection and hands the answers back.
+/// A request that several workers make alike goes up once: a round of a barrier or an all_gather of
+/// the whole world when all local ranks have come (or one's deadline passes, or one is lost), a
+/// wait for the same keys, the renewal of leases. One thread: that of `io`, the server's and the
+/// uplink's.
+///
+/// While the store is not reachable requests wait, at most until their deadlines; what waits
+/// without one is answered after 50 s. Both say since when, and why.
+class Relay {
+ public:
+  /// The uplink outlives it.
+  Relay(boost::asio::io_context& io, Uplink& uplink);
+  ~Relay();
+
+  /// Which ranks live here, and in what world.
+  struct Place {
+    std::uint64_t epoch = 0;
+    int first_rank = 0;
+    int local_size = 1;
+    int world_size = 1;
+  };
+  /// Forgets everything of the epoch before and serves the connections of `local`, a new server
+  /// that outlives the next call, or has been stopped before it.
+  void begin_epoch(const Place& place, Server& local);
+  /// This rank will not come any more: who waits for it here in a round of the whole world fails at
+  /// once with Errc::peer_lost and `why`, and so do those who come later.
+  void lose_contributor(int rank, std::string_view why);
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace dlaunch::store

@@ -1,0 +1,42 @@
+#include "runtime/store/relay/relay_state.hpp"
+
+#include <algorithm>
+
+namespace dlaunch::store {
+namespace {
+
+/// A lease is renewed this often within its length.
+constexpr int renewals_per_lease = 3;
+
+}  // namespace
+
+/// Up there all leases are the node's, and it renews them all as long as there are any. Here it is
+/// known whose each is: it ends when its worker does not renew it.
+void Relay::State::hold_lease(WorkerId worker, const Ask::Lease& lease, Clock::time_point now) {
+  LeasedKey& key = leased[lease.key];
+  if (key.holder != 0 && key.holder != worker) leases.release(key.holder, lease.key);
+  key = {worker, lease.length};
+  leases.hold(worker, lease.key, lease.length, now);
+  next_renewal = std::min(next_renewal, now + lease.length / renewals_per_lease);
+}
+
+void Relay::State::end_leases(const std::vector<std::string>& keys) {
+  if (keys.empty()) return;
+  for (const std::string& key : keys) leased.erase(key);
+  Bytes payload;
+  wire::encode(payload, wire::EndLeases{{keys.begin(), keys.end()}});
+  uplink.request(wire::Type::end_leases, place.epoch, payload, nullptr);
+}
+
+void Relay::State::renew(Clock::time_point now) {
+  next_renewal = Clock::time_point::max();
+  for (const auto& [key, lease] : leased) {
+    next_renewal = std::min(next_renewal, now + lease.length / renewals_per_lease);
+  }
+  // Without a connection there is nothing to renew; the reconnect does.
+  if (!leased.empty() && uplink.connected()) {
+    uplink.request(wire::Type::renew, place.epoch, {}, nullptr);
+  }
+}
+
+}  // namespace dlaunch::store

@@ -1,0 +1,47 @@
+#include "runtime/base/deadline.hpp"
+#include "runtime/store/relay/relay_state.hpp"
+
+#include <algorithm>
+
+namespace dlaunch::store {
+namespace {
+
+/// Under these a rank says where it is reached and who it is: written by itself, and nobody else.
+constexpr std::string_view own_prefixes[] = {"mesh/", "member/", "location/"};
+/// A rank has a few short ones; whoever writes more there has them forgotten.
+constexpr std::size_t published_max = 65'536;
+constexpr std::size_t published_bytes_max = 1024;
+
+}  // namespace
+
+void Relay::State::note_published(std::string_view key, BytesView value, bool if_absent) {
+  const bool own = std::ranges::any_of(
+      own_prefixes, [&](std::string_view prefix) { return key.starts_with(prefix); });
+  if (!own || published.size() >= published_max || value.size() > published_bytes_max) return;
+  // One that found the key taken has changed nothing.
+  if (if_absent && published.contains(key)) return;
+  published.insert_or_assign(std::string(key), Bytes(value.begin(), value.end()));
+}
+
+/// The other nodes' ranks look these up when they first send to one of ours, which may be late.
+void Relay::State::publish_again() {
+  forgotten = Clock::now();
+  for (const auto& [key, value] : published) {
+    Bytes payload;
+    wire::encode(payload, wire::CompareSet{key, std::nullopt, value});
+    uplink.request(wire::Type::compare_set, place.epoch, payload, nullptr);
+  }
+}
+
+Bytes Relay::State::with_forgotten(const wire::Failed& failure) const {
+  const auto ago = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - *forgotten);
+  Bytes payload;
+  wire::encode(payload, wire::Failed{failure.code,
+                                     failure.sentence +
+                                         "; the rendezvous was started again and has forgotten "
+                                         "what was set before (reached again " +
+                                         std::to_string(ago.count()) + " s ago)"});
+  return payload;
+}
+
+}  // namespace dlaunch::store

@@ -1,0 +1,104 @@
+#pragma once
+
+#include "runtime/base/os/socket.hpp"
+#include "runtime/base/os/unique_fd.hpp"
+#include "runtime/base/secret/secret.hpp"
+#include "runtime/store/protocol/wire.hpp"
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <boost/asio/io_context.hpp>
+
+namespace dlaunch::store {
+
+/// A node's one connection to whoever holds its job's store: asynchronous, on the thread of `io`.
+/// A broken connection is opened again, with jittered backoff and under the same session, and
+/// unanswered requests are sent again. Nothing blocks.
+class Uplink {
+ public:
+  struct Options {
+    wire::Hello hello;  ///< With a session.
+    /// The host to connect to; its addresses are tried in order. Empty: only `connected` is used,
+    /// and its end is the end.
+    std::string host;
+    std::uint16_t port = 0;
+    /// The key of hello.job: a connection to `host` goes through TLS, and the other end has to know
+    /// the key, too.
+    std::optional<Key> key;
+    unique_fd connected;  ///< A first connection that stands already; may be empty.
+    std::string peer_name = "the rendezvous";
+    Clock::duration backoff_min = std::chrono::milliseconds(50);
+    Clock::duration backoff_max = std::chrono::seconds(5);
+    /// Nothing came for this long, though it was asked by a ping after a third of it: the
+    /// connection is taken for dead.
+    Clock::duration silence_max = std::chrono::seconds(7);
+    /// For a name lookup, for connecting to one address, for the answer to HELLO.
+    Clock::duration step_max = std::chrono::seconds(5);
+    /// So long is tried until the first connection stands; a step is cut short by it. Then the
+    /// trouble is told once more, on time, and whoever hears it decides.
+    Clock::duration first_max = Clock::duration::max();
+  };
+  /// A connection for which more is queued, because the other end does not read, is dropped.
+  static constexpr std::size_t unsent_bytes_max = 64u << 20;
+  /// Called on the thread of `io`, never from within a call of Uplink. May call Uplink, and may
+  /// destroy it.
+  class Events {
+   public:
+    virtual ~Events() = default;
+    /// HELLO was answered, the first time or after a reconnect; nothing pushed is lost before this.
+    /// Messages sent from here go out before the requests that are sent again.
+    virtual void on_welcome(const wire::Welcome& welcome) = 0;
+    /// A frame nobody asked for.
+    virtual void on_push(const wire::FrameHeader& header, BytesView payload) = 0;
+    /// Not connected now; tried again after a while, and told for each try. `error` names the step
+    /// that failed: name lookup, refused, filtered, no route, closed without a word, no dlaunch
+    /// there; peer_lost where a connection that was good has broken. `since` is when the connection
+    /// was last good, or when the first try began.
+    virtual void on_trouble(const Error& error, Clock::time_point since) = 0;
+    /// Refused for good (job, secret, version), or the end of the only connection (peer_lost): it
+    /// is not tried again, and no request is answered any more.
+    virtual void on_refused(const Error& error) = 0;
+  };
+  /// The answer's header and payload, which is borrowed until it returns. Called once, save for a
+  /// watch. Called like Events.
+  using Answer = std::function<void(const wire::FrameHeader&, BytesView)>;
+
+  Uplink(boost::asio::io_context& io, Options options, Events& events);
+  ~Uplink();
+
+  void start();
+  /// Sends a request of the store's, or keeps it until there is a connection; `epoch` goes into its
+  /// header. Returns its number. The timeout in the payload of one that waits counts from now: what
+  /// is sent later says what is left of it. Requests go out in this order, and are held back while
+  /// wire::unanswered_changes_max changes are unanswered, since the server remembers no more of
+  /// them; pops, which may wait for long, have a share of their own and overtake.
+  std::uint64_t request(wire::Type type, std::uint64_t epoch, BytesView payload, Answer answer);
+  /// Forgets a request without an answer: its waiter is gone. One that waits is cancelled at the
+  /// other end; any other is carried out.
+  void forget(std::uint64_t request);
+  /// Pushes a message; dropped while not connected.
+  void tell(wire::Type type, BytesView payload);
+  bool connected() const;
+  /// Called after each reconnect, when what was unanswered has been sent again; `forgotten`: the
+  /// other end was started anew, without what was kept there. Called like Events.
+  void after_reconnect(std::function<void(bool forgotten)> call);
+  struct Trouble {
+    Clock::time_point since;  ///< As in Events::on_trouble.
+    std::string sentence;     ///< Says what went wrong last; empty before the first try has ended.
+  };
+  /// Why there is no connection; nullopt while there is one.
+  std::optional<Trouble> trouble() const;
+  /// Our address on the live connection; where the others may reach us, too.
+  Address local_address() const;
+  /// Says GOODBYE, sends what is queued, and closes.
+  void close();
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace dlaunch::store

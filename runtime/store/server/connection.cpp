@@ -1,0 +1,200 @@
+#include "runtime/store/server/connection.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+namespace dlaunch::store {
+namespace {
+
+/// As many as a wake-up of many may need; a large buffer is kept only among the first few.
+constexpr std::size_t spare_buffers_max = 256;
+constexpr std::size_t large_buffers_max = 16;
+constexpr std::size_t large_bytes = 4u << 10;
+constexpr std::size_t spare_bytes_max = 256u << 10;
+constexpr std::size_t chunks_per_send = 16;
+constexpr std::size_t descriptors_max = 8;
+/// No more ciphertext is made than this before some of it is sent, and no larger buffer is kept.
+constexpr std::size_t sealed_bytes_max = 256u << 10;
+constexpr std::size_t sealed_bytes_kept = 4u << 10;
+
+}  // namespace
+
+void Connection::dirty() {
+  if (dirty_) return;
+  dirty_ = true;
+  owner_.on_dirty(*this);
+}
+
+Connection::Chunk& Connection::begin_chunk() {
+  queued_ += tail_bytes();
+  return chunks_.emplace_back();
+}
+
+/// Appends to the last chunk, unless it is partly sent already: what one slow send holds must not
+/// grow.
+Bytes& Connection::buffer() {
+  dirty();
+  if (queued_ + tail_bytes() > held_bytes_max) {
+    overrun_ = true;
+    lost_.clear();
+    return lost_;
+  }
+  const bool usable = !chunks_.empty() && !chunks_.back().shared &&
+                      chunks_.back().descriptors.empty() && (chunks_.size() > 1 || sent_ == 0);
+  if (usable) return chunks_.back().own;
+  Bytes& own = begin_chunk().own;
+  auto& spare = owner_.spare_buffers();
+  if (!spare.empty()) {
+    own = std::move(spare.back());
+    spare.pop_back();
+  }
+  return own;
+}
+
+void Connection::share(std::shared_ptr<const Bytes> block) {
+  dirty();
+  begin_chunk().shared = std::move(block);
+}
+
+void Connection::send_with(Bytes frame, std::vector<unique_fd> descriptors) {
+  dirty();
+  Chunk& chunk = begin_chunk();
+  chunk.own = std::move(frame);
+  chunk.descriptors = std::move(descriptors);
+}
+
+void Connection::close() {
+  dirty();
+  closing_ = true;
+}
+
+void Connection::discard() noexcept {
+  chunks_.clear();
+  sealed_.clear();
+  queued_ = sent_ = sealed_sent_ = 0;
+  dirty_ = false;
+}
+
+bool Connection::overfull(std::size_t bytes_max) const {
+  if (chunks_.size() < 2) return false;
+  return queued_ + tail_bytes() - chunks_.front().bytes().size() > bytes_max;
+}
+
+void Connection::recycle(Bytes& buffer) {
+  auto& spare = owner_.spare_buffers();
+  if (buffer.capacity() == 0 || buffer.capacity() > spare_bytes_max) return;
+  const bool large = buffer.capacity() > large_bytes;
+  if (spare.size() >= (large ? large_buffers_max : spare_buffers_max)) return;
+  buffer.clear();
+  spare.push_back(std::move(buffer));
+}
+
+void Connection::sent(std::size_t bytes) {
+  sent_ += bytes;
+  while (!chunks_.empty() && sent_ >= chunks_.front().bytes().size()) {
+    const std::size_t size = chunks_.front().bytes().size();
+    sent_ -= size;
+    if (chunks_.size() > 1) queued_ -= size;
+    recycle(chunks_.front().own);
+    chunks_.pop_front();
+  }
+}
+
+/// Most have one chunk to send, and without descriptors the simpler call does.
+ssize_t Connection::send_one() {
+  const BytesView left = chunks_.front().bytes().subspan(sent_);
+  return ::send(socket.get(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/// `total` becomes the size of what was tried.
+ssize_t Connection::send_many(std::size_t& total) {
+  std::array<iovec, chunks_per_send> parts{};
+  std::size_t count = 0;
+  for (const Chunk& chunk : chunks_) {
+    // A frame with descriptors begins a message of its own: they arrive with its first byte.
+    if (count == parts.size() || (count > 0 && !chunk.descriptors.empty())) break;
+    const BytesView left = chunk.bytes().subspan(count == 0 ? sent_ : 0);
+    parts[count++] = {const_cast<std::byte*>(left.data()), left.size()};
+    total += left.size();
+    if (!chunk.descriptors.empty()) break;
+  }
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = count;
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(descriptors_max * sizeof(int))> control{};
+  auto& descriptors = chunks_.front().descriptors;
+  if (!descriptors.empty()) {
+    std::array<int, descriptors_max> numbers{};
+    const std::size_t n = std::min(descriptors.size(), descriptors_max);
+    std::transform(descriptors.begin(), descriptors.begin() + static_cast<std::ptrdiff_t>(n),
+                   numbers.begin(), [](const unique_fd& fd) { return fd.get(); });
+    message.msg_control = control.data();
+    message.msg_controllen = CMSG_SPACE(n * sizeof(int));
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(n * sizeof(int));
+    std::memcpy(CMSG_DATA(header), numbers.data(), n * sizeof(int));
+  }
+  return ::sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+TlsChannel::Fed Connection::unseal(BytesView in, Bytes& plain) {
+  const std::size_t before = sealed_.size();
+  const auto fed = tls_->feed(in, plain, sealed_);
+  if (sealed_.size() != before) dirty();
+  return fed;
+}
+
+/// False when TLS has failed. Descriptors cannot travel so, and only a unix socket has any.
+bool Connection::seal_some() {
+  while (!chunks_.empty() && sealed_.size() < sealed_bytes_max) {
+    const BytesView left = chunks_.front().bytes().subspan(sent_);
+    const BytesView part = left.first(std::min(left.size(), sealed_bytes_max));
+    if (!tls_->seal(part, sealed_)) return false;
+    sent(part.size());
+  }
+  return true;
+}
+
+Connection::Flushed Connection::flush_sealed() {
+  for (;;) {
+    if (tls_->established() && !seal_some()) return Flushed::broken;
+    if (sealed_sent_ == sealed_.size()) return Flushed::all;
+    const BytesView left = BytesView(sealed_).subspan(sealed_sent_);
+    const ssize_t n = ::send(socket.get(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? Flushed::blocked : Flushed::broken;
+    sealed_sent_ += static_cast<std::size_t>(n);
+    if (sealed_sent_ < sealed_.size()) return Flushed::blocked;
+    sealed_sent_ = 0;
+    if (sealed_.capacity() > sealed_bytes_kept) Bytes().swap(sealed_);
+    sealed_.clear();
+  }
+}
+
+Connection::Flushed Connection::flush() {
+  dirty_ = false;
+  if (tls_) return flush_sealed();
+  while (!chunks_.empty()) {
+    const bool alone = chunks_.size() == 1 && chunks_.front().descriptors.empty();
+    std::size_t total = alone ? chunks_.front().bytes().size() - sent_ : 0;
+    const ssize_t n = alone ? send_one() : send_many(total);
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      return errno == EAGAIN || errno == EWOULDBLOCK ? Flushed::blocked : Flushed::broken;
+    }
+    // They are on their way, even if the rest of the frame is not.
+    chunks_.front().descriptors.clear();
+    sent(static_cast<std::size_t>(n));
+    if (static_cast<std::size_t>(n) < total) return Flushed::blocked;
+  }
+  return Flushed::all;
+}
+
+}  // namespace dlaunch::store

@@ -1,0 +1,111 @@
+#pragma once
+
+#include "runtime/base/os/unique_fd.hpp"
+#include "runtime/store/core/session.hpp"
+#include "runtime/store/native/host.hpp"
+#include "runtime/store/tls/tls.hpp"
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include <sys/types.h>
+
+namespace dlaunch::store {
+
+/// The writing half of a connected, non-blocking socket: a bounded queue of bytes, of blocks shared
+/// with other connections, and of descriptors that travel with their frame. It decides nothing; the
+/// server polls, reads and closes.
+class Connection final : public Outbox {
+ public:
+  /// Told once when there is something to send, until the next flush.
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    virtual void on_dirty(Connection& connection) = 0;
+    /// Buffers that grew large, for the next that needs one: most connections are idle.
+    virtual std::vector<Bytes>& spare_buffers() = 0;
+  };
+  /// Beyond this a session is asked to pause.
+  static constexpr std::size_t congested_bytes = 1u << 20;
+  /// Beyond this, not counting the block that is being sent, a peer that does not read is dropped.
+  static constexpr std::size_t queued_bytes_max = 8u << 20;
+  /// More is not held even until the next flush, whatever a watch hands out: it is lost, and the
+  /// peer is dropped.
+  static constexpr std::size_t held_bytes_max = 512u << 20;
+
+  Connection(ConnectionId number, unique_fd connected, Owner& owner)
+      : id(number), socket(std::move(connected)), owner_(owner) {}
+
+  Bytes& buffer() override;
+  void share(std::shared_ptr<const Bytes> block) override;
+  void close() override;
+  bool congested() const override { return queued_ + tail_bytes() > congested_bytes; }
+  /// A frame of its own, with descriptors.
+  void send_with(Bytes frame, std::vector<unique_fd> descriptors);
+
+  enum class Flushed { all, blocked, broken };
+  /// Sends what the socket takes.
+  Flushed flush();
+  /// Forgets what is queued: the peer takes nothing more.
+  void discard() noexcept;
+  /// From now on everything goes through TLS.
+  void secure(std::unique_ptr<TlsChannel> channel) { tls_ = std::move(channel); }
+  bool secured() const { return tls_ != nullptr; }
+  const TlsChannel& tls() const { return *tls_; }
+  /// Takes in ciphertext, appends what it says to `plain`, and queues what TLS itself answers.
+  TlsChannel::Fed unseal(BytesView in, Bytes& plain);
+  /// More is queued than a peer may leave unread.
+  bool overfull(std::size_t bytes_max = queued_bytes_max) const;
+  bool overrun() const { return overrun_; }
+  bool closing() const { return closing_; }
+
+  const ConnectionId id;
+  const unique_fd socket;
+
+  // The server's notes on this connection.
+  Protocols protocols;
+  std::unique_ptr<Session> session;
+  bool ended = false;    ///< To be destroyed at the end of the batch.
+  bool pending = false;  ///< Has not been welcomed, and time runs out.
+  bool lingers = false;  ///< Closed by us; the peer may still read what was sent.
+  bool deaf = false;     ///< It takes nothing more; what it has said is still read.
+  bool silent = false;   ///< Has not said anything on a port that must not mind.
+  bool paused = false;   ///< Its session may hold requests that it has not taken up.
+  bool c10d = false;
+  Clock::time_point heard;     ///< When anything was last read.
+  std::uint32_t interest = 0;  ///< The events that epoll watches for.
+
+ private:
+  struct Chunk {
+    Bytes own;
+    std::shared_ptr<const Bytes> shared;
+    std::vector<unique_fd> descriptors;
+    BytesView bytes() const { return shared ? BytesView(*shared) : BytesView(own); }
+  };
+  void dirty();
+  /// The last chunk grows behind our back; the others' sizes are in queued_.
+  std::size_t tail_bytes() const { return chunks_.empty() ? 0 : chunks_.back().bytes().size(); }
+  Chunk& begin_chunk();
+  Flushed flush_sealed();
+  bool seal_some();
+  ssize_t send_one();
+  ssize_t send_many(std::size_t& total);
+  void sent(std::size_t bytes);
+  void recycle(Bytes& buffer);
+
+  Owner& owner_;
+  std::deque<Chunk> chunks_;
+  std::size_t queued_ = 0;  ///< Bytes of all chunks but the last.
+  std::size_t sent_ = 0;    ///< Bytes of the first chunk that are sent.
+  std::unique_ptr<TlsChannel> tls_;
+  Bytes sealed_;  ///< Ciphertext, of which sealed_sent_ bytes are sent.
+  std::size_t sealed_sent_ = 0;
+  bool dirty_ = false;
+  bool closing_ = false;
+  bool overrun_ = false;  ///< Beyond held_bytes_max.
+  Bytes lost_;
+};
+
+}  // namespace dlaunch::store

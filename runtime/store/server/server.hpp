@@ -1,0 +1,123 @@
+#pragma once
+
+#include "runtime/base/os/socket.hpp"
+#include "runtime/base/os/unique_fd.hpp"
+#include "runtime/store/core/key_values.hpp"
+#include "runtime/store/native/backend.hpp"
+#include "runtime/store/native/host.hpp"
+#include "runtime/store/protocol/wire.hpp"
+#include "runtime/store/tls/tls.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+
+namespace dlaunch::store {
+
+struct Counters {
+  std::uint64_t accepted = 0;
+  std::uint64_t garbage = 0;    ///< Closed for a first byte, frame or length that cannot be.
+  std::uint64_t slow = 0;       ///< Dropped because they did not read.
+  std::uint64_t timed_out = 0;  ///< Said no HELLO in time.
+  std::uint64_t strangers = 0;  ///< Came from an address that PyTorch's store does not admit.
+  /// Did not prove the secret that is asked for: a wrong one, none, another job's.
+  std::uint64_t unauthenticated = 0;
+  std::uint64_t silent = 0;  ///< On a c10d-capable port, connected and mute; never cut.
+};
+
+/// With a secret, whoever comes by TCP has to prove the key of the job that their HELLO names, by
+/// TLS 1.3; PyTorch's protocol cannot, and is not asked.
+struct ServerSecret {
+  KeyOfJob key_of;
+  /// Plain connections from this host's loopback are let in, as those on a unix socket are. Not on
+  /// a host with users who are not to be trusted.
+  bool trust_loopback = true;
+  /// Hears who was refused and why, once a second at most, with the number of those left out.
+  std::function<void(const std::string& sentence)> log;
+};
+
+/// "node b at 10.0.0.2:40112 does not read: its connection is dropped, with 8 MiB waiting for it".
+std::string slow_reader_text(const std::string& name, const std::string& peer);
+
+/// Serves native namespaces, one or many, and one c10d namespace per attempt, on one thread: that
+/// of `io`. Every queue has a limit; a slow reader is dropped, by name, and harms nobody else.
+class Server {
+ public:
+  Server(boost::asio::io_context& io, Host& host, Limits limits = {});
+  ~Server();
+
+  /// Accepts on a bound and listening socket (TCP or unix).
+  void listen(unique_fd listener, Protocols protocols);
+  /// To be called before anybody connects.
+  void ask_for(ServerSecret secret);
+  /// Hears of each connection that is dropped because it does not read, and of its address. Called
+  /// from within the server's loop; must not call the server. Set before anybody connects.
+  using HearSlow = std::function<void(ConnectionId who, const std::string& peer)>;
+  void on_slow_reader(HearSlow hear);
+  /// Likewise, of each PyTorch client whose connection is closed for what it asked, and why: its
+  /// protocol has no words for it. With both addresses of the connection.
+  using HearRefused =
+      std::function<void(const Address& peer, const Address& own, const std::string& why)>;
+  void on_refused_c10d(HearRefused hear);
+  /// Numeric address of the other end; "" if there is no such connection.
+  std::string peer_of(ConnectionId who) const;
+  /// The job whose key this connection has proved; nullopt for one without TLS.
+  std::optional<std::string> proved_job(ConnectionId who) const;
+  /// Serves a connected socket that speaks the native protocol: a worker's control socket.
+  /// Returns the number by which the host will hear of it.
+  ConnectionId adopt(unique_fd connected);
+  /// Pushes a message nobody asked for, with descriptors on a unix socket.
+  void push(ConnectionId to, wire::Type type, BytesView payload, std::vector<unique_fd> fds = {});
+
+  /// From now on native store requests are carried out there, not in namespaces here. To be called
+  /// before anyone connects; the backend outlives the server. A client that asks for much at once
+  /// may get it at once, so answers may queue up to 256 MiB a connection.
+  void forward_to(Backend& backend);
+  /// The backend's answer to a request of this connection's; `remember`: to a change.
+  void answer(ConnectionId to, const wire::FrameHeader& header, BytesView payload, bool remember);
+
+  /// A native namespace more, which answers with this epoch; a request that names another one is
+  /// refused. It has the limits of the server unless it is given its own.
+  SpaceId add_space(std::uint64_t epoch);
+  SpaceId add_space(std::uint64_t epoch, const Limits& limits);
+  /// Clients that sit in it sit nowhere then; their waits are refused with Errc::aborted and `why`.
+  void drop_space(SpaceId space, std::string_view why);
+  /// The connection's store requests go there from now on; to no_space: are refused. Its waits
+  /// where it sat are refused with Errc::aborted. False where one of them is gone.
+  bool seat(ConnectionId who, SpaceId space);
+  /// The contributor will not come any more: the namespace's aggregates of `count` that lack it are
+  /// refused with Errc::peer_lost and `why`.
+  void lose_contributor(int contributor, int count, std::string_view why,
+                        SpaceId space = first_space);
+  struct Usage {
+    std::size_t keys = 0;
+    std::size_t bytes = 0;
+  };
+  Usage usage(SpaceId space) const;
+
+  /// When anything was last read from it; nullopt where it is gone.
+  std::optional<Clock::time_point> last_heard(ConnectionId who) const;
+  /// Lets go of a connection: what is queued is sent, then it is closed.
+  void close(ConnectionId who);
+  /// Beyond loopback, PyTorch's store is served to these peers only (numeric addresses); nullopt,
+  /// as at first: to all. Others are closed and counted, those that are connected already, too.
+  void restrict_c10d(std::optional<std::vector<std::string>> hosts);
+  /// Closes every c10d connection and starts an empty c10d namespace; its listeners stay.
+  void renew_c10d();
+  /// Closes listeners and connections.
+  void stop();
+
+  Counters counters() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace dlaunch::store

@@ -1,0 +1,202 @@
+#include "runtime/base/os/socket.hpp"
+#include "runtime/store/server/server_state.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+namespace dlaunch::store {
+namespace {
+
+/// A PyTorch client is asked to pause when some of its answers wait; but the one that it gets
+/// meanwhile may be large, and so may what it has asked behind a wait.
+constexpr std::size_t c10d_queued_bytes_max =
+    3 * c10d::value_bytes_max + Connection::queued_bytes_max;
+
+}  // namespace
+
+Connection* Server::State::find(ConnectionId id) {
+  const auto found = connections.find(id);
+  return found == connections.end() || found->second->ended ? nullptr : found->second.get();
+}
+
+Connection& Server::State::add(unique_fd socket, Protocols protocols) {
+  const ConnectionId id = next_id++;
+  auto owned = std::make_unique<Connection>(id, std::move(socket), *this);
+  Connection& connection = *owned;
+  connection.protocols = protocols;
+  connections.emplace(id, std::move(owned));
+  connection.interest = EPOLLIN;
+  epoll_event event{EPOLLIN, {.u64 = id}};
+  if (::epoll_ctl(poll, EPOLL_CTL_ADD, connection.socket.get(), &event) != 0) end(connection);
+  return connection;
+}
+
+void Server::State::set_interest(Connection& connection, std::uint32_t events) {
+  if (connection.interest == events) return;
+  connection.interest = events;
+  epoll_event event{events, {.u64 = connection.id}};
+  if (::epoll_ctl(poll, EPOLL_CTL_MOD, connection.socket.get(), &event) != 0) end(connection);
+}
+
+void Server::State::on_event(Connection& connection, std::uint32_t events, Clock::time_point now) {
+  if ((events & EPOLLOUT) != 0) {
+    flush(connection, now);
+    if (connection.ended) return;
+    if (connection.session && !connection.congested() && !connection.closing()) {
+      feed(connection, {}, now);
+    }
+  }
+  if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0 || connection.ended) return;
+  const ssize_t size =
+      ::recv(connection.socket.get(), scratch.data(), scratch.size(), MSG_DONTWAIT);
+  if (size > 0) {
+    connection.heard = now;
+    if (!connection.closing()) {
+      feed(connection, BytesView(scratch).first(static_cast<std::size_t>(size)), now);
+    }
+  } else if (size == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
+    end(connection);
+  }
+}
+
+void Server::State::feed(Connection& connection, BytesView in, Clock::time_point now) {
+  if (!connection.session && !connection.secured() && in.front() == TlsChannel::first_byte &&
+      connection.protocols.native) {
+    if (!tls) return refuse_tls(connection);
+    begin_tls(connection, now);
+  }
+  if (connection.secured() && !in.empty()) {
+    plain.clear();
+    if (!unseal(connection, in, now) || plain.empty()) return;
+    in = plain;
+  }
+  if (!connection.session && !choose_protocol(connection, in.front(), now)) {
+    ++counters.garbage;
+    return end(connection);
+  }
+  if (!connection.session->feed(in, now)) {
+    ++counters.garbage;
+    end(connection);
+  }
+  connection.paused = connection.congested();
+}
+
+bool Server::State::choose_protocol(Connection& connection, std::byte first,
+                                    Clock::time_point now) {
+  if (std::exchange(connection.silent, false)) --counters.silent;
+  constexpr auto c10d_last = std::byte{0x08};
+  if (first == std::byte{'D'} && connection.protocols.native) {
+    if (connection.protocols.c10d && !connection.pending) make_pending(connection, now);
+    connection.session = native.open(connection.id, connection);
+  } else if (first <= c10d_last && connection.protocols.c10d && !connection.secured()) {
+    connection.c10d = true;
+    connection.session = c10d->open(connection.id, connection);
+  }
+  return connection.session != nullptr;
+}
+
+/// An empty namespace.
+void Server::State::begin_c10d() {
+  c10d = std::make_unique<c10d::Namespace>(limits);
+  c10d->hear_refusal = [this](ConnectionId client, const std::string& why) {
+    const Connection* connection = find(client);
+    if (connection == nullptr || !hear_refused) return;
+    const int fd = connection->socket.get();
+    hear_refused(peer_address(fd), local_address(fd), why);
+  };
+}
+
+void Server::State::flush_dirty(Clock::time_point now) {
+  // Ending a session may make others dirty, so the list can grow meanwhile.
+  for (std::size_t i = 0; i < dirty.size(); ++i) flush(*dirty[i], now);
+  dirty.clear();
+}
+
+void Server::State::flush(Connection& connection, Clock::time_point now) {
+  if (connection.ended) return;
+  if (connection.deaf) return connection.discard();
+  const auto flushed = connection.flush();
+  const std::size_t limit = connection.c10d ? c10d_queued_bytes_max : queued_bytes_max;
+  const bool slow = flushed == Connection::Flushed::blocked && connection.overfull(limit);
+  if (slow || connection.overrun()) {
+    ++counters.slow;
+    if (hear_slow) hear_slow(connection.id, peer_address(connection.socket.get()).to_string());
+    return end(connection);
+  }
+  switch (flushed) {
+    case Connection::Flushed::broken:
+      return hear_out(connection, now);
+    case Connection::Flushed::blocked:
+      return set_interest(connection, connection.congested() ? EPOLLOUT : EPOLLIN | EPOLLOUT);
+    case Connection::Flushed::all:
+      if (connection.closing()) return linger(connection, now);
+      // A session that has paused goes on in a later turn, so that it cannot keep the others out.
+      return set_interest(connection, connection.paused ? EPOLLOUT : EPOLLIN);
+  }
+}
+
+/// The peer is gone, or reads no more. Its earlier words lie in the socket: the last words of a
+/// worker that fails, while it is told of another one that did.
+void Server::State::hear_out(Connection& connection, Clock::time_point now) {
+  if (std::exchange(connection.deaf, true)) return;
+  connection.discard();
+  if (!std::exchange(connection.lingers, true)) lingering.emplace_back(now, connection.id);
+  set_interest(connection, EPOLLIN);
+}
+
+void Server::State::linger(Connection& connection, Clock::time_point now) {
+  if (std::exchange(connection.lingers, true)) return;
+  if (::shutdown(connection.socket.get(), SHUT_WR) != 0) return end(connection);
+  no_longer_pending(connection);
+  lingering.emplace_back(now, connection.id);
+  set_interest(connection, EPOLLIN);
+  connection.session.reset();
+}
+
+void Server::State::end(Connection& connection) {
+  if (std::exchange(connection.ended, true)) return;
+  ended.push_back(connection.id);
+}
+
+void Server::State::destroy(ConnectionId id) {
+  const auto found = connections.find(id);
+  const std::unique_ptr<Connection> connection = std::move(found->second);
+  connections.erase(found);
+  no_longer_pending(*connection);
+  if (connection->silent) --counters.silent;
+  // Explicitly: a child between fork and exec may hold the socket open.
+  ::epoll_ctl(poll, EPOLL_CTL_DEL, connection->socket.get(), nullptr);
+  connection->session.reset();
+  std::erase(dirty, connection.get());
+}
+
+std::variant<wire::Welcome, Host::Refusal> Server::State::admit(ConnectionId who,
+                                                                const wire::Hello& hello) {
+  Connection* connection = find(who);
+  if (connection != nullptr) {
+    if (auto refusal = unproven(*connection, hello)) return *std::move(refusal);
+  }
+  auto verdict = host.admit(who, hello);
+  connection = find(who);  // The host may have closed it.
+  if (connection != nullptr) no_longer_pending(*connection);
+  return verdict;
+}
+
+void Server::State::on_message(ConnectionId who, const wire::FrameHeader& header,
+                               BytesView payload) {
+  host.on_message(who, header, payload);
+}
+
+void Server::State::on_other_version(ConnectionId who, std::uint32_t theirs) {
+  host.on_other_version(who, theirs);
+}
+
+void Server::State::on_closed(ConnectionId who, bool goodbye) {
+  if (!stopped) host.on_closed(who, goodbye);
+}
+
+}  // namespace dlaunch::store

@@ -1,0 +1,257 @@
+#include "runtime/base/os/socket.hpp"
+#include "runtime/store/server/server_state.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include <boost/asio/post.hpp>
+#include <sys/epoll.h>
+
+namespace dlaunch::store {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// How long a connection may take to say HELLO, and how many may be about it at once: all of a big
+/// job, for one that waits outside with a full backlog behind it tries again after a second only.
+/// When that many are and another comes, or when there is no descriptor for it, the oldest goes if
+/// it has been slow, else the other waits.
+constexpr auto hello_timeout = 3s;
+constexpr std::size_t pending_max = 16'384;
+constexpr auto pending_slow = 1s;
+/// Without descriptors or memory for another connection, accepting rests.
+constexpr auto accept_pause = 100ms;
+/// How long we wait for a peer to read why it was refused, before the connection is closed.
+constexpr auto linger_timeout = 1s;
+constexpr std::size_t events_per_batch = 256;
+/// A timer that goes off later than this says that this process stood still.
+constexpr auto late_at = 100ms;
+constexpr int accepts_per_event = 256;
+constexpr std::uint64_t listener_bit = std::uint64_t{1} << 63;
+
+}  // namespace
+
+Server::State::State(asio::io_context& context, Host& owner, const Limits& bounds)
+    : io(context), host(owner), limits(bounds), ready(context), timer(context) {
+  poll = ::epoll_create1(EPOLL_CLOEXEC);
+  if (poll < 0) throw Error(Errc::internal, "cannot poll sockets: " + errno_text(errno));
+  ready.assign(poll);
+}
+
+void Server::State::start() {
+  begin_c10d();
+  wait_for_sockets();
+  wait_for_time();
+}
+
+void Server::State::wait_for_sockets() {
+  ready.async_wait(asio::posix::stream_descriptor::wait_read,
+                   [self = shared_from_this()](const boost::system::error_code& error) {
+                     if (error || self->stopped) return;
+                     self->serve_ready();
+                     self->wait_for_sockets();
+                   });
+}
+
+void Server::State::wait_for_time() {
+  timer.expires_at(armed);
+  timer.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+    if (self->stopped) return;
+    if (!error) {  // Else it was armed anew, for an earlier time.
+      // If we stood still, messages that should have come by now may lie unread.
+      if (Clock::now() - self->armed > late_at) self->serve_ready();
+      if (self->stopped) return;
+      self->armed = Clock::time_point::max();
+      self->batch([&] { self->on_time(Clock::now()); });
+    }
+    self->wait_for_time();
+  });
+}
+
+void Server::State::serve_ready() {
+  std::array<epoll_event, events_per_batch> events;
+  const int count = ::epoll_wait(poll, events.data(), static_cast<int>(events.size()), 0);
+  if (count <= 0) return;
+  batch([&] {
+    const auto now = Clock::now();
+    for (int i = 0; i < count; ++i) {
+      const epoll_event& event = events[static_cast<std::size_t>(i)];
+      if ((event.data.u64 & listener_bit) != 0) {
+        accept_some(event.data.u64 & ~listener_bit, now);
+      } else if (Connection* connection = find(event.data.u64)) {
+        on_event(*connection, event.events, now);
+        flush_dirty(now);
+      }
+    }
+  });
+}
+
+void Server::State::settle(Clock::time_point now) {
+  do {
+    flush_dirty(now);
+    while (!ended.empty()) {
+      const ConnectionId id = ended.back();
+      ended.pop_back();
+      destroy(id);
+    }
+  } while (!dirty.empty());
+  if (!paused.empty() && !out_of_descriptors && pending_count < pending_max) resume_accepting();
+}
+
+void Server::State::send_soon() {
+  if (in_batch) return;
+  flush_dirty(Clock::now());
+  if (ended.empty() || sweep_posted) return;
+  sweep_posted = true;
+  asio::post(io, [self = shared_from_this()] {
+    self->sweep_posted = false;
+    if (!self->stopped) self->batch([] {});
+  });
+}
+
+void Server::State::arm() {
+  std::optional<Clock::time_point> next;
+  const auto consider = [&](std::optional<Clock::time_point> when) {
+    if (when && (!next || *when < *next)) next = when;
+  };
+  consider(native.next_deadline());
+  consider(c10d->next_deadline());
+  if (!pending.empty()) consider(pending.front().first + hello_timeout);
+  if (!lingering.empty()) consider(lingering.front().first + linger_timeout);
+  if (!paused.empty()) consider(resume_at);
+  if (!next || *next >= armed) return;
+  armed = *next;
+  timer.cancel();
+}
+
+void Server::State::on_time(Clock::time_point now) {
+  while (!pending.empty() && pending.front().first + hello_timeout <= now) drop_oldest_pending();
+  while (!lingering.empty() && lingering.front().first + linger_timeout <= now) {
+    if (Connection* connection = find(lingering.front().second)) end(*connection);
+    lingering.pop_front();
+  }
+  if (!paused.empty() && resume_at <= now) resume_accepting();
+}
+
+void Server::State::accept_some(std::uint64_t index, Clock::time_point now) {
+  const Listener& listener = listeners[index];
+  for (int i = 0; i < accepts_per_event; ++i) {
+    if (!may_accept(now)) return pause_accepting(index, pending.front().first + pending_slow);
+    unique_fd socket(::accept4(listener.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (is_shortage(errno)) make_room(index, now);
+      return;
+    }
+    ++counters.accepted;
+    if (listener.unix_socket && !is_of_same_user(socket.get())) {
+      ++counters.garbage;
+      continue;
+    }
+    Protocols protocols = listener.protocols;
+    if (protocols.c10d && !admits_c10d(socket.get())) {
+      protocols.c10d = false;
+      ++counters.strangers;
+      if (!protocols.native) continue;
+    }
+    Connection& connection = add(std::move(socket), protocols);
+    if (protocols.c10d) {
+      connection.silent = true;
+      ++counters.silent;
+    } else {
+      make_pending(connection, now);
+    }
+  }
+}
+
+/// An IPv4 peer is the same whether it came to an IPv4 or an IPv6 socket.
+bool Server::State::admits_c10d(int socket) const {
+  if (!c10d_hosts) return true;
+  const Address peer = peer_address(socket);
+  if (peer.is_loopback()) return true;
+  std::string numeric = peer.host();
+  constexpr std::string_view mapped = "::ffff:";
+  if (numeric.starts_with(mapped) && numeric.find('.') != std::string::npos) {
+    numeric.erase(0, mapped.size());
+  }
+  return numeric.starts_with("127.") || c10d_hosts->contains(numeric);
+}
+
+bool Server::State::may_accept(Clock::time_point now) {
+  while (pending_count >= pending_max && drop_slow_pending(now)) continue;
+  return pending_count < pending_max;
+}
+
+/// A dropped connection frees its descriptor when the batch is over, and the newcomer is accepted
+/// in the next; with nobody to drop accepting rests.
+void Server::State::make_room(std::uint64_t index, Clock::time_point now) {
+  if (drop_slow_pending(now)) return;
+  out_of_descriptors = true;
+  pause_accepting(index, now + accept_pause);
+}
+
+void Server::State::make_pending(Connection& connection, Clock::time_point now) {
+  connection.pending = true;
+  ++pending_count;
+  pending.emplace_back(now, connection.id);
+}
+
+void Server::State::no_longer_pending(Connection& connection) {
+  if (!std::exchange(connection.pending, false)) return;
+  --pending_count;
+  // The queue is in order of time, and most say HELLO in that order.
+  while (!pending.empty()) {
+    const Connection* first = find(pending.front().second);
+    if (first != nullptr && first->pending) break;
+    pending.pop_front();
+  }
+}
+
+/// False when none has been slow.
+bool Server::State::drop_slow_pending(Clock::time_point now) {
+  if (pending.empty() || pending.front().first + pending_slow > now) return false;
+  drop_oldest_pending();
+  return true;
+}
+
+void Server::State::drop_oldest_pending() {
+  Connection* connection = find(pending.front().second);
+  pending.pop_front();
+  if (connection == nullptr || !connection->pending) return;
+  ++counters.timed_out;
+  end(*connection);
+}
+
+void Server::State::pause_accepting(std::uint64_t index, Clock::time_point until) {
+  watch_listener(index, EPOLL_CTL_MOD, 0);
+  paused.push_back(index);
+  resume_at = until;
+}
+
+void Server::State::resume_accepting() {
+  out_of_descriptors = false;
+  for (const std::uint64_t index : std::exchange(paused, {})) {
+    watch_listener(index, EPOLL_CTL_MOD, EPOLLIN);
+  }
+}
+
+void Server::State::watch_listener(std::uint64_t index, int operation, std::uint32_t events) {
+  epoll_event event{events, {.u64 = index | listener_bit}};
+  if (::epoll_ctl(poll, operation, listeners[index].fd.get(), &event) != 0) {
+    throw Error(Errc::internal, "cannot poll a listening socket: " + errno_text(errno));
+  }
+}
+
+void Server::State::stop() {
+  if (std::exchange(stopped, true)) return;
+  for (auto& [id, connection] : connections) connection->session.reset();
+  connections.clear();
+  dirty.clear();
+  listeners.clear();
+  boost::system::error_code ignored;  // Closing cannot be helped further.
+  ready.close(ignored);
+  timer.cancel();
+}
+
+}  // namespace dlaunch::store

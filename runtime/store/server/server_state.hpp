@@ -1,0 +1,162 @@
+#pragma once
+
+#include "runtime/store/c10d/c10d_session.hpp"
+#include "runtime/store/native/native.hpp"
+#include "runtime/store/server/connection.hpp"
+#include "runtime/store/server/server.hpp"
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/unordered/unordered_flat_map.hpp>
+
+/// The inside of Server, for the files that implement it and nobody else: server_loop.cpp waits,
+/// keeps time and accepts, server_connections.cpp reads, writes and closes.
+namespace dlaunch::store {
+namespace asio = boost::asio;
+
+struct Listener {
+  unique_fd fd;
+  Protocols protocols;
+  bool unix_socket = false;
+};
+
+/// One epoll set holds every socket of the server and is itself one descriptor of the io_context:
+/// a wake-up serves all that are ready, at one system call for the polling, one to read and one to
+/// write for each of them. (An Asio socket each would cost one more for every wait.)
+struct Server::State final : Host, Connection::Owner, std::enable_shared_from_this<Server::State> {
+  State(asio::io_context& context, Host& owner, const Limits& bounds);
+
+  // ---- The loop ----
+
+  void start();
+  void stop();
+  /// Each is one callback that asks for the next: there is nothing between two waits for which a
+  /// coroutine would have to remember where it was.
+  void wait_for_sockets();
+  void wait_for_time();
+  void serve_ready();
+  /// Everything that may end connections runs in a batch; they are destroyed when it is over.
+  template <class Work>
+  void batch(Work work) {
+    in_batch = true;
+    work();
+    const auto now = Clock::now();
+    native.tick(now);
+    if (const auto next = c10d->next_deadline(); next && *next <= now) c10d->tick(now);
+    settle(now);
+    in_batch = false;
+    arm();
+  }
+  void settle(Clock::time_point now);
+  /// Sends at once what a call from outside of any batch has queued; callbacks come later.
+  void send_soon();
+
+  // ---- Time ----
+
+  void arm();
+  void on_time(Clock::time_point now);
+
+  // ---- Accepting ----
+
+  void accept_some(std::uint64_t index, Clock::time_point now);
+  bool may_accept(Clock::time_point now);
+  /// Whether PyTorch's store is for the peer of this socket.
+  bool admits_c10d(int socket) const;
+  void make_room(std::uint64_t index, Clock::time_point now);
+  void make_pending(Connection& connection, Clock::time_point now);
+  void no_longer_pending(Connection& connection);
+  bool drop_slow_pending(Clock::time_point now);
+  void drop_oldest_pending();
+  void pause_accepting(std::uint64_t index, Clock::time_point until);
+  void resume_accepting();
+  void watch_listener(std::uint64_t index, int operation, std::uint32_t events);
+
+  // ---- Connections ----
+
+  Connection* find(ConnectionId id);
+  Connection& add(unique_fd socket, Protocols protocols);
+  void set_interest(Connection& connection, std::uint32_t events);
+  void on_event(Connection& connection, std::uint32_t events, Clock::time_point now);
+  void feed(Connection& connection, BytesView in, Clock::time_point now);
+  /// By the first byte, which no two protocols share.
+  bool choose_protocol(Connection& connection, std::byte first, Clock::time_point now);
+  void begin_c10d();
+  void flush_dirty(Clock::time_point now);
+  void flush(Connection& connection, Clock::time_point now);
+  /// Closing a socket with unread input would reset it, and the peer would miss why it was refused.
+  void hear_out(Connection& connection, Clock::time_point now);
+  void linger(Connection& connection, Clock::time_point now);
+  void end(Connection& connection);
+  void destroy(ConnectionId id);
+  void on_dirty(Connection& connection) override { dirty.push_back(&connection); }
+  std::vector<Bytes>& spare_buffers() override { return spare; }
+
+  // ---- The job's secret: server_tls.cpp ----
+
+  /// A TLS hello where there is no secret: said in a way that a client with one can tell from a
+  /// stranger's port.
+  void refuse_tls(Connection& connection);
+  void begin_tls(Connection& connection, Clock::time_point now);
+  /// Decrypts into `plain`; false when the connection is at an end.
+  bool unseal(Connection& connection, BytesView in, Clock::time_point now);
+  /// Why this HELLO is not believed, if it is not.
+  std::optional<Refusal> unproven(const Connection& connection, const wire::Hello& hello);
+  void not_authenticated(const Connection& connection, const std::string& why);
+
+  // ---- The native sessions' host: passes on to ours ----
+
+  std::variant<wire::Welcome, Refusal> admit(ConnectionId who, const wire::Hello& hello) override;
+  void on_message(ConnectionId who, const wire::FrameHeader& header, BytesView payload) override;
+  void on_other_version(ConnectionId who, std::uint32_t theirs) override;
+  void on_closed(ConnectionId who, bool goodbye) override;
+
+  // ---- What it works on ----
+
+  asio::io_context& io;
+  Host& host;
+  const Limits limits;
+  int poll = -1;  ///< Owned by `ready`.
+  asio::posix::stream_descriptor ready;
+  asio::steady_timer timer;
+  Clock::time_point armed = Clock::time_point::max();  ///< When the timer goes off.
+
+  std::unique_ptr<TlsAcceptor> tls;  ///< Null where there is no secret.
+  ServerSecret secret;
+  Clock::time_point refusal_logged{};
+  std::uint64_t refusals_unlogged = 0;
+  Bytes plain;  ///< The plaintext of one read of one connection.
+  std::size_t queued_bytes_max = Connection::queued_bytes_max;
+  std::vector<Bytes> spare;
+  Bytes scratch = Bytes(256u << 10);  ///< One read of one connection.
+  NativeSpaces native{*this, limits};
+  std::unique_ptr<c10d::Namespace> c10d;  ///< From start on.
+  std::vector<Listener> listeners;
+  boost::unordered_flat_map<ConnectionId, std::unique_ptr<Connection>> connections;
+  ConnectionId next_id = 1;
+  std::optional<std::set<std::string>> c10d_hosts;  ///< Numeric; nullopt: all.
+
+  std::vector<Connection*> dirty;   ///< Have something to send.
+  std::vector<ConnectionId> ended;  ///< To be destroyed when the batch is over.
+  std::deque<std::pair<Clock::time_point, ConnectionId>> pending, lingering;
+  std::size_t pending_count = 0;
+  std::vector<std::uint64_t> paused;  ///< Listeners.
+  Clock::time_point resume_at;
+  bool out_of_descriptors = false;
+  bool in_batch = false;
+  bool sweep_posted = false;
+  bool stopped = false;
+  HearSlow hear_slow;
+  HearRefused hear_refused;
+  Counters counters;
+};
+
+}  // namespace dlaunch::store

@@ -1,0 +1,226 @@
+#include "runtime/world/by_hand/neighbours.hpp"
+
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/os/random.hpp"
+#include "runtime/base/os/socket.hpp"
+#include "runtime/segment/processors.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include <poll.h>
+#include <sys/socket.h>
+
+namespace dlaunch {
+namespace {
+
+/// Connections of whoever else knows the name; /proc/net/unix shows it.
+constexpr std::size_t strangers_max = 16;
+constexpr std::byte agreed{1};
+
+bool send_all(int fd, BytesView bytes) {
+  return ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+         static_cast<ssize_t>(bytes.size());
+}
+
+/// Unix sockets keep so few bytes together.
+bool receive_all(int fd, std::span<std::byte> bytes) {
+  return ::recv(fd, bytes.data(), bytes.size(), MSG_DONTWAIT) == static_cast<ssize_t>(bytes.size());
+}
+
+bool send_descriptor(int socket, int fd) {
+  std::byte byte = agreed;
+  iovec part{&byte, sizeof byte};
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof fd)> control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof fd);
+  std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  return ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
+}
+
+unique_fd receive_descriptor(int socket) {
+  std::byte byte{};
+  iovec part{&byte, sizeof byte};
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  if (::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != 1) return {};
+  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) {
+    return {};
+  }
+  int fd = -1;
+  std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+  return unique_fd(fd);
+}
+
+/// Waits until one of `fds` is readable; false at the deadline, and when a rank is lost.
+bool wait_for(std::vector<pollfd>& fds, Membership& link, Clock::time_point deadline) {
+  fds.push_back({link.fd(), POLLIN, 0});
+  for (;;) {
+    if (::poll(fds.data(), fds.size(), poll_timeout_ms(deadline)) == 0) return false;
+    if (fds.back().revents != 0 && !link.losses().empty()) return false;
+    if (std::any_of(fds.begin(), fds.end() - 1, [](const pollfd& p) { return p.revents != 0; })) {
+      return true;
+    }
+  }
+}
+
+bool wait_for(int fd, Membership& link, Clock::time_point deadline) {
+  std::vector<pollfd> fds{{fd, POLLIN, 0}};
+  return wait_for(fds, link, deadline);
+}
+
+/// The part of all but the lowest rank.
+std::shared_ptr<Segment> fetch(const std::string& from, const WorldInfo& info, std::size_t ranks,
+                               Membership& link, Clock::time_point deadline) {
+  const unique_fd socket = connect_unix(from, deadline);
+  if (!is_of_same_user(socket.get())) return nullptr;
+  const auto rank = static_cast<std::int32_t>(info.rank);
+  if (!send_all(socket.get(), std::as_bytes(std::span(&rank, 1)))) return nullptr;
+  if (!wait_for(socket.get(), link, deadline)) return nullptr;
+  unique_fd fd = receive_descriptor(socket.get());
+  if (!fd) return nullptr;
+  auto segment = Segment::adopt(std::move(fd));
+  if (segment->size() != static_cast<int>(ranks) || segment->local_of(info.rank) < 0) {
+    return nullptr;
+  }
+  if (!send_all(socket.get(), std::span(&agreed, 1))) return nullptr;
+  std::byte verdict{};
+  const bool heard =
+      wait_for(socket.get(), link, deadline) && receive_all(socket.get(), std::span(&verdict, 1));
+  return heard && verdict == agreed ? segment : nullptr;
+}
+
+/// One that has connected to the lowest rank.
+struct Guest {
+  unique_fd socket;
+  int rank = -1;
+  bool has_mapped = false;
+};
+
+/// Hears a guest: its rank, then that it has mapped the segment. False if it fails to say so.
+bool hear(Guest& guest, std::span<const Guest> guests, const Segment& segment) {
+  if (guest.rank >= 0) {
+    std::byte answer{};
+    guest.has_mapped = receive_all(guest.socket.get(), std::span(&answer, 1)) && answer == agreed;
+    return guest.has_mapped;
+  }
+  std::int32_t rank = -1;
+  const bool said = receive_all(guest.socket.get(), std::as_writable_bytes(std::span(&rank, 1)));
+  const bool is_new = std::none_of(guests.begin(), guests.end(),
+                                   [&](const Guest& other) { return other.rank == rank; });
+  if (!said || !is_new || segment.local_of(rank) < 1) return false;
+  guest.rank = rank;
+  return send_descriptor(guest.socket.get(), segment.fd());
+}
+
+}  // namespace
+
+std::string to_text(const Neighbour& neighbour) {
+  return std::to_string(neighbour.rank) + " " + std::to_string(neighbour.user) + " " +
+         neighbour.socket + "\n";
+}
+
+std::vector<Neighbour> neighbours_from(std::string_view text) {
+  std::vector<Neighbour> found;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    Neighbour neighbour;
+    const char* const end = line.data() + line.size();
+    const auto rank = std::from_chars(line.data(), end, neighbour.rank);
+    if (rank.ec != std::errc() || rank.ptr == end || *rank.ptr != ' ') continue;
+    const auto user = std::from_chars(rank.ptr + 1, end, neighbour.user);
+    if (user.ec != std::errc() || user.ptr == end || *user.ptr != ' ') continue;
+    neighbour.socket = std::string(user.ptr + 1, end);
+    if (neighbour.rank < 0) continue;
+    found.push_back(std::move(neighbour));
+  }
+  std::ranges::sort(found, {}, &Neighbour::rank);
+  return found;
+}
+
+SegmentMeeting::SegmentMeeting() : name_("@dlaunch-" + random_hex(32)) {
+  try {
+    listener_ = listen_unix(name_);
+    set_nonblocking(listener_.get(), true);
+  } catch (const Error&) {
+    name_.clear();  // The neighbours see that there is none.
+  }
+}
+
+std::shared_ptr<Segment> SegmentMeeting::share(std::span<const Neighbour> neighbours,
+                                               const WorldInfo& info, Membership& link,
+                                               Clock::time_point deadline) {
+  if (neighbours.size() < 2 || neighbours.front().socket.empty()) return nullptr;
+  const auto is_of_first = [&](const Neighbour& n) { return n.user == neighbours.front().user; };
+  if (!std::ranges::all_of(neighbours, is_of_first)) return nullptr;
+  const bool is_lowest = neighbours.front().rank == info.rank;
+  std::shared_ptr<Segment> segment;
+  try {
+    if (!is_lowest) {
+      listener_.reset();
+      return fetch(neighbours.front().socket, info, neighbours.size(), link, deadline);
+    }
+    SegmentPlan plan;
+    plan.job = hash_of_job(info.job);
+    plan.epoch = info.epoch;
+    for (const Neighbour& neighbour : neighbours) plan.world_ranks.push_back(neighbour.rank);
+    plan.oversubscribed = read_processors().oversubscribed_by(static_cast<int>(neighbours.size()));
+    segment = Segment::create(plan);
+  } catch (const Error& error) {
+    listener_.reset();  // A rank that asks later learns of it by that.
+    if (error.errc() == Errc::aborted || error.errc() == Errc::peer_lost) throw;
+    return nullptr;
+  }
+  segment = hand_out(std::move(segment), link, deadline);
+  listener_.reset();
+  return segment;
+}
+
+std::shared_ptr<Segment> SegmentMeeting::hand_out(std::shared_ptr<Segment> segment,
+                                                  Membership& link, Clock::time_point deadline) {
+  const auto expected = static_cast<std::size_t>(segment->size()) - 1;
+  std::vector<Guest> guests;
+  const auto have_mapped = [&] {
+    return static_cast<std::size_t>(std::ranges::count_if(guests, &Guest::has_mapped));
+  };
+  while (have_mapped() < expected) {
+    std::vector<pollfd> fds{{listener_.get(), POLLIN, 0}};
+    for (const Guest& guest : guests) fds.push_back({guest.socket.get(), POLLIN, 0});
+    if (!wait_for(fds, link, deadline)) return nullptr;
+    for (std::size_t i = guests.size(); i-- > 0;) {
+      if (fds[i + 1].revents == 0 || hear(guests[i], guests, *segment)) continue;
+      if (guests[i].rank >= 0)
+        return nullptr;  // A neighbour that cannot; closing tells the others.
+      guests.erase(guests.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    if (fds.front().revents == 0) continue;
+    unique_fd come(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!come || !is_of_same_user(come.get())) continue;
+    if (guests.size() >= expected + strangers_max) return nullptr;
+    guests.push_back({std::move(come)});
+  }
+  for (const Guest& guest : guests) {
+    // One that is gone by now is lost to all of the world.
+    if (guest.has_mapped) static_cast<void>(send_all(guest.socket.get(), std::span(&agreed, 1)));
+  }
+  return segment;
+}
+
+}  // namespace dlaunch

@@ -1,0 +1,57 @@
+#pragma once
+
+#include "runtime/base/os/unique_fd.hpp"
+#include "runtime/segment/segment.hpp"
+#include "runtime/world/member/membership.hpp"
+
+#include <dlaunch/world.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// How ranks that no agent started come to share the memory of their host.
+namespace dlaunch {
+
+/// A rank of this host, as it has told the others of it.
+struct Neighbour {
+  int rank = -1;
+  std::uint32_t user = 0;  ///< Effective user id.
+  std::string socket;      ///< The abstract name at which it listens; empty if it cannot.
+
+  bool operator==(const Neighbour&) const = default;
+};
+
+/// A line for each; what is none is left out. Sorted by rank.
+std::string to_text(const Neighbour& neighbour);
+std::vector<Neighbour> neighbours_from(std::string_view text);
+
+/// One rank's part in it. The lowest rank makes the segment and hands it to the others over a unix
+/// socket under a random abstract name, which only processes of the same network namespace find and
+/// only those of the same user (or root) are answered on. When all have mapped it all keep it; if
+/// one has not, nobody does. For one thread.
+class SegmentMeeting {
+ public:
+  /// Listens. Never throws: where that is forbidden the name is empty.
+  SegmentMeeting();
+  const std::string& socket_name() const { return name_; }
+
+  /// To be called by all of `neighbours`, of which `info.rank` is one, within a short time. Null if
+  /// they share nothing: one of them came too late, is gone, belongs to another user, or cannot
+  /// have it. Throws only what
+  /// `link.losses()` throws.
+  std::shared_ptr<Segment> share(std::span<const Neighbour> neighbours, const WorldInfo& info,
+                                 Membership& link, Clock::time_point deadline);
+
+ private:
+  std::shared_ptr<Segment> hand_out(std::shared_ptr<Segment> segment, Membership& link,
+                                    Clock::time_point deadline);
+
+  std::string name_;
+  unique_fd listener_;
+};
+
+}  // namespace dlaunch
