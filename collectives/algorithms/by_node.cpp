@@ -1,6 +1,7 @@
 #include "collectives/algorithms/by_node.hpp"
 
 #include "collectives/algorithms/messages/flights.hpp"
+#include "collectives/algorithms/messages/messages.hpp"
 #include "collectives/algorithms/messages/submesh.hpp"
 #include "collectives/algorithms/shared/shared.hpp"
 

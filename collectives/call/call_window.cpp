@@ -1,4 +1,4 @@
-#include "collectives/algorithms/algorithms.hpp"
+#include "collectives/algorithms/messages/messages.hpp"
 #include "collectives/call/call.hpp"
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 #include "collectives/call/operations.hpp"
 
+#include "collectives/algorithms/messages/messages.hpp"
+#include "collectives/algorithms/select/select.hpp"
 #include "collectives/algorithms/shared/shared.hpp"
 
 namespace dlaunch::operations {

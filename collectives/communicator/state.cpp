@@ -1,5 +1,6 @@
 #include "collectives/communicator/state.hpp"
 
+#include "collectives/algorithms/select/select.hpp"
 #include "collectives/communicator/work_state.hpp"
 
 #include <system_error>

@@ -226,7 +226,7 @@ Request all_gather_v(ConstTensorView in, TensorView out, std::span<const std::si
               std::byte* const to = at(out.data, parts[r]);
               if (counts[r] == 0) continue;
               const void* const from = rank == call.rank() ? in.data : to;
-              plan.steps.push_back({Move::broadcast, from, to, size_of_part(parts, r), rank});
+              plan.steps.push_back({Move::broadcast, from, to, size_of_part(parts, rank), rank});
             }
             return plan;
           }};

@@ -2,7 +2,7 @@
 
 #include "launcher/job/front.hpp"
 #include "launcher/machine/machine.hpp"
-#include "launcher/plan/run_directory.hpp"
+#include "launcher/process/run_directory.hpp"
 #include "launcher/request/options.hpp"
 #include "runtime/base/secret/secret.hpp"
 

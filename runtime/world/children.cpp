@@ -2,6 +2,7 @@
 
 #include "runtime/base/bytes.hpp"
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/os/exit_status.hpp"
 #include "runtime/base/os/socket.hpp"
 
 #include <array>
@@ -60,11 +61,6 @@ void read_report(int fd, ChildEnd& end) {
 }
 
 }  // namespace
-
-std::string signal_name(int signal) {
-  const char* name = ::sigabbrev_np(signal);
-  return name == nullptr ? "signal " + std::to_string(signal) : "SIG" + std::string(name);
-}
 
 std::string ChildEnd::cause() const {
   if (signal != 0) return "killed by " + signal_name(signal);

@@ -56,7 +56,4 @@ class Children {
   std::vector<Child> living_;
 };
 
-/// "SIGKILL".
-std::string signal_name(int signal);
-
 }  // namespace dlaunch

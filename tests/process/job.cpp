@@ -211,7 +211,7 @@ bool Job::read_some(Clock::time_point deadline) {
   return true;
 }
 
-launcher::ExitStatus Job::wait() {
+ExitStatus Job::wait() {
   const auto deadline = Clock::now() + patience;
   // Reading on, so that a full pipe holds up nobody.
   const unique_fd end(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
@@ -231,7 +231,7 @@ launcher::ExitStatus Job::wait() {
   while (read_some(deadline)) {
   }
   CHECK_MESSAGE((!out_pipe_ && !err_pipe_), "somebody outlived the launcher");
-  return launcher::exit_status_from_wait(status);
+  return exit_status_from_wait(status);
 }
 
 }  // namespace dlaunch::process_test

@@ -57,7 +57,7 @@ class Job {
   /// Reads what has been written until now.
   void catch_up();
   /// Reads everything and waits; fails the test at the deadline.
-  launcher::ExitStatus wait();
+  ExitStatus wait();
   /// Nobody reads stdout any more.
   void close_stdout() { out_pipe_.reset(); }
 

@@ -1,6 +1,6 @@
 // The two kinds of actors in the world: agents, which behave as the launcher's do, and the
 // rendezvous, which is the real one in a shell as the service's.
-#include "simulation/rounds_world.hpp"
+#include "tests/simulation/rounds_world.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,6 +1,6 @@
 // Many jobs, each from a seed, with everything that may go wrong between nodes and a rendezvous.
 // DLAUNCH_SIMULATION_SEED=N tells the story of one; DLAUNCH_TEST_FULL=1 runs twenty times as many.
-#include "simulation/rounds_world.hpp"
+#include "tests/simulation/rounds_world.hpp"
 #include "tests/support/expect.hpp"
 
 #include <cstdlib>

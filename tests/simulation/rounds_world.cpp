@@ -1,4 +1,4 @@
-#include "simulation/rounds_world.hpp"
+#include "tests/simulation/rounds_world.hpp"
 
 #include <algorithm>
 #include <cstdio>

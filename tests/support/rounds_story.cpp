@@ -1,4 +1,4 @@
-#include "support/rounds_story.hpp"
+#include "tests/support/rounds_story.hpp"
 
 #include <algorithm>
 #include <fstream>

@@ -11,15 +11,16 @@ TEST_CASE("error.json as torch's record decorator writes it") {
   REQUIRE(report);
   CHECK(report->message == "ValueError: x");
   CHECK(report->callstack == "Traceback:\n  f()");
-  CHECK(report->time == WallClock::time_point(std::chrono::seconds(1668947110)));
+  CHECK(report->time == dlaunch::WallClock::time_point(std::chrono::seconds(1668947110)));
 }
 
 TEST_CASE("error.json with a plain message") {
   const auto report = parse_error_file(R"({"message":"died","timestamp":1668947110})");
   REQUIRE(report);
-  CHECK(*report == ErrorReport{.message = "died",
-                               .callstack = "",
-                               .time = WallClock::time_point(std::chrono::seconds(1668947110))});
+  CHECK(*report ==
+        ErrorReport{.message = "died",
+                    .callstack = "",
+                    .time = dlaunch::WallClock::time_point(std::chrono::seconds(1668947110))});
   CHECK_FALSE(parse_error_file(R"({"message":"died"})")->time);
 }
 

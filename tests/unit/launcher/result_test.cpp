@@ -11,8 +11,8 @@ using namespace dlaunch::launcher;
 
 namespace {
 
-WallClock::time_point at(int ms) {
-  return WallClock::time_point(std::chrono::milliseconds(1'795'178'710'000 + ms));
+dlaunch::WallClock::time_point at(int ms) {
+  return dlaunch::WallClock::time_point(std::chrono::milliseconds(1'795'178'710'000 + ms));
 }
 
 JobResult example() {

@@ -1,5 +1,5 @@
 // What follows from the variables of schedulers, as they were recorded from the real ones
-// (tests/process/record_environments) where those run here, else as their documents say.
+// (tests/process/schedulers/record_environments) where those run here, else as their documents say.
 #include "launcher/scheduler/scheduler.hpp"
 
 #include "tests/unit/launcher/recorded.hpp"

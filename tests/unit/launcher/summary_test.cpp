@@ -10,12 +10,12 @@ using namespace dlaunch::launcher;
 namespace {
 
 /// 2026-11-20 12:45:10.250 UTC, and a little later for each rank.
-WallClock::time_point moment(int rank) {
-  return WallClock::time_point(std::chrono::seconds(1'795'178'710)) +
+dlaunch::WallClock::time_point moment(int rank) {
+  return dlaunch::WallClock::time_point(std::chrono::seconds(1'795'178'710)) +
          std::chrono::milliseconds(250 + rank);
 }
 
-WorkerEnd ended(int rank, ExitStatus status) {
+WorkerEnd ended(int rank, dlaunch::ExitStatus status) {
   WorkerEnd end;
   end.rank = end.local_rank = rank;
   end.host = "box";
@@ -37,10 +37,10 @@ WorkerEnd lost_peer(int rank) {
   return end;
 }
 
-constexpr ExitStatus exit_with(int code) {
+constexpr dlaunch::ExitStatus exit_with(int code) {
   return {.code = code, .signal = 0, .core_dumped = false};
 }
-constexpr ExitStatus killed_by(int signal) {
+constexpr dlaunch::ExitStatus killed_by(int signal) {
   return {.code = 0, .signal = signal, .core_dumped = false};
 }
 
@@ -256,6 +256,6 @@ TEST_CASE("lists of ranks") {
 }
 
 TEST_CASE("times") {
-  CHECK(iso_time(moment(0)) == "2026-11-20T12:45:10.250Z");
-  CHECK(log_time(moment(0), std::chrono::seconds(-3600)) == "2026-11-20_11:45:10.250");
+  CHECK(dlaunch::iso_time(moment(0)) == "2026-11-20T12:45:10.250Z");
+  CHECK(dlaunch::log_time(moment(0), std::chrono::seconds(-3600)) == "2026-11-20_11:45:10.250");
 }

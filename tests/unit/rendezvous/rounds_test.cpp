@@ -1,5 +1,5 @@
 // Runs the transcripts in tests/scenario/rounds, and random histories for what must hold always.
-#include "support/rounds_story.hpp"
+#include "tests/support/rounds_story.hpp"
 
 #include <algorithm>
 #include <array>

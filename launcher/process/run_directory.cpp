@@ -1,0 +1,89 @@
+#include "launcher/process/run_directory.hpp"
+
+#include "launcher/plan/plan.hpp"
+#include "runtime/base/os/random.hpp"
+#include "runtime/base/os/socket.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace dlaunch::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Below /tmp, error files are the user's alone.
+constexpr mode_t private_mode = 0700;
+constexpr mode_t log_mode = 0755;
+/// Attempts, and ranks below them.
+constexpr int depth_max = 2;
+
+std::string cannot_make(const std::string& path, int error) {
+  return "cannot make the directory " + path + ": " + errno_text(error);
+}
+
+/// Removes what is empty, the directory itself at last; files stay.
+void remove_empty(const fs::path& directory, int depth) {
+  std::error_code ignored;
+  for (fs::directory_iterator at(directory, ignored), end; !ignored && at != end;
+       at.increment(ignored)) {
+    std::error_code other;
+    if (depth < depth_max && !at->is_symlink(other) && at->is_directory(other)) {
+      remove_empty(at->path(), depth + 1);
+    }
+  }
+  ::rmdir(directory.c_str());
+}
+
+}  // namespace
+
+RunDirectory::RunDirectory(const Options& options, std::vector<std::string> environment)
+    : options_(options), environment_(std::move(environment)) {
+  if (options_.log_dir) {
+    // Now, and not when the other nodes wait for this one.
+    std::error_code problem;
+    fs::create_directories(*options_.log_dir, problem);
+    const bool usable = !problem && ::access(options_.log_dir->c_str(), W_OK | X_OK) == 0;
+    const int error = problem ? problem.value() : errno;
+    if (!usable) throw Error(Errc::refused, "--log-dir: " + cannot_make(*options_.log_dir, error));
+    return;
+  }
+  // A kill of the one process leaves the other to tidy up.
+  void* page =
+      ::mmap(nullptr, sizeof(Made), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return;
+  made_ = std::shared_ptr<Made>(static_cast<Made*>(page),
+                                [](Made* made) { ::munmap(made, sizeof *made); });
+}
+
+std::optional<std::string> RunDirectory::make(std::string_view job) {
+  if (std::exchange(tried_, true)) return problem_;
+  path_ = run_directory_name(options_, environment_, job, random_hex(8));
+  if (::mkdir(path_.c_str(), options_.log_dir ? log_mode : private_mode) != 0) {
+    problem_ = (options_.log_dir ? "--log-dir: " : "") + cannot_make(path_, errno);
+    path_.clear();
+  } else if (made_ && path_.size() < made_->path.size()) {
+    std::copy(path_.begin(), path_.end(), made_->path.begin());
+  }
+  return problem_;
+}
+
+void RunDirectory::abandon() const {
+  if (made_ && made_->path.front() != '\0') remove_empty(made_->path.data(), 0);
+}
+
+void RunDirectory::finish(bool worth_keeping) const {
+  if (path_.empty() || options_.log_dir) return;
+  if (worth_keeping) return remove_empty(path_, 0);
+  std::error_code ignored;  // Files put there meanwhile are left to the system's cleaning.
+  fs::remove_all(path_, ignored);
+}
+
+}  // namespace dlaunch::launcher

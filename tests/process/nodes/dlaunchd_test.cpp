@@ -1,0 +1,313 @@
+// The daemon as a program: what it prints, serves, heeds and exits with.
+#include "runtime/base/exit_code.hpp"
+#include "tests/process/by_hand/by_hand_process.hpp"
+#include "tests/support/agent_peer.hpp"
+
+#include <array>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <regex>
+#include <string>
+
+#include <doctest/doctest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+using namespace dlaunch;
+using namespace dlaunch::test;
+using namespace std::chrono_literals;
+namespace message = dlaunch::rendezvous::message;
+
+namespace {
+
+const std::string program = DLAUNCH_BINARY_DIR "/bin/dlaunchd";
+
+/// Removed with all that is in it, which is files.
+struct Folder {
+  Folder() { REQUIRE(::mkdtemp(path.data()) != nullptr); }
+  ~Folder() { CHECK(std::system(("rm -r " + path).c_str()) == 0); }
+  std::string path = "/tmp/dlaunchd-test-XXXXXX";
+};
+
+/// dlaunchd on ports of its own, ready.
+class Daemon {
+ public:
+  explicit Daemon(std::vector<std::string> arguments = {},
+                  const std::map<std::string, std::string>& environment = {})
+      : process(command(std::move(arguments)), environment) {
+    const std::string text = process.read_until("\n");
+    std::smatch found;
+    const std::regex form(R"(\S+Z dlaunchd: info: ready pid=(\d+) listen=127.0.0.1:(\d+) )"
+                          R"(http=127.0.0.1:(\d+) state=memory secret=none fds=\d+\n)");
+    REQUIRE_MESSAGE(std::regex_match(text, found, form), text);
+    CHECK(std::stoi(found[1]) == process.pid());
+    rendezvous = resolve("127.0.0.1", static_cast<std::uint16_t>(std::stoi(found[2]))).at(0);
+    http = resolve("127.0.0.1", static_cast<std::uint16_t>(std::stoi(found[3]))).at(0);
+  }
+
+  void signal(int number) const { REQUIRE(::kill(process.pid(), number) == 0); }
+  /// The page as curl prints it, then its code.
+  std::string page(const std::string& path, const std::string& options = "") const {
+    Process curl(
+        {"/bin/sh", "-c",
+         "exec curl -s -m 20 -w '%{http_code}' " + options + " http://" + http.to_string() + path},
+        {{"PATH", "/usr/bin:/bin"}});
+    CHECK(curl.wait() == 0);
+    return curl.output();
+  }
+  /// Waits until a page has these words; fails the test after 20 s.
+  void await_page(const std::string& path, const std::string& words) const {
+    const auto deadline = soon();
+    while (page(path).find(words) == std::string::npos) {
+      REQUIRE_MESSAGE(Clock::now() < deadline, path << " never had " << words);
+    }
+  }
+
+  Process process;
+  Address rendezvous, http;
+
+ private:
+  static std::vector<std::string> command(std::vector<std::string> arguments) {
+    std::vector<std::string> all = {program, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    return all;
+  }
+};
+
+/// One that says why it does not start.
+std::string refused(const std::vector<std::string>& arguments, int code) {
+  std::vector<std::string> command = {program};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  Process process(command, {});
+  CHECK(process.wait() == code);
+  return process.output();
+}
+
+message::Join join(const std::string& node, int nodes) {
+  message::Join join;
+  join.offer = {node, "host-" + node, 4, std::nullopt, std::nullopt, {"127.0.0.1:1"}};
+  join.rules.nodes_min = join.rules.nodes_max = nodes;
+  return join;
+}
+
+/// The only node of a job that runs until it is ended.
+struct RunningJob {
+  RunningJob(const Address& rendezvous, const std::string& job, std::uint64_t session)
+      : agent(rendezvous, job, session) {
+    agent.welcome();
+    agent.tell(join("n" + std::to_string(session), 1));
+    epoch = agent.hear<message::Admitted>().admission.epoch;
+  }
+  void end(int exit_code = 0) {
+    message::WorkersEnded ended;
+    ended.epoch = epoch;
+    ended.outcome = exit_code == 0 ? rendezvous::WorkersEnded::Outcome::succeeded
+                                   : rendezvous::WorkersEnded::Outcome::failed;
+    ended.exit_code = exit_code;
+    ended.sentence = "it failed";
+    agent.tell(ended);
+    CHECK(agent.hear<message::Finished>().exit_code == exit_code);
+  }
+  AgentPeer agent;
+  std::uint64_t epoch = 0;
+};
+
+/// NOTIFY_SOCKET.
+class Manager {
+ public:
+  explicit Manager(const std::string& name) : fd_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    const Address at = unix_address(name);
+    REQUIRE(::bind(fd_.get(), reinterpret_cast<const sockaddr*>(&at.storage), at.size) == 0);
+  }
+  /// The next that begins so; others are passed over.
+  std::string hear(const std::string& start) {
+    const auto deadline = soon();
+    for (;;) {
+      pollfd wait{fd_.get(), POLLIN, 0};
+      REQUIRE_MESSAGE(::poll(&wait, 1, poll_timeout_ms(deadline)) == 1, "never heard " << start);
+      std::array<char, 4096> text{};
+      const auto size = ::recv(fd_.get(), text.data(), text.size(), 0);
+      const std::string heard(text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+      if (heard.starts_with(start)) return heard;
+    }
+  }
+
+ private:
+  unique_fd fd_;
+};
+
+}  // namespace
+
+TEST_CASE("ready, healthy, and gone at SIGTERM or SIGINT") {
+  for (const int number : {SIGTERM, SIGINT}) {
+    Daemon daemon;
+    CHECK(daemon.page("/healthz") == "ok\n200");
+    CHECK(daemon.page("/readyz") == "ready\n200");
+    CHECK(daemon.page("/nowhere").ends_with("404"));
+    CHECK(daemon.page("/healthz", "-X POST").ends_with("405"));
+    daemon.signal(number);
+    CHECK(daemon.process.wait() == 0);
+    CHECK(daemon.process.output().find("draining; 0 jobs may end within 30 s") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("a job as the pages show it, from its first node to its end") {
+  Daemon daemon;
+  AgentPeer first(daemon.rendezvous, "a job", 1);
+  first.welcome();
+  first.tell(join("a", 2));
+  daemon.await_page("/api/v1/jobs", "\"state\": \"gathering\"");
+  AgentPeer second(daemon.rendezvous, "a job", 2);
+  second.welcome();
+  second.tell(join("b", 2));
+  const auto place = first.hear<message::Admitted>().admission;
+  const std::string shown = daemon.page("/api/v1/jobs/a%20job");
+  CHECK(shown.find("\"state\": \"running\"") != std::string::npos);
+  CHECK(shown.find("\"host\": \"host-b\"") != std::string::npos);
+  CHECK(shown.find("\"world_size\": 8") != std::string::npos);
+  const std::string metrics = daemon.page("/metrics");
+  CHECK(metrics.find("dlaunch_jobs{state=\"running\"} 1\n") != std::string::npos);
+  CHECK(metrics.find("dlaunch_nodes{state=\"running\"} 2\n") != std::string::npos);
+  CHECK(metrics.find("dlaunch_ranks 8\n") != std::string::npos);
+  CHECK(metrics.find("dlaunch_connections 2\n") != std::string::npos);
+  CHECK(metrics.find("dlaunch_rounds_closed_total 1\n") != std::string::npos);
+  for (AgentPeer* agent : {&first, &second}) {
+    message::WorkersEnded ended;
+    ended.epoch = place.epoch;
+    ended.outcome = rendezvous::WorkersEnded::Outcome::succeeded;
+    agent->tell(ended);
+  }
+  CHECK(first.hear<message::Finished>().exit_code == 0);
+  daemon.await_page("/api/v1/jobs/a%20job", "\"exit_code\": 0");
+  daemon.signal(SIGTERM);
+  // Agents that do not go keep the daemon; a second signal does not wait for them.
+  daemon.await_page("/readyz", "503");
+  daemon.signal(SIGTERM);
+  CHECK(daemon.process.wait() == 0);
+}
+
+TEST_CASE("draining: no new job; the one that runs may end") {
+  Daemon daemon;
+  {
+    RunningJob job(daemon.rendezvous, "old", 1);
+    daemon.signal(SIGTERM);
+    daemon.await_page("/readyz", "draining: no new job is taken\n503");
+    AgentPeer late(daemon.rendezvous, "new", 2);
+    late.welcome();
+    late.tell(join("late", 1));
+    CHECK(late.hear<message::Refused>().reason ==
+          "this rendezvous is being drained and takes no new job");
+    job.end();
+  }
+  CHECK(daemon.process.wait() == 0);
+  CHECK(daemon.process.output().find("draining; 1 job may end within 30 s") != std::string::npos);
+}
+
+TEST_CASE("draining has an end, and a second signal is one") {
+  {
+    Daemon daemon({"--drain-timeout", "10ms"});
+    RunningJob job(daemon.rendezvous, "endless", 1);
+    daemon.signal(SIGTERM);
+    CHECK(daemon.process.wait() == exit_code::preempted);
+    CHECK(daemon.process.output().find("1 job had not ended: 'endless'") != std::string::npos);
+  }
+  Daemon daemon;
+  RunningJob job(daemon.rendezvous, "endless", 1);
+  daemon.signal(SIGTERM);
+  daemon.process.read_until("draining");
+  daemon.signal(SIGINT);
+  CHECK(daemon.process.wait() == exit_code::preempted);
+  CHECK(daemon.process.output().find("a second signal (SIGINT): leaving at once") !=
+        std::string::npos);
+}
+
+TEST_CASE("a reload: limits at once, the rest is named, and a bad file changes nothing") {
+  const Folder folder;
+  const std::string file = folder.path + "/d.toml";
+  const auto write = [&](const std::string& text) { std::ofstream(file) << text; };
+  write("jobs-max = 1\n");
+  Daemon daemon({"--config", file});
+  RunningJob one(daemon.rendezvous, "one", 1);
+  AgentPeer refused_agent(daemon.rendezvous, "two", 2);
+  refused_agent.welcome();
+  refused_agent.tell(join("b", 1));
+  CHECK(refused_agent.hear<message::Refused>().reason.find("1 jobs already") != std::string::npos);
+
+  write("jobs-max = 2\nkeys-max = 5\n");
+  daemon.signal(SIGHUP);
+  daemon.process.read_until("in effect only after a restart: keys-max\n");
+  RunningJob two(daemon.rendezvous, "two", 3);
+
+  write("jobs-max = 3\njob-max = 3\n");
+  daemon.signal(SIGHUP);
+  daemon.process.read_until(
+      "error: the configuration was not reloaded, the old one stays: "
+      "dlaunchd: " +
+      file +
+      ":2: unknown key job-max; did you mean "
+      "jobs-max?\n");
+  // The log's level, too: what is left is errors.
+  write("log-level = \"error\"\n");
+  daemon.signal(SIGHUP);
+  daemon.process.read_until("the configuration was reloaded\n");
+  two.end(3);
+  daemon.process.read_until("error: job 'two': finished with exit code 3");
+  one.end();
+  daemon.signal(SIGTERM);
+  // Two signals of a kind are one while the first is not yet taken.
+  daemon.await_page("/readyz", "503");
+  daemon.signal(SIGTERM);
+  CHECK(daemon.process.wait() == 0);
+  CHECK(daemon.process.output().find("stopped") == std::string::npos);
+}
+
+TEST_CASE("configurations are checked, and refused with the code that says so") {
+  CHECK(refused({"--check"}, 0) == "dlaunchd: the configuration is good\n");
+  CHECK(refused({"--version"}, 0).starts_with("dlaunchd "));
+  CHECK(refused({"--listen", "0.0.0.0:0"}, exit_code::configuration)
+            .find("beyond loopback a secret is needed") != std::string::npos);
+  CHECK(refused({"--check", "--listen", "[::]:0"}, exit_code::configuration)
+            .find("beyond loopback") != std::string::npos);
+  CHECK(refused({"--jobs-max", "x"}, exit_code::usage).find("whole number") != std::string::npos);
+  CHECK(refused({"--config", "/nowhere"}, exit_code::configuration) ==
+        "dlaunchd: --config /nowhere: cannot be read\n");
+  const auto taken = listen_tcp(resolve("127.0.0.1", 0).front());
+  const std::string at = local_address(taken.get()).to_string();
+  CHECK(refused({"--listen", at}, exit_code::configuration).find("Address already in use by pid") !=
+        std::string::npos);
+}
+
+TEST_CASE("the service manager hears all of it") {
+  const Folder folder;
+  const std::string name = folder.path + "/notify";
+  Manager manager(name);
+  Daemon daemon({}, {{"NOTIFY_SOCKET", name}, {"WATCHDOG_USEC", "20000"}});
+  CHECK(manager.hear("READY=1") == "READY=1\nSTATUS=listening on " + daemon.rendezvous.to_string());
+  for (int i = 0; i < 3; ++i) manager.hear("WATCHDOG=1");
+  daemon.signal(SIGHUP);
+  CHECK(manager.hear("RELOADING=1").find("\nMONOTONIC_USEC=") != std::string::npos);
+  manager.hear("READY=1");
+  daemon.signal(SIGTERM);
+  CHECK(manager.hear("STOPPING=1").find("\nEXTEND_TIMEOUT_USEC=40000000\n") != std::string::npos);
+  CHECK(daemon.process.wait() == 0);
+}
+
+TEST_CASE("garbage on the rendezvous, and clients that hang on the pages, harm nobody") {
+  Daemon daemon;
+  RunningJob job(daemon.rendezvous, "steady", 1);
+  for (int i = 0; i < 50; ++i) {
+    RawPeer garbage(connect_tcp(daemon.rendezvous, soon()));
+    garbage.say("GET / HTTP/1.1\r\n\r\n");
+    CHECK(garbage.read(1).empty());
+  }
+  CHECK(daemon.page("/metrics").find("dlaunch_connections_garbage_total 50\n") !=
+        std::string::npos);
+  std::vector<unique_fd> mute;
+  for (int i = 0; i < 200; ++i) mute.push_back(connect_tcp(daemon.http, soon()));
+  job.agent.tell(wire::Type::heartbeat, {});
+  job.agent.hear<message::Heartbeat>();
+  CHECK(daemon.page("/healthz") == "ok\n200");  // When those before it were cut off.
+  job.end();
+}
