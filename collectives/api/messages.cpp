@@ -4,7 +4,7 @@
 #include "collectives/communicator/state.hpp"
 #include "collectives/communicator/work_state.hpp"
 #include "collectives/device/plan.hpp"
-#include "collectives/transport/message/strike.hpp"
+#include "collectives/transport/message/fault_point.hpp"
 
 #include <array>
 #include <utility>

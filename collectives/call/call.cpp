@@ -1,6 +1,6 @@
 #include "collectives/call/call.hpp"
 
-#include "collectives/transport/message/strike.hpp"
+#include "collectives/transport/message/fault_point.hpp"
 #include "runtime/base/deadline.hpp"
 
 #include <algorithm>

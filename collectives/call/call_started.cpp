@@ -1,5 +1,5 @@
 #include "collectives/call/call.hpp"
-#include "collectives/transport/message/strike.hpp"
+#include "collectives/transport/message/fault_point.hpp"
 
 /// Messages of a call that are under way while it does something else.
 namespace dlaunch {

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "collectives/transport/message/fault_point.hpp"
 #include "collectives/transport/message/message.hpp"
-#include "collectives/transport/message/strike.hpp"
 #include "runtime/segment/doorbell.hpp"
 #include "runtime/segment/segment.hpp"
 

@@ -1,6 +1,6 @@
 // A rank that is struck in the midst of a call: `struck TOKEN shared|tcp|nodes CALL ELEMENTS VICTIM
 // STRIKE STEP`. The others say what they are told; who takes fewer steps than STEP says how many.
-#include "collectives/transport/message/strike.hpp"
+#include "collectives/transport/message/fault_point.hpp"
 #include "tests/process/endings/struck_calls.hpp"
 #include "tests/support/apart.hpp"
 
@@ -54,10 +54,10 @@ int main(int argc, char** argv) {
     comm.barrier({.ordered_output = false});
     if (rank == victim) {
       steps_left = std::atoi(argv[7]);
-      transport::armed_strike = strike;
+      transport::armed_fault_point = strike;
     }
     call(comm, elements);
-    transport::armed_strike = nullptr;
+    transport::armed_fault_point = nullptr;
     if (rank == victim) std::printf("%d steps\n", steps_taken.load());
     // A rank that had no more to do in the call is told in the next one.
     comm.barrier({.ordered_output = false});
