@@ -92,7 +92,7 @@ Work Communicator::irecv(TensorView data, int from, const Options& options) {
 bool Communicator::State::is_plain(const ConstTensorView& view, int peer,
                                    const Options& options) const {
   return !transport::is_armed() && !error.is_set() && !is_forked() && !aborted &&
-         !mesh->news().has_failures() && peer >= 0 && peer < group.size() &&
+         !mesh->control().has_failures() && peer >= 0 && peer < group.size() &&
          options.timeout >= Clock::duration::zero() && view.place.is_host() && view.stride == 1 &&
          (view.data != nullptr || view.count == 0) && size_of(view.dtype) != 0;
 }

@@ -74,7 +74,7 @@ bool MessageWork::has_arrived() const {
 bool MessageWork::cannot_arrive() const {
   const transport::Links& mesh = *owner_->mesh;
   if (owner_->error.is_set() || owner_->aborted || owner_->attendant->has_failed()) return true;
-  if (mesh.news().failure_of(owner_->group.id) != nullptr) return true;
+  if (mesh.control().failure_of(owner_->group.id) != nullptr) return true;
   if (outgoing) {
     return outgoing->state == Outgoing::State::failed || mesh.loss_of(outgoing->to) != nullptr;
   }

@@ -21,7 +21,7 @@ constexpr auto cause_grace = 150ms;
 /// The same of a rank on another node: that node may be gone with its agent, of which the others
 /// hear when its connection has not come back for 2 s.
 constexpr auto node_cause_grace = 3s;
-/// News of an end may overtake what the rank had sent before: its data, or why it gave up.
+/// ControlInbox of an end may overtake what the rank had sent before: its data, or why it gave up.
 constexpr auto delivery_grace = 20ms;
 /// Without an agent only other ranks can say why a rank gave up, and the one that does may have
 /// many to tell and no processor.
@@ -241,7 +241,7 @@ void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
   const auto look_at_strays = nodes_ != nullptr ? TimePoint::min() : tell_at;
   const bool may_be_blocked = waiting.in_team || waiting.in_memory || waiting.receive != nullptr;
   waits().chains = {
-      .turn = setting_.mesh.news().next_wait(), .next_own = long_at, .pause = tell_after / 4};
+      .turn = setting_.mesh.control().next_wait(), .next_own = long_at, .pause = tell_after / 4};
   do {
     check_news(waiting.receive);
     waits().look_again = TimePoint::max();
@@ -271,13 +271,13 @@ void Call::check_news(const Receive* receive) {
   if (receive != nullptr && receive->state == Receive::State::mismatched) throw_mismatch(*receive);
   check_told();
   if (setting_.history != nullptr &&
-      (setting_.mesh.news().has_calls() || setting_.history->has_unlike())) {
+      (setting_.mesh.control().has_calls() || setting_.history->has_unlike())) {
     check_device_messages();
   }
   if (fingerprint_.op >= transport::Op::send || tolerant_) return;
-  if (is_counted(fingerprint_.op) && setting_.mesh.news().has_calls()) check_calls();
+  if (is_counted(fingerprint_.op) && setting_.mesh.control().has_calls()) check_calls();
   const FailureNotice* notice =
-      setting_.mesh.news().failure_of(setting_.group.id, fingerprint_.sequence);
+      setting_.mesh.control().failure_of(setting_.group.id, fingerprint_.sequence);
   if (notice == nullptr) notice = wrong_on_device();
   if (notice != nullptr) {
     throw CallError(Errc::mismatch,
@@ -296,7 +296,7 @@ void Call::check_told() {
   if (setting_.aborted) {
     throw CallError(Errc::aborted, label() + where() + ": " + setting_.aborted.text(rank()));
   }
-  const FailureNotice* notice = setting_.mesh.news().failure_of(setting_.group.id);
+  const FailureNotice* notice = setting_.mesh.control().failure_of(setting_.group.id);
   const bool is_message = fingerprint_.op >= transport::Op::send;
   if (notice != nullptr && (is_message || notice->sequence <= fingerprint_.sequence)) {
     throw_told(*notice);
@@ -404,7 +404,7 @@ void Call::check_waited(int world_rank, const std::string* closed) {
   const auto settled = since + grace;
   const bool is_settled = Clock::now() >= settled;
   // The others may have given up in a call that is still to come here, and left: that is why.
-  const FailureNotice* told = setting_.mesh.news().failure_of(setting_.group.id);
+  const FailureNotice* told = setting_.mesh.control().failure_of(setting_.group.id);
   if (told != nullptr && told->code != Errc::peer_lost && (closed != nullptr || is_settled)) {
     throw_told(*told);
   }

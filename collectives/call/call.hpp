@@ -197,7 +197,7 @@ class Call final : public Mesh, public transport::Patience {
   void tell_device_calls(CallHistory& history);
   /// Throws if the call has failed already, by what is known without waiting.
   void check_entry() {
-    if (setting_.aborted || setting_.mesh.news().has_failures()) [[unlikely]]
+    if (setting_.aborted || setting_.mesh.control().has_failures()) [[unlikely]]
       check_known();
   }
 
@@ -261,11 +261,11 @@ class Call final : public Mesh, public transport::Patience {
    public:
     explicit Busy(Call& call)
         : mesh_(call.setting_.mesh), answer_([&call] { return call.activity(); }) {
-      mesh_.news().begin(answer_);
+      mesh_.control().begin(answer_);
     }
     Busy(const Busy&) = delete;
     Busy& operator=(const Busy&) = delete;
-    ~Busy() { mesh_.news().end(answer_); }
+    ~Busy() { mesh_.control().end(answer_); }
 
    private:
     transport::Links& mesh_;

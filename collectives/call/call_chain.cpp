@@ -36,7 +36,8 @@ bool Call::is_blocked(const Waiting& waiting) const {
   auto& mesh = setting_.mesh;
   if (waiting.any() || waiting.all || waiting.to_receive().size() != 1) return false;
   const int from = waiting.to_receive().front();
-  if (from == mesh.rank() || mesh.news().has_started() || !mesh.news().is_alone()) return false;
+  if (from == mesh.rank() || mesh.control().has_started() || !mesh.control().is_alone())
+    return false;
   if (waiting.in_team || waiting.in_memory) return true;
   return waiting.receive != nullptr && waiting.receive->state == Receive::State::waiting &&
          !mesh.inbox().is_receiving(from) && !mesh.inbox().is_held(from);
@@ -51,7 +52,7 @@ void Call::post_chain(int to, const WaitChain& chain) {
 
 void Call::check_chains(const Waiting& waiting, TimePoint now) {
   Chains& chains = waits().chains;
-  auto& news = setting_.mesh.news();
+  auto& news = setting_.mesh.control();
   const bool blocked = is_blocked(waiting);
   while (const auto chain = news.next_chain()) {
     if (blocked) take_chain(*chain, waiting.to_receive().front(), now);

@@ -33,7 +33,7 @@ void Call::tell_failure(const Error& error, Scope scope) {
   if (const auto* known = dynamic_cast<const CallError*>(&error)) {
     notice.sequence = std::min(notice.sequence, known->since());
   }
-  const FailureNotice* const told = mesh.news().failure_of(setting_.group.id);
+  const FailureNotice* const told = mesh.control().failure_of(setting_.group.id);
   if (scope == Scope::from_here_on && told != nullptr) {
     notice.sequence = std::min(notice.sequence, told->sequence);
   }
@@ -45,7 +45,7 @@ void Call::tell_failure(const Error& error, Scope scope) {
   header.sequence = notice.sequence;
   if (scope == Scope::from_here_on) {
     // This communicator's calls in other threads hear of it, too.
-    mesh.news().take_failure(std::move(notice));
+    mesh.control().take_failure(std::move(notice));
     mesh.wake();
   }
   if (ranks.empty()) return;

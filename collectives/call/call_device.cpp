@@ -39,7 +39,7 @@ void Call::look() {
 }
 
 void Call::look_at_news() {
-  const auto& news = setting_.mesh.news();
+  const auto& news = setting_.mesh.control();
   if (is_over() || news.has_failures() || news.has_calls()) look();
 }
 
@@ -68,7 +68,7 @@ void Call::tell_device_calls(CallHistory& history) {
 }
 
 void Call::check_device_messages() {
-  auto& news = setting_.mesh.news();
+  auto& news = setting_.mesh.control();
   while (const auto message = news.next_message(setting_.group.id)) {
     setting_.history->take_message(message->from, message->call);
   }
@@ -84,7 +84,7 @@ void Call::post_call(int world_rank) {
 }
 
 void Call::check_calls() {
-  auto& news = setting_.mesh.news();
+  auto& news = setting_.mesh.control();
   while (const auto theirs = news.next_call(setting_.group.id, fingerprint_.sequence)) {
     const auto mine = call_made(theirs->call.sequence);
     if (mine && *mine != theirs->call) {
@@ -97,7 +97,7 @@ void Call::check_calls() {
 /// Another rank gave wrong arguments to a call that is on this rank's stream, and cannot end there.
 const transport::FailureNotice* Call::wrong_on_device() const {
   if (setting_.history == nullptr) return nullptr;
-  const auto* notice = setting_.mesh.news().wrong_arguments(setting_.group.id);
+  const auto* notice = setting_.mesh.control().wrong_arguments(setting_.group.id);
   if (notice == nullptr) return nullptr;
   const auto mine = setting_.history->find(notice->sequence);
   return mine && mine->on_device() ? notice : nullptr;

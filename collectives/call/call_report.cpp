@@ -46,7 +46,7 @@ class Asking {
   }
   Asking(const Asking&) = delete;
   Asking& operator=(const Asking&) = delete;
-  ~Asking() { mesh_.news().withdraw(inquiry_); }
+  ~Asking() { mesh_.control().withdraw(inquiry_); }
 
  private:
   transport::Links& mesh_;
@@ -254,7 +254,7 @@ std::string Call::told_text(const FailureNotice& notice) const {
 
 /// A rank that gave wrong arguments, and perhaps ended of it, is in that call no more.
 std::string Call::refused_text() const {
-  const auto* notice = setting_.mesh.news().wrong_arguments(setting_.group.id);
+  const auto* notice = setting_.mesh.control().wrong_arguments(setting_.group.id);
   if (notice == nullptr) return "";
   const std::string whose = notice->from < 0 ? "another rank" : name_of(notice->from);
   return ", after the arguments of " + whose + " were wrong: " + notice->sentence;
@@ -320,7 +320,7 @@ std::string Call::asked(int world_rank, const transport::Inquiry& inquiry) {
   const Asking asking(mesh, {world_rank}, waits().inquiry);
   const auto until = Clock::now() + place_grace;
   while (waits().inquiry.answers.empty() && !setting_.aborted && Clock::now() < until) {
-    const FailureNotice* told = mesh.news().failure_of(setting_.group.id);
+    const FailureNotice* told = mesh.control().failure_of(setting_.group.id);
     if (told != nullptr && told->code == Errc::mismatch) check_told();
     mesh.step(until);
   }

@@ -79,7 +79,7 @@ void Communicator::State::keep_device(std::unique_ptr<DeviceCalls> calls) {
   };
   {
     const auto lock = mesh->lock();
-    mesh->news().begin(device_activity);
+    mesh->control().begin(device_activity);
   }
   device_memory->use(device->group(), device->device());
   device->watch([this] { return look_after_device(); });
@@ -234,7 +234,7 @@ void Communicator::State::end_device() noexcept {
   device_memory->leave(is_quiet);
   device->end(is_quiet);
   const auto lock = mesh->lock();
-  mesh->news().end(device_activity);
+  mesh->control().end(device_activity);
 }
 
 // ---- Started calls. ----

@@ -137,7 +137,7 @@ Work Communicator::State::start(std::function<void(Communicator&)> body) {
     Communicator communicator;
     ~Face() { communicator.state_.reset(); }
   };
-  mesh->news().note_started();
+  mesh->control().note_started();
   try {
     auto item = queue->start([this, body = std::move(body)] {
       Face face{Communicator(shared_from_this())};
@@ -173,7 +173,7 @@ void Communicator::State::end() {
   while (!messages.empty()) messages.back()->cancel(std::make_exception_ptr(why));
   {
     const auto lock = mesh->lock();
-    mesh->news().forget(group.id);
+    mesh->control().forget(group.id);
   }
   // Joinables may outlive it.
   error.set(CallError(Errc::aborted, "the communicator '" + group.name + "' was destroyed"));

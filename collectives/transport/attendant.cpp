@@ -26,7 +26,7 @@ void Attendant::begin() {
   if (!used_) {
     thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
     used_ = true;
-    mesh_.news().note_started();
+    mesh_.control().note_started();
   }
   mesh_.turns().want();
 }

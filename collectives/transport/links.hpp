@@ -1,10 +1,10 @@
 #pragma once
 
+#include "collectives/transport/control_inbox.hpp"
 #include "collectives/transport/message/by_rank.hpp"
 #include "collectives/transport/message/inbox.hpp"
 #include "collectives/transport/message/message.hpp"
 #include "collectives/transport/message/topology.hpp"
-#include "collectives/transport/news.hpp"
 #include "collectives/transport/shm/rings.hpp"
 #include "collectives/transport/tcp/channel.hpp"
 #include "collectives/transport/tcp/proof.hpp"
@@ -140,8 +140,8 @@ class Links {
   const std::vector<PeerLoss>& losses() const { return losses_; }
   /// When this mesh heard of each of them.
   const std::vector<Clock::time_point>& losses_heard() const { return losses_heard_; }
-  const News& news() const { return news_; }
-  News& news() { return news_; }
+  const ControlInbox& control() const { return control_; }
+  ControlInbox& control() { return control_; }
   /// Asks these ranks what the inquiry is about; their answers come with the next steps, until it
   /// is withdrawn from the news. Only ranks that wait in a call tell what they are doing.
   void inquire(const std::vector<int>& ranks, Inquiry& inquiry);
@@ -237,7 +237,7 @@ class Links {
   const bool spins_;
   std::vector<PeerLoss> losses_;
   std::vector<Clock::time_point> losses_heard_;
-  News news_;
+  ControlInbox control_;
   Clock::time_point losses_read_{};
   Clock::time_point sockets_looked_at_{};
   Clock::time_point next_lookup_{};

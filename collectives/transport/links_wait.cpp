@@ -14,8 +14,8 @@
 namespace dlaunch::transport {
 namespace {
 
-/// News of losses may have been read by another thread (any call on the store reads them), and
-/// then no descriptor tells of it.
+/// ControlInbox of losses may have been read by another thread (any call on the store reads them),
+/// and then no descriptor tells of it.
 constexpr auto losses_interval = std::chrono::milliseconds(100);
 /// Nobody can ring: shared memory is looked at again so often.
 constexpr auto no_bell_interval = std::chrono::milliseconds(1);

@@ -27,13 +27,13 @@ namespace dlaunch::testing {
 class FakeMembership final : public Membership {
  public:
   explicit FakeMembership(std::optional<Key> data_key = std::nullopt)
-      : key_(std::move(data_key)), news_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+      : key_(std::move(data_key)), control_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
   void lose(PeerLoss loss) {
     const std::lock_guard lock(mutex_);
     losses_.push_back(std::move(loss));
     const std::uint64_t one = 1;
-    [[maybe_unused]] const auto written = ::write(news_.get(), &one, sizeof one);
+    [[maybe_unused]] const auto written = ::write(control_.get(), &one, sizeof one);
   }
   std::vector<std::pair<Errc, Claim>> reports() const {
     const std::lock_guard lock(mutex_);
@@ -44,11 +44,11 @@ class FakeMembership final : public Membership {
     return drained_;
   }
 
-  int fd() const override { return news_.get(); }
+  int fd() const override { return control_.get(); }
   std::vector<PeerLoss> losses() override {
     const std::lock_guard lock(mutex_);
     std::uint64_t count = 0;
-    [[maybe_unused]] const auto got = ::read(news_.get(), &count, sizeof count);
+    [[maybe_unused]] const auto got = ::read(control_.get(), &count, sizeof count);
     return losses_;
   }
   void report(const Error& error, const Claim& claim) noexcept override {
@@ -70,7 +70,7 @@ class FakeMembership final : public Membership {
   const std::optional<Key> key_;
   std::shared_ptr<Segment> segment_;
   mutable std::mutex mutex_;
-  unique_fd news_;
+  unique_fd control_;
   std::vector<PeerLoss> losses_;
   std::vector<std::pair<Errc, Claim>> reports_;
   int drained_ = 0;

@@ -1,5 +1,5 @@
 // What ranks tell each other beside data: no socket, no clock.
-#include "collectives/transport/news.hpp"
+#include "collectives/transport/control_inbox.hpp"
 
 #include <doctest/doctest.h>
 
@@ -15,7 +15,7 @@ FailureNotice failure_in(std::uint64_t sequence, const std::string& sentence) {
 }  // namespace
 
 TEST_CASE("of failures that are told the one that concerns most calls counts") {
-  News news;
+  ControlInbox news;
   CHECK_FALSE(news.has_failures());
   // Passed on by a rank that was in the next call already, it is here before the first word of it.
   news.take_failure(failure_in(4, "passed on"));
@@ -30,7 +30,7 @@ TEST_CASE("of failures that are told the one that concerns most calls counts") {
 }
 
 TEST_CASE("a call that is told is due when this rank has come that far, whoever is ahead") {
-  News news;
+  ControlInbox news;
   const auto told = [&](int from, std::uint64_t sequence) {
     Fingerprint call;
     call.op = Op::barrier;
@@ -50,7 +50,7 @@ TEST_CASE("a call that is told is due when this rank has come that far, whoever 
 }
 
 TEST_CASE("wrong arguments concern their call alone, and the last ones are remembered") {
-  News news;
+  ControlInbox news;
   news.take_failure({Errc::misuse, Scope::this_call, 7, 2, "no rank 9"});
   news.take_failure({Errc::misuse, Scope::this_call, 7, 4, "no rank 8"});
   CHECK(news.failure_of(7) == nullptr);
@@ -63,7 +63,7 @@ TEST_CASE("wrong arguments concern their call alone, and the last ones are remem
 }
 
 TEST_CASE("however many failures were told before, the next one is heard") {
-  News news;
+  ControlInbox news;
   constexpr std::uint64_t many = 3000;
   for (std::uint64_t communicator = 1; communicator <= many; ++communicator) {
     news.take_failure({Errc::internal, Scope::from_here_on, communicator, 1, "failed"});
@@ -75,7 +75,7 @@ TEST_CASE("however many failures were told before, the next one is heard") {
 }
 
 TEST_CASE("a communicator that has ended is forgotten") {
-  News news;
+  ControlInbox news;
   news.take_failure(failure_in(3, "of 7"));
   news.take_failure({Errc::misuse, Scope::this_call, 7, 2, "no rank 9"});
   Fingerprint call;

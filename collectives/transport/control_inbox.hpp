@@ -36,7 +36,7 @@ struct ToldCall {
 
 /// What ranks tell each other beside data: that a call failed, and what they are doing. Pure: no
 /// socket, no clock. Under the mesh's lock; has_failures and has_calls alone are free.
-class News {
+class ControlInbox {
  public:
   void take_failure(FailureNotice notice);
   /// This rank's communicator has ended: nobody will ask about it any more.

@@ -1,4 +1,4 @@
-#include "collectives/transport/news.hpp"
+#include "collectives/transport/control_inbox.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -14,7 +14,7 @@ constexpr std::size_t chains_max = 64;
 
 }  // namespace
 
-void News::take_failure(FailureNotice notice) {
+void ControlInbox::take_failure(FailureNotice notice) {
   if (notice.scope == Scope::this_call) {
     const std::pair call(notice.communicator, notice.sequence);
     if (wrong_arguments_.try_emplace(call, std::move(notice)).second) {
@@ -37,7 +37,7 @@ void News::take_failure(FailureNotice notice) {
   has_failures_ = true;
 }
 
-void News::forget(std::uint64_t communicator) {
+void ControlInbox::forget(std::uint64_t communicator) {
   failures_.erase(communicator);
   std::erase(failed_in_order_, communicator);
   const auto is_of_it = [&](const auto& call) { return call.first == communicator; };
@@ -49,24 +49,25 @@ void News::forget(std::uint64_t communicator) {
   has_calls_ = !calls_.empty() || !messages_.empty();
 }
 
-const FailureNotice* News::failure_of(std::uint64_t communicator) const {
+const FailureNotice* ControlInbox::failure_of(std::uint64_t communicator) const {
   const auto found = failures_.find(communicator);
   return found == failures_.end() ? nullptr : &found->second;
 }
 
-const FailureNotice* News::failure_of(std::uint64_t communicator, std::uint64_t sequence) const {
+const FailureNotice* ControlInbox::failure_of(std::uint64_t communicator,
+                                              std::uint64_t sequence) const {
   const auto found = wrong_arguments_.find({communicator, sequence});
   return found == wrong_arguments_.end() ? nullptr : &found->second;
 }
 
-const FailureNotice* News::wrong_arguments(std::uint64_t communicator) const {
+const FailureNotice* ControlInbox::wrong_arguments(std::uint64_t communicator) const {
   auto after = wrong_arguments_.upper_bound({communicator, ~std::uint64_t{0}});
   if (after == wrong_arguments_.begin()) return nullptr;
   --after;
   return after->first.first == communicator ? &after->second : nullptr;
 }
 
-void News::take_call(std::uint64_t communicator, const ToldCall& call) {
+void ControlInbox::take_call(std::uint64_t communicator, const ToldCall& call) {
   auto& kept = call.call.op >= Op::send ? messages_ : calls_;
   if (kept.size() >= failures_max && !kept.contains(communicator)) return;
   auto& calls = kept[communicator];
@@ -75,7 +76,8 @@ void News::take_call(std::uint64_t communicator, const ToldCall& call) {
   has_calls_ = true;
 }
 
-std::optional<ToldCall> News::next_call(std::uint64_t communicator, std::uint64_t sequence) {
+std::optional<ToldCall> ControlInbox::next_call(std::uint64_t communicator,
+                                                std::uint64_t sequence) {
   const auto calls = calls_.find(communicator);
   if (calls == calls_.end()) return std::nullopt;
   // Some ranks may be ahead of others.
@@ -86,13 +88,14 @@ std::optional<ToldCall> News::next_call(std::uint64_t communicator, std::uint64_
   return take(calls_, calls, due);
 }
 
-std::optional<ToldCall> News::next_message(std::uint64_t communicator) {
+std::optional<ToldCall> ControlInbox::next_message(std::uint64_t communicator) {
   const auto messages = messages_.find(communicator);
   if (messages == messages_.end()) return std::nullopt;
   return take(messages_, messages, messages->second.begin());
 }
 
-ToldCall News::take(ToldCalls& calls, ToldCalls::iterator of, std::deque<ToldCall>::iterator told) {
+ToldCall ControlInbox::take(ToldCalls& calls, ToldCalls::iterator of,
+                            std::deque<ToldCall>::iterator told) {
   const ToldCall taken = *told;
   of->second.erase(told);
   if (of->second.empty()) calls.erase(of);
@@ -100,7 +103,7 @@ ToldCall News::take(ToldCalls& calls, ToldCalls::iterator of, std::deque<ToldCal
   return taken;
 }
 
-std::optional<Status> News::activity(std::uint64_t communicator) const {
+std::optional<Status> ControlInbox::activity(std::uint64_t communicator) const {
   std::optional<Status> best;
   const auto fits = [&](const Status& status) {
     return std::pair(status.communicator == communicator, status.sequence);
@@ -112,18 +115,18 @@ std::optional<Status> News::activity(std::uint64_t communicator) const {
   return best;
 }
 
-void News::take_chain(WaitChain chain) {
+void ControlInbox::take_chain(WaitChain chain) {
   if (chains_.size() < chains_max) chains_.push_back(std::move(chain));
 }
 
-std::optional<WaitChain> News::next_chain() {
+std::optional<WaitChain> ControlInbox::next_chain() {
   if (chains_.empty()) return std::nullopt;
   WaitChain chain = std::move(chains_.front());
   chains_.pop_front();
   return chain;
 }
 
-void News::take_answer(int from, const Header& header, const Status& status) {
+void ControlInbox::take_answer(int from, const Header& header, const Status& status) {
   for (Inquiry* inquiry : inquiries_) {
     if (inquiry->communicator == header.communicator && inquiry->sequence == header.sequence &&
         static_cast<std::uint64_t>(inquiry->question) == header.argument) {

@@ -12,27 +12,27 @@ void Links::on_control(int from, const Header& header, BytesView payload) {
     case Kind::failure:
       if (auto notice = decode_failure(header, payload)) {
         notice->from = from;
-        news_.take_failure(std::move(*notice));
+        control_.take_failure(std::move(*notice));
       }
       return;
     case Kind::inquiry:
       return take_inquiry(from, header);
     case Kind::status:
       if (const auto status = decode_status(payload)) {
-        news_.take_answer(from, header, *status);
+        control_.take_answer(from, header, *status);
       }
       return;
     case Kind::call:
-      news_.take_call(header.communicator, {from, fingerprint_of(header)});
+      control_.take_call(header.communicator, {from, fingerprint_of(header)});
       for (; payload.size() >= sizeof(Header); payload = payload.subspan(sizeof(Header))) {
         Header more;
         std::memcpy(&more, payload.data(), sizeof more);
         if (!is_plausible(more) || more.kind != Kind::call) return;
-        news_.take_call(header.communicator, {from, fingerprint_of(more)});
+        control_.take_call(header.communicator, {from, fingerprint_of(more)});
       }
       return;
     case Kind::chain:
-      if (auto chain = decode_chain(payload)) news_.take_chain(std::move(*chain));
+      if (auto chain = decode_chain(payload)) control_.take_chain(std::move(*chain));
       return;
     case Kind::collective:
     case Kind::message:
@@ -41,7 +41,7 @@ void Links::on_control(int from, const Header& header, BytesView payload) {
 }
 
 void Links::take_inquiry(int from, const Header& header) {
-  const auto activity = news_.activity(header.communicator);
+  const auto activity = control_.activity(header.communicator);
   Status status{header.communicator, header.sequence, ""};
   switch (static_cast<Question>(header.argument)) {
     case Question::doing:
@@ -109,7 +109,7 @@ const std::string* Links::break_of(int rank) const {
 }
 
 void Links::inquire(const std::vector<int>& ranks, Inquiry& inquiry) {
-  news_.await(inquiry);
+  control_.await(inquiry);
   Header header = inquiry.message;
   header.kind = Kind::inquiry;
   header.communicator = inquiry.communicator;
