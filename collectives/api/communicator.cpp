@@ -26,7 +26,7 @@ Communicator::Communicator(const World& world, std::string_view name)
   state_->mesh = std::make_shared<transport::Links>(world);
   state_->mesh->go_by(table_of(world));
   state_->flight.take(*state_->mesh, state_->group);
-  state_->attendant = std::make_shared<transport::Attendant>(*state_->mesh);
+  state_->progress_thread = std::make_shared<transport::ProgressThread>(*state_->mesh);
 }
 
 Communicator::Communicator(Communicator&&) noexcept = default;

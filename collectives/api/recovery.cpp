@@ -74,7 +74,7 @@ Communicator Communicator::shrink(const Options& options) {
   const auto generation = static_cast<std::uint32_t>(made->group.id) | transport::Links::derived;
   made->mesh = std::make_shared<transport::Links>(state_->mesh->world(), generation);
   made->mesh->go_by(state_->mesh->shared_table());
-  made->attendant = std::make_shared<transport::Attendant>(*made->mesh);
+  made->progress_thread = std::make_shared<transport::ProgressThread>(*made->mesh);
   if (agreed.flags == 1) made->shrink_device(*state_, agreed.survivors, options);
   return Communicator(std::move(made));
 }

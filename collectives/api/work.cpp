@@ -46,10 +46,10 @@ void MessageWork::begin(std::shared_ptr<Communicator::State> owner) {
   const auto lock = owner_->mesh->lock();
   if (receive) {
     owner_->mesh->post(*receive);
-    owner_->attendant->add(*receive);
+    owner_->progress_thread->add(*receive);
   } else {
     owner_->mesh->post(*outgoing);
-    owner_->attendant->add(*outgoing);
+    owner_->progress_thread->add(*outgoing);
   }
 }
 
@@ -73,7 +73,8 @@ bool MessageWork::has_arrived() const {
 /// wait() would not wait, but throw; or nearly so, since it gives what is on its way some time.
 bool MessageWork::cannot_arrive() const {
   const transport::Links& mesh = *owner_->mesh;
-  if (owner_->error.is_set() || owner_->aborted || owner_->attendant->has_failed()) return true;
+  if (owner_->error.is_set() || owner_->aborted || owner_->progress_thread->has_failed())
+    return true;
   if (mesh.control().failure_of(owner_->group.id) != nullptr) return true;
   if (outgoing) {
     return outgoing->state == Outgoing::State::failed || mesh.loss_of(outgoing->to) != nullptr;
@@ -94,12 +95,12 @@ void MessageWork::settle() noexcept {
   owner_.reset();
 }
 
-/// The attendant, which moves messages, forgets this one.
+/// The progress thread, which moves messages, forgets this one.
 void MessageWork::unlist() noexcept {
   if (receive) {
-    owner_->attendant->remove(*receive);
+    owner_->progress_thread->remove(*receive);
   } else {
-    owner_->attendant->remove(*outgoing);
+    owner_->progress_thread->remove(*outgoing);
   }
 }
 

@@ -186,7 +186,7 @@ std::shared_ptr<Communicator::State> Communicator::State::child(
   made->mesh = mesh;
   made->flight.take(*made->mesh, made->group);
   made->flight.limit_waits(flight.stuck_after());
-  made->attendant = attendant;
+  made->progress_thread = progress_thread;
   made->membership = membership;
   made->timeout = timeout.load();
   if (child_device) made->keep_device(std::move(child_device));

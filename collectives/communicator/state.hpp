@@ -9,7 +9,7 @@
 #include "collectives/device/device_calls.hpp"
 #include "collectives/device/memory.hpp"
 #include "collectives/device/plan.hpp"
-#include "collectives/transport/attendant.hpp"
+#include "collectives/transport/progress_thread.hpp"
 #include "runtime/base/os/home_process.hpp"
 #include "runtime/world/member/membership.hpp"
 
@@ -100,7 +100,8 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     : std::enable_shared_from_this<Communicator::State> {
   Group group;
   std::shared_ptr<transport::Links> mesh;
-  std::shared_ptr<transport::Attendant> attendant;  ///< The mesh's attendant; the mesh outlives it.
+  std::shared_ptr<transport::ProgressThread>
+      progress_thread;  ///< The mesh's progress thread; the mesh outlives it.
   FlightPlace flight;
   std::shared_ptr<Membership> membership;
   /// Also for the thread that looks after a device.

@@ -5,9 +5,9 @@
 namespace dlaunch::transport {
 namespace {
 
-/// After the last caller has left, before the attendant takes over: a program in a loop of short
-/// calls is back by then.
-constexpr auto attendant_pause = std::chrono::microseconds(200);
+/// After the last caller has left, before the progress thread takes over: a program in a loop of
+/// short calls is back by then.
+constexpr auto progress_thread_pause = std::chrono::microseconds(200);
 
 }  // namespace
 
@@ -27,11 +27,11 @@ bool Turns::take(Clock::time_point deadline) {
 bool Turns::take_when_quiet(const std::stop_token& stop, const std::function<bool()>& wanted) {
   std::unique_lock held(mutex_, std::adopt_lock);
   while (!stop.stop_requested()) {
-    attendant_waits_ = true;
+    progress_thread_waits_ = true;
     quiet_.wait(held, stop, [&] { return is_quiet() && wanted(); });
-    attendant_waits_ = false;
+    progress_thread_waits_ = false;
     if (!std::exchange(called_lately_, false)) break;
-    quiet_.wait_for(held, stop, attendant_pause, [] { return false; });
+    quiet_.wait_for(held, stop, progress_thread_pause, [] { return false; });
   }
   held.release();  // The caller's.
   if (stop.stop_requested()) return false;
@@ -41,7 +41,7 @@ bool Turns::take_when_quiet(const std::stop_token& stop, const std::function<boo
 void Turns::finish() noexcept {
   polling_ = attended_ = false;
   tell();
-  if (is_quiet()) tell_attendant();
+  if (is_quiet()) tell_progress_thread();
 }
 
 bool Turns::tell() noexcept {
@@ -52,16 +52,16 @@ bool Turns::tell() noexcept {
 void Turns::leave() noexcept {
   --callers_;
   called_lately_ = true;
-  if (is_quiet()) tell_attendant();
+  if (is_quiet()) tell_progress_thread();
 }
 
 void Turns::want() noexcept {
   called_lately_ = true;
-  if (is_quiet()) tell_attendant();
+  if (is_quiet()) tell_progress_thread();
 }
 
-void Turns::tell_attendant() noexcept {
-  if (attendant_waits_) quiet_.notify_all();
+void Turns::tell_progress_thread() noexcept {
+  if (progress_thread_waits_) quiet_.notify_all();
 }
 
 }  // namespace dlaunch::transport

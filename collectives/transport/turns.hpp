@@ -14,8 +14,8 @@ namespace dlaunch::transport {
 /// arrive one polls, and the others sleep until it has moved something or stops. A thread that is
 /// alone pays for an uncontended lock and nothing else.
 ///
-/// Callers go before the attendant, a thread that polls when nobody else does: it waits until they
-/// have been gone for a while, so that a program that calls often is not disturbed.
+/// Callers go before the progress thread, a thread that polls when nobody else does: it waits until
+/// they have been gone for a while, so that a program that calls often is not disturbed.
 class Turns {
  public:
   [[nodiscard]] std::unique_lock<std::mutex> lock() {
@@ -32,16 +32,16 @@ class Turns {
   /// True if it is this thread's turn to poll; then finish() follows. Else somebody polls, and this
   /// thread has slept until that has changed something, until `deadline` at most.
   bool take(Clock::time_point deadline);
-  /// The attendant's: waits until something is `wanted` and no caller is there to see to it. False
-  /// when it is to stop, else it is its turn.
+  /// The progress thread's: waits until something is `wanted` and no caller is there to see to it.
+  /// False when it is to stop, else it is its turn.
   bool take_when_quiet(const std::stop_token& stop, const std::function<bool()>& wanted);
   void finish() noexcept;
-  /// The attendant polls; a caller who wants to wakes it first.
+  /// The progress thread polls; a caller who wants to wakes it first.
   bool is_attended() const noexcept { return attended_; }
   /// Around all that a caller does to wait.
   void enter() noexcept { ++callers_; }
   void leave() noexcept;
-  /// There is something new that the attendant may want.
+  /// There is something new that the progress thread may want.
   void want() noexcept;
   /// Something changed otherwise than by polling: those who sleep look again. True if somebody
   /// polls, who is to be woken, too.
@@ -61,7 +61,7 @@ class Turns {
 
  private:
   bool is_quiet() const noexcept { return callers_ == 0 && sleeping_ == 0 && !polling_; }
-  void tell_attendant() noexcept;
+  void tell_progress_thread() noexcept;
   void acquire() {
     if (mutex_.try_lock()) return;
     wanted_.fetch_add(1, std::memory_order_relaxed);
@@ -77,7 +77,7 @@ class Turns {
 
   std::condition_variable_any quiet_;
   bool attended_ = false;
-  bool attendant_waits_ = false;
+  bool progress_thread_waits_ = false;
   bool called_lately_ = false;
   std::atomic<int> wanted_{0};
 };

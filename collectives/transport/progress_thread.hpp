@@ -11,13 +11,13 @@ namespace dlaunch::transport {
 
 /// Moves started messages while no thread is in a call. It has a thread from the first message that
 /// was not complete at once; the thread sleeps while there is nothing to move, or others do it.
-class Attendant {
+class ProgressThread {
  public:
   /// `mesh` outlives it.
-  explicit Attendant(Links& mesh) : mesh_(mesh) {}
-  Attendant(const Attendant&) = delete;
-  Attendant& operator=(const Attendant&) = delete;
-  ~Attendant();
+  explicit ProgressThread(Links& mesh) : mesh_(mesh) {}
+  ProgressThread(const ProgressThread&) = delete;
+  ProgressThread& operator=(const ProgressThread&) = delete;
+  ~ProgressThread();
 
   /// It has, or had, a thread. Free.
   bool is_used() const noexcept { return used_; }

@@ -1,27 +1,27 @@
-#include "collectives/transport/attendant.hpp"
+#include "collectives/transport/progress_thread.hpp"
 
 #include <exception>
 
 namespace dlaunch::transport {
 
-Attendant::~Attendant() {
+ProgressThread::~ProgressThread() {
   thread_.request_stop();
   mesh_.wake();
 }
 
-void Attendant::add(const Receive& receive) {
+void ProgressThread::add(const Receive& receive) {
   if (!receive.pending()) return;
   receives_.push_back(&receive);
   begin();
 }
 
-void Attendant::add(const Outgoing& outgoing) {
+void ProgressThread::add(const Outgoing& outgoing) {
   if (!outgoing.pending()) return;
   outgoings_.push_back(&outgoing);
   begin();
 }
 
-void Attendant::begin() {
+void ProgressThread::begin() {
   failed_ = false;
   if (!used_) {
     thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
@@ -32,13 +32,13 @@ void Attendant::begin() {
 }
 
 /// Completed entries are dropped from the end of the lists, so that looking costs little.
-bool Attendant::is_wanted() {
+bool ProgressThread::is_wanted() {
   while (!receives_.empty() && !receives_.back()->pending()) receives_.pop_back();
   while (!outgoings_.empty() && !outgoings_.back()->pending()) outgoings_.pop_back();
   return !failed_ && (!receives_.empty() || !outgoings_.empty());
 }
 
-void Attendant::run(const std::stop_token& stop) {
+void ProgressThread::run(const std::stop_token& stop) {
   const auto lock = mesh_.lock();
   const auto wanted = [this] { return is_wanted(); };
   while (!stop.stop_requested()) {
