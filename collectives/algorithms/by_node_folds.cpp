@@ -118,8 +118,8 @@ class Chain {
     const std::size_t room =
         piece_bytes(nodes.layout()) / element_bytes_ * partials_.element_bytes();
     if (!takes_part_) return;
-    for (Turn& turn : turns_) turn.before = mesh.rooms().take(node_ > 0 ? room : 0);
-    for (Turn& turn : turns_) turn.after = mesh.rooms().take(room);
+    for (Turn& turn : progress_lock_) turn.before = mesh.rooms().take(node_ > 0 ? room : 0);
+    for (Turn& turn : progress_lock_) turn.after = mesh.rooms().take(room);
   }
 
   /// Folds the windows of all parts that begin at `offset`; the result goes to node `to`, where a
@@ -127,7 +127,7 @@ class Chain {
   void pass(const Offsets& parts, std::size_t offset, int to, std::byte* result) {
     folds_.turn_to(parts, offset);
     if (!takes_part_) return folds_.give(parts, offset);
-    Turn& turn = turns_[passed_ % turns_.size()];
+    Turn& turn = progress_lock_[passed_ % progress_lock_.size()];
     const std::size_t bytes = folds_.count() * partials_.element_bytes();
     if (node_ > 0) turn.arrival.recv(node_ - 1, {turn.before.get(), bytes});
     folds_.give(parts, offset);
@@ -151,7 +151,7 @@ class Chain {
   /// All results are in their places.
   void finish() {
     hand_on(0);
-    for (Turn& turn : turns_) turn.departure.land();
+    for (Turn& turn : progress_lock_) turn.departure.land();
     for (Flights& each : handed_on_) each.land();
   }
 
@@ -193,7 +193,7 @@ class Chain {
   PartialFolder partials_;
   NodeFold folds_;
   std::size_t passed_ = 0, landed_ = 0;
-  std::array<Turn, 4> turns_{Turn(peers_), Turn(peers_), Turn(peers_), Turn(peers_)};
+  std::array<Turn, 4> progress_lock_{Turn(peers_), Turn(peers_), Turn(peers_), Turn(peers_)};
   std::deque<Result> results_;
   std::array<Flights, 4> handed_on_{Flights(peers_), Flights(peers_), Flights(peers_),
                                     Flights(peers_)};

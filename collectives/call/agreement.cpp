@@ -90,7 +90,7 @@ class Meeting {
   void look_around() {
     transport::Links& mesh = setting_.mesh;
     const auto lock = mesh.lock();
-    const transport::Caller caller(mesh.turns());
+    const transport::Caller caller(mesh.progress_lock());
     // Steps the others' news on, too: they may still have to hear why this rank is here.
     mesh.step(Clock::now(), false);
     for (int rank = 0; rank < setting_.group.size(); ++rank) {

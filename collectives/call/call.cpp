@@ -229,7 +229,7 @@ void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
                      Clock::duration interval) {
   if (ready()) return;
   const Current current(waits().current, waiting);
-  const transport::Caller caller(setting_.mesh.turns());
+  const transport::Caller caller(setting_.mesh.progress_lock());
   const Busy busy(*this);
   const auto whom = waiting.to_receive().empty() ? waiting.to_send() : waiting.to_receive();
   const Flight::Waiting seen(setting_.flight, recorded(),

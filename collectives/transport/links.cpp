@@ -251,12 +251,12 @@ bool Links::is_flushed() const {
 /// It may have made room for a source that was held.
 void Links::post(Receive& receive) {
   inbox_.post(receive);
-  if (turns_.are_shared() && pump_unpolled()) tell_threads();
+  if (progress_lock_.are_shared() && pump_unpolled()) tell_threads();
 }
 
 void Links::withdraw(Receive& receive) {
   inbox_.withdraw(receive);
-  if (turns_.are_shared() && pump_unpolled()) tell_threads();
+  if (progress_lock_.are_shared() && pump_unpolled()) tell_threads();
 }
 
 /// Whether there is room for one more. A slow newcomer makes room; otherwise the new one waits.

@@ -5,10 +5,10 @@
 #include "collectives/transport/message/inbox.hpp"
 #include "collectives/transport/message/message.hpp"
 #include "collectives/transport/message/topology.hpp"
+#include "collectives/transport/progress_lock.hpp"
 #include "collectives/transport/shm/rings.hpp"
 #include "collectives/transport/tcp/channel.hpp"
 #include "collectives/transport/tcp/proof.hpp"
-#include "collectives/transport/turns.hpp"
 #include "runtime/base/os/unique_fd.hpp"
 #include "runtime/segment/doorbell.hpp"
 #include "runtime/segment/flight.hpp"
@@ -56,9 +56,9 @@ class Links {
   const World& world() const { return world_; }
   int rank() const { return rank_; }
   int size() const { return size_; }
-  [[nodiscard]] std::unique_lock<std::mutex> lock() { return turns_.lock(); }
+  [[nodiscard]] std::unique_lock<std::mutex> lock() { return progress_lock_.lock(); }
   /// Not held where another thread has it.
-  [[nodiscard]] std::unique_lock<std::mutex> try_lock() { return turns_.try_lock(); }
+  [[nodiscard]] std::unique_lock<std::mutex> try_lock() { return progress_lock_.try_lock(); }
   const Inbox& inbox() const { return inbox_; }
   Inbox& inbox() { return inbox_; }
   /// Which of the meshes made from this world it is.
@@ -89,7 +89,7 @@ class Links {
   int local() const { return segment_ ? segment_->local_of(rank_) : -1; }
   /// This thread sleeps no more. The bell goes on ringing while another thread of this rank sleeps.
   void get_up() noexcept {
-    if (!turns_.are_shared()) bell_->get_up();
+    if (!progress_lock_.are_shared()) bell_->get_up();
   }
 
   void post(Receive& receive);
@@ -110,7 +110,7 @@ class Links {
   void step(Clock::time_point deadline, bool spins = true);
   /// For a thread that has taken its turn already, and waits for whatever comes.
   void step_in_turn();
-  Turns& turns() { return turns_; }
+  ProgressLock& progress_lock() { return progress_lock_; }
   /// Looks for more from this rank's connection, and sends what is to be sent, for a moment without
   /// sleeping, where ranks do not outnumber the processors; true if something moved.
   bool look_for(int from);
@@ -247,7 +247,7 @@ class Links {
   std::vector<InChannel*> polled_ins_;
   std::vector<OutChannel*> polled_outs_;
   std::vector<OutChannel*> sending_;  ///< Used by a thread that spins.
-  Turns turns_;
+  ProgressLock progress_lock_;
 };
 
 }  // namespace dlaunch::transport

@@ -19,17 +19,18 @@ bool Links::take_from(InChannel& channel, Receive& receive) {
   };
   if (take()) return true;
   // Neither other threads nor what is still to be sent are kept waiting.
-  if (!spins_ || turns_.are_shared() || !is_flushed()) return false;
+  if (!spins_ || progress_lock_.are_shared() || !is_flushed()) return false;
   for (const auto until = Clock::now() + spin_time; Clock::now() < until;) {
     if (take()) return true;
-    if (channel.ended() || channel.held() || turns_.are_wanted()) return false;
+    if (channel.ended() || channel.held() || progress_lock_.are_wanted()) return false;
   }
   return false;
 }
 
 bool Links::look_for(int from) {
   InChannel* channel = ins_.find(from);
-  if (!spins_ || channel == nullptr || channel->ended() || channel->held() || turns_.are_shared()) {
+  if (!spins_ || channel == nullptr || channel->ended() || channel->held() ||
+      progress_lock_.are_shared()) {
     return false;
   }
   sending_.clear();
@@ -44,7 +45,7 @@ bool Links::look_for(int from) {
     bool moved = channel->pump(inbox_, on_control_);
     for (OutChannel* out : sending_) moved = out->pump() || moved;
     if (moved) return true;
-  } while (!turns_.are_wanted() && Clock::now() < until);
+  } while (!progress_lock_.are_wanted() && Clock::now() < until);
   return false;
 }
 

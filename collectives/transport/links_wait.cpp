@@ -34,15 +34,15 @@ void Links::step(Clock::time_point deadline, bool spins) {
   const auto now = Clock::now();
   const bool moved = move_pending(now);
   if (moved) tell_threads();
-  if (turns_.is_attended()) wake();
+  if (progress_lock_.is_attended()) wake();
   if (rings_ && moved && now - sockets_looked_at_ < sockets_interval) return;
-  if (!turns_.take(moved ? now : deadline)) return;
-  const Turn turn(turns_);
+  if (!progress_lock_.take(moved ? now : deadline)) return;
+  const Turn turn(progress_lock_);
   wait_in_turn(deadline, now, moved, spins);
 }
 
 void Links::step_in_turn() {
-  const Turn turn(turns_);
+  const Turn turn(progress_lock_);
   const auto now = Clock::now();
   wait_in_turn(Clock::time_point::max(), now, move_pending(now), false);
 }
@@ -63,7 +63,7 @@ void Links::wait_in_turn(Clock::time_point deadline, Clock::time_point now, bool
 
 /// Wakes the other threads: their messages may have come, or there is more to poll for.
 void Links::tell_threads() noexcept {
-  if (turns_.tell()) wake();
+  if (progress_lock_.tell()) wake();
 }
 
 /// Looks at the rings, and at the sockets, until something has moved: true. Not for long, and not
@@ -72,7 +72,8 @@ bool Links::spin(Clock::time_point now, Clock::time_point until) {
   const bool crowded = rings_->oversubscribed();
   until = std::min(until, now + (crowded ? yield_time : spin_time));
   auto sockets_due = has_connections_ ? now + sockets_slice : Clock::time_point::max();
-  for (bool first = true; now < until && !turns_.are_wanted(); first = false, now = Clock::now()) {
+  for (bool first = true; now < until && !progress_lock_.are_wanted();
+       first = false, now = Clock::now()) {
     const bool yields = crowded && !first;
     for (int i = 0; i < (yields ? 1 : spins_between_looks); ++i) {
       yields ? static_cast<void>(::sched_yield()) : relax();
@@ -91,7 +92,7 @@ bool Links::spin_on_sockets(Clock::time_point now) {
   const auto until = now + spin_time;
   do {
     if (poll_and_pump(0)) return true;
-  } while (!turns_.are_wanted() && Clock::now() < until);
+  } while (!progress_lock_.are_wanted() && Clock::now() < until);
   return false;
 }
 
@@ -130,7 +131,7 @@ bool Links::receive_now(Receive& receive) {
   if (ring == nullptr) return false;
   const int spins = rings_->oversubscribed() ? spins_between_looks : spins_before_step;
   for (int i = 0; !ring->has_news(); ++i) {
-    if (i == spins || turns_.are_wanted()) return false;
+    if (i == spins || progress_lock_.are_wanted()) return false;
     relax();
   }
   if (!ring->take(receive)) return false;
@@ -170,7 +171,7 @@ void Links::read_losses() {
 bool Links::poll_and_pump(int timeout_ms) {
   fill_polled();
   int error = 0;
-  const int ready = turns_.released([&] {
+  const int ready = progress_lock_.released([&] {
     const int count = ::poll(polled_.data(), polled_.size(), timeout_ms);
     if (count < 0) error = errno;
     return count;

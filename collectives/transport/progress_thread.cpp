@@ -28,7 +28,7 @@ void ProgressThread::begin() {
     used_ = true;
     mesh_.control().note_started();
   }
-  mesh_.turns().want();
+  mesh_.progress_lock().want();
 }
 
 /// Completed entries are dropped from the end of the lists, so that looking costs little.
@@ -43,7 +43,7 @@ void ProgressThread::run(const std::stop_token& stop) {
   const auto wanted = [this] { return is_wanted(); };
   while (!stop.stop_requested()) {
     try {
-      if (mesh_.turns().take_when_quiet(stop, wanted)) mesh_.step_in_turn();
+      if (mesh_.progress_lock().take_when_quiet(stop, wanted)) mesh_.step_in_turn();
     } catch (const std::exception&) {
       // Not lost: it comes again to whoever waits next, in a call that can tell it.
       failed_ = true;

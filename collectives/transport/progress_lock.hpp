@@ -16,7 +16,7 @@ namespace dlaunch::transport {
 ///
 /// Callers go before the progress thread, a thread that polls when nobody else does: it waits until
 /// they have been gone for a while, so that a program that calls often is not disturbed.
-class Turns {
+class ProgressLock {
  public:
   [[nodiscard]] std::unique_lock<std::mutex> lock() {
     acquire();
@@ -85,25 +85,27 @@ class Turns {
 /// A turn that was taken, however it ends.
 class Turn {
  public:
-  explicit Turn(Turns& turns) : turns_(turns) {}
+  explicit Turn(ProgressLock& progress_lock) : progress_lock_(progress_lock) {}
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
-  ~Turn() { turns_.finish(); }
+  ~Turn() { progress_lock_.finish(); }
 
  private:
-  Turns& turns_;
+  ProgressLock& progress_lock_;
 };
 
 /// A caller, as long as it waits.
 class Caller {
  public:
-  explicit Caller(Turns& turns) : turns_(turns) { turns_.enter(); }
+  explicit Caller(ProgressLock& progress_lock) : progress_lock_(progress_lock) {
+    progress_lock_.enter();
+  }
   Caller(const Caller&) = delete;
   Caller& operator=(const Caller&) = delete;
-  ~Caller() { turns_.leave(); }
+  ~Caller() { progress_lock_.leave(); }
 
  private:
-  Turns& turns_;
+  ProgressLock& progress_lock_;
 };
 
 }  // namespace dlaunch::transport

@@ -1,4 +1,4 @@
-#include "collectives/transport/turns.hpp"
+#include "collectives/transport/progress_lock.hpp"
 
 #include <utility>
 
@@ -11,7 +11,7 @@ constexpr auto progress_thread_pause = std::chrono::microseconds(200);
 
 }  // namespace
 
-bool Turns::take(Clock::time_point deadline) {
+bool ProgressLock::take(Clock::time_point deadline) {
   if (!polling_) {
     polling_ = true;
     return true;
@@ -24,7 +24,8 @@ bool Turns::take(Clock::time_point deadline) {
   return false;
 }
 
-bool Turns::take_when_quiet(const std::stop_token& stop, const std::function<bool()>& wanted) {
+bool ProgressLock::take_when_quiet(const std::stop_token& stop,
+                                   const std::function<bool()>& wanted) {
   std::unique_lock held(mutex_, std::adopt_lock);
   while (!stop.stop_requested()) {
     progress_thread_waits_ = true;
@@ -38,29 +39,29 @@ bool Turns::take_when_quiet(const std::stop_token& stop, const std::function<boo
   return polling_ = attended_ = true;
 }
 
-void Turns::finish() noexcept {
+void ProgressLock::finish() noexcept {
   polling_ = attended_ = false;
   tell();
   if (is_quiet()) tell_progress_thread();
 }
 
-bool Turns::tell() noexcept {
+bool ProgressLock::tell() noexcept {
   if (sleeping_ > 0) changed_.notify_all();
   return polling_;
 }
 
-void Turns::leave() noexcept {
+void ProgressLock::leave() noexcept {
   --callers_;
   called_lately_ = true;
   if (is_quiet()) tell_progress_thread();
 }
 
-void Turns::want() noexcept {
+void ProgressLock::want() noexcept {
   called_lately_ = true;
   if (is_quiet()) tell_progress_thread();
 }
 
-void Turns::tell_progress_thread() noexcept {
+void ProgressLock::tell_progress_thread() noexcept {
   if (progress_thread_waits_) quiet_.notify_all();
 }
 
