@@ -157,7 +157,7 @@ void all_gather_by_leaders(Mesh& mesh, const Nodes& nodes, std::byte* data, cons
   const BytesView mine(data + parts[static_cast<std::size_t>(mesh.rank())],
                        size_of_part(parts, mesh.rank()));
   if (nodes.layout().in_order()) return gather_packed(mesh, nodes, mine, data, packing, how);
-  const auto packed = mesh.rooms().take(packing.bytes());
+  const auto packed = mesh.buffer_pool().take(packing.bytes());
   gather_packed(mesh, nodes, mine, packed.get(), packing, how);
   for (int rank = 0; rank < mesh.size(); ++rank) {
     put(data + parts[static_cast<std::size_t>(rank)], packed.get() + packing.of_rank(rank),
@@ -171,7 +171,7 @@ void gather_by_leaders(Mesh& mesh, const Nodes& nodes, BytesView mine, std::byte
   const bool in_order = nodes.layout().in_order();
   const bool is_root = mesh.rank() == root;
   const auto room =
-      mesh.rooms().take(speakers.speaks && !(is_root && in_order) ? packing.bytes() : 0);
+      mesh.buffer_pool().take(speakers.speaks && !(is_root && in_order) ? packing.bytes() : 0);
   std::byte* packed = is_root && in_order ? all : room.get();
   const auto here =
       speakers.speaks ? packing.of_node(packed, nodes.node()) : std::span<std::byte>();
@@ -193,7 +193,7 @@ void scatter_by_leaders(Mesh& mesh, const Nodes& nodes, const std::byte* all,
   const Packing packing(nodes.layout(), mine.size());
   const bool is_root = mesh.rank() == root, in_order = nodes.layout().in_order();
   const auto room =
-      mesh.rooms().take(speakers.speaks && !(is_root && in_order) ? packing.bytes() : 0);
+      mesh.buffer_pool().take(speakers.speaks && !(is_root && in_order) ? packing.bytes() : 0);
   const std::byte* packed = is_root && in_order ? all : room.get();
   for (int rank = 0; is_root && !in_order && rank < mesh.size(); ++rank) {
     put(room.get() + packing.of_rank(rank), all + static_cast<std::size_t>(rank) * mine.size(),
@@ -216,7 +216,7 @@ void scatter_by_leaders(Mesh& mesh, const Nodes& nodes, const std::byte* all,
 void all_reduce_by_leaders(Mesh& mesh, const Nodes& nodes, std::span<std::byte> data,
                            const Folder& fold) {
   const Packing packing(nodes.layout(), data.size());
-  const auto packed = mesh.rooms().take(packing.bytes());
+  const auto packed = mesh.buffer_pool().take(packing.bytes());
   gather_packed(mesh, nodes, data, packed.get(), packing, shared::Parts::equal);
   std::vector<const std::byte*> inputs;
   for (int rank = 0; rank < mesh.size(); ++rank) {
@@ -229,7 +229,7 @@ void reduce_by_leaders(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* 
                        const Folder& fold) {
   const Speakers speakers(nodes, root);
   const Packing packing(nodes.layout(), in.size());
-  const auto packed = mesh.rooms().take(speakers.speaks ? packing.bytes() : 0);
+  const auto packed = mesh.buffer_pool().take(speakers.speaks ? packing.bytes() : 0);
   const auto here =
       speakers.speaks ? packing.of_node(packed.get(), nodes.node()) : std::span<std::byte>();
   gather_on_node(nodes, in, here.data(), speakers.index, packing);

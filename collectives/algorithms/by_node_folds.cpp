@@ -118,8 +118,8 @@ class Chain {
     const std::size_t room =
         piece_bytes(nodes.layout()) / element_bytes_ * partials_.element_bytes();
     if (!takes_part_) return;
-    for (Turn& turn : progress_lock_) turn.before = mesh.rooms().take(node_ > 0 ? room : 0);
-    for (Turn& turn : progress_lock_) turn.after = mesh.rooms().take(room);
+    for (Turn& turn : progress_lock_) turn.before = mesh.buffer_pool().take(node_ > 0 ? room : 0);
+    for (Turn& turn : progress_lock_) turn.after = mesh.buffer_pool().take(room);
   }
 
   /// Folds the windows of all parts that begin at `offset`; the result goes to node `to`, where a
@@ -159,7 +159,7 @@ class Chain {
   /// As many pieces at a time as keep both ways busy.
   struct Turn {
     explicit Turn(Mesh& mesh) : arrival(mesh), departure(mesh) {}
-    Rooms::Room before, after;
+    BufferPool::Buffer before, after;
     Flights arrival, departure;
   };
   struct Result {
@@ -240,7 +240,7 @@ void gather_slices(const Nodes& nodes, BytesView mine, std::byte* out, const Off
 
 /// The place where a reduce makes the result of this rank's slice: its final one, if only one rank
 /// makes it.
-std::byte* place_of_slice(const Mesh& mesh, const Nodes& nodes, const Rooms::Room& room,
+std::byte* place_of_slice(const Mesh& mesh, const Nodes& nodes, const BufferPool::Buffer& room,
                           std::byte* out, int root) {
   return nodes.team() == nullptr && mesh.rank() == root ? out : room.get();
 }
@@ -259,7 +259,7 @@ void reduce_in_chain(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* ou
                      const Folder& fold) {
   const Offsets parts = slices_of(nodes, in.size(), fold.element_bytes());
   const std::size_t size = size_of_part(parts, nodes.index());
-  const auto room = mesh.rooms().take(size);
+  const auto room = mesh.buffer_pool().take(size);
   std::byte* mine = place_of_slice(mesh, nodes, room, out, root);
   fold_in_chain(mesh, nodes, in, mine, nodes.layout().node_of(root), parts, fold);
   gather_slices(nodes, {mine, size}, out, parts, root);
@@ -287,7 +287,7 @@ void all_reduce_in_slices(Mesh& mesh, const Nodes& nodes, std::span<std::byte> d
   const std::size_t count = size_of_part(parts, nodes.index()) / fold.element_bytes();
   PartialFolder partials(fold);
   const std::size_t bytes = count * partials.element_bytes();
-  const auto room = mesh.rooms().take(partials.fits_in_place() ? 0 : bytes);
+  const auto room = mesh.buffer_pool().take(partials.fits_in_place() ? 0 : bytes);
   std::byte* partial = partials.fits_in_place() ? mine : room.get();
   fold_here(nodes, data, partial, parts, fold, partials);
   if (!nodes.peers().empty()) {
@@ -305,8 +305,8 @@ void reduce_in_slices(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* o
   const std::size_t count = size / fold.element_bytes();
   PartialFolder partials(fold);
   const std::size_t bytes = count * partials.element_bytes();
-  const auto partial = mesh.rooms().take(bytes);
-  const auto room = mesh.rooms().take(size);
+  const auto partial = mesh.buffer_pool().take(bytes);
+  const auto room = mesh.buffer_pool().take(size);
   fold_here(nodes, in, partial.get(), parts, fold, partials);
   std::byte* mine = place_of_slice(mesh, nodes, room, out, root);
   const int to = nodes.layout().node_of(root);

@@ -27,7 +27,7 @@ by_node::Nodes each_alone(const Mesh& mesh) {
 
 /// Everything to everyone, and this rank's part of it to `out`.
 void keep_part(Mesh& mesh, BytesView in, std::byte* out, const Offsets& parts, const Folder& fold) {
-  const auto all = mesh.rooms().take(in.size());
+  const auto all = mesh.buffer_pool().take(in.size());
   if (!in.empty()) std::memcpy(all.get(), in.data(), in.size());
   all_reduce(mesh, {all.get(), in.size()}, fold);
   const std::size_t bytes = size_of_part(parts, mesh.rank());

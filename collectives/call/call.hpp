@@ -59,7 +59,7 @@ class Aborted {
 /// Things that a communicator's call leaves to the next one, which need not make them again.
 struct Kept {
   std::vector<std::size_t> parts;
-  Rooms rooms;
+  BufferPool buffer_pool;
 };
 
 /// What a call throws: an Error that knows more than its sentence.
@@ -152,7 +152,7 @@ class Call final : public Mesh, public transport::Patience {
   void explain(const Argument& argument) { argument_ = argument; }
   /// Room for the offsets of equal parts, which stays as it is from call to call.
   std::vector<std::size_t>& kept_parts() const { return setting_.kept.parts; }
-  Rooms& rooms() override { return setting_.kept.rooms; }
+  BufferPool& buffer_pool() override { return setting_.kept.buffer_pool; }
   const algorithms::Table& table() const override { return setting_.mesh.table(); }
   int rank() const override { return setting_.group.rank; }
   int size() const override { return setting_.group.size(); }

@@ -133,7 +133,7 @@ class MemoryMesh final : public Mesh {
 
   int rank() const override { return rank_; }
   int size() const override { return wire_.size(); }
-  Rooms& rooms() override { return rooms_; }
+  BufferPool& buffer_pool() override { return buffer_pool_; }
   const algorithms::Table& table() const override { return wire_.table(); }
   void send(int to, BytesView data) override {
     algorithms::Flights flights(*this);
@@ -183,7 +183,7 @@ class MemoryMesh final : public Mesh {
   }
 
   MemoryWire& wire_;
-  Rooms rooms_;
+  BufferPool buffer_pool_;
   const int rank_;
   Ticket next_ = 0;
   std::map<Ticket, Message> under_way_;

@@ -22,7 +22,7 @@ void all_gather_bruck(Mesh& mesh, std::byte* data, const Offsets& parts) {
   // This rank holds its own part, then that of the next rank, and so on.
   Offsets held{0};
   for (int i = 0; i < n; ++i) held.push_back(held.back() + size_of_part(parts, (me + i) % n));
-  const auto room = mesh.rooms().take(held.back());
+  const auto room = mesh.buffer_pool().take(held.back());
   const auto run = [&](int first, int count) {
     const auto from = static_cast<std::size_t>(first);
     const auto to = static_cast<std::size_t>(first + count);

@@ -7,7 +7,7 @@ namespace dlaunch::algorithms {
 void all_reduce_bruck(Mesh& mesh, std::span<std::byte> data, const Folder& fold) {
   const int n = mesh.size();
   const Offsets parts = equal_parts(n, data.size());
-  const auto all = mesh.rooms().take(parts.back());
+  const auto all = mesh.buffer_pool().take(parts.back());
   std::vector<const std::byte*> inputs;
   for (int rank = 0; rank < n; ++rank) {
     inputs.push_back(all.get() + parts[static_cast<std::size_t>(rank)]);

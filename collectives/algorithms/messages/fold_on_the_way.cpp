@@ -21,7 +21,7 @@ class Partials {
     if (partials_.is_plain()) return;
     const std::size_t count = data.size() / fold.element_bytes();
     if (!partials_.fits_in_place()) {
-      room_ = mesh.rooms().take(count * partials_.element_bytes());
+      room_ = mesh.buffer_pool().take(count * partials_.element_bytes());
       begin_ = room_.get();
     }
     const std::array<const std::byte*, 1> alone{data.data()};
@@ -47,7 +47,7 @@ class Partials {
   const Folder& fold_;
   PartialFolder partials_;
   const int ranks_;
-  Rooms::Room room_;
+  BufferPool::Buffer room_;
   std::byte* begin_;
 };
 
@@ -67,7 +67,7 @@ void fold_round_ring(Mesh& mesh, const Partials& partials, const Offsets& parts)
   const int n = mesh.size(), me = mesh.rank();
   std::size_t longest = 0;
   for (int rank = 0; rank < n; ++rank) longest = std::max(longest, size_of_part(parts, rank));
-  const auto came = mesh.rooms().take(partials.scaled(longest));
+  const auto came = mesh.buffer_pool().take(partials.scaled(longest));
   const auto part = [&](int distance) {
     const auto index = static_cast<std::size_t>((me - distance + 2 * n) % n);
     return partials.of(parts[index], parts[index + 1]);
@@ -123,7 +123,7 @@ void all_reduce_halving(Mesh& mesh, std::span<std::byte> data, const Folder& fol
   const PowerOfTwo ranks(mesh);
   const Partials partials(mesh, data, fold);
   const auto all = partials.of(0, data.size());
-  const auto came = mesh.rooms().take(ranks.place >= 0 ? all.size() : 0);
+  const auto came = mesh.buffer_pool().take(ranks.place >= 0 ? all.size() : 0);
   if (ranks.place < 0) {
     mesh.send(mesh.rank() + 1, all);
     return mesh.recv(mesh.rank() + 1, data);

@@ -35,7 +35,7 @@ class InParts {
     // One even if all parts are empty, so that the ranks compare their calls.
     chunks_ = std::max<std::size_t>((longest + chunk_ - 1) / chunk_, 1);
     room_ = n_ == 1 ? 0 : std::min(size_of_part(parts, me_), chunk_);
-    scratch_ = mesh.rooms().take(2 * others * room_);
+    scratch_ = mesh.buffer_pool().take(2 * others * room_);
   }
 
   /// `shared`: where all ranks' results go, if everyone is to have them; it may be `in`.
@@ -100,7 +100,7 @@ class InParts {
   const Folder& fold_;
   std::vector<const std::byte*> inputs_;
   std::size_t chunk_ = 0, chunks_ = 0, room_ = 0;
-  Rooms::Room scratch_;
+  BufferPool::Buffer scratch_;
   std::array<Flights, 2> arrivals_{Flights(mesh_), Flights(mesh_)};
   std::array<Flights, 2> departures_{Flights(mesh_), Flights(mesh_)};
   std::array<Flights, 2> results_{Flights(mesh_), Flights(mesh_)};
@@ -122,7 +122,7 @@ void all_reduce_in_parts(Mesh& mesh, std::span<std::byte> data, const Folder& fo
 void reduce_in_parts(Mesh& mesh, BytesView in, std::byte* out, int root, const Folder& fold) {
   const Offsets parts = even_parts(in.size(), mesh.size(), fold.element_bytes());
   const std::size_t size = size_of_part(parts, mesh.rank());
-  const auto mine = mesh.rooms().take(size);
+  const auto mine = mesh.buffer_pool().take(size);
   reduce_scatter_in_parts(mesh, in, mine.get(), parts, fold);
   gather_direct(mesh, {mine.get(), size}, out, parts, root);
 }
@@ -132,7 +132,7 @@ void all_reduce_exchange(Mesh& mesh, std::span<std::byte> data, const Folder& fo
   const std::size_t chunks =
       std::max<std::size_t>((data.size() + chunk_bytes_max - 1) / chunk_bytes_max, 1);
   const std::size_t room = std::min(data.size(), chunk_bytes_max);
-  const auto scratch = mesh.rooms().take(std::min<std::size_t>(chunks, 2) * room);
+  const auto scratch = mesh.buffer_pool().take(std::min<std::size_t>(chunks, 2) * room);
   const auto chunk = [&](std::size_t k) {
     const std::size_t begin = k * chunk_bytes_max;
     return data.subspan(begin, std::min(chunk_bytes_max, data.size() - begin));

@@ -15,7 +15,7 @@ class Submesh final : public Mesh {
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(ranks_.size()); }
-  Rooms& rooms() override { return whole_.rooms(); }
+  BufferPool& buffer_pool() override { return whole_.buffer_pool(); }
   const Table& table() const override { return whole_.table(); }
   void send(int to, BytesView data) override { whole_.send(at(to), data); }
   void recv(int from, std::span<std::byte> data) override { whole_.recv(at(from), data); }

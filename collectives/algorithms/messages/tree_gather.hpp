@@ -14,7 +14,7 @@ class TreeGather {
  public:
   TreeGather(Mesh& mesh, BytesView mine, const Places& places) : each_(mine.size()) {
     const int subtree = places.subtree(places.mine);
-    held_ = mesh.rooms().take(each_ * static_cast<std::size_t>(subtree));
+    held_ = mesh.buffer_pool().take(each_ * static_cast<std::size_t>(subtree));
     if (each_ > 0) std::memcpy(held_.get(), mine.data(), each_);
     Flights flights(mesh);
     for (int bit = 1; bit < subtree; bit *= 2) {
@@ -37,7 +37,7 @@ class TreeGather {
   }
 
   std::size_t each_;
-  Rooms::Room held_;
+  BufferPool::Buffer held_;
 };
 
 }  // namespace dlaunch::algorithms

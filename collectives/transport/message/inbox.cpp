@@ -165,7 +165,7 @@ bool Inbox::is_held(int from) {
   if (s.header.bytes > parked_bytes_max_) return true;
   const std::size_t need = s.header.bytes + parked_overhead;
   if (s.parked_bytes + need > parked_bytes_max_) return true;
-  s.parked.push_back({s.header, s.arrival, rooms_.take(s.header.bytes)});
+  s.parked.push_back({s.header, s.arrival, buffer_pool_.take(s.header.bytes)});
   s.parked_bytes += need;
   s.parking = true;
   if (s.header.bytes == 0) finish(s);
@@ -204,7 +204,7 @@ void Inbox::deliver(int from, const Header& header, BytesView payload) {
   begin(from, header);
   if (!s.active) return;
   if (is_held(from)) {
-    s.parked.push_back({s.header, s.arrival, rooms_.take(s.header.bytes)});
+    s.parked.push_back({s.header, s.arrival, buffer_pool_.take(s.header.bytes)});
     s.parked_bytes += s.header.bytes + parked_overhead;
     s.parking = true;
   }

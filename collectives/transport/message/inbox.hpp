@@ -2,7 +2,7 @@
 
 #include "collectives/transport/message/by_rank.hpp"
 #include "collectives/transport/message/message.hpp"
-#include "runtime/base/rooms.hpp"
+#include "runtime/base/buffer_pool.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -97,7 +97,7 @@ class Inbox {
   struct Parked {
     Header header;
     std::uint64_t arrival = 0;
-    Rooms::Room data;
+    BufferPool::Buffer data;
   };
   struct Source {
     // The message under way.
@@ -124,7 +124,7 @@ class Inbox {
   void finish(Source& s);
 
   std::size_t parked_bytes_max_;
-  Rooms rooms_;             ///< Room for parked messages; outlives them.
+  BufferPool buffer_pool_;  ///< Room for parked messages; outlives them.
   ByRank<Source> sources_;  ///< The ranks from which something has come.
   Source unknown_;          ///< Stands for the others.
   std::list<Receive*> posted_;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/base/rooms.hpp"
+#include "runtime/base/buffer_pool.hpp"
 
 #include <dlaunch/store.hpp>
 
@@ -23,7 +23,7 @@ class Mesh {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   /// For what an algorithm needs beside the call's buffers.
-  virtual Rooms& rooms() = 0;
+  virtual BufferPool& buffer_pool() = 0;
   /// Which of the algorithms serves what; the same on all ranks.
   virtual const algorithms::Table& table() const = 0;
   /// Returns when `data` may be reused. Never to oneself.

@@ -10,22 +10,22 @@ namespace dlaunch {
 
 /// Memory that is needed again and again for a short time. An allocator gives large blocks back to
 /// the kernel, which takes longer to map and clear them again than a network takes to fill them.
-/// Not thread-safe. Rooms that were taken must not outlive it.
-class Rooms {
+/// Not thread-safe. Buffers that were taken must not outlive it.
+class BufferPool {
  public:
   /// Memory that was taken; gives itself back.
-  class Room {
+  class Buffer {
    public:
-    Room() = default;
-    Room(Room&& other) noexcept { *this = std::move(other); }
-    Room& operator=(Room&& other) noexcept {
+    Buffer() = default;
+    Buffer(Buffer&& other) noexcept { *this = std::move(other); }
+    Buffer& operator=(Buffer&& other) noexcept {
       std::swap(owner_, other.owner_);
       std::swap(memory_, other.memory_);
       std::swap(capacity_, other.capacity_);
       std::swap(size_, other.size_);
       return *this;
     }
-    ~Room() {
+    ~Buffer() {
       if (owner_ != nullptr) owner_->keep(std::move(memory_), capacity_);
     }
     std::byte* get() const { return memory_.get(); }
@@ -33,18 +33,18 @@ class Rooms {
     std::span<std::byte> bytes() const { return {memory_.get(), size_}; }
 
    private:
-    friend class Rooms;
-    Rooms* owner_ = nullptr;
+    friend class BufferPool;
+    BufferPool* owner_ = nullptr;
     std::unique_ptr<std::byte[]> memory_;
     std::size_t capacity_ = 0, size_ = 0;
   };
 
   /// At most so many bytes are kept for later.
-  explicit Rooms(std::size_t kept_bytes_max = std::size_t{16} << 20)
+  explicit BufferPool(std::size_t kept_bytes_max = std::size_t{16} << 20)
       : kept_bytes_max_(kept_bytes_max) {}
 
   /// Its contents are not defined.
-  Room take(std::size_t bytes);
+  Buffer take(std::size_t bytes);
 
  private:
   struct Kept {

@@ -1,4 +1,4 @@
-#include "runtime/base/rooms.hpp"
+#include "runtime/base/buffer_pool.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -12,30 +12,30 @@ constexpr std::size_t kept_max = 64;
 
 }  // namespace
 
-Rooms::Room Rooms::take(std::size_t bytes) {
-  Room room;
-  room.size_ = bytes;
+BufferPool::Buffer BufferPool::take(std::size_t bytes) {
+  Buffer buffer;
+  buffer.size_ = bytes;
   const auto fits = [&](const Kept& kept) { return kept.capacity >= bytes; };
   // The last one given back is the one that is still in the cache.
   const auto found =
       bytes <= small_bytes ? kept_.rend() : std::find_if(kept_.rbegin(), kept_.rend(), fits);
   if (found == kept_.rend()) {
-    room.memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
-    room.capacity_ = bytes;
+    buffer.memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    buffer.capacity_ = bytes;
   } else {
-    room.memory_ = std::move(found->memory);
-    room.capacity_ = found->capacity;
+    buffer.memory_ = std::move(found->memory);
+    buffer.capacity_ = found->capacity;
     kept_bytes_ -= found->capacity;
     kept_.erase(std::next(found).base());
   }
-  if (room.capacity_ > small_bytes) {
+  if (buffer.capacity_ > small_bytes) {
     kept_.reserve(kept_max);  // Giving back must not fail.
-    room.owner_ = this;
+    buffer.owner_ = this;
   }
-  return room;
+  return buffer;
 }
 
-void Rooms::keep(std::unique_ptr<std::byte[]> memory, std::size_t capacity) noexcept {
+void BufferPool::keep(std::unique_ptr<std::byte[]> memory, std::size_t capacity) noexcept {
   // The oldest go first: what is asked for changes with the program's phases.
   while (!kept_.empty() && (kept_bytes_ + capacity > kept_bytes_max_ || kept_.size() >= kept_max)) {
     kept_bytes_ -= kept_.front().capacity;
