@@ -1,7 +1,7 @@
 #include "collectives/algorithms/by_node.hpp"
 
-#include "collectives/algorithms/messages/flights.hpp"
 #include "collectives/algorithms/messages/messages.hpp"
+#include "collectives/algorithms/messages/requests.hpp"
 #include "collectives/algorithms/messages/submesh.hpp"
 #include "collectives/algorithms/shared/shared.hpp"
 
@@ -94,12 +94,13 @@ void gather_packed(Mesh& mesh, const Nodes& nodes, BytesView mine, std::byte* pa
 void scatter_to_nodes(Mesh& between, const std::byte* packed, std::span<std::byte> into,
                       const Offsets& parts, int root) {
   if (between.rank() != root) return between.recv(root, into);
-  Flights flights(between);
+  Requests requests(between);
   for (int node = 0; node < between.size(); ++node) {
     if (node == root) continue;
-    flights.send(node, {packed + parts[static_cast<std::size_t>(node)], size_of_part(parts, node)});
+    requests.send(node,
+                  {packed + parts[static_cast<std::size_t>(node)], size_of_part(parts, node)});
   }
-  flights.land();
+  requests.land();
 }
 
 /// The leaders, of which the root's node has the root.

@@ -1,5 +1,5 @@
 #include "collectives/algorithms/by_node.hpp"
-#include "collectives/algorithms/messages/flights.hpp"
+#include "collectives/algorithms/messages/requests.hpp"
 #include "collectives/algorithms/messages/submesh.hpp"
 #include "collectives/algorithms/shared/shared.hpp"
 #include "collectives/reduce/partial_fold.hpp"
@@ -152,7 +152,7 @@ class Chain {
   void finish() {
     hand_on(0);
     for (Turn& turn : progress_lock_) turn.departure.land();
-    for (Flights& each : handed_on_) each.land();
+    for (Requests& each : handed_on_) each.land();
   }
 
  private:
@@ -160,11 +160,11 @@ class Chain {
   struct Turn {
     explicit Turn(Mesh& mesh) : arrival(mesh), departure(mesh) {}
     BufferPool::Buffer before, after;
-    Flights arrival, departure;
+    Requests arrival, departure;
   };
   struct Result {
     std::span<std::byte> data;
-    Flights arrival;
+    Requests arrival;
     bool goes_on;
   };
 
@@ -172,7 +172,7 @@ class Chain {
   std::size_t lag() const { return 2 * static_cast<std::size_t>(last_ - node_); }
 
   void expect(int to, std::span<std::byte> data) {
-    results_.push_back({data, Flights(peers_), to == to_all && node_ > 0});
+    results_.push_back({data, Requests(peers_), to == to_all && node_ > 0});
     results_.back().arrival.recv(to == to_all ? node_ + 1 : last_, data);
   }
   void hand_on(std::size_t left) {
@@ -180,7 +180,7 @@ class Chain {
       Result& result = results_.front();
       result.arrival.land();
       if (!result.goes_on) continue;
-      Flights& departure = handed_on_[landed_++ % handed_on_.size()];
+      Requests& departure = handed_on_[landed_++ % handed_on_.size()];
       departure.land();
       departure.send(node_ - 1, result.data);
     }
@@ -195,8 +195,8 @@ class Chain {
   std::size_t passed_ = 0, landed_ = 0;
   std::array<Turn, 4> progress_lock_{Turn(peers_), Turn(peers_), Turn(peers_), Turn(peers_)};
   std::deque<Result> results_;
-  std::array<Flights, 4> handed_on_{Flights(peers_), Flights(peers_), Flights(peers_),
-                                    Flights(peers_)};
+  std::array<Requests, 4> handed_on_{Requests(peers_), Requests(peers_), Requests(peers_),
+                                     Requests(peers_)};
 };
 
 /// At least once, so that the ranks compare their calls.

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "collectives/algorithms/messages/flights.hpp"
+#include "collectives/algorithms/messages/requests.hpp"
 #include "collectives/algorithms/select/select.hpp"
 #include "collectives/transport/message/mesh.hpp"
 
@@ -136,20 +136,20 @@ class MemoryMesh final : public Mesh {
   BufferPool& buffer_pool() override { return buffer_pool_; }
   const algorithms::Table& table() const override { return wire_.table(); }
   void send(int to, BytesView data) override {
-    algorithms::Flights flights(*this);
-    flights.send(to, data);
-    flights.land();
+    algorithms::Requests requests(*this);
+    requests.send(to, data);
+    requests.land();
   }
   void recv(int from, std::span<std::byte> data) override {
-    algorithms::Flights flights(*this);
-    flights.recv(from, data);
-    flights.land();
+    algorithms::Requests requests(*this);
+    requests.recv(from, data);
+    requests.land();
   }
   void exchange(int to, BytesView out, int from, std::span<std::byte> in) override {
-    algorithms::Flights flights(*this);
-    flights.recv(from, in);
-    flights.send(to, out);
-    flights.land();
+    algorithms::Requests requests(*this);
+    requests.recv(from, in);
+    requests.send(to, out);
+    requests.land();
   }
   Ticket start_send(int to, BytesView data) override {
     const auto message = wire_.send(rank_, to, data);

@@ -1,5 +1,5 @@
-#include "collectives/algorithms/messages/flights.hpp"
 #include "collectives/algorithms/messages/messages.hpp"
+#include "collectives/algorithms/messages/requests.hpp"
 
 #include <algorithm>
 #include <array>
@@ -25,16 +25,16 @@ void all_to_all_direct(Mesh& mesh, const std::byte* in, const Offsets& in_parts,
   };
   const BytesView own = outgoing(me);
   if (!own.empty()) std::memcpy(incoming(me).data(), own.data(), own.size());
-  std::vector<Flights> flights;
-  for (std::size_t i = 0; i < flights_max; ++i) flights.emplace_back(mesh);
+  std::vector<Requests> requests;
+  for (std::size_t i = 0; i < flights_max; ++i) requests.emplace_back(mesh);
   for (int distance = 1; distance < n; ++distance) {
     const int to = (me + distance) % n, from = (me - distance + n) % n;
-    Flights& turn = flights[static_cast<std::size_t>(distance) % flights_max];
+    Requests& turn = requests[static_cast<std::size_t>(distance) % flights_max];
     turn.land();
     turn.recv(from, incoming(from));
     turn.send(to, outgoing(to));
   }
-  for (Flights& turn : flights) turn.land();
+  for (Requests& turn : requests) turn.land();
 }
 
 void all_to_all_bruck(Mesh& mesh, const std::byte* in, std::byte* out, std::size_t each) {

@@ -1,5 +1,5 @@
-#include "collectives/algorithms/messages/flights.hpp"
 #include "collectives/algorithms/messages/messages.hpp"
+#include "collectives/algorithms/messages/requests.hpp"
 
 #include <utility>
 #include <vector>
@@ -14,7 +14,7 @@ constexpr int radix = 8;
 
 void barrier_dissemination(Mesh& mesh) {
   const int n = mesh.size(), me = mesh.rank();
-  Flights flights(mesh);
+  Requests requests(mesh);
   for (int unit = 1; unit < n; unit *= radix) {
     if (2 * unit >= n) {  // One other only, who may be had sooner by itself.
       mesh.exchange((me - unit + n) % n, {}, (me + unit) % n, {});
@@ -22,10 +22,10 @@ void barrier_dissemination(Mesh& mesh) {
     }
     for (int distance = unit; distance < n && distance < radix * unit; distance += unit) {
       // The way in which Bruck's algorithm sends, too: they share connections.
-      flights.recv((me + distance) % n, {});
-      flights.send((me - distance + n) % n, {});
+      requests.recv((me + distance) % n, {});
+      requests.send((me - distance + n) % n, {});
     }
-    flights.land();
+    requests.land();
   }
 }
 
@@ -35,14 +35,14 @@ void tell_by_dissemination(Mesh& mesh, BytesView mine,
   std::vector<std::byte> all(static_cast<std::size_t>(radix - 1) * mine.size());
   for (int unit = 1; unit < n; unit *= radix) {
     std::vector<std::pair<int, BytesView>> heard_from;
-    Flights flights(mesh);
+    Requests requests(mesh);
     for (int distance = unit; distance < n && distance < radix * unit; distance += unit) {
       const auto theirs = std::span(all).subspan(heard_from.size() * mine.size(), mine.size());
       heard_from.emplace_back((me + distance) % n, theirs);
-      flights.recv((me + distance) % n, theirs);
-      flights.send((me - distance + n) % n, mine);
+      requests.recv((me + distance) % n, theirs);
+      requests.send((me - distance + n) % n, mine);
     }
-    flights.land();
+    requests.land();
     for (const auto& [from, theirs] : heard_from) heard(from, theirs);
   }
 }

@@ -1,6 +1,6 @@
-#include "collectives/algorithms/messages/flights.hpp"
 #include "collectives/algorithms/messages/messages.hpp"
 #include "collectives/algorithms/messages/places.hpp"
+#include "collectives/algorithms/messages/requests.hpp"
 
 namespace dlaunch::algorithms {
 namespace {
@@ -17,14 +17,14 @@ void broadcast_tree(Mesh& mesh, std::span<std::byte> data, int root) {
     mesh.recv(places.rank_at(places.mine - places.mine / unit % radix * unit), data);
   }
   // The farthest first: they have the most to do.
-  Flights flights(mesh);
+  Requests requests(mesh);
   for (unit /= radix; unit > 0; unit /= radix) {
     for (int digit = 1; digit < radix; ++digit) {
       const int child = places.mine + digit * unit;
-      if (child < places.ranks) flights.send(places.rank_at(child), data);
+      if (child < places.ranks) requests.send(places.rank_at(child), data);
     }
   }
-  flights.land();
+  requests.land();
 }
 
 }  // namespace dlaunch::algorithms

@@ -1,5 +1,5 @@
-#include "collectives/algorithms/messages/flights.hpp"
 #include "collectives/algorithms/messages/messages.hpp"
+#include "collectives/algorithms/messages/requests.hpp"
 #include "collectives/reduce/partial_fold.hpp"
 
 #include <algorithm>
@@ -74,8 +74,8 @@ void fold_round_ring(Mesh& mesh, const Partials& partials, const Offsets& parts)
   };
   for (int step = 1; step < n; ++step) {
     const auto out = part(step), mine = part(step + 1);
-    Flights departures(mesh);
-    std::vector<Flights> arrivals;
+    Requests departures(mesh);
+    std::vector<Requests> arrivals;
     for_each_chunk(out, [&](auto chunk) { departures.send((me + 1) % n, chunk); });
     for_each_chunk(std::span(came.get(), mine.size()), [&](auto chunk) {
       arrivals.emplace_back(mesh);

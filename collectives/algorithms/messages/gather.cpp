@@ -1,6 +1,6 @@
-#include "collectives/algorithms/messages/flights.hpp"
 #include "collectives/algorithms/messages/messages.hpp"
 #include "collectives/algorithms/messages/places.hpp"
+#include "collectives/algorithms/messages/requests.hpp"
 #include "collectives/algorithms/messages/tree_gather.hpp"
 
 #include <cstring>
@@ -16,31 +16,31 @@ void put(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 void gather_direct(Mesh& mesh, BytesView mine, std::byte* all, const Offsets& parts, int root) {
   if (mesh.rank() != root) return mesh.send(root, mine);
-  Flights flights(mesh);
+  Requests requests(mesh);
   for (int rank = 0; rank < mesh.size(); ++rank) {
     std::byte* part = all + parts[static_cast<std::size_t>(rank)];
     if (rank == root) {
       put(part, mine.data(), mine.size());
     } else {
-      flights.recv(rank, {part, size_of_part(parts, rank)});
+      requests.recv(rank, {part, size_of_part(parts, rank)});
     }
   }
-  flights.land();
+  requests.land();
 }
 
 void scatter_direct(Mesh& mesh, const std::byte* all, std::span<std::byte> mine,
                     const Offsets& parts, int root) {
   if (mesh.rank() != root) return mesh.recv(root, mine);
-  Flights flights(mesh);
+  Requests requests(mesh);
   for (int rank = 0; rank < mesh.size(); ++rank) {
     const std::byte* part = all + parts[static_cast<std::size_t>(rank)];
     if (rank == root) {
       put(mine.data(), part, mine.size());
     } else {
-      flights.send(rank, {part, size_of_part(parts, rank)});
+      requests.send(rank, {part, size_of_part(parts, rank)});
     }
   }
-  flights.land();
+  requests.land();
 }
 
 void gather_tree(Mesh& mesh, BytesView mine, std::byte* all, int root) {
@@ -71,13 +71,13 @@ void scatter_tree(Mesh& mesh, const std::byte* all, std::span<std::byte> mine, i
   }
   int bit = 1;
   while (bit < subtree) bit *= 2;
-  Flights flights(mesh);
+  Requests requests(mesh);
   for (bit /= 2; bit > 0; bit /= 2) {
     const int child = places.mine + bit;
-    flights.send(places.rank_at(child), run(bit, places.subtree(child)));
+    requests.send(places.rank_at(child), run(bit, places.subtree(child)));
   }
   put(mine.data(), held.data(), each);
-  flights.land();
+  requests.land();
 }
 
 }  // namespace dlaunch::algorithms

@@ -1,5 +1,5 @@
-#include "collectives/algorithms/messages/flights.hpp"
 #include "collectives/algorithms/messages/messages.hpp"
+#include "collectives/algorithms/messages/requests.hpp"
 
 #include <algorithm>
 #include <array>
@@ -51,7 +51,7 @@ class InParts {
       results_.at(k % 2).land();
       share(k - 1, shared, results_.at(k % 2));
     }
-    for (Flights& each : results_) each.land();
+    for (Requests& each : results_) each.land();
   }
 
  private:
@@ -84,11 +84,11 @@ class InParts {
     fold_(inputs_, out_ + (begin(me_, k) - begin(me_, 0)), size(me_, k) / fold_.element_bytes());
   }
 
-  void share(std::size_t k, std::byte* shared, Flights& flights) {
+  void share(std::size_t k, std::byte* shared, Requests& requests) {
     for (int distance = 1; distance < n_; ++distance) {
       const int to = (me_ + distance) % n_, from = (me_ - distance + n_) % n_;
-      flights.recv(from, {shared + begin(from, k), size(from, k)});
-      flights.send(to, {shared + begin(me_, k), size(me_, k)});
+      requests.recv(from, {shared + begin(from, k), size(from, k)});
+      requests.send(to, {shared + begin(me_, k), size(me_, k)});
     }
   }
 
@@ -101,9 +101,9 @@ class InParts {
   std::vector<const std::byte*> inputs_;
   std::size_t chunk_ = 0, chunks_ = 0, room_ = 0;
   BufferPool::Buffer scratch_;
-  std::array<Flights, 2> arrivals_{Flights(mesh_), Flights(mesh_)};
-  std::array<Flights, 2> departures_{Flights(mesh_), Flights(mesh_)};
-  std::array<Flights, 2> results_{Flights(mesh_), Flights(mesh_)};
+  std::array<Requests, 2> arrivals_{Requests(mesh_), Requests(mesh_)};
+  std::array<Requests, 2> departures_{Requests(mesh_), Requests(mesh_)};
+  std::array<Requests, 2> results_{Requests(mesh_), Requests(mesh_)};
 };
 
 }  // namespace
@@ -148,14 +148,14 @@ void all_reduce_exchange(Mesh& mesh, std::span<std::byte> data, const Folder& fo
     mesh.exchange(other, data, other, {scratch.get(), data.size()});
     return fold_chunk(0);
   }
-  std::array<Flights, 2> flights{Flights(mesh), Flights(mesh)};
+  std::array<Requests, 2> requests{Requests(mesh), Requests(mesh)};
   for (std::size_t k = 0; k <= chunks; ++k) {
     if (k < chunks) {
-      flights.at(k % 2).recv(other, {scratch.get() + k % 2 * room, chunk(k).size()});
-      flights.at(k % 2).send(other, chunk(k));
+      requests.at(k % 2).recv(other, {scratch.get() + k % 2 * room, chunk(k).size()});
+      requests.at(k % 2).send(other, chunk(k));
     }
     if (k == 0) continue;
-    flights.at((k - 1) % 2).land();
+    requests.at((k - 1) % 2).land();
     fold_chunk(k - 1);
   }
 }

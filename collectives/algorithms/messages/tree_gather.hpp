@@ -1,7 +1,7 @@
 #pragma once
 
-#include "collectives/algorithms/messages/flights.hpp"
 #include "collectives/algorithms/messages/places.hpp"
+#include "collectives/algorithms/messages/requests.hpp"
 
 #include <cstring>
 #include <memory>
@@ -16,12 +16,12 @@ class TreeGather {
     const int subtree = places.subtree(places.mine);
     held_ = mesh.buffer_pool().take(each_ * static_cast<std::size_t>(subtree));
     if (each_ > 0) std::memcpy(held_.get(), mine.data(), each_);
-    Flights flights(mesh);
+    Requests requests(mesh);
     for (int bit = 1; bit < subtree; bit *= 2) {
       const int child = places.mine + bit;
-      flights.recv(places.rank_at(child), run(bit, places.subtree(child)));
+      requests.recv(places.rank_at(child), run(bit, places.subtree(child)));
     }
-    flights.land();
+    requests.land();
     if (places.mine == 0) return;
     mesh.send(places.rank_at(places.parent(places.mine)), run(0, subtree));
   }

@@ -10,12 +10,12 @@ namespace dlaunch::algorithms {
 
 /// Messages that are under way together. It ends before the buffers do: what has not landed then is
 /// taken back.
-class Flights {
+class Requests {
  public:
-  explicit Flights(Mesh& mesh) : mesh_(mesh) {}
-  Flights(Flights&&) = default;
-  Flights& operator=(const Flights&) = delete;
-  ~Flights() {
+  explicit Requests(Mesh& mesh) : mesh_(mesh) {}
+  Requests(Requests&&) = default;
+  Requests& operator=(const Requests&) = delete;
+  ~Requests() {
     for (; landed_ < tickets_.size(); ++landed_) mesh_.take_back(tickets_[landed_]);
   }
 
