@@ -102,7 +102,7 @@ inline Flight::Call record_of(const transport::Fingerprint& message, int peer, i
 /// CallError. It has withdrawn all it posted when it returns or throws. Making one costs next to
 /// nothing: it looks at the clock when it first has to wait. It holds the mesh's lock while it
 /// waits, and not between.
-class Call final : public Mesh, public transport::Patience {
+class Call final : public Mesh, public transport::WaitPolicy {
  public:
   /// All borrowed for the call's life, as it and the fingerprint are. `peer` and `tag` are for
   /// messages: the rank here.

@@ -39,7 +39,7 @@ void all_to_all(Team& team, const std::byte* in, const Offsets& in_parts, std::b
 
 /// A step in which every member tells every other how many bytes it will give it. `gives` and
 /// `takes` have an entry for each member; takes[m] of nullopt is not compared. Returns the most any
-/// member gives any. Throws through the team's Patience where two disagree.
+/// member gives any. Throws through the team's WaitPolicy where two disagree.
 std::size_t agree_on_longest(Team& team, std::span<const std::size_t> gives,
                              std::span<const std::optional<std::size_t>> takes);
 

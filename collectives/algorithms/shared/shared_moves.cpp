@@ -75,7 +75,7 @@ std::size_t agree_on_longest(Team& team, std::span<const std::size_t> gives,
     longest = std::max(longest, entry(team.payload_of(member), 0));
     const std::uint64_t given = entry(team.slot_of(member), team.rank());
     const auto& taken = takes[static_cast<std::size_t>(member)];
-    if (taken && given != *taken) team.patience().differ(member, given, *taken);
+    if (taken && given != *taken) team.wait_policy().differ(member, given, *taken);
   }
   return longest;
 }

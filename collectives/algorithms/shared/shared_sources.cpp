@@ -16,7 +16,7 @@ Algorithm choice(transport::Op op, std::size_t bytes, transport::Team& team, boo
   if (key != wanted) {
     const Topology topology{.ranks = team.size(), .shared = true, .registered = registered};
     chosen =
-        static_cast<std::uint8_t>(team.patience().table().select(op, bytes, topology).algorithm);
+        static_cast<std::uint8_t>(team.wait_policy().table().select(op, bytes, topology).algorithm);
     key = wanted;
   }
   return static_cast<Algorithm>(chosen);

@@ -110,8 +110,8 @@ void Team::await(int member, std::uint64_t step, std::uint32_t call) {
     return;
   // Others may have been wrong in a step that is over here.
   if (theirs == refused_call && step != step_) return;
-  if (theirs == refused_call) patience_->disagree_with_refused(member);
-  patience_->disagree(member, theirs);
+  if (theirs == refused_call) wait_policy_->disagree_with_refused(member);
+  wait_policy_->disagree(member, theirs);
 }
 
 void Team::await_word(int member, std::uint64_t step) {
@@ -133,10 +133,10 @@ void Team::await_word(int member, std::uint64_t step) {
         if (ready()) return;
       }
     }
-    if (patience_->is_over()) break;
+    if (wait_policy_->is_over()) break;
   } while (Clock::now() < until);
   // The sleeper announces itself before it looks for the last time.
-  patience_->wait_long(member, [&] { return has_come(published.load(), step); });
+  wait_policy_->wait_long(member, [&] { return has_come(published.load(), step); });
 }
 
 std::uint32_t Team::call_ahead(int member) noexcept {

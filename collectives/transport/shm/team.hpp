@@ -22,9 +22,9 @@ namespace dlaunch::transport {
 
 /// What a member does when it has waited for a while and may sleep. Implemented by a call, which
 /// knows its deadline and hears the news.
-class Patience {
+class WaitPolicy {
  public:
-  virtual ~Patience() = default;
+  virtual ~WaitPolicy() = default;
   /// Returns when `ready()`, having slept in between; throws what ends the call. `member` is whom
   /// the wait is for.
   virtual void wait_long(int member, const std::function<bool()>& ready) = 0;
@@ -82,8 +82,8 @@ class Team {
   Doorbell& bell() noexcept { return *bell_; }
 
   /// The steps that follow belong to this call. `patience` is borrowed until the next begin.
-  void begin(Patience& patience, const Flight::Call& call) {
-    patience_ = &patience;
+  void begin(WaitPolicy& wait_policy, const Flight::Call& call) {
+    wait_policy_ = &wait_policy;
     call_ = hash_of(call);
     first_ = step_;
   }
@@ -145,7 +145,7 @@ class Team {
   const std::byte* earlier_slot_of(int member) noexcept { return slot_at(member, step_ - 1); }
   const std::byte* payload_of(int member) noexcept { return row_[member].payload; }
 
-  Patience& patience() noexcept { return *patience_; }
+  WaitPolicy& wait_policy() noexcept { return *wait_policy_; }
   /// Room for a pointer for each member.
   std::span<const std::byte*> inputs() noexcept { return inputs_; }
   /// Room for another one.
@@ -235,7 +235,7 @@ class Team {
   std::vector<std::byte*> sources_;
   Choice choices_[2];
 
-  Patience* patience_ = nullptr;
+  WaitPolicy* wait_policy_ = nullptr;
   std::uint64_t call_ = 0;      ///< Hash of the present call.
   Line* row_ = nullptr;         ///< The members' lines for the present step.
   std::uint64_t step_ = 0;      ///< The last one opened.
