@@ -94,8 +94,8 @@ void Links::share(const std::shared_ptr<Segment>& granted) {
   const int local = granted->local_of(rank_);
   if (local < 0) return;
   segment_ = granted;
-  const int bell = static_cast<int>(generation_ % Doorbell::bells_max);
-  bell_ = std::make_shared<Doorbell>(segment_, local, bell);
+  const int bell = static_cast<int>(generation_ % Wakeup::bells_max);
+  bell_ = std::make_shared<Wakeup>(segment_, local, bell);
   segment_->rank(local).attached =
       allow_remote_barriers() ? RankBlock::with_remote_barriers : RankBlock::plain;
   for (int other = 0; other < segment_->size(); ++other) bell_->ring_if_asleep(other);

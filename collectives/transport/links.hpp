@@ -10,9 +10,9 @@
 #include "collectives/transport/tcp/channel.hpp"
 #include "collectives/transport/tcp/proof.hpp"
 #include "runtime/base/os/unique_fd.hpp"
-#include "runtime/segment/doorbell.hpp"
 #include "runtime/segment/flight.hpp"
 #include "runtime/segment/segment.hpp"
+#include "runtime/segment/wakeup.hpp"
 #include "runtime/world/member/membership.hpp"
 
 #include <dlaunch/world.hpp>
@@ -71,7 +71,7 @@ class Links {
   /// What this rank shares with others of its node, and its bell there; null where there is
   /// nothing.
   const std::shared_ptr<Segment>& segment() const { return segment_; }
-  const std::shared_ptr<Doorbell>& bell() const { return bell_; }
+  const std::shared_ptr<Wakeup>& bell() const { return bell_; }
   /// The record of this rank's calls. Free of the lock.
   const std::shared_ptr<Flight>& flight() const { return flight_; }
   /// The number under which it records a communicator's calls.
@@ -216,7 +216,7 @@ class Links {
   std::shared_ptr<Membership> membership_;
   std::optional<Key> key_;  ///< The ranks prove to each other that they know it.
   std::shared_ptr<Segment> segment_;
-  std::shared_ptr<Doorbell> bell_;
+  std::shared_ptr<Wakeup> bell_;
   std::shared_ptr<Flight> flight_;
   unique_fd listener_;
   unique_fd wake_;

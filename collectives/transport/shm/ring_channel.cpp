@@ -30,7 +30,7 @@ constexpr std::size_t bytes_in_ring(std::size_t payload) {
 
 // ---- Writing. ----
 
-RingWriter::RingWriter(Segment& segment, Doorbell& bell, std::size_t set, int to, int from)
+RingWriter::RingWriter(Segment& segment, Wakeup& bell, std::size_t set, int to, int from)
     : ring_(segment.ring(set, to, from)),
       receiver_(segment.rank(to)),
       reader_(receiver_.readers[set]),
@@ -125,7 +125,7 @@ bool RingWriter::write_some(const Header& header, BytesView payload, std::size_t
 
 // ---- Reading. ----
 
-RingReader::RingReader(Segment& segment, Doorbell& bell, std::size_t set, int to, int from,
+RingReader::RingReader(Segment& segment, Wakeup& bell, std::size_t set, int to, int from,
                        int from_rank)
     : ring_(segment.ring(set, to, from)), bell_(bell), from_(from), from_rank_(from_rank) {}
 

@@ -2,8 +2,8 @@
 
 #include "collectives/transport/message/inbox.hpp"
 #include "collectives/transport/message/message.hpp"
-#include "runtime/segment/doorbell.hpp"
 #include "runtime/segment/segment.hpp"
+#include "runtime/segment/wakeup.hpp"
 
 #include <array>
 #include <cstddef>
@@ -27,7 +27,7 @@ constexpr std::size_t inline_bytes_max = ring_line_bytes - sizeof(Header);
 class RingWriter {
  public:
   /// All are borrowed; `to` and `from` are local ranks.
-  RingWriter(Segment& segment, Doorbell& bell, std::size_t set, int to, int from);
+  RingWriter(Segment& segment, Wakeup& bell, std::size_t set, int to, int from);
   /// Nothing follows; what was written can still be read.
   ~RingWriter();
   RingWriter(const RingWriter&) = delete;
@@ -51,7 +51,7 @@ class RingWriter {
   Ring& ring_;
   RankBlock& receiver_;
   RankBlock::Reader& reader_;
-  Doorbell& bell_;
+  Wakeup& bell_;
   int to_;
   std::uint64_t position_ = 0;  ///< Written, published or not.
   std::uint64_t read_ = 0;      ///< By the receiver, as far as known.
@@ -62,7 +62,7 @@ class RingWriter {
 class RingReader {
  public:
   /// All are borrowed; `to` and `from` are local ranks, `from_rank` is the sender's in the world.
-  RingReader(Segment& segment, Doorbell& bell, std::size_t set, int to, int from, int from_rank);
+  RingReader(Segment& segment, Wakeup& bell, std::size_t set, int to, int from, int from_rank);
 
   int from() const noexcept { return from_rank_; }
   /// The sender closed it, or wrote what cannot be; everything before that was taken in.
@@ -94,7 +94,7 @@ class RingReader {
   void end(const char* why);
 
   Ring& ring_;
-  Doorbell& bell_;
+  Wakeup& bell_;
   int from_;
   int from_rank_;
   std::uint64_t position_ = 0;  ///< Read so far.

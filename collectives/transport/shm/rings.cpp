@@ -5,7 +5,7 @@
 
 namespace dlaunch::transport {
 
-Rings::Rings(std::shared_ptr<Segment> segment, std::shared_ptr<Doorbell> bell, std::size_t set,
+Rings::Rings(std::shared_ptr<Segment> segment, std::shared_ptr<Wakeup> bell, std::size_t set,
              int local, int size)
     : segment_(std::move(segment)),
       bell_(std::move(bell)),

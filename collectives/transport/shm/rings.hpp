@@ -3,8 +3,8 @@
 #include "collectives/transport/message/by_rank.hpp"
 #include "collectives/transport/message/inbox.hpp"
 #include "collectives/transport/shm/ring_channel.hpp"
-#include "runtime/segment/doorbell.hpp"
 #include "runtime/segment/segment.hpp"
+#include "runtime/segment/wakeup.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -18,8 +18,8 @@ class Rings {
  public:
   /// `local` is this rank's place in the segment, `size` that of the world. Nobody used this set
   /// before.
-  Rings(std::shared_ptr<Segment> segment, std::shared_ptr<Doorbell> bell, std::size_t set,
-        int local, int size);
+  Rings(std::shared_ptr<Segment> segment, std::shared_ptr<Wakeup> bell, std::size_t set, int local,
+        int size);
   /// A rank that writes to this one, or waits for room, learns that nobody reads any more.
   ~Rings();
   Rings(const Rings&) = delete;
@@ -43,7 +43,7 @@ class Rings {
   void find_writers();
 
   std::shared_ptr<Segment> segment_;
-  std::shared_ptr<Doorbell> bell_;
+  std::shared_ptr<Wakeup> bell_;
   std::size_t set_;
   int local_;
   int size_;

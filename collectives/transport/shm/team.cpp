@@ -50,8 +50,8 @@ std::optional<std::uint64_t> Team::make_block(Segment& segment, int leader_local
   return offset;
 }
 
-Team::Team(std::shared_ptr<Segment> segment, std::shared_ptr<Doorbell> bell,
-           std::vector<int> locals, int rank, std::uint64_t block)
+Team::Team(std::shared_ptr<Segment> segment, std::shared_ptr<Wakeup> bell, std::vector<int> locals,
+           int rank, std::uint64_t block)
     : segment_(std::move(segment)),
       bell_(std::move(bell)),
       locals_(std::move(locals)),

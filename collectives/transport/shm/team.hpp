@@ -2,8 +2,8 @@
 
 #include "collectives/transport/message/fault_point.hpp"
 #include "collectives/transport/message/message.hpp"
-#include "runtime/segment/doorbell.hpp"
 #include "runtime/segment/segment.hpp"
+#include "runtime/segment/wakeup.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -69,7 +69,7 @@ class Team {
                                                  bool with_remote_barriers);
 
   /// `locals` are the members' places on the node, in the members' order.
-  Team(std::shared_ptr<Segment> segment, std::shared_ptr<Doorbell> bell, std::vector<int> locals,
+  Team(std::shared_ptr<Segment> segment, std::shared_ptr<Wakeup> bell, std::vector<int> locals,
        int rank, std::uint64_t block);
   ~Team();
   Team(const Team&) = delete;
@@ -79,7 +79,7 @@ class Team {
   int size() const noexcept { return size_; }
   bool is_oversubscribed() const noexcept { return oversubscribed_; }
   Segment& segment() noexcept { return *segment_; }
-  Doorbell& bell() noexcept { return *bell_; }
+  Wakeup& bell() noexcept { return *bell_; }
 
   /// The steps that follow belong to this call. `patience` is borrowed until the next begin.
   void begin(WaitPolicy& wait_policy, const Flight::Call& call) {
@@ -219,7 +219,7 @@ class Team {
   void wake_sleepers() noexcept;
 
   std::shared_ptr<Segment> segment_;
-  std::shared_ptr<Doorbell> bell_;
+  std::shared_ptr<Wakeup> bell_;
   std::vector<int> locals_;
   int rank_;
   int size_;

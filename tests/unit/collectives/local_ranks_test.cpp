@@ -143,7 +143,7 @@ TEST_CASE("a rank that waits for long goes to sleep, and wakes when it is writte
   const auto segment = segment_of({0, 1});
   // If the name of its bell is taken, nobody can ring, it does not ask for that, and it looks again
   // from time to time.
-  std::optional<Doorbell> taken;
+  std::optional<Wakeup> taken;
   std::atomic<int> thread{0};
   SUBCASE("by its bell") {}
   SUBCASE("without a bell") { taken.emplace(segment, 0, 0); }
@@ -212,7 +212,7 @@ namespace {
 [[noreturn]] void write_and_die(const std::shared_ptr<Segment>& segment, std::size_t bytes,
                                 std::uint64_t communicator) {
   using namespace transport;
-  Doorbell bell(segment, 1, 0);
+  Wakeup bell(segment, 1, 0);
   RingWriter writer(*segment, bell, 0, 0, 1);
   const std::vector<std::byte> data(bytes, std::byte{7});
   Fingerprint call;

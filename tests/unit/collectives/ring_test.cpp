@@ -51,7 +51,7 @@ Receive receive_of(Bytes& into, int tag = 0) {
 /// Rank 0 writes to rank 1.
 struct Pair {
   std::shared_ptr<Segment> segment = segment_of(2);
-  Doorbell writers_bell{segment, 0, 0}, readers_bell{segment, 1, 0};
+  Wakeup writers_bell{segment, 0, 0}, readers_bell{segment, 1, 0};
   std::optional<RingWriter> writer{std::in_place, *segment, writers_bell, 0, 1, 0};
   RingReader reader{*segment, readers_bell, 0, 1, 0, 0};
   Inbox inbox;
@@ -283,7 +283,7 @@ TEST_CASE("a reader that cannot be believed, or has ended, is not written to any
     CHECK(pair.writer->end() != nullptr);
   }
   SUBCASE("it has ended") {
-    const auto bell = std::make_shared<Doorbell>(pair.segment, 1, 1);
+    const auto bell = std::make_shared<Wakeup>(pair.segment, 1, 1);
     { const Rings rings(pair.segment, bell, 0, 1, 2); }
     REQUIRE(pair.writer->end() != nullptr);
     CHECK(std::string(pair.writer->end()) == "it closed the connection");
@@ -292,7 +292,7 @@ TEST_CASE("a reader that cannot be believed, or has ended, is not written to any
 
 TEST_CASE("sets of rings know nothing of each other") {
   Pair pair;
-  const auto bell = std::make_shared<Doorbell>(pair.segment, 1, 1);
+  const auto bell = std::make_shared<Wakeup>(pair.segment, 1, 1);
   Rings last(pair.segment, bell, ring_sets - 1, 1, 2);
   REQUIRE(pair.writer->write(header_of(0), {}));
   Inbox inbox;
@@ -311,7 +311,7 @@ TEST_CASE("sets of rings know nothing of each other") {
 
 TEST_CASE("whoever says that it writes is looked at, ranks that do not exist are not") {
   const auto segment = segment_of(3);
-  const auto bell = std::make_shared<Doorbell>(segment, 0, 0);
+  const auto bell = std::make_shared<Wakeup>(segment, 0, 0);
   Rings rings(segment, bell, 0, 0, 3);
   segment->rank(0).readers[0].writers[0].store(~std::uint64_t{0});
   segment->rank(0).readers[0].writers[5].store(~std::uint64_t{0});
@@ -328,7 +328,7 @@ TEST_CASE("two threads move messages of all sizes through a ring, and sleep wher
   const auto size_at = [](int i) {
     return static_cast<std::size_t>(i % 50 == 0 ? 300000 + i : i * 31 % 3000);
   };
-  const auto wait_for = [](Doorbell& bell, const auto& moved) {
+  const auto wait_for = [](Wakeup& bell, const auto& moved) {
     for (int i = 0; i < 1000; ++i) {
       if (moved()) return;
     }

@@ -1,4 +1,4 @@
-#include "runtime/segment/doorbell.hpp"
+#include "runtime/segment/wakeup.hpp"
 
 #include <bit>
 #include <cstdio>
@@ -19,7 +19,7 @@ Address address_of(const Segment& segment, int local, int bell) {
 
 }  // namespace
 
-Doorbell::Doorbell(std::shared_ptr<Segment> segment, int local, int bell)
+Wakeup::Wakeup(std::shared_ptr<Segment> segment, int local, int bell)
     : segment_(std::move(segment)),
       local_(local),
       bell_(bell),
@@ -29,24 +29,24 @@ Doorbell::Doorbell(std::shared_ptr<Segment> segment, int local, int bell)
               ::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&at.storage), at.size) == 0;
 }
 
-void Doorbell::clear() noexcept {
+void Wakeup::clear() noexcept {
   char dropped;
   while (socket_ && ::recv(socket_.get(), &dropped, sizeof dropped, MSG_DONTWAIT) >= 0) {
   }
 }
 
 /// Without a name the bit is not this bell's: another mesh of the rank may sleep behind it.
-void Doorbell::lie_down() noexcept {
+void Wakeup::lie_down() noexcept {
   if (!has_name_) return;
   segment_->rank(local_).asleep.fetch_or(1u << static_cast<unsigned>(bell_));
 }
 
-void Doorbell::get_up() noexcept {
+void Wakeup::get_up() noexcept {
   if (!has_name_) return;
   segment_->rank(local_).asleep.fetch_and(~(1u << static_cast<unsigned>(bell_)));
 }
 
-void Doorbell::ring_if_asleep(int local) noexcept {
+void Wakeup::ring_if_asleep(int local) noexcept {
   auto& asleep = segment_->rank(local).asleep;
   if (asleep.load() == 0 || !socket_) return;
   // The process that takes the bits rings.

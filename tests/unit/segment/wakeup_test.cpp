@@ -1,5 +1,5 @@
 // Bells between ranks: sleepers are woken, and nobody else is rung.
-#include "runtime/segment/doorbell.hpp"
+#include "runtime/segment/wakeup.hpp"
 
 #include "runtime/base/deadline.hpp"
 
@@ -24,7 +24,7 @@ std::shared_ptr<Segment> segment_for(int ranks) {
   return Segment::create(plan);
 }
 
-bool rung(const Doorbell& bell, Clock::time_point deadline = Clock::time_point::min()) {
+bool rung(const Wakeup& bell, Clock::time_point deadline = Clock::time_point::min()) {
   pollfd wait{bell.fd(), POLLIN, 0};
   const bool now = deadline == Clock::time_point::min();
   return ::poll(&wait, 1, now ? 0 : poll_timeout_ms(deadline)) == 1;
@@ -34,7 +34,7 @@ bool rung(const Doorbell& bell, Clock::time_point deadline = Clock::time_point::
 
 TEST_CASE("only who lies down is rung, once") {
   const auto segment = segment_for(3);
-  Doorbell zero(segment, 0, 0), one(segment, 1, 0), two(segment, 2, 0);
+  Wakeup zero(segment, 0, 0), one(segment, 1, 0), two(segment, 2, 0);
   REQUIRE(zero.fd() >= 0);
   zero.ring_if_asleep(1);
   CHECK_FALSE(rung(one));
@@ -57,7 +57,7 @@ TEST_CASE("only who lies down is rung, once") {
 
 TEST_CASE("each bell of a rank is heard by whoever sleeps behind it") {
   const auto segment = segment_for(2);
-  Doorbell zero(segment, 0, 0), first(segment, 1, 0), last(segment, 1, Doorbell::bells_max - 1);
+  Wakeup zero(segment, 0, 0), first(segment, 1, 0), last(segment, 1, Wakeup::bells_max - 1);
   last.lie_down();
   zero.ring_if_asleep(1);
   CHECK_FALSE(rung(first));
@@ -66,7 +66,7 @@ TEST_CASE("each bell of a rank is heard by whoever sleeps behind it") {
   first.lie_down();
   last.lie_down();
   first.get_up();
-  CHECK(segment->rank(1).asleep.load() == 1u << (Doorbell::bells_max - 1));
+  CHECK(segment->rank(1).asleep.load() == 1u << (Wakeup::bells_max - 1));
   first.lie_down();
   zero.ring_if_asleep(1);
   CHECK(rung(first));
@@ -75,18 +75,18 @@ TEST_CASE("each bell of a rank is heard by whoever sleeps behind it") {
 
 TEST_CASE("a name that is taken gives no bell, and ringing one that is gone does no harm") {
   const auto segment = segment_for(2);
-  Doorbell zero(segment, 0, 0);
-  Doorbell again(segment, 0, 0);
+  Wakeup zero(segment, 0, 0);
+  Wakeup again(segment, 0, 0);
   CHECK(again.fd() < 0);
   again.clear();
-  { Doorbell(segment, 1, 0).lie_down(); }
+  { Wakeup(segment, 1, 0).lie_down(); }
   zero.ring_if_asleep(1);
   CHECK(segment->rank(1).asleep.load() == 0);
 }
 
 TEST_CASE("who got no bell does not take the word of whoever has it") {
   const auto segment = segment_for(2);
-  Doorbell zero(segment, 0, 0), owner(segment, 1, 0), second(segment, 1, 0);
+  Wakeup zero(segment, 0, 0), owner(segment, 1, 0), second(segment, 1, 0);
   REQUIRE(second.fd() < 0);
   owner.lie_down();
   second.lie_down();
@@ -97,7 +97,7 @@ TEST_CASE("who got no bell does not take the word of whoever has it") {
 
 TEST_CASE("a bell that nobody answers does not hold up who rings it") {
   const auto segment = segment_for(2);
-  Doorbell zero(segment, 0, 0), one(segment, 1, 0);
+  Wakeup zero(segment, 0, 0), one(segment, 1, 0);
   for (int i = 0; i < 2000; ++i) {
     one.lie_down();
     zero.ring_if_asleep(1);
@@ -110,10 +110,10 @@ TEST_CASE("a bell that nobody answers does not hold up who rings it") {
 TEST_CASE("a process that sleeps in poll is woken by another that maps the same memory") {
   const auto segment = segment_for(2);
   auto& said = *new (segment->at(segment->allocate(0, 64).value())) std::atomic<int>(0);
-  Doorbell zero(segment, 0, 0);
+  Wakeup zero(segment, 0, 0);
   const pid_t pid = ::fork();
   if (pid == 0) {
-    Doorbell one(segment, 1, 0);
+    Wakeup one(segment, 1, 0);
     const auto deadline = Clock::now() + patience;
     while (said.load() == 0 && Clock::now() < deadline) {
       one.lie_down();
@@ -139,7 +139,7 @@ TEST_CASE("no wake-up is lost between threads that take turns") {
   const auto deadline = Clock::now() + patience;
   constexpr int turns = 20000;
   const auto play = [&](int self) {
-    Doorbell bell(segment, self, 0);
+    Wakeup bell(segment, self, 0);
     for (int next = self; next < turns && Clock::now() < deadline; next += 2) {
       while (turn.load() != next && Clock::now() < deadline) {
         bell.lie_down();

@@ -15,14 +15,14 @@ namespace dlaunch {
 /// Anyone on the host who knows the random id could ring, too: a rank that was woken for nothing
 /// looks and goes to sleep again. lie_down and get_up are for one thread at a time, ringing for
 /// any.
-class Doorbell {
+class Wakeup {
  public:
   static constexpr int bells_max = 32;
 
   /// One of this local rank's bells, 0..bells_max-1: each thread that sleeps by itself has its own.
   /// If the name is taken or abstract sockets are forbidden, fd() is -1, and sleepers look again
   /// from time to time instead.
-  Doorbell(std::shared_ptr<Segment> segment, int local, int bell);
+  Wakeup(std::shared_ptr<Segment> segment, int local, int bell);
 
   /// Readable when somebody rang; -1 if nobody can.
   int fd() const noexcept { return has_name_ ? socket_.get() : -1; }
