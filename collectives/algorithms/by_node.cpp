@@ -59,12 +59,12 @@ class Packing {
   Offsets of_rank_, nodes_{0};
 };
 
-/// A step with the team before anything is waited for from other nodes: by it the node's ranks know
-/// that this one is in the call.
+/// A step with the shm group before anything is waited for from other nodes: by it the node's ranks
+/// know that this one is in the call.
 void announce(const Nodes& nodes) {
-  if (nodes.team() == nullptr) return;
-  nodes.team()->open();
-  nodes.team()->publish();
+  if (nodes.shm() == nullptr) return;
+  nodes.shm()->open();
+  nodes.shm()->publish();
 }
 
 void put(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -74,8 +74,8 @@ void put(std::byte* to, const std::byte* from, std::size_t bytes) {
 /// Every rank's `mine` to the leader of its node, which has the node's ranks behind one another.
 void gather_on_node(const Nodes& nodes, BytesView mine, std::byte* all, int leader,
                     const Packing& packing, shared::Parts how = shared::Parts::equal) {
-  if (nodes.team() == nullptr) return put(all, mine.data(), mine.size());
-  shared::gather(*nodes.team(), mine, all, packing.parts_of(nodes.node()), leader, how);
+  if (nodes.shm() == nullptr) return put(all, mine.data(), mine.size());
+  shared::gather(*nodes.shm(), mine, all, packing.parts_of(nodes.node()), leader, how);
 }
 
 /// Everything to everyone, packed.
@@ -87,7 +87,7 @@ void gather_packed(Mesh& mesh, const Nodes& nodes, BytesView mine, std::byte* pa
     Submesh leaders(mesh, nodes.leaders(), nodes.node());
     all_gather(leaders, packed, packing.nodes());
   }
-  if (nodes.team() != nullptr) shared::broadcast(*nodes.team(), {packed, packing.bytes()}, 0);
+  if (nodes.shm() != nullptr) shared::broadcast(*nodes.shm(), {packed, packing.bytes()}, 0);
 }
 
 /// Each node's part to its speaker, `into`; the root's stays where it is.
@@ -120,21 +120,21 @@ struct Speakers {
 
 }  // namespace
 
-Nodes::Nodes(Layout layout, int rank, std::unique_ptr<Team> team)
+Nodes::Nodes(Layout layout, int rank, std::unique_ptr<ShmGroup> shm)
     : layout_(std::move(layout)),
       node_(layout_.node_of(rank)),
       index_(layout_.index_of(rank)),
       leaders_(ranks_at(layout_, 0)),
       peers_(ranks_at(layout_, index_)),
-      team_(std::move(team)) {}
+      shm_(std::move(shm)) {}
 
 void barrier(Mesh& mesh, const Nodes& nodes) {
-  if (nodes.team() != nullptr) shared::barrier(*nodes.team());
+  if (nodes.shm() != nullptr) shared::barrier(*nodes.shm());
   if (nodes.index() == 0) {
     Submesh leaders(mesh, nodes.leaders(), nodes.node());
     algorithms::barrier(leaders);
   }
-  if (nodes.team() != nullptr) shared::broadcast(*nodes.team(), {}, 0);
+  if (nodes.shm() != nullptr) shared::broadcast(*nodes.shm(), {}, 0);
 }
 
 void broadcast(Mesh& mesh, const Nodes& nodes, std::span<std::byte> data, int root) {
@@ -145,7 +145,7 @@ void broadcast(Mesh& mesh, const Nodes& nodes, std::span<std::byte> data, int ro
   do {
     const auto block = data.subspan(begin, std::min(block_bytes, data.size() - begin));
     if (speakers.speaks) algorithms::broadcast(between, block, speakers.node);
-    if (nodes.team() != nullptr) shared::broadcast(*nodes.team(), block, speakers.index);
+    if (nodes.shm() != nullptr) shared::broadcast(*nodes.shm(), block, speakers.index);
     begin += block.size();
   } while (begin < data.size());
 }
@@ -209,8 +209,8 @@ void scatter_by_leaders(Mesh& mesh, const Nodes& nodes, const std::byte* all,
     const auto into = is_root ? std::span<std::byte>() : packing.of_node(room.get(), nodes.node());
     scatter_to_nodes(between, packed, into, packing.nodes(), speakers.node);
   }
-  if (nodes.team() == nullptr) return put(mine.data(), here.data(), mine.size());
-  shared::scatter(*nodes.team(), here.data(), mine, packing.parts_of(nodes.node()), speakers.index,
+  if (nodes.shm() == nullptr) return put(mine.data(), here.data(), mine.size());
+  shared::scatter(*nodes.shm(), here.data(), mine, packing.parts_of(nodes.node()), speakers.index,
                   shared::Parts::equal);
 }
 
@@ -262,9 +262,9 @@ void all_gather_in_slices(Mesh& mesh, const Nodes& nodes, std::byte* data, std::
     if (step < n - 1) {
       peers.exchange((me + 1) % n, part_of(node), (me - 1 + n) % n, part_of(before));
     }
-    if (nodes.team() == nullptr) continue;
+    if (nodes.shm() == nullptr) continue;
     const auto first = static_cast<std::size_t>(layout.rank_at(node, 0));
-    shared::all_gather(*nodes.team(), data + first * each, parts);
+    shared::all_gather(*nodes.shm(), data + first * each, parts);
   }
 }
 

@@ -3,42 +3,42 @@
 #include "collectives/algorithms/algorithms.hpp"
 #include "collectives/algorithms/select/layout.hpp"
 #include "collectives/reduce/reduce.hpp"
-#include "collectives/transport/shm/team.hpp"
+#include "collectives/transport/shm/shm_group.hpp"
 
 #include <cstddef>
 #include <memory>
 #include <span>
 #include <vector>
 
-/// The collectives of ranks of several nodes, some of which have a team: through the memory of a
-/// node as far as that goes, and over the mesh from node to node, where less is sent than if every
-/// rank spoke to every other. Meaning, order and bits as in algorithms.hpp.
+/// The collectives of ranks of several nodes, some of which have a shm group: through the memory of
+/// a node as far as that goes, and over the mesh from node to node, where less is sent than if
+/// every rank spoke to every other. Meaning, order and bits as in algorithms.hpp.
 namespace dlaunch::algorithms::by_node {
 
-using transport::Team;
+using transport::ShmGroup;
 
 /// A communicator's nodes, as one of its ranks sees them.
 class Nodes {
  public:
-  /// `team` is that of the rank's node; null if it is alone there.
-  Nodes(Layout layout, int rank, std::unique_ptr<Team> team);
+  /// `shm group` is that of the rank's node; null if it is alone there.
+  Nodes(Layout layout, int rank, std::unique_ptr<ShmGroup> shm);
 
   const Layout& layout() const { return layout_; }
-  Team* team() const { return team_.get(); }
+  ShmGroup* shm() const { return shm_.get(); }
   int node() const { return node_; }
   int index() const { return index_; }
   /// The first rank of each node.
   std::span<const int> leaders() const { return leaders_; }
   /// The rank at this one's place on each node; empty where some node has none there.
   std::span<const int> peers() const { return peers_; }
-  /// The rank of the team's member.
+  /// The rank of the shm group's member.
   int rank_of(int member) const { return layout_.rank_at(node_, member); }
 
  private:
   Layout layout_;
   int node_, index_;
   std::vector<int> leaders_, peers_;
-  std::unique_ptr<Team> team_;
+  std::unique_ptr<ShmGroup> shm_;
 };
 
 // ---- By leaders: one rank of each node speaks for it. ----

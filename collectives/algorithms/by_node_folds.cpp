@@ -19,11 +19,11 @@ constexpr std::size_t piece_bytes_max = 128u << 10;
 
 /// The same on all nodes, so that a piece of theirs is one of ours. Whole elements.
 std::size_t piece_bytes(const Layout& layout) {
-  const std::size_t room = Team::slot_bytes / static_cast<std::size_t>(layout.most());
+  const std::size_t room = ShmGroup::slot_bytes / static_cast<std::size_t>(layout.most());
   return std::min(room, piece_bytes_max) / 64 * 64;
 }
 
-/// A part of the data for each member of a team: as many as the smallest node has ranks, and
+/// A part of the data for each member of a shm group: as many as the smallest node has ranks, and
 /// nothing for the others.
 Offsets slices_of(const Nodes& nodes, std::size_t bytes, std::size_t element_bytes) {
   Offsets parts = even_parts(bytes, nodes.layout().fewest(), element_bytes);
@@ -44,7 +44,7 @@ std::size_t longest_of(const Offsets& parts) {
 class NodeFold {
  public:
   NodeFold(const Nodes& nodes, BytesView in, const Folder& fold, PartialFolder& partials)
-      : team_(nodes.team()),
+      : shm_(nodes.shm()),
         index_(nodes.index()),
         in_(in),
         element_bytes_(fold.element_bytes()),
@@ -57,20 +57,20 @@ class NodeFold {
   /// Gives the others what is theirs of it; until the next call all can fold.
   void give(const Offsets& parts, std::size_t offset) {
     inputs_[static_cast<std::size_t>(index_)] = in_.data() + mine_.begin;
-    if (team_ == nullptr) return;
-    team_->open();
-    for (int member = 0; member < team_->size(); ++member) {
+    if (shm_ == nullptr) return;
+    shm_->open();
+    for (int member = 0; member < shm_->size(); ++member) {
       const Window theirs = window(parts, member, offset);
       if (member == index_ || theirs.bytes == 0) continue;
-      std::memcpy(team_->slot() + static_cast<std::size_t>(member) * room_,
+      std::memcpy(shm_->slot() + static_cast<std::size_t>(member) * room_,
                   in_.data() + theirs.begin, theirs.bytes);
     }
-    team_->publish();
-    for (int member = 0; member < team_->size(); ++member) {
+    shm_->publish();
+    for (int member = 0; member < shm_->size(); ++member) {
       if (member == index_) continue;
-      team_->wait(member);
+      shm_->wait(member);
       inputs_[static_cast<std::size_t>(member)] =
-          team_->slot_of(member) + static_cast<std::size_t>(index_) * room_;
+          shm_->slot_of(member) + static_cast<std::size_t>(index_) * room_;
     }
   }
   /// Elements of this rank's piece.
@@ -90,7 +90,7 @@ class NodeFold {
     return {parts[static_cast<std::size_t>(member)] + skipped, std::min(room_, size - skipped)};
   }
 
-  Team* team_;
+  ShmGroup* shm_;
   const int index_;
   const BytesView in_;
   const std::size_t element_bytes_, room_;
@@ -233,8 +233,8 @@ void fold_here(const Nodes& nodes, BytesView in, std::byte* out, const Offsets& 
 /// The slices of the root's node, to the root.
 void gather_slices(const Nodes& nodes, BytesView mine, std::byte* out, const Offsets& parts,
                    int root) {
-  if (nodes.node() != nodes.layout().node_of(root) || nodes.team() == nullptr) return;
-  shared::gather(*nodes.team(), mine, out, parts, nodes.layout().index_of(root),
+  if (nodes.node() != nodes.layout().node_of(root) || nodes.shm() == nullptr) return;
+  shared::gather(*nodes.shm(), mine, out, parts, nodes.layout().index_of(root),
                  shared::Parts::differing);
 }
 
@@ -242,7 +242,7 @@ void gather_slices(const Nodes& nodes, BytesView mine, std::byte* out, const Off
 /// makes it.
 std::byte* place_of_slice(const Mesh& mesh, const Nodes& nodes, const BufferPool::Buffer& room,
                           std::byte* out, int root) {
-  return nodes.team() == nullptr && mesh.rank() == root ? out : room.get();
+  return nodes.shm() == nullptr && mesh.rank() == root ? out : room.get();
 }
 
 }  // namespace
@@ -252,7 +252,7 @@ void all_reduce_in_chain(Mesh& mesh, const Nodes& nodes, std::span<std::byte> da
   const Offsets parts = slices_of(nodes, data.size(), fold.element_bytes());
   std::byte* mine = data.data() + parts[static_cast<std::size_t>(nodes.index())];
   fold_in_chain(mesh, nodes, data, mine, Chain::to_all, parts, fold);
-  if (nodes.team() != nullptr) shared::all_gather(*nodes.team(), data.data(), parts);
+  if (nodes.shm() != nullptr) shared::all_gather(*nodes.shm(), data.data(), parts);
 }
 
 void reduce_in_chain(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* out, int root,
@@ -295,7 +295,7 @@ void all_reduce_in_slices(Mesh& mesh, const Nodes& nodes, std::span<std::byte> d
     algorithms::all_reduce(peers, {partial, bytes}, partials.joining());
     partials.finish(partial, mine, count, mesh.size());
   }
-  if (nodes.team() != nullptr) shared::all_gather(*nodes.team(), data.data(), parts);
+  if (nodes.shm() != nullptr) shared::all_gather(*nodes.shm(), data.data(), parts);
 }
 
 void reduce_in_slices(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* out, int root,

@@ -239,7 +239,8 @@ void Call::wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
   const auto long_at = Clock::now() + tell_after;
   const auto tell_at = tells ? long_at : TimePoint::max();
   const auto look_at_strays = nodes_ != nullptr ? TimePoint::min() : tell_at;
-  const bool may_be_blocked = waiting.in_team || waiting.in_memory || waiting.receive != nullptr;
+  const bool may_be_blocked =
+      waiting.in_shm_group || waiting.in_memory || waiting.receive != nullptr;
   waits().chains = {
       .turn = setting_.mesh.control().next_wait(), .next_own = long_at, .pause = tell_after / 4};
   do {
@@ -364,10 +365,10 @@ void Call::check_left() {
 /// Why nothing more comes from this rank by the way the call goes; null if more may come.
 const std::string* Call::end_of(int world_rank, const Waiting& waiting) const {
   static const std::string left = "it destroyed its communicator";
-  if (!waiting.in_team) return setting_.mesh.end_of(world_rank);
+  if (!waiting.in_shm_group) return setting_.mesh.end_of(world_rank);
   const int rank = setting_.group.rank_of(world_rank);
-  const int member = team_ != nullptr ? rank : nodes_->layout().index_of(rank);
-  return team_here()->has_left(member) ? &left : nullptr;
+  const int member = shm_ != nullptr ? rank : nodes_->layout().index_of(rank);
+  return shm_here()->has_left(member) ? &left : nullptr;
 }
 
 /// On another node, and watched over by another agent than this one's.

@@ -6,7 +6,7 @@
 #include "collectives/call/rooted_window.hpp"
 #include "collectives/transport/links.hpp"
 #include "collectives/transport/message/mesh.hpp"
-#include "collectives/transport/shm/team.hpp"
+#include "collectives/transport/shm/shm_group.hpp"
 
 #include <dlaunch/communicator.hpp>
 
@@ -134,19 +134,19 @@ class Call final : public Mesh, public transport::WaitPolicy {
     work();
     tolerant_ = false;
   }
-  /// The ranks' team; null where they do not all share memory.
-  transport::Team* team() const { return team_; }
+  /// The ranks' shm group; null where they do not all share memory.
+  transport::ShmGroup* shm() const { return shm_; }
   /// Their nodes; null where no two of them share memory, or all do.
   const algorithms::by_node::Nodes* nodes() const { return nodes_; }
   /// From here on. Borrowed for the call's life. `record` is the fingerprint's.
-  void use(transport::Team& team, const Flight::Call& record) {
-    team_ = &team;
-    team.begin(*this, record);
+  void use(transport::ShmGroup& shm, const Flight::Call& record) {
+    shm_ = &shm;
+    shm.begin(*this, record);
   }
   void use(const algorithms::by_node::Nodes& nodes) {
     nodes_ = &nodes;
-    if (nodes.team() == nullptr) return;
-    nodes.team()->begin(*this, fingerprint_.record());
+    if (nodes.shm() == nullptr) return;
+    nodes.shm()->begin(*this, fingerprint_.record());
   }
   /// The argument behind the fingerprint's hash; what it borrows is borrowed for the call's life.
   void explain(const Argument& argument) { argument_ = argument; }
@@ -211,8 +211,8 @@ class Call final : public Mesh, public transport::WaitPolicy {
   std::string full_label() const;
   /// " [train.cpp:42]", empty where the call does not know.
   std::string where() const;
-  /// Its arguments are wrong: the ranks' team learns of it, which may have to be waited for. Throws
-  /// what ended the wait.
+  /// Its arguments are wrong: the ranks' shm group learns of it, which may have to be waited for.
+  /// Throws what ended the wait.
   void refuse();
   /// Tells the other ranks that this call failed here; waits for nobody, but gives the news
   /// a moment to leave.
@@ -237,10 +237,10 @@ class Call final : public Mesh, public transport::WaitPolicy {
     /// And to which something has still to go.
     std::span<const int> to_send() const;
 
-    bool in_team = false;    ///< For what a member of a team publishes.
-    bool in_memory = false;  ///< For what that rank alone writes into memory.
-    bool all = false;        ///< For what a device does with all ranks.
-    bool has_spun = false;   ///< For long enough to go to sleep.
+    bool in_shm_group = false;  ///< For what a member of a shm group publishes.
+    bool in_memory = false;     ///< For what that rank alone writes into memory.
+    bool all = false;           ///< For what a device does with all ranks.
+    bool has_spun = false;      ///< For long enough to go to sleep.
   };
   /// What the call waits for, as long as it does.
   class Current {
@@ -336,12 +336,12 @@ class Call final : public Mesh, public transport::WaitPolicy {
       const std::function<bool(const transport::Fingerprint&)>& is_wanted) const;
   /// What a member calls; nullopt if no record of it is left.
   std::optional<transport::Fingerprint> call_of(int member, std::uint32_t hash) const;
-  /// The team in which members are waited for: all ranks', or the node's.
-  transport::Team* team_here() const {
-    return team_ != nullptr || nodes_ == nullptr ? team_ : nodes_->team();
+  /// The shm group in which members are waited for: all ranks', or the node's.
+  transport::ShmGroup* shm_here() const {
+    return shm_ != nullptr || nodes_ == nullptr ? shm_ : nodes_->shm();
   }
   int rank_of_member(int member) const {
-    return team_ != nullptr ? member : nodes_->rank_of(member);
+    return shm_ != nullptr ? member : nodes_->rank_of(member);
   }
   transport::Receive make_receive(int from, std::span<std::byte> into) const;
   transport::Outgoing make_outgoing(int to, BytesView data) const;
@@ -378,7 +378,7 @@ class Call final : public Mesh, public transport::WaitPolicy {
   Ticket free_ticket();
 
   const Setting& setting_;
-  transport::Team* team_ = nullptr;
+  transport::ShmGroup* shm_ = nullptr;
   const algorithms::by_node::Nodes* nodes_ = nullptr;
   bool tolerant_ = false;  ///< Wrong arguments on other ranks do not end its waits.
   const transport::Fingerprint& fingerprint_;

@@ -38,7 +38,7 @@ bool Call::is_blocked(const Waiting& waiting) const {
   const int from = waiting.to_receive().front();
   if (from == mesh.rank() || mesh.control().has_started() || !mesh.control().is_alone())
     return false;
-  if (waiting.in_team || waiting.in_memory) return true;
+  if (waiting.in_shm_group || waiting.in_memory) return true;
   return waiting.receive != nullptr && waiting.receive->state == Receive::State::waiting &&
          !mesh.inbox().is_receiving(from) && !mesh.inbox().is_held(from);
 }

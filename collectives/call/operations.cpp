@@ -33,7 +33,7 @@ Algorithm by_nodes(const Call& call, Op op, std::size_t bytes, Freedom freedom =
 }  // namespace
 
 void barrier(Call& call) {
-  if (auto* team = call.team()) return shared::barrier(*team);
+  if (auto* shm = call.shm()) return shared::barrier(*shm);
   if (by_nodes(call, Op::barrier, 0) == Algorithm::leaders) {
     return by_node::barrier(call, *call.nodes());
   }
@@ -41,7 +41,7 @@ void barrier(Call& call) {
 }
 
 void broadcast(Call& call, std::span<std::byte> data, int root) {
-  if (auto* team = call.team()) return shared::broadcast(*team, data, root);
+  if (auto* shm = call.shm()) return shared::broadcast(*shm, data, root);
   if (by_nodes(call, Op::broadcast, data.size()) == Algorithm::leaders) {
     return by_node::broadcast(call, *call.nodes(), data, root);
   }
@@ -49,7 +49,7 @@ void broadcast(Call& call, std::span<std::byte> data, int root) {
 }
 
 void reduce(Call& call, BytesView in, std::byte* out, int root, const Folder& fold) {
-  if (auto* team = call.team()) return shared::reduce(*team, in, out, root, fold);
+  if (auto* shm = call.shm()) return shared::reduce(*shm, in, out, root, fold);
   const Algorithm how = by_nodes(call, Op::reduce, in.size(), fold.freedom());
   if (how == Algorithm::leaders) {
     return by_node::reduce_by_leaders(call, *call.nodes(), in, out, root, fold);
@@ -64,7 +64,7 @@ void reduce(Call& call, BytesView in, std::byte* out, int root, const Folder& fo
 }
 
 void all_reduce(Call& call, std::span<std::byte> data, const Folder& fold) {
-  if (auto* team = call.team()) return shared::all_reduce(*team, data, fold);
+  if (auto* shm = call.shm()) return shared::all_reduce(*shm, data, fold);
   const Algorithm how = by_nodes(call, Op::all_reduce, data.size(), fold.freedom());
   if (how == Algorithm::leaders) {
     return by_node::all_reduce_by_leaders(call, *call.nodes(), data, fold);
@@ -87,7 +87,7 @@ void all_gather(Call& call, std::byte* data, std::size_t each) {
 }
 
 void all_gather_v(Call& call, std::byte* data, const Offsets& parts) {
-  if (auto* team = call.team()) return shared::all_gather(*team, data, parts);
+  if (auto* shm = call.shm()) return shared::all_gather(*shm, data, parts);
   const std::size_t mean = parts.back() / static_cast<std::size_t>(call.size());
   if (by_nodes(call, Op::all_gather, mean) == Algorithm::leaders) {
     return by_node::all_gather_by_leaders(call, *call.nodes(), data, parts);
@@ -105,22 +105,22 @@ void reduce_scatter(Call& call, BytesView in, std::byte* out, std::size_t each,
 
 void reduce_scatter_v(Call& call, BytesView in, std::byte* out, const Offsets& parts,
                       const Folder& fold) {
-  if (auto* team = call.team()) return shared::reduce_scatter(*team, in, out, parts, fold);
+  if (auto* shm = call.shm()) return shared::reduce_scatter(*shm, in, out, parts, fold);
   algorithms::reduce_scatter(call, in, out, parts, fold);
 }
 
 void all_to_all(Call& call, const std::byte* in, std::byte* out, std::size_t each) {
-  if (auto* team = call.team()) {
+  if (auto* shm = call.shm()) {
     const Offsets& parts = equal(call, each);
-    return shared::all_to_all(*team, in, parts, out, parts, Parts::equal);
+    return shared::all_to_all(*shm, in, parts, out, parts, Parts::equal);
   }
   algorithms::all_to_all(call, in, out, each);
 }
 
 void all_to_all_v(Call& call, const std::byte* in, const Offsets& in_parts, std::byte* out,
                   const Offsets& out_parts) {
-  if (auto* team = call.team()) {
-    return shared::all_to_all(*team, in, in_parts, out, out_parts, Parts::differing);
+  if (auto* shm = call.shm()) {
+    return shared::all_to_all(*shm, in, in_parts, out, out_parts, Parts::differing);
   }
   algorithms::all_to_all_direct(call, in, in_parts, out, out_parts);
 }
@@ -128,8 +128,8 @@ void all_to_all_v(Call& call, const std::byte* in, const Offsets& in_parts, std:
 void gather(Call& call, BytesView mine, std::byte* all, int root) {
   const Offsets parts =
       call.rank() == root ? algorithms::equal_parts(call.size(), mine.size()) : Offsets{};
-  if (auto* team = call.team()) {
-    return shared::gather(*team, mine, all, parts, root, Parts::equal);
+  if (auto* shm = call.shm()) {
+    return shared::gather(*shm, mine, all, parts, root, Parts::equal);
   }
   if (by_nodes(call, Op::gather, mine.size()) == Algorithm::leaders) {
     return by_node::gather_by_leaders(call, *call.nodes(), mine, all, root);
@@ -138,8 +138,8 @@ void gather(Call& call, BytesView mine, std::byte* all, int root) {
 }
 
 void gather_v(Call& call, BytesView mine, std::byte* all, const Offsets& parts, int root) {
-  if (auto* team = call.team()) {
-    return shared::gather(*team, mine, all, parts, root, Parts::differing);
+  if (auto* shm = call.shm()) {
+    return shared::gather(*shm, mine, all, parts, root, Parts::differing);
   }
   algorithms::gather_direct(call, mine, all, parts, root);
 }
@@ -147,8 +147,8 @@ void gather_v(Call& call, BytesView mine, std::byte* all, const Offsets& parts, 
 void scatter(Call& call, const std::byte* all, std::span<std::byte> mine, int root) {
   const Offsets parts =
       call.rank() == root ? algorithms::equal_parts(call.size(), mine.size()) : Offsets{};
-  if (auto* team = call.team()) {
-    return shared::scatter(*team, all, mine, parts, root, Parts::equal);
+  if (auto* shm = call.shm()) {
+    return shared::scatter(*shm, all, mine, parts, root, Parts::equal);
   }
   if (by_nodes(call, Op::scatter, mine.size()) == Algorithm::leaders) {
     return by_node::scatter_by_leaders(call, *call.nodes(), all, mine, root);
@@ -158,8 +158,8 @@ void scatter(Call& call, const std::byte* all, std::span<std::byte> mine, int ro
 
 void scatter_v(Call& call, const std::byte* all, std::span<std::byte> mine, const Offsets& parts,
                int root) {
-  if (auto* team = call.team()) {
-    return shared::scatter(*team, all, mine, parts, root, Parts::differing);
+  if (auto* shm = call.shm()) {
+    return shared::scatter(*shm, all, mine, parts, root, Parts::differing);
   }
   algorithms::scatter_direct(call, all, mine, parts, root);
 }

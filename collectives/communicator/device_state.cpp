@@ -128,8 +128,8 @@ void Communicator::State::on_device(const Request& request, const Options& optio
   run(call, [&](Call& running) {
     check_timeout(running, options.timeout);
     if (!device && !is_message(fingerprint)) {
-      if (unsettled != 0) find_teams(running);
-      if (team) running.use(*team, running.fingerprint().record());
+      if (unsettled != 0) find_shm_groups(running);
+      if (shm) running.use(*shm, running.fingerprint().record());
       if (nodes) running.use(*nodes);
     }
     const device::Plan plan = request.plan(running);

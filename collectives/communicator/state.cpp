@@ -38,12 +38,12 @@ void Communicator::State::refuse_process() {
 
 /// The nodes are known only once all ranks have been heard, so a call in which that is so anyway
 /// finds them; until then the ranks go on as if each had a node of its own.
-void Communicator::State::find_teams(Call& call) {
+void Communicator::State::find_shm_groups(Call& call) {
   call.prepare([&] {
-    if (!team_sought) team = form_team(call, *mesh, group);
-    team_sought = true;
-    if (!team && !transport::waits_for_all(call.fingerprint().op)) return;
-    if (!team) nodes = form_nodes(call, *mesh, group);
+    if (!shm_sought) shm = form_shm_group(call, *mesh, group);
+    shm_sought = true;
+    if (!shm && !transport::waits_for_all(call.fingerprint().op)) return;
+    if (!shm) nodes = form_nodes(call, *mesh, group);
     goes_by_nodes = nodes != nullptr;
     unsettled = 0;
   });
@@ -57,7 +57,7 @@ void Communicator::State::collective_apart(Flight::Call record, transport::Finge
   if (record.sequence == 1) fingerprint.argument ^= mesh->table().digest();
   record.argument = fingerprint.argument;
   const auto prepare = [this](Call& running) {
-    if (unsettled != 0) find_teams(running);
+    if (unsettled != 0) find_shm_groups(running);
   };
   run_collective(record, fingerprint, options, body, prepare);
 }

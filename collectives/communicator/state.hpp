@@ -3,7 +3,7 @@
 #include "collectives/call/agreement.hpp"
 #include "collectives/call/call.hpp"
 #include "collectives/call/checks.hpp"
-#include "collectives/call/form_team.hpp"
+#include "collectives/call/form_shm_group.hpp"
 #include "collectives/call/rooted_window.hpp"
 #include "collectives/communicator/started_queue.hpp"
 #include "collectives/device/device_calls.hpp"
@@ -108,10 +108,10 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   std::atomic<Clock::duration> timeout{std::chrono::minutes(5)};
   std::atomic<std::uint64_t> sequence{0};  ///< The number of the last collective that ran.
   std::uint64_t agreements = 0;            ///< Calls of agree and shrink so far.
-  std::uint32_t unsettled = 1;             ///< 1 until the team, or the nodes, have been sought.
-  bool team_sought = false;
-  std::unique_ptr<transport::Team> team;
-  std::unique_ptr<algorithms::by_node::Nodes> nodes;  ///< Used if there is no team.
+  std::uint32_t unsettled = 1;  ///< 1 until the shm group, or the nodes, have been sought.
+  bool shm_sought = false;
+  std::unique_ptr<transport::ShmGroup> shm;
+  std::unique_ptr<algorithms::by_node::Nodes> nodes;  ///< Used if there is no shm group.
   std::atomic<bool> goes_by_nodes{false};             ///< The same, for any thread.
   Kept kept;
   RootedWindow window;
@@ -151,10 +151,10 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     collective(fingerprint, options, [&](Call& call) {
       const Flight::Call record = call.fingerprint().record();
       flight.count_rooted(record);
-      // Members of a team are never further than a step from each other.
-      if (!team) window.add(record);
+      // Members of a shm group are never further than a step from each other.
+      if (!shm) window.add(record);
       body(call);
-      if (!team && window.is_full()) [[unlikely]]
+      if (!shm && window.is_full()) [[unlikely]]
         call.confirm(window);
     });
   }
@@ -175,7 +175,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     if (device) device->history().record(fingerprint);
     run(call, [&](Call& running) {
       prepare(running);
-      if (team) running.use(*team, record);
+      if (shm) running.use(*shm, record);
       if (nodes) running.use(*nodes);
       check_timeout(running, options.timeout);
       body(running);
@@ -267,7 +267,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   void fail(Call& call, const Error& error);
   void break_off(Call& call, const Error& error);
   void break_between_calls(const Error& why) noexcept;
-  void find_teams(Call& call);
+  void find_shm_groups(Call& call);
   std::shared_ptr<DeviceWork> begin_on_device(const device::Request& request,
                                               const Options& options);
   void on_device(const device::Request& request, const Options& options,

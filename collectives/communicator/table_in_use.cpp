@@ -36,8 +36,8 @@ const Table& TableInUse::of(const Communicator& communicator) {
 void TableInUse::replace(Communicator& communicator, std::shared_ptr<const Table> table) {
   Communicator::State& state = *communicator.state_;
   state.mesh->go_by(std::move(table));
-  if (state.team) state.team->forget_choices();
-  if (state.nodes && state.nodes->team() != nullptr) state.nodes->team()->forget_choices();
+  if (state.shm) state.shm->forget_choices();
+  if (state.nodes && state.nodes->shm() != nullptr) state.nodes->shm()->forget_choices();
 }
 
 }  // namespace dlaunch

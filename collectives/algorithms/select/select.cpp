@@ -1,6 +1,6 @@
 #include "collectives/algorithms/select/select.hpp"
 
-#include "collectives/transport/shm/team.hpp"
+#include "collectives/transport/shm/shm_group.hpp"
 
 #include <array>
 
@@ -10,7 +10,7 @@ namespace {
 using transport::Op;
 
 constexpr std::size_t KiB = 1024;
-constexpr std::size_t line_bytes = transport::Team::payload_bytes_max;
+constexpr std::size_t line_bytes = transport::ShmGroup::payload_bytes_max;
 /// With more ranks, not every pair gets a connection if another way gives the same bits.
 constexpr int pairs_max = 64;
 constexpr std::string_view few_connections =
@@ -68,14 +68,14 @@ constexpr std::array lines = {
         .shared = true,
         .ranks_max = 2,
         .most = 8 * KiB,
-        .ceiling = transport::Team::slot_bytes,
+        .ceiling = transport::ShmGroup::slot_bytes,
         .name = "shared.reduce.one_shot.two_ranks",
         .choice = at_once},
     Row{.op = Op::reduce,
         .shared = true,
         .ranks_min = 3,
         .most = 4 * KiB,
-        .ceiling = transport::Team::slot_bytes,
+        .ceiling = transport::ShmGroup::slot_bytes,
         .name = "shared.reduce.one_shot",
         .choice = at_once},
     Row{.op = Op::reduce, .shared = true, .choice = in_slices},

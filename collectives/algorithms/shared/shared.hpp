@@ -2,7 +2,7 @@
 
 #include "collectives/algorithms/select/parts.hpp"
 #include "collectives/reduce/reduce.hpp"
-#include "collectives/transport/shm/team.hpp"
+#include "collectives/transport/shm/shm_group.hpp"
 
 #include <cstddef>
 #include <optional>
@@ -15,32 +15,33 @@
 /// Bytes move through the members' slots, in chunks; a chunk costs one synchronisation.
 namespace dlaunch::algorithms::shared {
 
-using transport::Team;
+using transport::ShmGroup;
 
 /// If a call's parts differ in size, the ranks first agree on how long the longest is.
 enum class Parts { equal, differing };
 
-void barrier(Team& team);
-void broadcast(Team& team, std::span<std::byte> data, int root);
+void barrier(ShmGroup& shm);
+void broadcast(ShmGroup& shm, std::span<std::byte> data, int root);
 /// `out` is written at the root alone.
-void reduce(Team& team, BytesView in, std::byte* out, int root, const Folder& fold);
-void all_reduce(Team& team, std::span<std::byte> data, const Folder& fold);
+void reduce(ShmGroup& shm, BytesView in, std::byte* out, int root, const Folder& fold);
+void all_reduce(ShmGroup& shm, std::span<std::byte> data, const Folder& fold);
 /// This rank's own part is in its place already.
-void all_gather(Team& team, std::byte* data, const Offsets& parts);
+void all_gather(ShmGroup& shm, std::byte* data, const Offsets& parts);
 /// `out` may be this rank's part of `in`.
-void reduce_scatter(Team& team, BytesView in, std::byte* out, const Offsets& parts,
+void reduce_scatter(ShmGroup& shm, BytesView in, std::byte* out, const Offsets& parts,
                     const Folder& fold);
 /// `all` and `parts` are used at the root alone.
-void gather(Team& team, BytesView mine, std::byte* all, const Offsets& parts, int root, Parts how);
-void scatter(Team& team, const std::byte* all, std::span<std::byte> mine, const Offsets& parts,
+void gather(ShmGroup& shm, BytesView mine, std::byte* all, const Offsets& parts, int root,
+            Parts how);
+void scatter(ShmGroup& shm, const std::byte* all, std::span<std::byte> mine, const Offsets& parts,
              int root, Parts how);
-void all_to_all(Team& team, const std::byte* in, const Offsets& in_parts, std::byte* out,
+void all_to_all(ShmGroup& shm, const std::byte* in, const Offsets& in_parts, std::byte* out,
                 const Offsets& out_parts, Parts how);
 
 /// A step in which every member tells every other how many bytes it will give it. `gives` and
 /// `takes` have an entry for each member; takes[m] of nullopt is not compared. Returns the most any
-/// member gives any. Throws through the team's WaitPolicy where two disagree.
-std::size_t agree_on_longest(Team& team, std::span<const std::size_t> gives,
+/// member gives any. Throws through the shm group's WaitPolicy where two disagree.
+std::size_t agree_on_longest(ShmGroup& shm, std::span<const std::size_t> gives,
                              std::span<const std::optional<std::size_t>> takes);
 
 }  // namespace dlaunch::algorithms::shared

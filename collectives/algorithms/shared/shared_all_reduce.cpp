@@ -11,7 +11,7 @@ using transport::Op;
 
 /// Small enough that another rank reads a slot before it leaves the second-level cache.
 constexpr std::size_t chunk_bytes = 128u << 10;
-constexpr std::size_t result_offset = Team::slot_bytes / 2;
+constexpr std::size_t result_offset = ShmGroup::slot_bytes / 2;
 static_assert(chunk_bytes <= result_offset);
 
 void put(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -20,10 +20,10 @@ void put(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 /// Contributions at `at(member)`, this rank's being `own`.
 template <class At>
-std::span<const std::byte* const> collect(Team& team, const std::byte* own, At at) {
-  const auto inputs = team.inputs();
-  for (int member = 0; member < team.size(); ++member) {
-    inputs[static_cast<std::size_t>(member)] = member == team.rank() ? own : at(member);
+std::span<const std::byte* const> collect(ShmGroup& shm, const std::byte* own, At at) {
+  const auto inputs = shm.inputs();
+  for (int member = 0; member < shm.size(); ++member) {
+    inputs[static_cast<std::size_t>(member)] = member == shm.rank() ? own : at(member);
   }
   return inputs;
 }
@@ -42,67 +42,67 @@ struct Slices {
 };
 
 /// It fits into the flag line: everyone has everything at once.
-void all_reduce_in_line(Team& team, std::span<std::byte> data, const Folder& fold) {
-  team.open();
-  put(team.payload(), data.data(), data.size());
-  team.publish();
-  const auto inputs = collect(team, data.data(), [&](int member) {
-    team.wait(member);
-    return team.payload_of(member);
+void all_reduce_in_line(ShmGroup& shm, std::span<std::byte> data, const Folder& fold) {
+  shm.open();
+  put(shm.payload(), data.data(), data.size());
+  shm.publish();
+  const auto inputs = collect(shm, data.data(), [&](int member) {
+    shm.wait(member);
+    return shm.payload_of(member);
   });
   fold(inputs, data.data(), data.size() / fold.element_bytes());
 }
 
 /// All buffers lie in the segment, and all members are here: everyone reduces its slice from all of
 /// them into all of them. The last step keeps everyone until all have written.
-void all_reduce_direct(Team& team, std::span<std::byte> data, const Sources& sources,
+void all_reduce_direct(ShmGroup& shm, std::span<std::byte> data, const Sources& sources,
                        const Folder& fold) {
-  const int me = team.rank(), n = team.size();
+  const int me = shm.rank(), n = shm.size();
   const Slices slices(data.size(), n, fold.element_bytes());
   const std::size_t at = slices.begin(me), bytes = slices.bytes(me);
   const auto inputs =
-      collect(team, data.data() + at, [&](int member) { return sources.of(member) + at; });
+      collect(shm, data.data() + at, [&](int member) { return sources.of(member) + at; });
   const int next = (me + 1) % n;
   fold(inputs, data.data() + at, sources.of(next) + at, bytes / fold.element_bytes());
   for (int i = 2; i < n; ++i) put(sources.of((me + i) % n) + at, data.data() + at, bytes);
-  barrier(team);
+  barrier(shm);
 }
 
 /// Everyone has everything, a chunk at a time, in its slot. For two ranks that is the shorter way
 /// at any size: what both read and fold is in their caches, and nothing comes back.
-void all_reduce_one_shot(Team& team, std::span<std::byte> data, const Folder& fold) {
-  Sources sources(team);
-  const bool offers = pays_to_offer(Op::all_reduce, data.size(), team);
+void all_reduce_one_shot(ShmGroup& shm, std::span<std::byte> data, const Folder& fold) {
+  Sources sources(shm);
+  const bool offers = pays_to_offer(Op::all_reduce, data.size(), shm);
   const auto exchange = [&](std::span<std::byte> chunk) {
-    put(team.slot(), chunk.data(), chunk.size());
-    team.publish();
-    return collect(team, chunk.data(), [&](int member) {
-      team.wait(member);
-      return team.slot_of(member);
+    put(shm.slot(), chunk.data(), chunk.size());
+    shm.publish();
+    return collect(shm, chunk.data(), [&](int member) {
+      shm.wait(member);
+      return shm.slot_of(member);
     });
   };
   for (std::size_t begin = 0; begin < data.size(); begin += chunk_bytes) {
     const auto chunk = data.subspan(begin, std::min(chunk_bytes, data.size() - begin));
-    team.open();
+    shm.open();
     if (begin == 0 && offers) {
       const bool in_place = sources.offer(data.data(), data.size());
-      if (!in_place) put(team.slot(), chunk.data(), chunk.size());
-      team.publish();
-      team.wait_all();
+      if (!in_place) put(shm.slot(), chunk.data(), chunk.size());
+      shm.publish();
+      shm.wait_all();
       sources.learn_all();
-      if (sources.all()) return all_reduce_direct(team, data, sources, fold);
+      if (sources.all()) return all_reduce_direct(shm, data, sources, fold);
       if (sources.any()) {
         // A rank whose buffer is in the segment writes the result there while others read it: it
         // has to give a copy after all.
-        team.open();
+        shm.open();
         exchange(chunk);
       } else {
-        collect(team, chunk.data(), [&](int member) { return team.slot_of(member); });
+        collect(shm, chunk.data(), [&](int member) { return shm.slot_of(member); });
       }
     } else {
       exchange(chunk);
     }
-    fold(team.inputs(), chunk.data(), chunk.size() / fold.element_bytes());
+    fold(shm.inputs(), chunk.data(), chunk.size() / fold.element_bytes());
   }
 }
 
@@ -113,70 +113,70 @@ void all_reduce_one_shot(Team& team, std::span<std::byte> data, const Folder& fo
 class TwoShot {
  public:
   /// `out` is null where nothing is wanted, or is `in`.
-  TwoShot(Team& team, BytesView in, std::byte* out, const Folder& fold)
-      : team_(team), in_(in), out_(out), fold_(fold), sources_(team) {}
+  TwoShot(ShmGroup& shm, BytesView in, std::byte* out, const Folder& fold)
+      : shm_(shm), in_(in), out_(out), fold_(fold), sources_(shm) {}
 
   void run() {
     const std::size_t chunks = (in_.size() + chunk_bytes - 1) / chunk_bytes;
-    team_.open();
+    shm_.open();
     // A caller with another `out` could change `in` while others read it: only in place is safe.
     in_place_ = out_ == in_.data() && sources_.offer(in_.data(), in_.size());
     if (out_ != in_.data()) sources_.offer_nothing();
     give(0);
-    team_.publish();
-    team_.wait_all();
+    shm_.publish();
+    shm_.wait_all();
     sources_.learn_all();
     if (sources_.all()) {
-      return all_reduce_direct(team_, {out_, in_.size()}, sources_, fold_);
+      return all_reduce_direct(shm_, {out_, in_.size()}, sources_, fold_);
     }
     for (std::size_t k = 1; k <= chunks; ++k) {
-      team_.open();
+      shm_.open();
       if (k < chunks) give(k);
       reduce_mine(k - 1);
-      if (k >= 2) take(k - 2, [&](int member) { return team_.earlier_slot_of(member); });
-      team_.publish();
-      team_.wait_all();
+      if (k >= 2) take(k - 2, [&](int member) { return shm_.earlier_slot_of(member); });
+      shm_.publish();
+      shm_.wait_all();
     }
-    take(chunks - 1, [&](int member) { return team_.slot_of(member); });
+    take(chunks - 1, [&](int member) { return shm_.slot_of(member); });
   }
 
  private:
   Slices slices(std::size_t k) const {
-    return {std::min(chunk_bytes, in_.size() - k * chunk_bytes), team_.size(),
+    return {std::min(chunk_bytes, in_.size() - k * chunk_bytes), shm_.size(),
             fold_.element_bytes()};
   }
   void give(std::size_t k) {
     if (in_place_) return;
     const Slices parts = slices(k);
-    for (int member = 0; member < team_.size(); ++member) {
-      if (member == team_.rank()) continue;
+    for (int member = 0; member < shm_.size(); ++member) {
+      if (member == shm_.rank()) continue;
       const std::size_t at = parts.begin(member);
-      put(team_.slot() + at, in_.data() + k * chunk_bytes + at, parts.bytes(member));
+      put(shm_.slot() + at, in_.data() + k * chunk_bytes + at, parts.bytes(member));
     }
   }
   void reduce_mine(std::size_t k) {
     const Slices parts = slices(k);
-    const std::size_t at = parts.begin(team_.rank()), bytes = parts.bytes(team_.rank());
+    const std::size_t at = parts.begin(shm_.rank()), bytes = parts.bytes(shm_.rank());
     const std::size_t place = k * chunk_bytes + at;
-    const auto inputs = collect(team_, in_.data() + place, [&](int member) {
+    const auto inputs = collect(shm_, in_.data() + place, [&](int member) {
       const std::byte* direct = sources_.of(member);
-      return direct != nullptr ? direct + place : team_.earlier_slot_of(member) + at;
+      return direct != nullptr ? direct + place : shm_.earlier_slot_of(member) + at;
     });
-    fold_(inputs, team_.slot() + result_offset, out_ == nullptr ? nullptr : out_ + place,
+    fold_(inputs, shm_.slot() + result_offset, out_ == nullptr ? nullptr : out_ + place,
           bytes / fold_.element_bytes());
   }
   template <class SlotOf>
   void take(std::size_t k, SlotOf slot_of) {
     if (out_ == nullptr) return;
     const Slices parts = slices(k);
-    for (int member = 0; member < team_.size(); ++member) {
-      if (member == team_.rank()) continue;
+    for (int member = 0; member < shm_.size(); ++member) {
+      if (member == shm_.rank()) continue;
       put(out_ + k * chunk_bytes + parts.begin(member), slot_of(member) + result_offset,
           parts.bytes(member));
     }
   }
 
-  Team& team_;
+  ShmGroup& shm_;
   BytesView in_;
   std::byte* out_;
   const Folder& fold_;
@@ -186,25 +186,25 @@ class TwoShot {
 
 }  // namespace
 
-void all_reduce(Team& team, std::span<std::byte> data, const Folder& fold) {
-  const Algorithm how = serving(Op::all_reduce, data.size(), team);
-  if (how == Algorithm::flag_line) return all_reduce_in_line(team, data, fold);
-  if (how == Algorithm::one_shot) return all_reduce_one_shot(team, data, fold);
-  TwoShot(team, data, data.data(), fold).run();
+void all_reduce(ShmGroup& shm, std::span<std::byte> data, const Folder& fold) {
+  const Algorithm how = serving(Op::all_reduce, data.size(), shm);
+  if (how == Algorithm::flag_line) return all_reduce_in_line(shm, data, fold);
+  if (how == Algorithm::one_shot) return all_reduce_one_shot(shm, data, fold);
+  TwoShot(shm, data, data.data(), fold).run();
 }
 
-void reduce(Team& team, BytesView in, std::byte* out, int root, const Folder& fold) {
-  const bool is_root = team.rank() == root;
-  if (serving(Op::reduce, in.size(), team) == Algorithm::two_shot) {
-    return TwoShot(team, in, is_root ? out : nullptr, fold).run();
+void reduce(ShmGroup& shm, BytesView in, std::byte* out, int root, const Folder& fold) {
+  const bool is_root = shm.rank() == root;
+  if (serving(Op::reduce, in.size(), shm) == Algorithm::two_shot) {
+    return TwoShot(shm, in, is_root ? out : nullptr, fold).run();
   }
-  team.open();
-  if (!is_root) put(team.slot(), in.data(), in.size());
-  team.publish();
+  shm.open();
+  if (!is_root) put(shm.slot(), in.data(), in.size());
+  shm.publish();
   if (!is_root) return;
-  const auto inputs = collect(team, in.data(), [&](int member) {
-    team.wait(member);
-    return team.slot_of(member);
+  const auto inputs = collect(shm, in.data(), [&](int member) {
+    shm.wait(member);
+    return shm.slot_of(member);
   });
   fold(inputs, out, in.size() / fold.element_bytes());
 }

@@ -41,8 +41,8 @@ std::size_t longest_of(const Offsets& parts) {
 }
 
 /// A slot holds a piece for each member, of whole cache lines.
-std::size_t piece_bytes(const Team& team) {
-  return Team::slot_bytes / static_cast<std::size_t>(team.size()) / 64 * 64;
+std::size_t piece_bytes(const ShmGroup& shm) {
+  return ShmGroup::slot_bytes / static_cast<std::size_t>(shm.size()) / 64 * 64;
 }
 
 std::vector<std::size_t> sizes_of(const Offsets& parts) {
@@ -53,159 +53,160 @@ std::vector<std::size_t> sizes_of(const Offsets& parts) {
 
 }  // namespace
 
-std::size_t agree_on_longest(Team& team, std::span<const std::size_t> gives,
+std::size_t agree_on_longest(ShmGroup& shm, std::span<const std::size_t> gives,
                              std::span<const std::optional<std::size_t>> takes) {
   const auto entry = [](const std::byte* table, int index) {
     std::uint64_t value = 0;
     std::memcpy(&value, table + static_cast<std::size_t>(index) * sizeof value, sizeof value);
     return value;
   };
-  team.open();
+  shm.open();
   std::uint64_t longest = 0;
   for (std::size_t member = 0; member < gives.size(); ++member) {
     const std::uint64_t bytes = gives[member];
     longest = std::max(longest, bytes);
-    std::memcpy(team.slot() + member * sizeof bytes, &bytes, sizeof bytes);
+    std::memcpy(shm.slot() + member * sizeof bytes, &bytes, sizeof bytes);
   }
-  std::memcpy(team.payload(), &longest, sizeof longest);
-  team.publish();
-  team.wait_all();
-  for (int member = 0; member < team.size(); ++member) {
-    if (member == team.rank()) continue;
-    longest = std::max(longest, entry(team.payload_of(member), 0));
-    const std::uint64_t given = entry(team.slot_of(member), team.rank());
+  std::memcpy(shm.payload(), &longest, sizeof longest);
+  shm.publish();
+  shm.wait_all();
+  for (int member = 0; member < shm.size(); ++member) {
+    if (member == shm.rank()) continue;
+    longest = std::max(longest, entry(shm.payload_of(member), 0));
+    const std::uint64_t given = entry(shm.slot_of(member), shm.rank());
     const auto& taken = takes[static_cast<std::size_t>(member)];
-    if (taken && given != *taken) team.wait_policy().differ(member, given, *taken);
+    if (taken && given != *taken) shm.wait_policy().differ(member, given, *taken);
   }
   return longest;
 }
 
-void barrier(Team& team) {
-  team.open();
-  team.publish();
-  team.wait_all();
+void barrier(ShmGroup& shm) {
+  shm.open();
+  shm.publish();
+  shm.wait_all();
 }
 
 /// All have read what lay in place, and its owner may have it back.
-static void give_back(Team& team, const Sources& sources) {
-  if (sources.any()) barrier(team);
+static void give_back(ShmGroup& shm, const Sources& sources) {
+  if (sources.any()) barrier(shm);
 }
 
-void broadcast(Team& team, std::span<std::byte> data, int root) {
-  const bool is_root = team.rank() == root;
-  if (serving(Op::broadcast, data.size(), team) == Algorithm::flag_line) {
-    team.open();
-    if (is_root) put(team.payload(), data.data(), data.size());
-    team.publish();
+void broadcast(ShmGroup& shm, std::span<std::byte> data, int root) {
+  const bool is_root = shm.rank() == root;
+  if (serving(Op::broadcast, data.size(), shm) == Algorithm::flag_line) {
+    shm.open();
+    if (is_root) put(shm.payload(), data.data(), data.size());
+    shm.publish();
     if (is_root) return;
-    team.wait(root);
-    return put(data.data(), team.payload_of(root), data.size());
+    shm.wait(root);
+    return put(data.data(), shm.payload_of(root), data.size());
   }
-  Sources sources(team);
+  Sources sources(shm);
   const std::size_t chunks = chunks_of(data.size(), chunk_bytes);
   for (std::size_t k = 0; k < chunks; ++k) {
     const std::size_t begin = k * chunk_bytes;
     const std::size_t bytes = within(data.size(), begin, chunk_bytes);
-    team.open();
+    shm.open();
     const bool in_place = k == 0 && is_root && sources.offer(data.data(), data.size());
-    if (is_root && !in_place) put(team.slot(), data.data() + begin, bytes);
-    team.publish();
+    if (is_root && !in_place) put(shm.slot(), data.data() + begin, bytes);
+    shm.publish();
     // A call of several steps begins only when all are in it: else who is in another call would
     // be some steps away by then.
     if (k == 0 && chunks > 1) {
-      team.wait_all();
+      shm.wait_all();
     } else if (!is_root) {
-      team.wait(root);
+      shm.wait(root);
     }
     if (k == 0) {
       const std::byte* direct = is_root ? sources.of(root) : sources.learn(root);
       if (direct != nullptr) {
         if (!is_root) put(data.data(), direct, data.size());
-        return barrier(team);
+        return barrier(shm);
       }
     }
-    if (!is_root) put(data.data() + begin, team.slot_of(root), bytes);
+    if (!is_root) put(data.data() + begin, shm.slot_of(root), bytes);
   }
 }
 
-void all_gather(Team& team, std::byte* data, const Offsets& parts) {
-  const int me = team.rank(), n = team.size();
+void all_gather(ShmGroup& shm, std::byte* data, const Offsets& parts) {
+  const int me = shm.rank(), n = shm.size();
   const std::size_t longest = longest_of(parts);
-  const bool in_line = serving(Op::all_gather, longest, team) == Algorithm::flag_line;
-  const bool offers = pays_to_offer(Op::all_gather, longest, team);
+  const bool in_line = serving(Op::all_gather, longest, shm) == Algorithm::flag_line;
+  const bool offers = pays_to_offer(Op::all_gather, longest, shm);
   const std::byte* mine = data + begin_of_part(parts, me);
-  Sources sources(team);
+  Sources sources(shm);
   const std::size_t chunks = chunks_of(longest, chunk_bytes);
   for (std::size_t k = 0; k < chunks; ++k) {
     const std::size_t begin = k * chunk_bytes;
     const auto piece = [&](int member) {
       return within(size_of_part(parts, member), begin, chunk_bytes);
     };
-    team.open();
+    shm.open();
     if (k == 0 && offers) sources.offer(mine, size_of_part(parts, me));
     const bool in_place = offers && sources.of(me) != nullptr;
-    if (!in_place) put(in_line ? team.payload() : team.slot(), mine + begin, piece(me));
-    team.publish();
+    if (!in_place) put(in_line ? shm.payload() : shm.slot(), mine + begin, piece(me));
+    shm.publish();
     for (int i = 1; i < n; ++i) {
       const int member = (me + i) % n;
-      team.wait(member);
+      shm.wait(member);
       std::byte* to = data + begin_of_part(parts, member) + begin;
       if (k == 0 && offers) sources.learn(member);
       if (offers && sources.of(member) != nullptr) {
         // The first step is the whole of it.
         if (k == 0) put(to, sources.of(member), size_of_part(parts, member));
       } else {
-        put(to, in_line ? team.payload_of(member) : team.slot_of(member), piece(member));
+        put(to, in_line ? shm.payload_of(member) : shm.slot_of(member), piece(member));
       }
     }
     if (offers && sources.all()) break;
   }
-  give_back(team, sources);
+  give_back(shm, sources);
 }
 
-void reduce_scatter(Team& team, BytesView in, std::byte* out, const Offsets& parts,
+void reduce_scatter(ShmGroup& shm, BytesView in, std::byte* out, const Offsets& parts,
                     const Folder& fold) {
-  const int me = team.rank(), n = team.size();
-  const std::size_t room = piece_bytes(team);
+  const int me = shm.rank(), n = shm.size();
+  const std::size_t room = piece_bytes(shm);
   const std::size_t longest = longest_of(parts);
   const std::size_t chunks = chunks_of(longest, room);
-  const bool offers = pays_to_offer(Op::reduce_scatter, longest, team);
-  Sources sources(team);
-  const auto inputs = team.inputs();
+  const bool offers = pays_to_offer(Op::reduce_scatter, longest, shm);
+  Sources sources(shm);
+  const auto inputs = shm.inputs();
   for (std::size_t k = 0; k < chunks; ++k) {
     const std::size_t begin = k * room;
     const auto piece = [&](int member) { return within(size_of_part(parts, member), begin, room); };
     const auto place = [&](int member) { return static_cast<std::size_t>(member) * room; };
-    team.open();
+    shm.open();
     if (k == 0 && offers) sources.offer(in.data(), in.size());
     const bool in_place = offers && sources.of(me) != nullptr;
     for (int member = 0; member < n && !in_place; ++member) {
       if (member == me) continue;
-      put(team.slot() + place(member), in.data() + begin_of_part(parts, member) + begin,
+      put(shm.slot() + place(member), in.data() + begin_of_part(parts, member) + begin,
           piece(member));
     }
-    team.publish();
+    shm.publish();
     for (int member = 0; member < n; ++member) {
       const std::byte* source = in.data();
       if (member != me) {
-        team.wait(member);
+        shm.wait(member);
         if (k == 0 && offers) sources.learn(member);
         source = offers ? sources.of(member) : nullptr;
       }
       inputs[static_cast<std::size_t>(member)] = source != nullptr
                                                      ? source + begin_of_part(parts, me) + begin
-                                                     : team.slot_of(member) + place(me);
+                                                     : shm.slot_of(member) + place(me);
     }
     const bool whole = offers && sources.all();
     const std::size_t bytes = whole ? size_of_part(parts, me) : piece(me);
     fold(inputs, out + begin, bytes / fold.element_bytes());
     if (whole) break;
   }
-  give_back(team, sources);
+  give_back(shm, sources);
 }
 
-void gather(Team& team, BytesView mine, std::byte* all, const Offsets& parts, int root, Parts how) {
-  const int me = team.rank(), n = team.size();
+void gather(ShmGroup& shm, BytesView mine, std::byte* all, const Offsets& parts, int root,
+            Parts how) {
+  const int me = shm.rank(), n = shm.size();
   std::size_t longest = mine.size();
   if (how == Parts::differing) {
     std::vector<std::size_t> gives(static_cast<std::size_t>(n));
@@ -216,112 +217,112 @@ void gather(Team& team, BytesView mine, std::byte* all, const Offsets& parts, in
         takes[static_cast<std::size_t>(member)] = size_of_part(parts, member);
       }
     }
-    longest = agree_on_longest(team, gives, takes);
+    longest = agree_on_longest(shm, gives, takes);
   }
   if (me == root) put(all + begin_of_part(parts, me), mine.data(), mine.size());
   const std::size_t chunks = chunks_of(longest, chunk_bytes);
   for (std::size_t k = 0; k < chunks; ++k) {
     const std::size_t begin = k * chunk_bytes;
-    team.open();
+    shm.open();
     if (me != root) {
       const std::size_t bytes = within(mine.size(), begin, chunk_bytes);
-      put(team.slot(), mine.data() + std::min(begin, mine.size()), bytes);
+      put(shm.slot(), mine.data() + std::min(begin, mine.size()), bytes);
     }
-    team.publish();
+    shm.publish();
     if (me != root) {
-      if (k == 0 && chunks > 1) team.wait_all();
+      if (k == 0 && chunks > 1) shm.wait_all();
       continue;
     }
     for (int i = 1; i < n; ++i) {
       const int member = (me + i) % n;
-      team.wait(member);
-      put(all + begin_of_part(parts, member) + begin, team.slot_of(member),
+      shm.wait(member);
+      put(all + begin_of_part(parts, member) + begin, shm.slot_of(member),
           within(size_of_part(parts, member), begin, chunk_bytes));
     }
   }
 }
 
-void scatter(Team& team, const std::byte* all, std::span<std::byte> mine, const Offsets& parts,
+void scatter(ShmGroup& shm, const std::byte* all, std::span<std::byte> mine, const Offsets& parts,
              int root, Parts how) {
-  const int me = team.rank(), n = team.size();
+  const int me = shm.rank(), n = shm.size();
   std::size_t longest = mine.size();
   if (how == Parts::differing) {
     std::vector<std::size_t> gives(static_cast<std::size_t>(n));
     std::vector<std::optional<std::size_t>> takes(static_cast<std::size_t>(n));
     if (me == root) gives = sizes_of(parts);
     takes[static_cast<std::size_t>(root)] = mine.size();
-    longest = agree_on_longest(team, gives, takes);
+    longest = agree_on_longest(shm, gives, takes);
   }
   if (me == root) put(mine.data(), all + begin_of_part(parts, me), mine.size());
-  const std::size_t room = piece_bytes(team);
+  const std::size_t room = piece_bytes(shm);
   const std::size_t chunks = chunks_of(longest, room);
   for (std::size_t k = 0; k < chunks; ++k) {
     const std::size_t begin = k * room;
-    team.open();
+    shm.open();
     if (me == root) {
       for (int member = 0; member < n; ++member) {
         if (member == me) continue;
-        put(team.slot() + static_cast<std::size_t>(member) * room,
+        put(shm.slot() + static_cast<std::size_t>(member) * room,
             all + begin_of_part(parts, member) + begin,
             within(size_of_part(parts, member), begin, room));
       }
     }
-    team.publish();
+    shm.publish();
     if (k == 0 && chunks > 1) {
-      team.wait_all();
+      shm.wait_all();
     } else if (me != root) {
-      team.wait(root);
+      shm.wait(root);
     }
     if (me == root) continue;
     put(mine.data() + std::min(begin, mine.size()),
-        team.slot_of(root) + static_cast<std::size_t>(me) * room, within(mine.size(), begin, room));
+        shm.slot_of(root) + static_cast<std::size_t>(me) * room, within(mine.size(), begin, room));
   }
 }
 
-void all_to_all(Team& team, const std::byte* in, const Offsets& in_parts, std::byte* out,
+void all_to_all(ShmGroup& shm, const std::byte* in, const Offsets& in_parts, std::byte* out,
                 const Offsets& out_parts, Parts how) {
-  const int me = team.rank(), n = team.size();
+  const int me = shm.rank(), n = shm.size();
   std::size_t longest = longest_of(in_parts);
   if (how == Parts::differing) {
     std::vector<std::optional<std::size_t>> takes;
     for (const std::size_t bytes : sizes_of(out_parts)) takes.emplace_back(bytes);
-    longest = agree_on_longest(team, sizes_of(in_parts), takes);
+    longest = agree_on_longest(shm, sizes_of(in_parts), takes);
   }
   put(out + begin_of_part(out_parts, me), in + begin_of_part(in_parts, me),
       size_of_part(in_parts, me));
   // Another rank's part for this one has a known place in its buffer only if all parts are equal.
-  const bool offers = how == Parts::equal && pays_to_offer(Op::all_to_all, longest, team);
-  Sources sources(team);
-  const std::size_t room = piece_bytes(team);
+  const bool offers = how == Parts::equal && pays_to_offer(Op::all_to_all, longest, shm);
+  Sources sources(shm);
+  const std::size_t room = piece_bytes(shm);
   const std::size_t chunks = chunks_of(longest, room);
   for (std::size_t k = 0; k < chunks; ++k) {
     const std::size_t begin = k * room;
-    team.open();
+    shm.open();
     if (k == 0 && offers) sources.offer(in, in_parts.back());
     const bool in_place = offers && sources.of(me) != nullptr;
     for (int member = 0; member < n && !in_place; ++member) {
       if (member == me) continue;
-      put(team.slot() + static_cast<std::size_t>(member) * room,
+      put(shm.slot() + static_cast<std::size_t>(member) * room,
           in + begin_of_part(in_parts, member) + begin,
           within(size_of_part(in_parts, member), begin, room));
     }
-    team.publish();
+    shm.publish();
     for (int i = 1; i < n; ++i) {
       const int member = (me + i) % n;
-      team.wait(member);
+      shm.wait(member);
       std::byte* to = out + begin_of_part(out_parts, member) + begin;
       if (k == 0 && offers) sources.learn(member);
       if (offers && sources.of(member) != nullptr) {
         // The first step is the whole of it.
         if (k == 0) put(to, sources.of(member) + begin_of_part(in_parts, me), longest);
       } else {
-        put(to, team.slot_of(member) + static_cast<std::size_t>(me) * room,
+        put(to, shm.slot_of(member) + static_cast<std::size_t>(me) * room,
             within(size_of_part(out_parts, member), begin, room));
       }
     }
     if (offers && sources.all()) break;
   }
-  give_back(team, sources);
+  give_back(shm, sources);
 }
 
 }  // namespace dlaunch::algorithms::shared

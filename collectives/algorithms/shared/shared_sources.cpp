@@ -10,13 +10,13 @@ constexpr std::uint64_t nowhere = ~std::uint64_t{0};
 
 /// Looks into the table only where the call before was another: looking takes a third of the time
 /// of a small call.
-Algorithm choice(transport::Op op, std::size_t bytes, transport::Team& team, bool registered) {
-  auto& [key, chosen] = team.last_choice(registered);
+Algorithm choice(transport::Op op, std::size_t bytes, transport::ShmGroup& shm, bool registered) {
+  auto& [key, chosen] = shm.last_choice(registered);
   const std::uint64_t wanted = bytes << 8 | static_cast<std::uint64_t>(op);
   if (key != wanted) {
-    const Topology topology{.ranks = team.size(), .shared = true, .registered = registered};
+    const Topology topology{.ranks = shm.size(), .shared = true, .registered = registered};
     chosen =
-        static_cast<std::uint8_t>(team.wait_policy().table().select(op, bytes, topology).algorithm);
+        static_cast<std::uint8_t>(shm.wait_policy().table().select(op, bytes, topology).algorithm);
     key = wanted;
   }
   return static_cast<Algorithm>(chosen);
@@ -24,43 +24,43 @@ Algorithm choice(transport::Op op, std::size_t bytes, transport::Team& team, boo
 
 }  // namespace
 
-Algorithm serving(transport::Op op, std::size_t bytes, transport::Team& team) {
-  return choice(op, bytes, team, false);
+Algorithm serving(transport::Op op, std::size_t bytes, transport::ShmGroup& shm) {
+  return choice(op, bytes, shm, false);
 }
 
-bool pays_to_offer(transport::Op op, std::size_t bytes, transport::Team& team) {
-  return choice(op, bytes, team, true) == Algorithm::in_place;
+bool pays_to_offer(transport::Op op, std::size_t bytes, transport::ShmGroup& shm) {
+  return choice(op, bytes, shm, true) == Algorithm::in_place;
 }
 
 bool Sources::offer(const std::byte* data, std::size_t bytes) {
-  const std::uint64_t offset = team_.segment().offset_of(data, bytes).value_or(nowhere);
-  std::memcpy(team_.payload(), &offset, sizeof offset);
+  const std::uint64_t offset = shm_.segment().offset_of(data, bytes).value_or(nowhere);
+  std::memcpy(shm_.payload(), &offset, sizeof offset);
   direct_ = 0;
-  note(team_.rank(), offset == nowhere ? nullptr : team_.segment().at(offset));
+  note(shm_.rank(), offset == nowhere ? nullptr : shm_.segment().at(offset));
   return offset != nowhere;
 }
 
 void Sources::offer_nothing() {
-  std::memcpy(team_.payload(), &nowhere, sizeof nowhere);
+  std::memcpy(shm_.payload(), &nowhere, sizeof nowhere);
   direct_ = 0;
-  note(team_.rank(), nullptr);
+  note(shm_.rank(), nullptr);
 }
 
 std::byte* Sources::learn(int member) {
   std::uint64_t offset = nowhere;
-  std::memcpy(&offset, team_.payload_of(member), sizeof offset);
-  note(member, offset == nowhere ? nullptr : team_.segment().at(offset));
+  std::memcpy(&offset, shm_.payload_of(member), sizeof offset);
+  note(member, offset == nowhere ? nullptr : shm_.segment().at(offset));
   return of(member);
 }
 
 void Sources::learn_all() {
-  for (int member = 0; member < team_.size(); ++member) {
-    if (member != team_.rank()) learn(member);
+  for (int member = 0; member < shm_.size(); ++member) {
+    if (member != shm_.rank()) learn(member);
   }
 }
 
 void Sources::note(int member, std::byte* data) {
-  team_.source(member) = data;
+  shm_.source(member) = data;
   if (data != nullptr) ++direct_;
 }
 

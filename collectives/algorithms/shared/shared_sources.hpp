@@ -1,23 +1,23 @@
 #pragma once
 
 #include "collectives/algorithms/select/select.hpp"
-#include "collectives/transport/shm/team.hpp"
+#include "collectives/transport/shm/shm_group.hpp"
 
 #include <cstddef>
 
 namespace dlaunch::algorithms::shared {
 
 /// What the table says of buffers that are not registered.
-Algorithm serving(transport::Op op, std::size_t bytes, transport::Team& team);
+Algorithm serving(transport::Op op, std::size_t bytes, transport::ShmGroup& shm);
 /// Whether it is worth saying where buffers are: if all are registered, it is done in place.
-bool pays_to_offer(transport::Op op, std::size_t bytes, transport::Team& team);
+bool pays_to_offer(transport::Op op, std::size_t bytes, transport::ShmGroup& shm);
 
 /// Places at which the members' data can be read: a buffer that lies in the segment need not be
 /// copied into a slot. Each member offers its own with a step's payload and learns of the others'
 /// after it has waited for them; so all know the same.
 class Sources {
  public:
-  explicit Sources(transport::Team& team) : team_(team) {}
+  explicit Sources(transport::ShmGroup& shm) : shm_(shm) {}
 
   /// In the step that is open; `bytes` from `data` on. Returns whether it lies in the segment.
   bool offer(const std::byte* data, std::size_t bytes);
@@ -28,14 +28,14 @@ class Sources {
   /// The same for all, once all were waited for.
   void learn_all();
 
-  std::byte* of(int member) const { return team_.source(member); }
-  bool all() const { return direct_ == team_.size(); }
+  std::byte* of(int member) const { return shm_.source(member); }
+  bool all() const { return direct_ == shm_.size(); }
   bool any() const { return direct_ > 0; }
 
  private:
   void note(int member, std::byte* data);
 
-  transport::Team& team_;
+  transport::ShmGroup& shm_;
   int direct_ = 0;
 };
 

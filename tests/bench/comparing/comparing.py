@@ -24,7 +24,7 @@ WITHOUT = {
     "collectives/communicator/state.hpp": [
         ("if ((record.traffic | unsettled) != 0) [[unlikely]]", "if (unsettled != 0) [[unlikely]]"),
     ],
-    "collectives/transport/shm/team.hpp": [
+    "collectives/transport/shm/shm_group.hpp": [
         ("    call_ = hash_of(call);\n", "    static_cast<void>(call);\n"),
         ("    return step << 32 | call;\n", "    static_cast<void>(call);\n    return step;\n"),
         ("static_cast<std::uint32_t>(word >> 32)", "static_cast<std::uint32_t>(word)"),

@@ -1,4 +1,4 @@
-#include "collectives/call/form_team.hpp"
+#include "collectives/call/form_shm_group.hpp"
 
 #include <algorithm>
 #include <array>
@@ -13,10 +13,10 @@ namespace dlaunch {
 namespace {
 
 using algorithms::by_node::Nodes;
-using transport::Team;
+using transport::ShmGroup;
 
 /// In place of a block: some rank has not mapped the segment.
-constexpr std::uint64_t no_team = ~std::uint64_t{0};
+constexpr std::uint64_t no_shm_group = ~std::uint64_t{0};
 
 std::uint64_t key_of(const transport::Links& links, const Group& group) {
   const std::array<std::uint64_t, 2> parts{links.generation(), group.id};
@@ -75,7 +75,7 @@ struct Neighbours {
   int me = -1;
 };
 
-/// The making of one team, by all of its members.
+/// The making of one shm group, by all of its members.
 class Forming {
  public:
   Forming(Call& call, transport::Links& links, const Group& group, Neighbours neighbours)
@@ -85,13 +85,13 @@ class Forming {
         segment_(*links.segment()),
         neighbours_(std::move(neighbours)) {}
 
-  /// Null on all of them if one has not mapped the segment, or if it has no room for a team.
+  /// Null on all of them if one has not mapped the segment, or if it has no room for a shm group.
   /// `is_full` says which, at the one who makes it.
-  std::unique_ptr<Team> form(bool& is_full) {
+  std::unique_ptr<ShmGroup> form(bool& is_full) {
     const std::uint64_t block = neighbours_.me == 0 ? make(is_full) : hear();
-    if (block == no_team) return nullptr;
-    return std::make_unique<Team>(links_.segment(), links_.bell(), std::move(neighbours_.locals),
-                                  neighbours_.me, block);
+    if (block == no_shm_group) return nullptr;
+    return std::make_unique<ShmGroup>(links_.segment(), links_.bell(),
+                                      std::move(neighbours_.locals), neighbours_.me, block);
   }
 
  private:
@@ -123,11 +123,11 @@ class Forming {
       all = *attached;
       with_remote_barriers = with_remote_barriers && has_barriers(member);
     }
-    std::uint64_t block = no_team;
+    std::uint64_t block = no_shm_group;
     if (all) {
-      const auto made = Team::make_block(segment_, neighbours_.local(0), neighbours_.size(),
-                                         with_remote_barriers);
-      block = made.value_or(no_team);
+      const auto made = ShmGroup::make_block(segment_, neighbours_.local(0), neighbours_.size(),
+                                             with_remote_barriers);
+      block = made.value_or(no_shm_group);
       is_full = !made;
     }
     // Room comes when those have read who were told before.
@@ -138,7 +138,7 @@ class Forming {
   }
 
   std::uint64_t hear() {
-    std::uint64_t block = no_team;
+    std::uint64_t block = no_shm_group;
     const auto is_told = [&] {
       const auto told = leader().read(key_of(links_, group_));
       if (told) block = *told;
@@ -157,34 +157,34 @@ class Forming {
 
 }  // namespace
 
-std::unique_ptr<Team> form_team(Call& call, transport::Links& links, const Group& group) {
+std::unique_ptr<ShmGroup> form_shm_group(Call& call, transport::Links& links, const Group& group) {
   const auto& segment = links.segment();
   if (!segment || group.size() < 2) return nullptr;
   Neighbours neighbours(*segment, group);
   if (neighbours.size() < group.size()) return nullptr;
   bool is_full = false;
-  auto team = Forming(call, links, group, std::move(neighbours)).form(is_full);
+  auto shm = Forming(call, links, group, std::move(neighbours)).form(is_full);
   if (is_full) {
     throw Error(Errc::internal, "the node's shared memory is full: no room for a group of " +
                                     std::to_string(group.size()) +
                                     " ranks; free shared buffers or groups first");
   }
-  return team;
+  return shm;
 }
 
 std::unique_ptr<Nodes> form_nodes(Call& call, transport::Links& links, const Group& group) {
-  // Two of them would have a team of all, or nothing in common.
+  // Two of them would have a shm group of all, or nothing in common.
   if (group.size() < 3) return nullptr;
-  std::unique_ptr<Team> team;
+  std::unique_ptr<ShmGroup> shm;
   std::vector<std::uint64_t> numbers(static_cast<std::size_t>(group.size()));
   auto& mine = numbers[static_cast<std::size_t>(group.rank)];
   if (const auto& segment = links.segment()) {
     Neighbours neighbours(*segment, group);
-    // All of them: there was no team for them.
+    // All of them: there was no shm group for them.
     const bool some = neighbours.size() > 1 && neighbours.size() < group.size();
     bool is_full = false;  // Then ranks go on as if they had no memory in common.
-    if (some) team = Forming(call, links, group, std::move(neighbours)).form(is_full);
-    if (team != nullptr) mine = segment->id() | 1;
+    if (some) shm = Forming(call, links, group, std::move(neighbours)).form(is_full);
+    if (shm != nullptr) mine = segment->id() | 1;
   }
   algorithms::all_gather(call, reinterpret_cast<std::byte*>(numbers.data()),
                          algorithms::equal_parts(group.size(), sizeof mine));
@@ -195,7 +195,7 @@ std::unique_ptr<Nodes> form_nodes(Call& call, transport::Links& links, const Gro
     if (numbers[rank] == 0) numbers[rank] = 2 * (rank + 1);
   }
   if (!any) return nullptr;
-  return std::make_unique<Nodes>(algorithms::Layout(numbers), group.rank, std::move(team));
+  return std::make_unique<Nodes>(algorithms::Layout(numbers), group.rank, std::move(shm));
 }
 
 }  // namespace dlaunch

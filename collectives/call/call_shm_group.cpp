@@ -3,7 +3,8 @@
 
 #include <algorithm>
 
-/// A call as its team's patience: how it waits for a member, and what it says where they disagree.
+/// A call as its shm group's patience: how it waits for a member, and what it says where they
+/// disagree.
 namespace dlaunch {
 namespace {
 
@@ -17,36 +18,37 @@ constexpr auto stray_interval = 10ms;
 /// And one that waits for others directly, once it has waited for long.
 constexpr auto stray_interval_in_flat = 100ms;
 
-/// While it lives, the team's members ring this rank's bell when they publish. Under the mesh's
-/// lock.
+/// While it lives, the shm group's members ring this rank's bell when they publish. Under the
+/// mesh's lock.
 class Sleeper {
  public:
-  Sleeper(transport::Team& team, transport::Links& mesh) : team_(team), mesh_(mesh) {
-    team_.count_sleeper(true);
+  Sleeper(transport::ShmGroup& shm, transport::Links& mesh) : shm_(shm), mesh_(mesh) {
+    shm_.count_sleeper(true);
   }
   Sleeper(const Sleeper&) = delete;
   Sleeper& operator=(const Sleeper&) = delete;
   ~Sleeper() {
     mesh_.get_up();
-    team_.count_sleeper(false);
+    shm_.count_sleeper(false);
   }
 
  private:
-  transport::Team& team_;
+  transport::ShmGroup& shm_;
   transport::Links& mesh_;
 };
 
 }  // namespace
 
 void Call::wait_long(int member, const std::function<bool()>& ready) {
-  transport::Team& team = *team_here();
+  transport::ShmGroup& shm = *shm_here();
   const auto lock = setting_.mesh.lock();
-  const Sleeper sleeper(team, setting_.mesh);
-  const Waiting waiting{
-      .rank = setting_.group.world_rank(rank_of_member(member)), .in_team = true, .has_spun = true};
+  const Sleeper sleeper(shm, setting_.mesh);
+  const Waiting waiting{.rank = setting_.group.world_rank(rank_of_member(member)),
+                        .in_shm_group = true,
+                        .has_spun = true};
   wait_loop(waiting, [&] {
     // Announced before the last look: whoever publishes after it sees that we sleep.
-    team.lie_down();
+    shm.lie_down();
     return ready();
   });
 }
@@ -57,7 +59,7 @@ std::optional<Fingerprint> Call::call_of(int member, std::uint32_t hash) const {
   const int local = segment->local_of(setting_.group.world_rank(rank_of_member(member)));
   if (local < 0) return std::nullopt;
   return find_recorded(segment->flight(local), [&](const Fingerprint& call) {
-    return transport::Team::hash_of(call.record()) == hash;
+    return transport::ShmGroup::hash_of(call.record()) == hash;
   });
 }
 
@@ -95,9 +97,9 @@ void Call::disagree_with_refused(int member) {
 /// nodes ranks may have had no step to take: who has taken one hears of the wrong arguments while
 /// it waits for this rank's, or finds its next call there.
 void Call::refuse() {
-  if (team_ == nullptr) return;
+  if (shm_ == nullptr) return;
   tolerant_ = true;
-  team_->refuse();
+  shm_->refuse();
 }
 
 void Call::differ(int member, std::uint64_t theirs, std::uint64_t ours) {
@@ -122,9 +124,9 @@ void Call::check_strays(TimePoint now) {
   const auto is_other = [&](const Fingerprint& theirs) {
     return theirs.sequence <= fingerprint_.sequence && theirs != fingerprint_;
   };
-  transport::Team* team = nodes_ != nullptr ? nodes_->team() : nullptr;
-  for (int member = 0; team != nullptr && member < team->size(); ++member) {
-    const std::uint32_t ahead = team->call_ahead(member);
+  transport::ShmGroup* shm = nodes_ != nullptr ? nodes_->shm() : nullptr;
+  for (int member = 0; shm != nullptr && member < shm->size(); ++member) {
+    const std::uint32_t ahead = shm->call_ahead(member);
     const auto call = ahead != 0 ? call_of(member, ahead) : std::nullopt;
     if (!call || !is_other(*call)) continue;
     const int world_rank = setting_.group.world_rank(nodes_->rank_of(member));

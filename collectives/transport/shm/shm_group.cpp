@@ -1,4 +1,4 @@
-#include "collectives/transport/shm/team.hpp"
+#include "collectives/transport/shm/shm_group.hpp"
 
 #include "collectives/transport/message/spin_times.hpp"
 #include "runtime/base/deadline.hpp"
@@ -28,7 +28,7 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t to) {
 
 }  // namespace
 
-Team::Places::Places(int members) {
+ShmGroup::Places::Places(int members) {
   const auto n = static_cast<std::size_t>(members);
   lines = sizeof(Block);
   left = lines + 2 * n * sizeof(Line);
@@ -36,8 +36,8 @@ Team::Places::Places(int members) {
   end = slots + n * 2 * slot_bytes;
 }
 
-std::optional<std::uint64_t> Team::make_block(Segment& segment, int leader_local, int members,
-                                              bool with_remote_barriers) {
+std::optional<std::uint64_t> ShmGroup::make_block(Segment& segment, int leader_local, int members,
+                                                  bool with_remote_barriers) {
   const Places places(members);
   const auto offset = segment.allocate(leader_local, places.end);
   if (!offset) return std::nullopt;
@@ -50,8 +50,8 @@ std::optional<std::uint64_t> Team::make_block(Segment& segment, int leader_local
   return offset;
 }
 
-Team::Team(std::shared_ptr<Segment> segment, std::shared_ptr<Wakeup> bell, std::vector<int> locals,
-           int rank, std::uint64_t block)
+ShmGroup::ShmGroup(std::shared_ptr<Segment> segment, std::shared_ptr<Wakeup> bell,
+                   std::vector<int> locals, int rank, std::uint64_t block)
     : segment_(std::move(segment)),
       bell_(std::move(bell)),
       locals_(std::move(locals)),
@@ -72,21 +72,21 @@ Team::Team(std::shared_ptr<Segment> segment, std::shared_ptr<Wakeup> bell, std::
 }
 
 /// Others may still read what this member published last, so the block goes with its last user.
-Team::~Team() {
+ShmGroup::~ShmGroup() {
   left_[rank_].store(1);
   if (block_->sleepers.load() != 0) wake_sleepers();
   block_->users.fetch_sub(1);
   if (rank_ == 0) segment_->free_when_unused(locals_[0], offset_, block_->users);
 }
 
-void Team::refuse() {
+void ShmGroup::refuse() {
   if (steps() > 0) return;
   call_ = refused_call;
   open();
   publish();
 }
 
-void Team::complete(std::uint64_t before) {
+void ShmGroup::complete(std::uint64_t before) {
   for (int member = 0; member < size_; ++member) {
     if (member == rank_) continue;
     if (row_[member].word.load(std::memory_order_acquire) != word_) {
@@ -96,13 +96,13 @@ void Team::complete(std::uint64_t before) {
   complete_ = before;
 }
 
-void Team::wait_all() {
+void ShmGroup::wait_all() {
   for (int member = 0; member < size_; ++member) {
     if (member != rank_) wait(member);
   }
 }
 
-void Team::await(int member, std::uint64_t step, std::uint32_t call) {
+void ShmGroup::await(int member, std::uint64_t step, std::uint32_t call) {
   const auto& published = row(step)[member].word;
   if (!has_come(published.load(std::memory_order_acquire), step)) await_word(member, step);
   const std::uint32_t theirs = call_in(published.load(std::memory_order_relaxed));
@@ -114,7 +114,7 @@ void Team::await(int member, std::uint64_t step, std::uint32_t call) {
   wait_policy_->disagree(member, theirs);
 }
 
-void Team::await_word(int member, std::uint64_t step) {
+void ShmGroup::await_word(int member, std::uint64_t step) {
   const auto& published = row(step)[member].word;
   const auto ready = [&] { return has_come(published.load(std::memory_order_acquire), step); };
   const int spins = oversubscribed_ ? crowded_spins : spins_between_looks;
@@ -139,18 +139,18 @@ void Team::await_word(int member, std::uint64_t step) {
   wait_policy_->wait_long(member, [&] { return has_come(published.load(), step); });
 }
 
-std::uint32_t Team::call_ahead(int member) noexcept {
+std::uint32_t ShmGroup::call_ahead(int member) noexcept {
   const std::uint64_t next = step_ + 1;
   const std::uint64_t word = row(next)[member].word.load(std::memory_order_acquire);
   return member != rank_ && has_come(word, next) ? call_in(word) : 0;
 }
 
-void Team::lie_down() noexcept {
+void ShmGroup::lie_down() noexcept {
   bell_->lie_down();
   if (remote_barriers_) remote_barrier();
 }
 
-void Team::count_sleeper(bool sleeps) noexcept {
+void ShmGroup::count_sleeper(bool sleeps) noexcept {
   if (sleeps) {
     block_->sleepers.fetch_add(1);
   } else {
@@ -158,7 +158,7 @@ void Team::count_sleeper(bool sleeps) noexcept {
   }
 }
 
-void Team::wake_sleepers() noexcept {
+void ShmGroup::wake_sleepers() noexcept {
   for (int member = 0; member < size_; ++member) {
     if (member != rank_) bell_->ring_if_asleep(locals_[static_cast<std::size_t>(member)]);
   }

@@ -56,7 +56,7 @@ class WaitPolicy {
 /// fences, so that either the sleeper sees the step or the publisher sees the sleeper; where the
 /// kernel lets the sleeper execute both, a publisher's store does not wait for the line to come
 /// back from its readers. Not thread-safe: for the thread that makes the call.
-class Team {
+class ShmGroup {
  public:
   /// Written beside the word: no second line has to be fetched.
   static constexpr std::size_t payload_bytes_max = line_pair_bytes - 8;
@@ -69,11 +69,11 @@ class Team {
                                                  bool with_remote_barriers);
 
   /// `locals` are the members' places on the node, in the members' order.
-  Team(std::shared_ptr<Segment> segment, std::shared_ptr<Wakeup> bell, std::vector<int> locals,
-       int rank, std::uint64_t block);
-  ~Team();
-  Team(const Team&) = delete;
-  Team& operator=(const Team&) = delete;
+  ShmGroup(std::shared_ptr<Segment> segment, std::shared_ptr<Wakeup> bell, std::vector<int> locals,
+           int rank, std::uint64_t block);
+  ~ShmGroup();
+  ShmGroup(const ShmGroup&) = delete;
+  ShmGroup& operator=(const ShmGroup&) = delete;
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
@@ -159,7 +159,7 @@ class Team {
   /// The reasons for them have changed.
   void forget_choices() noexcept { choices_[0] = choices_[1] = {}; }
 
-  /// That member's team is destroyed: it will publish no more.
+  /// That member's shm group is destroyed: it will publish no more.
   bool has_left(int member) const noexcept {
     return left_[static_cast<std::size_t>(member)].load() != 0;
   }
