@@ -215,7 +215,7 @@ void scatter_by_leaders(Mesh& mesh, const Nodes& nodes, const std::byte* all,
 }
 
 void all_reduce_by_leaders(Mesh& mesh, const Nodes& nodes, std::span<std::byte> data,
-                           const Folder& fold) {
+                           const Reducer& reducer) {
   const Packing packing(nodes.layout(), data.size());
   const auto packed = mesh.buffer_pool().take(packing.bytes());
   gather_packed(mesh, nodes, data, packed.get(), packing, shared::Parts::equal);
@@ -223,11 +223,11 @@ void all_reduce_by_leaders(Mesh& mesh, const Nodes& nodes, std::span<std::byte> 
   for (int rank = 0; rank < mesh.size(); ++rank) {
     inputs.push_back(packed.get() + packing.of_rank(rank));
   }
-  fold(inputs, data.data(), data.size() / fold.element_bytes());
+  reducer(inputs, data.data(), data.size() / reducer.element_bytes());
 }
 
 void reduce_by_leaders(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* out, int root,
-                       const Folder& fold) {
+                       const Reducer& reducer) {
   const Speakers speakers(nodes, root);
   const Packing packing(nodes.layout(), in.size());
   const auto packed = mesh.buffer_pool().take(speakers.speaks ? packing.bytes() : 0);
@@ -242,7 +242,7 @@ void reduce_by_leaders(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* 
   for (int rank = 0; rank < mesh.size(); ++rank) {
     inputs.push_back(packed.get() + packing.of_rank(rank));
   }
-  fold(inputs, out, in.size() / fold.element_bytes());
+  reducer(inputs, out, in.size() / reducer.element_bytes());
 }
 
 void all_gather_in_slices(Mesh& mesh, const Nodes& nodes, std::byte* data, std::size_t each) {

@@ -52,30 +52,30 @@ void gather_by_leaders(Mesh& mesh, const Nodes& nodes, BytesView mine, std::byte
 void scatter_by_leaders(Mesh& mesh, const Nodes& nodes, const std::byte* all,
                         std::span<std::byte> mine, int root);
 void all_reduce_by_leaders(Mesh& mesh, const Nodes& nodes, std::span<std::byte> data,
-                           const Folder& fold);
+                           const Reducer& reducer);
 void reduce_by_leaders(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* out, int root,
-                       const Folder& fold);
+                       const Reducer& reducer);
 
 // ---- In slices: every rank of a node speaks for its part of the data. ----
 
 /// As many ranks on each node, in order.
 void all_gather_in_slices(Mesh& mesh, const Nodes& nodes, std::byte* data, std::size_t each);
-/// Each node folds, then what the nodes came to is folded in their order: for freedom `neighbours`
-/// where ranks are in order, else `any`.
+/// Each node reduces, then what the nodes came to is reduced in their order: for freedom
+/// `neighbours` where ranks are in order, else `any`.
 void all_reduce_in_slices(Mesh& mesh, const Nodes& nodes, std::span<std::byte> data,
-                          const Folder& fold);
+                          const Reducer& reducer);
 void reduce_in_slices(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* out, int root,
-                      const Folder& fold);
+                      const Reducer& reducer);
 
-// ---- In a chain: the same, but each node folds on what those before it came to, a chunk behind
+// ---- In a chain: the same, but each node reduces on what those before it came to, a chunk behind
 // the other, for freedom `extends`; ranks are in order. ----
 
 void all_reduce_in_chain(Mesh& mesh, const Nodes& nodes, std::span<std::byte> data,
-                         const Folder& fold);
+                         const Reducer& reducer);
 void reduce_in_chain(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* out, int root,
-                     const Folder& fold);
+                     const Reducer& reducer);
 /// As many ranks on each node.
 void reduce_scatter_in_chain(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* out,
-                             std::size_t each, const Folder& fold);
+                             std::size_t each, const Reducer& reducer);
 
 }  // namespace dlaunch::algorithms::by_node

@@ -26,10 +26,11 @@ by_node::Nodes each_alone(const Mesh& mesh) {
 }
 
 /// Everything to everyone, and this rank's part of it to `out`.
-void keep_part(Mesh& mesh, BytesView in, std::byte* out, const Offsets& parts, const Folder& fold) {
+void keep_part(Mesh& mesh, BytesView in, std::byte* out, const Offsets& parts,
+               const Reducer& reducer) {
   const auto all = mesh.buffer_pool().take(in.size());
   if (!in.empty()) std::memcpy(all.get(), in.data(), in.size());
-  all_reduce(mesh, {all.get(), in.size()}, fold);
+  all_reduce(mesh, {all.get(), in.size()}, reducer);
   const std::size_t bytes = size_of_part(parts, mesh.rank());
   if (bytes > 0) std::memcpy(out, all.get() + parts[static_cast<std::size_t>(mesh.rank())], bytes);
 }
@@ -45,31 +46,31 @@ void broadcast(Mesh& mesh, std::span<std::byte> data, int root) {
   broadcast_tree(mesh, data, root);
 }
 
-void reduce(Mesh& mesh, BytesView in, std::byte* out, int root, const Folder& fold) {
-  const Algorithm how = algorithm_of(Op::reduce, in.size(), mesh, fold.freedom());
-  if (how == Algorithm::tree) return reduce_tree(mesh, in, out, root, fold);
+void reduce(Mesh& mesh, BytesView in, std::byte* out, int root, const Reducer& reducer) {
+  const Algorithm how = algorithm_of(Op::reduce, in.size(), mesh, reducer.freedom());
+  if (how == Algorithm::tree) return reduce_tree(mesh, in, out, root, reducer);
   if (how == Algorithm::chain) {
-    return by_node::reduce_in_chain(mesh, each_alone(mesh), in, out, root, fold);
+    return by_node::reduce_in_chain(mesh, each_alone(mesh), in, out, root, reducer);
   }
-  reduce_in_parts(mesh, in, out, root, fold);
+  reduce_in_parts(mesh, in, out, root, reducer);
 }
 
-void all_reduce(Mesh& mesh, std::span<std::byte> data, const Folder& fold) {
-  if (mesh.size() == 1) return all_reduce_in_parts(mesh, data, fold);
-  switch (algorithm_of(Op::all_reduce, data.size(), mesh, fold.freedom())) {
+void all_reduce(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer) {
+  if (mesh.size() == 1) return all_reduce_in_parts(mesh, data, reducer);
+  switch (algorithm_of(Op::all_reduce, data.size(), mesh, reducer.freedom())) {
     case Algorithm::exchange:
-      return all_reduce_exchange(mesh, data, fold);
+      return all_reduce_exchange(mesh, data, reducer);
     case Algorithm::bruck:
-      return all_reduce_bruck(mesh, data, fold);
+      return all_reduce_bruck(mesh, data, reducer);
     case Algorithm::tree:
-      reduce_tree(mesh, data, data.data(), 0, fold);
+      reduce_tree(mesh, data, data.data(), 0, reducer);
       return broadcast_tree(mesh, data, 0);
     case Algorithm::halving:
-      return all_reduce_halving(mesh, data, fold);
+      return all_reduce_halving(mesh, data, reducer);
     case Algorithm::ring:
-      return all_reduce_ring(mesh, data, fold);
+      return all_reduce_ring(mesh, data, reducer);
     case Algorithm::chain:
-      return by_node::all_reduce_in_chain(mesh, each_alone(mesh), data, fold);
+      return by_node::all_reduce_in_chain(mesh, each_alone(mesh), data, reducer);
     case Algorithm::in_parts:
     case Algorithm::scatter:
     case Algorithm::dissemination:
@@ -82,7 +83,7 @@ void all_reduce(Mesh& mesh, std::span<std::byte> data, const Folder& fold) {
     case Algorithm::leaders:
     case Algorithm::slices:
     case Algorithm::kept_part:
-      return all_reduce_in_parts(mesh, data, fold);
+      return all_reduce_in_parts(mesh, data, reducer);
   }
 }
 
@@ -96,12 +97,12 @@ void all_gather(Mesh& mesh, std::byte* data, const Offsets& parts) {
 }
 
 void reduce_scatter(Mesh& mesh, BytesView in, std::byte* out, const Offsets& parts,
-                    const Folder& fold) {
+                    const Reducer& reducer) {
   const std::size_t mean = parts.back() / static_cast<std::size_t>(mesh.size());
-  if (algorithm_of(Op::reduce_scatter, mean, mesh, fold.freedom()) == Algorithm::kept_part) {
-    return keep_part(mesh, in, out, parts, fold);
+  if (algorithm_of(Op::reduce_scatter, mean, mesh, reducer.freedom()) == Algorithm::kept_part) {
+    return keep_part(mesh, in, out, parts, reducer);
   }
-  reduce_scatter_in_parts(mesh, in, out, parts, fold);
+  reduce_scatter_in_parts(mesh, in, out, parts, reducer);
 }
 
 void gather(Mesh& mesh, BytesView mine, std::byte* all, int root) {

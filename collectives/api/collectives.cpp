@@ -63,13 +63,13 @@ void copy(std::span<std::byte> to, BytesView from) {
   if (!from.empty() && to.data() != from.data()) std::memmove(to.data(), from.data(), from.size());
 }
 
-[[gnu::always_inline]] inline Folder folder_for(const Call& call, const Reduction& reduction,
-                                                DType dtype, const Options& options) {
+[[gnu::always_inline]] inline Reducer reducer_for(const Call& call, const Reduction& reduction,
+                                                  DType dtype, const Options& options) {
   try {
-    return Folder(reduction, dtype, options.truncate_mean);
+    return Reducer(reduction, dtype, options.truncate_mean);
   } catch (const Error& senseless) {
     refuse(call,
-           Folder::objection(reduction, dtype, options.truncate_mean).value_or(senseless.what()));
+           Reducer::objection(reduction, dtype, options.truncate_mean).value_or(senseless.what()));
   }
 }
 
@@ -121,7 +121,7 @@ void Communicator::reduce(ConstTensorView in, TensorView out, int root, const Re
                          options, [&](Call& call) {
                            check_root(call, root);
                            check_view(call, in, "in");
-                           const Folder fold = folder_for(call, reduction, in.dtype, options);
+                           const Reducer reducer = reducer_for(call, reduction, in.dtype, options);
                            const bool is_root = call.rank() == root;
                            if (is_root) {
                              check_same(call, in, out, in.count, "in", "out");
@@ -130,7 +130,7 @@ void Communicator::reduce(ConstTensorView in, TensorView out, int root, const Re
                            const Packed data(in);
                            const Unpacked result(is_root ? out : TensorView());
                            operations::reduce(call, data.bytes(), result.bytes().data(), root,
-                                              fold);
+                                              reducer);
                            result.commit();
                          });
 }
@@ -143,9 +143,9 @@ void Communicator::all_reduce(TensorView inout, const Reduction& reduction,
   reduce_by(*state_, fingerprint(Op::all_reduce, inout.dtype, inout.count), reduction, options,
             [&](Call& call) {
               check_view(call, inout, "inout");
-              const Folder fold = folder_for(call, reduction, inout.dtype, options);
+              const Reducer reducer = reducer_for(call, reduction, inout.dtype, options);
               const Unpacked data(inout, true);
-              operations::all_reduce(call, data.bytes(), fold);
+              operations::all_reduce(call, data.bytes(), reducer);
               data.commit();
             });
 }
@@ -285,10 +285,11 @@ void Communicator::reduce_scatter(ConstTensorView in, TensorView out, const Redu
               check_view(call, out, "out");
               check_same(call, out, in, parts_together(call.size(), out.count), "out", "in");
               check_out_is_part(call, in, out, elements_before(call, out.count));
-              const Folder fold = folder_for(call, reduction, out.dtype, options);
+              const Reducer reducer = reducer_for(call, reduction, out.dtype, options);
               const Packed all(in);
               const Unpacked mine(out);
-              operations::reduce_scatter(call, all.bytes(), mine.bytes().data(), out.bytes(), fold);
+              operations::reduce_scatter(call, all.bytes(), mine.bytes().data(), out.bytes(),
+                                         reducer);
               mine.commit();
             });
 }
@@ -308,11 +309,11 @@ void Communicator::reduce_scatter_v(ConstTensorView in, TensorView out,
     check_view(call, out, "out");
     check_same(call, out, in, check_counts(call, counts, out.count, "out"), "out", "in");
     check_out_is_part(call, in, out, elements_before(call, counts));
-    const Folder fold = folder_for(call, reduction, out.dtype, options);
+    const Reducer reducer = reducer_for(call, reduction, out.dtype, options);
     const Packed all(in);
     const Unpacked mine(out);
     operations::reduce_scatter_v(call, all.bytes(), mine.bytes().data(),
-                                 algorithms::parts_of(counts, size_of(out.dtype)), fold);
+                                 algorithms::parts_of(counts, size_of(out.dtype)), reducer);
     mine.commit();
   });
 }

@@ -61,9 +61,9 @@ std::string explain_text(const Settings& settings, algorithms::Topology topology
                          const algorithms::Table& table) {
   topology.registered = topology.shared && settings.buffers == Buffers::registered;
   const Reduction reduction = reduction_of(settings);
-  const bool reduces = !Folder::objection(reduction, settings.dtype, true);
+  const bool reduces = !Reducer::objection(reduction, settings.dtype, true);
   const Freedom freedom =
-      reduces ? Folder(reduction, settings.dtype, true).freedom() : Freedom::none;
+      reduces ? Reducer(reduction, settings.dtype, true).freedom() : Freedom::none;
   const std::size_t width = size_of(settings.dtype);
   std::string text = "# table: " + table.title() + "\n";
   for (const Op op : settings.ops) {

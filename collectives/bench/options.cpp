@@ -270,7 +270,7 @@ std::variant<Settings, Ending> parse_options(std::span<const std::string> argume
   if (const auto ending = keep_to_device(settings)) return *ending;
   const bool reduces = std::any_of(settings.ops.begin(), settings.ops.end(),
                                    [](Op op) { return operation(op).reduces; });
-  const auto senseless = Folder::objection(settings.redop, settings.dtype, true);
+  const auto senseless = Reducer::objection(settings.redop, settings.dtype, true);
   if (reduces && senseless) return refuse(*senseless);
   return settings;
 }

@@ -165,7 +165,7 @@ Table given_by(const Case& call, int source, int part) {
   return table;
 }
 
-/// One period of the fold of what all make for `part`.
+/// One period of the reduction of what all make for `part`.
 Table folded(const Case& call, int part) {
   const std::size_t width = size_of(call.dtype);
   Table table(period * width);

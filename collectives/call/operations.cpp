@@ -48,34 +48,34 @@ void broadcast(Call& call, std::span<std::byte> data, int root) {
   algorithms::broadcast(call, data, root);
 }
 
-void reduce(Call& call, BytesView in, std::byte* out, int root, const Folder& fold) {
-  if (auto* shm = call.shm()) return shared::reduce(*shm, in, out, root, fold);
-  const Algorithm how = by_nodes(call, Op::reduce, in.size(), fold.freedom());
+void reduce(Call& call, BytesView in, std::byte* out, int root, const Reducer& reducer) {
+  if (auto* shm = call.shm()) return shared::reduce(*shm, in, out, root, reducer);
+  const Algorithm how = by_nodes(call, Op::reduce, in.size(), reducer.freedom());
   if (how == Algorithm::leaders) {
-    return by_node::reduce_by_leaders(call, *call.nodes(), in, out, root, fold);
+    return by_node::reduce_by_leaders(call, *call.nodes(), in, out, root, reducer);
   }
   if (how == Algorithm::slices) {
-    return by_node::reduce_in_slices(call, *call.nodes(), in, out, root, fold);
+    return by_node::reduce_in_slices(call, *call.nodes(), in, out, root, reducer);
   }
   if (how == Algorithm::chain) {
-    return by_node::reduce_in_chain(call, *call.nodes(), in, out, root, fold);
+    return by_node::reduce_in_chain(call, *call.nodes(), in, out, root, reducer);
   }
-  algorithms::reduce(call, in, out, root, fold);
+  algorithms::reduce(call, in, out, root, reducer);
 }
 
-void all_reduce(Call& call, std::span<std::byte> data, const Folder& fold) {
-  if (auto* shm = call.shm()) return shared::all_reduce(*shm, data, fold);
-  const Algorithm how = by_nodes(call, Op::all_reduce, data.size(), fold.freedom());
+void all_reduce(Call& call, std::span<std::byte> data, const Reducer& reducer) {
+  if (auto* shm = call.shm()) return shared::all_reduce(*shm, data, reducer);
+  const Algorithm how = by_nodes(call, Op::all_reduce, data.size(), reducer.freedom());
   if (how == Algorithm::leaders) {
-    return by_node::all_reduce_by_leaders(call, *call.nodes(), data, fold);
+    return by_node::all_reduce_by_leaders(call, *call.nodes(), data, reducer);
   }
   if (how == Algorithm::slices) {
-    return by_node::all_reduce_in_slices(call, *call.nodes(), data, fold);
+    return by_node::all_reduce_in_slices(call, *call.nodes(), data, reducer);
   }
   if (how == Algorithm::chain) {
-    return by_node::all_reduce_in_chain(call, *call.nodes(), data, fold);
+    return by_node::all_reduce_in_chain(call, *call.nodes(), data, reducer);
   }
-  algorithms::all_reduce(call, data, fold);
+  algorithms::all_reduce(call, data, reducer);
 }
 
 void all_gather(Call& call, std::byte* data, std::size_t each) {
@@ -96,17 +96,17 @@ void all_gather_v(Call& call, std::byte* data, const Offsets& parts) {
 }
 
 void reduce_scatter(Call& call, BytesView in, std::byte* out, std::size_t each,
-                    const Folder& fold) {
-  if (by_nodes(call, Op::reduce_scatter, each, fold.freedom()) == Algorithm::chain) {
-    return by_node::reduce_scatter_in_chain(call, *call.nodes(), in, out, each, fold);
+                    const Reducer& reducer) {
+  if (by_nodes(call, Op::reduce_scatter, each, reducer.freedom()) == Algorithm::chain) {
+    return by_node::reduce_scatter_in_chain(call, *call.nodes(), in, out, each, reducer);
   }
-  reduce_scatter_v(call, in, out, equal(call, each), fold);
+  reduce_scatter_v(call, in, out, equal(call, each), reducer);
 }
 
 void reduce_scatter_v(Call& call, BytesView in, std::byte* out, const Offsets& parts,
-                      const Folder& fold) {
-  if (auto* shm = call.shm()) return shared::reduce_scatter(*shm, in, out, parts, fold);
-  algorithms::reduce_scatter(call, in, out, parts, fold);
+                      const Reducer& reducer) {
+  if (auto* shm = call.shm()) return shared::reduce_scatter(*shm, in, out, parts, reducer);
+  algorithms::reduce_scatter(call, in, out, parts, reducer);
 }
 
 void all_to_all(Call& call, const std::byte* in, std::byte* out, std::size_t each) {

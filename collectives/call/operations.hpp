@@ -16,14 +16,15 @@ using algorithms::Offsets;
 
 void barrier(Call& call);
 void broadcast(Call& call, std::span<std::byte> data, int root);
-void reduce(Call& call, BytesView in, std::byte* out, int root, const Folder& fold);
-void all_reduce(Call& call, std::span<std::byte> data, const Folder& fold);
+void reduce(Call& call, BytesView in, std::byte* out, int root, const Reducer& reducer);
+void all_reduce(Call& call, std::span<std::byte> data, const Reducer& reducer);
 /// `data` has a part of `each` bytes for every rank.
 void all_gather(Call& call, std::byte* data, std::size_t each);
 void all_gather_v(Call& call, std::byte* data, const Offsets& parts);
-void reduce_scatter(Call& call, BytesView in, std::byte* out, std::size_t each, const Folder& fold);
+void reduce_scatter(Call& call, BytesView in, std::byte* out, std::size_t each,
+                    const Reducer& reducer);
 void reduce_scatter_v(Call& call, BytesView in, std::byte* out, const Offsets& parts,
-                      const Folder& fold);
+                      const Reducer& reducer);
 void all_to_all(Call& call, const std::byte* in, std::byte* out, std::size_t each);
 void all_to_all_v(Call& call, const std::byte* in, const Offsets& in_parts, std::byte* out,
                   const Offsets& out_parts);

@@ -182,13 +182,13 @@ Tree fold(std::span<const Tree> values, const Reduction& reduction, bool truncat
       if (auto tensor = as_tensor(*each)) tensors.push_back(std::move(*tensor));
     }
     if (tensors.empty()) return *many[0];
-    if (const auto reason = Folder::objection(reduction, tensors[0].dtype, truncate_mean)) {
+    if (const auto reason = Reducer::objection(reduction, tensors[0].dtype, truncate_mean)) {
       throw Error(Errc::misuse, label + ", " + path_text(path) + ": " + *reason);
     }
     std::vector<const std::byte*> inputs;
     for (const Tensor& tensor : tensors) inputs.push_back(tensor.data.data());
     Tensor result(tensors[0].dtype, tensors[0].shape);
-    Folder(reduction, result.dtype, truncate_mean)(inputs, result.data.data(), result.count());
+    Reducer(reduction, result.dtype, truncate_mean)(inputs, result.data.data(), result.count());
     return like(*many[0], std::move(result));
   });
 }

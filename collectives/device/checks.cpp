@@ -80,7 +80,7 @@ void check_both(const Call& call, int device, const ConstTensorView& view,
 
 void check_reduction(const Call& call, const Reduction& reduction, DType dtype,
                      bool truncate_mean) {
-  if (const auto objection = Folder::objection(reduction, dtype, truncate_mean)) {
+  if (const auto objection = Reducer::objection(reduction, dtype, truncate_mean)) {
     refuse(call, *objection);
   }
   const std::string instead = "; copy it to the host first";
@@ -91,7 +91,7 @@ void check_reduction(const Call& call, const Reduction& reduction, DType dtype,
     lacks(call, "NCCL has no reduction by " + reduction.name() + instead);
   }
   // Which is objected to where fractions are not dropped.
-  const bool of_integers = Folder::objection(reduction, dtype, false).has_value();
+  const bool of_integers = Reducer::objection(reduction, dtype, false).has_value();
   if (reduction.op() == ReduceOp::mean && of_integers) {
     lacks(call, std::string("NCCL adds elements of ") + to_string(dtype) +
                     " in their own type before it divides, and what does not fit is lost; cast "

@@ -6,11 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 
-/// The loops behind Folder. One source of loops, reduce_lanes.hpp, is compiled once for each set of
-/// instructions; Folder chooses among them. Nothing here is for anybody but Folder and its tests.
+/// The loops behind Reducer. One source of loops, reduce_lanes.hpp, is compiled once for each set
+/// of instructions; Reducer chooses among them. Nothing here is for anybody but Reducer and its
+/// tests.
 namespace dlaunch::kernels {
 
-/// One fold: what a kernel needs to know.
+/// One reduction: what a kernel needs to know.
 struct Job {
   const std::byte* const* inputs;
   std::size_t ranks;  ///< At least 1.
@@ -52,7 +53,7 @@ Conversions conversions_baseline(DType dtype);
 Conversions conversions_avx2(DType dtype);
 Conversions conversions_avx512(DType dtype);
 
-/// For folds without vectors: products of complex numbers and means of integers.
+/// For reduces without vectors: products of complex numbers and means of integers.
 Kernel find_scalar(ReduceOp op, DType dtype, Association association);
 
 }  // namespace dlaunch::kernels

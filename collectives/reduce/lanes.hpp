@@ -1,6 +1,6 @@
 #pragma once
 
-// The loops of a fold, for one set of instructions, as reduce_elements.hpp is.
+// The loops of a reduction, for one set of instructions, as reduce_elements.hpp is.
 
 #include "collectives/reduce/elements.hpp"
 #include "collectives/reduce/kernels.hpp"
@@ -17,7 +17,7 @@
 namespace dlaunch::kernels {
 namespace {
 
-/// Vectors folded side by side: enough to keep the loads of one source busy while the pointer to
+/// Vectors reduced side by side: enough to keep the loads of one source busy while the pointer to
 /// the next is fetched, few enough to stay in registers.
 constexpr int tile_vectors = 4;
 /// More ranks than this have no numbers.
@@ -201,8 +201,8 @@ class Fold {
       }
       return all;
     } else {
-      // A binary counter: what waits at depth d is the fold of 2^d ranks, behind all the ranks of
-      // the greater depths.
+      // A binary counter: what waits at depth d is the reduction of 2^d ranks, behind all the ranks
+      // of the greater depths.
       T waiting[association_depth];
       for (std::size_t rank = 0; rank < job_.ranks; ++rank) {
         T last = enter<E, n, vectors>(rank);

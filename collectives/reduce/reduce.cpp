@@ -64,7 +64,7 @@ Kernel find_plain(ReduceOp op, DType dtype, Association association, Instruction
 }
 
 Found find(ReduceOp op, DType dtype, Association association, Instructions instructions) {
-  // But for products, a complex number is folded as its two parts are.
+  // But for products, a complex number is reduced as its two parts are.
   if (is_complex(dtype) &&
       (op == ReduceOp::sum || op == ReduceOp::mean || op == ReduceOp::premul_sum)) {
     const DType part = dtype == DType::c64 ? DType::f32 : DType::f64;
@@ -124,8 +124,8 @@ Instructions best_instructions() noexcept {
   return Instructions::baseline;
 }
 
-Folder::Folder(const Reduction& reduction, DType dtype, bool truncate_mean,
-               Instructions instructions)
+Reducer::Reducer(const Reduction& reduction, DType dtype, bool truncate_mean,
+                 Instructions instructions)
     : reduction_(reduction),
       found_(find(reduction.op(), dtype, association_of(reduction), instructions)),
       dtype_(dtype),
@@ -133,14 +133,14 @@ Folder::Folder(const Reduction& reduction, DType dtype, bool truncate_mean,
   if (found_.kernel == nullptr) find_other(truncate_mean);
 }
 
-void Folder::find_other(bool truncate_mean) {
+void Reducer::find_other(bool truncate_mean) {
   if (const auto reason = objection(reduction_, dtype_, truncate_mean)) {
     throw Error(Errc::misuse, *reason);
   }
   found_.kernel = kernels::find_scalar(reduction_.op(), dtype_, association_of(reduction_));
 }
 
-Freedom Folder::freedom() const {
+Freedom Reducer::freedom() const {
   const ReduceOp op = reduction_.op();
   const bool whole = is_integer(dtype_) || dtype_ == DType::boolean;
   // A mean of integers is divided where their sum is, which may take more bits than an element.
@@ -155,8 +155,8 @@ Freedom Folder::freedom() const {
   return Freedom::extends;
 }
 
-std::optional<std::string> Folder::objection(const Reduction& reduction, DType dtype,
-                                             bool truncate_mean) {
+std::optional<std::string> Reducer::objection(const Reduction& reduction, DType dtype,
+                                              bool truncate_mean) {
   const std::string pair =
       std::string(to_string(reduction.op())) + " of " + to_string(dtype) + " elements";
   const bool complex = is_complex(dtype);
@@ -191,7 +191,7 @@ std::optional<std::string> Folder::objection(const Reduction& reduction, DType d
   return "an unknown reduction";
 }
 
-void Folder::fold_custom(Inputs inputs, std::byte* out, std::byte* also, std::size_t count) const {
+void Reducer::fold_custom(Inputs inputs, std::byte* out, std::byte* also, std::size_t count) const {
   const std::size_t bytes = count * size_of(dtype_);
   if (bytes == 0) return;
   const auto take = [&](std::size_t rank) {

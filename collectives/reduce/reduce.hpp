@@ -13,14 +13,14 @@
 
 namespace dlaunch {
 
-/// Which of the processor's instructions a fold uses; the result has the same bits with each.
+/// Which of the processor's instructions a reduction uses; the result has the same bits with each.
 enum class Instructions : std::uint8_t { baseline, avx2, avx512 };
 /// The best that this processor has. AVX-512 only where it came with VBMI2: earlier processors slow
 /// down for it.
 Instructions best_instructions() noexcept;
 
-/// A hash of what ranks must have in common, beside the operation, for their folds to be the same:
-/// the factor, the name, the order. 0 if there is nothing.
+/// A hash of what ranks must have in common, beside the operation, for their reduces to be the
+/// same: the factor, the name, the order. 0 if there is nothing.
 std::uint64_t hash_of_special(const Reduction& reduction);
 /// They have nothing of the kind.
 inline bool is_plain(const Reduction& reduction) {
@@ -31,9 +31,9 @@ inline std::uint64_t hash_of(const Reduction& reduction) {
   return is_plain(reduction) ? 0 : hash_of_special(reduction);
 }
 
-/// How far a fold may be taken apart without its bits changing.
+/// How far a reduction may be taken apart without its bits changing.
 enum class Freedom : std::uint8_t {
-  none,        ///< One fold of all ranks' own data.
+  none,        ///< One reduction of all ranks' own data.
   extends,     ///< The ranks before first, then the next ones onto what they came to.
   neighbours,  ///< Any ranks in a row first, in the order of ranks.
   any,         ///< Any ranks first, in any order.
@@ -48,10 +48,10 @@ enum class Stores : std::uint8_t {
 
 /// One reduction of one element type, ready to be applied. Pure; a value. Making one allocates
 /// nothing, and applying it neither, unless the reduction is the program's own.
-class Folder {
+class Reducer {
  public:
-  /// `reduction` is borrowed for the folder's life. Error{misuse} with what objection() says.
-  Folder(const Reduction& reduction, DType dtype, bool truncate_mean)
+  /// `reduction` is borrowed for the reducer's life. Error{misuse} with what objection() says.
+  Reducer(const Reduction& reduction, DType dtype, bool truncate_mean)
       : reduction_(reduction),
         found_(kernels::find_best(reduction.op(), dtype, association_of(reduction))),
         dtype_(dtype) {
@@ -59,7 +59,7 @@ class Folder {
       find_other(truncate_mean);
   }
   /// The same by those instructions.
-  Folder(const Reduction& reduction, DType dtype, bool truncate_mean, Instructions instructions);
+  Reducer(const Reduction& reduction, DType dtype, bool truncate_mean, Instructions instructions);
 
   /// Why this operation makes no sense for this type, naming both; nullopt if it does.
   static std::optional<std::string> objection(const Reduction& reduction, DType dtype,
@@ -89,7 +89,7 @@ class Folder {
   static kernels::Association association_of(const Reduction& reduction) {
     return reduction.is_canonical() ? kernels::Association::pairs : kernels::Association::left;
   }
-  /// For folds without a vector kernel.
+  /// For reduces without a vector kernel.
   void find_other(bool truncate_mean);
   void fold_custom(std::span<const std::byte* const> inputs, std::byte* out, std::byte* also,
                    std::size_t count) const;

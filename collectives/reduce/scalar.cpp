@@ -44,7 +44,7 @@ void product(const Job& job) {
   }
 }
 
-/// The fold of 2^depth ranks, or as many of them as there are.
+/// The reduction of 2^depth ranks, or as many of them as there are.
 template <class C>
 C product_of_pairs(const Job& job, std::size_t i, std::size_t first, int depth) {
   if (depth == 0) return load<C>(job.inputs[first], i);

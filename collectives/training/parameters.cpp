@@ -16,7 +16,7 @@ namespace {
 /// Views of so many bytes travel alone, smaller ones in chunks of up to as many.
 constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
 
-bool has_mean(DType dtype) { return !Folder::objection(ReduceOp::mean, dtype, false); }
+bool has_mean(DType dtype) { return !Reducer::objection(ReduceOp::mean, dtype, false); }
 
 bool is_usable(const TensorView& view) {
   return size_of(view.dtype) != 0 && (view.data != nullptr || view.count == 0);

@@ -1,4 +1,4 @@
-// What a fold costs, beside memcpy: build/bench/fold [--benchmark_filter=sum.f32]
+// What a reduction costs, beside memcpy: build/bench/reduce [--benchmark_filter=sum.f32]
 //
 // GB/s count every byte loaded and stored once. Small sizes stay in the caches, the largest do not.
 #include "collectives/reduce/reduce.hpp"
@@ -44,8 +44,8 @@ void fold(benchmark::State& state, ReduceOp op, DType dtype, Instructions instru
   const Reduction reduction(op);
   const std::size_t count = bytes / size_of(dtype);
   for (auto _ : state) {
-    const Folder folder(reduction, dtype, false, instructions);
-    folder(inputs, buffers.back().data(), nullptr, count, stores);
+    const Reducer reducer(reduction, dtype, false, instructions);
+    reducer(inputs, buffers.back().data(), nullptr, count, stores);
     benchmark::ClobberMemory();
   }
   set_moved(state, (ranks + 1) * bytes);

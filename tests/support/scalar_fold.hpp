@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-/// A fold by its definition: one element after the other, in plain scalars.
+/// A reduction by its definition: one element after the other, in plain scalars.
 namespace dlaunch::testing {
 
 template <class T>
@@ -84,7 +84,7 @@ Wide<T> combine(ReduceOp op, Wide<T> a, Wide<T> b) {
   return a;
 }
 
-/// The fold of one element, whose values on the ranks are `values`.
+/// The reduction of one element, whose values on the ranks are `values`.
 template <class T>
 T scalar_fold(const Reduction& reduction, const std::vector<T>& values) {
   using W = Wide<T>;

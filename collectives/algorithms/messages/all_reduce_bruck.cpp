@@ -4,7 +4,7 @@
 
 namespace dlaunch::algorithms {
 
-void all_reduce_bruck(Mesh& mesh, std::span<std::byte> data, const Folder& fold) {
+void all_reduce_bruck(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer) {
   const int n = mesh.size();
   const Offsets parts = equal_parts(n, data.size());
   const auto all = mesh.buffer_pool().take(parts.back());
@@ -15,7 +15,7 @@ void all_reduce_bruck(Mesh& mesh, std::span<std::byte> data, const Folder& fold)
   std::byte* mine = all.get() + parts[static_cast<std::size_t>(mesh.rank())];
   if (!data.empty()) std::memcpy(mine, data.data(), data.size());
   all_gather_bruck(mesh, all.get(), parts);
-  fold(inputs, data.data(), data.size() / fold.element_bytes());
+  reducer(inputs, data.data(), data.size() / reducer.element_bytes());
 }
 
 }  // namespace dlaunch::algorithms

@@ -31,26 +31,26 @@ void all_gather_ring(Mesh& mesh, std::byte* data, const Offsets& parts, int firs
 /// rank gets from the one 2^k further what that has, up to 2^k parts.
 void all_gather_bruck(Mesh& mesh, std::byte* data, const Offsets& parts);
 
-/// Raw data goes up a binomial tree to `root`, which folds it into `out`.
-void reduce_tree(Mesh& mesh, BytesView in, std::byte* out, int root, const Folder& fold);
-/// Every rank sends every owner of a part its data for it; the owner folds a chunk while the next
+/// Raw data goes up a binomial tree to `root`, which reduces it into `out`.
+void reduce_tree(Mesh& mesh, BytesView in, std::byte* out, int root, const Reducer& reducer);
+/// Every rank sends every owner of a part its data for it; the owner reduces a chunk while the next
 /// one arrives.
 void reduce_scatter_in_parts(Mesh& mesh, BytesView in, std::byte* out, const Offsets& parts,
-                             const Folder& fold);
-/// The same, and the owners send each chunk they have folded to all.
-void all_reduce_in_parts(Mesh& mesh, std::span<std::byte> data, const Folder& fold);
-/// Two ranks: each sends the other everything, and both fold, a chunk while the next one arrives.
-void all_reduce_exchange(Mesh& mesh, std::span<std::byte> data, const Folder& fold);
-/// All raw data to all ranks, as all_gather_bruck does it; all fold.
-void all_reduce_bruck(Mesh& mesh, std::span<std::byte> data, const Folder& fold);
-/// Parts go round the ring, folded at every rank, and then round once more. For freedom `any`.
-void all_reduce_ring(Mesh& mesh, std::span<std::byte> data, const Folder& fold);
+                             const Reducer& reducer);
+/// The same, and the owners send each chunk they have reduced to all.
+void all_reduce_in_parts(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer);
+/// Two ranks: each sends the other everything, and both reduce, a chunk while the next one arrives.
+void all_reduce_exchange(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer);
+/// All raw data to all ranks, as all_gather_bruck does it; all reduce.
+void all_reduce_bruck(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer);
+/// Parts go round the ring, reduced at every rank, and then round once more. For freedom `any`.
+void all_reduce_ring(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer);
 /// R. Rabenseifner: Optimization of collective reduction operations, 2004: in each of log2 n rounds
-/// two ranks halve what they have left to fold; then the parts come back the same way. For freedom
-/// `any`.
-void all_reduce_halving(Mesh& mesh, std::span<std::byte> data, const Folder& fold);
+/// two ranks halve what they have left to reduce; then the parts come back the same way. For
+/// freedom `any`.
+void all_reduce_halving(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer);
 /// In parts, which the root collects.
-void reduce_in_parts(Mesh& mesh, BytesView in, std::byte* out, int root, const Folder& fold);
+void reduce_in_parts(Mesh& mesh, BytesView in, std::byte* out, int root, const Reducer& reducer);
 
 /// A message between the root and each other rank. `all` and `parts` are used on the root alone.
 void gather_direct(Mesh& mesh, BytesView mine, std::byte* all, const Offsets& parts, int root);

@@ -7,7 +7,7 @@
 namespace dlaunch::algorithms {
 namespace {
 
-/// Chunks of a part: large enough for a link, small enough that one is folded out of the cache
+/// Chunks of a part: large enough for a link, small enough that one is reduced out of the cache
 /// while the next arrives. Multiples of every element's size.
 constexpr std::size_t chunk_bytes_max = 256u << 10;
 constexpr std::size_t chunk_bytes_min = 16u << 10;
@@ -15,18 +15,18 @@ constexpr std::size_t chunk_bytes_min = 16u << 10;
 constexpr std::size_t scratch_bytes_max = 16u << 20;
 
 /// Every rank's data for a part goes to the part's owner, chunk by chunk. While chunk k + 1 is on
-/// its way, chunk k is folded and, if the others want it, sent to them.
+/// its way, chunk k is reduced and, if the others want it, sent to them.
 class InParts {
  public:
   /// `out` is where this rank's own part goes.
-  InParts(Mesh& mesh, BytesView in, std::byte* out, const Offsets& parts, const Folder& fold)
+  InParts(Mesh& mesh, BytesView in, std::byte* out, const Offsets& parts, const Reducer& reducer)
       : mesh_(mesh),
         n_(mesh.size()),
         me_(mesh.rank()),
         in_(in),
         out_(out),
         parts_(parts),
-        fold_(fold),
+        fold_(reducer),
         inputs_(static_cast<std::size_t>(n_)) {
     const auto others = static_cast<std::size_t>(std::max(n_ - 1, 1));
     chunk_ = std::clamp(scratch_bytes_max / 2 / others / 64 * 64, chunk_bytes_min, chunk_bytes_max);
@@ -97,7 +97,7 @@ class InParts {
   const BytesView in_;
   std::byte* const out_;
   const Offsets& parts_;
-  const Folder& fold_;
+  const Reducer& fold_;
   std::vector<const std::byte*> inputs_;
   std::size_t chunk_ = 0, chunks_ = 0, room_ = 0;
   BufferPool::Buffer scratch_;
@@ -109,25 +109,25 @@ class InParts {
 }  // namespace
 
 void reduce_scatter_in_parts(Mesh& mesh, BytesView in, std::byte* out, const Offsets& parts,
-                             const Folder& fold) {
-  InParts(mesh, in, out, parts, fold).run(nullptr);
+                             const Reducer& reducer) {
+  InParts(mesh, in, out, parts, reducer).run(nullptr);
 }
 
-void all_reduce_in_parts(Mesh& mesh, std::span<std::byte> data, const Folder& fold) {
-  const Offsets parts = even_parts(data.size(), mesh.size(), fold.element_bytes());
+void all_reduce_in_parts(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer) {
+  const Offsets parts = even_parts(data.size(), mesh.size(), reducer.element_bytes());
   std::byte* mine = data.data() + parts[static_cast<std::size_t>(mesh.rank())];
-  InParts(mesh, data, mine, parts, fold).run(data.data());
+  InParts(mesh, data, mine, parts, reducer).run(data.data());
 }
 
-void reduce_in_parts(Mesh& mesh, BytesView in, std::byte* out, int root, const Folder& fold) {
-  const Offsets parts = even_parts(in.size(), mesh.size(), fold.element_bytes());
+void reduce_in_parts(Mesh& mesh, BytesView in, std::byte* out, int root, const Reducer& reducer) {
+  const Offsets parts = even_parts(in.size(), mesh.size(), reducer.element_bytes());
   const std::size_t size = size_of_part(parts, mesh.rank());
   const auto mine = mesh.buffer_pool().take(size);
-  reduce_scatter_in_parts(mesh, in, mine.get(), parts, fold);
+  reduce_scatter_in_parts(mesh, in, mine.get(), parts, reducer);
   gather_direct(mesh, {mine.get(), size}, out, parts, root);
 }
 
-void all_reduce_exchange(Mesh& mesh, std::span<std::byte> data, const Folder& fold) {
+void all_reduce_exchange(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer) {
   const int other = 1 - mesh.rank();
   const std::size_t chunks =
       std::max<std::size_t>((data.size() + chunk_bytes_max - 1) / chunk_bytes_max, 1);
@@ -142,7 +142,7 @@ void all_reduce_exchange(Mesh& mesh, std::span<std::byte> data, const Folder& fo
     const std::byte* theirs = scratch.get() + k % 2 * room;
     const std::array<const std::byte*, 2> inputs{mesh.rank() == 0 ? mine : theirs,
                                                  mesh.rank() == 0 ? theirs : mine};
-    fold(inputs, chunk(k).data(), chunk(k).size() / fold.element_bytes());
+    reducer(inputs, chunk(k).data(), chunk(k).size() / reducer.element_bytes());
   };
   if (chunks == 1) {
     mesh.exchange(other, data, other, {scratch.get(), data.size()});

@@ -3,7 +3,7 @@
 
 namespace dlaunch::algorithms {
 
-void reduce_tree(Mesh& mesh, BytesView in, std::byte* out, int root, const Folder& fold) {
+void reduce_tree(Mesh& mesh, BytesView in, std::byte* out, int root, const Reducer& reducer) {
   const Places places(mesh, root);
   const TreeGather gathered(mesh, in, places);
   if (mesh.rank() != root) return;
@@ -11,7 +11,7 @@ void reduce_tree(Mesh& mesh, BytesView in, std::byte* out, int root, const Folde
   for (int place = 0; place < places.ranks; ++place) {
     inputs[static_cast<std::size_t>(places.rank_at(place))] = gathered.at(place);
   }
-  fold(inputs, out, in.size() / fold.element_bytes());
+  reducer(inputs, out, in.size() / reducer.element_bytes());
 }
 
 }  // namespace dlaunch::algorithms

@@ -22,19 +22,19 @@ enum class Algorithm : std::uint8_t {
   in_parts,       ///< Each rank sees to a part; all to all, a chunk behind the other.
   scatter,        ///< The root deals out parts, which then travel round a ring.
   ring,           ///< From neighbour to neighbour, n - 1 steps.
-  halving,        ///< Pairs at halving distances halve what they have left to fold.
+  halving,        ///< Pairs at halving distances halve what they have left to reduce.
   dissemination,  ///< Rounds in which all tell those at growing distances.
   direct,         ///< Every pair has its own message.
   // For ranks that share memory:
   flag_line,  ///< The data lies beside the flag that says it is there.
-  one_shot,   ///< Everyone reads what all put into their slots, and folds all of it.
-  two_shot,   ///< Everyone folds a slice for all, and then takes the others' slices; in chunks.
+  one_shot,   ///< Everyone reads what all put into their slots, and reduces all of it.
+  two_shot,   ///< Everyone reduces a slice for all, and then takes the others' slices; in chunks.
   slots,      ///< A rank that has something puts it into its slot, where others take it; in chunks.
   in_place,   ///< Straight from the ranks' buffers and into them.
   // For ranks on nodes, within which they share memory:
-  leaders,    ///< One rank of each node speaks for it.
-  slices,     ///< Every rank of a node speaks for its part of the data, which the node folds first.
-  chain,      ///< The same, but each node folds onto what those before it came to.
+  leaders,  ///< One rank of each node speaks for it.
+  slices,   ///< Every rank of a node speaks for its part of the data, which the node reduces first.
+  chain,    ///< The same, but each node reduces onto what those before it came to.
   kept_part,  ///< All ranks get everything, and each keeps its part.
 };
 /// "in parts"... A static string; never null.

@@ -9,8 +9,8 @@
 #include <span>
 
 /// The collectives of ranks that share memory. Every member calls the same one with the same sizes;
-/// the meaning is that of the functions of the same name over a Mesh. Folds are in the members'
-/// order, so that all get the same bits, which are those of the algorithms over a Mesh.
+/// the meaning is that of the functions of the same name over a Mesh. Reductions are in the
+/// members' order, so that all get the same bits, which are those of the algorithms over a Mesh.
 ///
 /// Bytes move through the members' slots, in chunks; a chunk costs one synchronisation.
 namespace dlaunch::algorithms::shared {
@@ -23,13 +23,13 @@ enum class Parts { equal, differing };
 void barrier(ShmGroup& shm);
 void broadcast(ShmGroup& shm, std::span<std::byte> data, int root);
 /// `out` is written at the root alone.
-void reduce(ShmGroup& shm, BytesView in, std::byte* out, int root, const Folder& fold);
-void all_reduce(ShmGroup& shm, std::span<std::byte> data, const Folder& fold);
+void reduce(ShmGroup& shm, BytesView in, std::byte* out, int root, const Reducer& reducer);
+void all_reduce(ShmGroup& shm, std::span<std::byte> data, const Reducer& reducer);
 /// This rank's own part is in its place already.
 void all_gather(ShmGroup& shm, std::byte* data, const Offsets& parts);
 /// `out` may be this rank's part of `in`.
 void reduce_scatter(ShmGroup& shm, BytesView in, std::byte* out, const Offsets& parts,
-                    const Folder& fold);
+                    const Reducer& reducer);
 /// `all` and `parts` are used at the root alone.
 void gather(ShmGroup& shm, BytesView mine, std::byte* all, const Offsets& parts, int root,
             Parts how);

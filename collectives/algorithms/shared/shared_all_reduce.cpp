@@ -42,7 +42,7 @@ struct Slices {
 };
 
 /// It fits into the flag line: everyone has everything at once.
-void all_reduce_in_line(ShmGroup& shm, std::span<std::byte> data, const Folder& fold) {
+void all_reduce_in_line(ShmGroup& shm, std::span<std::byte> data, const Reducer& reducer) {
   shm.open();
   put(shm.payload(), data.data(), data.size());
   shm.publish();
@@ -50,27 +50,27 @@ void all_reduce_in_line(ShmGroup& shm, std::span<std::byte> data, const Folder& 
     shm.wait(member);
     return shm.payload_of(member);
   });
-  fold(inputs, data.data(), data.size() / fold.element_bytes());
+  reducer(inputs, data.data(), data.size() / reducer.element_bytes());
 }
 
 /// All buffers lie in the segment, and all members are here: everyone reduces its slice from all of
 /// them into all of them. The last step keeps everyone until all have written.
 void all_reduce_direct(ShmGroup& shm, std::span<std::byte> data, const Sources& sources,
-                       const Folder& fold) {
+                       const Reducer& reducer) {
   const int me = shm.rank(), n = shm.size();
-  const Slices slices(data.size(), n, fold.element_bytes());
+  const Slices slices(data.size(), n, reducer.element_bytes());
   const std::size_t at = slices.begin(me), bytes = slices.bytes(me);
   const auto inputs =
       collect(shm, data.data() + at, [&](int member) { return sources.of(member) + at; });
   const int next = (me + 1) % n;
-  fold(inputs, data.data() + at, sources.of(next) + at, bytes / fold.element_bytes());
+  reducer(inputs, data.data() + at, sources.of(next) + at, bytes / reducer.element_bytes());
   for (int i = 2; i < n; ++i) put(sources.of((me + i) % n) + at, data.data() + at, bytes);
   barrier(shm);
 }
 
 /// Everyone has everything, a chunk at a time, in its slot. For two ranks that is the shorter way
-/// at any size: what both read and fold is in their caches, and nothing comes back.
-void all_reduce_one_shot(ShmGroup& shm, std::span<std::byte> data, const Folder& fold) {
+/// at any size: what both read and reduce is in their caches, and nothing comes back.
+void all_reduce_one_shot(ShmGroup& shm, std::span<std::byte> data, const Reducer& reducer) {
   Sources sources(shm);
   const bool offers = pays_to_offer(Op::all_reduce, data.size(), shm);
   const auto exchange = [&](std::span<std::byte> chunk) {
@@ -90,7 +90,7 @@ void all_reduce_one_shot(ShmGroup& shm, std::span<std::byte> data, const Folder&
       shm.publish();
       shm.wait_all();
       sources.learn_all();
-      if (sources.all()) return all_reduce_direct(shm, data, sources, fold);
+      if (sources.all()) return all_reduce_direct(shm, data, sources, reducer);
       if (sources.any()) {
         // A rank whose buffer is in the segment writes the result there while others read it: it
         // has to give a copy after all.
@@ -102,7 +102,7 @@ void all_reduce_one_shot(ShmGroup& shm, std::span<std::byte> data, const Folder&
     } else {
       exchange(chunk);
     }
-    fold(shm.inputs(), chunk.data(), chunk.size() / fold.element_bytes());
+    reducer(shm.inputs(), chunk.data(), chunk.size() / reducer.element_bytes());
   }
 }
 
@@ -113,8 +113,8 @@ void all_reduce_one_shot(ShmGroup& shm, std::span<std::byte> data, const Folder&
 class TwoShot {
  public:
   /// `out` is null where nothing is wanted, or is `in`.
-  TwoShot(ShmGroup& shm, BytesView in, std::byte* out, const Folder& fold)
-      : shm_(shm), in_(in), out_(out), fold_(fold), sources_(shm) {}
+  TwoShot(ShmGroup& shm, BytesView in, std::byte* out, const Reducer& reducer)
+      : shm_(shm), in_(in), out_(out), fold_(reducer), sources_(shm) {}
 
   void run() {
     const std::size_t chunks = (in_.size() + chunk_bytes - 1) / chunk_bytes;
@@ -179,24 +179,24 @@ class TwoShot {
   ShmGroup& shm_;
   BytesView in_;
   std::byte* out_;
-  const Folder& fold_;
+  const Reducer& fold_;
   Sources sources_;
   bool in_place_ = false;
 };
 
 }  // namespace
 
-void all_reduce(ShmGroup& shm, std::span<std::byte> data, const Folder& fold) {
+void all_reduce(ShmGroup& shm, std::span<std::byte> data, const Reducer& reducer) {
   const Algorithm how = serving(Op::all_reduce, data.size(), shm);
-  if (how == Algorithm::flag_line) return all_reduce_in_line(shm, data, fold);
-  if (how == Algorithm::one_shot) return all_reduce_one_shot(shm, data, fold);
-  TwoShot(shm, data, data.data(), fold).run();
+  if (how == Algorithm::flag_line) return all_reduce_in_line(shm, data, reducer);
+  if (how == Algorithm::one_shot) return all_reduce_one_shot(shm, data, reducer);
+  TwoShot(shm, data, data.data(), reducer).run();
 }
 
-void reduce(ShmGroup& shm, BytesView in, std::byte* out, int root, const Folder& fold) {
+void reduce(ShmGroup& shm, BytesView in, std::byte* out, int root, const Reducer& reducer) {
   const bool is_root = shm.rank() == root;
   if (serving(Op::reduce, in.size(), shm) == Algorithm::two_shot) {
-    return TwoShot(shm, in, is_root ? out : nullptr, fold).run();
+    return TwoShot(shm, in, is_root ? out : nullptr, reducer).run();
   }
   shm.open();
   if (!is_root) put(shm.slot(), in.data(), in.size());
@@ -206,7 +206,7 @@ void reduce(ShmGroup& shm, BytesView in, std::byte* out, int root, const Folder&
     shm.wait(member);
     return shm.slot_of(member);
   });
-  fold(inputs, out, in.size() / fold.element_bytes());
+  reducer(inputs, out, in.size() / reducer.element_bytes());
 }
 
 }  // namespace dlaunch::algorithms::shared

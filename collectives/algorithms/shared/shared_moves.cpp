@@ -164,7 +164,7 @@ void all_gather(ShmGroup& shm, std::byte* data, const Offsets& parts) {
 }
 
 void reduce_scatter(ShmGroup& shm, BytesView in, std::byte* out, const Offsets& parts,
-                    const Folder& fold) {
+                    const Reducer& reducer) {
   const int me = shm.rank(), n = shm.size();
   const std::size_t room = piece_bytes(shm);
   const std::size_t longest = longest_of(parts);
@@ -198,7 +198,7 @@ void reduce_scatter(ShmGroup& shm, BytesView in, std::byte* out, const Offsets& 
     }
     const bool whole = offers && sources.all();
     const std::size_t bytes = whole ? size_of_part(parts, me) : piece(me);
-    fold(inputs, out + begin, bytes / fold.element_bytes());
+    reducer(inputs, out + begin, bytes / reducer.element_bytes());
     if (whole) break;
   }
   give_back(shm, sources);

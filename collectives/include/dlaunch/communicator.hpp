@@ -184,11 +184,12 @@ class DLAUNCH_API Communicator {
   void barrier(const Options& options = {});
   /// Everyone's `inout` becomes that of `root`. Same count and dtype on all ranks.
   void broadcast(TensorView inout, int root, const Options& options = {});
-  /// `out` of `root` becomes the fold of everyone's `in`. The others' `out` is neither read nor
-  /// written and may be empty; their `in` stays untouched. On the root both may be the same memory.
+  /// `out` of `root` becomes the reduction of everyone's `in`. The others' `out` is neither read
+  /// nor written and may be empty; their `in` stays untouched. On the root both may be the same
+  /// memory.
   void reduce(ConstTensorView in, TensorView out, int root, const Reduction& reduction = {},
               const Options& options = {});
-  /// Everyone's `inout` becomes the fold of all.
+  /// Everyone's `inout` becomes the reduction of all.
   void all_reduce(TensorView inout, const Reduction& reduction = {}, const Options& options = {});
   /// `out` (size() * in.count elements) becomes everyone's `in`, in rank order.
   void all_gather(ConstTensorView in, TensorView out, const Options& options = {});
@@ -206,7 +207,7 @@ class DLAUNCH_API Communicator {
   void scatter(ConstTensorView in, TensorView out, int root, const Options& options = {});
   void scatter_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts, int root,
                  const Options& options = {});
-  /// The fold of everyone's `in` (size() * out.count elements); rank r gets its r-th part.
+  /// The reduction of everyone's `in` (size() * out.count elements); rank r gets its r-th part.
   void reduce_scatter(ConstTensorView in, TensorView out, const Reduction& reduction = {},
                       const Options& options = {});
   /// The same with a part of counts[r] elements for rank r; counts are the same on all ranks.
@@ -276,7 +277,7 @@ class DLAUNCH_API Communicator {
   /// and booleans count as tensors of one element, text and null become lists. Also in world of
   /// one. Structures that differ: Error{mismatch} with the first path that does.
   [[nodiscard]] Tree all_gather_stacked(const Tree& value, const Options& options = {});
-  /// One tree of the same structure whose tensors and numbers are folded over the ranks. Text and
+  /// One tree of the same structure whose tensors and numbers are reduced over the ranks. Text and
   /// null must be the same everywhere.
   [[nodiscard]] Tree all_reduce_object(const Tree& value, const Reduction& reduction = {},
                                        const Options& options = {});

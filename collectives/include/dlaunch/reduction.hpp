@@ -29,7 +29,7 @@ enum class ReduceOp : std::uint8_t {
 /// "sum", "min"... A static string; never null.
 DLAUNCH_API const char* to_string(ReduceOp op) noexcept;
 
-/// An operation and what it needs. Every operation folds the ranks' elements in the order of the
+/// An operation and what it needs. Every operation reduces the ranks' elements in the order of the
 /// ranks, from left to right, so the result has the same bits on all ranks and from run to run;
 /// canonical() and any_order() ask for others. f16 and bf16 are accumulated in f32 and rounded
 /// once, at the end. If several ranks bring a NaN, it is not defined which of them a sum or a
@@ -51,15 +51,15 @@ class DLAUNCH_API Reduction {
   /// An operation of your own; `name` shows in messages and is compared between ranks.
   static Reduction custom(std::string name, Fold fold);
 
-  /// The same operation, folded by a tree that does not depend on how ranks are spread over nodes:
+  /// The same operation, reduced by a tree that does not depend on how ranks are spread over nodes:
   /// ranks 0 and 1, 2 and 3..., then pairs of pairs, and so on: (0 + 1) + (2 + 3). Sums of floats
   /// are rounded in another order than without it, and lose less with many ranks. Whichever
   /// algorithm runs, the bits are the same. Ranks that disagree on it get Error{mismatch}.
   Reduction canonical() const;
-  /// The same operation, folded in whatever order is fastest for the size and for where the ranks
+  /// The same operation, reduced in whatever order is fastest for the size and for where the ranks
   /// are: ranks of a node first, or along a ring. The bits are the same on all ranks, and from run
   /// to run with the same ranks in the same places; another size or placement may round sums and
-  /// products of floats otherwise. Folds whose bits do not depend on the order (of integers) are
+  /// products of floats otherwise. Reduces whose bits do not depend on the order (of integers) are
   /// made like that without it. A custom operation has to be associative and commutative. Takes the
   /// place of canonical(), as that does of it; ranks that disagree on it get Error{mismatch}.
   Reduction any_order() const;

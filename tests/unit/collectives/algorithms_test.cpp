@@ -90,22 +90,23 @@ template <class T>
 void reductions(Mesh& mesh, const Reduction& reduction, const std::vector<T>& wanted) {
   const int n = mesh.size(), me = mesh.rank();
   const std::size_t count = wanted.size();
-  const Folder fold(reduction, dtype_of<T>::value, true);
+  const Reducer fold(reduction, dtype_of<T>::value, true);
   const auto all_reduces = [&](const char* name, const auto& algorithm) {
     auto x = values<T>(me, count);
     algorithm(mesh, bytes_of(x), fold);
     require(same(x, wanted), std::string("all_reduce, ") + name);
   };
   using Span = std::span<std::byte>;
-  all_reduces("chosen", [](Mesh& m, Span x, const Folder& f) { all_reduce(m, x, f); });
-  all_reduces("in parts", [](Mesh& m, Span x, const Folder& f) { all_reduce_in_parts(m, x, f); });
-  all_reduces("Bruck", [](Mesh& m, Span x, const Folder& f) { all_reduce_bruck(m, x, f); });
+  all_reduces("chosen", [](Mesh& m, Span x, const Reducer& f) { all_reduce(m, x, f); });
+  all_reduces("in parts", [](Mesh& m, Span x, const Reducer& f) { all_reduce_in_parts(m, x, f); });
+  all_reduces("Bruck", [](Mesh& m, Span x, const Reducer& f) { all_reduce_bruck(m, x, f); });
   if (n == 2) {
-    all_reduces("exchange", [](Mesh& m, Span x, const Folder& f) { all_reduce_exchange(m, x, f); });
+    all_reduces("exchange",
+                [](Mesh& m, Span x, const Reducer& f) { all_reduce_exchange(m, x, f); });
   }
   if (fold.freedom() == Freedom::any) {
-    all_reduces("ring", [](Mesh& m, Span x, const Folder& f) { all_reduce_ring(m, x, f); });
-    all_reduces("halving", [](Mesh& m, Span x, const Folder& f) { all_reduce_halving(m, x, f); });
+    all_reduces("ring", [](Mesh& m, Span x, const Reducer& f) { all_reduce_ring(m, x, f); });
+    all_reduces("halving", [](Mesh& m, Span x, const Reducer& f) { all_reduce_halving(m, x, f); });
   }
   const int root = static_cast<int>(count) % n;
   const auto reduces = [&](const char* name, const auto& algorithm) {
@@ -119,11 +120,11 @@ void reductions(Mesh& mesh, const Reduction& reduction, const std::vector<T>& wa
     require(me != root || same(in, wanted), std::string("reduce in place, ") + name);
   };
   using Out = std::byte*;
-  reduces("chosen", [](Mesh& m, Span x, Out o, int r, const Folder& f) { reduce(m, x, o, r, f); });
+  reduces("chosen", [](Mesh& m, Span x, Out o, int r, const Reducer& f) { reduce(m, x, o, r, f); });
   reduces("tree",
-          [](Mesh& m, Span x, Out o, int r, const Folder& f) { reduce_tree(m, x, o, r, f); });
+          [](Mesh& m, Span x, Out o, int r, const Reducer& f) { reduce_tree(m, x, o, r, f); });
   reduces("in parts",
-          [](Mesh& m, Span x, Out o, int r, const Folder& f) { reduce_in_parts(m, x, o, r, f); });
+          [](Mesh& m, Span x, Out o, int r, const Reducer& f) { reduce_in_parts(m, x, o, r, f); });
 
   // Parts of differing length, some empty.
   std::vector<std::size_t> counts(static_cast<std::size_t>(n), 0);
@@ -258,10 +259,10 @@ TEST_CASE("every algorithm that reduces gives the bits of the definition, counts
 
 namespace {
 
-/// The folds of floats in any order: near the definition, and the same bits on all ranks.
+/// The reduces of floats in any order: near the definition, and the same bits on all ranks.
 template <class T>
 void check_any_order(const Reduction& reduction, int size, std::size_t count) {
-  using Algorithm = void (*)(Mesh&, std::span<std::byte>, const Folder&);
+  using Algorithm = void (*)(Mesh&, std::span<std::byte>, const Reducer&);
   const auto wanted = folded<T>(reduction, size, count);
   for (const auto& [name, algorithm] : std::vector<std::pair<const char*, Algorithm>>{
            {"chosen", &all_reduce}, {"ring", &all_reduce_ring}, {"halving", &all_reduce_halving}}) {
@@ -269,7 +270,7 @@ void check_any_order(const Reduction& reduction, int size, std::size_t count) {
     const std::string error = run_meshes(size, Copying::late, [&](Mesh& mesh) {
       auto& x = results[static_cast<std::size_t>(mesh.rank())];
       x = values<T>(mesh.rank(), count);
-      algorithm(mesh, bytes_of(x), Folder(reduction, dtype_of<T>::value, false));
+      algorithm(mesh, bytes_of(x), Reducer(reduction, dtype_of<T>::value, false));
     });
     CHECK_MESSAGE(error.empty(), error << " (" << name << ", " << size << " ranks)");
     for (const auto& each : results) CHECK(same(each, results[0]));
@@ -352,7 +353,7 @@ TEST_CASE("a fold that throws leaves nothing under way in buffers that are gone"
     for (const int size : {2, 3}) {
       const std::string error = run_meshes(size, Copying::at_once, [&](Mesh& mesh) {
         auto x = values<std::uint8_t>(mesh.rank(), count);
-        all_reduce(mesh, bytes_of(x), Folder(failing, DType::u8, false));
+        all_reduce(mesh, bytes_of(x), Reducer(failing, DType::u8, false));
       });
       CHECK_MESSAGE((error == "out of ideas" || error.find("another failed") != std::string::npos),
                     error);

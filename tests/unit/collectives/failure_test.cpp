@@ -321,13 +321,13 @@ TEST_CASE("a custom reduction that throws is not waited for") {
       throw std::runtime_error("out of ideas");
     });
     std::vector<float> in(8), out(8);
-    comm.reduce(in, out, 0, failing);  // Rank 0 alone makes a fold of it.
+    comm.reduce(in, out, 0, failing);  // Rank 0 alone makes a reduction of it.
     comm.barrier();
   });
   CHECK(outcomes[0].text == "out of ideas");
   for (const int rank : {1, 2}) {
     const auto& outcome = outcomes[static_cast<std::size_t>(rank)];
-    // With shared memory all ranks fold, and all throw it themselves.
+    // With shared memory all ranks reduce, and all throw it themselves.
     if (!testing::ranks_share_memory()) CHECK(outcome.code == Errc::internal);
     CHECK_MESSAGE(outcome.mentions("out of ideas"), outcome.text);
   }

@@ -1,5 +1,5 @@
-// Every fold with every set of instructions this processor has, against plain scalars.
-#include "collectives/reduce/partial_fold.hpp"
+// Every reduce with every set of instructions this processor has, against plain scalars.
+#include "collectives/reduce/partial_reducer.hpp"
 #include "collectives/reduce/reduce.hpp"
 #include "tests/support/scalar_fold.hpp"
 
@@ -175,7 +175,7 @@ class Check {
     const auto wanted = ranks_.wanted(reduction, ranks);
     const auto inputs = std::span<const std::byte* const>(places_).first(ranks);
     for (const Instructions set : instruction_sets()) {
-      const Folder fold(reduction, dtype_of<T>::value, true, set);
+      const Reducer fold(reduction, dtype_of<T>::value, true, set);
       int wrong = 0;
       const auto check = [&](std::size_t count, std::size_t shift, bool also, Stores stores) {
         Buffer out(shift), second(3 * shift);
@@ -204,10 +204,10 @@ class Check {
   }
 
   /// The ranks before a cut, and then the others onto what those came to.
-  void in_runs(const Folder& fold, const Reduction& reduction, const std::vector<T>& wanted,
+  void in_runs(const Reducer& fold, const Reduction& reduction, const std::vector<T>& wanted,
                std::size_t ranks) {
     const std::size_t count = 533;
-    PartialFolder partial(fold);
+    PartialReducer partial(fold);
     const auto inputs = std::span<const std::byte* const>(places_);
     for (std::size_t cut = 1; cut <= ranks; ++cut) {
       Buffer between(0), out(1);
@@ -227,7 +227,7 @@ class Check {
   }
 
   /// The outputs are inputs.
-  void in_place(const Folder& fold, const Reduction& reduction, const std::vector<T>& wanted,
+  void in_place(const Reducer& fold, const Reduction& reduction, const std::vector<T>& wanted,
                 std::size_t ranks) {
     for (const Stores stores : {Stores::cached, Stores::streamed}) {
       const std::size_t count = 301, last = ranks - 1;
@@ -279,7 +279,7 @@ void check_conversions(Instructions set) {
   auto* out = reinterpret_cast<std::byte*>(got.data());
   for (const double factor : {1.0, 0.5, 1.0 / 3, 3.0, 0.999, 0x1p-10, 0x1p-14, 1.5e-8, 1e5}) {
     const auto premul = Reduction::premul_sum(factor);
-    Folder(premul, dtype_of<T>::value, false, set)(alone, out, all.size());
+    Reducer(premul, dtype_of<T>::value, false, set)(alone, out, all.size());
     for (std::size_t i = 0; i < all.size(); ++i) wanted[i] = scalar_fold<T>(premul, {all[i]});
     CHECK_MESSAGE(wrong_bits(got, wanted) == 0, to_string(dtype_of<T>::value) << " by " << factor);
   }
@@ -290,7 +290,7 @@ void check_conversions(Instructions set) {
       other.bits = static_cast<std::uint16_t>(bits);
       const std::vector<T> others(all.size(), other);
       const std::array<const std::byte*, 2> both{bytes_of(all), bytes_of(others)};
-      Folder(op, dtype_of<T>::value, false, set)(both, out, all.size());
+      Reducer(op, dtype_of<T>::value, false, set)(both, out, all.size());
       for (std::size_t i = 0; i < all.size(); ++i) {
         wanted[i] = scalar_fold<T>(op, {all[i], other});
         // Either of two NaN may show.
@@ -329,14 +329,14 @@ TEST_CASE("a NaN keeps what it carries, and the leftmost wins in min and max") {
       for (const ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max, ReduceOp::product}) {
         std::vector<float> got(37);
         const Reduction reduction(op);
-        Folder(reduction, DType::f32, false, set)(inputs, reinterpret_cast<std::byte*>(got.data()),
-                                                  got.size());
+        Reducer(reduction, DType::f32, false, set)(inputs, reinterpret_cast<std::byte*>(got.data()),
+                                                   got.size());
         for (const float x : got) CHECK(std::bit_cast<std::uint32_t>(x) == 0xffc12345U);
       }
       if (bearer == 4) continue;
       for (float& x : values[4]) x = std::bit_cast<float>(0x7fc00001U);
       std::vector<float> got(37);
-      Folder(ReduceOp::min, DType::f32, false, set)(
+      Reducer(ReduceOp::min, DType::f32, false, set)(
           inputs, reinterpret_cast<std::byte*>(got.data()), got.size());
       for (const float x : got) CHECK(std::bit_cast<std::uint32_t>(x) == 0xffc12345U);
     }
@@ -345,7 +345,7 @@ TEST_CASE("a NaN keeps what it carries, and the leftmost wins in min and max") {
 
 TEST_CASE("a fold is taken apart only as far as its bits allow") {
   const auto freedom = [](const Reduction& reduction, DType dtype) {
-    return Folder(reduction, dtype, true).freedom();
+    return Reducer(reduction, dtype, true).freedom();
   };
   const auto custom = Reduction::custom("own", [](void*, const void*, std::size_t, DType) {});
   CHECK(freedom(ReduceOp::sum, DType::i32) == Freedom::any);
@@ -373,8 +373,8 @@ TEST_CASE("the canonical order folds neighbours first, also by a function of the
   for (const auto& each : values) inputs.push_back(bytes_of(each));
   std::vector<int> got(1), also(1);
   const auto fold = [&](const Reduction& reduction) {
-    Folder(reduction, DType::i32, false)(inputs, reinterpret_cast<std::byte*>(got.data()),
-                                         reinterpret_cast<std::byte*>(also.data()), 1);
+    Reducer(reduction, DType::i32, false)(inputs, reinterpret_cast<std::byte*>(got.data()),
+                                          reinterpret_cast<std::byte*>(also.data()), 1);
     CHECK(got == also);
     return got[0];
   };

@@ -50,7 +50,7 @@ TEST_CASE("large tensors take the way in parts and give the same bits") {
       std::vector<float> folded(count), in = x;
       comm.reduce(in, folded, 1);
       comm.broadcast(folded, 1);
-      // Folded in rank order, as a loop on one rank does it.
+      // Reduced in rank order, as a loop on one rank does it.
       std::vector<float> all(count * static_cast<std::size_t>(comm.size()));
       comm.all_gather(x, all);
       std::vector<float> reference(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count));

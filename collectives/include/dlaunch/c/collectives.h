@@ -14,12 +14,12 @@ extern "C" {
 DL_API dl_status dl_barrier(dl_comm* comm, const dl_options* options);
 /* Everyone's `inout` becomes that of `root`. Same count and dtype on all ranks. */
 DL_API dl_status dl_broadcast(dl_comm* comm, dl_view inout, int root, const dl_options* options);
-/* `out` of `root` becomes the fold of everyone's `in`. The others' `out` is neither read nor
+/* `out` of `root` becomes the reduction of everyone's `in`. The others' `out` is neither read nor
  * written and may be empty ({0}); their `in` stays untouched. On the root both may be the same
  * memory. */
 DL_API dl_status dl_reduce(dl_comm* comm, dl_const_view in, dl_view out, int root,
                            dl_reduction reduction, const dl_options* options);
-/* Everyone's `inout` becomes the fold of all. */
+/* Everyone's `inout` becomes the reduction of all. */
 DL_API dl_status dl_all_reduce(dl_comm* comm, dl_view inout, dl_reduction reduction,
                                const dl_options* options);
 /* `out` (size * in.count elements) becomes everyone's `in`, in rank order. */
@@ -41,7 +41,7 @@ DL_API dl_status dl_scatter(dl_comm* comm, dl_const_view in, dl_view out, int ro
                             const dl_options* options);
 DL_API dl_status dl_scatter_v(dl_comm* comm, dl_const_view in, dl_view out, const size_t* counts,
                               int root, const dl_options* options);
-/* The fold of everyone's `in` (size * out.count elements); rank r gets its r-th part. */
+/* The reduction of everyone's `in` (size * out.count elements); rank r gets its r-th part. */
 DL_API dl_status dl_reduce_scatter(dl_comm* comm, dl_const_view in, dl_view out,
                                    dl_reduction reduction, const dl_options* options);
 /* The same with a part of counts[r] elements for rank r; counts are the same on all ranks. */

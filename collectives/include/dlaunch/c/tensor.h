@@ -121,14 +121,14 @@ typedef void (*dl_fold)(void* argument, void* accumulated, const void* next, siz
                         dl_dtype dtype);
 
 /* An operation and what it needs; see dlaunch/reduction.hpp for the order in which elements are
- * folded (that of the ranks, so that the result has the same bits on all of them). */
+ * reduced (that of the ranks, so that the result has the same bits on all of them). */
 typedef struct dl_reduction {
   dl_reduce_op op;
   int32_t reserved; /* 0. */
   double factor;    /* DL_PREMUL_SUM. */
   const char* name; /* DL_CUSTOM: shows in messages, and is compared between ranks. */
   dl_fold fold;     /* DL_CUSTOM. */
-  void* argument;   /* DL_CUSTOM: given to fold; lives until the call is complete. */
+  void* argument;   /* DL_CUSTOM: given to reduce; lives until the call is complete. */
 } dl_reduction;
 
 /* `dl_all_reduce(comm, x, dl_op(DL_MAX), DL_HERE)`. */

@@ -71,8 +71,8 @@ DL_API dl_status dl_all_gather_objects(dl_comm* comm, const dl_tree* value, dl_t
  * Structures that differ: DL_MISMATCH with the first path that does. */
 DL_API dl_status dl_all_gather_stacked(dl_comm* comm, const dl_tree* value, dl_tree** result,
                                        const dl_options* options);
-/* One tree of the same structure whose tensors and numbers are folded over the ranks. Text and null
- * must be the same everywhere. */
+/* One tree of the same structure whose tensors and numbers are reduced over the ranks. Text and
+ * null must be the same everywhere. */
 DL_API dl_status dl_all_reduce_object(dl_comm* comm, const dl_tree* value, dl_reduction reduction,
                                       dl_tree** result, const dl_options* options);
 /* Root's `results` become everyone's value; the others' is not written and may be null. */

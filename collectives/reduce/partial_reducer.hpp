@@ -9,16 +9,16 @@
 
 namespace dlaunch {
 
-/// A fold that is made in several places. The ranks' result so far is a *partial*: of the type in
-/// which elements are accumulated (f32 for 16-bit floats, which are rounded at the end alone), with
-/// factors applied, and not yet divided. Folded on from rank to rank, the result has the bits of
-/// the one fold of all. For one thread.
-class PartialFolder {
+/// A reduction that is made in several places. The ranks' result so far is a *partial*: of the type
+/// in which elements are accumulated (f32 for 16-bit floats, which are rounded at the end alone),
+/// with factors applied, and not yet divided. Reduced on from rank to rank, the result has the bits
+/// of the one reduction of all. For one thread.
+class PartialReducer {
  public:
-  /// For a fold whose freedom is not none; `whole` and its reduction are borrowed.
-  explicit PartialFolder(const Folder& whole);
-  PartialFolder(const PartialFolder&) = delete;
-  PartialFolder& operator=(const PartialFolder&) = delete;
+  /// For a reduction whose freedom is not none; `whole` and its reduction are borrowed.
+  explicit PartialReducer(const Reducer& whole);
+  PartialReducer(const PartialReducer&) = delete;
+  PartialReducer& operator=(const PartialReducer&) = delete;
 
   /// The bytes of one element of a partial.
   std::size_t element_bytes() const { return joining_.element_bytes(); }
@@ -32,18 +32,18 @@ class PartialFolder {
   /// fits in place.
   void extend(const std::byte* partial, std::span<const std::byte* const> inputs, std::byte* out,
               std::size_t count);
-  /// Folds partials to a partial.
-  const Folder& joining() const { return joining_; }
+  /// Reduces partials to a partial.
+  const Reducer& joining() const { return joining_; }
   /// The result of a partial of all `ranks`. `out` may be `partial`.
   void finish(const std::byte* partial, std::byte* out, std::size_t count, int ranks) const;
 
  private:
-  const Folder& whole_;
+  const Reducer& whole_;
   const Reduction joining_reduction_;
-  const Folder joining_;
+  const Reducer joining_;
   kernels::Conversions convert_;  ///< Null where elements are accumulated in their own type.
   const bool has_factor_, divides_;
-  const Folder scaling_;  ///< Folds one input: times the factor, if there is one.
+  const Reducer scaling_;  ///< Reduces one input: times the factor, if there is one.
   std::vector<std::byte> scratch_;
   std::vector<const std::byte*> inputs_;
 };

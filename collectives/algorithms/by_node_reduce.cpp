@@ -2,7 +2,7 @@
 #include "collectives/algorithms/messages/requests.hpp"
 #include "collectives/algorithms/messages/submesh.hpp"
 #include "collectives/algorithms/shared/shared.hpp"
-#include "collectives/reduce/partial_fold.hpp"
+#include "collectives/reduce/partial_reducer.hpp"
 
 #include <algorithm>
 #include <array>
@@ -13,8 +13,8 @@
 namespace dlaunch::algorithms::by_node {
 namespace {
 
-/// One rank of a node folds so much in one step: enough for a message, and so little that all of a
-/// step stays in the cache.
+/// One rank of a node reduces so much in one step: enough for a message, and so little that all of
+/// a step stays in the cache.
 constexpr std::size_t piece_bytes_max = 128u << 10;
 
 /// The same on all nodes, so that a piece of theirs is one of ours. Whole elements.
@@ -39,22 +39,22 @@ std::size_t longest_of(const Offsets& parts) {
   return longest;
 }
 
-/// Folds of a node's ranks: in a step each member folds a piece out of the data of all of them. A
-/// rank alone on its node folds its own.
+/// Reduces of a node's ranks: in a step each member reduces a piece out of the data of all of them.
+/// A rank alone on its node reduces its own.
 class NodeFold {
  public:
-  NodeFold(const Nodes& nodes, BytesView in, const Folder& fold, PartialFolder& partials)
+  NodeFold(const Nodes& nodes, BytesView in, const Reducer& reducer, PartialReducer& partials)
       : shm_(nodes.shm()),
         index_(nodes.index()),
         in_(in),
-        element_bytes_(fold.element_bytes()),
+        element_bytes_(reducer.element_bytes()),
         room_(piece_bytes(nodes.layout())),
         partials_(partials),
         inputs_(nodes.layout().members(nodes.node()).size()) {}
 
   /// From here on: what lies in the window of each part that begins at `offset`.
   void turn_to(const Offsets& parts, std::size_t offset) { mine_ = window(parts, index_, offset); }
-  /// Gives the others what is theirs of it; until the next call all can fold.
+  /// Gives the others what is theirs of it; until the next call all can reduce.
   void give(const Offsets& parts, std::size_t offset) {
     inputs_[static_cast<std::size_t>(index_)] = in_.data() + mine_.begin;
     if (shm_ == nullptr) return;
@@ -94,27 +94,27 @@ class NodeFold {
   const int index_;
   const BytesView in_;
   const std::size_t element_bytes_, room_;
-  PartialFolder& partials_;
+  PartialReducer& partials_;
   std::vector<const std::byte*> inputs_;
   Window mine_{};
 };
 
-/// Pieces go from node to node, each of which folds its ranks' data onto what it gets; the last one
-/// has the result, which goes back the same way, or to one node alone. All ranks at one place of
-/// their nodes are a chain of their own.
+/// Pieces go from node to node, each of which reduces its ranks' data onto what it gets; the last
+/// one has the result, which goes back the same way, or to one node alone. All ranks at one place
+/// of their nodes are a chain of their own.
 class Chain {
  public:
   static constexpr int to_all = -1;
 
-  Chain(Mesh& mesh, const Nodes& nodes, BytesView in, const Folder& fold)
+  Chain(Mesh& mesh, const Nodes& nodes, BytesView in, const Reducer& reducer)
       : peers_(mesh, nodes.peers(), nodes.node()),
         node_(nodes.node()),
         last_(nodes.layout().nodes() - 1),
         ranks_(mesh.size()),
         takes_part_(nodes.index() < nodes.layout().fewest()),
-        element_bytes_(fold.element_bytes()),
-        partials_(fold),
-        folds_(nodes, in, fold, partials_) {
+        element_bytes_(reducer.element_bytes()),
+        partials_(reducer),
+        folds_(nodes, in, reducer, partials_) {
     const std::size_t room =
         piece_bytes(nodes.layout()) / element_bytes_ * partials_.element_bytes();
     if (!takes_part_) return;
@@ -122,7 +122,7 @@ class Chain {
     for (Turn& turn : progress_lock_) turn.after = mesh.buffer_pool().take(room);
   }
 
-  /// Folds the windows of all parts that begin at `offset`; the result goes to node `to`, where a
+  /// Reduces the windows of all parts that begin at `offset`; the result goes to node `to`, where a
   /// rank wants its own at `result`, or to all. The same calls in the same order on all ranks.
   void pass(const Offsets& parts, std::size_t offset, int to, std::byte* result) {
     folds_.turn_to(parts, offset);
@@ -190,7 +190,7 @@ class Chain {
   const int node_, last_, ranks_;
   const bool takes_part_;
   const std::size_t element_bytes_;
-  PartialFolder partials_;
+  PartialReducer partials_;
   NodeFold folds_;
   std::size_t passed_ = 0, landed_ = 0;
   std::array<Turn, 4> progress_lock_{Turn(peers_), Turn(peers_), Turn(peers_), Turn(peers_)};
@@ -211,17 +211,17 @@ void for_each_window(std::size_t bytes, std::size_t window, const Pass& pass) {
 
 /// To node `to`, or to all, where each rank wants its slice's result at `mine`.
 void fold_in_chain(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* mine, int to,
-                   const Offsets& parts, const Folder& fold) {
-  Chain chain(mesh, nodes, in, fold);
+                   const Offsets& parts, const Reducer& reducer) {
+  Chain chain(mesh, nodes, in, reducer);
   for_each_window(longest_of(parts), piece_bytes(nodes.layout()),
                   [&](std::size_t offset) { chain.pass(parts, offset, to, mine + offset); });
   chain.finish();
 }
 
-/// The node folds this rank's slice, if it has one, to a partial.
+/// The node reduces this rank's slice, if it has one, to a partial.
 void fold_here(const Nodes& nodes, BytesView in, std::byte* out, const Offsets& parts,
-               const Folder& fold, PartialFolder& partials) {
-  NodeFold folds(nodes, in, fold, partials);
+               const Reducer& reducer, PartialReducer& partials) {
+  NodeFold folds(nodes, in, reducer, partials);
   for_each_window(longest_of(parts), piece_bytes(nodes.layout()), [&](std::size_t offset) {
     folds.turn_to(parts, offset);
     folds.give(parts, offset);
@@ -248,27 +248,27 @@ std::byte* place_of_slice(const Mesh& mesh, const Nodes& nodes, const BufferPool
 }  // namespace
 
 void all_reduce_in_chain(Mesh& mesh, const Nodes& nodes, std::span<std::byte> data,
-                         const Folder& fold) {
-  const Offsets parts = slices_of(nodes, data.size(), fold.element_bytes());
+                         const Reducer& reducer) {
+  const Offsets parts = slices_of(nodes, data.size(), reducer.element_bytes());
   std::byte* mine = data.data() + parts[static_cast<std::size_t>(nodes.index())];
-  fold_in_chain(mesh, nodes, data, mine, Chain::to_all, parts, fold);
+  fold_in_chain(mesh, nodes, data, mine, Chain::to_all, parts, reducer);
   if (nodes.shm() != nullptr) shared::all_gather(*nodes.shm(), data.data(), parts);
 }
 
 void reduce_in_chain(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* out, int root,
-                     const Folder& fold) {
-  const Offsets parts = slices_of(nodes, in.size(), fold.element_bytes());
+                     const Reducer& reducer) {
+  const Offsets parts = slices_of(nodes, in.size(), reducer.element_bytes());
   const std::size_t size = size_of_part(parts, nodes.index());
   const auto room = mesh.buffer_pool().take(size);
   std::byte* mine = place_of_slice(mesh, nodes, room, out, root);
-  fold_in_chain(mesh, nodes, in, mine, nodes.layout().node_of(root), parts, fold);
+  fold_in_chain(mesh, nodes, in, mine, nodes.layout().node_of(root), parts, reducer);
   gather_slices(nodes, {mine, size}, out, parts, root);
 }
 
 void reduce_scatter_in_chain(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* out,
-                             std::size_t each, const Folder& fold) {
+                             std::size_t each, const Reducer& reducer) {
   const Layout& layout = nodes.layout();
-  Chain chain(mesh, nodes, in, fold);
+  Chain chain(mesh, nodes, in, reducer);
   for_each_window(each, piece_bytes(layout), [&](std::size_t offset) {
     for (int node = 0; node < layout.nodes(); ++node) {
       Offsets parts = equal_parts(layout.most(), each);
@@ -281,15 +281,15 @@ void reduce_scatter_in_chain(Mesh& mesh, const Nodes& nodes, BytesView in, std::
 }
 
 void all_reduce_in_slices(Mesh& mesh, const Nodes& nodes, std::span<std::byte> data,
-                          const Folder& fold) {
-  const Offsets parts = slices_of(nodes, data.size(), fold.element_bytes());
+                          const Reducer& reducer) {
+  const Offsets parts = slices_of(nodes, data.size(), reducer.element_bytes());
   std::byte* mine = data.data() + parts[static_cast<std::size_t>(nodes.index())];
-  const std::size_t count = size_of_part(parts, nodes.index()) / fold.element_bytes();
-  PartialFolder partials(fold);
+  const std::size_t count = size_of_part(parts, nodes.index()) / reducer.element_bytes();
+  PartialReducer partials(reducer);
   const std::size_t bytes = count * partials.element_bytes();
   const auto room = mesh.buffer_pool().take(partials.fits_in_place() ? 0 : bytes);
   std::byte* partial = partials.fits_in_place() ? mine : room.get();
-  fold_here(nodes, data, partial, parts, fold, partials);
+  fold_here(nodes, data, partial, parts, reducer, partials);
   if (!nodes.peers().empty()) {
     Submesh peers(mesh, nodes.peers(), nodes.node());
     algorithms::all_reduce(peers, {partial, bytes}, partials.joining());
@@ -299,15 +299,15 @@ void all_reduce_in_slices(Mesh& mesh, const Nodes& nodes, std::span<std::byte> d
 }
 
 void reduce_in_slices(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* out, int root,
-                      const Folder& fold) {
-  const Offsets parts = slices_of(nodes, in.size(), fold.element_bytes());
+                      const Reducer& reducer) {
+  const Offsets parts = slices_of(nodes, in.size(), reducer.element_bytes());
   const std::size_t size = size_of_part(parts, nodes.index());
-  const std::size_t count = size / fold.element_bytes();
-  PartialFolder partials(fold);
+  const std::size_t count = size / reducer.element_bytes();
+  PartialReducer partials(reducer);
   const std::size_t bytes = count * partials.element_bytes();
   const auto partial = mesh.buffer_pool().take(bytes);
   const auto room = mesh.buffer_pool().take(size);
-  fold_here(nodes, in, partial.get(), parts, fold, partials);
+  fold_here(nodes, in, partial.get(), parts, reducer, partials);
   std::byte* mine = place_of_slice(mesh, nodes, room, out, root);
   const int to = nodes.layout().node_of(root);
   if (!nodes.peers().empty()) {

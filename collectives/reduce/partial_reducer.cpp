@@ -1,4 +1,4 @@
-#include "collectives/reduce/partial_fold.hpp"
+#include "collectives/reduce/partial_reducer.hpp"
 
 #include <algorithm>
 #include <array>
@@ -15,7 +15,7 @@ constexpr std::size_t element_bytes_max = 16;
 bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
 /// A custom operation knows how it accumulates, and we do not.
-DType accumulated(const Folder& whole) {
+DType accumulated(const Reducer& whole) {
   const bool widens = is_half(whole.dtype()) && whole.reduction().op() != ReduceOp::custom;
   return widens ? DType::f32 : whole.dtype();
 }
@@ -39,7 +39,7 @@ Reduction joining(const Reduction& reduction) {
   return reduction;
 }
 
-kernels::Conversions conversions(const Folder& whole) {
+kernels::Conversions conversions(const Reducer& whole) {
   if (accumulated(whole) == whole.dtype()) return {};
   switch (whole.instructions()) {
     case Instructions::baseline:
@@ -98,7 +98,7 @@ void divide(DType dtype, std::byte* values, std::size_t count, int ranks) {
 
 }  // namespace
 
-PartialFolder::PartialFolder(const Folder& whole)
+PartialReducer::PartialReducer(const Reducer& whole)
     : whole_(whole),
       joining_reduction_(dlaunch::joining(whole.reduction())),
       joining_(joining_reduction_, accumulated(whole), false, whole.instructions()),
@@ -110,8 +110,8 @@ PartialFolder::PartialFolder(const Folder& whole)
   assert(whole.freedom() != Freedom::none);
 }
 
-void PartialFolder::extend(const std::byte* partial, std::span<const std::byte* const> inputs,
-                           std::byte* out, std::size_t count) {
+void PartialReducer::extend(const std::byte* partial, std::span<const std::byte* const> inputs,
+                            std::byte* out, std::size_t count) {
   const bool as_they_are = convert_.widen == nullptr && !has_factor_;
   const std::size_t first = partial != nullptr ? 1 : 0;
   const std::size_t from_bytes = whole_.element_bytes(), to_bytes = element_bytes();
@@ -137,8 +137,8 @@ void PartialFolder::extend(const std::byte* partial, std::span<const std::byte* 
   }
 }
 
-void PartialFolder::finish(const std::byte* partial, std::byte* out, std::size_t count,
-                           int ranks) const {
+void PartialReducer::finish(const std::byte* partial, std::byte* out, std::size_t count,
+                            int ranks) const {
   const std::size_t bytes = element_bytes();
   if (convert_.round == nullptr) {
     if (out != partial && count > 0) std::memmove(out, partial, count * bytes);

@@ -1,6 +1,6 @@
 #include "collectives/algorithms/messages/messages.hpp"
 #include "collectives/algorithms/messages/requests.hpp"
-#include "collectives/reduce/partial_fold.hpp"
+#include "collectives/reduce/partial_reducer.hpp"
 
 #include <algorithm>
 #include <array>
@@ -9,17 +9,17 @@
 namespace dlaunch::algorithms {
 namespace {
 
-/// Folded while the next one arrives. A multiple of every element's size.
+/// Reduced while the next one arrives. A multiple of every element's size.
 constexpr std::size_t chunk_bytes = 256u << 10;
 
-/// This rank's data as folded so far, by places in `data`: there, if a partial is of the elements'
+/// This rank's data as reduced so far, by places in `data`: there, if a partial is of the elements'
 /// type, else beside it.
 class Partials {
  public:
-  Partials(Mesh& mesh, std::span<std::byte> data, const Folder& fold)
-      : fold_(fold), partials_(fold), ranks_(mesh.size()), begin_(data.data()) {
+  Partials(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer)
+      : fold_(reducer), partials_(reducer), ranks_(mesh.size()), begin_(data.data()) {
     if (partials_.is_plain()) return;
-    const std::size_t count = data.size() / fold.element_bytes();
+    const std::size_t count = data.size() / reducer.element_bytes();
     if (!partials_.fits_in_place()) {
       room_ = mesh.buffer_pool().take(count * partials_.element_bytes());
       begin_ = room_.get();
@@ -44,8 +44,8 @@ class Partials {
   }
 
  private:
-  const Folder& fold_;
-  PartialFolder partials_;
+  const Reducer& fold_;
+  PartialReducer partials_;
   const int ranks_;
   BufferPool::Buffer room_;
   std::byte* begin_;
@@ -62,7 +62,7 @@ void for_each_chunk(std::span<std::byte> data, const Use& use) {
   } while (begin < data.size());
 }
 
-/// Parts go round the ring and are folded at every rank; each ends at its owner, whole.
+/// Parts go round the ring and are reduced at every rank; each ends at its owner, whole.
 void fold_round_ring(Mesh& mesh, const Partials& partials, const Offsets& parts) {
   const int n = mesh.size(), me = mesh.rank();
   std::size_t longest = 0;
@@ -110,18 +110,18 @@ struct PowerOfTwo {
 
 }  // namespace
 
-void all_reduce_ring(Mesh& mesh, std::span<std::byte> data, const Folder& fold) {
-  const Offsets parts = even_parts(data.size(), mesh.size(), fold.element_bytes());
+void all_reduce_ring(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer) {
+  const Offsets parts = even_parts(data.size(), mesh.size(), reducer.element_bytes());
   const auto me = static_cast<std::size_t>(mesh.rank());
-  const Partials partials(mesh, data, fold);
+  const Partials partials(mesh, data, reducer);
   fold_round_ring(mesh, partials, parts);
   partials.finish(parts[me], parts[me + 1], data.data() + parts[me]);
   all_gather_ring(mesh, data.data(), parts);
 }
 
-void all_reduce_halving(Mesh& mesh, std::span<std::byte> data, const Folder& fold) {
+void all_reduce_halving(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer) {
   const PowerOfTwo ranks(mesh);
-  const Partials partials(mesh, data, fold);
+  const Partials partials(mesh, data, reducer);
   const auto all = partials.of(0, data.size());
   const auto came = mesh.buffer_pool().take(ranks.place >= 0 ? all.size() : 0);
   if (ranks.place < 0) {
@@ -132,9 +132,9 @@ void all_reduce_halving(Mesh& mesh, std::span<std::byte> data, const Folder& fol
     mesh.recv(mesh.rank() - 1, {came.get(), all.size()});
     partials.join(came.get(), all.data(), all);
   }
-  const Offsets parts = even_parts(data.size(), ranks.size, fold.element_bytes());
+  const Offsets parts = even_parts(data.size(), ranks.size, reducer.element_bytes());
   const auto offset = [&](int place) { return parts[static_cast<std::size_t>(place)]; };
-  // The range left to fold here is halved until it is this place's part.
+  // The range left to reduce here is halved until it is this place's part.
   int first = 0;
   for (int half = ranks.size / 2; half > 0; half /= 2) {
     const bool is_left = (ranks.place & half) == 0;
