@@ -40,7 +40,7 @@ std::string seconds_text(Clock::duration duration) {
 /// An inquiry, as long as its answers are waited for. Under the mesh's lock.
 class Asking {
  public:
-  Asking(transport::Links& mesh, const std::vector<int>& ranks, transport::Inquiry& inquiry)
+  Asking(transport::Transport& mesh, const std::vector<int>& ranks, transport::Inquiry& inquiry)
       : mesh_(mesh), inquiry_(inquiry) {
     mesh_.inquire(ranks, inquiry_);
   }
@@ -49,7 +49,7 @@ class Asking {
   ~Asking() { mesh_.control().withdraw(inquiry_); }
 
  private:
-  transport::Links& mesh_;
+  transport::Transport& mesh_;
   transport::Inquiry& inquiry_;
 };
 

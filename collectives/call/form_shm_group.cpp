@@ -18,8 +18,8 @@ using transport::ShmGroup;
 /// In place of a block: some rank has not mapped the segment.
 constexpr std::uint64_t no_shm_group = ~std::uint64_t{0};
 
-std::uint64_t key_of(const transport::Links& links, const Group& group) {
-  const std::array<std::uint64_t, 2> parts{links.generation(), group.id};
+std::uint64_t key_of(const transport::Transport& transport, const Group& group) {
+  const std::array<std::uint64_t, 2> parts{transport.generation(), group.id};
   return transport::hash_bytes(parts.data(), sizeof parts) | 1;
 }
 
@@ -27,8 +27,8 @@ std::uint64_t key_of(const transport::Links& links, const Group& group) {
 /// the store knows of one that came and could not, so it is asked at growing intervals.
 class Attachment {
  public:
-  Attachment(transport::Links& links, Segment& segment, int local, int world_rank)
-      : links_(links), segment_(segment), local_(local), world_rank_(world_rank) {}
+  Attachment(transport::Transport& transport, Segment& segment, int local, int world_rank)
+      : transport_(transport), segment_(segment), local_(local), world_rank_(world_rank) {}
 
   /// nullopt: not known yet.
   std::optional<bool> look() {
@@ -37,7 +37,7 @@ class Attachment {
     if (now < ask_at_) return std::nullopt;
     ask_at_ = now + pause_;
     pause_ = std::min<Clock::duration>(pause_ * 2, pause_max);
-    const auto location = transport::find_location(links_.store(), world_rank_);
+    const auto location = transport::find_location(transport_.store(), world_rank_);
     // It announces itself after it has attached.
     if (location && !is_attached()) return false;
     return std::nullopt;
@@ -49,7 +49,7 @@ class Attachment {
 
   bool is_attached() { return segment_.rank(local_).attached.load() != 0; }
 
-  transport::Links& links_;
+  transport::Transport& transport_;
   Segment& segment_;
   const int local_, world_rank_;
   Clock::time_point ask_at_{};
@@ -78,11 +78,11 @@ struct Neighbours {
 /// The making of one shm group, by all of its members.
 class Forming {
  public:
-  Forming(Call& call, transport::Links& links, const Group& group, Neighbours neighbours)
+  Forming(Call& call, transport::Transport& transport, const Group& group, Neighbours neighbours)
       : call_(call),
-        links_(links),
+        transport_(transport),
         group_(group),
-        segment_(*links.segment()),
+        segment_(*transport.segment()),
         neighbours_(std::move(neighbours)) {}
 
   /// Null on all of them if one has not mapped the segment, or if it has no room for a shm group.
@@ -90,7 +90,7 @@ class Forming {
   std::unique_ptr<ShmGroup> form(bool& is_full) {
     const std::uint64_t block = neighbours_.me == 0 ? make(is_full) : hear();
     if (block == no_shm_group) return nullptr;
-    return std::make_unique<ShmGroup>(links_.segment(), links_.bell(),
+    return std::make_unique<ShmGroup>(transport_.segment(), transport_.bell(),
                                       std::move(neighbours_.locals), neighbours_.me, block);
   }
 
@@ -102,12 +102,12 @@ class Forming {
   void look(int member, const std::function<bool()>& ready, bool from_it_alone = false) {
     call_.look_until(
         [&] {
-          links_.bell()->lie_down();
+          transport_.bell()->lie_down();
           return ready();
         },
         neighbours_.rank(member), from_it_alone);
-    const auto lock = links_.lock();
-    links_.get_up();
+    const auto lock = transport_.lock();
+    transport_.get_up();
   }
 
   std::uint64_t make(bool& is_full) {
@@ -116,7 +116,7 @@ class Forming {
     };
     bool all = true, with_remote_barriers = has_barriers(0);
     for (int member = 1; member < neighbours_.size() && all; ++member) {
-      Attachment attachment(links_, segment_, neighbours_.local(member),
+      Attachment attachment(transport_, segment_, neighbours_.local(member),
                             group_.world_rank(neighbours_.rank(member)));
       std::optional<bool> attached;
       look(member, [&] { return (attached = attachment.look()).has_value(); });
@@ -132,15 +132,15 @@ class Forming {
     }
     // Room comes when those have read who were told before.
     const auto readers = static_cast<std::uint32_t>(neighbours_.size() - 1);
-    look(1, [&] { return leader().post(key_of(links_, group_), block, readers); });
-    for (const int local : neighbours_.locals) links_.bell()->ring_if_asleep(local);
+    look(1, [&] { return leader().post(key_of(transport_, group_), block, readers); });
+    for (const int local : neighbours_.locals) transport_.bell()->ring_if_asleep(local);
     return block;
   }
 
   std::uint64_t hear() {
     std::uint64_t block = no_shm_group;
     const auto is_told = [&] {
-      const auto told = leader().read(key_of(links_, group_));
+      const auto told = leader().read(key_of(transport_, group_));
       if (told) block = *told;
       return told.has_value();
     };
@@ -149,7 +149,7 @@ class Forming {
   }
 
   Call& call_;
-  transport::Links& links_;
+  transport::Transport& transport_;
   const Group& group_;
   Segment& segment_;
   Neighbours neighbours_;
@@ -157,13 +157,14 @@ class Forming {
 
 }  // namespace
 
-std::unique_ptr<ShmGroup> form_shm_group(Call& call, transport::Links& links, const Group& group) {
-  const auto& segment = links.segment();
+std::unique_ptr<ShmGroup> form_shm_group(Call& call, transport::Transport& transport,
+                                         const Group& group) {
+  const auto& segment = transport.segment();
   if (!segment || group.size() < 2) return nullptr;
   Neighbours neighbours(*segment, group);
   if (neighbours.size() < group.size()) return nullptr;
   bool is_full = false;
-  auto shm = Forming(call, links, group, std::move(neighbours)).form(is_full);
+  auto shm = Forming(call, transport, group, std::move(neighbours)).form(is_full);
   if (is_full) {
     throw Error(Errc::internal, "the node's shared memory is full: no room for a group of " +
                                     std::to_string(group.size()) +
@@ -172,18 +173,18 @@ std::unique_ptr<ShmGroup> form_shm_group(Call& call, transport::Links& links, co
   return shm;
 }
 
-std::unique_ptr<Nodes> form_nodes(Call& call, transport::Links& links, const Group& group) {
+std::unique_ptr<Nodes> form_nodes(Call& call, transport::Transport& transport, const Group& group) {
   // Two of them would have a shm group of all, or nothing in common.
   if (group.size() < 3) return nullptr;
   std::unique_ptr<ShmGroup> shm;
   std::vector<std::uint64_t> numbers(static_cast<std::size_t>(group.size()));
   auto& mine = numbers[static_cast<std::size_t>(group.rank)];
-  if (const auto& segment = links.segment()) {
+  if (const auto& segment = transport.segment()) {
     Neighbours neighbours(*segment, group);
     // All of them: there was no shm group for them.
     const bool some = neighbours.size() > 1 && neighbours.size() < group.size();
     bool is_full = false;  // Then ranks go on as if they had no memory in common.
-    if (some) shm = Forming(call, links, group, std::move(neighbours)).form(is_full);
+    if (some) shm = Forming(call, transport, group, std::move(neighbours)).form(is_full);
     if (shm != nullptr) mine = segment->id() | 1;
   }
   algorithms::all_gather(call, reinterpret_cast<std::byte*>(numbers.data()),

@@ -25,7 +25,7 @@ bool is_cut_off(Membership* membership) {
 
 }  // namespace
 
-void FlightPlace::take(transport::Links& mesh, const Group& group) {
+void FlightPlace::take(transport::Transport& mesh, const Group& group) {
   flight_ = mesh.flight();
   place_ = flight_->join(mesh.flight_id(group.id), group.name, group.rank, group.size());
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "collectives/transport/links.hpp"
+#include "collectives/transport/transport.hpp"
 
 #include <atomic>
 #include <stop_token>
@@ -14,7 +14,7 @@ namespace dlaunch::transport {
 class ProgressThread {
  public:
   /// `mesh` outlives it.
-  explicit ProgressThread(Links& mesh) : mesh_(mesh) {}
+  explicit ProgressThread(Transport& mesh) : mesh_(mesh) {}
   ProgressThread(const ProgressThread&) = delete;
   ProgressThread& operator=(const ProgressThread&) = delete;
   ~ProgressThread();
@@ -37,7 +37,7 @@ class ProgressThread {
   bool is_wanted();
   void run(const std::stop_token& stop);
 
-  Links& mesh_;
+  Transport& mesh_;
   std::vector<const Receive*> receives_;
   std::vector<const Outgoing*> outgoings_;
   bool failed_ = false;

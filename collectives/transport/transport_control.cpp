@@ -1,4 +1,4 @@
-#include "collectives/transport/links.hpp"
+#include "collectives/transport/transport.hpp"
 #include "runtime/segment/flight_log.hpp"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 /// What ranks tell and ask each other beside data.
 namespace dlaunch::transport {
 
-void Links::on_control(int from, const Header& header, BytesView payload) {
+void Transport::on_control(int from, const Header& header, BytesView payload) {
   switch (header.kind) {
     case Kind::failure:
       if (auto notice = decode_failure(header, payload)) {
@@ -40,7 +40,7 @@ void Links::on_control(int from, const Header& header, BytesView payload) {
   }
 }
 
-void Links::take_inquiry(int from, const Header& header) {
+void Transport::take_inquiry(int from, const Header& header) {
   const auto activity = control_.activity(header.communicator);
   Status status{header.communicator, header.sequence, ""};
   switch (static_cast<Question>(header.argument)) {
@@ -63,7 +63,7 @@ void Links::take_inquiry(int from, const Header& header) {
   answer(from, header, status);
 }
 
-void Links::answer(int from, const Header& inquiry, const Status& status) {
+void Transport::answer(int from, const Header& inquiry, const Status& status) {
   Header header;
   header.kind = Kind::status;
   header.communicator = inquiry.communicator;
@@ -76,13 +76,13 @@ void Links::answer(int from, const Header& inquiry, const Status& status) {
 
 // ---- News. ----
 
-const PeerLoss* Links::loss_of(int rank) const {
+const PeerLoss* Transport::loss_of(int rank) const {
   const auto found = std::find_if(losses_.begin(), losses_.end(),
                                   [&](const PeerLoss& loss) { return loss.rank == rank; });
   return found == losses_.end() ? nullptr : &*found;
 }
 
-const std::string* Links::end_of(int rank) const {
+const std::string* Transport::end_of(int rank) const {
   if (const RingReader* ring = rings_ ? rings_->from(rank) : nullptr) {
     return ring->ended() ? &ring->reason() : nullptr;
   }
@@ -92,7 +92,7 @@ const std::string* Links::end_of(int rank) const {
 }
 
 /// A message that has come and is held tells nothing of what is behind it.
-bool Links::has_left_something(int rank) const {
+bool Transport::has_left_something(int rank) const {
   if (inbox_.is_stalled(rank)) return false;
   // The end of a process is not written into its rings.
   if (const RingReader* ring = rings_ ? rings_->from(rank) : nullptr) {
@@ -102,13 +102,13 @@ bool Links::has_left_something(int rank) const {
   return channel != nullptr && !channel->ended();
 }
 
-const std::string* Links::break_of(int rank) const {
+const std::string* Transport::break_of(int rank) const {
   const OutChannel* channel = outs_.find(rank);
   const bool is_broken = channel != nullptr && channel->state() == OutChannel::State::broken;
   return is_broken ? &channel->reason() : nullptr;
 }
 
-void Links::inquire(const std::vector<int>& ranks, Inquiry& inquiry) {
+void Transport::inquire(const std::vector<int>& ranks, Inquiry& inquiry) {
   control_.await(inquiry);
   Header header = inquiry.message;
   header.kind = Kind::inquiry;
@@ -128,7 +128,8 @@ void Links::inquire(const std::vector<int>& ranks, Inquiry& inquiry) {
   }
 }
 
-std::string Links::call_made(int rank, std::uint64_t communicator, std::uint64_t sequence) const {
+std::string Transport::call_made(int rank, std::uint64_t communicator,
+                                 std::uint64_t sequence) const {
   const int there = segment_ ? segment_->local_of(rank) : -1;
   if (rank != rank_ && there < 0) return "";
   const FlightRing& ring = rank == rank_ ? flight_->ring() : segment_->flight(there);
@@ -140,7 +141,7 @@ std::string Links::call_made(int rank, std::uint64_t communicator, std::uint64_t
   return call == log.calls.rend() ? "" : FlightNames{ring}.full_and_site(*call);
 }
 
-std::string Links::sent_from(int rank, const Header& message) const {
+std::string Transport::sent_from(int rank, const Header& message) const {
   const int there = segment_ ? segment_->local_of(rank) : -1;
   if (rank != rank_ && there < 0) return "";
   const FlightRing& ring = rank == rank_ ? flight_->ring() : segment_->flight(there);

@@ -1,17 +1,17 @@
-#include "collectives/transport/links.hpp"
 #include "collectives/transport/message/spin_times.hpp"
+#include "collectives/transport/transport.hpp"
 
 #include <sched.h>
 
 namespace dlaunch::transport {
 
-bool Links::has_processors(int ranks_here) {
+bool Transport::has_processors(int ranks_here) {
   cpu_set_t set;
   return ::sched_getaffinity(0, sizeof set, &set) == 0 && ranks_here <= CPU_COUNT(&set);
 }
 
 /// Takes the message from its connection, whatever else happens on others meanwhile.
-bool Links::take_from(InChannel& channel, Receive& receive) {
+bool Transport::take_from(InChannel& channel, Receive& receive) {
   const auto take = [&] {
     if (!channel.take(receive)) return false;
     inbox_.note_taken(receive.from, receive.header);
@@ -27,7 +27,7 @@ bool Links::take_from(InChannel& channel, Receive& receive) {
   return false;
 }
 
-bool Links::look_for(int from) {
+bool Transport::look_for(int from) {
   InChannel* channel = ins_.find(from);
   if (!spins_ || channel == nullptr || channel->ended() || channel->held() ||
       progress_lock_.are_shared()) {

@@ -1,4 +1,4 @@
-#include "collectives/transport/links.hpp"
+#include "collectives/transport/transport.hpp"
 
 #include "collectives/transport/flight_words.hpp"
 #include "runtime/base/deadline.hpp"
@@ -55,9 +55,9 @@ void require_answer(Store& store, const std::string& key) {
 
 }  // namespace
 
-Links::Links(const World& world) : Links(world, 0) {}
+Transport::Transport(const World& world) : Transport(world, 0) {}
 
-Links::Links(const World& world, std::uint32_t generation)
+Transport::Transport(const World& world, std::uint32_t generation)
     : world_(world),
       rank_(world.rank()),
       size_(world.size()),
@@ -89,7 +89,7 @@ Links::Links(const World& world, std::uint32_t generation)
 }
 
 /// Alone on its node, a rank has one for its flight ring only.
-void Links::share(const std::shared_ptr<Segment>& granted) {
+void Transport::share(const std::shared_ptr<Segment>& granted) {
   if (!granted || granted->size() < 2) return;
   const int local = granted->local_of(rank_);
   if (local < 0) return;
@@ -106,7 +106,7 @@ void Links::share(const std::shared_ptr<Segment>& granted) {
 
 /// The agent's listener was made known by World::init. A listener of our own is made known here;
 /// the first free key tells how many meshes this rank made from the world before.
-void Links::publish() {
+void Transport::publish() {
   if (membership_ && (generation_ & derived) == 0) listener_ = membership_->take_listener();
   if (!listener_) {
     listener_ = listen_tcp(resolve(own_host(), 0).front());
@@ -121,17 +121,17 @@ void Links::publish() {
 }
 
 /// The host at which others reach this rank: its first mesh, or World::init, has made it known.
-std::string Links::own_host() {
+std::string Transport::own_host() {
   const auto first = store_->get("mesh/" + std::to_string(rank_));
   return first ? address_of(as_text(*first)).host() : "127.0.0.1";
 }
 
-std::string Links::key_of(int rank) const {
+std::string Transport::key_of(int rank) const {
   const std::string key = "mesh/" + std::to_string(rank);
   return generation_ == 0 ? key : key + "/" + std::to_string(generation_);
 }
 
-Hello Links::hello() const {
+Hello Transport::hello() const {
   Hello hello;
   hello.job = job_;
   hello.epoch = epoch_;
@@ -144,7 +144,7 @@ Hello Links::hello() const {
 
 // ---- Sending. ----
 
-void Links::post(Outgoing& message) {
+void Transport::post(Outgoing& message) {
   if (message.to == rank_) {
     inbox_.deliver(rank_, message.header, message.payload);
     message.state = Outgoing::State::done;
@@ -156,7 +156,7 @@ void Links::post(Outgoing& message) {
   start_sending(message.to, had_work);
 }
 
-void Links::post_control(int to, const Header& header, Bytes payload) {
+void Transport::post_control(int to, const Header& header, Bytes payload) {
   if (to == rank_) return;
   OutChannel& channel = out(to);
   const bool asks_store =
@@ -171,7 +171,7 @@ void Links::post_control(int to, const Header& header, Bytes payload) {
 }
 
 /// Others are told if messages of theirs may have left, too, or if there is more to poll for.
-void Links::start_sending(int to, bool had_work) {
+void Transport::start_sending(int to, bool had_work) {
   OutChannel& channel = out(to);
   if (channel.state() == OutChannel::State::idle) look_up(to);
   channel.pump();
@@ -179,12 +179,12 @@ void Links::start_sending(int to, bool had_work) {
 }
 
 /// A channel that breaks of it takes the messages of others with it.
-void Links::withdraw(Outgoing& message) {
+void Transport::withdraw(Outgoing& message) {
   out(message.to).withdraw(message);
   tell_threads();
 }
 
-void Links::look_up(int to) {
+void Transport::look_up(int to) {
   OutChannel& channel = out(to);
   if (rings_ && rings_->reaches(to)) {
     channel.open(rings_->writer_to(to));
@@ -201,7 +201,7 @@ void Links::look_up(int to) {
   has_connections_ = true;
 }
 
-bool Links::looks_up() const {
+bool Transport::looks_up() const {
   return std::any_of(outs_.begin(), outs_.end(), [](const auto& entry) {
     const OutChannel& channel = *entry.kept;
     return channel.state() == OutChannel::State::looking_up && channel.has_work();
@@ -209,7 +209,7 @@ bool Links::looks_up() const {
 }
 
 /// Asks the store for what is awaited, at growing intervals.
-bool Links::look_up_pending(Clock::time_point now) {
+bool Transport::look_up_pending(Clock::time_point now) {
   if (!surveying_ && !looks_up()) {
     lookup_pause_ = lookup_pause_first;
     return false;
@@ -222,7 +222,7 @@ bool Links::look_up_pending(Clock::time_point now) {
   return moved;
 }
 
-bool Links::connect_pending() {
+bool Transport::connect_pending() {
   bool moved = false;
   for (const auto& [to, channel] : outs_) {
     if (channel->state() != OutChannel::State::looking_up || !channel->has_work()) continue;
@@ -234,14 +234,14 @@ bool Links::connect_pending() {
   return moved;
 }
 
-const Topology* Links::topology() {
+const Topology* Transport::topology() {
   if (!surveying_ && survey_.topology() == nullptr) {
     surveying_ = survey_.ask(*store_) == nullptr;
   }
   return survey_.topology();
 }
 
-bool Links::is_flushed() const {
+bool Transport::is_flushed() const {
   return std::none_of(outs_.begin(), outs_.end(),
                       [](const auto& entry) { return entry.kept->has_work(); });
 }
@@ -249,18 +249,18 @@ bool Links::is_flushed() const {
 // ---- Receiving. ----
 
 /// It may have made room for a source that was held.
-void Links::post(Receive& receive) {
+void Transport::post(Receive& receive) {
   inbox_.post(receive);
   if (progress_lock_.are_shared() && pump_unpolled()) tell_threads();
 }
 
-void Links::withdraw(Receive& receive) {
+void Transport::withdraw(Receive& receive) {
   inbox_.withdraw(receive);
   if (progress_lock_.are_shared() && pump_unpolled()) tell_threads();
 }
 
 /// Whether there is room for one more. A slow newcomer makes room; otherwise the new one waits.
-bool Links::may_accept(Clock::time_point now) {
+bool Transport::may_accept(Clock::time_point now) {
   if (now < accept_again_) return false;
   while (newcomers_.size() >= newcomers_max) {
     if (now - newcomers_.front().since < newcomer_slow) return false;
@@ -271,7 +271,7 @@ bool Links::may_accept(Clock::time_point now) {
 }
 
 /// Without a key nothing is to be proved, and a sender may say its Hello when it comes to it.
-void Links::drop_slow_newcomers() {
+void Transport::drop_slow_newcomers() {
   const auto now = Clock::now();
   while (key_ && !newcomers_.empty() && now - newcomers_.front().since >= proof_timeout) {
     if (!greet(newcomers_.front())) ++strangers_;
@@ -279,7 +279,7 @@ void Links::drop_slow_newcomers() {
   }
 }
 
-void Links::accept_all() {
+void Transport::accept_all() {
   const auto now = Clock::now();
   while (may_accept(now)) {
     unique_fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -301,7 +301,7 @@ void Links::accept_all() {
 }
 
 /// Reads who it is, and its proof; true when it is no newcomer any more.
-bool Links::greet(Newcomer& newcomer) {
+bool Transport::greet(Newcomer& newcomer) {
   std::array<std::byte, sizeof(Hello)> part;
   for (;;) {
     const auto n =
@@ -325,7 +325,7 @@ bool Links::greet(Newcomer& newcomer) {
 }
 
 /// A second connection of a rank is just closed, as a stranger's is.
-bool Links::admit(int from, unique_fd fd) {
+bool Transport::admit(int from, unique_fd fd) {
   if (ins_.find(from) != nullptr || (rings_ && rings_->from(from) != nullptr)) return false;
   has_connections_ = true;
   ins_.get(from, std::move(fd), from).pump(inbox_, on_control_);
@@ -333,7 +333,7 @@ bool Links::admit(int from, unique_fd fd) {
 }
 
 /// What poll(2) does not tell of: sources that were held, and rings.
-bool Links::pump_unpolled() {
+bool Transport::pump_unpolled() {
   bool moved = rings_ && pump_rings();
   for (const auto& [from, channel] : ins_) {
     if (channel->held() && !channel->ended()) {

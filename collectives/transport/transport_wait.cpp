@@ -1,5 +1,5 @@
-#include "collectives/transport/links.hpp"
 #include "collectives/transport/message/spin_times.hpp"
+#include "collectives/transport/transport.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/os/relax.hpp"
 #include "runtime/base/os/socket.hpp"
@@ -30,7 +30,7 @@ constexpr int spins_before_step = 512;
 
 }  // namespace
 
-void Links::step(Clock::time_point deadline, bool spins) {
+void Transport::step(Clock::time_point deadline, bool spins) {
   const auto now = Clock::now();
   const bool moved = move_pending(now);
   if (moved) tell_threads();
@@ -41,20 +41,20 @@ void Links::step(Clock::time_point deadline, bool spins) {
   wait_in_turn(deadline, now, moved, spins);
 }
 
-void Links::step_in_turn() {
+void Transport::step_in_turn() {
   const Turn turn(progress_lock_);
   const auto now = Clock::now();
   wait_in_turn(Clock::time_point::max(), now, move_pending(now), false);
 }
 
 /// Moves all that needs no descriptor to become ready.
-bool Links::move_pending(Clock::time_point now) {
+bool Transport::move_pending(Clock::time_point now) {
   const bool moved = pump_unpolled();
   return look_up_pending(now) || moved;
 }
 
-void Links::wait_in_turn(Clock::time_point deadline, Clock::time_point now, bool moved,
-                         bool spins) {
+void Transport::wait_in_turn(Clock::time_point deadline, Clock::time_point now, bool moved,
+                             bool spins) {
   if (membership_ && now - losses_read_ >= losses_interval) read_losses();
   if (!moved && spins && (rings_ ? spin(now, next_wake(deadline)) : spin_on_sockets(now))) return;
   sleep(next_wake(deadline), moved);
@@ -62,13 +62,13 @@ void Links::wait_in_turn(Clock::time_point deadline, Clock::time_point now, bool
 }
 
 /// Wakes the other threads: their messages may have come, or there is more to poll for.
-void Links::tell_threads() noexcept {
+void Transport::tell_threads() noexcept {
   if (progress_lock_.tell()) wake();
 }
 
 /// Looks at the rings, and at the sockets, until something has moved: true. Not for long, and not
 /// if another thread wants the lock.
-bool Links::spin(Clock::time_point now, Clock::time_point until) {
+bool Transport::spin(Clock::time_point now, Clock::time_point until) {
   const bool crowded = rings_->oversubscribed();
   until = std::min(until, now + (crowded ? yield_time : spin_time));
   auto sockets_due = has_connections_ ? now + sockets_slice : Clock::time_point::max();
@@ -87,7 +87,7 @@ bool Links::spin(Clock::time_point now, Clock::time_point until) {
 }
 
 /// The same where there are only sockets, and a processor for each rank.
-bool Links::spin_on_sockets(Clock::time_point now) {
+bool Transport::spin_on_sockets(Clock::time_point now) {
   if (!spins_ || !has_connections_) return false;
   const auto until = now + spin_time;
   do {
@@ -97,7 +97,7 @@ bool Links::spin_on_sockets(Clock::time_point now) {
 }
 
 /// Waits in poll(2), so that nothing is used while nothing happens.
-void Links::sleep(Clock::time_point until, bool only_look) {
+void Transport::sleep(Clock::time_point until, bool only_look) {
   int timeout_ms = only_look ? 0 : poll_timeout_ms(until);
   if (!rings_ || timeout_ms == 0) {
     poll_and_pump(timeout_ms);
@@ -111,7 +111,7 @@ void Links::sleep(Clock::time_point until, bool only_look) {
   pump_rings();
 }
 
-bool Links::pump_rings() {
+bool Transport::pump_rings() {
   bool moved = rings_->pump(inbox_, on_control_);
   for (OutChannel* channel : ring_outs_) {
     if (channel->state() != OutChannel::State::open) continue;
@@ -122,7 +122,7 @@ bool Links::pump_rings() {
   return moved;
 }
 
-bool Links::receive_now(Receive& receive) {
+bool Transport::receive_now(Receive& receive) {
   if (receive.from == any_source || !inbox_.is_clear(receive.from)) return false;
   if (InChannel* channel = ins_.find(receive.from)) {
     return receive.into.size() < InChannel::direct_bytes_min && take_from(*channel, receive);
@@ -139,7 +139,7 @@ bool Links::receive_now(Receive& receive) {
   return true;
 }
 
-Clock::time_point Links::next_wake(Clock::time_point deadline) const {
+Clock::time_point Transport::next_wake(Clock::time_point deadline) const {
   if (membership_) deadline = std::min(deadline, losses_read_ + losses_interval);
   if (bell_ && bell_->fd() < 0) deadline = std::min(deadline, Clock::now() + no_bell_interval);
   if (!newcomers_.empty()) {
@@ -153,13 +153,13 @@ Clock::time_point Links::next_wake(Clock::time_point deadline) const {
   return surveying_ || looks_up() ? std::min(deadline, next_lookup_) : deadline;
 }
 
-void Links::wake() noexcept {
+void Transport::wake() noexcept {
   const std::uint64_t one = 1;
   // It can only fail when the counter is full, and then the waiter wakes anyway.
   [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
 }
 
-void Links::read_losses() {
+void Transport::read_losses() {
   losses_read_ = Clock::now();
   losses_ = membership_->losses();
   losses_heard_.resize(losses_.size(), losses_read_);
@@ -168,7 +168,7 @@ void Links::read_losses() {
 }
 
 /// Whether any descriptor had something.
-bool Links::poll_and_pump(int timeout_ms) {
+bool Transport::poll_and_pump(int timeout_ms) {
   fill_polled();
   int error = 0;
   const int ready = progress_lock_.released([&] {
@@ -187,7 +187,7 @@ bool Links::poll_and_pump(int timeout_ms) {
 /// Layout: wake, listener, membership, bell, newcomers, in-channels, out-channels. Some of the
 /// first four may be -1, which poll(2) skips; the others are only those that have something to wait
 /// for, since poll(2) takes no more entries than the process may have descriptors.
-void Links::fill_polled() {
+void Transport::fill_polled() {
   polled_.clear();
   polled_.push_back({wake_.get(), POLLIN, 0});
   const bool room = may_accept(Clock::now());
@@ -210,7 +210,7 @@ void Links::fill_polled() {
   }
 }
 
-void Links::handle_polled() {
+void Transport::handle_polled() {
   // Data first: what a peer sent before it ended must be seen before the news of its end.
   const std::size_t ins = 4 + newcomers_.size();
   const std::size_t outs = ins + polled_ins_.size();

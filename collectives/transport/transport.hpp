@@ -41,17 +41,17 @@ namespace dlaunch::transport {
 /// Threads: any number may wait in it. A thread that uses it holds lock(), and reads only then what
 /// it has posted; step() releases the lock while it sleeps. rank, size and wake are free.
 /// Never hold the lock while computing: others' data would stand still.
-class Links {
+class Transport {
  public:
   /// Takes or binds this rank's listener, and makes its address known if nobody did; the first mesh
   /// of a world also announces this rank's location.
-  explicit Links(const World& world);
+  explicit Transport(const World& world);
   /// A mesh of its own for some of the world's ranks, who have agreed on its generation.
-  Links(const World& world, std::uint32_t generation);
+  Transport(const World& world, std::uint32_t generation);
   /// In every generation that ranks agree on; those that they count do not come to it.
   static constexpr std::uint32_t derived = 0x8000'0000;
-  Links(const Links&) = delete;
-  Links& operator=(const Links&) = delete;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
 
   const World& world() const { return world_; }
   int rank() const { return rank_; }
