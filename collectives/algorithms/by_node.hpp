@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
-/// The collectives of ranks of several nodes, some of which have a shm group: through the memory of
-/// a node as far as that goes, and over the mesh from node to node, where less is sent than if
+/// The collectives of ranks of several nodes, some of which have an shm group: through the memory
+/// of a node as far as that goes, and over the mesh from node to node, where less is sent than if
 /// every rank spoke to every other. Meaning, order and bits as in algorithms.hpp.
 namespace dlaunch::algorithms::by_node {
 
@@ -20,7 +20,7 @@ using transport::ShmGroup;
 /// A communicator's nodes, as one of its ranks sees them.
 class Nodes {
  public:
-  /// `shm group` is that of the rank's node; null if it is alone there.
+  /// `shm` is that of the rank's node; null if it is alone there.
   Nodes(Layout layout, int rank, std::unique_ptr<ShmGroup> shm);
 
   const Layout& layout() const { return layout_; }

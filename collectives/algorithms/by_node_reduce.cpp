@@ -23,7 +23,7 @@ std::size_t piece_bytes(const Layout& layout) {
   return std::min(room, piece_bytes_max) / 64 * 64;
 }
 
-/// A part of the data for each member of a shm group: as many as the smallest node has ranks, and
+/// A part of the data for each member of an shm group: as many as the smallest node has ranks, and
 /// nothing for the others.
 Offsets slices_of(const Nodes& nodes, std::size_t bytes, std::size_t element_bytes) {
   Offsets parts = even_parts(bytes, nodes.layout().fewest(), element_bytes);
@@ -39,8 +39,8 @@ std::size_t longest_of(const Offsets& parts) {
   return longest;
 }
 
-/// Reduces of a node's ranks: in a step each member reduces a piece out of the data of all of them.
-/// A rank alone on its node reduces its own.
+/// Reductions of a node's ranks: in a step each member reduces a piece out of the data of all of
+/// them. A rank alone on its node reduces its own.
 class NodeFold {
  public:
   NodeFold(const Nodes& nodes, BytesView in, const Reducer& reducer, PartialReducer& partials)

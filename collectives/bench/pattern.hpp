@@ -14,7 +14,7 @@
 ///
 /// The i-th element of the part that rank s makes for rank p is a small whole number that depends
 /// on s, p and i, so that a part that lies in the wrong place or comes from the wrong rank shows.
-/// Reduces of them are exact in every type; a mean alone is compared with a tolerance.
+/// Reductions of them are exact in every type; a mean alone is compared with a tolerance.
 namespace dlaunch::bench {
 
 /// One call as one rank sees it.

@@ -21,7 +21,7 @@ constexpr auto cause_grace = 150ms;
 /// The same of a rank on another node: that node may be gone with its agent, of which the others
 /// hear when its connection has not come back for 2 s.
 constexpr auto node_cause_grace = 3s;
-/// ControlInbox of an end may overtake what the rank had sent before: its data, or why it gave up.
+/// News of an end may overtake what the rank had sent before: its data, or why it gave up.
 constexpr auto delivery_grace = 20ms;
 /// Without an agent only other ranks can say why a rank gave up, and the one that does may have
 /// many to tell and no processor.

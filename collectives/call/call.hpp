@@ -237,7 +237,7 @@ class Call final : public Mesh, public transport::WaitPolicy {
     /// And to which something has still to go.
     std::span<const int> to_send() const;
 
-    bool in_shm_group = false;  ///< For what a member of a shm group publishes.
+    bool in_shm_group = false;  ///< For what a member of an shm group publishes.
     bool in_memory = false;     ///< For what that rank alone writes into memory.
     bool all = false;           ///< For what a device does with all ranks.
     bool has_spun = false;      ///< For long enough to go to sleep.

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-/// A call as its shm group's patience: how it waits for a member, and what it says where they
+/// A call as its shm group's wait policy: how it waits for a member, and what it says where they
 /// disagree.
 namespace dlaunch {
 namespace {

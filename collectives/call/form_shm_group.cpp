@@ -85,7 +85,7 @@ class Forming {
         segment_(*transport.segment()),
         neighbours_(std::move(neighbours)) {}
 
-  /// Null on all of them if one has not mapped the segment, or if it has no room for a shm group.
+  /// Null on all of them if one has not mapped the segment, or if it has no room for an shm group.
   /// `is_full` says which, at the one who makes it.
   std::unique_ptr<ShmGroup> form(bool& is_full) {
     const std::uint64_t block = neighbours_.me == 0 ? make(is_full) : hear();
@@ -174,7 +174,7 @@ std::unique_ptr<ShmGroup> form_shm_group(Call& call, transport::Transport& trans
 }
 
 std::unique_ptr<Nodes> form_nodes(Call& call, transport::Transport& transport, const Group& group) {
-  // Two of them would have a shm group of all, or nothing in common.
+  // Two of them would have an shm group of all, or nothing in common.
   if (group.size() < 3) return nullptr;
   std::unique_ptr<ShmGroup> shm;
   std::vector<std::uint64_t> numbers(static_cast<std::size_t>(group.size()));

@@ -17,7 +17,7 @@ std::unique_ptr<transport::ShmGroup> form_shm_group(Call& call, transport::Trans
                                                     const Group& group);
 
 /// The nodes of a group that has no shm group of all: ranks of one segment are on one node and have
-/// a shm group of their own there, if all of the group that may map it have; any other rank is a
+/// an shm group of their own there, if all of the group that may map it have; any other rank is a
 /// node by itself. Null on all ranks if all are. Every rank calls it, as form_shm_group, which came
 /// before.
 std::unique_ptr<algorithms::by_node::Nodes> form_nodes(Call& call, transport::Transport& transport,

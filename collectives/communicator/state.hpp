@@ -151,7 +151,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     collective(fingerprint, options, [&](Call& call) {
       const Flight::Call record = call.fingerprint().record();
       flight.count_rooted(record);
-      // Members of a shm group are never further than a step from each other.
+      // Members of an shm group are never further than a step from each other.
       if (!shm) window.add(record);
       body(call);
       if (!shm && window.is_full()) [[unlikely]]

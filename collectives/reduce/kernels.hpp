@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-/// The loops behind Reducer. One source of loops, reduce_lanes.hpp, is compiled once for each set
+/// The loops behind Reducer. One source of loops, lanes.hpp, is compiled once for each set
 /// of instructions; Reducer chooses among them. Nothing here is for anybody but Reducer and its
 /// tests.
 namespace dlaunch::kernels {
@@ -53,7 +53,7 @@ Conversions conversions_baseline(DType dtype);
 Conversions conversions_avx2(DType dtype);
 Conversions conversions_avx512(DType dtype);
 
-/// For reduces without vectors: products of complex numbers and means of integers.
+/// For reductions without vectors: products of complex numbers and means of integers.
 Kernel find_scalar(ReduceOp op, DType dtype, Association association);
 
 }  // namespace dlaunch::kernels

@@ -1,6 +1,6 @@
 #pragma once
 
-// The loops of a reduction, for one set of instructions, as reduce_elements.hpp is.
+// The loops of a reduction, for one set of instructions, as elements.hpp is.
 
 #include "collectives/reduce/elements.hpp"
 #include "collectives/reduce/kernels.hpp"

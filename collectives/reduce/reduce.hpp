@@ -19,7 +19,7 @@ enum class Instructions : std::uint8_t { baseline, avx2, avx512 };
 /// down for it.
 Instructions best_instructions() noexcept;
 
-/// A hash of what ranks must have in common, beside the operation, for their reduces to be the
+/// A hash of what ranks must have in common, beside the operation, for their reductions to be the
 /// same: the factor, the name, the order. 0 if there is nothing.
 std::uint64_t hash_of_special(const Reduction& reduction);
 /// They have nothing of the kind.
@@ -89,7 +89,7 @@ class Reducer {
   static kernels::Association association_of(const Reduction& reduction) {
     return reduction.is_canonical() ? kernels::Association::pairs : kernels::Association::left;
   }
-  /// For reduces without a vector kernel.
+  /// For reductions without a vector kernel.
   void find_other(bool truncate_mean);
   void fold_custom(std::span<const std::byte* const> inputs, std::byte* out, std::byte* also,
                    std::size_t count) const;

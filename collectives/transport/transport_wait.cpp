@@ -14,7 +14,7 @@
 namespace dlaunch::transport {
 namespace {
 
-/// ControlInbox of losses may have been read by another thread (any call on the store reads them),
+/// News of losses may have been read by another thread (any call on the store reads them),
 /// and then no descriptor tells of it.
 constexpr auto losses_interval = std::chrono::milliseconds(100);
 /// Nobody can ring: shared memory is looked at again so often.

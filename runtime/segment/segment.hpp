@@ -38,7 +38,7 @@ constexpr std::size_t ring_sets = 4;
 
 /// The block in which a rank tells the others of its node, and is told by them.
 struct RankBlock {
-  /// A bit for each of the rank's wakeups behind which somebody sleeps, or is about to; whoever
+  /// A bit for each of the rank's bells behind which somebody sleeps, or is about to; whoever
   /// has something for the rank rings them.
   alignas(line_pair_bytes) std::atomic<std::uint32_t> asleep;
   /// Not 0 as soon as the rank has mapped the segment and will use it.

@@ -1,4 +1,4 @@
-// What a reduction costs, beside memcpy: build/bench/reduce [--benchmark_filter=sum.f32]
+// What a reduction costs, beside memcpy: build/bench/fold [--benchmark_filter=sum.f32]
 //
 // GB/s count every byte loaded and stored once. Small sizes stay in the caches, the largest do not.
 #include "collectives/reduce/reduce.hpp"

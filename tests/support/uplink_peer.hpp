@@ -34,7 +34,7 @@ class UplinkPeer : private store::Uplink::Events {
     uplink->start();
   }
 
-  /// ProgressLock the loop until it holds; false after 20 s.
+  /// Turns the loop until it holds; false after 20 s.
   template <class Holds>
   bool until(Holds holds) {
     const auto deadline = soon();

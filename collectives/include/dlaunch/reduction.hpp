@@ -59,9 +59,9 @@ class DLAUNCH_API Reduction {
   /// The same operation, reduced in whatever order is fastest for the size and for where the ranks
   /// are: ranks of a node first, or along a ring. The bits are the same on all ranks, and from run
   /// to run with the same ranks in the same places; another size or placement may round sums and
-  /// products of floats otherwise. Reduces whose bits do not depend on the order (of integers) are
-  /// made like that without it. A custom operation has to be associative and commutative. Takes the
-  /// place of canonical(), as that does of it; ranks that disagree on it get Error{mismatch}.
+  /// products of floats otherwise. Reductions whose bits do not depend on the order (of integers)
+  /// are made like that without it. A custom operation has to be associative and commutative. Takes
+  /// the place of canonical(), as that does of it; ranks that disagree on it get Error{mismatch}.
   Reduction any_order() const;
 
   ReduceOp op() const noexcept { return op_; }

@@ -85,7 +85,7 @@ def count(tree, program, calls):
 
 def per_call(tree, program, calls):
     few, many = count(tree, program, calls), count(tree, program, 3 * calls)
-    path = re.compile(r"::all_reduce\(|shared::|kernels::|StartedQueue::finish_all|Folder|folder_for|hash_of")
+    path = re.compile(r"::all_reduce\(|shared::|kernels::|StartedQueue::finish_all|Folder|Reducer|folder_for|reducer_for|hash_of")
     each = {name: (total - few.get(name, 0)) / (2 * calls) for name, total in many.items() if path.search(name)}
     return {name: n for name, n in each.items() if n >= 1}
 

@@ -259,7 +259,7 @@ TEST_CASE("every algorithm that reduces gives the bits of the definition, counts
 
 namespace {
 
-/// The reduces of floats in any order: near the definition, and the same bits on all ranks.
+/// Reductions of floats in any order: near the definition, and the same bits on all ranks.
 template <class T>
 void check_any_order(const Reduction& reduction, int size, std::size_t count) {
   using Algorithm = void (*)(Mesh&, std::span<std::byte>, const Reducer&);

@@ -1,4 +1,4 @@
-// Every reduce with every set of instructions this processor has, against plain scalars.
+// Every reduction with every set of instructions this processor has, against plain scalars.
 #include "collectives/reduce/partial_reducer.hpp"
 #include "collectives/reduce/reduce.hpp"
 #include "tests/support/scalar_fold.hpp"
