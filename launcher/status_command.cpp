@@ -3,6 +3,7 @@
 #include "launcher/report/flight_report.hpp"
 #include "launcher/watch/status_socket.hpp"
 #include "runtime/base/exit_code.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <dlaunch/error.hpp>
 
@@ -114,9 +115,10 @@ EarlyExit run_status(std::span<const std::string> arguments) {
   std::string text;
   const auto answers = ask_all(asked, *folder, text);
   if (answers.empty()) {
-    return {exit_code::unreachable,
-            text + "dlaunch status: no job " + (asked.job.empty() ? "" : "'" + asked.job + "' ") +
-                "of this user runs on this host (looked in " + folder->path() + ")\n"};
+    return {exit_code::unreachable, text + "dlaunch status: no job " +
+                                        (asked.job.empty() ? "" : in_quotes(asked.job) + " ") +
+                                        "of this user runs on this host (looked in " +
+                                        folder->path() + ")\n"};
   }
   if (!asked.timeline.empty()) {
     if (answers.size() > 1) return refuse(exit_code::usage, "several jobs run here; name one");

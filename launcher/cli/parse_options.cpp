@@ -4,7 +4,7 @@
 #include "launcher/request/option_table.hpp"
 #include "launcher/scheduler/scheduler.hpp"
 #include "runtime/base/exit_code.hpp"
-#include "runtime/base/os/exit_status.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/base/text/toml.hpp"
 
 #include <algorithm>
@@ -26,13 +26,6 @@ struct Given {
 
 EarlyExit refuse(int code, std::string_view sentence) {
   return {.code = code, .text = "dlaunch: " + std::string(sentence) + "\n"};
-}
-
-/// As much of what the user wrote as a message bears.
-std::string clipped(std::string_view text) {
-  constexpr std::size_t shown_max = 80;
-  if (text.size() <= shown_max) return std::string(text);
-  return std::string(text.substr(0, shown_max)) + "...";
 }
 
 /// "--nnodes 2", "PET_NNODES=2", "job.toml: nnodes = 2".

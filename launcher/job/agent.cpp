@@ -5,6 +5,7 @@
 #include "launcher/job/end_report.hpp"
 #include "launcher/machine/descriptors.hpp"
 #include "runtime/base/exit_code.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 #include <exception>

@@ -1,7 +1,6 @@
 #include "launcher/job/end_report.hpp"
 
-#include "launcher/report/summary.hpp"
-#include "runtime/base/text/age_text.hpp"
+#include "runtime/base/phrases.hpp"
 
 namespace dlaunch::launcher {
 
@@ -46,7 +45,7 @@ std::string straggler_sentence(const TellStragglers& told, int first_rank,
                                const std::string& elsewhere) {
   const auto list = [&](std::vector<int> ranks) {
     for (int& rank : ranks) rank += first_rank;
-    return std::string(ranks.size() == 1 ? "rank " : "ranks ") + rank_list(ranks);
+    return ranks_text(ranks);
   };
   return (told.ended.empty() ? elsewhere : list(told.ended)) + " exited 0 " + age_text(told.since) +
          " ago, " + list(told.running) + " still " + (told.running.size() == 1 ? "runs" : "run");

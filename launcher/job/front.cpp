@@ -1,7 +1,7 @@
 #include "launcher/job/front.hpp"
 
-#include "launcher/process/front_signals.hpp"
 #include "launcher/process/process_tree.hpp"
+#include "launcher/process/front_signals.hpp"
 #include "launcher/process/terminal_loan.hpp"
 #include "launcher/watch/status_socket.hpp"
 #include "runtime/base/deadline.hpp"
@@ -10,6 +10,7 @@
 #include "runtime/base/os/process_stat.hpp"
 #include "runtime/base/os/program.hpp"
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -210,7 +211,7 @@ void Front::look_at_agent() {
   const auto left = std::chrono::ceil<std::chrono::seconds>(patience_ - now);
   say("the agent (pid " + std::to_string(agent_) + ") stands still and does not take " +
       signal_name(first_stop_signal_) + "; it is killed, with all that it started, in " +
-      std::to_string(left.count()) + " s, or at the next signal");
+      duration_text(left) + ", or at the next signal");
 }
 
 void Front::kill_agent(const std::string& why) {

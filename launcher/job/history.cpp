@@ -1,8 +1,8 @@
 #include "launcher/job/history.hpp"
 
 #include "runtime/base/exit_code.hpp"
-#include "runtime/base/os/exit_status.hpp"
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/base/text/wall_clock.hpp"
 
 #include <algorithm>

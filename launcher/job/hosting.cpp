@@ -3,6 +3,7 @@
 #include "launcher/request/option_values.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/try_listen.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -20,7 +21,7 @@ std::optional<HostingProblem> unreachable_for_others(const Options& options,
                                     [](const Address& a) { return a.is_loopback(); });
   if (!loopback || is_loopback_name(name) || options.nodes.most == 1) return std::nullopt;
   return HostingProblem{exit_code::usage,
-                        "'" + name + "' is " + addresses.front().host() +
+                        in_quotes(name) + " is " + addresses.front().host() +
                             " on this host, where no other node can come: give its address "
                             "instead, or correct /etc/hosts"};
 }

@@ -10,6 +10,7 @@
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/random.hpp"
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/base/text/text_hash.hpp"
 
 #include <cerrno>
@@ -48,12 +49,7 @@ MasterPortAsked port_asked(const AgentTask& task) {
   return asked;
 }
 
-std::string with_port(const std::string& host, std::uint16_t port) {
-  const bool v6 = host.find(':') != std::string::npos;
-  return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
-}
-
-std::string meeting_name(const Meeting& meeting) { return with_port(meeting.host, meeting.port); }
+std::string meeting_name(const Meeting& meeting) { return host_port(meeting.host, meeting.port); }
 
 rendezvous::Launch launch_of(const Options& options) {
   rendezvous::Launch launch;
@@ -295,14 +291,14 @@ rendezvous::NodeOffer JobLink::offer(const Address& own) {
   const auto hosts = reachable_hosts(options, reached);
   host_ = hosts.front();
   if (shared_server() != nullptr) {
-    offer.store_addresses = {with_port(reached.host(), hosted_at_->port())};
+    offer.store_addresses = {host_port(reached.host(), hosted_at_->port())};
   } else {
     offer.store_addresses = bind_store(hosts);
   }
   if (!options.local_addr.empty()) {
     const auto port = shared_server() ? hosted_at_->port() : master_port_;
     offer.store_addresses.insert(offer.store_addresses.begin(),
-                                 with_port(options.local_addr, port));
+                                 host_port(options.local_addr, port));
   }
   return offer;
 }
@@ -317,11 +313,11 @@ std::vector<std::string> JobLink::bind_store(const std::vector<std::string>& hos
       {hosts.front(), insisted ? options.master_port : std::uint16_t{0}, insisted, true});
   master_port_ = first.port;
   store_listeners_.push_back(std::move(first.listener));
-  std::vector<std::string> bound{with_port(hosts.front(), master_port_)};
+  std::vector<std::string> bound{host_port(hosts.front(), master_port_)};
   for (std::size_t i = 1; i < hosts.size(); ++i) {
     try {
       store_listeners_.push_back(listen_tcp(resolve(hosts[i], master_port_).front()));
-      bound.push_back(with_port(hosts[i], master_port_));
+      bound.push_back(host_port(hosts[i], master_port_));
     } catch (const Error&) {
       // Somebody else has that port at that address. The others are told of those we have.
     }

@@ -1,8 +1,7 @@
 #include "launcher/job/node_seat.hpp"
 
-#include "runtime/base/deadline.hpp"
 #include "runtime/base/exit_code.hpp"
-#include "runtime/base/text/age_text.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,6 +1,7 @@
 #include "launcher/job/supervisor.hpp"
 
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 #include <csignal>

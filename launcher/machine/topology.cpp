@@ -149,16 +149,4 @@ std::vector<int> read_core_list(std::string_view text) {
   return cores;
 }
 
-std::string core_list(std::span<const int> cores) {
-  std::string text;
-  for (std::size_t first = 0; first < cores.size();) {
-    std::size_t last = first;
-    while (last + 1 < cores.size() && cores[last + 1] == cores[last] + 1) ++last;
-    text += (text.empty() ? "" : ",") + std::to_string(cores[first]);
-    if (last > first) text += "-" + std::to_string(cores[last]);
-    first = last + 1;
-  }
-  return text;
-}
-
 }  // namespace dlaunch::launcher

@@ -47,7 +47,5 @@ Topology read_topology(std::span<const int> allowed, const std::string& root = {
 
 /// "0-3,8" as a sorted list; what is no number is left out.
 std::vector<int> read_core_list(std::string_view text);
-/// The other way.
-std::string core_list(std::span<const int> cores);
 
 }  // namespace dlaunch::launcher

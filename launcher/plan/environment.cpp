@@ -2,7 +2,7 @@
 
 #include "launcher/plan/plan.hpp"
 #include "launcher/request/option_table.hpp"
-#include "runtime/base/os/exit_status.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 #include "launcher/plan/environment.hpp"
 #include "launcher/plan/plan.hpp"
-#include "runtime/base/os/exit_status.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -50,15 +50,10 @@ std::string command_line(const std::vector<std::string>& argv) {
   return line;
 }
 
-std::string duration_text(std::chrono::milliseconds value) {
-  if (value.count() % 1000 != 0) return std::to_string(value.count()) + " ms";
-  return std::to_string(value.count() / 1000) + " s";
-}
-
 void append_worker(std::string& out, const WorkerSpec& worker) {
   out +=
       "  rank " + std::to_string(worker.rank) + ": local rank " + std::to_string(worker.local_rank);
-  if (!worker.cores.empty()) out += ", cores " + core_list(worker.cores);
+  if (!worker.cores.empty()) out += ", cores " + number_ranges(worker.cores);
   if (worker.stdio.inherit) {
     out += ", keeps the terminal\n";
     return;

@@ -5,6 +5,7 @@
 #include "launcher/process/spawn.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -49,7 +50,7 @@ unique_fd open_log(const std::string& path) {
 
 /// What a shell would answer, as a sentence with the cure.
 StartProblem program_problem(const std::string& program, int error) {
-  const std::string quoted = "'" + program + "'";
+  const std::string quoted = in_quotes(program);
   switch (error) {
     case ENOENT:
       return {exit_code::not_found, program.find('/') == std::string::npos
@@ -74,8 +75,9 @@ StartProblem program_problem(const std::string& program, int error) {
 /// The file is there, yet exec says it is not: that is its interpreter.
 StartProblem exec_problem(const std::string& program, const std::string& path, int error) {
   if (error == ENOENT && ::access(path.c_str(), F_OK) == 0) {
-    return {exit_code::not_found,
-            "'" + program + "' cannot be executed: the interpreter or loader it names is missing"};
+    return {
+        exit_code::not_found,
+        in_quotes(program) + " cannot be executed: the interpreter or loader it names is missing"};
   }
   return program_problem(program, error);
 }
@@ -127,7 +129,7 @@ std::optional<StartProblem> no_script(const std::string& program, const std::str
   const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   const auto size = file ? ::read(file.get(), head.data(), head.size()) : 0;
   head.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
-  const std::string cannot = "'" + program + "' cannot be executed: ";
+  const std::string cannot = in_quotes(program) + " cannot be executed: ";
   if (head.starts_with(ELFMAG)) {
     return StartProblem{
         exit_code::cannot_execute,

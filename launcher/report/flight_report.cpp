@@ -1,6 +1,6 @@
 #include "launcher/report/flight_report.hpp"
 
-#include "launcher/report/summary.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 #include <array>
@@ -284,7 +284,7 @@ std::string status_text(const std::vector<std::string>& documents) {
                      ": " + std::to_string(world) + (world == 1 ? " rank" : " ranks");
   const auto missing = status["missing"].get<std::vector<int>>();
   if (!missing.empty()) {
-    text += ", of which " + rank_list(missing) +
+    text += ", of which " + number_ranges(missing) +
             " cannot be seen: their nodes do not answer, or are not connected";
   }
   text += "\n";

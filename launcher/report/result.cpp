@@ -1,5 +1,7 @@
 #include "launcher/report/result.hpp"
 
+#include "runtime/base/phrases.hpp"
+
 #include <algorithm>
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,7 @@
 #include "launcher/report/summary.hpp"
 
+#include "runtime/base/phrases.hpp"
+
 #include <algorithm>
 #include <csignal>
 #include <map>
@@ -103,10 +105,6 @@ void append_elsewhere(std::string& out, const rendezvous::RankDetails& rank,
   for (const auto& line : rank.last_lines) out.append("    | ").append(line).append("\n");
 }
 
-std::string ranks_text(const std::vector<int>& ranks) {
-  return (ranks.size() == 1 ? "rank " : "ranks ") + rank_list(ranks);
-}
-
 /// Appends the ranks that had ended when dlaunch had stopped the attempt, and how: "ranks 1-3
 /// (killed by SIGTERM)".
 void append_stopped(std::string& out, const std::vector<WorkerEnd>& ends) {
@@ -128,19 +126,6 @@ const WorkerEnd* find_rank(const std::vector<WorkerEnd>& ends, int rank) {
 }
 
 }  // namespace
-
-std::string rank_list(std::vector<int> ranks) {
-  std::sort(ranks.begin(), ranks.end());
-  std::string out;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    out += (out.empty() ? "" : ",") + std::to_string(ranks[i]);
-    if (last > i) out += "-" + std::to_string(ranks[last]);
-    i = last + 1;
-  }
-  return out;
-}
 
 std::string failure_summary(const FailureSummary& summary) {
   const WorkerEnd* root =
@@ -173,7 +158,7 @@ std::string failure_summary(const FailureSummary& summary) {
   if (told < others.size()) {
     std::vector<int> ranks;
     for (std::size_t i = told; i < others.size(); ++i) ranks.push_back(others[i]->rank);
-    out += "and " + std::to_string(ranks.size()) + " more: ranks " + rank_list(ranks) + "\n";
+    out += "and " + std::to_string(ranks.size()) + " more: ranks " + number_ranges(ranks) + "\n";
   }
   append_stopped(out, summary.ends);
   if (is_here) {

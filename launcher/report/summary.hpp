@@ -52,7 +52,4 @@ struct FailureSummary {
 /// The bordered block, ending in a newline; empty where nobody failed.
 std::string failure_summary(const FailureSummary& summary);
 
-/// "0-3,5" for sorted or unsorted ranks.
-std::string rank_list(std::vector<int> ranks);
-
 }  // namespace dlaunch::launcher

@@ -1,5 +1,7 @@
 #include "launcher/request/option_table.hpp"
 
+#include "runtime/base/phrases.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -34,8 +36,8 @@ Result store_text(std::string_view value, std::string& target) {
 Result store_duration(std::string_view value, std::chrono::milliseconds& target) {
   const auto read = parse_duration(value);
   if (!read) {
-    return Complaint{"'" + std::string(value) +
-                     "' is not a duration such as 500ms, 30 (seconds), 2m or 1h, up to a year"};
+    return Complaint{in_quotes(value) +
+                     " is not a duration such as 500ms, 30 (seconds), 2m or 1h, up to a year"};
   }
   target = *read;
   return std::nullopt;
@@ -44,9 +46,7 @@ Result store_duration(std::string_view value, std::chrono::milliseconds& target)
 Result store_choice(std::string_view value, std::initializer_list<std::string_view> choices,
                     std::string* target) {
   if (std::find(choices.begin(), choices.end(), value) == choices.end()) {
-    std::string list;
-    for (const auto choice : choices) list += (list.empty() ? "" : ", ") + std::string(choice);
-    return Complaint{"'" + std::string(value) + "' is none of " + list};
+    return Complaint{in_quotes(value) + " is none of " + joined(choices)};
   }
   if (target != nullptr) *target = value;
   return std::nullopt;
@@ -62,7 +62,7 @@ Result worker_number(Draft& draft, std::string_view value) {
   auto complaint = store(read_integer(value, 1, workers_max), asked.number);
   if (complaint && !value.empty() && !std::isdigit(static_cast<unsigned char>(value.front())) &&
       value.front() != '-') {
-    return Complaint{"'" + std::string(value) + "' is neither a number nor cpu, gpu or auto"};
+    return Complaint{in_quotes(value) + " is neither a number nor cpu, gpu or auto"};
   }
   return complaint;
 }
@@ -111,7 +111,7 @@ Result stdin_rank(Draft& draft, std::string_view value) {
   auto& rank = draft.options.stdin_rank;
   if (value == "none") return rank.reset(), std::nullopt;
   auto complaint = store(read_integer(value, 0, ranks_max), rank.emplace());
-  if (complaint) return Complaint{"'" + std::string(value) + "' is neither a rank nor none"};
+  if (complaint) return Complaint{in_quotes(value) + " is neither a rank nor none"};
   return complaint;
 }
 

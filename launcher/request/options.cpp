@@ -1,6 +1,6 @@
 #include "launcher/request/options.hpp"
 
-#include "runtime/base/os/exit_status.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 

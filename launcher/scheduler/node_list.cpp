@@ -1,5 +1,7 @@
 #include "launcher/scheduler/node_list.hpp"
 
+#include "runtime/base/phrases.hpp"
+
 #include <charconv>
 
 namespace dlaunch::launcher {
@@ -26,7 +28,7 @@ std::string padded(long value, std::size_t width) {
 }
 
 Complaint bad_range(std::string_view range) {
-  return {"'" + std::string(range) + "' is no range of node numbers"};
+  return {in_quotes(range) + " is no range of node numbers"};
 }
 
 Complaint too_many() {
@@ -73,7 +75,7 @@ Read<Names> read_element(std::string_view element) {
     if (open == std::string_view::npos) break;
     const auto close = element.find(']', open);
     if (close == std::string_view::npos) {
-      return Complaint{"'" + std::string(whole) + "' lacks a closing bracket"};
+      return Complaint{in_quotes(whole) + " lacks a closing bracket"};
     }
     auto numbers = read_ranges(element.substr(open + 1, close - open - 1));
     if (std::holds_alternative<Complaint>(numbers)) return numbers;

@@ -3,6 +3,7 @@
 #include "launcher/request/option_values.hpp"
 #include "launcher/request/variables.hpp"
 #include "launcher/scheduler/scheduler_sources.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/base/text/text_hash.hpp"
 
 #include <algorithm>
@@ -14,12 +15,6 @@ constexpr std::uint64_t port_first = 15'000;
 /// The largest prime below 10000, so that no two small differences of job and step cancel out.
 constexpr std::uint64_t port_count = 9'973;
 constexpr std::uint64_t ports_per_job = 99;
-
-/// "10.0.0.1:15099", "[fd00::1]:15099".
-std::string endpoint(const std::string& host, std::uint16_t port) {
-  const bool bare_ipv6 = host.find(':') != std::string::npos;
-  return (bare_ipv6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
-}
 
 }  // namespace
 
@@ -135,7 +130,7 @@ SchedulerSettings scheduler_settings(const SchedulerPlace& place, const AskedOfN
   if (place.head.value.empty()) {
     return {.settings = {}, .note = {}, .refusal = place.head_missing};
   }
-  set("rdzv-endpoint", endpoint(place.head.value, place.port), place.head.from);
+  set("rdzv-endpoint", host_port(place.head.value, place.port), place.head.from);
   set("rdzv-role", place.first ? "host" : "join", place.rank_from);
   return told;
 }

@@ -3,6 +3,7 @@
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/os/random.hpp"
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/base/text/text_hash.hpp"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "launcher/watch/stopped_ranks.hpp"
 
-#include "runtime/base/text/age_text.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 

@@ -1,7 +1,6 @@
 #include "launcher/watch/stuck_watch.hpp"
 
-#include "launcher/report/summary.hpp"
-#include "runtime/base/text/age_text.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -41,10 +40,6 @@ std::vector<int> ring_of(const CallWait& wait, const std::vector<CallWait>& wait
     if (std::find(ring.begin(), ring.end(), next->rank) != ring.end()) return {};
     at = &*next;
   }
-}
-
-std::string ranks_text(const std::vector<int>& ranks) {
-  return (ranks.size() == 1 ? "rank " : "ranks ") + rank_list(ranks);
 }
 
 /// The call that the rank made under that number if it is not the one in which others wait; empty

@@ -1,6 +1,7 @@
 #include "rendezvous/daemon/config.hpp"
 
 #include "runtime/base/exit_code.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/base/text/toml.hpp"
 
 #include <algorithm>
@@ -186,12 +187,6 @@ std::string suggestion(std::string_view name, std::string_view dashes) {
   return "; did you mean " + std::string(dashes) + std::string(nearest->name) + "?";
 }
 
-std::string clipped(std::string_view text) {
-  constexpr std::size_t shown_max = 80;
-  if (text.size() <= shown_max) return std::string(text);
-  return std::string(text.substr(0, shown_max)) + "...";
-}
-
 Exit refuse(int code, const std::string& sentence) {
   return {.code = code, .text = "dlaunchd: " + sentence + "\n"};
 }
@@ -344,10 +339,7 @@ std::vector<std::string> unchangeable(const Config& before, const Config& now) {
   return names;
 }
 
-std::string to_string(const ListenAt& at) {
-  const bool v6 = at.host.find(':') != std::string::npos;
-  return (v6 ? "[" + at.host + "]" : at.host) + ":" + std::to_string(at.port);
-}
+std::string to_string(const ListenAt& at) { return host_port(at.host, at.port); }
 
 std::string dlaunchd_help() {
   constexpr std::size_t width = 100;

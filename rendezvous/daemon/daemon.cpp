@@ -1,10 +1,10 @@
 #include "rendezvous/daemon/daemon.hpp"
 
 #include "rendezvous/daemon/process_figures.hpp"
-#include "runtime/base/deadline.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/program.hpp"
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 #include <csignal>
@@ -21,16 +21,6 @@ namespace {
 constexpr auto stop_reserve = std::chrono::seconds(10);
 /// When no job runs any more: how long agents that are still connected may take to go.
 constexpr auto farewell = std::chrono::seconds(2);
-
-std::string counted(std::size_t number, const char* what) {
-  return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
-}
-
-std::string joined(const std::vector<std::string>& parts) {
-  std::string text;
-  for (const auto& part : parts) text += (text.empty() ? "" : ", ") + part;
-  return text;
-}
 
 /// All the addresses of a name: "localhost" is 127.0.0.1 and ::1.
 std::vector<unique_fd> open_all(const ListenAt& at) {
@@ -185,7 +175,7 @@ void Daemon::begin_drain(int signal_number) {
   const auto limit = task_.config.drain_timeout;
   const std::string sentence =
       fmt::format("SIG{}: draining; {} may end within {}", ::sigabbrev_np(signal_number),
-                  counted(unfinished(), "job"), duration_text(limit));
+                  plural(unfinished(), "job"), duration_text(limit));
   log_.info(sentence);
   tell_manager([&] { manager_.stopping(sentence, limit + stop_reserve); });
   drain_timer_.expires_after(limit);
@@ -199,11 +189,11 @@ void Daemon::begin_drain(int signal_number) {
 void Daemon::end_drain() {
   std::vector<std::string> names;
   for (const auto& job : service_.jobs()) {
-    if (job.status.state != JobStatus::State::finished) names.push_back("'" + job.job + "'");
+    if (job.status.state != JobStatus::State::finished) names.push_back(in_quotes(job.job));
   }
   if (!names.empty()) {
     exit_code_ = exit_code::preempted;
-    log_.warning(counted(names.size(), "job") + " had not ended: " + joined(names));
+    log_.warning(plural(names.size(), "job") + " had not ended: " + joined(names));
   }
   leave();
 }

@@ -1,5 +1,6 @@
 #include "rendezvous/rounds/rounds_state.hpp"
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -1,5 +1,5 @@
 #include "rendezvous/rounds/rounds_state.hpp"
-#include "runtime/base/text/age_text.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 

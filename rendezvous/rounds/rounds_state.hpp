@@ -2,6 +2,7 @@
 
 #include "rendezvous/rounds/rounds.hpp"
 #include "runtime/base/exit_code.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <map>
 #include <set>
@@ -261,8 +262,6 @@ struct Rounds::State : EpochState {
   Effects effects;        ///< The answer to the event.
 };
 
-/// "1 node", "3 nodes".
-std::string plural(int count, const char* what);
 /// "3 nodes", "2 to 4 nodes".
 std::string nodes_text(const JobRules& rules);
 /// node2 before node10.

@@ -34,14 +34,10 @@ std::string rest_text(Clock::duration left) {
   if (left > 2min) {
     return std::to_string(std::chrono::ceil<std::chrono::minutes>(left).count()) + " min";
   }
-  return std::to_string(std::chrono::ceil<std::chrono::seconds>(left).count()) + " s";
+  return duration_text(std::chrono::ceil<std::chrono::seconds>(left));
 }
 
 }  // namespace
-
-std::string plural(int count, const char* what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
 
 std::string nodes_text(const JobRules& rules) {
   if (rules.nodes_min == rules.nodes_max) return plural(rules.nodes_max, "node");
@@ -68,14 +64,7 @@ bool natural_less(std::string_view a, std::string_view b) {
 }
 
 std::string list_text(const std::vector<std::string>& names) {
-  std::string text;
-  const std::size_t shown = std::min(names.size(), names_shown_max);
-  for (std::size_t i = 0; i < shown; ++i) {
-    if (i > 0) text += i + 1 == names.size() ? " and " : ", ";
-    text += names[i];
-  }
-  if (names.size() > shown) text += " and " + std::to_string(names.size() - shown) + " more";
-  return text;
+  return listed(names, names_shown_max);
 }
 
 void Rounds::State::stand(std::string sentence) {

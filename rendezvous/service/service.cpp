@@ -4,7 +4,7 @@
 #include "rendezvous/service/service_state.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/random.hpp"
-#include "runtime/store/core/text.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 
@@ -112,11 +112,11 @@ std::optional<store::Host::Refusal> Service::State::objection(const wire::Hello&
   }
   if (!rules.only_job.empty() && !hello.job.empty() && hello.job != rules.only_job) {
     return Refusal{Errc::refused, "this rendezvous serves the job " +
-                                      store::name_in_quotes(rules.only_job) + ", not " +
-                                      store::name_in_quotes(hello.job)};
+                                      name_in_quotes(rules.only_job) + ", not " +
+                                      name_in_quotes(hello.job)};
   }
   if (hello.session == 0 && !jobs.contains(job)) {
-    return Refusal{Errc::refused, "there is no job " + store::name_in_quotes(job) + " here"};
+    return Refusal{Errc::refused, "there is no job " + name_in_quotes(job) + " here"};
   }
   const auto other = connected.find(hello.session);
   if (other != connected.end() && callers.at(other->second).job != job) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
-#include <string>
 
 namespace dlaunch {
 
@@ -21,12 +20,6 @@ inline int poll_timeout_ms(Clock::time_point deadline, Clock::time_point now = C
 inline Clock::time_point deadline_after(Clock::duration timeout,
                                         Clock::time_point now = Clock::now()) {
   return timeout >= Clock::time_point::max() - now ? Clock::time_point::max() : now + timeout;
-}
-
-/// "5 s", "250 ms".
-inline std::string duration_text(Clock::duration duration) {
-  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
-  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
 }
 
 }  // namespace dlaunch

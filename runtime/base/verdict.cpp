@@ -1,8 +1,9 @@
 #include "runtime/base/verdict.hpp"
 
+#include "runtime/base/phrases.hpp"
+
 #include <algorithm>
 #include <csignal>
-#include <cstring>
 #include <set>
 #include <tuple>
 
@@ -317,17 +318,6 @@ class Judge {
   std::map<Kind, std::set<int>> causes_;  ///< Never with an empty set.
 };
 
-std::string list_of(const std::vector<int>& ranks, const NameOfRank& name) {
-  std::string text;
-  const std::size_t shown = std::min(ranks.size(), named_max);
-  const std::size_t more = ranks.size() - shown;
-  for (std::size_t i = 0; i < shown; ++i) {
-    const bool is_last = i + 1 == shown && more == 0;
-    text += (i == 0 ? "" : is_last ? " and " : ", ") + name(ranks[i]);
-  }
-  return more == 0 ? text : text + " and " + std::to_string(more) + " more";
-}
-
 }  // namespace
 
 void Facts::add_left(int first, int count) {
@@ -354,18 +344,8 @@ bool Facts::is_lost(int rank) const { return is_in(lost, rank); }
 
 std::optional<Verdict> judge(const Facts& facts) { return Judge(facts).run(); }
 
-std::string end_text(int code, int signal, bool core_dumped) {
-  if (signal == 0) return "exited with " + std::to_string(code);
-  std::string name = "signal " + std::to_string(signal);
-  if (const char* known = ::sigabbrev_np(signal)) name = std::string("SIG") + known;
-  if (signal >= SIGRTMIN && signal <= SIGRTMAX) {
-    name = signal == SIGRTMIN ? "SIGRTMIN" : "SIGRTMIN+" + std::to_string(signal - SIGRTMIN);
-  }
-  return "killed by " + name + (core_dumped ? " (core dumped)" : "");
-}
-
 std::string sentence_of(const Verdict& verdict, const NameOfRank& name) {
-  const std::string who = list_of(verdict.ranks, name);
+  const std::string who = listed(verdict.ranks, named_max, name);
   const bool one = verdict.ranks.size() == 1;
   switch (verdict.kind) {
     case Kind::failed:

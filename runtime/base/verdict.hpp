@@ -139,7 +139,5 @@ inline constexpr const char* left_text = "exited 0 before the others";
 using NameOfRank = std::function<std::string(int rank)>;
 /// "rank 3 on h2 was killed by SIGKILL", "rank 1 on h2 did not come: stopped by a signal".
 std::string sentence_of(const Verdict& verdict, const NameOfRank& name);
-/// "exited with 3", "killed by SIGSEGV (core dumped)".
-std::string end_text(int code, int signal, bool core_dumped);
 
 }  // namespace dlaunch

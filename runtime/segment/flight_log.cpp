@@ -2,7 +2,7 @@
 
 #include "runtime/base/os/process_stat.hpp"
 #include "runtime/base/os/ticks.hpp"
-#include "runtime/base/text/age_text.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 #include <cstdio>

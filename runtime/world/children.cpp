@@ -2,8 +2,8 @@
 
 #include "runtime/base/bytes.hpp"
 #include "runtime/base/deadline.hpp"
-#include "runtime/base/os/exit_status.hpp"
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <array>
 #include <cerrno>

@@ -1,6 +1,7 @@
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/os/random.hpp"
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/world/by_hand/neighbours.hpp"
 #include "runtime/world/by_hand/roster.hpp"
 #include "runtime/world/guarded_store.hpp"

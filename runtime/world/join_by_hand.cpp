@@ -1,6 +1,7 @@
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/os/random.hpp"
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/world/by_hand/meeting_file.hpp"
 #include "runtime/world/join.hpp"
 #include "runtime/world/member/identity.hpp"
@@ -21,11 +22,6 @@ constexpr auto meeting_wait = std::chrono::seconds(10);
 constexpr auto notice_after = std::chrono::seconds(3);
 constexpr auto look_pause_first = std::chrono::milliseconds(2);
 constexpr auto look_pause_max = std::chrono::milliseconds(100);
-
-std::string host_port(const std::string& host, int port) {
-  const bool v6 = host.find(':') != std::string::npos;
-  return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
-}
 
 /// Names rank 0 at an address where somebody listens already: "pid 12 on a"; nullopt if that is no
 /// store of ours.

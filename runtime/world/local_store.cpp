@@ -1,6 +1,7 @@
 #include "runtime/world/local_store.hpp"
 
 #include "runtime/base/bytes.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -21,18 +22,6 @@ std::optional<Bytes> copied(const std::optional<BytesView>& view) {
   return Bytes(view->begin(), view->end());
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "'" : ", '") + name + "'";
-  return text;
-}
-
-std::string joined(const std::vector<int>& numbers) {
-  std::string text;
-  for (const int number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
-  return text;
-}
-
 std::vector<std::string_view> views_of(std::span<const std::string> texts) {
   return {texts.begin(), texts.end()};
 }
@@ -44,8 +33,11 @@ void check(const std::string& what, const Answer& answer) {
   }
   if (const auto* late = std::get_if<store::TimedOut>(&answer)) {
     std::string missing;
-    if (!late->keys.empty()) missing = ": missing " + joined(late->keys);
-    if (!late->contributors.empty()) missing = ": missing rank " + joined(late->contributors);
+    if (!late->keys.empty()) missing = ": missing " + joined(late->keys, in_quotes);
+    if (!late->contributors.empty()) {
+      missing = ": missing rank " +
+                joined(late->contributors, [](int rank) { return std::to_string(rank); });
+    }
     throw Error(Errc::timeout, what + " timed out" + missing);
   }
 }
@@ -246,7 +238,7 @@ KeyChange LocalStore::watch(std::string_view key, Clock::time_point deadline) {
   }
   auto& queue = changes_[watching->second];
   if (!answered_.wait_until(lock, deadline, [&] { return !queue.empty(); })) {
-    throw Error(Errc::timeout, "'" + std::string(key) + "' did not change before the deadline");
+    throw Error(Errc::timeout, in_quotes(key) + " did not change before the deadline");
   }
   KeyChange change = std::move(queue.front());
   queue.pop_front();

@@ -2,6 +2,7 @@
 
 #include "runtime/base/bytes.hpp"
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <dlaunch/error.hpp>
 
@@ -43,18 +44,16 @@ std::variant<std::string, Unreadable> read_table(const std::string& path) {
   return text;
 }
 
-std::string path_in_quotes(const std::string& path) { return "'" + path + "'"; }
-
 }  // namespace
 
 void publish_table(Store& store, const std::string& path) {
   const auto read = read_table(path);
   std::string value;
   if (const auto* text = std::get_if<std::string>(&read)) {
-    value = has_table + path_in_quotes(path) + " of rank 0\n" + *text;
+    value = has_table + in_quotes(path) + " of rank 0\n" + *text;
   } else {
-    value = has_reason + std::string(table_variable) + ": rank 0 cannot read " +
-            path_in_quotes(path) + ": " + std::get<Unreadable>(read).why;
+    value = has_reason + std::string(table_variable) + ": rank 0 cannot read " + in_quotes(path) +
+            ": " + std::get<Unreadable>(read).why;
   }
   store.set(key, as_bytes(value));
 }
@@ -74,7 +73,7 @@ std::optional<TableFile> find_table(Store& store) {
 }
 
 void compare_table(Store& store, int rank, const std::string& path) {
-  const std::string here = std::string(table_variable) + " names " + path_in_quotes(path) +
+  const std::string here = std::string(table_variable) + " names " + in_quotes(path) +
                            " for rank " + std::to_string(rank);
   const auto first = find_table(store);
   if (!first) {

@@ -1,7 +1,6 @@
 #include "runtime/base/os/exit_status.hpp"
 
-#include <csignal>
-#include <cstring>
+#include "runtime/base/phrases.hpp"
 
 #include <sys/wait.h>
 
@@ -14,17 +13,8 @@ ExitStatus exit_status_from_wait(int wait_status) {
   return {.code = WEXITSTATUS(wait_status), .signal = 0, .core_dumped = false};
 }
 
-std::string signal_name(int number) {
-  if (const char* name = ::sigabbrev_np(number)) return std::string("SIG") + name;
-  if (number >= SIGRTMIN && number <= SIGRTMAX) {
-    return number == SIGRTMIN ? "SIGRTMIN" : "SIGRTMIN+" + std::to_string(number - SIGRTMIN);
-  }
-  return "signal " + std::to_string(number);
-}
-
 std::string describe(const ExitStatus& status) {
-  if (status.signal == 0) return "exited with " + std::to_string(status.code);
-  return "killed by " + signal_name(status.signal) + (status.core_dumped ? " (core dumped)" : "");
+  return end_text(status.code, status.signal, status.core_dumped);
 }
 
 }  // namespace dlaunch

@@ -17,8 +17,6 @@ struct ExitStatus {
 };
 
 ExitStatus exit_status_from_wait(int wait_status);
-/// "SIGKILL", "SIGRTMIN+3"; "signal 99" for what has no name.
-std::string signal_name(int number);
 /// "killed by SIGKILL", "killed by SIGSEGV (core dumped)", "exited with 3".
 std::string describe(const ExitStatus& status);
 

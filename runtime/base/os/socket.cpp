@@ -3,6 +3,7 @@
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/os/peer_process.hpp"
 #include "runtime/base/os/try_listen.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 #include <array>
@@ -164,9 +165,7 @@ std::string Address::to_string() const {
     if (un->sun_path[0] == '\0') return "unix:@" + std::string(un->sun_path + 1, length - 1);
     return "unix:" + std::string(un->sun_path);
   }
-  const std::string text = host();
-  const std::string bracketed = storage.ss_family == AF_INET6 ? "[" + text + "]" : text;
-  return bracketed + ":" + std::to_string(port());
+  return host_port(host(), port());
 }
 
 bool Address::is_loopback() const {

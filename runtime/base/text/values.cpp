@@ -15,8 +15,6 @@ constexpr std::size_t host_bytes_max = 253;
 
 }  // namespace
 
-std::string in_quotes(std::string_view text) { return "'" + std::string(text) + "'"; }
-
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   if (text.empty()) return parts;

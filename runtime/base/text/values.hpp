@@ -1,5 +1,7 @@
 #pragma once
 
+#include "runtime/base/phrases.hpp"
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -41,8 +43,6 @@ std::optional<Complaint> check_host(std::string_view host);
 bool is_loopback_name(std::string_view host);
 
 std::vector<std::string_view> split(std::string_view text, char separator);
-/// 'text'. Not named "quoted": for a std::string a call of that name may find std::quoted instead.
-std::string in_quotes(std::string_view text);
 /// The word that was probably meant, of those that differ in a few letters; empty where none is
 /// near. Dashes and underscores are alike.
 std::string_view nearest_word(std::string_view word, std::span<const std::string_view> known);

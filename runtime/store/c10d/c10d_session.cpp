@@ -1,7 +1,7 @@
 #include "runtime/store/c10d/c10d_session.hpp"
 
 #include "runtime/base/bytes.hpp"
-#include "runtime/store/core/text.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -70,7 +70,7 @@ std::string sentence_of(const Decoder::Objection& objection) {
     case To::key:
       return "a key" + limit(key_bytes_max);
     case To::value:
-      return "a value for " + store::name_in_quotes(objection.key) + limit(value_bytes_max);
+      return "a value for " + name_in_quotes(objection.key) + limit(value_bytes_max);
     case To::keys:
       return std::to_string(objection.size) + " keys in one request; the limit is " +
              std::to_string(keys_per_request_max);

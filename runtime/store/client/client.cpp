@@ -1,8 +1,8 @@
 #include "runtime/store/client/client.hpp"
 
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/store/client/link.hpp"
-#include "runtime/store/core/text.hpp"
 
 #include <algorithm>
 #include <map>

@@ -2,13 +2,12 @@
 
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/store/client/greeting.hpp"
-#include "runtime/store/core/text.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <thread>
 #include <utility>
 
@@ -19,13 +18,6 @@ namespace dlaunch::store {
 namespace {
 
 constexpr auto reconnect_pause = std::chrono::milliseconds(100);
-
-std::string seconds_text(Clock::duration duration) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.3g s",
-                std::chrono::duration<double>(duration).count());
-  return text.data();
-}
 
 Error failed(const wire::Failed& failure, const std::string& what, const std::string& peer,
              Clock::duration waited) {

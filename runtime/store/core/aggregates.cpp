@@ -1,6 +1,6 @@
 #include "runtime/store/core/aggregates.hpp"
 
-#include "runtime/store/core/text.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 #include <cstring>

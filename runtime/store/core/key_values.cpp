@@ -1,7 +1,7 @@
 #include "runtime/store/core/key_values.hpp"
 
+#include "runtime/base/phrases.hpp"
 #include "runtime/store/core/key_values_state.hpp"
-#include "runtime/store/core/text.hpp"
 
 #include <algorithm>
 #include <array>

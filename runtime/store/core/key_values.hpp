@@ -63,6 +63,8 @@ struct TimedOut {
   std::vector<std::string> keys;
   std::vector<int> contributors;
 };
+/// How many of so many of them a message tells; "and 1 more" is never said.
+constexpr std::size_t names_told(std::size_t names) { return names == 9 ? 9 : 8; }
 struct Refused {
   std::string reason;
   Errc code = Errc::refused;

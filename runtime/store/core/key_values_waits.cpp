@@ -1,6 +1,6 @@
+#include "runtime/base/phrases.hpp"
 #include "runtime/store/core/key_values.hpp"
 #include "runtime/store/core/key_values_state.hpp"
-#include "runtime/store/core/text.hpp"
 
 #include <algorithm>
 

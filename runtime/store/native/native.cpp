@@ -1,6 +1,6 @@
 #include "runtime/store/native/native.hpp"
 
-#include "runtime/store/core/text.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -27,10 +27,10 @@ using MessageOf = decltype(argument_of(&Call::operator()));
 
 std::string sentence(const TimedOut& late) {
   if (!late.contributors.empty()) {
-    return "waiting for " +
-           listed(late.contributors, [](int contributor) { return std::to_string(contributor); });
+    return "waiting for " + listed(late.contributors, names_told(late.contributors.size()),
+                                   [](int contributor) { return std::to_string(contributor); });
   }
-  return "waiting for " + listed(late.keys, name_in_quotes);
+  return "waiting for " + listed(late.keys, names_told(late.keys.size()), name_in_quotes);
 }
 
 }  // namespace

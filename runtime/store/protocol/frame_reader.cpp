@@ -1,6 +1,6 @@
 #include "runtime/store/protocol/frame_reader.hpp"
 
-#include "runtime/store/core/text.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 #include <array>

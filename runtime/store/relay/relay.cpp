@@ -1,7 +1,6 @@
 #include "runtime/store/relay/relay.hpp"
 
-#include "runtime/base/deadline.hpp"
-#include "runtime/store/core/text.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/store/relay/relay_state.hpp"
 
 #include <algorithm>
@@ -284,7 +283,7 @@ std::string Relay::State::unreachable(const Call& call) const {
   if (const auto trouble = uplink.trouble()) {
     const auto since =
         std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - trouble->since);
-    text += "the rendezvous has not been reachable for " + std::to_string(since.count()) + " s";
+    text += "the rendezvous has not been reachable for " + duration_text(since);
     if (!trouble->sentence.empty()) text += " (" + trouble->sentence + ")";
   } else {
     text += "the rendezvous has not answered in time";

@@ -1,5 +1,4 @@
-#include "runtime/base/deadline.hpp"
-#include "runtime/store/core/text.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/store/relay/relay_state.hpp"
 
 #include <algorithm>
@@ -68,7 +67,7 @@ Relay::State::Looked Relay::State::look(wire::Type type, BytesView payload,
     });
     DLAUNCH_LOOK(wait, Wait, [&](const wire::Wait& m) {
       looked.deadline = m.timeout.deadline(now);
-      looked.what = "waiting for " + listed(m.keys, name_in_quotes);
+      looked.what = "waiting for " + listed(m.keys, names_told(m.keys.size()), name_in_quotes);
       looked.alike = true;
     });
     DLAUNCH_LOOK(wait_get, WaitGet, [&](const wire::WaitGet& m) {

@@ -1,4 +1,4 @@
-#include "runtime/base/deadline.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/store/relay/relay_state.hpp"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ Bytes Relay::State::with_forgotten(const wire::Failed& failure) const {
                                      failure.sentence +
                                          "; the rendezvous was started again and has forgotten "
                                          "what was set before (reached again " +
-                                         std::to_string(ago.count()) + " s ago)"});
+                                         duration_text(ago) + " ago)"});
   return payload;
 }
 

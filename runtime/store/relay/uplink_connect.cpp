@@ -1,5 +1,6 @@
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/store/relay/uplink_state.hpp"
 
 #include <algorithm>
@@ -48,9 +49,7 @@ void set_tcp_option(int fd, int name, int value) {
 
 std::string Uplink::State::peer() const {
   if (options.host.empty()) return options.peer_name;
-  const bool numeric_v6 = options.host.find(':') != std::string::npos;
-  return options.peer_name + " at " + (numeric_v6 ? "[" + options.host + "]" : options.host) + ":" +
-         std::to_string(options.port);
+  return options.peer_name + " at " + host_port(options.host, options.port);
 }
 
 void Uplink::State::report(const Error& error) {

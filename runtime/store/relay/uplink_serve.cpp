@@ -1,5 +1,5 @@
-#include "runtime/base/deadline.hpp"
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/store/relay/uplink_state.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 #include "runtime/base/os/socket.hpp"
-#include "runtime/store/core/text.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/store/server/server_state.hpp"
 
 #include <algorithm>

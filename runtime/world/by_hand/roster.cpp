@@ -1,21 +1,13 @@
 #include "runtime/world/by_hand/roster.hpp"
 
+#include "runtime/base/phrases.hpp"
+
 namespace dlaunch {
 namespace {
 
 /// More names than these say nothing to a reader.
 constexpr std::size_t names_max = 32;
 constexpr std::size_t refusals_max = 8;
-
-std::string enumerated(const std::vector<std::string>& names) {
-  std::string text;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (i == names_max) return text + " and " + std::to_string(names.size() - i) + " more";
-    if (i > 0) text += i + 1 == names.size() ? " and " : ", ";
-    text += names[i];
-  }
-  return text;
-}
 
 }  // namespace
 
@@ -70,11 +62,11 @@ std::string Roster::attendance() const {
   if (absent.empty()) {
     text = "all " + std::to_string(world_size_) + " ranks came, but not all got ready";
   } else {
-    text = (absent.size() == 1 ? "rank " : "ranks ") + enumerated(absent) + " of " +
+    text = (absent.size() == 1 ? "rank " : "ranks ") + listed(absent, names_max) + " of " +
            std::to_string(world_size_) + " did not come";
   }
-  text += "; who came: " + enumerated(came);
-  if (!refusals_.empty()) text += "; refused: " + enumerated(refusals_);
+  text += "; who came: " + listed(came, names_max);
+  if (!refusals_.empty()) text += "; refused: " + listed(refusals_, names_max);
   return text;
 }
 

@@ -1,5 +1,7 @@
 #include "runtime/world/member/info.hpp"
 
+#include "runtime/base/phrases.hpp"
+
 #include <charconv>
 #include <limits>
 #include <optional>
@@ -60,17 +62,9 @@ std::optional<int> number_of(const Environment& environment, const std::string& 
   return static_cast<int>(parse_number(name, *text, low, high));
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (i > 0) text += i + 1 == names.size() ? " and " : ", ";
-    text += names[i];
-  }
-  return text;
-}
-
 Error missing_error(const std::vector<std::string>& missing, const std::string& why) {
-  return Error(Errc::misuse, joined(missing) + (missing.size() == 1 ? " is" : " are") +
+  return Error(Errc::misuse, listed(missing, missing.size()) +
+                                 (missing.size() == 1 ? " is" : " are") +
                                  " missing from the environment: " + why);
 }
 

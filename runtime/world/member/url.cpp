@@ -1,5 +1,6 @@
 #include "runtime/world/member/url.hpp"
 
+#include "runtime/base/phrases.hpp"
 #include "runtime/world/member/info.hpp"
 
 #include <dlaunch/error.hpp>
@@ -11,7 +12,7 @@ constexpr std::string_view forms =
     "dlaunch://, env://, tcp://host:port?rank=R&world_size=N or file://path";
 
 Error url_error(std::string_view url, const std::string& why) {
-  return Error(Errc::misuse, "the init URL '" + std::string(url) + "' " + why);
+  return Error(Errc::misuse, "the init URL " + in_quotes(url) + " " + why);
 }
 
 void read_query(std::string_view url, std::string_view query, InitUrl& parsed) {
@@ -22,7 +23,7 @@ void read_query(std::string_view url, std::string_view query, InitUrl& parsed) {
     const auto equals = pair.find('=');
     const std::string name(pair.substr(0, equals));
     const std::string value(equals == std::string_view::npos ? "" : pair.substr(equals + 1));
-    const std::string what = "'" + name + "' in the init URL '" + std::string(url) + "'";
+    const std::string what = in_quotes(name) + " in the init URL " + in_quotes(url);
     if (name == "rank") {
       parsed.rank = static_cast<int>(parse_number(what, value, 0, world_size_max));
     } else if (name == "world_size") {

@@ -2,6 +2,7 @@
 #include "launcher/plan/binding.hpp"
 
 #include "launcher/machine/nvml.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/segment/processors.hpp"
 
 #include <filesystem>
@@ -13,6 +14,7 @@
 
 namespace fs = std::filesystem;
 using dlaunch::cores_in_affinity_mask;
+using dlaunch::number_ranges;
 using namespace dlaunch::launcher;
 
 namespace {
@@ -62,7 +64,7 @@ Strings bound(const Topology& topology, NumaBinding mode, int workers, const Str
   if (const auto* complaint = std::get_if<dlaunch::Complaint>(&result))
     return {complaint->sentence};
   Strings lists;
-  for (const auto& cores : std::get<0>(result)) lists.push_back(core_list(cores));
+  for (const auto& cores : std::get<0>(result)) lists.push_back(number_ranges(cores));
   return lists;
 }
 
@@ -174,10 +176,10 @@ TEST_CASE("what cannot be bound is said") {
 }
 
 TEST_CASE("lists of cores, as the kernel writes them") {
-  CHECK(core_list(read_core_list("0-2,8,10-11")) == "0-2,8,10-11");
-  CHECK(core_list(read_core_list("3,1-2,2")) == "1-3");
+  CHECK(number_ranges(read_core_list("0-2,8,10-11")) == "0-2,8,10-11");
+  CHECK(number_ranges(read_core_list("3,1-2,2")) == "1-3");
   CHECK(read_core_list("").empty());
-  CHECK(core_list(read_core_list("x,4,5-y,-1,9-8")) == "4");
+  CHECK(number_ranges(read_core_list("x,4,5-y,-1,9-8")) == "4");
 }
 
 TEST_CASE("a machine is read from files: nodes, sockets, threads, caches, GPUs") {

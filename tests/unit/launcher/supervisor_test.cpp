@@ -2,6 +2,8 @@
 // always.
 #include "launcher/job/supervisor.hpp"
 
+#include "runtime/base/phrases.hpp"
+
 #include <algorithm>
 #include <charconv>
 #include <csignal>
