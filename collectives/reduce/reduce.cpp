@@ -106,7 +106,7 @@ std::uint64_t hash_of_special(const Reduction& reduction) {
   if (reduction.op() == ReduceOp::premul_sum) {
     hash = std::bit_cast<std::uint64_t>(reduction.factor());
   } else if (reduction.op() == ReduceOp::custom) {
-    hash = transport::hash_text(reduction.name());
+    hash = text_hash(reduction.name());
   }
   if (reduction.is_any_order()) return hash ^ any_order_hash;
   return reduction.is_canonical() ? hash ^ canonical_hash : hash;

@@ -61,7 +61,7 @@ Transport::Transport(const World& world, std::uint32_t generation)
     : world_(world),
       rank_(world.rank()),
       size_(world.size()),
-      job_(hash_text(world.info().job)),
+      job_(text_hash(world.info().job)),
       epoch_(world.info().epoch),
       generation_(generation),
       store_(world.store()),

@@ -11,7 +11,7 @@
 #include "runtime/base/os/random.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/phrases.hpp"
-#include "runtime/base/text/text_hash.hpp"
+#include "runtime/base/text_hash.hpp"
 
 #include <cerrno>
 #include <cstring>

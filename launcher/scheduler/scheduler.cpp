@@ -4,7 +4,7 @@
 #include "launcher/request/variables.hpp"
 #include "launcher/scheduler/scheduler_sources.hpp"
 #include "runtime/base/phrases.hpp"
-#include "runtime/base/text/text_hash.hpp"
+#include "runtime/base/text_hash.hpp"
 
 #include <algorithm>
 

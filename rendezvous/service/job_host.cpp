@@ -2,6 +2,7 @@
 
 #include "runtime/base/os/random.hpp"
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/text_hash.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -224,7 +225,7 @@ void JobHost::grant(store::ConnectionId to) {
 Segment* JobHost::segment() {
   if (identity_.world_size < 2 || std::exchange(segment_was_tried_, true)) return segment_.get();
   SegmentPlan plan{
-      .job = hash_of_job(identity_.job),
+      .job = text_hash(identity_.job),
       .epoch = identity_.epoch,
       .world_ranks = std::vector<std::int32_t>(static_cast<std::size_t>(identity_.local_size)),
       .oversubscribed = identity_.oversubscribed};

@@ -66,13 +66,6 @@ std::size_t file_bytes_max() {
 
 }  // namespace
 
-std::uint64_t hash_of_job(std::string_view id) noexcept {
-  // FNV-1a: the same in every build.
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : id) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
-}
-
 /// In the first page or pages, followed by the world ranks.
 struct Segment::Header {
   std::uint64_t magic;

@@ -28,9 +28,6 @@ struct SegmentPlan {
   std::size_t arena_bytes = 0;
 };
 
-/// For SegmentPlan::job.
-std::uint64_t hash_of_job(std::string_view id) noexcept;
-
 constexpr std::size_t segment_ranks_max = 4096;
 /// Every mesh that the ranks make from one world needs rings of its own, as long as there are any;
 /// later ones do without. They are address space, and memory only where something is written.

@@ -1,6 +1,7 @@
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/os/random.hpp"
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/text_hash.hpp"
 #include "runtime/segment/calls_made.hpp"
 #include "runtime/segment/processors.hpp"
 #include "runtime/world/by_hand/rank_host.hpp"
@@ -47,7 +48,7 @@ WorldInfo info_of(int rank, int count, const std::string& job, const Address& ma
 
 SegmentPlan segment_plan(int count, const std::string& job) {
   SegmentPlan plan;
-  plan.job = hash_of_job(job);
+  plan.job = text_hash(job);
   plan.world_ranks.resize(static_cast<std::size_t>(count));
   std::iota(plan.world_ranks.begin(), plan.world_ranks.end(), 0);
   plan.oversubscribed = read_processors().oversubscribed_by(count);

@@ -119,7 +119,7 @@ void Table::sum_up() {
       all += std::to_string(part) + ' ';
     }
   }
-  digest_ = transport::hash_text(all);
+  digest_ = text_hash(all);
 }
 
 std::string Table::title() const {

@@ -190,12 +190,6 @@ bool is_plausible(const Header& header) noexcept {
   return false;
 }
 
-std::uint64_t hash_bytes(const void* data, std::size_t bytes, std::uint64_t seed) noexcept {
-  const auto* p = static_cast<const unsigned char*>(data);
-  for (std::size_t i = 0; i < bytes; ++i) seed = (seed ^ p[i]) * 0x100000001b3U;
-  return seed;
-}
-
 Bytes encode(const FailureNotice& notice) {
   Bytes out;
   out.reserve(control_bytes_max);

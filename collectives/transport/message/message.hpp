@@ -1,6 +1,7 @@
 #pragma once
 
 #include "collectives/transport/message/traffic.hpp"
+#include "runtime/base/text_hash.hpp"
 #include "runtime/base/verdict.hpp"
 #include "runtime/segment/flight.hpp"
 
@@ -156,12 +157,9 @@ std::uint64_t number_of(const Fingerprint& call) noexcept;
 /// Whether a header that came from outside can be one of ours.
 bool is_plausible(const Header& header) noexcept;
 
-/// FNV-1a, 64 bits: the same on all ranks and in all builds.
-std::uint64_t hash_bytes(const void* data, std::size_t bytes,
-                         std::uint64_t seed = 0xcbf29ce484222325U) noexcept;
-inline std::uint64_t hash_text(std::string_view text,
-                               std::uint64_t seed = 0xcbf29ce484222325U) noexcept {
-  return hash_bytes(text.data(), text.size(), seed);
+/// As text_hash: the same on all ranks and in all builds.
+inline std::uint64_t hash_bytes(const void* data, std::size_t bytes) noexcept {
+  return text_hash({static_cast<const char*>(data), bytes});
 }
 
 /// How far a failure reaches among the calls of the ranks that hear of it.

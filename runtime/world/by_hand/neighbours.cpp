@@ -3,6 +3,7 @@
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/os/random.hpp"
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/text_hash.hpp"
 #include "runtime/segment/processors.hpp"
 
 #include <algorithm>
@@ -178,7 +179,7 @@ std::shared_ptr<Segment> SegmentMeeting::share(std::span<const Neighbour> neighb
       return fetch(neighbours.front().socket, info, neighbours.size(), link, deadline);
     }
     SegmentPlan plan;
-    plan.job = hash_of_job(info.job);
+    plan.job = text_hash(info.job);
     plan.epoch = info.epoch;
     for (const Neighbour& neighbour : neighbours) plan.world_ranks.push_back(neighbour.rank);
     plan.oversubscribed = read_processors().oversubscribed_by(static_cast<int>(neighbours.size()));

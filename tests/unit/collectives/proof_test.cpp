@@ -106,7 +106,7 @@ struct LonelyMesh {
   void join(const unique_fd& socket, int rank, const Key& with) {
     Meeting meeting;
     meeting.hello = hello(rank);
-    meeting.hello.job = hash_text("test");
+    meeting.hello.job = text_hash("test");
     meeting.hello.epoch = 0;
     meeting.connector_nonce = nonce(5);
     send(socket, bytes_of(meeting.hello));

@@ -3,6 +3,7 @@
 
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/text_hash.hpp"
 #include "runtime/store/client/client.hpp"
 #include "tests/support/expect.hpp"
 
@@ -168,7 +169,7 @@ TEST_CASE("a member is welcomed, gets a listener, and is heard of") {
     const auto segment = Segment::adopt(std::move(grant->descriptors.back()));
     CHECK(segment->size() == 3);
     CHECK(segment->local_of(2) == 2);
-    CHECK(segment->job() == hash_of_job("job-1"));
+    CHECK(segment->job() == text_hash("job-1"));
     CHECK(segment->oversubscribed());
     CHECK(wire::decode<wire::Grant>(grant->payload)->listener);
     CHECK(wire::decode<wire::Grant>(grant->payload)->data_key == Bytes(32, std::byte{7}));
