@@ -5,7 +5,7 @@
 #include "launcher/report/flight_report.hpp"
 #include "rendezvous/service/messages.hpp"
 #include "runtime/base/exit_code.hpp"
-#include "runtime/base/os/peer_process.hpp"
+#include "runtime/base/os/socket.hpp"
 #include "runtime/base/text/values.hpp"
 #include "runtime/segment/calls_made.hpp"
 

@@ -1,7 +1,7 @@
 #include "launcher/job/front.hpp"
 
 #include "launcher/process/process_tree.hpp"
-#include "launcher/process/front_signals.hpp"
+#include "launcher/process/signal_inbox.hpp"
 #include "launcher/process/terminal_loan.hpp"
 #include "launcher/watch/status_socket.hpp"
 #include "runtime/base/deadline.hpp"

@@ -2,7 +2,7 @@
 
 #include "launcher/request/option_values.hpp"
 #include "runtime/base/exit_code.hpp"
-#include "runtime/base/os/try_listen.hpp"
+#include "runtime/base/os/socket.hpp"
 #include "runtime/base/phrases.hpp"
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 #include "launcher/process/signal_inbox.hpp"
 
-#include "launcher/process/front_signals.hpp"
 #include "runtime/base/os/socket.hpp"
 
 #include <cerrno>

@@ -1,8 +1,6 @@
 #include "runtime/base/os/socket.hpp"
 
 #include "runtime/base/deadline.hpp"
-#include "runtime/base/os/peer_process.hpp"
-#include "runtime/base/os/try_listen.hpp"
 #include "runtime/base/phrases.hpp"
 
 #include <algorithm>

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <sys/socket.h>
+#include <sys/types.h>
 
 /// Sockets in a few verbs. Every descriptor is close-on-exec. Errors are dlaunch::Error with a
 /// sentence that names the step (lookup, bind, connect) and the address.
@@ -44,6 +45,9 @@ Address unix_address(std::string_view name);
 /// Binds and listens at once; port 0 lets the kernel choose. SO_REUSEADDR is set, so a port in
 /// TIME_WAIT is free. Errc::refused on EADDRINUSE, naming the owner where /proc shows it.
 unique_fd listen_tcp(const Address& at, int backlog = 4096);
+/// As listen_tcp, for a caller who only asks whether it can be: empty where it cannot. Nobody's
+/// name is looked for, which takes tens of milliseconds.
+unique_fd try_listen_tcp(const Address& at, int backlog = 4096);
 unique_fd listen_unix(std::string_view name, int backlog = 4096);
 Address local_address(int fd);
 Address peer_address(int fd);
@@ -70,6 +74,10 @@ bool is_of_same_user(int fd);
 
 /// A connected pair of AF_UNIX stream sockets.
 std::pair<unique_fd, unique_fd> socket_pair();
+
+/// The process at the other end of a TCP connection within this host, by the connection's two
+/// addresses; nullopt where /proc does not show it.
+std::optional<pid_t> peer_process(const Address& own, const Address& peer);
 
 /// "pid 1234 (python3)" for the process that listens on or is bound to this TCP port, where /proc
 /// lets us see it.

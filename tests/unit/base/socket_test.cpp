@@ -2,7 +2,6 @@
 
 #include "runtime/base/bytes.hpp"
 #include "runtime/base/deadline.hpp"
-#include "runtime/base/os/try_listen.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -1,5 +1,4 @@
 #include "runtime/base/deadline.hpp"
-#include "runtime/base/os/peer_process.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/store/server/server.hpp"
 #include "tests/support/c10d_bytes.hpp"
