@@ -1,7 +1,5 @@
 #pragma once
 
-#include "runtime/base/text/wall_clock.hpp"
-
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,7 +10,6 @@ namespace dlaunch::launcher {
 struct ErrorReport {
   std::string message;
   std::string callstack;  ///< Empty where it gave none.
-  std::optional<WallClock::time_point> time;
 
   bool operator==(const ErrorReport&) const = default;
 };

@@ -83,11 +83,11 @@ Result numa_binding(Draft& draft, std::string_view value) {
   return store_choice(value, {"node", "socket", "exclusive", "core-complex"}, nullptr);
 }
 
-Result rdzv_backend(Draft& draft, std::string_view value) {
+Result rdzv_backend(Draft&, std::string_view value) {
   if (value.starts_with("etcd")) {
     return Complaint{"dlaunch brings its own rendezvous and needs no etcd; leave it out"};
   }
-  return store_choice(value, {"static", "c10d", "dlaunch"}, &draft.options.rdzv_backend);
+  return store_choice(value, {"static", "c10d", "dlaunch"}, nullptr);
 }
 
 /// It becomes part of paths and of socket names.
@@ -371,14 +371,6 @@ std::string nearest_option(std::string_view flag) {
   return best == nullptr ? "" : "--" + std::string(best->flag);
 }
 
-std::string variable_name(std::string_view prefix, std::string_view flag) {
-  std::string name(prefix);
-  for (const char c : flag) {
-    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  }
-  return name;
-}
-
 std::string nearest_variable(std::string_view name) {
   constexpr auto others = std::to_array<std::string_view>(
       {"DLAUNCH_TABLE", "DLAUNCH_CUDA_LIBRARY", "DLAUNCH_NCCL_LIBRARY"});
@@ -394,7 +386,11 @@ std::string nearest_variable(std::string_view name) {
   for (const auto& entry : table) flags.push_back(entry.flag);
   const OptionEntry* meant = find_option(nearest_word(flag, flags));
   if (meant == nullptr) return {};
-  return variable_name(pet && meant->torchrun ? "PET_" : "DLAUNCH_", meant->flag);
+  std::string variable = pet && meant->torchrun ? "PET_" : "DLAUNCH_";
+  for (const char c : meant->flag) {
+    variable += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return variable;
 }
 
 bool is_flag_variable(std::string_view name) {

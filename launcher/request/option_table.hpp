@@ -41,8 +41,6 @@ const OptionEntry* find_option(char letter);
 /// The flag that was probably meant, with its dashes: "--nproc-per-node"; empty where none is near.
 std::string nearest_option(std::string_view flag);
 
-/// "DLAUNCH_NPROC_PER_NODE" for the prefix "DLAUNCH_" and "nproc-per-node".
-std::string variable_name(std::string_view prefix, std::string_view flag);
 /// True for the variables that stand for a flag, which no worker may inherit.
 bool is_flag_variable(std::string_view name);
 /// The variable that was probably meant by one that stands for no flag: "DLAUNCH_MAX_RESTARTS" for

@@ -134,7 +134,6 @@ struct Options {
   bool master_addr_given = false;
   std::uint16_t master_port = 29500;  ///< 0: any free one.
   bool master_port_insisted = false;  ///< Asked for by name: when it is busy, that is an error.
-  std::string rdzv_backend = "static";
   std::string rdzv_endpoint;
   RendezvousRole rdzv_role = RendezvousRole::automatic;
   RendezvousTimes rdzv_times;

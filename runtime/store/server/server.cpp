@@ -86,12 +86,6 @@ std::string Server::peer_of(ConnectionId who) const {
   return connection == nullptr ? "" : peer_address(connection->socket.get()).to_string();
 }
 
-std::optional<std::string> Server::proved_job(ConnectionId who) const {
-  const Connection* connection = state_->find(who);
-  if (connection == nullptr || !connection->secured()) return std::nullopt;
-  return connection->tls().identity();
-}
-
 ConnectionId Server::adopt(unique_fd connected) {
   set_nonblocking(connected.get(), true);
   Connection& connection = state_->add(std::move(connected), {true, false});

@@ -67,8 +67,6 @@ class Server {
   void on_refused_c10d(HearRefused hear);
   /// Numeric address of the other end; "" if there is no such connection.
   std::string peer_of(ConnectionId who) const;
-  /// The job whose key this connection has proved; nullopt for one without TLS.
-  std::optional<std::string> proved_job(ConnectionId who) const;
   /// Serves a connected socket that speaks the native protocol: a worker's control socket.
   /// Returns the number by which the host will hear of it.
   ConnectionId adopt(unique_fd connected);

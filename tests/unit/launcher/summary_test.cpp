@@ -86,7 +86,7 @@ TEST_CASE("a peer's loss is told, but never the root cause, even when reaped fir
   summary.ends = {lost_peer(0), ended(1, exit_with(3))};
   summary.ends[0].last_lines = {"a", "b", "c", "dlaunch: rank 1 is lost"};
   summary.ends[1].error_file = "/log/1/error.json";
-  summary.ends[1].error = ErrorReport{.message = "ValueError: x", .callstack = "Traceback:\n  f()", .time = {}};
+  summary.ends[1].error = ErrorReport{.message = "ValueError: x", .callstack = "Traceback:\n  f()"};
   summary.ends[1].last_lines = {"Traceback:", "  f()"};
   summary.attempt = 1;
   summary.max_restarts = 1;
@@ -245,7 +245,7 @@ TEST_CASE("an error file with a message and no traceback") {
   summary.program = "p";
   summary.root_cause = 0;
   summary.ends = {ended(0, exit_with(1))};
-  summary.ends[0].error = ErrorReport{.message = "out of data", .callstack = "", .time = {}};
+  summary.ends[0].error = ErrorReport{.message = "out of data", .callstack = ""};
   CHECK(failure_summary(summary).find("  message   : out of data\n") != std::string::npos);
 }
 
