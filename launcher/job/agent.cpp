@@ -321,19 +321,16 @@ void Agent::feed(const Event& event) {
 }
 
 int run_agent(const AgentTask& task, const AgentSeat& seat) {
-  const auto say = [](const std::exception& error) {
-    const std::string line = std::string("dlaunch: ") + error.what() + "\n";
-    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
-  };
+  Console console(nullptr);
   reserve_descriptors(task.workers);
   try {
     return Agent(task, seat).run();
   } catch (const Error& error) {
-    say(error);
+    console.say(error.what());
     const bool away = error.errc() == Errc::refused || error.errc() == Errc::unreachable;
     return away ? exit_code::unreachable : exit_code::internal;
   } catch (const std::exception& error) {  // Out of memory, or out of what Asio needs.
-    say(error);
+    console.say(error.what());
     return exit_code::internal;
   }
 }

@@ -1,5 +1,6 @@
 #include "launcher/job/front.hpp"
 
+#include "launcher/output/console.hpp"
 #include "launcher/process/process_tree.hpp"
 #include "launcher/process/signal_inbox.hpp"
 #include "launcher/process/terminal_loan.hpp"
@@ -41,11 +42,7 @@ constexpr int stop_signals_max = 3;
 constexpr auto taken_within = std::chrono::seconds(1);
 constexpr auto agent_margin = std::chrono::seconds(5);
 
-void say(const std::string& sentence) {
-  const std::string line = "dlaunch: " + sentence + "\n";
-  // If stderr is gone, there is nobody left to tell.
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
-}
+void say(const std::string& sentence) { Console(nullptr).say(sentence); }
 
 timespec timespec_of(Clock::duration time) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time);

@@ -38,9 +38,17 @@ int exit_code_of(const Error& error) {
       return exit_code::unreachable;
     case Errc::unauthenticated:
       return exit_code::authentication;
-    default:
-      return exit_code::usage;
+    case Errc::aborted:
+    case Errc::mismatch:
+    case Errc::refused:
+    case Errc::misuse:
+    case Errc::revoked:
+    case Errc::unsupported:
+    case Errc::version:
+    case Errc::internal:
+      break;
   }
+  return exit_code::usage;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/base/deadline.hpp"
 #include "runtime/base/os/exit_status.hpp"
 #include "runtime/base/verdict.hpp"
 
@@ -124,7 +125,7 @@ struct SupervisorRules {
   int workers = 1;
   bool peers_elsewhere = false;  ///< Other nodes' workers have to hear of every loss.
   OnFailure on_failure = OnFailure::stop;
-  Clock::duration failure_grace = std::chrono::milliseconds(500);
+  Clock::duration failure_grace = failure_grace_standard;
   /// The grace was asked for: it is given to workers that do not use the runtime, too.
   bool grace_for_all = false;
   /// When all have reported, how long they get to say it themselves and exit, of the grace's rest.

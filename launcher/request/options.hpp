@@ -1,5 +1,7 @@
 #pragma once
 
+#include "runtime/base/deadline.hpp"
+
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -147,7 +149,7 @@ struct Options {
   // When something fails, and at the end.
   int max_restarts = 0;
   bool continue_on_failure = false;  ///< --on-failure continue.
-  std::chrono::milliseconds failure_grace{500};
+  std::chrono::milliseconds failure_grace = failure_grace_standard;
   std::chrono::milliseconds shutdown_timeout{30'000};
   std::chrono::milliseconds stuck_after{5'000};        ///< --stuck-after; 0: never.
   std::chrono::milliseconds straggler_notice{20'000};  ///< --straggler-notice; 0: never.

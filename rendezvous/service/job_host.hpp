@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/base/deadline.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/os/unique_fd.hpp"
 #include "runtime/base/secret/secret.hpp"
@@ -48,7 +49,7 @@ struct JobIdentity {
   int world_size = 1;
   std::string host;                     ///< This host's name, for messages.
   std::string mesh_host = "127.0.0.1";  ///< Other ranks reach those who live here at this host.
-  std::chrono::milliseconds failure_grace{500};
+  std::chrono::milliseconds failure_grace = failure_grace_standard;
   /// derive_data_key of the job's key and the epoch, where the job has a secret.
   std::optional<Key> data_key = std::nullopt;
   bool oversubscribed = false;  ///< More ranks live here than there are processors for them.

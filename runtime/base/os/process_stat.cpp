@@ -12,9 +12,9 @@
 
 namespace dlaunch {
 
-std::optional<ProcessStat> process_stat(pid_t pid) {
+std::optional<ProcessStat> process_stat(std::int64_t pid) {
   std::array<char, 32> path;
-  std::snprintf(path.data(), path.size(), "/proc/%d/stat", static_cast<int>(pid));
+  std::snprintf(path.data(), path.size(), "/proc/%lld/stat", static_cast<long long>(pid));
   const unique_fd file(::open(path.data(), O_RDONLY | O_CLOEXEC));
   std::array<char, 1024> block;
   const auto size = file ? ::read(file.get(), block.data(), block.size()) : 0;

@@ -3,8 +3,6 @@
 #include <cstdint>
 #include <optional>
 
-#include <sys/types.h>
-
 namespace dlaunch {
 
 /// A process's state, as /proc tells it.
@@ -13,6 +11,6 @@ struct ProcessStat {
   std::uint64_t started = 0;  ///< Clock ticks since boot: tells it from a later one of that number.
 };
 /// nullopt where there is none of that number, or /proc is not there.
-std::optional<ProcessStat> process_stat(pid_t pid);
+std::optional<ProcessStat> process_stat(std::int64_t pid);
 
 }  // namespace dlaunch

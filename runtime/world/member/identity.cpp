@@ -1,11 +1,11 @@
 #include "runtime/world/member/identity.hpp"
 
+#include "runtime/base/os/process_stat.hpp"
+
 #include <dlaunch/error.hpp>
 
 #include <array>
-#include <cstdio>
 #include <fstream>
-#include <sstream>
 
 #include <unistd.h>
 
@@ -35,22 +35,9 @@ std::string machine_id() { return boot_and_namespace("pid"); }
 std::string host_id() { return boot_and_namespace("net"); }
 
 std::optional<std::uint64_t> start_time_of(std::int64_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  if (!std::getline(file, line)) return std::nullopt;
-  // The name in parentheses may hold anything, so fields are counted from its end: the state is
-  // field 3, the start time field 22.
-  const auto close = line.rfind(')');
-  if (close == std::string::npos) return std::nullopt;
-  std::istringstream fields(line.substr(close + 1));
-  std::string field;
-  for (int number = 3; number < 22; ++number) {
-    fields >> field;
-    if (number == 3 && (field == "Z" || field == "X")) return std::nullopt;
-  }
-  std::uint64_t started = 0;
-  if (!(fields >> started)) return std::nullopt;
-  return started;
+  const auto stat = process_stat(pid);
+  if (!stat || stat->state == 'Z' || stat->state == 'X') return std::nullopt;
+  return stat->started;
 }
 
 }  // namespace dlaunch
