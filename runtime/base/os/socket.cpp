@@ -313,8 +313,7 @@ bool is_connected_to_itself(int fd) {
 
 unique_fd connect_tcp(const Address& to, Clock::time_point deadline) {
   unique_fd fd = open_socket(to.storage.ss_family);
-  const int one = 1;
-  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  set_tcp_option(fd.get(), TCP_NODELAY, 1);
   if (const int error = try_connect(fd.get(), to, deadline)) throw connect_error(to, error);
   return fd;
 }
@@ -380,6 +379,10 @@ std::optional<pid_t> peer_process(const Address& own, const Address& peer) {
   });
   const auto pid = holder_of(inodes);
   return pid ? std::optional(static_cast<pid_t>(std::stol(*pid))) : std::nullopt;
+}
+
+void set_tcp_option(int fd, int name, int value) noexcept {
+  static_cast<void>(::setsockopt(fd, IPPROTO_TCP, name, &value, sizeof value));
 }
 
 void set_nonblocking(int fd, bool on) {

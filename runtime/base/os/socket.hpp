@@ -84,6 +84,8 @@ std::optional<pid_t> peer_process(const Address& own, const Address& peer);
 std::optional<std::string> port_owner(std::uint16_t port);
 
 void set_nonblocking(int fd, bool on);
+/// Sets an option of TCP that not every kernel has, and that the caller can do without.
+void set_tcp_option(int fd, int name, int value) noexcept;
 /// For want of descriptors or memory, which may come back.
 bool is_shortage(int error) noexcept;
 /// "Connection refused" and the like, thread-safe.

@@ -40,11 +40,6 @@ bool is_final(Errc code) {
   return true;
 }
 
-void set_tcp_option(int fd, int name, int value) {
-  // Without it the silence that Uplink itself watches still ends a dead connection.
-  static_cast<void>(::setsockopt(fd, IPPROTO_TCP, name, &value, sizeof value));
-}
-
 }  // namespace
 
 std::string Uplink::State::peer() const {

@@ -21,11 +21,6 @@ void set_option(int fd, int level, int name, int value) {
 constexpr int idle_seconds = 30, probe_seconds = 10, probes_max = 3;
 constexpr int unacknowledged_ms_max = 60'000;
 
-/// Sets an option that not every kernel has, and that we can do without.
-void set_tcp_option(int fd, int name, int value) {
-  static_cast<void>(::setsockopt(fd, IPPROTO_TCP, name, &value, sizeof value));
-}
-
 /// Accepted sockets inherit these, which saves system calls for each.
 void prepare(const Listener& listener) {
   set_nonblocking(listener.fd.get(), true);
