@@ -1,8 +1,8 @@
 // Every algorithm with every count and number of ranks, and around every size at which another
 // takes over. Ranks are threads over a mesh in memory.
 #include "collectives/algorithms/algorithms.hpp"
-#include "collectives/algorithms/messages/messages.hpp"
 
+#include "collectives/algorithms/messages/messages.hpp"
 #include "tests/support/expect.hpp"
 #include "tests/support/memory_mesh.hpp"
 #include "tests/support/scalar_fold.hpp"

@@ -6,7 +6,8 @@
 
 #include <doctest/doctest.h>
 
-/// Environments as schedulers make them: what tests/process/schedulers/record_environments wrote down.
+/// Environments as schedulers make them: what tests/process/schedulers/record_environments wrote
+/// down.
 namespace dlaunch::launcher {
 
 using Environment = std::vector<std::string>;
