@@ -73,7 +73,7 @@ Call::TimePoint Call::deadline() const {
 }
 
 Flight::Call Call::recorded() const {
-  if (fingerprint_.op < transport::Op::send) return fingerprint_.record();
+  if (!transport::is_message(fingerprint_.op)) return fingerprint_.record();
   return record_of(fingerprint_, setting_.peer, setting_.tag);
 }
 
@@ -275,7 +275,7 @@ void Call::check_news(const Receive* receive) {
       (setting_.mesh.control().has_calls() || setting_.history->has_unlike())) {
     check_device_messages();
   }
-  if (fingerprint_.op >= transport::Op::send || tolerant_) return;
+  if (transport::is_message(fingerprint_.op) || tolerant_) return;
   if (is_counted(fingerprint_.op) && setting_.mesh.control().has_calls()) check_calls();
   const FailureNotice* notice =
       setting_.mesh.control().failure_of(setting_.group.id, fingerprint_.sequence);
@@ -298,7 +298,7 @@ void Call::check_told() {
     throw CallError(Errc::aborted, label() + where() + ": " + setting_.aborted.text(rank()));
   }
   const FailureNotice* notice = setting_.mesh.control().failure_of(setting_.group.id);
-  const bool is_message = fingerprint_.op >= transport::Op::send;
+  const bool is_message = transport::is_message(fingerprint_.op);
   if (notice != nullptr && (is_message || notice->sequence <= fingerprint_.sequence)) {
     throw_told(*notice);
   }
@@ -340,7 +340,7 @@ void Call::check_losses(const Waiting& waiting) {
 
   // Ranks that were given up with their node may still do their part, and are to be missed all the
   // same: by the collectives that come later, however quick they are.
-  const bool is_collective = fingerprint_.op < transport::Op::send;
+  const bool is_collective = !transport::is_message(fingerprint_.op);
   for (std::size_t i = 0; i < mesh.losses().size(); ++i) {
     const PeerLoss& loss = mesh.losses()[i];
     if (is_orderly(loss) || setting_.group.rank_of(loss.rank) < 0) continue;

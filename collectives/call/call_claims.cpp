@@ -27,7 +27,7 @@ void Call::tell_failure(const Error& error, Scope scope) {
   notice.scope = scope;
   notice.communicator = setting_.group.id;
   // A message belongs to no collective: everything that is not over is concerned.
-  notice.sequence = fingerprint_.op >= transport::Op::send ? 0 : fingerprint_.sequence;
+  notice.sequence = transport::is_message(fingerprint_.op) ? 0 : fingerprint_.sequence;
   // Others may still be in calls that are over here, and concerned: because it went wrong in one of
   // them, or concerned it where it came from.
   if (const auto* known = dynamic_cast<const CallError*>(&error)) {
@@ -94,7 +94,7 @@ Claim Call::claim_of(const FailureNotice& notice) const {
 }
 
 void Call::throw_disagreement(const std::string& sentence, Claim claim, std::uint64_t since) const {
-  const bool named = setting_.group.name != "world" && fingerprint_.op < transport::Op::send;
+  const bool named = setting_.group.name != "world" && !transport::is_message(fingerprint_.op);
   throw CallError(Errc::mismatch, sentence + (named ? " of '" + setting_.group.name + "'" : ""),
                   std::move(claim))
       .since(since);

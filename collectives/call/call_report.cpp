@@ -165,7 +165,7 @@ std::string Call::absent_text(const std::vector<int>& asked, Claim& claim) const
       const transport::Status& status = answer->second;
       const bool here = status.communicator == setting_.group.id &&
                         status.sequence >= fingerprint_.sequence &&
-                        fingerprint_.op < transport::Op::send;
+                        !transport::is_message(fingerprint_.op);
       if (here) continue;
       doing = "is in " + status.sentence;
     } else if (const auto& coming = setting_.mesh.inbox().last_seen(world_rank);
@@ -211,7 +211,7 @@ std::string Call::absent_text(const std::vector<int>& asked, Claim& claim) const
 void Call::throw_unless_complete(const Waiting& waiting, const std::function<bool()>& ready) {
   const std::string limit = seconds_text(setting_.timeout);
   std::vector<int> asked;
-  if (fingerprint_.op < transport::Op::send || waiting.any() || waiting.all) {
+  if (!transport::is_message(fingerprint_.op) || waiting.any() || waiting.all) {
     asked = others();
   } else {
     for (const auto ranks : {waiting.to_receive(), waiting.to_send()}) {
@@ -270,11 +270,11 @@ std::string Call::name_of(int world_rank) const {
 std::string Call::label() const { return labelled(short_text(fingerprint_)); }
 
 std::string Call::full_label() const {
-  return fingerprint_.op >= transport::Op::send ? label() : labelled(to_string(fingerprint_));
+  return transport::is_message(fingerprint_.op) ? label() : labelled(to_string(fingerprint_));
 }
 
 std::string Call::labelled(std::string text) const {
-  if (fingerprint_.op >= transport::Op::send) {
+  if (transport::is_message(fingerprint_.op)) {
     text += fingerprint_.op == transport::Op::send ? " to " : " from ";
     text += setting_.peer == any_source ? "any rank" : "rank " + std::to_string(setting_.peer);
     text += setting_.tag == any_tag ? " (any tag)" : " (tag " + std::to_string(setting_.tag) + ")";

@@ -38,7 +38,7 @@ using transport::Op;
 
 namespace {
 
-bool is_message(const Fingerprint& call) { return call.op >= Op::send; }
+bool is_message(const Fingerprint& call) { return transport::is_message(call.op); }
 
 }  // namespace
 

@@ -79,7 +79,7 @@ void Communicator::State::fail(Call& call) {
 void Communicator::State::fail(Call& call, const Error& failure) {
   const bool wrong_call = failure.errc() == Errc::misuse || failure.errc() == Errc::unsupported;
   if (wrong_call) {
-    if (call.fingerprint().op >= transport::Op::send) return;
+    if (transport::is_message(call.fingerprint().op)) return;
     flight.note_heard();
     call.tell_failure(failure, Scope::this_call);
     try {

@@ -68,7 +68,7 @@ const FailureNotice* ControlInbox::wrong_arguments(std::uint64_t communicator) c
 }
 
 void ControlInbox::take_call(std::uint64_t communicator, const ToldCall& call) {
-  auto& kept = call.call.op >= Op::send ? messages_ : calls_;
+  auto& kept = is_message(call.call.op) ? messages_ : calls_;
   if (kept.size() >= failures_max && !kept.contains(communicator)) return;
   auto& calls = kept[communicator];
   if (calls.size() >= calls_max) return;

@@ -19,109 +19,11 @@ bool has_traffic(Kind kind) { return kind == Kind::collective || kind == Kind::c
 
 }  // namespace
 
-const char* to_string(Op op) noexcept {
-  switch (op) {
-    case Op::barrier:
-      return "barrier";
-    case Op::broadcast:
-      return "broadcast";
-    case Op::reduce:
-      return "reduce";
-    case Op::all_reduce:
-      return "all_reduce";
-    case Op::all_gather:
-      return "all_gather";
-    case Op::all_gather_v:
-      return "all_gather_v";
-    case Op::gather:
-      return "gather";
-    case Op::gather_v:
-      return "gather_v";
-    case Op::scatter:
-      return "scatter";
-    case Op::scatter_v:
-      return "scatter_v";
-    case Op::reduce_scatter:
-      return "reduce_scatter";
-    case Op::reduce_scatter_v:
-      return "reduce_scatter_v";
-    case Op::all_to_all:
-      return "all_to_all";
-    case Op::all_to_all_v:
-      return "all_to_all_v";
-    case Op::split:
-      return "split";
-    case Op::group:
-      return "group";
-    case Op::duplicate:
-      return "duplicate";
-    case Op::revoke:
-      return "revoke";
-    case Op::agree:
-      return "agree";
-    case Op::shrink:
-      return "shrink";
-    case Op::broadcast_object:
-      return "broadcast_object";
-    case Op::all_gather_object:
-      return "all_gather_objects";
-    case Op::all_reduce_object:
-      return "all_reduce_object";
-    case Op::gather_object:
-      return "gather_objects";
-    case Op::scatter_object:
-      return "scatter_objects";
-    case Op::send:
-      return "send";
-    case Op::recv:
-      return "recv";
-    case Op::probe:
-      return "probe";
-  }
-  return "an unknown call";  // A number read off the wire may be newer than this build.
-}
-
-bool is_rooted(Op op) noexcept {
-  switch (op) {
-    case Op::broadcast:
-    case Op::reduce:
-    case Op::gather:
-    case Op::gather_v:
-    case Op::scatter:
-    case Op::scatter_v:
-    case Op::broadcast_object:
-    case Op::gather_object:
-    case Op::scatter_object:
-      return true;
-    case Op::barrier:
-    case Op::all_reduce:
-    case Op::all_gather:
-    case Op::all_gather_v:
-    case Op::reduce_scatter:
-    case Op::reduce_scatter_v:
-    case Op::all_to_all:
-    case Op::all_to_all_v:
-    case Op::split:
-    case Op::group:
-    case Op::duplicate:
-    case Op::revoke:
-    case Op::agree:
-    case Op::shrink:
-    case Op::all_gather_object:
-    case Op::all_reduce_object:
-    case Op::send:
-    case Op::recv:
-    case Op::probe:
-      return false;
-  }
-  return false;
-}
-
 std::string short_text(const Fingerprint& call) {
   std::string text = owner_text(Traffic::unpack(call.traffic));
   text += to_string(call.op);
   // Point-to-point calls of two ranks are not counted together, so they have no number.
-  if (call.op < Op::send) text += " #" + std::to_string(call.sequence);
+  if (!is_message(call.op)) text += " #" + std::to_string(call.sequence);
   return text;
 }
 

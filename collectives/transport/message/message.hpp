@@ -9,6 +9,8 @@
 #include <dlaunch/reduction.hpp>
 #include <dlaunch/tensor.hpp>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -80,15 +82,67 @@ enum class Op : std::uint8_t {
   recv,
   probe,
 };
-const char* to_string(Op op) noexcept;
-/// Calls that have a root: a rank may return from one before all others have come.
-bool is_rooted(Op op) noexcept;
-/// Calls that are counted together: ranks that are in the same one have the same number.
-inline bool is_counted(Op op) noexcept {
-  return op < Op::send && op != Op::revoke && op != Op::agree && op != Op::shrink;
+
+/// What is to be known of a call. A new one is an enumerator and a row.
+struct OpTraits {
+  Op op{};
+  const char* name =
+      "an unknown call";    ///< A number read off the wire may be newer than this build.
+  bool is_message = false;  ///< Between two ranks; else a collective, which all ranks make.
+  bool is_rooted = false;   ///< Has a root: a rank may return from it before all others have come.
+  /// Collectives that are counted together: ranks that are in the same one have the same number.
+  bool is_counted = true;
+};
+inline constexpr auto op_table = std::to_array<OpTraits>({
+    {.op = Op::barrier, .name = "barrier"},
+    {.op = Op::broadcast, .name = "broadcast", .is_rooted = true},
+    {.op = Op::reduce, .name = "reduce", .is_rooted = true},
+    {.op = Op::all_reduce, .name = "all_reduce"},
+    {.op = Op::all_gather, .name = "all_gather"},
+    {.op = Op::all_gather_v, .name = "all_gather_v"},
+    {.op = Op::gather, .name = "gather", .is_rooted = true},
+    {.op = Op::gather_v, .name = "gather_v", .is_rooted = true},
+    {.op = Op::scatter, .name = "scatter", .is_rooted = true},
+    {.op = Op::scatter_v, .name = "scatter_v", .is_rooted = true},
+    {.op = Op::reduce_scatter, .name = "reduce_scatter"},
+    {.op = Op::reduce_scatter_v, .name = "reduce_scatter_v"},
+    {.op = Op::all_to_all, .name = "all_to_all"},
+    {.op = Op::all_to_all_v, .name = "all_to_all_v"},
+    {.op = Op::split, .name = "split"},
+    {.op = Op::group, .name = "group"},
+    {.op = Op::duplicate, .name = "duplicate"},
+    {.op = Op::revoke, .name = "revoke", .is_counted = false},
+    {.op = Op::agree, .name = "agree", .is_counted = false},
+    {.op = Op::shrink, .name = "shrink", .is_counted = false},
+    {.op = Op::broadcast_object, .name = "broadcast_object", .is_rooted = true},
+    {.op = Op::all_gather_object, .name = "all_gather_objects"},
+    {.op = Op::all_reduce_object, .name = "all_reduce_object"},
+    {.op = Op::gather_object, .name = "gather_objects", .is_rooted = true},
+    {.op = Op::scatter_object, .name = "scatter_objects", .is_rooted = true},
+    {.op = Op::send, .name = "send", .is_message = true},
+    {.op = Op::recv, .name = "recv", .is_message = true},
+    {.op = Op::probe, .name = "probe", .is_message = true},
+});
+constexpr OpTraits traits_of(Op op) noexcept {
+  const auto row = static_cast<std::size_t>(op) - 1;  // Of no call it is huge.
+  return row < op_table.size() ? op_table[row] : OpTraits{};
 }
+static_assert(
+    [] {
+      std::uint8_t next = 1;
+      for (const OpTraits& row : op_table) {
+        if (static_cast<std::uint8_t>(row.op) != next++) return false;
+      }
+      return op_table.back().op == Op::probe;
+    }(),
+    "one row for each call, in their order");
+
+constexpr const char* to_string(Op op) noexcept { return traits_of(op).name; }
+constexpr bool is_message(Op op) noexcept { return traits_of(op).is_message; }
+constexpr bool is_rooted(Op op) noexcept { return traits_of(op).is_rooted; }
+constexpr bool is_counted(Op op) noexcept { return !is_message(op) && traits_of(op).is_counted; }
 /// Calls that no rank can leave before all have come.
-inline bool waits_for_all(Op op) noexcept { return op < Op::send && !is_rooted(op); }
+constexpr bool waits_for_all(Op op) noexcept { return !is_message(op) && !is_rooted(op); }
 
 /// Fingerprint::count of calls in which each rank has a count of its own.
 constexpr std::uint64_t counts_vary = ~std::uint64_t{0};
