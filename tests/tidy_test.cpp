@@ -275,15 +275,17 @@ TEST_CASE("the C API stands on the public C++ interface alone") {
   CHECK(seen > 5);
 }
 
-TEST_CASE("the programs in the README and in docs/c_api.md are the examples, word for word") {
+TEST_CASE("the programs in the README and in docs are the examples, word for word") {
   const auto text_of = [](const fs::path& file) {
     std::string text;
     for (const auto& line : lines_of(root / file)) text += line + "\n";
     return text;
   };
-  CHECK(text_of("README.md").find("```cpp\n" + text_of("docs/examples/all_reduce.cpp") + "```\n") !=
-        std::string::npos);
-  CHECK(
-      text_of("docs/c_api.md").find("```c\n" + text_of("docs/examples/c_all_reduce.c") + "```\n") !=
-      std::string::npos);
+  const auto holds = [&](const char* page, const std::string& language, const char* program) {
+    return text_of(page).find("```" + language + "\n" + text_of(program) + "```\n") !=
+           std::string::npos;
+  };
+  CHECK(holds("README.md", "cpp", "docs/examples/all_reduce.cpp"));
+  CHECK(holds("docs/tutorial.md", "cpp", "docs/examples/train.cpp"));
+  CHECK(holds("docs/c_api.md", "c", "docs/examples/c_all_reduce.c"));
 }
