@@ -1,7 +1,10 @@
 #include "rendezvous/rounds/rounds.hpp"
 
-#include "rendezvous/rounds/rounds_state.hpp"
+#include "rendezvous/rounds/door.hpp"
+#include "rendezvous/rounds/judgement.hpp"
+#include "rendezvous/rounds/texts.hpp"
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/exit_code.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -9,30 +12,47 @@
 namespace dlaunch::rendezvous {
 namespace {
 
-/// Lost nodes that are to be told so when they speak again; beyond that they hear it when they
-/// join again or report.
-constexpr std::size_t lost_max = 65'536;
-
-/// A node left: others that are about to do so as well say it within this.
-constexpr Clock::duration others_leave_within = std::chrono::seconds(1);
-
-/// A tick that is later than this need not be a busy machine's.
-constexpr Clock::duration late_at_least = std::chrono::milliseconds(100);
-
-/// "5.0 s".
-std::string silence_text(Clock::duration silence) {
-  const auto tenths = std::chrono::duration_cast<std::chrono::milliseconds>(silence).count() / 100;
-  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
-}
+/// An agent tries to reach a rendezvous that was gone every 5 s, and one try may take as long.
+constexpr Clock::duration comes_back_within = std::chrono::seconds(12);
 
 }  // namespace
+
+/// A job, and what each event does to it.
+struct Rounds::State : Job {
+  void on(const Join& e);
+  void on(const Leave& e);
+  void on(const Disconnected& e);
+  void on(const Heartbeat& e);
+  void on(const WorkerFailed& e);
+  void on(const WorkerLeft& e);
+  void on(const WorkersEnded& e);
+  void on(const CallsMade& e);
+  void on(const Tick&);
+
+  // ---- Coming ----
+  void join_again(const Node& node, const Join& e);
+  void come_in(const Join& e, bool adopts);
+  void welcome(const Node& node);
+  void note_launch(const NodeOffer& offer);
+  void turn_away_second_jobs();
+  std::string break_text(const Node& node) const;
+
+  // ---- An epoch that began before this rendezvous did ----
+  void yield_to(const Join& e);
+  void take_up(const Holding& held);
+  void adopt(const Node& node, const Holding& held);
+  void all_are_back();
+  void give_up_awaited();
+
+  /// The node's place. Null where its message changes nothing: it is about another epoch, or the
+  /// node's workers have ended, or the job has.
+  Member* at_work(Session session, std::uint64_t of_epoch);
+};
 
 Rounds::Rounds(std::uint64_t last_epoch, Incarnation incarnation, std::string name)
     : state_(std::make_unique<State>()) {
   state_->name = std::move(name);
-  state_->use = incarnation;
-  state_->incarnation = incarnation.number;
-  state_->last_epoch = state_->epoch = state_->epoch_seen = last_epoch;
+  state_->numbers = EpochNumbers(last_epoch, incarnation);
 }
 Rounds::~Rounds() = default;
 Rounds::Rounds(Rounds&&) noexcept = default;
@@ -40,310 +60,353 @@ Rounds& Rounds::operator=(Rounds&&) noexcept = default;
 
 Effects Rounds::step(const Event& event, Clock::time_point now) {
   State& s = *state_;
-  const auto before = std::exchange(s.now, std::max(s.now, now));
-  s.effects.clear();
-  s.forgive_own_stall(before);
+  const auto last_event = std::exchange(s.now, std::max(s.now, now));
+  if (const auto slept = s.standstill.notice(s.rules, last_event, s.now)) {
+    s.nodes.forgive(*slept, s.now);
+    std::visit([&](auto& phase) { phase.forgive(*slept); }, s.phase);
+  }
   std::visit([&s](const auto& e) { s.on(e); }, event);
-  s.asked = next_deadline();
-  return std::exchange(s.effects, {});
+  s.standstill.expect(s.next_deadline());
+  return s.announcer.take();
 }
 
-std::optional<Clock::time_point> Rounds::next_deadline() const {
-  const State& s = *state_;
-  if (s.phase == State::Phase::finished) return std::nullopt;
-  std::optional<Clock::time_point> next;
-  const auto consider = [&](const std::optional<Clock::time_point>& when) {
-    if (when && *when != Clock::time_point::max() && (!next || *when < *next)) next = when;
-  };
-  consider(s.lease_check);
-  if (s.phase == State::Phase::gathering) {
-    // A node that is about to come back, or to be lost, is waited for; the lease ends that.
-    if (s.count() < s.rules.nodes_min) consider(s.join_deadline);
-    if (s.broken == 0) consider(s.last_call);
-    consider(s.leaving_until);
-    consider(s.standing_due);
-  } else {
-    consider(s.awaited_until);
-  }
-  // Often enough to notice when it was us who slept.
-  if (!s.nodes.empty()) consider(deadline_after(s.rules.lease / 4, s.now));
-  if (s.broken > 0) consider(deadline_after(s.late_at(), s.now));
-  return next;
-}
-
-std::uint64_t Rounds::epoch() const { return state_->epoch; }
-std::uint64_t Rounds::incarnation() const { return state_->incarnation; }
+std::optional<Clock::time_point> Rounds::next_deadline() const { return state_->next_deadline(); }
+std::uint64_t Rounds::epoch() const { return state_->numbers.epoch(); }
+std::uint64_t Rounds::incarnation() const { return state_->numbers.incarnation(); }
 bool Rounds::has_had(std::uint64_t incarnation) const {
-  const State& s = *state_;
-  const bool before_it = incarnation >= s.use.first_here && incarnation < s.use.number;
-  return incarnation == s.incarnation || incarnation <= s.taken_up || before_it;
+  return state_->numbers.has_had(incarnation);
 }
-bool Rounds::knows(Session session) const { return state_->nodes.contains(session); }
-bool Rounds::finished() const { return state_->phase == State::Phase::finished; }
+bool Rounds::knows(Session session) const { return state_->nodes.find(session) != nullptr; }
+bool Rounds::finished() const { return state_->finished(); }
+JobStatus Rounds::status() const { return state_->status(); }
 
-JobStatus Rounds::status() const {
-  const State& s = *state_;
-  JobStatus status{
-      s.phase,    s.epoch, s.attempt, s.rules.nodes_min, s.rules.nodes_max, s.world_size,
-      s.standing, {},      {}};
-  if (s.finish_said) status.exit_code = s.finish_said->exit_code;
-  status.nodes.reserve(s.nodes.size());
-  for (const auto& [session, node] : s.nodes) {
-    NodeStatus line{node.offer.id,      node.offer.host, NodeStatus::State::waiting, {}, 0,
-                    node.offer.workers, node.last_heard};
-    if (node.member()) {
-      line.node_rank = node.admission->node_rank;
-      line.first_rank = node.admission->first_rank;
-      line.state = node.end     ? NodeStatus::State::ended
-                   : node.order ? NodeStatus::State::stopping
-                                : NodeStatus::State::running;
+// ---- Coming ----
+
+void Rounds::State::on(const Join& e) {
+  const Node* known = nodes.find(e.session);
+  if (finished()) {
+    if (known) return put(*finish_said);
+    return put(Refuse{e.session, Errc::refused, exit_code::usage,
+                      "the job is over: " + finish_said->sentence});
+  }
+  if (known) {
+    const Member* holds = member(e.session);
+    const bool dropped = holds && holds->confirmed && !holds->ended && !e.holding;
+    if (!dropped) return join_again(*known, e);
+    // An earlier rendezvous had given it up, and it has ended its workers since.
+    lose({{e.session, "it gave up its place in epoch " + std::to_string(numbers.epoch())}});
+    return on(e);
+  }
+  if (auto no = Door::nonsense(e)) return put(std::move(*no));
+  const Door door(*this);
+  const bool adopts = e.holding && door.adoptable(*e.holding);
+  if (adopts) yield_to(e);
+  if (auto no = door.objection(e)) return put(std::move(*no));
+  if (e.holding) numbers.see(e.holding->epoch);
+  if (e.holding && !adopts) return evict(e.session, e.holding->epoch);
+  if (adopts) {
+    if (auto no = door.contradiction(e)) return put(std::move(*no));
+  }
+  come_in(e, adopts);
+}
+
+void Rounds::State::come_in(const Join& e, bool adopts) {
+  given_up.erase(e.session);
+  if (!rules_from) {
+    rules = e.rules;
+    rules_from = e.offer.id;
+  }
+  Losses gone;
+  for (const Node* node : nodes.predecessors(e.offer)) {
+    gone.emplace_back(node->session, node->offer.id == e.offer.id
+                                         ? "it was started again"
+                                         : "node " + e.offer.id + " has come in its place");
+  }
+  const Node& node = nodes.insert({e.session, e.offer, now}, rules);
+  if (!gone.empty()) lose(gone);
+  if (finished() || member(e.session)) return;
+  if (adopts) return adopt(node, *e.holding);
+  if (epoch()) return welcome(node);
+  note_launch(e.offer);
+  consider_gathering(e.session);
+}
+
+/// A first round takes nodes of different command lines, but says so.
+void Rounds::State::note_launch(const NodeOffer& offer) {
+  if (begun) return;
+  const bool had_line = launch.has_line();
+  launch.learn(offer.launch);
+  if (!had_line || launch.has_line()) return;
+  put(Standing{0, "node " + offer.id + " was started by another command line than node " +
+                      *rules_from + "; another job needs another --rdzv-id"});
+}
+
+/// Between two rounds: one more is used at once where there is room, else it waits.
+void Rounds::State::welcome(const Node& node) {
+  const Epoch& running_epoch = *epoch();
+  const bool awaits = !running_epoch.back.awaited.empty();
+  const bool room = running_epoch.node_count < rules.nodes_max;
+  // An epoch that has begun to end is let end.
+  if (running() && room && running_epoch.ends.empty() && !awaits) {
+    return begin_end(EndCause::arrival, "node " + node.offer.id + " joins");
+  }
+  const std::string name_of_epoch = "epoch " + std::to_string(running_epoch.number);
+  std::string text = "waiting: ";
+  if (!running()) {
+    text += "the workers of " + name_of_epoch + " are being stopped";
+  } else if (awaits) {
+    text += "the rendezvous was started again, and the nodes of " + name_of_epoch +
+            " are coming back to it";
+  } else if (room) {
+    text += "the first workers of the job have ended already";
+  } else {
+    const int count = running_epoch.node_count;
+    text += "the job runs with " + (count == 1 ? "one node" : "all " + plural(count, "node"));
+    text += replaceable() ? "; you are next if one is lost"
+                          : ", and it has no restart left with which to replace one";
+  }
+  put(Standing{node.session, std::move(text)});
+  turn_away_second_jobs();
+}
+
+void Rounds::State::turn_away_second_jobs() {
+  for (Refuse& no : Door(*this).second_jobs()) {
+    nodes.remove(no.to);
+    put(std::move(no));
+  }
+}
+
+/// After a reconnect: whatever may have been lost on the way is said again.
+void Rounds::State::join_again(const Node& node, const Join& e) {
+  const bool was_member = member(e.session) != nullptr;
+  heard(e.session);
+  const bool is_member = member(e.session) != nullptr;
+  if (finished() || was_member != is_member) return;
+  if (!announcer.standing().empty()) put(Standing{node.session, announcer.standing()});
+  Member* place = epoch() ? epoch()->find(node.session) : nullptr;
+  if (!place || place->ended) return;
+  const bool knows = e.holding && e.holding->epoch == epoch()->number;
+  place->confirmed = place->confirmed || knows;
+  if (!knows) put(Admit{node.session, place->admission});
+  for (RanksLost& loss : epoch()->told_again(node.session)) put(std::move(loss));
+  if (place->order) put(*place->order);
+}
+
+// ---- An epoch that began before this rendezvous did ----
+
+/// The nodes of a job that runs go before those that came while its rendezvous was away.
+void Rounds::State::yield_to(const Join& e) {
+  if (gathering() || e.holding->incarnation != numbers.incarnation()) {
+    return start_over(e.holding->incarnation);
+  }
+  for (const Node* node : nodes.predecessors(e.offer)) {
+    const Session session = node->session;
+    if (member(session)) continue;
+    const std::string id = nodes.remove(session).offer.id;
+    put(Refuse{session, Errc::refused, exit_code::usage,
+               "node " + id + " stands in the place of node " + e.offer.id + " on " + e.offer.host +
+                   ", which has come back" + Door(*this).or_another_job()});
+  }
+}
+
+/// Members of an epoch that is older have to go.
+void Rounds::State::take_up(const Holding& held) {
+  if (epoch()) {
+    for (const auto& [session, stale] : epoch()->members()) {
+      nodes.remove(session);
+      evict(session, stale.admission.epoch);
     }
-    if (node.gone) line.state = NodeStatus::State::silent;
-    status.nodes.push_back(std::move(line));
   }
-  return status;
+  begin(Epoch(
+      held, deadline_after(std::max(rules.lease + rules.reconnect_grace, comes_back_within), now)));
+  numbers.take_up(held.epoch);
+  attempt = held.attempt;
+  stand("the rendezvous was started again; waiting for the " + plural(held.node_count, "node") +
+        " of epoch " + std::to_string(held.epoch));
 }
 
-// ---- Who is here ----
-
-Node& Rounds::State::insert(Node node) {
-  const Session session = node.session;
-  by_id[node.offer.id] = session;
-  if (node.offer.rank_hint) by_hint[*node.offer.rank_hint] = session;
-  check_by(deadline_after(rules.lease, now));
-  return nodes.emplace(session, std::move(node)).first->second;
-}
-
-Node Rounds::State::remove(Session session) {
-  auto found = nodes.extract(session);
-  Node node = std::move(found.mapped());
-  if (node.gone) --broken;
-  // Its successor may stand there already.
-  const auto id = by_id.find(node.offer.id);
-  if (id->second == session) by_id.erase(id);
-  if (node.offer.rank_hint) {
-    const auto hint = by_hint.find(*node.offer.rank_hint);
-    if (hint->second == session) by_hint.erase(hint);
+void Rounds::State::adopt(const Node& node, const Holding& held) {
+  if (gathering() || held.epoch > epoch()->number) take_up(held);
+  Epoch& taken_up = *epoch();
+  Member& place = taken_up.seat(node, {held.incarnation,
+                                       held.epoch,
+                                       held.attempt,
+                                       held.node_rank,
+                                       held.node_count,
+                                       held.first_rank,
+                                       node.offer.workers,
+                                       held.world_size,
+                                       {},
+                                       {},
+                                       {}});
+  place.confirmed = true;
+  launch.learn(node.offer.launch);
+  auto& back = taken_up.back;
+  back.places[held.node_rank] = {node.session, held.first_rank, node.offer.workers};
+  back.awaited.erase(held.node_rank);
+  if (taken_up.ending) {
+    place.order = taken_up.order_for(node.session);
+    put(*place.order);
   }
-  return node;
+  if (back.awaited.empty()) return all_are_back();
+  const int here = taken_up.node_count - static_cast<int>(back.awaited.size());
+  put(Standing{node.session, std::to_string(here) + " of the " +
+                                 plural(taken_up.node_count, "node") + " of epoch " +
+                                 std::to_string(held.epoch) + " are back; waiting for the others"});
 }
 
-Node* Rounds::State::find(Session session) {
-  const auto found = nodes.find(session);
-  return found == nodes.end() ? nullptr : &found->second;
+void Rounds::State::all_are_back() {
+  epoch()->back.until.reset();
+  if (!running()) return;
+  stand("epoch " + std::to_string(epoch()->number) + " goes on with all " +
+        plural(epoch()->node_count, "node"));
+  turn_away_second_jobs();
+  const auto waiting = std::find_if(nodes.begin(), nodes.end(),
+                                    [&](const auto& entry) { return !member(entry.first); });
+  if (waiting != nodes.end()) welcome(waiting->second);
 }
 
-/// Null where the message is about another epoch than the node's: it changes nothing.
-Node* Rounds::State::member_of(Session session, std::uint64_t of_epoch) {
-  Node* node = find(session);
-  if (!node) return nullptr;
-  heard(*node);
-  // That it is back may have closed a round.
-  return node->member() && of_epoch == epoch ? node : nullptr;
-}
-
-void Rounds::State::heard(Node& node) {
-  node.last_heard = now;
-  if (!node.gone) return;
-  node.gone.reset();
-  --broken;
-  if (phase == Phase::gathering) consider_gathering();
-}
-
-void Rounds::State::check_by(Clock::time_point when) {
-  lease_check = lease_check ? std::min(*lease_check, when) : when;
+void Rounds::State::give_up_awaited() {
+  const int count = static_cast<int>(epoch()->back.awaited.size());
+  const std::string text = plural(count, "node") + " of epoch " + std::to_string(epoch()->number) +
+                           " did not come back to the rendezvous";
+  note_loss(text);
+  tell_lost(epoch()->lose_awaited(text));
+  if (!rules.continue_on_failure) return begin_end(EndCause::loss, text);
+  epoch()->count_as_failed(0, text);
+  judge_if_over();
 }
 
 // ---- Going ----
 
 void Rounds::State::on(const Heartbeat& e) {
-  if (Node* node = find(e.session)) return heard(*node);
-  const auto given_up = lost.find(e.session);
-  if (given_up == lost.end() || phase == Phase::finished) return;
+  if (nodes.find(e.session)) return heard(e.session);
+  const auto silent = given_up.find(e.session);
+  if (silent == given_up.end() || finished()) return;
   // A node that only waited goes on waiting; it has heard nothing else.
-  if (given_up->second.waiting) {
-    const Join again = *given_up->second.waiting;
-    lost.erase(given_up);
+  if (silent->second.waiting) {
+    const Join again = *silent->second.waiting;
+    given_up.erase(silent);
     return on(again);
   }
-  tell_evicted(e.session, given_up->second.epoch);
+  evict(e.session, silent->second.epoch);
 }
 
-void Rounds::State::on(const Disconnected& e) {
-  Node* node = find(e.session);
-  if (!node || node->gone) return;
-  node->gone = now;
-  ++broken;
-  check_by(std::min(deadline_after(rules.lease, node->last_heard),
-                    deadline_after(rules.reconnect_grace, now)));
-}
+void Rounds::State::on(const Disconnected& e) { nodes.disconnect(e.session, rules, now); }
 
 void Rounds::State::on(const Leave& e) {
-  if (!find(e.session) || phase == Phase::finished) return;
-  const Node node = remove(e.session);
+  if (!nodes.find(e.session) || finished()) return;
+  const Node node = nodes.remove(e.session);
+  const auto place = epoch() ? epoch()->remove(e.session) : std::nullopt;
   // Nobody who goes while others work does so with success.
   const int code = e.exit_code != 0 ? e.exit_code : exit_code::node_lost;
   const std::string reason = "node " + node.offer.id + " left: " + e.reason;
-  if (e.closes) return finish_without_host(code, reason);
-  if (phase == Phase::gathering) {
-    if (re_forming && count() < rules.nodes_min) return finish(code, reason);
+  if (e.closes) {
+    return finish(epoch() ? judge_without_host(*epoch(), code, reason)
+                          : Finish{code, std::nullopt, reason});
+  }
+  if (const Gathering* round = gathering()) {
+    if (!round->first() && nodes.count() < rules.nodes_min) {
+      return finish({code, std::nullopt, reason});
+    }
     note_leaving();
     return consider_gathering();
   }
   // A node whose workers have ended is needed no more, save for a restart.
-  const bool working = node.member() && !node.end;
-  if (working) --running;
-  const bool needed = working || (node.member() && phase == Phase::stopping);
-  if (needed && !left) left = Left{code, reason};
+  const bool working = place && !place->ended;
+  const bool needed = working || (place && epoch()->ending);
+  if (needed && !epoch()->left) epoch()->left = Epoch::Left{code, reason};
   if (needed) note_leaving();
   if (working) begin_end(EndCause::leave, reason);
 }
 
-/// The same cause most often tells the other nodes to go within moments: a signal to all of a job's
-/// nodes does not reach them at once. None of them is to start again for that long.
-void Rounds::State::note_leaving() {
-  if (re_forming) leaving_until = deadline_after(others_leave_within, now);
-}
-
-/// Others have its ranks by now, or may.
-void Rounds::State::tell_evicted(Session session, std::uint64_t of_epoch, std::string why) {
-  lost.erase(session);
-  put(Stop{session, of_epoch, Stop::Cause::evicted,
-           std::move(why) + "; its workers are ended, and it joins anew"});
-}
-
-void Rounds::State::lose(const std::vector<std::pair<Session, std::string>>& whom) {
-  std::vector<RanksLost> losses;
-  std::string first;
-  bool needed = false;
-  for (const auto& [session, why] : whom) {
-    const Node node = remove(session);
-    if (lost.size() >= lost_max) lost.erase(lost.begin());
-    Lost& given_up = lost[session];
-    if (node.member()) {
-      given_up.epoch = node.admission->epoch;
-    } else {
-      Join& waiting = given_up.waiting.emplace();
-      waiting.session = session;
-      waiting.offer = node.offer;
-      waiting.rules = rules;
-    }
-    const std::string text = "node " + node.offer.id + " is lost: " + why;
-    if (first.empty()) first = text;
-    // Its workers are nobody's loss, but it may be missed in the next round.
-    if (!node.member() && phase != Phase::gathering) continue;
-    note_loss(text);
-    if (!node.member() || node.end) continue;
-    if (!std::exchange(needed, true)) first = text;
-    --running;
-    evidence.facts.lost[node.admission->first_rank] = node.admission->local_size;
-    // A failure on the lost node itself came before its loss.
-    const bool fell_silent_before = cause != EndCause::none && node.last_heard <= caused_at;
-    lost_before = lost_before || (fell_silent_before && session != caused_by);
-    losses.push_back({epoch, node.admission->first_rank, node.admission->local_size,
-                      node.offer.host, text, session});
-    if (!rules.continue_on_failure) continue;
-    // To a program that goes on without failed workers a lost node is as many of them.
-    ends.push_back({session, epoch, WorkersEnded::Outcome::failed, exit_code::node_lost, text});
-  }
-  if (phase == Phase::gathering) return consider_gathering();
-  tell_ranks_lost(std::move(losses));
-  if (!needed) return;
-  if (!rules.continue_on_failure) return begin_end(EndCause::loss, first);
-  stand(first);
-  judge_if_ended();
-}
-
-/// Neighbours in one sentence: thousands may be lost at once, when a switch fails.
-void Rounds::State::tell_ranks_lost(std::vector<RanksLost> losses) {
-  std::sort(losses.begin(), losses.end(),
-            [](const auto& a, const auto& b) { return a.first_rank < b.first_rank; });
-  std::vector<RanksLost> ranges;
-  for (auto& next : losses) {
-    if (!ranges.empty() && ranges.back().first_rank + ranges.back().count == next.first_rank) {
-      RanksLost& range = ranges.back();
-      range.count += next.count;
-      if (!range.host.ends_with(" and others")) {
-        range.host += " and others";
-        range.cause += ", and so are others";
-      }
-      range.except = 0;
-    } else {
-      ranges.push_back(std::move(next));
-    }
-  }
-  // A node that is about to stop at once needs no complete list.
-  constexpr std::size_t told_max = 8;
-  constexpr std::size_t said_again_max = 1024;
-  for (auto& range : ranges) {
-    if (!rules.continue_on_failure && losses_told++ >= told_max) return;
-    if (repeated.size() < said_again_max) repeated.push_back(range);
-    put(std::move(range));
-  }
-}
-
-// ---- Time ----
-
-/// How late a tick has to be to say that we stood still: a small part of the shortest time in which
-/// a node can be given up.
-Clock::duration Rounds::State::late_at() const {
-  const auto zero = Clock::duration::zero();
-  const auto shortest =
-      rules.reconnect_grace > zero ? std::min(rules.lease, rules.reconnect_grace) : rules.lease;
-  return std::max(shortest / 4, late_at_least);
-}
-
-/// We slept, not they: the process was stopped, or its machine. The time since we last did anything
-/// does not count: what they said meanwhile may not have been read yet, and they may have slept,
-/// too.
-void Rounds::State::forgive_own_stall(Clock::time_point before) {
-  if (!asked || now <= deadline_after(late_at(), *asked)) return;
-  slept = now - before;
-  woke = now;
-  for (auto& [session, node] : nodes) {
-    node.last_heard = std::min(now, deadline_after(slept, node.last_heard));
-    if (node.gone) node.gone = std::min(now, deadline_after(slept, *node.gone));
-  }
-  if (lease_check) lease_check = deadline_after(slept, *lease_check);
-  for (auto* deadline : {&join_deadline, &last_call, &leaving_until, &awaited_until}) {
-    if (*deadline) *deadline = deadline_after(slept, **deadline);
-  }
-}
-
 void Rounds::State::on(const Tick&) {
-  if (phase == Phase::finished) return;
-  if (lease_check && *lease_check <= now) check_leases();
-  if (phase == Phase::gathering) {
-    consider_gathering();
-  } else if (phase != Phase::finished && awaited_until && *awaited_until <= now) {
-    give_up_awaited();
+  if (finished()) return;
+  Losses overdue;
+  for (const Node* node : nodes.find_overdue(rules, now)) {
+    overdue.emplace_back(node->session, node->gone
+                                            ? break_text(*node)
+                                            : "silent for " + silence_text(now - node->last_heard));
   }
+  if (!overdue.empty()) lose(overdue);
+  if (finished()) return;
+  if (gathering()) return consider_gathering();
+  const auto& until = epoch()->back.until;
+  if (until && *until <= now) give_up_awaited();
 }
 
-/// A node that got no answer for long has closed its connection for that.
 std::string Rounds::State::break_text(const Node& node) const {
-  const std::string text = "its connection broke";
-  const bool meanwhile = woke && *node.gone <= deadline_after(rules.reconnect_grace, *woke);
-  if (!meanwhile || slept < rules.lease) return text;
-  return text + " while the rendezvous stood still for " + silence_text(slept);
+  return standstill.break_text(rules, *node.gone);
 }
 
-void Rounds::State::check_leases() {
-  std::vector<std::pair<Session, std::string>> whom;
-  lease_check.reset();
-  for (const auto& [session, node] : nodes) {
-    const auto lease_end = deadline_after(rules.lease, node.last_heard);
-    auto end = lease_end;
-    if (node.gone) end = std::min(end, deadline_after(rules.reconnect_grace, *node.gone));
-    if (end > now) {
-      check_by(end);
-    } else if (node.gone) {
-      whom.emplace_back(session, break_text(node));
-    } else {
-      whom.emplace_back(session, "silent for " + silence_text(now - node.last_heard));
-    }
+// ---- What becomes of workers ----
+
+Member* Rounds::State::at_work(Session session, std::uint64_t of_epoch) {
+  if (!nodes.find(session)) return nullptr;
+  heard(session);  // That it is back may have closed a round.
+  if (finished() || !epoch() || of_epoch != epoch()->number) return nullptr;
+  Member* place = epoch()->find(session);
+  if (!place || place->ended) return nullptr;
+  place->confirmed = true;
+  return place;
+}
+
+void Rounds::State::on(const WorkerFailed& e) {
+  const Member* place = at_work(e.session, e.epoch);
+  const auto news = place ? epoch()->take_failure(*place, e) : std::nullopt;
+  if (!news) return;
+  tell_lost({*news});
+  if (rules.continue_on_failure || epoch()->ending) return;
+  const auto verdict = epoch()->find_cause();
+  if (verdict && !epoch()->is_open(*verdict)) {
+    return begin_end(EndCause::failure, epoch()->text_of(*verdict), e.session);
   }
-  if (!whom.empty()) lose(whom);
+  // It may be a node whose connection here is broken as well.
+  if (e.fact.claim && e.fact.claim->fault == Fault::lost && !e.fact.claim->ranks.empty()) {
+    const Member* blamed = epoch()->with_rank(e.fact.claim->ranks.front());
+    const Node* node = blamed ? nodes.find(blamed->session) : nullptr;
+    if (node && node->gone) return lose({{node->session, break_text(*node)}});
+  }
+  begin_end(EndCause::failure, epoch()->name_of_rank(e.fact.rank) + " " + e.cause, e.session);
+}
+
+void Rounds::State::on(const WorkerLeft& e) {
+  const Member* place = at_work(e.session, e.epoch);
+  if (!place) return;
+  if (auto news = epoch()->take_exit(*place, e.rank)) put(std::move(*news));
+}
+
+void Rounds::State::on(const WorkersEnded& e) {
+  using Outcome = WorkersEnded::Outcome;
+  if (!nodes.find(e.session)) {
+    // A node that was given up joins anew, now that its workers are gone.
+    if (!finished()) evict(e.session, e.epoch);
+    return;
+  }
+  Member* place = at_work(e.session, e.epoch);
+  if (!place) return;
+  epoch()->take_end(*place, e);
+  const WorkersEnded& end = epoch()->ends.back();
+  if (end.outcome == Outcome::stopped && !epoch()->ending) {
+    const std::string text = "epoch " + std::to_string(e.epoch) +
+                             " was being stopped when the rendezvous was started again";
+    note_loss(text);
+    return begin_end(EndCause::loss, text);
+  }
+  const bool failed = end.outcome == Outcome::spawn_failed ||
+                      (end.outcome == Outcome::failed && !rules.continue_on_failure);
+  // Judging takes as long as many failed.
+  if (!failed || epoch()->ending) return judge_if_over();
+  const auto verdict = epoch()->find_cause();
+  begin_end(EndCause::failure,
+            verdict && end.sentence.empty() ? epoch()->text_of(*verdict)
+                                            : end.sentence + " (node " + place->id + ")",
+            e.session);
+}
+
+void Rounds::State::on(const CallsMade& e) {
+  if (!at_work(e.session, e.epoch)) return;
+  for (const auto& communicator : e.communicators) epoch()->ledger.add(communicator);
 }
 
 }  // namespace dlaunch::rendezvous

@@ -36,6 +36,8 @@ struct JobRules {
   /// A broken connection may come back within this; the lease still counts.
   Clock::duration reconnect_grace = std::chrono::seconds(2);
 
+  /// The job can do with fewer nodes than it would like.
+  bool elastic() const { return nodes_min < nodes_max; }
   bool operator==(const JobRules&) const = default;
 };
 

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "rendezvous/rounds/rounds.hpp"
+
+#include <utility>
+
+namespace dlaunch::rendezvous {
+
+/// Collects the effects of one event, and keeps the sentence that all nodes have heard last.
+class Announcer {
+ public:
+  template <class Effect>
+  void put(Effect effect) {
+    effects_.emplace_back(std::in_place_type<Effect>, std::move(effect));
+  }
+  /// How things stand, for all nodes. What they know already is not said again.
+  void stand(std::string sentence, Clock::time_point now) {
+    if (standing_ == sentence) return;
+    standing_ = std::move(sentence);
+    told_ = now;
+    put(Standing{0, standing_});
+  }
+  void finish(Finish end) {
+    standing_ = end.sentence;
+    put(std::move(end));
+  }
+  Effects take() { return std::exchange(effects_, {}); }
+
+  const std::string& standing() const { return standing_; }
+  /// When all were told last.
+  std::optional<Clock::time_point> told() const { return told_; }
+
+ private:
+  Effects effects_;
+  std::string standing_;
+  std::optional<Clock::time_point> told_;
+};
+
+}  // namespace dlaunch::rendezvous

@@ -1,0 +1,32 @@
+#pragma once
+
+#include "rendezvous/rounds/rounds.hpp"
+
+namespace dlaunch::rendezvous {
+
+/// What the nodes of a job's epochs have in common: a node of a second job under the same id is
+/// known by that. Only what all of them say is known of them.
+class CommonLaunch {
+ public:
+  void learn(const Launch& of_a_node) {
+    if (!common_) common_ = of_a_node;
+    if (common_->line != of_a_node.line) common_->line = 0;
+    if (common_->start != of_a_node.start) common_->start = 0;
+  }
+  void forget() { common_.reset(); }
+
+  bool has_line() const { return common_ && common_->line != 0; }
+  /// One scheduler's job started this node and all the others.
+  bool is_together(const Launch& launch) const {
+    return common_ && common_->start != 0 && common_->start == launch.start;
+  }
+  /// The node runs something else.
+  bool is_other_line(const Launch& launch) const {
+    return has_line() && launch.line != 0 && common_->line != launch.line && !is_together(launch);
+  }
+
+ private:
+  std::optional<Launch> common_;  ///< Values that differ are 0.
+};
+
+}  // namespace dlaunch::rendezvous

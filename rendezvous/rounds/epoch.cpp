@@ -1,0 +1,264 @@
+#include "rendezvous/rounds/epoch.hpp"
+
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/exit_code.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace dlaunch::rendezvous {
+
+Epoch::Epoch(const std::vector<const Node*>& nodes, Admission common)
+    : number(common.epoch), node_count(static_cast<int>(nodes.size())) {
+  for (const Node* node : nodes) world_size += node->offer.workers;
+  common.node_count = node_count;
+  common.world_size = world_size;
+  common.store_addresses = nodes.front()->offer.store_addresses;
+  std::vector<Admission::Entry> roster;
+  roster.reserve(nodes.size());
+  for (const Node* node : nodes) {
+    const NodeOffer& offer = node->offer;
+    roster.push_back(
+        {offer.id, offer.host, common.first_rank, offer.workers, offer.store_addresses});
+    common.local_size = offer.workers;
+    seat(*node, common);
+    ++common.node_rank;
+    common.first_rank += offer.workers;
+  }
+  find(nodes.front()->session)->admission.roster = std::move(roster);
+}
+
+Epoch::Epoch(const Holding& held, Clock::time_point back_by)
+    : number(held.epoch),
+      world_size(held.world_size),
+      node_count(held.node_count),
+      back(Comeback::of_nodes(held.node_count, back_by)) {}
+
+// ---- Its members ----
+
+Member& Epoch::seat(const Node& node, Admission admission) {
+  ++running_;
+  legacy.rank_of[node.offer.id] = admission.node_rank;
+  Member member{node.offer.id, node.offer.host, node.session, std::move(admission)};
+  return members_.insert_or_assign(node.session, std::move(member)).first->second;
+}
+
+Member* Epoch::find(Session session) {
+  const auto found = members_.find(session);
+  return found == members_.end() ? nullptr : &found->second;
+}
+
+const Member* Epoch::find(Session session) const {
+  const auto found = members_.find(session);
+  return found == members_.end() ? nullptr : &found->second;
+}
+
+const Member* Epoch::with_rank(int rank) const {
+  for (const auto& [session, member] : members_) {
+    if (member.has(rank)) return &member;
+  }
+  return nullptr;
+}
+
+std::optional<Member> Epoch::remove(Session session) {
+  auto found = members_.extract(session);
+  if (!found) return std::nullopt;
+  if (!found.mapped().ended) --running_;
+  return std::move(found.mapped());
+}
+
+// ---- What they tell ----
+
+bool Epoch::is_first_news(const Member& member, int rank) {
+  return member.has(rank) && told_.insert(rank).second;
+}
+
+std::optional<RanksLost> Epoch::take_failure(const Member& member, const WorkerFailed& e) {
+  const int rank = e.fact.rank;
+  if (!is_first_news(member, rank)) return std::nullopt;
+  facts_.ranks.insert_or_assign(rank, e.fact);
+  hosts_[rank] = member.host;
+  return RanksLost{number, rank, 1, member.host, e.cause, member.session};
+}
+
+/// Most often this is the usual end of a job, so not all of its ranks are told of: the first few to
+/// leave are those that others may wait for.
+std::optional<RanksLost> Epoch::take_exit(const Member& member, int rank) {
+  constexpr std::size_t told_max = 16;
+  if (!is_first_news(member, rank)) return std::nullopt;
+  facts_.add_left(rank);
+  if (exits_told_++ >= told_max) return std::nullopt;
+  RanksLost gone{number, rank, 1, member.host, left_text, member.session};
+  gone.left = true;
+  repeatable_.push_back(gone);
+  return gone;
+}
+
+void Epoch::take_end(Member& member, WorkersEnded e) {
+  using Outcome = WorkersEnded::Outcome;
+  take_facts(member, e);
+  member.ended = true;
+  --running_;
+  // In an epoch that was taken up, an earlier rendezvous may have asked for it.
+  if (e.outcome == Outcome::stopped && !ending && back.places.empty()) {
+    e.outcome = Outcome::failed;
+    if (e.sentence.empty()) e.sentence = "the workers were stopped from outside";
+  }
+  ends.push_back(std::move(e));
+}
+
+/// The facts that a node gives when all its workers have ended count: later claims may have come.
+void Epoch::take_facts(const Member& member, const WorkersEnded& e) {
+  for (const auto& [rank, fact] : e.facts.ranks) {
+    if (member.has(rank)) facts_.ranks.insert_or_assign(rank, fact);
+  }
+  for (const auto& [first, count] : e.facts.left) {
+    if (member.has(first) && count > 0 && member.has(first + count - 1)) {
+      facts_.add_left(first, count);
+    }
+  }
+  if (e.outcome == WorkersEnded::Outcome::succeeded) {
+    facts_.add_left(member.admission.first_rank, member.admission.local_size);
+  }
+  constexpr std::size_t kept_max = 256;
+  for (const auto& details : e.details) {
+    if (member.has(details.rank) && details_.size() < kept_max) {
+      details_.emplace(details.rank, details).first->second.node = member.id;
+    }
+  }
+}
+
+RanksLost Epoch::lose(const Member& member, Clock::time_point last_heard, const std::string& why) {
+  const int first = member.admission.first_rank;
+  const int count = member.admission.local_size;
+  facts_.lost[first] = count;
+  // A failure on the lost node itself came before its loss.
+  if (ending && last_heard <= ending->at && member.session != ending->told_by) {
+    ending->lost_before = true;
+  }
+  return {number, first, count, member.host, why, member.session};
+}
+
+std::vector<RanksLost> Epoch::lose_awaited(const std::string& why) {
+  std::vector<RanksLost> losses;
+  for (const auto& [first, count] : back.gaps(world_size)) {
+    facts_.lost[first] = count;
+    losses.push_back({number, first, count, "a lost node", why, 0});
+  }
+  back.awaited.clear();
+  back.until.reset();
+  return losses;
+}
+
+void Epoch::count_as_failed(Session session, const std::string& why) {
+  ends.push_back({session, number, WorkersEnded::Outcome::failed, exit_code::node_lost, why});
+}
+
+/// Neighbours in one sentence: thousands may be lost at once, when a switch fails.
+std::vector<RanksLost> Epoch::worth_telling(std::vector<RanksLost> losses, bool goes_on) {
+  std::sort(losses.begin(), losses.end(),
+            [](const auto& a, const auto& b) { return a.first_rank < b.first_rank; });
+  std::vector<RanksLost> ranges;
+  for (auto& next : losses) {
+    if (!ranges.empty() && ranges.back().first_rank + ranges.back().count == next.first_rank) {
+      RanksLost& range = ranges.back();
+      range.count += next.count;
+      if (!range.host.ends_with(" and others")) {
+        range.host += " and others";
+        range.cause += ", and so are others";
+      }
+      range.except = 0;
+    } else {
+      ranges.push_back(std::move(next));
+    }
+  }
+  // A node that is about to stop at once needs no complete list.
+  constexpr std::size_t told_max = 8;
+  constexpr std::size_t said_again_max = 1024;
+  if (!goes_on) {
+    ranges.resize(std::min(ranges.size(), told_max - std::min(losses_told_, told_max)));
+    losses_told_ += ranges.size();
+  }
+  for (const auto& range : ranges) {
+    if (repeatable_.size() < said_again_max) repeatable_.push_back(range);
+  }
+  return ranges;
+}
+
+std::vector<RanksLost> Epoch::told_again(Session to) const {
+  std::vector<RanksLost> again;
+  for (const auto& loss : repeatable_) {
+    if (loss.except != to) again.emplace_back(loss).to = to;
+  }
+  return again;
+}
+
+std::vector<Stop> Epoch::begin_end(Ending why) {
+  ending = std::move(why);
+  std::vector<Stop> orders;
+  for (auto& [session, member] : members_) {
+    if (session == ending->told_by || member.ended) continue;
+    member.order = order_for(session);
+    orders.push_back(*member.order);
+  }
+  return orders;
+}
+
+/// A rank that waits for a lost one says so, and only then ends.
+Stop Epoch::order_for(Session session) const {
+  const bool someone_is_missed =
+      ending->cause == EndCause::failure || ending->cause == EndCause::loss;
+  return {session, number, someone_is_missed ? Stop::Cause::failure : Stop::Cause::membership,
+          ending->reason};
+}
+
+void Epoch::forgive(Clock::duration slept) {
+  for (auto* deadline : {&back.until, &legacy.leaving_until}) {
+    if (*deadline) *deadline = deadline_after(slept, **deadline);
+  }
+}
+
+// ---- What is known of its ranks ----
+
+/// If ranks disagree on a call, those that have returned from it and ended count, too.
+std::optional<Verdict> Epoch::find_cause() const {
+  std::set<std::pair<std::uint64_t, std::uint64_t>> disputed;
+  for (const auto& [rank, fact] : facts_.ranks) {
+    if (!fact.claim || fact.claim->votes.empty()) continue;
+    disputed.emplace(fact.claim->communicator, fact.claim->sequence);
+  }
+  std::vector<Count> counts;
+  for (const auto& [communicator, sequence] : disputed) {
+    for (const Count& count : ledger.counts(communicator, sequence)) counts.push_back(count);
+  }
+  if (counts.empty()) return dlaunch::judge(facts_);
+  Facts facts = facts_;
+  facts.counts = std::move(counts);
+  return dlaunch::judge(facts);
+}
+
+bool Epoch::is_open(const Verdict& verdict) const {
+  if (verdict.kind == Verdict::Kind::lost) return true;
+  if (verdict.kind != Verdict::Kind::failed) return false;
+  const auto fact = facts_.ranks.find(verdict.rank());
+  const bool blames = fact != facts_.ranks.end() && fact->second.claim;
+  return blames && fact->second.claim->fault == Fault::lost;
+}
+
+std::string Epoch::text_of(const Verdict& verdict) const {
+  return sentence_of(verdict, [this](int rank) { return name_of_rank(rank); });
+}
+
+std::string Epoch::name_of_rank(int rank) const {
+  const std::string which = "rank " + std::to_string(rank);
+  if (const Member* member = with_rank(rank)) return which + " on " + member->host;
+  const auto known = hosts_.find(rank);
+  return known == hosts_.end() ? which : which + " on " + known->second;
+}
+
+std::optional<RankDetails> Epoch::details_of(int rank) const {
+  const auto known = details_.find(rank);
+  return known == details_.end() ? std::nullopt : std::optional(known->second);
+}
+
+}  // namespace dlaunch::rendezvous

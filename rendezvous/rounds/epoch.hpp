@@ -1,0 +1,130 @@
+#pragma once
+
+#include "rendezvous/rounds/comeback.hpp"
+#include "rendezvous/rounds/rank_order.hpp"
+
+namespace dlaunch::rendezvous {
+
+/// A node's place in an epoch, and what it has done there.
+struct Member {
+  std::string id;
+  std::string host;
+  Session session = 0;
+  Admission admission;
+  std::optional<Stop> order = std::nullopt;  ///< It was told to stop.
+  bool confirmed = false;                    ///< It has said that it holds its place.
+  bool ended = false;                        ///< None of its workers is left.
+
+  bool has(int rank) const {
+    return rank >= admission.first_rank && rank < admission.first_rank + admission.local_size;
+  }
+};
+
+/// The first node that was lost, of an epoch or while the next round gathers.
+struct Loss {
+  Clock::time_point at;
+  std::string reason;  ///< "node b is lost: silent for 5.0 s".
+};
+
+/// What an epoch leaves to the round after it, which goes on with it.
+struct Legacy {
+  NodeRanks rank_of;
+  std::optional<Loss> first_loss;
+  /// A node has left: until then others may, too, and no round closes.
+  std::optional<Clock::time_point> leaving_until;
+};
+
+/// The cause that ended an epoch, or is about to: the first thing that happened counts.
+enum class EndCause { failure, loss, arrival, leave };
+
+/// A rank map that runs: its members, what they tell, and what is known of its end. One value,
+/// which another one replaces when the next round closes.
+class Epoch {
+ public:
+  struct Ending {
+    EndCause cause = EndCause::failure;
+    std::string reason;
+    Clock::time_point at;
+    Session told_by = 0;  ///< 0: no node.
+    /// A node was lost of which nothing had been heard since before the cause.
+    bool lost_before = false;
+  };
+  struct Left {
+    int exit_code = 0;
+    std::string reason;  ///< "node b left: stopped by SIGTERM".
+  };
+
+  /// A closed round: the nodes by rank. `common` says what all their admissions have in common.
+  Epoch(const std::vector<const Node*>& nodes, Admission common);
+  /// An epoch that goes on, of which no node is back yet.
+  Epoch(const Holding& held, Clock::time_point back_by);
+
+  // ---- Its members ----
+  Member& seat(const Node& node, Admission admission);
+  Member* find(Session session);
+  const Member* find(Session session) const;
+  const Member* with_rank(int rank) const;
+  /// The node is gone.
+  std::optional<Member> remove(Session session);
+  const std::map<Session, Member>& members() const { return members_; }
+  /// Nobody is at work, and nobody is about to come back.
+  bool over() const { return running_ == 0 && back.awaited.empty(); }
+
+  // ---- What they tell ----
+  /// The news for the others; nullopt where it is none.
+  std::optional<RanksLost> take_failure(const Member& member, const WorkerFailed& e);
+  std::optional<RanksLost> take_exit(const Member& member, int rank);
+  void take_end(Member& member, WorkersEnded e);
+  /// The ranks of a node that was at work, and is gone.
+  RanksLost lose(const Member& member, Clock::time_point last_heard, const std::string& why);
+  /// The ranks of the nodes that have not come back.
+  std::vector<RanksLost> lose_awaited(const std::string& why);
+  /// To a program that goes on without failed workers a lost node is as many of them.
+  void count_as_failed(Session session, const std::string& why);
+  /// What is to be said of these losses. A program that ends needs no complete list.
+  std::vector<RanksLost> worth_telling(std::vector<RanksLost> losses, bool goes_on);
+  /// The losses told so far, for a node that may have missed them.
+  std::vector<RanksLost> told_again(Session to) const;
+  /// The members are told to stop, but for the one that told of the cause.
+  std::vector<Stop> begin_end(Ending why);
+  /// The order that ends a member for the cause that there is.
+  Stop order_for(Session session) const;
+
+  /// We slept: every deadline is later.
+  void forgive(Clock::duration slept);
+
+  // ---- What is known of its ranks ----
+  std::optional<Verdict> find_cause() const;
+  /// Ranks fail that blame others, of whom nothing bad is known.
+  bool is_open(const Verdict& verdict) const;
+  std::string text_of(const Verdict& verdict) const;
+  /// "rank 3 on h2".
+  std::string name_of_rank(int rank) const;
+  std::optional<RankDetails> details_of(int rank) const;
+
+  std::uint64_t number = 0;
+  int world_size = 0;
+  int node_count = 0;  ///< The lost included.
+  Comeback back;
+  std::optional<Ending> ending;
+  std::optional<Left> left;        ///< The first member that went, on purpose.
+  std::vector<WorkersEnded> ends;  ///< In the order of arrival.
+  CallLedger ledger;               ///< The calls of those that have ended.
+  Legacy legacy;
+
+ private:
+  bool is_first_news(const Member& member, int rank);
+  void take_facts(const Member& member, const WorkersEnded& e);
+
+  std::map<Session, Member> members_;
+  int running_ = 0;  ///< Members that have not ended.
+  Facts facts_;
+  std::map<int, RankDetails> details_;
+  std::map<int, std::string> hosts_;  ///< For ranks that failed: their node may be lost since.
+  std::set<int> told_;                ///< Ranks of whose end all have heard.
+  std::size_t losses_told_ = 0;
+  std::size_t exits_told_ = 0;         ///< With 0.
+  std::vector<RanksLost> repeatable_;  ///< The first of them, to be said again.
+};
+
+}  // namespace dlaunch::rendezvous

@@ -1,0 +1,129 @@
+#include "rendezvous/rounds/gathering.hpp"
+
+#include "rendezvous/rounds/texts.hpp"
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/exit_code.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace dlaunch::rendezvous {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// When the rest of a last call is told.
+constexpr std::array countdown{30s, 20s, 10s, 5s};
+/// Up to so many nodes hear at once of each that comes.
+constexpr int nodes_told_at_once = 16;
+constexpr auto telling_interval = 1s;
+
+/// "2 of 4 nodes", "3 of 2 to 4 nodes".
+std::string count_text(const Nodes& nodes, const JobRules& rules) {
+  return std::to_string(nodes.count()) + " of " + nodes_text(rules);
+}
+
+}  // namespace
+
+Gathering::Gathering(Legacy of_epoch, std::string again_for, const JobRules& rules,
+                     Clock::time_point now)
+    : legacy(std::move(of_epoch)),
+      again_for_(std::move(again_for)),
+      join_deadline_(
+          deadline_after(rules.join_timeout, legacy.first_loss ? legacy.first_loss->at : now)) {}
+
+Gathering::Step Gathering::step(const Nodes& nodes, const JobRules& rules, Clock::time_point now) {
+  if (legacy.leaving_until && *legacy.leaving_until <= now) legacy.leaving_until.reset();
+  if (nodes.empty()) {
+    last_call_.reset();
+    if (first()) join_deadline_.reset();
+    return join_deadline_ && *join_deadline_ <= now ? Step::give_up : Step::idle;
+  }
+  if (!join_deadline_) join_deadline_ = deadline_after(rules.join_timeout, now);
+  // A node whose connection broke is back in a moment, or lost.
+  const int present = nodes.count() - nodes.broken();
+  if (present >= rules.nodes_max && !legacy.leaving_until) return Step::close;
+  if (nodes.count() < rules.nodes_min) {
+    last_call_.reset();
+    return *join_deadline_ <= now ? Step::give_up : Step::wait;
+  }
+  const bool calls = rules.elastic() && first();
+  if (calls && !last_call_) last_call_ = deadline_after(rules.last_call, now);
+  const bool complete = nodes.broken() == 0 && (!calls || *last_call_ <= now);
+  return complete && !legacy.leaving_until ? Step::close : Step::wait;
+}
+
+Finish Gathering::given_up(const Nodes& nodes, const JobRules& rules) const {
+  const bool for_loss = !first() && legacy.first_loss;
+  std::string text = for_loss ? legacy.first_loss->reason + "; " : "";
+  const std::string within = " within " + duration_text(rules.join_timeout);
+  if (nodes.empty()) {
+    text += "no node came back" + within;
+  } else {
+    text += "only " + count_text(nodes, rules) + (first() ? " came" : " were there") + within +
+            ": " + nodes.names() + nodes.missing_ranks(rules);
+  }
+  return {for_loss ? exit_code::node_lost : exit_code::ranks_missing, std::nullopt,
+          std::move(text)};
+}
+
+std::array<std::optional<Clock::time_point>, 4> Gathering::deadlines(const Nodes& nodes,
+                                                                     const JobRules& rules) const {
+  std::array due{join_deadline_, last_call_, legacy.leaving_until, telling_due_};
+  if (nodes.count() >= rules.nodes_min) due[0].reset();
+  // A node that is about to come back, or to be lost, is waited for; the lease ends that.
+  if (nodes.broken() > 0) due[1].reset();
+  return due;
+}
+
+void Gathering::forgive(Clock::duration slept) {
+  for (auto* deadline : {&join_deadline_, &last_call_, &legacy.leaving_until}) {
+    if (*deadline) *deadline = deadline_after(slept, **deadline);
+  }
+}
+
+std::string Gathering::wait_text(const Nodes& nodes, const JobRules& rules,
+                                 Clock::time_point now) const {
+  const bool enough = nodes.count() >= rules.nodes_min;
+  if (legacy.leaving_until && enough) {
+    return "; waiting " + rest_text(*legacy.leaving_until - now) +
+           " for others that may leave, too";
+  }
+  if (enough && (!last_call_ || *last_call_ <= now)) {
+    return "; waiting for broken connections to come back";
+  }
+  if (last_call_) return "; last call in " + rest_text(std::max(*last_call_ - now, 0ns));
+  if (!join_deadline_ || *join_deadline_ == Clock::time_point::max()) return "; waiting";
+  return "; waiting up to " + rest_text(std::max(*join_deadline_ - now, 0ns));
+}
+
+void Gathering::tell(Announcer& announcer, Session newcomer, const Nodes& nodes,
+                     const JobRules& rules, Clock::time_point now) {
+  telling_due_.reset();
+  std::size_t calls = 0;
+  if (last_call_) {
+    while (calls < countdown.size() && *last_call_ - now <= countdown[calls]) ++calls;
+    if (calls < countdown.size()) telling_due_ = *last_call_ - countdown[calls];
+  }
+  const auto told = announcer.told();
+  if (nodes.count() > nodes_told_at_once && told && now < *told + telling_interval) {
+    const auto next = *told + telling_interval;
+    telling_due_ = telling_due_ ? std::min(*telling_due_, next) : next;
+    if (newcomer != 0) {
+      announcer.put(Standing{newcomer, count_text(nodes, rules) + wait_text(nodes, rules, now)});
+    }
+    return;
+  }
+  // The clock runs on; it is told a few times only.
+  const std::string here = count_text(nodes, rules) + nodes.missing_ranks(rules);
+  std::string key = here + (last_call_ ? "; last call" : "");
+  if (key == told_key_ && calls == calls_told_) {
+    if (newcomer != 0) announcer.put(Standing{newcomer, announcer.standing()});
+    return;
+  }
+  calls_told_ = calls;
+  announcer.stand(here + wait_text(nodes, rules, now), now);
+  told_key_ = std::move(key);
+}
+
+}  // namespace dlaunch::rendezvous

@@ -1,0 +1,53 @@
+#pragma once
+
+#include "rendezvous/rounds/announcer.hpp"
+#include "rendezvous/rounds/epoch.hpp"
+
+#include <array>
+
+namespace dlaunch::rendezvous {
+
+/// A round that is being formed: its deadlines, and what people hear of it meanwhile.
+class Gathering {
+ public:
+  enum class Step {
+    idle,  ///< Nobody is here.
+    wait,
+    close,
+    give_up,
+  };
+
+  /// The job's first round: the first node to come sets its deadline.
+  Gathering() = default;
+  /// A round for the nodes of an epoch that has ended for that.
+  Gathering(Legacy of_epoch, std::string again_for, const JobRules& rules, Clock::time_point now);
+
+  bool first() const { return !again_for_; }
+  std::string again_for() const { return again_for_.value_or(""); }
+  /// What is due now.
+  Step step(const Nodes& nodes, const JobRules& rules, Clock::time_point now);
+  /// How things stand: to all when it changes, while many come once a second and to the newcomer.
+  void tell(Announcer& announcer, Session newcomer, const Nodes& nodes, const JobRules& rules,
+            Clock::time_point now);
+  /// How a job ends that has too few nodes for this round.
+  Finish given_up(const Nodes& nodes, const JobRules& rules) const;
+  /// The times at which there may be something to do.
+  std::array<std::optional<Clock::time_point>, 4> deadlines(const Nodes& nodes,
+                                                            const JobRules& rules) const;
+  /// We slept: every deadline is later.
+  void forgive(Clock::duration slept);
+
+  Legacy legacy;  ///< Of the last epoch, and what has come to it.
+
+ private:
+  std::string wait_text(const Nodes& nodes, const JobRules& rules, Clock::time_point now) const;
+
+  std::optional<std::string> again_for_;  ///< Why the last epoch ended.
+  std::optional<Clock::time_point> join_deadline_;
+  std::optional<Clock::time_point> last_call_;
+  std::string told_key_;                          ///< What was told, without the clock.
+  std::size_t calls_told_ = 0;                    ///< The steps of the last call's countdown.
+  std::optional<Clock::time_point> telling_due_;  ///< When it is to be told next.
+};
+
+}  // namespace dlaunch::rendezvous

@@ -1,0 +1,240 @@
+#include "rendezvous/rounds/job.hpp"
+
+#include "rendezvous/rounds/judgement.hpp"
+#include "rendezvous/rounds/texts.hpp"
+#include "runtime/base/deadline.hpp"
+
+#include <utility>
+
+namespace dlaunch::rendezvous {
+namespace {
+
+/// Lost nodes that are to be told so when they speak again; beyond that they hear it when they
+/// join again or report.
+constexpr std::size_t given_up_max = 65'536;
+
+/// A node left: others that are about to do so as well say it within this.
+constexpr Clock::duration others_leave_within = std::chrono::seconds(1);
+
+}  // namespace
+
+Legacy& Job::legacy() {
+  return std::visit([](auto& current) -> Legacy& { return current.legacy; }, phase);
+}
+
+const Legacy& Job::legacy() const {
+  return std::visit([](const auto& current) -> const Legacy& { return current.legacy; }, phase);
+}
+
+const Member* Job::member(Session session) const {
+  return epoch() ? epoch()->find(session) : nullptr;
+}
+
+std::optional<Clock::time_point> Job::next_deadline() const {
+  if (finished()) return std::nullopt;
+  std::optional<Clock::time_point> next;
+  const auto consider = [&](const std::optional<Clock::time_point>& when) {
+    if (when && *when != Clock::time_point::max() && (!next || *when < *next)) next = when;
+  };
+  consider(nodes.lease_check());
+  if (gathering()) {
+    for (const auto& deadline : gathering()->deadlines(nodes, rules)) consider(deadline);
+  } else {
+    consider(epoch()->back.until);
+  }
+  // Often enough to notice when it was us who slept.
+  if (!nodes.empty()) consider(deadline_after(rules.lease / 4, now));
+  if (nodes.broken() > 0) consider(deadline_after(Standstill::late_at(rules), now));
+  return next;
+}
+
+JobStatus Job::status() const {
+  JobStatus status;
+  status.state = finished()    ? JobStatus::State::finished
+                 : gathering() ? JobStatus::State::gathering
+                 : running()   ? JobStatus::State::running
+                               : JobStatus::State::stopping;
+  status.epoch = numbers.epoch();
+  status.attempt = attempt;
+  status.nodes_min = rules.nodes_min;
+  status.nodes_max = rules.nodes_max;
+  if (epoch()) status.world_size = epoch()->world_size;
+  status.standing = announcer.standing();
+  if (finish_said) status.exit_code = finish_said->exit_code;
+  status.nodes.reserve(static_cast<std::size_t>(nodes.count()));
+  for (const auto& [session, node] : nodes) {
+    NodeStatus line{node.offer.id,      node.offer.host, NodeStatus::State::waiting, {}, 0,
+                    node.offer.workers, node.last_heard};
+    if (const Member* place = member(session)) {
+      line.node_rank = place->admission.node_rank;
+      line.first_rank = place->admission.first_rank;
+      line.state = place->ended   ? NodeStatus::State::ended
+                   : place->order ? NodeStatus::State::stopping
+                                  : NodeStatus::State::running;
+    }
+    if (node.gone) line.state = NodeStatus::State::silent;
+    status.nodes.push_back(std::move(line));
+  }
+  return status;
+}
+
+// ---- What happens to its nodes ----
+
+void Job::heard(Session session) {
+  if (nodes.hear(session, now) && gathering() && !finished()) consider_gathering();
+}
+
+void Job::evict(Session session, std::uint64_t of_epoch, std::string why) {
+  given_up.erase(session);
+  put(Stop{session, of_epoch, Stop::Cause::evicted,
+           std::move(why) + "; its workers are ended, and it joins anew"});
+}
+
+void Job::give_up(const Node& node, const std::optional<Member>& member) {
+  if (given_up.size() >= given_up_max) given_up.erase(given_up.begin());
+  GivenUp& entry = given_up[node.session];
+  if (member) {
+    entry.epoch = member->admission.epoch;
+  } else {
+    entry.waiting = Join{node.session, node.offer, rules, std::nullopt};
+  }
+}
+
+void Job::lose(const Losses& whom) {
+  std::vector<RanksLost> losses;
+  std::string first;
+  for (const auto& [session, why] : whom) {
+    const Node node = nodes.remove(session);
+    const auto member = epoch() ? epoch()->remove(session) : std::nullopt;
+    give_up(node, member);
+    const std::string text = "node " + node.offer.id + " is lost: " + why;
+    // Its workers are nobody's loss, but it may be missed in the next round.
+    if (!member && epoch()) continue;
+    note_loss(text);
+    if (!member || member->ended) continue;
+    if (losses.empty()) first = text;
+    losses.push_back(epoch()->lose(*member, node.last_heard, text));
+    if (rules.continue_on_failure) epoch()->count_as_failed(session, text);
+  }
+  if (gathering()) return consider_gathering();
+  if (losses.empty()) return;
+  tell_lost(std::move(losses));
+  if (!rules.continue_on_failure) return begin_end(EndCause::loss, first);
+  stand(first);
+  judge_if_over();
+}
+
+void Job::note_loss(const std::string& text) {
+  if (!legacy().first_loss) legacy().first_loss = Loss{now, text};
+}
+
+/// The same cause most often tells the other nodes to go within moments: a signal to all of a job's
+/// nodes does not reach them at once. None of them is to start again for that long.
+void Job::note_leaving() {
+  if (gathering() && gathering()->first()) return;
+  legacy().leaving_until = deadline_after(others_leave_within, now);
+}
+
+// ---- From phase to phase ----
+
+void Job::consider_gathering(Session newcomer) {
+  using Step = Gathering::Step;
+  Gathering& round = *gathering();
+  switch (round.step(nodes, rules, now)) {
+    case Step::idle:
+      if (!round.first()) return;
+      rules_from.reset();
+      return launch.forget();
+    case Step::wait:
+      return round.tell(announcer, newcomer, nodes, rules, now);
+    case Step::close:
+      return close();
+    case Step::give_up:
+      return finish(round.given_up(nodes, rules));
+  }
+}
+
+void Job::close() {
+  const auto chosen = rank_order(nodes, legacy().rank_of, rules.nodes_max);
+  numbers.begin_next();
+  Admission common;
+  common.incarnation = numbers.incarnation();
+  common.epoch = numbers.epoch();
+  common.attempt = attempt;
+  common.again_for = gathering()->again_for();
+  begin(Epoch(chosen, std::move(common)));
+  for (const Node* node : chosen) {
+    launch.learn(node->offer.launch);
+    put(Admit{node->session, member(node->session)->admission});
+  }
+  const Epoch& closed = *epoch();
+  std::string sentence = "epoch " + std::to_string(closed.number) + ": " +
+                         plural(closed.node_count, "node") + ", " +
+                         plural(closed.world_size, "worker");
+  const int waiting = nodes.count() - closed.node_count;
+  if (waiting > 0) sentence += "; " + std::to_string(waiting) + " waiting";
+  stand(std::move(sentence));
+}
+
+void Job::begin(Epoch epoch) {
+  phase = std::move(epoch);
+  if (begun) return;
+  begun = now;
+  launch.forget();  // Some of those who came may be gone.
+}
+
+void Job::begin_end(EndCause why, const std::string& reason, Session told_by) {
+  if (!epoch()->ending) {
+    stand(reason);
+    for (Stop& order : epoch()->begin_end({why, reason, now, told_by})) {
+      put(std::move(order));
+    }
+  }
+  judge_if_over();
+}
+
+void Job::judge_if_over() {
+  if (!epoch()->over()) return;
+  auto judgement = judge(*epoch(), rules, attempt, nodes.count());
+  if (auto* end = std::get_if<Finish>(&judgement)) return finish(std::move(*end));
+  auto& next = std::get<GoesOn>(judgement);
+  if (next.is_restart) ++attempt;
+  if (next.is_news) stand(next.why);
+  gather(std::move(next.why));
+}
+
+void Job::gather(std::string why) {
+  Legacy of_epoch = std::move(legacy());
+  phase = Gathering(std::move(of_epoch), std::move(why), rules, now);
+  consider_gathering();
+}
+
+void Job::finish(Finish end) {
+  if (end.verdict && epoch()) end.details = epoch()->details_of(end.verdict->rank());
+  finish_said = end;
+  announcer.finish(std::move(end));
+}
+
+void Job::start_over(std::uint64_t incarnation) {
+  while (!nodes.empty()) {
+    const Session session = nodes.begin()->first;
+    evict(session, member(session) ? numbers.epoch() : 0,
+          name_text() +
+              " was at work when the rendezvous was started again, and its nodes have "
+              "come back");
+    nodes.remove(session);
+  }
+  phase = Gathering();
+  rules_from.reset();
+  begun.reset();
+  launch.forget();
+  numbers.return_to(incarnation);
+}
+
+void Job::tell_lost(std::vector<RanksLost> losses) {
+  for (auto& loss : epoch()->worth_telling(std::move(losses), rules.continue_on_failure)) {
+    put(std::move(loss));
+  }
+}
+
+}  // namespace dlaunch::rendezvous

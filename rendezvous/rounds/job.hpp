@@ -1,0 +1,96 @@
+#pragma once
+
+#include "rendezvous/rounds/common_launch.hpp"
+#include "rendezvous/rounds/epoch_numbers.hpp"
+#include "rendezvous/rounds/gathering.hpp"
+#include "rendezvous/rounds/standstill.hpp"
+
+#include <variant>
+
+namespace dlaunch::rendezvous {
+
+/// Nodes and why they are lost: "silent for 5.0 s".
+using Losses = std::vector<std::pair<Session, std::string>>;
+
+/// Why a node is told to join anew, most often.
+constexpr const char* silent_for_long =
+    "this node was silent for too long, and the job went on without it";
+
+/// A job: the values that make it up, and the ways from one phase to the next.
+struct Job {
+  // ---- Its phases ----
+  bool finished() const { return finish_said.has_value(); }
+  Gathering* gathering() { return std::get_if<Gathering>(&phase); }
+  const Gathering* gathering() const { return std::get_if<Gathering>(&phase); }
+  Epoch* epoch() { return std::get_if<Epoch>(&phase); }
+  const Epoch* epoch() const { return std::get_if<Epoch>(&phase); }
+  /// An epoch runs, and nothing has happened that ends it.
+  bool running() const { return !finished() && epoch() && !epoch()->ending; }
+  Legacy& legacy();
+  const Legacy& legacy() const;
+  /// Its place in the epoch; null where it waits for the next one.
+  const Member* member(Session session) const;
+  /// Whether another node may take the place of one that is lost.
+  bool replaceable() const { return rules.elastic() || attempt < rules.max_restarts; }
+
+  /// When a Tick is next needed.
+  std::optional<Clock::time_point> next_deadline() const;
+  JobStatus status() const;
+
+  // ---- What happens to its nodes ----
+  void heard(Session session);
+  void lose(const Losses& whom);
+  /// Others have its ranks by now, or may.
+  void evict(Session session, std::uint64_t of_epoch, std::string why = silent_for_long);
+  /// The first counts.
+  void note_loss(const std::string& text);
+  void note_leaving();
+
+  // ---- From phase to phase ----
+  /// Closes the round, waits on, or gives up: whatever is due now.
+  void consider_gathering(Session newcomer = 0);
+  void begin(Epoch epoch);
+  /// Something happened that the epoch does not survive. The first counts as the cause; when all
+  /// have ended the epoch is judged.
+  void begin_end(EndCause why, const std::string& reason, Session told_by = 0);
+  void judge_if_over();
+  void finish(Finish end);
+  /// The nodes of an earlier incarnation have come back: it is their job.
+  void start_over(std::uint64_t incarnation);
+
+  // ---- What is said ----
+  void stand(std::string sentence) { announcer.stand(std::move(sentence), now); }
+  void tell_lost(std::vector<RanksLost> losses);
+  template <class Effect>
+  void put(Effect effect) {
+    announcer.put(std::move(effect));
+  }
+  /// "the job 'red'".
+  std::string name_text() const { return name.empty() ? "the job" : "the job '" + name + "'"; }
+
+  std::string name;
+  JobRules rules;
+  std::optional<std::string> rules_from;   ///< The node that brought them; none: the next does.
+  std::optional<Clock::time_point> begun;  ///< Its first epoch here began then.
+  CommonLaunch launch;
+  EpochNumbers numbers;
+  int attempt = 0;
+  Nodes nodes;
+  struct GivenUp {
+    std::uint64_t epoch = 0;
+    std::optional<Join> waiting;  ///< It had no place in an epoch, and holds nothing.
+  };
+  std::map<Session, GivenUp> given_up;  ///< Nodes that were lost, until they speak again.
+  std::variant<Gathering, Epoch> phase;
+  std::optional<Finish> finish_said;  ///< The phase is the one in which the job ended.
+  Standstill standstill;
+  Announcer announcer;
+  Clock::time_point now;  ///< The time of the event being answered.
+
+ private:
+  void close();
+  void gather(std::string why);
+  void give_up(const Node& node, const std::optional<Member>& member);
+};
+
+}  // namespace dlaunch::rendezvous

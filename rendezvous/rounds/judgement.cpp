@@ -1,0 +1,105 @@
+#include "rendezvous/rounds/judgement.hpp"
+
+#include "runtime/base/exit_code.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace dlaunch::rendezvous {
+namespace {
+
+using Outcome = WorkersEnded::Outcome;
+
+/// The first of the epoch's nodes that ended so.
+const WorkersEnded* first_end(const Epoch& epoch, Outcome outcome) {
+  const auto found = std::find_if(epoch.ends.begin(), epoch.ends.end(),
+                                  [&](const WorkersEnded& e) { return e.outcome == outcome; });
+  return found == epoch.ends.end() ? nullptr : &*found;
+}
+
+Finish ended_with(const WorkersEnded& e) {
+  return {e.exit_code != 0 ? e.exit_code : exit_code::failed, std::nullopt, e.sentence};
+}
+
+Finish failed(const Epoch& epoch) {
+  if (auto verdict = epoch.find_cause()) {
+    const int code = verdict->exit_code;
+    std::string text = epoch.text_of(*verdict);
+    return {code, std::move(verdict), std::move(text)};
+  }
+  if (const auto* end = first_end(epoch, Outcome::failed)) return ended_with(*end);
+  const auto& loss = epoch.legacy.first_loss;
+  const std::string why = epoch.ending ? epoch.ending->reason : "";
+  return {exit_code::node_lost, std::nullopt, loss ? why + "; then " + loss->reason : why};
+}
+
+/// The workers notice that a node is gone before its lease ends, and say so or not: a failure that
+/// blames others, or that was told when the lost node had fallen silent, is what came of the loss.
+/// So it is with a node that leaves.
+EndCause cause_at_end(const Epoch& epoch) {
+  const Epoch::Ending& ending = *epoch.ending;
+  if (ending.cause != EndCause::failure) return ending.cause;
+  const auto verdict = epoch.find_cause();
+  const bool open =
+      !verdict || epoch.is_open(*verdict) || verdict->kind == Verdict::Kind::node_lost;
+  if (epoch.legacy.first_loss && (open || ending.lost_before)) return EndCause::loss;
+  if (epoch.left && open) return EndCause::leave;
+  return EndCause::failure;
+}
+
+/// Ranks went on, and ended, with wrong data, or waited for one that did.
+std::optional<std::string> unheard_disagreement(const Epoch& epoch) {
+  if (epoch.ending && epoch.ending->cause != EndCause::failure) return std::nullopt;
+  const auto verdict = epoch.find_cause();
+  const bool nobody_failed =
+      !verdict || verdict->kind == Verdict::Kind::left || verdict->kind == Verdict::Kind::lost;
+  return nobody_failed && !epoch.legacy.first_loss ? epoch.ledger.disagreement() : std::nullopt;
+}
+
+}  // namespace
+
+Judgement judge(const Epoch& epoch, const JobRules& rules, int attempt, int nodes_here) {
+  if (const auto* end = first_end(epoch, Outcome::spawn_failed)) return ended_with(*end);
+  if (auto differ = unheard_disagreement(epoch)) {
+    // A restart would make the same calls.
+    return Finish{exit_code::disagreement, std::nullopt, std::move(*differ)};
+  }
+  if (!epoch.ending) {
+    // With --on-failure continue somebody may have failed; if all have, so has the job.
+    if (!first_end(epoch, Outcome::succeeded)) return failed(epoch);
+    return Finish{0, std::nullopt, "all workers ended"};
+  }
+  const bool has_restart = attempt < rules.max_restarts;
+  // A node that left on purpose is not waited for: enough others are here, or the job ends.
+  const bool lacks_who_left = epoch.left && (!rules.elastic() || nodes_here < rules.nodes_min);
+  const bool began_as_failure = epoch.ending->cause == EndCause::failure;
+  switch (cause_at_end(epoch)) {
+    case EndCause::failure: {
+      if (!has_restart || lacks_who_left) return failed(epoch);
+      const auto verdict = epoch.find_cause();
+      return GoesOn{verdict ? epoch.text_of(*verdict) : epoch.ending->reason, true};
+    }
+    case EndCause::loss: {
+      const std::string& why = epoch.legacy.first_loss->reason;
+      if (rules.elastic()) return GoesOn{why, false, began_as_failure};
+      if (has_restart && !epoch.left) return GoesOn{why, true, began_as_failure};
+      return Finish{exit_code::node_lost, std::nullopt, why};
+    }
+    // Nodes have come or gone, and nothing has failed: that costs no restart.
+    case EndCause::arrival:
+    case EndCause::leave:
+      break;
+  }
+  if (lacks_who_left) return Finish{epoch.left->exit_code, std::nullopt, epoch.left->reason};
+  return GoesOn{began_as_failure ? epoch.left->reason : epoch.ending->reason, false,
+                began_as_failure};
+}
+
+Finish judge_without_host(const Epoch& epoch, int exit_code, const std::string& reason) {
+  const auto verdict = epoch.find_cause();
+  const bool has_failed = epoch.ending && epoch.ending->cause == EndCause::failure;
+  if (has_failed && verdict && !epoch.is_open(*verdict)) return failed(epoch);
+  return {exit_code, std::nullopt, reason};
+}
+
+}  // namespace dlaunch::rendezvous

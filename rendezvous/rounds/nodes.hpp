@@ -1,0 +1,65 @@
+#pragma once
+
+#include "rendezvous/rounds/rounds.hpp"
+
+#include <map>
+
+namespace dlaunch::rendezvous {
+
+struct Node {
+  Session session = 0;
+  NodeOffer offer;
+  Clock::time_point last_heard;
+  std::optional<Clock::time_point> gone = std::nullopt;  ///< Its connection is broken since then.
+
+  /// Its connection is broken, or it is silent for long.
+  bool absent(const JobRules& rules, Clock::time_point now) const {
+    return gone || now - last_heard > rules.lease / 2;
+  }
+};
+
+/// The nodes that have joined, and were neither lost nor left: by what they are found, and until
+/// when each must be heard of.
+class Nodes {
+ public:
+  auto begin() const { return nodes_.begin(); }
+  auto end() const { return nodes_.end(); }
+  bool empty() const { return nodes_.empty(); }
+  int count() const { return static_cast<int>(nodes_.size()); }
+  /// Those that have no connection now.
+  int broken() const { return broken_; }
+
+  const Node* find(Session session) const;
+  const Node* with_id(const std::string& id) const;
+  const Node* with_rank_hint(int rank) const;
+  /// Those that must go for this node to come: it was started again.
+  std::vector<const Node*> predecessors(const NodeOffer& offer) const;
+  /// "a, b and c".
+  std::string names() const;
+  /// "; missing node ranks 1 and 3", if every node has said which it is.
+  std::string missing_ranks(const JobRules& rules) const;
+
+  const Node& insert(Node node, const JobRules& rules);
+  Node remove(Session session);
+  /// The node has said something. True: its connection was broken, and is back.
+  bool hear(Session session, Clock::time_point now);
+  void disconnect(Session session, const JobRules& rules, Clock::time_point now);
+
+  /// When the leases have to be looked at.
+  std::optional<Clock::time_point> lease_check() const { return lease_check_; }
+  /// Those whose lease has ended.
+  std::vector<const Node*> find_overdue(const JobRules& rules, Clock::time_point now);
+  /// We slept, not they.
+  void forgive(Clock::duration slept, Clock::time_point now);
+
+ private:
+  void check_by(Clock::time_point when);
+
+  std::map<Session, Node> nodes_;
+  std::map<std::string, Session> by_id_;
+  std::map<int, Session> by_hint_;
+  int broken_ = 0;
+  std::optional<Clock::time_point> lease_check_;  ///< No lease ends before this.
+};
+
+}  // namespace dlaunch::rendezvous
