@@ -28,10 +28,11 @@ class EpochNumbers {
   }
   /// An epoch goes on that began before this rendezvous did.
   void take_up(std::uint64_t epoch) { epoch_ = epoch; }
-  /// The nodes of an earlier incarnation have come back.
+  /// The nodes of an earlier incarnation have come back. Numbers that were given out here in the
+  /// meantime are not given again: some of its nodes may have had one.
   void return_to(std::uint64_t incarnation) {
     incarnation_ = taken_up_ = incarnation;
-    epoch_ = highest_seen_ = last_epoch_;
+    epoch_ = last_epoch_;
   }
 
   /// The node is of another incarnation, which does not have to be over: it may have begun at a

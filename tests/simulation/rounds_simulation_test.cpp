@@ -32,6 +32,12 @@ TEST_CASE("whatever goes wrong, one rank map for an epoch, and an end for all al
     losses += outcome.losses;
     ++codes[outcome.exit_code];
   }
+  // Seeds that have found something once.
+  for (const unsigned seed : {9570u}) {
+    const Outcome outcome = World(seed, false).run();
+    CHECK_MESSAGE(outcome.violation.empty(),
+                  "DLAUNCH_SIMULATION_SEED=" << seed << " replays: " << outcome.violation);
+  }
   std::string ends;
   for (const auto& [code, count] : codes) {
     ends += " " + std::to_string(code) + ":" + std::to_string(count);
