@@ -219,6 +219,12 @@ void NodeSeat::take(const message::Admitted& m) {
   if (epoch_ && epoch_->holding.incarnation == a.incarnation && epoch_->holding.epoch >= a.epoch) {
     return;
   }
+  if (epoch_ && !epoch_->end) {
+    // This node was given up meanwhile, and asked anew before it heard of an epoch whose workers
+    // are there: these go first, then it asks again.
+    epoch_->evicted = true;
+    return listener_.on_order(epoch_->holding.epoch, manner_of(rendezvous::Stop::Cause::evicted));
+  }
   epoch_ = Epoch{.holding = {a.incarnation, a.epoch, a.attempt, a.node_rank, a.node_count,
                              a.first_rank, a.world_size},
                  .hosted = m.hosted && !hosts_,

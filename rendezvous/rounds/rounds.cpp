@@ -186,6 +186,8 @@ void Rounds::State::join_again(const Node& node, const Join& e) {
   Member* place = epoch() ? epoch()->find(node.session) : nullptr;
   if (!place || place->ended) return;
   const bool knows = e.holding && e.holding->epoch == epoch()->number;
+  // Its admission has not reached it, and workers of an epoch before are in the way.
+  if (e.holding && !knows) return evict(node.session, e.holding->epoch);
   place->confirmed = place->confirmed || knows;
   if (!knows) put(Admit{node.session, place->admission});
   for (RanksLost& loss : epoch()->told_again(node.session)) put(std::move(loss));

@@ -114,10 +114,10 @@ void World::take(Agent& agent, const Admit& e) {
   const bool known = agent.holding && agent.holding->incarnation == a.incarnation;
   if (known && agent.holding->epoch >= a.epoch) return;
   const EpochOf epoch{a.incarnation, a.epoch};
-  if (agent.working) {
-    return violated(agent.offer.id + " is admitted to " + name_of(epoch) +
-                    " while it has workers of " + name_of(*agent.working));
-  }
+  // As a real node does: the workers that are there go first.
+  if (agent.working)
+    return take(agent, Stop{agent.session, agent.working->number, Stop::Cause::evicted,
+                            "another epoch has come"});
   say(agent.offer.id + " begins " + name_of(epoch));
   agent.holding = Holding{a.incarnation, a.epoch,      a.attempt,   a.node_rank,
                           a.node_count,  a.first_rank, a.world_size};

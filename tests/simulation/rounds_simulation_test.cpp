@@ -33,7 +33,7 @@ TEST_CASE("whatever goes wrong, one rank map for an epoch, and an end for all al
     ++codes[outcome.exit_code];
   }
   // Seeds that have found something once.
-  for (const unsigned seed : {9570u}) {
+  for (const unsigned seed : {9570u, 18896u, 60471u, 76674u}) {
     const Outcome outcome = World(seed, false).run();
     CHECK_MESSAGE(outcome.violation.empty(),
                   "DLAUNCH_SIMULATION_SEED=" << seed << " replays: " << outcome.violation);
