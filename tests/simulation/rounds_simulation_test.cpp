@@ -1,5 +1,5 @@
 // Many jobs, each from a seed, with everything that may go wrong between nodes and a rendezvous.
-// DLAUNCH_SIMULATION_SEED=N tells the story of one; DLAUNCH_TEST_FULL=1 runs twenty times as many.
+// DLAUNCH_SIMULATION_SEED=N tells the story of one; DLAUNCH_TEST_FULL=1 runs two hundred times as many.
 #include "tests/simulation/rounds_world.hpp"
 #include "tests/support/expect.hpp"
 
@@ -18,7 +18,7 @@ TEST_CASE("whatever goes wrong, one rank map for an epoch, and an end for all al
     CHECK_MESSAGE(outcome.violation.empty(), outcome.violation);
     return;
   }
-  const unsigned seeds = testing::is_full() ? 10'000 : 500;
+  const unsigned seeds = testing::is_full() ? 100'000 : 500;
   std::uint64_t epochs = 0, events = 0;
   int faults = 0, losses = 0;
   std::map<int, int> codes;
