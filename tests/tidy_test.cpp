@@ -174,7 +174,7 @@ TEST_CASE("what is called pure asks neither the system nor a clock") {
       for (const auto& clock : clocks) {
         CHECK_MESSAGE(lines[i].find(clock) == std::string::npos, path << ":" << i + 1);
       }
-      // Of one argument it reads the clock itself.
+      // With one argument it reads the clock itself.
       const auto call = lines[i].find("deadline_after(");
       const bool whole = call != std::string::npos && lines[i].find(')', call) != std::string::npos;
       CHECK_MESSAGE((!whole || lines[i].find(',', call) != std::string::npos),

@@ -1,5 +1,6 @@
 // Many jobs, each from a seed, with everything that may go wrong between nodes and a rendezvous.
-// DLAUNCH_SIMULATION_SEED=N tells the story of one; DLAUNCH_TEST_FULL=1 runs two hundred times as many.
+// DLAUNCH_SIMULATION_SEED=N tells the story of one; DLAUNCH_TEST_FULL=1 runs two hundred times as
+// many.
 #include "tests/simulation/rounds_world.hpp"
 #include "tests/support/expect.hpp"
 
