@@ -124,7 +124,8 @@ inline constexpr auto op_table = std::to_array<OpTraits>({
     {.op = Op::probe, .name = "probe", .is_message = true},
 });
 constexpr OpTraits traits_of(Op op) noexcept {
-  const auto row = static_cast<std::size_t>(op) - 1;  // Of no call it is huge.
+  const auto row =
+      static_cast<std::size_t>(op) - 1;  // Without a call, 0 wraps round to a huge number.
   return row < op_table.size() ? op_table[row] : OpTraits{};
 }
 static_assert(

@@ -144,12 +144,15 @@ TEST_CASE("the same where dlaunchd judges") {
 
 namespace {
 
-/// Four ranks in a folder of their own, where the pipe "said" tells three that one has failed.
+/// Four ranks in a folder of their own, where the pipe "said" tells three that one has failed, and
+/// "gone" is at its end when those have ended.
 void check_first_failure(const Strings& options, const std::string& script, int code,
                          const std::string& words) {
   CAPTURE(script);
   const testing::TemporaryFolder folder;
-  REQUIRE(::mkfifo((folder.path() / "said").c_str(), 0600) == 0);
+  for (const char* pipe : {"said", "gone"}) {
+    REQUIRE(::mkfifo((folder.path() / pipe).c_str(), 0600) == 0);
+  }
   Strings line = {"--standalone", "--nproc-per-node", "4"};
   line.insert(line.end(), options.begin(), options.end());
   line.insert(line.end(), {"sh", "-c", "cd \"$0\" || exit 99\n" + script, folder.path().string()});
@@ -162,42 +165,48 @@ void check_first_failure(const Strings& options, const std::string& script, int 
 
 const std::string speak = "echo 'Traceback (most recent call last):' >&2; ";
 const std::string tell = "exec 3<>said; printf '\\n\\n\\n' >&3; ";
+const std::string stay = "exec tail -f /dev/null";
+/// All are there before one fails.
 const std::string victims =
-    "read -r line <said\n"
+    "exec 4>gone; echo >&4; read -r line <said\n"
     "echo 'Traceback (most recent call last):' >&2; echo 'peer closed' >&2; exit 4\n";
-const std::string culprit = "if [ $RANK = 1 ]; then " + speak + "echo 'root of all' >&2; ";
+const std::string culprit =
+    "if [ $RANK = 1 ]; then exec 4<gone; for other in 0 2 3; do read -r line <&4; done; " + speak +
+    "echo 'root of all' >&2; ";
 
 }  // namespace
 
 TEST_CASE("without the runtime the first to say its failure is to blame, not the first to end") {
-  check_first_failure({}, culprit + tell + "exec sh -c 'sleep 0.3; exit 3'; fi\n" + victims, 3,
-                      "root of all");
+  check_first_failure({}, culprit + tell + "cat <&4; exit 3; fi\n" + victims, 3, "root of all");
 }
 
 TEST_CASE("the same where it is stopped before it has ended") {
-  check_first_failure({"--failure-grace", "100ms"},
-                      culprit + tell + "exec sleep 60; fi\n" + victims, 1, "root of all");
+  check_first_failure({"--failure-grace", "100ms"}, culprit + tell + stay + "; fi\n" + victims, 1,
+                      "root of all");
 }
 
 TEST_CASE("an exception that a program has met and gone on from blames nobody") {
+  // What is waited for is the time itself: a traceback of the last 2 s may explain an end.
   check_first_failure({},
-                      "if [ $RANK = 0 ]; then " + speak + "sleep 3; " + tell +
-                          "exec sleep 60; fi\n"
+                      "if [ $RANK = 0 ]; then " + speak + "sleep 3; " + tell + stay +
+                          "; fi\n"
                           "read -r line <said\n"
-                          "if [ $RANK = 1 ]; then exit 3; fi; exec sleep 60\n",
+                          "if [ $RANK = 1 ]; then exit 3; fi; " +
+                          stay,
                       3, "rank      : 1 ");
 }
 
 TEST_CASE("the same with Python itself") {
   if (std::system("python3 -c 'import socket' 2>/dev/null") != 0) return;
   const std::string program = R"(exec python3 - <<'END'
-import os, socket, time
+import os, socket
 end = socket.socket(socket.AF_UNIX)
 if os.environ['RANK'] == '1':
-    end.bind('meet'); end.listen(); os.rename('meet', 'here')
+    end.bind('here'); end.listen()
+    os.write(os.open('said', os.O_RDWR), b'123')
     peers = [end.accept()[0] for _ in range(3)]
     raise ValueError('root of all')
-while not os.path.exists('here'): time.sleep(0.01)
+os.read(os.open('said', os.O_RDONLY), 1)
 end.connect('here')
 if end.recv(1) == b'': raise RuntimeError('Connection closed by peer')
 END
