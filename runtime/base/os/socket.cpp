@@ -186,6 +186,12 @@ std::vector<Address> resolve(std::string_view host, std::uint16_t port) {
   addrinfo* found = nullptr;
   const std::string name(host);
   const int rc = ::getaddrinfo(name.c_str(), std::to_string(port).c_str(), &hints, &found);
+  // A bare system has no table of hosts; "localhost" is this host all the same (RFC 6761, 6.3).
+  if (rc != 0 && name == "localhost") {
+    auto both = resolve("127.0.0.1", port);
+    both.push_back(resolve("::1", port).front());
+    return both;
+  }
   if (rc != 0) {
     const std::string why = rc == EAI_SYSTEM ? errno_text(errno) : ::gai_strerror(rc);
     throw Error(Errc::unreachable, "looking up the host name '" + name + "' failed: " + why);

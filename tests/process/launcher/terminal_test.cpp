@@ -197,7 +197,11 @@ TEST_CASE("a progress bar stays one line on the terminal, below what others writ
   CHECK(WEXITSTATUS(terminal.next_status()) == 0);
   CHECK(count(terminal.screen(), "\n") == 2);
   CHECK(count(terminal.screen(), "[1] line\r\n") == 1);
-  CHECK(count(terminal.screen(), "\r\x1b[K[0] state 6\r\n") == 1);
+  CHECK(count(terminal.screen(), "[0] state 6\r\n") == 1);
+  // What stood in the line before is erased, unless so little time was left that nothing did.
+  if (count(terminal.screen(), "[0] state 5") > 0) {
+    CHECK(count(terminal.screen(), "\r\x1b[K[0] state 6\r\n") == 1);
+  }
 }
 
 TEST_CASE("programs are told to use colours where both streams end in the terminal") {

@@ -393,6 +393,18 @@ TEST_CASE("a name that is not known yet, and a network that is not there") {
     });
     check(code);
   }
+  SUBCASE("this host has its name without a table of hosts") {
+    const int code = in_child([&] {
+      if (!enter_empty_network(hosts)) return no_namespace;
+      std::ofstream(hosts, std::ios::trunc) << "127.0.0.1 head.dlaunch.test\n";
+      const auto found = resolve("localhost", 1);
+      return found.size() == 2 && found[0].to_string() == "127.0.0.1:1" &&
+                     found[1].to_string() == "[::1]:1"
+                 ? 0
+                 : 1;
+    });
+    check(code);
+  }
   SUBCASE("no route") {
     const int code = in_child([&] {
       if (!enter_empty_network(hosts)) return no_namespace;
