@@ -107,13 +107,13 @@ void Agent::on_order(std::uint64_t epoch, StopOrder::Manner manner) {
 }
 
 void Agent::on_ranks_lost(int first_rank, int count, const std::string& host,
-                          const std::string& cause, bool left) {
-  watch_.lost(first_rank, count, cause);
+                          const Departure& how) {
+  watch_.lost(first_rank, count, text_of(how));
   if (!host_ || gang_is_gone()) return;
   for (int rank = first_rank; rank < first_rank + count; ++rank) {
-    host_->publish_loss(rank, host, cause, left);
+    host_->publish_loss(rank, host, how);
   }
-  if (!left || !epoch_.left_elsewhere.empty()) return;
+  if (!how.left() || !epoch_.left_elsewhere.empty()) return;
   epoch_.left_elsewhere = "rank " + std::to_string(first_rank) + " on " + host;
   feed(LeftElsewhere{});
 }

@@ -63,11 +63,11 @@ void Agent::execute(const Spawn&) {
 
 void Agent::execute(const PublishLoss& effect) {
   const int rank = epoch_.assignment.first_rank + effect.rank;
-  const bool left = effect.fact.end == Fact::End::left;
-  host_->publish_loss(rank, task_.machine.hostname, effect.cause, left);
+  const Departure how = Departure::of(effect.fact);
+  host_->publish_loss(rank, task_.machine.hostname, how);
   if (effect.fact.failed() && !leaving_) {
-    link_.seat()->worker_failed({0, epoch_.assignment.epoch, effect.fact, effect.cause});
-  } else if (left && !leaving_) {
+    link_.seat()->worker_failed({0, epoch_.assignment.epoch, effect.fact});
+  } else if (how.left() && !leaving_) {
     link_.seat()->worker_left(epoch_.assignment.epoch, rank);
   }
 }

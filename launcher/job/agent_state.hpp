@@ -45,8 +45,8 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
 
   void on_admitted(const rendezvous::Admission& admission) override;
   void on_order(std::uint64_t epoch, StopOrder::Manner manner) override;
-  void on_ranks_lost(int first_rank, int count, const std::string& host, const std::string& cause,
-                     bool left) override;
+  void on_ranks_lost(int first_rank, int count, const std::string& host,
+                     const Departure& how) override;
   void on_standing(const std::string& sentence) override { say(sentence); }
   void on_finished(const rendezvous::Finish& end, bool judged) override;
 

@@ -107,7 +107,7 @@ rendezvous::JobRules JobLink::rules() const {
   rules.continue_on_failure = options.continue_on_failure;
   rules.join_timeout = options.rdzv_times.join;
   rules.last_call = options.rdzv_times.last_call;
-  rules.lease = options.rdzv_times.lease();
+  rules.liveness = options.rdzv_times.liveness();
   return rules;
 }
 
@@ -238,6 +238,8 @@ void JobLink::take_seat(unique_fd listener, const std::vector<Address>& held) {
   } else {
     options.uplink.host = meeting.host;
     options.uplink.port = meeting.port;
+    options.uplink.silence_max = options.rules.liveness.silence_max();
+    options.uplink.backoff_max = options.rules.liveness.retry_pause_max();
     options.uplink.first_max = options.rules.join_timeout;
     options.name = options.uplink.peer_name + " at " + meeting_name(meeting);
     if (!held.empty()) {
@@ -264,7 +266,7 @@ void JobLink::take_seat(unique_fd listener, const std::vector<Address>& held) {
 /// Only this node can tell whom the hosted rendezvous turns away. A stranger that comes again and
 /// again does not fill the terminal.
 void JobLink::on_service_log(const rendezvous::LogLine& line) {
-  if (line.told || line.level == rendezvous::LogLine::Level::info) return;
+  if (line.told || line.level < rendezvous::LogLine::Level::warning) return;
   const auto now = Clock::now();
   if (now >= log_again_) {
     log_again_ = now + log_period;

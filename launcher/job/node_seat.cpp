@@ -83,7 +83,7 @@ void NodeSeat::beat() {
   auto pause = interval_;
   if (const auto trouble = uplink_.trouble()) {
     if (host_is_lost(trouble->since)) return finish_without_host(trouble->sentence);
-    const auto left = rules_.lease - tried_for(trouble->since);
+    const auto left = rules_.liveness.lease - tried_for(trouble->since);
     if (epoch_ && epoch_->hosted) pause = std::clamp<Clock::duration>(left, 1ms, pause);
   }
   if (uplink_.connected()) tell(message::Heartbeat{});
@@ -99,7 +99,7 @@ void NodeSeat::beat() {
 /// next is to be read with that in mind.
 void NodeSeat::note_stall() {
   const auto now = Clock::now();
-  if (now < next_beat_ || now - next_beat_ < rules_.lease / 2) return;
+  if (now < next_beat_ || now - next_beat_ < rules_.liveness.doubtful_after()) return;
   stalled_until_ = now;
   next_beat_ = Clock::time_point::max();
   if (!epoch_) return;
@@ -249,7 +249,7 @@ void NodeSeat::take(const message::Stopped& m) {
 
 void NodeSeat::take(const message::RanksLost& m) {
   if (!epoch_ || m.epoch != epoch_->holding.epoch) return;
-  listener_.on_ranks_lost(m.first_rank, m.count, m.host, m.cause, m.left);
+  listener_.on_ranks_lost(m.first_rank, m.count, m.host, m.how);
 }
 
 void NodeSeat::take(const message::Standing& m) { listener_.on_standing(m.sentence); }
@@ -280,17 +280,19 @@ std::string NodeSeat::trouble_text(const Error& error) const {
 }
 
 bool NodeSeat::host_is_lost(Clock::time_point since) const {
-  return epoch_ && epoch_->hosted && tried_for(since) >= rules_.lease;
+  return epoch_ && epoch_->hosted && tried_for(since) >= rules_.liveness.lease;
 }
 
 void NodeSeat::finish_without_host(const std::string& trouble) {
   const auto known = uplink_.trouble();
   const std::string& stall = epoch_->stall;
-  const bool stalled = !stall.empty() && known && known->since <= stalled_until_ + rules_.lease;
+  const bool stalled =
+      !stall.empty() && known && known->since <= stalled_until_ + rules_.liveness.lease;
   const std::string since = stalled ? stall + ", and the job went on without it; " : "";
   if (const auto& host = epoch_->host) {
-    listener_.on_ranks_lost(host->first_rank, host->workers, host->host,
-                            since + "node " + host->id + " is lost: " + trouble, false);
+    listener_.on_ranks_lost(
+        host->first_rank, host->workers, host->host,
+        Departure::because(since + "node " + host->id + " is lost: " + trouble));
   }
   finish(exit_code::node_lost, since + "the node that hosts the job is lost: " + trouble);
 }

@@ -21,7 +21,7 @@ class NodeSeat final : public Seat, private store::Uplink::Events {
   struct Options {
     store::Uplink::Options uplink;
     rendezvous::JobRules rules;
-    Clock::duration heartbeat = std::chrono::seconds(1);
+    Clock::duration heartbeat{};
     bool hosts = false;  ///< The rendezvous is in this process.
     std::string name;    ///< Of the rendezvous, for messages.
     /// Asked at each trouble until the first welcome. True: this node is about to host the

@@ -18,9 +18,9 @@ class SeatListener {
   virtual void on_admitted(const rendezvous::Admission& admission) = 0;
   /// The workers of this epoch are to be ended; then Seat::ended tells how they did.
   virtual void on_order(std::uint64_t epoch, StopOrder::Manner manner) = 0;
-  /// Ranks of another node will not come back. Those that `left` exited with 0.
+  /// Ranks of another node will not come back.
   virtual void on_ranks_lost(int first_rank, int count, const std::string& host,
-                             const std::string& cause, bool left) = 0;
+                             const Departure& how) = 0;
   /// A sentence for the user.
   virtual void on_standing(const std::string& sentence) = 0;
   /// The job is over, for what the sentence says; it is empty where that needs no saying. `judged`:

@@ -1,31 +1,12 @@
 #include "launcher/job/supervisor.hpp"
 
 #include "runtime/base/deadline.hpp"
-#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 #include <csignal>
 #include <utility>
 
 namespace dlaunch::launcher {
-namespace {
-
-/// What its peers are told. Who ended for the loss of another names that one: some may not have
-/// heard of it by any other way.
-std::string cause_of(const WorkerRecord& worker, const Fact& fact) {
-  if (worker.exit->succeeded()) return left_text;
-  std::string cause = fact.failed() ? end_text(fact.exit_code, fact.signal, fact.core_dumped)
-                                    : describe(*worker.exit);
-  if (!fact.claim || fact.claim->fault != Fault::lost) return cause;
-  // A rank that was told of it by another may not have heard whose it was.
-  const auto& lost = fact.claim->ranks;
-  if (lost.empty() && worker.stopped_by_us) return cause;
-  return cause + ", for the loss of " +
-         (lost.empty() ? std::string("another rank") : "rank " + std::to_string(lost.front()));
-}
-
-}  // namespace
-
 Supervisor::Supervisor(SupervisorRules rules)
     : rules_(rules),
       attempt_{.workers = std::vector<WorkerRecord>(static_cast<std::size_t>(rules.workers))} {}
@@ -262,9 +243,7 @@ void Supervisor::publish_losses() {
     auto& worker = attempt_.workers[rank];
     if (!worker.exit || worker.published) continue;
     worker.published = true;
-    Fact fact = fact_of(rank);
-    PublishLoss loss{static_cast<int>(rank), cause_of(worker, fact), std::move(fact)};
-    effects_.push_back(std::move(loss));
+    effects_.push_back(PublishLoss{static_cast<int>(rank), fact_of(rank)});
   }
 }
 

@@ -81,7 +81,6 @@ struct Spawn {
 /// Tell all members that this rank is gone, and why.
 struct PublishLoss {
   int rank = 0;
-  std::string cause;
   Fact fact;
 };
 /// Tell the user that some have ended well and others still run.

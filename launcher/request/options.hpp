@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/liveness.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -89,7 +90,7 @@ struct RendezvousTimes {
   std::chrono::milliseconds heartbeat{1'000};   ///< keep_alive_interval.
   int heartbeats_missed_max = 5;                ///< keep_alive_max_attempt: then a node is lost.
 
-  std::chrono::milliseconds lease() const { return heartbeat * heartbeats_missed_max; }
+  Liveness liveness() const { return Liveness::of(heartbeat, heartbeats_missed_max); }
   bool operator==(const RendezvousTimes&) const = default;
 };
 

@@ -125,12 +125,15 @@ Result duration(std::string_view value, Target& target) {
 
 Result log_level(Config& config, std::string_view value) {
   using Level = LogLine::Level;
-  constexpr std::array<std::pair<std::string_view, Level>, 3> levels = {
-      {{"info", Level::info}, {"warning", Level::warning}, {"error", Level::error}}};
+  constexpr std::array<std::pair<std::string_view, Level>, 4> levels = {
+      {{"debug", Level::debug},
+       {"info", Level::info},
+       {"warning", Level::warning},
+       {"error", Level::error}}};
   for (const auto& [name, level] : levels) {
     if (value == name) return config.log_level = level, std::nullopt;
   }
-  return Complaint{in_quotes(value) + " is none of info, warning, error"};
+  return Complaint{in_quotes(value) + " is none of debug, info, warning, error"};
 }
 
 constexpr bool live = true;
@@ -163,7 +166,7 @@ constexpr auto keys = std::to_array<Key>({
   {"drain-timeout", "TIME", "30s", live,
    "How long running jobs may go on when the daemon is asked to stop.",
    [](Config& c, std::string_view v) { return duration(v, c.drain_timeout); }},
-  {"log-level", "info|warning|error", "info", live, "The least that is logged.", log_level},
+  {"log-level", "debug|info|warning|error", "info", live, "The least that is logged.", log_level},
 });
 // clang-format on
 

@@ -23,6 +23,8 @@ struct LevelText {
 
 LevelText text_of(LogLine::Level level) {
   switch (level) {
+    case LogLine::Level::debug:
+      return {7, "debug"};
     case LogLine::Level::info:
       return {6, "info"};
     case LogLine::Level::warning:

@@ -33,8 +33,8 @@ std::optional<std::string> find_nonsense(const Join& e) {
   }
   if (rules.max_restarts < 0) return name + " asks for a negative --max-restarts";
   const auto zero = Clock::duration::zero();
-  if (rules.lease <= zero || rules.reconnect_grace < zero || rules.join_timeout < zero ||
-      rules.last_call < zero) {
+  if (rules.liveness.lease <= zero || rules.liveness.reconnect_grace < zero ||
+      rules.join_timeout < zero || rules.last_call < zero) {
     return name + " has a timeout that is negative, or a lease of none";
   }
   if (e.offer.rank_hint && (*e.offer.rank_hint < 0 || *e.offer.rank_hint >= rules.nodes_max)) {

@@ -78,20 +78,20 @@ std::optional<RanksLost> Epoch::take_failure(const Member& member, const WorkerF
   if (!is_first_news(member, rank)) return std::nullopt;
   facts_.ranks.insert_or_assign(rank, e.fact);
   hosts_[rank] = member.host;
-  return RanksLost{number, rank, 1, member.host, e.cause, member.session};
+  return RanksLost{number, rank, 1, member.host, Departure::of(e.fact), member.session};
 }
 
 /// Most often this is the usual end of a job, so not all of its ranks are told of: the first few to
-/// leave are those that others may wait for.
+/// leave are those that others may wait for. For the last one nobody waits.
 std::optional<RanksLost> Epoch::take_exit(const Member& member, int rank) {
   constexpr std::size_t told_max = 16;
   if (!is_first_news(member, rank)) return std::nullopt;
   facts_.add_left(rank);
-  if (exits_told_++ >= told_max) return std::nullopt;
-  RanksLost gone{number, rank, 1, member.host, left_text, member.session};
-  gone.left = true;
-  repeatable_.push_back(gone);
-  return gone;
+  const bool is_last = static_cast<int>(told_.size()) == world_size;
+  if (is_last || exits_told_++ >= told_max) return std::nullopt;
+  const Departure how{.kind = Departure::Kind::left};
+  repeatable_.push_back({number, rank, 1, member.host, how, member.session});
+  return repeatable_.back();
 }
 
 void Epoch::take_end(Member& member, WorkersEnded e) {
@@ -136,14 +136,14 @@ RanksLost Epoch::lose(const Member& member, Clock::time_point last_heard, const 
   if (ending && last_heard <= ending->at && member.session != ending->told_by) {
     ending->lost_before = true;
   }
-  return {number, first, count, member.host, why, member.session};
+  return {number, first, count, member.host, Departure::because(why), member.session};
 }
 
 std::vector<RanksLost> Epoch::lose_awaited(const std::string& why) {
   std::vector<RanksLost> losses;
   for (const auto& [first, count] : back.gaps(world_size)) {
     facts_.lost[first] = count;
-    losses.push_back({number, first, count, "a lost node", why, 0});
+    losses.push_back({number, first, count, "a lost node", Departure::because(why), 0});
   }
   back.awaited.clear();
   back.until.reset();
@@ -159,17 +159,18 @@ std::vector<RanksLost> Epoch::worth_telling(std::vector<RanksLost> losses, bool 
   std::sort(losses.begin(), losses.end(),
             [](const auto& a, const auto& b) { return a.first_rank < b.first_rank; });
   std::vector<RanksLost> ranges;
+  bool of_several = false;  // The last range.
   for (auto& next : losses) {
     if (!ranges.empty() && ranges.back().first_rank + ranges.back().count == next.first_rank) {
       RanksLost& range = ranges.back();
       range.count += next.count;
-      if (!range.host.ends_with(" and others")) {
-        range.host += " and others";
-        range.cause += ", and so are others";
-      }
       range.except = 0;
+      if (std::exchange(of_several, true)) continue;
+      range.host += " and others";
+      range.how.words += ", and so are others";
     } else {
       ranges.push_back(std::move(next));
+      of_several = false;
     }
   }
   // A node that is about to stop at once needs no complete list.

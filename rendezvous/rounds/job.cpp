@@ -43,8 +43,8 @@ std::optional<Clock::time_point> Job::next_deadline() const {
     consider(epoch()->back.until);
   }
   // Often enough to notice when it was us who slept.
-  if (!nodes.empty()) consider(deadline_after(rules.lease / 4, now));
-  if (nodes.broken() > 0) consider(deadline_after(Standstill::late_at(rules), now));
+  if (!nodes.empty()) consider(deadline_after(rules.liveness.lease / 4, now));
+  if (nodes.broken() > 0) consider(deadline_after(rules.liveness.late_tick(), now));
   return next;
 }
 

@@ -55,7 +55,7 @@ const Node& Nodes::insert(Node node, const JobRules& rules) {
   const Session session = node.session;
   by_id_[node.offer.id] = session;
   if (node.offer.rank_hint) by_hint_[*node.offer.rank_hint] = session;
-  check_by(deadline_after(rules.lease, node.last_heard));
+  check_by(deadline_after(rules.liveness.lease, node.last_heard));
   return nodes_.emplace(session, std::move(node)).first->second;
 }
 
@@ -86,8 +86,8 @@ void Nodes::disconnect(Session session, const JobRules& rules, Clock::time_point
   if (found == nodes_.end() || found->second.gone) return;
   found->second.gone = now;
   ++broken_;
-  check_by(std::min(deadline_after(rules.lease, found->second.last_heard),
-                    deadline_after(rules.reconnect_grace, now)));
+  check_by(std::min(deadline_after(rules.liveness.lease, found->second.last_heard),
+                    deadline_after(rules.liveness.reconnect_grace, now)));
 }
 
 std::vector<const Node*> Nodes::find_overdue(const JobRules& rules, Clock::time_point now) {
@@ -95,8 +95,8 @@ std::vector<const Node*> Nodes::find_overdue(const JobRules& rules, Clock::time_
   if (!lease_check_ || *lease_check_ > now) return overdue;
   lease_check_.reset();
   for (const auto& [session, node] : nodes_) {
-    auto end = deadline_after(rules.lease, node.last_heard);
-    if (node.gone) end = std::min(end, deadline_after(rules.reconnect_grace, *node.gone));
+    auto end = deadline_after(rules.liveness.lease, node.last_heard);
+    if (node.gone) end = std::min(end, deadline_after(rules.liveness.reconnect_grace, *node.gone));
     if (end > now) {
       check_by(end);
     } else {

@@ -14,7 +14,7 @@ struct Node {
 
   /// Its connection is broken, or it is silent for long.
   bool absent(const JobRules& rules, Clock::time_point now) const {
-    return gone || now - last_heard > rules.lease / 2;
+    return gone || now - last_heard > rules.liveness.doubtful_after();
   }
 };
 

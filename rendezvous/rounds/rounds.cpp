@@ -10,12 +10,6 @@
 #include <utility>
 
 namespace dlaunch::rendezvous {
-namespace {
-
-/// An agent tries to reach a rendezvous that was gone every 5 s, and one try may take as long.
-constexpr Clock::duration comes_back_within = std::chrono::seconds(12);
-
-}  // namespace
 
 /// A job, and what each event does to it.
 struct Rounds::State : Job {
@@ -219,8 +213,7 @@ void Rounds::State::take_up(const Holding& held) {
       evict(session, stale.admission.epoch);
     }
   }
-  begin(Epoch(
-      held, deadline_after(std::max(rules.lease + rules.reconnect_grace, comes_back_within), now)));
+  begin(Epoch(held, deadline_after(rules.liveness.comes_back_within(), now)));
   numbers.take_up(held.epoch);
   attempt = held.attempt;
   stand("the rendezvous was started again; waiting for the " + plural(held.node_count, "node") +
@@ -369,7 +362,8 @@ void Rounds::State::on(const WorkerFailed& e) {
     const Node* node = blamed ? nodes.find(blamed->session) : nullptr;
     if (node && node->gone) return lose({{node->session, break_text(*node)}});
   }
-  begin_end(EndCause::failure, epoch()->name_of_rank(e.fact.rank) + " " + e.cause, e.session);
+  begin_end(EndCause::failure, epoch()->name_of_rank(e.fact.rank) + " " + text_of(news->how),
+            e.session);
 }
 
 void Rounds::State::on(const WorkerLeft& e) {

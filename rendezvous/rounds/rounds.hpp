@@ -1,5 +1,7 @@
 #pragma once
 
+#include "runtime/base/liveness.hpp"
+#include "runtime/base/departure.hpp"
 #include "runtime/base/verdict.hpp"
 #include "runtime/segment/call_ledger.hpp"
 
@@ -32,9 +34,7 @@ struct JobRules {
 
   Clock::duration join_timeout = std::chrono::seconds(600);  ///< From the first join of a round.
   Clock::duration last_call = std::chrono::seconds(30);  ///< From MIN nodes on, in a first round.
-  Clock::duration lease = std::chrono::seconds(5);       ///< Silent for this long: lost.
-  /// A broken connection may come back within this; the lease still counts.
-  Clock::duration reconnect_grace = std::chrono::seconds(2);
+  Liveness liveness;
 
   /// The job can do with fewer nodes than it would like.
   bool elastic() const { return nodes_min < nodes_max; }
@@ -106,7 +106,6 @@ struct WorkerFailed {
   Session session = 0;
   std::uint64_t epoch = 0;
   Fact fact;
-  std::string cause;  ///< "killed by SIGKILL", for those who wait for it.
 };
 /// One of the node's workers exited with 0 while others of the epoch run: who waits for it, on any
 /// node, is to know.
@@ -217,10 +216,9 @@ struct RanksLost {
   int first_rank = 0;
   int count = 1;
   std::string host;
-  std::string cause;
+  Departure how;
   Session except = 0;
-  Session to = 0;     ///< 0: all.
-  bool left = false;  ///< They exited with 0, which is no failure unless somebody waits for them.
+  Session to = 0;  ///< 0: all.
 };
 /// How things stand, for people. Sent when it changes, to all nodes of the job; while many come,
 /// once a second and to each newcomer, so that N nodes do not get N sentences each.

@@ -9,10 +9,6 @@ namespace dlaunch::rendezvous {
 /// not have been read yet, and they may have slept, too.
 class Standstill {
  public:
-  /// How late a tick has to be to say that we stood still: a small part of the shortest time in
-  /// which a node can be given up.
-  static Clock::duration late_at(const JobRules& rules);
-
   /// We have asked for a tick at that time.
   void expect(std::optional<Clock::time_point> tick) { expected_ = tick; }
   /// For how long we stood still, if an event so late says that we did.

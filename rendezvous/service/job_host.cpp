@@ -120,15 +120,16 @@ void JobHost::expect(int rank, unique_fd control) {
   expected_[native_->adopt(std::move(control))] = rank;
 }
 
-void JobHost::publish_loss(int rank, const std::string& host, const std::string& cause, bool left) {
+void JobHost::publish_loss(int rank, const std::string& host, const Departure& how) {
   // Said again after the agent's connection broke.
   if (std::ranges::any_of(losses_, [&](const auto& loss) { return loss.rank == rank; })) return;
-  losses_.push_back({.rank = rank, .host = host, .cause = cause, .left = left});
+  losses_.push_back({.rank = rank, .host = host, .how = how});
   for (const auto& [member, where] : by_rank_) {
     if (member != rank) tell(where.connection, losses_.back());
   }
   // After the news, so that whoever waits in a barrier knows by then who is missing.
-  const std::string why = "rank " + std::to_string(rank) + " on " + host + " is lost: " + cause;
+  const std::string why =
+      "rank " + std::to_string(rank) + " on " + host + " is lost: " + text_of(how);
   if (relay_) {
     relay_->lose_contributor(rank, why);
   } else {

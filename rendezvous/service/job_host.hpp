@@ -83,7 +83,7 @@ class JobHost : private store::Host {
   void expect(int rank, unique_fd control);
   /// Tells all members, those who come later too, that a rank is gone; barriers and all_gathers of
   /// the whole world that lack it fail.
-  void publish_loss(int rank, const std::string& host, const std::string& cause, bool left = false);
+  void publish_loss(int rank, const std::string& host, const Departure& how);
   /// Tells a member that has asked what other nodes' ranks do, as far as it is known.
   void tell_doing(int rank, const wire::Doing& doing);
   /// The memory that the members of this attempt share; null if nobody has come yet, or there is

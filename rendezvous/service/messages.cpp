@@ -39,8 +39,8 @@ void fields(auto& io, is<JobRules> auto& m) {
   io.flag(m.continue_on_failure);
   io.duration(m.join_timeout);
   io.duration(m.last_call);
-  io.duration(m.lease);
-  io.duration(m.reconnect_grace);
+  io.duration(m.liveness.lease);
+  io.duration(m.liveness.reconnect_grace);
 }
 void fields(auto& io, is<Holding> auto& m) {
   io.integer(m.incarnation);
@@ -132,7 +132,6 @@ void fields(auto& io, is<Verdict> auto& m) {
 void fields(auto& io, is<WorkerFailed> auto& m) {
   io.integer(m.epoch);
   fields(io, m.fact);
-  io.text(m.cause);
 }
 void fields(auto& io, is<WorkerLeft> auto& m) {
   io.integer(m.epoch);
@@ -209,8 +208,7 @@ void fields(auto& io, is<RanksLost> auto& m) {
   io.integer(m.first_rank);
   io.integer(m.count);
   io.text(m.host);
-  io.text(m.cause);
-  io.flag(m.left);
+  fields(io, m.how);
 }
 void fields(auto& io, is<Standing> auto& m) { io.text(m.sentence); }
 void fields(auto& io, is<Finished> auto& m) {
@@ -228,13 +226,13 @@ bool blames_others(const Fact& fact) { return fact.claim && fact.claim->fault !=
 }  // namespace
 
 WorkerFailed told(const rendezvous::WorkerFailed& how, Clock::time_point now) {
-  WorkerFailed message{how.epoch, how.fact, how.cause};
+  WorkerFailed message{how.epoch, how.fact};
   turn(message.fact, now);
   return message;
 }
 
 rendezvous::WorkerFailed heard(const WorkerFailed& how, Session from, Clock::time_point now) {
-  rendezvous::WorkerFailed event{from, how.epoch, how.fact, how.cause};
+  rendezvous::WorkerFailed event{from, how.epoch, how.fact};
   turn(event.fact, now);
   return event;
 }

@@ -38,7 +38,6 @@ struct WorkerFailed {
   static constexpr wire::Type type = wire::Type::worker_failed;
   std::uint64_t epoch = 0;
   Fact fact;
-  std::string cause;
 };
 struct WorkerLeft {
   static constexpr wire::Type type = wire::Type::worker_left;
@@ -99,8 +98,7 @@ struct RanksLost {
   std::int32_t first_rank = 0;
   std::int32_t count = 1;
   std::string host;
-  std::string cause;
-  bool left = false;
+  Departure how;
 };
 struct Standing {
   static constexpr wire::Type type = wire::Type::standing;

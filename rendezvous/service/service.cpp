@@ -2,6 +2,7 @@
 
 #include "rendezvous/service/incarnation.hpp"
 #include "rendezvous/service/service_state.hpp"
+#include "runtime/base/deadline.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/random.hpp"
 #include "runtime/base/phrases.hpp"
@@ -12,10 +13,6 @@
 
 namespace dlaunch::rendezvous {
 namespace {
-
-/// Agents that have lost a daemon try every 5 s, and are back long before this. To one that a node
-/// hosts none comes back: without that node the job is over.
-constexpr auto return_within = std::chrono::seconds(30);
 
 /// How long an agent may take to join.
 constexpr auto join_by = std::chrono::seconds(10);
@@ -51,7 +48,7 @@ Service::State::State(boost::asio::io_context& context, ServiceRules allowed, Lo
       memory(random_number()),
       server(context, *this, rules.limits),
       timer(context),
-      return_by(rules.only_job.empty() ? Clock::now() + return_within : Clock::time_point::min()),
+      began(Clock::now()),
       farewell_timer(context) {
   server.on_slow_reader(
       [this](store::ConnectionId who, const std::string& peer) { on_slow_reader(who, peer); });
@@ -325,6 +322,10 @@ Job& Service::State::open_job(const std::string& name, const message::Join& mess
   // Nothing that was since counts where it began before this service did.
   if (message.holding && message.holding->incarnation < incarnation_first) epoch = epoch_before;
   forget_some();
+  // To a rendezvous that a node hosts none comes back: without that node the job is over.
+  const auto return_by = rules.only_job.empty()
+                             ? deadline_after(message.rules.liveness.returns_within(), began)
+                             : Clock::time_point::min();
   Job& job = jobs[name];
   job.name = name;
   job.incarnation = incarnation;

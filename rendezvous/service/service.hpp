@@ -29,7 +29,7 @@ struct ServiceRules {
 
 /// A line for the log: what happened to which job, as a sentence.
 struct LogLine {
-  enum class Level { info, warning, error };
+  enum class Level { debug, info, warning, error };
   Level level = Level::info;
   std::string job;
   std::string sentence;

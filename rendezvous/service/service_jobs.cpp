@@ -110,16 +110,17 @@ void Service::State::apply(Job& job, const Stop& effect) {
 }
 
 void Service::State::apply(Job& job, const RanksLost& effect) {
-  const message::RanksLost lost{effect.epoch, effect.first_rank, effect.count,
-                                effect.host,  effect.cause,      effect.left};
+  const message::RanksLost lost{effect.epoch, effect.first_rank, effect.count, effect.host,
+                                effect.how};
   if (effect.to != 0) {
     const auto member = job.members.find(effect.to);
     if (member != job.members.end()) tell(member->second.connection, lost);
     return;
   }
   const std::string who = ranks(effect.first_rank, effect.count) + " on " + effect.host;
-  note(effect.left ? LogLine::Level::info : LogLine::Level::warning, job,
-       who + (effect.left ? " " : " lost: ") + effect.cause);
+  const bool left = effect.how.left();  // It is a failure only if somebody waits for them.
+  note(left ? LogLine::Level::debug : LogLine::Level::warning, job,
+       who + (left ? " " : " lost: ") + text_of(effect.how));
   tell_all(job, lost, [&](Session session, const Member& member) {
     return session != effect.except && member.epoch == effect.epoch;
   });
@@ -128,7 +129,7 @@ void Service::State::apply(Job& job, const RanksLost& effect) {
   for (int rank = effect.first_rank; rank < effect.first_rank + effect.count; ++rank) {
     server.lose_contributor(
         rank, job.world_size,
-        "rank " + std::to_string(rank) + " on " + effect.host + " is lost: " + effect.cause,
+        "rank " + std::to_string(rank) + " on " + effect.host + " is lost: " + text_of(effect.how),
         job.space);
   }
 }

@@ -153,9 +153,8 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   std::uint64_t epoch_max = 0, incarnation_max = 0;
   std::uint64_t epoch_before = 0;       ///< The last that is known of before this service.
   std::uint64_t incarnation_first = 0;  ///< No job of before this service has this one or a higher.
-  /// The nodes of earlier incarnations may come back until then.
-  const Clock::time_point return_by;
-  Totals totals;  ///< Save for the connections.
+  const Clock::time_point began;        ///< When it was started.
+  Totals totals;                        ///< Save for the connections.
   bool draining = false;
   boost::asio::steady_timer farewell_timer;
   Clock::duration farewell_max{};

@@ -79,7 +79,7 @@ struct MemberLink::News {
       granted = true;
     } else if (header.type == wire::Type::peer_lost) {
       if (const auto lost = wire::decode<wire::PeerLost>(payload)) {
-        losses.push_back({lost->rank, lost->host, lost->cause, lost->left});
+        losses.push_back({lost->rank, lost->host, text_of(lost->how), lost->how.left()});
       }
     } else if (header.type == wire::Type::abort && !abort) {
       abort = wire::decode<wire::Abort>(payload);

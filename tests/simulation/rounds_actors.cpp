@@ -11,8 +11,6 @@ namespace {
 using namespace std::chrono_literals;
 using Ended = WorkersEnded::Outcome;
 
-constexpr auto silence_max = 7s;
-
 std::string number(std::uint64_t n) { return std::to_string(n); }
 
 std::string name_of(const EpochOf& epoch) {
@@ -36,7 +34,7 @@ void World::start(Agent& agent) {
 void World::beat(Agent& agent) {
   after_for(agent, 1s, [this, &agent] {
     if (agent.left || agent.exit_code) return;
-    if (agent.connection != 0 && now_ - agent.heard > silence_max) {
+    if (agent.connection != 0 && now_ - agent.heard > rules_.liveness.silence_max()) {
       say(agent.offer.id + " gives its connection up");
       break_connection(agent.connection, true);
     }
@@ -79,8 +77,7 @@ void World::fail(Agent& agent) {
   say(agent.offer.id + "'s worker fails");
   broken_.insert(epoch);
   agent.stopping = true;
-  agent.failure =
-      WorkerFailed{agent.session, epoch.number, fact_of(agent, 3, false), "exited with 3"};
+  agent.failure = WorkerFailed{agent.session, epoch.number, fact_of(agent, 3, false)};
   tell(agent, *agent.failure);
   after_for(agent, between(0, 2000), [this, &agent, epoch] {
     if (agent.working == epoch) end_work(agent, Ended::failed, agent.peers_lost);

@@ -289,10 +289,11 @@ void World::restart_rendezvous() {
   // It has kept its last epoch; or nothing, and then the next use of the job's name is another one.
   if (chance(50)) {
     const std::uint64_t known = rounds_.incarnation();
-    rounds_ = Rounds(epochs_[known], {known, known, now_ + back_in + 30s});
+    rounds_ =
+        Rounds(epochs_[known], {known, known, now_ + back_in + rules_.liveness.returns_within()});
   } else {
     const std::uint64_t other = ++last_incarnation_;
-    rounds_ = Rounds(0, {other, other, now_ + back_in + 30s});
+    rounds_ = Rounds(0, {other, other, now_ + back_in + rules_.liveness.returns_within()});
   }
   tick_at_ = Time::max();
   joined_.clear();

@@ -170,14 +170,14 @@ inline message::Join node(const std::string& id, int nodes = 2, int max_restarts
   join.offer = {id, "host-" + id, 1, std::nullopt, std::nullopt, {"127.0.0.1:1"}};
   join.rules.nodes_min = join.rules.nodes_max = nodes;
   join.rules.max_restarts = max_restarts;
-  join.rules.reconnect_grace = std::chrono::seconds(20);
+  join.rules.liveness.reconnect_grace = std::chrono::seconds(20);
   join.version = "test";
   return join;
 }
 /// As node, of a job that does not wait for who has gone.
 inline message::Join impatient(const std::string& id, int nodes = 2, int max_restarts = 0) {
   message::Join join = node(id, nodes, max_restarts);
-  join.rules.reconnect_grace = std::chrono::milliseconds(1);
+  join.rules.liveness.reconnect_grace = std::chrono::milliseconds(1);
   return join;
 }
 

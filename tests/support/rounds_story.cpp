@@ -53,9 +53,9 @@ void set_rule(JobRules& rules, const std::string& word) {
   } else if (key == "last_call") {
     rules.last_call = seconds(value);
   } else if (key == "lease") {
-    rules.lease = seconds(value);
+    rules.liveness.lease = seconds(value);
   } else if (key == "grace") {
-    rules.reconnect_grace = seconds(value);
+    rules.liveness.reconnect_grace = seconds(value);
   } else {
     throw std::invalid_argument("no rule " + key);
   }
@@ -144,7 +144,7 @@ struct Print {
   std::string operator()(const RanksLost& e) const {
     return "lost epoch=" + std::to_string(e.epoch) + " ranks=" + range(e.first_rank, e.count) +
            (e.except != 0 ? " except=" + name(e.except) : "") +
-           (e.to != 0 ? " to=" + name(e.to) : "") + " '" + e.cause + "'";
+           (e.to != 0 ? " to=" + name(e.to) : "") + " '" + text_of(e.how) + "'";
   }
   std::string operator()(const Standing& e) const {
     return "say " + (e.to == 0 ? "all" : name(e.to)) + " '" + e.sentence + "'";
@@ -304,7 +304,7 @@ Event RoundsStory::event_of(const Words& words) {
     Fact fact = fact_of(std::stoi(words.at(3)), words.at(4));
     for (std::size_t i = 5; i < words.size(); ++i) add_claim(fact, words[i]);
     facts_[{epoch, fact.rank}] = fact;
-    return WorkerFailed{session, epoch, fact, words.at(4)};
+    return WorkerFailed{session, epoch, fact};
   }
   if (verb == "left") return WorkerLeft{session, std::stoull(words.at(2)), std::stoi(words.at(3))};
   if (verb == "called") return calls_of(session, words);

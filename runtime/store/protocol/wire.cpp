@@ -134,8 +134,7 @@ void fields(auto& io, is<Report> auto& m) {
 void fields(auto& io, is<PeerLost> auto& m) {
   io.integer(m.rank);
   io.text(m.host);
-  io.text(m.cause);
-  io.flag(m.left);
+  fields(io, m.how);
 }
 void fields(auto& io, is<Welcome> auto& m) {
   io.text(m.job);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/base/bytes.hpp"
+#include "runtime/base/departure.hpp"
 #include "runtime/base/verdict.hpp"
 
 #include <cstdint>
@@ -347,8 +348,7 @@ struct PeerLost {
   static constexpr Type type = Type::peer_lost;
   std::int32_t rank = -1;
   std::string host;
-  std::string cause;  ///< "killed by SIGKILL", "exited with 3", "exited 0 before the others".
-  bool left = false;  ///< It exited with 0.
+  Departure how;
   bool operator==(const PeerLost&) const = default;
 };
 struct Abort {

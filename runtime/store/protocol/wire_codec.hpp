@@ -175,6 +175,14 @@ concept one_of = (is<M, Ts> || ...);
 
 // ---- What several protocols tell. ----
 
+void fields(auto& io, is<Departure> auto& m) {
+  io.choice(m.kind, Departure::Kind::otherwise);
+  io.integer(m.exit_code);
+  io.integer(m.signal);
+  io.flag(m.core_dumped);
+  io.number(m.missed);
+  io.text(m.words);
+}
 void fields(auto& io, is<Claim> auto& m) {
   io.choice(m.fault, Fault::gave_up);
   io.repeat(

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/base/liveness.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/os/unique_fd.hpp"
 #include "runtime/base/secret/secret.hpp"
@@ -31,12 +32,12 @@ class Uplink {
     unique_fd connected;  ///< A first connection that stands already; may be empty.
     std::string peer_name = "the rendezvous";
     Clock::duration backoff_min = std::chrono::milliseconds(50);
-    Clock::duration backoff_max = std::chrono::seconds(5);
+    Clock::duration backoff_max = Liveness().retry_pause_max();
     /// Nothing came for this long, though it was asked by a ping after a third of it: the
     /// connection is taken for dead.
-    Clock::duration silence_max = std::chrono::seconds(7);
+    Clock::duration silence_max = Liveness().silence_max();
     /// For a name lookup, for connecting to one address, for the answer to HELLO.
-    Clock::duration step_max = std::chrono::seconds(5);
+    Clock::duration step_max = Liveness::step_max;
     /// So long is tried until the first connection stands; a step is cut short by it. Then the
     /// trouble is told once more, on time, and whoever hears it decides.
     Clock::duration first_max = Clock::duration::max();

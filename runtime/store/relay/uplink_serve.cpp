@@ -19,8 +19,9 @@ constexpr auto awaited = asio::as_tuple(asio::use_awaitable);
 constexpr int reads_per_turn = 16;
 constexpr std::size_t sealed_bytes_max = 64u << 10;  ///< Ciphertext is made in such pieces.
 constexpr std::size_t kept_buffer_bytes = 1u << 20;
-/// A timer that goes off later than this says that this process stood still.
-constexpr auto own_stall_min = std::chrono::seconds(1);
+/// A timer that goes off later than this, or than a small part of the silence that is borne, says
+/// that this process stood still.
+constexpr Clock::duration own_stall_min = std::chrono::seconds(1);
 /// How long the other end may take to read what is queued when we go.
 constexpr auto goodbye_timeout = std::chrono::seconds(1);
 
@@ -68,7 +69,7 @@ asio::awaitable<void> Uplink::State::watch_silence() {
     timer.expires_at(next);
     co_await timer.async_wait(awaited);
     // We stood still, and what it said meanwhile is still to be read: it is asked again.
-    if (connected && Clock::now() - next > own_stall_min) {
+    if (connected && Clock::now() - next > std::min(own_stall_min, options.silence_max / 4)) {
       heard = Clock::now();
       pinged = false;
       ping();

@@ -211,7 +211,9 @@ class RankHost::State final : public store::Host {
                                 " was lost while the world was forming: " + loss.cause);
       return;
     }
-    const Bytes news = payload_of(wire::PeerLost{loss.rank, loss.host, loss.cause, loss.left});
+    const Departure how =
+        loss.left ? Departure{.kind = Departure::Kind::left} : Departure::because(loss.cause);
+    const Bytes news = payload_of(wire::PeerLost{loss.rank, loss.host, how});
     for (const auto& [connection, member] : members_) {
       server_.push(connection, wire::Type::peer_lost, news);
     }

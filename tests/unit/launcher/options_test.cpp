@@ -305,7 +305,7 @@ TEST_CASE("--rdzv-conf sets times, and names what it does not need") {
                                "p"});
   CHECK(options.rdzv_times.join == std::chrono::seconds(5));
   CHECK(options.rdzv_times.last_call == std::chrono::seconds(0));
-  CHECK(options.rdzv_times.lease() == std::chrono::seconds(2));
+  CHECK(options.rdzv_times.liveness().lease == std::chrono::seconds(2));
   REQUIRE(options.notes.size() == 1);
   CHECK(options.notes[0] == "--rdzv-conf close_timeout has no effect: dlaunch does not need it.");
   CHECK(refusal({"--rdzv-conf=join_timeout=soon", "p"}) ==

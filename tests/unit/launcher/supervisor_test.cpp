@@ -2,6 +2,7 @@
 // always.
 #include "launcher/job/supervisor.hpp"
 
+#include "runtime/base/departure.hpp"
 #include "runtime/base/phrases.hpp"
 
 #include <algorithm>
@@ -96,7 +97,7 @@ struct Print {
   std::string operator()(const Spawn& e) { return "spawn " + std::to_string(e.attempt); }
   std::string operator()(const PublishLoss& e) {
     return (e.fact.failed() ? "publish failed " : "publish ") + std::to_string(e.rank) + " '" +
-           e.cause + "'";
+           text_of(Departure::of(e.fact)) + "'";
   }
   std::string operator()(const TellStragglers& e) {
     std::string text = e.over ? "stragglers over" : "stragglers";

@@ -105,7 +105,7 @@ TEST_CASE("a wrong command line: what, and what to do") {
   CHECK(bad({"--bytes-max", "1KiB"}) == "64 --bytes-max 1KiB: at least 1MiB is needed");
   CHECK(bad({"--remember", "soon"}).find("is not a duration") != std::string::npos);
   CHECK(bad({"--log-level", "loud"}) ==
-        "64 --log-level loud: 'loud' is none of info, warning, error");
+        "64 --log-level loud: 'loud' is none of debug, info, warning, error");
   CHECK(bad({"--config", "nowhere.toml"}) == "78 --config nowhere.toml: cannot be read");
 }
 

@@ -216,13 +216,15 @@ TEST_CASE("a loss is told to members, and to those who come later") {
   Hosted hosted;
   Member early(hosted.control_of(0), 0);
   REQUIRE(hosted.heard("joined 0"));
-  hosted.on_loop([&] { hosted.host().publish_loss(1, "here", "killed by SIGKILL"); });
+  hosted.on_loop([&] {
+    hosted.host().publish_loss(1, "here", {.kind = Departure::Kind::ended, .signal = SIGKILL});
+  });
   Member late(hosted.control_of(2), 2);
   for (Member* member : {&early, &late}) {
     const auto push = member->next(wire::Type::peer_lost);
     REQUIRE(push);
     CHECK(wire::decode<wire::PeerLost>(push->payload) ==
-          wire::PeerLost{1, "here", "killed by SIGKILL"});
+          wire::PeerLost{1, "here", {.kind = Departure::Kind::ended, .signal = SIGKILL}});
   }
 }
 

@@ -153,7 +153,8 @@ TEST_CASE("a rank with more patience than the others waits on") {
 TEST_CASE("who waits for a lost rank of its node fails at once") {
   Job job;
   std::jthread killer([&] {
-    job.nodes[0]->on_loop([&] { job.nodes[0]->host().publish_loss(3, "here", "killed"); });
+    job.nodes[0]->on_loop(
+        [&] { job.nodes[0]->host().publish_loss(3, "here", Departure::because("killed")); });
   });
   job.at_once({0, 1, 2}, [&](int rank) {
     const auto [code, sentence] = failure([&] { job.of(rank).barrier("b", rank, 8, soon()); });
@@ -166,7 +167,7 @@ TEST_CASE("who waits for a lost rank of another node hears it from the store") {
   Job job;
   const auto lose = [&] {
     for (auto& node : job.nodes) {
-      node->on_loop([&] { node->host().publish_loss(7, "there", "killed"); });
+      node->on_loop([&] { node->host().publish_loss(7, "there", Departure::because("killed")); });
     }
     job.server.on_loop([&](store::Server& server) {
       server.lose_contributor(7, 8, "rank 7 on there is lost: killed");

@@ -76,7 +76,7 @@ class BigJob {
     }
   }
   void fail(int node) {
-    const WorkerFailed e{session(node), rounds.epoch(), killed(node, false), "killed by SIGKILL"};
+    const WorkerFailed e{session(node), rounds.epoch(), killed(node, false)};
     take(e, size_of(message::told(e, now_)));
   }
   Fact killed(int node, bool consequence) const {
@@ -162,8 +162,7 @@ class BigJob {
   }
   void count(const Stop& e) { count(1, size_of(message::Stopped{e.epoch, e.cause, e.reason})); }
   void count(const RanksLost& e) {
-    count(here_,
-          size_of(message::RanksLost{e.epoch, e.first_rank, e.count, e.host, e.cause, e.left}));
+    count(here_, size_of(message::RanksLost{e.epoch, e.first_rank, e.count, e.host, e.how}));
   }
   void count(const Standing& e) {
     count(e.to == 0 ? here_ : 1, size_of(message::Standing{e.sentence}));

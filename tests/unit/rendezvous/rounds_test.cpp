@@ -114,7 +114,7 @@ Event random_event(std::mt19937& random, const Rounds& rounds, const JobRules& r
                                       Leave{session, 143, "stopped by SIGTERM", below(8) == 0},
                                       Disconnected{session},
                                       Heartbeat{session},
-                                      WorkerFailed{session, epoch, fact, "exited with 3"},
+                                      WorkerFailed{session, epoch, fact},
                                       WorkerLeft{session, epoch, static_cast<int>(below(6))},
                                       ended,
                                       CallsMade{session, epoch, {made}},
@@ -199,7 +199,7 @@ TEST_CASE("numbers that make no sense are refused, and overflow nothing") {
   CHECK(refused(offer("a"), with([](auto& r) { r.nodes_min = 2; })));
   CHECK(refused(offer("a"), with([&](auto& r) { r.nodes_max = big; })));
   CHECK(refused(offer("a"), with([](auto& r) { r.max_restarts = -1; })));
-  CHECK(refused(offer("a"), with([](auto& r) { r.lease = 0s; })));
+  CHECK(refused(offer("a"), with([](auto& r) { r.liveness.lease = 0s; })));
   CHECK(refused(offer("a"), with([](auto& r) { r.join_timeout = -1s; })));
   CHECK(refused(offer("a"), good, Holding{1, 0, 0, 0, 1, 0, 1}));
   CHECK(refused(offer("a"), good, Holding{1, ~std::uint64_t{0}, 0, 0, 1, 0, 1}));
@@ -212,7 +212,7 @@ TEST_CASE("timeouts without an end are none") {
   JobRules rules;
   rules.nodes_min = 1;
   rules.nodes_max = 2;
-  rules.join_timeout = rules.last_call = rules.lease = rules.reconnect_grace =
+  rules.join_timeout = rules.last_call = rules.liveness.lease = rules.liveness.reconnect_grace =
       Clock::duration::max();
   Rounds rounds;
   rounds.step(Join{1, offer("a"), rules, {}}, at(1h));
@@ -273,7 +273,7 @@ TEST_CASE("what it looks like from outside") {
   fact.rank = 3;
   fact.end = Fact::End::failed;
   fact.exit_code = 9;
-  rounds.step(WorkerFailed{2, 1, fact, "exited with 9"}, at(1h + 3s));
+  rounds.step(WorkerFailed{2, 1, fact}, at(1h + 3s));
   CHECK(rounds.status().state == JobStatus::State::stopping);
   rounds.step(WorkersEnded{2, 1, WorkersEnded::Outcome::failed, 9, ""}, at(1h + 4s));
   CHECK(rounds.finished());
@@ -304,7 +304,7 @@ Said said_by(Session node, const std::vector<Fact>& facts, const std::vector<int
   }
   for (const Fact& fact : facts) {
     if (fact.failed()) {
-      said.emplace_back(WorkerFailed{node, 1, fact, "failed"});
+      said.emplace_back(WorkerFailed{node, 1, fact});
       ended.outcome = WorkersEnded::Outcome::failed;
       ended.exit_code = fact.exit_code;
     }

@@ -67,7 +67,7 @@ TEST_CASE("a failure stops the others, and the next epoch's store is empty") {
   job.b.ask(1, wire::Set{"k", as_bytes("v")}, 1);
   job.b.answer<wire::Done>();
   job.b.ask(2, wire::WaitGet{{}, "never"}, 1);
-  job.a.tell(message::WorkerFailed{1, failed_fact(0), "exited with 3"});
+  job.a.tell(message::WorkerFailed{1, failed_fact(0)});
   const auto stop = job.b.hear<message::Stopped>();
   CHECK(stop.epoch == 1);
   CHECK(stop.cause == rendezvous::Stop::Cause::failure);
@@ -240,7 +240,7 @@ TEST_CASE("whoever says anything lives: an agent that uses the store needs no he
 TEST_CASE("a node that was silent for too long is given up, and joins anew") {
   ServiceThread service;
   auto a = node("a", 2, 1), b = node("b", 2, 1);
-  a.rules.lease = b.rules.lease = std::chrono::seconds(1);
+  a.rules.liveness.lease = b.rules.liveness.lease = std::chrono::seconds(1);
   Pair job(service, "job", 10, a, b);
   {
     // The other one lives.
@@ -340,7 +340,7 @@ TEST_CASE("a job that everybody has left is over, and the next one has rules of 
   AgentPeer agent(service.address, "job", 1);
   agent.welcome();
   auto join = impatient("a", 3);
-  join.rules.lease = std::chrono::milliseconds(1);
+  join.rules.liveness.lease = std::chrono::milliseconds(1);
   agent.tell(join);
   SUBCASE("on purpose") {
     agent.tell(message::Leave{130, "stopped by SIGINT", false});

@@ -66,14 +66,14 @@ TEST_CASE("a join that is said again changes nothing") {
 TEST_CASE("an agent of an earlier epoch: what it says is not heard, and it is told to end") {
   ServiceThread service;
   Pair job(service, "job", 10, node("a", 2, 1), node("b", 2, 1));
-  job.a.tell(message::WorkerFailed{1, failed_fact(0), "killed by SIGKILL"});
+  job.a.tell(message::WorkerFailed{1, failed_fact(0)});
   job.a.tell(ended(1, Outcome::failed, 1));
   job.b.hear<message::Stopped>();
   job.b.tell(ended(1, Outcome::stopped));
   CHECK(job.a.hear<message::Admitted>().admission.epoch == 2);
   CHECK(job.b.hear<message::Admitted>().admission.epoch == 2);
   // Said again, as after a reconnect.
-  job.b.tell(message::WorkerFailed{1, failed_fact(1), "killed by SIGKILL"});
+  job.b.tell(message::WorkerFailed{1, failed_fact(1)});
   job.b.tell(ended(1, Outcome::failed, 1));
 
   AgentPeer stale(service.address, "job", 12);
@@ -96,7 +96,7 @@ TEST_CASE("an agent of an earlier epoch: what it says is not heard, and it is to
 TEST_CASE("who was lost in silence is not waited for when the job is over") {
   ServiceThread service;
   auto a = node("a"), b = node("b");
-  a.rules.lease = b.rules.lease = std::chrono::milliseconds(200);
+  a.rules.liveness.lease = b.rules.liveness.lease = std::chrono::milliseconds(200);
   Pair job(service, "job", 10, a, b);
   // The loss of the one, or of both on a slow machine.
   REQUIRE(service.logged("job", " lost: node "));

@@ -113,7 +113,7 @@ TEST_CASE("messages come back as they were") {
   const wire::Report report{
       Errc::mismatch, Claim{Fault::disagreed, {3}, 5, 7, {{0, 11}, {3, 12}}, "is in"}, "gone"};
   CHECK(again(out, report) == report);
-  const wire::PeerLost lost{3, "host", "killed by SIGKILL"};
+  const wire::PeerLost lost{3, "host", {Departure::Kind::ended, 0, 9, true, 2, "words"}};
   CHECK(again(out, lost) == lost);
   const wire::Abort abort{Errc::aborted, "rank 1 called abort()"};
   CHECK(again(out, abort) == abort);

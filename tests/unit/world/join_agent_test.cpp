@@ -49,7 +49,7 @@ class Agent final : public store::Host {
   void lose(int rank, const std::string& cause) {
     boost::asio::post(io_, [this, rank, cause] {
       Bytes news;
-      wire::encode(news, wire::PeerLost{rank, "here", cause});
+      wire::encode(news, wire::PeerLost{rank, "here", Departure::because(cause)});
       for (const auto who : members_) server_.push(who, wire::Type::peer_lost, news);
     });
   }

@@ -1,0 +1,39 @@
+#include "runtime/base/departure.hpp"
+
+#include "runtime/base/phrases.hpp"
+
+#include <csignal>
+
+namespace dlaunch {
+
+/// One that ended for the loss of another names it: some may not have heard of it by any other way.
+Departure Departure::of(const Fact& fact) {
+  if (fact.end == Fact::End::left) return {.kind = Kind::left};
+  Departure how{Kind::ended, fact.exit_code, fact.signal, fact.core_dumped};
+  // Nobody kills itself for the loss of a peer: it had gone on, and died of something else.
+  const bool was_struck = fact.failed() && fact.signal != 0 && fact.signal != SIGABRT;
+  if (was_struck || !fact.claim || fact.claim->fault != Fault::lost) return how;
+  const auto& lost = fact.claim->ranks;
+  // One that was told of the loss by another may not have heard whose it was.
+  if (!lost.empty()) how.missed = lost.front();
+  if (lost.empty() && fact.failed()) how.missed = some_rank;
+  return how;
+}
+
+std::string text_of(const Departure& departure) {
+  switch (departure.kind) {
+    case Departure::Kind::left:
+      return left_text;
+    case Departure::Kind::ended:
+      break;
+    case Departure::Kind::otherwise:
+      return departure.words;
+  }
+  std::string text = end_text(departure.exit_code, departure.signal, departure.core_dumped);
+  if (!departure.missed) return text;
+  return text + ", for the loss of " +
+         (*departure.missed == Departure::some_rank ? std::string("another rank")
+                                                    : "rank " + std::to_string(*departure.missed));
+}
+
+}  // namespace dlaunch
