@@ -43,6 +43,7 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
       loan_(io_, {.front = seat.front,
                   .for_good = console_.output() == nullptr,
                   .say = [this](const std::string& sentence) { say(sentence); }}),
+      core_(link_.alone()),
       supervisor_(rules_of(task)),
       history_(task.options, task.job, task.machine.hostname),
       run_directory_(task.run_directory),
@@ -63,27 +64,31 @@ int Agent::run() {
 // ---- What the rendezvous says ----
 
 void Agent::on_admitted(const rendezvous::Admission& admission) {
-  if (leaving_ || final_code_) return;
-  roster_ = admission.roster;
-  link_.place(admission, [this, clients = store_clients(admission),
-                          why = admission.again_for](Assignment assignment) {
+  offered_ = admission;
+  live(life::Admitted{{admission.incarnation, admission.epoch}});
+}
+
+void Agent::execute(const life::Place&) {
+  admission_ = offered_;
+  link_.place(admission_, [this, epoch = life::EpochName{admission_.incarnation, admission_.epoch}](
+                              Assignment assignment) {
     signals_.take_pending();  // Nothing is started after the signal to stop has come.
-    if (!leaving_ && !final_code_) begin_epoch(std::move(assignment), clients, why);
+    placed_ = std::move(assignment);
+    live(life::Placed{epoch});
   });
 }
 
-void Agent::begin_epoch(Assignment assignment, const StoreClients& clients,
-                        const std::string& why) {
-  const bool again = history_.has_attempt(assignment.attempt);
-  epoch_ = {.assignment = std::move(assignment)};
+void Agent::execute(const life::Begin&) {
+  const bool again = history_.has_attempt(placed_.attempt);
+  epoch_ = {.assignment = placed_};
   epoch_.assignment.repeated_attempt = again;
   epoch_.assignment.control_fd = workers_.control_number();
   open_host();
-  host_->serve_c10d_to(clients);
+  host_->serve_c10d_to(store_clients(admission_));
   epoch_.assignment.control_socket = host_->socket_name();
   // To a node that comes now it is no restart.
   const bool restarts = epoch_.assignment.attempt > 0 && !again && !history_.empty();
-  if (restarts) say(why + restart_text(epoch_.assignment.attempt, task_.options));
+  if (restarts) say(admission_.again_for + restart_text(epoch_.assignment.attempt, task_.options));
   if (console_.output() && !history_.empty()) console_.output()->forget_tails();
   loan_.forget();
   if (const auto note = note_of_stdin(task_.options, epoch_.assignment)) say(*note);
@@ -101,9 +106,7 @@ void Agent::open_host() {
 }
 
 void Agent::on_order(std::uint64_t epoch, StopOrder::Manner manner) {
-  if (epoch != epoch_.assignment.epoch && manner != StopOrder::Manner::kill) return;
-  epoch_.failed_elsewhere = manner == StopOrder::Manner::report_first;
-  feed(StopOrder{manner});
+  live(life::Ordered{epoch, manner});
 }
 
 void Agent::on_ranks_lost(int first_rank, int count, const std::string& host,
@@ -119,25 +122,21 @@ void Agent::on_ranks_lost(int first_rank, int count, const std::string& host,
 }
 
 void Agent::on_finished(const rendezvous::Finish& end, bool judged) {
-  if (leaving_ || final_code_) return;
+  if (core_.is_decided()) return;
   const std::string said = (judged ? "the job ends: " : "") + end.sentence;
   // What our own ranks did, the summary tells.
   const bool here = end.verdict && is_ours(end.verdict->rank());
   const bool tells = !end.sentence.empty() && !(judged && (here || end.exit_code == 0));
   if (tells) say(said);
   history_.job_ended(end, tells ? said : "");
-  final_code_ = end.exit_code;
-  if (gang_is_gone()) return finish(end.exit_code);
-  // Who waits for the ranks of a lost node has just been told.
-  const bool lost = end.exit_code == ::dlaunch::exit_code::node_lost;
-  feed(StopOrder{lost ? StopOrder::Manner::report_first : StopOrder::Manner::at_once});
+  live(life::JobOver{end.exit_code});
 }
 
 // ---- Signals ----
 
 void Agent::on_front_lost() {
   feed(FrontLost{});
-  leave(exit_code::internal, "its front process was lost");
+  live(life::FrontGone{});
 }
 
 void Agent::on_handed_on(int number) {
@@ -146,19 +145,10 @@ void Agent::on_handed_on(int number) {
     if (number == SIGTSTP || number == SIGCONT) watch_.suspend(number == SIGTSTP);
     return feed(OtherSignal{number});
   }
-  // All processes are gone; only a reader that does not read holds us, or a node that does not end.
-  if (finished_) ::_exit(exit_code_);
-  const bool again = leaving_.has_value();
   // Failures that have been seen came first.
   while (!waiting_for_output_.empty()) deliver_read({waiting_for_output_.begin()->first});
   feed(StopSignal{number});
-  leave(code_of_stop(number), "stopped by " + signal_name(number));
-  // The others hear of a first signal before we go; a second one waits for nobody.
-  if (draining_ && (again || link_.alone())) {
-    abandoned_ = true;
-    draining_ = false;
-    on_all_gone();
-  }
+  live(life::Signalled{number, code_of_stop(number)});
 }
 
 /// What failed before the signal gives the code, and on a node that is alone a success, too: among
@@ -168,13 +158,6 @@ int Agent::code_of_stop(int signal_number) const {
   const bool settled =
       now.outcome == Outcome::failed || (now.outcome == Outcome::succeeded && link_.alone());
   return settled && !gang_is_gone() ? now.exit_code : 128 + signal_number;
-}
-
-void Agent::leave(int exit_code, const std::string& reason) {
-  if (finished_ || leaving_) return;
-  leaving_ = exit_code;
-  if (Seat* seat = link_.seat()) seat->leave(exit_code, reason);
-  if (gang_is_gone()) finish(exit_code);
 }
 
 // ---- Workers ----
@@ -217,7 +200,7 @@ void Agent::on_child_change() {
   }
   deliver_when_read(failed);
   take_stops(stopped);
-  if (killing_ && !workers_.nothing_left()) workers_.signal_all(SIGKILL);
+  if (is_killing() && !workers_.nothing_left()) workers_.signal_all(SIGKILL);
   if (!waiting_for_last_words_.empty()) {
     last_words_timer_.expires_after(last_words_timeout);
     last_words_timer_.async_wait([this](auto error) {
@@ -289,24 +272,29 @@ void Agent::deliver(const Workers::Ended& ended) {
 
 void Agent::check_all_gone() {
   const bool waiting = !waiting_for_last_words_.empty() || !waiting_for_output_.empty();
-  if (!is_ending() || draining_ || !workers_.nothing_left() || waiting) return;
-  draining_ = true;
-  timer_.cancel();
-  console_.drain([this] {
-    asio::post(io_, [this] {
-      if (draining_) gather_flight();
-    });
-  });
+  if (!is_ending() || core_.is_winding_up() || !workers_.nothing_left() || waiting) return;
+  live(life::NothingLeft{});
 }
 
 /// What the deadline was for may lie unread where this process stood still.
 void Agent::on_deadline() {
   signals_.take_pending();
-  if (killing_) on_child_change();
+  if (is_killing()) on_child_change();
   // All are dead: only their last words and their output are waited for, within limits of their
   // own.
-  if (draining_ || (killing_ && workers_.nothing_left())) return;
+  if (core_.is_winding_up() || (is_killing() && workers_.nothing_left())) return;
   feed(Tick{});
+}
+
+void Agent::live(const life::Event& event) {
+  happened_.push_back(event);
+  if (std::exchange(living_, true)) return;
+  for (; !happened_.empty(); happened_.pop_front()) {
+    for (const auto& effect : core_.step(happened_.front())) {
+      std::visit([this](const auto& e) { execute(e); }, effect);
+    }
+  }
+  living_ = false;
 }
 
 void Agent::feed(const Event& event) {

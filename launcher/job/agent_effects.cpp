@@ -39,12 +39,12 @@ std::optional<std::string> rank_of_process(pid_t pid, std::uint16_t store_port) 
 // ---- Effects ----
 
 void Agent::execute(const Spawn&) {
-  killing_ = false;
   const auto no_directory = run_directory_.make(epoch_.assignment.job);
   epoch_.assignment.run_directory = run_directory_.path();
   history_.begin_attempt(plan_of(task_, epoch_.assignment));
   watch_.begin(epoch_.assignment, task_.machine.hostname, task_.node_id);
-  if (auto* uplink = link_.uplink()) watch_.begin_with_others(epoch_.assignment, *uplink, roster_);
+  if (auto* uplink = link_.uplink())
+    watch_.begin_with_others(epoch_.assignment, *uplink, admission_.roster);
   const auto problem = no_directory && task_.options.log_dir
                            ? StartProblem{exit_code::unreachable, *no_directory}
                            : workers_.start(history_.plan());
@@ -65,9 +65,9 @@ void Agent::execute(const PublishLoss& effect) {
   const int rank = epoch_.assignment.first_rank + effect.rank;
   const Departure how = Departure::of(effect.fact);
   host_->publish_loss(rank, task_.machine.hostname, how);
-  if (effect.fact.failed() && !leaving_) {
+  if (effect.fact.failed() && !core_.is_leaving()) {
     link_.seat()->worker_failed({0, epoch_.assignment.epoch, effect.fact});
-  } else if (how.left() && !leaving_) {
+  } else if (how.left() && !core_.is_leaving()) {
     link_.seat()->worker_left(epoch_.assignment.epoch, rank);
   }
 }
@@ -86,7 +86,6 @@ void Agent::execute(const ArmTimer& effect) {
 }
 
 void Agent::execute(const KillAll&) {
-  killing_ = true;
   const auto ranks = ranks_running(workers_.pids(), epoch_.assignment.first_rank);
   if (!ranks.empty()) say("killing what still runs, rank" + ranks);
   workers_.signal_all(SIGKILL);
@@ -97,27 +96,24 @@ void Agent::execute(const Ended& effect) {
   last_end_ = effect;
   if (effect.outcome != Outcome::succeeded) watch_.tell_disagreement();
   if (effect.unkillable) history_.end_attempt(supervisor_, console_.output());
-  if (final_code_) return finish(*final_code_);
-  // No other attempt can begin beside what is left of this one; and without a verdict of its own
-  // the node has not done its part.
-  if (effect.unkillable && effect.outcome != Outcome::succeeded) {
-    leave(effect.exit_code != 0 ? effect.exit_code : exit_code::node_lost,
-          "its workers cannot be killed");
-  }
-  if (leaving_) return finish(*leaving_);
+  history_.attempt_ended(effect);
+  live(effect);
+}
 
-  if (effect.outcome == Outcome::succeeded || effect.outcome == Outcome::failed) {
+void Agent::execute(const life::Report&) {
+  const Ended& end = last_end_;
+  if (end.outcome == Outcome::succeeded || end.outcome == Outcome::failed) {
     const NodeSight node = watch_.sight(FlightRing::records_max);
     std::vector<RankFlight> ranks;
     for (const auto& rank : node.ranks) ranks.push_back({rank.rank, rank.ring, &rank.log});
     link_.seat()->calls_made(
         {0, epoch_.assignment.epoch, calls_made(ranks, rendezvous::message::calls_max)});
   }
-  rendezvous::WorkersEnded how = report_of(effect, epoch_.assignment);
-  if (effect.outcome == Outcome::failed && !effect.verdict) {
+  rendezvous::WorkersEnded how = report_of(end, epoch_.assignment);
+  if (end.outcome == Outcome::failed && !end.verdict) {
     how.sentence = epoch_.stragglers.empty() ? "a worker failed" : epoch_.stragglers;
   }
-  how.facts = history_.with_error_files(supervisor_.facts());
+  how.facts = supervisor_.facts();
   how.details = history_.details(how.facts);
   link_.seat()->workers_ended(how);
 }
@@ -132,13 +128,43 @@ void Agent::say_where_logs_are(const std::optional<std::string>& no_directory) {
 
 // ---- The end ----
 
+void Agent::execute(const life::Decline& effect) {
+  rendezvous::WorkersEnded how;
+  how.epoch = effect.epoch;
+  how.outcome = rendezvous::WorkersEnded::Outcome::stopped;
+  link_.seat()->workers_ended(how);
+}
+
+void Agent::execute(const life::Stop& effect) {
+  epoch_.failed_elsewhere = effect.manner == StopOrder::Manner::report_first;
+  feed(StopOrder{effect.manner});
+}
+
+void Agent::execute(const life::Leave& effect) {
+  Seat* seat = link_.seat();
+  if (seat == nullptr) return;
+  switch (effect.why) {
+    case life::Leave::Why::signal:
+      return seat->leave(effect.exit_code, "stopped by " + signal_name(effect.signal));
+    case life::Leave::Why::front_lost:
+      return seat->leave(effect.exit_code, "its front process was lost");
+    case life::Leave::Why::unkillable:
+      return seat->leave(effect.exit_code, "its workers cannot be killed");
+  }
+}
+
+void Agent::execute(const life::Drain&) {
+  timer_.cancel();
+  console_.drain([this] { asio::post(io_, [this] { live(life::Drained{}); }); });
+}
+
 /// Node rank 0 writes down what all nodes know; the others wait for it before they go.
-void Agent::gather_flight() {
+void Agent::execute(const life::Gather& effect) {
   const auto gathered = [this](std::vector<std::string> documents) {
     flights_ = std::move(documents);
-    if (std::exchange(draining_, false)) on_all_gone();
+    live(life::Gathered{});
   };
-  const bool first = epoch_.assignment.node_rank == 0 && !leaving_ && !final_code_;
+  const bool first = epoch_.assignment.node_rank == 0 && effect.asks;
   const bool failed = supervisor_.verdict().outcome == Outcome::failed;
   if (!history_.plan().flight_file || !(failed || (first && epoch_.failed_elsewhere))) {
     return gathered({});
@@ -147,21 +173,20 @@ void Agent::gather_flight() {
   watch_.ask("flight", gathered);
 }
 
-void Agent::on_all_gone() {
+void Agent::execute(const life::Conclude&) {
   watch_.stop();
   if (has_calls(flights_)) {
     const auto problem = history_.write_flight(merge_flight(flights_));
     if (problem) say(*problem);
   }
-  history_.end_attempt(supervisor_, console_.output());
+  for (const auto& file : history_.end_attempt(supervisor_, console_.output())) feed(file);
   feed(AllGone{});
 }
 
-void Agent::finish(int exit_code) {
-  if (std::exchange(finished_, true)) return;
-  exit_code_ = exit_code;
-  const JobEnd end = job_end(last_end_, exit_code, leaving_.has_value(), history_.empty());
-  if (abandoned_) return tell_and_stop(end);
+void Agent::execute(const life::Finish& effect) {
+  exit_code_ = effect.exit_code;
+  const JobEnd end = job_end(last_end_, exit_code_, core_.is_leaving(), history_.empty());
+  if (core_.is_abandoned()) return tell_and_stop(end);
   link_.close([this, end] { tell_and_stop(end); });
 }
 
@@ -180,7 +205,7 @@ void Agent::tell_and_stop(JobEnd end) {
     if (exit_code_ == 0) exit_code_ = exit_code::internal;
   }
   run_directory_.finish(history_.has_files());
-  if (abandoned_) ::_exit(exit_code_);
+  if (core_.is_abandoned()) ::_exit(exit_code_);
   console_.drain([this] { asio::post(io_, [this] { io_.stop(); }); });
 }
 
@@ -200,7 +225,7 @@ std::string Agent::client_name(const Address& peer, const Address& own) const {
     const auto rank = rank_of_process(*pid, own.port());
     return (rank ? "rank " + *rank : "a process") + number;
   }
-  for (const auto& node : roster_) {
+  for (const auto& node : admission_.roster) {
     const bool here = std::ranges::any_of(node.store_addresses, [&](const auto& address) {
       const auto read = read_endpoint(address);
       const auto* endpoint = std::get_if<EndpointAsked>(&read);

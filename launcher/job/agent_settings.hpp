@@ -1,7 +1,7 @@
 #pragma once
 
 #include "launcher/job/agent.hpp"
-#include "launcher/job/supervisor.hpp"
+#include "launcher/job/core/supervisor.hpp"
 #include "launcher/output/output.hpp"
 #include "launcher/plan/plan.hpp"
 #include "rendezvous/service/job_host.hpp"

@@ -1,9 +1,10 @@
 #pragma once
 
 #include "launcher/job/agent.hpp"
+#include "launcher/job/core/agent_core.hpp"
+#include "launcher/job/core/supervisor.hpp"
 #include "launcher/job/history.hpp"
 #include "launcher/job/job_link.hpp"
-#include "launcher/job/supervisor.hpp"
 #include "launcher/output/console.hpp"
 #include "launcher/plan/plan.hpp"
 #include "launcher/process/signal_inbox.hpp"
@@ -23,13 +24,14 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <unistd.h>
 
 namespace dlaunch::launcher {
 
 namespace asio = boost::asio;
 
 /// The inside of run_agent, for the files that implement it and nobody else: agent.cpp takes what
-/// happens, agent_effects.cpp does what the supervisor wants, up to the end.
+/// happens, agent_effects.cpp does what the two cores want, up to the end.
 class Agent : private rendezvous::JobObserver, private SeatListener, private SignalListener {
  public:
   Agent(const AgentTask& task, const AgentSeat& seat);
@@ -56,7 +58,6 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
 
   void on_deadline();
   int code_of_stop(int signal_number) const;
-  void leave(int exit_code, const std::string& reason);
   void take_stops(const std::vector<Workers::Stopped>& stopped);
   void on_traceback(int rank, Clock::time_point at);
   void deliver_when_read(const std::vector<Workers::Ended>& ended);
@@ -64,8 +65,19 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   void deliver(const Workers::Ended& ended);
   void deliver_all_waiting();
   void check_all_gone();
-  void gather_flight();
-  void on_all_gone();
+
+  void live(const life::Event& event);
+  void execute(const life::Place&);
+  void execute(const life::Begin&);
+  void execute(const life::Decline& effect);
+  void execute(const life::Stop& effect);
+  void execute(const life::Leave& effect);
+  void execute(const life::Drain&);
+  void execute(const life::Gather& effect);
+  void execute(const life::Conclude&);
+  void execute(const life::Report&);
+  void execute(const life::Finish& effect);
+  void execute(const life::ExitNow&) { ::_exit(exit_code_); }
 
   void feed(const Event& event);
   void execute(const Spawn& effect);
@@ -75,10 +87,8 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   void execute(const SignalAll& effect) { workers_.signal_all(effect.number); }
   void execute(const KillAll&);
   void execute(const Ended& effect);
-  void finish(int exit_code);
   void tell_and_stop(JobEnd end);
   void say(const std::string& sentence) { console_.say(sentence); }
-  void begin_epoch(Assignment assignment, const StoreClients& clients, const std::string& why);
   void open_host();
   std::string client_name(const Address& peer, const Address& own) const;
   void say_where_logs_are(const std::optional<std::string>& no_directory);
@@ -90,6 +100,7 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
            supervisor_.state() == Supervisor::State::killing;
   }
   bool gang_is_gone() const { return supervisor_.state() == Supervisor::State::idle; }
+  bool is_killing() const { return supervisor_.state() == Supervisor::State::killing; }
 
   const AgentTask& task_;
   const AgentSeat& seat_;
@@ -106,29 +117,28 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
     bool failed_elsewhere = false;    ///< On another node, first.
   };
   Epoch epoch_;
-  JobWatch::Roster roster_;  ///< The roster of the last admission.
+  rendezvous::Admission offered_;    ///< The last that has come.
+  rendezvous::Admission admission_;  ///< The last that was taken.
+  Assignment placed_;                ///< This node's place by it, once it is known.
   Console console_;
   Workers workers_;
   TerminalLoan loan_;
   std::unique_ptr<rendezvous::JobHost> host_;  ///< From the first admission on.
+  life::AgentCore core_;
   Supervisor supervisor_;
   History history_;
   RunDirectory run_directory_;
   Watch watch_;
 
-  std::deque<Event> events_;
+  std::deque<life::Event> happened_;  ///< For the core.
+  bool living_ = false;
+  std::deque<Event> events_;  ///< For the supervisor.
   bool feeding_ = false;
   std::map<int, Workers::Ended> waiting_for_last_words_;  ///< By local rank.
   std::map<int, Workers::Ended> waiting_for_output_;      ///< By local rank.
   std::vector<std::string> flights_;                      ///< To be written, by node.
   Ended last_end_;                                        ///< The end of the last attempt.
-  std::optional<int> final_code_;  ///< The job is over; we end when the workers are gone.
   bool told_of_logs_ = false;
-  std::optional<int> leaving_;  ///< We leave with this code; the rendezvous has no say any more.
-  bool finished_ = false;
-  bool killing_ = false;
-  bool draining_ = false;
-  bool abandoned_ = false;  ///< The user no longer waits for the output to be taken.
   int exit_code_ = exit_code::internal;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "launcher/job/core/supervisor.hpp"
 #include "launcher/job/history.hpp"
-#include "launcher/job/supervisor.hpp"
 #include "launcher/plan/plan.hpp"
 #include "rendezvous/rounds/rounds.hpp"
 

@@ -1,5 +1,6 @@
 #include "launcher/job/history.hpp"
 
+#include "runtime/base/departure.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/phrases.hpp"
@@ -7,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <fstream>
 #include <iterator>
 #include <utility>
@@ -98,17 +98,21 @@ void History::add(const Workers::Ended& ended) {
   attempt.ends.push_back(std::move(end));
 }
 
-void History::end_attempt(const Supervisor& supervisor, const Output* output) {
-  if (result_.attempts.empty()) return;
+std::vector<WroteErrorFile> History::end_attempt(const Supervisor& supervisor,
+                                                 const Output* output) {
+  std::vector<WroteErrorFile> files;
+  if (result_.attempts.empty()) return files;
+  const Facts facts = supervisor.facts();
+  const auto now = Clock::now();
+  const auto wall_now = WallClock::now();
   AttemptResult& attempt = result_.attempts.back();
   attempt.ended = WallClock::now();
   for (auto& end : attempt.ends) {
     const auto place = static_cast<std::size_t>(end.local_rank);
     const WorkerRecord& record = supervisor.workers()[place];
     end.stopped_by_us = record.stopped_by_us;
-    // Nobody kills itself for the loss of a peer: it had gone on, and died of something else.
-    const bool killed = end.status.signal == SIGKILL && !end.stopped_by_us;
-    end.peer_lost = !killed && record.claim && record.claim->fault == Fault::lost;
+    const auto fact = facts.ranks.find(end.rank);
+    end.peer_lost = fact != facts.ranks.end() && Departure::of(fact->second).missed;
     if (end.status.succeeded()) continue;
     if (output) end.last_lines = output->error_tail(end.rank);
     end.lines_of_both =
@@ -118,30 +122,16 @@ void History::end_attempt(const Supervisor& supervisor, const Output* output) {
     end.error = parse_error_file(read_bounded(path));
     if (!end.error) continue;
     end.error_file = path;
-    end.error_written = written_at(path).value_or(end.time);
+    const auto written = written_at(path).value_or(end.time);
+    files.push_back(
+        {end.local_rank, now - std::chrono::duration_cast<Clock::duration>(wall_now - written)});
   }
-  attempt.verdict = judge(with_error_files(supervisor.facts()));
+  return files;
 }
 
-Facts History::with_error_files(Facts facts) const {
-  const auto& ends = result_.attempts.back().ends;
-  std::optional<WallClock::time_point> first_end;
-  for (const WorkerEnd& end : ends) {
-    if (end.failed() && (!first_end || end.time < *first_end)) first_end = end.time;
-  }
-  const auto now = Clock::now();
-  const auto wall_now = WallClock::now();
-  for (const WorkerEnd& end : ends) {
-    // One that was told to end, and wrote of that, has not failed.
-    const bool was_first = first_end && end.error_written <= *first_end;
-    if (!end.error || (end.stopped_by_us && !was_first)) continue;
-    Fact& fact = facts.ranks[end.rank];
-    fact.rank = end.rank;
-    fact.when = now - std::chrono::duration_cast<Clock::duration>(wall_now - end.error_written);
-    // Our signal met it on its way out.
-    if (!fact.failed()) take_as_failed(fact, end.status, fact.when);
-  }
-  return facts;
+void History::attempt_ended(const Ended& end) {
+  if (result_.attempts.empty() || (job_end_ && job_end_->verdict)) return;
+  result_.attempts.back().verdict = end.verdict;
 }
 
 void History::job_ended(rendezvous::Finish end, std::string said) {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launcher/job/supervisor.hpp"
+#include "launcher/job/core/supervisor.hpp"
 #include "launcher/output/output.hpp"
 #include "launcher/process/workers.hpp"
 #include "launcher/report/result.hpp"
@@ -30,9 +30,11 @@ class History {
   bool has_attempt(int attempt) const;
   const LaunchPlan& plan() const { return result_.attempts.back().plan; }
   void add(const Workers::Ended& ended);
-  /// No process of the attempt is left: completes the ends by what the supervisor decided, the
-  /// last lines of stderr (`output` may be null) and the error files.
-  void end_attempt(const Supervisor& supervisor, const Output* output);
+  /// No process of the attempt is left: completes the ends by what the supervisor knows, the last
+  /// lines of stderr (`output` may be null) and the error files. Returns whose files those are.
+  std::vector<WroteErrorFile> end_attempt(const Supervisor& supervisor, const Output* output);
+  /// The attempt has ended, as the supervisor judges; the job's verdict counts for more.
+  void attempt_ended(const Ended& end);
   /// The last attempt's flight, to where its plan says. Returns what went wrong.
   std::optional<std::string> write_flight(std::string_view text);
   /// The job has ended, as the rendezvous judged; `said` is what the user has read of it.
@@ -49,9 +51,6 @@ class History {
   /// "rank 1 on h was killed by SIGKILL".
   std::string reason() const;
   std::string verdict_sentence(const Verdict& verdict) const;
-  /// What the supervisor knows, and what the error files add: a worker has failed when it writes
-  /// one, however long it then takes to end, and others who fail for it may have ended before.
-  Facts with_error_files(Facts facts) const;
   /// What people want to know of those ranks of the last attempt that may be to blame.
   std::vector<rendezvous::RankDetails> details(const Facts& facts) const;
 

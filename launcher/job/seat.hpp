@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launcher/job/supervisor.hpp"
+#include "launcher/job/core/supervisor.hpp"
 #include "rendezvous/rounds/rounds.hpp"
 
 #include <cstdint>

@@ -27,9 +27,8 @@ struct WorkerEnd {
   bool member = false;         ///< It used the runtime, which tells of lost peers itself.
   std::string error_file;      ///< Path, where the worker wrote one; else empty.
   std::optional<ErrorReport> error;
-  WallClock::time_point error_written{};  ///< When that file was.
-  std::vector<std::string> last_lines;    ///< The last lines of its stderr.
-  bool lines_of_both = false;             ///< They are those of its stdout, too.
+  std::vector<std::string> last_lines;  ///< The last lines of its stderr.
+  bool lines_of_both = false;           ///< They are those of its stdout, too.
 
   bool failed() const { return !status.succeeded() && !stopped_by_us; }
 };

@@ -1,6 +1,6 @@
 // Runs the transcripts in tests/scenario/supervisor, and random histories for what must hold
 // always.
-#include "launcher/job/supervisor.hpp"
+#include "launcher/job/core/supervisor.hpp"
 
 #include "runtime/base/departure.hpp"
 #include "runtime/base/phrases.hpp"
@@ -63,6 +63,7 @@ Event parse_event(const Words& words, Clock::time_point now) {
     return reported;
   }
   if (name == "traceback") return SaidTraceback{number(1), now};
+  if (name == "error_file") return WroteErrorFile{number(1), at_ms(number(2))};
   if (name == "left_elsewhere") return LeftElsewhere{};
   if (name == "stop") return StopSignal{signal_number(words.at(1))};
   if (name == "other") return OtherSignal{signal_number(words.at(1))};
@@ -233,6 +234,7 @@ TEST_CASE("every state answers every event, and an attempt ends once") {
           Exited{rank, {static_cast<int>(random() % 2), 0, false}},
           Exited{rank, {0, SIGKILL, false}},
           Joined{rank},
+          WroteErrorFile{rank, at_ms(now)},
           Reported{rank, {static_cast<Fault>(random() % 6), {rank - 1}}},
           LeftElsewhere{},
           StopSignal{SIGTERM},

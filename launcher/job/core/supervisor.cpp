@@ -1,4 +1,4 @@
-#include "launcher/job/supervisor.hpp"
+#include "launcher/job/core/supervisor.hpp"
 
 #include "runtime/base/deadline.hpp"
 
@@ -86,6 +86,10 @@ void Supervisor::on(const SaidTraceback& e) {
   auto& times = worker.tracebacks;
   std::erase_if(times, [&](auto at) { return e.at - at > traceback_holds_for; });
   times.push_back(e.at);
+}
+
+void Supervisor::on(const WroteErrorFile& e) {
+  attempt_.workers.at(static_cast<std::size_t>(e.rank)).wrote_error_file = e.at;
 }
 
 void Supervisor::on(const LeftElsewhere&) {

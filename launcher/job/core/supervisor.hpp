@@ -44,6 +44,11 @@ struct SaidTraceback {
   int rank = 0;
   Clock::time_point at{};
 };
+/// The worker has left an error file, which it wrote then: known when no process is left.
+struct WroteErrorFile {
+  int rank = 0;
+  Clock::time_point at{};
+};
 /// A worker of another node exited with 0.
 struct LeftElsewhere {};
 /// A signal that ends the job.
@@ -69,9 +74,9 @@ struct AllGone {};
 /// The front process died: nobody is left to serve.
 struct FrontLost {};
 
-using Event =
-    std::variant<Start, Spawned, SpawnFailed, Exited, Joined, Reported, SaidTraceback,
-                 LeftElsewhere, StopSignal, OtherSignal, StopOrder, Tick, AllGone, FrontLost>;
+using Event = std::variant<Start, Spawned, SpawnFailed, Exited, Joined, Reported, SaidTraceback,
+                           WroteErrorFile, LeftElsewhere, StopSignal, OtherSignal, StopOrder, Tick,
+                           AllGone, FrontLost>;
 
 // ---- What the supervisor wants done, in order. ----
 
@@ -156,13 +161,10 @@ struct WorkerRecord {
   std::optional<Claim> claim;
   Clock::time_point claimed{};
   std::vector<Clock::time_point> tracebacks;  ///< When the last ones began, in order.
+  std::optional<Clock::time_point> wrote_error_file = std::nullopt;
 
   bool failed() const { return exit && !exit->succeeded() && !stopped_by_us; }
 };
-
-/// Our signal met a worker that had been failing by itself since then: it has failed, with its own
-/// code where it came to give one.
-void take_as_failed(Fact& fact, const ExitStatus& status, Clock::time_point since);
 
 /// Decides what becomes of the workers of one agent: pure, total (every event has an answer in
 /// every state), not thread-safe. It reads no clock: `now` comes in with the event.
@@ -190,6 +192,7 @@ class Supervisor {
   void on(const Joined&);
   void on(const Reported&);
   void on(const SaidTraceback&);
+  void on(const WroteErrorFile&);
   void on(const LeftElsewhere&);
   void on(const StopSignal&);
   void on(const OtherSignal&);
@@ -222,6 +225,7 @@ class Supervisor {
   bool someone_has_grace() const;
   bool someone_is_failing() const;
   std::optional<Clock::time_point> failing_since(const WorkerRecord& worker) const;
+  std::optional<Clock::time_point> first_failure() const;
   Fact fact_of(std::size_t rank) const;
 
   SupervisorRules rules_;

@@ -1,12 +1,15 @@
 // What a supervisor knows of its workers, and what follows from it.
-#include "launcher/job/supervisor.hpp"
+#include "launcher/job/core/supervisor.hpp"
 #include "runtime/base/exit_code.hpp"
 
 #include <algorithm>
 #include <utility>
 
 namespace dlaunch::launcher {
+namespace {
 
+/// Our signal met a worker that had been failing by itself since then: it has failed, with its own
+/// code where it came to give one.
 void take_as_failed(Fact& fact, const ExitStatus& status, Clock::time_point since) {
   const bool has_code = status.signal == 0 && status.code != 0;
   fact.end = Fact::End::failed;
@@ -15,6 +18,8 @@ void take_as_failed(Fact& fact, const ExitStatus& status, Clock::time_point sinc
   fact.core_dumped = false;
   fact.when = since;
 }
+
+}  // namespace
 
 bool Supervisor::all_exited() const {
   return std::all_of(attempt_.workers.begin(), attempt_.workers.end(),
@@ -85,6 +90,14 @@ std::optional<Clock::time_point> Supervisor::failing_since(const WorkerRecord& w
   return std::nullopt;
 }
 
+std::optional<Clock::time_point> Supervisor::first_failure() const {
+  std::optional<Clock::time_point> first;
+  for (const auto& worker : attempt_.workers) {
+    if (worker.failed() && (!first || worker.ended < *first)) first = worker.ended;
+  }
+  return first;
+}
+
 Fact Supervisor::fact_of(std::size_t rank) const {
   const WorkerRecord& worker = attempt_.workers[rank];
   Fact fact;
@@ -100,6 +113,17 @@ Fact Supervisor::fact_of(std::size_t rank) const {
       fact.when = failing.value_or(worker.ended);
     } else if (failing && attempt_.grace_ended) {
       take_as_failed(fact, *worker.exit, *failing);
+    }
+  }
+  // A worker has failed when it writes an error file, however long it then takes to end, and others
+  // who fail for it may have ended before. One that was told to end, and wrote of that, has not.
+  if (const auto wrote = worker.wrote_error_file; wrote && worker.exit) {
+    const auto first = first_failure();
+    const bool was_first = first && *wrote <= *first;
+    if (fact.failed()) {
+      fact.when = *wrote;
+    } else if (!worker.stopped_by_us || was_first) {
+      take_as_failed(fact, *worker.exit, *wrote);
     }
   }
   const auto until = worker.exit ? worker.ended : now_;
@@ -139,7 +163,9 @@ Ended Supervisor::verdict() const {
       std::any_of(attempt_.workers.begin(), attempt_.workers.end(),
                   [](const auto& w) { return w.exit && w.exit->succeeded() && !w.stopped_by_us; });
   // A program that shrinks is done when its survivors are.
-  if (rules_.on_failure == OnFailure::carry_on && someone_succeeded) return {};
+  if (rules_.on_failure == OnFailure::carry_on && someone_succeeded) {
+    return {Outcome::succeeded, 0, std::move(cause)};
+  }
   const int code = cause->exit_code;
   return {Outcome::failed, code, std::move(cause)};
 }

@@ -1,0 +1,162 @@
+#pragma once
+
+#include "launcher/job/core/supervisor.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <variant>
+#include <vector>
+
+/// The life of an agent, from its first admission to its end: what it does next when the
+/// rendezvous, the user or its last worker has spoken. What becomes of the workers of one attempt
+/// is the supervisor's to decide. Pure.
+namespace dlaunch::launcher::life {
+
+/// An epoch, of one use of the job's id.
+struct EpochName {
+  std::uint64_t incarnation = 0;
+  std::uint64_t epoch = 0;
+
+  bool operator==(const EpochName&) const = default;
+};
+
+// ---- What happens ----
+
+/// A round is closed, and this node has a place in it.
+struct Admitted {
+  EpochName epoch;
+};
+/// It is known where the epoch's node rank 0 is reached: its workers can be started.
+struct Placed {
+  EpochName epoch;
+};
+/// The rendezvous wants the epoch's workers ended.
+struct Ordered {
+  std::uint64_t epoch = 0;
+  StopOrder::Manner manner = StopOrder::Manner::at_once;
+};
+/// The job is over, for all nodes or for this one.
+struct JobOver {
+  int exit_code = 0;
+};
+/// A signal that ends the job, which the supervisor has had: this node then ends with that code.
+struct Signalled {
+  int number = 0;
+  int exit_code = 0;
+};
+/// Nobody is left to serve.
+struct FrontGone {};
+/// None of the attempt's processes is left, and the supervisor knows of all ends.
+struct NothingLeft {};
+/// All that they wrote has been taken.
+struct Drained {};
+/// What is known of the ranks' last calls has been gathered.
+struct Gathered {};
+
+/// launcher::Ended: the supervisor has concluded the attempt.
+using Event = std::variant<Admitted, Placed, Ordered, JobOver, Signalled, FrontGone, NothingLeft,
+                           Drained, Gathered, Ended>;
+
+// ---- What is to be done, in order ----
+
+/// Find out where node rank 0 is reached; then comes Placed. It voids an earlier one.
+struct Place {};
+/// Start the workers.
+struct Begin {};
+/// The rendezvous is told that the epoch's workers have been ended: they were never started.
+struct Decline {
+  std::uint64_t epoch = 0;
+};
+/// The supervisor gets a StopOrder.
+struct Stop {
+  StopOrder::Manner manner = StopOrder::Manner::at_once;
+};
+/// The rendezvous is told that this node goes.
+struct Leave {
+  enum class Why { signal, front_lost, unkillable };
+  int exit_code = 0;
+  Why why = Why::signal;
+  int signal = 0;
+};
+/// Take the rest of the output; then comes Drained.
+struct Drain {};
+/// Gather the ranks' last calls; then comes Gathered. `asks`: the other nodes' too, where this one
+/// speaks for all.
+struct Gather {
+  bool asks = true;
+};
+/// The supervisor gets AllGone; then comes Ended.
+struct Conclude {};
+/// The rendezvous is told how the workers ended.
+struct Report {};
+/// The end: tell the user, and go.
+struct Finish {
+  int exit_code = 0;
+};
+/// The user has waited long enough: go at once.
+struct ExitNow {};
+
+using Effect = std::variant<Place, Begin, Decline, Stop, Leave, Drain, Gather, Conclude, Report,
+                            Finish, ExitNow>;
+using Effects = std::vector<Effect>;
+
+/// Total: every event has an answer in every state. Not thread-safe.
+class AgentCore {
+ public:
+  /// `alone`: no other node has to hear of this one's end.
+  explicit AgentCore(bool alone) : alone_(alone) {}
+
+  Effects step(const Event& event);
+
+  /// How it ends is decided: nothing is started any more.
+  bool is_decided() const { return job_over_ || leaving_; }
+  /// It leaves, and the rendezvous has no say any more.
+  bool is_leaving() const { return leaving_.has_value(); }
+  /// No process is left, and what they have left is being taken.
+  bool is_winding_up() const;
+  /// The user no longer waits for the output to be taken.
+  bool is_abandoned() const { return abandoned_; }
+
+ private:
+  struct Waiting {};  ///< For an admission.
+  struct Placing {
+    EpochName epoch;
+  };
+  struct Working {
+    EpochName epoch;
+  };
+  struct Draining {};
+  struct Gathering {};
+  struct Concluding {};
+  struct Over {};
+  using State = std::variant<Waiting, Placing, Working, Draining, Gathering, Concluding, Over>;
+
+  void on(const Admitted& e);
+  void on(const Placed& e);
+  void on(const Ordered& e);
+  void on(const JobOver& e);
+  void on(const Signalled& e);
+  void on(const FrontGone&);
+  void on(const NothingLeft&);
+  void on(const Drained&);
+  void on(const Gathered&);
+  void on(const Ended& e);
+
+  template <class One>
+  bool is() const {
+    return std::holds_alternative<One>(state_);
+  }
+  bool has_workers() const { return !is<Waiting>() && !is<Placing>() && !is<Over>(); }
+  void leave(const Leave& how);
+  void finish(int exit_code);
+
+  const bool alone_;
+  State state_;
+  std::optional<EpochName> last_;  ///< The last that it was admitted to.
+  std::optional<int> job_over_;    ///< The job is over; we end when the workers are gone.
+  std::optional<int> leaving_;     ///< We leave with this code. Both: the job's end came first.
+  bool abandoned_ = false;
+  Effects effects_;  ///< Of the event being answered.
+};
+
+}  // namespace dlaunch::launcher::life
