@@ -71,9 +71,8 @@ Communicator Communicator::shrink(const Options& options) {
   group.id = transport::hash_bytes(parts.data(), sizeof parts);
   auto made = state_->child(std::move(group));
   // Messages under way when a rank died are still in the old connections: new ones begin empty.
-  const auto generation =
-      static_cast<std::uint32_t>(made->group.id) | transport::Transport::derived;
-  made->mesh = std::make_shared<transport::Transport>(state_->mesh->world(), generation);
+  const auto generation = static_cast<std::uint32_t>(made->group.id) | transport::Links::derived;
+  made->mesh = std::make_shared<transport::Links>(state_->mesh->world(), generation);
   made->mesh->go_by(state_->mesh->shared_table());
   made->progress_thread = std::make_shared<transport::ProgressThread>(*made->mesh);
   if (agreed.flags == 1) made->shrink_device(*state_, agreed.survivors, options);

@@ -72,7 +72,7 @@ bool MessageWork::has_arrived() const {
 
 /// wait() would not wait, but throw; or nearly so, since it gives what is on its way some time.
 bool MessageWork::cannot_arrive() const {
-  const transport::Transport& mesh = *owner_->mesh;
+  const transport::Links& mesh = *owner_->mesh;
   if (owner_->error.is_set() || owner_->aborted || owner_->progress_thread->has_failed())
     return true;
   if (mesh.control().failure_of(owner_->group.id) != nullptr) return true;

@@ -64,7 +64,7 @@ class Meeting {
         lost_(brought_.size()) {}
 
   Agreement run(std::uint32_t flags) {
-    transport::Transport& mesh = setting_.mesh;
+    transport::Links& mesh = setting_.mesh;
     mesh.store().set(key(std::to_string(setting_.group.rank)),
                      as_bytes(contribution_text(op_, flags, setting_.site)));
     auto slice = slice_first;
@@ -88,7 +88,7 @@ class Meeting {
  private:
   /// The store is never waited for with the mesh's lock held: other threads go on.
   void look_around() {
-    transport::Transport& mesh = setting_.mesh;
+    transport::Links& mesh = setting_.mesh;
     const auto lock = mesh.lock();
     const transport::Caller caller(mesh.progress_lock());
     // Steps the others' news on, too: they may still have to hear why this rank is here.
@@ -123,7 +123,7 @@ class Meeting {
   bool is_lost(int rank) const { return lost_[static_cast<std::size_t>(rank)]; }
   /// Without anybody who tells of losses, a rank that ended its connection is taken for lost.
   bool is_gone(int rank) const {
-    const transport::Transport& mesh = setting_.mesh;
+    const transport::Links& mesh = setting_.mesh;
     const int world_rank = setting_.group.world_rank(rank);
     if (world_rank == mesh.rank()) return false;
     if (mesh.loss_of(world_rank) != nullptr) return true;

@@ -15,7 +15,7 @@ struct Agreement {
 
 /// The ranks that agree, and how long they wait. All borrowed.
 struct AgreementSetting {
-  transport::Transport& mesh;
+  transport::Links& mesh;
   const Group& group;
   const Aborted& aborted;
   Clock::duration timeout;

@@ -39,7 +39,7 @@ constexpr auto device_grace = 1s;
 /// Takes back what is still posted, however the call ends. Under the mesh's lock.
 class Posted {
  public:
-  Posted(transport::Transport& mesh, Receive* receive, Outgoing* outgoing)
+  Posted(transport::Links& mesh, Receive* receive, Outgoing* outgoing)
       : mesh_(mesh), receive_(receive), outgoing_(outgoing) {
     if (receive_ != nullptr) mesh_.post(*receive_);
     if (outgoing_ != nullptr) mesh_.post(*outgoing_);
@@ -52,7 +52,7 @@ class Posted {
   }
 
  private:
-  transport::Transport& mesh_;
+  transport::Links& mesh_;
   Receive* receive_;
   Outgoing* outgoing_;
 };

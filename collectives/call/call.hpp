@@ -4,9 +4,9 @@
 #include "collectives/call/argument.hpp"
 #include "collectives/call/device_history.hpp"
 #include "collectives/call/rooted_window.hpp"
+#include "collectives/transport/links.hpp"
 #include "collectives/transport/message/mesh.hpp"
 #include "collectives/transport/shm/shm_group.hpp"
-#include "collectives/transport/transport.hpp"
 
 #include <dlaunch/communicator.hpp>
 
@@ -107,7 +107,7 @@ class Call final : public Mesh, public transport::WaitPolicy {
   /// All borrowed for the call's life, as it and the fingerprint are. `peer` and `tag` are for
   /// messages: the rank here.
   struct Setting {
-    transport::Transport& mesh;
+    transport::Links& mesh;
     const Group& group;
     Kept& kept;
     const Aborted& aborted;
@@ -268,7 +268,7 @@ class Call final : public Mesh, public transport::WaitPolicy {
     ~Busy() { mesh_.control().end(answer_); }
 
    private:
-    transport::Transport& mesh_;
+    transport::Links& mesh_;
     transport::Activity answer_;
   };
 

@@ -40,7 +40,7 @@ std::string seconds_text(Clock::duration duration) {
 /// An inquiry, as long as its answers are waited for. Under the mesh's lock.
 class Asking {
  public:
-  Asking(transport::Transport& mesh, const std::vector<int>& ranks, transport::Inquiry& inquiry)
+  Asking(transport::Links& mesh, const std::vector<int>& ranks, transport::Inquiry& inquiry)
       : mesh_(mesh), inquiry_(inquiry) {
     mesh_.inquire(ranks, inquiry_);
   }
@@ -49,7 +49,7 @@ class Asking {
   ~Asking() { mesh_.control().withdraw(inquiry_); }
 
  private:
-  transport::Transport& mesh_;
+  transport::Links& mesh_;
   transport::Inquiry& inquiry_;
 };
 
@@ -130,7 +130,7 @@ std::optional<Fingerprint> Call::find_recorded(
 std::optional<Fingerprint> Call::call_made(std::uint64_t sequence) const {
   if (sequence == fingerprint_.sequence) return fingerprint_;
   if (setting_.history != nullptr) return setting_.history->find(sequence);
-  return find_recorded(setting_.mesh.flight()->ring(),
+  return find_recorded(setting_.mesh.made_calls().flight()->ring(),
                        [&](const Fingerprint& call) { return call.sequence == sequence; });
 }
 
@@ -330,7 +330,8 @@ std::string Call::asked(int world_rank, const transport::Inquiry& inquiry) {
 
 /// That rank's call of that number: by its flight ring on this node, else it is asked.
 std::string Call::made(int world_rank, std::uint64_t sequence) {
-  const std::string known = setting_.mesh.call_made(world_rank, setting_.group.id, sequence);
+  const std::string known =
+      setting_.mesh.made_calls().call_made(world_rank, setting_.group.id, sequence);
   if (!known.empty() || world_rank == setting_.mesh.rank()) return known;
   return asked(world_rank, {.communicator = setting_.group.id,
                             .sequence = sequence,
@@ -349,10 +350,10 @@ std::string Call::sent_from(const transport::Receive& receive) {
       receive.source == setting_.mesh.rank() || (segment && segment->local_of(receive.source) >= 0);
   if (!is_near) return asked(receive.source, inquiry);
   // A message that needs no waiting is on its way before it is recorded.
-  std::string place = setting_.mesh.sent_from(receive.source, inquiry.message);
+  std::string place = setting_.mesh.made_calls().sent_from(receive.source, inquiry.message);
   for (const auto until = Clock::now() + record_grace; place.empty() && Clock::now() < until;) {
     setting_.mesh.step(std::min(until, Clock::now() + record_interval));
-    place = setting_.mesh.sent_from(receive.source, inquiry.message);
+    place = setting_.mesh.made_calls().sent_from(receive.source, inquiry.message);
   }
   return place;
 }

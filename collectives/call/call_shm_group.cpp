@@ -22,7 +22,7 @@ constexpr auto stray_interval_in_flat = 100ms;
 /// mesh's lock.
 class Sleeper {
  public:
-  Sleeper(transport::ShmGroup& shm, transport::Transport& mesh) : shm_(shm), mesh_(mesh) {
+  Sleeper(transport::ShmGroup& shm, transport::Links& mesh) : shm_(shm), mesh_(mesh) {
     shm_.count_sleeper(true);
   }
   Sleeper(const Sleeper&) = delete;
@@ -34,7 +34,7 @@ class Sleeper {
 
  private:
   transport::ShmGroup& shm_;
-  transport::Transport& mesh_;
+  transport::Links& mesh_;
 };
 
 }  // namespace

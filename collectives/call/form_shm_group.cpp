@@ -18,7 +18,7 @@ using transport::ShmGroup;
 /// In place of a block: some rank has not mapped the segment.
 constexpr std::uint64_t no_shm_group = ~std::uint64_t{0};
 
-std::uint64_t key_of(const transport::Transport& transport, const Group& group) {
+std::uint64_t key_of(const transport::Links& transport, const Group& group) {
   const std::array<std::uint64_t, 2> parts{transport.generation(), group.id};
   return transport::hash_bytes(parts.data(), sizeof parts) | 1;
 }
@@ -27,7 +27,7 @@ std::uint64_t key_of(const transport::Transport& transport, const Group& group) 
 /// the store knows of one that came and could not, so it is asked at growing intervals.
 class Attachment {
  public:
-  Attachment(transport::Transport& transport, Segment& segment, int local, int world_rank)
+  Attachment(transport::Links& transport, Segment& segment, int local, int world_rank)
       : transport_(transport), segment_(segment), local_(local), world_rank_(world_rank) {}
 
   /// nullopt: not known yet.
@@ -49,7 +49,7 @@ class Attachment {
 
   bool is_attached() { return segment_.rank(local_).attached.load() != 0; }
 
-  transport::Transport& transport_;
+  transport::Links& transport_;
   Segment& segment_;
   const int local_, world_rank_;
   Clock::time_point ask_at_{};
@@ -78,7 +78,7 @@ struct Neighbours {
 /// The making of one shm group, by all of its members.
 class Forming {
  public:
-  Forming(Call& call, transport::Transport& transport, const Group& group, Neighbours neighbours)
+  Forming(Call& call, transport::Links& transport, const Group& group, Neighbours neighbours)
       : call_(call),
         transport_(transport),
         group_(group),
@@ -149,7 +149,7 @@ class Forming {
   }
 
   Call& call_;
-  transport::Transport& transport_;
+  transport::Links& transport_;
   const Group& group_;
   Segment& segment_;
   Neighbours neighbours_;
@@ -157,7 +157,7 @@ class Forming {
 
 }  // namespace
 
-std::unique_ptr<ShmGroup> form_shm_group(Call& call, transport::Transport& transport,
+std::unique_ptr<ShmGroup> form_shm_group(Call& call, transport::Links& transport,
                                          const Group& group) {
   const auto& segment = transport.segment();
   if (!segment || group.size() < 2) return nullptr;
@@ -173,7 +173,7 @@ std::unique_ptr<ShmGroup> form_shm_group(Call& call, transport::Transport& trans
   return shm;
 }
 
-std::unique_ptr<Nodes> form_nodes(Call& call, transport::Transport& transport, const Group& group) {
+std::unique_ptr<Nodes> form_nodes(Call& call, transport::Links& transport, const Group& group) {
   // Two of them would have an shm group of all, or nothing in common.
   if (group.size() < 3) return nullptr;
   std::unique_ptr<ShmGroup> shm;

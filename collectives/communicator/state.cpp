@@ -25,9 +25,10 @@ bool is_cut_off(Membership* membership) {
 
 }  // namespace
 
-void FlightPlace::take(transport::Transport& mesh, const Group& group) {
-  flight_ = mesh.flight();
-  place_ = flight_->join(mesh.flight_id(group.id), group.name, group.rank, group.size());
+void FlightPlace::take(transport::Links& mesh, const Group& group) {
+  flight_ = mesh.made_calls().flight();
+  place_ =
+      flight_->join(mesh.made_calls().flight_id(group.id), group.name, group.rank, group.size());
 }
 
 void Communicator::State::refuse_process() {

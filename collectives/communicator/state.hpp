@@ -61,7 +61,7 @@ class FlightPlace {
     if (flight_) flight_->leave(place_);
   }
   /// Once.
-  void take(transport::Transport& mesh, const Group& group);
+  void take(transport::Links& mesh, const Group& group);
   /// 0: as the launcher likes, less: never.
   void limit_waits(std::chrono::milliseconds stuck_after) noexcept {
     stuck_after_ = stuck_after;
@@ -99,7 +99,7 @@ class FlightPlace {
 struct __attribute__((visibility("hidden"))) Communicator::State
     : std::enable_shared_from_this<Communicator::State> {
   Group group;
-  std::shared_ptr<transport::Transport> mesh;
+  std::shared_ptr<transport::Links> mesh;
   std::shared_ptr<transport::ProgressThread>
       progress_thread;  ///< The mesh's progress thread; the mesh outlives it.
   FlightPlace flight;

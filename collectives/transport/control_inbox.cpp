@@ -1,6 +1,7 @@
 #include "collectives/transport/control_inbox.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace dlaunch::transport {
@@ -13,6 +14,38 @@ constexpr std::size_t calls_max = 2048;
 constexpr std::size_t chains_max = 64;
 
 }  // namespace
+
+bool ControlInbox::take(int from, const Header& header, BytesView payload) {
+  switch (header.kind) {
+    case Kind::failure:
+      if (auto notice = decode_failure(header, payload)) {
+        notice->from = from;
+        take_failure(std::move(*notice));
+      }
+      return false;
+    case Kind::inquiry:
+      return true;
+    case Kind::status:
+      if (const auto status = decode_status(payload)) take_answer(from, header, *status);
+      return false;
+    case Kind::call:
+      take_call(header.communicator, {from, fingerprint_of(header)});
+      for (; payload.size() >= sizeof(Header); payload = payload.subspan(sizeof(Header))) {
+        Header more;
+        std::memcpy(&more, payload.data(), sizeof more);
+        if (!is_plausible(more) || more.kind != Kind::call) return false;
+        take_call(header.communicator, {from, fingerprint_of(more)});
+      }
+      return false;
+    case Kind::chain:
+      if (auto chain = decode_chain(payload)) take_chain(std::move(*chain));
+      return false;
+    case Kind::collective:
+    case Kind::message:
+      return false;  // Data goes to the inbox.
+  }
+  return false;
+}
 
 void ControlInbox::take_failure(FailureNotice notice) {
   if (notice.scope == Scope::this_call) {

@@ -38,6 +38,8 @@ struct ToldCall {
 /// socket, no clock. Under the mesh's lock; has_failures and has_calls alone are free.
 class ControlInbox {
  public:
+  /// What came beside data. True for an inquiry, which is to be answered.
+  bool take(int from, const Header& header, BytesView payload);
   void take_failure(FailureNotice notice);
   /// This rank's communicator has ended: nobody will ask about it any more.
   void forget(std::uint64_t communicator);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "collectives/transport/transport.hpp"
+#include "collectives/transport/links.hpp"
 
 #include <atomic>
 #include <stop_token>
@@ -14,7 +14,7 @@ namespace dlaunch::transport {
 class ProgressThread {
  public:
   /// `mesh` outlives it.
-  explicit ProgressThread(Transport& mesh) : mesh_(mesh) {}
+  explicit ProgressThread(Links& mesh) : mesh_(mesh) {}
   ProgressThread(const ProgressThread&) = delete;
   ProgressThread& operator=(const ProgressThread&) = delete;
   ~ProgressThread();
@@ -37,7 +37,7 @@ class ProgressThread {
   bool is_wanted();
   void run(const std::stop_token& stop);
 
-  Transport& mesh_;
+  Links& mesh_;
   std::vector<const Receive*> receives_;
   std::vector<const Outgoing*> outgoings_;
   bool failed_ = false;

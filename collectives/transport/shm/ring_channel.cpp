@@ -1,5 +1,7 @@
 #include "collectives/transport/shm/ring_channel.hpp"
 
+#include "runtime/base/os/relax.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -13,6 +15,9 @@ constexpr std::size_t piece_bytes = 16u << 10;
 constexpr std::size_t freed_bytes = 32u << 10;
 /// One ring is read no longer than this before the others get their turn.
 constexpr std::size_t turn_bytes_max = 1u << 20;
+/// Looks before a receive goes the long way; where ranks share processors.
+constexpr int spins_max = 512;
+constexpr int spins_max_crowded = 16;
 
 constexpr std::uint64_t up_to_line(std::uint64_t bytes) {
   return (bytes + ring_line_bytes - 1) / ring_line_bytes * ring_line_bytes;
@@ -127,7 +132,11 @@ bool RingWriter::write_some(const Header& header, BytesView payload, std::size_t
 
 RingReader::RingReader(Segment& segment, Wakeup& bell, std::size_t set, int to, int from,
                        int from_rank)
-    : ring_(segment.ring(set, to, from)), bell_(bell), from_(from), from_rank_(from_rank) {}
+    : ring_(segment.ring(set, to, from)),
+      bell_(bell),
+      from_(from),
+      from_rank_(from_rank),
+      spins_(segment.oversubscribed() ? spins_max_crowded : spins_max) {}
 
 void RingReader::end(const char* why) {
   ended_ = true;
@@ -190,6 +199,14 @@ bool RingReader::take(Receive& receive) {
   receive.source = from_rank_;
   receive.header = header_;
   return true;
+}
+
+bool RingReader::take_soon(Receive& receive, const Patience& patience) {
+  for (int i = 0; !has_news(); ++i) {
+    if (i == spins_ || patience.is_over()) return false;
+    relax();
+  }
+  return take(receive);
 }
 
 /// Whether there was a header; what it says is not believed.

@@ -1,20 +1,16 @@
 #pragma once
 
 #include "collectives/transport/message/inbox.hpp"
-#include "collectives/transport/message/message.hpp"
+#include "collectives/transport/message/transport.hpp"
 #include "runtime/segment/segment.hpp"
 #include "runtime/segment/wakeup.hpp"
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 
 namespace dlaunch::transport {
-
-/// An incoming channel hands all that is not data to this.
-using OnControl = std::function<void(int from, const Header& header, BytesView payload)>;
 
 /// A message in a ring begins at a multiple of this, so that a header lies in one cache line. A
 /// payload of up to `inline_bytes_max` follows it there; a longer one begins with the next line,
@@ -24,22 +20,18 @@ constexpr std::size_t inline_bytes_max = ring_line_bytes - sizeof(Header);
 
 /// The sending end of a ring. At the other end is another process, so what it says is looked at
 /// before it is believed. Not thread-safe.
-class RingWriter {
+class RingWriter final : public SendingEnd {
  public:
   /// All are borrowed; `to` and `from` are local ranks.
   RingWriter(Segment& segment, Wakeup& bell, std::size_t set, int to, int from);
   /// Nothing follows; what was written can still be read.
-  ~RingWriter();
+  ~RingWriter() override;
   RingWriter(const RingWriter&) = delete;
   RingWriter& operator=(const RingWriter&) = delete;
 
-  /// A whole message, or nothing if there is no room for it now.
-  bool write(const Header& header, BytesView payload) noexcept;
-  /// As much of the rest of a message as fits; `sent` counts header and payload together. Returns
-  /// whether anything moved.
-  bool write_some(const Header& header, BytesView payload, std::size_t& sent) noexcept;
-  /// Why it is of no use to write any more; null if it is.
-  const char* end() const noexcept;
+  bool write(const Header& header, BytesView payload) noexcept override;
+  bool write_some(const Header& header, BytesView payload, std::size_t& sent) noexcept override;
+  const char* end() const noexcept override;
 
  private:
   void look() noexcept;
@@ -59,23 +51,26 @@ class RingWriter {
 };
 
 /// The receiving end of a ring, with the same caution. Not thread-safe.
-class RingReader {
+class RingReader final : public ReceivingEnd {
  public:
   /// All are borrowed; `to` and `from` are local ranks, `from_rank` is the sender's in the world.
   RingReader(Segment& segment, Wakeup& bell, std::size_t set, int to, int from, int from_rank);
 
   int from() const noexcept { return from_rank_; }
-  /// The sender closed it, or wrote what cannot be; everything before that was taken in.
-  bool ended() const noexcept { return ended_; }
-  const std::string& reason() const noexcept { return reason_; }
+  bool ended() const noexcept override { return ended_; }
+  const std::string& reason() const noexcept override { return reason_; }
   /// There is something to read.
   bool has_news() const noexcept { return (ring_.written.load() & ~Ring::closed) != position_; }
 
-  /// Reads and hands on what there is. Returns whether anything moved.
-  bool pump(Inbox& inbox, const OnControl& on_control);
+  bool pump(Inbox& inbox, const OnControl& on_control) override;
   /// Takes the next message if it is the one that is wanted and is there as a whole; nobody else
   /// must be waiting for it. Returns whether it did.
   bool take(Receive& receive);
+  bool take_soon(Receive& receive, const Patience& patience) override;
+  /// Whoever waits spins on all rings.
+  bool is_worth_looking() const noexcept override { return false; }
+  /// The end of a process is not written into its rings.
+  bool has_left_something() const noexcept override { return !ended_ && has_news(); }
 
  private:
   enum class Under { nothing, data, control };
@@ -97,6 +92,7 @@ class RingReader {
   Wakeup& bell_;
   int from_;
   int from_rank_;
+  int spins_;                   ///< Before a receive goes the long way.
   std::uint64_t position_ = 0;  ///< Read so far.
   std::uint64_t freed_ = 0;     ///< So much of that is known to the sender.
   std::uint64_t written_ = 0;   ///< As last seen, with the mark of the end.

@@ -1,53 +1,71 @@
 #include "collectives/transport/shm/rings.hpp"
 
+#include "collectives/transport/message/out_channel.hpp"
+
 #include <bit>
 #include <utility>
 
 namespace dlaunch::transport {
 
-Rings::Rings(std::shared_ptr<Segment> segment, std::shared_ptr<Wakeup> bell, std::size_t set,
-             int local, int size)
-    : segment_(std::move(segment)),
-      bell_(std::move(bell)),
-      set_(set),
-      local_(local),
-      size_(size),
-      known_writers_((static_cast<std::size_t>(segment_->size()) + 63) / 64) {}
+Rings::Rings(Setting setting, const Surroundings& mesh)
+    : of_(std::move(setting)),
+      mesh_(mesh),
+      known_writers_((static_cast<std::size_t>(of_.segment->size()) + 63) / 64) {}
 
 Rings::~Rings() {
-  segment_->rank(local_).readers[set_].ended.store(1);
-  for (int other = 0; other < segment_->size(); ++other) {
-    if (other != local_) bell_->ring_if_asleep(other);
+  of_.segment->rank(of_.local).readers[of_.set].ended.store(1);
+  for (int other = 0; other < of_.segment->size(); ++other) {
+    if (other != of_.local) of_.bell->ring_if_asleep(other);
   }
 }
 
-std::unique_ptr<RingWriter> Rings::writer_to(int world_rank) {
-  return std::make_unique<RingWriter>(*segment_, *bell_, set_, segment_->local_of(world_rank),
-                                      local_);
+Transport::Reach Rings::reach(int rank, const std::optional<Location>& location) const {
+  const int other = of_.segment->local_of(rank);
+  if (other < 0) return Reach::no;
+  if (of_.segment->rank(other).attached.load() != 0) return Reach::yes;
+  return location && location->segment != of_.segment->id() ? Reach::no : Reach::unknown;
+}
+
+std::unique_ptr<SendingEnd> Rings::connect(int to, OutChannel& channel) {
+  outs_.push_back(&channel);
+  return std::make_unique<RingWriter>(*of_.segment, *of_.bell, of_.set, of_.segment->local_of(to),
+                                      of_.local);
 }
 
 /// The bits come from other processes.
 void Rings::find_writers() {
-  const auto& writers = segment_->rank(local_).readers[set_].writers;
+  const auto& writers = of_.segment->rank(of_.local).readers[of_.set].writers;
   for (std::size_t word = 0; word < known_writers_.size(); ++word) {
     const std::uint64_t now = writers[word].load();
     std::uint64_t fresh = now & ~known_writers_[word];
     known_writers_[word] = now;
     for (; fresh != 0; fresh &= fresh - 1) {
       const int from = static_cast<int>(word) * 64 + std::countr_zero(fresh);
-      if (from >= segment_->size() || from == local_) continue;
-      const int rank = segment_->world_rank(from);
-      if (rank < 0 || rank >= size_) continue;
-      readers_.get(rank, *segment_, *bell_, set_, local_, from, rank);
+      if (from >= of_.segment->size() || from == of_.local) continue;
+      const int rank = of_.segment->world_rank(from);
+      if (rank < 0 || rank >= of_.size || mesh_.sources.has(rank)) continue;
+      RingReader& reader =
+          readers_.get(rank, *of_.segment, *of_.bell, of_.set, of_.local, from, rank);
+      mesh_.sources.add(rank, reader);
     }
   }
 }
 
-bool Rings::pump(Inbox& inbox, const OnControl& on_control) {
+bool Rings::progress(Clock::time_point) {
   find_writers();
   bool moved = false;
-  for (const auto& [rank, reader] : readers_) moved = reader->pump(inbox, on_control) || moved;
-  return moved;
+  for (const auto& [rank, reader] : readers_) {
+    moved = reader->pump(mesh_.inbox, mesh_.on_control) || moved;
+  }
+  bool has_ended = false;
+  for (OutChannel* channel : outs_) {
+    if (channel->has_work()) moved = channel->pump() || moved;
+    channel->look_for_end();
+    has_ended = has_ended || channel->is_broken();
+  }
+  if (!has_ended) return moved;
+  std::erase_if(outs_, [](const OutChannel* channel) { return channel->is_broken(); });
+  return true;
 }
 
 }  // namespace dlaunch::transport

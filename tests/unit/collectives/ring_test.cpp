@@ -1,11 +1,13 @@
 // A ring from end to end: every size, many laps, a source that is held, and ends that cannot be
 // trusted.
+#include "collectives/transport/message/poller.hpp"
 #include "collectives/transport/shm/ring_channel.hpp"
 #include "collectives/transport/shm/rings.hpp"
 #include "tests/support/ranks.hpp"
 
 #include <cstring>
 #include <random>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -47,6 +49,22 @@ Receive receive_of(Bytes& into, int tag = 0) {
   receive.into = into;
   return receive;
 }
+
+/// The rings of a rank, and what comes by them.
+struct Reading final : Sources {
+  Reading(std::shared_ptr<Segment> segment, std::shared_ptr<Wakeup> bell, std::size_t set,
+          int local, int size)
+      : rings({std::move(segment), std::move(bell), set, local, size},
+              {poller, inbox, on_control, *this}) {}
+  bool has(int from) const override { return found.contains(from); }
+  void add(int from, ReceivingEnd&) override { found.insert(from); }
+
+  Poller poller;
+  Inbox inbox;
+  const OnControl on_control = [](int, const Header&, BytesView) {};
+  std::set<int> found;
+  Rings rings;
+};
 
 /// Rank 0 writes to rank 1.
 struct Pair {
@@ -284,7 +302,7 @@ TEST_CASE("a reader that cannot be believed, or has ended, is not written to any
   }
   SUBCASE("it has ended") {
     const auto bell = std::make_shared<Wakeup>(pair.segment, 1, 1);
-    { const Rings rings(pair.segment, bell, 0, 1, 2); }
+    { Reading rings(pair.segment, bell, 0, 1, 2); }
     REQUIRE(pair.writer->end() != nullptr);
     CHECK(std::string(pair.writer->end()) == "it closed the connection");
   }
@@ -293,18 +311,16 @@ TEST_CASE("a reader that cannot be believed, or has ended, is not written to any
 TEST_CASE("sets of rings know nothing of each other") {
   Pair pair;
   const auto bell = std::make_shared<Wakeup>(pair.segment, 1, 1);
-  Rings last(pair.segment, bell, ring_sets - 1, 1, 2);
+  Reading last(pair.segment, bell, ring_sets - 1, 1, 2);
   REQUIRE(pair.writer->write(header_of(0), {}));
-  Inbox inbox;
-  const OnControl none = [](int, const Header&, BytesView) {};
-  CHECK_FALSE(last.pump(inbox, none));
-  CHECK(last.from(0) == nullptr);
+  CHECK_FALSE(last.rings.progress({}));
+  CHECK_FALSE(last.has(0));
   const auto writer =
       std::make_unique<RingWriter>(*pair.segment, pair.writers_bell, ring_sets - 1, 1, 0);
   REQUIRE(writer->write(header_of(0, 5), {}));
-  CHECK(last.pump(inbox, none));
-  CHECK(inbox.last_seen(0)->tag == 5);
-  { const Rings first(pair.segment, bell, 0, 1, 2); }
+  CHECK(last.rings.progress({}));
+  CHECK(last.inbox.last_seen(0)->tag == 5);
+  { Reading first(pair.segment, bell, 0, 1, 2); }
   CHECK(pair.writer->end() != nullptr);
   CHECK(writer->end() == nullptr);
 }
@@ -312,14 +328,13 @@ TEST_CASE("sets of rings know nothing of each other") {
 TEST_CASE("whoever says that it writes is looked at, ranks that do not exist are not") {
   const auto segment = segment_of(3);
   const auto bell = std::make_shared<Wakeup>(segment, 0, 0);
-  Rings rings(segment, bell, 0, 0, 3);
+  Reading reading(segment, bell, 0, 0, 3);
   segment->rank(0).readers[0].writers[0].store(~std::uint64_t{0});
   segment->rank(0).readers[0].writers[5].store(~std::uint64_t{0});
-  Inbox inbox;
-  CHECK_FALSE(rings.pump(inbox, [](int, const Header&, BytesView) {}));
-  CHECK(rings.from(0) == nullptr);
-  CHECK(rings.from(1) != nullptr);
-  CHECK(rings.from(2) != nullptr);
+  CHECK_FALSE(reading.rings.progress({}));
+  CHECK_FALSE(reading.has(0));
+  CHECK(reading.has(1));
+  CHECK(reading.has(2));
 }
 
 TEST_CASE("two threads move messages of all sizes through a ring, and sleep where they must") {

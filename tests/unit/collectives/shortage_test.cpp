@@ -1,6 +1,6 @@
 // A rank's ways out for want of something: descriptors, memory, an answer of its store, its
 // neighbours.
-#include "collectives/transport/transport.hpp"
+#include "collectives/transport/links.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/wrapped_store.hpp"
 
@@ -66,7 +66,7 @@ class FewDescriptors {
 TEST_CASE("without descriptors ranks wait for their connections, and say so") {
   using namespace transport;
   const auto store = std::make_shared<LocalStore>();
-  Transport sender(world_of_two(0, store)), receiver(world_of_two(1, store));
+  Links sender(world_of_two(0, store)), receiver(world_of_two(1, store));
   Fingerprint call;
   call.op = Op::send;
   call.dtype = DType::u8;

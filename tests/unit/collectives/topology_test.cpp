@@ -1,7 +1,7 @@
 // Which ranks are on which node, and how a rank comes to know it.
 #include "collectives/transport/message/topology.hpp"
 
-#include "collectives/transport/transport.hpp"
+#include "collectives/transport/links.hpp"
 #include "runtime/world/local_store.hpp"
 #include "tests/support/ranks.hpp"
 
@@ -84,7 +84,7 @@ TEST_CASE("a mesh that waits comes to know the topology; nobody has to answer fo
   const auto outcomes = testing::run_ranks(
       3,
       [&](const World& world) {
-        transport::Transport mesh(world);
+        transport::Links mesh(world);
         if (world.rank() == 2) {  // It announces itself and does nothing.
           if (!known.wait()) throw std::runtime_error("the others did not come to know it");
           return;

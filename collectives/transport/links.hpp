@@ -1,14 +1,17 @@
 #pragma once
 
 #include "collectives/transport/control_inbox.hpp"
+#include "collectives/transport/made_calls.hpp"
 #include "collectives/transport/message/by_rank.hpp"
 #include "collectives/transport/message/inbox.hpp"
 #include "collectives/transport/message/message.hpp"
+#include "collectives/transport/message/out_channel.hpp"
+#include "collectives/transport/message/pauses.hpp"
+#include "collectives/transport/message/poller.hpp"
 #include "collectives/transport/message/topology.hpp"
+#include "collectives/transport/message/transport.hpp"
 #include "collectives/transport/progress_lock.hpp"
-#include "collectives/transport/shm/rings.hpp"
-#include "collectives/transport/tcp/channel.hpp"
-#include "collectives/transport/tcp/proof.hpp"
+#include "collectives/transport/tcp/tcp_transport.hpp"
 #include "runtime/base/os/unique_fd.hpp"
 #include "runtime/segment/flight.hpp"
 #include "runtime/segment/segment.hpp"
@@ -17,16 +20,14 @@
 
 #include <dlaunch/world.hpp>
 
-#include <array>
 #include <cstdint>
-#include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
-
-#include <poll.h>
 
 namespace dlaunch::algorithms {
 class Table;
@@ -34,24 +35,28 @@ class Table;
 
 namespace dlaunch::transport {
 
-/// The ranks of a world, linked as far as they have talked: by rings within a node whose ranks
-/// share a segment, else by TCP. The sender decides by which; a receiver takes what comes. It moves
-/// bytes and gathers news; what a call makes of the news is decided by Call.
+/// The ranks of a world, linked as far as they have talked. For each rank that something is sent to
+/// it chooses the first of its transports that leads there: rings within a node whose ranks share a
+/// segment, else TCP. A receiver takes what comes. It moves messages and gathers news; what a call
+/// makes of the news is decided by Call.
 ///
 /// Threads: any number may wait in it. A thread that uses it holds lock(), and reads only then what
 /// it has posted; step() releases the lock while it sleeps. rank, size and wake are free.
 /// Never hold the lock while computing: others' data would stand still.
-class Transport {
+class Links final : private Sources, private Patience {
  public:
+  /// A transport that goes before those of its own.
+  using MakeTransport = std::function<std::unique_ptr<Transport>(const Surroundings& mesh)>;
+
   /// Takes or binds this rank's listener, and makes its address known if nobody did; the first mesh
   /// of a world also announces this rank's location.
-  explicit Transport(const World& world);
+  explicit Links(const World& world, const MakeTransport& first = nullptr);
   /// A mesh of its own for some of the world's ranks, who have agreed on its generation.
-  Transport(const World& world, std::uint32_t generation);
+  Links(const World& world, std::uint32_t generation);
   /// In every generation that ranks agree on; those that they count do not come to it.
   static constexpr std::uint32_t derived = 0x8000'0000;
-  Transport(const Transport&) = delete;
-  Transport& operator=(const Transport&) = delete;
+  Links(const Links&) = delete;
+  Links& operator=(const Links&) = delete;
 
   const World& world() const { return world_; }
   int rank() const { return rank_; }
@@ -72,19 +77,7 @@ class Transport {
   /// nothing.
   const std::shared_ptr<Segment>& segment() const { return segment_; }
   const std::shared_ptr<Wakeup>& bell() const { return bell_; }
-  /// The record of this rank's calls. Free of the lock.
-  const std::shared_ptr<Flight>& flight() const { return flight_; }
-  /// The number under which it records a communicator's calls.
-  std::uint64_t flight_id(std::uint64_t communicator) const noexcept {
-    // Communicators of several meshes may have the same id.
-    return communicator ^ generation_ * 0x9e3779b97f4a7c15U;
-  }
-  /// A collective of this rank, or of another of its node, with its place in the program:
-  /// "all_reduce #3 (sum, f32, 8 elements) [train.cpp:42]"; empty where it is not remembered.
-  std::string call_made(int rank, std::uint64_t communicator, std::uint64_t sequence) const;
-  /// The place from which that rank sent such a message: "[train.cpp:42]", or for several lines
-  /// "[train.cpp:42] or [train.cpp:47]"; empty if it is not known here.
-  std::string sent_from(int rank, const Header& message) const;
+  const MadeCalls& made_calls() const { return *made_calls_; }
   /// This rank's place in the segment; -1 without one.
   int local() const { return segment_ ? segment_->local_of(rank_) : -1; }
   /// This thread sleeps no more. The bell goes on ringing while another thread of this rank sleeps.
@@ -148,105 +141,93 @@ class Transport {
   /// Nothing is left to send.
   bool is_flushed() const;
   /// Connections that were closed because they were not a rank's, or did not prove it in time.
-  std::uint64_t strangers() const { return strangers_; }
+  std::uint64_t strangers() const { return tcp_ ? tcp_->strangers() : 0; }
   /// Why peers' connections wait: "it cannot accept connections: Too many open files"; empty if
   /// they do not.
-  const std::string& shortage() const { return shortage_; }
+  std::string shortage() const { return tcp_ ? tcp_->shortage() : ""; }
 
  private:
-  /// Connections that have not said who they are.
-  static constexpr std::size_t newcomers_max = 256;
-  /// How long one may take to prove who it is; and after how long it makes room for another when
-  /// there are too many.
-  static constexpr auto proof_timeout = std::chrono::seconds(3);
-  static constexpr auto newcomer_slow = std::chrono::milliseconds(250);
-  /// Without a descriptor for it a connection waits in the listener's queue; looked at so often.
-  static constexpr auto shortage_pause = std::chrono::milliseconds(50);
+  /// Tells that a descriptor which no transport has was ready.
+  class Signal final : public Watched {
+   public:
+    void on_ready(std::uint32_t) override { is_given_ = true; }
+    bool take() noexcept { return std::exchange(is_given_, false); }
 
-  struct Newcomer {
-    unique_fd fd;
-    Acceptance acceptance;
-    Clock::time_point since;
+   private:
+    bool is_given_ = false;
   };
 
-  void publish();
-  std::string own_host();
+  Links(const World& world, std::optional<std::uint32_t> generation, const MakeTransport& first);
   void share(const std::shared_ptr<Segment>& granted);
-  std::string key_of(int rank) const;
-  Hello hello() const;
-  void look_up(int to);
+  void add_transport(std::unique_ptr<Transport> transport);
+  Surroundings surroundings() { return {poller_, inbox_, on_control_, *this}; }
   static bool has_processors(int ranks_here);
-  bool look_up_pending(Clock::time_point now);
-  bool connect_pending();
+
+  bool has(int from) const override { return ins_.find(from) != nullptr; }
+  void add(int from, ReceivingEnd& end) override { ins_.get(from) = &end; }
+  ReceivingEnd* in(int rank) const {
+    ReceivingEnd* const* end = ins_.find(rank);
+    return end != nullptr ? *end : nullptr;
+  }
+  OutChannel& out(int rank) { return outs_.get(rank); }
+
+  bool choose(int to, OutChannel& channel);
+  bool asks_store(int to);
   void start_sending(int to, bool had_work);
-  void accept_all();
-  bool greet(Newcomer& newcomer);
-  bool admit(int from, unique_fd fd);
-  bool may_accept(Clock::time_point now);
-  void drop_slow_newcomers();
-  const Key* key() const { return key_ ? &*key_ : nullptr; }
+  bool is_undecided() const;
+  bool decide(Clock::time_point now);
   void on_control(int from, const Header& header, BytesView payload);
-  void take_inquiry(int from, const Header& header);
-  void answer(int from, const Header& inquiry, const Status& status);
+  std::optional<Status> answer_to(const Header& inquiry) const;
   void tell_threads() noexcept;
-  bool move_pending(Clock::time_point now);
+
+  bool is_over() const override { return progress_lock_.are_wanted(); }
+  bool allows_system_calls() const override;
+  bool is_crowded() const { return segment_ && segment_->oversubscribed(); }
+  bool has_connections() const { return poller_.size() > watched_at_rest_; }
+  bool progress(Clock::time_point now);
+  bool look_into_memory(Clock::time_point now);
   void wait_in_turn(Clock::time_point deadline, Clock::time_point now, bool moved, bool spins);
   void read_losses();
-  bool pump_unpolled();
-  bool pump_rings();
-  bool take_from(InChannel& channel, Receive& receive);
   bool spin(Clock::time_point now, Clock::time_point until);
   bool spin_on_sockets(Clock::time_point now);
   void sleep(Clock::time_point until, bool only_look);
   Clock::time_point next_wake(Clock::time_point deadline) const;
-  bool poll_and_pump(int timeout_ms);
-  void fill_polled();
-  void handle_polled();
-  OutChannel& out(int rank) { return outs_.get(rank); }
-  /// Some address is not known yet.
-  bool looks_up() const;
+  bool poll(int timeout_ms);
 
   const World world_;
-  int rank_;
-  int size_;
-  std::uint64_t job_;
-  std::uint64_t epoch_;
+  const int rank_;
+  const int size_;
   std::uint32_t generation_ = 0;
   std::shared_ptr<Store> store_;
   std::shared_ptr<Membership> membership_;
-  std::optional<Key> key_;  ///< The ranks prove to each other that they know it.
   std::shared_ptr<Segment> segment_;
   std::shared_ptr<Wakeup> bell_;
-  std::shared_ptr<Flight> flight_;
-  unique_fd listener_;
-  unique_fd wake_;
-  Inbox inbox_;
-  OnControl on_control_;
-  Survey survey_;
+  std::optional<MadeCalls> made_calls_;
   std::shared_ptr<const algorithms::Table> table_;
+  Inbox inbox_;
+  const OnControl on_control_;
+  ControlInbox control_;
+  Survey survey_;
   bool surveying_ = false;
-  ByRank<OutChannel> outs_;       ///< To whom something was posted.
-  ByRank<InChannel> ins_;         ///< From whom there was a connection.
-  bool has_connections_ = false;  ///< In either direction, at any time so far.
-  std::optional<Rings> rings_;
-  std::vector<OutChannel*> ring_outs_;
-  std::deque<Newcomer> newcomers_;
-  std::uint64_t strangers_ = 0;
-  std::string shortage_;
-  Clock::time_point accept_again_{};
-  const bool spins_;
+  Pauses pauses_;  ///< Between two questions to the store.
   std::vector<PeerLoss> losses_;
   std::vector<Clock::time_point> losses_heard_;
-  ControlInbox control_;
   Clock::time_point losses_read_{};
+
+  unique_fd wake_;
+  Signal woken_, told_, rung_;
+  Poller poller_;
+  Poller::Watch wake_watch_, membership_watch_, bell_watch_;
+  std::vector<std::unique_ptr<Transport>>
+      transports_;                     ///< The first that leads to a rank is taken.
+  std::vector<Transport*> in_memory_;  ///< Those of them.
+  TcpTransport* tcp_ = nullptr;        ///< The last one; null in a world of one.
+  std::size_t watched_at_rest_ = 0;    ///< Descriptors without any connection.
+  ByRank<ReceivingEnd*> ins_;          ///< Of ranks from which something came.
+  ByRank<OutChannel> outs_;            ///< To whom something was posted.
+  std::vector<OutChannel*> sending_;   ///< Used by a thread that spins.
+  const bool spins_;
   Clock::time_point sockets_looked_at_{};
-  Clock::time_point next_lookup_{};
-  Clock::duration lookup_pause_{};
-  /// The thread whose turn it is has it.
-  std::vector<pollfd> polled_;
-  std::vector<InChannel*> polled_ins_;
-  std::vector<OutChannel*> polled_outs_;
-  std::vector<OutChannel*> sending_;  ///< Used by a thread that spins.
   ProgressLock progress_lock_;
 };
 

@@ -1,0 +1,319 @@
+#include "collectives/transport/links.hpp"
+
+#include "collectives/transport/flight_words.hpp"
+#include "collectives/transport/shm/rings.hpp"
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/os/socket.hpp"
+#include "runtime/base/text_hash.hpp"
+#include "runtime/segment/remote_barrier.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <sched.h>
+#include <sys/eventfd.h>
+
+namespace dlaunch::transport {
+namespace {
+
+/// Then all ranks hear of it by their agents, and whoever has no connection to them need not ask
+/// for an address to tell them: the store may be gone with whom is lost.
+bool has_lost_some(const std::vector<PeerLoss>& losses) {
+  return std::any_of(losses.begin(), losses.end(), [](const PeerLoss& loss) { return !loss.left; });
+}
+
+/// How long we wait for the store's answer where nobody should wait for it for long.
+constexpr auto store_patience = std::chrono::milliseconds(500);
+
+/// Throws Error{timeout} where the store does not answer; whether the key is there does not matter.
+void require_answer(Store& store, const std::string& key) {
+  const auto asked = Clock::now();
+  try {
+    store.wait(key, asked);
+  } catch (const Error& error) {
+    const bool was_answered = Clock::now() - asked < store_patience;
+    if (error.errc() != Errc::timeout || !was_answered) throw;
+  }
+}
+
+}  // namespace
+
+Links::Links(const World& world, const MakeTransport& first) : Links(world, std::nullopt, first) {}
+
+Links::Links(const World& world, std::uint32_t generation) : Links(world, generation, nullptr) {}
+
+Links::Links(const World& world, std::optional<std::uint32_t> generation,
+             const MakeTransport& first)
+    : world_(world),
+      rank_(world.rank()),
+      size_(world.size()),
+      generation_(generation.value_or(0)),
+      store_(world.store()),
+      membership_(world.membership()),
+      on_control_([this](int from, const Header& header, BytesView payload) {
+        on_control(from, header, payload);
+      }),
+      survey_(world.size()),
+      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      spins_(has_processors(world.info().local_size)) {
+  if (!wake_) throw Error(Errc::internal, "cannot make an eventfd: " + errno_text(errno));
+  wake_watch_ = Poller::Watch(poller_, wake_.get(), woken_, EPOLLIN);
+  const WorldInfo& info = world.info();
+  std::unique_ptr<TcpTransport> tcp;
+  std::shared_ptr<Segment> granted;
+  if (size_ > 1) {
+    TcpTransport::Setting setting;
+    setting.hello.job = text_hash(info.job);
+    setting.hello.epoch = info.epoch;
+    setting.hello.rank = rank_;
+    setting.hello.size = size_;
+    setting.store = store_;
+    if (membership_) setting.key = membership_->data_key();
+    if (membership_ && !generation) setting.listener = membership_->take_listener();
+    setting.generation = generation;
+    tcp = std::make_unique<TcpTransport>(std::move(setting), surroundings());
+    generation_ = tcp->generation();
+    if (membership_) granted = membership_->segment();
+  }
+  if (first) add_transport(first(surroundings()));
+  share(granted);
+  const int recorded_as = granted ? granted->local_of(rank_) : -1;
+  made_calls_.emplace(rank_, generation_, segment_,
+                      std::make_shared<Flight>(recorded_as < 0 ? nullptr : std::move(granted),
+                                               recorded_as, flight_words()));
+  tcp_ = tcp.get();
+  if (tcp) add_transport(std::move(tcp));
+  if (membership_ && membership_->fd() >= 0) {
+    membership_watch_ = Poller::Watch(poller_, membership_->fd(), told_, EPOLLIN);
+  }
+  watched_at_rest_ = poller_.size();
+  if (generation_ == 0) {
+    announce(*store_, rank_, {info.node_rank, info.local_rank, segment_ ? segment_->id() : 0});
+  }
+}
+
+bool Links::has_processors(int ranks_here) {
+  cpu_set_t set;
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 && ranks_here <= CPU_COUNT(&set);
+}
+
+void Links::add_transport(std::unique_ptr<Transport> transport) {
+  if (transport->is_in_memory()) in_memory_.push_back(transport.get());
+  transports_.push_back(std::move(transport));
+}
+
+/// Alone on its node, a rank has one for its flight ring only.
+void Links::share(const std::shared_ptr<Segment>& granted) {
+  if (!granted || granted->size() < 2) return;
+  const int local = granted->local_of(rank_);
+  if (local < 0) return;
+  segment_ = granted;
+  const int bell = static_cast<int>(generation_ % Wakeup::bells_max);
+  bell_ = std::make_shared<Wakeup>(segment_, local, bell);
+  if (bell_->fd() >= 0) bell_watch_ = Poller::Watch(poller_, bell_->fd(), rung_, EPOLLIN);
+  segment_->rank(local).attached =
+      allow_remote_barriers() ? RankBlock::with_remote_barriers : RankBlock::plain;
+  for (int other = 0; other < segment_->size(); ++other) bell_->ring_if_asleep(other);
+  if (generation_ >= ring_sets) return;
+  add_transport(std::make_unique<Rings>(Rings::Setting{segment_, bell_, generation_, local, size_},
+                                        surroundings()));
+}
+
+// ---- Sending. ----
+
+void Links::post(Outgoing& message) {
+  if (message.to == rank_) {
+    inbox_.deliver(rank_, message.header, message.payload);
+    message.state = Outgoing::State::done;
+    return tell_threads();
+  }
+  OutChannel& channel = out(message.to);
+  const bool had_work = channel.has_work();
+  channel.post(message);
+  start_sending(message.to, had_work);
+}
+
+void Links::post_control(int to, const Header& header, Bytes payload) {
+  if (to == rank_) return;
+  OutChannel& channel = out(to);
+  const bool asks = channel.is_idle() && asks_store(to);
+  if (asks && header.kind == Kind::failure && has_lost_some(losses_)) return;
+  if (asks && (header.kind == Kind::failure || header.kind == Kind::inquiry)) {
+    require_answer(*store_, "mesh/" + std::to_string(to));
+  }
+  const bool had_work = channel.has_work();
+  channel.post_control(header, std::move(payload));
+  start_sending(to, had_work);
+}
+
+/// Others are told if messages of theirs may have left, too, or if there is more to poll for.
+void Links::start_sending(int to, bool had_work) {
+  OutChannel& channel = out(to);
+  if (channel.is_idle()) choose(to, channel);
+  channel.pump();
+  if (had_work || channel.has_work()) tell_threads();
+}
+
+/// A channel that breaks of it takes the messages of others with it.
+void Links::withdraw(Outgoing& message) {
+  out(message.to).withdraw(message);
+  tell_threads();
+}
+
+/// Opens the channel by the first transport that leads there; not before it is known of those
+/// before it. Returns whether it is open.
+bool Links::choose(int to, OutChannel& channel) {
+  bool has_asked = false;
+  std::optional<Location> location;
+  for (const auto& transport : transports_) {
+    auto reach = transport->reach(to, location);
+    if (reach == Transport::Reach::unknown && !std::exchange(has_asked, true)) {
+      location = find_location(*store_, to);
+      reach = transport->reach(to, location);
+    }
+    if (reach == Transport::Reach::no) continue;
+    if (reach == Transport::Reach::unknown) break;
+    channel.open(transport->connect(to, channel));
+    return true;
+  }
+  channel.wait_for_way();
+  return false;
+}
+
+/// Whether linking that rank takes a word of the store.
+bool Links::asks_store(int to) {
+  return std::none_of(in_memory_.begin(), in_memory_.end(), [&](const Transport* transport) {
+    return transport->reach(to, std::nullopt) == Transport::Reach::yes;
+  });
+}
+
+bool Links::is_undecided() const {
+  return std::any_of(outs_.begin(), outs_.end(), [](const auto& entry) {
+    return entry.kept->is_undecided() && entry.kept->has_work();
+  });
+}
+
+/// Asks the store where ranks are, as far as that is awaited.
+bool Links::decide(Clock::time_point now) {
+  if (!surveying_ && !is_undecided()) {
+    pauses_.forget();
+    return false;
+  }
+  if (!pauses_.are_over(now)) return false;
+  bool moved = false;
+  for (const auto& [to, channel] : outs_) {
+    if (!channel->is_undecided() || !channel->has_work() || !choose(to, *channel)) continue;
+    channel->pump();
+    moved = true;
+  }
+  surveying_ = surveying_ && survey_.ask(*store_) == nullptr;
+  return moved;
+}
+
+const Topology* Links::topology() {
+  if (!surveying_ && survey_.topology() == nullptr) {
+    surveying_ = survey_.ask(*store_) == nullptr;
+  }
+  return survey_.topology();
+}
+
+bool Links::is_flushed() const {
+  return std::none_of(outs_.begin(), outs_.end(),
+                      [](const auto& entry) { return entry.kept->has_work(); });
+}
+
+// ---- Receiving. ----
+
+/// It may have made room for a source that was held.
+void Links::post(Receive& receive) {
+  inbox_.post(receive);
+  if (progress_lock_.are_shared() && progress(Clock::now())) tell_threads();
+}
+
+void Links::withdraw(Receive& receive) {
+  inbox_.withdraw(receive);
+  if (progress_lock_.are_shared() && progress(Clock::now())) tell_threads();
+}
+
+// ---- News. ----
+
+void Links::on_control(int from, const Header& header, BytesView payload) {
+  if (!control_.take(from, header, payload)) return;
+  const auto status = answer_to(header);
+  if (!status) return;
+  Header answer;
+  answer.kind = Kind::status;
+  answer.communicator = header.communicator;
+  answer.sequence = header.sequence;
+  answer.argument = header.argument;
+  Bytes text = encode(*status);
+  answer.bytes = text.size();
+  post_control(from, answer, std::move(text));
+}
+
+std::optional<Status> Links::answer_to(const Header& inquiry) const {
+  const auto activity = control_.activity(inquiry.communicator);
+  Status status{inquiry.communicator, inquiry.sequence, ""};
+  switch (static_cast<Question>(inquiry.argument)) {
+    case Question::doing:
+      return activity;
+    case Question::made:
+      status.sentence = made_calls_->call_made(rank_, inquiry.communicator, inquiry.sequence);
+      break;
+    case Question::argument:
+      if (activity && activity->communicator == inquiry.communicator &&
+          activity->sequence == inquiry.sequence) {
+        status.sentence = activity->argument;
+      }
+      break;
+    case Question::sent:
+      status.sentence = made_calls_->sent_from(rank_, inquiry);
+      break;
+  }
+  return status;
+}
+
+void Links::inquire(const std::vector<int>& ranks, Inquiry& inquiry) {
+  control_.await(inquiry);
+  Header header = inquiry.message;
+  header.kind = Kind::inquiry;
+  header.communicator = inquiry.communicator;
+  header.sequence = inquiry.sequence;
+  header.argument = static_cast<std::uint64_t>(inquiry.question);
+  bool store_answers = true;
+  for (const int rank : ranks) {
+    // Without it, who has no connection yet is not asked.
+    if (!store_answers && out(rank).is_idle()) continue;
+    try {
+      post_control(rank, header, {});
+    } catch (const Error& error) {
+      if (error.errc() != Errc::timeout) throw;
+      store_answers = false;
+    }
+  }
+}
+
+const PeerLoss* Links::loss_of(int rank) const {
+  const auto found = std::find_if(losses_.begin(), losses_.end(),
+                                  [&](const PeerLoss& loss) { return loss.rank == rank; });
+  return found == losses_.end() ? nullptr : &*found;
+}
+
+const std::string* Links::end_of(int rank) const {
+  const ReceivingEnd* end = in(rank);
+  if (end == nullptr) return break_of(rank);
+  return end->ended() ? &end->reason() : nullptr;
+}
+
+/// A message that has come and is held tells nothing of what is behind it.
+bool Links::has_left_something(int rank) const {
+  const ReceivingEnd* end = in(rank);
+  return end != nullptr && !inbox_.is_stalled(rank) && end->has_left_something();
+}
+
+const std::string* Links::break_of(int rank) const {
+  const OutChannel* channel = outs_.find(rank);
+  return channel != nullptr && channel->is_broken() ? &channel->reason() : nullptr;
+}
+
+}  // namespace dlaunch::transport

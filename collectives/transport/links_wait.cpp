@@ -1,0 +1,193 @@
+#include "collectives/transport/links.hpp"
+#include "collectives/transport/message/spin_times.hpp"
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/os/relax.hpp"
+
+#include <algorithm>
+
+#include <sched.h>
+
+/// How a rank waits for what comes by its links: it looks, spins, and sleeps until a descriptor
+/// tells.
+namespace dlaunch::transport {
+namespace {
+
+/// News of losses may have been read by another thread (any call on the store reads them),
+/// and then no descriptor tells of it.
+constexpr auto losses_interval = std::chrono::milliseconds(100);
+/// Nobody can ring: shared memory is looked at again so often.
+constexpr auto no_bell_interval = std::chrono::milliseconds(1);
+/// Sockets are looked at this often while memory keeps a rank busy; and while it spins, if there
+/// are connections.
+constexpr auto sockets_interval = std::chrono::microseconds(50);
+constexpr auto sockets_slice = std::chrono::microseconds(5);
+/// Between two looks at the clock: about a microsecond.
+constexpr int spins_between_looks = 16;
+
+}  // namespace
+
+void Links::step(Clock::time_point deadline, bool spins) {
+  const auto now = Clock::now();
+  const bool moved = progress(now);
+  if (moved) tell_threads();
+  if (progress_lock_.is_attended()) wake();
+  if (!in_memory_.empty() && moved && now - sockets_looked_at_ < sockets_interval) return;
+  if (!progress_lock_.take(moved ? now : deadline)) return;
+  const Turn turn(progress_lock_);
+  wait_in_turn(deadline, now, moved, spins);
+}
+
+void Links::step_in_turn() {
+  const Turn turn(progress_lock_);
+  const auto now = Clock::now();
+  wait_in_turn(Clock::time_point::max(), now, progress(now), false);
+}
+
+/// Moves all that needs no descriptor to become ready.
+bool Links::progress(Clock::time_point now) {
+  bool moved = decide(now);
+  for (const auto& transport : transports_) moved = transport->progress(now) || moved;
+  return moved;
+}
+
+bool Links::look_into_memory(Clock::time_point now) {
+  bool moved = false;
+  for (Transport* transport : in_memory_) moved = transport->progress(now) || moved;
+  return moved;
+}
+
+void Links::wait_in_turn(Clock::time_point deadline, Clock::time_point now, bool moved,
+                         bool spins) {
+  if (membership_ && now - losses_read_ >= losses_interval) read_losses();
+  if (!moved && spins &&
+      (in_memory_.empty() ? spin_on_sockets(now) : spin(now, next_wake(deadline)))) {
+    return;
+  }
+  sleep(next_wake(deadline), moved);
+}
+
+/// Wakes the other threads: their messages may have come, or there is more to wait for.
+void Links::tell_threads() noexcept {
+  if (progress_lock_.tell()) wake();
+}
+
+// ---- Awake. ----
+
+/// Looks into memory, and at the sockets, until something has moved: true. Not for long, and not
+/// if another thread wants the lock.
+bool Links::spin(Clock::time_point now, Clock::time_point until) {
+  const bool crowded = is_crowded();
+  until = std::min(until, now + (crowded ? yield_time : spin_time));
+  auto sockets_due = has_connections() ? now + sockets_slice : Clock::time_point::max();
+  for (bool first = true; now < until && !progress_lock_.are_wanted();
+       first = false, now = Clock::now()) {
+    const bool yields = crowded && !first;
+    for (int i = 0; i < (yields ? 1 : spins_between_looks); ++i) {
+      yields ? static_cast<void>(::sched_yield()) : relax();
+      if (look_into_memory(now)) return true;
+    }
+    if (now < sockets_due) continue;
+    if (poll(0)) return true;
+    sockets_due = now + sockets_slice;
+  }
+  return false;
+}
+
+/// The same where there are only sockets, and a processor for each rank.
+bool Links::spin_on_sockets(Clock::time_point now) {
+  if (!spins_ || !has_connections()) return false;
+  const auto until = now + spin_time;
+  do {
+    if (poll(0)) return true;
+  } while (!progress_lock_.are_wanted() && Clock::now() < until);
+  return false;
+}
+
+bool Links::allows_system_calls() const {
+  return spins_ && !progress_lock_.are_shared() && is_flushed();
+}
+
+bool Links::receive_now(Receive& receive) {
+  if (receive.from == any_source || !inbox_.is_clear(receive.from)) return false;
+  ReceivingEnd* end = in(receive.from);
+  if (end == nullptr || !end->take_soon(receive, *this)) return false;
+  inbox_.note_taken(receive.from, receive.header);
+  return true;
+}
+
+bool Links::look_for(int from) {
+  ReceivingEnd* end = in(from);
+  if (!spins_ || end == nullptr || !end->is_worth_looking() || progress_lock_.are_shared()) {
+    return false;
+  }
+  sending_.clear();
+  for (const auto& [to, channel] : outs_) {
+    if (!channel->has_work()) continue;
+    // Asking for a way is for step().
+    if (channel->is_undecided()) return false;
+    sending_.push_back(channel.get());
+  }
+  const auto until = Clock::now() + spin_time;
+  do {
+    bool moved = end->pump(inbox_, on_control_);
+    for (OutChannel* channel : sending_) moved = channel->pump() || moved;
+    if (moved) return true;
+  } while (!progress_lock_.are_wanted() && Clock::now() < until);
+  return false;
+}
+
+// ---- Asleep. ----
+
+/// Waits in epoll_wait(2), so that nothing is used while nothing happens.
+void Links::sleep(Clock::time_point until, bool only_look) {
+  int timeout_ms = only_look ? 0 : poll_timeout_ms(until);
+  if (in_memory_.empty() || timeout_ms == 0) {
+    poll(timeout_ms);
+    return;
+  }
+  // A writer that comes from here on rings; what was written before is seen.
+  const auto now = Clock::now();
+  for (Transport* transport : in_memory_) transport->lie_down();
+  if (look_into_memory(now)) timeout_ms = 0;
+  poll(timeout_ms);
+  for (Transport* transport : in_memory_) transport->get_up();
+  look_into_memory(now);
+}
+
+Clock::time_point Links::next_wake(Clock::time_point deadline) const {
+  if (membership_) deadline = std::min(deadline, losses_read_ + losses_interval);
+  if (bell_ && bell_->fd() < 0) deadline = std::min(deadline, Clock::now() + no_bell_interval);
+  for (const auto& transport : transports_) deadline = std::min(deadline, transport->next_wake());
+  return surveying_ || is_undecided() ? std::min(deadline, pauses_.next()) : deadline;
+}
+
+void Links::wake() noexcept {
+  const std::uint64_t one = 1;
+  // It can only fail when the counter is full, and then the waiter wakes anyway.
+  [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
+}
+
+void Links::read_losses() {
+  losses_read_ = Clock::now();
+  losses_ = membership_->losses();
+  losses_heard_.resize(losses_.size(), losses_read_);
+  // All that a rank had written when it ended is there.
+  look_into_memory(losses_read_);
+}
+
+/// Whether any descriptor had something. Data come first: what a peer sent before it ended must be
+/// seen before the news of its end.
+bool Links::poll(int timeout_ms) {
+  const bool moved =
+      poller_.wait(timeout_ms, [this](const auto& wait) { return progress_lock_.released(wait); });
+  if (woken_.take()) {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const auto got = ::read(wake_.get(), &count, sizeof count);
+  }
+  if (rung_.take()) bell_->clear();
+  if (!in_memory_.empty()) sockets_looked_at_ = Clock::now();
+  if (told_.take()) read_losses();
+  return moved;
+}
+
+}  // namespace dlaunch::transport

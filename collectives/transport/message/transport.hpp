@@ -1,0 +1,113 @@
+#pragma once
+
+#include "collectives/transport/message/inbox.hpp"
+#include "collectives/transport/message/message.hpp"
+#include "collectives/transport/message/topology.hpp"
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+/// The door to a way by which messages go between this rank and others. What stands behind it
+/// (tcp/, shm/, a test's) moves bytes; what a message is, who waits for it, and what a call makes
+/// of an end is decided before it. All of it is under the mesh's lock.
+namespace dlaunch::transport {
+
+class OutChannel;
+
+/// What is not data goes here.
+using OnControl = std::function<void(int from, const Header& header, BytesView payload)>;
+
+/// How long a receiving end may look for a message without sleeping.
+class Patience {
+ public:
+  /// Somebody stands before the lock.
+  virtual bool is_over() const = 0;
+  /// Looking may cost system calls: nobody else is kept waiting by that.
+  virtual bool allows_system_calls() const = 0;
+
+ protected:
+  ~Patience() = default;
+};
+
+/// The sending end of a way to one rank.
+class SendingEnd {
+ public:
+  virtual ~SendingEnd() = default;
+  /// A whole message, if that can leave at once and without a system call; else nothing of it.
+  virtual bool write(const Header& header, BytesView payload) = 0;
+  /// As much of the rest of a message as can leave now; `sent` counts header and payload together.
+  /// Returns whether anything moved.
+  virtual bool write_some(const Header& header, BytesView payload, std::size_t& sent) = 0;
+  /// Why it is of no use to write any more: "it closed the connection"; null if it is.
+  virtual const char* end() const noexcept = 0;
+};
+
+/// The receiving end of a way from one rank.
+class ReceivingEnd {
+ public:
+  virtual ~ReceivingEnd() = default;
+  /// Reads and hands on what there is, without blocking. Returns whether anything moved.
+  virtual bool pump(Inbox& inbox, const OnControl& on_control) = 0;
+  /// Takes the next message if it is the one that is wanted, and is there as a whole soon; nobody
+  /// else must be waiting for it. Returns whether it did.
+  virtual bool take_soon(Receive& receive, const Patience& patience) = 0;
+  /// pump() again and again finds what comes sooner than sleeping does, at the cost of system
+  /// calls.
+  virtual bool is_worth_looking() const noexcept = 0;
+  /// The sender closed it, or sent what cannot be; everything before that was taken in.
+  virtual bool ended() const noexcept = 0;
+  /// Why it ended.
+  virtual const std::string& reason() const noexcept = 0;
+  /// What the sender sent before its process ended may still come.
+  virtual bool has_left_something() const noexcept = 0;
+};
+
+/// The receiving ends that a mesh has: one for each rank from which something has come.
+class Sources {
+ public:
+  virtual bool has(int from) const = 0;
+  /// `end` is borrowed for the mesh's life. For a rank that has none.
+  virtual void add(int from, ReceivingEnd& end) = 0;
+
+ protected:
+  ~Sources() = default;
+};
+
+class Poller;
+
+/// What a mesh gives its transports; it outlives them.
+struct Surroundings {
+  Poller& poller;
+  Inbox& inbox;
+  const OnControl& on_control;
+  Sources& sources;
+};
+
+/// A way to some of the ranks.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  enum class Reach { no, unknown, yes };
+  /// Whether it leads to that rank, of whose location not everything may be known yet.
+  virtual Reach reach(int rank, const std::optional<Location>& location) const = 0;
+  /// Looking costs no system call, and no descriptor tells of what comes: `progress` is called
+  /// again and again before a rank sleeps. Connecting asks no store.
+  virtual bool is_in_memory() const noexcept = 0;
+  /// The sending end to a rank that it leads to, once. `channel` is borrowed for the mesh's life,
+  /// and told when it can go on, and when the end has ended.
+  virtual std::unique_ptr<SendingEnd> connect(int to, OutChannel& channel) = 0;
+  /// Moves what no descriptor tells of, and what is due by now. Returns whether anything moved.
+  virtual bool progress(Clock::time_point now) = 0;
+  /// This rank sleeps between these two: what comes meanwhile wakes it, by a descriptor. What came
+  /// before is found by one more `progress`.
+  virtual void lie_down() = 0;
+  virtual void get_up() = 0;
+  /// When it wants `progress` at the latest.
+  virtual Clock::time_point next_wake() const = 0;
+};
+
+}  // namespace dlaunch::transport

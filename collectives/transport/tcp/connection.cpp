@@ -1,0 +1,220 @@
+#include "collectives/transport/tcp/connection.hpp"
+
+#include "collectives/transport/message/out_channel.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+namespace dlaunch::transport {
+namespace {
+
+/// A message of so much, with its header, is copied into one piece to be sent.
+constexpr std::size_t whole_bytes_max = 512;
+/// A receiver closes those that have not proved themselves in time, or when too many are about it:
+/// a sender that computed meanwhile, or met a flood of strangers, tries again.
+constexpr int attempts_max = 40;
+
+bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
+
+}  // namespace
+
+Connection::Connection(Poller& poller, OutChannel& channel, int to, const Hello& hello,
+                       const Key* key, std::vector<Connection*>& all)
+    : poller_(poller), channel_(channel), to_(to), own_hello_(hello), key_(key), all_(all) {
+  all_.push_back(this);
+}
+
+Connection::~Connection() { std::erase(all_, this); }
+
+bool Connection::wants_address() const {
+  return state_ == State::looking_up && channel_.has_work();
+}
+
+void Connection::fail(std::string reason) {
+  // It has left since; why it did is the news.
+  if (state_ == State::connecting && attempts_ > 0) reason = unproven() + "; then " + reason;
+  reason_ = std::move(reason);
+  watch_ = {};
+  fd_.reset();
+}
+
+void Connection::connect(const Address& address) {
+  fd_ =
+      unique_fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd_ && is_shortage(errno)) return;  // Tried again, as a lookup is.
+  if (!fd_) return fail("cannot open a socket: " + errno_text(errno));
+  const int on = 1;
+  ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  const auto* p = reinterpret_cast<const std::byte*>(&own_hello_);
+  hello_.assign(p, p + sizeof own_hello_);
+  if (key_ != nullptr) {
+    proving_.emplace(Proving{{own_hello_, to_, 0, fresh_nonce(), {}}});
+    const Nonce& nonce = proving_->meeting.connector_nonce;
+    hello_.insert(hello_.end(), nonce.begin(), nonce.end());
+  }
+  state_ = State::connecting;
+  if (::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.size) ==
+      0) {
+    state_ = State::open;
+  } else if (errno != EINPROGRESS && errno != EINTR) {
+    return fail("connecting to " + address.to_string() + ": " + errno_text(errno));
+  }
+  watch_ = Poller::Watch(poller_, fd_.get(), *this, EPOLLIN | EPOLLOUT);
+}
+
+bool Connection::finish_connecting() {
+  int error = 0;
+  socklen_t size = sizeof error;
+  ::getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error != 0) {
+    fail("connecting: " + errno_text(error));
+    return false;
+  }
+  sockaddr_storage peer{};
+  size = sizeof peer;
+  if (::getpeername(fd_.get(), reinterpret_cast<sockaddr*>(&peer), &size) != 0) return false;
+  state_ = State::open;
+  return true;
+}
+
+bool Connection::write_hello() {
+  const auto sent = ::send(fd_.get(), hello_.data(), hello_.size(), MSG_NOSIGNAL);
+  if (sent < 0) {
+    if (!would_block(errno) && errno != EINTR) {
+      fail(errno_text(errno));
+    } else {
+      watch_.want(EPOLLIN | EPOLLOUT);
+    }
+    return false;
+  }
+  hello_.erase(hello_.begin(), hello_.begin() + sent);
+  if (!hello_.empty() || !proving_) return hello_.empty();
+  state_ = State::proving;
+  watch_.want(EPOLLIN);
+  return false;
+}
+
+/// Messages may follow.
+bool Connection::is_ready() {
+  if (state_ == State::connecting && !finish_connecting()) return false;
+  return state_ == State::open && (hello_.empty() || write_hello());
+}
+
+std::string Connection::unproven() const {
+  return "it closed " + std::to_string(attempts_) +
+         (attempts_ == 1 ? " connection" : " connections") +
+         " before both sides had proved the job's key; was it given another one, or none?";
+}
+
+/// Nothing of a message was sent yet, so nothing is lost.
+void Connection::connect_again() {
+  proving_.reset();
+  watch_ = {};
+  fd_.reset();
+  if (++attempts_ >= attempts_max) {
+    return fail(unproven());
+  }
+  state_ = State::looking_up;
+}
+
+void Connection::read_proof() {
+  Proving& proving = *proving_;
+  // One byte more than there can be: a receiver that has given us up says so behind its proof.
+  for (;;) {
+    std::byte surplus{};
+    const bool complete = proving.got == challenge_bytes;
+    std::byte* into = complete ? &surplus : proving.challenge.data() + proving.got;
+    const auto n =
+        ::recv(fd_.get(), into, complete ? 1 : challenge_bytes - proving.got, MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && would_block(errno)) break;
+    if (n <= 0) return connect_again();
+    if (complete) return fail("it sent something that is no proof of the job's key");
+    proving.got += static_cast<std::size_t>(n);
+  }
+  if (proving.got < challenge_bytes) return;
+  const auto answer = answer_to(proving.challenge, *key_, proving.meeting);
+  if (!answer) return fail("it did not prove to know the job's key");
+  hello_.assign(answer->begin(), answer->end());
+  proving_.reset();
+  state_ = State::open;
+}
+
+/// The receiver never writes: whatever can be read is the end.
+void Connection::look() {
+  if (state_ == State::proving) return read_proof();
+  if (state_ == State::connecting) finish_connecting();
+  if (state_ != State::open || !reason_.empty()) return;
+  std::byte unexpected{};
+  ssize_t n = 0;
+  do {
+    n = ::recv(fd_.get(), &unexpected, 1, MSG_DONTWAIT);
+  } while (n < 0 && errno == EINTR);
+  if (n < 0 && would_block(errno)) return;
+  fail(n < 0 ? errno_text(errno) : "it closed the connection");
+}
+
+/// What the channel is told comes last, since it may end this connection.
+void Connection::on_ready(std::uint32_t events) {
+  if ((events & ~std::uint32_t{EPOLLOUT}) != 0) look();
+  const bool may_write = reason_.empty() && is_ready();
+  if (!reason_.empty()) return channel_.look_for_end();
+  if (!may_write) return;
+  if (!channel_.has_work()) return watch_.want(EPOLLIN);
+  channel_.pump();
+}
+
+/// In one piece, for which the kernel does less than for two. If that fails, the next send fails
+/// again, and is dealt with there.
+std::size_t Connection::write_whole(const Header& header, BytesView payload) {
+  std::array<std::byte, whole_bytes_max> whole;
+  std::memcpy(whole.data(), &header, sizeof header);
+  if (!payload.empty()) std::memcpy(whole.data() + sizeof header, payload.data(), payload.size());
+  const auto sent =
+      ::send(fd_.get(), whole.data(), sizeof header + payload.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  return sent > 0 ? static_cast<std::size_t>(sent) : 0;
+}
+
+bool Connection::write_some(const Header& header, BytesView payload, std::size_t& sent) {
+  if (!is_ready()) return false;
+  const std::size_t before = sent;
+  const std::size_t total = sizeof header + payload.size();
+  if (sent == 0 && total <= whole_bytes_max) sent = write_whole(header, payload);
+  while (sent < total) {
+    std::array<iovec, 2> parts{};
+    std::size_t count = 0;
+    const auto add = [&](const void* data, std::size_t bytes) {
+      // iovec has no const; sendmsg only reads.
+      parts[count++] = {const_cast<void*>(data), bytes};
+    };
+    if (sent < sizeof header) {
+      add(reinterpret_cast<const std::byte*>(&header) + sent, sizeof header - sent);
+    }
+    const std::size_t skip = std::max(sent, sizeof header) - sizeof header;
+    if (skip < payload.size()) add(payload.data() + skip, payload.size() - skip);
+    msghdr out{};
+    out.msg_iov = parts.data();
+    out.msg_iovlen = count;
+    const auto written = ::sendmsg(fd_.get(), &out, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      if (!would_block(errno)) {
+        fail(errno_text(errno));
+      } else {
+        watch_.want(EPOLLIN | EPOLLOUT);
+      }
+      break;
+    }
+    sent += static_cast<std::size_t>(written);
+  }
+  return sent != before;
+}
+
+}  // namespace dlaunch::transport

@@ -1,0 +1,75 @@
+#pragma once
+
+#include "collectives/transport/message/poller.hpp"
+#include "collectives/transport/message/transport.hpp"
+#include "collectives/transport/tcp/proof.hpp"
+#include "runtime/base/os/socket.hpp"
+#include "runtime/base/os/unique_fd.hpp"
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dlaunch::transport {
+
+/// The sending end of a connection: says who it is, hears the receiver's proof where the job has a
+/// key, and writes; without ever blocking. What it borrows lives as long.
+class Connection final : public SendingEnd, public Watched {
+ public:
+  /// `channel` is told when it can go on, or has ended. With a key nothing is sent before `to` has
+  /// proved to know it, too. It is in `all` as long as it lives.
+  Connection(Poller& poller, OutChannel& channel, int to, const Hello& hello, const Key* key,
+             std::vector<Connection*>& all);
+  ~Connection() override;
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  int to() const { return to_; }
+  OutChannel& channel() const { return channel_; }
+  /// It has something to send, and no address for that, or is to try again.
+  bool wants_address() const;
+  /// TCP_NODELAY, so that small messages leave at once.
+  void connect(const Address& address);
+
+  bool write(const Header&, BytesView) override { return false; }
+  bool write_some(const Header& header, BytesView payload, std::size_t& sent) override;
+  const char* end() const noexcept override { return reason_.empty() ? nullptr : reason_.c_str(); }
+  void on_ready(std::uint32_t events) override;
+
+ private:
+  enum class State { looking_up, connecting, proving, open };
+  /// A connection that waits for its receiver's proof.
+  struct Proving {
+    Meeting meeting;
+    std::array<std::byte, challenge_bytes> challenge{};
+    std::size_t got = 0;
+  };
+
+  bool is_ready();
+  bool finish_connecting();
+  bool write_hello();
+  std::size_t write_whole(const Header& header, BytesView payload);
+  void look();
+  void read_proof();
+  void connect_again();
+  std::string unproven() const;
+  void fail(std::string reason);
+
+  Poller& poller_;
+  OutChannel& channel_;
+  const int to_;
+  const Hello& own_hello_;
+  const Key* const key_;
+  std::vector<Connection*>& all_;
+  State state_ = State::looking_up;
+  unique_fd fd_;
+  Poller::Watch watch_;
+  Bytes hello_;  ///< The part of the Hello still to be sent.
+  std::optional<Proving> proving_;
+  int attempts_ = 0;  ///< Connections whose proof was not taken.
+  std::string reason_;
+};
+
+}  // namespace dlaunch::transport

@@ -1,0 +1,149 @@
+#include "collectives/transport/tcp/tcp_transport.hpp"
+
+#include "collectives/transport/message/out_channel.hpp"
+#include "runtime/base/os/socket.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+#include <utility>
+
+namespace dlaunch::transport {
+namespace {
+
+Address address_of(std::string_view text) {
+  const auto colon = text.rfind(':');
+  std::uint16_t port = 0;
+  const char* end = text.data() + text.size();
+  if (colon == std::string_view::npos ||
+      std::from_chars(text.data() + colon + 1, end, port).ptr != end) {
+    throw Error(Errc::internal, "a rank published '" + std::string(text) +
+                                    "' as its address; host:port was expected");
+  }
+  std::string_view host = text.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return resolve(host, port).front();
+}
+
+}  // namespace
+
+/// A connection from a rank. One that is held is not watched from its next event on, until it is
+/// held no more.
+class TcpTransport::Source final : public Watched {
+ public:
+  Source(TcpTransport& transport, unique_fd connected, int from)
+      : transport_(transport),
+        channel_(std::move(connected), from),
+        watch_(transport.mesh_.poller, channel_.fd(), *this, EPOLLIN) {}
+
+  InChannel& channel() { return channel_; }
+  bool pump() { return channel_.pump(transport_.mesh_.inbox, transport_.mesh_.on_control); }
+  /// What no descriptor tells of.
+  bool progress() {
+    if (channel_.ended()) return false;
+    const bool moved = channel_.held() && pump();
+    if (channel_.ended()) {
+      watch_.want(0);
+    } else if (!channel_.held()) {
+      watch_.want(EPOLLIN);
+    }
+    return moved;
+  }
+  void on_ready(std::uint32_t) override {
+    pump();
+    if (!channel_.is_worth_looking()) watch_.want(0);
+  }
+
+ private:
+  TcpTransport& transport_;
+  InChannel channel_;
+  Poller::Watch watch_;
+};
+
+TcpTransport::TcpTransport(Setting setting, const Surroundings& mesh)
+    : of_(std::move(setting)),
+      mesh_(mesh),
+      acceptor_(mesh.poller, publish(), of_.hello, key(), [this](int from, unique_fd connected) {
+        if (mesh_.sources.has(from)) return false;
+        Source& source = ins_.get(from, *this, std::move(connected), from);
+        mesh_.sources.add(from, source.channel());
+        source.on_ready(EPOLLIN);
+        return true;
+      }) {}
+
+TcpTransport::~TcpTransport() = default;
+
+/// The agent's listener was made known by World::init. A listener of our own is made known here;
+/// the first free key tells how many meshes this rank made from the world before.
+unique_fd TcpTransport::publish() {
+  of_.hello.mesh = of_.generation.value_or(0);
+  of_.hello.proves = of_.key ? 1 : 0;
+  if (of_.listener) return std::move(of_.listener);
+  unique_fd listener = listen_tcp(resolve(own_host(), 0).front());
+  const std::string address = local_address(listener.get()).to_string();
+  if (of_.generation) {
+    of_.store->set(key_of(of_.hello.rank), as_bytes(address));
+    return listener;
+  }
+  while (!of_.store->compare_set(key_of(of_.hello.rank), std::nullopt, as_bytes(address))) {
+    ++of_.hello.mesh;
+  }
+  return listener;
+}
+
+/// The host at which others reach this rank: its first mesh, or World::init, has made it known.
+std::string TcpTransport::own_host() {
+  const auto first = of_.store->get("mesh/" + std::to_string(of_.hello.rank));
+  return first ? address_of(as_text(*first)).host() : "127.0.0.1";
+}
+
+std::string TcpTransport::key_of(int rank) const {
+  const std::string key = "mesh/" + std::to_string(rank);
+  return generation() == 0 ? key : key + "/" + std::to_string(generation());
+}
+
+// ---- Sending. ----
+
+std::unique_ptr<SendingEnd> TcpTransport::connect(int to, OutChannel& channel) {
+  auto connection =
+      std::make_unique<Connection>(mesh_.poller, channel, to, of_.hello, key(), connections_);
+  look_up(*connection);
+  return connection;
+}
+
+void TcpTransport::look_up(Connection& connection) {
+  const auto address = of_.store->get(key_of(connection.to()));
+  if (address) connection.connect(address_of(as_text(*address)));
+}
+
+/// Asks the store for the addresses that are awaited.
+bool TcpTransport::look_up_pending(Clock::time_point now) {
+  std::vector<Connection*> awaited;
+  std::copy_if(connections_.begin(), connections_.end(), std::back_inserter(awaited),
+               [](const Connection* connection) { return connection->wants_address(); });
+  if (awaited.empty()) lookups_.forget();
+  if (awaited.empty() || !lookups_.are_over(now)) return false;
+  bool moved = false;
+  for (Connection* connection : awaited) {
+    look_up(*connection);
+    if (connection->wants_address()) continue;
+    connection->channel().pump();  // If it cannot connect, that is its end.
+    moved = true;
+  }
+  return moved;
+}
+
+bool TcpTransport::progress(Clock::time_point now) {
+  bool moved = look_up_pending(now);
+  for (const auto& [from, source] : ins_) moved = source->progress() || moved;
+  acceptor_.progress(now);
+  return moved;
+}
+
+Clock::time_point TcpTransport::next_wake() const {
+  const bool looks_up = std::any_of(connections_.begin(), connections_.end(),
+                                    [](const auto* each) { return each->wants_address(); });
+  return looks_up ? std::min(lookups_.next(), acceptor_.next_wake()) : acceptor_.next_wake();
+}
+
+}  // namespace dlaunch::transport

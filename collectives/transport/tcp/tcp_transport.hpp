@@ -1,0 +1,71 @@
+#pragma once
+
+#include "collectives/transport/message/by_rank.hpp"
+#include "collectives/transport/message/pauses.hpp"
+#include "collectives/transport/message/poller.hpp"
+#include "collectives/transport/message/transport.hpp"
+#include "collectives/transport/tcp/acceptor.hpp"
+#include "collectives/transport/tcp/channel.hpp"
+#include "collectives/transport/tcp/connection.hpp"
+#include "collectives/transport/tcp/proof.hpp"
+
+#include <dlaunch/store.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dlaunch::transport {
+
+/// A connection to each rank that something is sent to, made when it first is, and one from each
+/// rank that sends. Ranks find each other by the addresses in the store. Leads everywhere.
+class TcpTransport final : public Transport {
+ public:
+  struct Setting {
+    Hello hello;  ///< This rank's; in which mesh is found out here.
+    std::shared_ptr<Store> store;
+    std::optional<Key> key;  ///< The ranks prove to each other that they know it.
+    unique_fd listener;      ///< One whose address the others know already; or none.
+    /// The mesh's generation, if its ranks have agreed on one; else it is the next one.
+    std::optional<std::uint32_t> generation;
+  };
+  /// Makes its address known if nobody did.
+  TcpTransport(Setting setting, const Surroundings& mesh);
+  ~TcpTransport() override;
+  TcpTransport(const TcpTransport&) = delete;
+  TcpTransport& operator=(const TcpTransport&) = delete;
+
+  /// Which of the meshes made from this world it belongs to.
+  std::uint32_t generation() const { return of_.hello.mesh; }
+  std::uint64_t strangers() const { return acceptor_.strangers(); }
+  const std::string& shortage() const { return acceptor_.shortage(); }
+
+  Reach reach(int, const std::optional<Location>&) const override { return Reach::yes; }
+  bool is_in_memory() const noexcept override { return false; }
+  std::unique_ptr<SendingEnd> connect(int to, OutChannel& channel) override;
+  bool progress(Clock::time_point now) override;
+  void lie_down() override {}
+  void get_up() override {}
+  Clock::time_point next_wake() const override;
+
+ private:
+  class Source;
+
+  unique_fd publish();
+  std::string own_host();
+  std::string key_of(int rank) const;
+  void look_up(Connection& connection);
+  bool look_up_pending(Clock::time_point now);
+  const Key* key() const { return of_.key ? &*of_.key : nullptr; }
+
+  Setting of_;
+  const Surroundings mesh_;
+  Acceptor acceptor_;
+  ByRank<Source> ins_;
+  std::vector<Connection*> connections_;  ///< Their channels own them.
+  Pauses lookups_;
+};
+
+}  // namespace dlaunch::transport
