@@ -37,7 +37,7 @@ std::string joining_text(const Client::Options& options) {
 std::unique_ptr<TlsChannel> secure(int socket, FrameReader& reader, const Client::Options& options,
                                    Clock::time_point deadline) {
   if (!options.key) return nullptr;
-  auto tls = TlsChannel::connect(options.hello.job, *options.key);
+  auto tls = connect_tls(options.hello.job, *options.key);
   Bytes plain;
   shake_hands(*tls, socket, plain, deadline, "joining " + options.peer_name);
   reader.read_through(*tls, std::move(plain));
@@ -53,7 +53,7 @@ wire::Welcome greet(int socket, FrameReader& reader, TlsChannel* tls,
   wire::encode_frame(hello, {0, wire::Type::hello, 0, 0, 0}, options.hello);
   if (tls != nullptr) {
     Bytes sealed;
-    if (!tls->seal(hello, sealed)) throw tls->error(what);
+    if (!tls->seal(hello, sealed)) throw error_of(*tls, what);
     hello = std::move(sealed);
   }
   for (std::size_t sent = 0; sent < hello.size();) {

@@ -210,7 +210,7 @@ asio::awaitable<void> Uplink::State::connect_to(Address address) {
 asio::awaitable<void> Uplink::State::secure() {
   const std::string what = joining();
   const Step step = next_step();
-  tls = TlsChannel::connect(options.hello.job, *options.key);
+  tls = connect_tls(options.hello.job, *options.key);
   Bytes plain;
   std::array<std::byte, TlsChannel::handshake_bytes_max> read{};
   std::size_t got = 0;
@@ -220,7 +220,7 @@ asio::awaitable<void> Uplink::State::secure() {
     static_cast<void>(  // Reading tells.
         ::send(socket.native_handle(), out.data(), out.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
     if (fed == TlsChannel::Fed::broken) {
-      const Error error = tls->error(what);
+      const Error error = error_of(*tls, what);
       final = is_final(error.errc());
       throw Error(error);
     }
@@ -251,7 +251,7 @@ asio::awaitable<wire::Welcome> Uplink::State::greet() {
   wire::encode_frame(hello, {0, wire::Type::hello, 0, 0, 0}, options.hello);
   if (tls) {
     Bytes ciphertext;
-    if (!tls->seal(hello, ciphertext)) throw tls->error(what);
+    if (!tls->seal(hello, ciphertext)) throw error_of(*tls, what);
     hello = std::move(ciphertext);
   }
   for (std::size_t written = 0; written < hello.size();) {

@@ -12,7 +12,6 @@
 
 using namespace dlaunch;
 using namespace dlaunch::test;
-using store::TlsChannel;
 using testing::contains;
 
 namespace {
@@ -145,7 +144,7 @@ TEST_CASE("a wrong secret, an unknown job, and another job's secret sound alike"
 TEST_CASE("who proves one job cannot say HELLO to another") {
   GuardedServer server;
   const unique_fd socket = server.connect();
-  const auto tls = TlsChannel::connect("other", key("other"));
+  const auto tls = store::connect_tls("other", key("other"));
   Bytes plain, sealed;
   store::shake_hands(*tls, socket.get(), plain, soon(), "joining");
   REQUIRE(tls->seal(hello_of("train"), sealed));
@@ -191,7 +190,7 @@ TEST_CASE("without the secret nobody comes in, and nobody is told anything but w
   }
   SUBCASE("reading in the clear in the middle of a handshake") {
     const unique_fd socket = server.connect();
-    const auto tls = TlsChannel::connect("train", key("train"));
+    const auto tls = store::connect_tls("train", key("train"));
     Bytes plain, hello;
     tls->feed({}, plain, hello);
     say(socket, BytesView(hello).first(hello.size() / 2));
@@ -211,7 +210,7 @@ TEST_CASE("a recorded connection that is sent again changes nothing") {
   Bytes recorded;
   {
     const unique_fd socket = server.connect();
-    const auto tls = TlsChannel::connect("train", key("train"));
+    const auto tls = store::connect_tls("train", key("train"));
     Bytes plain, out;
     tls->feed({}, plain, out);
     say(socket, out);
@@ -319,7 +318,7 @@ TEST_CASE("a client with a key says nothing to a server without one") {
 TEST_CASE("slow and half handshakes keep nobody else out, and have an end") {
   GuardedServer server;
   Bytes plain, hello;
-  const auto tls = TlsChannel::connect("train", key("train"));
+  const auto tls = store::connect_tls("train", key("train"));
   tls->feed({}, plain, hello);
   std::vector<unique_fd> half;
   for (int i = 0; i < 300; ++i) {
@@ -366,7 +365,7 @@ TEST_CASE("a client that does not read is dropped under TLS, too") {
   store::Client good = server.client_with("train", key("train"));
   good.set("big", Bytes(4u << 20));
   const unique_fd socket = server.connect();
-  const auto tls = TlsChannel::connect("train", key("train"));
+  const auto tls = store::connect_tls("train", key("train"));
   Bytes plain, out, said = hello_of("train");
   store::shake_hands(*tls, socket.get(), plain, soon(), "joining");
   wire::encode_frame(said, {0, {}, 0, 1, 0}, wire::Watch{"big"});
