@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-/// The two ends of a TlsChannel, and its client's beginning over a socket.
+/// The two ends of a TlsChannel.
 namespace dlaunch::store {
 
 /// The client's end. Throws Error where it cannot be made.
@@ -22,11 +22,5 @@ std::unique_ptr<TlsAcceptor> accept_tls(KeyOfJob key_of);
 /// After `broken`: what to throw, `what` being what was tried; Errc::unauthenticated where trying
 /// again is of no use.
 Error error_of(const TlsChannel& channel, const std::string& what);
-
-/// Blocks until the client's handshake is over. Throws error_of, Error{timeout}, or
-/// Error{unreachable} when the connection ends; `what` begins the sentence. Data that arrives
-/// behind the handshake is appended to `plain`.
-void shake_hands(TlsChannel& channel, int socket, Bytes& plain, Clock::time_point deadline,
-                 const std::string& what);
 
 }  // namespace dlaunch::store
