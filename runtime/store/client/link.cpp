@@ -72,13 +72,15 @@ Link::~Link() {
   ::shutdown(socket_.get(), SHUT_WR);
 }
 
-/// In a forked child a thread of the parent's may hold the lock for ever.
+void Link::require_ours() const {
+  if (home_.is_here()) return;
+  throw Error(Errc::misuse, "this World belongs to the parent process, pid " +
+                                std::to_string(owner_) +
+                                "; a forked child may not use it and needs a rank of its own");
+}
+
 Link::Lock Link::lock() const {
-  if (!home_.is_here()) {
-    throw Error(Errc::misuse, "this connection to " + options_.peer_name + " belongs to process " +
-                                  std::to_string(owner_) +
-                                  ", which forked this one; a child has to join by itself");
-  }
+  require_ours();
   Lock held(mutex_);
   if (failure_) throw Error(*failure_);
   return held;

@@ -48,6 +48,9 @@ class Link {
                         const std::string& what);
 
   void dispatch();
+  /// Throws Error{misuse} in a forked child, where a thread of the parent's may hold any lock for
+  /// ever.
+  void require_ours() const;
   void tell(wire::Type type, BytesView payload);
 
   int fd() const { return fd_.load(); }

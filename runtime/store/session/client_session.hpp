@@ -125,12 +125,10 @@ class ClientSession {
   };
   struct Pending {
     wire::Type type{};
-    Bytes frame;  ///< As it was first sent.
+    Bytes frame;  ///< As it was last sent.
     Answer answer;
-    /// The offset of the request's timeout in the frame, and when that ends: it shrinks when the
-    /// request is sent again.
-    std::size_t timeout_at = 0;
-    Clock::time_point deadline;
+    Clock::time_point asked;
+    Clock::time_point deadline = Clock::time_point::max();  ///< Of its timeout, if it has one.
     bool held = false;    ///< Not sent: too many changes are unanswered.
     bool stands = false;  ///< Asked on each connection.
   };

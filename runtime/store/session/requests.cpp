@@ -1,6 +1,6 @@
+#include "runtime/store/protocol/operations.hpp"
 #include "runtime/store/session/client_session.hpp"
 
-#include <cstring>
 #include <utility>
 
 /// The requests of a ClientSession: which are sent, which are held back, which are sent again.
@@ -12,39 +12,18 @@ namespace {
 constexpr std::size_t pops_max = wire::unanswered_changes_max / 2;
 constexpr std::size_t changes_max = wire::unanswered_changes_max - pops_max;
 
-/// The offset of a request's timeout in the payload; nullopt: it has none.
-std::optional<std::size_t> timeout_offset(wire::Type type, BytesView payload) {
-  std::size_t at = 0;
-  switch (type) {
-    case wire::Type::wait:
-    case wire::Type::wait_get:
-    case wire::Type::pop:
-      break;
-    case wire::Type::barrier:
-    case wire::Type::all_gather:
-      at = sizeof(std::uint32_t) + ByteReader(payload).integer<std::uint32_t>() +
-           sizeof(std::uint64_t) + sizeof(std::int32_t);
-      break;
-    default:
-      return std::nullopt;
-  }
-  if (at + sizeof(std::uint64_t) > payload.size()) return std::nullopt;
-  return at;
-}
+bool can_be_cancelled(wire::Type type) { return wire::Requests::has(type, wire::waits); }
 
-/// It waits, and changes nothing when its waiter goes.
-bool can_be_cancelled(wire::Type type) {
-  switch (type) {
-    case wire::Type::wait:
-    case wire::Type::wait_get:
-    case wire::Type::pop:
-    case wire::Type::watch:
-    case wire::Type::barrier:
-    case wire::Type::all_gather:
-      return true;
-    default:
-      return false;
-  }
+/// The request with what is left of its time.
+Bytes with_timeout(wire::Type type, BytesView payload, wire::Timeout left) {
+  Bytes changed;
+  wire::Requests::decode(type, payload, [&](auto message) {
+    if constexpr (requires { message.timeout; }) {
+      message.timeout = left;
+      wire::encode(changed, message);
+    }
+  });
+  return changed;
 }
 
 }  // namespace
@@ -56,13 +35,11 @@ std::uint64_t ClientSession::request(wire::Type type, std::uint64_t epoch, Bytes
   pending.type = type;
   pending.answer = std::move(answer);
   pending.stands = stands;
+  pending.asked = now;
   wire::encode_frame(pending.frame, {0, type, 0, number, epoch}, payload);
-  if (const auto offset = timeout_offset(type, payload)) {
-    pending.timeout_at = wire::header_bytes + *offset;
-    wire::Timeout timeout;
-    std::memcpy(&timeout.microseconds, payload.data() + *offset, sizeof timeout.microseconds);
-    pending.deadline = timeout.deadline(now);
-  }
+  wire::Requests::decode(type, can_be_cancelled(type) ? payload : BytesView(), [&](const auto& m) {
+    if constexpr (requires { m.timeout; }) pending.deadline = m.timeout.deadline(now);
+  });
   if (must_wait(type)) {
     pending.held = true;
     (type == wire::Type::pop ? held_pops_ : held_).push_back(number);
@@ -108,12 +85,15 @@ void ClientSession::go(Pending& pending, Clock::time_point now) {
   if (open() && at_.resumed) send(pending, now);
 }
 
-/// The time that is left may have changed since it was asked.
 void ClientSession::send(Pending& pending, Clock::time_point now) {
-  if (pending.timeout_at != 0) {
-    const auto left = wire::Timeout::until(pending.deadline, now);
-    std::memcpy(pending.frame.data() + pending.timeout_at, &left.microseconds,
-                sizeof left.microseconds);
+  if (pending.deadline != Clock::time_point::max() && now != pending.asked) {
+    // The time that is left has changed since it was asked.
+    const Bytes payload =
+        with_timeout(pending.type, BytesView(pending.frame).subspan(wire::header_bytes),
+                     wire::Timeout::until(pending.deadline, now));
+    const auto header = wire::decode_header(pending.frame);
+    pending.frame.clear();
+    wire::encode_frame(pending.frame, header, payload);
   }
   at_.unsent.insert(at_.unsent.end(), pending.frame.begin(), pending.frame.end());
   check_unsent();
