@@ -4,9 +4,8 @@
 
 namespace dlaunch::device {
 
-/// The process's device library: libdlaunch_nccl.so, beside the file that this code lies in, or
-/// wherever the loader finds it; loaded by the first call that succeeds, for good. Throws
-/// Error{unsupported} with what is lacking.
+/// The process's device library, libdlaunch_nccl.so; loaded by the first call that succeeds, for
+/// good. Throws Error{unsupported} with what is lacking.
 Library& library();
 
 }  // namespace dlaunch::device

@@ -4,9 +4,9 @@
 #include "runtime/base/phrases.hpp"
 #include "runtime/world/by_hand/neighbours.hpp"
 #include "runtime/world/by_hand/roster.hpp"
-#include "runtime/world/guarded_store.hpp"
 #include "runtime/world/join.hpp"
 #include "runtime/world/member/identity.hpp"
+#include "runtime/world/member_link.hpp"
 #include "runtime/world/table_file.hpp"
 
 #include <algorithm>
@@ -159,7 +159,7 @@ void place_by_hosts(std::span<const std::string> host_of_rank, WorldInfo& info) 
 
 World form_world(const std::shared_ptr<MemberLink>& link, Joining joining) {
   WorldInfo& info = joining.place.info;
-  const auto store = std::make_shared<GuardedStore>(link);
+  const std::shared_ptr<Store> store(link, &link->client());  // As long as the link.
   try {
     publish(*store, *link, joining);
     if (info.rank == 0 && !joining.table.empty()) publish_table(*store, joining.table);

@@ -1,12 +1,9 @@
 #include "runtime/base/secret/secret.hpp"
 
-#include "runtime/base/secret/openssl.hpp"
+#include "runtime/base/secret/crypto.hpp"
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
-
-#include <openssl/core_names.h>
 
 namespace dlaunch {
 namespace {
@@ -15,11 +12,10 @@ constexpr std::string_view job_key_prefix = "dlk1:";
 constexpr std::size_t text_key_bytes_min = 16;  ///< 128 bits.
 constexpr std::size_t raw_key_bytes_min = 32;
 
-constexpr const char* how_to_make_one = "; 'openssl rand -hex 32 > FILE; chmod 600 FILE' makes one";
+constexpr std::string_view base64_alphabet =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-const unsigned char* unsigned_data(BytesView bytes) {
-  return reinterpret_cast<const unsigned char*>(bytes.data());
-}
+constexpr const char* how_to_make_one = "; 'openssl rand -hex 32 > FILE; chmod 600 FILE' makes one";
 
 /// Bytes of a secret on its way: every way out wipes them.
 struct WipedBytes {
@@ -33,10 +29,8 @@ bool is_hex(std::string_view text) {
 }
 
 bool is_base64(std::string_view text) {
-  constexpr std::string_view alphabet =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   if (text.empty() || text.size() % 4 != 0) return false;
-  const auto end = text.find_first_not_of(alphabet);
+  const auto end = text.find_first_not_of(base64_alphabet);
   return end == std::string_view::npos || text.substr(end) == "=" || text.substr(end) == "==";
 }
 
@@ -62,14 +56,33 @@ Bytes from_hex(std::string_view text) {
 }
 
 Bytes from_base64(std::string_view text) {
-  Bytes out(text.size() / 4 * 3);
-  const int size = openssl::crypto().EVP_DecodeBlock(reinterpret_cast<unsigned char*>(out.data()),
-                                                     unsigned_data(as_bytes(text)),
-                                                     static_cast<int>(text.size()));
-  const auto padding = static_cast<std::size_t>(std::count(text.begin(), text.end(), '='));
-  // It counts the padding as zeros.
-  out.resize(static_cast<std::size_t>(std::max(size, 0)) - padding);
+  Bytes out;
+  out.reserve(text.size() / 4 * 3);
+  std::uint32_t bits = 0;
+  int count = 0;  // Of the last bits, those that are in no byte yet.
+  for (const char c : text.substr(0, text.find('='))) {
+    bits = bits << 6 | static_cast<std::uint32_t>(base64_alphabet.find(c));
+    count += 6;
+    if (count < 8) continue;
+    count -= 8;
+    out.push_back(static_cast<std::byte>(bits >> count));
+  }
   return out;
+}
+
+/// Of 32 bytes: of the last three places two are filled.
+std::string to_base64(Key::View bytes) {
+  std::string text;
+  text.reserve(44);
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    const auto at = [&](std::size_t k) {
+      return i + k < bytes.size() ? std::to_integer<std::uint32_t>(bytes[i + k]) : 0;
+    };
+    const std::uint32_t bits = at(0) << 16 | at(1) << 8 | at(2);
+    for (const int shift : {18, 12, 6, 0}) text += base64_alphabet[bits >> shift & 63];
+  }
+  text.back() = '=';
+  return text;
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -118,25 +131,10 @@ void wipe(std::string& secret) noexcept { ::explicit_bzero(secret.data(), secret
 Key::Key(View bytes) { std::copy(bytes.begin(), bytes.end(), bytes_.begin()); }
 
 Key derive_key(BytesView from, std::string_view info) {
-  const openssl::Crypto& c = openssl::crypto();
-  const std::unique_ptr<EVP_KDF, decltype(c.EVP_KDF_free)> kdf(
-      c.EVP_KDF_fetch(nullptr, "HKDF", nullptr), c.EVP_KDF_free);
-  const std::unique_ptr<EVP_KDF_CTX, decltype(c.EVP_KDF_CTX_free)> derivation(
-      kdf ? c.EVP_KDF_CTX_new(kdf.get()) : nullptr, c.EVP_KDF_CTX_free);
-  std::string digest = "SHA256";
-  // OpenSSL's parameters have no const; it only reads these.
-  const std::array<OSSL_PARAM, 4> parameters{
-      c.OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest.data(), 0),
-      c.OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_KEY, const_cast<std::byte*>(from.data()),
-                                          from.size()),
-      c.OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_INFO, const_cast<char*>(info.data()),
-                                          info.size()),
-      c.OSSL_PARAM_construct_end()};
   std::array<std::byte, Key::size> out{};
-  if (!derivation ||
-      c.EVP_KDF_derive(derivation.get(), reinterpret_cast<unsigned char*>(out.data()), out.size(),
-                       parameters.data()) != 1) {
-    throw Error(Errc::internal, "cannot derive a key: " + openssl::complaint());
+  std::string why;
+  if (!crypto().derive(from, info, out, why)) {
+    throw Error(Errc::internal, "cannot derive a key: " + why);
   }
   Key key(out);
   wipe(out);
@@ -149,19 +147,13 @@ Key derive_data_key(const Key& job_key, std::uint64_t incarnation, std::uint64_t
 }
 
 Mac mac_of(const Key& key, BytesView message) {
-  const openssl::Crypto& c = openssl::crypto();
   Mac mac{};
-  unsigned size = 0;
-  if (c.HMAC(c.EVP_sha256(), key.bytes().data(), Key::size, unsigned_data(message), message.size(),
-             reinterpret_cast<unsigned char*>(mac.data()), &size) == nullptr) {
-    throw Error(Errc::internal, "cannot make an HMAC: " + openssl::complaint());
-  }
-  return mac;
+  std::string why;
+  if (crypto().authenticate(key.bytes(), message, mac, why)) return mac;
+  throw Error(Errc::internal, "cannot make an HMAC: " + why);
 }
 
-bool same_mac(const Mac& one, const Mac& other) {
-  return openssl::crypto().CRYPTO_memcmp(one.data(), other.data(), one.size()) == 0;
-}
+bool same_mac(const Mac& one, const Mac& other) { return crypto().same(one, other); }
 
 Secret Secret::parse(BytesView content, const std::string& where) {
   const std::string_view text = trimmed(as_text(content));
@@ -193,13 +185,9 @@ Key Secret::job_key(std::string_view job) const {
 }
 
 std::string job_key_text(std::string_view job, const Key& key) {
-  std::array<unsigned char, Key::size / 3 * 4 + 5> encoded{};
-  const int size = openssl::crypto().EVP_EncodeBlock(encoded.data(), unsigned_data(key.bytes()),
-                                                     static_cast<int>(Key::size));
-  std::string text(job_key_prefix);
-  text.append(job).append(":");
-  text.append(encoded.begin(), encoded.begin() + size);
-  wipe(std::as_writable_bytes(std::span(encoded)));
+  std::string encoded = to_base64(key.bytes());
+  std::string text = std::string(job_key_prefix).append(job).append(":").append(encoded);
+  wipe(encoded);
   return text;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <dlaunch/store.hpp>
+#include "runtime/base/secret/crypto.hpp"
 
 #include <array>
 #include <cstdint>
@@ -19,8 +19,8 @@ void wipe(std::string& secret) noexcept;
 /// it does so by TLS or by an HMAC.
 class Key {
  public:
-  static constexpr std::size_t size = 32;
-  using View = std::span<const std::byte, size>;
+  static constexpr std::size_t size = key_bytes;
+  using View = KeyView;
 
   explicit Key(View bytes);
   Key(const Key&) = default;
@@ -40,7 +40,7 @@ Key derive_key(BytesView from, std::string_view info);
 Key derive_data_key(const Key& job_key, std::uint64_t incarnation, std::uint64_t epoch);
 
 /// HMAC-SHA256.
-using Mac = std::array<std::byte, 32>;
+using Mac = std::array<std::byte, mac_bytes>;
 Mac mac_of(const Key& key, BytesView message);
 /// In a time that does not depend on the bytes.
 bool same_mac(const Mac& one, const Mac& other);

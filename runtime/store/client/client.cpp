@@ -82,10 +82,15 @@ struct Client::State {
     return ask<wire::Number>(message, what).value;
   }
 
+  std::unique_lock<std::mutex> lock() {
+    link.require_ours();
+    return std::unique_lock(mutex);
+  }
+
   /// Rounds are counted per name and contributor, since threads of one process may share a client.
   using Rounds = std::map<std::pair<std::string, int>, std::uint64_t>;
   std::uint64_t round(Rounds& rounds, std::string_view name, int contributor) {
-    const std::lock_guard lock(mutex);
+    const auto held = lock();
     return rounds[{std::string(name), contributor}];
   }
   void advance(Rounds& rounds, std::string_view name, int contributor) {
@@ -265,7 +270,7 @@ KeyChange Client::watch(std::string_view key, Clock::time_point deadline) {
   check_key(key);
   std::uint64_t subscription = 0;
   {
-    const std::lock_guard lock(state_->mutex);
+    const auto held = state_->lock();
     auto found = state_->watches.find(key);
     if (found == state_->watches.end()) {
       found = state_->watches.emplace(std::string(key), state_->link.subscribe(key)).first;

@@ -3,7 +3,7 @@
 #include "runtime/base/os/home_process.hpp"
 #include "runtime/store/client/client.hpp"
 #include "runtime/store/client/watched.hpp"
-#include "runtime/store/protocol/frame_reader.hpp"
+#include "runtime/store/session/client_session.hpp"
 
 #include <atomic>
 #include <condition_variable>
@@ -17,9 +17,9 @@
 
 namespace dlaunch::store {
 
-/// The layer below the client's operations: one connection, requests by number, and nobody but the
-/// callers to read it. The first to wait reads for all (the leader); when it has its answer,
-/// another takes over. Any thread may call.
+/// The layer below the client's operations: a ClientSession's socket, and nobody but the callers to
+/// read it. The first to wait reads for all (the leader); when it has its answer, another takes
+/// over. Any thread may call.
 class Link {
  public:
   struct Reply {
@@ -48,25 +48,20 @@ class Link {
                         const std::string& what);
 
   void dispatch();
+  /// Throws Error{misuse} in a forked child, where a thread of the parent's may hold any lock for
+  /// ever.
+  void require_ours() const;
   void tell(wire::Type type, BytesView payload);
 
   int fd() const { return fd_.load(); }
-  const wire::Welcome& welcome() const { return welcome_; }
+  const wire::Welcome& welcome() const { return session_.welcome(); }
   const Client::Options& options() const { return options_; }
 
  private:
   using Lock = std::unique_lock<std::mutex>;
-  struct Pending {
-    Bytes frame;  ///< To be sent again after a reconnect.
-    bool change = false;
-    std::optional<Reply> reply;
-    std::condition_variable wake;
-  };
   struct Subscription {
     explicit Subscription(std::string_view key) : watched(std::string(key)) {}
 
-    Bytes frames;                   ///< The watch, and behind it a get of the same key.
-    std::uint64_t get_request = 0;  ///< The number of the latter.
     Watched watched;
     std::condition_variable wake;
   };
@@ -87,40 +82,31 @@ class Link {
   };
 
   Lock lock() const;
-  void check_usable() const;
-  std::uint64_t begin(wire::Type type, BytesView payload, Bytes& frame);
   template <class Ready>
   bool wait_until(Lock& lock, std::condition_variable& wake, Clock::time_point deadline,
                   Ready ready);
   void lead(Lock& lock, Clock::time_point deadline);
   void hand_over();
   void fail(const Error& error);
-  bool receive(Lock& lock);
-  void take_frames(Lock& lock);
-  void take_reply(const FrameReader::Frame& frame);
-  void take_watch_reply(const FrameReader::Frame& frame);
-  void send_queued();
-  void queue(BytesView frame);
+  void take_events(Lock& lock);
+  void take_watch_reply(Subscription& subscription, const wire::FrameHeader& header,
+                        BytesView payload);
+  bool send_queued();
+  void flush();
+  void greet(Lock& lock, Clock::time_point deadline);
   void reconnect(Lock& lock, Clock::time_point deadline);
 
   const Client::Options options_;
   const Client::OnPush on_push_;
   const HomeProcess home_;
   const pid_t owner_;  ///< Its pid, to be told.
-  wire::Welcome welcome_;
-  std::unique_ptr<TlsChannel> tls_;  ///< Null where there is no key.
   unique_fd socket_;
   unique_fd kick_;  ///< Tells the leader that there is more to send than the socket took.
   std::atomic<int> fd_ = -1;
-  FrameReader reader_;  ///< The leader's.
 
   mutable std::mutex mutex_;
-  Bytes unsent_;
-  std::uint64_t next_request_ = 1;
-  std::map<std::uint64_t, Pending*> pending_;  ///< In the order of sending.
+  ClientSession session_;
   std::map<std::uint64_t, Subscription> subscriptions_;
-  std::size_t changes_ = 0;  ///< How many of the pending are changes.
-  std::condition_variable room_;
   std::list<std::condition_variable*> followers_;
   bool leading_ = false;
   std::optional<Error> failure_;  ///< Sticks: nothing works after it.

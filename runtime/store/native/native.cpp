@@ -1,6 +1,7 @@
 #include "runtime/store/native/native.hpp"
 
 #include "runtime/base/phrases.hpp"
+#include "runtime/store/protocol/operations.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -11,19 +12,6 @@ namespace {
 
 /// A block that many get is copied when it is small, and shared when it is not.
 constexpr std::size_t copied_block_max = 2048;
-
-template <class... Ts>
-struct Overloaded : Ts... {
-  using Ts::operator()...;
-};
-template <class... Ts>
-Overloaded(Ts...) -> Overloaded<Ts...>;
-
-/// The message that a lambda `[](const Message&) {...}` takes.
-template <class Call, class Message>
-Message argument_of(void (Call::*)(const Message&) const);
-template <class Call>
-using MessageOf = decltype(argument_of(&Call::operator()));
 
 std::string sentence(const TimedOut& late) {
   if (!late.contributors.empty()) {
@@ -238,82 +226,46 @@ bool NativeSession::store_request(const wire::FrameHeader& header, BytesView pay
   const Caller by{client_, header.request};
   KeyValues& values = space_->values;
   Effects& out = space_->effects;
-  // Decodes the message that `call` takes, and makes the call.
-  const auto with = [&](auto call) {
-    const auto message = wire::decode<MessageOf<decltype(call)>>(payload);
-    if (!message) return false;
-    call(*message);
-    space_->deliver();
-    return true;
-  };
-  switch (header.type) {
-    case wire::Type::set:
-      return with([&](const wire::Set& m) { values.set(by, m.key, m.value, out); });
-    case wire::Type::get:
-      return with([&](const wire::Get& m) { values.get(by, m.key, out); });
-    case wire::Type::add:
-      return with([&](const wire::Add& m) { values.add(by, m.key, m.delta, out); });
-    case wire::Type::set_leased:
-      return with([&](const wire::SetLeased& m) {
+  const auto carry_out = wire::Overloaded{
+      [&](const wire::Set& m) { values.set(by, m.key, m.value, out); },
+      [&](const wire::Get& m) { values.get(by, m.key, out); },
+      [&](const wire::Add& m) { values.add(by, m.key, m.delta, out); },
+      [&](const wire::SetLeased& m) {
         values.set_leased(by, m.key, m.value, session_, m.lease(), now_, out);
-      });
-    case wire::Type::multi_get:
-      return with([&](const wire::MultiGet& m) { values.multi_get(by, m.keys, out); });
-    case wire::Type::multi_set:
-      return with([&](const wire::MultiSet& m) { values.multi_set(by, m.keys, m.values, out); });
-    case wire::Type::compare_set:
-      return with([&](const wire::CompareSet& m) {
-        values.compare_set(by, m.key, m.expected, m.desired, out);
-      });
-    case wire::Type::append:
-      return with([&](const wire::Append& m) { values.append(by, m.key, m.tail, out); });
-    case wire::Type::erase:
-      return with([&](const wire::Erase& m) { values.erase(by, m.key, out); });
-    case wire::Type::list:
-      return with([&](const wire::List& m) { values.list(by, m.prefix, out); });
-    case wire::Type::count:
-      return with([&](const wire::Count&) { values.count(by, out); });
-    case wire::Type::wait:
-      return with(
-          [&](const wire::Wait& m) { values.wait(by, m.keys, m.timeout.deadline(now_), out); });
-    case wire::Type::wait_get:
-      return with([&](const wire::WaitGet& m) {
-        values.wait_get(by, m.key, m.timeout.deadline(now_), out);
-      });
-    case wire::Type::push:
-      return with([&](const wire::Push& m) { values.push(by, m.queue, m.value, out); });
-    case wire::Type::try_pop:
-      return with([&](const wire::TryPop& m) { values.try_pop(by, m.queue, out); });
-    case wire::Type::pop:
-      return with(
-          [&](const wire::Pop& m) { values.pop(by, m.queue, m.timeout.deadline(now_), out); });
-    case wire::Type::queue_size:
-      return with([&](const wire::QueueSize& m) { values.queue_size(by, m.queue, out); });
-    case wire::Type::watch:
-      return with([&](const wire::Watch& m) { values.watch(by, m.key, out); });
-    case wire::Type::barrier:
-      return with([&](const wire::Barrier& m) {
+      },
+      [&](const wire::MultiGet& m) { values.multi_get(by, m.keys, out); },
+      [&](const wire::MultiSet& m) { values.multi_set(by, m.keys, m.values, out); },
+      [&](const wire::CompareSet& m) { values.compare_set(by, m.key, m.expected, m.desired, out); },
+      [&](const wire::Append& m) { values.append(by, m.key, m.tail, out); },
+      [&](const wire::Erase& m) { values.erase(by, m.key, out); },
+      [&](const wire::List& m) { values.list(by, m.prefix, out); },
+      [&](const wire::Count&) { values.count(by, out); },
+      [&](const wire::Wait& m) { values.wait(by, m.keys, m.timeout.deadline(now_), out); },
+      [&](const wire::WaitGet& m) { values.wait_get(by, m.key, m.timeout.deadline(now_), out); },
+      [&](const wire::Push& m) { values.push(by, m.queue, m.value, out); },
+      [&](const wire::TryPop& m) { values.try_pop(by, m.queue, out); },
+      [&](const wire::Pop& m) { values.pop(by, m.queue, m.timeout.deadline(now_), out); },
+      [&](const wire::QueueSize& m) { values.queue_size(by, m.queue, out); },
+      [&](const wire::Watch& m) { values.watch(by, m.key, out); },
+      [&](const wire::Barrier& m) {
         values.barrier(by, m.name, m.round, m.count, m.contributors, m.timeout.deadline(now_), out);
-      });
-    case wire::Type::all_gather:
-      return with([&](const wire::AllGather& m) {
+      },
+      [&](const wire::AllGather& m) {
         values.all_gather(by, m.name, m.round, m.count, m.contributors, m.blobs,
                           m.timeout.deadline(now_), out);
-      });
-    case wire::Type::cancel:
-      return with([&](const wire::Cancel& m) {
+      },
+      [&](const wire::Cancel& m) {
         send(by.request, wire::Number{values.cancel({client_, m.request}) ? 1 : 0});
-      });
-    case wire::Type::renew:
-      return with([&](const wire::Renew&) {
+      },
+      [&](const wire::Renew&) {
         values.renew(session_, now_);
         send(by.request, wire::Done{});
-      });
-    case wire::Type::end_leases:
-      return with([&](const wire::EndLeases& m) { values.end_leases(by, m.keys, session_, out); });
-    default:
-      return false;  // Not reached: these are all requests of the store's.
-  }
+      },
+      [&](const wire::EndLeases& m) { values.end_leases(by, m.keys, session_, out); },
+  };
+  if (!wire::Requests::decode(header.type, payload, carry_out)) return false;
+  space_->deliver();
+  return true;
 }
 
 bool NativeSession::other(const wire::FrameHeader& header, BytesView payload) {
@@ -387,7 +339,7 @@ bool NativeSession::fits(std::uint64_t request, std::size_t payload_bytes) {
 
 void NativeSession::answer(const Effect& effect) {
   const std::uint64_t request = effect.to.request;
-  std::visit(Overloaded{
+  std::visit(wire::Overloaded{
                  [&](const Done&) { send(request, wire::Done{}); },
                  [&](const Number& a) { send(request, wire::Number{a.value}); },
                  [&](const Found& a) { send(request, wire::Found{a.value}); },

@@ -3,18 +3,12 @@
 #include "runtime/base/phrases.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <cstring>
-
-#include <sys/socket.h>
-#include <sys/uio.h>
+#include <iterator>
 
 namespace dlaunch::store {
 namespace {
 
-constexpr std::size_t descriptors_per_message_max = 16;
-constexpr std::size_t sealed_bytes_per_read = 32u << 10;
 /// A buffer that one large frame has grown is given back when it is empty.
 constexpr std::size_t kept_bytes_max = 1u << 20;
 
@@ -32,9 +26,12 @@ std::string printable(BytesView said) {
 
 }  // namespace
 
-/// Room for the rest of the frame that has begun, and some for those behind it.
-void FrameReader::make_room() {
+std::span<std::byte> FrameReader::room() {
   constexpr std::size_t least = 8u << 10;
+  if (begin_ == end_) {
+    begin_ = end_ = 0;
+    if (buffer_.size() > kept_bytes_max) Bytes(16u << 10).swap(buffer_);
+  }
   std::size_t wanted = least;
   if (unread().size() >= wire::header_bytes) {
     const auto header = wire::decode_header(unread());
@@ -42,80 +39,17 @@ void FrameReader::make_room() {
       wanted = std::max(wanted, wire::header_bytes + header.length - unread().size());
     }
   }
-  if (buffer_.size() - end_ >= wanted) return;
-  std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
-  end_ -= std::exchange(begin_, 0);
-  if (buffer_.size() - end_ < wanted) buffer_.resize(end_ + wanted);
+  if (buffer_.size() - end_ < wanted) {
+    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+    end_ -= std::exchange(begin_, 0);
+    if (buffer_.size() - end_ < wanted) buffer_.resize(end_ + wanted);
+  }
+  return std::span(buffer_).subspan(end_);
 }
 
-void FrameReader::read_through(TlsChannel& channel, Bytes plain) {
-  tls_ = &channel;
-  buffer_ = std::move(plain);
-  begin_ = 0;
-  end_ = buffer_.size();
-}
-
-/// TLS has nothing to answer at this point, so there is nothing to send.
-FrameReader::Received FrameReader::receive_sealed(int socket) {
-  std::array<std::byte, sealed_bytes_per_read> sealed;
-  ssize_t size = 0;
-  do {
-    size = ::recv(socket, sealed.data(), sealed.size(), MSG_DONTWAIT);
-  } while (size < 0 && errno == EINTR);
-  if (size < 0) {
-    return errno == EAGAIN || errno == EWOULDBLOCK ? Received::nothing : Received::closed;
-  }
-  errno = 0;
-  if (size == 0) return Received::closed;
-  buffer_.erase(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(begin_));
-  buffer_.resize(end_ - begin_);
-  begin_ = 0;
-  Bytes answers;
-  const auto fed =
-      tls_->feed(BytesView(sealed).first(static_cast<std::size_t>(size)), buffer_, answers);
-  end_ = buffer_.size();
-  if (fed == TlsChannel::Fed::broken) errno = EBADMSG;
-  return fed == TlsChannel::Fed::open ? Received::some : Received::closed;
-}
-
-FrameReader::Received FrameReader::receive(int socket) {
-  if (tls_ != nullptr) return receive_sealed(socket);
-  if (begin_ == end_) {
-    begin_ = end_ = 0;
-    if (buffer_.size() > kept_bytes_max) Bytes(16u << 10).swap(buffer_);
-  }
-  make_room();
-  iovec part{buffer_.data() + end_, buffer_.size() - end_};
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(descriptors_per_message_max * sizeof(int))>
-      control;
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  ssize_t size = 0;
-  do {
-    size = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  } while (size < 0 && errno == EINTR);
-  if (size < 0) {
-    return errno == EAGAIN || errno == EWOULDBLOCK ? Received::nothing : Received::closed;
-  }
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
-       header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
-      descriptors_.emplace_back(fd);
-    }
-  }
-  if (size == 0) {
-    errno = 0;
-    return Received::closed;
-  }
-  end_ += static_cast<std::size_t>(size);
-  return Received::some;
+void FrameReader::arrived(std::size_t size, std::vector<unique_fd> descriptors) {
+  end_ += size;
+  std::ranges::move(descriptors, std::back_inserter(descriptors_));
 }
 
 std::optional<std::uint32_t> FrameReader::preface() {

@@ -1,6 +1,7 @@
 #include "runtime/store/protocol/wire.hpp"
 
 #include "runtime/base/deadline.hpp"
+#include "runtime/store/protocol/operations.hpp"
 #include "runtime/store/protocol/wire_codec.hpp"
 
 #include <algorithm>
@@ -253,27 +254,8 @@ FrameHeader decode_header(BytesView bytes) {
   return header;
 }
 
-bool is_store_request(Type type) { return type >= Type::set && type <= Type::end_leases; }
-
-bool is_change(Type type) {
-  switch (type) {
-    case Type::set:
-    case Type::set_leased:
-    case Type::multi_set:
-    case Type::add:
-    case Type::compare_set:
-    case Type::append:
-    case Type::erase:
-    case Type::push:
-    case Type::try_pop:
-    case Type::pop:
-    case Type::end_leases:
-      return true;
-    default:
-      // Every other number, those a newer peer may send included, changes nothing here.
-      return false;
-  }
-}
+bool is_store_request(Type type) { return Requests::contains(type); }
+bool is_change(Type type) { return Requests::has(type, changes); }
 
 std::chrono::milliseconds SetLeased::lease() const {
   constexpr std::uint64_t longest = std::chrono::milliseconds(std::chrono::hours(24)).count();

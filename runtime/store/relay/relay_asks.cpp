@@ -1,4 +1,5 @@
 #include "runtime/base/phrases.hpp"
+#include "runtime/store/protocol/operations.hpp"
 #include "runtime/store/relay/relay_state.hpp"
 
 #include <algorithm>
@@ -22,12 +23,6 @@ Relay::State::Looked Relay::State::look(wire::Type type, BytesView payload,
                                         Clock::time_point now) const {
   Looked looked;
   looked.deadline = now + patience;
-  const auto as = [&]<class Message>(Message*, auto note) {
-    const auto message = wire::decode<Message>(payload);
-    looked.well_formed = message.has_value();
-    if (message) note(*message);
-  };
-  const auto plain = [](const auto&) {};
   const auto round = [&](const auto& m, std::vector<BytesView> blobs) {
     looked.deadline = m.timeout.deadline(now);
     looked.what = name_in_quotes(m.name) + ": waiting for the others";
@@ -36,60 +31,45 @@ Relay::State::Looked Relay::State::look(wire::Type type, BytesView payload,
                                        std::move(blobs),
                                        looked.deadline};
   };
-#define DLAUNCH_LOOK(name, Message, ...)                   \
-  case wire::Type::name:                                   \
-    as(static_cast<wire::Message*>(nullptr), __VA_ARGS__); \
-    break
-  switch (type) {
-    DLAUNCH_LOOK(set, Set, [&](const wire::Set& m) { looked.published = {{m.key, m.value}}; });
-    DLAUNCH_LOOK(get, Get, plain);
-    DLAUNCH_LOOK(multi_get, MultiGet, plain);
-    DLAUNCH_LOOK(multi_set, MultiSet, [&](const wire::MultiSet& m) {
-      for (std::size_t i = 0; i < m.keys.size(); ++i) {
-        looked.published.emplace_back(m.keys[i], m.values[i]);
-      }
-    });
-    DLAUNCH_LOOK(add, Add, plain);
-    DLAUNCH_LOOK(compare_set, CompareSet, [&](const wire::CompareSet& m) {
-      if (!m.expected) looked.published = {{m.key, m.desired}};
-    });
-    DLAUNCH_LOOK(append, Append, plain);
-    DLAUNCH_LOOK(erase, Erase, plain);
-    DLAUNCH_LOOK(list, List, plain);
-    DLAUNCH_LOOK(count, Count, plain);
-    DLAUNCH_LOOK(push, Push, plain);
-    DLAUNCH_LOOK(try_pop, TryPop, plain);
-    DLAUNCH_LOOK(queue_size, QueueSize, plain);
-    DLAUNCH_LOOK(renew, Renew, plain);
-    DLAUNCH_LOOK(end_leases, EndLeases, plain);
-    DLAUNCH_LOOK(set_leased, SetLeased, [&](const wire::SetLeased& m) {
-      looked.lease = Ask::Lease{std::string(m.key), m.lease()};
-    });
-    DLAUNCH_LOOK(wait, Wait, [&](const wire::Wait& m) {
-      looked.deadline = m.timeout.deadline(now);
-      looked.what = "waiting for " + listed(m.keys, names_told(m.keys.size()), name_in_quotes);
-      looked.alike = true;
-    });
-    DLAUNCH_LOOK(wait_get, WaitGet, [&](const wire::WaitGet& m) {
-      looked.deadline = m.timeout.deadline(now);
-      looked.what = "waiting for " + name_in_quotes(m.key);
-      looked.alike = true;
-    });
-    DLAUNCH_LOOK(pop, Pop, [&](const wire::Pop& m) {
-      looked.deadline = m.timeout.deadline(now);
-      looked.what = "waiting for " + name_in_quotes(m.queue);
-    });
-    DLAUNCH_LOOK(watch, Watch, [&](const wire::Watch& m) {
-      looked.deadline = Clock::time_point::max();
-      looked.watched = std::string(m.key);
-    });
-    DLAUNCH_LOOK(cancel, Cancel, [&](const wire::Cancel& m) { looked.cancelled = m.request; });
-    DLAUNCH_LOOK(barrier, Barrier, [&](const wire::Barrier& m) { round(m, {}); });
-    DLAUNCH_LOOK(all_gather, AllGather, [&](const wire::AllGather& m) { round(m, m.blobs); });
-    default:
-      break;  // Not the store's.
-  }
-#undef DLAUNCH_LOOK
+  const auto note = wire::Overloaded{
+      [&](const wire::Set& m) {
+        looked.published = {{m.key, m.value}};
+      },
+      [&](const wire::MultiSet& m) {
+        for (std::size_t i = 0; i < m.keys.size(); ++i) {
+          looked.published.emplace_back(m.keys[i], m.values[i]);
+        }
+      },
+      [&](const wire::CompareSet& m) {
+        if (!m.expected) looked.published = {{m.key, m.desired}};
+      },
+      [&](const wire::SetLeased& m) {
+        looked.lease = Ask::Lease{std::string(m.key), m.lease()};
+      },
+      [&](const wire::Wait& m) {
+        looked.deadline = m.timeout.deadline(now);
+        looked.what = "waiting for " + listed(m.keys, names_told(m.keys.size()), name_in_quotes);
+        looked.alike = true;
+      },
+      [&](const wire::WaitGet& m) {
+        looked.deadline = m.timeout.deadline(now);
+        looked.what = "waiting for " + name_in_quotes(m.key);
+        looked.alike = true;
+      },
+      [&](const wire::Pop& m) {
+        looked.deadline = m.timeout.deadline(now);
+        looked.what = "waiting for " + name_in_quotes(m.queue);
+      },
+      [&](const wire::Watch& m) {
+        looked.deadline = Clock::time_point::max();
+        looked.watched = std::string(m.key);
+      },
+      [&](const wire::Cancel& m) { looked.cancelled = m.request; },
+      [&](const wire::Barrier& m) { round(m, {}); },
+      [&](const wire::AllGather& m) { round(m, m.blobs); },
+      [](const auto&) {},
+  };
+  looked.well_formed = wire::Requests::decode(type, payload, note);
   return looked;
 }
 

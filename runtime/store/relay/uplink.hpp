@@ -4,7 +4,7 @@
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/os/unique_fd.hpp"
 #include "runtime/base/secret/secret.hpp"
-#include "runtime/store/protocol/wire.hpp"
+#include "runtime/store/session/client_session.hpp"
 
 #include <functional>
 #include <memory>
@@ -42,8 +42,6 @@ class Uplink {
     /// trouble is told once more, on time, and whoever hears it decides.
     Clock::duration first_max = Clock::duration::max();
   };
-  /// A connection for which more is queued, because the other end does not read, is dropped.
-  static constexpr std::size_t unsent_bytes_max = 64u << 20;
   /// Called on the thread of `io`, never from within a call of Uplink. May call Uplink, and may
   /// destroy it.
   class Events {
@@ -65,20 +63,15 @@ class Uplink {
   };
   /// The answer's header and payload, which is borrowed until it returns. Called once, save for a
   /// watch. Called like Events.
-  using Answer = std::function<void(const wire::FrameHeader&, BytesView)>;
+  using Answer = ClientSession::Answer;
 
   Uplink(boost::asio::io_context& io, Options options, Events& events);
   ~Uplink();
 
   void start();
-  /// Sends a request of the store's, or keeps it until there is a connection; `epoch` goes into its
-  /// header. Returns its number. The timeout in the payload of one that waits counts from now: what
-  /// is sent later says what is left of it. Requests go out in this order, and are held back while
-  /// wire::unanswered_changes_max changes are unanswered, since the server remembers no more of
-  /// them; pops, which may wait for long, have a share of their own and overtake.
+  /// As ClientSession's, of which this is one over Asio. Requests are kept until there is a
+  /// connection.
   std::uint64_t request(wire::Type type, std::uint64_t epoch, BytesView payload, Answer answer);
-  /// Forgets a request without an answer: its waiter is gone. One that waits is cancelled at the
-  /// other end; any other is carried out.
   void forget(std::uint64_t request);
   /// Pushes a message; dropped while not connected.
   void tell(wire::Type type, BytesView payload);

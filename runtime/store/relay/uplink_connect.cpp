@@ -1,6 +1,7 @@
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/phrases.hpp"
+#include "runtime/store/client/socket_turn.hpp"
 #include "runtime/store/relay/uplink_state.hpp"
 
 #include <algorithm>
@@ -20,32 +21,7 @@ using namespace asio::experimental::awaitable_operators;
 using asio::posix::stream_descriptor;
 constexpr auto awaited = asio::as_tuple(asio::use_awaitable);
 
-bool is_final(Errc code) {
-  switch (code) {
-    case Errc::timeout:
-    case Errc::peer_lost:
-    case Errc::unreachable:
-    case Errc::aborted:
-      return false;
-    case Errc::mismatch:
-    case Errc::refused:
-    case Errc::misuse:
-    case Errc::revoked:
-    case Errc::unsupported:
-    case Errc::version:
-    case Errc::internal:
-    case Errc::unauthenticated:
-      return true;
-  }
-  return true;
-}
-
 }  // namespace
-
-std::string Uplink::State::peer() const {
-  if (options.host.empty()) return options.peer_name;
-  return options.peer_name + " at " + host_port(options.host, options.port);
-}
 
 void Uplink::State::report(const Error& error) {
   last_trouble = error.what();
@@ -66,7 +42,6 @@ asio::awaitable<void> Uplink::State::run(std::shared_ptr<State> self) {
   s.first_until = deadline_after(s.options.first_max, s.good);
   while (!s.closed) {
     std::optional<Error> error;
-    s.final = false;
     try {
       co_await s.connect();
     } catch (const Error& failure) {
@@ -74,10 +49,10 @@ asio::awaitable<void> Uplink::State::run(std::shared_ptr<State> self) {
     }
     if (!error) {
       co_await s.watch_silence();
-      error = s.loss;
+      if (s.session.broken()) error = s.session.broken()->error;
     }
     if (s.closed) break;
-    if (s.final || s.options.host.empty()) {
+    if (s.final() || s.options.host.empty()) {
       s.closed = true;
       s.socket.close();
       s.last_trouble = error->what();
@@ -105,20 +80,19 @@ asio::awaitable<void> Uplink::State::pause() {
 asio::awaitable<void> Uplink::State::connect() {
   if (options.connected) {
     adopt(std::move(options.connected));
-    welcomed(co_await greet());
+    co_await greet(false);
     co_return;
   }
   std::optional<Error> last;
   for (const Address& address : co_await look_up()) {
     try {
       co_await connect_to(address);
-      if (options.key) co_await secure();
-      welcomed(co_await greet());
+      co_await greet(true);
       co_return;
     } catch (const Error& error) {
       last = error;
     }
-    if (final || closed) break;
+    if (final() || closed) break;
   }
   throw Error(*last);
 }
@@ -172,10 +146,7 @@ void Uplink::State::adopt(unique_fd connected_socket) {
   ++generation;
   socket.close();
   socket.assign(connected_socket.release());
-  reader = FrameReader();
-  tls.reset();
-  sealed.clear();
-  sealed_sent = 0;
+  writable_awaited = false;
 }
 
 /// False when the time came first.
@@ -183,7 +154,7 @@ asio::awaitable<bool> Uplink::State::await_socket(stream_descriptor::wait_type w
                                                   Clock::time_point until) {
   timer.expires_at(until);
   const auto first = co_await (socket.async_wait(what, awaited) || timer.async_wait(awaited));
-  if (closed) throw Error(Errc::aborted, joining() + ": not needed any more");
+  if (closed) throw Error(Errc::aborted, "joining " + peer + ": not needed any more");
   co_return first.index() == 0;
 }
 
@@ -206,108 +177,23 @@ asio::awaitable<void> Uplink::State::connect_to(Address address) {
   if (error != 0) throw connect_error(address, error);
 }
 
-/// The TLS handshake. Its messages are the first on the connection, and fit into the socket.
-asio::awaitable<void> Uplink::State::secure() {
-  const std::string what = joining();
-  const Step step = next_step();
-  tls = TlsChannel::connect(options.hello.job, *options.key);
-  Bytes plain;
-  std::array<std::byte, TlsChannel::handshake_bytes_max> read{};
-  std::size_t got = 0;
-  for (;;) {
-    Bytes out;
-    const auto fed = tls->feed(BytesView(read).first(got), plain, out);
-    static_cast<void>(  // Reading tells.
-        ::send(socket.native_handle(), out.data(), out.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
-    if (fed == TlsChannel::Fed::broken) {
-      const Error error = tls->error(what);
-      final = is_final(error.errc());
-      throw Error(error);
-    }
-    if (tls->established()) break;
-    if (!co_await await_socket(stream_descriptor::wait_read, step.until)) {
-      throw Error(Errc::unreachable,
-                  what + ": connected, but it does not answer within " + step.text);
-    }
-    const ssize_t n = ::recv(socket.native_handle(), read.data(), read.size(), MSG_DONTWAIT);
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
-      throw Error(Errc::unreachable,
-                  what + ": it closed the connection during the TLS handshake" +
-                      (n < 0 ? ": " + errno_text(errno) : "; is it a rendezvous with a secret?"));
-    }
-    got = n < 0 ? 0 : static_cast<std::size_t>(n);
-  }
-  reader.read_through(*tls, std::move(plain));
-}
-
-/// Preface and HELLO there, preface and WELCOME back.
-asio::awaitable<wire::Welcome> Uplink::State::greet() {
-  const std::string what = joining();
+/// Until WELCOME has come.
+asio::awaitable<void> Uplink::State::greet(bool sealed) {
   const auto [until, length] = next_step();
-  const Error silent(Errc::unreachable,
-                     what + ": connected, but it does not answer within " + length);
-  Bytes hello;
-  wire::encode_preface(hello);
-  wire::encode_frame(hello, {0, wire::Type::hello, 0, 0, 0}, options.hello);
-  if (tls) {
-    Bytes ciphertext;
-    if (!tls->seal(hello, ciphertext)) throw tls->error(what);
-    hello = std::move(ciphertext);
-  }
-  for (std::size_t written = 0; written < hello.size();) {
-    const ssize_t n = ::send(socket.native_handle(), hello.data() + written, hello.size() - written,
-                             MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n > 0) written += static_cast<std::size_t>(n);
-    if (n < 0 && errno != EAGAIN && errno != EINTR) break;  // Reading tells.
-    if (n < 0 && !co_await await_socket(stream_descriptor::wait_write, until)) throw Error(silent);
-  }
-  std::optional<std::uint32_t> version;
+  const int number = socket.native_handle();
+  session.begin(sealed, Clock::now());
   for (;;) {
-    if (!version) version = preface_of(what);
-    if (version) {
-      if (const auto frame = reader.next()) co_return answer_to_hello(*frame, what);
-    }
-    if (!co_await await_socket(stream_descriptor::wait_read, until)) throw Error(silent);
-    if (reader.receive(socket.native_handle()) == FrameReader::Received::closed) {
+    const bool blocked = send(session, number) == Sent::blocked;  // Reading tells what is broken.
+    if (session.next(Clock::now())) break;
+    if (session.broken()) throw Error(session.broken()->error);
+    const auto what = blocked ? stream_descriptor::wait_write : stream_descriptor::wait_read;
+    if (!co_await await_socket(what, until)) {
       throw Error(Errc::unreachable,
-                  what + ": it closed the connection" +
-                      (errno == 0 ? std::string(" without an answer; is it one, and is the port "
-                                                "right?")
-                                  : ": " + errno_text(errno)));
+                  "joining " + peer + ": connected, but it does not answer within " + length);
     }
+    if (!blocked) receive(session, number);
   }
-}
-
-std::optional<std::uint32_t> Uplink::State::preface_of(const std::string& what) {
-  std::optional<std::uint32_t> version;
-  try {
-    version = reader.preface();
-  } catch (const Error& error) {
-    throw Error(error.errc(), what + ": " + error.what());
-  }
-  if (version && *version != wire::version) {
-    final = true;
-    throw Error(Errc::version, what + ": it speaks version " + std::to_string(*version) +
-                                   " of the protocol, this side version " +
-                                   std::to_string(wire::version) +
-                                   "; use the same dlaunch everywhere");
-  }
-  return version;
-}
-
-wire::Welcome Uplink::State::answer_to_hello(const FrameReader::Frame& frame,
-                                             const std::string& what) {
-  if (frame.header.type == wire::Type::welcome) {
-    if (auto welcome = wire::decode<wire::Welcome>(frame.payload)) return *std::move(welcome);
-  } else if (frame.header.type == wire::Type::failed) {
-    if (const auto failure = wire::decode<wire::Failed>(frame.payload)) {
-      final = is_final(failure->code);
-      throw Error(failure->code, what + ": refused: " + failure->sentence);
-    }
-  }
-  throw Error(Errc::unreachable, what + ": it answers HELLO with a message of type " +
-                                     std::to_string(static_cast<unsigned>(frame.header.type)) +
-                                     ", which makes no sense");
+  welcomed();
 }
 
 }  // namespace dlaunch::store

@@ -1,10 +1,7 @@
 #pragma once
 
-#include "runtime/store/protocol/frame_reader.hpp"
 #include "runtime/store/relay/uplink.hpp"
 
-#include <deque>
-#include <map>
 #include <optional>
 #include <random>
 #include <string>
@@ -17,7 +14,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 /// The inside of Uplink, for the files that implement it and nobody else: uplink_connect.cpp gets a
-/// connection, uplink_serve.cpp reads and writes it, uplink.cpp keeps the requests.
+/// connection, uplink_serve.cpp reads and writes it.
 namespace dlaunch::store {
 namespace asio = boost::asio;
 
@@ -27,17 +24,6 @@ namespace asio = boost::asio;
 struct Uplink::State : std::enable_shared_from_this<Uplink::State> {
   State(asio::io_context& context, Options given, Events& listener);
 
-  struct Pending {
-    wire::Type type{};
-    Bytes frame;    ///< As it was first sent; sent again after a reconnect.
-    Answer answer;  ///< Empty: nobody wants it, but it is to be carried out.
-    /// The offset of the request's timeout in the frame, and when that ends: it shrinks when the
-    /// request is sent again.
-    std::size_t timeout_at = 0;
-    Clock::time_point deadline;
-    bool held = false;  ///< Not sent: too many changes are unanswered.
-  };
-
   // ---- Getting a connection ----
 
   static asio::awaitable<void> run(std::shared_ptr<State> self);
@@ -45,11 +31,10 @@ struct Uplink::State : std::enable_shared_from_this<Uplink::State> {
   asio::awaitable<void> connect();
   asio::awaitable<std::vector<Address>> look_up();
   asio::awaitable<void> connect_to(Address address);
-  asio::awaitable<void> secure();
-  asio::awaitable<wire::Welcome> greet();
-  std::optional<std::uint32_t> preface_of(const std::string& what);
-  wire::Welcome answer_to_hello(const FrameReader::Frame& frame, const std::string& what);
+  asio::awaitable<void> greet(bool sealed);
   asio::awaitable<void> pause();
+  /// The last failure will happen again.
+  bool final() const { return session.broken() && session.broken()->final; }
   asio::awaitable<bool> await_socket(asio::posix::stream_descriptor::wait_type what,
                                      Clock::time_point until);
   void adopt(unique_fd connected);
@@ -59,39 +44,22 @@ struct Uplink::State : std::enable_shared_from_this<Uplink::State> {
     std::string text;  ///< How long that is.
   };
   Step next_step() const;
-  std::string peer() const;
-  std::string joining() const { return "joining " + peer(); }
 
   // ---- Serving it ----
 
-  void welcomed(const wire::Welcome& welcome);
+  void welcomed();
   asio::awaitable<void> watch_silence();
   void await_readable();
   void on_readable();
-  void take_frames();
-  void take_answer(const FrameReader::Frame& frame);
+  void take_events();
   void flush_soon();
   void flush();
-  enum class Written { all, blocked, broken };
-  Written write_some();
-  bool seal_some();
-  /// The connection is no good any more.
-  void lose(const Error& error);
+  /// Whether the session has found the connection to be no good any more, which is then gone.
+  bool lost();
   void disconnect();
   /// Everything is over, at once.
   void end();
   static asio::awaitable<void> say_goodbye(std::shared_ptr<State> self);
-
-  // ---- Requests ----
-
-  /// Whether it would be one change too many, or overtake one.
-  bool must_wait(wire::Type type) const;
-  void count(wire::Type type, int by);
-  void begin(Pending& pending);
-  void send(Pending& pending);
-  void send_unanswered();
-  void release_held();
-  void ping();
 
   asio::io_context& io;
   Options options;
@@ -99,36 +67,20 @@ struct Uplink::State : std::enable_shared_from_this<Uplink::State> {
   asio::ip::tcp::resolver resolver;
   asio::posix::stream_descriptor socket;
   asio::steady_timer timer;  ///< The coroutine's: a step's deadline, the pause, the silence.
-  FrameReader reader;
+  const std::string peer;
+  ClientSession session;
   std::minstd_rand random;
 
   bool closed = false;
-  bool final = false;  ///< The last failure will happen again.
-  bool connected = false;
-  bool replaying = false;        ///< on_welcome is under way: what is unanswered is sent after it.
+  bool serving = false;          ///< There is a connection that was welcomed.
   std::uint64_t generation = 0;  ///< Counts connections: handlers of an older one do nothing.
   std::optional<std::uint64_t> memory;  ///< The number in the last WELCOME.
   std::function<void(bool)> reconnected;
-  std::optional<Error> loss;
   std::string last_trouble;
   Clock::duration backoff{};
   Clock::time_point first_until = Clock::time_point::max();  ///< By Options::first_max.
-  Clock::time_point good;   ///< When the connection was last good, or the first try began.
-  Clock::time_point heard;  ///< When something last arrived.
-  bool pinged = false;
-
-  std::unique_ptr<TlsChannel> tls;  ///< This connection's; null if there is no key.
-  Bytes sealed;                     ///< Ciphertext on its way; of `unsent` as far as `sent`.
-  std::size_t sealed_sent = 0;
-  Bytes unsent;
-  std::size_t sent = 0;      ///< How much of it.
-  std::size_t replayed = 0;  ///< Bytes that a reconnect had to send again.
+  Clock::time_point good;  ///< When the connection was last good, or the first try began.
   bool flush_posted = false, writable_awaited = false;
-
-  std::uint64_t next_request = 1;
-  std::map<std::uint64_t, Pending> unanswered;  ///< In the order of sending.
-  std::deque<std::uint64_t> held, held_pops;
-  std::size_t changes = 0, pops = 0;  ///< In flight.
 };
 
 }  // namespace dlaunch::store

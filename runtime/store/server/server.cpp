@@ -57,7 +57,7 @@ void Server::listen(unique_fd listener, Protocols protocols) {
 }
 
 void Server::ask_for(ServerSecret secret) {
-  state_->tls = std::make_unique<TlsAcceptor>(secret.key_of);
+  state_->tls = accept_tls(secret.key_of);
   state_->secret = std::move(secret);
 }
 

@@ -12,7 +12,6 @@
 
 using namespace dlaunch;
 using namespace dlaunch::test;
-using store::TlsChannel;
 using testing::contains;
 
 namespace {
@@ -97,6 +96,20 @@ Bytes get_frame(std::string_view name) {
   return out;
 }
 
+/// The client's handshake; what comes behind it is appended to `plain`.
+void shake_hands(TlsChannel& tls, const unique_fd& socket, Bytes& plain) {
+  std::array<std::byte, TlsChannel::handshake_bytes_max> read{};
+  for (ssize_t size = 0; size >= 0;) {
+    Bytes out;
+    CHECK(tls.feed(BytesView(read).first(static_cast<std::size_t>(size)), plain, out) ==
+          TlsChannel::Fed::open);
+    say(socket, out);
+    if (tls.established()) return;
+    size = ::recv(socket.get(), read.data(), read.size(), 0);
+    REQUIRE(size > 0);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("with the job's key everything works, large values and waits as well") {
@@ -145,9 +158,9 @@ TEST_CASE("a wrong secret, an unknown job, and another job's secret sound alike"
 TEST_CASE("who proves one job cannot say HELLO to another") {
   GuardedServer server;
   const unique_fd socket = server.connect();
-  const auto tls = TlsChannel::connect("other", key("other"));
+  const auto tls = store::connect_tls("other", key("other"));
   Bytes plain, sealed;
-  store::shake_hands(*tls, socket.get(), plain, soon(), "joining");
+  shake_hands(*tls, socket, plain);
   REQUIRE(tls->seal(hello_of("train"), sealed));
   say(socket, sealed);
   const auto answer = all_of(socket);
@@ -191,7 +204,7 @@ TEST_CASE("without the secret nobody comes in, and nobody is told anything but w
   }
   SUBCASE("reading in the clear in the middle of a handshake") {
     const unique_fd socket = server.connect();
-    const auto tls = TlsChannel::connect("train", key("train"));
+    const auto tls = store::connect_tls("train", key("train"));
     Bytes plain, hello;
     tls->feed({}, plain, hello);
     say(socket, BytesView(hello).first(hello.size() / 2));
@@ -211,7 +224,7 @@ TEST_CASE("a recorded connection that is sent again changes nothing") {
   Bytes recorded;
   {
     const unique_fd socket = server.connect();
-    const auto tls = TlsChannel::connect("train", key("train"));
+    const auto tls = store::connect_tls("train", key("train"));
     Bytes plain, out;
     tls->feed({}, plain, out);
     say(socket, out);
@@ -319,7 +332,7 @@ TEST_CASE("a client with a key says nothing to a server without one") {
 TEST_CASE("slow and half handshakes keep nobody else out, and have an end") {
   GuardedServer server;
   Bytes plain, hello;
-  const auto tls = TlsChannel::connect("train", key("train"));
+  const auto tls = store::connect_tls("train", key("train"));
   tls->feed({}, plain, hello);
   std::vector<unique_fd> half;
   for (int i = 0; i < 300; ++i) {
@@ -366,9 +379,9 @@ TEST_CASE("a client that does not read is dropped under TLS, too") {
   store::Client good = server.client_with("train", key("train"));
   good.set("big", Bytes(4u << 20));
   const unique_fd socket = server.connect();
-  const auto tls = TlsChannel::connect("train", key("train"));
+  const auto tls = store::connect_tls("train", key("train"));
   Bytes plain, out, said = hello_of("train");
-  store::shake_hands(*tls, socket.get(), plain, soon(), "joining");
+  shake_hands(*tls, socket, plain);
   wire::encode_frame(said, {0, {}, 0, 1, 0}, wire::Watch{"big"});
   REQUIRE(tls->seal(said, out));
   say(socket, out);

@@ -12,8 +12,8 @@
 #include <openssl/x509.h>
 
 using namespace dlaunch;
-using store::TlsAcceptor;
-using store::TlsChannel;
+using store::accept_tls;
+using store::connect_tls;
 using Fed = TlsChannel::Fed;
 using Trouble = TlsChannel::Trouble;
 
@@ -29,8 +29,8 @@ Key key(const std::string& job, const char* secret = our_secret) {
 }
 
 /// Knows a key for every name.
-TlsAcceptor acceptor() {
-  return TlsAcceptor([](std::string_view job) { return key(std::string(job)); });
+std::unique_ptr<TlsAcceptor> acceptor() {
+  return accept_tls([](std::string_view job) { return key(std::string(job)); });
 }
 
 /// One end, and what it heard.
@@ -125,9 +125,9 @@ constexpr unsigned illegal_parameter = 47;
 }  // namespace
 
 TEST_CASE("who knows the job's key talks, both ways, and the server knows which job it is") {
-  const TlsAcceptor accepting = acceptor();
+  const auto accepting = acceptor();
   for (const std::string job : {"train", "", "with:colon and \xc3\xa4"}) {
-    End client(TlsChannel::connect(job, key(job))), server(accepting.accept());
+    End client(connect_tls(job, key(job))), server(accepting->accept());
     converse(client, server);
     REQUIRE(client.channel->established());
     REQUIRE(server.channel->established());
@@ -141,8 +141,8 @@ TEST_CASE("who knows the job's key talks, both ways, and the server knows which 
 }
 
 TEST_CASE("it does not matter how the bytes are cut") {
-  const TlsAcceptor accepting = acceptor();
-  End client(TlsChannel::connect("train", key("train"))), server(accepting.accept());
+  const auto accepting = acceptor();
+  End client(connect_tls("train", key("train"))), server(accepting->accept());
   const auto bytewise = [](End& to, const Bytes& bytes) {
     Bytes answers;
     for (const std::byte& byte : bytes) {
@@ -157,8 +157,8 @@ TEST_CASE("it does not matter how the bytes are cut") {
 }
 
 TEST_CASE("nothing is told in the clear") {
-  const TlsAcceptor accepting = acceptor();
-  End client(TlsChannel::connect("train", key("train"))), server(accepting.accept());
+  const auto accepting = acceptor();
+  End client(connect_tls("train", key("train"))), server(accepting->accept());
   converse(client, server);
   const Bytes sealed = client.say("a value that must not be seen");
   CHECK(as_text(sealed).find("value") == std::string_view::npos);
@@ -167,13 +167,13 @@ TEST_CASE("nothing is told in the clear") {
 TEST_CASE("a wrong secret and an unknown job are answered with the same bytes") {
   const std::string known = "train";
   std::vector<std::string> asked;
-  const TlsAcceptor accepting([&](std::string_view job) {
+  const auto accepting = accept_tls([&](std::string_view job) {
     asked.emplace_back(job);
     return key(std::string(job));
   });
   std::vector<std::vector<unsigned>> answers;
   for (const std::string job : {"train", "nosuch"}) {
-    End client(TlsChannel::connect(job, key(job, their_secret))), server(accepting.accept());
+    End client(connect_tls(job, key(job, their_secret))), server(accepting->accept());
     const Bytes answer = server.hear(client.hear({}));
     answers.push_back(numbers(answer));
     CHECK(server.fed == Fed::broken);
@@ -181,7 +181,7 @@ TEST_CASE("a wrong secret and an unknown job are answered with the same bytes") 
     client.hear(answer);
     CHECK(client.fed == Fed::broken);
     CHECK(client.trouble() == Trouble::unproven);
-    const Error error = client.channel->error("joining");
+    const Error error = store::error_of(*client.channel, "joining");
     CHECK(error.errc() == Errc::unauthenticated);
     CHECK(std::string(error.what()) == "joining: wrong secret, or no such job there");
   }
@@ -191,9 +191,9 @@ TEST_CASE("a wrong secret and an unknown job are answered with the same bytes") 
 }
 
 TEST_CASE("no key, an older TLS, and a foreign name get no session") {
-  const TlsAcceptor accepting = acceptor();
+  const auto accepting = acceptor();
   for (const int version : {TLS1_3_VERSION, TLS1_2_VERSION}) {
-    End server(accepting.accept());
+    End server(accepting->accept());
     const Bytes answer = server.hear(client_hello(version));
     CHECK(server.fed == Fed::broken);
     CHECK_FALSE(server.channel->established());
@@ -203,14 +203,14 @@ TEST_CASE("no key, an older TLS, and a foreign name get no session") {
 }
 
 TEST_CASE("a recorded connection is of no use to whoever sends it again") {
-  const TlsAcceptor accepting = acceptor();
-  End client(TlsChannel::connect("train", key("train"))), server(accepting.accept());
+  const auto accepting = acceptor();
+  End client(connect_tls("train", key("train"))), server(accepting->accept());
   std::vector<Bytes> recorded = converse(client, server);
   recorded.push_back(client.say("add one"));
   CHECK(recorded.size() == 3);
   REQUIRE(server.channel->established());
 
-  End again(accepting.accept());
+  End again(accepting->accept());
   for (const Bytes& flight : recorded) again.hear(flight);
   CHECK_FALSE(again.channel->established());
   CHECK(again.fed == Fed::broken);
@@ -225,33 +225,33 @@ TEST_CASE("a recorded connection is of no use to whoever sends it again") {
 
 TEST_CASE("an imposter gets nothing from a client") {
   SUBCASE("with a certificate of its own") {
-    End client(TlsChannel::connect("train", key("train")));
+    End client(connect_tls("train", key("train")));
     client.hear(imposters_answer(client.hear({})));
     CHECK(client.fed == Fed::broken);
     CHECK(client.trouble() == Trouble::unproven);
   }
   SUBCASE("with another key") {
-    const TlsAcceptor wrong(
-        [](std::string_view job) { return key(std::string(job), their_secret); });
-    End client(TlsChannel::connect("train", key("train"))), server(wrong.accept());
+    const auto wrong =
+        accept_tls([](std::string_view job) { return key(std::string(job), their_secret); });
+    End client(connect_tls("train", key("train"))), server(wrong->accept());
     converse(client, server);
     CHECK(client.trouble() == Trouble::unproven);
   }
   SUBCASE("that mirrors what the client says") {
-    End client(TlsChannel::connect("train", key("train")));
+    End client(connect_tls("train", key("train")));
     client.hear(client.hear({}));
     CHECK(client.fed == Fed::broken);
   }
   SUBCASE("that answers in the clear") {
-    End client(TlsChannel::connect("train", key("train")));
+    End client(connect_tls("train", key("train")));
     client.hear({});
     client.hear(as_bytes("DLCH\1\0\0\0"));
     CHECK(client.trouble() == Trouble::not_tls);
-    CHECK(std::string(client.channel->error("joining").what()).find("does not speak TLS") !=
-          std::string::npos);
+    CHECK(std::string(store::error_of(*client.channel, "joining").what())
+              .find("does not speak TLS") != std::string::npos);
   }
   SUBCASE("that offers TLS 1.2") {
-    End client(TlsChannel::connect("train", key("train")));
+    End client(connect_tls("train", key("train")));
     client.hear({});
     client.hear(as_bytes(std::string_view("\x16\3\3\0\5\2\0\0\1\0", 10)));
     CHECK(client.fed == Fed::broken);
@@ -259,14 +259,14 @@ TEST_CASE("an imposter gets nothing from a client") {
 }
 
 TEST_CASE("a byte changed on the way ends the connection, and nothing of its record is heard") {
-  const TlsAcceptor accepting = acceptor();
+  const auto accepting = acceptor();
   const std::size_t size = [&] {
-    End client(TlsChannel::connect("train", key("train"))), server(accepting.accept());
+    End client(connect_tls("train", key("train"))), server(accepting->accept());
     converse(client, server);
     return client.say("add one").size();
   }();
   for (std::size_t at = 0; at < size; ++at) {
-    End client(TlsChannel::connect("train", key("train"))), server(accepting.accept());
+    End client(connect_tls("train", key("train"))), server(accepting->accept());
     converse(client, server);
     Bytes sealed = client.say("add one");
     sealed[at] ^= std::byte{0x01};
@@ -280,11 +280,11 @@ TEST_CASE("a byte changed on the way ends the connection, and nothing of its rec
 }
 
 TEST_CASE("a changed handshake is never completed") {
-  const TlsAcceptor accepting = acceptor();
-  End model(TlsChannel::connect("train", key("train")));
+  const auto accepting = acceptor();
+  End model(connect_tls("train", key("train")));
   const std::size_t size = model.hear({}).size();
   for (std::size_t at = 0; at < size; ++at) {
-    End client(TlsChannel::connect("train", key("train"))), server(accepting.accept());
+    End client(connect_tls("train", key("train"))), server(accepting->accept());
     Bytes hello = client.hear({});
     hello[at] ^= std::byte{0x01};
     const Bytes answer = server.hear(hello);
@@ -298,11 +298,11 @@ TEST_CASE("a changed handshake is never completed") {
 }
 
 TEST_CASE("a handshake has a limit, and garbage an end") {
-  const TlsAcceptor accepting = acceptor();
+  const auto accepting = acceptor();
   // A client hello of 16,000 bytes.
   Bytes long_one{std::byte{0x16}, std::byte{3}, std::byte{1},    std::byte{0x3e}, std::byte{0x84},
                  std::byte{1},    std::byte{0}, std::byte{0x3e}, std::byte{0x80}};
-  End whole(accepting.accept());
+  End whole(accepting->accept());
   whole.hear(BytesView(long_one).first(8));
   CHECK(whole.fed == Fed::open);
   whole.hear(BytesView(long_one).subspan(8));
@@ -310,28 +310,28 @@ TEST_CASE("a handshake has a limit, and garbage an end") {
   CHECK(whole.trouble() == Trouble::oversized);
 
   // The same in many small records would keep more than was sent for it.
-  End pieces(accepting.accept());
+  End pieces(accepting->accept());
   long_one[3] = std::byte{0};
   long_one[4] = std::byte{4};
   pieces.hear(long_one);
   CHECK(pieces.trouble() == Trouble::garbled);
 
   // Beyond the hello: whoever knows the key may send no more than the rest of a handshake.
-  End client(TlsChannel::connect("train", key("train"))), server(accepting.accept());
+  End client(connect_tls("train", key("train"))), server(accepting->accept());
   server.hear(client.hear({}));
   Bytes flood{std::byte{0x17}, std::byte{3}, std::byte{3}, std::byte{0x3f}, std::byte{0xff}};
   flood.resize(TlsChannel::handshake_bytes_max);
   server.hear(flood);
   CHECK(server.trouble() == Trouble::oversized);
 
-  End garbage(accepting.accept());
+  End garbage(accepting->accept());
   garbage.hear(as_bytes("\x16garbage that is not a handshake"));
   CHECK(garbage.fed == Fed::broken);
   CHECK_FALSE(garbage.channel->established());
 }
 
 TEST_CASE("before the handshake is over nothing is sealed") {
-  End client(TlsChannel::connect("train", key("train")));
+  End client(connect_tls("train", key("train")));
   Bytes out;
   CHECK_FALSE(client.channel->seal(as_bytes("too early"), out));
   CHECK(out.empty());
