@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -154,36 +155,35 @@ Outcomes run(const Weather& weather, int size) {
   std::vector<std::shared_ptr<FakeMembership>> memberships;
   for (int rank = 0; rank < size; ++rank) memberships.push_back(std::make_shared<FakeMembership>());
   std::atomic<int> ended{0};
-  std::atomic<bool> has_struck{false};
   const auto body = [&](const World& world) {
     Links links(world, [&](const transport::Surroundings& mesh) {
       return std::make_unique<testing::WeatherTransport>(sky, world.rank(), mesh);
     });
     links.go_by(std::make_shared<const Table>());
-    // A rank that is through goes on answering until all are.
-    struct Ending {
-      std::atomic<int>& ended;
-      Links& links;
-      bool answers = true;
-      ~Ending() {
-        ++ended;
-        const auto lock = links.lock();
-        const auto deadline = Clock::now() + 60s;
-        while (answers && ended < links.size() && Clock::now() < deadline) {
-          links.step(Clock::now() + 1ms);
-        }
-      }
-    } ending{ended, links};
-    try {
-      make_calls(links, weather.seed);
-    } catch (const Struck&) {
-      ending.answers = false;
-      has_struck = true;
+    const auto die = [&] {
       for (const auto& membership : memberships) {
         membership->lose({world.rank(), "somewhere", "killed by SIGKILL", false});
       }
-      throw;
+    };
+    std::exception_ptr failure;
+    try {
+      make_calls(links, weather.seed);
+    } catch (const Struck&) {
+      ++ended;
+      return die();
+    } catch (...) {
+      failure = std::current_exception();
     }
+    // A rank that is through goes on answering until all are.
+    ++ended;
+    try {
+      const auto lock = links.lock();
+      const auto deadline = Clock::now() + 60s;
+      while (ended < size && Clock::now() < deadline) links.step(Clock::now() + 1ms);
+    } catch (const Struck&) {
+      die();
+    }
+    if (failure) std::rethrow_exception(failure);
   };
   const auto outcomes =
       testing::run_ranks_on(std::vector<int>(memberships.size(), 0), body, memberships);
@@ -194,7 +194,6 @@ Outcomes run(const Weather& weather, int size) {
       ++counted.right;
       continue;
     }
-    if (rank == weather.dies && has_struck) continue;
     ++counted.told;
     const std::string text = story + "rank " + std::to_string(rank) + ": " + outcome.text;
     CHECK_MESSAGE(outcome.code.has_value(), text);
