@@ -101,6 +101,12 @@ class Sky {
     const Way& way = way_of(from, to);
     return way.cut && way.pieces.empty();
   }
+  /// Nothing more is sent; what was can still be received.
+  void close(int from, int to) {
+    const std::lock_guard lock(mutex_);
+    way_of(from, to).cut = true;
+    ring(to);
+  }
   /// All ways of a rank that has gone.
   void leave(int rank) {
     const std::lock_guard lock(mutex_);
@@ -158,6 +164,9 @@ class Sky {
 class WeatherSender final : public transport::SendingEnd {
  public:
   WeatherSender(Sky& sky, int from, int to) : sky_(sky), from_(from), to_(to) {}
+  WeatherSender(const WeatherSender&) = delete;
+  WeatherSender& operator=(const WeatherSender&) = delete;
+  ~WeatherSender() override { sky_.close(from_, to_); }
 
   bool write(const transport::Header&, BytesView) override { return false; }
   bool write_some(const transport::Header& header, BytesView payload, std::size_t& sent) override {

@@ -32,7 +32,8 @@ class Patience {
   ~Patience() = default;
 };
 
-/// The sending end of a way to one rank.
+/// The sending end of a way to one rank. When it is destroyed nothing follows, which the receiving
+/// end is told behind all that was sent.
 class SendingEnd {
  public:
   virtual ~SendingEnd() = default;
