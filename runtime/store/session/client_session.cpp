@@ -11,9 +11,12 @@ namespace {
 constexpr std::size_t sealed_bytes_max = 64u << 10;  ///< Ciphertext is made in such pieces.
 constexpr std::size_t sealed_bytes_per_read = 32u << 10;
 constexpr std::size_t kept_buffer_bytes = 1u << 20;
-/// A `tick` that is later than this, or than a small part of the silence that is borne, says that
-/// this process stood still.
-constexpr auto own_stall_min = std::chrono::seconds(1);
+/// A `tick` that is so late says that this process stood still: later than a small part of the
+/// silence that is borne, within what a busy machine does and what nobody misses.
+Clock::duration own_stall(Clock::duration silence_max) {
+  using namespace std::chrono_literals;
+  return std::clamp<Clock::duration>(silence_max / 4, 100ms, 1s);
+}
 
 bool is_final(Errc code) {
   switch (code) {
@@ -215,8 +218,7 @@ void ClientSession::tick(Clock::time_point now) {
   const auto since = due();
   if (now < since) return;
   // We stood still, and what it said meanwhile is still to be read: it is asked again.
-  const bool stood_still =
-      now - since > std::min<Clock::duration>(own_stall_min, options_.silence_max / 4);
+  const bool stood_still = now - since > own_stall(options_.silence_max);
   if (stood_still) at_.heard = now;
   if (at_.pinged && !stood_still) {
     return fail(Error(Errc::peer_lost, "lost " + options_.peer + ": nothing came from it for " +
