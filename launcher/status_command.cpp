@@ -8,7 +8,6 @@
 #include <dlaunch/error.hpp>
 
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
@@ -66,33 +65,33 @@ std::variant<Asked, EarlyExit> parse(std::span<const std::string> arguments) {
 }
 
 /// By job. Agents that do not answer are named in `problems`.
-std::map<std::string, std::vector<std::string>> ask_all(const Asked& asked,
-                                                        const StatusFolder& folder,
-                                                        std::string& problems) {
+std::map<std::string, JobSnapshot> ask_all(const Asked& asked, const StatusFolder& folder,
+                                           std::string& problems) {
   const bool flight = asked.flight || !asked.timeline.empty();
-  std::map<std::string, std::vector<std::string>> answers;
+  std::map<std::string, JobSnapshot> answers;
   for (const auto& place : folder.places()) {
     if (!asked.job.empty() && place.job != asked.job) continue;
-    auto& known = answers[place.job];
+    JobSnapshot& known = answers[place.job];
     // One node's agent tells of all, if they answer it.
-    if (is_complete(known)) continue;
+    if (known.is_complete()) continue;
     try {
-      auto documents = ask_agent(folder, place, flight ? "flight" : "status");
-      std::move(documents.begin(), documents.end(), std::back_inserter(known));
+      auto told = ask_agent(folder, place,
+                            flight ? AskSnapshot::Detail::flight : AskSnapshot::Detail::status);
+      for (auto& node : told.nodes) known.add(std::move(node));
     } catch (const Error& error) {
       // One that was killed left its place behind, which is no trouble of anybody's.
-      if (error.errc() == Errc::timeout) {
+      if (error.errc() != Errc::unreachable) {
         problems += "dlaunch status: " + std::string(error.what()) + "\n";
       }
     }
   }
-  std::erase_if(answers, [](const auto& job) { return job.second.empty(); });
+  std::erase_if(answers, [](const auto& job) { return job.second.nodes.empty(); });
   return answers;
 }
 
-EarlyExit draw(const Asked& asked, const std::vector<std::string>& documents) {
+EarlyExit draw(const Asked& asked, const JobSnapshot& job) {
   std::ofstream file(asked.timeline);
-  file << timeline_html(merge_flight(documents));
+  file << timeline_html(job);
   file.close();
   if (!file) return refuse(exit_code::unreachable, "cannot write " + asked.timeline);
   return {.code = 0, .text = asked.timeline + "\n"};
@@ -124,10 +123,8 @@ EarlyExit run_status(std::span<const std::string> arguments) {
     if (answers.size() > 1) return refuse(exit_code::usage, "several jobs run here; name one");
     return draw(asked, answers.begin()->second);
   }
-  for (const auto& [job, documents] : answers) {
-    text += asked.flight ? merge_flight(documents)
-            : asked.json ? merge_status(documents)
-                         : status_text(documents);
+  for (const auto& [name, job] : answers) {
+    text += asked.flight ? flight_json(job) : asked.json ? status_json(job) : status_text(job);
   }
   return {.code = 0, .text = text};
 }

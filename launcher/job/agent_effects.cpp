@@ -43,8 +43,9 @@ void Agent::execute(const Spawn&) {
   epoch_.assignment.run_directory = run_directory_.path();
   history_.begin_attempt(plan_of(task_, epoch_.assignment));
   watch_.begin(epoch_.assignment, task_.machine.hostname, task_.node_id);
-  if (auto* uplink = link_.uplink())
-    watch_.begin_with_others(epoch_.assignment, *uplink, admission_.roster);
+  if (auto* line = link_.line()) {
+    watch_.begin_with_others(epoch_.assignment, *line, admission_.roster);
+  }
   const auto problem = no_directory && task_.options.log_dir
                            ? StartProblem{exit_code::unreachable, *no_directory}
                            : workers_.start(history_.plan());
@@ -103,7 +104,7 @@ void Agent::execute(const Ended& effect) {
 void Agent::execute(const life::Report&) {
   const Ended& end = last_end_;
   if (end.outcome == Outcome::succeeded || end.outcome == Outcome::failed) {
-    const NodeSight node = watch_.sight(FlightRing::records_max);
+    const NodeSnapshot node = watch_.sight(FlightRing::records_max);
     std::vector<RankFlight> ranks;
     for (const auto& rank : node.ranks) ranks.push_back({rank.rank, rank.ring, &rank.log});
     link_.seat()->calls_made(
@@ -160,8 +161,8 @@ void Agent::execute(const life::Drain&) {
 
 /// Node rank 0 writes down what all nodes know; the others wait for it before they go.
 void Agent::execute(const life::Gather& effect) {
-  const auto gathered = [this](std::vector<std::string> documents) {
-    flights_ = std::move(documents);
+  const auto gathered = [this](JobSnapshot flight) {
+    flight_ = std::move(flight);
     live(life::Gathered{});
   };
   const bool first = epoch_.assignment.node_rank == 0 && effect.asks;
@@ -169,14 +170,15 @@ void Agent::execute(const life::Gather& effect) {
   if (!history_.plan().flight_file || !(failed || (first && epoch_.failed_elsewhere))) {
     return gathered({});
   }
-  if (!first) return gathered({watch_.answer("flight")});
-  watch_.ask("flight", gathered);
+  constexpr auto detail = AskSnapshot::Detail::flight;
+  if (!first) return gathered({{watch_.snapshot(detail)}});
+  watch_.ask(detail, gathered);
 }
 
 void Agent::execute(const life::Conclude&) {
   watch_.stop();
-  if (has_calls(flights_)) {
-    const auto problem = history_.write_flight(merge_flight(flights_));
+  if (flight_.has_calls()) {
+    const auto problem = history_.write_flight(flight_json(flight_));
     if (problem) say(*problem);
   }
   for (const auto& file : history_.end_attempt(supervisor_, console_.output())) feed(file);

@@ -49,6 +49,13 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   void on_order(std::uint64_t epoch, StopOrder::Manner manner) override;
   void on_ranks_lost(int first_rank, int count, const std::string& host,
                      const Departure& how) override;
+  void on_asked(const rendezvous::message::Asked& asked) override {
+    watch_.inquiries().on_asked(asked);
+  }
+  void on_answered(const rendezvous::message::Answered& answered) override {
+    watch_.inquiries().on_answered(answered);
+  }
+  void on_reconnected() override { watch_.inquiries().on_reconnected(); }
   void on_standing(const std::string& sentence) override { say(sentence); }
   void on_finished(const rendezvous::Finish& end, bool judged) override;
 
@@ -136,7 +143,7 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   bool feeding_ = false;
   std::map<int, Workers::Ended> waiting_for_last_words_;  ///< By local rank.
   std::map<int, Workers::Ended> waiting_for_output_;      ///< By local rank.
-  std::vector<std::string> flights_;                      ///< To be written, by node.
+  JobSnapshot flight_;                                    ///< To be written.
   Ended last_end_;                                        ///< The end of the last attempt.
   bool told_of_logs_ = false;
   int exit_code_ = exit_code::internal;

@@ -364,6 +364,8 @@ Assignment JobLink::assignment(const rendezvous::Admission& admission,
   return assignment;
 }
 
+QuestionLine* JobLink::line() { return node_seat_; }
+
 store::Uplink* JobLink::uplink() { return node_seat_ ? &node_seat_->uplink() : nullptr; }
 
 store::Server* JobLink::shared_server() {

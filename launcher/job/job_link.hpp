@@ -23,6 +23,7 @@ namespace dlaunch::launcher {
 
 class NodeSeat;
 class Probe;
+class QuestionLine;
 
 /// Everything that ties an agent to its job: its seat, the connection to the rendezvous, the
 /// rendezvous itself where this node hosts it, and the port of PyTorch's store. One thread: that of
@@ -44,6 +45,8 @@ class JobLink {
   void place(const rendezvous::Admission& admission, std::function<void(Assignment)> placed);
   /// The host at which other nodes' workers reach this node's.
   const std::string& host() const { return host_; }
+  /// The way to the other nodes' agents; null on one node.
+  QuestionLine* line();
   /// The node's connection, for its workers' requests; null on one node.
   store::Uplink* uplink();
 

@@ -179,6 +179,7 @@ void NodeSeat::on_welcome(const wire::Welcome& welcome) {
   for (const auto& departure : epoch_->departures) tell(departure);
   for (const auto& calls : epoch_->calls) tell(calls);
   if (epoch_->end) tell(message::told(*epoch_->end, Clock::now()));
+  listener_.on_reconnected();
 }
 
 void NodeSeat::join_now() {
@@ -195,6 +196,8 @@ void NodeSeat::take_payload(BytesView payload) {
 void NodeSeat::on_push(const wire::FrameHeader& header, BytesView payload) {
   if (over_) return;
   note_stall();
+  if (header.type == message::Asked::type) return take_payload<message::Asked>(payload);
+  if (header.type == message::Answered::type) return take_payload<message::Answered>(payload);
   switch (header.type) {
     case wire::Type::admitted:
       return take_payload<message::Admitted>(payload);

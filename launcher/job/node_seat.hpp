@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/job/seat.hpp"
+#include "launcher/watch/inquiries.hpp"
 #include "rendezvous/service/messages.hpp"
 #include "runtime/store/relay/uplink.hpp"
 
@@ -16,7 +17,7 @@ namespace dlaunch::launcher {
 
 /// The seat of a node among several: its rendezvous is at the other end of the node's one
 /// connection. What may have been lost with a broken connection is said again on the next.
-class NodeSeat final : public Seat, private store::Uplink::Events {
+class NodeSeat final : public Seat, public QuestionLine, private store::Uplink::Events {
  public:
   struct Options {
     store::Uplink::Options uplink;
@@ -43,6 +44,9 @@ class NodeSeat final : public Seat, private store::Uplink::Events {
   void calls_made(const rendezvous::CallsMade& calls) override;
   void workers_ended(const rendezvous::WorkersEnded& how) override;
   void leave(int exit_code, const std::string& reason) override;
+  void say(const rendezvous::message::Ask& ask) override { tell(ask); }
+  void say(const rendezvous::message::Answer& answer) override { tell(answer); }
+  void say(const rendezvous::message::AnswerTaken& taken) override { tell(taken); }
   /// Nobody is told, nothing is heard any more.
   void withdraw();
   /// The node has left this seat, or lost it.
@@ -62,6 +66,8 @@ class NodeSeat final : public Seat, private store::Uplink::Events {
   void take(const rendezvous::message::Refused& m);
   void take(const rendezvous::message::Stopped& m);
   void take(const rendezvous::message::RanksLost& m);
+  void take(const rendezvous::message::Asked& m) { listener_.on_asked(m); }
+  void take(const rendezvous::message::Answered& m) { listener_.on_answered(m); }
   void take(const rendezvous::message::Standing& m);
   void take(const rendezvous::message::Finished& m);
   template <class Message>

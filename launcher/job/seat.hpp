@@ -2,6 +2,7 @@
 
 #include "launcher/job/core/supervisor.hpp"
 #include "rendezvous/rounds/rounds.hpp"
+#include "rendezvous/service/messages.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -21,6 +22,11 @@ class SeatListener {
   /// Ranks of another node will not come back.
   virtual void on_ranks_lost(int first_rank, int count, const std::string& host,
                              const Departure& how) = 0;
+  /// Another node's agent asks ours.
+  virtual void on_asked(const rendezvous::message::Asked& asked) = 0;
+  virtual void on_answered(const rendezvous::message::Answered& answered) = 0;
+  /// What other nodes were asked may have been lost with a connection.
+  virtual void on_reconnected() = 0;
   /// A sentence for the user.
   virtual void on_standing(const std::string& sentence) = 0;
   /// The job is over, for what the sentence says; it is empty where that needs no saying. `judged`:

@@ -1,14 +1,13 @@
 #include "launcher/report/flight_report.hpp"
 
+#include "launcher/report/divergence.hpp"
 #include "runtime/base/phrases.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -18,284 +17,280 @@ namespace {
 
 using nlohmann::ordered_json;
 
-using Key = std::pair<std::uint64_t, std::uint64_t>;  ///< Communicator and sequence.
+constexpr int format_version = 1;
 
-bool is_text(const ordered_json& value) { return value.is_null() || value.is_string(); }
-bool is_count(const ordered_json& value) { return value.is_null() || value.is_number_integer(); }
-
-bool is_sound_call(const ordered_json& call) {
-  return call.at("communicator").is_number_integer() && is_count(call.at("sequence")) &&
-         is_count(call.at("count")) && call.at("op").is_string() && call.at("kind").is_string() &&
-         is_text(call.at("dtype")) && is_text(call.at("reduction")) && is_text(call.at("site")) &&
-         is_text(call.at("communicator_name")) && call.at("began").is_number() &&
-         is_count(call.at(call.at("sequence").is_null() ? "peer" : "root")) &&
-         (call.at("sequence").is_null() ? is_count(call.at("tag"))
-                                        : call.at("argument").is_string());
-}
-
-bool is_sound_rank(const ordered_json& rank) {
-  const auto& groups = rank.at("communicators");
-  const auto records = rank.find("records");
-  return rank.at("rank").is_number_integer() && rank.at("pid").is_number_integer() &&
-         rank.at("state").is_string() && rank.at("doing").is_string() &&
-         rank.at("calls").is_number_integer() &&
-         std::all_of(groups.begin(), groups.end(),
-                     [](const ordered_json& group) {
-                       return group.at("id").is_number_integer() &&
-                              group.at("sequence").is_number_integer() &&
-                              group.at("ended").is_boolean();
-                     }) &&
-         (records == rank.end() || std::all_of(records->begin(), records->end(), is_sound_call));
-}
-
-/// It may come from another node, and by a store that the program can write to.
-bool is_sound(const ordered_json& document) try {
-  const auto& ranks = document.at("ranks");
-  for (const char* number : {"node_rank", "nodes", "world_size", "epoch", "attempt"}) {
-    if (!document.at(number).is_number_integer()) return false;
-  }
-  for (const char* text : {"job", "node", "host"}) {
-    if (!document.at(text).is_string()) return false;
-  }
-  return ranks.is_array() && std::all_of(ranks.begin(), ranks.end(), is_sound_rank);
-} catch (const ordered_json::exception&) {
-  return false;
-}
-
-/// Keeps the first document of each node.
-std::vector<ordered_json> parsed(const std::vector<std::string>& documents) {
-  std::vector<ordered_json> read;
-  std::set<std::string> nodes;
-  for (const auto& text : documents) {
-    auto document = ordered_json::parse(text, nullptr, false);
-    if (!document.is_object() || !is_sound(document)) continue;
-    if (nodes.insert(document["node"].get<std::string>()).second) {
-      read.push_back(std::move(document));
-    }
-  }
-  return read;
-}
-
-/// Takes node rank 0's head, if it is there.
-ordered_json merged(std::vector<ordered_json> documents) {
-  if (documents.empty()) return ordered_json::object();
-  std::stable_sort(documents.begin(), documents.end(), [](const auto& a, const auto& b) {
-    return a["node_rank"].template get<int>() < b["node_rank"].template get<int>();
-  });
-  ordered_json all = std::move(documents.front());
-  for (auto& rank : all["ranks"]) rank["host"] = all["host"];
-  for (std::size_t i = 1; i < documents.size(); ++i) {
-    auto& document = documents[i];
-    const bool tells = document.contains("stuck") && document["stuck"].is_string();
-    if (tells && !all["stuck"].is_string()) all["stuck"] = document["stuck"];
-    for (auto& rank : document["ranks"]) {
-      rank["host"] = document["host"];
-      all["ranks"].push_back(std::move(rank));
-    }
-  }
-  std::sort(all["ranks"].begin(), all["ranks"].end(),
-            [](const auto& a, const auto& b) { return a["rank"] < b["rank"]; });
-  std::set<int> here;
-  for (const auto& rank : all["ranks"]) here.insert(rank["rank"].get<int>());
-  auto& missing = all["missing"] = ordered_json::array();
-  for (int rank = 0; rank < all["world_size"].get<int>(); ++rank) {
-    if (!here.contains(rank)) missing.push_back(rank);
-  }
-  return all;
-}
-
-std::string number_text(const ordered_json& number) {
-  return number.is_null() ? "" : std::to_string(number.get<std::int64_t>());
-}
-
-/// "all_reduce #3 (sum, f32, 8 elements)", "join's all_reduce #4 (who is here, sum, u64, ...)".
-std::string call_text(const ordered_json& call) {
-  std::string details;
-  const auto add = [&](const std::string& text) {
-    if (!text.empty()) details += (details.empty() ? "" : ", ") + text;
-  };
-  if (call["purpose"].is_string()) add(call["purpose"].get<std::string>());
-  if (call["reduction"].is_string()) add(call["reduction"].get<std::string>());
-  if (call["dtype"].is_string()) {
-    add(call["dtype"].get<std::string>());
-    if (!call["count"].is_null()) {
-      const auto count = call["count"].get<std::uint64_t>();
-      add(std::to_string(count) + (count == 1 ? " element" : " elements"));
-    }
-  }
-  const std::string root = call.contains("root") ? number_text(call["root"]) : "";
-  if (!root.empty()) add("root " + root);
-  const std::string owner = call["owner"].is_string() ? call["owner"].get<std::string>() + " " : "";
-  return owner + call["op"].get<std::string>() + " #" + number_text(call["sequence"]) +
-         (details.empty() ? "" : " (" + details + ")");
-}
-
-bool is_collective(const ordered_json& call) {
-  return call["sequence"].is_number() && call["kind"] == "call";
-}
-
-bool same_call(const ordered_json& a, const ordered_json& b) {
-  constexpr std::array fields{"op", "purpose", "dtype", "count", "reduction", "root", "argument"};
-  return std::all_of(fields.begin(), fields.end(),
-                     [&](const char* field) { return a[field] == b[field]; });
-}
-
-struct Made {
-  int rank;
-  const ordered_json* call;
-};
-
-/// The ranks of each communicator, and the number of each one's last collective.
-std::map<std::uint64_t, std::map<int, std::uint64_t>> progress(const ordered_json& flight) {
-  std::map<std::uint64_t, std::map<int, std::uint64_t>> last;
-  for (const auto& rank : flight["ranks"]) {
-    for (const auto& group : rank["communicators"]) {
-      last[group["id"].get<std::uint64_t>()][rank["rank"].get<int>()] =
-          group["sequence"].get<std::uint64_t>();
-    }
-  }
-  return last;
-}
-
-std::optional<ordered_json> divergence_at(const Key& key, const std::vector<Made>& made,
-                                          const std::map<int, std::uint64_t>& last) {
-  ordered_json found;
-  found["communicator"] = key.first;
-  found["communicator_name"] = (*made.front().call)["communicator_name"];
-  found["sequence"] = key.second;
-  const bool differs = std::any_of(made.begin(), made.end(), [&](const Made& other) {
-    return !same_call(*other.call, *made.front().call);
-  });
-  ordered_json absent = ordered_json::array();
-  for (const auto& [rank, sequence] : last) {
-    if (sequence < key.second) absent.push_back(rank);
-  }
-  if (!differs && absent.empty()) return std::nullopt;
-  found["kind"] = differs ? "mismatch" : "absent";
-  auto& calls = found["calls"] = ordered_json::array();
-  for (const auto& [rank, call] : made) {
-    calls.push_back({{"rank", rank}, {"call", call_text(*call)}, {"site", (*call)["site"]}});
-  }
-  found["absent"] = std::move(absent);
-  return found;
-}
-
-/// The one that began first; its records are marked.
-std::optional<ordered_json> find_divergence(ordered_json& flight) {
-  std::map<Key, std::vector<Made>> calls;
-  for (const auto& rank : flight["ranks"]) {
-    for (const auto& call : rank["records"]) {
-      if (!is_collective(call)) continue;
-      calls[{call["communicator"].get<std::uint64_t>(), call["sequence"].get<std::uint64_t>()}]
-          .push_back({rank["rank"].get<int>(), &call});
-    }
-  }
-  const auto last = progress(flight);
-  std::optional<ordered_json> first;
-  Key first_key;
-  double first_began = 0;
-  for (const auto& [key, made] : calls) {
-    const auto group = last.find(key.first);
-    auto found = divergence_at(
-        key, made, group == last.end() ? std::map<int, std::uint64_t>{} : group->second);
-    if (!found) continue;
-    double began = (*made.front().call)["began"].get<double>();
-    for (const auto& each : made) began = std::min(began, (*each.call)["began"].get<double>());
-    if (first && began >= first_began) continue;
-    first = std::move(found);
-    first_key = key;
-    first_began = began;
-  }
-  if (!first) return std::nullopt;
-  for (auto& rank : flight["ranks"]) {
-    for (auto& call : rank["records"]) {
-      if (is_collective(call) && call["communicator"] == first_key.first &&
-          call["sequence"] == first_key.second) {
-        call["diverges"] = true;
-      }
-    }
-  }
-  return first;
-}
-
-/// How far behind the first of each communicator this rank is, at most.
-std::uint64_t lag_of(const ordered_json& rank,
-                     const std::map<std::uint64_t, std::map<int, std::uint64_t>>& last) {
-  std::uint64_t lag = 0;
-  for (const auto& group : rank["communicators"]) {
-    const auto& all = last.at(group["id"].get<std::uint64_t>());
-    const auto most = std::max_element(
-        all.begin(), all.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-    lag = std::max(lag, most->second - group["sequence"].get<std::uint64_t>());
-  }
-  return lag;
-}
-
-/// Over several lines for a flight, which people look into.
+/// Text of a program, in whatever encoding, becomes JSON. Over several lines for a flight, which
+/// people look into.
 std::string dumped(const ordered_json& json, int indent) {
   return json.dump(indent, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace
+/// A hash: as a number it is beyond what JSON's readers keep exactly.
+std::string hexadecimal(std::uint64_t hash) {
+  char text[20];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
+}
 
-bool has_calls(const std::vector<std::string>& documents) {
-  for (const auto& document : parsed(documents)) {
-    for (const auto& rank : document["ranks"]) {
-      if (rank["calls"] != 0) return true;
+const char* state_text(RankSight::State state) {
+  switch (state) {
+    case RankSight::State::running:
+      return "running";
+    case RankSight::State::stopped:
+      return "stopped";
+    case RankSight::State::ended:
+      return "ended";
+  }
+  return "";
+}
+
+const char* kind_text(Flight::Kind kind) {
+  switch (kind) {
+    case Flight::Kind::call:
+      return "call";
+    case Flight::Kind::start:
+      return "start";
+    case Flight::Kind::wait:
+      return "wait";
+    case Flight::Kind::aside:
+      return "aside";
+  }
+  return "";
+}
+
+double seconds(auto duration) {
+  return static_cast<double>(
+             std::chrono::duration_cast<std::chrono::microseconds>(duration).count()) /
+         1e6;
+}
+
+/// Seconds since 1970 of one of the node's times.
+double wall_seconds(const NodeSnapshot& node, Clock::time_point at) {
+  return seconds(node.wall.time_since_epoch() - (node.taken - at));
+}
+
+ordered_json text_or_null(const std::string& text) {
+  return text.empty() ? ordered_json(nullptr) : ordered_json(text);
+}
+
+enum class Groups { alive, all };
+
+ordered_json rank_json(const NodeSnapshot& node, const RankSight& rank, Groups shown) {
+  ordered_json out;
+  out["rank"] = rank.rank;
+  out["pid"] = rank.pid;
+  out["state"] = state_text(rank.state);
+  out["end"] = text_or_null(rank.end);
+  out["ended_seconds_ago"] =
+      rank.ended ? ordered_json(seconds(node.taken - *rank.ended)) : ordered_json(nullptr);
+  out["member"] = rank.member;
+  out["doing"] = rank.doing;
+  out["calls"] = rank.log.begun;
+  auto& groups = out["communicators"] = ordered_json::array();
+  for (const auto& group : rank.log.groups) {
+    if (group.ended && shown == Groups::alive) continue;
+    groups.push_back({{"id", group.communicator},
+                      {"name", group.name},
+                      {"rank", group.rank},
+                      {"size", group.size},
+                      {"sequence", group.begun},
+                      {"ended", group.ended}});
+  }
+  return out;
+}
+
+ordered_json call_json(const NodeSnapshot& node, const FlightCall& call, const CallNames& names) {
+  const bool is_message = call.sequence == 0;
+  constexpr std::uint64_t any_tag = ~std::uint64_t{0};
+  ordered_json out;
+  out["number"] = call.number;
+  out["communicator"] = call.communicator;
+  out["communicator_name"] = text_or_null(names.group);
+  out["op"] = names.op;
+  out["owner"] = text_or_null(names.owner);
+  out["purpose"] = text_or_null(names.purpose);
+  out["kind"] = kind_text(call.kind);
+  out["sequence"] = is_message ? ordered_json(nullptr) : ordered_json(call.sequence);
+  out["dtype"] = text_or_null(names.dtype);
+  const bool varies = call.count == ~std::uint64_t{0};
+  out["count"] = varies ? ordered_json(nullptr) : ordered_json(call.count);
+  out["reduction"] = text_or_null(names.reduction);
+  const ordered_json place = call.place < 0 ? ordered_json(nullptr) : ordered_json(call.place);
+  out[is_message ? "peer" : "root"] = place;
+  if (is_message) {
+    out["tag"] = call.argument == any_tag ? ordered_json(nullptr) : ordered_json(call.argument);
+  } else {
+    out["argument"] = hexadecimal(call.argument);
+  }
+  out["site"] = text_or_null(names.site);
+  out["began"] = wall_seconds(node, call.began);
+  out["ended"] = call.ended ? ordered_json(wall_seconds(node, *call.ended)) : ordered_json(nullptr);
+  out["state"] = !call.ended ? "under way" : call.failed ? "failed" : "done";
+  return out;
+}
+
+/// Node rank 0's, if it is there.
+ordered_json head_json(const JobSnapshot& job) {
+  const NodeSnapshot& node = job.nodes.front();
+  ordered_json out;
+  out["version"] = format_version;
+  out["job"] = node.job;
+  out["node"] = node.node;
+  out["host"] = node.host;
+  out["agent"] = node.agent;
+  out["node_rank"] = node.node_rank;
+  out["nodes"] = node.node_count;
+  out["epoch"] = node.epoch;
+  out["attempt"] = node.attempt;
+  out["world_size"] = node.world_size;
+  return out;
+}
+
+struct Seen {
+  const NodeSnapshot* node;
+  const RankSight* rank;
+};
+
+std::vector<Seen> ranks_of(const JobSnapshot& job) {
+  std::vector<Seen> ranks;
+  for (const auto& node : job.nodes) {
+    for (const auto& rank : node.ranks) ranks.push_back({&node, &rank});
+  }
+  std::ranges::stable_sort(ranks, {}, [](const Seen& seen) { return seen.rank->rank; });
+  return ranks;
+}
+
+const std::string& stuck_of(const JobSnapshot& job) {
+  const auto told = std::ranges::find_if(job.nodes, [](const auto& n) { return !n.stuck.empty(); });
+  return told == job.nodes.end() ? job.nodes.front().stuck : told->stuck;
+}
+
+bool is_of(const std::optional<Divergence>& found, const FlightCall& call) {
+  return found && call.communicator == found->call.communicator &&
+         call.sequence == found->call.sequence && call.kind != Flight::Kind::aside;
+}
+
+ordered_json divergence_json(const std::optional<Divergence>& found,
+                             const std::vector<Seen>& ranks) {
+  if (!found) return nullptr;
+  ordered_json out;
+  out["communicator"] = found->call.communicator;
+  out["communicator_name"] = nullptr;
+  out["sequence"] = found->call.sequence;
+  out["kind"] = found->differs ? "mismatch" : "absent";
+  auto& calls = out["calls"] = ordered_json::array();
+  for (const auto& [node, rank] : ranks) {
+    for (std::size_t i = 0; i < rank->log.calls.size(); ++i) {
+      if (!is_of(found, rank->log.calls[i])) continue;
+      const CallNames& names = rank->call_names[i];
+      if (calls.empty()) out["communicator_name"] = text_or_null(names.group);
+      calls.push_back(
+          {{"rank", rank->rank}, {"call", names.full}, {"site", text_or_null(names.site)}});
     }
   }
-  return false;
+  out["absent"] = found->absent;
+  return out;
 }
 
-bool is_complete(const std::vector<std::string>& documents) {
-  const ordered_json all = merged(parsed(documents));
-  return !all.empty() && all["missing"].empty();
-}
+ordered_json flight_of(const JobSnapshot& job) {
+  const auto ranks = ranks_of(job);
+  std::vector<RankLog> logs;
+  for (const auto& [node, rank] : ranks) logs.push_back({rank->rank, &rank->log});
+  const auto divergence = first_divergence(logs);
 
-std::string merge_flight(const std::vector<std::string>& documents) {
-  ordered_json flight = merged(parsed(documents));
-  if (flight.empty()) return "{}\n";
-  auto ranks = std::move(flight["ranks"]);
-  flight.erase("ranks");
-  flight["divergence"] = nullptr;
-  flight["ranks"] = std::move(ranks);
-  if (auto divergence = find_divergence(flight)) flight["divergence"] = std::move(*divergence);
-  return dumped(flight, 1);
-}
-
-std::string merge_status(const std::vector<std::string>& documents) {
-  ordered_json status = merged(parsed(documents));
-  if (status.empty()) return "{}\n";
-  const auto last = progress(status);
-  // A rank that has no communicator is behind nobody, as far as anybody can tell.
-  for (auto& rank : status["ranks"]) {
-    rank["behind"] =
-        rank["communicators"].empty() ? ordered_json(nullptr) : ordered_json(lag_of(rank, last));
+  ordered_json out = head_json(job);
+  out["time"] = wall_seconds(job.nodes.front(), job.nodes.front().taken);
+  out["missing"] = job.missing();
+  out["divergence"] = divergence_json(divergence, ranks);
+  auto& told = out["ranks"] = ordered_json::array();
+  for (const auto& [node, rank] : ranks) {
+    ordered_json one = rank_json(*node, *rank, Groups::all);
+    auto& waits = one["waiting"] = ordered_json::array();
+    for (std::size_t i = 0; i < rank->log.waits.size(); ++i) {
+      const auto& wait = rank->log.waits[i];
+      ordered_json call = call_json(*node, wait.call, rank->wait_names[i]);
+      call["waits_since"] = wall_seconds(*node, wait.since);
+      call["waits_for"] = wait.whom < 0 ? ordered_json(nullptr) : ordered_json(wait.whom);
+      waits.push_back(std::move(call));
+    }
+    auto& calls = one["records"] = ordered_json::array();
+    for (std::size_t i = 0; i < rank->log.calls.size(); ++i) {
+      const auto& call = rank->log.calls[i];
+      calls.push_back(call_json(*node, call, rank->call_names[i]));
+      if (is_of(divergence, call)) calls.back()["diverges"] = true;
+    }
+    one["host"] = node->host;
+    told.push_back(std::move(one));
   }
-  return dumped(status, -1);
+  return out;
 }
 
-std::string status_text(const std::vector<std::string>& documents) {
-  const ordered_json status = ordered_json::parse(merge_status(documents));
-  if (!status.contains("ranks")) return "";
-  const auto world = status["world_size"].get<std::size_t>();
-  std::string text = "job " + status["job"].get<std::string>() + ", epoch " +
-                     number_text(status["epoch"]) + ", attempt " + number_text(status["attempt"]) +
-                     ": " + std::to_string(world) + (world == 1 ? " rank" : " ranks");
-  const auto missing = status["missing"].get<std::vector<int>>();
+/// By how many calls each rank is behind the first of its communicators, at most; nullopt for one
+/// that has none: it is behind nobody, as far as anybody can tell.
+std::vector<std::optional<std::uint64_t>> lags_of(const std::vector<Seen>& ranks) {
+  std::map<std::uint64_t, std::uint64_t> most;
+  const auto each_group = [](const Seen& seen, auto act) {
+    for (const auto& group : seen.rank->log.groups) {
+      if (!group.ended) act(group);
+    }
+  };
+  for (const auto& seen : ranks) {
+    each_group(seen, [&](const FlightGroup& group) {
+      auto& begun = most[group.communicator];
+      begun = std::max(begun, group.begun);
+    });
+  }
+  std::vector<std::optional<std::uint64_t>> lags;
+  for (const auto& seen : ranks) {
+    auto& lag = lags.emplace_back();
+    each_group(seen, [&](const FlightGroup& group) {
+      lag = std::max(lag.value_or(0), most[group.communicator] - group.begun);
+    });
+  }
+  return lags;
+}
+
+}  // namespace
+
+std::string flight_json(const JobSnapshot& job) {
+  return job.nodes.empty() ? "{}\n" : dumped(flight_of(job), 1);
+}
+
+std::string status_json(const JobSnapshot& job) {
+  if (job.nodes.empty()) return "{}\n";
+  const auto ranks = ranks_of(job);
+  const auto lags = lags_of(ranks);
+  ordered_json out = head_json(job);
+  out["stuck"] = text_or_null(stuck_of(job));
+  auto& told = out["ranks"] = ordered_json::array();
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    told.push_back(rank_json(*ranks[i].node, *ranks[i].rank, Groups::alive));
+    told.back()["host"] = ranks[i].node->host;
+    told.back()["behind"] = lags[i] ? ordered_json(*lags[i]) : ordered_json(nullptr);
+  }
+  out["missing"] = job.missing();
+  return dumped(out, -1);
+}
+
+std::string status_text(const JobSnapshot& job) {
+  if (job.nodes.empty()) return "";
+  const NodeSnapshot& head = job.nodes.front();
+  std::string text = "job " + head.job + ", epoch " + std::to_string(head.epoch) + ", attempt " +
+                     std::to_string(head.attempt) + ": " + plural(head.world_size, "rank");
+  const auto missing = job.missing();
   if (!missing.empty()) {
     text += ", of which " + number_ranges(missing) +
             " cannot be seen: their nodes do not answer, or are not connected";
   }
   text += "\n";
-  if (status["stuck"].is_string()) text += "stuck: " + status["stuck"].get<std::string>() + "\n";
+  const std::string& stuck = stuck_of(job);
+  if (!stuck.empty()) text += "stuck: " + stuck + "\n";
+  const auto ranks = ranks_of(job);
+  const auto lags = lags_of(ranks);
   // Several nodes need one more column.
   std::size_t host_width = 0;
-  for (const auto& rank : status["ranks"]) {
-    if (status["nodes"] != 1) {
-      host_width =
-          std::max({host_width, rank["host"].get_ref<const std::string&>().size(), std::size_t{4}});
-    }
+  for (const auto& node : job.nodes) {
+    if (head.node_count != 1) host_width = std::max({host_width, node.host.size(), std::size_t{4}});
   }
   const auto host_column = [&](std::string host) {
     if (host_width == 0) return std::string();
@@ -305,14 +300,13 @@ std::string status_text(const std::vector<std::string>& documents) {
   char line[96];
   std::snprintf(line, sizeof line, " %8s  %-8s %7s  %s\n", "pid", "state", "behind", "doing");
   text += "  rank" + host_column("host") + line;
-  for (const auto& rank : status["ranks"]) {
-    const std::string number = std::to_string(rank["rank"].get<int>());
-    text += std::string(6 - std::min<std::size_t>(number.size(), 6), ' ') + number +
-            host_column(rank["host"].get<std::string>());
-    const std::string behind = rank["behind"].is_null() ? "-" : number_text(rank["behind"]);
-    std::snprintf(line, sizeof line, " %8d  %-8s %7s  ", rank["pid"].get<int>(),
-                  rank["state"].get<std::string>().c_str(), behind.c_str());
-    text += line + rank["doing"].get<std::string>() + "\n";
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const RankSight& rank = *ranks[i].rank;
+    std::snprintf(line, sizeof line, "%6d", rank.rank);
+    text += line + host_column(ranks[i].node->host);
+    std::snprintf(line, sizeof line, " %8d  %-8s %7s  ", rank.pid, state_text(rank.state),
+                  lags[i] ? std::to_string(*lags[i]).c_str() : "-");
+    text += line + rank.doing + "\n";
   }
   return text;
 }

@@ -147,10 +147,10 @@ reset(); draw();
 
 }  // namespace
 
-std::string timeline_html(const std::string& merged_flight) {
+std::string timeline_html(const JobSnapshot& job) {
   std::string page(page_begin);
   // Nothing in it may end the element it stands in.
-  for (const char c : merged_flight) {
+  for (const char c : flight_json(job)) {
     if (c == '<') {
       page += "\\u003c";
     } else {

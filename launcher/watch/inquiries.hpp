@@ -1,79 +1,80 @@
 #pragma once
 
 #include "launcher/plan/plan.hpp"
-#include "runtime/store/relay/uplink.hpp"
+#include "launcher/watch/questions.hpp"
+#include "rendezvous/service/messages.hpp"
 
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
-#include <set>
-#include <string>
-#include <string_view>
 #include <utility>
+#include <vector>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 namespace dlaunch::launcher {
 
-/// How the agents of a job ask each other what their workers do: by the store of the job's epoch.
-/// A question is put under the next number, for which every agent waits; the answers go into the
-/// asking agent's queue. An agent that sees that a call is stuck rings node rank 0's. One thread:
-/// that of `io`.
+/// The way to the rendezvous, which forwards what the agents of a job ask each other. What is said
+/// while there is no connection is lost.
+class QuestionLine {
+ public:
+  virtual ~QuestionLine() = default;
+  virtual void say(const rendezvous::message::Ask& ask) = 0;
+  virtual void say(const rendezvous::message::Answer& answer) = 0;
+  virtual void say(const rendezvous::message::AnswerTaken& taken) = 0;
+};
+
+/// How the agents of a job ask each other what their workers do. One thread: that of `io`.
 class Inquiries {
  public:
   /// Our own answer to a question.
-  using Respond = std::function<std::string(const std::string& question)>;
-  /// By node rank, ours included. A node that did not answer in time is missing.
-  using Answers = std::map<int, std::string>;
+  using Respond = std::function<Answer(const Question& question)>;
+  /// By node rank. A node that did not answer in time, or has left, is missing.
+  using Answers = std::map<int, Answer>;
   using Gathered = std::function<void(Answers answers)>;
 
-  /// `rung` is called on node rank 0, for each ring.
-  Inquiries(boost::asio::io_context& io, Respond respond, std::function<void()> rung);
-  ~Inquiries();
+  Inquiries(boost::asio::io_context& io, Respond respond);
+  ~Inquiries() { stop(); }
 
-  /// A new epoch; what was asked in the last one is answered with what has come. The uplink
-  /// outlives us, or stop() is called before it goes.
-  void begin(store::Uplink& uplink, const Assignment& assignment);
+  /// A new epoch; what was asked in the last one is answered with what has come. The line outlives
+  /// us, or stop() is called before it goes.
+  void begin(QuestionLine& line, const Assignment& assignment);
   void stop();
   /// For an answer. An agent whose node is well has it within milliseconds.
   static constexpr Clock::duration usual_patience = std::chrono::seconds(2);
-  /// Calls `gathered` once, later: when all nodes have answered, or some have not in time.
-  void ask(const std::string& question, Gathered gathered,
-           Clock::duration patience = usual_patience);
-  void ring();
+  /// Calls `gathered` once, later: when all nodes have answered, or no more will, or some have not
+  /// in time. Our own answer is among them.
+  void ask_all(const Question& question, Gathered gathered,
+               Clock::duration patience = usual_patience);
+  /// The same, for one node; it may be this one.
+  void ask_one(int node, const Question& question, Gathered gathered);
+
+  void on_asked(const rendezvous::message::Asked& asked);
+  void on_answered(const rendezvous::message::Answered& answered);
+  /// What was said before may be lost: it is asked again.
+  void on_reconnected();
 
  private:
   struct Asking {
-    Asking(boost::asio::io_context& io, Gathered call) : gathered(std::move(call)), timer(io) {}
-    std::uint64_t question = 0;  ///< Its number; 0: it has none yet.
+    rendezvous::message::Ask ask;
     Answers answers;
     Gathered gathered;
     boost::asio::steady_timer timer;
   };
-  using Answer = std::function<void(const wire::FrameHeader&, BytesView)>;
 
-  void request(const auto& message, Answer answer);
-  void listen();
-  void catch_up();
-  void reply_to(std::string_view question);
-  void await_rings();
-  void collect();
-  void take(std::string_view answer);
+  void ask(rendezvous::message::Ask ask, Answers known, Gathered gathered);
   void conclude(std::uint64_t asking);
 
   boost::asio::io_context& io_;
   const Respond respond_;
-  const std::function<void()> rung_;
-  store::Uplink* uplink_ = nullptr;
+  QuestionLine* line_ = nullptr;
   std::uint64_t epoch_ = 0;
   int node_ = 0, nodes_ = 1;
-  std::uint64_t next_ = 1;  ///< The question we wait for.
-  std::set<std::uint64_t> requests_;
   std::map<std::uint64_t, Asking> askings_;
   std::uint64_t next_asking_ = 1;
-  bool collecting_ = false;
+  /// Questions of an epoch that has begun elsewhere, but not here yet.
+  std::vector<rendezvous::message::Asked> early_;
 };
 
 }  // namespace dlaunch::launcher

@@ -1,10 +1,11 @@
 #include "launcher/watch/job_watch.hpp"
 
-#include "launcher/watch/stuck_exchange.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
-#include <iterator>
+#include <numeric>
 #include <utility>
+#include <variant>
 
 namespace dlaunch::launcher {
 namespace {
@@ -15,9 +16,9 @@ constexpr auto pause = std::chrono::seconds(1);
 constexpr auto look_again_after = std::chrono::seconds(5);
 
 std::string ranks_of(const rendezvous::Admission::Entry& node) {
-  const std::string first = std::to_string(node.first_rank);
-  if (node.workers == 1) return "rank " + first;
-  return "ranks " + first + "-" + std::to_string(node.first_rank + node.workers - 1);
+  std::vector<int> ranks(static_cast<std::size_t>(node.workers));
+  std::iota(ranks.begin(), ranks.end(), node.first_rank);
+  return ranks_text(ranks);
 }
 
 }  // namespace
@@ -25,10 +26,16 @@ std::string ranks_of(const rendezvous::Admission::Entry& node) {
 JobWatch::JobWatch(boost::asio::io_context& io, Inquiries::Respond respond, Say say)
     : say_(std::move(say)),
       timer_(io),
-      inquiries_(io, std::move(respond), [this] { look_at(next_look_); }) {}
+      ring_timer_(io),
+      inquiries_(io, [this, respond = std::move(respond)](const Question& question) -> Answer {
+        if (!std::holds_alternative<AskLook>(question)) return respond(question);
+        look_at(next_look_);
+        return Looking{};
+      }) {}
 
-void JobWatch::begin(store::Uplink& uplink, const Assignment& assignment, Roster roster) {
+void JobWatch::begin(QuestionLine& line, const Assignment& assignment, Roster roster) {
   timer_.cancel();
+  ring_timer_.cancel();
   epoch_ = assignment.epoch;
   world_size_ = assignment.world_size;
   nodes_ = assignment.node_count;
@@ -37,23 +44,24 @@ void JobWatch::begin(store::Uplink& uplink, const Assignment& assignment, Roster
   judge_.forget();
   stuck_.clear();
   looking_ = false;
-  inquiries_.begin(uplink, assignment);
+  inquiries_.begin(line, assignment);
 }
 
 void JobWatch::lost(int first_rank, int count, const std::string& why) {
   for (int rank = first_rank; rank < first_rank + count; ++rank) lost_.try_emplace(rank, why);
 }
 
-void JobWatch::ask(const std::string& question, Gathered gathered, Clock::duration patience) {
-  const auto collect = [gathered = std::move(gathered)](Inquiries::Answers answers) {
-    std::vector<std::string> documents;
-    for (auto& [node, document] : answers) documents.push_back(std::move(document));
-    gathered(std::move(documents));
-  };
-  inquiries_.ask(question, collect, patience);
-}
-
 // ---- Stuck calls: first all nodes' calls that wait, then who is absent from the one to tell ----
+
+void JobWatch::ring() {
+  inquiries_.ask_one(0, AskLook{}, [this, epoch = epoch_](const Inquiries::Answers& answers) {
+    if (epoch != epoch_ || answers.contains(0)) return;
+    ring_timer_.expires_after(pause);
+    ring_timer_.async_wait([this](auto error) {
+      if (!error) ring();
+    });
+  });
+}
 
 void JobWatch::look_at(Clock::time_point when) {
   if (std::exchange(looking_, true)) return;
@@ -65,32 +73,34 @@ void JobWatch::look_at(Clock::time_point when) {
 
 void JobWatch::look() {
   next_look_ = Clock::now() + pause;
-  inquiries_.ask("waits", [this, epoch = epoch_](Inquiries::Answers answers) {
+  inquiries_.ask_all(AskWaits{}, [this, epoch = epoch_](const Inquiries::Answers& answers) {
     if (epoch == epoch_) judge(answers);
   });
 }
 
 void JobWatch::judge(const Inquiries::Answers& answers) {
   std::vector<CallWait> waits;
-  for (const auto& [node, text] : answers) {
-    auto theirs = read_waits(text);
-    std::move(theirs.begin(), theirs.end(), std::back_inserter(waits));
+  for (const auto& [node, answer] : answers) {
+    const auto* told = std::get_if<CallWaits>(&answer);
+    if (told != nullptr) waits.insert(waits.end(), told->waits.begin(), told->waits.end());
   }
   const auto found = judge_.judge(merge_waits(std::move(waits)));
   looking_ = false;
   if (!judge_.is_stuck()) return stuck_.clear();
   look_at(Clock::now() + look_again_after);
   if (!found) return;
-  inquiries_.ask("stuck " + wait_text(*found),
-                 [this, wait = *found, epoch = epoch_](Inquiries::Answers parts) {
-                   if (epoch == epoch_) tell(wait, parts);
-                 });
+  inquiries_.ask_all(AskPart{*found},
+                     [this, wait = *found, epoch = epoch_](const Inquiries::Answers& parts) {
+                       if (epoch == epoch_) tell(wait, parts);
+                     });
 }
 
 void JobWatch::tell(CallWait wait, const Inquiries::Answers& answers) {
   StuckCall stuck;
   stuck.wait = std::move(wait);
-  for (const auto& [node, part] : answers) add_part(stuck, part);
+  for (const auto& [node, answer] : answers) {
+    if (const auto* part = std::get_if<StuckPart>(&answer)) stuck.add(*part);
+  }
   // It has gone on meanwhile.
   if (stuck.waiting.empty()) return judge_.forget();
   add_silent(stuck, answers);

@@ -21,21 +21,18 @@ class JobWatch {
  public:
   using Say = std::function<void(const std::string& sentence)>;
   using Roster = std::vector<rendezvous::Admission::Entry>;
-  using Gathered = std::function<void(std::vector<std::string> documents)>;
 
-  /// `respond` knows what this node has to say to "status", "flight", "waits" and "stuck".
+  /// `respond` knows what this node has to say of its ranks.
   JobWatch(boost::asio::io_context& io, Inquiries::Respond respond, Say say);
 
   /// A new epoch. `roster` is node rank 0's alone.
-  void begin(store::Uplink& uplink, const Assignment& assignment, Roster roster);
+  void begin(QuestionLine& line, const Assignment& assignment, Roster roster);
   /// Ranks of another node will not come back.
   void lost(int first_rank, int count, const std::string& why);
-  /// A call that this node's ranks wait in is stuck.
-  void ring() { inquiries_.ring(); }
-  /// All nodes' answers to it, ours among them, in the order of their ranks; of those that answer
-  /// in time.
-  void ask(const std::string& question, Gathered gathered,
-           Clock::duration patience = Inquiries::usual_patience);
+  /// A call that this node's ranks wait in is stuck: node rank 0 is to look.
+  void ring();
+  /// What goes between this node's agent and the others.
+  Inquiries& inquiries() { return inquiries_; }
   /// The call that is stuck now, as it was said; empty if none is, or on another node than rank 0.
   const std::string& stuck() const { return stuck_; }
 
@@ -47,7 +44,7 @@ class JobWatch {
   void add_silent(StuckCall& stuck, const Inquiries::Answers& answers) const;
 
   const Say say_;
-  boost::asio::steady_timer timer_;
+  boost::asio::steady_timer timer_, ring_timer_;
   int world_size_ = 0, nodes_ = 1;
   Roster roster_;
   std::map<int, std::string> lost_;  ///< By rank.

@@ -15,7 +15,7 @@
 #include <memory>
 #include <utility>
 
-#include <boost/asio/read_until.hpp>
+#include <boost/asio/read.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 #include <dirent.h>
@@ -39,7 +39,6 @@ constexpr std::size_t node_name_max = 81;
 constexpr std::size_t hash_text_bytes = 17;
 /// Places that are looked at when an agent begins, or was killed.
 constexpr std::size_t removed_max = 256;
-constexpr std::size_t question_bytes_max = 256;
 constexpr std::size_t answer_bytes_max = 256u << 20;
 /// For a question, and for the answer to be taken.
 constexpr auto patience = std::chrono::seconds(5);
@@ -111,16 +110,18 @@ struct Asker : std::enable_shared_from_this<Asker> {
     timer.async_wait([self = shared_from_this()](auto error) {
       if (!error) self->cut();
     });
-    asio::async_read_until(socket, asio::dynamic_buffer(question, question_bytes_max), '\n',
-                           [self = shared_from_this(), answer](auto error, std::size_t size) {
-                             if (error) return static_cast<void>(self->timer.cancel());
-                             answer(self->question.substr(0, size - 1),
-                                    [self](std::string said) { self->say(std::move(said)); });
-                           });
+    asio::async_read(socket, asio::buffer(&question, sizeof question),
+                     [self = shared_from_this(), answer](auto error, std::size_t) {
+                       if (error) return static_cast<void>(self->timer.cancel());
+                       const auto detail = self->question == AskSnapshot::Detail::flight
+                                               ? AskSnapshot::Detail::flight
+                                               : AskSnapshot::Detail::status;
+                       answer(detail, [self](Bytes bytes) { self->say(std::move(bytes)); });
+                     });
   }
-  void say(std::string answer) {
-    text = std::move(answer);
-    asio::async_write(socket, asio::buffer(text), [self = shared_from_this()](auto, std::size_t) {
+  void say(Bytes answer) {
+    said = std::move(answer);
+    asio::async_write(socket, asio::buffer(said), [self = shared_from_this()](auto, std::size_t) {
       self->timer.cancel();
       self->cut();
     });
@@ -132,7 +133,8 @@ struct Asker : std::enable_shared_from_this<Asker> {
 
   Local::socket socket;
   asio::steady_timer timer;
-  std::string question, text;
+  AskSnapshot::Detail question{};
+  Bytes said;
 };
 
 }  // namespace
@@ -253,35 +255,36 @@ void StatusSocket::accept() {
   });
 }
 
-std::vector<std::string> ask_agent(const StatusFolder& folder, const StatusFolder::Place& place,
-                                   const std::string& question) {
+JobSnapshot ask_agent(const StatusFolder& folder, const StatusFolder::Place& place,
+                      AskSnapshot::Detail detail) {
   const unique_fd fd = folder.connect(place);
-  const std::string line = question + "\n";
-  if (::send(fd.get(), line.data(), line.size(), MSG_NOSIGNAL) !=
-      static_cast<ssize_t>(line.size())) {
+  if (::send(fd.get(), &detail, sizeof detail, MSG_NOSIGNAL) != sizeof detail) {
     throw Error(Errc::unreachable, "cannot ask node " + place.node + ": " + errno_text(errno));
   }
+  const std::string name = "node " + place.node + " of job " + place.job;
   const auto deadline = Clock::now() + patience;
-  std::string answer;
-  std::array<char, 65536> block;
+  Bytes answer;
+  std::array<std::byte, 65536> block;
   while (answer.size() < answer_bytes_max) {
     pollfd wait{fd.get(), POLLIN, 0};
     if (::poll(&wait, 1, poll_timeout_ms(deadline)) == 0) {
-      throw Error(Errc::timeout, "node " + place.node + " of job " + place.job +
-                                     " does not answer within " + duration_text(patience) +
+      throw Error(Errc::timeout, name + " does not answer within " + duration_text(patience) +
                                      ": its agent is stopped, or busy");
     }
     const auto size = ::recv(fd.get(), block.data(), block.size(), 0);
     if (size < 0 && errno == EINTR) continue;
     if (size <= 0) break;
-    answer.append(block.data(), static_cast<std::size_t>(size));
+    answer.insert(answer.end(), block.data(), block.data() + size);
   }
-  std::vector<std::string> documents;
-  for (std::size_t at = 0, end = 0; (end = answer.find('\n', at)) != std::string::npos;
-       at = end + 1) {
-    documents.push_back(answer.substr(at, end - at));
+  // An agent that ends meanwhile says nothing.
+  if (answer.empty()) throw Error(Errc::unreachable, name + " does not answer");
+  auto job = decode_snapshot(answer);
+  if (!job) {
+    throw Error(Errc::version, "what " + name +
+                                   " says cannot be read: it has ended meanwhile, or is of another "
+                                   "version of dlaunch");
   }
-  return documents;
+  return std::move(*job);
 }
 
 }  // namespace dlaunch::launcher

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "launcher/watch/questions.hpp"
 #include "runtime/base/os/unique_fd.hpp"
 
 #include <functional>
@@ -41,14 +42,14 @@ class StatusFolder {
   std::string path_;
 };
 
-/// An agent's end: answers questions about what its workers do. A line comes, documents go back, a
-/// line each. A client that does not read, or says nothing, is cut off after a while. One thread:
-/// that of `io`.
+/// An agent's end: answers questions about what its workers do. A byte comes, the detail wanted,
+/// and a JobSnapshot goes back. A client that does not read, or says nothing, is cut off after a
+/// while. One thread: that of `io`.
 class StatusSocket {
  public:
-  using Reply = std::function<void(std::string answer)>;
+  using Reply = std::function<void(Bytes answer)>;
   /// Calls `reply` once, at once or later.
-  using Answer = std::function<void(const std::string& question, Reply reply)>;
+  using Answer = std::function<void(AskSnapshot::Detail detail, Reply reply)>;
   /// Throws what StatusFolder throws.
   StatusSocket(boost::asio::io_context& io, const std::string& job, const std::string& node,
                Answer answer);
@@ -68,9 +69,9 @@ class StatusSocket {
 /// The same, wherever the folder is, if there is one.
 void remove_dead_places() noexcept;
 
-/// Asks an agent, and returns the documents of its answer. Throws Error{timeout} or
-/// Error{unreachable}.
-std::vector<std::string> ask_agent(const StatusFolder& folder, const StatusFolder::Place& place,
-                                   const std::string& question);
+/// Asks an agent. Throws Error{timeout}, Error{unreachable}, or Error{version} where it cannot be
+/// understood.
+JobSnapshot ask_agent(const StatusFolder& folder, const StatusFolder::Place& place,
+                      AskSnapshot::Detail detail);
 
 }  // namespace dlaunch::launcher

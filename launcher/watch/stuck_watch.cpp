@@ -1,8 +1,10 @@
 #include "launcher/watch/stuck_watch.hpp"
 
+#include "launcher/report/divergence.hpp"
 #include "runtime/base/phrases.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 namespace dlaunch::launcher {
@@ -10,6 +12,8 @@ namespace {
 
 /// Told one by one; of others the number.
 constexpr std::size_t absent_told_max = 16;
+/// A node tells the others of so many calls that wait.
+constexpr std::size_t waits_told_max = 16;
 
 bool same_call(const CallWait& a, const CallWait& b) {
   if (a.communicator != b.communicator || a.sequence != b.sequence) return false;
@@ -23,8 +27,6 @@ bool waits_in(const RankSight& rank, const CallWait& wait) {
            return own.call.communicator == wait.communicator && own.call.sequence == wait.sequence;
          });
 }
-
-bool has_returned(const FlightCall& call) { return call.ended && !call.failed; }
 
 /// The ranks that wait in messages for each other, beginning with that wait's.
 std::vector<int> ring_of(const CallWait& wait, const std::vector<CallWait>& waits) {
@@ -42,45 +44,30 @@ std::vector<int> ring_of(const CallWait& wait, const std::vector<CallWait>& wait
   }
 }
 
-/// The call that the rank made under that number if it is not the one in which others wait; empty
-/// if it is, or no record is left.
-std::string other_call(const RankSight& rank, const CallWait& wait) {
-  for (const auto& call : rank.log.calls) {
-    if (call.communicator != wait.communicator || call.sequence != wait.sequence ||
-        call.kind == Flight::Kind::aside || call.terms() == wait.terms) {
-      continue;
-    }
-    return FlightNames{*rank.ring}.full_and_site(call);
-  }
-  return "";
-}
-
 /// A collective: of its members, who waits in it, and who has not come that far, or made another.
 void find_absent(StuckCall& stuck, const std::vector<RankSight>& ranks, int world_size,
                  Clock::time_point now) {
   const CallWait& wait = stuck.wait;
   const bool whole_world = wait.group_size == world_size;
   for (const auto& rank : ranks) {
-    const FlightGroup* theirs = rank.log.group_of(wait.communicator);
-    if (theirs == nullptr && !whole_world) continue;
+    const CallPart part = part_in(rank.log, {wait.communicator, wait.sequence}, wait.terms);
+    if (part.kind == CallPart::Kind::none && !whole_world) continue;
     ++stuck.known;
-    const bool came = theirs != nullptr && theirs->begun >= wait.sequence;
-    const std::string other = other_call(rank, wait);
-    if (!other.empty()) {
-      stuck.absent.emplace_back(rank.rank,
-                                "made another call, " + other + "; " + doing_text(rank, now));
+    const std::string doing = doing_text(rank, now);
+    if (part.kind == CallPart::Kind::other) {
+      stuck.absent.emplace_back(
+          rank.rank,
+          "made another call, " + FlightNames{*rank.ring}.full_and_site(*part.made) + "; " + doing);
     } else if (waits_in(rank, wait)) {
       stuck.waiting.push_back(rank.rank);
-    } else if (!came || rank.state != RankSight::State::running) {
-      stuck.absent.emplace_back(rank.rank, doing_text(rank, now));
+    } else if (part.kind != CallPart::Kind::came || rank.state != RankSight::State::running) {
+      stuck.absent.emplace_back(rank.rank, doing);
     }
   }
 }
 
 CallWait wait_of(const RankSight& rank, const FlightWait& seen, Clock::time_point now) {
   const FlightCall& call = seen.call;
-  const FlightNames names{*rank.ring};
-  const std::string site = names.site(call);
   const FlightGroup* group = rank.log.group_of(call.communicator);
   CallWait wait;
   wait.communicator = call.communicator;
@@ -91,7 +78,7 @@ CallWait wait_of(const RankSight& rank, const FlightWait& seen, Clock::time_poin
   wait.whom = seen.whom;
   wait.group_size = group != nullptr ? group->size : 0;
   wait.terms = call.terms();
-  wait.call = names.full(call) + (site.empty() ? "" : " [" + site + "]");
+  wait.call = FlightNames{*rank.ring}.full_and_site(call);
   wait.waited = now - call.began;
   return wait;
 }
@@ -139,6 +126,23 @@ std::vector<CallWait> merge_waits(std::vector<CallWait> waits) {
     same->is_over = is_over;
   }
   return merged;
+}
+
+std::vector<CallWait> foremost(std::vector<CallWait> waits) {
+  std::ranges::stable_sort(waits, std::greater(), &CallWait::waiting);
+  if (waits.size() > waits_told_max) waits.resize(waits_told_max);
+  return waits;
+}
+
+void StuckPart::add(const StuckPart& others) {
+  known += others.known;
+  waiting.insert(waiting.end(), others.waiting.begin(), others.waiting.end());
+  absent.insert(absent.end(), others.absent.begin(), others.absent.end());
+  std::ranges::sort(absent);
+}
+
+void StuckPart::shorten() {
+  for (std::size_t i = absent_told_max; i < absent.size(); ++i) absent[i].second.clear();
 }
 
 StuckCall describe(const CallWait& wait, const std::vector<RankSight>& ranks, int world_size,
@@ -196,6 +200,26 @@ std::string doing_text(const RankSight& rank, Clock::time_point now) {
   return rank.member ? "it has made no communicator yet" : "it does not use libdlaunch, or not yet";
 }
 
+void add_names(RankSight& rank, Clock::time_point now) {
+  rank.doing = doing_text(rank, now);
+  if (rank.ring == nullptr) return;
+  const FlightNames names{*rank.ring};
+  const auto named = [&](const FlightCall& call) {
+    CallNames found{.op = names.op(call),
+                    .owner = names.owner(call),
+                    .purpose = names.purpose(call),
+                    .dtype = names.dtype(call),
+                    .reduction = names.reduction(call),
+                    .site = names.site(call),
+                    .group = names.group(call),
+                    .full = names.full(call)};
+    if (found.owner.ends_with(' ')) found.owner.pop_back();
+    return found;
+  };
+  for (const auto& call : rank.log.calls) rank.call_names.push_back(named(call));
+  for (const auto& wait : rank.log.waits) rank.wait_names.push_back(named(wait.call));
+}
+
 std::vector<CallWait> WaitTimes::look(const std::vector<RankSight>& ranks, Clock::time_point now) {
   std::map<Key, Clock::time_point> seen;
   std::vector<CallWait> waits;
@@ -238,31 +262,16 @@ std::optional<CallWait> StuckJudge::judge(const std::vector<CallWait>& waits) {
 }
 
 std::optional<std::string> find_disagreement(const std::vector<RankSight>& ranks) {
-  struct Made {
-    const RankSight* rank;
-    const FlightCall* call;
+  std::vector<RankLog> logs;
+  for (const auto& rank : ranks) logs.push_back({rank.rank, &rank.log});
+  const auto found = untold_difference(logs);
+  if (!found) return std::nullopt;
+  const auto text = [&](const Divergence::Made& made) {
+    const auto who = std::ranges::find(ranks, made.rank, &RankSight::rank);
+    return "rank " + std::to_string(made.rank) + (has_returned(*made.call) ? " made " : " is in ") +
+           FlightNames{*who->ring}.full_and_site(*made.call);
   };
-  std::map<std::pair<std::uint64_t, std::uint64_t>, Made> made;
-  for (const auto& rank : ranks) {
-    for (const auto& call : rank.log.calls) {
-      if (call.sequence == 0 || call.kind == Flight::Kind::aside) continue;
-      const auto [place, is_first] =
-          made.try_emplace({call.communicator, call.sequence}, Made{&rank, &call});
-      if (is_first || call.agrees_with(*place->second.call)) continue;
-      const FlightCall& other = *place->second.call;
-      // If both are in their calls, or failed, they say it themselves.
-      if (!has_returned(call) && !has_returned(other)) continue;
-      const auto text = [](const RankSight& who, const FlightCall& what) {
-        const FlightNames names{*who.ring};
-        const std::string site = names.site(what);
-        return "rank " + std::to_string(who.rank) + (has_returned(what) ? " made " : " is in ") +
-               names.full(what) + (site.empty() ? "" : " [" + site + "]");
-      };
-      return "the ranks do not agree: " + text(*place->second.rank, other) + ", but " +
-             text(rank, call);
-    }
-  }
-  return std::nullopt;
+  return "the ranks do not agree: " + text(found->first) + ", but " + text(found->second);
 }
 
 }  // namespace dlaunch::launcher

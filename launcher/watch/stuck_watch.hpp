@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/segment/flight_log.hpp"
+#include "launcher/report/snapshot.hpp"
 
 #include <cstdint>
 #include <map>
@@ -10,21 +10,6 @@
 #include <vector>
 
 namespace dlaunch::launcher {
-
-/// The state of one worker at one moment. A plain value, save for the ring.
-struct RankSight {
-  enum class State { running, stopped, ended };
-  int rank = 0;
-  pid_t pid = 0;  ///< Also of one that has ended.
-  State state = State::running;
-  bool traced = false;  ///< Stopped, but by a debugger.
-  bool member = false;  ///< It has joined the world.
-  std::string end;      ///< "killed by SIGKILL", "exited with 0"; empty while it runs.
-  std::optional<Clock::time_point> ended;
-  FlightLog log;
-  /// For names in the log; null where there is no shared memory.
-  const FlightRing* ring = nullptr;
-};
 
 /// A call in which some ranks wait.
 struct CallWait {
@@ -46,13 +31,23 @@ struct CallWait {
 
 /// Those of several nodes brought together.
 std::vector<CallWait> merge_waits(std::vector<CallWait> waits);
+/// As many as one node tells the others: those in which most ranks wait.
+std::vector<CallWait> foremost(std::vector<CallWait> waits);
 
-/// The ranks that wait in a call, and those absent; as one node knows it, or all.
-struct StuckCall {
-  CallWait wait;
+/// What some ranks, such as one node's, have to do with a call that is stuck.
+struct StuckPart {
   std::vector<int> waiting;
   std::vector<std::pair<int, std::string>> absent;  ///< And what each was last seen doing.
-  int known = 0;                    ///< So many members of the group have been looked at.
+  int known = 0;  ///< So many members of the group have been looked at.
+
+  void add(const StuckPart& others);
+  /// Without the words about ranks for which a report has no room.
+  void shorten();
+};
+
+/// The ranks that wait in a call, and those absent; as one node knows it, or all.
+struct StuckCall : StuckPart {
+  CallWait wait;
   std::vector<std::string> silent;  ///< Nodes that could not be asked, as sentences.
 };
 
@@ -66,6 +61,9 @@ StuckCall describe(const CallWait& wait, const std::vector<RankSight>& ranks, in
 
 /// What this rank does, as far as can be seen from outside.
 std::string doing_text(const RankSight& rank, Clock::time_point now);
+
+/// Fills in what those need who have no ring.
+void add_names(RankSight& rank, Clock::time_point now);
 
 /// How long the calls of a node's ranks wait: pure, reads no clock. Whether a call moves is told by
 /// the waits' turns, not by what the workers say of the time.

@@ -1,12 +1,11 @@
 #include "launcher/watch/watch.hpp"
 
-#include "launcher/watch/stuck_exchange.hpp"
 #include "runtime/base/os/process_stat.hpp"
 #include "runtime/segment/segment.hpp"
 
 #include <algorithm>
-#include <sstream>
 #include <utility>
+#include <variant>
 
 #include <unistd.h>
 
@@ -21,21 +20,14 @@ constexpr auto outside_interval_max = std::chrono::seconds(1);
 constexpr auto ranks_say_it_within = std::chrono::seconds(1);
 /// So many of each rank's last calls are compared with the others'.
 constexpr std::size_t compared_calls = 16;
-/// All nodes of a job together, and one node, tell so much of their calls; a call takes half a
-/// kilobyte.
+/// All nodes of a job together, and one node, tell so much of their calls; a call takes less than
+/// half a kilobyte.
 constexpr std::size_t flight_bytes_max = 256u << 20, node_flight_bytes_max = 4u << 20;
 constexpr std::size_t call_bytes = 512;
 /// A worker that asks waits for little longer.
 constexpr auto doing_patience = std::chrono::milliseconds(500);
 /// So that the questions of many nodes, which all answer each, do not grow with their square.
 constexpr int asking_nodes_max = 8;
-
-std::vector<std::int32_t> read_ranks(std::string_view text) {
-  std::vector<std::int32_t> ranks;
-  std::istringstream words{std::string(text)};
-  for (std::int32_t rank = 0; words >> rank;) ranks.push_back(rank);
-  return ranks;
-}
 
 /// The more ranks there are, the fewer of each one's last calls.
 std::size_t flight_records(int nodes, std::size_t ranks) {
@@ -60,17 +52,15 @@ Watch::Watch(boost::asio::io_context& io, Clock::duration stuck_after, FindSegme
 
 void Watch::begin(const Assignment& assignment, const std::string& host,
                   const std::string& node_id) {
-  known_ = NodeSight{.job = assignment.job,
-                     .node = node_id.empty() ? host : node_id,
-                     .host = host,
-                     .agent = ::getpid(),
-                     .node_rank = assignment.node_rank,
-                     .node_count = assignment.node_count,
-                     .epoch = assignment.epoch,
-                     .attempt = assignment.attempt,
-                     .world_size = assignment.world_size,
-                     .ranks = {},
-                     .stuck = ""};
+  known_ = NodeSnapshot{.job = assignment.job,
+                        .node = node_id.empty() ? host : node_id,
+                        .host = host,
+                        .agent = ::getpid(),
+                        .node_rank = assignment.node_rank,
+                        .node_count = assignment.node_count,
+                        .epoch = assignment.epoch,
+                        .attempt = assignment.attempt,
+                        .world_size = assignment.world_size};
   for (int i = 0; i < assignment.local_size; ++i) {
     known_.ranks.emplace_back().rank = assignment.first_rank + i;
   }
@@ -88,25 +78,25 @@ void Watch::begin(const Assignment& assignment, const std::string& host,
 void Watch::open_status() {
   try {
     status_ = std::make_unique<StatusSocket>(
-        io_, known_.job, known_.node, [this](const std::string& question, auto reply) {
-          ask(question == "flight" ? "flight" : "status", [reply](const auto& documents) {
-            std::string all;
-            for (const auto& document : documents) all += document;
-            reply(std::move(all));
-          });
+        io_, known_.job, known_.node, [this](AskSnapshot::Detail detail, auto reply) {
+          ask(detail, [reply](const JobSnapshot& job) { reply(encode(job)); });
         });
   } catch (const Error& error) {
     say_(std::string("dlaunch status will not find this job: ") + error.what());
   }
 }
 
-void Watch::begin_with_others(const Assignment& assignment, store::Uplink& uplink,
+void Watch::begin_with_others(const Assignment& assignment, QuestionLine& line,
                               JobWatch::Roster roster) {
+  job().begin(line, assignment, std::move(roster));
+}
+
+JobWatch& Watch::job() {
   if (!job_) {
     job_ = std::make_unique<JobWatch>(
-        io_, [this](const std::string& question) { return answer(question); }, say_);
+        io_, [this](const Question& question) { return answer(question); }, say_);
   }
-  job_->begin(uplink, assignment, std::move(roster));
+  return *job_;
 }
 
 void Watch::lost(int first_rank, int count, const std::string& cause) {
@@ -141,8 +131,8 @@ void Watch::stop() {
   timer_.cancel();
 }
 
-NodeSight Watch::sight(std::size_t calls) const {
-  NodeSight node = known_;
+NodeSnapshot Watch::sight(std::size_t calls) const {
+  NodeSnapshot node = known_;
   Segment* const segment = find_segment_();
   for (std::size_t i = 0; i < node.ranks.size(); ++i) {
     auto& rank = node.ranks[i];
@@ -159,29 +149,50 @@ NodeSight Watch::sight(std::size_t calls) const {
   return node;
 }
 
-std::string Watch::answer(const std::string& question) const {
-  constexpr std::string_view stuck = "stuck ";
-  if (question == "flight") {
-    return flight_json(sight(flight_records(known_.node_count, known_.ranks.size())), Clock::now());
-  }
-  if (question == "waits") return waits_text(waits_);
-  if (question.starts_with(stuck)) {
-    const auto wait = read_wait(std::string_view(question).substr(stuck.size()));
-    if (!wait) return "";
-    return part_text(describe(*wait, sight(compared_calls).ranks, known_.world_size, Clock::now()));
-  }
-  constexpr std::string_view doing = "doing ";
-  if (question.starts_with(doing)) {
-    return doing_document(doing_here(read_ranks(std::string_view(question).substr(doing.size()))));
-  }
-  NodeSight node = sight(1);
+NodeSnapshot Watch::snapshot(AskSnapshot::Detail detail) const {
+  const bool flight = detail == AskSnapshot::Detail::flight;
+  NodeSnapshot node = sight(flight ? flight_records(known_.node_count, known_.ranks.size()) : 1);
   if (job_ && node.stuck.empty()) node.stuck = job_->stuck();
-  return status_json(node, Clock::now());
+  node.taken = Clock::now();
+  node.wall = WallClock::now();
+  for (auto& rank : node.ranks) {
+    add_names(rank, node.taken);
+    if (flight) continue;
+    rank.call_names.clear();
+    rank.wait_names.clear();
+    rank.log.calls.clear();
+    rank.log.waits.clear();
+  }
+  return node;
 }
 
-void Watch::ask(const std::string& question, JobWatch::Gathered gathered) {
-  if (job_) return job_->ask(question, std::move(gathered));
-  gathered({answer(question)});
+Answer Watch::answer(const Question& question) const {
+  struct Respond {
+    const Watch& watch;
+    Answer operator()(const AskSnapshot& ask) const { return watch.snapshot(ask.detail); }
+    Answer operator()(const AskWaits&) const { return CallWaits{foremost(watch.waits_)}; }
+    Answer operator()(const AskPart& ask) const {
+      const auto ranks = watch.sight(compared_calls).ranks;
+      StuckPart part = describe(ask.wait, ranks, watch.known_.world_size, Clock::now());
+      part.shorten();
+      return part;
+    }
+    Answer operator()(const AskDoing& ask) const { return watch.doing_here(ask.ranks); }
+    Answer operator()(const AskLook&) const { return Looking{}; }
+  };
+  return std::visit(Respond{*this}, question);
+}
+
+void Watch::ask(AskSnapshot::Detail detail, std::function<void(JobSnapshot job)> gathered) {
+  if (!job_) return gathered({{snapshot(detail)}});
+  const auto collect = [gathered = std::move(gathered)](Inquiries::Answers answers) {
+    JobSnapshot job;
+    for (auto& [rank, answer] : answers) {
+      if (auto* node = std::get_if<NodeSnapshot>(&answer)) job.add(std::move(*node));
+    }
+    gathered(std::move(job));
+  };
+  job_->inquiries().ask_all(AskSnapshot{detail}, collect);
 }
 
 /// Tells what those of the ranks do that live here.
@@ -200,16 +211,19 @@ void Watch::ask_doing(const std::vector<std::int32_t>& ranks,
                       std::function<void(wire::Doing doing)> told) {
   // When a job is stuck, all its nodes want to know.
   if (!job_ || known_.node_rank >= asking_nodes_max) return told({});
-  std::string question = "doing";
-  for (const auto rank : ranks) question += " " + std::to_string(rank);
-  job_->ask(
-      question,
-      [told = std::move(told)](const std::vector<std::string>& documents) {
-        wire::Doing doing;
-        for (const auto& document : documents) add_doing(doing, document);
-        told(std::move(doing));
-      },
-      doing_patience);
+  const auto collect = [told = std::move(told)](const Inquiries::Answers& answers) {
+    wire::Doing all;
+    for (const auto& [node, answer] : answers) {
+      const auto* doing = std::get_if<wire::Doing>(&answer);
+      for (std::size_t i = 0; doing != nullptr && i < doing->ranks.size(); ++i) {
+        if (all.ranks.size() == wire::inquired_ranks_max) break;
+        all.ranks.push_back(doing->ranks[i]);
+        all.texts.push_back(doing->texts[i]);
+      }
+    }
+    told(std::move(all));
+  };
+  job_->inquiries().ask_all(AskDoing{ranks}, collect, doing_patience);
 }
 
 void Watch::arm() {
@@ -224,13 +238,13 @@ void Watch::arm() {
 }
 
 void Watch::look() {
-  const NodeSight node = sight(compared_calls);
+  const NodeSnapshot node = sight(compared_calls);
   const auto now = Clock::now();
   if (const auto stopped = stopped_.look(node.ranks, now)) say_(*stopped);
   if (has_members_) look_at_calls(node, now);
 }
 
-void Watch::look_at_calls(const NodeSight& node, Clock::time_point now) {
+void Watch::look_at_calls(const NodeSnapshot& node, Clock::time_point now) {
   waits_ = times_.look(node.ranks, now);
   const auto found = judge_.judge(waits_);
   if (found && job_) {
@@ -244,7 +258,7 @@ void Watch::look_at_calls(const NodeSight& node, Clock::time_point now) {
   look_for_disagreement(node, now);
 }
 
-void Watch::look_for_disagreement(const NodeSight& node, Clock::time_point now) {
+void Watch::look_for_disagreement(const NodeSnapshot& node, Clock::time_point now) {
   if (disagreement_ && now >= disagreement_->theirs_until) tell_disagreement();
   std::uint64_t calls = 0;
   for (const auto& rank : node.ranks) calls += rank.log.begun;

@@ -3,7 +3,7 @@
 #include "launcher/plan/plan.hpp"
 #include "launcher/process/workers.hpp"
 #include "launcher/watch/job_watch.hpp"
-#include "launcher/watch/node_sight.hpp"
+#include "launcher/watch/questions.hpp"
 #include "launcher/watch/status_socket.hpp"
 #include "launcher/watch/stopped_ranks.hpp"
 #include "launcher/watch/stuck_watch.hpp"
@@ -39,9 +39,10 @@ class Watch {
   /// A new attempt. From the first one on `dlaunch status` finds the job; where that cannot be, it
   /// is said, and the job goes on.
   void begin(const Assignment& assignment, const std::string& host, const std::string& node_id);
-  /// The same, with other nodes. The uplink outlives us.
-  void begin_with_others(const Assignment& assignment, store::Uplink& uplink,
-                         JobWatch::Roster roster);
+  /// The same, with other nodes. The line outlives us.
+  void begin_with_others(const Assignment& assignment, QuestionLine& line, JobWatch::Roster roster);
+  /// Where other nodes' questions and answers go; also before our first epoch has begun.
+  Inquiries& inquiries() { return job().inquiries(); }
   /// Ranks of another node will not come back.
   void lost(int first_rank, int count, const std::string& cause);
   void started(const std::vector<pid_t>& pids);
@@ -57,30 +58,31 @@ class Watch {
   void tell_disagreement();
 
   /// With up to so many calls of each rank.
-  NodeSight sight(std::size_t calls) const;
-  /// This node's answer to "status", "flight", or what another node's watch asks.
-  std::string answer(const std::string& question) const;
-  /// All nodes' answers to "status" or "flight", in the order of their ranks; of those that answer
-  /// in time.
-  void ask(const std::string& question, JobWatch::Gathered gathered);
+  NodeSnapshot sight(std::size_t calls) const;
+  /// What this node knows, for others to read.
+  NodeSnapshot snapshot(AskSnapshot::Detail detail) const;
+  /// What all nodes know; of those that answer in time.
+  void ask(AskSnapshot::Detail detail, std::function<void(JobSnapshot job)> gathered);
   /// What these ranks do, as their agents see it; of those that answer in a short time.
   void ask_doing(const std::vector<std::int32_t>& ranks,
                  std::function<void(wire::Doing doing)> told);
 
  private:
+  JobWatch& job();
+  Answer answer(const Question& question) const;
   wire::Doing doing_here(const std::vector<std::int32_t>& ranks) const;
   void open_status();
   void arm();
   void look();
-  void look_at_calls(const NodeSight& node, Clock::time_point now);
-  void look_for_disagreement(const NodeSight& node, Clock::time_point now);
+  void look_at_calls(const NodeSnapshot& node, Clock::time_point now);
+  void look_for_disagreement(const NodeSnapshot& node, Clock::time_point now);
 
   boost::asio::io_context& io_;
   const Clock::duration stuck_after_;
   const FindSegment find_segment_;
   const Say say_;
   boost::asio::steady_timer timer_;
-  NodeSight known_;  ///< Without logs.
+  NodeSnapshot known_;  ///< Without logs.
   WaitTimes times_;
   std::vector<CallWait> waits_;  ///< As of the last look.
   StuckJudge judge_;

@@ -181,6 +181,29 @@ void fields(auto& io, is<CallsMade> auto& m) {
       m.communicators, communicator_bytes_min, [&](auto& calls) { fields(io, calls); },
       communicators_max);
 }
+void fields(auto& io, is<Ask> auto& m) {
+  io.integer(m.epoch);
+  io.integer(m.number);
+  io.integer(m.node);
+  io.duration(m.patience);
+  io.value(m.question);
+}
+void fields(auto& io, is<Asked> auto& m) {
+  io.integer(m.epoch);
+  io.integer(m.number);
+  io.value(m.question);
+}
+void fields(auto& io, is<Answer> auto& m) {
+  io.integer(m.epoch);
+  io.integer(m.number);
+  io.value(m.answer);
+}
+void fields(auto& io, is<Answered> auto& m) {
+  io.integer(m.number);
+  io.integer(m.node);
+  io.value(m.answer);
+}
+void fields(auto& io, is<AnswerTaken> auto& m) { io.integer(m.number); }
 void fields(auto& io, is<HostPlace> auto& m) {
   io.text(m.id);
   io.text(m.host);
@@ -294,6 +317,11 @@ DLAUNCH_RENDEZVOUS_MESSAGE(WorkerFailed);
 DLAUNCH_RENDEZVOUS_MESSAGE(WorkerLeft);
 DLAUNCH_RENDEZVOUS_MESSAGE(WorkersEnded);
 DLAUNCH_RENDEZVOUS_MESSAGE(CallsMade);
+DLAUNCH_RENDEZVOUS_MESSAGE(Ask);
+DLAUNCH_RENDEZVOUS_MESSAGE(Asked);
+DLAUNCH_RENDEZVOUS_MESSAGE(Answer);
+DLAUNCH_RENDEZVOUS_MESSAGE(Answered);
+DLAUNCH_RENDEZVOUS_MESSAGE(AnswerTaken);
 DLAUNCH_RENDEZVOUS_MESSAGE(Admitted);
 DLAUNCH_RENDEZVOUS_MESSAGE(Refused);
 DLAUNCH_RENDEZVOUS_MESSAGE(Stopped);

@@ -65,6 +65,55 @@ struct CallsMade {
   std::uint64_t epoch = 0;
   std::vector<CommunicatorCalls> communicators;
 };
+
+// ---- What agents ask each other. The rendezvous forwards it without reading it. ----
+
+/// Their types, behind those that wire::Type names.
+constexpr wire::Type ask_type{109}, asked_type{110}, answer_type{111}, answered_type{112},
+    answer_taken_type{113};
+/// A question's and an answer's length; a node's questions that are open at one time.
+constexpr std::size_t question_bytes_max = 64u << 10, answer_bytes_max = 8u << 20;
+constexpr std::size_t questions_max = 8;
+
+/// Agent: asks the other nodes of its epoch. Said again, under the same number, after a reconnect.
+struct Ask {
+  static constexpr wire::Type type = ask_type;
+  static constexpr std::int32_t all_nodes = -1;
+  std::uint64_t epoch = 0;
+  std::uint64_t number = 0;       ///< Of its own.
+  std::int32_t node = all_nodes;  ///< The rank of the one that is asked.
+  Clock::duration patience{};
+  Bytes question;
+};
+/// Rendezvous: another node asks this one.
+struct Asked {
+  static constexpr wire::Type type = asked_type;
+  std::uint64_t epoch = 0;
+  std::uint64_t number = 0;  ///< The rendezvous' own.
+  Bytes question;
+};
+/// Agent: its answer.
+struct Answer {
+  static constexpr wire::Type type = answer_type;
+  std::uint64_t epoch = 0;
+  std::uint64_t number = 0;  ///< That of Asked.
+  Bytes answer;
+};
+/// Rendezvous: a node's answer, for the one that asked.
+struct Answered {
+  static constexpr wire::Type type = answered_type;
+  static constexpr std::int32_t no_more = -1;
+  std::uint64_t number = 0;  ///< That of Ask.
+  /// The rank of the answering node. no_more: those that have not answered will not.
+  std::int32_t node = no_more;
+  Bytes answer = {};
+};
+/// Agent: it has read an answer; more may come.
+struct AnswerTaken {
+  static constexpr wire::Type type = answer_taken_type;
+  std::uint64_t number = 0;  ///< That of Ask.
+};
+
 /// A node's place in an epoch.
 struct HostPlace {
   std::string id;

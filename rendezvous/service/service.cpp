@@ -160,6 +160,7 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
       step(*job, Leave{session, m.exit_code, m.reason, m.closes}, now);
       job->members.erase(session);
       joined(who, false);
+      forget_departed(*job);
     });
   } else if (type == wire::Type::worker_failed) {
     with(std::type_identity<message::WorkerFailed>{},
@@ -176,6 +177,12 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
     with(std::type_identity<message::WorkersEnded>{},
          [&](const message::WorkersEnded& m) { step(*job, message::heard(m, session, now), now); });
   }
+  const auto question = [&]<class Message>(std::type_identity<Message> kind) {
+    if (type == Message::type) with(kind, [&](Message m) { hear(*job, session, std::move(m)); });
+  };
+  question(std::type_identity<message::Ask>{});
+  question(std::type_identity<message::Answer>{});
+  question(std::type_identity<message::AnswerTaken>{});
 }
 
 void Service::State::on_other_version(store::ConnectionId who, std::uint32_t theirs) {
@@ -265,7 +272,9 @@ void Service::State::join(store::ConnectionId who, message::Join message) {
     begin_epoch(*job, holding->epoch, holding->world_size);
   }
   back->second.epoch = holding->epoch;
+  back->second.node_rank = holding->node_rank;
   server.seat(who, job->space);
+  send(*job, job->questions.back(session));
 }
 
 std::optional<message::Refused> Service::State::objection(const Job* job, Session session,
@@ -351,11 +360,6 @@ void Service::State::joined(store::ConnectionId who, bool is) {
   if (caller == callers.end() || caller->second.joined == is) return;
   caller->second.joined = is;
   is ? ++agents : --agents;
-}
-
-Job* Service::State::find(std::string_view name) {
-  const auto found = jobs.find(name);
-  return found == jobs.end() ? nullptr : &found->second;
 }
 
 std::size_t Service::State::unfinished() const {

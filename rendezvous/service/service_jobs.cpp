@@ -13,6 +13,11 @@ std::string ranks(int first, int count) {
 
 }  // namespace
 
+Job* Service::State::find(std::string_view name) {
+  const auto found = jobs.find(name);
+  return found == jobs.end() ? nullptr : &found->second;
+}
+
 void Service::State::step(Job& job, const Event& event, Clock::time_point now) {
   const std::uint64_t before = job.epoch;
   const Effects effects = job.rounds.step(event, now);
@@ -26,6 +31,7 @@ void Service::State::step(Job& job, const Event& event, Clock::time_point now) {
       return entry.second.connection == 0 && entry.second.epoch != job.epoch;
     });
   }
+  forget_departed(job);
   end_if_deserted(job);
   schedule(job);
 }
@@ -55,6 +61,7 @@ void Service::State::apply(Job& job, const Admit& effect) {
              " nodes, " + std::to_string(admission.world_size) + " ranks");
   }
   member->second.epoch = admission.epoch;
+  member->second.node_rank = admission.node_rank;
   // One that is not connected now is seated when it comes back.
   if (member->second.connection != 0) server.seat(member->second.connection, job.space);
   tell(member->second.connection, message::Admitted{!rules.only_job.empty(), admission, job.host});
@@ -64,6 +71,7 @@ void Service::State::begin_epoch(Job& job, std::uint64_t epoch, int world_size) 
   if (journal != nullptr) journal->epoch_closed(job.name, epoch);
   server.drop_space(job.space, "the epoch " + std::to_string(job.epoch) + " is over");
   job.epoch = epoch;
+  send(job, job.questions.keep([](Session) { return false; }));
   job.world_size = world_size;
   job.space = server.add_space(epoch, rules.limits);
   job.host = place_of_host(job);
@@ -165,6 +173,45 @@ void Service::State::note(LogLine::Level level, const Job& job, std::string sent
   if (log) log({level, job.name, std::move(sentence), true});
 }
 
+// ---- What nodes ask each other ----
+
+bool Service::State::is_of_epoch(const Job& job, Session session) const {
+  const auto member = job.members.find(session);
+  return !job.finished && member != job.members.end() && member->second.epoch == job.epoch;
+}
+
+void Service::State::hear(Job& job, Session asker, const message::Ask& ask) {
+  if (ask.epoch != job.epoch || !is_of_epoch(job, asker)) {
+    return send(job, {{asker, message::Answered{ask.number}}});
+  }
+  Questions::Nodes nodes;
+  for (const auto& [session, member] : job.members) {
+    if (is_of_epoch(job, session)) nodes.emplace(session, member.node_rank);
+  }
+  send(job, job.questions.ask(asker, ask, nodes, Clock::now()));
+  schedule(job);
+}
+
+void Service::State::hear(Job& job, Session from, message::Answer answer) {
+  if (answer.epoch == job.epoch) send(job, job.questions.answer(from, std::move(answer)));
+}
+
+void Service::State::hear(Job& job, Session asker, const message::AnswerTaken& taken) {
+  send(job, job.questions.taken(asker, taken));
+}
+
+void Service::State::send(const Job& job, const Questions::Sends& sends) {
+  for (const auto& [to, what] : sends) {
+    const auto member = job.members.find(to);
+    if (member == job.members.end()) continue;
+    std::visit([&](const auto& said) { tell(member->second.connection, said); }, what);
+  }
+}
+
+void Service::State::forget_departed(Job& job) {
+  send(job, job.questions.keep([&](Session session) { return is_of_epoch(job, session); }));
+}
+
 // ---- Time ----
 
 void Service::State::refresh(Job& job) {
@@ -184,6 +231,8 @@ void Service::State::schedule(Job& job) {
   std::optional<Clock::time_point> next;
   if (!job.finished) {
     next = job.rounds.next_deadline();
+    const auto question = job.questions.next_deadline();
+    if (question && (!next || *question < *next)) next = question;
   } else if (rules.only_job.empty()) {
     next = job.forget;
   }
@@ -247,6 +296,7 @@ void Service::State::on_time() {
       forget(*job);
     } else {
       refresh(*job);
+      send(*job, job->questions.tick(now));
       if (!job->finished) step(*job, Tick{}, now);
     }
   }

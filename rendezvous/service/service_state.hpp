@@ -1,6 +1,7 @@
 #pragma once
 
 #include "rendezvous/service/messages.hpp"
+#include "rendezvous/service/questions.hpp"
 #include "rendezvous/service/service.hpp"
 
 #include <cstdint>
@@ -29,6 +30,7 @@ struct Member {
   store::ConnectionId connection = 0;  ///< 0: not connected now.
   std::string node;
   std::uint64_t epoch = 0;  ///< The last one it was admitted to.
+  int node_rank = 0;        ///< In that epoch.
   bool evicted = false;     ///< And is to join anew.
   Clock::time_point heard;  ///< As far as the rounds were told.
 };
@@ -42,6 +44,7 @@ struct Job {
   int world_size = 0;
   int attempt = 0;
   store::SpaceId space = store::no_space;
+  Questions questions;                     ///< Those of the epoch.
   std::uint64_t stopping = 0;              ///< The epoch that is known to be stopping, for the log.
   std::optional<message::HostPlace> host;  ///< The place of the agent in whose process this is.
 
@@ -98,6 +101,16 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void begin_epoch(Job& job, std::uint64_t epoch, int world_size);
   std::optional<message::HostPlace> place_of_host(const Job& job) const;
   void note(LogLine::Level level, const Job& job, std::string sentence) const;
+
+  // ---- What nodes ask each other ----
+
+  bool is_of_epoch(const Job& job, Session session) const;
+  void hear(Job& job, Session asker, const message::Ask& ask);
+  void hear(Job& job, Session from, message::Answer answer);
+  void hear(Job& job, Session asker, const message::AnswerTaken& taken);
+  void send(const Job& job, const Questions::Sends& sends);
+  /// Nobody waits for those who are no longer part of the epoch.
+  void forget_departed(Job& job);
 
   template <class Message>
   void tell(store::ConnectionId to, const Message& message) {

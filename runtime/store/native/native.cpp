@@ -276,13 +276,6 @@ bool NativeSession::other(const wire::FrameHeader& header, BytesView payload) {
     case wire::Type::abort:
     case wire::Type::warning:
     case wire::Type::inquire:
-    case wire::Type::join:
-    case wire::Type::leave:
-    case wire::Type::heartbeat:
-    case wire::Type::worker_failed:
-    case wire::Type::worker_left:
-    case wire::Type::calls_made:
-    case wire::Type::workers_ended:
       spaces_.host_.on_message(client_, header, payload);
       return true;
     case wire::Type::ping:
@@ -293,6 +286,11 @@ bool NativeSession::other(const wire::FrameHeader& header, BytesView payload) {
       out_.close();
       return true;
     default:
+      // What an agent says, the rendezvous knows to read.
+      if (header.type >= wire::Type::join && header.type < wire::Type::done) {
+        spaces_.host_.on_message(client_, header, payload);
+        return true;
+      }
       fail(header.request, Errc::unsupported,
            "this server knows no message of type " +
                std::to_string(static_cast<unsigned>(header.type)));

@@ -45,6 +45,10 @@ class Writer {
   template <class T>
   requires std::is_enum_v<T>
   void choice(const T& value, T) { integer(static_cast<std::uint8_t>(value)); }
+  /// u64, at most `most`.
+  template <class T>
+  requires std::is_integral_v<T>
+  void count(const T& value, std::uint64_t) { integer(static_cast<std::uint64_t>(value)); }
   /// u64 milliseconds, at least as long.
   void duration(const Clock::duration& value) {
     const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(
@@ -123,6 +127,13 @@ class Reader {
     const auto byte = in_.integer<std::uint8_t>();
     if (byte > static_cast<std::uint8_t>(last)) return fail();
     value = static_cast<T>(byte);
+  }
+  template <class T>
+  requires std::is_integral_v<T>
+  void count(T& value, std::uint64_t most) {
+    const auto number = in_.integer<std::uint64_t>();
+    if (number > most) return fail();
+    value = static_cast<T>(number);
   }
   void duration(Clock::duration& value) {
     const auto milliseconds = in_.integer<std::uint64_t>();

@@ -1,13 +1,13 @@
 #include "launcher/report/flight_report.hpp"
-#include "launcher/watch/node_sight.hpp"
+#include "launcher/watch/questions.hpp"
 #include "launcher/watch/stopped_ranks.hpp"
-#include "launcher/watch/stuck_exchange.hpp"
 
 #include <array>
 #include <chrono>
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 using namespace dlaunch;
 using namespace dlaunch::launcher;
@@ -27,6 +27,21 @@ CallWait wait(std::uint64_t sequence, int rank, Clock::duration waited, bool is_
   wait.waiting = 1;
   wait.is_over = is_over;
   return wait;
+}
+
+/// As another node reads it: whole, but not cut short anywhere, and not with a byte more.
+template <class Kind>
+Kind told(const Kind& what) {
+  Bytes bytes = encode(Answer(what));
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    CHECK_FALSE(decode_answer(BytesView(bytes).first(size)));
+  }
+  const auto answer = decode_answer(bytes);
+  bytes.push_back(std::byte{});
+  CHECK_FALSE(decode_answer(bytes));
+  REQUIRE(answer);
+  REQUIRE(std::holds_alternative<Kind>(*answer));
+  return std::get<Kind>(*answer);
 }
 
 }  // namespace
@@ -105,7 +120,9 @@ TEST_CASE("a rank that made another call of that number is named with it") {
   }
   const auto wait = WaitTimes(1s).look(ranks, Clock::now()).at(0);
   // As another node reads it, too.
-  const auto stuck = describe(*read_wait(wait_text(wait)), ranks, 2, Clock::now());
+  const auto asked = decode_question(encode(Question(AskPart{wait})));
+  REQUIRE(asked);
+  const auto stuck = describe(std::get<AskPart>(*asked).wait, ranks, 2, Clock::now());
   CHECK(stuck.waiting == std::vector<int>{0});
   REQUIRE(stuck.absent.size() == 1);
   CHECK(stuck.absent[0].second.starts_with(
@@ -152,13 +169,13 @@ TEST_CASE("ranks that wait in messages for each other are told so") {
 TEST_CASE("nodes' parts of a stuck call make one sentence") {
   StuckCall stuck;
   stuck.wait = wait(5, 0, 5s, true);
-  StuckCall first, second;
+  StuckPart first, second;
   first.waiting = {0, 1};
   first.known = 2;
   second.absent = {{2, "stopped"}, {3, "stopped"}};
   second.known = 2;
-  CHECK(add_part(stuck, part_text(second)));
-  CHECK(add_part(stuck, part_text(first)));
+  stuck.add(told(second));
+  stuck.add(told(first));
   CHECK(to_string(stuck) ==
         "all_reduce #5 has been waiting for 5.0 s: ranks 0-1 wait; absent: ranks 2-3 (stopped)");
   stuck.known = 3;
@@ -167,54 +184,102 @@ TEST_CASE("nodes' parts of a stuck call make one sentence") {
   CHECK(to_string(stuck).ends_with("(stopped); node b (ranks 2-3) does not answer"));
 }
 
-TEST_CASE("what cannot be read is no answer") {
-  StuckCall stuck;
-  for (const char* text : {"", "{", "[1]", "{\"waiting\": 3}", "{\"waiting\": [\"x\"]}"}) {
-    CAPTURE(text);
-    CHECK_FALSE(add_part(stuck, text));
-    CHECK(read_waits(text).empty());
-    CHECK_FALSE(read_wait(text));
-  }
-  CHECK(stuck.waiting.empty());
-  CHECK(read_waits(waits_text({wait(5, 0, 5s, true)})).at(0).call == "all_reduce #5");
-  CHECK(read_wait(wait_text(wait(5, 2, 5s, true)))->rank == 2);
-  // A node with very many calls tells those in which most wait.
+TEST_CASE("a node with very many calls tells those in which most wait") {
   std::vector<CallWait> many;
   for (std::uint64_t i = 1; i <= 100; ++i) many.push_back(wait(i, 0, 5s, true));
   many.back().waiting = 9;
-  const auto told = read_waits(waits_text(many));
-  CHECK(told.size() == 16);
-  CHECK(told.front().sequence == 100);
+  const auto heard = told(CallWaits{foremost(many)}).waits;
+  CHECK(heard.size() == 16);
+  CHECK(heard.front().sequence == 100);
+  CHECK(heard.front().call == "all_reduce #100");
+  CHECK(heard.front().waited == Clock::duration(5s));
 }
 
-TEST_CASE("nodes' documents are brought together; what is missing is named") {
+TEST_CASE("nodes' snapshots are brought together; what is missing is named") {
   const auto node = [](int node_rank, const std::string& id) {
-    NodeSight sight;
-    sight.job = "demo";
-    sight.node = id;
-    sight.host = "host-" + id;
-    sight.node_rank = node_rank;
-    sight.node_count = 3;
-    sight.world_size = 3;
-    sight.ranks.emplace_back().rank = node_rank;
-    return status_json(sight, Clock::time_point(std::chrono::hours(1)));
+    NodeSnapshot seen;
+    seen.job = "demo";
+    seen.node = id;
+    seen.host = "host-" + id;
+    seen.node_rank = node_rank;
+    seen.node_count = 3;
+    seen.world_size = 3;
+    seen.taken = Clock::time_point(1h);
+    auto& rank = seen.ranks.emplace_back();
+    rank.rank = node_rank;
+    add_names(rank, seen.taken);
+    return told(seen);
   };
-  const std::string a = node(0, "a"), b = node(1, "b"), c = node(2, "c");
-  CHECK(is_complete({c, a, b}));
-  CHECK_FALSE(is_complete({a, b}));
-  CHECK_FALSE(is_complete({}));
-  CHECK_FALSE(has_calls({a, b}));
-  // Twice, and what is no document, or not a whole one.
-  CHECK(merge_status({a}).find("\"behind\":null") != std::string::npos);
-  CHECK(status_text({a}).find(" running        -  it does not use libdlaunch, or not yet\n") !=
+  const auto job_of = [&](const std::vector<NodeSnapshot>& nodes) {
+    JobSnapshot job;
+    for (const auto& each : nodes) job.add(each);
+    const auto again = decode_snapshot(encode(job));
+    REQUIRE(again);
+    return *again;
+  };
+  const NodeSnapshot a = node(0, "a"), b = node(1, "b"), c = node(2, "c");
+  CHECK(job_of({c, a, b}).is_complete());
+  CHECK_FALSE(job_of({a, b}).is_complete());
+  CHECK_FALSE(job_of({}).is_complete());
+  CHECK_FALSE(job_of({a, b}).has_calls());
+  CHECK(status_json(job_of({a})).find("\"behind\":null") != std::string::npos);
+  CHECK(status_text(job_of({a}))
+            .find(" running        -  it does not use libdlaunch, or not yet\n") !=
         std::string::npos);
-  const auto text =
-      status_text({b, a, b, "", "{}", "[]", "{\"ranks\": []}", "{\"ranks\": [{\"rank\": \"x\"}]}"});
+  const auto text = status_text(job_of({b, a, b}));
   CHECK(text.find("3 ranks, of which 2 cannot be seen: their nodes do not answer") !=
         std::string::npos);
   CHECK(text.find("     0  host-a ") != std::string::npos);
   CHECK(text.find("     1  host-b ") != std::string::npos);
-  CHECK(merge_flight({"nothing"}) == "{}\n");
+  CHECK(flight_json({}) == "{}\n");
+}
+
+TEST_CASE("a flight tells other processes what the ring says, and where the ranks go apart") {
+  constexpr std::array<const char*, 2> ops{nullptr, "all_reduce"};
+  constexpr std::array<const char*, 2> dtypes{nullptr, "f32"};
+  Flight ahead(nullptr, -1, {ops, dtypes, {}}), behind(nullptr, -1, {ops, dtypes, {}});
+  NodeSnapshot node;
+  node.world_size = 2;
+  node.wall = WallClock::time_point(1000h);
+  int number = 0;
+  for (Flight* flight : {&ahead, &behind}) {
+    const auto group = flight->join(77, "world", number, 2);
+    for (std::uint64_t i = 1; i <= (flight == &ahead ? 3U : 2U); ++i) {
+      group.progress->begun.store(i);
+      const Flight::Call call{
+          .what = Flight::Call::pack(1, 1, 0, -1), .sequence = i, .count = i == 2 ? 8U : 4U};
+      Flight::Entry(*flight, group, call, "train.cpp", 42).done();
+    }
+    auto& rank = node.ranks.emplace_back();
+    rank.rank = number++;
+    rank.ring = &flight->ring();
+    rank.log = read_flight(*rank.ring);
+  }
+  node.taken = Clock::now();
+  for (auto& rank : node.ranks) add_names(rank, node.taken);
+  JobSnapshot job;
+  job.add(told(node));
+  const auto flight = nlohmann::json::parse(flight_json(job));
+  const auto& divergence = flight["divergence"];
+  CHECK(divergence["kind"] == "absent");
+  CHECK(divergence["sequence"] == 3);
+  CHECK(divergence["absent"] == nlohmann::json::array({1}));
+  CHECK(divergence["communicator_name"] == "world");
+  CHECK(divergence["calls"][0]["call"] == "all_reduce #3 (f32, 4 elements)");
+  const auto& calls = flight["ranks"][0]["records"];
+  REQUIRE(calls.size() == 3);
+  CHECK(calls[1]["count"] == 8);
+  CHECK(calls[1]["site"] == "train.cpp:42");
+  CHECK_FALSE(calls[1].contains("diverges"));
+  CHECK(calls[2]["diverges"] == true);
+  CHECK(calls[2]["state"] == "done");
+  // It ended before the moment of the snapshot.
+  CHECK(calls[2]["ended"].get<double>() <= 3'600'000.0);
+  CHECK(flight["time"] == 3'600'000.0);
+  // And where they made different calls of one number.
+  job.nodes[0].ranks[1].log.calls[1].count = 9;
+  CHECK(nlohmann::json::parse(flight_json(job))["divergence"]["kind"] == "mismatch");
+  CHECK(nlohmann::json::parse(status_json(job))["ranks"][1]["behind"] == 1);
 }
 
 TEST_CASE("ranks that are stopped for long are told once, until they go on") {

@@ -13,6 +13,7 @@
 
 using namespace dlaunch;
 using namespace dlaunch::test;
+using namespace std::chrono_literals;
 
 TEST_CASE("two nodes join, meet in the store, and finish") {
   ServiceThread service;
@@ -42,6 +43,19 @@ TEST_CASE("two nodes join, meet in the store, and finish") {
   CHECK(as_text(late.answer<wire::Gathered>().blobs.at(0)) == "x");
   early.tell(message::Heartbeat{});
   early.hear<message::Heartbeat>();
+
+  early.tell(message::Ask{1, 5, message::Ask::all_nodes, 10s, {std::byte{'?'}}});
+  const auto asked = late.hear<message::Asked>();
+  CHECK(as_text(asked.question) == "?");
+  late.tell(message::Answer{1, asked.number, {std::byte{'!'}}});
+  const auto answered = early.hear<message::Answered>();
+  CHECK(answered.number == 5);
+  CHECK(answered.node == 1);
+  CHECK(as_text(answered.answer) == "!");
+  CHECK(early.hear<message::Answered>().node == message::Answered::no_more);
+  // Of another epoch: nobody is asked.
+  early.tell(message::Ask{2, 6, message::Ask::all_nodes, 10s, {}});
+  CHECK(early.hear<message::Answered>().number == 6);
 
   early.tell(ended(1));
   late.ask(2, wire::WaitGet{{}, "never"});

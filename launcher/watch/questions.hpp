@@ -1,0 +1,50 @@
+#pragma once
+
+#include "launcher/report/snapshot.hpp"
+#include "launcher/watch/stuck_watch.hpp"
+#include "runtime/store/protocol/wire.hpp"
+
+#include <optional>
+#include <variant>
+#include <vector>
+
+/// What the agents of a job ask each other, and answer; and how that becomes bytes, which the
+/// rendezvous forwards without reading them (docs/wire.md).
+namespace dlaunch::launcher {
+
+/// What do your ranks do? Answered with a NodeSnapshot.
+struct AskSnapshot {
+  enum class Detail : std::uint8_t { status, flight };
+  Detail detail = Detail::status;  ///< With flight: the ranks' last calls, too.
+};
+/// In which calls do your ranks wait? Answered with CallWaits.
+struct AskWaits {};
+/// What have your ranks to do with this call? Answered with a StuckPart.
+struct AskPart {
+  CallWait wait;
+};
+/// What do these ranks do? Answered with a Doing, for those that live there.
+struct AskDoing {
+  std::vector<std::int32_t> ranks;
+};
+/// Node rank 0 is to look for calls that are stuck: one of another node's is. Answered at once.
+struct AskLook {};
+using Question = std::variant<AskSnapshot, AskWaits, AskPart, AskDoing, AskLook>;
+
+struct CallWaits {
+  std::vector<CallWait> waits;
+};
+struct Looking {};
+using Answer = std::variant<NodeSnapshot, CallWaits, StuckPart, wire::Doing, Looking>;
+
+Bytes encode(const Question& question);
+Bytes encode(const Answer& answer);
+Bytes encode(const JobSnapshot& job);
+
+/// What Bytes say that another process has encoded; nullopt where they are not exactly one such
+/// value. They take no more memory than their length justifies.
+std::optional<Question> decode_question(BytesView bytes);
+std::optional<Answer> decode_answer(BytesView bytes);
+std::optional<JobSnapshot> decode_snapshot(BytesView bytes);
+
+}  // namespace dlaunch::launcher
