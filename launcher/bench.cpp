@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -20,8 +19,8 @@ namespace dlaunch::launcher {
 namespace {
 
 /// How many ranks there will be; 0 where more nodes may come.
-int ranks_expected(const Options& options, int workers) {
-  return options.nodes.least == options.nodes.most ? options.nodes.most * workers : 0;
+int ranks_expected(const JobSpec& spec, int workers) {
+  return spec.nodes.elastic() ? 0 : spec.nodes.most * workers;
 }
 
 EarlyExit cannot_start(const std::string& path, int error) {
@@ -31,20 +30,17 @@ EarlyExit cannot_start(const std::string& path, int error) {
 
 }  // namespace
 
-std::optional<EarlyExit> prepare_bench(Options& options, int workers) {
-  std::error_code error;
-  const auto launcher = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::string path = (launcher.parent_path() / options.program.front()).string();
-  if (error || ::access(path.c_str(), F_OK) != 0) {
+std::optional<EarlyExit> check_bench(const JobSpec& spec, int workers) {
+  const std::string& path = spec.program.front();
+  if (::access(path.c_str(), F_OK) != 0) {
     return EarlyExit{exit_code::not_found, "dlaunch: bench needs the program " + path +
                                                ", which is not there; it is built and installed "
                                                "together with dlaunch\n"};
   }
-  options.program.front() = path;
 
-  std::vector<std::string> command = options.program;
+  std::vector<std::string> command = spec.program;
   command.insert(command.begin() + 1,
-                 "--options-only=" + std::to_string(ranks_expected(options, workers)));
+                 "--options-only=" + std::to_string(ranks_expected(spec, workers)));
   std::vector<char*> arguments;
   for (auto& argument : command) arguments.push_back(argument.data());
   arguments.push_back(nullptr);
@@ -56,7 +52,7 @@ std::optional<EarlyExit> prepare_bench(Options& options, int workers) {
   while (::waitpid(child, &status, 0) < 0) {
     if (errno != EINTR) return cannot_start(path, errno);
   }
-  const bool help = std::any_of(options.program.begin() + 1, options.program.end(),
+  const bool help = std::any_of(spec.program.begin() + 1, spec.program.end(),
                                 [](const auto& word) { return word == "--help" || word == "-h"; });
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && !help) return std::nullopt;
   if (WIFEXITED(status)) return EarlyExit{WEXITSTATUS(status), ""};

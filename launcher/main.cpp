@@ -1,5 +1,5 @@
 #include "launcher/bench.hpp"
-#include "launcher/cli/parse_options.hpp"
+#include "launcher/cli/read_request.hpp"
 #include "launcher/job/agent.hpp"
 #include "launcher/job/front.hpp"
 #include "launcher/job/job_key.hpp"
@@ -18,6 +18,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -38,8 +39,8 @@ std::vector<std::string> read_environment() {
 
 /// Hosts may share a name, and agents a host, an address or, in containers, a process number.
 std::string node_id_of(const AgentTask& task) {
-  if (!task.options.node_id.empty()) return task.options.node_id;
-  if (task.options.meeting.kind == Meeting::Kind::one_node) return task.machine.hostname;
+  if (!task.spec.node_id.empty()) return task.spec.node_id;
+  if (task.spec.meeting.kind == Meeting::Kind::one_node) return task.machine.hostname;
   return task.machine.hostname + ":" + std::to_string(::getpid()) + "-" + random_hex(8);
 }
 
@@ -51,11 +52,11 @@ int code_of_start(const Error& error) {
 }
 
 int dry_run(const AgentTask& task) {
-  Assignment assignment = assignment_before_meeting(task.options, task.workers);
-  assignment.run_directory =
-      run_directory_name(task.options, task.environment, assignment.job, "<random>");
-  const LaunchPlan plan = make_plan(task.options, task.machine, task.environment, assignment);
-  return say_and_exit_with(0, describe_plan(task.options, task.machine, plan));
+  Assignment assignment = assignment_before_meeting(task.spec, task.workers);
+  assignment.run_directory = run_directory_name(run_directory_prefix(task.spec, task.environment),
+                                                assignment.job, "<random>");
+  const LaunchPlan plan = make_plan(task.spec, task.machine, task.environment, assignment);
+  return say_and_exit_with(0, describe_plan(task.spec, task.machine, plan, task.notes));
 }
 
 }  // namespace
@@ -66,44 +67,46 @@ int main(int argc, char** argv) {
     const auto exit = run_status(std::vector<std::string>(argv + 2, argv + argc));
     return say_and_exit_with(exit.code, exit.text);
   }
-  AgentTask task;
-  task.environment = read_environment();
-  auto parsed = parse_options(std::vector<std::string>(argv + 1, argv + argc), task.environment,
-                              read_whole_file);
-  if (const auto* exit = std::get_if<EarlyExit>(&parsed))
+  const std::string launcher = launcher_path();
+  auto environment = read_environment();
+  auto asked = read_job(
+      std::vector<std::string>(argv + 1, argv + argc), environment, read_whole_file,
+      {.ignored_signals = ignored_signals(),
+       .bench_program = launcher.substr(0, launcher.rfind('/') + 1) + Start().bench_program});
+  if (const auto* exit = std::get_if<EarlyExit>(&asked))
     return say_and_exit_with(exit->code, exit->text);
-  task.options = std::get<Options>(std::move(parsed));
-  keep_ignored(task.options, ignored_signals());
+  AgentTask task{std::get<JobSpec>(std::move(asked)), std::move(environment), {}};
+  task.notes = task.spec.notes;
   task.machine = read_machine();
   task.machine.colours = ::isatty(STDOUT_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1 &&
                          terminal_redraws(task.environment);
-  task.machine.python = environment_python(task.environment, launcher_path());
-  if (task.options.numa_binding != NumaBinding::none) {
+  task.machine.python = environment_python(task.environment, launcher);
+  if (task.spec.numa_binding != NumaBinding::none) {
     task.machine.topology = read_topology(cores_in_affinity_mask());
     task.machine.topology.mig_devices =
         mig_devices_by_nvml(visible_gpus(task.machine, task.environment));
   }
-  const auto workers = worker_count(task.options, task.machine, task.environment);
+  const auto workers = worker_count(task.spec, task.machine, task.environment);
   if (const auto* exit = std::get_if<EarlyExit>(&workers))
     return say_and_exit_with(exit->code, exit->text);
   task.workers = std::get<int>(workers);
-  if (auto note = note_of_few_gpus(task.options, task.machine, task.environment, task.workers)) {
-    task.options.notes.push_back(*std::move(note));
+  if (auto note = note_of_few_gpus(task.spec, task.machine, task.environment, task.workers)) {
+    task.notes.push_back(*std::move(note));
   }
-  if (task.options.bench) {
-    if (const auto exit = prepare_bench(task.options, task.workers))
+  if (task.spec.bench) {
+    if (const auto exit = check_bench(task.spec, task.workers))
       return say_and_exit_with(exit->code, exit->text);
   }
-  if (task.options.dry_run) return dry_run(task);
+  if (task.spec.dry_run) return dry_run(task);
   try {
-    task.job = task.options.job_id.value_or("dlaunch-" + random_hex(8));
+    task.job = task.spec.job_id.value_or("dlaunch-" + random_hex(8));
     task.node_id = node_id_of(task);
-    task.job_key = read_job_key(task.options);
-    task.run_directory = RunDirectory(task.options, task.environment);
+    task.job_key = read_job_key(task.spec);
+    task.run_directory = RunDirectory(task.spec, task.environment);
   } catch (const dlaunch::Error& error) {
     return say_and_exit_with(code_of_start(error), std::string("dlaunch: ") + error.what() + "\n");
   }
-  const FrontRules rules{task.options.signals, task.options.shutdown_timeout};
+  const FrontRules rules{task.spec.signals, task.spec.shutdown_timeout};
   const int code =
       run_front(rules, [&task](const AgentSeat& seat) { return run_agent(task, seat); });
   task.run_directory.abandon();  // The agent has seen to it, unless it was killed.

@@ -4,9 +4,11 @@
 #include "launcher/watch/status_socket.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/phrases.hpp"
+#include "runtime/base/text/take.hpp"
 
 #include <dlaunch/error.hpp>
 
+#include <array>
 #include <fstream>
 #include <map>
 #include <optional>
@@ -16,51 +18,47 @@
 namespace dlaunch::launcher {
 namespace {
 
-constexpr std::string_view help =
-    "Usage: dlaunch status [JOB] [options]\n"
-    "\n"
-    "Says of each rank of this user's jobs that have a node on this host, or of one\n"
-    "job: its pid, whether it runs, is stopped or has ended, by how many calls it is\n"
-    "behind the first, and what it does.\n"
-    "\n"
-    "Options:\n"
-    "  --json                 The same as JSON; a line for each job.\n"
-    "  --flight               Every rank's last calls as JSON, the first call in which\n"
-    "                         the ranks went apart marked.\n"
-    "  --timeline FILE        The same, drawn: a page for a browser, ranks as rows.\n";
-
 struct Asked {
   std::string job;
   bool json = false, flight = false;
   std::string timeline;
 };
 
-EarlyExit refuse(int code, const std::string& sentence) {
-  return {.code = code, .text = "dlaunch status: " + sentence + "\n"};
+constexpr std::string_view options = "Options";
+
+// clang-format off
+constexpr auto rows = std::to_array<OptionRow<Asked>>({
+  {{"json", 0, "", "0", options, {}, "The same as JSON; a line for each job."},
+   take::flag<&Asked::json>},
+  {{"flight", 0, "", "0", options, {},
+    "Every rank's last calls as JSON, the first call in which the ranks went apart marked."},
+   take::flag<&Asked::flight>},
+  {{"timeline", 0, "FILE", "", options, {},
+    "The same, drawn: a page for a browser, ranks as rows."},
+   take::text<&Asked::timeline>},
+  {{"help", 'h', "", "", options, {}, "Print this."}, nullptr},
+});
+// clang-format on
+
+const OptionTable& table() {
+  static const OptionTable table(
+      "dlaunch status",
+      "Usage: dlaunch status [JOB] [options]\n"
+      "\n"
+      "Says of each rank of this user's jobs that have a node on this host, or of one\n"
+      "job: its pid, whether it runs, is stopped or has ended, by how many calls it is\n"
+      "behind the first, and what it does.\n",
+      rows);
+  return table;
 }
 
 std::variant<Asked, EarlyExit> parse(std::span<const std::string> arguments) {
   Asked asked;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& argument = arguments[i];
-    if (argument == "--help" || argument == "-h") return EarlyExit{0, std::string(help)};
-    if (argument == "--json") {
-      asked.json = true;
-    } else if (argument == "--flight") {
-      asked.flight = true;
-    } else if (argument == "--timeline" && i + 1 < arguments.size()) {
-      asked.timeline = arguments[++i];
-    } else if (argument.starts_with("--timeline=")) {
-      asked.timeline = argument.substr(argument.find('=') + 1);
-    } else if (argument.starts_with('-') || !asked.job.empty()) {
-      return refuse(exit_code::usage,
-                    argument == "--timeline"
-                        ? "--timeline needs a value: FILE"
-                        : "unknown option " + argument + "; dlaunch status --help lists them");
-    } else {
-      asked.job = argument;
-    }
-  }
+  GivenOptions given(table());
+  std::vector<std::string> jobs;
+  if (auto stop = given.take_arguments(arguments, {.most = 1}, jobs)) return *std::move(stop);
+  if (auto stop = given.apply(rows, asked)) return *std::move(stop);
+  if (!jobs.empty()) asked.job = jobs.front();
   return asked;
 }
 
@@ -93,7 +91,7 @@ EarlyExit draw(const Asked& asked, const JobSnapshot& job) {
   std::ofstream file(asked.timeline);
   file << timeline_html(job);
   file.close();
-  if (!file) return refuse(exit_code::unreachable, "cannot write " + asked.timeline);
+  if (!file) return table().refuse(exit_code::unreachable, "cannot write " + asked.timeline);
   return {.code = 0, .text = asked.timeline + "\n"};
 }
 
@@ -107,9 +105,10 @@ EarlyExit run_status(std::span<const std::string> arguments) {
   try {
     folder.emplace(false);
   } catch (const Error& error) {
-    return refuse(exit_code::unreachable,
-                  std::string("no job of this user runs on this host, or it cannot be found: ") +
-                      error.what());
+    return table().refuse(
+        exit_code::unreachable,
+        std::string("no job of this user runs on this host, or it cannot be found: ") +
+            error.what());
   }
   std::string text;
   const auto answers = ask_all(asked, *folder, text);
@@ -120,7 +119,8 @@ EarlyExit run_status(std::span<const std::string> arguments) {
                                         folder->path() + ")\n"};
   }
   if (!asked.timeline.empty()) {
-    if (answers.size() > 1) return refuse(exit_code::usage, "several jobs run here; name one");
+    if (answers.size() > 1)
+      return table().refuse(exit_code::usage, "several jobs run here; name one");
     return draw(asked, answers.begin()->second);
   }
   for (const auto& [name, job] : answers) {

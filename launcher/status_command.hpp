@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launcher/request/options.hpp"
+#include "runtime/base/text/options.hpp"
 
 #include <span>
 #include <string>

@@ -257,7 +257,7 @@ int run(const Settings& settings) {
 int main(int argc, char** argv) try {
   fill_standard_descriptors();
   const auto parsed = parse_options(std::vector<std::string>(argv + 1, argv + argc));
-  if (const auto* ending = std::get_if<Ending>(&parsed)) {
+  if (const auto* ending = std::get_if<EarlyExit>(&parsed)) {
     return say_and_exit_with(ending->code, ending->text);
   }
   const auto& settings = std::get<Settings>(parsed);

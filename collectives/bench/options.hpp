@@ -1,6 +1,7 @@
 #pragma once
 
 #include "collectives/bench/operations.hpp"
+#include "runtime/base/text/options.hpp"
 
 #include <dlaunch/reduction.hpp>
 #include <dlaunch/tensor.hpp>
@@ -39,28 +40,21 @@ struct Settings {
   bool started = false;
   bool check = false;
   bool explain = false;  ///< Say what would serve each row, and measure nothing.
-  int warmup = 5;
+  int warmup = 0;
   std::optional<long> iterations;  ///< Calls of one repetition; unset: found by measuring.
-  int repetitions = 9;
-  std::chrono::milliseconds repetition_time{30};
+  int repetitions = 0;
+  std::chrono::milliseconds repetition_time{};
   std::optional<std::string> json;       ///< A file, or "-".
   std::optional<std::string> calibrate;  ///< The file to write a table of limits to.
   /// Nothing is to be run: the options are to be read for so many ranks, 0: unknown.
   std::optional<int> options_only;
 };
 
-/// --help, or a refusal in one sentence.
-struct Ending {
-  int code = 0;
-  std::string text;
-};
-
 Reduction reduction_of(const Settings& settings);
 
 /// Decides what was asked. Pure.
-std::variant<Settings, Ending> parse_options(std::span<const std::string> arguments);
+std::variant<Settings, EarlyExit> parse_options(std::span<const std::string> arguments);
 /// Why the settings do not fit so many ranks; nullopt: they do.
-std::optional<Ending> objection(const Settings& settings, int ranks);
-std::string help_text();
+std::optional<EarlyExit> objection(const Settings& settings, int ranks);
 
 }  // namespace dlaunch::bench

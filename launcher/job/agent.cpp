@@ -45,13 +45,12 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
                   .say = [this](const std::string& sentence) { say(sentence); }}),
       core_(link_.alone()),
       supervisor_(rules_of(task)),
-      history_(task.options, task.job, task.machine.hostname),
+      history_(task.spec, task.job, task.machine.hostname),
       run_directory_(task.run_directory),
       watch_(
-          io_, task.options.stuck_after,
-          [this] { return host_ ? host_->shared_memory() : nullptr; },
+          io_, task.spec.stuck_after, [this] { return host_ ? host_->shared_memory() : nullptr; },
           [this](const std::string& sentence) { say(sentence); }) {
-  for (const auto& note : task.options.notes) say(note);
+  for (const auto& note : task.notes) say(note);
 }
 
 int Agent::run() {
@@ -88,10 +87,10 @@ void Agent::execute(const life::Begin&) {
   epoch_.assignment.control_socket = host_->socket_name();
   // To a node that comes now it is no restart.
   const bool restarts = epoch_.assignment.attempt > 0 && !again && !history_.empty();
-  if (restarts) say(admission_.again_for + restart_text(epoch_.assignment.attempt, task_.options));
+  if (restarts) say(admission_.again_for + restart_text(epoch_.assignment.attempt, task_.spec));
   if (console_.output() && !history_.empty()) console_.output()->forget_tails();
   loan_.forget();
-  if (const auto note = note_of_stdin(task_.options, epoch_.assignment)) say(*note);
+  if (const auto note = note_of_stdin(task_.spec, epoch_.assignment)) say(*note);
   feed(Start{epoch_.assignment.attempt, epoch_.assignment.first_rank});
 }
 
@@ -140,7 +139,7 @@ void Agent::on_front_lost() {
 }
 
 void Agent::on_handed_on(int number) {
-  const auto& stopping = task_.options.signals;
+  const auto& stopping = task_.spec.signals;
   if (std::find(stopping.begin(), stopping.end(), number) == stopping.end()) {
     if (number == SIGTSTP || number == SIGCONT) watch_.suspend(number == SIGTSTP);
     return feed(OtherSignal{number});

@@ -3,7 +3,7 @@
 #include "launcher/job/front.hpp"
 #include "launcher/machine/machine.hpp"
 #include "launcher/process/run_directory.hpp"
-#include "launcher/request/options.hpp"
+#include "launcher/request/job_spec.hpp"
 #include "runtime/base/secret/secret.hpp"
 
 #include <optional>
@@ -14,14 +14,15 @@ namespace dlaunch::launcher {
 
 /// What the agent of a node was asked for; made before it is forked.
 struct AgentTask {
-  Options options;
-  Machine machine;
+  const JobSpec spec;
   std::vector<std::string> environment;
+  std::vector<std::string> notes;  ///< The spec's, and what this machine adds: to be said once.
+  Machine machine = {};
   int workers = 1;
-  std::string job;      ///< Its id, where this node gives it one.
-  std::string node_id;  ///< --node-id, or what nobody else is called.
-  RunDirectory run_directory;
-  std::optional<Key> job_key;  ///< Of the job's secret, where it has one.
+  std::string job = {};      ///< Its id, where this node gives it one.
+  std::string node_id = {};  ///< --node-id, or what nobody else is called.
+  RunDirectory run_directory = {};
+  std::optional<Key> job_key = {};  ///< Of the job's secret, where it has one.
 };
 
 /// Runs a job on this node from the start of its workers to the end of the last process; returns

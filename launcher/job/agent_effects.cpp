@@ -46,7 +46,7 @@ void Agent::execute(const Spawn&) {
   if (auto* line = link_.line()) {
     watch_.begin_with_others(epoch_.assignment, *line, admission_.roster);
   }
-  const auto problem = no_directory && task_.options.log_dir
+  const auto problem = no_directory && task_.spec.log_dir
                            ? StartProblem{exit_code::unreachable, *no_directory}
                            : workers_.start(history_.plan());
   watch_.started(workers_.pids());
@@ -76,7 +76,7 @@ void Agent::execute(const PublishLoss& effect) {
 void Agent::execute(const TellStragglers& effect) {
   epoch_.stragglers =
       straggler_sentence(effect, epoch_.assignment.first_rank, epoch_.left_elsewhere);
-  say(epoch_.stragglers + straggler_outlook(effect, task_.options));
+  say(epoch_.stragglers + straggler_outlook(effect, task_.spec));
 }
 
 void Agent::execute(const ArmTimer& effect) {
@@ -121,7 +121,7 @@ void Agent::execute(const life::Report&) {
 
 /// Without --log-dir nobody but us knows where the logs are, or that there are none.
 void Agent::say_where_logs_are(const std::optional<std::string>& no_directory) {
-  if (task_.options.log_dir || !wants_logs(task_.options)) return;
+  if (task_.spec.log_dir || !wants_logs(task_.spec)) return;
   if (std::exchange(told_of_logs_, true)) return;
   say(no_directory ? *no_directory + "; all output goes to the console"
                    : "the workers' logs are in " + run_directory_.path());
@@ -194,7 +194,7 @@ void Agent::execute(const life::Finish& effect) {
 
 void Agent::tell_and_stop(JobEnd end) {
   if (end.outcome == Outcome::failed || end.outcome == Outcome::succeeded) {
-    console_.say_lines(history_.summary(task_.options.max_restarts, end.exit_code));
+    console_.say_lines(history_.summary(task_.spec.max_restarts, end.exit_code));
   }
   if (last_end_.unkillable) {
     say("some processes do not die of SIGKILL (they hang in the kernel); leaving without them");

@@ -12,21 +12,18 @@ namespace dlaunch::launcher {
 SupervisorRules rules_of(const AgentTask& task) {
   SupervisorRules rules;
   rules.workers = task.workers;
-  rules.peers_elsewhere = task.options.meeting.kind != Meeting::Kind::one_node;
-  rules.on_failure = task.options.continue_on_failure ? OnFailure::carry_on : OnFailure::stop;
-  rules.failure_grace = task.options.failure_grace;
-  rules.grace_for_all = std::any_of(
-      task.options.settings.begin(), task.options.settings.end(), [](const auto& setting) {
-        return setting.flag == "failure-grace" && setting.origin != Origin::standard;
-      });
-  rules.shutdown_timeout = task.options.shutdown_timeout;
-  rules.straggler_notice = task.options.straggler_notice;
-  rules.straggler_timeout = task.options.straggler_timeout;
+  rules.peers_elsewhere = task.spec.meeting.kind != Meeting::Kind::one_node;
+  rules.on_failure = task.spec.continue_on_failure ? OnFailure::carry_on : OnFailure::stop;
+  rules.failure_grace = task.spec.failure_grace;
+  rules.grace_for_all = task.spec.failure_grace_given;
+  rules.shutdown_timeout = task.spec.shutdown_timeout;
+  rules.straggler_notice = task.spec.straggler_notice;
+  rules.straggler_timeout = task.spec.straggler_timeout;
   return rules;
 }
 
 LaunchPlan plan_of(const AgentTask& task, const Assignment& assignment) {
-  return make_plan(task.options, task.machine, task.environment, assignment);
+  return make_plan(task.spec, task.machine, task.environment, assignment);
 }
 
 /// Whether a worker keeps our streams depends on how many there are, which is known before the
@@ -53,7 +50,7 @@ rendezvous::JobIdentity identity_of(const AgentTask& task, const Assignment& ass
       .world_size = assignment.world_size,
       .host = task.machine.hostname,
       .mesh_host = mesh_host,
-      .failure_grace = task.options.failure_grace,
+      .failure_grace = task.spec.failure_grace,
       .data_key = {},
       .oversubscribed = task.machine.processors.oversubscribed_by(assignment.local_size)};
   if (task.job_key) {

@@ -51,14 +51,14 @@ std::string straggler_sentence(const TellStragglers& told, int first_rank,
          " ago, " + list(told.running) + " still " + (told.running.size() == 1 ? "runs" : "run");
 }
 
-std::string straggler_outlook(const TellStragglers& told, const Options& options) {
+std::string straggler_outlook(const TellStragglers& told, const JobSpec& spec) {
   if (told.over) return ": the job is ended (--straggler-timeout)";
-  return options.straggler_timeout.count() == 0 ? "; --straggler-timeout ends such a job" : "";
+  return spec.straggler_timeout.count() == 0 ? "; --straggler-timeout ends such a job" : "";
 }
 
-std::string restart_text(int attempt, const Options& options) {
+std::string restart_text(int attempt, const JobSpec& spec) {
   return "; all workers are started again (restart " + std::to_string(attempt) + " of " +
-         std::to_string(options.max_restarts) + ")";
+         std::to_string(spec.max_restarts) + ")";
 }
 
 std::string ranks_running(const std::vector<pid_t>& pids, int first_rank) {

@@ -26,10 +26,10 @@ JobEnd job_end(const Ended& last, int code, bool left, bool never_began);
 std::string straggler_sentence(const TellStragglers& told, int first_rank,
                                const std::string& elsewhere);
 /// And what becomes of it.
-std::string straggler_outlook(const TellStragglers& told, const Options& options);
+std::string straggler_outlook(const TellStragglers& told, const JobSpec& spec);
 
 /// "; all workers are started again (restart 1 of 3)".
-std::string restart_text(int attempt, const Options& options);
+std::string restart_text(int attempt, const JobSpec& spec);
 
 /// " 2 3": of those that have not ended.
 std::string ranks_running(const std::vector<pid_t>& pids, int first_rank);

@@ -69,8 +69,7 @@ std::string outcome_text(const JobEnd& end) {
 
 }  // namespace
 
-History::History(Options options, std::string job, std::string host) {
-  result_.options = std::move(options);
+History::History(const JobSpec& spec, std::string job, std::string host) : spec_(spec) {
   result_.job = std::move(job);
   result_.host = std::move(host);
   result_.started = WallClock::now();
@@ -157,7 +156,7 @@ std::vector<std::string> History::finish(const JobEnd& end, const std::string& o
     if (!write_file(path, text))
       problems.push_back("cannot write " + path + ": " + errno_text(errno));
   };
-  if (const auto& path = result_.options.result_file) write(*path, to_json(result_));
+  if (const auto& path = spec_.result_file) write(*path, to_json(result_, spec_));
   const WorkerEnd* cause = root_cause();
   if (cause && !cause->error_file.empty() && !outer_error_file.empty()) {
     const int code = cause->status.signal != 0 ? -cause->status.signal : cause->status.code;
@@ -189,7 +188,7 @@ std::string History::summary(int max_restarts, int code) const {
   const AttemptResult& attempt = result_.attempts.back();
   FailureSummary summary;
   summary.program = attempt.plan.argv.empty() ? "" : attempt.plan.argv.front();
-  if (!result_.options.program.empty()) summary.program = result_.options.program.front();
+  if (!spec_.program.empty()) summary.program = spec_.program.front();
   summary.ends = attempt.ends;
   const WorkerEnd* cause = root_cause();
   if (cause != nullptr) {

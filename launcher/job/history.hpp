@@ -22,7 +22,8 @@ struct JobEnd {
 /// Collects what happened to the workers, for the failure summary and --result.
 class History {
  public:
-  History(Options options, std::string job, std::string host);
+  /// The job has to outlive it.
+  History(const JobSpec& spec, std::string job, std::string host);
 
   void begin_attempt(LaunchPlan plan);
   bool empty() const { return result_.attempts.empty(); }
@@ -61,6 +62,7 @@ class History {
   std::string why_text(const AttemptResult& attempt) const;
   bool is_cause_elsewhere(const WorkerEnd* cause, int code) const;
 
+  const JobSpec& spec_;
   JobResult result_;
   std::string said_;
   std::optional<rendezvous::Finish> job_end_;

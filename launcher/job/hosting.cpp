@@ -14,12 +14,12 @@ namespace {
 
 /// Debian's installer maps a host's own name to 127.0.1.1: its owner would host there, where nobody
 /// else can come. A user who writes 127.0.0.1 or localhost means this host only.
-std::optional<HostingProblem> unreachable_for_others(const Options& options,
+std::optional<HostingProblem> unreachable_for_others(const JobSpec& spec,
                                                      const std::vector<Address>& addresses) {
-  const std::string& name = options.meeting.host;
+  const std::string& name = spec.meeting.host;
   const bool loopback = std::all_of(addresses.begin(), addresses.end(),
                                     [](const Address& a) { return a.is_loopback(); });
-  if (!loopback || is_loopback_name(name) || options.nodes.most == 1) return std::nullopt;
+  if (!loopback || is_loopback_name(name) || spec.nodes.most == 1) return std::nullopt;
   return HostingProblem{exit_code::usage,
                         in_quotes(name) + " is " + addresses.front().host() +
                             " on this host, where no other node can come: give its address "
@@ -27,28 +27,28 @@ std::optional<HostingProblem> unreachable_for_others(const Options& options,
 }
 
 /// This node has to host, whatever the bind says.
-bool must_host(const Options& options) {
-  if (options.rdzv_role == RendezvousRole::host) return true;
-  return options.meeting.kind == Meeting::Kind::fixed && options.node_rank == 0;
+bool must_host(const JobSpec& spec) {
+  if (spec.rdzv_role == RendezvousRole::host) return true;
+  return spec.meeting.kind == Meeting::Kind::fixed && spec.node_rank == 0;
 }
 
-bool must_join(const Options& options) {
-  if (options.rdzv_role == RendezvousRole::join) return true;
-  return options.meeting.kind == Meeting::Kind::fixed && options.node_rank.value_or(0) != 0;
+bool must_join(const JobSpec& spec) {
+  if (spec.rdzv_role == RendezvousRole::join) return true;
+  return spec.meeting.kind == Meeting::Kind::fixed && spec.node_rank.value_or(0) != 0;
 }
 
 }  // namespace
 
 std::variant<unique_fd, JoinElsewhere, HostingProblem> bind_or_join(
-    const Options& options, const std::vector<Address>& addresses) {
-  if (must_join(options)) return JoinElsewhere{};
-  if (auto problem = unreachable_for_others(options, addresses)) return std::move(*problem);
+    const JobSpec& spec, const std::vector<Address>& addresses) {
+  if (must_join(spec)) return JoinElsewhere{};
+  if (auto problem = unreachable_for_others(spec, addresses)) return std::move(*problem);
   JoinElsewhere elsewhere;
   for (const Address& address : addresses) {
     if (unique_fd listener = try_listen_tcp(address)) return listener;
     if (errno == EADDRINUSE) elsewhere.held.push_back(address);
   }
-  if (!must_host(options)) return elsewhere;
+  if (!must_host(spec)) return elsewhere;
   std::string why;
   try {
     return listen_tcp(addresses.front());

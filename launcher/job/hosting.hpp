@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launcher/request/options.hpp"
+#include "launcher/request/job_spec.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/os/unique_fd.hpp"
 
@@ -25,7 +25,7 @@ struct HostingProblem {
 /// Whether this node hosts the rendezvous at the addresses its name was resolved to: by trying to
 /// bind one of them, since names lie and a bind does not. A listener: it does. Never a wildcard.
 std::variant<unique_fd, JoinElsewhere, HostingProblem> bind_or_join(
-    const Options& options, const std::vector<Address>& addresses);
+    const JobSpec& spec, const std::vector<Address>& addresses);
 /// A listener at the first of these that can be bound now; empty where none can.
 unique_fd bind_one_of(const std::vector<Address>& addresses);
 

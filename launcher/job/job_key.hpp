@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launcher/request/options.hpp"
+#include "launcher/request/job_spec.hpp"
 #include "runtime/base/secret/secret.hpp"
 
 #include <optional>
@@ -9,6 +9,6 @@ namespace dlaunch::launcher {
 
 /// The key of the job, from where the options say its secret is; nullopt where they say nothing.
 /// Throws Error{misuse} with what to do, and Error{timeout} where a descriptor does not end.
-std::optional<Key> read_job_key(const Options& options);
+std::optional<Key> read_job_key(const JobSpec& spec);
 
 }  // namespace dlaunch::launcher

@@ -40,32 +40,32 @@ constexpr auto log_period = 10s;
 
 MasterPortAsked port_asked(const AgentTask& task) {
   MasterPortAsked asked;
-  asked.port = task.options.master_port;
-  asked.insisted = task.options.master_port_insisted;
+  asked.port = task.spec.master_port;
+  asked.insisted = task.spec.master_port_insisted;
   // A lone worker may host its own store, or spawn its own workers, under that number. It does so
   // seconds later, and the usual port would be free for every such job until then.
   asked.listen = task.workers > 1;
-  if ((task.options.standalone || !asked.listen) && !asked.insisted) asked.port = 0;
+  if (!asked.listen && !asked.insisted) asked.port = 0;
   return asked;
 }
 
 std::string meeting_name(const Meeting& meeting) { return host_port(meeting.host, meeting.port); }
 
-rendezvous::Launch launch_of(const Options& options) {
+rendezvous::Launch launch_of(const JobSpec& spec) {
   rendezvous::Launch launch;
-  launch.line = text_hash(options.module ? "module" : "program");
-  for (const auto& argument : options.program) {
+  launch.line = text_hash(spec.module ? "module" : "program");
+  for (const auto& argument : spec.program) {
     // With its end, so that "ab c" is not "a bc".
     launch.line = text_hash({argument.c_str(), argument.size() + 1}, launch.line);
   }
-  if (!options.scheduler_job.empty()) launch.start = text_hash(options.scheduler_job);
+  if (!spec.scheduler_job.empty()) launch.start = text_hash(spec.scheduler_job);
   return launch;
 }
 
 wire::Hello hello_of(const AgentTask& task) {
   wire::Hello hello;
   hello.session = random_number();
-  hello.job = task.options.job_id.value_or("");
+  hello.job = task.spec.job_id.value_or("");
   return hello;
 }
 
@@ -86,7 +86,7 @@ JobLink::JobLink(asio::io_context& io, const AgentTask& task, SeatListener& list
     : io_(io),
       task_(task),
       listener_(listener),
-      alone_(task.options.meeting.kind == Meeting::Kind::one_node),
+      alone_(task.spec.meeting.kind == Meeting::Kind::one_node),
       resolver_(io),
       timer_(io) {
   if (!alone_) return;
@@ -99,15 +99,15 @@ JobLink::JobLink(asio::io_context& io, const AgentTask& task, SeatListener& list
 JobLink::~JobLink() = default;
 
 rendezvous::JobRules JobLink::rules() const {
-  const Options& options = task_.options;
+  const JobSpec& spec = task_.spec;
   rendezvous::JobRules rules;
-  rules.nodes_min = options.nodes.least;
-  rules.nodes_max = options.nodes.most;
-  rules.max_restarts = options.max_restarts;
-  rules.continue_on_failure = options.continue_on_failure;
-  rules.join_timeout = options.rdzv_times.join;
-  rules.last_call = options.rdzv_times.last_call;
-  rules.liveness = options.rdzv_times.liveness();
+  rules.nodes_min = spec.nodes.least;
+  rules.nodes_max = spec.nodes.most;
+  rules.max_restarts = spec.max_restarts;
+  rules.continue_on_failure = spec.continue_on_failure;
+  rules.join_timeout = spec.rdzv_times.join;
+  rules.last_call = spec.rdzv_times.last_call;
+  rules.liveness = spec.rdzv_times.liveness();
   return rules;
 }
 
@@ -117,22 +117,22 @@ void JobLink::start() {
     if (!note_.empty()) listener_.on_standing(note_);
     return seat_->join();
   }
-  deadline_ = deadline_after(task_.options.rdzv_times.join);
+  deadline_ = deadline_after(task_.spec.rdzv_times.join);
   look_up();
 }
 
 // ---- Where the rendezvous is ----
 
 void JobLink::look_up() {
-  const Meeting& meeting = task_.options.meeting;
+  const Meeting& meeting = task_.spec.meeting;
   const auto asked = std::make_shared<bool>(true);
   timer_.expires_at(deadline_);
   timer_.async_wait([this, asked](auto error) {
     if (error || !std::exchange(*asked, false)) return;
     listener_.on_finished({exit_code::unreachable, std::nullopt,
-                           "looking up the host name '" + task_.options.meeting.host +
+                           "looking up the host name '" + task_.spec.meeting.host +
                                "': no answer from the name service; tried for " +
-                               duration_text(task_.options.rdzv_times.join)},
+                               duration_text(task_.spec.rdzv_times.join)},
                           false);
   });
   resolver_.async_resolve(
@@ -141,7 +141,7 @@ void JobLink::look_up() {
         if (error == asio::error::operation_aborted || !std::exchange(*asked, false)) return;
         timer_.cancel();
         if (error) {
-          return try_again_later("looking up the host name '" + task_.options.meeting.host +
+          return try_again_later("looking up the host name '" + task_.spec.meeting.host +
                                  "' failed: " + error.message());
         }
         std::vector<Address> addresses;
@@ -159,10 +159,9 @@ void JobLink::look_up() {
 /// A name may appear after we have started: on Kubernetes that is usual.
 void JobLink::try_again_later(const std::string& why) {
   if (Clock::now() >= deadline_) {
-    return listener_.on_finished(
-        {exit_code::unreachable, std::nullopt,
-         why + "; tried for " + duration_text(task_.options.rdzv_times.join)},
-        false);
+    return listener_.on_finished({exit_code::unreachable, std::nullopt,
+                                  why + "; tried for " + duration_text(task_.spec.rdzv_times.join)},
+                                 false);
   }
   if (std::exchange(trouble_, why) != why) listener_.on_standing(why + "; it is tried again");
   timer_.expires_after(look_up_pause);
@@ -172,7 +171,7 @@ void JobLink::try_again_later(const std::string& why) {
 }
 
 void JobLink::on_addresses(const std::vector<Address>& addresses) {
-  auto decided = bind_or_join(task_.options, addresses);
+  auto decided = bind_or_join(task_.spec, addresses);
   if (const auto* problem = std::get_if<HostingProblem>(&decided)) {
     return listener_.on_finished({problem->exit_code, std::nullopt, problem->sentence}, false);
   }
@@ -208,12 +207,12 @@ void JobLink::change_to_host(unique_fd listener) {
 }
 
 void JobLink::take_seat(unique_fd listener, const std::vector<Address>& held) {
-  const Meeting& meeting = task_.options.meeting;
+  const Meeting& meeting = task_.spec.meeting;
   NodeSeat::Options options;
   options.uplink.hello = hello_of(task_);
   options.uplink.key = task_.job_key;
   options.rules = rules();
-  options.heartbeat = task_.options.rdzv_times.heartbeat;
+  options.heartbeat = task_.spec.rdzv_times.heartbeat;
   if (listener) {
     hosted_at_ = local_address(listener.get());
     rendezvous::ServiceRules hosting;
@@ -251,7 +250,7 @@ void JobLink::take_seat(unique_fd listener, const std::vector<Address>& held) {
     }
   }
   const bool exposed = hosted_at_ ? !hosted_at_->is_loopback() : !is_loopback_name(meeting.host);
-  if (exposed && !task_.job_key && task_.options.nodes.most > 1 &&
+  if (exposed && !task_.job_key && task_.spec.nodes.most > 1 &&
       !std::exchange(told_of_no_secret_, true)) {
     listener_.on_standing("this job has no secret: whoever can reach " + meeting_name(meeting) +
                           " can take part in it (--secret-file)");
@@ -278,29 +277,28 @@ void JobLink::on_service_log(const rendezvous::LogLine& line) {
 // ---- What this node brings, and what it gets ----
 
 rendezvous::NodeOffer JobLink::offer(const Address& own) {
-  const Options& options = task_.options;
+  const JobSpec& spec = task_.spec;
   rendezvous::NodeOffer offer;
   offer.host = task_.machine.hostname;
   offer.id = task_.node_id;
   offer.workers = task_.workers;
   if (alone_) return offer;
 
-  offer.rank_hint = options.node_rank;
+  offer.rank_hint = spec.node_rank;
   // Under --master-addr it is node rank 0 that hosts, whether it was told so or has that address.
-  if (hosted_at_ && options.meeting.kind == Meeting::Kind::fixed) offer.rank_hint = 0;
-  offer.launch = launch_of(options);
+  if (hosted_at_ && spec.meeting.kind == Meeting::Kind::fixed) offer.rank_hint = 0;
+  offer.launch = launch_of(spec);
   const Address& reached = hosted_at_ ? *hosted_at_ : own;
-  const auto hosts = reachable_hosts(options, reached);
+  const auto hosts = reachable_hosts(spec, reached);
   host_ = hosts.front();
   if (shared_server() != nullptr) {
     offer.store_addresses = {host_port(reached.host(), hosted_at_->port())};
   } else {
     offer.store_addresses = bind_store(hosts);
   }
-  if (!options.local_addr.empty()) {
+  if (!spec.local_addr.empty()) {
     const auto port = shared_server() ? hosted_at_->port() : master_port_;
-    offer.store_addresses.insert(offer.store_addresses.begin(),
-                                 host_port(options.local_addr, port));
+    offer.store_addresses.insert(offer.store_addresses.begin(), host_port(spec.local_addr, port));
   }
   return offer;
 }
@@ -308,11 +306,10 @@ rendezvous::NodeOffer JobLink::offer(const Address& own) {
 /// Under one port at all addresses. Rank 0's agent announces it, so any will do; one that is asked
 /// for is insisted on.
 std::vector<std::string> JobLink::bind_store(const std::vector<std::string>& hosts) {
-  const Options& options = task_.options;
-  const bool insisted =
-      options.master_port_insisted && options.meeting.kind == Meeting::Kind::endpoint;
+  const JobSpec& spec = task_.spec;
+  const bool insisted = spec.master_port_insisted && spec.meeting.kind == Meeting::Kind::endpoint;
   MasterPort first = take_master_port(
-      {hosts.front(), insisted ? options.master_port : std::uint16_t{0}, insisted, true});
+      {hosts.front(), insisted ? spec.master_port : std::uint16_t{0}, insisted, true});
   master_port_ = first.port;
   store_listeners_.push_back(std::move(first.listener));
   std::vector<std::string> bound{host_port(hosts.front(), master_port_)};
@@ -369,7 +366,7 @@ QuestionLine* JobLink::line() { return node_seat_; }
 store::Uplink* JobLink::uplink() { return node_seat_ ? &node_seat_->uplink() : nullptr; }
 
 store::Server* JobLink::shared_server() {
-  const bool shares = service_ && task_.options.meeting.kind == Meeting::Kind::fixed;
+  const bool shares = service_ && task_.spec.meeting.kind == Meeting::Kind::fixed;
   return shares ? &service_->server() : nullptr;
 }
 

@@ -96,9 +96,9 @@ std::optional<Network> read_network(const std::string& text) {
 
 }  // namespace
 
-std::vector<std::string> reachable_hosts(const Options& options, const Address& own) {
+std::vector<std::string> reachable_hosts(const JobSpec& spec, const Address& own) {
   std::vector<std::string> hosts;
-  if (options.iface.empty()) {
+  if (spec.iface.empty()) {
     hosts.push_back(own.host());
     if (own.is_loopback()) return hosts;
     for (const auto& [name, address] : interfaces_up()) {
@@ -108,14 +108,14 @@ std::vector<std::string> reachable_hosts(const Options& options, const Address& 
     if (hosts.size() > addresses_max) hosts.resize(addresses_max);
     return hosts;
   }
-  const auto network = read_network(options.iface);
+  const auto network = read_network(spec.iface);
   std::string known;
   for (const auto& [name, address] : interfaces_up()) {
-    if (network ? network->contains(address) : name == options.iface) return {address.host()};
+    if (network ? network->contains(address) : name == spec.iface) return {address.host()};
     known += (known.empty() ? "" : ", ") + name + " " + address.host();
   }
   throw Error(Errc::refused,
-              "--iface " + options.iface +
+              "--iface " + spec.iface +
                   ": no interface that is up has such a name or address; there are " + known);
 }
 

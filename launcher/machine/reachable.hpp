@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launcher/request/options.hpp"
+#include "launcher/request/job_spec.hpp"
 #include "runtime/base/os/socket.hpp"
 
 #include <string>
@@ -13,6 +13,6 @@ namespace dlaunch::launcher {
 /// then every other address of an interface that is up, unless `own` says that all nodes are on
 /// this host. Throws Error{refused} with the interfaces there are, where --iface names none of
 /// them.
-std::vector<std::string> reachable_hosts(const Options& options, const Address& own);
+std::vector<std::string> reachable_hosts(const JobSpec& spec, const Address& own);
 
 }  // namespace dlaunch::launcher

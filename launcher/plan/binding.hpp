@@ -1,8 +1,8 @@
 #pragma once
 
 #include "launcher/machine/topology.hpp"
+#include "launcher/request/job_spec.hpp"
 #include "launcher/request/option_values.hpp"
-#include "launcher/request/options.hpp"
 
 #include <span>
 #include <string>

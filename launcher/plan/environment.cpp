@@ -42,9 +42,9 @@ constexpr auto worker_variables = std::to_array<std::string_view>({
 std::string_view name_of(std::string_view line) { return line.substr(0, line.find('=')); }
 
 /// The GPU that is this worker's alone with --virtual-local-rank; empty where there is none.
-std::string own_gpu(const Options& options, const Machine& machine,
+std::string own_gpu(const JobSpec& spec, const Machine& machine,
                     std::span<const std::string> inherited, int local_rank) {
-  if (!options.virtual_local_rank) return {};
+  if (!spec.virtual_local_rank) return {};
   const auto gpus = visible_gpus(machine, inherited);
   const auto index = static_cast<std::size_t>(local_rank);
   return index < gpus.size() ? gpus[index] : std::string{};
@@ -111,15 +111,15 @@ std::vector<std::string> visible_gpus(const Machine& machine,
   return gpus;
 }
 
-std::vector<std::string> common_environment(const Options& options, const Machine& machine,
+std::vector<std::string> common_environment(const JobSpec& spec, const Machine& machine,
                                             std::span<const std::string> inherited,
                                             const Assignment& assignment) {
   std::vector<std::string> result;
   result.reserve(inherited.size() + worker_variables.size() + 2);
-  const bool one_gpu_each = !own_gpu(options, machine, inherited, 0).empty();
+  const bool one_gpu_each = !own_gpu(spec, machine, inherited, 0).empty();
   for (const auto& line : inherited) {
     const auto name = name_of(line);
-    if (is_worker_variable(name) || is_flag_variable(name)) continue;
+    if (is_worker_variable(name) || option_of_variable(name) != nullptr) continue;
     if (one_gpu_each && name == "CUDA_VISIBLE_DEVICES") continue;
     result.push_back(line);
   }
@@ -128,15 +128,15 @@ std::vector<std::string> common_environment(const Options& options, const Machin
   set(result, "GROUP_RANK", assignment.node_rank);
   set(result, "GROUP_WORLD_SIZE", assignment.node_count);
   set(result, "NODE_RANK", assignment.node_rank);
-  set(result, "ROLE_NAME", options.role);
+  set(result, "ROLE_NAME", spec.role);
   set(result, "ROLE_WORLD_SIZE", assignment.world_size);
   set(result, "MASTER_ADDR", assignment.master_addr);
   set(result, "MASTER_PORT", assignment.master_port);
   set(result, "TORCHELASTIC_RESTART_COUNT", assignment.attempt);
-  set(result, "TORCHELASTIC_MAX_RESTARTS", options.max_restarts);
+  set(result, "TORCHELASTIC_MAX_RESTARTS", spec.max_restarts);
   set(result, "TORCHELASTIC_RUN_ID", assignment.job);
   std::string signals;
-  for (const int number : options.signals) {
+  for (const int number : spec.signals) {
     signals += (signals.empty() ? "" : ",") + signal_name(number);
   }
   set(result, "TORCHELASTIC_SIGNALS_TO_HANDLE", signals);
@@ -156,18 +156,18 @@ std::vector<std::string> common_environment(const Options& options, const Machin
   return result;
 }
 
-std::vector<std::string> worker_environment(const Options& options, const Machine& machine,
+std::vector<std::string> worker_environment(const JobSpec& spec, const Machine& machine,
                                             std::span<const std::string> inherited,
                                             const Assignment& assignment, int local_rank,
                                             std::string_view error_file) {
   std::vector<std::string> result;
   const int rank = assignment.first_rank + local_rank;
   set(result, "RANK", rank);
-  set(result, "LOCAL_RANK", options.virtual_local_rank ? 0 : local_rank);
+  set(result, "LOCAL_RANK", spec.virtual_local_rank ? 0 : local_rank);
   set(result, "DLAUNCH_WORKER_LOCAL_RANK", local_rank);
   set(result, "ROLE_RANK", rank);
   if (!error_file.empty()) set(result, "TORCHELASTIC_ERROR_FILE", error_file);
-  const auto gpu = own_gpu(options, machine, inherited, local_rank);
+  const auto gpu = own_gpu(spec, machine, inherited, local_rank);
   if (!gpu.empty()) set(result, "CUDA_VISIBLE_DEVICES", gpu);
   return result;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "launcher/machine/machine.hpp"
-#include "launcher/request/options.hpp"
+#include "launcher/request/job_spec.hpp"
 #include "launcher/request/variables.hpp"
 
 #include <optional>
@@ -19,13 +19,13 @@ bool is_worker_variable(std::string_view name);
 
 /// What all workers of a node share: the inherited environment without flag variables and without
 /// what an outer launcher left behind, and the variables that are equal for all of them.
-std::vector<std::string> common_environment(const Options& options, const Machine& machine,
+std::vector<std::string> common_environment(const JobSpec& spec, const Machine& machine,
                                             std::span<const std::string> inherited,
                                             const Assignment& assignment);
 
 /// The variables of this worker alone (RANK and the like), to be appended to the common part. No
 /// name occurs in both.
-std::vector<std::string> worker_environment(const Options& options, const Machine& machine,
+std::vector<std::string> worker_environment(const JobSpec& spec, const Machine& machine,
                                             std::span<const std::string> inherited,
                                             const Assignment& assignment, int local_rank,
                                             std::string_view error_file);

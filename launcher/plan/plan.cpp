@@ -16,24 +16,24 @@ EarlyExit refuse(std::string sentence) {
 }
 
 /// An option that speaks of a local rank beyond the last one.
-std::optional<EarlyExit> check_ranks(const Options& options, int count) {
+std::optional<EarlyExit> check_ranks(const JobSpec& spec, int count) {
   const auto wrong = [&](std::string_view flag, int rank) {
     return refuse("--" + std::string(flag) + ": there is no local rank " + std::to_string(rank) +
                   ", with " + std::to_string(count) + (count == 1 ? " worker" : " workers") +
                   " the last one is " + std::to_string(count - 1));
   };
   for (const auto& [flag, streams] :
-       {std::pair{"redirects", &options.redirects}, std::pair{"tee", &options.tee}}) {
+       {std::pair{"redirects", &spec.redirects}, std::pair{"tee", &spec.tee}}) {
     if (streams->listed.empty()) continue;
     const int last = streams->listed.rbegin()->first;
     if (last >= count) return wrong(flag, last);
   }
-  const int input = options.stdin_rank.value_or(0);
-  if (options.nodes.most == 1 && input >= count) {
+  const int input = spec.stdin_rank.value_or(0);
+  if (spec.nodes.most == 1 && input >= count) {
     return refuse("--stdin " + std::to_string(input) + ": there is no rank " +
                   std::to_string(input) + ", the last one is " + std::to_string(count - 1));
   }
-  const auto& shown = options.local_ranks_filter;
+  const auto& shown = spec.local_ranks_filter;
   if (!shown.empty() && shown.back() >= count) return wrong("local-ranks-filter", shown.back());
   return std::nullopt;
 }
@@ -45,9 +45,9 @@ std::string hidden_gpus(std::span<const std::string> environment) {
          " hides all GPUs of this host";
 }
 
-bool runs_under_python(const Options& options) {
-  if (options.module || options.run_path) return true;
-  return !options.no_python && options.program.front().ends_with(".py");
+bool runs_under_python(const JobSpec& spec) {
+  if (spec.module || spec.run_path) return true;
+  return !spec.no_python && spec.program.front().ends_with(".py");
 }
 
 StreamPlan plan_stream(bool redirected, bool teed, bool shown, const std::string& directory,
@@ -59,11 +59,11 @@ StreamPlan plan_stream(bool redirected, bool teed, bool shown, const std::string
   return plan;
 }
 
-StdioPlan plan_stdio(const Options& options, const Assignment& assignment,
-                     std::string_view hostname, int local_rank, const std::string& directory) {
-  const Streams redirects = options.redirects.of(local_rank);
-  const Streams tee = options.tee.of(local_rank);
-  const auto& filter = options.local_ranks_filter;
+StdioPlan plan_stdio(const JobSpec& spec, const Assignment& assignment, std::string_view hostname,
+                     int local_rank, const std::string& directory) {
+  const Streams redirects = spec.redirects.of(local_rank);
+  const Streams tee = spec.tee.of(local_rank);
+  const auto& filter = spec.local_ranks_filter;
   const bool shown = filter.empty() || std::binary_search(filter.begin(), filter.end(), local_rank);
 
   StdioPlan plan;
@@ -71,37 +71,36 @@ StdioPlan plan_stdio(const Options& options, const Assignment& assignment,
   plan.err = plan_stream(redirects.err, tee.err, shown, directory, "stderr.log");
   if (!directory.empty() && shown) {
     // torchrun filters what it tees, and nothing else.
-    const bool all = !options.tee.any();
-    plan.out.filtered = !options.stdout_filters.empty() && (all || tee.out);
-    plan.err.filtered = !options.stderr_filters.empty() && (all || tee.err);
+    const bool all = !spec.tee.any();
+    plan.out.filtered = !spec.stdout_filters.empty() && (all || tee.out);
+    plan.err.filtered = !spec.stderr_filters.empty() && (all || tee.err);
     if (plan.out.filtered || plan.err.filtered) {
       plan.filtered_prefix =
-          expand_prefix(options.log_line_prefix_template.value_or("[${role_name}${local_rank}]:"),
-                        options.role, local_rank, assignment.first_rank + local_rank, hostname);
+          expand_prefix(spec.log_line_prefix_template.value_or("[${role_name}${local_rank}]:"),
+                        spec.role, local_rank, assignment.first_rank + local_rank, hostname);
     }
   }
-  plan.input = options.stdin_rank == assignment.first_rank + local_rank;
+  plan.input = spec.stdin_rank == assignment.first_rank + local_rank;
   // An elastic world that shrinks to one may grow again: its worker has been one of several.
-  const bool alone = assignment.world_size == 1 && options.nodes.most == 1;
+  const bool alone = assignment.world_size == 1 && spec.nodes.most == 1;
   const StreamPlan untouched;
   plan.inherit =
-      alone && !options.log_line_prefix_template && plan.out == untouched && plan.err == untouched;
-  if (options.log_line_prefix_template || !alone) {
-    plan.prefix =
-        expand_prefix(options.log_line_prefix_template.value_or("[${rank}] "), options.role,
-                      local_rank, assignment.first_rank + local_rank, hostname);
+      alone && !spec.log_line_prefix_template && plan.out == untouched && plan.err == untouched;
+  if (spec.log_line_prefix_template || !alone) {
+    plan.prefix = expand_prefix(spec.log_line_prefix_template.value_or("[${rank}] "), spec.role,
+                                local_rank, assignment.first_rank + local_rank, hostname);
   }
   return plan;
 }
 
 /// By local rank; empty lists without --numa-binding.
-Read<std::vector<std::vector<int>>> plan_cores(const Options& options, const Machine& machine,
+Read<std::vector<std::vector<int>>> plan_cores(const JobSpec& spec, const Machine& machine,
                                                std::span<const std::string> environment,
                                                int workers) {
-  if (options.numa_binding == NumaBinding::none) {
+  if (spec.numa_binding == NumaBinding::none) {
     return std::vector<std::vector<int>>(static_cast<std::size_t>(workers));
   }
-  return bind_workers(machine.topology, options.numa_binding, workers,
+  return bind_workers(machine.topology, spec.numa_binding, workers,
                       visible_gpus(machine, environment));
 }
 
@@ -112,14 +111,14 @@ bool StdioPlan::only_console() const {
   return !inherit && out == untouched && err == untouched;
 }
 
-std::variant<int, EarlyExit> worker_count(const Options& options, const Machine& machine,
+std::variant<int, EarlyExit> worker_count(const JobSpec& spec, const Machine& machine,
                                           std::span<const std::string> environment) {
   using Kind = WorkersAsked::Kind;
   const int gpus = static_cast<int>(visible_gpus(machine, environment).size());
   int count = 0;
-  switch (options.workers.kind) {
+  switch (spec.workers.kind) {
     case Kind::number:
-      count = options.workers.number;
+      count = spec.workers.number;
       break;
     case Kind::cpu:
       count = machine.usable_cores;
@@ -138,26 +137,26 @@ std::variant<int, EarlyExit> worker_count(const Options& options, const Machine&
                        : hidden_gpus(environment)));
   }
   // On a host without GPUs the flag only sets LOCAL_RANK to 0, as under torchrun.
-  if (options.virtual_local_rank && machine.gpus > 0 && gpus < count) {
+  if (spec.virtual_local_rank && machine.gpus > 0 && gpus < count) {
     const std::string need = "--virtual-local-rank: " + std::to_string(count) +
                              (count == 1 ? " worker needs" : " workers need") + " a GPU each, ";
     if (gpus == 0)
       return refuse(need + "and " + hidden_gpus(environment) + "; leave out the one or the other");
     return refuse(need + std::to_string(gpus) + " can be seen; lower --nproc-per-node");
   }
-  if (auto wrong = check_ranks(options, count)) return *std::move(wrong);
-  const auto cores = plan_cores(options, machine, environment, count);
+  if (auto wrong = check_ranks(spec, count)) return *std::move(wrong);
+  const auto cores = plan_cores(spec, machine, environment, count);
   if (const auto* complaint = std::get_if<Complaint>(&cores)) {
     return refuse("--numa-binding: " + complaint->sentence);
   }
   return count;
 }
 
-std::optional<std::string> note_of_few_gpus(const Options& options, const Machine& machine,
+std::optional<std::string> note_of_few_gpus(const JobSpec& spec, const Machine& machine,
                                             std::span<const std::string> environment, int workers) {
   const int gpus = static_cast<int>(visible_gpus(machine, environment).size());
   // `dlaunch bench` says it itself, where it is for GPUs.
-  const bool asked = options.workers.kind == WorkersAsked::Kind::number && !options.bench;
+  const bool asked = spec.workers.kind == WorkersAsked::Kind::number && !spec.bench;
   if (!asked || gpus == 0 || workers <= gpus) return std::nullopt;
   return std::to_string(workers) + " workers and " + std::to_string(gpus) +
          (gpus == 1 ? " GPU" : " GPUs") + " that they see: local ranks from " +
@@ -165,56 +164,54 @@ std::optional<std::string> note_of_few_gpus(const Options& options, const Machin
          " on have none of their own (--nproc-per-node gpu starts one worker for each GPU)";
 }
 
-std::optional<std::string> note_of_stdin(const Options& options, const Assignment& assignment) {
-  const int rank = options.stdin_rank.value_or(0);
+std::optional<std::string> note_of_stdin(const JobSpec& spec, const Assignment& assignment) {
+  const int rank = spec.stdin_rank.value_or(0);
   if (assignment.node_rank != 0 || rank < assignment.world_size) return std::nullopt;
   return "--stdin " + std::to_string(rank) + ": there is no rank " + std::to_string(rank) +
          " among " + std::to_string(assignment.world_size) + "; none reads standard input";
 }
 
-std::string run_directory_name(const Options& options, std::span<const std::string> environment,
-                               std::string_view job, std::string_view random) {
-  std::string directory;
-  if (options.log_dir) {
-    directory = *options.log_dir + "/";
-  } else {
-    const auto temporary = lookup(environment, "TMPDIR");
-    directory = temporary && !temporary->empty() ? *temporary : "/tmp";
-    directory += "/dlaunch_";
-  }
-  return directory.append(job).append("_").append(random);
+std::string run_directory_name(std::string prefix, std::string_view job, std::string_view random) {
+  return prefix.append(job).append("_").append(random);
 }
 
-std::vector<std::string> worker_command(const Options& options, const Machine& machine,
+std::string run_directory_prefix(const JobSpec& spec, std::span<const std::string> environment) {
+  if (spec.log_dir) return *spec.log_dir + "/";
+  const auto temporary = lookup(environment, "TMPDIR");
+  const bool known = temporary && !temporary->empty();
+  return std::string(known ? *temporary : "/tmp") + "/dlaunch_";
+}
+
+std::vector<std::string> worker_command(const JobSpec& spec, const Machine& machine,
                                         std::span<const std::string> environment) {
   std::vector<std::string> command;
-  if (runs_under_python(options)) {
+  if (runs_under_python(spec)) {
     const auto asked = lookup(environment, "PYTHON_EXEC");
     const std::string usual = machine.python.empty() ? "python3" : machine.python;
     command.push_back(asked && !asked->empty() ? std::string(*asked) : usual);
     command.emplace_back("-u");
-    if (options.module) command.emplace_back("-m");
+    if (spec.module) command.emplace_back("-m");
   }
-  command.insert(command.end(), options.program.begin(), options.program.end());
+  command.insert(command.end(), spec.program.begin(), spec.program.end());
   return command;
 }
 
-bool wants_logs(const Options& options) {
-  return options.redirects.any() || options.tee.any() || !options.stdout_filters.empty() ||
-         !options.stderr_filters.empty();
+bool wants_logs(const JobSpec& spec) {
+  return spec.redirects.any() || spec.tee.any() || !spec.stdout_filters.empty() ||
+         !spec.stderr_filters.empty();
 }
 
-LaunchPlan make_plan(const Options& options, const Machine& machine,
+LaunchPlan make_plan(const JobSpec& spec, const Machine& machine,
                      std::span<const std::string> environment, const Assignment& assignment) {
   LaunchPlan plan;
   plan.assignment = assignment;
-  plan.argv = worker_command(options, machine, environment);
-  if (runs_under_python(options) && !options.module) plan.script = options.program.front();
-  plan.common_environment = common_environment(options, machine, environment, assignment);
+  plan.argv = worker_command(spec, machine, environment);
+  if (runs_under_python(spec) && !spec.module) plan.script = spec.program.front();
+  plan.common_environment = common_environment(spec, machine, environment, assignment);
 
   // Without logs there is one directory, and in it an error file for each worker that leaves one:
   // a directory per worker on a busy disk costs more than starting the worker.
-  const bool has_logs = options.log_dir || wants_logs(options);
+  const bool has_logs = spec.log_dir || wants_logs(spec);
   std::string attempt_directory;
   std::string attempt_name = "attempt_" + std::to_string(assignment.attempt);
   if (assignment.repeated_attempt) attempt_name += "_epoch_" + std::to_string(assignment.epoch);
@@ -226,21 +223,21 @@ LaunchPlan make_plan(const Options& options, const Machine& machine,
       if (!words.empty()) result = FilterPlan{words, attempt_directory + "/" + name};
       return result;
     };
-    plan.filter_out = filter(options.stdout_filters, "filtered_stdout.log");
-    plan.filter_err = filter(options.stderr_filters, "filtered_stderr.log");
+    plan.filter_out = filter(spec.stdout_filters, "filtered_stdout.log");
+    plan.filter_err = filter(spec.stderr_filters, "filtered_stderr.log");
   }
   // Nodes may share the folder.
   const std::string own =
       assignment.node_rank == 0 ? "" : "." + std::to_string(assignment.node_rank);
-  if (options.flight_file) {
-    plan.flight_file = *options.flight_file + own;
-  } else if (options.log_dir && !attempt_directory.empty()) {
+  if (spec.flight_file) {
+    plan.flight_file = *spec.flight_file + own;
+  } else if (spec.log_dir && !attempt_directory.empty()) {
     plan.flight_file = attempt_directory + "/flight.json" + own;
   }
   // worker_count has refused what cannot be bound.
-  const auto cores = plan_cores(options, machine, environment, assignment.local_size);
+  const auto cores = plan_cores(spec, machine, environment, assignment.local_size);
   const auto* bound = std::get_if<std::vector<std::vector<int>>>(&cores);
-  const std::string& hostname = options.node_id.empty() ? machine.hostname : options.node_id;
+  const std::string& hostname = spec.node_id.empty() ? machine.hostname : spec.node_id;
   for (int local_rank = 0; local_rank < assignment.local_size; ++local_rank) {
     WorkerSpec worker;
     worker.rank = assignment.first_rank + local_rank;
@@ -254,10 +251,10 @@ LaunchPlan make_plan(const Options& options, const Machine& machine,
       worker.error_file = assignment.run_directory + "/" + attempt_name + "_rank_" +
                           std::to_string(worker.rank) + "_error.json";
     }
-    worker.own_environment = worker_environment(options, machine, environment, assignment,
-                                                local_rank, worker.error_file);
+    worker.own_environment =
+        worker_environment(spec, machine, environment, assignment, local_rank, worker.error_file);
     if (bound != nullptr) worker.cores = (*bound)[static_cast<std::size_t>(local_rank)];
-    worker.stdio = plan_stdio(options, assignment, hostname, local_rank, directory);
+    worker.stdio = plan_stdio(spec, assignment, hostname, local_rank, directory);
     if (machine.colours && worker.stdio.only_console()) {
       append_colour_variables(worker.own_environment, environment);
     }

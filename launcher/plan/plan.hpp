@@ -1,7 +1,7 @@
 #pragma once
 
 #include "launcher/machine/machine.hpp"
-#include "launcher/request/options.hpp"
+#include "launcher/request/job_spec.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -14,12 +14,12 @@ namespace dlaunch::launcher {
 
 /// How many workers this node is to run, or why that cannot be: no GPU, or an option names a local
 /// rank that there is not.
-std::variant<int, EarlyExit> worker_count(const Options& options, const Machine& machine,
+std::variant<int, EarlyExit> worker_count(const JobSpec& spec, const Machine& machine,
                                           std::span<const std::string> environment);
 
 /// Said once where the workers are more than the GPUs that they can see: which of them may share
 /// one is for the program to know.
-std::optional<std::string> note_of_few_gpus(const Options& options, const Machine& machine,
+std::optional<std::string> note_of_few_gpus(const JobSpec& spec, const Machine& machine,
                                             std::span<const std::string> environment, int workers);
 
 /// This node's place in the job, for one attempt: what the rendezvous and the agent decided.
@@ -48,19 +48,20 @@ struct Assignment {
 
 /// The assignment before any node has met another, for --dry-run: with several nodes, as if all
 /// came, each with as many workers.
-Assignment assignment_before_meeting(const Options& options, int workers);
+Assignment assignment_before_meeting(const JobSpec& spec, int workers);
 
 /// Said by node rank 0 where --stdin names a rank that this world does not have: how many workers
 /// the other nodes bring is known only now.
-std::optional<std::string> note_of_stdin(const Options& options, const Assignment& assignment);
+std::optional<std::string> note_of_stdin(const JobSpec& spec, const Assignment& assignment);
 
-/// Assignment::run_directory: "<log-dir>/<job>_<random>"; without --log-dir one below $TMPDIR or
-/// /tmp, as under torchrun, since error files and --redirects need one.
-std::string run_directory_name(const Options& options, std::span<const std::string> environment,
-                               std::string_view job, std::string_view random);
+/// Assignment::run_directory: "<log-dir>/<job>_<random>".
+std::string run_directory_name(std::string prefix, std::string_view job, std::string_view random);
+/// "<log-dir>/"; without --log-dir a place below $TMPDIR or /tmp, as under torchrun, since error
+/// files and --redirects need one.
+std::string run_directory_prefix(const JobSpec& spec, std::span<const std::string> environment);
 
 /// Something that workers write is to go to files: --redirects, --tee, filters.
-bool wants_logs(const Options& options);
+bool wants_logs(const JobSpec& spec);
 
 /// The way of one stream of a worker. Neither a file nor the console: it is read and dropped (its
 /// last lines are kept for the failure summary).
@@ -117,18 +118,19 @@ struct LaunchPlan {
 };
 
 /// A pure function: the same inputs, the same plan.
-LaunchPlan make_plan(const Options& options, const Machine& machine,
+LaunchPlan make_plan(const JobSpec& spec, const Machine& machine,
                      std::span<const std::string> environment, const Assignment& assignment);
 
 /// The command that a worker runs: "python3 -u train.py" for "train.py".
-std::vector<std::string> worker_command(const Options& options, const Machine& machine,
+std::vector<std::string> worker_command(const JobSpec& spec, const Machine& machine,
                                         std::span<const std::string> environment);
 
 /// `${role_name} ${local_rank} ${rank} ${hostname}` filled in.
 std::string expand_prefix(std::string_view pattern, std::string_view role, int local_rank, int rank,
                           std::string_view hostname);
 
-/// The text that --dry-run prints: the plan, and where each value came from.
-std::string describe_plan(const Options& options, const Machine& machine, const LaunchPlan& plan);
+/// The text that --dry-run prints: the plan, where each value came from, and what would be said.
+std::string describe_plan(const JobSpec& spec, const Machine& machine, const LaunchPlan& plan,
+                          std::span<const std::string> notes);
 
 }  // namespace dlaunch::launcher

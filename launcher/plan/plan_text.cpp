@@ -96,15 +96,15 @@ std::string origin_text(const Setting& setting) {
   return "default";
 }
 
-void append_settings(std::string& out, const Options& options) {
+void append_settings(std::string& out, const JobSpec& spec) {
   std::size_t flag_width = 0;
   std::size_t value_width = 0;
-  for (const auto& setting : options.settings) {
+  for (const auto& setting : spec.settings) {
     flag_width = std::max(flag_width, setting.flag.size());
     value_width = std::max(value_width, std::min<std::size_t>(setting.value.size(), 32));
   }
   out += "\nOptions, and where each value came from:\n";
-  for (const auto& setting : options.settings) {
+  for (const auto& setting : spec.settings) {
     const std::string value = setting.value.empty() ? "-" : setting.value;
     out.append("  ").append(setting.flag).append(flag_width + 2 - setting.flag.size(), ' ');
     out.append(value).append(value_width + 2 - std::min(value_width, value.size()), ' ');
@@ -113,38 +113,39 @@ void append_settings(std::string& out, const Options& options) {
 }
 
 /// Several nodes: whose view this is, and who decides what is not known yet.
-std::string nodes_text(const Options& options, const Assignment& assignment) {
-  const bool elastic = options.nodes.least < options.nodes.most;
-  std::string text = elastic ? std::to_string(options.nodes.least) + " to " : std::string();
-  text += std::to_string(options.nodes.most) + "; seen here as node rank " +
+std::string nodes_text(const JobSpec& spec, const Assignment& assignment) {
+  std::string text =
+      spec.nodes.elastic() ? std::to_string(spec.nodes.least) + " to " : std::string();
+  text += std::to_string(spec.nodes.most) + "; seen here as node rank " +
           std::to_string(assignment.node_rank) +
-          (options.node_rank ? "" : ", which the rendezvous decides") +
-          ", as if all had as many workers. They meet at " + options.meeting.host + ":" +
-          std::to_string(options.meeting.port);
-  return text + (options.meeting.kind == Meeting::Kind::fixed ? ", at node rank 0" : "");
+          (spec.node_rank ? "" : ", which the rendezvous decides") +
+          ", as if all had as many workers. They meet at " + spec.meeting.host + ":" +
+          std::to_string(spec.meeting.port);
+  return text + (spec.meeting.kind == Meeting::Kind::fixed ? ", at node rank 0" : "");
 }
 
 }  // namespace
 
-Assignment assignment_before_meeting(const Options& options, int workers) {
+Assignment assignment_before_meeting(const JobSpec& spec, int workers) {
   Assignment assignment;
-  assignment.job = options.job_id.value_or("dlaunch-0");
+  assignment.job = spec.job_id.value_or("dlaunch-0");
   assignment.local_size = assignment.world_size = workers;
   assignment.agent_store = workers > 1;
-  assignment.master_port = options.master_port;
-  if (options.meeting.kind == Meeting::Kind::one_node) return assignment;
-  const bool fixed = options.meeting.kind == Meeting::Kind::fixed;
-  assignment.node_count = options.nodes.most;
-  assignment.node_rank = options.node_rank.value_or(0);
+  assignment.master_port = spec.master_port;
+  if (spec.meeting.kind == Meeting::Kind::one_node) return assignment;
+  const bool fixed = spec.meeting.kind == Meeting::Kind::fixed;
+  assignment.node_count = spec.nodes.most;
+  assignment.node_rank = spec.node_rank.value_or(0);
   assignment.first_rank = assignment.node_rank * workers;
-  assignment.world_size = options.nodes.most * workers;
+  assignment.world_size = spec.nodes.most * workers;
   assignment.agent_store = true;
-  assignment.master_addr = fixed ? options.meeting.host : std::string();
-  if (!fixed && !options.master_port_insisted) assignment.master_port = 0;
+  assignment.master_addr = fixed ? spec.meeting.host : std::string();
+  if (!fixed && !spec.master_port_insisted) assignment.master_port = 0;
   return assignment;
 }
 
-std::string describe_plan(const Options& options, const Machine& machine, const LaunchPlan& plan) {
+std::string describe_plan(const JobSpec& spec, const Machine& machine, const LaunchPlan& plan,
+                          std::span<const std::string> notes) {
   constexpr std::size_t workers_shown_max = 16;
   const auto& assignment = plan.assignment;
   std::string out = "Dry run: nothing is started.\n\nPlan:\n";
@@ -153,8 +154,8 @@ std::string describe_plan(const Options& options, const Machine& machine, const 
   row(out, "workers",
       std::to_string(assignment.local_size) + " on " + machine.hostname + ", world of " +
           std::to_string(assignment.world_size));
-  const bool several = options.meeting.kind != Meeting::Kind::one_node;
-  if (several) row(out, "nodes", nodes_text(options, assignment));
+  const bool several = spec.meeting.kind != Meeting::Kind::one_node;
+  if (several) row(out, "nodes", nodes_text(spec, assignment));
   row(out, "usable cores",
       std::to_string(machine.usable_cores) +
           (machine.cores_reason.empty() ? "" : " (" + machine.cores_reason + ")"));
@@ -166,17 +167,17 @@ std::string describe_plan(const Options& options, const Machine& machine, const 
           port +
           (assignment.agent_store ? ", PyTorch's store is hosted by dlaunch"
                                   : ", left unbound for the program"));
-  row(out, "restarts", "up to " + std::to_string(options.max_restarts));
+  row(out, "restarts", "up to " + std::to_string(spec.max_restarts));
   row(out, "after a failure",
-      std::string(options.continue_on_failure ? "the others go on" : "all are stopped") +
-          "; grace " + duration_text(options.failure_grace) + ", SIGKILL after " +
-          duration_text(options.shutdown_timeout));
+      std::string(spec.continue_on_failure ? "the others go on" : "all are stopped") + "; grace " +
+          duration_text(spec.failure_grace) + ", SIGKILL after " +
+          duration_text(spec.shutdown_timeout));
   std::string signals;
-  for (const int number : options.signals) {
+  for (const int number : spec.signals) {
     signals += (signals.empty() ? "" : " ") + signal_name(number);
   }
   std::string ignored;
-  for (const int number : options.signals_ignored) {
+  for (const int number : spec.signals_ignored) {
     ignored +=
         (ignored.empty() ? "; ignored, as when dlaunch was started: " : " ") + signal_name(number);
   }
@@ -193,8 +194,8 @@ std::string describe_plan(const Options& options, const Machine& machine, const 
     out += "  and " + std::to_string(plan.workers.size() - workers_shown_max) + " more\n";
   }
   if (!plan.workers.empty()) append_environment(out, plan);
-  append_settings(out, options);
-  for (const auto& note : options.notes) out += "\nNote: " + note + "\n";
+  append_settings(out, spec);
+  for (const auto& note : notes) out += "\nNote: " + note + "\n";
   return out;
 }
 

@@ -44,15 +44,15 @@ void remove_empty(const fs::path& directory, int depth) {
 
 }  // namespace
 
-RunDirectory::RunDirectory(const Options& options, std::vector<std::string> environment)
-    : options_(options), environment_(std::move(environment)) {
-  if (options_.log_dir) {
+RunDirectory::RunDirectory(const JobSpec& spec, std::span<const std::string> environment)
+    : prefix_(run_directory_prefix(spec, environment)), kept_(spec.log_dir.has_value()) {
+  if (kept_) {
     // Now, and not when the other nodes wait for this one.
     std::error_code problem;
-    fs::create_directories(*options_.log_dir, problem);
-    const bool usable = !problem && ::access(options_.log_dir->c_str(), W_OK | X_OK) == 0;
+    fs::create_directories(*spec.log_dir, problem);
+    const bool usable = !problem && ::access(spec.log_dir->c_str(), W_OK | X_OK) == 0;
     const int error = problem ? problem.value() : errno;
-    if (!usable) throw Error(Errc::refused, "--log-dir: " + cannot_make(*options_.log_dir, error));
+    if (!usable) throw Error(Errc::refused, "--log-dir: " + cannot_make(*spec.log_dir, error));
     return;
   }
   // A kill of the one process leaves the other to tidy up.
@@ -65,9 +65,9 @@ RunDirectory::RunDirectory(const Options& options, std::vector<std::string> envi
 
 std::optional<std::string> RunDirectory::make(std::string_view job) {
   if (std::exchange(tried_, true)) return problem_;
-  path_ = run_directory_name(options_, environment_, job, random_hex(8));
-  if (::mkdir(path_.c_str(), options_.log_dir ? log_mode : private_mode) != 0) {
-    problem_ = (options_.log_dir ? "--log-dir: " : "") + cannot_make(path_, errno);
+  path_ = run_directory_name(prefix_, job, random_hex(8));
+  if (::mkdir(path_.c_str(), kept_ ? log_mode : private_mode) != 0) {
+    problem_ = (kept_ ? "--log-dir: " : "") + cannot_make(path_, errno);
     path_.clear();
   } else if (made_ && path_.size() < made_->path.size()) {
     std::copy(path_.begin(), path_.end(), made_->path.begin());
@@ -80,7 +80,7 @@ void RunDirectory::abandon() const {
 }
 
 void RunDirectory::finish(bool worth_keeping) const {
-  if (path_.empty() || options_.log_dir) return;
+  if (path_.empty() || kept_) return;
   if (worth_keeping) return remove_empty(path_, 0);
   std::error_code ignored;  // Files put there meanwhile are left to the system's cleaning.
   fs::remove_all(path_, ignored);

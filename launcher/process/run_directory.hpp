@@ -1,13 +1,13 @@
 #pragma once
 
-#include "launcher/request/options.hpp"
+#include "launcher/request/job_spec.hpp"
 
 #include <array>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace dlaunch::launcher {
 
@@ -18,7 +18,7 @@ class RunDirectory {
  public:
   RunDirectory() = default;  ///< None.
   /// Throws Error{refused} when what --log-dir asks for cannot be made.
-  RunDirectory(const Options& options, std::vector<std::string> environment);
+  RunDirectory(const JobSpec& spec, std::span<const std::string> environment);
 
   /// Makes it, unless that was tried before. Why there is none, where it could not be made.
   std::optional<std::string> make(std::string_view job);
@@ -36,8 +36,8 @@ class RunDirectory {
     std::array<char, 4096> path;
   };
 
-  Options options_;
-  std::vector<std::string> environment_;
+  std::string prefix_;  ///< What its path begins with.
+  bool kept_ = false;   ///< By --log-dir.
   std::optional<std::string> problem_;
   std::string path_;
   bool tried_ = false;

@@ -96,12 +96,12 @@ ordered_json attempt_to_json(const AttemptResult& attempt) {
 
 }  // namespace
 
-std::string to_json(const JobResult& result) {
+std::string to_json(const JobResult& result, const JobSpec& spec) {
   ordered_json out;
   out["format"] = format_version;
   out["job"] = result.job;
   out["host"] = result.host;
-  out["program"] = result.options.program;
+  out["program"] = spec.program;
   out["outcome"] = result.outcome;
   out["exit_code"] = result.exit_code;
   out["reason"] = text_or_null(result.reason);
@@ -109,7 +109,7 @@ std::string to_json(const JobResult& result) {
   out["ended"] = iso_time(result.ended);
   out["seconds"] = seconds_between(result.started, result.ended);
   out["options"] = ordered_json::object();
-  for (const auto& setting : result.options.settings) {
+  for (const auto& setting : spec.settings) {
     out["options"][setting.flag] = {{"value", text_or_null(setting.value)},
                                     {"origin", origin_name(setting.origin)},
                                     {"where", text_or_null(setting.where)}};

@@ -2,7 +2,7 @@
 
 #include "launcher/plan/plan.hpp"
 #include "launcher/report/summary.hpp"
-#include "launcher/request/options.hpp"
+#include "launcher/request/job_spec.hpp"
 
 #include <optional>
 #include <string>
@@ -24,7 +24,6 @@ struct AttemptResult {
 struct JobResult {
   std::string job;
   std::string host;
-  Options options;
   std::vector<AttemptResult> attempts;
   std::string outcome;  ///< "succeeded", "failed", "stopped by SIGTERM".
   int exit_code = 0;
@@ -34,6 +33,6 @@ struct JobResult {
 };
 
 /// JSON, indented by 2, ending in a newline; no secret and no environment in it.
-std::string to_json(const JobResult& result);
+std::string to_json(const JobResult& result, const JobSpec& spec);
 
 }  // namespace dlaunch::launcher

@@ -6,15 +6,15 @@ namespace {
 using Answer = std::variant<Meeting, MeetingProblem>;
 
 /// One node needs nobody, unless it was told to report to a rendezvous elsewhere.
-bool is_alone(const Options& options, const std::string& endpoint_host) {
-  if (options.standalone) return true;
-  if (options.nodes.most > 1 || options.rdzv_role == RendezvousRole::join) return false;
+bool is_alone(const Draft& draft, const std::string& endpoint_host) {
+  if (draft.standalone) return true;
+  if (draft.nodes.most > 1 || draft.rdzv_role == RendezvousRole::join) return false;
   return endpoint_host.empty() || is_loopback_name(endpoint_host);
 }
 
-Answer at_endpoint(const Options& options, const EndpointAsked& endpoint) {
+Answer at_endpoint(const Draft& draft, const EndpointAsked& endpoint) {
   const std::uint16_t port = endpoint.port.value_or(endpoint_port_default);
-  if (port == 0 && options.nodes.most > 1) {
+  if (port == 0 && draft.nodes.most > 1) {
     return MeetingProblem{"rdzv-endpoint",
                           "the other nodes cannot know which port 0 becomes; give a port, for "
                           "example 29400"};
@@ -22,44 +22,44 @@ Answer at_endpoint(const Options& options, const EndpointAsked& endpoint) {
   return Meeting{Meeting::Kind::endpoint, endpoint.host, port};
 }
 
-Answer at_master(const Options& options) {
-  if (options.master_port == 0) {
+Answer at_master(const Draft& draft) {
+  if (draft.master_port == 0) {
     return MeetingProblem{"master-port",
                           "the other nodes cannot know which port 0 becomes; give a port, for "
                           "example 29500"};
   }
-  if (options.rdzv_role == RendezvousRole::host && options.node_rank.value_or(0) != 0) {
+  if (draft.rdzv_role == RendezvousRole::host && draft.node_rank.value_or(0) != 0) {
     return MeetingProblem{"rdzv-role", "with --master-addr it is node rank 0 that hosts"};
   }
-  return Meeting{Meeting::Kind::fixed, options.master_addr, options.master_port};
+  return Meeting{Meeting::Kind::fixed, draft.master_addr, draft.master_port};
 }
 
 }  // namespace
 
-Answer meeting_of(const Options& options) {
-  if (options.standalone && options.nodes.most > 1) {
+Answer meeting_of(const Draft& draft, bool named) {
+  if (draft.standalone && draft.nodes.most > 1) {
     return MeetingProblem{"nnodes", "--standalone is one node; leave one of the two out"};
   }
   EndpointAsked endpoint;
-  if (!options.rdzv_endpoint.empty() && !options.standalone) {
-    auto read = read_endpoint(options.rdzv_endpoint);
+  if (!draft.rdzv_endpoint.empty() && !draft.standalone) {
+    auto read = read_endpoint(draft.rdzv_endpoint);
     if (auto* complaint = std::get_if<Complaint>(&read)) {
       return MeetingProblem{"rdzv-endpoint", complaint->sentence};
     }
     endpoint = std::get<EndpointAsked>(std::move(read));
   }
-  if (options.node_rank.value_or(0) >= options.nodes.most) {
-    return MeetingProblem{"node-rank", "with " + std::to_string(options.nodes.most) +
-                                           (options.nodes.most == 1 ? " node" : " nodes") +
+  if (draft.node_rank.value_or(0) >= draft.nodes.most) {
+    return MeetingProblem{"node-rank", "with " + std::to_string(draft.nodes.most) +
+                                           (draft.nodes.most == 1 ? " node" : " nodes") +
                                            " the last node rank is " +
-                                           std::to_string(options.nodes.most - 1) +
+                                           std::to_string(draft.nodes.most - 1) +
                                            " (--nnodes says how many there are)"};
   }
-  if (is_alone(options, endpoint.host)) return Meeting{};
-  if (!endpoint.host.empty()) return at_endpoint(options, endpoint);
+  if (is_alone(draft, endpoint.host)) return Meeting{};
+  if (!endpoint.host.empty()) return at_endpoint(draft, endpoint);
   // torchrun's static way: every node knows its rank and where rank 0 is.
-  if (options.node_rank || options.master_addr_given) return at_master(options);
-  if (options.nodes.most == 1) {
+  if (draft.node_rank || named) return at_master(draft);
+  if (draft.nodes.most == 1) {
     return MeetingProblem{"rdzv-role", "there is nothing to host or join without --rdzv-endpoint"};
   }
   return MeetingProblem{"nnodes",

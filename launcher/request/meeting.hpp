@@ -1,7 +1,6 @@
 #pragma once
 
-#include "launcher/request/option_values.hpp"
-#include "launcher/request/options.hpp"
+#include "launcher/request/option_table.hpp"
 
 #include <string>
 #include <string_view>
@@ -15,8 +14,9 @@ struct MeetingProblem {
   std::string sentence;
 };
 
-/// The place where the nodes of a job meet, from the options alone.
-std::variant<Meeting, MeetingProblem> meeting_of(const Options& options);
+/// The place where the nodes of a job meet, from the options alone; `named`: --master-addr is the
+/// user's own.
+std::variant<Meeting, MeetingProblem> meeting_of(const Draft& draft, bool named);
 
 /// The port of an --rdzv-endpoint that names none: torchrun's.
 inline constexpr std::uint16_t endpoint_port_default = 29400;

@@ -1,6 +1,7 @@
 #include "launcher/request/option_table.hpp"
 
-#include "runtime/base/phrases.hpp"
+#include "launcher/request/option_values.hpp"
+#include "runtime/base/text/take.hpp"
 
 #include <algorithm>
 #include <array>
@@ -11,55 +12,34 @@ namespace dlaunch::launcher {
 
 namespace {
 
-using Result = std::optional<Complaint>;
-
 constexpr long workers_max = 4096;
 constexpr long restarts_max = 1'000'000;
 constexpr long node_ranks_max = 100'000;
 constexpr long ranks_max = 10'000'000;
 constexpr long descriptors_max = 1'000'000;
 
-/// Stores what was read, or hands the complaint on.
-template <class T, class Target>
-Result store(Read<T>&& read, Target& target) {
-  if (auto* complaint = std::get_if<Complaint>(&read)) return std::move(*complaint);
-  target = static_cast<Target>(std::get<T>(std::move(read)));
-  return std::nullopt;
-}
+constexpr auto bindings = std::to_array<take::Named<NumaBinding>>({
+    {"node", NumaBinding::node},
+    {"socket", NumaBinding::socket},
+    {"exclusive", NumaBinding::exclusive},
+    {"core-complex", NumaBinding::core_complex},
+});
+constexpr auto roles = std::to_array<take::Named<RendezvousRole>>({
+    {"auto", RendezvousRole::automatic},
+    {"host", RendezvousRole::host},
+    {"join", RendezvousRole::join},
+});
+/// Whether the others go on.
+constexpr auto failures = std::to_array<take::Named<bool>>({{"stop", false}, {"continue", true}});
 
-Result store_text(std::string_view value, std::string& target) {
-  if (value.empty()) return Complaint{"the value is empty"};
-  target = value;
-  return std::nullopt;
-}
-
-Result store_duration(std::string_view value, std::chrono::milliseconds& target) {
-  const auto read = parse_duration(value);
-  if (!read) {
-    return Complaint{in_quotes(value) +
-                     " is not a duration such as 500ms, 30 (seconds), 2m or 1h, up to a year"};
-  }
-  target = *read;
-  return std::nullopt;
-}
-
-Result store_choice(std::string_view value, std::initializer_list<std::string_view> choices,
-                    std::string* target) {
-  if (std::find(choices.begin(), choices.end(), value) == choices.end()) {
-    return Complaint{in_quotes(value) + " is none of " + joined(choices)};
-  }
-  if (target != nullptr) *target = value;
-  return std::nullopt;
-}
-
-Result worker_number(Draft& draft, std::string_view value) {
+Taken worker_number(Draft& draft, std::string_view value) {
   using Kind = WorkersAsked::Kind;
-  auto& asked = draft.options.workers;
+  auto& asked = draft.workers;
   if (value == "cpu") return asked.kind = Kind::cpu, std::nullopt;
   if (value == "gpu") return asked.kind = Kind::gpu, std::nullopt;
   if (value == "auto") return asked.kind = Kind::automatic, std::nullopt;
   asked.kind = Kind::number;
-  auto complaint = store(read_integer(value, 1, workers_max), asked.number);
+  auto complaint = take::store(read_integer(value, 1, workers_max), asked.number);
   if (complaint && !value.empty() && !std::isdigit(static_cast<unsigned char>(value.front())) &&
       value.front() != '-') {
     return Complaint{in_quotes(value) + " is neither a number nor cpu, gpu or auto"};
@@ -67,31 +47,30 @@ Result worker_number(Draft& draft, std::string_view value) {
   return complaint;
 }
 
-Result on_failure(Draft& draft, std::string_view value) {
-  std::string chosen;
-  auto complaint = store_choice(value, {"stop", "continue"}, &chosen);
-  draft.options.continue_on_failure = chosen == "continue";
-  return complaint;
+/// Words of which none changes anything.
+Taken one_of(std::initializer_list<take::Named<bool>> names, std::string_view value) {
+  bool ignored = false;
+  return take::store_choice(value, names, ignored);
 }
 
-Result numa_binding(Draft& draft, std::string_view value) {
-  auto& mode = draft.options.numa_binding;
-  if (value == "node") return mode = NumaBinding::node, std::nullopt;
-  if (value == "socket") return mode = NumaBinding::socket, std::nullopt;
-  if (value == "exclusive") return mode = NumaBinding::exclusive, std::nullopt;
-  mode = NumaBinding::core_complex;
-  return store_choice(value, {"node", "socket", "exclusive", "core-complex"}, nullptr);
+Taken start_method(Draft&, std::string_view value) {
+  return one_of({{"spawn", true}, {"fork", true}, {"forkserver", true}}, value);
 }
 
-Result rdzv_backend(Draft&, std::string_view value) {
+Taken rdzv_backend(Draft&, std::string_view value) {
   if (value.starts_with("etcd")) {
     return Complaint{"dlaunch brings its own rendezvous and needs no etcd; leave it out"};
   }
-  return store_choice(value, {"static", "c10d", "dlaunch"}, nullptr);
+  return one_of({{"static", true}, {"c10d", true}, {"dlaunch", true}}, value);
+}
+
+Taken ignored_duration(Draft&, std::string_view value) {
+  std::chrono::milliseconds ignored{};
+  return take::store(read_duration(value), ignored);
 }
 
 /// It becomes part of paths and of socket names.
-Result job_id(Draft& draft, std::string_view value) {
+Taken job_id(Draft& draft, std::string_view value) {
   constexpr std::size_t id_max = 128;
   if (value.size() > id_max) return Complaint{"at most 128 characters are allowed"};
   const bool plain = std::all_of(value.begin(), value.end(), [](char c) {
@@ -100,228 +79,181 @@ Result job_id(Draft& draft, std::string_view value) {
   if (!plain || value == "." || value == "..") {
     return Complaint{"only letters, digits and .,:;@%+=_- are allowed"};
   }
-  return store_text(value, draft.options.job_id.emplace());
+  return take::text<&Draft::job_id>(draft, value);
 }
 
-Result node_rank(Draft& draft, std::string_view value) {
-  return store(read_integer(value, 0, node_ranks_max), draft.options.node_rank.emplace());
-}
-
-Result stdin_rank(Draft& draft, std::string_view value) {
-  auto& rank = draft.options.stdin_rank;
+Taken stdin_rank(Draft& draft, std::string_view value) {
+  auto& rank = draft.stdin_rank;
   if (value == "none") return rank.reset(), std::nullopt;
-  auto complaint = store(read_integer(value, 0, ranks_max), rank.emplace());
+  auto complaint = take::store(read_integer(value, 0, ranks_max), rank.emplace());
   if (complaint) return Complaint{in_quotes(value) + " is neither a rank nor none"};
   return complaint;
 }
 
-Result rdzv_role(Draft& draft, std::string_view value) {
-  std::string chosen;
-  auto complaint = store_choice(value, {"auto", "host", "join"}, &chosen);
-  using enum RendezvousRole;
-  draft.options.rdzv_role = chosen == "host" ? host : chosen == "join" ? join : automatic;
-  return complaint;
-}
-
-Result rdzv_conf(Draft& draft, std::string_view value) {
+Taken rdzv_conf(Draft& draft, std::string_view value) {
   std::vector<std::string> unused;
-  auto complaint = store(read_rendezvous_conf(value, draft.options.rdzv_times, unused),
-                         draft.options.rdzv_times);
+  auto complaint =
+      take::store(read_rendezvous_conf(value, draft.rdzv_times, unused), draft.rdzv_times);
   for (const auto& key : unused) {
-    draft.options.notes.push_back("--rdzv-conf " + key +
-                                  " has no effect: dlaunch does not need it.");
+    draft.notes.push_back("--rdzv-conf " + key + " has no effect: dlaunch does not need it.");
   }
   return complaint;
 }
 
-Result no_check(Draft&, std::string_view) { return std::nullopt; }
-
-template <bool Options::*Member>
-Result flag(Draft& draft, std::string_view value) {
-  return store(read_flag(value), draft.options.*Member);
-}
-template <std::string Options::*Member>
-Result text(Draft& draft, std::string_view value) {
-  return store_text(value, draft.options.*Member);
-}
-template <std::string Options::*Member>
-Result host(Draft& draft, std::string_view value) {
+template <auto Member>
+Taken host(Draft& draft, std::string_view value) {
   if (auto complaint = check_host(value)) return complaint;
-  return store_text(value, draft.options.*Member);
-}
-template <std::optional<std::string> Options::*Member>
-Result optional_text(Draft& draft, std::string_view value) {
-  return store_text(value, (draft.options.*Member).emplace());
-}
-template <std::chrono::milliseconds Options::*Member>
-Result duration(Draft& draft, std::string_view value) {
-  return store_duration(value, draft.options.*Member);
-}
-template <StreamsByRank Options::*Member>
-Result streams(Draft& draft, std::string_view value) {
-  return store(read_streams(value), draft.options.*Member);
+  return take::text<Member>(draft, value);
 }
 
-template <std::vector<std::string> Options::*Member>
-Result words(Draft& draft, std::string_view value) {
-  return store(read_words(value), draft.options.*Member);
-}
-
-using enum Section;
-constexpr bool also_torchrun = true;
-constexpr bool ours = false;
-constexpr std::string_view works;
+constexpr std::string_view rendezvous_times =
+    "join_timeout=600, last_call_timeout=30, keep_alive_interval=1, keep_alive_max_attempt=5";
+constexpr std::string_view workers = "Workers";
+constexpr std::string_view meeting = "Where they meet";
+constexpr std::string_view failure = "Failure and end";
+constexpr std::string_view output = "Output";
+constexpr std::string_view information = "Configuration and information";
+constexpr OptionTraits also_torchrun{.file = true, .variable = true, .pet = true};
+constexpr OptionTraits ours{.file = true, .variable = true};
+constexpr OptionTraits not_in_file{.variable = true};
 
 // clang-format off
-constexpr auto table = std::to_array<OptionEntry>({
-  {"module", 'm', "", "0", program, also_torchrun, works,
-   "The program is a Python module, run by python -m.", flag<&Options::module>},
-  {"no-python", 0, "", "0", program, also_torchrun, works,
-   "Run a .py program as it is, without the interpreter.", flag<&Options::no_python>},
-  {"run-path", 0, "", "0", program, also_torchrun, works,
-   "Run the program under Python, whatever its name.", flag<&Options::run_path>},
+constexpr auto rows = std::to_array<OptionRow<Draft>>({
+  {{"module", 'm', "", "0", program_section, also_torchrun,
+    "The program is a Python module, run by python -m."}, take::flag<&Draft::module>},
+  {{"no-python", 0, "", "0", program_section, also_torchrun,
+    "Run a .py program as it is, without the interpreter."}, take::flag<&Draft::no_python>},
+  {{"run-path", 0, "", "0", program_section, also_torchrun,
+    "Run the program under Python, whatever its name."}, take::flag<&Draft::run_path>},
 
-  {"nproc-per-node", 0, "N|cpu|gpu|auto", "1", workers, also_torchrun, works,
-   "Workers on this node: a number, one per usable core, one per GPU, or per GPU where there is "
-   "one, else per core.", worker_number},
-  {"role", 0, "NAME", "default", workers, also_torchrun, works,
-   "What the workers are, for ROLE_NAME and line prefixes.", text<&Options::role>},
-  {"virtual-local-rank", 0, "", "0", workers, also_torchrun, works,
-   "Each worker sees one GPU only and has LOCAL_RANK 0.", flag<&Options::virtual_local_rank>},
-  {"stdin", 0, "RANK|none", "0", workers, ours, works,
-   "The rank that reads our standard input, from a terminal, too; the others have none.",
+  {{"nproc-per-node", 0, "N|cpu|gpu|auto", "1", workers, also_torchrun,
+    "Workers on this node: a number, one per usable core, one per GPU, or per GPU where there "
+    "is one, else per core.",
+    {}, "n np nproc num-procs ntasks ntasks-per-node"}, worker_number},
+  {{"role", 0, "NAME", "default", workers, also_torchrun,
+    "What the workers are, for ROLE_NAME and line prefixes."}, take::text<&Draft::role>},
+  {{"virtual-local-rank", 0, "", "0", workers, also_torchrun,
+    "Each worker sees one GPU only and has LOCAL_RANK 0."}, take::flag<&Draft::virtual_local_rank>},
+  {{"stdin", 0, "RANK|none", "0", workers, ours,
+    "The rank that reads our standard input, from a terminal, too; the others have none."},
    stdin_rank},
-  {"numa-binding", 0, "MODE", "", workers, also_torchrun, works,
-   "Bind each worker to the cores of a NUMA node, of a socket, to a part of a node of its own, or to "
-   "cores that share a cache: node, socket, exclusive or core-complex; beside its GPU where each "
-   "has one.", numa_binding},
-  {"start-method", 0, "METHOD", "spawn", workers, also_torchrun,
-   "workers are programs of their own, never forks of the launcher",
-   "spawn, fork or forkserver.",
-   [](Draft&, std::string_view v) {
-     return store_choice(v, {"spawn", "fork", "forkserver"}, nullptr); }},
+  {{"numa-binding", 0, "MODE", "", workers, also_torchrun,
+    "Bind each worker to the cores of a NUMA node, of a socket, to a part of a node of its "
+    "own, or to cores that share a cache: node, socket, exclusive or core-complex; beside its "
+    "GPU where each has one."}, take::choice<&Draft::numa_binding, bindings>},
+  {{"start-method", 0, "METHOD", "spawn", workers, also_torchrun,
+    "spawn, fork or forkserver.",
+    "workers are programs of their own, never forks of the launcher"}, start_method},
 
-  {"nnodes", 0, "N|MIN:MAX", "1:1", meeting, also_torchrun, works,
-   "Number of nodes; the same line is started on each.",
-   [](Draft& d, std::string_view v) { return store(read_nodes(v), d.options.nodes); }},
-  {"node-rank", 0, "R", "", meeting, also_torchrun, works,
-   "This node's place among the nodes; default: decided where they meet.", node_rank},
-  {"node-id", 0, "NAME", "", meeting, ours, works,
-   "This node's name, unique in the job; default: the host's, with what makes it unique.",
-   text<&Options::node_id>},
-  {"rdzv-endpoint", 0, "HOST:PORT", "", meeting, also_torchrun, works,
-   "Where nodes meet, port 29400 by default: at a dlaunchd, else at the node that has this "
-   "address.",
-   [](Draft& d, std::string_view v) -> Result { d.options.rdzv_endpoint = v; return {}; }},
-  {"rdzv-id", 0, "ID", "", meeting, also_torchrun, works,
-   "The job's id; needed with a dlaunchd, else made up.", job_id},
-  {"rdzv-role", 0, "ROLE", "auto", meeting, ours, works,
-   "host, join or auto: who hosts the rendezvous; auto: who can bind its address.", rdzv_role},
-  {"rdzv-conf", 0, "K=V,...", "", meeting, also_torchrun, works,
-   "join_timeout (600), last_call_timeout (30), keep_alive_interval (1) and "
-   "keep_alive_max_attempt (5), times in seconds.", rdzv_conf},
-  {"rdzv-backend", 0, "NAME", "static", meeting, also_torchrun, works,
-   "static, c10d or dlaunch: all mean dlaunch's own.", rdzv_backend},
-  {"secret-file", 0, "FILE", "", meeting, ours, works,
-   "The job's secret, or the master key it is derived from; for its owner's eyes only. All nodes "
-   "and the dlaunchd must have it.", text<&Options::secret_file>},
-  {"secret-credential", 0, "NAME", "", meeting, ours, works,
-   "The same, from the service manager's credentials.", text<&Options::secret_credential>},
-  {"secret-fd", 0, "N", "", meeting, ours, works,
-   "The same, from an open descriptor, which is read to its end.",
-   [](Draft& d, std::string_view v) {
-     return store(read_integer(v, 3, descriptors_max), d.options.secret_fd.emplace()); }},
-  {"iface", 0, "NAME|CIDR", "", meeting, ours, works,
-   "The interface that other nodes reach; default: the one that reaches the rendezvous.",
-   text<&Options::iface>},
-  {"local-addr", 0, "HOST", "", meeting, also_torchrun, works,
-   "The address at which other nodes reach this one, where it is not one of its own.",
-   host<&Options::local_addr>},
-  {"standalone", 0, "", "0", meeting, also_torchrun, works,
-   "One node, any free port; other rendezvous options are ignored.", flag<&Options::standalone>},
-  {"master-addr", 0, "HOST", "127.0.0.1", meeting, also_torchrun, works,
-   "Where node rank 0 is, which then hosts the rendezvous; on one node always 127.0.0.1.",
-   host<&Options::master_addr>},
-  {"master-port", 0, "PORT", "29500", meeting, also_torchrun, works,
-   "Port of the workers' store; 0 takes any. If the default is busy, another one is taken; "
-   "if a given one is busy, that is an error.",
-   [](Draft& d, std::string_view v) { return store(read_integer(v, 0, 65535), d.options.master_port); }},
+  {{"nnodes", 0, "N|MIN:MAX", "1:1", meeting, also_torchrun,
+    "Number of nodes; the same line is started on each."}, take::by<&Draft::nodes, read_nodes>},
+  {{"node-rank", 0, "R", "", meeting, also_torchrun,
+    "This node's place among the nodes; default: decided where they meet."},
+   take::number<&Draft::node_rank, 0, node_ranks_max>},
+  {{"node-id", 0, "NAME", "", meeting, ours,
+    "This node's name, unique in the job; default: the host's, with what makes it unique."},
+   take::text<&Draft::node_id>},
+  {{"rdzv-endpoint", 0, "HOST:PORT", "", meeting, also_torchrun,
+    "Where nodes meet, port 29400 by default: at a dlaunchd, else at the node that has this "
+    "address."}, take::any_text<&Draft::rdzv_endpoint>},
+  {{"rdzv-id", 0, "ID", "", meeting, also_torchrun,
+    "The job's id; needed with a dlaunchd, else made up."}, job_id},
+  {{"rdzv-role", 0, "ROLE", "auto", meeting, ours,
+    "host, join or auto: who hosts the rendezvous; auto: who can bind its address."},
+   take::choice<&Draft::rdzv_role, roles>},
+  {{"rdzv-conf", 0, "K=V,...", rendezvous_times, meeting, also_torchrun,
+    "How nodes wait for each other; times in seconds."}, rdzv_conf},
+  {{"rdzv-backend", 0, "NAME", "static", meeting, also_torchrun,
+    "static, c10d or dlaunch: all mean dlaunch's own."}, rdzv_backend},
+  {{"secret-file", 0, "FILE", "", meeting, ours,
+    "The job's secret, or the master key it is derived from; for its owner's eyes only. All "
+    "nodes and the dlaunchd must have it."}, take::text<&Draft::secret_file>},
+  {{"secret-credential", 0, "NAME", "", meeting, ours,
+    "The same, from the service manager's credentials."}, take::text<&Draft::secret_credential>},
+  {{"secret-fd", 0, "N", "", meeting, ours,
+    "The same, from an open descriptor, which is read to its end."},
+   take::number<&Draft::secret_fd, 3, descriptors_max>},
+  {{"iface", 0, "NAME|CIDR", "", meeting, ours,
+    "The interface that other nodes reach; default: the one that reaches the rendezvous."},
+   take::text<&Draft::iface>},
+  {{"local-addr", 0, "HOST", "", meeting, also_torchrun,
+    "The address at which other nodes reach this one, where it is not one of its own."},
+   host<&Draft::local_addr>},
+  {{"standalone", 0, "", "0", meeting, also_torchrun,
+    "One node, any free port; other rendezvous options are ignored."},
+   take::flag<&Draft::standalone>},
+  {{"master-addr", 0, "HOST", "127.0.0.1", meeting, also_torchrun,
+    "Where node rank 0 is, which then hosts the rendezvous; on one node always 127.0.0.1."},
+   host<&Draft::master_addr>},
+  {{"master-port", 0, "PORT", "29500", meeting, also_torchrun,
+    "Port of the workers' store; 0 takes any. If the default is busy, another one is taken; "
+    "if a given one is busy, that is an error."}, take::number<&Draft::master_port, 0, 65535>},
 
-  {"max-restarts", 0, "N", "0", failure, also_torchrun, works,
-   "How often all workers are started again after a failure.",
-   [](Draft& d, std::string_view v) {
-     return store(read_integer(v, 0, restarts_max), d.options.max_restarts); }},
-  {"on-failure", 0, "stop|continue", "stop", failure, ours, works,
-   "Stop the other workers, or let programs that can shrink go on.", on_failure},
-  {"failure-grace", 0, "TIME", "500ms", failure, ours, works,
-   "How long survivors may report before they are stopped.", duration<&Options::failure_grace>},
-  {"shutdown-timeout", 0, "TIME", "30", failure, also_torchrun, works,
-   "From the first signal to SIGKILL.", duration<&Options::shutdown_timeout>},
-  {"stuck-after", 0, "TIME", "5", failure, ours, works,
-   "Say which ranks a call has been waiting for, and what they do, after so long; 0: never. A "
-   "program may set it for a communicator.",
-   duration<&Options::stuck_after>},
-  {"straggler-notice", 0, "TIME", "20", failure, ours, works,
-   "Say which workers still run so long after another one has exited with 0; 0: never.",
-   duration<&Options::straggler_notice>},
-  {"straggler-timeout", 0, "TIME", "0", failure, ours, works,
-   "End the job, with 80, when a worker of this node has exited with 0 and others still run after "
-   "so long; 0: never.", duration<&Options::straggler_timeout>},
-  {"signals-to-handle", 0, "LIST", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", failure, also_torchrun, works,
-   "Signals that end the job; all go to every worker.",
-   [](Draft& d, std::string_view v) { return store(read_signals(v), d.options.signals); }},
-  {"monitor-interval", 0, "TIME", "0.1", failure, also_torchrun,
-   "a worker's end is seen at once",
-   "dlaunch hears of a worker's end at once.",
-   [](Draft&, std::string_view v) { std::chrono::milliseconds d; return store_duration(v, d); }},
+  {{"max-restarts", 0, "N", "0", failure, also_torchrun,
+    "How often all workers are started again after a failure."},
+   take::number<&Draft::max_restarts, 0, restarts_max>},
+  {{"on-failure", 0, "stop|continue", "stop", failure, ours,
+    "Stop the other workers, or let programs that can shrink go on."},
+   take::choice<&Draft::continue_on_failure, failures>},
+  {{"failure-grace", 0, "TIME", "500ms", failure, ours,
+    "How long survivors may report before they are stopped."},
+   take::duration<&Draft::failure_grace>},
+  {{"shutdown-timeout", 0, "TIME", "30", failure, also_torchrun,
+    "From the first signal to SIGKILL."}, take::duration<&Draft::shutdown_timeout>},
+  {{"stuck-after", 0, "TIME", "5", failure, ours,
+    "Say which ranks a call has been waiting for, and what they do, after so long; 0: never. "
+    "A program may set it for a communicator."}, take::duration<&Draft::stuck_after>},
+  {{"straggler-notice", 0, "TIME", "20", failure, ours,
+    "Say which workers still run so long after another one has exited with 0; 0: never."},
+   take::duration<&Draft::straggler_notice>},
+  {{"straggler-timeout", 0, "TIME", "0", failure, ours,
+    "End the job, with 80, when a worker of this node has exited with 0 and others still run "
+    "after so long; 0: never."}, take::duration<&Draft::straggler_timeout>},
+  {{"signals-to-handle", 0, "LIST", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", failure, also_torchrun,
+    "Signals that end the job; all go to every worker."}, take::by<&Draft::signals, read_signals>},
+  {{"monitor-interval", 0, "TIME", "0.1", failure, also_torchrun,
+    "dlaunch hears of a worker's end at once.",
+    "a worker's end is seen at once"}, ignored_duration},
 
-  {"log-dir", 0, "DIR", "", output, also_torchrun, works,
-   "Below it: <job>_<random>/attempt_<n>/<rank>/.", optional_text<&Options::log_dir>},
-  {"redirects", 'r', "STREAMS", "0", output, also_torchrun, works,
-   "To log files instead of the console: 0 none, 1 stdout, 2 stderr, 3 both, or by local rank: "
-   "0:1,1:2.", streams<&Options::redirects>},
-  {"tee", 't', "STREAMS", "0", output, also_torchrun, works,
-   "To log files and the console, written likewise.", streams<&Options::tee>},
-  {"local-ranks-filter", 0, "R,R...", "", output, also_torchrun, works,
-   "Only these local ranks are shown on the console.",
-   [](Draft& d, std::string_view v) { return store(read_ranks(v), d.options.local_ranks_filter); }},
-  {"log-line-prefix-template", 0, "TEXT", "", output, also_torchrun, works,
-   "Before each line: ${role_name} ${local_rank} ${rank} ${hostname}; default: '[${rank}] ' where "
-   "there are several workers.",
-   [](Draft& d, std::string_view v) -> Result { d.options.log_line_prefix_template = v; return {}; }},
-  {"result", 0, "FILE", "", output, ours, works,
-   "Write the whole story of the job as JSON.", optional_text<&Options::result_file>},
-  {"flight-file", 0, "FILE", "", output, ours, works,
-   "Where to write every rank's last calls when an attempt fails, and only then; with --log-dir "
-   "also without this, to attempt_<n>/flight.json. For a job that runs: dlaunch status --flight.",
-   optional_text<&Options::flight_file>},
-  {"duplicate-stdout-filters", 0, "WORD,WORD...", "", output, also_torchrun, works,
-   "Lines of stdout with any of these words go to attempt_<n>/filtered_stdout.log, too; ,, is a "
-   "comma.", words<&Options::stdout_filters>},
-  {"duplicate-stderr-filters", 0, "WORD,WORD...", "", output, also_torchrun, works,
-   "The same for stderr.", words<&Options::stderr_filters>},
-  {"event-log-handler", 0, "NAME", "null", output, also_torchrun,
-   "there is no Python in the launcher",
-   "A Python entry point of torchrun's.", no_check},
-  {"logs-specs", 0, "NAME", "", output, also_torchrun,
-   "there is no Python in the launcher",
-   "A Python entry point of torchrun's.", no_check},
+  {{"log-dir", 0, "DIR", "", output, also_torchrun,
+    "Below it: <job>_<random>/attempt_<n>/<rank>/."}, take::text<&Draft::log_dir>},
+  {{"redirects", 'r', "STREAMS", "0", output, also_torchrun,
+    "To log files instead of the console: 0 none, 1 stdout, 2 stderr, 3 both, or by local "
+    "rank: 0:1,1:2."}, take::by<&Draft::redirects, read_streams>},
+  {{"tee", 't', "STREAMS", "0", output, also_torchrun,
+    "To log files and the console, written likewise."}, take::by<&Draft::tee, read_streams>},
+  {{"local-ranks-filter", 0, "R,R...", "", output, also_torchrun,
+    "Only these local ranks are shown on the console."},
+   take::by<&Draft::local_ranks_filter, read_ranks>},
+  {{"log-line-prefix-template", 0, "TEXT", "", output, also_torchrun,
+    "Before each line: ${role_name} ${local_rank} ${rank} ${hostname}; default: '[${rank}] ' "
+    "where there are several workers."}, take::any_text<&Draft::log_line_prefix_template>},
+  {{"result", 0, "FILE", "", output, ours,
+    "Write the whole story of the job as JSON."}, take::text<&Draft::result_file>},
+  {{"flight-file", 0, "FILE", "", output, ours,
+    "Where to write every rank's last calls when an attempt fails, and only then; with "
+    "--log-dir also without this, to attempt_<n>/flight.json. For a job that runs: dlaunch "
+    "status --flight."}, take::text<&Draft::flight_file>},
+  {{"duplicate-stdout-filters", 0, "WORD,WORD...", "", output, also_torchrun,
+    "Lines of stdout with any of these words go to attempt_<n>/filtered_stdout.log, too; ,, "
+    "is a comma."}, take::by<&Draft::stdout_filters, read_words>},
+  {{"duplicate-stderr-filters", 0, "WORD,WORD...", "", output, also_torchrun,
+    "The same for stderr."}, take::by<&Draft::stderr_filters, read_words>},
+  {{"event-log-handler", 0, "NAME", "null", output, also_torchrun,
+    "A Python entry point of torchrun's.",
+    "there is no Python in the launcher"}, take::nothing},
+  {{"logs-specs", 0, "NAME", "", output, also_torchrun,
+    "A Python entry point of torchrun's.",
+    "there is no Python in the launcher"}, take::nothing},
 
-  {"config", 0, "FILE", "", information, ours, works,
-   "Options from a TOML file, keys named as the flags.", no_check},
-  {"dry-run", 0, "", "0", information, ours, works,
-   "Print the resolved plan and where each value came from.", flag<&Options::dry_run>},
-  {"help", 'h', "", "", information, ours, works, "Print this.", nullptr},
-  {"version", 0, "", "", information, ours, works, "Print the version.", nullptr},
+  {{"config", 0, "FILE", "", information, not_in_file,
+    "Options from a TOML file, keys named as the flags."}, take::nothing},
+  {{"dry-run", 0, "", "0", information, ours,
+    "Print the resolved plan and where each value came from."}, take::flag<&Draft::dry_run>},
+  {{"help", 'h', "", "", information, {}, "Print this."}, nullptr},
+  {{"version", 0, "", "", information, {}, "Print the version."}, nullptr},
 });
 // clang-format on
-
-char fold(char c) { return c == '_' ? '-' : c; }
-
-bool same_flag(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(),
-                                            [](char x, char y) { return fold(x) == fold(y); });
-}
 
 /// "NPROC_PER_NODE" against "nproc-per-node", without making a string.
 bool is_variable_of(std::string_view upper, std::string_view flag) {
@@ -333,42 +265,32 @@ bool is_variable_of(std::string_view upper, std::string_view flag) {
 
 }  // namespace
 
-std::span<const OptionEntry> option_table() { return table; }
+std::span<const OptionRow<Draft>> option_rows() { return rows; }
 
-const OptionEntry* find_option(std::string_view flag) {
-  for (const auto& entry : table) {
-    if (same_flag(entry.flag, flag)) return &entry;
-  }
-  return nullptr;
+const OptionTable& option_table() {
+  static const OptionTable table(
+      "dlaunch",
+      "Usage: dlaunch [options] [--] program [args...]\n"
+      "\n"
+      "Starts a program several times and lets the processes find each other.\n"
+      "A program named *.py runs under $PYTHON_EXEC or python3.\n"
+      "dlaunch bench measures the collectives; dlaunch bench --help says how.\n",
+      rows,
+      {"Options may be written with dashes or underscores. An option that is not given is taken "
+       "from the variable DLAUNCH_<OPTION>, then (torchrun's options) from PET_<OPTION>, then from "
+       "--config. TIME is 500ms, 30 (seconds), 2m or 1h."});
+  return table;
 }
 
-const OptionEntry* find_option(char letter) {
-  for (const auto& entry : table) {
-    if (entry.letter != 0 && entry.letter == letter) return &entry;
+const Option* option_of_variable(std::string_view name) {
+  const bool pet = name.starts_with("PET_");
+  if (!pet && !name.starts_with("DLAUNCH_")) return nullptr;
+  name.remove_prefix(pet ? 4 : 8);
+  for (const auto& [option, apply] : rows) {
+    const bool counts = pet ? option.traits.pet : option.traits.variable;
+    if (counts && is_variable_of(name, option.flag)) return &option;
   }
   return nullptr;
-}
-
-std::string nearest_option(std::string_view flag) {
-  constexpr std::size_t flag_max = 40;
-  if (flag.size() > flag_max) return {};
-  // Other launchers call it so.
-  for (const auto name : {"n", "np", "nproc", "num-procs", "ntasks", "ntasks-per-node"}) {
-    if (same_flag(flag, name)) return "--nproc-per-node";
-  }
-  std::string folded(flag);
-  std::transform(folded.begin(), folded.end(), folded.begin(), fold);
-  const OptionEntry* best = nullptr;
-  std::size_t best_distance = std::max<std::size_t>(2, flag.size() / 3) + 1;
-  for (const auto& entry : table) {
-    // A user who abbreviates means the first option that begins so.
-    const bool abbreviated = folded.size() >= 3 && entry.flag.starts_with(folded);
-    const std::size_t distance = abbreviated ? 1 : edit_distance(folded, entry.flag);
-    if (distance >= best_distance || distance >= std::max(folded.size(), std::size_t{1})) continue;
-    best = &entry;
-    best_distance = distance;
-  }
-  return best == nullptr ? "" : "--" + std::string(best->flag);
 }
 
 std::string nearest_variable(std::string_view name) {
@@ -383,23 +305,16 @@ std::string nearest_variable(std::string_view name) {
   std::transform(flag.begin(), flag.end(), flag.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   std::vector<std::string_view> flags;
-  for (const auto& entry : table) flags.push_back(entry.flag);
-  const OptionEntry* meant = find_option(nearest_word(flag, flags));
-  if (meant == nullptr) return {};
-  std::string variable = pet && meant->torchrun ? "PET_" : "DLAUNCH_";
-  for (const char c : meant->flag) {
+  for (const auto& [option, apply] : rows) {
+    if (option.traits.variable) flags.push_back(option.flag);
+  }
+  const auto meant = nearest_word(flag, flags);
+  if (meant.empty()) return {};
+  std::string variable = pet && option_table().find(meant)->traits.pet ? "PET_" : "DLAUNCH_";
+  for (const char c : meant) {
     variable += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   }
   return variable;
-}
-
-bool is_flag_variable(std::string_view name) {
-  const bool pet = name.starts_with("PET_");
-  if (!pet && !name.starts_with("DLAUNCH_")) return false;
-  name.remove_prefix(pet ? 4 : 8);
-  return std::any_of(std::begin(table), std::end(table), [&](const OptionEntry& entry) {
-    return (entry.torchrun || !pet) && is_variable_of(name, entry.flag);
-  });
 }
 
 }  // namespace dlaunch::launcher

@@ -137,7 +137,8 @@ Read<std::vector<int>> read_signals(std::string_view text) {
 
 Read<std::map<std::string, std::string>> read_pairs(std::string_view text) {
   std::map<std::string, std::string> pairs;
-  for (const auto part : split(text, ',')) {
+  for (auto part : split(text, ',')) {
+    part.remove_prefix(std::min(part.find_first_not_of(' '), part.size()));
     const auto equals = part.find('=');
     if (equals == std::string_view::npos || equals == 0) {
       return Complaint{in_quotes(part) + " is not KEY=VALUE"};

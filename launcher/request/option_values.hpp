@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launcher/request/options.hpp"
+#include "launcher/request/job_spec.hpp"
 #include "runtime/base/text/values.hpp"
 
 #include <map>
@@ -21,7 +21,7 @@ Read<std::vector<int>> read_ranks(std::string_view text);
 Read<std::vector<std::string>> read_words(std::string_view text);
 /// "SIGTERM,SIGUSR1": names with or without SIG, none that cannot be caught.
 Read<std::vector<int>> read_signals(std::string_view text);
-/// "key=value,key=value"; empty text means none.
+/// "key=value, key=value"; empty text means none.
 Read<std::map<std::string, std::string>> read_pairs(std::string_view text);
 /// `times` as --rdzv-conf changes them; keys that only torchrun's backends know go to `unused`.
 Read<RendezvousTimes> read_rendezvous_conf(std::string_view text, RendezvousTimes times,

@@ -117,7 +117,7 @@ SchedulerSettings scheduler_settings(const SchedulerPlace& place, const AskedOfN
   }
   const auto set = [&](std::string_view flag, std::string value, const std::string& from) {
     const std::string where = std::string(name_of(place.scheduler)) + ": " + from;
-    told.settings.push_back({std::string(flag), std::move(value), where});
+    told.settings.push_back({flag, std::move(value), Origin::scheduler, where});
   };
   if (!asked.most) set("nnodes", std::to_string(most), place.count_from);
   // If fewer nodes were asked for than there are, the rest are spares: they wait unnumbered.

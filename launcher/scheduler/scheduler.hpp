@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launcher/request/options.hpp"
+#include "runtime/base/text/options.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -60,19 +60,11 @@ struct AskedOfNodes {
   bool meeting = false;     ///< --rdzv-endpoint or --master-addr.
 };
 
-/// An option's value, as if it had been given.
-struct SchedulerSetting {
-  std::string flag;
-  std::string value;
-  std::string where;  ///< "Slurm: SLURM_STEP_NUM_NODES".
-
-  bool operator==(const SchedulerSetting&) const = default;
-};
-
+/// Options as if they had been given; `where`: "Slurm: SLURM_STEP_NUM_NODES".
 struct SchedulerSettings {
-  std::vector<SchedulerSetting> settings;  ///< Empty where this node is to be alone.
-  std::string note;                        ///< To be said once; may be empty.
-  std::string refusal;  ///< Not empty: nothing is to be launched; the exit code is 64.
+  std::vector<Setting> settings;  ///< Empty where this node is to be alone.
+  std::string note;               ///< To be said once; may be empty.
+  std::string refusal;            ///< Not empty: nothing is to be launched; the exit code is 64.
 
   bool operator==(const SchedulerSettings&) const = default;
 };

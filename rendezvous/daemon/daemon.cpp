@@ -144,12 +144,12 @@ void Daemon::on_signal(int number) {
 void Daemon::reload() {
   tell_manager([&] { manager_.reloading(); });
   auto read = task_.read_again();
-  if (const auto* wrong = std::get_if<Exit>(&read)) {
+  if (const auto* wrong = std::get_if<EarlyExit>(&read)) {
     std::string sentence = wrong->text;
     if (sentence.ends_with('\n')) sentence.pop_back();
     log_.error("the configuration was not reloaded, the old one stays: " + sentence);
   } else {
-    Config& now = std::get<Config>(read);
+    const Config& now = std::get<Config>(read);
     const auto fixed = unchangeable(task_.config, now);
     service_.change(now.rules);
     log_.info("the configuration was reloaded");
@@ -158,12 +158,8 @@ void Daemon::reload() {
       log_.warning("changed in the configuration, but in effect only after a restart: " +
                    joined(fixed));
     }
-    // Settings that take a restart are kept, so that the next reload names them again.
-    task_.config.rules.jobs_max = now.rules.jobs_max;
-    task_.config.rules.nodes_per_job_max = now.rules.nodes_per_job_max;
-    task_.config.rules.remember = now.rules.remember;
-    task_.config.drain_timeout = now.drain_timeout;
-    task_.config.log_level = now.log_level;
+    // What takes a restart is kept, so that the next reload names it again.
+    task_.config = reloaded(task_.config, now);
   }
   tell_manager([&] { manager_.ready("listening on " + listening_); });
 }

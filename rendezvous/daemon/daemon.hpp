@@ -25,11 +25,11 @@ namespace dlaunch::rendezvous {
 /// What a daemon was handed at its start.
 struct DaemonTask {
   Config config;
-  std::vector<ActivatedSocket> sockets;                    ///< From the service manager.
-  std::optional<Secret> secret;                            ///< The master key.
-  std::string notify_socket;                               ///< NOTIFY_SOCKET; empty: none.
-  std::optional<std::chrono::microseconds> watchdog;       ///< How often it wants a word.
-  std::function<std::variant<Config, Exit>()> read_again;  ///< For a reload.
+  std::vector<ActivatedSocket> sockets;                         ///< From the service manager.
+  std::optional<Secret> secret;                                 ///< The master key.
+  std::string notify_socket;                                    ///< NOTIFY_SOCKET; empty: none.
+  std::optional<std::chrono::microseconds> watchdog;            ///< How often it wants a word.
+  std::function<std::variant<Config, EarlyExit>()> read_again;  ///< For a reload.
 };
 
 /// dlaunchd as a whole: listeners, the service, the status pages, signals, and the talk with the

@@ -64,7 +64,7 @@ int print_job_key(std::span<const std::string> arguments) {
                              "dlaunchd: job-key needs the job's id: dlaunchd job-key ID\n");
   }
   auto parsed = read_config(arguments.subspan(1), read_whole_file);
-  if (const auto* exit = std::get_if<Exit>(&parsed))
+  if (const auto* exit = std::get_if<EarlyExit>(&parsed))
     return say_and_exit_with(exit->code, exit->text);
   try {
     const auto secret = find_secret(std::get<Config>(parsed));
@@ -92,7 +92,7 @@ int main(int argc, char** argv) {
   }
   const auto read = [&] { return read_config(arguments, read_whole_file); };
   auto parsed = read();
-  if (const auto* exit = std::get_if<Exit>(&parsed))
+  if (const auto* exit = std::get_if<EarlyExit>(&parsed))
     return say_and_exit_with(exit->code, exit->text);
   DaemonTask task;
   task.config = std::get<Config>(std::move(parsed));

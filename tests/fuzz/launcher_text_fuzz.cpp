@@ -1,4 +1,4 @@
-#include "launcher/cli/parse_options.hpp"
+#include "launcher/cli/read_request.hpp"
 #include "launcher/plan/plan.hpp"
 #include "launcher/report/error_file.hpp"
 #include "runtime/base/text/values.hpp"
@@ -34,13 +34,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         !line.empty() && line[0] >= 'A' && line[0] <= 'Z' && line.find('=') != line.npos;
     (variable ? environment : arguments).emplace_back(line);
   }
-  const auto parsed =
-      parse_options(arguments, environment, [&](const std::string&) { return text; });
+  const auto parsed = read_job(arguments, environment, [&](const std::string&) { return text; });
   if (const auto* stop = std::get_if<EarlyExit>(&parsed)) {
     insist(stop->code == 0 || stop->code == 64 || stop->code == 78, "an exit code of its own");
     insist(stop->text.ends_with('\n'), "a refusal that is no line");
   } else {
-    const auto& options = std::get<Options>(parsed);
+    const auto& options = std::get<JobSpec>(parsed);
     insist(!options.program.empty(), "no program, and no refusal");
     const Machine machine;
     const auto count = worker_count(options, machine, environment);
@@ -49,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       assignment.local_size = assignment.world_size = *workers;
       const auto plan = make_plan(options, machine, environment, assignment);
       insist(plan.workers.size() == static_cast<std::size_t>(*workers), "a worker too few");
-      insist(!describe_plan(options, machine, plan).empty(), "no words for a plan");
+      insist(!describe_plan(options, machine, plan, options.notes).empty(), "no words for a plan");
     }
   }
   parse_error_file(text);

@@ -1,58 +1,136 @@
 #include "runtime/base/text/toml.hpp"
 
-#include <map>
-#include <sstream>
-#include <string_view>
-
-#include <CLI/CLI.hpp>
+#include <utility>
 
 namespace dlaunch {
 
 namespace {
 
-std::string_view trimmed(std::string_view text) {
-  const auto begin = text.find_first_not_of(" \t\r\"'");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r\"'") - begin + 1);
-}
+constexpr std::string_view blanks = " \t\r";
 
-/// CLI11 does not tell where it found a key; the lines are read once more, for that alone.
-std::map<std::string, std::vector<int>, std::less<>> lines_by_key(std::string_view text) {
-  std::map<std::string, std::vector<int>, std::less<>> found;
-  int number = 0;
-  for (const auto line : split(text, '\n')) {
-    ++number;
-    const auto equals = line.find('=');
-    const auto key = trimmed(line.substr(0, equals));
-    if (!key.empty() && key.front() != '#') found[std::string(key)].push_back(number);
+/// Reads the text from its begin to its end. What cannot be read leaves a complaint, with which
+/// everything stops.
+class TomlReader {
+ public:
+  explicit TomlReader(std::string_view text) : rest_(text) {}
+
+  Read<std::vector<TomlItem>> read(std::string_view path) {
+    std::vector<TomlItem> items;
+    const auto here = [&](int line) { return std::string(path) + ":" + std::to_string(line); };
+    while (skip_lines(), !rest_.empty()) {
+      const int line = line_;
+      TomlItem item{.key = key(), .value = {}, .where = here(line)};
+      if (complaint_.empty()) item.value = value();
+      if (complaint_.empty()) end_line(item.key);
+      if (!complaint_.empty()) return Complaint{here(line) + ": " + complaint_};
+      items.push_back(std::move(item));
+    }
+    return items;
   }
-  return found;
-}
+
+ private:
+  bool take(char c) {
+    if (!rest_.starts_with(c)) return false;
+    if (c == '\n') ++line_;
+    rest_.remove_prefix(1);
+    return true;
+  }
+
+  void skip_blanks() {
+    while (!rest_.empty() && blanks.find(rest_.front()) != std::string_view::npos) take(rest_[0]);
+    if (rest_.starts_with('#')) rest_.remove_prefix(std::min(rest_.find('\n'), rest_.size()));
+  }
+
+  void skip_lines() {
+    do skip_blanks();
+    while (take('\n'));
+  }
+
+  /// What stands before any of `ends`, without the blanks behind it.
+  std::string word(std::string_view ends) {
+    std::string_view found = rest_.substr(0, rest_.find_first_of(ends));
+    rest_.remove_prefix(found.size());
+    return std::string(found.substr(0, found.find_last_not_of(blanks) + 1));
+  }
+
+  std::string key() {
+    if (take('[')) {
+      complaint_ = "section [" + word("]\n") + "]: there are no sections";
+      return {};
+    }
+    const bool quoted = rest_.starts_with('"') || rest_.starts_with('\'');
+    std::string name = quoted ? string() : word("=#\n");
+    skip_blanks();
+    if (complaint_.empty() && (name.empty() || !take('='))) {
+      complaint_ = clipped(name) + ": KEY = VALUE is expected";
+    }
+    skip_blanks();
+    return name;
+  }
+
+  std::string value() {
+    if (take('[')) return array();
+    if (rest_.starts_with('"') || rest_.starts_with('\'')) return string();
+    std::string found = word("#\n");
+    if (found.empty()) complaint_ = "the value is missing";
+    return found;
+  }
+
+  std::string array() {
+    std::string joined;
+    for (bool first = true;; first = false) {
+      skip_lines();
+      if (take(']') || !complaint_.empty()) return joined;
+      if (rest_.empty()) return complaint_ = "the closing ] is missing", joined;
+      const bool quoted = rest_.starts_with('"') || rest_.starts_with('\'');
+      if (!first) joined += ',';
+      joined += quoted ? string() : word(",]#\n");
+      skip_lines();
+      if (!take(',') && !rest_.empty() && !rest_.starts_with(']') && complaint_.empty()) {
+        complaint_ = "a , or ] is missing in the array";
+      }
+    }
+  }
+
+  std::string string() {
+    constexpr std::string_view escapes = "btnfr\"\\", meanings = "\b\t\n\f\r\"\\";
+    const char quote = rest_.front();
+    take(quote);
+    std::string found;
+    while (!rest_.empty() && rest_.front() != '\n') {
+      if (take(quote)) return found;
+      if (quote == '"' && take('\\')) {
+        const auto known = rest_.empty() ? escapes.npos : escapes.find(rest_.front());
+        if (known == escapes.npos) {
+          complaint_ =
+              "a \\ in double quotes is written \\\\; in single quotes it stands for itself";
+          return {};
+        }
+        found += meanings[known];
+      } else {
+        found += rest_.front();
+      }
+      rest_.remove_prefix(1);
+    }
+    complaint_ = std::string("the closing ") + quote + " is missing";
+    return {};
+  }
+
+  void end_line(const std::string& name) {
+    skip_blanks();
+    if (rest_.empty() || take('\n')) return;
+    complaint_ = "behind the value of " + clipped(name) + " stands " + clipped(word("\n"));
+  }
+
+  std::string_view rest_;
+  int line_ = 1;
+  std::string complaint_;
+};
 
 }  // namespace
 
-Read<std::vector<TomlItem>> read_toml(const std::string& text) {
-  std::vector<TomlItem> items;
-  try {
-    auto lines = lines_by_key(text);
-    std::map<std::string, std::size_t> seen;
-    std::istringstream in(text);
-    for (const auto& item : CLI::ConfigTOML().from_config(in)) {
-      // CLI11 marks a section's begin and end with items of these names.
-      if (!item.parents.empty()) {
-        return Complaint{"section [" + item.parents.front() + "]: there are no sections"};
-      }
-      if (item.name == "++" || item.name == "--") continue;
-      auto& read = items.emplace_back(TomlItem{.key = item.name, .value = {}});
-      for (const auto& input : item.inputs) read.value += (read.value.empty() ? "" : ",") + input;
-      const auto& where = lines[item.name];
-      const auto nth = seen[item.name]++;
-      if (nth < where.size()) read.line = where[nth];
-    }
-  } catch (const std::exception& error) {
-    return Complaint{error.what()};
-  }
-  return items;
+Read<std::vector<TomlItem>> read_toml(std::string_view path, std::string_view text) {
+  return TomlReader(text).read(path);
 }
 
 }  // namespace dlaunch

@@ -75,6 +75,12 @@ std::optional<std::chrono::milliseconds> parse_duration(std::string_view text) {
   return std::chrono::milliseconds(static_cast<long>(value * factor + 0.5));
 }
 
+Read<std::chrono::milliseconds> read_duration(std::string_view text) {
+  if (const auto read = parse_duration(text)) return *read;
+  return Complaint{in_quotes(text) +
+                   " is not a duration such as 500ms, 30 (seconds), 2m or 1h, up to a year"};
+}
+
 std::optional<Complaint> check_host(std::string_view host) {
   if (host.find(':') != std::string_view::npos) {
     // The zone is the system's to know: "fe80::1%eth0".

@@ -30,6 +30,7 @@ Read<bool> read_flag(std::string_view text);
 /// "2m", "500ms", "30" (seconds), "0.5", "1h"; nullopt for anything else, negative or beyond a
 /// year.
 std::optional<std::chrono::milliseconds> parse_duration(std::string_view text);
+Read<std::chrono::milliseconds> read_duration(std::string_view text);
 
 /// "host", "host:port", "[::1]:port" or "::1".
 struct EndpointAsked {

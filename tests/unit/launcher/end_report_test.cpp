@@ -15,7 +15,7 @@ TEST_CASE("stragglers are told of by their ranks in the world, and what becomes 
   told.running = {0, 1};
   CHECK(straggler_sentence(told, 4, "rank 1 on a") ==
         "rank 1 on a exited 0 20 s ago, ranks 4-5 still run");
-  Options options;
+  JobSpec options;
   CHECK(straggler_outlook(told, options) == "; --straggler-timeout ends such a job");
   options.straggler_timeout = std::chrono::seconds(60);
   CHECK(straggler_outlook(told, options).empty());

@@ -30,7 +30,7 @@ Assignment four_workers() {
 }
 
 /// Both parts, sorted.
-Strings whole(const Options& options, const Machine& host, const Strings& inherited,
+Strings whole(const JobSpec& options, const Machine& host, const Strings& inherited,
               const Assignment& assignment, int local_rank, std::string_view error_file = {}) {
   auto all = common_environment(options, host, inherited, assignment);
   const auto own = worker_environment(options, host, inherited, assignment, local_rank, error_file);
@@ -42,7 +42,7 @@ Strings whole(const Options& options, const Machine& host, const Strings& inheri
 }  // namespace
 
 TEST_CASE("the whole environment of a worker") {
-  Options options;
+  JobSpec options;
   options.max_restarts = 3;
   options.role = "trainer";
   options.signals = {SIGTERM, SIGUSR1};
@@ -148,7 +148,7 @@ TEST_CASE("what an outer launcher left is overridden, and flags are not handed o
 }
 
 TEST_CASE("no name stands in both parts, nor twice in one") {
-  Options options;
+  JobSpec options;
   options.virtual_local_rank = true;
   const Strings inherited = {"CUDA_VISIBLE_DEVICES=0,1,2,3", "LOCAL_RANK=9"};
   const auto all = whole(options, machine(8, 4), inherited, four_workers(), 3, "/e");
@@ -158,7 +158,7 @@ TEST_CASE("no name stands in both parts, nor twice in one") {
 }
 
 TEST_CASE("--virtual-local-rank: LOCAL_RANK 0, one GPU each") {
-  Options options;
+  JobSpec options;
   options.virtual_local_rank = true;
   auto all = whole(options, machine(8, 4), {"CUDA_VISIBLE_DEVICES=3,2,1,0"}, four_workers(), 1);
   CHECK(lookup(all, "LOCAL_RANK") == "0");

@@ -1,4 +1,4 @@
-#include "launcher/cli/parse_options.hpp"
+#include "launcher/cli/read_request.hpp"
 #include "launcher/request/option_table.hpp"
 
 #include <sstream>
@@ -8,21 +8,21 @@
 using namespace dlaunch::launcher;
 
 TEST_CASE("--help fits 80 columns and names every option under its section") {
-  const std::string help = help_text();
+  const std::string help = option_table().help();
   std::istringstream lines(help);
   for (std::string line; std::getline(lines, line);) {
     CAPTURE(line);
     CHECK(line.size() <= 80);
     CHECK_FALSE(line.ends_with(' '));
   }
-  for (const auto& entry : option_table()) {
-    CAPTURE(entry.flag);
-    CHECK(help.find("--" + std::string(entry.flag)) != std::string::npos);
+  for (const auto* option : option_table().options()) {
+    CAPTURE(option->flag);
+    CHECK(help.find("--" + std::string(option->flag)) != std::string::npos);
   }
 }
 
 TEST_CASE("--help begins as people expect") {
-  CHECK(help_text().starts_with(R"(Usage: dlaunch [options] [--] program [args...]
+  CHECK(option_table().help().starts_with(R"(Usage: dlaunch [options] [--] program [args...]
 
 Starts a program several times and lets the processes find each other.
 A program named *.py runs under $PYTHON_EXEC or python3.

@@ -1,5 +1,7 @@
 #include "launcher/request/option_values.hpp"
 
+#include "runtime/base/text/toml.hpp"
+
 #include <csignal>
 
 #include <doctest/doctest.h>
@@ -150,4 +152,34 @@ TEST_CASE("words: commas part them, two stand for one, empty ones are dropped") 
   std::string many;
   for (int i = 0; i < 1025; ++i) many += "w,";
   CHECK(std::holds_alternative<Complaint>(read_words(many)));
+}
+
+TEST_CASE("TOML: strings, words, arrays, comments, each with its line") {
+  const auto read =
+      read_toml("f",
+                "# all of it\r\na = 1 # one\n\n\"b\"='x # y'\nc_d = [ 1, 'two',\n"
+                "  \"th\\\"ree\", # or more\n]\ne = true\nf = 0:1,1:2\ng = []\nh = \"\"");
+  REQUIRE(std::holds_alternative<std::vector<TomlItem>>(read));
+  std::string text;
+  for (const auto& [key, value, where] : std::get<0>(read)) {
+    text += where + " " + key + "=" + value + "\n";
+  }
+  CHECK(text ==
+        "f:2 a=1\nf:4 b=x # y\nf:5 c_d=1,two,th\"ree\nf:8 e=true\nf:9 f=0:1,1:2\nf:10 g=\n"
+        "f:11 h=\n");
+}
+
+TEST_CASE("TOML that is none is refused with its line") {
+  const auto refusal = [](std::string_view text) { return wrong(read_toml("f", text)); };
+  CHECK(refusal("a = 1\nb") == "f:2: b: KEY = VALUE is expected");
+  CHECK(refusal("= 1") == "f:1: : KEY = VALUE is expected");
+  CHECK(refusal("a = # none\n") == "f:1: the value is missing");
+  CHECK(refusal("a = 'x\nb = 1") == "f:1: the closing ' is missing");
+  CHECK(refusal("a = \"x\\") ==
+        "f:1: a \\ in double quotes is written \\\\; in single quotes it "
+        "stands for itself");
+  CHECK(refusal("a = [1,\n2") == "f:1: the closing ] is missing");
+  CHECK(refusal("a = ['1' '2']") == "f:1: a , or ] is missing in the array");
+  CHECK(refusal("a = 'x' y # z") == "f:1: behind the value of a stands y # z");
+  CHECK(refusal("\n[s]\na = 1") == "f:2: section [s]: there are no sections");
 }

@@ -1,32 +1,33 @@
 // Command lines, option by option. Longer than a sitting: each has its rows.
-#include "launcher/cli/parse_options.hpp"
-#include "launcher/request/option_table.hpp"
+#include "launcher/cli/read_request.hpp"
+#include "runtime/base/deadline.hpp"
 
 #include <algorithm>
 #include <csignal>
 
 #include <doctest/doctest.h>
 
+using namespace dlaunch;
 using namespace dlaunch::launcher;
 
 namespace {
 
 using Strings = std::vector<std::string>;
 
-Options parsed(const Strings& arguments, const Strings& environment = {},
+JobSpec parsed(const Strings& arguments, const Strings& environment = {},
                const FileReader& read_file = {}) {
-  auto result = parse_options(arguments, environment, read_file);
+  auto result = read_job(arguments, environment, read_file);
   if (const auto* stop = std::get_if<EarlyExit>(&result)) {
     FAIL_CHECK("refused: " << stop->text);
     return {};
   }
-  return std::get<Options>(std::move(result));
+  return std::get<JobSpec>(std::move(result));
 }
 
 /// The sentence of a refusal, without the program's name and the newline.
 std::string refusal(const Strings& arguments, const Strings& environment = {}, int code = 64,
                     const FileReader& read_file = {}) {
-  const auto result = parse_options(arguments, environment, read_file);
+  const auto result = read_job(arguments, environment, read_file);
   const auto* stop = std::get_if<EarlyExit>(&result);
   if (stop == nullptr) return "accepted";
   CHECK(stop->code == code);
@@ -35,7 +36,7 @@ std::string refusal(const Strings& arguments, const Strings& environment = {}, i
   return stop->text.substr(9, stop->text.size() - 10);
 }
 
-Setting setting(const Options& options, std::string_view flag) {
+Setting setting(const JobSpec& options, std::string_view flag) {
   const auto found = std::find_if(options.settings.begin(), options.settings.end(),
                                   [&](const Setting& s) { return s.flag == flag; });
   REQUIRE(found != options.settings.end());
@@ -54,7 +55,7 @@ FileReader file(const std::string& text) {
 TEST_CASE("a bare program has torchrun's defaults") {
   const auto options = parsed({"prog", "a"});
   CHECK(options.program == Strings{"prog", "a"});
-  CHECK(options.workers == WorkersAsked{});
+  CHECK(options.workers == WorkersAsked{.number = 1});
   CHECK(options.role == "default");
   CHECK(options.max_restarts == 0);
   CHECK(options.master_port == 29500);
@@ -62,7 +63,10 @@ TEST_CASE("a bare program has torchrun's defaults") {
   CHECK_FALSE(options.job_id);
   CHECK_FALSE(options.log_dir);
   CHECK_FALSE(options.continue_on_failure);
-  CHECK(options.failure_grace == std::chrono::milliseconds(500));
+  CHECK(options.failure_grace == dlaunch::failure_grace_standard);
+  CHECK(options.rdzv_times.join == std::chrono::minutes(10));
+  CHECK(options.rdzv_times.last_call == std::chrono::seconds(30));
+  CHECK(options.rdzv_times.lease() == std::chrono::seconds(5));
   CHECK(options.shutdown_timeout == std::chrono::seconds(30));
   CHECK(options.signals == std::vector<int>{SIGTERM, SIGINT, SIGHUP, SIGQUIT});
   CHECK(options.notes.empty());
@@ -200,11 +204,12 @@ TEST_CASE("unknown options name the nearest") {
   CHECK(refusal({"--max", "4", "p"}) == "unknown option --max; did you mean --max-restarts?");
   CHECK(refusal({"--nodes", "4", "p"}) == "unknown option --nodes; did you mean --nnodes?");
   CHECK(refusal({"-tee", "3", "p"}) == "unknown option -tee; did you mean --tee?");
-  CHECK(refusal({"--gibberish-of-no-kind", "p"}) == "unknown option --gibberish-of-no-kind");
-  CHECK(refusal({"-x", "p"}) == "unknown option -x");
-  CHECK(refusal({"-mx", "p"}) == "unknown option -mx");
-  CHECK(refusal({"--=3", "p"}) == "unknown option --");
-  CHECK(refusal({"--" + std::string(100'000, 'x'), "p"}).size() < 120);
+  CHECK(refusal({"--gibberish-of-no-kind", "p"}) ==
+        "unknown option --gibberish-of-no-kind; dlaunch --help lists the options");
+  CHECK(refusal({"-x", "p"}) == "unknown option -x; dlaunch --help lists the options");
+  CHECK(refusal({"-mx", "p"}) == "unknown option -mx; dlaunch --help lists the options");
+  CHECK(refusal({"--=3", "p"}) == "unknown option --; dlaunch --help lists the options");
+  CHECK(refusal({"--" + std::string(100'000, 'x'), "p"}).size() < 140);
 }
 
 TEST_CASE("nonsense values are refused with a sentence") {
@@ -268,7 +273,7 @@ TEST_CASE("where nodes meet") {
   CHECK(meets({"--nnodes=2", "--node-rank=1", "--master-port=7", "p"}) ==
         Meeting{Kind::fixed, "127.0.0.1", 7});
   CHECK(meets({"--nnodes=2", "--master-addr=head", "p"}) == Meeting{Kind::fixed, "head", 29500});
-  // Options that say one node are welcome.
+  // JobSpec that say one node are welcome.
   const auto options = parsed({"--nnodes=1:1", "--node-rank=0", "--rdzv-role=host",
                                "--rdzv-endpoint=127.0.0.1:29400", "--master-addr=localhost", "p"});
   CHECK(options.notes.empty());
@@ -331,13 +336,14 @@ TEST_CASE("a misspelt key or variable is not passed over in silence") {
 
 TEST_CASE("what was ignored at the start is not handled, and that is said where it was asked for") {
   const std::vector<int> ignored = {SIGHUP, SIGPIPE};
-  auto options = parsed({"p"});
-  keep_ignored(options, ignored);
+  const auto started = [&](const Strings& arguments) {
+    return std::get<JobSpec>(read_job(arguments, {}, {}, {.ignored_signals = ignored}));
+  };
+  auto options = started({"p"});
   CHECK(options.signals == std::vector<int>{SIGTERM, SIGINT, SIGQUIT});
   CHECK(options.signals_ignored == std::vector<int>{SIGHUP});
   CHECK(options.notes.empty());
-  options = parsed({"--signals-to-handle=SIGHUP", "p"});
-  keep_ignored(options, ignored);
+  options = started({"--signals-to-handle=SIGHUP", "p"});
   CHECK(options.signals.empty());
   CHECK(
       options.notes ==
@@ -361,7 +367,6 @@ TEST_CASE("what has no effect is said once each") {
 
 TEST_CASE("--standalone takes any free port, and sets aside what speaks of a rendezvous") {
   const auto options = parsed({"--standalone", "--rdzv-id=7", "--rdzv-endpoint=head:1", "p"});
-  CHECK(options.standalone);
   CHECK(options.master_port == 0);
   CHECK_FALSE(options.master_port_insisted);
   CHECK_FALSE(options.job_id);
@@ -384,7 +389,7 @@ TEST_CASE("precedence: command line, DLAUNCH_, PET_, file, default; and the orig
         Setting{"nproc-per-node", "4", Origin::command_line, ""});
   CHECK(setting(options, "role") == Setting{"role", "pet", Origin::pet_variable, "PET_ROLE"});
   CHECK(setting(options, "max-restarts") ==
-        Setting{"max-restarts", "7", Origin::config_file, "job.toml"});
+        Setting{"max-restarts", "7", Origin::config_file, "job.toml:3"});
   CHECK(setting(options, "tee") == Setting{"tee", "0", Origin::standard, ""});
 
   options = parsed({"p"}, both);
@@ -404,8 +409,8 @@ TEST_CASE("variables: empty ones say nothing, wrong ones are named") {
         "DLAUNCH_NPROC_PER_NODE=many: 'many' is neither a number nor cpu, gpu or auto");
   // A stronger value hides a wrong one.
   CHECK(parsed({"--nproc-per-node=2", "p"}, {"PET_NPROC_PER_NODE=many"}).workers.number == 2);
-  CHECK(parsed({"p"}, {"DLAUNCH_STANDALONE=true"}).standalone);
-  CHECK_FALSE(parsed({"--standalone=0", "p"}, {"PET_STANDALONE=1"}).standalone);
+  CHECK(parsed({"p"}, {"DLAUNCH_STANDALONE=true"}).master_port == 0);
+  CHECK(parsed({"--standalone=0", "p"}, {"PET_STANDALONE=1"}).master_port == 29500);
   // Ours alone are not torchrun's; what stands for no option, and flags that end at once, do not
   // count.
   CHECK_FALSE(parsed({"p"}, {"PET_DRY_RUN=1"}).dry_run);
@@ -419,18 +424,19 @@ TEST_CASE("the configuration file") {
   };
   CHECK(refusal({"--config=none.toml", "p"}, {}, 78, file("")) ==
         "--config none.toml: cannot be read");
-  CHECK(config("nproc = 3") == "job.toml: unknown key nproc; did you mean --nproc-per-node?");
-  CHECK(config("help = true") == "job.toml: unknown key help; did you mean --help?");
-  CHECK(config("config = \"x\"").starts_with("job.toml: unknown key config"));
-  CHECK(config("nproc-per-node = -1") == "job.toml: nproc-per-node = -1: at least 1 is needed");
-  CHECK(config("[launch]\ntee = 3") == "job.toml: section [launch]: there are no sections");
+  CHECK(config("nproc = 3") == "job.toml:1: unknown key nproc; did you mean nproc-per-node?");
+  CHECK(config("help = true") == "job.toml:1: unknown key help; dlaunch --help lists the options");
+  CHECK(config("config = \"x\"").starts_with("job.toml:1: unknown key config"));
+  CHECK(config("nproc-per-node = -1") == "job.toml:1: nproc-per-node = -1: at least 1 is needed");
+  CHECK(config("[launch]\ntee = 3") == "job.toml:1: section [launch]: there are no sections");
+  CHECK(config("tee = 3\ntee = 1") == "job.toml:2: tee is given twice; leave one out");
   const auto options = parsed({"p"}, {"DLAUNCH_CONFIG=job.toml"},
                               file("# a comment\nstandalone = true\nlocal_ranks_filter = [0, 1]\n"
                                    "log-dir = \"/a b\"\ntee = \"0:1,1:2\"\n"
                                    "signals-to-handle = ['SIGINT', 'SIGTERM']\n"));
   CHECK(options.tee.of(1) == Streams{.out = false, .err = true});
   CHECK(options.signals == std::vector<int>{SIGINT, SIGTERM});
-  CHECK(options.standalone);
+  CHECK(options.master_port == 0);
   CHECK(options.local_ranks_filter == std::vector<int>{0, 1});
   CHECK(options.log_dir == "/a b");
 }
@@ -439,31 +445,34 @@ TEST_CASE("help and version end at once, with 0") {
   const Strings nothing;
   for (const auto& arguments :
        std::vector<Strings>{{"--help"}, {"-h"}, {"--nproc-per-node=x", "--help"}, {"run", "-h"}}) {
-    const auto result = parse_options(arguments, nothing);
-    CHECK(std::get<EarlyExit>(result) == EarlyExit{.code = 0, .text = help_text()});
+    const auto result = read_job(arguments, nothing);
+    CHECK(std::get<EarlyExit>(result) == EarlyExit{.code = 0, .text = option_table().help()});
   }
   const Strings version = {"--version"};
-  const auto result = parse_options(version, nothing);
+  const auto result = read_job(version, nothing);
   CHECK(std::get<EarlyExit>(result).code == 0);
   CHECK(std::get<EarlyExit>(result).text.starts_with("dlaunch "));
 }
 
 TEST_CASE("which variables stand for a flag") {
-  CHECK(is_flag_variable("DLAUNCH_NPROC_PER_NODE"));
-  CHECK(is_flag_variable("PET_NPROC_PER_NODE"));
-  CHECK(is_flag_variable("DLAUNCH_RESULT"));
-  CHECK_FALSE(is_flag_variable("PET_RESULT"));
-  CHECK_FALSE(is_flag_variable("DLAUNCH_WORKER_JOB"));
-  CHECK_FALSE(is_flag_variable("NPROC_PER_NODE"));
-  CHECK_FALSE(is_flag_variable("DLAUNCH_nproc_per_node"));
+  for (const auto* name : {"DLAUNCH_NPROC_PER_NODE", "PET_NPROC_PER_NODE"}) {
+    REQUIRE(option_of_variable(name) != nullptr);
+    CHECK(option_of_variable(name)->flag == "nproc-per-node");
+  }
+  CHECK(option_of_variable("DLAUNCH_RESULT") != nullptr);
+  for (const auto* name : {"PET_RESULT", "DLAUNCH_WORKER_JOB", "NPROC_PER_NODE",
+                           "DLAUNCH_nproc_per_node", "DLAUNCH_HELP"}) {
+    CHECK(option_of_variable(name) == nullptr);
+  }
 }
 
 TEST_CASE("the table: every default is one that its own option accepts") {
-  for (const auto& entry : option_table()) {
-    CAPTURE(entry.flag);
-    CHECK(find_option(entry.flag) == &entry);
-    if (entry.apply == nullptr || entry.standard.empty()) continue;
+  for (const auto& [option, apply] : option_rows()) {
+    CAPTURE(option.flag);
+    CHECK(option_table().find(option.flag) == &option);
+    CHECK((apply == nullptr) == option.ends());
+    if (apply == nullptr || option.standard.empty()) continue;
     Draft draft;
-    CHECK_FALSE(entry.apply(draft, entry.standard));
+    CHECK_FALSE(apply(draft, option.standard));
   }
 }

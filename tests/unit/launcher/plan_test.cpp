@@ -1,21 +1,22 @@
 #include "launcher/plan/plan.hpp"
 
-#include "launcher/cli/parse_options.hpp"
+#include "launcher/cli/read_request.hpp"
 #include "launcher/plan/environment.hpp"
 
 #include <doctest/doctest.h>
 
+using namespace dlaunch;
 using namespace dlaunch::launcher;
 
 namespace {
 
 using Strings = std::vector<std::string>;
 
-Options options_of(Strings arguments) {
+JobSpec options_of(Strings arguments) {
   const Strings nothing;
-  auto result = parse_options(arguments, nothing);
-  REQUIRE(std::holds_alternative<Options>(result));
-  return std::get<Options>(std::move(result));
+  auto result = read_job(arguments, nothing);
+  REQUIRE(std::holds_alternative<JobSpec>(result));
+  return std::get<JobSpec>(std::move(result));
 }
 
 Machine machine(int cores = 8, int gpus = 0) {
@@ -258,7 +259,8 @@ TEST_CASE("the line prefix, as Python's string.Template") {
 
 TEST_CASE("where the run's files go") {
   const auto directory = [](Strings arguments, const Strings& env = {}) {
-    return run_directory_name(options_of(std::move(arguments)), env, "job", "x1");
+    const auto prefix = run_directory_prefix(options_of(std::move(arguments)), env);
+    return run_directory_name(prefix, "job", "x1");
   };
   CHECK(directory({"--log-dir=/logs", "p"}) == "/logs/job_x1");
   CHECK(directory({"p"}) == "/tmp/dlaunch_job_x1");
@@ -276,10 +278,10 @@ TEST_CASE("the same inputs give the same plan, whatever the size") {
 TEST_CASE("--dry-run: the plan, and where each value came from") {
   const Strings env = {"PET_MAX_RESTARTS=2", "PATH=/bin"};
   const Strings arguments = {"--nproc-per-node=2", "--tee=0:2", "train.py", "it's", "--lr=3"};
-  const auto result = parse_options(arguments, env);
-  const auto& options = std::get<Options>(result);
+  const auto result = read_job(arguments, env);
+  const auto& options = std::get<JobSpec>(result);
   const auto text =
-      describe_plan(options, machine(), make_plan(options, machine(), env, workers(2)));
+      describe_plan(options, machine(), make_plan(options, machine(), env, workers(2)), {});
   CHECK(text.starts_with(R"(Dry run: nothing is started.
 
 Plan:
@@ -314,10 +316,10 @@ Workers:
 
 TEST_CASE("--dry-run of several nodes says whose view it is") {
   const auto shown = [](const Strings& arguments) {
-    const auto result = parse_options(arguments, {});
-    const auto& options = std::get<Options>(result);
+    const auto result = read_job(arguments, {});
+    const auto& options = std::get<JobSpec>(result);
     const auto assignment = assignment_before_meeting(options, 2);
-    return describe_plan(options, machine(), make_plan(options, machine(), {}, assignment));
+    return describe_plan(options, machine(), make_plan(options, machine(), {}, assignment), {});
   };
   const auto met = shown({"--nnodes=2:4", "--rdzv-endpoint=head:29400", "p"});
   CHECK(
@@ -336,7 +338,7 @@ TEST_CASE("--dry-run of several nodes says whose view it is") {
 TEST_CASE("--dry-run of many workers stays readable, and a port to come is no 0") {
   auto assignment = workers(100);
   assignment.master_port = 0;
-  const auto text = describe_plan(options_of({"p"}), machine(), plan_of({"p"}, assignment));
+  const auto text = describe_plan(options_of({"p"}), machine(), plan_of({"p"}, assignment), {});
   CHECK(text.find("127.0.0.1:any free port") != std::string::npos);
   CHECK(text.find("  and 84 more\n") != std::string::npos);
 }

@@ -1,12 +1,13 @@
 #include "launcher/report/result.hpp"
 
-#include "launcher/cli/parse_options.hpp"
+#include "launcher/cli/read_request.hpp"
 
 #include <csignal>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+using namespace dlaunch;
 using namespace dlaunch::launcher;
 
 namespace {
@@ -15,11 +16,15 @@ dlaunch::WallClock::time_point at(int ms) {
   return dlaunch::WallClock::time_point(std::chrono::milliseconds(1'795'178'710'000 + ms));
 }
 
-JobResult example() {
+const std::vector<std::string> environment = {"DLAUNCH_ROLE=trainer", "PASSWORD=xyzzy"};
+
+JobSpec spec() {
   const std::vector<std::string> arguments = {"--nproc-per-node=2", "prog", "--x"};
-  const std::vector<std::string> environment = {"DLAUNCH_ROLE=trainer", "PASSWORD=xyzzy"};
+  return std::get<JobSpec>(read_job(arguments, environment));
+}
+
+JobResult example() {
   JobResult result;
-  result.options = std::get<Options>(parse_options(arguments, environment));
   result.job = "job-7";
   result.host = "box";
   result.outcome = "failed";
@@ -31,7 +36,7 @@ JobResult example() {
   assignment.local_size = assignment.world_size = 2;
   assignment.run_directory = "/log/run";
   AttemptResult attempt;
-  attempt.plan = make_plan(result.options, Machine{}, environment, assignment);
+  attempt.plan = make_plan(spec(), Machine{}, environment, assignment);
   attempt.started = at(10);
   attempt.ended = at(1400);
   dlaunch::Verdict verdict;
@@ -54,7 +59,7 @@ JobResult example() {
 }  // namespace
 
 TEST_CASE("the whole story as JSON") {
-  const auto text = to_json(example());
+  const auto text = to_json(example(), spec());
   CHECK(text.ends_with("}\n"));
   CHECK(text.find("xyzzy") == std::string::npos);
   const auto json = nlohmann::json::parse(text);
@@ -89,7 +94,7 @@ TEST_CASE("a job that never started is a story, too") {
   result.job = "j";
   result.outcome = "failed";
   result.exit_code = 127;
-  const auto json = nlohmann::json::parse(to_json(result));
+  const auto json = nlohmann::json::parse(to_json(result, spec()));
   CHECK(json["attempts"].empty());
   CHECK(json["exit_code"] == 127);
 }

@@ -1,5 +1,5 @@
 // A scheduler among the other sources of options.
-#include "launcher/cli/parse_options.hpp"
+#include "launcher/cli/read_request.hpp"
 #include "tests/unit/launcher/recorded.hpp"
 
 #include <algorithm>
@@ -11,25 +11,25 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-Options parsed(const Strings& arguments, const Environment& environment,
+JobSpec parsed(const Strings& arguments, const Environment& environment,
                const FileReader& read_file = {}) {
-  auto result = parse_options(arguments, environment, read_file);
+  auto result = read_job(arguments, environment, read_file);
   if (const auto* stop = std::get_if<EarlyExit>(&result)) {
     FAIL_CHECK("refused: " << stop->text);
     return {};
   }
-  return std::get<Options>(std::move(result));
+  return std::get<JobSpec>(std::move(result));
 }
 
 std::string refusal(const Strings& arguments, const Environment& environment) {
-  const auto result = parse_options(arguments, environment);
+  const auto result = read_job(arguments, environment);
   const auto* stop = std::get_if<EarlyExit>(&result);
   if (stop == nullptr) return "accepted";
   CHECK(stop->code == 64);
   return stop->text;
 }
 
-Setting setting(const Options& options, std::string_view flag) {
+Setting setting(const JobSpec& options, std::string_view flag) {
   const auto found = std::find_if(options.settings.begin(), options.settings.end(),
                                   [&](const Setting& s) { return s.flag == flag; });
   REQUIRE(found != options.settings.end());

@@ -26,7 +26,7 @@ Lines told(const Environment& environment, const AskedOfNodes& asked = {},
   const auto settings = scheduler_settings(place_in(environment, read_file), asked);
   Lines lines;
   for (const auto& s : settings.settings) {
-    lines.push_back(s.flag + "=" + s.value + " (" + s.where + ")");
+    lines.push_back(std::string(s.flag) + "=" + s.value + " (" + s.where + ")");
   }
   if (!settings.note.empty()) lines.push_back("note: " + settings.note);
   if (!settings.refusal.empty()) lines.push_back("refused: " + settings.refusal);

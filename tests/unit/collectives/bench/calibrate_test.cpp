@@ -30,7 +30,7 @@ std::vector<std::size_t> sizes(std::string_view name, const Topology& topology) 
 
 std::string refusal(const std::vector<std::string>& words) {
   const auto parsed = parse_options(words);
-  const auto* ending = std::get_if<Ending>(&parsed);
+  const auto* ending = std::get_if<EarlyExit>(&parsed);
   return ending != nullptr ? ending->text : "";
 }
 

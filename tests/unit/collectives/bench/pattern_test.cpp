@@ -116,7 +116,7 @@ TEST_CASE("the collectives of three ranks, every operation, type and reduction")
           const std::string name = std::string("--dtype=") + to_string(dtype);
           const std::string how = std::string("--redop=") + to_string(redop);
           const std::vector<std::string> words{name, how};
-          if (std::holds_alternative<Ending>(parse_options(words))) continue;  // Makes no sense.
+          if (std::holds_alternative<EarlyExit>(parse_options(words))) continue;  // Makes no sense.
           for (const auto& entry : operations()) {
             if (redop != ReduceOp::sum && !entry.reduces) continue;
             const auto amount = amount_for(entry, 3000, size_of(dtype), comm.size());

@@ -1,0 +1,139 @@
+#include "launcher/request/resolve.hpp"
+
+#include "launcher/request/meeting.hpp"
+#include "runtime/base/exit_code.hpp"
+#include "runtime/base/phrases.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace dlaunch::launcher {
+
+namespace {
+
+/// Turns one request into a job. Every step returns what ends it early, or nothing.
+class Resolver {
+ public:
+  using Stop = std::optional<EarlyExit>;
+
+  Resolver(const Request& request, const Start& start)
+      : given_(request.options), request_(request), start_(start) {}
+
+  Stop read_values() {
+    draft_.notes = request_.notes;
+    if (auto stop = given_.apply(option_rows(), draft_)) return stop;
+    draft_.settings = given_.settings();
+    draft_.scheduler_job = request_.scheduler_job;
+    draft_.failure_grace_given = given_.has("failure-grace");
+    draft_.master_port_insisted = given_.has("master-port") && draft_.master_port != 0;
+    for (const Option* option : option_table().options()) {
+      if (!option->no_effect.empty()) note_unused(option->flag, option->no_effect);
+    }
+    return std::nullopt;
+  }
+
+  Stop choose_program() {
+    draft_.bench = request_.bench;
+    draft_.program = request_.program;
+    if (request_.bench) {
+      draft_.program.insert(draft_.program.begin(), start_.bench_program);
+      // The benchmark's table is read as it is.
+      if (!given_.has("log-line-prefix-template")) draft_.log_line_prefix_template = "";
+      return std::nullopt;
+    }
+    const auto refuse = [](std::string_view sentence) {
+      return option_table().refuse(exit_code::usage, sentence);
+    };
+    if (draft_.program.empty()) {
+      return refuse(draft_.module ? "-m needs the name of a module: dlaunch -m MODULE [args...]"
+                                  : "no program given: dlaunch [options] [--] program [args...]; "
+                                    "dlaunch --help lists the options");
+    }
+    if (draft_.program.front().empty()) return refuse("the program's name is empty");
+    if (draft_.module && draft_.no_python) {
+      return refuse("-m and --no-python exclude each other: a module needs the interpreter");
+    }
+    if (draft_.module && draft_.run_path) {
+      return refuse("-m and --run-path exclude each other: the program is a module or a path");
+    }
+    return std::nullopt;
+  }
+
+  Stop choose_meeting() {
+    const auto decided = meeting_of(draft_, given_.has("master-addr"));
+    if (const auto* problem = std::get_if<MeetingProblem>(&decided)) {
+      return table_refusal(*problem);
+    }
+    draft_.meeting = std::get<Meeting>(decided);
+    if (draft_.standalone) {
+      for (const std::string_view flag : {"rdzv-id", "rdzv-endpoint", "rdzv-backend"}) {
+        note_unused(flag, "--standalone sets it");
+      }
+      draft_.job_id.reset();
+      if (!given_.has("master-port")) draft_.master_port = 0;
+    }
+    if (draft_.meeting.kind != Meeting::Kind::one_node) return std::nullopt;
+    if (!is_loopback_name(draft_.master_addr)) {
+      note_unused("master-addr", "on one node the workers meet at 127.0.0.1");
+    }
+    note_unused("rdzv-conf", "there is nothing to agree on with one node");
+    note_unused("local-addr", "no other node has to reach this one");
+    note_unused("iface", "no other node has to reach this one");
+    for (const auto* flag : {"secret-file", "secret-credential", "secret-fd"}) {
+      note_unused(flag, "no other node takes part");
+    }
+    return std::nullopt;
+  }
+
+  JobSpec finish() {
+    std::string names;
+    std::erase_if(draft_.signals, [&](int number) {
+      const auto& ignored = start_.ignored_signals;
+      if (std::find(ignored.begin(), ignored.end(), number) == ignored.end()) return false;
+      draft_.signals_ignored.push_back(number);
+      names += (names.empty() ? "" : ", ") + signal_name(number);
+      return true;
+    });
+    if (given_.has("signals-to-handle") && !names.empty()) {
+      draft_.notes.push_back(
+          "--signals-to-handle " + names +
+          " has no effect: it was ignored when dlaunch was started, and stays so.");
+    }
+    return std::move(draft_);
+  }
+
+ private:
+  /// What does not go together is no fault of the file's alone.
+  EarlyExit table_refusal(const MeetingProblem& problem) const {
+    return option_table().refuse(exit_code::usage,
+                                 given_.as_written(problem.flag) + ": " + problem.sentence);
+  }
+
+  /// Says that an option, where it was given, changes nothing.
+  void note_unused(std::string_view flag, std::string_view why) {
+    if (!given_.has(flag)) return;
+    draft_.notes.push_back(given_.as_written(flag) + " has no effect: " + std::string(why) + ".");
+  }
+
+  const GivenOptions& given_;
+  const Request& request_;
+  const Start& start_;
+  Draft draft_;
+};
+
+}  // namespace
+
+std::variant<JobSpec, EarlyExit> resolve(const Request& request, const Start& start) {
+  Resolver resolver(request, start);
+  if (auto stop = resolver.read_values()) return *stop;
+  if (auto stop = resolver.choose_program()) return *stop;
+  if (auto stop = resolver.choose_meeting()) return *stop;
+  return resolver.finish();
+}
+
+Streams StreamsByRank::of(int local_rank) const {
+  const auto found = listed.find(local_rank);
+  return found == listed.end() ? everyone : found->second;
+}
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,176 @@
+#pragma once
+
+#include "runtime/base/text/values.hpp"
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+/// The options of a program. A row says all there is to say of one; the command line, variables,
+/// the configuration file, --help and refusals go by the rows. Pure.
+namespace dlaunch {
+
+/// Nothing is to be run: --help, --version, or a refusal. The text goes to stdout when the code is
+/// 0, else to stderr; it ends in a newline.
+struct EarlyExit {
+  int code = 0;
+  std::string text;
+
+  bool operator==(const EarlyExit&) const = default;
+};
+
+/// Gives a file's text; nullopt where it cannot be read. For --config.
+using FileReader = std::function<std::optional<std::string>(const std::string& path)>;
+
+/// The places where an option is taken from besides the command line, and how.
+struct OptionTraits {
+  bool file = false;      ///< A key of the configuration file.
+  bool variable = false;  ///< DLAUNCH_<OPTION>.
+  bool pet = false;       ///< PET_<OPTION>: torchrun knows it, too.
+  bool reload = false;    ///< Changed by a reload of the file.
+  bool adds_up = false;   ///< On the command line all values count, not only the last.
+};
+
+struct Option {
+  std::string_view flag;      ///< "nproc-per-node".
+  char letter = 0;            ///< 'm' for -m; 0 for none.
+  std::string_view argument;  ///< "N|cpu"; empty for a flag, which takes none.
+  std::string_view standard;  ///< The default, as one would write it; empty: unset.
+  std::string_view section;   ///< Its title in --help; rows of one section stand together.
+  OptionTraits traits;
+  std::string_view help;
+  /// Why it has no effect, where it is accepted for torchrun's sake only; empty: it works.
+  std::string_view no_effect = {};
+  std::string_view misnomers = {};  ///< "n np": what other programs call it.
+
+  /// --help and --version, which are all that is done then.
+  bool ends() const { return flag == "help" || flag == "version"; }
+};
+
+using Taken = std::optional<Complaint>;
+
+/// An option, and what takes its value over: a sentence where the value makes no sense.
+template <class Target>
+struct OptionRow {
+  Option option;
+  Taken (*apply)(Target& target, std::string_view value) = nullptr;  ///< None if it ends().
+};
+
+/// All options of a program. The rows have to outlive it.
+class OptionTable {
+ public:
+  /// `program` begins each refusal, `about` the help; `closing`: the paragraphs behind the options.
+  template <class Rows>
+  OptionTable(std::string program, std::string about, const Rows& rows,
+              std::vector<std::string> closing = {})
+      : program_(std::move(program)), about_(std::move(about)), closing_(std::move(closing)) {
+    for (const auto& row : rows) options_.push_back(&row.option);
+  }
+
+  const std::vector<const Option*>& options() const { return options_; }
+  /// By flag, dashes and underscores alike; nullptr for none.
+  const Option* find(std::string_view flag) const;
+  const Option* find(char letter) const;
+  /// Where a flag that there is stands among the options.
+  std::size_t index_of(std::string_view flag) const;
+  /// The option that was probably meant, of some; nullptr where none is near.
+  const Option* nearest(std::string_view flag, bool (*among)(const Option&)) const;
+
+  EarlyExit refuse(int code, std::string_view sentence) const;
+  /// "; did you mean --tee?", else where the options are listed.
+  std::string hint(const Option* meant, std::string_view dashes) const;
+  std::string help() const;
+  std::string version() const;
+
+ private:
+  std::string program_;
+  std::string about_;
+  std::vector<std::string> closing_;
+  std::vector<const Option*> options_;
+};
+
+/// The origin of a value, the strongest first.
+enum class Origin {
+  command_line,
+  dlaunch_variable,
+  pet_variable,
+  scheduler,
+  config_file,
+  standard
+};
+
+/// An option's value, and where it was said.
+struct Setting {
+  std::string_view flag;  ///< "nproc-per-node".
+  std::string value;      ///< As written.
+  Origin origin = Origin::standard;
+  /// "DLAUNCH_NPROC_PER_NODE", "job.toml:3"; empty where the origin says it all.
+  std::string where = {};
+
+  bool operator==(const Setting&) const = default;
+};
+
+/// Words of a command line that are no options.
+struct Operands {
+  std::size_t most = 0;
+  bool end_options = false;  ///< What follows the first one is not looked at.
+  bool foreign = false;      ///< Options that the table does not know count as such words.
+};
+
+/// What was said of a program's options: of each the strongest value.
+class GivenOptions {
+ public:
+  explicit GivenOptions(const OptionTable& table);
+
+  /// Keeps it unless something stronger was said; on the command line the last of equals counts.
+  void take(Setting setting);
+  void replace(Setting setting) { settings_[table_->index_of(setting.flag)] = std::move(setting); }
+  /// Another default than the table's.
+  void assume(std::string_view flag, std::string_view value);
+  /// Reads a command line without argv[0]; its operands are added to `words`.
+  std::optional<EarlyExit> take_arguments(std::span<const std::string> arguments,
+                                          const Operands& operands,
+                                          std::vector<std::string>& words);
+  /// Reads the file that --config names, where it does.
+  std::optional<EarlyExit> take_file(const FileReader& read_file);
+
+  const OptionTable& table() const { return *table_; }
+  /// The default where nothing was said.
+  const Setting& of(std::string_view flag) const { return settings_[table_->index_of(flag)]; }
+  bool has(std::string_view flag) const { return of(flag).origin != Origin::standard; }
+  /// Every option's value in the table's order, without those that end at once.
+  std::vector<Setting> settings() const;
+  /// "--nnodes 2", "PET_NNODES=2", "job.toml:1: nnodes = 2"; "--nnodes" where nothing was said.
+  std::string as_written(std::string_view flag) const;
+  /// Refuses what was said of an option; the exit code is that of its origin.
+  EarlyExit refuse(std::string_view flag, std::string_view sentence) const;
+
+  /// Takes all values over, row by row, the default first: it is text like any other value.
+  template <class Rows, class Target>
+  std::optional<EarlyExit> apply(const Rows& rows, Target& target) const {
+    for (const auto& [option, take_over] : rows) {
+      if (take_over == nullptr) continue;
+      if (!option.standard.empty()) take_over(target, option.standard);
+      const Setting& said = of(option.flag);
+      if (said.origin == Origin::standard && said.value == option.standard) continue;
+      if (const auto complaint = take_over(target, said.value)) {
+        return refuse(option.flag, complaint->sentence);
+      }
+    }
+    return std::nullopt;
+  }
+
+ private:
+  std::optional<EarlyExit> take_argument(const Option& option, std::optional<std::string> attached,
+                                         std::span<const std::string> arguments, std::size_t& next);
+
+  const OptionTable* table_;
+  std::vector<Setting> settings_;  ///< In the table's order.
+};
+
+}  // namespace dlaunch
