@@ -3,6 +3,7 @@
 #include "collectives/algorithms/messages/messages.hpp"
 #include "collectives/algorithms/messages/requests.hpp"
 #include "collectives/algorithms/messages/submesh.hpp"
+#include "collectives/algorithms/select/put.hpp"
 #include "collectives/algorithms/shared/shared.hpp"
 
 #include <algorithm>
@@ -65,10 +66,6 @@ void announce(const Nodes& nodes) {
   if (nodes.shm() == nullptr) return;
   nodes.shm()->open();
   nodes.shm()->publish();
-}
-
-void put(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes > 0 && to != from) std::memmove(to, from, bytes);
 }
 
 /// Every rank's `mine` to the leader of its node, which has the node's ranks behind one another.

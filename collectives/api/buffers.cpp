@@ -30,13 +30,13 @@ void unpack(const std::byte* from, const TensorView& to) {
   }
 }
 
-void Packed::copy(const ConstTensorView& view) {
+void Packed::copy(ConstTensorView view) {
   copy_ = std::make_unique_for_overwrite<std::byte[]>(view.bytes());
   pack(view, copy_.get());
   bytes_ = {copy_.get(), view.bytes()};
 }
 
-void Unpacked::copy(const TensorView& view, bool reads) {
+void Unpacked::copy(TensorView view, bool reads) {
   copy_ = std::make_unique<Copy>();
   copy_->of = view;
   copy_->bytes = std::make_unique_for_overwrite<std::byte[]>(view.bytes());

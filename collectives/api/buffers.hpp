@@ -24,7 +24,7 @@ class Packed {
   BytesView bytes() const { return bytes_; }
 
  private:
-  void copy(const ConstTensorView& view);
+  void copy(ConstTensorView view);
 
   std::unique_ptr<std::byte[]> copy_;
   BytesView bytes_;
@@ -50,7 +50,7 @@ class Unpacked {
     TensorView of;
     std::unique_ptr<std::byte[]> bytes;
   };
-  void copy(const TensorView& view, bool reads);
+  void copy(TensorView view, bool reads);
 
   std::unique_ptr<Copy> copy_;
   std::span<std::byte> bytes_;

@@ -2,8 +2,8 @@
 
 #include "collectives/algorithms/by_node.hpp"
 #include "collectives/call/argument.hpp"
+#include "collectives/call/call_window.hpp"
 #include "collectives/call/device_history.hpp"
-#include "collectives/call/rooted_window.hpp"
 #include "collectives/transport/links.hpp"
 #include "collectives/transport/message/mesh.hpp"
 #include "collectives/transport/shm/shm_group.hpp"

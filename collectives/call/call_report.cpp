@@ -1,10 +1,10 @@
 #include "collectives/algorithms/select/select.hpp"
 #include "collectives/call/call.hpp"
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/segment/flight_log.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <string_view>
 #include <utility>
 
@@ -30,12 +30,6 @@ constexpr auto record_interval = 1ms;
 /// two, who pass it on.
 constexpr int direct_ranks_max = 64;
 constexpr std::size_t named_ranks_max = 16;
-
-std::string seconds_text(Clock::duration duration) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g s", std::chrono::duration<double>(duration).count());
-  return text;
-}
 
 /// An inquiry, as long as its answers are waited for. Under the mesh's lock.
 class Asking {

@@ -42,7 +42,7 @@ void check_root(const Call& call, int root) {
   });
 }
 
-void refuse_view(const Call& call, const ConstTensorView& view, const char* name) {
+void refuse_view(const Call& call, ConstTensorView view, const char* name) {
   if (size_of(view.dtype) == 0) {
     refuse(call, named(name) + "the number " + std::to_string(static_cast<int>(view.dtype)) +
                      " is no dtype");

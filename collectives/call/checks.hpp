@@ -25,10 +25,11 @@ inline void check_timeout(const Call& call, Clock::duration timeout) {
           [] { return std::string("a timeout is not negative"); });
 }
 void check_root(const Call& call, int root);
-[[noreturn]] void refuse_view(const Call& call, const ConstTensorView& view, const char* name);
+[[noreturn]] void refuse_view(const Call& call, ConstTensorView view, const char* name);
 /// A known dtype, a pointer where there are elements, and no more of them than memory may hold.
 /// `name` is the argument's, for the sentence.
-inline void check_view(const Call& call, const ConstTensorView& view, const char* name = "") {
+template <class Void>
+void check_view(const Call& call, const BasicView<Void>& view, const char* name = "") {
   // No type takes more than 16 bytes an element, and no machine has 2^59 of any.
   constexpr std::size_t count_max = PTRDIFF_MAX / 16;
   const bool has_place = view.data != nullptr || view.count == 0;

@@ -95,7 +95,7 @@ bool Communicator::State::look_after_device() {
                               {},    nullptr, any_source, 0,       &device->history()};
   Call call(setting, last);
   try {
-    run(call, [this](Call& looking) {
+    attempt(call, [this](Call& looking) {
       looking.tell_device_calls(device->history());
       looking.look();
       device->check(looking);
@@ -125,7 +125,7 @@ void Communicator::State::on_device(const Request& request, const Options& optio
   const Call::Setting setting{*mesh,        group,  kept,         aborted,     timeout_of(options),
                               options.site, &entry, request.peer, options.tag, history};
   Call call(setting, fingerprint);
-  run(call, [&](Call& running) {
+  attempt(call, [&](Call& running) {
     check_timeout(running, options.timeout);
     if (!device && !is_message(fingerprint)) {
       if (unsettled != 0) find_shm_groups(running);
@@ -306,7 +306,7 @@ void Communicator::State::wait_on_device(const Fingerprint& fingerprint, const O
   const Call::Setting setting{*mesh,        group,   kept,       aborted,     timeout_of(options),
                               options.site, nullptr, any_source, options.tag, &device->history()};
   Call call(setting, fingerprint);
-  run(call, [&](Call& waiting) { await_on_device(waiting, mark); });
+  attempt(call, [&](Call& waiting) { await_on_device(waiting, mark); });
 }
 
 void Communicator::State::await_on_device(Call& call, device::Event& mark) {

@@ -50,17 +50,11 @@ void Communicator::State::find_shm_groups(Call& call) {
   });
 }
 
-void Communicator::State::collective_apart(Flight::Call record, transport::Fingerprint fingerprint,
-                                           const Options& options,
-                                           const std::function<void(Call&)>& body) {
-  fingerprint.argument += transport::Fingerprint::argument_of(record.traffic);
+Flight::Call Communicator::State::set_apart(Fingerprint& fingerprint) const {
+  fingerprint.argument += Fingerprint::argument_of(fingerprint.traffic);
   // Ranks that go by different tables find it out in their first call.
-  if (record.sequence == 1) fingerprint.argument ^= mesh->table().digest();
-  record.argument = fingerprint.argument;
-  const auto prepare = [this](Call& running) {
-    if (unsettled != 0) find_shm_groups(running);
-  };
-  run_collective(record, fingerprint, options, body, prepare);
+  if (fingerprint.sequence == 1) fingerprint.argument ^= mesh->table().digest();
+  return fingerprint.record();
 }
 
 /// Wrong arguments fail one call, and in a collective the others' same call; anything else breaks
@@ -131,18 +125,15 @@ void Communicator::State::break_between_calls(const Error& why) noexcept {
   }
 }
 
-Work Communicator::State::start(std::function<void(Communicator&)> body) {
+Work Communicator::State::start(CollectiveCall what) {
+  what.forget_unused(group.rank);
+  if (what.device() >= 0) return start_on_device(device::request(what), *what.options);
   check_process();
-  /// Its end is not the communicator's.
-  struct Face {
-    Communicator communicator;
-    ~Face() { communicator.state_.reset(); }
-  };
   mesh->control().note_started();
   try {
-    auto item = queue->start([this, body = std::move(body)] {
-      Face face{Communicator(shared_from_this())};
-      body(face.communicator);
+    auto item = queue->start([this, kept = WaitingCall(what, settled(*what.options))] {
+      const auto self = shared_from_this();
+      make(kept.what());
     });
     return Work(std::make_shared<CollectiveWork>(queue, std::move(item)));
   } catch (const std::system_error& failure) {

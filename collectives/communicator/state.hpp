@@ -2,9 +2,10 @@
 
 #include "collectives/call/agreement.hpp"
 #include "collectives/call/call.hpp"
+#include "collectives/call/call_window.hpp"
 #include "collectives/call/checks.hpp"
+#include "collectives/call/collective_call.hpp"
 #include "collectives/call/form_shm_group.hpp"
-#include "collectives/call/rooted_window.hpp"
 #include "collectives/communicator/started_queue.hpp"
 #include "collectives/device/device_calls.hpp"
 #include "collectives/device/memory.hpp"
@@ -108,7 +109,8 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   std::atomic<Clock::duration> timeout{std::chrono::minutes(5)};
   std::atomic<std::uint64_t> sequence{0};  ///< The number of the last collective that ran.
   std::uint64_t agreements = 0;            ///< Calls of agree and shrink so far.
-  std::uint32_t unsettled = 1;  ///< 1 until the shm group, or the nodes, have been sought.
+  /// 1 until the shm group, or the nodes, have been sought. For any thread.
+  std::atomic<std::uint32_t> unsettled{1};
   bool shm_sought = false;
   std::unique_ptr<transport::ShmGroup> shm;
   std::unique_ptr<algorithms::by_node::Nodes> nodes;  ///< Used if there is no shm group.
@@ -128,10 +130,29 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   std::vector<DeviceWork*> device_works;  ///< Not known to be complete.
   const HomeProcess home;
 
+  /// A collective of this library's: its arguments are checked, then it runs, on its device or
+  /// here.
+  void run(CollectiveCall what);
+  /// The same with buffers that lie here, and are used; `op`, which is the call's, is a constant.
+  void make(const CollectiveCall& what);
+  template <bool is_settled = false>
+  void make(transport::Op op, const CollectiveCall& what);
+  template <transport::Op op>
+  void make_of(const CollectiveCall& what);
+  /// The ranks' nodes are known, and the call says nothing of what it is for.
+  bool is_settled_for(const Options& options) const { return (options.traffic | unsettled) == 0; }
+  /// As run(), in the background, in its turn.
+  Work start(CollectiveCall what);
   /// A collective: runs what was started before, then `body(Call&)`; a failure is told to the
   /// others and sticks.
   template <class Body>
   void collective(transport::Fingerprint fingerprint, const Options& options, const Body& body) {
+    count_and_run(fingerprint, options, body);
+  }
+  /// The same; `fingerprint` becomes that of the call. `is_settled`: is_settled_for(options).
+  template <bool is_settled = false, class Body>
+  [[gnu::always_inline]] void count_and_run(transport::Fingerprint& fingerprint,
+                                            const Options& options, const Body& body) {
     Flight::Call record = fingerprint.record();
     check_process();
     queue->finish_all();
@@ -140,47 +161,27 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     record.sequence = fingerprint.sequence = sequence.load(std::memory_order_relaxed) + 1;
     sequence.store(fingerprint.sequence, std::memory_order_relaxed);
     throw_if_broken();
-    if ((record.traffic | unsettled) != 0) [[unlikely]]
-      return collective_apart(record, fingerprint, options, std::function<void(Call&)>(body));
-    run_collective(record, fingerprint, options, body, [](Call&) {});
+    if constexpr (!is_settled) {
+      if ((record.traffic | unsettled) != 0) [[unlikely]]
+        record = set_apart(fingerprint);
+    }
+    run_collective<is_settled>(record, fingerprint, options, body);
   }
   /// A collective with a root, in which a rank need not wait for all others: told from what the
   /// others have made at the window's end at the latest.
   template <class Body>
-  void rooted(const transport::Fingerprint& fingerprint, const Options& options, const Body& body) {
-    collective(fingerprint, options, [&](Call& call) {
-      const Flight::Call record = call.fingerprint().record();
-      flight.count_rooted(record);
-      // Members of an shm group are never further than a step from each other.
-      if (!shm) window.add(record);
-      body(call);
-      if (!shm && window.is_full()) [[unlikely]]
-        call.confirm(window);
-    });
-  }
-  /// The first ones, and those that say what they are for.
-  [[gnu::cold]] void collective_apart(Flight::Call record, transport::Fingerprint fingerprint,
-                                      const Options& options,
-                                      const std::function<void(Call&)>& body);
-  template <class Body, class Prepare>
-  [[gnu::always_inline]] void run_collective(const Flight::Call& record,
-                                             const transport::Fingerprint& fingerprint,
-                                             const Options& options, const Body& body,
-                                             const Prepare& prepare) {
-    Flight::Entry entry = flight.begin(record, options.site);
-    const Call::Setting setting{
-        *mesh,        group,  kept,       aborted, timeout_of(options),
-        options.site, &entry, any_source, 0,       device ? &device->history() : nullptr};
-    Call call(setting, fingerprint);
-    if (device) device->history().record(fingerprint);
-    run(call, [&](Call& running) {
-      prepare(running);
-      if (shm) running.use(*shm, record);
-      if (nodes) running.use(*nodes);
-      check_timeout(running, options.timeout);
-      body(running);
-    });
-    entry.done();
+  [[gnu::always_inline]] void rooted(transport::Fingerprint fingerprint, const Options& options,
+                                     const Body& body) {
+    count_and_run(
+        fingerprint, options, [&](Call & call) __attribute__((always_inline)) {
+          const Flight::Call record = call.fingerprint().record();
+          flight.count_rooted(record);
+          // Members of an shm group are never further than a step from each other.
+          if (!shm) window.add(record);
+          body(call);
+          if (!shm && window.is_full()) [[unlikely]]
+            call.confirm(window);
+        });
   }
   /// A message call; `peer` and `tag` for messages to the user.
   template <class Body>
@@ -192,7 +193,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     const Call::Setting setting{*mesh,        group,  kept, aborted,    timeout_of(options),
                                 options.site, &entry, peer, options.tag};
     Call call(setting, fingerprint);
-    run(call, [&](Call& running) {
+    attempt(call, [&](Call& running) {
       check_timeout(running, options.timeout);
       body(running);
     });
@@ -202,8 +203,6 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   void note_message(const transport::Fingerprint& fingerprint, const Options& options, int peer) {
     flight.begin_message(fingerprint, options, peer, Flight::Kind::call).done();
   }
-  /// barrier() without the flushing of what this process printed, which its caller has done.
-  void barrier(const Options& options);
   /// With CUDA buffers: put on the stream, and waited for where that is the default one.
   void run_on_device(const device::Request& request, const Options& options);
   /// A barrier of the streams. Throws Error{misuse} where there is no device yet.
@@ -222,8 +221,6 @@ struct __attribute__((visibility("hidden"))) Communicator::State
                       device::Event& mark);
   /// Agrees on the living ranks' flags, even if the communicator is broken or revoked.
   Agreement agree(transport::Op op, std::uint32_t flags, const Options& options);
-  /// A collective that runs in the background, in its turn.
-  Work start(std::function<void(Communicator&)> body);
   /// The options as they are now: they do not change while the call waits for its turn.
   Options settled(const Options& options) const;
   /// The communicator is destroyed: what is under way ends with Errc::aborted, and the thread.
@@ -252,8 +249,33 @@ struct __attribute__((visibility("hidden"))) Communicator::State
                                std::unique_ptr<DeviceCalls> child_device = nullptr) const;
 
  private:
+  /// Gives the first collectives, and those that say what they are for, an argument of their own.
+  [[gnu::cold]] Flight::Call set_apart(transport::Fingerprint& fingerprint) const;
+  template <bool is_settled, class Body>
+  [[gnu::always_inline]] void run_collective(const Flight::Call& record,
+                                             const transport::Fingerprint& fingerprint,
+                                             const Options& options, const Body& body) {
+    Flight::Entry entry = flight.begin(record, options.site);
+    const Call::Setting setting{
+        *mesh,        group,  kept,       aborted, timeout_of(options),
+        options.site, &entry, any_source, 0,       device ? &device->history() : nullptr};
+    Call call(setting, fingerprint);
+    if (device) device->history().record(fingerprint);
+    attempt(
+        call, [&](Call & running) __attribute__((always_inline)) {
+          if constexpr (!is_settled) {
+            if (unsettled != 0) [[unlikely]]
+              find_shm_groups(running);
+          }
+          if (shm) running.use(*shm, record);
+          if (nodes) running.use(*nodes);
+          check_timeout(running, options.timeout);
+          body(running);
+        });
+    entry.done();
+  }
   template <class Body>
-  void run(Call& call, const Body& body) {
+  [[gnu::always_inline]] void attempt(Call& call, const Body& body) {
     try {
       call.check_entry();
       body(call);
@@ -262,6 +284,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
       throw;
     }
   }
+  void execute(transport::Op op, Call& call, const CollectiveCall& what);
   /// The exception that is being handled ended the call.
   void fail(Call& call);
   void fail(Call& call, const Error& error);

@@ -9,8 +9,6 @@ std::string place_text(const Place& place) {
   return place.is_host() ? "host memory" : "CUDA device " + std::to_string(place.cuda_device);
 }
 
-bool is_absent(const ConstTensorView& view) { return view.place.is_host() && view.count == 0; }
-
 bool has_arithmetic(DType dtype) {
   switch (dtype) {
     case DType::u8:
@@ -59,8 +57,8 @@ void lacks(const Call& call, const std::string& sentence) {
 }
 
 void check_place(const Call& call, int device, const ConstTensorView& view) {
-  check_view(call, view);
   if (is_absent(view)) return;
+  check_view(call, view);
   require(call, view.place.cuda_device == device, [&] {
     return "one buffer lies in " + place_text(Place{device}) + ", the other in " +
            place_text(view.place) + ": both lie in the same place";
@@ -69,13 +67,6 @@ void check_place(const Call& call, int device, const ConstTensorView& view) {
     lacks(call, "a CUDA buffer with a stride of " + std::to_string(view.stride) +
                     " is not packed; make it contiguous first");
   }
-}
-
-void check_both(const Call& call, int device, const ConstTensorView& view,
-                const ConstTensorView& other, std::size_t count) {
-  check_place(call, device, view);
-  check_place(call, device, other);
-  if (!(is_absent(other) && count == 0)) check_same(call, view, other, count);
 }
 
 void check_reduction(const Call& call, const Reduction& reduction, DType dtype,

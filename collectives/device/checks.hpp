@@ -11,11 +11,12 @@ namespace dlaunch::device {
 
 [[noreturn]] void lacks(const Call& call, const std::string& sentence);
 
+/// A buffer that a rank has nothing to say with.
+inline bool is_absent(const ConstTensorView& view) {
+  return view.place.is_host() && view.count == 0;
+}
 /// `view` lies on `device`, one element after the other; or has none.
 void check_place(const Call& call, int device, const ConstTensorView& view);
-/// `other` is a view like `view`, of `count` elements.
-void check_both(const Call& call, int device, const ConstTensorView& view,
-                const ConstTensorView& other, std::size_t count);
 /// NCCL has this reduction, for this type.
 void check_reduction(const Call& call, const Reduction& reduction, DType dtype, bool truncate_mean);
 

@@ -2,18 +2,9 @@
 #include "collectives/algorithms/messages/places.hpp"
 #include "collectives/algorithms/messages/requests.hpp"
 #include "collectives/algorithms/messages/tree_gather.hpp"
-
-#include <cstring>
+#include "collectives/algorithms/select/put.hpp"
 
 namespace dlaunch::algorithms {
-namespace {
-
-void put(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes > 0 && to != from) std::memmove(to, from, bytes);
-}
-
-}  // namespace
-
 void gather_direct(Mesh& mesh, BytesView mine, std::byte* all, const Offsets& parts, int root) {
   if (mesh.rank() != root) return mesh.send(root, mine);
   Requests requests(mesh);

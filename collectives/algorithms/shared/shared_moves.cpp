@@ -1,3 +1,4 @@
+#include "collectives/algorithms/select/put.hpp"
 #include "collectives/algorithms/shared/shared.hpp"
 #include "collectives/algorithms/shared/shared_sources.hpp"
 
@@ -13,10 +14,6 @@ namespace {
 constexpr std::size_t chunk_bytes = 128u << 10;
 
 using transport::Op;
-
-void put(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes > 0 && to != from) std::memmove(to, from, bytes);
-}
 
 /// At least one, so that the ranks compare their calls.
 std::size_t chunks_of(std::size_t bytes, std::size_t each) {

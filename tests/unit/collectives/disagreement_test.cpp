@@ -2,7 +2,7 @@
 // second.
 #include "tests/support/disagreement.hpp"
 
-#include "collectives/call/rooted_window.hpp"
+#include "collectives/call/call_window.hpp"
 
 #include <regex>
 

@@ -1,0 +1,87 @@
+#include "collectives/call/collective_call.hpp"
+
+namespace dlaunch {
+namespace {
+
+/// Elements of all ranks' parts together.
+std::size_t check_parts(const Call& call, const CollectiveCall& what, const ConstTensorView& part,
+                        const char* name) {
+  if (!shape_of(what.op).has_counts) return parts_together(call.size(), part.count);
+  return check_counts(call, what.counts, part.count, name);
+}
+
+std::size_t elements_before_own(const Call& call, const CollectiveCall& what,
+                                const ConstTensorView& part) {
+  if (!shape_of(what.op).has_counts) return elements_before(call, part.count);
+  return elements_before(call, what.counts);
+}
+
+/// Elements that `out` of an exchange needs.
+std::size_t check_exchanged(const Call& call, const CollectiveCall& what) {
+  const auto ranks = static_cast<std::size_t>(call.size());
+  if (!shape_of(what.op).has_counts) {
+    require(call, what.in.count % ranks == 0, [&] {
+      return "'in' has " + std::to_string(what.in.count) + " elements, which are not " +
+             std::to_string(ranks) + " equal parts";
+    });
+    return what.in.count;
+  }
+  const auto me = static_cast<std::size_t>(call.rank());
+  require(call, what.counts.size() == what.out_counts.size() && me < what.counts.size(),
+          [] { return std::string("in_counts and out_counts have one entry for each rank"); });
+  const std::size_t own = what.counts[me];
+  const std::size_t all = check_counts(call, what.counts, own, "in");
+  require(call, what.in.count == all, [&] {
+    return "'in' has " + std::to_string(what.in.count) + " elements, in_counts say " +
+           std::to_string(all);
+  });
+  return check_counts(call, what.out_counts, own, "out");
+}
+
+}  // namespace
+
+void check_both(const Call& call, const CollectiveCall& what) {
+  const ConstTensorView& in = what.in;
+  const ConstTensorView out = what.out;
+  if (what.reduction != nullptr) {
+    const auto objection =
+        Reducer::objection(*what.reduction, what.compared().dtype, what.options->truncate_mean);
+    if (objection) refuse(call, *objection);
+  }
+  switch (shape_of(what.op).buffers) {
+    case Buffers::none:
+    case Buffers::one:
+      return;
+    case Buffers::alike:
+      check_same(call, in, out, in.count, "in", "out");
+      return check_apart_or_same(call, in, out);
+    case Buffers::gathered:
+      check_same(call, in, out, check_parts(call, what, in, "in"), "in", "out");
+      return check_in_is_part(call, in, out, elements_before_own(call, what, in));
+    case Buffers::dealt_out:
+      check_same(call, out, in, check_parts(call, what, out, "out"), "out", "in");
+      return check_out_is_part(call, in, out, elements_before_own(call, what, out));
+    case Buffers::exchanged:
+      check_same(call, in, out, check_exchanged(call, what), "in", "out");
+      return check_apart(call, in, out);
+  }
+}
+
+WaitingCall::WaitingCall(const CollectiveCall& what, const Options& options)
+    : what_(what),
+      options_(options),
+      counts_(what.counts.begin(), what.counts.end()),
+      out_counts_(what.out_counts.begin(), what.out_counts.end()) {
+  if (what.reduction != nullptr) reduction_ = *what.reduction;
+}
+
+CollectiveCall WaitingCall::what() const {
+  CollectiveCall what = what_;
+  what.reduction = reduction_ ? &*reduction_ : nullptr;
+  what.counts = counts_;
+  what.out_counts = out_counts_;
+  what.options = &options_;
+  return what;
+}
+
+}  // namespace dlaunch

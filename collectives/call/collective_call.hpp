@@ -1,0 +1,165 @@
+#pragma once
+
+#include "collectives/call/checks.hpp"
+#include "collectives/reduce/reduce.hpp"
+#include "collectives/transport/message/message.hpp"
+
+#include <dlaunch/communicator.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace dlaunch {
+
+/// What the buffers of a collective are to each other.
+enum class Buffers : std::uint8_t {
+  none,
+  one,        ///< `out` is read and written.
+  alike,      ///< `in` and `out` have as many elements.
+  gathered,   ///< `in` is a rank's part of `out`.
+  dealt_out,  ///< `out` is a rank's part of `in`.
+  exchanged,  ///< Both have a part for each rank.
+};
+
+/// What is to be known of a collective's arguments. A new collective is a row, in the order of Op.
+struct Shape {
+  transport::Op op{};
+  Buffers buffers = Buffers::none;
+  bool reduces = false;
+  bool has_counts = false;  ///< A count for each part; else all parts are equal.
+};
+inline constexpr auto shapes = std::to_array<Shape>({
+    {.op = transport::Op::barrier, .buffers = Buffers::none},
+    {.op = transport::Op::broadcast, .buffers = Buffers::one},
+    {.op = transport::Op::reduce, .buffers = Buffers::alike, .reduces = true},
+    {.op = transport::Op::all_reduce, .buffers = Buffers::one, .reduces = true},
+    {.op = transport::Op::all_gather, .buffers = Buffers::gathered},
+    {.op = transport::Op::all_gather_v, .buffers = Buffers::gathered, .has_counts = true},
+    {.op = transport::Op::gather, .buffers = Buffers::gathered},
+    {.op = transport::Op::gather_v, .buffers = Buffers::gathered, .has_counts = true},
+    {.op = transport::Op::scatter, .buffers = Buffers::dealt_out},
+    {.op = transport::Op::scatter_v, .buffers = Buffers::dealt_out, .has_counts = true},
+    {.op = transport::Op::reduce_scatter, .buffers = Buffers::dealt_out, .reduces = true},
+    {.op = transport::Op::reduce_scatter_v,
+     .buffers = Buffers::dealt_out,
+     .reduces = true,
+     .has_counts = true},
+    {.op = transport::Op::all_to_all, .buffers = Buffers::exchanged},
+    {.op = transport::Op::all_to_all_v, .buffers = Buffers::exchanged, .has_counts = true},
+});
+constexpr Shape shape_of(transport::Op op) noexcept {
+  return shapes[static_cast<std::size_t>(op) - 1];
+}
+static_assert(
+    [] {
+      for (const Shape& row : shapes) {
+        if (shape_of(row.op).op != row.op) return false;
+      }
+      return true;
+    }(),
+    "the rows stand in the order of Op");
+
+/// One collective with its arguments: what its blocking form, its started form and the one on a
+/// device have in common. Everything that it points to is borrowed. A value.
+struct CollectiveCall {
+  transport::Op op{};
+  const Options* options = nullptr;
+  ConstTensorView in = {};
+  TensorView out = {};
+  int root = -1;                                 ///< -1: none.
+  const Reduction* reduction = nullptr;          ///< Null: none.
+  std::span<const std::size_t> counts = {};      ///< The parts' counts; an exchange's are `in`'s.
+  std::span<const std::size_t> out_counts = {};  ///< An exchange's.
+
+  /// The view whose elements ranks compare.
+  ConstTensorView compared() const noexcept { return compared_by(op); }
+  [[gnu::always_inline]] ConstTensorView compared_by(transport::Op by) const noexcept {
+    const Buffers buffers = shape_of(by).buffers;
+    return buffers == Buffers::one || buffers == Buffers::dealt_out ? ConstTensorView(out) : in;
+  }
+  /// Forgets the buffer that the root alone uses, unless `rank` is the root.
+  void forget_unused(int rank) noexcept {
+    if (!transport::is_rooted(op) || rank == root) return;
+    const Buffers buffers = shape_of(op).buffers;
+    if (buffers == Buffers::dealt_out) in = {};
+    if (buffers == Buffers::gathered || buffers == Buffers::alike) out = {};
+  }
+  /// The CUDA device on which a buffer lies; -1: none does.
+  int device() const noexcept {
+    return in.place.is_host() ? out.place.cuda_device : in.place.cuda_device;
+  }
+};
+
+// Each of these takes the operation apart from its call: where it is a constant, nothing is left of
+// the others.
+
+/// What ranks compare of a call, but for its number.
+[[gnu::always_inline]] inline transport::Fingerprint fingerprint_of(transport::Op op,
+                                                                    const CollectiveCall& what) {
+  const Shape shape = shape_of(op);
+  transport::Fingerprint print;
+  print.op = op;
+  print.root = what.root;
+  if (shape.buffers == Buffers::none) return print;
+  const ConstTensorView compared = what.compared_by(op);
+  print.dtype = compared.dtype;
+  print.count = shape.has_counts ? transport::counts_vary : compared.count;
+  if (shape.reduces) {
+    print.reduce = what.reduction->op();
+    print.argument = hash_of(*what.reduction);
+  }
+  // A root's counts are its own, and in an exchange all ranks have others.
+  if (shape.has_counts && !transport::is_rooted(op) && shape.buffers != Buffers::exchanged) {
+    print.argument ^= transport::hash_bytes(what.counts.data(), what.counts.size_bytes());
+  }
+  return print;
+}
+
+/// Both buffers of a call on a rank that uses both.
+void check_both(const Call& call, const CollectiveCall& what);
+
+/// Everything that is asked of the arguments, but for the reduction of a call with one buffer or
+/// none, which reducer_for() judges. Throws Error{misuse} with a sentence. The call has forgotten
+/// what this rank does not use.
+[[gnu::always_inline]] inline void check(transport::Op op, const Call& call,
+                                         const CollectiveCall& what) {
+  const Shape shape = shape_of(op);
+  if (transport::is_rooted(op)) check_root(call, what.root);
+  if (shape.buffers == Buffers::none) return;
+  if (shape.buffers == Buffers::one) return check_view(call, what.out, "inout");
+  check_view(call, what.compared_by(op), shape.buffers == Buffers::dealt_out ? "out" : "in");
+  if (!transport::is_rooted(op) || call.rank() == what.root) check_both(call, what);
+}
+
+/// Throws Error{misuse} where the operation makes no sense for the type.
+[[gnu::always_inline]] inline Reducer reducer_for(transport::Op op, const Call& call,
+                                                  const CollectiveCall& what) {
+  const DType dtype = what.compared_by(op).dtype;
+  const bool truncate_mean = what.options->truncate_mean;
+  try {
+    return Reducer(*what.reduction, dtype, truncate_mean);
+  } catch (const Error& senseless) {
+    refuse(call,
+           Reducer::objection(*what.reduction, dtype, truncate_mean).value_or(senseless.what()));
+  }
+}
+
+/// A call that waits for its turn: it owns what a CollectiveCall borrows, but for the buffers.
+class WaitingCall {
+ public:
+  WaitingCall(const CollectiveCall& what, const Options& options);
+  /// Borrows from this one.
+  CollectiveCall what() const;
+
+ private:
+  CollectiveCall what_;
+  Options options_;
+  std::optional<Reduction> reduction_;
+  std::vector<std::size_t> counts_, out_counts_;
+};
+
+}  // namespace dlaunch
