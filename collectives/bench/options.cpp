@@ -1,6 +1,7 @@
 #include "collectives/bench/options.hpp"
 
 #include "collectives/bench/sizes.hpp"
+#include "collectives/reduce/element_types.hpp"
 #include "collectives/reduce/reduce.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/text/take.hpp"
@@ -18,9 +19,12 @@ constexpr long repetitions_max = 10'000;
 constexpr long ranks_max = 1'000'000;
 constexpr std::chrono::minutes repetition_time_max{10};
 
-constexpr std::array dtypes = {DType::u8,  DType::i8,  DType::i16,     DType::u16, DType::i32,
-                               DType::u32, DType::i64, DType::u64,     DType::f16, DType::bf16,
-                               DType::f32, DType::f64, DType::boolean, DType::c64, DType::c128};
+constexpr auto dtypes = [] {
+  std::array<DType, element_types.size()> all{};
+  std::transform(element_types.begin(), element_types.end(), all.begin(),
+                 [](const ElementType& row) { return row.dtype; });
+  return all;
+}();
 constexpr std::array redops = {ReduceOp::sum,  ReduceOp::product, ReduceOp::min, ReduceOp::max,
                                ReduceOp::mean, ReduceOp::band,    ReduceOp::bor, ReduceOp::bxor};
 

@@ -1,9 +1,12 @@
 #include "collectives/bench/pattern.hpp"
 
+#include "collectives/reduce/element_types.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <complex>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 namespace dlaunch::bench {
@@ -36,33 +39,20 @@ void put(std::byte* at, T value) {
 
 /// Integers wrap as those of the type do.
 void encode(DType dtype, std::uint64_t whole, double real, std::byte* at) {
-  switch (dtype) {
-    case DType::u8:
-    case DType::i8:
-    case DType::boolean:
-      return put(at, static_cast<std::uint8_t>(whole));
-    case DType::i16:
-    case DType::u16:
-      return put(at, static_cast<std::uint16_t>(whole));
-    case DType::i32:
-    case DType::u32:
-      return put(at, static_cast<std::uint32_t>(whole));
-    case DType::i64:
-    case DType::u64:
-      return put(at, whole);
-    case DType::f16:
-      return put(at, float16(static_cast<float>(real)));
-    case DType::bf16:
-      return put(at, bfloat16(static_cast<float>(real)));
-    case DType::f32:
-      return put(at, static_cast<float>(real));
-    case DType::f64:
-      return put(at, real);
-    case DType::c64:
-      return put(at, std::complex<float>(static_cast<float>(real), 0));
-    case DType::c128:
-      return put(at, std::complex<double>(real, 0));
-  }
+  with_element(dtype, [&](auto element) {
+    using T = decltype(element);
+    if constexpr (std::is_same_v<T, bool>) {
+      put(at, static_cast<std::uint8_t>(whole));
+    } else if constexpr (std::is_integral_v<T>) {
+      put(at, static_cast<T>(whole));
+    } else if constexpr (requires { typename T::value_type; }) {
+      put(at, T(static_cast<typename T::value_type>(real)));
+    } else if constexpr (sizeof(T) == 2) {
+      put(at, T(static_cast<float>(real)));
+    } else {
+      put(at, static_cast<T>(real));
+    }
+  });
 }
 
 template <class T>
@@ -72,59 +62,19 @@ T get(const std::byte* at) {
   return value;
 }
 
-/// How far a mean may be off: an ulp or two. 0: not at all.
-double tolerance(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-      return 0x1p-9;
-    case DType::bf16:
-      return 0x1p-6;
-    case DType::f32:
-    case DType::c64:
-      return 0x1p-21;
-    case DType::f64:
-    case DType::c128:
-      return 0x1p-50;
-    case DType::u8:
-    case DType::i8:
-    case DType::i16:
-    case DType::u16:
-    case DType::i32:
-    case DType::u32:
-    case DType::i64:
-    case DType::u64:
-    case DType::boolean:
-      return 0;
-  }
-  return 0;
-}
-
+/// Integers have none: they are compared bit by bit.
 double real_part(DType dtype, const std::byte* at) {
-  switch (dtype) {
-    case DType::f16:
-      return static_cast<float>(get<float16>(at));
-    case DType::bf16:
-      return static_cast<float>(get<bfloat16>(at));
-    case DType::f32:
-      return get<float>(at);
-    case DType::f64:
-      return get<double>(at);
-    case DType::c64:
-      return get<std::complex<float>>(at).real();
-    case DType::c128:
-      return get<std::complex<double>>(at).real();
-    case DType::u8:
-    case DType::i8:
-    case DType::i16:
-    case DType::u16:
-    case DType::i32:
-    case DType::u32:
-    case DType::i64:
-    case DType::u64:
-    case DType::boolean:
-      return 0;  // Compared bit by bit.
-  }
-  return 0;
+  return with_element(dtype, [&](auto element) -> double {
+    using T = decltype(element);
+    if constexpr (std::is_integral_v<T>)
+      return 0;
+    else if constexpr (requires { typename T::value_type; })
+      return get<T>(at).real();
+    else if constexpr (sizeof(T) == 2)
+      return static_cast<float>(get<T>(at));
+    else
+      return get<T>(at);
+  });
 }
 
 std::uint64_t fold(const Case& call, std::uint64_t a, std::uint64_t b) {
@@ -194,8 +144,9 @@ void repeat(const Table& table, std::span<std::byte> out) {
 std::uint64_t compare(const Case& call, const Table& table, const std::byte* part, std::size_t from,
                       std::size_t to) {
   const std::size_t width = size_of(call.dtype);
-  const double allowed =
-      operation(call.op).reduces && call.redop == ReduceOp::mean ? tolerance(call.dtype) : 0;
+  const double allowed = operation(call.op).reduces && call.redop == ReduceOp::mean
+                             ? element_type(call.dtype).off_max
+                             : 0;
   std::uint64_t wrong = 0;
   for (std::size_t i = from; i < to; ++i) {
     const std::byte* got = part + i * width;

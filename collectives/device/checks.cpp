@@ -1,5 +1,6 @@
 #include "collectives/device/checks.hpp"
 
+#include "collectives/reduce/element_types.hpp"
 #include "collectives/reduce/reduce.hpp"
 
 namespace dlaunch::device {
@@ -7,29 +8,6 @@ namespace {
 
 std::string place_text(const Place& place) {
   return place.is_host() ? "host memory" : "CUDA device " + std::to_string(place.cuda_device);
-}
-
-bool has_arithmetic(DType dtype) {
-  switch (dtype) {
-    case DType::u8:
-    case DType::i8:
-    case DType::i32:
-    case DType::u32:
-    case DType::i64:
-    case DType::u64:
-    case DType::f16:
-    case DType::bf16:
-    case DType::f32:
-    case DType::f64:
-      return true;
-    case DType::i16:
-    case DType::u16:
-    case DType::boolean:
-    case DType::c64:
-    case DType::c128:
-      return false;
-  }
-  return false;
 }
 
 bool has_operation(ReduceOp op) {
@@ -75,7 +53,7 @@ void check_reduction(const Call& call, const Reduction& reduction, DType dtype,
     refuse(call, *objection);
   }
   const std::string instead = "; copy it to the host first";
-  if (!has_arithmetic(dtype)) {
+  if (!element_type(dtype).in_nccl) {
     lacks(call, std::string("NCCL has no arithmetic for ") + to_string(dtype) + instead);
   }
   if (!has_operation(reduction.op())) {

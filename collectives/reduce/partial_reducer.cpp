@@ -1,5 +1,7 @@
 #include "collectives/reduce/partial_reducer.hpp"
 
+#include "collectives/reduce/element_types.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -12,12 +14,10 @@ namespace {
 constexpr std::size_t block_elements = 512;
 constexpr std::size_t element_bytes_max = 16;
 
-bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
-
 /// A custom operation knows how it accumulates, and we do not.
 DType accumulated(const Reducer& whole) {
-  const bool widens = is_half(whole.dtype()) && whole.reduction().op() != ReduceOp::custom;
-  return widens ? DType::f32 : whole.dtype();
+  const bool is_ours = whole.reduction().op() != ReduceOp::custom;
+  return is_ours ? element_type(whole.dtype()).accumulated : whole.dtype();
 }
 
 Reduction joining(const Reduction& reduction) {
@@ -71,29 +71,11 @@ void divide(std::byte* values, std::size_t count, int ranks) {
 
 /// Means are of floats alone here; those of complex numbers are their parts'.
 void divide(DType dtype, std::byte* values, std::size_t count, int ranks) {
-  switch (dtype) {
-    case DType::f32:
-      return divide<float>(values, count, ranks);
-    case DType::f64:
-      return divide<double>(values, count, ranks);
-    case DType::c64:
-      return divide<float>(values, 2 * count, ranks);
-    case DType::c128:
-      return divide<double>(values, 2 * count, ranks);
-    case DType::u8:
-    case DType::i8:
-    case DType::i16:
-    case DType::u16:
-    case DType::i32:
-    case DType::u32:
-    case DType::i64:
-    case DType::u64:
-    case DType::f16:
-    case DType::bf16:
-    case DType::boolean:
-      break;
-  }
-  assert(false && "a mean of what is not accumulated as floats");
+  const DType part = element_type(dtype).part;
+  const std::size_t parts = count * (size_of(dtype) / size_of(part));
+  if (part == DType::f32) return divide<float>(values, parts, ranks);
+  assert(part == DType::f64 && "a mean of what is not accumulated as floats");
+  divide<double>(values, parts, ranks);
 }
 
 }  // namespace

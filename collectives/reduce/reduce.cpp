@@ -1,5 +1,6 @@
 #include "collectives/reduce/reduce.hpp"
 
+#include "collectives/reduce/element_types.hpp"
 #include "collectives/transport/message/message.hpp"
 
 #include <algorithm>
@@ -20,30 +21,8 @@ constexpr std::uint64_t any_order_hash = 0x616e796f72646572U;
 
 using Inputs = std::span<const std::byte* const>;
 
-bool is_integer(DType dtype) {
-  switch (dtype) {
-    case DType::u8:
-    case DType::i8:
-    case DType::i16:
-    case DType::u16:
-    case DType::i32:
-    case DType::u32:
-    case DType::i64:
-    case DType::u64:
-      return true;
-    case DType::f16:
-    case DType::bf16:
-    case DType::f32:
-    case DType::f64:
-    case DType::boolean:
-    case DType::c64:
-    case DType::c128:
-      return false;
-  }
-  return false;
-}
-
-bool is_complex(DType dtype) { return dtype == DType::c64 || dtype == DType::c128; }
+bool is_integer(DType dtype) { return is_of(ElementKind::integer, dtype); }
+bool is_complex(DType dtype) { return is_of(ElementKind::complex, dtype); }
 
 Kernel find_plain(ReduceOp op, DType dtype, Association association, Instructions instructions) {
   switch (instructions) {
@@ -67,8 +46,7 @@ Found find(ReduceOp op, DType dtype, Association association, Instructions instr
   // But for products, a complex number is reduced as its two parts are.
   if (is_complex(dtype) &&
       (op == ReduceOp::sum || op == ReduceOp::mean || op == ReduceOp::premul_sum)) {
-    const DType part = dtype == DType::c64 ? DType::f32 : DType::f64;
-    return {find_plain(op, part, association, instructions), 2};
+    return {find_plain(op, element_type(dtype).part, association, instructions), 2};
   }
   return {find_plain(op, dtype, association, instructions), 1};
 }
@@ -87,7 +65,7 @@ struct Best {
     }
   }
   static constexpr std::size_t ops = static_cast<std::size_t>(ReduceOp::custom) + 1;
-  static constexpr std::size_t dtypes = static_cast<std::size_t>(DType::c128) + 1;
+  static constexpr std::size_t dtypes = element_types.size() + 1;
   Found found[ops][dtypes][2];
 };
 

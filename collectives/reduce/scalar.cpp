@@ -1,3 +1,4 @@
+#include "collectives/reduce/element_types.hpp"
 #include "collectives/reduce/kernels.hpp"
 
 #include <bit>
@@ -60,33 +61,17 @@ void product_in_pairs(const Job& job) {
 }
 
 Kernel find_mean(DType dtype) {
-  switch (dtype) {
-    case DType::u8:
-      return mean<std::uint8_t>;
-    case DType::i8:
-      return mean<std::int8_t>;
-    case DType::i16:
-      return mean<std::int16_t>;
-    case DType::u16:
-      return mean<std::uint16_t>;
-    case DType::i32:
-      return mean<std::int32_t>;
-    case DType::u32:
-      return mean<std::uint32_t>;
-    case DType::i64:
-      return mean<std::int64_t>;
-    case DType::u64:
-      return mean<std::uint64_t>;
-    case DType::f16:
-    case DType::bf16:
-    case DType::f32:
-    case DType::f64:
-    case DType::boolean:
-    case DType::c64:
-    case DType::c128:
-      return nullptr;
-  }
-  return nullptr;
+  return with_element(dtype, [](auto element) -> Kernel {
+    using T = decltype(element);
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) return mean<T>;
+    return nullptr;
+  });
+}
+
+template <class Part>
+Kernel find_complex_product(Association association) {
+  using C = std::complex<Part>;
+  return association == Association::left ? product<C> : product_in_pairs<C>;
 }
 
 }  // namespace
@@ -94,14 +79,9 @@ Kernel find_mean(DType dtype) {
 Kernel find_scalar(ReduceOp op, DType dtype, Association association) {
   if (op == ReduceOp::mean) return find_mean(dtype);
   if (op != ReduceOp::product) return nullptr;
-  const bool left = association == Association::left;
-  if (dtype == DType::c64) {
-    return left ? product<std::complex<float>> : product_in_pairs<std::complex<float>>;
-  }
-  if (dtype == DType::c128) {
-    return left ? product<std::complex<double>> : product_in_pairs<std::complex<double>>;
-  }
-  return nullptr;
+  if (!is_of(ElementKind::complex, dtype)) return nullptr;
+  return element_type(dtype).part == DType::f32 ? find_complex_product<float>(association)
+                                                : find_complex_product<double>(association);
 }
 
 }  // namespace dlaunch::kernels

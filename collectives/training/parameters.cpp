@@ -2,6 +2,7 @@
 
 #include "collectives/api/buffers.hpp"
 #include "collectives/call/call.hpp"
+#include "collectives/reduce/element_types.hpp"
 #include "collectives/reduce/reduce.hpp"
 
 #include <dlaunch/tree.hpp>
@@ -23,7 +24,7 @@ bool is_usable(const TensorView& view) {
 }
 
 bool is_summed_on_device(DType dtype) {
-  return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32 || dtype == DType::f64;
+  return is_of(ElementKind::floating, dtype) && element_type(dtype).in_nccl;
 }
 
 std::string place_text(int device) {

@@ -1,11 +1,13 @@
 #include "collectives/training/scale.hpp"
 
 #include "collectives/api/buffers.hpp"
+#include "collectives/reduce/element_types.hpp"
 
 #include <dlaunch/error.hpp>
 
 #include <complex>
 #include <cstring>
+#include <type_traits>
 
 namespace dlaunch::training {
 namespace {
@@ -33,36 +35,25 @@ void scale(const ConstTensorView& from, std::byte* to, double factor) {
     if (from.data != to) pack(from, to);
     return;
   }
-  switch (from.dtype) {
-    case DType::f32:
-      return scale_as<float>(from, to, static_cast<float>(factor));
-    case DType::f64:
-      return scale_as<double>(from, to, factor);
-    case DType::f16:
-      return scale_as<float16>(from, to, static_cast<float>(factor));
-    case DType::bf16:
-      return scale_as<bfloat16>(from, to, static_cast<float>(factor));
-    case DType::c64:
-      // Both parts, which lie side by side.
-      if (from.stride == 1) {
-        const ConstTensorView parts(from.data, from.count * 2, DType::f32);
-        return scale_as<float>(parts, to, static_cast<float>(factor));
-      }
-      return scale_as<std::complex<float>>(from, to,
-                                           std::complex<float>(static_cast<float>(factor)));
-    case DType::c128:
-      return scale_as<std::complex<double>>(from, to, std::complex<double>(factor));
-    case DType::u8:
-    case DType::i8:
-    case DType::i16:
-    case DType::u16:
-    case DType::i32:
-    case DType::u32:
-    case DType::i64:
-    case DType::u64:
-    case DType::boolean:
-      break;
+  // Both parts of a complex number lie side by side.
+  const DType part = element_type(from.dtype).part;
+  if (part != from.dtype && from.stride == 1) {
+    return scale(ConstTensorView(from.data, from.count * 2, part), to, factor);
   }
+  const bool is_scaled = with_element(from.dtype, [&](auto element) {
+    using T = decltype(element);
+    if constexpr (std::is_integral_v<T>) {
+      return false;
+    } else if constexpr (sizeof(T) == 2) {
+      scale_as<T>(from, to, static_cast<float>(factor));
+    } else if constexpr (requires { typename T::value_type; }) {
+      scale_as<T>(from, to, T(static_cast<typename T::value_type>(factor)));
+    } else {
+      scale_as<T>(from, to, static_cast<T>(factor));
+    }
+    return true;
+  });
+  if (is_scaled) return;
   throw Error(Errc::internal,
               std::string("gradients of ") + to_string(from.dtype) + " elements have no mean");
 }

@@ -18,6 +18,12 @@ auto names() {
   return names;
 }
 
+constexpr DType last_dtype = [] {
+  std::uint8_t next = 1;
+  while (size_of(static_cast<DType>(next)) != 0) ++next;
+  return static_cast<DType>(next - 1);
+}();
+
 constexpr std::size_t shadows = FlightRing::shadow_bit >> FlightRing::purpose_shift;
 
 /// The texts of all purposes, and once more as a shadow has them.
@@ -34,8 +40,8 @@ auto purposes(const std::function<const char*(const Traffic&)>& text) {
 }  // namespace
 
 const FlightWords& flight_words() noexcept {
-  static const auto ops = names<Op::probe>();
-  static const auto dtypes = names<DType::c128>();
+  static const auto ops = names<op_table.back().op>();
+  static const auto dtypes = names<last_dtype>();
   static const auto reductions = names<ReduceOp::custom>();
   static const auto owners = purposes(owner_text);
   static const auto reasons =

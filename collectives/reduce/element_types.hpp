@@ -1,0 +1,105 @@
+#pragma once
+
+#include <dlaunch/error.hpp>
+#include <dlaunch/tensor.hpp>
+
+#include <array>
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+
+/// What is to be known of element types, beside their kernels (lanes.hpp, scalar.cpp).
+namespace dlaunch {
+
+enum class ElementKind : std::uint8_t { integer, boolean, floating, complex };
+
+/// A new type is a row, in the order of DType, and a case below.
+struct ElementType {
+  DType dtype{};
+  const char* name = "";
+  ElementKind kind{};
+  DType accumulated{};  ///< The type in which a fold keeps what has come together so far.
+  DType part{};         ///< That of a complex number's two parts; else the type itself.
+  double off_max = 0;   ///< How far the mean of some values may be off, relatively.
+  bool in_nccl = true;  ///< NCCL reduces it.
+};
+inline constexpr auto element_types = std::to_array<ElementType>({
+    {DType::u8, "u8", ElementKind::integer, DType::u8, DType::u8},
+    {DType::i8, "i8", ElementKind::integer, DType::i8, DType::i8},
+    {DType::i16, "i16", ElementKind::integer, DType::i16, DType::i16, 0, false},
+    {DType::u16, "u16", ElementKind::integer, DType::u16, DType::u16, 0, false},
+    {DType::i32, "i32", ElementKind::integer, DType::i32, DType::i32},
+    {DType::u32, "u32", ElementKind::integer, DType::u32, DType::u32},
+    {DType::i64, "i64", ElementKind::integer, DType::i64, DType::i64},
+    {DType::u64, "u64", ElementKind::integer, DType::u64, DType::u64},
+    {DType::f16, "f16", ElementKind::floating, DType::f32, DType::f16, 0x1p-9},
+    {DType::bf16, "bf16", ElementKind::floating, DType::f32, DType::bf16, 0x1p-6},
+    {DType::f32, "f32", ElementKind::floating, DType::f32, DType::f32, 0x1p-21},
+    {DType::f64, "f64", ElementKind::floating, DType::f64, DType::f64, 0x1p-50},
+    {DType::boolean, "bool", ElementKind::boolean, DType::boolean, DType::boolean, 0, false},
+    {DType::c64, "c64", ElementKind::complex, DType::c64, DType::f32, 0x1p-21, false},
+    {DType::c128, "c128", ElementKind::complex, DType::c128, DType::f64, 0x1p-50, false},
+});
+static_assert(
+    [] {
+      std::uint8_t next = 1;
+      for (const ElementType& row : element_types) {
+        if (row.dtype != static_cast<DType>(next++) || size_of(row.dtype) == 0) return false;
+      }
+      return size_of(static_cast<DType>(next)) == 0;
+    }(),
+    "one row for each element type, in their order");
+
+/// Null for a number that is none of them.
+constexpr const ElementType* find_element_type(DType dtype) noexcept {
+  const auto row = static_cast<std::size_t>(dtype) - 1;  // 0 wraps round to a huge number.
+  return row < element_types.size() ? &element_types[row] : nullptr;
+}
+constexpr ElementType element_type(DType dtype) noexcept {
+  const ElementType* const found = find_element_type(dtype);
+  return found != nullptr ? *found : ElementType{};
+}
+constexpr bool is_of(ElementKind kind, DType dtype) noexcept {
+  const ElementType* const found = find_element_type(dtype);
+  return found != nullptr && found->kind == kind;
+}
+
+/// Calls `visit` with an element of the type, which is for its C++ type alone.
+template <class Visit>
+decltype(auto) with_element(DType dtype, const Visit& visit) {
+  switch (dtype) {
+    case DType::u8:
+      return visit(std::uint8_t{});
+    case DType::i8:
+      return visit(std::int8_t{});
+    case DType::i16:
+      return visit(std::int16_t{});
+    case DType::u16:
+      return visit(std::uint16_t{});
+    case DType::i32:
+      return visit(std::int32_t{});
+    case DType::u32:
+      return visit(std::uint32_t{});
+    case DType::i64:
+      return visit(std::int64_t{});
+    case DType::u64:
+      return visit(std::uint64_t{});
+    case DType::f16:
+      return visit(float16{});
+    case DType::bf16:
+      return visit(bfloat16{});
+    case DType::f32:
+      return visit(float{});
+    case DType::f64:
+      return visit(double{});
+    case DType::boolean:
+      return visit(bool{});
+    case DType::c64:
+      return visit(std::complex<float>{});
+    case DType::c128:
+      return visit(std::complex<double>{});
+  }
+  throw Error(Errc::internal, "a number is no element type");
+}
+
+}  // namespace dlaunch
