@@ -39,7 +39,7 @@ Offsets parts_of(const CollectiveCall& what) {
   const auto ranks = static_cast<std::size_t>(call.size());
   switch (op) {
     case Op::barrier:
-      if (what.options->ordered_output && membership) {
+      if (what.ordered_output && membership) {
         membership->drain_output(deadline_after(timeout_of(*what.options)));
       }
       operations::barrier(call);
@@ -90,6 +90,13 @@ Offsets parts_of(const CollectiveCall& what) {
       operations::all_to_all_v(
           call, in.data(), parts_of(what), out.data(),
           algorithms::parts_of(what.out_counts, size_of(what.compared().dtype)));
+      break;
+    case Op::scan:
+      operations::scan(call, in, out.data(), reducer_for(op, call, what), call.rank() + 1);
+      break;
+    case Op::exscan:
+      operations::scan(call, in, out.data(), reducer_for(op, call, what), call.rank());
+      if (call.rank() == 0) return;  // Nobody is before it.
       break;
     case Op::split:
     case Op::group:
@@ -150,21 +157,24 @@ void Communicator::prepare_device(int device, const Options& options) {
   state_->run_on_device(device::barrier(device, nullptr), now);
 }
 
-void Communicator::barrier(const Options& options) {
+void Communicator::barrier(const BarrierOptions& options) {
   if (options.cuda_stream != nullptr) {
     return state_->run_on_device(state_->barrier_on_device(), options);
   }
   if (options.ordered_output) flush_output();
-  state_->run({Op::barrier, &options});
+  const Options common = options;
+  state_->run({.op = Op::barrier, .options = &common, .ordered_output = options.ordered_output});
 }
 
 /// Output that is printed after it was started is not its concern.
-Work Communicator::start_barrier(const Options& options) {
+Work Communicator::start_barrier(const BarrierOptions& options) {
   if (options.cuda_stream != nullptr) {
     return state_->start_on_device(state_->barrier_on_device(), options);
   }
   if (options.ordered_output) flush_output();
-  return state_->start({Op::barrier, &options});
+  const Options common = options;
+  return state_->start(
+      {.op = Op::barrier, .options = &common, .ordered_output = options.ordered_output});
 }
 
 void Communicator::broadcast(TensorView inout, int root, const Options& options) {
@@ -175,25 +185,36 @@ Work Communicator::start_broadcast(TensorView inout, int root, const Options& op
 }
 
 void Communicator::reduce(ConstTensorView in, TensorView out, int root, const Reduction& reduction,
-                          const Options& options) {
-  state_->run({Op::reduce, &options, in, out, root, &reduction});
+                          const ReduceOptions& options) {
+  const Options common = options;
+  state_->run({Op::reduce, &common, in, out, root, &reduction, {}, {}, options.truncate_mean});
 }
 Work Communicator::start_reduce(ConstTensorView in, TensorView out, int root,
-                                const Reduction& reduction, const Options& options) {
-  return state_->start({Op::reduce, &options, in, out, root, &reduction});
+                                const Reduction& reduction, const ReduceOptions& options) {
+  const Options common = options;
+  return state_->start(
+      {Op::reduce, &common, in, out, root, &reduction, {}, {}, options.truncate_mean});
 }
 
 void Communicator::all_reduce(TensorView inout, const Reduction& reduction,
-                              const Options& options) {
+                              const ReduceOptions& options) {
   // Programs wait for small ones more than for anything else: most have a body of their own here.
   const bool is_simple = inout.place.is_host() && is_plain(reduction);
-  if (!is_simple || !state_->is_settled_for(options)) [[unlikely]]
-    return state_->run({Op::all_reduce, &options, {}, inout, no_root, &reduction});
-  state_->make<true>(Op::all_reduce, {Op::all_reduce, &options, {}, inout, no_root, &reduction});
+  if (!is_simple || !state_->is_settled_for(options)) [[unlikely]] {
+    const Options common = options;
+    return state_->run(
+        {Op::all_reduce, &common, {}, inout, no_root, &reduction, {}, {}, options.truncate_mean});
+  }
+  const Options common = options;
+  state_->make<true>(
+      Op::all_reduce,
+      {Op::all_reduce, &common, {}, inout, no_root, &reduction, {}, {}, options.truncate_mean});
 }
 Work Communicator::start_all_reduce(TensorView inout, const Reduction& reduction,
-                                    const Options& options) {
-  return state_->start({Op::all_reduce, &options, {}, inout, no_root, &reduction});
+                                    const ReduceOptions& options) {
+  const Options common = options;
+  return state_->start(
+      {Op::all_reduce, &common, {}, inout, no_root, &reduction, {}, {}, options.truncate_mean});
 }
 
 void Communicator::all_gather(ConstTensorView in, TensorView out, const Options& options) {
@@ -250,23 +271,46 @@ Work Communicator::start_scatter_v(ConstTensorView in, TensorView out,
 }
 
 void Communicator::reduce_scatter(ConstTensorView in, TensorView out, const Reduction& reduction,
-                                  const Options& options) {
-  state_->run({Op::reduce_scatter, &options, in, out, no_root, &reduction});
+                                  const ReduceOptions& options) {
+  const Options common = options;
+  state_->run(
+      {Op::reduce_scatter, &common, in, out, no_root, &reduction, {}, {}, options.truncate_mean});
 }
 Work Communicator::start_reduce_scatter(ConstTensorView in, TensorView out,
-                                        const Reduction& reduction, const Options& options) {
-  return state_->start({Op::reduce_scatter, &options, in, out, no_root, &reduction});
+                                        const Reduction& reduction, const ReduceOptions& options) {
+  const Options common = options;
+  return state_->start(
+      {Op::reduce_scatter, &common, in, out, no_root, &reduction, {}, {}, options.truncate_mean});
 }
 
 void Communicator::reduce_scatter_v(ConstTensorView in, TensorView out,
                                     std::span<const std::size_t> counts, const Reduction& reduction,
-                                    const Options& options) {
-  state_->run({Op::reduce_scatter_v, &options, in, out, no_root, &reduction, counts});
+                                    const ReduceOptions& options) {
+  const Options common = options;
+  state_->run({Op::reduce_scatter_v,
+               &common,
+               in,
+               out,
+               no_root,
+               &reduction,
+               counts,
+               {},
+               options.truncate_mean});
 }
 Work Communicator::start_reduce_scatter_v(ConstTensorView in, TensorView out,
                                           std::span<const std::size_t> counts,
-                                          const Reduction& reduction, const Options& options) {
-  return state_->start({Op::reduce_scatter_v, &options, in, out, no_root, &reduction, counts});
+                                          const Reduction& reduction,
+                                          const ReduceOptions& options) {
+  const Options common = options;
+  return state_->start({Op::reduce_scatter_v,
+                        &common,
+                        in,
+                        out,
+                        no_root,
+                        &reduction,
+                        counts,
+                        {},
+                        options.truncate_mean});
 }
 
 void Communicator::all_to_all(ConstTensorView in, TensorView out, const Options& options) {
@@ -286,6 +330,30 @@ Work Communicator::start_all_to_all_v(ConstTensorView in, std::span<const std::s
                                       const Options& options) {
   return state_->start(
       {Op::all_to_all_v, &options, in, out, no_root, nullptr, in_counts, out_counts});
+}
+
+void Communicator::scan(ConstTensorView in, TensorView out, const Reduction& reduction,
+                        const ReduceOptions& options) {
+  const Options common = options;
+  state_->run({Op::scan, &common, in, out, no_root, &reduction, {}, {}, options.truncate_mean});
+}
+Work Communicator::start_scan(ConstTensorView in, TensorView out, const Reduction& reduction,
+                              const ReduceOptions& options) {
+  const Options common = options;
+  return state_->start(
+      {Op::scan, &common, in, out, no_root, &reduction, {}, {}, options.truncate_mean});
+}
+
+void Communicator::exscan(ConstTensorView in, TensorView out, const Reduction& reduction,
+                          const ReduceOptions& options) {
+  const Options common = options;
+  state_->run({Op::exscan, &common, in, out, no_root, &reduction, {}, {}, options.truncate_mean});
+}
+Work Communicator::start_exscan(ConstTensorView in, TensorView out, const Reduction& reduction,
+                                const ReduceOptions& options) {
+  const Options common = options;
+  return state_->start(
+      {Op::exscan, &common, in, out, no_root, &reduction, {}, {}, options.truncate_mean});
 }
 
 }  // namespace dlaunch

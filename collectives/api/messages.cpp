@@ -43,10 +43,10 @@ Received received(const Group& group, int source, const transport::Header& heade
 
 }  // namespace
 
-Work Communicator::isend(ConstTensorView data, int to, const Options& options) {
+Work Communicator::isend(ConstTensorView data, int to, const MessageOptions& options) {
   if (!data.place.is_host()) {
-    const std::array one{Transfer::send(data, to)};
-    return state_->start_on_device(device::messages(one, options), options);
+    const std::array one{Transfer::send(data, to, options.tag)};
+    return state_->start_on_device(device::messages(one), options);
   }
   const auto print = fingerprint(Op::send, data);
   auto work = std::make_shared<MessageWork>(print, options, to);
@@ -65,10 +65,10 @@ Work Communicator::isend(ConstTensorView data, int to, const Options& options) {
   return Work(std::move(work));
 }
 
-Work Communicator::irecv(TensorView data, int from, const Options& options) {
+Work Communicator::irecv(TensorView data, int from, const MessageOptions& options) {
   if (!data.place.is_host()) {
-    const std::array one{Transfer::recv(data, from)};
-    return state_->start_on_device(device::messages(one, options), options);
+    const std::array one{Transfer::recv(data, from, options.tag)};
+    return state_->start_on_device(device::messages(one), options);
   }
   const auto print = fingerprint(Op::recv, data);
   auto work = std::make_shared<MessageWork>(print, options, from);
@@ -90,14 +90,14 @@ Work Communicator::irecv(TensorView data, int from, const Options& options) {
 /// Whether nothing is to be said against a message, nor to be done for it beside moving it. If so
 /// it may go the short way; else the long one says what is wrong.
 bool Communicator::State::is_plain(const ConstTensorView& view, int peer,
-                                   const Options& options) const {
+                                   const MessageOptions& options) const {
   return !transport::is_armed() && !error.is_set() && !is_forked() && !aborted &&
          !mesh->control().has_failures() && peer >= 0 && peer < group.size() &&
          options.timeout >= Clock::duration::zero() && view.place.is_host() && view.stride == 1 &&
          (view.data != nullptr || view.count == 0) && size_of(view.dtype) != 0;
 }
 
-void Communicator::send(ConstTensorView data, int to, const Options& options) {
+void Communicator::send(ConstTensorView data, int to, const MessageOptions& options) {
   if (options.tag >= 0 && state_->is_plain(data, to, options)) {
     Outgoing outgoing;
     outgoing.to = state_->group.world_rank(to);
@@ -110,8 +110,8 @@ void Communicator::send(ConstTensorView data, int to, const Options& options) {
     }
   }
   if (!data.place.is_host()) {
-    const std::array one{Transfer::send(data, to)};
-    return state_->run_on_device(device::messages(one, options), options);
+    const std::array one{Transfer::send(data, to, options.tag)};
+    return state_->run_on_device(device::messages(one), options);
   }
   state_->message(fingerprint(Op::send, data), options, to, Flight::Kind::call, [&](Call& call) {
     check_peer(call, to, options.tag, false);
@@ -121,7 +121,7 @@ void Communicator::send(ConstTensorView data, int to, const Options& options) {
   });
 }
 
-Received Communicator::recv(TensorView data, int from, const Options& options) {
+Received Communicator::recv(TensorView data, int from, const MessageOptions& options) {
   const auto call = fingerprint(Op::recv, data);
   if (options.tag >= any_tag && state_->is_plain(data, from, options)) {
     Receive receive;
@@ -138,8 +138,8 @@ Received Communicator::recv(TensorView data, int from, const Options& options) {
     }
   }
   if (!data.place.is_host()) {
-    const std::array one{Transfer::recv(data, from)};
-    state_->run_on_device(device::messages(one, options), options);
+    const std::array one{Transfer::recv(data, from, options.tag)};
+    state_->run_on_device(device::messages(one), options);
     return {from, 0, data.dtype, data.count};
   }
   Received what;
@@ -164,7 +164,7 @@ std::vector<Work> Communicator::start_batch(std::span<const Transfer> transfers,
     return all;
   }
   std::vector<Work> works;
-  Options each = options;
+  MessageOptions each = options;
   for (const Transfer& transfer : transfers) {
     each.tag = transfer.tag;
     works.push_back(transfer.is_send ? isend(transfer.out, transfer.peer, each)
@@ -175,12 +175,12 @@ std::vector<Work> Communicator::start_batch(std::span<const Transfer> transfers,
 
 void Communicator::batch(std::span<const Transfer> transfers, const Options& options) {
   if (device::any_on_device(transfers)) {
-    return state_->run_on_device(device::messages(transfers, options), options);
+    return state_->run_on_device(device::messages(transfers), options);
   }
   for (Work& work : start_batch(transfers, options)) work.wait();
 }
 
-std::optional<Received> Communicator::try_probe(int from, const Options& options) {
+std::optional<Received> Communicator::try_probe(int from, const MessageOptions& options) {
   std::optional<Received> what;
   Fingerprint call;
   call.op = Op::probe;
@@ -196,7 +196,7 @@ std::optional<Received> Communicator::try_probe(int from, const Options& options
   return what;
 }
 
-Received Communicator::probe(int from, const Options& options) {
+Received Communicator::probe(int from, const MessageOptions& options) {
   Received what;
   Fingerprint call;
   call.op = Op::probe;

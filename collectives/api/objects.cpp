@@ -118,7 +118,7 @@ Tree Communicator::all_gather_stacked(const Tree& value, const Options& options)
 }
 
 Tree Communicator::all_reduce_object(const Tree& value, const Reduction& reduction,
-                                     const Options& options) {
+                                     const ReduceOptions& options) {
   Fingerprint call_print = fingerprint(Op::all_reduce_object);
   call_print.reduce = reduction.op();
   call_print.argument = hash_of(reduction);
@@ -178,15 +178,15 @@ Tree Communicator::scatter_objects(std::span<const Tree> values, int root, const
   return result;
 }
 
-void Communicator::send_object(const Tree& value, int to, const Options& options) {
+void Communicator::send_object(const Tree& value, int to, const MessageOptions& options) {
   const Bytes bytes = value.encode();
   send(ConstTensorView(bytes), to, options);
 }
 
-Tree Communicator::recv_object(int from, const Options& options) {
+Tree Communicator::recv_object(int from, const MessageOptions& options) {
   const Received next = probe(from, options);
   Bytes bytes(next.count * size_of(next.dtype));
-  Options same = options;
+  MessageOptions same = options;
   same.tag = next.tag;
   recv(TensorView(bytes.data(), next.count, next.dtype), next.source, same);
   return Tree::decode(bytes);

@@ -234,7 +234,18 @@ void Tensor::require(DType expected) const {
   }
 }
 
+void Tensor::require_count(std::size_t values) const {
+  if (values != count()) {
+    throw Error(Errc::misuse, std::to_string(values) + " values were given for a tensor of " +
+                                  std::to_string(count()) + " elements");
+  }
+}
+
 // ---- Tree ----
+
+void Tree::throw_integer() {
+  throw Error(Errc::misuse, "an integer of a structured value has at most 63 bits and a sign");
+}
 
 const char* Tree::kind() const noexcept { return kinds[value_.index()]; }
 

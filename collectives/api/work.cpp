@@ -1,10 +1,13 @@
 #include "collectives/api/buffers.hpp"
 #include "collectives/communicator/state.hpp"
 #include "collectives/communicator/work_state.hpp"
+#include "runtime/base/deadline.hpp"
 
 #include <dlaunch/work.hpp>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace dlaunch {
 
@@ -12,6 +15,15 @@ using transport::Outgoing;
 using transport::Receive;
 
 namespace {
+
+/// So often several calls are looked at, each of which may tell another thread of its end, or none.
+constexpr auto look_interval = std::chrono::microseconds(200);
+
+std::vector<Work*> pointers_to(std::span<Work> works) {
+  std::vector<Work*> pointers;
+  for (Work& work : works) pointers.push_back(&work);
+  return pointers;
+}
 
 [[noreturn]] void throw_forked() {
   throw Error(Errc::misuse, "a forked child cannot wait for a call that its parent started");
@@ -129,6 +141,28 @@ bool MessageWork::test() {
   return true;
 }
 
+bool MessageWork::wait_until(Clock::time_point until) {
+  // So late it is seen that another thread's call has failed.
+  constexpr auto look_interval = std::chrono::milliseconds(50);
+  if (!owner_) return true;
+  if (!owner_->watch([this] { return has_arrived() || cannot_arrive(); }, until, look_interval)) {
+    return false;
+  }
+  {
+    const auto lock = owner_->mesh->lock();
+    if (!has_arrived()) return true;  // wait() says why.
+    unlist();
+  }
+  settle();
+  return true;
+}
+
+void MessageWork::on_complete(Work::Completion /*completion*/) {
+  throw Error(Errc::unsupported,
+              "on_complete is for collectives, and this is a message: look at it with test() or "
+              "wait_any(), or wait for it");
+}
+
 void MessageWork::wait() {
   if (owner_) {
     try {
@@ -185,6 +219,29 @@ bool Work::test() {
   return state_->test();
 }
 
+bool Work::wait_for(Clock::duration limit) {
+  if (!state_) return true;
+  if (!state_->is_ours()) throw_forked();
+  return state_->wait_until(deadline_after(limit));
+}
+
+std::exception_ptr Work::error() {
+  if (!test()) return nullptr;
+  try {
+    wait();
+    return nullptr;
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+void Work::on_complete(Completion completion) {
+  if (!completion) throw Error(Errc::misuse, "on_complete was given no function");
+  if (state_ == nullptr) return completion(nullptr);
+  if (!state_->is_ours()) throw_forked();
+  state_->on_complete(std::move(completion));
+}
+
 bool Work::done() const noexcept { return !state_ || state_->is_done(); }
 
 void Work::order_before(void* cuda_stream) {
@@ -192,5 +249,46 @@ void Work::order_before(void* cuda_stream) {
   if (!state_->is_ours()) throw_forked();
   state_->order_before(cuda_stream);
 }
+
+// ---- Several of them. ----
+
+std::optional<std::size_t> wait_any(std::span<Work* const> works, Clock::duration limit) {
+  const auto until = deadline_after(limit);
+  const auto is_call = [](const Work* work) { return work != nullptr && !work->is_empty(); };
+  // The one that is waited for takes its turn, so that the messages of all communicators move.
+  for (std::size_t turn = 0;; ++turn) {
+    std::size_t calls = 0;
+    for (std::size_t i = 0; i < works.size(); ++i) {
+      if (!is_call(works[i])) continue;
+      if (works[i]->test()) return i;
+      ++calls;
+    }
+    const auto now = Clock::now();
+    if (calls == 0 || now >= until) return std::nullopt;
+    std::size_t left = turn % calls;
+    const auto next = std::find_if(works.begin(), works.end(),
+                                   [&](const Work* work) { return is_call(work) && left-- == 0; });
+    static_cast<void>((*next)->wait_for(std::min<Clock::duration>(look_interval, until - now)));
+  }
+}
+
+std::optional<std::size_t> wait_any(std::span<Work> works, Clock::duration limit) {
+  return wait_any(pointers_to(works), limit);
+}
+
+void wait_all(std::span<Work* const> works) {
+  std::exception_ptr first;
+  for (Work* work : works) {
+    if (work == nullptr) continue;
+    try {
+      work->wait();
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+void wait_all(std::span<Work> works) { wait_all(pointers_to(works)); }
 
 }  // namespace dlaunch

@@ -87,7 +87,7 @@ class Contest {
   }
 
  private:
-  void meet() { communicator_.barrier({.ordered_output = false}); }
+  void meet() { communicator_.barrier(); }
 
   void verify(const std::shared_ptr<const Table>& table) {
     TableInUse::replace(communicator_, table);

@@ -67,9 +67,11 @@ Calls::Calls(Communicator& communicator, const Settings& settings, const Operati
       amount_(amount),
       in_(in),
       out_(out) {
-  options_.ordered_output = operation.op == Op::barrier_ordered;
-  options_.truncate_mean = true;
   if (in.device() != nullptr) options_.cuda_stream = in.device()->stream();
+  barrier_options_ = options_;
+  barrier_options_.ordered_output = operation.op == Op::barrier_ordered;
+  reduce_options_ = options_;
+  reduce_options_.truncate_mean = true;
 }
 
 Case Calls::case_of(long turn) const {
@@ -134,13 +136,13 @@ void Calls::block(const Views& views) {
   switch (operation_.op) {
     case Op::barrier:
     case Op::barrier_ordered:
-      return comm.barrier(options_);
+      return comm.barrier(barrier_options_);
     case Op::broadcast:
       return comm.broadcast(views.out, views.root, options_);
     case Op::reduce:
-      return comm.reduce(views.in, views.out, views.root, redop, options_);
+      return comm.reduce(views.in, views.out, views.root, redop, reduce_options_);
     case Op::all_reduce:
-      return comm.all_reduce(views.out, redop, options_);
+      return comm.all_reduce(views.out, redop, reduce_options_);
     case Op::all_gather:
       return comm.all_gather(views.in, views.out, options_);
     case Op::gather:
@@ -148,7 +150,7 @@ void Calls::block(const Views& views) {
     case Op::scatter:
       return comm.scatter(views.in, views.out, views.root, options_);
     case Op::reduce_scatter:
-      return comm.reduce_scatter(views.in, views.out, redop, options_);
+      return comm.reduce_scatter(views.in, views.out, redop, reduce_options_);
     case Op::all_to_all:
       return comm.all_to_all(views.in, views.out, options_);
     case Op::ping_pong:
@@ -163,13 +165,13 @@ void Calls::start_and_wait(const Views& views) {
   switch (operation_.op) {
     case Op::barrier:
     case Op::barrier_ordered:
-      return comm.start_barrier(options_).wait();
+      return comm.start_barrier(barrier_options_).wait();
     case Op::broadcast:
       return comm.start_broadcast(views.out, views.root, options_).wait();
     case Op::reduce:
-      return comm.start_reduce(views.in, views.out, views.root, redop, options_).wait();
+      return comm.start_reduce(views.in, views.out, views.root, redop, reduce_options_).wait();
     case Op::all_reduce:
-      return comm.start_all_reduce(views.out, redop, options_).wait();
+      return comm.start_all_reduce(views.out, redop, reduce_options_).wait();
     case Op::all_gather:
       return comm.start_all_gather(views.in, views.out, options_).wait();
     case Op::gather:
@@ -177,7 +179,7 @@ void Calls::start_and_wait(const Views& views) {
     case Op::scatter:
       return comm.start_scatter(views.in, views.out, views.root, options_).wait();
     case Op::reduce_scatter:
-      return comm.start_reduce_scatter(views.in, views.out, redop, options_).wait();
+      return comm.start_reduce_scatter(views.in, views.out, redop, reduce_options_).wait();
     case Op::all_to_all:
       return comm.start_all_to_all(views.in, views.out, options_).wait();
     case Op::ping_pong:

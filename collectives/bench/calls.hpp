@@ -84,7 +84,10 @@ class Calls {
   Amount amount_;
   Arena& in_;
   Arena& out_;
+  // The same of each kind.
   Options options_;
+  BarrierOptions barrier_options_;
+  ReduceOptions reduce_options_;
 };
 
 }  // namespace dlaunch::bench

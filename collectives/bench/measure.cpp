@@ -50,7 +50,7 @@ class Bench {
   }
 
  private:
-  void meet() { communicator_.barrier({.ordered_output = false}); }
+  void meet() { communicator_.barrier(); }
 
   std::uint64_t verify(Depth depth) {
     meet();

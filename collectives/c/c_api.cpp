@@ -49,28 +49,6 @@ thread_local LastFailure last_failure;  // NOLINT: what errno is to libc.
 
 constexpr const char* out_of_memory_text = "memory ran out";
 
-struct Failure {
-  dl_status status = DL_INTERNAL;
-  std::string message;
-};
-
-/// Status and sentence of what is being thrown.
-Failure describe(const std::string& call) {
-  try {
-    throw;
-  } catch (const Misuse& misuse) {
-    return {DL_MISUSE, call + ": " + misuse.what};
-  } catch (const Error& error) {
-    return {static_cast<dl_status>(error.errc()), error.what()};
-  } catch (const std::bad_alloc&) {
-    return {DL_INTERNAL, call + ": " + out_of_memory_text};
-  } catch (const std::exception& error) {
-    return {DL_INTERNAL, call + ": " + error.what()};
-  } catch (...) {
-    return {DL_INTERNAL, call + ": a callback threw an exception without a text"};
-  }
-}
-
 /// A number of the caller's that goes into a byte of ours; larger ones are not left to wrap around.
 std::uint8_t byte_of(std::int32_t number, const char* what) {
   if (number < 0 || number > std::numeric_limits<std::uint8_t>::max()) {
@@ -88,6 +66,22 @@ View converted(const Given& given) {
 }
 
 }  // namespace
+
+Failure describe(const std::string& call) {
+  try {
+    throw;
+  } catch (const Misuse& misuse) {
+    return {DL_MISUSE, call + ": " + misuse.what};
+  } catch (const Error& error) {
+    return {static_cast<dl_status>(error.errc()), error.what()};
+  } catch (const std::bad_alloc&) {
+    return {DL_INTERNAL, call + ": " + out_of_memory_text};
+  } catch (const std::exception& error) {
+    return {DL_INTERNAL, call + ": " + error.what()};
+  } catch (...) {
+    return {DL_INTERNAL, call + ": a callback threw an exception without a text"};
+  }
+}
 
 dl_status failed(const char* call, const Handle* handle) noexcept {
   try {
@@ -110,16 +104,32 @@ Clock::duration duration_of(std::int64_t ms) {
   return std::max<Clock::duration>(milliseconds(std::max<std::int64_t>(ms, -1)), milliseconds(-1));
 }
 
-Options options_of(const dl_options* options) {
+CallOptions options_of(const dl_options* options) {
   const dl_options given = known_part(options, options_size_first, "dl_options");
-  Options made;
-  made.site = {given.file != nullptr ? given.file : "", given.line,
-               given.function != nullptr ? given.function : ""};
-  made.timeout = duration_of(given.timeout_ms);
+  CallOptions made;
+  made.common.site = {given.file != nullptr ? given.file : "", given.line,
+                      given.function != nullptr ? given.function : ""};
+  made.common.timeout = duration_of(given.timeout_ms);
+  made.common.cuda_stream = given.cuda_stream;
   made.tag = given.tag;
-  made.cuda_stream = given.cuda_stream;
   made.truncate_mean = given.truncate_mean != 0;
-  made.ordered_output = given.unordered_output == 0;
+  made.ordered_output = given.ordered_output != 0;
+  return made;
+}
+
+CallOptions::operator BarrierOptions() const {
+  BarrierOptions made = common;
+  made.ordered_output = ordered_output;
+  return made;
+}
+CallOptions::operator ReduceOptions() const {
+  ReduceOptions made = common;
+  made.truncate_mean = truncate_mean;
+  return made;
+}
+CallOptions::operator MessageOptions() const {
+  MessageOptions made = common;
+  made.tag = tag;
   return made;
 }
 
@@ -128,8 +138,9 @@ DType dtype_of(dl_dtype dtype) { return static_cast<DType>(byte_of(dtype, "dtype
 TensorView view_of(const dl_view& view) { return converted<TensorView>(view); }
 ConstTensorView view_of(const dl_const_view& view) { return converted<ConstTensorView>(view); }
 
-Reduction reduction_of(const dl_reduction& reduction) {
-  require(reduction.reserved == 0, "a dl_reduction's 'reserved' is 0; make it with dl_op");
+namespace {
+
+Reduction in_order_of_ranks(const dl_reduction& reduction) {
   switch (reduction.op) {
     case DL_SUM:
     case DL_PRODUCT:
@@ -152,6 +163,23 @@ Reduction reduction_of(const dl_reduction& reduction) {
           });
     default:
       throw Misuse{"the number " + std::to_string(reduction.op) + " is no dl_reduce_op"};
+  }
+}
+
+}  // namespace
+
+Reduction reduction_of(const dl_reduction& reduction) {
+  const Reduction made = in_order_of_ranks(reduction);
+  switch (reduction.order) {
+    case DL_ORDER_RANKS:
+      return made;
+    case DL_ORDER_CANONICAL:
+      return made.canonical();
+    case DL_ORDER_ANY:
+      return made.any_order();
+    default:
+      throw Misuse{"the number " + std::to_string(reduction.order) +
+                   " is no dl_reduce_order; make a dl_reduction with dl_op"};
   }
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -71,6 +72,16 @@ struct dl_work : dlaunch::c_api::Handle {
   dlaunch::Work work;
 };
 
+struct dl_reducer : dlaunch::c_api::Handle {
+  dl_reducer(dlaunch::Communicator& comm, std::vector<dlaunch::Parameter> parameters,
+             std::vector<dlaunch::TensorView> buffers, const dlaunch::ReducerSettings& settings,
+             const dlaunch::CallSite& site)
+      : Handle(false), reducer(comm, std::move(parameters), std::move(buffers), settings, site) {}
+  static constexpr const char* type = "dl_reducer";
+  dlaunch::GradientReducer reducer;
+  std::optional<dlaunch::GradientReducer::NoSync> without_sync;
+};
+
 struct dl_listener : dlaunch::c_api::Handle {
   explicit dl_listener(dlaunch::Listener opened) : Handle(false), listener(std::move(opened)) {}
   static constexpr const char* type = "dl_listener";
@@ -99,6 +110,12 @@ inline void require(bool holds, std::string_view otherwise) {
 /// Keeps what is being thrown as the message of the handle (which may be null) and the thread.
 /// Called in a catch clause.
 dl_status failed(const char* call, const Handle* handle) noexcept;
+/// Status and sentence of what is being thrown. Called in a catch clause.
+struct Failure {
+  dl_status status = DL_INTERNAL;
+  std::string message;
+};
+Failure describe(const std::string& call);
 
 /// The guard of calls without a handle.
 template <class Body>
@@ -153,7 +170,19 @@ T known_part(const T* given, std::size_t first, const char* name) {
 
 /// Milliseconds as a duration; what is longer than a duration can say is as long as it can say.
 Clock::duration duration_of(std::int64_t ms);
-Options options_of(const dl_options* options);
+/// What the caller's one structure says, for whichever call it is.
+struct CallOptions {
+  Options common;
+  int tag = 0;
+  bool truncate_mean = false;
+  bool ordered_output = false;
+
+  operator Options() const { return common; }
+  operator BarrierOptions() const;
+  operator ReduceOptions() const;
+  operator MessageOptions() const;
+};
+CallOptions options_of(const dl_options* options);
 TensorView view_of(const dl_view& view);
 ConstTensorView view_of(const dl_const_view& view);
 DType dtype_of(dl_dtype dtype);

@@ -95,3 +95,17 @@ dl_status dl_all_to_all_v(dl_comm* comm, dl_const_view in, const size_t* in_coun
                             counts_of(comm, out_counts), options_of(options));
   });
 }
+
+dl_status dl_scan(dl_comm* comm, dl_const_view in, dl_view out, dl_reduction reduction,
+                  const dl_options* options) {
+  return guarded_on(comm, [&] {
+    comm->comm.scan(view_of(in), view_of(out), reduction_of(reduction), options_of(options));
+  });
+}
+
+dl_status dl_exscan(dl_comm* comm, dl_const_view in, dl_view out, dl_reduction reduction,
+                    const dl_options* options) {
+  return guarded_on(comm, [&] {
+    comm->comm.exscan(view_of(in), view_of(out), reduction_of(reduction), options_of(options));
+  });
+}

@@ -1,106 +1,16 @@
 #include "collectives/c/c_api.hpp"
 
-#include <array>
-#include <charconv>
-#include <cmath>
-#include <limits>
-#include <optional>
 #include <span>
-#include <variant>
 
-#include <nlohmann/json.hpp>
-
-/// Structured values as JSON text with their tensors beside it; dlaunch/c/tree.h says how.
+/// Structured values; dlaunch/c/tree.h says how their text reads.
 namespace {
 
 using namespace dlaunch::c_api;
 using dlaunch::Tensor;
 using dlaunch::Tree;
-using Json = nlohmann::ordered_json;
 
 constexpr std::size_t axes_max = 64;
-constexpr const char* too_deep = "the value is deeper than 64 levels";
 static_assert(Tree::depth_max == 64);
-
-// ---- From a tree to text. ----
-
-std::string hex_of(std::string_view text) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string hex;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    hex += {digits[byte >> 4U], digits[byte & 15U]};
-  }
-  return hex;
-}
-
-bool is_utf8(const std::string& text) {
-  try {
-    static_cast<void>(Json(text).dump());
-    return true;
-  } catch (const Json::exception&) {
-    return false;
-  }
-}
-
-class Writer {
- public:
-  Json json(const Tree& tree) {
-    return std::visit([this](const auto& value) { return item(value); }, tree.value());
-  }
-
- private:
-  Json item(std::monostate) { return nullptr; }
-  Json item(bool value) { return value; }
-  Json item(std::int64_t value) { return value; }
-  Json item(double value) {
-    if (std::isfinite(value)) return value;
-    return {{"$real", std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf"}};
-  }
-  Json item(const std::string& text) {
-    if (is_utf8(text)) return text;
-    return {{"$bytes", hex_of(text)}};
-  }
-  Json item(const Tensor& tensor) {
-    return {{"$tensor", tensors_++}, {"dtype", to_string(tensor.dtype)}, {"shape", tensor.shape}};
-  }
-  Json item(const Tree::List& list) { return items(list); }
-  Json item(const Tree::Tuple& tuple) {
-    Json json = Json::object();
-    json["$tuple"] = items(tuple.items);
-    return json;
-  }
-  Json item(const Tree::Dict& dict) {
-    Json json = Json::object();
-    for (const auto& [key, value] : dict) {
-      require(is_utf8(key), "the dictionary key with the bytes " + hex_of(key) + " is no UTF-8");
-      json[key.starts_with('$') ? "$" + key : key] = this->json(value);
-    }
-    return json;
-  }
-  Json items(const std::vector<Tree>& all) {
-    Json json = Json::array();
-    for (const Tree& each : all) json.push_back(this->json(each));
-    return json;
-  }
-
-  std::size_t tensors_ = 0;
-};
-
-/// The tensors in the order in which Writer numbers them.
-void collect(const Tree& tree, std::vector<const Tensor*>& tensors) {
-  if (const auto* tensor = std::get_if<Tensor>(&tree.value())) tensors.push_back(tensor);
-  const auto each = [&](const std::vector<Tree>& items) {
-    for (const Tree& item : items) collect(item, tensors);
-  };
-  if (const auto* list = std::get_if<Tree::List>(&tree.value())) each(*list);
-  if (const auto* tuple = std::get_if<Tree::Tuple>(&tree.value())) each(tuple->items);
-  if (const auto* dict = std::get_if<Tree::Dict>(&tree.value())) {
-    for (const auto& [key, value] : *dict) collect(value, tensors);
-  }
-}
-
-// ---- From text to a tree. ----
 
 Tensor tensor_of(const dl_tensor& given) {
   const auto axes = static_cast<std::size_t>(std::max(given.axes, 0));
@@ -115,111 +25,6 @@ Tensor tensor_of(const dl_tensor& given) {
     return tensor;
   }
   return Tensor::packed(given.data, tensor.dtype, tensor.shape, {given.strides, axes});
-}
-
-std::string text_of_hex(const std::string& hex) {
-  std::string text;
-  for (std::size_t at = 0; at + 1 < hex.size(); at += 2) {
-    unsigned byte = 0;
-    const char* end = hex.data() + at + 2;
-    if (std::from_chars(hex.data() + at, end, byte, 16).ptr != end) break;
-    text += static_cast<char>(byte);
-  }
-  require(text.size() * 2 == hex.size(), "\"$bytes\" takes pairs of hexadecimal digits");
-  return text;
-}
-
-class Reader {
- public:
-  explicit Reader(std::span<const dl_tensor> tensors) : tensors_(tensors) {}
-
-  Tree tree(const Json& json, int depth = 0) const {
-    require(depth <= Tree::depth_max, too_deep);
-    switch (json.type()) {
-      case Json::value_t::null:
-        return {};
-      case Json::value_t::boolean:
-        return json.get<bool>();
-      case Json::value_t::number_integer:
-        return json.get<std::int64_t>();
-      case Json::value_t::number_unsigned:
-        return integer(json.get<std::uint64_t>());
-      case Json::value_t::number_float:
-        return json.get<double>();
-      case Json::value_t::string:
-        return json.get<std::string>();
-      case Json::value_t::array:
-        return Tree::List(items(json, depth));
-      case Json::value_t::object:
-        return object(json, depth);
-      case Json::value_t::binary:
-      case Json::value_t::discarded:
-        break;
-    }
-    throw Misuse{"the text has a value of a kind that JSON does not have"};
-  }
-
- private:
-  static Tree integer(std::uint64_t value) {
-    if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-      return static_cast<double>(value);  // As the parser does with what is longer still.
-    }
-    return static_cast<std::int64_t>(value);
-  }
-  std::vector<Tree> items(const Json& json, int depth) const {
-    std::vector<Tree> all;
-    for (const Json& each : json) all.push_back(tree(each, depth + 1));
-    return all;
-  }
-  Tree object(const Json& json, int depth) const {
-    if (!json.empty()) {
-      const std::string& first = json.begin().key();
-      if (first.starts_with('$') && !first.starts_with("$$")) {
-        require(first == "$tensor" || json.size() == 1,
-                "a dictionary that begins with '" + first + "' has no other key");
-        return special(first, json.begin().value(), depth);
-      }
-    }
-    Tree::Dict dict;
-    for (const auto& [key, value] : json.items()) {
-      require(!key.starts_with('$') || key.starts_with("$$"),
-              "the key '" + key + "' begins with a dollar sign; a dictionary's own gets another");
-      dict.emplace_back(key.starts_with('$') ? key.substr(1) : key, tree(value, depth + 1));
-    }
-    return dict;
-  }
-  Tree special(const std::string& key, const Json& value, int depth) const {
-    if (key == "$tuple" && value.is_array()) return Tree::Tuple{items(value, depth)};
-    if (key == "$tensor" && value.is_number_unsigned()) return tensor(value.get<std::uint64_t>());
-    if (key == "$bytes" && value.is_string()) return text_of_hex(value.get<std::string>());
-    if (key == "$real" && value == "nan") return std::numeric_limits<double>::quiet_NaN();
-    if (key == "$real" && value == "inf") return std::numeric_limits<double>::infinity();
-    if (key == "$real" && value == "-inf") return -std::numeric_limits<double>::infinity();
-    throw Misuse{"{\"" + key + "\": " + value.dump(-1, ' ', true) +
-                 "} means nothing; {\"$tensor\": number}, {\"$tuple\": list}, {\"$bytes\": "
-                 "hexadecimal text} and {\"$real\": \"nan\", \"inf\" or \"-inf\"} do"};
-  }
-  Tree tensor(std::uint64_t index) const {
-    require(index < tensors_.size(), "the text asks for tensor " + std::to_string(index) + ", " +
-                                         std::to_string(tensors_.size()) + " were given");
-    return tensor_of(tensors_[index]);
-  }
-
-  std::span<const dl_tensor> tensors_;
-};
-
-/// Deeper text is refused while it is read, before memory is spent on it.
-Json parsed(std::string_view text) {
-  const auto limit = [](int depth, Json::parse_event_t, const Json&) {
-    // A tuple takes two levels of text for one of the value.
-    require(depth <= 2 * Tree::depth_max + 2, too_deep);
-    return true;
-  };
-  try {
-    return Json::parse(text, limit);
-  } catch (const Json::exception& error) {
-    throw Misuse{std::string("the text is no JSON: ") + error.what()};
-  }
 }
 
 // ---- Calls on a communicator. ----
@@ -251,20 +56,25 @@ dl_status make(dl_comm* comm, dl_tree** result, Call&& call,
 
 }  // namespace
 
-dl_tree::dl_tree(Tree value) : Handle(true), tree(std::move(value)) { collect(tree, tensors); }
+dl_tree::dl_tree(Tree value) : Handle(true), tree(std::move(value)), tensors(tree.tensors()) {}
 
 dl_status dl_tree_parse(const char* json, const dl_tensor* tensors, size_t count, dl_tree** tree) {
   return guarded([&] {
     auto& made = place(tree, "tree");
     require(tensors != nullptr || count == 0, "'tensors' is a null pointer");
-    made = new dl_tree(Reader({tensors, count}).tree(parsed(text_of(json, "json"))));
+    const std::span given(tensors, count);
+    made = new dl_tree(Tree::parse(text_of(json, "json"), [&](std::uint64_t index) {
+      require(index < count, "the text asks for tensor " + std::to_string(index) + ", " +
+                                 std::to_string(count) + " were given");
+      return tensor_of(given[index]);
+    }));
   });
 }
 
 dl_status dl_tree_json(const dl_tree* tree, int indent, char** text) {
   return guarded_on(tree, [&] {
     auto& result = place(text, "text");
-    result = copied_text(Writer().json(tree->tree).dump(indent));
+    result = copied_text(tree->tree.text(indent));
   });
 }
 

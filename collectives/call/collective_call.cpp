@@ -45,7 +45,7 @@ void check_both(const Call& call, const CollectiveCall& what) {
   const ConstTensorView out = what.out;
   if (what.reduction != nullptr) {
     const auto objection =
-        Reducer::objection(*what.reduction, what.compared().dtype, what.options->truncate_mean);
+        Reducer::objection(*what.reduction, what.compared().dtype, what.truncate_mean);
     if (objection) refuse(call, *objection);
   }
   switch (shape_of(what.op).buffers) {

@@ -50,6 +50,8 @@ inline constexpr auto shapes = std::to_array<Shape>({
      .has_counts = true},
     {.op = transport::Op::all_to_all, .buffers = Buffers::exchanged},
     {.op = transport::Op::all_to_all_v, .buffers = Buffers::exchanged, .has_counts = true},
+    {.op = transport::Op::scan, .buffers = Buffers::alike, .reduces = true},
+    {.op = transport::Op::exscan, .buffers = Buffers::alike, .reduces = true},
 });
 constexpr Shape shape_of(transport::Op op) noexcept {
   return shapes[static_cast<std::size_t>(op) - 1];
@@ -74,6 +76,8 @@ struct CollectiveCall {
   const Reduction* reduction = nullptr;          ///< Null: none.
   std::span<const std::size_t> counts = {};      ///< The parts' counts; an exchange's are `in`'s.
   std::span<const std::size_t> out_counts = {};  ///< An exchange's.
+  bool truncate_mean = false;                    ///< See ReduceOptions.
+  bool ordered_output = false;                   ///< See BarrierOptions.
 
   /// The view whose elements ranks compare.
   ConstTensorView compared() const noexcept { return compared_by(op); }
@@ -139,12 +143,12 @@ void check_both(const Call& call, const CollectiveCall& what);
 [[gnu::always_inline]] inline Reducer reducer_for(transport::Op op, const Call& call,
                                                   const CollectiveCall& what) {
   const DType dtype = what.compared_by(op).dtype;
-  const bool truncate_mean = what.options->truncate_mean;
   try {
-    return Reducer(*what.reduction, dtype, truncate_mean);
+    return Reducer(*what.reduction, dtype, what.truncate_mean);
   } catch (const Error& senseless) {
-    refuse(call,
-           Reducer::objection(*what.reduction, dtype, truncate_mean).value_or(senseless.what()));
+    refuse(
+        call,
+        Reducer::objection(*what.reduction, dtype, what.truncate_mean).value_or(senseless.what()));
   }
 }
 

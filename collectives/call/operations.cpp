@@ -4,6 +4,10 @@
 #include "collectives/algorithms/select/select.hpp"
 #include "collectives/algorithms/shared/shared.hpp"
 
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
 namespace dlaunch::operations {
 
 namespace by_node = algorithms::by_node;
@@ -13,6 +17,11 @@ using shared::Parts;
 using transport::Op;
 
 namespace {
+
+/// Beyond so many bytes of all ranks together, each passes on what the ranks before came to.
+constexpr std::size_t scan_gathered_max = 64u << 10;
+/// In memory that ranks share, so many bytes of all of them are gathered at a time.
+constexpr std::size_t scan_chunk_max = 1u << 20;
 
 /// Kept for the next call: small collectives take less time than an allocation.
 const Offsets& equal(Call& call, std::size_t each) {
@@ -123,6 +132,29 @@ void all_to_all_v(Call& call, const std::byte* in, const Offsets& in_parts, std:
     return shared::all_to_all(*shm, in, in_parts, out, out_parts, Parts::differing);
   }
   algorithms::all_to_all_direct(call, in, in_parts, out, out_parts);
+}
+
+void scan(Call& call, BytesView in, std::byte* out, const Reducer& reducer, int ranks) {
+  const auto n = static_cast<std::size_t>(call.size());
+  if (call.shm() == nullptr && in.size() * n > scan_gathered_max &&
+      reducer.freedom() != Freedom::none) {
+    return algorithms::scan_chain(call, in, out, reducer, ranks);
+  }
+  // Every rank has all ranks' data, a chunk at a time, and reduces what is before it.
+  const std::size_t element = reducer.element_bytes();
+  const std::size_t chunk_max = std::max<std::size_t>(scan_chunk_max / n / element, 1) * element;
+  const auto all = call.buffer_pool().take(std::min(chunk_max, in.size()) * n);
+  std::vector<const std::byte*> inputs(static_cast<std::size_t>(ranks));
+  std::size_t begin = 0;
+  do {
+    const auto chunk = in.subspan(begin, std::min(chunk_max, in.size() - begin));
+    const std::size_t own = static_cast<std::size_t>(call.rank()) * chunk.size();
+    if (!chunk.empty()) std::memcpy(all.get() + own, chunk.data(), chunk.size());
+    all_gather(call, all.get(), chunk.size());
+    for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = all.get() + i * chunk.size();
+    if (ranks > 0) reducer(inputs, out + begin, chunk.size() / element);
+    begin += chunk.size();
+  } while (begin < in.size());
 }
 
 void gather(Call& call, BytesView mine, std::byte* all, int root) {

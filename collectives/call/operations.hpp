@@ -28,6 +28,10 @@ void reduce_scatter_v(Call& call, BytesView in, std::byte* out, const Offsets& p
 void all_to_all(Call& call, const std::byte* in, std::byte* out, std::size_t each);
 void all_to_all_v(Call& call, const std::byte* in, const Offsets& in_parts, std::byte* out,
                   const Offsets& out_parts);
+/// `out` becomes the reduction of the `in` of the first `ranks` ranks: this one's number of them
+/// for the ranks before it, and one more with its own. `out` may be `in`, and is not written for
+/// none.
+void scan(Call& call, BytesView in, std::byte* out, const Reducer& reducer, int ranks);
 void gather(Call& call, BytesView mine, std::byte* all, int root);
 /// `parts` is used at the root alone, as is `all`.
 void gather_v(Call& call, BytesView mine, std::byte* all, const Offsets& parts, int root);

@@ -122,8 +122,8 @@ void Communicator::State::on_device(const Request& request, const Options& optio
       is_message(fingerprint)
           ? flight.begin_message(fingerprint, options, request.peer, Flight::Kind::call)
           : flight.begin(fingerprint.record(), options.site);
-  const Call::Setting setting{*mesh,        group,  kept,         aborted,     timeout_of(options),
-                              options.site, &entry, request.peer, options.tag, history};
+  const Call::Setting setting{*mesh,        group,  kept,         aborted, timeout_of(options),
+                              options.site, &entry, request.peer, 0,       history};
   Call call(setting, fingerprint);
   attempt(call, [&](Call& running) {
     check_timeout(running, options.timeout);
@@ -195,7 +195,7 @@ Work Communicator::State::start_on_device(const Request& request, const Options&
 
 std::shared_ptr<DeviceWork> Communicator::State::start_batch_on_device(
     std::span<const Transfer> transfers, const Options& options) {
-  return begin_on_device(device::messages(transfers, options), options);
+  return begin_on_device(device::messages(transfers), options);
 }
 
 std::unique_ptr<DeviceCalls> Communicator::State::split_device(Call& call, int color, int key) {
@@ -294,6 +294,21 @@ void DeviceWork::wait() {
   if (error_) std::rethrow_exception(error_);
 }
 
+bool DeviceWork::wait_until(Clock::time_point until) {
+  // A device tells of nothing: it is asked again and again.
+  constexpr auto look_interval = std::chrono::microseconds(200);
+  if (!owner_) return true;
+  const auto owner = owner_;
+  return owner->watch([this] { return is_done(); }, until, look_interval);
+}
+
+void DeviceWork::on_complete(Work::Completion /*completion*/) {
+  throw Error(
+      Errc::unsupported,
+      "on_complete is for host buffers, and this call's are on a CUDA device: put a callback "
+      "behind it on its stream (cudaLaunchHostFunc)");
+}
+
 void DeviceWork::order_before(void* cuda_stream) {
   const auto answer = mark_->order_before(cuda_stream);
   if (answer.has_failed()) throw Error(answer.code, "order_before: " + answer.why);
@@ -303,8 +318,8 @@ void Communicator::State::wait_on_device(const Fingerprint& fingerprint, const O
                                          device::Event& mark) {
   check_process();
   throw_if_broken();
-  const Call::Setting setting{*mesh,        group,   kept,       aborted,     timeout_of(options),
-                              options.site, nullptr, any_source, options.tag, &device->history()};
+  const Call::Setting setting{*mesh,        group,   kept,       aborted, timeout_of(options),
+                              options.site, nullptr, any_source, 0,       &device->history()};
   Call call(setting, fingerprint);
   attempt(call, [&](Call& waiting) { await_on_device(waiting, mark); });
 }

@@ -20,8 +20,10 @@ class DeviceWork final : public WorkState {
   ~DeviceWork() override;
 
   void wait() override;
+  bool wait_until(Clock::time_point until) override;
   bool test() override { return is_done(); }
   bool is_done() noexcept override;
+  void on_complete(Work::Completion completion) override;
   void order_before(void* cuda_stream) override;
   /// Its communicator ends.
   void end() noexcept;

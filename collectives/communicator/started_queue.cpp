@@ -2,6 +2,7 @@
 
 #include "runtime/base/os/relax.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace dlaunch {
@@ -23,6 +24,27 @@ bool spin(const Holds& holds) {
     }
   } while (Clock::now() < until);
   return false;
+}
+
+/// What it throws has nowhere to go.
+void call(const Work::Completion& completion, const std::exception_ptr& error) noexcept {
+  completion(error);
+}
+
+/// Calls them, and those that come meanwhile, with the lock released; this thread is then one of
+/// `tellers`.
+void tell_all(std::unique_lock<std::mutex>& lock, std::vector<Work::Completion>& completions,
+              const std::exception_ptr& error, std::vector<std::thread::id>& tellers) {
+  const auto me = std::this_thread::get_id();
+  while (!completions.empty()) {
+    auto now = std::exchange(completions, {});
+    tellers.push_back(me);
+    lock.unlock();
+    for (const auto& completion : now) call(completion, error);
+    now.clear();
+    lock.lock();
+    tellers.erase(std::find(tellers.begin(), tellers.end(), me));
+  }
 }
 
 }  // namespace
@@ -48,6 +70,24 @@ void StartedQueue::finish(const Item& last) {
   if (!last.is_finished()) wait([&] { return last.is_finished(); });
 }
 
+bool StartedQueue::finish_by(const Item& last, Clock::time_point until) {
+  const auto is_finished = [&] { return last.is_finished(); };
+  if (is_finished()) return true;
+  if (Clock::now() < until && spin(is_finished)) return true;
+  Lock lock(mutex_);
+  check_thread();
+  ++waiting_;
+  changed_.wait_until(lock, until, is_finished);
+  --waiting_;
+  return is_finished();
+}
+
+void StartedQueue::on_finish(Item& item, Work::Completion completion) {
+  Lock lock(mutex_);
+  item.completions_.push_back(std::move(completion));
+  if (item.is_finished()) tell_all(lock, item.completions_, item.error_, tellers_);
+}
+
 void StartedQueue::finish_all() {
   if (unfinished_ == 0 || runner_ == std::this_thread::get_id()) return;
   wait([&] { return unfinished_ == 0; });
@@ -57,6 +97,7 @@ void StartedQueue::finish_all() {
 template <class Finished>
 void StartedQueue::wait(const Finished& finished) {
   Lock lock(mutex_);
+  check_thread();
   while (!finished()) {
     if (!running_ && !items_.empty()) {
       run_front(lock);
@@ -88,15 +129,26 @@ void StartedQueue::run_front(Lock& lock) {
   item->body_ = nullptr;
   runner_ = std::thread::id();
   lock.lock();
+  settle(lock, *item, error && ended_ ? ended_ : error);
   running_ = false;
-  settle(*item, error && ended_ ? ended_ : error);
 }
 
-void StartedQueue::settle(Item& item, std::exception_ptr error) {
+/// Finished is what nobody has to be told of any more.
+void StartedQueue::settle(Lock& lock, Item& item, std::exception_ptr error) {
   item.error_ = std::move(error);
+  tell_all(lock, item.completions_, item.error_, tellers_);
   item.finished_.store(true, std::memory_order_release);
   --unfinished_;
   if (waiting_ > 0) changed_.notify_all();
+}
+
+/// A completion is part of its call, for which whoever waits here would wait.
+void StartedQueue::check_thread() const {
+  if (std::find(tellers_.begin(), tellers_.end(), std::this_thread::get_id()) == tellers_.end())
+    return;
+  throw Error(Errc::misuse,
+              "a completion (Work::on_complete) cannot wait for started calls of its communicator; "
+              "start calls there, or leave the waiting to another thread");
 }
 
 void StartedQueue::run(const std::stop_token& stop) {
@@ -113,11 +165,11 @@ void StartedQueue::run(const std::stop_token& stop) {
 void StartedQueue::end(const Error& why, const std::function<void()>& fail) {
   if (!thread_.joinable()) return;
   {
-    const Lock lock(mutex_);
+    Lock lock(mutex_);
     ended_ = std::make_exception_ptr(why);
     for (const auto& item : std::exchange(items_, {})) {
       item->body_ = nullptr;
-      settle(*item, ended_);
+      settle(lock, *item, ended_);
     }
   }
   fail();

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <stop_token>
 #include <thread>
+#include <vector>
 
 namespace dlaunch {
 
@@ -30,6 +31,7 @@ class StartedQueue {
    private:
     friend class StartedQueue;
     std::function<void()> body_;
+    std::vector<Work::Completion> completions_;
     std::exception_ptr error_;
     std::atomic<bool> finished_{false};
   };
@@ -45,6 +47,11 @@ class StartedQueue {
   std::shared_ptr<Item> start(std::function<void()> body);
   /// Until this one is finished, and all before it; runs what nobody runs.
   void finish(const Item& last);
+  /// True once this one is finished, false if it is not by `until`. Runs nothing, which might take
+  /// longer than that.
+  bool finish_by(const Item& last, Clock::time_point until);
+  /// Called when it is over, or at once if it is finished; see Work::on_complete.
+  void on_finish(Item& item, Work::Completion completion);
   /// Until all are finished. Returns at once in a body that is running, which is a call itself.
   void finish_all();
   /// Those not yet running end with `why`, and the running one, too, if it fails after `fail`,
@@ -58,9 +65,10 @@ class StartedQueue {
 
   void run(const std::stop_token& stop);
   void run_front(Lock& lock);
-  void settle(Item& item, std::exception_ptr error);
+  void settle(Lock& lock, Item& item, std::exception_ptr error);
   template <class Finished>
   void wait(const Finished& finished);
+  void check_thread() const;
 
   std::mutex mutex_;
   std::condition_variable changed_;          ///< For those who wait.
@@ -69,6 +77,7 @@ class StartedQueue {
   bool running_ = false;
   bool idle_ = false;  ///< The thread sleeps.
   int waiting_ = 0;
+  std::vector<std::thread::id> tellers_;  ///< Threads that are in a completion.
   std::atomic<std::thread::id> runner_{};
   std::atomic<std::size_t> unfinished_{0};
   std::atomic<bool> used_{false};

@@ -149,6 +149,22 @@ Options Communicator::State::settled(const Options& options) const {
   return now;
 }
 
+bool Communicator::State::watch(const std::function<bool()>& holds, Clock::time_point until,
+                                Clock::duration look_interval) {
+  const auto lock = mesh->lock();
+  const transport::Caller caller(mesh->progress_lock());
+  try {
+    while (!holds()) {
+      const auto now = Clock::now();
+      if (now >= until) return false;
+      mesh->step(look_interval < until - now ? now + look_interval : until);
+    }
+  } catch (const Error&) {
+    // Nothing moves any more; the call that is asked for it says why.
+  }
+  return true;
+}
+
 void Communicator::State::end() {
   // No call of this rank has told the others.
   if (aborted && !error.is_set()) {

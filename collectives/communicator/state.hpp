@@ -84,8 +84,8 @@ class FlightPlace {
                                 const CallSite& site) const noexcept {
     return {*flight_, place_, call.record().as(Flight::Kind::aside), site.file, site.line};
   }
-  Flight::Entry begin_message(const transport::Fingerprint& call, const Options& options, int peer,
-                              Flight::Kind kind) const noexcept {
+  Flight::Entry begin_message(const transport::Fingerprint& call, const MessageOptions& options,
+                              int peer, Flight::Kind kind) const noexcept {
     return {*flight_, place_, record_of(call, peer, options.tag, kind), options.site.file,
             options.site.line};
   }
@@ -185,7 +185,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   }
   /// A message call; `peer` and `tag` for messages to the user.
   template <class Body>
-  void message(const transport::Fingerprint& fingerprint, const Options& options, int peer,
+  void message(const transport::Fingerprint& fingerprint, const MessageOptions& options, int peer,
                Flight::Kind kind, const Body& body) {
     check_process();
     throw_if_broken();
@@ -200,7 +200,8 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     entry.done();
   }
   /// A message that went the short way.
-  void note_message(const transport::Fingerprint& fingerprint, const Options& options, int peer) {
+  void note_message(const transport::Fingerprint& fingerprint, const MessageOptions& options,
+                    int peer) {
     flight.begin_message(fingerprint, options, peer, Flight::Kind::call).done();
   }
   /// With CUDA buffers: put on the stream, and waited for where that is the default one.
@@ -223,6 +224,10 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   Agreement agree(transport::Op op, std::uint32_t flags, const Options& options);
   /// The options as they are now: they do not change while the call waits for its turn.
   Options settled(const Options& options) const;
+  /// Until it `holds`, which is asked under the mesh's lock, but not beyond `until`: false then.
+  /// Also until nothing can be moved any more. Moves messages meanwhile, and fails no call.
+  bool watch(const std::function<bool()>& holds, Clock::time_point until,
+             Clock::duration look_interval);
   /// The communicator is destroyed: what is under way ends with Errc::aborted, and the thread.
   void end();
   /// Breaks the communicator between two calls: the other ranks are told why, and wait no longer.
@@ -240,11 +245,12 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   /// Throws the first error again, if there was one.
   void throw_if_broken() const { error.throw_if_set(); }
   /// The communicator's own where the options have none, or one that the call is to refuse.
-  Clock::duration timeout_of(const Options& options) const {
+  template <class AnyOptions>
+  Clock::duration timeout_of(const AnyOptions& options) const {
     if (options.timeout > Clock::duration::zero()) return options.timeout;
     return timeout.load(std::memory_order_relaxed);
   }
-  bool is_plain(const ConstTensorView& view, int peer, const Options& options) const;
+  bool is_plain(const ConstTensorView& view, int peer, const MessageOptions& options) const;
   std::shared_ptr<State> child(Group child_group,
                                std::unique_ptr<DeviceCalls> child_device = nullptr) const;
 

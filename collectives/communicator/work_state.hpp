@@ -24,9 +24,12 @@ struct WorkState {
   virtual ~WorkState() = default;
 
   virtual void wait() = 0;
+  /// True when complete, false if it is not by then.
+  virtual bool wait_until(Clock::time_point until) = 0;
   virtual bool test() = 0;
   /// Takes no lock that it would have to wait for.
   virtual bool is_done() noexcept = 0;
+  virtual void on_complete(Work::Completion completion) = 0;
   virtual void order_before(void* cuda_stream) = 0;
   /// In a forked child the threads that would complete it are not there.
   bool is_ours() const noexcept { return home_.is_here(); }
@@ -41,8 +44,12 @@ class CollectiveWork final : public WorkState {
       : queue_(std::move(queue)), item_(std::move(item)) {}
 
   void wait() override;
+  bool wait_until(Clock::time_point until) override { return queue_->finish_by(*item_, until); }
   bool test() override { return is_done(); }
   bool is_done() noexcept override { return item_->is_finished(); }
+  void on_complete(Work::Completion completion) override {
+    queue_->on_finish(*item_, std::move(completion));
+  }
   void order_before(void* cuda_stream) override;
 
  private:
@@ -54,7 +61,7 @@ class CollectiveWork final : public WorkState {
 /// it is finished.
 class MessageWork final : public WorkState {
  public:
-  MessageWork(const transport::Fingerprint& call, const Options& options, int peer)
+  MessageWork(const transport::Fingerprint& call, const MessageOptions& options, int peer)
       : fingerprint_(call), options_(options), peer_(peer) {}
   /// A message that was never waited for is taken back; its communicator has ended.
   ~MessageWork() override;
@@ -64,8 +71,10 @@ class MessageWork final : public WorkState {
   void cancel(std::exception_ptr why) noexcept;
 
   void wait() override;
+  bool wait_until(Clock::time_point until) override;
   bool test() override;
   bool is_done() noexcept override;
+  void on_complete(Work::Completion completion) override;
   void order_before(void* cuda_stream) override;
 
   std::optional<transport::Receive> receive;
@@ -82,7 +91,7 @@ class MessageWork final : public WorkState {
   void settle() noexcept;
 
   transport::Fingerprint fingerprint_;
-  Options options_;
+  MessageOptions options_;
   int peer_;
   std::shared_ptr<Communicator::State> owner_;  ///< Null before it began and once it is finished.
   std::exception_ptr error_;

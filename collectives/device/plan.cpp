@@ -143,6 +143,9 @@ void add_steps(Plan& plan, const Call& call, const CollectiveCall& what) {
     case Op::all_to_all_v:
       return add_exchange(plan, call, what, parts_of(call, what, what.in),
                           algorithms::parts_of(what.out_counts, size_of(what.in.dtype)));
+    case Op::scan:
+    case Op::exscan:
+      lacks(call, "NCCL has no scan; copy to host memory, or gather and reduce");
     case Op::barrier:
     case Op::split:
     case Op::group:
@@ -173,7 +176,7 @@ Plan plan_of(const Call& call, CollectiveCall what) {
   check_place(call, device, what.out);
   Plan plan;
   if (shape_of(what.op).reduces) {
-    check_reduction(call, *what.reduction, dtype, what.options->truncate_mean);
+    check_reduction(call, *what.reduction, dtype, what.truncate_mean);
     plan.dtype = dtype;
     plan.reduce = what.reduction->op();
     plan.factor = what.reduction->factor();
@@ -186,14 +189,13 @@ ConstTensorView view_of(const Transfer& transfer) {
   return transfer.is_send ? transfer.out : transfer.in;
 }
 
-void check_message(const Call& call, const Transfer& transfer, int tag) {
+void check_message(const Call& call, const Transfer& transfer) {
   if (transfer.peer == any_source) lacks(call, "NCCL receives from a rank, not from any");
   require(call, transfer.peer >= 0 && transfer.peer < call.size(), [&] {
     return "there is no rank " + std::to_string(transfer.peer) + ", ranks are 0 to " +
            std::to_string(call.size() - 1);
   });
-  if (transfer.tag != 0 || tag != 0)
-    lacks(call, "NCCL's messages have no tags; leave the tag at 0");
+  if (transfer.tag != 0) lacks(call, "NCCL's messages have no tags; leave the tag at 0");
 }
 
 }  // namespace
@@ -210,7 +212,7 @@ bool any_on_device(std::span<const Transfer> transfers) noexcept {
                      [](const Transfer& transfer) { return !view_of(transfer).place.is_host(); });
 }
 
-Request messages(std::span<const Transfer> transfers, const Options& options) {
+Request messages(std::span<const Transfer> transfers) {
   const auto first = std::find_if(transfers.begin(), transfers.end(), [](const Transfer& transfer) {
     return !view_of(transfer).place.is_host();
   });
@@ -221,11 +223,11 @@ Request messages(std::span<const Transfer> transfers, const Options& options) {
   print.dtype = shown.dtype;
   print.count = shown.count;
   print.traffic = transport::Traffic::device_bit;
-  return {print, device, first->peer, [transfers, device, &options](const Call& call) {
+  return {print, device, first->peer, [transfers, device](const Call& call) {
             Plan plan;
             for (const Transfer& transfer : transfers) {
               check_place(call, device, view_of(transfer));
-              check_message(call, transfer, options.tag);
+              check_message(call, transfer);
               plan.steps.push_back({transfer.is_send ? Move::send : Move::recv, transfer.out.data,
                                     transfer.in.data, view_of(transfer).bytes(), transfer.peer,
                                     view_of(transfer).dtype});

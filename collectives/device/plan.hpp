@@ -28,6 +28,6 @@ Request barrier(int device, void* byte);
 /// A buffer lies on a device. The call has forgotten what this rank does not use.
 Request request(const CollectiveCall& what);
 /// All at once; at least one of them on a device, and so all.
-Request messages(std::span<const Transfer> transfers, const Options& options);
+Request messages(std::span<const Transfer> transfers);
 
 }  // namespace dlaunch::device

@@ -152,7 +152,7 @@ std::optional<std::string> Reducer::objection(const Reduction& reduction, DType 
       if (boolean) return pair + " makes no sense: cast first to a floating-point type";
       if (is_integer(dtype) && !truncate_mean) {
         return pair + " would drop the fraction: cast first to a floating-point type, or set " +
-               "Options::truncate_mean";
+               "ReduceOptions::truncate_mean";
       }
       return std::nullopt;
     case ReduceOp::band:

@@ -28,7 +28,8 @@ void work(const dlaunch::World& world, const Arguments& arguments) {
   std::printf("%s\n", dlaunch::ProcessInfo::of(world).to_json().c_str());
   if (arguments.with_barrier) {
     std::printf("I HAVE BARRIER DUDE! WAITING FOR ALL PROCESSES TO SYNCHRONIZE...\n");
-    comm.barrier();  // Also waits until what was printed so far has come out.
+    // Also waits until what was printed so far has come out, of every rank.
+    comm.barrier({.ordered_output = true});
   } else {
     std::printf("I HAVE NO BARRIER DUDE!\n");
   }

@@ -108,7 +108,7 @@ int main() try {
                 world.rank() == 0 ? "prepares" : "finds all prepared");
     std::fflush(stdout);
   });
-  comm.barrier();  // The lines above come out before those below.
+  comm.barrier({.ordered_output = true});  // The lines above come out before those below.
   broadcasts(comm);
   gathers(comm);
   reductions(comm);

@@ -97,7 +97,7 @@ void compare(const World& world, int device, long calls, int repetitions) {
   Raw raw(comm, false), blocking(comm, true);
   const auto time = [&](const auto& call) {
     library.synchronize(device, options.cuda_stream);
-    comm.barrier({.ordered_output = false});
+    comm.barrier();
     const auto begin = Clock::now();
     for (long i = 0; i < calls; ++i) call();
     const std::chrono::duration<double, std::nano> took = Clock::now() - begin;

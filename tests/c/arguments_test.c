@@ -78,6 +78,8 @@ COLLECTIVE(reduce_scatter, read_of(g->large), g->small, g->reduction, )
 COLLECTIVE(reduce_scatter_v, read_of(g->large), g->small, g->counts_given, g->reduction, )
 COLLECTIVE(all_to_all, whole_of(g), g->large, )
 COLLECTIVE(all_to_all_v, whole_of(g), g->counts_given, g->large, g->counts_given, )
+COLLECTIVE(scan, read_of(g->small), dl_make_view(g->all, EACH, DL_F32), g->reduction, )
+COLLECTIVE(exscan, read_of(g->small), dl_make_view(g->all, EACH, DL_F32), g->reduction, )
 
 /* The faults that it can have. */
 enum {
@@ -107,6 +109,8 @@ static const struct collective {
     {"reduce_scatter_v", call_reduce_scatter_v, SMALL | LARGE | COUNTS | REDUCES, "'out'", "'in'"},
     {"all_to_all", call_all_to_all, LARGE, "'in'", "'out'"},
     {"all_to_all_v", call_all_to_all_v, LARGE | COUNTS, "'in'", "'out'"},
+    {"scan", call_scan, SMALL | REDUCES, "'in'", ""},
+    {"exscan", call_exscan, SMALL | REDUCES, "'in'", ""},
 };
 
 /* The call is refused, by a sentence with its name and these two. */

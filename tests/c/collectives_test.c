@@ -225,6 +225,91 @@ static void starts_several(void) {
   EXPECT(y == (int)size);
 }
 
+static void scans(int started) {
+  int64_t x[MANY], sums[MANY], before[MANY];
+  fill(x, 5);
+  memset(before, 0, sizeof before);
+  RUN(started, scan, DL_CONST_VIEW(x, 5), DL_VIEW(sums, 5), dl_op(DL_SUM), );
+  RUN(started, exscan, DL_CONST_VIEW(x, 5), DL_VIEW(before, 5), dl_op(DL_SUM), );
+  for (size_t i = 0; i < 5; ++i) {
+    int64_t sum = 0;
+    for (size_t r = 0; r < (size_t)rank; ++r) sum += of(r, i);
+    EXPECT(before[i] == sum); /* Rank 0's is not written. */
+    EXPECT(sums[i] == sum + of((size_t)rank, i));
+  }
+}
+
+static void takes_orders(void) {
+  /* 2^24 + 1 + 1...: from left to right each 1 is lost, in pairs all but one are kept. */
+  const float mine = rank == 0 ? 16777216.0F : 1.0F;
+  float left = mine, pairs = mine, any = mine;
+  EXPECT_OK(dl_all_reduce(comm, DL_VIEW(&left, 1), dl_op(DL_SUM), DL_HERE));
+  EXPECT(left == 16777216.0F);
+  EXPECT_OK(dl_all_reduce(comm, DL_VIEW(&pairs, 1), dl_canonical(dl_op(DL_SUM)), DL_HERE));
+  EXPECT(pairs == (size == 4 ? 16777218.0F : 16777216.0F));
+  EXPECT_OK(dl_all_reduce(comm, DL_VIEW(&any, 1), dl_any_order(dl_op(DL_SUM)), DL_HERE));
+  EXPECT(any >= 16777216.0F && any <= 16777216.0F + (float)size);
+}
+
+/* What a completion was told. */
+typedef struct told {
+  int count;
+  dl_status status;
+  char message[400];
+  int64_t* sum; /* Looked at in the completion. */
+  int64_t seen;
+} told;
+
+static void note(void* argument, dl_status status, const char* message) {
+  told* all = argument;
+  ++all->count;
+  all->status = status;
+  snprintf(all->message, sizeof all->message, "%s", message);
+  if (all->sum != NULL) all->seen = *all->sum;
+}
+
+static void tells_of_its_end(void) {
+  int64_t x = 1, y = 1;
+  told good = {.sum = &x}, bad = {0};
+  dl_work* works[4] = {NULL, NULL, NULL, NULL};
+  EXPECT_OK(dl_start_all_reduce(comm, DL_VIEW(&x, 1), dl_op(DL_SUM), &works[1], DL_HERE));
+  EXPECT_OK(dl_start_broadcast(comm, DL_VIEW(&y, 1), -1, &works[2], DL_HERE));
+  EXPECT_OK(dl_work_on_complete(works[1], note, &good));
+  EXPECT_OK(dl_work_on_complete(works[2], note, &bad));
+  int done = 0;
+  EXPECT_OK(dl_work_wait_for(works[1], 60000, &done));
+  EXPECT(done == 1);
+  size_t index = 99;
+  EXPECT_OK(dl_work_wait_any(works, 4, 60000, &index));
+  EXPECT(index == 1);
+  EXPECT_FAILS(DL_MISUSE, "there is no rank -1", dl_work_wait_all(works, 4));
+  EXPECT(good.count == 1 && good.status == DL_OK && good.message[0] == '\0');
+  EXPECT(good.seen == (int64_t)size);
+  EXPECT(bad.count == 1 && bad.status == DL_MISUSE);
+  EXPECT(strstr(bad.message, "there is no rank -1") != NULL);
+  EXPECT_OK(dl_work_on_complete(works[1], note, &good)); /* At once. */
+  EXPECT(good.count == 2);
+  dl_work_free(works[1]);
+  dl_work_free(works[2]);
+  works[1] = works[2] = NULL;
+  EXPECT_OK(dl_work_wait_any(works, 4, 60000, &index));
+  EXPECT(index == 4);
+  EXPECT_OK(dl_work_wait_all(works, 4));
+
+  int64_t in = 0;
+  EXPECT_OK(dl_irecv(comm, DL_VIEW(&in, 1), rank, &works[0], DL_HERE));
+  EXPECT_OK(dl_work_wait_for(works[0], 0, &done));
+  EXPECT(done == 0);
+  EXPECT_OK(dl_work_wait_any(works, 1, 1, &index));
+  EXPECT(index == 1);
+  EXPECT_FAILS(DL_UNSUPPORTED, "this is a message", dl_work_on_complete(works[0], note, &good));
+  EXPECT_FAILS(DL_MISUSE, "'completion'", dl_work_on_complete(works[0], NULL, NULL));
+  EXPECT_OK(dl_send(comm, DL_CONST_VIEW(&x, 1), rank, DL_HERE));
+  EXPECT_OK(dl_work_wait(works[0]));
+  EXPECT(in == x);
+  dl_work_free(works[0]);
+}
+
 static void refuses_nonsense(void) {
   int x[4] = {0};
   dl_work* work = NULL;
@@ -247,8 +332,9 @@ static void refuses_nonsense(void) {
   EXPECT_FAILS(DL_MISUSE, "needs a name and a function",
                dl_all_reduce(comm, view, dl_op(DL_CUSTOM), DL_HERE));
   dl_reduction newer = dl_op(DL_SUM);
-  newer.reserved = 1;
-  EXPECT_FAILS(DL_MISUSE, "'reserved' is 0", dl_all_reduce(comm, view, newer, DL_HERE));
+  newer.order = 3;
+  EXPECT_FAILS(DL_MISUSE, "the number 3 is no dl_reduce_order",
+               dl_all_reduce(comm, view, newer, DL_HERE));
   EXPECT_FAILS(DL_MISUSE, "0 counts were given",
                dl_all_gather_v(comm, DL_CONST_VIEW(x, 1), view, NULL, DL_HERE));
   view.place = DL_CUDA(0);
@@ -259,13 +345,17 @@ static void refuses_nonsense(void) {
   dl_options options = {.struct_size = 4};
   EXPECT_FAILS(DL_MISUSE, "a dl_options with struct_size 4", dl_barrier(comm, &options));
   EXPECT_FAILS(DL_MISUSE, "not negative", dl_barrier(comm, &DL_OPTIONS(.timeout_ms = -7)));
-  EXPECT_OK(dl_barrier(comm, &DL_OPTIONS(.timeout_ms = INT64_MAX, .unordered_output = 1)));
+  EXPECT_OK(dl_barrier(comm, &DL_OPTIONS(.timeout_ms = INT64_MAX, .ordered_output = 1)));
   options = dl_make_options(__FILE__, __LINE__, __func__);
   EXPECT_OK(dl_barrier(comm, &options));
 
   EXPECT_FAILS(DL_MISUSE, "dl_work_wait: the dl_work", dl_work_wait(NULL));
   EXPECT_FAILS(DL_MISUSE, "dl_work_test: the dl_work", dl_work_test(NULL, NULL));
   EXPECT_FAILS(DL_MISUSE, "the dl_work", dl_work_order_before(NULL, NULL));
+  EXPECT_FAILS(DL_MISUSE, "the dl_work", dl_work_wait_for(NULL, 1, NULL));
+  EXPECT_FAILS(DL_MISUSE, "the dl_work", dl_work_on_complete(NULL, note, NULL));
+  EXPECT_FAILS(DL_MISUSE, "'index'", dl_work_wait_any(NULL, 0, 0, NULL));
+  EXPECT_FAILS(DL_MISUSE, "'works' is a null pointer for 2", dl_work_wait_all(NULL, 2));
   EXPECT(dl_work_done(NULL) == 1);
   dl_work_free(NULL);
 }
@@ -281,11 +371,14 @@ int main(void) {
     copies(started);
     exchanges(started);
     folds(started);
+    scans(started);
   }
   takes_operations();
+  takes_orders();
   takes_strides();
   takes_nothing();
   starts_several();
+  tells_of_its_end();
   refuses_nonsense();
   EXPECT_OK(dl_barrier(comm, DL_HERE));
   dl_comm_free(comm);

@@ -35,9 +35,22 @@ void use(dlaunch::Communicator& comm) {
   comm.send(constant[0], 1);
   comm.recv(numbers[1], 1);
   comm.all_reduce(matrix);
+  comm.barrier({.timeout = std::chrono::seconds(1), .ordered_output = true});
+  comm.all_reduce(data, {}, {.truncate_mean = true});
+  comm.recv(data, 1, {.tag = 7});
+  const dlaunch::Options common{.timeout = std::chrono::seconds(1)};  // Those of every call.
+  comm.barrier(common);
+  comm.all_reduce(data, dlaunch::ReduceOp::max, common);
+  comm.send(data, 1, common);
   const dlaunch::TensorView writable(data);
   const dlaunch::ConstTensorView readable(constant);
   comm.send(flag ? readable : writable, 1);  // As T* converts to const T*.
+  const dlaunch::Tree tree = dlaunch::Tree::dict({{"bytes", data.size()},
+                                                  {"few", std::uint8_t{3}},
+                                                  {"loss", loss},
+                                                  {"losses", data},
+                                                  {"names", std::vector<std::string>{"a", "b"}},
+                                                  {"bits", std::vector<bool>{true, false}}});
 #if defined(CASE_TEMPORARY_INPUT)
   comm.send(std::vector<float>(4), 1);
 #elif defined(CASE_TEMPORARY_OUTPUT)
@@ -80,8 +93,8 @@ void use(dlaunch::Communicator& comm) {
 #elif defined(CASE_LITERAL)
   comm.send("text", 1);
 #elif defined(CASE_TREE)
-  dlaunch::Tree tree;
-  comm.broadcast(tree, 0);
+  dlaunch::Tree value;
+  comm.broadcast(value, 0);
 #elif defined(CASE_OWNING_TENSOR)
   dlaunch::Tensor tensor;
   comm.all_reduce(tensor);
@@ -95,12 +108,26 @@ void use(dlaunch::Communicator& comm) {
   comm.all_reduce(list);
 #elif defined(CASE_INITIALIZER_LIST)
   comm.recv({1, 2, 3}, 1);
+#elif defined(CASE_TAG_OF_COLLECTIVE)
+  comm.broadcast(data, 0, {.tag = 1});
+#elif defined(CASE_ORDERED_REDUCTION)
+  comm.all_reduce(data, {}, {.ordered_output = true});
+#elif defined(CASE_TRUNCATED_MESSAGE)
+  comm.send(data, 1, {.truncate_mean = true});
+#elif defined(CASE_TREE_OF_CHAR)
+  const dlaunch::Tree letter = 'x';
 #elif defined(CASE_DROPPED_WORK)
   comm.start_all_reduce(data);
 #elif defined(CASE_DROPPED_BATCH)
   comm.start_batch({});
+#elif defined(CASE_DROPPED_WAIT_FOR)
+  dlaunch::Work().wait_for(std::chrono::seconds(1));
+#elif defined(CASE_DROPPED_WAIT_ANY)
+  dlaunch::wait_any(std::span<dlaunch::Work>(), std::chrono::seconds(1));
 #elif defined(CASE_DROPPED_GROUP)
   comm.duplicate();
+#elif defined(CASE_DROPPED_LISTED_GROUP)
+  comm.group({0, 1});
 #elif defined(CASE_DROPPED_OBJECT)
   comm.broadcast_object("text", 0);
 #elif defined(CASE_DROPPED_AGREED)

@@ -160,6 +160,19 @@ void check_reductions(Communicator& comm, std::size_t count) {
       in_place.equal(in, i, me == root ? expected<T>(op, ranks, i) : value<T>(me, i));
     }
 
+    Buffer<T> prefix(count), before(count);
+    in.fill(me);
+    comm.scan(in.view(), prefix.view(), op);
+    comm.exscan(in.view(), before.view(), op);
+    const Check<T> scan(comm, count, "scan", by), exscan(comm, count, "exscan", by);
+    for (std::size_t i = 0; i < count; ++i) {
+      scan.equal(prefix, i, expected<T>(op, me + 1, i));
+      exscan.equal(before, i, me > 0 ? expected<T>(op, me, i) : T());
+    }
+    comm.scan(in.view(), in.view(), op);
+    const Check<T> scan_in_place(comm, count, "scan in place", by);
+    for (std::size_t i = 0; i < count; ++i) scan_in_place.equal(in, i, prefix[i]);
+
     Buffer<T> all(count * n);
     all.fill(me);
     comm.reduce_scatter(all.view(), out.view(), op);

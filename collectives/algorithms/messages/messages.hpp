@@ -52,6 +52,11 @@ void all_reduce_halving(Mesh& mesh, std::span<std::byte> data, const Reducer& re
 /// In parts, which the root collects.
 void reduce_in_parts(Mesh& mesh, BytesView in, std::byte* out, int root, const Reducer& reducer);
 
+/// P. Sanders, J. L. Träff: Parallel prefix (scan) algorithms for MPI, 2006, the linear pipeline: a
+/// rank reduces its data onto what those before it came to and passes that on, in chunks. `ranks`:
+/// how many of them make this rank's result. For any freedom but none.
+void scan_chain(Mesh& mesh, BytesView in, std::byte* out, const Reducer& reducer, int ranks);
+
 /// A message between the root and each other rank. `all` and `parts` are used on the root alone.
 void gather_direct(Mesh& mesh, BytesView mine, std::byte* all, const Offsets& parts, int root);
 void scatter_direct(Mesh& mesh, const std::byte* all, std::span<std::byte> mine,

@@ -11,6 +11,8 @@ namespace {
 
 /// Reduced while the next one arrives. A multiple of every element's size.
 constexpr std::size_t chunk_bytes = 256u << 10;
+/// The same of a scan, in elements: a partial may be longer than what it stands for.
+constexpr std::size_t scan_chunk = 16u << 10;
 
 /// This rank's data as reduced so far, by places in `data`: there, if a partial is of the elements'
 /// type, else beside it.
@@ -156,6 +158,39 @@ void all_reduce_halving(Mesh& mesh, std::span<std::byte> data, const Reducer& re
     mesh.exchange(other, run(own), other, run(theirs));
   }
   if (ranks.paired) mesh.send(mesh.rank() - 1, data);
+}
+
+void scan_chain(Mesh& mesh, BytesView in, std::byte* out, const Reducer& reducer, int ranks) {
+  const int me = mesh.rank();
+  const bool is_last = me + 1 == mesh.size();
+  PartialReducer partials(reducer);
+  const std::size_t element = reducer.element_bytes(), partial = partials.element_bytes();
+  const std::size_t count = in.size() / element;
+  // What comes for one chunk while another is reduced, and what goes.
+  const std::size_t room = std::min(scan_chunk, count) * partial;
+  const auto memory = mesh.buffer_pool().take(3 * room);
+  const std::array<std::byte*, 2> came{memory.get(), memory.get() + room};
+  std::byte* const goes = memory.get() + 2 * room;
+  const auto size_at = [&](std::size_t begin) { return std::min(scan_chunk, count - begin); };
+  Requests arrivals(mesh), departures(mesh);
+  if (me > 0 && count > 0) arrivals.recv(me - 1, {came[0], size_at(0) * partial});
+  std::size_t turn = 0;
+  for (std::size_t begin = 0; begin < count; begin += scan_chunk, ++turn) {
+    const std::size_t size = size_at(begin);
+    std::byte* const before = me > 0 ? came[turn % 2] : nullptr;
+    arrivals.land();
+    if (me > 0 && begin + size < count) {
+      const std::size_t next = begin + size;
+      arrivals.recv(me - 1, {came[(turn + 1) % 2], size_at(next) * partial});
+    }
+    departures.land();
+    const std::array<const std::byte*, 1> own{in.data() + begin * element};
+    partials.extend(before, own, goes, size);
+    if (!is_last) departures.send(me + 1, {goes, size * partial});
+    if (ranks == me + 1) partials.finish(goes, out + begin * element, size, ranks);
+    if (ranks == me && me > 0) partials.finish(before, out + begin * element, size, ranks);
+  }
+  departures.land();
 }
 
 }  // namespace dlaunch::algorithms

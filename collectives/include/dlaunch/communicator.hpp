@@ -3,13 +3,15 @@
 #include <dlaunch/buffer.hpp>
 #include <dlaunch/error.hpp>
 #include <dlaunch/export.hpp>
+#include <dlaunch/options.hpp>
 #include <dlaunch/reduction.hpp>
 #include <dlaunch/tensor.hpp>
 #include <dlaunch/work.hpp>
 #include <dlaunch/world.hpp>
 
-#include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,44 +20,6 @@
 #include <vector>
 
 namespace dlaunch {
-
-/// The place of a call in the program, shown in messages.
-struct CallSite {
-  const char* file = "";
-  int line = 0;
-  const char* function = "";
-
-  static constexpr CallSite here(const char* file = __builtin_FILE(), int line = __builtin_LINE(),
-                                 const char* function = __builtin_FUNCTION()) noexcept {
-    return {file, line, function};
-  }
-};
-
-constexpr int any_source = -1;  ///< recv, irecv, probe: from whichever rank comes first.
-constexpr int any_tag = -1;     ///< recv, irecv, probe: whatever the tag.
-constexpr int tag_max = 0x7fffffff;
-
-/// What a call may be told beside its data; every field has a default that is right for most:
-/// `comm.all_reduce(x, ReduceOp::max, {.timeout = 10s})`.
-struct Options {
-  /// How long the call may take; 0: the communicator's default (five minutes unless set).
-  Clock::duration timeout = Clock::duration::zero();
-  /// Point-to-point only: tells messages between two ranks apart, 0..tag_max. any_tag to receive.
-  int tag = 0;
-  /// CUDA buffers: the cudaStream_t on which the call is put, behind what is there; null: the
-  /// legacy default one, and blocking calls wait until it is done.
-  void* cuda_stream = nullptr;
-  /// Lets mean divide integers and drop the fraction (towards zero) instead of throwing. Not with
-  /// CUDA buffers: NCCL does not add them in a wider type.
-  bool truncate_mean = false;
-  /// barrier only: first flush stdout and stderr and wait until the launcher has read them, so that
-  /// what was printed before the barrier appears before what is printed after it, on any rank.
-  bool ordered_output = true;
-  /// Collectives of a joinable: what Joinable::traffic gives. Ranks must agree on it.
-  std::uint32_t traffic = 0;
-  /// The place of this call in the program. Right by itself if the options are written in the call.
-  CallSite site = CallSite::here();
-};
 
 /// What a received message was.
 struct Received {
@@ -110,6 +74,10 @@ class Tree;
 /// Error{mismatch}. A dead peer: Error{peer_lost} with its rank and the cause. A call that takes
 /// longer than its timeout: Error{timeout} with the ranks that did not come and what they were last
 /// seen doing. abort(): Error{aborted}.
+/// These are the errors of every call, which comments of calls do not repeat; they name what is
+/// wrong for them in particular. A buffer is wrong where its data is null and its count is not 0,
+/// or where buffers of one call overlap, or differ in dtype: Error{misuse}.
+///
 /// CUDA buffers go by NCCL, on the stream that Options::cuda_stream names: a blocking call with a
 /// stream returns when it is on it, one without when it is done, and a started one's Work is
 /// complete when it is done. Both buffers of a call lie on one device, always the same, without
@@ -158,77 +126,116 @@ class DLAUNCH_API Communicator {
   // ---- Groups. Each takes part of all ranks of this communicator unless it says otherwise. ----
 
   /// The ranks that give the same colour, ordered by `key`, then by rank. No colour: takes part,
-  /// gets none. Colours are not negative.
+  /// gets none. Error{misuse}: a negative colour.
   [[nodiscard]] std::optional<Communicator> split(std::optional<int> color, int key = 0,
                                                   const Options& options = {});
-  /// The ranks listed, in that order. Called by all ranks, with the same list; those not listed get
-  /// none. A rank listed twice or out of range is misuse; different lists are a mismatch.
+  /// The ranks listed, in that order: `comm.group({0, 2})`. Called by all ranks, with the same
+  /// list; those not listed get none. Error{misuse}: no rank, or one listed twice or out of range.
+  /// Error{mismatch}: different lists.
   [[nodiscard]] std::optional<Communicator> group(std::span<const int> ranks,
                                                   const Options& options = {});
-  /// The same, called by the listed ranks alone; the others need not know.
+  [[nodiscard]] std::optional<Communicator> group(std::initializer_list<int> ranks,
+                                                  const Options& options = {}) {
+    return group(std::span(ranks.begin(), ranks.size()), options);
+  }
+  /// The same, called by the listed ranks alone; the others need not know. Error{misuse} also on a
+  /// rank that is not listed. Nothing is sent, so different lists are found in the first call of
+  /// what is made.
   [[nodiscard]] Communicator group_of_members(std::span<const int> ranks,
                                               const Options& options = {});
+  [[nodiscard]] Communicator group_of_members(std::initializer_list<int> ranks,
+                                              const Options& options = {}) {
+    return group_of_members(std::span(ranks.begin(), ranks.size()), options);
+  }
   /// The same ranks with traffic of their own.
   [[nodiscard]] Communicator duplicate(const Options& options = {});
   /// This communicator's ranks, in its order, as ranks of the world.
   const std::vector<int>& world_ranks() const noexcept;
-  /// This communicator's `rank` as a rank of `other`; nullopt if it is not in it.
+  /// This communicator's `rank` as a rank of `other`; nullopt if it is in one of them only.
   [[nodiscard]] std::optional<int> translate(int rank, const Communicator& other) const;
 
   // ---- Collectives: every rank calls, in the same order. ----
 
-  /// Returns when all ranks have called. With Options::ordered_output (the default) what every rank
-  /// printed before comes out before what any prints after. With Options::cuda_stream it returns at
-  /// once, and what is put on the stream from then on comes after what every rank had put on its
-  /// own before; what was printed is not waited for. The device was prepared, or used.
-  void barrier(const Options& options = {});
-  /// Everyone's `inout` becomes that of `root`. Same count and dtype on all ranks.
+  /// Returns when all ranks have called. With BarrierOptions::ordered_output what every rank
+  /// printed before comes out before what any prints after. With a cuda_stream it returns at once,
+  /// and what is put on the stream from then on comes after what every rank had put on its own
+  /// before; what was printed is not waited for. Error{misuse}: a stream where no device was
+  /// prepared, or used.
+  void barrier(const BarrierOptions& options = {});
+  /// Everyone's `inout` becomes that of `root`. Error{mismatch}: another count, dtype or root on
+  /// another rank. Error{misuse}: no such root.
   void broadcast(TensorView inout, int root, const Options& options = {});
   /// `out` of `root` becomes the reduction of everyone's `in`. The others' `out` is neither read
   /// nor written and may be empty; their `in` stays untouched. On the root both may be the same
-  /// memory.
+  /// memory. Errors as all_reduce and broadcast; Error{misuse} also where the root's `out` has not
+  /// in.count elements.
   void reduce(ConstTensorView in, TensorView out, int root, const Reduction& reduction = {},
-              const Options& options = {});
-  /// Everyone's `inout` becomes the reduction of all.
-  void all_reduce(TensorView inout, const Reduction& reduction = {}, const Options& options = {});
-  /// `out` (size() * in.count elements) becomes everyone's `in`, in rank order.
+              const ReduceOptions& options = {});
+  /// Everyone's `inout` becomes the reduction of all. Error{mismatch}: another count, dtype or
+  /// reduction on another rank. Error{misuse}: a reduction that has no meaning for the dtype, as
+  /// the mean of integers without ReduceOptions::truncate_mean.
+  void all_reduce(TensorView inout, const Reduction& reduction = {},
+                  const ReduceOptions& options = {});
+  /// `out` (size() * in.count elements) becomes everyone's `in`, in rank order; `in` may be its own
+  /// part of `out`. Error{mismatch}: another count or dtype on another rank. Error{misuse}: `out`
+  /// of another size.
   void all_gather(ConstTensorView in, TensorView out, const Options& options = {});
-  /// The same with counts[r] elements from rank r; counts are the same on all ranks.
+  /// The same with counts[r] elements from rank r. Error{mismatch}: other counts on another rank.
+  /// Error{misuse}: not one count for each rank, this rank's is not in.count, or their sum is not
+  /// out.count.
   void all_gather_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts,
                     const Options& options = {});
-  /// all_gather whose result is written on `root` alone; the others' `out` may be empty.
+  /// all_gather whose result is written on `root` alone; the others' `out` may be empty. Errors as
+  /// all_gather; also those of a root, see broadcast.
   void gather(ConstTensorView in, TensorView out, int root, const Options& options = {});
-  /// counts[r] elements from rank r; only the root's counts are read, and each rank's in.count must
-  /// be its entry.
+  /// counts[r] elements from rank r; only the root's counts are read. Error{mismatch}: another
+  /// rank's in.count is not its entry.
   void gather_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts, int root,
                 const Options& options = {});
   /// Rank r's `out` becomes the r-th part of the root's `in` (size() * out.count elements). The
-  /// others' `in` may be empty.
+  /// others' `in` may be empty; the root's `out` may be its own part of `in`. Errors as gather.
   void scatter(ConstTensorView in, TensorView out, int root, const Options& options = {});
+  /// The same with counts[r] elements for rank r. Errors as gather_v.
   void scatter_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts, int root,
                  const Options& options = {});
   /// The reduction of everyone's `in` (size() * out.count elements); rank r gets its r-th part.
+  /// Errors as all_reduce; Error{misuse} also where `in` has another size.
   void reduce_scatter(ConstTensorView in, TensorView out, const Reduction& reduction = {},
-                      const Options& options = {});
-  /// The same with a part of counts[r] elements for rank r; counts are the same on all ranks.
+                      const ReduceOptions& options = {});
+  /// The same with a part of counts[r] elements for rank r. Errors also as all_gather_v.
   void reduce_scatter_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts,
-                        const Reduction& reduction = {}, const Options& options = {});
+                        const Reduction& reduction = {}, const ReduceOptions& options = {});
   /// `in` and `out` are size() equal parts; part j of rank i goes to part i of rank j.
+  /// Error{mismatch}: another count or dtype on another rank. Error{misuse}: they differ in size,
+  /// or are not equal parts.
   void all_to_all(ConstTensorView in, TensorView out, const Options& options = {});
   /// in_counts[j] elements go to rank j, out_counts[i] come from rank i, packed in rank order.
+  /// Error{mismatch}: rank i sends another number than out_counts[i]. Error{misuse}: not one count
+  /// for each rank, or sums that are not those of `in` and `out`.
   void all_to_all_v(ConstTensorView in, std::span<const std::size_t> in_counts, TensorView out,
                     std::span<const std::size_t> out_counts, const Options& options = {});
 
-  // ---- Their started forms: the same meaning, in the order of starting; see Work. ----
-  // With Options::ordered_output start_barrier flushes when it is called, and waits until the
-  // launcher has read when its turn comes. After 16384 that are not complete, starting waits.
+  /// Rank r's `out` becomes the reduction of the `in` of ranks 0 to r, in their order. Both may be
+  /// the same memory. A mean is that of the ranks that were reduced. Errors as all_reduce;
+  /// Error{misuse} also where `out` has not in.count elements, Error{unsupported} for CUDA buffers.
+  void scan(ConstTensorView in, TensorView out, const Reduction& reduction = {},
+            const ReduceOptions& options = {});
+  /// The same of the ranks before r alone; rank 0's `out` is not written.
+  void exscan(ConstTensorView in, TensorView out, const Reduction& reduction = {},
+              const ReduceOptions& options = {});
 
-  Work start_barrier(const Options& options = {});
+  // ---- Their started forms: the same meaning, in the order of starting; see Work. ----
+  // With ordered_output start_barrier flushes when it is called, and waits until the launcher has
+  // read when its turn comes. After 16384 that are not complete, starting waits. What is wrong with
+  // the arguments is thrown by the Work's wait(), and with CUDA buffers at once. Error{internal}:
+  // there can be no thread.
+
+  Work start_barrier(const BarrierOptions& options = {});
   Work start_broadcast(TensorView inout, int root, const Options& options = {});
   Work start_reduce(ConstTensorView in, TensorView out, int root, const Reduction& reduction = {},
-                    const Options& options = {});
+                    const ReduceOptions& options = {});
   Work start_all_reduce(TensorView inout, const Reduction& reduction = {},
-                        const Options& options = {});
+                        const ReduceOptions& options = {});
   Work start_all_gather(ConstTensorView in, TensorView out, const Options& options = {});
   Work start_all_gather_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts,
                           const Options& options = {});
@@ -239,36 +246,55 @@ class DLAUNCH_API Communicator {
   Work start_scatter_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts,
                        int root, const Options& options = {});
   Work start_reduce_scatter(ConstTensorView in, TensorView out, const Reduction& reduction = {},
-                            const Options& options = {});
+                            const ReduceOptions& options = {});
   Work start_reduce_scatter_v(ConstTensorView in, TensorView out,
                               std::span<const std::size_t> counts, const Reduction& reduction = {},
-                              const Options& options = {});
+                              const ReduceOptions& options = {});
   Work start_all_to_all(ConstTensorView in, TensorView out, const Options& options = {});
   Work start_all_to_all_v(ConstTensorView in, std::span<const std::size_t> in_counts,
                           TensorView out, std::span<const std::size_t> out_counts,
                           const Options& options = {});
+  Work start_scan(ConstTensorView in, TensorView out, const Reduction& reduction = {},
+                  const ReduceOptions& options = {});
+  Work start_exscan(ConstTensorView in, TensorView out, const Reduction& reduction = {},
+                    const ReduceOptions& options = {});
 
   // ---- Point to point. Messages between two ranks with one tag arrive in the order sent. ----
+  // Error{misuse}: no such rank, or a tag that is none.
 
   /// Returns when `data` may be used again. A message that fits the kernel's socket buffer does not
-  /// wait for the receiver; a larger one may. Sending to oneself is buffered.
-  void send(ConstTensorView data, int to, const Options& options = {});
-  /// Receives exactly data.count elements of its dtype; anything else is a mismatch on both sides.
-  Received recv(TensorView data, int from, const Options& options = {});
-  Work isend(ConstTensorView data, int to, const Options& options = {});
-  Work irecv(TensorView data, int from, const Options& options = {});
-  /// Starts all before it waits for any, so that exchanges cannot block each other.
+  /// wait for the receiver; a larger one may. Sending to oneself is buffered. Error{mismatch}: the
+  /// receive that took it was for another count or dtype; from a later call, where this one did not
+  /// wait.
+  void send(ConstTensorView data, int to, const MessageOptions& options = {});
+  /// Receives exactly data.count elements of its dtype; Error{mismatch} for anything else.
+  Received recv(TensorView data, int from, const MessageOptions& options = {});
+  Work isend(ConstTensorView data, int to, const MessageOptions& options = {});
+  Work irecv(TensorView data, int from, const MessageOptions& options = {});
+  /// Starts all before it waits for any, so that exchanges cannot block each other. Each goes by
+  /// the tag that it has itself: `comm.batch({Transfer::send(x, next), Transfer::recv(y, last)})`.
+  /// Errors as those of send and recv.
   [[nodiscard]] std::vector<Work> start_batch(std::span<const Transfer> transfers,
                                               const Options& options = {});
+  [[nodiscard]] std::vector<Work> start_batch(std::initializer_list<Transfer> transfers,
+                                              const Options& options = {}) {
+    return start_batch(std::span(transfers.begin(), transfers.size()), options);
+  }
   void batch(std::span<const Transfer> transfers, const Options& options = {});
+  void batch(std::initializer_list<Transfer> transfers, const Options& options = {}) {
+    batch(std::span(transfers.begin(), transfers.size()), options);
+  }
   /// Waits until a message that a recv with these arguments would take has begun to arrive.
-  [[nodiscard]] Received probe(int from, const Options& options = {});
+  [[nodiscard]] Received probe(int from, const MessageOptions& options = {});
   /// The same without waiting.
-  [[nodiscard]] std::optional<Received> try_probe(int from, const Options& options = {});
+  [[nodiscard]] std::optional<Received> try_probe(int from, const MessageOptions& options = {});
 
   // ---- Structured values, see tree.hpp: dictionaries, lists, tensors, numbers, text. ----
 
+  // Error{misuse}: a value that cannot be sent, see Tree::encode.
+
   /// Everyone gets root's value, shape and types included; `value` is read on the root alone.
+  /// Error{mismatch}: another root on another rank. Error{misuse}: no such root.
   [[nodiscard]] Tree broadcast_object(const Tree& value, int root, const Options& options = {});
   /// Everyone's value, in rank order, each as it is.
   [[nodiscard]] std::vector<Tree> all_gather_objects(const Tree& value,
@@ -278,17 +304,19 @@ class DLAUNCH_API Communicator {
   /// one. Structures that differ: Error{mismatch} with the first path that does.
   [[nodiscard]] Tree all_gather_stacked(const Tree& value, const Options& options = {});
   /// One tree of the same structure whose tensors and numbers are reduced over the ranks. Text and
-  /// null must be the same everywhere.
+  /// null must be the same everywhere: Error{mismatch} with the first path that is not.
   [[nodiscard]] Tree all_reduce_object(const Tree& value, const Reduction& reduction = {},
-                                       const Options& options = {});
-  /// Root's result has everyone's value, the others' is empty.
+                                       const ReduceOptions& options = {});
+  /// Root's result has everyone's value, the others' is empty. Errors as broadcast_object.
   [[nodiscard]] std::vector<Tree> gather_objects(const Tree& value, int root,
                                                  const Options& options = {});
-  /// values[r] of root goes to rank r; read on the root alone.
+  /// values[r] of root goes to rank r; read on the root alone. Errors as broadcast_object;
+  /// Error{misuse} also where there is not one value for each rank.
   [[nodiscard]] Tree scatter_objects(std::span<const Tree> values, int root,
                                      const Options& options = {});
-  void send_object(const Tree& value, int to, const Options& options = {});
-  [[nodiscard]] Tree recv_object(int from, const Options& options = {});
+  /// As send and recv; what is no value is Error{mismatch}.
+  void send_object(const Tree& value, int to, const MessageOptions& options = {});
+  [[nodiscard]] Tree recv_object(int from, const MessageOptions& options = {});
 
   // ---- Ending, and going on without the dead. ----
 

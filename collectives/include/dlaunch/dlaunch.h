@@ -10,14 +10,15 @@
  *   collectives.h   collectives and their started forms
  *   messages.h      point to point
  *   tree.h          structured values
+ *   training.h      gradients
  *
  * Calls return a dl_status; DL_OK is 0. Other results come through pointers, which are written on
  * success only; if such a pointer may be null, the call says so.
  *
- * Handles (dl_world, dl_store, dl_comm, dl_buffer, dl_work, dl_listener, dl_tree) are made by calls
- * and ended by their dl_..._free, which take null and do nothing then. A null handle anywhere else
- * is DL_MISUSE, never a crash; so are a null pointer with a count and a number that is no
- * enumerator. A handle that was freed may not be used.
+ * Handles (dl_world, dl_store, dl_comm, dl_buffer, dl_work, dl_listener, dl_tree, dl_reducer) are
+ * made by calls and ended by their dl_..._free, which take null and do nothing then. A null handle
+ * anywhere else is DL_MISUSE, never a crash; so are a null pointer with a count and a number that
+ * is no enumerator. A handle that was freed may not be used.
  *
  * Structures that may grow begin with `struct_size`, which the caller sets to sizeof of the
  * structure it knows; the macros and functions named dl_make_... do. A program built with this
@@ -37,5 +38,6 @@
 #include <dlaunch/c/status.h>
 #include <dlaunch/c/store.h>
 #include <dlaunch/c/tensor.h>
+#include <dlaunch/c/training.h>
 #include <dlaunch/c/tree.h>
 #include <dlaunch/c/world.h>

@@ -18,7 +18,7 @@ enum class ReduceOp : std::uint8_t {
   product,  ///< Integers wrap. bool: logical and.
   min,      ///< A NaN of any rank wins. Not for complex numbers.
   max,      ///< The same.
-  mean,     ///< The sum divided by the number of ranks. Integers: see Options::truncate_mean.
+  mean,     ///< The sum divided by the number of ranks. Integers: see ReduceOptions.
   band,     ///< Bitwise and; integers and bool only.
   bor,
   bxor,

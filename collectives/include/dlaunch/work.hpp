@@ -3,7 +3,13 @@
 #include <dlaunch/error.hpp>
 #include <dlaunch/export.hpp>
 
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 
 namespace dlaunch {
 
@@ -33,18 +39,47 @@ class [[nodiscard, gnu::visibility("default")]] Work {
   explicit Work(std::shared_ptr<WorkState> state) noexcept;
   Work(Work &&) noexcept;
   Work& operator=(Work&& other) noexcept;  ///< Waits for what it held, as the destructor does.
-  /// Waits until complete. An error is not lost: it sticks to the communicator and is thrown by its
-  /// next call.
+  /// Waits until complete, as wait() does, for as long as the call's timeout allows, and throws
+  /// nothing. An error is not lost: it sticks to the communicator and is thrown by its next call
+  /// (misuse and unsupported, which do not stick, are lost). In a forked child it waits for nobody.
   ~Work();
 
   /// Blocks the calling thread until complete, wherever the buffers lie. Throws what the blocking
   /// form of the call throws; calling it again does nothing, or throws the same again.
   void wait();
+  /// The same for `limit` at most; zero or less only looks. True when complete, also when it failed
+  /// (wait() then throws); false when it goes on: that fails no call. Error{misuse} in a completion
+  /// of the same communicator, and in a forked child.
+  [[nodiscard]] bool wait_for(Clock::duration limit);
   /// True when complete, also when it failed (wait() then throws). Waits for nobody; for a message
   /// it also moves what can be moved at once.
   bool test();
-  /// The same, and never sleeps: a few instructions where there is nothing new.
+  /// Made without a call, or moved from.
+  [[nodiscard]] bool is_empty() const noexcept { return state_ == nullptr; }
+  /// The same as test(), and never sleeps: a few instructions where there is nothing new.
   [[nodiscard]] bool done() const noexcept;
+  /// What wait() would throw: null while it goes on (test() is false), and when it succeeded.
+  [[nodiscard]] std::exception_ptr error();
+
+  /// What on_complete calls; `error` is null if the call succeeded, else what wait() throws.
+  using Completion = std::function<void(std::exception_ptr error)>;
+  /// Calls `completion` once, when the call has ended, however it has: also by an abort, a lost
+  /// peer, or the end of its communicator. Several are called in the order in which they were set.
+  /// For started collectives with host buffers; else Error{unsupported}: a message is looked at by
+  /// test() or wait_any(), and a stream has its own callbacks.
+  ///
+  /// Thread: the one that ended the call. That is the communicator's own, or one that waits for
+  /// this Work or for a later call, or the one that destroys the communicator. If the call is
+  /// complete already it is this thread, before on_complete returns.
+  ///
+  /// Order: wait() returns, done() becomes true, and the communicator's next collective begins only
+  /// after it has returned and was destroyed, so what it borrows need not outlive the Work.
+  ///
+  /// It may call anything but what waits for this communicator's started calls, its blocking
+  /// collectives included: Error{misuse}. What it starts there is one of the rank's calls like any
+  /// other: on all ranks in the same order, and from one thread at a time. It does not throw: that
+  /// ends the program (std::terminate).
+  void on_complete(Completion completion);
   /// Lets `cuda_stream` (a cudaStream_t) wait for the result while the host goes on. For host
   /// buffers: Error{unsupported}; call wait().
   void order_before(void* cuda_stream);
@@ -52,5 +87,18 @@ class [[nodiscard, gnu::visibility("default")]] Work {
  private:
   std::shared_ptr<WorkState> state_;
 };
+
+/// Waits until one of `works` is complete, also when it failed (its wait() then throws), and gives
+/// its index: the lowest, if there are several. Empty ones are passed over, and null
+/// pointers. nullopt: none is left, or `limit` has passed, which fails
+/// no call. They may be of several communicators; as long as none is complete each is looked at
+/// some thousand times a second.
+[[nodiscard]] DLAUNCH_API std::optional<std::size_t> wait_any(std::span<Work* const> works,
+                                                              Clock::duration limit);
+[[nodiscard]] DLAUNCH_API std::optional<std::size_t> wait_any(std::span<Work> works,
+                                                              Clock::duration limit);
+/// Waits for all, whatever becomes of any; then throws the error of the first that failed.
+DLAUNCH_API void wait_all(std::span<Work* const> works);
+DLAUNCH_API void wait_all(std::span<Work> works);
 
 }  // namespace dlaunch

@@ -51,22 +51,22 @@ void mismatches(Communicator& comm, int runs) {
   for (int run = 0; run < runs; ++run) {
     Communicator broken = comm.duplicate();
     broken.all_reduce(x);
-    comm.barrier({.ordered_output = false});
+    comm.barrier();
     const auto began = now_ns();
     std::int64_t told = 0;
     try {
       if (comm.rank() == comm.size() - 1) {
-        broken.barrier({.ordered_output = false});
+        broken.barrier();
       } else {
         broken.all_reduce(x);
       }
-      broken.barrier({.ordered_output = false});
+      broken.barrier();
     } catch (const Error& error) {
       if (error.errc() == Errc::mismatch) told = now_ns();
     }
     say("{\"run\": " + std::to_string(run) + ", \"rank\": " + std::to_string(comm.rank()) +
         ", \"began\": " + std::to_string(began) + ", \"told\": " + std::to_string(told) + "}");
-    comm.barrier({.ordered_output = false});
+    comm.barrier();
   }
 }
 

@@ -49,7 +49,7 @@ class Bench {
   void measure(const char* way, const std::function<void()>& step) {
     std::vector<double> costs;
     for (int i = -2; i < steps_; ++i) {  // Two to warm up; buckets are made anew in the second.
-      comm_.barrier({.ordered_output = false});
+      comm_.barrier();
       const double begin = now_ms();
       step();
       double took = now_ms() - begin;

@@ -27,7 +27,7 @@ static dl_view output(const ranks_data* data, size_t count) {
 
 static dl_status make_even_call(const char* call, const ranks_data* d, int* found) {
   const size_t n = d->count, all = d->count * d->size;
-  const dl_options* plain = &DL_OPTIONS(.unordered_output = 1);
+  const dl_options* plain = DL_HERE;
   if (strcmp(call, "barrier") == 0) return dl_barrier(d->comm, plain);
   if (strcmp(call, "broadcast") == 0) return dl_broadcast(d->comm, output(d, n), ROOT, plain);
   if (strcmp(call, "reduce") == 0) {
@@ -57,7 +57,7 @@ static dl_status make_even_call(const char* call, const ranks_data* d, int* foun
 
 static dl_status make_uneven_call(const char* call, const ranks_data* d, int* found) {
   const size_t mine = d->counts[d->rank];
-  const dl_options* plain = &DL_OPTIONS(.unordered_output = 1);
+  const dl_options* plain = DL_HERE;
   if (strcmp(call, "all_gather_v") == 0) {
     return dl_all_gather_v(d->comm, input(d, mine), output(d, d->sum), d->counts, plain);
   }

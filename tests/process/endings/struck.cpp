@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
     comm.set_timeout(std::chrono::milliseconds(strike_name == "stop" ? 300 : 15'000));
     const testing::StruckCall& call = testing::struck_calls().at(argv[3]);
     call(comm, elements);  // Teams and connections are there.
-    comm.barrier({.ordered_output = false});
+    comm.barrier();
     if (rank == victim) {
       steps_left = std::atoi(argv[7]);
       transport::armed_fault_point = strike;
@@ -60,8 +60,8 @@ int main(int argc, char** argv) {
     transport::armed_fault_point = nullptr;
     if (rank == victim) std::printf("%d steps\n", steps_taken.load());
     // A rank that had no more to do in the call is told in the next one.
-    comm.barrier({.ordered_output = false});
-    comm.barrier({.ordered_output = false});
+    comm.barrier();
+    comm.barrier();
     return 0;
   } catch (const Error& error) {
     std::printf("rank %d told %d: %s\n", rank, static_cast<int>(error.errc()), error.what());

@@ -157,7 +157,7 @@ TEST_CASE("news of a death wakes whoever waits, and name rank, host and cause") 
       [&](const World& world) {
         Communicator comm(world);
         comm.set_timeout(20s);
-        comm.barrier();
+        comm.barrier({.ordered_output = true});
         if (comm.rank() == 1) {
           for (int rank : {0, 2, 3}) {
             links[static_cast<std::size_t>(rank)]->lose({1, "node-b", "killed by SIGKILL"});

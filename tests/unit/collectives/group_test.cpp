@@ -76,6 +76,18 @@ TEST_CASE("groups by list, made by all or by members alone, in any order") {
   }));
 }
 
+TEST_CASE("groups of ranks that are written where they are made") {
+  check_all(run_ranks(3, [](const World& world) {
+    Communicator comm(world);
+    const auto ends = comm.group({2, 0});
+    require(ends.has_value() == (comm.rank() != 1), "who is in it");
+    if (comm.rank() == 1) return;
+    require(ends->world_ranks() == std::vector{2, 0}, "their order");
+    Communicator members = comm.group_of_members({0, 2}, {.timeout = 20s});
+    require(sum_of_ranks(members) == 2, "their sum");
+  }));
+}
+
 TEST_CASE("traffic of a duplicate is its own, and its timeout") {
   check_all(run_ranks(2, [](const World& world) {
     Communicator comm(world);

@@ -335,8 +335,8 @@ TEST_CASE("a barrier that was started waits for the launcher in its turn") {
       2,
       [](const World& world) {
         Communicator comm(world);
-        Work ordered = comm.start_barrier();
-        Work plain = comm.start_barrier({.ordered_output = false});
+        Work ordered = comm.start_barrier({.ordered_output = true});
+        Work plain = comm.start_barrier();
         ordered.wait();
         plain.wait();
       },

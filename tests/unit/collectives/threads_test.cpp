@@ -29,7 +29,7 @@ void wait_in_vain() {
   CHECK(outcomes.front().code == Errc::timeout);
 }
 
-void meet(Communicator& comm) { comm.barrier({.ordered_output = false}); }
+void meet(Communicator& comm) { comm.barrier(); }
 
 /// One thread's calls on its communicator: sizes that go through all algorithms, and messages that
 /// the other side is late to receive.
@@ -46,7 +46,7 @@ void use(Communicator& comm, int thread) {
     const std::vector<int> out(count, comm.rank() * 100 + thread);
     std::vector<int> in(count);
     auto sent = comm.isend(out, next, {.tag = thread});
-    comm.barrier({.ordered_output = false});
+    comm.barrier();
     comm.recv(in, previous, {.tag = thread});
     sent.wait();
     CHECK(in == std::vector<int>(count, previous * 100 + thread));
@@ -103,9 +103,9 @@ TEST_CASE("abort ends the calls of one communicator, and not those of another th
                ended = error.errc();
              }
            });
-           for (int i = 0; i < 50; ++i) working.barrier({.ordered_output = false});
+           for (int i = 0; i < 50; ++i) working.barrier();
            waiting.abort();
-           for (int i = 0; i < 50; ++i) working.barrier({.ordered_output = false});
+           for (int i = 0; i < 50; ++i) working.barrier();
          }
          CHECK(ended == Errc::aborted);
          comm.barrier();

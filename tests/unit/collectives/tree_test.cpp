@@ -4,6 +4,10 @@
 
 #include <dlaunch/dlaunch.hpp>
 
+#include <limits>
+#include <sstream>
+#include <utility>
+
 #include <doctest/doctest.h>
 
 using namespace dlaunch;
@@ -17,19 +21,13 @@ void require(bool holds, const char* what) {
   if (!holds) throw std::runtime_error(what);
 }
 
-Tensor tensor_of(std::vector<std::int64_t> shape, const std::vector<float>& values) {
-  Tensor tensor{ConstTensorView(values)};
-  tensor.shape = std::move(shape);
-  return tensor;
-}
-
 Tree sample() {
   return Tree::dict({{"loss", 0.5},
                      {"step", 7},
                      {"done", false},
                      {"name", "first"},
                      {"none", nullptr},
-                     {"grad", tensor_of({2, 1}, {1, 2})},
+                     {"grad", Tensor::of<float>({1, 2}, {2, 1})},
                      {"items", Tree::list({1, Tree::tuple({2, "x"})})}});
 }
 
@@ -72,6 +70,67 @@ TEST_CASE("a tree's parts, and dictionaries whatever the order of their keys") {
   CHECK(std::vector<int>(values.begin(), values.end()) == std::vector{1, 4, 2, 5, 3, 6});
 }
 
+TEST_CASE("a tensor of values in a shape, which may be changed in place") {
+  Tensor tensor = Tensor::of<float>({1, 2, 3, 4, 5, 6}, {2, 3});
+  CHECK(tensor.dtype == DType::f32);
+  CHECK(tensor.shape == std::vector<std::int64_t>{2, 3});
+  tensor.values<float>()[5] = 7;
+  CHECK(std::as_const(tensor).values<float>()[5] == 7);
+  CHECK_THROWS_AS(tensor.values<double>(), Error);
+  CHECK_THROWS_AS(Tensor::of<float>({1, 2}, {3}), Error);
+  CHECK(Tensor::of(std::vector<bool>{true, false}).values<bool>()[0]);
+  CHECK(Tensor::of(std::vector<int>()).shape == std::vector<std::int64_t>{0});
+}
+
+TEST_CASE("what C++ has becomes a tree, and no more than fits") {
+  CHECK(Tree(std::size_t{7}) == Tree(7));
+  CHECK(Tree(std::uint8_t{255}) == Tree(255));
+  CHECK(Tree(-3LL) == Tree(-3));
+  CHECK(Tree(0.5F) == Tree(0.5));
+  CHECK(std::string(Tree(true).kind()) == "bool");
+  CHECK_THROWS_AS(Tree(~std::uint64_t{0}), Error);
+  CHECK(Tree(std::vector<float>{1, 2}) == Tree(Tensor::of<float>({1, 2})));
+  CHECK(Tree(std::vector<std::string>{"a", "b"}) == Tree::list({"a", "b"}));
+  CHECK(Tree(std::vector<std::vector<int>>{{1}, {2, 3}}) ==
+        Tree::list({std::vector{1}, std::vector{2, 3}}));
+  CHECK(Tree(std::vector<Tree>{1, "x"}) == Tree::list({1, "x"}));
+}
+
+TEST_CASE("a tree's text shows it, and is read again beside its tensors") {
+  const Tree tree = sample();
+  const std::string text = tree.text();
+  CHECK(text ==
+        R"({"loss":0.5,"step":7,"done":false,"name":"first","none":null,)"
+        R"("grad":{"$tensor":0,"dtype":"f32","shape":[2,1]},"items":[1,{"$tuple":[2,"x"]}]})");
+  std::ostringstream out;
+  out << tree;
+  CHECK(out.str() == text);
+  REQUIRE(tree.tensors().size() == 1);
+  const std::vector<Tensor> beside{*tree.tensors()[0]};
+  CHECK(Tree::parse(text, beside) == tree);
+  CHECK(Tree::parse(tree.text(2), beside) == tree);
+  CHECK(Tree::parse("[1, -2, 3.0, \"x\", null, true]") ==
+        Tree::list({1, -2, 3.0, "x", nullptr, true}));
+  for (const Tree& value :
+       {Tree(std::numeric_limits<double>::infinity()), Tree(std::string("\xff\x00", 2)),
+        Tree::dict({{"$key", 1}}), Tree::tuple({}), Tree()}) {
+    CHECK(Tree::parse(value.text()) == value);
+  }
+  const auto sentence = [](std::string_view wrong) -> std::string {
+    try {
+      static_cast<void>(Tree::parse(wrong));
+      return "";
+    } catch (const Error& error) {
+      CHECK(error.errc() == Errc::misuse);
+      return error.what();
+    }
+  };
+  CHECK(sentence("{\"a\": ").find("the text is no JSON") == 0);
+  CHECK(sentence("{\"$tensor\": 1}") == "the text asks for tensor 1, 0 were given");
+  CHECK(sentence("{\"$sum\": 1}").find("means nothing") != std::string::npos);
+  CHECK(sentence(std::string(200, '[')).find("deeper than 64 levels") != std::string::npos);
+}
+
 TEST_CASE("broadcast, gather and scatter of trees") {
   for (const int size : {1, 3}) {
     check_all(run_ranks(size, [](const World& world) {
@@ -101,8 +160,10 @@ TEST_CASE("all_gather stacks on a new leading axis, also in a world of one") {
       Communicator comm(world);
       comm.set_timeout(20s);
       const auto mine = static_cast<float>(comm.rank());
-      const Tree got = comm.all_gather_stacked(Tree::dict(
-          {{"x", 10 * comm.rank()}, {"t", tensor_of({2, 1}, {mine, -mine})}, {"s", "text"}}));
+      const Tree got =
+          comm.all_gather_stacked(Tree::dict({{"x", 10 * comm.rank()},
+                                              {"t", Tensor::of<float>({mine, -mine}, {2, 1})},
+                                              {"s", "text"}}));
       const auto& x = got["x"].as<Tensor>();
       const auto n = static_cast<std::int64_t>(comm.size());
       require(x.shape == std::vector<std::int64_t>{n, 1}, "the shape of a number");
@@ -121,10 +182,10 @@ TEST_CASE("all_reduce folds tensors and numbers, whatever the order of keys") {
   check_all(run_ranks(3, [](const World& world) {
     Communicator comm(world);
     comm.set_timeout(20s);
-    const Tree a = Tree::dict({{"n", comm.rank()}, {"t", tensor_of({2}, {1, 2})}});
-    const Tree b = Tree::dict({{"t", tensor_of({2}, {1, 2})}, {"n", comm.rank()}});
+    const Tree a = Tree::dict({{"n", comm.rank()}, {"t", Tensor::of<float>({1, 2})}});
+    const Tree b = Tree::dict({{"t", Tensor::of<float>({1, 2})}, {"n", comm.rank()}});
     const Tree got = comm.all_reduce_object(comm.rank() == 1 ? b : a);
-    require(got == Tree::dict({{"n", 3}, {"t", tensor_of({2}, {3, 6})}}), "sum");
+    require(got == Tree::dict({{"n", 3}, {"t", Tensor::of<float>({3, 6})}}), "sum");
     require(comm.all_reduce_object(Tree(1.5), ReduceOp::mean) == Tree(1.5), "mean");
     require(comm.all_reduce_object(Tree(Tensor(DType::f32, {0, 3}))) ==
                 Tree(Tensor(DType::f32, {0, 3})),

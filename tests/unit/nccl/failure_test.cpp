@@ -146,9 +146,7 @@ TEST_CASE("what cannot be is refused with its reason") {
                 [&](Communicator& comm) {
                   // 200 and 200 would be 72, and not 200.
                   std::vector<std::uint8_t> large(4, 200);
-                  Options options;
-                  options.truncate_mean = true;
-                  comm.all_reduce(here(large), ReduceOp::mean, options);
+                  comm.all_reduce(here(large), ReduceOp::mean, {.truncate_mean = true});
                 });
   check_refused(Errc::unsupported, "canonical", [&](Communicator& comm) {
     comm.all_reduce(here(x), Reduction(ReduceOp::sum).canonical());
@@ -157,7 +155,7 @@ TEST_CASE("what cannot be is refused with its reason") {
     comm.all_reduce({x.data(), 2, DType::f32, Place{0}, 2});
   });
   check_refused(Errc::unsupported, "no tags", [&](Communicator& comm) {
-    Options options;
+    MessageOptions options;
     options.tag = 3;
     comm.send(here(x), 0, options);
   });

@@ -9,7 +9,7 @@ extern "C" {
 /* ---- Collectives: every rank calls, in the same order. See dl_comm for threads, buffers and
  * errors. `counts` have dl_comm_size(comm) entries, in elements. ---- */
 
-/* Returns when all ranks have called; see dl_options.unordered_output. With dl_options.cuda_stream
+/* Returns when all ranks have called; see dl_options.ordered_output. With dl_options.cuda_stream
  * it returns at once, and is a barrier of the ranks' streams. */
 DL_API dl_status dl_barrier(dl_comm* comm, const dl_options* options);
 /* Everyone's `inout` becomes that of `root`. Same count and dtype on all ranks. */
@@ -55,6 +55,14 @@ DL_API dl_status dl_all_to_all(dl_comm* comm, dl_const_view in, dl_view out,
 DL_API dl_status dl_all_to_all_v(dl_comm* comm, dl_const_view in, const size_t* in_counts,
                                  dl_view out, const size_t* out_counts, const dl_options* options);
 
+/* Rank r's `out` becomes the reduction of the `in` of ranks 0 to r, in their order. Both may be the
+ * same memory. DL_UNSUPPORTED for CUDA buffers. */
+DL_API dl_status dl_scan(dl_comm* comm, dl_const_view in, dl_view out, dl_reduction reduction,
+                         const dl_options* options);
+/* The same of the ranks before r alone; rank 0's `out` is not written. */
+DL_API dl_status dl_exscan(dl_comm* comm, dl_const_view in, dl_view out, dl_reduction reduction,
+                           const dl_options* options);
+
 /* ---- Started calls. ---- */
 
 /* A call that was started and may not be complete. The memory its views show is borrowed until it
@@ -70,6 +78,27 @@ DL_API dl_status dl_work_wait(dl_work* work);
 DL_API dl_status dl_work_test(dl_work* work, int* done);
 /* 1 when complete, else 0; makes no progress. 1 for null. */
 DL_API int dl_work_done(const dl_work* work);
+/* The same as dl_work_wait for `limit_ms` at most; zero or less only looks. *done becomes 1 when
+ * complete, also when it failed (dl_work_wait then says so), and 0 when it goes on: that fails no
+ * call. */
+DL_API dl_status dl_work_wait_for(dl_work* work, int64_t limit_ms, int* done);
+/* Waits until one of `count` works is complete, also when it failed: *index is the lowest such.
+ * Null ones are passed over; *index becomes `count` where none is left, or when `limit_ms` has
+ * passed, which fails no call. */
+DL_API dl_status dl_work_wait_any(dl_work* const* works, size_t count, int64_t limit_ms,
+                                  size_t* index);
+/* Waits for all, whatever becomes of any, and returns what the first that failed returns. Null ones
+ * are passed over. */
+DL_API dl_status dl_work_wait_all(dl_work* const* works, size_t count);
+/* Called once when a call has ended, with what dl_work_wait returns for it, and the sentence of
+ * what went wrong ("" for DL_OK), which lives until it returns. */
+typedef void (*dl_completion)(void* argument, dl_status status, const char* message);
+/* For started collectives with host buffers, else DL_UNSUPPORTED. Called on the thread that ended
+ * the call: the communicator's own, one that waits for this work or for a later call, or the one in
+ * dl_comm_free; if the call is complete already, on this one, before this returns. dl_work_wait
+ * returns, and the communicator's next collective begins, only after it has returned. It may call
+ * anything but what waits for this communicator's started calls, which is DL_MISUSE there. */
+DL_API dl_status dl_work_on_complete(dl_work* work, dl_completion completion, void* argument);
 /* Lets `cuda_stream` (a cudaStream_t) wait for the result while the host goes on. For host buffers:
  * DL_UNSUPPORTED; call dl_work_wait. */
 DL_API dl_status dl_work_order_before(dl_work* work, void* cuda_stream);
@@ -111,6 +140,10 @@ DL_API dl_status dl_start_all_to_all(dl_comm* comm, dl_const_view in, dl_view ou
 DL_API dl_status dl_start_all_to_all_v(dl_comm* comm, dl_const_view in, const size_t* in_counts,
                                        dl_view out, const size_t* out_counts, dl_work** work,
                                        const dl_options* options);
+DL_API dl_status dl_start_scan(dl_comm* comm, dl_const_view in, dl_view out, dl_reduction reduction,
+                               dl_work** work, const dl_options* options);
+DL_API dl_status dl_start_exscan(dl_comm* comm, dl_const_view in, dl_view out,
+                                 dl_reduction reduction, dl_work** work, const dl_options* options);
 
 #ifdef __cplusplus
 }

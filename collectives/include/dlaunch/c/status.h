@@ -70,7 +70,8 @@ enum {
   DL_TAG_MAX = 0x7fffffff
 };
 
-/* Every field's zero is what is right for most. Null instead of a pointer to it: all zero. */
+/* One structure for all calls; a field that is another call's is not looked at. Every field's zero
+ * is what is right for most. Null instead of a pointer to it: all zero. */
 typedef struct dl_options {
   size_t struct_size; /* sizeof(dl_options). */
   /* The place of this call in the program, shown in messages. The strings must live as long as the
@@ -86,10 +87,10 @@ typedef struct dl_options {
   void* cuda_stream;
   /* 1 lets DL_MEAN divide integers and drop the fraction (towards zero). */
   int32_t truncate_mean;
-  /* dl_barrier only. 0: first flush stdout and stderr and wait until the launcher has read them,
+  /* dl_barrier only. 1: first flush stdout and stderr and wait until the launcher has read them,
    * so that what was printed before the barrier appears before what is printed after it, on any
-   * rank. 1: do not. */
-  int32_t unordered_output;
+   * rank. 0: do not. */
+  int32_t ordered_output;
 } dl_options;
 
 /* Options that know where they stand and are otherwise all zero. */

@@ -120,15 +120,24 @@ DL_API const char* dl_reduce_op_text(dl_reduce_op op);
 typedef void (*dl_fold)(void* argument, void* accumulated, const void* next, size_t count,
                         dl_dtype dtype);
 
-/* An operation and what it needs; see dlaunch/reduction.hpp for the order in which elements are
- * reduced (that of the ranks, so that the result has the same bits on all of them). */
+/* The order in which elements are reduced, as dlaunch/reduction.hpp tells: one of the DL_... below.
+ * The same on all ranks, else DL_MISMATCH. */
+typedef int32_t dl_reduce_order;
+enum {
+  DL_ORDER_RANKS = 0,     /* That of the ranks: the result has the same bits on all of them. */
+  DL_ORDER_CANONICAL = 1, /* Pairs of ranks, then pairs of pairs: the same however ranks are spread
+                           * over nodes, and with less rounding. */
+  DL_ORDER_ANY = 2        /* Whichever is fastest for the size and the ranks' places. */
+};
+
+/* An operation and what it needs. */
 typedef struct dl_reduction {
   dl_reduce_op op;
-  int32_t reserved; /* 0. */
+  dl_reduce_order order;
   double factor;    /* DL_PREMUL_SUM. */
   const char* name; /* DL_CUSTOM: shows in messages, and is compared between ranks. */
   dl_fold fold;     /* DL_CUSTOM. */
-  void* argument;   /* DL_CUSTOM: given to reduce; lives until the call is complete. */
+  void* argument;   /* DL_CUSTOM: given to fold; lives until the call is complete. */
 } dl_reduction;
 
 /* `dl_all_reduce(comm, x, dl_op(DL_MAX), DL_HERE)`. */
@@ -140,6 +149,15 @@ static inline dl_reduction dl_op(dl_reduce_op op) {
  * else. The factor is the same on all ranks, else DL_MISMATCH. Floats and complex only. */
 static inline dl_reduction dl_op_premul_sum(double factor) {
   dl_reduction reduction = {DL_PREMUL_SUM, 0, factor, NULL, NULL, NULL};
+  return reduction;
+}
+/* The same operation in another order: `dl_canonical(dl_op(DL_SUM))`. */
+static inline dl_reduction dl_canonical(dl_reduction reduction) {
+  reduction.order = DL_ORDER_CANONICAL;
+  return reduction;
+}
+static inline dl_reduction dl_any_order(dl_reduction reduction) {
+  reduction.order = DL_ORDER_ANY;
   return reduction;
 }
 /* An operation of the program's own. */
