@@ -20,7 +20,7 @@ namespace {
 
 constexpr int no_root = -1;
 
-/// Where each rank's part lies, in bytes; of counts that are given.
+/// The place of each rank's part, in bytes, by the counts that are given.
 Offsets parts_of(const CollectiveCall& what) {
   return algorithms::parts_of(what.counts, size_of(what.compared().dtype));
 }

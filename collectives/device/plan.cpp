@@ -25,7 +25,7 @@ void add_copy(Plan& plan, const void* from, void* to, std::size_t bytes) {
   if (from != to && bytes > 0) plan.steps.push_back({Move::copy, from, to, bytes, -1});
 }
 
-/// Where each rank's part lies, in bytes; `own` is this rank's.
+/// The place of each rank's part, in bytes; `own` is this rank's.
 Offsets parts_of(const Call& call, const CollectiveCall& what, const ConstTensorView& own) {
   if (!shape_of(what.op).has_counts) return algorithms::equal_parts(call.size(), own.bytes());
   return algorithms::parts_of(what.counts, size_of(own.dtype));

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-/// Where ranks go apart: pure, from their records alone.
+/// The call in which ranks go apart: pure, from their records alone.
 namespace dlaunch::launcher {
 
 /// A collective, which all ranks of its communicator make under one number.
@@ -49,7 +49,7 @@ struct Divergence {
   std::vector<int> absent;
 };
 
-/// Of all such calls, the one that began first.
+/// The one of all such calls that began first.
 std::optional<Divergence> first_divergence(std::span<const RankLog> ranks);
 
 /// Two ranks that made different calls under one number, of which one has returned: it cannot tell

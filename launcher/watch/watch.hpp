@@ -41,7 +41,7 @@ class Watch {
   void begin(const Assignment& assignment, const std::string& host, const std::string& node_id);
   /// The same, with other nodes. The line outlives us.
   void begin_with_others(const Assignment& assignment, QuestionLine& line, JobWatch::Roster roster);
-  /// Where other nodes' questions and answers go; also before our first epoch has begun.
+  /// Takes other nodes' questions and answers, also before our first epoch has begun.
   Inquiries& inquiries() { return job().inquiries(); }
   /// Ranks of another node will not come back.
   void lost(int first_rank, int count, const std::string& cause);

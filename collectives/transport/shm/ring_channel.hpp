@@ -67,7 +67,7 @@ class RingReader final : public ReceivingEnd {
   /// must be waiting for it. Returns whether it did.
   bool take(Receive& receive);
   bool take_soon(Receive& receive, const Patience& patience) override;
-  /// Whoever waits spins on all rings.
+  /// A rank that waits spins on all rings.
   bool is_worth_looking() const noexcept override { return false; }
   /// The end of a process is not written into its rings.
   bool has_left_something() const noexcept override { return !ended_ && has_news(); }

@@ -45,7 +45,7 @@ void AgentCore::on(const JobOver& e) {
   if (is_decided()) return;
   job_over_ = e.exit_code;
   if (!has_workers()) return finish(e.exit_code);
-  // Who waits for the ranks of a lost node has just been told.
+  // The ranks that wait for those of a lost node have just been told.
   const bool lost = e.exit_code == exit_code::node_lost;
   effects_.push_back(Stop{lost ? StopOrder::Manner::report_first : StopOrder::Manner::at_once});
 }

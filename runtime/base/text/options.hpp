@@ -76,7 +76,7 @@ class OptionTable {
   /// By flag, dashes and underscores alike; nullptr for none.
   const Option* find(std::string_view flag) const;
   const Option* find(char letter) const;
-  /// Where a flag that there is stands among the options.
+  /// The place among the options of a flag that exists.
   std::size_t index_of(std::string_view flag) const;
   /// The option that was probably meant, of some; nullptr where none is near.
   const Option* nearest(std::string_view flag, bool (*among)(const Option&)) const;

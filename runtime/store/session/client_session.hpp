@@ -32,7 +32,7 @@ class ClientSession {
     /// A connection for which more is queued, because the other end does not read, is dropped.
     std::size_t unsent_bytes_max = std::numeric_limits<std::size_t>::max();
   };
-  /// Whoever waits for an answer; borrowed until it returns.
+  /// The caller that waits for an answer; borrowed until it returns.
   using Answer = std::function<void(const wire::FrameHeader&, BytesView)>;
   struct Event {
     enum class Kind {
@@ -58,7 +58,7 @@ class ClientSession {
 
   /// There is a new connection; with a key, `sealed` says whether it goes through TLS.
   void begin(bool sealed, Clock::time_point now);
-  /// Where to read to.
+  /// The place to read to.
   std::span<std::byte> room();
   /// So much was read, and these descriptors came with it.
   void received(std::size_t size, std::vector<unique_fd> descriptors, Clock::time_point now);

@@ -53,7 +53,7 @@ TEST_CASE("two nodes join, meet in the store, and finish") {
   CHECK(answered.node == 1);
   CHECK(as_text(answered.answer) == "!");
   CHECK(early.hear<message::Answered>().node == message::Answered::no_more);
-  // Of another epoch: nobody is asked.
+  // It names another epoch: nobody is asked.
   early.tell(message::Ask{2, 6, message::Ask::all_nodes, 10s, {}});
   CHECK(early.hear<message::Answered>().number == 6);
 
