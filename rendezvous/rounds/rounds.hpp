@@ -1,7 +1,7 @@
 #pragma once
 
-#include "runtime/base/liveness.hpp"
 #include "runtime/base/departure.hpp"
+#include "runtime/base/liveness.hpp"
 #include "runtime/base/verdict.hpp"
 #include "runtime/segment/call_ledger.hpp"
 
