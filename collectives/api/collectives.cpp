@@ -199,8 +199,8 @@ Work Communicator::start_reduce(ConstTensorView in, TensorView out, int root,
 void Communicator::all_reduce(TensorView inout, const Reduction& reduction,
                               const ReduceOptions& options) {
   // Programs wait for small ones more than for anything else: most have a body of their own here.
-  const bool is_simple = inout.place.is_host() && is_plain(reduction);
-  if (!is_simple || !state_->is_settled_for(options)) [[unlikely]] {
+  const bool is_settled = state_->is_settled_for(options);
+  if (!is_settled || !inout.place.is_host() || !is_plain(reduction)) [[unlikely]] {
     const Options common = options;
     return state_->run(
         {Op::all_reduce, &common, {}, inout, no_root, &reduction, {}, {}, options.truncate_mean});
