@@ -387,15 +387,6 @@ void Call::check_source(int world_rank, const Waiting& waiting) {
   if (!may_come) check_waited(world_rank, closed);
 }
 
-/// The first rank of the group that did not leave in good order; null if there is none.
-const PeerLoss* Call::lost_member() const {
-  const auto& losses = setting_.mesh.losses();
-  const auto found = std::find_if(losses.begin(), losses.end(), [&](const PeerLoss& loss) {
-    return !is_orderly(loss) && setting_.group.rank_of(loss.rank) >= 0;
-  });
-  return found == losses.end() ? nullptr : &*found;
-}
-
 /// Throws when it is certain that nothing more comes from, or goes to, this rank, and the cause is
 /// known or will not become known.
 void Call::check_waited(int world_rank, const std::string* closed) {
@@ -418,12 +409,7 @@ void Call::check_waited(int world_rank, const std::string* closed) {
   if (told != nullptr && told->code != Errc::peer_lost && (closed != nullptr || is_settled)) {
     throw_told(*told);
   }
-  if (is_settled) {
-    // A rank that gave up in the midst of a message to us could not say over whom.
-    if (loss == nullptr) loss = lost_member();
-    if (loss != nullptr) throw_lost(loss->rank, loss->cause);
-    throw_lost(world_rank, *closed);
-  }
+  if (is_settled) throw_gone(world_rank, closed);
   waits().look_again = std::min(waits().look_again, settled);
 }
 

@@ -292,7 +292,7 @@ class Call final : public Mesh, public transport::WaitPolicy {
   static bool is_orderly(const PeerLoss& loss);
   void check_left();
   void check_source(int world_rank, const Waiting& waiting);
-  const PeerLoss* lost_member() const;
+  [[noreturn]] void throw_gone(int world_rank, const std::string* closed);
   void check_waited(int world_rank, const std::string* closed);
   bool is_elsewhere(int world_rank) const;
   const std::string* end_of(int world_rank, const Waiting& waiting) const;

@@ -58,6 +58,18 @@ void Call::tell_failure(const Error& error, Scope scope) {
   }
 }
 
+/// Over a rank of which nothing more comes. One whose connection ended and that is not known to be
+/// lost has given up, and in the midst of a message to us it could not say over whom.
+void Call::throw_gone(int world_rank, const std::string* closed) {
+  const PeerLoss* loss = setting_.mesh.loss_of(world_rank);
+  if (loss != nullptr) throw_lost(world_rank, loss->cause);
+  for (const PeerLoss& other : setting_.mesh.losses()) {
+    const bool is_cause = !is_orderly(other) && setting_.group.rank_of(other.rank) >= 0;
+    if (is_cause) throw_lost(other.rank, other.cause);
+  }
+  throw_lost(world_rank, *closed);
+}
+
 /// A fault of this rank's own names this rank to the others.
 Claim Call::claim_for_others(const Error& failure) const {
   const auto* known = dynamic_cast<const CallError*>(&failure);
