@@ -66,7 +66,7 @@ TEST_CASE("a bare program has torchrun's defaults") {
   CHECK(options.failure_grace == dlaunch::failure_grace_standard);
   CHECK(options.rdzv_times.join == std::chrono::minutes(10));
   CHECK(options.rdzv_times.last_call == std::chrono::seconds(30));
-  CHECK(options.rdzv_times.lease() == std::chrono::seconds(5));
+  CHECK(options.rdzv_times.liveness().lease == std::chrono::seconds(5));
   CHECK(options.shutdown_timeout == std::chrono::seconds(30));
   CHECK(options.signals == std::vector<int>{SIGTERM, SIGINT, SIGHUP, SIGQUIT});
   CHECK(options.notes.empty());
