@@ -27,6 +27,19 @@ Tensor tensor_of(const dl_tensor& given) {
   return Tensor::packed(given.data, tensor.dtype, tensor.shape, {given.strides, axes});
 }
 
+/// What is wrong with the text is an argument's fault, told with the name of the call.
+Tree parsed(std::string_view json, std::span<const dl_tensor> tensors) {
+  try {
+    return Tree::parse(json, [&](std::uint64_t index) {
+      require(index < tensors.size(), "the text asks for tensor " + std::to_string(index) + ", " +
+                                          std::to_string(tensors.size()) + " were given");
+      return tensor_of(tensors[index]);
+    });
+  } catch (const dlaunch::Error& wrong) {
+    throw Misuse{wrong.what()};
+  }
+}
+
 // ---- Calls on a communicator. ----
 
 const Tree& value_of(const dl_tree* tree) {
@@ -62,12 +75,7 @@ dl_status dl_tree_parse(const char* json, const dl_tensor* tensors, size_t count
   return guarded([&] {
     auto& made = place(tree, "tree");
     require(tensors != nullptr || count == 0, "'tensors' is a null pointer");
-    const std::span given(tensors, count);
-    made = new dl_tree(Tree::parse(text_of(json, "json"), [&](std::uint64_t index) {
-      require(index < count, "the text asks for tensor " + std::to_string(index) + ", " +
-                                 std::to_string(count) + " were given");
-      return tensor_of(given[index]);
-    }));
+    made = new dl_tree(parsed(text_of(json, "json"), {tensors, count}));
   });
 }
 
