@@ -147,6 +147,7 @@ void Communicator::State::make(const CollectiveCall& what) {
 
 void Communicator::State::run(CollectiveCall what) {
   what.forget_unused(group.rank);
+  what.traffic = traffic;
   if (what.device() >= 0) return run_on_device(device::request(what), *what.options);
   make(what);
 }
@@ -199,7 +200,7 @@ Work Communicator::start_reduce(ConstTensorView in, TensorView out, int root,
 void Communicator::all_reduce(TensorView inout, const Reduction& reduction,
                               const ReduceOptions& options) {
   // Programs wait for small ones more than for anything else: most have a body of their own here.
-  const bool is_settled = state_->is_settled_for(options);
+  const bool is_settled = state_->is_settled();
   if (!is_settled || !inout.place.is_host() || !is_plain(reduction)) [[unlikely]] {
     const Options common = options;
     return state_->run(

@@ -78,6 +78,7 @@ struct CollectiveCall {
   std::span<const std::size_t> out_counts = {};  ///< An exchange's.
   bool truncate_mean = false;                    ///< See ReduceOptions.
   bool ordered_output = false;                   ///< See BarrierOptions.
+  std::uint32_t traffic = 0;                     ///< What it is for, packed; 0: the program.
 
   /// The view whose elements ranks compare.
   ConstTensorView compared() const noexcept { return compared_by(op); }
@@ -108,6 +109,7 @@ struct CollectiveCall {
   transport::Fingerprint print;
   print.op = op;
   print.root = what.root;
+  print.traffic = what.traffic;
   if (shape.buffers == Buffers::none) return print;
   const ConstTensorView compared = what.compared_by(op);
   print.dtype = compared.dtype;

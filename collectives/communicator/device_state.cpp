@@ -111,8 +111,8 @@ void Communicator::State::on_device(const Request& request, const Options& optio
   check_process();
   queue->finish_all();
   Fingerprint fingerprint = request.fingerprint;
-  fingerprint.traffic |= options.traffic;
   if (!is_message(fingerprint)) {
+    fingerprint.traffic |= traffic;
     fingerprint.sequence = ++sequence;
     fingerprint.argument += Fingerprint::argument_of(fingerprint.traffic);
   }

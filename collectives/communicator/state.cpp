@@ -127,6 +127,7 @@ void Communicator::State::break_between_calls(const Error& why) noexcept {
 
 Work Communicator::State::start(CollectiveCall what) {
   what.forget_unused(group.rank);
+  what.traffic = traffic;
   if (what.device() >= 0) return start_on_device(device::request(what), *what.options);
   check_process();
   mesh->control().note_started();

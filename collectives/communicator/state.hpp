@@ -108,7 +108,9 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   /// Also for the thread that looks after a device.
   std::atomic<Clock::duration> timeout{std::chrono::minutes(5)};
   std::atomic<std::uint64_t> sequence{0};  ///< The number of the last collective that ran.
-  std::uint64_t agreements = 0;            ///< Calls of agree and shrink so far.
+  /// What the program's collectives are for, packed; 0: its own. Also for completions.
+  std::atomic<std::uint32_t> traffic{0};
+  std::uint64_t agreements = 0;  ///< Calls of agree and shrink so far.
   /// 1 until the shm group, or the nodes, have been sought. For any thread.
   std::atomic<std::uint32_t> unsettled{1};
   bool shm_sought = false;
@@ -139,17 +141,23 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   void make(transport::Op op, const CollectiveCall& what);
   template <transport::Op op>
   void make_of(const CollectiveCall& what);
-  /// The ranks' nodes are known, and the call says nothing of what it is for.
-  bool is_settled_for(const Options& options) const { return (options.traffic | unsettled) == 0; }
+  /// The ranks' nodes are known, and the program's calls are its own.
+  bool is_settled() const { return (traffic | unsettled) == 0; }
   /// As run(), in the background, in its turn.
   Work start(CollectiveCall what);
+  /// With what the program's collectives are for.
+  transport::Fingerprint marked(transport::Fingerprint call) const {
+    call.traffic = traffic;
+    return call;
+  }
   /// A collective: runs what was started before, then `body(Call&)`; a failure is told to the
   /// others and sticks.
   template <class Body>
   void collective(transport::Fingerprint fingerprint, const Options& options, const Body& body) {
+    fingerprint = marked(fingerprint);
     count_and_run(fingerprint, options, body);
   }
-  /// The same; `fingerprint` becomes that of the call. `is_settled`: is_settled_for(options).
+  /// The same; `fingerprint` becomes that of the call. `is_settled`: see there.
   template <bool is_settled = false, class Body>
   [[gnu::always_inline]] void count_and_run(transport::Fingerprint& fingerprint,
                                             const Options& options, const Body& body) {
@@ -157,7 +165,6 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     check_process();
     queue->finish_all();
     // Counted before anything can fail, so that the ranks' numbers stay equal.
-    record.traffic = fingerprint.traffic = options.traffic;
     record.sequence = fingerprint.sequence = sequence.load(std::memory_order_relaxed) + 1;
     sequence.store(fingerprint.sequence, std::memory_order_relaxed);
     throw_if_broken();

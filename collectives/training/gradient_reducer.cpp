@@ -58,10 +58,9 @@ GradientReducer::GradientReducer(Communicator& communicator, std::vector<Paramet
                                  std::vector<TensorView> buffers, ReducerSettings settings,
                                  const CallSite& site)
     : Joinable(communicator) {
-  Options options;
-  options.site = in_program(site);
-  options.traffic = transport::Traffic{Purpose::parameters, false, number_, 0}.pack();
-  options.cuda_stream = settings.cuda_stream;
+  const MarkedOptions options =
+      group_->mark({Purpose::parameters, false, number_, 0},
+                   {.cuda_stream = settings.cuda_stream, .site = in_program(site)});
   Communicator& own = this->communicator();
   training::check_parameters(own, parameters, buffers, settings, options, *group_);
   state_ = std::make_unique<State>(own, number_, *group_, std::move(parameters), std::move(buffers),

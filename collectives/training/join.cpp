@@ -12,7 +12,6 @@ namespace dlaunch {
 namespace {
 
 using transport::Purpose;
-using transport::Traffic;
 
 /// So many iterations more than this rank had are worth a word.
 constexpr long shadows_max_silent = 1000;
@@ -63,9 +62,8 @@ void Joinable::announce(int part, const CallSite& site) {
   group_->announce(*this, part);
 }
 
-Options Joinable::traffic(Options options) const {
-  options.traffic = Traffic{Purpose::joinable, group_->is_shadowing(), number_, 0}.pack();
-  return options;
+MarkedOptions Joinable::traffic(const Options& options) const {
+  return group_->mark({Purpose::joinable, group_->is_shadowing(), number_, 0}, options);
 }
 
 int Joinable::divisor() const noexcept {

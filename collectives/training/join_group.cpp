@@ -30,11 +30,13 @@ CallSite in_program(const CallSite& site) noexcept {
 
 void JoinGroup::come_from(const CallSite& site) noexcept { site_ = in_program(site); }
 
-Options JoinGroup::options_of(Purpose purpose, bool shadow) const {
-  Options options;
-  options.site = site_;
-  options.traffic = Traffic{purpose, shadow, 0, 0}.pack();
-  return options;
+MarkedOptions::MarkedOptions(JoinGroup& group, std::uint32_t traffic,
+                             const Options& options) noexcept
+    : group_(group), options_(options), before_(group.exchange_traffic(traffic)) {}
+MarkedOptions::~MarkedOptions() { group_.exchange_traffic(before_); }
+
+std::uint32_t JoinGroup::exchange_traffic(std::uint32_t traffic) noexcept {
+  return communicator_.state_->traffic.exchange(traffic, std::memory_order_relaxed);
 }
 
 std::shared_ptr<JoinGroup> JoinGroup::of(Communicator& communicator) {
@@ -159,7 +161,7 @@ std::string JoinGroup::two_sides(std::optional<std::int64_t> kind, const std::st
                            " all_reduce #" + std::to_string(number()) + place_text(site_);
   const auto all = communicator_.all_gather_objects(
       kind ? Tree(Tree::List{Tree(*kind), Tree(does + here)}) : Tree(),
-      options_of(Purpose::present, false));
+      mark({Purpose::present, false, 0, 0}));
   const Tree* first = nullptr;
   std::string told;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -184,7 +186,7 @@ JoinGroup::News JoinGroup::met(const Words& sum, std::optional<std::int64_t> min
 void JoinGroup::announce(Joinable& joinable, int part) {
   Words words = words_of(joinable, part);
   const auto mine = static_cast<std::int64_t>(words[1]);
-  communicator_.all_reduce(view_of(words), ReduceOp::sum, options_of(Purpose::present, false));
+  communicator_.all_reduce(view_of(words), ReduceOp::sum, mark({Purpose::present, false, 0, 0}));
   const News news = met(words, mine);
   if (news.active < communicator_.size() && joins_.back()->settings_.throw_on_early_termination) {
     terminate();
@@ -196,12 +198,12 @@ void JoinGroup::announce(Joinable& joinable, int part) {
 Work JoinGroup::start_announce(const Joinable& joinable, int part, Words& words) {
   words = words_of(joinable, part);
   return communicator_.start_all_reduce(view_of(words), ReduceOp::sum,
-                                        options_of(Purpose::present, false));
+                                        mark({Purpose::present, false, 0, 0}));
 }
 
 JoinGroup::News JoinGroup::listen() {
   Words words = listening_words();
-  communicator_.all_reduce(view_of(words), ReduceOp::sum, options_of(Purpose::present, true));
+  communicator_.all_reduce(view_of(words), ReduceOp::sum, mark({Purpose::present, true, 0, 0}));
   return met(words, std::nullopt);
 }
 
@@ -230,7 +232,7 @@ void JoinGroup::shadow(const News& news) {
 void JoinGroup::settle(bool is_last) {
   if (announced_.empty()) return;
   std::int64_t last = is_last ? communicator_.rank() : -1;
-  communicator_.all_reduce(last, ReduceOp::max, options_of(Purpose::last_joiner, false));
+  communicator_.all_reduce(last, ReduceOp::max, mark({Purpose::last_joiner, false, 0, 0}));
   for (const int number : std::exchange(announced_, {})) {
     hook_of(number).post_hook(static_cast<int>(last));
   }

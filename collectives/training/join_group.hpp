@@ -96,6 +96,13 @@ class JoinGroup {
   /// shadow the join's finish().
   void come_from(const CallSite& site) noexcept;
   const CallSite& site() const noexcept { return site_; }
+  /// Options of calls that are made for this, by the program's call where none are given.
+  MarkedOptions mark(const transport::Traffic& traffic, const Options& options) noexcept {
+    return {*this, traffic.pack(), options};
+  }
+  MarkedOptions mark(const transport::Traffic& traffic) noexcept {
+    return mark(traffic, {.site = site_});
+  }
   int active() const noexcept { return active_; }
   /// The number of the communicator's last collective.
   std::uint64_t number() const noexcept;
@@ -105,9 +112,11 @@ class JoinGroup {
   void give_up(const Error& why) noexcept;
 
  private:
+  friend class MarkedOptions;
+  /// What the communicator's collectives are for from here on; returns what they were for.
+  std::uint32_t exchange_traffic(std::uint32_t traffic) noexcept;
   Words listening_words() const noexcept;
   News met(const Words& sum, std::optional<std::int64_t> mine);
-  Options options_of(transport::Purpose purpose, bool shadow) const;
 
   Communicator communicator_;
   std::vector<Joinable*> joinables_;  ///< By number - 1; null: free.

@@ -9,7 +9,6 @@
 namespace dlaunch {
 
 using transport::Purpose;
-using transport::Traffic;
 
 namespace {
 
@@ -57,12 +56,9 @@ GradientReducer::State::~State() {
   }
 }
 
-Options GradientReducer::State::options(Purpose purpose, std::uint32_t part) const {
-  Options options;
-  options.site = group.site();
-  options.traffic = Traffic{purpose, group.is_shadowing(), number, part}.pack();
-  options.cuda_stream = settings.cuda_stream;
-  return options;
+MarkedOptions GradientReducer::State::options(Purpose purpose, std::uint32_t part) const {
+  return group.mark({purpose, group.is_shadowing(), number, part},
+                    {.cuda_stream = settings.cuda_stream, .site = group.site()});
 }
 
 std::string GradientReducer::State::name_of(std::size_t parameter) const {

@@ -59,7 +59,7 @@ struct __attribute__((visibility("hidden"))) GradientReducer::State {
 
   const HomeProcess home;
 
-  Options options(transport::Purpose purpose, std::uint32_t part = 0) const;
+  MarkedOptions options(transport::Purpose purpose, std::uint32_t part = 0) const;
   std::string name_of(std::size_t parameter) const;
   bool is_provided(std::size_t parameter) const {
     return parameters[parameter].gradient.count == 0;

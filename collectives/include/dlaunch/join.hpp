@@ -4,6 +4,7 @@
 #include <dlaunch/error.hpp>
 #include <dlaunch/export.hpp>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -49,6 +50,29 @@ class DLAUNCH_API JoinHook {
   virtual void post_hook(int last_joiner) = 0;
 };
 
+/// Options of the collectives that a joinable makes, which never meet one of the program's own, or
+/// of another joinable, by mistake. As long as it lives, all collectives of this rank on the
+/// communicator are marked as the joinable's: in an argument, for that one call. It ends before the
+/// joinable does, on the same thread.
+class [[nodiscard, gnu::visibility("default")]] MarkedOptions {
+ public:
+  MarkedOptions(const MarkedOptions&) = delete;
+  MarkedOptions& operator=(const MarkedOptions&) = delete;
+  ~MarkedOptions();
+
+  operator Options() const noexcept { return options_; }
+  operator BarrierOptions() const noexcept { return options_; }
+  operator ReduceOptions() const noexcept { return options_; }
+
+ private:
+  friend class JoinGroup;
+  MarkedOptions(JoinGroup & group, std::uint32_t traffic, const Options& options) noexcept;
+
+  JoinGroup& group_;
+  Options options_;
+  std::uint32_t before_;
+};
+
 /// Something that makes collectives of its own in each iteration, so that ranks without inputs must
 /// take part: a GradientReducer, a sharded optimizer. The communicator it was made with may be
 /// moved meanwhile; once that is destroyed, calls throw Error{aborted}. Ranks make (and end) the
@@ -77,9 +101,9 @@ class DLAUNCH_API Joinable {
   /// announced in several parts, from 0 to 65535. Throws EarlyTermination where a rank has no
   /// inputs left and the join is to end then. `site` is what other ranks are told of this call.
   void announce(int part = 0, const CallSite& site = CallSite::here());
-  /// Options for the collectives of this joinable, in its iterations as in its hooks. With them a
-  /// collective never meets one of the program's own, or of another joinable, by mistake.
-  Options traffic(Options options = {}) const;
+  /// For the collectives of this joinable, in its iterations as in its hooks:
+  /// `communicator().broadcast(values, 0, traffic())`.
+  MarkedOptions traffic(const Options& options = {}) const;
   /// By what sums of gradients are divided: see JoinSettings.
   int divisor() const noexcept;
   /// Several joinables are joined, which may take turns within an iteration.

@@ -2,8 +2,6 @@
 
 #include <dlaunch/error.hpp>
 
-#include <cstdint>
-
 namespace dlaunch {
 
 /// The place of a call in the program, shown in messages.
@@ -36,8 +34,6 @@ struct Options {
   /// CUDA buffers: the cudaStream_t on which the call is put, behind what is there; null: the
   /// legacy default one, and blocking calls wait until it is done.
   void* cuda_stream = nullptr;
-  /// Collectives of a joinable: what Joinable::traffic gives. Ranks must agree on it.
-  std::uint32_t traffic = 0;
   /// The place of this call in the program. Right by itself if the options are written in the call.
   CallSite site = CallSite::here();
 
@@ -50,26 +46,24 @@ struct Options {
 struct BarrierOptions {
   Clock::duration timeout = Clock::duration::zero();
   void* cuda_stream = nullptr;
-  std::uint32_t traffic = 0;
   /// First flush stdout and stderr and wait until the launcher has read them, so that what was
   /// printed before the barrier appears before what is printed after it, on any rank.
   bool ordered_output = false;
   CallSite site = CallSite::here();
 
-  constexpr operator Options() const noexcept { return {timeout, cuda_stream, traffic, site}; }
+  constexpr operator Options() const noexcept { return {timeout, cuda_stream, site}; }
 };
 
 /// What calls that reduce may be told.
 struct ReduceOptions {
   Clock::duration timeout = Clock::duration::zero();
   void* cuda_stream = nullptr;
-  std::uint32_t traffic = 0;
   /// Lets mean divide integers and drop the fraction (towards zero) instead of throwing. Not with
   /// CUDA buffers: NCCL does not add them in a wider type.
   bool truncate_mean = false;
   CallSite site = CallSite::here();
 
-  constexpr operator Options() const noexcept { return {timeout, cuda_stream, traffic, site}; }
+  constexpr operator Options() const noexcept { return {timeout, cuda_stream, site}; }
 };
 
 /// What point-to-point calls may be told.
@@ -80,17 +74,17 @@ struct MessageOptions {
   void* cuda_stream = nullptr;
   CallSite site = CallSite::here();
 
-  constexpr operator Options() const noexcept { return {timeout, cuda_stream, 0, site}; }
+  constexpr operator Options() const noexcept { return {timeout, cuda_stream, site}; }
 };
 
 constexpr Options::operator BarrierOptions() const noexcept {
-  return {timeout, cuda_stream, traffic, false, site};
+  return {timeout, cuda_stream, false, site};
 }
 constexpr Options::operator MessageOptions() const noexcept {
   return {timeout, 0, cuda_stream, site};
 }
 constexpr Options::operator ReduceOptions() const noexcept {
-  return {timeout, cuda_stream, traffic, false, site};
+  return {timeout, cuda_stream, false, site};
 }
 
 }  // namespace dlaunch
