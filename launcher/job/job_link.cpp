@@ -44,9 +44,14 @@ MasterPortAsked port_asked(const AgentTask& task) {
   asked.insisted = task.spec.master_port_insisted;
   // A lone worker may host its own store, or spawn its own workers, under that number. It does so
   // seconds later, and the usual port would be free for every such job until then.
-  asked.listen = task.workers > 1;
+  asked.listen = has_agent_store(task.spec, task.workers);
   if (!asked.listen && !asked.insisted) asked.port = 0;
   return asked;
+}
+
+/// Under --master-addr the workers' store is at the rendezvous' own port.
+bool shares_port(const JobSpec& spec) {
+  return spec.meeting.kind == Meeting::Kind::fixed && spec.torch_store == TorchStore::agent;
 }
 
 std::string meeting_name(const Meeting& meeting) { return host_port(meeting.host, meeting.port); }
@@ -226,8 +231,7 @@ void JobLink::take_seat(unique_fd listener, const std::vector<Address>& held) {
            .trust_loopback = false,
            .log = [this](const auto& line) { listener_.on_standing(line); }});
     }
-    const bool shares = meeting.kind == Meeting::Kind::fixed;
-    service_->listen(std::move(listener), {.native = true, .c10d = shares});
+    service_->listen(std::move(listener), {.native = true, .c10d = shares_port(task_.spec)});
     auto [ours, theirs] = socket_pair();
     service_->adopt(std::move(theirs));
     options.uplink.connected = std::move(ours);
@@ -308,9 +312,11 @@ rendezvous::NodeOffer JobLink::offer(const Address& own) {
 std::vector<std::string> JobLink::bind_store(const std::vector<std::string>& hosts) {
   const JobSpec& spec = task_.spec;
   const bool insisted = spec.master_port_insisted && spec.meeting.kind == Meeting::Kind::endpoint;
+  const bool listen = has_agent_store(spec, task_.workers);
   MasterPort first = take_master_port(
-      {hosts.front(), insisted ? spec.master_port : std::uint16_t{0}, insisted, true});
+      {hosts.front(), insisted ? spec.master_port : std::uint16_t{0}, insisted, listen});
   master_port_ = first.port;
+  if (!listen) return {host_port(hosts.front(), master_port_)};
   store_listeners_.push_back(std::move(first.listener));
   std::vector<std::string> bound{host_port(hosts.front(), master_port_)};
   for (std::size_t i = 1; i < hosts.size(); ++i) {
@@ -350,7 +356,7 @@ Assignment JobLink::assignment(const rendezvous::Admission& admission,
   assignment.local_size = admission.local_size;
   assignment.world_size = admission.world_size;
   assignment.master_port = master_port_;
-  assignment.agent_store = !alone_ || task_.workers > 1;
+  assignment.agent_store = has_agent_store(task_.spec, task_.workers);
   if (!master.empty()) {
     const auto read = read_endpoint(master);
     if (const auto* endpoint = std::get_if<EndpointAsked>(&read)) {
@@ -366,8 +372,7 @@ QuestionLine* JobLink::line() { return node_seat_; }
 store::Uplink* JobLink::uplink() { return node_seat_ ? &node_seat_->uplink() : nullptr; }
 
 store::Server* JobLink::shared_server() {
-  const bool shares = service_ && task_.spec.meeting.kind == Meeting::Kind::fixed;
-  return shares ? &service_->server() : nullptr;
+  return service_ && shares_port(task_.spec) ? &service_->server() : nullptr;
 }
 
 void JobLink::close(std::function<void()> closed) {

@@ -37,7 +37,7 @@ struct Assignment {
   int world_size = 1;
   std::string master_addr = "127.0.0.1";
   std::uint16_t master_port = 29500;
-  /// The agent listens on the master port for PyTorch's store. False for a world of one.
+  /// The agent listens on the master port for PyTorch's store.
   bool agent_store = true;
   int control_fd = 3;          ///< The number under which a worker inherits its control socket.
   std::string control_socket;  ///< "@dlaunch-...": the way back where that fd was closed.
@@ -45,6 +45,10 @@ struct Assignment {
   /// output goes to the console.
   std::string run_directory;
 };
+
+/// Whether dlaunch serves PyTorch's store: not under --torch-store rank0, nor for a lone worker,
+/// which may host its own.
+bool has_agent_store(const JobSpec& spec, int workers);
 
 /// The assignment before any node has met another, for --dry-run: with several nodes, as if all
 /// came, each with as many workers.

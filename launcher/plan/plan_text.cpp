@@ -126,11 +126,16 @@ std::string nodes_text(const JobSpec& spec, const Assignment& assignment) {
 
 }  // namespace
 
+bool has_agent_store(const JobSpec& spec, int workers) {
+  const bool lone = spec.meeting.kind == Meeting::Kind::one_node && workers == 1;
+  return spec.torch_store == TorchStore::agent && !lone;
+}
+
 Assignment assignment_before_meeting(const JobSpec& spec, int workers) {
   Assignment assignment;
   assignment.job = spec.job_id.value_or("dlaunch-0");
   assignment.local_size = assignment.world_size = workers;
-  assignment.agent_store = workers > 1;
+  assignment.agent_store = has_agent_store(spec, workers);
   assignment.master_port = spec.master_port;
   if (spec.meeting.kind == Meeting::Kind::one_node) return assignment;
   const bool fixed = spec.meeting.kind == Meeting::Kind::fixed;
@@ -138,7 +143,6 @@ Assignment assignment_before_meeting(const JobSpec& spec, int workers) {
   assignment.node_rank = spec.node_rank.value_or(0);
   assignment.first_rank = assignment.node_rank * workers;
   assignment.world_size = spec.nodes.most * workers;
-  assignment.agent_store = true;
   assignment.master_addr = fixed ? spec.meeting.host : std::string();
   if (!fixed && !spec.master_port_insisted) assignment.master_port = 0;
   return assignment;

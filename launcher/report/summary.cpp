@@ -42,9 +42,18 @@ std::string exit_text(const WorkerEnd& end) {
   return text;
 }
 
-/// What a signal usually means, where its name does not say it.
-std::string_view hint(const ExitStatus& status) {
-  switch (status.signal) {
+/// What PyTorch says where it was built without libuv, as Debian's is from 2.2 on: it cannot be a
+/// client of any launcher's store.
+constexpr std::string_view no_libuv = "use_libuv was requested but PyTorch was buil";
+
+/// What the end usually means, where its own words do not say it.
+std::string_view hint(const WorkerEnd& end) {
+  for (const auto& line : end.last_lines) {
+    if (line.find(no_libuv) == std::string::npos) continue;
+    return "this PyTorch has no libuv, so its ranks cannot use a launcher's store; they meet with "
+           "USE_LIBUV=0 in the environment and --torch-store rank0";
+  }
+  switch (end.status.signal) {
     case SIGKILL:
       return "dlaunch did not send this signal; the kernel does when memory runs out (see dmesg)";
     case SIGBUS:
@@ -79,7 +88,7 @@ void append_end(std::string& out, std::size_t number, const WorkerEnd& end, bool
   } else {
     append_field(out, "traceback", "<N/A>");
   }
-  if (const auto text = hint(end.status); !text.empty()) append_field(out, "hint", text);
+  if (const auto text = hint(end); !text.empty()) append_field(out, "hint", text);
   const std::size_t shown =
       in_full ? end.last_lines.size() : std::min(end.last_lines.size(), others_lines_max);
   if (shown == 0 || (end.error && !end.error->callstack.empty())) return;

@@ -30,6 +30,12 @@ enum class NumaBinding {
   core_complex,  ///< Those that share one last cache.
 };
 
+/// --torch-store: the process that serves PyTorch's store on MASTER_PORT.
+enum class TorchStore {
+  agent,  ///< The agent of node rank 0.
+  rank0,  ///< PyTorch in rank 0, which alone finds the port free.
+};
+
 /// Which of a worker's streams: --redirects and --tee.
 struct Streams {
   bool out = false;
@@ -110,6 +116,7 @@ struct JobSpec {
   std::optional<int> node_rank;       ///< Unset: the rendezvous decides.
   std::uint16_t master_port = 0;      ///< 0: any free one.
   bool master_port_insisted = false;  ///< Asked for by name: when it is busy, that is an error.
+  TorchStore torch_store = TorchStore::agent;
   RendezvousRole rdzv_role = RendezvousRole::automatic;
   RendezvousTimes rdzv_times;
   std::string secret_file;        ///< --secret-file.

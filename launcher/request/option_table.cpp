@@ -18,6 +18,11 @@ constexpr long node_ranks_max = 100'000;
 constexpr long ranks_max = 10'000'000;
 constexpr long descriptors_max = 1'000'000;
 
+constexpr auto torch_stores = std::to_array<take::Named<TorchStore>>({
+    {"agent", TorchStore::agent},
+    {"rank0", TorchStore::rank0},
+});
+
 constexpr auto bindings = std::to_array<take::Named<NumaBinding>>({
     {"node", NumaBinding::node},
     {"socket", NumaBinding::socket},
@@ -188,6 +193,9 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
   {{"master-port", 0, "PORT", "29500", meeting, also_torchrun,
     "Port of the workers' store; 0 takes any. If the default is busy, another one is taken; "
     "if a given one is busy, that is an error."}, take::number<&Draft::master_port, 0, 65535>},
+  {{"torch-store", 0, "agent|rank0", "agent", meeting, ours,
+    "Who serves PyTorch's store: dlaunch, or PyTorch in rank 0, which finds the port free."},
+   take::choice<&Draft::torch_store, torch_stores>},
 
   {{"max-restarts", 0, "N", "0", failure, also_torchrun,
     "How often all workers are started again after a failure."},

@@ -25,6 +25,36 @@ std::string address_of(std::string_view contact) {
   return {};
 }
 
+/// Open MPI's contact of mpirun, up to version 4.
+constexpr std::string_view hnp_uri = "OMPI_MCA_orte_hnp_uri";
+
+/// Where mpirun itself runs, as far as its processes are told.
+struct Mpirun {
+  Told host;             ///< Its address or its host's name; empty: unknown.
+  bool is_here = false;  ///< On this process' node.
+};
+
+/// The host of "prterun-HOST-PID@1", as Open MPI 5 calls a job. Empty where it is no such name.
+std::string host_in(std::string_view job) {
+  constexpr std::string_view begin = "prterun-";
+  const auto end = job.rfind('-', job.rfind('@'));
+  if (!job.starts_with(begin) || end == job.npos || end <= begin.size()) return {};
+  return std::string(job.substr(begin.size(), end - begin.size()));
+}
+
+Mpirun mpirun_of(const Variables& variables) {
+  const std::string head = variables.text(hnp_uri);
+  if (std::string address = address_of(head); !address.empty()) {
+    return {{std::move(address), std::string(hnp_uri)},
+            variables.text("OMPI_MCA_orte_local_daemon_uri") == head};
+  }
+  // Open MPI 5 tells only its name, and of daemons the one of this node: mpirun's own is number 0,
+  // in "prterun-n1-40@0.0;tcp4://10.77.0.1:55617".
+  const std::string daemon = variables.text("PMIX_SERVER_URI4");
+  return {{host_in(variables.text("PMIX_NAMESPACE")), "PMIX_NAMESPACE"},
+          std::string_view(daemon).substr(0, daemon.find(';')).ends_with("@0.0")};
+}
+
 /// A name fit for --rdzv-id, or nothing.
 Told job_id(std::string_view prefix, std::string_view name, std::string_view from) {
   constexpr std::size_t name_max = 100;
@@ -89,17 +119,18 @@ std::optional<SchedulerPlace> open_mpi_place(const Variables& variables) {
              "OMPI_COMM_WORLD_LOCAL_SIZE", "mpirun", "mpirun --map-by ppr:1:node");
   place.job_id = job_id("mpirun-", variables.text("PMIX_NAMESPACE"), "PMIX_NAMESPACE");
   place.port = port_of_job(place.job_id.value);
-  const std::string head = variables.text("OMPI_MCA_orte_hnp_uri");
-  const std::string address = address_of(head);
-  if (address.empty()) {
-    meet_in_slurm_job(place, variables, "PMIX_HOSTNAME");
+  const Mpirun starter = mpirun_of(variables);
+  // A batch job's list is better than a name: mpirun may run beside the job's nodes.
+  if (starter.host.from != hnp_uri) meet_in_slurm_job(place, variables, "PMIX_HOSTNAME");
+  if (!place.head.value.empty()) return place;
+  if (starter.host.value.empty()) {
     place.head_missing = no_address("mpirun");
     return place;
   }
   // If mpirun itself runs on a node of the job, the first process is there. Only the first process
   // can tell; it ends the job with a sentence where it is not so.
-  if (place.first && variables.text("OMPI_MCA_orte_local_daemon_uri") != head) {
-    place.head_missing = "mpirun runs on " + address +
+  if (place.first && !starter.is_here) {
+    place.head_missing = "mpirun runs on " + starter.host.value +
                          ", which is not the job's first node, so the others cannot know where to "
                          "meet: add --rdzv-endpoint HOST:PORT, HOST being the first node (" +
                          (variables.has("PMIX_HOSTNAME") ? variables.text("PMIX_HOSTNAME")
@@ -107,7 +138,7 @@ std::optional<SchedulerPlace> open_mpi_place(const Variables& variables) {
                          ")";
     return place;
   }
-  place.head = {address, "OMPI_MCA_orte_hnp_uri"};
+  place.head = starter.host;
   return place;
 }
 

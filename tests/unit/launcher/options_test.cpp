@@ -97,6 +97,7 @@ TEST_CASE("every option reaches its field") {
                                "--rdzv-id=job-7",
                                "--node-id=n1",
                                "--master-port=4711",
+                               "--torch-store=rank0",
                                "--max-restarts=3",
                                "--on-failure=continue",
                                "--failure-grace=2s",
@@ -120,6 +121,7 @@ TEST_CASE("every option reaches its field") {
   CHECK(options.node_id == "n1");
   CHECK(options.master_port == 4711);
   CHECK(options.master_port_insisted);
+  CHECK(options.torch_store == TorchStore::rank0);
   CHECK(options.max_restarts == 3);
   CHECK(options.continue_on_failure);
   CHECK(options.failure_grace == std::chrono::seconds(2));

@@ -212,6 +212,30 @@ TEST_CASE("mpirun on a host that is not of the job: the first process says which
                 "nnodes=2"));
 }
 
+TEST_CASE("Open MPI 5: the name of mpirun's host stands in the job's name") {
+  for (const int process : {0, 1, 2}) {
+    const Lines lines = told(recorded("open_mpi_5", process));
+    REQUIRE(lines.size() == 5);
+    CHECK(lines[1] == "node-rank=" + std::to_string(process) + " (Open MPI: OMPI_COMM_WORLD_RANK)");
+    CHECK(lines[2] == "rdzv-id=mpirun-prterun-n1-40@1 (Open MPI: PMIX_NAMESPACE)");
+    CHECK(lines[3].starts_with("rdzv-endpoint=n1:"));
+    CHECK(lines[3].ends_with(" (Open MPI: PMIX_NAMESPACE)"));
+    CHECK(lines[3] == told(recorded("open_mpi_5", 0))[3]);
+    CHECK(lines[4].starts_with(process == 0 ? "rdzv-role=host" : "rdzv-role=join"));
+  }
+  CHECK(one_has(told(recorded("open_mpi_5_from_elsewhere", 0)),
+                "refused: mpirun runs on n1, which is not the job's first node"));
+  CHECK(one_has(told(recorded("open_mpi_5_four", 3)),
+                "refused: mpirun started dlaunch 2 times on one node"));
+  const auto named = [](const std::string& job) {
+    return told(with(recorded("open_mpi_5", 0), "PMIX_NAMESPACE", job));
+  };
+  CHECK(one_has(named("prterun-gpu-node-7-40@1"), "rdzv-endpoint=gpu-node-7:"));
+  for (const auto* job : {"prterun-40@1", "prterun--40@1", "prterun-", "prte-n1-40@1", "x"}) {
+    CHECK(one_has(named(job), "refused: mpirun tells the nodes of the job no address"));
+  }
+}
+
 TEST_CASE("mpirun's contact: several interfaces, IPv6 only, none") {
   const auto at = [](const std::string& contact) {
     auto environment = with(recorded("open_mpi", 0), "OMPI_MCA_orte_hnp_uri", contact);
@@ -221,7 +245,7 @@ TEST_CASE("mpirun's contact: several interfaces, IPv6 only, none") {
   CHECK(one_has(at("35.0;tcp6://[fd00::2,fd00::3]:50"), "=[fd00::2]:"));
   CHECK(one_has(at("35.0;usock"), "refused: mpirun tells the nodes of the job no address"));
   CHECK(one_has(at(""), "refused: mpirun tells the nodes of the job no address"));
-  // Open MPI 5 has no such variable, but a batch job around it has a list.
+  // Where mpirun tells nothing, a batch job around it has a list.
   const auto in_slurm = with(recorded("open_mpi_in_slurm", 2), "OMPI_MCA_orte_hnp_uri", "");
   CHECK(one_has(told(in_slurm), "rdzv-endpoint=n1:"));
 }

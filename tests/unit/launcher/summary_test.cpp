@@ -80,6 +80,19 @@ Root Cause (first observed failure):
 )");
 }
 
+TEST_CASE("a PyTorch that cannot use our store: how its ranks meet all the same") {
+  FailureSummary summary;
+  summary.program = "train.py";
+  summary.root_cause = 0;
+  summary.ends = {ended(0, {.code = 1, .signal = 0, .core_dumped = false})};
+  summary.ends[0].last_lines = {
+      "RuntimeError: use_libuv was requested but PyTorch was build without libuv support"};
+  CHECK(failure_summary(summary).find(
+            "  hint      : this PyTorch has no libuv, so its ranks cannot use a launcher's store; "
+            "they meet with USE_LIBUV=0 in the environment and --torch-store rank0\n") !=
+        std::string::npos);
+}
+
 TEST_CASE("a peer's loss is told, but never the root cause, even when reaped first") {
   FailureSummary summary;
   summary.program = "./train";

@@ -121,6 +121,7 @@ std::vector<unsigned> numbers(BytesView bytes) {
 /// A fatal alert in the clear.
 std::vector<unsigned> alert(unsigned code) { return {0x15, 3, 3, 0, 2, 2, code}; }
 constexpr unsigned illegal_parameter = 47;
+constexpr unsigned decrypt_error = 51;
 
 }  // namespace
 
@@ -186,7 +187,10 @@ TEST_CASE("a wrong secret and an unknown job are answered with the same bytes") 
     CHECK(std::string(error.what()) == "joining: wrong secret, or no such job there");
   }
   CHECK(answers[0] == answers[1]);
-  CHECK(answers[0] == alert(illegal_parameter));
+  // OpenSSL calls a key that does not fit by the one name or, since 3.5, by the other.
+  const bool expected =
+      answers[0] == alert(illegal_parameter) || answers[0] == alert(decrypt_error);
+  CHECK(expected);
   CHECK(asked == std::vector<std::string>{"train", "nosuch"});
 }
 
