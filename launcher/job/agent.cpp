@@ -110,7 +110,7 @@ void Agent::on_order(std::uint64_t epoch, StopOrder::Manner manner) {
 
 void Agent::on_ranks_lost(int first_rank, int count, const std::string& host,
                           const Departure& how) {
-  watch_.lost(first_rank, count, text_of(how));
+  watch_.lost(first_rank, count, how);
   if (!host_ || gang_is_gone()) return;
   for (int rank = first_rank; rank < first_rank + count; ++rank) {
     host_->publish_loss(rank, host, how);

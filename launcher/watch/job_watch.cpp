@@ -47,8 +47,8 @@ void JobWatch::begin(QuestionLine& line, const Assignment& assignment, Roster ro
   inquiries_.begin(line, assignment);
 }
 
-void JobWatch::lost(int first_rank, int count, const std::string& why) {
-  for (int rank = first_rank; rank < first_rank + count; ++rank) lost_.try_emplace(rank, why);
+void JobWatch::lost(int first_rank, int count, const Departure& how) {
+  for (int rank = first_rank; rank < first_rank + count; ++rank) lost_.try_emplace(rank, how);
 }
 
 // ---- Stuck calls: first all nodes' calls that wait, then who is absent from the one to tell ----
@@ -126,8 +126,9 @@ void JobWatch::add_silent(StuckCall& stuck, const Inquiries::Answers& answers) c
     for (int rank = entry.first_rank; rank < entry.first_rank + entry.workers; ++rank) {
       const auto known = lost_.find(rank);
       ++stuck.known;
-      stuck.absent.emplace_back(
-          rank, known != lost_.end() ? known->second : "node " + entry.id + " does not answer");
+      stuck.absent.emplace_back(rank, known != lost_.end()
+                                          ? text_of(known->second)
+                                          : "node " + entry.id + " does not answer");
     }
   }
   std::sort(stuck.absent.begin(), stuck.absent.end());

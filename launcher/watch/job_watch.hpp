@@ -4,6 +4,7 @@
 #include "launcher/watch/inquiries.hpp"
 #include "launcher/watch/stuck_watch.hpp"
 #include "rendezvous/rounds/rounds.hpp"
+#include "runtime/base/departure.hpp"
 
 #include <functional>
 #include <map>
@@ -28,7 +29,7 @@ class JobWatch {
   /// A new epoch. `roster` is node rank 0's alone.
   void begin(QuestionLine& line, const Assignment& assignment, Roster roster);
   /// Ranks of another node will not come back.
-  void lost(int first_rank, int count, const std::string& why);
+  void lost(int first_rank, int count, const Departure& how);
   /// A call that this node's ranks wait in is stuck: node rank 0 is to look.
   void ring();
   /// What goes between this node's agent and the others.
@@ -47,7 +48,7 @@ class JobWatch {
   boost::asio::steady_timer timer_, ring_timer_;
   int world_size_ = 0, nodes_ = 1;
   Roster roster_;
-  std::map<int, std::string> lost_;  ///< By rank.
+  std::map<int, Departure> lost_;  ///< By rank.
   StuckJudge judge_;
   std::string stuck_;
   bool looking_ = false;  ///< Or about to.

@@ -99,8 +99,8 @@ JobWatch& Watch::job() {
   return *job_;
 }
 
-void Watch::lost(int first_rank, int count, const std::string& cause) {
-  if (job_) job_->lost(first_rank, count, cause);
+void Watch::lost(int first_rank, int count, const Departure& how) {
+  if (job_) job_->lost(first_rank, count, how);
 }
 
 void Watch::started(const std::vector<pid_t>& pids) {
