@@ -127,42 +127,42 @@ void Links::post(Outgoing& message) {
     message.state = Outgoing::State::done;
     return tell_threads();
   }
-  OutChannel& channel = out(message.to);
-  const bool had_work = channel.has_work();
-  channel.post(message);
+  SendQueue& queue = out(message.to);
+  const bool had_work = queue.has_work();
+  queue.post(message);
   start_sending(message.to, had_work);
 }
 
 void Links::post_control(int to, const Header& header, Bytes payload) {
   if (to == rank_) return;
-  OutChannel& channel = out(to);
-  const bool asks = channel.is_idle() && asks_store(to);
+  SendQueue& queue = out(to);
+  const bool asks = queue.is_idle() && asks_store(to);
   if (asks && header.kind == Kind::failure && has_lost_some(losses_)) return;
   if (asks && (header.kind == Kind::failure || header.kind == Kind::inquiry)) {
     require_answer(*store_, "mesh/" + std::to_string(to));
   }
-  const bool had_work = channel.has_work();
-  channel.post_control(header, std::move(payload));
+  const bool had_work = queue.has_work();
+  queue.post_control(header, std::move(payload));
   start_sending(to, had_work);
 }
 
 /// Others are told if messages of theirs may have left, too, or if there is more to poll for.
 void Links::start_sending(int to, bool had_work) {
-  OutChannel& channel = out(to);
-  if (channel.is_idle()) choose(to, channel);
-  channel.pump();
-  if (had_work || channel.has_work()) tell_threads();
+  SendQueue& queue = out(to);
+  if (queue.is_idle()) choose(to, queue);
+  queue.pump();
+  if (had_work || queue.has_work()) tell_threads();
 }
 
-/// A channel that breaks of it takes the messages of others with it.
+/// A queue that breaks of it takes the messages of others with it.
 void Links::withdraw(Outgoing& message) {
   out(message.to).withdraw(message);
   tell_threads();
 }
 
-/// Opens the channel by the first transport that leads there; not before it is known of those
+/// Opens the queue by the first transport that leads there; not before it is known of those
 /// before it. Returns whether it is open.
-bool Links::choose(int to, OutChannel& channel) {
+bool Links::choose(int to, SendQueue& queue) {
   bool has_asked = false;
   std::optional<Location> location;
   for (const auto& transport : transports_) {
@@ -173,10 +173,10 @@ bool Links::choose(int to, OutChannel& channel) {
     }
     if (reach == Transport::Reach::no) continue;
     if (reach == Transport::Reach::unknown) break;
-    channel.open(transport->connect(to, channel));
+    queue.open(transport->connect(to, queue));
     return true;
   }
-  channel.wait_for_way();
+  queue.wait_for_way();
   return false;
 }
 
@@ -201,9 +201,9 @@ bool Links::decide(Clock::time_point now) {
   }
   if (!pauses_.are_over(now)) return false;
   bool moved = false;
-  for (const auto& [to, channel] : outs_) {
-    if (!channel->is_undecided() || !channel->has_work() || !choose(to, *channel)) continue;
-    channel->pump();
+  for (const auto& [to, queue] : outs_) {
+    if (!queue->is_undecided() || !queue->has_work() || !choose(to, *queue)) continue;
+    queue->pump();
     moved = true;
   }
   surveying_ = surveying_ && survey_.ask(*store_) == nullptr;
@@ -312,8 +312,8 @@ bool Links::has_left_something(int rank) const {
 }
 
 const std::string* Links::break_of(int rank) const {
-  const OutChannel* channel = outs_.find(rank);
-  return channel != nullptr && channel->is_broken() ? &channel->reason() : nullptr;
+  const SendQueue* queue = outs_.find(rank);
+  return queue != nullptr && queue->is_broken() ? &queue->reason() : nullptr;
 }
 
 }  // namespace dlaunch::transport

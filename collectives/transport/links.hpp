@@ -5,9 +5,9 @@
 #include "collectives/transport/message/by_rank.hpp"
 #include "collectives/transport/message/inbox.hpp"
 #include "collectives/transport/message/message.hpp"
-#include "collectives/transport/message/out_channel.hpp"
 #include "collectives/transport/message/pauses.hpp"
 #include "collectives/transport/message/poller.hpp"
+#include "collectives/transport/message/send_queue.hpp"
 #include "collectives/transport/message/topology.hpp"
 #include "collectives/transport/message/transport.hpp"
 #include "collectives/transport/progress_lock.hpp"
@@ -118,16 +118,16 @@ class Links final : private Sources, private Patience {
 
   /// The loss of this rank that the membership told of.
   const PeerLoss* loss_of(int rank) const;
-  /// Nothing more can come from this rank: it ended its channel to us, or never made one and ended
+  /// Nothing more can come from this rank: it ended its way to us, or never made one and ended
   /// ours to it. The reason, null if more may come.
   const std::string* end_of(int rank) const;
-  /// Messages that it sent before it ended may still come: its channel to us is open and is read.
+  /// Messages that it sent before it ended may still come: its way to us is open and is read.
   bool has_left_something(int rank) const;
   /// Nothing more comes from this rank, by what is known.
   bool is_gone(int rank) const {
     return end_of(rank) != nullptr || (loss_of(rank) != nullptr && !has_left_something(rank));
   }
-  /// Our channel to this rank does not work; the reason, null if it does.
+  /// Our way to this rank does not work; the reason, null if it does.
   const std::string* break_of(int rank) const;
   bool hears_of_losses() const { return membership_ != nullptr; }
   const std::vector<PeerLoss>& losses() const { return losses_; }
@@ -169,9 +169,9 @@ class Links final : private Sources, private Patience {
     ReceivingEnd* const* end = ins_.find(rank);
     return end != nullptr ? *end : nullptr;
   }
-  OutChannel& out(int rank) { return outs_.get(rank); }
+  SendQueue& out(int rank) { return outs_.get(rank); }
 
-  bool choose(int to, OutChannel& channel);
+  bool choose(int to, SendQueue& queue);
   bool asks_store(int to);
   void start_sending(int to, bool had_work);
   bool is_undecided() const;
@@ -224,8 +224,8 @@ class Links final : private Sources, private Patience {
   TcpTransport* tcp_ = nullptr;        ///< The last one; null in a world of one.
   std::size_t watched_at_rest_ = 0;    ///< Descriptors without any connection.
   ByRank<ReceivingEnd*> ins_;          ///< Of ranks from which something came.
-  ByRank<OutChannel> outs_;            ///< To whom something was posted.
-  std::vector<OutChannel*> sending_;   ///< Used by a thread that spins.
+  ByRank<SendQueue> outs_;             ///< To whom something was posted.
+  std::vector<SendQueue*> sending_;    ///< Used by a thread that spins.
   const bool spins_;
   Clock::time_point sockets_looked_at_{};
   ProgressLock progress_lock_;

@@ -121,16 +121,16 @@ bool Links::look_for(int from) {
     return false;
   }
   sending_.clear();
-  for (const auto& [to, channel] : outs_) {
-    if (!channel->has_work()) continue;
+  for (const auto& [to, queue] : outs_) {
+    if (!queue->has_work()) continue;
     // Asking for a way is for step().
-    if (channel->is_undecided()) return false;
-    sending_.push_back(channel.get());
+    if (queue->is_undecided()) return false;
+    sending_.push_back(queue.get());
   }
   const auto until = Clock::now() + spin_time;
   do {
     bool moved = end->pump(inbox_, on_control_);
-    for (OutChannel* channel : sending_) moved = channel->pump() || moved;
+    for (SendQueue* queue : sending_) moved = queue->pump() || moved;
     if (moved) return true;
   } while (!progress_lock_.are_wanted() && Clock::now() < until);
   return false;

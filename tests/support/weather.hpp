@@ -1,7 +1,7 @@
 #pragma once
 
-#include "collectives/transport/message/out_channel.hpp"
 #include "collectives/transport/message/poller.hpp"
+#include "collectives/transport/message/send_queue.hpp"
 #include "collectives/transport/message/transport.hpp"
 #include "runtime/base/os/unique_fd.hpp"
 
@@ -260,8 +260,8 @@ class WeatherTransport final : public transport::Transport, public transport::Wa
 
   Reach reach(int, const std::optional<transport::Location>&) const override { return Reach::yes; }
   bool is_in_memory() const noexcept override { return true; }
-  std::unique_ptr<transport::SendingEnd> connect(int to, transport::OutChannel& channel) override {
-    channels_.push_back(&channel);
+  std::unique_ptr<transport::SendingEnd> connect(int to, transport::SendQueue& queue) override {
+    queues_.push_back(&queue);
     return std::make_unique<WeatherSender>(sky_, rank_, to);
   }
   bool progress(Clock::time_point) override {
@@ -273,11 +273,11 @@ class WeatherTransport final : public transport::Transport, public transport::Wa
     for (auto& [from, receiver] : receivers_) {
       moved = receiver.pump(mesh_.inbox, mesh_.on_control) || moved;
     }
-    for (transport::OutChannel* channel : channels_) {
-      const bool was_broken = channel->is_broken();
-      moved = channel->pump() || moved;
-      channel->look_for_end();
-      moved = moved || channel->is_broken() != was_broken;
+    for (transport::SendQueue* queue : queues_) {
+      const bool was_broken = queue->is_broken();
+      moved = queue->pump() || moved;
+      queue->look_for_end();
+      moved = moved || queue->is_broken() != was_broken;
     }
     return moved;
   }
@@ -296,7 +296,7 @@ class WeatherTransport final : public transport::Transport, public transport::Wa
   const transport::Surroundings mesh_;
   transport::Poller::Watch bell_;
   std::map<int, WeatherReceiver> receivers_;
-  std::vector<transport::OutChannel*> channels_;
+  std::vector<transport::SendQueue*> queues_;
 };
 
 }  // namespace dlaunch::testing

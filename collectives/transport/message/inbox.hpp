@@ -40,7 +40,7 @@ bool fits(const Receive& receive, const Header& header);
 
 /// Brings arriving messages and posted receives together. Pure: no socket, no clock. A message that
 /// nobody waits for yet is parked, up to a limit per source; beyond it the source is held: its
-/// channel is not read until there is room or a receive for it. Not thread-safe.
+/// connection is not read until there is room or a receive for it. Not thread-safe.
 class Inbox {
  public:
   /// `parked_bytes_max` is for each source.
@@ -53,7 +53,7 @@ class Inbox {
   void withdraw(Receive& receive);
 
   /// Nobody waits for anything, and nothing of this rank is parked or under way: a receive may take
-  /// the next message straight from the channel.
+  /// the next message straight from its receiving end.
   bool is_clear(int from) const {
     if (!posted_.empty()) return false;
     const Source& s = source(from);
@@ -64,7 +64,7 @@ class Inbox {
   /// A receive of at least so many bytes waits for a message of this rank, and of no other.
   bool awaits(int from, std::size_t bytes) const;
 
-  // ---- What the channel of `from` does. ----
+  // ---- What the receiving end of `from` does. ----
 
   /// A data message begins; its payload follows through room and advance.
   void begin(int from, const Header& header);

@@ -17,7 +17,7 @@
 #include <string_view>
 #include <type_traits>
 
-/// What travels between two ranks. A channel is one TCP connection in one direction: the sender
+/// What travels between two ranks. A TCP connection carries one direction: the sender
 /// connects and says Hello, then come messages, each a Header and `bytes` bytes of payload.
 /// Little-endian, the structs' own layout.
 namespace dlaunch::transport {
@@ -28,7 +28,7 @@ constexpr std::uint32_t hello_version = 2;
 /// The longest payload of everything that is not data.
 constexpr std::size_t control_bytes_max = 4096;
 
-/// The first bytes on a channel; a receiver closes a channel whose Hello is not meant for it.
+/// The first bytes on a connection; a receiver closes one whose Hello is not meant for it.
 struct Hello {
   std::uint32_t magic = hello_magic;
   std::uint32_t version = hello_version;

@@ -1,6 +1,6 @@
 #include "collectives/transport/shm/rings.hpp"
 
-#include "collectives/transport/message/out_channel.hpp"
+#include "collectives/transport/message/send_queue.hpp"
 
 #include <bit>
 #include <utility>
@@ -26,8 +26,8 @@ Transport::Reach Rings::reach(int rank, const std::optional<Location>& location)
   return location && location->segment != of_.segment->id() ? Reach::no : Reach::unknown;
 }
 
-std::unique_ptr<SendingEnd> Rings::connect(int to, OutChannel& channel) {
-  outs_.push_back(&channel);
+std::unique_ptr<SendingEnd> Rings::connect(int to, SendQueue& queue) {
+  outs_.push_back(&queue);
   return std::make_unique<RingWriter>(*of_.segment, *of_.bell, of_.set, of_.segment->local_of(to),
                                       of_.local);
 }
@@ -58,13 +58,13 @@ bool Rings::progress(Clock::time_point) {
     moved = reader->pump(mesh_.inbox, mesh_.on_control) || moved;
   }
   bool has_ended = false;
-  for (OutChannel* channel : outs_) {
-    if (channel->has_work()) moved = channel->pump() || moved;
-    channel->look_for_end();
-    has_ended = has_ended || channel->is_broken();
+  for (SendQueue* queue : outs_) {
+    if (queue->has_work()) moved = queue->pump() || moved;
+    queue->look_for_end();
+    has_ended = has_ended || queue->is_broken();
   }
   if (!has_ended) return moved;
-  std::erase_if(outs_, [](const OutChannel* channel) { return channel->is_broken(); });
+  std::erase_if(outs_, [](const SendQueue* queue) { return queue->is_broken(); });
   return true;
 }
 

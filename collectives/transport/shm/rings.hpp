@@ -1,7 +1,7 @@
 #pragma once
 
 #include "collectives/transport/message/by_rank.hpp"
-#include "collectives/transport/shm/ring_channel.hpp"
+#include "collectives/transport/shm/ring_ends.hpp"
 #include "runtime/segment/segment.hpp"
 #include "runtime/segment/wakeup.hpp"
 
@@ -34,7 +34,7 @@ class Rings final : public Transport {
   /// A rank of this node that has come and has not mapped this segment never will.
   Reach reach(int rank, const std::optional<Location>& location) const override;
   bool is_in_memory() const noexcept override { return true; }
-  std::unique_ptr<SendingEnd> connect(int to, OutChannel& channel) override;
+  std::unique_ptr<SendingEnd> connect(int to, SendQueue& queue) override;
   bool progress(Clock::time_point now) override;
   void lie_down() override { of_.bell->lie_down(); }
   void get_up() override { of_.bell->get_up(); }
@@ -47,7 +47,7 @@ class Rings final : public Transport {
   const Surroundings mesh_;
   std::vector<std::uint64_t> known_writers_;  ///< As in RankBlock.
   ByRank<RingReader> readers_;
-  std::vector<OutChannel*> outs_;  ///< Those that are not broken.
+  std::vector<SendQueue*> outs_;  ///< Those that are not broken.
 };
 
 }  // namespace dlaunch::transport

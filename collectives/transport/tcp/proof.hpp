@@ -43,7 +43,7 @@ class Acceptance {
   Acceptance(const Hello& expected, const Key* key, const Nonce& own_nonce);
 
   enum class Verdict { more, admitted, refused };
-  /// At most this much is to be read next: what follows belongs to the channel.
+  /// At most this much is to be read next: what follows are messages.
   std::size_t wanted() const { return wanted_ - got_; }
   /// Takes in no more than `wanted()`; appends to `answer` what is to be sent.
   Verdict feed(BytesView in, Bytes& answer);

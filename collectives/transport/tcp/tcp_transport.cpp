@@ -1,6 +1,6 @@
 #include "collectives/transport/tcp/tcp_transport.hpp"
 
-#include "collectives/transport/message/out_channel.hpp"
+#include "collectives/transport/message/send_queue.hpp"
 #include "runtime/base/os/socket.hpp"
 
 #include <algorithm>
@@ -33,30 +33,30 @@ class TcpTransport::Source final : public Watched {
  public:
   Source(TcpTransport& transport, unique_fd connected, int from)
       : transport_(transport),
-        channel_(std::move(connected), from),
-        watch_(transport.mesh_.poller, channel_.fd(), *this, EPOLLIN) {}
+        connection_(std::move(connected), from),
+        watch_(transport.mesh_.poller, connection_.fd(), *this, EPOLLIN) {}
 
-  InChannel& channel() { return channel_; }
-  bool pump() { return channel_.pump(transport_.mesh_.inbox, transport_.mesh_.on_control); }
+  InboundConnection& connection() { return connection_; }
+  bool pump() { return connection_.pump(transport_.mesh_.inbox, transport_.mesh_.on_control); }
   /// What no descriptor tells of.
   bool progress() {
-    if (channel_.ended()) return false;
-    const bool moved = channel_.held() && pump();
-    if (channel_.ended()) {
+    if (connection_.ended()) return false;
+    const bool moved = connection_.held() && pump();
+    if (connection_.ended()) {
       watch_.want(0);
-    } else if (!channel_.held()) {
+    } else if (!connection_.held()) {
       watch_.want(EPOLLIN);
     }
     return moved;
   }
   void on_ready(std::uint32_t) override {
     pump();
-    if (!channel_.is_worth_looking()) watch_.want(0);
+    if (!connection_.is_worth_looking()) watch_.want(0);
   }
 
  private:
   TcpTransport& transport_;
-  InChannel channel_;
+  InboundConnection connection_;
   Poller::Watch watch_;
 };
 
@@ -66,7 +66,7 @@ TcpTransport::TcpTransport(Setting setting, const Surroundings& mesh)
       acceptor_(mesh.poller, publish(), of_.hello, key(), [this](int from, unique_fd connected) {
         if (mesh_.sources.has(from)) return false;
         Source& source = ins_.get(from, *this, std::move(connected), from);
-        mesh_.sources.add(from, source.channel());
+        mesh_.sources.add(from, source.connection());
         source.on_ready(EPOLLIN);
         return true;
       }) {}
@@ -104,30 +104,30 @@ std::string TcpTransport::key_of(int rank) const {
 
 // ---- Sending. ----
 
-std::unique_ptr<SendingEnd> TcpTransport::connect(int to, OutChannel& channel) {
+std::unique_ptr<SendingEnd> TcpTransport::connect(int to, SendQueue& queue) {
   auto connection =
-      std::make_unique<Connection>(mesh_.poller, channel, to, of_.hello, key(), connections_);
+      std::make_unique<OutboundConnection>(mesh_.poller, queue, to, of_.hello, key(), connections_);
   look_up(*connection);
   return connection;
 }
 
-void TcpTransport::look_up(Connection& connection) {
+void TcpTransport::look_up(OutboundConnection& connection) {
   const auto address = of_.store->get(key_of(connection.to()));
   if (address) connection.connect(address_of(as_text(*address)));
 }
 
 /// Asks the store for the addresses that are awaited.
 bool TcpTransport::look_up_pending(Clock::time_point now) {
-  std::vector<Connection*> awaited;
+  std::vector<OutboundConnection*> awaited;
   std::copy_if(connections_.begin(), connections_.end(), std::back_inserter(awaited),
-               [](const Connection* connection) { return connection->wants_address(); });
+               [](const OutboundConnection* connection) { return connection->wants_address(); });
   if (awaited.empty()) lookups_.forget();
   if (awaited.empty() || !lookups_.are_over(now)) return false;
   bool moved = false;
-  for (Connection* connection : awaited) {
+  for (OutboundConnection* connection : awaited) {
     look_up(*connection);
     if (connection->wants_address()) continue;
-    connection->channel().pump();  // If it cannot connect, that is its end.
+    connection->queue().pump();  // If it cannot connect, that is its end.
     moved = true;
   }
   return moved;

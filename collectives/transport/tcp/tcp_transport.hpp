@@ -5,8 +5,8 @@
 #include "collectives/transport/message/poller.hpp"
 #include "collectives/transport/message/transport.hpp"
 #include "collectives/transport/tcp/acceptor.hpp"
-#include "collectives/transport/tcp/channel.hpp"
-#include "collectives/transport/tcp/connection.hpp"
+#include "collectives/transport/tcp/inbound_connection.hpp"
+#include "collectives/transport/tcp/outbound_connection.hpp"
 #include "collectives/transport/tcp/proof.hpp"
 
 #include <dlaunch/store.hpp>
@@ -44,7 +44,7 @@ class TcpTransport final : public Transport {
 
   Reach reach(int, const std::optional<Location>&) const override { return Reach::yes; }
   bool is_in_memory() const noexcept override { return false; }
-  std::unique_ptr<SendingEnd> connect(int to, OutChannel& channel) override;
+  std::unique_ptr<SendingEnd> connect(int to, SendQueue& queue) override;
   bool progress(Clock::time_point now) override;
   void lie_down() override {}
   void get_up() override {}
@@ -56,7 +56,7 @@ class TcpTransport final : public Transport {
   unique_fd publish();
   std::string own_host();
   std::string key_of(int rank) const;
-  void look_up(Connection& connection);
+  void look_up(OutboundConnection& connection);
   bool look_up_pending(Clock::time_point now);
   const Key* key() const { return of_.key ? &*of_.key : nullptr; }
 
@@ -64,7 +64,7 @@ class TcpTransport final : public Transport {
   const Surroundings mesh_;
   Acceptor acceptor_;
   ByRank<Source> ins_;
-  std::vector<Connection*> connections_;  ///< Their channels own them.
+  std::vector<OutboundConnection*> connections_;  ///< Their queues own them.
   Pauses lookups_;
 };
 

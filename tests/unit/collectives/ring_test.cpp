@@ -1,7 +1,7 @@
 // A ring from end to end: every size, many laps, a source that is held, and ends that cannot be
 // trusted.
 #include "collectives/transport/message/poller.hpp"
-#include "collectives/transport/shm/ring_channel.hpp"
+#include "collectives/transport/shm/ring_ends.hpp"
 #include "collectives/transport/shm/rings.hpp"
 #include "tests/support/ranks.hpp"
 

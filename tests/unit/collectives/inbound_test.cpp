@@ -1,6 +1,5 @@
 // The receiving end of a connection, over a pair of sockets.
-#include "collectives/transport/tcp/channel.hpp"
-
+#include "collectives/transport/tcp/inbound_connection.hpp"
 #include "runtime/base/os/socket.hpp"
 
 #include <cstring>
@@ -53,7 +52,7 @@ TEST_CASE("what a rank sent before it closed its connection arrives, whoever rea
   REQUIRE(::send(theirs.get(), sent.data(), sent.size(), 0) == static_cast<ssize_t>(sent.size()));
   theirs.reset();
 
-  InChannel channel(std::move(mine), 0);
+  InboundConnection connection(std::move(mine), 0);
   Inbox inbox;
   std::size_t notices = 0;
   const OnControl on_control = [&](int, const Header&, BytesView payload) {
@@ -61,12 +60,12 @@ TEST_CASE("what a rank sent before it closed its connection arrives, whoever rea
   };
   std::vector<std::byte> first(8), second(8), long_one(4096);
   Receive taken = receive_of(first, 0), wanted = receive_of(long_one, 2);
-  REQUIRE(channel.take(taken));
-  CHECK_FALSE(channel.take(wanted));  // There is less than it wants, so it reads on, to the end.
-  CHECK_FALSE(channel.ended());
-  REQUIRE(channel.held());
-  while (!channel.ended()) REQUIRE(channel.pump(inbox, on_control));
-  CHECK(channel.reason() == "it closed the connection");
+  REQUIRE(connection.take(taken));
+  CHECK_FALSE(connection.take(wanted));  // There is less than it wants, so it reads on, to the end.
+  CHECK_FALSE(connection.ended());
+  REQUIRE(connection.held());
+  while (!connection.ended()) REQUIRE(connection.pump(inbox, on_control));
+  CHECK(connection.reason() == "it closed the connection");
   CHECK(notices == 1);
   Receive late = receive_of(second, 1);
   inbox.post(late);
@@ -75,15 +74,15 @@ TEST_CASE("what a rank sent before it closed its connection arrives, whoever rea
 
 TEST_CASE("an end is told when all before it was handed on, and not while a source is held") {
   auto [mine, theirs] = socket_pair();
-  InChannel channel(std::move(mine), 0);
+  InboundConnection connection(std::move(mine), 0);
   Inbox inbox;
   const OnControl on_control = [](int, const Header&, BytesView) {};
   SUBCASE("it had said nothing") {
     theirs.reset();
     std::vector<std::byte> into(8);
     Receive receive = receive_of(into, 0);
-    CHECK_FALSE(channel.take(receive));
-    CHECK(channel.held());
+    CHECK_FALSE(connection.take(receive));
+    CHECK(connection.held());
   }
   SUBCASE("in the midst of a message") {
     Bytes sent;
@@ -91,6 +90,6 @@ TEST_CASE("an end is told when all before it was handed on, and not while a sour
     REQUIRE(::send(theirs.get(), sent.data(), sent.size(), 0) > 0);
     theirs.reset();
   }
-  while (!channel.ended()) REQUIRE(channel.pump(inbox, on_control));
-  CHECK(channel.reason() == "it closed the connection");
+  while (!connection.ended()) REQUIRE(connection.pump(inbox, on_control));
+  CHECK(connection.reason() == "it closed the connection");
 }

@@ -12,9 +12,9 @@
 namespace dlaunch::transport {
 
 /// The receiving end of a connection whose Hello was accepted.
-class InChannel final : public ReceivingEnd {
+class InboundConnection final : public ReceivingEnd {
  public:
-  InChannel(unique_fd fd, int from) : fd_(std::move(fd)), from_(from) {}
+  InboundConnection(unique_fd fd, int from) : fd_(std::move(fd)), from_(from) {}
 
   int fd() const { return fd_.get(); }
   bool ended() const noexcept override { return ended_; }

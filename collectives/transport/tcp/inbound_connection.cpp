@@ -1,4 +1,4 @@
-#include "collectives/transport/tcp/channel.hpp"
+#include "collectives/transport/tcp/inbound_connection.hpp"
 
 #include "collectives/transport/message/spin_times.hpp"
 #include "runtime/base/deadline.hpp"
@@ -16,7 +16,7 @@ namespace dlaunch::transport {
 namespace {
 
 constexpr std::size_t buffer_bytes = 64u << 10;
-/// One channel is read no longer than this before the others get their turn.
+/// One connection is read no longer than this before the others get their turn.
 constexpr std::size_t turn_bytes_max = 1u << 20;
 /// Between two requests to spare acknowledgements: a timer of the kernel's undoes them.
 constexpr unsigned reads_between_requests = 16;
@@ -26,7 +26,7 @@ bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 }  // namespace
 
 /// One recv; false when the socket has no more for now.
-bool InChannel::read_some(std::span<std::byte> into, std::size_t& got) {
+bool InboundConnection::read_some(std::span<std::byte> into, std::size_t& got) {
   got = 0;
   ssize_t n = 0;
   do {
@@ -43,12 +43,12 @@ bool InChannel::read_some(std::span<std::byte> into, std::size_t& got) {
 }
 
 /// Nothing more can be handed on until somebody receives what has come.
-bool InChannel::is_held_up(Inbox& inbox) {
+bool InboundConnection::is_held_up(Inbox& inbox) {
   held_ = inbox.room(from_).empty() && inbox.is_receiving(from_);
   return held_;
 }
 
-bool InChannel::pump(Inbox& inbox, const OnControl& on_control) {
+bool InboundConnection::pump(Inbox& inbox, const OnControl& on_control) {
   bool moved = feed(inbox, on_control);
   std::size_t total = 0;
   bool more = true;
@@ -76,7 +76,7 @@ bool InChannel::pump(Inbox& inbox, const OnControl& on_control) {
 
 /// The rest in the buffer is the beginning of a header or of a control message. It holds
 /// `bytes_max` afterwards at most, unless that is too little for it to be of use.
-bool InChannel::read_into_buffer(std::size_t bytes_max, std::size_t& got) {
+bool InboundConnection::read_into_buffer(std::size_t bytes_max, std::size_t& got) {
   if (buffer_.empty()) buffer_.resize(buffer_bytes);
   if (begin_ > 0) std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
   end_ -= begin_;
@@ -88,16 +88,16 @@ bool InChannel::read_into_buffer(std::size_t bytes_max, std::size_t& got) {
   return more;
 }
 
-/// A channel carries nothing back that could take an acknowledgement along, so the kernel sends one
-/// for each small message while that is read, which takes as long as reading it. It sends half as
-/// many on a connection that it believes to be interactive.
-void InChannel::spare_acknowledgements() noexcept {
+/// A connection carries nothing back that could take an acknowledgement along, so the kernel sends
+/// one for each small message while that is read, which takes as long as reading it. It sends half
+/// as many on a connection that it believes to be interactive.
+void InboundConnection::spare_acknowledgements() noexcept {
   const int off = 0;
   // A hint: where it is not taken, nothing but time is lost.
   ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
 }
 
-bool InChannel::take(Receive& receive) {
+bool InboundConnection::take(Receive& receive) {
   if (ended_ || in_control_) return false;
   const std::size_t wanted = sizeof(Header) + receive.into.size();
   if (end_ - begin_ < wanted && !closed_) {
@@ -121,7 +121,7 @@ bool InChannel::take(Receive& receive) {
   return true;
 }
 
-bool InChannel::take_soon(Receive& receive, const Patience& patience) {
+bool InboundConnection::take_soon(Receive& receive, const Patience& patience) {
   if (receive.into.size() >= direct_bytes_min) return false;
   if (take(receive)) return true;
   if (!patience.allows_system_calls()) return false;
@@ -132,7 +132,7 @@ bool InChannel::take_soon(Receive& receive, const Patience& patience) {
   return false;
 }
 
-bool InChannel::feed_control(const OnControl& on_control) {
+bool InboundConnection::feed_control(const OnControl& on_control) {
   if (end_ - begin_ < control_.bytes) return false;
   const BytesView payload(buffer_.data() + begin_, control_.bytes);
   begin_ += control_.bytes;
@@ -142,7 +142,7 @@ bool InChannel::feed_control(const OnControl& on_control) {
 }
 
 /// Hands buffered bytes on until they are used up, or held; true if any were.
-bool InChannel::feed(Inbox& inbox, const OnControl& on_control) {
+bool InboundConnection::feed(Inbox& inbox, const OnControl& on_control) {
   bool moved = false;
   while (!ended_) {
     if (in_control_) {  // Its payload may be empty.

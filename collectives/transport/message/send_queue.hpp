@@ -27,32 +27,32 @@ struct Outgoing {
 
 /// What is sent to one rank, in order, by the end that was chosen when it was first needed; without
 /// ever blocking.
-class OutChannel {
+class SendQueue {
  public:
   /// Nothing was sent yet, and no way was looked for.
   bool is_idle() const { return state_ == State::idle; }
   /// No way is known yet.
   bool is_undecided() const { return state_ == State::undecided; }
   bool is_broken() const { return state_ == State::broken; }
-  bool has_work() const { return !queue_.empty(); }
+  bool has_work() const { return !messages_.empty(); }
   /// Why it is broken: "connection refused".
   const std::string& reason() const { return reason_; }
 
   void post(Outgoing& message);
   /// A message of our own that nobody waits for. Dropped when too many are queued.
   void post_control(const Header& header, Bytes payload);
-  /// A message of which a part was sent breaks the channel: the rest can never follow.
+  /// A message of which a part was sent breaks the queue: the rest can never follow.
   void withdraw(Outgoing& message);
   /// A whole message that nobody needs to post, if it can leave at once; else nothing of it.
   bool send_now(const Header& header, BytesView payload) {
-    return end_ && queue_.empty() && end_->write(header, payload);
+    return end_ && messages_.empty() && end_->write(header, payload);
   }
 
   void wait_for_way() { state_ = State::undecided; }
   void open(std::unique_ptr<SendingEnd> end);
   /// Writes what can be written. Returns whether anything moved. Ends an end that says so.
   bool pump();
-  /// Breaks the channel if its end says why.
+  /// Breaks the queue if its end says why.
   void look_for_end();
   void fail(std::string reason);
 
@@ -67,7 +67,7 @@ class OutChannel {
 
   State state_ = State::idle;
   std::unique_ptr<SendingEnd> end_;
-  std::deque<Outgoing*> queue_;
+  std::deque<Outgoing*> messages_;
   std::deque<std::unique_ptr<Control>> controls_;
   std::string reason_;
 };

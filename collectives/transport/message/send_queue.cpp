@@ -1,4 +1,4 @@
-#include "collectives/transport/message/out_channel.hpp"
+#include "collectives/transport/message/send_queue.hpp"
 
 #include <algorithm>
 
@@ -9,64 +9,64 @@ constexpr std::size_t controls_max = 64;
 
 }  // namespace
 
-void OutChannel::post(Outgoing& message) {
+void SendQueue::post(Outgoing& message) {
   message.sent = 0;
   message.state = Outgoing::State::waiting;
   if (is_broken()) {
     message.state = Outgoing::State::failed;
     return;
   }
-  queue_.push_back(&message);
+  messages_.push_back(&message);
 }
 
-void OutChannel::post_control(const Header& header, Bytes payload) {
+void SendQueue::post_control(const Header& header, Bytes payload) {
   if (controls_.size() >= controls_max || is_broken()) return;
   auto control = std::make_unique<Control>();
   control->payload = std::move(payload);
   control->message.header = header;
   control->message.payload = control->payload;
-  queue_.push_back(&control->message);
+  messages_.push_back(&control->message);
   controls_.push_back(std::move(control));
 }
 
-void OutChannel::withdraw(Outgoing& message) {
-  const auto found = std::find(queue_.begin(), queue_.end(), &message);
-  if (found == queue_.end()) return;
+void SendQueue::withdraw(Outgoing& message) {
+  const auto found = std::find(messages_.begin(), messages_.end(), &message);
+  if (found == messages_.end()) return;
   if (message.sent > 0) {
     fail("a call that was given up had sent a part of its message");
   } else {
-    queue_.erase(found);
+    messages_.erase(found);
   }
   message.state = Outgoing::State::failed;
 }
 
-void OutChannel::open(std::unique_ptr<SendingEnd> end) {
+void SendQueue::open(std::unique_ptr<SendingEnd> end) {
   end_ = std::move(end);
   state_ = State::open;
 }
 
-void OutChannel::fail(std::string reason) {
+void SendQueue::fail(std::string reason) {
   state_ = State::broken;
   reason_ = std::move(reason);
   end_.reset();
-  for (Outgoing* message : queue_) message->state = Outgoing::State::failed;
-  queue_.clear();
+  for (Outgoing* message : messages_) message->state = Outgoing::State::failed;
+  messages_.clear();
   controls_.clear();
 }
 
-void OutChannel::pop_front() {
-  Outgoing* message = queue_.front();
-  queue_.pop_front();
+void SendQueue::pop_front() {
+  Outgoing* message = messages_.front();
+  messages_.pop_front();
   message->state = Outgoing::State::done;
   // Controls are sent in the order in which they were queued.
   if (!controls_.empty() && message == &controls_.front()->message) controls_.pop_front();
 }
 
-bool OutChannel::pump() {
+bool SendQueue::pump() {
   if (!end_) return false;
   bool moved = false;
-  while (!queue_.empty()) {
-    Outgoing& message = *queue_.front();
+  while (!messages_.empty()) {
+    Outgoing& message = *messages_.front();
     moved = end_->write_some(message.header, message.payload, message.sent) || moved;
     if (message.sent < sizeof(Header) + message.payload.size()) {
       look_for_end();
@@ -78,7 +78,7 @@ bool OutChannel::pump() {
   return moved;
 }
 
-void OutChannel::look_for_end() {
+void SendQueue::look_for_end() {
   const char* why = end_ ? end_->end() : nullptr;
   if (why != nullptr) fail(why);
 }

@@ -16,18 +16,18 @@ namespace dlaunch::transport {
 
 /// The sending end of a connection: says who it is, hears the receiver's proof where the job has a
 /// key, and writes; without ever blocking. What it borrows lives as long.
-class Connection final : public SendingEnd, public Watched {
+class OutboundConnection final : public SendingEnd, public Watched {
  public:
-  /// `channel` is told when it can go on, or has ended. With a key nothing is sent before `to` has
+  /// `queue` is told when it can go on, or has ended. With a key nothing is sent before `to` has
   /// proved to know it, too. It is in `all` as long as it lives.
-  Connection(Poller& poller, OutChannel& channel, int to, const Hello& hello, const Key* key,
-             std::vector<Connection*>& all);
-  ~Connection() override;
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
+  OutboundConnection(Poller& poller, SendQueue& queue, int to, const Hello& hello, const Key* key,
+                     std::vector<OutboundConnection*>& all);
+  ~OutboundConnection() override;
+  OutboundConnection(const OutboundConnection&) = delete;
+  OutboundConnection& operator=(const OutboundConnection&) = delete;
 
   int to() const { return to_; }
-  OutChannel& channel() const { return channel_; }
+  SendQueue& queue() const { return queue_; }
   /// It has something to send, and no address for that, or is to try again.
   bool wants_address() const;
   /// TCP_NODELAY, so that small messages leave at once.
@@ -58,11 +58,11 @@ class Connection final : public SendingEnd, public Watched {
   void fail(std::string reason);
 
   Poller& poller_;
-  OutChannel& channel_;
+  SendQueue& queue_;
   const int to_;
   const Hello& own_hello_;
   const Key* const key_;
-  std::vector<Connection*>& all_;
+  std::vector<OutboundConnection*>& all_;
   State state_ = State::looking_up;
   unique_fd fd_;
   Poller::Watch watch_;

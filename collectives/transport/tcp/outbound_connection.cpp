@@ -1,6 +1,6 @@
-#include "collectives/transport/tcp/connection.hpp"
+#include "collectives/transport/tcp/outbound_connection.hpp"
 
-#include "collectives/transport/message/out_channel.hpp"
+#include "collectives/transport/message/send_queue.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -25,19 +25,19 @@ bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 }  // namespace
 
-Connection::Connection(Poller& poller, OutChannel& channel, int to, const Hello& hello,
-                       const Key* key, std::vector<Connection*>& all)
-    : poller_(poller), channel_(channel), to_(to), own_hello_(hello), key_(key), all_(all) {
+OutboundConnection::OutboundConnection(Poller& poller, SendQueue& queue, int to, const Hello& hello,
+                                       const Key* key, std::vector<OutboundConnection*>& all)
+    : poller_(poller), queue_(queue), to_(to), own_hello_(hello), key_(key), all_(all) {
   all_.push_back(this);
 }
 
-Connection::~Connection() { std::erase(all_, this); }
+OutboundConnection::~OutboundConnection() { std::erase(all_, this); }
 
-bool Connection::wants_address() const {
-  return state_ == State::looking_up && channel_.has_work();
+bool OutboundConnection::wants_address() const {
+  return state_ == State::looking_up && queue_.has_work();
 }
 
-void Connection::fail(std::string reason) {
+void OutboundConnection::fail(std::string reason) {
   // It has left since; why it did is the news.
   if (state_ == State::connecting && attempts_ > 0) reason = unproven() + "; then " + reason;
   reason_ = std::move(reason);
@@ -45,7 +45,7 @@ void Connection::fail(std::string reason) {
   fd_.reset();
 }
 
-void Connection::connect(const Address& address) {
+void OutboundConnection::connect(const Address& address) {
   fd_ =
       unique_fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd_ && is_shortage(errno)) return;  // Tried again, as a lookup is.
@@ -69,7 +69,7 @@ void Connection::connect(const Address& address) {
   watch_ = Poller::Watch(poller_, fd_.get(), *this, EPOLLIN | EPOLLOUT);
 }
 
-bool Connection::finish_connecting() {
+bool OutboundConnection::finish_connecting() {
   int error = 0;
   socklen_t size = sizeof error;
   ::getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
@@ -84,7 +84,7 @@ bool Connection::finish_connecting() {
   return true;
 }
 
-bool Connection::write_hello() {
+bool OutboundConnection::write_hello() {
   const auto sent = ::send(fd_.get(), hello_.data(), hello_.size(), MSG_NOSIGNAL);
   if (sent < 0) {
     if (!would_block(errno) && errno != EINTR) {
@@ -102,19 +102,19 @@ bool Connection::write_hello() {
 }
 
 /// Messages may follow.
-bool Connection::is_ready() {
+bool OutboundConnection::is_ready() {
   if (state_ == State::connecting && !finish_connecting()) return false;
   return state_ == State::open && (hello_.empty() || write_hello());
 }
 
-std::string Connection::unproven() const {
+std::string OutboundConnection::unproven() const {
   return "it closed " + std::to_string(attempts_) +
          (attempts_ == 1 ? " connection" : " connections") +
          " before both sides had proved the job's key; was it given another one, or none?";
 }
 
 /// Nothing of a message was sent yet, so nothing is lost.
-void Connection::connect_again() {
+void OutboundConnection::connect_again() {
   proving_.reset();
   watch_ = {};
   fd_.reset();
@@ -124,7 +124,7 @@ void Connection::connect_again() {
   state_ = State::looking_up;
 }
 
-void Connection::read_proof() {
+void OutboundConnection::read_proof() {
   Proving& proving = *proving_;
   // One byte more than there can be: a receiver that has given us up says so behind its proof.
   for (;;) {
@@ -148,7 +148,7 @@ void Connection::read_proof() {
 }
 
 /// The receiver never writes: whatever can be read is the end.
-void Connection::look() {
+void OutboundConnection::look() {
   if (state_ == State::proving) return read_proof();
   if (state_ == State::connecting) finish_connecting();
   if (state_ != State::open || !reason_.empty()) return;
@@ -161,19 +161,19 @@ void Connection::look() {
   fail(n < 0 ? errno_text(errno) : "it closed the connection");
 }
 
-/// What the channel is told comes last, since it may end this connection.
-void Connection::on_ready(std::uint32_t events) {
+/// What the queue is told comes last, since it may end this connection.
+void OutboundConnection::on_ready(std::uint32_t events) {
   if ((events & ~std::uint32_t{EPOLLOUT}) != 0) look();
   const bool may_write = reason_.empty() && is_ready();
-  if (!reason_.empty()) return channel_.look_for_end();
+  if (!reason_.empty()) return queue_.look_for_end();
   if (!may_write) return;
-  if (!channel_.has_work()) return watch_.want(EPOLLIN);
-  channel_.pump();
+  if (!queue_.has_work()) return watch_.want(EPOLLIN);
+  queue_.pump();
 }
 
 /// In one piece, for which the kernel does less than for two. If that fails, the next send fails
 /// again, and is dealt with there.
-std::size_t Connection::write_whole(const Header& header, BytesView payload) {
+std::size_t OutboundConnection::write_whole(const Header& header, BytesView payload) {
   std::array<std::byte, whole_bytes_max> whole;
   std::memcpy(whole.data(), &header, sizeof header);
   if (!payload.empty()) std::memcpy(whole.data() + sizeof header, payload.data(), payload.size());
@@ -182,7 +182,7 @@ std::size_t Connection::write_whole(const Header& header, BytesView payload) {
   return sent > 0 ? static_cast<std::size_t>(sent) : 0;
 }
 
-bool Connection::write_some(const Header& header, BytesView payload, std::size_t& sent) {
+bool OutboundConnection::write_some(const Header& header, BytesView payload, std::size_t& sent) {
   if (!is_ready()) return false;
   const std::size_t before = sent;
   const std::size_t total = sizeof header + payload.size();

@@ -1,4 +1,4 @@
-#include "collectives/transport/shm/ring_channel.hpp"
+#include "collectives/transport/shm/ring_ends.hpp"
 
 #include "runtime/base/os/relax.hpp"
 
