@@ -130,7 +130,7 @@ void Links::post(Outgoing& message) {
   SendQueue& queue = out(message.to);
   const bool had_work = queue.has_work();
   queue.post(message);
-  start_sending(message.to, had_work);
+  start_sending(queue, had_work);
 }
 
 void Links::post_control(int to, const Header& header, Bytes payload) {
@@ -143,14 +143,18 @@ void Links::post_control(int to, const Header& header, Bytes payload) {
   }
   const bool had_work = queue.has_work();
   queue.post_control(header, std::move(payload));
-  start_sending(to, had_work);
+  start_sending(queue, had_work);
 }
 
 /// Others are told if messages of theirs may have left, too, or if there is more to poll for.
-void Links::start_sending(int to, bool had_work) {
-  SendQueue& queue = out(to);
-  if (queue.is_idle()) choose(to, queue);
+void Links::start_sending(SendQueue& queue, bool had_work) {
+  const bool is_first = queue.is_idle();
+  if (is_first) choose(queue);
   queue.pump();
+  if (queue.has_work() && (is_first || !had_work)) {
+    std::erase(busy_, &queue);
+    busy_.push_back(&queue);
+  }
   if (had_work || queue.has_work()) tell_threads();
 }
 
@@ -162,7 +166,8 @@ void Links::withdraw(Outgoing& message) {
 
 /// Opens the queue by the first transport that leads there; not before it is known of those
 /// before it. Returns whether it is open.
-bool Links::choose(int to, SendQueue& queue) {
+bool Links::choose(SendQueue& queue) {
+  const int to = queue.to();
   bool has_asked = false;
   std::optional<Location> location;
   for (const auto& transport : transports_) {
@@ -173,7 +178,7 @@ bool Links::choose(int to, SendQueue& queue) {
     }
     if (reach == Transport::Reach::no) continue;
     if (reach == Transport::Reach::unknown) break;
-    queue.open(transport->connect(to, queue));
+    queue.open(transport->connect(queue));
     return true;
   }
   queue.wait_for_way();
@@ -188,8 +193,8 @@ bool Links::asks_store(int to) {
 }
 
 bool Links::is_undecided() const {
-  return std::any_of(outs_.begin(), outs_.end(), [](const auto& entry) {
-    return entry.kept->is_undecided() && entry.kept->has_work();
+  return std::any_of(busy_.begin(), busy_.end(), [](const SendQueue* queue) {
+    return queue->is_undecided() && queue->has_work();
   });
 }
 
@@ -201,8 +206,8 @@ bool Links::decide(Clock::time_point now) {
   }
   if (!pauses_.are_over(now)) return false;
   bool moved = false;
-  for (const auto& [to, queue] : outs_) {
-    if (!queue->is_undecided() || !queue->has_work() || !choose(to, *queue)) continue;
+  for (SendQueue* queue : busy_) {
+    if (!queue->is_undecided() || !queue->has_work() || !choose(*queue)) continue;
     queue->pump();
     moved = true;
   }
@@ -218,8 +223,8 @@ const Topology* Links::topology() {
 }
 
 bool Links::is_flushed() const {
-  return std::none_of(outs_.begin(), outs_.end(),
-                      [](const auto& entry) { return entry.kept->has_work(); });
+  return std::none_of(busy_.begin(), busy_.end(),
+                      [](const SendQueue* queue) { return queue->has_work(); });
 }
 
 // ---- Receiving. ----

@@ -169,11 +169,11 @@ class Links final : private Sources, private Patience {
     ReceivingEnd* const* end = ins_.find(rank);
     return end != nullptr ? *end : nullptr;
   }
-  SendQueue& out(int rank) { return outs_.get(rank); }
+  SendQueue& out(int rank) { return outs_.get(rank, rank); }
 
-  bool choose(int to, SendQueue& queue);
+  bool choose(SendQueue& queue);
   bool asks_store(int to);
-  void start_sending(int to, bool had_work);
+  void start_sending(SendQueue& queue, bool had_work);
   bool is_undecided() const;
   bool decide(Clock::time_point now);
   void on_control(int from, const Header& header, BytesView payload);
@@ -225,7 +225,7 @@ class Links final : private Sources, private Patience {
   std::size_t watched_at_rest_ = 0;    ///< Descriptors without any connection.
   ByRank<ReceivingEnd*> ins_;          ///< Of ranks from which something came.
   ByRank<SendQueue> outs_;             ///< To whom something was posted.
-  std::vector<SendQueue*> sending_;    ///< Used by a thread that spins.
+  std::vector<SendQueue*> busy_;       ///< Those with something to send, and some that had.
   const bool spins_;
   Clock::time_point sockets_looked_at_{};
   ProgressLock progress_lock_;

@@ -46,6 +46,7 @@ void Links::step_in_turn() {
 /// Moves all that needs no descriptor to become ready.
 bool Links::progress(Clock::time_point now) {
   bool moved = decide(now);
+  std::erase_if(busy_, [](const SendQueue* queue) { return !queue->has_work(); });
   for (const auto& transport : transports_) moved = transport->progress(now) || moved;
   return moved;
 }
@@ -120,17 +121,12 @@ bool Links::look_for(int from) {
   if (!spins_ || end == nullptr || !end->is_worth_looking() || progress_lock_.are_shared()) {
     return false;
   }
-  sending_.clear();
-  for (const auto& [to, queue] : outs_) {
-    if (!queue->has_work()) continue;
-    // Asking for a way is for step().
-    if (queue->is_undecided()) return false;
-    sending_.push_back(queue.get());
-  }
+  // Asking for a way is for step().
+  if (is_undecided()) return false;
   const auto until = Clock::now() + spin_time;
   do {
     bool moved = end->pump(inbox_, on_control_);
-    for (SendQueue* queue : sending_) moved = queue->pump() || moved;
+    for (SendQueue* queue : busy_) moved = queue->pump() || moved;
     if (moved) return true;
   } while (!progress_lock_.are_wanted() && Clock::now() < until);
   return false;

@@ -260,9 +260,9 @@ class WeatherTransport final : public transport::Transport, public transport::Wa
 
   Reach reach(int, const std::optional<transport::Location>&) const override { return Reach::yes; }
   bool is_in_memory() const noexcept override { return true; }
-  std::unique_ptr<transport::SendingEnd> connect(int to, transport::SendQueue& queue) override {
+  std::unique_ptr<transport::SendingEnd> connect(transport::SendQueue& queue) override {
     queues_.push_back(&queue);
-    return std::make_unique<WeatherSender>(sky_, rank_, to);
+    return std::make_unique<WeatherSender>(sky_, rank_, queue.to());
   }
   bool progress(Clock::time_point) override {
     bool moved = false;

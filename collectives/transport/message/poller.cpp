@@ -5,6 +5,7 @@
 #include <dlaunch/error.hpp>
 
 #include <cerrno>
+#include <exception>
 #include <utility>
 
 namespace dlaunch::transport {
@@ -43,13 +44,20 @@ int Poller::look(int timeout_ms) noexcept {
 bool Poller::tell(int count) {
   if (count == -EINTR) return false;
   if (count < 0) throw Error(Errc::internal, "cannot poll: " + errno_text(-count));
+  std::exception_ptr failure;
   for (int i = 0; i < count; ++i) {
     const epoll_event event = ready_[static_cast<std::size_t>(i)];
     // Another thread, or one that was told before, may have ended it.
     const Place place = places_[event.data.u64 & 0xffffffffU];
     if (place.watched == nullptr || place.turn != event.data.u64 >> 32) continue;
-    place.watched->on_ready(event.events);
+    try {
+      place.watched->on_ready(event.events);
+    } catch (...) {
+      // The others may be told of this but once.
+      if (!failure) failure = std::current_exception();
+    }
   }
+  if (failure) std::rethrow_exception(failure);
   return count > 0;
 }
 

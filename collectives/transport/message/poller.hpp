@@ -13,7 +13,7 @@ namespace dlaunch::transport {
 /// The owner of a descriptor that a poller watches. Told under the mesh's lock; it may end then.
 class Watched {
  public:
-  /// Events of epoll(7).
+  /// Events of epoll(7). Where it throws, the others that are ready are told before that goes on.
   virtual void on_ready(std::uint32_t events) = 0;
 
  protected:
@@ -21,6 +21,7 @@ class Watched {
 };
 
 /// All descriptors that a mesh waits for: one set, of those that have something to wait for alone.
+/// A wait costs as much as there is news, however many there are.
 /// Under the mesh's lock, which is released while the set is waited for. A forked child has a copy
 /// of the set and leaves it alone.
 class Poller {

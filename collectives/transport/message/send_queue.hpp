@@ -29,6 +29,9 @@ struct Outgoing {
 /// ever blocking.
 class SendQueue {
  public:
+  explicit SendQueue(int to) : to_(to) {}
+
+  int to() const { return to_; }
   /// Nothing was sent yet, and no way was looked for.
   bool is_idle() const { return state_ == State::idle; }
   /// No way is known yet.
@@ -65,6 +68,7 @@ class SendQueue {
 
   void pop_front();
 
+  const int to_;
   State state_ = State::idle;
   std::unique_ptr<SendingEnd> end_;
   std::deque<Outgoing*> messages_;

@@ -98,9 +98,9 @@ class Transport {
   /// Looking costs no system call, and no descriptor tells of what comes: `progress` is called
   /// again and again before a rank sleeps. Connecting asks no store.
   virtual bool is_in_memory() const noexcept = 0;
-  /// The sending end to a rank that it leads to, once. `queue` is borrowed for the mesh's life,
-  /// and told when it can go on, and when the end has ended.
-  virtual std::unique_ptr<SendingEnd> connect(int to, SendQueue& queue) = 0;
+  /// The sending end to the queue's rank, to which it leads, once. `queue` is borrowed for the
+  /// mesh's life, and told when it can go on, and when the end has ended.
+  virtual std::unique_ptr<SendingEnd> connect(SendQueue& queue) = 0;
   /// Moves what no descriptor tells of, and what is due by now. Returns whether anything moved.
   virtual bool progress(Clock::time_point now) = 0;
   /// This rank sleeps between these two: what comes meanwhile wakes it, by a descriptor. What came

@@ -26,10 +26,10 @@ Transport::Reach Rings::reach(int rank, const std::optional<Location>& location)
   return location && location->segment != of_.segment->id() ? Reach::no : Reach::unknown;
 }
 
-std::unique_ptr<SendingEnd> Rings::connect(int to, SendQueue& queue) {
+std::unique_ptr<SendingEnd> Rings::connect(SendQueue& queue) {
   outs_.push_back(&queue);
-  return std::make_unique<RingWriter>(*of_.segment, *of_.bell, of_.set, of_.segment->local_of(to),
-                                      of_.local);
+  return std::make_unique<RingWriter>(*of_.segment, *of_.bell, of_.set,
+                                      of_.segment->local_of(queue.to()), of_.local);
 }
 
 /// The bits come from other processes.

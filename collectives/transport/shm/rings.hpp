@@ -34,7 +34,7 @@ class Rings final : public Transport {
   /// A rank of this node that has come and has not mapped this segment never will.
   Reach reach(int rank, const std::optional<Location>& location) const override;
   bool is_in_memory() const noexcept override { return true; }
-  std::unique_ptr<SendingEnd> connect(int to, SendQueue& queue) override;
+  std::unique_ptr<SendingEnd> connect(SendQueue& queue) override;
   bool progress(Clock::time_point now) override;
   void lie_down() override { of_.bell->lie_down(); }
   void get_up() override { of_.bell->get_up(); }

@@ -25,6 +25,14 @@ bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 }  // namespace
 
+InboundConnection::InboundConnection(const Surroundings& mesh, unique_fd connected, int from,
+                                     Unfinished& unfinished)
+    : mesh_(mesh),
+      fd_(std::move(connected)),
+      from_(from),
+      unfinished_(unfinished),
+      watch_(mesh.poller, fd_.get(), *this, EPOLLIN | EPOLLRDHUP | EPOLLET) {}
+
 /// One recv; false when the socket has no more for now.
 bool InboundConnection::read_some(std::span<std::byte> into, std::size_t& got) {
   got = 0;
@@ -34,7 +42,8 @@ bool InboundConnection::read_some(std::span<std::byte> into, std::size_t& got) {
   } while (n < 0 && errno == EINTR);
   if (n > 0) {
     got = static_cast<std::size_t>(n);
-    return got == into.size();  // A short read: the next poll tells when there is more.
+    // After a short read the poller tells of more, but not once more of an end behind it.
+    return got == into.size() || closing_;
   }
   if (n < 0 && would_block(errno)) return false;
   closed_ = true;
@@ -48,29 +57,51 @@ bool InboundConnection::is_held_up(Inbox& inbox) {
   return held_;
 }
 
+void InboundConnection::note_unfinished() {
+  if (is_listed_) return;
+  unfinished_.push_back(this);
+  is_listed_ = true;
+}
+
+bool InboundConnection::go_on() {
+  is_listed_ = false;
+  return (held_ || has_more_) && pump(mesh_.inbox, mesh_.on_control);
+}
+
+void InboundConnection::on_ready(std::uint32_t events) {
+  if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) closing_ = true;
+  pump(mesh_.inbox, mesh_.on_control);
+}
+
 bool InboundConnection::pump(Inbox& inbox, const OnControl& on_control) {
+  if (ended_) return false;
+  // Where handing on throws, it goes on later.
+  note_unfinished();
+  has_more_ = true;
   bool moved = feed(inbox, on_control);
   std::size_t total = 0;
-  bool more = true;
-  while (more && !ended_ && total < turn_bytes_max) {
-    if (is_held_up(inbox)) return moved;  // Nothing is read, so that the sender feels it.
-    if (closed_) break;
+  // While the source is held nothing is read, so that the sender feels it.
+  while (!is_held_up(inbox) && has_more_ && !closed_ && !ended_ && total < turn_bytes_max) {
     const auto room = inbox.room(from_);
     std::size_t got = 0;
     if (room.size() >= direct_bytes_min && begin_ == end_) {
-      more = read_some(room.first(std::min(room.size(), turn_bytes_max)), got);
+      has_more_ = read_some(room.first(std::min(room.size(), turn_bytes_max)), got);
       inbox.advance(from_, got);
     } else {
       // If a long message is waited for, only its header is read here, so that nothing is copied.
-      more = read_into_buffer(inbox.awaits(from_, direct_bytes_min) ? sizeof(Header) : buffer_bytes,
-                              got);
+      has_more_ = read_into_buffer(
+          inbox.awaits(from_, direct_bytes_min) ? sizeof(Header) : buffer_bytes, got);
       feed(inbox, on_control);
     }
     total += got;
     moved = moved || got > 0;
   }
   // All that came before was handed on: what is left is a part of a message.
-  if (closed_ && !is_held_up(inbox)) ended_ = true;
+  if (closed_ && !held_) ended_ = true;
+  if (ended_) {
+    held_ = has_more_ = false;
+    watch_ = {};
+  }
   return moved || ended_;
 }
 
@@ -102,10 +133,11 @@ bool InboundConnection::take(Receive& receive) {
   const std::size_t wanted = sizeof(Header) + receive.into.size();
   if (end_ - begin_ < wanted && !closed_) {
     std::size_t got = 0;
-    read_into_buffer(buffer_bytes, got);
+    has_more_ = read_into_buffer(buffer_bytes, got);
   }
   // Also its end is still to be told, by pump().
   held_ = begin_ != end_ || closed_;
+  if (held_ || has_more_) note_unfinished();
   Header header;
   if (end_ - begin_ < wanted) return false;
   std::memcpy(&header, buffer_.data() + begin_, sizeof header);

@@ -1,22 +1,30 @@
 #pragma once
 
+#include "collectives/transport/message/poller.hpp"
 #include "collectives/transport/message/transport.hpp"
 #include "runtime/base/os/unique_fd.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace dlaunch::transport {
 
-/// The receiving end of a connection whose Hello was accepted.
-class InboundConnection final : public ReceivingEnd {
+/// The receiving end of a connection whose Hello was accepted. The poller tells of what comes once,
+/// when it comes (EPOLLET), so a connection that was not read to its end is remembered in a list.
+class InboundConnection final : public ReceivingEnd, public Watched {
  public:
-  InboundConnection(unique_fd fd, int from) : fd_(std::move(fd)), from_(from) {}
+  /// Connections that may have something left of which no event tells: the inbox held the source,
+  /// nobody has asked for what was read, or others had their turn. One that is taken out goes on.
+  using Unfinished = std::vector<InboundConnection*>;
+  /// What `mesh` refers to, and the list, is borrowed.
+  InboundConnection(const Surroundings& mesh, unique_fd connected, int from,
+                    Unfinished& unfinished);
+  InboundConnection(const InboundConnection&) = delete;
+  InboundConnection& operator=(const InboundConnection&) = delete;
 
-  int fd() const { return fd_.get(); }
   bool ended() const noexcept override { return ended_; }
   const std::string& reason() const noexcept override { return reason_; }
   bool has_left_something() const noexcept override { return !ended_; }
@@ -29,9 +37,9 @@ class InboundConnection final : public ReceivingEnd {
   bool take(Receive& receive);
   bool take_soon(Receive& receive, const Patience& patience) override;
   bool is_worth_looking() const noexcept override { return !ended_ && !held_; }
-  /// When last used, something was left that no descriptor tells of, because the inbox held the
-  /// source or nobody has asked for it: pump again.
-  bool held() const { return held_; }
+  /// It was taken out of the list. Returns whether anything moved.
+  bool go_on();
+  void on_ready(std::uint32_t events) override;
 
  private:
   bool feed(Inbox& inbox, const OnControl& on_control);
@@ -40,17 +48,24 @@ class InboundConnection final : public ReceivingEnd {
   void spare_acknowledgements() noexcept;
   bool read_some(std::span<std::byte> into, std::size_t& got);
   bool is_held_up(Inbox& inbox);
+  void note_unfinished();
 
+  const Surroundings mesh_;
   unique_fd fd_;
-  int from_;
+  const int from_;
+  Unfinished& unfinished_;
+  Poller::Watch watch_;
   std::vector<std::byte> buffer_;
   std::size_t begin_ = 0, end_ = 0;
   unsigned reads_ = 0;  ///< Into the buffer.
   Header control_;
   bool in_control_ = false;
-  bool closed_ = false;  ///< The socket has no more; what it gave before may still be here.
+  bool closing_ = false;  ///< The sender sends no more: its end is behind what is in the socket.
+  bool closed_ = false;   ///< The socket has no more; what it gave before may still be here.
   bool ended_ = false;
-  bool held_ = false;
+  bool held_ = false;       ///< What was read cannot be handed on yet.
+  bool has_more_ = false;   ///< The socket may have more, and will not tell.
+  bool is_listed_ = false;  ///< In `unfinished_`; always where one of the two before holds.
   std::string reason_;
 };
 

@@ -25,13 +25,19 @@ bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 }  // namespace
 
-OutboundConnection::OutboundConnection(Poller& poller, SendQueue& queue, int to, const Hello& hello,
-                                       const Key* key, std::vector<OutboundConnection*>& all)
-    : poller_(poller), queue_(queue), to_(to), own_hello_(hello), key_(key), all_(all) {
-  all_.push_back(this);
+OutboundConnection::OutboundConnection(Poller& poller, SendQueue& queue, const Hello& hello,
+                                       const Key* key,
+                                       std::vector<OutboundConnection*>& unaddressed)
+    : poller_(poller), queue_(queue), own_hello_(hello), key_(key), unaddressed_(unaddressed) {
+  await_address();
 }
 
-OutboundConnection::~OutboundConnection() { std::erase(all_, this); }
+OutboundConnection::~OutboundConnection() { std::erase(unaddressed_, this); }
+
+void OutboundConnection::await_address() {
+  unaddressed_.push_back(this);
+  state_ = State::looking_up;
+}
 
 bool OutboundConnection::wants_address() const {
   return state_ == State::looking_up && queue_.has_work();
@@ -48,14 +54,16 @@ void OutboundConnection::fail(std::string reason) {
 void OutboundConnection::connect(const Address& address) {
   fd_ =
       unique_fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd_ && is_shortage(errno)) return;  // Tried again, as a lookup is.
-  if (!fd_) return fail("cannot open a socket: " + errno_text(errno));
+  const int error = errno;
+  if (!fd_ && is_shortage(error)) return;  // Tried again, as a lookup is.
+  std::erase(unaddressed_, this);
+  if (!fd_) return fail("cannot open a socket: " + errno_text(error));
   const int on = 1;
   ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   const auto* p = reinterpret_cast<const std::byte*>(&own_hello_);
   hello_.assign(p, p + sizeof own_hello_);
   if (key_ != nullptr) {
-    proving_.emplace(Proving{{own_hello_, to_, 0, fresh_nonce(), {}}});
+    proving_.emplace(Proving{{own_hello_, queue_.to(), 0, fresh_nonce(), {}}});
     const Nonce& nonce = proving_->meeting.connector_nonce;
     hello_.insert(hello_.end(), nonce.begin(), nonce.end());
   }
@@ -66,7 +74,8 @@ void OutboundConnection::connect(const Address& address) {
   } else if (errno != EINPROGRESS && errno != EINTR) {
     return fail("connecting to " + address.to_string() + ": " + errno_text(errno));
   }
-  watch_ = Poller::Watch(poller_, fd_.get(), *this, EPOLLIN | EPOLLOUT);
+  // Told once each time that more can be written, and of the end.
+  watch_ = Poller::Watch(poller_, fd_.get(), *this, EPOLLIN | EPOLLOUT | EPOLLET);
 }
 
 bool OutboundConnection::finish_connecting() {
@@ -85,20 +94,17 @@ bool OutboundConnection::finish_connecting() {
 }
 
 bool OutboundConnection::write_hello() {
-  const auto sent = ::send(fd_.get(), hello_.data(), hello_.size(), MSG_NOSIGNAL);
-  if (sent < 0) {
-    if (!would_block(errno) && errno != EINTR) {
-      fail(errno_text(errno));
-    } else {
-      watch_.want(EPOLLIN | EPOLLOUT);
+  while (!hello_.empty()) {
+    const auto sent = ::send(fd_.get(), hello_.data(), hello_.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0) {
+      if (!would_block(errno)) fail(errno_text(errno));
+      return false;
     }
-    return false;
+    hello_.erase(hello_.begin(), hello_.begin() + sent);
   }
-  hello_.erase(hello_.begin(), hello_.begin() + sent);
-  if (!hello_.empty() || !proving_) return hello_.empty();
-  state_ = State::proving;
-  watch_.want(EPOLLIN);
-  return false;
+  if (proving_) state_ = State::proving;
+  return !proving_;
 }
 
 /// Messages may follow.
@@ -118,10 +124,8 @@ void OutboundConnection::connect_again() {
   proving_.reset();
   watch_ = {};
   fd_.reset();
-  if (++attempts_ >= attempts_max) {
-    return fail(unproven());
-  }
-  state_ = State::looking_up;
+  if (++attempts_ >= attempts_max) return fail(unproven());
+  await_address();
 }
 
 void OutboundConnection::read_proof() {
@@ -166,9 +170,7 @@ void OutboundConnection::on_ready(std::uint32_t events) {
   if ((events & ~std::uint32_t{EPOLLOUT}) != 0) look();
   const bool may_write = reason_.empty() && is_ready();
   if (!reason_.empty()) return queue_.look_for_end();
-  if (!may_write) return;
-  if (!queue_.has_work()) return watch_.want(EPOLLIN);
-  queue_.pump();
+  if (may_write) queue_.pump();
 }
 
 /// In one piece, for which the kernel does less than for two. If that fails, the next send fails
@@ -205,11 +207,7 @@ bool OutboundConnection::write_some(const Header& header, BytesView payload, std
     const auto written = ::sendmsg(fd_.get(), &out, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (written < 0) {
       if (errno == EINTR) continue;
-      if (!would_block(errno)) {
-        fail(errno_text(errno));
-      } else {
-        watch_.want(EPOLLIN | EPOLLOUT);
-      }
+      if (!would_block(errno)) fail(errno_text(errno));
       break;
     }
     sent += static_cast<std::size_t>(written);

@@ -18,15 +18,14 @@ namespace dlaunch::transport {
 /// key, and writes; without ever blocking. What it borrows lives as long.
 class OutboundConnection final : public SendingEnd, public Watched {
  public:
-  /// `queue` is told when it can go on, or has ended. With a key nothing is sent before `to` has
-  /// proved to know it, too. It is in `all` as long as it lives.
-  OutboundConnection(Poller& poller, SendQueue& queue, int to, const Hello& hello, const Key* key,
-                     std::vector<OutboundConnection*>& all);
+  /// `queue` is told when it can go on, or has ended. With a key nothing is sent before its rank
+  /// has proved to know it, too. It is in `unaddressed` as long as it has nowhere to connect to.
+  OutboundConnection(Poller& poller, SendQueue& queue, const Hello& hello, const Key* key,
+                     std::vector<OutboundConnection*>& unaddressed);
   ~OutboundConnection() override;
   OutboundConnection(const OutboundConnection&) = delete;
   OutboundConnection& operator=(const OutboundConnection&) = delete;
 
-  int to() const { return to_; }
   SendQueue& queue() const { return queue_; }
   /// It has something to send, and no address for that, or is to try again.
   bool wants_address() const;
@@ -55,14 +54,14 @@ class OutboundConnection final : public SendingEnd, public Watched {
   void read_proof();
   void connect_again();
   std::string unproven() const;
+  void await_address();
   void fail(std::string reason);
 
   Poller& poller_;
   SendQueue& queue_;
-  const int to_;
   const Hello& own_hello_;
   const Key* const key_;
-  std::vector<OutboundConnection*>& all_;
+  std::vector<OutboundConnection*>& unaddressed_;
   State state_ = State::looking_up;
   unique_fd fd_;
   Poller::Watch watch_;

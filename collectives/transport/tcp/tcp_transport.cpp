@@ -27,51 +27,17 @@ Address address_of(std::string_view text) {
 
 }  // namespace
 
-/// A connection from a rank. One that is held is not watched from its next event on, until it is
-/// held no more.
-class TcpTransport::Source final : public Watched {
- public:
-  Source(TcpTransport& transport, unique_fd connected, int from)
-      : transport_(transport),
-        connection_(std::move(connected), from),
-        watch_(transport.mesh_.poller, connection_.fd(), *this, EPOLLIN) {}
-
-  InboundConnection& connection() { return connection_; }
-  bool pump() { return connection_.pump(transport_.mesh_.inbox, transport_.mesh_.on_control); }
-  /// What no descriptor tells of.
-  bool progress() {
-    if (connection_.ended()) return false;
-    const bool moved = connection_.held() && pump();
-    if (connection_.ended()) {
-      watch_.want(0);
-    } else if (!connection_.held()) {
-      watch_.want(EPOLLIN);
-    }
-    return moved;
-  }
-  void on_ready(std::uint32_t) override {
-    pump();
-    if (!connection_.is_worth_looking()) watch_.want(0);
-  }
-
- private:
-  TcpTransport& transport_;
-  InboundConnection connection_;
-  Poller::Watch watch_;
-};
-
 TcpTransport::TcpTransport(Setting setting, const Surroundings& mesh)
     : of_(std::move(setting)),
       mesh_(mesh),
       acceptor_(mesh.poller, publish(), of_.hello, key(), [this](int from, unique_fd connected) {
         if (mesh_.sources.has(from)) return false;
-        Source& source = ins_.get(from, *this, std::move(connected), from);
-        mesh_.sources.add(from, source.connection());
-        source.on_ready(EPOLLIN);
+        InboundConnection& connection =
+            inbound_.emplace_back(mesh_, std::move(connected), from, unfinished_);
+        mesh_.sources.add(from, connection);
+        connection.pump(mesh_.inbox, mesh_.on_control);
         return true;
       }) {}
-
-TcpTransport::~TcpTransport() = default;
 
 /// The agent's listener was made known by World::init. A listener of our own is made known here;
 /// the first free key tells how many meshes this rank made from the world before.
@@ -104,22 +70,22 @@ std::string TcpTransport::key_of(int rank) const {
 
 // ---- Sending. ----
 
-std::unique_ptr<SendingEnd> TcpTransport::connect(int to, SendQueue& queue) {
+std::unique_ptr<SendingEnd> TcpTransport::connect(SendQueue& queue) {
   auto connection =
-      std::make_unique<OutboundConnection>(mesh_.poller, queue, to, of_.hello, key(), connections_);
+      std::make_unique<OutboundConnection>(mesh_.poller, queue, of_.hello, key(), unaddressed_);
   look_up(*connection);
   return connection;
 }
 
 void TcpTransport::look_up(OutboundConnection& connection) {
-  const auto address = of_.store->get(key_of(connection.to()));
+  const auto address = of_.store->get(key_of(connection.queue().to()));
   if (address) connection.connect(address_of(as_text(*address)));
 }
 
 /// Asks the store for the addresses that are awaited.
 bool TcpTransport::look_up_pending(Clock::time_point now) {
   std::vector<OutboundConnection*> awaited;
-  std::copy_if(connections_.begin(), connections_.end(), std::back_inserter(awaited),
+  std::copy_if(unaddressed_.begin(), unaddressed_.end(), std::back_inserter(awaited),
                [](const OutboundConnection* connection) { return connection->wants_address(); });
   if (awaited.empty()) lookups_.forget();
   if (awaited.empty() || !lookups_.are_over(now)) return false;
@@ -135,13 +101,15 @@ bool TcpTransport::look_up_pending(Clock::time_point now) {
 
 bool TcpTransport::progress(Clock::time_point now) {
   bool moved = look_up_pending(now);
-  for (const auto& [from, source] : ins_) moved = source->progress() || moved;
+  visited_.swap(unfinished_);
+  for (InboundConnection* each : visited_) moved = each->go_on() || moved;
+  visited_.clear();
   acceptor_.progress(now);
   return moved;
 }
 
 Clock::time_point TcpTransport::next_wake() const {
-  const bool looks_up = std::any_of(connections_.begin(), connections_.end(),
+  const bool looks_up = std::any_of(unaddressed_.begin(), unaddressed_.end(),
                                     [](const auto* each) { return each->wants_address(); });
   return looks_up ? std::min(lookups_.next(), acceptor_.next_wake()) : acceptor_.next_wake();
 }

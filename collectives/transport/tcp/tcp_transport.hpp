@@ -1,6 +1,5 @@
 #pragma once
 
-#include "collectives/transport/message/by_rank.hpp"
 #include "collectives/transport/message/pauses.hpp"
 #include "collectives/transport/message/poller.hpp"
 #include "collectives/transport/message/transport.hpp"
@@ -12,6 +11,7 @@
 #include <dlaunch/store.hpp>
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,7 +33,6 @@ class TcpTransport final : public Transport {
   };
   /// Makes its address known if nobody did.
   TcpTransport(Setting setting, const Surroundings& mesh);
-  ~TcpTransport() override;
   TcpTransport(const TcpTransport&) = delete;
   TcpTransport& operator=(const TcpTransport&) = delete;
 
@@ -44,15 +43,13 @@ class TcpTransport final : public Transport {
 
   Reach reach(int, const std::optional<Location>&) const override { return Reach::yes; }
   bool is_in_memory() const noexcept override { return false; }
-  std::unique_ptr<SendingEnd> connect(int to, SendQueue& queue) override;
+  std::unique_ptr<SendingEnd> connect(SendQueue& queue) override;
   bool progress(Clock::time_point now) override;
   void lie_down() override {}
   void get_up() override {}
   Clock::time_point next_wake() const override;
 
  private:
-  class Source;
-
   unique_fd publish();
   std::string own_host();
   std::string key_of(int rank) const;
@@ -62,9 +59,10 @@ class TcpTransport final : public Transport {
 
   Setting of_;
   const Surroundings mesh_;
+  std::deque<InboundConnection> inbound_;
+  InboundConnection::Unfinished unfinished_, visited_;
+  std::vector<OutboundConnection*> unaddressed_;  ///< Their queues own them.
   Acceptor acceptor_;
-  ByRank<Source> ins_;
-  std::vector<OutboundConnection*> connections_;  ///< Their queues own them.
   Pauses lookups_;
 };
 

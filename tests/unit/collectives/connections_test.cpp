@@ -2,6 +2,9 @@
 // in docs/collectives.md.
 #include "tests/support/connections.hpp"
 
+#include "collectives/transport/links.hpp"
+#include "runtime/base/os/socket.hpp"
+#include "runtime/base/text_hash.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/skipped.hpp"
 
@@ -9,12 +12,16 @@
 
 #include <barrier>
 #include <bit>
+#include <cstring>
+#include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
@@ -94,6 +101,97 @@ TEST_CASE("64 ranks make no connection before they talk, and then few each") {
     CHECK(count <= (shared ? 0 : 3 * ranks * std::bit_width(ranks - 1)));
   }
   if (!shared) CHECK(counts.back() > ranks);
+}
+
+/// A rank of a world of 3000, to which other ranks connect that are nothing but a socket.
+struct Crowded {
+  std::shared_ptr<LocalStore> store = std::make_shared<LocalStore>();
+  transport::Links links{world()};
+  std::vector<unique_fd> sockets;  ///< Of rank 1 and those that follow.
+
+  World world() const {
+    WorldInfo info;
+    info.size = 3000;
+    info.node_count = 3000;
+    info.local_size = 1;
+    info.job = "crowd";
+    return World(info, store, nullptr);
+  }
+  bool until(const std::function<bool()>& holds) {
+    const auto deadline = Clock::now() + 60s;
+    while (!holds() && Clock::now() < deadline) links.step(deadline);
+    return holds();
+  }
+  void connect(const Address& address) {
+    sockets.push_back(connect_tcp(address, Clock::now() + 60s));
+    const int rank = static_cast<int>(sockets.size());
+    transport::Hello hello;
+    hello.job = text_hash("crowd");
+    hello.rank = rank;
+    hello.size = 3000;
+    say(rank, {reinterpret_cast<const std::byte*>(&hello), sizeof hello});
+  }
+  void say(int rank, BytesView bytes) const {
+    const int socket = sockets[static_cast<std::size_t>(rank) - 1].get();
+    REQUIRE(::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+            static_cast<ssize_t>(bytes.size()));
+  }
+};
+
+TEST_CASE("among 2000 connections that are idle, those that are not are served") {
+  using namespace transport;
+  if (!has_descriptors(8192)) return testing::skipped("8192 descriptors are needed");
+  Crowded crowd;
+  Links& links = crowd.links;
+  const auto lock = links.lock();
+  const auto published = crowd.store->get("mesh/0");
+  const std::string address(as_text(*published));
+  const auto port = std::stoi(address.substr(address.rfind(':') + 1));
+  const Address there = resolve("127.0.0.1", static_cast<std::uint16_t>(port)).front();
+  for (int rank = 1; rank <= 2000; ++rank) {
+    crowd.connect(there);
+    // Each when it is known, so that none has to make room for another.
+    REQUIRE(crowd.until([&] { return links.has_left_something(rank); }));
+  }
+
+  Fingerprint call;
+  call.op = Op::send;
+  call.dtype = DType::u8;
+  call.count = 8;
+  const Header header = make_header(Kind::message, 1, call, 8, 0);
+  Bytes message(sizeof header + 8, std::byte{7});
+  std::memcpy(message.data(), &header, sizeof header);
+  std::vector<std::vector<std::byte>> into(3, std::vector<std::byte>(8));
+  std::vector<Receive> receives(3);
+  const auto receive = [&](std::size_t place, int from) -> const Receive& {
+    Receive& posted = receives[place];
+    posted.kind = Kind::message;
+    posted.communicator = 1;
+    posted.from = from;
+    posted.expected = call;
+    posted.into = into[place];
+    links.post(posted);
+    return posted;
+  };
+  // One of them closes, one sends a part of a message, one a whole one.
+  const Receive& partly = receive(0, 1500);
+  const Receive& whole = receive(1, 3);
+  crowd.say(1500, BytesView(message).first(sizeof header + 3));
+  crowd.sockets[699].reset();
+  crowd.say(3, message);
+  CHECK(crowd.until([&] {
+    return whole.state == Receive::State::done && partly.state == Receive::State::filling &&
+           links.end_of(700) != nullptr;
+  }));
+  crowd.say(1500, BytesView(message).subspan(sizeof header + 3));
+  const Receive& last = receive(2, 2000);
+  crowd.say(2000, message);
+  CHECK(crowd.until(
+      [&] { return partly.state == Receive::State::done && last.state == Receive::State::done; }));
+  int ended = 0;
+  for (int rank = 1; rank <= 2000; ++rank) ended += links.end_of(rank) != nullptr ? 1 : 0;
+  CHECK(ended == 1);
+  CHECK(into[0] == std::vector<std::byte>(8, std::byte{7}));
 }
 
 TEST_CASE("72 ranks: no call but all_to_all connects every pair") {
