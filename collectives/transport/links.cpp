@@ -130,7 +130,12 @@ void Links::post(Outgoing& message) {
   SendQueue& queue = out(message.to);
   const bool had_work = queue.has_work();
   queue.post(message);
-  start_sending(queue, had_work);
+  try {
+    start_sending(queue, had_work);
+  } catch (...) {
+    queue.withdraw(message);  // Its owner does not know that it was posted.
+    throw;
+  }
 }
 
 void Links::post_control(int to, const Header& header, Bytes payload) {

@@ -8,9 +8,12 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -61,39 +64,81 @@ class FewDescriptors {
   std::vector<unique_fd> taken_;
 };
 
-}  // namespace
+/// Two ranks in one thread, one of which sends eight bytes to the other.
+struct Pair {
+  std::shared_ptr<Store> store;
+  transport::Links sender{world_of_two(0, store)}, receiver{world_of_two(1, store)};
+  transport::Fingerprint call;
+  std::vector<std::byte> data = std::vector<std::byte>(8, std::byte{7});
+  std::vector<std::byte> into = std::vector<std::byte>(8);
+  transport::Receive receive;
+  const std::unique_lock<std::mutex> sends = sender.lock();
+  const std::unique_lock<std::mutex> receives = receiver.lock();
 
-TEST_CASE("without descriptors ranks wait for their connections, and say so") {
-  using namespace transport;
-  const auto store = std::make_shared<LocalStore>();
-  Links sender(world_of_two(0, store)), receiver(world_of_two(1, store));
-  Fingerprint call;
-  call.op = Op::send;
-  call.dtype = DType::u8;
-  call.count = 8;
-  std::vector<std::byte> data(8, std::byte{7}), into(8);
-  Outgoing outgoing;
-  outgoing.to = 1;
-  outgoing.header = make_header(Kind::message, 1, call, data.size(), 0);
-  outgoing.payload = data;
-  Receive receive;
-  receive.kind = Kind::message;
-  receive.communicator = 1;
-  receive.from = 0;
-  receive.tag = 0;
-  receive.expected = call;
-  receive.into = into;
-  const auto sends = sender.lock();
-  const auto receives = receiver.lock();
-  const auto until = [&](const std::function<bool()>& holds) {
+  explicit Pair(std::shared_ptr<Store> shared) : store(std::move(shared)) {
+    call.op = transport::Op::send;
+    call.dtype = DType::u8;
+    call.count = data.size();
+    receive.kind = transport::Kind::message;
+    receive.communicator = 1;
+    receive.from = 0;
+    receive.expected = call;
+    receive.into = into;
+    receiver.post(receive);
+  }
+  transport::Outgoing outgoing(int tag) const {
+    transport::Outgoing message;
+    message.to = 1;
+    message.header = make_header(transport::Kind::message, 1, call, data.size(), tag);
+    message.payload = data;
+    return message;
+  }
+  bool until(const std::function<bool()>& holds) {
     const auto deadline = Clock::now() + 20s;
     while (!holds() && Clock::now() < deadline) {
       sender.step(Clock::now() + 1ms, false);
       receiver.step(Clock::now() + 1ms, false);
     }
     return holds();
-  };
-  receiver.post(receive);
+  }
+};
+
+/// Fails at a request for a value.
+class FailingStore final : public WrappedStore {
+ public:
+  using WrappedStore::WrappedStore;
+  std::optional<Bytes> get(std::string_view key) override {
+    if (std::exchange(fails, false)) throw Error(Errc::unreachable, "the store is gone");
+    return WrappedStore::get(key);
+  }
+  bool fails = false;
+};
+
+}  // namespace
+
+TEST_CASE("a message to a rank that could not be looked up is not sent later") {
+  using namespace transport;
+  const auto store = std::make_shared<FailingStore>(std::make_shared<LocalStore>());
+  Pair pair(store);
+  {
+    Outgoing forgotten = pair.outgoing(1);
+    store->fails = true;
+    CHECK_THROWS_AS(pair.sender.post(forgotten), Error);
+    CHECK(forgotten.state == Outgoing::State::failed);
+  }
+  CHECK(pair.sender.is_flushed());
+  Outgoing outgoing = pair.outgoing(2);
+  pair.sender.post(outgoing);
+  CHECK(pair.until([&] { return pair.receive.state == Receive::State::done; }));
+  CHECK(pair.receive.header.tag == 2);
+}
+
+TEST_CASE("without descriptors ranks wait for their connections, and say so") {
+  using namespace transport;
+  Pair pair(std::make_shared<LocalStore>());
+  Links &sender = pair.sender, &receiver = pair.receiver;
+  const Receive& receive = pair.receive;
+  Outgoing outgoing = pair.outgoing(0);
   {
     const FewDescriptors none(0);
     sender.post(outgoing);
@@ -103,12 +148,12 @@ TEST_CASE("without descriptors ranks wait for their connections, and say so") {
   }
   {
     const FewDescriptors one(1);  // To connect with, and none to accept.
-    CHECK(until([&] { return !receiver.shortage().empty(); }));
+    CHECK(pair.until([&] { return !receiver.shortage().empty(); }));
     CHECK(receiver.shortage() == "it cannot accept connections: Too many open files");
     CHECK(receive.pending());
   }
-  CHECK(until([&] { return receive.state == Receive::State::done; }));
-  CHECK(into == data);
+  CHECK(pair.until([&] { return receive.state == Receive::State::done; }));
+  CHECK(pair.into == pair.data);
   CHECK(receiver.shortage().empty());
 }
 
