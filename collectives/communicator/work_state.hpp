@@ -2,7 +2,7 @@
 
 #include "collectives/communicator/started_queue.hpp"
 #include "collectives/transport/message/inbox.hpp"
-#include "collectives/transport/tcp/channel.hpp"
+#include "collectives/transport/message/send_queue.hpp"
 #include "runtime/base/os/home_process.hpp"
 
 #include <dlaunch/communicator.hpp>
