@@ -1,17 +1,11 @@
 #pragma once
 
 #include "collectives/call/call.hpp"
+#include "collectives/call/core/outcome.hpp"
 
 #include <cstdint>
-#include <vector>
 
 namespace dlaunch {
-
-/// What the living ranks of a communicator agreed on.
-struct Agreement {
-  std::uint32_t flags = 0;     ///< The bitwise and of those who took part.
-  std::vector<int> survivors;  ///< Ranks of the communicator that took part and live, ascending.
-};
 
 /// The ranks that agree, and how long they wait. All borrowed.
 struct AgreementSetting {

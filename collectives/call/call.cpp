@@ -59,14 +59,6 @@ class Posted {
 
 }  // namespace
 
-int Group::rank_of(int world_rank) const {
-  // In the whole world each rank is at its own place.
-  const auto place = static_cast<std::size_t>(world_rank);
-  if (place < world_ranks.size() && world_ranks[place] == world_rank) return world_rank;
-  const auto found = std::find(world_ranks.begin(), world_ranks.end(), world_rank);
-  return found == world_ranks.end() ? -1 : static_cast<int>(found - world_ranks.begin());
-}
-
 Call::TimePoint Call::deadline() const {
   if (!waits().deadline) waits().deadline = deadline_after(setting_.timeout);
   return *waits().deadline;
@@ -77,13 +69,10 @@ Flight::Call Call::recorded() const {
   return record_of(fingerprint_, setting_.peer, setting_.tag);
 }
 
-transport::Status Call::activity() const {
-  std::string sentence = label();
+transport::UnderWay Call::activity() const {
   const Waiting* waiting = waits().current;
-  if (waiting != nullptr && !waiting->to_receive().empty() && !waiting->any()) {
-    sentence += ", waiting for " + name_of(waiting->to_receive().front());
-  }
-  return {setting_.group.id, fingerprint_.sequence, sentence, argument_text()};
+  const bool for_one = waiting != nullptr && !waiting->to_receive().empty() && !waiting->any();
+  return {context().doing(for_one ? waiting->to_receive().front() : -1), argument_text()};
 }
 
 // ---- The face for algorithms. ----

@@ -1,9 +1,11 @@
 #pragma once
 
 #include "collectives/algorithms/by_node.hpp"
-#include "collectives/call/argument.hpp"
 #include "collectives/call/call_window.hpp"
-#include "collectives/call/device_history.hpp"
+#include "collectives/call/core/argument.hpp"
+#include "collectives/call/core/call_context.hpp"
+#include "collectives/call/core/call_error.hpp"
+#include "collectives/call/core/device_history.hpp"
 #include "collectives/transport/links.hpp"
 #include "collectives/transport/message/mesh.hpp"
 #include "collectives/transport/shm/shm_group.hpp"
@@ -22,19 +24,6 @@
 #include <vector>
 
 namespace dlaunch {
-
-/// The ranks of one communicator.
-struct Group {
-  std::string name;
-  std::uint64_t id = 0;
-  int rank = 0;
-  std::vector<int> world_ranks;  ///< This communicator's ranks, in its order.
-
-  int size() const { return static_cast<int>(world_ranks.size()); }
-  int world_rank(int rank_here) const { return world_ranks[static_cast<std::size_t>(rank_here)]; }
-  /// -1 if it is not in it.
-  int rank_of(int world_rank) const;
-};
 
 /// Whether a communicator was ended from outside of its calls, and where in the program. For any
 /// number of threads.
@@ -61,31 +50,6 @@ struct Kept {
   std::vector<std::size_t> parts;
   BufferPool buffer_pool;
 };
-
-/// What a call throws: an Error that knows more than its sentence.
-class CallError : public Error {
- public:
-  CallError(Errc code, const std::string& sentence, Claim claim = {}, bool told = false)
-      : Error(code, sentence), claim_(std::move(claim)), told_(told) {}
-  /// Says whose fault it was.
-  const Claim& claim() const noexcept { return claim_; }
-  /// Another rank told us; all have heard of it from there.
-  bool told() const noexcept { return told_; }
-  /// The number of the call in which it went wrong, where that is before the one that failed.
-  std::uint64_t since() const noexcept { return since_; }
-  CallError& since(std::uint64_t sequence) noexcept {
-    since_ = sequence;
-    return *this;
-  }
-
- private:
-  Claim claim_;
-  bool told_;
-  std::uint64_t since_ = ~std::uint64_t{0};
-};
-
-/// " [train.cpp:42]", empty where it is not known.
-std::string place_text(const CallSite& site);
 
 /// A message as the flight recorder takes it.
 inline Flight::Call record_of(const transport::Fingerprint& message, int peer, int tag,
@@ -206,11 +170,7 @@ class Call final : public Mesh, public transport::WaitPolicy {
 
   const transport::Fingerprint& fingerprint() const { return fingerprint_; }
   /// "all_reduce #3", "send to rank 1 (tag 7)", with the communicator's name unless "world".
-  std::string label() const;
-  /// The same with type, count, root and reduction of a collective.
-  std::string full_label() const;
-  /// " [train.cpp:42]", empty where the call does not know.
-  std::string where() const;
+  std::string label() const { return context().label(); }
   /// Its arguments are wrong: the ranks' shm group learns of it, which may have to be waited for.
   /// Throws what ended the wait.
   void refuse();
@@ -276,7 +236,13 @@ class Call final : public Mesh, public transport::WaitPolicy {
   void wait_posted(transport::Receive* receive, transport::Outgoing* outgoing);
   void wait_loop(const Waiting& waiting, const std::function<bool()>& ready,
                  Clock::duration look_interval = Clock::duration::max());
-  transport::Status activity() const;
+  CallContext context() const {
+    return {setting_.group, fingerprint_,  setting_.timeout,
+            setting_.site,  setting_.peer, setting_.tag};
+  }
+  std::string full_label() const { return context().full_label(); }
+  std::string where() const { return context().where(); }
+  transport::UnderWay activity() const;
   TimePoint deadline() const;
   Flight::Call recorded() const;
   void check_news(const transport::Receive* receive);
@@ -306,15 +272,16 @@ class Call final : public Mesh, public transport::WaitPolicy {
   TimePoint noticed(int world_rank);
   [[noreturn]] void throw_lost(int world_rank, const std::string& cause);
   [[noreturn]] void throw_mismatch(const transport::Receive& receive);
-  std::string asked(int world_rank, const transport::Inquiry& inquiry);
-  std::string made(int world_rank, std::uint64_t sequence);
+  transport::Answer asked(int world_rank, const transport::Inquiry& inquiry);
+  std::optional<transport::MadeCall> made(int world_rank, std::uint64_t sequence);
+  std::string place_made(int world_rank, std::uint64_t sequence);
   std::string sent_from(const transport::Receive& receive);
   std::string argument_text() const;
   static std::string counts_text(std::uint64_t theirs, std::uint64_t ours);
   void tell_call(const Waiting& waiting);
   std::string disagreement(const transport::Fingerprint& theirs, int world_rank);
   std::string earlier_disagreement(std::uint64_t sequence, int world_rank,
-                                   const std::string& heard = {});
+                                   const transport::Fingerprint* heard = nullptr);
   [[noreturn]] void throw_disagreement(const std::string& sentence, Claim claim,
                                        std::uint64_t since = ~std::uint64_t{0}) const;
   Claim disagreed_with(int world_rank, const std::optional<transport::Fingerprint>& theirs) const;
@@ -326,10 +293,9 @@ class Call final : public Mesh, public transport::WaitPolicy {
   void ask_agents(const std::vector<int>& asked);
   std::string absent_text(const std::vector<int>& asked, Claim& claim) const;
   std::string recorded_doing(int world_rank) const;
-  std::string name_of(int world_rank) const;
+  std::string name_of(int world_rank) const { return setting_.group.name_of(world_rank); }
   std::string told_text(const transport::FailureNotice& notice) const;
   std::string refused_text() const;
-  std::string labelled(std::string text) const;
   /// The collective of this communicator in a rank's flight recorder of which that holds; of
   /// several the one whose number is closest to this call's.
   std::optional<transport::Fingerprint> find_recorded(

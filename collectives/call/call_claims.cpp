@@ -30,14 +30,17 @@ void Call::tell_failure(const Error& error, Scope scope) {
   notice.sequence = transport::is_message(fingerprint_.op) ? 0 : fingerprint_.sequence;
   // Others may still be in calls that are over here, and concerned: because it went wrong in one of
   // them, or concerned it where it came from.
-  if (const auto* known = dynamic_cast<const CallError*>(&error)) {
-    notice.sequence = std::min(notice.sequence, known->since());
-  }
+  const auto* known = dynamic_cast<const CallError*>(&error);
+  if (known != nullptr) notice.sequence = std::min(notice.sequence, known->since());
   const FailureNotice* const told = mesh.control().failure_of(setting_.group.id);
   if (scope == Scope::from_here_on && told != nullptr) {
     notice.sequence = std::min(notice.sequence, told->sequence);
   }
   notice.sentence = error.what();
+  if (known != nullptr && known->told() && told != nullptr) {
+    notice.met_by = told->met_by >= 0 ? told->met_by : told->from;
+    notice.sentence = told->sentence;
+  }
   notice.claim = claim_for_others(error);
   const Bytes payload = encode(notice);
   transport::Header header =

@@ -31,6 +31,12 @@ constexpr auto record_interval = 1ms;
 constexpr int direct_ranks_max = 64;
 constexpr std::size_t named_ranks_max = 16;
 
+/// They differ at most in what the fingerprint has a hash of.
+bool agree_but_for_argument(Fingerprint one, const Fingerprint& other) {
+  one.argument = other.argument;
+  return one == other;
+}
+
 /// An inquiry, as long as its answers are waited for. Under the mesh's lock.
 class Asking {
  public:
@@ -106,15 +112,7 @@ std::optional<Fingerprint> Call::find_recorded(
         call->kind != Flight::Kind::call) {
       continue;
     }
-    Fingerprint print;
-    print.op = static_cast<transport::Op>(call->op);
-    print.dtype = static_cast<DType>(call->dtype);
-    print.reduce = static_cast<ReduceOp>(call->reduction);
-    print.root = call->place;
-    print.sequence = call->sequence;
-    print.count = call->count;
-    print.argument = call->argument;
-    print.traffic = call->traffic;
+    const Fingerprint print = transport::fingerprint_of(*call);
     if (is_wanted(print) && (!found || distance(print) < distance(*found))) found = print;
   }
   return found;
@@ -156,12 +154,13 @@ std::string Call::absent_text(const std::vector<int>& asked, Claim& claim) const
     const auto answer = waits().inquiry.answers.find(world_rank);
     std::string doing;
     if (answer != waits().inquiry.answers.end()) {
-      const transport::Status& status = answer->second;
-      const bool here = status.communicator == setting_.group.id &&
-                        status.sequence >= fingerprint_.sequence &&
+      const auto* told = std::get_if<transport::Doing>(&answer->second);
+      if (told == nullptr) continue;
+      const bool here = told->communicator == setting_.group.id &&
+                        told->call.sequence >= fingerprint_.sequence &&
                         !transport::is_message(fingerprint_.op);
       if (here) continue;
-      doing = "is in " + status.sentence;
+      doing = "is in " + to_string(*told);
     } else if (const auto& coming = setting_.mesh.inbox().last_seen(world_rank);
                coming && setting_.mesh.inbox().is_held(world_rank)) {
       doing = "is in " + short_text(fingerprint_of(*coming)) + " of " +
@@ -238,12 +237,10 @@ void Call::throw_unless_complete(const Waiting& waiting, const std::function<boo
 
 /// Losses and waits are told as the rank has them that met them.
 std::string Call::told_text(const FailureNotice& notice) const {
-  constexpr std::string_view begin = "told by ";
   const bool is_one_sided = notice.code == Errc::peer_lost || notice.code == Errc::timeout;
-  if (!is_one_sided || notice.from < 0 || notice.sentence.starts_with(begin)) {
-    return notice.sentence;
-  }
-  return std::string(begin) + name_of(notice.from) + ": " + notice.sentence;
+  const int met_by = notice.met_by >= 0 ? notice.met_by : notice.from;
+  if (!is_one_sided || met_by < 0) return notice.sentence;
+  return "told by " + name_of(met_by) + ": " + notice.sentence;
 }
 
 /// A rank that gave wrong arguments, and perhaps ended of it, is in that call no more.
@@ -254,61 +251,13 @@ std::string Call::refused_text() const {
   return ", after the arguments of " + whose + " were wrong: " + notice->sentence;
 }
 
-std::string Call::name_of(int world_rank) const {
-  const int here = setting_.group.rank_of(world_rank);
-  std::string name = "rank " + std::to_string(here >= 0 ? here : world_rank);
-  if (here != world_rank) name += " (rank " + std::to_string(world_rank) + " of the world)";
-  return name;
-}
-
-std::string Call::label() const { return labelled(short_text(fingerprint_)); }
-
-std::string Call::full_label() const {
-  return transport::is_message(fingerprint_.op) ? label() : labelled(to_string(fingerprint_));
-}
-
-std::string Call::labelled(std::string text) const {
-  if (transport::is_message(fingerprint_.op)) {
-    text += fingerprint_.op == transport::Op::send ? " to " : " from ";
-    text += setting_.peer == any_source ? "any rank" : "rank " + std::to_string(setting_.peer);
-    text += setting_.tag == any_tag ? " (any tag)" : " (tag " + std::to_string(setting_.tag) + ")";
-  }
-  if (setting_.group.name != "world") text += " of '" + setting_.group.name + "'";
-  return text;
-}
-
-namespace {
-
-/// Options that were made apart from their call know only the header they come from.
-std::string unless_header(const std::string& bracketed) {
-  return bracketed.starts_with(" [communicator.hpp:") ? "" : bracketed;
-}
-
-/// Divides "all_reduce #3 (sum, f32, 8 elements) [train.cpp:42]" into the place and what is before.
-std::pair<std::string, std::string> divided(const std::string& made) {
-  const auto at = made.ends_with(']') ? made.rfind(" [") : made.size();
-  return {made.substr(0, at), unless_header(made.substr(at))};
-}
-
-}  // namespace
-
-std::string place_text(const CallSite& site) {
-  const std::string_view file = site.file;
-  if (file.empty()) return "";
-  const auto slash = file.rfind('/');
-  const auto name = slash == std::string_view::npos ? file : file.substr(slash + 1);
-  return unless_header(" [" + std::string(name) + ":" + std::to_string(site.line) + "]");
-}
-
 std::string Aborted::text(int rank) const {
   return "rank " + std::to_string(rank) + " called abort()" + place_text(site_);
 }
 
-std::string Call::where() const { return place_text(setting_.site); }
-
 /// Another rank hears it while it waits in a call, or has started one. One that gave up has said
 /// why.
-std::string Call::asked(int world_rank, const transport::Inquiry& inquiry) {
+transport::Answer Call::asked(int world_rank, const transport::Inquiry& inquiry) {
   auto& mesh = setting_.mesh;
   waits().inquiry = inquiry;
   const Asking asking(mesh, {world_rank}, waits().inquiry);
@@ -319,20 +268,27 @@ std::string Call::asked(int world_rank, const transport::Inquiry& inquiry) {
     mesh.step(until);
   }
   const auto answer = waits().inquiry.answers.find(world_rank);
-  return answer == waits().inquiry.answers.end() ? "" : answer->second.sentence;
+  if (answer == waits().inquiry.answers.end()) return transport::NothingKnown{};
+  return answer->second;
 }
 
 /// That rank's call of that number: by its flight ring on this node, else it is asked.
-std::string Call::made(int world_rank, std::uint64_t sequence) {
-  const std::string known =
-      setting_.mesh.made_calls().call_made(world_rank, setting_.group.id, sequence);
-  if (!known.empty() || world_rank == setting_.mesh.rank()) return known;
-  return asked(world_rank, {.communicator = setting_.group.id,
-                            .sequence = sequence,
-                            .question = transport::Question::made});
+std::optional<transport::MadeCall> Call::made(int world_rank, std::uint64_t sequence) {
+  auto known = setting_.mesh.made_calls().call_made(world_rank, setting_.group.id, sequence);
+  if (known || world_rank == setting_.mesh.rank()) return known;
+  const auto answer = asked(world_rank, {.communicator = setting_.group.id,
+                                         .sequence = sequence,
+                                         .question = transport::Question::made});
+  if (const auto* told = std::get_if<transport::MadeCall>(&answer)) return *told;
+  return std::nullopt;
 }
 
-/// The place from which the message was sent that this receive found.
+std::string Call::place_made(int world_rank, std::uint64_t sequence) {
+  const auto call = made(world_rank, sequence);
+  return call ? place_text(call->place) : "";
+}
+
+/// The places from which the message was sent that this receive found.
 std::string Call::sent_from(const transport::Receive& receive) {
   transport::Inquiry inquiry{.communicator = setting_.group.id,
                              .question = transport::Question::sent,
@@ -342,14 +298,22 @@ std::string Call::sent_from(const transport::Receive& receive) {
   const auto& segment = setting_.mesh.segment();
   const bool is_near =
       receive.source == setting_.mesh.rank() || (segment && segment->local_of(receive.source) >= 0);
-  if (!is_near) return asked(receive.source, inquiry);
-  // A message that needs no waiting is on its way before it is recorded.
-  std::string place = setting_.mesh.made_calls().sent_from(receive.source, inquiry.message);
-  for (const auto until = Clock::now() + record_grace; place.empty() && Clock::now() < until;) {
-    setting_.mesh.step(std::min(until, Clock::now() + record_interval));
-    place = setting_.mesh.made_calls().sent_from(receive.source, inquiry.message);
+  transport::SentFrom from;
+  if (is_near) {
+    // A message that needs no waiting is on its way before it is recorded.
+    const auto until = Clock::now() + record_grace;
+    from = setting_.mesh.made_calls().sent_from(receive.source, inquiry.message);
+    while (from.places.empty() && Clock::now() < until) {
+      setting_.mesh.step(std::min(until, Clock::now() + record_interval));
+      from = setting_.mesh.made_calls().sent_from(receive.source, inquiry.message);
+    }
+  } else {
+    const auto answer = asked(receive.source, inquiry);
+    if (const auto* told = std::get_if<transport::SentFrom>(&answer)) from = *told;
   }
-  return place;
+  std::string text;
+  for (const auto& place : from.places) text += (text.empty() ? "[" : " or [") + place + "]";
+  return text;
 }
 
 std::string Call::counts_text(std::uint64_t theirs, std::uint64_t ours) {
@@ -367,16 +331,16 @@ std::string Call::argument_text() const {
 
 /// Both ranks' calls of that number, which differ and are over.
 std::string Call::earlier_disagreement(std::uint64_t sequence, int world_rank,
-                                       const std::string& heard) {
+                                       const Fingerprint* heard) {
   const std::string lost =
       "another call #" + std::to_string(sequence) + ", of which no record is left";
   const auto made_by = [&](int rank, const std::string& otherwise) {
-    const auto [call, place] = divided(made(rank, sequence));
-    return call.empty() ? otherwise : call + place;
+    const auto call = made(rank, sequence);
+    return call ? to_string(call->call) + place_text(call->place) : otherwise;
   };
   const int here = setting_.mesh.rank();
   return name_of(here) + " made " + made_by(here, lost) + ", but " + name_of(world_rank) +
-         " made " + made_by(world_rank, heard.empty() ? lost : heard);
+         " made " + made_by(world_rank, heard == nullptr ? lost : to_string(*heard));
 }
 
 /// Theirs may belong to a call that is over here: it is compared with that one. If ours is over
@@ -385,31 +349,31 @@ std::string Call::disagreement(const Fingerprint& theirs, int world_rank) {
   const auto recorded = call_made(theirs.sequence);
   // Calls of different numbers say nothing about each other.
   if (!recorded && theirs.sequence < fingerprint_.sequence) {
-    return earlier_disagreement(theirs.sequence, world_rank, to_string(theirs));
+    return earlier_disagreement(theirs.sequence, world_rank, &theirs);
   }
   const Fingerprint mine = recorded.value_or(fingerprint_);
   const bool is_over = mine.sequence != fingerprint_.sequence;
-  const std::string here =
-      is_over ? divided(made(setting_.mesh.rank(), mine.sequence)).second : where();
+  const std::string here = is_over ? place_made(setting_.mesh.rank(), mine.sequence) : where();
   const std::string me = name_of(setting_.mesh.rank()) + " is in " + to_string(mine) + here;
   const std::string but = ", but " + name_of(world_rank);
   if (theirs.sequence > mine.sequence) {
-    const auto [call, place] = divided(made(world_rank, mine.sequence));
-    if (!call.empty() && call != to_string(mine)) return me + but + " made " + call + place;
+    const auto then = made(world_rank, mine.sequence);
+    if (then && !agree_but_for_argument(then->call, mine)) {
+      return me + but + " made " + to_string(then->call) + place_text(then->place);
+    }
   }
-  const std::string there =
-      " is in " + to_string(theirs) + divided(made(world_rank, theirs.sequence)).second;
-  Fingerprint same = theirs;
-  same.argument = mine.argument;
-  if (theirs == mine || same != mine) return me + but + there;
+  const std::string there = " is in " + to_string(theirs) + place_made(world_rank, theirs.sequence);
+  if (theirs == mine || !agree_but_for_argument(theirs, mine)) return me + but + there;
   // They differ in what the fingerprint has a hash of.
   if (is_over) return me + but + there + ", with another argument";
   const std::string ours = argument_text();
-  const std::string other = ours.empty()
-                                ? ""
-                                : asked(world_rank, {.communicator = setting_.group.id,
-                                                     .sequence = theirs.sequence,
-                                                     .question = transport::Question::argument});
+  std::string other;
+  if (!ours.empty()) {
+    const auto answer = asked(world_rank, {.communicator = setting_.group.id,
+                                           .sequence = theirs.sequence,
+                                           .question = transport::Question::argument});
+    if (const auto* words = std::get_if<transport::ArgumentWords>(&answer)) other = words->text;
+  }
   const auto& table = setting_.mesh.table();
   if (mine.sequence == 1 && (ours == other || other.empty())) {
     // Our argument says all there is, or there is nothing to say.

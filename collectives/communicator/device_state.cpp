@@ -73,9 +73,11 @@ void Communicator::State::use_device(Call& call, const Request& request, const O
 /// From now on a thread looks after what is on the device.
 void Communicator::State::keep_device(std::unique_ptr<DeviceCalls> calls) {
   device = std::move(calls);
-  device_activity = [this]() -> transport::Status {
-    const Fingerprint last = device->history().last();
-    return {group.id, last.sequence, short_text(last) + ", which is on its stream"};
+  device_activity = [this]() -> transport::UnderWay {
+    return {{.communicator = group.id,
+             .group = group.name,
+             .call = device->history().last(),
+             .on_stream = true}};
   };
   {
     const auto lock = mesh->lock();

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "collectives/call/call.hpp"
-#include "collectives/call/device_history.hpp"
+#include "collectives/call/core/device_history.hpp"
 #include "collectives/device/library.hpp"
 
 #include <condition_variable>

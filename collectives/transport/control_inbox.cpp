@@ -26,7 +26,7 @@ bool ControlInbox::take(int from, const Header& header, BytesView payload) {
     case Kind::inquiry:
       return true;
     case Kind::status:
-      if (const auto status = decode_status(payload)) take_answer(from, header, *status);
+      if (const auto answer = decode_answer(payload)) take_answer(from, header, *answer);
       return false;
     case Kind::call:
       take_call(header.communicator, {from, fingerprint_of(header)});
@@ -136,14 +136,14 @@ ToldCall ControlInbox::take(ToldCalls& calls, ToldCalls::iterator of,
   return taken;
 }
 
-std::optional<Status> ControlInbox::activity(std::uint64_t communicator) const {
-  std::optional<Status> best;
-  const auto fits = [&](const Status& status) {
-    return std::pair(status.communicator == communicator, status.sequence);
+std::optional<UnderWay> ControlInbox::activity(std::uint64_t communicator) const {
+  std::optional<UnderWay> best;
+  const auto fits = [&](const UnderWay& call) {
+    return std::pair(call.doing.communicator == communicator, call.doing.call.sequence);
   };
   for (const Activity* activity : activities_) {
-    Status status = (*activity)();
-    if (!best || fits(*best) < fits(status)) best = std::move(status);
+    UnderWay call = (*activity)();
+    if (!best || fits(*best) < fits(call)) best = std::move(call);
   }
   return best;
 }
@@ -159,11 +159,11 @@ std::optional<WaitChain> ControlInbox::next_chain() {
   return chain;
 }
 
-void ControlInbox::take_answer(int from, const Header& header, const Status& status) {
+void ControlInbox::take_answer(int from, const Header& header, const Answer& answer) {
   for (Inquiry* inquiry : inquiries_) {
     if (inquiry->communicator == header.communicator && inquiry->sequence == header.sequence &&
         static_cast<std::uint64_t>(inquiry->question) == header.argument) {
-      inquiry->answers.insert_or_assign(from, status);
+      inquiry->answers.insert_or_assign(from, answer);
     }
   }
 }

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,11 +23,16 @@ struct Inquiry {
   Question question = Question::doing;
   /// With Question::sent: what is asked for; its root is this rank in the communicator.
   Header message = {};
-  std::map<int, Status> answers = {};
+  std::map<int, Answer> answers = {};
 };
 
-/// What a call under way answers to inquiries. Borrowed until it ends.
-using Activity = std::function<Status()>;
+/// A call under way, as inquiries are answered with it.
+struct UnderWay {
+  Doing doing;
+  std::string argument = {};  ///< What Argument::text() says of it.
+};
+/// Borrowed until the call ends.
+using Activity = std::function<UnderWay()>;
 
 /// A call that a rank has put on its device, or waits in.
 struct ToldCall {
@@ -65,7 +71,7 @@ class ControlInbox {
   void begin(const Activity& activity) { activities_.push_back(&activity); }
   void end(const Activity& activity) { std::erase(activities_, &activity); }
   /// The last call under way of the communicator that is asked about; nullopt when there is none.
-  std::optional<Status> activity(std::uint64_t communicator) const;
+  std::optional<UnderWay> activity(std::uint64_t communicator) const;
 
   /// One call waits, and no other.
   bool is_alone() const { return activities_.size() == 1; }
@@ -81,7 +87,7 @@ class ControlInbox {
 
   void await(Inquiry& inquiry) { inquiries_.push_back(&inquiry); }
   void withdraw(Inquiry& inquiry) { std::erase(inquiries_, &inquiry); }
-  void take_answer(int from, const Header& header, const Status& status);
+  void take_answer(int from, const Header& header, const Answer& answer);
 
  private:
   std::map<std::uint64_t, FailureNotice> failures_;

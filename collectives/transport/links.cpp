@@ -249,38 +249,39 @@ void Links::withdraw(Receive& receive) {
 
 void Links::on_control(int from, const Header& header, BytesView payload) {
   if (!control_.take(from, header, payload)) return;
-  const auto status = answer_to(header);
-  if (!status) return;
-  Header answer;
-  answer.kind = Kind::status;
-  answer.communicator = header.communicator;
-  answer.sequence = header.sequence;
-  answer.argument = header.argument;
-  Bytes text = encode(*status);
-  answer.bytes = text.size();
-  post_control(from, answer, std::move(text));
+  const auto answer = answer_to(header);
+  if (!answer) return;
+  Header status;
+  status.kind = Kind::status;
+  status.communicator = header.communicator;
+  status.sequence = header.sequence;
+  status.argument = header.argument;
+  Bytes payload = encode(*answer);
+  status.bytes = payload.size();
+  post_control(from, status, std::move(payload));
 }
 
-std::optional<Status> Links::answer_to(const Header& inquiry) const {
+std::optional<Answer> Links::answer_to(const Header& inquiry) const {
   const auto activity = control_.activity(inquiry.communicator);
-  Status status{inquiry.communicator, inquiry.sequence, ""};
   switch (static_cast<Question>(inquiry.argument)) {
     case Question::doing:
-      return activity;
+      if (!activity) return std::nullopt;
+      return activity->doing;
     case Question::made:
-      status.sentence = made_calls_->call_made(rank_, inquiry.communicator, inquiry.sequence);
+      if (auto made = made_calls_->call_made(rank_, inquiry.communicator, inquiry.sequence)) {
+        return std::move(*made);
+      }
       break;
     case Question::argument:
-      if (activity && activity->communicator == inquiry.communicator &&
-          activity->sequence == inquiry.sequence) {
-        status.sentence = activity->argument;
+      if (activity && activity->doing.communicator == inquiry.communicator &&
+          activity->doing.call.sequence == inquiry.sequence) {
+        return ArgumentWords{activity->argument};
       }
       break;
     case Question::sent:
-      status.sentence = made_calls_->sent_from(rank_, inquiry);
-      break;
+      return made_calls_->sent_from(rank_, inquiry);
   }
-  return status;
+  return NothingKnown{};
 }
 
 void Links::inquire(const std::vector<int>& ranks, Inquiry& inquiry) {

@@ -177,7 +177,7 @@ class Links final : private Sources, private Patience {
   bool is_undecided() const;
   bool decide(Clock::time_point now);
   void on_control(int from, const Header& header, BytesView payload);
-  std::optional<Status> answer_to(const Header& inquiry) const;
+  std::optional<Answer> answer_to(const Header& inquiry) const;
   void tell_threads() noexcept;
 
   bool is_over() const override { return progress_lock_.are_wanted(); }

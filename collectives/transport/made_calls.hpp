@@ -6,9 +6,19 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
+namespace dlaunch {
+
+struct FlightCall;
+
+}  // namespace dlaunch
+
 namespace dlaunch::transport {
+
+/// A collective as it was recorded.
+Fingerprint fingerprint_of(const FlightCall& call) noexcept;
 
 /// What this rank, and the others of its node, have recorded of the calls that they made. Free of
 /// the mesh's lock.
@@ -29,12 +39,11 @@ class MadeCalls {
     // Communicators of several meshes may have the same id.
     return communicator ^ generation_ * 0x9e3779b97f4a7c15U;
   }
-  /// A collective of this rank, or of another of its node, with its place in the program:
-  /// "all_reduce #3 (sum, f32, 8 elements) [train.cpp:42]"; empty where it is not remembered.
-  std::string call_made(int rank, std::uint64_t communicator, std::uint64_t sequence) const;
-  /// The place from which that rank sent such a message: "[train.cpp:42]", or for several lines
-  /// "[train.cpp:42] or [train.cpp:47]"; empty if it is not known here.
-  std::string sent_from(int rank, const Header& message) const;
+  /// A collective of this rank, or of another of its node, as far as it is remembered.
+  std::optional<MadeCall> call_made(int rank, std::uint64_t communicator,
+                                    std::uint64_t sequence) const;
+  /// The places from which that rank sent such messages, as far as they are known here.
+  SentFrom sent_from(int rank, const Header& message) const;
 
  private:
   const FlightRing* ring_of(int rank) const;

@@ -9,9 +9,44 @@ namespace dlaunch::transport {
 namespace {
 
 constexpr std::size_t sentence_bytes_max = control_bytes_max - 64;
+/// The longest name of a communicator, or text of an argument, in an answer.
+constexpr std::size_t words_bytes_max = control_bytes_max - 128;
+/// The longest of several places.
+constexpr std::size_t place_bytes_max = 64;
 
-std::string_view shortened(std::string_view sentence) {
-  return sentence.substr(0, sentence_bytes_max);
+void fields(auto& io, wire::is<Fingerprint> auto& m) {
+  io.integer(m.op);
+  io.integer(m.dtype);
+  io.integer(m.reduce);
+  io.integer(m.root);
+  io.integer(m.sequence);
+  io.integer(m.count);
+  io.integer(m.argument);
+  io.integer(m.traffic);
+}
+void fields(auto&, wire::is<NothingKnown> auto&) {}
+void fields(auto& io, wire::is<Doing> auto& m) {
+  io.integer(m.communicator);
+  io.text(m.group, words_bytes_max);
+  fields(io, m.call);
+  io.integer(m.peer);
+  io.integer(m.tag);
+  io.integer(m.waits_for);
+  io.integer(m.waits_for_world);
+  io.flag(m.on_stream);
+}
+void fields(auto& io, wire::is<MadeCall> auto& m) {
+  fields(io, m.call);
+  io.text(m.place, place_bytes_max);
+}
+void fields(auto& io, wire::is<ArgumentWords> auto& m) { io.text(m.text, words_bytes_max); }
+void fields(auto& io, wire::is<SentFrom> auto& m) {
+  io.repeat(
+      m.places, sizeof(std::uint32_t), [&](auto& place) { io.text(place, place_bytes_max); },
+      SentFrom::places_max);
+}
+void fields(auto& io, wire::is<Answer> auto& m) {
+  io.kind(m, [&](auto& known) { fields(io, known); });
 }
 
 /// In place of a tag.
@@ -98,19 +133,17 @@ Bytes encode(const FailureNotice& notice) {
   wire::Writer writer(out);
   writer.integer(static_cast<std::uint16_t>(notice.code));
   writer.integer(static_cast<std::uint16_t>(notice.scope));
+  writer.integer(notice.met_by);
   fields(writer, notice.claim);
   const std::size_t left = sentence_bytes_max - std::min(out.size(), sentence_bytes_max);
   writer.text(std::string_view(notice.sentence).substr(0, left));
   return out;
 }
 
-Bytes encode(const Status& status) {
+Bytes encode(const Answer& answer) {
   Bytes out;
-  out.reserve(control_bytes_max);
-  ByteWriter writer(out);
-  writer.integer(status.communicator);
-  writer.integer(status.sequence);
-  writer.text(shortened(status.sentence));
+  wire::Writer writer(out);
+  fields(writer, answer);
   return out;
 }
 
@@ -120,6 +153,7 @@ std::optional<FailureNotice> decode_failure(const Header& header, BytesView payl
   std::uint16_t code = 0, scope = 0;
   reader.integer(code);
   reader.integer(scope);
+  reader.integer(notice.met_by);
   notice.code = static_cast<Errc>(code);
   notice.scope = static_cast<Scope>(scope);
   notice.communicator = header.communicator;
@@ -130,14 +164,12 @@ std::optional<FailureNotice> decode_failure(const Header& header, BytesView payl
   return notice;
 }
 
-std::optional<Status> decode_status(BytesView payload) {
-  ByteReader reader(payload);
-  Status status;
-  status.communicator = reader.integer<std::uint64_t>();
-  status.sequence = reader.integer<std::uint64_t>();
-  status.sentence = reader.text(sentence_bytes_max);
+std::optional<Answer> decode_answer(BytesView payload) {
+  wire::Reader reader(payload);
+  Answer answer;
+  fields(reader, answer);
   if (!reader.complete()) return std::nullopt;
-  return status;
+  return answer;
 }
 
 }  // namespace dlaunch::transport

@@ -16,6 +16,8 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <variant>
+#include <vector>
 
 /// What travels between two ranks. A TCP connection carries one direction: the sender
 /// connects and says Hello, then come messages, each a Header and `bytes` bytes of payload.
@@ -44,12 +46,13 @@ static_assert(sizeof(Hello) == 40 && std::is_trivially_copyable_v<Hello>);
 enum class Kind : std::uint8_t {
   collective = 1,  ///< Part of a collective call; matched by communicator and source, in order.
   message,         ///< Point to point; matched by communicator, source and tag, in order.
-  failure,  ///< The sender's call failed: Errc u16, u16 scope, claim, sentence (docs/wire.md).
+  failure,  ///< The sender's call failed: Errc u16, u16 scope, i32 the rank that met it first,
+            ///< claim (docs/wire.md), sentence.
   inquiry,  ///< No payload; `argument` is the Question.
-  status,  ///< The answer, with its sequence and question: communicator and sequence u64, sentence.
-  call,    ///< The sender has put this call on its device, or waits in it; the payload: headers of
-           ///< more.
-  chain,   ///< Ranks of which each waits for the next, the last for the receiver (wait_chain.hpp).
+  status,   ///< The answer, with its sequence and question: an Answer.
+  call,     ///< The sender has put this call on its device, or waits in it; the payload: headers of
+            ///< more.
+  chain,    ///< Ranks of which each waits for the next, the last for the receiver (wait_chain.hpp).
 };
 
 enum class Op : std::uint8_t {
@@ -236,27 +239,63 @@ struct FailureNotice {
   std::string sentence;
   int from = -1;  ///< The world rank that said it; does not travel with it. -1: this rank.
   Claim claim = {};
+  int met_by = -1;  ///< The world rank that met it first; -1: the one that says it.
 };
 
 /// What an inquiry is about.
 enum class Question : std::uint64_t {
   doing,     ///< What the rank is in.
-  made,      ///< Its collective of that sequence: what call_made() returns.
-  argument,  ///< What Argument::text() says of that collective, if it is in it; else nothing.
-  sent,      ///< The message of dtype, count and tag that it sent to that root: sent_from().
+  made,      ///< Its collective of that sequence: a MadeCall.
+  argument,  ///< What it calls that collective with, if it is in it: an ArgumentWords.
+  sent,      ///< The message of dtype, count and tag that it sent to that root: a SentFrom.
 };
 
-/// What a rank answers to an inquiry.
-struct Status {
-  std::uint64_t communicator = 0;
-  std::uint64_t sequence = 0;
-  std::string sentence;
-  std::string argument = {};  ///< Does not travel with it.
+/// The rank knows nothing about it.
+struct NothingKnown {
+  bool operator==(const NothingKnown&) const = default;
 };
+/// The call that a rank is in.
+struct Doing {
+  std::uint64_t communicator = 0;
+  std::string group;  ///< The communicator's name.
+  Fingerprint call;
+  // A message's.
+  int peer = any_source;
+  int tag = 0;
+  // A rank of the communicator, and the same one in the world; -1: none in particular.
+  int waits_for = -1;
+  int waits_for_world = -1;
+  bool on_stream = false;  ///< On a device: no thread waits in it.
+  bool operator==(const Doing&) const = default;
+};
+/// A collective that a rank has made.
+struct MadeCall {
+  Fingerprint call;
+  std::string place;  ///< "train.cpp:42"; empty where it is not known.
+  bool operator==(const MadeCall&) const = default;
+};
+/// Options that were made apart from their call know only the header they come from, which is no
+/// place in the program.
+constexpr bool is_place(std::string_view place) noexcept {
+  return !place.starts_with("options.hpp:");
+}
+/// "counts 1, 2": what Argument::text() says.
+struct ArgumentWords {
+  std::string text;
+  bool operator==(const ArgumentWords&) const = default;
+};
+/// The places from which a rank sent such messages.
+struct SentFrom {
+  static constexpr std::size_t places_max = 32;
+  std::vector<std::string> places;
+  bool operator==(const SentFrom&) const = default;
+};
+/// What a rank answers to an inquiry.
+using Answer = std::variant<NothingKnown, Doing, MadeCall, ArgumentWords, SentFrom>;
 
 Bytes encode(const FailureNotice& notice);
-Bytes encode(const Status& status);
+Bytes encode(const Answer& answer);
 std::optional<FailureNotice> decode_failure(const Header& header, BytesView payload);
-std::optional<Status> decode_status(BytesView payload);
+std::optional<Answer> decode_answer(BytesView payload);
 
 }  // namespace dlaunch::transport

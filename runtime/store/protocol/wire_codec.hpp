@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <variant>
 #include <vector>
 
 /// The fields of messages, for the files that describe messages and nobody else. A description is
@@ -33,7 +34,10 @@ class Writer {
   void flag(const bool& value) { integer(static_cast<std::uint8_t>(value)); }
   void key(std::string_view value) { block(as_bytes(value)); }
   void value(BytesView value) { block(value); }
-  void text(std::string_view value) { block(as_bytes(value.substr(0, text_bytes_max))); }
+  /// A longer one is cut.
+  void text(std::string_view value, std::size_t most = text_bytes_max) {
+    block(as_bytes(value.substr(0, most)));
+  }
   void optional(const std::optional<BytesView>& value) {
     flag(value.has_value());
     if (value) block(*value);
@@ -60,6 +64,12 @@ class Writer {
   void maybe(const std::optional<T>& value, Each each) {
     flag(value.has_value());
     if (value) each(*value);
+  }
+  /// One of several kinds; a byte says which.
+  template <class... Kinds, class Each>
+  void kind(const std::variant<Kinds...>& value, Each each) {
+    integer(static_cast<std::uint8_t>(value.index()));
+    std::visit(each, value);
   }
   template <class T, class Each>
   void repeat(const std::vector<T>& items, std::size_t, Each each,
@@ -112,7 +122,7 @@ class Reader {
     const BytesView bytes = in_.bytes(value_bytes_max);
     value.assign(bytes.begin(), bytes.end());
   }
-  void text(std::string& value) { value = in_.text(text_bytes_max); }
+  void text(std::string& value, std::size_t most = text_bytes_max) { value = in_.text(most); }
   void optional(std::optional<BytesView>& value) {
     bool present = false;
     flag(present);
@@ -145,6 +155,13 @@ class Reader {
     bool present = false;
     flag(present);
     if (present) each(value.emplace());
+  }
+  template <class... Kinds, class Each>
+  void kind(std::variant<Kinds...>& value, Each each) {
+    const auto which = in_.integer<std::uint8_t>();
+    if (which >= sizeof...(Kinds)) return fail();
+    std::size_t index = 0;
+    (void)((index++ == which && (each(value.template emplace<Kinds>()), true)) || ...);
   }
   /// Nothing is reserved by the count alone: each item takes at least `least` bytes of input, and
   /// there are no more than `most`.

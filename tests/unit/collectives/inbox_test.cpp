@@ -182,6 +182,48 @@ TEST_CASE("headers from outside") {
   CHECK(decoded->sentence == "a sentence");
   for (std::size_t n = 0; n < bytes.size(); ++n) {
     CHECK(!decode_failure(header, BytesView(bytes).first(n)));
-    CHECK(!decode_status(BytesView(bytes).first(std::min<std::size_t>(n, 8))));
+  }
+}
+
+TEST_CASE("answers are read as they were written, and nothing else is") {
+  Fingerprint call;
+  call.op = Op::all_reduce;
+  call.dtype = DType::f32;
+  call.reduce = ReduceOp::sum;
+  call.sequence = 3;
+  call.count = 8;
+  call.argument = 5;
+  call.traffic = 1;
+  const std::vector<Answer> answers = {NothingKnown{},
+                                       Doing{.communicator = 7,
+                                             .group = "pair",
+                                             .call = call,
+                                             .peer = 1,
+                                             .tag = 2,
+                                             .waits_for = 0,
+                                             .waits_for_world = 4,
+                                             .on_stream = true},
+                                       MadeCall{call, "train.cpp:42"}, ArgumentWords{"counts 1, 2"},
+                                       SentFrom{{"train.cpp:42", "train.cpp:47"}}};
+  for (const Answer& answer : answers) {
+    const Bytes whole = encode(answer);
+    CHECK(decode_answer(whole) == answer);
+    for (std::size_t n = 0; n < whole.size(); ++n) {
+      CHECK(!decode_answer(BytesView(whole).first(n)));
+    }
+    Bytes longer = whole;
+    longer.push_back(std::byte{0});
+    CHECK(!decode_answer(longer));
+  }
+  CHECK(!decode_answer(Bytes(1, std::byte{5})));
+  // However long its words are, an answer is a control message.
+  const std::string words(2 * control_bytes_max, 'x');
+  const std::vector<Answer> long_ones = {Doing{.group = words}, MadeCall{call, words},
+                                         ArgumentWords{words},
+                                         SentFrom{{SentFrom::places_max, words}}};
+  for (const Answer& answer : long_ones) {
+    const Bytes bytes = encode(answer);
+    CHECK(bytes.size() <= control_bytes_max);
+    CHECK(decode_answer(bytes));
   }
 }

@@ -1,4 +1,4 @@
-#include "collectives/call/device_history.hpp"
+#include "collectives/call/core/device_history.hpp"
 
 namespace dlaunch {
 

@@ -1,4 +1,4 @@
-#include "collectives/call/argument.hpp"
+#include "collectives/call/core/argument.hpp"
 
 #include <cstdio>
 

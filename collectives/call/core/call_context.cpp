@@ -1,0 +1,86 @@
+#include "collectives/call/core/call_context.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+namespace dlaunch {
+namespace {
+
+/// A rank of a communicator, and the same one in the world.
+std::string rank_name(int here, int world_rank) {
+  std::string name = "rank " + std::to_string(here >= 0 ? here : world_rank);
+  if (here != world_rank) name += " (rank " + std::to_string(world_rank) + " of the world)";
+  return name;
+}
+
+/// What is said of a call, with whom it is made and in which communicator.
+std::string labelled(std::string text, const std::string& group, transport::Op op, int peer,
+                     int tag) {
+  if (transport::is_message(op)) {
+    text += op == transport::Op::send ? " to " : " from ";
+    text += peer == any_source ? "any rank" : "rank " + std::to_string(peer);
+    text += tag == any_tag ? " (any tag)" : " (tag " + std::to_string(tag) + ")";
+  }
+  if (group != "world") text += " of '" + group + "'";
+  return text;
+}
+
+}  // namespace
+
+int Group::rank_of(int world_rank) const {
+  // In the whole world each rank is at its own place.
+  const auto place = static_cast<std::size_t>(world_rank);
+  if (place < world_ranks.size() && world_ranks[place] == world_rank) return world_rank;
+  const auto found = std::find(world_ranks.begin(), world_ranks.end(), world_rank);
+  return found == world_ranks.end() ? -1 : static_cast<int>(found - world_ranks.begin());
+}
+
+std::string Group::name_of(int world_rank) const {
+  return rank_name(rank_of(world_rank), world_rank);
+}
+
+std::string CallContext::label() const {
+  return labelled(short_text(fingerprint), group.name, fingerprint.op, peer, tag);
+}
+
+std::string CallContext::full_label() const {
+  if (is_message()) return label();
+  return labelled(to_string(fingerprint), group.name, fingerprint.op, peer, tag);
+}
+
+std::string CallContext::where() const { return place_text(site); }
+
+transport::Doing CallContext::doing(int whom) const {
+  return {.communicator = group.id,
+          .group = group.name,
+          .call = fingerprint,
+          .peer = peer,
+          .tag = tag,
+          .waits_for = whom < 0 ? -1 : group.rank_of(whom),
+          .waits_for_world = whom};
+}
+
+std::string to_string(const transport::Doing& doing) {
+  if (doing.on_stream) return short_text(doing.call) + ", which is on its stream";
+  std::string text =
+      labelled(short_text(doing.call), doing.group, doing.call.op, doing.peer, doing.tag);
+  if (doing.waits_for_world >= 0) {
+    text += ", waiting for " + rank_name(doing.waits_for, doing.waits_for_world);
+  }
+  return text;
+}
+
+std::string place_text(const std::string& place) { return place.empty() ? "" : " [" + place + "]"; }
+
+std::string place_text(const CallSite& site) { return place_text(place_of(site)); }
+
+std::string place_of(const CallSite& site) {
+  const std::string_view file = site.file;
+  if (file.empty()) return "";
+  const auto slash = file.rfind('/');
+  const auto name = slash == std::string_view::npos ? file : file.substr(slash + 1);
+  const std::string place = std::string(name) + ":" + std::to_string(site.line);
+  return transport::is_place(place) ? place : "";
+}
+
+}  // namespace dlaunch

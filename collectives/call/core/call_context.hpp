@@ -1,0 +1,62 @@
+#pragma once
+
+#include "collectives/transport/message/message.hpp"
+
+#include <dlaunch/communicator.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+/// What a call is, and how it is named in sentences.
+namespace dlaunch {
+
+/// The ranks of one communicator.
+struct Group {
+  std::string name;
+  std::uint64_t id = 0;
+  int rank = 0;
+  std::vector<int> world_ranks;  ///< This communicator's ranks, in its order.
+
+  int size() const { return static_cast<int>(world_ranks.size()); }
+  int world_rank(int rank_here) const { return world_ranks[static_cast<std::size_t>(rank_here)]; }
+  int own_world_rank() const { return world_rank(rank); }
+  /// -1 if it is not in it.
+  int rank_of(int world_rank) const;
+  /// "rank 2", "rank 1 (rank 5 of the world)".
+  std::string name_of(int world_rank) const;
+};
+
+/// One call, as far as it is told of. Borrows; a value.
+struct CallContext {
+  const Group& group;
+  const transport::Fingerprint& fingerprint;
+  Clock::duration timeout{};
+  CallSite site;
+  // A message's: the rank here.
+  int peer = any_source;
+  int tag = 0;
+
+  bool is_message() const noexcept { return transport::is_message(fingerprint.op); }
+  /// "all_reduce #3", "send to rank 1 (tag 7)", with the communicator's name unless "world".
+  std::string label() const;
+  /// The same with type, count, root and reduction of a collective.
+  std::string full_label() const;
+  /// "rank 2", the one that makes the call.
+  std::string me() const { return "rank " + std::to_string(group.rank); }
+  /// " [train.cpp:42]", empty where the call does not know.
+  std::string where() const;
+  /// As others that ask are answered; `whom`: the world rank it waits for, or -1.
+  transport::Doing doing(int whom) const;
+};
+
+/// "barrier #2 of 'pair', waiting for rank 1".
+std::string to_string(const transport::Doing& doing);
+/// "train.cpp:42", empty where it is not known.
+std::string place_of(const CallSite& site);
+/// " [train.cpp:42]", empty where it is not known.
+std::string place_text(const CallSite& site);
+std::string place_text(const std::string& place);
+
+}  // namespace dlaunch

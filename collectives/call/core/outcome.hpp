@@ -1,0 +1,87 @@
+#pragma once
+
+#include "collectives/call/core/call_context.hpp"
+#include "collectives/call/core/call_error.hpp"
+
+#include <dlaunch/store.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+/// What the living ranks of a communicator come to when they agree: what each brings, and the
+/// outcome that one of them writes down for all, as both lie in the store. Ranks are the
+/// communicator's.
+namespace dlaunch {
+
+/// What the living ranks of a communicator agreed on.
+struct Agreement {
+  std::uint32_t flags = 0;     ///< The bitwise and of those who took part.
+  std::vector<int> survivors;  ///< Ranks of the communicator that took part and live, ascending.
+  bool operator==(const Agreement&) const = default;
+};
+
+/// What a rank brings.
+struct Brought {
+  transport::Op op{};
+  std::uint32_t flags = 0;
+  std::string place = {};  ///< "train.cpp:42", empty where it is not known.
+  bool operator==(const Brought&) const = default;
+};
+
+/// Two ranks made different calls under the agreement's number.
+struct OpsDiffer {
+  struct Side {
+    int rank = 0;
+    transport::Op op{};
+    std::string place = {};
+    bool operator==(const Side&) const = default;
+  };
+  Side one, other;
+  bool operator==(const OpsDiffer&) const = default;
+};
+
+/// Ranks did not come in time, and are not known to be lost.
+struct RanksAbsent {
+  static constexpr std::size_t named_max = 16;
+  int waited = 0;  ///< The rank that wrote it down.
+  Clock::duration timeout{};
+  std::vector<int> named;   ///< The first of them.
+  std::uint32_t count = 0;  ///< All of them.
+  bool operator==(const RanksAbsent&) const = default;
+};
+
+using Outcome = std::variant<Agreement, OpsDiffer, RanksAbsent>;
+
+/// A rank, as the one that concludes sees it.
+struct Attendance {
+  bool is_lost = false;
+  std::optional<Brought> brought = std::nullopt;
+};
+/// What they come to; nullopt: some have still to come. `late`: they are waited for no more, by
+/// rank `waits`, which has waited so long.
+std::optional<Outcome> conclude(const std::vector<Attendance>& ranks, bool late, int waits,
+                                Clock::duration timeout);
+
+Bytes encode(const Brought& brought);
+Bytes encode(const Outcome& outcome);
+std::optional<Brought> decode_brought(BytesView bytes);
+/// `size`: the communicator's.
+std::optional<Outcome> decode_outcome(BytesView bytes, int size);
+
+/// An agreement as one of its ranks makes it. Borrows; a value.
+struct AgreementCall {
+  const Group& group;
+  transport::Op op{};
+  std::uint64_t number = 0;
+  CallSite site = {};
+
+  /// "agree #2 of 'world'".
+  std::string label() const;
+};
+/// What that rank throws of it; nullopt: it is in the Agreement, and goes on.
+std::optional<CallError> failure_of(const AgreementCall& call, const Outcome& outcome);
+
+}  // namespace dlaunch
