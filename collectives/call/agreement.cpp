@@ -35,7 +35,7 @@ class Meeting {
       look_around();
       if (setting_.aborted) {
         throw CallError(Errc::aborted, call_.label() + place_text(setting_.site) + ": " +
-                                           setting_.aborted.text(setting_.group.rank));
+                                           aborted_text(setting_.group.rank, setting_.aborted.site()));
       }
       const auto now = Clock::now();
       const bool late = now >= until_, decides = late || is_lowest_living();

@@ -169,7 +169,7 @@ bool Communicator::State::watch(const std::function<bool()>& holds, Clock::time_
 void Communicator::State::end() {
   // No call of this rank has told the others.
   if (aborted && !error.is_set()) {
-    break_between_calls(Error(Errc::aborted, "'" + group.name + "': " + aborted.text(group.rank)));
+    break_between_calls(Error(Errc::aborted, "'" + group.name + "': " + aborted_text(group.rank, aborted.site())));
   }
   end_device();
   const Error why(Errc::aborted, "the communicator '" + group.name +

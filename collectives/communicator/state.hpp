@@ -2,7 +2,7 @@
 
 #include "collectives/call/agreement.hpp"
 #include "collectives/call/call.hpp"
-#include "collectives/call/call_window.hpp"
+#include "collectives/call/core/rooted_window.hpp"
 #include "collectives/call/checks.hpp"
 #include "collectives/call/collective_call.hpp"
 #include "collectives/call/form_shm_group.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "collectives/transport/message/message.hpp"
-#include "collectives/transport/wait_chain.hpp"
+#include "collectives/transport/message/wait_chain.hpp"
 
 #include <atomic>
 #include <cstdint>

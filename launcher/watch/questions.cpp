@@ -159,12 +159,6 @@ void fields(auto& io, is<CallWaits> auto& m) {
   constexpr std::size_t wait_bytes_min = 90;
   io.repeat(m.waits, wait_bytes_min, [&](auto& wait) { fields(io, wait); });
 }
-void fields(auto& io, is<wire::Doing> auto& m) {
-  io.repeat_pairs(m.ranks, m.texts, [&](auto& rank, auto& text) {
-    io.integer(rank);
-    io.text(text);
-  });
-}
 void fields(auto&, is<Looking> auto&) {}
 
 void fields(auto& io, is<AskSnapshot> auto& m) { io.choice(m.detail, AskSnapshot::Detail::flight); }

@@ -201,8 +201,9 @@ wire::Doing Watch::doing_here(const std::vector<std::int32_t>& ranks) const {
   const auto now = Clock::now();
   for (const auto& rank : sight(1).ranks) {
     if (std::find(ranks.begin(), ranks.end(), rank.rank) == ranks.end()) continue;
-    doing.ranks.push_back(rank.rank);
-    doing.texts.push_back(doing_text(rank, now));
+    const bool is_up = rank.state == RankSight::State::running && rank.log.ready;
+    doing.ranks.push_back(
+        {rank.rank, seen_in(is_up ? call_under_way(rank.log) : nullptr, doing_text(rank, now))});
   }
   return doing;
 }
@@ -216,9 +217,7 @@ void Watch::ask_doing(const std::vector<std::int32_t>& ranks,
     for (const auto& [node, answer] : answers) {
       const auto* doing = std::get_if<wire::Doing>(&answer);
       for (std::size_t i = 0; doing != nullptr && i < doing->ranks.size(); ++i) {
-        if (all.ranks.size() == wire::inquired_ranks_max) break;
-        all.ranks.push_back(doing->ranks[i]);
-        all.texts.push_back(doing->texts[i]);
+        if (all.ranks.size() < wire::inquired_ranks_max) all.ranks.push_back(doing->ranks[i]);
       }
     }
     told(std::move(all));

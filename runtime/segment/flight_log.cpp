@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 namespace dlaunch {
 namespace {
@@ -144,6 +145,14 @@ std::string rank_text(std::int32_t rank) {
   return rank < 0 ? "any rank" : "rank " + std::to_string(rank);
 }
 
+/// Of several threads' waits; null: nobody waits.
+const FlightWait* longest_wait(const FlightLog& log) {
+  const auto longest = std::min_element(
+      log.waits.begin(), log.waits.end(),
+      [](const FlightWait& a, const FlightWait& b) { return a.call.began < b.call.began; });
+  return longest == log.waits.end() ? nullptr : &*longest;
+}
+
 constexpr std::uint64_t counts_vary = ~std::uint64_t{0};
 constexpr std::uint64_t any_tag = ~std::uint64_t{0};
 
@@ -261,13 +270,9 @@ std::string FlightNames::label_and_site(const FlightCall& call) const {
 
 std::string doing_text(const FlightRing& ring, const FlightLog& log, Clock::time_point now) {
   const FlightNames names{ring};
-  if (!log.waits.empty()) {
-    // Takes, of several threads' calls, the one that waits for the longest.
-    const auto& wait = *std::min_element(
-        log.waits.begin(), log.waits.end(),
-        [](const FlightWait& a, const FlightWait& b) { return a.call.began < b.call.began; });
-    return "in " + names.label_and_site(wait.call) + " for " + age_text(now - wait.call.began) +
-           (wait.whom >= 0 ? ", waiting for rank " + std::to_string(wait.whom) : "");
+  if (const FlightWait* wait = longest_wait(log)) {
+    return "in " + names.label_and_site(wait->call) + " for " + age_text(now - wait->call.began) +
+           (wait->whom >= 0 ? ", waiting for rank " + std::to_string(wait->whom) : "");
   }
   if (log.calls.empty()) return log.begun == 0 ? "in no call yet" : "busy with calls";
   const FlightCall& last = log.calls.back();
@@ -276,6 +281,16 @@ std::string doing_text(const FlightRing& ring, const FlightLog& log, Clock::time
   }
   return "in no call for " + age_text(now - *last.ended) + ", after " + names.label_and_site(last) +
          (last.failed ? ", which failed" : "");
+}
+
+const FlightCall* call_under_way(const FlightLog& log) {
+  if (const FlightWait* wait = longest_wait(log)) return &wait->call;
+  return log.calls.empty() || log.calls.back().ended ? nullptr : &log.calls.back();
+}
+
+SeenDoing seen_in(const FlightCall* call, std::string text) {
+  if (call == nullptr) return {std::move(text)};
+  return {std::move(text), call->communicator, call->sequence, call->op};
 }
 
 bool is_stopped(const FlightLog& log) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/base/doing.hpp"
 #include "runtime/segment/flight.hpp"
 
 #include <dlaunch/error.hpp>
@@ -119,6 +120,13 @@ struct FlightNames {
 /// Says what the rank does whose ring is read at `now`: "in all_reduce #3 [train.cpp:42] for 7 s,
 /// waiting for rank 2", "computing for 12 s, after barrier #2 [train.cpp:40]", "in no call yet".
 std::string doing_text(const FlightRing& ring, const FlightLog& log, Clock::time_point now);
+
+/// The call that the rank is in; of several threads' calls, the one that waits for the longest.
+/// Null: none, as far as its record tells.
+const FlightCall* call_under_way(const FlightLog& log);
+
+/// What is seen of a rank that does as `text` says; `call` may be null.
+SeenDoing seen_in(const FlightCall* call, std::string text);
 
 /// The process that records into the ring is stopped (SIGSTOP). False where that cannot be told.
 bool is_stopped(const FlightLog& log);

@@ -59,7 +59,7 @@ struct MemberLink::News {
   std::optional<Key> data_key;
   std::vector<PeerLoss> losses;
   std::optional<wire::Abort> abort;
-  std::optional<std::map<int, std::string>> doing;
+  std::optional<std::map<int, SeenDoing>> doing;
 
   void take(const wire::FrameHeader& header, BytesView payload, std::vector<unique_fd> fds) {
     const std::lock_guard lock(mutex);
@@ -89,9 +89,7 @@ struct MemberLink::News {
     } else if (header.type == wire::Type::doing) {
       auto told = wire::decode<wire::Doing>(payload).value_or(wire::Doing{});
       doing.emplace();
-      for (std::size_t i = 0; i < told.ranks.size(); ++i) {
-        doing->insert_or_assign(told.ranks[i], std::move(told.texts[i]));
-      }
+      for (auto& seen : told.ranks) doing->insert_or_assign(seen.rank, std::move(seen.doing));
     }
   }
 };
@@ -266,7 +264,7 @@ void MemberLink::inquire(const std::vector<int>& ranks) noexcept {
   }
 }
 
-std::optional<std::map<int, std::string>> MemberLink::doing() const {
+std::optional<std::map<int, SeenDoing>> MemberLink::doing() const {
   const std::lock_guard lock(news_->mutex);
   return news_->doing;
 }

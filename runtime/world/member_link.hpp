@@ -58,7 +58,7 @@ class MemberLink final : public Membership {
   std::vector<PeerLoss> losses() override;
   void report(const Error& error, const Claim& claim) noexcept override;
   void inquire(const std::vector<int>& ranks) noexcept override;
-  std::optional<std::map<int, std::string>> doing() const override;
+  std::optional<std::map<int, SeenDoing>> doing() const override;
   unique_fd take_listener() override;
   std::shared_ptr<Segment> segment() override;
   std::optional<Key> data_key() const override;

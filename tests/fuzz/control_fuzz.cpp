@@ -1,6 +1,6 @@
 #include "collectives/call/core/outcome.hpp"
 #include "collectives/transport/message/message.hpp"
-#include "collectives/transport/wait_chain.hpp"
+#include "collectives/transport/message/wait_chain.hpp"
 
 #include <algorithm>
 #include <cstdint>

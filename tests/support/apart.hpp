@@ -21,7 +21,7 @@ class Apart final : public Membership {
     inner_->report(error, claim);
   }
   void inquire(const std::vector<int>& ranks) noexcept override { inner_->inquire(ranks); }
-  std::optional<std::map<int, std::string>> doing() const override { return inner_->doing(); }
+  std::optional<std::map<int, SeenDoing>> doing() const override { return inner_->doing(); }
   unique_fd take_listener() override { return inner_->take_listener(); }
   std::shared_ptr<Segment> segment() override { return nullptr; }
   std::optional<Key> data_key() const override { return inner_->data_key(); }

@@ -56,7 +56,7 @@ class FakeMembership final : public Membership {
     reports_.emplace_back(error.errc(), claim);
   }
   void inquire(const std::vector<int>&) noexcept override {}
-  std::optional<std::map<int, std::string>> doing() const override { return std::nullopt; }
+  std::optional<std::map<int, SeenDoing>> doing() const override { return std::nullopt; }
   unique_fd take_listener() override { return {}; }
   std::shared_ptr<Segment> segment() override { return segment_; }
   void share(std::shared_ptr<Segment> segment) { segment_ = std::move(segment); }

@@ -6,6 +6,9 @@
 namespace dlaunch {
 namespace {
 
+/// So many ranks are all asked and told directly.
+constexpr int direct_ranks_max = 64;
+
 /// A rank of a communicator, and the same one in the world.
 std::string rank_name(int here, int world_rank) {
   std::string name = "rank " + std::to_string(here >= 0 ? here : world_rank);
@@ -33,6 +36,21 @@ int Group::rank_of(int world_rank) const {
   if (place < world_ranks.size() && world_ranks[place] == world_rank) return world_rank;
   const auto found = std::find(world_ranks.begin(), world_ranks.end(), world_rank);
   return found == world_ranks.end() ? -1 : static_cast<int>(found - world_ranks.begin());
+}
+
+std::vector<int> Group::others() const {
+  std::vector<int> ranks;
+  if (size() <= direct_ranks_max) {
+    for (const int world_rank : world_ranks) {
+      if (world_rank != own_world_rank()) ranks.push_back(world_rank);
+    }
+    return ranks;
+  }
+  for (int distance = 1; distance < size(); distance *= 2) {
+    ranks.push_back(world_rank((rank + distance) % size()));
+    ranks.push_back(world_rank((rank - distance + size()) % size()));
+  }
+  return ranks;
 }
 
 std::string Group::name_of(int world_rank) const {
@@ -68,6 +86,10 @@ std::string to_string(const transport::Doing& doing) {
     text += ", waiting for " + rank_name(doing.waits_for, doing.waits_for_world);
   }
   return text;
+}
+
+std::string aborted_text(int rank, const CallSite& site) {
+  return "rank " + std::to_string(rank) + " called abort()" + place_text(site);
 }
 
 std::string place_text(const std::string& place) { return place.empty() ? "" : " [" + place + "]"; }

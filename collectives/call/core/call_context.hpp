@@ -22,6 +22,9 @@ struct Group {
   int size() const { return static_cast<int>(world_ranks.size()); }
   int world_rank(int rank_here) const { return world_ranks[static_cast<std::size_t>(rank_here)]; }
   int own_world_rank() const { return world_rank(rank); }
+  /// The others, as far as this rank asks and tells them directly: of many, those at distances of
+  /// powers of two, who pass it on. World ranks.
+  std::vector<int> others() const;
   /// -1 if it is not in it.
   int rank_of(int world_rank) const;
   /// "rank 2", "rank 1 (rank 5 of the world)".
@@ -53,6 +56,8 @@ struct CallContext {
 
 /// "barrier #2 of 'pair', waiting for rank 1".
 std::string to_string(const transport::Doing& doing);
+/// "rank 1 called abort() [watchdog.cpp:7]".
+std::string aborted_text(int rank, const CallSite& site);
 /// "train.cpp:42", empty where it is not known.
 std::string place_of(const CallSite& site);
 /// " [train.cpp:42]", empty where it is not known.

@@ -75,12 +75,4 @@ CallHistory::Untold CallHistory::take_untold() {
   return std::exchange(untold_, {});
 }
 
-std::string to_string(const CallHistory::Unlike& unlike, int from, int to) {
-  const auto text = [](const transport::Fingerprint& call) {
-    return std::to_string(call.count) + " elements of " + to_string(call.dtype);
-  };
-  return "rank " + std::to_string(from) + " sends " + text(unlike.sent) + " to rank " +
-         std::to_string(to) + ", which receives " + text(unlike.expected);
-}
-
 }  // namespace dlaunch

@@ -9,7 +9,6 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -65,8 +64,5 @@ class CallHistory {
   std::optional<Unlike> unlike_;
   std::atomic<bool> has_unlike_{false};
 };
-
-/// "rank 0 sends 4 elements of f32 to rank 1, which receives 8 of f64".
-std::string to_string(const CallHistory::Unlike& unlike, int from, int to);
 
 }  // namespace dlaunch

@@ -18,8 +18,9 @@ namespace dlaunch {
 
 /// What the living ranks of a communicator agreed on.
 struct Agreement {
-  std::uint32_t flags = 0;     ///< The bitwise and of those who took part.
-  std::vector<int> survivors;  ///< Ranks of the communicator that took part and live, ascending.
+  std::uint32_t flags = 0;  ///< The bitwise and of those who took part.
+  std::vector<int> survivors =
+      {};  ///< Ranks of the communicator that took part and live, ascending.
   bool operator==(const Agreement&) const = default;
 };
 
@@ -48,8 +49,8 @@ struct RanksAbsent {
   static constexpr std::size_t named_max = 16;
   int waited = 0;  ///< The rank that wrote it down.
   Clock::duration timeout{};
-  std::vector<int> named;   ///< The first of them.
-  std::uint32_t count = 0;  ///< All of them.
+  std::vector<int> named = {};  ///< The first of them.
+  std::uint32_t count = 0;      ///< All of them.
   bool operator==(const RanksAbsent&) const = default;
 };
 

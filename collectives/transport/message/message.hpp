@@ -257,7 +257,7 @@ struct NothingKnown {
 /// The call that a rank is in.
 struct Doing {
   std::uint64_t communicator = 0;
-  std::string group;  ///< The communicator's name.
+  std::string group = {};  ///< The communicator's name.
   Fingerprint call;
   // A message's.
   int peer = any_source;

@@ -121,12 +121,6 @@ void fields(auto& io, is<Inquire> auto& m) {
   io.repeat(
       m.ranks, sizeof(std::int32_t), [&](auto& rank) { io.integer(rank); }, inquired_ranks_max);
 }
-void fields(auto& io, is<Doing> auto& m) {
-  io.repeat_pairs(m.ranks, m.texts, [&](auto& rank, auto& text) {
-    io.integer(rank);
-    io.text(text);
-  });
-}
 void fields(auto& io, is<Report> auto& m) {
   io.integer(m.code);
   fields(io, m.claim);

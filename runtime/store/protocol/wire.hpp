@@ -2,6 +2,7 @@
 
 #include "runtime/base/bytes.hpp"
 #include "runtime/base/departure.hpp"
+#include "runtime/base/doing.hpp"
 #include "runtime/base/verdict.hpp"
 
 #include <cstdint>
@@ -374,8 +375,12 @@ struct Inquire {
 /// Agent to worker, once for each inquiry: of those whose agents have answered in time.
 struct Doing {
   static constexpr Type type = Type::doing;
-  std::vector<std::int32_t> ranks;
-  std::vector<std::string> texts;  ///< "stopped by a signal, in no call for 2.1 s".
+  struct Seen {
+    std::int32_t rank = 0;
+    SeenDoing doing;
+    bool operator==(const Seen&) const = default;
+  };
+  std::vector<Seen> ranks;
   bool operator==(const Doing&) const = default;
 };
 /// The limit of an inquiry, and of its answer.

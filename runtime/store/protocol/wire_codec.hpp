@@ -228,4 +228,18 @@ void fields(auto& io, is<Claim> auto& m) {
   io.text(m.doing);
 }
 
+void fields(auto& io, is<Doing> auto& m) {
+  constexpr std::size_t seen_bytes = 2 * sizeof(std::int32_t) + 2 * sizeof(std::uint64_t) + 1;
+  io.repeat(
+      m.ranks, seen_bytes,
+      [&](auto& seen) {
+        io.integer(seen.rank);
+        io.text(seen.doing.text);
+        io.integer(seen.doing.communicator);
+        io.integer(seen.doing.sequence);
+        io.integer(seen.doing.op);
+      },
+      inquired_ranks_max);
+}
+
 }  // namespace dlaunch::wire

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/base/doing.hpp"
 #include "runtime/base/os/unique_fd.hpp"
 #include "runtime/base/secret/secret.hpp"
 #include "runtime/base/verdict.hpp"
@@ -41,7 +42,7 @@ class Membership {
   /// Asks the agent what these ranks of other nodes do, and waits for nothing. Never throws.
   virtual void inquire(const std::vector<int>& ranks) noexcept = 0;
   /// The answer to the last inquiry, once it is there: of the ranks whose agents have answered.
-  virtual std::optional<std::map<int, std::string>> doing() const = 0;
+  virtual std::optional<std::map<int, SeenDoing>> doing() const = 0;
   /// The listening TCP socket the agent bound for this worker's data plane, once; empty if it gave
   /// none, then the caller binds its own.
   virtual unique_fd take_listener() = 0;

@@ -2,7 +2,7 @@
 // second.
 #include "tests/support/disagreement.hpp"
 
-#include "collectives/call/call_window.hpp"
+#include "collectives/call/core/rooted_window.hpp"
 
 #include <regex>
 

@@ -173,7 +173,7 @@ class PoorMembership final : public Membership {
   }
   void report(const Error&, const Claim&) noexcept override {}
   void inquire(const std::vector<int>&) noexcept override {}
-  std::optional<std::map<int, std::string>> doing() const override { return std::nullopt; }
+  std::optional<std::map<int, SeenDoing>> doing() const override { return std::nullopt; }
   unique_fd take_listener() override { return {}; }
   std::shared_ptr<Segment> segment() override { return nullptr; }
   std::optional<Key> data_key() const override { return std::nullopt; }

@@ -1,5 +1,5 @@
 // The chains that ranks hand around that wait for each other.
-#include "collectives/transport/wait_chain.hpp"
+#include "collectives/transport/message/wait_chain.hpp"
 
 #include <string>
 #include <vector>

@@ -109,7 +109,8 @@ TEST_CASE("messages come back as they were") {
   CHECK(again(out, wire::Grant{true, 500, {}, true}) == wire::Grant{true, 500, {}, true});
   CHECK(again(out, wire::Warning{"no memory"}) == wire::Warning{"no memory"});
   CHECK(again(out, wire::Inquire{{3, 5}}) == wire::Inquire{{3, 5}});
-  CHECK(again(out, wire::Doing{{3}, {"in no call"}}) == wire::Doing{{3}, {"in no call"}});
+  const wire::Doing doing{{{3, {"in no call"}}, {5, {"in barrier #2 for 3 s", 7, 2, 1}}}};
+  CHECK(again(out, doing) == doing);
   const wire::Report report{
       Errc::mismatch, Claim{Fault::disagreed, {3}, 5, 7, {{0, 11}, {3, 12}}, "is in"}, "gone"};
   CHECK(again(out, report) == report);

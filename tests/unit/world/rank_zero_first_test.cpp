@@ -25,7 +25,7 @@ class Losses final : public Membership {
   void report(const Error&, const Claim&) noexcept override {}
   std::shared_ptr<Segment> segment() override { return nullptr; }
   void inquire(const std::vector<int>&) noexcept override {}
-  std::optional<std::map<int, std::string>> doing() const override { return std::nullopt; }
+  std::optional<std::map<int, SeenDoing>> doing() const override { return std::nullopt; }
   unique_fd take_listener() override { return {}; }
   std::optional<Key> data_key() const override { return std::nullopt; }
   void drain_output(Clock::time_point) override {}

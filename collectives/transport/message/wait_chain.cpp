@@ -1,4 +1,4 @@
-#include "collectives/transport/wait_chain.hpp"
+#include "collectives/transport/message/wait_chain.hpp"
 
 #include "runtime/base/bytes.hpp"
 

@@ -1,0 +1,91 @@
+#pragma once
+
+#include "collectives/algorithms/by_node.hpp"
+#include "collectives/call/core/argument.hpp"
+#include "collectives/call/core/call_context.hpp"
+#include "collectives/call/core/device_history.hpp"
+#include "collectives/transport/links.hpp"
+#include "collectives/transport/shm/shm_group.hpp"
+
+#include <dlaunch/communicator.hpp>
+
+#include <atomic>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dlaunch {
+
+/// Whether a communicator was ended from outside of its calls, and where in the program. For any
+/// number of threads.
+class Aborted {
+ public:
+  /// The first one counts.
+  void set(const CallSite& site) noexcept {
+    if (is_taken_.exchange(true)) return;
+    site_ = site;
+    is_set_ = true;
+  }
+  operator bool() const noexcept { return is_set_; }
+  /// Once it is set.
+  const CallSite& site() const noexcept { return site_; }
+
+ private:
+  std::atomic<bool> is_taken_{false};
+  CallSite site_{"", 0, ""};
+  std::atomic<bool> is_set_{false};
+};
+
+/// Things that a communicator's call leaves to the next one, which need not make them again.
+struct Kept {
+  std::vector<std::size_t> parts;
+  BufferPool buffer_pool;
+};
+
+/// Where and how a call is made. All borrowed for the call's life.
+struct CallSetting {
+  transport::Links& mesh;
+  const Group& group;
+  Kept& kept;
+  const Aborted& aborted;
+  Clock::duration timeout;
+  CallSite site;
+  Flight::Entry* flight = nullptr;  ///< The entry in which it is recorded.
+  // For messages: the rank here.
+  int peer = any_source;
+  int tag = 0;
+  CallHistory* history = nullptr;  ///< Not null if a device is used.
+};
+
+/// A call, as all that has a part in it sees it.
+struct CallFrame {
+  const CallSetting& setting;
+  transport::ShmGroup* shm = nullptr;                 ///< All ranks'.
+  const algorithms::by_node::Nodes* nodes = nullptr;  ///< Where some share memory, and not all.
+  bool tolerant = false;  ///< Wrong arguments on other ranks do not end its waits.
+  const transport::Fingerprint& fingerprint;
+  std::optional<Argument> argument = std::nullopt;
+
+  CallContext context() const {
+    return {setting.group, fingerprint, setting.timeout, setting.site, setting.peer, setting.tag};
+  }
+  bool is_message() const noexcept { return transport::is_message(fingerprint.op); }
+  /// What Argument::text() says; empty where there is nothing to say.
+  std::string argument_text() const;
+  /// The shm group in which members are waited for: all ranks', or the node's.
+  transport::ShmGroup* shm_here() const {
+    return shm != nullptr || nodes == nullptr ? shm : nodes->shm();
+  }
+  /// A member of that shm group.
+  int world_rank_of(int member) const {
+    return setting.group.world_rank(shm != nullptr ? member : nodes->rank_of(member));
+  }
+  /// On another node, and watched over by another agent than this one's.
+  bool is_elsewhere(int world_rank) const;
+  /// A loss, not a leaving in good order, of a rank of this communicator.
+  bool is_lost_here(const PeerLoss& loss) const {
+    return !loss.left && setting.group.rank_of(loss.rank) >= 0;
+  }
+};
+
+}  // namespace dlaunch

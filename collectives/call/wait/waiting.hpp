@@ -1,0 +1,53 @@
+#pragma once
+
+#include "collectives/call/core/ending.hpp"
+#include "collectives/transport/message/inbox.hpp"
+#include "collectives/transport/message/transport.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <span>
+
+namespace dlaunch {
+
+/// What a call waits for. The ranks that it needs for that are asked for as often as it matters:
+/// one that has done its part is needed no more, and may leave.
+struct Waiting {
+  const transport::Receive* receive = nullptr;
+  const transport::Outgoing* outgoing = nullptr;
+  /// World ranks of which it waits for something else; or any of `ranks`.
+  std::optional<int> rank = std::nullopt;
+  std::span<const int> ranks = {};
+
+  bool in_shm_group = false;  ///< For what a member of an shm group publishes.
+  bool in_memory = false;     ///< For what that rank alone writes into memory.
+  bool all = false;           ///< For what a device does with all ranks.
+  bool has_spun = false;      ///< For long enough to go to sleep.
+
+  /// World ranks from which something has still to come: from all of them, or `any`.
+  std::span<const int> to_receive() const;
+  bool any() const;
+  /// And to which something has still to go.
+  std::span<const int> to_send() const;
+  /// The one rank from which something has still to come; -1: several, or none.
+  int whom() const {
+    const auto from = to_receive();
+    return from.empty() || any() ? -1 : from.front();
+  }
+};
+
+/// Whether what is waited for is there. Asked under the mesh's lock.
+using Ready = std::function<bool()>;
+
+/// When a wait has to look again at what nobody tells of.
+class NextLook {
+ public:
+  void at_latest(Clock::time_point when) { when_ = std::min(when_, when); }
+  Clock::time_point when() const { return when_; }
+
+ private:
+  Clock::time_point when_ = Clock::time_point::max();
+};
+
+}  // namespace dlaunch
