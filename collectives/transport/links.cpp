@@ -256,9 +256,9 @@ void Links::on_control(int from, const Header& header, BytesView payload) {
   status.communicator = header.communicator;
   status.sequence = header.sequence;
   status.argument = header.argument;
-  Bytes payload = encode(*answer);
-  status.bytes = payload.size();
-  post_control(from, status, std::move(payload));
+  Bytes bytes = encode(*answer);
+  status.bytes = bytes.size();
+  post_control(from, status, std::move(bytes));
 }
 
 std::optional<Answer> Links::answer_to(const Header& inquiry) const {

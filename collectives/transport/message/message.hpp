@@ -258,7 +258,7 @@ struct NothingKnown {
 struct Doing {
   std::uint64_t communicator = 0;
   std::string group = {};  ///< The communicator's name.
-  Fingerprint call;
+  Fingerprint call = {};
   // A message's.
   int peer = any_source;
   int tag = 0;
