@@ -57,6 +57,9 @@ def check_possible():
                            capture_output=True, text=True)
     if tried.returncode != 0:
         raise CannotBoot("namespaces or mounts are not allowed: " + tried.stderr.strip())
+    # The unit has PrivateUsers=yes.
+    if subprocess.run(["unshare", "--user", "true"], capture_output=True).returncode != 0:
+        raise CannotBoot("user namespaces are refused, as in a chroot")
 
 
 class Booted:
@@ -97,7 +100,8 @@ class Booted:
 
     def run(self, *command, check=True):
         """Runs a command inside."""
-        done = subprocess.run(["nsenter", "-t", str(self.init), "--all", *command],
+        done = subprocess.run(["nsenter", "-t", str(self.init), "--all", "--root", "--wd",
+                               *command],
                               capture_output=True, text=True, timeout=PATIENCE_S)
         if check and done.returncode != 0:
             raise AssertionError(f"{' '.join(command)}: {done.returncode}\n{done.stdout}{done.stderr}")
