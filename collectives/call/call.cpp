@@ -68,40 +68,15 @@ class Sleeper {
   transport::Links& mesh_;
 };
 
-/// What the call waits for, as long as it does.
-class Current {
- public:
-  Current(const Waiting*& place, const Waiting& waiting) noexcept : place_(place) {
-    place_ = &waiting;
-  }
-  Current(const Current&) = delete;
-  Current& operator=(const Current&) = delete;
-  ~Current() { place_ = nullptr; }
-
- private:
-  const Waiting*& place_;
-};
-
-}  // namespace
-
-struct Call::Later {
-  std::optional<Waiter> waiter;
-  StartedMessages started;
-  const Waiting* current = nullptr;
-};
-
-void Call::DeleteLater::operator()(Later* later) const noexcept { delete later; }
-
-Call::Later& Call::later() {
-  if (!later_) later_.reset(new Later);
-  return *later_;
-}
+constexpr Waiting for_nothing;
 
 /// The mesh's answer to inquiries, as long as this call waits.
-class Call::Busy {
+class Busy {
  public:
-  explicit Busy(const Call& call)
-      : mesh_(call.setting().mesh), answer_([&call] { return call.activity(); }) {
+  explicit Busy(const CallFrame& frame, const Waiting& waiting = for_nothing)
+      : mesh_(frame.setting.mesh), answer_([&frame, &waiting] {
+          return transport::UnderWay{frame.context().doing(waiting.whom()), frame.argument_text()};
+        }) {
     mesh_.control().begin(answer_);
   }
   Busy(const Busy&) = delete;
@@ -113,10 +88,18 @@ class Call::Busy {
   transport::Activity answer_;
 };
 
-transport::UnderWay Call::activity() const {
-  const Waiting* const waiting = later_ ? later_->current : nullptr;
-  return {frame_.context().doing(waiting != nullptr ? waiting->whom() : -1),
-          frame_.argument_text()};
+}  // namespace
+
+struct Call::Later {
+  std::optional<Waiter> waiter;
+  StartedMessages started;
+};
+
+void Call::DeleteLater::operator()(Later* later) const noexcept { delete later; }
+
+Call::Later& Call::later() {
+  if (!later_) later_.reset(new Later);
+  return *later_;
 }
 
 Flight::Call Call::recorded() const {
@@ -295,9 +278,8 @@ void Call::wait_long(int member, const Ready& ready) {
 /// Others may ask this rank what it does until it has given up.
 void Call::wait_for(const Waiting& waiting, const Ready& ready, Clock::duration interval) {
   if (ready()) return;
-  const Current current(later().current, waiting);
   const transport::Caller caller(setting().mesh.progress_lock());
-  const Busy busy(*this);
+  const Busy busy(frame_, waiting);
   const auto whom = waiting.to_receive().empty() ? waiting.to_send() : waiting.to_receive();
   const Flight::Waiting seen(setting().flight, recorded(),
                              waiting.any() || whom.empty() ? -1 : whom.front());
@@ -339,7 +321,7 @@ void Call::look_at_news() {
 
 void Call::disagree(int member, std::uint32_t call) {
   const auto lock = setting().mesh.lock();
-  const Busy busy(*this);
+  const Busy busy(frame_);
   // If it had wrong arguments, it has said so before it came to where it is.
   setting().mesh.step(Clock::now());
   Ending ending = Investigation(frame_).complete(
@@ -353,7 +335,7 @@ void Call::disagree(int member, std::uint32_t call) {
 /// It says itself what was wrong.
 void Call::disagree_with_refused(int member) {
   const auto lock = setting().mesh.lock();
-  const Busy busy(*this);
+  const Busy busy(frame_);
   for (const auto until = Clock::now() + sentence_grace; Clock::now() < until;) {
     if (auto news = find_news(frame_, nullptr)) fail(std::move(*news));
     setting().mesh.step(until);
@@ -363,7 +345,7 @@ void Call::disagree_with_refused(int member) {
 
 void Call::differ(int member, std::uint64_t theirs, std::uint64_t ours) {
   const auto lock = setting().mesh.lock();
-  const Busy busy(*this);
+  const Busy busy(frame_);
   ending::CallDiffers differs{frame_.world_rank_of(member), fingerprint()};
   differs.sizes = {theirs, ours};
   fail(std::move(differs));
@@ -383,7 +365,7 @@ void Call::confirm(const RootedWindow& window) {
     const auto differ = window.find_difference(theirs);
     if (!differ) return;
     const auto lock = setting().mesh.lock();
-    const Busy busy(*this);
+    const Busy busy(frame_);
     fail(ending::WindowDiffers{setting().group.world_rank(from), *differ});
   });
 }

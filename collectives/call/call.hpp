@@ -132,7 +132,6 @@ class Call final : public Mesh, public transport::WaitPolicy {
   }
 
  private:
-  class Busy;
   /// What a call needs once it has to wait, which small ones seldom have to.
   struct Later;
   struct DeleteLater {
@@ -146,7 +145,6 @@ class Call final : public Mesh, public transport::WaitPolicy {
   void wait_for(const Waiting& waiting, const Ready& ready,
                 Clock::duration look_interval = Clock::duration::max());
   [[noreturn]] void fail(Ending ending) const;
-  transport::UnderWay activity() const;
   Flight::Call recorded() const;
   void check_known() const;
   transport::Receive make_receive(int from, std::span<std::byte> into) const;

@@ -19,8 +19,7 @@ constexpr auto farewell_grace = 100ms;
 /// Whom this rank blames, as the others hear it: a fault of its own names it to them.
 Claim claim_for_others(const Error& failure, const CallError* known, int me) {
   if (known != nullptr && known->claim().fault != Fault::own) return known->claim();
-  const bool wrong_call = failure.errc() == Errc::misuse || failure.errc() == Errc::unsupported;
-  return {.fault = wrong_call ? Fault::arguments : Fault::gave_up, .ranks = {me}};
+  return {.fault = is_wrong_call(failure) ? Fault::arguments : Fault::gave_up, .ranks = {me}};
 }
 
 FailureNotice notice_of(const CallFrame& frame, const Error& error, Scope scope) {

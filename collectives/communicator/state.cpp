@@ -72,8 +72,7 @@ void Communicator::State::fail(Call& call) {
 }
 
 void Communicator::State::fail(Call& call, const Error& failure) {
-  const bool wrong_call = failure.errc() == Errc::misuse || failure.errc() == Errc::unsupported;
-  if (wrong_call) {
+  if (is_wrong_call(failure)) {
     if (transport::is_message(call.fingerprint().op)) return;
     flight.note_heard();
     call.tell_failure(failure, Scope::this_call);
@@ -90,13 +89,11 @@ void Communicator::State::fail(Call& call, const Error& failure) {
 void Communicator::State::break_off(Call& call, const Error& failure) {
   if (failure.errc() == Errc::mismatch) flight.note_heard();
   const auto* known = dynamic_cast<const CallError*>(&failure);
-  const bool given_up = destroyed && failure.errc() == Errc::aborted;
-  CallError broken(failure.errc(),
-                   given_up ? call.label() + ": rank " + std::to_string(group.rank) +
-                                  " destroyed the communicator before the call was complete"
-                            : failure.what(),
-                   known != nullptr ? known->claim() : Claim{}, known != nullptr && known->told());
-  if (known != nullptr) broken.since(known->since());
+  CallError broken = known != nullptr ? *known : CallError(failure.errc(), failure.what());
+  if (destroyed && failure.errc() == Errc::aborted) {
+    broken = {Errc::aborted, call.label() + ": rank " + std::to_string(group.rank) +
+                                 " destroyed the communicator before the call was complete"};
+  }
   error.set(broken);
   if (device) device->give_up();
   // With few ranks whoever failed first told all, if it had connections to all.
@@ -169,7 +166,8 @@ bool Communicator::State::watch(const std::function<bool()>& holds, Clock::time_
 void Communicator::State::end() {
   // No call of this rank has told the others.
   if (aborted && !error.is_set()) {
-    break_between_calls(Error(Errc::aborted, "'" + group.name + "': " + aborted_text(group.rank, aborted.site())));
+    break_between_calls(
+        Error(Errc::aborted, "'" + group.name + "': " + aborted_text(group.rank, aborted.site())));
   }
   end_device();
   const Error why(Errc::aborted, "the communicator '" + group.name +

@@ -10,6 +10,7 @@ namespace dlaunch::launcher {
 namespace {
 
 using wire::is;
+using wire::one_of;
 
 /// `dlaunch status` may be of another version than the job.
 constexpr std::uint32_t snapshot_version = 1;
@@ -171,6 +172,10 @@ void fields(auto& io, is<AskDoing> auto& m) {
 }
 void fields(auto&, is<AskLook> auto&) {}
 
+void fields(auto& io, one_of<Question, Answer> auto& m) {
+  io.kind(m, [&](auto& kind) { fields(io, kind); });
+}
+
 template <class Value>
 std::optional<Value> decoded(BytesView bytes) {
   std::optional<Value> value(std::in_place);
@@ -180,23 +185,12 @@ std::optional<Value> decoded(BytesView bytes) {
   return value;
 }
 
-/// A byte says which one it is.
-template <class... Kinds>
-Bytes encoded(const std::variant<Kinds...>& value) {
-  Bytes out{static_cast<std::byte>(value.index())};
+template <class Value>
+Bytes encoded(const Value& value) {
+  Bytes out;
   wire::Writer io(out);
-  std::visit([&](const auto& kind) { fields(io, kind); }, value);
+  fields(io, value);
   return out;
-}
-
-template <class... Kinds>
-void decode_into(std::optional<std::variant<Kinds...>>& value, BytesView bytes) {
-  std::size_t index = 0;
-  const auto take = [&]<class Kind>(std::type_identity<Kind>) {
-    if (bytes.empty() || static_cast<std::size_t>(bytes.front()) != index++) return;
-    if (auto kind = decoded<Kind>(bytes.subspan(1))) value = std::move(*kind);
-  };
-  (take(std::type_identity<Kinds>{}), ...);
 }
 
 }  // namespace
@@ -212,17 +206,9 @@ Bytes encode(const JobSnapshot& job) {
   return out;
 }
 
-std::optional<Question> decode_question(BytesView bytes) {
-  std::optional<Question> question;
-  decode_into(question, bytes);
-  return question;
-}
+std::optional<Question> decode_question(BytesView bytes) { return decoded<Question>(bytes); }
 
-std::optional<Answer> decode_answer(BytesView bytes) {
-  std::optional<Answer> answer;
-  decode_into(answer, bytes);
-  return answer;
-}
+std::optional<Answer> decode_answer(BytesView bytes) { return decoded<Answer>(bytes); }
 
 std::optional<JobSnapshot> decode_snapshot(BytesView bytes) {
   if (ByteReader(bytes).integer<std::uint32_t>() != snapshot_version) return std::nullopt;

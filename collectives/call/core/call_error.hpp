@@ -10,6 +10,11 @@
 
 namespace dlaunch {
 
+/// The program's call was wrong: it fails, and breaks nothing.
+inline bool is_wrong_call(const Error& error) {
+  return error.errc() == Errc::misuse || error.errc() == Errc::unsupported;
+}
+
 /// What a call throws: an Error that knows more than its sentence.
 class CallError : public Error {
  public:

@@ -4,6 +4,7 @@
 #include "runtime/store/protocol/wire_codec.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 namespace dlaunch {

@@ -174,10 +174,11 @@ bool Investigation::fill(ending::TimedOut& late, const Ready& ready) {
   if (heard_) return true;
   if (ready()) return false;
   for (const int rank : late.asked) {
-    auto& sight = late.ranks.emplace_back(sight_of(rank));
+    ending::Sight sight = sight_of(rank);
     const auto answer = inquiry.answers.find(rank);
     if (answer != inquiry.answers.end()) sight.answer = answered<transport::Doing>(answer->second);
     if (const auto found = seen.find(rank); found != seen.end()) sight.seen = found->second;
+    late.ranks.push_back(std::move(sight));
   }
   if (frame_.setting.flight != nullptr) late.recorded_as = frame_.setting.flight->communicator();
   late.shortage = mesh_.shortage();

@@ -37,6 +37,24 @@ struct Waiting {
   }
 };
 
+inline std::span<const int> Waiting::to_receive() const {
+  if (rank) return {&*rank, 1};
+  if (receive == nullptr) return ranks;
+  if (receive->state == transport::Receive::State::done) return {};
+  if (receive->state == transport::Receive::State::filling) return {&receive->source, 1};
+  return receive->from == any_source ? receive->sources : std::span(&receive->from, 1);
+}
+
+inline bool Waiting::any() const {
+  if (receive == nullptr) return !ranks.empty();
+  return receive->from == any_source && receive->state == transport::Receive::State::waiting;
+}
+
+inline std::span<const int> Waiting::to_send() const {
+  if (outgoing == nullptr || outgoing->state == transport::Outgoing::State::done) return {};
+  return {&outgoing->to, 1};
+}
+
 /// Whether what is waited for is there. Asked under the mesh's lock.
 using Ready = std::function<bool()>;
 
