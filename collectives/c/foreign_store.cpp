@@ -2,9 +2,8 @@
 
 #include <cstdlib>
 #include <optional>
-#include <span>
 
-/// A store of the program's own behind our interface: its few calls, and what follows from them.
+/// A store of the program's own behind our interface.
 namespace {
 
 using namespace dlaunch::c_api;
@@ -64,18 +63,6 @@ class ForeignStore final : public dlaunch::Store {
     throw Error(Errc::misuse, "the program's store gave no value for '" + text +
                                   "' although its wait returned DL_OK");
   }
-  void wait_all(std::span<const std::string> keys, Clock::time_point deadline) override {
-    try {
-      for (const std::string& key : keys) static_cast<void>(wait(key, deadline));
-    } catch (const Error& error) {
-      if (error.errc() != Errc::timeout) throw;
-      std::string missing;
-      for (const std::string& key : keys) {
-        if (!get(key)) missing += (missing.empty() ? "'" : ", '") + key + "'";
-      }
-      throw Error(Errc::timeout, "the program's store did not get " + missing + " in time");
-    }
-  }
   std::int64_t add(std::string_view key, std::int64_t delta) override {
     const std::string text(key);
     std::int64_t sum = 0;
@@ -94,71 +81,14 @@ class ForeignStore final : public dlaunch::Store {
                            desired.data(), desired.size(), &stored));
     return stored != 0;
   }
-  std::size_t append(std::string_view key, BytesView tail) override {
-    for (;;) {
-      const auto current = get(key);
-      Bytes longer = current.value_or(Bytes());
-      longer.insert(longer.end(), tail.begin(), tail.end());
-      std::optional<BytesView> expected;
-      if (current) expected = *current;
-      if (compare_set(key, expected, longer)) return longer.size();
-    }
-  }
   bool erase(std::string_view key) override {
     const std::string text(key);
     int existed = 0;
     check("erase", text, ops_.erase(self_, text.c_str(), &existed));
     return existed != 0;
   }
-  std::vector<std::optional<Bytes>> multi_get(std::span<const std::string> keys) override {
-    std::vector<std::optional<Bytes>> values;
-    for (const std::string& key : keys) values.push_back(get(key));
-    return values;
-  }
-  void multi_set(std::span<const std::string> keys, std::span<const Bytes> values) override {
-    for (std::size_t i = 0; i < keys.size(); ++i) set(keys[i], values[i]);
-  }
-
-  void barrier(std::string_view name, int contributor, int count,
-               Clock::time_point deadline) override {
-    static_cast<void>(all_gather(name, contributor, count, {}, deadline));
-  }
-  /// Each turn has keys of its own. A rank that is done with a turn knows that all have begun it,
-  /// so all are done with the one before: its key can go.
-  std::vector<Bytes> all_gather(std::string_view name, int contributor, int count, BytesView blob,
-                                Clock::time_point deadline) override {
-    const std::string prefix = std::string(name) + "/";
-    if (contributor < 0 || contributor >= count) {
-      throw Error(Errc::misuse, "'" + std::string(name) + "': contributor " +
-                                    std::to_string(contributor) + " is none of " +
-                                    std::to_string(count));
-    }
-    const auto key = [&](std::int64_t turn, int rank) {
-      return prefix + std::to_string(turn) + "/" + std::to_string(rank);
-    };
-    const std::int64_t turn = add(prefix + "turn/" + std::to_string(contributor), 1);
-    set(key(turn, contributor), blob);
-    std::vector<std::string> keys;
-    for (int rank = 0; rank < count; ++rank) keys.push_back(key(turn, rank));
-    wait_all(keys, deadline);
-    std::vector<Bytes> blobs;
-    for (const std::string& each : keys) blobs.push_back(wait(each, deadline));
-    erase(key(turn - 1, contributor));
-    return blobs;
-  }
-
-  void set_leased(std::string_view, BytesView, Clock::duration) override { lacks("leases"); }
-  std::vector<std::string> list(std::string_view) override { lacks("list"); }
-  void push(std::string_view, BytesView) override { lacks("queues"); }
-  Bytes pop(std::string_view, Clock::time_point) override { lacks("queues"); }
-  std::optional<Bytes> try_pop(std::string_view) override { lacks("queues"); }
-  std::size_t queue_size(std::string_view) override { lacks("queues"); }
-  dlaunch::KeyChange watch(std::string_view, Clock::time_point) override { lacks("watch"); }
 
  private:
-  [[noreturn]] static void lacks(const char* what) {
-    throw Error(Errc::unsupported, std::string("a store of the program's own has no ") + what);
-  }
   void check(const char* call, const std::string& key, dl_status status) const {
     if (status == DL_OK) return;
     const char* why = ops_.last_message != nullptr ? ops_.last_message(self_) : nullptr;

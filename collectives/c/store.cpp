@@ -12,6 +12,9 @@ using namespace dlaunch::c_api;
 using dlaunch::Bytes;
 using dlaunch::BytesView;
 using dlaunch::Clock;
+using dlaunch::Errc;
+using dlaunch::Error;
+using dlaunch::JobStore;
 using dlaunch::Store;
 
 Clock::time_point deadline_of(std::int64_t timeout_ms) {
@@ -72,6 +75,23 @@ dl_status on_store(dl_store* store, Body&& body, const char* call = __builtin_FU
       store, [&] { body(*store->store); }, call);
 }
 
+/// The same where only dlaunch's own will do: `what` others lack.
+template <class Body>
+dl_status on_job_store(dl_store* store, const char* what, Body&& body,
+                       const char* call = __builtin_FUNCTION()) {
+  return guarded_on(
+      store,
+      [&] {
+        auto* const ours = dynamic_cast<JobStore*>(store->store.get());
+        if (ours == nullptr) {
+          throw Error(Errc::unsupported,
+                      std::string("a store of the program's own has no ") + what);
+        }
+        body(*ours);
+      },
+      call);
+}
+
 }  // namespace
 
 void dl_store_free(dl_store* store) { delete store; }
@@ -83,7 +103,7 @@ dl_status dl_store_set(dl_store* store, const char* key, const void* value, size
 
 dl_status dl_store_set_leased(dl_store* store, const char* key, const void* value, size_t bytes,
                               int64_t lease_ms) {
-  return on_store(store, [&](Store& s) {
+  return on_job_store(store, "leases", [&](JobStore& s) {
     s.set_leased(text_of(key, "key"), bytes_of(value, bytes, "value"), duration_of(lease_ms));
   });
 }
@@ -105,7 +125,7 @@ dl_status dl_store_wait(dl_store* store, const char* key, int64_t timeout_ms, dl
 dl_status dl_store_wait_all(dl_store* store, const char* const* keys, size_t count,
                             int64_t timeout_ms) {
   return on_store(store,
-                  [&](Store& s) { s.wait_all(texts_of(keys, count), deadline_of(timeout_ms)); });
+                  [&](Store& s) { wait_all(s, texts_of(keys, count), deadline_of(timeout_ms)); });
 }
 
 dl_status dl_store_add(dl_store* store, const char* key, int64_t delta, int64_t* sum) {
@@ -132,7 +152,7 @@ dl_status dl_store_compare_set(dl_store* store, const char* key, const void* exp
 dl_status dl_store_append(dl_store* store, const char* key, const void* tail, size_t bytes,
                           size_t* size) {
   return on_store(store, [&](Store& s) {
-    const std::size_t now = s.append(text_of(key, "key"), bytes_of(tail, bytes, "tail"));
+    const std::size_t now = append(s, text_of(key, "key"), bytes_of(tail, bytes, "tail"));
     if (size != nullptr) *size = now;
   });
 }
@@ -145,7 +165,7 @@ dl_status dl_store_erase(dl_store* store, const char* key, int* existed) {
 }
 
 dl_status dl_store_list(dl_store* store, const char* prefix, char*** keys, size_t* count) {
-  return on_store(store, [&](Store& s) {
+  return on_job_store(store, "list", [&](JobStore& s) {
     auto& list = place(keys, "keys");
     auto& size = place(count, "count");
     const auto found = s.list(text_of(prefix, "prefix"));
@@ -159,7 +179,7 @@ dl_status dl_store_multi_get(dl_store* store, const char* const* keys, size_t co
   return on_store(store, [&](Store& s) {
     require(values != nullptr || count == 0, "'values' is a null pointer");
     Copies copies;
-    for (const auto& value : s.multi_get(texts_of(keys, count))) copies.add(copied_if_any(value));
+    for (const auto& value : multi_get(s, texts_of(keys, count))) copies.add(copied_if_any(value));
     copies.hand_out(values);
   });
 }
@@ -173,31 +193,32 @@ dl_status dl_store_multi_set(dl_store* store, const char* const* keys, const dl_
       const BytesView bytes = bytes_of(value.data, value.size, "values[i].data");
       all.emplace_back(bytes.begin(), bytes.end());
     }
-    s.multi_set(texts_of(keys, count), all);
+    multi_set(s, texts_of(keys, count), all);
   });
 }
 
 dl_status dl_store_push(dl_store* store, const char* queue, const void* value, size_t bytes) {
-  return on_store(
-      store, [&](Store& s) { s.push(text_of(queue, "queue"), bytes_of(value, bytes, "value")); });
+  return on_job_store(store, "queues", [&](JobStore& s) {
+    s.push(text_of(queue, "queue"), bytes_of(value, bytes, "value"));
+  });
 }
 
 dl_status dl_store_pop(dl_store* store, const char* queue, int64_t timeout_ms, dl_bytes* value) {
-  return on_store(store, [&](Store& s) {
+  return on_job_store(store, "queues", [&](JobStore& s) {
     auto& result = place(value, "value");
     result = copied(s.pop(text_of(queue, "queue"), deadline_of(timeout_ms)));
   });
 }
 
 dl_status dl_store_try_pop(dl_store* store, const char* queue, dl_bytes* value) {
-  return on_store(store, [&](Store& s) {
+  return on_job_store(store, "queues", [&](JobStore& s) {
     auto& result = place(value, "value");
     result = copied_if_any(s.try_pop(text_of(queue, "queue")));
   });
 }
 
 dl_status dl_store_queue_size(dl_store* store, const char* queue, size_t* size) {
-  return on_store(store, [&](Store& s) {
+  return on_job_store(store, "queues", [&](JobStore& s) {
     auto& result = place(size, "size");
     result = s.queue_size(text_of(queue, "queue"));
   });
@@ -209,7 +230,7 @@ dl_status dl_store_watch(dl_store* store, const char* key, int64_t timeout_ms, d
   static_assert(DL_CREATED == static_cast<int>(Kind::created) &&
                 DL_UPDATED == static_cast<int>(Kind::updated) &&
                 DL_DELETED == static_cast<int>(Kind::deleted));
-  return on_store(store, [&](Store& s) {
+  return on_job_store(store, "watch", [&](JobStore& s) {
     auto& kind = place(change, "change");
     auto& result = place(value, "value");
     const auto seen = s.watch(text_of(key, "key"), deadline_of(timeout_ms));
@@ -221,7 +242,7 @@ dl_status dl_store_watch(dl_store* store, const char* key, int64_t timeout_ms, d
 dl_status dl_store_barrier(dl_store* store, const char* name, int contributor, int count,
                            int64_t timeout_ms) {
   return on_store(store, [&](Store& s) {
-    s.barrier(text_of(name, "name"), contributor, count, deadline_of(timeout_ms));
+    barrier(s, text_of(name, "name"), contributor, count, deadline_of(timeout_ms));
   });
 }
 
@@ -230,8 +251,8 @@ dl_status dl_store_all_gather(dl_store* store, const char* name, int contributor
   return on_store(store, [&](Store& s) {
     require(blobs != nullptr, "'blobs' is a null pointer");
     Copies copies;
-    for (const Bytes& each : s.all_gather(text_of(name, "name"), contributor, count,
-                                          bytes_of(blob, bytes, "blob"), deadline_of(timeout_ms))) {
+    for (const Bytes& each : all_gather(s, text_of(name, "name"), contributor, count,
+                                        bytes_of(blob, bytes, "blob"), deadline_of(timeout_ms))) {
       copies.add(copied(each));
     }
     copies.hand_out(blobs);

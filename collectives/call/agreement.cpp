@@ -102,7 +102,7 @@ class Meeting {
       if (!is_lost(rank)) keys.push_back(key(std::to_string(rank)));
     }
     try {
-      setting_.mesh.store().wait_all(keys, until);
+      wait_all(setting_.mesh.store(), keys, until);
       return true;
     } catch (const Error& error) {
       if (error.errc() != Errc::timeout) throw;
@@ -120,7 +120,7 @@ class Meeting {
       keys.push_back(key(std::to_string(rank)));
     }
     if (keys.empty()) return;
-    const auto found = setting_.mesh.store().multi_get(keys);
+    const auto found = multi_get(setting_.mesh.store(), keys);
     for (std::size_t i = 0; i < found.size(); ++i) {
       if (!found[i]) continue;
       const auto brought = decode_brought(*found[i]);

@@ -39,14 +39,14 @@ std::optional<Member> member_from(int rank, int size, const std::optional<Bytes>
   return Member{rank, size, presence->pid, presence->hostname};
 }
 
-std::vector<std::optional<Bytes>> read_members(Store& store, int size) {
+std::vector<std::optional<Bytes>> read_members(JobStore& store, int size) {
   std::vector<std::string> keys;
   for (int rank = 0; rank < size; ++rank) keys.push_back(member_key(rank));
   return store.multi_get(keys);
 }
 
 /// The ranks that came, by what each has published.
-Roster roster_of(Store& store, int size) {
+Roster roster_of(JobStore& store, int size) {
   Roster roster(size);
   const auto values = read_members(store, size);
   for (int rank = 0; rank < size; ++rank) {
@@ -57,7 +57,7 @@ Roster roster_of(Store& store, int size) {
   return roster;
 }
 
-void publish(Store& store, MemberLink& link, const Joining& joining) {
+void publish(JobStore& store, MemberLink& link, const Joining& joining) {
   const WorldInfo& info = joining.place.info;
   unique_fd listener = link.take_listener();
   if (!listener) listener = listen_tcp(resolve(joining.mesh_host, 0).at(0));
@@ -70,7 +70,7 @@ void publish(Store& store, MemberLink& link, const Joining& joining) {
 }
 
 /// Before the barrier, which lets nobody look up: rank 0 tells once who has not come.
-void await_members(Store& store, const Joining& joining) {
+void await_members(JobStore& store, const Joining& joining) {
   const int size = joining.place.info.size;
   const Notice notice = waiting_notice(joining, "all ranks");
   std::vector<std::string> keys;
@@ -85,7 +85,7 @@ void await_members(Store& store, const Joining& joining) {
 }
 
 /// From what all have published.
-void find_place(Store& store, WorldInfo& info) {
+void find_place(JobStore& store, WorldInfo& info) {
   std::vector<std::string> hosts;
   for (const auto& value : read_members(store, info.size)) {
     const auto presence = value ? presence_from(as_text(*value)) : std::nullopt;
@@ -95,7 +95,7 @@ void find_place(Store& store, WorldInfo& info) {
 }
 
 /// The error to throw where forming failed with `error`: whoever hosts the store knows more.
-Error forming_error(MemberLink& link, Store& store, const Joining& joining, const Error& error) {
+Error forming_error(MemberLink& link, JobStore& store, const Joining& joining, const Error& error) {
   // The host's last words may still wait behind a connection that broke while we were sending.
   if (error.errc() == Errc::peer_lost) link.read_last_words();
   if (auto said = link.aborted()) return *said;
@@ -159,7 +159,7 @@ void place_by_hosts(std::span<const std::string> host_of_rank, WorldInfo& info) 
 
 World form_world(const std::shared_ptr<MemberLink>& link, Joining joining) {
   WorldInfo& info = joining.place.info;
-  const std::shared_ptr<Store> store(link, &link->client());  // As long as the link.
+  const std::shared_ptr<JobStore> store(link, &link->client());  // As long as the link.
   try {
     publish(*store, *link, joining);
     if (info.rank == 0 && !joining.table.empty()) publish_table(*store, joining.table);

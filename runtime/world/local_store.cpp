@@ -1,281 +1,155 @@
 #include "runtime/world/local_store.hpp"
 
-#include "runtime/base/bytes.hpp"
 #include "runtime/base/phrases.hpp"
+#include "runtime/store/client/carrier.hpp"
+#include "runtime/store/client/watched.hpp"
+#include "runtime/store/native/native_spaces.hpp"
 
 #include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
 #include <utility>
+#include <variant>
 
 namespace dlaunch {
 namespace {
 
-using store::Answer;
-using store::Caller;
-using store::Effects;
-
 constexpr std::uint64_t own_client = 1;
-/// The limit for one watched key; a watcher that falls further behind misses the oldest.
-constexpr std::size_t changes_max = 1024;
 
-std::optional<Bytes> copied(const std::optional<BytesView>& view) {
-  if (!view) return std::nullopt;
-  return Bytes(view->begin(), view->end());
-}
-
-std::vector<std::string_view> views_of(std::span<const std::string> texts) {
-  return {texts.begin(), texts.end()};
-}
-
-/// Throws if the answer is no answer.
-void check(const std::string& what, const Answer& answer) {
-  if (const auto* refused = std::get_if<store::Refused>(&answer)) {
-    throw Error(Errc::refused, what + ": " + refused->reason);
+/// Lets the one client in, and keeps what is answered to it.
+struct OneClient final : store::Host, store::Outbox {
+  std::variant<wire::Welcome, Refusal> admit(store::ConnectionId, const wire::Hello&) override {
+    return wire::Welcome{};
   }
-  if (const auto* late = std::get_if<store::TimedOut>(&answer)) {
-    std::string missing;
-    if (!late->keys.empty()) missing = ": missing " + joined(late->keys, in_quotes);
-    if (!late->contributors.empty()) {
-      missing = ": missing rank " +
-                joined(late->contributors, [](int rank) { return std::to_string(rank); });
+  void on_other_version(store::ConnectionId, std::uint32_t) override {}
+  void on_message(store::ConnectionId, const wire::FrameHeader&, BytesView) override {}
+  void on_closed(store::ConnectionId, bool) override {}
+
+  Bytes& buffer() override { return answers; }
+  void share(std::shared_ptr<const Bytes> block) override {
+    answers.insert(answers.end(), block->begin(), block->end());
+  }
+  void close() override {}
+  bool congested() const override { return false; }
+
+  Bytes answers;
+};
+
+/// A session of the native protocol, called under a lock. Whoever waits for its own deadline lets
+/// the session answer whatever is due.
+class InProcess final : public store::Carrier {
+ public:
+  InProcess() {
+    Bytes greeting;
+    wire::encode_preface(greeting);
+    wire::encode_frame(greeting, {}, wire::Hello{});
+    session_->feed(greeting, Clock::now());
+    client_.answers.clear();
+  }
+
+  Reply call(wire::Type type, BytesView payload, Clock::time_point, const std::string&) override {
+    std::unique_lock lock(mutex_);
+    std::optional<Reply> reply;
+    const std::uint64_t request = ++last_request_;
+    calls_.emplace(request, &reply);
+    ask(request, type, payload);
+    wait_until(lock, Clock::time_point::max(), [&] { return reply.has_value(); });
+    return *std::move(reply);
+  }
+
+  std::uint64_t subscribe(std::string_view key) override {
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t request = ++last_request_;
+    watches_.emplace(request, store::Watched(std::string(key)));
+    Bytes payload;
+    wire::encode(payload, wire::Watch{key});
+    ask(request, wire::Type::watch, payload);
+    return request;
+  }
+  KeyChange next_change(std::uint64_t subscription, Clock::time_point deadline,
+                        const std::string& what) override {
+    std::unique_lock lock(mutex_);
+    store::Watched& watched = watches_.at(subscription);
+    const auto start = Clock::now();
+    if (!wait_until(lock, deadline, [&] { return watched.has_news(); })) {
+      throw Error(Errc::timeout, what + ": no change within " + seconds_text(Clock::now() - start));
     }
-    throw Error(Errc::timeout, what + " timed out" + missing);
+    return watched.take();
   }
-}
 
-std::int64_t number_in(const Answer& answer) { return std::get<store::Number>(answer).value; }
+  void require_ours() const override {}
+  const std::string& peer() const override { return name_; }
+  Clock::duration patience() const override { return Clock::duration::max(); }
+  bool outlives_us() const override { return false; }
 
-void nothing(const Answer&) {}
+ private:
+  void ask(std::uint64_t request, wire::Type type, BytesView payload) {
+    Bytes frame;
+    wire::encode_frame(frame, {0, type, 0, request, 0}, payload);
+    session_->feed(frame, Clock::now());
+    take_answers();
+  }
+
+  void take_answers() {
+    if (client_.answers.empty()) return;
+    const Bytes answers = std::exchange(client_.answers, {});
+    for (BytesView rest = answers; !rest.empty();) {
+      const wire::FrameHeader header = wire::decode_header(rest);
+      take(header, rest.subspan(wire::header_bytes, header.length));
+      rest = rest.subspan(wire::header_bytes + header.length);
+    }
+    answered_.notify_all();
+  }
+  void take(const wire::FrameHeader& header, BytesView payload) {
+    if (const auto call = calls_.find(header.request); call != calls_.end()) {
+      *call->second = Reply{header, Bytes(payload.begin(), payload.end())};
+      calls_.erase(call);
+      return;
+    }
+    const auto watch = watches_.find(header.request);
+    const auto change = wire::decode<wire::Changed>(payload);
+    if (watch == watches_.end() || !change) return;
+    std::optional<Bytes> value;
+    if (change->value) value.emplace(change->value->begin(), change->value->end());
+    watch->second.changed({change->kind, std::string(change->key), std::move(value)});
+  }
+
+  /// False when the deadline has passed and `ready` is still false.
+  template <class Ready>
+  bool wait_until(std::unique_lock<std::mutex>& lock, Clock::time_point deadline, Ready ready) {
+    while (!ready()) {
+      const auto now = Clock::now();
+      if (now >= deadline) return false;
+      const auto due = spaces_.next_deadline().value_or(deadline);
+      if (due <= now) {
+        spaces_.tick(now);
+        take_answers();
+      } else if (const auto next = std::min(due, deadline); next == Clock::time_point::max()) {
+        answered_.wait(lock);
+      } else {
+        answered_.wait_until(lock, next);
+      }
+    }
+    return true;
+  }
+
+  const std::string name_ = "the store of this process";
+  std::mutex mutex_;
+  std::condition_variable answered_;
+  OneClient client_;
+  store::NativeSpaces spaces_{client_, {}};
+  const std::unique_ptr<store::Session> session_ = spaces_.open(own_client, client_);
+  std::uint64_t last_request_ = 0;
+  std::map<std::uint64_t, std::optional<Reply>*> calls_;  ///< Not yet answered, by request.
+  std::map<std::uint64_t, store::Watched> watches_;       ///< By request.
+};
 
 }  // namespace
 
-void LocalStore::ask(const std::string& what, const Ask& question, const Take& take,
-                     Clock::time_point deadline) {
-  std::unique_lock lock(mutex_);
-  std::exception_ptr failure;
-  bool done = false;
-  const Take taking = [&](const Answer& answer) {
-    done = true;
-    try {
-      check(what, answer);
-      take(answer);
-    } catch (const Error&) {
-      failure = std::current_exception();
-    }
-  };
-  const std::uint64_t request = ++last_request_;
-  pending_.emplace(request, &taking);
-  Effects effects;
-  question({own_client, request}, effects);
-  deliver(effects);
-  while (!done) {
-    // A caller that waits for its own deadline lets the core expire whatever is due.
-    if (answered_.wait_until(lock, deadline) == std::cv_status::timeout && !done) {
-      Effects expired;
-      values_.tick(std::max(Clock::now(), deadline), expired);
-      deliver(expired);
-    }
-  }
-  if (failure) std::rethrow_exception(failure);
-}
-
-void LocalStore::deliver(const Effects& effects) {
-  for (const store::Effect& effect : effects) {
-    if (const auto* changed = std::get_if<store::Changed>(&effect.answer)) {
-      auto& queue = changes_[effect.to.request];
-      queue.push_back({changed->kind, std::string(changed->key), copied(changed->after)});
-      if (queue.size() > changes_max) queue.pop_front();
-    } else if (const auto found = pending_.find(effect.to.request); found != pending_.end()) {
-      (*found->second)(effect.answer);
-      pending_.erase(found);
-    }
-  }
-  if (!effects.empty()) answered_.notify_all();
-}
-
-void LocalStore::set(std::string_view key, BytesView value) {
-  ask(
-      "set", [&](Caller by, Effects& out) { values_.set(by, key, value, out); }, nothing);
-}
-
-void LocalStore::set_leased(std::string_view key, BytesView value, Clock::duration) {
-  set(key, value);
-}
-
-std::optional<Bytes> LocalStore::get(std::string_view key) {
-  std::optional<Bytes> result;
-  ask(
-      "get", [&](Caller by, Effects& out) { values_.get(by, key, out); },
-      [&](const Answer& answer) {
-        if (const auto* found = std::get_if<store::Found>(&answer)) result = copied(found->value);
-      });
-  return result;
-}
-
-Bytes LocalStore::wait(std::string_view key, Clock::time_point deadline) {
-  Bytes result;
-  ask(
-      "wait for '" + std::string(key) + "'",
-      [&](Caller by, Effects& out) { values_.wait_get(by, key, deadline, out); },
-      [&](const Answer& answer) {
-        const BytesView value = std::get<store::Found>(answer).value;
-        result.assign(value.begin(), value.end());
-      },
-      deadline);
-  return result;
-}
-
-void LocalStore::wait_all(std::span<const std::string> keys, Clock::time_point deadline) {
-  const auto views = views_of(keys);
-  ask(
-      "wait", [&](Caller by, Effects& out) { values_.wait(by, views, deadline, out); }, nothing,
-      deadline);
-}
-
-std::int64_t LocalStore::add(std::string_view key, std::int64_t delta) {
-  std::int64_t sum = 0;
-  ask(
-      "add", [&](Caller by, Effects& out) { values_.add(by, key, delta, out); },
-      [&](const Answer& answer) { sum = number_in(answer); });
-  return sum;
-}
-
-bool LocalStore::compare_set(std::string_view key, std::optional<BytesView> expected,
-                             BytesView desired) {
-  bool stored = false;
-  ask(
-      "compare_set",
-      [&](Caller by, Effects& out) { values_.compare_set(by, key, expected, desired, out); },
-      [&](const Answer& answer) { stored = std::get<store::Compared>(answer).stored; });
-  return stored;
-}
-
-std::size_t LocalStore::append(std::string_view key, BytesView tail) {
-  std::size_t size = 0;
-  ask(
-      "append", [&](Caller by, Effects& out) { values_.append(by, key, tail, out); },
-      [&](const Answer& answer) { size = static_cast<std::size_t>(number_in(answer)); });
-  return size;
-}
-
-bool LocalStore::erase(std::string_view key) {
-  bool existed = false;
-  ask(
-      "erase", [&](Caller by, Effects& out) { values_.erase(by, key, out); },
-      [&](const Answer& answer) { existed = number_in(answer) != 0; });
-  return existed;
-}
-
-std::vector<std::string> LocalStore::list(std::string_view prefix) {
-  std::vector<std::string> keys;
-  ask(
-      "list", [&](Caller by, Effects& out) { values_.list(by, prefix, out); },
-      [&](const Answer& answer) { keys = std::get<store::KeyList>(answer).keys; });
-  return keys;
-}
-
-std::vector<std::optional<Bytes>> LocalStore::multi_get(std::span<const std::string> keys) {
-  std::vector<std::optional<Bytes>> values;
-  const auto views = views_of(keys);
-  ask(
-      "multi_get", [&](Caller by, Effects& out) { values_.multi_get(by, views, out); },
-      [&](const Answer& answer) {
-        for (const auto& value : std::get<store::FoundMany>(answer).values) {
-          values.push_back(copied(value));
-        }
-      });
-  return values;
-}
-
-void LocalStore::multi_set(std::span<const std::string> keys, std::span<const Bytes> values) {
-  const auto names = views_of(keys);
-  const std::vector<BytesView> views(values.begin(), values.end());
-  ask(
-      "multi_set", [&](Caller by, Effects& out) { values_.multi_set(by, names, views, out); },
-      nothing);
-}
-
-void LocalStore::push(std::string_view queue, BytesView value) {
-  ask(
-      "push", [&](Caller by, Effects& out) { values_.push(by, queue, value, out); }, nothing);
-}
-
-Bytes LocalStore::pop(std::string_view queue, Clock::time_point deadline) {
-  Bytes result;
-  ask(
-      "pop from '" + std::string(queue) + "'",
-      [&](Caller by, Effects& out) { values_.pop(by, queue, deadline, out); },
-      [&](const Answer& answer) {
-        result = std::get<store::Popped>(answer).value.value_or(Bytes{});
-      },
-      deadline);
-  return result;
-}
-
-std::optional<Bytes> LocalStore::try_pop(std::string_view queue) {
-  std::optional<Bytes> result;
-  ask(
-      "try_pop", [&](Caller by, Effects& out) { values_.try_pop(by, queue, out); },
-      [&](const Answer& answer) { result = std::get<store::Popped>(answer).value; });
-  return result;
-}
-
-std::size_t LocalStore::queue_size(std::string_view queue) {
-  std::size_t size = 0;
-  ask(
-      "queue_size", [&](Caller by, Effects& out) { values_.queue_size(by, queue, out); },
-      [&](const Answer& answer) { size = static_cast<std::size_t>(number_in(answer)); });
-  return size;
-}
-
-KeyChange LocalStore::watch(std::string_view key, Clock::time_point deadline) {
-  std::unique_lock lock(mutex_);
-  auto watching = watches_.find(key);
-  if (watching == watches_.end()) {
-    watching = watches_.emplace(std::string(key), ++last_request_).first;
-    Effects effects;
-    values_.watch({own_client, watching->second}, key, effects);
-    deliver(effects);
-  }
-  auto& queue = changes_[watching->second];
-  if (!answered_.wait_until(lock, deadline, [&] { return !queue.empty(); })) {
-    throw Error(Errc::timeout, in_quotes(key) + " did not change before the deadline");
-  }
-  KeyChange change = std::move(queue.front());
-  queue.pop_front();
-  return change;
-}
-
-void LocalStore::barrier(std::string_view name, int contributor, int count,
-                         Clock::time_point deadline) {
-  ask(
-      "barrier '" + std::string(name) + "'",
-      [&](Caller by, Effects& out) {
-        const auto round = rounds_[{std::string(name), contributor}]++;
-        values_.barrier(by, name, round, count, std::span(&contributor, 1), deadline, out);
-      },
-      nothing, deadline);
-}
-
-std::vector<Bytes> LocalStore::all_gather(std::string_view name, int contributor, int count,
-                                          BytesView blob, Clock::time_point deadline) {
-  std::vector<Bytes> blobs;
-  ask(
-      "all_gather '" + std::string(name) + "'",
-      [&](Caller by, Effects& out) {
-        const auto round = rounds_[{std::string(name), contributor}]++;
-        values_.all_gather(by, name, round, count, std::span(&contributor, 1), std::span(&blob, 1),
-                           deadline, out);
-      },
-      [&](const Answer& answer) {
-        const auto& gathered = std::get<store::Gathered>(answer);
-        ByteReader reader(*gathered.block);
-        for (int i = 0; i < gathered.count; ++i) {
-          const BytesView bytes = reader.bytes(reader.left());
-          blobs.emplace_back(bytes.begin(), bytes.end());
-        }
-      },
-      deadline);
-  return blobs;
-}
+LocalStore::LocalStore() : JobStore(std::make_unique<InProcess>()) {}
 
 }  // namespace dlaunch

@@ -108,7 +108,7 @@ void rank_zero_first(const World& world, const std::function<void()>& block, boo
       own = std::current_exception();  // The others still wait for this rank below.
     }
   }
-  store.barrier(turn.name + "/done", turn.rank, turn.size, deadline);
+  barrier(store, turn.name + "/done", turn.rank, turn.size, deadline);
   if (own) std::rethrow_exception(own);
   if (const auto word = store.get(late_failure)) throw_if_failed(*word);
 }

@@ -6,6 +6,7 @@
 #include <dlaunch/world.hpp>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstdlib>
 #include <functional>
 #include <map>

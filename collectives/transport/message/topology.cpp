@@ -83,7 +83,7 @@ const Topology* Survey::ask(Store& store) {
     const std::size_t end = std::min(first + locations_per_request, unknown.size());
     std::vector<std::string> keys;
     for (std::size_t i = first; i < end; ++i) keys.push_back(key_of(unknown[i]));
-    const auto values = store.multi_get(keys);
+    const auto values = multi_get(store, keys);
     for (std::size_t i = 0; i < keys.size(); ++i) {
       if (!values[i]) continue;
       const std::size_t rank = unknown[first + i];

@@ -12,10 +12,13 @@
 
 namespace dlaunch::store {
 
+class Link;
+
 /// Speaks the native protocol over one connection; no thread of its own. Any thread may call; a
 /// waiting caller reads for all of them (leader and followers). If `reconnect` is given, a broken
-/// connection is opened again and unanswered requests are repeated under the same session.
-class Client : public Store {
+/// connection is opened again and unanswered requests are repeated under the same session. Says
+/// goodbye when it is destroyed.
+class Client final : public JobStore {
  public:
   struct Options {
     wire::Hello hello;
@@ -32,7 +35,6 @@ class Client : public Store {
 
   /// Sends preface and HELLO, waits for WELCOME; throws what the server refused with.
   Client(unique_fd connected, Options options, OnPush on_push, Clock::time_point deadline);
-  ~Client() override;  ///< Says goodbye.
 
   const wire::Welcome& welcome() const;
   /// To poll beside other descriptors; when readable, call `dispatch`.
@@ -42,32 +44,10 @@ class Client : public Store {
   /// Sends a message without waiting for an answer. Never throws.
   void tell(wire::Type type, BytesView payload) noexcept;
 
-  void set(std::string_view key, BytesView value) override;
-  void set_leased(std::string_view key, BytesView value, Clock::duration lease) override;
-  std::optional<Bytes> get(std::string_view key) override;
-  Bytes wait(std::string_view key, Clock::time_point deadline) override;
-  void wait_all(std::span<const std::string> keys, Clock::time_point deadline) override;
-  std::int64_t add(std::string_view key, std::int64_t delta) override;
-  bool compare_set(std::string_view key, std::optional<BytesView> expected,
-                   BytesView desired) override;
-  std::size_t append(std::string_view key, BytesView tail) override;
-  bool erase(std::string_view key) override;
-  std::vector<std::string> list(std::string_view prefix) override;
-  std::vector<std::optional<Bytes>> multi_get(std::span<const std::string> keys) override;
-  void multi_set(std::span<const std::string> keys, std::span<const Bytes> values) override;
-  void push(std::string_view queue, BytesView value) override;
-  Bytes pop(std::string_view queue, Clock::time_point deadline) override;
-  std::optional<Bytes> try_pop(std::string_view queue) override;
-  std::size_t queue_size(std::string_view queue) override;
-  KeyChange watch(std::string_view key, Clock::time_point deadline) override;
-  void barrier(std::string_view name, int contributor, int count,
-               Clock::time_point deadline) override;
-  std::vector<Bytes> all_gather(std::string_view name, int contributor, int count, BytesView blob,
-                                Clock::time_point deadline) override;
-
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  explicit Client(Link* owned);
+
+  Link& link_;
 };
 
 }  // namespace dlaunch::store

@@ -19,15 +19,6 @@ namespace {
 
 constexpr auto reconnect_pause = std::chrono::milliseconds(100);
 
-Error failed(const wire::Failed& failure, const std::string& what, const std::string& peer,
-             Clock::duration waited) {
-  if (failure.code == Errc::timeout) {
-    return Error(Errc::timeout,
-                 what + ": timed out after " + seconds_text(waited) + ", " + failure.sentence);
-  }
-  return Error(failure.code, what + ": refused by " + peer + ": " + failure.sentence);
-}
-
 ClientSession::Options session_options(const Client::Options& options) {
   const auto& member = options.hello.member;
   // "rank 1, joining rank 0's store at h:p".
@@ -88,45 +79,33 @@ Link::Lock Link::lock() const {
 
 // ---- Calls ----
 
-Link::Reply Link::call(wire::Type type, Bytes payload, Clock::time_point deadline,
+Link::Reply Link::call(wire::Type type, BytesView payload, Clock::time_point deadline,
                        const std::string& what) {
-  if (payload.size() > wire::frame_bytes_max) {
-    throw Error(Errc::refused, "a request of " + std::to_string(payload.size()) +
-                                   " bytes is too big; the limit is " +
-                                   std::to_string(wire::frame_bytes_max));
-  }
   const auto start = Clock::now();
   std::optional<Reply> reply;
-  {
-    std::condition_variable wake;
-    Lock held = lock();
-    const std::uint64_t request = session_.request(
-        type, welcome().epoch, payload,
-        [&](const wire::FrameHeader& header, BytesView answer) {
-          reply = Reply{header, {answer.begin(), answer.end()}};
-          wake.notify_one();
-        },
-        start);
-    // However this call ends, nobody may write into it afterwards.
-    struct Ended {
-      Link& link;
-      std::uint64_t request;
-      ~Ended() {
-        link.session_.forget(request, Clock::now());
-        link.flush();
-      }
-    };
-    const Ended ended{*this, request};
-    flush();
-    if (!wait_until(held, wake, deadline, [&] { return reply.has_value(); })) {
-      throw Error(Errc::timeout, what + ": no answer from " + options_.peer_name + " for " +
-                                     seconds_text(Clock::now() - start));
+  std::condition_variable wake;
+  Lock held = lock();
+  const std::uint64_t request = session_.request(
+      type, welcome().epoch, payload,
+      [&](const wire::FrameHeader& header, BytesView answer) {
+        reply = Reply{header, {answer.begin(), answer.end()}};
+        wake.notify_one();
+      },
+      start);
+  // However this call ends, nobody may write into it afterwards.
+  struct Ended {
+    Link& link;
+    std::uint64_t request;
+    ~Ended() {
+      link.session_.forget(request, Clock::now());
+      link.flush();
     }
-  }
-  if (reply->header.type == wire::Type::failed) {
-    const auto failure = wire::decode<wire::Failed>(reply->payload);
-    throw failed(failure.value_or(wire::Failed{Errc::internal, "an answer that cannot be read"}),
-                 what, options_.peer_name, Clock::now() - start);
+  };
+  const Ended ended{*this, request};
+  flush();
+  if (!wait_until(held, wake, deadline, [&] { return reply.has_value(); })) {
+    throw Error(Errc::timeout, what + ": no answer from " + options_.peer_name + " for " +
+                                   seconds_text(Clock::now() - start));
   }
   return *std::move(reply);
 }

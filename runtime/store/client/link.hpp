@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/base/os/home_process.hpp"
+#include "runtime/store/client/carrier.hpp"
 #include "runtime/store/client/client.hpp"
 #include "runtime/store/client/watched.hpp"
 #include "runtime/store/session/client_session.hpp"
@@ -20,42 +21,29 @@ namespace dlaunch::store {
 /// The layer below the client's operations: a ClientSession's socket, and nobody but the callers to
 /// read it. The first to wait reads for all (the leader); when it has its answer, another takes
 /// over. Any thread may call.
-class Link {
+class Link final : public Carrier {
  public:
-  struct Reply {
-    wire::FrameHeader header;
-    Bytes payload;
-  };
-
   Link(unique_fd connected, Client::Options options, Client::OnPush on_push,
        Clock::time_point deadline);
-  ~Link();
+  ~Link() override;
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  /// Sends a request and waits for its answer; `what` begins the messages of errors.
-  template <class Message>
-  Reply call(const Message& message, Clock::time_point deadline, const std::string& what) {
-    Bytes payload;
-    wire::encode(payload, message);
-    return call(Message::type, std::move(payload), deadline, what);
-  }
-  Reply call(wire::Type type, Bytes payload, Clock::time_point deadline, const std::string& what);
-
-  /// A watch, which is answered again and again: its number, for next_change.
-  std::uint64_t subscribe(std::string_view key);
+  Reply call(wire::Type type, BytesView payload, Clock::time_point deadline,
+             const std::string& what) override;
+  std::uint64_t subscribe(std::string_view key) override;
   KeyChange next_change(std::uint64_t subscription, Clock::time_point deadline,
-                        const std::string& what);
+                        const std::string& what) override;
+  void require_ours() const override;
+  const std::string& peer() const override { return options_.peer_name; }
+  Clock::duration patience() const override { return options_.timeout; }
+  bool outlives_us() const override { return true; }
 
   void dispatch();
-  /// Throws Error{misuse} in a forked child, where a thread of the parent's may hold any lock for
-  /// ever.
-  void require_ours() const;
   void tell(wire::Type type, BytesView payload);
 
   int fd() const { return fd_.load(); }
   const wire::Welcome& welcome() const { return session_.welcome(); }
-  const Client::Options& options() const { return options_; }
 
  private:
   using Lock = std::unique_lock<std::mutex>;

@@ -56,16 +56,16 @@ void try_in_child(std::optional<World>& world) {
   int status = 0;
   ::waitpid(child, &status, 0);
   std::printf("child ended with %d\n", WEXITSTATUS(status));
-  world->store()->barrier("after the child", world->rank(), world->size(),
-                          dlaunch::deadline_after(std::chrono::seconds(20)));
+  barrier(*world->store(), "after the child", world->rank(), world->size(),
+          dlaunch::deadline_after(std::chrono::seconds(20)));
 }
 
 /// Writes to each neighbour in the memory of the node, and reads what they wrote.
 void share(const World& world) {
   const auto segment = world.membership()->segment();
   const auto everybody = [&](const char* name) {
-    world.store()->barrier(name, world.rank(), world.size(),
-                           dlaunch::deadline_after(std::chrono::seconds(20)));
+    barrier(*world.store(), name, world.rank(), world.size(),
+            dlaunch::deadline_after(std::chrono::seconds(20)));
   };
   const int self = segment ? segment->local_of(world.rank()) : -1;
   for (int other = 0; segment && other < segment->size(); ++other) {

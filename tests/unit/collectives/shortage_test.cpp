@@ -217,17 +217,9 @@ class SilentStore final : public WrappedStore {
     stay_silent();
     return WrappedStore::get(key);
   }
-  std::vector<std::optional<Bytes>> multi_get(std::span<const std::string> keys) override {
-    stay_silent();
-    return WrappedStore::multi_get(keys);
-  }
   Bytes wait(std::string_view key, Clock::time_point deadline) override {
     asked_if_silent();
     return WrappedStore::wait(key, deadline);
-  }
-  void wait_all(std::span<const std::string> keys, Clock::time_point deadline) override {
-    asked_if_silent();
-    WrappedStore::wait_all(keys, deadline);
   }
 
  private:
@@ -285,10 +277,6 @@ class CountingStore final : public WrappedStore {
   std::optional<Bytes> get(std::string_view key) override {
     ++requests_;
     return WrappedStore::get(key);
-  }
-  std::vector<std::optional<Bytes>> multi_get(std::span<const std::string> keys) override {
-    ++requests_;
-    return WrappedStore::multi_get(keys);
   }
 
  private:

@@ -207,8 +207,8 @@ TEST_CASE("rank 0's table is that of all ranks") {
   std::ofstream(path) << "dlaunch-table 1\nlinks.all_reduce.bruck = 123\n";
   const auto outcomes = run_ranks(3, [&](const World& world) {
     if (world.rank() == 0) publish_table(*world.store(), path);
-    world.store()->barrier("told", world.rank(), world.size(),
-                           Clock::now() + std::chrono::seconds(20));
+    barrier(*world.store(), "told", world.rank(), world.size(),
+            Clock::now() + std::chrono::seconds(20));
     Communicator comm(world);
     const Table& table = TableInUse::of(comm);
     if (table.find("links.all_reduce.bruck")->most != 123)
@@ -237,8 +237,8 @@ TEST_CASE("a table that cannot be read is an error that all ranks get alike") {
            {"/dev/zero", "it is not a file"}}) {
     const auto outcomes = run_ranks(2, [&](const World& world) {
       if (world.rank() == 0) publish_table(*world.store(), path);
-      world.store()->barrier("told", world.rank(), world.size(),
-                             Clock::now() + std::chrono::seconds(20));
+      barrier(*world.store(), "told", world.rank(), world.size(),
+              Clock::now() + std::chrono::seconds(20));
       const Communicator comm(world);
     });
     for (const auto& outcome : outcomes) {

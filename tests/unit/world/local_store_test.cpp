@@ -1,6 +1,7 @@
 #include "runtime/world/local_store.hpp"
 
 #include "runtime/base/deadline.hpp"
+#include "tests/support/wrapped_store.hpp"
 
 #include <thread>
 
@@ -41,19 +42,50 @@ TEST_CASE("the map, counters and lists of a store in this process") {
   CHECK(store.compare_set("c", std::nullopt, as_bytes("first")));
   CHECK_FALSE(store.compare_set("c", std::nullopt, as_bytes("second")));
   CHECK(store.compare_set("c", as_bytes("first"), as_bytes("second")));
-  CHECK(store.append("c", as_bytes("!")) == 7);
   CHECK(store.list("a") == std::vector<std::string>{"a", "a/leased"});
   CHECK(store.erase("a"));
   CHECK_FALSE(store.erase("a"));
+}
+
+namespace {
+
+/// What every store does, by one request or by several.
+void does_more(Store& store) {
+  CHECK(append(store, "c", as_bytes("a")) == 1);
+  CHECK(append(store, "c", as_bytes("bc")) == 3);
+  CHECK(as_text(*store.get("c")) == "abc");
   const std::vector<std::string> keys{"x", "y"};
-  const std::vector<Bytes> values{bytes("X"), bytes("Y")};
-  store.multi_set(keys, values);
+  const std::vector<Bytes> values{bytes("X"), {}};
+  multi_set(store, keys, values);
   const std::vector<std::string> asked{"y", "z", "x"};
-  const auto got = store.multi_get(asked);
-  CHECK(got[0] == bytes("Y"));
-  CHECK_FALSE(got[1]);
-  CHECK(got[2] == bytes("X"));
-  store.wait_all(keys, soon());
+  const auto got = multi_get(store, asked);
+  CHECK(got.at(0) == Bytes{});
+  CHECK_FALSE(got.at(1));
+  CHECK(got.at(2) == bytes("X"));
+  wait_all(store, keys, soon());
+  const std::vector<std::string> missing{"x", "m", "n"};
+  const std::string why = failure([&] { wait_all(store, missing, soon()); }, Errc::timeout);
+  CHECK(why.find("'x'") == std::string::npos);
+  CHECK(why.find("'m'") != std::string::npos);
+  CHECK(why.find("'n'") != std::string::npos);
+  std::jthread other([&] {
+    barrier(store, "b", 1, 2, late());
+    all_gather(store, "g", 1, 2, as_bytes("of 1"), late());
+    all_gather(store, "g", 1, 2, as_bytes("of 1 again"), late());
+  });
+  barrier(store, "b", 0, 2, late());
+  CHECK(all_gather(store, "g", 0, 2, {}, late()) == std::vector<Bytes>{{}, bytes("of 1")});
+  CHECK(all_gather(store, "g", 0, 2, {}, late()) == std::vector<Bytes>{{}, bytes("of 1 again")});
+}
+
+}  // namespace
+
+TEST_CASE("what our store does in one request another does by its six calls") {
+  LocalStore ours;
+  does_more(ours);
+  testing::WrappedStore another(std::make_shared<LocalStore>());
+  CHECK(dynamic_cast<JobStore*>(static_cast<Store*>(&another)) == nullptr);
+  does_more(another);
 }
 
 TEST_CASE("waits end with the key, or with its name") {
@@ -118,5 +150,5 @@ TEST_CASE("threads meet in barriers and gathers, again and again") {
 TEST_CASE("a barrier that is not complete names who is missing") {
   LocalStore store;
   const std::string why = failure([&] { store.barrier("b", 1, 3, soon()); }, Errc::timeout);
-  CHECK(why.find("0, 2") != std::string::npos);
+  CHECK(why.find("waiting for 0 and 2") != std::string::npos);
 }

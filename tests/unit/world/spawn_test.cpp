@@ -50,7 +50,7 @@ TEST_CASE("spawned workers find each other as a world") {
                        info.local_size == 4 && info.node_count == 1 &&
                        info.init_method == "dlaunch://" && info.master_addr == "127.0.0.1";
     const std::string mine = std::to_string(rank);
-    const auto all = world.store()->all_gather("ranks", rank, 4, as_bytes(mine), late());
+    const auto all = all_gather(*world.store(), "ranks", rank, 4, as_bytes(mine), late());
     return right && all.size() == 4 && as_text(all[3]) == "3" ? 0 : 9;
   });
 }
@@ -59,7 +59,7 @@ TEST_CASE("workers that take no world may join it by name, or not at all") {
   spawn(3, [](int) {});
   spawn(2, [](int rank) {
     const World world = World::init("dlaunch://");
-    world.store()->barrier("again", rank, 2, late());
+    barrier(*world.store(), "again", rank, 2, late());
     return world.rank() == rank ? 0 : 9;
   });
   spawn(1, [](int, const World&) {});
