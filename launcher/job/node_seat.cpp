@@ -4,6 +4,7 @@
 #include "runtime/base/phrases.hpp"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 namespace dlaunch::launcher {
@@ -196,24 +197,18 @@ void NodeSeat::take_payload(BytesView payload) {
 void NodeSeat::on_push(const wire::FrameHeader& header, BytesView payload) {
   if (over_) return;
   note_stall();
-  if (header.type == message::Asked::type) return take_payload<message::Asked>(payload);
-  if (header.type == message::Answered::type) return take_payload<message::Answered>(payload);
-  switch (header.type) {
-    case wire::Type::admitted:
-      return take_payload<message::Admitted>(payload);
-    case wire::Type::refused:
-      return take_payload<message::Refused>(payload);
-    case wire::Type::stop:
-      return take_payload<message::Stopped>(payload);
-    case wire::Type::ranks_lost:
-      return take_payload<message::RanksLost>(payload);
-    case wire::Type::standing:
-      return take_payload<message::Standing>(payload);
-    case wire::Type::finished:
-      return take_payload<message::Finished>(payload);
-    default:
-      return;  // Heartbeats, and what a later version may say.
-  }
+  const auto take_if = [&]<class Message>(std::type_identity<Message>) {
+    if (header.type == Message::type) take_payload<Message>(payload);
+  };
+  // Besides there are heartbeats, and what a later version may say.
+  take_if(std::type_identity<message::Asked>{});
+  take_if(std::type_identity<message::Answered>{});
+  take_if(std::type_identity<message::Admitted>{});
+  take_if(std::type_identity<message::Refused>{});
+  take_if(std::type_identity<message::Stopped>{});
+  take_if(std::type_identity<message::RanksLost>{});
+  take_if(std::type_identity<message::Standing>{});
+  take_if(std::type_identity<message::Finished>{});
 }
 
 void NodeSeat::take(const message::Admitted& m) {

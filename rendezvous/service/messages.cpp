@@ -307,8 +307,9 @@ std::optional<Message> decode(BytesView payload) {
   return message;
 }
 
-#define DLAUNCH_RENDEZVOUS_MESSAGE(M)        \
-  template void encode<M>(Bytes&, const M&); \
+#define DLAUNCH_RENDEZVOUS_MESSAGE(M)                          \
+  static_assert(wire::party_of(M::type) == wire::Party::host); \
+  template void encode<M>(Bytes&, const M&);                   \
   template std::optional<M> decode<M>(BytesView)
 DLAUNCH_RENDEZVOUS_MESSAGE(Join);
 DLAUNCH_RENDEZVOUS_MESSAGE(Leave);

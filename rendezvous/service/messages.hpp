@@ -16,7 +16,7 @@ constexpr std::size_t communicators_max = 64, calls_max = 64;
 
 /// Agent: its first message after WELCOME, and again after each reconnect.
 struct Join {
-  static constexpr wire::Type type = wire::Type::join;
+  static constexpr wire::Type type{96};
   NodeOffer offer;
   JobRules rules;
   std::optional<Holding> holding;
@@ -24,28 +24,28 @@ struct Join {
 };
 /// Agent: goes on purpose.
 struct Leave {
-  static constexpr wire::Type type = wire::Type::leave;
+  static constexpr wire::Type type{97};
   std::int32_t exit_code = 0;
   std::string reason;
   bool closes = false;
 };
 /// Both ways, every second while nothing else is said; the rendezvous echoes it.
 struct Heartbeat {
-  static constexpr wire::Type type = wire::Type::heartbeat;
+  static constexpr wire::Type type{98};
 };
 /// The times in facts travel as ages, `told` to `heard`: clocks differ.
 struct WorkerFailed {
-  static constexpr wire::Type type = wire::Type::worker_failed;
+  static constexpr wire::Type type{99};
   std::uint64_t epoch = 0;
   Fact fact;
 };
 struct WorkerLeft {
-  static constexpr wire::Type type = wire::Type::worker_left;
+  static constexpr wire::Type type{107};
   std::uint64_t epoch = 0;
   std::int32_t rank = 0;
 };
 struct WorkersEnded {
-  static constexpr wire::Type type = wire::Type::workers_ended;
+  static constexpr wire::Type type{100};
   std::uint64_t epoch = 0;
   rendezvous::WorkersEnded::Outcome outcome{};
   std::int32_t exit_code = 0;
@@ -61,23 +61,20 @@ struct WorkersEnded {
 /// Agent: before WorkersEnded, where the workers ended by themselves; several for many
 /// communicators.
 struct CallsMade {
-  static constexpr wire::Type type = wire::Type::calls_made;
+  static constexpr wire::Type type{108};
   std::uint64_t epoch = 0;
   std::vector<CommunicatorCalls> communicators;
 };
 
 // ---- What agents ask each other. The rendezvous forwards it without reading it. ----
 
-/// Their types, behind those that wire::Type names.
-constexpr wire::Type ask_type{109}, asked_type{110}, answer_type{111}, answered_type{112},
-    answer_taken_type{113};
 /// A question's and an answer's length; a node's questions that are open at one time.
 constexpr std::size_t question_bytes_max = 64u << 10, answer_bytes_max = 8u << 20;
 constexpr std::size_t questions_max = 8;
 
 /// Agent: asks the other nodes of its epoch. Said again, under the same number, after a reconnect.
 struct Ask {
-  static constexpr wire::Type type = ask_type;
+  static constexpr wire::Type type{109};
   static constexpr std::int32_t all_nodes = -1;
   std::uint64_t epoch = 0;
   std::uint64_t number = 0;       ///< Of its own.
@@ -87,21 +84,21 @@ struct Ask {
 };
 /// Rendezvous: another node asks this one.
 struct Asked {
-  static constexpr wire::Type type = asked_type;
+  static constexpr wire::Type type{110};
   std::uint64_t epoch = 0;
   std::uint64_t number = 0;  ///< The rendezvous' own.
   Bytes question;
 };
 /// Agent: its answer.
 struct Answer {
-  static constexpr wire::Type type = answer_type;
+  static constexpr wire::Type type{111};
   std::uint64_t epoch = 0;
   std::uint64_t number = 0;  ///< That of Asked.
   Bytes answer;
 };
 /// Rendezvous: a node's answer, for the one that asked.
 struct Answered {
-  static constexpr wire::Type type = answered_type;
+  static constexpr wire::Type type{112};
   static constexpr std::int32_t no_more = -1;
   std::uint64_t number = 0;  ///< That of Ask.
   /// The rank of the answering node. no_more: those that have not answered will not.
@@ -110,7 +107,7 @@ struct Answered {
 };
 /// Agent: it has read an answer; more may come.
 struct AnswerTaken {
-  static constexpr wire::Type type = answer_taken_type;
+  static constexpr wire::Type type{113};
   std::uint64_t number = 0;  ///< That of Ask.
 };
 
@@ -123,26 +120,26 @@ struct HostPlace {
 };
 /// Rendezvous: places the node in a round.
 struct Admitted {
-  static constexpr wire::Type type = wire::Type::admitted;
+  static constexpr wire::Type type{101};
   bool hosted = false;  ///< By a node of the job: its loss is the job's end.
   Admission admission;
   /// The node that hosts, where it has ranks of this epoch.
   std::optional<HostPlace> host = std::nullopt;
 };
 struct Refused {
-  static constexpr wire::Type type = wire::Type::refused;
+  static constexpr wire::Type type{102};
   Errc code{};
   std::int32_t exit_code = 0;
   std::string reason;
 };
 struct Stopped {
-  static constexpr wire::Type type = wire::Type::stop;
+  static constexpr wire::Type type{103};
   std::uint64_t epoch = 0;
   Stop::Cause cause{};
   std::string reason;
 };
 struct RanksLost {
-  static constexpr wire::Type type = wire::Type::ranks_lost;
+  static constexpr wire::Type type{104};
   std::uint64_t epoch = 0;
   std::int32_t first_rank = 0;
   std::int32_t count = 1;
@@ -150,11 +147,11 @@ struct RanksLost {
   Departure how;
 };
 struct Standing {
-  static constexpr wire::Type type = wire::Type::standing;
+  static constexpr wire::Type type{105};
   std::string sentence;
 };
 struct Finished {
-  static constexpr wire::Type type = wire::Type::finished;
+  static constexpr wire::Type type{106};
   std::int32_t exit_code = 0;
   std::optional<Verdict> verdict;
   std::string sentence;

@@ -143,37 +143,37 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
                "a message of type " + std::to_string(static_cast<unsigned>(type)) +
                    " cannot be read; use the same dlaunch everywhere"});
   };
-  if (type == wire::Type::join) {
+  if (type == message::Join::type) {
     return with(std::type_identity<message::Join>{},
                 [&](message::Join m) { join(who, std::move(m)); });
   }
-  if (type == wire::Type::heartbeat) tell(who, message::Heartbeat{});
+  if (type == message::Heartbeat::type) tell(who, message::Heartbeat{});
   Job* job = find(caller.job);
   const Session session = caller.session;
   if (job == nullptr || !caller.joined || !job->members.contains(session)) return;
   const auto now = Clock::now();
-  if (type == wire::Type::heartbeat) {
+  if (type == message::Heartbeat::type) {
     job->members[session].heard = now;
     step(*job, Heartbeat{session}, now);
-  } else if (type == wire::Type::leave) {
+  } else if (type == message::Leave::type) {
     with(std::type_identity<message::Leave>{}, [&](const message::Leave& m) {
       step(*job, Leave{session, m.exit_code, m.reason, m.closes}, now);
       job->members.erase(session);
       joined(who, false);
       forget_departed(*job);
     });
-  } else if (type == wire::Type::worker_failed) {
+  } else if (type == message::WorkerFailed::type) {
     with(std::type_identity<message::WorkerFailed>{},
          [&](const message::WorkerFailed& m) { step(*job, message::heard(m, session, now), now); });
-  } else if (type == wire::Type::worker_left) {
+  } else if (type == message::WorkerLeft::type) {
     with(std::type_identity<message::WorkerLeft>{}, [&](const message::WorkerLeft& m) {
       step(*job, WorkerLeft{session, m.epoch, m.rank}, now);
     });
-  } else if (type == wire::Type::calls_made) {
+  } else if (type == message::CallsMade::type) {
     with(std::type_identity<message::CallsMade>{}, [&](message::CallsMade m) {
       step(*job, CallsMade{session, m.epoch, std::move(m.communicators)}, now);
     });
-  } else if (type == wire::Type::workers_ended) {
+  } else if (type == message::WorkersEnded::type) {
     with(std::type_identity<message::WorkersEnded>{},
          [&](const message::WorkersEnded& m) { step(*job, message::heard(m, session, now), now); });
   }

@@ -67,7 +67,7 @@ class InProcess final : public store::Carrier {
     watches_.emplace(request, store::Watched(std::string(key)));
     Bytes payload;
     wire::encode(payload, wire::Watch{key});
-    ask(request, wire::Type::watch, payload);
+    ask(request, wire::Watch::type, payload);
     return request;
   }
   KeyChange next_change(std::uint64_t subscription, Clock::time_point deadline,

@@ -121,7 +121,7 @@ class Agent {
       join.version = "bench";
       tell(join);
       state_ = State::joining;
-    } else if (header.type == wire::Type::admitted) {
+    } else if (header.type == message::Admitted::type) {
       const auto admitted = message::decode<message::Admitted>(payload);
       if (!admitted) fail("an admission cannot be read");
       epoch_ = admitted->admission.epoch;
@@ -129,9 +129,9 @@ class Agent {
       state_ = State::meeting;
     } else if (header.type == wire::Type::done) {
       state_ = State::ending;
-    } else if (header.type == wire::Type::finished) {
+    } else if (header.type == message::Finished::type) {
       state_ = State::over;
-    } else if (header.type != wire::Type::standing) {
+    } else if (header.type != message::Standing::type) {
       fail("a message of type " + std::to_string(static_cast<int>(header.type)));
     }
   }

@@ -72,7 +72,7 @@ class RelayNode : private rendezvous::JobObserver, private store::Uplink::Events
   }
   /// How many requests have gone up so far, this one included.
   std::uint64_t requests() {
-    return on_loop([&] { return uplink_->request(wire::Type::count, 0, {}, nullptr); });
+    return on_loop([&] { return uplink_->request(wire::Count::type, 0, {}, nullptr); });
   }
   bool connected() {
     return on_loop([&] { return uplink_->connected(); });

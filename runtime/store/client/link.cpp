@@ -121,8 +121,8 @@ std::uint64_t Link::subscribe(std::string_view key) {
   const auto take = [this, &subscription](const wire::FrameHeader& header, BytesView payload) {
     take_watch_reply(subscription, header, payload);
   };
-  session_.request(wire::Type::watch, welcome().epoch, watch, take, now);
-  session_.request(wire::Type::get, welcome().epoch, get, take, now, true);
+  session_.request(wire::Watch::type, welcome().epoch, watch, take, now);
+  session_.request(wire::Get::type, welcome().epoch, get, take, now, true);
   flush();
   return number;
 }

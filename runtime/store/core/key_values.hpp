@@ -1,85 +1,17 @@
 #pragma once
 
-#include <dlaunch/store.hpp>
+#include "runtime/store/core/effects.hpp"
+#include "runtime/store/core/operation_table.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 namespace dlaunch::store {
-
-/// A connection and one request on it; both chosen by the shell, opaque here.
-struct Caller {
-  std::uint64_t client = 0;
-  std::uint64_t request = 0;
-  bool operator==(const Caller&) const = default;
-};
-
-// ---- What a request can be answered with. Views are borrowed until the next call. ----
-
-struct Done {};
-struct Number {
-  std::int64_t value = 0;
-};
-struct Found {
-  BytesView value;
-};
-struct Absent {};
-struct FoundMany {
-  std::vector<std::optional<BytesView>> values;
-};
-struct KeyList {
-  std::vector<std::string> keys;
-};
-/// compare_set: what the key holds now (nullopt: nothing) and whether `desired` was stored.
-struct Compared {
-  bool stored = false;
-  std::optional<BytesView> current;
-};
-/// pop without waiting, as c10d wants it: the length before the pop, and the value if there was
-/// one.
-struct Popped {
-  std::int64_t length_before = 0;
-  std::optional<Bytes> value;
-};
-/// all_gather: one immutable block, shared by all that get it: for each contributor in order a u32
-/// size (little-endian) and that many bytes.
-struct Gathered {
-  int count = 0;
-  std::shared_ptr<const Bytes> block;
-};
-struct Changed {
-  KeyChange::Kind kind{};
-  std::string_view key;
-  std::optional<BytesView> before, after;
-};
-/// A deadline passed: the keys, or the contributors of a barrier, that never came.
-struct TimedOut {
-  std::vector<std::string> keys;
-  std::vector<int> contributors;
-};
-/// How many of so many of them a message tells; "and 1 more" is never said.
-constexpr std::size_t names_told(std::size_t names) { return names == 9 ? 9 : 8; }
-struct Refused {
-  std::string reason;
-  Errc code = Errc::refused;
-};
-
-using Answer = std::variant<Done, Number, Found, Absent, FoundMany, KeyList, Compared, Popped,
-                            Gathered, Changed, TimedOut, Refused>;
-
-/// The one kind of effect: an answer to send. `last` is false for a watch, which goes on.
-struct Effect {
-  Caller to;
-  Answer answer;
-  bool last = true;
-};
-using Effects = std::vector<Effect>;
 
 /// Limits of one namespace; what exceeds them is refused with a sentence.
 struct Limits {
@@ -183,4 +115,253 @@ class KeyValues {
   std::unique_ptr<State> state_;
 };
 
+// ---- What a namespace is asked: a message each, and its line in the table. ----
+
+/// What it takes to carry a request out.
+struct Asked {
+  KeyValues& values;
+  Caller by;
+  std::uint64_t session = 0;  ///< 0: none.
+  Clock::time_point now;
+  Effects& out;
+};
+
 }  // namespace dlaunch::store
+
+/// Views point into the payload that was decoded. `type` is the number on the wire, `fields` their
+/// order there, and `carry_out` answers the request.
+namespace dlaunch::store::request {
+
+/// How long the server waits before it answers `failed` with Errc::timeout.
+struct Timeout {
+  static constexpr std::uint64_t none = ~std::uint64_t{0};
+  std::uint64_t microseconds = none;
+
+  static Timeout until(Clock::time_point deadline, Clock::time_point now);
+  Clock::time_point deadline(Clock::time_point now) const;
+  bool operator==(const Timeout&) const = default;
+  static auto fields(auto& m) { return in_order(m.microseconds); }
+};
+
+struct Set {
+  static constexpr wire::Type type{16};
+  std::string_view key;
+  BytesView value;
+
+  static auto fields(auto& m) { return in_order(m.key, m.value); }
+  void carry_out(const Asked& a) const { a.values.set(a.by, key, value, a.out); }
+};
+struct SetLeased {
+  static constexpr wire::Type type{17};
+  std::string_view key;
+  BytesView value;
+  std::uint64_t lease_ms = 0;
+
+  std::chrono::milliseconds lease() const;
+
+  static auto fields(auto& m) { return in_order(m.key, m.value, m.lease_ms); }
+  void carry_out(const Asked& a) const {
+    a.values.set_leased(a.by, key, value, a.session, lease(), a.now, a.out);
+  }
+};
+struct Get {
+  static constexpr wire::Type type{18};
+  std::string_view key;
+
+  static auto fields(auto& m) { return in_order(m.key); }
+  void carry_out(const Asked& a) const { a.values.get(a.by, key, a.out); }
+};
+struct MultiGet {
+  static constexpr wire::Type type{19};
+  std::vector<std::string_view> keys;
+
+  static auto fields(auto& m) { return in_order(m.keys); }
+  void carry_out(const Asked& a) const { a.values.multi_get(a.by, keys, a.out); }
+};
+struct MultiSet {
+  static constexpr wire::Type type{20};
+  std::vector<std::string_view> keys;
+  std::vector<BytesView> values;  ///< One for each key.
+
+  static auto fields(auto& m) { return in_order(pairs(m.keys, m.values)); }
+  void carry_out(const Asked& a) const { a.values.multi_set(a.by, keys, values, a.out); }
+};
+struct Add {
+  static constexpr wire::Type type{21};
+  std::string_view key;
+  std::int64_t delta = 0;
+
+  static auto fields(auto& m) { return in_order(m.key, m.delta); }
+  void carry_out(const Asked& a) const { a.values.add(a.by, key, delta, a.out); }
+};
+struct CompareSet {
+  static constexpr wire::Type type{22};
+  std::string_view key;
+  std::optional<BytesView> expected;
+  BytesView desired;
+
+  static auto fields(auto& m) { return in_order(m.key, m.expected, m.desired); }
+  void carry_out(const Asked& a) const {
+    a.values.compare_set(a.by, key, expected, desired, a.out);
+  }
+};
+struct Append {
+  static constexpr wire::Type type{23};
+  std::string_view key;
+  BytesView tail;
+
+  static auto fields(auto& m) { return in_order(m.key, m.tail); }
+  void carry_out(const Asked& a) const { a.values.append(a.by, key, tail, a.out); }
+};
+struct Erase {
+  static constexpr wire::Type type{24};
+  std::string_view key;
+
+  static auto fields(auto& m) { return in_order(m.key); }
+  void carry_out(const Asked& a) const { a.values.erase(a.by, key, a.out); }
+};
+struct List {
+  static constexpr wire::Type type{25};
+  std::string_view prefix;
+
+  static auto fields(auto& m) { return in_order(m.prefix); }
+  void carry_out(const Asked& a) const { a.values.list(a.by, prefix, a.out); }
+};
+struct Count {
+  static constexpr wire::Type type{26};
+
+  void carry_out(const Asked& a) const { a.values.count(a.by, a.out); }
+};
+struct Wait {
+  static constexpr wire::Type type{27};
+  Timeout timeout;
+  std::vector<std::string_view> keys;
+
+  static auto fields(auto& m) { return in_order(m.timeout, m.keys); }
+  void carry_out(const Asked& a) const {
+    a.values.wait(a.by, keys, timeout.deadline(a.now), a.out);
+  }
+};
+struct WaitGet {
+  static constexpr wire::Type type{28};
+  Timeout timeout;
+  std::string_view key;
+
+  static auto fields(auto& m) { return in_order(m.timeout, m.key); }
+  void carry_out(const Asked& a) const {
+    a.values.wait_get(a.by, key, timeout.deadline(a.now), a.out);
+  }
+};
+struct Push {
+  static constexpr wire::Type type{29};
+  std::string_view queue;
+  BytesView value;
+
+  static auto fields(auto& m) { return in_order(m.queue, m.value); }
+  void carry_out(const Asked& a) const { a.values.push(a.by, queue, value, a.out); }
+};
+struct TryPop {
+  static constexpr wire::Type type{30};
+  std::string_view queue;
+
+  static auto fields(auto& m) { return in_order(m.queue); }
+  void carry_out(const Asked& a) const { a.values.try_pop(a.by, queue, a.out); }
+};
+struct Pop {
+  static constexpr wire::Type type{31};
+  Timeout timeout;
+  std::string_view queue;
+
+  static auto fields(auto& m) { return in_order(m.timeout, m.queue); }
+  void carry_out(const Asked& a) const {
+    a.values.pop(a.by, queue, timeout.deadline(a.now), a.out);
+  }
+};
+struct QueueSize {
+  static constexpr wire::Type type{32};
+  std::string_view queue;
+
+  static auto fields(auto& m) { return in_order(m.queue); }
+  void carry_out(const Asked& a) const { a.values.queue_size(a.by, queue, a.out); }
+};
+struct Watch {
+  static constexpr wire::Type type{33};
+  std::string_view key;
+
+  static auto fields(auto& m) { return in_order(m.key); }
+  void carry_out(const Asked& a) const { a.values.watch(a.by, key, a.out); }
+};
+/// Ends a wait or a watch of this connection without an answer to it.
+struct Cancel {
+  static constexpr wire::Type type{34};
+  std::uint64_t request = 0;
+
+  static auto fields(auto& m) { return in_order(m.request); }
+  void carry_out(const Asked& a) const {
+    const bool ended = a.values.cancel({a.by.client, request});
+    a.out.push_back({a.by, Number{ended ? 1 : 0}});
+  }
+};
+struct Barrier {
+  static constexpr wire::Type type{35};
+  std::string_view name;
+  std::uint64_t round = 0;
+  std::int32_t count = 0;
+  Timeout timeout;
+  std::vector<std::int32_t> contributors;
+
+  static auto fields(auto& m) {
+    return in_order(m.name, m.round, m.count, m.timeout, m.contributors);
+  }
+  void carry_out(const Asked& a) const {
+    a.values.barrier(a.by, name, round, count, contributors, timeout.deadline(a.now), a.out);
+  }
+};
+struct AllGather {
+  static constexpr wire::Type type{36};
+  std::string_view name;
+  std::uint64_t round = 0;
+  std::int32_t count = 0;
+  Timeout timeout;
+  std::vector<std::int32_t> contributors;
+  std::vector<BytesView> blobs;  ///< One for each contributor.
+
+  static auto fields(auto& m) {
+    return in_order(m.name, m.round, m.count, m.timeout, pairs(m.contributors, m.blobs));
+  }
+  void carry_out(const Asked& a) const {
+    a.values.all_gather(a.by, name, round, count, contributors, blobs, timeout.deadline(a.now),
+                        a.out);
+  }
+};
+/// The leases of this session go on.
+struct Renew {
+  static constexpr wire::Type type{37};
+
+  void carry_out(const Asked& a) const {
+    a.values.renew(a.session, a.now);
+    a.out.push_back({a.by, Done{}});
+  }
+};
+/// Those of these keys that this session still leases go at once: who held them for the session's
+/// owner is gone.
+struct EndLeases {
+  static constexpr wire::Type type{38};
+  std::vector<std::string_view> keys;
+
+  static auto fields(auto& m) { return in_order(m.keys); }
+  void carry_out(const Asked& a) const { a.values.end_leases(a.by, keys, a.session, a.out); }
+};
+
+/// All of them: another one is a line here. Whether a request may be repeated or cancelled follows
+/// from its line.
+using Requests = OperationTable<
+    Operation<Set, changes>, Operation<SetLeased, changes>, Operation<Get>, Operation<MultiGet>,
+    Operation<MultiSet, changes>, Operation<Add, changes>, Operation<CompareSet, changes>,
+    Operation<Append, changes>, Operation<Erase, changes>, Operation<List>, Operation<Count>,
+    Operation<Wait, waits>, Operation<WaitGet, waits>, Operation<Push, changes>,
+    Operation<TryPop, changes>, Operation<Pop, changes | waits>, Operation<QueueSize>,
+    Operation<Watch, waits>, Operation<Cancel>, Operation<Barrier, waits>,
+    Operation<AllGather, waits>, Operation<Renew>, Operation<EndLeases, changes>>;
+
+}  // namespace dlaunch::store::request

@@ -1,8 +1,10 @@
+#include "runtime/base/deadline.hpp"
 #include "runtime/base/phrases.hpp"
 #include "runtime/store/core/key_values.hpp"
 #include "runtime/store/core/key_values_state.hpp"
 
 #include <algorithm>
+#include <limits>
 
 /// Everything that may have to wait: keys, queues, watches, aggregates, deadlines.
 namespace dlaunch::store {
@@ -321,3 +323,25 @@ std::optional<Clock::time_point> KeyValues::next_deadline() const {
 }
 
 }  // namespace dlaunch::store
+
+namespace dlaunch::store::request {
+
+std::chrono::milliseconds SetLeased::lease() const {
+  constexpr std::uint64_t longest = std::chrono::milliseconds(std::chrono::hours(24)).count();
+  return std::chrono::milliseconds(std::min(lease_ms, longest));
+}
+
+Timeout Timeout::until(Clock::time_point deadline, Clock::time_point now) {
+  if (deadline == Clock::time_point::max()) return {};
+  const auto left = std::chrono::ceil<std::chrono::microseconds>(deadline - now).count();
+  return {static_cast<std::uint64_t>(std::max<decltype(left)>(left, 0))};
+}
+
+Clock::time_point Timeout::deadline(Clock::time_point now) const {
+  constexpr std::uint64_t longest =
+      std::uint64_t{std::numeric_limits<Clock::duration::rep>::max()} / 1000;
+  if (microseconds >= longest) return Clock::time_point::max();
+  return deadline_after(std::chrono::microseconds(microseconds), now);
+}
+
+}  // namespace dlaunch::store::request

@@ -223,79 +223,27 @@ bool NativeSession::answered_before(const wire::FrameHeader& header) {
 // ---- Frames to calls ----
 
 bool NativeSession::store_request(const wire::FrameHeader& header, BytesView payload) {
-  const Caller by{client_, header.request};
-  KeyValues& values = space_->values;
-  Effects& out = space_->effects;
-  const auto carry_out = wire::Overloaded{
-      [&](const wire::Set& m) { values.set(by, m.key, m.value, out); },
-      [&](const wire::Get& m) { values.get(by, m.key, out); },
-      [&](const wire::Add& m) { values.add(by, m.key, m.delta, out); },
-      [&](const wire::SetLeased& m) {
-        values.set_leased(by, m.key, m.value, session_, m.lease(), now_, out);
-      },
-      [&](const wire::MultiGet& m) { values.multi_get(by, m.keys, out); },
-      [&](const wire::MultiSet& m) { values.multi_set(by, m.keys, m.values, out); },
-      [&](const wire::CompareSet& m) { values.compare_set(by, m.key, m.expected, m.desired, out); },
-      [&](const wire::Append& m) { values.append(by, m.key, m.tail, out); },
-      [&](const wire::Erase& m) { values.erase(by, m.key, out); },
-      [&](const wire::List& m) { values.list(by, m.prefix, out); },
-      [&](const wire::Count&) { values.count(by, out); },
-      [&](const wire::Wait& m) { values.wait(by, m.keys, m.timeout.deadline(now_), out); },
-      [&](const wire::WaitGet& m) { values.wait_get(by, m.key, m.timeout.deadline(now_), out); },
-      [&](const wire::Push& m) { values.push(by, m.queue, m.value, out); },
-      [&](const wire::TryPop& m) { values.try_pop(by, m.queue, out); },
-      [&](const wire::Pop& m) { values.pop(by, m.queue, m.timeout.deadline(now_), out); },
-      [&](const wire::QueueSize& m) { values.queue_size(by, m.queue, out); },
-      [&](const wire::Watch& m) { values.watch(by, m.key, out); },
-      [&](const wire::Barrier& m) {
-        values.barrier(by, m.name, m.round, m.count, m.contributors, m.timeout.deadline(now_), out);
-      },
-      [&](const wire::AllGather& m) {
-        values.all_gather(by, m.name, m.round, m.count, m.contributors, m.blobs,
-                          m.timeout.deadline(now_), out);
-      },
-      [&](const wire::Cancel& m) {
-        send(by.request, wire::Number{values.cancel({client_, m.request}) ? 1 : 0});
-      },
-      [&](const wire::Renew&) {
-        values.renew(session_, now_);
-        send(by.request, wire::Done{});
-      },
-      [&](const wire::EndLeases& m) { values.end_leases(by, m.keys, session_, out); },
-  };
-  if (!wire::Requests::decode(header.type, payload, carry_out)) return false;
+  const Asked asked{space_->values, {client_, header.request}, session_, now_, space_->effects};
+  const auto carry_out = [&](const auto& request) { request.carry_out(asked); };
+  if (!wire::decode_request(header.type, payload, carry_out)) return false;
   space_->deliver();
   return true;
 }
 
 bool NativeSession::other(const wire::FrameHeader& header, BytesView payload) {
-  switch (header.type) {
-    case wire::Type::ready:
-    case wire::Type::group:
-    case wire::Type::report:
-    case wire::Type::abort:
-    case wire::Type::warning:
-    case wire::Type::inquire:
-      spaces_.host_.on_message(client_, header, payload);
-      return true;
-    case wire::Type::ping:
-      send(header.request, wire::Done{});
-      return true;
-    case wire::Type::goodbye:
-      goodbye_ = true;
-      out_.close();
-      return true;
-    default:
-      // What an agent says, the rendezvous knows to read.
-      if (header.type >= wire::Type::join && header.type < wire::Type::done) {
-        spaces_.host_.on_message(client_, header, payload);
-        return true;
-      }
-      fail(header.request, Errc::unsupported,
-           "this server knows no message of type " +
-               std::to_string(static_cast<unsigned>(header.type)));
-      return true;
+  if (wire::party_of(header.type) == wire::Party::host) {
+    spaces_.host_.on_message(client_, header, payload);
+  } else if (header.type == wire::Type::ping) {
+    send(header.request, wire::Done{});
+  } else if (header.type == wire::Type::goodbye) {
+    goodbye_ = true;
+    out_.close();
+  } else {
+    fail(header.request, Errc::unsupported,
+         "this server knows no message of type " +
+             std::to_string(static_cast<unsigned>(header.type)));
   }
+  return true;
 }
 
 // ---- Answers to frames ----

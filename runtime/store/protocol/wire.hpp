@@ -1,10 +1,11 @@
 #pragma once
 
-#include "runtime/base/bytes.hpp"
-#include "runtime/base/departure.hpp"
 #include "runtime/base/doing.hpp"
-#include "runtime/base/verdict.hpp"
+#include "runtime/store/core/key_values.hpp"
+#include "runtime/store/protocol/wire_codec.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -16,15 +17,14 @@
 /// `length` bytes of payload. Little-endian.
 namespace dlaunch::wire {
 
+/// What the store is asked are messages, too.
+using namespace store::request;
+
 constexpr std::uint32_t version = 2;
 constexpr std::size_t preface_bytes = 8;
 constexpr std::size_t header_bytes = 24;
 constexpr std::size_t frame_bytes_max = 16u << 20;
-constexpr std::size_t key_bytes_max = 8u << 10;
-constexpr std::size_t value_bytes_max = 8u << 20;
 constexpr std::size_t keys_per_request_max = 128u << 10;
-/// Sentences, job ids, host names: what is meant for people.
-constexpr std::size_t text_bytes_max = 4u << 10;
 /// Before HELLO is accepted, nothing longer is read.
 constexpr std::size_t unauthenticated_bytes_max = 1u << 10;
 /// A client has at most this many changes unanswered (set, add, push, pop and the like), and a
@@ -32,35 +32,42 @@ constexpr std::size_t unauthenticated_bytes_max = 1u << 10;
 /// once.
 constexpr std::size_t unanswered_changes_max = 256;
 
+/// Whose business a message is. Numbers that are in no range are nobody's.
+enum class Party : std::uint8_t {
+  connection,  ///< Both ends of every connection.
+  store,       ///< A namespace: store::request has them.
+  host,        ///< The server's host, to which they are handed as they are.
+  answer,      ///< The client that asked.
+};
+struct TypeRange {
+  std::uint16_t first;
+  std::uint16_t last;
+  Party party;
+};
+constexpr std::array type_ranges{
+    TypeRange{1, 15, Party::connection},
+    TypeRange{16, 63, Party::store},
+    TypeRange{64, 127, Party::host},
+    TypeRange{128, 159, Party::answer},
+};
+static_assert(std::ranges::adjacent_find(type_ranges, [](const TypeRange& a, const TypeRange& b) {
+                return a.last >= b.first || a.first > a.last;
+              }) == type_ranges.end());
+
+constexpr std::optional<Party> party_of(Type type) {
+  for (const TypeRange& range : type_ranges) {
+    const auto number = static_cast<std::uint16_t>(type);
+    if (range.first <= number && number <= range.last) return range.party;
+  }
+  return std::nullopt;
+}
+
+/// Those of this file.
 enum class Type : std::uint16_t {
   hello = 1,
   welcome,
   goodbye,
   ping,
-  // store requests
-  set = 16,
-  set_leased,
-  get,
-  multi_get,
-  multi_set,
-  add,
-  compare_set,
-  append,
-  erase,
-  list,
-  count,
-  wait,
-  wait_get,
-  push,
-  try_pop,
-  pop,
-  queue_size,
-  watch,
-  cancel,
-  barrier,
-  all_gather,
-  renew,
-  end_leases,
   // agent and worker
   grant = 64,
   ready,
@@ -71,20 +78,6 @@ enum class Type : std::uint16_t {
   warning,
   inquire,
   doing,
-  // agent and rendezvous; their payloads are rendezvous/service/messages.hpp's
-  join = 96,
-  leave,
-  heartbeat,
-  worker_failed,
-  workers_ended,
-  admitted,
-  refused,
-  stop,
-  ranks_lost,
-  standing,
-  finished,
-  worker_left,
-  calls_made,
   // answers
   done = 128,
   number,
@@ -125,6 +118,7 @@ struct Member {
   int world_size = 1;
   std::int64_t pid = 0;
   std::string hostname;
+  static auto fields(auto& m) { return in_order(m.rank, m.world_size, m.pid, m.hostname); }
   bool operator==(const Member&) const = default;
 };
 /// First message of a client. A rank that takes part in a world is a member; a plain client (a
@@ -136,6 +130,7 @@ struct Hello {
   std::string job;  ///< Empty: whatever job lives here.
   using Member = wire::Member;
   std::optional<Member> member;
+  static auto fields(auto& m) { return in_order(m.session, m.job, m.member); }
   bool operator==(const Hello&) const = default;
 };
 struct Welcome {
@@ -145,136 +140,11 @@ struct Welcome {
   /// Stands for the store's contents: another number after a reconnect means that they were
   /// forgotten.
   std::uint64_t memory = 0;
+  static auto fields(auto& m) { return in_order(m.job, m.epoch, m.memory); }
   bool operator==(const Welcome&) const = default;
 };
 
-/// How long the server waits before it answers `failed` with Errc::timeout.
-struct Timeout {
-  static constexpr std::uint64_t none = ~std::uint64_t{0};
-  std::uint64_t microseconds = none;
-
-  static Timeout until(Clock::time_point deadline, Clock::time_point now);
-  Clock::time_point deadline(Clock::time_point now) const;
-  bool operator==(const Timeout&) const = default;
-};
-
-struct Set {
-  static constexpr Type type = Type::set;
-  std::string_view key;
-  BytesView value;
-};
-struct SetLeased {
-  static constexpr Type type = Type::set_leased;
-  std::string_view key;
-  BytesView value;
-  std::uint64_t lease_ms = 0;
-
-  std::chrono::milliseconds lease() const;
-};
-struct Get {
-  static constexpr Type type = Type::get;
-  std::string_view key;
-};
-struct MultiGet {
-  static constexpr Type type = Type::multi_get;
-  std::vector<std::string_view> keys;
-};
-struct MultiSet {
-  static constexpr Type type = Type::multi_set;
-  std::vector<std::string_view> keys;
-  std::vector<BytesView> values;  ///< One for each key.
-};
-struct Add {
-  static constexpr Type type = Type::add;
-  std::string_view key;
-  std::int64_t delta = 0;
-};
-struct CompareSet {
-  static constexpr Type type = Type::compare_set;
-  std::string_view key;
-  std::optional<BytesView> expected;
-  BytesView desired;
-};
-struct Append {
-  static constexpr Type type = Type::append;
-  std::string_view key;
-  BytesView tail;
-};
-struct Erase {
-  static constexpr Type type = Type::erase;
-  std::string_view key;
-};
-struct List {
-  static constexpr Type type = Type::list;
-  std::string_view prefix;
-};
-struct Count {
-  static constexpr Type type = Type::count;
-};
-struct Wait {
-  static constexpr Type type = Type::wait;
-  Timeout timeout;
-  std::vector<std::string_view> keys;
-};
-struct WaitGet {
-  static constexpr Type type = Type::wait_get;
-  Timeout timeout;
-  std::string_view key;
-};
-struct Push {
-  static constexpr Type type = Type::push;
-  std::string_view queue;
-  BytesView value;
-};
-struct TryPop {
-  static constexpr Type type = Type::try_pop;
-  std::string_view queue;
-};
-struct Pop {
-  static constexpr Type type = Type::pop;
-  Timeout timeout;
-  std::string_view queue;
-};
-struct QueueSize {
-  static constexpr Type type = Type::queue_size;
-  std::string_view queue;
-};
-struct Watch {
-  static constexpr Type type = Type::watch;
-  std::string_view key;
-};
-/// Ends a wait or a watch of this connection without an answer to it.
-struct Cancel {
-  static constexpr Type type = Type::cancel;
-  std::uint64_t request = 0;
-};
-struct Barrier {
-  static constexpr Type type = Type::barrier;
-  std::string_view name;
-  std::uint64_t round = 0;
-  std::int32_t count = 0;
-  Timeout timeout;
-  std::vector<std::int32_t> contributors;
-};
-struct AllGather {
-  static constexpr Type type = Type::all_gather;
-  std::string_view name;
-  std::uint64_t round = 0;
-  std::int32_t count = 0;
-  Timeout timeout;
-  std::vector<std::int32_t> contributors;
-  std::vector<BytesView> blobs;  ///< One for each contributor.
-};
-/// The leases of this session go on.
-struct Renew {
-  static constexpr Type type = Type::renew;
-};
-/// Those of these keys that this session still leases go at once: who held them for the session's
-/// owner is gone.
-struct EndLeases {
-  static constexpr Type type = Type::end_leases;
-  std::vector<std::string_view> keys;
-};
+// ---- Answers ----
 
 struct Done {
   static constexpr Type type = Type::done;
@@ -282,10 +152,12 @@ struct Done {
 struct Number {
   static constexpr Type type = Type::number;
   std::int64_t value = 0;
+  static auto fields(auto& m) { return in_order(m.value); }
 };
 struct Found {
   static constexpr Type type = Type::found;
   BytesView value;
+  static auto fields(auto& m) { return in_order(m.value); }
 };
 struct Absent {
   static constexpr Type type = Type::absent;
@@ -293,36 +165,43 @@ struct Absent {
 struct Values {
   static constexpr Type type = Type::values;
   std::vector<std::optional<BytesView>> values;
+  static auto fields(auto& m) { return in_order(m.values); }
 };
 struct Keys {
   static constexpr Type type = Type::keys;
   std::vector<std::string_view> keys;
+  static auto fields(auto& m) { return in_order(m.keys); }
 };
 struct Compared {
   static constexpr Type type = Type::compared;
   bool stored = false;
   std::optional<BytesView> current;
+  static auto fields(auto& m) { return in_order(m.stored, m.current); }
 };
 struct Popped {
   static constexpr Type type = Type::popped;
   std::int64_t length_before = 0;
   std::optional<BytesView> value;
+  static auto fields(auto& m) { return in_order(m.length_before, m.value); }
 };
 /// The payload is a u32 count and then store::Gathered's block as it is.
 struct Gathered {
   static constexpr Type type = Type::gathered;
   std::vector<BytesView> blobs;
+  static auto fields(auto& m) { return in_order(m.blobs); }
 };
 struct Changed {
   static constexpr Type type = Type::changed;
   KeyChange::Kind kind{};
   std::string_view key;
   std::optional<BytesView> value;
+  static auto fields(auto& m) { return in_order(m.kind, m.key, m.value); }
 };
 struct Failed {
   static constexpr Type type = Type::failed;
   Errc code{};
   std::string sentence;
+  static auto fields(auto& m) { return in_order(m.code, m.sentence); }
 };
 
 /// Agent to worker, with the descriptors by SCM_RIGHTS in this order: data-plane listener,
@@ -334,6 +213,9 @@ struct Grant {
   /// The ranks of this epoch prove to each other that they know this key; empty: not asked for.
   Bytes data_key = {};
   bool segment = false;  ///< The memory that the ranks of the node share comes along.
+  static auto fields(auto& m) {
+    return in_order(m.listener, m.report_grace_ms, m.data_key, m.segment);
+  }
   bool operator==(const Grant&) const = default;
 };
 /// Worker to agent: a call failed. Ends the failure grace for this worker.
@@ -342,6 +224,7 @@ struct Report {
   Errc code{};
   Claim claim;
   std::string sentence;
+  static auto fields(auto& m) { return in_order(m.code, m.claim, m.sentence); }
   bool operator==(const Report&) const = default;
 };
 /// Agent (or the rank-0 host) to everyone: a rank is gone.
@@ -350,12 +233,14 @@ struct PeerLost {
   std::int32_t rank = -1;
   std::string host;
   Departure how;
+  static auto fields(auto& m) { return in_order(m.rank, m.host, m.how); }
   bool operator==(const PeerLost&) const = default;
 };
 struct Abort {
   static constexpr Type type = Type::abort;
   Errc code{};
   std::string sentence;
+  static auto fields(auto& m) { return in_order(m.code, m.sentence); }
   bool operator==(const Abort&) const = default;
 };
 
@@ -363,6 +248,7 @@ struct Abort {
 struct Warning {
   static constexpr Type type = Type::warning;
   std::string sentence;
+  static auto fields(auto& m) { return in_order(m.sentence); }
   bool operator==(const Warning&) const = default;
 };
 
@@ -386,14 +272,23 @@ struct Doing {
 /// The limit of an inquiry, and of its answer.
 constexpr std::size_t inquired_ranks_max = 64;
 
-/// Appends the payload of a message. Texts for people are cut at their limit; other limits are the
-/// caller's to keep.
-template <class Message>
-void encode(Bytes& out, const Message& message);
-/// Nullopt where the payload is not exactly one such message within its limits. It allocates no
-/// more than the size of the payload justifies, whatever counts and lengths that claims.
-template <class Message>
-std::optional<Message> decode(BytesView payload);
+void fields(auto& io, is<Inquire> auto& m) {
+  io.repeat(
+      m.ranks, sizeof(std::int32_t), [&](auto& rank) { io.integer(rank); }, inquired_ranks_max);
+}
+void fields(auto& io, is<Doing> auto& m) {
+  constexpr std::size_t seen_bytes = 2 * sizeof(std::int32_t) + 2 * sizeof(std::uint64_t) + 1;
+  io.repeat(
+      m.ranks, seen_bytes,
+      [&](auto& seen) {
+        io.integer(seen.rank);
+        io.text(seen.doing.text);
+        io.integer(seen.doing.communicator);
+        io.integer(seen.doing.sequence);
+        io.integer(seen.doing.op);
+      },
+      inquired_ranks_max);
+}
 
 /// Appends header and payload; the header's length and type are filled in.
 template <class Message>

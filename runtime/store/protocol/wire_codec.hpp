@@ -1,6 +1,11 @@
 #pragma once
 
-#include "runtime/store/protocol/wire.hpp"
+#include "runtime/base/bytes.hpp"
+#include "runtime/base/departure.hpp"
+#include "runtime/base/verdict.hpp"
+#include "runtime/store/core/operation_table.hpp"
+
+#include <dlaunch/store.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -10,13 +15,20 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <variant>
 #include <vector>
 
-/// The fields of messages, for the files that describe messages and nobody else. A description is
-/// one function `fields(io, message)`: with a Writer it encodes, with a Reader it decodes.
+/// The fields of messages. A description is one function that serves both ways: with a Writer it
+/// encodes, with a Reader it decodes. It is a message's own `fields`, which lists them, or, where
+/// they need more, a function `fields(io, message)`.
 namespace dlaunch::wire {
+
+constexpr std::size_t key_bytes_max = 8u << 10;
+constexpr std::size_t value_bytes_max = 8u << 20;
+/// Sentences, job ids, host names: what is meant for people.
+constexpr std::size_t text_bytes_max = 4u << 10;
 
 /// Longer durations are not distinguished.
 constexpr std::chrono::milliseconds duration_max = std::chrono::hours(24 * 365 * 100);
@@ -228,18 +240,72 @@ void fields(auto& io, is<Claim> auto& m) {
   io.text(m.doing);
 }
 
-void fields(auto& io, is<Doing> auto& m) {
-  constexpr std::size_t seen_bytes = 2 * sizeof(std::int32_t) + 2 * sizeof(std::uint64_t) + 1;
-  io.repeat(
-      m.ranks, seen_bytes,
-      [&](auto& seen) {
-        io.integer(seen.rank);
-        io.text(seen.doing.text);
-        io.integer(seen.doing.communicator);
-        io.integer(seen.doing.sequence);
-        io.integer(seen.doing.op);
-      },
-      inquired_ranks_max);
+// ---- A field as its type is written. ----
+
+template <class T>
+constexpr bool is_vector = false;
+template <class T>
+constexpr bool is_vector<std::vector<T>> = true;
+template <class T>
+constexpr bool is_optional = false;
+template <class T>
+constexpr bool is_optional<std::optional<T>> = true;
+template <class T>
+constexpr bool is_pairs = false;
+template <class A, class B>
+constexpr bool is_pairs<store::request::Pairs<A, B>> = true;
+
+void field(auto& io, auto& value) {
+  using T = std::remove_const_t<std::remove_reference_t<decltype(value)>>;
+  const auto each = [&](auto&... items) { (field(io, items), ...); };
+  if constexpr (std::is_empty_v<T>) {
+    return;
+  } else if constexpr (requires { T::fields(value); }) {
+    auto all = T::fields(value);
+    std::apply(each, all);
+  } else if constexpr (requires { fields(io, value); }) {
+    fields(io, value);
+  } else if constexpr (std::same_as<T, bool>) {
+    io.flag(value);
+  } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
+    io.integer(value);
+  } else if constexpr (std::same_as<T, std::string_view>) {
+    io.key(value);
+  } else if constexpr (std::same_as<T, std::string>) {
+    io.text(value);
+  } else if constexpr (std::same_as<T, BytesView> || std::same_as<T, Bytes>) {
+    io.value(value);
+  } else if constexpr (std::same_as<T, std::optional<BytesView>>) {
+    io.optional(value);
+  } else if constexpr (is_optional<T>) {
+    io.maybe(value, each);
+  } else if constexpr (is_vector<T>) {
+    // The least that an item takes: a flag, or a length, or a number.
+    constexpr bool flagged = is_optional<typename T::value_type>;
+    io.repeat(value, flagged ? 1 : sizeof(std::uint32_t), each);
+  } else {
+    static_assert(is_pairs<T>, "such a field has no form");
+    io.repeat_pairs(value.first, value.second, each);
+  }
+}
+
+/// Appends the payload of a message. Texts for people are cut at their limit; other limits are the
+/// caller's to keep.
+template <class Message>
+void encode(Bytes& out, const Message& message) {
+  Writer io(out);
+  field(io, message);
+}
+
+/// Nullopt where the payload is not exactly one such message within its limits. It allocates no
+/// more than the size of the payload justifies, whatever counts and lengths that claims.
+template <class Message>
+std::optional<Message> decode(BytesView payload) {
+  std::optional<Message> message(std::in_place);
+  Reader io(payload);
+  field(io, *message);
+  if (!io.complete()) message.reset();
+  return message;
 }
 
 }  // namespace dlaunch::wire

@@ -95,7 +95,7 @@ void Relay::State::on_gone(const From& from, bool goodbye) {
   const bool for_good = goodbye || worker.session == 0;
   std::vector<std::uint64_t> ended;
   for (const auto& [request, call] : worker.calls) {
-    if (for_good || !wire::is_change(call.type) || call.type == wire::Type::pop) {
+    if (for_good || !wire::is_change(call.type) || call.type == wire::Pop::type) {
       ended.push_back(request);
     }
   }
@@ -202,24 +202,17 @@ void Relay::State::answer(Caller to, wire::Type type, BytesView payload, std::ui
 void Relay::State::cancel(Caller by, std::uint64_t request) {
   Worker& worker = workers.at(by.client);
   const auto call = worker.calls.find(request);
-  if (call == worker.calls.end()) return answer(by, wire::Number{0});
-  switch (call->second.type) {
-    case wire::Type::wait:
-    case wire::Type::wait_get:
-    case wire::Type::watch:
-    case wire::Type::barrier:
-    case wire::Type::all_gather:
-      drop_call({by.client, request});
-      return answer(by, wire::Number{1});
-    case wire::Type::pop:
-      break;
-    default:
-      return answer(by, wire::Number{0});
+  if (call == worker.calls.end() || !wire::Requests::has(call->second.type, wire::waits)) {
+    return answer(by, wire::Number{0});
+  }
+  if (!wire::is_change(call->second.type)) {
+    drop_call({by.client, request});
+    return answer(by, wire::Number{1});
   }
   Bytes payload;
   wire::encode(payload, wire::Cancel{asks.at(call->second.ask).number});
   uplink.request(
-      wire::Type::cancel, place.epoch, payload,
+      wire::Cancel::type, place.epoch, payload,
       [weak = weak_from_this(), by, request](const wire::FrameHeader& header, BytesView answered) {
         const auto self = weak.lock();
         if (!self || !self->workers.contains(by.client)) return;
@@ -288,7 +281,7 @@ std::string Relay::State::unreachable(const Call& call) const {
   } else {
     text += "the rendezvous has not answered in time";
   }
-  if (wire::is_change(call.type) && call.type != wire::Type::pop) {
+  if (wire::is_change(call.type) && call.type != wire::Pop::type) {
     text += "; whether the change was made is not known";
   }
   return text;

@@ -69,7 +69,7 @@ Relay::State::Looked Relay::State::look(wire::Type type, BytesView payload,
       [&](const wire::AllGather& m) { round(m, m.blobs); },
       [](const auto&) {},
   };
-  looked.well_formed = wire::Requests::decode(type, payload, note);
+  looked.well_formed = wire::decode_request(type, payload, note);
   return looked;
 }
 
@@ -79,7 +79,7 @@ bool Relay::State::on_request(const From& from, const wire::FrameHeader& header,
   if (!looked.well_formed) return false;
   const Caller by{worker_of(from), header.request};
   Worker& worker = workers.at(by.client);
-  if (header.type == wire::Type::renew) {
+  if (header.type == wire::Renew::type) {
     leases.renew(by.client, now);
     answer(by, wire::Done{});
     return true;
@@ -108,7 +108,7 @@ bool Relay::State::on_request(const From& from, const wire::FrameHeader& header,
     begin_call(by, header.type, payload, looked.deadline).what = std::move(looked.what);
   }
   for (const auto& [key, value] : looked.published) {
-    note_published(key, value, header.type == wire::Type::compare_set);
+    note_published(key, value, header.type == wire::CompareSet::type);
   }
   if (looked.contribution) {
     contribute(by, *looked.contribution, payload);
@@ -271,7 +271,7 @@ void Relay::State::on_reconnect(bool all_forgotten) {
 void Relay::State::look_at_watched(AskId id) {
   Bytes payload;
   wire::encode(payload, wire::Get{asks.at(id).watched->key});
-  uplink.request(wire::Type::get, place.epoch, payload,
+  uplink.request(wire::Get::type, place.epoch, payload,
                  [weak = weak_from_this(), id](const wire::FrameHeader& header, BytesView got) {
                    if (const auto self = weak.lock()) self->on_looked(id, header, got);
                  });

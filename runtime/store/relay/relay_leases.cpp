@@ -25,7 +25,7 @@ void Relay::State::end_leases(const std::vector<std::string>& keys) {
   for (const std::string& key : keys) leased.erase(key);
   Bytes payload;
   wire::encode(payload, wire::EndLeases{{keys.begin(), keys.end()}});
-  uplink.request(wire::Type::end_leases, place.epoch, payload, nullptr);
+  uplink.request(wire::EndLeases::type, place.epoch, payload, nullptr);
 }
 
 void Relay::State::renew(Clock::time_point now) {
@@ -35,7 +35,7 @@ void Relay::State::renew(Clock::time_point now) {
   }
   // Without a connection there is nothing to renew; the reconnect does.
   if (!leased.empty() && uplink.connected()) {
-    uplink.request(wire::Type::renew, place.epoch, {}, nullptr);
+    uplink.request(wire::Renew::type, place.epoch, {}, nullptr);
   }
 }
 

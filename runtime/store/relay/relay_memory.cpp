@@ -29,7 +29,7 @@ void Relay::State::publish_again() {
   for (const auto& [key, value] : published) {
     Bytes payload;
     wire::encode(payload, wire::CompareSet{key, std::nullopt, value});
-    uplink.request(wire::Type::compare_set, place.epoch, payload, nullptr);
+    uplink.request(wire::CompareSet::type, place.epoch, payload, nullptr);
   }
 }
 

@@ -35,7 +35,7 @@ std::vector<std::pair<std::vector<std::int32_t>, std::vector<BytesView>>> in_mes
 /// A round that cannot be judged here goes up as it is, and is refused there.
 void Relay::State::contribute(Caller by, const Contribution& what, BytesView payload) {
   const auto& key = what.key;
-  const bool gather = key.type == wire::Type::all_gather;
+  const bool gather = key.type == wire::AllGather::type;
   const bool valid =
       key.count > 0 && !what.contributors.empty() && by.request != 0 &&
       std::ranges::all_of(what.contributors, [&](int c) { return c >= 0 && c < key.count; }) &&
@@ -123,7 +123,7 @@ void Relay::State::send_round(const RoundKey& key, const Round& round) {
     ask.deadline = deadline;
     ask.round = key;
     ask.timeout_at = sizeof(std::uint32_t) + key.name.size() + sizeof key.round + sizeof key.count;
-    if (key.type == wire::Type::barrier) {
+    if (key.type == wire::Barrier::type) {
       wire::encode(ask.payload,
                    wire::Barrier{key.name, key.round, key.count, timeout, contributors});
     } else {

@@ -17,7 +17,7 @@ bool can_be_cancelled(wire::Type type) { return wire::Requests::has(type, wire::
 /// The request with what is left of its time.
 Bytes with_timeout(wire::Type type, BytesView payload, wire::Timeout left) {
   Bytes changed;
-  wire::Requests::decode(type, payload, [&](auto message) {
+  wire::decode_request(type, payload, [&](auto message) {
     if constexpr (requires { message.timeout; }) {
       message.timeout = left;
       wire::encode(changed, message);
@@ -37,12 +37,12 @@ std::uint64_t ClientSession::request(wire::Type type, std::uint64_t epoch, Bytes
   pending.stands = stands;
   pending.asked = now;
   wire::encode_frame(pending.frame, {0, type, 0, number, epoch}, payload);
-  wire::Requests::decode(type, can_be_cancelled(type) ? payload : BytesView(), [&](const auto& m) {
+  wire::decode_request(type, can_be_cancelled(type) ? payload : BytesView(), [&](const auto& m) {
     if constexpr (requires { m.timeout; }) pending.deadline = m.timeout.deadline(now);
   });
   if (must_wait(type)) {
     pending.held = true;
-    (type == wire::Type::pop ? held_pops_ : held_).push_back(number);
+    (type == wire::Pop::type ? held_pops_ : held_).push_back(number);
   } else {
     go(pending, now);
   }
@@ -61,7 +61,7 @@ void ClientSession::forget(std::uint64_t number, Clock::time_point now) {
     if (open() && at_.resumed && can_be_cancelled(pending.type)) {
       Bytes payload;
       wire::encode(payload, wire::Cancel{number});
-      queue({0, wire::Type::cancel, 0, 0, 0}, payload);
+      queue({0, wire::Cancel::type, 0, 0, 0}, payload);
     }
     count(pending.type, -1);
   }
@@ -70,13 +70,13 @@ void ClientSession::forget(std::uint64_t number, Clock::time_point now) {
 }
 
 bool ClientSession::must_wait(wire::Type type) const {
-  if (type == wire::Type::pop) return pops_ >= pops_max;
+  if (type == wire::Pop::type) return pops_ >= pops_max;
   return !held_.empty() || (wire::is_change(type) && changes_ >= changes_max);
 }
 
 void ClientSession::count(wire::Type type, int by) {
   if (!wire::is_change(type)) return;
-  (type == wire::Type::pop ? pops_ : changes_) += static_cast<std::size_t>(by);
+  (type == wire::Pop::type ? pops_ : changes_) += static_cast<std::size_t>(by);
 }
 
 void ClientSession::go(Pending& pending, Clock::time_point now) {

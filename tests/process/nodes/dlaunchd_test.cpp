@@ -306,7 +306,7 @@ TEST_CASE("garbage on the rendezvous, and clients that hang on the pages, harm n
         std::string::npos);
   std::vector<unique_fd> mute;
   for (int i = 0; i < 200; ++i) mute.push_back(connect_tcp(daemon.http, soon()));
-  job.agent.tell(wire::Type::heartbeat, {});
+  job.agent.tell(rendezvous::message::Heartbeat::type, {});
   job.agent.hear<message::Heartbeat>();
   CHECK(daemon.page("/healthz") == "ok\n200");  // When those before it were cut off.
   job.end();

@@ -301,7 +301,7 @@ TEST_CASE("garbage of a worker's ends that worker alone") {
   RawPeer mad = job.by_name(0);
   mad.greet();
   Bytes said;
-  wire::encode_frame(said, {0, wire::Type::barrier, 0, 1, 0}, as_bytes("no barrier"));
+  wire::encode_frame(said, {0, wire::Barrier::type, 0, 1, 0}, as_bytes("no barrier"));
   mad.say(said);
   CHECK(mad.closed_by_server());
   job.of(0).set("k", as_bytes("v"));

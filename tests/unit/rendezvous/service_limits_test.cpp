@@ -102,7 +102,7 @@ TEST_CASE("what cannot be read is refused, and harms nobody else") {
   Pair job(service, "job", 10);
   AgentPeer odd(service.address, "job", 20);
   odd.welcome();
-  odd.tell(wire::Type::join, Bytes(7, std::byte{0xFF}));
+  odd.tell(rendezvous::message::Join::type, Bytes(7, std::byte{0xFF}));
   CHECK(odd.hear<message::Refused>().code == Errc::version);
   CHECK(odd.closed_by_service());
   AgentPeer mute(service.address, "job", 21);

@@ -53,7 +53,7 @@ TEST_CASE("garbage is closed and counted, and others do not notice") {
     RawPeer peer(server.connect());
     peer.greet();
     Bytes out;
-    wire::encode_header(out, {length, wire::Type::set, 0, 1, 0});
+    wire::encode_header(out, {length, wire::Set::type, 0, 1, 0});
     peer.say(out);
     CHECK(peer.closed_by_server());
     ++count;
@@ -63,7 +63,7 @@ TEST_CASE("garbage is closed and counted, and others do not notice") {
     RawPeer peer(server.connect());
     peer.greet();
     Bytes out;
-    wire::encode_frame(out, {0, wire::Type::multi_get, 0, 1, 0}, Bytes(12, std::byte{0xFF}));
+    wire::encode_frame(out, {0, wire::MultiGet::type, 0, 1, 0}, Bytes(12, std::byte{0xFF}));
     peer.say(out);
     CHECK(peer.closed_by_server());
     ++count;

@@ -26,6 +26,9 @@ namespace {
 
 using testing::contains;
 
+/// A type that only a host reads.
+constexpr wire::Type the_hosts{98};
+
 /// Accepts, writes what it is told to, and keeps or closes the connection.
 class Speaker {
  public:
@@ -62,11 +65,11 @@ TEST_CASE("requests are answered, pushes arrive, and goodbye is said") {
   CHECK(peer.ask(wire::Set{"k", as_bytes("v")}) == "done");
   CHECK(peer.ask(wire::Get{"k"}) == "found v");
   CHECK(contains(peer.ask(wire::Wait{{1000}, {"never"}}), "waiting for 'never'"));
-  peer.uplink->tell(wire::Type::heartbeat, as_bytes("beat"));
+  peer.uplink->tell(the_hosts, as_bytes("beat"));
   CHECK(peer.ask(wire::Count{}) == "number 1");
   CHECK(server.host.heard("message 98 beat"));
   server.on_loop([&](store::Server& s) {
-    s.push(server.host.last(), wire::Type::standing, as_bytes("news"));
+    s.push(server.host.last(), the_hosts, as_bytes("news"));
     return 0;
   });
   CHECK(peer.until([&] { return peer.pushes == std::vector<std::string>{"news"}; }));
@@ -328,7 +331,7 @@ TEST_CASE("it may be destroyed by what it calls") {
     UplinkPeer peer(UplinkPeer::options(server.native_address));
     Bytes payload;
     for (int i = 0; i < 2; ++i) {
-      peer.uplink->request(wire::Type::count, 0, payload,
+      peer.uplink->request(wire::Count::type, 0, payload,
                            [&](const wire::FrameHeader&, BytesView) { peer.uplink.reset(); });
     }
     peer.io.run();

@@ -1,9 +1,15 @@
 // The native protocol's messages: golden bytes, round trips, and decoders that believe nothing.
 #include "runtime/store/protocol/wire.hpp"
 
+#include "runtime/store/protocol/operations.hpp"
 #include "runtime/store/protocol/replies.hpp"
 
+#include <array>
+#include <random>
 #include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
 
 #include <doctest/doctest.h>
 
@@ -41,6 +47,43 @@ std::optional<Message> again(Bytes& out, const Message& message) {
   CHECK_FALSE(wire::decode<Message>(longer));
   return wire::decode<Message>(out);
 }
+
+/// Some value for each kind of field.
+class Filler {
+ public:
+  void fill(auto& value) {
+    using T = std::remove_reference_t<decltype(value)>;
+    const auto text = texts[random_() % texts.size()];
+    if constexpr (std::is_empty_v<T>) {
+      return;
+    } else if constexpr (requires { T::fields(value); }) {
+      auto all = T::fields(value);
+      std::apply([&](auto&... each) { (fill(each), ...); }, all);
+    } else if constexpr (std::is_integral_v<T>) {
+      value = static_cast<T>(random_());
+    } else if constexpr (std::is_same_v<T, std::string_view>) {
+      value = text;
+    } else if constexpr (std::is_same_v<T, BytesView>) {
+      value = as_bytes(text);
+    } else if constexpr (wire::is_optional<T>) {
+      if (random_() % 2 == 0) fill(value.emplace());
+    } else if constexpr (wire::is_vector<T>) {
+      fill_all(value, random_() % 4);
+    } else {
+      fill(value.first);
+      fill_all(value.second, value.first.size());
+    }
+  }
+
+ private:
+  void fill_all(auto& items, std::size_t count) {
+    items.resize(count);
+    for (auto& item : items) fill(item);
+  }
+
+  static constexpr std::array<std::string_view, 3> texts{"", "k", "a longer key"};
+  std::mt19937_64 random_{7};
+};
 
 }  // namespace
 
@@ -136,6 +179,28 @@ TEST_CASE("messages come back as they were") {
   CHECK(again(out, wire::Wait{{}, {"a", "b"}})->keys.at(1) == "b");
   CHECK(again(out, wire::Popped{3, as_bytes("v")})->length_before == 3);
   CHECK(again(out, wire::Changed{KeyChange::Kind::deleted, "k", std::nullopt})->key == "k");
+}
+
+TEST_CASE("each request of the table comes back as it was, and is found by its number alone") {
+  Filler filler;
+  wire::Requests::any([&](auto operation) {
+    using Message = typename decltype(operation)::Message;
+    for (int i = 0; i < 20; ++i) {
+      Message message;
+      filler.fill(message);
+      Bytes out, same;
+      const auto back = again(out, message);
+      REQUIRE(back);
+      wire::encode(same, *back);
+      CHECK(same == out);
+      int found = 0;
+      CHECK(wire::decode_request(Message::type, out, [&](const auto& request) {
+        found += std::is_same_v<decltype(request), const Message&> ? 1 : 100;
+      }));
+      CHECK(found == 1);
+    }
+    return false;
+  });
 }
 
 TEST_CASE("limits hold, and a count allocates nothing") {
