@@ -132,8 +132,9 @@ struct SupervisorRules {
   Clock::duration failure_grace = failure_grace_standard;
   /// The grace was asked for: it is given to workers that do not use the runtime, too.
   bool grace_for_all = false;
-  /// When all have reported, how long they get to say it themselves and exit, of the grace's rest.
-  Clock::duration last_words = std::chrono::milliseconds(100);
+  /// When all have reported, how long they get to say it themselves and exit, of the grace's rest:
+  /// a process of a busy machine may have to wait for a processor first.
+  Clock::duration last_words = failure_grace_standard;
   /// After a failure, for workers without the runtime that have begun a traceback, to exit.
   Clock::duration traceback_grace = std::chrono::seconds(1);
   Clock::duration shutdown_timeout = std::chrono::seconds(30);
