@@ -128,7 +128,7 @@ void Agent::on_finished(const rendezvous::Finish& end, bool judged) {
   const bool tells = !end.sentence.empty() && !(judged && (here || end.exit_code == 0));
   if (tells) say(said);
   history_.job_ended(end, tells ? said : "");
-  live(life::JobOver{end.exit_code});
+  live(life::JobOver{end.exit_code, end.cause == rendezvous::Finish::Cause::node_lost});
 }
 
 // ---- Signals ----

@@ -1,7 +1,6 @@
 #include "launcher/job/history.hpp"
 
 #include "runtime/base/departure.hpp"
-#include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/phrases.hpp"
 #include "runtime/base/text/wall_clock.hpp"
@@ -195,10 +194,10 @@ std::string History::summary(int max_restarts, int code) const {
     summary.root_cause = cause->rank;
     summary.why = why_text(attempt);
   }
-  summary.together = are_together(code);
-  if (is_cause_elsewhere(cause, code)) {
+  if (is_cause_elsewhere(cause)) {
     summary.elsewhere = said_;
-    if (job_end_) summary.elsewhere_details = job_end_->details;
+    summary.elsewhere_details = job_end_->details;
+    summary.together = job_end_->cause == rendezvous::Finish::Cause::disagreement;
   }
   summary.attempt = attempt.plan.assignment.attempt;
   summary.max_restarts = max_restarts;
@@ -208,17 +207,12 @@ std::string History::summary(int max_restarts, int code) const {
   return failure_summary(summary);
 }
 
-/// Several ranks ended the job together, and none of them failed by itself.
-bool History::are_together(int code) const {
-  return code == exit_code::disagreement && job_end_ && !job_end_->verdict && !said_.empty();
-}
-
-bool History::is_cause_elsewhere(const WorkerEnd* cause, int code) const {
-  if (are_together(code)) return true;
-  if (job_end_ && job_end_->verdict) return cause == nullptr;
-  // No rank is to blame: a node was lost, or somebody has stopped the job, who knows that.
-  if (code == exit_code::node_lost) return true;
-  return cause != nullptr && cause->peer_lost;
+/// None of this node's ranks: a lost node, several ranks together, or a rank of another node. A
+/// user who stops the job knows that.
+bool History::is_cause_elsewhere(const WorkerEnd* cause) const {
+  if (!job_end_) return false;
+  if (job_end_->verdict) return cause == nullptr;
+  return job_end_->cause != rendezvous::Finish::Cause::told || (cause && cause->peer_lost);
 }
 
 const WorkerEnd* History::end_of(int rank) const {

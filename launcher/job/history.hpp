@@ -57,10 +57,9 @@ class History {
 
  private:
   const WorkerEnd* root_cause() const;
-  bool are_together(int code) const;
   const WorkerEnd* end_of(int rank) const;
   std::string why_text(const AttemptResult& attempt) const;
-  bool is_cause_elsewhere(const WorkerEnd* cause, int code) const;
+  bool is_cause_elsewhere(const WorkerEnd* cause) const;
 
   const JobSpec& spec_;
   JobResult result_;

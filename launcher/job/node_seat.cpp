@@ -252,10 +252,6 @@ void NodeSeat::take(const message::RanksLost& m) {
 
 void NodeSeat::take(const message::Standing& m) { listener_.on_standing(m.sentence); }
 
-void NodeSeat::take(const message::Finished& m) {
-  finish({m.exit_code, m.verdict, m.sentence, m.details}, true);
-}
-
 void NodeSeat::on_trouble(const Error& error, Clock::time_point since) {
   if (over_) return;
   note_stall();
@@ -292,7 +288,9 @@ void NodeSeat::finish_without_host(const std::string& trouble) {
         host->first_rank, host->workers, host->host,
         Departure::because(since + "node " + host->id + " is lost: " + trouble));
   }
-  finish(exit_code::node_lost, since + "the node that hosts the job is lost: " + trouble);
+  finish(
+      rendezvous::Finish::for_lost_node(since + "the node that hosts the job is lost: " + trouble),
+      false);
 }
 
 void NodeSeat::on_refused(const Error& error) { finish(exit_code_of(error), error.what()); }

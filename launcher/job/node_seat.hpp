@@ -69,7 +69,7 @@ class NodeSeat final : public Seat, public QuestionLine, private store::Uplink::
   void take(const rendezvous::message::Asked& m) { listener_.on_asked(m); }
   void take(const rendezvous::message::Answered& m) { listener_.on_answered(m); }
   void take(const rendezvous::message::Standing& m);
-  void take(const rendezvous::message::Finished& m);
+  void take(const rendezvous::message::Finished& m) { finish(m, true); }
   template <class Message>
   void take_payload(BytesView payload);
   void tell(const auto& message);

@@ -1,7 +1,5 @@
 #include "launcher/job/sole_seat.hpp"
 
-#include "runtime/base/exit_code.hpp"
-
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -60,8 +58,9 @@ void SoleSeat::deliver(const rendezvous::Refuse& e) {
 
 /// This node itself has said what a worker did to end the job.
 void SoleSeat::deliver(const rendezvous::Finish& e) {
-  const bool is_news = e.exit_code == exit_code::disagreement && !e.verdict;
-  listener_.on_finished({e.exit_code, e.verdict, is_news ? e.sentence : "", e.details}, true);
+  rendezvous::Finish said = e;
+  if (e.cause != rendezvous::Finish::Cause::disagreement) said.sentence.clear();
+  listener_.on_finished(said, true);
 }
 
 void SoleSeat::deliver(const rendezvous::Stop& e) {

@@ -63,8 +63,8 @@ Finish Gathering::given_up(const Nodes& nodes, const JobRules& rules) const {
     text += "only " + count_text(nodes, rules) + (first() ? " came" : " were there") + within +
             ": " + nodes.names() + nodes.missing_ranks(rules);
   }
-  return {for_loss ? exit_code::node_lost : exit_code::ranks_missing, std::nullopt,
-          std::move(text)};
+  if (for_loss) return Finish::for_lost_node(std::move(text));
+  return {exit_code::ranks_missing, std::nullopt, std::move(text)};
 }
 
 std::array<std::optional<Clock::time_point>, 4> Gathering::deadlines(const Nodes& nodes,

@@ -30,7 +30,7 @@ Finish failed(const Epoch& epoch) {
   if (const auto* end = first_end(epoch, Outcome::failed)) return ended_with(*end);
   const auto& loss = epoch.legacy.first_loss;
   const std::string why = epoch.ending ? epoch.ending->reason : "";
-  return {exit_code::node_lost, std::nullopt, loss ? why + "; then " + loss->reason : why};
+  return Finish::for_lost_node(loss ? why + "; then " + loss->reason : why);
 }
 
 /// The workers notice that a node is gone before its lease ends, and say so or not: a failure that
@@ -62,7 +62,8 @@ Judgement judge(const Epoch& epoch, const JobRules& rules, int attempt, int node
   if (const auto* end = first_end(epoch, Outcome::spawn_failed)) return ended_with(*end);
   if (auto differ = unheard_disagreement(epoch)) {
     // A restart would make the same calls.
-    return Finish{exit_code::disagreement, std::nullopt, std::move(*differ)};
+    return Finish{exit_code::disagreement, std::nullopt, std::move(*differ), std::nullopt,
+                  Finish::Cause::disagreement};
   }
   if (!epoch.ending) {
     // With --on-failure continue somebody may have failed; if all have, so has the job.
@@ -83,7 +84,7 @@ Judgement judge(const Epoch& epoch, const JobRules& rules, int attempt, int node
       const std::string& why = epoch.legacy.first_loss->reason;
       if (rules.elastic()) return GoesOn{why, false, began_as_failure};
       if (has_restart && !epoch.left) return GoesOn{why, true, began_as_failure};
-      return Finish{exit_code::node_lost, std::nullopt, why};
+      return Finish::for_lost_node(why);
     }
     // Nodes have come or gone, and nothing has failed: that costs no restart.
     case EndCause::arrival:

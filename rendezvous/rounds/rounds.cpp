@@ -43,6 +43,10 @@ struct Rounds::State : Job {
   Member* at_work(Session session, std::uint64_t of_epoch);
 };
 
+Finish Finish::for_lost_node(std::string sentence) {
+  return {exit_code::node_lost, std::nullopt, std::move(sentence), std::nullopt, Cause::node_lost};
+}
+
 Rounds::Rounds(std::uint64_t last_epoch, Incarnation incarnation, std::string name)
     : state_(std::make_unique<State>()) {
   state_->name = std::move(name);

@@ -228,10 +228,19 @@ struct Standing {
 };
 /// The job is over; every node exits with this.
 struct Finish {
+  /// What ended it, where no verdict says so.
+  enum class Cause : std::uint8_t {
+    told,          ///< Nothing but what the sentence tells.
+    node_lost,     ///< Ranks may have failed because those of a lost node were gone.
+    disagreement,  ///< Ranks made different calls, and none of them has noticed.
+  };
   int exit_code = 0;
   std::optional<Verdict> verdict;  ///< Set if ranks are to blame.
   std::string sentence;
   std::optional<RankDetails> details = std::nullopt;  ///< Those of the verdict's first rank.
+  Cause cause = Cause::told;
+
+  static Finish for_lost_node(std::string sentence);
 };
 
 using Effect = std::variant<Admit, Refuse, Stop, RanksLost, Standing, Finish>;

@@ -239,6 +239,7 @@ void fields(auto& io, is<Finished> auto& m) {
   io.maybe(m.verdict, [&](auto& verdict) { fields(io, verdict); });
   io.text(m.sentence);
   io.maybe(m.details, [&](auto& details) { fields(io, details); });
+  io.choice(m.cause, Finish::Cause::disagreement);
 }
 
 /// A time as its age, and an age as its time.

@@ -150,12 +150,8 @@ struct Standing {
   static constexpr wire::Type type{105};
   std::string sentence;
 };
-struct Finished {
-  static constexpr wire::Type type{106};
-  std::int32_t exit_code = 0;
-  std::optional<Verdict> verdict;
-  std::string sentence;
-  std::optional<RankDetails> details = std::nullopt;
+struct Finished : Finish {
+  static constexpr wire::Type type = wire::Type{106};
 };
 
 /// Ranges of ranks that one node tells to have left, and lines of one rank's stderr.

@@ -42,7 +42,7 @@ void Service::State::end_if_deserted(Job& job) {
   if (job.finished || job.rounds.next_deadline()) return;
   const bool deserted = std::ranges::none_of(
       job.members, [](const auto& entry) { return entry.second.connection != 0; });
-  if (deserted) apply(job, Finish{exit_code::node_lost, std::nullopt, "all its nodes have gone"});
+  if (deserted) apply(job, Finish::for_lost_node("all its nodes have gone"));
 }
 
 // ---- Effects ----
@@ -154,7 +154,7 @@ void Service::State::apply(Job& job, const Standing& effect) {
 
 void Service::State::apply(Job& job, const Finish& effect) {
   if (job.finished) return;
-  job.finished = {effect.exit_code, effect.verdict, effect.sentence, effect.details};
+  job.finished = message::Finished{effect};
   if (journal != nullptr) journal->job_finished(job.name, effect.exit_code);
   job.forget = Clock::now() + rules.remember;
   note(effect.exit_code == 0 ? LogLine::Level::info : LogLine::Level::error, job,

@@ -45,9 +45,8 @@ void AgentCore::on(const JobOver& e) {
   if (is_decided()) return;
   job_over_ = e.exit_code;
   if (!has_workers()) return finish(e.exit_code);
-  // The ranks that wait for those of a lost node have just been told.
-  const bool lost = e.exit_code == exit_code::node_lost;
-  effects_.push_back(Stop{lost ? StopOrder::Manner::report_first : StopOrder::Manner::at_once});
+  using Manner = StopOrder::Manner;
+  effects_.push_back(Stop{e.node_lost ? Manner::report_first : Manner::at_once});
 }
 
 /// All processes may be gone: then only a reader that does not read holds us, or a node that does

@@ -38,6 +38,7 @@ struct Ordered {
 /// The job is over, for all nodes or for this one.
 struct JobOver {
   int exit_code = 0;
+  bool node_lost = false;  ///< The ranks that wait for those of a lost node have just been told.
 };
 /// A signal that ends the job, which the supervisor has had: this node then ends with that code.
 struct Signalled {

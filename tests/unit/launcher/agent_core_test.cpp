@@ -37,7 +37,7 @@ life::Event parse_event(const Words& words) {
   if (name == "admitted") return life::Admitted{epoch_of(words.at(1))};
   if (name == "placed") return life::Placed{epoch_of(words.at(1))};
   if (name == "ordered") return life::Ordered{std::stoull(words.at(1)), manners.at(words.at(2))};
-  if (name == "over") return life::JobOver{std::stoi(words.at(1))};
+  if (name == "over") return life::JobOver{std::stoi(words.at(1)), words.size() > 2};
   if (name == "signalled") return life::Signalled{15, std::stoi(words.at(1))};
   if (name == "front_gone") return life::FrontGone{};
   if (name == "nothing_left") return life::NothingLeft{};

@@ -174,9 +174,11 @@ TEST_CASE("messages come back as they were") {
   CHECK(lost.first_rank == 8);
   CHECK(lost.count == 4);
   CHECK(again(message::Standing{"waiting"}).sentence == "waiting");
-  CHECK(again(message::Finished{79, std::nullopt, "over"}).exit_code == 79);
+  CHECK(again(message::Finished{{79, std::nullopt, "over"}}).exit_code == 79);
   const Verdict verdict{Verdict::Kind::absent, {3, 9}, 75, 0, SIGKILL, true, "it sleeps"};
-  const auto finished = again(message::Finished{79, verdict, "over", details});
+  const auto finished =
+      again(message::Finished{{79, verdict, "over", details, Finish::Cause::node_lost}});
+  CHECK(finished.cause == Finish::Cause::node_lost);
   CHECK(finished.verdict == verdict);
   CHECK(finished.details == details);
 }

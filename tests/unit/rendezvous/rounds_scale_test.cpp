@@ -167,9 +167,7 @@ class BigJob {
   void count(const Standing& e) {
     count(e.to == 0 ? here_ : 1, size_of(message::Standing{e.sentence}));
   }
-  void count(const Finish& e) {
-    count(here_, size_of(message::Finished{e.exit_code, e.verdict, e.sentence, e.details}));
-  }
+  void count(const Finish& e) { count(here_, size_of(message::Finished{e})); }
 
   const int nodes_, workers_;
   JobRules rules_;
