@@ -13,11 +13,11 @@ bool is_alone(const Draft& draft, const std::string& endpoint_host) {
 }
 
 Answer at_endpoint(const Draft& draft, const EndpointAsked& endpoint) {
-  const std::uint16_t port = endpoint.port.value_or(endpoint_port_default);
+  const auto port = endpoint.port.value_or(std::uint16_t(std::stoi(DLAUNCH_MEETING_PORT)));
   if (port == 0 && draft.nodes.most > 1) {
     return MeetingProblem{"rdzv-endpoint",
                           "the other nodes cannot know which port 0 becomes; give a port, for "
-                          "example 29400"};
+                          "example " DLAUNCH_MEETING_PORT};
   }
   return Meeting{Meeting::Kind::endpoint, endpoint.host, port};
 }

@@ -18,7 +18,4 @@ struct MeetingProblem {
 /// user's own.
 std::variant<Meeting, MeetingProblem> meeting_of(const Draft& draft, bool named);
 
-/// The port of an --rdzv-endpoint that names none: torchrun's.
-inline constexpr std::uint16_t endpoint_port_default = 29400;
-
 }  // namespace dlaunch::launcher

@@ -159,8 +159,8 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
     "This node's name, unique in the job; default: the host's, with what makes it unique."},
    take::text<&Draft::node_id>},
   {{"rdzv-endpoint", 0, "HOST:PORT", "", meeting, also_torchrun,
-    "Where nodes meet, port 29400 by default: at a dlaunchd, else at the node that has this "
-    "address."}, take::any_text<&Draft::rdzv_endpoint>},
+    "Where nodes meet, port " DLAUNCH_MEETING_PORT " by default: at a dlaunchd, else at the node "
+    "that has this address."}, take::any_text<&Draft::rdzv_endpoint>},
   {{"rdzv-id", 0, "ID", "", meeting, also_torchrun,
     "The job's id; needed with a dlaunchd, else made up."}, job_id},
   {{"rdzv-role", 0, "ROLE", "auto", meeting, ours,

@@ -106,7 +106,8 @@ std::string no_address(std::string_view starter) {
   return std::string(starter) +
          " tells the nodes of the job no address to meet at: add --rdzv-endpoint HOST:PORT, HOST "
          "being the first of them; where " +
-         std::string(starter) + " itself runs there: --rdzv-endpoint \"$(hostname):29400\"";
+         std::string(starter) +
+         " itself runs there: --rdzv-endpoint \"$(hostname):" DLAUNCH_MEETING_PORT "\"";
 }
 
 }  // namespace

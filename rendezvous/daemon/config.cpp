@@ -25,7 +25,8 @@ Read<ListenAt> read_address(std::string_view text) {
   }
   const auto& [host, port] = std::get<EndpointAsked>(read);
   if (!port) {
-    return Complaint{in_quotes(text) + " is not HOST:PORT, as in 127.0.0.1:29400 or [::1]:29400"};
+    return Complaint{in_quotes(text) + " is not HOST:PORT, as in 127.0.0.1:" DLAUNCH_MEETING_PORT
+                                       " or [::1]:" DLAUNCH_MEETING_PORT};
   }
   return ListenAt{.host = host, .port = *port};
 }
@@ -102,7 +103,7 @@ constexpr OptionTraits addresses{.file = true, .adds_up = true};
 
 // clang-format off
 constexpr auto rows = std::to_array<OptionRow<Config>>({
-  {{"listen", 0, "HOST:PORT", "127.0.0.1:29400", keys, addresses,
+  {{"listen", 0, "HOST:PORT", "127.0.0.1:" DLAUNCH_MEETING_PORT, keys, addresses,
     "Where agents come in; on the command line it may be repeated. Sockets from the service manager "
     "take its place. Beyond loopback a secret is needed."}, listen},
   {{"http", 0, "HOST:PORT|off", "127.0.0.1:29401", keys, at_start,

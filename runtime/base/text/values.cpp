@@ -129,7 +129,9 @@ Read<EndpointAsked> read_endpoint(std::string_view text) {
   if (auto wrong = check_host(host)) {
     const bool lacks_brackets = !text.starts_with('[') && host.find("::") != std::string_view::npos;
     if (!lacks_brackets) return *std::move(wrong);
-    return Complaint{"an IPv6 address with a port stands in brackets, as in [::1]:29400"};
+    return Complaint{
+        "an IPv6 address with a port stands in brackets, as in "
+        "[::1]:" DLAUNCH_MEETING_PORT};
   }
   endpoint.host = host;
   return endpoint;

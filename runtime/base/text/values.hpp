@@ -38,6 +38,9 @@ struct EndpointAsked {
   std::optional<std::uint16_t> port;
 };
 Read<EndpointAsked> read_endpoint(std::string_view text);
+/// The port at which nodes meet where none is given, torchrun's: a literal, since tables of options
+/// and examples contain it.
+#define DLAUNCH_MEETING_PORT "29400"
 /// Finds a text that can be no host's name and no address: "http://head", "head:1", "a b".
 std::optional<Complaint> check_host(std::string_view host);
 /// "localhost", "127.0.0.1", "::1": never reached from another host, whatever a resolver says.
