@@ -55,11 +55,21 @@ PodName pod_name(const Variables& variables, const FileReader& read_file) {
   return name;
 }
 
-std::string alone_in(std::string_view kind, std::string_view name, std::string_view index) {
-  return "pod " + std::string(index) + " of the " + std::string(kind) +
-         (name.empty() ? "" : " " + std::string(name)) +
+std::string alone_in(const SchedulerPlace& place, const std::string& index) {
+  const std::string& name = place.job_id.value;
+  return "pod " + index + " of the " + std::string(place.scheduler) + (name.empty() ? "" : " ") +
+         name +
          " runs as a job of its own: Kubernetes does not tell how many pods there are; --nnodes N "
          "makes one job of them, --nnodes 1 says that this is meant";
+}
+
+/// Which pod of its Job this is; false where it is none.
+bool read_index(SchedulerPlace& place, const Variables& variables) {
+  place.rank_from = "JOB_COMPLETION_INDEX";
+  if (!variables.has(place.rank_from)) return false;
+  place.node_rank = variables.number(place, place.rank_from, 0, nodes_max - 1);
+  place.first = place.node_rank == 0;
+  return true;
 }
 
 /// Head and job of an Indexed Job: its pods are called <job>-<index>.
@@ -97,7 +107,6 @@ std::optional<long> job_index(const Variables& variables, const PodName& pod,
 void locate_in_jobset(SchedulerPlace& place, const Variables& variables, const PodName& pod) {
   const std::string set = variables.text("JOBSET_NAME");
   const std::string stem = set + "-" + variables.text("REPLICATED_JOB_NAME");
-  place.scheduler = Scheduler::jobset;
   place.job_id = {stem, "JOBSET_NAME, REPLICATED_JOB_NAME"};
   place.port = port_of_job(stem);
   // JobSet's headless Service is called as the JobSet unless spec.network.subdomain says otherwise.
@@ -113,35 +122,30 @@ void locate_in_jobset(SchedulerPlace& place, const Variables& variables, const P
 
 }  // namespace
 
-std::optional<SchedulerPlace> kubernetes_place(const Variables& variables,
-                                               const FileReader& read_file) {
-  if (!variables.has("JOB_COMPLETION_INDEX")) return std::nullopt;
-  SchedulerPlace place;
-  place.scheduler = Scheduler::kubernetes_job;
-  place.node_rank = variables.number(place, "JOB_COMPLETION_INDEX", 0, nodes_max - 1);
-  place.rank_from = "JOB_COMPLETION_INDEX";
-  place.first = place.node_rank == 0;
+bool read_jobset(SchedulerPlace& place, const Variables& variables, const FileReader& read_file) {
+  const bool has_names = variables.has("JOBSET_NAME") && variables.has("REPLICATED_JOB_NAME");
+  if (!has_names || !read_index(place, variables)) return false;
   const std::string index = std::to_string(*place.node_rank);
-  const PodName pod = pod_name(variables, read_file);
-  if (variables.has("JOBSET_NAME") && variables.has("REPLICATED_JOB_NAME")) {
-    locate_in_jobset(place, variables, pod);
-  } else {
-    locate_in_job(place, pod, index);
-  }
-  place.alone = alone_in(name_of(place.scheduler), place.job_id.value, index);
-  return place;
+  locate_in_jobset(place, variables, pod_name(variables, read_file));
+  place.alone = alone_in(place, index);
+  return true;
 }
 
-std::optional<SchedulerPlace> pytorch_job_place(const Variables& variables) {
+bool read_kubernetes_job(SchedulerPlace& place, const Variables& variables,
+                         const FileReader& read_file) {
+  if (!read_index(place, variables)) return false;
+  const std::string index = std::to_string(*place.node_rank);
+  locate_in_job(place, pod_name(variables, read_file), index);
+  place.alone = alone_in(place, index);
+  return true;
+}
+
+bool read_pytorch_job(SchedulerPlace& place, const Variables& variables, const FileReader&) {
   // Kubeflow's Trainer sets PET_ variables beside these; those are options already.
-  if (!variables.has("KUBERNETES_SERVICE_HOST") || variables.has_prefix("PET_")) {
-    return std::nullopt;
-  }
+  if (!variables.has("KUBERNETES_SERVICE_HOST") || variables.has_prefix("PET_")) return false;
   for (const auto name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
-    if (!variables.has(name)) return std::nullopt;
+    if (!variables.has(name)) return false;
   }
-  SchedulerPlace place;
-  place.scheduler = Scheduler::pytorch_job;
   const int count = variables.number(place, "WORLD_SIZE", 1, nodes_max);
   place.node_count = count;
   place.count_from = "WORLD_SIZE";
@@ -155,7 +159,7 @@ std::optional<SchedulerPlace> pytorch_job_place(const Variables& variables) {
   if (place.first && is_loopback_name(place.head.value) && variables.has("HOSTNAME")) {
     place.head = {variables.text("HOSTNAME"), "HOSTNAME"};
   }
-  return place;
+  return true;
 }
 
 }  // namespace dlaunch::launcher

@@ -112,10 +112,8 @@ std::string no_address(std::string_view starter) {
 
 }  // namespace
 
-std::optional<SchedulerPlace> open_mpi_place(const Variables& variables) {
-  if (!variables.has("OMPI_COMM_WORLD_RANK")) return std::nullopt;
-  SchedulerPlace place;
-  place.scheduler = Scheduler::open_mpi;
+bool read_open_mpi(SchedulerPlace& place, const Variables& variables, const FileReader&) {
+  if (!variables.has("OMPI_COMM_WORLD_RANK")) return false;
   read_ranks(place, variables, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
              "OMPI_COMM_WORLD_LOCAL_SIZE", "mpirun", "mpirun --map-by ppr:1:node");
   place.job_id = job_id("mpirun-", variables.text("PMIX_NAMESPACE"), "PMIX_NAMESPACE");
@@ -123,10 +121,10 @@ std::optional<SchedulerPlace> open_mpi_place(const Variables& variables) {
   const Mpirun starter = mpirun_of(variables);
   // A batch job's list is better than a name: mpirun may run beside the job's nodes.
   if (starter.host.from != hnp_uri) meet_in_slurm_job(place, variables, "PMIX_HOSTNAME");
-  if (!place.head.value.empty()) return place;
+  if (!place.head.value.empty()) return true;
   if (starter.host.value.empty()) {
     place.head_missing = no_address("mpirun");
-    return place;
+    return true;
   }
   // If mpirun itself runs on a node of the job, the first process is there. Only the first process
   // can tell; it ends the job with a sentence where it is not so.
@@ -137,33 +135,29 @@ std::optional<SchedulerPlace> open_mpi_place(const Variables& variables) {
                          (variables.has("PMIX_HOSTNAME") ? variables.text("PMIX_HOSTNAME")
                                                          : std::string("where this is said")) +
                          ")";
-    return place;
+    return true;
   }
   place.head = starter.host;
-  return place;
+  return true;
 }
 
-std::optional<SchedulerPlace> hydra_place(const Variables& variables) {
+bool read_hydra(SchedulerPlace& place, const Variables& variables, const FileReader&) {
   // srun --mpi=pmi2 sets PMI_RANK, too, but not the third.
   if (!variables.has("PMI_RANK") || !variables.has("PMI_SIZE") ||
       !variables.has("MPI_LOCALNRANKS")) {
-    return std::nullopt;
+    return false;
   }
-  SchedulerPlace place;
-  place.scheduler = Scheduler::hydra;
   read_ranks(place, variables, "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "mpiexec",
              "mpiexec -ppn 1");
   meet_in_slurm_job(place, variables, "MPIR_CVAR_CH3_INTERFACE_HOSTNAME");
   const long job = variables.number_if("SLURM_JOB_ID").value_or(0);
   place.port = port_of_job(static_cast<std::uint64_t>(job), 0);
   place.head_missing = no_address("mpiexec");
-  return place;
+  return true;
 }
 
-std::optional<SchedulerPlace> pmix_place(const Variables& variables) {
-  if (!variables.has("PMIX_RANK") || !variables.has("PMIX_NAMESPACE")) return std::nullopt;
-  SchedulerPlace place;
-  place.scheduler = Scheduler::pmix;
+bool read_pmix(SchedulerPlace& place, const Variables& variables, const FileReader&) {
+  if (!variables.has("PMIX_RANK") || !variables.has("PMIX_NAMESPACE")) return false;
   place.node_rank = variables.number(place, "PMIX_RANK", 0, nodes_max - 1);
   place.rank_from = "PMIX_RANK";
   place.first = place.node_rank == 0;
@@ -176,7 +170,7 @@ std::optional<SchedulerPlace> pmix_place(const Variables& variables) {
                 " of a PMIx job runs as a job of its own: the variables do not tell how many there "
                 "are; --nnodes N and --rdzv-endpoint make one job of them, --nnodes 1 says that "
                 "this is meant";
-  return place;
+  return true;
 }
 
 }  // namespace dlaunch::launcher

@@ -33,8 +33,8 @@ int Variables::number(SchedulerPlace& place, std::string_view name, int least, i
   const auto read = value ? read_integer(*value, least, most) : Complaint{"it is missing"};
   if (const auto* complaint = std::get_if<Complaint>(&read)) {
     if (place.refusal.empty()) {
-      place.refusal = std::string(name_of(place.scheduler)) + "'s variable " + std::string(name) +
-                      ": " + complaint->sentence +
+      place.refusal = std::string(place.scheduler) + "'s variable " + std::string(name) + ": " +
+                      complaint->sentence +
                       "; --nnodes 1 runs this node by itself, whatever the variables say";
     }
     return least;
@@ -60,26 +60,6 @@ void refuse_several(SchedulerPlace& place, std::string_view starter, int starts,
       " dlaunch --nproc-per-node ...; --standalone where each is a job of its own";
 }
 
-std::string_view name_of(Scheduler scheduler) {
-  switch (scheduler) {
-    case Scheduler::slurm:
-      return "Slurm";
-    case Scheduler::kubernetes_job:
-      return "Kubernetes Indexed Job";
-    case Scheduler::jobset:
-      return "JobSet";
-    case Scheduler::pytorch_job:
-      return "Kubeflow PyTorchJob";
-    case Scheduler::open_mpi:
-      return "Open MPI";
-    case Scheduler::hydra:
-      return "MPICH hydra";
-    case Scheduler::pmix:
-      return "PMIx";
-  }
-  return "";
-}
-
 std::uint16_t port_of_job(std::uint64_t job, std::uint64_t step) {
   // Reduced first, so that nothing overflows.
   const std::uint64_t slot = job % port_count * ports_per_job + step % port_count;
@@ -94,13 +74,12 @@ std::optional<SchedulerPlace> scheduler_place(std::span<const std::string> envir
   if (variables.has("DLAUNCH_WORKER_JOB") || variables.has("TORCHELASTIC_RUN_ID")) {
     return std::nullopt;
   }
-  // From the inside outwards: mpirun in a Slurm job leaves both kinds of variables.
-  if (auto place = open_mpi_place(variables)) return place;
-  if (auto place = hydra_place(variables)) return place;
-  if (auto place = slurm_place(variables)) return place;
-  if (auto place = pytorch_job_place(variables)) return place;
-  if (auto place = kubernetes_place(variables, read_file)) return place;
-  return pmix_place(variables);
+  for (const auto& [name, read] : schedulers) {
+    SchedulerPlace place;
+    place.scheduler = name;
+    if (read(place, variables, read_file)) return place;
+  }
+  return std::nullopt;
 }
 
 SchedulerSettings scheduler_settings(const SchedulerPlace& place, const AskedOfNodes& asked) {
@@ -116,7 +95,7 @@ SchedulerSettings scheduler_settings(const SchedulerPlace& place, const AskedOfN
     return told;
   }
   const auto set = [&](std::string_view flag, std::string value, const std::string& from) {
-    const std::string where = std::string(name_of(place.scheduler)) + ": " + from;
+    const std::string where = std::string(place.scheduler) + ": " + from;
     told.settings.push_back({flag, std::move(value), Origin::scheduler, where});
   };
   if (!asked.most) set("nnodes", std::to_string(most), place.count_from);

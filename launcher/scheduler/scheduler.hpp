@@ -13,11 +13,6 @@
 /// on dlaunch's command line. Pure; docs/schedulers.md is the user's side of it.
 namespace dlaunch::launcher {
 
-enum class Scheduler { slurm, kubernetes_job, jobset, pytorch_job, open_mpi, hydra, pmix };
-
-/// "Slurm", "Kubernetes Indexed Job".
-std::string_view name_of(Scheduler scheduler);
-
 /// A value, and the variable or file that told it.
 struct Told {
   std::string value;  ///< Empty: nothing told it.
@@ -28,8 +23,8 @@ struct Told {
 
 /// This node's place among those on which a scheduler started dlaunch. A plain value.
 struct SchedulerPlace {
-  Scheduler scheduler = Scheduler::slurm;
-  std::optional<int> node_count;  ///< Unset: this scheduler does not say, and --nnodes has to.
+  std::string_view scheduler = {};  ///< Its name: "Slurm".
+  std::optional<int> node_count;    ///< Unset: this scheduler does not say, and --nnodes has to.
   std::string count_from;
   std::optional<int> node_rank;  ///< Unset: it follows from nothing; the rendezvous decides.
   std::string rank_from;

@@ -4,8 +4,7 @@
 
 #include <limits>
 
-/// One function per family of schedulers: the place they tell, or nothing where they did not start
-/// this process. For scheduler.cpp.
+/// The schedulers that are known. For scheduler.cpp.
 namespace dlaunch::launcher {
 
 /// The environment as schedulers write it: an empty variable says nothing.
@@ -28,18 +27,27 @@ class Variables {
   std::span<const std::string> environment_;
 };
 
-std::optional<SchedulerPlace> slurm_place(const Variables& variables);
+/// Reads the place that a scheduler tells; false where it did not start this process.
+using ReadPlace = bool(SchedulerPlace& place, const Variables& variables,
+                       const FileReader& read_file);
+ReadPlace read_open_mpi, read_hydra, read_slurm, read_pytorch_job, read_jobset, read_kubernetes_job,
+    read_pmix;
+
+struct SchedulerRow {
+  std::string_view name;
+  ReadPlace* read;
+};
+/// In the order in which they are asked, from the inside outwards: mpirun in a Slurm job leaves
+/// both kinds of variables.
+constexpr SchedulerRow schedulers[] = {
+    {"Open MPI", read_open_mpi}, {"MPICH hydra", read_hydra},
+    {"Slurm", read_slurm},       {"Kubeflow PyTorchJob", read_pytorch_job},
+    {"JobSet", read_jobset},     {"Kubernetes Indexed Job", read_kubernetes_job},
+    {"PMIx", read_pmix},
+};
+
 /// The first node of the Slurm job around another starter (mpirun in a batch script).
 Told first_of_slurm_job(const Variables& variables);
-
-std::optional<SchedulerPlace> open_mpi_place(const Variables& variables);
-std::optional<SchedulerPlace> hydra_place(const Variables& variables);
-std::optional<SchedulerPlace> pmix_place(const Variables& variables);
-
-std::optional<SchedulerPlace> pytorch_job_place(const Variables& variables);
-/// The place in a JobSet, or in an Indexed Job by itself.
-std::optional<SchedulerPlace> kubernetes_place(const Variables& variables,
-                                               const FileReader& read_file);
 
 /// Refuses what was started more than once on a node. `starter` is "srun", `once` how to do it.
 void refuse_several(SchedulerPlace& place, std::string_view starter, int starts, int nodes,

@@ -85,17 +85,15 @@ void read_step(SchedulerPlace& place, const Variables& variables) {
 
 }  // namespace
 
-std::optional<SchedulerPlace> slurm_place(const Variables& variables) {
-  if (!variables.has("SLURM_JOB_ID")) return std::nullopt;
-  SchedulerPlace place;
-  place.scheduler = Scheduler::slurm;
+bool read_slurm(SchedulerPlace& place, const Variables& variables, const FileReader&) {
+  if (!variables.has("SLURM_JOB_ID")) return false;
   const auto step = variables.find("SLURM_STEP_ID");
   if (step && *step != interactive_step && variables.has("SLURM_STEP_NUM_NODES")) {
     read_step(place, variables);
   } else {
     describe_unstarted(place, variables);
   }
-  return place;
+  return true;
 }
 
 Told first_of_slurm_job(const Variables& variables) {

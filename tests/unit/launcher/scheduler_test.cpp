@@ -107,7 +107,7 @@ TEST_CASE("srun in a batch script, on a part of the job, of several components, 
   CHECK(place_in(recorded("slurm_arbitrary", 0)).node_rank == 1);
   CHECK(one_has(told(recorded("slurm_arbitrary", 0)), "rdzv-endpoint=n1:"));
   // Its PMI_RANK is not hydra's.
-  CHECK(place_in(recorded("slurm_pmi2", 1)).scheduler == Scheduler::slurm);
+  CHECK(place_in(recorded("slurm_pmi2", 1)).scheduler == "Slurm");
 }
 
 TEST_CASE("the steps of a Slurm job meet at different ports, and have ids of their own") {
