@@ -51,8 +51,7 @@ EndCause cause_at_end(const Epoch& epoch) {
 std::optional<std::string> unheard_disagreement(const Epoch& epoch) {
   if (epoch.ending && epoch.ending->cause != EndCause::failure) return std::nullopt;
   const auto verdict = epoch.find_cause();
-  const bool nobody_failed =
-      !verdict || verdict->kind == Verdict::Kind::left || verdict->kind == Verdict::Kind::lost;
+  const bool nobody_failed = !verdict || verdict->nobody_failed();
   return nobody_failed && !epoch.legacy.first_loss ? epoch.ledger.disagreement() : std::nullopt;
 }
 

@@ -119,7 +119,7 @@ void fields(auto& io, is<RankDetails> auto& m) {
   io.flag(m.lines_of_both);
 }
 void fields(auto& io, is<Verdict> auto& m) {
-  io.choice(m.kind, Verdict::Kind::gave_up);
+  io.choice(m.kind, Verdict::kind_last);
   io.repeat(
       m.ranks, sizeof(std::int32_t), [&](auto& rank) { io.integer(rank); }, roster_max);
   io.integer(m.exit_code);

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <csignal>
+#include <iterator>
 #include <set>
+#include <string_view>
 #include <tuple>
 
 namespace dlaunch {
@@ -27,83 +29,44 @@ bool is_in(const std::map<int, int>& ranges, int rank) {
 /// A signal that comes from outside, or from a wrong address, is no answer to a failed call.
 bool was_struck(const Fact& fact) { return fact.signal != 0 && fact.signal != SIGABRT; }
 
-/// How sure a claim is of whom it blames.
-int certainty(Fault fault) {
-  switch (fault) {
-    case Fault::own:
-      return 0;
-    case Fault::lost:
-      return 1;
-    case Fault::absent:
-      return 2;
-    case Fault::gave_up:
-      return 3;
-    case Fault::disagreed:
-      return 4;
-    case Fault::arguments:
-      return 5;
-  }
-  return 0;
-}
+/// What becomes of a claim, by how sure it is of whom it blames: the surest last.
+struct FaultRow {
+  Fault fault;
+  Kind kind;  ///< The verdict on those whom it blames, where they are the cause.
+};
+constexpr FaultRow faults[] = {
+    {Fault::own, Kind::failed},          {Fault::lost, Kind::lost},
+    {Fault::absent, Kind::absent},       {Fault::gave_up, Kind::gave_up},
+    {Fault::disagreed, Kind::disagreed}, {Fault::arguments, Kind::arguments},
+};
+static_assert(std::size(faults) == static_cast<std::size_t>(fault_last) + 1);
 
-Kind kind_of(Fault fault) {
-  switch (fault) {
-    case Fault::own:
-      return Kind::failed;
-    case Fault::lost:
-      return Kind::lost;
-    case Fault::absent:
-      return Kind::absent;
-    case Fault::gave_up:
-      return Kind::gave_up;
-    case Fault::disagreed:
-      return Kind::disagreed;
-    case Fault::arguments:
-      return Kind::arguments;
-  }
-  return Kind::failed;
-}
+/// All that is known of a kind of verdict, in the order in which one of several independent causes
+/// is told. A rank that the others only lost, or that did not come, may itself have waited for
+/// another.
+struct KindRow {
+  Kind kind;
+  bool is_bystander;  ///< The cause lives on, or did well: those who failed for it give the code.
+  bool nobody_failed;
+  std::string_view of_one;
+  std::string_view of_several = of_one;
+};
+constexpr KindRow kinds[] = {
+    {Kind::failed, false, false, ""},  // Its end says it.
+    {Kind::node_lost, true, false, " was lost with the node", " were lost with the node"},
+    {Kind::arguments, false, false, " gave a call wrong arguments"},
+    {Kind::disagreed, false, false, " made another call than the others",
+     " made calls that do not agree"},
+    {Kind::gave_up, false, false, " gave up a call that the others were in"},
+    {Kind::left, true, true, " exited with 0 before the others"},
+    {Kind::absent, true, false, " did not come in time"},
+    {Kind::lost, true, true, " was lost to the others while it ran",
+     " were lost to the others while they ran"},
+};
+static_assert(std::size(kinds) == static_cast<std::size_t>(Verdict::kind_last) + 1);
 
-/// Which of several independent causes is told. A rank that the others only lost, or that did not
-/// come, may itself have waited for another.
-int precedence(Kind kind) {
-  switch (kind) {
-    case Kind::failed:
-      return 0;
-    case Kind::node_lost:
-      return 1;
-    case Kind::arguments:
-      return 2;
-    case Kind::disagreed:
-      return 3;
-    case Kind::gave_up:
-      return 4;
-    case Kind::left:
-      return 5;
-    case Kind::absent:
-      return 6;
-    case Kind::lost:
-      return 7;
-  }
-  return 8;
-}
-
-/// The cause lives on, or did well: those who failed for it give the code.
-bool is_bystander(Kind kind) {
-  switch (kind) {
-    case Kind::left:
-    case Kind::absent:
-    case Kind::lost:
-    case Kind::node_lost:
-      return true;
-    case Kind::failed:
-    case Kind::disagreed:
-    case Kind::arguments:
-    case Kind::gave_up:
-      return false;
-  }
-  return false;
-}
+const FaultRow* row_of(Fault fault) { return std::ranges::find(faults, fault, &FaultRow::fault); }
+const KindRow* row_of(Kind kind) { return std::ranges::find(kinds, kind, &KindRow::kind); }
 
 bool earlier(const Fact& a, const Fact& b) {
   return std::tie(a.when, a.rank) < std::tie(b.when, b.rank);
@@ -127,7 +90,7 @@ class Judge {
     if (causes_.empty()) return verdict_of(Kind::failed, {first_failed(facts_.ranks).rank});
     const auto best = std::min_element(
         causes_.begin(), causes_.end(),
-        [](const auto& a, const auto& b) { return precedence(a.first) < precedence(b.first); });
+        [](const auto& a, const auto& b) { return row_of(a.first) < row_of(b.first); });
     if (best->first == Kind::failed) return verdict_of(Kind::failed, {first_cause(best->second)});
     return verdict_of(best->first, {best->second.begin(), best->second.end()});
   }
@@ -196,18 +159,18 @@ class Judge {
   /// The kind of a claim if the rank that it blames blames nobody else; nullopt if it goes on from
   /// there.
   std::optional<Kind> end_at(int rank, int victim, Fault fault) const {
-    if (rank == victim) return kind_of(fault);
+    if (rank == victim) return row_of(fault)->kind;
     const auto others = blamed_.find(rank);
     if (others != blamed_.end()) {
       if (!others->second.contains(rank)) return std::nullopt;
-      return kind_of(facts_.ranks.at(rank).claim->fault);
+      return row_of(facts_.ranks.at(rank).claim->fault)->kind;
     }
     const auto known = facts_.ranks.find(rank);
     const bool failed = known != facts_.ranks.end() && known->second.failed();
     if (failed) return Kind::failed;
     if (facts_.is_lost(rank)) return Kind::node_lost;
     const bool waited_for = fault == Fault::lost || fault == Fault::absent;
-    return waited_for && facts_.has_left(rank) ? Kind::left : kind_of(fault);
+    return waited_for && facts_.has_left(rank) ? Kind::left : row_of(fault)->kind;
   }
 
   void find_ends() {
@@ -224,16 +187,14 @@ class Judge {
 
   /// All victims blame each other: the most certain claims count.
   void find_circle() {
-    int most = 0;
+    const FaultRow* most = faults;
     for (const auto& [victim, ranks] : blamed_) {
-      if (ranks.empty()) continue;
-      most = std::max(most, certainty(facts_.ranks.at(victim).claim->fault));
+      if (!ranks.empty()) most = std::max(most, row_of(facts_.ranks.at(victim).claim->fault));
     }
     for (const auto& [victim, ranks] : blamed_) {
-      const Fault fault = facts_.ranks.at(victim).claim->fault;
-      if (certainty(fault) == most) causes_[kind_of(fault)].insert(ranks.begin(), ranks.end());
+      const bool is_most = facts_.ranks.at(victim).claim->fault == most->fault;
+      if (is_most && !ranks.empty()) causes_[most->kind].insert(ranks.begin(), ranks.end());
     }
-    std::erase_if(causes_, [](const auto& cause) { return cause.second.empty(); });
   }
 
   int first_cause(const std::set<int>& ranks) const {
@@ -292,7 +253,8 @@ class Judge {
       }
       if (first == nullptr || earlier(waiter, *first)) first = &waiter;
     }
-    const Fact* telling = own == nullptr || (first != nullptr && is_bystander(kind)) ? first : own;
+    const Fact* telling =
+        own == nullptr || (first != nullptr && row_of(kind)->is_bystander) ? first : own;
     if (telling == nullptr) telling = &first_failed(facts_.ranks);
     verdict.exit_code = telling->shell_code() != 0 ? telling->shell_code() : 1;
     if (own != nullptr && own->rank == verdict.rank()) {
@@ -344,30 +306,17 @@ bool Facts::is_lost(int rank) const { return is_in(lost, rank); }
 
 std::optional<Verdict> judge(const Facts& facts) { return Judge(facts).run(); }
 
+bool Verdict::nobody_failed() const { return row_of(kind)->nobody_failed; }
+
 std::string sentence_of(const Verdict& verdict, const NameOfRank& name) {
   const std::string who = listed(verdict.ranks, named_max, name);
-  const bool one = verdict.ranks.size() == 1;
-  switch (verdict.kind) {
-    case Kind::failed:
-      return who + (verdict.signal != 0 ? " was " : " ") +
-             end_text(verdict.code, verdict.signal, verdict.core_dumped);
-    case Kind::left:
-      return who + " exited with 0 before the others";
-    case Kind::node_lost:
-      return who + (one ? " was" : " were") + " lost with the node";
-    case Kind::lost:
-      return who + (one ? " was" : " were") + " lost to the others while " + (one ? "it" : "they") +
-             " ran";
-    case Kind::absent:
-      return who + " did not come in time" + (verdict.doing.empty() ? "" : ": " + verdict.doing);
-    case Kind::disagreed:
-      return who + (one ? " made another call than the others" : " made calls that do not agree");
-    case Kind::arguments:
-      return who + " gave a call wrong arguments";
-    case Kind::gave_up:
-      return who + " gave up a call that the others were in";
+  if (verdict.kind == Kind::failed) {
+    return who + (verdict.signal != 0 ? " was " : " ") +
+           end_text(verdict.code, verdict.signal, verdict.core_dumped);
   }
-  return who;
+  const KindRow& row = *row_of(verdict.kind);
+  return who + std::string(verdict.ranks.size() == 1 ? row.of_one : row.of_several) +
+         (verdict.doing.empty() ? "" : ": " + verdict.doing);
 }
 
 }  // namespace dlaunch

@@ -24,6 +24,7 @@ enum class Fault : std::uint8_t {
   arguments,  ///< The fault of a rank that gave its call wrong arguments.
   gave_up,    ///< The fault of a rank that called abort(), or whose own code failed in the call.
 };
+inline constexpr Fault fault_last = Fault::gave_up;
 
 /// A rank's call, as a number that is the same for the same call.
 struct Vote {
@@ -104,6 +105,7 @@ struct Verdict {
     arguments,  ///< It gave its call wrong arguments.
     gave_up,    ///< It called abort(), or its own code failed in a call.
   };
+  static constexpr Kind kind_last = Kind::gave_up;
   Kind kind = Kind::failed;
   std::vector<int> ranks;  ///< Ascending; never empty.
   int exit_code = 1;       ///< The job's.
@@ -114,6 +116,9 @@ struct Verdict {
   std::string doing;  ///< What the first rank was last seen doing, where it was absent.
 
   int rank() const { return ranks.front(); }
+  /// A rank that waited for another, which had returned or was lost, may have waited in a call that
+  /// the other had made with another root.
+  bool nobody_failed() const;
   bool operator==(const Verdict&) const = default;
 };
 

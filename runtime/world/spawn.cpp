@@ -175,12 +175,6 @@ std::optional<SpawnError> disagreement_of(RankHost& host) {
   return SpawnError(Errc::mismatch, "spawn: " + *sentence, ledger.odd_rank().value_or(0), 0, 0);
 }
 
-/// Nobody failed by itself: a rank that waited for another, which had returned, may have waited in
-/// a call that the other had made with another root.
-bool is_open(const Verdict& verdict) {
-  return verdict.kind == Verdict::Kind::left || verdict.kind == Verdict::Kind::lost;
-}
-
 }  // namespace
 
 SpawnError::SpawnError(Errc code, const std::string& sentence, int rank, int exit_code, int signal)
@@ -227,7 +221,7 @@ void spawn_workers(int count, const std::function<int(int rank)>& program,
   }
   host.await_departures(deadline_after(reports_wait));
   const Verdict verdict = judge(facts_of(ends, host)).value();
-  if (is_open(verdict) && children.empty()) {
+  if (verdict.nobody_failed() && children.empty()) {
     if (const auto differ = disagreement_of(host)) throw *differ;
   }
   throw error_of(verdict, ends, count);

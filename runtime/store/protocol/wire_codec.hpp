@@ -224,7 +224,7 @@ void fields(auto& io, is<Departure> auto& m) {
   io.text(m.words);
 }
 void fields(auto& io, is<Claim> auto& m) {
-  io.choice(m.fault, Fault::gave_up);
+  io.choice(m.fault, fault_last);
   io.repeat(
       m.ranks, sizeof(std::int32_t), [&](auto& rank) { io.integer(rank); }, Claim::ranks_max);
   io.integer(m.communicator);
