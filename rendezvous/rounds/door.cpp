@@ -139,21 +139,21 @@ std::optional<std::string> Door::of_second_job(const NodeOffer& offer) const {
 bool Door::is_useless(const NodeOffer& offer) const {
   const Epoch* epoch = job_.epoch();
   if (!epoch || job_.finished()) return false;
-  const bool is_full = job_.nodes.broken() == 0 && epoch->back.awaited.empty();
-  return (is_full || epoch->ending) && !job_.replaceable() && !is_ours(offer) &&
+  const bool is_full = job_.nodes.broken() == 0 && epoch->back().awaited.empty();
+  return (is_full || epoch->ending()) && !job_.replaceable() && !is_ours(offer) &&
          job_.nodes.predecessors(offer).empty();
 }
 
 /// As many wait as there are places: that is no longer a few spares.
 std::vector<Refuse> Door::second_jobs() const {
-  if (!job_.running() || !job_.epoch()->back.awaited.empty()) return {};
+  if (!job_.running() || !job_.epoch()->back().awaited.empty()) return {};
   std::vector<const Node*> waiting;
   for (const auto& [session, node] : job_.nodes) {
     if (!job_.member(session) && !is_ours(node.offer)) waiting.push_back(&node);
   }
   const auto nodes_max = job_.rules.nodes_max;
   const bool are_a_job =
-      job_.epoch()->node_count >= nodes_max && static_cast<int>(waiting.size()) >= nodes_max;
+      job_.epoch()->node_count() >= nodes_max && static_cast<int>(waiting.size()) >= nodes_max;
   std::vector<Refuse> refused;
   for (const Node* node : waiting) {
     if (are_a_job) {
@@ -208,14 +208,14 @@ bool Door::adoptable(const Holding& held) const {
   const Epoch* epoch = job_.epoch();
   if (!epoch) return job_.gathering()->first() && held.epoch >= numbers.epoch();
   // A stale node may have been the first to come back.
-  if (held.epoch > epoch->number) return !epoch->back.awaited.empty();
-  if (held.epoch < epoch->number) return false;
-  return epoch->back.awaited.contains(held.node_rank) || holder_of(held.node_rank);
+  if (held.epoch > epoch->number()) return !epoch->back().awaited.empty();
+  if (held.epoch < epoch->number()) return false;
+  return epoch->back().awaited.contains(held.node_rank) || holder_of(held.node_rank);
 }
 
 /// The node that has come back with this rank, and still has it.
 const Member* Door::holder_of(int node_rank) const {
-  const auto& back = job_.epoch()->back.places;
+  const auto& back = job_.epoch()->back().places;
   const auto place = back.find(node_rank);
   return place == back.end() ? nullptr : job_.member(place->second.session);
 }
@@ -223,16 +223,16 @@ const Member* Door::holder_of(int node_rank) const {
 std::optional<Refuse> Door::contradiction(const Join& e) const {
   const Holding& held = *e.holding;
   const Epoch* epoch = job_.epoch();
-  if (!epoch || held.epoch != epoch->number) return std::nullopt;
+  if (!epoch || held.epoch != epoch->number()) return std::nullopt;
   const std::string claim = "node " + e.offer.id + " claims node rank " +
                             std::to_string(held.node_rank) + " of epoch " +
-                            std::to_string(epoch->number);
+                            std::to_string(epoch->number());
   if (const Member* holder = holder_of(held.node_rank)) {
     return refusal(e.session, Errc::mismatch, claim + ", which node " + holder->id + " holds");
   }
-  if (held.node_count == epoch->node_count && held.world_size == epoch->world_size &&
+  if (held.node_count == epoch->node_count() && held.world_size == epoch->world_size() &&
       held.attempt == job_.attempt &&
-      epoch->back.has_room(held.node_rank, held.first_rank, e.offer.workers)) {
+      epoch->back().has_room(held.node_rank, held.first_rank, e.offer.workers)) {
     return std::nullopt;
   }
   return refusal(e.session, Errc::mismatch,

@@ -9,10 +9,10 @@
 namespace dlaunch::rendezvous {
 
 Epoch::Epoch(const std::vector<const Node*>& nodes, Admission common)
-    : number(common.epoch), node_count(static_cast<int>(nodes.size())) {
-  for (const Node* node : nodes) world_size += node->offer.workers;
-  common.node_count = node_count;
-  common.world_size = world_size;
+    : number_(common.epoch), node_count_(static_cast<int>(nodes.size())) {
+  for (const Node* node : nodes) world_size_ += node->offer.workers;
+  common.node_count = node_count_;
+  common.world_size = world_size_;
   common.store_addresses = nodes.front()->offer.store_addresses;
   std::vector<Admission::Entry> roster;
   roster.reserve(nodes.size());
@@ -25,27 +25,40 @@ Epoch::Epoch(const std::vector<const Node*>& nodes, Admission common)
     ++common.node_rank;
     common.first_rank += offer.workers;
   }
-  find(nodes.front()->session)->admission.roster = std::move(roster);
+  members_.at(nodes.front()->session).admission.roster = std::move(roster);
 }
 
 Epoch::Epoch(const Holding& held, Clock::time_point back_by)
-    : number(held.epoch),
-      world_size(held.world_size),
-      node_count(held.node_count),
-      back(Comeback::of_nodes(held.node_count, back_by)) {}
+    : number_(held.epoch),
+      world_size_(held.world_size),
+      node_count_(held.node_count),
+      back_(Comeback::of_nodes(held.node_count, back_by)) {}
 
 // ---- Its members ----
 
 Member& Epoch::seat(const Node& node, Admission admission) {
   ++running_;
-  legacy.rank_of[node.offer.id] = admission.node_rank;
+  legacy_.rank_of[node.offer.id] = admission.node_rank;
   Member member{node.offer.id, node.offer.host, node.session, std::move(admission)};
   return members_.insert_or_assign(node.session, std::move(member)).first->second;
 }
 
-Member* Epoch::find(Session session) {
+const Member& Epoch::take_back(const Node& node, const Holding& held) {
+  const int workers = node.offer.workers;
+  Member& member = seat(node, {held, workers, {}, {}, {}});
+  member.confirmed = true;
+  back_.places[held.node_rank] = {node.session, held.first_rank, workers};
+  back_.awaited.erase(held.node_rank);
+  if (back_.awaited.empty()) back_.until.reset();
+  if (ending_) member.order = order_for(node.session);
+  return member;
+}
+
+const Member* Epoch::confirm(Session session) {
   const auto found = members_.find(session);
-  return found == members_.end() ? nullptr : &found->second;
+  if (found == members_.end() || found->second.ended) return nullptr;
+  found->second.confirmed = true;
+  return &found->second;
 }
 
 const Member* Epoch::find(Session session) const {
@@ -78,7 +91,7 @@ std::optional<RanksLost> Epoch::take_failure(const Member& member, const WorkerF
   if (!is_first_news(member, rank)) return std::nullopt;
   facts_.ranks.insert_or_assign(rank, e.fact);
   hosts_[rank] = member.host;
-  return RanksLost{number, rank, 1, member.host, Departure::of(e.fact), member.session};
+  return RanksLost{number_, rank, 1, member.host, Departure::of(e.fact), member.session};
 }
 
 /// Most often this is the usual end of a job, so not all of its ranks are told of: the first few to
@@ -87,24 +100,33 @@ std::optional<RanksLost> Epoch::take_exit(const Member& member, int rank) {
   constexpr std::size_t told_max = 16;
   if (!is_first_news(member, rank)) return std::nullopt;
   facts_.add_left(rank);
-  const bool is_last = static_cast<int>(told_.size()) == world_size;
+  const bool is_last = static_cast<int>(told_.size()) == world_size_;
   if (is_last || exits_told_++ >= told_max) return std::nullopt;
   const Departure how{.kind = Departure::Kind::left};
-  repeatable_.push_back({number, rank, 1, member.host, how, member.session});
+  repeatable_.push_back({number_, rank, 1, member.host, how, member.session});
   return repeatable_.back();
 }
 
-void Epoch::take_end(Member& member, WorkersEnded e) {
+const WorkersEnded& Epoch::take_end(WorkersEnded e) {
   using Outcome = WorkersEnded::Outcome;
+  Member& member = members_.at(e.session);
   take_facts(member, e);
   member.ended = true;
   --running_;
   // In an epoch that was taken up, an earlier rendezvous may have asked for it.
-  if (e.outcome == Outcome::stopped && !ending && back.places.empty()) {
+  if (e.outcome == Outcome::stopped && !ending_ && back_.places.empty()) {
     e.outcome = Outcome::failed;
     if (e.sentence.empty()) e.sentence = "the workers were stopped from outside";
   }
-  ends.push_back(std::move(e));
+  return ends_.emplace_back(std::move(e));
+}
+
+void Epoch::take_calls(const CallsMade& e) {
+  for (const auto& communicator : e.communicators) ledger_.add(communicator);
+}
+
+void Epoch::take_leave(int exit_code, const std::string& reason) {
+  if (!left_) left_ = Left{exit_code, reason};
 }
 
 /// The facts that a node gives when all its workers have ended count: later claims may have come.
@@ -133,25 +155,25 @@ RanksLost Epoch::lose(const Member& member, Clock::time_point last_heard, const 
   const int count = member.admission.local_size;
   facts_.lost[first] = count;
   // A failure on the lost node itself came before its loss.
-  if (ending && last_heard <= ending->at && member.session != ending->told_by) {
-    ending->lost_before = true;
+  if (ending_ && last_heard <= ending_->at && member.session != ending_->told_by) {
+    ending_->lost_before = true;
   }
-  return {number, first, count, member.host, Departure::because(why), member.session};
+  return {number_, first, count, member.host, Departure::because(why), member.session};
 }
 
 std::vector<RanksLost> Epoch::lose_awaited(const std::string& why) {
   std::vector<RanksLost> losses;
-  for (const auto& [first, count] : back.gaps(world_size)) {
+  for (const auto& [first, count] : back_.gaps(world_size_)) {
     facts_.lost[first] = count;
-    losses.push_back({number, first, count, "a lost node", Departure::because(why), 0});
+    losses.push_back({number_, first, count, "a lost node", Departure::because(why), 0});
   }
-  back.awaited.clear();
-  back.until.reset();
+  back_.awaited.clear();
+  back_.until.reset();
   return losses;
 }
 
 void Epoch::count_as_failed(Session session, const std::string& why) {
-  ends.push_back({session, number, WorkersEnded::Outcome::failed, exit_code::node_lost, why});
+  ends_.push_back({session, number_, WorkersEnded::Outcome::failed, exit_code::node_lost, why});
 }
 
 /// Neighbours in one sentence: thousands may be lost at once, when a switch fails.
@@ -195,10 +217,10 @@ std::vector<RanksLost> Epoch::told_again(Session to) const {
 }
 
 std::vector<Stop> Epoch::begin_end(Ending why) {
-  ending = std::move(why);
+  ending_ = std::move(why);
   std::vector<Stop> orders;
   for (auto& [session, member] : members_) {
-    if (session == ending->told_by || member.ended) continue;
+    if (session == ending_->told_by || member.ended) continue;
     member.order = order_for(session);
     orders.push_back(*member.order);
   }
@@ -208,13 +230,13 @@ std::vector<Stop> Epoch::begin_end(Ending why) {
 /// A rank that waits for a lost one says so, and only then ends.
 Stop Epoch::order_for(Session session) const {
   const bool someone_is_missed =
-      ending->cause == EndCause::failure || ending->cause == EndCause::loss;
-  return {session, number, someone_is_missed ? Stop::Cause::failure : Stop::Cause::membership,
-          ending->reason};
+      ending_->cause == EndCause::failure || ending_->cause == EndCause::loss;
+  return {session, number_, someone_is_missed ? Stop::Cause::failure : Stop::Cause::membership,
+          ending_->reason};
 }
 
 void Epoch::forgive(Clock::duration slept) {
-  for (auto* deadline : {&back.until, &legacy.leaving_until}) {
+  for (auto* deadline : {&back_.until, &legacy_.leaving_until}) {
     if (*deadline) *deadline = deadline_after(slept, **deadline);
   }
 }
@@ -230,7 +252,7 @@ std::optional<Verdict> Epoch::find_cause() const {
   }
   std::vector<Count> counts;
   for (const auto& [communicator, sequence] : disputed) {
-    for (const Count& count : ledger.counts(communicator, sequence)) counts.push_back(count);
+    for (const Count& count : ledger_.counts(communicator, sequence)) counts.push_back(count);
   }
   if (counts.empty()) return dlaunch::judge(facts_);
   Facts facts = facts_;

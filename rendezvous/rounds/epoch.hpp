@@ -3,6 +3,8 @@
 #include "rendezvous/rounds/comeback.hpp"
 #include "rendezvous/rounds/rank_order.hpp"
 
+#include <utility>
+
 namespace dlaunch::rendezvous {
 
 /// A node's place in an epoch, and what it has done there.
@@ -34,12 +36,27 @@ struct Legacy {
   std::optional<Clock::time_point> leaving_until;
 };
 
+/// One of the two phases of a job, which follow each other: each has a legacy, which grows.
+class Phase {
+ public:
+  const Legacy& legacy() const { return legacy_; }
+  Legacy release() { return std::move(legacy_); }
+  /// The first counts.
+  void note_loss(Loss loss) {
+    if (!legacy_.first_loss) legacy_.first_loss = std::move(loss);
+  }
+  void note_leaving(Clock::time_point until) { legacy_.leaving_until = until; }
+
+ protected:
+  Legacy legacy_;
+};
+
 /// The cause that ended an epoch, or is about to: the first thing that happened counts.
 enum class EndCause { failure, loss, arrival, leave };
 
 /// A rank map that runs: its members, what they tell, and what is known of its end. One value,
 /// which another one replaces when the next round closes.
-class Epoch {
+class Epoch : public Phase {
  public:
   struct Ending {
     EndCause cause = EndCause::failure;
@@ -59,22 +76,35 @@ class Epoch {
   /// An epoch that goes on, of which no node is back yet.
   Epoch(const Holding& held, Clock::time_point back_by);
 
+  std::uint64_t number() const { return number_; }
+  int world_size() const { return world_size_; }
+  int node_count() const { return node_count_; }  ///< The lost included.
+  const Comeback& back() const { return back_; }
+  const std::optional<Ending>& ending() const { return ending_; }
+  const std::optional<Left>& left() const { return left_; }        ///< The first to go on purpose.
+  const std::vector<WorkersEnded>& ends() const { return ends_; }  ///< In the order of arrival.
+
   // ---- Its members ----
-  Member& seat(const Node& node, Admission admission);
-  Member* find(Session session);
+  /// One that has come back to this epoch. It is told to stop where the others were.
+  const Member& take_back(const Node& node, const Holding& held);
+  /// The node, where it is at work, has said that it holds its place; else null.
+  const Member* confirm(Session session);
   const Member* find(Session session) const;
   const Member* with_rank(int rank) const;
   /// The node is gone.
   std::optional<Member> remove(Session session);
   const std::map<Session, Member>& members() const { return members_; }
   /// Nobody is at work, and nobody is about to come back.
-  bool over() const { return running_ == 0 && back.awaited.empty(); }
+  bool over() const { return running_ == 0 && back_.awaited.empty(); }
 
   // ---- What they tell ----
   /// The news for the others; nullopt where it is none.
   std::optional<RanksLost> take_failure(const Member& member, const WorkerFailed& e);
   std::optional<RanksLost> take_exit(const Member& member, int rank);
-  void take_end(Member& member, WorkersEnded e);
+  /// The end as it counts.
+  const WorkersEnded& take_end(WorkersEnded e);
+  void take_calls(const CallsMade& e);
+  void take_leave(int exit_code, const std::string& reason);
   /// The ranks of a node that was at work, and is gone.
   RanksLost lose(const Member& member, Clock::time_point last_heard, const std::string& why);
   /// The ranks of the nodes that have not come back.
@@ -87,14 +117,14 @@ class Epoch {
   std::vector<RanksLost> told_again(Session to) const;
   /// The members are told to stop, but for the one that told of the cause.
   std::vector<Stop> begin_end(Ending why);
-  /// The order that ends a member for the cause that there is.
-  Stop order_for(Session session) const;
 
   /// We slept: every deadline is later.
   void forgive(Clock::duration slept);
 
   // ---- What is known of its ranks ----
   std::optional<Verdict> find_cause() const;
+  /// Where ranks made calls with a root that do not agree.
+  std::optional<std::string> disagreement() const { return ledger_.disagreement(); }
   /// Ranks fail that blame others, of whom nothing bad is known.
   bool is_open(const Verdict& verdict) const;
   std::string text_of(const Verdict& verdict) const;
@@ -102,20 +132,21 @@ class Epoch {
   std::string name_of_rank(int rank) const;
   std::optional<RankDetails> details_of(int rank) const;
 
-  std::uint64_t number = 0;
-  int world_size = 0;
-  int node_count = 0;  ///< The lost included.
-  Comeback back;
-  std::optional<Ending> ending;
-  std::optional<Left> left;        ///< The first member that went, on purpose.
-  std::vector<WorkersEnded> ends;  ///< In the order of arrival.
-  CallLedger ledger;               ///< The calls of those that have ended.
-  Legacy legacy;
-
  private:
+  Member& seat(const Node& node, Admission admission);
+  /// The order that ends a member for the cause that there is.
+  Stop order_for(Session session) const;
   bool is_first_news(const Member& member, int rank);
   void take_facts(const Member& member, const WorkersEnded& e);
 
+  std::uint64_t number_ = 0;
+  int world_size_ = 0;
+  int node_count_ = 0;
+  Comeback back_;
+  std::optional<Ending> ending_;
+  std::optional<Left> left_;
+  std::vector<WorkersEnded> ends_;
+  CallLedger ledger_;  ///< The calls of those that have ended.
   std::map<Session, Member> members_;
   int running_ = 0;  ///< Members that have not ended.
   Facts facts_;

@@ -27,13 +27,14 @@ std::string count_text(const Nodes& nodes, const JobRules& rules) {
 
 Gathering::Gathering(Legacy of_epoch, std::string again_for, const JobRules& rules,
                      Clock::time_point now)
-    : legacy(std::move(of_epoch)),
-      again_for_(std::move(again_for)),
-      join_deadline_(
-          deadline_after(rules.join_timeout, legacy.first_loss ? legacy.first_loss->at : now)) {}
+    : again_for_(std::move(again_for)) {
+  legacy_ = std::move(of_epoch);
+  const auto& loss = legacy_.first_loss;
+  join_deadline_ = deadline_after(rules.join_timeout, loss ? loss->at : now);
+}
 
 Gathering::Step Gathering::step(const Nodes& nodes, const JobRules& rules, Clock::time_point now) {
-  if (legacy.leaving_until && *legacy.leaving_until <= now) legacy.leaving_until.reset();
+  if (legacy_.leaving_until && *legacy_.leaving_until <= now) legacy_.leaving_until.reset();
   if (nodes.empty()) {
     last_call_.reset();
     if (first()) join_deadline_.reset();
@@ -42,7 +43,7 @@ Gathering::Step Gathering::step(const Nodes& nodes, const JobRules& rules, Clock
   if (!join_deadline_) join_deadline_ = deadline_after(rules.join_timeout, now);
   // A node whose connection broke is back in a moment, or lost.
   const int present = nodes.count() - nodes.broken();
-  if (present >= rules.nodes_max && !legacy.leaving_until) return Step::close;
+  if (present >= rules.nodes_max && !legacy_.leaving_until) return Step::close;
   if (nodes.count() < rules.nodes_min) {
     last_call_.reset();
     return *join_deadline_ <= now ? Step::give_up : Step::wait;
@@ -50,12 +51,12 @@ Gathering::Step Gathering::step(const Nodes& nodes, const JobRules& rules, Clock
   const bool calls = rules.elastic() && first();
   if (calls && !last_call_) last_call_ = deadline_after(rules.last_call, now);
   const bool complete = nodes.broken() == 0 && (!calls || *last_call_ <= now);
-  return complete && !legacy.leaving_until ? Step::close : Step::wait;
+  return complete && !legacy_.leaving_until ? Step::close : Step::wait;
 }
 
 Finish Gathering::given_up(const Nodes& nodes, const JobRules& rules) const {
-  const bool for_loss = !first() && legacy.first_loss;
-  std::string text = for_loss ? legacy.first_loss->reason + "; " : "";
+  const bool for_loss = !first() && legacy_.first_loss;
+  std::string text = for_loss ? legacy_.first_loss->reason + "; " : "";
   const std::string within = " within " + duration_text(rules.join_timeout);
   if (nodes.empty()) {
     text += "no node came back" + within;
@@ -69,7 +70,7 @@ Finish Gathering::given_up(const Nodes& nodes, const JobRules& rules) const {
 
 std::array<std::optional<Clock::time_point>, 4> Gathering::deadlines(const Nodes& nodes,
                                                                      const JobRules& rules) const {
-  std::array due{join_deadline_, last_call_, legacy.leaving_until, telling_due_};
+  std::array due{join_deadline_, last_call_, legacy_.leaving_until, telling_due_};
   if (nodes.count() >= rules.nodes_min) due[0].reset();
   // A node that is about to come back, or to be lost, is waited for; the lease ends that.
   if (nodes.broken() > 0) due[1].reset();
@@ -77,7 +78,7 @@ std::array<std::optional<Clock::time_point>, 4> Gathering::deadlines(const Nodes
 }
 
 void Gathering::forgive(Clock::duration slept) {
-  for (auto* deadline : {&join_deadline_, &last_call_, &legacy.leaving_until}) {
+  for (auto* deadline : {&join_deadline_, &last_call_, &legacy_.leaving_until}) {
     if (*deadline) *deadline = deadline_after(slept, **deadline);
   }
 }
@@ -85,8 +86,8 @@ void Gathering::forgive(Clock::duration slept) {
 std::string Gathering::wait_text(const Nodes& nodes, const JobRules& rules,
                                  Clock::time_point now) const {
   const bool enough = nodes.count() >= rules.nodes_min;
-  if (legacy.leaving_until && enough) {
-    return "; waiting " + rest_text(*legacy.leaving_until - now) +
+  if (legacy_.leaving_until && enough) {
+    return "; waiting " + rest_text(*legacy_.leaving_until - now) +
            " for others that may leave, too";
   }
   if (enough && (!last_call_ || *last_call_ <= now)) {

@@ -8,7 +8,7 @@
 namespace dlaunch::rendezvous {
 
 /// A round that is being formed: its deadlines, and what people hear of it meanwhile.
-class Gathering {
+class Gathering : public Phase {
  public:
   enum class Step {
     idle,  ///< Nobody is here.
@@ -36,8 +36,6 @@ class Gathering {
                                                             const JobRules& rules) const;
   /// We slept: every deadline is later.
   void forgive(Clock::duration slept);
-
-  Legacy legacy;  ///< Of the last epoch, and what has come to it.
 
  private:
   std::string wait_text(const Nodes& nodes, const JobRules& rules, Clock::time_point now) const;

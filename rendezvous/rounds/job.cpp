@@ -18,12 +18,12 @@ constexpr Clock::duration others_leave_within = std::chrono::seconds(1);
 
 }  // namespace
 
-Legacy& Job::legacy() {
-  return std::visit([](auto& current) -> Legacy& { return current.legacy; }, phase);
+Phase& Job::current() {
+  return std::visit([](auto& one) -> Phase& { return one; }, phase);
 }
 
 const Legacy& Job::legacy() const {
-  return std::visit([](const auto& current) -> const Legacy& { return current.legacy; }, phase);
+  return std::visit([](const auto& one) -> const Legacy& { return one.legacy(); }, phase);
 }
 
 const Member* Job::member(Session session) const {
@@ -40,7 +40,7 @@ std::optional<Clock::time_point> Job::next_deadline() const {
   if (gathering()) {
     for (const auto& deadline : gathering()->deadlines(nodes, rules)) consider(deadline);
   } else {
-    consider(epoch()->back.until);
+    consider(epoch()->back().until);
   }
   // Often enough to notice when it was us who slept.
   if (!nodes.empty()) consider(deadline_after(rules.liveness.lease / 4, now));
@@ -58,7 +58,7 @@ JobStatus Job::status() const {
   status.attempt = attempt;
   status.nodes_min = rules.nodes_min;
   status.nodes_max = rules.nodes_max;
-  if (epoch()) status.world_size = epoch()->world_size;
+  if (epoch()) status.world_size = epoch()->world_size();
   status.standing = announcer.standing();
   if (finish_said) status.exit_code = finish_said->exit_code;
   status.nodes.reserve(static_cast<std::size_t>(nodes.count()));
@@ -110,7 +110,7 @@ void Job::lose(const Losses& whom) {
     const std::string text = "node " + node.offer.id + " is lost: " + why;
     // Its workers are nobody's loss, but it may be missed in the next round.
     if (!member && epoch()) continue;
-    note_loss(text);
+    current().note_loss({now, text});
     if (!member || member->ended) continue;
     if (losses.empty()) first = text;
     losses.push_back(epoch()->lose(*member, node.last_heard, text));
@@ -124,15 +124,11 @@ void Job::lose(const Losses& whom) {
   judge_if_over();
 }
 
-void Job::note_loss(const std::string& text) {
-  if (!legacy().first_loss) legacy().first_loss = Loss{now, text};
-}
-
 /// The same cause most often tells the other nodes to go within moments: a signal to all of a job's
 /// nodes does not reach them at once. None of them is to start again for that long.
 void Job::note_leaving() {
   if (gathering() && gathering()->first()) return;
-  legacy().leaving_until = deadline_after(others_leave_within, now);
+  current().note_leaving(deadline_after(others_leave_within, now));
 }
 
 // ---- From phase to phase ----
@@ -168,10 +164,10 @@ void Job::close() {
     put(Admit{node->session, member(node->session)->admission});
   }
   const Epoch& closed = *epoch();
-  std::string sentence = "epoch " + std::to_string(closed.number) + ": " +
-                         plural(closed.node_count, "node") + ", " +
-                         plural(closed.world_size, "worker");
-  const int waiting = nodes.count() - closed.node_count;
+  std::string sentence = "epoch " + std::to_string(closed.number()) + ": " +
+                         plural(closed.node_count(), "node") + ", " +
+                         plural(closed.world_size(), "worker");
+  const int waiting = nodes.count() - closed.node_count();
   if (waiting > 0) sentence += "; " + std::to_string(waiting) + " waiting";
   stand(std::move(sentence));
 }
@@ -184,7 +180,7 @@ void Job::begin(Epoch epoch) {
 }
 
 void Job::begin_end(EndCause why, const std::string& reason, Session told_by) {
-  if (!epoch()->ending) {
+  if (!epoch()->ending()) {
     stand(reason);
     for (Stop& order : epoch()->begin_end({why, reason, now, told_by})) {
       put(std::move(order));
@@ -204,7 +200,7 @@ void Job::judge_if_over() {
 }
 
 void Job::gather(std::string why) {
-  Legacy of_epoch = std::move(legacy());
+  Legacy of_epoch = current().release();
   phase = Gathering(std::move(of_epoch), std::move(why), rules, now);
   consider_gathering();
 }

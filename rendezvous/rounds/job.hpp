@@ -25,8 +25,8 @@ struct Job {
   Epoch* epoch() { return std::get_if<Epoch>(&phase); }
   const Epoch* epoch() const { return std::get_if<Epoch>(&phase); }
   /// An epoch runs, and nothing has happened that ends it.
-  bool running() const { return !finished() && epoch() && !epoch()->ending; }
-  Legacy& legacy();
+  bool running() const { return !finished() && epoch() && !epoch()->ending(); }
+  Phase& current();
   const Legacy& legacy() const;
   /// Its place in the epoch; null where it waits for the next one.
   const Member* member(Session session) const;
@@ -42,8 +42,6 @@ struct Job {
   void lose(const Losses& whom);
   /// Others have its ranks by now, or may.
   void evict(Session session, std::uint64_t of_epoch, std::string why = silent_for_long);
-  /// The first counts.
-  void note_loss(const std::string& text);
   void note_leaving();
 
   // ---- From phase to phase ----

@@ -12,9 +12,9 @@ using Outcome = WorkersEnded::Outcome;
 
 /// The first of the epoch's nodes that ended so.
 const WorkersEnded* first_end(const Epoch& epoch, Outcome outcome) {
-  const auto found = std::find_if(epoch.ends.begin(), epoch.ends.end(),
+  const auto found = std::find_if(epoch.ends().begin(), epoch.ends().end(),
                                   [&](const WorkersEnded& e) { return e.outcome == outcome; });
-  return found == epoch.ends.end() ? nullptr : &*found;
+  return found == epoch.ends().end() ? nullptr : &*found;
 }
 
 Finish ended_with(const WorkersEnded& e) {
@@ -28,8 +28,8 @@ Finish failed(const Epoch& epoch) {
     return {code, std::move(verdict), std::move(text)};
   }
   if (const auto* end = first_end(epoch, Outcome::failed)) return ended_with(*end);
-  const auto& loss = epoch.legacy.first_loss;
-  const std::string why = epoch.ending ? epoch.ending->reason : "";
+  const auto& loss = epoch.legacy().first_loss;
+  const std::string why = epoch.ending() ? epoch.ending()->reason : "";
   return Finish::for_lost_node(loss ? why + "; then " + loss->reason : why);
 }
 
@@ -37,22 +37,22 @@ Finish failed(const Epoch& epoch) {
 /// blames others, or that was told when the lost node had fallen silent, is what came of the loss.
 /// So it is with a node that leaves.
 EndCause cause_at_end(const Epoch& epoch) {
-  const Epoch::Ending& ending = *epoch.ending;
+  const Epoch::Ending& ending = *epoch.ending();
   if (ending.cause != EndCause::failure) return ending.cause;
   const auto verdict = epoch.find_cause();
   const bool open =
       !verdict || epoch.is_open(*verdict) || verdict->kind == Verdict::Kind::node_lost;
-  if (epoch.legacy.first_loss && (open || ending.lost_before)) return EndCause::loss;
-  if (epoch.left && open) return EndCause::leave;
+  if (epoch.legacy().first_loss && (open || ending.lost_before)) return EndCause::loss;
+  if (epoch.left() && open) return EndCause::leave;
   return EndCause::failure;
 }
 
 /// Ranks went on, and ended, with wrong data, or waited for one that did.
 std::optional<std::string> unheard_disagreement(const Epoch& epoch) {
-  if (epoch.ending && epoch.ending->cause != EndCause::failure) return std::nullopt;
+  if (epoch.ending() && epoch.ending()->cause != EndCause::failure) return std::nullopt;
   const auto verdict = epoch.find_cause();
   const bool nobody_failed = !verdict || verdict->nobody_failed();
-  return nobody_failed && !epoch.legacy.first_loss ? epoch.ledger.disagreement() : std::nullopt;
+  return nobody_failed && !epoch.legacy().first_loss ? epoch.disagreement() : std::nullopt;
 }
 
 }  // namespace
@@ -64,25 +64,25 @@ Judgement judge(const Epoch& epoch, const JobRules& rules, int attempt, int node
     return Finish{exit_code::disagreement, std::nullopt, std::move(*differ), std::nullopt,
                   Finish::Cause::disagreement};
   }
-  if (!epoch.ending) {
+  if (!epoch.ending()) {
     // With --on-failure continue somebody may have failed; if all have, so has the job.
     if (!first_end(epoch, Outcome::succeeded)) return failed(epoch);
     return Finish{0, std::nullopt, "all workers ended"};
   }
   const bool has_restart = attempt < rules.max_restarts;
   // A node that left on purpose is not waited for: enough others are here, or the job ends.
-  const bool lacks_who_left = epoch.left && (!rules.elastic() || nodes_here < rules.nodes_min);
-  const bool began_as_failure = epoch.ending->cause == EndCause::failure;
+  const bool lacks_who_left = epoch.left() && (!rules.elastic() || nodes_here < rules.nodes_min);
+  const bool began_as_failure = epoch.ending()->cause == EndCause::failure;
   switch (cause_at_end(epoch)) {
     case EndCause::failure: {
       if (!has_restart || lacks_who_left) return failed(epoch);
       const auto verdict = epoch.find_cause();
-      return GoesOn{verdict ? epoch.text_of(*verdict) : epoch.ending->reason, true};
+      return GoesOn{verdict ? epoch.text_of(*verdict) : epoch.ending()->reason, true};
     }
     case EndCause::loss: {
-      const std::string& why = epoch.legacy.first_loss->reason;
+      const std::string& why = epoch.legacy().first_loss->reason;
       if (rules.elastic()) return GoesOn{why, false, began_as_failure};
-      if (has_restart && !epoch.left) return GoesOn{why, true, began_as_failure};
+      if (has_restart && !epoch.left()) return GoesOn{why, true, began_as_failure};
       return Finish::for_lost_node(why);
     }
     // Nodes have come or gone, and nothing has failed: that costs no restart.
@@ -90,14 +90,14 @@ Judgement judge(const Epoch& epoch, const JobRules& rules, int attempt, int node
     case EndCause::leave:
       break;
   }
-  if (lacks_who_left) return Finish{epoch.left->exit_code, std::nullopt, epoch.left->reason};
-  return GoesOn{began_as_failure ? epoch.left->reason : epoch.ending->reason, false,
+  if (lacks_who_left) return Finish{epoch.left()->exit_code, std::nullopt, epoch.left()->reason};
+  return GoesOn{began_as_failure ? epoch.left()->reason : epoch.ending()->reason, false,
                 began_as_failure};
 }
 
 Finish judge_without_host(const Epoch& epoch, int exit_code, const std::string& reason) {
   const auto verdict = epoch.find_cause();
-  const bool has_failed = epoch.ending && epoch.ending->cause == EndCause::failure;
+  const bool has_failed = epoch.ending() && epoch.ending()->cause == EndCause::failure;
   if (has_failed && verdict && !epoch.is_open(*verdict)) return failed(epoch);
   return {exit_code, std::nullopt, reason};
 }

@@ -40,7 +40,7 @@ struct Rounds::State : Job {
 
   /// The node's place. Null where its message changes nothing: it is about another epoch, or the
   /// node's workers have ended, or the job has.
-  Member* at_work(Session session, std::uint64_t of_epoch);
+  const Member* at_work(Session session, std::uint64_t of_epoch);
 };
 
 Finish Finish::for_lost_node(std::string sentence) {
@@ -142,13 +142,13 @@ void Rounds::State::note_launch(const NodeOffer& offer) {
 /// Between two rounds: one more is used at once where there is room, else it waits.
 void Rounds::State::welcome(const Node& node) {
   const Epoch& running_epoch = *epoch();
-  const bool awaits = !running_epoch.back.awaited.empty();
-  const bool room = running_epoch.node_count < rules.nodes_max;
+  const bool awaits = !running_epoch.back().awaited.empty();
+  const bool room = running_epoch.node_count() < rules.nodes_max;
   // An epoch that has begun to end is let end.
-  if (running() && room && running_epoch.ends.empty() && !awaits) {
+  if (running() && room && running_epoch.ends().empty() && !awaits) {
     return begin_end(EndCause::arrival, "node " + node.offer.id + " joins");
   }
-  const std::string name_of_epoch = "epoch " + std::to_string(running_epoch.number);
+  const std::string name_of_epoch = "epoch " + std::to_string(running_epoch.number());
   std::string text = "waiting: ";
   if (!running()) {
     text += "the workers of " + name_of_epoch + " are being stopped";
@@ -158,7 +158,7 @@ void Rounds::State::welcome(const Node& node) {
   } else if (room) {
     text += "the first workers of the job have ended already";
   } else {
-    const int count = running_epoch.node_count;
+    const int count = running_epoch.node_count();
     text += "the job runs with " + (count == 1 ? "one node" : "all " + plural(count, "node"));
     text += replaceable() ? "; you are next if one is lost"
                           : ", and it has no restart left with which to replace one";
@@ -181,12 +181,12 @@ void Rounds::State::join_again(const Node& node, const Join& e) {
   const bool is_member = member(e.session) != nullptr;
   if (finished() || was_member != is_member) return;
   if (!announcer.standing().empty()) put(Standing{node.session, announcer.standing()});
-  Member* place = epoch() ? epoch()->find(node.session) : nullptr;
+  const Member* place = member(node.session);
   if (!place || place->ended) return;
-  const bool knows = e.holding && e.holding->epoch == epoch()->number;
+  const bool knows = e.holding && e.holding->epoch == epoch()->number();
   // Its admission has not reached it, and workers of an epoch before are in the way.
   if (e.holding && !knows) return evict(node.session, e.holding->epoch);
-  place->confirmed = place->confirmed || knows;
+  if (knows) epoch()->confirm(node.session);
   if (!knows) put(Admit{node.session, place->admission});
   for (RanksLost& loss : epoch()->told_again(node.session)) put(std::move(loss));
   if (place->order) put(*place->order);
@@ -225,40 +225,22 @@ void Rounds::State::take_up(const Holding& held) {
 }
 
 void Rounds::State::adopt(const Node& node, const Holding& held) {
-  if (gathering() || held.epoch > epoch()->number) take_up(held);
-  Epoch& taken_up = *epoch();
-  Member& place = taken_up.seat(node, {held.incarnation,
-                                       held.epoch,
-                                       held.attempt,
-                                       held.node_rank,
-                                       held.node_count,
-                                       held.first_rank,
-                                       node.offer.workers,
-                                       held.world_size,
-                                       {},
-                                       {},
-                                       {}});
-  place.confirmed = true;
+  if (gathering() || held.epoch > epoch()->number()) take_up(held);
+  const auto& order = epoch()->take_back(node, held).order;
   launch.learn(node.offer.launch);
-  auto& back = taken_up.back;
-  back.places[held.node_rank] = {node.session, held.first_rank, node.offer.workers};
-  back.awaited.erase(held.node_rank);
-  if (taken_up.ending) {
-    place.order = taken_up.order_for(node.session);
-    put(*place.order);
-  }
-  if (back.awaited.empty()) return all_are_back();
-  const int here = taken_up.node_count - static_cast<int>(back.awaited.size());
+  if (order) put(*order);
+  const auto& awaited = epoch()->back().awaited;
+  if (awaited.empty()) return all_are_back();
+  const int here = epoch()->node_count() - static_cast<int>(awaited.size());
   put(Standing{node.session, std::to_string(here) + " of the " +
-                                 plural(taken_up.node_count, "node") + " of epoch " +
+                                 plural(epoch()->node_count(), "node") + " of epoch " +
                                  std::to_string(held.epoch) + " are back; waiting for the others"});
 }
 
 void Rounds::State::all_are_back() {
-  epoch()->back.until.reset();
   if (!running()) return;
-  stand("epoch " + std::to_string(epoch()->number) + " goes on with all " +
-        plural(epoch()->node_count, "node"));
+  stand("epoch " + std::to_string(epoch()->number()) + " goes on with all " +
+        plural(epoch()->node_count(), "node"));
   turn_away_second_jobs();
   const auto waiting = std::find_if(nodes.begin(), nodes.end(),
                                     [&](const auto& entry) { return !member(entry.first); });
@@ -266,10 +248,11 @@ void Rounds::State::all_are_back() {
 }
 
 void Rounds::State::give_up_awaited() {
-  const int count = static_cast<int>(epoch()->back.awaited.size());
-  const std::string text = plural(count, "node") + " of epoch " + std::to_string(epoch()->number) +
+  const int count = static_cast<int>(epoch()->back().awaited.size());
+  const std::string text = plural(count, "node") + " of epoch " +
+                           std::to_string(epoch()->number()) +
                            " did not come back to the rendezvous";
-  note_loss(text);
+  current().note_loss({now, text});
   tell_lost(epoch()->lose_awaited(text));
   if (!rules.continue_on_failure) return begin_end(EndCause::loss, text);
   epoch()->count_as_failed(0, text);
@@ -313,8 +296,8 @@ void Rounds::State::on(const Leave& e) {
   }
   // A node whose workers have ended is needed no more, save for a restart.
   const bool working = place && !place->ended;
-  const bool needed = working || (place && epoch()->ending);
-  if (needed && !epoch()->left) epoch()->left = Epoch::Left{code, reason};
+  const bool needed = working || (place && epoch()->ending());
+  if (needed) epoch()->take_leave(code, reason);
   if (needed) note_leaving();
   if (working) begin_end(EndCause::leave, reason);
 }
@@ -330,7 +313,7 @@ void Rounds::State::on(const Tick&) {
   if (!overdue.empty()) lose(overdue);
   if (finished()) return;
   if (gathering()) return consider_gathering();
-  const auto& until = epoch()->back.until;
+  const auto& until = epoch()->back().until;
   if (until && *until <= now) give_up_awaited();
 }
 
@@ -340,14 +323,11 @@ std::string Rounds::State::break_text(const Node& node) const {
 
 // ---- What becomes of workers ----
 
-Member* Rounds::State::at_work(Session session, std::uint64_t of_epoch) {
+const Member* Rounds::State::at_work(Session session, std::uint64_t of_epoch) {
   if (!nodes.find(session)) return nullptr;
   heard(session);  // That it is back may have closed a round.
-  if (finished() || !epoch() || of_epoch != epoch()->number) return nullptr;
-  Member* place = epoch()->find(session);
-  if (!place || place->ended) return nullptr;
-  place->confirmed = true;
-  return place;
+  if (finished() || !epoch() || of_epoch != epoch()->number()) return nullptr;
+  return epoch()->confirm(session);
 }
 
 void Rounds::State::on(const WorkerFailed& e) {
@@ -355,7 +335,7 @@ void Rounds::State::on(const WorkerFailed& e) {
   const auto news = place ? epoch()->take_failure(*place, e) : std::nullopt;
   if (!news) return;
   tell_lost({*news});
-  if (rules.continue_on_failure || epoch()->ending) return;
+  if (rules.continue_on_failure || epoch()->ending()) return;
   const auto verdict = epoch()->find_cause();
   if (verdict && !epoch()->is_open(*verdict)) {
     return begin_end(EndCause::failure, epoch()->text_of(*verdict), e.session);
@@ -383,20 +363,19 @@ void Rounds::State::on(const WorkersEnded& e) {
     if (!finished()) evict(e.session, e.epoch);
     return;
   }
-  Member* place = at_work(e.session, e.epoch);
+  const Member* place = at_work(e.session, e.epoch);
   if (!place) return;
-  epoch()->take_end(*place, e);
-  const WorkersEnded& end = epoch()->ends.back();
-  if (end.outcome == Outcome::stopped && !epoch()->ending) {
+  const WorkersEnded& end = epoch()->take_end(e);
+  if (end.outcome == Outcome::stopped && !epoch()->ending()) {
     const std::string text = "epoch " + std::to_string(e.epoch) +
                              " was being stopped when the rendezvous was started again";
-    note_loss(text);
+    current().note_loss({now, text});
     return begin_end(EndCause::loss, text);
   }
   const bool failed = end.outcome == Outcome::spawn_failed ||
                       (end.outcome == Outcome::failed && !rules.continue_on_failure);
   // Judging takes as long as many failed.
-  if (!failed || epoch()->ending) return judge_if_over();
+  if (!failed || epoch()->ending()) return judge_if_over();
   const auto verdict = epoch()->find_cause();
   begin_end(EndCause::failure,
             verdict && end.sentence.empty() ? epoch()->text_of(*verdict)
@@ -405,8 +384,7 @@ void Rounds::State::on(const WorkersEnded& e) {
 }
 
 void Rounds::State::on(const CallsMade& e) {
-  if (!at_work(e.session, e.epoch)) return;
-  for (const auto& communicator : e.communicators) epoch()->ledger.add(communicator);
+  if (at_work(e.session, e.epoch)) epoch()->take_calls(e);
 }
 
 }  // namespace dlaunch::rendezvous

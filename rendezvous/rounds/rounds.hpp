@@ -157,15 +157,8 @@ using Event = std::variant<Join, Leave, Disconnected, Heartbeat, WorkerFailed, W
 // ---- Effects ----
 
 /// A node's place in a closed round. Nothing here grows with the number of nodes, save `roster`.
-struct Admission {
-  std::uint64_t incarnation = 0;
-  std::uint64_t epoch = 0;
-  int attempt = 0;
-  int node_rank = 0;
-  int node_count = 1;
-  int first_rank = 0;
+struct Admission : Holding {
   int local_size = 1;
-  int world_size = 1;
   /// The addresses at which node rank 0 serves PyTorch's store.
   std::vector<std::string> store_addresses;
   /// All nodes by rank, for node rank 0 only: whom it may serve.
@@ -182,6 +175,14 @@ struct Admission {
   std::string again_for;
 
   bool operator==(const Admission&) const = default;
+};
+
+/// A node's place in an epoch, as the others need it if it hosts the rendezvous.
+struct HostPlace {
+  std::string id;
+  std::string host;
+  int first_rank = 0;
+  int workers = 1;
 };
 
 struct Admit {

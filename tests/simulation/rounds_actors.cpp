@@ -116,8 +116,7 @@ void World::take(Agent& agent, const Admit& e) {
     return take(agent, Stop{agent.session, agent.working->number, Stop::Cause::evicted,
                             "another epoch has come"});
   say(agent.offer.id + " begins " + name_of(epoch));
-  agent.holding = Holding{a.incarnation, a.epoch,      a.attempt,   a.node_rank,
-                          a.node_count,  a.first_rank, a.world_size};
+  agent.holding = a;
   agent.evicted = false;
   agent.failure.reset();
   agent.end.reset();
