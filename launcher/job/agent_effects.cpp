@@ -67,9 +67,9 @@ void Agent::execute(const PublishLoss& effect) {
   const Departure how = Departure::of(effect.fact);
   host_->publish_loss(rank, task_.machine.hostname, how);
   if (effect.fact.failed() && !core_.is_leaving()) {
-    link_.seat()->worker_failed({0, epoch_.assignment.epoch, effect.fact});
+    link_.seat()->tell(rendezvous::WorkerFailed{0, epoch_.assignment.epoch, effect.fact});
   } else if (how.left() && !core_.is_leaving()) {
-    link_.seat()->worker_left(epoch_.assignment.epoch, rank);
+    link_.seat()->tell(rendezvous::WorkerLeft{0, epoch_.assignment.epoch, rank});
   }
 }
 
@@ -107,8 +107,8 @@ void Agent::execute(const life::Report&) {
     const NodeSnapshot node = watch_.sight(FlightRing::records_max);
     std::vector<RankFlight> ranks;
     for (const auto& rank : node.ranks) ranks.push_back({rank.rank, rank.ring, &rank.log});
-    link_.seat()->calls_made(
-        {0, epoch_.assignment.epoch, calls_made(ranks, rendezvous::message::calls_max)});
+    link_.seat()->tell(rendezvous::CallsMade{0, epoch_.assignment.epoch,
+                                             calls_made(ranks, rendezvous::message::calls_max)});
   }
   rendezvous::WorkersEnded how = report_of(end, epoch_.assignment);
   if (end.outcome == Outcome::failed && !end.verdict) {
@@ -116,7 +116,7 @@ void Agent::execute(const life::Report&) {
   }
   how.facts = supervisor_.facts();
   how.details = history_.details(how.facts);
-  link_.seat()->workers_ended(how);
+  link_.seat()->tell(how);
 }
 
 /// Without --log-dir nobody but us knows where the logs are, or that there are none.
@@ -133,7 +133,7 @@ void Agent::execute(const life::Decline& effect) {
   rendezvous::WorkersEnded how;
   how.epoch = effect.epoch;
   how.outcome = rendezvous::WorkersEnded::Outcome::stopped;
-  link_.seat()->workers_ended(how);
+  link_.seat()->tell(how);
 }
 
 void Agent::execute(const life::Stop& effect) {
@@ -144,13 +144,16 @@ void Agent::execute(const life::Stop& effect) {
 void Agent::execute(const life::Leave& effect) {
   Seat* seat = link_.seat();
   if (seat == nullptr) return;
+  const auto leave = [&](const std::string& reason) {
+    seat->tell(rendezvous::Leave{0, effect.exit_code, reason});
+  };
   switch (effect.why) {
     case life::Leave::Why::signal:
-      return seat->leave(effect.exit_code, "stopped by " + signal_name(effect.signal));
+      return leave("stopped by " + signal_name(effect.signal));
     case life::Leave::Why::front_lost:
-      return seat->leave(effect.exit_code, "its front process was lost");
+      return leave("its front process was lost");
     case life::Leave::Why::unkillable:
-      return seat->leave(effect.exit_code, "its workers cannot be killed");
+      return leave("its workers cannot be killed");
   }
 }
 

@@ -216,8 +216,8 @@ void JobLink::take_seat(unique_fd listener, const std::vector<Address>& held) {
   NodeSeat::Options options;
   options.uplink.hello = hello_of(task_);
   options.uplink.key = task_.job_key;
-  options.rules = rules();
-  options.heartbeat = task_.spec.rdzv_times.heartbeat;
+  options.rules.job = rules();
+  options.rules.heartbeat = task_.spec.rdzv_times.heartbeat;
   if (listener) {
     hosted_at_ = local_address(listener.get());
     rendezvous::ServiceRules hosting;
@@ -236,15 +236,15 @@ void JobLink::take_seat(unique_fd listener, const std::vector<Address>& held) {
     service_->adopt(std::move(theirs));
     options.uplink.connected = std::move(ours);
     options.uplink.silence_max = own_silence_max;
-    options.name = options.uplink.peer_name = "the rendezvous of this node";
-    options.hosts = true;
+    options.rules.peer = options.uplink.peer_name = "the rendezvous of this node";
+    options.rules.hosts = true;
   } else {
     options.uplink.host = meeting.host;
     options.uplink.port = meeting.port;
-    options.uplink.silence_max = options.rules.liveness.silence_max();
-    options.uplink.backoff_max = options.rules.liveness.retry_pause_max();
-    options.uplink.first_max = options.rules.join_timeout;
-    options.name = options.uplink.peer_name + " at " + meeting_name(meeting);
+    options.uplink.silence_max = options.rules.job.liveness.silence_max();
+    options.uplink.backoff_max = options.rules.job.liveness.retry_pause_max();
+    options.uplink.first_max = options.rules.job.join_timeout;
+    options.rules.peer = options.uplink.peer_name + " at " + meeting_name(meeting);
     if (!held.empty()) {
       options.uplink.backoff_max = held_port_pause;
       options.host_instead = [this, held] { return host_instead(held); };

@@ -1,14 +1,13 @@
 #pragma once
 
+#include "launcher/job/core/seat_core.hpp"
 #include "launcher/job/seat.hpp"
 #include "launcher/watch/inquiries.hpp"
 #include "rendezvous/service/messages.hpp"
 #include "runtime/store/relay/uplink.hpp"
 
 #include <functional>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -21,10 +20,7 @@ class NodeSeat final : public Seat, public QuestionLine, private store::Uplink::
  public:
   struct Options {
     store::Uplink::Options uplink;
-    rendezvous::JobRules rules;
-    Clock::duration heartbeat{};
-    bool hosts = false;  ///< The rendezvous is in this process.
-    std::string name;    ///< Of the rendezvous, for messages.
+    seat::Rules rules;
     /// Asked at each trouble until the first welcome. True: this node is about to host the
     /// rendezvous itself, and leaves this seat.
     std::function<bool()> host_instead = {};
@@ -39,18 +35,14 @@ class NodeSeat final : public Seat, public QuestionLine, private store::Uplink::
            SeatListener& listener);
 
   void join() override;
-  void worker_failed(const rendezvous::WorkerFailed& how) override;
-  void worker_left(std::uint64_t epoch, int rank) override;
-  void calls_made(const rendezvous::CallsMade& calls) override;
-  void workers_ended(const rendezvous::WorkersEnded& how) override;
-  void leave(int exit_code, const std::string& reason) override;
-  void say(const rendezvous::message::Ask& ask) override { tell(ask); }
-  void say(const rendezvous::message::Answer& answer) override { tell(answer); }
-  void say(const rendezvous::message::AnswerTaken& taken) override { tell(taken); }
+  void tell(const rendezvous::Event& what) override { step(seat::Said{what}); }
+  void say(const rendezvous::message::Ask& ask) override { push(ask); }
+  void say(const rendezvous::message::Answer& answer) override { push(answer); }
+  void say(const rendezvous::message::AnswerTaken& taken) override { push(taken); }
   /// Nobody is told, nothing is heard any more.
-  void withdraw();
+  void withdraw() { step(seat::Withdrawn{}); }
   /// The node has left this seat, or lost it.
-  bool over() const { return over_; }
+  bool over() const { return core_.is_over(); }
 
   store::Uplink& uplink() { return uplink_; }
   /// The job's id, once welcomed.
@@ -68,52 +60,41 @@ class NodeSeat final : public Seat, public QuestionLine, private store::Uplink::
   void take(const rendezvous::message::RanksLost& m);
   void take(const rendezvous::message::Asked& m) { listener_.on_asked(m); }
   void take(const rendezvous::message::Answered& m) { listener_.on_answered(m); }
-  void take(const rendezvous::message::Standing& m);
-  void take(const rendezvous::message::Finished& m) { finish(m, true); }
+  void take(const rendezvous::message::Standing& m) { listener_.on_standing(m.sentence); }
+  void take(const rendezvous::message::Finished& m) { step(rendezvous::Finish(m)); }
   template <class Message>
   void take_payload(BytesView payload);
-  void tell(const auto& message);
-  void beat();
-  Clock::duration tried_for(Clock::time_point since) const;
-  std::string trouble_text(const Error& error) const;
-  bool host_is_lost(Clock::time_point since) const;
-  void finish_without_host(const std::string& trouble);
-  void note_stall();
-  void join_now();
-  void join_anew();
-  void finish(const rendezvous::Finish& end, bool judged);
-  void finish(int exit_code, const std::string& sentence) {
-    finish({exit_code, std::nullopt, sentence}, false);
-  }
+  void refuse(int exit_code, const std::string& reason);
 
-  const rendezvous::JobRules rules_;
-  const Clock::duration interval_;  ///< Of heartbeats.
-  const bool hosts_;
+  void step(const seat::Event& event);
+  void execute(const seat::Tell& effect);
+  void execute(const seat::Order& effect) { listener_.on_order(effect.epoch, effect.manner); }
+  void execute(const seat::Reconnected&) { listener_.on_reconnected(); }
+  void execute(const seat::Wake& effect);
+  void execute(const seat::Finished& effect);
+  void execute(const seat::Close&);
+  void execute(const rendezvous::Admit& effect) { listener_.on_admitted(effect.admission); }
+  void execute(const rendezvous::RanksLost& effect);
+  void execute(const rendezvous::Standing& effect) { listener_.on_standing(effect.sentence); }
+
+  void send(const rendezvous::Join& e);
+  void send(const rendezvous::Heartbeat&) { push(rendezvous::message::Heartbeat{}); }
+  void send(const rendezvous::WorkerFailed& e);
+  void send(const rendezvous::WorkerLeft& e);
+  void send(const rendezvous::WorkersEnded& e);
+  void send(const rendezvous::CallsMade& e);
+  void send(const rendezvous::Leave& e);
+  void send(const auto&) {}  // What only a rendezvous can know.
+  void push(const auto& message);
+
   const std::string peer_name_;
   const MakeOffer make_offer_;
   const std::function<bool()> host_instead_;
   const std::function<std::string(const Error&)> hosting_problem_;
   SeatListener& listener_;
-  boost::asio::steady_timer heartbeat_;
+  boost::asio::steady_timer timer_;
   std::string job_;
-  std::optional<rendezvous::NodeOffer> offer_;
-  /// The epoch whose ranks this node holds, and what it has told of it.
-  struct Epoch {
-    rendezvous::Holding holding;
-    bool hosted = false;  ///< By another node: without it the job is over.
-    std::optional<rendezvous::message::HostPlace> host;  ///< That node, as far as it has ranks.
-    std::optional<rendezvous::WorkerFailed> failure = std::nullopt;
-    std::vector<rendezvous::message::WorkerLeft> departures = {};
-    std::vector<rendezvous::message::CallsMade> calls = {};
-    std::optional<rendezvous::WorkersEnded> end = std::nullopt;
-    std::string stall = {};  ///< "this node stood still for 61 s"; empty where it did not.
-    bool evicted = false;    ///< Once the workers are gone, we join anew.
-  };
-  std::optional<Epoch> epoch_;
-  std::string trouble_;  ///< The one that was told last; empty while all is well.
-  Clock::time_point beaten_{}, next_beat_ = Clock::time_point::max();
-  Clock::time_point stalled_until_{};  ///< When this node last went on after it had stood still.
-  bool over_ = false;
+  seat::SeatCore core_;
   store::Uplink uplink_;
 };
 

@@ -17,7 +17,7 @@ class SeatListener {
   virtual ~SeatListener() = default;
   /// The round is closed: the workers are to be started.
   virtual void on_admitted(const rendezvous::Admission& admission) = 0;
-  /// The workers of this epoch are to be ended; then Seat::ended tells how they did.
+  /// The workers of this epoch are to be ended; then WorkersEnded is told.
   virtual void on_order(std::uint64_t epoch, StopOrder::Manner manner) = 0;
   /// Ranks of another node will not come back.
   virtual void on_ranks_lost(int first_rank, int count, const std::string& host,
@@ -39,15 +39,9 @@ class Seat {
  public:
   virtual ~Seat() = default;
   virtual void join() = 0;
-  /// A worker has failed.
-  virtual void worker_failed(const rendezvous::WorkerFailed& how) = 0;
-  /// A worker exited with 0 while others run: the first few are told to the other nodes.
-  virtual void worker_left(std::uint64_t epoch, int rank) = 0;
-  /// Before workers_ended.
-  virtual void calls_made(const rendezvous::CallsMade& calls) = 0;
-  virtual void workers_ended(const rendezvous::WorkersEnded& how) = 0;
-  /// The node goes; it waits for nothing more. Its workers may still be about to end.
-  virtual void leave(int exit_code, const std::string& reason) = 0;
+  /// The rendezvous is told that a worker has failed, or left while others run; of calls and ends;
+  /// or that the node goes and waits for nothing more, though its workers may be about to end.
+  virtual void tell(const rendezvous::Event& what) = 0;
 };
 
 }  // namespace dlaunch::launcher

@@ -16,31 +16,15 @@ SoleSeat::SoleSeat(boost::asio::io_context& io, rendezvous::NodeOffer offer,
                    rendezvous::JobRules rules, SeatListener& listener)
     : io_(io), offer_(std::move(offer)), rules_(rules), listener_(listener) {}
 
-void SoleSeat::join() { step(rendezvous::Join{own_session, offer_, rules_, {}}); }
+void SoleSeat::join() { tell(rendezvous::Join{own_session, offer_, rules_, {}}); }
 
-void SoleSeat::worker_failed(const rendezvous::WorkerFailed& how) {
-  rendezvous::WorkerFailed ours = how;
-  ours.session = own_session;
-  step(ours);
-}
-
-void SoleSeat::workers_ended(const rendezvous::WorkersEnded& how) {
-  rendezvous::WorkersEnded ours = how;
-  ours.session = own_session;
-  step(ours);
-}
-
-void SoleSeat::calls_made(const rendezvous::CallsMade& calls) {
-  rendezvous::CallsMade ours = calls;
-  ours.session = own_session;
-  step(ours);
-}
-
-void SoleSeat::leave(int exit_code, const std::string& reason) {
-  step(rendezvous::Leave{own_session, exit_code, reason});
-}
-
-void SoleSeat::step(const rendezvous::Event& event) {
+void SoleSeat::tell(const rendezvous::Event& what) {
+  rendezvous::Event event = what;
+  std::visit(
+      [](auto& e) {
+        if constexpr (requires { e.session; }) e.session = own_session;
+      },
+      event);
   const auto now = Clock::now();
   // A node does not lose itself: no tick is ever given, and it is heard of whenever it acts.
   rounds_.step(rendezvous::Heartbeat{own_session}, now);

@@ -16,14 +16,9 @@ class SoleSeat final : public Seat {
            SeatListener& listener);
 
   void join() override;
-  void worker_failed(const rendezvous::WorkerFailed& how) override;
-  void worker_left(std::uint64_t, int) override {}  // There is nobody else to tell.
-  void calls_made(const rendezvous::CallsMade& calls) override;
-  void workers_ended(const rendezvous::WorkersEnded& how) override;
-  void leave(int exit_code, const std::string& reason) override;
+  void tell(const rendezvous::Event& what) override;
 
  private:
-  void step(const rendezvous::Event& event);
   void deliver(const rendezvous::Admit& e) { listener_.on_admitted(e.admission); }
   void deliver(const rendezvous::Refuse& e);
   void deliver(const rendezvous::Stop& e);

@@ -111,13 +111,6 @@ struct AnswerTaken {
   std::uint64_t number = 0;  ///< That of Ask.
 };
 
-/// A node's place in an epoch.
-struct HostPlace {
-  std::string id;
-  std::string host;
-  std::int32_t first_rank = 0;
-  std::int32_t workers = 1;
-};
 /// Rendezvous: places the node in a round.
 struct Admitted {
   static constexpr wire::Type type{101};

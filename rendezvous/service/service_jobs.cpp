@@ -78,14 +78,14 @@ void Service::State::begin_epoch(Job& job, std::uint64_t epoch, int world_size) 
 }
 
 /// Its ranks are lost with it, which nobody will be there to tell.
-std::optional<message::HostPlace> Service::State::place_of_host(const Job& job) const {
+std::optional<HostPlace> Service::State::place_of_host(const Job& job) const {
   const auto member = std::ranges::find_if(job.members, [this](const auto& entry) {
     return own_agent != 0 && entry.second.connection == own_agent;
   });
   if (member == job.members.end()) return std::nullopt;
   for (const auto& node : job.rounds.status().nodes) {
     if (node.id != member->second.node || !node.node_rank) continue;
-    return message::HostPlace{node.id, node.host, node.first_rank, node.workers};
+    return HostPlace{node.id, node.host, node.first_rank, node.workers};
   }
   return std::nullopt;
 }

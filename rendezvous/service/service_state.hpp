@@ -44,9 +44,9 @@ struct Job {
   int world_size = 0;
   int attempt = 0;
   store::SpaceId space = store::no_space;
-  Questions questions;                     ///< Those of the epoch.
-  std::uint64_t stopping = 0;              ///< The epoch that is known to be stopping, for the log.
-  std::optional<message::HostPlace> host;  ///< The place of the agent in whose process this is.
+  Questions questions;            ///< Those of the epoch.
+  std::uint64_t stopping = 0;     ///< The epoch that is known to be stopping, for the log.
+  std::optional<HostPlace> host;  ///< The place of the agent in whose process this is.
 
   std::optional<message::Finished> finished;
   Clock::time_point forget;                    ///< When it is finished.
@@ -99,7 +99,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void apply(Job& job, const Finish& effect);
   void end_if_deserted(Job& job);
   void begin_epoch(Job& job, std::uint64_t epoch, int world_size);
-  std::optional<message::HostPlace> place_of_host(const Job& job) const;
+  std::optional<HostPlace> place_of_host(const Job& job) const;
   void note(LogLine::Level level, const Job& job, std::string sentence) const;
 
   // ---- What nodes ask each other ----

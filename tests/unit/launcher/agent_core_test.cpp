@@ -1,10 +1,10 @@
 #include "launcher/job/core/agent_core.hpp"
 
-#include <filesystem>
-#include <fstream>
+#include "tests/support/transcript.hpp"
+
 #include <map>
+#include <optional>
 #include <random>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -17,7 +17,7 @@ using life::AgentCore;
 
 namespace {
 
-using Words = std::vector<std::string>;
+using transcript::Words;
 using Manner = StopOrder::Manner;
 
 const std::map<std::string, Manner> manners = {
@@ -71,46 +71,15 @@ struct Print {
   std::string operator()(const life::ExitNow&) { return "exit_now"; }
 };
 
-std::string print(const life::Effects& effects) {
-  std::string text;
-  for (const auto& effect : effects) {
-    text += (text.empty() ? "" : "; ") + std::visit(Print{}, effect);
-  }
-  return text.empty() ? "none" : text;
-}
-
-/// Replays one file; a `config` line begins a new story.
-void replay(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  std::optional<AgentCore> core;
-  std::string line;
-  for (int number = 1; std::getline(in, line); ++number) {
-    if (line.empty() || line.starts_with("#")) continue;
-    const std::string where = file.filename().string() + ":" + std::to_string(number);
-    if (line.starts_with("config")) {
-      core.emplace(line == "config alone");
-      continue;
-    }
-    const auto arrow = line.find(" -> ");
-    REQUIRE_MESSAGE((core && arrow != std::string::npos), where << ": expected 'event -> effects'");
-    std::istringstream before(line.substr(0, arrow));
-    Words words;
-    for (std::string word; before >> word;) words.push_back(word);
-    const std::string got = print(core->step(parse_event(words)));
-    CHECK_MESSAGE(got == line.substr(arrow + 4), where << ": " << line << "\n  got " << got);
-  }
-}
-
 }  // namespace
 
 TEST_CASE("agent transcripts") {
-  int files = 0;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(DLAUNCH_SOURCE_DIR "/tests/scenario/agent")) {
-    replay(entry.path());
-    ++files;
-  }
-  CHECK(files >= 3);
+  std::optional<AgentCore> core;
+  transcript::replay(
+      "agent", 3, [&](const Words& words) { core.emplace(words.size() > 1); },
+      [&](const Words& words, Clock::time_point) {
+        return transcript::print<Print>(core.value().step(parse_event(words)));
+      });
 }
 
 TEST_CASE("whatever comes in whatever order, nothing starts beside workers and it ends once") {

@@ -4,15 +4,14 @@
 
 #include "runtime/base/departure.hpp"
 #include "runtime/base/phrases.hpp"
+#include "tests/support/transcript.hpp"
 
 #include <algorithm>
 #include <charconv>
 #include <csignal>
-#include <filesystem>
-#include <fstream>
 #include <map>
+#include <optional>
 #include <random>
-#include <sstream>
 #include <stdexcept>
 
 #include <doctest/doctest.h>
@@ -20,12 +19,9 @@
 namespace dlaunch::launcher {
 namespace {
 
-using Words = std::vector<std::string>;
-
-Clock::time_point at_ms(long ms) { return Clock::time_point(std::chrono::milliseconds(ms)); }
-long ms_of(Clock::time_point t) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(t.time_since_epoch()).count();
-}
+using transcript::at_ms;
+using transcript::ms_of;
+using transcript::Words;
 
 int signal_number(const std::string& name) {
   for (int n = 1; n < 32; ++n) {
@@ -122,20 +118,6 @@ struct Print {
   }
 };
 
-std::string print(const Effects& effects) {
-  std::string text;
-  for (const auto& effect : effects)
-    text += (text.empty() ? "" : "; ") + std::visit(Print{}, effect);
-  return text.empty() ? "none" : text;
-}
-
-Words split(const std::string& line) {
-  std::istringstream in(line);
-  Words words;
-  for (std::string word; in >> word;) words.push_back(word);
-  return words;
-}
-
 SupervisorRules parse_rules(const Words& words) {
   SupervisorRules rules;
   for (std::size_t i = 1; i < words.size(); ++i) {
@@ -169,40 +151,15 @@ SupervisorRules parse_rules(const Words& words) {
   return rules;
 }
 
-/// Replays one file; a `config` line begins a new story.
-void replay(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  std::optional<Supervisor> supervisor;
-  std::string line;
-  for (int number = 1; std::getline(in, line); ++number) {
-    if (line.empty() || line.starts_with("#")) continue;
-    const std::string where = file.filename().string() + ":" + std::to_string(number);
-    const auto arrow = line.find(" -> ");
-    const Words words = split(line.substr(0, arrow));
-    if (words.at(0) == "config") {
-      supervisor.emplace(parse_rules(words));
-      continue;
-    }
-    REQUIRE_MESSAGE((supervisor && arrow != std::string::npos && words.at(0).starts_with("t=")),
-                    where << ": expected 't=MS event -> effects'");
-    const auto now = at_ms(std::stol(words[0].substr(2)));
-    const Event event = parse_event(Words(words.begin() + 1, words.end()), now);
-    const std::string got = print(supervisor->step(event, now));
-    CHECK_MESSAGE(got == line.substr(arrow + 4),
-                  where << ": " << line.substr(0, arrow) << "\n  got " << got);
-  }
-}
-
 }  // namespace
 
 TEST_CASE("supervisor transcripts") {
-  int files = 0;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(DLAUNCH_SOURCE_DIR "/tests/scenario/supervisor")) {
-    replay(entry.path());
-    ++files;
-  }
-  CHECK(files >= 4);
+  std::optional<Supervisor> supervisor;
+  transcript::replay(
+      "supervisor", 4, [&](const Words& words) { supervisor.emplace(parse_rules(words)); },
+      [&](const Words& words, Clock::time_point now) {
+        return transcript::print<Print>(supervisor.value().step(parse_event(words, now), now));
+      });
 }
 
 TEST_CASE("every state answers every event, and an attempt ends once") {

@@ -159,7 +159,7 @@ TEST_CASE("messages come back as they were") {
   CHECK(again(an_admission(0)).hosted);
   CHECK_FALSE(again(an_admission(0)).host);
   auto with_host = an_admission(0);
-  with_host.host = message::HostPlace{"b", "host-b", 4, 2};
+  with_host.host = HostPlace{"b", "host-b", 4, 2};
   const auto place = again(with_host).host;
   REQUIRE(place);
   CHECK(place->id == "b");

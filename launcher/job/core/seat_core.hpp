@@ -1,0 +1,145 @@
+#pragma once
+
+#include "launcher/job/core/supervisor.hpp"
+#include "rendezvous/rounds/rounds.hpp"
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+/// The seat of a node whose rendezvous is at the other end of a connection: what is told there, and
+/// again after each break; what counts of what comes from there; when the node gives it up. Pure.
+namespace dlaunch::launcher::seat {
+
+// ---- What happens, beside what the rendezvous says ----
+
+/// The connection stands, the first time or again.
+struct Welcomed {
+  rendezvous::NodeOffer offer = {};  ///< This node's; the first one counts.
+};
+/// There is no connection. It is tried again.
+struct Trouble {
+  std::string sentence;
+  Clock::time_point since;  ///< When the connection was last good, or when the first try began.
+  std::string hint = {};    ///< What keeps this node from hosting the job itself, where that tells.
+};
+/// The time of Wake has come.
+struct Due {
+  std::optional<Trouble> trouble = std::nullopt;
+};
+/// The round is closed.
+struct Admitted {
+  rendezvous::Admission admission;
+  bool hosted = false;  ///< A node of the job hosts the rendezvous, and has this place.
+  std::optional<rendezvous::HostPlace> host = std::nullopt;
+};
+/// The agent says it of its workers, or leaves.
+struct Said {
+  rendezvous::Event what;
+};
+/// The agent takes another seat, and this one says nothing more.
+struct Withdrawn {};
+
+using Event = std::variant<Welcomed, Trouble, Due, Said, Withdrawn, Admitted, rendezvous::Refuse,
+                           rendezvous::Stop, rendezvous::RanksLost, rendezvous::Finish>;
+
+// ---- What is to be done, in order. Of the rendezvous' effects the agent hears Admit, RanksLost
+// ---- and Standing as they are. ----
+
+/// The rendezvous is told; while there is no connection that is in vain.
+struct Tell {
+  rendezvous::Event what;
+};
+/// The agent hears that this epoch's workers are to be ended.
+struct Order {
+  std::uint64_t epoch = 0;
+  StopOrder::Manner manner = StopOrder::Manner::at_once;
+};
+/// The agent hears that what was asked of other nodes may have been lost.
+struct Reconnected {};
+/// Due is wanted at this time; it replaces an earlier wish.
+struct Wake {
+  Clock::time_point at;
+};
+/// The agent hears the end. `judged`: from all nodes' facts; else this node has no part in the job.
+struct Finished {
+  rendezvous::Finish end;
+  bool judged = false;
+};
+/// The connection is to be closed.
+struct Close {};
+
+using Effect = std::variant<Tell, Order, Reconnected, Wake, Finished, Close, rendezvous::Admit,
+                            rendezvous::RanksLost, rendezvous::Standing>;
+using Effects = std::vector<Effect>;
+
+struct Rules {
+  rendezvous::JobRules job;
+  Clock::duration heartbeat{};
+  bool hosts = false;  ///< The rendezvous is in this process.
+  std::string peer;    ///< Its name, for messages.
+};
+
+/// Total: every event has an answer in every state. Not thread-safe.
+class SeatCore {
+ public:
+  explicit SeatCore(Rules rules) : rules_(std::move(rules)) {}
+
+  Effects step(const Event& event, Clock::time_point now);
+
+  /// No rendezvous has answered yet.
+  bool is_coming() const { return std::holds_alternative<Coming>(state_); }
+  /// The node has left this seat, or lost it.
+  bool is_over() const { return std::holds_alternative<Over>(state_); }
+
+ private:
+  struct Coming {};
+  struct Waiting {};  ///< For an admission.
+  /// The epoch whose ranks this node holds.
+  struct Holding {
+    enum class Workers { at_work, evicted, ended };
+    rendezvous::Holding place;
+    std::optional<rendezvous::HostPlace> host;  ///< The node that hosts, as far as it has ranks.
+    bool hosted = false;                        ///< By another node: without it the job is over.
+    Workers workers = Workers::at_work;         ///< Evicted: when they are gone we join anew.
+    std::vector<rendezvous::Event> told = {};   ///< To be told again after a break.
+    std::string stall = {};  ///< "this node stood still for 61 s"; empty where it did not.
+  };
+  struct Over {};
+
+  void on(const Welcomed& e);
+  void on(const Trouble& e);
+  void on(const Due& e);
+  void on(const Said& e);
+  void on(const Withdrawn&);
+  void on(const Admitted& e);
+  void on(const rendezvous::Refuse& e) { finish({e.exit_code, std::nullopt, e.reason}, false); }
+  void on(const rendezvous::Stop& e);
+  void on(const rendezvous::RanksLost& e);
+  void on(const rendezvous::Finish& e) { finish(e, true); }
+
+  Holding* holding() { return std::get_if<Holding>(&state_); }
+  void join();
+  void join_anew();
+  void note_stall();
+  Clock::duration tried_for(Clock::time_point since) const;
+  bool host_is_lost(const Trouble& trouble);
+  void finish_without_host(const Trouble& trouble);
+  void finish(rendezvous::Finish end, bool judged);
+  void tell(rendezvous::Event what) { effects_.push_back(Tell{std::move(what)}); }
+  void say(std::string text) { effects_.push_back(rendezvous::Standing{0, std::move(text)}); }
+
+  const Rules rules_;
+  std::variant<Coming, Waiting, Holding, Over> state_;
+  rendezvous::NodeOffer offer_;
+  std::string told_trouble_;  ///< Empty while all is well.
+  Clock::time_point beaten_{}, next_beat_ = Clock::time_point::max();
+  Clock::time_point stalled_until_{};  ///< When this node last went on after it had stood still.
+
+  Clock::time_point now_{};  ///< Of the event being answered.
+  Effects effects_;          ///< Of the event being answered.
+};
+
+}  // namespace dlaunch::launcher::seat
