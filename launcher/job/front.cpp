@@ -5,7 +5,6 @@
 #include "launcher/process/signal_inbox.hpp"
 #include "launcher/process/terminal_loan.hpp"
 #include "launcher/watch/status_socket.hpp"
-#include "runtime/base/deadline.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/exit_status.hpp"
 #include "runtime/base/os/process_stat.hpp"
@@ -20,7 +19,6 @@
 #include <fstream>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <sys/prctl.h>
@@ -30,17 +28,6 @@
 
 namespace dlaunch::launcher {
 namespace {
-
-/// For what was killed to be gone; only a process that hangs in the kernel takes longer. An agent
-/// that ended by itself has waited for it already.
-constexpr auto sweep_timeout = std::chrono::seconds(5);
-constexpr auto second_sweep_timeout = std::chrono::milliseconds(500);
-/// The agent stops at the first, kills at the second; at the third we no longer trust the agent.
-constexpr int stop_signals_max = 3;
-/// An agent that is well takes a signal within milliseconds. Ending what it kills, and then what
-/// the agent kills, may take longer.
-constexpr auto taken_within = std::chrono::seconds(1);
-constexpr auto agent_margin = std::chrono::seconds(5);
 
 void say(const std::string& sentence) { Console(nullptr).say(sentence); }
 
@@ -64,7 +51,7 @@ bool is_pending(pid_t pid, int signal_number) {
 class Front {
  public:
   Front(const FrontRules& rules, const sigset_t& original_mask, bool children_ignored)
-      : rules_(rules),
+      : core_(rules),
         original_mask_(original_mask),
         children_ignored_(children_ignored),
         earlier_children_(child_processes()),
@@ -77,19 +64,24 @@ class Front {
 
  private:
   [[noreturn]] void become_agent(pid_t front, const std::function<int(const AgentSeat&)>& agent);
-  void serve();
   void reap();
   int next_signal() const;
-  void hand_on(int number);
   bool stands_still() const;
-  void look_at_agent();
-  void kill_agent(const std::string& why);
   void suspend();
-  void put_terminal_back(bool failed);
-  void sweep(Clock::duration timeout);
   std::vector<pid_t> left_behind() const;
 
-  const FrontRules& rules_;
+  void step(const front::Event& event);
+  void execute(const front::HandOn& effect);
+  void execute(const front::Look& effect) { look_at_ = effect.at; }
+  void execute(const front::Warn& effect);
+  void execute(const front::KillAgent& effect);
+  void execute(const front::Sweep& effect);
+  void execute(const front::PutTerminalBack& effect);
+  void execute(const front::ClearAway&) { remove_dead_places(); }
+  void execute(const front::TellLost& effect);
+  void execute(const front::Exit& effect) { exit_code_ = effect.code; }
+
+  front::FrontCore core_;
   sigset_t original_mask_;
   bool children_ignored_;
   /// Those of the program that exec'd us, `sshd & exec dlaunch ...`: not ours to kill.
@@ -99,12 +91,8 @@ class Front {
   std::optional<termios> settings_;  ///< The terminal's, as they were.
   pid_t agent_ = -1;
   std::optional<int> agent_status_;
-  int stop_signals_ = 0;
-  int first_stop_signal_ = 0;
   std::optional<Clock::time_point> look_at_;  ///< Whether the agent does what it was told.
-  Clock::time_point patience_{};              ///< Until then it may stand still.
-  bool told_ = false;
-  bool killed_by_us_ = false;
+  std::optional<int> exit_code_;
 };
 
 int Front::run(const std::function<int(const AgentSeat&)>& agent) {
@@ -116,16 +104,28 @@ int Front::run(const std::function<int(const AgentSeat&)>& agent) {
     return exit_code::internal;
   }
   if (agent_ == 0) become_agent(self, agent);
-  serve();
-  const ExitStatus status = exit_status_from_wait(*agent_status_);
-  sweep(status.signal == 0 ? second_sweep_timeout : sweep_timeout);
-  put_terminal_back(!status.succeeded());
-  if (status.signal == 0) return status.code;
-  remove_dead_places();
-  if (killed_by_us_) return 128 + first_stop_signal_;
-  say("the agent (pid " + std::to_string(agent_) + ") was " + describe(status) +
-      "; its workers were killed");
-  return exit_code::internal;
+  while (!exit_code_) {
+    const int number = next_signal();
+    if (number == SIGCHLD) {
+      reap();
+    } else if (number == SIGTSTP) {
+      suspend();
+    } else if (number > 0) {
+      step(front::Signalled{number});
+    }
+    if (agent_status_) {
+      step(front::AgentEnded{exit_status_from_wait(*agent_status_)});
+    } else if (look_at_ && *look_at_ <= Clock::now()) {
+      step(front::Looked{stands_still()});
+    }
+  }
+  return *exit_code_;
+}
+
+void Front::step(const front::Event& event) {
+  for (const auto& effect : core_.step(event, Clock::now())) {
+    std::visit([this](const auto& e) { execute(e); }, effect);
+  }
 }
 
 void Front::become_agent(pid_t front, const std::function<int(const AgentSeat&)>& agent) {
@@ -136,20 +136,6 @@ void Front::become_agent(pid_t front, const std::function<int(const AgentSeat&)>
   if (::getppid() != front) ::_exit(exit_code::internal);
   become_subreaper();
   ::_exit(agent({front, original_mask_, children_ignored_, owns_terminal_}));
-}
-
-void Front::serve() {
-  while (!agent_status_) {
-    if (look_at_ && *look_at_ <= Clock::now()) look_at_agent();
-    const int number = next_signal();
-    if (number == SIGCHLD) {
-      reap();
-    } else if (number == SIGTSTP) {
-      suspend();
-    } else if (number > 0) {
-      hand_on(number);
-    }
-  }
 }
 
 /// -1 when it is time to look at the agent.
@@ -169,23 +155,9 @@ void Front::reap() {
   }
 }
 
-void Front::hand_on(int number) {
-  const auto& stopping = rules_.stopping;
-  const bool stops = std::find(stopping.begin(), stopping.end(), number) != stopping.end();
-  if (stops && ++stop_signals_ >= stop_signals_max) {
-    return kill_agent("did not end at the third signal");
-  }
-  // Refused only while thousands are pending, and then this one is no news.
-  ::sigqueue(agent_, handed_on_signal(), {.sival_int = number});
-  if (!stops) return;
-  const auto now = Clock::now();
-  if (first_stop_signal_ == 0) {
-    first_stop_signal_ = number;
-    patience_ = deadline_after(rules_.shutdown_timeout + agent_margin, now);
-  } else {
-    patience_ = now;
-  }
-  look_at_ = now + taken_within;
+/// Refused only while thousands are pending, and then this one is no news.
+void Front::execute(const front::HandOn& effect) {
+  ::sigqueue(agent_, handed_on_signal(), {.sival_int = effect.number});
 }
 
 /// It is stopped, or hangs, since it has not taken what we sent.
@@ -195,29 +167,25 @@ bool Front::stands_still() const {
          (stat && (stat->state == 'T' || stat->state == 't'));
 }
 
-/// One that is at work has deadlines of its own, and may wait for a reader of its output.
-void Front::look_at_agent() {
-  const auto now = Clock::now();
-  // We stood still ourselves, and the agent may have: both get that time again.
-  const auto late = now - *look_at_;
-  if (late > taken_within) patience_ = deadline_after(late, patience_);
-  look_at_ = now + taken_within;
-  if (late > taken_within || !stands_still()) return;
-  if (now >= patience_) return kill_agent("stands still");
-  if (std::exchange(told_, true)) return;
-  const auto left = std::chrono::ceil<std::chrono::seconds>(patience_ - now);
+void Front::execute(const front::Warn& effect) {
+  const auto left = std::chrono::ceil<std::chrono::seconds>(effect.left);
   say("the agent (pid " + std::to_string(agent_) + ") stands still and does not take " +
-      signal_name(first_stop_signal_) + "; it is killed, with all that it started, in " +
+      signal_name(effect.signal) + "; it is killed, with all that it started, in " +
       duration_text(left) + ", or at the next signal");
 }
 
-void Front::kill_agent(const std::string& why) {
+void Front::execute(const front::KillAgent& effect) {
   look_at_.reset();
-  if (!std::exchange(killed_by_us_, true)) {
-    say("the agent (pid " + std::to_string(agent_) + ") " + why +
-        "; it is killed, with all that it started");
-  }
+  const bool third = effect.why == front::KillAgent::Why::third_signal;
+  say("the agent (pid " + std::to_string(agent_) + ") " +
+      (third ? "did not end at the third signal" : "stands still") +
+      "; it is killed, with all that it started");
   ::kill(agent_, SIGKILL);
+}
+
+void Front::execute(const front::TellLost& effect) {
+  say("the agent (pid " + std::to_string(agent_) + ") was " + describe(effect.status) +
+      "; its workers were killed");
 }
 
 /// Ctrl-Z. The agent never stops (its workers' liveness depends on it), but the shell has to see
@@ -228,7 +196,7 @@ void Front::suspend() {
   if (worker_has_terminal) {
     ::tcsetpgrp(STDIN_FILENO, ::getpgrp());
   } else {
-    hand_on(SIGTSTP);
+    step(front::Signalled{SIGTSTP});
   }
   ::raise(SIGSTOP);
   // From here on somebody has continued us, in the foreground or in the background.
@@ -239,12 +207,12 @@ void Front::suspend() {
 
 /// All that we started is gone. If the terminal's foreground is, too, it was one of them; and what
 /// failed may have left it without echo.
-void Front::put_terminal_back(bool failed) {
+void Front::execute(const front::PutTerminalBack& effect) {
   const pid_t group = terminal_ ? ::tcgetpgrp(terminal_.get()) : -1;
   if (group > 0 && ::kill(-group, 0) != 0 && errno == ESRCH) {
     ::tcsetpgrp(terminal_.get(), ::getpgrp());
   }
-  if (!failed || !settings_ || ::tcgetpgrp(terminal_.get()) != ::getpgrp()) return;
+  if (!effect.failed || !settings_ || ::tcgetpgrp(terminal_.get()) != ::getpgrp()) return;
   ::tcsetattr(terminal_.get(), TCSANOW, &*settings_);
 }
 
@@ -258,8 +226,8 @@ std::vector<pid_t> Front::left_behind() const {
 }
 
 /// Killing a process hands its children to us, so this goes on until nobody is left.
-void Front::sweep(Clock::duration timeout) {
-  const auto deadline = Clock::now() + timeout;
+void Front::execute(const front::Sweep& effect) {
+  const auto deadline = Clock::now() + effect.timeout;
   sigset_t child_signal;
   sigemptyset(&child_signal);
   sigaddset(&child_signal, SIGCHLD);

@@ -1,10 +1,9 @@
 #pragma once
 
-#include <dlaunch/error.hpp>
+#include "launcher/job/core/front_core.hpp"
 
 #include <csignal>
 #include <functional>
-#include <vector>
 
 #include <sys/types.h>
 
@@ -16,12 +15,6 @@ struct AgentSeat {
   sigset_t original_mask{};  ///< The signals blocked when dlaunch was started; for the workers.
   bool children_ignored = false;  ///< SIGCHLD was ignored then; for the workers.
   bool owns_terminal = false;     ///< Descriptor 0 is a terminal, and dlaunch is in its foreground.
-};
-
-/// Which signals end the job, and how long that may take.
-struct FrontRules {
-  std::vector<int> stopping;
-  Clock::duration shutdown_timeout = std::chrono::seconds(30);
 };
 
 /// Guards the agent: forks it, hands it every signal, adopts and reaps orphans (as PID 1 must),

@@ -1,0 +1,116 @@
+#pragma once
+
+#include "runtime/base/os/exit_status.hpp"
+
+#include <dlaunch/error.hpp>
+
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace dlaunch::launcher {
+
+/// Which signals end the job, and how long that may take.
+struct FrontRules {
+  std::vector<int> stopping;
+  Clock::duration shutdown_timeout = std::chrono::seconds(30);
+};
+
+/// What the front does with signals, and with an agent that does not do what it was told. Pure.
+namespace front {
+
+// ---- What happens ----
+
+/// A signal has come for dlaunch.
+struct Signalled {
+  int number = 0;
+};
+/// The time of Look has come.
+struct Looked {
+  bool stands_still = false;  ///< The agent is stopped, or has not taken what was handed on.
+};
+struct AgentEnded {
+  ExitStatus status;
+};
+
+using Event = std::variant<Signalled, Looked, AgentEnded>;
+
+// ---- What is to be done, in order ----
+
+/// The agent gets the signal.
+struct HandOn {
+  int number = 0;
+};
+/// Look at the agent at this time; it replaces an earlier wish.
+struct Look {
+  Clock::time_point at;
+};
+/// The user hears that the agent stands still, and when it is killed.
+struct Warn {
+  int signal = 0;
+  Clock::duration left{};
+};
+/// It is looked at no more.
+struct KillAgent {
+  enum class Why { third_signal, stands_still };
+  Why why = Why::third_signal;
+};
+/// All that the agent has left behind is killed, and waited for.
+struct Sweep {
+  Clock::duration timeout{};
+};
+struct PutTerminalBack {
+  bool failed = false;
+};
+/// What the agent cannot remove any more is removed.
+struct ClearAway {};
+/// The user hears how the agent was killed, which nobody had asked us for.
+struct TellLost {
+  ExitStatus status;
+};
+/// The end, with this code.
+struct Exit {
+  int code = 0;
+};
+
+using Effect =
+    std::variant<HandOn, Look, Warn, KillAgent, Sweep, PutTerminalBack, ClearAway, TellLost, Exit>;
+using Effects = std::vector<Effect>;
+
+/// Total: every event has an answer in every state. Not thread-safe.
+class FrontCore {
+ public:
+  explicit FrontCore(FrontRules rules) : rules_(std::move(rules)) {}
+
+  Effects step(const Event& event, Clock::time_point now);
+
+ private:
+  struct Guarding {};
+  /// The job is to end, since the first of these signals.
+  struct Ending {
+    int first_signal = 0;
+    Clock::time_point patience;  ///< Until then the agent may stand still.
+    int signals = 1;
+    Clock::time_point look_at{};
+    bool warned = false;
+  };
+  struct Killing {
+    int first_signal = 0;
+  };
+  struct Over {};
+
+  void on(const Signalled& e);
+  void on(const Looked& e);
+  void on(const AgentEnded& e);
+  void look_later(Ending& ending);
+  void kill(KillAgent::Why why);
+
+  const FrontRules rules_;
+  std::variant<Guarding, Ending, Killing, Over> state_;
+
+  Clock::time_point now_{};  ///< Of the event being answered.
+  Effects effects_;          ///< Of the event being answered.
+};
+
+}  // namespace front
+}  // namespace dlaunch::launcher
