@@ -12,7 +12,8 @@ namespace dlaunch::launcher {
 
 namespace {
 
-/// Every variable set here; what an outer launcher left under these names is dropped.
+/// Every variable set here, beside DLAUNCH_WORKER_...; what an outer launcher left under these
+/// names is dropped.
 constexpr auto worker_variables = std::to_array<std::string_view>({
     "RANK",
     "LOCAL_RANK",
@@ -32,11 +33,6 @@ constexpr auto worker_variables = std::to_array<std::string_view>({
     "TORCHELASTIC_USE_AGENT_STORE",
     "TORCHELASTIC_ERROR_FILE",
     "TORCHELASTIC_SIGNALS_TO_HANDLE",
-    "DLAUNCH_WORKER_CONTROL",
-    "DLAUNCH_WORKER_AGENT",
-    "DLAUNCH_WORKER_JOB",
-    "DLAUNCH_WORKER_EPOCH",
-    "DLAUNCH_WORKER_LOCAL_RANK",
 });
 
 std::string_view name_of(std::string_view line) { return line.substr(0, line.find('=')); }
@@ -115,7 +111,7 @@ std::vector<std::string> common_environment(const JobSpec& spec, const Machine& 
                                             std::span<const std::string> inherited,
                                             const Assignment& assignment) {
   std::vector<std::string> result;
-  result.reserve(inherited.size() + worker_variables.size() + 2);
+  result.reserve(inherited.size() + 2 * worker_variables.size());
   const bool one_gpu_each = !own_gpu(spec, machine, inherited, 0).empty();
   for (const auto& line : inherited) {
     const auto name = name_of(line);

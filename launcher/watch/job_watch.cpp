@@ -36,35 +36,29 @@ JobWatch::JobWatch(boost::asio::io_context& io, Inquiries::Respond respond, Say 
 void JobWatch::begin(QuestionLine& line, const Assignment& assignment, Roster roster) {
   timer_.cancel();
   ring_timer_.cancel();
-  epoch_ = assignment.epoch;
-  world_size_ = assignment.world_size;
-  nodes_ = assignment.node_count;
-  roster_ = std::move(roster);
-  lost_.clear();
-  judge_.forget();
-  stuck_.clear();
-  looking_ = false;
+  epoch_ = {assignment.epoch, assignment.world_size, assignment.node_count, std::move(roster)};
   inquiries_.begin(line, assignment);
 }
 
 void JobWatch::lost(int first_rank, int count, const Departure& how) {
-  for (int rank = first_rank; rank < first_rank + count; ++rank) lost_.try_emplace(rank, how);
+  for (int rank = first_rank; rank < first_rank + count; ++rank) epoch_.lost.try_emplace(rank, how);
 }
 
 // ---- Stuck calls: first all nodes' calls that wait, then who is absent from the one to tell ----
 
 void JobWatch::ring() {
-  inquiries_.ask_one(0, AskLook{}, [this, epoch = epoch_](const Inquiries::Answers& answers) {
-    if (epoch != epoch_ || answers.contains(0)) return;
-    ring_timer_.expires_after(pause);
-    ring_timer_.async_wait([this](auto error) {
-      if (!error) ring();
-    });
-  });
+  inquiries_.ask_one(0, AskLook{},
+                     [this, epoch = epoch_.number](const Inquiries::Answers& answers) {
+                       if (epoch != epoch_.number || answers.contains(0)) return;
+                       ring_timer_.expires_after(pause);
+                       ring_timer_.async_wait([this](auto error) {
+                         if (!error) ring();
+                       });
+                     });
 }
 
 void JobWatch::look_at(Clock::time_point when) {
-  if (std::exchange(looking_, true)) return;
+  if (std::exchange(epoch_.looking, true)) return;
   timer_.expires_at(when);
   timer_.async_wait([this](auto error) {
     if (!error) look();
@@ -73,8 +67,8 @@ void JobWatch::look_at(Clock::time_point when) {
 
 void JobWatch::look() {
   next_look_ = Clock::now() + pause;
-  inquiries_.ask_all(AskWaits{}, [this, epoch = epoch_](const Inquiries::Answers& answers) {
-    if (epoch == epoch_) judge(answers);
+  inquiries_.ask_all(AskWaits{}, [this, epoch = epoch_.number](const Inquiries::Answers& answers) {
+    if (epoch == epoch_.number) judge(answers);
   });
 }
 
@@ -84,14 +78,14 @@ void JobWatch::judge(const Inquiries::Answers& answers) {
     const auto* told = std::get_if<CallWaits>(&answer);
     if (told != nullptr) waits.insert(waits.end(), told->waits.begin(), told->waits.end());
   }
-  const auto found = judge_.judge(merge_waits(std::move(waits)));
-  looking_ = false;
-  if (!judge_.is_stuck()) return stuck_.clear();
+  const auto found = epoch_.judge.judge(merge_waits(std::move(waits)));
+  epoch_.looking = false;
+  if (!epoch_.judge.is_stuck()) return epoch_.stuck.clear();
   look_at(Clock::now() + look_again_after);
   if (!found) return;
   inquiries_.ask_all(AskPart{*found},
-                     [this, wait = *found, epoch = epoch_](const Inquiries::Answers& parts) {
-                       if (epoch == epoch_) tell(wait, parts);
+                     [this, wait = *found, epoch = epoch_.number](const Inquiries::Answers& parts) {
+                       if (epoch == epoch_.number) tell(wait, parts);
                      });
 }
 
@@ -102,31 +96,31 @@ void JobWatch::tell(CallWait wait, const Inquiries::Answers& answers) {
     if (const auto* part = std::get_if<StuckPart>(&answer)) stuck.add(*part);
   }
   // It has gone on meanwhile.
-  if (stuck.waiting.empty()) return judge_.forget();
+  if (stuck.waiting.empty()) return epoch_.judge.forget();
   add_silent(stuck, answers);
-  stuck_ = to_string(stuck);
-  say_(stuck_);
+  epoch_.stuck = to_string(stuck);
+  say_(epoch_.stuck);
 }
 
 void JobWatch::add_silent(StuckCall& stuck, const Inquiries::Answers& answers) const {
   const CallWait& wait = stuck.wait;
-  const bool whole_world = wait.sequence != 0 && wait.group_size == world_size_;
-  for (int node = 0; node < nodes_; ++node) {
+  const bool whole_world = wait.sequence != 0 && wait.group_size == epoch_.world_size;
+  for (int node = 0; node < epoch_.nodes; ++node) {
     if (answers.contains(node)) continue;
     const auto place = static_cast<std::size_t>(node);
-    if (place >= roster_.size()) {
+    if (place >= epoch_.roster.size()) {
       stuck.silent.push_back("node rank " + std::to_string(node) + " does not answer");
       continue;
     }
-    const auto& entry = roster_[place];
+    const auto& entry = epoch_.roster[place];
     if (!whole_world) {
       stuck.silent.push_back("node " + entry.id + " (" + ranks_of(entry) + ") does not answer");
       continue;
     }
     for (int rank = entry.first_rank; rank < entry.first_rank + entry.workers; ++rank) {
-      const auto known = lost_.find(rank);
+      const auto known = epoch_.lost.find(rank);
       ++stuck.known;
-      stuck.absent.emplace_back(rank, known != lost_.end()
+      stuck.absent.emplace_back(rank, known != epoch_.lost.end()
                                           ? text_of(known->second)
                                           : "node " + entry.id + " does not answer");
     }

@@ -35,7 +35,7 @@ class JobWatch {
   /// What goes between this node's agent and the others.
   Inquiries& inquiries() { return inquiries_; }
   /// The call that is stuck now, as it was said; empty if none is, or on another node than rank 0.
-  const std::string& stuck() const { return stuck_; }
+  const std::string& stuck() const { return epoch_.stuck; }
 
  private:
   void look();
@@ -46,14 +46,17 @@ class JobWatch {
 
   const Say say_;
   boost::asio::steady_timer timer_, ring_timer_;
-  int world_size_ = 0, nodes_ = 1;
-  Roster roster_;
-  std::map<int, Departure> lost_;  ///< By rank.
-  StuckJudge judge_;
-  std::string stuck_;
-  bool looking_ = false;  ///< Or about to.
+  struct Epoch {
+    std::uint64_t number = 0;  ///< Answers of an older one are not judged.
+    int world_size = 0, nodes = 1;
+    Roster roster = {};
+    std::map<int, Departure> lost = {};  ///< By rank.
+    StuckJudge judge = {};
+    std::string stuck = {};
+    bool looking = false;  ///< Or about to.
+  };
+  Epoch epoch_;
   Clock::time_point next_look_{};
-  std::uint64_t epoch_ = 0;  ///< Answers of an older one are not judged.
   Inquiries inquiries_;
 };
 

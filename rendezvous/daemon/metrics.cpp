@@ -1,6 +1,5 @@
 #include "rendezvous/daemon/status_pages.hpp"
 
-#include <array>
 #include <map>
 
 #include <fmt/format.h>
@@ -60,22 +59,18 @@ class Exposition {
 };
 
 void jobs_and_nodes(Exposition& out, const DaemonStatus& status) {
-  constexpr std::array<std::string_view, 4> job_states = {"gathering", "running", "stopping",
-                                                          "finished"};
-  constexpr std::array<std::string_view, 5> node_states = {"waiting", "running", "stopping",
-                                                           "ended", "silent"};
-  std::array<std::size_t, job_states.size()> jobs{};
-  std::array<std::size_t, node_states.size()> nodes{};
+  std::map<JobStatus::State, std::size_t> jobs;
+  std::map<NodeStatus::State, std::size_t> nodes;
   std::int64_t ranks = 0;
   for (const auto& job : status.jobs) {
-    ++jobs.at(static_cast<std::size_t>(job.status.state));
-    for (const auto& node : job.status.nodes) ++nodes.at(static_cast<std::size_t>(node.state));
+    ++jobs[job.status.state];
+    for (const auto& node : job.status.nodes) ++nodes[node.state];
     if (job.status.state == JobStatus::State::running) ranks += job.status.world_size;
   }
   out.family("dlaunch_jobs", "gauge", "Jobs by state; finished ones while they are remembered.");
-  for (std::size_t i = 0; i < jobs.size(); ++i) out.sample("state", job_states[i], jobs[i]);
+  for (const auto& [state, name] : job_states) out.sample("state", name, jobs[state]);
   out.family("dlaunch_nodes", "gauge", "Nodes of all jobs by state.");
-  for (std::size_t i = 0; i < nodes.size(); ++i) out.sample("state", node_states[i], nodes[i]);
+  for (const auto& [state, name] : node_states) out.sample("state", name, nodes[state]);
   out.gauge("dlaunch_ranks", "Ranks of the jobs that are running.", ranks);
   out.family("dlaunch_job_keys", "gauge", "Keys in a job's store.");
   for (const auto& job : status.jobs) out.sample("job", job.job, job.keys);

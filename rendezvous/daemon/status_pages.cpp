@@ -15,41 +15,15 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view jobs_path = "/api/v1/jobs";
 
-const char* to_text(JobStatus::State state) {
-  switch (state) {
-    case JobStatus::State::gathering:
-      return "gathering";
-    case JobStatus::State::running:
-      return "running";
-    case JobStatus::State::stopping:
-      return "stopping";
-    case JobStatus::State::finished:
-      return "finished";
-  }
-  return "unknown";
-}
-
-const char* to_text(NodeStatus::State state) {
-  switch (state) {
-    case NodeStatus::State::waiting:
-      return "waiting";
-    case NodeStatus::State::running:
-      return "running";
-    case NodeStatus::State::stopping:
-      return "stopping";
-    case NodeStatus::State::ended:
-      return "ended";
-    case NodeStatus::State::silent:
-      return "silent";
-  }
-  return "unknown";
+std::string_view name_of(const auto& states, auto state) {
+  return std::ranges::find(states, state, [](const auto& row) { return row.first; })->second;
 }
 
 Json to_json(const NodeStatus& node, Clock::time_point now) {
   const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(now - node.last_heard);
   Json json = {{"id", node.id},
                {"host", node.host},
-               {"state", to_text(node.state)},
+               {"state", name_of(node_states, node.state)},
                {"node_rank", nullptr},
                {"first_rank", nullptr},
                {"workers", node.workers},
@@ -65,7 +39,7 @@ Json summary(const NamedJobStatus& job) {
   const JobStatus& status = job.status;
   Json json = {{"job", job.job},
                {"incarnation", job.incarnation},
-               {"state", to_text(status.state)},
+               {"state", name_of(job_states, status.state)},
                {"standing", status.standing},
                {"epoch", status.epoch},
                {"attempt", status.attempt},

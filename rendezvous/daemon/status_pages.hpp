@@ -9,6 +9,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace dlaunch::rendezvous {
@@ -40,6 +41,19 @@ struct StatusSource {
 
 /// The page at a request's target ("/api/v1/jobs/a%20job?x=y"); 404 where there is none.
 Page page_at(std::string_view target, const StatusSource& source);
+
+/// What the states are called, in pages and metrics.
+constexpr std::pair<JobStatus::State, std::string_view> job_states[] = {
+    {JobStatus::State::gathering, "gathering"},
+    {JobStatus::State::running, "running"},
+    {JobStatus::State::stopping, "stopping"},
+    {JobStatus::State::finished, "finished"},
+};
+constexpr std::pair<NodeStatus::State, std::string_view> node_states[] = {
+    {NodeStatus::State::waiting, "waiting"},   {NodeStatus::State::running, "running"},
+    {NodeStatus::State::stopping, "stopping"}, {NodeStatus::State::ended, "ended"},
+    {NodeStatus::State::silent, "silent"},
+};
 
 /// OpenMetrics text 1.0.
 std::string metrics_text(const DaemonStatus& status);
