@@ -104,64 +104,27 @@ void Supervisor::on(const StopSignal& e) {
     stop_signal_ = e.number;
     settled_before_stop_ = is_settled();
   }
-  switch (state_) {
-    case State::idle:
-    case State::starting:
-      return;
-    case State::running:
-    case State::grace:
-      return second ? kill() : terminate(e.number);
-    case State::terminating:
-      if (second) return kill();
-      effects_.push_back(SignalAll{e.number});
-      return;
-    case State::killing:
-      return;
-  }
+  if (!has_running()) return;
+  if (second) return kill();
+  if (state_ != State::terminating) return terminate(e.number);
+  effects_.push_back(SignalAll{e.number});
 }
 
 void Supervisor::on(const StopOrder& e) {
   using Manner = StopOrder::Manner;
+  if (state_ == State::idle) return;
   // The stricter of two orders counts.
   const auto manner = attempt_.order ? std::max(*attempt_.order, e.manner) : e.manner;
-  switch (state_) {
-    case State::idle:
-      return;
-    case State::starting:
-      attempt_.order = manner;
-      return;
-    case State::running:
-      attempt_.order = manner;
-      if (manner == Manner::kill) return kill();
-      if (manner == Manner::at_once) return terminate(SIGTERM);
-      return begin_grace();
-    case State::grace:
-      attempt_.order = manner;
-      if (manner == Manner::at_once) return terminate(SIGTERM);
-      if (manner == Manner::kill) return kill();
-      return;
-    case State::terminating:
-      attempt_.order = manner;
-      if (manner == Manner::kill) return kill();
-      return;
-    case State::killing:
-      attempt_.order = manner;
-      return;
-  }
+  attempt_.order = manner;
+  if (!has_running()) return;
+  if (manner == Manner::kill) return kill();
+  if (state_ == State::terminating) return;
+  if (manner == Manner::at_once) return terminate(SIGTERM);
+  if (state_ == State::running) begin_grace();
 }
 
 void Supervisor::on(const OtherSignal& e) {
-  switch (state_) {
-    case State::running:
-    case State::grace:
-    case State::terminating:
-      effects_.push_back(SignalAll{e.number});
-      return;
-    case State::idle:
-    case State::starting:
-    case State::killing:
-      return;
-  }
+  if (has_running()) effects_.push_back(SignalAll{e.number});
 }
 
 void Supervisor::on(const Tick&) {
@@ -202,30 +165,12 @@ void Supervisor::forgive_own_stall() {
 }
 
 void Supervisor::on(const AllGone&) {
-  switch (state_) {
-    case State::terminating:
-    case State::killing:
-      return conclude(false);
-    case State::idle:
-    case State::starting:
-    case State::running:
-    case State::grace:
-      return;
-  }
+  if (state_ == State::terminating || state_ == State::killing) conclude(false);
 }
 
 void Supervisor::on(const FrontLost&) {
   front_lost_ = true;
-  switch (state_) {
-    case State::running:
-    case State::grace:
-    case State::terminating:
-      return kill();
-    case State::idle:
-    case State::starting:
-    case State::killing:
-      return;
-  }
+  if (has_running()) kill();
 }
 
 void Supervisor::begin_attempt(const Start& start) {

@@ -217,6 +217,10 @@ class Supervisor {
   void conclude(bool unkillable);
   void arm(Clock::duration after);
 
+  /// Workers may run that can be told something.
+  bool has_running() const {
+    return state_ == State::running || state_ == State::grace || state_ == State::terminating;
+  }
   bool all_exited() const;
   bool someone_failed() const;
   bool is_settled() const;
