@@ -73,12 +73,10 @@ class WaitTimes {
   explicit WaitTimes(Clock::duration limit) : limit_(limit) {}
 
   std::vector<CallWait> look(const std::vector<RankSight>& ranks, Clock::time_point now);
-  /// A new attempt.
-  void forget() { seen_.clear(); }
 
  private:
   using Key = std::pair<int, std::uint64_t>;  ///< Rank and turn.
-  const Clock::duration limit_;
+  Clock::duration limit_;
   std::map<Key, Clock::time_point> seen_;
 };
 
@@ -90,7 +88,7 @@ class StuckJudge {
   std::optional<CallWait> judge(const std::vector<CallWait>& waits);
   /// The call that was told is still stuck.
   bool is_stuck() const { return told_.has_value(); }
-  /// A new attempt.
+  /// The call has gone on, after all.
   void forget() { told_.reset(); }
 
  private:

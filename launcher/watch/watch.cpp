@@ -47,12 +47,12 @@ Watch::Watch(boost::asio::io_context& io, Clock::duration stuck_after, FindSegme
       find_segment_(std::move(segment)),
       say_(std::move(say)),
       timer_(io),
-      times_(stuck_after),
+      attempt_{.times = WaitTimes(stuck_after)},
       stopped_(stuck_after) {}
 
 void Watch::begin(const Assignment& assignment, const std::string& host,
                   const std::string& node_id) {
-  known_ = NodeSnapshot{.job = assignment.job,
+  attempt_ = {.known = {.job = assignment.job,
                         .node = node_id.empty() ? host : node_id,
                         .host = host,
                         .agent = ::getpid(),
@@ -60,25 +60,20 @@ void Watch::begin(const Assignment& assignment, const std::string& host,
                         .node_count = assignment.node_count,
                         .epoch = assignment.epoch,
                         .attempt = assignment.attempt,
-                        .world_size = assignment.world_size};
+                        .world_size = assignment.world_size},
+              .times = WaitTimes(stuck_after_)};
   for (int i = 0; i < assignment.local_size; ++i) {
-    known_.ranks.emplace_back().rank = assignment.first_rank + i;
+    attempt_.known.ranks.emplace_back().rank = assignment.first_rank + i;
   }
-  times_.forget();
-  waits_.clear();
-  judge_.forget();
   stopped_.forget();
-  has_members_ = false;
-  calls_seen_ = 0;
-  disagreement_.reset();
-  ranks_told_mismatch_ = false;
   if (!status_) open_status();
 }
 
 void Watch::open_status() {
   try {
     status_ = std::make_unique<StatusSocket>(
-        io_, known_.job, known_.node, [this](AskSnapshot::Detail detail, auto reply) {
+        io_, attempt_.known.job, attempt_.known.node,
+        [this](AskSnapshot::Detail detail, auto reply) {
           ask(detail, [reply](const JobSnapshot& job) { reply(encode(job)); });
         });
   } catch (const Error& error) {
@@ -104,8 +99,8 @@ void Watch::lost(int first_rank, int count, const Departure& how) {
 }
 
 void Watch::started(const std::vector<pid_t>& pids) {
-  for (std::size_t i = 0; i < std::min(pids.size(), known_.ranks.size()); ++i) {
-    known_.ranks[i].pid = pids[i];
+  for (std::size_t i = 0; i < std::min(pids.size(), attempt_.known.ranks.size()); ++i) {
+    attempt_.known.ranks[i].pid = pids[i];
   }
   if (stuck_after_ <= stuck_after_.zero()) return;
   looking_ = true;
@@ -113,14 +108,14 @@ void Watch::started(const std::vector<pid_t>& pids) {
 }
 
 void Watch::joined(int local_rank) {
-  known_.ranks.at(static_cast<std::size_t>(local_rank)).member = true;
-  if (std::exchange(has_members_, true)) return;
+  attempt_.known.ranks.at(static_cast<std::size_t>(local_rank)).member = true;
+  if (std::exchange(attempt_.has_members, true)) return;
   looking_ = true;
   arm();
 }
 
 void Watch::ended(const Workers::Ended& ended) {
-  auto& rank = known_.ranks.at(static_cast<std::size_t>(ended.local_rank));
+  auto& rank = attempt_.known.ranks.at(static_cast<std::size_t>(ended.local_rank));
   rank.state = RankSight::State::ended;
   rank.end = describe(ended.status);
   rank.ended = Clock::now();
@@ -132,7 +127,7 @@ void Watch::stop() {
 }
 
 NodeSnapshot Watch::sight(std::size_t calls) const {
-  NodeSnapshot node = known_;
+  NodeSnapshot node = attempt_.known;
   Segment* const segment = find_segment_();
   for (std::size_t i = 0; i < node.ranks.size(); ++i) {
     auto& rank = node.ranks[i];
@@ -151,7 +146,8 @@ NodeSnapshot Watch::sight(std::size_t calls) const {
 
 NodeSnapshot Watch::snapshot(AskSnapshot::Detail detail) const {
   const bool flight = detail == AskSnapshot::Detail::flight;
-  NodeSnapshot node = sight(flight ? flight_records(known_.node_count, known_.ranks.size()) : 1);
+  NodeSnapshot node =
+      sight(flight ? flight_records(attempt_.known.node_count, attempt_.known.ranks.size()) : 1);
   if (job_ && node.stuck.empty()) node.stuck = job_->stuck();
   node.taken = Clock::now();
   node.wall = WallClock::now();
@@ -170,10 +166,10 @@ Answer Watch::answer(const Question& question) const {
   struct Respond {
     const Watch& watch;
     Answer operator()(const AskSnapshot& ask) const { return watch.snapshot(ask.detail); }
-    Answer operator()(const AskWaits&) const { return CallWaits{foremost(watch.waits_)}; }
+    Answer operator()(const AskWaits&) const { return CallWaits{foremost(watch.attempt_.waits)}; }
     Answer operator()(const AskPart& ask) const {
       const auto ranks = watch.sight(compared_calls).ranks;
-      StuckPart part = describe(ask.wait, ranks, watch.known_.world_size, Clock::now());
+      StuckPart part = describe(ask.wait, ranks, watch.attempt_.known.world_size, Clock::now());
       part.shorten();
       return part;
     }
@@ -211,7 +207,7 @@ wire::Doing Watch::doing_here(const std::vector<std::int32_t>& ranks) const {
 void Watch::ask_doing(const std::vector<std::int32_t>& ranks,
                       std::function<void(wire::Doing doing)> told) {
   // When a job is stuck, all its nodes want to know.
-  if (!job_ || known_.node_rank >= asking_nodes_max) return told({});
+  if (!job_ || attempt_.known.node_rank >= asking_nodes_max) return told({});
   const auto collect = [told = std::move(told)](const Inquiries::Answers& answers) {
     wire::Doing all;
     for (const auto& [node, answer] : answers) {
@@ -227,8 +223,9 @@ void Watch::ask_doing(const std::vector<std::int32_t>& ranks,
 
 void Watch::arm() {
   timer_.expires_after(
-      has_members_ ? interval
-                   : std::clamp<Clock::duration>(stuck_after_ / 4, interval, outside_interval_max));
+      attempt_.has_members
+          ? interval
+          : std::clamp<Clock::duration>(stuck_after_ / 4, interval, outside_interval_max));
   timer_.async_wait([this](auto error) {
     if (error || !looking_) return;
     look();
@@ -240,40 +237,41 @@ void Watch::look() {
   const NodeSnapshot node = sight(compared_calls);
   const auto now = Clock::now();
   if (const auto stopped = stopped_.look(node.ranks, now)) say_(*stopped);
-  if (has_members_) look_at_calls(node, now);
+  if (attempt_.has_members) look_at_calls(node, now);
 }
 
 void Watch::look_at_calls(const NodeSnapshot& node, Clock::time_point now) {
-  waits_ = times_.look(node.ranks, now);
-  const auto found = judge_.judge(waits_);
+  attempt_.waits = attempt_.times.look(node.ranks, now);
+  const auto found = attempt_.judge.judge(attempt_.waits);
   if (found && job_) {
     job_->ring();
   } else if (found) {
-    known_.stuck = to_string(describe(*found, node.ranks, node.world_size, now));
-    say_(known_.stuck);
-  } else if (!judge_.is_stuck()) {
-    known_.stuck.clear();
+    attempt_.known.stuck = to_string(describe(*found, node.ranks, node.world_size, now));
+    say_(attempt_.known.stuck);
+  } else if (!attempt_.judge.is_stuck()) {
+    attempt_.known.stuck.clear();
   }
   look_for_disagreement(node, now);
 }
 
 void Watch::look_for_disagreement(const NodeSnapshot& node, Clock::time_point now) {
-  if (disagreement_ && now >= disagreement_->theirs_until) tell_disagreement();
+  if (attempt_.disagreement && now >= attempt_.disagreement->theirs_until) tell_disagreement();
   std::uint64_t calls = 0;
   for (const auto& rank : node.ranks) calls += rank.log.begun;
-  if (std::exchange(calls_seen_, calls) == calls || disagreement_) return;
+  if (std::exchange(attempt_.calls_seen, calls) == calls || attempt_.disagreement) return;
   if (auto sentence = find_disagreement(node.ranks)) {
-    disagreement_ = Disagreement{std::move(*sentence), now + ranks_say_it_within};
+    attempt_.disagreement = Disagreement{std::move(*sentence), now + ranks_say_it_within};
   }
 }
 
 void Watch::tell_disagreement() {
-  if (!disagreement_ || std::exchange(disagreement_->told, true) || ranks_told_mismatch_) return;
-  say_(disagreement_->sentence);
+  auto& found = attempt_.disagreement;
+  if (!found || std::exchange(found->told, true) || attempt_.ranks_told_mismatch) return;
+  say_(found->sentence);
 }
 
 void Watch::reported(Errc code) {
-  if (code == Errc::mismatch) ranks_told_mismatch_ = true;
+  if (code == Errc::mismatch) attempt_.ranks_told_mismatch = true;
 }
 
 }  // namespace dlaunch::launcher

@@ -82,22 +82,25 @@ class Watch {
   const FindSegment find_segment_;
   const Say say_;
   boost::asio::steady_timer timer_;
-  NodeSnapshot known_;  ///< Without logs.
-  WaitTimes times_;
-  std::vector<CallWait> waits_;  ///< As of the last look.
-  StuckJudge judge_;
-  StoppedRanks stopped_;
-  std::unique_ptr<JobWatch> job_;  ///< Null on one node.
-  std::uint64_t calls_seen_ = 0;
   /// The calls in which the ranks do not agree, and until when they may say so themselves.
   struct Disagreement {
     std::string sentence;
     Clock::time_point theirs_until;
     bool told = false;
   };
-  std::optional<Disagreement> disagreement_;
-  bool ranks_told_mismatch_ = false;
-  bool has_members_ = false;
+  struct Attempt {
+    NodeSnapshot known = {};  ///< Without logs.
+    WaitTimes times;
+    std::vector<CallWait> waits = {};  ///< As of the last look.
+    StuckJudge judge = {};
+    std::uint64_t calls_seen = 0;
+    std::optional<Disagreement> disagreement = std::nullopt;
+    bool ranks_told_mismatch = false;
+    bool has_members = false;
+  };
+  Attempt attempt_;
+  StoppedRanks stopped_;
+  std::unique_ptr<JobWatch> job_;  ///< Null on one node.
   bool looking_ = false;
   std::unique_ptr<StatusSocket> status_;
 };
