@@ -106,16 +106,6 @@ void NodeSeat::take(const message::Admitted& m) {
   step(seat::Admitted{m.admission, m.hosted, m.host});
 }
 
-void NodeSeat::take(const message::Refused& m) { refuse(m.exit_code, m.reason); }
-
-void NodeSeat::take(const message::Stopped& m) {
-  step(rendezvous::Stop{0, m.epoch, m.cause, m.reason});
-}
-
-void NodeSeat::take(const message::RanksLost& m) {
-  step(rendezvous::RanksLost{m.epoch, m.first_rank, m.count, m.host, m.how});
-}
-
 // ---- Effects ----
 
 void NodeSeat::execute(const seat::Wake& effect) {
@@ -151,12 +141,10 @@ void NodeSeat::send(const rendezvous::Join& e) {
 
 void NodeSeat::send(const rendezvous::WorkerFailed& e) { push(message::told(e, Clock::now())); }
 
-void NodeSeat::send(const rendezvous::WorkerLeft& e) { push(message::WorkerLeft{e.epoch, e.rank}); }
-
 void NodeSeat::send(const rendezvous::WorkersEnded& e) { push(message::told(e, Clock::now())); }
 
 void NodeSeat::send(const rendezvous::CallsMade& e) {
-  message::CallsMade part{e.epoch, {}};
+  message::CallsMade part{{0, e.epoch, {}}};
   for (const auto& communicator : e.communicators) {
     if (part.communicators.size() == message::communicators_max) {
       push(part);
@@ -165,10 +153,6 @@ void NodeSeat::send(const rendezvous::CallsMade& e) {
     part.communicators.push_back(communicator);
   }
   push(part);
-}
-
-void NodeSeat::send(const rendezvous::Leave& e) {
-  push(message::Leave{e.exit_code, e.reason, e.closes});
 }
 
 void NodeSeat::push(const auto& said) {

@@ -55,9 +55,9 @@ class NodeSeat final : public Seat, public QuestionLine, private store::Uplink::
   void on_refused(const Error& error) override;
 
   void take(const rendezvous::message::Admitted& m);
-  void take(const rendezvous::message::Refused& m);
-  void take(const rendezvous::message::Stopped& m);
-  void take(const rendezvous::message::RanksLost& m);
+  void take(const rendezvous::message::Refused& m) { step(rendezvous::Refuse(m)); }
+  void take(const rendezvous::message::Stopped& m) { step(rendezvous::Stop(m)); }
+  void take(const rendezvous::message::RanksLost& m) { step(rendezvous::RanksLost(m)); }
   void take(const rendezvous::message::Asked& m) { listener_.on_asked(m); }
   void take(const rendezvous::message::Answered& m) { listener_.on_answered(m); }
   void take(const rendezvous::message::Standing& m) { listener_.on_standing(m.sentence); }
@@ -80,10 +80,10 @@ class NodeSeat final : public Seat, public QuestionLine, private store::Uplink::
   void send(const rendezvous::Join& e);
   void send(const rendezvous::Heartbeat&) { push(rendezvous::message::Heartbeat{}); }
   void send(const rendezvous::WorkerFailed& e);
-  void send(const rendezvous::WorkerLeft& e);
+  void send(const rendezvous::WorkerLeft& e) { push(rendezvous::message::WorkerLeft{e}); }
   void send(const rendezvous::WorkersEnded& e);
   void send(const rendezvous::CallsMade& e);
-  void send(const rendezvous::Leave& e);
+  void send(const rendezvous::Leave& e) { push(rendezvous::message::Leave{e}); }
   void send(const auto&) {}  // What only a rendezvous can know.
   void push(const auto& message);
 

@@ -24,7 +24,6 @@ struct WorkerEnd {
   WallClock::time_point time{};
   bool stopped_by_us = false;  ///< It ended because we ended the attempt.
   bool peer_lost = false;      ///< It failed because of another rank: never the root cause.
-  bool member = false;         ///< It used the runtime, which tells of lost peers itself.
   std::string error_file;      ///< Path, where the worker wrote one; else empty.
   std::optional<ErrorReport> error;
   std::vector<std::string> last_lines;  ///< The last lines of its stderr.

@@ -10,7 +10,7 @@
 namespace dlaunch::rendezvous {
 namespace {
 
-/// The order of nodes that have no place yet: by hint, then as the scheduler has them, then by
+/// The order of nodes that have no place yet: by hint, which a scheduler may have given, then by
 /// name.
 bool before(const Node* a, const Node* b) {
   const auto number = [](const std::optional<int>& n) {
@@ -19,9 +19,6 @@ bool before(const Node* a, const Node* b) {
   const auto& x = a->offer;
   const auto& y = b->offer;
   if (x.rank_hint != y.rank_hint) return number(x.rank_hint) < number(y.rank_hint);
-  if (x.scheduler_order != y.scheduler_order) {
-    return number(x.scheduler_order) < number(y.scheduler_order);
-  }
   return natural_less(x.id, y.id);
 }
 

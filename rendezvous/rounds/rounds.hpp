@@ -55,8 +55,7 @@ struct NodeOffer {
   std::string id;    ///< --node-id; unique in the job.
   std::string host;  ///< Its host's name, for messages.
   int workers = 1;
-  std::optional<int> rank_hint;        ///< --node-rank: honoured, or the node is refused.
-  std::optional<int> scheduler_order;  ///< Its place among the scheduler's nodes.
+  std::optional<int> rank_hint;  ///< --node-rank: honoured, or the node is refused.
   /// "host:port" of the socket it has bound for PyTorch's store, best first.
   std::vector<std::string> store_addresses;
   Launch launch = {};

@@ -28,7 +28,6 @@ void fields(auto& io, is<NodeOffer> auto& m) {
   io.text(m.host);
   io.integer(m.workers);
   io.number(m.rank_hint);
-  io.number(m.scheduler_order);
   addresses(io, m.store_addresses);
   fields(io, m.launch);
 }

@@ -6,6 +6,7 @@
 /// What an agent and the rendezvous say to each other, as frames of the native protocol on the
 /// agent's one connection (docs/wire.md). HELLO's session is rounds' Session. All are pushed
 /// (request 0) both ways; a sender repeats what the other side may have missed after a reconnect.
+/// Sessions do not travel in them: each connection has one.
 namespace dlaunch::rendezvous::message {
 
 /// Addresses of one node. Texts have wire::text_bytes_max, frames wire::frame_bytes_max.
@@ -23,11 +24,8 @@ struct Join {
   std::string version;  ///< Of the program, for messages.
 };
 /// Agent: goes on purpose.
-struct Leave {
+struct Leave : rendezvous::Leave {
   static constexpr wire::Type type{97};
-  std::int32_t exit_code = 0;
-  std::string reason;
-  bool closes = false;
 };
 /// Both ways, every second while nothing else is said; the rendezvous echoes it.
 struct Heartbeat {
@@ -39,10 +37,8 @@ struct WorkerFailed {
   std::uint64_t epoch = 0;
   Fact fact;
 };
-struct WorkerLeft {
+struct WorkerLeft : rendezvous::WorkerLeft {
   static constexpr wire::Type type{107};
-  std::uint64_t epoch = 0;
-  std::int32_t rank = 0;
 };
 struct WorkersEnded {
   static constexpr wire::Type type{100};
@@ -60,10 +56,8 @@ struct WorkersEnded {
 };
 /// Agent: before WorkersEnded, where the workers ended by themselves; several for many
 /// communicators.
-struct CallsMade {
+struct CallsMade : rendezvous::CallsMade {
   static constexpr wire::Type type{108};
-  std::uint64_t epoch = 0;
-  std::vector<CommunicatorCalls> communicators;
 };
 
 // ---- What agents ask each other. The rendezvous forwards it without reading it. ----
@@ -119,32 +113,20 @@ struct Admitted {
   /// The node that hosts, where it has ranks of this epoch.
   std::optional<HostPlace> host = std::nullopt;
 };
-struct Refused {
+struct Refused : Refuse {
   static constexpr wire::Type type{102};
-  Errc code{};
-  std::int32_t exit_code = 0;
-  std::string reason;
 };
-struct Stopped {
+struct Stopped : Stop {
   static constexpr wire::Type type{103};
-  std::uint64_t epoch = 0;
-  Stop::Cause cause{};
-  std::string reason;
 };
-struct RanksLost {
+struct RanksLost : rendezvous::RanksLost {
   static constexpr wire::Type type{104};
-  std::uint64_t epoch = 0;
-  std::int32_t first_rank = 0;
-  std::int32_t count = 1;
-  std::string host;
-  Departure how;
 };
-struct Standing {
+struct Standing : rendezvous::Standing {
   static constexpr wire::Type type{105};
-  std::string sentence;
 };
 struct Finished : Finish {
-  static constexpr wire::Type type = wire::Type{106};
+  static constexpr wire::Type type{106};
 };
 
 /// Ranges of ranks that one node tells to have left, and lines of one rank's stderr.

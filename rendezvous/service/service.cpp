@@ -139,9 +139,9 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
     auto decoded = message::decode<Message>(payload);
     if (decoded) return act(std::move(*decoded));
     turn_away(who, caller.job, {},
-              {Errc::version, exit_code::configuration,
-               "a message of type " + std::to_string(static_cast<unsigned>(type)) +
-                   " cannot be read; use the same dlaunch everywhere"});
+              {{0, Errc::version, exit_code::configuration,
+                "a message of type " + std::to_string(static_cast<unsigned>(type)) +
+                    " cannot be read; use the same dlaunch everywhere"}});
   };
   if (type == message::Join::type) {
     return with(std::type_identity<message::Join>{},
@@ -156,8 +156,9 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
     job->members[session].heard = now;
     step(*job, Heartbeat{session}, now);
   } else if (type == message::Leave::type) {
-    with(std::type_identity<message::Leave>{}, [&](const message::Leave& m) {
-      step(*job, Leave{session, m.exit_code, m.reason, m.closes}, now);
+    with(std::type_identity<message::Leave>{}, [&](message::Leave m) {
+      m.session = session;
+      step(*job, Leave(m), now);
       job->members.erase(session);
       joined(who, false);
       forget_departed(*job);
@@ -166,12 +167,14 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
     with(std::type_identity<message::WorkerFailed>{},
          [&](const message::WorkerFailed& m) { step(*job, message::heard(m, session, now), now); });
   } else if (type == message::WorkerLeft::type) {
-    with(std::type_identity<message::WorkerLeft>{}, [&](const message::WorkerLeft& m) {
-      step(*job, WorkerLeft{session, m.epoch, m.rank}, now);
+    with(std::type_identity<message::WorkerLeft>{}, [&](message::WorkerLeft m) {
+      m.session = session;
+      step(*job, WorkerLeft(m), now);
     });
   } else if (type == message::CallsMade::type) {
     with(std::type_identity<message::CallsMade>{}, [&](message::CallsMade m) {
-      step(*job, CallsMade{session, m.epoch, std::move(m.communicators)}, now);
+      m.session = session;
+      step(*job, CallsMade(std::move(m)), now);
     });
   } else if (type == message::WorkersEnded::type) {
     with(std::type_identity<message::WorkersEnded>{},
@@ -280,7 +283,7 @@ void Service::State::join(store::ConnectionId who, message::Join message) {
 std::optional<message::Refused> Service::State::objection(const Job* job, Session session,
                                                           const message::Join& message) const {
   const auto refused = [](int exit_code, std::string why) {
-    return message::Refused{Errc::refused, exit_code, std::move(why)};
+    return message::Refused{{0, Errc::refused, exit_code, std::move(why)}};
   };
   if (session == 0) return refused(exit_code::configuration, "who joins a job needs a session");
   if (!is_name(message.offer.id) || !is_name(message.offer.host)) {

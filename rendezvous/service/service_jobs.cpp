@@ -96,14 +96,13 @@ void Service::State::apply(Job& job, const Refuse& effect) {
   const Member refused = member->second;
   job.members.erase(member);
   joined(refused.connection, false);
-  turn_away(refused.connection, job.name, refused.node,
-            {effect.code, effect.exit_code, effect.reason});
+  turn_away(refused.connection, job.name, refused.node, message::Refused{effect});
 }
 
 void Service::State::apply(Job& job, const Stop& effect) {
   const auto member = job.members.find(effect.to);
   if (member == job.members.end()) return;
-  tell(member->second.connection, message::Stopped{effect.epoch, effect.cause, effect.reason});
+  tell(member->second.connection, message::Stopped{effect});
   if (effect.cause == Stop::Cause::evicted) {
     ++totals.evictions;
     note(LogLine::Level::warning, job,
@@ -118,8 +117,7 @@ void Service::State::apply(Job& job, const Stop& effect) {
 }
 
 void Service::State::apply(Job& job, const RanksLost& effect) {
-  const message::RanksLost lost{effect.epoch, effect.first_rank, effect.count, effect.host,
-                                effect.how};
+  const message::RanksLost lost{effect};
   if (effect.to != 0) {
     const auto member = job.members.find(effect.to);
     if (member != job.members.end()) tell(member->second.connection, lost);
@@ -143,7 +141,7 @@ void Service::State::apply(Job& job, const RanksLost& effect) {
 }
 
 void Service::State::apply(Job& job, const Standing& effect) {
-  const message::Standing standing{effect.sentence};
+  const message::Standing standing{effect};
   if (effect.to == 0) {
     note(LogLine::Level::info, job, effect.sentence);
     tell_all(job, standing, [](Session, const Member&) { return true; });

@@ -277,8 +277,6 @@ Event RoundsStory::event_of(const Words& words) {
         speaker.offer.workers = std::stoi(value);
       } else if (key == "hint") {
         speaker.offer.rank_hint = std::stoi(value);
-      } else if (key == "order") {
-        speaker.offer.scheduler_order = std::stoi(value);
       } else if (key == "line") {
         speaker.offer.launch.line = std::stoull(value);
       } else if (key == "start") {

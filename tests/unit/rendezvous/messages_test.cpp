@@ -41,7 +41,6 @@ message::Join a_join() {
                     .host = "host-1",
                     .workers = 8,
                     .rank_hint = 3,
-                    .scheduler_order = std::nullopt,
                     .store_addresses = {"10.0.0.1:29500", "[fe80::1]:29500"},
                     .launch = {.line = 17, .start = 4}},
           .rules = {.nodes_min = 2,
@@ -117,7 +116,7 @@ TEST_CASE("messages come back as they were") {
   CHECK(join.version == "1.2.3");
   CHECK_FALSE(again(message::Join{}).holding);
 
-  const auto leave = again(message::Leave{143, "stopped by SIGTERM", true});
+  const auto leave = again(message::Leave{{0, 143, "stopped by SIGTERM", true}});
   CHECK(leave.exit_code == 143);
   CHECK(leave.reason == "stopped by SIGTERM");
   CHECK(leave.closes);
@@ -135,7 +134,7 @@ TEST_CASE("messages come back as they were") {
   CHECK(ended.left[0].count == 4);
   REQUIRE(ended.details.size() == 1);
   CHECK(ended.details[0] == details);
-  CHECK(again(message::WorkerLeft{7, 3}).rank == 3);
+  CHECK(again(message::WorkerLeft{{0, 7, 3}}).rank == 3);
   CHECK(ended.outcome == Outcome::stopped);
   CHECK(ended.sentence == "sentence");
 
@@ -148,7 +147,7 @@ TEST_CASE("messages come back as they were") {
                                 .digest = 7,
                                 .heard = true,
                                 .last = {{9, 90, "broadcast #9"}}};
-  const auto made = again(message::CallsMade{7, {calls, CommunicatorCalls{}}});
+  const auto made = again(message::CallsMade{{0, 7, {calls, CommunicatorCalls{}}}});
   CHECK(made.epoch == 7);
   REQUIRE(made.communicators.size() == 2);
   CHECK(made.communicators[0] == calls);
@@ -166,14 +165,14 @@ TEST_CASE("messages come back as they were") {
   CHECK(place->host == "host-b");
   CHECK(place->first_rank == 4);
   CHECK(place->workers == 2);
-  CHECK(again(message::Refused{Errc::mismatch, 78, "why"}).code == Errc::mismatch);
-  CHECK(again(message::Stopped{7, Stop::Cause::evicted, "why"}).cause == Stop::Cause::evicted);
+  CHECK(again(message::Refused{{0, Errc::mismatch, 78, "why"}}).code == Errc::mismatch);
+  CHECK(again(message::Stopped{{0, 7, Stop::Cause::evicted, "why"}}).cause == Stop::Cause::evicted);
   const Departure how{Departure::Kind::ended, 0, SIGKILL, true, 3, "words"};
-  const auto lost = again(message::RanksLost{7, 8, 4, "host", how});
+  const auto lost = again(message::RanksLost{{7, 8, 4, "host", how}});
   CHECK(lost.how == how);
   CHECK(lost.first_rank == 8);
   CHECK(lost.count == 4);
-  CHECK(again(message::Standing{"waiting"}).sentence == "waiting");
+  CHECK(again(message::Standing{{0, "waiting"}}).sentence == "waiting");
   CHECK(again(message::Finished{{79, std::nullopt, "over"}}).exit_code == 79);
   const Verdict verdict{Verdict::Kind::absent, {3, 9}, 75, 0, SIGKILL, true, "it sleeps"};
   const auto finished =
@@ -228,7 +227,7 @@ TEST_CASE("limits hold") {
         payload_of(an_admission(1, message::addresses_max + 1))));
   }
   SUBCASE("too many calls") {
-    message::CallsMade made{1, {CommunicatorCalls{}}};
+    message::CallsMade made{{0, 1, {CommunicatorCalls{}}}};
     made.communicators[0].last.resize(message::calls_max + 1);
     CHECK_FALSE(message::decode<message::CallsMade>(payload_of(made)));
     made.communicators.assign(message::communicators_max + 1, {});
@@ -236,7 +235,7 @@ TEST_CASE("limits hold") {
   }
   SUBCASE("texts are cut when they are written") {
     const auto cut = message::decode<message::Standing>(
-        payload_of(message::Standing{std::string(wire::text_bytes_max + 1, 'x')}));
+        payload_of(message::Standing{{0, std::string(wire::text_bytes_max + 1, 'x')}}));
     REQUIRE(cut);
     CHECK(cut->sentence.size() == wire::text_bytes_max);
   }

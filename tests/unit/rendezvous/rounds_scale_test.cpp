@@ -58,7 +58,6 @@ class BigJob {
       offer.id = "node" + std::to_string(node);
       offer.host = offer.id + ".cluster.example.org";
       offer.workers = workers_;
-      offer.scheduler_order = node;
       offer.store_addresses = {"10.0." + std::to_string(node / 250) + "." +
                                std::to_string(node % 250) + ":29500"};
       ++here_;
@@ -157,16 +156,10 @@ class BigJob {
     phase.biggest = std::max(phase.biggest, bytes);
   }
   void count(const Admit& e) { count(1, size_of(message::Admitted{false, e.admission})); }
-  void count(const Refuse& e) {
-    count(1, size_of(message::Refused{e.code, e.exit_code, e.reason}));
-  }
-  void count(const Stop& e) { count(1, size_of(message::Stopped{e.epoch, e.cause, e.reason})); }
-  void count(const RanksLost& e) {
-    count(here_, size_of(message::RanksLost{e.epoch, e.first_rank, e.count, e.host, e.how}));
-  }
-  void count(const Standing& e) {
-    count(e.to == 0 ? here_ : 1, size_of(message::Standing{e.sentence}));
-  }
+  void count(const Refuse& e) { count(1, size_of(message::Refused{e})); }
+  void count(const Stop& e) { count(1, size_of(message::Stopped{e})); }
+  void count(const RanksLost& e) { count(here_, size_of(message::RanksLost{e})); }
+  void count(const Standing& e) { count(e.to == 0 ? here_ : 1, size_of(message::Standing{e})); }
   void count(const Finish& e) { count(here_, size_of(message::Finished{e})); }
 
   const int nodes_, workers_;
