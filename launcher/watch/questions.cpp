@@ -9,6 +9,7 @@
 namespace dlaunch::launcher {
 namespace {
 
+using wire::integers;
 using wire::is;
 using wire::one_of;
 
@@ -42,17 +43,9 @@ void moment(auto& io, auto& wall) {
 }
 
 void fields(auto& io, is<FlightCall> auto& m, Clock::time_point taken) {
-  io.integer(m.number);
-  io.integer(m.op);
-  io.integer(m.dtype);
-  io.integer(m.reduction);
+  integers(io, m.number, m.op, m.dtype, m.reduction);
   io.choice(m.kind, Flight::Kind::aside);
-  io.integer(m.communicator);
-  io.integer(m.sequence);
-  io.integer(m.count);
-  io.integer(m.place);
-  io.integer(m.argument);
-  io.integer(m.traffic);
+  integers(io, m.communicator, m.sequence, m.count, m.place, m.argument, m.traffic);
   moment(io, m.began, taken);
   io.maybe(m.ended, [&](auto& ended) { moment(io, ended, taken); });
   io.flag(m.failed);
@@ -67,10 +60,7 @@ void fields(auto& io, is<FlightWait> auto& m, Clock::time_point taken) {
 
 void fields(auto& io, is<FlightGroup> auto& m) {
   io.flag(m.ended);
-  io.integer(m.communicator);
-  io.integer(m.begun);
-  io.integer(m.rank);
-  io.integer(m.size);
+  integers(io, m.communicator, m.begun, m.rank, m.size);
   io.text(m.name);
 }
 
@@ -92,8 +82,7 @@ void with_names(auto& io, auto& calls, auto& names, Clock::time_point taken) {
 }
 
 void fields(auto& io, is<RankSight> auto& m, Clock::time_point taken) {
-  io.integer(m.rank);
-  io.integer(m.pid);
+  integers(io, m.rank, m.pid);
   io.choice(m.state, RankSight::State::ended);
   io.flag(m.traced);
   io.flag(m.member);
@@ -111,11 +100,7 @@ void fields(auto& io, is<NodeSnapshot> auto& m) {
   io.text(m.job);
   io.text(m.node);
   io.text(m.host);
-  io.integer(m.agent);
-  io.integer(m.node_rank);
-  io.integer(m.node_count);
-  io.integer(m.epoch);
-  io.integer(m.attempt);
+  integers(io, m.agent, m.node_rank, m.node_count, m.epoch, m.attempt);
   io.count(m.world_size, ranks_max);
   io.text(m.stuck);
   moment(io, m.wall);
@@ -130,11 +115,7 @@ void fields(auto& io, is<JobSnapshot> auto& m) {
 }
 
 void fields(auto& io, is<CallWait> auto& m) {
-  io.integer(m.communicator);
-  io.integer(m.sequence);
-  io.integer(m.rank);
-  io.integer(m.turn);
-  io.integer(m.whom);
+  integers(io, m.communicator, m.sequence, m.rank, m.turn, m.whom);
   io.count(m.group_size, ranks_max);
   for (auto& term : m.terms) io.integer(term);
   io.text(m.call);

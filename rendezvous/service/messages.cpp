@@ -9,6 +9,7 @@
 namespace dlaunch::rendezvous::message {
 namespace {
 
+using wire::integers;
 using wire::is;
 
 /// What an empty text takes.
@@ -19,10 +20,7 @@ void addresses(auto& io, auto& list) {
       list, text_bytes_min, [&](auto& address) { io.text(address); }, addresses_max);
 }
 
-void fields(auto& io, is<Launch> auto& m) {
-  io.integer(m.line);
-  io.integer(m.start);
-}
+void fields(auto& io, is<Launch> auto& m) { integers(io, m.line, m.start); }
 void fields(auto& io, is<NodeOffer> auto& m) {
   io.text(m.id);
   io.text(m.host);
@@ -32,9 +30,7 @@ void fields(auto& io, is<NodeOffer> auto& m) {
   fields(io, m.launch);
 }
 void fields(auto& io, is<JobRules> auto& m) {
-  io.integer(m.nodes_min);
-  io.integer(m.nodes_max);
-  io.integer(m.max_restarts);
+  integers(io, m.nodes_min, m.nodes_max, m.max_restarts);
   io.flag(m.continue_on_failure);
   io.duration(m.join_timeout);
   io.duration(m.last_call);
@@ -42,29 +38,18 @@ void fields(auto& io, is<JobRules> auto& m) {
   io.duration(m.liveness.reconnect_grace);
 }
 void fields(auto& io, is<Holding> auto& m) {
-  io.integer(m.incarnation);
-  io.integer(m.epoch);
-  io.integer(m.attempt);
-  io.integer(m.node_rank);
-  io.integer(m.node_count);
-  io.integer(m.first_rank);
-  io.integer(m.world_size);
+  integers(io, m.incarnation, m.epoch, m.attempt, m.node_rank, m.node_count, m.first_rank,
+           m.world_size);
 }
 void fields(auto& io, is<Admission::Entry> auto& m) {
   io.text(m.id);
   io.text(m.host);
-  io.integer(m.first_rank);
-  io.integer(m.workers);
+  integers(io, m.first_rank, m.workers);
   addresses(io, m.store_addresses);
 }
 void fields(auto& io, is<Admission> auto& m) {
-  io.integer(m.epoch);
-  io.integer(m.attempt);
-  io.integer(m.node_rank);
-  io.integer(m.node_count);
-  io.integer(m.first_rank);
-  io.integer(m.local_size);
-  io.integer(m.world_size);
+  integers(io, m.epoch, m.attempt, m.node_rank, m.node_count, m.first_rank, m.local_size,
+           m.world_size);
   addresses(io, m.store_addresses);
   constexpr std::size_t entry_bytes_min = 3 * text_bytes_min + 2 * sizeof(std::int32_t);
   io.repeat(
@@ -98,19 +83,16 @@ void age(auto& io, auto& when) {
 void fields(auto& io, is<Fact> auto& m) {
   io.integer(m.rank);
   io.choice(m.end, Fact::End::failed);
-  io.integer(m.exit_code);
-  io.integer(m.signal);
+  integers(io, m.exit_code, m.signal);
   io.flag(m.core_dumped);
   age(io, m.when);
   io.maybe(m.claim, [&](auto& claim) { fields(io, claim); });
 }
 void fields(auto& io, is<RankDetails> auto& m) {
-  io.integer(m.rank);
-  io.integer(m.local_rank);
+  integers(io, m.rank, m.local_rank);
   io.text(m.node);
   io.text(m.host);
-  io.integer(m.pid);
-  io.integer(m.time_ms);
+  integers(io, m.pid, m.time_ms);
   io.text(m.error_file);
   io.text(m.message);
   io.repeat(
@@ -121,9 +103,7 @@ void fields(auto& io, is<Verdict> auto& m) {
   io.choice(m.kind, Verdict::kind_last);
   io.repeat(
       m.ranks, sizeof(std::int32_t), [&](auto& rank) { io.integer(rank); }, roster_max);
-  io.integer(m.exit_code);
-  io.integer(m.code);
-  io.integer(m.signal);
+  integers(io, m.exit_code, m.code, m.signal);
   io.flag(m.core_dumped);
   io.text(m.doing);
 }
@@ -132,10 +112,7 @@ void fields(auto& io, is<WorkerFailed> auto& m) {
   io.integer(m.epoch);
   fields(io, m.fact);
 }
-void fields(auto& io, is<WorkerLeft> auto& m) {
-  io.integer(m.epoch);
-  io.integer(m.rank);
-}
+void fields(auto& io, is<WorkerLeft> auto& m) { integers(io, m.epoch, m.rank); }
 void fields(auto& io, is<WorkersEnded> auto& m) {
   io.integer(m.epoch);
   io.choice(m.outcome, rendezvous::WorkersEnded::Outcome::spawn_failed);
@@ -145,11 +122,7 @@ void fields(auto& io, is<WorkersEnded> auto& m) {
       m.facts, fact_bytes_min, [&](auto& fact) { fields(io, fact); }, facts_max);
   io.repeat(
       m.left, 2 * sizeof(std::int32_t),
-      [&](auto& range) {
-        io.integer(range.first);
-        io.integer(range.count);
-      },
-      ranges_max);
+      [&](auto& range) { integers(io, range.first, range.count); }, ranges_max);
   constexpr std::size_t details_bytes_min = 45;
   io.repeat(
       m.details, details_bytes_min, [&](auto& each) { fields(io, each); }, details_max);
@@ -157,18 +130,13 @@ void fields(auto& io, is<WorkersEnded> auto& m) {
 void fields(auto& io, is<CommunicatorCalls> auto& m) {
   io.integer(m.communicator);
   io.text(m.name);
-  io.integer(m.rank);
-  io.integer(m.ranks);
-  io.integer(m.begun);
-  io.integer(m.count);
-  io.integer(m.digest);
+  integers(io, m.rank, m.ranks, m.begun, m.count, m.digest);
   io.flag(m.heard);
   constexpr std::size_t call_bytes_min = 2 * sizeof(std::uint64_t) + text_bytes_min;
   io.repeat(
       m.last, call_bytes_min,
       [&](auto& call) {
-        io.integer(call.sequence);
-        io.integer(call.digest);
+        integers(io, call.sequence, call.digest);
         io.text(call.text);
       },
       calls_max);
@@ -181,33 +149,27 @@ void fields(auto& io, is<CallsMade> auto& m) {
       communicators_max);
 }
 void fields(auto& io, is<Ask> auto& m) {
-  io.integer(m.epoch);
-  io.integer(m.number);
-  io.integer(m.node);
+  integers(io, m.epoch, m.number, m.node);
   io.duration(m.patience);
   io.value(m.question);
 }
 void fields(auto& io, is<Asked> auto& m) {
-  io.integer(m.epoch);
-  io.integer(m.number);
+  integers(io, m.epoch, m.number);
   io.value(m.question);
 }
 void fields(auto& io, is<Answer> auto& m) {
-  io.integer(m.epoch);
-  io.integer(m.number);
+  integers(io, m.epoch, m.number);
   io.value(m.answer);
 }
 void fields(auto& io, is<Answered> auto& m) {
-  io.integer(m.number);
-  io.integer(m.node);
+  integers(io, m.number, m.node);
   io.value(m.answer);
 }
 void fields(auto& io, is<AnswerTaken> auto& m) { io.integer(m.number); }
 void fields(auto& io, is<HostPlace> auto& m) {
   io.text(m.id);
   io.text(m.host);
-  io.integer(m.first_rank);
-  io.integer(m.workers);
+  integers(io, m.first_rank, m.workers);
 }
 void fields(auto& io, is<Admitted> auto& m) {
   io.integer(m.admission.incarnation);
@@ -216,8 +178,7 @@ void fields(auto& io, is<Admitted> auto& m) {
   io.maybe(m.host, [&](auto& host) { fields(io, host); });
 }
 void fields(auto& io, is<Refused> auto& m) {
-  io.integer(m.code);
-  io.integer(m.exit_code);
+  integers(io, m.code, m.exit_code);
   io.text(m.reason);
 }
 void fields(auto& io, is<Stopped> auto& m) {
@@ -226,9 +187,7 @@ void fields(auto& io, is<Stopped> auto& m) {
   io.text(m.reason);
 }
 void fields(auto& io, is<RanksLost> auto& m) {
-  io.integer(m.epoch);
-  io.integer(m.first_rank);
-  io.integer(m.count);
+  integers(io, m.epoch, m.first_rank, m.count);
   io.text(m.host);
   fields(io, m.how);
 }

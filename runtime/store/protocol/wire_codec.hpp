@@ -213,12 +213,14 @@ concept is = std::same_as<std::remove_const_t<M>, T>;
 template <class M, class... Ts>
 concept one_of = (is<M, Ts> || ...);
 
+/// One after the other.
+void integers(auto& io, auto&... values) { (io.integer(values), ...); }
+
 // ---- What several protocols tell. ----
 
 void fields(auto& io, is<Departure> auto& m) {
   io.choice(m.kind, Departure::Kind::otherwise);
-  io.integer(m.exit_code);
-  io.integer(m.signal);
+  integers(io, m.exit_code, m.signal);
   io.flag(m.core_dumped);
   io.number(m.missed);
   io.text(m.words);
@@ -227,15 +229,10 @@ void fields(auto& io, is<Claim> auto& m) {
   io.choice(m.fault, fault_last);
   io.repeat(
       m.ranks, sizeof(std::int32_t), [&](auto& rank) { io.integer(rank); }, Claim::ranks_max);
-  io.integer(m.communicator);
-  io.integer(m.sequence);
+  integers(io, m.communicator, m.sequence);
   constexpr std::size_t vote_bytes = sizeof(std::int32_t) + sizeof(std::uint64_t);
   io.repeat(
-      m.votes, vote_bytes,
-      [&](auto& vote) {
-        io.integer(vote.rank);
-        io.integer(vote.call);
-      },
+      m.votes, vote_bytes, [&](auto& vote) { integers(io, vote.rank, vote.call); },
       Claim::ranks_max);
   io.text(m.doing);
 }
