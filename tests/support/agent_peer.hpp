@@ -167,7 +167,7 @@ class AgentPeer {
 
 inline message::Join node(const std::string& id, int nodes = 2, int max_restarts = 0) {
   message::Join join;
-  join.offer = {id, "host-" + id, 1, std::nullopt, std::nullopt, {"127.0.0.1:1"}};
+  join.offer = {id, "host-" + id, 1, std::nullopt, {"127.0.0.1:1"}};
   join.rules.nodes_min = join.rules.nodes_max = nodes;
   join.rules.max_restarts = max_restarts;
   join.rules.liveness.reconnect_grace = std::chrono::seconds(20);

@@ -86,7 +86,7 @@ std::string refused(const std::vector<std::string>& arguments, int code) {
 
 message::Join join(const std::string& node, int nodes) {
   message::Join join;
-  join.offer = {node, "host-" + node, 4, std::nullopt, std::nullopt, {"127.0.0.1:1"}};
+  join.offer = {node, "host-" + node, 4, std::nullopt, {"127.0.0.1:1"}};
   join.rules.nodes_min = join.rules.nodes_max = nodes;
   return join;
 }

@@ -15,7 +15,7 @@ message::Admitted run_job(ServiceThread& service, const std::string& job, std::u
   AgentPeer agent(service.address, job, session);
   agent.welcome();
   message::Join join;
-  join.offer = {"node", "host", 1, std::nullopt, std::nullopt, {"127.0.0.1:1"}};
+  join.offer = {"node", "host", 1, std::nullopt, {"127.0.0.1:1"}};
   agent.tell(join);
   const auto admitted = agent.hear<message::Admitted>();
   message::WorkersEnded ended;
@@ -75,7 +75,7 @@ TEST_CASE("new limits hold from now on") {
   AgentPeer refused(service.address, "a", 1);
   refused.welcome();
   message::Join join;
-  join.offer = {"node", "host", 1, std::nullopt, std::nullopt, {"127.0.0.1:1"}};
+  join.offer = {"node", "host", 1, std::nullopt, {"127.0.0.1:1"}};
   refused.tell(join);
   CHECK(refused.hear<message::Refused>().reason.find("which is the limit") != std::string::npos);
   rules.jobs_max = 1;
