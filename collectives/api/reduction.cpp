@@ -1,3 +1,5 @@
+#include "collectives/reduce/reduce_ops.hpp"
+
 #include <dlaunch/reduction.hpp>
 
 #include <utility>
@@ -9,31 +11,7 @@ struct Reduction::Custom {
   Fold fold;
 };
 
-const char* to_string(ReduceOp op) noexcept {
-  switch (op) {
-    case ReduceOp::sum:
-      return "sum";
-    case ReduceOp::product:
-      return "product";
-    case ReduceOp::min:
-      return "min";
-    case ReduceOp::max:
-      return "max";
-    case ReduceOp::mean:
-      return "mean";
-    case ReduceOp::band:
-      return "band";
-    case ReduceOp::bor:
-      return "bor";
-    case ReduceOp::bxor:
-      return "bxor";
-    case ReduceOp::premul_sum:
-      return "premul_sum";
-    case ReduceOp::custom:
-      return "custom";
-  }
-  return "unknown reduction";  // A number read off the wire may be newer than this build.
-}
+const char* to_string(ReduceOp op) noexcept { return traits_of(op).name; }
 
 void Reduction::refuse(ReduceOp op) {
   throw Error(Errc::misuse,

@@ -120,7 +120,7 @@ class Contest {
 
 /// The topology in which the line serves calls of its operation.
 Topology for_line(Topology topology, const Line& row) {
-  topology.freedom = std::max(row.freedom, Freedom::extends);
+  topology.freedom = allows(row.freedom, Freedom::extends) ? row.freedom : Freedom::extends;
   return topology;
 }
 

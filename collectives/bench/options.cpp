@@ -1,7 +1,6 @@
 #include "collectives/bench/options.hpp"
 
 #include "collectives/bench/sizes.hpp"
-#include "collectives/reduce/element_types.hpp"
 #include "collectives/reduce/reduce.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/text/take.hpp"
@@ -19,24 +18,25 @@ constexpr long repetitions_max = 10'000;
 constexpr long ranks_max = 1'000'000;
 constexpr std::chrono::minutes repetition_time_max{10};
 
-constexpr auto dtypes = [] {
-  std::array<DType, element_types.size()> all{};
-  std::transform(element_types.begin(), element_types.end(), all.begin(),
-                 [](const ElementType& row) { return row.dtype; });
-  return all;
-}();
-constexpr std::array redops = {ReduceOp::sum,  ReduceOp::product, ReduceOp::min, ReduceOp::max,
-                               ReduceOp::mean, ReduceOp::band,    ReduceOp::bor, ReduceOp::bxor};
-
-template <class Values, class Target>
-Taken store_named(std::string_view text, const Values& values, Target& target) {
-  for (const auto& value : values) {
-    if (text != to_string(value)) continue;
-    target = value;
-    return std::nullopt;
+/// What the row of that name says, if the row is offered.
+template <class Rows, class Value, class Offered>
+Taken store_named(std::string_view text, const Rows& rows, Value Rows::value_type::*value,
+                  const Offered& is_offered, Value& target) {
+  std::string all;
+  for (const auto& row : rows) {
+    if (!is_offered(row)) continue;
+    if (text == row.name) return target = row.*value, std::nullopt;
+    all += (all.empty() ? "" : ", ") + std::string(row.name);
   }
-  return Complaint{in_quotes(text) + " is none of " +
-                   joined(values, [](auto value) { return std::string(to_string(value)); })};
+  return Complaint{in_quotes(text) + " is none of " + all};
+}
+Taken store_dtype(Settings& settings, std::string_view text) {
+  const auto is_offered = [](const ElementType&) { return true; };
+  return store_named(text, element_types, &ElementType::dtype, is_offered, settings.dtype);
+}
+Taken store_redop(Settings& settings, std::string_view text) {
+  const auto is_offered = [](const ReduceOpTraits& row) { return is_all(row.op); };
+  return store_named(text, reduce_ops, &ReduceOpTraits::op, is_offered, settings.redop);
 }
 
 Taken store_ops(std::string_view text, std::vector<Op>& target) {
@@ -90,11 +90,9 @@ const auto rows = std::to_array<OptionRow<Settings>>({
     "Bytes: a list (4,64K,1M), a range by a factor (4:64M:x4) or a step (1M:4M:+1M)."},
    take::by<&Settings::sizes, read_sizes>},
   {{"dtype", 0, "TYPE", "f32", options, {},
-    "The elements: u8, i32, f16, bf16, f32, f64, bool, c64..."},
-   [](Settings& s, std::string_view v) { return store_named(v, dtypes, s.dtype); }},
+    "The elements: u8, i32, f16, bf16, f32, f64, bool, c64..."}, store_dtype},
   {{"redop", 0, "OP", "sum", options, {},
-    "How they are reduced: sum, product, min, max, mean, band, bor, bxor."},
-   [](Settings& s, std::string_view v) { return store_named(v, redops, s.redop); }},
+    "How they are reduced: sum, product, min, max, mean, band, bor, bxor."}, store_redop},
   {{"any-order", 0, "", "0", options, {},
     "Fold in whatever order is fastest (Reduction::any_order)."}, take::flag<&Settings::any_order>},
   {{"root", 0, "R|rotate", "rotate", options, {},

@@ -1,6 +1,5 @@
 #include "collectives/device/checks.hpp"
 
-#include "collectives/reduce/element_types.hpp"
 #include "collectives/reduce/reduce.hpp"
 
 namespace dlaunch::device {
@@ -8,24 +7,6 @@ namespace {
 
 std::string place_text(const Place& place) {
   return place.is_host() ? "host memory" : "CUDA device " + std::to_string(place.cuda_device);
-}
-
-bool has_operation(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-    case ReduceOp::product:
-    case ReduceOp::min:
-    case ReduceOp::max:
-    case ReduceOp::mean:
-    case ReduceOp::premul_sum:
-      return true;
-    case ReduceOp::band:
-    case ReduceOp::bor:
-    case ReduceOp::bxor:
-    case ReduceOp::custom:
-      return false;
-  }
-  return false;
 }
 
 }  // namespace
@@ -56,12 +37,10 @@ void check_reduction(const Call& call, const Reduction& reduction, DType dtype,
   if (!element_type(dtype).in_nccl) {
     lacks(call, std::string("NCCL has no arithmetic for ") + to_string(dtype) + instead);
   }
-  if (!has_operation(reduction.op())) {
+  if (!traits_of(reduction.op()).in_nccl) {
     lacks(call, "NCCL has no reduction by " + reduction.name() + instead);
   }
-  // Which is objected to where fractions are not dropped.
-  const bool of_integers = Reducer::objection(reduction, dtype, false).has_value();
-  if (reduction.op() == ReduceOp::mean && of_integers) {
+  if (sense_of(reduction.op(), dtype) == Sense::truncates) {
     lacks(call, std::string("NCCL adds elements of ") + to_string(dtype) +
                     " in their own type before it divides, and what does not fit is lost; cast "
                     "first to a floating-point type, or copy it to the host first");

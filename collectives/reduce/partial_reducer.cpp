@@ -1,7 +1,5 @@
 #include "collectives/reduce/partial_reducer.hpp"
 
-#include "collectives/reduce/element_types.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -16,27 +14,14 @@ constexpr std::size_t element_bytes_max = 16;
 
 /// A custom operation knows how it accumulates, and we do not.
 DType accumulated(const Reducer& whole) {
-  const bool is_ours = whole.reduction().op() != ReduceOp::custom;
+  const bool is_ours = traits_of(whole.reduction().op()).needs != Needs::function;
   return is_ours ? element_type(whole.dtype()).accumulated : whole.dtype();
 }
 
 Reduction joining(const Reduction& reduction) {
-  switch (reduction.op()) {
-    case ReduceOp::mean:
-    case ReduceOp::premul_sum:
-      return ReduceOp::sum;
-    case ReduceOp::custom:
-      return reduction;
-    case ReduceOp::sum:
-    case ReduceOp::product:
-    case ReduceOp::min:
-    case ReduceOp::max:
-    case ReduceOp::band:
-    case ReduceOp::bor:
-    case ReduceOp::bxor:
-      return reduction.op();
-  }
-  return reduction;
+  const ReduceOpTraits row = traits_of(reduction.op());
+  if (row.joins_by_sum) return ReduceOp::sum;
+  return row.needs == Needs::function ? reduction : Reduction(row.op);
 }
 
 kernels::Conversions conversions(const Reducer& whole) {
@@ -85,7 +70,7 @@ PartialReducer::PartialReducer(const Reducer& whole)
       joining_reduction_(dlaunch::joining(whole.reduction())),
       joining_(joining_reduction_, accumulated(whole), false, whole.instructions()),
       convert_(conversions(whole)),
-      has_factor_(whole.reduction().op() == ReduceOp::premul_sum),
+      has_factor_(traits_of(whole.reduction().op()).needs == Needs::factor),
       divides_(whole.reduction().op() == ReduceOp::mean),
       scaling_(has_factor_ ? whole.reduction() : joining_reduction_, accumulated(whole), false,
                whole.instructions()) {

@@ -1,7 +1,6 @@
 #include "collectives/reduce/reduce.hpp"
 
-#include "collectives/reduce/element_types.hpp"
-#include "collectives/transport/message/message.hpp"
+#include "runtime/base/text_hash.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -20,9 +19,6 @@ constexpr std::uint64_t canonical_hash = 0x63616e6f6e696361U;
 constexpr std::uint64_t any_order_hash = 0x616e796f72646572U;
 
 using Inputs = std::span<const std::byte* const>;
-
-bool is_integer(DType dtype) { return is_of(ElementKind::integer, dtype); }
-bool is_complex(DType dtype) { return is_of(ElementKind::complex, dtype); }
 
 Kernel find_plain(ReduceOp op, DType dtype, Association association, Instructions instructions) {
   switch (instructions) {
@@ -43,9 +39,7 @@ Kernel find_plain(ReduceOp op, DType dtype, Association association, Instruction
 }
 
 Found find(ReduceOp op, DType dtype, Association association, Instructions instructions) {
-  // But for products, a complex number is reduced as its two parts are.
-  if (is_complex(dtype) &&
-      (op == ReduceOp::sum || op == ReduceOp::mean || op == ReduceOp::premul_sum)) {
+  if (is_of(ElementKind::complex, dtype) && traits_of(op).is_by_parts) {
     return {find_plain(op, element_type(dtype).part, association, instructions), 2};
   }
   return {find_plain(op, dtype, association, instructions), 1};
@@ -64,7 +58,7 @@ struct Best {
       }
     }
   }
-  static constexpr std::size_t ops = static_cast<std::size_t>(ReduceOp::custom) + 1;
+  static constexpr std::size_t ops = reduce_ops.size() + 1;
   static constexpr std::size_t dtypes = element_types.size() + 1;
   Found found[ops][dtypes][2];
 };
@@ -81,10 +75,15 @@ const Found& kernels::find_best(ReduceOp op, DType dtype, Association associatio
 
 std::uint64_t hash_of_special(const Reduction& reduction) {
   std::uint64_t hash = 0;
-  if (reduction.op() == ReduceOp::premul_sum) {
-    hash = std::bit_cast<std::uint64_t>(reduction.factor());
-  } else if (reduction.op() == ReduceOp::custom) {
-    hash = text_hash(reduction.name());
+  switch (traits_of(reduction.op()).needs) {
+    case Needs::nothing:
+      break;
+    case Needs::factor:
+      hash = std::bit_cast<std::uint64_t>(reduction.factor());
+      break;
+    case Needs::function:
+      hash = text_hash(reduction.name());
+      break;
   }
   if (reduction.is_any_order()) return hash ^ any_order_hash;
   return reduction.is_canonical() ? hash ^ canonical_hash : hash;
@@ -119,54 +118,44 @@ void Reducer::find_other(bool truncate_mean) {
 }
 
 Freedom Reducer::freedom() const {
-  const ReduceOp op = reduction_.op();
-  const bool whole = is_integer(dtype_) || dtype_ == DType::boolean;
-  // A mean of integers is divided where their sum is, which may take more bits than an element.
-  if (whole && op == ReduceOp::mean) return Freedom::none;
-  if (whole && op != ReduceOp::custom) return Freedom::any;
-  if (reduction_.is_canonical()) {
-    return op == ReduceOp::min || op == ReduceOp::max ? Freedom::neighbours : Freedom::none;
+  const ElementKind kind = element_type(dtype_).kind;
+  const bool is_whole = kind == ElementKind::integer || kind == ElementKind::boolean;
+  const ReduceOpTraits row = traits_of(reduction_.op());
+  const Freedom in_order = is_whole ? row.whole : row.rounded;
+  switch (in_order) {
+    case Freedom::none:
+    case Freedom::any:
+      return in_order;
+    case Freedom::extends:
+      if (reduction_.is_canonical()) return Freedom::none;
+      [[fallthrough]];
+    case Freedom::neighbours:
+      return reduction_.is_any_order() ? Freedom::any : in_order;
   }
-  if (reduction_.is_any_order()) return Freedom::any;
-  // Which of two zeros, or of two NaNs, counts on their order alone.
-  if (op == ReduceOp::min || op == ReduceOp::max) return Freedom::neighbours;
-  return Freedom::extends;
+  return Freedom::none;
 }
 
 std::optional<std::string> Reducer::objection(const Reduction& reduction, DType dtype,
                                               bool truncate_mean) {
+  if (find_traits(reduction.op()) == nullptr) return "an unknown reduction";
+  const Sense sense = sense_of(reduction.op(), dtype);
+  if (sense == Sense::good || (sense == Sense::truncates && truncate_mean)) return std::nullopt;
   const std::string pair =
       std::string(to_string(reduction.op())) + " of " + to_string(dtype) + " elements";
-  const bool complex = is_complex(dtype);
-  const bool boolean = dtype == DType::boolean;
-  switch (reduction.op()) {
-    case ReduceOp::sum:
-    case ReduceOp::product:
-    case ReduceOp::custom:
-      return std::nullopt;
-    case ReduceOp::min:
-    case ReduceOp::max:
-      if (complex) return pair + " makes no sense: complex numbers have no order";
-      return std::nullopt;
-    case ReduceOp::mean:
-      if (boolean) return pair + " makes no sense: cast first to a floating-point type";
-      if (is_integer(dtype) && !truncate_mean) {
-        return pair + " would drop the fraction: cast first to a floating-point type, or set " +
-               "ReduceOptions::truncate_mean";
-      }
-      return std::nullopt;
-    case ReduceOp::band:
-    case ReduceOp::bor:
-    case ReduceOp::bxor:
-      if (is_integer(dtype) || boolean) return std::nullopt;
+  switch (sense) {
+    case Sense::good:
+      break;
+    case Sense::truncates:
+      return pair + " would drop the fraction: cast first to a floating-point type, or set " +
+             "ReduceOptions::truncate_mean";
+    case Sense::too_small:
+      return pair + " makes no sense: cast first to a floating-point type";
+    case Sense::no_order:
+      return pair + " makes no sense: complex numbers have no order";
+    case Sense::no_bits:
       return pair + " makes no sense: bitwise operations are for integers and bool";
-    case ReduceOp::premul_sum:
-      if (is_integer(dtype) || boolean) {
-        return pair + " makes no sense: cast first to a floating-point type";
-      }
-      return std::nullopt;
   }
-  return "an unknown reduction";
+  return std::nullopt;
 }
 
 void Reducer::fold_custom(Inputs inputs, std::byte* out, std::byte* also, std::size_t count) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "collectives/reduce/kernels.hpp"
+#include "collectives/reduce/reduce_ops.hpp"
 
 #include <dlaunch/reduction.hpp>
 #include <dlaunch/tensor.hpp>
@@ -24,20 +25,11 @@ Instructions best_instructions() noexcept;
 std::uint64_t hash_of_special(const Reduction& reduction);
 /// They have nothing of the kind.
 inline bool is_plain(const Reduction& reduction) {
-  return reduction.op() < ReduceOp::premul_sum && !reduction.is_canonical() &&
-         !reduction.is_any_order();
+  return is_all(reduction.op()) && !reduction.is_canonical() && !reduction.is_any_order();
 }
 inline std::uint64_t hash_of(const Reduction& reduction) {
   return is_plain(reduction) ? 0 : hash_of_special(reduction);
 }
-
-/// How far a reduction may be taken apart without its bits changing.
-enum class Freedom : std::uint8_t {
-  none,        ///< One reduction of all ranks' own data.
-  extends,     ///< The ranks before first, then the next ones onto what they came to.
-  neighbours,  ///< Any ranks in a row first, in the order of ranks.
-  any,         ///< Any ranks first, in any order.
-};
 
 /// How a result is written.
 enum class Stores : std::uint8_t {

@@ -1,5 +1,6 @@
 #include "collectives/transport/flight_words.hpp"
 
+#include "collectives/reduce/reduce_ops.hpp"
 #include "collectives/transport/message/message.hpp"
 #include "collectives/transport/message/traffic.hpp"
 
@@ -18,12 +19,6 @@ auto names() {
   return names;
 }
 
-constexpr DType last_dtype = [] {
-  std::uint8_t next = 1;
-  while (size_of(static_cast<DType>(next)) != 0) ++next;
-  return static_cast<DType>(next - 1);
-}();
-
 constexpr std::size_t shadows = FlightRing::shadow_bit >> FlightRing::purpose_shift;
 
 /// The texts of all purposes, and once more as a shadow has them.
@@ -41,8 +36,8 @@ auto purposes(const std::function<const char*(const Traffic&)>& text) {
 
 const FlightWords& flight_words() noexcept {
   static const auto ops = names<op_table.back().op>();
-  static const auto dtypes = names<last_dtype>();
-  static const auto reductions = names<ReduceOp::custom>();
+  static const auto dtypes = names<element_types.back().dtype>();
+  static const auto reductions = names<reduce_ops.back().op>();
   static const auto owners = purposes(owner_text);
   static const auto reasons =
       purposes([](const Traffic& traffic) { return to_string(traffic.purpose); });

@@ -82,7 +82,7 @@ bool Row::fits(const Topology& topology) const {
   if (shared != topology.shared) return false;
   if (by_node && (topology.nodes == 0 || topology.nodes > nodes_max)) return false;
   if ((in_order && !topology.in_order) || (even && !topology.is_even)) return false;
-  if (topology.freedom < freedom) return false;
+  if (!allows(topology.freedom, freedom)) return false;
   return (!registered || topology.registered) && topology.ranks >= ranks_min &&
          topology.ranks <= ranks_max;
 }

@@ -1,5 +1,7 @@
 #include "collectives/call/core/argument.hpp"
 
+#include "collectives/reduce/reduce_ops.hpp"
+
 #include <cstdio>
 
 namespace dlaunch {
@@ -21,14 +23,19 @@ std::string list_text(const char* what, std::span<const Number> numbers) {
 
 std::string reduction_text(const Reduction& reduction) {
   std::string text;
-  if (reduction.op() == ReduceOp::premul_sum) {
-    char factor[64];
-    std::snprintf(factor, sizeof factor, "the factor %.17g", reduction.factor());
-    text = factor;
-  } else if (reduction.op() == ReduceOp::custom) {
-    text = "the operation '" + reduction.name() + "'";
-  } else {
-    text = std::string("a ") + to_string(reduction.op());
+  switch (traits_of(reduction.op()).needs) {
+    case Needs::nothing:
+      text = "a " + reduction.name();
+      break;
+    case Needs::factor: {
+      char factor[64];
+      std::snprintf(factor, sizeof factor, "the factor %.17g", reduction.factor());
+      text = factor;
+      break;
+    }
+    case Needs::function:
+      text = "the operation '" + reduction.name() + "'";
+      break;
   }
   if (reduction.is_any_order()) return text + " in any order";
   return text + (reduction.is_canonical() ? " in canonical order" : " in the order of ranks");

@@ -4,6 +4,7 @@
 #include "collectives/call/core/argument.hpp"
 #include "collectives/call/core/call_context.hpp"
 #include "collectives/call/core/device_history.hpp"
+#include "collectives/reduce/reduce_ops.hpp"
 #include "collectives/transport/links.hpp"
 #include "collectives/transport/shm/shm_group.hpp"
 
@@ -90,9 +91,8 @@ struct CallFrame {
 
 inline std::string CallFrame::argument_text() const {
   const std::string text = argument ? argument->text() : "";
-  const ReduceOp op = fingerprint.reduce;
-  if (!text.empty() || op == ReduceOp{} || op >= ReduceOp::premul_sum) return text;
-  const Reduction plain(op);
+  if (!text.empty() || !is_all(fingerprint.reduce)) return text;
+  const Reduction plain(fingerprint.reduce);
   return Argument{&plain}.text();
 }
 

@@ -215,7 +215,7 @@ class Check {
       partial.extend(between.begin(), inputs.subspan(cut, ranks - cut), between.begin(), count);
       partial.finish(between.begin(), out.begin(), count, static_cast<int>(ranks));
       CHECK(holds(reduction, out, wanted, count));
-      if (fold.freedom() < Freedom::neighbours || cut == ranks) continue;
+      if (!allows(fold.freedom(), Freedom::neighbours) || cut == ranks) continue;
       Buffer right(0);
       partial.extend(nullptr, inputs.first(cut), between.begin(), count);
       partial.extend(nullptr, inputs.subspan(cut, ranks - cut), right.begin(), count);

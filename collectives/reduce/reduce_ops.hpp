@@ -1,0 +1,149 @@
+#pragma once
+
+#include "collectives/reduce/element_types.hpp"
+
+#include <dlaunch/reduction.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+/// What is to be known of reductions, beside their kernels (lanes.hpp, scalar.cpp).
+namespace dlaunch {
+
+/// How far a reduction may be taken apart without its bits changing.
+enum class Freedom : std::uint8_t {
+  none,        ///< One reduction of all ranks' own data.
+  extends,     ///< The ranks before first, then the next ones onto what they came to.
+  neighbours,  ///< Any ranks in a row first, in the order of ranks.
+  any,         ///< Any ranks first, in any order.
+};
+/// Whether a reduction that may be taken apart so far may be taken apart as far as `needed`.
+constexpr bool allows(Freedom freedom, Freedom needed) noexcept {
+  switch (needed) {
+    case Freedom::none:
+      return true;
+    case Freedom::extends:
+      return freedom != Freedom::none;
+    case Freedom::neighbours:
+      return freedom == Freedom::neighbours || freedom == Freedom::any;
+    case Freedom::any:
+      return freedom == Freedom::any;
+  }
+  return false;
+}
+
+/// What a reduction is made of, beside its operation.
+enum class Needs : std::uint8_t { nothing, factor, function };
+
+/// Whether an operation makes sense for elements of a kind, and why not.
+enum class Sense : std::uint8_t {
+  good,
+  truncates,  ///< It drops the fraction, which the program has to allow.
+  too_small,  ///< The result is no element of the kind.
+  no_order,   ///< The elements have none.
+  no_bits,    ///< The elements are no strings of bits.
+};
+
+/// A new reduction is a row, in the order of ReduceOp, and its kernels.
+struct ReduceOpTraits {
+  ReduceOp op{};
+  const char* name =
+      "unknown reduction";  ///< A number read off the wire may be newer than this build.
+  Needs needs = Needs::nothing;
+  Sense integer = Sense::good, boolean = Sense::good, floating = Sense::good, complex = Sense::good;
+  /// In the order of ranks: of integers and booleans, and of numbers that are rounded.
+  Freedom whole = Freedom::any, rounded = Freedom::extends;
+  bool joins_by_sum = false;  ///< What some ranks came to is added; else reduced like elements.
+  bool is_by_parts = false;   ///< A complex number is reduced as its two parts are.
+  bool in_nccl = true;        ///< NCCL has it.
+};
+/// Of two zeros, or two NaNs, their order alone says which wins.
+constexpr ReduceOpTraits choosing(ReduceOp op, const char* name) {
+  return {.op = op, .name = name, .complex = Sense::no_order, .rounded = Freedom::neighbours};
+}
+constexpr ReduceOpTraits bitwise(ReduceOp op, const char* name) {
+  return {.op = op,
+          .name = name,
+          .floating = Sense::no_bits,
+          .complex = Sense::no_bits,
+          .in_nccl = false};
+}
+inline constexpr auto reduce_ops = std::to_array<ReduceOpTraits>({
+    {.op = ReduceOp::sum, .name = "sum", .is_by_parts = true},
+    {.op = ReduceOp::product, .name = "product"},
+    choosing(ReduceOp::min, "min"),
+    choosing(ReduceOp::max, "max"),
+    // A mean of integers is divided where their sum is, which may take more bits than an element.
+    {.op = ReduceOp::mean,
+     .name = "mean",
+     .integer = Sense::truncates,
+     .boolean = Sense::too_small,
+     .whole = Freedom::none,
+     .joins_by_sum = true,
+     .is_by_parts = true},
+    bitwise(ReduceOp::band, "band"),
+    bitwise(ReduceOp::bor, "bor"),
+    bitwise(ReduceOp::bxor, "bxor"),
+    {.op = ReduceOp::premul_sum,
+     .name = "premul_sum",
+     .needs = Needs::factor,
+     .integer = Sense::too_small,
+     .boolean = Sense::too_small,
+     .joins_by_sum = true,
+     .is_by_parts = true},
+    {.op = ReduceOp::custom,
+     .name = "custom",
+     .needs = Needs::function,
+     .whole = Freedom::extends,
+     .in_nccl = false},
+});
+static_assert(
+    [] {
+      std::uint8_t next = 1;
+      for (const ReduceOpTraits& row : reduce_ops) {
+        if (row.op != static_cast<ReduceOp>(next++)) return false;
+      }
+      return reduce_ops.back().op == ReduceOp::custom;
+    }(),
+    "one row for each reduction, in their order");
+
+/// Null for a number that is none of them.
+constexpr const ReduceOpTraits* find_traits(ReduceOp op) noexcept {
+  const auto row = static_cast<std::size_t>(op) - 1;  // 0 wraps round to a huge number.
+  return row < reduce_ops.size() ? &reduce_ops[row] : nullptr;
+}
+constexpr ReduceOpTraits traits_of(ReduceOp op) noexcept {
+  const ReduceOpTraits* const found = find_traits(op);
+  return found != nullptr ? *found : ReduceOpTraits{};
+}
+constexpr Sense sense_of(ReduceOp op, DType dtype) noexcept {
+  const ReduceOpTraits row = traits_of(op);
+  switch (element_type(dtype).kind) {
+    case ElementKind::integer:
+      return row.integer;
+    case ElementKind::boolean:
+      return row.boolean;
+    case ElementKind::floating:
+      return row.floating;
+    case ElementKind::complex:
+      return row.complex;
+  }
+  return Sense::good;
+}
+
+/// Whether the operation, which is known, is all there is to such a reduction; false for none.
+/// Small calls ask, so it is a bit of a constant.
+constexpr bool is_all(ReduceOp op) noexcept {
+  constexpr std::uint32_t alone = [] {
+    std::uint32_t bits = 0;
+    for (const ReduceOpTraits& row : reduce_ops) {
+      if (row.needs == Needs::nothing) bits |= 1U << static_cast<unsigned>(row.op);
+    }
+    return bits;
+  }();
+  static_assert(reduce_ops.size() < 32);
+  return (alone >> (static_cast<unsigned>(op) % 32) & 1) != 0;
+}
+
+}  // namespace dlaunch
