@@ -83,6 +83,7 @@ void all_reduce(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer) {
     case Algorithm::leaders:
     case Algorithm::slices:
     case Algorithm::kept_part:
+    case Algorithm::gathered:
       return all_reduce_in_parts(mesh, data, reducer);
   }
 }

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <optional>
 
 #include <fmt/format.h>
 
@@ -29,27 +28,6 @@ constexpr std::size_t all_bytes_max = std::size_t{64} << 20;  ///< All ranks' bu
 /// Two measurements of the same thing differ by so much.
 constexpr double noise = 0.03;
 constexpr long calls_max = 1L << 20;  ///< The most calls of one repetition.
-
-std::optional<Op> measured_by(transport::Op op) {
-  switch (op) {
-    case transport::Op::broadcast:
-      return Op::broadcast;
-    case transport::Op::reduce:
-      return Op::reduce;
-    case transport::Op::all_reduce:
-      return Op::all_reduce;
-    case transport::Op::all_gather:
-      return Op::all_gather;
-    case transport::Op::gather:
-      return Op::gather;
-    case transport::Op::scatter:
-      return Op::scatter;
-    case transport::Op::all_to_all:
-      return Op::all_to_all;
-    default:
-      return std::nullopt;  // The table has no line with a name for them.
-  }
-}
 
 Table with_limit(const Table& table, std::string_view name, std::size_t most) {
   Table changed = table;
@@ -166,14 +144,14 @@ std::vector<std::size_t> sizes_to_measure(const Table& table, const Line& row,
                                           const Topology& topology) {
   std::vector<std::size_t> sizes;
   const Topology here = for_line(topology, row);
-  const auto op = measured_by(row.op);
-  if (!op || row.name.empty() || !row.fits(here)) return sizes;
+  const Operation* const entry = find_measuring(row.op);
+  if (entry == nullptr || row.name.empty() || !row.fits(here)) return sizes;
   const Table with = with_limit(table, row.name, algorithms::unlimited);
   const Table without = with_limit(table, row.name, 0);
   const auto n = static_cast<std::size_t>(here.ranks);
   const std::size_t limit = row.limit(here.ranks, here.nodes);
   // Some algorithms hold what all ranks have.
-  std::size_t top = std::min(bytes_max, all_bytes_max / n / (operation(*op).in_parts ? n : 1));
+  std::size_t top = std::min(bytes_max, all_bytes_max / n / (entry->in_parts() ? n : 1));
   if (limit < top / reach) top = std::max(limit * reach, first_bytes);
   for (std::size_t bytes = first_bytes; bytes <= top; bytes *= 2) {
     const auto by = with.select(row.op, bytes, here).algorithm;
@@ -196,14 +174,14 @@ std::vector<TableEntry> calibrate(Communicator& communicator, const Settings& se
     if (sizes.empty()) continue;
     const Topology here = for_line(topology, row);
     const Settings how = for_line(settings, row);
-    const Operation& entry = operation(*measured_by(row.op));
+    const Operation& entry = *find_measuring(row.op);
     const auto with = std::make_shared<Table>(table), without = std::make_shared<Table>(table);
     with->set_limit(row.name, algorithms::unlimited);
     without->set_limit(row.name, 0);
     std::vector<Duel> duels;
     std::size_t now = 0;  // How many it wins as it is.
     for (const std::size_t bytes : sizes) {
-      const std::size_t parts = entry.in_parts ? static_cast<std::size_t>(here.ranks) : 1;
+      const std::size_t parts = entry.in_parts() ? static_cast<std::size_t>(here.ranks) : 1;
       const Amount amount = amount_for(entry, bytes * parts, size_of(how.dtype), here.ranks);
       Arena in(communicator, amount.bytes, how.buffers),
           out(communicator, amount.bytes, how.buffers);

@@ -97,15 +97,50 @@ Calls::Views Calls::views(long turn) const {
 }
 
 void Calls::operator()(long turn) {
+  auto& comm = communicator_;
   const Views now = views(turn);
-  if (operation_.op == Op::ping_pong) {
-    ping_pong(now);
-  } else if (operation_.op == Op::bidirectional) {
-    both_ways(now);
-  } else if (settings_.started) {
-    start_and_wait(now);
-  } else {
-    block(now);
+  const Reduction redop = reduction_of(settings_);
+  // The form that is measured: `run`, or `start` and the wait for its end.
+  const auto call = [&](auto run, auto start, const auto&... arguments) {
+    if (settings_.started) return (comm.*start)(arguments...).wait();
+    static_cast<void>((comm.*run)(arguments...));
+  };
+  using C = Communicator;
+  switch (operation_.op) {
+    case Op::barrier:
+    case Op::barrier_ordered:
+      return call(&C::barrier, &C::start_barrier, barrier_options_);
+    case Op::broadcast:
+      return call(&C::broadcast, &C::start_broadcast, now.out, now.root, options_);
+    case Op::reduce:
+      return call(&C::reduce, &C::start_reduce, now.in, now.out, now.root, redop, reduce_options_);
+    case Op::all_reduce:
+      return call(&C::all_reduce, &C::start_all_reduce, now.out, redop, reduce_options_);
+    case Op::all_gather:
+      return call(&C::all_gather, &C::start_all_gather, now.in, now.out, options_);
+    case Op::gather:
+      return call(&C::gather, &C::start_gather, now.in, now.out, now.root, options_);
+    case Op::scatter:
+      return call(&C::scatter, &C::start_scatter, now.in, now.out, now.root, options_);
+    case Op::reduce_scatter:
+      return call(&C::reduce_scatter, &C::start_reduce_scatter, now.in, now.out, redop,
+                  reduce_options_);
+    case Op::all_to_all:
+      return call(&C::all_to_all, &C::start_all_to_all, now.in, now.out, options_);
+    case Op::scan:
+      return call(&C::scan, &C::start_scan, now.in, now.out, redop, reduce_options_);
+    case Op::exscan:
+      return call(&C::exscan, &C::start_exscan, now.in, now.out, redop, reduce_options_);
+    case Op::ping_pong: {
+      const int me = comm.rank();
+      if (me > 1) return;
+      if (me == 0) call(&C::send, &C::isend, now.in, 1, options_);
+      call(&C::recv, &C::irecv, now.out, 1 - me, options_);
+      if (me == 1) call(&C::send, &C::isend, now.in, 0, options_);
+      return;
+    }
+    case Op::bidirectional:
+      return both_ways(now);
   }
 }
 
@@ -128,80 +163,6 @@ std::uint64_t Calls::verify(long turn, Depth depth) {
   in.clear();
   out.clear();
   return wrong;
-}
-
-void Calls::block(const Views& views) {
-  auto& comm = communicator_;
-  const Reduction redop = reduction_of(settings_);
-  switch (operation_.op) {
-    case Op::barrier:
-    case Op::barrier_ordered:
-      return comm.barrier(barrier_options_);
-    case Op::broadcast:
-      return comm.broadcast(views.out, views.root, options_);
-    case Op::reduce:
-      return comm.reduce(views.in, views.out, views.root, redop, reduce_options_);
-    case Op::all_reduce:
-      return comm.all_reduce(views.out, redop, reduce_options_);
-    case Op::all_gather:
-      return comm.all_gather(views.in, views.out, options_);
-    case Op::gather:
-      return comm.gather(views.in, views.out, views.root, options_);
-    case Op::scatter:
-      return comm.scatter(views.in, views.out, views.root, options_);
-    case Op::reduce_scatter:
-      return comm.reduce_scatter(views.in, views.out, redop, reduce_options_);
-    case Op::all_to_all:
-      return comm.all_to_all(views.in, views.out, options_);
-    case Op::ping_pong:
-    case Op::bidirectional:
-      return;  // Not collective: operator() sees to them.
-  }
-}
-
-void Calls::start_and_wait(const Views& views) {
-  auto& comm = communicator_;
-  const Reduction redop = reduction_of(settings_);
-  switch (operation_.op) {
-    case Op::barrier:
-    case Op::barrier_ordered:
-      return comm.start_barrier(barrier_options_).wait();
-    case Op::broadcast:
-      return comm.start_broadcast(views.out, views.root, options_).wait();
-    case Op::reduce:
-      return comm.start_reduce(views.in, views.out, views.root, redop, reduce_options_).wait();
-    case Op::all_reduce:
-      return comm.start_all_reduce(views.out, redop, reduce_options_).wait();
-    case Op::all_gather:
-      return comm.start_all_gather(views.in, views.out, options_).wait();
-    case Op::gather:
-      return comm.start_gather(views.in, views.out, views.root, options_).wait();
-    case Op::scatter:
-      return comm.start_scatter(views.in, views.out, views.root, options_).wait();
-    case Op::reduce_scatter:
-      return comm.start_reduce_scatter(views.in, views.out, redop, reduce_options_).wait();
-    case Op::all_to_all:
-      return comm.start_all_to_all(views.in, views.out, options_).wait();
-    case Op::ping_pong:
-    case Op::bidirectional:
-      return;
-  }
-}
-
-void Calls::ping_pong(const Views& views) {
-  const int me = communicator_.rank();
-  if (me > 1) return;
-  const auto send = [&] {
-    if (settings_.started) return communicator_.isend(views.in, 1 - me, options_).wait();
-    communicator_.send(views.in, 1 - me, options_);
-  };
-  const auto receive = [&] {
-    if (settings_.started) return communicator_.irecv(views.out, 1 - me, options_).wait();
-    communicator_.recv(views.out, 1 - me, options_);
-  };
-  if (me == 0) send();
-  receive();
-  if (me == 1) send();
 }
 
 void Calls::both_ways(const Views& views) {

@@ -73,9 +73,6 @@ class Calls {
   };
   Case case_of(long turn) const;
   Views views(long turn) const;
-  void block(const Views& views);
-  void start_and_wait(const Views& views);
-  void ping_pong(const Views& views);
   void both_ways(const Views& views);
 
   Communicator& communicator_;

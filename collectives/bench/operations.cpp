@@ -1,74 +1,74 @@
 #include "collectives/bench/operations.hpp"
 
 #include <algorithm>
-#include <array>
 
 namespace dlaunch::bench {
 
 namespace {
 
-constexpr std::array<Operation, 12> table = {{
-    // op, name, sized, reduces, rooted, in_parts, pair
-    {Op::barrier, "barrier", false, false, false, false, false},
-    {Op::barrier_ordered, "barrier_ordered", false, false, false, false, false},
-    {Op::broadcast, "broadcast", true, false, true, false, false},
-    {Op::reduce, "reduce", true, true, true, false, false},
-    {Op::all_reduce, "all_reduce", true, true, false, false, false},
-    {Op::all_gather, "all_gather", true, false, false, true, false},
-    {Op::gather, "gather", true, false, true, true, false},
-    {Op::scatter, "scatter", true, false, true, true, false},
-    {Op::reduce_scatter, "reduce_scatter", true, true, false, true, false},
-    {Op::all_to_all, "all_to_all", true, false, false, true, false},
-    {Op::ping_pong, "ping_pong", true, false, false, false, true},
-    {Op::bidirectional, "bidirectional", true, false, false, false, true},
-}};
+using A = Alone;
+using C = transport::Op;
+using R = Reduced;
+using enum Extent;
 
-constexpr bool in_order() {
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    if (table[i].op != static_cast<Op>(i)) return false;
-  }
-  return true;
+constexpr auto table = std::to_array<Operation>({
+    // op, name, calls, in, out, alone, reduced, crossings, on_device
+    {Op::barrier, "barrier", C::barrier, none, none, A::none, R::none, 0, false},
+    {Op::barrier_ordered, "barrier_ordered", C::barrier, none, none, A::none, R::none, 0, false},
+    {Op::broadcast, "broadcast", C::broadcast, none, one_part},
+    {Op::reduce, "reduce", C::reduce, one_part, one_part, A::out, R::all},
+    {Op::all_reduce, "all_reduce", C::all_reduce, none, one_part, A::none, R::all, 2},
+    {Op::all_gather, "all_gather", C::all_gather, one_part, part_for_each, A::none, R::none, 1},
+    {Op::gather, "gather", C::gather, one_part, part_for_each, A::out, R::none, 1},
+    {Op::scatter, "scatter", C::scatter, part_for_each, one_part, A::in, R::none, 1},
+    {Op::reduce_scatter, "reduce_scatter", C::reduce_scatter, part_for_each, one_part, A::none,
+     R::all, 1},
+    {Op::all_to_all, "all_to_all", C::all_to_all, part_for_each, part_for_each, A::none, R::none,
+     1},
+    {Op::scan, "scan", C::scan, one_part, one_part, A::none, R::up_to_own, 0, false},
+    {Op::exscan, "exscan", C::exscan, one_part, one_part, A::none, R::before_own, 0, false},
+    {Op::ping_pong, "ping_pong", std::nullopt, one_part, one_part},
+    {Op::bidirectional, "bidirectional", std::nullopt, one_part, one_part},
+});
+static_assert(
+    [] {
+      std::uint8_t next = 0;
+      for (const Operation& row : table) {
+        if (row.op != static_cast<Op>(next++)) return false;
+      }
+      return table.back().op == Op::bidirectional;
+    }(),
+    "one row for each operation, in their order");
+
+template <class Is>
+const Operation* first_where(const Is& is) {
+  const auto found = std::find_if(table.begin(), table.end(), is);
+  return found == table.end() ? nullptr : &*found;
 }
-static_assert(in_order(), "operation() counts on it");
 
 }  // namespace
 
 std::span<const Operation> operations() { return table; }
 
 const Operation* find_operation(std::string_view name) {
-  const auto found = std::find_if(table.begin(), table.end(),
-                                  [&](const Operation& entry) { return entry.name == name; });
-  return found == table.end() ? nullptr : &*found;
+  return first_where([&](const Operation& entry) { return entry.name == name; });
+}
+
+const Operation* find_measuring(transport::Op calls) {
+  return first_where([&](const Operation& entry) { return entry.calls == calls; });
 }
 
 const Operation& operation(Op op) { return table[static_cast<std::size_t>(op)]; }
 
-double bus_factor(Op op, int ranks) {
+double bus_factor(const Operation& operation, int ranks) {
   const double n = ranks;
-  switch (op) {
-    case Op::all_reduce:
-      return 2 * (n - 1) / n;
-    case Op::all_gather:
-    case Op::gather:
-    case Op::scatter:
-    case Op::reduce_scatter:
-    case Op::all_to_all:
-      return (n - 1) / n;
-    case Op::barrier:
-    case Op::barrier_ordered:
-    case Op::broadcast:
-    case Op::reduce:
-    case Op::ping_pong:
-    case Op::bidirectional:
-      return 1;
-  }
-  return 1;
+  return operation.crossings == 0 ? 1 : operation.crossings * (n - 1) / n;
 }
 
 Amount amount_for(const Operation& operation, std::size_t bytes_asked, std::size_t element_bytes,
                   int ranks) {
-  if (!operation.sized) return {};
-  const std::size_t parts = operation.in_parts ? static_cast<std::size_t>(ranks) : 1;
+  if (!operation.sized()) return {};
+  const std::size_t parts = operation.in_parts() ? static_cast<std::size_t>(ranks) : 1;
   const std::size_t count = std::max<std::size_t>(1, bytes_asked / (element_bytes * parts));
   return {count, count * element_bytes * parts};
 }

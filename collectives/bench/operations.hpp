@@ -1,13 +1,18 @@
 #pragma once
 
+#include "collectives/transport/message/message.hpp"
+
+#include <array>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
 /// What `dlaunch bench` can measure. Pure.
 namespace dlaunch::bench {
 
-enum class Op {
+enum class Op : std::uint8_t {
   barrier,
   barrier_ordered,
   broadcast,
@@ -18,28 +23,57 @@ enum class Op {
   scatter,
   reduce_scatter,
   all_to_all,
+  scan,
+  exscan,
   ping_pong,
   bidirectional,
 };
 
+/// How much a buffer holds.
+enum class Extent : std::uint8_t { none, one_part, part_for_each };
+/// The buffer that a root alone uses.
+enum class Alone : std::uint8_t { none, in, out };
+/// The ranks whose data a result is reduced from.
+enum class Reduced : std::uint8_t { none, all, up_to_own, before_own };
+
+/// What is to be known of an operation. A new one is a row, in the order of Op, and a case of
+/// Calls::call.
 struct Operation {
-  Op op;
+  Op op{};
   std::string_view name;  ///< As --ops takes it, and as the table shows it.
-  bool sized;             ///< Moves data; barriers do not.
-  bool reduces;           ///< Takes a reduction.
-  bool rooted;            ///< Takes a root.
-  bool in_parts;          ///< The size is that of all ranks' parts together, as in nccl-tests.
-  bool pair;              ///< Between ranks 0 and 1; the others wait.
+  std::optional<transport::Op> calls =
+      std::nullopt;  ///< The collective; nullopt: messages of ranks 0 and 1.
+  Extent in = Extent::none, out = Extent::none;
+  Alone alone = Alone::none;
+  Reduced reduced = Reduced::none;
+  /// How many times (n - 1) / n of the size the links of n ranks carry, as nccl-tests count; 0: the
+  /// whole size once.
+  int crossings = 0;
+  bool on_device = true;  ///< NCCL has it.
+
+  constexpr bool sized() const { return out != Extent::none; }
+  constexpr bool reduces() const { return reduced != Reduced::none; }
+  constexpr bool rooted() const { return calls && transport::is_rooted(*calls); }
+  /// The size is that of all ranks' parts together, as in nccl-tests.
+  constexpr bool in_parts() const {
+    return in == Extent::part_for_each || out == Extent::part_for_each;
+  }
+  /// Between ranks 0 and 1; the others wait.
+  constexpr bool pair() const { return !calls; }
+  /// It works on `out` alone.
+  constexpr bool one_buffer() const { return sized() && in == Extent::none; }
 };
 
 /// All, in the order in which they are measured.
 std::span<const Operation> operations();
 const Operation* find_operation(std::string_view name);
 const Operation& operation(Op op);
+/// The first by which such calls are measured; null: none is.
+const Operation* find_measuring(transport::Op calls);
 
 /// Bus bandwidth for an algorithm bandwidth of 1, as nccl-tests define it: what the links carry,
 /// so that it can be compared with them whatever the number of ranks.
-double bus_factor(Op op, int ranks);
+double bus_factor(const Operation& operation, int ranks);
 
 /// How much one call moves: the bytes asked, rounded down to whole elements and equal parts, at
 /// least one element in each.

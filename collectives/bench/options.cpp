@@ -162,9 +162,9 @@ EarlyExit refuse(const std::string& sentence) { return table().refuse(exit_code:
 /// Keeps the operations that a device has: a barrier moves nothing, and is the host's.
 std::optional<EarlyExit> keep_to_device(Settings& settings) {
   if (settings.device == Device::host) return std::nullopt;
-  std::erase_if(settings.ops, [](Op op) { return !operation(op).sized; });
+  std::erase_if(settings.ops, [](Op op) { return !operation(op).on_device; });
   if (settings.ops.empty())
-    return refuse("barriers move no buffers; measure them without --device");
+    return refuse("barriers move no buffers, and NCCL has no scan; measure them without --device");
   if (settings.explain) {
     return refuse("--explain says how host buffers move; NCCL_DEBUG=INFO says what NCCL does");
   }
@@ -191,7 +191,7 @@ std::variant<Settings, EarlyExit> parse_options(std::span<const std::string> arg
   }
   if (const auto exit = keep_to_device(settings)) return *exit;
   const bool reduces = std::any_of(settings.ops.begin(), settings.ops.end(),
-                                   [](Op op) { return operation(op).reduces; });
+                                   [](Op op) { return operation(op).reduces(); });
   const auto senseless = Reducer::objection(settings.redop, settings.dtype, true);
   if (reduces && senseless) return refuse(*senseless);
   return settings;
@@ -203,7 +203,7 @@ std::optional<EarlyExit> objection(const Settings& settings, int ranks) {
                   " ranks the last one is " + std::to_string(ranks - 1));
   }
   const bool pairs_alone = std::all_of(settings.ops.begin(), settings.ops.end(),
-                                       [](Op op) { return operation(op).pair; });
+                                       [](Op op) { return operation(op).pair(); });
   if (ranks < 2 && settings.calibrate) {
     return refuse("--calibrate: one rank has nothing to choose; --nproc-per-node 2");
   }

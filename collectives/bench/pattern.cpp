@@ -20,11 +20,12 @@ constexpr std::size_t period = 61;
 constexpr std::uint64_t values = 13;
 constexpr std::size_t sampled = 64;  ///< Elements at each end of a part.
 constexpr unsigned char unwritten = 0xa5;
+constexpr int pair_ranks = 2;
 
 std::uint64_t value_of(const Case& call, int source, int part, std::size_t index) {
   const std::uint64_t mixed = static_cast<std::uint64_t>(source) * 5 +
                               static_cast<std::uint64_t>(part) * 11 + index * (index % 3 + 1);
-  const bool product = operation(call.op).reduces && call.redop == ReduceOp::product;
+  const bool product = operation(call.op).reduces() && call.redop == ReduceOp::product;
   if (call.dtype == DType::boolean) return mixed % 2;
   if (!product) return mixed % values;
   // All but one rank give 1: products of many stay small.
@@ -115,19 +116,34 @@ Table given_by(const Case& call, int source, int part) {
   return table;
 }
 
-/// One period of the reduction of what all make for `part`.
-Table folded(const Case& call, int part) {
+/// The ranks, from the first, from whose data this rank's result is reduced.
+int ranks_reduced(const Case& call) {
+  switch (operation(call.op).reduced) {
+    case Reduced::none:
+      return 0;
+    case Reduced::all:
+      return call.ranks;
+    case Reduced::up_to_own:
+      return call.rank + 1;
+    case Reduced::before_own:
+      return call.rank;
+  }
+  return 0;
+}
+
+/// One period of the reduction of what the first `ranks` make for `part`.
+Table folded(const Case& call, int part, int ranks) {
   const std::size_t width = size_of(call.dtype);
   Table table(period * width);
   for (std::size_t i = 0; i < period; ++i) {
     std::uint64_t whole = value_of(call, 0, part, i);
-    for (int source = 1; source < call.ranks; ++source) {
+    for (int source = 1; source < ranks; ++source) {
       whole = fold(call, whole, value_of(call, source, part, i));
     }
     auto real = static_cast<double>(whole);
     if (call.redop == ReduceOp::mean) {
-      real /= call.ranks;
-      whole /= static_cast<std::uint64_t>(call.ranks);
+      real /= ranks;
+      whole /= static_cast<std::uint64_t>(ranks);
     }
     encode(call.dtype, whole, real, &table[i * width]);
   }
@@ -144,7 +160,7 @@ void repeat(const Table& table, std::span<std::byte> out) {
 std::uint64_t compare(const Case& call, const Table& table, const std::byte* part, std::size_t from,
                       std::size_t to) {
   const std::size_t width = size_of(call.dtype);
-  const double allowed = operation(call.op).reduces && call.redop == ReduceOp::mean
+  const double allowed = operation(call.op).reduces() && call.redop == ReduceOp::mean
                              ? element_type(call.dtype).off_max
                              : 0;
   std::uint64_t wrong = 0;
@@ -161,106 +177,57 @@ std::uint64_t compare(const Case& call, const Table& table, const std::byte* par
   return wrong;
 }
 
-/// What `out` should hold: one table for each of its parts.
+/// What `out` should hold: one table for each of its parts that is written.
 std::vector<Table> wanted(const Case& call) {
+  const Operation& entry = operation(call.op);
   std::vector<Table> parts;
-  switch (call.op) {
-    case Op::barrier:
-    case Op::barrier_ordered:
-      break;
-    case Op::broadcast:
-      parts.push_back(given_by(call, call.root, 0));
-      break;
-    case Op::reduce:
-      if (call.rank == call.root) parts.push_back(folded(call, 0));
-      break;
-    case Op::all_reduce:
-      parts.push_back(folded(call, 0));
-      break;
-    case Op::gather:
-      if (call.rank != call.root) break;
-      [[fallthrough]];
-    case Op::all_gather:
-      for (int source = 0; source < call.ranks; ++source) {
-        parts.push_back(given_by(call, source, 0));
-      }
-      break;
-    case Op::scatter:
-      parts.push_back(given_by(call, call.root, call.rank));
-      break;
-    case Op::reduce_scatter:
-      parts.push_back(folded(call, call.rank));
-      break;
-    case Op::all_to_all:
-      for (int source = 0; source < call.ranks; ++source) {
-        parts.push_back(given_by(call, source, call.rank));
-      }
-      break;
-    case Op::ping_pong:
-    case Op::bidirectional:
-      if (call.rank < 2) parts.push_back(given_by(call, 1 - call.rank, 0));
-      break;
+  if (out_elements(call) == 0) return parts;
+  const int part = entry.in == Extent::part_for_each ? call.rank : 0;
+  if (entry.reduces()) {
+    const int ranks = ranks_reduced(call);
+    if (ranks > 0) parts.push_back(folded(call, part, ranks));
+  } else if (entry.out == Extent::part_for_each) {
+    for (int source = 0; source < call.ranks; ++source) {
+      parts.push_back(given_by(call, source, part));
+    }
+  } else {
+    parts.push_back(given_by(call, entry.pair() ? 1 - call.rank : call.root, part));
   }
   return parts;
+}
+
+/// Elements of a buffer; `alone` says that the root has it for itself.
+std::size_t elements(const Case& call, Extent extent, bool alone) {
+  const bool is_away = operation(call.op).pair() && call.rank >= pair_ranks;
+  if (is_away || (alone && call.rank != call.root)) return 0;
+  switch (extent) {
+    case Extent::none:
+      return 0;
+    case Extent::one_part:
+      return call.count;
+    case Extent::part_for_each:
+      return call.count * static_cast<std::size_t>(call.ranks);
+  }
+  return 0;
 }
 
 }  // namespace
 
 std::size_t in_elements(const Case& call) {
-  const std::size_t all = call.count * static_cast<std::size_t>(call.ranks);
-  switch (call.op) {
-    case Op::barrier:
-    case Op::barrier_ordered:
-    case Op::broadcast:
-    case Op::all_reduce:
-      return 0;
-    case Op::reduce:
-    case Op::all_gather:
-    case Op::gather:
-      return call.count;
-    case Op::scatter:
-      return call.rank == call.root ? all : 0;
-    case Op::reduce_scatter:
-    case Op::all_to_all:
-      return all;
-    case Op::ping_pong:
-    case Op::bidirectional:
-      return call.rank < 2 ? call.count : 0;
-  }
-  return 0;
+  const Operation& entry = operation(call.op);
+  return elements(call, entry.in, entry.alone == Alone::in);
 }
 
 std::size_t out_elements(const Case& call) {
-  const std::size_t all = call.count * static_cast<std::size_t>(call.ranks);
-  switch (call.op) {
-    case Op::barrier:
-    case Op::barrier_ordered:
-      return 0;
-    case Op::broadcast:
-    case Op::all_reduce:
-    case Op::scatter:
-    case Op::reduce_scatter:
-      return call.count;
-    case Op::reduce:
-      return call.rank == call.root ? call.count : 0;
-    case Op::gather:
-      return call.rank == call.root ? all : 0;
-    case Op::all_gather:
-    case Op::all_to_all:
-      return all;
-    case Op::ping_pong:
-    case Op::bidirectional:
-      return call.rank < 2 ? call.count : 0;
-  }
-  return 0;
+  const Operation& entry = operation(call.op);
+  return elements(call, entry.out, entry.alone == Alone::out);
 }
-
-bool one_buffer(Op op) { return op == Op::broadcast || op == Op::all_reduce; }
 
 void fill(const Case& call, std::span<std::byte> in, std::span<std::byte> out) {
   if (!out.empty()) std::memset(out.data(), unwritten, out.size());
-  const bool silent = call.op == Op::broadcast && call.rank != call.root;
-  if (one_buffer(call.op)) {
+  const Operation& entry = operation(call.op);
+  const bool silent = entry.rooted() && call.rank != call.root;
+  if (entry.one_buffer()) {
     if (!silent) repeat(given_by(call, call.rank, 0), out);
     return;
   }

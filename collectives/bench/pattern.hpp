@@ -31,8 +31,6 @@ struct Case {
 /// Elements that this rank's buffers hold; 0 where the call neither reads nor writes it.
 std::size_t in_elements(const Case& call);
 std::size_t out_elements(const Case& call);
-/// The call works on `out` alone: broadcast and all_reduce.
-bool one_buffer(Op op);
 
 /// Fills what this rank gives: `in`, or `out` where there is one buffer. A buffer that only
 /// receives is filled with what cannot be a result.

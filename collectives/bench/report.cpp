@@ -54,7 +54,7 @@ const char* sharing_text(const Site& site, const Settings& settings) {
 }
 
 std::string root_text(const Operation& entry, const Settings& settings) {
-  if (!entry.rooted) return "-";
+  if (!entry.rooted()) return "-";
   return settings.root ? std::to_string(*settings.root) : "rotate";
 }
 
@@ -103,8 +103,8 @@ std::string row_text(const Row& row, const Site& site, const Settings& settings)
   const Operation& entry = operation(row.op);
   return with_host(
       fmt::format(fmt::runtime(columns), entry.name, row.amount.bytes, row.amount.count,
-                  entry.sized ? to_string(settings.dtype) : "-",
-                  entry.reduces ? to_string(settings.redop) : "-", root_text(entry, settings),
+                  entry.sized() ? to_string(settings.dtype) : "-",
+                  entry.reduces() ? to_string(settings.redop) : "-", root_text(entry, settings),
                   figure(row.time_us), figure(algorithm_bandwidth(row)),
                   figure(bus_bandwidth(row, site.ranks)), row.wrong, figure(row.p50_us),
                   figure(row.p99_us), figure(row.max_us)),
@@ -137,7 +137,7 @@ std::string json_text(const Site& site, const Settings& settings, std::span<cons
     line["op"] = entry.name;
     line["size"] = row.amount.bytes;
     line["count"] = row.amount.count;
-    if (entry.rooted) line["root"] = root_text(entry, settings);
+    if (entry.rooted()) line["root"] = root_text(entry, settings);
     line["time_us"] = row.time_us;
     line["time_least_us"] = row.least_us;
     line["time_most_us"] = row.most_us;

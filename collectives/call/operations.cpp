@@ -18,8 +18,6 @@ using transport::Op;
 
 namespace {
 
-/// Beyond so many bytes of all ranks together, each passes on what the ranks before came to.
-constexpr std::size_t scan_gathered_max = 64u << 10;
 /// In memory that ranks share, so many bytes of all of them are gathered at a time.
 constexpr std::size_t scan_chunk_max = 1u << 20;
 
@@ -135,11 +133,12 @@ void all_to_all_v(Call& call, const std::byte* in, const Offsets& in_parts, std:
 }
 
 void scan(Call& call, BytesView in, std::byte* out, const Reducer& reducer, int ranks) {
-  const auto n = static_cast<std::size_t>(call.size());
-  if (call.shm() == nullptr && in.size() * n > scan_gathered_max &&
-      reducer.freedom() != Freedom::none) {
+  const algorithms::Topology here{
+      .ranks = call.size(), .shared = call.shm() != nullptr, .freedom = reducer.freedom()};
+  if (call.table().select(Op::scan, in.size(), here).algorithm == Algorithm::chain) {
     return algorithms::scan_chain(call, in, out, reducer, ranks);
   }
+  const auto n = static_cast<std::size_t>(call.size());
   // Every rank has all ranks' data, a chunk at a time, and reduces what is before it.
   const std::size_t element = reducer.element_bytes();
   const std::size_t chunk_max = std::max<std::size_t>(scan_chunk_max / n / element, 1) * element;

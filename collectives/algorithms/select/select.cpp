@@ -79,6 +79,9 @@ constexpr std::array lines = {
         .name = "shared.reduce.one_shot",
         .choice = at_once},
     Row{.op = Op::reduce, .shared = true, .choice = in_slices},
+    Row{.op = Op::scan,
+        .shared = true,
+        .choice = {Algorithm::gathered, "up to 1 MiB of all ranks with one synchronisation"}},
     Row{.op = Op::gather, .shared = true, .choice = through_slots},
     Row{.op = Op::scatter, .shared = true, .choice = in_pieces},
 
@@ -268,6 +271,16 @@ constexpr std::array lines = {
         .name = "links.all_to_all.bruck",
         .choice = {Algorithm::bruck, "log2 n messages of many small parts"}},
     Row{.op = Op::all_to_all, .choice = {Algorithm::direct, "no byte is sent twice"}},
+
+    Row{.op = Op::scan,
+        .measure = Measure::all,
+        .most = 64 * KiB,
+        .name = "links.scan.gathered",
+        .choice = {Algorithm::gathered, "the fewest rounds"}},
+    Row{.op = Op::scan,
+        .freedom = Freedom::extends,
+        .choice = {Algorithm::chain, "each rank sends and receives its data's size once"}},
+    Row{.op = Op::scan, .choice = {Algorithm::gathered, "it cannot be taken apart"}},
 };
 static_assert(lines.size() < 256);
 
@@ -311,6 +324,8 @@ const char* to_string(Algorithm algorithm) noexcept {
       return "chain";
     case Algorithm::kept_part:
       return "part of an all_reduce";
+    case Algorithm::gathered:
+      return "gathered";
   }
   return "";
 }

@@ -36,6 +36,7 @@ enum class Algorithm : std::uint8_t {
   slices,   ///< Every rank of a node speaks for its part of the data, which the node reduces first.
   chain,    ///< The same, but each node reduces onto what those before it came to.
   kept_part,  ///< All ranks get everything, and each keeps its part.
+  gathered,   ///< All ranks get everything, and each reduces what is before it.
 };
 /// "in parts"... A static string; never null.
 const char* to_string(Algorithm algorithm) noexcept;
@@ -113,8 +114,8 @@ class Table {
   /// `name` is that of a line.
   void set_limit(std::string_view name, std::size_t most);
 
-  /// `bytes` are those of the buffer for broadcast, reduce and all_reduce, and what one rank gives
-  /// one other, or all, for the others.
+  /// `bytes` are those of the buffer for broadcast, reduce, all_reduce and scans, and what one rank
+  /// gives one other, or all, for the others. An exscan goes as a scan does.
   Choice select(transport::Op op, std::size_t bytes, const Topology& topology) const;
   /// What it comes to for these ranks, a line for each range of sizes.
   std::string explain(const Topology& topology) const;

@@ -134,6 +134,7 @@ const Table& built_in_table() {
 }
 
 Choice Table::select(Op op, std::size_t bytes, const Topology& topology) const {
+  if (op == Op::exscan) op = Op::scan;
   for (std::size_t i = first_[static_cast<std::size_t>(op)]; i < rows_.size(); ++i) {
     const Row& row = rows_[i];
     if (row.op == op && row.holds(bytes, topology)) return row.choice;

@@ -43,8 +43,9 @@ std::shared_ptr<const Table> shared(Table table) {
 
 TEST_CASE("the table") {
   SUBCASE("has a line for every call, size and number of ranks") {
-    for (const Op op : {Op::barrier, Op::broadcast, Op::reduce, Op::all_reduce, Op::all_gather,
-                        Op::gather, Op::scatter, Op::reduce_scatter, Op::all_to_all}) {
+    for (const Op op :
+         {Op::barrier, Op::broadcast, Op::reduce, Op::all_reduce, Op::all_gather, Op::gather,
+          Op::scatter, Op::reduce_scatter, Op::all_to_all, Op::scan, Op::exscan}) {
       for (const int ranks : {1, 2, 3, 16, 17, 1000, 100'000}) {
         for (const std::size_t bytes : {0UL, 1UL, 4096UL, 1UL << 20, 1UL << 40}) {
           CHECK_FALSE(built_in_table().select(op, bytes, {ranks}).why.empty());
@@ -116,6 +117,17 @@ TEST_CASE("the table") {
     CHECK(algorithm(Op::all_gather, 1 << 20, true, false, Freedom::none) == Algorithm::ring);
     CHECK(algorithm(Op::reduce_scatter, 1 << 20, true, true, Freedom::any) == Algorithm::chain);
     CHECK(algorithm(Op::reduce_scatter, 1 << 20, true, false, Freedom::any) == Algorithm::in_parts);
+  }
+  SUBCASE("gathers for small scans, and for those that cannot be taken apart") {
+    const auto scan = [](std::size_t bytes, bool is_shared, Freedom freedom) {
+      return built_in_table()
+          .select(Op::scan, bytes, {.ranks = 4, .shared = is_shared, .freedom = freedom})
+          .algorithm;
+    };
+    CHECK(scan(16 << 10, false, Freedom::extends) == Algorithm::gathered);
+    CHECK(scan((16 << 10) + 1, false, Freedom::extends) == Algorithm::chain);
+    CHECK(scan(1 << 30, false, Freedom::none) == Algorithm::gathered);
+    CHECK(scan(1 << 30, true, Freedom::any) == Algorithm::gathered);
   }
   SUBCASE("explains itself") {
     const std::string text = built_in_table().explain({4});

@@ -34,12 +34,14 @@ std::string refusal(const Words& words) {
 
 }  // namespace
 
-TEST_CASE("on a device there are no barriers, and nothing to explain") {
+TEST_CASE("on a device there are no barriers and no scans, and nothing to explain") {
   CHECK(parsed({}).device == Device::host);
   const Settings settings = parsed({"--device", "cuda"});
   CHECK(settings.device == Device::cuda);
-  CHECK(settings.ops.size() == operations().size() - 2);
+  CHECK(settings.ops.size() == operations().size() - 4);
   CHECK(refusal({"--device", "cuda", "--ops", "barrier"}).find("barriers move no buffers") !=
+        std::string::npos);
+  CHECK(refusal({"--device", "cuda", "--ops", "scan"}).find("NCCL has no scan") !=
         std::string::npos);
   CHECK(refusal({"--device", "cuda", "--explain"}).find("NCCL_DEBUG=INFO") != std::string::npos);
   CHECK(refusal({"--device", "cuda", "--calibrate", "table"}).find("is of host buffers") !=
@@ -152,6 +154,7 @@ TEST_CASE("amounts and bandwidths are those of nccl-tests") {
   CHECK(amount_for(operation(Op::all_gather), 4096, 4, 4) == Amount{256, 4096});
   CHECK(amount_for(operation(Op::all_to_all), 4100, 4, 3) == Amount{341, 4092});
   CHECK(amount_for(operation(Op::reduce_scatter), 4, 8, 4) == Amount{1, 32});
+  CHECK(amount_for(operation(Op::scan), 4096, 4, 4) == Amount{1024, 4096});
   CHECK(amount_for(operation(Op::barrier), 4096, 4, 4) == Amount{});
   Row row;
   row.op = Op::all_reduce;
@@ -162,6 +165,8 @@ TEST_CASE("amounts and bandwidths are those of nccl-tests") {
   row.op = Op::all_gather;
   CHECK(bus_bandwidth(row, 4) == doctest::Approx(0.75));
   row.op = Op::broadcast;
+  CHECK(bus_bandwidth(row, 4) == doctest::Approx(1.0));
+  row.op = Op::exscan;
   CHECK(bus_bandwidth(row, 4) == doctest::Approx(1.0));
 }
 
@@ -211,6 +216,10 @@ TEST_CASE("--explain: a line for each row, by the table or by the memory that is
             "all_reduce          67108864 B  chain: "));
   const Settings any = parsed({"--any-order", "--ops=all_reduce", "--sizes=64M"});
   CHECK(has(explain_text(any, nodes, algorithms::built_in_table()), "67108864 B  slices: "));
+  const Settings scans = parsed({"--ops=scan,exscan", "--sizes=64,64M"});
+  const std::string scanned = explain_text(scans, {.ranks = 4}, algorithms::built_in_table());
+  CHECK(has(scanned, "scan                      64 B  gathered: "));
+  CHECK(has(scanned, "exscan              67108864 B  chain: "));
 }
 
 TEST_CASE("quantiles by nearest rank") {
