@@ -27,37 +27,38 @@ std::vector<int> ranks_at(const Layout& layout, int index) {
 class Packing {
  public:
   Packing(const Layout& layout, std::size_t each)
-      : Packing(layout, equal_parts(layout.ranks(), each)) {}
-  Packing(const Layout& layout, const Offsets& parts)
-      : layout_(layout), of_rank_(static_cast<std::size_t>(layout.ranks())) {
-    std::size_t end = 0;
+      : Packing(layout, Offsets(layout.ranks(), each)) {}
+  Packing(const Layout& layout, Offsets parts)
+      : layout_(layout),
+        parts_(std::move(parts)),
+        of_rank_(static_cast<std::size_t>(layout.ranks())) {
     for (int node = 0; node < layout.nodes(); ++node) {
+      std::size_t bytes = 0;
       for (const int rank : layout.members(node)) {
-        of_rank_[static_cast<std::size_t>(rank)] = end;
-        end += size_of_part(parts, rank);
+        of_rank_[static_cast<std::size_t>(rank)] = nodes_.back() + bytes;
+        bytes += size_of_part(parts_, rank);
       }
-      nodes_.push_back(end);
+      nodes_.add(bytes);
     }
   }
   std::size_t bytes() const { return nodes_.back(); }
   const Offsets& nodes() const { return nodes_; }
   std::size_t of_rank(int rank) const { return of_rank_[static_cast<std::size_t>(rank)]; }
   std::span<std::byte> of_node(std::byte* packed, int node) const {
-    const auto n = static_cast<std::size_t>(node);
-    return {packed + nodes_[n], nodes_[n + 1] - nodes_[n]};
+    return {packed + begin_of_part(nodes_, node), size_of_part(nodes_, node)};
   }
   /// Those of a node's ranks, counted from its first.
   Offsets parts_of(int node) const {
-    const auto n = static_cast<std::size_t>(node);
     Offsets parts;
-    for (const int rank : layout_.members(node)) parts.push_back(of_rank(rank) - nodes_[n]);
-    parts.push_back(nodes_[n + 1] - nodes_[n]);
+    for (const int rank : layout_.members(node)) parts.add(size_of_part(parts_, rank));
     return parts;
   }
 
  private:
   const Layout& layout_;
-  Offsets of_rank_, nodes_{0};
+  const Offsets parts_;
+  std::vector<std::size_t> of_rank_;
+  Offsets nodes_;
 };
 
 /// A step with the shm group before anything is waited for from other nodes: by it the node's ranks
@@ -149,9 +150,7 @@ void broadcast(Mesh& mesh, const Nodes& nodes, std::span<std::byte> data, int ro
 
 void all_gather_by_leaders(Mesh& mesh, const Nodes& nodes, std::byte* data, const Offsets& parts) {
   const Packing packing(nodes.layout(), parts);
-  const std::size_t each = size_of_part(parts, 0);
-  const bool are_equal = parts == equal_parts(mesh.size(), each);
-  const auto how = are_equal ? shared::Parts::equal : shared::Parts::differing;
+  const auto how = parts.are_equal() ? shared::Parts::equal : shared::Parts::differing;
   const BytesView mine(data + parts[static_cast<std::size_t>(mesh.rank())],
                        size_of_part(parts, mesh.rank()));
   if (nodes.layout().in_order()) return gather_packed(mesh, nodes, mine, data, packing, how);
@@ -251,7 +250,7 @@ void all_gather_in_slices(Mesh& mesh, const Nodes& nodes, std::byte* data, std::
     return std::span(data + static_cast<std::size_t>(rank) * each, each);
   };
   Submesh peers(mesh, nodes.peers(), me);
-  const Offsets parts = equal_parts(layout.most(), each);
+  const Offsets parts(layout.most(), each);
   for (int step = 0; step < n; ++step) {
     // Hands on what came last, or was here, to the next node and to all of this one.
     const int node = (me - step + n) % n;

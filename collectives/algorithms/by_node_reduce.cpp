@@ -27,16 +27,8 @@ std::size_t piece_bytes(const Layout& layout) {
 /// nothing for the others.
 Offsets slices_of(const Nodes& nodes, std::size_t bytes, std::size_t element_bytes) {
   Offsets parts = even_parts(bytes, nodes.layout().fewest(), element_bytes);
-  parts.resize(nodes.layout().members(nodes.node()).size() + 1, bytes);
+  while (parts.count() < nodes.layout().members(nodes.node()).size()) parts.add(0);
   return parts;
-}
-
-std::size_t longest_of(const Offsets& parts) {
-  std::size_t longest = 0;
-  for (std::size_t i = 1; i < parts.size(); ++i) {
-    longest = std::max(longest, parts[i] - parts[i - 1]);
-  }
-  return longest;
 }
 
 /// Reductions of a node's ranks: in a step each member reduces a piece out of the data of all of
@@ -213,7 +205,7 @@ void for_each_window(std::size_t bytes, std::size_t window, const Pass& pass) {
 void fold_in_chain(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* mine, int to,
                    const Offsets& parts, const Reducer& reducer) {
   Chain chain(mesh, nodes, in, reducer);
-  for_each_window(longest_of(parts), piece_bytes(nodes.layout()),
+  for_each_window(parts.longest(), piece_bytes(nodes.layout()),
                   [&](std::size_t offset) { chain.pass(parts, offset, to, mine + offset); });
   chain.finish();
 }
@@ -222,7 +214,7 @@ void fold_in_chain(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* mine
 void fold_here(const Nodes& nodes, BytesView in, std::byte* out, const Offsets& parts,
                const Reducer& reducer, PartialReducer& partials) {
   NodeFold folds(nodes, in, reducer, partials);
-  for_each_window(longest_of(parts), piece_bytes(nodes.layout()), [&](std::size_t offset) {
+  for_each_window(parts.longest(), piece_bytes(nodes.layout()), [&](std::size_t offset) {
     folds.turn_to(parts, offset);
     folds.give(parts, offset);
     folds.fold(nullptr, out);
@@ -271,10 +263,8 @@ void reduce_scatter_in_chain(Mesh& mesh, const Nodes& nodes, BytesView in, std::
   Chain chain(mesh, nodes, in, reducer);
   for_each_window(each, piece_bytes(layout), [&](std::size_t offset) {
     for (int node = 0; node < layout.nodes(); ++node) {
-      Offsets parts = equal_parts(layout.most(), each);
       const std::size_t first = static_cast<std::size_t>(layout.rank_at(node, 0)) * each;
-      for (std::size_t& begin : parts) begin += first;
-      chain.pass(parts, offset, node, out + offset);
+      chain.pass(Offsets(layout.most(), each, first), offset, node, out + offset);
     }
   });
   chain.finish();

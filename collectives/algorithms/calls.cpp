@@ -110,21 +110,21 @@ void gather(Mesh& mesh, BytesView mine, std::byte* all, int root) {
   if (algorithm_of(Op::gather, mine.size(), mesh) == Algorithm::tree) {
     return gather_tree(mesh, mine, all, root);
   }
-  gather_direct(mesh, mine, all, equal_parts(mesh.size(), mine.size()), root);
+  gather_direct(mesh, mine, all, Offsets(mesh.size(), mine.size()), root);
 }
 
 void scatter(Mesh& mesh, const std::byte* all, std::span<std::byte> mine, int root) {
   if (algorithm_of(Op::scatter, mine.size(), mesh) == Algorithm::tree) {
     return scatter_tree(mesh, all, mine, root);
   }
-  scatter_direct(mesh, all, mine, equal_parts(mesh.size(), mine.size()), root);
+  scatter_direct(mesh, all, mine, Offsets(mesh.size(), mine.size()), root);
 }
 
 void all_to_all(Mesh& mesh, const std::byte* in, std::byte* out, std::size_t each) {
   if (algorithm_of(Op::all_to_all, each, mesh) == Algorithm::bruck) {
     return all_to_all_bruck(mesh, in, out, each);
   }
-  const Offsets parts = equal_parts(mesh.size(), each);
+  const Offsets parts(mesh.size(), each);
   all_to_all_direct(mesh, in, parts, out, parts);
 }
 

@@ -137,19 +137,24 @@ template <Op op>
   make(op, what);
 }
 
-void Communicator::State::make(const CollectiveCall& what) {
-  const auto make_one = [&]<std::size_t... row>(std::index_sequence<row...>) {
-    static_cast<void>(
-        ((shapes[row].op == what.op && (make_of<shapes[row].op>(what), true)) || ...));
+/// Where the operation is a constant, nothing is left of the search.
+[[gnu::always_inline]] inline void Communicator::State::make_by(Op op, const CollectiveCall& what) {
+  const auto make_one = [&]<std::size_t... row>(std::index_sequence<row...>)
+      __attribute__((always_inline)) {
+    static_cast<void>(((shapes[row].op == op && (make_of<shapes[row].op>(what), true)) || ...));
   };
   make_one(std::make_index_sequence<shapes.size()>());
 }
 
-void Communicator::State::run(CollectiveCall what) {
+void Communicator::State::make(const CollectiveCall& what) { make_by(what.op, what); }
+
+[[gnu::always_inline]] inline void Communicator::State::run(CollectiveCall&& what) {
+  const Op op = what.op;  // A constant here, which it is not after another thread's word was read.
   what.forget_unused(group.rank);
   what.traffic = traffic;
-  if (what.device() >= 0) return run_on_device(device::request(what), *what.options);
-  make(what);
+  if (what.device() >= 0) [[unlikely]]
+    return run_on_device(device::request(what), *what.options);
+  make_by(op, what);
 }
 
 void Communicator::prepare_device(int device, const Options& options) {

@@ -40,20 +40,20 @@ Bytes encoded(const Call& call, const Tree& value) {
 }
 
 Offsets offsets_of(const Call& call, std::span<const std::uint64_t> sizes) {
-  Offsets parts{0};
+  Offsets parts;
   for (const std::uint64_t size : sizes) {
     if (size > object_bytes_max) {
       throw Error(Errc::internal, call.label() + ": a rank announced " + std::to_string(size) +
                                       " bytes, which is more than it may send");
     }
-    parts.push_back(parts.back() + size);
+    parts.add(size);
   }
   return parts;
 }
 
 std::vector<Tree> decoded(BytesView all, const Offsets& parts) {
   std::vector<Tree> values;
-  for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
+  for (std::size_t i = 0; i < parts.count(); ++i) {
     values.push_back(Tree::decode(all.subspan(parts[i], parts[i + 1] - parts[i])));
   }
   return values;

@@ -68,8 +68,6 @@ class Call final : public Mesh, public transport::WaitPolicy {
   }
   /// The argument behind the fingerprint's hash; what it borrows is borrowed for the call's life.
   void explain(const Argument& argument) { frame_.argument = argument; }
-  /// Room for the offsets of equal parts, which stays as it is from call to call.
-  std::vector<std::size_t>& kept_parts() const { return setting().kept.parts; }
   BufferPool& buffer_pool() override { return setting().kept.buffer_pool; }
   const algorithms::Table& table() const override { return setting().mesh.table(); }
   int rank() const override { return setting().group.rank; }

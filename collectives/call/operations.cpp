@@ -21,15 +21,6 @@ namespace {
 /// In memory that ranks share, so many bytes of all of them are gathered at a time.
 constexpr std::size_t scan_chunk_max = 1u << 20;
 
-/// Kept for the next call: small collectives take less time than an allocation.
-const Offsets& equal(Call& call, std::size_t each) {
-  Offsets& kept = call.kept_parts();
-  if (kept.size() != static_cast<std::size_t>(call.size()) + 1 || kept[1] != each) {
-    kept = algorithms::equal_parts(call.size(), each);
-  }
-  return kept;
-}
-
 /// How the ranks go about it by their nodes; nothing of that: as if each had one of its own.
 Algorithm by_nodes(const Call& call, Op op, std::size_t bytes, Freedom freedom = Freedom::none) {
   if (call.nodes() == nullptr) return Algorithm::direct;
@@ -86,11 +77,12 @@ void all_reduce(Call& call, std::span<std::byte> data, const Reducer& reducer) {
 }
 
 void all_gather(Call& call, std::byte* data, std::size_t each) {
+  if (auto* shm = call.shm()) return shared::all_gather(*shm, data, Offsets(call.size(), each));
   const Algorithm how = by_nodes(call, Op::all_gather, each);
   if (how == Algorithm::slices) {
     return by_node::all_gather_in_slices(call, *call.nodes(), data, each);
   }
-  all_gather_v(call, data, equal(call, each));
+  all_gather_v(call, data, Offsets(call.size(), each));
 }
 
 void all_gather_v(Call& call, std::byte* data, const Offsets& parts) {
@@ -107,7 +99,7 @@ void reduce_scatter(Call& call, BytesView in, std::byte* out, std::size_t each,
   if (by_nodes(call, Op::reduce_scatter, each, reducer.freedom()) == Algorithm::chain) {
     return by_node::reduce_scatter_in_chain(call, *call.nodes(), in, out, each, reducer);
   }
-  reduce_scatter_v(call, in, out, equal(call, each), reducer);
+  reduce_scatter_v(call, in, out, Offsets(call.size(), each), reducer);
 }
 
 void reduce_scatter_v(Call& call, BytesView in, std::byte* out, const Offsets& parts,
@@ -118,7 +110,7 @@ void reduce_scatter_v(Call& call, BytesView in, std::byte* out, const Offsets& p
 
 void all_to_all(Call& call, const std::byte* in, std::byte* out, std::size_t each) {
   if (auto* shm = call.shm()) {
-    const Offsets& parts = equal(call, each);
+    const Offsets parts(call.size(), each);
     return shared::all_to_all(*shm, in, parts, out, parts, Parts::equal);
   }
   algorithms::all_to_all(call, in, out, each);
@@ -157,10 +149,8 @@ void scan(Call& call, BytesView in, std::byte* out, const Reducer& reducer, int 
 }
 
 void gather(Call& call, BytesView mine, std::byte* all, int root) {
-  const Offsets parts =
-      call.rank() == root ? algorithms::equal_parts(call.size(), mine.size()) : Offsets{};
   if (auto* shm = call.shm()) {
-    return shared::gather(*shm, mine, all, parts, root, Parts::equal);
+    return shared::gather(*shm, mine, all, Offsets(call.size(), mine.size()), root, Parts::equal);
   }
   if (by_nodes(call, Op::gather, mine.size()) == Algorithm::leaders) {
     return by_node::gather_by_leaders(call, *call.nodes(), mine, all, root);
@@ -176,10 +166,8 @@ void gather_v(Call& call, BytesView mine, std::byte* all, const Offsets& parts, 
 }
 
 void scatter(Call& call, const std::byte* all, std::span<std::byte> mine, int root) {
-  const Offsets parts =
-      call.rank() == root ? algorithms::equal_parts(call.size(), mine.size()) : Offsets{};
   if (auto* shm = call.shm()) {
-    return shared::scatter(*shm, all, mine, parts, root, Parts::equal);
+    return shared::scatter(*shm, all, mine, Offsets(call.size(), mine.size()), root, Parts::equal);
   }
   if (by_nodes(call, Op::scatter, mine.size()) == Algorithm::leaders) {
     return by_node::scatter_by_leaders(call, *call.nodes(), all, mine, root);

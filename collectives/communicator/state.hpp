@@ -134,11 +134,12 @@ struct __attribute__((visibility("hidden"))) Communicator::State
 
   /// A collective of this library's: its arguments are checked, then it runs, on its device or
   /// here.
-  void run(CollectiveCall what);
+  void run(CollectiveCall&& what);
   /// The same with buffers that lie here, and are used; `op`, which is the call's, is a constant.
   void make(const CollectiveCall& what);
   template <bool is_settled = false>
   void make(transport::Op op, const CollectiveCall& what);
+  void make_by(transport::Op op, const CollectiveCall& what);
   template <transport::Op op>
   void make_of(const CollectiveCall& what);
   /// The ranks' nodes are known, and the program's calls are its own.

@@ -27,7 +27,7 @@ void add_copy(Plan& plan, const void* from, void* to, std::size_t bytes) {
 
 /// The place of each rank's part, in bytes; `own` is this rank's.
 Offsets parts_of(const Call& call, const CollectiveCall& what, const ConstTensorView& own) {
-  if (!shape_of(what.op).has_counts) return algorithms::equal_parts(call.size(), own.bytes());
+  if (!shape_of(what.op).has_counts) return {call.size(), own.bytes()};
   return algorithms::parts_of(what.counts, size_of(own.dtype));
 }
 
@@ -137,7 +137,7 @@ void add_steps(Plan& plan, const Call& call, const CollectiveCall& what) {
       return add_reduces(plan, call, what);
     case Op::all_to_all: {
       const std::size_t ranks = static_cast<std::size_t>(call.size());
-      const Offsets parts = algorithms::equal_parts(call.size(), what.in.bytes() / ranks);
+      const Offsets parts(call.size(), what.in.bytes() / ranks);
       return add_exchange(plan, call, what, parts, parts);
     }
     case Op::all_to_all_v:

@@ -20,8 +20,8 @@ void all_gather_ring(Mesh& mesh, std::byte* data, const Offsets& parts, int firs
 void all_gather_bruck(Mesh& mesh, std::byte* data, const Offsets& parts) {
   const int n = mesh.size(), me = mesh.rank();
   // This rank holds its own part, then that of the next rank, and so on.
-  Offsets held{0};
-  for (int i = 0; i < n; ++i) held.push_back(held.back() + size_of_part(parts, (me + i) % n));
+  Offsets held;
+  for (int i = 0; i < n; ++i) held.add(size_of_part(parts, (me + i) % n));
   const auto room = mesh.buffer_pool().take(held.back());
   const auto run = [&](int first, int count) {
     const auto from = static_cast<std::size_t>(first);

@@ -6,7 +6,7 @@ namespace dlaunch::algorithms {
 
 void all_reduce_bruck(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer) {
   const int n = mesh.size();
-  const Offsets parts = equal_parts(n, data.size());
+  const Offsets parts(n, data.size());
   const auto all = mesh.buffer_pool().take(parts.back());
   std::vector<const std::byte*> inputs;
   for (int rank = 0; rank < n; ++rank) {

@@ -30,10 +30,8 @@ class InParts {
         inputs_(static_cast<std::size_t>(n_)) {
     const auto others = static_cast<std::size_t>(std::max(n_ - 1, 1));
     chunk_ = std::clamp(scratch_bytes_max / 2 / others / 64 * 64, chunk_bytes_min, chunk_bytes_max);
-    std::size_t longest = 0;
-    for (int rank = 0; rank < n_; ++rank) longest = std::max(longest, size_of_part(parts, rank));
     // One even if all parts are empty, so that the ranks compare their calls.
-    chunks_ = std::max<std::size_t>((longest + chunk_ - 1) / chunk_, 1);
+    chunks_ = std::max<std::size_t>((parts.longest() + chunk_ - 1) / chunk_, 1);
     room_ = n_ == 1 ? 0 : std::min(size_of_part(parts, me_), chunk_);
     scratch_ = mesh.buffer_pool().take(2 * others * room_);
   }

@@ -67,9 +67,7 @@ void for_each_chunk(std::span<std::byte> data, const Use& use) {
 /// Parts go round the ring and are reduced at every rank; each ends at its owner, whole.
 void fold_round_ring(Mesh& mesh, const Partials& partials, const Offsets& parts) {
   const int n = mesh.size(), me = mesh.rank();
-  std::size_t longest = 0;
-  for (int rank = 0; rank < n; ++rank) longest = std::max(longest, size_of_part(parts, rank));
-  const auto came = mesh.buffer_pool().take(partials.scaled(longest));
+  const auto came = mesh.buffer_pool().take(partials.scaled(parts.longest()));
   const auto part = [&](int distance) {
     const auto index = static_cast<std::size_t>((me - distance + 2 * n) % n);
     return partials.of(parts[index], parts[index + 1]);

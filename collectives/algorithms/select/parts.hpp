@@ -6,12 +6,47 @@
 
 namespace dlaunch::algorithms {
 
-/// The n + 1 offsets at which the ranks' parts begin and end.
-using Offsets = std::vector<std::size_t>;
-Offsets equal_parts(int ranks, std::size_t each);
+/// Where the ranks' parts begin and end, packed one behind the other. A value; one of equal parts
+/// takes no memory.
+class Offsets {
+ public:
+  /// Of no parts, to which add() adds.
+  Offsets() = default;
+  /// Equal ones, as many as there are ranks; the first begins at `first`.
+  Offsets(int ranks, std::size_t each, std::size_t first = 0)
+      : count_(static_cast<std::size_t>(ranks)), each_(each), first_(first) {}
+  /// One more part.
+  void add(std::size_t bytes) {
+    if (ends_.empty()) ends_.push_back(first_);
+    ends_.push_back(ends_.back() + bytes);
+    ++count_;
+  }
+
+  std::size_t count() const { return count_; }
+  /// The beginning of the `i`-th part, and the end of the one before.
+  std::size_t operator[](std::size_t i) const {
+    return ends_.empty() ? first_ + i * each_ : ends_[i];
+  }
+  /// The end of the last one.
+  std::size_t back() const { return (*this)[count_]; }
+  std::size_t longest() const { return ends_.empty() ? (count_ > 0 ? each_ : 0) : find_longest(); }
+  bool are_equal() const { return longest() * count_ == back() - first_; }
+
+ private:
+  std::size_t find_longest() const;
+
+  std::size_t count_ = 0;
+  std::size_t each_ = 0;           ///< If `ends_` is empty.
+  std::size_t first_ = 0;          ///< The beginning of the first one.
+  std::vector<std::size_t> ends_;  ///< The same, and the end of each.
+};
+
 Offsets parts_of(std::span<const std::size_t> counts, std::size_t element_bytes);
 /// Whole elements, as equal as can be, the first ones longer.
 Offsets even_parts(std::size_t bytes, int ranks, std::size_t element_bytes);
+inline std::size_t begin_of_part(const Offsets& parts, int rank) {
+  return parts[static_cast<std::size_t>(rank)];
+}
 inline std::size_t size_of_part(const Offsets& parts, int rank) {
   const auto r = static_cast<std::size_t>(rank);
   return parts[r + 1] - parts[r];

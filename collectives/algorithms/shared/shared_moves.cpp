@@ -25,18 +25,6 @@ std::size_t within(std::size_t size, std::size_t begin, std::size_t chunk) {
   return std::min(chunk, size - std::min(size, begin));
 }
 
-std::size_t begin_of_part(const Offsets& parts, int member) {
-  return parts[static_cast<std::size_t>(member)];
-}
-
-std::size_t longest_of(const Offsets& parts) {
-  std::size_t longest = 0;
-  for (std::size_t i = 1; i < parts.size(); ++i) {
-    longest = std::max(longest, parts[i] - parts[i - 1]);
-  }
-  return longest;
-}
-
 /// A slot holds a piece for each member, of whole cache lines.
 std::size_t piece_bytes(const ShmGroup& shm) {
   return ShmGroup::slot_bytes / static_cast<std::size_t>(shm.size()) / 64 * 64;
@@ -44,7 +32,7 @@ std::size_t piece_bytes(const ShmGroup& shm) {
 
 std::vector<std::size_t> sizes_of(const Offsets& parts) {
   std::vector<std::size_t> sizes;
-  for (std::size_t i = 1; i < parts.size(); ++i) sizes.push_back(parts[i] - parts[i - 1]);
+  for (std::size_t i = 0; i < parts.count(); ++i) sizes.push_back(parts[i + 1] - parts[i]);
   return sizes;
 }
 
@@ -125,10 +113,25 @@ void broadcast(ShmGroup& shm, std::span<std::byte> data, int root) {
   }
 }
 
+/// It fits into the flag line.
+static void all_gather_in_line(ShmGroup& shm, std::byte* data, const Offsets& parts) {
+  const int me = shm.rank();
+  shm.open();
+  put(shm.payload(), data + begin_of_part(parts, me), size_of_part(parts, me));
+  shm.publish();
+  for (int member = 0; member < shm.size(); ++member) {
+    if (member == me) continue;
+    shm.wait(member);
+    put(data + begin_of_part(parts, member), shm.payload_of(member), size_of_part(parts, member));
+  }
+}
+
 void all_gather(ShmGroup& shm, std::byte* data, const Offsets& parts) {
   const int me = shm.rank(), n = shm.size();
-  const std::size_t longest = longest_of(parts);
-  const bool in_line = serving(Op::all_gather, longest, shm) == Algorithm::flag_line;
+  const std::size_t longest = parts.longest();
+  if (serving(Op::all_gather, longest, shm) == Algorithm::flag_line) {
+    return all_gather_in_line(shm, data, parts);
+  }
   const bool offers = pays_to_offer(Op::all_gather, longest, shm);
   const std::byte* mine = data + begin_of_part(parts, me);
   Sources sources(shm);
@@ -141,7 +144,7 @@ void all_gather(ShmGroup& shm, std::byte* data, const Offsets& parts) {
     shm.open();
     if (k == 0 && offers) sources.offer(mine, size_of_part(parts, me));
     const bool in_place = offers && sources.of(me) != nullptr;
-    if (!in_place) put(in_line ? shm.payload() : shm.slot(), mine + begin, piece(me));
+    if (!in_place) put(shm.slot(), mine + begin, piece(me));
     shm.publish();
     for (int i = 1; i < n; ++i) {
       const int member = (me + i) % n;
@@ -152,7 +155,7 @@ void all_gather(ShmGroup& shm, std::byte* data, const Offsets& parts) {
         // The first step is the whole of it.
         if (k == 0) put(to, sources.of(member), size_of_part(parts, member));
       } else {
-        put(to, in_line ? shm.payload_of(member) : shm.slot_of(member), piece(member));
+        put(to, shm.slot_of(member), piece(member));
       }
     }
     if (offers && sources.all()) break;
@@ -164,7 +167,7 @@ void reduce_scatter(ShmGroup& shm, BytesView in, std::byte* out, const Offsets& 
                     const Reducer& reducer) {
   const int me = shm.rank(), n = shm.size();
   const std::size_t room = piece_bytes(shm);
-  const std::size_t longest = longest_of(parts);
+  const std::size_t longest = parts.longest();
   const std::size_t chunks = chunks_of(longest, room);
   const bool offers = pays_to_offer(Op::reduce_scatter, longest, shm);
   Sources sources(shm);
@@ -279,7 +282,7 @@ void scatter(ShmGroup& shm, const std::byte* all, std::span<std::byte> mine, con
 void all_to_all(ShmGroup& shm, const std::byte* in, const Offsets& in_parts, std::byte* out,
                 const Offsets& out_parts, Parts how) {
   const int me = shm.rank(), n = shm.size();
-  std::size_t longest = longest_of(in_parts);
+  std::size_t longest = in_parts.longest();
   if (how == Parts::differing) {
     std::vector<std::optional<std::size_t>> takes;
     for (const std::size_t bytes : sizes_of(out_parts)) takes.emplace_back(bytes);

@@ -39,7 +39,6 @@ class Aborted {
 
 /// Things that a communicator's call leaves to the next one, which need not make them again.
 struct Kept {
-  std::vector<std::size_t> parts;
   BufferPool buffer_pool;
 };
 

@@ -168,7 +168,7 @@ void moves(Mesh& mesh, std::size_t each) {
   for (int rank = 0; rank < n; ++rank) {
     put(everything, static_cast<std::size_t>(rank) * each, pattern(rank, each));
   }
-  const Offsets parts = equal_parts(n, each);
+  const Offsets parts(n, each);
   const auto gathers = [&](const char* name, const auto& algorithm) {
     Bytes all(ranks * each);
     put(all, r * each, pattern(me, each));

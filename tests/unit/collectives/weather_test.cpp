@@ -71,7 +71,7 @@ void call_one(Mesh& mesh, std::mt19937_64& random) {
   }
   const Reduction adding(ReduceOp::sum);
   const Reducer reducer(adding, DType::i32, false);
-  const Offsets parts = equal_parts(n, count * sizeof(std::int32_t));
+  const Offsets parts(n, count * sizeof(std::int32_t));
   const auto all_reduced = [&](const auto& algorithm) {
     algorithm(mesh, bytes_of(mine), reducer);
     require(mine == sum, "a wrong sum");
