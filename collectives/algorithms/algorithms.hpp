@@ -1,33 +1,82 @@
 #pragma once
 
 #include "collectives/algorithms/select/parts.hpp"
+#include "collectives/algorithms/shared/shared.hpp"
 #include "collectives/reduce/reduce.hpp"
 #include "collectives/transport/message/mesh.hpp"
+#include "collectives/transport/shm/shm_group.hpp"
 
 #include <cstddef>
 #include <span>
 
-/// The calls, each by the algorithm that the table in select/ has for its size.
-/// Plain blocking functions over a Mesh; every rank calls the same one with the same sizes. Sizes
-/// are in bytes and parts are packed in rank order, except where elements are reduced. All work for
-/// any number of ranks from 1 and for empty data. Reductions are of all ranks' own data, by one
-/// rank at least for each element, so that whichever algorithm runs, the bits are the same.
+/// The collectives in bytes, each by the algorithm that the table in select/ has for its size and
+/// its ranks.
+/// Plain blocking functions; every rank calls the same one with the same sizes. Parts are packed in
+/// rank order, except where elements are reduced. All work for any number of ranks from 1 and for
+/// empty data. Reductions are of all ranks' own data, by one rank at least for each element, so
+/// that whichever algorithm runs, the bits are the same. A call may do several of them, one after
+/// the other, if all ranks do.
 namespace dlaunch::algorithms {
 
-void barrier(Mesh& mesh);
-void broadcast(Mesh& mesh, std::span<std::byte> data, int root);
+namespace by_node {
+class Nodes;
+}
+
+/// The ranks of a call, and what they reach each other by. Borrows.
+struct Ranks {
+  Ranks(Mesh& all, transport::ShmGroup* all_share = nullptr, const by_node::Nodes* some = nullptr)
+      : mesh(all), shm(all_share), nodes(some) {}
+
+  Mesh& mesh;                   ///< Messages, of which all are capable.
+  transport::ShmGroup* shm;     ///< The memory that all of them share; or null.
+  const by_node::Nodes* nodes;  ///< Their nodes, if some of them share memory; or null.
+};
+
+/// Small calls between ranks that share memory are what programs wait for most: nothing of the
+/// choice among the others' algorithms is between them and their own.
+namespace apart {
+void barrier(const Ranks& ranks);
+void broadcast(const Ranks& ranks, std::span<std::byte> data, int root);
+void all_reduce(const Ranks& ranks, std::span<std::byte> data, const Reducer& reducer);
+void all_gather(const Ranks& ranks, std::byte* data, const Offsets& parts);
+}  // namespace apart
+
+inline void barrier(const Ranks& ranks) {
+  ranks.shm != nullptr ? shared::barrier(*ranks.shm) : apart::barrier(ranks);
+}
+inline void broadcast(const Ranks& ranks, std::span<std::byte> data, int root) {
+  if (ranks.shm != nullptr) return shared::broadcast(*ranks.shm, data, root);
+  apart::broadcast(ranks, data, root);
+}
 /// The others' `out` is not used. `out` may be `in`.
-void reduce(Mesh& mesh, BytesView in, std::byte* out, int root, const Reducer& reducer);
-void all_reduce(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer);
-/// This rank's own part is in its place already.
-void all_gather(Mesh& mesh, std::byte* data, const Offsets& parts);
-/// `out` may be this rank's part of `in`.
-void reduce_scatter(Mesh& mesh, BytesView in, std::byte* out, const Offsets& parts,
+void reduce(const Ranks& ranks, BytesView in, std::byte* out, int root, const Reducer& reducer);
+inline void all_reduce(const Ranks& ranks, std::span<std::byte> data, const Reducer& reducer) {
+  if (ranks.shm != nullptr) return shared::all_reduce(*ranks.shm, data, reducer);
+  apart::all_reduce(ranks, data, reducer);
+}
+/// This rank's own part is in its place already. All ranks know all parts.
+inline void all_gather(const Ranks& ranks, std::byte* data, const Offsets& parts) {
+  if (ranks.shm != nullptr) return shared::all_gather(*ranks.shm, data, parts);
+  apart::all_gather(ranks, data, parts);
+}
+/// `out` may be this rank's part of `in`. All ranks know all parts.
+void reduce_scatter(const Ranks& ranks, BytesView in, std::byte* out, const Offsets& parts,
                     const Reducer& reducer);
 /// Equal parts. `all` is used on the root alone.
-void gather(Mesh& mesh, BytesView mine, std::byte* all, int root);
-void scatter(Mesh& mesh, const std::byte* all, std::span<std::byte> mine, int root);
+void gather(const Ranks& ranks, BytesView mine, std::byte* all, int root);
+void scatter(const Ranks& ranks, const std::byte* all, std::span<std::byte> mine, int root);
+/// Parts that the root alone knows.
+void gather_v(const Ranks& ranks, BytesView mine, std::byte* all, const Offsets& parts, int root);
+void scatter_v(const Ranks& ranks, const std::byte* all, std::span<std::byte> mine,
+               const Offsets& parts, int root);
 /// `each` bytes from every rank to every rank.
-void all_to_all(Mesh& mesh, const std::byte* in, std::byte* out, std::size_t each);
+void all_to_all(const Ranks& ranks, const std::byte* in, std::byte* out, std::size_t each);
+/// Parts of which a rank knows its own.
+void all_to_all_v(const Ranks& ranks, const std::byte* in, const Offsets& in_parts, std::byte* out,
+                  const Offsets& out_parts);
+/// `out` becomes the reduction of the `in` of the first `before` ranks: this one's number of them
+/// for the ranks before it, and one more with its own. `out` may be `in`, and is not written for
+/// none.
+void scan(const Ranks& ranks, BytesView in, std::byte* out, const Reducer& reducer, int before);
 
 }  // namespace dlaunch::algorithms

@@ -241,8 +241,9 @@ void reduce_by_leaders(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* 
   reducer(inputs, out, in.size() / reducer.element_bytes());
 }
 
-void all_gather_in_slices(Mesh& mesh, const Nodes& nodes, std::byte* data, std::size_t each) {
+void all_gather_in_slices(Mesh& mesh, const Nodes& nodes, std::byte* data, const Offsets& parts) {
   announce(nodes);
+  const std::size_t each = parts.longest();
   const Layout& layout = nodes.layout();
   const int n = layout.nodes(), me = nodes.node();
   const auto part_of = [&](int node) {
@@ -250,7 +251,7 @@ void all_gather_in_slices(Mesh& mesh, const Nodes& nodes, std::byte* data, std::
     return std::span(data + static_cast<std::size_t>(rank) * each, each);
   };
   Submesh peers(mesh, nodes.peers(), me);
-  const Offsets parts(layout.most(), each);
+  const Offsets here(layout.most(), each);
   for (int step = 0; step < n; ++step) {
     // Hands on what came last, or was here, to the next node and to all of this one.
     const int node = (me - step + n) % n;
@@ -260,7 +261,7 @@ void all_gather_in_slices(Mesh& mesh, const Nodes& nodes, std::byte* data, std::
     }
     if (nodes.shm() == nullptr) continue;
     const auto first = static_cast<std::size_t>(layout.rank_at(node, 0));
-    shared::all_gather(*nodes.shm(), data + first * each, parts);
+    shared::all_gather(*nodes.shm(), data + first * each, here);
   }
 }
 

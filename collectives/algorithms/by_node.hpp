@@ -58,8 +58,8 @@ void reduce_by_leaders(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* 
 
 // ---- In slices: every rank of a node speaks for its part of the data. ----
 
-/// As many ranks on each node, in order.
-void all_gather_in_slices(Mesh& mesh, const Nodes& nodes, std::byte* data, std::size_t each);
+/// As many ranks on each node, in order, and equal parts.
+void all_gather_in_slices(Mesh& mesh, const Nodes& nodes, std::byte* data, const Offsets& parts);
 /// Each node reduces, then what the nodes came to is reduced in their order: for freedom
 /// `neighbours` where ranks are in order, else `any`.
 void all_reduce_in_slices(Mesh& mesh, const Nodes& nodes, std::span<std::byte> data,
@@ -74,8 +74,8 @@ void all_reduce_in_chain(Mesh& mesh, const Nodes& nodes, std::span<std::byte> da
                          const Reducer& reducer);
 void reduce_in_chain(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* out, int root,
                      const Reducer& reducer);
-/// As many ranks on each node.
+/// As many ranks on each node, and equal parts.
 void reduce_scatter_in_chain(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* out,
-                             std::size_t each, const Reducer& reducer);
+                             const Offsets& parts, const Reducer& reducer);
 
 }  // namespace dlaunch::algorithms::by_node

@@ -258,8 +258,9 @@ void reduce_in_chain(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* ou
 }
 
 void reduce_scatter_in_chain(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* out,
-                             std::size_t each, const Reducer& reducer) {
+                             const Offsets& parts, const Reducer& reducer) {
   const Layout& layout = nodes.layout();
+  const std::size_t each = parts.longest();
   Chain chain(mesh, nodes, in, reducer);
   for_each_window(each, piece_bytes(layout), [&](std::size_t offset) {
     for (int node = 0; node < layout.nodes(); ++node) {

@@ -1,30 +1,97 @@
 #include "collectives/algorithms/algorithms.hpp"
 #include "collectives/algorithms/by_node.hpp"
 #include "collectives/algorithms/messages/messages.hpp"
-#include "collectives/algorithms/select/select.hpp"
+#include "collectives/algorithms/select/ways.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <type_traits>
+#include <vector>
 
-/// Each call by the algorithm that select() names; a name the table does not have for a call cannot
-/// come.
 namespace dlaunch::algorithms {
 namespace {
 
+using by_node::Nodes;
+using shared::Parts;
 using transport::Op;
+using Buffer = std::span<std::byte>;
 
-Algorithm algorithm_of(Op op, std::size_t bytes, const Mesh& mesh,
-                       Freedom freedom = Freedom::none) {
-  return mesh.table().select(op, bytes, {.ranks = mesh.size(), .freedom = freedom}).algorithm;
+/// Where all ranks have all data, so many bytes of all of them are gathered at a time.
+constexpr std::size_t scan_chunk_max = 1u << 20;
+
+/// An operation's algorithms for ranks that do not all share memory.
+template <class... Arguments>
+struct Served {
+  Op op;
+  Way<Messages, void(Mesh&, Arguments...)> messages[7];
+  Way<ByNode, void(Mesh&, const Nodes&, Arguments...)> by_node[3] = {};
+
+  constexpr bool is_whole() const {
+    return algorithms::is_whole(messages, op) && algorithms::is_whole(by_node, op);
+  }
+};
+
+/// The call's shape, by which its algorithm is selected.
+struct Shape {
+  std::size_t bytes = 0;  ///< As Table::select counts them.
+  Freedom freedom = Freedom::none;
+  bool is_even = true;  ///< Every rank gives as much.
+};
+
+Algorithm select(const Ranks& ranks, Op op, const Shape& shape) {
+  Topology here{.ranks = ranks.mesh.size(), .freedom = shape.freedom};
+  if (ranks.nodes != nullptr) {
+    here = topology_of(ranks.nodes->layout(), shape.freedom);
+    here.is_even = here.is_even && shape.is_even;
+  }
+  return ranks.mesh.table().select(op, shape.bytes, here).algorithm;
+}
+
+template <class... Arguments>
+void run(const Served<Arguments...>& served, const Ranks& ranks, const Shape& shape,
+         std::type_identity_t<Arguments>... arguments) {
+  const Algorithm how = select(ranks, served.op, shape);
+  switch (how.family()) {
+    case Family::messages:
+      return way_of(served.messages, how.as<Messages>())(ranks.mesh, arguments...);
+    case Family::by_node:
+      return way_of(served.by_node, how.as<ByNode>())(ranks.mesh, *ranks.nodes, arguments...);
+    case Family::shared:
+      assert(false && "such ranks have gone another way");
+  }
 }
 
 /// Every rank a node of its own, so that a chain goes from rank to rank.
-by_node::Nodes each_alone(const Mesh& mesh) {
+Nodes each_alone(const Mesh& mesh) {
   std::vector<std::uint64_t> numbers(static_cast<std::size_t>(mesh.size()));
   std::iota(numbers.begin(), numbers.end(), 0);
-  return by_node::Nodes(Layout(numbers), mesh.rank(), nullptr);
+  return Nodes(Layout(numbers), mesh.rank(), nullptr);
 }
 
+void reduce_in_chain(Mesh& mesh, BytesView in, std::byte* out, int root, const Reducer& reducer) {
+  by_node::reduce_in_chain(mesh, each_alone(mesh), in, out, root, reducer);
+}
+void all_reduce_in_chain(Mesh& mesh, Buffer data, const Reducer& reducer) {
+  by_node::all_reduce_in_chain(mesh, each_alone(mesh), data, reducer);
+}
+void all_reduce_tree(Mesh& mesh, Buffer data, const Reducer& reducer) {
+  reduce_tree(mesh, data, data.data(), 0, reducer);
+  broadcast_tree(mesh, data, 0);
+}
+void all_gather_round_ring(Mesh& mesh, std::byte* data, const Offsets& parts) {
+  all_gather_ring(mesh, data, parts);
+}
+void gather_equal(Mesh& mesh, BytesView mine, std::byte* all, int root) {
+  gather_direct(mesh, mine, all, Offsets(mesh.size(), mine.size()), root);
+}
+void scatter_equal(Mesh& mesh, const std::byte* all, Buffer mine, int root) {
+  scatter_direct(mesh, all, mine, Offsets(mesh.size(), mine.size()), root);
+}
+void all_to_all_equal(Mesh& mesh, const std::byte* in, std::byte* out, std::size_t each) {
+  const Offsets parts(mesh.size(), each);
+  all_to_all_direct(mesh, in, parts, out, parts);
+}
 /// Everything to everyone, and this rank's part of it to `out`.
 void keep_part(Mesh& mesh, BytesView in, std::byte* out, const Offsets& parts,
                const Reducer& reducer) {
@@ -32,100 +99,158 @@ void keep_part(Mesh& mesh, BytesView in, std::byte* out, const Offsets& parts,
   if (!in.empty()) std::memcpy(all.get(), in.data(), in.size());
   all_reduce(mesh, {all.get(), in.size()}, reducer);
   const std::size_t bytes = size_of_part(parts, mesh.rank());
-  if (bytes > 0) std::memcpy(out, all.get() + parts[static_cast<std::size_t>(mesh.rank())], bytes);
+  if (bytes > 0) std::memcpy(out, all.get() + begin_of_part(parts, mesh.rank()), bytes);
 }
+
+/// Every rank has all ranks' data, a chunk at a time, and reduces what is before it.
+void scan_gathered(const Ranks& ranks, BytesView in, std::byte* out, const Reducer& reducer,
+                   int before) {
+  const auto n = static_cast<std::size_t>(ranks.mesh.size());
+  const std::size_t element = reducer.element_bytes();
+  const std::size_t chunk_max = std::max<std::size_t>(scan_chunk_max / n / element, 1) * element;
+  const auto all = ranks.mesh.buffer_pool().take(std::min(chunk_max, in.size()) * n);
+  std::vector<const std::byte*> inputs(static_cast<std::size_t>(before));
+  std::size_t begin = 0;
+  do {
+    const auto chunk = in.subspan(begin, std::min(chunk_max, in.size() - begin));
+    const std::size_t own = static_cast<std::size_t>(ranks.mesh.rank()) * chunk.size();
+    if (!chunk.empty()) std::memcpy(all.get() + own, chunk.data(), chunk.size());
+    all_gather(ranks, all.get(), Offsets(ranks.mesh.size(), chunk.size()));
+    for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = all.get() + i * chunk.size();
+    if (before > 0) reducer(inputs, out + begin, chunk.size() / element);
+    begin += chunk.size();
+  } while (begin < in.size());
+}
+
+constexpr Served<> barriers{Op::barrier,
+                            {{Messages::dissemination, barrier_dissemination}},
+                            {{ByNode::leaders, by_node::barrier}}};
+constexpr Served<Buffer, int> broadcasts{
+    Op::broadcast,
+    {{Messages::tree, broadcast_tree}, {Messages::scatter, broadcast_scatter}},
+    {{ByNode::leaders, by_node::broadcast}}};
+constexpr Served<BytesView, std::byte*, int, const Reducer&> reduces{
+    Op::reduce,
+    {{Messages::tree, reduce_tree},
+     {Messages::in_parts, reduce_in_parts},
+     {Messages::chain, reduce_in_chain}},
+    {{ByNode::leaders, by_node::reduce_by_leaders},
+     {ByNode::slices, by_node::reduce_in_slices},
+     {ByNode::chain, by_node::reduce_in_chain}}};
+constexpr Served<Buffer, const Reducer&> all_reduces{
+    Op::all_reduce,
+    {{Messages::exchange, all_reduce_exchange},
+     {Messages::bruck, all_reduce_bruck},
+     {Messages::tree, all_reduce_tree},
+     {Messages::in_parts, all_reduce_in_parts},
+     {Messages::halving, all_reduce_halving},
+     {Messages::ring, all_reduce_ring},
+     {Messages::chain, all_reduce_in_chain}},
+    {{ByNode::leaders, by_node::all_reduce_by_leaders},
+     {ByNode::slices, by_node::all_reduce_in_slices},
+     {ByNode::chain, by_node::all_reduce_in_chain}}};
+constexpr Served<std::byte*, const Offsets&> all_gathers{
+    Op::all_gather,
+    {{Messages::exchange, all_gather_round_ring},
+     {Messages::bruck, all_gather_bruck},
+     {Messages::ring, all_gather_round_ring}},
+    {{ByNode::leaders, by_node::all_gather_by_leaders},
+     {ByNode::slices, by_node::all_gather_in_slices}}};
+constexpr Served<BytesView, std::byte*, const Offsets&, const Reducer&> reduce_scatters{
+    Op::reduce_scatter,
+    {{Messages::in_parts, reduce_scatter_in_parts}, {Messages::kept_part, keep_part}},
+    {{ByNode::chain, by_node::reduce_scatter_in_chain}}};
+constexpr Served<BytesView, std::byte*, int> gathers{
+    Op::gather,
+    {{Messages::tree, gather_tree}, {Messages::direct, gather_equal}},
+    {{ByNode::leaders, by_node::gather_by_leaders}}};
+constexpr Served<const std::byte*, Buffer, int> scatters{
+    Op::scatter,
+    {{Messages::tree, scatter_tree}, {Messages::direct, scatter_equal}},
+    {{ByNode::leaders, by_node::scatter_by_leaders}}};
+constexpr Served<const std::byte*, std::byte*, std::size_t> all_to_alls{
+    Op::all_to_all, {{Messages::bruck, all_to_all_bruck}, {Messages::direct, all_to_all_equal}}};
+static_assert(barriers.is_whole() && broadcasts.is_whole() && reduces.is_whole());
+static_assert(all_reduces.is_whole() && all_gathers.is_whole() && reduce_scatters.is_whole());
+static_assert(gathers.is_whole() && scatters.is_whole() && all_to_alls.is_whole());
 
 }  // namespace
 
-void barrier(Mesh& mesh) { barrier_dissemination(mesh); }
+void apart::barrier(const Ranks& ranks) { run(barriers, ranks, {}); }
 
-void broadcast(Mesh& mesh, std::span<std::byte> data, int root) {
-  if (algorithm_of(Op::broadcast, data.size(), mesh) == Algorithm::scatter) {
-    return broadcast_scatter(mesh, data, root);
-  }
-  broadcast_tree(mesh, data, root);
+void apart::broadcast(const Ranks& ranks, std::span<std::byte> data, int root) {
+  run(broadcasts, ranks, {data.size()}, data, root);
 }
 
-void reduce(Mesh& mesh, BytesView in, std::byte* out, int root, const Reducer& reducer) {
-  const Algorithm how = algorithm_of(Op::reduce, in.size(), mesh, reducer.freedom());
-  if (how == Algorithm::tree) return reduce_tree(mesh, in, out, root, reducer);
-  if (how == Algorithm::chain) {
-    return by_node::reduce_in_chain(mesh, each_alone(mesh), in, out, root, reducer);
-  }
-  reduce_in_parts(mesh, in, out, root, reducer);
+void reduce(const Ranks& ranks, BytesView in, std::byte* out, int root, const Reducer& reducer) {
+  if (ranks.shm != nullptr) return shared::reduce(*ranks.shm, in, out, root, reducer);
+  run(reduces, ranks, {in.size(), reducer.freedom()}, in, out, root, reducer);
 }
 
-void all_reduce(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer) {
-  if (mesh.size() == 1) return all_reduce_in_parts(mesh, data, reducer);
-  switch (algorithm_of(Op::all_reduce, data.size(), mesh, reducer.freedom())) {
-    case Algorithm::exchange:
-      return all_reduce_exchange(mesh, data, reducer);
-    case Algorithm::bruck:
-      return all_reduce_bruck(mesh, data, reducer);
-    case Algorithm::tree:
-      reduce_tree(mesh, data, data.data(), 0, reducer);
-      return broadcast_tree(mesh, data, 0);
-    case Algorithm::halving:
-      return all_reduce_halving(mesh, data, reducer);
-    case Algorithm::ring:
-      return all_reduce_ring(mesh, data, reducer);
-    case Algorithm::chain:
-      return by_node::all_reduce_in_chain(mesh, each_alone(mesh), data, reducer);
-    case Algorithm::in_parts:
-    case Algorithm::scatter:
-    case Algorithm::dissemination:
-    case Algorithm::direct:
-    case Algorithm::flag_line:
-    case Algorithm::one_shot:
-    case Algorithm::two_shot:
-    case Algorithm::slots:
-    case Algorithm::in_place:
-    case Algorithm::leaders:
-    case Algorithm::slices:
-    case Algorithm::kept_part:
-    case Algorithm::gathered:
-      return all_reduce_in_parts(mesh, data, reducer);
-  }
+void apart::all_reduce(const Ranks& ranks, std::span<std::byte> data, const Reducer& reducer) {
+  run(all_reduces, ranks, {data.size(), reducer.freedom()}, data, reducer);
 }
 
-void all_gather(Mesh& mesh, std::byte* data, const Offsets& parts) {
+void apart::all_gather(const Ranks& ranks, std::byte* data, const Offsets& parts) {
   // All ranks know all parts: what is chosen for their mean is the same on all.
-  const std::size_t mean = parts.back() / static_cast<std::size_t>(mesh.size());
-  if (algorithm_of(Op::all_gather, mean, mesh) == Algorithm::bruck) {
-    return all_gather_bruck(mesh, data, parts);
-  }
-  all_gather_ring(mesh, data, parts);
+  const std::size_t mean = parts.back() / static_cast<std::size_t>(ranks.mesh.size());
+  run(all_gathers, ranks, {mean, Freedom::none, parts.are_equal()}, data, parts);
 }
 
-void reduce_scatter(Mesh& mesh, BytesView in, std::byte* out, const Offsets& parts,
+void reduce_scatter(const Ranks& ranks, BytesView in, std::byte* out, const Offsets& parts,
                     const Reducer& reducer) {
-  const std::size_t mean = parts.back() / static_cast<std::size_t>(mesh.size());
-  if (algorithm_of(Op::reduce_scatter, mean, mesh, reducer.freedom()) == Algorithm::kept_part) {
-    return keep_part(mesh, in, out, parts, reducer);
-  }
-  reduce_scatter_in_parts(mesh, in, out, parts, reducer);
+  if (ranks.shm != nullptr) return shared::reduce_scatter(*ranks.shm, in, out, parts, reducer);
+  const std::size_t mean = parts.back() / static_cast<std::size_t>(ranks.mesh.size());
+  run(reduce_scatters, ranks, {mean, reducer.freedom(), parts.are_equal()}, in, out, parts,
+      reducer);
 }
 
-void gather(Mesh& mesh, BytesView mine, std::byte* all, int root) {
-  if (algorithm_of(Op::gather, mine.size(), mesh) == Algorithm::tree) {
-    return gather_tree(mesh, mine, all, root);
-  }
-  gather_direct(mesh, mine, all, Offsets(mesh.size(), mine.size()), root);
+void gather(const Ranks& ranks, BytesView mine, std::byte* all, int root) {
+  if (ranks.shm == nullptr) return run(gathers, ranks, {mine.size()}, mine, all, root);
+  const Offsets parts(ranks.mesh.size(), mine.size());
+  shared::gather(*ranks.shm, mine, all, parts, root, Parts::equal);
 }
 
-void scatter(Mesh& mesh, const std::byte* all, std::span<std::byte> mine, int root) {
-  if (algorithm_of(Op::scatter, mine.size(), mesh) == Algorithm::tree) {
-    return scatter_tree(mesh, all, mine, root);
-  }
-  scatter_direct(mesh, all, mine, Offsets(mesh.size(), mine.size()), root);
+void scatter(const Ranks& ranks, const std::byte* all, std::span<std::byte> mine, int root) {
+  if (ranks.shm == nullptr) return run(scatters, ranks, {mine.size()}, all, mine, root);
+  const Offsets parts(ranks.mesh.size(), mine.size());
+  shared::scatter(*ranks.shm, all, mine, parts, root, Parts::equal);
 }
 
-void all_to_all(Mesh& mesh, const std::byte* in, std::byte* out, std::size_t each) {
-  if (algorithm_of(Op::all_to_all, each, mesh) == Algorithm::bruck) {
-    return all_to_all_bruck(mesh, in, out, each);
-  }
-  const Offsets parts(mesh.size(), each);
-  all_to_all_direct(mesh, in, parts, out, parts);
+// Each of these has one algorithm: by sizes that ranks do not have in common they could not choose.
+
+void gather_v(const Ranks& ranks, BytesView mine, std::byte* all, const Offsets& parts, int root) {
+  if (ranks.shm == nullptr) return gather_direct(ranks.mesh, mine, all, parts, root);
+  shared::gather(*ranks.shm, mine, all, parts, root, Parts::differing);
+}
+
+void scatter_v(const Ranks& ranks, const std::byte* all, std::span<std::byte> mine,
+               const Offsets& parts, int root) {
+  if (ranks.shm == nullptr) return scatter_direct(ranks.mesh, all, mine, parts, root);
+  shared::scatter(*ranks.shm, all, mine, parts, root, Parts::differing);
+}
+
+void all_to_all_v(const Ranks& ranks, const std::byte* in, const Offsets& in_parts, std::byte* out,
+                  const Offsets& out_parts) {
+  if (ranks.shm == nullptr) return all_to_all_direct(ranks.mesh, in, in_parts, out, out_parts);
+  shared::all_to_all(*ranks.shm, in, in_parts, out, out_parts, Parts::differing);
+}
+
+void all_to_all(const Ranks& ranks, const std::byte* in, std::byte* out, std::size_t each) {
+  if (ranks.shm == nullptr) return run(all_to_alls, ranks, {each}, in, out, each);
+  const Offsets parts(ranks.mesh.size(), each);
+  shared::all_to_all(*ranks.shm, in, parts, out, parts, Parts::equal);
+}
+
+void scan(const Ranks& ranks, BytesView in, std::byte* out, const Reducer& reducer, int before) {
+  static constexpr Way<Messages, decltype(scan_gathered)> scans[] = {
+      {Messages::gathered, scan_gathered},
+      {Messages::chain, [](const Ranks& all, BytesView data, std::byte* to, const Reducer& by,
+                           int first) { scan_chain(all.mesh, data, to, by, first); }}};
+  static_assert(is_whole(scans, Op::scan));
+  if (ranks.shm != nullptr) return scan_gathered(ranks, in, out, reducer, before);
+  const Algorithm how = select(ranks, Op::scan, {in.size(), reducer.freedom()});
+  way_of(scans, how.as<Messages>())(ranks, in, out, reducer, before);
 }
 
 }  // namespace dlaunch::algorithms

@@ -1,7 +1,7 @@
+#include "collectives/algorithms/algorithms.hpp"
 #include "collectives/algorithms/select/put.hpp"
 #include "collectives/api/buffers.hpp"
 #include "collectives/call/collective_call.hpp"
-#include "collectives/call/operations.hpp"
 #include "collectives/communicator/flush_output.hpp"
 #include "collectives/communicator/state.hpp"
 #include "runtime/base/deadline.hpp"
@@ -20,11 +20,6 @@ namespace {
 
 constexpr int no_root = -1;
 
-/// The place of each rank's part, in bytes, by the counts that are given.
-Offsets parts_of(const CollectiveCall& what) {
-  return algorithms::parts_of(what.counts, size_of(what.compared().dtype));
-}
-
 }  // namespace
 
 /// The buffers are contiguous bytes from here on. A buffer that this rank does not use is empty.
@@ -42,60 +37,57 @@ Offsets parts_of(const CollectiveCall& what) {
       if (what.ordered_output && membership) {
         membership->drain_output(deadline_after(timeout_of(*what.options)));
       }
-      operations::barrier(call);
+      algorithms::barrier(call.ranks());
       break;
     case Op::broadcast:
-      operations::broadcast(call, out, what.root);
+      algorithms::broadcast(call.ranks(), out, what.root);
       if (is_root) return;
       break;
     case Op::reduce:
-      operations::reduce(call, in, out.data(), what.root, reducer_for(op, call, what));
+      algorithms::reduce(call.ranks(), in, out.data(), what.root, reducer_for(op, call, what));
       break;
     case Op::all_reduce:
-      operations::all_reduce(call, out, reducer_for(op, call, what));
+      algorithms::all_reduce(call.ranks(), out, reducer_for(op, call, what));
       break;
     case Op::all_gather:
-      put(out.data() + static_cast<std::size_t>(call.rank()) * in.size(), in.data(), in.size());
-      operations::all_gather(call, out.data(), in.size());
-      break;
     case Op::all_gather_v: {
-      const Offsets parts = parts_of(what);
-      put(out.data() + parts[static_cast<std::size_t>(call.rank())], in.data(), in.size());
-      operations::all_gather_v(call, out.data(), parts);
+      const Offsets parts = parts_of(op, call, what);
+      put(out.data() + begin_of_part(parts, call.rank()), in.data(), in.size());
+      algorithms::all_gather(call.ranks(), out.data(), parts);
       break;
     }
     case Op::gather:
-      operations::gather(call, in, out.data(), what.root);
+      algorithms::gather(call.ranks(), in, out.data(), what.root);
       break;
     case Op::gather_v:
-      operations::gather_v(call, in, out.data(), is_root ? parts_of(what) : Offsets{}, what.root);
+      algorithms::gather_v(call.ranks(), in, out.data(),
+                           is_root ? parts_of(op, call, what) : Offsets{}, what.root);
       break;
     case Op::scatter:
-      operations::scatter(call, in.data(), out, what.root);
+      algorithms::scatter(call.ranks(), in.data(), out, what.root);
       break;
     case Op::scatter_v:
-      operations::scatter_v(call, in.data(), out, is_root ? parts_of(what) : Offsets{}, what.root);
+      algorithms::scatter_v(call.ranks(), in.data(), out,
+                            is_root ? parts_of(op, call, what) : Offsets{}, what.root);
       break;
     case Op::reduce_scatter:
-      operations::reduce_scatter(call, in, out.data(), out.size(), reducer_for(op, call, what));
-      break;
     case Op::reduce_scatter_v:
-      operations::reduce_scatter_v(call, in, out.data(), parts_of(what),
-                                   reducer_for(op, call, what));
+      algorithms::reduce_scatter(call.ranks(), in, out.data(), parts_of(op, call, what),
+                                 reducer_for(op, call, what));
       break;
     case Op::all_to_all:
-      operations::all_to_all(call, in.data(), out.data(), in.size() / ranks);
+      algorithms::all_to_all(call.ranks(), in.data(), out.data(), in.size() / ranks);
       break;
     case Op::all_to_all_v:
-      operations::all_to_all_v(
-          call, in.data(), parts_of(what), out.data(),
+      algorithms::all_to_all_v(
+          call.ranks(), in.data(), parts_of(op, call, what), out.data(),
           algorithms::parts_of(what.out_counts, size_of(what.compared().dtype)));
       break;
     case Op::scan:
-      operations::scan(call, in, out.data(), reducer_for(op, call, what), call.rank() + 1);
+      algorithms::scan(call.ranks(), in, out.data(), reducer_for(op, call, what), call.rank() + 1);
       break;
     case Op::exscan:
-      operations::scan(call, in, out.data(), reducer_for(op, call, what), call.rank());
+      algorithms::scan(call.ranks(), in, out.data(), reducer_for(op, call, what), call.rank());
       if (call.rank() == 0) return;  // Nobody is before it.
       break;
     case Op::split:

@@ -1,5 +1,5 @@
+#include "collectives/algorithms/algorithms.hpp"
 #include "collectives/call/checks.hpp"
-#include "collectives/call/operations.hpp"
 #include "collectives/communicator/state.hpp"
 
 #include <algorithm>
@@ -88,7 +88,8 @@ std::optional<Communicator> Communicator::split(std::optional<int> color, int ke
             [&] { return std::string("a colour is not negative; no colour is std::nullopt"); });
     std::vector<Choice> choices(static_cast<std::size_t>(size()));
     choices[static_cast<std::size_t>(rank())] = {color ? *color : -1, key};
-    operations::all_gather(call, reinterpret_cast<std::byte*>(choices.data()), sizeof(Choice));
+    algorithms::all_gather(call.ranks(), reinterpret_cast<std::byte*>(choices.data()),
+                           {call.size(), sizeof(Choice)});
     if (!color) {
       state_->split_device(call, -1, 0);
       return;
@@ -122,7 +123,7 @@ std::optional<Communicator> Communicator::group(std::span<const int> ranks,
     call.explain({.ranks = ranks});
     check_ranks(call, ranks);
     // All compare their lists.
-    operations::barrier(call);
+    algorithms::barrier(call.ranks());
     const std::uint64_t number = call.fingerprint().sequence;
     made = subgroup(state_->group, ranks,
                     derived_id(state_->group.id, Op::group, number, hash_ranks(ranks)),
@@ -165,7 +166,7 @@ Communicator Communicator::duplicate(const Options& options) {
   Group made = state_->group;
   std::unique_ptr<DeviceCalls> on_device;
   state_->collective(fingerprint, options, [&](Call& call) {
-    operations::barrier(call);
+    algorithms::barrier(call.ranks());
     const std::uint64_t number = call.fingerprint().sequence;
     made.id = derived_id(state_->group.id, Op::duplicate, number, 0);
     made.name += "/duplicate" + std::to_string(number);

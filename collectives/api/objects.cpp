@@ -1,5 +1,5 @@
+#include "collectives/algorithms/algorithms.hpp"
 #include "collectives/call/checks.hpp"
-#include "collectives/call/operations.hpp"
 #include "collectives/communicator/state.hpp"
 #include "collectives/communicator/structure.hpp"
 #include "collectives/reduce/reduce.hpp"
@@ -64,11 +64,12 @@ std::vector<Tree> exchange_objects(Call& call, const Tree& value) {
   const auto me = static_cast<std::size_t>(call.rank());
   std::vector<std::uint64_t> sizes(static_cast<std::size_t>(call.size()));
   sizes[me] = mine.size();
-  operations::all_gather(call, reinterpret_cast<std::byte*>(sizes.data()), sizeof(std::uint64_t));
+  algorithms::all_gather(call.ranks(), reinterpret_cast<std::byte*>(sizes.data()),
+                         {call.size(), sizeof(std::uint64_t)});
   const Offsets parts = offsets_of(call, sizes);
   Bytes all(parts.back());
   std::copy(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(parts[me]));
-  operations::all_gather_v(call, all.data(), parts);
+  algorithms::all_gather(call.ranks(), all.data(), parts);
   return decoded(all, parts);
 }
 
@@ -92,9 +93,9 @@ Tree Communicator::broadcast_object(const Tree& value, int root, const Options& 
     check_root(call, root);
     Bytes bytes = call.rank() == root ? encoded(call, value) : Bytes();
     std::uint64_t size = bytes.size();
-    operations::broadcast(call, bytes_of(size), root);
+    algorithms::broadcast(call.ranks(), bytes_of(size), root);
     bytes.resize(offsets_of(call, {&size, 1}).back());
-    operations::broadcast(call, bytes, root);
+    algorithms::broadcast(call.ranks(), bytes, root);
     result = Tree::decode(bytes);
   });
   return result;
@@ -142,10 +143,11 @@ std::vector<Tree> Communicator::gather_objects(const Tree& value, int root,
     std::uint64_t size = mine.size();
     const bool is_root = call.rank() == root;
     std::vector<std::uint64_t> sizes(is_root ? static_cast<std::size_t>(call.size()) : 0);
-    operations::gather(call, bytes_of(size), reinterpret_cast<std::byte*>(sizes.data()), root);
+    algorithms::gather(call.ranks(), bytes_of(size), reinterpret_cast<std::byte*>(sizes.data()),
+                       root);
     const Offsets parts = offsets_of(call, sizes);
     Bytes all(parts.back());
-    operations::gather_v(call, mine, all.data(), parts, root);
+    algorithms::gather_v(call.ranks(), mine, all.data(), parts, root);
     values = decoded(all, parts);
   });
   return values;
@@ -169,10 +171,10 @@ Tree Communicator::scatter_objects(std::span<const Tree> values, int root, const
       }
     }
     std::uint64_t size = 0;
-    operations::scatter(call, reinterpret_cast<const std::byte*>(sizes.data()), bytes_of(size),
-                        root);
+    algorithms::scatter(call.ranks(), reinterpret_cast<const std::byte*>(sizes.data()),
+                        bytes_of(size), root);
     Bytes mine(offsets_of(call, {&size, 1}).back());
-    operations::scatter_v(call, all.data(), mine, offsets_of(call, sizes), root);
+    algorithms::scatter_v(call.ranks(), all.data(), mine, offsets_of(call, sizes), root);
     result = Tree::decode(mine);
   });
   return result;

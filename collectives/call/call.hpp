@@ -52,10 +52,8 @@ class Call final : public Mesh, public transport::WaitPolicy {
     work();
     frame_.tolerant = false;
   }
-  /// The ranks' shm group; null where they do not all share memory.
-  transport::ShmGroup* shm() const { return frame_.shm; }
-  /// Their nodes; null where no two of them share memory, or all do.
-  const algorithms::by_node::Nodes* nodes() const { return frame_.nodes; }
+  /// All that its ranks reach each other by.
+  algorithms::Ranks ranks() { return {*this, frame_.shm, frame_.nodes}; }
   /// From here on. Borrowed for the call's life. `record` is the fingerprint's.
   void use(transport::ShmGroup& shm, const Flight::Call& record) {
     frame_.shm = &shm;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "collectives/algorithms/select/parts.hpp"
 #include "collectives/call/checks.hpp"
 #include "collectives/reduce/reduce.hpp"
 #include "collectives/transport/message/message.hpp"
@@ -123,6 +124,14 @@ struct CollectiveCall {
     print.argument ^= transport::hash_bytes(what.counts.data(), what.counts.size_bytes());
   }
   return print;
+}
+
+/// The place of each rank's part, in bytes: of equal ones, or by the counts that are given.
+[[gnu::always_inline]] inline algorithms::Offsets parts_of(transport::Op op, const Call& call,
+                                                           const CollectiveCall& what) {
+  const ConstTensorView own = what.compared_by(op);
+  if (!shape_of(op).has_counts) return {call.size(), own.bytes()};
+  return algorithms::parts_of(what.counts, size_of(own.dtype));
 }
 
 /// Both buffers of a call on a rank that uses both.

@@ -1,6 +1,6 @@
 #include "collectives/device/device_calls.hpp"
 
-#include "collectives/call/operations.hpp"
+#include "collectives/algorithms/algorithms.hpp"
 
 #include <string>
 #include <utility>
@@ -40,7 +40,8 @@ device::Id agree_on_id(Call& call, device::Library& library) {
   Introduction& mine = all[static_cast<std::size_t>(call.rank())];
   mine.version = library.version();
   if (call.rank() == 0) throw_if_failed(call, library.make_id(mine.id));
-  operations::all_gather(call, reinterpret_cast<std::byte*>(all.data()), sizeof(Introduction));
+  algorithms::all_gather(call.ranks(), reinterpret_cast<std::byte*>(all.data()),
+                         {call.size(), sizeof(Introduction)});
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank].version == all[0].version) continue;
     throw Error(Errc::version, call.label() + ": rank 0 has NCCL " + version_text(all[0].version) +

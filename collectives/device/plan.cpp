@@ -25,12 +25,6 @@ void add_copy(Plan& plan, const void* from, void* to, std::size_t bytes) {
   if (from != to && bytes > 0) plan.steps.push_back({Move::copy, from, to, bytes, -1});
 }
 
-/// The place of each rank's part, in bytes; `own` is this rank's.
-Offsets parts_of(const Call& call, const CollectiveCall& what, const ConstTensorView& own) {
-  if (!shape_of(what.op).has_counts) return {call.size(), own.bytes()};
-  return algorithms::parts_of(what.counts, size_of(own.dtype));
-}
-
 void add_gather(Plan& plan, const Call& call, const CollectiveCall& what) {
   if (call.rank() != what.root) {
     if (what.in.count > 0) {
@@ -38,7 +32,7 @@ void add_gather(Plan& plan, const Call& call, const CollectiveCall& what) {
     }
     return;
   }
-  const Offsets parts = parts_of(call, what, what.in);
+  const Offsets parts = parts_of(what.op, call, what);
   for (int peer = 0; peer < call.size(); ++peer) {
     const std::size_t bytes = size_of_part(parts, peer);
     std::byte* const to = at(what.out.data, parts[static_cast<std::size_t>(peer)]);
@@ -57,7 +51,7 @@ void add_scatter(Plan& plan, const Call& call, const CollectiveCall& what) {
     }
     return;
   }
-  const Offsets parts = parts_of(call, what, what.out);
+  const Offsets parts = parts_of(what.op, call, what);
   for (int peer = 0; peer < call.size(); ++peer) {
     const std::size_t bytes = size_of_part(parts, peer);
     const std::byte* const from = at(what.in.data, parts[static_cast<std::size_t>(peer)]);
@@ -89,7 +83,7 @@ void add_exchange(Plan& plan, const Call& call, const CollectiveCall& what, cons
 
 /// NCCL has no such call: every rank broadcasts its part, all at once.
 void add_broadcasts(Plan& plan, const Call& call, const CollectiveCall& what) {
-  const Offsets parts = parts_of(call, what, what.in);
+  const Offsets parts = parts_of(what.op, call, what);
   for (int rank = 0; rank < call.size(); ++rank) {
     const std::size_t bytes = size_of_part(parts, rank);
     if (bytes == 0) continue;
@@ -101,7 +95,7 @@ void add_broadcasts(Plan& plan, const Call& call, const CollectiveCall& what) {
 
 /// Every rank's part is reduced to it, all at once.
 void add_reduces(Plan& plan, const Call& call, const CollectiveCall& what) {
-  const Offsets parts = parts_of(call, what, what.out);
+  const Offsets parts = parts_of(what.op, call, what);
   for (int rank = 0; rank < call.size(); ++rank) {
     const auto r = static_cast<std::size_t>(rank);
     if (what.counts[r] == 0) continue;
@@ -141,7 +135,7 @@ void add_steps(Plan& plan, const Call& call, const CollectiveCall& what) {
       return add_exchange(plan, call, what, parts, parts);
     }
     case Op::all_to_all_v:
-      return add_exchange(plan, call, what, parts_of(call, what, what.in),
+      return add_exchange(plan, call, what, parts_of(what.op, call, what),
                           algorithms::parts_of(what.out_counts, size_of(what.in.dtype)));
     case Op::scan:
     case Op::exscan:

@@ -5,6 +5,7 @@
 #include "collectives/transport/message/message.hpp"
 
 #include <array>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -15,7 +16,11 @@
 /// Which algorithm serves which call. Pure: the same answer on all ranks that go by one table.
 namespace dlaunch::algorithms {
 
-enum class Algorithm : std::uint8_t {
+/// The families of algorithms, and those of each.
+enum class Family : std::uint8_t { messages, by_node, shared };
+
+/// For ranks each of which sends to the others.
+enum class Messages : std::uint8_t {
   exchange,       ///< Two ranks send each other all they have.
   bruck,          ///< log2 n rounds, in which what is passed on doubles.
   tree,           ///< Up a tree, or down, or both.
@@ -25,18 +30,57 @@ enum class Algorithm : std::uint8_t {
   halving,        ///< Pairs at halving distances halve what they have left to reduce.
   dissemination,  ///< Rounds in which all tell those at growing distances.
   direct,         ///< Every pair has its own message.
-  // For ranks that share memory:
+  chain,          ///< Each rank reduces onto what those before it came to.
+  kept_part,      ///< All ranks get everything, and each keeps its part.
+  gathered,       ///< All ranks get everything, and each reduces what is before it.
+};
+/// For ranks on nodes, within which they share memory.
+enum class ByNode : std::uint8_t {
+  leaders,  ///< One rank of each node speaks for it.
+  slices,   ///< Every rank of a node speaks for its part of the data, which the node reduces first.
+  chain,    ///< The same, but each node reduces onto what those before it came to.
+};
+/// For ranks that share memory.
+enum class Shared : std::uint8_t {
   flag_line,  ///< The data lies beside the flag that says it is there.
   one_shot,   ///< Everyone reads what all put into their slots, and reduces all of it.
   two_shot,   ///< Everyone reduces a slice for all, and then takes the others' slices; in chunks.
   slots,      ///< A rank that has something puts it into its slot, where others take it; in chunks.
   in_place,   ///< Straight from the ranks' buffers and into them.
-  // For ranks on nodes, within which they share memory:
-  leaders,  ///< One rank of each node speaks for it.
-  slices,   ///< Every rank of a node speaks for its part of the data, which the node reduces first.
-  chain,    ///< The same, but each node reduces onto what those before it came to.
-  kept_part,  ///< All ranks get everything, and each keeps its part.
   gathered,   ///< All ranks get everything, and each reduces what is before it.
+};
+
+template <class One>
+inline constexpr Family family_of = Family::messages;
+template <>
+inline constexpr Family family_of<ByNode> = Family::by_node;
+template <>
+inline constexpr Family family_of<Shared> = Family::shared;
+
+/// A family, and one of its algorithms.
+class Algorithm {
+ public:
+  constexpr Algorithm(Messages one) noexcept : Algorithm(family_of<Messages>, one) {}
+  constexpr Algorithm(ByNode one) noexcept : Algorithm(family_of<ByNode>, one) {}
+  constexpr Algorithm(Shared one) noexcept : Algorithm(family_of<Shared>, one) {}
+
+  constexpr Family family() const noexcept { return family_; }
+  /// The algorithm, where `One` is those of its family.
+  template <class One>
+  constexpr One as() const noexcept {
+    assert(family_ == family_of<One>);
+    return static_cast<One>(number_);
+  }
+  constexpr std::uint8_t number() const noexcept { return number_; }
+  constexpr bool operator==(const Algorithm&) const noexcept = default;
+
+ private:
+  template <class One>
+  constexpr Algorithm(Family family, One one) noexcept
+      : family_(family), number_(static_cast<std::uint8_t>(one)) {}
+
+  Family family_;
+  std::uint8_t number_;
 };
 /// "in parts"... A static string; never null.
 const char* to_string(Algorithm algorithm) noexcept;
@@ -49,19 +93,20 @@ struct Topology {
   // For ranks that do not all share memory:
   int nodes = 0;  ///< The number of nodes, if all ranks know it and some share memory; else 0.
   bool in_order = false;            ///< The ranks of each node are a run.
-  bool is_even = false;             ///< Each node has as many.
+  bool is_even = false;             ///< Each node has as many, and each rank gives as much.
   Freedom freedom = Freedom::none;  ///< The freedom of the call's reduction.
 };
 Topology topology_of(const Layout& layout, Freedom freedom = Freedom::none);
 
 struct Choice {
-  Algorithm algorithm = Algorithm::direct;
+  Algorithm algorithm = Messages::direct;
   std::string_view why;
 
   bool operator==(const Choice&) const = default;
 };
 
 constexpr std::size_t unlimited = ~std::size_t{0};
+constexpr int any_number = 0x7fffffff;
 
 /// What a line's limit is a limit of.
 enum class Measure : std::uint8_t {
@@ -73,16 +118,15 @@ enum class Measure : std::uint8_t {
 /// "bytes x ranks"...
 const char* to_string(Measure measure) noexcept;
 
-/// A line of the table; the first that holds counts.
+/// A line of the table; the first that holds counts. Its algorithm's family says for which ranks it
+/// is.
 struct Row {
   transport::Op op{};
-  bool shared = false;      ///< For ranks that share memory, else for those that do not.
   bool registered = false;  ///< Only where buffers are.
-  bool by_node = false;     ///< Only where nodes are known.
-  bool in_order = false;    ///< Only where the ranks of each are a run.
-  bool even = false;        ///< Only where each has as many.
-  int ranks_min = 1, ranks_max = 0x7fffffff;
-  int nodes_max = 0x7fffffff;
+  bool in_order = false;    ///< Only where the ranks of each node are a run.
+  bool even = false;        ///< See Topology.
+  int ranks_min = 1, ranks_max = any_number;
+  int nodes_max = any_number;
   Measure measure = Measure::bytes;
   std::size_t most = unlimited;     ///< The limit, in `measure`.
   std::size_t ceiling = unlimited;  ///< Bytes that the algorithm can take, whatever `most` says.

@@ -8,7 +8,8 @@
 #include <optional>
 #include <span>
 
-/// The collectives of ranks that share memory. Every member calls the same one with the same sizes;
+/// The collectives of ranks that share memory, each by the algorithm that the table has for its
+/// size. Every member calls the same one with the same sizes;
 /// the meaning is that of the functions of the same name over a Mesh. Reductions are in the
 /// members' order, so that all get the same bits, which are those of the algorithms over a Mesh.
 ///

@@ -1,3 +1,4 @@
+#include "collectives/algorithms/select/ways.hpp"
 #include "collectives/algorithms/shared/shared.hpp"
 #include "collectives/algorithms/shared/shared_sources.hpp"
 
@@ -42,7 +43,8 @@ struct Slices {
 };
 
 /// It fits into the flag line: everyone has everything at once.
-void all_reduce_in_line(ShmGroup& shm, std::span<std::byte> data, const Reducer& reducer) {
+[[gnu::always_inline]] inline void all_reduce_in_line(ShmGroup& shm, std::span<std::byte> data,
+                                                      const Reducer& reducer) {
   shm.open();
   put(shm.payload(), data.data(), data.size());
   shm.publish();
@@ -184,20 +186,9 @@ class TwoShot {
   bool in_place_ = false;
 };
 
-}  // namespace
-
-void all_reduce(ShmGroup& shm, std::span<std::byte> data, const Reducer& reducer) {
-  const Algorithm how = serving(Op::all_reduce, data.size(), shm);
-  if (how == Algorithm::flag_line) return all_reduce_in_line(shm, data, reducer);
-  if (how == Algorithm::one_shot) return all_reduce_one_shot(shm, data, reducer);
-  TwoShot(shm, data, data.data(), reducer).run();
-}
-
-void reduce(ShmGroup& shm, BytesView in, std::byte* out, int root, const Reducer& reducer) {
+void reduce_one_shot(ShmGroup& shm, BytesView in, std::byte* out, int root,
+                     const Reducer& reducer) {
   const bool is_root = shm.rank() == root;
-  if (serving(Op::reduce, in.size(), shm) == Algorithm::two_shot) {
-    return TwoShot(shm, in, is_root ? out : nullptr, reducer).run();
-  }
   shm.open();
   if (!is_root) put(shm.slot(), in.data(), in.size());
   shm.publish();
@@ -207,6 +198,35 @@ void reduce(ShmGroup& shm, BytesView in, std::byte* out, int root, const Reducer
     return shm.slot_of(member);
   });
   reducer(inputs, out, in.size() / reducer.element_bytes());
+}
+
+void reduce_two_shot(ShmGroup& shm, BytesView in, std::byte* out, int root,
+                     const Reducer& reducer) {
+  TwoShot(shm, in, shm.rank() == root ? out : nullptr, reducer).run();
+}
+
+void all_reduce_two_shot(ShmGroup& shm, std::span<std::byte> data, const Reducer& reducer) {
+  TwoShot(shm, data, data.data(), reducer).run();
+}
+
+}  // namespace
+
+void all_reduce(ShmGroup& shm, std::span<std::byte> data, const Reducer& reducer) {
+  static constexpr Way<Shared, decltype(all_reduce_one_shot)> ways[] = {
+      {Shared::flag_line, all_reduce_in_line},
+      {Shared::one_shot, all_reduce_one_shot},
+      {Shared::two_shot, all_reduce_two_shot}};
+  static_assert(is_whole(ways, Op::all_reduce));
+  const Shared how = serving(Op::all_reduce, data.size(), shm);
+  if (how == Shared::flag_line) return all_reduce_in_line(shm, data, reducer);
+  way_of(ways, how)(shm, data, reducer);
+}
+
+void reduce(ShmGroup& shm, BytesView in, std::byte* out, int root, const Reducer& reducer) {
+  static constexpr Way<Shared, decltype(reduce_one_shot)> ways[] = {
+      {Shared::one_shot, reduce_one_shot}, {Shared::two_shot, reduce_two_shot}};
+  static_assert(is_whole(ways, Op::reduce));
+  way_of(ways, serving(Op::reduce, in.size(), shm))(shm, in, out, root, reducer);
 }
 
 }  // namespace dlaunch::algorithms::shared

@@ -1,4 +1,5 @@
 #include "collectives/algorithms/select/put.hpp"
+#include "collectives/algorithms/select/ways.hpp"
 #include "collectives/algorithms/shared/shared.hpp"
 #include "collectives/algorithms/shared/shared_sources.hpp"
 
@@ -76,16 +77,22 @@ static void give_back(ShmGroup& shm, const Sources& sources) {
   if (sources.any()) barrier(shm);
 }
 
-void broadcast(ShmGroup& shm, std::span<std::byte> data, int root) {
+namespace {
+
+/// It fits into the root's flag line.
+[[gnu::always_inline]] inline void broadcast_in_line(ShmGroup& shm, std::span<std::byte> data,
+                                                     int root) {
   const bool is_root = shm.rank() == root;
-  if (serving(Op::broadcast, data.size(), shm) == Algorithm::flag_line) {
-    shm.open();
-    if (is_root) put(shm.payload(), data.data(), data.size());
-    shm.publish();
-    if (is_root) return;
-    shm.wait(root);
-    return put(data.data(), shm.payload_of(root), data.size());
-  }
+  shm.open();
+  if (is_root) put(shm.payload(), data.data(), data.size());
+  shm.publish();
+  if (is_root) return;
+  shm.wait(root);
+  put(data.data(), shm.payload_of(root), data.size());
+}
+
+void broadcast_through_slots(ShmGroup& shm, std::span<std::byte> data, int root) {
+  const bool is_root = shm.rank() == root;
   Sources sources(shm);
   const std::size_t chunks = chunks_of(data.size(), chunk_bytes);
   for (std::size_t k = 0; k < chunks; ++k) {
@@ -113,8 +120,9 @@ void broadcast(ShmGroup& shm, std::span<std::byte> data, int root) {
   }
 }
 
-/// It fits into the flag line.
-static void all_gather_in_line(ShmGroup& shm, std::byte* data, const Offsets& parts) {
+/// All fit into the flag lines.
+[[gnu::always_inline]] inline void all_gather_in_line(ShmGroup& shm, std::byte* data,
+                                                      const Offsets& parts) {
   const int me = shm.rank();
   shm.open();
   put(shm.payload(), data + begin_of_part(parts, me), size_of_part(parts, me));
@@ -126,12 +134,9 @@ static void all_gather_in_line(ShmGroup& shm, std::byte* data, const Offsets& pa
   }
 }
 
-void all_gather(ShmGroup& shm, std::byte* data, const Offsets& parts) {
+void all_gather_through_slots(ShmGroup& shm, std::byte* data, const Offsets& parts) {
   const int me = shm.rank(), n = shm.size();
   const std::size_t longest = parts.longest();
-  if (serving(Op::all_gather, longest, shm) == Algorithm::flag_line) {
-    return all_gather_in_line(shm, data, parts);
-  }
   const bool offers = pays_to_offer(Op::all_gather, longest, shm);
   const std::byte* mine = data + begin_of_part(parts, me);
   Sources sources(shm);
@@ -161,6 +166,26 @@ void all_gather(ShmGroup& shm, std::byte* data, const Offsets& parts) {
     if (offers && sources.all()) break;
   }
   give_back(shm, sources);
+}
+
+}  // namespace
+
+void broadcast(ShmGroup& shm, std::span<std::byte> data, int root) {
+  static constexpr Way<Shared, decltype(broadcast_through_slots)> ways[] = {
+      {Shared::flag_line, broadcast_in_line}, {Shared::slots, broadcast_through_slots}};
+  static_assert(is_whole(ways, Op::broadcast));
+  const Shared how = serving(Op::broadcast, data.size(), shm);
+  if (how == Shared::flag_line) return broadcast_in_line(shm, data, root);
+  way_of(ways, how)(shm, data, root);
+}
+
+void all_gather(ShmGroup& shm, std::byte* data, const Offsets& parts) {
+  static constexpr Way<Shared, decltype(all_gather_through_slots)> ways[] = {
+      {Shared::flag_line, all_gather_in_line}, {Shared::slots, all_gather_through_slots}};
+  static_assert(is_whole(ways, Op::all_gather));
+  const Shared how = serving(Op::all_gather, parts.longest(), shm);
+  if (how == Shared::flag_line) return all_gather_in_line(shm, data, parts);
+  way_of(ways, how)(shm, data, parts);
 }
 
 void reduce_scatter(ShmGroup& shm, BytesView in, std::byte* out, const Offsets& parts,

@@ -10,26 +10,25 @@ constexpr std::uint64_t nowhere = ~std::uint64_t{0};
 
 /// Looks into the table only where the call before was another: looking takes a third of the time
 /// of a small call.
-Algorithm choice(transport::Op op, std::size_t bytes, transport::ShmGroup& shm, bool registered) {
+Shared choice(transport::Op op, std::size_t bytes, transport::ShmGroup& shm, bool registered) {
   auto& [key, chosen] = shm.last_choice(registered);
   const std::uint64_t wanted = bytes << 8 | static_cast<std::uint64_t>(op);
   if (key != wanted) {
     const Topology topology{.ranks = shm.size(), .shared = true, .registered = registered};
-    chosen =
-        static_cast<std::uint8_t>(shm.wait_policy().table().select(op, bytes, topology).algorithm);
+    chosen = shm.wait_policy().table().select(op, bytes, topology).algorithm.number();
     key = wanted;
   }
-  return static_cast<Algorithm>(chosen);
+  return static_cast<Shared>(chosen);
 }
 
 }  // namespace
 
-Algorithm serving(transport::Op op, std::size_t bytes, transport::ShmGroup& shm) {
+Shared serving(transport::Op op, std::size_t bytes, transport::ShmGroup& shm) {
   return choice(op, bytes, shm, false);
 }
 
 bool pays_to_offer(transport::Op op, std::size_t bytes, transport::ShmGroup& shm) {
-  return choice(op, bytes, shm, true) == Algorithm::in_place;
+  return choice(op, bytes, shm, true) == Shared::in_place;
 }
 
 bool Sources::offer(const std::byte* data, std::size_t bytes) {

@@ -8,7 +8,7 @@
 namespace dlaunch::algorithms::shared {
 
 /// What the table says of buffers that are not registered.
-Algorithm serving(transport::Op op, std::size_t bytes, transport::ShmGroup& shm);
+Shared serving(transport::Op op, std::size_t bytes, transport::ShmGroup& shm);
 /// Whether it is worth saying where buffers are: if all are registered, it is done in place.
 bool pays_to_offer(transport::Op op, std::size_t bytes, transport::ShmGroup& shm);
 

@@ -158,8 +158,11 @@ void moves(Mesh& mesh, std::size_t each) {
   const int n = mesh.size(), me = mesh.rank();
   const auto ranks = static_cast<std::size_t>(n), r = static_cast<std::size_t>(me);
   const int root = static_cast<int>(each + 1) % n;
-  for (const auto& [name, algorithm] : std::vector<std::pair<const char*, decltype(&broadcast)>>{
-           {"chosen", &broadcast}, {"tree", &broadcast_tree}, {"scatter", &broadcast_scatter}}) {
+  for (const auto& [name, algorithm] :
+       std::vector<std::pair<const char*, decltype(&broadcast_tree)>>{
+           {"chosen", [](Mesh&m, std::span<std::byte> x, int r) { broadcast(m, x, r); }},
+           {"tree", &broadcast_tree},
+           {"scatter", &broadcast_scatter}}) {
     Bytes x = pattern(me, each);
     algorithm(mesh, x, root);
     require(x == pattern(root, each), std::string("broadcast, ") + name);
@@ -265,7 +268,9 @@ void check_any_order(const Reduction& reduction, int size, std::size_t count) {
   using Algorithm = void (*)(Mesh&, std::span<std::byte>, const Reducer&);
   const auto wanted = folded<T>(reduction, size, count);
   for (const auto& [name, algorithm] : std::vector<std::pair<const char*, Algorithm>>{
-           {"chosen", &all_reduce}, {"ring", &all_reduce_ring}, {"halving", &all_reduce_halving}}) {
+           {"chosen", [](Mesh&m, std::span<std::byte> x, const Reducer&f) { all_reduce(m, x, f); }},
+           {"ring", &all_reduce_ring},
+           {"halving", &all_reduce_halving}}) {
     std::vector<std::vector<T>> results(static_cast<std::size_t>(size));
     const std::string error = run_meshes(size, Copying::late, [&](Mesh& mesh) {
       auto& x = results[static_cast<std::size_t>(mesh.rank())];

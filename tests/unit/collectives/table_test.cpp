@@ -59,42 +59,42 @@ TEST_CASE("the table") {
     const auto algorithm = [](std::size_t bytes, int ranks) {
       return built_in_table().select(Op::all_reduce, bytes, {ranks}).algorithm;
     };
-    CHECK(algorithm(4, 2) == Algorithm::exchange);
-    CHECK(algorithm(1 << 30, 2) == Algorithm::exchange);
-    CHECK(algorithm(16 << 10, 4) == Algorithm::bruck);
-    CHECK(algorithm((16 << 10) + 1, 4) == Algorithm::in_parts);
-    CHECK(algorithm(4096, 64) == Algorithm::tree);
-    CHECK(algorithm(1 << 20, 64) == Algorithm::in_parts);
+    CHECK(algorithm(4, 2) == Messages::exchange);
+    CHECK(algorithm(1 << 30, 2) == Messages::exchange);
+    CHECK(algorithm(16 << 10, 4) == Messages::bruck);
+    CHECK(algorithm((16 << 10) + 1, 4) == Messages::in_parts);
+    CHECK(algorithm(4096, 64) == Messages::tree);
+    CHECK(algorithm(1 << 20, 64) == Messages::in_parts);
     CHECK(built_in_table()
               .select(Op::all_reduce, 4096, {.ranks = 64, .freedom = Freedom::any})
-              .algorithm == Algorithm::halving);
+              .algorithm == Messages::halving);
     const auto any_order = [](std::size_t bytes, int ranks) {
       return built_in_table()
           .select(Op::all_reduce, bytes, {.ranks = ranks, .freedom = Freedom::any})
           .algorithm;
     };
-    CHECK(any_order(64 << 20, 64) == Algorithm::in_parts);
-    CHECK(any_order(64 << 20, 65) == Algorithm::ring);
-    CHECK(any_order(64 << 10, 4) == Algorithm::halving);
-    CHECK(any_order((64 << 10) + 1, 4) == Algorithm::in_parts);
-    CHECK(algorithm(64 << 20, 65) == Algorithm::in_parts);
+    CHECK(any_order(64 << 20, 64) == Messages::in_parts);
+    CHECK(any_order(64 << 20, 65) == Messages::ring);
+    CHECK(any_order(64 << 10, 4) == Messages::halving);
+    CHECK(any_order((64 << 10) + 1, 4) == Messages::in_parts);
+    CHECK(algorithm(64 << 20, 65) == Messages::in_parts);
     CHECK(built_in_table()
               .select(Op::all_reduce, 64 << 20, {.ranks = 65, .freedom = Freedom::extends})
-              .algorithm == Algorithm::chain);
+              .algorithm == Messages::chain);
   }
   SUBCASE("chooses by size and buffers where memory is shared") {
     const auto algorithm = [](Op op, std::size_t bytes, int ranks, bool registered) {
       return built_in_table().select(op, bytes, {ranks, true, registered}).algorithm;
     };
-    CHECK(algorithm(Op::all_reduce, 112, 4, true) == Algorithm::flag_line);
-    CHECK(algorithm(Op::all_reduce, 121, 4, true) == Algorithm::one_shot);
-    CHECK(algorithm(Op::all_reduce, 1024, 4, false) == Algorithm::one_shot);
-    CHECK(algorithm(Op::all_reduce, 1024, 4, true) == Algorithm::in_place);
-    CHECK(algorithm(Op::all_reduce, 8192, 2, false) == Algorithm::one_shot);
-    CHECK(algorithm(Op::all_reduce, 4097, 3, false) == Algorithm::two_shot);
-    CHECK(algorithm(Op::reduce, 1 << 20, 3, true) == Algorithm::two_shot);
-    CHECK(algorithm(Op::broadcast, 121, 3, true) == Algorithm::in_place);
-    CHECK(algorithm(Op::all_to_all, 1023, 3, true) == Algorithm::slots);
+    CHECK(algorithm(Op::all_reduce, 112, 4, true) == Shared::flag_line);
+    CHECK(algorithm(Op::all_reduce, 121, 4, true) == Shared::one_shot);
+    CHECK(algorithm(Op::all_reduce, 1024, 4, false) == Shared::one_shot);
+    CHECK(algorithm(Op::all_reduce, 1024, 4, true) == Shared::in_place);
+    CHECK(algorithm(Op::all_reduce, 8192, 2, false) == Shared::one_shot);
+    CHECK(algorithm(Op::all_reduce, 4097, 3, false) == Shared::two_shot);
+    CHECK(algorithm(Op::reduce, 1 << 20, 3, true) == Shared::two_shot);
+    CHECK(algorithm(Op::broadcast, 121, 3, true) == Shared::in_place);
+    CHECK(algorithm(Op::all_to_all, 1023, 3, true) == Shared::slots);
   }
   SUBCASE("chooses by nodes, by what their ranks' places and the reduction allow") {
     const auto algorithm = [](Op op, std::size_t bytes, bool in_order, bool even, Freedom freedom) {
@@ -102,21 +102,21 @@ TEST_CASE("the table") {
           .ranks = 8, .nodes = 3, .in_order = in_order, .is_even = even, .freedom = freedom};
       return built_in_table().select(op, bytes, nodes).algorithm;
     };
-    CHECK(algorithm(Op::barrier, 0, false, false, Freedom::none) == Algorithm::leaders);
-    CHECK(algorithm(Op::all_reduce, 64, false, false, Freedom::none) == Algorithm::leaders);
-    CHECK(algorithm(Op::all_reduce, 1 << 20, true, false, Freedom::extends) == Algorithm::chain);
-    CHECK(algorithm(Op::all_reduce, 1 << 20, false, true, Freedom::extends) == Algorithm::in_parts);
-    CHECK(algorithm(Op::all_reduce, 1 << 20, true, true, Freedom::none) == Algorithm::in_parts);
-    CHECK(algorithm(Op::all_reduce, 1 << 20, false, true, Freedom::any) == Algorithm::slices);
-    CHECK(algorithm(Op::all_reduce, 1 << 20, true, true, Freedom::any) == Algorithm::slices);
+    CHECK(algorithm(Op::barrier, 0, false, false, Freedom::none) == ByNode::leaders);
+    CHECK(algorithm(Op::all_reduce, 64, false, false, Freedom::none) == ByNode::leaders);
+    CHECK(algorithm(Op::all_reduce, 1 << 20, true, false, Freedom::extends) == ByNode::chain);
+    CHECK(algorithm(Op::all_reduce, 1 << 20, false, true, Freedom::extends) == Messages::in_parts);
+    CHECK(algorithm(Op::all_reduce, 1 << 20, true, true, Freedom::none) == Messages::in_parts);
+    CHECK(algorithm(Op::all_reduce, 1 << 20, false, true, Freedom::any) == ByNode::slices);
+    CHECK(algorithm(Op::all_reduce, 1 << 20, true, true, Freedom::any) == ByNode::slices);
     CHECK(built_in_table()
               .select(Op::all_reduce, 1 << 20,
                       {.ranks = 8, .nodes = 2, .in_order = true, .freedom = Freedom::any})
-              .algorithm == Algorithm::chain);
-    CHECK(algorithm(Op::all_gather, 1 << 20, true, true, Freedom::none) == Algorithm::slices);
-    CHECK(algorithm(Op::all_gather, 1 << 20, true, false, Freedom::none) == Algorithm::ring);
-    CHECK(algorithm(Op::reduce_scatter, 1 << 20, true, true, Freedom::any) == Algorithm::chain);
-    CHECK(algorithm(Op::reduce_scatter, 1 << 20, true, false, Freedom::any) == Algorithm::in_parts);
+              .algorithm == ByNode::chain);
+    CHECK(algorithm(Op::all_gather, 1 << 20, true, true, Freedom::none) == ByNode::slices);
+    CHECK(algorithm(Op::all_gather, 1 << 20, true, false, Freedom::none) == Messages::ring);
+    CHECK(algorithm(Op::reduce_scatter, 1 << 20, true, true, Freedom::any) == ByNode::chain);
+    CHECK(algorithm(Op::reduce_scatter, 1 << 20, true, false, Freedom::any) == Messages::in_parts);
   }
   SUBCASE("gathers for small scans, and for those that cannot be taken apart") {
     const auto scan = [](std::size_t bytes, bool is_shared, Freedom freedom) {
@@ -124,10 +124,10 @@ TEST_CASE("the table") {
           .select(Op::scan, bytes, {.ranks = 4, .shared = is_shared, .freedom = freedom})
           .algorithm;
     };
-    CHECK(scan(16 << 10, false, Freedom::extends) == Algorithm::gathered);
-    CHECK(scan((16 << 10) + 1, false, Freedom::extends) == Algorithm::chain);
-    CHECK(scan(1 << 30, false, Freedom::none) == Algorithm::gathered);
-    CHECK(scan(1 << 30, true, Freedom::any) == Algorithm::gathered);
+    CHECK(scan(16 << 10, false, Freedom::extends) == Messages::gathered);
+    CHECK(scan((16 << 10) + 1, false, Freedom::extends) == Messages::chain);
+    CHECK(scan(1 << 30, false, Freedom::none) == Messages::gathered);
+    CHECK(scan(1 << 30, true, Freedom::any) == Shared::gathered);
   }
   SUBCASE("explains itself") {
     const std::string text = built_in_table().explain({4});
