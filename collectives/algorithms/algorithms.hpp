@@ -11,8 +11,8 @@
 
 /// The collectives in bytes, each by the algorithm that the table in select/ has for its size and
 /// its ranks.
-/// Plain blocking functions; every rank calls the same one with the same sizes. Parts are packed in
-/// rank order, except where elements are reduced. All work for any number of ranks from 1 and for
+/// Plain blocking functions; every rank calls the same one with the same sizes. Parts are in rank
+/// order, except where elements are reduced. All work for any number of ranks from 1 and for
 /// empty data. Reductions are of all ranks' own data, by one rank at least for each element, so
 /// that whichever algorithm runs, the bits are the same. A call may do several of them, one after
 /// the other, if all ranks do.
@@ -38,7 +38,7 @@ namespace apart {
 void barrier(const Ranks& ranks);
 void broadcast(const Ranks& ranks, std::span<std::byte> data, int root);
 void all_reduce(const Ranks& ranks, std::span<std::byte> data, const Reducer& reducer);
-void all_gather(const Ranks& ranks, std::byte* data, const Offsets& parts);
+void all_gather(const Ranks& ranks, const RankParts& data);
 }  // namespace apart
 
 inline void barrier(const Ranks& ranks) {
@@ -55,20 +55,19 @@ inline void all_reduce(const Ranks& ranks, std::span<std::byte> data, const Redu
   apart::all_reduce(ranks, data, reducer);
 }
 /// This rank's own part is in its place already. All ranks know all parts.
-inline void all_gather(const Ranks& ranks, std::byte* data, const Offsets& parts) {
-  if (ranks.shm != nullptr) return shared::all_gather(*ranks.shm, data, parts);
-  apart::all_gather(ranks, data, parts);
+inline void all_gather(const Ranks& ranks, const RankParts& data) {
+  if (ranks.shm != nullptr) return shared::all_gather(*ranks.shm, data);
+  apart::all_gather(ranks, data);
 }
 /// `out` may be this rank's part of `in`. All ranks know all parts.
-void reduce_scatter(const Ranks& ranks, BytesView in, std::byte* out, const Offsets& parts,
+void reduce_scatter(const Ranks& ranks, const ConstRankParts& in, std::byte* out,
                     const Reducer& reducer);
 /// Equal parts. `all` is used on the root alone.
 void gather(const Ranks& ranks, BytesView mine, std::byte* all, int root);
 void scatter(const Ranks& ranks, const std::byte* all, std::span<std::byte> mine, int root);
 /// Parts that the root alone knows.
-void gather_v(const Ranks& ranks, BytesView mine, std::byte* all, const Offsets& parts, int root);
-void scatter_v(const Ranks& ranks, const std::byte* all, std::span<std::byte> mine,
-               const Offsets& parts, int root);
+void gather_v(const Ranks& ranks, BytesView mine, const RankParts& all, int root);
+void scatter_v(const Ranks& ranks, const ConstRankParts& all, std::span<std::byte> mine, int root);
 /// `each` bytes from every rank to every rank.
 void all_to_all(const Ranks& ranks, const std::byte* in, std::byte* out, std::size_t each);
 /// Parts of which a rank knows its own.

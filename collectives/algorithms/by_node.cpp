@@ -73,7 +73,7 @@ void announce(const Nodes& nodes) {
 void gather_on_node(const Nodes& nodes, BytesView mine, std::byte* all, int leader,
                     const Packing& packing, shared::Parts how = shared::Parts::equal) {
   if (nodes.shm() == nullptr) return put(all, mine.data(), mine.size());
-  shared::gather(*nodes.shm(), mine, all, packing.parts_of(nodes.node()), leader, how);
+  shared::gather(*nodes.shm(), mine, {all, packing.parts_of(nodes.node())}, leader, how);
 }
 
 /// Everything to everyone, packed.
@@ -83,7 +83,7 @@ void gather_packed(Mesh& mesh, const Nodes& nodes, BytesView mine, std::byte* pa
   gather_on_node(nodes, mine, here, 0, packing, how);
   if (nodes.index() == 0) {
     Submesh leaders(mesh, nodes.leaders(), nodes.node());
-    all_gather(leaders, packed, packing.nodes());
+    all_gather(leaders, {packed, packing.nodes()});
   }
   if (nodes.shm() != nullptr) shared::broadcast(*nodes.shm(), {packed, packing.bytes()}, 0);
 }
@@ -148,17 +148,17 @@ void broadcast(Mesh& mesh, const Nodes& nodes, std::span<std::byte> data, int ro
   } while (begin < data.size());
 }
 
-void all_gather_by_leaders(Mesh& mesh, const Nodes& nodes, std::byte* data, const Offsets& parts) {
-  const Packing packing(nodes.layout(), parts);
-  const auto how = parts.are_equal() ? shared::Parts::equal : shared::Parts::differing;
-  const BytesView mine(data + parts[static_cast<std::size_t>(mesh.rank())],
-                       size_of_part(parts, mesh.rank()));
-  if (nodes.layout().in_order()) return gather_packed(mesh, nodes, mine, data, packing, how);
+void all_gather_by_leaders(Mesh& mesh, const Nodes& nodes, const RankParts& data) {
+  const Packing packing(nodes.layout(), data.offsets());
+  const auto how = data.offsets().are_equal() ? shared::Parts::equal : shared::Parts::differing;
+  const BytesView mine = data[mesh.rank()];
+  if (nodes.layout().in_order() && data.are_together()) {
+    return gather_packed(mesh, nodes, mine, data.begin(0), packing, how);
+  }
   const auto packed = mesh.buffer_pool().take(packing.bytes());
   gather_packed(mesh, nodes, mine, packed.get(), packing, how);
   for (int rank = 0; rank < mesh.size(); ++rank) {
-    put(data + parts[static_cast<std::size_t>(rank)], packed.get() + packing.of_rank(rank),
-        size_of_part(parts, rank));
+    put(data.begin(rank), packed.get() + packing.of_rank(rank), data.size(rank));
   }
 }
 
@@ -175,7 +175,7 @@ void gather_by_leaders(Mesh& mesh, const Nodes& nodes, BytesView mine, std::byte
   gather_on_node(nodes, mine, here.data(), speakers.index, packing);
   if (!speakers.speaks) return;
   Submesh between(mesh, speakers.ranks, nodes.node());
-  gather_direct(between, here, packed, packing.nodes(), speakers.node);
+  gather_direct(between, here, {packed, packing.nodes()}, speakers.node);
   if (!is_root || in_order) return;
   for (int rank = 0; rank < mesh.size(); ++rank) {
     put(all + static_cast<std::size_t>(rank) * mine.size(), packed + packing.of_rank(rank),
@@ -206,7 +206,7 @@ void scatter_by_leaders(Mesh& mesh, const Nodes& nodes, const std::byte* all,
     scatter_to_nodes(between, packed, into, packing.nodes(), speakers.node);
   }
   if (nodes.shm() == nullptr) return put(mine.data(), here.data(), mine.size());
-  shared::scatter(*nodes.shm(), here.data(), mine, packing.parts_of(nodes.node()), speakers.index,
+  shared::scatter(*nodes.shm(), {here.data(), packing.parts_of(nodes.node())}, mine, speakers.index,
                   shared::Parts::equal);
 }
 
@@ -232,7 +232,7 @@ void reduce_by_leaders(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* 
   gather_on_node(nodes, in, here.data(), speakers.index, packing);
   if (!speakers.speaks) return;
   Submesh between(mesh, speakers.ranks, nodes.node());
-  gather_direct(between, here, packed.get(), packing.nodes(), speakers.node);
+  gather_direct(between, here, {packed.get(), packing.nodes()}, speakers.node);
   if (mesh.rank() != root) return;
   std::vector<const std::byte*> inputs;
   for (int rank = 0; rank < mesh.size(); ++rank) {
@@ -241,17 +241,13 @@ void reduce_by_leaders(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* 
   reducer(inputs, out, in.size() / reducer.element_bytes());
 }
 
-void all_gather_in_slices(Mesh& mesh, const Nodes& nodes, std::byte* data, const Offsets& parts) {
+void all_gather_in_slices(Mesh& mesh, const Nodes& nodes, const RankParts& data) {
   announce(nodes);
-  const std::size_t each = parts.longest();
   const Layout& layout = nodes.layout();
   const int n = layout.nodes(), me = nodes.node();
-  const auto part_of = [&](int node) {
-    const int rank = layout.rank_at(node, nodes.index());
-    return std::span(data + static_cast<std::size_t>(rank) * each, each);
-  };
+  const auto part_of = [&](int node) { return data[layout.rank_at(node, nodes.index())]; };
   Submesh peers(mesh, nodes.peers(), me);
-  const Offsets here(layout.most(), each);
+  const Offsets here(layout.most(), data.offsets().longest());
   for (int step = 0; step < n; ++step) {
     // Hands on what came last, or was here, to the next node and to all of this one.
     const int node = (me - step + n) % n;
@@ -260,8 +256,7 @@ void all_gather_in_slices(Mesh& mesh, const Nodes& nodes, std::byte* data, const
       peers.exchange((me + 1) % n, part_of(node), (me - 1 + n) % n, part_of(before));
     }
     if (nodes.shm() == nullptr) continue;
-    const auto first = static_cast<std::size_t>(layout.rank_at(node, 0));
-    shared::all_gather(*nodes.shm(), data + first * each, here);
+    shared::all_gather(*nodes.shm(), data.some(layout.rank_at(node, 0), here));
   }
 }
 

@@ -46,7 +46,7 @@ class Nodes {
 void barrier(Mesh& mesh, const Nodes& nodes);
 void broadcast(Mesh& mesh, const Nodes& nodes, std::span<std::byte> data, int root);
 /// Every node's raw data goes to every rank.
-void all_gather_by_leaders(Mesh& mesh, const Nodes& nodes, std::byte* data, const Offsets& parts);
+void all_gather_by_leaders(Mesh& mesh, const Nodes& nodes, const RankParts& data);
 /// Equal parts.
 void gather_by_leaders(Mesh& mesh, const Nodes& nodes, BytesView mine, std::byte* all, int root);
 void scatter_by_leaders(Mesh& mesh, const Nodes& nodes, const std::byte* all,
@@ -59,7 +59,7 @@ void reduce_by_leaders(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* 
 // ---- In slices: every rank of a node speaks for its part of the data. ----
 
 /// As many ranks on each node, in order, and equal parts.
-void all_gather_in_slices(Mesh& mesh, const Nodes& nodes, std::byte* data, const Offsets& parts);
+void all_gather_in_slices(Mesh& mesh, const Nodes& nodes, const RankParts& data);
 /// Each node reduces, then what the nodes came to is reduced in their order: for freedom
 /// `neighbours` where ranks are in order, else `any`.
 void all_reduce_in_slices(Mesh& mesh, const Nodes& nodes, std::span<std::byte> data,
@@ -75,7 +75,7 @@ void all_reduce_in_chain(Mesh& mesh, const Nodes& nodes, std::span<std::byte> da
 void reduce_in_chain(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* out, int root,
                      const Reducer& reducer);
 /// As many ranks on each node, and equal parts.
-void reduce_scatter_in_chain(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* out,
-                             const Offsets& parts, const Reducer& reducer);
+void reduce_scatter_in_chain(Mesh& mesh, const Nodes& nodes, const ConstRankParts& in,
+                             std::byte* out, const Reducer& reducer);
 
 }  // namespace dlaunch::algorithms::by_node

@@ -226,7 +226,7 @@ void fold_here(const Nodes& nodes, BytesView in, std::byte* out, const Offsets& 
 void gather_slices(const Nodes& nodes, BytesView mine, std::byte* out, const Offsets& parts,
                    int root) {
   if (nodes.node() != nodes.layout().node_of(root) || nodes.shm() == nullptr) return;
-  shared::gather(*nodes.shm(), mine, out, parts, nodes.layout().index_of(root),
+  shared::gather(*nodes.shm(), mine, {out, parts}, nodes.layout().index_of(root),
                  shared::Parts::differing);
 }
 
@@ -244,7 +244,7 @@ void all_reduce_in_chain(Mesh& mesh, const Nodes& nodes, std::span<std::byte> da
   const Offsets parts = slices_of(nodes, data.size(), reducer.element_bytes());
   std::byte* mine = data.data() + parts[static_cast<std::size_t>(nodes.index())];
   fold_in_chain(mesh, nodes, data, mine, Chain::to_all, parts, reducer);
-  if (nodes.shm() != nullptr) shared::all_gather(*nodes.shm(), data.data(), parts);
+  if (nodes.shm() != nullptr) shared::all_gather(*nodes.shm(), {data.data(), parts});
 }
 
 void reduce_in_chain(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* out, int root,
@@ -257,11 +257,14 @@ void reduce_in_chain(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* ou
   gather_slices(nodes, {mine, size}, out, parts, root);
 }
 
-void reduce_scatter_in_chain(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* out,
-                             const Offsets& parts, const Reducer& reducer) {
+void reduce_scatter_in_chain(Mesh& mesh, const Nodes& nodes, const ConstRankParts& in,
+                             std::byte* out, const Reducer& reducer) {
   const Layout& layout = nodes.layout();
-  const std::size_t each = parts.longest();
-  Chain chain(mesh, nodes, in, reducer);
+  const std::size_t each = in.offsets().longest();
+  const auto room = mesh.buffer_pool().take(in.are_together() ? 0 : in.bytes());
+  if (!in.are_together()) copy_parts(in, room.get());
+  const std::byte* const all = in.are_together() ? in.begin(0) : room.get();
+  Chain chain(mesh, nodes, {all, in.bytes()}, reducer);
   for_each_window(each, piece_bytes(layout), [&](std::size_t offset) {
     for (int node = 0; node < layout.nodes(); ++node) {
       const std::size_t first = static_cast<std::size_t>(layout.rank_at(node, 0)) * each;
@@ -286,7 +289,7 @@ void all_reduce_in_slices(Mesh& mesh, const Nodes& nodes, std::span<std::byte> d
     algorithms::all_reduce(peers, {partial, bytes}, partials.joining());
     partials.finish(partial, mine, count, mesh.size());
   }
-  if (nodes.shm() != nullptr) shared::all_gather(*nodes.shm(), data.data(), parts);
+  if (nodes.shm() != nullptr) shared::all_gather(*nodes.shm(), {data.data(), parts});
 }
 
 void reduce_in_slices(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* out, int root,

@@ -1,6 +1,7 @@
 #include "collectives/algorithms/algorithms.hpp"
 #include "collectives/algorithms/by_node.hpp"
 #include "collectives/algorithms/messages/messages.hpp"
+#include "collectives/algorithms/select/put.hpp"
 #include "collectives/algorithms/select/ways.hpp"
 
 #include <algorithm>
@@ -79,27 +80,23 @@ void all_reduce_tree(Mesh& mesh, Buffer data, const Reducer& reducer) {
   reduce_tree(mesh, data, data.data(), 0, reducer);
   broadcast_tree(mesh, data, 0);
 }
-void all_gather_round_ring(Mesh& mesh, std::byte* data, const Offsets& parts) {
-  all_gather_ring(mesh, data, parts);
-}
+void all_gather_round_ring(Mesh& mesh, const RankParts& data) { all_gather_ring(mesh, data); }
 void gather_equal(Mesh& mesh, BytesView mine, std::byte* all, int root) {
-  gather_direct(mesh, mine, all, Offsets(mesh.size(), mine.size()), root);
+  gather_direct(mesh, mine, {all, Offsets(mesh.size(), mine.size())}, root);
 }
 void scatter_equal(Mesh& mesh, const std::byte* all, Buffer mine, int root) {
-  scatter_direct(mesh, all, mine, Offsets(mesh.size(), mine.size()), root);
+  scatter_direct(mesh, {all, Offsets(mesh.size(), mine.size())}, mine, root);
 }
 void all_to_all_equal(Mesh& mesh, const std::byte* in, std::byte* out, std::size_t each) {
   const Offsets parts(mesh.size(), each);
   all_to_all_direct(mesh, in, parts, out, parts);
 }
 /// Everything to everyone, and this rank's part of it to `out`.
-void keep_part(Mesh& mesh, BytesView in, std::byte* out, const Offsets& parts,
-               const Reducer& reducer) {
-  const auto all = mesh.buffer_pool().take(in.size());
-  if (!in.empty()) std::memcpy(all.get(), in.data(), in.size());
-  all_reduce(mesh, {all.get(), in.size()}, reducer);
-  const std::size_t bytes = size_of_part(parts, mesh.rank());
-  if (bytes > 0) std::memcpy(out, all.get() + begin_of_part(parts, mesh.rank()), bytes);
+void keep_part(Mesh& mesh, const ConstRankParts& in, std::byte* out, const Reducer& reducer) {
+  const auto all = mesh.buffer_pool().take(in.bytes());
+  copy_parts(in, all.get());
+  all_reduce(mesh, {all.get(), in.bytes()}, reducer);
+  put(out, all.get() + begin_of_part(in.offsets(), mesh.rank()), in.size(mesh.rank()));
 }
 
 /// Every rank has all ranks' data, a chunk at a time, and reduces what is before it.
@@ -115,7 +112,7 @@ void scan_gathered(const Ranks& ranks, BytesView in, std::byte* out, const Reduc
     const auto chunk = in.subspan(begin, std::min(chunk_max, in.size() - begin));
     const std::size_t own = static_cast<std::size_t>(ranks.mesh.rank()) * chunk.size();
     if (!chunk.empty()) std::memcpy(all.get() + own, chunk.data(), chunk.size());
-    all_gather(ranks, all.get(), Offsets(ranks.mesh.size(), chunk.size()));
+    all_gather(ranks, {all.get(), Offsets(ranks.mesh.size(), chunk.size())});
     for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = all.get() + i * chunk.size();
     if (before > 0) reducer(inputs, out + begin, chunk.size() / element);
     begin += chunk.size();
@@ -149,14 +146,13 @@ constexpr Served<Buffer, const Reducer&> all_reduces{
     {{ByNode::leaders, by_node::all_reduce_by_leaders},
      {ByNode::slices, by_node::all_reduce_in_slices},
      {ByNode::chain, by_node::all_reduce_in_chain}}};
-constexpr Served<std::byte*, const Offsets&> all_gathers{
-    Op::all_gather,
-    {{Messages::exchange, all_gather_round_ring},
-     {Messages::bruck, all_gather_bruck},
-     {Messages::ring, all_gather_round_ring}},
-    {{ByNode::leaders, by_node::all_gather_by_leaders},
-     {ByNode::slices, by_node::all_gather_in_slices}}};
-constexpr Served<BytesView, std::byte*, const Offsets&, const Reducer&> reduce_scatters{
+constexpr Served<const RankParts&> all_gathers{Op::all_gather,
+                                               {{Messages::exchange, all_gather_round_ring},
+                                                {Messages::bruck, all_gather_bruck},
+                                                {Messages::ring, all_gather_round_ring}},
+                                               {{ByNode::leaders, by_node::all_gather_by_leaders},
+                                                {ByNode::slices, by_node::all_gather_in_slices}}};
+constexpr Served<const ConstRankParts&, std::byte*, const Reducer&> reduce_scatters{
     Op::reduce_scatter,
     {{Messages::in_parts, reduce_scatter_in_parts}, {Messages::kept_part, keep_part}},
     {{ByNode::chain, by_node::reduce_scatter_in_chain}}};
@@ -191,43 +187,42 @@ void apart::all_reduce(const Ranks& ranks, std::span<std::byte> data, const Redu
   run(all_reduces, ranks, {data.size(), reducer.freedom()}, data, reducer);
 }
 
-void apart::all_gather(const Ranks& ranks, std::byte* data, const Offsets& parts) {
+void apart::all_gather(const Ranks& ranks, const RankParts& data) {
   // All ranks know all parts: what is chosen for their mean is the same on all.
-  const std::size_t mean = parts.back() / static_cast<std::size_t>(ranks.mesh.size());
-  run(all_gathers, ranks, {mean, Freedom::none, parts.are_equal()}, data, parts);
+  const std::size_t mean = data.bytes() / static_cast<std::size_t>(ranks.mesh.size());
+  run(all_gathers, ranks, {mean, Freedom::none, data.offsets().are_equal()}, data);
 }
 
-void reduce_scatter(const Ranks& ranks, BytesView in, std::byte* out, const Offsets& parts,
+void reduce_scatter(const Ranks& ranks, const ConstRankParts& in, std::byte* out,
                     const Reducer& reducer) {
-  if (ranks.shm != nullptr) return shared::reduce_scatter(*ranks.shm, in, out, parts, reducer);
-  const std::size_t mean = parts.back() / static_cast<std::size_t>(ranks.mesh.size());
-  run(reduce_scatters, ranks, {mean, reducer.freedom(), parts.are_equal()}, in, out, parts,
+  if (ranks.shm != nullptr) return shared::reduce_scatter(*ranks.shm, in, out, reducer);
+  const std::size_t mean = in.bytes() / static_cast<std::size_t>(ranks.mesh.size());
+  run(reduce_scatters, ranks, {mean, reducer.freedom(), in.offsets().are_equal()}, in, out,
       reducer);
 }
 
 void gather(const Ranks& ranks, BytesView mine, std::byte* all, int root) {
   if (ranks.shm == nullptr) return run(gathers, ranks, {mine.size()}, mine, all, root);
   const Offsets parts(ranks.mesh.size(), mine.size());
-  shared::gather(*ranks.shm, mine, all, parts, root, Parts::equal);
+  shared::gather(*ranks.shm, mine, {all, parts}, root, Parts::equal);
 }
 
 void scatter(const Ranks& ranks, const std::byte* all, std::span<std::byte> mine, int root) {
   if (ranks.shm == nullptr) return run(scatters, ranks, {mine.size()}, all, mine, root);
   const Offsets parts(ranks.mesh.size(), mine.size());
-  shared::scatter(*ranks.shm, all, mine, parts, root, Parts::equal);
+  shared::scatter(*ranks.shm, {all, parts}, mine, root, Parts::equal);
 }
 
 // Each of these has one algorithm: by sizes that ranks do not have in common they could not choose.
 
-void gather_v(const Ranks& ranks, BytesView mine, std::byte* all, const Offsets& parts, int root) {
-  if (ranks.shm == nullptr) return gather_direct(ranks.mesh, mine, all, parts, root);
-  shared::gather(*ranks.shm, mine, all, parts, root, Parts::differing);
+void gather_v(const Ranks& ranks, BytesView mine, const RankParts& all, int root) {
+  if (ranks.shm == nullptr) return gather_direct(ranks.mesh, mine, all, root);
+  shared::gather(*ranks.shm, mine, all, root, Parts::differing);
 }
 
-void scatter_v(const Ranks& ranks, const std::byte* all, std::span<std::byte> mine,
-               const Offsets& parts, int root) {
-  if (ranks.shm == nullptr) return scatter_direct(ranks.mesh, all, mine, parts, root);
-  shared::scatter(*ranks.shm, all, mine, parts, root, Parts::differing);
+void scatter_v(const Ranks& ranks, const ConstRankParts& all, std::span<std::byte> mine, int root) {
+  if (ranks.shm == nullptr) return scatter_direct(ranks.mesh, all, mine, root);
+  shared::scatter(*ranks.shm, all, mine, root, Parts::differing);
 }
 
 void all_to_all_v(const Ranks& ranks, const std::byte* in, const Offsets& in_parts, std::byte* out,

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <utility>
+#include <vector>
 
 namespace dlaunch {
 
@@ -55,5 +57,25 @@ class Unpacked {
   std::unique_ptr<Copy> copy_;
   std::span<std::byte> bytes_;
 };
+
+/// The same of several views, `One` being Packed or Unpacked.
+template <class One, class View>
+class ViewList {
+ public:
+  explicit ViewList(std::span<const View> views) {
+    for (const View& view : views) places_.push_back(views_.emplace_back(view).bytes().data());
+  }
+  /// Where each begins.
+  auto places() const { return std::span(places_); }
+  void commit() const {
+    for (const One& view : views_) view.commit();
+  }
+
+ private:
+  std::vector<One> views_;
+  std::vector<decltype(std::declval<One>().bytes().data())> places_;
+};
+using PackedList = ViewList<Packed, ConstTensorView>;
+using UnpackedList = ViewList<Unpacked, TensorView>;
 
 }  // namespace dlaunch

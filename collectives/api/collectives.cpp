@@ -7,6 +7,7 @@
 #include "runtime/base/deadline.hpp"
 
 #include <utility>
+#include <vector>
 
 /// Every collective is a CollectiveCall, which is run, or started. What a call's operation is
 /// called differs; what is done with its arguments does not.
@@ -14,11 +15,46 @@ namespace dlaunch {
 
 using algorithms::Offsets;
 using algorithms::put;
+using algorithms::RankParts;
 using transport::Op;
 
 namespace {
 
 constexpr int no_root = -1;
+
+// The calls by their arguments, for both their forms; the operation stays a constant.
+
+[[gnu::always_inline]] inline CollectiveCall moving(Op op, const Options& options,
+                                                    ConstTensorView in, TensorView out,
+                                                    int root = no_root,
+                                                    std::span<const std::size_t> counts = {},
+                                                    std::span<const std::size_t> out_counts = {}) {
+  return {op, options, in, out, root, nullptr, counts, out_counts};
+}
+[[gnu::always_inline]] inline CollectiveCall reducing(Op op, const ReduceOptions& options,
+                                                      ConstTensorView in, TensorView out,
+                                                      const Reduction& reduction,
+                                                      int root = no_root,
+                                                      std::span<const std::size_t> counts = {}) {
+  return {op, options, in, out, root, &reduction, counts, {}, options.truncate_mean};
+}
+CollectiveCall reading(std::span<const ConstTensorView> views, CollectiveCall what) {
+  what.is_list = true;
+  what.ins = views;
+  return what;
+}
+CollectiveCall writing(std::span<const TensorView> views, CollectiveCall what) {
+  what.is_list = true;
+  what.outs = views;
+  return what;
+}
+
+template <class View>
+std::vector<std::size_t> counts_of(std::span<const View> views) {
+  std::vector<std::size_t> counts;
+  for (const View& view : views) counts.push_back(view.count);
+  return counts;
+}
 
 }  // namespace
 
@@ -35,7 +71,7 @@ constexpr int no_root = -1;
   switch (op) {
     case Op::barrier:
       if (what.ordered_output && membership) {
-        membership->drain_output(deadline_after(timeout_of(*what.options)));
+        membership->drain_output(deadline_after(timeout_of(what.options)));
       }
       algorithms::barrier(call.ranks());
       break;
@@ -51,30 +87,42 @@ constexpr int no_root = -1;
       break;
     case Op::all_gather:
     case Op::all_gather_v: {
-      const Offsets parts = parts_of(op, call, what);
-      put(out.data() + begin_of_part(parts, call.rank()), in.data(), in.size());
-      algorithms::all_gather(call.ranks(), out.data(), parts);
+      const Offsets offsets = parts_of(op, call, what);
+      const UnpackedList views(shape_of(op).has_counts ? what.outs : std::span<const TensorView>());
+      const RankParts parts(out.data(), offsets, views.places());
+      put(parts.begin(call.rank()), in.data(), in.size());
+      algorithms::all_gather(call.ranks(), parts);
+      views.commit();
       break;
     }
     case Op::gather:
       algorithms::gather(call.ranks(), in, out.data(), what.root);
       break;
-    case Op::gather_v:
-      algorithms::gather_v(call.ranks(), in, out.data(),
-                           is_root ? parts_of(op, call, what) : Offsets{}, what.root);
+    case Op::gather_v: {
+      const Offsets offsets = is_root ? parts_of(op, call, what) : Offsets{};
+      const UnpackedList views(what.outs);
+      algorithms::gather_v(call.ranks(), in, {out.data(), offsets, views.places()}, what.root);
+      views.commit();
       break;
+    }
     case Op::scatter:
       algorithms::scatter(call.ranks(), in.data(), out, what.root);
       break;
-    case Op::scatter_v:
-      algorithms::scatter_v(call.ranks(), in.data(), out,
-                            is_root ? parts_of(op, call, what) : Offsets{}, what.root);
+    case Op::scatter_v: {
+      const Offsets offsets = is_root ? parts_of(op, call, what) : Offsets{};
+      const PackedList views(what.ins);
+      algorithms::scatter_v(call.ranks(), {in.data(), offsets, views.places()}, out, what.root);
       break;
+    }
     case Op::reduce_scatter:
-    case Op::reduce_scatter_v:
-      algorithms::reduce_scatter(call.ranks(), in, out.data(), parts_of(op, call, what),
+    case Op::reduce_scatter_v: {
+      const Offsets offsets = parts_of(op, call, what);
+      const PackedList views(shape_of(op).has_counts ? what.ins
+                                                     : std::span<const ConstTensorView>());
+      algorithms::reduce_scatter(call.ranks(), {in.data(), offsets, views.places()}, out.data(),
                                  reducer_for(op, call, what));
       break;
+    }
     case Op::all_to_all:
       algorithms::all_to_all(call.ranks(), in.data(), out.data(), in.size() / ranks);
       break;
@@ -119,8 +167,8 @@ template <bool is_settled>
     check(op, call, what);
     execute(op, call, what);
   };
-  if (transport::is_rooted(op)) return rooted(print, *what.options, body);
-  count_and_run<is_settled>(print, *what.options, body);
+  if (transport::is_rooted(op)) return rooted(print, what.options, body);
+  count_and_run<is_settled>(print, what.options, body);
 }
 
 /// A body for each operation, in which nothing of the others is left.
@@ -145,7 +193,7 @@ void Communicator::State::make(const CollectiveCall& what) { make_by(what.op, wh
   what.forget_unused(group.rank);
   what.traffic = traffic;
   if (what.device() >= 0) [[unlikely]]
-    return run_on_device(device::request(what), *what.options);
+    return run_on_device(device::request(what), what.options);
   make_by(op, what);
 }
 
@@ -160,8 +208,7 @@ void Communicator::barrier(const BarrierOptions& options) {
     return state_->run_on_device(state_->barrier_on_device(), options);
   }
   if (options.ordered_output) flush_output();
-  const Options common = options;
-  state_->run({.op = Op::barrier, .options = &common, .ordered_output = options.ordered_output});
+  state_->run({.op = Op::barrier, .options = options, .ordered_output = options.ordered_output});
 }
 
 /// Output that is printed after it was started is not its concern.
@@ -170,28 +217,8 @@ Work Communicator::start_barrier(const BarrierOptions& options) {
     return state_->start_on_device(state_->barrier_on_device(), options);
   }
   if (options.ordered_output) flush_output();
-  const Options common = options;
   return state_->start(
-      {.op = Op::barrier, .options = &common, .ordered_output = options.ordered_output});
-}
-
-void Communicator::broadcast(TensorView inout, int root, const Options& options) {
-  state_->run({Op::broadcast, &options, {}, inout, root});
-}
-Work Communicator::start_broadcast(TensorView inout, int root, const Options& options) {
-  return state_->start({Op::broadcast, &options, {}, inout, root});
-}
-
-void Communicator::reduce(ConstTensorView in, TensorView out, int root, const Reduction& reduction,
-                          const ReduceOptions& options) {
-  const Options common = options;
-  state_->run({Op::reduce, &common, in, out, root, &reduction, {}, {}, options.truncate_mean});
-}
-Work Communicator::start_reduce(ConstTensorView in, TensorView out, int root,
-                                const Reduction& reduction, const ReduceOptions& options) {
-  const Options common = options;
-  return state_->start(
-      {Op::reduce, &common, in, out, root, &reduction, {}, {}, options.truncate_mean});
+      {.op = Op::barrier, .options = options, .ordered_output = options.ordered_output});
 }
 
 void Communicator::all_reduce(TensorView inout, const Reduction& reduction,
@@ -199,159 +226,182 @@ void Communicator::all_reduce(TensorView inout, const Reduction& reduction,
   // Programs wait for small ones more than for anything else: most have a body of their own here.
   const bool is_settled = state_->is_settled();
   if (!is_settled || !inout.place.is_host() || !is_plain(reduction)) [[unlikely]] {
-    const Options common = options;
-    return state_->run(
-        {Op::all_reduce, &common, {}, inout, no_root, &reduction, {}, {}, options.truncate_mean});
+    return state_->run(reducing(Op::all_reduce, options, {}, inout, reduction));
   }
-  const Options common = options;
   state_->make<true>(
       Op::all_reduce,
-      {Op::all_reduce, &common, {}, inout, no_root, &reduction, {}, {}, options.truncate_mean});
+      {Op::all_reduce, options, {}, inout, no_root, &reduction, {}, {}, options.truncate_mean});
 }
 Work Communicator::start_all_reduce(TensorView inout, const Reduction& reduction,
                                     const ReduceOptions& options) {
-  const Options common = options;
-  return state_->start(
-      {Op::all_reduce, &common, {}, inout, no_root, &reduction, {}, {}, options.truncate_mean});
+  return state_->start(reducing(Op::all_reduce, options, {}, inout, reduction));
+}
+
+void Communicator::broadcast(TensorView inout, int root, const Options& options) {
+  state_->run(moving(Op::broadcast, options, {}, inout, root));
+}
+Work Communicator::start_broadcast(TensorView inout, int root, const Options& options) {
+  return state_->start(moving(Op::broadcast, options, {}, inout, root));
+}
+
+void Communicator::reduce(ConstTensorView in, TensorView out, int root, const Reduction& reduction,
+                          const ReduceOptions& options) {
+  state_->run(reducing(Op::reduce, options, in, out, reduction, root));
+}
+Work Communicator::start_reduce(ConstTensorView in, TensorView out, int root,
+                                const Reduction& reduction, const ReduceOptions& options) {
+  return state_->start(reducing(Op::reduce, options, in, out, reduction, root));
 }
 
 void Communicator::all_gather(ConstTensorView in, TensorView out, const Options& options) {
-  state_->run({Op::all_gather, &options, in, out});
+  state_->run(moving(Op::all_gather, options, in, out));
 }
 Work Communicator::start_all_gather(ConstTensorView in, TensorView out, const Options& options) {
-  return state_->start({Op::all_gather, &options, in, out});
+  return state_->start(moving(Op::all_gather, options, in, out));
 }
 
 void Communicator::all_gather_v(ConstTensorView in, TensorView out,
                                 std::span<const std::size_t> counts, const Options& options) {
-  state_->run({Op::all_gather_v, &options, in, out, no_root, nullptr, counts});
+  state_->run(moving(Op::all_gather_v, options, in, out, no_root, counts));
 }
 Work Communicator::start_all_gather_v(ConstTensorView in, TensorView out,
                                       std::span<const std::size_t> counts, const Options& options) {
-  return state_->start({Op::all_gather_v, &options, in, out, no_root, nullptr, counts});
+  return state_->start(moving(Op::all_gather_v, options, in, out, no_root, counts));
+}
+
+void Communicator::all_gather_list(ConstTensorView in, std::span<const TensorView> out,
+                                   const Options& options) {
+  state_->run(writing(out, moving(Op::all_gather_v, options, in, {}, no_root, counts_of(out))));
+}
+Work Communicator::start_all_gather_list(ConstTensorView in, std::span<const TensorView> out,
+                                         const Options& options) {
+  return state_->start(
+      writing(out, moving(Op::all_gather_v, options, in, {}, no_root, counts_of(out))));
 }
 
 void Communicator::gather(ConstTensorView in, TensorView out, int root, const Options& options) {
-  state_->run({Op::gather, &options, in, out, root});
+  state_->run(moving(Op::gather, options, in, out, root));
 }
 Work Communicator::start_gather(ConstTensorView in, TensorView out, int root,
                                 const Options& options) {
-  return state_->start({Op::gather, &options, in, out, root});
+  return state_->start(moving(Op::gather, options, in, out, root));
 }
 
 void Communicator::gather_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts,
                             int root, const Options& options) {
-  state_->run({Op::gather_v, &options, in, out, root, nullptr, counts});
+  state_->run(moving(Op::gather_v, options, in, out, root, counts));
 }
 Work Communicator::start_gather_v(ConstTensorView in, TensorView out,
                                   std::span<const std::size_t> counts, int root,
                                   const Options& options) {
-  return state_->start({Op::gather_v, &options, in, out, root, nullptr, counts});
+  return state_->start(moving(Op::gather_v, options, in, out, root, counts));
+}
+
+void Communicator::gather_list(ConstTensorView in, std::span<const TensorView> out, int root,
+                               const Options& options) {
+  state_->run(writing(out, moving(Op::gather_v, options, in, {}, root, counts_of(out))));
+}
+Work Communicator::start_gather_list(ConstTensorView in, std::span<const TensorView> out, int root,
+                                     const Options& options) {
+  return state_->start(writing(out, moving(Op::gather_v, options, in, {}, root, counts_of(out))));
 }
 
 void Communicator::scatter(ConstTensorView in, TensorView out, int root, const Options& options) {
-  state_->run({Op::scatter, &options, in, out, root});
+  state_->run(moving(Op::scatter, options, in, out, root));
 }
 Work Communicator::start_scatter(ConstTensorView in, TensorView out, int root,
                                  const Options& options) {
-  return state_->start({Op::scatter, &options, in, out, root});
+  return state_->start(moving(Op::scatter, options, in, out, root));
 }
 
 void Communicator::scatter_v(ConstTensorView in, TensorView out,
                              std::span<const std::size_t> counts, int root,
                              const Options& options) {
-  state_->run({Op::scatter_v, &options, in, out, root, nullptr, counts});
+  state_->run(moving(Op::scatter_v, options, in, out, root, counts));
 }
 Work Communicator::start_scatter_v(ConstTensorView in, TensorView out,
                                    std::span<const std::size_t> counts, int root,
                                    const Options& options) {
-  return state_->start({Op::scatter_v, &options, in, out, root, nullptr, counts});
+  return state_->start(moving(Op::scatter_v, options, in, out, root, counts));
+}
+
+void Communicator::scatter_list(std::span<const ConstTensorView> in, TensorView out, int root,
+                                const Options& options) {
+  state_->run(reading(in, moving(Op::scatter_v, options, {}, out, root, counts_of(in))));
+}
+Work Communicator::start_scatter_list(std::span<const ConstTensorView> in, TensorView out, int root,
+                                      const Options& options) {
+  return state_->start(reading(in, moving(Op::scatter_v, options, {}, out, root, counts_of(in))));
 }
 
 void Communicator::reduce_scatter(ConstTensorView in, TensorView out, const Reduction& reduction,
                                   const ReduceOptions& options) {
-  const Options common = options;
-  state_->run(
-      {Op::reduce_scatter, &common, in, out, no_root, &reduction, {}, {}, options.truncate_mean});
+  state_->run(reducing(Op::reduce_scatter, options, in, out, reduction));
 }
 Work Communicator::start_reduce_scatter(ConstTensorView in, TensorView out,
                                         const Reduction& reduction, const ReduceOptions& options) {
-  const Options common = options;
-  return state_->start(
-      {Op::reduce_scatter, &common, in, out, no_root, &reduction, {}, {}, options.truncate_mean});
+  return state_->start(reducing(Op::reduce_scatter, options, in, out, reduction));
 }
 
 void Communicator::reduce_scatter_v(ConstTensorView in, TensorView out,
                                     std::span<const std::size_t> counts, const Reduction& reduction,
                                     const ReduceOptions& options) {
-  const Options common = options;
-  state_->run({Op::reduce_scatter_v,
-               &common,
-               in,
-               out,
-               no_root,
-               &reduction,
-               counts,
-               {},
-               options.truncate_mean});
+  state_->run(reducing(Op::reduce_scatter_v, options, in, out, reduction, no_root, counts));
 }
 Work Communicator::start_reduce_scatter_v(ConstTensorView in, TensorView out,
                                           std::span<const std::size_t> counts,
                                           const Reduction& reduction,
                                           const ReduceOptions& options) {
-  const Options common = options;
-  return state_->start({Op::reduce_scatter_v,
-                        &common,
-                        in,
-                        out,
-                        no_root,
-                        &reduction,
-                        counts,
-                        {},
-                        options.truncate_mean});
+  return state_->start(
+      reducing(Op::reduce_scatter_v, options, in, out, reduction, no_root, counts));
+}
+
+void Communicator::reduce_scatter_list(std::span<const ConstTensorView> in, TensorView out,
+                                       const Reduction& reduction, const ReduceOptions& options) {
+  state_->run(reading(
+      in, reducing(Op::reduce_scatter_v, options, {}, out, reduction, no_root, counts_of(in))));
+}
+Work Communicator::start_reduce_scatter_list(std::span<const ConstTensorView> in, TensorView out,
+                                             const Reduction& reduction,
+                                             const ReduceOptions& options) {
+  return state_->start(reading(
+      in, reducing(Op::reduce_scatter_v, options, {}, out, reduction, no_root, counts_of(in))));
 }
 
 void Communicator::all_to_all(ConstTensorView in, TensorView out, const Options& options) {
-  state_->run({Op::all_to_all, &options, in, out});
+  state_->run(moving(Op::all_to_all, options, in, out));
 }
 Work Communicator::start_all_to_all(ConstTensorView in, TensorView out, const Options& options) {
-  return state_->start({Op::all_to_all, &options, in, out});
+  return state_->start(moving(Op::all_to_all, options, in, out));
 }
 
 void Communicator::all_to_all_v(ConstTensorView in, std::span<const std::size_t> in_counts,
                                 TensorView out, std::span<const std::size_t> out_counts,
                                 const Options& options) {
-  state_->run({Op::all_to_all_v, &options, in, out, no_root, nullptr, in_counts, out_counts});
+  state_->run(moving(Op::all_to_all_v, options, in, out, no_root, in_counts, out_counts));
 }
 Work Communicator::start_all_to_all_v(ConstTensorView in, std::span<const std::size_t> in_counts,
                                       TensorView out, std::span<const std::size_t> out_counts,
                                       const Options& options) {
-  return state_->start(
-      {Op::all_to_all_v, &options, in, out, no_root, nullptr, in_counts, out_counts});
+  return state_->start(moving(Op::all_to_all_v, options, in, out, no_root, in_counts, out_counts));
 }
 
 void Communicator::scan(ConstTensorView in, TensorView out, const Reduction& reduction,
                         const ReduceOptions& options) {
-  const Options common = options;
-  state_->run({Op::scan, &common, in, out, no_root, &reduction, {}, {}, options.truncate_mean});
+  state_->run(reducing(Op::scan, options, in, out, reduction));
 }
 Work Communicator::start_scan(ConstTensorView in, TensorView out, const Reduction& reduction,
                               const ReduceOptions& options) {
-  const Options common = options;
-  return state_->start(
-      {Op::scan, &common, in, out, no_root, &reduction, {}, {}, options.truncate_mean});
+  return state_->start(reducing(Op::scan, options, in, out, reduction));
 }
 
 void Communicator::exscan(ConstTensorView in, TensorView out, const Reduction& reduction,
                           const ReduceOptions& options) {
-  const Options common = options;
-  state_->run({Op::exscan, &common, in, out, no_root, &reduction, {}, {}, options.truncate_mean});
+  state_->run(reducing(Op::exscan, options, in, out, reduction));
 }
 Work Communicator::start_exscan(ConstTensorView in, TensorView out, const Reduction& reduction,
                                 const ReduceOptions& options) {
-  const Options common = options;
-  return state_->start(
-      {Op::exscan, &common, in, out, no_root, &reduction, {}, {}, options.truncate_mean});
+  return state_->start(reducing(Op::exscan, options, in, out, reduction));
 }
 
 }  // namespace dlaunch

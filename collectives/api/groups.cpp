@@ -88,8 +88,8 @@ std::optional<Communicator> Communicator::split(std::optional<int> color, int ke
             [&] { return std::string("a colour is not negative; no colour is std::nullopt"); });
     std::vector<Choice> choices(static_cast<std::size_t>(size()));
     choices[static_cast<std::size_t>(rank())] = {color ? *color : -1, key};
-    algorithms::all_gather(call.ranks(), reinterpret_cast<std::byte*>(choices.data()),
-                           {call.size(), sizeof(Choice)});
+    algorithms::all_gather(call.ranks(), {reinterpret_cast<std::byte*>(choices.data()),
+                                          {call.size(), sizeof(Choice)}});
     if (!color) {
       state_->split_device(call, -1, 0);
       return;

@@ -64,12 +64,12 @@ std::vector<Tree> exchange_objects(Call& call, const Tree& value) {
   const auto me = static_cast<std::size_t>(call.rank());
   std::vector<std::uint64_t> sizes(static_cast<std::size_t>(call.size()));
   sizes[me] = mine.size();
-  algorithms::all_gather(call.ranks(), reinterpret_cast<std::byte*>(sizes.data()),
-                         {call.size(), sizeof(std::uint64_t)});
+  algorithms::all_gather(call.ranks(), {reinterpret_cast<std::byte*>(sizes.data()),
+                                        {call.size(), sizeof(std::uint64_t)}});
   const Offsets parts = offsets_of(call, sizes);
   Bytes all(parts.back());
   std::copy(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(parts[me]));
-  algorithms::all_gather(call.ranks(), all.data(), parts);
+  algorithms::all_gather(call.ranks(), {all.data(), parts});
   return decoded(all, parts);
 }
 
@@ -89,7 +89,7 @@ void check(Call& call, const std::optional<structure::Difference>& found) {
 
 Tree Communicator::broadcast_object(const Tree& value, int root, const Options& options) {
   Tree result;
-  state_->rooted(state_->marked(fingerprint(Op::broadcast_object, root)), options, [&](Call& call) {
+  state_->rooted(fingerprint(Op::broadcast_object, root), options, [&](Call& call) {
     check_root(call, root);
     Bytes bytes = call.rank() == root ? encoded(call, value) : Bytes();
     std::uint64_t size = bytes.size();
@@ -137,7 +137,7 @@ Tree Communicator::all_reduce_object(const Tree& value, const Reduction& reducti
 std::vector<Tree> Communicator::gather_objects(const Tree& value, int root,
                                                const Options& options) {
   std::vector<Tree> values;
-  state_->rooted(state_->marked(fingerprint(Op::gather_object, root)), options, [&](Call& call) {
+  state_->rooted(fingerprint(Op::gather_object, root), options, [&](Call& call) {
     check_root(call, root);
     const Bytes mine = encoded(call, value);
     std::uint64_t size = mine.size();
@@ -147,7 +147,7 @@ std::vector<Tree> Communicator::gather_objects(const Tree& value, int root,
                        root);
     const Offsets parts = offsets_of(call, sizes);
     Bytes all(parts.back());
-    algorithms::gather_v(call.ranks(), mine, all.data(), parts, root);
+    algorithms::gather_v(call.ranks(), mine, {all.data(), parts}, root);
     values = decoded(all, parts);
   });
   return values;
@@ -155,7 +155,7 @@ std::vector<Tree> Communicator::gather_objects(const Tree& value, int root,
 
 Tree Communicator::scatter_objects(std::span<const Tree> values, int root, const Options& options) {
   Tree result;
-  state_->rooted(state_->marked(fingerprint(Op::scatter_object, root)), options, [&](Call& call) {
+  state_->rooted(fingerprint(Op::scatter_object, root), options, [&](Call& call) {
     check_root(call, root);
     Bytes all;
     std::vector<std::uint64_t> sizes;
@@ -174,7 +174,7 @@ Tree Communicator::scatter_objects(std::span<const Tree> values, int root, const
     algorithms::scatter(call.ranks(), reinterpret_cast<const std::byte*>(sizes.data()),
                         bytes_of(size), root);
     Bytes mine(offsets_of(call, {&size, 1}).back());
-    algorithms::scatter_v(call.ranks(), all.data(), mine, offsets_of(call, sizes), root);
+    algorithms::scatter_v(call.ranks(), {all.data(), offsets_of(call, sizes)}, mine, root);
     result = Tree::decode(mine);
   });
   return result;

@@ -1,7 +1,9 @@
 #include "collectives/call/checks.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 
 namespace dlaunch {
 namespace {
@@ -17,15 +19,42 @@ const std::byte* part_of(const ConstTensorView& all, std::size_t first_element) 
   return static_cast<const std::byte*>(all.data) + first_element * size_of(all.dtype);
 }
 
+/// No byte of the one is one of the other. Strided views are copied, and may lie anywhere.
+bool are_apart(const ConstTensorView& one, const ConstTensorView& other) {
+  if (one.stride != 1 || other.stride != 1 || one.count == 0 || other.count == 0) return true;
+  const auto a = reinterpret_cast<std::uintptr_t>(one.data);
+  const auto b = reinterpret_cast<std::uintptr_t>(other.data);
+  return a + one.bytes() <= b || b + other.bytes() <= a;
+}
+
 /// `in` and `out` lie apart, or `in` begins at `allowed`, which `exception` says in words.
 void check_overlap(const Call& call, const ConstTensorView& in, const ConstTensorView& out,
                    const void* allowed, const char* exception) {
-  if (in.stride != 1 || out.stride != 1 || in.count == 0 || out.count == 0) return;
-  if (in.data == allowed) return;
-  const auto from = reinterpret_cast<std::uintptr_t>(in.data);
-  const auto to = reinterpret_cast<std::uintptr_t>(out.data);
-  require(call, from + in.bytes() <= to || to + out.bytes() <= from,
+  require(call, in.data == allowed || are_apart(in, out),
           [&] { return std::string("'in' and 'out' overlap; ") + exception; });
+}
+
+/// "out[3]"
+std::string entry(const char* list, std::size_t rank) {
+  return std::string(list) + "[" + std::to_string(rank) + "]";
+}
+
+/// No two of them overlap.
+void check_disjoint(const Call& call, const std::vector<ConstTensorView>& list, const char* name) {
+  std::vector<std::size_t> order;
+  for (std::size_t rank = 0; rank < list.size(); ++rank) {
+    if (list[rank].count > 0 && list[rank].stride == 1) order.push_back(rank);
+  }
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return std::pair(list[a].data, a) < std::pair(list[b].data, b);
+  });
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    require(call, are_apart(list[order[i - 1]], list[order[i]]), [&] {
+      const auto [first, second] = std::minmax(order[i - 1], order[i]);
+      return "'" + entry(name, first) + "' and '" + entry(name, second) +
+             "' overlap; views that are written lie apart";
+    });
+  }
 }
 
 }  // namespace
@@ -88,6 +117,34 @@ void check_out_is_part(const Call& call, const ConstTensorView& in, const ConstT
   const bool is_part = out.data == part_of(in, first);
   check_overlap(call, in, out, is_part ? in.data : nullptr,
                 "'out' may be this rank's part of 'in', else they lie apart");
+}
+
+void check_list(const Call& call, const std::vector<ConstTensorView>& list,
+                const ConstTensorView& part, ListUse use) {
+  const bool is_written = use == ListUse::written;
+  const char* const name = is_written ? "out" : "in";
+  const char* const other = is_written ? "in" : "out";
+  const auto me = static_cast<std::size_t>(call.rank());
+  require(call, list.size() == static_cast<std::size_t>(call.size()), [&] {
+    return "'" + std::string(name) + "' has " + std::to_string(list.size()) + " views for " +
+           std::to_string(call.size()) + " ranks; it has one for each";
+  });
+  for (std::size_t rank = 0; rank < list.size(); ++rank) {
+    const std::string which = entry(name, rank);
+    check_same(call, part, list[rank], list[rank].count, other, which.c_str());
+  }
+  require(call, list[me].count == part.count, [&] {
+    return "'" + std::string(other) + "' has " + std::to_string(part.count) + " elements, but '" +
+           entry(name, me) + "', this rank's part, has " + std::to_string(list[me].count);
+  });
+  if (is_written) check_disjoint(call, list, name);
+  for (std::size_t rank = 0; rank < list.size(); ++rank) {
+    const bool is_own = rank == me && list[rank].data == part.data;
+    require(call, is_own || are_apart(list[rank], part), [&] {
+      return "'" + std::string(other) + "' and '" + entry(name, rank) + "' overlap; '" + other +
+             "' may be '" + entry(name, me) + "', else they lie apart";
+    });
+  }
 }
 
 std::size_t elements_before(const Call& call, std::size_t each) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 /// What a call asks of its arguments; each throws Error{misuse} with a sentence.
 namespace dlaunch {
@@ -50,6 +51,12 @@ void check_in_is_part(const Call& call, const ConstTensorView& in, const ConstTe
 /// The other way round.
 void check_out_is_part(const Call& call, const ConstTensorView& in, const ConstTensorView& out,
                        std::size_t first);
+/// Whether a list's views are written, and are 'out', or read, and are 'in'.
+enum class ListUse { read, written };
+/// A view for each rank, this one's like `part`, the call's other buffer, and as long; what is
+/// written lies apart from all else, but `part` may be this rank's view.
+void check_list(const Call& call, const std::vector<ConstTensorView>& list,
+                const ConstTensorView& part, ListUse use);
 /// Elements before this rank's part.
 std::size_t elements_before(const Call& call, std::size_t each);
 std::size_t elements_before(const Call& call, std::span<const std::size_t> counts);

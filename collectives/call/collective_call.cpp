@@ -16,6 +16,11 @@ std::size_t elements_before_own(const Call& call, const CollectiveCall& what,
   return elements_before(call, what.counts);
 }
 
+template <class View>
+std::vector<ConstTensorView> readable(std::span<const View> views) {
+  return std::vector<ConstTensorView>(views.begin(), views.end());
+}
+
 /// Elements that `out` of an exchange needs.
 std::size_t check_exchanged(const Call& call, const CollectiveCall& what) {
   const auto ranks = static_cast<std::size_t>(call.size());
@@ -56,9 +61,15 @@ void check_both(const Call& call, const CollectiveCall& what) {
       check_same(call, in, out, in.count, "in", "out");
       return check_apart_or_same(call, in, out);
     case Buffers::gathered:
+      if (what.is_list) {
+        return check_list(call, readable(what.outs), in, ListUse::written);
+      }
       check_same(call, in, out, check_parts(call, what, in, "in"), "in", "out");
       return check_in_is_part(call, in, out, elements_before_own(call, what, in));
     case Buffers::dealt_out:
+      if (what.is_list) {
+        return check_list(call, readable(what.ins), out, ListUse::read);
+      }
       check_same(call, out, in, check_parts(call, what, out, "out"), "out", "in");
       return check_out_is_part(call, in, out, elements_before_own(call, what, out));
     case Buffers::exchanged:
@@ -67,11 +78,22 @@ void check_both(const Call& call, const CollectiveCall& what) {
   }
 }
 
-WaitingCall::WaitingCall(const CollectiveCall& what, const Options& options)
+int CollectiveCall::device_of_list() const noexcept {
+  for (const auto& view : ins) {
+    if (!view.place.is_host()) return view.place.cuda_device;
+  }
+  for (const auto& view : outs) {
+    if (!view.place.is_host()) return view.place.cuda_device;
+  }
+  return -1;
+}
+
+WaitingCall::WaitingCall(const CollectiveCall& what)
     : what_(what),
-      options_(options),
       counts_(what.counts.begin(), what.counts.end()),
-      out_counts_(what.out_counts.begin(), what.out_counts.end()) {
+      out_counts_(what.out_counts.begin(), what.out_counts.end()),
+      ins_(what.ins.begin(), what.ins.end()),
+      outs_(what.outs.begin(), what.outs.end()) {
   if (what.reduction != nullptr) reduction_ = *what.reduction;
 }
 
@@ -80,7 +102,8 @@ CollectiveCall WaitingCall::what() const {
   what.reduction = reduction_ ? &*reduction_ : nullptr;
   what.counts = counts_;
   what.out_counts = out_counts_;
-  what.options = &options_;
+  what.ins = ins_;
+  what.outs = outs_;
   return what;
 }
 

@@ -70,7 +70,7 @@ static_assert(
 /// device have in common. Everything that it points to is borrowed. A value.
 struct CollectiveCall {
   transport::Op op{};
-  const Options* options = nullptr;
+  Options options;
   ConstTensorView in = {};
   TensorView out = {};
   int root = -1;                                 ///< -1: none.
@@ -80,6 +80,10 @@ struct CollectiveCall {
   bool truncate_mean = false;                    ///< See ReduceOptions.
   bool ordered_output = false;                   ///< See BarrierOptions.
   std::uint32_t traffic = 0;                     ///< What it is for, packed; 0: the program.
+  /// The parts lie in views of their own, and not in the buffer that has one for each rank.
+  bool is_list = false;
+  std::span<const ConstTensorView> ins = {};  ///< In place of `in`.
+  std::span<const TensorView> outs = {};      ///< In place of `out`.
 
   /// The view whose elements ranks compare.
   ConstTensorView compared() const noexcept { return compared_by(op); }
@@ -91,13 +95,23 @@ struct CollectiveCall {
   void forget_unused(int rank) noexcept {
     if (!transport::is_rooted(op) || rank == root) return;
     const Buffers buffers = shape_of(op).buffers;
-    if (buffers == Buffers::dealt_out) in = {};
-    if (buffers == Buffers::gathered || buffers == Buffers::alike) out = {};
+    if (buffers == Buffers::dealt_out) {
+      in = {};
+      ins = {};
+    }
+    if (buffers == Buffers::gathered || buffers == Buffers::alike) {
+      out = {};
+      outs = {};
+    }
   }
   /// The CUDA device on which a buffer lies; -1: none does.
   int device() const noexcept {
-    return in.place.is_host() ? out.place.cuda_device : in.place.cuda_device;
+    if (!in.place.is_host()) return in.place.cuda_device;
+    return is_list && out.place.is_host() ? device_of_list() : out.place.cuda_device;
   }
+
+ private:
+  int device_of_list() const noexcept;
 };
 
 // Each of these takes the operation apart from its call: where it is a constant, nothing is left of
@@ -166,15 +180,16 @@ void check_both(const Call& call, const CollectiveCall& what);
 /// A call that waits for its turn: it owns what a CollectiveCall borrows, but for the buffers.
 class WaitingCall {
  public:
-  WaitingCall(const CollectiveCall& what, const Options& options);
+  explicit WaitingCall(const CollectiveCall& what);
   /// Borrows from this one.
   CollectiveCall what() const;
 
  private:
   CollectiveCall what_;
-  Options options_;
   std::optional<Reduction> reduction_;
   std::vector<std::size_t> counts_, out_counts_;
+  std::vector<ConstTensorView> ins_;
+  std::vector<TensorView> outs_;
 };
 
 }  // namespace dlaunch

@@ -187,8 +187,8 @@ std::unique_ptr<Nodes> form_nodes(Call& call, transport::Links& transport, const
     if (some) shm = Forming(call, transport, group, std::move(neighbours)).form(is_full);
     if (shm != nullptr) mine = segment->id() | 1;
   }
-  algorithms::all_gather(call, reinterpret_cast<std::byte*>(numbers.data()),
-                         algorithms::Offsets(group.size(), sizeof mine));
+  algorithms::all_gather(
+      call, {reinterpret_cast<std::byte*>(numbers.data()), {group.size(), sizeof mine}});
   bool any = false;
   for (std::size_t rank = 0; rank < numbers.size(); ++rank) {
     any = any || numbers[rank] != 0;

@@ -220,8 +220,8 @@ void Communicator::State::shrink_device(State& parent, std::span<const int> surv
     made = parent.device->shrink(call, gone);
     std::vector<std::uint8_t> all(static_cast<std::size_t>(call.size()));
     all[static_cast<std::size_t>(call.rank())] = made != nullptr ? 1 : 0;
-    algorithms::all_gather(call.ranks(), reinterpret_cast<std::byte*>(all.data()),
-                           {call.size(), 1});
+    algorithms::all_gather(call.ranks(),
+                           {reinterpret_cast<std::byte*>(all.data()), {call.size(), 1}});
     if (std::find(all.begin(), all.end(), 0) != all.end()) made.reset();
   });
   if (!made) return;

@@ -125,11 +125,12 @@ void Communicator::State::break_between_calls(const Error& why) noexcept {
 Work Communicator::State::start(CollectiveCall what) {
   what.forget_unused(group.rank);
   what.traffic = traffic;
-  if (what.device() >= 0) return start_on_device(device::request(what), *what.options);
+  if (what.device() >= 0) return start_on_device(device::request(what), what.options);
   check_process();
   mesh->control().note_started();
   try {
-    auto item = queue->start([this, kept = WaitingCall(what, settled(*what.options))] {
+    what.options = settled(what.options);
+    auto item = queue->start([this, kept = WaitingCall(what)] {
       const auto self = shared_from_this();
       make(kept.what());
     });

@@ -40,8 +40,8 @@ device::Id agree_on_id(Call& call, device::Library& library) {
   Introduction& mine = all[static_cast<std::size_t>(call.rank())];
   mine.version = library.version();
   if (call.rank() == 0) throw_if_failed(call, library.make_id(mine.id));
-  algorithms::all_gather(call.ranks(), reinterpret_cast<std::byte*>(all.data()),
-                         {call.size(), sizeof(Introduction)});
+  algorithms::all_gather(call.ranks(), {reinterpret_cast<std::byte*>(all.data()),
+                                        {call.size(), sizeof(Introduction)}});
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank].version == all[0].version) continue;
     throw Error(Errc::version, call.label() + ": rank 0 has NCCL " + version_text(all[0].version) +

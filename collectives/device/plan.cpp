@@ -25,6 +25,16 @@ void add_copy(Plan& plan, const void* from, void* to, std::size_t bytes) {
   if (from != to && bytes > 0) plan.steps.push_back({Move::copy, from, to, bytes, -1});
 }
 
+/// A rank's part of the buffer that has one for each.
+const void* part_in(const CollectiveCall& what, const Offsets& parts, int rank) {
+  const auto r = static_cast<std::size_t>(rank);
+  return what.is_list ? what.ins[r].data : at(what.in.data, parts[r]);
+}
+void* part_out(const CollectiveCall& what, const Offsets& parts, int rank) {
+  const auto r = static_cast<std::size_t>(rank);
+  return what.is_list ? what.outs[r].data : at(what.out.data, parts[r]);
+}
+
 void add_gather(Plan& plan, const Call& call, const CollectiveCall& what) {
   if (call.rank() != what.root) {
     if (what.in.count > 0) {
@@ -35,7 +45,7 @@ void add_gather(Plan& plan, const Call& call, const CollectiveCall& what) {
   const Offsets parts = parts_of(what.op, call, what);
   for (int peer = 0; peer < call.size(); ++peer) {
     const std::size_t bytes = size_of_part(parts, peer);
-    std::byte* const to = at(what.out.data, parts[static_cast<std::size_t>(peer)]);
+    void* const to = part_out(what, parts, peer);
     if (peer == what.root) {
       add_copy(plan, what.in.data, to, bytes);
     } else if (bytes > 0) {
@@ -54,7 +64,7 @@ void add_scatter(Plan& plan, const Call& call, const CollectiveCall& what) {
   const Offsets parts = parts_of(what.op, call, what);
   for (int peer = 0; peer < call.size(); ++peer) {
     const std::size_t bytes = size_of_part(parts, peer);
-    const std::byte* const from = at(what.in.data, parts[static_cast<std::size_t>(peer)]);
+    const void* const from = part_in(what, parts, peer);
     if (peer == what.root) {
       add_copy(plan, from, what.out.data, bytes);
     } else if (bytes > 0) {
@@ -87,7 +97,7 @@ void add_broadcasts(Plan& plan, const Call& call, const CollectiveCall& what) {
   for (int rank = 0; rank < call.size(); ++rank) {
     const std::size_t bytes = size_of_part(parts, rank);
     if (bytes == 0) continue;
-    std::byte* const to = at(what.out.data, parts[static_cast<std::size_t>(rank)]);
+    void* const to = part_out(what, parts, rank);
     const void* const from = rank == call.rank() ? what.in.data : to;
     plan.steps.push_back({Move::broadcast, from, to, bytes, rank});
   }
@@ -99,7 +109,7 @@ void add_reduces(Plan& plan, const Call& call, const CollectiveCall& what) {
   for (int rank = 0; rank < call.size(); ++rank) {
     const auto r = static_cast<std::size_t>(rank);
     if (what.counts[r] == 0) continue;
-    plan.steps.push_back({Move::reduce, at(what.in.data, parts[r]),
+    plan.steps.push_back({Move::reduce, part_in(what, parts, rank),
                           rank == call.rank() ? what.out.data : nullptr, what.counts[r], rank});
   }
 }
@@ -168,6 +178,8 @@ Plan plan_of(const Call& call, CollectiveCall what) {
   check(what.op, call, what);
   check_place(call, device, what.in);
   check_place(call, device, what.out);
+  for (const auto& view : what.ins) check_place(call, device, view);
+  for (const auto& view : what.outs) check_place(call, device, view);
   Plan plan;
   if (shape_of(what.op).reduces) {
     check_reduction(call, *what.reduction, dtype, what.truncate_mean);

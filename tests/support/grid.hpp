@@ -275,11 +275,69 @@ void check_parts(Communicator& comm, std::size_t count) {
   }
 }
 
+/// Rank r gives, or gets, (r + count) % 4 elements in a view of its own; every second one has gaps.
+template <class T>
+void check_lists(Communicator& comm, std::size_t count) {
+  const int ranks = comm.size(), me = comm.rank();
+  const auto n = static_cast<std::size_t>(ranks), r = static_cast<std::size_t>(me);
+  const int root = static_cast<int>(count + 1) % ranks;
+  const auto step = [](std::size_t rank) { return 1 + rank % 2; };
+  std::vector<std::size_t> counts;
+  std::vector<Buffer<T>> kept;
+  std::vector<TensorView> views;
+  for (std::size_t rank = 0; rank < n; ++rank) {
+    counts.push_back((rank + count) % 4);
+    Buffer<T>& buffer = kept.emplace_back(counts.back() * step(rank));
+    views.emplace_back(buffer.data.get(), counts.back(), dtype_of<T>::value, Place{},
+                       static_cast<std::ptrdiff_t>(step(rank)));
+  }
+  const std::vector<ConstTensorView> read(views.begin(), views.end());
+  // What rank `rank` is to have at `i` of its view.
+  const auto each = [&](const char* call, const auto& wanted) {
+    const Check<T> check(comm, count, call);
+    for (std::size_t rank = 0; rank < n; ++rank) {
+      for (std::size_t i = 0; i < counts[rank]; ++i) {
+        check.equal(kept[rank], i * step(rank), wanted(static_cast<int>(rank), i));
+      }
+    }
+  };
+  const auto fill = [&](const auto& given) {
+    for (std::size_t rank = 0; rank < n; ++rank) {
+      for (std::size_t i = 0; i < counts[rank]; ++i) kept[rank][i * step(rank)] = given(rank, i);
+    }
+  };
+  const auto nothing = [](std::size_t, std::size_t) { return T(); };
+  const auto own = [](int rank, std::size_t i) { return value<T>(rank, i); };
+  Buffer<T> mine(counts[r]), part(counts[r]);
+  mine.fill(me);
+  comm.all_gather_list(mine.view(), views);
+  each("all_gather_list", own);
+  fill(nothing);
+  comm.start_all_gather_list(mine.view(), views).wait();
+  each("start_all_gather_list", own);
+  fill(nothing);
+  comm.gather_list(mine.view(), me == root ? std::span(views) : std::span<TensorView>(), root);
+  if (me == root) each("gather_list", own);
+
+  fill([&](std::size_t rank, std::size_t i) { return value<T>(root, i + 5 * rank); });
+  comm.scatter_list(me == root ? std::span(read) : std::span<const ConstTensorView>(), part.view(),
+                    root);
+  const Check<T> scatter(comm, count, "scatter_list");
+  for (std::size_t i = 0; i < part.count; ++i) scatter.equal(part, i, value<T>(root, i + 5 * r));
+  fill([&](std::size_t rank, std::size_t i) { return value<T>(me, i + 5 * rank); });
+  comm.reduce_scatter_list(read, part.view());
+  const Check<T> reduce_scatter(comm, count, "reduce_scatter_list");
+  for (std::size_t i = 0; i < part.count; ++i) {
+    reduce_scatter.equal(part, i, expected<T>(ReduceOp::sum, ranks, i + 5 * r));
+  }
+}
+
 template <class... Ts>
 void check_types(Communicator& comm, std::size_t count) {
   (check_reductions<Ts>(comm, count), ...);
   (check_movement<Ts>(comm, count), ...);
   (check_parts<Ts>(comm, count), ...);
+  (check_lists<Ts>(comm, count), ...);
 }
 
 /// Every call with every type, of so many elements for each rank, against plain loops. All ranks

@@ -14,7 +14,7 @@ void all_reduce_bruck(Mesh& mesh, std::span<std::byte> data, const Reducer& redu
   }
   std::byte* mine = all.get() + parts[static_cast<std::size_t>(mesh.rank())];
   if (!data.empty()) std::memcpy(mine, data.data(), data.size());
-  all_gather_bruck(mesh, all.get(), parts);
+  all_gather_bruck(mesh, {all.get(), parts});
   reducer(inputs, data.data(), data.size() / reducer.element_bytes());
 }
 

@@ -22,7 +22,7 @@ void broadcast_scatter(Mesh& mesh, std::span<std::byte> data, int root) {
     const int child = places.mine + bit;
     mesh.send(places.rank_at(child), run(child, places.subtree(child)));
   }
-  all_gather_ring(mesh, data.data(), parts, root);
+  all_gather_ring(mesh, {data.data(), parts}, root);
 }
 
 }  // namespace dlaunch::algorithms

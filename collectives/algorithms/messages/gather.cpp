@@ -5,30 +5,28 @@
 #include "collectives/algorithms/select/put.hpp"
 
 namespace dlaunch::algorithms {
-void gather_direct(Mesh& mesh, BytesView mine, std::byte* all, const Offsets& parts, int root) {
+
+void gather_direct(Mesh& mesh, BytesView mine, const RankParts& all, int root) {
   if (mesh.rank() != root) return mesh.send(root, mine);
   Requests requests(mesh);
   for (int rank = 0; rank < mesh.size(); ++rank) {
-    std::byte* part = all + parts[static_cast<std::size_t>(rank)];
     if (rank == root) {
-      put(part, mine.data(), mine.size());
+      put(all.begin(rank), mine.data(), mine.size());
     } else {
-      requests.recv(rank, {part, size_of_part(parts, rank)});
+      requests.recv(rank, all[rank]);
     }
   }
   requests.land();
 }
 
-void scatter_direct(Mesh& mesh, const std::byte* all, std::span<std::byte> mine,
-                    const Offsets& parts, int root) {
+void scatter_direct(Mesh& mesh, const ConstRankParts& all, std::span<std::byte> mine, int root) {
   if (mesh.rank() != root) return mesh.recv(root, mine);
   Requests requests(mesh);
   for (int rank = 0; rank < mesh.size(); ++rank) {
-    const std::byte* part = all + parts[static_cast<std::size_t>(rank)];
     if (rank == root) {
-      put(mine.data(), part, mine.size());
+      put(mine.data(), all.begin(rank), mine.size());
     } else {
-      requests.send(rank, {part, size_of_part(parts, rank)});
+      requests.send(rank, all[rank]);
     }
   }
   requests.land();

@@ -26,16 +26,16 @@ void broadcast_tree(Mesh& mesh, std::span<std::byte> data, int root);
 void broadcast_scatter(Mesh& mesh, std::span<std::byte> data, int root);
 
 /// Parts travel round the ring, n - 1 steps. Part 0 is that of `first`, and so on.
-void all_gather_ring(Mesh& mesh, std::byte* data, const Offsets& parts, int first = 0);
+void all_gather_ring(Mesh& mesh, const RankParts& data, int first = 0);
 /// J. Bruck and others: Efficient algorithms for all-to-all communications, 1997: in round k each
 /// rank gets from the one 2^k further what that has, up to 2^k parts.
-void all_gather_bruck(Mesh& mesh, std::byte* data, const Offsets& parts);
+void all_gather_bruck(Mesh& mesh, const RankParts& data);
 
 /// Raw data goes up a binomial tree to `root`, which reduces it into `out`.
 void reduce_tree(Mesh& mesh, BytesView in, std::byte* out, int root, const Reducer& reducer);
 /// Every rank sends every owner of a part its data for it; the owner reduces a chunk while the next
 /// one arrives.
-void reduce_scatter_in_parts(Mesh& mesh, BytesView in, std::byte* out, const Offsets& parts,
+void reduce_scatter_in_parts(Mesh& mesh, const ConstRankParts& in, std::byte* out,
                              const Reducer& reducer);
 /// The same, and the owners send each chunk they have reduced to all.
 void all_reduce_in_parts(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer);
@@ -57,10 +57,9 @@ void reduce_in_parts(Mesh& mesh, BytesView in, std::byte* out, int root, const R
 /// how many of them make this rank's result. For any freedom but none.
 void scan_chain(Mesh& mesh, BytesView in, std::byte* out, const Reducer& reducer, int ranks);
 
-/// A message between the root and each other rank. `all` and `parts` are used on the root alone.
-void gather_direct(Mesh& mesh, BytesView mine, std::byte* all, const Offsets& parts, int root);
-void scatter_direct(Mesh& mesh, const std::byte* all, std::span<std::byte> mine,
-                    const Offsets& parts, int root);
+/// A message between the root and each other rank. `all` is used on the root alone.
+void gather_direct(Mesh& mesh, BytesView mine, const RankParts& all, int root);
+void scatter_direct(Mesh& mesh, const ConstRankParts& all, std::span<std::byte> mine, int root);
 /// A binomial tree; equal parts.
 void gather_tree(Mesh& mesh, BytesView mine, std::byte* all, int root);
 void scatter_tree(Mesh& mesh, const std::byte* all, std::span<std::byte> mine, int root);

@@ -19,25 +19,24 @@ constexpr std::size_t scratch_bytes_max = 16u << 20;
 class InParts {
  public:
   /// `out` is where this rank's own part goes.
-  InParts(Mesh& mesh, BytesView in, std::byte* out, const Offsets& parts, const Reducer& reducer)
+  InParts(Mesh& mesh, const ConstRankParts& in, std::byte* out, const Reducer& reducer)
       : mesh_(mesh),
         n_(mesh.size()),
         me_(mesh.rank()),
         in_(in),
         out_(out),
-        parts_(parts),
         fold_(reducer),
         inputs_(static_cast<std::size_t>(n_)) {
     const auto others = static_cast<std::size_t>(std::max(n_ - 1, 1));
     chunk_ = std::clamp(scratch_bytes_max / 2 / others / 64 * 64, chunk_bytes_min, chunk_bytes_max);
     // One even if all parts are empty, so that the ranks compare their calls.
-    chunks_ = std::max<std::size_t>((parts.longest() + chunk_ - 1) / chunk_, 1);
-    room_ = n_ == 1 ? 0 : std::min(size_of_part(parts, me_), chunk_);
+    chunks_ = std::max<std::size_t>((in.offsets().longest() + chunk_ - 1) / chunk_, 1);
+    room_ = n_ == 1 ? 0 : std::min(in.size(me_), chunk_);
     scratch_ = mesh.buffer_pool().take(2 * others * room_);
   }
 
-  /// `shared`: where all ranks' results go, if everyone is to have them; it may be `in`.
-  void run(std::byte* shared) {
+  /// `shared`: the places of all ranks' results, if everyone is to have them; it may be `in`.
+  void run(const RankParts* shared) {
     for (std::size_t k = 0; k <= chunks_; ++k) {
       if (k < chunks_) start(k);
       if (k == 0) continue;
@@ -47,19 +46,16 @@ class InParts {
       departures_[(k - 1) % 2].land();
       if (shared == nullptr) continue;
       results_.at(k % 2).land();
-      share(k - 1, shared, results_.at(k % 2));
+      share(k - 1, *shared, results_.at(k % 2));
     }
     for (Requests& each : results_) each.land();
   }
 
  private:
-  std::size_t begin(int rank, std::size_t k) const {
-    return parts_[static_cast<std::size_t>(rank)] +
-           std::min(k * chunk_, size_of_part(parts_, rank));
-  }
+  /// A part's bytes before the chunk.
+  std::size_t before(int rank, std::size_t k) const { return std::min(k * chunk_, in_.size(rank)); }
   std::size_t size(int rank, std::size_t k) const {
-    const std::size_t part = size_of_part(parts_, rank);
-    return std::min(chunk_, part - std::min(k * chunk_, part));
+    return std::min(chunk_, in_.size(rank) - before(rank, k));
   }
   std::byte* place(int distance, std::size_t k) const {
     const auto other = static_cast<std::size_t>(distance - 1);
@@ -70,7 +66,7 @@ class InParts {
     for (int distance = 1; distance < n_; ++distance) {
       const int to = (me_ + distance) % n_, from = (me_ - distance + n_) % n_;
       arrivals_[k % 2].recv(from, {place(distance, k), size(me_, k)});
-      departures_[k % 2].send(to, in_.subspan(begin(to, k), size(to, k)));
+      departures_[k % 2].send(to, {in_.begin(to) + before(to, k), size(to, k)});
     }
   }
 
@@ -78,23 +74,22 @@ class InParts {
     for (int distance = 1; distance < n_; ++distance) {
       inputs_[static_cast<std::size_t>((me_ - distance + n_) % n_)] = place(distance, k);
     }
-    inputs_[static_cast<std::size_t>(me_)] = in_.data() + begin(me_, k);
-    fold_(inputs_, out_ + (begin(me_, k) - begin(me_, 0)), size(me_, k) / fold_.element_bytes());
+    inputs_[static_cast<std::size_t>(me_)] = in_.begin(me_) + before(me_, k);
+    fold_(inputs_, out_ + before(me_, k), size(me_, k) / fold_.element_bytes());
   }
 
-  void share(std::size_t k, std::byte* shared, Requests& requests) {
+  void share(std::size_t k, const RankParts& shared, Requests& requests) {
     for (int distance = 1; distance < n_; ++distance) {
       const int to = (me_ + distance) % n_, from = (me_ - distance + n_) % n_;
-      requests.recv(from, {shared + begin(from, k), size(from, k)});
-      requests.send(to, {shared + begin(me_, k), size(me_, k)});
+      requests.recv(from, {shared.begin(from) + before(from, k), size(from, k)});
+      requests.send(to, {shared.begin(me_) + before(me_, k), size(me_, k)});
     }
   }
 
   Mesh& mesh_;
   const int n_, me_;
-  const BytesView in_;
+  const ConstRankParts in_;
   std::byte* const out_;
-  const Offsets& parts_;
   const Reducer& fold_;
   std::vector<const std::byte*> inputs_;
   std::size_t chunk_ = 0, chunks_ = 0, room_ = 0;
@@ -106,23 +101,23 @@ class InParts {
 
 }  // namespace
 
-void reduce_scatter_in_parts(Mesh& mesh, BytesView in, std::byte* out, const Offsets& parts,
+void reduce_scatter_in_parts(Mesh& mesh, const ConstRankParts& in, std::byte* out,
                              const Reducer& reducer) {
-  InParts(mesh, in, out, parts, reducer).run(nullptr);
+  InParts(mesh, in, out, reducer).run(nullptr);
 }
 
 void all_reduce_in_parts(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer) {
   const Offsets parts = even_parts(data.size(), mesh.size(), reducer.element_bytes());
-  std::byte* mine = data.data() + parts[static_cast<std::size_t>(mesh.rank())];
-  InParts(mesh, data, mine, parts, reducer).run(data.data());
+  const RankParts shared(data.data(), parts);
+  InParts(mesh, {data.data(), parts}, shared.begin(mesh.rank()), reducer).run(&shared);
 }
 
 void reduce_in_parts(Mesh& mesh, BytesView in, std::byte* out, int root, const Reducer& reducer) {
   const Offsets parts = even_parts(in.size(), mesh.size(), reducer.element_bytes());
   const std::size_t size = size_of_part(parts, mesh.rank());
   const auto mine = mesh.buffer_pool().take(size);
-  reduce_scatter_in_parts(mesh, in, mine.get(), parts, reducer);
-  gather_direct(mesh, {mine.get(), size}, out, parts, root);
+  reduce_scatter_in_parts(mesh, {in.data(), parts}, mine.get(), reducer);
+  gather_direct(mesh, {mine.get(), size}, {out, parts}, root);
 }
 
 void all_reduce_exchange(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer) {

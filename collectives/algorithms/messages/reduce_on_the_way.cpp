@@ -116,7 +116,7 @@ void all_reduce_ring(Mesh& mesh, std::span<std::byte> data, const Reducer& reduc
   const Partials partials(mesh, data, reducer);
   fold_round_ring(mesh, partials, parts);
   partials.finish(parts[me], parts[me + 1], data.data() + parts[me]);
-  all_gather_ring(mesh, data.data(), parts);
+  all_gather_ring(mesh, {data.data(), parts});
 }
 
 void all_reduce_halving(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer) {

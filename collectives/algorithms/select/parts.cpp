@@ -1,5 +1,7 @@
 #include "collectives/algorithms/select/parts.hpp"
 
+#include "collectives/algorithms/select/put.hpp"
+
 #include <algorithm>
 
 namespace dlaunch::algorithms {
@@ -9,6 +11,14 @@ std::size_t Offsets::find_longest() const {
   for (std::size_t i = 1; i < ends_.size(); ++i)
     longest = std::max(longest, ends_[i] - ends_[i - 1]);
   return longest;
+}
+
+void copy_parts(const ConstRankParts& parts, std::byte* to) {
+  if (parts.are_together()) return put(to, parts.begin(0), parts.bytes());
+  for (std::size_t i = 0; i < parts.offsets().count(); ++i) {
+    const auto part = parts[static_cast<int>(i)];
+    put(to + parts.offsets()[i], part.data(), part.size());
+  }
 }
 
 Offsets parts_of(std::span<const std::size_t> counts, std::size_t element_bytes) {

@@ -6,8 +6,8 @@
 
 namespace dlaunch::algorithms {
 
-/// Where the ranks' parts begin and end, packed one behind the other. A value; one of equal parts
-/// takes no memory.
+/// Where the ranks' parts begin and end if they lie one behind the other. A value; one of equal
+/// parts takes no memory.
 class Offsets {
  public:
   /// Of no parts, to which add() adds.
@@ -51,5 +51,40 @@ inline std::size_t size_of_part(const Offsets& parts, int rank) {
   const auto r = static_cast<std::size_t>(rank);
   return parts[r + 1] - parts[r];
 }
+
+/// The ranks' parts of a call's data: side by side in one buffer, or each in a place of its own.
+/// Borrows all that it is made of.
+template <class Byte>
+class BasicRankParts {
+ public:
+  /// `places` are those of the parts, which then lie apart; none: they lie in `data`.
+  BasicRankParts(Byte* data, const Offsets& offsets, std::span<Byte* const> places = {}) noexcept
+      : data_(data), offsets_(offsets), places_(places) {}
+
+  Byte* begin(int rank) const noexcept {
+    const auto r = static_cast<std::size_t>(rank);
+    return places_.empty() ? data_ + offsets_[r] : places_[r];
+  }
+  std::size_t size(int rank) const noexcept { return size_of_part(offsets_, rank); }
+  std::span<Byte> operator[](int rank) const noexcept { return {begin(rank), size(rank)}; }
+  /// They say how long the parts are; where they begin, if they lie side by side.
+  const Offsets& offsets() const noexcept { return offsets_; }
+  std::size_t bytes() const noexcept { return offsets_.back(); }
+  bool are_together() const noexcept { return places_.empty(); }
+  /// Those of some ranks, the first of which is `first`, with offsets of their own.
+  BasicRankParts some(int first, const Offsets& offsets) const noexcept {
+    if (places_.empty()) return {begin(first), offsets};
+    return {nullptr, offsets, places_.subspan(static_cast<std::size_t>(first), offsets.count())};
+  }
+
+ private:
+  Byte* data_;
+  const Offsets& offsets_;
+  std::span<Byte* const> places_;
+};
+using RankParts = BasicRankParts<std::byte>;
+using ConstRankParts = BasicRankParts<const std::byte>;
+/// Side by side.
+void copy_parts(const ConstRankParts& parts, std::byte* to);
 
 }  // namespace dlaunch::algorithms

@@ -27,15 +27,14 @@ void broadcast(ShmGroup& shm, std::span<std::byte> data, int root);
 void reduce(ShmGroup& shm, BytesView in, std::byte* out, int root, const Reducer& reducer);
 void all_reduce(ShmGroup& shm, std::span<std::byte> data, const Reducer& reducer);
 /// This rank's own part is in its place already.
-void all_gather(ShmGroup& shm, std::byte* data, const Offsets& parts);
+void all_gather(ShmGroup& shm, const RankParts& data);
 /// `out` may be this rank's part of `in`.
-void reduce_scatter(ShmGroup& shm, BytesView in, std::byte* out, const Offsets& parts,
+void reduce_scatter(ShmGroup& shm, const ConstRankParts& in, std::byte* out,
                     const Reducer& reducer);
-/// `all` and `parts` are used at the root alone.
-void gather(ShmGroup& shm, BytesView mine, std::byte* all, const Offsets& parts, int root,
-            Parts how);
-void scatter(ShmGroup& shm, const std::byte* all, std::span<std::byte> mine, const Offsets& parts,
-             int root, Parts how);
+/// `all` is used at the root alone.
+void gather(ShmGroup& shm, BytesView mine, const RankParts& all, int root, Parts how);
+void scatter(ShmGroup& shm, const ConstRankParts& all, std::span<std::byte> mine, int root,
+             Parts how);
 void all_to_all(ShmGroup& shm, const std::byte* in, const Offsets& in_parts, std::byte* out,
                 const Offsets& out_parts, Parts how);
 

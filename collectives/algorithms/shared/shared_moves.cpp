@@ -121,44 +121,41 @@ void broadcast_through_slots(ShmGroup& shm, std::span<std::byte> data, int root)
 }
 
 /// All fit into the flag lines.
-[[gnu::always_inline]] inline void all_gather_in_line(ShmGroup& shm, std::byte* data,
-                                                      const Offsets& parts) {
+[[gnu::always_inline]] inline void all_gather_in_line(ShmGroup& shm, const RankParts& data) {
   const int me = shm.rank();
   shm.open();
-  put(shm.payload(), data + begin_of_part(parts, me), size_of_part(parts, me));
+  put(shm.payload(), data.begin(me), data.size(me));
   shm.publish();
   for (int member = 0; member < shm.size(); ++member) {
     if (member == me) continue;
     shm.wait(member);
-    put(data + begin_of_part(parts, member), shm.payload_of(member), size_of_part(parts, member));
+    put(data.begin(member), shm.payload_of(member), data.size(member));
   }
 }
 
-void all_gather_through_slots(ShmGroup& shm, std::byte* data, const Offsets& parts) {
+void all_gather_through_slots(ShmGroup& shm, const RankParts& data) {
   const int me = shm.rank(), n = shm.size();
-  const std::size_t longest = parts.longest();
+  const std::size_t longest = data.offsets().longest();
   const bool offers = pays_to_offer(Op::all_gather, longest, shm);
-  const std::byte* mine = data + begin_of_part(parts, me);
+  const std::byte* mine = data.begin(me);
   Sources sources(shm);
   const std::size_t chunks = chunks_of(longest, chunk_bytes);
   for (std::size_t k = 0; k < chunks; ++k) {
     const std::size_t begin = k * chunk_bytes;
-    const auto piece = [&](int member) {
-      return within(size_of_part(parts, member), begin, chunk_bytes);
-    };
+    const auto piece = [&](int member) { return within(data.size(member), begin, chunk_bytes); };
     shm.open();
-    if (k == 0 && offers) sources.offer(mine, size_of_part(parts, me));
+    if (k == 0 && offers) sources.offer(mine, data.size(me));
     const bool in_place = offers && sources.of(me) != nullptr;
     if (!in_place) put(shm.slot(), mine + begin, piece(me));
     shm.publish();
     for (int i = 1; i < n; ++i) {
       const int member = (me + i) % n;
       shm.wait(member);
-      std::byte* to = data + begin_of_part(parts, member) + begin;
+      std::byte* to = data.begin(member) + begin;
       if (k == 0 && offers) sources.learn(member);
       if (offers && sources.of(member) != nullptr) {
         // The first step is the whole of it.
-        if (k == 0) put(to, sources.of(member), size_of_part(parts, member));
+        if (k == 0) put(to, sources.of(member), data.size(member));
       } else {
         put(to, shm.slot_of(member), piece(member));
       }
@@ -179,58 +176,62 @@ void broadcast(ShmGroup& shm, std::span<std::byte> data, int root) {
   way_of(ways, how)(shm, data, root);
 }
 
-void all_gather(ShmGroup& shm, std::byte* data, const Offsets& parts) {
+void all_gather(ShmGroup& shm, const RankParts& data) {
   static constexpr Way<Shared, decltype(all_gather_through_slots)> ways[] = {
       {Shared::flag_line, all_gather_in_line}, {Shared::slots, all_gather_through_slots}};
   static_assert(is_whole(ways, Op::all_gather));
-  const Shared how = serving(Op::all_gather, parts.longest(), shm);
-  if (how == Shared::flag_line) return all_gather_in_line(shm, data, parts);
-  way_of(ways, how)(shm, data, parts);
+  const Shared how = serving(Op::all_gather, data.offsets().longest(), shm);
+  if (how == Shared::flag_line) return all_gather_in_line(shm, data);
+  way_of(ways, how)(shm, data);
 }
 
-void reduce_scatter(ShmGroup& shm, BytesView in, std::byte* out, const Offsets& parts,
+void reduce_scatter(ShmGroup& shm, const ConstRankParts& in, std::byte* out,
                     const Reducer& reducer) {
   const int me = shm.rank(), n = shm.size();
   const std::size_t room = piece_bytes(shm);
-  const std::size_t longest = parts.longest();
+  const std::size_t longest = in.offsets().longest();
   const std::size_t chunks = chunks_of(longest, room);
   const bool offers = pays_to_offer(Op::reduce_scatter, longest, shm);
   Sources sources(shm);
   const auto inputs = shm.inputs();
   for (std::size_t k = 0; k < chunks; ++k) {
     const std::size_t begin = k * room;
-    const auto piece = [&](int member) { return within(size_of_part(parts, member), begin, room); };
+    const auto piece = [&](int member) { return within(in.size(member), begin, room); };
     const auto place = [&](int member) { return static_cast<std::size_t>(member) * room; };
     shm.open();
-    if (k == 0 && offers) sources.offer(in.data(), in.size());
+    // The others find their parts in one buffer alone.
+    if (k == 0 && offers && in.are_together()) {
+      sources.offer(in.begin(0), in.bytes());
+    } else if (k == 0 && offers) {
+      sources.offer_nothing();
+    }
     const bool in_place = offers && sources.of(me) != nullptr;
     for (int member = 0; member < n && !in_place; ++member) {
       if (member == me) continue;
-      put(shm.slot() + place(member), in.data() + begin_of_part(parts, member) + begin,
-          piece(member));
+      put(shm.slot() + place(member), in.begin(member) + begin, piece(member));
     }
     shm.publish();
     for (int member = 0; member < n; ++member) {
-      const std::byte* source = in.data();
-      if (member != me) {
-        shm.wait(member);
-        if (k == 0 && offers) sources.learn(member);
-        source = offers ? sources.of(member) : nullptr;
+      const std::byte*& input = inputs[static_cast<std::size_t>(member)];
+      if (member == me) {
+        input = in.begin(me) + begin;
+        continue;
       }
-      inputs[static_cast<std::size_t>(member)] = source != nullptr
-                                                     ? source + begin_of_part(parts, me) + begin
-                                                     : shm.slot_of(member) + place(me);
+      shm.wait(member);
+      if (k == 0 && offers) sources.learn(member);
+      const std::byte* source = offers ? sources.of(member) : nullptr;
+      input = source != nullptr ? source + begin_of_part(in.offsets(), me) + begin
+                                : shm.slot_of(member) + place(me);
     }
     const bool whole = offers && sources.all();
-    const std::size_t bytes = whole ? size_of_part(parts, me) : piece(me);
+    const std::size_t bytes = whole ? in.size(me) : piece(me);
     reducer(inputs, out + begin, bytes / reducer.element_bytes());
     if (whole) break;
   }
   give_back(shm, sources);
 }
 
-void gather(ShmGroup& shm, BytesView mine, std::byte* all, const Offsets& parts, int root,
-            Parts how) {
+void gather(ShmGroup& shm, BytesView mine, const RankParts& all, int root, Parts how) {
   const int me = shm.rank(), n = shm.size();
   std::size_t longest = mine.size();
   if (how == Parts::differing) {
@@ -239,12 +240,12 @@ void gather(ShmGroup& shm, BytesView mine, std::byte* all, const Offsets& parts,
     gives[static_cast<std::size_t>(root)] = mine.size();
     if (me == root) {
       for (int member = 0; member < n; ++member) {
-        takes[static_cast<std::size_t>(member)] = size_of_part(parts, member);
+        takes[static_cast<std::size_t>(member)] = all.size(member);
       }
     }
     longest = agree_on_longest(shm, gives, takes);
   }
-  if (me == root) put(all + begin_of_part(parts, me), mine.data(), mine.size());
+  if (me == root) put(all.begin(me), mine.data(), mine.size());
   const std::size_t chunks = chunks_of(longest, chunk_bytes);
   for (std::size_t k = 0; k < chunks; ++k) {
     const std::size_t begin = k * chunk_bytes;
@@ -261,24 +262,24 @@ void gather(ShmGroup& shm, BytesView mine, std::byte* all, const Offsets& parts,
     for (int i = 1; i < n; ++i) {
       const int member = (me + i) % n;
       shm.wait(member);
-      put(all + begin_of_part(parts, member) + begin, shm.slot_of(member),
-          within(size_of_part(parts, member), begin, chunk_bytes));
+      put(all.begin(member) + begin, shm.slot_of(member),
+          within(all.size(member), begin, chunk_bytes));
     }
   }
 }
 
-void scatter(ShmGroup& shm, const std::byte* all, std::span<std::byte> mine, const Offsets& parts,
-             int root, Parts how) {
+void scatter(ShmGroup& shm, const ConstRankParts& all, std::span<std::byte> mine, int root,
+             Parts how) {
   const int me = shm.rank(), n = shm.size();
   std::size_t longest = mine.size();
   if (how == Parts::differing) {
     std::vector<std::size_t> gives(static_cast<std::size_t>(n));
     std::vector<std::optional<std::size_t>> takes(static_cast<std::size_t>(n));
-    if (me == root) gives = sizes_of(parts);
+    if (me == root) gives = sizes_of(all.offsets());
     takes[static_cast<std::size_t>(root)] = mine.size();
     longest = agree_on_longest(shm, gives, takes);
   }
-  if (me == root) put(mine.data(), all + begin_of_part(parts, me), mine.size());
+  if (me == root) put(mine.data(), all.begin(me), mine.size());
   const std::size_t room = piece_bytes(shm);
   const std::size_t chunks = chunks_of(longest, room);
   for (std::size_t k = 0; k < chunks; ++k) {
@@ -287,9 +288,8 @@ void scatter(ShmGroup& shm, const std::byte* all, std::span<std::byte> mine, con
     if (me == root) {
       for (int member = 0; member < n; ++member) {
         if (member == me) continue;
-        put(shm.slot() + static_cast<std::size_t>(member) * room,
-            all + begin_of_part(parts, member) + begin,
-            within(size_of_part(parts, member), begin, room));
+        put(shm.slot() + static_cast<std::size_t>(member) * room, all.begin(member) + begin,
+            within(all.size(member), begin, room));
       }
     }
     shm.publish();

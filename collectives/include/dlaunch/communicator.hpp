@@ -185,6 +185,14 @@ class DLAUNCH_API Communicator {
   /// out.count.
   void all_gather_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts,
                     const Options& options = {});
+  /// The same into views of their own, which need not lie side by side nor be contiguous: out[r]
+  /// becomes rank r's `in`, which may be out[rank()]; the views' counts are the call's. Where the
+  /// parts lie is each rank's own affair: this is all_gather_v on another rank, and messages call
+  /// it so. Nothing is gathered in one buffer on the way, but for small parts and where a rank
+  /// speaks for its node. Error{mismatch} as all_gather_v. Error{misuse}: not one view for each
+  /// rank, this rank's has not in.count elements, or two overlap.
+  void all_gather_list(ConstTensorView in, std::span<const TensorView> out,
+                       const Options& options = {});
   /// all_gather whose result is written on `root` alone; the others' `out` may be empty. Errors as
   /// all_gather; also those of a root, see broadcast.
   void gather(ConstTensorView in, TensorView out, int root, const Options& options = {});
@@ -192,12 +200,19 @@ class DLAUNCH_API Communicator {
   /// rank's in.count is not its entry.
   void gather_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts, int root,
                 const Options& options = {});
+  /// The same into views of the root's; the others' `out` may be empty. See all_gather_list.
+  void gather_list(ConstTensorView in, std::span<const TensorView> out, int root,
+                   const Options& options = {});
   /// Rank r's `out` becomes the r-th part of the root's `in` (size() * out.count elements). The
   /// others' `in` may be empty; the root's `out` may be its own part of `in`. Errors as gather.
   void scatter(ConstTensorView in, TensorView out, int root, const Options& options = {});
   /// The same with counts[r] elements for rank r. Errors as gather_v.
   void scatter_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts, int root,
                  const Options& options = {});
+  /// The same from views of the root's, which may overlap each other: rank r's `out` becomes in[r].
+  /// The others' `in` may be empty. See all_gather_list.
+  void scatter_list(std::span<const ConstTensorView> in, TensorView out, int root,
+                    const Options& options = {});
   /// The reduction of everyone's `in` (size() * out.count elements); rank r gets its r-th part.
   /// Errors as all_reduce; Error{misuse} also where `in` has another size.
   void reduce_scatter(ConstTensorView in, TensorView out, const Reduction& reduction = {},
@@ -205,6 +220,10 @@ class DLAUNCH_API Communicator {
   /// The same with a part of counts[r] elements for rank r. Errors also as all_gather_v.
   void reduce_scatter_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts,
                         const Reduction& reduction = {}, const ReduceOptions& options = {});
+  /// The same from views, which may overlap each other: rank r gets the reduction of everyone's
+  /// in[r]. See all_gather_list.
+  void reduce_scatter_list(std::span<const ConstTensorView> in, TensorView out,
+                           const Reduction& reduction = {}, const ReduceOptions& options = {});
   /// `in` and `out` are size() equal parts; part j of rank i goes to part i of rank j.
   /// Error{mismatch}: another count or dtype on another rank. Error{misuse}: they differ in size,
   /// or are not equal parts.
@@ -228,7 +247,7 @@ class DLAUNCH_API Communicator {
   // With ordered_output start_barrier flushes when it is called, and waits until the launcher has
   // read when its turn comes. After 16384 that are not complete, starting waits. What is wrong with
   // the arguments is thrown by the Work's wait(), and with CUDA buffers at once. Error{internal}:
-  // there can be no thread.
+  // there can be no thread. Several are waited for together by wait_all; messages by batch.
 
   Work start_barrier(const BarrierOptions& options = {});
   Work start_broadcast(TensorView inout, int root, const Options& options = {});
@@ -239,17 +258,26 @@ class DLAUNCH_API Communicator {
   Work start_all_gather(ConstTensorView in, TensorView out, const Options& options = {});
   Work start_all_gather_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts,
                           const Options& options = {});
+  Work start_all_gather_list(ConstTensorView in, std::span<const TensorView> out,
+                             const Options& options = {});
   Work start_gather(ConstTensorView in, TensorView out, int root, const Options& options = {});
   Work start_gather_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts,
                       int root, const Options& options = {});
+  Work start_gather_list(ConstTensorView in, std::span<const TensorView> out, int root,
+                         const Options& options = {});
   Work start_scatter(ConstTensorView in, TensorView out, int root, const Options& options = {});
   Work start_scatter_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts,
                        int root, const Options& options = {});
+  Work start_scatter_list(std::span<const ConstTensorView> in, TensorView out, int root,
+                          const Options& options = {});
   Work start_reduce_scatter(ConstTensorView in, TensorView out, const Reduction& reduction = {},
                             const ReduceOptions& options = {});
   Work start_reduce_scatter_v(ConstTensorView in, TensorView out,
                               std::span<const std::size_t> counts, const Reduction& reduction = {},
                               const ReduceOptions& options = {});
+  Work start_reduce_scatter_list(std::span<const ConstTensorView> in, TensorView out,
+                                 const Reduction& reduction = {},
+                                 const ReduceOptions& options = {});
   Work start_all_to_all(ConstTensorView in, TensorView out, const Options& options = {});
   Work start_all_to_all_v(ConstTensorView in, std::span<const std::size_t> in_counts,
                           TensorView out, std::span<const std::size_t> out_counts,

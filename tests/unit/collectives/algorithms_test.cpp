@@ -138,7 +138,7 @@ void reductions(Mesh& mesh, const Reduction& reduction, const std::vector<T>& wa
   auto in = values<T>(me, count);
   const auto r = static_cast<std::size_t>(me);
   std::byte* mine = bytes_of(in).data() + parts[r];
-  reduce_scatter(mesh, bytes_of(in), mine, parts, fold);
+  reduce_scatter(mesh, {bytes_of(in).data(), parts}, mine, fold);
   const auto* reference = reinterpret_cast<const std::byte*>(wanted.data()) + parts[r];
   require(counts[r] == 0 || std::memcmp(mine, reference, counts[r] * sizeof(T)) == 0,
           "reduce_scatter in place");
@@ -178,9 +178,9 @@ void moves(Mesh& mesh, std::size_t each) {
     algorithm(all.data());
     require(all == everything, std::string("all_gather, ") + name);
   };
-  gathers("chosen", [&](std::byte* x) { all_gather(mesh, x, parts); });
-  gathers("ring", [&](std::byte* x) { all_gather_ring(mesh, x, parts); });
-  gathers("Bruck", [&](std::byte* x) { all_gather_bruck(mesh, x, parts); });
+  gathers("chosen", [&](std::byte* x) { all_gather(mesh, {x, parts}); });
+  gathers("ring", [&](std::byte* x) { all_gather_ring(mesh, {x, parts}); });
+  gathers("Bruck", [&](std::byte* x) { all_gather_bruck(mesh, {x, parts}); });
 
   const auto to_root = [&](const char* name, const auto& algorithm) {
     Bytes all(me == root ? ranks * each : 0);
@@ -190,7 +190,9 @@ void moves(Mesh& mesh, std::size_t each) {
   };
   to_root("chosen", [&](BytesView x, std::byte* all) { gather(mesh, x, all, root); });
   to_root("tree", [&](BytesView x, std::byte* all) { gather_tree(mesh, x, all, root); });
-  to_root("direct", [&](BytesView x, std::byte* all) { gather_direct(mesh, x, all, parts, root); });
+  to_root("direct", [&](BytesView x, std::byte* all) {
+    gather_direct(mesh, x, {all, parts}, root);
+  });
   const auto from_root = [&](const char* name, const auto& algorithm) {
     Bytes mine(each);
     algorithm(me == root ? everything.data() : nullptr, std::span(mine));
@@ -199,8 +201,9 @@ void moves(Mesh& mesh, std::size_t each) {
   using Mine = std::span<std::byte>;
   from_root("chosen", [&](const std::byte* all, Mine x) { scatter(mesh, all, x, root); });
   from_root("tree", [&](const std::byte* all, Mine x) { scatter_tree(mesh, all, x, root); });
-  from_root("direct",
-            [&](const std::byte* all, Mine x) { scatter_direct(mesh, all, x, parts, root); });
+  from_root("direct", [&](const std::byte* all, Mine x) {
+    scatter_direct(mesh, {all, parts}, x, root);
+  });
 
   // From rank i to rank j goes the pattern of i * n + j.
   Bytes in(ranks * each), wanted(ranks * each);

@@ -281,3 +281,126 @@ TEST_CASE("after an error every collective gives that error again") {
   });
   for (const auto& outcome : outcomes) CHECK_MESSAGE(outcome.ok(), outcome.text);
 }
+
+namespace {
+
+/// Views of a list on a rank, right unless something has been made wrong.
+struct List {
+  explicit List(int rank) : me(static_cast<std::size_t>(rank)) {
+    for (auto& values : kept) views.emplace_back(values);
+  }
+  std::size_t me;
+  std::vector<float> part = std::vector<float>(each);
+  std::vector<std::vector<float>> kept =
+      std::vector<std::vector<float>>(ranks, std::vector<float>(each));
+  std::vector<TensorView> views;
+};
+struct ListCall {
+  std::string name;
+  const char* list;
+  const char* part;
+  bool has_root;
+  std::function<void(Communicator&, List&)> call;
+};
+const std::vector<ListCall> list_calls = {
+    {"all_gather_v", "out", "in", false,
+     [](Communicator& c, List& g) { c.all_gather_list(g.part, g.views); }},
+    {"gather_v", "out", "in", true,
+     [](Communicator& c, List& g) { c.gather_list(g.part, g.views, 1); }},
+    {"scatter_v", "in", "out", true,
+     [](Communicator& c, List& g) {
+       c.scatter_list(std::vector<ConstTensorView>(g.views.begin(), g.views.end()), g.part, 1);
+     }},
+    {"reduce_scatter_v", "in", "out", false,
+     [](Communicator& c, List& g) {
+       c.start_reduce_scatter_list(std::vector<ConstTensorView>(g.views.begin(), g.views.end()),
+                                   g.part)
+           .wait();
+     }},
+};
+
+/// The sentence, in which L is the list and P the other buffer.
+struct ListMistake {
+  const char* sentence;
+  std::function<void(List&)> put_in;
+  bool of_written = false;  ///< Views that are read may do so.
+};
+const std::vector<ListMistake> list_mistakes = {
+    {"'L' has 2 views for 3 ranks", [](List& g) { g.views.pop_back(); }},
+    {"'L' has 0 views for 3 ranks", [](List& g) { g.views.clear(); }},
+    {"'L[2]': a null pointer was given for 2 elements", [](List& g) { g.views[2].data = nullptr; }},
+    {"'L[0]': it has i32 elements, but 'P' has f32",
+     [](List& g) { g.views[0].dtype = DType::i32; }},
+    {"'P' has 2 elements, but 'L[1]', this rank's part, has 1",
+     [](List& g) { g.views[g.me].count = 1; }},
+    {"'P' and 'L[2]' overlap", [](List& g) { g.views[2].data = g.part.data() + 1; }},
+    {"'L[0]' and 'L[2]' overlap", [](List& g) { g.views[2].data = g.kept[0].data() + 1; }, true},
+};
+
+}  // namespace
+
+TEST_CASE("what is wrong with a list of views is told to the rank that gave it, and to all") {
+  constexpr int wrong = 1;
+  for (const ListCall& call : list_calls) {
+    for (const ListMistake& mistake : list_mistakes) {
+      if (mistake.of_written && std::string(call.list) == "in") continue;
+      std::string sentence = mistake.sentence;
+      for (std::size_t at = 0; (at = sentence.find_first_of("LP", at)) != sentence.npos; ++at) {
+        sentence.replace(at, 1, sentence[at] == 'L' ? call.list : call.part);
+      }
+      const auto outcomes = run_ranks(ranks, [&](const World& world) {
+        Communicator comm(world);
+        comm.set_timeout(30s);
+        comm.barrier();
+        List given(comm.rank());
+        if (comm.rank() == wrong) mistake.put_in(given);
+        call.call(comm, given);
+        comm.barrier();
+        comm.barrier();
+      });
+      const std::string what = call.name + ", " + sentence + ": ";
+      CHECK_MESSAGE(outcomes[wrong].code == Errc::misuse, what << outcomes[wrong].text);
+      CHECK_MESSAGE(outcomes[wrong].mentions(call.name + " #2 on rank 1: "), outcomes[wrong].text);
+      for (const auto& outcome : outcomes) {
+        CHECK_MESSAGE(!outcome.ok(), what);
+        CHECK_MESSAGE(outcome.mentions(sentence), what << outcome.text);
+      }
+    }
+  }
+}
+
+TEST_CASE("lists whose views differ in length over the ranks are told apart") {
+  const auto outcomes = run_ranks(ranks, [&](const World& world) {
+    Communicator comm(world);
+    List given(comm.rank());
+    if (comm.rank() == 2) given.views[0].count = 1;
+    comm.all_gather_list(given.part, given.views);
+  });
+  for (const auto& outcome : outcomes) {
+    CHECK_MESSAGE(outcome.code == Errc::mismatch, outcome.text);
+    CHECK_MESSAGE(outcome.mentions("all_gather_v #1"), outcome.text);
+  }
+}
+
+TEST_CASE("a rank's own view may be its part, and views that are read may overlap") {
+  const auto outcomes = run_ranks(ranks, [&](const World& world) {
+    Communicator comm(world);
+    const auto me = static_cast<std::size_t>(comm.rank());
+    const auto value = static_cast<float>(1 + comm.rank());
+    List given(comm.rank());
+    given.kept[me].assign(each, value);
+    comm.all_gather_list(given.views[me], given.views);
+    comm.gather_list(given.views[me], given.views, 1);
+    for (std::size_t rank = 0; rank < given.kept.size(); ++rank) {
+      if (given.kept[rank] != std::vector<float>(each, static_cast<float>(1 + rank))) {
+        throw std::runtime_error("all_gather_list in place");
+      }
+    }
+    std::vector<float> one(each, value);
+    comm.reduce_scatter_list(std::vector<ConstTensorView>(ranks, one), given.part);
+    if (given.part != std::vector<float>(each, 6)) throw std::runtime_error("one view for all");
+    comm.scatter_list(std::vector<ConstTensorView>(ranks, one), given.part, 1);
+    if (given.part != std::vector<float>(each, 2)) throw std::runtime_error("one view for all");
+  });
+  for (const auto& outcome : outcomes) CHECK_MESSAGE(outcome.ok(), outcome.text);
+}

@@ -105,3 +105,72 @@ TEST_CASE("large tensors take the way in parts and give the same bits") {
     for (const auto& outcome : outcomes) CHECK_MESSAGE(outcome.ok(), outcome.text);
   }
 }
+
+TEST_CASE("where the parts lie is each rank's own affair") {
+  // Small ones, those of several chunks, and one that is empty.
+  for (const std::size_t most : {std::size_t{7}, std::size_t{90'000}}) {
+    for (const int size : {1, 3, 4, 5}) {
+      CAPTURE(size);
+      CAPTURE(most);
+      const auto outcomes = run_ranks(size, [most](const World& world) {
+        Communicator comm(world);
+        const auto n = static_cast<std::size_t>(comm.size());
+        const auto me = static_cast<std::size_t>(comm.rank());
+        std::vector<std::size_t> counts, begins{0};
+        for (std::size_t rank = 0; rank < n; ++rank) {
+          counts.push_back(rank == 1 ? 0 : most + rank);
+          begins.push_back(begins.back() + counts.back());
+        }
+        const auto number = [](std::size_t rank, std::size_t i) {
+          return static_cast<std::int64_t>(rank * 1'000'003 + i);
+        };
+        const std::size_t bytes = begins.back() * sizeof(std::int64_t);
+        const SharedBuffer registered = comm.allocate(bytes);
+        std::vector<std::int64_t> flat(begins.back()), mine(counts[me]);
+        std::vector<std::vector<std::int64_t>> lists;
+        for (const std::size_t count : counts) lists.emplace_back(count);
+        // In turn: views of their own, one buffer, and one that the others can read in place.
+        for (std::size_t turn = 0; turn < 3; ++turn) {
+          const std::size_t form = (me + turn) % 3;
+          auto* const whole =
+              form == 1 ? flat.data() : reinterpret_cast<std::int64_t*>(registered.data());
+          const auto at = [&](std::size_t rank, std::size_t i) -> std::int64_t& {
+            return form == 0 ? lists[rank][i] : whole[begins[rank] + i];
+          };
+          const std::vector<TensorView> views(lists.begin(), lists.end());
+          const TensorView all(whole, begins.back(), DType::i64);
+          const auto check = [&](bool holds, const char* call) {
+            if (!holds) throw std::runtime_error(std::string(call) + " is wrong");
+          };
+
+          for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = number(me, i);
+          if (form == 0) {
+            comm.all_gather_list(mine, views);
+          } else {
+            comm.all_gather_v(mine, all, counts);
+          }
+          for (std::size_t rank = 0; rank < n; ++rank) {
+            for (std::size_t i = 0; i < counts[rank]; ++i) {
+              check(at(rank, i) == number(rank, i), "all_gather");
+            }
+          }
+          for (std::size_t rank = 0; rank < n; ++rank) {
+            for (std::size_t i = 0; i < counts[rank]; ++i) at(rank, i) = number(me + rank, i);
+          }
+          if (form == 0) {
+            comm.reduce_scatter_list(std::vector<ConstTensorView>(views.begin(), views.end()),
+                                     mine);
+          } else {
+            comm.reduce_scatter_v(all, mine, counts);
+          }
+          for (std::size_t i = 0; i < mine.size(); ++i) {
+            std::int64_t sum = 0;
+            for (std::size_t rank = 0; rank < n; ++rank) sum += number(rank + me, i);
+            check(mine[i] == sum, "reduce_scatter");
+          }
+        }
+      });
+      for (const auto& outcome : outcomes) CHECK_MESSAGE(outcome.ok(), outcome.text);
+    }
+  }
+}

@@ -91,9 +91,9 @@ void call_one(Mesh& mesh, std::mt19937_64& random) {
       broadcast_scatter(mesh, bytes_of(mine), root);
       return require(mine == words_of(root, count), "not the root's data");
     case 3:
-      return all_gathered([&](std::byte* data) { all_gather_ring(mesh, data, parts); });
+      return all_gathered([&](std::byte* data) { all_gather_ring(mesh, {data, parts}); });
     case 4:
-      return all_gathered([&](std::byte* data) { all_gather_bruck(mesh, data, parts); });
+      return all_gathered([&](std::byte* data) { all_gather_bruck(mesh, {data, parts}); });
     case 5:
       return all_reduced(all_reduce_in_parts);
     case 6:
