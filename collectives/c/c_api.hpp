@@ -140,6 +140,13 @@ dl_status guarded_on(H* handle, Body&& body, const char* call = __builtin_FUNCTI
   }
 }
 
+/// The place where a result goes: not null.
+template <class T>
+T& place(T* pointer, const char* name) {
+  if (pointer == nullptr) throw Misuse{std::string("'") + name + "' is a null pointer"};
+  return *pointer;
+}
+
 /// No structure of ours will ever be that large; a larger struct_size was never set.
 constexpr std::size_t structure_bytes_max = 4096;
 
@@ -197,16 +204,61 @@ inline std::span<const std::size_t> counts_of(const dl_comm* comm, const std::si
   return {counts, counts != nullptr ? static_cast<std::size_t>(comm->comm.size()) : 0};
 }
 
+/// Views of a list, as with counts.
+template <class View, class Given>
+std::vector<View> views_of(const dl_comm* comm, const Given* views) {
+  std::vector<View> all;
+  const std::size_t count = views != nullptr ? static_cast<std::size_t>(comm->comm.size()) : 0;
+  for (const Given& view : std::span(views, count)) all.push_back(view_of(view));
+  return all;
+}
+
+// What a call of the C++ interface takes for each argument of its counterpart here.
+
+inline TensorView taken(const dl_comm*, const dl_view& view) { return view_of(view); }
+inline ConstTensorView taken(const dl_comm*, const dl_const_view& view) { return view_of(view); }
+inline Reduction taken(const dl_comm*, const dl_reduction& given) { return reduction_of(given); }
+inline CallOptions taken(const dl_comm*, const dl_options* options) { return options_of(options); }
+inline int taken(const dl_comm*, int rank) { return rank; }
+inline std::span<const std::size_t> taken(const dl_comm* comm, const std::size_t* counts) {
+  return counts_of(comm, counts);
+}
+inline std::vector<TensorView> taken(const dl_comm* comm, const dl_view* views) {
+  return views_of<TensorView>(comm, views);
+}
+inline std::vector<ConstTensorView> taken(const dl_comm* comm, const dl_const_view* views) {
+  return views_of<ConstTensorView>(comm, views);
+}
+
+/// The communicator of a call, with the name of the function that is called with it.
+struct Called {
+  Called(dl_comm* on, const char* function = __builtin_FUNCTION())  // NOLINT: as an argument.
+      : comm(on), name(function) {}
+  dl_comm* comm;
+  const char* name;
+};
+
+/// `member` of the communicator, with what it takes for these.
+template <class Member, class... Given>
+dl_status run(Called call, Member member, const Given&... given) noexcept {
+  return guarded_on(
+      call.comm, [&] { (call.comm->comm.*member)(taken(call.comm, given)...); }, call.name);
+}
+/// The same where it starts something, which goes into the caller's place.
+template <class Member, class... Given>
+dl_status start(Called call, dl_work** work, Member member, const Given&... given) noexcept {
+  return guarded_on(
+      call.comm,
+      [&] {
+        auto& started = place(work, "work");
+        started = new dl_work((call.comm->comm.*member)(taken(call.comm, given)...));
+      },
+      call.name);
+}
+
 /// A copy that dl_bytes_free frees.
 dl_bytes copied(BytesView bytes);
 /// Text that dl_free frees.
 char* copied_text(std::string_view text);
-
-/// The place where a result goes: not null.
-template <class T>
-T& place(T* pointer, const char* name) {
-  if (pointer == nullptr) throw Misuse{std::string("'") + name + "' is a null pointer"};
-  return *pointer;
-}
 
 }  // namespace dlaunch::c_api

@@ -6,6 +6,7 @@
 namespace {
 
 using namespace dlaunch::c_api;
+using dlaunch::Communicator;
 using dlaunch::Transfer;
 
 dl_received received_of(const dlaunch::Received& what) {
@@ -28,7 +29,7 @@ std::vector<Transfer> transfers_of(const dl_transfer* transfers, std::size_t cou
 }  // namespace
 
 dl_status dl_send(dl_comm* comm, dl_const_view data, int to, const dl_options* options) {
-  return guarded_on(comm, [&] { comm->comm.send(view_of(data), to, options_of(options)); });
+  return run(comm, &Communicator::send, data, to, options);
 }
 
 dl_status dl_recv(dl_comm* comm, dl_view data, int from, dl_received* received,
@@ -41,18 +42,12 @@ dl_status dl_recv(dl_comm* comm, dl_view data, int from, dl_received* received,
 
 dl_status dl_isend(dl_comm* comm, dl_const_view data, int to, dl_work** work,
                    const dl_options* options) {
-  return guarded_on(comm, [&] {
-    auto& started = place(work, "work");
-    started = new dl_work(comm->comm.isend(view_of(data), to, options_of(options)));
-  });
+  return start(comm, work, &Communicator::isend, data, to, options);
 }
 
 dl_status dl_irecv(dl_comm* comm, dl_view data, int from, dl_work** work,
                    const dl_options* options) {
-  return guarded_on(comm, [&] {
-    auto& started = place(work, "work");
-    started = new dl_work(comm->comm.irecv(view_of(data), from, options_of(options)));
-  });
+  return start(comm, work, &Communicator::irecv, data, from, options);
 }
 
 dl_status dl_batch(dl_comm* comm, const dl_transfer* transfers, size_t count,

@@ -65,6 +65,30 @@ static void copies(int started) {
     for (size_t i = 0; i <= r; ++i) EXPECT(all[start_of(r) + i] == (rank == root ? of(r, i) : 0));
   }
 
+  dl_view* out = calloc(size, sizeof *out);
+  dl_const_view* in = calloc(size, sizeof *in);
+  for (size_t r = 0; r < size; ++r) {
+    out[r] = DL_VIEW(all + 2 * start_of(r), r + 1);
+    in[r] = DL_CONST_VIEW(all + 2 * start_of(r), r + 1);
+    out[r].stride = 2;
+  }
+  RUN(started, all_gather_list, DL_CONST_VIEW(x, me + 1), out, );
+  for (size_t r = 0; r < size; ++r) {
+    for (size_t i = 0; i <= r; ++i) EXPECT(all[2 * start_of(r) + 2 * i] == of(r, i));
+  }
+  memset(all, 0, sizeof all);
+  RUN(started, gather_list, DL_CONST_VIEW(x, me + 1), rank == root ? out : NULL, root, );
+  for (size_t r = 0; r < size && rank == root; ++r) {
+    for (size_t i = 0; i <= r; ++i) EXPECT(all[2 * start_of(r) + 2 * i] == of(r, i));
+  }
+  fill(all, MANY);
+  RUN(started, scatter_list, rank == root ? in : NULL, DL_VIEW(x, me + 1), root, );
+  for (size_t i = 0; i <= me; ++i) EXPECT(x[i] == of((size_t)root, 2 * start_of(me) + i));
+  RUN(started, reduce_scatter_list, in, DL_VIEW(x, me + 1), dl_op(DL_SUM), );
+  for (size_t i = 0; i <= me; ++i) EXPECT(x[i] == sum_of(2 * start_of(me) + i));
+  free(out);
+  free(in);
+
   fill(all, MANY);
   RUN(started, scatter, DL_CONST_VIEW(all, rank == root ? 3 * size : 0), DL_VIEW(x, 3), root, );
   for (size_t i = 0; i < 3; ++i) EXPECT(x[i] == of((size_t)root, 3 * me + i));

@@ -7,7 +7,8 @@ extern "C" {
 #endif
 
 /* ---- Collectives: every rank calls, in the same order. See dl_comm for threads, buffers and
- * errors. `counts` have dl_comm_size(comm) entries, in elements. ---- */
+ * errors. `counts` and lists of views have dl_comm_size(comm) entries; counts are in elements. What
+ * is wrong for a call in particular is said in dlaunch/communicator.hpp. ---- */
 
 /* Returns when all ranks have called; see dl_options.ordered_output. With dl_options.cuda_stream
  * it returns at once, and is a barrier of the ranks' streams. */
@@ -28,6 +29,11 @@ DL_API dl_status dl_all_gather(dl_comm* comm, dl_const_view in, dl_view out,
 /* The same with counts[r] elements from rank r; counts are the same on all ranks. */
 DL_API dl_status dl_all_gather_v(dl_comm* comm, dl_const_view in, dl_view out, const size_t* counts,
                                  const dl_options* options);
+/* The same into views of their own, which need not lie side by side nor be contiguous: out[r] becomes
+ * rank r's `in`, which may be this rank's view; the views' counts are the call's. On another rank
+ * this may be dl_all_gather_v, and messages call it so. DL_MISUSE: views that overlap. */
+DL_API dl_status dl_all_gather_list(dl_comm* comm, dl_const_view in, const dl_view* out,
+                                    const dl_options* options);
 /* dl_all_gather whose result is written on `root` alone; the others' `out` may be empty. */
 DL_API dl_status dl_gather(dl_comm* comm, dl_const_view in, dl_view out, int root,
                            const dl_options* options);
@@ -35,12 +41,18 @@ DL_API dl_status dl_gather(dl_comm* comm, dl_const_view in, dl_view out, int roo
  * in.count must be its entry. */
 DL_API dl_status dl_gather_v(dl_comm* comm, dl_const_view in, dl_view out, const size_t* counts,
                              int root, const dl_options* options);
+/* The same into views of the root's; `out` may be null elsewhere. */
+DL_API dl_status dl_gather_list(dl_comm* comm, dl_const_view in, const dl_view* out, int root,
+                                const dl_options* options);
 /* Rank r's `out` becomes the r-th part of the root's `in` (size * out.count elements). The others'
  * `in` may be empty. */
 DL_API dl_status dl_scatter(dl_comm* comm, dl_const_view in, dl_view out, int root,
                             const dl_options* options);
 DL_API dl_status dl_scatter_v(dl_comm* comm, dl_const_view in, dl_view out, const size_t* counts,
                               int root, const dl_options* options);
+/* The same from views of the root's: rank r's `out` becomes in[r]. `in` may be null elsewhere. */
+DL_API dl_status dl_scatter_list(dl_comm* comm, const dl_const_view* in, dl_view out, int root,
+                                 const dl_options* options);
 /* The reduction of everyone's `in` (size * out.count elements); rank r gets its r-th part. */
 DL_API dl_status dl_reduce_scatter(dl_comm* comm, dl_const_view in, dl_view out,
                                    dl_reduction reduction, const dl_options* options);
@@ -48,6 +60,9 @@ DL_API dl_status dl_reduce_scatter(dl_comm* comm, dl_const_view in, dl_view out,
 DL_API dl_status dl_reduce_scatter_v(dl_comm* comm, dl_const_view in, dl_view out,
                                      const size_t* counts, dl_reduction reduction,
                                      const dl_options* options);
+/* The same from views: rank r gets the reduction of everyone's in[r]. */
+DL_API dl_status dl_reduce_scatter_list(dl_comm* comm, const dl_const_view* in, dl_view out,
+                                        dl_reduction reduction, const dl_options* options);
 /* `in` and `out` are size equal parts; part j of rank i goes to part i of rank j. */
 DL_API dl_status dl_all_to_all(dl_comm* comm, dl_const_view in, dl_view out,
                                const dl_options* options);
@@ -66,7 +81,7 @@ DL_API dl_status dl_exscan(dl_comm* comm, dl_const_view in, dl_view out, dl_redu
 /* ---- Started calls. ---- */
 
 /* A call that was started and may not be complete. The memory its views show is borrowed until it
- * is; counts, options and a reduction's name are copied. For the thread that uses its communicator.
+ * is; counts, lists of views, options and a reduction's name are copied. For the thread that uses its communicator.
  * See dlaunch/work.hpp for when progress is made. */
 typedef struct dl_work dl_work;
 
@@ -119,22 +134,31 @@ DL_API dl_status dl_start_all_gather(dl_comm* comm, dl_const_view in, dl_view ou
 DL_API dl_status dl_start_all_gather_v(dl_comm* comm, dl_const_view in, dl_view out,
                                        const size_t* counts, dl_work** work,
                                        const dl_options* options);
+DL_API dl_status dl_start_all_gather_list(dl_comm* comm, dl_const_view in, const dl_view* out,
+                                          dl_work** work, const dl_options* options);
 DL_API dl_status dl_start_gather(dl_comm* comm, dl_const_view in, dl_view out, int root,
                                  dl_work** work, const dl_options* options);
 DL_API dl_status dl_start_gather_v(dl_comm* comm, dl_const_view in, dl_view out,
                                    const size_t* counts, int root, dl_work** work,
                                    const dl_options* options);
+DL_API dl_status dl_start_gather_list(dl_comm* comm, dl_const_view in, const dl_view* out, int root,
+                                      dl_work** work, const dl_options* options);
 DL_API dl_status dl_start_scatter(dl_comm* comm, dl_const_view in, dl_view out, int root,
                                   dl_work** work, const dl_options* options);
 DL_API dl_status dl_start_scatter_v(dl_comm* comm, dl_const_view in, dl_view out,
                                     const size_t* counts, int root, dl_work** work,
                                     const dl_options* options);
+DL_API dl_status dl_start_scatter_list(dl_comm* comm, const dl_const_view* in, dl_view out,
+                                       int root, dl_work** work, const dl_options* options);
 DL_API dl_status dl_start_reduce_scatter(dl_comm* comm, dl_const_view in, dl_view out,
                                          dl_reduction reduction, dl_work** work,
                                          const dl_options* options);
 DL_API dl_status dl_start_reduce_scatter_v(dl_comm* comm, dl_const_view in, dl_view out,
                                            const size_t* counts, dl_reduction reduction,
                                            dl_work** work, const dl_options* options);
+DL_API dl_status dl_start_reduce_scatter_list(dl_comm* comm, const dl_const_view* in, dl_view out,
+                                              dl_reduction reduction, dl_work** work,
+                                              const dl_options* options);
 DL_API dl_status dl_start_all_to_all(dl_comm* comm, dl_const_view in, dl_view out, dl_work** work,
                                      const dl_options* options);
 DL_API dl_status dl_start_all_to_all_v(dl_comm* comm, dl_const_view in, const size_t* in_counts,
