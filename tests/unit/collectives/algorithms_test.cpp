@@ -160,7 +160,7 @@ void moves(Mesh& mesh, std::size_t each) {
   const int root = static_cast<int>(each + 1) % n;
   for (const auto& [name, algorithm] :
        std::vector<std::pair<const char*, decltype(&broadcast_tree)>>{
-           {"chosen", [](Mesh&m, std::span<std::byte> x, int r) { broadcast(m, x, r); }},
+           {"chosen", [](Mesh&m, std::span<std::byte> x, int from) { broadcast(m, x, from); }},
            {"tree", &broadcast_tree},
            {"scatter", &broadcast_scatter}}) {
     Bytes x = pattern(me, each);
@@ -227,7 +227,9 @@ std::vector<std::size_t> limits(Op op, int ranks) {
   std::set<std::size_t> found;
   for (const Row& row : built_in_table().rows()) {
     const std::size_t limit = row.limit(ranks);
-    if (row.op != op || row.shared || limit > (std::size_t{1} << 22)) continue;
+    if (row.op != op || row.choice.algorithm.family() == Family::shared ||
+        limit > (std::size_t{1} << 22))
+      continue;
     for (const std::size_t bytes : {limit - 1, limit, limit + 1}) found.insert(bytes);
   }
   return {found.begin(), found.end()};
