@@ -131,8 +131,8 @@ void NodeSeat::execute(const rendezvous::RanksLost& effect) {
   listener_.on_ranks_lost(effect.first_rank, effect.count, effect.host, effect.how);
 }
 
-void NodeSeat::execute(const seat::Tell& effect) {
-  std::visit([this](const auto& e) { send(e); }, effect.what);
+void NodeSeat::execute(const rendezvous::Event& what) {
+  std::visit([this](const auto& e) { send(e); }, what);
 }
 
 void NodeSeat::send(const rendezvous::Join& e) {

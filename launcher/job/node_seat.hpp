@@ -67,7 +67,7 @@ class NodeSeat final : public Seat, public QuestionLine, private store::Uplink::
   void refuse(int exit_code, const std::string& reason);
 
   void step(const seat::Event& event);
-  void execute(const seat::Tell& effect);
+  void execute(const rendezvous::Event& what);
   void execute(const seat::Order& effect) { listener_.on_order(effect.epoch, effect.manner); }
   void execute(const seat::Reconnected&) { listener_.on_reconnected(); }
   void execute(const seat::Wake& effect);

@@ -45,13 +45,9 @@ struct Withdrawn {};
 using Event = std::variant<Welcomed, Trouble, Due, Said, Withdrawn, Admitted, rendezvous::Refuse,
                            rendezvous::Stop, rendezvous::RanksLost, rendezvous::Finish>;
 
-// ---- What is to be done, in order. Of the rendezvous' effects the agent hears Admit, RanksLost
-// ---- and Standing as they are. ----
+// ---- What is to be done, in order. The rendezvous is told its events, in vain while there is no
+// ---- connection; of its effects the agent hears Admit, RanksLost and Standing as they are. ----
 
-/// The rendezvous is told; while there is no connection that is in vain.
-struct Tell {
-  rendezvous::Event what;
-};
 /// The agent hears that this epoch's workers are to be ended.
 struct Order {
   std::uint64_t epoch = 0;
@@ -71,8 +67,8 @@ struct Finished {
 /// The connection is to be closed.
 struct Close {};
 
-using Effect = std::variant<Tell, Order, Reconnected, Wake, Finished, Close, rendezvous::Admit,
-                            rendezvous::RanksLost, rendezvous::Standing>;
+using Effect = std::variant<rendezvous::Event, Order, Reconnected, Wake, Finished, Close,
+                            rendezvous::Admit, rendezvous::RanksLost, rendezvous::Standing>;
 using Effects = std::vector<Effect>;
 
 struct Rules {
@@ -128,7 +124,9 @@ class SeatCore {
   bool host_is_lost(const Trouble& trouble);
   void finish_without_host(const Trouble& trouble);
   void finish(rendezvous::Finish end, bool judged);
-  void tell(rendezvous::Event what) { effects_.push_back(Tell{std::move(what)}); }
+  void tell(const auto& what) {
+    effects_.emplace_back(std::in_place_type<rendezvous::Event>, what);
+  }
   void say(std::string text) { effects_.push_back(rendezvous::Standing{0, std::move(text)}); }
 
   const Rules rules_;

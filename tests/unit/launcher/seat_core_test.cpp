@@ -105,7 +105,9 @@ struct PrintSaid {
 };
 
 struct Print {
-  std::string operator()(const Tell& e) { return "tell " + std::visit(PrintSaid{}, e.what); }
+  std::string operator()(const rendezvous::Event& e) {
+    return "tell " + std::visit(PrintSaid{}, e);
+  }
   std::string operator()(const Order& e) {
     for (const auto& [name, manner] : manners) {
       if (manner == e.manner) return "order " + std::to_string(e.epoch) + " " + name;
@@ -201,14 +203,14 @@ class Story {
     bool repeated_failure = false, repeated_end = false;
     for (const auto& effect : core_.step(event, at_ms(now_))) {
       CHECK_FALSE(was_over);
-      if (const auto* told = std::get_if<Tell>(&effect)) {
-        if (const auto* join = std::get_if<rendezvous::Join>(&told->what)) {
+      if (const auto* told = std::get_if<rendezvous::Event>(&effect)) {
+        if (const auto* join = std::get_if<rendezvous::Join>(told)) {
           // Without a holding it holds nothing: no worker is left.
           CHECK((join->holding || !working_));
           if (!join->holding) failed_ = ended_ = false;
         }
-        repeated_failure |= std::holds_alternative<rendezvous::WorkerFailed>(told->what);
-        repeated_end |= std::holds_alternative<rendezvous::WorkersEnded>(told->what);
+        repeated_failure |= std::holds_alternative<rendezvous::WorkerFailed>(*told);
+        repeated_end |= std::holds_alternative<rendezvous::WorkersEnded>(*told);
       }
       if (const auto* admit = std::get_if<rendezvous::Admit>(&effect)) {
         CHECK_FALSE(working_);
