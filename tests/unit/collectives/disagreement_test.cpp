@@ -160,7 +160,7 @@ std::vector<Call> rooted_with_count(std::size_t count) {
            }}};
 }
 
-const Call barrier{"barrier #2", [](Communicator& comm) { comm.barrier(); }};
+const Call a_barrier{"barrier #2", [](Communicator& comm) { comm.barrier(); }};
 
 const std::vector<Call>& makers_of_groups() {
   static const std::vector<Call> makers = {
@@ -177,8 +177,8 @@ const std::vector<Call>& makers_of_groups() {
 }  // namespace
 
 TEST_CASE("another operation") {
-  check_pair(sum(), barrier);
-  check_pair(sum(100'000), barrier);
+  check_pair(sum(), a_barrier);
+  check_pair(sum(100'000), a_barrier);
 }
 
 TEST_CASE("another type, count, size or reduction") {
@@ -195,8 +195,8 @@ TEST_CASE("another type, count, size or reduction") {
 }
 
 TEST_CASE("three ranks of which each makes another call") {
-  check_told({sum(8), barrier, sum(9)});
-  check_told({barrier, sum(8), sum(9), sum(10)});
+  check_told({sum(8), a_barrier, sum(9)});
+  check_told({a_barrier, sum(8), sum(9), sum(10)});
 }
 
 TEST_CASE("another root, in every operation that has one, at the next call at the latest") {
@@ -228,20 +228,20 @@ TEST_CASE("another count, type or operation, in every operation, also of started
     const Call usual = unrooted_operations<float>(12)[i];
     check_both_ways(usual, unrooted_operations<float>(24)[i]);
     check_both_ways(usual, unrooted_operations<int>(12)[i]);
-    check_both_ways(usual, barrier);
+    check_both_ways(usual, a_barrier);
   }
   for (std::size_t i = 0; i < rooted_with_count<float>(12).size(); ++i) {
     const Call usual = rooted_with_count<float>(12)[i];
     check_both_ways(usual, rooted_with_count<float>(24)[i]);
     check_both_ways(usual, rooted_with_count<int>(12)[i]);
-    check_both_ways(usual, barrier);
+    check_both_ways(usual, a_barrier);
   }
 }
 
 TEST_CASE("another way to make a group, or none") {
   const auto& makers = makers_of_groups();
   for (std::size_t i = 0; i < makers.size(); ++i) {
-    check_both_ways(makers[i], barrier);
+    check_both_ways(makers[i], a_barrier);
     check_both_ways(makers[i], makers[(i + 1) % makers.size()]);
   }
 }
