@@ -79,23 +79,25 @@ bool InboundConnection::pump(Inbox& inbox, const OnControl& on_control) {
   note_unfinished();
   has_more_ = true;
   bool moved = feed(inbox, on_control);
+  bool more = true;
   std::size_t total = 0;
   // While the source is held nothing is read, so that the sender feels it.
-  while (!is_held_up(inbox) && has_more_ && !closed_ && !ended_ && total < turn_bytes_max) {
+  while (!is_held_up(inbox) && more && !closed_ && !ended_ && total < turn_bytes_max) {
     const auto room = inbox.room(from_);
     std::size_t got = 0;
     if (room.size() >= direct_bytes_min && begin_ == end_) {
-      has_more_ = read_some(room.first(std::min(room.size(), turn_bytes_max)), got);
+      more = read_some(room.first(std::min(room.size(), turn_bytes_max)), got);
       inbox.advance(from_, got);
     } else {
       // If a long message is waited for, only its header is read here, so that nothing is copied.
-      has_more_ = read_into_buffer(
-          inbox.awaits(from_, direct_bytes_min) ? sizeof(Header) : buffer_bytes, got);
+      more = read_into_buffer(inbox.awaits(from_, direct_bytes_min) ? sizeof(Header) : buffer_bytes,
+                              got);
       feed(inbox, on_control);
     }
     total += got;
     moved = moved || got > 0;
   }
+  has_more_ = more;
   // All that came before was handed on: what is left is a part of a message.
   if (closed_ && !held_) ended_ = true;
   if (ended_) {
