@@ -64,11 +64,11 @@ void refuse(const Call& call, const std::string& sentence) {
                                 sentence + call.where());
 }
 
-void check_root(const Call& call, int root) {
-  require(call, root >= 0 && root < call.size(), [&] {
-    return std::string("there is no rank " + std::to_string(root) +
-                       " to be the root, ranks are 0 to " + std::to_string(call.size() - 1));
-  });
+void refuse_timeout(const Call& call) { refuse(call, "a timeout is not negative"); }
+
+void refuse_root(const Call& call, int root) {
+  refuse(call, "there is no rank " + std::to_string(root) + " to be the root, ranks are 0 to " +
+                   std::to_string(call.size() - 1));
 }
 
 void refuse_view(const Call& call, ConstTensorView view, const char* name) {
@@ -145,10 +145,6 @@ void check_list(const Call& call, const std::vector<ConstTensorView>& list,
              "' may be '" + entry(name, me) + "', else they lie apart";
     });
   }
-}
-
-std::size_t elements_before(const Call& call, std::size_t each) {
-  return static_cast<std::size_t>(call.rank()) * each;
 }
 
 std::size_t elements_before(const Call& call, std::span<const std::size_t> counts) {

@@ -21,11 +21,17 @@ void require(const Call& call, bool holds, const Sentence& otherwise) {
     refuse(call, otherwise());
   }
 }
+// Every small call asks these: their sentences are made elsewhere.
+[[noreturn]] void refuse_timeout(const Call& call);
 inline void check_timeout(const Call& call, Clock::duration timeout) {
-  require(call, timeout >= Clock::duration::zero(),
-          [] { return std::string("a timeout is not negative"); });
+  if (timeout < Clock::duration::zero()) [[unlikely]]
+    refuse_timeout(call);
 }
-void check_root(const Call& call, int root);
+[[noreturn]] void refuse_root(const Call& call, int root);
+inline void check_root(const Call& call, int root) {
+  if (root < 0 || root >= call.size()) [[unlikely]]
+    refuse_root(call, root);
+}
 [[noreturn]] void refuse_view(const Call& call, ConstTensorView view, const char* name);
 /// A known dtype, a pointer where there are elements, and no more of them than memory may hold.
 /// `name` is the argument's, for the sentence.
@@ -58,7 +64,9 @@ enum class ListUse { read, written };
 void check_list(const Call& call, const std::vector<ConstTensorView>& list,
                 const ConstTensorView& part, ListUse use);
 /// Elements before this rank's part.
-std::size_t elements_before(const Call& call, std::size_t each);
+inline std::size_t elements_before(const Call& call, std::size_t each) {
+  return static_cast<std::size_t>(call.rank()) * each;
+}
 std::size_t elements_before(const Call& call, std::span<const std::size_t> counts);
 /// The elements of so many parts; more than there may be rather than a wrong number.
 std::size_t parts_together(int parts, std::size_t each);

@@ -2,9 +2,9 @@
 
 #include "collectives/call/agreement.hpp"
 #include "collectives/call/call.hpp"
-#include "collectives/call/core/rooted_window.hpp"
 #include "collectives/call/checks.hpp"
 #include "collectives/call/collective_call.hpp"
+#include "collectives/call/core/rooted_window.hpp"
 #include "collectives/call/form_shm_group.hpp"
 #include "collectives/communicator/started_queue.hpp"
 #include "collectives/device/device_calls.hpp"
@@ -24,6 +24,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 namespace dlaunch {
@@ -158,7 +159,8 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     fingerprint = marked(fingerprint);
     count_and_run(fingerprint, options, body);
   }
-  /// The same; `fingerprint` becomes that of the call. `is_settled`: see there.
+  /// The same; `fingerprint` becomes that of the call. `is_settled`: see there. A body that takes
+  /// two gets the call's record as well.
   template <bool is_settled = false, class Body>
   [[gnu::always_inline]] void count_and_run(transport::Fingerprint& fingerprint,
                                             const Options& options, const Body& body) {
@@ -181,8 +183,8 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   [[gnu::always_inline]] void rooted(transport::Fingerprint fingerprint, const Options& options,
                                      const Body& body) {
     count_and_run(
-        fingerprint, options, [&](Call & call) __attribute__((always_inline)) {
-          const Flight::Call record = call.fingerprint().record();
+        fingerprint,
+        options, [&](Call & call, const Flight::Call& record) __attribute__((always_inline)) {
           flight.count_rooted(record);
           // Members of an shm group are never further than a step from each other.
           if (!shm) window.add(record);
@@ -284,7 +286,11 @@ struct __attribute__((visibility("hidden"))) Communicator::State
           if (shm) running.use(*shm, record);
           if (nodes) running.use(*nodes);
           check_timeout(running, options.timeout);
-          body(running);
+          if constexpr (std::is_invocable_v<const Body&, Call&, const Flight::Call&>) {
+            body(running, record);
+          } else {
+            body(running);
+          }
         });
     entry.done();
   }
