@@ -152,13 +152,16 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
   const Session session = caller.session;
   if (job == nullptr || !caller.joined || !job->members.contains(session)) return;
   const auto now = Clock::now();
+  const auto take = [&](auto event) {
+    event.session = session;
+    step(*job, std::move(event), now);
+  };
   if (type == message::Heartbeat::type) {
     job->members[session].heard = now;
-    step(*job, Heartbeat{session}, now);
+    take(Heartbeat{});
   } else if (type == message::Leave::type) {
-    with(std::type_identity<message::Leave>{}, [&](message::Leave m) {
-      m.session = session;
-      step(*job, Leave(m), now);
+    with(std::type_identity<message::Leave>{}, [&](Leave m) {
+      take(std::move(m));
       job->members.erase(session);
       joined(who, false);
       forget_departed(*job);
@@ -167,15 +170,9 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
     with(std::type_identity<message::WorkerFailed>{},
          [&](const message::WorkerFailed& m) { step(*job, message::heard(m, session, now), now); });
   } else if (type == message::WorkerLeft::type) {
-    with(std::type_identity<message::WorkerLeft>{}, [&](message::WorkerLeft m) {
-      m.session = session;
-      step(*job, WorkerLeft(m), now);
-    });
+    with(std::type_identity<message::WorkerLeft>{}, [&](WorkerLeft m) { take(m); });
   } else if (type == message::CallsMade::type) {
-    with(std::type_identity<message::CallsMade>{}, [&](message::CallsMade m) {
-      m.session = session;
-      step(*job, CallsMade(std::move(m)), now);
-    });
+    with(std::type_identity<message::CallsMade>{}, [&](CallsMade m) { take(std::move(m)); });
   } else if (type == message::WorkersEnded::type) {
     with(std::type_identity<message::WorkersEnded>{},
          [&](const message::WorkersEnded& m) { step(*job, message::heard(m, session, now), now); });
