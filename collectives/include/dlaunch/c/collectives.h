@@ -29,9 +29,10 @@ DL_API dl_status dl_all_gather(dl_comm* comm, dl_const_view in, dl_view out,
 /* The same with counts[r] elements from rank r; counts are the same on all ranks. */
 DL_API dl_status dl_all_gather_v(dl_comm* comm, dl_const_view in, dl_view out, const size_t* counts,
                                  const dl_options* options);
-/* The same into views of their own, which need not lie side by side nor be contiguous: out[r] becomes
- * rank r's `in`, which may be this rank's view; the views' counts are the call's. On another rank
- * this may be dl_all_gather_v, and messages call it so. DL_MISUSE: views that overlap. */
+/* The same into views of their own, which need not lie side by side nor be contiguous: out[r]
+ * becomes rank r's `in`, which may be this rank's view; the views' counts are the call's. On
+ * another rank this may be dl_all_gather_v, and messages call it so. DL_MISUSE: views that overlap.
+ */
 DL_API dl_status dl_all_gather_list(dl_comm* comm, dl_const_view in, const dl_view* out,
                                     const dl_options* options);
 /* dl_all_gather whose result is written on `root` alone; the others' `out` may be empty. */
@@ -81,8 +82,8 @@ DL_API dl_status dl_exscan(dl_comm* comm, dl_const_view in, dl_view out, dl_redu
 /* ---- Started calls. ---- */
 
 /* A call that was started and may not be complete. The memory its views show is borrowed until it
- * is; counts, lists of views, options and a reduction's name are copied. For the thread that uses its communicator.
- * See dlaunch/work.hpp for when progress is made. */
+ * is; counts, lists of views, options and a reduction's name are copied. For the thread that uses
+ * its communicator. See dlaunch/work.hpp for when progress is made. */
 typedef struct dl_work dl_work;
 
 /* Blocks the calling thread until complete, wherever the buffers lie, and returns what the blocking
