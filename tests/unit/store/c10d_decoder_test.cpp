@@ -66,16 +66,16 @@ std::vector<std::string> every_request(Dialect dialect) {
       Wire().code(wait).texts({k, k}).str(),
       Wire().code(count).str(),
       Wire().code(erase).text(k).str(),
-      Wire().code(append).text(k).text(v).str(),
-      Wire().code(multi_get).texts({"/a", "/b", "/c"}).str(),
-      Wire().code(multi_set).u64(2).text("/a").text("1").text("/b").text("").str(),
+      Wire().code(code_c::append).text(k).text(v).str(),
+      Wire().code(code_c::multi_get).texts({"/a", "/b", "/c"}).str(),
+      Wire().code(code_c::multi_set).u64(2).text("/a").text("1").text("/b").text("").str(),
       Wire().code(cancel_wait).str(),
       Wire().code(ping).u32(0xFFFFFFFF).str(),
       Wire().code(push).text(k).text(v).str(),
       Wire().code(pop).text(k).str(),
       Wire().code(queue_size).text(k).str(),
       Wire().code(list).str(),
-      Wire().code(barrier).text(k).i64(4).str(),
+      Wire().code(code_c::barrier).text(k).i64(4).str(),
   };
 }
 
