@@ -89,7 +89,7 @@ void check(Call& call, const std::optional<structure::Difference>& found) {
 
 Tree Communicator::broadcast_object(const Tree& value, int root, const Options& options) {
   Tree result;
-  state_->rooted(fingerprint(Op::broadcast_object, root), options, [&](Call& call) {
+  state_->rooted(state_->marked(fingerprint(Op::broadcast_object, root)), options, [&](Call& call) {
     check_root(call, root);
     Bytes bytes = call.rank() == root ? encoded(call, value) : Bytes();
     std::uint64_t size = bytes.size();
@@ -137,7 +137,7 @@ Tree Communicator::all_reduce_object(const Tree& value, const Reduction& reducti
 std::vector<Tree> Communicator::gather_objects(const Tree& value, int root,
                                                const Options& options) {
   std::vector<Tree> values;
-  state_->rooted(fingerprint(Op::gather_object, root), options, [&](Call& call) {
+  state_->rooted(state_->marked(fingerprint(Op::gather_object, root)), options, [&](Call& call) {
     check_root(call, root);
     const Bytes mine = encoded(call, value);
     std::uint64_t size = mine.size();
@@ -155,7 +155,7 @@ std::vector<Tree> Communicator::gather_objects(const Tree& value, int root,
 
 Tree Communicator::scatter_objects(std::span<const Tree> values, int root, const Options& options) {
   Tree result;
-  state_->rooted(fingerprint(Op::scatter_object, root), options, [&](Call& call) {
+  state_->rooted(state_->marked(fingerprint(Op::scatter_object, root)), options, [&](Call& call) {
     check_root(call, root);
     Bytes all;
     std::vector<std::uint64_t> sizes;
