@@ -126,7 +126,30 @@ struct JobStore::State {
     ++rounds[{std::string(name), contributor}];
   }
 
-  void keep_renewing(Clock::duration lease);
+  /// Renews all leases of the session, from a thread that begins with the first of them.
+  void keep_renewing(Clock::duration lease) {
+    const std::lock_guard begin(mutex);
+    renew_every = std::min(renew_every, lease / renewals_per_lease);
+    renew_changed.notify_one();
+    if (renewer.joinable()) return;
+    renewer = std::jthread([this](const std::stop_token& stop) {
+      std::unique_lock held(mutex);
+      while (!stop.stop_requested()) {
+        const auto every = renew_every;
+        // True when a shorter lease came.
+        if (renew_changed.wait_for(held, stop, every, [&] { return renew_every < every; }))
+          continue;
+        if (stop.stop_requested()) return;
+        held.unlock();
+        try {
+          call(wire::Renew{}, Clock::now() + every, "renewing leases");
+        } catch (const std::exception&) {
+          // The next user of the store learns of it; here the next round is the only remedy.
+        }
+        held.lock();
+      }
+    });
+  }
 
   const std::unique_ptr<Carrier> carrier;
   std::mutex mutex;
@@ -137,30 +160,6 @@ struct JobStore::State {
   std::condition_variable_any renew_changed;
   std::jthread renewer;  // Last, so that it ends first.
 };
-
-/// Renews all leases of the session, from a thread that begins with the first of them.
-void JobStore::State::keep_renewing(Clock::duration lease) {
-  const std::lock_guard begin(mutex);
-  renew_every = std::min(renew_every, lease / renewals_per_lease);
-  renew_changed.notify_one();
-  if (renewer.joinable()) return;
-  renewer = std::jthread([this](const std::stop_token& stop) {
-    std::unique_lock held(mutex);
-    while (!stop.stop_requested()) {
-      const auto every = renew_every;
-      // True when a shorter lease came.
-      if (renew_changed.wait_for(held, stop, every, [&] { return renew_every < every; })) continue;
-      if (stop.stop_requested()) return;
-      held.unlock();
-      try {
-        call(wire::Renew{}, Clock::now() + every, "renewing leases");
-      } catch (const std::exception&) {
-        // The next user of the store learns of it; here the next round is the only remedy.
-      }
-      held.lock();
-    }
-  });
-}
 
 JobStore::JobStore(std::unique_ptr<Carrier> carrier)
     : state_(std::make_unique<State>(std::move(carrier))) {}
