@@ -34,8 +34,9 @@ class Meeting {
     for (;;) {
       look_around();
       if (setting_.aborted) {
-        throw CallError(Errc::aborted, call_.label() + place_text(setting_.site) + ": " +
-                                           aborted_text(setting_.group.rank, setting_.aborted.site()));
+        throw CallError(Errc::aborted,
+                        call_.label() + place_text(setting_.site) + ": " +
+                            aborted_text(setting_.group.rank, setting_.aborted.site()));
       }
       const auto now = Clock::now();
       const bool late = now >= until_, decides = late || is_lowest_living();
