@@ -7,6 +7,8 @@
 #include "launcher/machine/nvml.hpp"
 #include "launcher/plan/environment.hpp"
 #include "launcher/plan/plan.hpp"
+#include "launcher/pmi/offer.hpp"
+#include "launcher/process/spawn.hpp"
 #include "launcher/status_command.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/program.hpp"
@@ -22,7 +24,11 @@
 #include <variant>
 #include <vector>
 
+#include <paths.h>
 #include <unistd.h>
+#ifdef DLAUNCH_STATIC
+#include <nss.h>
+#endif
 
 extern char** environ;
 
@@ -51,6 +57,17 @@ int code_of_start(const Error& error) {
   return away ? exit_code::unreachable : exit_code::configuration;
 }
 
+/// The file in which an MPI would be; empty where there is none.
+std::string program_file(const AgentTask& task) {
+  if (task.spec.program.empty()) return {};
+  const std::string& program = task.spec.program.front();
+  if (runs_under_python(task.spec)) return program;
+  if (auto script = pmi::script_of_python(task.spec.program)) return *std::move(script);
+  const auto search_path = lookup(task.environment, "PATH").value_or(_PATH_DEFPATH);
+  const auto found = find_program(program, std::string(search_path));
+  return found.error == 0 ? found.path : "";
+}
+
 int dry_run(const AgentTask& task) {
   Assignment assignment = assignment_before_meeting(task.spec, task.workers);
   assignment.run_directory = run_directory_name(run_directory_prefix(task.spec, task.environment),
@@ -63,6 +80,10 @@ int dry_run(const AgentTask& task) {
 
 int main(int argc, char** argv) {
   fill_standard_descriptors();
+#ifdef DLAUNCH_STATIC
+  // Other ways to look up a host are libraries, for the C library of the system that they are from.
+  ::__nss_configure_lookup("hosts", "files dns");
+#endif
   if (argc > 1 && std::string_view(argv[1]) == "status") {
     const auto exit = run_status(std::vector<std::string>(argv + 2, argv + argc));
     return say_and_exit_with(exit.code, exit.text);
@@ -97,6 +118,7 @@ int main(int argc, char** argv) {
     if (const auto exit = check_bench(task.spec, task.workers))
       return say_and_exit_with(exit->code, exit->text);
   }
+  task.mpi = mpi_offer(task.spec, program_file(task));
   if (task.spec.dry_run) return dry_run(task);
   try {
     task.job = task.spec.job_id.value_or("dlaunch-" + random_hex(8));

@@ -40,21 +40,9 @@ constexpr auto rows = std::to_array<OptionRow<Asked>>({
 });
 // clang-format on
 
-const OptionTable& table() {
-  static const OptionTable table(
-      "dlaunch status",
-      "Usage: dlaunch status [JOB] [options]\n"
-      "\n"
-      "Says of each rank of this user's jobs that have a node on this host, or of one\n"
-      "job: its pid, whether it runs, is stopped or has ended, by how many calls it is\n"
-      "behind the first, and what it does.\n",
-      rows);
-  return table;
-}
-
 std::variant<Asked, EarlyExit> parse(std::span<const std::string> arguments) {
   Asked asked;
-  GivenOptions given(table());
+  GivenOptions given(status_options());
   std::vector<std::string> jobs;
   if (auto stop = given.take_arguments(arguments, {.most = 1}, jobs)) return *std::move(stop);
   if (auto stop = given.apply(rows, asked)) return *std::move(stop);
@@ -91,11 +79,24 @@ EarlyExit draw(const Asked& asked, const JobSnapshot& job) {
   std::ofstream file(asked.timeline);
   file << timeline_html(job);
   file.close();
-  if (!file) return table().refuse(exit_code::unreachable, "cannot write " + asked.timeline);
+  if (!file)
+    return status_options().refuse(exit_code::unreachable, "cannot write " + asked.timeline);
   return {.code = 0, .text = asked.timeline + "\n"};
 }
 
 }  // namespace
+
+const OptionTable& status_options() {
+  static const OptionTable table(
+      "dlaunch status",
+      "Usage: dlaunch status [JOB] [options]\n"
+      "\n"
+      "Says of each rank of this user's jobs that have a node on this host, or of one\n"
+      "job: its pid, whether it runs, is stopped or has ended, by how many calls it is\n"
+      "behind the first, and what it does.\n",
+      rows);
+  return table;
+}
 
 EarlyExit run_status(std::span<const std::string> arguments) {
   auto parsed = parse(arguments);
@@ -105,7 +106,7 @@ EarlyExit run_status(std::span<const std::string> arguments) {
   try {
     folder.emplace(false);
   } catch (const Error& error) {
-    return table().refuse(
+    return status_options().refuse(
         exit_code::unreachable,
         std::string("no job of this user runs on this host, or it cannot be found: ") +
             error.what());
@@ -120,7 +121,7 @@ EarlyExit run_status(std::span<const std::string> arguments) {
   }
   if (!asked.timeline.empty()) {
     if (answers.size() > 1)
-      return table().refuse(exit_code::usage, "several jobs run here; name one");
+      return status_options().refuse(exit_code::usage, "several jobs run here; name one");
     return draw(asked, answers.begin()->second);
   }
   for (const auto& [name, job] : answers) {

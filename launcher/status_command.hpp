@@ -11,4 +11,6 @@ namespace dlaunch::launcher {
 /// on this host, asks their agents, and returns what is to be said, and with which code to end.
 EarlyExit run_status(std::span<const std::string> arguments);
 
+const OptionTable& status_options();
+
 }  // namespace dlaunch::launcher

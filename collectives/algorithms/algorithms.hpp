@@ -6,6 +6,7 @@
 #include "collectives/transport/message/mesh.hpp"
 #include "collectives/transport/shm/shm_group.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 
@@ -32,6 +33,13 @@ struct Ranks {
   const by_node::Nodes* nodes;  ///< Their nodes, if some of them share memory; or null.
 };
 
+/// The bytes of an element at most: a chunk of any of the algorithms holds one.
+constexpr std::size_t element_bytes_max(int ranks) {
+  constexpr std::size_t chunk_bytes_min = 128u << 10;
+  return std::min(chunk_bytes_min, transport::ShmGroup::slot_bytes / static_cast<unsigned>(ranks)) /
+         64 * 64;
+}
+
 /// Small calls between ranks that share memory are what programs wait for most: nothing of the
 /// choice among the others' algorithms is between them and their own.
 namespace apart {
@@ -54,6 +62,8 @@ inline void all_reduce(const Ranks& ranks, std::span<std::byte> data, const Redu
   if (ranks.shm != nullptr) return shared::all_reduce(*ranks.shm, data, reducer);
   apart::all_reduce(ranks, data, reducer);
 }
+/// `out` may be `in`.
+void all_reduce(const Ranks& ranks, BytesView in, std::byte* out, const Reducer& reducer);
 /// This rank's own part is in its place already. All ranks know all parts.
 inline void all_gather(const Ranks& ranks, const RankParts& data) {
   if (ranks.shm != nullptr) return shared::all_gather(*ranks.shm, data);
@@ -71,8 +81,7 @@ void scatter_v(const Ranks& ranks, const ConstRankParts& all, std::span<std::byt
 /// `each` bytes from every rank to every rank.
 void all_to_all(const Ranks& ranks, const std::byte* in, std::byte* out, std::size_t each);
 /// Parts of which a rank knows its own.
-void all_to_all_v(const Ranks& ranks, const std::byte* in, const Offsets& in_parts, std::byte* out,
-                  const Offsets& out_parts);
+void all_to_all_v(const Ranks& ranks, const ConstRankParts& in, const RankParts& out);
 /// `out` becomes the reduction of the `in` of the first `before` ranks: this one's number of them
 /// for the ranks before it, and one more with its own. `out` may be `in`, and is not written for
 /// none.

@@ -18,9 +18,9 @@ namespace {
 constexpr std::size_t piece_bytes_max = 128u << 10;
 
 /// The same on all nodes, so that a piece of theirs is one of ours. Whole elements.
-std::size_t piece_bytes(const Layout& layout) {
+std::size_t piece_bytes(const Layout& layout, const Reducer& reducer) {
   const std::size_t room = ShmGroup::slot_bytes / static_cast<std::size_t>(layout.most());
-  return std::min(room, piece_bytes_max) / 64 * 64;
+  return reducer.whole(std::min(room, piece_bytes_max) / 64 * 64);
 }
 
 /// A part of the data for each member of an shm group: as many as the smallest node has ranks, and
@@ -40,7 +40,7 @@ class NodeFold {
         index_(nodes.index()),
         in_(in),
         element_bytes_(reducer.element_bytes()),
-        room_(piece_bytes(nodes.layout())),
+        room_(piece_bytes(nodes.layout(), reducer)),
         partials_(partials),
         inputs_(nodes.layout().members(nodes.node()).size()) {}
 
@@ -108,7 +108,7 @@ class Chain {
         partials_(reducer),
         folds_(nodes, in, reducer, partials_) {
     const std::size_t room =
-        piece_bytes(nodes.layout()) / element_bytes_ * partials_.element_bytes();
+        piece_bytes(nodes.layout(), reducer) / element_bytes_ * partials_.element_bytes();
     if (!takes_part_) return;
     for (Turn& turn : progress_lock_) turn.before = mesh.buffer_pool().take(node_ > 0 ? room : 0);
     for (Turn& turn : progress_lock_) turn.after = mesh.buffer_pool().take(room);
@@ -205,7 +205,7 @@ void for_each_window(std::size_t bytes, std::size_t window, const Pass& pass) {
 void fold_in_chain(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* mine, int to,
                    const Offsets& parts, const Reducer& reducer) {
   Chain chain(mesh, nodes, in, reducer);
-  for_each_window(parts.longest(), piece_bytes(nodes.layout()),
+  for_each_window(parts.longest(), piece_bytes(nodes.layout(), reducer),
                   [&](std::size_t offset) { chain.pass(parts, offset, to, mine + offset); });
   chain.finish();
 }
@@ -214,7 +214,7 @@ void fold_in_chain(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* mine
 void fold_here(const Nodes& nodes, BytesView in, std::byte* out, const Offsets& parts,
                const Reducer& reducer, PartialReducer& partials) {
   NodeFold folds(nodes, in, reducer, partials);
-  for_each_window(parts.longest(), piece_bytes(nodes.layout()), [&](std::size_t offset) {
+  for_each_window(parts.longest(), piece_bytes(nodes.layout(), reducer), [&](std::size_t offset) {
     folds.turn_to(parts, offset);
     folds.give(parts, offset);
     folds.fold(nullptr, out);
@@ -265,7 +265,7 @@ void reduce_scatter_in_chain(Mesh& mesh, const Nodes& nodes, const ConstRankPart
   if (!in.are_together()) copy_parts(in, room.get());
   const std::byte* const all = in.are_together() ? in.begin(0) : room.get();
   Chain chain(mesh, nodes, {all, in.bytes()}, reducer);
-  for_each_window(each, piece_bytes(layout), [&](std::size_t offset) {
+  for_each_window(each, piece_bytes(layout, reducer), [&](std::size_t offset) {
     for (int node = 0; node < layout.nodes(); ++node) {
       const std::size_t first = static_cast<std::size_t>(layout.rank_at(node, 0)) * each;
       chain.pass(Offsets(layout.most(), each, first), offset, node, out + offset);

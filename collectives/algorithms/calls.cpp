@@ -18,7 +18,7 @@ using shared::Parts;
 using transport::Op;
 using Buffer = std::span<std::byte>;
 
-/// Where all ranks have all data, so many bytes of all of them are gathered at a time.
+/// Bytes of all ranks together that scan_gathered gathers at a time, at most.
 constexpr std::size_t scan_chunk_max = 1u << 20;
 
 /// An operation's algorithms for ranks that do not all share memory.
@@ -89,7 +89,7 @@ void scatter_equal(Mesh& mesh, const std::byte* all, Buffer mine, int root) {
 }
 void all_to_all_equal(Mesh& mesh, const std::byte* in, std::byte* out, std::size_t each) {
   const Offsets parts(mesh.size(), each);
-  all_to_all_direct(mesh, in, parts, out, parts);
+  all_to_all_direct(mesh, {in, parts}, {out, parts});
 }
 /// Everything to everyone, and this rank's part of it to `out`.
 void keep_part(Mesh& mesh, const ConstRankParts& in, std::byte* out, const Reducer& reducer) {
@@ -187,6 +187,13 @@ void apart::all_reduce(const Ranks& ranks, std::span<std::byte> data, const Redu
   run(all_reduces, ranks, {data.size(), reducer.freedom()}, data, reducer);
 }
 
+/// Messages of all algorithms come from where the result goes.
+void all_reduce(const Ranks& ranks, BytesView in, std::byte* out, const Reducer& reducer) {
+  if (ranks.shm != nullptr) return shared::all_reduce(*ranks.shm, in, out, reducer);
+  put(out, in.data(), in.size());
+  apart::all_reduce(ranks, {out, in.size()}, reducer);
+}
+
 void apart::all_gather(const Ranks& ranks, const RankParts& data) {
   // All ranks know all parts: what is chosen for their mean is the same on all.
   const std::size_t mean = data.bytes() / static_cast<std::size_t>(ranks.mesh.size());
@@ -225,16 +232,15 @@ void scatter_v(const Ranks& ranks, const ConstRankParts& all, std::span<std::byt
   shared::scatter(*ranks.shm, all, mine, root, Parts::differing);
 }
 
-void all_to_all_v(const Ranks& ranks, const std::byte* in, const Offsets& in_parts, std::byte* out,
-                  const Offsets& out_parts) {
-  if (ranks.shm == nullptr) return all_to_all_direct(ranks.mesh, in, in_parts, out, out_parts);
-  shared::all_to_all(*ranks.shm, in, in_parts, out, out_parts, Parts::differing);
+void all_to_all_v(const Ranks& ranks, const ConstRankParts& in, const RankParts& out) {
+  if (ranks.shm == nullptr) return all_to_all_direct(ranks.mesh, in, out);
+  shared::all_to_all(*ranks.shm, in, out, Parts::differing);
 }
 
 void all_to_all(const Ranks& ranks, const std::byte* in, std::byte* out, std::size_t each) {
   if (ranks.shm == nullptr) return run(all_to_alls, ranks, {each}, in, out, each);
   const Offsets parts(ranks.mesh.size(), each);
-  shared::all_to_all(*ranks.shm, in, parts, out, parts, Parts::equal);
+  shared::all_to_all(*ranks.shm, {in, parts}, {out, parts}, Parts::equal);
 }
 
 void scan(const Ranks& ranks, BytesView in, std::byte* out, const Reducer& reducer, int before) {

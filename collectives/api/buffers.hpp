@@ -65,7 +65,7 @@ class ViewList {
   explicit ViewList(std::span<const View> views) {
     for (const View& view : views) places_.push_back(views_.emplace_back(view).bytes().data());
   }
-  /// Where each begins.
+  /// The address at which each begins.
   auto places() const { return std::span(places_); }
   void commit() const {
     for (const One& view : views_) view.commit();

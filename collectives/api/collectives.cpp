@@ -1,3 +1,4 @@
+// Longer than a sitting: every call twice, blocking and started, one like the other.
 #include "collectives/algorithms/algorithms.hpp"
 #include "collectives/algorithms/select/put.hpp"
 #include "collectives/api/buffers.hpp"
@@ -38,6 +39,12 @@ constexpr int no_root = -1;
                                                       std::span<const std::size_t> counts = {}) {
   return {op, options, in, out, root, &reduction, counts, {}, options.truncate_mean};
 }
+CollectiveCall reducing_apart(Op op, const ReduceOptions& options, ConstTensorView in,
+                              TensorView out, const Reduction& reduction) {
+  CollectiveCall what = reducing(op, options, in, out, reduction);
+  what.has_in = true;
+  return what;
+}
 CollectiveCall reading(std::span<const ConstTensorView> views, CollectiveCall what) {
   what.is_list = true;
   what.ins = views;
@@ -54,6 +61,16 @@ std::vector<std::size_t> counts_of(std::span<const View> views) {
   std::vector<std::size_t> counts;
   for (const View& view : views) counts.push_back(view.count);
   return counts;
+}
+
+/// The first view says of what type they are, and where.
+CollectiveCall exchanging(std::span<const ConstTensorView> in, std::span<const TensorView> out,
+                          std::span<const std::size_t> in_counts,
+                          std::span<const std::size_t> out_counts, const Options& options) {
+  ConstTensorView kind;
+  if (!in.empty()) kind = {nullptr, 0, in[0].dtype, in[0].place};
+  return writing(out, reading(in, moving(Op::all_to_all_v, options, kind, {}, no_root, in_counts,
+                                         out_counts)));
 }
 
 }  // namespace
@@ -126,11 +143,16 @@ std::vector<std::size_t> counts_of(std::span<const View> views) {
     case Op::all_to_all:
       algorithms::all_to_all(call.ranks(), in.data(), out.data(), in.size() / ranks);
       break;
-    case Op::all_to_all_v:
-      algorithms::all_to_all_v(
-          call.ranks(), in.data(), parts_of(op, call, what), out.data(),
-          algorithms::parts_of(what.out_counts, size_of(what.compared().dtype)));
+    case Op::all_to_all_v: {
+      const Offsets in_parts = parts_of(op, call, what);
+      const Offsets out_parts = algorithms::parts_of(what.out_counts, size_of(what.in.dtype));
+      const PackedList ins(what.ins);
+      const UnpackedList outs(what.outs);
+      algorithms::all_to_all_v(call.ranks(), {in.data(), in_parts, ins.places()},
+                               {out.data(), out_parts, outs.places()});
+      outs.commit();
       break;
+    }
     case Op::scan:
       algorithms::scan(call.ranks(), in, out.data(), reducer_for(op, call, what), call.rank() + 1);
       break;
@@ -157,6 +179,16 @@ std::vector<std::size_t> counts_of(std::span<const View> views) {
   unpacked.commit();
 }
 
+/// An all_reduce whose result does not take the place of what it reads.
+void Communicator::State::all_reduce_apart(Call& call, const CollectiveCall& what) {
+  check_both(call, what);
+  const Packed packed(what.in);
+  const Unpacked unpacked(what.out);
+  algorithms::all_reduce(call.ranks(), packed.bytes(), unpacked.bytes().data(),
+                         reducer_for(Op::all_reduce, call, what));
+  unpacked.commit();
+}
+
 template <bool is_settled>
 [[gnu::always_inline]] inline void Communicator::State::make(Op op, const CollectiveCall& what) {
   auto print = fingerprint_of(op, what);
@@ -164,6 +196,11 @@ template <bool is_settled>
   const auto body = [&](Call & call) __attribute__((always_inline)) {
     if (is_special) [[unlikely]]
       call.explain({.reduction = what.reduction, .counts = what.counts});
+    if constexpr (!is_settled) {
+      if (is_special) [[unlikely]]
+        check_elements(call, what);
+      if (op == Op::all_reduce && what.has_in) return all_reduce_apart(call, what);
+    }
     check(op, call, what);
     execute(op, call, what);
   };
@@ -177,7 +214,7 @@ template <Op op>
   make(op, what);
 }
 
-/// Where the operation is a constant, nothing is left of the search.
+/// Nothing is left of the search if the operation is a constant.
 [[gnu::always_inline]] inline void Communicator::State::make_by(Op op, const CollectiveCall& what) {
   const auto make_one = [&]<std::size_t... row>(std::index_sequence<row...>)
       __attribute__((always_inline)) {
@@ -235,6 +272,15 @@ void Communicator::all_reduce(TensorView inout, const Reduction& reduction,
 Work Communicator::start_all_reduce(TensorView inout, const Reduction& reduction,
                                     const ReduceOptions& options) {
   return state_->start(reducing(Op::all_reduce, options, {}, inout, reduction));
+}
+
+void Communicator::all_reduce_into(ConstTensorView in, TensorView out, const Reduction& reduction,
+                                   const ReduceOptions& options) {
+  state_->run(reducing_apart(Op::all_reduce, options, in, out, reduction));
+}
+Work Communicator::start_all_reduce_into(ConstTensorView in, TensorView out,
+                                         const Reduction& reduction, const ReduceOptions& options) {
+  return state_->start(reducing_apart(Op::all_reduce, options, in, out, reduction));
 }
 
 void Communicator::broadcast(TensorView inout, int root, const Options& options) {
@@ -384,6 +430,15 @@ Work Communicator::start_all_to_all_v(ConstTensorView in, std::span<const std::s
                                       TensorView out, std::span<const std::size_t> out_counts,
                                       const Options& options) {
   return state_->start(moving(Op::all_to_all_v, options, in, out, no_root, in_counts, out_counts));
+}
+
+void Communicator::all_to_all_list(std::span<const ConstTensorView> in,
+                                   std::span<const TensorView> out, const Options& options) {
+  state_->run(exchanging(in, out, counts_of(in), counts_of(out), options));
+}
+Work Communicator::start_all_to_all_list(std::span<const ConstTensorView> in,
+                                         std::span<const TensorView> out, const Options& options) {
+  return state_->start(exchanging(in, out, counts_of(in), counts_of(out), options));
 }
 
 void Communicator::scan(ConstTensorView in, TensorView out, const Reduction& reduction,

@@ -2,11 +2,13 @@
 #include "collectives/call/checks.hpp"
 #include "collectives/communicator/device_work.hpp"
 #include "collectives/communicator/state.hpp"
+#include "collectives/communicator/work_pool.hpp"
 #include "collectives/communicator/work_state.hpp"
 #include "collectives/device/plan.hpp"
 #include "collectives/transport/message/fault_point.hpp"
 
 #include <array>
+#include <memory>
 #include <utility>
 
 namespace dlaunch {
@@ -37,6 +39,10 @@ void check_peer(const Call& call, int peer, int tag, bool may_be_any) {
   });
 }
 
+std::shared_ptr<MessageWork> new_work(const MessageOptions& options, int peer) {
+  return std::allocate_shared<MessageWork>(PooledWorks<MessageWork>(), options, peer);
+}
+
 Received received(const Group& group, int source, const transport::Header& header) {
   return {group.rank_of(source), header.tag, header.dtype, header.count};
 }
@@ -44,45 +50,49 @@ Received received(const Group& group, int source, const transport::Header& heade
 }  // namespace
 
 Work Communicator::isend(ConstTensorView data, int to, const MessageOptions& options) {
+  if (state_->send_now(data, to, options, Flight::Kind::start)) return complete_message();
   if (!data.place.is_host()) {
     const std::array one{Transfer::send(data, to, options.tag)};
     return state_->start_on_device(device::messages(one), options);
   }
-  const auto print = fingerprint(Op::send, data);
-  auto work = std::make_shared<MessageWork>(print, options, to);
-  state_->message(print, options, to, Flight::Kind::start, [&](Call& call) {
+  auto work = new_work(options, to);
+  state_->message(fingerprint(Op::send, data), options, to, Flight::Kind::start, [&](Call& call) {
     check_peer(call, to, options.tag, false);
     check_view(call, data, "data");
     BytesView bytes{static_cast<const std::byte*>(data.data), data.bytes()};
     if (data.stride != 1) {
-      work->packed.resize(data.bytes());
-      pack(data, work->packed.data());
-      bytes = work->packed;
+      const auto packed = work->pack_for({}, data.bytes());
+      pack(data, packed.data());
+      bytes = packed;
     }
-    work->outgoing = call.make_message(to, options.tag, bytes);
-    work->begin(state_);
+    work->send() = call.make_message(to, options.tag, bytes);
+    work->begin(*state_);
   });
   return Work(std::move(work));
 }
 
 Work Communicator::irecv(TensorView data, int from, const MessageOptions& options) {
+  const auto print = fingerprint(Op::recv, data);
+  auto work = new_work(options, from);
+  if (options.tag >= any_tag && state_->is_plain(data, from, options)) {
+    state_->describe(work->receive(), data, from, options);
+    const auto lock = state_->mesh->lock();
+    if (work->begin_plainly(*state_)) {
+      state_->note_message(print, options, from, Flight::Kind::start);
+      return Work(std::move(work));
+    }
+  }
   if (!data.place.is_host()) {
     const std::array one{Transfer::recv(data, from, options.tag)};
     return state_->start_on_device(device::messages(one), options);
   }
-  const auto print = fingerprint(Op::recv, data);
-  auto work = std::make_shared<MessageWork>(print, options, from);
   state_->message(print, options, from, Flight::Kind::start, [&](Call& call) {
     check_peer(call, from, options.tag, true);
     check_view(call, data, "data");
     std::span into{static_cast<std::byte*>(data.data), data.bytes()};
-    if (data.stride != 1) {
-      work->packed.resize(data.bytes());
-      work->unpack_to = data;
-      into = work->packed;
-    }
-    work->receive = call.make_message_receive(from, options.tag, into);
-    work->begin(state_);
+    if (data.stride != 1) into = work->pack_for(data, data.bytes());
+    work->receive() = call.make_message_receive(from, options.tag, into);
+    work->begin(*state_);
   });
   return Work(std::move(work));
 }
@@ -97,18 +107,32 @@ bool Communicator::State::is_plain(const ConstTensorView& view, int peer,
          (view.data != nullptr || view.count == 0) && size_of(view.dtype) != 0;
 }
 
+bool Communicator::State::send_now(const ConstTensorView& data, int to,
+                                   const MessageOptions& options, Flight::Kind kind) {
+  if (options.tag < 0 || !is_plain(data, to, options)) return false;
+  const auto call = fingerprint(Op::send, data);
+  Outgoing outgoing;
+  outgoing.to = group.world_rank(to);
+  outgoing.header = make_header(Kind::message, group.id, call, data.bytes(), options.tag);
+  outgoing.payload = {static_cast<const std::byte*>(data.data), data.bytes()};
+  const auto lock = mesh->lock();
+  if (!mesh->send_now(outgoing)) return false;
+  note_message(call, options, to, kind);
+  return true;
+}
+
+void Communicator::State::describe(Receive& receive, const TensorView& data, int from,
+                                   const MessageOptions& options) const {
+  receive.kind = Kind::message;
+  receive.communicator = group.id;
+  receive.from = group.world_rank(from);
+  receive.tag = options.tag;
+  receive.expected = fingerprint(Op::recv, data);
+  receive.into = {static_cast<std::byte*>(data.data), data.bytes()};
+}
+
 void Communicator::send(ConstTensorView data, int to, const MessageOptions& options) {
-  if (options.tag >= 0 && state_->is_plain(data, to, options)) {
-    Outgoing outgoing;
-    outgoing.to = state_->group.world_rank(to);
-    outgoing.header = make_header(Kind::message, state_->group.id, fingerprint(Op::send, data),
-                                  data.bytes(), options.tag);
-    outgoing.payload = {static_cast<const std::byte*>(data.data), data.bytes()};
-    const auto lock = state_->mesh->lock();
-    if (state_->mesh->send_now(outgoing)) {
-      return state_->note_message(fingerprint(Op::send, data), options, to);
-    }
-  }
+  if (state_->send_now(data, to, options, Flight::Kind::call)) return;
   if (!data.place.is_host()) {
     const std::array one{Transfer::send(data, to, options.tag)};
     return state_->run_on_device(device::messages(one), options);
@@ -125,15 +149,10 @@ Received Communicator::recv(TensorView data, int from, const MessageOptions& opt
   const auto call = fingerprint(Op::recv, data);
   if (options.tag >= any_tag && state_->is_plain(data, from, options)) {
     Receive receive;
-    receive.kind = Kind::message;
-    receive.communicator = state_->group.id;
-    receive.from = state_->group.world_rank(from);
-    receive.tag = options.tag;
-    receive.expected = call;
-    receive.into = {static_cast<std::byte*>(data.data), data.bytes()};
+    state_->describe(receive, data, from, options);
     const auto lock = state_->mesh->lock();
     if (state_->mesh->receive_now(receive)) {
-      state_->note_message(call, options, from);
+      state_->note_message(call, options, from, Flight::Kind::call);
       return {from, receive.header.tag, receive.header.dtype, receive.header.count};
     }
   }
@@ -151,6 +170,18 @@ Received Communicator::recv(TensorView data, int from, const MessageOptions& opt
     into.commit();
     what = received(state_->group, source, header);
   });
+  return what;
+}
+
+Received Communicator::sendrecv(ConstTensorView out, int to, TensorView in, int from,
+                                const MessageOptions& options) {
+  if (!out.place.is_host() || !in.place.is_host()) {
+    batch({Transfer::send(out, to, options.tag), Transfer::recv(in, from, options.tag)}, options);
+    return {from, 0, in.dtype, in.count};
+  }
+  Work sending = isend(out, to, options);
+  const Received what = recv(in, from, options);
+  sending.wait();
   return what;
 }
 

@@ -1,4 +1,5 @@
 #include "collectives/api/buffers.hpp"
+#include "collectives/communicator/collective_work.hpp"
 #include "collectives/communicator/state.hpp"
 #include "collectives/communicator/work_state.hpp"
 #include "runtime/base/deadline.hpp"
@@ -9,8 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include <sched.h>
+
 namespace dlaunch {
 
+using transport::Fingerprint;
 using transport::Outgoing;
 using transport::Receive;
 
@@ -34,148 +38,222 @@ std::vector<Work*> pointers_to(std::span<Work> works) {
               "order_before is for CUDA buffers, and this call's are in host memory: call wait()");
 }
 
+[[noreturn]] void throw_message() {
+  throw Error(Errc::unsupported,
+              "on_complete is for collectives, and this is a message: look at it with test() or "
+              "wait_any(), or wait for it");
+}
+
+/// Stands for all messages that were complete when they were started.
+class CompleteMessage final : public WorkState {
+ public:
+  CompleteMessage() { note_settled(); }
+  void wait() override {}
+  bool wait_until(Clock::time_point /*until*/) override { return true; }
+  bool test() override { return true; }
+  bool is_done() noexcept override { return true; }
+  void on_complete(Work::Completion /*completion*/) override { throw_message(); }
+  void order_before(void* /*cuda_stream*/) override { throw_host_buffers(); }
+};
+
 }  // namespace
 
 // ---- Collectives. ----
 
-void CollectiveWork::order_before(void* /*cuda_stream*/) { throw_host_buffers(); }
+void Communicator::State::CollectiveWork::order_before(void* /*cuda_stream*/) {
+  throw_host_buffers();
+}
 void MessageWork::order_before(void* /*cuda_stream*/) { throw_host_buffers(); }
 
-void CollectiveWork::wait() {
-  queue_->finish(*item_);
-  if (item_->error()) std::rethrow_exception(item_->error());
+void Communicator::State::CollectiveWork::wait() {
+  queue_->finish(*this);
+  if (error()) std::rethrow_exception(error());
 }
 
 // ---- Messages. ----
 
+Work complete_message() {
+  // Left where it is at the program's end, when Works may still be there.
+  static CompleteMessage* const complete = new CompleteMessage;
+  return Work(std::shared_ptr<WorkState>(std::shared_ptr<WorkState>(), complete));
+}
+
 MessageWork::~MessageWork() {
-  if (owner_) cancel(std::make_exception_ptr(Error(Errc::aborted, "the call was given up")));
-}
-
-void MessageWork::begin(std::shared_ptr<Communicator::State> owner) {
-  owner_ = std::move(owner);
-  owner_->messages.push_back(this);
-  const auto lock = owner_->mesh->lock();
-  if (receive) {
-    owner_->mesh->post(*receive);
-    owner_->progress_thread->add(*receive);
-  } else {
-    owner_->mesh->post(*outgoing);
-    owner_->progress_thread->add(*outgoing);
+  if (owner_ != nullptr) {
+    cancel(std::make_exception_ptr(Error(Errc::aborted, "the call was given up")));
   }
 }
 
-void MessageWork::cancel(std::exception_ptr why) noexcept {
-  {
-    const auto lock = owner_->mesh->lock();
-    unlist();
-    if (receive && receive->pending()) owner_->mesh->withdraw(*receive);
-    if (outgoing && outgoing->pending()) owner_->mesh->withdraw(*outgoing);
-  }
-  error_ = std::move(why);
-  std::erase(owner_->messages, this);
-  owner_.reset();
+std::span<std::byte> MessageWork::pack_for(const TensorView& unpack_to, std::size_t bytes) {
+  strided_ = std::make_unique<Strided>(Strided{std::vector<std::byte>(bytes), unpack_to});
+  return strided_->packed;
+}
+
+Fingerprint MessageWork::fingerprint() const {
+  const auto* receive = std::get_if<Receive>(&message_);
+  return receive != nullptr ? receive->expected
+                            : fingerprint_of(std::get<Outgoing>(message_).header);
+}
+
+bool MessageWork::is_pending() const {
+  if (const auto* receive = std::get_if<Receive>(&message_)) return receive->pending();
+  return std::get<Outgoing>(message_).pending();
 }
 
 bool MessageWork::has_arrived() const {
-  return receive ? receive->state == Receive::State::done
-                 : outgoing->state == Outgoing::State::done;
+  if (const auto* receive = std::get_if<Receive>(&message_)) {
+    return receive->state == Receive::State::done;
+  }
+  return std::get<Outgoing>(message_).state == Outgoing::State::done;
+}
+
+bool MessageWork::begin_plainly(Communicator::State& owner) {
+  Receive& receive = *receiving();
+  if (!owner.mesh->receive_at_once(receive)) {
+    if (!owner.progress_thread->is_awake() || !owner.mesh->post_now(receive)) return false;
+    owner.progress_thread->attend();
+  }
+  if (receive.state == Receive::State::done) {
+    note_settled();
+  } else {
+    owner_ = &owner;
+    owner.messages.push_back(*this);
+  }
+  return true;
+}
+
+void MessageWork::begin(Communicator::State& owner) {
+  owner_ = &owner;
+  owner.messages.push_back(*this);
+  {
+    const auto lock = owner.mesh->lock();
+    if (Receive* const receive = receiving()) {
+      owner.mesh->post(*receive);
+    } else {
+      owner.mesh->post(*sending());
+    }
+    if (is_pending()) owner.progress_thread->attend();
+  }
+  if (has_arrived()) settle();
+}
+
+void MessageWork::cancel(std::exception_ptr why) noexcept {
+  if (is_pending()) {
+    const auto lock = owner_->mesh->lock();
+    if (Receive* const receive = receiving()) {
+      if (receive->pending()) owner_->mesh->withdraw(*receive);
+    } else if (sending()->pending()) {
+      owner_->mesh->withdraw(*sending());
+    }
+  }
+  error_ = std::move(why);
+  leave();
 }
 
 /// wait() would not wait, but throw; or nearly so, since it gives what is on its way some time.
-bool MessageWork::cannot_arrive() const {
+bool MessageWork::cannot_arrive() {
   const transport::Links& mesh = *owner_->mesh;
   if (owner_->error.is_set() || owner_->aborted || owner_->progress_thread->has_failed())
     return true;
-  if (mesh.control().failure_of(owner_->group.id) != nullptr) return true;
-  if (outgoing) {
+  if (mesh.control().has_failures() && mesh.control().failure_of(owner_->group.id) != nullptr) {
+    return true;
+  }
+  if (const Outgoing* const outgoing = sending()) {
     return outgoing->state == Outgoing::State::failed || mesh.loss_of(outgoing->to) != nullptr;
   }
-  if (receive->state == Receive::State::mismatched) return true;
-  if (receive->from != any_source) {
-    return receive->from != mesh.rank() && mesh.is_gone(receive->from);
+  const Receive& receive = *receiving();
+  if (receive.state == Receive::State::mismatched) return true;
+  if (receive.from != any_source) {
+    return receive.from != mesh.rank() && mesh.is_gone(receive.from);
   }
-  return receive->sources.size() > 1 &&
-         std::all_of(receive->sources.begin(), receive->sources.end(),
+  return receive.sources.size() > 1 &&
+         std::all_of(receive.sources.begin(), receive.sources.end(),
                      [&](int rank) { return rank == mesh.rank() || mesh.is_gone(rank); });
 }
 
 /// After it has arrived.
 void MessageWork::settle() noexcept {
-  if (receive && unpack_to.count > 0) unpack(packed.data(), unpack_to);
-  std::erase(owner_->messages, this);
-  owner_.reset();
+  if (strided_ && strided_->unpack_to.count > 0) {
+    unpack(strided_->packed.data(), strided_->unpack_to);
+  }
+  if (owner_ != nullptr) leave();
+  note_settled();
 }
 
-/// The progress thread, which moves messages, forgets this one.
-void MessageWork::unlist() noexcept {
-  if (receive) {
-    owner_->progress_thread->remove(*receive);
-  } else {
-    owner_->progress_thread->remove(*outgoing);
-  }
+void MessageWork::leave() noexcept {
+  owner_->messages.remove(*this);
+  owner_ = nullptr;
 }
 
 bool MessageWork::is_done() noexcept {
-  if (!owner_) return true;
-  {
+  if (owner_ == nullptr) return true;
+  if (!has_arrived()) {
     const auto lock = owner_->mesh->try_lock();
     if (!lock) return false;
     if (!has_arrived()) return cannot_arrive();
-    unlist();
   }
   settle();
   return true;
 }
 
 bool MessageWork::test() {
-  if (!owner_) return true;
-  {
-    const auto lock = owner_->mesh->lock();
-    // A failure is complete too; wait() throws it.
-    if (!has_arrived() && !cannot_arrive()) owner_->mesh->step(Clock::now());
-    if (!has_arrived()) return cannot_arrive();
-    unlist();
-  }
-  settle();
+  if (owner_ == nullptr) return true;
+  if (!has_arrived() && !look()) return false;
+  // A failure is complete too; wait() throws it.
+  if (has_arrived()) settle();
   return true;
+}
+
+/// Whether wait() would not wait now.
+bool MessageWork::look() {
+  transport::Links& mesh = *owner_->mesh;
+  {
+    const auto lock = mesh.lock();
+    if (!has_arrived() && !cannot_arrive()) mesh.look();
+    if (has_arrived() || cannot_arrive()) return true;
+  }
+  // The rank that is waited for may need this processor.
+  if (mesh.is_crowded()) ::sched_yield();
+  return false;
 }
 
 bool MessageWork::wait_until(Clock::time_point until) {
   // So late it is seen that another thread's call has failed.
   constexpr auto look_interval = std::chrono::milliseconds(50);
-  if (!owner_) return true;
-  if (!owner_->watch([this] { return has_arrived() || cannot_arrive(); }, until, look_interval)) {
+  if (owner_ == nullptr) return true;
+  if (!has_arrived() &&
+      !owner_->watch([this] { return has_arrived() || cannot_arrive(); }, until, look_interval)) {
     return false;
   }
-  {
-    const auto lock = owner_->mesh->lock();
-    if (!has_arrived()) return true;  // wait() says why.
-    unlist();
-  }
-  settle();
-  return true;
+  if (has_arrived()) settle();
+  return true;  // If it has not arrived wait() says why.
 }
 
-void MessageWork::on_complete(Work::Completion /*completion*/) {
-  throw Error(Errc::unsupported,
-              "on_complete is for collectives, and this is a message: look at it with test() or "
-              "wait_any(), or wait for it");
+void MessageWork::on_complete(Work::Completion /*completion*/) { throw_message(); }
+
+/// Most messages that have not come yet come in less time than it takes to begin a wait that can
+/// tell why they do not.
+bool MessageWork::arrives_soon() {
+  if (owner_->error.is_set() || owner_->aborted) return false;
+  transport::Links& mesh = *owner_->mesh;
+  const auto lock = mesh.lock();
+  const Receive* const receive = receiving();
+  mesh.look_awhile(receive != nullptr ? receive->from : sending()->to,
+                   [this] { return !is_pending(); });
+  return has_arrived();
 }
 
 void MessageWork::wait() {
-  if (owner_) {
+  if (owner_ != nullptr && !has_arrived() && !arrives_soon()) {
     try {
-      owner_->message(fingerprint_, options_, peer_, Flight::Kind::wait, [&](Call& call) {
-        call.wait(receive ? &*receive : nullptr, outgoing ? &*outgoing : nullptr);
-      });
-      const auto lock = owner_->mesh->lock();
-      unlist();
+      const Fingerprint call = fingerprint();
+      owner_->message(call, options_, peer_, Flight::Kind::wait,
+                      [&](Call& waiting) { waiting.wait(receiving(), sending()); });
     } catch (...) {
       cancel(std::current_exception());
     }
   }
-  if (owner_) settle();
+  if (owner_ != nullptr) settle();
   if (error_) std::rethrow_exception(error_);
 }
 
@@ -194,7 +272,7 @@ Work& Work::operator=(Work&& other) noexcept {
 }
 
 Work::~Work() {
-  if (!state_) return;
+  if (!state_ || state_->is_settled()) return;
   if (!state_->is_ours()) {
     // Left as it is: the parent's threads hold its locks.
     static_cast<void>(new std::shared_ptr(std::move(state_)));
@@ -208,19 +286,19 @@ Work::~Work() {
 }
 
 void Work::wait() {
-  if (!state_) return;
+  if (!state_ || state_->is_settled()) return;
   if (!state_->is_ours()) throw_forked();
   state_->wait();
 }
 
 bool Work::test() {
-  if (!state_) return true;
+  if (!state_ || state_->is_settled()) return true;
   if (!state_->is_ours()) throw_forked();
   return state_->test();
 }
 
 bool Work::wait_for(Clock::duration limit) {
-  if (!state_) return true;
+  if (!state_ || state_->is_settled()) return true;
   if (!state_->is_ours()) throw_forked();
   return state_->wait_until(deadline_after(limit));
 }
@@ -242,7 +320,7 @@ void Work::on_complete(Completion completion) {
   state_->on_complete(std::move(completion));
 }
 
-bool Work::done() const noexcept { return !state_ || state_->is_done(); }
+bool Work::done() const noexcept { return !state_ || state_->is_settled() || state_->is_done(); }
 
 void Work::order_before(void* cuda_stream) {
   if (!state_) throw_host_buffers();

@@ -151,7 +151,7 @@ std::vector<std::size_t> sizes_to_measure(const Table& table, const Line& row,
   const auto n = static_cast<std::size_t>(here.ranks);
   const std::size_t limit = row.limit(here.ranks, here.nodes);
   // Some algorithms hold what all ranks have.
-  std::size_t top = std::min(bytes_max, all_bytes_max / n / (entry->in_parts() ? n : 1));
+  std::size_t top = std::min(bytes_max, all_bytes_max / n / entry->parts(static_cast<int>(n)));
   if (limit < top / reach) top = std::max(limit * reach, first_bytes);
   for (std::size_t bytes = first_bytes; bytes <= top; bytes *= 2) {
     const auto by = with.select(row.op, bytes, here).algorithm;
@@ -181,7 +181,7 @@ std::vector<TableEntry> calibrate(Communicator& communicator, const Settings& se
     std::vector<Duel> duels;
     std::size_t now = 0;  // How many it wins as it is.
     for (const std::size_t bytes : sizes) {
-      const std::size_t parts = entry.in_parts() ? static_cast<std::size_t>(here.ranks) : 1;
+      const std::size_t parts = entry.parts(here.ranks);
       const Amount amount = amount_for(entry, bytes * parts, size_of(how.dtype), here.ranks);
       Arena in(communicator, amount.bytes, how.buffers),
           out(communicator, amount.bytes, how.buffers);

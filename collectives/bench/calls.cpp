@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 
 namespace dlaunch::bench {
 
@@ -100,10 +101,10 @@ void Calls::operator()(long turn) {
   auto& comm = communicator_;
   const Views now = views(turn);
   const Reduction redop = reduction_of(settings_);
-  // The form that is measured: `run`, or `start` and the wait for its end.
+  // The form that is measured: `run`, or `start` and what finds its end.
   const auto call = [&](auto run, auto start, const auto&... arguments) {
-    if (settings_.started) return (comm.*start)(arguments...).wait();
-    static_cast<void>((comm.*run)(arguments...));
+    if (!settings_.started) return static_cast<void>((comm.*run)(arguments...));
+    end((comm.*start)(arguments...));
   };
   using C = Communicator;
   switch (operation_.op) {
@@ -141,6 +142,10 @@ void Calls::operator()(long turn) {
     }
     case Op::bidirectional:
       return both_ways(now);
+    case Op::window:
+      return window(now);
+    case Op::halo:
+      return halo(now);
   }
 }
 
@@ -178,8 +183,46 @@ void Calls::both_ways(const Views& views) {
   }
   Work sent = communicator_.isend(views.in, 1 - me, options_);
   Work received = communicator_.irecv(views.out, 1 - me, options_);
-  received.wait();
-  sent.wait();
+  end(std::move(received));
+  end(std::move(sent));
+}
+
+void Calls::end(Work work) const {
+  while (settings_.tested && !work.test()) continue;
+  work.wait();
+}
+
+/// Many messages there, then many back, which also says that the others have come.
+void Calls::window(const Views& views) {
+  const int me = communicator_.rank();
+  if (me > 1) return;
+  std::array<Work, window_messages> works;
+  for (const int sender : {0, 1}) {
+    for (Work& work : works) {
+      work = me == sender ? communicator_.isend(views.in, 1 - me, options_)
+                          : communicator_.irecv(views.out, 1 - me, options_);
+    }
+    wait_all(works);
+  }
+}
+
+/// What an iterative solver does between two steps.
+void Calls::halo(const Views& views) {
+  const int me = communicator_.rank(), ranks = communicator_.size();
+  const int left = (me + ranks - 1) % ranks, right = (me + 1) % ranks;
+  const std::size_t bytes = amount_.count * size_of(settings_.dtype);
+  const auto part = [&](const TensorView& whole, std::size_t which) {
+    return TensorView(static_cast<std::byte*>(whole.data) + which * bytes, amount_.count,
+                      whole.dtype);
+  };
+  // The tag says which way it goes: two ranks are each other's neighbours on both sides.
+  MessageOptions leftwards = options_, rightwards = options_;
+  leftwards.tag = 1;
+  std::array<Work, 4> works = {communicator_.irecv(part(views.out, 0), left, rightwards),
+                               communicator_.irecv(part(views.out, 1), right, leftwards),
+                               communicator_.isend(part(views.in, 0), left, leftwards),
+                               communicator_.isend(part(views.in, 1), right, rightwards)};
+  wait_all(works);
 }
 
 }  // namespace dlaunch::bench

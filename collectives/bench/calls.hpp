@@ -74,6 +74,9 @@ class Calls {
   Case case_of(long turn) const;
   Views views(long turn) const;
   void both_ways(const Views& views);
+  void end(Work work) const;
+  void window(const Views& views);
+  void halo(const Views& views);
 
   Communicator& communicator_;
   const Settings& settings_;

@@ -20,6 +20,7 @@ Served served(const algorithms::Table& table, const Operation& entry, std::size_
   if (entry.pair() && topology.shared) return {"ring", "in the memory that both share"};
   if (entry.pair()) return {"message", "from one rank to the other"};
   if (topology.ranks == 1) return {"alone", "there is no other rank"};
+  if (entry.ring()) return {"messages", "to both neighbours, and from them"};
   const auto choice = table.select(*entry.calls, bytes, topology);
   return {to_string(choice.algorithm), choice.why};
 }

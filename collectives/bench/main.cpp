@@ -41,38 +41,44 @@ int usable_cores() {
   return ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
-/// Whether this rank has memory in common with the others of its node.
-bool shares_memory(const World& world) {
-  const auto segment = world.membership() ? world.membership()->segment() : nullptr;
-  return segment != nullptr && segment->size() > 1;
+/// The memory that this rank has in common with others; null: none.
+std::shared_ptr<Segment> common_segment(const World& world) {
+  auto segment = world.membership() ? world.membership()->segment() : nullptr;
+  return segment != nullptr && segment->size() > 1 ? segment : nullptr;
 }
 
-const char* transport_text(const WorldInfo& info, bool all_share) {
-  if (info.size == 1) return "alone";
+const char* transport_text(int ranks, bool all_share, bool all_have_one) {
+  if (ranks == 1) return "alone";
   if (!all_share) return "TCP";
-  return info.node_count == 1 ? "shared memory" : "shared memory and TCP";
+  return all_have_one ? "shared memory" : "shared memory and TCP";
 }
 
 /// What all ranks say of their hosts, seen from one of them.
 Site site_of(const World& world, Communicator& communicator) {
   const WorldInfo& info = world.info();
-  const auto all = communicator.all_gather_objects(Tree::dict({{"host", info.hostname},
-                                                               {"cores", usable_cores()},
-                                                               {"ranks", info.local_size},
-                                                               {"node", info.node_rank},
-                                                               {"shares", shares_memory(world)}}));
+  const auto segment = common_segment(world);
+  const auto all = communicator.all_gather_objects(
+      Tree::dict({{"host", info.hostname},
+                  {"cores", usable_cores()},
+                  {"ranks", info.local_size},
+                  {"segment", segment ? static_cast<std::int64_t>(segment->id()) : 0},
+                  {"crowded", segment && segment->oversubscribed()}}));
   Site site;
   site.ranks = info.size;
   site.nodes = info.node_count;
   bool all_share = true;
+  std::vector<std::int64_t> segments;
   for (const Tree& rank : all) {
     const auto& host = rank["host"].as<std::string>();
     const auto cores = static_cast<int>(rank["cores"].as<std::int64_t>());
     const auto ranks = static_cast<int>(rank["ranks"].as<std::int64_t>());
-    const bool shares = rank["shares"].as<bool>();
-    all_share = all_share && shares;
-    site.nodes_of_ranks.push_back(
-        shares ? std::optional(static_cast<int>(rank["node"].as<std::int64_t>())) : std::nullopt);
+    site.crowded = site.crowded || rank["crowded"].as<bool>();
+    const auto named = rank["segment"].as<std::int64_t>();
+    const auto found = std::find(segments.begin(), segments.end(), named);
+    const auto place = static_cast<int>(found - segments.begin());
+    if (found == segments.end()) segments.push_back(named);
+    all_share = all_share && named != 0;
+    site.nodes_of_ranks.push_back(named != 0 ? std::optional(place) : std::nullopt);
     if (std::find(site.hosts.begin(), site.hosts.end(), host) == site.hosts.end()) {
       site.hosts.push_back(host);
     }
@@ -82,8 +88,8 @@ Site site_of(const World& world, Communicator& communicator) {
       site.ranks_there = ranks;
     }
   }
-  site.shares_memory = all_share && info.node_count == 1;
-  site.transport = transport_text(info, all_share);
+  site.shares_memory = all_share && segments.size() == 1;
+  site.transport = transport_text(info.size, all_share, site.shares_memory);
   return site;
 }
 

@@ -41,10 +41,9 @@ class Bench {
     std::uint64_t wrong[] = {wrong_};
     communicator_.all_reduce(wrong);
     row_.wrong = wrong[0];
-    const double ways = operation_.op == Op::ping_pong ? 2 : 1;  // A call goes there and back.
     for (double* time : {&row_.time_us, &row_.least_us, &row_.most_us, &row_.p50_us, &row_.p99_us,
                          &row_.max_us, &row_.host_us}) {
-      *time /= ways;
+      *time /= operation_.messages;
     }
     return row_;
   }

@@ -11,7 +11,8 @@
 
 namespace dlaunch::bench {
 
-/// One line of the table. Times in microseconds, of one call; of one way for ping_pong.
+/// One line of the table. Times in microseconds, of one call; of one of its messages where they
+/// follow each other.
 struct Row {
   Op op = Op::barrier;
   Amount amount;

@@ -27,8 +27,15 @@ constexpr auto table = std::to_array<Operation>({
      1},
     {Op::scan, "scan", C::scan, one_part, one_part, A::none, R::up_to_own, 0, false},
     {Op::exscan, "exscan", C::exscan, one_part, one_part, A::none, R::before_own, 0, false},
-    {Op::ping_pong, "ping_pong", std::nullopt, one_part, one_part},
-    {Op::bidirectional, "bidirectional", std::nullopt, one_part, one_part},
+    {.op = Op::ping_pong, .name = "ping_pong", .in = one_part, .out = one_part, .messages = 2},
+    {.op = Op::bidirectional, .name = "bidirectional", .in = one_part, .out = one_part},
+    {.op = Op::window,
+     .name = "window",
+     .in = one_part,
+     .out = one_part,
+     .on_device = false,
+     .messages = 2 * window_messages},
+    {.op = Op::halo, .name = "halo", .in = two_parts, .out = two_parts, .on_device = false},
 });
 static_assert(
     [] {
@@ -36,7 +43,7 @@ static_assert(
       for (const Operation& row : table) {
         if (row.op != static_cast<Op>(next++)) return false;
       }
-      return table.back().op == Op::bidirectional;
+      return table.back().op == Op::halo;
     }(),
     "one row for each operation, in their order");
 
@@ -68,7 +75,7 @@ double bus_factor(const Operation& operation, int ranks) {
 Amount amount_for(const Operation& operation, std::size_t bytes_asked, std::size_t element_bytes,
                   int ranks) {
   if (!operation.sized()) return {};
-  const std::size_t parts = operation.in_parts() ? static_cast<std::size_t>(ranks) : 1;
+  const std::size_t parts = operation.parts(ranks);
   const std::size_t count = std::max<std::size_t>(1, bytes_asked / (element_bytes * parts));
   return {count, count * element_bytes * parts};
 }

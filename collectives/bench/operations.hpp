@@ -27,10 +27,20 @@ enum class Op : std::uint8_t {
   exscan,
   ping_pong,
   bidirectional,
+  window,
+  halo,
 };
 
+/// Messages that `window` has under way at a time.
+constexpr int window_messages = 64;
+
 /// How much a buffer holds.
-enum class Extent : std::uint8_t { none, one_part, part_for_each };
+enum class Extent : std::uint8_t {
+  none,
+  one_part,
+  part_for_each,
+  two_parts,  ///< For, or from, the neighbours to the left and to the right.
+};
 /// The buffer that a root alone uses.
 enum class Alone : std::uint8_t { none, in, out };
 /// The ranks whose data a result is reduced from.
@@ -41,8 +51,7 @@ enum class Reduced : std::uint8_t { none, all, up_to_own, before_own };
 struct Operation {
   Op op{};
   std::string_view name;  ///< As --ops takes it, and as the table shows it.
-  std::optional<transport::Op> calls =
-      std::nullopt;  ///< The collective; nullopt: messages of ranks 0 and 1.
+  std::optional<transport::Op> calls = std::nullopt;  ///< The collective; nullopt: messages.
   Extent in = Extent::none, out = Extent::none;
   Alone alone = Alone::none;
   Reduced reduced = Reduced::none;
@@ -50,16 +59,22 @@ struct Operation {
   /// whole size once.
   int crossings = 0;
   bool on_device = true;  ///< NCCL has it.
+  /// Messages that a call moves one after the other; told is the time of one.
+  int messages = 1;
 
   constexpr bool sized() const { return out != Extent::none; }
   constexpr bool reduces() const { return reduced != Reduced::none; }
   constexpr bool rooted() const { return calls && transport::is_rooted(*calls); }
-  /// The size is that of all ranks' parts together, as in nccl-tests.
-  constexpr bool in_parts() const {
-    return in == Extent::part_for_each || out == Extent::part_for_each;
+  /// The size is that of all parts together, as in nccl-tests; so many.
+  constexpr std::size_t parts(int ranks) const {
+    if (in == Extent::two_parts) return 2;
+    const bool each = in == Extent::part_for_each || out == Extent::part_for_each;
+    return each ? static_cast<std::size_t>(ranks) : 1;
   }
+  /// Messages between the ranks of a ring.
+  constexpr bool ring() const { return in == Extent::two_parts; }
   /// Between ranks 0 and 1; the others wait.
-  constexpr bool pair() const { return !calls; }
+  constexpr bool pair() const { return !calls && !ring(); }
   /// It works on `out` alone.
   constexpr bool one_buffer() const { return sized() && in == Extent::none; }
 };

@@ -30,13 +30,13 @@ Taken store_named(std::string_view text, const Rows& rows, Value Rows::value_typ
   }
   return Complaint{in_quotes(text) + " is none of " + all};
 }
+constexpr auto is_any = [](const auto&) { return true; };
+constexpr auto is_whole = [](const ReduceOpTraits& row) { return is_all(row.op); };
 Taken store_dtype(Settings& settings, std::string_view text) {
-  const auto is_offered = [](const ElementType&) { return true; };
-  return store_named(text, element_types, &ElementType::dtype, is_offered, settings.dtype);
+  return store_named(text, element_types, &ElementType::dtype, is_any, settings.dtype);
 }
 Taken store_redop(Settings& settings, std::string_view text) {
-  const auto is_offered = [](const ReduceOpTraits& row) { return is_all(row.op); };
-  return store_named(text, reduce_ops, &ReduceOpTraits::op, is_offered, settings.redop);
+  return store_named(text, reduce_ops, &ReduceOpTraits::op, is_whole, settings.redop);
 }
 
 Taken store_ops(std::string_view text, std::vector<Op>& target) {
@@ -79,20 +79,35 @@ Taken number_or(Settings& settings, std::string_view text, std::string_view word
   return take::number<Member, least, most>(settings, text);
 }
 
+/// The names of rows that are offered, behind `words`, as Option::words has them.
+template <class Rows, class Offered>
+std::string words_of(std::string words, const Rows& rows, const Offered& is_offered) {
+  for (const auto& row : rows) {
+    if (!is_offered(row)) continue;
+    if (!words.empty()) words += ' ';
+    words += row.name;
+  }
+  return words;
+}
+const std::string op_words = words_of("all", operations(), is_any);
+const std::string dtype_words = words_of("", element_types, is_any);
+const std::string redop_words = words_of("", reduce_ops, is_whole);
+
 constexpr std::string_view options = "Options";
 
 // clang-format off
 const auto rows = std::to_array<OptionRow<Settings>>({
   {{"ops", 0, "OP,OP...", "all", options, {},
-    "What to measure; all, or some of those listed below."},
+    "What to measure; all, or some of those listed below.", {}, {}, op_words},
    [](Settings& s, std::string_view v) { return store_ops(v, s.ops); }},
   {{"sizes", 0, "SIZES", "4:64M:x4", options, {},
     "Bytes: a list (4,64K,1M), a range by a factor (4:64M:x4) or a step (1M:4M:+1M)."},
    take::by<&Settings::sizes, read_sizes>},
   {{"dtype", 0, "TYPE", "f32", options, {},
-    "The elements: u8, i32, f16, bf16, f32, f64, bool, c64..."}, store_dtype},
+    "The elements: u8, i32, f16, bf16, f32, f64, bool, c64...", {}, {}, dtype_words}, store_dtype},
   {{"redop", 0, "OP", "sum", options, {},
-    "How they are reduced: sum, product, min, max, mean, band, bor, bxor."}, store_redop},
+    "How they are reduced: sum, product, min, max, mean, band, bor, bxor, land, lor, lxor.",
+    {}, {}, redop_words}, store_redop},
   {{"any-order", 0, "", "0", options, {},
     "Fold in whatever order is fastest (Reduction::any_order)."}, take::flag<&Settings::any_order>},
   {{"root", 0, "R|rotate", "rotate", options, {},
@@ -100,18 +115,21 @@ const auto rows = std::to_array<OptionRow<Settings>>({
     "ahead of those that receive."},
    [](Settings& s, std::string_view v) {
      return number_or<&Settings::root, 0, ranks_max>(s, v, "rotate"); }},
-  {{"buffers", 0, "KIND", "warm", options, {},
+  {{"buffers", 0, "warm|rotating|registered", "warm", options, {},
     "warm: the same memory in every call; rotating: other memory, more than the caches hold; "
     "registered: warm, but memory that the ranks of a node share, or that NCCL knows."},
    take::choice<&Settings::buffers, buffer_kinds>},
   {{"device", 0, "host|cuda", "host", options, {},
-    "Where the buffers lie; cuda: on a GPU for each rank, moved by NCCL (--nproc-per-node [gpu])."},
+    "The buffers' memory; cuda: a GPU's for each rank, moved by NCCL (--nproc-per-node [gpu])."},
    take::choice<&Settings::device, devices>},
   {{"in-place", 0, "", "0", options, {},
     "reduce: the root's input and output are one buffer. broadcast and all_reduce always work in "
     "place, the others never."}, take::flag<&Settings::in_place>},
   {{"started", 0, "", "0", options, {},
     "Measure the started forms: start, then wait."}, take::flag<&Settings::started>},
+  {{"tested", 0, "", "0", options, {},
+    "Measure the started forms: start, then test until the call is complete."},
+   take::flag<&Settings::tested>},
   {{"check", 0, "", "0", options, {},
     "Verify every element of a result after every repetition. Without it, samples of one result "
     "before them."}, take::flag<&Settings::check>},
@@ -142,22 +160,9 @@ const auto rows = std::to_array<OptionRow<Settings>>({
 });
 // clang-format on
 
-const OptionTable& table() {
-  static const OptionTable table(
-      "dlaunch bench",
-      "Usage: dlaunch bench [options]\n"
-      "\n"
-      "Measures the collectives between as many ranks as the launcher starts: its\n"
-      "options (--nproc-per-node [cpu], --nnodes, --rdzv-endpoint...) are taken too.\n",
-      rows,
-      {"Operations: " +
-           joined(operations(), [](const auto& entry) { return std::string(entry.name); }) + ".",
-       "time is the slowest rank's, the median of the repetitions; p50, p99 and max are of single "
-       "calls. size, algbw and busbw are defined as in nccl-tests; docs/bench.md says how."});
-  return table;
+EarlyExit refuse(const std::string& sentence) {
+  return bench_options().refuse(exit_code::usage, sentence);
 }
-
-EarlyExit refuse(const std::string& sentence) { return table().refuse(exit_code::usage, sentence); }
 
 /// Keeps the operations that a device has: a barrier moves nothing, and is the host's.
 std::optional<EarlyExit> keep_to_device(Settings& settings) {
@@ -174,6 +179,21 @@ std::optional<EarlyExit> keep_to_device(Settings& settings) {
 
 }  // namespace
 
+const OptionTable& bench_options() {
+  static const OptionTable table(
+      "dlaunch bench",
+      "Usage: dlaunch bench [options]\n"
+      "\n"
+      "Measures the collectives between as many ranks as the launcher starts: its\n"
+      "options (--nproc-per-node [cpu], --nnodes, --rdzv-endpoint...) are taken too.\n",
+      rows,
+      {"Operations: " +
+           joined(operations(), [](const auto& entry) { return std::string(entry.name); }) + ".",
+       "time is the slowest rank's, the median of the repetitions; p50, p99 and max are of single "
+       "calls. size, algbw and busbw are defined as in nccl-tests; docs/bench.md says how."});
+  return table;
+}
+
 Reduction reduction_of(const Settings& settings) {
   const Reduction reduction(settings.redop);
   return settings.any_order ? reduction.any_order() : reduction;
@@ -181,10 +201,11 @@ Reduction reduction_of(const Settings& settings) {
 
 std::variant<Settings, EarlyExit> parse_options(std::span<const std::string> arguments) {
   Settings settings;
-  GivenOptions given(table());
+  GivenOptions given(bench_options());
   std::vector<std::string> none;
   if (auto stop = given.take_arguments(arguments, {}, none)) return *std::move(stop);
   if (auto stop = given.apply(rows, settings)) return *std::move(stop);
+  settings.started = settings.started || settings.tested;
   if (settings.calibrate && (settings.explain || settings.json || settings.started)) {
     return refuse(
         "--calibrate writes a table and nothing else: leave out --explain, --json and --started");

@@ -38,6 +38,7 @@ struct Settings {
   Device device = Device::host;
   bool in_place = false;
   bool started = false;
+  bool tested = false;  ///< Started, and tested until they are complete.
   bool check = false;
   bool explain = false;  ///< Say what would serve each row, and measure nothing.
   int warmup = 0;
@@ -51,6 +52,8 @@ struct Settings {
 };
 
 Reduction reduction_of(const Settings& settings);
+
+const OptionTable& bench_options();
 
 /// Decides what was asked. Pure.
 std::variant<Settings, EarlyExit> parse_options(std::span<const std::string> arguments);

@@ -1,6 +1,7 @@
 #include "collectives/bench/pattern.hpp"
 
 #include "collectives/reduce/element_types.hpp"
+#include "collectives/reduce/reduce_ops.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -96,6 +97,12 @@ std::uint64_t fold(const Case& call, std::uint64_t a, std::uint64_t b) {
       return a | b;
     case ReduceOp::bxor:
       return a ^ b;
+    case ReduceOp::land:
+      return a != 0 && b != 0;
+    case ReduceOp::lor:
+      return a != 0 || b != 0;
+    case ReduceOp::lxor:
+      return (a != 0) != (b != 0);
     case ReduceOp::premul_sum:
     case ReduceOp::custom:
       break;  // --redop does not offer them.
@@ -137,6 +144,7 @@ Table folded(const Case& call, int part, int ranks) {
   Table table(period * width);
   for (std::size_t i = 0; i < period; ++i) {
     std::uint64_t whole = value_of(call, 0, part, i);
+    if (traits_of(call.redop).is_truth) whole = whole != 0;
     for (int source = 1; source < ranks; ++source) {
       whole = fold(call, whole, value_of(call, source, part, i));
     }
@@ -186,6 +194,10 @@ std::vector<Table> wanted(const Case& call) {
   if (entry.reduces()) {
     const int ranks = ranks_reduced(call);
     if (ranks > 0) parts.push_back(folded(call, part, ranks));
+  } else if (entry.ring()) {
+    // What the left one has made for its right, and the right one for its left.
+    parts.push_back(given_by(call, (call.rank + call.ranks - 1) % call.ranks, 1));
+    parts.push_back(given_by(call, (call.rank + 1) % call.ranks, 0));
   } else if (entry.out == Extent::part_for_each) {
     for (int source = 0; source < call.ranks; ++source) {
       parts.push_back(given_by(call, source, part));
@@ -207,6 +219,8 @@ std::size_t elements(const Case& call, Extent extent, bool alone) {
       return call.count;
     case Extent::part_for_each:
       return call.count * static_cast<std::size_t>(call.ranks);
+    case Extent::two_parts:
+      return 2 * call.count;
   }
   return 0;
 }

@@ -84,8 +84,10 @@ std::string head_text(const Site& site, const Settings& settings) {
   text += fmt::format(
       "# {} buffers{}{}{}; {}, then {} of {}; {}\n", buffers_text(settings.buffers),
       sharing_text(site, settings), settings.in_place ? ", in place" : "",
-      settings.started ? ", started calls" : "", plural(settings.warmup, "warm-up call"),
-      plural(settings.repetitions, "repetition"),
+      settings.tested    ? ", started calls, tested"
+      : settings.started ? ", started calls"
+                         : "",
+      plural(settings.warmup, "warm-up call"), plural(settings.repetitions, "repetition"),
       settings.iterations ? plural(static_cast<int>(*settings.iterations), "call")
                           : fmt::format("about {} ms", settings.repetition_time.count()),
       settings.check ? "every element is checked after each" : "samples are checked before them");
@@ -129,6 +131,7 @@ std::string json_text(const Site& site, const Settings& settings, std::span<cons
   all["buffers_shared"] = site.buffers_shared;
   all["in_place"] = settings.in_place;
   all["started"] = settings.started;
+  all["tested"] = settings.tested;
   all["checked"] = settings.check ? "all" : "samples";
   all["rows"] = nlohmann::ordered_json::array();
   for (const Row& row : rows) {

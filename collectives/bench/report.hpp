@@ -21,8 +21,9 @@ struct Site {
   int cores = 0;                ///< Usable, on the node that has fewest for each of its ranks.
   int ranks_there = 1;          ///< Ranks on that node.
   bool buffers_shared = false;  ///< All ranks map those of all.
+  bool crowded = false;         ///< A host's ranks of several nodes are more than its processors.
 
-  bool oversubscribed() const { return ranks_there > cores; }
+  bool oversubscribed() const { return crowded || ranks_there > cores; }
 };
 
 /// The first of the lines above the table: where this is.

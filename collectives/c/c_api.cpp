@@ -30,10 +30,12 @@ static_assert(same(DL_SUM, ReduceOp::sum) && same(DL_PRODUCT, ReduceOp::product)
               same(DL_MIN, ReduceOp::min) && same(DL_MAX, ReduceOp::max) &&
               same(DL_MEAN, ReduceOp::mean) && same(DL_BAND, ReduceOp::band) &&
               same(DL_BOR, ReduceOp::bor) && same(DL_BXOR, ReduceOp::bxor) &&
-              same(DL_PREMUL_SUM, ReduceOp::premul_sum) && same(DL_CUSTOM, ReduceOp::custom));
+              same(DL_PREMUL_SUM, ReduceOp::premul_sum) && same(DL_CUSTOM, ReduceOp::custom) &&
+              same(DL_LAND, ReduceOp::land) && same(DL_LOR, ReduceOp::lor) &&
+              same(DL_LXOR, ReduceOp::lxor));
 static_assert(DL_ANY_SOURCE == any_source && DL_ANY_TAG == any_tag && DL_TAG_MAX == tag_max);
 // Structures that are passed by value or in arrays cannot grow.
-static_assert(sizeof(dl_view) == 32 && sizeof(dl_const_view) == 32 && sizeof(dl_reduction) == 40);
+static_assert(sizeof(dl_view) == 32 && sizeof(dl_const_view) == 32 && sizeof(dl_reduction) == 48);
 static_assert(sizeof(dl_bytes) == 16);
 // The size of dl_options when it was published.
 constexpr std::size_t options_size_first = 56;
@@ -150,6 +152,9 @@ Reduction in_order_of_ranks(const dl_reduction& reduction) {
     case DL_BAND:
     case DL_BOR:
     case DL_BXOR:
+    case DL_LAND:
+    case DL_LOR:
+    case DL_LXOR:
       return {static_cast<ReduceOp>(reduction.op)};
     case DL_PREMUL_SUM:
       return Reduction::premul_sum(reduction.factor);
@@ -157,10 +162,12 @@ Reduction in_order_of_ranks(const dl_reduction& reduction) {
       require(reduction.name != nullptr && reduction.name[0] != '\0' && reduction.fold != nullptr,
               "a custom reduction needs a name and a function; make it with dl_op_custom");
       return Reduction::custom(
-          reduction.name, [fold = reduction.fold, to = reduction.argument](
-                              void* accumulated, const void* next, std::size_t count, DType dtype) {
+          reduction.name,
+          [fold = reduction.fold, to = reduction.argument](void* accumulated, const void* next,
+                                                           std::size_t count, DType dtype) {
             fold(to, accumulated, next, count, static_cast<dl_dtype>(dtype));
-          });
+          },
+          reduction.element_bytes);
     default:
       throw Misuse{"the number " + std::to_string(reduction.op) + " is no dl_reduce_op"};
   }

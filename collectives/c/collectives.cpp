@@ -1,8 +1,56 @@
 #include "collectives/c/c_api.hpp"
 
+#include <map>
+#include <mutex>
+
 /// Collectives, blocking and started.
 using namespace dlaunch::c_api;  // NOLINT: what follows is this namespace's face.
 using dlaunch::Communicator;
+
+namespace {
+
+/// The C++ interface's, by which the function of a dl_reduction does what it says.
+void fold_by_reduction(void* argument, void* accumulated, const void* next, size_t count,
+                       dl_dtype dtype) {
+  static_cast<const dlaunch::Reduction*>(argument)->fold()(accumulated, next, count,
+                                                           static_cast<dlaunch::DType>(dtype));
+}
+
+/// Each is made once, and stays: a dl_reduction points to it. What cannot be made is none.
+dl_reduction located(dlaunch::Reduction (*make)(dlaunch::DType, dlaunch::DType), dl_dtype value,
+                     dl_dtype index) noexcept {
+  struct Made {
+    std::string name;
+    dlaunch::Reduction reduction;
+  };
+  static std::mutex mutex;
+  static std::map<std::string, Made> all;
+  try {
+    dlaunch::Reduction reduction = make(dtype_of(value), dtype_of(index));
+    const std::string name = reduction.name();
+    const std::lock_guard lock(mutex);
+    Made& made = all.try_emplace(name, Made{name, std::move(reduction)}).first->second;
+    return {DL_CUSTOM,
+            DL_ORDER_ANY,
+            1,
+            made.name.c_str(),
+            fold_by_reduction,
+            &made.reduction,
+            made.reduction.element_bytes()};
+  } catch (...) {
+    return {};
+  }
+}
+
+}  // namespace
+
+dl_reduction dl_op_min_located(dl_dtype value, dl_dtype index) {
+  return located(&dlaunch::Reduction::min_located, value, index);
+}
+
+dl_reduction dl_op_max_located(dl_dtype value, dl_dtype index) {
+  return located(&dlaunch::Reduction::max_located, value, index);
+}
 
 dl_status dl_barrier(dl_comm* comm, const dl_options* options) {
   return run(comm, &Communicator::barrier, options);
@@ -39,6 +87,17 @@ dl_status dl_all_reduce(dl_comm* comm, dl_view inout, dl_reduction reduction,
 dl_status dl_start_all_reduce(dl_comm* comm, dl_view inout, dl_reduction reduction, dl_work** work,
                               const dl_options* options) {
   return start(comm, work, &Communicator::start_all_reduce, inout, reduction, options);
+}
+
+dl_status dl_all_reduce_into(dl_comm* comm, dl_const_view in, dl_view out, dl_reduction reduction,
+                             const dl_options* options) {
+  return run(comm, &Communicator::all_reduce_into, in, out, reduction, options);
+}
+
+dl_status dl_start_all_reduce_into(dl_comm* comm, dl_const_view in, dl_view out,
+                                   dl_reduction reduction, dl_work** work,
+                                   const dl_options* options) {
+  return start(comm, work, &Communicator::start_all_reduce_into, in, out, reduction, options);
 }
 
 dl_status dl_all_gather(dl_comm* comm, dl_const_view in, dl_view out, const dl_options* options) {
@@ -185,6 +244,16 @@ dl_status dl_start_all_to_all_v(dl_comm* comm, dl_const_view in, const size_t* i
                options);
 }
 
+dl_status dl_all_to_all_list(dl_comm* comm, const dl_const_view* in, const dl_view* out,
+                             const dl_options* options) {
+  return run(comm, &Communicator::all_to_all_list, in, out, options);
+}
+
+dl_status dl_start_all_to_all_list(dl_comm* comm, const dl_const_view* in, const dl_view* out,
+                                   dl_work** work, const dl_options* options) {
+  return start(comm, work, &Communicator::start_all_to_all_list, in, out, options);
+}
+
 dl_status dl_scan(dl_comm* comm, dl_const_view in, dl_view out, dl_reduction reduction,
                   const dl_options* options) {
   return run(comm, &Communicator::scan, in, out, reduction, options);
@@ -203,4 +272,9 @@ dl_status dl_exscan(dl_comm* comm, dl_const_view in, dl_view out, dl_reduction r
 dl_status dl_start_exscan(dl_comm* comm, dl_const_view in, dl_view out, dl_reduction reduction,
                           dl_work** work, const dl_options* options) {
   return start(comm, work, &Communicator::start_exscan, in, out, reduction, options);
+}
+
+dl_status dl_reduce_local(dl_const_view in, dl_view inout, dl_reduction reduction) {
+  return guarded(
+      [&] { dlaunch::reduce_local(view_of(in), view_of(inout), reduction_of(reduction)); });
 }

@@ -40,6 +40,14 @@ dl_status dl_recv(dl_comm* comm, dl_view data, int from, dl_received* received,
   });
 }
 
+dl_status dl_sendrecv(dl_comm* comm, dl_const_view out, int to, dl_view in, int from,
+                      dl_received* received, const dl_options* options) {
+  return guarded_on(comm, [&] {
+    const auto what = comm->comm.sendrecv(view_of(out), to, view_of(in), from, options_of(options));
+    if (received != nullptr) *received = received_of(what);
+  });
+}
+
 dl_status dl_isend(dl_comm* comm, dl_const_view data, int to, dl_work** work,
                    const dl_options* options) {
   return start(comm, work, &Communicator::isend, data, to, options);

@@ -10,6 +10,7 @@
 #include "collectives/transport/message/fault_point.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace dlaunch {
 namespace {
@@ -262,15 +263,24 @@ void Call::watch_until(const Ready& ready) {
   wait_for({.all = true}, ready, look_interval);
 }
 
+bool Call::gives_thread_back() noexcept {
+  if (setting().aborted || !frame_.is_thread_wanted()) return false;
+  setting().lent->give_back();
+  return true;
+}
+
 void Call::wait_long(int member, const Ready& ready) {
   transport::ShmGroup& shm = *frame_.shm_here();
   const auto lock = setting().mesh.lock();
-  const Sleeper sleeper(shm, setting().mesh);
+  // A thread that is wanted back does not sleep here.
+  const bool may_sleep = !frame_.is_thread_wanted();
+  std::optional<Sleeper> sleeper;
+  if (may_sleep) sleeper.emplace(shm, setting().mesh);
   const Waiting waiting{
       .rank = frame_.world_rank_of(member), .in_shm_group = true, .has_spun = true};
   wait_for(waiting, [&] {
     // Announced before the last look: whoever publishes after it sees that we sleep.
-    shm.lie_down();
+    if (may_sleep) shm.lie_down();
     return ready();
   });
 }

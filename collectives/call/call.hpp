@@ -83,6 +83,7 @@ class Call final : public Mesh, public transport::WaitPolicy {
   [[noreturn]] void disagree_with_refused(int member) override;
   [[noreturn]] void differ(int member, std::uint64_t theirs, std::uint64_t ours) override;
   bool is_over() const noexcept override { return setting().aborted; }
+  bool gives_thread_back() noexcept override;
 
   // A message of the fingerprint's dtype and count: to be posted, or sent and received at once.
   transport::Outgoing make_message(int to, int tag, BytesView data) const;
@@ -123,6 +124,10 @@ class Call final : public Mesh, public transport::WaitPolicy {
   /// Its arguments are wrong: the ranks' shm group learns of it, which may have to be waited for.
   /// Throws what ended the wait.
   void refuse();
+  /// While its exception is being handled.
+  void keep_thread() noexcept {
+    if (setting().lent != nullptr) setting().lent->keep();
+  }
   void tell_failure(const Error& error, transport::Scope scope) {
     dlaunch::tell_failure(frame_, error, scope);
   }

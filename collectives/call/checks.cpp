@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -37,6 +38,14 @@ void check_overlap(const Call& call, const ConstTensorView& in, const ConstTenso
 /// "out[3]"
 std::string entry(const char* list, std::size_t rank) {
   return std::string(list) + "[" + std::to_string(rank) + "]";
+}
+
+void require_one_each(const Call& call, const std::vector<ConstTensorView>& list,
+                      const char* name) {
+  require(call, list.size() == static_cast<std::size_t>(call.size()), [&] {
+    return "'" + std::string(name) + "' has " + std::to_string(list.size()) + " views for " +
+           std::to_string(call.size()) + " ranks; it has one for each";
+  });
 }
 
 /// No two of them overlap.
@@ -102,8 +111,7 @@ void check_apart(const Call& call, const ConstTensorView& in, const ConstTensorV
 }
 
 void check_apart_or_same(const Call& call, const ConstTensorView& in, const ConstTensorView& out) {
-  check_overlap(call, in, out, out.data,
-                "on the root they may be the same memory, else they lie apart");
+  check_overlap(call, in, out, out.data, "they may be the same memory, else they lie apart");
 }
 
 void check_in_is_part(const Call& call, const ConstTensorView& in, const ConstTensorView& out,
@@ -125,10 +133,7 @@ void check_list(const Call& call, const std::vector<ConstTensorView>& list,
   const char* const name = is_written ? "out" : "in";
   const char* const other = is_written ? "in" : "out";
   const auto me = static_cast<std::size_t>(call.rank());
-  require(call, list.size() == static_cast<std::size_t>(call.size()), [&] {
-    return "'" + std::string(name) + "' has " + std::to_string(list.size()) + " views for " +
-           std::to_string(call.size()) + " ranks; it has one for each";
-  });
+  require_one_each(call, list, name);
   for (std::size_t rank = 0; rank < list.size(); ++rank) {
     const std::string which = entry(name, rank);
     check_same(call, part, list[rank], list[rank].count, other, which.c_str());
@@ -144,6 +149,46 @@ void check_list(const Call& call, const std::vector<ConstTensorView>& list,
       return "'" + std::string(other) + "' and '" + entry(name, rank) + "' overlap; '" + other +
              "' may be '" + entry(name, me) + "', else they lie apart";
     });
+  }
+}
+
+void check_lists(const Call& call, const std::vector<ConstTensorView>& ins,
+                 const std::vector<ConstTensorView>& outs) {
+  require_one_each(call, ins, "in");
+  require_one_each(call, outs, "out");
+  const auto me = static_cast<std::size_t>(call.rank());
+  for (std::size_t rank = 0; rank < ins.size(); ++rank) {
+    check_same(call, ins[0], ins[rank], ins[rank].count, "in[0]", entry("in", rank).c_str());
+    check_same(call, ins[0], outs[rank], outs[rank].count, "in[0]", entry("out", rank).c_str());
+  }
+  require(call, ins[me].count == outs[me].count, [&] {
+    return "'" + entry("in", me) + "' has " + std::to_string(ins[me].count) + " elements, but '" +
+           entry("out", me) + "', which is for the same, has " + std::to_string(outs[me].count);
+  });
+  check_disjoint(call, outs, "out");
+  // By their beginnings; of what is read, the end that goes furthest so far counts.
+  struct End {
+    const std::byte* end = nullptr;
+    std::size_t rank = 0;
+  } read, written;
+  std::vector<std::pair<const void*, std::size_t>> order;
+  for (std::size_t i = 0; i < 2 * ins.size(); ++i) {
+    const ConstTensorView& view = i < ins.size() ? ins[i] : outs[i - ins.size()];
+    if (view.count > 0 && view.stride == 1) order.emplace_back(view.data, i);
+  }
+  std::sort(order.begin(), order.end());
+  for (const auto& [begin, i] : order) {
+    const bool is_written = i >= ins.size();
+    const std::size_t rank = is_written ? i - ins.size() : i;
+    const End& other = is_written ? read : written;
+    require(call, other.end == nullptr || std::less_equal()(other.end, begin), [&] {
+      return "'" + entry("in", is_written ? other.rank : rank) + "' and '" +
+             entry("out", is_written ? rank : other.rank) + "' overlap; they lie apart";
+    });
+    const std::byte* const end =
+        static_cast<const std::byte*>(begin) + (is_written ? outs[rank] : ins[rank]).bytes();
+    End& own = is_written ? written : read;
+    if (own.end == nullptr || std::less()(own.end, end)) own = {end, rank};
   }
 }
 

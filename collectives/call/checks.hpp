@@ -63,6 +63,10 @@ enum class ListUse { read, written };
 /// written lies apart from all else, but `part` may be this rank's view.
 void check_list(const Call& call, const std::vector<ConstTensorView>& list,
                 const ConstTensorView& part, ListUse use);
+/// A view for each rank, from which and to which: all of one type, this rank's two as long as each
+/// other, and what is written lies apart from all else.
+void check_lists(const Call& call, const std::vector<ConstTensorView>& ins,
+                 const std::vector<ConstTensorView>& outs);
 /// Elements before this rank's part.
 inline std::size_t elements_before(const Call& call, std::size_t each) {
   return static_cast<std::size_t>(call.rank()) * each;

@@ -1,5 +1,7 @@
 #include "collectives/call/collective_call.hpp"
 
+#include "collectives/algorithms/algorithms.hpp"
+
 namespace dlaunch {
 namespace {
 
@@ -48,6 +50,7 @@ std::size_t check_exchanged(const Call& call, const CollectiveCall& what) {
 void check_both(const Call& call, const CollectiveCall& what) {
   const ConstTensorView& in = what.in;
   const ConstTensorView out = what.out;
+  if (what.has_in) check_view(call, in, "in");
   if (what.reduction != nullptr) {
     const auto objection =
         Reducer::objection(*what.reduction, what.compared().dtype, what.truncate_mean);
@@ -55,8 +58,8 @@ void check_both(const Call& call, const CollectiveCall& what) {
   }
   switch (shape_of(what.op).buffers) {
     case Buffers::none:
-    case Buffers::one:
       return;
+    case Buffers::one:
     case Buffers::alike:
       check_same(call, in, out, in.count, "in", "out");
       return check_apart_or_same(call, in, out);
@@ -73,9 +76,28 @@ void check_both(const Call& call, const CollectiveCall& what) {
       check_same(call, out, in, check_parts(call, what, out, "out"), "out", "in");
       return check_out_is_part(call, in, out, elements_before_own(call, what, out));
     case Buffers::exchanged:
+      if (what.is_list) return check_lists(call, readable(what.ins), readable(what.outs));
       check_same(call, in, out, check_exchanged(call, what), "in", "out");
       return check_apart(call, in, out);
   }
+}
+
+void check_elements(const Call& call, const CollectiveCall& what) {
+  if (what.reduction == nullptr || what.reduction->element_bytes() == 0) return;
+  const std::size_t own = what.reduction->element_bytes();
+  const std::size_t most = algorithms::element_bytes_max(call.size());
+  require(call, own <= most, [&] {
+    return "elements of " + std::to_string(own) + " bytes, which " + what.reduction->name() +
+           " reduces, are larger than " + std::to_string(most) + " bytes, the most among " +
+           std::to_string(call.size()) + " ranks";
+  });
+  const ConstTensorView compared = what.compared();
+  const auto check_count = [&](std::size_t count) {
+    if (const auto remainder = Reducer::remainder(*what.reduction, count * size_of(compared.dtype)))
+      refuse(call, *remainder);
+  };
+  if (!shape_of(what.op).has_counts) return check_count(compared.count);
+  for (const std::size_t count : what.counts) check_count(count);
 }
 
 int CollectiveCall::device_of_list() const noexcept {

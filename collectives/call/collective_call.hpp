@@ -19,7 +19,7 @@ namespace dlaunch {
 /// What the buffers of a collective are to each other.
 enum class Buffers : std::uint8_t {
   none,
-  one,        ///< `out` is read and written.
+  one,        ///< `out` is read and written, unless the call has an `in`.
   alike,      ///< `in` and `out` have as many elements.
   gathered,   ///< `in` is a rank's part of `out`.
   dealt_out,  ///< `out` is a rank's part of `in`.
@@ -80,10 +80,12 @@ struct CollectiveCall {
   bool truncate_mean = false;                    ///< See ReduceOptions.
   bool ordered_output = false;                   ///< See BarrierOptions.
   std::uint32_t traffic = 0;                     ///< What it is for, packed; 0: the program.
+  bool has_in = false;                           ///< Although one buffer would do.
   /// The parts lie in views of their own, and not in the buffer that has one for each rank.
   bool is_list = false;
-  std::span<const ConstTensorView> ins = {};  ///< In place of `in`.
-  std::span<const TensorView> outs = {};      ///< In place of `out`.
+  /// In place of `in`, which of an exchange says the type and the place alone.
+  std::span<const ConstTensorView> ins = {};
+  std::span<const TensorView> outs = {};  ///< In place of `out`.
 
   /// The view whose elements ranks compare.
   ConstTensorView compared() const noexcept { return compared_by(op); }
@@ -148,12 +150,16 @@ struct CollectiveCall {
   return algorithms::parts_of(what.counts, size_of(own.dtype));
 }
 
-/// Both buffers of a call on a rank that uses both.
+/// Both buffers of a call on a rank that uses both, and its reduction.
 void check_both(const Call& call, const CollectiveCall& what);
+
+/// Where a reduction has elements of its own: every part has whole ones, and they are not too
+/// large.
+void check_elements(const Call& call, const CollectiveCall& what);
 
 /// Everything that is asked of the arguments, but for the reduction of a call with one buffer or
 /// none, which reducer_for() judges. Throws Error{misuse} with a sentence. The call has forgotten
-/// what this rank does not use.
+/// what this rank does not use. One that has an `in` where one buffer would do is for check_both().
 [[gnu::always_inline]] inline void check(transport::Op op, const Call& call,
                                          const CollectiveCall& what) {
   const Shape shape = shape_of(op);
@@ -183,6 +189,13 @@ class WaitingCall {
   explicit WaitingCall(const CollectiveCall& what);
   /// Borrows from this one.
   CollectiveCall what() const;
+  /// Its reduction is the program's.
+  bool has_own_code() const noexcept { return reduction_ && reduction_->op() == ReduceOp::custom; }
+  bool orders_output() const noexcept { return what_.ordered_output; }
+  /// Of the view whose elements ranks compare.
+  std::size_t bytes() const noexcept {
+    return what_.compared().count * size_of(what_.compared().dtype);
+  }
 
  private:
   CollectiveCall what_;

@@ -16,7 +16,7 @@ using transport::Scope;
 /// For our own last words.
 constexpr auto farewell_grace = 100ms;
 
-/// Whom this rank blames, as the others hear it: a fault of its own names it to them.
+/// This rank's claim, as the others hear it: for a fault of its own the rank names itself.
 Claim claim_for_others(const Error& failure, const CallError* known, int me) {
   if (known != nullptr && known->claim().fault != Fault::own) return known->claim();
   return {.fault = is_wrong_call(failure) ? Fault::arguments : Fault::gave_up, .ranks = {me}};

@@ -2,8 +2,12 @@
 
 #include "runtime/base/os/relax.hpp"
 
+#include <dlaunch/error.hpp>
+
 #include <algorithm>
 #include <utility>
+
+#include <sched.h>
 
 namespace dlaunch {
 namespace {
@@ -12,85 +16,125 @@ namespace {
 constexpr std::size_t unfinished_max = 16384;
 /// A call that is about to end is not worth a sleep, which takes longer.
 constexpr auto spin_time = std::chrono::microseconds(20);
-
-/// True as soon as it holds, false when it does not within spin_time.
-template <class Holds>
-bool spin(const Holds& holds) {
-  const auto until = Clock::now() + spin_time;
-  do {
-    for (int i = 0; i < 32; ++i) {
-      if (holds()) return true;
-      relax();
-    }
-  } while (Clock::now() < until);
-  return false;
-}
+/// The thread takes a call over that has stood still for such a pause. A program that is back for
+/// each within it meets the thread at the end of growing pauses.
+constexpr auto pause_min = std::chrono::microseconds(100);
+constexpr auto pause_max = std::chrono::microseconds(400);
+/// So many looks in a pause are a loop of them, in which the thread would only be in the way.
+constexpr std::uint64_t looks_in_loop = 4;
 
 /// What it throws has nowhere to go.
 void call(const Work::Completion& completion, const std::exception_ptr& error) noexcept {
   completion(error);
 }
 
-/// Calls them, and those that come meanwhile, with the lock released; this thread is then one of
-/// `tellers`.
-void tell_all(std::unique_lock<std::mutex>& lock, std::vector<Work::Completion>& completions,
-              const std::exception_ptr& error, std::vector<std::thread::id>& tellers) {
-  const auto me = std::this_thread::get_id();
-  while (!completions.empty()) {
-    auto now = std::exchange(completions, {});
-    tellers.push_back(me);
-    lock.unlock();
-    for (const auto& completion : now) call(completion, error);
-    now.clear();
-    lock.lock();
-    tellers.erase(std::find(tellers.begin(), tellers.end(), me));
-  }
-}
-
 }  // namespace
 
-std::shared_ptr<StartedQueue::Item> StartedQueue::start(std::function<void()> body) {
-  auto item = std::make_shared<Item>();
-  item->body_ = std::move(body);
+void StartedQueue::Item::renew() noexcept {
+  next_ = nullptr;
+  error_ = nullptr;
+  finished_.store(false, std::memory_order_relaxed);
+}
+
+// ---- For the program's threads. ----
+
+void StartedQueue::start(Item& item, transport::Links& mesh) {
   while (unfinished_ >= unfinished_max) {
     wait([&] { return unfinished_ < unfinished_max; });
   }
-  const Lock lock(mutex_);
+  Lock lock(mutex_);
   if (!thread_.joinable()) {
+    mesh_ = &mesh;
+    fiber_.emplace(
+        [](void* queue) noexcept {
+          auto& self = *static_cast<StartedQueue*>(queue);
+          try {
+            self.first_->run();
+          } catch (...) {
+            self.first_->error_ = std::current_exception();
+          }
+        },
+        this);
     thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
-    used_ = true;
   }
   ++unfinished_;
-  items_.push_back(item);
-  if (idle_) runnable_.notify_one();
-  return item;
+  (first_ == nullptr ? first_ : last_->next_) = &item;
+  last_ = &item;
+  // Others need not wait for this rank's part until the program comes back.
+  if (first_ == &item && !driving_ && item.is_short() && item.may_change_threads()) {
+    drive(lock, Manner::look);
+  }
+  wake_thread();
 }
 
 void StartedQueue::finish(const Item& last) {
   if (!last.is_finished()) wait([&] { return last.is_finished(); });
 }
 
+bool StartedQueue::look(const Item& last) {
+  if (last.is_finished()) return true;
+  {
+    Lock lock(mutex_);
+    ++looks_;
+    while (!last.is_finished() && !is_teller()) {
+      if (driving_) {
+        if (is_in_loop()) call_thread_back();
+        break;
+      }
+      if (!first_->may_change_threads()) {
+        hurried_ = true;
+        runnable_.notify_one();
+        break;
+      }
+      if (!drive(lock, Manner::look)) break;
+    }
+    wake_thread();
+  }
+  if (last.is_finished()) return true;
+  yield();
+  return last.is_finished();
+}
+
 bool StartedQueue::finish_by(const Item& last, Clock::time_point until) {
-  const auto is_finished = [&] { return last.is_finished(); };
-  if (is_finished()) return true;
-  if (Clock::now() < until && spin(is_finished)) return true;
+  {
+    const Lock lock(mutex_);
+    check_thread();
+  }
+  // For a moment by itself; then the thread has it, and this one sleeps.
+  const auto look_until = std::min(until, Clock::now() + spin_time);
+  while (!driving_ && !look(last) && Clock::now() < look_until) relax();
+  if (last.is_finished() || Clock::now() >= until) return last.is_finished();
   Lock lock(mutex_);
-  check_thread();
+  if (is_due()) {
+    hurried_ = true;
+    runnable_.notify_one();
+  }
   ++waiting_;
-  changed_.wait_until(lock, until, is_finished);
+  changed_.wait_until(lock, until, [&] { return last.is_finished(); });
   --waiting_;
-  return is_finished();
+  return last.is_finished();
+}
+
+/// A program that looks now and then leaves the call to the thread, which may sleep in it.
+bool StartedQueue::is_in_loop() noexcept {
+  const auto now = Clock::now();
+  if (now - loop_began_ > pause_min) {
+    loop_began_ = now;
+    loop_looks_ = 0;
+  }
+  return ++loop_looks_ >= looks_in_loop;
 }
 
 void StartedQueue::on_finish(Item& item, Work::Completion completion) {
   Lock lock(mutex_);
   item.completions_.push_back(std::move(completion));
-  if (item.is_finished()) tell_all(lock, item.completions_, item.error_, tellers_);
+  if (item.is_finished()) tell(lock, item);
 }
 
-void StartedQueue::finish_all() {
-  if (unfinished_ == 0 || runner_ == std::this_thread::get_id()) return;
+LentThread* StartedQueue::finish_others() {
+  if (runner_ == std::this_thread::get_id()) return on_fiber_ ? this : nullptr;
   wait([&] { return unfinished_ == 0; });
+  return nullptr;
 }
 
 /// Runs what is queued as long as nobody else does; the queue's thread may not even be awake.
@@ -99,82 +143,174 @@ void StartedQueue::wait(const Finished& finished) {
   Lock lock(mutex_);
   check_thread();
   while (!finished()) {
-    if (!running_ && !items_.empty()) {
-      run_front(lock);
+    if (!driving_) {
+      drive(lock, Manner::to_its_end);
       continue;
     }
+    call_thread_back();
     lock.unlock();
-    const bool soon = spin(finished);
+    const auto until = Clock::now() + spin_time;
+    do {
+      relax();
+      yield();
+    } while (driving_ && Clock::now() < until);
     lock.lock();
-    if (soon || finished() || (!running_ && !items_.empty())) continue;
+    if (!driving_ || finished()) continue;
     ++waiting_;
     changed_.wait(lock);
     --waiting_;
   }
-  if (!running_ && !items_.empty() && idle_) runnable_.notify_one();
-}
-
-void StartedQueue::run_front(Lock& lock) {
-  running_ = true;
-  const auto item = std::move(items_.front());
-  items_.pop_front();
-  runner_ = std::this_thread::get_id();
-  lock.unlock();
-  std::exception_ptr error;
-  try {
-    item->body_();
-  } catch (...) {
-    error = std::current_exception();
-  }
-  item->body_ = nullptr;
-  runner_ = std::thread::id();
-  lock.lock();
-  settle(lock, *item, error && ended_ ? ended_ : error);
-  running_ = false;
-}
-
-/// Finished is what nobody has to be told of any more.
-void StartedQueue::settle(Lock& lock, Item& item, std::exception_ptr error) {
-  item.error_ = std::move(error);
-  tell_all(lock, item.completions_, item.error_, tellers_);
-  item.finished_.store(true, std::memory_order_release);
-  --unfinished_;
-  if (waiting_ > 0) changed_.notify_all();
+  wake_thread();
 }
 
 /// A completion is part of its call, for which whoever waits here would wait.
 void StartedQueue::check_thread() const {
-  if (std::find(tellers_.begin(), tellers_.end(), std::this_thread::get_id()) == tellers_.end())
-    return;
+  if (!is_teller()) return;
   throw Error(Errc::misuse,
               "a completion (Work::on_complete) cannot wait for started calls of its communicator; "
               "start calls there, or leave the waiting to another thread");
 }
 
-void StartedQueue::run(const std::stop_token& stop) {
-  Lock lock(mutex_);
-  for (;;) {
-    idle_ = true;
-    runnable_.wait(lock, stop, [&] { return !running_ && !items_.empty(); });
-    idle_ = false;
-    if (stop.stop_requested()) return;
-    run_front(lock);
+bool StartedQueue::is_teller() const {
+  return std::find(tellers_.begin(), tellers_.end(), std::this_thread::get_id()) != tellers_.end();
+}
+
+/// The rank that is waited for, or this one's own thread, may need this processor.
+void StartedQueue::yield() const noexcept {
+  const auto& segment = mesh_->segment();
+  if (driving_ || (segment && segment->oversubscribed())) ::sched_yield();
+}
+
+// ---- For whichever thread drives. ----
+
+/// True when the front one is over.
+bool StartedQueue::drive(Lock& lock, Manner manner) {
+  driving_ = true;
+  manner_ = manner;
+  runner_ = std::this_thread::get_id();
+  lock.unlock();
+  const bool is_over = run_front(manner);
+  runner_ = std::thread::id();
+  lock.lock();
+  if (is_over) settle(lock);
+  driving_ = false;
+  if (waiting_ > 0) changed_.notify_all();
+  return is_over;
+}
+
+/// What has begun on the queue's stack ends there.
+bool StartedQueue::run_front(Manner manner) {
+  const bool is_begun = fiber_->is_suspended();
+  on_fiber_ = is_begun || (manner != Manner::to_its_end && first_->may_change_threads());
+  if (on_fiber_) return fiber_->resume();
+  try {
+    first_->run();
+  } catch (...) {
+    first_->error_ = std::current_exception();
+  }
+  return true;
+}
+
+/// Finished is what nobody has to be told of any more; it may be gone then.
+void StartedQueue::settle(Lock& lock) {
+  Item& item = *first_;
+  if (item.error_ && ended_) item.error_ = ended_;
+  tell(lock, item);
+  first_ = item.next_;
+  ++finished_count_;
+  item.finished_.store(true, std::memory_order_release);
+  --unfinished_;
+}
+
+/// Calls its completions, and those that come meanwhile, with the lock released; this thread is
+/// then one of `tellers_`.
+void StartedQueue::tell(Lock& lock, Item& item) {
+  const auto me = std::this_thread::get_id();
+  while (!item.completions_.empty()) {
+    auto now = std::exchange(item.completions_, {});
+    tellers_.push_back(me);
+    lock.unlock();
+    for (const auto& completion : now) call(completion, item.error_);
+    now.clear();
+    lock.lock();
+    tellers_.erase(std::find(tellers_.begin(), tellers_.end(), me));
   }
 }
+
+bool StartedQueue::is_wanted() const noexcept {
+  return manner_ == Manner::look || (manner_ == Manner::meanwhile && called_back_);
+}
+
+void StartedQueue::give_back() noexcept { fiber_->suspend(); }
+
+void StartedQueue::keep() noexcept { manner_ = Manner::to_its_end; }
+
+// ---- The queue's own thread. ----
+
+void StartedQueue::run(const std::stop_token& stop) {
+  Lock lock(mutex_);
+  while (!stop.stop_requested()) {
+    asleep_ = true;
+    runnable_.wait(lock, stop, [this] { return is_due(); });
+    asleep_ = false;
+    const bool takes_over = is_left_alone(lock, stop);
+    hurried_ = false;
+    called_back_ = false;
+    if (!takes_over) continue;
+    while (is_due() && !called_back_ && !stop.stop_requested()) drive(lock, Manner::meanwhile);
+  }
+}
+
+/// False when there is nothing more to do, or the program does it. It has a moment to come for what
+/// it has started: a call that ends at once is not worth a switch of threads.
+bool StartedQueue::is_left_alone(Lock& lock, const std::stop_token& stop) {
+  for (auto pause = pause_min;; pause = std::min(pause * 2, pause_max)) {
+    const Item* const front = first_;
+    const auto finished = finished_count_;
+    const auto looks = looks_;
+    const bool hurried = runnable_.wait_for(lock, stop, pause, [this] { return hurried_; });
+    if (stop.stop_requested()) return false;
+    const bool is_same = front == first_ && finished == finished_count_;
+    const bool stood_still = is_same && looks_ - looks < looks_in_loop;
+    if (hurried || (stood_still && front != nullptr)) return is_due();
+    if (is_same && front == nullptr) return false;
+  }
+}
+
+void StartedQueue::wake_thread() noexcept {
+  if (asleep_ && is_due()) runnable_.notify_one();
+}
+
+/// Its call waits, or will: it gives it up there.
+void StartedQueue::call_thread_back() noexcept {
+  if (!called_back_.exchange(true)) mesh_->wake();
+}
+
+// ---- The end. ----
 
 void StartedQueue::end(const Error& why, const std::function<void()>& fail) {
   if (!thread_.joinable()) return;
   {
     Lock lock(mutex_);
     ended_ = std::make_exception_ptr(why);
-    for (const auto& item : std::exchange(items_, {})) {
-      item->body_ = nullptr;
-      settle(lock, *item, ended_);
+    const bool has_begun = driving_ || fiber_->is_suspended();
+    Item* item = has_begun ? std::exchange(first_->next_, nullptr) : std::exchange(first_, nullptr);
+    last_ = first_;
+    while (item != nullptr) {
+      Item* const next = item->next_;
+      item->error_ = ended_;
+      tell(lock, *item);
+      item->finished_.store(true, std::memory_order_release);
+      --unfinished_;
+      item = next;
     }
+    if (waiting_ > 0) changed_.notify_all();
   }
   fail();
   thread_.request_stop();
   thread_.join();
+  Lock lock(mutex_);
+  while (first_ != nullptr) drive(lock, Manner::to_its_end);
 }
 
 }  // namespace dlaunch

@@ -1,15 +1,19 @@
 #pragma once
 
-#include <dlaunch/communicator.hpp>
+#include "collectives/call/wait/lent_thread.hpp"
+#include "collectives/communicator/fiber.hpp"
+#include "collectives/transport/links.hpp"
+
+#include <dlaunch/work.hpp>
 
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
-#include <deque>
+#include <cstdint>
 #include <exception>
 #include <functional>
-#include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <thread>
 #include <vector>
@@ -17,20 +21,40 @@
 namespace dlaunch {
 
 /// The started collectives of one communicator. They run one at a time, in the order of starting,
-/// on a thread of the queue's own, which lives from the first one to end(); or on a thread that
-/// waits for them, where that comes first. For any number of threads, unless it says otherwise.
-class StartedQueue {
+/// on a stack of the queue's own, by whichever thread drives it: one that waits for them, or for a
+/// moment one that looks at them; and where the program does neither, the queue's own, which lives
+/// from the first one to end(). So a call that has begun on one thread may end on another, which
+/// changes where it waits. For any number of threads, unless it says otherwise.
+class StartedQueue final : private LentThread {
  public:
-  /// One started collective.
+  /// One started collective, in one queue at a time. Made by whoever starts it, and kept until it
+  /// is finished.
   class Item {
    public:
+    Item(const Item&) = delete;
+    Item& operator=(const Item&) = delete;
+    virtual ~Item() = default;
+
     bool is_finished() const noexcept { return finished_.load(std::memory_order_acquire); }
     /// What it threw; once finished.
     const std::exception_ptr& error() const noexcept { return error_; }
 
+   protected:
+    Item() = default;
+    /// Once it is finished: it may be started again.
+    void renew() noexcept;
+
    private:
     friend class StartedQueue;
-    std::function<void()> body_;
+    /// The call, which gets its thread by finish_all().
+    virtual void run() = 0;
+    /// It runs no code of the program's, which may need a thread's own stack, and waits in no other
+    /// way than calls do.
+    virtual bool may_change_threads() const noexcept = 0;
+    /// It is worth the time to begin it where it is started.
+    virtual bool is_short() const noexcept = 0;
+
+    Item* next_ = nullptr;
     std::vector<Work::Completion> completions_;
     std::exception_ptr error_;
     std::atomic<bool> finished_{false};
@@ -40,48 +64,82 @@ class StartedQueue {
   StartedQueue(const StartedQueue&) = delete;
   StartedQueue& operator=(const StartedQueue&) = delete;
   /// After end(), or when nothing was ever started.
-  ~StartedQueue() = default;
+  ~StartedQueue() override = default;
 
   /// Waits for the first ones when very many are not finished. Throws std::system_error when there
-  /// can be no thread.
-  std::shared_ptr<Item> start(std::function<void()> body);
+  /// can be no thread, or no stack. The mesh is that of the queue's communicator, until end().
+  void start(Item& item, transport::Links& mesh);
   /// Until this one is finished, and all before it; runs what nobody runs.
   void finish(const Item& last);
-  /// True once this one is finished, false if it is not by `until`. Runs nothing, which might take
-  /// longer than that.
+  /// Runs what can be run without waiting. True once this one is finished; else other ranks that
+  /// share the processor had it for a turn.
+  bool look(const Item& last);
+  /// True once this one is finished, false if it is not by `until`.
   bool finish_by(const Item& last, Clock::time_point until);
   /// Called when it is over, or at once if it is finished; see Work::on_complete.
   void on_finish(Item& item, Work::Completion completion);
-  /// Until all are finished. Returns at once in a body that is running, which is a call itself.
-  void finish_all();
+  /// Until all are finished. Returns at once in a body that is running, which is a call itself:
+  /// with the thread that it was lent, if it was.
+  LentThread* finish_all() {
+    return unfinished_.load(std::memory_order_acquire) == 0 ? nullptr : finish_others();
+  }
   /// Those not yet running end with `why`, and the running one, too, if it fails after `fail`,
   /// which is called to make it; then the thread is gone. For the thread that starts.
   void end(const Error& why, const std::function<void()>& fail);
-  /// Something was started.
-  bool is_used() const noexcept { return used_; }
 
  private:
   using Lock = std::unique_lock<std::mutex>;
+  /// For how long a thread drives the front one.
+  enum class Manner : std::uint8_t {
+    look,        ///< Until it would wait.
+    to_its_end,  ///< However long that takes.
+    meanwhile,   ///< Until a thread of the program's comes.
+  };
+
+  bool is_wanted() const noexcept override;
+  void give_back() noexcept override;
+  void keep() noexcept override;
 
   void run(const std::stop_token& stop);
-  void run_front(Lock& lock);
-  void settle(Lock& lock, Item& item, std::exception_ptr error);
+  bool is_left_alone(Lock& lock, const std::stop_token& stop);
+  bool is_due() const noexcept { return first_ != nullptr && !driving_; }
+  void wake_thread() noexcept;
+  void call_thread_back() noexcept;
+  bool is_teller() const;
+  bool is_in_loop() noexcept;
+  void check_thread() const;
+  LentThread* finish_others();
   template <class Finished>
   void wait(const Finished& finished);
-  void check_thread() const;
+  bool drive(Lock& lock, Manner manner);
+  bool run_front(Manner manner);
+  void settle(Lock& lock);
+  void tell(Lock& lock, Item& item);
+  void yield() const noexcept;
 
   std::mutex mutex_;
-  std::condition_variable changed_;          ///< For those who wait.
-  std::condition_variable_any runnable_;     ///< For the thread.
-  std::deque<std::shared_ptr<Item>> items_;  ///< Not yet running.
-  bool running_ = false;
-  bool idle_ = false;  ///< The thread sleeps.
+  std::condition_variable changed_;       ///< For those who wait.
+  std::condition_variable_any runnable_;  ///< For the thread.
+  transport::Links* mesh_ = nullptr;
+  Item* first_ = nullptr;  ///< Not finished.
+  Item* last_ = nullptr;
+  std::optional<Fiber> fiber_;        ///< The stack; from the first one on.
+  std::atomic<bool> driving_{false};  ///< Some thread runs the front one.
+  Manner manner_ = Manner::look;      ///< Its manner.
+  bool on_fiber_ = false;
   int waiting_ = 0;
   std::vector<std::thread::id> tellers_;  ///< Threads that are in a completion.
   std::atomic<std::thread::id> runner_{};
   std::atomic<std::size_t> unfinished_{0};
-  std::atomic<bool> used_{false};
   std::exception_ptr ended_;
+
+  bool asleep_ = false;                   ///< The thread waits to be told of something.
+  bool hurried_ = false;                  ///< It is to begin at once.
+  std::atomic<bool> called_back_{false};  ///< It is to give up what it drives.
+  std::uint64_t finished_count_ = 0;
+  std::uint64_t looks_ = 0;  ///< How often the program came to see to the front one.
+  Clock::time_point loop_began_{};
+  std::uint64_t loop_looks_ = 0;  ///< Looks since then, at what the thread drives.
   std::jthread thread_;
 };
 

@@ -1,6 +1,7 @@
 #include "collectives/communicator/state.hpp"
 
 #include "collectives/algorithms/select/select.hpp"
+#include "collectives/communicator/collective_work.hpp"
 #include "collectives/communicator/work_state.hpp"
 
 #include <system_error>
@@ -60,6 +61,7 @@ Flight::Call Communicator::State::set_apart(Fingerprint& fingerprint) const {
 /// Wrong arguments fail one call, and in a collective the others' same call; anything else breaks
 /// the communicator.
 void Communicator::State::fail(Call& call) {
+  call.keep_thread();
   try {
     throw;
   } catch (const Error& failure) {
@@ -130,11 +132,10 @@ Work Communicator::State::start(CollectiveCall what) {
   mesh->control().note_started();
   try {
     what.options = settled(what.options);
-    auto item = queue->start([this, kept = WaitingCall(what)] {
-      const auto self = shared_from_this();
-      make(kept.what());
-    });
-    return Work(std::make_shared<CollectiveWork>(queue, std::move(item)));
+    auto work = take_work();
+    work->set(what);
+    queue->start(*work, *mesh);
+    return Work(std::move(work));
   } catch (const std::system_error& failure) {
     throw Error(Errc::internal, std::string("cannot start a thread for started calls: ") +
                                     failure.what() +
@@ -155,7 +156,10 @@ bool Communicator::State::watch(const std::function<bool()>& holds, Clock::time_
   try {
     while (!holds()) {
       const auto now = Clock::now();
-      if (now >= until) return false;
+      if (now >= until) {
+        mesh->look();
+        return holds();
+      }
       mesh->step(look_interval < until - now ? now + look_interval : until);
     }
   } catch (const Error&) {
@@ -178,7 +182,7 @@ void Communicator::State::end() {
     aborted.set(CallSite{"", 0, ""});
     mesh->wake();
   });
-  while (!messages.empty()) messages.back()->cancel(std::make_exception_ptr(why));
+  while (!messages.empty()) messages.last()->cancel(std::make_exception_ptr(why));
   {
     const auto lock = mesh->lock();
     mesh->control().forget(group.id);

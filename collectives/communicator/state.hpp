@@ -7,6 +7,7 @@
 #include "collectives/call/core/rooted_window.hpp"
 #include "collectives/call/form_shm_group.hpp"
 #include "collectives/communicator/started_queue.hpp"
+#include "collectives/communicator/work_state.hpp"
 #include "collectives/device/device_calls.hpp"
 #include "collectives/device/memory.hpp"
 #include "collectives/device/plan.hpp"
@@ -31,7 +32,6 @@ namespace dlaunch {
 
 class DeviceWork;
 class JoinGroup;
-class MessageWork;
 
 /// The error that broke a communicator: the first one, in whichever thread it came.
 class FirstError {
@@ -126,7 +126,11 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   std::map<std::vector<int>, std::uint64_t> member_groups;  ///< How often each was made.
   std::weak_ptr<JoinGroup> join_group;                      ///< As long as it has joinables.
   std::shared_ptr<StartedQueue> queue = std::make_shared<StartedQueue>();
-  std::vector<MessageWork*> messages;   ///< Started and not yet finished.
+  class CollectiveWork;
+  /// Those of the queue, which are used again when the program has let go of them.
+  std::vector<std::shared_ptr<CollectiveWork>> works;
+  std::size_t next_work = 0;  ///< The one that was taken longest ago.
+  IntrusiveList<MessageWork, &MessageWork::place> messages;  ///< Started and not yet finished.
   std::unique_ptr<DeviceCalls> device;  ///< From the first call with CUDA buffers on.
   std::shared_ptr<DeviceMemory> device_memory = std::make_shared<DeviceMemory>();
   transport::Activity device_activity;
@@ -147,6 +151,8 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   bool is_settled() const { return (traffic | unsettled) == 0; }
   /// As run(), in the background, in its turn.
   Work start(CollectiveCall what);
+  /// One that nobody else has. For the thread that starts.
+  std::shared_ptr<CollectiveWork> take_work();
   /// With what the program's collectives are for.
   transport::Fingerprint marked(transport::Fingerprint call) const {
     call.traffic = traffic;
@@ -166,7 +172,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
                                             const Options& options, const Body& body) {
     Flight::Call record = fingerprint.record();
     check_process();
-    queue->finish_all();
+    LentThread* const lent = queue->finish_all();
     // Counted before anything can fail, so that the ranks' numbers stay equal.
     record.sequence = fingerprint.sequence = sequence.load(std::memory_order_relaxed) + 1;
     sequence.store(fingerprint.sequence, std::memory_order_relaxed);
@@ -175,7 +181,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
       if ((record.traffic | unsettled) != 0) [[unlikely]]
         record = set_apart(fingerprint);
     }
-    run_collective<is_settled>(record, fingerprint, options, body);
+    run_collective<is_settled>(record, fingerprint, options, lent, body);
   }
   /// A collective with a root, in which a rank need not wait for all others: told from what the
   /// others have made at the window's end at the latest.
@@ -211,8 +217,8 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   }
   /// A message that went the short way.
   void note_message(const transport::Fingerprint& fingerprint, const MessageOptions& options,
-                    int peer) {
-    flight.begin_message(fingerprint, options, peer, Flight::Kind::call).done();
+                    int peer, Flight::Kind kind) {
+    flight.begin_message(fingerprint, options, peer, kind).done();
   }
   /// With CUDA buffers: put on the stream, and waited for where that is the default one.
   void run_on_device(const device::Request& request, const Options& options);
@@ -261,6 +267,12 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     return timeout.load(std::memory_order_relaxed);
   }
   bool is_plain(const ConstTensorView& view, int peer, const MessageOptions& options) const;
+  /// A plain message that leaves at once, whole, and is recorded as made so.
+  bool send_now(const ConstTensorView& data, int to, const MessageOptions& options,
+                Flight::Kind kind);
+  /// What a receive for a plain message says.
+  void describe(transport::Receive& receive, const TensorView& data, int from,
+                const MessageOptions& options) const;
   std::shared_ptr<State> child(Group child_group,
                                std::unique_ptr<DeviceCalls> child_device = nullptr) const;
 
@@ -270,11 +282,13 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   template <bool is_settled, class Body>
   [[gnu::always_inline]] void run_collective(const Flight::Call& record,
                                              const transport::Fingerprint& fingerprint,
-                                             const Options& options, const Body& body) {
+                                             const Options& options, LentThread* lent,
+                                             const Body& body) {
     Flight::Entry entry = flight.begin(record, options.site);
     const Call::Setting setting{
         *mesh,        group,  kept,       aborted, timeout_of(options),
-        options.site, &entry, any_source, 0,       device ? &device->history() : nullptr};
+        options.site, &entry, any_source, 0,       device ? &device->history() : nullptr,
+        lent};
     Call call(setting, fingerprint);
     if (device) device->history().record(fingerprint);
     attempt(
@@ -305,6 +319,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     }
   }
   void execute(transport::Op op, Call& call, const CollectiveCall& what);
+  void all_reduce_apart(Call& call, const CollectiveCall& what);
   /// The exception that is being handled ended the call.
   void fail(Call& call);
   void fail(Call& call, const Error& error);

@@ -188,7 +188,11 @@ Tree fold(std::span<const Tree> values, const Reduction& reduction, bool truncat
     std::vector<const std::byte*> inputs;
     for (const Tensor& tensor : tensors) inputs.push_back(tensor.data.data());
     Tensor result(tensors[0].dtype, tensors[0].shape);
-    Reducer(reduction, result.dtype, truncate_mean)(inputs, result.data.data(), result.count());
+    if (const auto remainder = Reducer::remainder(reduction, result.data.size())) {
+      throw Error(Errc::misuse, label + ", " + path_text(path) + ": " + *remainder);
+    }
+    const Reducer reducer(reduction, result.dtype, truncate_mean);
+    reducer(inputs, result.data.data(), result.data.size() / reducer.element_bytes());
     return like(*many[0], std::move(result));
   });
 }

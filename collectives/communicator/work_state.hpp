@@ -1,8 +1,8 @@
 #pragma once
 
-#include "collectives/communicator/started_queue.hpp"
 #include "collectives/transport/message/inbox.hpp"
 #include "collectives/transport/message/send_queue.hpp"
+#include "runtime/base/intrusive_list.hpp"
 #include "runtime/base/os/home_process.hpp"
 
 #include <dlaunch/communicator.hpp>
@@ -10,11 +10,16 @@
 #include <cstddef>
 #include <exception>
 #include <memory>
-#include <optional>
+#include <span>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace dlaunch {
+
+namespace transport {
+class Links;
+}
 
 /// A started call. For the thread that uses its communicator.
 struct WorkState {
@@ -33,41 +38,36 @@ struct WorkState {
   virtual void order_before(void* cuda_stream) = 0;
   /// In a forked child the threads that would complete it are not there.
   bool is_ours() const noexcept { return home_.is_here(); }
+  /// Complete, without an error, and known to be.
+  bool is_settled() const noexcept { return is_settled_; }
+
+ protected:
+  void note_settled() noexcept { is_settled_ = true; }
 
  private:
   const HomeProcess home_;
+  bool is_settled_ = false;
 };
 
-class CollectiveWork final : public WorkState {
- public:
-  CollectiveWork(std::shared_ptr<StartedQueue> queue, std::shared_ptr<StartedQueue::Item> item)
-      : queue_(std::move(queue)), item_(std::move(item)) {}
-
-  void wait() override;
-  bool wait_until(Clock::time_point until) override { return queue_->finish_by(*item_, until); }
-  bool test() override { return is_done(); }
-  bool is_done() noexcept override { return item_->is_finished(); }
-  void on_complete(Work::Completion completion) override {
-    queue_->on_finish(*item_, std::move(completion));
-  }
-  void order_before(void* cuda_stream) override;
-
- private:
-  std::shared_ptr<StartedQueue> queue_;
-  std::shared_ptr<StartedQueue::Item> item_;
-};
-
-/// One message, of which either `receive` or `outgoing` was posted; the communicator lists it until
-/// it is finished.
+/// One message, to be sent or received. From its beginning until it is finished its communicator
+/// lists it.
 class MessageWork final : public WorkState {
  public:
-  MessageWork(const transport::Fingerprint& call, const MessageOptions& options, int peer)
-      : fingerprint_(call), options_(options), peer_(peer) {}
+  MessageWork(const MessageOptions& options, int peer) : options_(options), peer_(peer) {}
   /// A message that was never waited for is taken back; its communicator has ended.
   ~MessageWork() override;
 
-  /// Posts it. The rest of what it needs is set before.
-  void begin(std::shared_ptr<Communicator::State> owner);
+  // What it needs; one of these, before it begins.
+  transport::Outgoing& send() { return message_.emplace<transport::Outgoing>(); }
+  transport::Receive& receive() { return message_.emplace<transport::Receive>(); }
+  /// Memory for data that is strided there, in which it is on its way.
+  std::span<std::byte> pack_for(const TensorView& unpack_to, std::size_t bytes);
+
+  /// The short way of begin() for a receive that may not fail: false, and nothing is done, where
+  /// that is not certain. Under the mesh's lock.
+  bool begin_plainly(Communicator::State& owner);
+  /// Posts it.
+  void begin(Communicator::State& owner);
   void cancel(std::exception_ptr why) noexcept;
 
   void wait() override;
@@ -77,24 +77,36 @@ class MessageWork final : public WorkState {
   void on_complete(Work::Completion completion) override;
   void order_before(void* cuda_stream) override;
 
-  std::optional<transport::Receive> receive;
-  std::optional<transport::Outgoing> outgoing;
-  std::vector<std::byte> packed;  ///< Strided data on its way.
-  TensorView unpack_to;
+  ListPlace<MessageWork> place;  ///< Among its communicator's.
 
  private:
-  // Under the mesh's lock.
+  struct Strided {
+    std::vector<std::byte> packed;
+    TensorView unpack_to;
+  };
+
+  transport::Receive* receiving() { return std::get_if<transport::Receive>(&message_); }
+  transport::Outgoing* sending() { return std::get_if<transport::Outgoing>(&message_); }
+  transport::Fingerprint fingerprint() const;
+  bool is_pending() const;
   bool has_arrived() const;
-  bool cannot_arrive() const;
-  void unlist() noexcept;
-
+  /// Under the mesh's lock.
+  bool cannot_arrive();
+  bool look();
+  bool arrives_soon();
   void settle() noexcept;
+  void leave() noexcept;
 
-  transport::Fingerprint fingerprint_;
   MessageOptions options_;
   int peer_;
-  std::shared_ptr<Communicator::State> owner_;  ///< Null before it began and once it is finished.
+  std::variant<std::monostate, transport::Receive, transport::Outgoing> message_;
+  std::unique_ptr<Strided> strided_;
+  Communicator::State* owner_ = nullptr;  ///< Null before it began and once it is finished.
   std::exception_ptr error_;
 };
+
+/// A message that was complete when it was started, and of which nothing is to be told: one for
+/// all.
+Work complete_message();
 
 }  // namespace dlaunch

@@ -76,8 +76,8 @@ void add_scatter(Plan& plan, const Call& call, const CollectiveCall& what) {
 void add_exchange(Plan& plan, const Call& call, const CollectiveCall& what, const Offsets& in_parts,
                   const Offsets& out_parts) {
   for (int peer = 0; peer < call.size(); ++peer) {
-    const std::byte* const from = at(what.in.data, in_parts[static_cast<std::size_t>(peer)]);
-    std::byte* const to = at(what.out.data, out_parts[static_cast<std::size_t>(peer)]);
+    const void* const from = part_in(what, in_parts, peer);
+    void* const to = part_out(what, out_parts, peer);
     if (peer == call.rank()) {
       add_copy(plan, from, to, size_of_part(in_parts, peer));
       continue;
@@ -124,7 +124,7 @@ void add_steps(Plan& plan, const Call& call, const CollectiveCall& what) {
     case Op::reduce:
       return add(Move::reduce, what.in.data, what.in.count);
     case Op::all_reduce:
-      return add(Move::all_reduce, what.out.data, what.out.count);
+      return add(Move::all_reduce, what.has_in ? what.in.data : what.out.data, what.out.count);
     case Op::all_gather:
       return add(Move::all_gather, what.in.data, what.in.bytes());
     case Op::all_gather_v:
@@ -175,7 +175,7 @@ Plan plan_of(const Call& call, CollectiveCall what) {
   // A buffer that is not there has no type of its own.
   if (is_absent(what.in)) what.in.dtype = dtype;
   if (is_absent(what.out)) what.out.dtype = dtype;
-  check(what.op, call, what);
+  what.has_in ? check_both(call, what) : check(what.op, call, what);
   check_place(call, device, what.in);
   check_place(call, device, what.out);
   for (const auto& view : what.ins) check_place(call, device, view);

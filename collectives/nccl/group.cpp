@@ -72,6 +72,9 @@ NcclRedOp op_of(ReduceOp op) {
     case ReduceOp::bor:
     case ReduceOp::bxor:
     case ReduceOp::custom:
+    case ReduceOp::land:
+    case ReduceOp::lor:
+    case ReduceOp::lxor:
       break;
   }
   return -1;

@@ -99,6 +99,26 @@ struct Xor : Plainly {
     return static_cast<V>(a ^ b);
   }
 };
+/// Elements that are not 0 count as 1.
+struct Truths {
+  template <class S, class V>
+  DLAUNCH_INLINE static V before(V value, const Known<S>&) {
+    const V zero{}, one = static_cast<V>(zero + S{1});
+    return value != zero ? one : zero;
+  }
+  template <class S, class V>
+  DLAUNCH_INLINE static V after(V value, const Known<S>&) {
+    return value;
+  }
+};
+/// What is done bit by bit with integers is done so with truths.
+template <class Bitwise>
+struct Logical : Truths {
+  template <class V>
+  DLAUNCH_INLINE static V apply(V a, V b) {
+    return Bitwise::apply(a, b);
+  }
+};
 
 // ---- The loops. ----
 
@@ -270,6 +290,9 @@ Kernel find_rounding(ReduceOp op, Association association) {
     case ReduceOp::bor:
     case ReduceOp::bxor:
     case ReduceOp::custom:
+    case ReduceOp::land:
+    case ReduceOp::lor:
+    case ReduceOp::lxor:
       return nullptr;
   }
   return nullptr;
@@ -295,6 +318,12 @@ Kernel find_whole(ReduceOp op) {
       return run<Plain<Unsigned>, Or, Association::left>;
     case ReduceOp::bxor:
       return run<Plain<Unsigned>, Xor, Association::left>;
+    case ReduceOp::land:
+      return run<Plain<Unsigned>, Logical<And>, Association::left>;
+    case ReduceOp::lor:
+      return run<Plain<Unsigned>, Logical<Or>, Association::left>;
+    case ReduceOp::lxor:
+      return run<Plain<Unsigned>, Logical<Xor>, Association::left>;
     case ReduceOp::mean:
     case ReduceOp::premul_sum:
     case ReduceOp::custom:
@@ -311,12 +340,18 @@ inline Kernel find_boolean(ReduceOp op) {
     case ReduceOp::max:
     case ReduceOp::bor:
       return run<Byte, Or, Association::left>;
+    case ReduceOp::lor:
+      return run<Byte, Logical<Or>, Association::left>;
     case ReduceOp::product:
     case ReduceOp::min:
     case ReduceOp::band:
       return run<Byte, And, Association::left>;
+    case ReduceOp::land:
+      return run<Byte, Logical<And>, Association::left>;
     case ReduceOp::bxor:
       return run<Byte, Xor, Association::left>;
+    case ReduceOp::lxor:
+      return run<Byte, Logical<Xor>, Association::left>;
     case ReduceOp::mean:
     case ReduceOp::premul_sum:
     case ReduceOp::custom:

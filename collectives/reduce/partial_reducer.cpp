@@ -72,6 +72,7 @@ PartialReducer::PartialReducer(const Reducer& whole)
       convert_(conversions(whole)),
       has_factor_(traits_of(whole.reduction().op()).needs == Needs::factor),
       divides_(whole.reduction().op() == ReduceOp::mean),
+      is_truth_(traits_of(whole.reduction().op()).is_truth),
       scaling_(has_factor_ ? whole.reduction() : joining_reduction_, accumulated(whole), false,
                whole.instructions()) {
   assert(whole.freedom() != Freedom::none);

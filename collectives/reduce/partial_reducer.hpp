@@ -23,7 +23,9 @@ class PartialReducer {
   /// The bytes of one element of a partial.
   std::size_t element_bytes() const { return joining_.element_bytes(); }
   /// Elements are partials, and the last partial is the result.
-  bool is_plain() const { return convert_.widen == nullptr && !has_factor_ && !divides_; }
+  bool is_plain() const {
+    return convert_.widen == nullptr && !has_factor_ && !divides_ && !is_truth_;
+  }
   /// A partial lies in as many bytes as an element.
   bool fits_in_place() const { return element_bytes() == whole_.element_bytes(); }
 
@@ -42,7 +44,7 @@ class PartialReducer {
   const Reduction joining_reduction_;
   const Reducer joining_;
   kernels::Conversions convert_;  ///< Null where elements are accumulated in their own type.
-  const bool has_factor_, divides_;
+  const bool has_factor_, divides_, is_truth_;
   const Reducer scaling_;  ///< Reduces one input: times the factor, if there is one.
   std::vector<std::byte> scratch_;
   std::vector<const std::byte*> inputs_;

@@ -82,7 +82,7 @@ std::uint64_t hash_of_special(const Reduction& reduction) {
       hash = std::bit_cast<std::uint64_t>(reduction.factor());
       break;
     case Needs::function:
-      hash = text_hash(reduction.name());
+      hash = text_hash(reduction.name()) + reduction.element_bytes();
       break;
   }
   if (reduction.is_any_order()) return hash ^ any_order_hash;
@@ -106,6 +106,7 @@ Reducer::Reducer(const Reduction& reduction, DType dtype, bool truncate_mean,
     : reduction_(reduction),
       found_(find(reduction.op(), dtype, association_of(reduction), instructions)),
       dtype_(dtype),
+      element_bytes_(size_of(dtype)),
       instructions_(instructions) {
   if (found_.kernel == nullptr) find_other(truncate_mean);
 }
@@ -115,6 +116,7 @@ void Reducer::find_other(bool truncate_mean) {
     throw Error(Errc::misuse, *reason);
   }
   found_.kernel = kernels::find_scalar(reduction_.op(), dtype_, association_of(reduction_));
+  if (reduction_.element_bytes() != 0) element_bytes_ = reduction_.element_bytes();
 }
 
 Freedom Reducer::freedom() const {
@@ -138,6 +140,10 @@ Freedom Reducer::freedom() const {
 std::optional<std::string> Reducer::objection(const Reduction& reduction, DType dtype,
                                               bool truncate_mean) {
   if (find_traits(reduction.op()) == nullptr) return "an unknown reduction";
+  if (size_of(dtype) != 0 && reduction.element_bytes() % size_of(dtype) != 0) {
+    return "an element of " + std::to_string(reduction.element_bytes()) + " bytes, which " +
+           reduction.name() + " reduces, is no whole number of " + to_string(dtype) + " elements";
+  }
   const Sense sense = sense_of(reduction.op(), dtype);
   if (sense == Sense::good || (sense == Sense::truncates && truncate_mean)) return std::nullopt;
   const std::string pair =
@@ -154,12 +160,21 @@ std::optional<std::string> Reducer::objection(const Reduction& reduction, DType 
       return pair + " makes no sense: complex numbers have no order";
     case Sense::no_bits:
       return pair + " makes no sense: bitwise operations are for integers and bool";
+    case Sense::no_truth:
+      return pair + " makes no sense: logical operations are for integers and bool";
   }
   return std::nullopt;
 }
 
+std::optional<std::string> Reducer::remainder(const Reduction& reduction, std::size_t bytes) {
+  const std::size_t own = reduction.element_bytes();
+  if (own == 0 || bytes % own == 0) return std::nullopt;
+  return std::to_string(bytes) + " bytes are no whole number of the elements of " +
+         std::to_string(own) + " bytes that " + reduction.name() + " reduces";
+}
+
 void Reducer::fold_custom(Inputs inputs, std::byte* out, std::byte* also, std::size_t count) const {
-  const std::size_t bytes = count * size_of(dtype_);
+  const std::size_t bytes = count * element_bytes_;
   if (bytes == 0) return;
   const auto take = [&](std::size_t rank) {
     return std::vector<std::byte>(inputs[rank], inputs[rank] + bytes);

@@ -46,7 +46,8 @@ class Reducer {
   Reducer(const Reduction& reduction, DType dtype, bool truncate_mean)
       : reduction_(reduction),
         found_(kernels::find_best(reduction.op(), dtype, association_of(reduction))),
-        dtype_(dtype) {
+        dtype_(dtype),
+        element_bytes_(size_of(dtype)) {
     if (found_.kernel == nullptr) [[unlikely]]
       find_other(truncate_mean);
   }
@@ -56,8 +57,12 @@ class Reducer {
   /// Why this operation makes no sense for this type, naming both; nullopt if it does.
   static std::optional<std::string> objection(const Reduction& reduction, DType dtype,
                                               bool truncate_mean);
+  /// Why so many bytes are no whole number of the reduction's own elements; nullopt if they are.
+  static std::optional<std::string> remainder(const Reduction& reduction, std::size_t bytes);
 
-  std::size_t element_bytes() const { return size_of(dtype_); }
+  std::size_t element_bytes() const { return element_bytes_; }
+  /// The most bytes up to `bytes` that are whole elements.
+  std::size_t whole(std::size_t bytes) const { return bytes / element_bytes_ * element_bytes_; }
   Freedom freedom() const;
   const Reduction& reduction() const { return reduction_; }
   DType dtype() const { return dtype_; }
@@ -89,6 +94,7 @@ class Reducer {
   const Reduction& reduction_;
   kernels::Found found_;  ///< Null: the program's own.
   DType dtype_;
+  std::size_t element_bytes_;                 ///< The dtype's, or a custom operation's own.
   std::optional<Instructions> instructions_;  ///< nullopt: the best.
 };
 

@@ -43,6 +43,7 @@ enum class Sense : std::uint8_t {
   too_small,  ///< The result is no element of the kind.
   no_order,   ///< The elements have none.
   no_bits,    ///< The elements are no strings of bits.
+  no_truth,   ///< The elements are neither true nor false.
 };
 
 /// A new reduction is a row, in the order of ReduceOp, and its kernels.
@@ -56,9 +57,10 @@ struct ReduceOpTraits {
   Freedom whole = Freedom::any, rounded = Freedom::extends;
   bool joins_by_sum = false;  ///< What some ranks came to is added; else reduced like elements.
   bool is_by_parts = false;   ///< A complex number is reduced as its two parts are.
+  bool is_truth = false;      ///< Elements count as 0 or 1, and an element of one rank, too.
   bool in_nccl = true;        ///< NCCL has it.
 };
-/// Of two zeros, or two NaNs, their order alone says which wins.
+/// The order of operands alone says which of two zeros, or of two NaNs, wins.
 constexpr ReduceOpTraits choosing(ReduceOp op, const char* name) {
   return {.op = op, .name = name, .complex = Sense::no_order, .rounded = Freedom::neighbours};
 }
@@ -67,6 +69,14 @@ constexpr ReduceOpTraits bitwise(ReduceOp op, const char* name) {
           .name = name,
           .floating = Sense::no_bits,
           .complex = Sense::no_bits,
+          .in_nccl = false};
+}
+constexpr ReduceOpTraits logical(ReduceOp op, const char* name) {
+  return {.op = op,
+          .name = name,
+          .floating = Sense::no_truth,
+          .complex = Sense::no_truth,
+          .is_truth = true,
           .in_nccl = false};
 }
 inline constexpr auto reduce_ops = std::to_array<ReduceOpTraits>({
@@ -97,6 +107,9 @@ inline constexpr auto reduce_ops = std::to_array<ReduceOpTraits>({
      .needs = Needs::function,
      .whole = Freedom::extends,
      .in_nccl = false},
+    logical(ReduceOp::land, "land"),
+    logical(ReduceOp::lor, "lor"),
+    logical(ReduceOp::lxor, "lxor"),
 });
 static_assert(
     [] {
@@ -104,7 +117,7 @@ static_assert(
       for (const ReduceOpTraits& row : reduce_ops) {
         if (row.op != static_cast<ReduceOp>(next++)) return false;
       }
-      return reduce_ops.back().op == ReduceOp::custom;
+      return reduce_ops.back().op == ReduceOp::lxor;
     }(),
     "one row for each reduction, in their order");
 

@@ -5,12 +5,13 @@
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/text_hash.hpp"
+#include "runtime/segment/processors.hpp"
 #include "runtime/segment/remote_barrier.hpp"
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 
-#include <sched.h>
 #include <sys/eventfd.h>
 
 namespace dlaunch::transport {
@@ -22,18 +23,16 @@ bool has_lost_some(const std::vector<PeerLoss>& losses) {
   return std::any_of(losses.begin(), losses.end(), [](const PeerLoss& loss) { return !loss.left; });
 }
 
-/// How long we wait for the store's answer where nobody should wait for it for long.
-constexpr auto store_patience = std::chrono::milliseconds(500);
+/// Whether this rank shares its processors. The segment's maker knows of all ranks of the host;
+/// where there is none, only those of the node are known.
+bool is_among_many(const World& world, Segment* segment) {
+  if (segment != nullptr) return segment->oversubscribed();
+  return read_processors().oversubscribed_by(world.info().local_size);
+}
 
-/// Throws Error{timeout} where the store does not answer; whether the key is there does not matter.
-void require_answer(Store& store, const std::string& key) {
-  const auto asked = Clock::now();
-  try {
-    store.wait(key, asked);
-  } catch (const Error& error) {
-    const bool was_answered = Clock::now() - asked < store_patience;
-    if (error.errc() != Errc::timeout || !was_answered) throw;
-  }
+bool says_that_store_is_away(const Error& error) {
+  return error.errc() == Errc::timeout || error.errc() == Errc::unreachable ||
+         error.errc() == Errc::peer_lost;
 }
 
 }  // namespace
@@ -53,9 +52,8 @@ Links::Links(const World& world, std::optional<std::uint32_t> generation,
       on_control_([this](int from, const Header& header, BytesView payload) {
         on_control(from, header, payload);
       }),
-      survey_(world.size()),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      spins_(has_processors(world.info().local_size)) {
+      crowded_(is_among_many(world, membership_ ? membership_->segment().get() : nullptr)) {
   if (!wake_) throw Error(Errc::internal, "cannot make an eventfd: " + errno_text(errno));
   wake_watch_ = Poller::Watch(poller_, wake_.get(), woken_, EPOLLIN);
   const WorldInfo& info = world.info();
@@ -90,11 +88,6 @@ Links::Links(const World& world, std::optional<std::uint32_t> generation,
   if (generation_ == 0) {
     announce(*store_, rank_, {info.node_rank, info.local_rank, segment_ ? segment_->id() : 0});
   }
-}
-
-bool Links::has_processors(int ranks_here) {
-  cpu_set_t set;
-  return ::sched_getaffinity(0, sizeof set, &set) == 0 && ranks_here <= CPU_COUNT(&set);
 }
 
 void Links::add_transport(std::unique_ptr<Transport> transport) {
@@ -144,7 +137,8 @@ void Links::post_control(int to, const Header& header, Bytes payload) {
   const bool asks = queue.is_idle() && asks_store(to);
   if (asks && header.kind == Kind::failure && has_lost_some(losses_)) return;
   if (asks && (header.kind == Kind::failure || header.kind == Kind::inquiry)) {
-    require_answer(*store_, "mesh/" + std::to_string(to));
+    // A lookup would wait for a store that is away. Our own address is in one that is not.
+    store_->wait(tcp_->own_key(), Clock::now());
   }
   const bool had_work = queue.has_work();
   queue.post_control(header, std::move(payload));
@@ -191,11 +185,7 @@ bool Links::choose(SendQueue& queue) {
 }
 
 /// Whether linking that rank takes a word of the store.
-bool Links::asks_store(int to) {
-  return std::none_of(in_memory_.begin(), in_memory_.end(), [&](const Transport* transport) {
-    return transport->reach(to, std::nullopt) == Transport::Reach::yes;
-  });
-}
+bool Links::asks_store(int to) { return !is_near(to); }
 
 bool Links::is_undecided() const {
   return std::any_of(busy_.begin(), busy_.end(), [](const SendQueue* queue) {
@@ -205,7 +195,7 @@ bool Links::is_undecided() const {
 
 /// Asks the store where ranks are, as far as that is awaited.
 bool Links::decide(Clock::time_point now) {
-  if (!surveying_ && !is_undecided()) {
+  if (!is_undecided()) {
     pauses_.forget();
     return false;
   }
@@ -216,20 +206,26 @@ bool Links::decide(Clock::time_point now) {
     queue->pump();
     moved = true;
   }
-  surveying_ = surveying_ && survey_.ask(*store_) == nullptr;
   return moved;
-}
-
-const Topology* Links::topology() {
-  if (!surveying_ && survey_.topology() == nullptr) {
-    surveying_ = survey_.ask(*store_) == nullptr;
-  }
-  return survey_.topology();
 }
 
 bool Links::is_flushed() const {
   return std::none_of(busy_.begin(), busy_.end(),
                       [](const SendQueue* queue) { return queue->has_work(); });
+}
+
+bool Links::has_pending() const {
+  return inbox_.is_awaited() || std::any_of(busy_.begin(), busy_.end(), [](const SendQueue* queue) {
+           return queue->has_messages();
+         });
+}
+
+/// What goes between it and this rank goes through memory. -1: any rank.
+bool Links::is_near(int rank) const {
+  if (rank < 0) return !in_memory_.empty() && !has_connections();
+  return std::any_of(in_memory_.begin(), in_memory_.end(), [&](const Transport* transport) {
+    return transport->reach(rank, std::nullopt) == Transport::Reach::yes;
+  });
 }
 
 // ---- Receiving. ----
@@ -238,6 +234,16 @@ bool Links::is_flushed() const {
 void Links::post(Receive& receive) {
   inbox_.post(receive);
   if (progress_lock_.are_shared() && progress(Clock::now())) tell_threads();
+}
+
+bool Links::post_now(Receive& receive) noexcept {
+  if (progress_lock_.are_shared()) return false;
+  try {
+    inbox_.post(receive);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
 }
 
 void Links::withdraw(Receive& receive) {
@@ -298,7 +304,7 @@ void Links::inquire(const std::vector<int>& ranks, Inquiry& inquiry) {
     try {
       post_control(rank, header, {});
     } catch (const Error& error) {
-      if (error.errc() != Errc::timeout) throw;
+      if (!says_that_store_is_away(error)) throw;
       store_answers = false;
     }
   }

@@ -8,10 +8,11 @@
 #include "collectives/transport/message/pauses.hpp"
 #include "collectives/transport/message/poller.hpp"
 #include "collectives/transport/message/send_queue.hpp"
-#include "collectives/transport/message/topology.hpp"
+#include "collectives/transport/message/location.hpp"
 #include "collectives/transport/message/transport.hpp"
 #include "collectives/transport/progress_lock.hpp"
 #include "collectives/transport/tcp/tcp_transport.hpp"
+#include "runtime/base/os/relax.hpp"
 #include "runtime/base/os/unique_fd.hpp"
 #include "runtime/segment/flight.hpp"
 #include "runtime/segment/segment.hpp"
@@ -25,6 +26,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,7 +71,7 @@ class Links final : private Sources, private Patience {
   /// Which of the meshes made from this world it is.
   std::uint32_t generation() const { return generation_; }
   Store& store() { return *store_; }
-  /// By which calls choose their algorithms. Not to be replaced while there is a call.
+  /// The table by which calls choose their algorithms. Not to be replaced while there is a call.
   const algorithms::Table& table() const { return *table_; }
   const std::shared_ptr<const algorithms::Table>& shared_table() const { return table_; }
   void go_by(std::shared_ptr<const algorithms::Table> table) { table_ = std::move(table); }
@@ -86,6 +88,9 @@ class Links final : private Sources, private Patience {
   }
 
   void post(Receive& receive);
+  /// The same where no other thread waits; false, and nothing is done, where one does or there is
+  /// no memory.
+  bool post_now(Receive& receive) noexcept;
   void post(Outgoing& message);
   void withdraw(Receive& receive);
   void withdraw(Outgoing& message);
@@ -96,23 +101,44 @@ class Links final : private Sources, private Patience {
   }
   /// For a message that is not long. Waits for a moment only.
   bool receive_now(Receive& receive);
+  /// The same for one that is there already, and without a system call.
+  bool receive_at_once(Receive& receive);
+  /// A failure or an inquiry for a rank that is not connected yet throws what Store::wait throws
+  /// where the store is away; it is not sent then.
   void post_control(int to, const Header& header, Bytes payload);
   /// Does what can be done; if that is nothing, waits for something to do, or for another thread to
   /// have done something, until `deadline` at most; the first moments awake, unless `spins` says
   /// that the caller has waited like that before. Throws what Membership::losses throws.
   void step(Clock::time_point deadline, bool spins = true);
-  /// For a thread that has taken its turn already, and waits for whatever comes.
-  void step_in_turn();
+  /// Does what can be done, and waits for nothing.
+  void look();
+  /// The same again and again for a moment, where what is waited for goes through memory (to or
+  /// from `rank`; -1: any), until it `holds`. Whether it does.
+  template <class Holds>
+  bool look_awhile(int rank, const Holds& holds) {
+    if (!is_near(rank)) return holds();
+    if (progress_lock_.is_attended()) take_over();
+    const auto now = Clock::now();
+    for (int looks = is_crowded() ? looks_max_crowded : looks_max; !holds(); --looks) {
+      if (looks == 0 || is_over()) return false;
+      if (!look_into_memory(now)) relax();
+    }
+    return true;
+  }
+  /// The progress thread's, which moves messages until a caller takes over, nothing is pending any
+  /// more, or it is to stop: true. False where somebody calls, or has since it was asked before.
+  /// `wakes`: a descriptor that wakes it when it becomes readable.
+  bool attend(const std::stop_token& stop, int wakes);
+  /// Somebody's messages are not complete.
+  bool has_pending() const;
   ProgressLock& progress_lock() { return progress_lock_; }
   /// Looks for more from this rank's connection, and sends what is to be sent, for a moment without
   /// sleeping, where ranks do not outnumber the processors; true if something moved.
   bool look_for(int from);
   /// Ends every step() that waits.
   void wake() noexcept;
-
-  /// Which ranks are where; null as long as it is not known of all. From the first call on every
-  /// step() asks again, from time to time.
-  const Topology* topology();
+  /// Ranks share processors: one that looks again and again yields between.
+  bool is_crowded() const { return crowded_; }
 
   // ---- News. ----
 
@@ -161,7 +187,6 @@ class Links final : private Sources, private Patience {
   void share(const std::shared_ptr<Segment>& granted);
   void add_transport(std::unique_ptr<Transport> transport);
   Surroundings surroundings() { return {poller_, inbox_, on_control_, *this}; }
-  static bool has_processors(int ranks_here);
 
   bool has(int from) const override { return ins_.find(from) != nullptr; }
   void add(int from, ReceivingEnd& end) override { ins_.get(from) = &end; }
@@ -182,7 +207,10 @@ class Links final : private Sources, private Patience {
 
   bool is_over() const override { return progress_lock_.are_wanted(); }
   bool allows_system_calls() const override;
-  bool is_crowded() const { return segment_ && segment_->oversubscribed(); }
+  static constexpr int looks_max = 512, looks_max_crowded = 16;
+  bool is_near(int rank) const;
+  void take_over() noexcept;
+  void wait_aside(Clock::time_point now, bool moved);
   bool has_connections() const { return poller_.size() > watched_at_rest_; }
   bool progress(Clock::time_point now);
   bool look_into_memory(Clock::time_point now);
@@ -193,6 +221,7 @@ class Links final : private Sources, private Patience {
   void sleep(Clock::time_point until, bool only_look);
   Clock::time_point next_wake(Clock::time_point deadline) const;
   bool poll(int timeout_ms);
+  void take_signals();
 
   const World world_;
   const int rank_;
@@ -207,8 +236,6 @@ class Links final : private Sources, private Patience {
   Inbox inbox_;
   const OnControl on_control_;
   ControlInbox control_;
-  Survey survey_;
-  bool surveying_ = false;
   Pauses pauses_;  ///< Between two questions to the store.
   std::vector<PeerLoss> losses_;
   std::vector<Clock::time_point> losses_heard_;
@@ -223,12 +250,13 @@ class Links final : private Sources, private Patience {
   std::vector<Transport*> in_memory_;  ///< Those of them.
   TcpTransport* tcp_ = nullptr;        ///< The last one; null in a world of one.
   std::size_t watched_at_rest_ = 0;    ///< Descriptors without any connection.
-  ByRank<ReceivingEnd*> ins_;          ///< Of ranks from which something came.
-  ByRank<SendQueue> outs_;             ///< To whom something was posted.
+  ByRank<ReceivingEnd*> ins_;          ///< Ends of ranks from which something came.
+  ByRank<SendQueue> outs_;             ///< Queues to ranks to which something was posted.
   std::vector<SendQueue*> busy_;       ///< Those with something to send, and some that had.
-  const bool spins_;
+  const bool crowded_;                 ///< This host's ranks are more than its processors.
   Clock::time_point sockets_looked_at_{};
   ProgressLock progress_lock_;
+  int attendant_ = -1;  ///< Wakes the progress thread where that has its turn.
 };
 
 }  // namespace dlaunch::transport

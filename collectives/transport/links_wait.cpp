@@ -4,7 +4,10 @@
 #include "runtime/base/os/relax.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 
+#include <poll.h>
 #include <sched.h>
 
 /// How a rank waits for what comes by its links: it looks, spins, and sleeps until a descriptor
@@ -24,23 +27,52 @@ constexpr auto sockets_slice = std::chrono::microseconds(5);
 /// Between two looks at the clock: about a microsecond.
 constexpr int spins_between_looks = 16;
 
+class NoPatience final : public Patience {
+ public:
+  bool is_over() const override { return true; }
+  bool allows_system_calls() const override { return false; }
+};
+
+/// The progress thread's turn, as long as it has it.
+class Attendance {
+ public:
+  explicit Attendance(ProgressLock& progress_lock) : progress_lock_(progress_lock) {}
+  Attendance(const Attendance&) = delete;
+  Attendance& operator=(const Attendance&) = delete;
+  ~Attendance() {
+    if (progress_lock_.is_attended()) progress_lock_.finish();
+  }
+
+ private:
+  ProgressLock& progress_lock_;
+};
+
 }  // namespace
 
 void Links::step(Clock::time_point deadline, bool spins) {
+  if (progress_lock_.is_attended()) take_over();
   const auto now = Clock::now();
   const bool moved = progress(now);
   if (moved) tell_threads();
-  if (progress_lock_.is_attended()) wake();
   if (!in_memory_.empty() && moved && now - sockets_looked_at_ < sockets_interval) return;
   if (!progress_lock_.take(moved ? now : deadline)) return;
   const Turn turn(progress_lock_);
   wait_in_turn(deadline, now, moved, spins);
 }
 
-void Links::step_in_turn() {
-  const Turn turn(progress_lock_);
+/// Sockets, and what the membership tells, cost system calls, and are looked at less often.
+void Links::look() {
+  if (progress_lock_.is_attended()) take_over();
   const auto now = Clock::now();
-  wait_in_turn(Clock::time_point::max(), now, progress(now), false);
+  if (progress(now)) tell_threads();
+  const auto interval = in_memory_.empty()  ? Clock::duration::zero()
+                        : has_connections() ? Clock::duration(sockets_slice)
+                                            : Clock::duration(sockets_interval);
+  if (now - sockets_looked_at_ < interval || progress_lock_.are_shared()) return;
+  if (!progress_lock_.take(now)) return;
+  const Turn turn(progress_lock_);
+  if (membership_ && now - losses_read_ >= losses_interval) read_losses();
+  poll(0);
 }
 
 /// Moves all that needs no descriptor to become ready.
@@ -72,17 +104,63 @@ void Links::tell_threads() noexcept {
   if (progress_lock_.tell()) wake();
 }
 
+// ---- The progress thread. ----
+
+bool Links::attend(const std::stop_token& stop, int wakes) {
+  if (!progress_lock_.take_when_quiet()) return false;
+  const Attendance attendance(progress_lock_);
+  attendant_ = wakes;
+  while (!stop.stop_requested() && has_pending()) {
+    const auto now = Clock::now();
+    if (membership_ && now - losses_read_ >= losses_interval) read_losses();
+    wait_aside(now, progress(now));
+    if (!progress_lock_.is_attended()) break;
+  }
+  return true;
+}
+
+/// Of the descriptors it learns only that some are ready: a caller who takes over meanwhile finds
+/// all news.
+void Links::wait_aside(Clock::time_point now, bool moved) {
+  int timeout_ms = moved ? 0 : poll_timeout_ms(next_wake(now + losses_interval), now);
+  const bool sleeps = timeout_ms != 0;
+  if (sleeps) {
+    for (Transport* transport : in_memory_) transport->lie_down();
+    if (look_into_memory(now)) timeout_ms = 0;
+  }
+  std::array<pollfd, 2> any{pollfd{poller_.fd(), POLLIN, 0}, pollfd{attendant_, POLLIN, 0}};
+  progress_lock_.stepped_aside([&] {
+    ::poll(any.data(), any.size(), timeout_ms);
+    std::uint64_t count = 0;
+    if (any[1].revents == 0) return;
+    [[maybe_unused]] const auto got = ::read(any[1].fd, &count, sizeof count);
+  });
+  if (!progress_lock_.is_attended()) return;
+  if (sleeps) {
+    for (Transport* transport : in_memory_) transport->get_up();
+  }
+  poller_.look();
+  take_signals();
+}
+
+/// The progress thread need not be waited for.
+void Links::take_over() noexcept {
+  progress_lock_.take_over();
+  for (Transport* transport : in_memory_) transport->get_up();
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(attendant_, &one, sizeof one);
+}
+
 // ---- Awake. ----
 
 /// Looks into memory, and at the sockets, until something has moved: true. Not for long, and not
 /// if another thread wants the lock.
 bool Links::spin(Clock::time_point now, Clock::time_point until) {
-  const bool crowded = is_crowded();
-  until = std::min(until, now + (crowded ? yield_time : spin_time));
+  until = std::min(until, now + (crowded_ ? yield_time : spin_time));
   auto sockets_due = has_connections() ? now + sockets_slice : Clock::time_point::max();
   for (bool first = true; now < until && !progress_lock_.are_wanted();
        first = false, now = Clock::now()) {
-    const bool yields = crowded && !first;
+    const bool yields = crowded_ && !first;
     for (int i = 0; i < (yields ? 1 : spins_between_looks); ++i) {
       yields ? static_cast<void>(::sched_yield()) : relax();
       if (look_into_memory(now)) return true;
@@ -94,31 +172,44 @@ bool Links::spin(Clock::time_point now, Clock::time_point until) {
   return false;
 }
 
-/// The same where there are only sockets, and a processor for each rank.
+/// The same where there are only sockets.
 bool Links::spin_on_sockets(Clock::time_point now) {
-  if (!spins_ || !has_connections()) return false;
-  const auto until = now + spin_time;
+  if (!has_connections()) return false;
+  const auto until = now + (crowded_ ? yield_time : spin_time);
   do {
     if (poll(0)) return true;
+    if (crowded_) ::sched_yield();
   } while (!progress_lock_.are_wanted() && Clock::now() < until);
   return false;
 }
 
 bool Links::allows_system_calls() const {
-  return spins_ && !progress_lock_.are_shared() && is_flushed();
+  return !crowded_ && !progress_lock_.are_shared() && is_flushed();
 }
 
 bool Links::receive_now(Receive& receive) {
   if (receive.from == any_source || !inbox_.is_clear(receive.from)) return false;
+  if (progress_lock_.is_attended()) take_over();
   ReceivingEnd* end = in(receive.from);
   if (end == nullptr || !end->take_soon(receive, *this)) return false;
   inbox_.note_taken(receive.from, receive.header);
   return true;
 }
 
+bool Links::receive_at_once(Receive& receive) {
+  if (receive.from == any_source || !inbox_.is_clear(receive.from)) return false;
+  ReceivingEnd* end = in(receive.from);
+  if (end == nullptr || end->is_worth_looking() || !end->take_soon(receive, NoPatience())) {
+    return false;
+  }
+  inbox_.note_taken(receive.from, receive.header);
+  return true;
+}
+
 bool Links::look_for(int from) {
+  if (progress_lock_.is_attended()) take_over();
   ReceivingEnd* end = in(from);
-  if (!spins_ || end == nullptr || !end->is_worth_looking() || progress_lock_.are_shared()) {
+  if (crowded_ || end == nullptr || !end->is_worth_looking() || progress_lock_.are_shared()) {
     return false;
   }
   // Asking for a way is for step().
@@ -154,7 +245,7 @@ Clock::time_point Links::next_wake(Clock::time_point deadline) const {
   if (membership_) deadline = std::min(deadline, losses_read_ + losses_interval);
   if (bell_ && bell_->fd() < 0) deadline = std::min(deadline, Clock::now() + no_bell_interval);
   for (const auto& transport : transports_) deadline = std::min(deadline, transport->next_wake());
-  return surveying_ || is_undecided() ? std::min(deadline, pauses_.next()) : deadline;
+  return is_undecided() ? std::min(deadline, pauses_.next()) : deadline;
 }
 
 void Links::wake() noexcept {
@@ -176,6 +267,11 @@ void Links::read_losses() {
 bool Links::poll(int timeout_ms) {
   const bool moved =
       poller_.wait(timeout_ms, [this](const auto& wait) { return progress_lock_.released(wait); });
+  take_signals();
+  return moved;
+}
+
+void Links::take_signals() {
   if (woken_.take()) {
     std::uint64_t count = 0;
     [[maybe_unused]] const auto got = ::read(wake_.get(), &count, sizeof count);
@@ -183,7 +279,6 @@ bool Links::poll(int timeout_ms) {
   if (rung_.take()) bell_->clear();
   if (!in_memory_.empty()) sockets_looked_at_ = Clock::now();
   if (told_.take()) read_losses();
-  return moved;
 }
 
 }  // namespace dlaunch::transport

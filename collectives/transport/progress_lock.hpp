@@ -2,11 +2,13 @@
 
 #include <dlaunch/store.hpp>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
-#include <functional>
+#include <cstdint>
 #include <mutex>
-#include <stop_token>
+#include <thread>
 
 namespace dlaunch::transport {
 
@@ -14,8 +16,9 @@ namespace dlaunch::transport {
 /// arrive one polls, and the others sleep until it has moved something or stops. A thread that is
 /// alone pays for an uncontended lock and nothing else.
 ///
-/// Callers go before the progress thread, a thread that polls when nobody else does: it waits until
-/// they have been gone for a while, so that a program that calls often is not disturbed.
+/// Callers go before the progress thread, a thread that polls when nobody else does: it never
+/// stands before the lock, takes its turn when nobody has called for a while, so that a program
+/// that calls often is not disturbed, and loses it to the first caller that wants it.
 class ProgressLock {
  public:
   [[nodiscard]] std::unique_lock<std::mutex> lock() {
@@ -23,6 +26,7 @@ class ProgressLock {
     return std::unique_lock(mutex_, std::adopt_lock);
   }
 
+  /// Is no call: the progress thread does not step aside for it.
   [[nodiscard]] std::unique_lock<std::mutex> try_lock() {
     return std::unique_lock(mutex_, std::try_to_lock);
   }
@@ -32,17 +36,17 @@ class ProgressLock {
   /// True if it is this thread's turn to poll; then finish() follows. Else somebody polls, and this
   /// thread has slept until that has changed something, until `deadline` at most.
   bool take(Clock::time_point deadline);
-  /// The progress thread's: waits until something is `wanted` and no caller is there to see to it.
-  /// False when it is to stop, else it is its turn.
-  bool take_when_quiet(const std::stop_token& stop, const std::function<bool()>& wanted);
   void finish() noexcept;
-  /// The progress thread polls; a caller who wants to wakes it first.
+  /// The progress thread's: true if it is its turn, which finish() ends, or a caller by
+  /// take_over(). Nobody has called since it asked before, and nobody waits.
+  bool take_when_quiet() noexcept;
+  /// The progress thread has its turn.
   bool is_attended() const noexcept { return attended_; }
+  /// A caller's: it is the progress thread's turn no more, though that may not have noticed.
+  void take_over() noexcept { polling_ = attended_ = false; }
   /// Around all that a caller does to wait.
   void enter() noexcept { ++callers_; }
-  void leave() noexcept;
-  /// There is something new that the progress thread may want.
-  void want() noexcept;
+  void leave() noexcept { --callers_; }
   /// Something changed otherwise than by polling: those who sleep look again. True if somebody
   /// polls, who is to be woken, too.
   bool tell() noexcept;
@@ -58,15 +62,28 @@ class ProgressLock {
     acquire();
     return result;
   }
+  /// The progress thread's: the same, but it takes the lock again when nobody else wants it.
+  template <class Wait>
+  void stepped_aside(const Wait& wait) {
+    mutex_.unlock();
+    wait();
+    for (auto pause = aside_pause_min; !mutex_.try_lock();) {
+      std::this_thread::sleep_for(pause);
+      pause = std::min(2 * pause, aside_pause_max);
+    }
+  }
 
  private:
+  static constexpr std::chrono::microseconds aside_pause_min{50}, aside_pause_max{1000};
+
   bool is_quiet() const noexcept { return callers_ == 0 && sleeping_ == 0 && !polling_; }
-  void tell_progress_thread() noexcept;
   void acquire() {
-    if (mutex_.try_lock()) return;
-    wanted_.fetch_add(1, std::memory_order_relaxed);
-    mutex_.lock();
-    wanted_.fetch_sub(1, std::memory_order_relaxed);
+    if (!mutex_.try_lock()) {
+      wanted_.fetch_add(1, std::memory_order_relaxed);
+      mutex_.lock();
+      wanted_.fetch_sub(1, std::memory_order_relaxed);
+    }
+    ++calls_;
   }
 
   std::mutex mutex_;
@@ -74,15 +91,13 @@ class ProgressLock {
   bool polling_ = false;
   int sleeping_ = 0;
   int callers_ = 0;
-
-  std::condition_variable_any quiet_;
   bool attended_ = false;
-  bool progress_thread_waits_ = false;
-  bool called_lately_ = false;
+  std::uint64_t calls_ = 0;       ///< How often a caller has had the lock,
+  std::uint64_t calls_seen_ = 0;  ///< when the progress thread asked last.
   std::atomic<int> wanted_{0};
 };
 
-/// A turn that was taken, however it ends.
+/// A caller's turn that was taken, however it ends.
 class Turn {
  public:
   explicit Turn(ProgressLock& progress_lock) : progress_lock_(progress_lock) {}

@@ -1,49 +1,78 @@
 #include "collectives/transport/progress_thread.hpp"
 
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <exception>
 
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 namespace dlaunch::transport {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Between two looks whether anybody calls; the longer, the longer somebody has called at each.
+constexpr Clock::duration pause_min = 200us;
+constexpr Clock::duration pause_max = 1ms;
+/// It sleeps once so many looks in a row have found no message on its way: a program in a loop of
+/// messages need not wake it for each of them.
+constexpr int idle_looks_max = 100;
+
+}  // namespace
 
 ProgressThread::~ProgressThread() {
+  if (!thread_.joinable()) return;
   thread_.request_stop();
-  mesh_.wake();
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto written = ::write(ended_.get(), &one, sizeof one);
 }
 
-void ProgressThread::add(const Receive& receive) {
-  if (!receive.pending()) return;
-  receives_.push_back(&receive);
-  begin();
-}
-
-void ProgressThread::add(const Outgoing& outgoing) {
-  if (!outgoing.pending()) return;
-  outgoings_.push_back(&outgoing);
-  begin();
-}
-
-void ProgressThread::begin() {
-  failed_ = false;
-  if (!used_) {
+void ProgressThread::wake() {
+  if (!thread_.joinable()) {
+    // Without one its waiting ends a little later.
+    ended_ = unique_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
-    used_ = true;
     mesh_.control().note_started();
   }
-  mesh_.progress_lock().want();
-}
-
-/// Completed entries are dropped from the end of the lists, so that looking costs little.
-bool ProgressThread::is_wanted() {
-  while (!receives_.empty() && !receives_.back()->pending()) receives_.pop_back();
-  while (!outgoings_.empty() && !outgoings_.back()->pending()) outgoings_.pop_back();
-  return !failed_ && (!receives_.empty() || !outgoings_.empty());
+  is_awake_ = true;
+  {
+    const std::lock_guard held(mutex_);
+    is_woken_ = true;
+  }
+  woken_.notify_one();
 }
 
 void ProgressThread::run(const std::stop_token& stop) {
-  const auto lock = mesh_.lock();
-  const auto wanted = [this] { return is_wanted(); };
   while (!stop.stop_requested()) {
+    {
+      std::unique_lock held(mutex_);
+      woken_.wait(held, stop, [this] { return is_woken_; });
+      is_woken_ = false;
+    }
+    look(stop);
+  }
+}
+
+/// Until there is nothing to look for.
+void ProgressThread::look(const std::stop_token& stop) {
+  Clock::duration pause = pause_min;
+  for (int idle_looks = 0; !stop.stop_requested(); pause = std::min(2 * pause, pause_max)) {
+    {
+      std::unique_lock held(mutex_);
+      woken_.wait_for(held, stop, pause, [] { return false; });
+    }
+    const auto lock = mesh_.try_lock();
+    if (!lock) continue;  // Somebody calls.
+    if (failed_ || !mesh_.has_pending()) {
+      is_awake_ = ++idle_looks < idle_looks_max;
+      if (!is_awake_) return;
+      continue;
+    }
+    idle_looks = 0;
     try {
-      if (mesh_.progress_lock().take_when_quiet(stop, wanted)) mesh_.step_in_turn();
+      if (mesh_.attend(stop, ended_.get())) pause = pause_min / 2;
     } catch (const std::exception&) {
       // Not lost: it comes again to whoever waits next, in a call that can tell it.
       failed_ = true;

@@ -1,16 +1,18 @@
 #pragma once
 
 #include "collectives/transport/links.hpp"
+#include "runtime/base/os/unique_fd.hpp"
 
-#include <atomic>
+#include <condition_variable>
+#include <mutex>
 #include <stop_token>
 #include <thread>
-#include <vector>
 
 namespace dlaunch::transport {
 
-/// Moves started messages while no thread is in a call. It has a thread from the first message that
-/// was not complete at once; the thread sleeps while there is nothing to move, or others do it.
+/// Moves started messages while no thread is in a call. It has a thread from the first message on
+/// that was not complete at once. As long as there are such messages the thread looks from time to
+/// time whether anybody calls, which costs callers nothing; otherwise it sleeps.
 class ProgressThread {
  public:
   /// `mesh` outlives it.
@@ -19,29 +21,33 @@ class ProgressThread {
   ProgressThread& operator=(const ProgressThread&) = delete;
   ~ProgressThread();
 
-  /// It has, or had, a thread. Free.
-  bool is_used() const noexcept { return used_; }
-
   // ---- With the mesh's lock held. ----
 
-  /// These were posted; they are borrowed until they were removed.
-  void add(const Receive& receive);
-  void add(const Outgoing& outgoing);
-  void remove(const Receive& receive) { std::erase(receives_, &receive); }
-  void remove(const Outgoing& outgoing) { std::erase(outgoings_, &outgoing); }
+  /// A message was posted that nobody may wait for. Throws std::system_error when there can be no
+  /// thread.
+  void attend() {
+    failed_ = false;
+    if (!is_awake_) [[unlikely]]
+      wake();
+  }
+  /// attend() does next to nothing, and does not throw.
+  bool is_awake() const noexcept { return is_awake_; }
   /// Moving them failed, and nobody has tried again since: who waits for one of them will see why.
   bool has_failed() const noexcept { return failed_; }
 
  private:
-  void begin();
-  bool is_wanted();
+  void wake();
   void run(const std::stop_token& stop);
+  void look(const std::stop_token& stop);
 
   Links& mesh_;
-  std::vector<const Receive*> receives_;
-  std::vector<const Outgoing*> outgoings_;
   bool failed_ = false;
-  std::atomic<bool> used_{false};
+  bool is_awake_ = false;  ///< It looks from time to time.
+  unique_fd ended_;        ///< Ends its waiting for descriptors.
+
+  std::mutex mutex_;
+  std::condition_variable_any woken_;
+  bool is_woken_ = false;
   std::jthread thread_;
 };
 

@@ -39,10 +39,12 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
                 .ignore_children = seat.children_ignored,
                 .descriptors = raise_descriptor_limit(),
                 .give_terminal = seat.owns_terminal,
+                .serves_pmi = task.mpi.pmi,
                 .output = console_.output()}),
       loan_(io_, {.front = seat.front,
                   .for_good = console_.output() == nullptr,
                   .say = [this](const std::string& sentence) { say(sentence); }}),
+      unserved_mpi_(io_, [this](const std::string& sentence) { say(sentence); }),
       core_(link_.alone()),
       supervisor_(rules_of(task)),
       history_(task.spec, task.job, task.machine.hostname),
@@ -51,6 +53,8 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
           io_, task.spec.stuck_after, [this] { return host_ ? host_->shared_memory() : nullptr; },
           [this](const std::string& sentence) { say(sentence); }) {
   for (const auto& note : task.notes) say(note);
+  MpiListener& self = *this;
+  if (task.mpi.pmi || task.mpi.pmix) mpi_ = std::make_unique<MpiServer>(io_, task.mpi, self);
 }
 
 int Agent::run() {
@@ -71,10 +75,24 @@ void Agent::execute(const life::Place&) {
   admission_ = offered_;
   link_.place(admission_, [this, epoch = life::EpochName{admission_.incarnation, admission_.epoch}](
                               Assignment assignment) {
-    signals_.take_pending();  // Nothing is started after the signal to stop has come.
     placed_ = std::move(assignment);
-    live(life::Placed{epoch});
+    meet_mpi_nodes([this, epoch] {
+      signals_.take_pending();  // Nothing is started after the signal to stop has come.
+      live(life::Placed{epoch});
+    });
   });
+}
+
+/// MPI's ranks are told at their start who shares their node.
+void Agent::meet_mpi_nodes(std::function<void()> known) {
+  if (!mpi_) return known();
+  mpi_->begin({.job = placed_.job,
+               .host = task_.machine.hostname,
+               .place = {.epoch = placed_.epoch,
+                         .first_rank = placed_.first_rank,
+                         .local_size = placed_.local_size,
+                         .world_size = placed_.world_size}},
+              link_.uplink(), std::move(known));
 }
 
 void Agent::execute(const life::Begin&) {
@@ -82,6 +100,8 @@ void Agent::execute(const life::Begin&) {
   epoch_ = {.assignment = placed_};
   epoch_.assignment.repeated_attempt = again;
   epoch_.assignment.control_fd = workers_.control_number();
+  epoch_.assignment.pmi_fd = workers_.pmi_number();
+  epoch_.assignment.pmix = mpi_ && mpi_->serves_pmix();
   open_host();
   host_->serve_c10d_to(store_clients(admission_));
   epoch_.assignment.control_socket = host_->socket_name();
@@ -96,10 +116,12 @@ void Agent::execute(const life::Begin&) {
 
 /// The workers' host, for the new epoch.
 void Agent::open_host() {
-  rendezvous::JobIdentity identity = identity_of(task_, epoch_.assignment, link_.host());
+  rendezvous::JobIdentity identity =
+      identity_of(task_, epoch_.assignment, admission_, link_.host());
   if (host_) return host_->begin_attempt(std::move(identity));
   rendezvous::JobObserver& observer = *this;
-  host_ = std::make_unique<rendezvous::JobHost>(io_, std::move(identity), observer, link_.uplink());
+  host_ = std::make_unique<rendezvous::JobHost>(io_, std::move(identity), observer, link_.uplink(),
+                                                link_.take_memory_door());
   for (auto& listener : link_.take_store_listeners()) host_->serve_c10d(std::move(listener));
   if (auto* server = link_.shared_server()) host_->share_c10d(*server);
 }
@@ -128,7 +150,10 @@ void Agent::on_finished(const rendezvous::Finish& end, bool judged) {
   const bool tells = !end.sentence.empty() && !(judged && (here || end.exit_code == 0));
   if (tells) say(said);
   history_.job_ended(end, tells ? said : "");
-  live(life::JobOver{end.exit_code, end.cause == rendezvous::Finish::Cause::node_lost});
+  const bool node_lost = end.cause == rendezvous::Finish::Cause::node_lost;
+  // Nobody was left to judge it: the node that holds the store is the lost one.
+  if (host_ && node_lost && !judged) host_->lose_store(end.sentence);
+  live(life::JobOver{end.exit_code, node_lost});
 }
 
 // ---- Signals ----
@@ -186,7 +211,8 @@ void Agent::on_left(int rank) {
 void Agent::on_child_change() {
   std::vector<Workers::Stopped> stopped;
   std::vector<Workers::Ended> failed;
-  for (const auto& ended : workers_.reap(stopped)) {
+  for (auto ended : workers_.reap(stopped)) {
+    if (mpi_) ended.status = mpi_->ended(ended.local_rank, ended.status);
     history_.add(ended);
     watch_.ended(ended);
     if (host_->is_connected(epoch_.assignment.first_rank + ended.local_rank)) {
@@ -203,7 +229,7 @@ void Agent::on_child_change() {
   if (!waiting_for_last_words_.empty()) {
     last_words_timer_.expires_after(last_words_timeout);
     last_words_timer_.async_wait([this](auto error) {
-      // Where this process had to wait for a processor itself, they may lie in the socket by now.
+      // If this process had to wait for a processor itself, they may lie in the socket by now.
       if (!error) asio::post(io_, [this] { asio::post(io_, [this] { deliver_all_waiting(); }); });
     });
   }

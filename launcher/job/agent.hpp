@@ -2,6 +2,7 @@
 
 #include "launcher/job/front.hpp"
 #include "launcher/machine/machine.hpp"
+#include "launcher/pmi/core/program.hpp"
 #include "launcher/process/run_directory.hpp"
 #include "launcher/request/job_spec.hpp"
 #include "runtime/base/secret/secret.hpp"
@@ -22,7 +23,8 @@ struct AgentTask {
   std::string job = {};      ///< Its id, where this node gives it one.
   std::string node_id = {};  ///< --node-id, or what nobody else is called.
   RunDirectory run_directory = {};
-  std::optional<Key> job_key = {};  ///< Of the job's secret, where it has one.
+  std::optional<Key> job_key = {};  ///< Key of the job's secret, if it has one.
+  pmi::Speech mpi = {};             ///< By what MPI ranks learn of each other.
 };
 
 /// Runs a job on this node from the start of its workers to the end of the last process; returns

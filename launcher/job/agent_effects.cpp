@@ -41,7 +41,16 @@ std::optional<std::string> rank_of_process(pid_t pid, std::uint16_t store_port) 
 void Agent::execute(const Spawn&) {
   const auto no_directory = run_directory_.make(epoch_.assignment.job);
   epoch_.assignment.run_directory = run_directory_.path();
-  history_.begin_attempt(plan_of(task_, epoch_.assignment));
+  LaunchPlan plan = plan_of(task_, epoch_.assignment);
+  for (int i = 0; epoch_.assignment.pmix && i < task_.workers; ++i) {
+    auto& own = plan.workers[static_cast<std::size_t>(i)].own_environment;
+    for (auto& variable : mpi_->pmix_variables(i)) {
+      const std::string_view name(variable.data(), variable.find('='));
+      // What the user has set counts more.
+      if (!lookup(plan.common_environment, name)) own.push_back(std::move(variable));
+    }
+  }
+  history_.begin_attempt(std::move(plan));
   watch_.begin(epoch_.assignment, task_.machine.hostname, task_.node_id);
   if (auto* line = link_.line()) {
     watch_.begin_with_others(epoch_.assignment, *line, admission_.roster);
@@ -53,6 +62,14 @@ void Agent::execute(const Spawn&) {
   auto controls = workers_.take_controls();
   for (std::size_t i = 0; i < controls.size(); ++i) {
     host_->expect(history_.plan().workers[i].rank, std::move(controls[i]));
+  }
+  auto pmi_sockets = workers_.take_pmi_sockets();
+  for (std::size_t i = 0; i < pmi_sockets.size(); ++i) {
+    mpi_->serve(static_cast<int>(i), std::move(pmi_sockets[i]));
+  }
+  const bool several = epoch_.assignment.world_size > 1;
+  if (several && !mpi_ && task_.spec.mpi == MpiAsked::automatic) {
+    unserved_mpi_.begin(workers_.pids(), epoch_.assignment.first_rank);
   }
   if (!problem) {
     say_where_logs_are(no_directory);
@@ -119,6 +136,14 @@ void Agent::execute(const life::Report&) {
   link_.seat()->tell(how);
 }
 
+/// What was asked for by name, and no rank has made use of.
+std::optional<std::string> Agent::note_of_unused_mpi() const {
+  const bool by_name = task_.spec.mpi == MpiAsked::pmi || task_.spec.mpi == MpiAsked::pmix;
+  if (!by_name || epoch_.assignment.world_size < 2 || mpi_->was_used()) return std::nullopt;
+  return task_.mpi.why + ": no rank of " + task_.machine.hostname +
+         " has asked for its rank by it; if the program uses MPI, each rank was a world of its own";
+}
+
 /// Without --log-dir nobody but us knows where the logs are, or that there are none.
 void Agent::say_where_logs_are(const std::optional<std::string>& no_directory) {
   if (task_.spec.log_dir || !wants_logs(task_.spec)) return;
@@ -180,6 +205,8 @@ void Agent::execute(const life::Gather& effect) {
 
 void Agent::execute(const life::Conclude&) {
   watch_.stop();
+  unserved_mpi_.stop();
+  if (const auto note = note_of_unused_mpi()) say(*note);
   if (flight_.has_calls()) {
     const auto problem = history_.write_flight(flight_json(flight_));
     if (problem) say(*problem);

@@ -41,18 +41,20 @@ std::unique_ptr<Output> make_output(const AgentTask& task, Output::OnTraceback o
 }
 
 rendezvous::JobIdentity identity_of(const AgentTask& task, const Assignment& assignment,
+                                    const rendezvous::Admission& admission,
                                     const std::string& mesh_host) {
-  rendezvous::JobIdentity identity{
-      .job = assignment.job,
-      .epoch = assignment.epoch,
-      .first_rank = assignment.first_rank,
-      .local_size = assignment.local_size,
-      .world_size = assignment.world_size,
-      .host = task.machine.hostname,
-      .mesh_host = mesh_host,
-      .failure_grace = task.spec.failure_grace,
-      .data_key = {},
-      .oversubscribed = task.machine.processors.oversubscribed_by(assignment.local_size)};
+  rendezvous::JobIdentity identity{.job = assignment.job,
+                                   .incarnation = assignment.incarnation,
+                                   .epoch = assignment.epoch,
+                                   .first_rank = assignment.first_rank,
+                                   .local_size = assignment.local_size,
+                                   .world_size = assignment.world_size,
+                                   .host = task.machine.hostname,
+                                   .mesh_host = mesh_host,
+                                   .failure_grace = task.spec.failure_grace,
+                                   .data_key = {},
+                                   .crowded = admission.crowded,
+                                   .memory = admission.memory};
   if (task.job_key) {
     identity.data_key = derive_data_key(*task.job_key, assignment.incarnation, assignment.epoch);
   }

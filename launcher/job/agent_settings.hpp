@@ -22,6 +22,7 @@ std::unique_ptr<Output> make_output(const AgentTask& task, Output::OnTraceback o
 /// The job in this epoch, as this node's workers must know it; `mesh_host`: where other nodes'
 /// workers reach them.
 rendezvous::JobIdentity identity_of(const AgentTask& task, const Assignment& assignment,
+                                    const rendezvous::Admission& admission,
                                     const std::string& mesh_host);
 
 }  // namespace dlaunch::launcher

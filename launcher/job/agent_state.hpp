@@ -7,6 +7,8 @@
 #include "launcher/job/job_link.hpp"
 #include "launcher/output/console.hpp"
 #include "launcher/plan/plan.hpp"
+#include "launcher/pmi/mpi_server.hpp"
+#include "launcher/pmi/unserved_mpi.hpp"
 #include "launcher/process/signal_inbox.hpp"
 #include "launcher/process/terminal_loan.hpp"
 #include "launcher/process/workers.hpp"
@@ -16,6 +18,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -32,7 +35,10 @@ namespace asio = boost::asio;
 
 /// The inside of run_agent, for the files that implement it and nobody else: agent.cpp takes what
 /// happens, agent_effects.cpp does what the two cores want, up to the end.
-class Agent : private rendezvous::JobObserver, private SeatListener, private SignalListener {
+class Agent : private rendezvous::JobObserver,
+              private SeatListener,
+              private SignalListener,
+              private MpiListener {
  public:
   Agent(const AgentTask& task, const AgentSeat& seat);
   int run();
@@ -58,6 +64,9 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   void on_reconnected() override { watch_.inquiries().on_reconnected(); }
   void on_standing(const std::string& sentence) override { say(sentence); }
   void on_finished(const rendezvous::Finish& end, bool judged) override;
+
+  void on_mpi_said(const std::string& sentence) override { say(sentence); }
+  void on_gave_up(int local_rank, int exit_code) override { feed(GaveUp{local_rank, exit_code}); }
 
   void on_child_change() override;
   void on_front_lost() override;
@@ -97,6 +106,8 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   void tell_and_stop(JobEnd end);
   void say(const std::string& sentence) { console_.say(sentence); }
   void open_host();
+  void meet_mpi_nodes(std::function<void()> known);
+  std::optional<std::string> note_of_unused_mpi() const;
   std::string client_name(const Address& peer, const Address& own) const;
   void say_where_logs_are(const std::optional<std::string>& no_directory);
 
@@ -131,6 +142,8 @@ class Agent : private rendezvous::JobObserver, private SeatListener, private Sig
   Workers workers_;
   TerminalLoan loan_;
   std::unique_ptr<rendezvous::JobHost> host_;  ///< From the first admission on.
+  std::unique_ptr<MpiServer> mpi_;             ///< Null where it is not offered.
+  UnservedMpi unserved_mpi_;
   life::AgentCore core_;
   Supervisor supervisor_;
   History history_;

@@ -44,14 +44,24 @@ std::variant<unique_fd, JoinElsewhere, HostingProblem> bind_or_join(
   if (must_join(spec)) return JoinElsewhere{};
   if (auto problem = unreachable_for_others(spec, addresses)) return std::move(*problem);
   JoinElsewhere elsewhere;
+  unique_fd own;
+  // An agent that hosted at one address beside another program that holds the port at the next one
+  // would not be found, nor find it: "localhost" is often two.
   for (const Address& address : addresses) {
-    if (unique_fd listener = try_listen_tcp(address)) return listener;
-    if (errno == EADDRINUSE) elsewhere.held.push_back(address);
+    if (own && local_address(own.get()).to_string() == address.to_string()) continue;
+    unique_fd listener = try_listen_tcp(address);
+    if (!listener && errno == EADDRINUSE) {
+      elsewhere.held = {address};
+      break;
+    }
+    if (!own) own = std::move(listener);
   }
+  if (own && elsewhere.held.empty()) return own;
+  own.reset();
   if (!must_host(spec)) return elsewhere;
   std::string why;
   try {
-    return listen_tcp(addresses.front());
+    return listen_tcp(elsewhere.held.empty() ? addresses.front() : elsewhere.held.front());
   } catch (const Error& error) {
     why = error.what();
   }

@@ -12,8 +12,8 @@ namespace dlaunch::launcher {
 
 /// The rendezvous is elsewhere.
 struct JoinElsewhere {
-  /// The addresses that are this host's, and whose port somebody has: the rendezvous, or one that
-  /// does not listen and keeps us from hosting. Empty where this node must not host.
+  /// The first address that is this host's, where somebody has its port: the rendezvous, or one
+  /// that does not listen and keeps us from hosting. Empty where this node must not host.
   std::vector<Address> held = {};
 };
 /// It cannot be; `sentence` says why and what to do.

@@ -8,6 +8,7 @@
 #include "launcher/request/option_values.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/exit_code.hpp"
+#include "runtime/base/os/identity.hpp"
 #include "runtime/base/os/random.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/phrases.hpp"
@@ -286,6 +287,7 @@ rendezvous::NodeOffer JobLink::offer(const Address& own) {
   offer.host = task_.machine.hostname;
   offer.id = task_.node_id;
   offer.workers = task_.workers;
+  offer.share = share();
   if (alone_) return offer;
 
   offer.rank_hint = spec.node_rank;
@@ -305,6 +307,21 @@ rendezvous::NodeOffer JobLink::offer(const Address& own) {
     offer.store_addresses.insert(offer.store_addresses.begin(), host_port(spec.local_addr, port));
   }
   return offer;
+}
+
+/// The host's name has to do if /proc does not tell one kernel from another.
+rendezvous::HostShare JobLink::share() {
+  rendezvous::HostShare share;
+  share.kernel = kernel_id();
+  if (share.kernel.empty()) share.kernel = task_.machine.hostname;
+  share.processors = task_.machine.processors;
+  auto& cores = share.processors.cores;
+  if (cores.size() > rendezvous::message::core_ranges_max) cores.clear();
+  if (alone_ || task_.spec.shared_memory == SharedMemory::node) return share;
+  if (memory_door_.name.empty()) memory_door_ = rendezvous::MemoryDoor::open();
+  share.lends_at = memory_door_.name;
+  if (!share.lends_at.empty()) share.memory = memory_id();
+  return share;
 }
 
 /// Under one port at all addresses. Rank 0's agent announces it, so any will do; one that is asked

@@ -4,6 +4,7 @@
 #include "launcher/job/seat.hpp"
 #include "launcher/machine/master_port.hpp"
 #include "launcher/plan/plan.hpp"
+#include "rendezvous/service/node_memory.hpp"
 #include "rendezvous/service/service.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/store/relay/uplink.hpp"
@@ -53,6 +54,8 @@ class JobLink {
   /// The listeners of PyTorch's store, once; none where the program binds it, or where it is
   /// shared.
   std::vector<unique_fd> take_store_listeners() { return std::exchange(store_listeners_, {}); }
+  /// The door at which agents of other nodes of this host borrow memory; once.
+  rendezvous::MemoryDoor take_memory_door() { return std::exchange(memory_door_, {}); }
   /// The server that shares its port with PyTorch's store: the hosted rendezvous of --master-addr.
   store::Server* shared_server();
 
@@ -69,6 +72,7 @@ class JobLink {
   void change_to_host(unique_fd listener);
   void on_service_log(const rendezvous::LogLine& line);
   rendezvous::NodeOffer offer(const Address& own);
+  rendezvous::HostShare share();
   std::vector<std::string> bind_store(const std::vector<std::string>& hosts);
   Assignment assignment(const rendezvous::Admission& admission, const std::string& master) const;
   rendezvous::JobRules rules() const;
@@ -79,6 +83,7 @@ class JobLink {
   const bool alone_;
   std::uint16_t master_port_ = 0;
   std::vector<unique_fd> store_listeners_;
+  rendezvous::MemoryDoor memory_door_;
   std::string note_;
   std::shared_ptr<Probe> probe_;  ///< Probes node rank 0's addresses.
   std::string host_ = "127.0.0.1";

@@ -9,7 +9,7 @@ namespace dlaunch::launcher {
 namespace {
 
 /// Pipes and sockets that a worker costs while it runs, with some to spare.
-constexpr int descriptors_per_worker = 6;
+constexpr int descriptors_per_worker = 7;
 constexpr int descriptors_of_agent = 64;
 
 }  // namespace

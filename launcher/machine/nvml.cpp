@@ -20,12 +20,16 @@ constexpr unsigned uuid_bytes_max = 96;
 /// The library, for as long as it is asked.
 class Nvml {
  public:
+#ifdef DLAUNCH_STATIC
+  explicit Nvml(const std::string&) {}  // A static program cannot load what the driver brings.
+#else
   explicit Nvml(const std::string& library)
       : library_(::dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL)) {
     auto* const init = find<Plain>("nvmlInit_v2");
     shutdown_ = find<Plain>("nvmlShutdown");
     ready_ = init != nullptr && shutdown_ != nullptr && init() == 0;
   }
+#endif
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
   ~Nvml() {

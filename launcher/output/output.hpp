@@ -85,7 +85,7 @@ class Output {
     Source source;
     std::size_t number = 0;  ///< In lines_.
     TracebackLines tracebacks = {};
-    std::optional<Clock::time_point> told = std::nullopt;  ///< Of the last of those.
+    std::optional<Clock::time_point> told = std::nullopt;  ///< When one was told last.
   };
 
   enum class Read { some, nothing, ended };

@@ -35,6 +35,29 @@ constexpr auto worker_variables = std::to_array<std::string_view>({
     "TORCHELASTIC_SIGNALS_TO_HANDLE",
 });
 
+/// What mpiexec, mpirun or srun left: their ranks are not those of our workers.
+constexpr auto mpi_variables = std::to_array<std::string_view>({
+    "PMI_",
+    "PMI2_",
+    "PMIX_",
+    "MPI_LOCALNRANKS",
+    "MPI_LOCALRANKID",
+    "HYDRA_",
+    "JSM_",
+    "HYDI_",
+    "OMPI_APP_CTX_",
+    "OMPI_COMMAND",
+    "OMPI_COMM_WORLD_",
+    "OMPI_FILE_LOCATION",
+    "OMPI_FIRST_RANKS",
+    "OMPI_MCA_ess",
+    "OMPI_MCA_orte_",
+    "OMPI_MCA_pmix",
+    "OMPI_NUM_APP_CTX",
+    "OMPI_UNIVERSE_SIZE",
+    "PRTE_",
+});
+
 std::string_view name_of(std::string_view line) { return line.substr(0, line.find('=')); }
 
 /// The GPU that is this worker's alone with --virtual-local-rank; empty where there is none.
@@ -72,6 +95,11 @@ bool is_worker_variable(std::string_view name) {
   return name.starts_with("DLAUNCH_WORKER_") ||
          std::find(worker_variables.begin(), worker_variables.end(), name) !=
              worker_variables.end();
+}
+
+bool is_mpi_variable(std::string_view name) {
+  return std::ranges::any_of(mpi_variables,
+                             [&](std::string_view begin) { return name.starts_with(begin); });
 }
 
 void append_colour_variables(std::vector<std::string>& own,
@@ -112,10 +140,12 @@ std::vector<std::string> common_environment(const JobSpec& spec, const Machine& 
                                             const Assignment& assignment) {
   std::vector<std::string> result;
   result.reserve(inherited.size() + 2 * worker_variables.size());
+  const bool offers_mpi = assignment.pmi_fd >= 0 || assignment.pmix;
   const bool one_gpu_each = !own_gpu(spec, machine, inherited, 0).empty();
   for (const auto& line : inherited) {
     const auto name = name_of(line);
     if (is_worker_variable(name) || option_of_variable(name) != nullptr) continue;
+    if (offers_mpi && is_mpi_variable(name)) continue;
     if (one_gpu_each && name == "CUDA_VISIBLE_DEVICES") continue;
     result.push_back(line);
   }
@@ -142,6 +172,18 @@ std::vector<std::string> common_environment(const JobSpec& spec, const Machine& 
   set(result, "DLAUNCH_WORKER_AGENT", assignment.control_socket);
   set(result, "DLAUNCH_WORKER_JOB", assignment.job);
   set(result, "DLAUNCH_WORKER_EPOCH", std::to_string(assignment.epoch));
+  if (assignment.pmi_fd >= 0) {
+    set(result, "PMI_FD", assignment.pmi_fd);
+    set(result, "PMI_SIZE", assignment.world_size);
+    set(result, "PMI_SPAWNED", 0);
+    // MPICH from 4.3 on gives up where it is offered both and not told which to take.
+    if (assignment.pmix && !lookup(inherited, "MPIR_CVAR_PMI_VERSION")) {
+      set(result, "MPIR_CVAR_PMI_VERSION", 1);
+    }
+  }
+  // Open MPI 4 takes itself for a process that nobody has started, unless one of the launchers that
+  // it knows has; this is the one that speaks PMIx and nothing else. Open MPI 5 does not look.
+  if (assignment.pmix) set(result, "JSM_JSRUN_PORT", 0);
   // These two are only suggested: who set them knows better.
   if (!lookup(inherited, "TORCH_NCCL_ASYNC_ERROR_HANDLING")) {
     set(result, "TORCH_NCCL_ASYNC_ERROR_HANDLING", 1);
@@ -162,6 +204,7 @@ std::vector<std::string> worker_environment(const JobSpec& spec, const Machine& 
   set(result, "LOCAL_RANK", spec.virtual_local_rank ? 0 : local_rank);
   set(result, "DLAUNCH_WORKER_LOCAL_RANK", local_rank);
   set(result, "ROLE_RANK", rank);
+  if (assignment.pmi_fd >= 0) set(result, "PMI_RANK", rank);
   if (!error_file.empty()) set(result, "TORCHELASTIC_ERROR_FILE", error_file);
   const auto gpu = own_gpu(spec, machine, inherited, local_rank);
   if (!gpu.empty()) set(result, "CUDA_VISIBLE_DEVICES", gpu);

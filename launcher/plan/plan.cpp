@@ -45,11 +45,6 @@ std::string hidden_gpus(std::span<const std::string> environment) {
          " hides all GPUs of this host";
 }
 
-bool runs_under_python(const JobSpec& spec) {
-  if (spec.module || spec.run_path) return true;
-  return !spec.no_python && spec.program.front().ends_with(".py");
-}
-
 StreamPlan plan_stream(bool redirected, bool teed, bool shown, const std::string& directory,
                        std::string_view name) {
   StreamPlan plan;
@@ -180,6 +175,11 @@ std::string run_directory_prefix(const JobSpec& spec, std::span<const std::strin
   const auto temporary = lookup(environment, "TMPDIR");
   const bool known = temporary && !temporary->empty();
   return std::string(known ? *temporary : "/tmp") + "/dlaunch_";
+}
+
+bool runs_under_python(const JobSpec& spec) {
+  if (spec.module || spec.run_path) return true;
+  return !spec.no_python && spec.program.front().ends_with(".py");
 }
 
 std::vector<std::string> worker_command(const JobSpec& spec, const Machine& machine,

@@ -41,6 +41,8 @@ struct Assignment {
   bool agent_store = true;
   int control_fd = 3;          ///< The number under which a worker inherits its control socket.
   std::string control_socket;  ///< "@dlaunch-...": the way back where that fd was closed.
+  int pmi_fd = -1;             ///< The same for its PMI socket; -1: it has none.
+  bool pmix = false;           ///< The workers are offered PMIx.
   /// The logs and error files of all attempts lie below. Empty where none could be made: then all
   /// output goes to the console.
   std::string run_directory;
@@ -125,6 +127,8 @@ struct LaunchPlan {
 LaunchPlan make_plan(const JobSpec& spec, const Machine& machine,
                      std::span<const std::string> environment, const Assignment& assignment);
 
+/// The program is a script or a module that an interpreter of ours runs.
+bool runs_under_python(const JobSpec& spec);
 /// The command that a worker runs: "python3 -u train.py" for "train.py".
 std::vector<std::string> worker_command(const JobSpec& spec, const Machine& machine,
                                         std::span<const std::string> environment);

@@ -85,7 +85,8 @@ DLAUNCH_UNCHECKED int child_main(void* argument) {
   bool ok =
       request.cores == nullptr || ::sched_setaffinity(0, request.cores_bytes, request.cores) == 0;
   for (int fd = 0; fd < 3 && ok; ++fd) ok = place(request.stdio[fd], fd);
-  if (ok && request.control >= 0) ok = place(request.control, request.control_number);
+  ok = ok && place(request.control.ours, request.control.number) &&
+       place(request.pmi.ours, request.pmi.number);
   if (ok) {
     // Not a terminal, or not ours to give: then the program runs in the background, as it would.
     if (request.foreground) ::tcsetpgrp(0, ::getpid());

@@ -17,8 +17,14 @@ struct SpawnRequest {
   char* const* environ = nullptr;  ///< Null-terminated.
   /// These become descriptors 0, 1 and 2; -1 keeps ours.
   int stdio[3] = {-1, -1, -1};
-  int control = -1;              ///< Inherited as number `control_number`; -1: none.
-  int control_number = -1;       ///< Nothing else of ours may use this number.
+  /// A descriptor of ours, and the number under which it is inherited, which nothing else of ours
+  /// may use; -1: none.
+  struct Inherited {
+    int ours = -1;
+    int number = -1;
+  };
+  Inherited control;
+  Inherited pmi;
   bool foreground = false;       ///< The process group gets the terminal that is descriptor 0.
   sigset_t mask{};               ///< The signals the program starts with blocked.
   bool ignore_children = false;  ///< The program starts with SIGCHLD ignored.

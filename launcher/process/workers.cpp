@@ -26,7 +26,7 @@ namespace {
 constexpr mode_t directory_mode = 0755;
 constexpr mode_t log_mode = 0644;
 /// Numbers below are left to the program's own descriptors, which shells number from 3.
-constexpr int control_number_min = 3;
+constexpr int inherited_number_min = 3;
 
 StartProblem system_problem(const std::string& what) {
   return {exit_code::internal, what + ": " + errno_text(errno)};
@@ -169,13 +169,18 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
 Workers::Workers(Setting setting)
     : setting_(setting), null_(::open(_PATH_DEVNULL, O_RDWR | O_CLOEXEC)) {
   if (!null_) throw Error(Errc::internal, "cannot open /dev/null: " + errno_text(errno));
-  control_number_.reset(::fcntl(null_.get(), F_DUPFD_CLOEXEC, control_number_min));
-  if (!control_number_) throw Error(Errc::internal, "out of descriptors: " + errno_text(errno));
+  const auto reserve = [this](unique_fd& number) {
+    number.reset(::fcntl(null_.get(), F_DUPFD_CLOEXEC, inherited_number_min));
+    if (!number) throw Error(Errc::internal, "out of descriptors: " + errno_text(errno));
+  };
+  reserve(control_number_);
+  if (setting_.serves_pmi) reserve(pmi_number_);
 }
 
 std::optional<StartProblem> Workers::start(const LaunchPlan& plan) {
   pids_.assign(plan.workers.size(), 0);
   controls_.clear();
+  pmi_sockets_.clear();
   nothing_left_ = false;
   const auto search_path = lookup(plan.common_environment, "PATH").value_or(_PATH_DEFPATH);
   auto found = find_program(plan.argv.front(), std::string(search_path));
@@ -229,6 +234,8 @@ std::optional<StartProblem> Workers::start_one(const LaunchPlan& plan, const Wor
   if (auto problem = connect_stdio(plan, worker, pipes)) return problem;
   if (setting_.output) setting_.output->add(std::exchange(sources_, {}));
   auto [ours, theirs] = socket_pair();
+  std::pair<unique_fd, unique_fd> pmi;
+  if (pmi_number_) pmi = socket_pair();
   SpawnRequest request;
   request.path = program_.c_str();
   request.argv = argv.data();
@@ -236,8 +243,8 @@ std::optional<StartProblem> Workers::start_one(const LaunchPlan& plan, const Wor
   request.stdio[0] = worker.stdio.input ? -1 : null_.get();
   request.stdio[1] = pipes.out.get();
   request.stdio[2] = pipes.err ? pipes.err.get() : pipes.out.get();
-  request.control = theirs.get();
-  request.control_number = control_number_.get();
+  request.control = {theirs.get(), control_number_.get()};
+  request.pmi = {pmi.second.get(), pmi_number_.get()};
   // With several workers none keeps the terminal: its keys are for all of them, through the front.
   request.foreground = setting_.give_terminal && worker.stdio.inherit && worker.stdio.input;
   request.mask = setting_.mask;
@@ -260,6 +267,7 @@ std::optional<StartProblem> Workers::start_one(const LaunchPlan& plan, const Wor
   if (result.error != 0) return exec_problem(plan.argv.front(), program_, result.error);
   pids_[static_cast<std::size_t>(worker.local_rank)] = result.pid;
   controls_.push_back(std::move(ours));
+  if (pmi_number_) pmi_sockets_.push_back(std::move(pmi.first));
   return std::nullopt;
 }
 

@@ -31,18 +31,23 @@ class Workers {
     bool ignore_children = false;  ///< The workers begin with SIGCHLD ignored.
     rlimit descriptors{};          ///< For the workers.
     bool give_terminal = false;    ///< To a worker that inherits our streams.
+    bool serves_pmi = false;       ///< Every worker inherits a socket for PMI.
     Output* output = nullptr;      ///< Takes the streams that are not inherited.
   };
   explicit Workers(Setting setting);
 
   /// The number under which every worker inherits its control socket.
   int control_number() const { return control_number_.get(); }
+  /// The same of its socket for PMI; -1: it has none.
+  int pmi_number() const { return pmi_number_.get(); }
 
   /// Makes directories, log files and pipes, and starts all workers of the plan. On a problem
   /// those that were started run on; they are in `pids`.
   std::optional<StartProblem> start(const LaunchPlan& plan);
   /// Our ends of the control sockets, by local rank, once.
   std::vector<unique_fd> take_controls() { return std::move(controls_); }
+  /// The same of the sockets for PMI.
+  std::vector<unique_fd> take_pmi_sockets() { return std::move(pmi_sockets_); }
   /// By local rank; 0 for one that was not started or has ended.
   const std::vector<pid_t>& pids() const { return pids_; }
 
@@ -83,10 +88,12 @@ class Workers {
   Setting setting_;
   unique_fd null_;
   unique_fd control_number_;  ///< Held so that nothing else gets the number.
+  unique_fd pmi_number_;      ///< The same.
   std::string program_;       ///< Path of the attempt's program.
   std::vector<pid_t> pids_;
   std::vector<unique_fd> controls_;
-  std::vector<Output::Source> sources_;  ///< Of the worker that is about to be started.
+  std::vector<unique_fd> pmi_sockets_;
+  std::vector<Output::Source> sources_;  ///< Pipes of the worker that is started next.
   std::shared_ptr<Output::SharedLog> filtered_out_, filtered_err_;  ///< While workers are started.
   bool nothing_left_ = true;
 };

@@ -36,6 +36,20 @@ enum class TorchStore {
   rank0,  ///< PyTorch in rank 0, which alone finds the port free.
 };
 
+/// --shared-memory: the ranks that have memory in common.
+enum class SharedMemory {
+  host,  ///< Those of all nodes of a host that can hand it to each other.
+  node,  ///< Those of each node.
+};
+
+/// --mpi: how the ranks of an MPI program learn of each other.
+enum class MpiAsked {
+  automatic,  ///< As the program's file tells.
+  pmi,        ///< By PMI: MPICH, MVAPICH, Intel MPI.
+  pmix,       ///< By PMIx: Open MPI.
+  none,
+};
+
 /// Which of a worker's streams: --redirects and --tee.
 struct Streams {
   bool out = false;
@@ -107,6 +121,7 @@ struct JobSpec {
   bool virtual_local_rank = false;
   std::optional<int> stdin_rank;  ///< Reads our stdin; unset: none does.
   NumaBinding numa_binding = NumaBinding::none;
+  MpiAsked mpi = MpiAsked::automatic;
 
   // The job, and where its ranks meet.
   std::optional<std::string> job_id;  ///< --rdzv-id; unset: the launcher makes a unique one.
@@ -117,6 +132,7 @@ struct JobSpec {
   std::uint16_t master_port = 0;      ///< 0: any free one.
   bool master_port_insisted = false;  ///< Asked for by name: when it is busy, that is an error.
   TorchStore torch_store = TorchStore::agent;
+  SharedMemory shared_memory = SharedMemory::host;
   RendezvousRole rdzv_role = RendezvousRole::automatic;
   RendezvousTimes rdzv_times;
   std::string secret_file;        ///< --secret-file.

@@ -23,11 +23,22 @@ constexpr auto torch_stores = std::to_array<take::Named<TorchStore>>({
     {"rank0", TorchStore::rank0},
 });
 
+constexpr auto shared_memories = std::to_array<take::Named<SharedMemory>>({
+    {"host", SharedMemory::host},
+    {"node", SharedMemory::node},
+});
+
 constexpr auto bindings = std::to_array<take::Named<NumaBinding>>({
     {"node", NumaBinding::node},
     {"socket", NumaBinding::socket},
     {"exclusive", NumaBinding::exclusive},
     {"core-complex", NumaBinding::core_complex},
+});
+constexpr auto mpis = std::to_array<take::Named<MpiAsked>>({
+    {"auto", MpiAsked::automatic},
+    {"pmi", MpiAsked::pmi},
+    {"pmix", MpiAsked::pmix},
+    {"none", MpiAsked::none},
 });
 constexpr auto roles = std::to_array<take::Named<RendezvousRole>>({
     {"auto", RendezvousRole::automatic},
@@ -142,12 +153,19 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
   {{"stdin", 0, "RANK|none", "0", workers, ours,
     "The rank that reads our standard input, from a terminal, too; the others have none."},
    stdin_rank},
-  {{"numa-binding", 0, "MODE", "", workers, also_torchrun,
+  {{"numa-binding", 0, "node|socket|exclusive|core-complex", "", workers, also_torchrun,
     "Bind each worker to the cores of a NUMA node, of a socket, to a part of a node of its "
-    "own, or to cores that share a cache: node, socket, exclusive or core-complex; beside its "
-    "GPU where each has one."}, take::choice<&Draft::numa_binding, bindings>},
-  {{"start-method", 0, "METHOD", "spawn", workers, also_torchrun,
-    "spawn, fork or forkserver.",
+    "own, or to cores that share a cache; beside its GPU where each has one."},
+   take::choice<&Draft::numa_binding, bindings>},
+  {{"shared-memory", 0, "host|node", "host", workers, ours,
+    "The ranks that have memory in common: those of all nodes of a host, where they run as one "
+    "user in the same namespaces, or of each node."},
+   take::choice<&Draft::shared_memory, shared_memories>},
+  {{"mpi", 0, "auto|pmi|pmix|none", "auto", workers, ours,
+    "How the ranks of an MPI program learn of each other: by PMI (MPICH, MVAPICH, Intel MPI) or "
+    "PMIx (Open MPI); auto: as the program's file tells."}, take::choice<&Draft::mpi, mpis>},
+  {{"start-method", 0, "spawn|fork|forkserver", "spawn", workers, also_torchrun,
+    "How torchrun starts its workers.",
     "workers are programs of their own, never forks of the launcher"}, start_method},
 
   {{"nnodes", 0, "N|MIN:MAX", "1:1", meeting, also_torchrun,
@@ -159,17 +177,18 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
     "This node's name, unique in the job; default: the host's, with what makes it unique."},
    take::text<&Draft::node_id>},
   {{"rdzv-endpoint", 0, "HOST:PORT", "", meeting, also_torchrun,
-    "Where nodes meet, port " DLAUNCH_MEETING_PORT " by default: at a dlaunchd, else at the node "
+    "The nodes' meeting place, port " DLAUNCH_MEETING_PORT " by default: a dlaunchd, else the node "
     "that has this address."}, take::any_text<&Draft::rdzv_endpoint>},
   {{"rdzv-id", 0, "ID", "", meeting, also_torchrun,
     "The job's id; needed with a dlaunchd, else made up."}, job_id},
-  {{"rdzv-role", 0, "ROLE", "auto", meeting, ours,
-    "host, join or auto: who hosts the rendezvous; auto: who can bind its address."},
+  {{"rdzv-role", 0, "auto|host|join", "auto", meeting, ours,
+    "Whether this node hosts the rendezvous or joins it; auto: it hosts if it can bind the "
+    "address."},
    take::choice<&Draft::rdzv_role, roles>},
   {{"rdzv-conf", 0, "K=V,...", rendezvous_times, meeting, also_torchrun,
     "How nodes wait for each other; times in seconds."}, rdzv_conf},
-  {{"rdzv-backend", 0, "NAME", "static", meeting, also_torchrun,
-    "static, c10d or dlaunch: all mean dlaunch's own."}, rdzv_backend},
+  {{"rdzv-backend", 0, "static|c10d|dlaunch", "static", meeting, also_torchrun,
+    "All mean dlaunch's own."}, rdzv_backend},
   {{"secret-file", 0, "FILE", "", meeting, ours,
     "The job's secret, or the master key it is derived from; for its owner's eyes only. All "
     "nodes and the dlaunchd must have it."}, take::text<&Draft::secret_file>},
@@ -188,13 +207,13 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
     "One node, any free port; other rendezvous options are ignored."},
    take::flag<&Draft::standalone>},
   {{"master-addr", 0, "HOST", "127.0.0.1", meeting, also_torchrun,
-    "Where node rank 0 is, which then hosts the rendezvous; on one node always 127.0.0.1."},
+    "Address of node rank 0, which then hosts the rendezvous; on one node always 127.0.0.1."},
    host<&Draft::master_addr>},
   {{"master-port", 0, "PORT", "29500", meeting, also_torchrun,
     "Port of the workers' store; 0 takes any. If the default is busy, another one is taken; "
     "if a given one is busy, that is an error."}, take::number<&Draft::master_port, 0, 65535>},
   {{"torch-store", 0, "agent|rank0", "agent", meeting, ours,
-    "Who serves PyTorch's store: dlaunch, or PyTorch in rank 0, which finds the port free."},
+    "The server of PyTorch's store: dlaunch, or PyTorch in rank 0, which finds the port free."},
    take::choice<&Draft::torch_store, torch_stores>},
 
   {{"max-restarts", 0, "N", "0", failure, also_torchrun,
@@ -239,7 +258,7 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
   {{"result", 0, "FILE", "", output, ours,
     "Write the whole story of the job as JSON."}, take::text<&Draft::result_file>},
   {{"flight-file", 0, "FILE", "", output, ours,
-    "Where to write every rank's last calls when an attempt fails, and only then; with "
+    "Write every rank's last calls to FILE when an attempt fails, and only then; with "
     "--log-dir also without this, to attempt_<n>/flight.json. For a job that runs: dlaunch "
     "status --flight."}, take::text<&Draft::flight_file>},
   {{"duplicate-stdout-filters", 0, "WORD,WORD...", "", output, also_torchrun,

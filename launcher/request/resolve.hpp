@@ -14,7 +14,7 @@ struct Start {
   /// These stay ignored, for the launcher and for the workers, even if --signals-to-handle names
   /// them: nohup would be of no use otherwise.
   std::vector<int> ignored_signals;
-  std::string bench_program = "dlaunch-bench";  ///< Where the program behind `dlaunch bench` is.
+  std::string bench_program = "dlaunch-bench";  ///< Path of the program behind `dlaunch bench`.
 };
 
 /// What the job is to be: values are read, and checked against each other. Pure.

@@ -28,7 +28,7 @@ std::string address_of(std::string_view contact) {
 /// Open MPI's contact of mpirun, up to version 4.
 constexpr std::string_view hnp_uri = "OMPI_MCA_orte_hnp_uri";
 
-/// Where mpirun itself runs, as far as its processes are told.
+/// The host on which mpirun itself runs, as far as its processes are told.
 struct Mpirun {
   Told host;             ///< Its address or its host's name; empty: unknown.
   bool is_here = false;  ///< On this process' node.

@@ -129,10 +129,10 @@ void Watch::stop() {
 NodeSnapshot Watch::sight(std::size_t calls) const {
   NodeSnapshot node = attempt_.known;
   Segment* const segment = find_segment_();
-  for (std::size_t i = 0; i < node.ranks.size(); ++i) {
-    auto& rank = node.ranks[i];
-    if (segment != nullptr && static_cast<int>(i) < segment->size()) {
-      rank.ring = &segment->flight(static_cast<int>(i));
+  for (auto& rank : node.ranks) {
+    const int place = segment != nullptr ? segment->local_of(rank.rank) : -1;
+    if (place >= 0) {
+      rank.ring = &segment->flight(place);
       rank.log = read_flight(*rank.ring, calls);
     }
     if (rank.state == RankSight::State::ended) continue;

@@ -104,15 +104,15 @@ constexpr OptionTraits addresses{.file = true, .adds_up = true};
 // clang-format off
 constexpr auto rows = std::to_array<OptionRow<Config>>({
   {{"listen", 0, "HOST:PORT", "127.0.0.1:" DLAUNCH_MEETING_PORT, keys, addresses,
-    "Where agents come in; on the command line it may be repeated. Sockets from the service manager "
-    "take its place. Beyond loopback a secret is needed."}, listen},
+    "Address at which agents come in; on the command line it may be repeated. Sockets from the "
+    "service manager take its place. Beyond loopback a secret is needed."}, listen},
   {{"http", 0, "HOST:PORT|off", "127.0.0.1:29401", keys, at_start,
-    "Where the status is served: loopback only."}, http},
+    "Address at which the status is served: loopback only."}, http},
   {{"secret-file", 0, "FILE", "", keys, at_start,
     "The secret that agents must know. Empty: dlaunchd.secret among the service manager's "
     "credentials, where it is there."}, take::any_text<&Config::secret_file>},
   {{"state", 0, "memory", "memory", keys, at_start,
-    "Where jobs are kept over a restart; this build keeps them in memory."}, state},
+    "The place that keeps jobs over a restart; this build keeps them in memory."}, state},
   {{"jobs-max", 0, "N", "1024", keys, live, "Unfinished jobs at once."},
    [](Config& c, std::string_view v) {
      return take::store(read_integer(v, 1, jobs_limit), c.rules.jobs_max); }},

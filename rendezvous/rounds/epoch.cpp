@@ -1,5 +1,6 @@
 #include "rendezvous/rounds/epoch.hpp"
 
+#include "rendezvous/rounds/housemates.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/exit_code.hpp"
 
@@ -16,11 +17,15 @@ Epoch::Epoch(const std::vector<const Node*>& nodes, Admission common)
   common.store_addresses = nodes.front()->offer.store_addresses;
   std::vector<Admission::Entry> roster;
   roster.reserve(nodes.size());
-  for (const Node* node : nodes) {
+  auto housemates = find_housemates(nodes);
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const Node* node = nodes[i];
     const NodeOffer& offer = node->offer;
     roster.push_back(
         {offer.id, offer.host, common.first_rank, offer.workers, offer.store_addresses});
     common.local_size = offer.workers;
+    common.crowded = housemates[i].crowded;
+    common.memory = std::move(housemates[i].memory);
     seat(*node, common);
     ++common.node_rank;
     common.first_rank += offer.workers;

@@ -123,7 +123,7 @@ class Epoch : public Phase {
 
   // ---- What is known of its ranks ----
   std::optional<Verdict> find_cause() const;
-  /// Where ranks made calls with a root that do not agree.
+  /// The sentence on calls with a root that do not agree: CallLedger::disagreement().
   std::optional<std::string> disagreement() const { return ledger_.disagreement(); }
   /// Ranks fail that blame others, of whom nothing bad is known.
   bool is_open(const Verdict& verdict) const;

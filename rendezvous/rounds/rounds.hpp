@@ -4,6 +4,7 @@
 #include "runtime/base/liveness.hpp"
 #include "runtime/base/verdict.hpp"
 #include "runtime/segment/call_ledger.hpp"
+#include "runtime/segment/processors.hpp"
 
 #include <dlaunch/error.hpp>
 
@@ -50,6 +51,18 @@ struct Launch {
   bool operator==(const Launch&) const = default;
 };
 
+/// What a node has in common with others of its host. The names are compared, and not read; an
+/// empty one is like no other.
+struct HostShare {
+  std::string kernel;     ///< Nodes of one kernel compete for its processors.
+  Processors processors;  ///< What the node's ranks may use of them.
+  std::string memory;     ///< Nodes with the same one can map the same memory.
+  /// The abstract name at which its agent lends memory; empty: it does not.
+  std::string lends_at;
+
+  bool operator==(const HostShare&) const = default;
+};
+
 /// A node as it introduces itself.
 struct NodeOffer {
   std::string id;    ///< --node-id; unique in the job.
@@ -59,6 +72,7 @@ struct NodeOffer {
   /// "host:port" of the socket it has bound for PyTorch's store, best first.
   std::vector<std::string> store_addresses;
   Launch launch = {};
+  HostShare share = {};
 
   bool operator==(const NodeOffer&) const = default;
 };
@@ -155,6 +169,22 @@ using Event = std::variant<Join, Leave, Disconnected, Heartbeat, WorkerFailed, W
 
 // ---- Effects ----
 
+/// Memory that several nodes of a host have in common.
+struct CommonMemory {
+  struct Part {
+    int first_rank = 0;
+    int workers = 1;
+    bool operator==(const Part&) const = default;
+  };
+  /// The nodes, by rank; the agent of the first one makes it. Empty: each has its own.
+  std::vector<Part> parts = {};
+  std::string lender = {};  ///< Where that agent lends it; empty for that agent itself.
+
+  bool operator==(const CommonMemory&) const = default;
+};
+/// More nodes of a host have no memory in common.
+constexpr std::size_t memory_parts_max = 256;
+
 /// A node's place in a closed round. Nothing here grows with the number of nodes, save `roster`.
 struct Admission : Holding {
   int local_size = 1;
@@ -172,6 +202,9 @@ struct Admission : Holding {
   std::vector<Entry> roster;
   /// Why there is an epoch after the first: "node b joins", "node b is lost: ...".
   std::string again_for;
+  /// The epoch's ranks on this host are more than the processors that they may use.
+  bool crowded = false;
+  CommonMemory memory = {};
 
   bool operator==(const Admission&) const = default;
 };

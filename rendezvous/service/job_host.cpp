@@ -24,19 +24,23 @@ std::string random_name() { return "@dlaunch-" + random_hex(24); }
 }  // namespace
 
 JobHost::JobHost(boost::asio::io_context& io, JobIdentity identity, JobObserver& observer,
-                 store::Uplink* upstream)
+                 store::Uplink* upstream, MemoryDoor door)
     : io_(io),
       identity_(std::move(identity)),
       observer_(observer),
       socket_name_(random_name()),
-      listener_(listen_unix(socket_name_)) {
+      listener_(listen_unix(socket_name_)),
+      memory_(io_, std::move(door),
+              [this](const auto& why, bool is_common) { warn_of_memory(why, is_common); }) {
   if (upstream != nullptr) relay_.emplace(io_, *upstream);
+  plan_memory();
   begin_serving();
 }
 
 JobHost::~JobHost() { stop(); }
 
 void JobHost::stop() {
+  memory_.stop();
   native_->stop();
   if (c10d_) c10d_->stop();
 }
@@ -108,9 +112,9 @@ void JobHost::begin_attempt(JobIdentity identity) {
   by_rank_.clear();
   by_connection_.clear();
   losses_.clear();
-  segment_.reset();
-  segment_was_tried_ = has_warned_ = false;
+  has_warned_ = false;
   refused_clients_ = 0;
+  plan_memory();
   begin_serving();
   if (c10d_) c10d_->renew_c10d();
   if (shared_c10d_) shared_c10d_->renew_c10d();
@@ -137,6 +141,10 @@ void JobHost::publish_loss(int rank, const std::string& host, const Departure& h
   }
 }
 
+void JobHost::lose_store(const std::string& why) {
+  if (relay_) relay_->lose_store("the job's store is gone: " + why);
+}
+
 void JobHost::tell_doing(int rank, const wire::Doing& doing) {
   const auto member = by_rank_.find(rank);
   if (member != by_rank_.end()) tell(member->second.connection, doing);
@@ -156,12 +164,19 @@ std::variant<wire::Welcome, store::Host::Refusal> JobHost::admit(store::Connecti
     // After the welcome, which is sent when we return.
     boost::asio::post(io_, [this, rank, who, alive = std::weak_ptr(alive_)] {
       if (alive.expired() || !by_connection_.contains(who)) return;
-      grant(who);
-      for (const auto& loss : losses_) tell(who, loss);
-      observer_.on_joined(rank);
+      if (identity_.world_size < 2) return welcome(who, rank);
+      memory_.when_known([this, rank, who] { welcome(who, rank); });
     });
   }
   return wire::Welcome{.job = identity_.job, .epoch = identity_.epoch, .memory = 0};
+}
+
+/// A member that is still there is given what it needs.
+void JobHost::welcome(store::ConnectionId who, int rank) {
+  if (!by_connection_.contains(who)) return;
+  grant(who);
+  for (const auto& loss : losses_) tell(who, loss);
+  observer_.on_joined(rank);
 }
 
 /// Why this one may not come in.
@@ -214,7 +229,7 @@ void JobHost::grant(store::ConnectionId to) {
       // Out of descriptors here, maybe not there: without ours, the worker binds one of its own.
     }
   }
-  if (Segment* const shared = segment()) {
+  if (Segment* const shared = memory_.segment()) {
     unique_fd copy(::fcntl(shared->fd(), F_DUPFD_CLOEXEC, 0));
     message.segment = copy.get() >= 0;
     if (copy) fds.push_back(std::move(copy));
@@ -223,23 +238,28 @@ void JobHost::grant(store::ConnectionId to) {
   wipe(message.data_key);
 }
 
-Segment* JobHost::segment() {
-  if (identity_.world_size < 2 || std::exchange(segment_was_tried_, true)) return segment_.get();
-  SegmentPlan plan{
-      .job = text_hash(identity_.job),
-      .epoch = identity_.epoch,
-      .world_ranks = std::vector<std::int32_t>(static_cast<std::size_t>(identity_.local_size)),
-      .oversubscribed = identity_.oversubscribed};
-  std::iota(plan.world_ranks.begin(), plan.world_ranks.end(), identity_.first_rank);
-  try {
-    segment_ = Segment::create(plan);
-  } catch (const Error& error) {
-    const bool alone = identity_.local_size == 1;
-    warn(std::string(error.what()) +
-         (alone ? "; dlaunch will not see what the rank on " + identity_.host + " does"
-                : "; the ranks on " + identity_.host + " go on without it, over TCP"));
+void JobHost::plan_memory() {
+  MemoryPlan plan;
+  plan.incarnation = identity_.incarnation;
+  plan.own.job = text_hash(identity_.job);
+  plan.own.epoch = identity_.epoch;
+  plan.own.oversubscribed = identity_.crowded;
+  plan.own.world_ranks.resize(static_cast<std::size_t>(identity_.local_size));
+  std::iota(plan.own.world_ranks.begin(), plan.own.world_ranks.end(), identity_.first_rank);
+  plan.common = identity_.memory;
+  plan.key = identity_.data_key;
+  memory_.begin(std::move(plan));
+}
+
+void JobHost::warn_of_memory(const std::string& why, bool is_common) {
+  const std::string ranks = "the ranks on " + identity_.host;
+  if (is_common) {
+    warn(why + "; " + ranks + " reach those of the host's other nodes over TCP");
+  } else if (identity_.local_size == 1) {
+    warn(why + "; dlaunch will not see what the rank on " + identity_.host + " does");
+  } else {
+    warn(why + "; " + ranks + " go on without it, over TCP");
   }
-  return segment_.get();
 }
 
 /// If one rank lacks something, its neighbours often do, too: the first sentence of an attempt will

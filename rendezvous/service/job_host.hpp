@@ -1,5 +1,6 @@
 #pragma once
 
+#include "rendezvous/service/node_memory.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/os/unique_fd.hpp"
@@ -43,6 +44,7 @@ class JobObserver {
 /// The job as its members must know it.
 struct JobIdentity {
   std::string job;
+  std::uint64_t incarnation = 0;
   std::uint64_t epoch = 1;
   int first_rank = 0;  ///< The ranks that live here are first_rank..first_rank+local_size-1.
   int local_size = 1;
@@ -52,7 +54,8 @@ struct JobIdentity {
   std::chrono::milliseconds failure_grace = failure_grace_standard;
   /// derive_data_key of the job's key and the epoch, where the job has a secret.
   std::optional<Key> data_key = std::nullopt;
-  bool oversubscribed = false;  ///< More ranks live here than there are processors for them.
+  bool crowded = false;      ///< The ranks of this host are more than its processors.
+  CommonMemory memory = {};  ///< That which the ranks share with those of other nodes of the host.
 };
 
 /// All that an agent hosts for its job: the native store, fresh for each attempt; PyTorch's store,
@@ -61,9 +64,10 @@ struct JobIdentity {
 class JobHost : private store::Host {
  public:
   /// Throws Error where the system denies a socket.
-  /// With `upstream` the members' requests to the store go there; without, it is here.
+  /// With `upstream` the members' requests to the store go there; without, it is here. At `door`
+  /// the agents of other nodes of this host borrow memory.
   JobHost(boost::asio::io_context& io, JobIdentity identity, JobObserver& observer,
-          store::Uplink* upstream = nullptr);
+          store::Uplink* upstream = nullptr, MemoryDoor door = {});
   ~JobHost() override;
 
   /// "@dlaunch-...": where a worker of the same user finds us when its control socket was closed
@@ -84,11 +88,13 @@ class JobHost : private store::Host {
   /// Tells all members, those who come later too, that a rank is gone; barriers and all_gathers of
   /// the whole world that lack it fail.
   void publish_loss(int rank, const std::string& host, const Departure& how);
+  /// The store that is elsewhere will not come back: workers that ask it hear so at once.
+  void lose_store(const std::string& why);
   /// Tells a member that has asked what other nodes' ranks do, as far as it is known.
   void tell_doing(int rank, const wire::Doing& doing);
   /// The memory that the members of this attempt share; null if nobody has come yet, or there is
   /// none.
-  Segment* shared_memory() const { return segment_.get(); }
+  Segment* shared_memory() const { return memory_.segment(); }
   bool is_connected(int rank) const { return by_rank_.contains(rank); }
   void stop();
 
@@ -107,11 +113,10 @@ class JobHost : private store::Host {
 
   std::unique_ptr<store::Server> make_server();
   std::optional<Refusal> objection(store::ConnectionId who, const wire::Hello& hello) const;
+  void plan_memory();
+  void warn_of_memory(const std::string& why, bool is_common);
+  void welcome(store::ConnectionId who, int rank);
   void grant(store::ConnectionId to);
-  /// The memory that the members share, and where they record their calls; made when the first one
-  /// comes, since programs that do not link us need none. Null in a world of one, and where it
-  /// cannot be had, which is said once an attempt.
-  Segment* segment();
   void warn(const std::string& sentence);
   void hear_refused_clients(store::Server& server);
   void tell(store::ConnectionId to, const auto& message, std::vector<unique_fd> fds = {});
@@ -131,8 +136,7 @@ class JobHost : private store::Host {
   std::map<int, Member> by_rank_;
   std::map<store::ConnectionId, int> by_connection_;
   std::vector<wire::PeerLost> losses_;
-  std::shared_ptr<Segment> segment_;
-  bool segment_was_tried_ = false;
+  NodeMemory memory_;
   bool has_warned_ = false;
   int refused_clients_ = 0;                                ///< The number in this attempt.
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);  ///< Posted work checks that we live.

@@ -3,6 +3,7 @@
 #include "runtime/store/protocol/wire_codec.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 #include <utility>
 
@@ -20,6 +21,40 @@ void addresses(auto& io, auto& list) {
       list, text_bytes_min, [&](auto& address) { io.text(address); }, addresses_max);
 }
 
+/// A quota travels in thousandths of a processor; 0: none.
+void quota(auto& io, auto& of) {
+  constexpr double per_processor = 1000;  // Thousandths.
+  constexpr std::int64_t thousandths_max = std::int64_t{1} << 32;
+  std::int64_t number = 0;
+  if (of) number = std::min<std::int64_t>(thousandths_max, std::llround(*of * per_processor));
+  io.count(number, thousandths_max);
+  if constexpr (!std::is_const_v<std::remove_reference_t<decltype(of)>>) {
+    of.reset();
+    if (number > 0) of = static_cast<double>(number) / per_processor;
+  }
+}
+
+void fields(auto& io, is<Processors> auto& m) {
+  io.integer(m.allowed);
+  io.repeat(
+      m.cores, 2 * sizeof(std::int32_t),
+      [&](auto& range) { integers(io, range.first, range.count); }, core_ranges_max);
+  quota(io, m.quota);
+  io.text(m.quota_of);
+}
+void fields(auto& io, is<HostShare> auto& m) {
+  io.text(m.kernel);
+  fields(io, m.processors);
+  io.text(m.memory);
+  io.text(m.lends_at);
+}
+void fields(auto& io, is<CommonMemory> auto& m) {
+  io.repeat(
+      m.parts, 2 * sizeof(std::int32_t),
+      [&](auto& part) { integers(io, part.first_rank, part.workers); }, memory_parts_max);
+  io.text(m.lender);
+}
+
 void fields(auto& io, is<Launch> auto& m) { integers(io, m.line, m.start); }
 void fields(auto& io, is<NodeOffer> auto& m) {
   io.text(m.id);
@@ -28,6 +63,7 @@ void fields(auto& io, is<NodeOffer> auto& m) {
   io.number(m.rank_hint);
   addresses(io, m.store_addresses);
   fields(io, m.launch);
+  fields(io, m.share);
 }
 void fields(auto& io, is<JobRules> auto& m) {
   integers(io, m.nodes_min, m.nodes_max, m.max_restarts);
@@ -55,6 +91,8 @@ void fields(auto& io, is<Admission> auto& m) {
   io.repeat(
       m.roster, entry_bytes_min, [&](auto& entry) { fields(io, entry); }, roster_max);
   io.text(m.again_for);
+  io.flag(m.crowded);
+  fields(io, m.memory);
 }
 
 void fields(auto& io, is<Join> auto& m) {

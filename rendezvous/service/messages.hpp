@@ -12,6 +12,8 @@ namespace dlaunch::rendezvous::message {
 /// Addresses of one node. Texts have wire::text_bytes_max, frames wire::frame_bytes_max.
 constexpr std::size_t addresses_max = 64;
 constexpr std::size_t roster_max = 65'536;
+/// Runs of cores in one affinity mask.
+constexpr std::size_t core_ranges_max = 4096;
 /// What one node tells of its calls in one message.
 constexpr std::size_t communicators_max = 64, calls_max = 64;
 
@@ -21,7 +23,7 @@ struct Join {
   NodeOffer offer;
   JobRules rules;
   std::optional<Holding> holding;
-  std::string version;  ///< Of the program, for messages.
+  std::string version;  ///< Version of the program, for messages.
 };
 /// Agent: goes on purpose.
 struct Leave : rendezvous::Leave {
@@ -71,7 +73,7 @@ struct Ask {
   static constexpr wire::Type type{109};
   static constexpr std::int32_t all_nodes = -1;
   std::uint64_t epoch = 0;
-  std::uint64_t number = 0;       ///< Of its own.
+  std::uint64_t number = 0;       ///< The agent's own.
   std::int32_t node = all_nodes;  ///< The rank of the one that is asked.
   Clock::duration patience{};
   Bytes question;
@@ -131,7 +133,7 @@ struct Finished : Finish {
 
 /// Ranges of ranks that one node tells to have left, and lines of one rank's stderr.
 constexpr std::size_t ranges_max = 4096, lines_max = 20;
-/// Of one line.
+/// Bytes of one such line.
 constexpr std::size_t line_bytes_max = 512;
 
 WorkerFailed told(const rendezvous::WorkerFailed& how, Clock::time_point now);

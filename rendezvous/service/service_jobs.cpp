@@ -27,7 +27,7 @@ void Service::State::step(Job& job, const Event& event, Clock::time_point now) {
   }
   if (job.epoch != before) {
     // Those that were lost on the way here do not come back.
-    boost::unordered::erase_if(job.members, [&](const auto& entry) {
+    erase_if(job.members, [&](const auto& entry) {
       return entry.second.connection == 0 && entry.second.epoch != job.epoch;
     });
   }

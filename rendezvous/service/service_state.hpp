@@ -3,6 +3,7 @@
 #include "rendezvous/service/messages.hpp"
 #include "rendezvous/service/questions.hpp"
 #include "rendezvous/service/service.hpp"
+#include "runtime/base/flat_map.hpp"
 
 #include <cstdint>
 #include <deque>
@@ -18,7 +19,6 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/unordered/unordered_flat_map.hpp>
 
 /// The inside of Service, for the files that implement it and nobody else: service.cpp hears
 /// connections and turns what they say into events, service_jobs.cpp carries out the effects and
@@ -39,7 +39,7 @@ struct Job {
   std::string name;
   std::uint64_t incarnation = 0;
   Rounds rounds;
-  boost::unordered_flat_map<Session, Member> members;
+  FlatMap<Session, Member> members;
   std::uint64_t epoch = 0;  ///< That of `space`; 0: none yet.
   int world_size = 0;
   int attempt = 0;
@@ -156,8 +156,8 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   Clock::time_point armed = Clock::time_point::max();  ///< When the timer goes off.
 
   std::map<std::string, Job, std::less<>> jobs;  ///< Ordered, so that they stay where they are.
-  boost::unordered_flat_map<store::ConnectionId, Caller> callers;
-  boost::unordered_flat_map<Session, store::ConnectionId> connected;
+  FlatMap<store::ConnectionId, Caller> callers;
+  FlatMap<Session, store::ConnectionId> connected;
   std::size_t agents = 0;             ///< Callers that have joined.
   store::ConnectionId own_agent = 0;  ///< The agent in whose process this is; 0: none.
   std::set<std::pair<Clock::time_point, Job*>> deadlines;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
 
 namespace dlaunch {
 
@@ -13,6 +14,7 @@ struct SeenDoing {
   std::uint64_t sequence = 0;
   std::uint8_t op = 0;
 
+  static auto fields(auto& m) { return std::tie(m.text, m.communicator, m.sequence, m.op); }
   bool operator==(const SeenDoing&) const = default;
 };
 

@@ -11,7 +11,7 @@ namespace dlaunch {
 /// this kind stands anywhere else. docs/operations.md lists them, liveness_test how they must lie
 /// to each other. Sums of times without an end have none.
 struct Liveness {
-  Clock::duration lease = std::chrono::seconds(5);  ///< Of a node: silent for so long, it is lost.
+  Clock::duration lease = std::chrono::seconds(5);  ///< A node that is silent for so long is lost.
   /// For a broken connection to come back; the lease still counts.
   Clock::duration reconnect_grace = std::chrono::seconds(2);
 

@@ -12,7 +12,7 @@ namespace dlaunch {
 
 /// What is left of a rank of the node that has ended.
 struct RankFlight {
-  int rank = 0;                      ///< Of the world.
+  int rank = 0;                      ///< Rank in the world.
   const FlightRing* ring = nullptr;  ///< For names; null where there is no shared memory.
   const FlightLog* log = nullptr;    ///< The ring's.
 };

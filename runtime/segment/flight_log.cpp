@@ -145,7 +145,7 @@ std::string rank_text(std::int32_t rank) {
   return rank < 0 ? "any rank" : "rank " + std::to_string(rank);
 }
 
-/// Of several threads' waits; null: nobody waits.
+/// The one of several threads' waits that began first; null: nobody waits.
 const FlightWait* longest_wait(const FlightLog& log) {
   const auto longest = std::min_element(
       log.waits.begin(), log.waits.end(),

@@ -1,16 +1,27 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace dlaunch {
 
-/// How many processors this process and its children may use. A plain value.
+/// A run of cores, by their numbers.
+struct CoreRange {
+  int first = 0;
+  int count = 1;
+  bool operator==(const CoreRange&) const = default;
+};
+
+/// The processors that this process and its children may use. A plain value.
 struct Processors {
   int allowed = 1;              ///< In the affinity mask.
   std::optional<double> quota;  ///< The tightest of the cgroups, in processors; may be broken.
+  std::vector<CoreRange> cores = {};  ///< The mask, in order; empty where the kernel does not say.
+  /// Names the cgroup with that quota, the same for all processes of this host; empty without one.
+  std::string quota_of = {};
 
   /// How many may be at work at once; a part of one is one, and at least one there is.
   int usable() const noexcept;
@@ -27,6 +38,20 @@ Processors read_processors(const std::string& root = {});
 
 /// The numbers of the cores that this process may use; empty where the kernel does not say.
 std::vector<int> cores_in_affinity_mask();
+
+/// Ranks of one host that were started together, and what each of them may use.
+struct Tenants {
+  int ranks = 1;
+  Processors processors;
+};
+/// Tells which of them must share processors: their masks, with those that have cores in common,
+/// hold fewer cores than there are ranks, or a cgroup gives fewer to all that are in it. Pure.
+std::vector<bool> find_crowded(std::span<const Tenants> of_host);
+
+/// The mask and the quota as one word, "0-3,8/1500@25:77", with the quota in thousandths
+/// of a processor, and back; what is none reads as one processor of which nothing is known. Pure.
+std::string to_text(const Processors& processors);
+Processors processors_from(std::string_view text);
 
 /// Pure: "200000", "100000" are two processors; "max", "-1" and nonsense limit nothing.
 std::optional<double> quota_of(std::string_view quota_us, std::string_view period_us);

@@ -42,6 +42,14 @@ struct RankBlock {
   static constexpr std::uint32_t plain = 1, with_remote_barriers = 2;
   std::atomic<std::uint32_t> attached;
 
+  /// The process that lends memory of messages: `number`, which no other knows, lies there at
+  /// `address`. `pid` is written last, and 0 as long as it lends nothing.
+  struct Lender {
+    std::atomic<std::int32_t> pid;
+    std::atomic<std::uint64_t> address, number;
+  };
+  Lender lender;
+
   /// This rank's word to some others, each of which reads it once: a number under a key.
   struct Notice {
     std::atomic<std::uint64_t> key;  ///< 0: free. Written last.
@@ -69,12 +77,17 @@ struct RankBlock {
 
 /// One for each ordered pair of ranks in each set: a stream of bytes, written by one, read by the
 /// other. `written` and `read` only grow; a byte's place is its number modulo the capacity. The
-/// highest bit of `written` says that nothing follows.
+/// highest bit of `written` says that nothing follows. Messages longer than `capacity` may be lent:
+/// only their headers are written, and the reader counts in `loans` those that it has settled.
 struct Ring {
   static constexpr std::size_t capacity = 256u << 10;
   static constexpr std::uint64_t closed = std::uint64_t{1} << 63;
+  // Marks in `loans`: the payload of the last one is wanted by the ring; and of all to come.
+  static constexpr std::uint64_t declined = std::uint64_t{1} << 62;
+  static constexpr std::uint64_t refused = std::uint64_t{1} << 63;
   alignas(line_pair_bytes) std::atomic<std::uint64_t> written;
   alignas(line_pair_bytes) std::atomic<std::uint64_t> read;
+  std::atomic<std::uint64_t> loans;
   alignas(line_pair_bytes) std::byte data[capacity];
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);

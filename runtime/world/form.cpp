@@ -1,11 +1,11 @@
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/os/identity.hpp"
 #include "runtime/base/os/random.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/phrases.hpp"
 #include "runtime/world/by_hand/neighbours.hpp"
 #include "runtime/world/by_hand/roster.hpp"
 #include "runtime/world/join.hpp"
-#include "runtime/world/member/identity.hpp"
 #include "runtime/world/member_link.hpp"
 #include "runtime/world/table_file.hpp"
 
@@ -26,10 +26,17 @@ Bytes bytes_of(std::string_view text) {
   return Bytes(view.begin(), view.end());
 }
 
-/// Every rank of a host appends its line there. A rank that has the name of another host, but is
-/// not on it, has another number, and the other way round.
-std::string host_key(const std::string& host, const std::string& hostname) {
-  return "host/" + host + "/" + hostname;
+/// Every rank on the processors of a host appends its line there; where no kernel is told from
+/// another, every rank under its host's name.
+std::string kernel_key(const std::string& hostname) {
+  const std::string kernel = kernel_id();
+  return "host/" + (kernel.empty() ? hostname : kernel);
+}
+
+/// A rank that has the name of another host, but is not on it, has another number, and the other
+/// way round.
+std::string place_name(const std::string& host, const std::string& hostname) {
+  return host + "/" + hostname;
 }
 
 std::optional<Member> member_from(int rank, int size, const std::optional<Bytes>& value) {
@@ -89,7 +96,7 @@ void find_place(JobStore& store, WorldInfo& info) {
   std::vector<std::string> hosts;
   for (const auto& value : read_members(store, info.size)) {
     const auto presence = value ? presence_from(as_text(*value)) : std::nullopt;
-    hosts.push_back(presence ? host_key(presence->host, presence->hostname) : "");
+    hosts.push_back(presence ? place_name(presence->host, presence->hostname) : "");
   }
   place_by_hosts(hosts, info);
 }
@@ -166,8 +173,9 @@ World form_world(const std::shared_ptr<MemberLink>& link, Joining joining) {
     std::optional<SegmentMeeting> meeting;
     if (joining.by_hand) {
       meeting.emplace();
-      const std::string line = to_text(Neighbour{info.rank, ::geteuid(), meeting->socket_name()});
-      store->append(host_key(host_id(), info.hostname), as_bytes(line));
+      const Neighbour self{info.rank, ::geteuid(), meeting->socket_name(), read_processors(),
+                           place_name(host_id(), info.hostname)};
+      store->append(kernel_key(info.hostname), as_bytes(to_text(self)));
     }
     if (joining.by_hand && info.rank == 0) await_members(*store, joining);
     store->barrier("init", info.rank, info.size, joining.deadline);
@@ -176,8 +184,8 @@ World form_world(const std::shared_ptr<MemberLink>& link, Joining joining) {
     }
     if (!joining.place.on_node) find_place(*store, info);
     if (joining.by_hand) {
-      const auto host = store->get(host_key(host_id(), info.hostname));
-      const auto neighbours = neighbours_from(host ? as_text(*host) : "");
+      const auto told = store->get(kernel_key(info.hostname));
+      const auto neighbours = neighbours_from(told ? as_text(*told) : "");
       const auto until = std::min(joining.deadline, deadline_after(meeting_wait));
       link->keep_segment(meeting->share(neighbours, info, *link, until));
     }

@@ -1,7 +1,7 @@
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/os/identity.hpp"
 #include "runtime/world/join.hpp"
 #include "runtime/world/local_store.hpp"
-#include "runtime/world/member/identity.hpp"
 #include "runtime/world/member/info.hpp"
 #include "runtime/world/member/url.hpp"
 #include "runtime/world/table_file.hpp"

@@ -1,10 +1,10 @@
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/os/identity.hpp"
 #include "runtime/base/os/random.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/phrases.hpp"
 #include "runtime/world/by_hand/meeting_file.hpp"
 #include "runtime/world/join.hpp"
-#include "runtime/world/member/identity.hpp"
 
 #include <algorithm>
 #include <cstdio>

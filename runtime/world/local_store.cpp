@@ -39,8 +39,8 @@ struct OneClient final : store::Host, store::Outbox {
   Bytes answers;
 };
 
-/// A session of the native protocol, called under a lock. Whoever waits for its own deadline lets
-/// the session answer whatever is due.
+/// A session of the native protocol, called under a lock. A caller that waits for its own
+/// deadline lets the session answer whatever is due.
 class InProcess final : public store::Carrier {
  public:
   InProcess() {

@@ -1,4 +1,5 @@
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/os/identity.hpp"
 #include "runtime/base/os/random.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/text_hash.hpp"
@@ -6,7 +7,6 @@
 #include "runtime/segment/processors.hpp"
 #include "runtime/world/by_hand/rank_host.hpp"
 #include "runtime/world/children.hpp"
-#include "runtime/world/member/identity.hpp"
 #include "runtime/world/member/info.hpp"
 
 #include <dlaunch/spawn.hpp>

@@ -15,6 +15,22 @@ static void goes_around(void) {
   EXPECT_OK(dl_recv(comm, DL_VIEW(in, 0), before, NULL, NULL));
 }
 
+static void exchanges(void) {
+  enum { LARGE = 1 << 18 };
+  int64_t *out = calloc(LARGE, sizeof *out), *in = calloc(LARGE, sizeof *in);
+  for (int i = 0; i < LARGE; ++i) out[i] = (int64_t)rank * LARGE + i;
+  dl_received what;
+  EXPECT_OK(dl_sendrecv(comm, DL_CONST_VIEW(out, LARGE), next, DL_VIEW(in, LARGE), before, &what,
+                        &DL_OPTIONS(.tag = 5)));
+  EXPECT(what.source == before && what.tag == 5 && what.count == LARGE);
+  for (int i = 0; i < LARGE; ++i) EXPECT(in[i] == (int64_t)before * LARGE + i);
+  EXPECT_OK(dl_sendrecv(comm, DL_CONST_VIEW(out, 1), before, DL_VIEW(in, 1), DL_ANY_SOURCE, NULL,
+                        DL_HERE));
+  EXPECT(in[0] == (int64_t)next * LARGE);
+  free(out);
+  free(in);
+}
+
 static void tells_tags_apart(void) {
   const int one = 100 + rank, two = 200 + rank;
   int in = 0;
@@ -133,6 +149,7 @@ int main(void) {
   next = (rank + 1) % size;
   before = (rank + size - 1) % size;
   goes_around();
+  exchanges();
   tells_tags_apart();
   probes();
   starts();

@@ -25,7 +25,8 @@ void deliver(Ranks& ranks, const std::tuple<int, int, std::uint64_t>& key) {
   const auto in = ranks.received.find(key);
   if (out == ranks.sent.end() || in == ranks.received.end()) return;
   if (out->second.operation.count != in->second.operation.count) return;
-  std::memcpy(in->second.operation.out, out->second.data.data(), out->second.data.size());
+  const auto& data = out->second.data;
+  if (!data.empty()) std::memcpy(in->second.operation.out, data.data(), data.size());
   in->second.done = true;
   ranks.sent.erase(out);
 }
@@ -64,6 +65,18 @@ void leave(Ranks& ranks, const Operation& operation, std::uint64_t number) {
   if (++meeting->second.left == ranks.size) ranks.meetings.erase(meeting);
 }
 
+/// Nobody reads or writes its buffers from now on. What was sent was copied.
+void withdraw(Ranks& ranks, int me, const Operation& operation, std::uint64_t number) {
+  if (operation.what == What::send) return;
+  if (operation.what == What::recv) {
+    ranks.received.erase({operation.peer, me, number});
+    return;
+  }
+  const auto meeting = ranks.meetings.find(number);
+  if (meeting == ranks.meetings.end()) return;
+  std::erase_if(meeting->second.come, [&](const auto& one) { return one.first == me; });
+}
+
 }  // namespace
 
 void Comm::begin(std::function<NcclResult()> work) {
@@ -75,9 +88,16 @@ void Comm::begin(std::function<NcclResult()> work) {
   });
 }
 
+void Comm::settle() {
+  std::unique_lock lock(ranks->mutex);
+  ranks->changed.wait(lock, [&] { return launches == 0; });
+}
+
 void Launch::operator()() const {
   Ranks& ranks = *comm->ranks;
   std::unique_lock lock(ranks.mutex);
+  if (comm->has_ended()) return;
+  ++comm->launches;
   std::vector<std::pair<Operation, std::uint64_t>> steps;
   for (const Operation& operation : operations) {
     steps.emplace_back(operation, count(*comm, operation));
@@ -88,8 +108,14 @@ void Launch::operator()() const {
     ranks.changed.wait(lock, [&, what = operation, which = number] {
       return comm->has_ended() || is_done(ranks, comm->rank, what, which);
     });
-    if (!comm->has_ended()) leave(ranks, operation, number);
+    if (comm->has_ended()) {
+      withdraw(ranks, comm->rank, operation, number);
+    } else {
+      leave(ranks, operation, number);
+    }
   }
+  --comm->launches;
+  ranks.changed.notify_all();
 }
 
 }  // namespace dlaunch::nccl_double

@@ -56,6 +56,7 @@ struct Comm {
   // Under the ranks' mutex.
   std::set<void*> memory;  ///< Registered.
   int graphs = 0;          ///< Calls that graphs have.
+  int launches = 0;        ///< What streams are about, with buffers of the program.
   // Its work in the background.
   std::thread job;
   std::atomic<bool> job_done{false}, cancelled{false};
@@ -63,6 +64,8 @@ struct Comm {
   std::atomic<bool> used{false};  ///< A thread is inside.
 
   bool has_ended() const { return aborted || revoked; }
+  /// An ended one's: until no stream is about its calls, so that their buffers may go.
+  void settle();
   void wake() {
     const std::lock_guard lock(ranks->mutex);
     ranks->changed.notify_all();

@@ -39,7 +39,7 @@ void fold(const Meeting& meeting, std::size_t offset, std::size_t count, const O
     if (how.op == nccl_avg) sum = static_cast<Sum>(sum / static_cast<Sum>(meeting.come.size()));
     result[i] = static_cast<Element>(sum);
   }
-  std::memcpy(out, result.data(), count * sizeof(Element));
+  if (count > 0) std::memcpy(out, result.data(), count * sizeof(Element));
 }
 
 /// By NcclDType.

@@ -262,7 +262,8 @@ NcclResult ncclCommShrink(NcclComm handle, int* excluded, int count, NcclComm* t
   const auto ranks = child->ranks;
   return make(
       parent.comm(), std::move(child),
-      [ranks] {
+      [ranks, &parent = *parent, aborts = flags == nccl_shrink_abort] {
+        if (aborts && parent.launches > 0) return false;
         const std::lock_guard lock(ranks->mutex);
         return ranks->joined == ranks->size;
       },
@@ -274,7 +275,10 @@ NcclResult ncclCommRevoke(NcclComm handle, int flags) {
   if (flags != nccl_revoke_default || comm->revoked || comm->finalized) return invalid_argument;
   comm->revoked = comm->cancelled = true;
   comm->wake();
-  comm->begin([] { return nccl_success; });
+  comm->begin([&comm = *comm] {
+    comm.settle();
+    return nccl_success;
+  });
   ++revoked;
   return nccl_in_progress;
 }
@@ -313,6 +317,7 @@ static void end_comm(NcclComm handle, bool aborts) {
     if (aborts) comm->aborted = comm->cancelled = true;
     comm->wake();
     comm->join();
+    if (aborts) comm->settle();
     if (!comm->finalized || aborts) drain(*comm);
     const std::lock_guard lock(comm->ranks->mutex);
     registered -= static_cast<std::int64_t>(comm->memory.size());

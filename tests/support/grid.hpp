@@ -30,9 +30,9 @@ inline std::vector<std::size_t> counts() {
   return all;
 }
 
-inline const std::vector<ReduceOp> plain_ops = {ReduceOp::sum, ReduceOp::product, ReduceOp::min,
-                                                ReduceOp::max, ReduceOp::mean,    ReduceOp::band,
-                                                ReduceOp::bor, ReduceOp::bxor};
+inline const std::vector<ReduceOp> plain_ops = {
+    ReduceOp::sum, ReduceOp::product, ReduceOp::min,  ReduceOp::max, ReduceOp::mean, ReduceOp::band,
+    ReduceOp::bor, ReduceOp::bxor,    ReduceOp::land, ReduceOp::lor, ReduceOp::lxor};
 
 /// Small whole numbers that every type holds, different for ranks and places.
 template <class T>
@@ -70,6 +70,9 @@ Wide<T> combine(ReduceOp op, Wide<T> a, Wide<T> b) {
     if (op == ReduceOp::band) return a & b;
     if (op == ReduceOp::bor) return a | b;
     if (op == ReduceOp::bxor) return a ^ b;
+    if (op == ReduceOp::land) return a != 0 && b != 0;
+    if (op == ReduceOp::lor) return a != 0 || b != 0;
+    if (op == ReduceOp::lxor) return (a != 0) != (b != 0);
   }
   return a;
 }
@@ -77,6 +80,7 @@ Wide<T> combine(ReduceOp op, Wide<T> a, Wide<T> b) {
 template <class T>
 T expected(ReduceOp op, int ranks, std::size_t i) {
   Wide<T> sum = static_cast<Wide<T>>(value<T>(0, i));
+  if (is_logical(op)) sum = static_cast<Wide<T>>(sum != Wide<T>());
   for (int rank = 1; rank < ranks; ++rank) {
     sum = combine<T>(op, sum, static_cast<Wide<T>>(value<T>(rank, i)));
   }
@@ -95,7 +99,7 @@ bool makes_sense(ReduceOp op) {
   const bool ordered = op == ReduceOp::min || op == ReduceOp::max;
   const bool bitwise = op == ReduceOp::band || op == ReduceOp::bor || op == ReduceOp::bxor;
   if (ordered) return !is_complex<T>;
-  if (bitwise) return std::is_integral_v<T>;
+  if (bitwise || is_logical(op)) return std::is_integral_v<T>;
   if (op == ReduceOp::mean) return !std::is_integral_v<T>;
   return true;
 }
@@ -148,6 +152,15 @@ void check_reductions(Communicator& comm, std::size_t count) {
     const int root = static_cast<int>(count) % ranks;
     Buffer<T> in(count), out(count);
     in.fill(me);
+    // Every second rank's result takes the place of what it reads.
+    comm.all_reduce_into(in.view(), me % 2 == 0 ? out.view() : in.view(), op);
+    const Check<T> apart(comm, count, "all_reduce_into", by);
+    for (std::size_t i = 0; i < count; ++i) {
+      apart.equal(me % 2 == 0 ? out : in, i, expected<T>(op, ranks, i));
+      if (me % 2 == 0) apart.equal(in, i, value<T>(me, i));
+    }
+    in.fill(me);
+    out = Buffer<T>(count);
     comm.reduce(in.view(), out.view(), root, op);
     const Check<T> reduce(comm, count, "reduce", by), input(comm, count, "the input of reduce", by);
     for (std::size_t i = 0; i < count; ++i) {
@@ -332,12 +345,44 @@ void check_lists(Communicator& comm, std::size_t count) {
   }
 }
 
+/// Rank i sends (i + j + count) % 4 elements to rank j, from views of which every second has gaps.
+template <class T>
+void check_exchange_of_lists(Communicator& comm, std::size_t count) {
+  const auto n = static_cast<std::size_t>(comm.size()), me = static_cast<std::size_t>(comm.rank());
+  std::vector<Buffer<T>> given, got;
+  std::vector<ConstTensorView> in;
+  std::vector<TensorView> out;
+  const auto step = [](std::size_t rank) { return 1 + rank % 2; };
+  for (std::size_t rank = 0; rank < n; ++rank) {
+    const std::size_t size = (me + rank + count) % 4;
+    Buffer<T>& sent = given.emplace_back(size * step(rank));
+    for (std::size_t i = 0; i < size; ++i) {
+      sent[i * step(rank)] = value<T>(comm.rank(), i + 5 * rank);
+    }
+    const auto gap = static_cast<std::ptrdiff_t>(step(rank));
+    in.emplace_back(sent.data.get(), size, dtype_of<T>::value, Place{}, gap);
+    out.emplace_back(got.emplace_back(size * step(rank)).data.get(), size, dtype_of<T>::value,
+                     Place{}, gap);
+  }
+  for (const bool is_started : {false, true}) {
+    is_started ? comm.start_all_to_all_list(in, out).wait() : comm.all_to_all_list(in, out);
+    const Check<T> check(comm, count, "all_to_all_list");
+    for (std::size_t rank = 0; rank < n; ++rank) {
+      for (std::size_t i = 0; i < out[rank].count; ++i) {
+        check.equal(got[rank], i * step(rank), value<T>(static_cast<int>(rank), i + 5 * me));
+        got[rank][i * step(rank)] = T();
+      }
+    }
+  }
+}
+
 template <class... Ts>
 void check_types(Communicator& comm, std::size_t count) {
   (check_reductions<Ts>(comm, count), ...);
   (check_movement<Ts>(comm, count), ...);
   (check_parts<Ts>(comm, count), ...);
   (check_lists<Ts>(comm, count), ...);
+  (check_exchange_of_lists<Ts>(comm, count), ...);
 }
 
 /// Every call with every type, of so many elements for each rank, against plain loops. All ranks

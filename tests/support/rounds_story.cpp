@@ -132,7 +132,16 @@ struct Print {
     return "admit " + name(e.to) + " epoch=" + std::to_string(a.epoch) +
            (a.attempt > 0 ? " attempt=" + std::to_string(a.attempt) : "") +
            " node=" + std::to_string(a.node_rank) + "/" + std::to_string(a.node_count) +
-           " ranks=" + range(a.first_rank, a.local_size) + "/" + std::to_string(a.world_size);
+           " ranks=" + range(a.first_rank, a.local_size) + "/" + std::to_string(a.world_size) +
+           (a.crowded ? " crowded" : "") + memory(a.memory);
+  }
+  /// " memory=0-1,4-5@b": whose ranks it is for, and where it is lent.
+  static std::string memory(const CommonMemory& common) {
+    std::string text;
+    for (const auto& part : common.parts) {
+      text += (text.empty() ? " memory=" : ",") + range(part.first_rank, part.workers);
+    }
+    return text + common.lender;
   }
   std::string operator()(const Refuse& e) const {
     return "refuse " + name(e.to) + " " + std::to_string(e.exit_code) + " '" + e.reason + "'";
@@ -281,6 +290,13 @@ Event RoundsStory::event_of(const Words& words) {
         speaker.offer.launch.line = std::stoull(value);
       } else if (key == "start") {
         speaker.offer.launch.start = std::stoull(value);
+      } else if (key == "kernel") {
+        speaker.offer.share.kernel = value;
+      } else if (key == "cores") {
+        speaker.offer.share.processors = processors_from(value);
+      } else if (key == "memory") {
+        speaker.offer.share.memory = value;
+        speaker.offer.share.lends_at = "@" + words[1];
       } else if (key == "holds") {
         speaker.holding = parse_holding(value);
       } else {

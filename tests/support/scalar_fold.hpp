@@ -20,6 +20,11 @@ constexpr bool is_half = std::is_same_v<T, float16> || std::is_same_v<T, bfloat1
 template <class T>
 constexpr bool is_whole = std::is_integral_v<T> && !std::is_same_v<T, bool>;
 
+/// An element that is not 0 is 1.
+constexpr bool is_logical(ReduceOp op) {
+  return op == ReduceOp::land || op == ReduceOp::lor || op == ReduceOp::lxor;
+}
+
 template <class T>
 constexpr bool makes_sense(ReduceOp op) {
   switch (op) {
@@ -34,6 +39,9 @@ constexpr bool makes_sense(ReduceOp op) {
     case ReduceOp::band:
     case ReduceOp::bor:
     case ReduceOp::bxor:
+    case ReduceOp::land:
+    case ReduceOp::lor:
+    case ReduceOp::lxor:
       return std::is_integral_v<T>;
     case ReduceOp::premul_sum:
       return !std::is_integral_v<T>;
@@ -70,6 +78,12 @@ Wide<T> combine(ReduceOp op, Wide<T> a, Wide<T> b) {
         return static_cast<Wide<T>>(x | y);
       case ReduceOp::bxor:
         return static_cast<Wide<T>>(x ^ y);
+      case ReduceOp::land:
+        return x != 0 && y != 0;
+      case ReduceOp::lor:
+        return x != 0 || y != 0;
+      case ReduceOp::lxor:
+        return (x != 0) != (y != 0);
       default:
         break;
     }
@@ -92,6 +106,7 @@ T scalar_fold(const Reduction& reduction, const std::vector<T>& values) {
   std::vector<W> folds;
   for (const T value : values) {
     W wide = static_cast<W>(value);
+    if (is_logical(op)) wide = static_cast<W>(wide != W());
     if (op == ReduceOp::premul_sum) {
       if constexpr (is_complex<T>) {
         wide *= static_cast<typename T::value_type>(reduction.factor());

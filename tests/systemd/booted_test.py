@@ -113,7 +113,7 @@ def main(build):
     files = tempfile.mkdtemp(prefix="dlaunch-staged-")
     try:
         os.chmod(files, 0o755)
-        subprocess.run(["cmake", "--install", build, "--component", "daemon"], check=True,
+        subprocess.run(["cmake", "--install", build, "--component", "dlaunchd"], check=True,
                        stdout=subprocess.DEVNULL, env={**os.environ, "DESTDIR": files})
         with Booted(files) as booted:
             daemon = Daemon(booted)

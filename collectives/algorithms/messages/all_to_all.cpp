@@ -1,5 +1,6 @@
 #include "collectives/algorithms/messages/messages.hpp"
 #include "collectives/algorithms/messages/requests.hpp"
+#include "collectives/algorithms/select/put.hpp"
 
 #include <algorithm>
 #include <array>
@@ -13,26 +14,17 @@ constexpr std::size_t flights_max = 8;
 
 }  // namespace
 
-void all_to_all_direct(Mesh& mesh, const std::byte* in, const Offsets& in_parts, std::byte* out,
-                       const Offsets& out_parts) {
+void all_to_all_direct(Mesh& mesh, const ConstRankParts& in, const RankParts& out) {
   const int n = mesh.size(), me = mesh.rank();
-  const auto outgoing = [&](int rank) {
-    return BytesView(in + in_parts[static_cast<std::size_t>(rank)], size_of_part(in_parts, rank));
-  };
-  const auto incoming = [&](int rank) {
-    return std::span(out + out_parts[static_cast<std::size_t>(rank)],
-                     size_of_part(out_parts, rank));
-  };
-  const BytesView own = outgoing(me);
-  if (!own.empty()) std::memcpy(incoming(me).data(), own.data(), own.size());
+  put(out.begin(me), in.begin(me), in.size(me));
   std::vector<Requests> requests;
   for (std::size_t i = 0; i < flights_max; ++i) requests.emplace_back(mesh);
   for (int distance = 1; distance < n; ++distance) {
     const int to = (me + distance) % n, from = (me - distance + n) % n;
     Requests& turn = requests[static_cast<std::size_t>(distance) % flights_max];
     turn.land();
-    turn.recv(from, incoming(from));
-    turn.send(to, outgoing(to));
+    turn.recv(from, out[from]);
+    turn.send(to, in[to]);
   }
   for (Requests& turn : requests) turn.land();
 }

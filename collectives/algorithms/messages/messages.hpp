@@ -65,8 +65,7 @@ void gather_tree(Mesh& mesh, BytesView mine, std::byte* all, int root);
 void scatter_tree(Mesh& mesh, const std::byte* all, std::span<std::byte> mine, int root);
 
 /// A message for each pair of ranks, some at a time.
-void all_to_all_direct(Mesh& mesh, const std::byte* in, const Offsets& in_parts, std::byte* out,
-                       const Offsets& out_parts);
+void all_to_all_direct(Mesh& mesh, const ConstRankParts& in, const RankParts& out);
 /// Bruck's: in round k each part whose way has the bit k goes 2^k further; equal parts.
 void all_to_all_bruck(Mesh& mesh, const std::byte* in, std::byte* out, std::size_t each);
 

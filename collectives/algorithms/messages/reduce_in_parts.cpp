@@ -8,7 +8,7 @@ namespace dlaunch::algorithms {
 namespace {
 
 /// Chunks of a part: large enough for a link, small enough that one is reduced out of the cache
-/// while the next arrives. Multiples of every element's size.
+/// while the next arrives.
 constexpr std::size_t chunk_bytes_max = 256u << 10;
 constexpr std::size_t chunk_bytes_min = 16u << 10;
 /// What the chunks that arrive may take, beside the call's buffers.
@@ -28,7 +28,8 @@ class InParts {
         fold_(reducer),
         inputs_(static_cast<std::size_t>(n_)) {
     const auto others = static_cast<std::size_t>(std::max(n_ - 1, 1));
-    chunk_ = std::clamp(scratch_bytes_max / 2 / others / 64 * 64, chunk_bytes_min, chunk_bytes_max);
+    chunk_ = reducer.whole(
+        std::clamp(scratch_bytes_max / 2 / others / 64 * 64, chunk_bytes_min, chunk_bytes_max));
     // One even if all parts are empty, so that the ranks compare their calls.
     chunks_ = std::max<std::size_t>((in.offsets().longest() + chunk_ - 1) / chunk_, 1);
     room_ = n_ == 1 ? 0 : std::min(in.size(me_), chunk_);
@@ -122,13 +123,13 @@ void reduce_in_parts(Mesh& mesh, BytesView in, std::byte* out, int root, const R
 
 void all_reduce_exchange(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer) {
   const int other = 1 - mesh.rank();
-  const std::size_t chunks =
-      std::max<std::size_t>((data.size() + chunk_bytes_max - 1) / chunk_bytes_max, 1);
-  const std::size_t room = std::min(data.size(), chunk_bytes_max);
+  const std::size_t most = reducer.whole(chunk_bytes_max);
+  const std::size_t chunks = std::max<std::size_t>((data.size() + most - 1) / most, 1);
+  const std::size_t room = std::min(data.size(), most);
   const auto scratch = mesh.buffer_pool().take(std::min<std::size_t>(chunks, 2) * room);
   const auto chunk = [&](std::size_t k) {
-    const std::size_t begin = k * chunk_bytes_max;
-    return data.subspan(begin, std::min(chunk_bytes_max, data.size() - begin));
+    const std::size_t begin = k * most;
+    return data.subspan(begin, std::min(most, data.size() - begin));
   };
   const auto fold_chunk = [&](std::size_t k) {
     const std::byte* mine = chunk(k).data();

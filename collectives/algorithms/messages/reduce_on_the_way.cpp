@@ -9,7 +9,7 @@
 namespace dlaunch::algorithms {
 namespace {
 
-/// Reduced while the next one arrives. A multiple of every element's size.
+/// Reduced while the next one arrives.
 constexpr std::size_t chunk_bytes = 256u << 10;
 /// The same of a scan, in elements: a partial may be longer than what it stands for.
 constexpr std::size_t scan_chunk = 16u << 10;
@@ -41,6 +41,8 @@ class Partials {
     const std::array<const std::byte*, 2> both{left, right};
     partials_.joining()(both, out.data(), out.size() / partials_.element_bytes());
   }
+  /// A chunk of what stands for elements.
+  std::size_t chunk() const { return partials_.joining().whole(chunk_bytes); }
   void finish(std::size_t begin, std::size_t end, std::byte* out) const {
     partials_.finish(of(begin, end).data(), out, (end - begin) / fold_.element_bytes(), ranks_);
   }
@@ -55,10 +57,10 @@ class Partials {
 
 /// At least once, so that the ranks compare their calls.
 template <class Use>
-void for_each_chunk(std::span<std::byte> data, const Use& use) {
+void for_each_chunk(std::span<std::byte> data, std::size_t most, const Use& use) {
   std::size_t begin = 0;
   do {
-    const auto chunk = data.subspan(begin, std::min(chunk_bytes, data.size() - begin));
+    const auto chunk = data.subspan(begin, std::min(most, data.size() - begin));
     use(chunk);
     begin += chunk.size();
   } while (begin < data.size());
@@ -67,6 +69,7 @@ void for_each_chunk(std::span<std::byte> data, const Use& use) {
 /// Parts go round the ring and are reduced at every rank; each ends at its owner, whole.
 void fold_round_ring(Mesh& mesh, const Partials& partials, const Offsets& parts) {
   const int n = mesh.size(), me = mesh.rank();
+  const std::size_t most = partials.chunk();
   const auto came = mesh.buffer_pool().take(partials.scaled(parts.longest()));
   const auto part = [&](int distance) {
     const auto index = static_cast<std::size_t>((me - distance + 2 * n) % n);
@@ -76,15 +79,15 @@ void fold_round_ring(Mesh& mesh, const Partials& partials, const Offsets& parts)
     const auto out = part(step), mine = part(step + 1);
     Requests departures(mesh);
     std::vector<Requests> arrivals;
-    for_each_chunk(out, [&](auto chunk) { departures.send((me + 1) % n, chunk); });
-    for_each_chunk(std::span(came.get(), mine.size()), [&](auto chunk) {
+    for_each_chunk(out, most, [&](auto chunk) { departures.send((me + 1) % n, chunk); });
+    for_each_chunk(std::span(came.get(), mine.size()), most, [&](auto chunk) {
       arrivals.emplace_back(mesh);
       arrivals.back().recv((me - 1 + n) % n, chunk);
     });
     std::size_t next = 0;
-    for_each_chunk(mine, [&](auto chunk) {
+    for_each_chunk(mine, most, [&](auto chunk) {
       arrivals[next].land();
-      partials.join(came.get() + next++ * chunk_bytes, chunk.data(), chunk);
+      partials.join(came.get() + next++ * most, chunk.data(), chunk);
     });
     departures.land();
   }

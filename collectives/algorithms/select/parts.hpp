@@ -6,11 +6,11 @@
 
 namespace dlaunch::algorithms {
 
-/// Where the ranks' parts begin and end if they lie one behind the other. A value; one of equal
+/// The beginnings and ends of ranks' parts that lie one behind the other. A value; one of equal
 /// parts takes no memory.
 class Offsets {
  public:
-  /// Of no parts, to which add() adds.
+  /// No parts; add() adds them.
   Offsets() = default;
   /// Equal ones, as many as there are ranks; the first begins at `first`.
   Offsets(int ranks, std::size_t each, std::size_t first = 0)

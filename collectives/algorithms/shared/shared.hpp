@@ -26,6 +26,8 @@ void broadcast(ShmGroup& shm, std::span<std::byte> data, int root);
 /// `out` is written at the root alone.
 void reduce(ShmGroup& shm, BytesView in, std::byte* out, int root, const Reducer& reducer);
 void all_reduce(ShmGroup& shm, std::span<std::byte> data, const Reducer& reducer);
+/// `out` may be `in`.
+void all_reduce(ShmGroup& shm, BytesView in, std::byte* out, const Reducer& reducer);
 /// This rank's own part is in its place already.
 void all_gather(ShmGroup& shm, const RankParts& data);
 /// `out` may be this rank's part of `in`.
@@ -35,8 +37,7 @@ void reduce_scatter(ShmGroup& shm, const ConstRankParts& in, std::byte* out,
 void gather(ShmGroup& shm, BytesView mine, const RankParts& all, int root, Parts how);
 void scatter(ShmGroup& shm, const ConstRankParts& all, std::span<std::byte> mine, int root,
              Parts how);
-void all_to_all(ShmGroup& shm, const std::byte* in, const Offsets& in_parts, std::byte* out,
-                const Offsets& out_parts, Parts how);
+void all_to_all(ShmGroup& shm, const ConstRankParts& in, const RankParts& out, Parts how);
 
 /// A step in which every member tells every other how many bytes it will give it. `gives` and
 /// `takes` have an entry for each member; takes[m] of nullopt is not compared. Returns the most any

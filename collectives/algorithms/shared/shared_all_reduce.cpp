@@ -43,16 +43,16 @@ struct Slices {
 };
 
 /// It fits into the flag line: everyone has everything at once.
-[[gnu::always_inline]] inline void all_reduce_in_line(ShmGroup& shm, std::span<std::byte> data,
+[[gnu::always_inline]] inline void all_reduce_in_line(ShmGroup& shm, BytesView in, std::byte* out,
                                                       const Reducer& reducer) {
   shm.open();
-  put(shm.payload(), data.data(), data.size());
+  put(shm.payload(), in.data(), in.size());
   shm.publish();
-  const auto inputs = collect(shm, data.data(), [&](int member) {
+  const auto inputs = collect(shm, in.data(), [&](int member) {
     shm.wait(member);
     return shm.payload_of(member);
   });
-  reducer(inputs, data.data(), data.size() / reducer.element_bytes());
+  reducer(inputs, out, in.size() / reducer.element_bytes());
 }
 
 /// All buffers lie in the segment, and all members are here: everyone reduces its slice from all of
@@ -72,10 +72,11 @@ void all_reduce_direct(ShmGroup& shm, std::span<std::byte> data, const Sources& 
 
 /// Everyone has everything, a chunk at a time, in its slot. For two ranks that is the shorter way
 /// at any size: what both read and reduce is in their caches, and nothing comes back.
-void all_reduce_one_shot(ShmGroup& shm, std::span<std::byte> data, const Reducer& reducer) {
+void all_reduce_one_shot(ShmGroup& shm, BytesView in, std::byte* out, const Reducer& reducer) {
   Sources sources(shm);
-  const bool offers = pays_to_offer(Op::all_reduce, data.size(), shm);
-  const auto exchange = [&](std::span<std::byte> chunk) {
+  const std::size_t step = reducer.whole(chunk_bytes);
+  const bool offers = pays_to_offer(Op::all_reduce, in.size(), shm);
+  const auto exchange = [&](BytesView chunk) {
     put(shm.slot(), chunk.data(), chunk.size());
     shm.publish();
     return collect(shm, chunk.data(), [&](int member) {
@@ -83,16 +84,16 @@ void all_reduce_one_shot(ShmGroup& shm, std::span<std::byte> data, const Reducer
       return shm.slot_of(member);
     });
   };
-  for (std::size_t begin = 0; begin < data.size(); begin += chunk_bytes) {
-    const auto chunk = data.subspan(begin, std::min(chunk_bytes, data.size() - begin));
+  for (std::size_t begin = 0; begin < in.size(); begin += step) {
+    const auto chunk = in.subspan(begin, std::min(step, in.size() - begin));
     shm.open();
     if (begin == 0 && offers) {
-      const bool in_place = sources.offer(data.data(), data.size());
+      const bool in_place = sources.offer_if(out == in.data(), in);
       if (!in_place) put(shm.slot(), chunk.data(), chunk.size());
       shm.publish();
       shm.wait_all();
       sources.learn_all();
-      if (sources.all()) return all_reduce_direct(shm, data, sources, reducer);
+      if (sources.all()) return all_reduce_direct(shm, {out, in.size()}, sources, reducer);
       if (sources.any()) {
         // A rank whose buffer is in the segment writes the result there while others read it: it
         // has to give a copy after all.
@@ -104,7 +105,7 @@ void all_reduce_one_shot(ShmGroup& shm, std::span<std::byte> data, const Reducer
     } else {
       exchange(chunk);
     }
-    reducer(shm.inputs(), chunk.data(), chunk.size() / reducer.element_bytes());
+    reducer(shm.inputs(), out + begin, chunk.size() / reducer.element_bytes());
   }
 }
 
@@ -116,14 +117,18 @@ class TwoShot {
  public:
   /// `out` is null where nothing is wanted, or is `in`.
   TwoShot(ShmGroup& shm, BytesView in, std::byte* out, const Reducer& reducer)
-      : shm_(shm), in_(in), out_(out), fold_(reducer), sources_(shm) {}
+      : shm_(shm),
+        in_(in),
+        out_(out),
+        fold_(reducer),
+        chunk_(reducer.whole(chunk_bytes)),
+        sources_(shm) {}
 
   void run() {
-    const std::size_t chunks = (in_.size() + chunk_bytes - 1) / chunk_bytes;
+    const std::size_t chunks = (in_.size() + chunk_ - 1) / chunk_;
     shm_.open();
     // A caller with another `out` could change `in` while others read it: only in place is safe.
-    in_place_ = out_ == in_.data() && sources_.offer(in_.data(), in_.size());
-    if (out_ != in_.data()) sources_.offer_nothing();
+    in_place_ = sources_.offer_if(out_ == in_.data(), in_);
     give(0);
     shm_.publish();
     shm_.wait_all();
@@ -144,8 +149,7 @@ class TwoShot {
 
  private:
   Slices slices(std::size_t k) const {
-    return {std::min(chunk_bytes, in_.size() - k * chunk_bytes), shm_.size(),
-            fold_.element_bytes()};
+    return {std::min(chunk_, in_.size() - k * chunk_), shm_.size(), fold_.element_bytes()};
   }
   void give(std::size_t k) {
     if (in_place_) return;
@@ -153,13 +157,13 @@ class TwoShot {
     for (int member = 0; member < shm_.size(); ++member) {
       if (member == shm_.rank()) continue;
       const std::size_t at = parts.begin(member);
-      put(shm_.slot() + at, in_.data() + k * chunk_bytes + at, parts.bytes(member));
+      put(shm_.slot() + at, in_.data() + k * chunk_ + at, parts.bytes(member));
     }
   }
   void reduce_mine(std::size_t k) {
     const Slices parts = slices(k);
     const std::size_t at = parts.begin(shm_.rank()), bytes = parts.bytes(shm_.rank());
-    const std::size_t place = k * chunk_bytes + at;
+    const std::size_t place = k * chunk_ + at;
     const auto inputs = collect(shm_, in_.data() + place, [&](int member) {
       const std::byte* direct = sources_.of(member);
       return direct != nullptr ? direct + place : shm_.earlier_slot_of(member) + at;
@@ -173,7 +177,7 @@ class TwoShot {
     const Slices parts = slices(k);
     for (int member = 0; member < shm_.size(); ++member) {
       if (member == shm_.rank()) continue;
-      put(out_ + k * chunk_bytes + parts.begin(member), slot_of(member) + result_offset,
+      put(out_ + k * chunk_ + parts.begin(member), slot_of(member) + result_offset,
           parts.bytes(member));
     }
   }
@@ -182,6 +186,7 @@ class TwoShot {
   BytesView in_;
   std::byte* out_;
   const Reducer& fold_;
+  const std::size_t chunk_;
   Sources sources_;
   bool in_place_ = false;
 };
@@ -205,21 +210,31 @@ void reduce_two_shot(ShmGroup& shm, BytesView in, std::byte* out, int root,
   TwoShot(shm, in, shm.rank() == root ? out : nullptr, reducer).run();
 }
 
-void all_reduce_two_shot(ShmGroup& shm, std::span<std::byte> data, const Reducer& reducer) {
-  TwoShot(shm, data, data.data(), reducer).run();
+void all_reduce_two_shot(ShmGroup& shm, BytesView in, std::byte* out, const Reducer& reducer) {
+  TwoShot(shm, in, out, reducer).run();
 }
 
-}  // namespace
-
-void all_reduce(ShmGroup& shm, std::span<std::byte> data, const Reducer& reducer) {
+[[gnu::always_inline]] inline void all_reduce_by_size(ShmGroup& shm, BytesView in, std::byte* out,
+                                                      const Reducer& reducer) {
   static constexpr Way<Shared, decltype(all_reduce_one_shot)> ways[] = {
       {Shared::flag_line, all_reduce_in_line},
       {Shared::one_shot, all_reduce_one_shot},
       {Shared::two_shot, all_reduce_two_shot}};
   static_assert(is_whole(ways, Op::all_reduce));
-  const Shared how = serving(Op::all_reduce, data.size(), shm);
-  if (how == Shared::flag_line) return all_reduce_in_line(shm, data, reducer);
-  way_of(ways, how)(shm, data, reducer);
+  const Shared how = serving(Op::all_reduce, in.size(), shm);
+  if (how == Shared::flag_line) return all_reduce_in_line(shm, in, out, reducer);
+  way_of(ways, how)(shm, in, out, reducer);
+}
+
+}  // namespace
+
+/// Small ones cost an argument less than the next.
+void all_reduce(ShmGroup& shm, std::span<std::byte> data, const Reducer& reducer) {
+  all_reduce_by_size(shm, data, data.data(), reducer);
+}
+
+void all_reduce(ShmGroup& shm, BytesView in, std::byte* out, const Reducer& reducer) {
+  all_reduce_by_size(shm, in, out, reducer);
 }
 
 void reduce(ShmGroup& shm, BytesView in, std::byte* out, int root, const Reducer& reducer) {

@@ -188,7 +188,7 @@ void all_gather(ShmGroup& shm, const RankParts& data) {
 void reduce_scatter(ShmGroup& shm, const ConstRankParts& in, std::byte* out,
                     const Reducer& reducer) {
   const int me = shm.rank(), n = shm.size();
-  const std::size_t room = piece_bytes(shm);
+  const std::size_t room = reducer.whole(piece_bytes(shm));
   const std::size_t longest = in.offsets().longest();
   const std::size_t chunks = chunks_of(longest, room);
   const bool offers = pays_to_offer(Op::reduce_scatter, longest, shm);
@@ -304,17 +304,15 @@ void scatter(ShmGroup& shm, const ConstRankParts& all, std::span<std::byte> mine
   }
 }
 
-void all_to_all(ShmGroup& shm, const std::byte* in, const Offsets& in_parts, std::byte* out,
-                const Offsets& out_parts, Parts how) {
+void all_to_all(ShmGroup& shm, const ConstRankParts& in, const RankParts& out, Parts how) {
   const int me = shm.rank(), n = shm.size();
-  std::size_t longest = in_parts.longest();
+  std::size_t longest = in.offsets().longest();
   if (how == Parts::differing) {
     std::vector<std::optional<std::size_t>> takes;
-    for (const std::size_t bytes : sizes_of(out_parts)) takes.emplace_back(bytes);
-    longest = agree_on_longest(shm, sizes_of(in_parts), takes);
+    for (const std::size_t bytes : sizes_of(out.offsets())) takes.emplace_back(bytes);
+    longest = agree_on_longest(shm, sizes_of(in.offsets()), takes);
   }
-  put(out + begin_of_part(out_parts, me), in + begin_of_part(in_parts, me),
-      size_of_part(in_parts, me));
+  put(out.begin(me), in.begin(me), in.size(me));
   // Another rank's part for this one has a known place in its buffer only if all parts are equal.
   const bool offers = how == Parts::equal && pays_to_offer(Op::all_to_all, longest, shm);
   Sources sources(shm);
@@ -323,26 +321,25 @@ void all_to_all(ShmGroup& shm, const std::byte* in, const Offsets& in_parts, std
   for (std::size_t k = 0; k < chunks; ++k) {
     const std::size_t begin = k * room;
     shm.open();
-    if (k == 0 && offers) sources.offer(in, in_parts.back());
+    if (k == 0 && offers) sources.offer(in.begin(0), in.bytes());
     const bool in_place = offers && sources.of(me) != nullptr;
     for (int member = 0; member < n && !in_place; ++member) {
       if (member == me) continue;
-      put(shm.slot() + static_cast<std::size_t>(member) * room,
-          in + begin_of_part(in_parts, member) + begin,
-          within(size_of_part(in_parts, member), begin, room));
+      put(shm.slot() + static_cast<std::size_t>(member) * room, in.begin(member) + begin,
+          within(in.size(member), begin, room));
     }
     shm.publish();
     for (int i = 1; i < n; ++i) {
       const int member = (me + i) % n;
       shm.wait(member);
-      std::byte* to = out + begin_of_part(out_parts, member) + begin;
+      std::byte* to = out.begin(member) + begin;
       if (k == 0 && offers) sources.learn(member);
       if (offers && sources.of(member) != nullptr) {
         // The first step is the whole of it.
-        if (k == 0) put(to, sources.of(member) + begin_of_part(in_parts, me), longest);
+        if (k == 0) put(to, sources.of(member) + begin_of_part(in.offsets(), me), longest);
       } else {
         put(to, shm.slot_of(member) + static_cast<std::size_t>(me) * room,
-            within(size_of_part(out_parts, member), begin, room));
+            within(out.size(member), begin, room));
       }
     }
     if (offers && sources.all()) break;

@@ -23,6 +23,12 @@ class Sources {
   bool offer(const std::byte* data, std::size_t bytes);
   /// This member's, where there is nothing to offer.
   void offer_nothing();
+  /// The one or the other.
+  bool offer_if(bool is_offered, BytesView data) {
+    if (is_offered) return offer(data.data(), data.size());
+    offer_nothing();
+    return false;
+  }
   /// After this member was waited for in that step: its buffer, null if it is not in the segment.
   std::byte* learn(int member);
   /// The same for all, once all were waited for.

@@ -35,6 +35,9 @@ std::string reduction_text(const Reduction& reduction) {
     }
     case Needs::function:
       text = "the operation '" + reduction.name() + "'";
+      if (const std::size_t own = reduction.element_bytes(); own != 0) {
+        text += " of elements of " + std::to_string(own) + " bytes";
+      }
       break;
   }
   if (reduction.is_any_order()) return text + " in any order";

@@ -87,7 +87,7 @@ struct CallDiffers {
   std::optional<MadeCall> made_there = std::nullopt;  ///< `theirs`, with its place.
   /// If that rank is further on: its call of this one's number.
   std::optional<MadeCall> made_then = std::nullopt;
-  /// Where nothing but the argument differs.
+  /// Both calls' arguments, if nothing else differs.
   struct Arguments {
     std::string here, there;  ///< As Argument::text() says them; empty where they are not known.
     std::uint64_t table_digest = 0;  ///< The table of algorithms that this rank goes by.

@@ -12,59 +12,6 @@ namespace {
 
 using transport::Op;
 
-constexpr std::size_t place_bytes_max = 256;
-constexpr std::size_t survivors_max = 1u << 20;
-
-void rank_fields(auto& io, auto& ranks, std::size_t most) {
-  io.repeat(
-      ranks, sizeof(std::int32_t), [&](auto& rank) { io.integer(rank); }, most);
-}
-
-void fields(auto& io, wire::is<Brought> auto& m) {
-  io.integer(m.op);
-  io.integer(m.flags);
-  io.text(m.place, place_bytes_max);
-}
-void fields(auto& io, wire::is<Agreement> auto& m) {
-  io.integer(m.flags);
-  rank_fields(io, m.survivors, survivors_max);
-}
-void fields(auto& io, wire::is<OpsDiffer::Side> auto& m) {
-  io.integer(m.rank);
-  io.integer(m.op);
-  io.text(m.place, place_bytes_max);
-}
-void fields(auto& io, wire::is<OpsDiffer> auto& m) {
-  fields(io, m.one);
-  fields(io, m.other);
-}
-void fields(auto& io, wire::is<RanksAbsent> auto& m) {
-  io.integer(m.waited);
-  io.duration(m.timeout);
-  rank_fields(io, m.named, RanksAbsent::named_max);
-  io.integer(m.count);
-}
-void fields(auto& io, wire::is<Outcome> auto& m) {
-  io.kind(m, [&](auto& outcome) { fields(io, outcome); });
-}
-
-template <class Value>
-Bytes encoded(const Value& value) {
-  Bytes bytes;
-  wire::Writer io(bytes);
-  fields(io, value);
-  return bytes;
-}
-
-template <class Value>
-std::optional<Value> decoded(BytesView bytes) {
-  std::optional<Value> value(std::in_place);
-  wire::Reader io(bytes);
-  fields(io, *value);
-  if (!io.complete()) value.reset();
-  return value;
-}
-
 /// Ranks of a communicator of that size, ascending.
 bool are_ranks(const std::vector<int>& ranks, int size) {
   return std::is_sorted(ranks.begin(), ranks.end(), std::less_equal<>()) &&
@@ -81,7 +28,7 @@ struct Fits {
   }
   bool operator()(const RanksAbsent& absent) const {
     return are_ranks(absent.named, size) && !absent.named.empty() &&
-           absent.count >= absent.named.size();
+           absent.named.size() <= std::min<std::size_t>(absent.count, RanksAbsent::named_max);
   }
 };
 
@@ -157,13 +104,22 @@ std::optional<Outcome> conclude(const std::vector<Attendance>& ranks, bool late,
   return std::nullopt;
 }
 
-Bytes encode(const Brought& brought) { return encoded(brought); }
-Bytes encode(const Outcome& outcome) { return encoded(outcome); }
+Bytes encode(const Brought& brought) {
+  Bytes bytes;
+  wire::encode(bytes, brought);
+  return bytes;
+}
 
-std::optional<Brought> decode_brought(BytesView bytes) { return decoded<Brought>(bytes); }
+Bytes encode(const Outcome& outcome) {
+  Bytes bytes;
+  wire::encode(bytes, outcome);
+  return bytes;
+}
+
+std::optional<Brought> decode_brought(BytesView bytes) { return wire::decode<Brought>(bytes); }
 
 std::optional<Outcome> decode_outcome(BytesView bytes, int size) {
-  auto outcome = decoded<Outcome>(bytes);
+  auto outcome = wire::decode<Outcome>(bytes);
   if (outcome && !std::visit(Fits{size}, *outcome)) outcome.reset();
   return outcome;
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct Agreement {
   std::uint32_t flags = 0;  ///< The bitwise and of those who took part.
   std::vector<int> survivors =
       {};  ///< Ranks of the communicator that took part and live, ascending.
+  static auto fields(auto& m) { return std::tie(m.flags, m.survivors); }
   bool operator==(const Agreement&) const = default;
 };
 
@@ -29,6 +31,7 @@ struct Brought {
   transport::Op op{};
   std::uint32_t flags = 0;
   std::string place = {};  ///< "train.cpp:42", empty where it is not known.
+  static auto fields(auto& m) { return std::tie(m.op, m.flags, m.place); }
   bool operator==(const Brought&) const = default;
 };
 
@@ -38,9 +41,11 @@ struct OpsDiffer {
     int rank = 0;
     transport::Op op{};
     std::string place = {};
+    static auto fields(auto& m) { return std::tie(m.rank, m.op, m.place); }
     bool operator==(const Side&) const = default;
   };
   Side one, other;
+  static auto fields(auto& m) { return std::tie(m.one, m.other); }
   bool operator==(const OpsDiffer&) const = default;
 };
 
@@ -51,6 +56,7 @@ struct RanksAbsent {
   Clock::duration timeout{};
   std::vector<int> named = {};  ///< The first of them.
   std::uint32_t count = 0;      ///< All of them.
+  static auto fields(auto& m) { return std::tie(m.waited, m.timeout, m.named, m.count); }
   bool operator==(const RanksAbsent&) const = default;
 };
 

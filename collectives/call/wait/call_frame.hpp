@@ -4,6 +4,7 @@
 #include "collectives/call/core/argument.hpp"
 #include "collectives/call/core/call_context.hpp"
 #include "collectives/call/core/device_history.hpp"
+#include "collectives/call/wait/lent_thread.hpp"
 #include "collectives/reduce/reduce_ops.hpp"
 #include "collectives/transport/links.hpp"
 #include "collectives/transport/shm/shm_group.hpp"
@@ -42,7 +43,7 @@ struct Kept {
   BufferPool buffer_pool;
 };
 
-/// Where and how a call is made. All borrowed for the call's life.
+/// A call's surroundings, timeout and site. All borrowed for the call's life.
 struct CallSetting {
   transport::Links& mesh;
   const Group& group;
@@ -55,19 +56,24 @@ struct CallSetting {
   int peer = any_source;
   int tag = 0;
   CallHistory* history = nullptr;  ///< Not null if a device is used.
+  LentThread* lent = nullptr;      ///< Null: the caller's own, to the call's end.
 };
 
 /// A call, as all that has a part in it sees it.
 struct CallFrame {
   const CallSetting& setting;
   transport::ShmGroup* shm = nullptr;                 ///< All ranks'.
-  const algorithms::by_node::Nodes* nodes = nullptr;  ///< Where some share memory, and not all.
+  const algorithms::by_node::Nodes* nodes = nullptr;  ///< Set if some ranks, not all, share memory.
   bool tolerant = false;  ///< Wrong arguments on other ranks do not end its waits.
   const transport::Fingerprint& fingerprint;
   std::optional<Argument> argument = std::nullopt;
 
   CallContext context() const {
     return {setting.group, fingerprint, setting.timeout, setting.site, setting.peer, setting.tag};
+  }
+  /// Its thread is to be given back rather than to wait.
+  bool is_thread_wanted() const noexcept {
+    return setting.lent != nullptr && setting.lent->is_wanted();
   }
   bool is_message() const noexcept { return transport::is_message(fingerprint.op); }
   /// What Argument::text() says; empty where there is nothing to say.

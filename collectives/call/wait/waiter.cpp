@@ -46,11 +46,29 @@ std::optional<Ending> Waiter::wait(const Waiting& waiting, const Ready& ready,
     if (auto deadlock = chains.look(now, next)) return deadlock;
     if (now >= deadline_) return timed_out(waiting);
     if (look_interval < deadline_ - now) next.at_latest(now + look_interval);
+    if (frame_.is_thread_wanted()) {
+      mesh.step(now, false);
+      // It is given back where memory is looked at, which costs less.
+      if (waiting.in_shm_group) return std::nullopt;
+      if (!ready()) give_thread_back();
+      continue;
+    }
     const auto from = waiting.to_receive();
     if (from.size() == 1 && !waiting.has_spun && mesh.look_for(from.front())) continue;
     mesh.step(std::min(deadline_, next.when()), !waiting.has_spun);
   } while (!ready());
   return std::nullopt;
+}
+
+/// Other threads wait in the mesh meanwhile, or the progress thread moves what was started.
+void Waiter::give_thread_back() const {
+  transport::ProgressLock& progress = frame_.setting.mesh.progress_lock();
+  progress.leave();
+  progress.released([this] {
+    frame_.setting.lent->give_back();
+    return true;
+  });
+  progress.enter();
 }
 
 /// A rank that has waited in a collective for long says which one it is in to the ranks that it

@@ -15,12 +15,13 @@ class Waiter {
  public:
   explicit Waiter(const CallFrame& frame);
 
-  /// nullopt: it is there. `look_interval`: nobody tells of it. Under the mesh's lock, as a caller
-  /// of its progress.
+  /// nullopt: it is there; or it is in memory, and the thread is wanted back. `look_interval`:
+  /// nobody tells of it. Under the mesh's lock, as a caller of its progress.
   std::optional<Ending> wait(const Waiting& waiting, const Ready& ready,
                              Clock::duration look_interval);
 
  private:
+  void give_thread_back() const;
   void tell_call(const Waiting& waiting) const;
   ending::TimedOut timed_out(const Waiting& waiting) const;
 

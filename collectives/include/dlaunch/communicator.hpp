@@ -176,6 +176,10 @@ class DLAUNCH_API Communicator {
   /// the mean of integers without ReduceOptions::truncate_mean.
   void all_reduce(TensorView inout, const Reduction& reduction = {},
                   const ReduceOptions& options = {});
+  /// The same from `in` to `out`, which may be the same memory; this rank alone decides between the
+  /// two forms. Error{misuse} also where `out` has not in.count elements.
+  void all_reduce_into(ConstTensorView in, TensorView out, const Reduction& reduction = {},
+                       const ReduceOptions& options = {});
   /// `out` (size() * in.count elements) becomes everyone's `in`, in rank order; `in` may be its own
   /// part of `out`. Error{mismatch}: another count or dtype on another rank. Error{misuse}: `out`
   /// of another size.
@@ -186,9 +190,9 @@ class DLAUNCH_API Communicator {
   void all_gather_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts,
                     const Options& options = {});
   /// The same into views of their own, which need not lie side by side nor be contiguous: out[r]
-  /// becomes rank r's `in`, which may be out[rank()]; the views' counts are the call's. Where the
-  /// parts lie is each rank's own affair: this is all_gather_v on another rank, and messages call
-  /// it so. Nothing is gathered in one buffer on the way, but for small parts and where a rank
+  /// becomes rank r's `in`, which may be out[rank()]; the views' counts are the call's. The place
+  /// of the parts is each rank's own affair: this is all_gather_v on another rank, and messages
+  /// call it so. Nothing is gathered in one buffer on the way, but for small parts and where a rank
   /// speaks for its node. Error{mismatch} as all_gather_v. Error{misuse}: not one view for each
   /// rank, this rank's has not in.count elements, or two overlap.
   void all_gather_list(ConstTensorView in, std::span<const TensorView> out,
@@ -233,6 +237,10 @@ class DLAUNCH_API Communicator {
   /// for each rank, or sums that are not those of `in` and `out`.
   void all_to_all_v(ConstTensorView in, std::span<const std::size_t> in_counts, TensorView out,
                     std::span<const std::size_t> out_counts, const Options& options = {});
+  /// The same from views and into views, of one type: in[j] goes to rank j, out[i] comes from rank
+  /// i. Those that are read may overlap each other. See all_gather_list.
+  void all_to_all_list(std::span<const ConstTensorView> in, std::span<const TensorView> out,
+                       const Options& options = {});
 
   /// Rank r's `out` becomes the reduction of the `in` of ranks 0 to r, in their order. Both may be
   /// the same memory. A mean is that of the ranks that were reduced. Errors as all_reduce;
@@ -255,6 +263,8 @@ class DLAUNCH_API Communicator {
                     const ReduceOptions& options = {});
   Work start_all_reduce(TensorView inout, const Reduction& reduction = {},
                         const ReduceOptions& options = {});
+  Work start_all_reduce_into(ConstTensorView in, TensorView out, const Reduction& reduction = {},
+                             const ReduceOptions& options = {});
   Work start_all_gather(ConstTensorView in, TensorView out, const Options& options = {});
   Work start_all_gather_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts,
                           const Options& options = {});
@@ -282,6 +292,8 @@ class DLAUNCH_API Communicator {
   Work start_all_to_all_v(ConstTensorView in, std::span<const std::size_t> in_counts,
                           TensorView out, std::span<const std::size_t> out_counts,
                           const Options& options = {});
+  Work start_all_to_all_list(std::span<const ConstTensorView> in, std::span<const TensorView> out,
+                             const Options& options = {});
   Work start_scan(ConstTensorView in, TensorView out, const Reduction& reduction = {},
                   const ReduceOptions& options = {});
   Work start_exscan(ConstTensorView in, TensorView out, const Reduction& reduction = {},
@@ -297,6 +309,12 @@ class DLAUNCH_API Communicator {
   void send(ConstTensorView data, int to, const MessageOptions& options = {});
   /// Receives exactly data.count elements of its dtype; Error{mismatch} for anything else.
   Received recv(TensorView data, int from, const MessageOptions& options = {});
+  /// Sends `out` and receives `in`, both at once and by one tag: ranks that exchange, or pass data
+  /// round a ring, do not wait for each other's receives. Errors as those of send and recv.
+  Received sendrecv(ConstTensorView out, int to, TensorView in, int from,
+                    const MessageOptions& options = {});
+  /// The same, without waiting. A message that can leave at once has left when isend returns, and
+  /// one that has come is there when irecv does.
   Work isend(ConstTensorView data, int to, const MessageOptions& options = {});
   Work irecv(TensorView data, int from, const MessageOptions& options = {});
   /// Starts all before it waits for any, so that exchanges cannot block each other. Each goes by

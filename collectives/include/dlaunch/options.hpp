@@ -27,7 +27,7 @@ struct BarrierOptions;
 struct MessageOptions;
 struct ReduceOptions;
 
-/// What every call may be told. Where a call takes more, an Options serves too.
+/// What every call may be told. An Options serves, too, where a call takes more.
 struct Options {
   /// How long the call may take; 0: the communicator's default (five minutes unless set).
   Clock::duration timeout = Clock::duration::zero();

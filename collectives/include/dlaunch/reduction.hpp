@@ -24,6 +24,9 @@ enum class ReduceOp : std::uint8_t {
   bxor,
   premul_sum,  ///< Sum of factor * element; made by Reduction::premul_sum.
   custom,      ///< The program's own; made by Reduction::custom.
+  land,  ///< Logical and: 1 where every rank's element is not 0, else 0. Integers and bool only.
+  lor,
+  lxor,  ///< 1 where an odd number of ranks' elements are not 0.
 };
 
 /// "sum", "min"... A static string; never null.
@@ -36,8 +39,9 @@ DLAUNCH_API const char* to_string(ReduceOp op) noexcept;
 /// product shows. A value; safe to copy and to read from any thread.
 class DLAUNCH_API Reduction {
  public:
-  /// accumulated[i] = accumulated[i] op next[i] for `count` elements of `dtype`. Called on the
-  /// thread of the collective; must be the same function on all ranks, and must not throw.
+  /// accumulated[i] = accumulated[i] op next[i] for `count` elements of `dtype`, or of the
+  /// reduction's own size. Called on the thread of the collective; must be the same function on all
+  /// ranks, and must not throw.
   using Fold = std::function<void(void* accumulated, const void* next, std::size_t count, DType)>;
 
   /// Error{misuse} for premul_sum and custom, which need more than their name.
@@ -48,8 +52,23 @@ class DLAUNCH_API Reduction {
   /// Each element times `factor`, then summed; in f32 for 16-bit types, and in the element's own
   /// type else. The factor is the same on all ranks, else Error{mismatch}. Floats and complex only.
   static Reduction premul_sum(double factor);
-  /// An operation of your own; `name` shows in messages and is compared between ranks.
-  static Reduction custom(std::string name, Fold fold);
+  /// An operation of your own; `name` shows in messages and is compared between ranks. It has to be
+  /// associative; its operands keep the order of the ranks unless it is told any_order().
+  /// `element_bytes`: the size of an element of its own, as of a struct; the dtype of the buffers
+  /// then only says in what they are counted (`std::as_writable_bytes(std::span(structs))`), and
+  /// `count` of the function is that of such elements. The same on all ranks, else Error{mismatch};
+  /// Error{misuse}: a buffer, or a rank's part, that is no whole number of them, or elements of
+  /// more than 128 KiB, or of more than 512 KiB divided by the number of ranks. 0: the dtype's
+  /// elements.
+  static Reduction custom(std::string name, Fold fold, std::size_t element_bytes = 0);
+
+  /// Of pairs of a value and an index: the pair of the least value, and of those the one of the
+  /// smallest index. Pairs lie as structs do, {double; int} for f64 and i32: see Located. A NaN
+  /// wins over all numbers. In any order. Error{misuse}: a value that has no order, or an index
+  /// that is neither i32 nor i64.
+  static Reduction min_located(DType value, DType index);
+  /// The same of the greatest value.
+  static Reduction max_located(DType value, DType index);
 
   /// The same operation, reduced by a tree that does not depend on how ranks are spread over nodes:
   /// ranks 0 and 1, 2 and 3..., then pairs of pairs, and so on: (0 + 1) + (2 + 3). Sums of floats
@@ -72,6 +91,8 @@ class DLAUNCH_API Reduction {
   std::string name() const;
   /// Empty unless custom.
   const Fold& fold() const noexcept;
+  /// 0 unless custom with elements of its own.
+  std::size_t element_bytes() const noexcept;
 
  private:
   [[noreturn]] static void refuse(ReduceOp op);
@@ -84,5 +105,27 @@ class DLAUNCH_API Reduction {
   double factor_ = 1;
   std::shared_ptr<const Custom> custom_;
 };
+
+/// A value and where it was found, as MPI_DOUBLE_INT is Located<double, int>:
+/// `comm.all_reduce(std::as_writable_bytes(std::span(&nearest, 1)), nearest.least())`.
+template <class T, class Index = std::int64_t>
+struct Located {
+  T value{};
+  Index index{};
+
+  static Reduction least() {
+    return Reduction::min_located(dtype_of<T>::value, dtype_of<Index>::value);
+  }
+  static Reduction greatest() {
+    return Reduction::max_located(dtype_of<T>::value, dtype_of<Index>::value);
+  }
+};
+
+/// inout[i] = in[i] op inout[i], here and now: what a call does with the elements of two ranks, of
+/// which `in` is the first. Both may be the same memory. Error{misuse}: a mean or premul_sum, which
+/// are of all ranks at once; buffers that differ in dtype or count, or overlap; a reduction that
+/// has no meaning for the dtype. Error{unsupported} for CUDA buffers. For any thread.
+DLAUNCH_API void reduce_local(ConstTensorView in, TensorView inout,
+                              const Reduction& reduction = {});
 
 }  // namespace dlaunch

@@ -20,11 +20,11 @@ struct WorkState;
 /// its communicator. A default-made or moved-from Work is complete.
 ///
 /// It goes on while the program computes, and needs no call for it. Started collectives of one
-/// communicator run one after the other in the order in which they were started, on a thread that
-/// the communicator has from the first one on; messages are moved by whichever thread is in a call,
-/// else by one thread that all communicators made from each other share. Neither uses a core while
-/// nothing moves. Communicators do not wait for each other: ranks may start on several of them in
-/// different orders.
+/// communicator run in the order in which they were started: on the thread that waits for them or
+/// tests them, and after some hundred microseconds without one on a thread of the communicator's;
+/// messages are moved by whichever thread is in a call, else by one thread that all communicators
+/// made from each other share. Neither uses a core while nothing moves. Communicators do not wait
+/// for each other: ranks may start on several of them in different orders.
 ///
 /// Calls with CUDA buffers are on their stream when starting returns. One that was captured is
 /// complete at once.
@@ -47,16 +47,16 @@ class [[nodiscard, gnu::visibility("default")]] Work {
   /// Blocks the calling thread until complete, wherever the buffers lie. Throws what the blocking
   /// form of the call throws; calling it again does nothing, or throws the same again.
   void wait();
-  /// The same for `limit` at most; zero or less only looks. True when complete, also when it failed
-  /// (wait() then throws); false when it goes on: that fails no call. Error{misuse} in a completion
-  /// of the same communicator, and in a forked child.
+  /// The same for `limit` at most; zero or less only looks, as test() does. True when complete,
+  /// also when it failed (wait() then throws); false when it goes on: that fails no call.
+  /// Error{misuse} in a completion of the same communicator, and in a forked child.
   [[nodiscard]] bool wait_for(Clock::duration limit);
-  /// True when complete, also when it failed (wait() then throws). Waits for nobody; for a message
-  /// it also moves what can be moved at once.
+  /// True when complete, also when it failed (wait() then throws). Moves what can be moved at once,
+  /// and waits for nobody; where ranks share processors the others have this one for a turn.
   bool test();
   /// Made without a call, or moved from.
   [[nodiscard]] bool is_empty() const noexcept { return state_ == nullptr; }
-  /// The same as test(), and never sleeps: a few instructions where there is nothing new.
+  /// The same as test(), but moves nothing: a few instructions where there is nothing new.
   [[nodiscard]] bool done() const noexcept;
   /// What wait() would throw: null while it goes on (test() is false), and when it succeeded.
   [[nodiscard]] std::exception_ptr error();
@@ -69,8 +69,8 @@ class [[nodiscard, gnu::visibility("default")]] Work {
   /// test() or wait_any(), and a stream has its own callbacks.
   ///
   /// Thread: the one that ended the call. That is the communicator's own, or one that waits for
-  /// this Work or for a later call, or the one that destroys the communicator. If the call is
-  /// complete already it is this thread, before on_complete returns.
+  /// this call or a later one, or tests it, or the one that destroys the communicator. If the call
+  /// is complete already it is this thread, before on_complete returns.
   ///
   /// Order: wait() returns, done() becomes true, and the communicator's next collective begins only
   /// after it has returned and was destroyed, so what it borrows need not outlive the Work.

@@ -10,6 +10,8 @@ namespace {
 constexpr std::size_t drain_bytes = 64u << 10;
 /// Counted for each parked message beside its payload, so that empty ones are limited too.
 constexpr std::size_t parked_overhead = 128;
+/// Kept for what is parked next.
+constexpr std::size_t spares_max = 1024;
 
 bool is_meant_for(const Header& header, Kind kind, std::uint64_t communicator, int tag) {
   return header.kind == kind && header.communicator == communicator &&
@@ -43,88 +45,165 @@ bool fits(const Receive& receive, const Header& header) {
          agrees(receive, header);
 }
 
-void Inbox::post(Receive& receive) {
-  receive.state = Receive::State::waiting;
-  if (const auto from = first_arrival(receive); from && try_take(receive, *from)) return;
-  posted_.push_back(&receive);
+Inbox::~Inbox() {
+  for (const auto& [from, s] : sources_) {
+    while (Parked* const parked = s->parked.pop_front()) delete parked;
+  }
+  while (Parked* const spare = spare_.pop_front()) delete spare;
 }
 
-/// The source of the first message to come that fits.
-std::optional<int> Inbox::first_arrival(const Receive& receive) const {
-  std::optional<int> best;
-  std::uint64_t best_arrival = 0;
-  const auto consider = [&](int from, const Source& s) {
-    const auto offer = [&](const Header& header, std::uint64_t arrival) {
-      if (!is_meant_for(header, receive.kind, receive.communicator, receive.tag)) return false;
-      if (!listens_to(receive, from)) return false;
-      if (!best || arrival < best_arrival) {
-        best = from;
-        best_arrival = arrival;
-      }
-      return true;
-    };
-    for (const Parked& parked : s.parked) {
-      if (offer(parked.header, parked.arrival)) return;
+void Inbox::post(Receive& receive) {
+  receive.state = Receive::State::waiting;
+  receive.posted_at = ++posts_;
+  if (const auto arrival = first_arrival(receive)) return take(receive, *arrival);
+  list(receive);
+}
+
+void Inbox::list(Receive& receive) {
+  if (!receive.is_exact()) return posted_for_any_.push_back(receive);
+  posted_.add(receive);
+  if (receive.into.size() >= long_bytes) ++source(receive.from).long_awaited;
+}
+
+void Inbox::unlist(Receive& receive) noexcept {
+  if (!receive.is_exact()) return posted_for_any_.remove(receive);
+  posted_.remove(receive);
+  if (receive.into.size() >= long_bytes) --sources_.find(receive.from)->long_awaited;
+}
+
+/// Of those that would take this message the one that was posted first.
+Receive* Inbox::first_wanting(int from, const Header& header) const {
+  Receive* const exact = posted_.find(key_of(header, from));
+  for (Receive* any = posted_for_any_.first(); any != nullptr;
+       any = decltype(posted_for_any_)::after(*any)) {
+    if (exact != nullptr && exact->posted_at < any->posted_at) break;
+    if (is_meant_for(header, any->kind, any->communicator, any->tag) && listens_to(*any, from)) {
+      return any;
     }
-    if (s.active && s.target == nullptr && !s.parking && !s.dropping) offer(s.header, s.arrival);
+  }
+  return exact;
+}
+
+Receive* Inbox::claim(int from, const Header& header) {
+  if (source(from).active) return nullptr;
+  Receive* const wanting = first_wanting(from, header);
+  if (wanting == nullptr || !agrees(*wanting, header)) return nullptr;
+  unlist(*wanting);
+  note_taken(from, header);
+  return wanting;
+}
+
+/// What it would take of this rank's.
+Inbox::Parked* Inbox::first_parked(const Receive& receive, int from, const Source& s) const {
+  if (receive.kind != Kind::message || receive.tag != any_tag) {
+    if (s.parked.empty()) return nullptr;
+    return parked_.find({receive.kind, from, receive.kind == Kind::message ? receive.tag : 0,
+                         receive.communicator});
+  }
+  Parked* parked = s.parked.first();
+  while (parked != nullptr &&
+         !is_meant_for(parked->header, receive.kind, receive.communicator, receive.tag)) {
+    parked = ParkedList::after(*parked);
+  }
+  return parked;
+}
+
+/// The first message to come that fits.
+std::optional<Inbox::Arrival> Inbox::first_arrival(const Receive& receive) const {
+  std::optional<Arrival> best;
+  const auto consider = [&](int from, const Source& s) {
+    Parked* const parked = first_parked(receive, from, s);
+    const bool is_held = parked == nullptr && is_stalled(s) &&
+                         is_meant_for(s.header, receive.kind, receive.communicator, receive.tag);
+    if (parked == nullptr && !is_held) return;
+    const std::uint64_t number = parked != nullptr ? parked->arrival : s.arrival;
+    if (!best || number < best->number) best = {from, number, parked};
   };
   if (receive.from != any_source) {
     consider(receive.from, source(receive.from));
-  } else {
-    for (const auto& [from, s] : sources_) consider(from, *s);
+    return best;
+  }
+  for (const auto& [from, s] : sources_) {
+    if (listens_to(receive, from)) consider(from, *s);
   }
   return best;
 }
 
-/// Takes the first message of `from` that fits: parked, being parked, or held.
-bool Inbox::try_take(Receive& receive, int from) {
-  Source& s = source(from);
-  const auto settle = [&](const Header& header) {
-    receive.header = header;
-    receive.source = from;
-    if (agrees(receive, header)) return true;
+/// A message that is parked, or being parked, or held.
+void Inbox::take(Receive& receive, const Arrival& arrival) {
+  Source& s = source(arrival.from);
+  Parked* const parked = arrival.parked;
+  receive.header = parked != nullptr ? parked->header : s.header;
+  receive.source = arrival.from;
+  if (!agrees(receive, receive.header)) {
     receive.state = Receive::State::mismatched;
-    return false;
-  };
-  const auto parked = std::find_if(s.parked.begin(), s.parked.end(), [&](const Parked& p) {
-    return is_meant_for(p.header, receive.kind, receive.communicator, receive.tag);
-  });
-  if (parked != s.parked.end()) {
-    if (!settle(parked->header)) return true;
-    const bool under_way = s.parking && std::next(parked) == s.parked.end();
-    copy(receive.into,
-         BytesView(parked->data.bytes()).first(under_way ? s.got : parked->data.size()));
-    if (under_way) {
-      s.parking = false;
-      s.target = &receive;
-      receive.state = Receive::State::filling;
-    } else {
-      receive.state = Receive::State::done;
-    }
-    s.parked_bytes -= parked->data.size() + parked_overhead;
-    s.parked.erase(parked);
-    return true;
+    return;
   }
-  if (!settle(s.header)) return true;
+  const bool under_way = parked == nullptr || (s.parking && parked == s.parked.last());
+  if (parked != nullptr) {
+    copy(receive.into,
+         BytesView(parked->bytes()).first(under_way ? s.got : parked->bytes().size()));
+    unpark(s, *parked);
+  }
+  if (!under_way) {
+    receive.state = Receive::State::done;
+    return;
+  }
+  s.parking = false;
   s.target = &receive;
   receive.state = Receive::State::filling;
   if (s.header.bytes == 0) finish(s);
-  return true;
 }
 
-bool Inbox::awaits(int from, std::size_t bytes) const {
-  return std::any_of(posted_.begin(), posted_.end(), [&](const Receive* receive) {
-    return receive->from == from && receive->into.size() >= bytes;
-  });
+/// The message under way.
+void Inbox::park(Source& s, int from) {
+  Parked* parked = spare_.pop_front();
+  if (parked == nullptr) {
+    parked = new Parked;
+  } else {
+    --spares_;
+  }
+  parked->from = from;
+  parked->header = s.header;
+  parked->arrival = s.arrival;
+  try {
+    if (s.header.bytes > Parked::near_bytes) parked->far = buffer_pool_.take(s.header.bytes);
+    parked_.add(*parked);
+  } catch (...) {
+    delete parked;
+    throw;
+  }
+  s.parked.push_back(*parked);
+  s.parked_bytes += s.header.bytes + parked_overhead;
+  s.parking = true;
+}
+
+void Inbox::unpark(Source& s, Parked& parked) noexcept {
+  s.parked_bytes -= parked.header.bytes + parked_overhead;
+  parked_.remove(parked);
+  s.parked.remove(parked);
+  parked.far = {};
+  if (spares_ >= spares_max) {
+    delete &parked;
+    return;
+  }
+  spare_.push_back(parked);
+  ++spares_;
+}
+
+bool Inbox::is_awaited() const {
+  return !posted_.empty() || !posted_for_any_.empty() ||
+         std::any_of(sources_.begin(), sources_.end(),
+                     [](const auto& each) { return each.kept->target != nullptr; });
 }
 
 void Inbox::withdraw(Receive& receive) {
-  posted_.remove(&receive);
-  for (const auto& [from, s] : sources_) {
-    if (s->target != &receive) continue;
-    s->target = nullptr;
-    s->dropping = true;
-  }
+  if (receive.place.is_taken) unlist(receive);
+  if (receive.state != Receive::State::filling) return;
+  Source& s = source(receive.source);
+  if (s.target != &receive) return;
+  s.target = nullptr;
+  s.dropping = true;
 }
 
 void Inbox::begin(int from, const Header& header) {
@@ -137,20 +216,15 @@ void Inbox::begin(int from, const Header& header) {
   s.target = nullptr;
   s.parking = s.dropping = false;
   s.last_seen = header;
-  const auto wanted = std::find_if(posted_.begin(), posted_.end(), [&](const Receive* receive) {
-    return is_meant_for(header, receive->kind, receive->communicator, receive->tag) &&
-           listens_to(*receive, from);
-  });
-  if (wanted != posted_.end()) {
-    Receive& receive = **wanted;
-    posted_.erase(wanted);
-    receive.header = header;
-    receive.source = from;
-    if (agrees(receive, header)) {
-      s.target = &receive;
-      receive.state = Receive::State::filling;
+  if (Receive* const wanting = first_wanting(from, header)) {
+    unlist(*wanting);
+    wanting->header = header;
+    wanting->source = from;
+    if (agrees(*wanting, header)) {
+      s.target = wanting;
+      wanting->state = Receive::State::filling;
     } else {
-      receive.state = Receive::State::mismatched;  // The message stays, held or parked.
+      wanting->state = Receive::State::mismatched;  // The message stays, held or parked.
     }
   }
   is_held(from);
@@ -165,9 +239,7 @@ bool Inbox::is_held(int from) {
   if (s.header.bytes > parked_bytes_max_) return true;
   const std::size_t need = s.header.bytes + parked_overhead;
   if (s.parked_bytes + need > parked_bytes_max_) return true;
-  s.parked.push_back({s.header, s.arrival, buffer_pool_.take(s.header.bytes)});
-  s.parked_bytes += need;
-  s.parking = true;
+  park(s, from);
   if (s.header.bytes == 0) finish(s);
   return false;
 }
@@ -178,7 +250,7 @@ std::span<std::byte> Inbox::room(int from) {
   if (!s.active) return {};
   const std::size_t left = s.header.bytes - s.got;
   if (s.target != nullptr) return s.target->into.subspan(s.got);
-  if (s.parking) return s.parked.back().data.bytes().subspan(s.got);
+  if (s.parking) return s.parked.last()->bytes().subspan(s.got);
   if (drain_.empty()) drain_.resize(drain_bytes);
   return std::span(drain_).first(std::min(left, drain_.size()));
 }
@@ -203,11 +275,7 @@ void Inbox::deliver(int from, const Header& header, BytesView payload) {
   Source& s = source(from);
   begin(from, header);
   if (!s.active) return;
-  if (is_held(from)) {
-    s.parked.push_back({s.header, s.arrival, buffer_pool_.take(s.header.bytes)});
-    s.parked_bytes += s.header.bytes + parked_overhead;
-    s.parking = true;
-  }
+  if (is_held(from)) park(s, from);
   if (s.header.bytes == 0) return finish(s);
   while (!payload.empty()) {
     const auto to = room(from);
@@ -228,20 +296,16 @@ std::optional<std::pair<int, Header>> Inbox::peek(std::uint64_t communicator, in
   probe.sources = sources;
   const auto found = first_arrival(probe);
   if (!found) return std::nullopt;
-  const Source& s = source(*found);
-  for (const Parked& parked : s.parked) {
-    if (is_meant_for(parked.header, Kind::message, communicator, tag)) {
-      return std::pair{*found, parked.header};
-    }
-  }
-  return std::pair{*found, s.header};
+  return std::pair{found->from,
+                   found->parked != nullptr ? found->parked->header : source(found->from).header};
 }
 
 std::optional<std::pair<int, Header>> Inbox::find_parked(
     std::uint64_t communicator, const std::function<bool(const Header&)>& is_it) const {
   for (const auto& [from, s] : sources_) {
-    for (const Parked& parked : s->parked) {
-      const Header& header = parked.header;
+    for (const Parked* parked = s->parked.first(); parked != nullptr;
+         parked = ParkedList::after(*parked)) {
+      const Header& header = parked->header;
       if (header.kind != Kind::collective || header.communicator != communicator) continue;
       if (is_it(header)) return std::pair{from, header};
     }

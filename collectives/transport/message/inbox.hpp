@@ -1,18 +1,40 @@
 #pragma once
 
 #include "collectives/transport/message/by_rank.hpp"
+#include "collectives/transport/message/match_table.hpp"
 #include "collectives/transport/message/message.hpp"
 #include "runtime/base/buffer_pool.hpp"
+#include "runtime/base/intrusive_list.hpp"
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <optional>
 #include <span>
 #include <vector>
 
 namespace dlaunch::transport {
+
+/// A state that changes under the mesh's lock, and at which its owner may look without: what was
+/// done before it became so is then seen, and nothing of the owner's is touched after its last
+/// change.
+template <class State>
+class ObservedState {
+ public:
+  ObservedState(State state) noexcept : state_(state) {}  // NOLINT: it stands for the state.
+  ObservedState(const ObservedState& other) noexcept : state_(State{other}) {}
+  ObservedState& operator=(const ObservedState& other) noexcept { return *this = State{other}; }
+  ObservedState& operator=(State state) noexcept {
+    state_.store(state, std::memory_order_release);
+    return *this;
+  }
+  operator State() const noexcept { return state_.load(std::memory_order_acquire); }
+
+ private:
+  std::atomic<State> state_;
+};
 
 /// A receive somebody waits for. Owned by whoever posted it; stays in place until it is no longer
 /// pending() or was withdrawn.
@@ -28,12 +50,27 @@ struct Receive {
   /// The ranks any_source stands for, as world ranks.
   std::span<const int> sources;
 
-  State state = State::waiting;
+  ObservedState<State> state = State::waiting;
   int source = any_source;  ///< The rank whose message it took.
   Header header;            ///< That message's, once it is not waiting any more.
 
-  bool pending() const { return state == State::waiting || state == State::filling; }
+  // The inbox's.
+  std::uint64_t posted_at = 0;  ///< Its number among all that were posted.
+  ListPlace<Receive> place = {};
+
+  bool pending() const {
+    const State now = state;
+    return now == State::waiting || now == State::filling;
+  }
+  /// Neither source nor tag is "any".
+  bool is_exact() const { return from != any_source && (kind != Kind::message || tag != any_tag); }
 };
+
+/// Of one that is exact.
+inline MatchKey key_of(const Receive& receive) noexcept {
+  return {receive.kind, receive.from, receive.kind == Kind::message ? receive.tag : 0,
+          receive.communicator};
+}
 
 /// Whether the receive would take the message, and whether that holds what is expected.
 bool fits(const Receive& receive, const Header& header);
@@ -45,6 +82,9 @@ class Inbox {
  public:
   /// `parked_bytes_max` is for each source.
   explicit Inbox(std::size_t parked_bytes_max = 16u << 20) : parked_bytes_max_(parked_bytes_max) {}
+  Inbox(const Inbox&) = delete;
+  Inbox& operator=(const Inbox&) = delete;
+  ~Inbox();
 
   /// Takes a parked message at once if one fits.
   void post(Receive& receive);
@@ -55,14 +95,21 @@ class Inbox {
   /// Nobody waits for anything, and nothing of this rank is parked or under way: a receive may take
   /// the next message straight from its receiving end.
   bool is_clear(int from) const {
-    if (!posted_.empty()) return false;
+    if (!posted_.empty() || !posted_for_any_.empty()) return false;
     const Source& s = source(from);
     return !s.active && s.parked.empty();
   }
+  /// Somebody waits for something.
+  bool is_awaited() const;
+  /// The receive that takes this message of `from`, which is there as a whole, and is posted no
+  /// more; null if none does, or another is under way. Whoever asks fills and completes it.
+  Receive* claim(int from, const Header& header);
   /// It did.
   void note_taken(int from, const Header& header) { source(from).last_seen = header; }
-  /// A receive of at least so many bytes waits for a message of this rank, and of no other.
-  bool awaits(int from, std::size_t bytes) const;
+  /// Messages from here on are worth being read straight to where they belong.
+  static constexpr std::size_t long_bytes = 16u << 10;
+  /// A receive of that many bytes waits for a message of this rank, and of no other.
+  bool awaits_long(int from) const { return source(from).long_awaited > 0; }
 
   // ---- What the receiving end of `from` does. ----
 
@@ -76,10 +123,7 @@ class Inbox {
   bool is_receiving(int from) const { return source(from).active; }
   bool is_held(int from);
   /// A message has begun, and nobody takes it.
-  bool is_stalled(int from) const {
-    const Source& s = source(from);
-    return s.active && s.target == nullptr && !s.parking && !s.dropping;
-  }
+  bool is_stalled(int from) const { return is_stalled(source(from)); }
   /// Copies a whole message in, without limit: what a rank sends to itself.
   void deliver(int from, const Header& header, BytesView payload);
 
@@ -94,11 +138,27 @@ class Inbox {
   const std::optional<Header>& last_seen(int from) const { return source(from).last_seen; }
 
  private:
+  /// A message that nobody waits for yet.
   struct Parked {
+    /// So little lies in it; more in memory of the pool's.
+    static constexpr std::size_t near_bytes = 64;
+
+    int from = -1;
     Header header;
     std::uint64_t arrival = 0;
-    BufferPool::Buffer data;
+    BufferPool::Buffer far;
+    std::array<std::byte, near_bytes> near;
+    ListPlace<Parked> by_source, by_key;
+
+    std::span<std::byte> bytes() {
+      if (header.bytes > near_bytes) return far.bytes();
+      return std::span(near).first(static_cast<std::size_t>(header.bytes));
+    }
+    friend MatchKey key_of(const Parked& parked) noexcept {
+      return transport::key_of(parked.header, parked.from);
+    }
   };
+  using ParkedList = IntrusiveList<Parked, &Parked::by_source>;
   struct Source {
     // The message under way.
     bool active = false;
@@ -106,12 +166,19 @@ class Inbox {
     std::uint64_t arrival = 0;
     std::size_t got = 0;
     Receive* target = nullptr;  ///< Its payload goes there,
-    bool parking = false;       ///< or into parked.back(),
+    bool parking = false;       ///< or into the last that is parked,
     bool dropping = false;      ///< or nowhere. None of the three: held.
 
-    std::list<Parked> parked;
+    ParkedList parked;
     std::size_t parked_bytes = 0;
+    std::size_t long_awaited = 0;  ///< Posted receives for long messages of this rank alone.
     std::optional<Header> last_seen;
+  };
+  /// A message that has come; `parked` is null for one that is held.
+  struct Arrival {
+    int from;
+    std::uint64_t number;
+    Parked* parked;
   };
 
   Source& source(int from) { return sources_.get(from); }
@@ -119,15 +186,29 @@ class Inbox {
     const Source* known = sources_.find(from);
     return known != nullptr ? *known : unknown_;
   }
-  bool try_take(Receive& receive, int from);
-  std::optional<int> first_arrival(const Receive& receive) const;
+  static bool is_stalled(const Source& s) {
+    return s.active && s.target == nullptr && !s.parking && !s.dropping;
+  }
+  void list(Receive& receive);
+  void unlist(Receive& receive) noexcept;
+  Receive* first_wanting(int from, const Header& header) const;
+  std::optional<Arrival> first_arrival(const Receive& receive) const;
+  Parked* first_parked(const Receive& receive, int from, const Source& s) const;
+  void take(Receive& receive, const Arrival& arrival);
+  void park(Source& s, int from);
+  void unpark(Source& s, Parked& parked) noexcept;
   void finish(Source& s);
 
   std::size_t parked_bytes_max_;
   BufferPool buffer_pool_;  ///< Room for parked messages; outlives them.
   ByRank<Source> sources_;  ///< The ranks from which something has come.
   Source unknown_;          ///< Stands for the others.
-  std::list<Receive*> posted_;
+  MatchTable<Parked, &Parked::by_key> parked_;
+  MatchTable<Receive, &Receive::place> posted_;
+  IntrusiveList<Receive, &Receive::place> posted_for_any_;  ///< Those that are not exact.
+  ParkedList spare_;  ///< For what is parked next, so that it takes no memory.
+  std::size_t spares_ = 0;
+  std::uint64_t posts_ = 0;
   std::vector<std::byte> drain_;
   std::uint64_t arrivals_ = 0;
 };

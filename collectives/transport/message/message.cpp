@@ -9,46 +9,6 @@ namespace dlaunch::transport {
 namespace {
 
 constexpr std::size_t sentence_bytes_max = control_bytes_max - 64;
-/// The longest name of a communicator, or text of an argument, in an answer.
-constexpr std::size_t words_bytes_max = control_bytes_max - 128;
-/// The longest of several places.
-constexpr std::size_t place_bytes_max = 64;
-
-void fields(auto& io, wire::is<Fingerprint> auto& m) {
-  io.integer(m.op);
-  io.integer(m.dtype);
-  io.integer(m.reduce);
-  io.integer(m.root);
-  io.integer(m.sequence);
-  io.integer(m.count);
-  io.integer(m.argument);
-  io.integer(m.traffic);
-}
-void fields(auto&, wire::is<NothingKnown> auto&) {}
-void fields(auto& io, wire::is<Doing> auto& m) {
-  io.integer(m.communicator);
-  io.text(m.group, words_bytes_max);
-  fields(io, m.call);
-  io.integer(m.peer);
-  io.integer(m.tag);
-  io.integer(m.waits_for);
-  io.integer(m.waits_for_world);
-  io.flag(m.on_stream);
-}
-void fields(auto& io, wire::is<MadeCall> auto& m) {
-  fields(io, m.call);
-  io.text(m.place, place_bytes_max);
-}
-void fields(auto& io, wire::is<ArgumentWords> auto& m) { io.text(m.text, words_bytes_max); }
-void fields(auto& io, wire::is<SentFrom> auto& m) {
-  io.repeat(
-      m.places, sizeof(std::uint32_t), [&](auto& place) { io.text(place, place_bytes_max); },
-      SentFrom::places_max);
-}
-void fields(auto& io, wire::is<Answer> auto& m) {
-  io.kind(m, [&](auto& known) { fields(io, known); });
-}
-
 /// In place of a tag.
 bool has_traffic(Kind kind) { return kind == Kind::collective || kind == Kind::call; }
 
@@ -140,11 +100,11 @@ Bytes encode(const FailureNotice& notice) {
   return out;
 }
 
+/// With a name that is too long nothing is known.
 Bytes encode(const Answer& answer) {
   Bytes out;
-  wire::Writer writer(out);
-  fields(writer, answer);
-  return out;
+  wire::encode(out, answer);
+  return out.size() <= control_bytes_max ? out : encode(Answer{});
 }
 
 std::optional<FailureNotice> decode_failure(const Header& header, BytesView payload) {
@@ -165,11 +125,7 @@ std::optional<FailureNotice> decode_failure(const Header& header, BytesView payl
 }
 
 std::optional<Answer> decode_answer(BytesView payload) {
-  wire::Reader reader(payload);
-  Answer answer;
-  fields(reader, answer);
-  if (!reader.complete()) return std::nullopt;
-  return answer;
+  return payload.size() <= control_bytes_max ? wire::decode<Answer>(payload) : std::nullopt;
 }
 
 }  // namespace dlaunch::transport

@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <variant>
 #include <vector>
@@ -173,6 +174,9 @@ struct Fingerprint {
                                static_cast<std::uint8_t>(reduce), root),
             sequence, count, argument, traffic};
   }
+  static auto fields(auto& m) {
+    return std::tie(m.op, m.dtype, m.reduce, m.root, m.sequence, m.count, m.argument, m.traffic);
+  }
   /// Its buffers are CUDA's.
   bool on_device() const noexcept { return (traffic & Traffic::device_bit) != 0; }
   /// Its part in what ranks compare: a shadow is meant to meet what it is the shadow of.
@@ -266,12 +270,18 @@ struct Doing {
   int waits_for = -1;
   int waits_for_world = -1;
   bool on_stream = false;  ///< On a device: no thread waits in it.
+
+  static auto fields(auto& m) {
+    return std::tie(m.communicator, m.group, m.call, m.peer, m.tag, m.waits_for, m.waits_for_world,
+                    m.on_stream);
+  }
   bool operator==(const Doing&) const = default;
 };
 /// A collective that a rank has made.
 struct MadeCall {
   Fingerprint call;
   std::string place;  ///< "train.cpp:42"; empty where it is not known.
+  static auto fields(auto& m) { return std::tie(m.call, m.place); }
   bool operator==(const MadeCall&) const = default;
 };
 /// Options that were made apart from their call know only the header they come from, which is no
@@ -282,12 +292,14 @@ constexpr bool is_place(std::string_view place) noexcept {
 /// "counts 1, 2": what Argument::text() says.
 struct ArgumentWords {
   std::string text;
+  static auto fields(auto& m) { return std::tie(m.text); }
   bool operator==(const ArgumentWords&) const = default;
 };
 /// The places from which a rank sent such messages.
 struct SentFrom {
   static constexpr std::size_t places_max = 32;
   std::vector<std::string> places;
+  static auto fields(auto& m) { return std::tie(m.places); }
   bool operator==(const SentFrom&) const = default;
 };
 /// What a rank answers to an inquiry.

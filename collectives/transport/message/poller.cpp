@@ -35,7 +35,7 @@ void Poller::control(int operation, int fd, std::uint32_t place, std::uint32_t e
   }
 }
 
-int Poller::look(int timeout_ms) noexcept {
+int Poller::wait_for_any(int timeout_ms) noexcept {
   const int count =
       ::epoll_wait(set_.get(), ready_.data(), static_cast<int>(ready_.size()), timeout_ms);
   return count < 0 ? -errno : count;

@@ -13,7 +13,7 @@ namespace dlaunch::transport {
 /// The owner of a descriptor that a poller watches. Told under the mesh's lock; it may end then.
 class Watched {
  public:
-  /// Events of epoll(7). Where it throws, the others that are ready are told before that goes on.
+  /// Events of epoll(7). If it throws, the others that are ready are told before that goes on.
   virtual void on_ready(std::uint32_t events) = 0;
 
  protected:
@@ -61,9 +61,16 @@ class Poller {
   template <class Released>
   bool wait(int timeout_ms, const Released& released) {
     ready_.resize(size_ + 1);
-    const int count = released([&] { return look(timeout_ms); });
+    const int count = released([&] { return wait_for_any(timeout_ms); });
     return tell(count);
   }
+  /// The same without waiting.
+  bool look() {
+    ready_.resize(size_ + 1);
+    return tell(wait_for_any(0));
+  }
+  /// Readable while one is ready.
+  int fd() const noexcept { return set_.get(); }
 
  private:
   struct Place {
@@ -73,7 +80,7 @@ class Poller {
 
   std::uint32_t take_place(Watched& watched);
   void control(int operation, int fd, std::uint32_t place, std::uint32_t events);
-  int look(int timeout_ms) noexcept;
+  int wait_for_any(int timeout_ms) noexcept;
   bool tell(int count);
 
   unique_fd set_;

@@ -20,7 +20,7 @@ struct Outgoing {
   BytesView payload;
 
   std::size_t sent = 0;  ///< Bytes of header and payload together.
-  State state = State::waiting;
+  ObservedState<State> state = State::waiting;
 
   bool pending() const { return state == State::waiting; }
 };
@@ -38,6 +38,8 @@ class SendQueue {
   bool is_undecided() const { return state_ == State::undecided; }
   bool is_broken() const { return state_ == State::broken; }
   bool has_work() const { return !messages_.empty(); }
+  /// Somebody's, not only our own.
+  bool has_messages() const { return messages_.size() > controls_.size(); }
   /// Why it is broken: "connection refused".
   const std::string& reason() const { return reason_; }
 

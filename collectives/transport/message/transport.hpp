@@ -2,7 +2,7 @@
 
 #include "collectives/transport/message/inbox.hpp"
 #include "collectives/transport/message/message.hpp"
-#include "collectives/transport/message/topology.hpp"
+#include "collectives/transport/message/location.hpp"
 
 #include <cstddef>
 #include <functional>

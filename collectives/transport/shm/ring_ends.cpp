@@ -3,6 +3,7 @@
 #include "runtime/base/os/relax.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <utility>
 
@@ -40,13 +41,16 @@ RingWriter::RingWriter(Segment& segment, Wakeup& bell, std::size_t set, int to, 
       receiver_(segment.rank(to)),
       reader_(receiver_.readers[set]),
       bell_(bell),
-      to_(to) {
+      to_(to),
+      lends_(segment.rank(from).lender.pid.load() != 0) {
   const auto bit = static_cast<unsigned>(from);
   reader_.writers[bit / 64].fetch_or(std::uint64_t{1} << bit % 64);
 }
 
 RingWriter::~RingWriter() {
   ring_.written.store(position_ | Ring::closed);
+  // The program may write to what was lent after this, and not before.
+  if (is_lent_) std::atomic_thread_fence(std::memory_order_seq_cst);
   bell_.ring_if_asleep(to_);
 }
 
@@ -73,10 +77,13 @@ void RingWriter::copy_in(const std::byte* data, std::size_t bytes) noexcept {
   position_ += up_to_line(bytes);
 }
 
-void RingWriter::put_header(const Header& header, BytesView payload) noexcept {
+void RingWriter::put_header(const Header& header, BytesView payload, bool lends) noexcept {
   std::byte* line = ring_.data + position_ % Ring::capacity;
   std::memcpy(line, &header, sizeof header);
-  if (!payload.empty() && payload.size() <= inline_bytes_max) {
+  if (payload.size() > inline_bytes_max) {
+    const std::uint64_t place = lends ? reinterpret_cast<std::uintptr_t>(payload.data()) : 0;
+    std::memcpy(line + sizeof header, &place, sizeof place);
+  } else if (!payload.empty()) {
     std::memcpy(line + sizeof header, payload.data(), payload.size());
   }
   position_ += ring_line_bytes;
@@ -93,7 +100,7 @@ bool RingWriter::write(const Header& header, BytesView payload) noexcept {
   const std::size_t needed = bytes_in_ring(payload.size());
   if (room() < needed) look();
   if (room() < needed) return false;
-  put_header(header, payload);
+  put_header(header, payload, false);
   if (payload.size() > inline_bytes_max) {
     for (; payload.size() > piece_bytes; payload = payload.subspan(piece_bytes)) {
       copy_in(payload.data(), piece_bytes);
@@ -105,17 +112,32 @@ bool RingWriter::write(const Header& header, BytesView payload) noexcept {
   return true;
 }
 
+/// Of the message under way. What was refused goes on by the ring.
+bool RingWriter::is_lent_still(std::size_t& sent, std::size_t total) noexcept {
+  constexpr std::uint64_t marks = Ring::declined | Ring::refused;
+  const std::uint64_t loans = ring_.loans.load();
+  if ((loans & ~marks) == loans_) return true;
+  is_lent_ = false;
+  nonsense_ = nonsense_ || (loans & ~marks) != ++loans_;
+  lends_ = (loans & Ring::refused) == 0;
+  if ((loans & marks) == 0) sent = total;
+  return nonsense_;
+}
+
 bool RingWriter::write_some(const Header& header, BytesView payload, std::size_t& sent) noexcept {
   const std::size_t before = sent;
   const std::size_t total = sizeof header + payload.size();
   std::uint64_t published = position_;
+  if (is_lent_ && is_lent_still(sent, total)) return false;
   while (sent < total) {
     if (room() < piece_bytes) look();
     const std::size_t there = room();
     if (there == 0) break;
     if (sent == 0) {
-      put_header(header, payload);
+      is_lent_ = lends_ && may_be_lent(payload.size());
+      put_header(header, payload, is_lent_);
       sent = payload.size() <= inline_bytes_max ? total : sizeof header;
+      if (is_lent_) break;
       continue;
     }
     const std::size_t part = std::min({total - sent, there, piece_bytes});
@@ -131,12 +153,15 @@ bool RingWriter::write_some(const Header& header, BytesView payload, std::size_t
 // ---- Reading. ----
 
 RingReader::RingReader(Segment& segment, Wakeup& bell, std::size_t set, int to, int from,
-                       int from_rank)
+                       int from_rank, const bool& is_sending)
     : ring_(segment.ring(set, to, from)),
       bell_(bell),
       from_(from),
       from_rank_(from_rank),
-      spins_(segment.oversubscribed() ? spins_max_crowded : spins_max) {}
+      spins_(segment.oversubscribed() ? spins_max_crowded : spins_max),
+      sender_(segment.rank(from)),
+      is_sending_(is_sending),
+      shares_processors_(segment.oversubscribed()) {}
 
 void RingReader::end(const char* why) {
   ended_ = true;
@@ -185,6 +210,12 @@ bool RingReader::take(Receive& receive) {
   std::memcpy(&header_, at(position_), sizeof header_);
   if (!is_plausible(header_) || !fits(receive, header_)) return false;
   if (bytes_in_ring(header_.bytes) > there) return false;
+  take_whole(receive);
+  return true;
+}
+
+/// Its message is the next one, of which the header was read.
+void RingReader::take_whole(Receive& receive) {
   const std::size_t bytes = receive.into.size();
   if (bytes <= inline_bytes_max) {
     if (bytes > 0) std::memcpy(receive.into.data(), at(position_) + sizeof header_, bytes);
@@ -195,10 +226,9 @@ bool RingReader::take(Receive& receive) {
     position_ += up_to_line(bytes);
   }
   free_read();
-  receive.state = Receive::State::done;
   receive.source = from_rank_;
   receive.header = header_;
-  return true;
+  receive.state = Receive::State::done;
 }
 
 bool RingReader::take_soon(Receive& receive, const Patience& patience) {
@@ -207,6 +237,21 @@ bool RingReader::take_soon(Receive& receive, const Patience& patience) {
     relax();
   }
   return take(receive);
+}
+
+/// What a message needs that somebody waits for and that is there as a whole. Whether it was so.
+bool RingReader::hand_on_whole(Inbox& inbox) {
+  const std::size_t there = available();
+  if (there < ring_line_bytes) return false;
+  std::memcpy(&header_, at(position_), sizeof header_);
+  // The length comes from outside: compared before anything is added to it.
+  const bool is_data = header_.kind == Kind::collective || header_.kind == Kind::message;
+  if (!is_plausible(header_) || !is_data || header_.bytes > Ring::capacity) return false;
+  if (bytes_in_ring(header_.bytes) > there) return false;
+  Receive* const receive = inbox.claim(from_rank_, header_);
+  if (receive == nullptr) return false;
+  take_whole(*receive);
+  return true;
 }
 
 /// Whether there was a header; what it says is not believed.
@@ -223,11 +268,54 @@ bool RingReader::begin(Inbox& inbox) {
   left_ = header_.bytes;
   const bool is_data = header_.kind == Kind::collective || header_.kind == Kind::message;
   under_ = is_data ? Under::data : Under::control;
+  lent_at_ = 0;
+  if (left_ > inline_bytes_max) std::memcpy(&lent_at_, inline_.data(), sizeof lent_at_);
+  if (lent_at_ != 0 && !(is_data && may_be_lent(left_))) {
+    end("it sent something that is no message of ours");
+    return true;
+  }
   if (is_data) inbox.begin(from_rank_, header_);
   return true;
 }
 
+void RingReader::settle_loan(std::uint64_t marks) {
+  lent_at_ = 0;
+  ring_.loans.store(++loans_ | marks);
+  bell_.ring_if_asleep(from_);
+}
+
+/// A rank that sends nothing leaves half of the work to the sender, which has a processor for it.
+///
+/// A writer that takes back what it lends says first that nothing follows, so what was read before
+/// it had said so is what was sent.
+std::size_t RingReader::take_lent(std::byte* to, std::size_t bytes) {
+  const std::uint64_t offset = header_.bytes - left_;
+  const std::size_t part = std::min({bytes, left_, turn_bytes_max});
+  if (offset == 0 && !is_sending_ && !shares_processors_) {
+    settle_loan(Ring::declined);
+    return 0;
+  }
+  if (offset == 0 && !may_borrow(sender_)) {
+    settle_loan(Ring::refused);
+    return 0;
+  }
+  if (!borrow(sender_, lent_at_ + offset, {to, part})) {
+    end("its memory could not be read to the end of a message");
+    return 0;
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if ((ring_.written.load() & Ring::closed) != 0) {
+    end("it closed the connection");
+    return 0;
+  }
+  borrowed_ += part;
+  left_ -= part;
+  if (left_ == 0) settle_loan(0);
+  return part;
+}
+
 std::size_t RingReader::move_payload(std::byte* to, std::size_t bytes) {
+  if (lent_at_ != 0) return take_lent(to, bytes);
   std::size_t part = std::min(bytes, left_);
   if (header_.bytes <= inline_bytes_max) {
     std::memcpy(to, inline_.data() + (header_.bytes - left_), part);
@@ -252,6 +340,7 @@ bool RingReader::move_data(Inbox& inbox) {
     if (part == 0) return moved;
     inbox.advance(from_rank_, part);
     moved = true;
+    if (lent_at_ != 0) return true;  // So much is a turn.
   }
   // An empty message that was held may fit by now.
   if (header_.bytes == 0) inbox.is_held(from_rank_);
@@ -279,12 +368,12 @@ bool RingReader::move_control(const OnControl& on_control) {
 bool RingReader::pump(Inbox& inbox, const OnControl& on_control) {
   if (ended_) return false;
   bool moved = false;
-  const std::uint64_t turn = position_ + turn_bytes_max;
-  while (!ended_ && position_ < turn) {
+  const std::uint64_t turn = position_ + borrowed_ + turn_bytes_max;
+  while (!ended_ && position_ + borrowed_ < turn) {
     bool more = false;
     switch (under_) {
       case Under::nothing:
-        more = begin(inbox);
+        more = hand_on_whole(inbox) || begin(inbox);
         break;
       case Under::data:
         more = move_data(inbox);

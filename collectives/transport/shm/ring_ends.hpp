@@ -2,6 +2,7 @@
 
 #include "collectives/transport/message/inbox.hpp"
 #include "collectives/transport/message/transport.hpp"
+#include "collectives/transport/shm/loan.hpp"
 #include "runtime/segment/segment.hpp"
 #include "runtime/segment/wakeup.hpp"
 
@@ -13,10 +14,13 @@
 namespace dlaunch::transport {
 
 /// A message in a ring begins at a multiple of this, so that a header lies in one cache line. A
-/// payload of up to `inline_bytes_max` follows it there; a longer one begins with the next line,
-/// and fills up its last one.
+/// payload of up to `inline_bytes_max` follows it there. The place of a longer one follows: the
+/// address at which it is lent, or 0: it begins with the next line, and fills up its last one.
 constexpr std::size_t ring_line_bytes = 64;
 constexpr std::size_t inline_bytes_max = ring_line_bytes - sizeof(Header);
+static_assert(inline_bytes_max >= sizeof(std::uint64_t));
+/// As long as the ring has room for a message its writer need not wait for the reader.
+constexpr bool may_be_lent(std::uint64_t payload) { return payload > Ring::capacity; }
 
 /// The sending end of a ring. At the other end is another process, so what it says is looked at
 /// before it is believed. Not thread-safe.
@@ -37,7 +41,8 @@ class RingWriter final : public SendingEnd {
   void look() noexcept;
   std::size_t room() noexcept;
   void copy_in(const std::byte* data, std::size_t bytes) noexcept;
-  void put_header(const Header& header, BytesView payload) noexcept;
+  void put_header(const Header& header, BytesView payload, bool lends) noexcept;
+  bool is_lent_still(std::size_t& sent, std::size_t total) noexcept;
   void publish() noexcept;
 
   Ring& ring_;
@@ -47,14 +52,19 @@ class RingWriter final : public SendingEnd {
   int to_;
   std::uint64_t position_ = 0;  ///< Written, published or not.
   std::uint64_t read_ = 0;      ///< By the receiver, as far as known.
+  bool lends_;                  ///< Until the receiver refuses it.
+  bool is_lent_ = false;        ///< The message under way.
+  std::uint64_t loans_ = 0;     ///< Settled ones.
   bool nonsense_ = false;       ///< The receiver says that it has read what was never written.
 };
 
 /// The receiving end of a ring, with the same caution. Not thread-safe.
 class RingReader final : public ReceivingEnd {
  public:
-  /// All are borrowed; `to` and `from` are local ranks, `from_rank` is the sender's in the world.
-  RingReader(Segment& segment, Wakeup& bell, std::size_t set, int to, int from, int from_rank);
+  /// All are borrowed; `to` and `from` are local ranks, `from_rank` is the sender's in the world,
+  /// and `is_sending` says whether this rank has messages to send at the time.
+  RingReader(Segment& segment, Wakeup& bell, std::size_t set, int to, int from, int from_rank,
+             const bool& is_sending);
 
   int from() const noexcept { return from_rank_; }
   bool ended() const noexcept override { return ended_; }
@@ -81,10 +91,14 @@ class RingReader final : public ReceivingEnd {
     return ring_.data + position % Ring::capacity;
   }
   void copy_out(std::byte* to, std::size_t bytes) const noexcept;
+  void take_whole(Receive& receive);
+  bool hand_on_whole(Inbox& inbox);
   bool begin(Inbox& inbox);
   bool move_data(Inbox& inbox);
   bool move_control(const OnControl& on_control);
   std::size_t move_payload(std::byte* to, std::size_t bytes);
+  std::size_t take_lent(std::byte* to, std::size_t bytes);
+  void settle_loan(std::uint64_t marks);
   void free_read() noexcept;
   void end(const char* why);
 
@@ -100,7 +114,13 @@ class RingReader final : public ReceivingEnd {
   Header header_;  ///< The header of the message under way.
   std::array<std::byte, inline_bytes_max> inline_{};
   std::size_t left_ = 0;  ///< Bytes of its payload still to come.
-  Bytes control_;         ///< Its payload so far.
+  const RankBlock& sender_;
+  const bool& is_sending_;
+  const bool shares_processors_;
+  std::uint64_t lent_at_ = 0;   ///< The place of its payload, where that is lent.
+  std::uint64_t borrowed_ = 0;  ///< Bytes that were, ever.
+  std::uint64_t loans_ = 0;     ///< Settled ones.
+  Bytes control_;               ///< Its payload so far.
   bool ended_ = false;
   std::string reason_;
 };

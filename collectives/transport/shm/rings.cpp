@@ -2,6 +2,7 @@
 
 #include "collectives/transport/message/send_queue.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -10,7 +11,9 @@ namespace dlaunch::transport {
 Rings::Rings(Setting setting, const Surroundings& mesh)
     : of_(std::move(setting)),
       mesh_(mesh),
-      known_writers_((static_cast<std::size_t>(of_.segment->size()) + 63) / 64) {}
+      known_writers_((static_cast<std::size_t>(of_.segment->size()) + 63) / 64) {
+  offer_loans(of_.segment->rank(of_.local));
+}
 
 Rings::~Rings() {
   of_.segment->rank(of_.local).readers[of_.set].ended.store(1);
@@ -45,7 +48,7 @@ void Rings::find_writers() {
       const int rank = of_.segment->world_rank(from);
       if (rank < 0 || rank >= of_.size || mesh_.sources.has(rank)) continue;
       RingReader& reader =
-          readers_.get(rank, *of_.segment, *of_.bell, of_.set, of_.local, from, rank);
+          readers_.get(rank, *of_.segment, *of_.bell, of_.set, of_.local, from, rank, is_sending_);
       mesh_.sources.add(rank, reader);
     }
   }
@@ -53,6 +56,7 @@ void Rings::find_writers() {
 
 bool Rings::progress(Clock::time_point) {
   find_writers();
+  is_sending_ = std::any_of(outs_.begin(), outs_.end(), [](auto* out) { return out->has_work(); });
   bool moved = false;
   for (const auto& [rank, reader] : readers_) {
     moved = reader->pump(mesh_.inbox, mesh_.on_control) || moved;

@@ -46,8 +46,9 @@ class Rings final : public Transport {
   const Setting of_;
   const Surroundings mesh_;
   std::vector<std::uint64_t> known_writers_;  ///< As in RankBlock.
+  std::vector<SendQueue*> outs_;              ///< Those that are not broken.
+  bool is_sending_ = false;                   ///< One of them has work.
   ByRank<RingReader> readers_;
-  std::vector<SendQueue*> outs_;  ///< Those that are not broken.
 };
 
 }  // namespace dlaunch::transport

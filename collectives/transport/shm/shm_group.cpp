@@ -117,26 +117,44 @@ void ShmGroup::await(int member, std::uint64_t step, std::uint32_t call) {
 void ShmGroup::await_word(int member, std::uint64_t step) {
   const auto& published = row(step)[member].word;
   const auto ready = [&] { return has_come(published.load(std::memory_order_acquire), step); };
-  const int spins = oversubscribed_ ? crowded_spins : spins_between_looks;
-  for (int i = 0; i < spins; ++i) {
-    relax();
+  while (!spin(ready)) {
+    // The sleeper announces itself before it looks for the last time.
+    wait_policy_->wait_long(member, [&] { return has_come(published.load(), step); });
     if (ready()) return;
+  }
+}
+
+/// True as soon as it is ready, false if it is not for a while, or the call is to end. A thread
+/// that is wanted back does not spin, but looks whenever the call has it.
+template <class Ready>
+bool ShmGroup::spin(const Ready& ready) {
+  const int spins = oversubscribed_ ? crowded_spins : spins_between_looks;
+  if (wait_policy_->gives_thread_back()) {
+    if (ready()) return true;
+  } else {
+    for (int i = 0; i < spins; ++i) {
+      relax();
+      if (ready()) return true;
+    }
   }
   const auto until = Clock::now() + (oversubscribed_ ? yield_time : spin_time);
   do {
+    if (wait_policy_->gives_thread_back()) {
+      if (ready()) return true;
+      continue;
+    }
     if (oversubscribed_) {
       ::sched_yield();
-      if (ready()) return;
+      if (ready()) return true;
     } else {
       for (int i = 0; i < spins_between_looks; ++i) {
         relax();
-        if (ready()) return;
+        if (ready()) return true;
       }
     }
     if (wait_policy_->is_over()) break;
   } while (Clock::now() < until);
-  // The sleeper announces itself before it looks for the last time.
-  wait_policy_->wait_long(member, [&] { return has_come(published.load(), step); });
+  return false;
 }
 
 std::uint32_t ShmGroup::call_ahead(int member) noexcept {

@@ -25,8 +25,8 @@ namespace dlaunch::transport {
 class WaitPolicy {
  public:
   virtual ~WaitPolicy() = default;
-  /// Returns when `ready()`, having slept in between; throws what ends the call. `member` is whom
-  /// the wait is for.
+  /// Returns when `ready()`, having slept in between, or when the thread is wanted back; throws
+  /// what ends the call. `member` is whom the wait is for.
   virtual void wait_long(int member, const std::function<bool()>& ready) = 0;
   /// `member` is in another call than this one, which has that hash. Throws.
   [[noreturn]] virtual void disagree(int member, std::uint32_t call) = 0;
@@ -36,6 +36,8 @@ class WaitPolicy {
   [[noreturn]] virtual void differ(int member, std::uint64_t theirs, std::uint64_t ours) = 0;
   /// Whether the call is to end at once: looked at while spinning.
   virtual bool is_over() const noexcept = 0;
+  /// True when the thread was wanted back, and the call goes on, perhaps on another one.
+  virtual bool gives_thread_back() noexcept = 0;
   /// Which of the algorithms serves what.
   virtual const algorithms::Table& table() const = 0;
 };
@@ -216,6 +218,8 @@ class ShmGroup {
   /// Until the member has published that step; throws unless it did so in this call.
   void await(int member, std::uint64_t step, std::uint32_t call);
   void await_word(int member, std::uint64_t step);
+  template <class Ready>
+  bool spin(const Ready& ready);
   void wake_sleepers() noexcept;
 
   std::shared_ptr<Segment> segment_;

@@ -75,7 +75,7 @@ void InboundConnection::on_ready(std::uint32_t events) {
 
 bool InboundConnection::pump(Inbox& inbox, const OnControl& on_control) {
   if (ended_) return false;
-  // Where handing on throws, it goes on later.
+  // Noted first: if handing on throws, it is resumed later.
   note_unfinished();
   has_more_ = true;
   bool moved = feed(inbox, on_control);
@@ -90,7 +90,7 @@ bool InboundConnection::pump(Inbox& inbox, const OnControl& on_control) {
       inbox.advance(from_, got);
     } else {
       // If a long message is waited for, only its header is read here, so that nothing is copied.
-      more = read_into_buffer(inbox.awaits(from_, direct_bytes_min) ? sizeof(Header) : buffer_bytes,
+      more = read_into_buffer(inbox.awaits_long(from_) ? sizeof(Header) : buffer_bytes,
                               got);
       feed(inbox, on_control);
     }
@@ -149,9 +149,9 @@ bool InboundConnection::take(Receive& receive) {
   }
   begin_ += wanted;
   held_ = begin_ != end_ || closed_;
-  receive.state = Receive::State::done;
   receive.source = from_;
   receive.header = header;
+  receive.state = Receive::State::done;
   return true;
 }
 

@@ -31,7 +31,7 @@ class InboundConnection final : public ReceivingEnd, public Watched {
 
   bool pump(Inbox& inbox, const OnControl& on_control) override;
   /// A payload of which at least this much is missing is read straight to where it belongs.
-  static constexpr std::size_t direct_bytes_min = 16u << 10;
+  static constexpr std::size_t direct_bytes_min = Inbox::long_bytes;
   /// Takes the next message if it is the one that is wanted, and is there as a whole; nobody else
   /// must be waiting for it. Returns whether it did. For less than `direct_bytes_min`.
   bool take(Receive& receive);

@@ -48,10 +48,10 @@ unique_fd TcpTransport::publish() {
   unique_fd listener = listen_tcp(resolve(own_host(), 0).front());
   const std::string address = local_address(listener.get()).to_string();
   if (of_.generation) {
-    of_.store->set(key_of(of_.hello.rank), as_bytes(address));
+    of_.store->set(own_key(), as_bytes(address));
     return listener;
   }
-  while (!of_.store->compare_set(key_of(of_.hello.rank), std::nullopt, as_bytes(address))) {
+  while (!of_.store->compare_set(own_key(), std::nullopt, as_bytes(address))) {
     ++of_.hello.mesh;
   }
   return listener;

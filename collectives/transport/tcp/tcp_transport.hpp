@@ -38,6 +38,8 @@ class TcpTransport final : public Transport {
 
   /// Which of the meshes made from this world it belongs to.
   std::uint32_t generation() const { return of_.hello.mesh; }
+  /// The key under which the others find this rank's address.
+  std::string own_key() const { return key_of(of_.hello.rank); }
   std::uint64_t strangers() const { return acceptor_.strangers(); }
   const std::string& shortage() const { return acceptor_.shortage(); }
 

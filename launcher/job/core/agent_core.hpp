@@ -157,7 +157,7 @@ class AgentCore {
   std::optional<int> job_over_;    ///< The job is over; we end when the workers are gone.
   std::optional<int> leaving_;     ///< We leave with this code. Both: the job's end came first.
   bool abandoned_ = false;
-  Effects effects_;  ///< Of the event being answered.
+  Effects effects_;  ///< Effects of the event being answered.
 };
 
 }  // namespace dlaunch::launcher::life

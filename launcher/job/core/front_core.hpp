@@ -108,8 +108,8 @@ class FrontCore {
   const FrontRules rules_;
   std::variant<Guarding, Ending, Killing, Over> state_;
 
-  Clock::time_point now_{};  ///< Of the event being answered.
-  Effects effects_;          ///< Of the event being answered.
+  Clock::time_point now_{};  ///< Time of the event being answered.
+  Effects effects_;          ///< Effects of the event being answered.
 };
 
 }  // namespace front

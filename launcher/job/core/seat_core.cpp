@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 /// A rendezvous that is not there yet is normal while a job starts, and so is a short interruption.
 constexpr auto silent_trouble = 2s;
 
-/// Of an epoch; more are not passed on either.
+/// Departures in one epoch that the rendezvous is told at most; it would pass on no more.
 constexpr auto departures_max = 16;
 
 StopOrder::Manner manner_of(rendezvous::Stop::Cause cause) {

@@ -136,8 +136,8 @@ class SeatCore {
   Clock::time_point beaten_{}, next_beat_ = Clock::time_point::max();
   Clock::time_point stalled_until_{};  ///< When this node last went on after it had stood still.
 
-  Clock::time_point now_{};  ///< Of the event being answered.
-  Effects effects_;          ///< Of the event being answered.
+  Clock::time_point now_{};  ///< Time of the event being answered.
+  Effects effects_;          ///< Effects of the event being answered.
 };
 
 }  // namespace dlaunch::launcher::seat

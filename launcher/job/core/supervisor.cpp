@@ -78,6 +78,14 @@ void Supervisor::on(const Reported& e) {
   if (state_ == State::grace) judge_grace();
 }
 
+void Supervisor::on(const GaveUp& e) {
+  auto& worker = attempt_.workers.at(static_cast<std::size_t>(e.rank));
+  const bool ending = state_ == State::terminating || state_ == State::killing;
+  if (worker.exit || worker.gave_up || ending || state_ == State::idle) return;
+  worker.gave_up = {e.exit_code, now_};
+  if (state_ == State::running) judge_running();
+}
+
 /// What comes after our signal may be the answer to it.
 void Supervisor::on(const SaidTraceback& e) {
   auto& worker = attempt_.workers.at(static_cast<std::size_t>(e.rank));

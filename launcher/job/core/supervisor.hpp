@@ -39,6 +39,12 @@ struct Reported {
   int rank = 0;
   Claim claim;
 };
+/// The worker gives up the whole job, which is to end with this code, never 0: it called MPI_Abort,
+/// or its process ended in the middle of MPI.
+struct GaveUp {
+  int rank = 0;
+  int exit_code = 1;
+};
 /// A traceback began in what the worker writes: it is failing since then, or it goes on.
 struct SaidTraceback {
   int rank = 0;
@@ -74,9 +80,9 @@ struct AllGone {};
 /// The front process died: nobody is left to serve.
 struct FrontLost {};
 
-using Event = std::variant<Start, Spawned, SpawnFailed, Exited, Joined, Reported, SaidTraceback,
-                           WroteErrorFile, LeftElsewhere, StopSignal, OtherSignal, StopOrder, Tick,
-                           AllGone, FrontLost>;
+using Event = std::variant<Start, Spawned, SpawnFailed, Exited, Joined, Reported, GaveUp,
+                           SaidTraceback, WroteErrorFile, LeftElsewhere, StopSignal, OtherSignal,
+                           StopOrder, Tick, AllGone, FrontLost>;
 
 // ---- What the supervisor wants done, in order. ----
 
@@ -163,8 +169,14 @@ struct WorkerRecord {
   Clock::time_point claimed{};
   std::vector<Clock::time_point> tracebacks;  ///< When the last ones began, in order.
   std::optional<Clock::time_point> wrote_error_file = std::nullopt;
+  /// It gave up the job then, with this code.
+  struct GaveUpAt {
+    int exit_code = 1;
+    Clock::time_point at{};
+  };
+  std::optional<GaveUpAt> gave_up = std::nullopt;
 
-  bool failed() const { return exit && !exit->succeeded() && !stopped_by_us; }
+  bool failed() const { return gave_up || (exit && !exit->succeeded() && !stopped_by_us); }
 };
 
 /// Decides what becomes of the workers of one agent: pure, total (every event has an answer in
@@ -192,6 +204,7 @@ class Supervisor {
   void on(const Exited&);
   void on(const Joined&);
   void on(const Reported&);
+  void on(const GaveUp&);
   void on(const SaidTraceback&);
   void on(const WroteErrorFile&);
   void on(const LeftElsewhere&);
@@ -257,8 +270,8 @@ class Supervisor {
   bool settled_before_stop_ = false;  ///< What came before the signal gives the exit code.
   bool front_lost_ = false;
 
-  Clock::time_point now_{};  ///< Of the event being answered.
-  Effects effects_;          ///< Of the event being answered.
+  Clock::time_point now_{};  ///< Time of the event being answered.
+  Effects effects_;          ///< Effects of the event being answered.
 };
 
 }  // namespace dlaunch::launcher

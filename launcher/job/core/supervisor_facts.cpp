@@ -93,7 +93,9 @@ std::optional<Clock::time_point> Supervisor::failing_since(const WorkerRecord& w
 std::optional<Clock::time_point> Supervisor::first_failure() const {
   std::optional<Clock::time_point> first;
   for (const auto& worker : attempt_.workers) {
-    if (worker.failed() && (!first || worker.ended < *first)) first = worker.ended;
+    if (!worker.failed()) continue;
+    const auto at = worker.gave_up ? worker.gave_up->at : worker.ended;
+    if (!first || at < *first) first = at;
   }
   return first;
 }
@@ -125,6 +127,14 @@ Fact Supervisor::fact_of(std::size_t rank) const {
     } else if (!worker.stopped_by_us || was_first) {
       take_as_failed(fact, *worker.exit, *wrote);
     }
+  }
+  // It has said what the job ends with, however its process ends then.
+  if (worker.gave_up && worker.exit) {
+    fact.end = Fact::End::failed;
+    fact.exit_code = worker.gave_up->exit_code;
+    fact.signal = 0;
+    fact.core_dumped = false;
+    fact.when = worker.gave_up->at;
   }
   const auto until = worker.exit ? worker.ended : now_;
   if (worker.claim && until - worker.claimed <= claim_holds_for) fact.claim = worker.claim;

@@ -59,7 +59,7 @@ Bytes from_base64(std::string_view text) {
   Bytes out;
   out.reserve(text.size() / 4 * 3);
   std::uint32_t bits = 0;
-  int count = 0;  // Of the last bits, those that are in no byte yet.
+  int count = 0;  // Last bits that are in no byte yet.
   for (const char c : text.substr(0, text.find('='))) {
     bits = bits << 6 | static_cast<std::uint32_t>(base64_alphabet.find(c));
     count += 6;
@@ -70,7 +70,7 @@ Bytes from_base64(std::string_view text) {
   return out;
 }
 
-/// Of 32 bytes: of the last three places two are filled.
+/// The text of 32 bytes: the last group of three has two, so one '=' ends it.
 std::string to_base64(Key::View bytes) {
   std::string text;
   text.reserve(44);

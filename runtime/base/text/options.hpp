@@ -39,7 +39,7 @@ struct OptionTraits {
 struct Option {
   std::string_view flag;      ///< "nproc-per-node".
   char letter = 0;            ///< 'm' for -m; 0 for none.
-  std::string_view argument;  ///< "N|cpu"; empty for a flag, which takes none.
+  std::string_view argument;  ///< "N|cpu": what is written small is a word; empty for a flag.
   std::string_view standard;  ///< The default, as one would write it; empty: unset.
   std::string_view section;   ///< Its title in --help; rows of one section stand together.
   OptionTraits traits;
@@ -47,6 +47,8 @@ struct Option {
   /// Why it has no effect, where it is accepted for torchrun's sake only; empty: it works.
   std::string_view no_effect = {};
   std::string_view misnomers = {};  ///< "n np": what other programs call it.
+  /// "sum product": words that the value may be, besides those in `argument`, as cpu and gpu are.
+  std::string_view words = {};
 
   /// --help and --version, which are all that is done then.
   bool ends() const { return flag == "help" || flag == "version"; }
@@ -72,6 +74,8 @@ class OptionTable {
     for (const auto& row : rows) options_.push_back(&row.option);
   }
 
+  const std::string& program() const { return program_; }
+  const std::vector<std::string>& closing() const { return closing_; }
   const std::vector<const Option*>& options() const { return options_; }
   /// By flag, dashes and underscores alike; nullptr for none.
   const Option* find(std::string_view flag) const;

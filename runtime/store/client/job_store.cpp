@@ -74,7 +74,9 @@ Error failed(const wire::Failed& failure, const std::string& what, const std::st
     return Error(Errc::timeout,
                  what + ": timed out after " + seconds_text(waited) + ", " + failure.sentence);
   }
-  return Error(failure.code, what + ": refused by " + peer + ": " + failure.sentence);
+  // That a rank or the store is lost is nobody's refusal.
+  const std::string who = failure.code == Errc::peer_lost ? "" : "refused by " + peer + ": ";
+  return Error(failure.code, what + ": " + who + failure.sentence);
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ std::vector<std::string> Leases::expire(Clock::time_point now) {
   while (!queue_.empty() && queue_.begin()->first <= now) {
     const std::uint64_t id = queue_.begin()->second;
     Owner& owner = owners_.find(id)->second;
-    boost::unordered::erase_if(owner.keys, [&](const auto& held) {
+    erase_if(owner.keys, [&](const auto& held) {
       if (owner.heard + held.second > now) return false;
       keys.push_back(held.first);
       return true;

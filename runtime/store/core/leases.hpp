@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/base/flat_map.hpp"
 #include "runtime/store/core/waits.hpp"
 
 #include <cstdint>
@@ -9,8 +10,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include <boost/unordered/unordered_flat_map.hpp>
 
 namespace dlaunch::store {
 
@@ -37,7 +36,7 @@ class Leases {
   };
   void schedule(std::uint64_t id, Owner& owner);
 
-  boost::unordered_flat_map<std::uint64_t, Owner> owners_;
+  FlatMap<std::uint64_t, Owner> owners_;
   std::set<std::pair<Clock::time_point, std::uint64_t>> queue_;
 };
 

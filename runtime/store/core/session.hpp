@@ -1,13 +1,12 @@
 #pragma once
 
+#include "runtime/base/flat_map.hpp"
 #include "runtime/store/core/key_values.hpp"
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
-
-#include <boost/unordered/unordered_flat_map.hpp>
 
 /// The seam between the server, which moves bytes, and the protocols, which never see a socket. The
 /// server knows connections, outboxes and time; a Session decodes one connection's bytes into calls
@@ -89,7 +88,7 @@ class Namespace {
   Effects effects;
 
  private:
-  boost::unordered_flat_map<std::uint64_t, Session*> sessions_;
+  FlatMap<std::uint64_t, Session*> sessions_;
 };
 
 }  // namespace dlaunch::store

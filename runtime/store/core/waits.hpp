@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/base/flat_map.hpp"
 #include "runtime/store/core/key_values.hpp"
 
 #include <array>
@@ -13,8 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include <boost/unordered/unordered_flat_map.hpp>
-
 namespace dlaunch::store {
 
 /// Hashes std::string and std::string_view alike, so that a look-up allocates nothing.
@@ -26,7 +25,7 @@ struct NameHash {
   }
 };
 template <class T>
-using ByName = boost::unordered_flat_map<std::string, T, NameHash, std::equal_to<>>;
+using ByName = FlatMap<std::string, T, NameHash, std::equal_to<>>;
 
 /// A request that is not answered yet.
 struct PendingWait {
@@ -71,9 +70,9 @@ class Waits {
   static Channel channel_of(PendingWait::Kind kind);
 
   Id next_ = 1;
-  boost::unordered_flat_map<Id, PendingWait> waits_;
+  FlatMap<Id, PendingWait> waits_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, Id> by_caller_;
-  boost::unordered_flat_map<std::uint64_t, std::size_t> per_client_;
+  FlatMap<std::uint64_t, std::size_t> per_client_;
   std::set<std::pair<Clock::time_point, Id>> deadlines_;
   std::array<ByName<Ids>, 5> channels_;
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/base/flat_map.hpp"
 #include "runtime/store/core/session.hpp"
 #include "runtime/store/native/backend.hpp"
 #include "runtime/store/native/host.hpp"
@@ -14,8 +15,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include <boost/unordered/unordered_flat_map.hpp>
 
 namespace dlaunch::store {
 
@@ -98,12 +97,12 @@ class NativeSpaces {
   Host& host_;
   Backend* backend_ = nullptr;
   Clock::time_point now_;  ///< The time of the latest call that brought it.
-  boost::unordered_flat_map<SpaceId, std::unique_ptr<NativeSpace>> spaces_;
+  FlatMap<SpaceId, std::unique_ptr<NativeSpace>> spaces_;
   SpaceId next_ = first_space;
   std::vector<SpaceId> touched_;
   std::set<std::pair<Clock::time_point, SpaceId>> deadlines_;
-  boost::unordered_flat_map<std::uint64_t, NativeSession*> clients_;
-  boost::unordered_flat_map<std::uint64_t, NativeSession*> by_session_;  ///< Those connected.
+  FlatMap<std::uint64_t, NativeSession*> clients_;
+  FlatMap<std::uint64_t, NativeSession*> by_session_;  ///< Those connected.
 };
 
 }  // namespace dlaunch::store

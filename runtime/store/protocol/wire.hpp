@@ -32,7 +32,7 @@ constexpr std::size_t unauthenticated_bytes_max = 1u << 10;
 /// once.
 constexpr std::size_t unanswered_changes_max = 256;
 
-/// Whose business a message is. Numbers that are in no range are nobody's.
+/// The party that a message concerns. Numbers that are in no range are nobody's.
 enum class Party : std::uint8_t {
   connection,  ///< Both ends of every connection.
   store,       ///< A namespace: store::request has them.
@@ -264,6 +264,7 @@ struct Doing {
   struct Seen {
     std::int32_t rank = 0;
     SeenDoing doing;
+    static auto fields(auto& m) { return in_order(m.rank, m.doing); }
     bool operator==(const Seen&) const = default;
   };
   std::vector<Seen> ranks;
@@ -279,15 +280,7 @@ void fields(auto& io, is<Inquire> auto& m) {
 void fields(auto& io, is<Doing> auto& m) {
   constexpr std::size_t seen_bytes = 2 * sizeof(std::int32_t) + 2 * sizeof(std::uint64_t) + 1;
   io.repeat(
-      m.ranks, seen_bytes,
-      [&](auto& seen) {
-        io.integer(seen.rank);
-        io.text(seen.doing.text);
-        io.integer(seen.doing.communicator);
-        io.integer(seen.doing.sequence);
-        io.integer(seen.doing.op);
-      },
-      inquired_ranks_max);
+      m.ranks, seen_bytes, [&](auto& seen) { field(io, seen); }, inquired_ranks_max);
 }
 
 /// Appends header and payload; the header's length and type are filled in.

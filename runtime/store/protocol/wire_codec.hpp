@@ -248,6 +248,10 @@ constexpr bool is_optional = false;
 template <class T>
 constexpr bool is_optional<std::optional<T>> = true;
 template <class T>
+constexpr bool is_variant = false;
+template <class... Kinds>
+constexpr bool is_variant<std::variant<Kinds...>> = true;
+template <class T>
 constexpr bool is_pairs = false;
 template <class A, class B>
 constexpr bool is_pairs<store::request::Pairs<A, B>> = true;
@@ -276,6 +280,10 @@ void field(auto& io, auto& value) {
     io.optional(value);
   } else if constexpr (is_optional<T>) {
     io.maybe(value, each);
+  } else if constexpr (is_variant<T>) {
+    io.kind(value, each);
+  } else if constexpr (std::same_as<T, Clock::duration>) {
+    io.duration(value);
   } else if constexpr (is_vector<T>) {
     // The least that an item takes: a flag, or a length, or a number.
     constexpr bool flagged = is_optional<typename T::value_type>;

@@ -42,6 +42,8 @@ void Relay::lose_contributor(int rank, std::string_view why) {
   state_->lose(rank, std::string(why));
 }
 
+void Relay::lose_store(std::string_view why) { state_->lose_store(std::string(why)); }
+
 void Relay::State::forget_everything() {
   for (const auto& [id, ask] : asks) uplink.forget(ask.number);
   asks.clear();
@@ -51,6 +53,7 @@ void Relay::State::forget_everything() {
   rounds_due.clear();
   over.clear();
   lost.clear();
+  store_lost.reset();
   published.clear();
   forgotten.reset();
   workers.clear();
@@ -269,6 +272,15 @@ void Relay::State::overdue(Caller by, Clock::time_point now) {
     return;
   }
   answer(by, wire::Failed{Errc::timeout, unreachable(call)});
+}
+
+void Relay::State::lose_store(std::string why) {
+  store_lost = std::move(why);
+  std::vector<Caller> callers;
+  for (const auto& [id, worker] : workers) {
+    for (const auto& [request, call] : worker.calls) callers.push_back({id, request});
+  }
+  for (const Caller& caller : callers) answer(caller, wire::Failed{Errc::peer_lost, *store_lost});
 }
 
 std::string Relay::State::unreachable(const Call& call) const {

@@ -39,6 +39,9 @@ class Relay {
   /// This rank will not come any more: who waits for it here in a round of the whole world fails at
   /// once with Errc::peer_lost and `why`, and so do those who come later.
   void lose_contributor(int rank, std::string_view why);
+  /// The job's store will not come back: what waits for its answer in this epoch, and whatever is
+  /// asked later, fails at once with Errc::peer_lost and `why`.
+  void lose_store(std::string_view why);
 
  private:
   struct State;

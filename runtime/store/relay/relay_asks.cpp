@@ -98,6 +98,10 @@ bool Relay::State::on_request(const From& from, const wire::FrameHeader& header,
   if (by.request == 0 && !wire::is_change(header.type) && !looked.contribution) {
     return true;  // Nobody waits for the answer, and it would have been all.
   }
+  if (store_lost) {
+    if (by.request != 0) answer(by, wire::Failed{Errc::peer_lost, *store_lost});
+    return true;
+  }
   std::string no = objection(worker, payload);
   if (looked.lease && from.session == 0) no = "a lease needs a session, and this client has none";
   if (!no.empty()) {

@@ -113,6 +113,7 @@ struct Relay::State final : Backend, std::enable_shared_from_this<Relay::State> 
   void arm();
   void on_time(Clock::time_point now);
   void overdue(Caller by, Clock::time_point now);
+  void lose_store(std::string why);
   std::string unreachable(const Call& call) const;
 
   struct Contribution {
@@ -202,6 +203,7 @@ struct Relay::State final : Backend, std::enable_shared_from_this<Relay::State> 
   /// The last round of each name that is over: who asks for it again is not held up.
   std::map<std::pair<wire::Type, std::string>, std::uint64_t> over;
   std::map<int, std::string> lost;
+  std::optional<std::string> store_lost;  ///< Why, once it is.
   std::map<std::string, Bytes, std::less<>> published;
   std::optional<Clock::time_point> forgotten;  ///< When the store was found to be a new one.
 

@@ -8,20 +8,14 @@
 #include <array>
 #include <cerrno>
 
-#include <boost/asio/as_tuple.hpp>
-#include <boost/asio/experimental/awaitable_operators.hpp>
+#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
 namespace dlaunch::store {
-namespace {
 
-using namespace asio::experimental::awaitable_operators;
 using asio::posix::stream_descriptor;
-constexpr auto awaited = asio::as_tuple(asio::use_awaitable);
-
-}  // namespace
 
 void Uplink::State::report(const Error& error) {
   last_trouble = error.what();
@@ -74,7 +68,7 @@ asio::awaitable<void> Uplink::State::pause() {
   backoff = std::min(backoff * 2, options.backoff_max);
   if (closed) co_return;
   timer.expires_at(std::min(Clock::now() + length, first_until));
-  co_await timer.async_wait(awaited);
+  co_await await_timer();
 }
 
 asio::awaitable<void> Uplink::State::connect() {
@@ -115,7 +109,7 @@ asio::awaitable<std::vector<Address>> Uplink::State::look_up() {
   for (bool reported = false; !lookup->done && !closed;) {
     const Step step = next_step();
     timer.expires_at(step.until);
-    co_await timer.async_wait(awaited);
+    co_await await_timer();
     if (lookup->done || std::exchange(reported, true)) continue;
     report(Error(Errc::unreachable,
                  what + ": no answer from the name service for " + step.text + "; still waiting"));
@@ -149,13 +143,37 @@ void Uplink::State::adopt(unique_fd connected_socket) {
   writable_awaited = false;
 }
 
+asio::awaitable<void> Uplink::State::await_timer() {
+  boost::system::error_code cancelled;  // As good as one whose time has come.
+  co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
+}
+
+asio::awaitable<bool> Uplink::State::socket_before(asio::steady_timer& end,
+                                                   stream_descriptor::wait_type what) {
+  struct Race {
+    bool over = false, late = false;
+  };
+  const auto race = std::make_shared<Race>();
+  end.async_wait([self = shared_from_this(), race](const auto&) {
+    if (race->over) return;
+    race->late = true;
+    boost::system::error_code ignored;  // One that is closed waits for nothing.
+    self->socket.cancel(ignored);
+  });
+  boost::system::error_code ignored;  // Reading, or writing, tells what is wrong.
+  co_await socket.async_wait(what, asio::redirect_error(asio::use_awaitable, ignored));
+  race->over = true;
+  end.cancel();
+  co_return !race->late;
+}
+
 /// False when the time came first.
 asio::awaitable<bool> Uplink::State::await_socket(stream_descriptor::wait_type what,
                                                   Clock::time_point until) {
   timer.expires_at(until);
-  const auto first = co_await (socket.async_wait(what, awaited) || timer.async_wait(awaited));
+  const bool in_time = co_await socket_before(timer, what);
   if (closed) throw Error(Errc::aborted, "joining " + peer + ": not needed any more");
-  co_return first.index() == 0;
+  co_return in_time;
 }
 
 asio::awaitable<void> Uplink::State::connect_to(Address address) {

@@ -5,16 +5,12 @@
 #include <cerrno>
 #include <utility>
 
-#include <boost/asio/as_tuple.hpp>
-#include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/use_awaitable.hpp>
 
 namespace dlaunch::store {
 namespace {
 
 using asio::posix::stream_descriptor;
-constexpr auto awaited = asio::as_tuple(asio::use_awaitable);
 /// After so many reads the other handlers of the loop get their turn.
 constexpr int reads_per_turn = 16;
 /// How long the other end may take to read what is queued when we go.
@@ -46,7 +42,7 @@ void Uplink::State::welcomed() {
 asio::awaitable<void> Uplink::State::watch_silence() {
   while (session.open()) {
     timer.expires_at(session.due());
-    co_await timer.async_wait(awaited);
+    co_await await_timer();
     session.tick(Clock::now());
     flush_soon();
   }
@@ -134,25 +130,17 @@ void Uplink::State::flush() {
 /// Sends what is queued, then the end of the stream, then awaits the other end's end: closing a
 /// socket with unread input would reset it, and GOODBYE could be lost.
 asio::awaitable<void> Uplink::State::say_goodbye(std::shared_ptr<State> self) {
-  using namespace asio::experimental::awaitable_operators;
   State& s = *self;
   asio::steady_timer patience(s.io, goodbye_timeout);
-  const auto late = [](const auto& first) { return first.index() == 1; };
   const int number = s.socket.native_handle();
   while (send(s.session, number) == Sent::blocked) {
-    if (late(co_await (s.socket.async_wait(stream_descriptor::wait_write, awaited) ||
-                       patience.async_wait(awaited)))) {
-      break;
-    }
+    if (!co_await s.socket_before(patience, stream_descriptor::wait_write)) break;
   }
   ::shutdown(number, SHUT_WR);
   for (;;) {
     while (!s.session.broken() && receive(s.session, number)) s.session.next(Clock::now());
     if (s.session.broken()) break;
-    if (late(co_await (s.socket.async_wait(stream_descriptor::wait_read, awaited) ||
-                       patience.async_wait(awaited)))) {
-      break;
-    }
+    if (!co_await s.socket_before(patience, stream_descriptor::wait_read)) break;
   }
   s.disconnect();
 }

@@ -35,6 +35,12 @@ struct Uplink::State : std::enable_shared_from_this<Uplink::State> {
   asio::awaitable<void> pause();
   /// The last failure will happen again.
   bool final() const { return session.broken() && session.broken()->final; }
+  /// Until the timer's time comes, or it is cancelled.
+  asio::awaitable<void> await_timer();
+  /// Whether the socket is ready, or closed, before `end` is reached or cancelled. The operator ||
+  /// for that came with Boost 1.77.
+  asio::awaitable<bool> socket_before(asio::steady_timer& end,
+                                      asio::posix::stream_descriptor::wait_type what);
   asio::awaitable<bool> await_socket(asio::posix::stream_descriptor::wait_type what,
                                      Clock::time_point until);
   void adopt(unique_fd connected);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/base/flat_map.hpp"
 #include "runtime/store/c10d/c10d_session.hpp"
 #include "runtime/store/native/native.hpp"
 #include "runtime/store/server/connection.hpp"
@@ -16,7 +17,6 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/unordered/unordered_flat_map.hpp>
 
 /// The inside of Server, for the files that implement it and nobody else: server_loop.cpp waits,
 /// keeps time and accepts, server_connections.cpp reads, writes and closes.
@@ -140,7 +140,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   NativeSpaces native{*this, limits};
   std::unique_ptr<c10d::Namespace> c10d;  ///< From start on.
   std::vector<Listener> listeners;
-  boost::unordered_flat_map<ConnectionId, std::unique_ptr<Connection>> connections;
+  FlatMap<ConnectionId, std::unique_ptr<Connection>> connections;
   ConnectionId next_id = 1;
   std::optional<std::set<std::string>> c10d_hosts;  ///< Numeric; nullopt: all.
 

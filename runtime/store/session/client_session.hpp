@@ -128,7 +128,7 @@ class ClientSession {
     Bytes frame;  ///< As it was last sent.
     Answer answer;
     Clock::time_point asked;
-    Clock::time_point deadline = Clock::time_point::max();  ///< Of its timeout, if it has one.
+    Clock::time_point deadline = Clock::time_point::max();  ///< End of its timeout, if it has one.
     bool held = false;    ///< Not sent: too many changes are unanswered.
     bool stands = false;  ///< Asked on each connection.
   };

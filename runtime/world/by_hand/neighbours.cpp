@@ -1,15 +1,14 @@
 #include "runtime/world/by_hand/neighbours.hpp"
 
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/os/pass_descriptor.hpp"
 #include "runtime/base/os/random.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/text_hash.hpp"
-#include "runtime/segment/processors.hpp"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <cstring>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -23,6 +22,24 @@ namespace {
 constexpr std::size_t strangers_max = 16;
 constexpr std::byte agreed{1};
 
+/// The text up to the next space, which may be empty.
+std::string_view take_word(std::string_view& text) {
+  const auto word = text.substr(0, text.find(' '));
+  text.remove_prefix(std::min(word.size() + 1, text.size()));
+  return word;
+}
+
+/// Whether the ranks of this place must share processors, with each other or with others.
+bool is_crowded(std::span<const Neighbour> neighbours, const std::string& place) {
+  std::vector<Tenants> tenants;
+  for (const Neighbour& one : neighbours) tenants.push_back({1, one.processors});
+  const auto crowded = find_crowded(tenants);
+  for (std::size_t i = 0; i < neighbours.size(); ++i) {
+    if (neighbours[i].place == place && crowded[i]) return true;
+  }
+  return false;
+}
+
 bool send_all(int fd, BytesView bytes) {
   return ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
          static_cast<ssize_t>(bytes.size());
@@ -31,42 +48,6 @@ bool send_all(int fd, BytesView bytes) {
 /// Unix sockets keep so few bytes together.
 bool receive_all(int fd, std::span<std::byte> bytes) {
   return ::recv(fd, bytes.data(), bytes.size(), MSG_DONTWAIT) == static_cast<ssize_t>(bytes.size());
-}
-
-bool send_descriptor(int socket, int fd) {
-  std::byte byte = agreed;
-  iovec part{&byte, sizeof byte};
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof fd)> control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof fd);
-  std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
-  return ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
-}
-
-unique_fd receive_descriptor(int socket) {
-  std::byte byte{};
-  iovec part{&byte, sizeof byte};
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  if (::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != 1) return {};
-  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) {
-    return {};
-  }
-  int fd = -1;
-  std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-  return unique_fd(fd);
 }
 
 /// Waits until one of `fds` is readable; false at the deadline, and when a rank is lost.
@@ -134,7 +115,7 @@ bool hear(Guest& guest, std::span<const Guest> guests, const Segment& segment) {
 
 std::string to_text(const Neighbour& neighbour) {
   return std::to_string(neighbour.rank) + " " + std::to_string(neighbour.user) + " " +
-         neighbour.socket + "\n";
+         neighbour.socket + " " + to_text(neighbour.processors) + " " + neighbour.place + "\n";
 }
 
 std::vector<Neighbour> neighbours_from(std::string_view text) {
@@ -148,7 +129,10 @@ std::vector<Neighbour> neighbours_from(std::string_view text) {
     if (rank.ec != std::errc() || rank.ptr == end || *rank.ptr != ' ') continue;
     const auto user = std::from_chars(rank.ptr + 1, end, neighbour.user);
     if (user.ec != std::errc() || user.ptr == end || *user.ptr != ' ') continue;
-    neighbour.socket = std::string(user.ptr + 1, end);
+    std::string_view rest(user.ptr + 1, end);
+    neighbour.socket = take_word(rest);
+    neighbour.processors = processors_from(take_word(rest));
+    neighbour.place = rest;
     if (neighbour.rank < 0) continue;
     found.push_back(std::move(neighbour));
   }
@@ -168,6 +152,17 @@ SegmentMeeting::SegmentMeeting() : name_("@dlaunch-" + random_hex(32)) {
 std::shared_ptr<Segment> SegmentMeeting::share(std::span<const Neighbour> neighbours,
                                                const WorldInfo& info, Membership& link,
                                                Clock::time_point deadline) {
+  const auto own = std::ranges::find(neighbours, info.rank, &Neighbour::rank);
+  if (own == neighbours.end()) return nullptr;
+  std::vector<Neighbour> place;
+  std::ranges::copy_if(neighbours, std::back_inserter(place),
+                       [&](const Neighbour& one) { return one.place == own->place; });
+  return share_at(place, is_crowded(neighbours, own->place), info, link, deadline);
+}
+
+std::shared_ptr<Segment> SegmentMeeting::share_at(std::span<const Neighbour> neighbours,
+                                                  bool crowded, const WorldInfo& info,
+                                                  Membership& link, Clock::time_point deadline) {
   if (neighbours.size() < 2 || neighbours.front().socket.empty()) return nullptr;
   const auto is_of_first = [&](const Neighbour& n) { return n.user == neighbours.front().user; };
   if (!std::ranges::all_of(neighbours, is_of_first)) return nullptr;
@@ -182,7 +177,7 @@ std::shared_ptr<Segment> SegmentMeeting::share(std::span<const Neighbour> neighb
     plan.job = text_hash(info.job);
     plan.epoch = info.epoch;
     for (const Neighbour& neighbour : neighbours) plan.world_ranks.push_back(neighbour.rank);
-    plan.oversubscribed = read_processors().oversubscribed_by(static_cast<int>(neighbours.size()));
+    plan.oversubscribed = crowded;
     segment = Segment::create(plan);
   } catch (const Error& error) {
     listener_.reset();  // A rank that asks later learns of it by that.

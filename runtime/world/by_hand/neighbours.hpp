@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/base/os/unique_fd.hpp"
+#include "runtime/segment/processors.hpp"
 #include "runtime/segment/segment.hpp"
 #include "runtime/world/member/membership.hpp"
 
@@ -13,14 +14,17 @@
 #include <string_view>
 #include <vector>
 
-/// How ranks that no agent started come to share the memory of their host.
+/// How ranks that no agent started come to share the memory of their host, and know who shares its
+/// processors.
 namespace dlaunch {
 
-/// A rank of this host, as it has told the others of it.
+/// A rank that runs on this host's processors, as it has told the others of it.
 struct Neighbour {
   int rank = -1;
-  std::uint32_t user = 0;  ///< Effective user id.
-  std::string socket;      ///< The abstract name at which it listens; empty if it cannot.
+  std::uint32_t user = 0;      ///< Effective user id.
+  std::string socket;          ///< The abstract name at which it listens; empty if it cannot.
+  Processors processors = {};  ///< What it may use of them.
+  std::string place = {};      ///< Its network namespace and host name: two of one see each other.
 
   bool operator==(const Neighbour&) const = default;
 };
@@ -39,14 +43,16 @@ class SegmentMeeting {
   SegmentMeeting();
   const std::string& socket_name() const { return name_; }
 
-  /// To be called by all of `neighbours`, of which `info.rank` is one, within a short time. Null if
-  /// they share nothing: one of them came too late, is gone, belongs to another user, or cannot
-  /// have it. Throws only what
-  /// `link.losses()` throws.
+  /// To be called by all of `neighbours` that have one place, of which `info.rank` is one, within a
+  /// short time. Null if they share nothing: one of them came too late, is gone, belongs to another
+  /// user, or cannot have it. Throws only what `link.losses()` throws.
   std::shared_ptr<Segment> share(std::span<const Neighbour> neighbours, const WorldInfo& info,
                                  Membership& link, Clock::time_point deadline);
 
  private:
+  std::shared_ptr<Segment> share_at(std::span<const Neighbour> place, bool crowded,
+                                    const WorldInfo& info, Membership& link,
+                                    Clock::time_point deadline);
   std::shared_ptr<Segment> hand_out(std::shared_ptr<Segment> segment, Membership& link,
                                     Clock::time_point deadline);
 

@@ -32,7 +32,8 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-OPS = ["barrier", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "ping_pong"]
+OPS = ["barrier", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "ping_pong", "window",
+       "halo", "started", "started_test", "started_window", "started_then_blocking", "started_computing"]
 SIZES = "4,256,4K,32K,256K,1M,8M,64M"
 QUICK_SIZES = "4,4K,256K,1M,8M"
 LIMIT_S = 300  # of one contestant in one round
@@ -131,7 +132,7 @@ class Contestant:
 
 
 def contestants(chosen, ranks):
-    """Of one node."""
+    """The contestants on one node."""
     bench, short = f"{chosen.build}/bench", ranks > os.cpu_count()
     peers = []
     ours = [f"{chosen.build}/bin/dlaunch", "--standalone", "--nproc-per-node", str(ranks),
@@ -183,7 +184,7 @@ exec ip netns exec $name unshare -u sh -c "hostname $name; $*"
 
 
 def tcp_contestants(chosen, folder):
-    """Of two ranks, each in a namespace of its own."""
+    """The contestants on two ranks, each in a namespace of its own."""
     bench = f"{chosen.build}/bench"
     inside = [["ip", "netns", "exec", name] for name in NAMESPACES]
     shell = f"{folder}/shell"

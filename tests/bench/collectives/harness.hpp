@@ -4,6 +4,10 @@
 // --rep-ms, and then repeated --reps times, each time begun by a barrier. A repetition costs what
 // its slowest rank took for one call; told are the median, the least and the most. Broadcast has
 // another root in every call, so that a root cannot run ahead. A ping-pong is half a round trip.
+// Of the started calls, which are all_reduces, `started` is waited for at once, `started_test` is
+// tested until it is complete, `started_window` is one of many on several communicators,
+// `started_then_blocking` is one of many of which the first is started, and of `started_computing`
+// the wait comes after two milliseconds that are part of its time.
 // Sizes are bytes of the whole vector; elements are floats.
 //
 // Also compiled by the peers' own compilers: nothing of ours is included.
@@ -25,6 +29,17 @@
 namespace contest {
 
 using Call = std::function<void(long turn)>;
+
+/// Started calls: so many at a time, over so many communicators, of so many elements at most.
+constexpr int started_window = 16;
+constexpr std::size_t window_communicators = 4;
+constexpr int window_elements = 16;
+
+/// What a program does while a call goes on: two milliseconds of its own.
+inline void compute() {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(2);
+  while (std::chrono::steady_clock::now() < until) continue;
+}
 
 /// The buffers of an operation, page-aligned. In place: `in` alone.
 struct Buffers {
@@ -124,6 +139,9 @@ inline double largest(Contestant& who, double mine) {
   return *std::max_element(all.begin(), all.end());
 }
 
+/// Messages that are under way at a time; told is the time of one.
+constexpr int window = 64;
+
 /// The value that rank r puts at place i.
 inline float value(int rank, std::size_t i) {
   return static_cast<float>((rank + 1) * 3 + static_cast<int>(i % 11));
@@ -148,12 +166,23 @@ inline bool verified(Contestant& who, const std::string& op, const Call& call, s
   for (std::size_t i = 0; i < count; ++i) {
     const int source = part == 0 ? 0 : static_cast<int>(i / part);
     const std::size_t within = part == 0 ? 0 : i % part;
-    if (op == "all_reduce") right &= buffers.in[i] == sum(i);
+    const bool sums =
+        op == "all_reduce" || op == "started" || op == "started_test" || op == "started_computing";
+    if (sums) right &= buffers.in[i] == sum(i);
     if (op == "broadcast") right &= buffers.in[i] == value(0, i);
     if (op == "all_gather") right &= buffers.out[i] == value(source, within);
     if (op == "reduce_scatter") right &= i >= part || buffers.out[i] == sum(me * part + i);
     if (op == "all_to_all") right &= buffers.out[i] == value(source, me * part + within);
-    if (op == "ping_pong") right &= who.rank > 1 || buffers.out[i] == value(1 - who.rank, i);
+    if (op == "ping_pong" || op == "window") {
+      right &= who.rank > 1 || buffers.out[i] == value(1 - who.rank, i);
+    }
+    if (op == "halo") {
+      // What the left one gave to its right, and the right one to its left.
+      const std::size_t half = count / 2;
+      const bool from_left = i < half;
+      const int giver = (who.rank + (from_left ? who.size - 1 : 1)) % who.size;
+      right &= i >= 2 * half || buffers.out[i] == value(giver, from_left ? half + i : i - half);
+    }
   }
   return largest(who, right ? 0 : 1) == 0;
 }
@@ -187,6 +216,8 @@ inline void measure(Contestant& who, const Arguments& arguments, const std::stri
   for (int i = 0; i < repetitions; ++i) {
     costs.push_back(largest(who, timed(who, call, calls, turn)) * 1e6);
     if (op == "ping_pong") costs.back() /= 2;
+    if (op == "started_window" || op == "started_then_blocking") costs.back() /= started_window;
+    if (op == "window") costs.back() /= 2 * window;
   }
   std::sort(costs.begin(), costs.end());
   if (who.rank != 0) return;

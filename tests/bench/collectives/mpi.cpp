@@ -1,6 +1,8 @@
 // MPI's collectives: compiled once by Open MPI's compiler and once by MPICH's.
 #include "harness.hpp"
 
+#include <array>
+
 #include <mpi.h>
 
 namespace {
@@ -50,8 +52,84 @@ class Mpi final : public contest::Contestant {
         if (me == 1) MPI_Send(in, count, MPI_FLOAT, 0, 0, world);
       };
     }
+    // MPI_Iallreduce moves nothing while nobody is in a call; that is what is compared.
+    if (op == "started") {
+      return [=](long) {
+        MPI_Request request;
+        MPI_Iallreduce(MPI_IN_PLACE, in, count, MPI_FLOAT, MPI_SUM, world, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+      };
+    }
+    if (op == "started_test") {
+      return [=](long) {
+        MPI_Request request;
+        MPI_Iallreduce(MPI_IN_PLACE, in, count, MPI_FLOAT, MPI_SUM, world, &request);
+        for (int done = 0; !done;) MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+      };
+    }
+    if (op == "started_window" && count <= contest::window_elements) {
+      while (others_.size() < contest::window_communicators) {
+        others_.emplace_back();
+        MPI_Comm_dup(world, &others_.back());
+      }
+      return [=](long) {
+        MPI_Request requests[contest::started_window];
+        for (int i = 0; i < contest::started_window; ++i) {
+          MPI_Iallreduce(MPI_IN_PLACE, windows_ + i * contest::window_elements, count, MPI_FLOAT,
+                         MPI_SUM, others_[static_cast<std::size_t>(i) % others_.size()],
+                         &requests[i]);
+        }
+        MPI_Waitall(contest::started_window, requests, MPI_STATUSES_IGNORE);
+      };
+    }
+    if (op == "started_then_blocking") {
+      return [=](long) {
+        MPI_Request request;
+        MPI_Iallreduce(MPI_IN_PLACE, in, count, MPI_FLOAT, MPI_SUM, world, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        for (int i = 1; i < contest::started_window; ++i) {
+          MPI_Allreduce(MPI_IN_PLACE, in, count, MPI_FLOAT, MPI_SUM, world);
+        }
+      };
+    }
+    if (op == "started_computing") {
+      return [=](long) {
+        MPI_Request request;
+        MPI_Iallreduce(MPI_IN_PLACE, in, count, MPI_FLOAT, MPI_SUM, world, &request);
+        contest::compute();
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+      };
+    }
+    if (op == "window") {
+      return [=](long) {
+        if (me > 1) return;
+        std::array<MPI_Request, contest::window> all;
+        for (int sender = 0; sender < 2; ++sender) {
+          for (MPI_Request& one : all) {
+            if (me == sender) MPI_Isend(in, count, MPI_FLOAT, 1 - me, 0, world, &one);
+            if (me != sender) MPI_Irecv(out, count, MPI_FLOAT, 1 - me, 0, world, &one);
+          }
+          MPI_Waitall(contest::window, all.data(), MPI_STATUSES_IGNORE);
+        }
+      };
+    }
+    if (op == "halo") {
+      const int half = count / 2, left = (me + ranks - 1) % ranks, right = (me + 1) % ranks;
+      return [=](long) {
+        std::array<MPI_Request, 4> all;
+        MPI_Irecv(out, half, MPI_FLOAT, left, 0, world, &all[0]);
+        MPI_Irecv(out + half, half, MPI_FLOAT, right, 1, world, &all[1]);
+        MPI_Isend(in, half, MPI_FLOAT, left, 1, world, &all[2]);
+        MPI_Isend(in + half, half, MPI_FLOAT, right, 0, world, &all[3]);
+        MPI_Waitall(4, all.data(), MPI_STATUSES_IGNORE);
+      };
+    }
     return {};
   }
+
+ private:
+  std::vector<MPI_Comm> others_;
+  alignas(64) float windows_[contest::window * contest::window_elements] = {};
 };
 
 }  // namespace

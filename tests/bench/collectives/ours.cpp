@@ -62,6 +62,34 @@ class Ours final : public contest::Contestant {
     if (op == "reduce_scatter") return [=, this](long) { comm_.reduce_scatter(in, out_part); };
     if (op == "all_to_all") return [=, this](long) { comm_.all_to_all(in, out); };
     if (op == "ping_pong") return [=, this](long) { ping_pong(in, out); };
+    if (op == "started") return [=, this](long) { comm_.start_all_reduce(in).wait(); };
+    if (op == "started_test") {
+      return [=, this](long) {
+        dlaunch::Work work = comm_.start_all_reduce(in);
+        while (!work.test()) continue;
+      };
+    }
+    if (op == "started_window" && count <= contest::window_elements) {
+      return [=, this](long) { started_window(in); };
+    }
+    if (op == "started_then_blocking") {
+      return [=, this](long) {
+        comm_.start_all_reduce(in).wait();
+        for (int i = 1; i < contest::started_window; ++i) comm_.all_reduce(in);
+      };
+    }
+    if (op == "started_computing") {
+      return [=, this](long) {
+        dlaunch::Work work = comm_.start_all_reduce(in);
+        contest::compute();
+        work.wait();
+      };
+    }
+    if (op == "window") return [=, this](long) { window(in, out); };
+    if (op == "halo") {
+      const std::size_t half = count / 2;
+      return [=, this](long) { halo(buffers, half); };
+    }
     return {};
   }
 
@@ -73,9 +101,45 @@ class Ours final : public contest::Contestant {
     if (rank == 1) comm_.send(in, 0);
   }
 
+  /// Started on several communicators in turn, then waited for.
+  void started_window(const TensorView& in) {
+    while (others_.size() < contest::window_communicators) others_.push_back(comm_.duplicate());
+    for (int i = 0; i < contest::started_window; ++i) {
+      works_.push_back(others_[static_cast<std::size_t>(i) % others_.size()].start_all_reduce(
+          floats(windows_ + i * contest::window_elements, in.count)));
+    }
+    dlaunch::wait_all(works_);
+    works_.clear();
+  }
+
+  void window(const TensorView& in, const TensorView& out) {
+    if (rank > 1) return;
+    std::array<dlaunch::Work, contest::window> all;
+    for (const int sender : {0, 1}) {
+      for (dlaunch::Work& one : all) {
+        one = rank == sender ? comm_.isend(in, 1 - rank) : comm_.irecv(out, 1 - rank);
+      }
+      dlaunch::wait_all(all);
+    }
+  }
+
+  void halo(const contest::Buffers& buffers, std::size_t half) {
+    const int left = (rank + size - 1) % size, right = (rank + 1) % size;
+    const dlaunch::MessageOptions rightwards{.tag = 0}, leftwards{.tag = 1};
+    std::array<dlaunch::Work, 4> all = {
+        comm_.irecv(floats(buffers.out, half), left, rightwards),
+        comm_.irecv(floats(buffers.out + half, half), right, leftwards),
+        comm_.isend(floats(buffers.in, half), left, leftwards),
+        comm_.isend(floats(buffers.in + half, half), right, rightwards)};
+    dlaunch::wait_all(all);
+  }
+
   dlaunch::World world_;
   dlaunch::Communicator comm_;
   dlaunch::SharedBuffer in_, out_;
+  std::vector<dlaunch::Communicator> others_;
+  std::vector<dlaunch::Work> works_;
+  alignas(64) float windows_[contest::window * contest::window_elements] = {};
 };
 
 }  // namespace

@@ -67,7 +67,7 @@ class Ours:
         options = ["--shutdown-timeout", "1", "--nproc-per-node"]
         lines = [[self.dlaunch, "--standalone", *options, str(self.ranks), *program]]
         if self.way == "two nodes":
-            meet = ["--nnodes", "2", "--rdzv-endpoint", f"127.0.0.1:{free_port()}"]
+            meet = ["--nnodes", "2", "--shared-memory", "node", "--rdzv-endpoint", f"127.0.0.1:{free_port()}"]
             lines = [[self.dlaunch, *meet, "--node-id", node, *options, str(self.ranks // 2), *program]
                      for node in "ab"]
         return [subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0)

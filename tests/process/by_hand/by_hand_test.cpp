@@ -1,8 +1,8 @@
 // Ranks started by hand, as in several terminals: who they find, and what each is told when the
 // world cannot form or falls apart.
+#include "runtime/base/os/identity.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/world/by_hand/meeting_file.hpp"
-#include "runtime/world/member/identity.hpp"
 #include "tests/process/by_hand/by_hand_start.hpp"
 
 #include <dlaunch/port.hpp>

@@ -66,7 +66,7 @@ TEST_CASE("bench: one table, each operation and size once, nothing wrong") {
   CHECK(head[0].find(": 2 ranks on 1 node, ") != std::string::npos);
   CHECK(columns_of(head[3]) == Words{"#", "size", "count", "type", "redop", "root", "time", "algbw",
                                      "busbw", "#wrong", "p50", "p99", "max"});
-  CHECK(seen.size() == 14);
+  CHECK(seen.size() == 16);
   for (const auto& entry : seen) {
     CHECK_MESSAGE(entry.second == (entry.first.starts_with("barrier") ? 1 : 2), entry.first);
   }
@@ -74,7 +74,7 @@ TEST_CASE("bench: one table, each operation and size once, nothing wrong") {
 
 TEST_CASE("bench --json -: the results on stdout, the table on stderr") {
   Job job(quick_bench({"--ops", "all_reduce,barrier,broadcast", "--json", "-", "--dtype", "bf16",
-                       "--redop", "mean", "--root", "1", "--started"}));
+                       "--redop", "mean", "--root", "1", "--tested"}));
   CHECK(job.wait().code == 0);
   CAPTURE(job.out());
   CHECK(job.err().starts_with("# dlaunch bench "));
@@ -85,6 +85,7 @@ TEST_CASE("bench --json -: the results on stdout, the table on stderr") {
   CHECK(all["dtype"] == "bf16");
   CHECK(all["redop"] == "mean");
   CHECK(all["started"] == true);
+  CHECK(all["tested"] == true);
   REQUIRE(all["rows"].size() == 5);
   const auto& row = all["rows"][1];
   CHECK(row["op"] == "all_reduce");
@@ -130,7 +131,28 @@ TEST_CASE("bench: registered buffers, in which calls work in place") {
   const auto all = nlohmann::json::parse(job.out());
   CHECK(all["buffers"] == "registered");
   CHECK(all["buffers_shared"] == true);
-  CHECK(all["rows"].size() == 38);
+  CHECK(all["rows"].size() == 44);
+}
+
+TEST_CASE("bench over two nodes of one host: they share memory, or do not") {
+  for (const auto& [sharing, transport] : {std::pair("host", "shared memory"), {"node", "TCP"}}) {
+    CAPTURE(sharing);
+    const auto port = free_port();
+    const Words line = {"bench",
+                        "--nnodes=2",
+                        "--nproc-per-node=1",
+                        "--rdzv-endpoint=127.0.0.1:" + std::to_string(port),
+                        std::string("--shared-memory=") + sharing,
+                        "--ops=all_reduce",
+                        "--sizes=4K",
+                        "--iters=2",
+                        "--check"};
+    Job one(line), other(line);
+    CHECK(one.wait().code == 0);
+    CHECK(other.wait().code == 0);
+    const std::string both = one.out() + other.out();
+    CHECK(count(both, std::string("2 ranks on 2 nodes, ") + transport + ";") == 1);
+  }
 }
 
 TEST_CASE("bench over two nodes: the same line on both, one table") {

@@ -28,8 +28,9 @@ std::vector<std::unique_ptr<Job>> start(const std::vector<int>& ranks_of_nodes) 
     if (ranks_of_nodes.size() == 1) {
       line.push_back("--standalone");
     } else {
-      line.insert(line.end(), {"--nnodes", std::to_string(ranks_of_nodes.size()), "--rdzv-endpoint",
-                               endpoint, "--node-id", "node" + std::to_string(node)});
+      line.insert(line.end(),
+                  {"--nnodes", std::to_string(ranks_of_nodes.size()), "--rdzv-endpoint", endpoint,
+                   "--node-id", "node" + std::to_string(node), "--shared-memory", "node"});
     }
     line.insert(line.end(), {"--no-python", program});
     jobs.push_back(std::make_unique<Job>(std::move(line)));

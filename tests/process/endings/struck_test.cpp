@@ -88,7 +88,8 @@ class Struck {
     if (c.transport == "nodes") {
       const std::string endpoint = free_endpoint();
       for (const char* node : {"a", "b"}) {
-        start({"--nnodes", "2", "--rdzv-endpoint", endpoint, "--node-id", node},
+        start({"--nnodes", "2", "--rdzv-endpoint", endpoint, "--node-id", node, "--shared-memory",
+               "node"},
               node[0] == 'a' ? ranks - 1 : 1);
       }
     } else {

@@ -1,7 +1,8 @@
 // The memory that the ranks of a node share, under the real launcher: each sees what the others
 // write, every attempt has its own, whoever cannot have it goes on without, and nothing stays.
 #include "runtime/base/os/unique_fd.hpp"
-#include "tests/process/job.hpp"
+#include "tests/process/nodes.hpp"
+#include "tests/support/secret_file.hpp"
 
 #include <algorithm>
 #include <csignal>
@@ -15,8 +16,6 @@
 
 namespace dlaunch::process_test {
 namespace {
-
-using Strings = std::vector<std::string>;
 
 const std::string rank_program = DLAUNCH_BINARY_DIR "/tests/by_hand_rank";
 
@@ -112,12 +111,34 @@ TEST_CASE("every attempt has a fresh one") {
   CHECK(segments_in(job.out()).size() == 2);
 }
 
-TEST_CASE("every agent on a host has its own") {
-  const std::string head = "127.0.0.1:" + std::to_string(free_port());
-  Strings arguments{"--nnodes",         "2", "--rdzv-endpoint", head,
-                    "--nproc-per-node", "2", "--no-python"};
-  for (const auto& word : ranks("share")) arguments.push_back(word);
-  Job one(arguments), two(arguments);
+TEST_CASE("the agents of a host have one for all their ranks") {
+  Nodes nodes("2", ranks("share"), {"--nproc-per-node", "2", "--no-python"});
+  Job &one = nodes.add(), &two = nodes.add();
+  CHECK(one.wait().code == 0);
+  CHECK(two.wait().code == 0);
+  CHECK(segments_in(one.out() + two.out()).size() == 1);
+  CHECK(count(one.out(), "and reads 1000 1001 1002 1003") == 2);
+  CHECK(count(two.out(), "and reads 1000 1001 1002 1003") == 2);
+}
+
+TEST_CASE("with a secret, too, and a fresh one for every attempt") {
+  const testing::SecretFile secret(
+      "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff");
+  Nodes nodes("2", ranks("share-again"),
+              {"--nproc-per-node", "2", "--no-python", "--max-restarts", "1", "--secret-file",
+               secret.path()});
+  Job &one = nodes.add(), &two = nodes.add();
+  CHECK(one.wait().code == 0);
+  CHECK(two.wait().code == 0);
+  const std::string out = one.out() + two.out();
+  CHECK(segments_in(out).size() == 2);
+  CHECK(count(out, "epoch 1, and reads 1000 1001 1002 1003") == 4);
+  CHECK(count(out, "epoch 2, and reads 1000 1001 1002 1003") == 4);
+}
+
+TEST_CASE("an agent that may share nothing has its own, and so have the others") {
+  Nodes nodes("2", ranks("share"), {"--nproc-per-node", "2", "--no-python"});
+  Job &one = nodes.add(), &two = nodes.add({"--shared-memory", "node"});
   CHECK(one.wait().code == 0);
   CHECK(two.wait().code == 0);
   const auto first = segments_in(one.out()), second = segments_in(two.out());

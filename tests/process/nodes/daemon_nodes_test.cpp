@@ -2,10 +2,9 @@
 #include "runtime/base/os/socket.hpp"
 #include "tests/process/daemon.hpp"
 #include "tests/support/expect.hpp"
+#include "tests/support/secret_file.hpp"
 
 #include <csignal>
-#include <cstdlib>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -16,26 +15,11 @@ namespace dlaunch::process_test {
 namespace {
 
 using testing::contains;
+using testing::SecretFile;
 
 using Strings = std::vector<std::string>;
 
 const std::string all_reduce = DLAUNCH_BINARY_DIR "/bin/examples/all_reduce";
-
-/// A file that only its owner may read, gone with the test.
-class SecretFile {
- public:
-  explicit SecretFile(const std::string& text) {
-    const int fd = ::mkstemp(path_.data());
-    REQUIRE(fd >= 0);
-    ::close(fd);
-    std::ofstream(path_) << text << '\n';
-  }
-  ~SecretFile() { ::unlink(path_.c_str()); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_ = "/tmp/dlaunch-secret-XXXXXX";
-};
 
 const std::string master = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 const std::string other = "ffeeddccbbaa99887766554433221100ffeeddccbbaa99887766554433221100";

@@ -218,8 +218,9 @@ void moves(Mesh& mesh, std::size_t each) {
   };
   exchanges("chosen", [&](std::byte* out) { all_to_all(mesh, in.data(), out, each); });
   exchanges("Bruck", [&](std::byte* out) { all_to_all_bruck(mesh, in.data(), out, each); });
-  exchanges("direct",
-            [&](std::byte* out) { all_to_all_direct(mesh, in.data(), parts, out, parts); });
+  exchanges("direct", [&](std::byte* out) {
+    all_to_all_direct(mesh, {in.data(), parts}, {out, parts});
+  });
 }
 
 /// Sizes just below, at and above each limit of the table for so many ranks.
@@ -262,6 +263,7 @@ TEST_CASE("every algorithm that reduces gives the bits of the definition, counts
     check_reductions<double>(Reduction::premul_sum(0.1), count);
     check_reductions<std::int32_t>(ReduceOp::max, count);
     check_reductions<std::uint8_t>(ReduceOp::bxor, count);
+    check_reductions<std::uint8_t>(ReduceOp::lxor, count);
   }
 }
 

@@ -54,6 +54,12 @@ const std::vector<Collective> collectives = {
      }},
     {"all_reduce", false, true, false, true, false, "inout", "",
      [](Communicator& c, Given& g) { c.all_reduce(g.small, g.reduction, g.options); }},
+    {"all_reduce", false, true, false, true, false, "in", "",
+     [](Communicator& c, Given& g) {
+       std::vector<float> out(each);
+       const TensorView alike{out.data(), g.small.count, g.small.dtype};
+       c.all_reduce_into(g.small, alike, g.reduction, g.options);
+     }},
     {"all_gather", false, true, true, false, false, "in", "out",
      [](Communicator& c, Given& g) { c.all_gather(g.small, g.large, g.options); }},
     {"all_gather_v", false, true, true, false, true, "in", "out",

@@ -107,7 +107,7 @@ TEST_CASE("64 ranks make no connection before they talk, and then few each") {
 struct Crowded {
   std::shared_ptr<LocalStore> store = std::make_shared<LocalStore>();
   transport::Links links{world()};
-  std::vector<unique_fd> sockets;  ///< Of rank 1 and those that follow.
+  std::vector<unique_fd> sockets;  ///< Sockets of rank 1 and those that follow.
 
   World world() const {
     WorldInfo info;
@@ -192,6 +192,55 @@ TEST_CASE("among 2000 connections that are idle, those that are not are served")
   for (int rank = 1; rank <= 2000; ++rank) ended += links.end_of(rank) != nullptr ? 1 : 0;
   CHECK(ended == 1);
   CHECK(into[0] == std::vector<std::byte>(8, std::byte{7}));
+}
+
+/// A store of which the answer to whatever takes long does not come.
+class AwayStore final : public Store {
+ public:
+  bool is_away = false;
+  int lookups = 0;  ///< Requests without a deadline while it was away.
+
+  void set(std::string_view key, BytesView value) override { here().set(key, value); }
+  std::optional<Bytes> get(std::string_view key) override { return here().get(key); }
+  Bytes wait(std::string_view key, Clock::time_point deadline) override {
+    if (is_away) throw Error(Errc::timeout, "the rendezvous has not been reachable for 1 s");
+    return kept_.wait(key, deadline);
+  }
+  std::int64_t add(std::string_view key, std::int64_t delta) override {
+    return here().add(key, delta);
+  }
+  bool compare_set(std::string_view key, std::optional<BytesView> expected,
+                   BytesView desired) override {
+    return here().compare_set(key, expected, desired);
+  }
+  bool erase(std::string_view key) override { return here().erase(key); }
+
+ private:
+  Store& here() {
+    if (is_away) ++lookups;
+    return kept_;
+  }
+
+  LocalStore kept_;
+};
+
+TEST_CASE("a store that is away holds up nobody who tells of a failure, or asks the others") {
+  using namespace transport;
+  const auto store = std::make_shared<AwayStore>();
+  WorldInfo info;
+  info.size = info.node_count = 3;
+  info.local_size = 1;
+  Links links(World(info, store, nullptr));
+  const auto lock = links.lock();
+  store->is_away = true;
+  const Header failure = make_header(Kind::failure, 0, Fingerprint(), 0);
+  CHECK_THROWS_AS(links.post_control(1, failure, {}), Error);
+  Inquiry inquiry;
+  links.inquire({1, 2}, inquiry);
+  links.control().withdraw(inquiry);
+  CHECK(store->lookups == 0);
+  store->is_away = false;
+  links.post_control(1, failure, {});
 }
 
 TEST_CASE("72 ranks: no call but all_to_all connects every pair") {

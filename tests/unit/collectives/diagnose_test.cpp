@@ -55,7 +55,7 @@ void check(const CallError& error, Errc code, const std::string& sentence,
   CHECK(error.claim() == claim);
 }
 
-/// Of barrier #3 or all_reduce #3 of the world.
+/// `call` is barrier #3 or all_reduce #3 of the world.
 void check_differs(const ending::CallDiffers& differs, const std::string& sentence,
                    const Fingerprint& call = sum(3)) {
   const CallError error = diagnosed(call, differs);

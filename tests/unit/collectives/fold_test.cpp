@@ -33,9 +33,10 @@ std::vector<Instructions> instruction_sets() {
   return sets;
 }
 
-const std::vector<ReduceOp> ops = {ReduceOp::sum, ReduceOp::product, ReduceOp::min,
-                                   ReduceOp::max, ReduceOp::mean,    ReduceOp::band,
-                                   ReduceOp::bor, ReduceOp::bxor,    ReduceOp::premul_sum};
+const std::vector<ReduceOp> ops = {ReduceOp::sum,  ReduceOp::product, ReduceOp::min,
+                                   ReduceOp::max,  ReduceOp::mean,    ReduceOp::band,
+                                   ReduceOp::bor,  ReduceOp::bxor,    ReduceOp::premul_sum,
+                                   ReduceOp::land, ReduceOp::lor,     ReduceOp::lxor};
 
 Reduction reduction_by(ReduceOp op) {
   return op == ReduceOp::premul_sum ? Reduction::premul_sum(1.0 / 3) : Reduction(op);
@@ -59,7 +60,7 @@ T any_value(std::mt19937_64& random) {
   if constexpr (std::is_same_v<T, bool>) {
     return bits % 2 != 0;
   } else if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(bits);
+    return random() % 4 == 0 ? T() : static_cast<T>(bits);
   } else if constexpr (is_complex<T>) {
     using Real = typename T::value_type;
     return {any_value<Real>(random), any_value<Real>(random)};

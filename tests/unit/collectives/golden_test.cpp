@@ -46,6 +46,12 @@ TEST_CASE("four ranks, t = [r + 1, 10 (r + 1)]") {
     require_equal(reduced(ReduceOp::band), {0, 0}, "band");
     require_equal(reduced(ReduceOp::bor), {7, 62}, "bor");
     require_equal(reduced(ReduceOp::bxor), {4, 40}, "bxor");
+    require_equal(reduced(ReduceOp::land), {1, 1}, "land");
+    require_equal(reduced(ReduceOp::lor), {1, 1}, "lor");
+    require_equal(reduced(ReduceOp::lxor), {0, 0}, "lxor");
+    Longs some{comm.rank() == 2 ? 0 : 7, comm.rank() == 2 ? 7 : 0, 0};
+    comm.all_reduce(some, ReduceOp::lxor);
+    require_equal(some, {1, 1, 0}, "lxor of three and of one");
   }));
 }
 

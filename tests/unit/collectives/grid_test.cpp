@@ -7,6 +7,7 @@
 
 #include <dlaunch/dlaunch.hpp>
 
+#include <algorithm>
 #include <cstring>
 
 #include <doctest/doctest.h>
@@ -58,6 +59,25 @@ TEST_CASE("large tensors take the way in parts and give the same bits") {
       std::vector<float> prefix(count), before(count);
       comm.scan(x, prefix);
       comm.exscan(x, before);
+      // Ranks of all three forms take part in one call: two buffers, one, and one that the others
+      // may read in place.
+      const SharedBuffer registered = comm.allocate(count * sizeof(float));
+      auto* const shared = reinterpret_cast<float*>(registered.data());
+      std::copy(in.begin(), in.end(), shared);
+      for (int turn = 0; turn < 3; ++turn) {
+        const int form = (comm.rank() + turn) % 3;
+        std::vector<float> out(form == 0 ? count : 0), own = in;
+        std::copy(in.begin(), in.end(), shared);
+        float* const result = form == 0 ? out.data() : form == 1 ? own.data() : shared;
+        if (form == 0) {
+          comm.start_all_reduce_into(in, out).wait();
+        } else {
+          comm.all_reduce(std::span(result, count));
+        }
+        if (std::memcmp(result, reference.data(), count * sizeof(float)) != 0) {
+          throw std::runtime_error("all_reduce_into has other bits");
+        }
+      }
       comm.all_reduce(x);
       const auto same = [&](const std::vector<float>& got) {
         return std::memcmp(got.data(), reference.data(), count * sizeof(float)) == 0;

@@ -209,7 +209,7 @@ struct Sender {
   unique_fd socket;
   Bytes stream;
   std::size_t sent = 0;
-  std::vector<std::size_t> sizes;  ///< Of the messages of which at least the header is sent.
+  std::vector<std::size_t> sizes;  ///< Sizes of messages whose header, at least, is sent.
   int complete = 0;                ///< So many of them are sent as a whole.
 
   // At the receiving end.
@@ -245,7 +245,7 @@ TEST_CASE("whatever is sent in whichever pieces, all of it arrives, and then the
     };
     std::vector<Sender> senders(1 + draw(5));
     int ranks = 0;
-    Reader reader(seed % 3 == 0 ? 1u << 20 : 2048);  // Where there is little room, they are held.
+    Reader reader(seed % 3 == 0 ? 1u << 20 : 2048);  // With little room they are held.
     for (Sender& each : senders) {
       auto [mine, theirs] = socket_pair();
       each.connection = &reader.connect(std::move(mine));

@@ -2,6 +2,9 @@
 #include "collectives/transport/message/inbox.hpp"
 
 #include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -147,6 +150,96 @@ TEST_CASE("from anybody comes what came first") {
     CHECK(inbox.peek(1, any_source, any_tag, all)->first == wanted);
     inbox.post(slot.receive);
     CHECK(slot.receive.source == wanted);
+  }
+  CHECK(!inbox.peek(1, any_source, any_tag, all));
+}
+
+TEST_CASE("a message goes to the receive that was posted first, whether that says any or not") {
+  const std::vector<int> all{0, 1, 2};
+  // Of exact ones (false) and those that say any, in every order of four.
+  for (unsigned order = 0; order < 16; ++order) {
+    Inbox inbox;
+    std::vector<std::unique_ptr<Slot>> slots;
+    for (unsigned i = 0; i < 4; ++i) {
+      const bool any_rank = (order >> i & 1) != 0 && i % 2 == 0;
+      const bool any = (order >> i & 1) != 0;
+      slots.push_back(std::make_unique<Slot>(1, any_rank ? any_source : 1, any ? any_tag : 5));
+      slots.back()->receive.sources = all;
+      inbox.post(slots.back()->receive);
+    }
+    for (int i = 0; i < 4; ++i) {
+      CHECK(inbox.is_awaited());
+      inbox.begin(1, data_header(1, 5));
+      feed(inbox, 1, 1, i + 1);
+      CHECK(slots[static_cast<std::size_t>(i)]->done());
+      CHECK(slots[static_cast<std::size_t>(i)]->memory[0] == static_cast<std::byte>(i + 1));
+    }
+    CHECK(!inbox.is_awaited());
+  }
+}
+
+TEST_CASE("an exact receive is not given what another source, tag or communicator has sent") {
+  Inbox inbox;
+  Slot slot(1, 1, 5);
+  inbox.post(slot.receive);
+  Header elsewhere = data_header(1, 5);
+  elsewhere.communicator = 2;
+  Header collective = data_header(1, 5);
+  collective.kind = Kind::collective;
+  for (const auto& [from, header] :
+       {std::pair{2, data_header(1, 5)}, {1, data_header(1, 6)}, {1, elsewhere}, {1, collective}}) {
+    inbox.begin(from, header);
+    feed(inbox, from, 1, 9);
+    CHECK(!slot.done());
+  }
+  inbox.begin(1, data_header(1, 5));
+  feed(inbox, 1, 1, 7);
+  CHECK(slot.done());
+  CHECK(slot.memory[0] == std::byte{7});
+  CHECK(inbox.peek(1, 1, any_tag, {})->second.tag == 6);
+}
+
+TEST_CASE("thousands of receives, and of messages that wait, find each other in any order") {
+  constexpr int count = 3000;
+  Inbox inbox;
+  std::vector<std::unique_ptr<Slot>> slots;
+  for (int tag = 0; tag < count; ++tag) {
+    slots.push_back(std::make_unique<Slot>(4, 1 + tag % 3, tag));
+    inbox.post(slots.back()->receive);
+  }
+  // Every seventh is given up; the others' messages come in an order of their own.
+  for (int tag = 0; tag < count; tag += 7) {
+    inbox.withdraw(slots[static_cast<std::size_t>(tag)]->receive);
+  }
+  const auto mixed = [](int i) { return static_cast<int>(i * 1009L % count); };
+  for (int i = 0; i < count; ++i) {
+    const int tag = mixed(i), from = 1 + tag % 3;
+    inbox.begin(from, data_header(4, tag));
+    CHECK(feed(inbox, from, 4, tag % 250) == 4);
+  }
+  for (int tag = 0; tag < count; ++tag) {
+    const Slot& slot = *slots[static_cast<std::size_t>(tag)];
+    const bool given_up = tag % 7 == 0;
+    CHECK(slot.done() == !given_up);
+    CHECK(slot.memory[3] == static_cast<std::byte>(given_up ? 0 : tag % 250));
+  }
+  // Those of the given up ones wait: first the exact ones of every other, then what is left, in
+  // the order in which it came.
+  for (int tag = count / 14 * 14; tag >= 0; tag -= 14) {
+    Slot slot(4, 1 + tag % 3, tag);
+    inbox.post(slot.receive);
+    CHECK(slot.done());
+    CHECK(slot.memory[0] == static_cast<std::byte>(tag % 250));
+  }
+  const std::vector<int> all{0, 1, 2, 3};
+  for (int i = 0; i < count; ++i) {
+    const int tag = mixed(i);
+    if (tag % 7 != 0 || tag % 14 == 0) continue;
+    Slot slot(4, any_source, any_tag);
+    slot.receive.sources = all;
+    inbox.post(slot.receive);
+    CHECK(slot.done());
+    CHECK(slot.receive.header.tag == tag);
   }
   CHECK(!inbox.peek(1, any_source, any_tag, all));
 }

@@ -21,7 +21,7 @@ std::atomic<std::size_t> allocated{0};  ///< And not freed, in bytes.
 
 }  // namespace
 
-// By which the whole program takes its memory. Not inlined: a compiler that sees through one of
+// The whole program takes its memory by these. Not inlined: a compiler that sees through one of
 // them alone takes them for no pair.
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
   void* place = std::malloc(bytes == 0 ? 1 : bytes);

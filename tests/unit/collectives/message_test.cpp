@@ -52,6 +52,22 @@ TEST_CASE("send against send of large messages is reported as what it is") {
   }
 }
 
+TEST_CASE("sendrecv exchanges what is too large for either to go first") {
+  for (const int size : {1, 2, 3}) {
+    check_all(run_ranks(size, [](const World& world) {
+      Communicator comm(world);
+      comm.set_timeout(60s);
+      const int n = comm.size(), next = (comm.rank() + 1) % n, before = (comm.rank() + n - 1) % n;
+      for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{4} << 20}) {
+        std::vector<int> out(count, comm.rank()), in(count);
+        const Received what = comm.sendrecv(out, next, in, before, {.tag = 3});
+        require(in == std::vector<int>(count, before), "what came differs");
+        require(what == Received{before, 3, DType::i32, count}, "what is said of it differs");
+      }
+    }));
+  }
+}
+
 TEST_CASE("large messages go both ways at once in a batch, and with isend") {
   check_all(run_ranks(3, [](const World& world) {
     Communicator comm(world);

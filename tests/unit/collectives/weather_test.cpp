@@ -111,7 +111,7 @@ void call_one(Mesh& mesh, std::mt19937_64& random) {
       for (int to = 0; to < n; ++to) {
         std::fill_n(gathered.begin() + static_cast<std::ptrdiff_t>(count) * to, count, me * n + to);
       }
-      all_to_all_direct(mesh, begin_of(gathered), parts, begin_of(all), parts);
+      all_to_all_direct(mesh, {begin_of(gathered), parts}, {begin_of(all), parts});
       for (std::size_t i = 0; i < all.size(); ++i) {
         require(all[i] == static_cast<int>(i / count) * n + me, "another rank's part");
       }

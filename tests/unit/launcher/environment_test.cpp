@@ -192,3 +192,33 @@ TEST_CASE("CUDA_VISIBLE_DEVICES as CUDA reads it: up to the first device there i
   CHECK(count("GPU-8932f937,GPU-8932f937") == 0);
   CHECK(visible_gpus(machine(8, 0), {}).empty());
 }
+
+TEST_CASE("MPI's ranks are dlaunch's, and nothing is left of an outer mpiexec's") {
+  const Strings inherited = {"PATH=/bin",
+                             "PMI_FD=9",
+                             "PMI_RANK=7",
+                             "MPI_LOCALNRANKS=1",
+                             "OMPI_COMM_WORLD_RANK=7",
+                             "PMIX_NAMESPACE=outer",
+                             "OMPI_MCA_btl=tcp"};
+  const auto has = [&](const Assignment& assignment, std::string_view line) {
+    const Strings all = whole({}, machine(), inherited, assignment, 2);
+    return std::ranges::find(all, line) != all.end();
+  };
+  Assignment none = four_workers(), pmi = four_workers(), both = four_workers();
+  pmi.pmi_fd = both.pmi_fd = 6;
+  both.pmix = true;
+  for (const char* line : {"PMI_FD=6", "PMI_RANK=2", "PMI_SIZE=4", "OMPI_MCA_btl=tcp"}) {
+    CHECK_MESSAGE(has(pmi, line), line);
+    CHECK_MESSAGE(has(both, line), line);
+  }
+  for (const char* line : {"PMI_FD=9", "PMI_RANK=7", "MPI_LOCALNRANKS=1", "OMPI_COMM_WORLD_RANK=7",
+                           "PMIX_NAMESPACE=outer"}) {
+    CHECK_MESSAGE(has(none, line), line);
+    CHECK_FALSE_MESSAGE(has(pmi, line), line);
+    CHECK_FALSE_MESSAGE(has(both, line), line);
+  }
+  // MPICH wants to be told which of two to take.
+  CHECK(has(both, "MPIR_CVAR_PMI_VERSION=1"));
+  CHECK_FALSE(has(pmi, "MPIR_CVAR_PMI_VERSION=1"));
+}

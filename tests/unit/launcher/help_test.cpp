@@ -1,7 +1,10 @@
 #include "launcher/cli/read_request.hpp"
 #include "launcher/request/option_table.hpp"
 
+#include <fstream>
+#include <map>
 #include <sstream>
+#include <string>
 
 #include <doctest/doctest.h>
 
@@ -40,4 +43,19 @@ Workers:
                               core, one per GPU, or per GPU where there is one,
                               else per core. [1]
 )"));
+}
+
+TEST_CASE("docs/torchrun.md has each of torchrun's options, and says which have no effect") {
+  std::ifstream page(DLAUNCH_SOURCE_DIR "/docs/torchrun.md");
+  std::map<std::string, bool> works;
+  for (std::string line; std::getline(page, line);) {
+    if (!line.starts_with("| `--")) continue;
+    works[line.substr(5, line.find('`', 5) - 5)] =
+        line.find("| without effect |") == std::string::npos;
+  }
+  std::map<std::string, bool> expected;
+  for (const auto* option : option_table().options()) {
+    if (option->traits.pet) expected[std::string(option->flag)] = option->no_effect.empty();
+  }
+  CHECK(works == expected);
 }

@@ -98,6 +98,7 @@ TEST_CASE("every option reaches its field") {
                                "--node-id=n1",
                                "--master-port=4711",
                                "--torch-store=rank0",
+                               "--shared-memory=node",
                                "--max-restarts=3",
                                "--on-failure=continue",
                                "--failure-grace=2s",
@@ -122,6 +123,7 @@ TEST_CASE("every option reaches its field") {
   CHECK(options.master_port == 4711);
   CHECK(options.master_port_insisted);
   CHECK(options.torch_store == TorchStore::rank0);
+  CHECK(options.shared_memory == SharedMemory::node);
   CHECK(options.max_restarts == 3);
   CHECK(options.continue_on_failure);
   CHECK(options.failure_grace == std::chrono::seconds(2));

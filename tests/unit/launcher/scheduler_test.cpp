@@ -245,7 +245,7 @@ TEST_CASE("mpirun's contact: several interfaces, IPv6 only, none") {
   CHECK(one_has(at("35.0;tcp6://[fd00::2,fd00::3]:50"), "=[fd00::2]:"));
   CHECK(one_has(at("35.0;usock"), "refused: mpirun tells the nodes of the job no address"));
   CHECK(one_has(at(""), "refused: mpirun tells the nodes of the job no address"));
-  // Where mpirun tells nothing, a batch job around it has a list.
+  // If mpirun tells nothing, a batch job around it has a list.
   const auto in_slurm = with(recorded("open_mpi_in_slurm", 2), "OMPI_MCA_orte_hnp_uri", "");
   CHECK(one_has(told(in_slurm), "rdzv-endpoint=n1:"));
 }

@@ -58,6 +58,7 @@ Event parse_event(const Words& words, Clock::time_point now) {
     for (std::size_t i = 3; i < words.size(); ++i) reported.claim.ranks.push_back(number(i));
     return reported;
   }
+  if (name == "gave_up") return GaveUp{number(1), number(2)};
   if (name == "traceback") return SaidTraceback{number(1), now};
   if (name == "error_file") return WroteErrorFile{number(1), at_ms(number(2))};
   if (name == "left_elsewhere") return LeftElsewhere{};
@@ -200,7 +201,8 @@ TEST_CASE("every state answers every event, and an attempt ends once") {
           AllGone{},
           FrontLost{},
           SaidTraceback{rank, at_ms(now)},
-          WroteErrorFile{rank, at_ms(now)}};
+          WroteErrorFile{rank, at_ms(now)},
+          GaveUp{rank, 1 + static_cast<int>(random() % 3)}};
       // Rare events rarely, so that histories go deep.
       std::size_t pick = random() % choices.size();
       const bool rare = pick == 2 || pick == 8 || pick == 10 || pick == 13;

@@ -44,7 +44,9 @@ void reduce_everywhere(Communicator& comm, const Reduction& reduction,
     check_equal(device, host);
 
     const auto mine = values<T>(me, count);
-    std::vector<T> host_out(count), device_out(count);
+    std::vector<T> everywhere(count), host_out(count), device_out(count);
+    comm.all_reduce_into(on_device(mine, me), on_device(everywhere, me), reduction, options);
+    check_equal(everywhere, host);
     comm.reduce(mine, host_out, root, reduction, options);
     comm.reduce(on_device(mine, me), on_device(device_out, me), root, reduction, options);
     check_equal(device_out, host_out);

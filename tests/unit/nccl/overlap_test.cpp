@@ -84,6 +84,7 @@ void check_refused(const Collective& collective, std::size_t in_first, std::size
     Communicator comm(world);
     auto memory = numbers(comm.rank());
     const Place place{comm.rank()};
+    comm.barrier();  // A rank that has not begun when the root fails hears nothing of why.
     collective.call(comm, within(memory, collective, in_first, out_first, place));
   });
   for (int rank = 0; rank < size; ++rank) {

@@ -65,7 +65,7 @@ class Hosted : private JobObserver {
             .world_size = 3,
             .host = "here",
             .data_key = Key(Key::View(secret)),
-            .oversubscribed = true};
+            .crowded = true};
   }
 
  private:

@@ -42,7 +42,11 @@ message::Join a_join() {
                     .workers = 8,
                     .rank_hint = 3,
                     .store_addresses = {"10.0.0.1:29500", "[fe80::1]:29500"},
-                    .launch = {.line = 17, .start = 4}},
+                    .launch = {.line = 17, .start = 4},
+                    .share = {.kernel = "boot",
+                              .processors = {4, 1.5, {{0, 2}, {6, 2}}, "25:77"},
+                              .memory = "boot/net",
+                              .lends_at = "@dlaunch-memory-1"}},
           .rules = {.nodes_min = 2,
                     .nodes_max = 4,
                     .max_restarts = 3,
@@ -64,6 +68,8 @@ message::Admitted an_admission(std::size_t roster, std::size_t addresses = 1) {
   what.admission.local_size = 4;
   what.admission.world_size = 8;
   what.admission.store_addresses = {"10.0.0.1:29500"};
+  what.admission.crowded = true;
+  what.admission.memory = {{{0, 4}, {4, 4}}, "@dlaunch-memory-2"};
   what.admission.roster.resize(roster);
   for (auto& entry : what.admission.roster) {
     entry = {"node", "host", 4, 4, std::vector<std::string>(addresses, "10.0.0.2:1")};

@@ -246,6 +246,29 @@ TEST_CASE("a request waits while the store is away, and its deadline holds") {
   CHECK(text(job.of(0).get("k")) == "v");
 }
 
+TEST_CASE("a store that will not come back: who waits for it hears so, and who asks it later") {
+  Job job(2);
+  job.of(0).set("k", as_bytes("v"));
+  job.proxies[0]->refuse(true);
+  job.proxies[0]->cut();
+  REQUIRE(job.nodes[0]->becomes_connected(false));
+  const auto is_told = [](const std::function<void()>& call) {
+    const auto [code, sentence] = failure(call);
+    CHECK(code == Errc::peer_lost);
+    CHECK(sentence.ends_with("': the job's store is gone: its node is lost"));
+  };
+  {
+    std::vector<std::jthread> waiting;
+    waiting.emplace_back([&] { is_told([&] { static_cast<void>(job.of(0).get("k")); }); });
+    waiting.emplace_back([&] { is_told([&] { job.of(1).wait("never", soon()); }); });
+    job.nodes[0]->on_loop([&] { job.nodes[0]->host().lose_store("its node is lost"); });
+  }
+  is_told([&] { job.of(0).set("k", as_bytes("w")); });
+  is_told([&] { job.of(1).wait("never", soon()); });
+  // The other node's store is where it was.
+  CHECK(text(job.of(2).get("k")) == "v");
+}
+
 TEST_CASE(
     "a store that was forgotten: ranks are found again, and who waits for what is gone is told") {
   Job job(1);

@@ -1,11 +1,11 @@
 // Joining through an agent: which way in is taken, what comes with it, and what is said when there
 // is none. The agent here is a server in a thread that grants each worker a listener.
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/os/identity.hpp"
 #include "runtime/base/os/random.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/store/server/server.hpp"
 #include "runtime/world/join.hpp"
-#include "runtime/world/member/identity.hpp"
 #include "tests/support/expect.hpp"
 
 #include <future>

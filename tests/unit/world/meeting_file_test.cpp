@@ -1,7 +1,7 @@
 #include "runtime/world/by_hand/meeting_file.hpp"
 
+#include "runtime/base/os/identity.hpp"
 #include "runtime/base/os/random.hpp"
-#include "runtime/world/member/identity.hpp"
 
 #include <dlaunch/error.hpp>
 

@@ -73,7 +73,7 @@ bool hangs_up(int fd) {
 }  // namespace
 
 TEST_CASE("what a rank tells its neighbours comes back, sorted, without what is none") {
-  const Neighbour a{3, 0, "@x"}, b{10, 1000, ""};
+  const Neighbour a{3, 0, "@x", processors_from("0-3/1500@7:8"), "net:[1]/a host"}, b{10, 1000, ""};
   CHECK(neighbours_from(to_text(b) + to_text(a)) == std::vector{a, b});
   CHECK(neighbours_from("\n1\n1 \n1 2\nx 2 @y\n-1 2 @y\n1 -2 @y\n" + to_text(a)) == std::vector{a});
   CHECK(neighbours_from("").empty());
@@ -91,6 +91,20 @@ TEST_CASE("all of a host get the same memory, whatever their ranks in the world"
   CHECK(third->id() == first->id());
   CHECK(third->local_of(9) == 2);
   CHECK(third->size() == 3);
+}
+
+TEST_CASE("ranks of other places share processors, and no memory") {
+  Rank one(1), two(2), three(3);
+  std::vector all{one.neighbour(), two.neighbour(), three.neighbour()};
+  for (auto& neighbour : all) neighbour.processors = processors_from("0-1");
+  all[2].place = "another container";
+  auto a = one.share(all), b = two.share(all);
+  const auto first = a.get(), second = b.get();
+  REQUIRE(first);
+  REQUIRE(second);
+  CHECK(first->size() == 2);
+  CHECK(first->oversubscribed());
+  CHECK(three.share(all).get() == nullptr);
 }
 
 TEST_CASE("nobody waits where it is known that it cannot be") {

@@ -23,6 +23,10 @@ DL_API dl_status dl_reduce(dl_comm* comm, dl_const_view in, dl_view out, int roo
 /* Everyone's `inout` becomes the reduction of all. */
 DL_API dl_status dl_all_reduce(dl_comm* comm, dl_view inout, dl_reduction reduction,
                                const dl_options* options);
+/* The same from `in` to `out`, which may be the same memory; each rank decides between the two
+ * forms for itself. */
+DL_API dl_status dl_all_reduce_into(dl_comm* comm, dl_const_view in, dl_view out,
+                                    dl_reduction reduction, const dl_options* options);
 /* `out` (size * in.count elements) becomes everyone's `in`, in rank order. */
 DL_API dl_status dl_all_gather(dl_comm* comm, dl_const_view in, dl_view out,
                                const dl_options* options);
@@ -70,6 +74,9 @@ DL_API dl_status dl_all_to_all(dl_comm* comm, dl_const_view in, dl_view out,
 /* in_counts[j] elements go to rank j, out_counts[i] come from rank i, packed in rank order. */
 DL_API dl_status dl_all_to_all_v(dl_comm* comm, dl_const_view in, const size_t* in_counts,
                                  dl_view out, const size_t* out_counts, const dl_options* options);
+/* The same from views and into views: in[j] goes to rank j, out[i] comes from rank i. */
+DL_API dl_status dl_all_to_all_list(dl_comm* comm, const dl_const_view* in, const dl_view* out,
+                                    const dl_options* options);
 
 /* Rank r's `out` becomes the reduction of the `in` of ranks 0 to r, in their order. Both may be the
  * same memory. DL_UNSUPPORTED for CUDA buffers. */
@@ -130,6 +137,9 @@ DL_API dl_status dl_start_reduce(dl_comm* comm, dl_const_view in, dl_view out, i
                                  dl_reduction reduction, dl_work** work, const dl_options* options);
 DL_API dl_status dl_start_all_reduce(dl_comm* comm, dl_view inout, dl_reduction reduction,
                                      dl_work** work, const dl_options* options);
+DL_API dl_status dl_start_all_reduce_into(dl_comm* comm, dl_const_view in, dl_view out,
+                                          dl_reduction reduction, dl_work** work,
+                                          const dl_options* options);
 DL_API dl_status dl_start_all_gather(dl_comm* comm, dl_const_view in, dl_view out, dl_work** work,
                                      const dl_options* options);
 DL_API dl_status dl_start_all_gather_v(dl_comm* comm, dl_const_view in, dl_view out,
@@ -165,10 +175,18 @@ DL_API dl_status dl_start_all_to_all(dl_comm* comm, dl_const_view in, dl_view ou
 DL_API dl_status dl_start_all_to_all_v(dl_comm* comm, dl_const_view in, const size_t* in_counts,
                                        dl_view out, const size_t* out_counts, dl_work** work,
                                        const dl_options* options);
+DL_API dl_status dl_start_all_to_all_list(dl_comm* comm, const dl_const_view* in,
+                                          const dl_view* out, dl_work** work,
+                                          const dl_options* options);
 DL_API dl_status dl_start_scan(dl_comm* comm, dl_const_view in, dl_view out, dl_reduction reduction,
                                dl_work** work, const dl_options* options);
 DL_API dl_status dl_start_exscan(dl_comm* comm, dl_const_view in, dl_view out,
                                  dl_reduction reduction, dl_work** work, const dl_options* options);
+
+/* inout[i] = in[i] op inout[i], here and now, by what the calls reduce with; no communicator. Both
+ * may be the same memory. DL_MISUSE: DL_MEAN and DL_PREMUL_SUM, which are of all ranks at once;
+ * buffers that differ. DL_UNSUPPORTED for CUDA buffers. */
+DL_API dl_status dl_reduce_local(dl_const_view in, dl_view inout, dl_reduction reduction);
 
 #ifdef __cplusplus
 }

@@ -25,6 +25,9 @@ DL_API dl_status dl_send(dl_comm* comm, dl_const_view data, int to, const dl_opt
  * `from` may be DL_ANY_SOURCE, the tag DL_ANY_TAG. `received` may be null. */
 DL_API dl_status dl_recv(dl_comm* comm, dl_view data, int from, dl_received* received,
                          const dl_options* options);
+/* Sends `out` and receives `in`, both at once and by one tag. */
+DL_API dl_status dl_sendrecv(dl_comm* comm, dl_const_view out, int to, dl_view in, int from,
+                             dl_received* received, const dl_options* options);
 DL_API dl_status dl_isend(dl_comm* comm, dl_const_view data, int to, dl_work** work,
                           const dl_options* options);
 DL_API dl_status dl_irecv(dl_comm* comm, dl_view data, int from, dl_work** work,

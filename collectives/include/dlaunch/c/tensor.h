@@ -108,13 +108,17 @@ enum {
   DL_BOR = 7,
   DL_BXOR = 8,
   DL_PREMUL_SUM = 9, /* Sum of factor * element; made by dl_op_premul_sum. */
-  DL_CUSTOM = 10     /* The program's own; made by dl_op_custom. */
+  DL_CUSTOM = 10,    /* The program's own; made by dl_op_custom. */
+  DL_LAND = 11, /* Logical and: 1 where every rank's is not 0, else 0; integers and bool only. */
+  DL_LOR = 12,
+  DL_LXOR = 13 /* 1 where an odd number of ranks' elements are not 0. */
 };
 
 /* "sum", "min"... A static string; never null. */
 DL_API const char* dl_reduce_op_text(dl_reduce_op op);
 
-/* accumulated[i] = accumulated[i] op next[i] for `count` elements of `dtype`. Called on a thread of
+/* accumulated[i] = accumulated[i] op next[i] for `count` elements of `dtype`, or of
+ * dl_reduction.element_bytes. Called on a thread of
  * the library's choice while a call is under way, one call at a time; must be the same function on
  * all ranks. Neither buffer need be aligned for more than its element type. */
 typedef void (*dl_fold)(void* argument, void* accumulated, const void* next, size_t count,
@@ -134,21 +138,22 @@ enum {
 typedef struct dl_reduction {
   dl_reduce_op op;
   dl_reduce_order order;
-  double factor;    /* DL_PREMUL_SUM. */
-  const char* name; /* DL_CUSTOM: shows in messages, and is compared between ranks. */
-  dl_fold fold;     /* DL_CUSTOM. */
-  void* argument;   /* DL_CUSTOM: given to fold; lives until the call is complete. */
+  double factor;        /* DL_PREMUL_SUM. */
+  const char* name;     /* DL_CUSTOM: shows in messages, and is compared between ranks. */
+  dl_fold fold;         /* DL_CUSTOM. */
+  void* argument;       /* DL_CUSTOM: given to fold; lives until the call is complete. */
+  size_t element_bytes; /* DL_CUSTOM: an element of its own, as of a struct; 0: the dtype's. */
 } dl_reduction;
 
 /* `dl_all_reduce(comm, x, dl_op(DL_MAX), DL_HERE)`. */
 static inline dl_reduction dl_op(dl_reduce_op op) {
-  dl_reduction reduction = {op, 0, 1, NULL, NULL, NULL};
+  dl_reduction reduction = {op, 0, 1, NULL, NULL, NULL, 0};
   return reduction;
 }
 /* Each element times `factor`, then summed; in f32 for 16-bit types, and in the element's own type
  * else. The factor is the same on all ranks, else DL_MISMATCH. Floats and complex only. */
 static inline dl_reduction dl_op_premul_sum(double factor) {
-  dl_reduction reduction = {DL_PREMUL_SUM, 0, factor, NULL, NULL, NULL};
+  dl_reduction reduction = {DL_PREMUL_SUM, 0, factor, NULL, NULL, NULL, 0};
   return reduction;
 }
 /* The same operation in another order: `dl_canonical(dl_op(DL_SUM))`. */
@@ -162,9 +167,21 @@ static inline dl_reduction dl_any_order(dl_reduction reduction) {
 }
 /* An operation of the program's own. */
 static inline dl_reduction dl_op_custom(const char* name, dl_fold fold, void* argument) {
-  dl_reduction reduction = {DL_CUSTOM, 0, 1, name, fold, argument};
+  dl_reduction reduction = {DL_CUSTOM, 0, 1, name, fold, argument, 0};
   return reduction;
 }
+/* The same of elements of so many bytes: the buffers' dtype only says in what they are counted, and
+ * fold's `count` is that of such elements. See Reduction::custom for what is too large. */
+static inline dl_reduction dl_op_custom_of(size_t element_bytes, const char* name, dl_fold fold,
+                                           void* argument) {
+  dl_reduction reduction = {DL_CUSTOM, 0, 1, name, fold, argument, element_bytes};
+  return reduction;
+}
+/* Of structs of a value and an index, {double; int32_t} for DL_F64 and DL_I32: the one of the
+ * least, or the greatest, value, and of those the one of the smallest index. In buffers of bytes,
+ * DL_U8. A call refuses what has no order, and an index that is neither DL_I32 nor DL_I64. */
+DL_API dl_reduction dl_op_min_located(dl_dtype value, dl_dtype index);
+DL_API dl_reduction dl_op_max_located(dl_dtype value, dl_dtype index);
 
 #ifdef __cplusplus
 }

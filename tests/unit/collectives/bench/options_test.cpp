@@ -34,11 +34,11 @@ std::string refusal(const Words& words) {
 
 }  // namespace
 
-TEST_CASE("on a device there are no barriers and no scans, and nothing to explain") {
+TEST_CASE("on a device there are no barriers, scans and patterns of messages, and nothing to explain") {
   CHECK(parsed({}).device == Device::host);
   const Settings settings = parsed({"--device", "cuda"});
   CHECK(settings.device == Device::cuda);
-  CHECK(settings.ops.size() == operations().size() - 4);
+  CHECK(settings.ops.size() == operations().size() - 6);
   CHECK(refusal({"--device", "cuda", "--ops", "barrier"}).find("barriers move no buffers") !=
         std::string::npos);
   CHECK(refusal({"--device", "cuda", "--ops", "scan"}).find("NCCL has no scan") !=
@@ -97,6 +97,9 @@ TEST_CASE("every option") {
   CHECK(parsed({"--buffers", "registered"}).buffers == Buffers::registered);
   CHECK(settings.in_place);
   CHECK(settings.started);
+  CHECK_FALSE(settings.tested);
+  CHECK(parsed({"--tested"}).tested);
+  CHECK(parsed({"--tested"}).started);
   CHECK(settings.check);
   CHECK(settings.warmup == 0);
   CHECK(settings.iterations == 7);

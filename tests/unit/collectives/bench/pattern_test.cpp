@@ -111,7 +111,7 @@ TEST_CASE("the collectives of three ranks, every operation, type and reduction")
            {DType::u8, DType::i8, DType::i16, DType::u32, DType::i64, DType::f16, DType::bf16,
             DType::f32, DType::f64, DType::boolean, DType::c64, DType::c128}) {
         for (const ReduceOp redop : {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max,
-                                     ReduceOp::mean, ReduceOp::bxor}) {
+                                     ReduceOp::mean, ReduceOp::bxor, ReduceOp::lxor}) {
           settings.dtype = dtype;
           settings.redop = redop;
           const std::string name = std::string("--dtype=") + to_string(dtype);

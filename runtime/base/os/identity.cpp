@@ -1,4 +1,4 @@
-#include "runtime/world/member/identity.hpp"
+#include "runtime/base/os/identity.hpp"
 
 #include "runtime/base/os/process_stat.hpp"
 
@@ -13,14 +13,15 @@ namespace dlaunch {
 
 namespace {
 
-std::string boot_and_namespace(const std::string& kind) {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string boot;
-  std::getline(file, boot);
+std::string namespace_of(const std::string& kind) {
   std::array<char, 64> space{};
   const std::string path = "/proc/self/ns/" + kind;
   if (::readlink(path.c_str(), space.data(), space.size() - 1) < 0) space[0] = '\0';
-  return boot + "/" + space.data();
+  return space.data();
+}
+
+std::string boot_and_namespace(const std::string& kind) {
+  return kernel_id() + "/" + namespace_of(kind);
 }
 
 }  // namespace
@@ -29,6 +30,23 @@ std::string own_hostname() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0' ? name.data()
                                                                              : "localhost";
+}
+
+std::string kernel_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  std::getline(file, boot);
+  return boot;
+}
+
+std::string memory_id() {
+  std::string id = kernel_id();
+  for (const char* kind : {"net", "pid", "user"}) {
+    const std::string space = namespace_of(kind);
+    if (id.empty() || space.empty()) return "";
+    id += "/" + space;
+  }
+  return id + "/" + std::to_string(::geteuid());
 }
 
 std::string machine_id() { return boot_and_namespace("pid"); }

@@ -13,6 +13,13 @@ std::string machine_id();
 /// Boot id and network namespace, without spaces: containers may have equal names, and clones of a
 /// machine that was asleep equal boot ids; on one host are those that agree in name and this.
 std::string host_id();
+/// The boot id: all processes with the same one run on the same processors. Empty where /proc does
+/// not say.
+std::string kernel_id();
+/// Boot id, the namespaces of the network, of pids and of users, and the effective user: two
+/// processes with the same one can hand memory to each other and know each other's pids. Empty
+/// where one of them is not known.
+std::string memory_id();
 /// In clock ticks since boot; nullopt when there is no such process, or it is a zombie.
 std::optional<std::uint64_t> start_time_of(std::int64_t pid);
 

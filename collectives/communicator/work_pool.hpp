@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <utility>
+
+namespace dlaunch {
+
+/// Memory for works of one size, which a thread that starts and waits again and again needs as
+/// often: kept by each thread for itself, up to a limit. What one thread took another may give
+/// back.
+template <std::size_t bytes, std::size_t alignment>
+class WorkMemory {
+ public:
+  static void* take() {
+    Kept& kept = kept_;
+    if (kept.first == nullptr) return ::operator new(bytes, std::align_val_t(alignment));
+    --kept.count;
+    return std::exchange(kept.first, kept.first->next);
+  }
+  static void give_back(void* memory) noexcept {
+    Kept& kept = kept_;
+    if (kept.count >= kept_max || !keeps()) return free(memory);
+    kept.first = ::new (memory) Spare{kept.first};
+    ++kept.count;
+  }
+
+ private:
+  /// More than one thread has under way at a time, as a rule.
+  static constexpr std::size_t kept_max = 1024;
+  struct Spare {
+    Spare* next;
+  };
+  static_assert(sizeof(Spare) <= bytes && alignof(Spare) <= alignment);
+  struct Kept {
+    Spare* first = nullptr;
+    std::size_t count = 0;
+    bool has_end = false;    ///< The thread frees them when it ends,
+    bool has_ended = false;  ///< and keeps none then.
+  };
+  struct End {
+    End() { kept_.has_end = true; }
+    ~End() {
+      kept_.has_ended = true;
+      while (kept_.first != nullptr) free(std::exchange(kept_.first, kept_.first->next));
+    }
+  };
+
+  static bool keeps() noexcept {
+    if (!kept_.has_end) [[unlikely]] {
+      static thread_local const End end;
+      static_cast<void>(end);
+    }
+    return !kept_.has_ended;
+  }
+  static void free(void* memory) noexcept {
+    ::operator delete(memory, std::align_val_t(alignment));
+  }
+
+  /// Needs no destructor, so that looking costs no check.
+  static constinit inline thread_local Kept kept_{};
+};
+
+/// An allocator for std::allocate_shared.
+template <class T>
+struct PooledWorks {
+  using value_type = T;
+  PooledWorks() = default;
+  template <class U>
+  PooledWorks(const PooledWorks<U>&) noexcept {}  // NOLINT: as an allocator is.
+  T* allocate(std::size_t) { return static_cast<T*>(WorkMemory<sizeof(T), alignof(T)>::take()); }
+  void deallocate(T* memory, std::size_t) noexcept {
+    WorkMemory<sizeof(T), alignof(T)>::give_back(memory);
+  }
+  bool operator==(const PooledWorks&) const = default;
+};
+
+}  // namespace dlaunch

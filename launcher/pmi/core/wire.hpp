@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+/// The two wire protocols of PMI, as MPI ranks speak them to whoever has started them: PMI-1 has a
+/// command a line, or several lines up to "endcmd"; PMI-2 has its length in six characters before
+/// each command, and begins as PMI-1 does. Pure.
+namespace dlaunch::launcher::pmi {
+
+enum class Version { one = 1, two = 2 };
+
+struct Command {
+  using Field = std::pair<std::string, std::string>;
+  std::string name;
+  std::vector<Field> fields = {};
+
+  /// Empty where there is none.
+  std::string_view get(std::string_view field) const;
+  bool operator==(const Command&) const = default;
+};
+
+/// A command of either version may be so long; MPICH's own limits are 1 KiB and 64 KiB.
+inline constexpr std::size_t command_bytes_max = 128u << 10;
+
+struct Garbage {
+  std::string what;  ///< "a line of more than 131072 bytes".
+};
+/// Takes the first whole command out of what has come; nullopt while there is none.
+std::variant<std::optional<Command>, Garbage> take_command(std::string& came, Version version);
+
+/// The bytes of a command.
+std::string written(const Command& command, Version version);
+
+}  // namespace dlaunch::launcher::pmi

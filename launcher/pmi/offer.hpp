@@ -1,0 +1,14 @@
+#pragma once
+
+#include "launcher/pmi/core/program.hpp"
+#include "launcher/request/job_spec.hpp"
+
+#include <string>
+
+namespace dlaunch::launcher {
+
+/// What dlaunch offers the ranks, as --mpi says, or as the file tells that they run: an executable,
+/// or an interpreter's script. Empty: there is none.
+pmi::Speech mpi_offer(const JobSpec& spec, const std::string& file);
+
+}  // namespace dlaunch::launcher
