@@ -25,7 +25,7 @@ constexpr std::size_t scan_chunk_max = 1u << 20;
 template <class... Arguments>
 struct Served {
   Op op;
-  Way<Messages, void(Mesh&, Arguments...)> messages[7];
+  Way<Messages, void(Mesh&, Arguments...)> messages[12];  // Room for every one that there is.
   Way<ByNode, void(Mesh&, const Nodes&, Arguments...)> by_node[3] = {};
 
   constexpr bool is_whole() const {

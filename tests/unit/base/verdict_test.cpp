@@ -45,6 +45,7 @@ struct Story {
     if (!verdict) return "none";
     const char* names[] = {"failed", "left",      "node_lost", "lost",
                            "absent", "disagreed", "arguments", "gave_up"};
+    static_assert(std::size(names) == static_cast<std::size_t>(Verdict::kind_last) + 1);
     std::string text = names[static_cast<int>(verdict->kind)];
     for (const int number : verdict->ranks) text += " " + std::to_string(number);
     return text + " code=" + std::to_string(verdict->exit_code);

@@ -115,6 +115,7 @@ struct Print {
     for (const int rank : verdict.ranks) text += (text.empty() ? "" : ",") + std::to_string(rank);
     const char* kinds[] = {"",        "/left",      "/node_lost", "/lost",
                            "/absent", "/disagreed", "/arguments", "/gave_up"};
+    static_assert(std::size(kinds) == static_cast<std::size_t>(Verdict::kind_last) + 1);
     return text + kinds[static_cast<int>(verdict.kind)];
   }
 };
