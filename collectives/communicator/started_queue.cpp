@@ -229,11 +229,13 @@ void StartedQueue::tell(Lock& lock, Item& item) {
   while (!item.completions_.empty()) {
     auto now = std::exchange(item.completions_, {});
     tellers_.push_back(me);
+    ++telling_;
     lock.unlock();
     for (const auto& completion : now) call(completion, item.error_);
     now.clear();
     lock.lock();
     tellers_.erase(std::find(tellers_.begin(), tellers_.end(), me));
+    --telling_;
   }
 }
 

@@ -79,9 +79,10 @@ class StartedQueue final : private LentThread {
   /// Called when it is over, or at once if it is finished; see Work::on_complete.
   void on_finish(Item& item, Work::Completion completion);
   /// Until all are finished. Returns at once in a body that is running, which is a call itself:
-  /// with the thread that it was lent, if it was.
+  /// with the thread that it was lent, if it was. Throws Error{misuse} in a completion.
   LentThread* finish_all() {
-    return unfinished_.load(std::memory_order_acquire) == 0 ? nullptr : finish_others();
+    return unfinished_.load(std::memory_order_acquire) == 0 && telling_ == 0 ? nullptr
+                                                                             : finish_others();
   }
   /// Those not yet running end with `why`, and the running one, too, if it fails after `fail`,
   /// which is called to make it; then the thread is gone. For the thread that starts.
@@ -131,6 +132,7 @@ class StartedQueue final : private LentThread {
   std::vector<std::thread::id> tellers_;  ///< Threads that are in a completion.
   std::atomic<std::thread::id> runner_{};
   std::atomic<std::size_t> unfinished_{0};
+  std::atomic<std::size_t> telling_{0};  ///< Of `tellers_`, for a look without the lock.
   std::exception_ptr ended_;
 
   bool asleep_ = false;                   ///< The thread waits to be told of something.
