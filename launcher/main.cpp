@@ -8,7 +8,7 @@
 #include "launcher/plan/environment.hpp"
 #include "launcher/plan/plan.hpp"
 #include "launcher/pmi/offer.hpp"
-#include "launcher/process/spawn.hpp"
+#include "launcher/process/program.hpp"
 #include "launcher/status_command.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/program.hpp"
@@ -17,9 +17,11 @@
 
 #include <dlaunch/error.hpp>
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -43,6 +45,13 @@ std::vector<std::string> read_environment() {
   return variables;
 }
 
+/// Empty where it is gone.
+std::string current_directory() {
+  std::error_code error;
+  const auto directory = std::filesystem::current_path(error);
+  return error ? std::string() : directory.string();
+}
+
 /// Hosts may share a name, and agents a host, an address or, in containers, a process number.
 std::string node_id_of(const AgentTask& task) {
   if (!task.spec.node_id.empty()) return task.spec.node_id;
@@ -60,20 +69,38 @@ int code_of_start(const Error& error) {
 /// The file in which an MPI would be; empty where there is none.
 std::string program_file(const AgentTask& task) {
   if (task.spec.program.empty()) return {};
-  const std::string& program = task.spec.program.front();
-  if (runs_under_python(task.spec)) return program;
-  if (auto script = pmi::script_of_python(task.spec.program)) return *std::move(script);
-  const auto search_path = lookup(task.environment, "PATH").value_or(_PATH_DEFPATH);
-  const auto found = find_program(program, std::string(search_path));
+  const Part& part = task.spec;
+  const std::string& program = part.program.front();
+  if (runs_under_python(part)) return path_in(part.directory, program);
+  if (const auto script = pmi::script_of_python(part.program)) {
+    return path_in(part.directory, *script);
+  }
+  const auto environment = inherited_by(part, task.environment);
+  const auto search_path = lookup(environment, "PATH").value_or(_PATH_DEFPATH);
+  const auto found = find_program(program, std::string(search_path), part.directory);
   return found.error == 0 ? found.path : "";
 }
 
+int refuse(const StartProblem& problem) {
+  return say_and_exit_with(problem.exit_code, "dlaunch: " + problem.sentence + "\n");
+}
+
+/// Ends as the job would that has no program to run.
 int dry_run(const AgentTask& task) {
   Assignment assignment = assignment_before_meeting(task.spec, task.workers);
   assignment.run_directory = run_directory_name(run_directory_prefix(task.spec, task.environment),
                                                 assignment.job, "<random>");
   const LaunchPlan plan = make_plan(task.spec, task.machine, task.environment, assignment);
-  return say_and_exit_with(0, describe_plan(task.spec, task.machine, plan, task.notes));
+  std::vector<std::string> files;
+  std::optional<StartProblem> problem;
+  for (const ProgramPlan& program : plan.programs) {
+    auto prospect = look_ahead(program);
+    files.push_back(std::move(prospect.files));
+    if (!problem) problem = std::move(prospect.problem);
+  }
+  const int code =
+      say_and_exit_with(0, describe_plan(task.spec, task.machine, plan, files, task.notes));
+  return problem && code == 0 ? refuse(*problem) : code;
 }
 
 }  // namespace
@@ -93,6 +120,7 @@ int main(int argc, char** argv) {
   auto asked = read_job(
       std::vector<std::string>(argv + 1, argv + argc), environment, read_whole_file,
       {.ignored_signals = ignored_signals(),
+       .directory = current_directory(),
        .bench_program = launcher.substr(0, launcher.rfind('/') + 1) + Start().bench_program});
   if (const auto* exit = std::get_if<EarlyExit>(&asked))
     return say_and_exit_with(exit->code, exit->text);
@@ -105,7 +133,7 @@ int main(int argc, char** argv) {
   if (task.spec.numa_binding != NumaBinding::none) {
     task.machine.topology = read_topology(cores_in_affinity_mask());
     task.machine.topology.mig_devices =
-        mig_devices_by_nvml(visible_gpus(task.machine, task.environment));
+        mig_devices_by_nvml(visible_gpus(task.machine, inherited_by(task.spec, task.environment)));
   }
   const auto workers = worker_count(task.spec, task.machine, task.environment);
   if (const auto* exit = std::get_if<EarlyExit>(&workers))
@@ -120,6 +148,8 @@ int main(int argc, char** argv) {
   }
   task.mpi = mpi_offer(task.spec, program_file(task));
   if (task.spec.dry_run) return dry_run(task);
+  // Before other nodes wait for this one.
+  if (const auto problem = directory_problem(task.spec.directory)) return refuse(*problem);
   try {
     task.job = task.spec.job_id.value_or("dlaunch-" + random_hex(8));
     task.node_id = node_id_of(task);

@@ -43,11 +43,12 @@ void Agent::execute(const Spawn&) {
   epoch_.assignment.run_directory = run_directory_.path();
   LaunchPlan plan = plan_of(task_, epoch_.assignment);
   for (int i = 0; epoch_.assignment.pmix && i < task_.workers; ++i) {
-    auto& own = plan.workers[static_cast<std::size_t>(i)].own_environment;
+    WorkerSpec& worker = plan.workers[static_cast<std::size_t>(i)];
     for (auto& variable : mpi_->pmix_variables(i)) {
       const std::string_view name(variable.data(), variable.find('='));
       // What the user has set counts more.
-      if (!lookup(plan.common_environment, name)) own.push_back(std::move(variable));
+      if (lookup(plan.programs[worker.program].environment, name)) continue;
+      worker.own_environment.push_back(std::move(variable));
     }
   }
   history_.begin_attempt(std::move(plan));

@@ -186,7 +186,6 @@ std::string History::summary(int max_restarts, int code) const {
   if (result_.attempts.empty()) return "";
   const AttemptResult& attempt = result_.attempts.back();
   FailureSummary summary;
-  summary.program = attempt.plan.argv.empty() ? "" : attempt.plan.argv.front();
   if (!spec_.program.empty()) summary.program = spec_.program.front();
   summary.ends = attempt.ends;
   const WorkerEnd* cause = root_cause();

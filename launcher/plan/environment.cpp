@@ -5,58 +5,11 @@
 #include "runtime/base/phrases.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 
 namespace dlaunch::launcher {
 
 namespace {
-
-/// Every variable set here, beside DLAUNCH_WORKER_...; what an outer launcher left under these
-/// names is dropped.
-constexpr auto worker_variables = std::to_array<std::string_view>({
-    "RANK",
-    "LOCAL_RANK",
-    "GROUP_RANK",
-    "NODE_RANK",
-    "ROLE_RANK",
-    "ROLE_NAME",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "GROUP_WORLD_SIZE",
-    "ROLE_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "TORCHELASTIC_RESTART_COUNT",
-    "TORCHELASTIC_MAX_RESTARTS",
-    "TORCHELASTIC_RUN_ID",
-    "TORCHELASTIC_USE_AGENT_STORE",
-    "TORCHELASTIC_ERROR_FILE",
-    "TORCHELASTIC_SIGNALS_TO_HANDLE",
-});
-
-/// What mpiexec, mpirun or srun left: their ranks are not those of our workers.
-constexpr auto mpi_variables = std::to_array<std::string_view>({
-    "PMI_",
-    "PMI2_",
-    "PMIX_",
-    "MPI_LOCALNRANKS",
-    "MPI_LOCALRANKID",
-    "HYDRA_",
-    "JSM_",
-    "HYDI_",
-    "OMPI_APP_CTX_",
-    "OMPI_COMMAND",
-    "OMPI_COMM_WORLD_",
-    "OMPI_FILE_LOCATION",
-    "OMPI_FIRST_RANKS",
-    "OMPI_MCA_ess",
-    "OMPI_MCA_orte_",
-    "OMPI_MCA_pmix",
-    "OMPI_NUM_APP_CTX",
-    "OMPI_UNIVERSE_SIZE",
-    "PRTE_",
-});
 
 std::string_view name_of(std::string_view line) { return line.substr(0, line.find('=')); }
 
@@ -89,17 +42,21 @@ bool device_exists(const std::string& device, int gpus) {
   return std::holds_alternative<long>(read);
 }
 
-}  // namespace
-
-bool is_worker_variable(std::string_view name) {
-  return name.starts_with("DLAUNCH_WORKER_") ||
-         std::find(worker_variables.begin(), worker_variables.end(), name) !=
-             worker_variables.end();
+/// Replaces all that there is of the variable.
+void replace(std::vector<std::string>& environment, std::string_view name, std::string_view value) {
+  std::erase_if(environment, [&](const auto& line) { return name_of(line) == name; });
+  set(environment, name, value);
 }
 
-bool is_mpi_variable(std::string_view name) {
-  return std::ranges::any_of(mpi_variables,
-                             [&](std::string_view begin) { return name.starts_with(begin); });
+}  // namespace
+
+std::vector<std::string> inherited_by(const Part& part, std::span<const std::string> environment) {
+  std::vector<std::string> result(environment.begin(), environment.end());
+  if (!part.directory.empty()) replace(result, "PWD", part.directory);
+  for (const auto& [name, value] : part.variables) {
+    if (value) replace(result, name, *value);
+  }
+  return result;
 }
 
 void append_colour_variables(std::vector<std::string>& own,
@@ -139,7 +96,8 @@ std::vector<std::string> common_environment(const JobSpec& spec, const Machine& 
                                             std::span<const std::string> inherited,
                                             const Assignment& assignment) {
   std::vector<std::string> result;
-  result.reserve(inherited.size() + 2 * worker_variables.size());
+  constexpr std::size_t set_here = 32;
+  result.reserve(inherited.size() + set_here);
   const bool offers_mpi = assignment.pmi_fd >= 0 || assignment.pmix;
   const bool one_gpu_each = !own_gpu(spec, machine, inherited, 0).empty();
   for (const auto& line : inherited) {

@@ -14,13 +14,11 @@ namespace dlaunch::launcher {
 
 struct Assignment;
 
-/// True for the variables that the launcher itself sets for workers.
-bool is_worker_variable(std::string_view name);
+/// What the workers of a part inherit: our environment with the variables of --env, and a PWD that
+/// is where they run.
+std::vector<std::string> inherited_by(const Part& part, std::span<const std::string> environment);
 
-/// True for the variables by which MPI's own launchers tell a process its rank, and themselves.
-bool is_mpi_variable(std::string_view name);
-
-/// What all workers of a node share: the inherited environment without flag variables and without
+/// What all workers of a part share: the inherited environment without flag variables and without
 /// what an outer launcher left behind, and the variables that are equal for all of them.
 std::vector<std::string> common_environment(const JobSpec& spec, const Machine& machine,
                                             std::span<const std::string> inherited,

@@ -38,6 +38,17 @@ std::optional<EarlyExit> check_ranks(const JobSpec& spec, int count) {
   return std::nullopt;
 }
 
+/// A variable that is to be passed on, and is not there.
+std::optional<EarlyExit> check_variables(const Part& part,
+                                         std::span<const std::string> environment) {
+  for (const auto& [name, value] : part.variables) {
+    if (value || lookup(environment, name)) continue;
+    return refuse("--env " + name + ": there is no such variable here to be handed on; give it a " +
+                  "value: --env " + name + "=VALUE");
+  }
+  return std::nullopt;
+}
+
 /// Why CUDA shows none of this host's GPUs.
 std::string hidden_gpus(std::span<const std::string> environment) {
   return "CUDA_VISIBLE_DEVICES=" +
@@ -107,8 +118,10 @@ bool StdioPlan::only_console() const {
 }
 
 std::variant<int, EarlyExit> worker_count(const JobSpec& spec, const Machine& machine,
-                                          std::span<const std::string> environment) {
+                                          std::span<const std::string> ours) {
   using Kind = WorkersAsked::Kind;
+  if (auto wrong = check_variables(spec, ours)) return *std::move(wrong);
+  const auto environment = inherited_by(spec, ours);
   const int gpus = static_cast<int>(visible_gpus(machine, environment).size());
   int count = 0;
   switch (spec.workers.kind) {
@@ -149,7 +162,7 @@ std::variant<int, EarlyExit> worker_count(const JobSpec& spec, const Machine& ma
 
 std::optional<std::string> note_of_few_gpus(const JobSpec& spec, const Machine& machine,
                                             std::span<const std::string> environment, int workers) {
-  const int gpus = static_cast<int>(visible_gpus(machine, environment).size());
+  const int gpus = static_cast<int>(visible_gpus(machine, inherited_by(spec, environment)).size());
   // `dlaunch bench` says it itself, where it is for GPUs.
   const bool asked = spec.workers.kind == WorkersAsked::Kind::number && !spec.bench;
   if (!asked || gpus == 0 || workers <= gpus) return std::nullopt;
@@ -177,22 +190,22 @@ std::string run_directory_prefix(const JobSpec& spec, std::span<const std::strin
   return std::string(known ? *temporary : "/tmp") + "/dlaunch_";
 }
 
-bool runs_under_python(const JobSpec& spec) {
-  if (spec.module || spec.run_path) return true;
-  return !spec.no_python && spec.program.front().ends_with(".py");
+bool runs_under_python(const Part& part) {
+  if (part.module || part.run_path) return true;
+  return !part.no_python && part.program.front().ends_with(".py");
 }
 
-std::vector<std::string> worker_command(const JobSpec& spec, const Machine& machine,
-                                        std::span<const std::string> environment) {
+std::vector<std::string> worker_command(const Part& part, const Machine& machine,
+                                        std::span<const std::string> inherited) {
   std::vector<std::string> command;
-  if (runs_under_python(spec)) {
-    const auto asked = lookup(environment, "PYTHON_EXEC");
+  if (runs_under_python(part)) {
+    const auto asked = lookup(inherited, "PYTHON_EXEC");
     const std::string usual = machine.python.empty() ? "python3" : machine.python;
     command.push_back(asked && !asked->empty() ? std::string(*asked) : usual);
     command.emplace_back("-u");
-    if (spec.module) command.emplace_back("-m");
+    if (part.module) command.emplace_back("-m");
   }
-  command.insert(command.end(), spec.program.begin(), spec.program.end());
+  command.insert(command.end(), part.program.begin(), part.program.end());
   return command;
 }
 
@@ -201,13 +214,16 @@ bool wants_logs(const JobSpec& spec) {
          !spec.stderr_filters.empty();
 }
 
-LaunchPlan make_plan(const JobSpec& spec, const Machine& machine,
-                     std::span<const std::string> environment, const Assignment& assignment) {
+LaunchPlan make_plan(const JobSpec& spec, const Machine& machine, std::span<const std::string> ours,
+                     const Assignment& assignment) {
   LaunchPlan plan;
   plan.assignment = assignment;
-  plan.argv = worker_command(spec, machine, environment);
-  if (runs_under_python(spec) && !spec.module) plan.script = spec.program.front();
-  plan.common_environment = common_environment(spec, machine, environment, assignment);
+  const auto environment = inherited_by(spec, ours);
+  ProgramPlan& program = plan.programs.emplace_back();
+  program.argv = worker_command(spec, machine, environment);
+  if (runs_under_python(spec) && !spec.module) program.script = spec.program.front();
+  program.environment = common_environment(spec, machine, environment, assignment);
+  program.directory = spec.directory;
 
   // Without logs there is one directory, and in it an error file for each worker that leaves one:
   // a directory per worker on a busy disk costs more than starting the worker.

@@ -13,7 +13,7 @@
 namespace dlaunch::launcher {
 
 /// How many workers this node is to run, or why that cannot be: no GPU, or an option names a local
-/// rank that there is not.
+/// rank, or a variable, that there is not.
 std::variant<int, EarlyExit> worker_count(const JobSpec& spec, const Machine& machine,
                                           std::span<const std::string> environment);
 
@@ -96,7 +96,8 @@ struct StdioPlan {
 struct WorkerSpec {
   int rank = 0;
   int local_rank = 0;
-  std::vector<std::string> own_environment;  ///< Appended to LaunchPlan::common_environment.
+  std::size_t program = 0;                   ///< Its place in LaunchPlan::programs.
+  std::vector<std::string> own_environment;  ///< Appended to ProgramPlan::environment.
   StdioPlan stdio;
   std::vector<int> cores;  ///< The only ones it may use; empty: all.
   std::string error_file;  ///< The worker may leave its error.json there.
@@ -108,14 +109,20 @@ struct FilterPlan {
   std::string file;  ///< To be created.
 };
 
+/// What some of the workers have in common.
+struct ProgramPlan {
+  std::vector<std::string> argv;  ///< argv[0] is looked up in the environment's PATH.
+  /// The file that the interpreter is to read, so that its absence can be told once and early.
+  std::optional<std::string> script;
+  std::vector<std::string> environment;  ///< "NAME=value".
+  std::string directory;                 ///< Where they run; empty: where dlaunch does.
+};
+
 /// All that is needed to start an attempt's workers on this node.
 struct LaunchPlan {
   Assignment assignment;
-  std::vector<std::string> argv;  ///< The same for all workers; argv[0] is looked up in PATH.
-  /// The file that the interpreter is to read, so that its absence can be told once and early.
-  std::optional<std::string> script;
-  std::vector<std::string> common_environment;  ///< "NAME=value".
-  std::vector<std::string> directories;         ///< To be made, parents first; below run_directory.
+  std::vector<ProgramPlan> programs;     ///< At least one.
+  std::vector<std::string> directories;  ///< To be made, parents first; below run_directory.
   /// The file that gets every rank's last calls when the attempt fails.
   std::optional<std::string> flight_file;
   std::optional<FilterPlan> filter_out;  ///< --duplicate-stdout-filters.
@@ -128,17 +135,19 @@ LaunchPlan make_plan(const JobSpec& spec, const Machine& machine,
                      std::span<const std::string> environment, const Assignment& assignment);
 
 /// The program is a script or a module that an interpreter of ours runs.
-bool runs_under_python(const JobSpec& spec);
-/// The command that a worker runs: "python3 -u train.py" for "train.py".
-std::vector<std::string> worker_command(const JobSpec& spec, const Machine& machine,
-                                        std::span<const std::string> environment);
+bool runs_under_python(const Part& part);
+/// The command that a worker runs: "python3 -u train.py" for "train.py". `inherited` is what
+/// inherited_by() gives.
+std::vector<std::string> worker_command(const Part& part, const Machine& machine,
+                                        std::span<const std::string> inherited);
 
 /// `${role_name} ${local_rank} ${rank} ${hostname}` filled in.
 std::string expand_prefix(std::string_view pattern, std::string_view role, int local_rank, int rank,
                           std::string_view hostname);
 
 /// The text that --dry-run prints: the plan, where each value came from, and what would be said.
+/// `files`, for each of the plan's programs: what would be executed; empty where nothing can be.
 std::string describe_plan(const JobSpec& spec, const Machine& machine, const LaunchPlan& plan,
-                          std::span<const std::string> notes);
+                          std::span<const std::string> files, std::span<const std::string> notes);
 
 }  // namespace dlaunch::launcher

@@ -64,18 +64,21 @@ void append_worker(std::string& out, const WorkerSpec& worker) {
   out += "\n";
 }
 
-void append_environment(std::string& out, const LaunchPlan& plan) {
+void append_environment(std::string& out, const JobSpec& spec, const LaunchPlan& plan) {
   out += "\nVariables set for rank " + std::to_string(plan.workers.front().rank) + ":\n";
-  std::vector<std::string_view> lines(plan.common_environment.begin(),
-                                      plan.common_environment.end());
+  const auto& common = plan.programs.front().environment;
+  std::vector<std::string_view> lines(common.begin(), common.end());
   const auto& own = plan.workers.front().own_environment;
   lines.insert(lines.end(), own.begin(), own.end());
   for (const auto line : lines) {
     const auto name = line.substr(0, line.find('='));
-    if (line.ends_with('=') || line == "MASTER_PORT=0") continue;  // Known only when it runs.
+    const bool to_come = line.ends_with('=') || line == "MASTER_PORT=0";
+    if (to_come && is_worker_variable(name)) continue;  // Known only when it runs.
     const bool suggested = name == "OMP_NUM_THREADS" || name == "TORCH_NCCL_ASYNC_ERROR_HANDLING" ||
                            name == "CUDA_VISIBLE_DEVICES";
-    if (is_worker_variable(name) || suggested) out.append("  ").append(line).append("\n");
+    const auto is_name = [&](const auto& variable) { return variable.name == name; };
+    const bool asked = std::ranges::any_of(spec.variables, is_name);
+    if (is_worker_variable(name) || suggested || asked) out.append("  ").append(line).append("\n");
   }
 }
 
@@ -105,7 +108,8 @@ void append_settings(std::string& out, const JobSpec& spec) {
   }
   out += "\nOptions, and where each value came from:\n";
   for (const auto& setting : spec.settings) {
-    const std::string value = setting.value.empty() ? "-" : setting.value;
+    std::string value = setting.value.empty() ? "-" : setting.value;
+    for (auto i = setting.earlier.size(); i-- > 0;) value = setting.earlier[i] + ", " + value;
     out.append("  ").append(setting.flag).append(flag_width + 2 - setting.flag.size(), ' ');
     out.append(value).append(value_width + 2 - std::min(value_width, value.size()), ' ');
     out.append(origin_text(setting)).append("\n");
@@ -149,12 +153,14 @@ Assignment assignment_before_meeting(const JobSpec& spec, int workers) {
 }
 
 std::string describe_plan(const JobSpec& spec, const Machine& machine, const LaunchPlan& plan,
-                          std::span<const std::string> notes) {
+                          std::span<const std::string> files, std::span<const std::string> notes) {
   constexpr std::size_t workers_shown_max = 16;
   const auto& assignment = plan.assignment;
   std::string out = "Dry run: nothing is started.\n\nPlan:\n";
   row(out, "job", assignment.job);
-  row(out, "command", command_line(plan.argv));
+  row(out, "command", command_line(plan.programs.front().argv));
+  row(out, "program", files[0].empty() ? "none that can be run" : files[0]);
+  if (!spec.directory.empty()) row(out, "directory", spec.directory);
   row(out, "workers",
       std::to_string(assignment.local_size) + " on " + machine.hostname + ", world of " +
           std::to_string(assignment.world_size));
@@ -197,7 +203,7 @@ std::string describe_plan(const JobSpec& spec, const Machine& machine, const Lau
   if (plan.workers.size() > workers_shown_max) {
     out += "  and " + std::to_string(plan.workers.size() - workers_shown_max) + " more\n";
   }
-  if (!plan.workers.empty()) append_environment(out, plan);
+  if (!plan.workers.empty()) append_environment(out, spec, plan);
   append_settings(out, spec);
   for (const auto& note : notes) out += "\nNote: " + note + "\n";
   return out;

@@ -3,13 +3,11 @@
 #include <array>
 #include <cerrno>
 #include <memory>
-#include <string_view>
 
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -87,6 +85,7 @@ DLAUNCH_UNCHECKED int child_main(void* argument) {
   for (int fd = 0; fd < 3 && ok; ++fd) ok = place(request.stdio[fd], fd);
   ok = ok && place(request.control.ours, request.control.number) &&
        place(request.pmi.ours, request.pmi.number);
+  ok = ok && (request.directory == nullptr || ::chdir(request.directory) == 0);
   if (ok) {
     // Not a terminal, or not ours to give: then the program runs in the background, as it would.
     if (request.foreground) ::tcsetpgrp(0, ::getpid());
@@ -128,13 +127,6 @@ class ChildStack {
   void* base_;
 };
 
-int check_program(const std::string& path) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) return errno == EACCES ? EACCES : ENOENT;
-  if (S_ISDIR(info.st_mode)) return EACCES;
-  return ::access(path.c_str(), X_OK) == 0 ? 0 : EACCES;
-}
-
 }  // namespace
 
 SpawnResult spawn(const SpawnRequest& request) {
@@ -148,23 +140,6 @@ SpawnResult spawn(const SpawnRequest& request) {
   while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
   }
   return {-1, child.error};
-}
-
-ProgramPath find_program(const std::string& name, const std::string& search_path) {
-  if (name.find('/') != std::string::npos) return {name, check_program(name)};
-  int error = ENOENT;
-  std::string_view rest = search_path;
-  while (!name.empty()) {
-    const auto colon = rest.find(':');
-    const std::string_view folder = rest.substr(0, colon);
-    std::string candidate = folder.empty() ? name : std::string(folder) + "/" + name;
-    const int problem = check_program(candidate);
-    if (problem == 0) return {std::move(candidate), 0};
-    if (problem == EACCES) error = EACCES;  // As execvp: a later one may still do.
-    if (colon == std::string_view::npos) break;
-    rest.remove_prefix(colon + 1);
-  }
-  return {name, error};
 }
 
 }  // namespace dlaunch::launcher

@@ -1,8 +1,7 @@
 #pragma once
 
 #include <csignal>
-#include <string>
-#include <vector>
+#include <cstddef>
 
 #include <sched.h>
 #include <sys/resource.h>
@@ -25,9 +24,10 @@ struct SpawnRequest {
   };
   Inherited control;
   Inherited pmi;
-  bool foreground = false;       ///< The process group gets the terminal that is descriptor 0.
-  sigset_t mask{};               ///< The signals the program starts with blocked.
-  bool ignore_children = false;  ///< The program starts with SIGCHLD ignored.
+  bool foreground = false;          ///< The process group gets the terminal that is descriptor 0.
+  sigset_t mask{};                  ///< The signals the program starts with blocked.
+  bool ignore_children = false;     ///< The program starts with SIGCHLD ignored.
+  const char* directory = nullptr;  ///< Where the program runs; null: where we do.
   /// The cores the program may use, `cores_bytes` of a mask; null keeps ours.
   const cpu_set_t* cores = nullptr;
   std::size_t cores_bytes = 0;
@@ -44,12 +44,5 @@ struct SpawnResult {
 /// ignores the signals that this process ignores. Returns when the new program runs, or could not.
 /// The calling thread must have all signals blocked that are not ignored.
 SpawnResult spawn(const SpawnRequest& request);
-
-/// The path of a program, as execvp would find it; `error` is 0, ENOENT or EACCES.
-struct ProgramPath {
-  std::string path;
-  int error = 0;
-};
-ProgramPath find_program(const std::string& name, const std::string& search_path);
 
 }  // namespace dlaunch::launcher

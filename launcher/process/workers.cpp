@@ -1,6 +1,5 @@
 #include "launcher/process/workers.hpp"
 
-#include "launcher/plan/environment.hpp"
 #include "launcher/process/process_tree.hpp"
 #include "launcher/process/spawn.hpp"
 #include "runtime/base/exit_code.hpp"
@@ -9,11 +8,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
 #include <string_view>
 #include <utility>
 
-#include <elf.h>
 #include <fcntl.h>
 #include <paths.h>
 #include <sys/stat.h>
@@ -46,104 +43,6 @@ std::optional<StartProblem> make_directories(const std::vector<std::string>& dir
 /// Empty, with errno, where it cannot be written.
 unique_fd open_log(const std::string& path) {
   return unique_fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, log_mode));
-}
-
-/// What a shell would answer, as a sentence with the cure.
-StartProblem program_problem(const std::string& program, int error) {
-  const std::string quoted = in_quotes(program);
-  switch (error) {
-    case ENOENT:
-      return {exit_code::not_found, program.find('/') == std::string::npos
-                                        ? "there is no program " + quoted + " in PATH"
-                                        : "there is no file " + quoted};
-    case ENOTDIR:
-      return {exit_code::not_found, "there is no file " + quoted};
-    case EACCES:
-      return {exit_code::cannot_execute,
-              quoted +
-                  " cannot be executed: it is a directory, or has no execute permission "
-                  "(chmod +x)"};
-    case ENOMEM:
-    case EAGAIN:
-      return {exit_code::internal, "cannot start " + quoted + ": " + errno_text(error) +
-                                       " (see ulimit -u and the cgroup's pids.max)"};
-    default:
-      return {exit_code::cannot_execute, "cannot execute " + quoted + ": " + errno_text(error)};
-  }
-}
-
-/// The file is there, yet exec says it is not: that is its interpreter.
-StartProblem exec_problem(const std::string& program, const std::string& path, int error) {
-  if (error == ENOENT && ::access(path.c_str(), F_OK) == 0) {
-    return {
-        exit_code::not_found,
-        in_quotes(program) + " cannot be executed: the interpreter or loader it names is missing"};
-  }
-  return program_problem(program, error);
-}
-
-/// "AArch64", for those that are likely to lie around; else the number that ELF gives it.
-std::string machine_name(unsigned number) {
-  switch (number) {
-    case EM_386:
-      return "x86";
-    case EM_X86_64:
-      return "x86-64";
-    case EM_ARM:
-      return "ARM";
-    case EM_AARCH64:
-      return "AArch64";
-    case EM_PPC64:
-      return "PowerPC 64";
-    case EM_S390:
-      return "S/390";
-    case EM_RISCV:
-      return "RISC-V";
-    default:
-      return "ELF machine " + std::to_string(number);
-  }
-}
-
-/// A script's first line may have these; a terminal's colours begin with the last of them.
-bool is_text(char c) {
-  const auto byte = static_cast<unsigned char>(c);
-  return (byte >= 0x20 && byte != 0x7f) ||
-         std::string_view("\t\n\r\f\x1b").find(c) != std::string_view::npos;
-}
-
-/// The machine that the head of an ELF file names.
-std::string machine_of(std::string_view head) {
-  const std::size_t at = offsetof(Elf64_Ehdr, e_machine);
-  if (head.size() < at + 2) return "unknown";
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(head[i]); };
-  const bool big_endian = byte(EI_DATA) == ELFDATA2MSB;
-  const unsigned low = byte(big_endian ? at + 1 : at), high = byte(big_endian ? at : at + 1);
-  return machine_name(high << 8 | low);
-}
-
-/// Finds a file that the kernel does not know how to execute, and a shell could not read either.
-/// Nullopt for text without "#!".
-std::optional<StartProblem> no_script(const std::string& program, const std::string& path) {
-  constexpr std::size_t looked_at = 256;  // As much as the kernel looks at.
-  std::string head(looked_at, '\0');
-  const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  const auto size = file ? ::read(file.get(), head.data(), head.size()) : 0;
-  head.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
-  const std::string cannot = in_quotes(program) + " cannot be executed: ";
-  if (head.starts_with(ELFMAG)) {
-    return StartProblem{
-        exit_code::cannot_execute,
-        cannot + "it is a program for another machine (" + machine_of(head) + ") or kernel"};
-  }
-  if (head.starts_with("#!")) {
-    return StartProblem{exit_code::cannot_execute,
-                        cannot + "the interpreter it names is no program for this machine"};
-  }
-  const bool readable = head.find('\0') == std::string::npos &&
-                        std::ranges::all_of(head.substr(0, head.find('\n')), is_text);
-  if (readable) return std::nullopt;
-  return StartProblem{exit_code::cannot_execute,
-                      cannot + "it is neither a program for this machine nor a script"};
 }
 
 /// As the kernel takes it; empty for no cores.
@@ -182,24 +81,23 @@ std::optional<StartProblem> Workers::start(const LaunchPlan& plan) {
   controls_.clear();
   pmi_sockets_.clear();
   nothing_left_ = false;
-  const auto search_path = lookup(plan.common_environment, "PATH").value_or(_PATH_DEFPATH);
-  auto found = find_program(plan.argv.front(), std::string(search_path));
-  if (found.error != 0) return program_problem(plan.argv.front(), found.error);
-  program_ = std::move(found.path);
-  // Told once, and not by every interpreter.
-  if (plan.script && ::access(plan.script->c_str(), R_OK) != 0) {
-    const std::string why = errno == ENOENT ? "there is no file '" : "cannot read '";
-    return StartProblem{exit_code::not_found, why + *plan.script + "'"};
+  paths_.clear();
+  for (const ProgramPlan& program : plan.programs) {
+    auto found = find_program(program);
+    if (found.problem) return found.problem;
+    paths_.push_back(std::move(found.path));
   }
   if (auto problem = make_directories(plan.directories)) return problem;
   if (auto problem = open_filtered(plan)) return problem;
 
-  std::vector<char*> argv = pointers(plan.argv);
-  std::vector<char*> environ = pointers(plan.common_environment);
-  environ.pop_back();
+  std::vector<Words> words;
+  for (const ProgramPlan& program : plan.programs) {
+    words.push_back({pointers(program.argv), pointers(program.environment)});
+    words.back().environ.pop_back();
+  }
   std::optional<StartProblem> problem;
   for (const auto& worker : plan.workers) {
-    problem = start_one(plan, worker, environ, argv);
+    problem = start_one(plan, worker, words[worker.program]);
     if (problem) break;
   }
   filtered_out_.reset();
@@ -222,8 +120,10 @@ std::optional<StartProblem> Workers::open_filtered(const LaunchPlan& plan) {
 }
 
 std::optional<StartProblem> Workers::start_one(const LaunchPlan& plan, const WorkerSpec& worker,
-                                               std::vector<char*>& environ,
-                                               std::vector<char*>& argv) {
+                                               Words& words) {
+  const ProgramPlan& program = plan.programs[worker.program];
+  std::string& path = paths_[worker.program];
+  auto& [argv, environ] = words;
   const std::size_t common = environ.size();
   for (const auto& variable : worker.own_environment) {
     environ.push_back(const_cast<char*>(variable.c_str()));
@@ -237,7 +137,7 @@ std::optional<StartProblem> Workers::start_one(const LaunchPlan& plan, const Wor
   std::pair<unique_fd, unique_fd> pmi;
   if (pmi_number_) pmi = socket_pair();
   SpawnRequest request;
-  request.path = program_.c_str();
+  request.path = path.c_str();
   request.argv = argv.data();
   request.environ = environ.data();
   request.stdio[0] = worker.stdio.input ? -1 : null_.get();
@@ -250,21 +150,22 @@ std::optional<StartProblem> Workers::start_one(const LaunchPlan& plan, const Wor
   request.mask = setting_.mask;
   request.ignore_children = setting_.ignore_children;
   request.descriptors = &setting_.descriptors;
+  if (!program.directory.empty()) request.directory = program.directory.c_str();
   const auto mask = mask_of(worker.cores);
   if (!mask.empty()) request.cores = reinterpret_cast<const cpu_set_t*>(mask.data());
   request.cores_bytes = mask.size() * sizeof(unsigned long);
   SpawnResult result = spawn(request);
   if (result.error == ENOEXEC) {
-    if (auto foreign = no_script(plan.argv.front(), program_)) return foreign;
+    if (auto foreign = no_script(program.argv.front(), path)) return foreign;
     // A script without "#!" is the shell's, as everywhere. argv[0] stays the name it was called by.
-    std::vector<char*> script = {const_cast<char*>(_PATH_BSHELL), program_.data()};
+    std::vector<char*> script = {const_cast<char*>(_PATH_BSHELL), path.data()};
     script.insert(script.end(), argv.begin() + 1, argv.end());
     request.path = _PATH_BSHELL;
     request.argv = script.data();
     result = spawn(request);
   }
   environ.resize(common);
-  if (result.error != 0) return exec_problem(plan.argv.front(), program_, result.error);
+  if (result.error != 0) return exec_problem(program.argv.front(), path, result.error);
   pids_[static_cast<std::size_t>(worker.local_rank)] = result.pid;
   controls_.push_back(std::move(ours));
   if (pmi_number_) pmi_sockets_.push_back(std::move(pmi.first));

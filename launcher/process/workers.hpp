@@ -2,6 +2,7 @@
 
 #include "launcher/output/output.hpp"
 #include "launcher/plan/plan.hpp"
+#include "launcher/process/program.hpp"
 #include "runtime/base/os/exit_status.hpp"
 #include "runtime/base/os/unique_fd.hpp"
 
@@ -15,12 +16,6 @@
 #include <sys/types.h>
 
 namespace dlaunch::launcher {
-
-/// Why an attempt could not be started, and what dlaunch exits with for it.
-struct StartProblem {
-  int exit_code = 0;
-  std::string sentence;
-};
 
 /// The processes of one attempt on this node: starts them, signals them, waits for them, and for
 /// what they left behind. Not thread-safe; the thread that starts them must outlive them.
@@ -77,8 +72,14 @@ class Workers {
     unique_fd out, err;  ///< The workers' ends; only `out` where both streams go through it.
   };
 
+  /// What exec wants of a program.
+  struct Words {
+    std::vector<char*> argv;
+    std::vector<char*> environ;  ///< Without an end, for what a worker has of its own.
+  };
+
   std::optional<StartProblem> start_one(const LaunchPlan& plan, const WorkerSpec& worker,
-                                        std::vector<char*>& environ, std::vector<char*>& argv);
+                                        Words& words);
   std::optional<StartProblem> open_filtered(const LaunchPlan& plan);
   std::optional<StartProblem> connect_stdio(const LaunchPlan& launch, const WorkerSpec& worker,
                                             Pipes& pipes);
@@ -87,9 +88,9 @@ class Workers {
 
   Setting setting_;
   unique_fd null_;
-  unique_fd control_number_;  ///< Held so that nothing else gets the number.
-  unique_fd pmi_number_;      ///< The same.
-  std::string program_;       ///< Path of the attempt's program.
+  unique_fd control_number_;        ///< Held so that nothing else gets the number.
+  unique_fd pmi_number_;            ///< The same.
+  std::vector<std::string> paths_;  ///< Those of the attempt's programs.
   std::vector<pid_t> pids_;
   std::vector<unique_fd> controls_;
   std::vector<unique_fd> pmi_sockets_;

@@ -72,7 +72,8 @@ ordered_json attempt_to_json(const AttemptResult& attempt) {
   out["world_size"] = assignment.world_size;
   out["master_addr"] = assignment.master_addr;
   out["master_port"] = assignment.master_port;
-  out["command"] = attempt.plan.argv;
+  const auto& programs = attempt.plan.programs;
+  out["command"] = programs.empty() ? std::vector<std::string>() : programs.front().argv;
   out["flight_file"] = text_or_null(attempt.flight_file);
   out["root_cause"] = attempt.verdict ? ordered_json(attempt.verdict->rank()) : nullptr;
   out["workers"] = ordered_json::array();

@@ -105,18 +105,29 @@ struct Meeting {
   bool operator==(const Meeting&) const = default;
 };
 
-/// What a job is to be, as resolve() makes it of all that was asked. A plain value, which nothing
-/// changes any more. The option table has the defaults.
-struct JobSpec {
-  // What to run.
+/// A variable of --env.
+struct VariableAsked {
+  std::string name;
+  std::optional<std::string> value;  ///< Unset: as dlaunch itself has it.
+
+  bool operator==(const VariableAsked&) const = default;
+};
+
+/// What some of a node's workers run, and how.
+struct Part {
   std::vector<std::string> program;  ///< Program (module with `module`) and its arguments.
-  bool bench = false;                ///< `dlaunch bench`: the program is the benchmark.
   bool module = false;
   bool no_python = false;
   bool run_path = false;
-
-  // How many.
   WorkersAsked workers;
+  std::vector<VariableAsked> variables;  ///< --env, in its order: of equal names the last counts.
+  std::string directory;                 ///< --cwd, a whole path; empty: dlaunch's own.
+};
+
+/// What a job is to be, as resolve() makes it of all that was asked. A plain value, which nothing
+/// changes any more. The option table has the defaults.
+struct JobSpec : Part {
+  bool bench = false;  ///< `dlaunch bench`: the program is the benchmark.
   std::string role;
   bool virtual_local_rank = false;
   std::optional<int> stdin_rank;  ///< Reads our stdin; unset: none does.

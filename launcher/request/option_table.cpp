@@ -69,6 +69,10 @@ Taken one_of(std::initializer_list<take::Named<bool>> names, std::string_view va
   return take::store_choice(value, names, ignored);
 }
 
+Taken variable(Draft& draft, std::string_view value) {
+  return take::store(read_variable(value), draft.variables.emplace_back());
+}
+
 Taken start_method(Draft&, std::string_view value) {
   return one_of({{"spawn", true}, {"fork", true}, {"forkserver", true}}, value);
 }
@@ -132,20 +136,28 @@ constexpr std::string_view information = "Configuration and information";
 constexpr OptionTraits also_torchrun{.file = true, .variable = true, .pet = true};
 constexpr OptionTraits ours{.file = true, .variable = true};
 constexpr OptionTraits not_in_file{.variable = true};
+constexpr OptionTraits program_of_part{
+    .file = true, .variable = true, .pet = true, .of_part = true};
 
 // clang-format off
 constexpr auto rows = std::to_array<OptionRow<Draft>>({
-  {{"module", 'm', "", "0", program_section, also_torchrun,
+  {{"module", 'm', "", "0", program_section, program_of_part,
     "The program is a Python module, run by python -m."}, take::flag<&Draft::module>},
-  {{"no-python", 0, "", "0", program_section, also_torchrun,
+  {{"no-python", 0, "", "0", program_section, program_of_part,
     "Run a .py program as it is, without the interpreter."}, take::flag<&Draft::no_python>},
-  {{"run-path", 0, "", "0", program_section, also_torchrun,
+  {{"run-path", 0, "", "0", program_section, program_of_part,
     "Run the program under Python, whatever its name."}, take::flag<&Draft::run_path>},
 
-  {{"nproc-per-node", 0, "N|cpu|gpu|auto", "1", workers, also_torchrun,
+  {{"nproc-per-node", 0, "N|cpu|gpu|auto", "1", workers, program_of_part,
     "Workers on this node: a number, one per usable core, one per GPU, or per GPU where there "
     "is one, else per core.",
     {}, "n np nproc num-procs ntasks ntasks-per-node"}, worker_number},
+  {{"env", 0, "NAME=VALUE", "", workers, {.repeats = true, .of_part = true},
+    "Set a variable for the workers, with NAME alone to the value that it has here; may be given "
+    "several times.", {}, "setenv genv x"}, variable},
+  {{"cwd", 0, "DIR", "", workers, {.file = true, .variable = true, .of_part = true},
+    "Where the workers run, and from where a program with a relative path is taken; default: "
+    "where dlaunch was started.", {}, "wdir workdir chdir"}, take::text<&Draft::directory>},
   {{"role", 0, "NAME", "default", workers, also_torchrun,
     "What the workers are, for ROLE_NAME and line prefixes."}, take::text<&Draft::role>},
   {{"virtual-local-rank", 0, "", "0", workers, also_torchrun,

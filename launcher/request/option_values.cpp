@@ -1,5 +1,8 @@
 #include "launcher/request/option_values.hpp"
 
+#include "launcher/request/option_table.hpp"
+#include "launcher/request/variables.hpp"
+
 #include <algorithm>
 #include <array>
 #include <csignal>
@@ -133,6 +136,26 @@ Read<std::vector<int>> read_signals(std::string_view text) {
   }
   if (numbers.empty()) return Complaint{"at least one signal is needed"};
   return numbers;
+}
+
+Read<VariableAsked> read_variable(std::string_view text) {
+  const auto equals = text.find('=');
+  VariableAsked variable;
+  variable.name = text.substr(0, equals);
+  if (variable.name.empty()) return Complaint{"a name is missing; NAME=VALUE is wanted, or NAME"};
+  if (is_worker_variable(variable.name)) {
+    return Complaint{"dlaunch sets " + variable.name + " for each worker itself"};
+  }
+  if (is_mpi_variable(variable.name)) {
+    return Complaint{"by " + variable.name +
+                     " a launcher tells an MPI its ranks, which here dlaunch does itself"};
+  }
+  if (const Option* option = option_of_variable(variable.name)) {
+    return Complaint{"no worker inherits " + variable.name + ", which stands for the option --" +
+                     std::string(option->flag)};
+  }
+  if (equals != std::string_view::npos) variable.value = text.substr(equals + 1);
+  return variable;
 }
 
 Read<std::map<std::string, std::string>> read_pairs(std::string_view text) {

@@ -21,6 +21,8 @@ Read<std::vector<int>> read_ranks(std::string_view text);
 Read<std::vector<std::string>> read_words(std::string_view text);
 /// "SIGTERM,SIGUSR1": names with or without SIG, none that cannot be caught.
 Read<std::vector<int>> read_signals(std::string_view text);
+/// "NAME=VALUE", or "NAME" alone; none that dlaunch sets itself, or keeps from workers.
+Read<VariableAsked> read_variable(std::string_view text);
 /// "key=value, key=value"; empty text means none.
 Read<std::map<std::string, std::string>> read_pairs(std::string_view text);
 /// `times` as --rdzv-conf changes them; keys that only torchrun's backends know go to `unused`.

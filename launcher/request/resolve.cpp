@@ -59,6 +59,18 @@ class Resolver {
     return std::nullopt;
   }
 
+  Stop choose_directories() {
+    std::string& directory = draft_.directory;
+    if (directory.empty()) return std::nullopt;
+    if (start_.directory.empty() && !directory.starts_with('/')) {
+      return given_.refuse("cwd", "where dlaunch was started is not known; give a whole path");
+    }
+    directory = whole(directory);
+    // Workers are told where they may leave their error files.
+    if (draft_.log_dir && !start_.directory.empty()) draft_.log_dir = whole(*draft_.log_dir);
+    return std::nullopt;
+  }
+
   Stop choose_meeting() {
     const auto decided = meeting_of(draft_, given_.has("master-addr"));
     if (const auto* problem = std::get_if<MeetingProblem>(&decided)) {
@@ -103,6 +115,10 @@ class Resolver {
   }
 
  private:
+  std::string whole(const std::string& path) const {
+    return path.starts_with('/') ? path : start_.directory + "/" + path;
+  }
+
   /// What does not go together is no fault of the file's alone.
   EarlyExit table_refusal(const MeetingProblem& problem) const {
     return option_table().refuse(exit_code::usage,
@@ -127,6 +143,7 @@ std::variant<JobSpec, EarlyExit> resolve(const Request& request, const Start& st
   Resolver resolver(request, start);
   if (auto stop = resolver.read_values()) return *stop;
   if (auto stop = resolver.choose_program()) return *stop;
+  if (auto stop = resolver.choose_directories()) return *stop;
   if (auto stop = resolver.choose_meeting()) return *stop;
   return resolver.finish();
 }

@@ -4,6 +4,7 @@
 #include "runtime/base/text/toml.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace dlaunch {
 
@@ -166,6 +167,8 @@ void GivenOptions::take(Setting setting) {
   const bool again = setting.origin == kept.origin && setting.origin == Origin::command_line;
   if (again && table_->find(setting.flag)->traits.adds_up) {
     kept.value += "," + setting.value;
+  } else if (again && table_->find(setting.flag)->traits.repeats) {
+    kept.earlier.push_back(std::exchange(kept.value, std::move(setting.value)));
   } else if (again || setting.origin < kept.origin) {
     kept = std::move(setting);
   }
@@ -264,8 +267,7 @@ std::vector<Setting> GivenOptions::settings() const {
   return result;
 }
 
-std::string GivenOptions::as_written(std::string_view name) const {
-  const Setting& setting = of(name);
+std::string GivenOptions::as_written(const Setting& setting) const {
   const std::string flag(setting.flag);
   const std::string value = setting.value.empty() ? "''" : clipped(setting.value);
   switch (setting.origin) {
@@ -283,10 +285,10 @@ std::string GivenOptions::as_written(std::string_view name) const {
   return table_->find(flag)->argument.empty() ? "--" + flag : "--" + flag + " " + value;
 }
 
-EarlyExit GivenOptions::refuse(std::string_view flag, std::string_view sentence) const {
-  const bool file = of(flag).origin == Origin::config_file;
+EarlyExit GivenOptions::refuse(const Setting& setting, std::string_view sentence) const {
+  const bool file = setting.origin == Origin::config_file;
   return table_->refuse(file ? exit_code::configuration : exit_code::usage,
-                        as_written(flag) + ": " + std::string(sentence));
+                        as_written(setting) + ": " + std::string(sentence));
 }
 
 }  // namespace dlaunch

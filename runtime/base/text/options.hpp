@@ -34,6 +34,8 @@ struct OptionTraits {
   bool pet = false;       ///< PET_<OPTION>: torchrun knows it, too.
   bool reload = false;    ///< Changed by a reload of the file.
   bool adds_up = false;   ///< On the command line all values count, not only the last.
+  bool repeats = false;   ///< The same, where a value may have commas: each is taken by itself.
+  bool of_part = false;   ///< Of one part of a line `a : b`, and not of the whole job.
 };
 
 struct Option {
@@ -115,6 +117,8 @@ struct Setting {
   Origin origin = Origin::standard;
   /// "DLAUNCH_NPROC_PER_NODE", "job.toml:3"; empty where the origin says it all.
   std::string where = {};
+  /// The values given before this one, of an option that repeats; they count, too.
+  std::vector<std::string> earlier = {};
 
   bool operator==(const Setting&) const = default;
 };
@@ -150,9 +154,11 @@ class GivenOptions {
   /// Every option's value in the table's order, without those that end at once.
   std::vector<Setting> settings() const;
   /// "--nnodes 2", "PET_NNODES=2", "job.toml:1: nnodes = 2"; "--nnodes" where nothing was said.
-  std::string as_written(std::string_view flag) const;
+  std::string as_written(std::string_view flag) const { return as_written(of(flag)); }
   /// Refuses what was said of an option; the exit code is that of its origin.
-  EarlyExit refuse(std::string_view flag, std::string_view sentence) const;
+  EarlyExit refuse(std::string_view flag, std::string_view sentence) const {
+    return refuse(of(flag), sentence);
+  }
 
   /// Takes all values over, row by row, the default first: it is text like any other value.
   template <class Rows, class Target>
@@ -162,8 +168,15 @@ class GivenOptions {
       if (!option.standard.empty()) take_over(target, option.standard);
       const Setting& said = of(option.flag);
       if (said.origin == Origin::standard && said.value == option.standard) continue;
+      for (const auto& value : said.earlier) {
+        if (const auto complaint = take_over(target, value)) {
+          Setting wrong = said;
+          wrong.value = value;
+          return refuse(wrong, complaint->sentence);
+        }
+      }
       if (const auto complaint = take_over(target, said.value)) {
-        return refuse(option.flag, complaint->sentence);
+        return refuse(said, complaint->sentence);
       }
     }
     return std::nullopt;
@@ -172,6 +185,8 @@ class GivenOptions {
  private:
   std::optional<EarlyExit> take_argument(const Option& option, std::optional<std::string> attached,
                                          std::span<const std::string> arguments, std::size_t& next);
+  std::string as_written(const Setting& setting) const;
+  EarlyExit refuse(const Setting& setting, std::string_view sentence) const;
 
   const OptionTable* table_;
   std::vector<Setting> settings_;  ///< In the table's order.

@@ -272,7 +272,7 @@ TEST_CASE("the same inputs give the same plan, whatever the size") {
   const auto plan = plan_of({"p"}, workers(4096));
   REQUIRE(plan.workers.size() == 4096);
   CHECK(plan.workers[4095].rank == 4095);
-  CHECK(lookup(plan.common_environment, "OMP_NUM_THREADS") == "1");
+  CHECK(lookup(plan.programs[0].environment, "OMP_NUM_THREADS") == "1");
 }
 
 TEST_CASE("--dry-run: the plan, and where each value came from") {
@@ -281,12 +281,14 @@ TEST_CASE("--dry-run: the plan, and where each value came from") {
   const auto result = read_job(arguments, env);
   const auto& options = std::get<JobSpec>(result);
   const auto text =
-      describe_plan(options, machine(), make_plan(options, machine(), env, workers(2)), {});
+      describe_plan(options, machine(), make_plan(options, machine(), env, workers(2)),
+                    Strings{"/bin/python3, which reads /work/train.py"}, {});
   CHECK(text.starts_with(R"(Dry run: nothing is started.
 
 Plan:
   job             job-7
   command         python3 -u train.py 'it'\''s' --lr=3
+  program         /bin/python3, which reads /work/train.py
   workers         2 on box, world of 2
   usable cores    8 (8 in the affinity mask)
   GPUs            0
@@ -319,13 +321,15 @@ TEST_CASE("--dry-run of several nodes says whose view it is") {
     const auto result = read_job(arguments, {});
     const auto& options = std::get<JobSpec>(result);
     const auto assignment = assignment_before_meeting(options, 2);
-    return describe_plan(options, machine(), make_plan(options, machine(), {}, assignment), {});
+    return describe_plan(options, machine(), make_plan(options, machine(), {}, assignment),
+                         Strings{""}, {});
   };
   const auto met = shown({"--nnodes=2:4", "--rdzv-endpoint=head:29400", "p"});
   CHECK(
       met.find("workers         2 on box, world of 8\n"
                "  nodes           2 to 4; seen here as node rank 0, which the rendezvous decides, "
                "as if all had as many workers. They meet at head:29400\n") != std::string::npos);
+  CHECK(met.find("program         none that can be run\n") != std::string::npos);
   CHECK(met.find("master          node rank 0's address:any free port") != std::string::npos);
   CHECK(met.find("MASTER_") == std::string::npos);
   const auto fixed = shown({"--nnodes=3", "--node-rank=2", "--master-addr=head", "p"});
@@ -338,7 +342,8 @@ TEST_CASE("--dry-run of several nodes says whose view it is") {
 TEST_CASE("--dry-run of many workers stays readable, and a port to come is no 0") {
   auto assignment = workers(100);
   assignment.master_port = 0;
-  const auto text = describe_plan(options_of({"p"}), machine(), plan_of({"p"}, assignment), {});
+  const auto text = describe_plan(options_of({"p"}), machine(), plan_of({"p"}, assignment),
+                                  Strings{"/bin/p"}, {});
   CHECK(text.find("127.0.0.1:any free port") != std::string::npos);
   CHECK(text.find("  and 84 more\n") != std::string::npos);
 }

@@ -1,0 +1,52 @@
+#pragma once
+
+#include "launcher/plan/plan.hpp"
+
+#include <optional>
+#include <string>
+
+namespace dlaunch::launcher {
+
+/// Why an attempt could not be started, and what dlaunch exits with for it.
+struct StartProblem {
+  int exit_code = 0;
+  std::string sentence;
+};
+
+/// The path of a program, as execvp would find it in `directory` (empty: the current one); `error`
+/// is 0, ENOENT or EACCES.
+struct ProgramPath {
+  std::string path;
+  int error = 0;
+};
+ProgramPath find_program(const std::string& name, const std::string& search_path,
+                         const std::string& directory = {});
+/// A path that is taken from `directory`, unless either of them says where it begins.
+std::string path_in(const std::string& directory, const std::string& path);
+
+/// Why workers cannot run in a directory; empty is the current one, where they can.
+std::optional<StartProblem> directory_problem(const std::string& directory);
+
+/// The file to execute, or why there is none: the directory, the program or its script is missing.
+struct ProgramFound {
+  std::string path;
+  std::optional<StartProblem> problem;
+};
+ProgramFound find_program(const ProgramPlan& program);
+
+/// What exec's error means. `program` is its name, as it was given.
+StartProblem exec_problem(const std::string& program, const std::string& path, int error);
+/// Finds a file that the kernel does not know how to execute, and a shell could not read either.
+/// Nullopt for text without "#!".
+std::optional<StartProblem> no_script(const std::string& program, const std::string& path);
+
+/// What would come of a start.
+struct Prospect {
+  std::string files;  ///< "/usr/bin/python3, which reads /work/train.py".
+  std::optional<StartProblem> problem;
+};
+/// Looks at the files, as the kernel would, and starts nothing. What cannot be told before, as in a
+/// file that may be executed and not read, is no problem.
+Prospect look_ahead(const ProgramPlan& program);
+
+}  // namespace dlaunch::launcher

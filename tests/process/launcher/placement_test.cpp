@@ -1,0 +1,126 @@
+// Where workers run, and with which variables: real launcher, real workers.
+#include "tests/process/job.hpp"
+
+#include <filesystem>
+#include <fstream>
+
+#include <doctest/doctest.h>
+#include <stdlib.h>
+
+namespace fs = std::filesystem;
+
+namespace dlaunch::process_test {
+namespace {
+
+class Folder {
+ public:
+  Folder() {
+    std::string pattern = (fs::temp_directory_path() / "dlaunch_place_XXXXXX").string();
+    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
+    path_ = pattern;
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+  /// A script of the shell's.
+  std::string script(const std::string& name, const std::string& text) const {
+    std::ofstream(path_ + "/" + name) << text;
+    fs::permissions(path_ + "/" + name, fs::perms::owner_all);
+    return path_ + "/" + name;
+  }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+TEST_CASE("--env and --cwd: the workers have the variables, and run there") {
+  const Folder folder;
+  folder.script("mine", "#!/bin/sh\necho $RANK $GREETING $PASSED in $(pwd -P) $PWD\n");
+  const std::string place = fs::canonical(folder.path()).string();
+  for (const std::string program : {"./mine", "mine"}) {
+    Job job({"--standalone", "--nproc-per-node=2", "--env", "GREETING=hi", "--env", "PASSED",
+             "--env", "PATH=.:/usr/bin:/bin", "--cwd", place, program},
+            {{"PASSED", "on"}});
+    CHECK(job.wait().code == 0);
+    CHECK(job.out().find("[0] 0 hi on in " + place + " " + place + "\n") != std::string::npos);
+    CHECK(job.out().find("[1] 1 hi on in " + place + " " + place + "\n") != std::string::npos);
+  }
+}
+
+TEST_CASE("--cwd: a directory that is missing is said before anything starts") {
+  for (const std::string option : {"--dry-run", "--standalone"}) {
+    Job missing({option, "--cwd", "/no/such", "true"});
+    CHECK(missing.wait().code == 127);
+    CHECK(missing.err() == "dlaunch: --cwd: there is no directory '/no/such'\n");
+    Job file({option, "--cwd", "/etc/passwd", "true"});
+    CHECK(file.wait().code == 127);
+    CHECK(file.err() == "dlaunch: --cwd: '/etc/passwd' is no directory\n");
+    const Folder folder;
+    Job program({option, "--cwd", folder.path(), "./none"});
+    CHECK(program.wait().code == 127);
+    CHECK(program.err() == "dlaunch: there is no file '" + folder.path() + "/./none'\n");
+  }
+}
+
+TEST_CASE("--dry-run says which file would run") {
+  const Folder folder;
+  const auto shown = [](const std::vector<std::string>& arguments) {
+    auto line = arguments;
+    line.insert(line.begin(), {"--dry-run"});
+    Job job(line);
+    CHECK(job.wait().code == 0);
+    const auto at = job.out().find("\n  program         ");
+    REQUIRE(at != std::string::npos);
+    return job.out().substr(at + 19, job.out().find('\n', at + 1) - at - 19);
+  };
+  const std::string by_shell = folder.script("by_shell", "echo\n");
+  const std::string by_name = folder.script("by_name", "#! /bin/sh -e\n");
+  const std::string python = folder.script("py", "#!/bin/sh\n");
+  folder.script("x.py", "");
+  CHECK(shown({victim()}) == victim());
+  CHECK(shown({"--env=PATH=" + folder.path(), "by_name"}) == by_name + ", which /bin/sh reads");
+  CHECK(shown({by_shell}) == by_shell + ", which /bin/sh reads");
+  CHECK(shown({"--cwd", folder.path(), "--env", "PYTHON_EXEC=./py", "x.py"}) ==
+        folder.path() + "/./py, which reads " + folder.path() + "/x.py");
+}
+
+TEST_CASE("--dry-run ends as the job would that cannot start its program") {
+  const Folder folder;
+  const std::vector<std::string> programs = {
+      "/no/such/program",
+      "no-such-program-anywhere",
+      "/etc/passwd",
+      "/",
+      "/no/such/script.py",
+      folder.script("no_interpreter", "#!/no/such/interpreter\n"),
+      folder.script("no_name", "#!\n"),
+      folder.script("bad_interpreter", "#!" + folder.script("text", "echo\n") + "\n"),
+      folder.script("locked_interpreter", "#!/etc/passwd\n"),
+      folder.script("itself", "#!" + folder.path() + "/itself\n"),
+      folder.script("data", std::string("\1\0\2\n", 4)),
+      folder.script("cut",
+                    "\x7f"
+                    "ELF"),
+  };
+  // There the kernel may execute what is neither a program nor a script.
+  const bool taught = fs::exists("/proc/sys/fs/binfmt_misc/status");
+  for (const auto& program : programs) {
+    CAPTURE(program);
+    Job job({"--standalone", program}), dry({"--dry-run", "--standalone", program});
+    const int code = job.wait().code;
+    CHECK(code >= 126);
+    const bool cannot_tell = taught && (program.ends_with("data") || program.ends_with("cut"));
+    if (cannot_tell) continue;
+    CHECK(dry.wait().code == code);
+    CHECK(dry.err() == job.err());
+    CHECK(dry.out().find("\n  program         none that can be run\n") != std::string::npos);
+  }
+}
+
+}  // namespace dlaunch::process_test

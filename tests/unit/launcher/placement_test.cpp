@@ -1,0 +1,100 @@
+// The workers' surroundings: variables, directory.
+#include "launcher/cli/read_request.hpp"
+#include "launcher/plan/environment.hpp"
+#include "launcher/plan/plan.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+using namespace dlaunch::launcher;
+
+namespace {
+
+using Strings = std::vector<std::string>;
+
+/// The job, or an empty one after a failed check.
+JobSpec job_of(const Strings& arguments, const Strings& environment = {}) {
+  auto result = read_job(arguments, environment, {}, {.directory = "/home/me"});
+  if (const auto* stop = std::get_if<EarlyExit>(&result)) {
+    FAIL_CHECK("refused: " << stop->text);
+    return {};
+  }
+  return std::get<JobSpec>(std::move(result));
+}
+
+/// What is said of a line that makes no job, or has no workers here.
+std::string refusal(const Strings& arguments, const Strings& environment = {}) {
+  auto result = read_job(arguments, environment, {}, {.directory = "/home/me"});
+  if (const auto* stop = std::get_if<EarlyExit>(&result)) return stop->text;
+  const auto count = worker_count(std::get<JobSpec>(result), {.hostname = "box"}, environment);
+  if (const auto* stop = std::get_if<EarlyExit>(&count)) return stop->text;
+  return "accepted";
+}
+
+LaunchPlan plan_of(const JobSpec& job, const Strings& environment, int workers = 1) {
+  return make_plan(job, {.hostname = "box", .usable_cores = 8}, environment,
+                   assignment_before_meeting(job, workers));
+}
+
+}  // namespace
+
+TEST_CASE("--env: every one counts, of equal names the last, and commas are part of a value") {
+  const Strings environment = {"HERE=1", "LR=9", "OTHER=x"};
+  const auto job = job_of({"--env", "LR=1", "--env=LIST=a,b=c", "--env", "LR=2", "--env", "HERE",
+                           "--env", "EMPTY=", "p"},
+                          environment);
+  const auto inherited = inherited_by(job, environment);
+  CHECK(inherited == Strings{"HERE=1", "OTHER=x", "LIST=a,b=c", "LR=2", "EMPTY="});
+  const auto plan = plan_of(job, environment);
+  CHECK(lookup(plan.programs[0].environment, "LR") == "2");
+  CHECK(lookup(plan.programs[0].environment, "EMPTY") == "");
+  const auto text = describe_plan(job, {.hostname = "box"}, plan, Strings{"/bin/p"}, {});
+  CHECK(text.find("\n  LR=2\n") != std::string::npos);
+  CHECK(text.find("\n  EMPTY=\n") != std::string::npos);
+  CHECK(text.find("LR=1, LIST=a,b=c, LR=2, HERE, EMPTY=  command line\n") != std::string::npos);
+  CHECK(text.find("\n  program         /bin/p\n") != std::string::npos);
+}
+
+TEST_CASE("--env: what the launcher reads for its workers counts, too") {
+  const auto job = job_of({"--env=PYTHON_EXEC=/py", "--env=OMP_NUM_THREADS=7", "x.py"});
+  const auto plan = plan_of(job, {"OMP_NUM_THREADS=3"}, 2);
+  CHECK(plan.programs[0].argv == Strings{"/py", "-u", "x.py"});
+  CHECK(lookup(plan.programs[0].environment, "OMP_NUM_THREADS") == "7");
+  const auto gpus = job_of({"--nproc-per-node=gpu", "--env=CUDA_VISIBLE_DEVICES=1,3", "p"});
+  const auto count = worker_count(gpus, {.hostname = "box", .gpus = 4}, {});
+  CHECK(std::get<int>(count) == 2);
+}
+
+TEST_CASE("--env: what is refused") {
+  CHECK(refusal({"--env", "=1", "p"}) ==
+        "dlaunch: --env =1: a name is missing; NAME=VALUE is wanted, or NAME\n");
+  CHECK(refusal({"--env", "RANK=1", "--env", "A=1", "p"}) ==
+        "dlaunch: --env RANK=1: dlaunch sets RANK for each worker itself\n");
+  CHECK(refusal({"--env", "DLAUNCH_WORKER_JOB=1", "p"}) ==
+        "dlaunch: --env DLAUNCH_WORKER_JOB=1: dlaunch sets DLAUNCH_WORKER_JOB for each worker "
+        "itself\n");
+  CHECK(refusal({"--env", "PMI_RANK=1", "p"}) ==
+        "dlaunch: --env PMI_RANK=1: by PMI_RANK a launcher tells an MPI its ranks, which here "
+        "dlaunch does itself\n");
+  CHECK(refusal({"--env", "PET_NNODES=1", "p"}) ==
+        "dlaunch: --env PET_NNODES=1: no worker inherits PET_NNODES, which stands for the option "
+        "--nnodes\n");
+  CHECK(refusal({"--env", "LR", "p"}) ==
+        "dlaunch: --env LR: there is no such variable here to be handed on; give it a value: --env "
+        "LR=VALUE\n");
+  CHECK(refusal({"-x", "LR", "p"}) == "dlaunch: unknown option -x; did you mean --env?\n");
+}
+
+TEST_CASE("--cwd: a whole path, which the workers also find in PWD") {
+  CHECK(job_of({"--cwd", "sub", "p"}).directory == "/home/me/sub");
+  const auto job = job_of({"--cwd=/data", "--log-dir=logs", "p"});
+  CHECK(job.directory == "/data");
+  CHECK(job.log_dir == "/home/me/logs");
+  CHECK(job_of({"--log-dir=logs", "p"}).log_dir == "logs");
+  const auto plan = plan_of(job, {"PWD=/home/me"});
+  CHECK(plan.programs[0].directory == "/data");
+  CHECK(lookup(plan.programs[0].environment, "PWD") == "/data");
+  const auto nowhere = read_job(Strings{"--cwd=sub", "p"}, Strings{});
+  CHECK(std::get<EarlyExit>(nowhere).text ==
+        "dlaunch: --cwd sub: where dlaunch was started is not known; give a whole path\n");
+}
