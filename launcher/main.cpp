@@ -130,7 +130,7 @@ int main(int argc, char** argv) {
   task.machine.colours = ::isatty(STDOUT_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1 &&
                          terminal_redraws(task.environment);
   task.machine.python = environment_python(task.environment, launcher);
-  if (task.spec.numa_binding != NumaBinding::none) {
+  if (task.spec.binding != Binding::none) {
     task.machine.topology = read_topology(cores_in_affinity_mask());
     task.machine.topology.mig_devices =
         mig_devices_by_nvml(visible_gpus(task.machine, inherited_by(task.spec, task.environment)));
@@ -140,6 +140,9 @@ int main(int argc, char** argv) {
     return say_and_exit_with(exit->code, exit->text);
   task.workers = std::get<int>(workers);
   if (auto note = note_of_few_gpus(task.spec, task.machine, task.environment, task.workers)) {
+    task.notes.push_back(*std::move(note));
+  }
+  if (auto note = note_of_shared_cores(task.spec, task.machine, task.environment, task.workers)) {
     task.notes.push_back(*std::move(note));
   }
   if (task.spec.bench) {

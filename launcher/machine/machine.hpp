@@ -17,7 +17,7 @@ struct Machine {
   bool colours = false;        ///< Our stdout and stderr are terminals that show them.
   int gpus = 0;                ///< NVIDIA devices the driver shows; CUDA is not asked.
   std::string python = {};     ///< The one of dlaunch's own environment; empty: PATH's.
-  /// Only where it is asked for (--numa-binding): it takes many files to read.
+  /// Only where it is asked for (--bind): it takes many files to read.
   Topology topology = {};
 
   bool operator==(const Machine&) const = default;

@@ -32,7 +32,7 @@ struct MigDevice {
   bool operator==(const MigDevice&) const = default;
 };
 
-/// How a host is built, as far as --numa-binding needs it. A plain value.
+/// How a host is built, as far as --bind needs it. A plain value.
 struct Topology {
   std::vector<LogicalCore> cores;  ///< Those that may be used, by number.
   std::vector<GpuPlace> gpus;  ///< In the order of their PCI addresses, as CUDA counts equal ones.

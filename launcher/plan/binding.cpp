@@ -91,8 +91,11 @@ std::vector<Cores> grouped(const Cores& cores, int LogicalCore::*part) {
 }
 
 /// Physical cores of its own; where they do not come out even, the first ones have one more.
-Read<std::vector<int>> exclusive_share(const Cores& of_node, const Home& home) {
+Read<std::vector<int>> exclusive_share(const Cores& of_node, const Home& home, bool in_turn) {
   const auto physical = grouped(of_node, &LogicalCore::core);
+  if (in_turn && physical.size() < home.sharers) {
+    return numbers(physical[home.index % physical.size()]);
+  }
   const std::size_t each = physical.size() / home.sharers;
   const std::size_t more = physical.size() % home.sharers;
   if (each == 0) {
@@ -118,7 +121,7 @@ std::vector<int> complex_share(const Cores& of_node, const Home& home) {
   return numbers(complexes[home.index % complexes.size()]);
 }
 
-Read<std::vector<int>> share_of(const Topology& topology, NumaBinding mode, const Home& home) {
+Read<std::vector<int>> share_of(const Topology& topology, Binding mode, const Home& home) {
   Cores of_node;
   std::copy_if(topology.cores.begin(), topology.cores.end(), std::back_inserter(of_node),
                [&](const auto& core) { return core.node == home.node; });
@@ -128,19 +131,20 @@ Read<std::vector<int>> share_of(const Topology& topology, NumaBinding mode, cons
                      "cgroup's cpuset.cpus)"};
   }
   switch (mode) {
-    case NumaBinding::none:
+    case Binding::none:
       break;
-    case NumaBinding::node:
+    case Binding::node:
       return numbers(of_node);
-    case NumaBinding::socket: {
+    case Binding::socket: {
       Cores of_socket;
       std::copy_if(topology.cores.begin(), topology.cores.end(), std::back_inserter(of_socket),
                    [&](const auto& core) { return core.socket == of_node.front().socket; });
       return numbers(of_socket);
     }
-    case NumaBinding::exclusive:
-      return exclusive_share(of_node, home);
-    case NumaBinding::core_complex:
+    case Binding::exclusive:
+    case Binding::core_share:
+      return exclusive_share(of_node, home, mode == Binding::core_share);
+    case Binding::core_complex:
       return complex_share(of_node, home);
   }
   return std::vector<int>{};
@@ -148,7 +152,7 @@ Read<std::vector<int>> share_of(const Topology& topology, NumaBinding mode, cons
 
 }  // namespace
 
-Read<std::vector<std::vector<int>>> bind_workers(const Topology& topology, NumaBinding mode,
+Read<std::vector<std::vector<int>>> bind_workers(const Topology& topology, Binding mode,
                                                  int workers,
                                                  std::span<const std::string> visible_gpus) {
   if (topology.cores.empty()) return Complaint{"the cores that may be used are not known"};

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
 
 namespace dlaunch::launcher {
 
@@ -99,15 +100,14 @@ StdioPlan plan_stdio(const JobSpec& spec, const Assignment& assignment, std::str
   return plan;
 }
 
-/// By local rank; empty lists without --numa-binding.
+/// By local rank; empty lists where nothing is bound.
 Read<std::vector<std::vector<int>>> plan_cores(const JobSpec& spec, const Machine& machine,
                                                std::span<const std::string> environment,
                                                int workers) {
-  if (spec.numa_binding == NumaBinding::none) {
+  if (spec.binding == Binding::none) {
     return std::vector<std::vector<int>>(static_cast<std::size_t>(workers));
   }
-  return bind_workers(machine.topology, spec.numa_binding, workers,
-                      visible_gpus(machine, environment));
+  return bind_workers(machine.topology, spec.binding, workers, visible_gpus(machine, environment));
 }
 
 }  // namespace
@@ -155,7 +155,7 @@ std::variant<int, EarlyExit> worker_count(const JobSpec& spec, const Machine& ma
   if (auto wrong = check_ranks(spec, count)) return *std::move(wrong);
   const auto cores = plan_cores(spec, machine, environment, count);
   if (const auto* complaint = std::get_if<Complaint>(&cores)) {
-    return refuse("--numa-binding: " + complaint->sentence);
+    return refuse("--" + std::string(spec.binding_flag) + ": " + complaint->sentence);
   }
   return count;
 }
@@ -170,6 +170,22 @@ std::optional<std::string> note_of_few_gpus(const JobSpec& spec, const Machine& 
          (gpus == 1 ? " GPU" : " GPUs") + " that they see: local ranks from " +
          std::to_string(gpus) +
          " on have none of their own (--nproc-per-node gpu starts one worker for each GPU)";
+}
+
+std::optional<std::string> note_of_shared_cores(const JobSpec& spec, const Machine& machine,
+                                                std::span<const std::string> environment,
+                                                int workers) {
+  const bool core = spec.binding == Binding::core_share;
+  const bool l3 = spec.binding == Binding::core_complex && spec.binding_flag == "bind";
+  if (!core && !l3) return std::nullopt;
+  const auto bound = plan_cores(spec, machine, inherited_by(spec, environment), workers);
+  const auto* cores = std::get_if<std::vector<std::vector<int>>>(&bound);
+  if (cores == nullptr) return std::nullopt;
+  const std::set<std::vector<int>> different(cores->begin(), cores->end());
+  if (different.size() == cores->size()) return std::nullopt;
+  return std::string(core ? "--bind core: " : "--bind l3: ") + std::to_string(workers) +
+         " workers take turns on " + std::to_string(different.size()) +
+         (core ? " cores" : " groups of cores") + ": there are no more that they may use";
 }
 
 std::optional<std::string> note_of_stdin(const JobSpec& spec, const Assignment& assignment) {

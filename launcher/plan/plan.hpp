@@ -22,6 +22,12 @@ std::variant<int, EarlyExit> worker_count(const JobSpec& spec, const Machine& ma
 std::optional<std::string> note_of_few_gpus(const JobSpec& spec, const Machine& machine,
                                             std::span<const std::string> environment, int workers);
 
+/// Said once where --bind core or l3 has fewer cores, or groups of them, than workers, which then
+/// take turns. Several in a NUMA node or a socket are nothing to tell.
+std::optional<std::string> note_of_shared_cores(const JobSpec& spec, const Machine& machine,
+                                                std::span<const std::string> environment,
+                                                int workers);
+
 /// This node's place in the job, for one attempt: what the rendezvous and the agent decided.
 struct Assignment {
   std::string job;

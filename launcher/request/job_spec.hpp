@@ -21,13 +21,14 @@ struct WorkersAsked {
   bool operator==(const WorkersAsked&) const = default;
 };
 
-/// --numa-binding: which cores a worker may use.
-enum class NumaBinding {
+/// --bind and --numa-binding: which cores a worker may use.
+enum class Binding {
   none,          ///< All.
   node,          ///< Those of its NUMA node.
   socket,        ///< Those of its socket.
   exclusive,     ///< A part of its NUMA node that no other worker has.
   core_complex,  ///< Those that share one last cache.
+  core_share,    ///< As exclusive; where a node has too few cores, its workers take turns.
 };
 
 /// --torch-store: the process that serves PyTorch's store on MASTER_PORT.
@@ -131,7 +132,8 @@ struct JobSpec : Part {
   std::string role;
   bool virtual_local_rank = false;
   std::optional<int> stdin_rank;  ///< Reads our stdin; unset: none does.
-  NumaBinding numa_binding = NumaBinding::none;
+  Binding binding = Binding::none;
+  std::string_view binding_flag = "numa-binding";  ///< The option that asked for it.
   MpiAsked mpi = MpiAsked::automatic;
 
   // The job, and where its ranks meet.

@@ -28,11 +28,18 @@ constexpr auto shared_memories = std::to_array<take::Named<SharedMemory>>({
     {"node", SharedMemory::node},
 });
 
-constexpr auto bindings = std::to_array<take::Named<NumaBinding>>({
-    {"node", NumaBinding::node},
-    {"socket", NumaBinding::socket},
-    {"exclusive", NumaBinding::exclusive},
-    {"core-complex", NumaBinding::core_complex},
+constexpr auto bindings = std::to_array<take::Named<Binding>>({
+    {"node", Binding::node},
+    {"socket", Binding::socket},
+    {"exclusive", Binding::exclusive},
+    {"core-complex", Binding::core_complex},
+});
+constexpr auto units = std::to_array<take::Named<Binding>>({
+    {"core", Binding::core_share},
+    {"l3", Binding::core_complex},
+    {"numa", Binding::node},
+    {"socket", Binding::socket},
+    {"none", Binding::none},
 });
 constexpr auto mpis = std::to_array<take::Named<MpiAsked>>({
     {"auto", MpiAsked::automatic},
@@ -165,9 +172,12 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
   {{"stdin", 0, "RANK|none", "0", workers, ours,
     "The rank that reads our standard input, from a terminal, too; the others have none."},
    stdin_rank},
+  {{"bind", 0, "core|l3|numa|socket|none", "none", workers, ours,
+    "Bind each worker to its share of the cores, to cores that share a cache, to a NUMA node or "
+    "to a socket; beside its GPU where each has one.", {}, "bind-to cpu-bind"},
+   take::choice<&Draft::bind, units>},
   {{"numa-binding", 0, "node|socket|exclusive|core-complex", "", workers, also_torchrun,
-    "Bind each worker to the cores of a NUMA node, of a socket, to a part of a node of its "
-    "own, or to cores that share a cache; beside its GPU where each has one."},
+    "The same, as torchrun names it; exclusive: cores of its own, or none of the workers starts."},
    take::choice<&Draft::numa_binding, bindings>},
   {{"shared-memory", 0, "host|node", "host", workers, ours,
     "The ranks that have memory in common: those of all nodes of a host, where they run as one "

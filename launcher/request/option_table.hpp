@@ -14,6 +14,8 @@ struct Draft : JobSpec {
   bool standalone = false;
   std::string master_addr;
   std::string rdzv_endpoint;
+  Binding bind = Binding::none;
+  Binding numa_binding = Binding::none;
 };
 
 std::span<const OptionRow<Draft>> option_rows();

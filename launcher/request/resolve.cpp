@@ -71,6 +71,21 @@ class Resolver {
     return std::nullopt;
   }
 
+  /// --bind and --numa-binding are two names of one thing.
+  Stop choose_binding() {
+    const Origin bind = given_.of("bind").origin, numa = given_.of("numa-binding").origin;
+    if (bind == numa && given_.has("bind")) {
+      return option_table().refuse(exit_code::usage,
+                                   given_.as_written("bind") + " and " +
+                                       given_.as_written("numa-binding") +
+                                       " exclude each other: both say on which cores workers run");
+    }
+    const bool stronger = bind < numa;
+    draft_.binding = stronger ? draft_.bind : draft_.numa_binding;
+    draft_.binding_flag = stronger ? "bind" : "numa-binding";
+    return std::nullopt;
+  }
+
   Stop choose_meeting() {
     const auto decided = meeting_of(draft_, given_.has("master-addr"));
     if (const auto* problem = std::get_if<MeetingProblem>(&decided)) {
@@ -144,6 +159,7 @@ std::variant<JobSpec, EarlyExit> resolve(const Request& request, const Start& st
   if (auto stop = resolver.read_values()) return *stop;
   if (auto stop = resolver.choose_program()) return *stop;
   if (auto stop = resolver.choose_directories()) return *stop;
+  if (auto stop = resolver.choose_binding()) return *stop;
   if (auto stop = resolver.choose_meeting()) return *stop;
   return resolver.finish();
 }

@@ -3,8 +3,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include <doctest/doctest.h>
+#include <sched.h>
 #include <stdlib.h>
 
 namespace fs = std::filesystem;
@@ -120,6 +122,36 @@ TEST_CASE("--dry-run ends as the job would that cannot start its program") {
     CHECK(dry.wait().code == code);
     CHECK(dry.err() == job.err());
     CHECK(dry.out().find("\n  program         none that can be run\n") != std::string::npos);
+  }
+}
+
+TEST_CASE("--bind: each worker runs on its cores, as --dry-run shows them") {
+  cpu_set_t ours;
+  REQUIRE(::sched_getaffinity(0, sizeof ours, &ours) == 0);
+  const int cores = CPU_COUNT(&ours);
+  for (const std::string unit : {"core", "l3", "numa", "socket", "none"}) {
+    CAPTURE(unit);
+    const std::vector<std::string> line = {"--bind",
+                                           unit,
+                                           "--nproc-per-node",
+                                           std::to_string(cores + 1),
+                                           "sh",
+                                           "-c",
+                                           "grep Cpus_allowed_list /proc/self/status"};
+    auto dry = line;
+    dry.insert(dry.begin(), "--dry-run");
+    Job planned(dry), job(line);
+    CHECK(planned.wait().code == 0);
+    CHECK(job.wait().code == 0);
+    std::istringstream lines(job.out());
+    int seen = 0;
+    for (std::string text; std::getline(lines, text); ++seen) {
+      const auto list = text.substr(text.find_last_of('\t') + 1);
+      CAPTURE(text);
+      CHECK((planned.out().find(", cores " + list) != std::string::npos) == (unit != "none"));
+    }
+    CHECK(seen == cores + 1);
+    if (unit == "core") CHECK(count(job.err(), "dlaunch: --bind core: ") == 1);
   }
 }
 

@@ -59,7 +59,7 @@ Strings numbered(int count) {
 }
 
 /// Every worker's cores, or the complaint.
-Strings bound(const Topology& topology, NumaBinding mode, int workers, const Strings& gpus = {}) {
+Strings bound(const Topology& topology, Binding mode, int workers, const Strings& gpus = {}) {
   const auto result = bind_workers(topology, mode, workers, gpus);
   if (const auto* complaint = std::get_if<dlaunch::Complaint>(&result))
     return {complaint->sentence};
@@ -68,7 +68,7 @@ Strings bound(const Topology& topology, NumaBinding mode, int workers, const Str
   return lists;
 }
 
-using enum NumaBinding;
+using enum Binding;
 
 }  // namespace
 
@@ -107,7 +107,7 @@ TEST_CASE("MIG devices belong beside their GPU, which the management library nam
 TEST_CASE("socket: all nodes of that socket") {
   const auto host = with_gpus(machine(2, 2, 2, 1), {0, 1, 2, 3});
   CHECK(bound(host, node, 4, numbered(4)) == Strings{"0-1", "2-3", "4-5", "6-7"});
-  CHECK(bound(host, NumaBinding::socket, 4, numbered(4)) == Strings{"0-3", "0-3", "4-7", "4-7"});
+  CHECK(bound(host, Binding::socket, 4, numbered(4)) == Strings{"0-3", "0-3", "4-7", "4-7"});
 }
 
 TEST_CASE("exclusive: physical cores are shared out, the first GPUs have one more") {
@@ -120,6 +120,17 @@ TEST_CASE("exclusive: physical cores are shared out, the first GPUs have one mor
   CHECK(bound(with_gpus(machine(1, 1, 2), {0, 0, 0}), exclusive, 3, numbered(3)) ==
         Strings{"NUMA node 0 has 2 physical cores that may be used here, too few for one each of "
                 "the 3 that share it"});
+}
+
+TEST_CASE("core_share: as exclusive, and in turn where there are too few cores") {
+  const auto host = machine(2, 1, 4);
+  CHECK(bound(host, core_share, 4) == bound(host, exclusive, 4));
+  CHECK(bound(host, core_share, 9) ==
+        Strings{"0,8", "1,9", "2,10", "3,11", "0,8", "4,12", "5,13", "6,14", "7,15"});
+  // Only two cores may be used.
+  CHECK(bound(only(host, {1, 4, 12}), core_share, 5) == Strings{"1", "1", "1", "4,12", "4,12"});
+  CHECK(bound(with_gpus(machine(1, 1, 2), {0, 0, 0}), core_share, 3, numbered(3)) ==
+        Strings{"0,2", "1,3", "0,2"});
 }
 
 TEST_CASE("core-complex: one cache each, the largest first, and again from the start") {
@@ -138,7 +149,7 @@ TEST_CASE("without a GPU for every worker they are spread over the physical core
   CHECK(bound(host, node, 4) == Strings{"0-3,8-11", "0-3,8-11", "4-7,12-15", "4-7,12-15"});
   CHECK(bound(host, node, 3) == Strings{"0-3,8-11", "0-3,8-11", "4-7,12-15"});
   CHECK(bound(host, node, 1) == Strings{"0-3,8-11"});
-  CHECK(bound(host, NumaBinding::socket, 2) == Strings{"0-3,8-11", "4-7,12-15"});
+  CHECK(bound(host, Binding::socket, 2) == Strings{"0-3,8-11", "4-7,12-15"});
   CHECK(bound(host, exclusive, 4) == Strings{"0-1,8-9", "2-3,10-11", "4-5,12-13", "6-7,14-15"});
   CHECK(bound(host, exclusive, 8).back() == "7,15");
   CHECK(bound(host, exclusive, 9).size() == 1);  // A complaint.
@@ -237,7 +248,7 @@ TEST_CASE("this host's cores can be bound in every mode") {
   REQUIRE_FALSE(allowed.empty());
   const auto host = read_topology(allowed);
   REQUIRE(host.cores.size() == allowed.size());
-  for (const auto mode : {node, NumaBinding::socket, exclusive, core_complex}) {
+  for (const auto mode : {node, Binding::socket, exclusive, core_complex, core_share}) {
     const auto shares = bound(host, mode, 1);
     REQUIRE(shares.size() == 1);
     CHECK_FALSE(read_core_list(shares.front()).empty());

@@ -85,6 +85,45 @@ TEST_CASE("--env: what is refused") {
   CHECK(refusal({"-x", "LR", "p"}) == "dlaunch: unknown option -x; did you mean --env?\n");
 }
 
+TEST_CASE("--bind and --numa-binding are one thing by two names; the stronger origin counts") {
+  CHECK(job_of({"p"}).binding == Binding::none);
+  CHECK(job_of({"--bind=core", "p"}).binding == Binding::core_share);
+  CHECK(job_of({"--bind=l3", "p"}).binding == Binding::core_complex);
+  CHECK(job_of({"--bind=numa", "p"}).binding == Binding::node);
+  CHECK(job_of({"--bind=socket", "p"}).binding == Binding::socket);
+  CHECK(job_of({"--numa-binding=exclusive", "p"}).binding == Binding::exclusive);
+  CHECK(job_of({"--bind=none", "p"}, {"PET_NUMA_BINDING=node"}).binding == Binding::none);
+  CHECK(job_of({"--numa-binding=node", "p"}, {"DLAUNCH_BIND=core"}).binding == Binding::node);
+  CHECK(refusal({"--numa-binding=node", "--bind=core", "p"}) ==
+        "dlaunch: --bind core and --numa-binding node exclude each other: both say on which cores "
+        "workers run\n");
+  CHECK(refusal({"--bind-to=core", "p"}) ==
+        "dlaunch: unknown option --bind-to; did you mean "
+        "--bind?\n");
+}
+
+TEST_CASE("--bind: workers that take turns are told of once") {
+  Machine host{.hostname = "box"};
+  for (int core = 0; core < 4; ++core) {
+    host.topology.cores.push_back({.number = core, .core = core, .cache = core / 2 * 2});
+  }
+  const auto note = [&](const std::string& unit, int workers) {
+    return note_of_shared_cores(job_of({unit, "p"}), host, {}, workers).value_or("");
+  };
+  CHECK(note("--bind=core", 4).empty());
+  CHECK(note("--bind=core", 5) ==
+        "--bind core: 5 workers take turns on 4 cores: there are no more that they may use");
+  CHECK(note("--bind=l3", 2).empty());
+  CHECK(note("--bind=l3", 3) ==
+        "--bind l3: 3 workers take turns on 2 groups of cores: there are no more that they may "
+        "use");
+  CHECK(note("--bind=numa", 9).empty());
+  CHECK(note("--numa-binding=core-complex", 9).empty());
+  const auto job = job_of({"--nproc-per-node=2", "--bind=core", "p"});
+  const auto plan = make_plan(job, host, {}, assignment_before_meeting(job, 2));
+  CHECK(plan.workers[1].cores == std::vector<int>{2, 3});
+}
+
 TEST_CASE("--cwd: a whole path, which the workers also find in PWD") {
   CHECK(job_of({"--cwd", "sub", "p"}).directory == "/home/me/sub");
   const auto job = job_of({"--cwd=/data", "--log-dir=logs", "p"});
