@@ -14,7 +14,7 @@ struct Start {
   /// These stay ignored, for the launcher and for the workers, even if --signals-to-handle names
   /// them: nohup would be of no use otherwise.
   std::vector<int> ignored_signals;
-  std::string directory;  ///< The current one, from which a relative --cwd counts.
+  std::string directory = {};  ///< The current one, from which a relative --cwd counts.
   std::string bench_program = "dlaunch-bench";  ///< Path of the program behind `dlaunch bench`.
 };
 

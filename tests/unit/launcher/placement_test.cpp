@@ -12,9 +12,14 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
+Machine box(int cores = 1, int gpus = 0) {
+  return {.hostname = "box", .usable_cores = cores, .cores_reason = "", .gpus = gpus};
+}
+
 /// The job, or an empty one after a failed check.
 JobSpec job_of(const Strings& arguments, const Strings& environment = {}) {
-  auto result = read_job(arguments, environment, {}, {.directory = "/home/me"});
+  auto result =
+      read_job(arguments, environment, {}, {.ignored_signals = {}, .directory = "/home/me"});
   if (const auto* stop = std::get_if<EarlyExit>(&result)) {
     FAIL_CHECK("refused: " << stop->text);
     return {};
@@ -24,16 +29,16 @@ JobSpec job_of(const Strings& arguments, const Strings& environment = {}) {
 
 /// What is said of a line that makes no job, or has no workers here.
 std::string refusal(const Strings& arguments, const Strings& environment = {}) {
-  auto result = read_job(arguments, environment, {}, {.directory = "/home/me"});
+  auto result =
+      read_job(arguments, environment, {}, {.ignored_signals = {}, .directory = "/home/me"});
   if (const auto* stop = std::get_if<EarlyExit>(&result)) return stop->text;
-  const auto count = worker_count(std::get<JobSpec>(result), {.hostname = "box"}, environment);
+  const auto count = worker_count(std::get<JobSpec>(result), box(), environment);
   if (const auto* stop = std::get_if<EarlyExit>(&count)) return stop->text;
   return "accepted";
 }
 
 LaunchPlan plan_of(const JobSpec& job, const Strings& environment, int workers = 1) {
-  return make_plan(job, {.hostname = "box", .usable_cores = 8}, environment,
-                   assignment_before_meeting(job, workers));
+  return make_plan(job, box(8), environment, assignment_before_meeting(job, workers));
 }
 
 }  // namespace
@@ -48,7 +53,7 @@ TEST_CASE("--env: every one counts, of equal names the last, and commas are part
   const auto plan = plan_of(job, environment);
   CHECK(lookup(plan.programs[0].environment, "LR") == "2");
   CHECK(lookup(plan.programs[0].environment, "EMPTY") == "");
-  const auto text = describe_plan(job, {.hostname = "box"}, plan, Strings{"/bin/p"}, {});
+  const auto text = describe_plan(job, box(), plan, Strings{"/bin/p"}, {});
   CHECK(text.find("\n  LR=2\n") != std::string::npos);
   CHECK(text.find("\n  EMPTY=\n") != std::string::npos);
   CHECK(text.find("LR=1, LIST=a,b=c, LR=2, HERE, EMPTY=  command line\n") != std::string::npos);
@@ -61,7 +66,7 @@ TEST_CASE("--env: what the launcher reads for its workers counts, too") {
   CHECK(plan.programs[0].argv == Strings{"/py", "-u", "x.py"});
   CHECK(lookup(plan.programs[0].environment, "OMP_NUM_THREADS") == "7");
   const auto gpus = job_of({"--nproc-per-node=gpu", "--env=CUDA_VISIBLE_DEVICES=1,3", "p"});
-  const auto count = worker_count(gpus, {.hostname = "box", .gpus = 4}, {});
+  const auto count = worker_count(gpus, box(1, 4), {});
   CHECK(std::get<int>(count) == 2);
 }
 
@@ -103,7 +108,7 @@ TEST_CASE("--bind and --numa-binding are one thing by two names; the stronger or
 }
 
 TEST_CASE("--bind: workers that take turns are told of once") {
-  Machine host{.hostname = "box"};
+  Machine host = box();
   for (int core = 0; core < 4; ++core) {
     host.topology.cores.push_back({.number = core, .core = core, .cache = core / 2 * 2});
   }

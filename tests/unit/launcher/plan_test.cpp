@@ -125,9 +125,9 @@ TEST_CASE("the command") {
   CHECK(command({"train.py"}).front() == "/own/bin/python3");
   CHECK(command({"train.py"}, {"PYTHON_EXEC=/venv/bin/python"}).front() == "/venv/bin/python");
   CHECK(command({"./train"}) == Strings{"./train"});
-  CHECK(plan_of({"train.py"}, workers(1)).script == "train.py");
-  CHECK_FALSE(plan_of({"./train"}, workers(1)).script);
-  CHECK_FALSE(plan_of({"-m", "train.py"}, workers(1)).script);
+  CHECK(plan_of({"train.py"}, workers(1)).programs[0].script == "train.py");
+  CHECK_FALSE(plan_of({"./train"}, workers(1)).programs[0].script);
+  CHECK_FALSE(plan_of({"-m", "train.py"}, workers(1)).programs[0].script);
 }
 
 TEST_CASE("filtered lines: which streams, where to, with what prefix") {
