@@ -67,9 +67,7 @@ int code_of_start(const Error& error) {
 }
 
 /// The file in which an MPI would be; empty where there is none.
-std::string program_file(const AgentTask& task) {
-  if (task.spec.program.empty()) return {};
-  const Part& part = task.spec;
+std::string program_file(const AgentTask& task, const Part& part) {
   const std::string& program = part.program.front();
   if (runs_under_python(part)) return path_in(part.directory, program);
   if (const auto script = pmi::script_of_python(part.program)) {
@@ -79,6 +77,18 @@ std::string program_file(const AgentTask& task) {
   const auto search_path = lookup(environment, "PATH").value_or(_PATH_DEFPATH);
   const auto found = find_program(program, std::string(search_path), part.directory);
   return found.error == 0 ? found.path : "";
+}
+
+/// By what any of the programs may ask for its rank.
+pmi::Speech speech_of(const AgentTask& task) {
+  pmi::Speech all;
+  for (const Part* part : task.spec.parts()) {
+    const auto one = mpi_offer(task.spec, *part, program_file(task, *part));
+    all.pmi = all.pmi || one.pmi;
+    all.pmix = all.pmix || one.pmix;
+    if (all.why.empty()) all.why = one.why;
+  }
+  return all;
 }
 
 int refuse(const StartProblem& problem) {
@@ -149,10 +159,12 @@ int main(int argc, char** argv) {
     if (const auto exit = check_bench(task.spec, task.workers))
       return say_and_exit_with(exit->code, exit->text);
   }
-  task.mpi = mpi_offer(task.spec, program_file(task));
+  task.mpi = speech_of(task);
   if (task.spec.dry_run) return dry_run(task);
   // Before other nodes wait for this one.
-  if (const auto problem = directory_problem(task.spec.directory)) return refuse(*problem);
+  for (const Part* part : task.spec.parts()) {
+    if (const auto problem = directory_problem(part->directory)) return refuse(*problem);
+  }
   try {
     task.job = task.spec.job_id.value_or("dlaunch-" + random_hex(8));
     task.node_id = node_id_of(task);

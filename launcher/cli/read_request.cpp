@@ -4,6 +4,7 @@
 #include "launcher/scheduler/scheduler.hpp"
 #include "runtime/base/exit_code.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace dlaunch::launcher {
@@ -21,13 +22,64 @@ bool measures_gpus(std::span<const std::string> words) {
   return false;
 }
 
+constexpr std::string_view divider = ":";
+
+/// "\\:" is a ':' for the program, "\\\\:" is "\\:".
+std::string without_escape(const std::string& word) {
+  const auto backslashes = word.find_first_not_of('\\');
+  const bool escaped =
+      backslashes > 0 && word.substr(std::min(backslashes, word.size())) == divider;
+  return escaped ? word.substr(1) : word;
+}
+
+/// Options of the whole job have no place in it.
+Stop take_part(LaterPart& part, std::span<const std::string> words, std::string_view name) {
+  if (auto stop = part.options.take_arguments(words, {.end_options = true}, part.program)) {
+    return stop;
+  }
+  for (const Option* option : option_table().options()) {
+    if (option->traits.of_part || !part.options.has(option->flag)) continue;
+    return option_table().refuse(exit_code::usage,
+                                 part.options.as_written(option->flag) +
+                                     ": it is of the whole job; give it before the first ':'");
+  }
+  if (!part.program.empty()) return std::nullopt;
+  return option_table().refuse(exit_code::usage, std::string(name) + " names no program");
+}
+
+/// Divides the words behind the first program's name.
+Stop divide(Request& request) {
+  std::vector<std::vector<std::string>> parts(1);
+  for (const auto& word : request.program) {
+    if (word == divider) {
+      parts.emplace_back();
+    } else {
+      parts.back().push_back(without_escape(word));
+    }
+  }
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::string name = "part " + std::to_string(i + 1) + " of the line";
+    if (parts[i].empty() && parts.size() > 1) {
+      return option_table().refuse(exit_code::usage,
+                                   name +
+                                       " is empty: each ':' stands between two programs; one "
+                                       "that is an argument is written \\:");
+    }
+    if (i == 0) continue;
+    if (auto stop = take_part(request.later_parts.emplace_back(), parts[i], name)) return stop;
+  }
+  request.program = std::move(parts.front());
+  return std::nullopt;
+}
+
 Stop take_line(Request& request, std::span<const std::string> arguments) {
   request.bench = !arguments.empty() && arguments[0] == "bench";
   const bool run = !arguments.empty() && arguments[0] == "run";
   const Operands operands{.end_options = !request.bench, .foreign = request.bench};
   auto stop = request.options.take_arguments(arguments.subspan(run || request.bench ? 1 : 0),
                                              operands, request.program);
-  if (stop || !request.bench) return stop;
+  if (stop) return stop;
+  if (!request.bench) return divide(request);
   for (const Option* option : option_table().options()) {
     if (option->section != program_section || !request.options.has(option->flag)) continue;
     return option_table().refuse(

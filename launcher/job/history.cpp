@@ -186,7 +186,10 @@ std::string History::summary(int max_restarts, int code) const {
   if (result_.attempts.empty()) return "";
   const AttemptResult& attempt = result_.attempts.back();
   FailureSummary summary;
-  if (!spec_.program.empty()) summary.program = spec_.program.front();
+  for (const Part* part : spec_.parts()) {
+    if (part->program.empty()) continue;
+    summary.program += (summary.program.empty() ? "" : " : ") + part->program.front();
+  }
   summary.ends = attempt.ends;
   const WorkerEnd* cause = root_cause();
   if (cause != nullptr) {

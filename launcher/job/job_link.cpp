@@ -59,11 +59,13 @@ std::string meeting_name(const Meeting& meeting) { return host_port(meeting.host
 
 rendezvous::Launch launch_of(const JobSpec& spec) {
   rendezvous::Launch launch;
-  launch.line = text_hash(spec.module ? "module" : "program");
-  for (const auto& argument : spec.program) {
+  std::string line;
+  for (const Part* part : spec.parts()) {
+    line += part->module ? "module" : "program";
     // With its end, so that "ab c" is not "a bc".
-    launch.line = text_hash({argument.c_str(), argument.size() + 1}, launch.line);
+    for (const auto& argument : part->program) line.append(argument.c_str(), argument.size() + 1);
   }
+  launch.line = text_hash(line);
   if (!spec.scheduler_job.empty()) launch.start = text_hash(spec.scheduler_job);
   return launch;
 }

@@ -100,6 +100,22 @@ StdioPlan plan_stdio(const JobSpec& spec, const Assignment& assignment, std::str
   return plan;
 }
 
+/// 0 where there is to be one for each GPU, and there is none.
+int workers_of(const Part& part, const Machine& machine, int gpus) {
+  using Kind = WorkersAsked::Kind;
+  switch (part.workers.kind) {
+    case Kind::number:
+      break;
+    case Kind::cpu:
+      return machine.usable_cores;
+    case Kind::gpu:
+      return gpus;
+    case Kind::automatic:
+      return gpus > 0 ? gpus : machine.usable_cores;
+  }
+  return part.workers.number;
+}
+
 /// By local rank; empty lists where nothing is bound.
 Read<std::vector<std::vector<int>>> plan_cores(const JobSpec& spec, const Machine& machine,
                                                std::span<const std::string> environment,
@@ -118,42 +134,35 @@ bool StdioPlan::only_console() const {
 }
 
 std::variant<int, EarlyExit> worker_count(const JobSpec& spec, const Machine& machine,
-                                          std::span<const std::string> ours) {
-  using Kind = WorkersAsked::Kind;
-  if (auto wrong = check_variables(spec, ours)) return *std::move(wrong);
-  const auto environment = inherited_by(spec, ours);
-  const int gpus = static_cast<int>(visible_gpus(machine, environment).size());
+                                          std::span<const std::string> environment) {
   int count = 0;
-  switch (spec.workers.kind) {
-    case Kind::number:
-      count = spec.workers.number;
-      break;
-    case Kind::cpu:
-      count = machine.usable_cores;
-      break;
-    case Kind::gpu:
-      count = gpus;
-      break;
-    case Kind::automatic:
-      count = gpus > 0 ? gpus : machine.usable_cores;
-      break;
-  }
-  if (count == 0) {
-    return refuse("--nproc-per-node gpu: " +
-                  (machine.gpus == 0
-                       ? "this host shows no GPU (no /dev/nvidia0); use a number, or auto"
-                       : hidden_gpus(environment)));
-  }
-  // On a host without GPUs the flag only sets LOCAL_RANK to 0, as under torchrun.
-  if (spec.virtual_local_rank && machine.gpus > 0 && gpus < count) {
+  for (const Part* part : spec.parts()) {
+    if (auto wrong = check_variables(*part, environment)) return *std::move(wrong);
+    const auto inherited = inherited_by(*part, environment);
+    const int gpus = static_cast<int>(visible_gpus(machine, inherited).size());
+    const int more = workers_of(*part, machine, gpus);
+    if (more == 0) {
+      return refuse("--nproc-per-node gpu: " +
+                    (machine.gpus == 0
+                         ? "this host shows no GPU (no /dev/nvidia0); use a number, or auto"
+                         : hidden_gpus(inherited)));
+    }
+    count += more;
+    if (count > workers_max) {
+      return refuse("the parts of the line have " + std::to_string(count) +
+                    " workers and more; at most " + std::to_string(workers_max) +
+                    " are allowed on one node");
+    }
+    if (!spec.virtual_local_rank || machine.gpus == 0 || gpus >= count) continue;
+    // On a host without GPUs the flag only sets LOCAL_RANK to 0, as under torchrun.
     const std::string need = "--virtual-local-rank: " + std::to_string(count) +
                              (count == 1 ? " worker needs" : " workers need") + " a GPU each, ";
     if (gpus == 0)
-      return refuse(need + "and " + hidden_gpus(environment) + "; leave out the one or the other");
+      return refuse(need + "and " + hidden_gpus(inherited) + "; leave out the one or the other");
     return refuse(need + std::to_string(gpus) + " can be seen; lower --nproc-per-node");
   }
   if (auto wrong = check_ranks(spec, count)) return *std::move(wrong);
-  const auto cores = plan_cores(spec, machine, environment, count);
+  const auto cores = plan_cores(spec, machine, inherited_by(spec, environment), count);
   if (const auto* complaint = std::get_if<Complaint>(&cores)) {
     return refuse("--" + std::string(spec.binding_flag) + ": " + complaint->sentence);
   }
@@ -164,7 +173,9 @@ std::optional<std::string> note_of_few_gpus(const JobSpec& spec, const Machine& 
                                             std::span<const std::string> environment, int workers) {
   const int gpus = static_cast<int>(visible_gpus(machine, inherited_by(spec, environment)).size());
   // `dlaunch bench` says it itself, where it is for GPUs.
-  const bool asked = spec.workers.kind == WorkersAsked::Kind::number && !spec.bench;
+  const bool number = spec.workers.kind == WorkersAsked::Kind::number;
+  // Of several programs not each need use GPUs.
+  const bool asked = number && !spec.bench && spec.later_parts.empty();
   if (!asked || gpus == 0 || workers <= gpus) return std::nullopt;
   return std::to_string(workers) + " workers and " + std::to_string(gpus) +
          (gpus == 1 ? " GPU" : " GPUs") + " that they see: local ranks from " +
@@ -230,16 +241,24 @@ bool wants_logs(const JobSpec& spec) {
          !spec.stderr_filters.empty();
 }
 
-LaunchPlan make_plan(const JobSpec& spec, const Machine& machine, std::span<const std::string> ours,
-                     const Assignment& assignment) {
+LaunchPlan make_plan(const JobSpec& spec, const Machine& machine,
+                     std::span<const std::string> environment, const Assignment& assignment) {
   LaunchPlan plan;
   plan.assignment = assignment;
-  const auto environment = inherited_by(spec, ours);
-  ProgramPlan& program = plan.programs.emplace_back();
-  program.argv = worker_command(spec, machine, environment);
-  if (runs_under_python(spec) && !spec.module) program.script = spec.program.front();
-  program.environment = common_environment(spec, machine, environment, assignment);
-  program.directory = spec.directory;
+  std::vector<std::vector<std::string>> inherited;  // By part, as are the plan's programs.
+  std::vector<std::size_t> program_of;              // By local rank.
+  for (const Part* part : spec.parts()) {
+    inherited.push_back(inherited_by(*part, environment));
+    const int gpus = static_cast<int>(visible_gpus(machine, inherited.back()).size());
+    const int more = workers_of(*part, machine, gpus);
+    program_of.insert(program_of.end(), static_cast<std::size_t>(more), plan.programs.size());
+    ProgramPlan& program = plan.programs.emplace_back();
+    program.argv = worker_command(*part, machine, inherited.back());
+    if (runs_under_python(*part) && !part->module) program.script = part->program.front();
+    program.environment = common_environment(spec, machine, inherited.back(), assignment);
+    program.directory = part->directory;
+  }
+  program_of.resize(static_cast<std::size_t>(assignment.local_size), plan.programs.size() - 1);
 
   // Without logs there is one directory, and in it an error file for each worker that leaves one:
   // a directory per worker on a busy disk costs more than starting the worker.
@@ -267,13 +286,15 @@ LaunchPlan make_plan(const JobSpec& spec, const Machine& machine, std::span<cons
     plan.flight_file = attempt_directory + "/flight.json" + own;
   }
   // worker_count has refused what cannot be bound.
-  const auto cores = plan_cores(spec, machine, environment, assignment.local_size);
+  const auto cores = plan_cores(spec, machine, inherited.front(), assignment.local_size);
   const auto* bound = std::get_if<std::vector<std::vector<int>>>(&cores);
   const std::string& hostname = spec.node_id.empty() ? machine.hostname : spec.node_id;
   for (int local_rank = 0; local_rank < assignment.local_size; ++local_rank) {
     WorkerSpec worker;
     worker.rank = assignment.first_rank + local_rank;
     worker.local_rank = local_rank;
+    worker.program = program_of[static_cast<std::size_t>(local_rank)];
+    const auto& own_part = inherited[worker.program];
     std::string directory;
     if (!attempt_directory.empty()) {
       directory = attempt_directory + "/" + std::to_string(worker.rank);
@@ -284,11 +305,11 @@ LaunchPlan make_plan(const JobSpec& spec, const Machine& machine, std::span<cons
                           std::to_string(worker.rank) + "_error.json";
     }
     worker.own_environment =
-        worker_environment(spec, machine, environment, assignment, local_rank, worker.error_file);
+        worker_environment(spec, machine, own_part, assignment, local_rank, worker.error_file);
     if (bound != nullptr) worker.cores = (*bound)[static_cast<std::size_t>(local_rank)];
     worker.stdio = plan_stdio(spec, assignment, hostname, local_rank, directory);
     if (machine.colours && worker.stdio.only_console()) {
-      append_colour_variables(worker.own_environment, environment);
+      append_colour_variables(worker.own_environment, own_part);
     }
     plan.workers.push_back(std::move(worker));
   }

@@ -50,6 +50,21 @@ std::string command_line(const std::vector<std::string>& argv) {
   return line;
 }
 
+/// One of several programs says whose it is.
+void append_program(std::string& out, const LaunchPlan& plan, std::size_t index,
+                    std::string_view file) {
+  const ProgramPlan& program = plan.programs[index];
+  row(out, "command", command_line(program.argv));
+  row(out, "program", file.empty() ? "none that can be run" : file);
+  if (!program.directory.empty()) row(out, "directory", program.directory);
+  if (plan.programs.size() == 1) return;
+  std::vector<int> ranks;
+  for (const auto& worker : plan.workers) {
+    if (worker.program == index) ranks.push_back(worker.rank);
+  }
+  row(out, "of ranks", number_ranges(ranks));
+}
+
 void append_worker(std::string& out, const WorkerSpec& worker) {
   out +=
       "  rank " + std::to_string(worker.rank) + ": local rank " + std::to_string(worker.local_rank);
@@ -158,9 +173,7 @@ std::string describe_plan(const JobSpec& spec, const Machine& machine, const Lau
   const auto& assignment = plan.assignment;
   std::string out = "Dry run: nothing is started.\n\nPlan:\n";
   row(out, "job", assignment.job);
-  row(out, "command", command_line(plan.programs.front().argv));
-  row(out, "program", files[0].empty() ? "none that can be run" : files[0]);
-  if (!spec.directory.empty()) row(out, "directory", spec.directory);
+  for (std::size_t i = 0; i < plan.programs.size(); ++i) append_program(out, plan, i, files[i]);
   row(out, "workers",
       std::to_string(assignment.local_size) + " on " + machine.hostname + ", world of " +
           std::to_string(assignment.world_size));

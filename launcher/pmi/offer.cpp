@@ -34,7 +34,7 @@ pmi::Speech speech_at(const std::string& path) {
 
 }  // namespace
 
-pmi::Speech mpi_offer(const JobSpec& spec, const std::string& file) {
+pmi::Speech mpi_offer(const JobSpec& spec, const Part& part, const std::string& file) {
   switch (spec.mpi) {
     case MpiAsked::pmi:
       return {.pmi = true, .pmix = false, .why = "--mpi pmi"};
@@ -46,7 +46,7 @@ pmi::Speech mpi_offer(const JobSpec& spec, const std::string& file) {
       break;
   }
   if (spec.bench) return {};
-  if (spec.module) return pmi::speech_of_module(spec.program.front());
+  if (part.module) return pmi::speech_of_module(part.program.front());
   return file.empty() ? pmi::Speech{} : speech_at(file);
 }
 

@@ -9,6 +9,6 @@ namespace dlaunch::launcher {
 
 /// What dlaunch offers the ranks, as --mpi says, or as the file tells that they run: an executable,
 /// or an interpreter's script. Empty: there is none.
-pmi::Speech mpi_offer(const JobSpec& spec, const std::string& file);
+pmi::Speech mpi_offer(const JobSpec& spec, const Part& part, const std::string& file);
 
 }  // namespace dlaunch::launcher

@@ -81,6 +81,7 @@ ordered_json attempt_to_json(const AttemptResult& attempt) {
     ordered_json entry;
     entry["rank"] = worker.rank;
     entry["local_rank"] = worker.local_rank;
+    if (programs.size() > 1) entry["command"] = programs[worker.program].argv;
     entry["stdout_log"] = text_or_null(worker.stdio.out.file.value_or(""));
     entry["stderr_log"] = text_or_null(worker.stdio.err.file.value_or(""));
     entry["end"] = nullptr;

@@ -114,7 +114,10 @@ struct VariableAsked {
   bool operator==(const VariableAsked&) const = default;
 };
 
-/// What some of a node's workers run, and how.
+/// More workers on one node are refused.
+inline constexpr int workers_max = 4096;
+
+/// What some of a node's workers run, and how: what stands between two ':' of the line.
 struct Part {
   std::vector<std::string> program;  ///< Program (module with `module`) and its arguments.
   bool module = false;
@@ -127,8 +130,10 @@ struct Part {
 
 /// What a job is to be, as resolve() makes it of all that was asked. A plain value, which nothing
 /// changes any more. The option table has the defaults.
+/// As a part it is the first one, and mostly the only one.
 struct JobSpec : Part {
-  bool bench = false;  ///< `dlaunch bench`: the program is the benchmark.
+  std::vector<Part> later_parts;  ///< Their workers have the local ranks behind the first one's.
+  bool bench = false;             ///< `dlaunch bench`: the program is the benchmark.
   std::string role;
   bool virtual_local_rank = false;
   std::optional<int> stdin_rank;  ///< Reads our stdin; unset: none does.
@@ -178,6 +183,9 @@ struct JobSpec : Part {
   std::optional<std::string> result_file;
   std::optional<std::string> flight_file;  ///< --flight-file.
   bool dry_run = false;
+
+  /// All of them, in the order of their local ranks; borrowed from this.
+  std::vector<const Part*> parts() const;
 
   std::vector<Setting> settings;   ///< Every option, in the order of the help text.
   std::vector<std::string> notes;  ///< Sentences to say once: options without effect.

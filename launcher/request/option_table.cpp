@@ -12,7 +12,6 @@ namespace dlaunch::launcher {
 
 namespace {
 
-constexpr long workers_max = 4096;
 constexpr long restarts_max = 1'000'000;
 constexpr long node_ranks_max = 100'000;
 constexpr long ranks_max = 10'000'000;
@@ -325,7 +324,10 @@ const OptionTable& option_table() {
       "A program named *.py runs under $PYTHON_EXEC or python3.\n"
       "dlaunch bench measures the collectives; dlaunch bench --help says how.\n",
       rows,
-      {"Options may be written with dashes or underscores. An option that is not given is taken "
+      {"A ':' divides the line: behind it stands another program, for workers of its own, with "
+       "options of its own: --nproc-per-node, --env, --cwd and those of the program. An argument "
+       "':' is written '\\:'.",
+       "Options may be written with dashes or underscores. An option that is not given is taken "
        "from the variable DLAUNCH_<OPTION>, then (torchrun's options) from PET_<OPTION>, then from "
        "--config. TIME is 500ms, 30 (seconds), 2m or 1h."});
   return table;

@@ -8,13 +8,20 @@
 
 namespace dlaunch::launcher {
 
+/// What stands behind a ':' of the command line: another program, for workers of its own.
+struct LaterPart {
+  GivenOptions options{option_table()};
+  std::vector<std::string> program;
+};
+
 /// What was asked for: on the command line, in variables, by a job scheduler and in a file.
 struct Request {
   GivenOptions options{option_table()};
   bool bench = false;                ///< `dlaunch bench`.
   std::vector<std::string> program;  ///< The program and its arguments; with bench, its options.
-  std::string scheduler_job;         ///< The scheduler's job of this node and others, if known.
-  std::vector<std::string> notes;    ///< Sentences to say once.
+  std::vector<LaterPart> later_parts;
+  std::string scheduler_job;       ///< The scheduler's job of this node and others, if known.
+  std::vector<std::string> notes;  ///< Sentences to say once.
 };
 
 }  // namespace dlaunch::launcher

@@ -32,7 +32,7 @@ class Resolver {
     return std::nullopt;
   }
 
-  Stop choose_program() {
+  Stop choose_programs() {
     draft_.bench = request_.bench;
     draft_.program = request_.program;
     if (request_.bench) {
@@ -41,33 +41,14 @@ class Resolver {
       if (!given_.has("log-line-prefix-template")) draft_.log_line_prefix_template = "";
       return std::nullopt;
     }
-    const auto refuse = [](std::string_view sentence) {
-      return option_table().refuse(exit_code::usage, sentence);
-    };
-    if (draft_.program.empty()) {
-      return refuse(draft_.module ? "-m needs the name of a module: dlaunch -m MODULE [args...]"
-                                  : "no program given: dlaunch [options] [--] program [args...]; "
-                                    "dlaunch --help lists the options");
+    if (auto stop = choose_part(given_, draft_)) return stop;
+    for (const auto& [options, program] : request_.later_parts) {
+      Draft part;
+      if (auto stop = options.apply(option_rows(), part)) return stop;
+      part.program = program;
+      if (auto stop = choose_part(options, part)) return stop;
+      draft_.later_parts.push_back(std::move(part));
     }
-    if (draft_.program.front().empty()) return refuse("the program's name is empty");
-    if (draft_.module && draft_.no_python) {
-      return refuse("-m and --no-python exclude each other: a module needs the interpreter");
-    }
-    if (draft_.module && draft_.run_path) {
-      return refuse("-m and --run-path exclude each other: the program is a module or a path");
-    }
-    return std::nullopt;
-  }
-
-  Stop choose_directories() {
-    std::string& directory = draft_.directory;
-    if (directory.empty()) return std::nullopt;
-    if (start_.directory.empty() && !directory.starts_with('/')) {
-      return given_.refuse("cwd", "where dlaunch was started is not known; give a whole path");
-    }
-    directory = whole(directory);
-    // Workers are told where they may leave their error files.
-    if (draft_.log_dir && !start_.directory.empty()) draft_.log_dir = whole(*draft_.log_dir);
     return std::nullopt;
   }
 
@@ -130,6 +111,32 @@ class Resolver {
   }
 
  private:
+  Stop choose_part(const GivenOptions& given, Part& part) {
+    const auto refuse = [](std::string_view sentence) {
+      return option_table().refuse(exit_code::usage, sentence);
+    };
+    if (part.program.empty()) {
+      return refuse(part.module ? "-m needs the name of a module: dlaunch -m MODULE [args...]"
+                                : "no program given: dlaunch [options] [--] program [args...]; "
+                                  "dlaunch --help lists the options");
+    }
+    if (part.program.front().empty()) return refuse("the program's name is empty");
+    if (part.module && part.no_python) {
+      return refuse("-m and --no-python exclude each other: a module needs the interpreter");
+    }
+    if (part.module && part.run_path) {
+      return refuse("-m and --run-path exclude each other: the program is a module or a path");
+    }
+    if (part.directory.empty()) return std::nullopt;
+    if (start_.directory.empty() && !part.directory.starts_with('/')) {
+      return given.refuse("cwd", "where dlaunch was started is not known; give a whole path");
+    }
+    part.directory = whole(part.directory);
+    // Workers are told where they may leave their error files.
+    if (draft_.log_dir && !start_.directory.empty()) draft_.log_dir = whole(*draft_.log_dir);
+    return std::nullopt;
+  }
+
   std::string whole(const std::string& path) const {
     return path.starts_with('/') ? path : start_.directory + "/" + path;
   }
@@ -157,11 +164,16 @@ class Resolver {
 std::variant<JobSpec, EarlyExit> resolve(const Request& request, const Start& start) {
   Resolver resolver(request, start);
   if (auto stop = resolver.read_values()) return *stop;
-  if (auto stop = resolver.choose_program()) return *stop;
-  if (auto stop = resolver.choose_directories()) return *stop;
+  if (auto stop = resolver.choose_programs()) return *stop;
   if (auto stop = resolver.choose_binding()) return *stop;
   if (auto stop = resolver.choose_meeting()) return *stop;
   return resolver.finish();
+}
+
+std::vector<const Part*> JobSpec::parts() const {
+  std::vector<const Part*> all = {this};
+  for (const Part& part : later_parts) all.push_back(&part);
+  return all;
 }
 
 Streams StreamsByRank::of(int local_rank) const {

@@ -125,6 +125,44 @@ TEST_CASE("--dry-run ends as the job would that cannot start its program") {
   }
 }
 
+TEST_CASE("a line of several programs is one world, whose ranks are numbered part by part") {
+  const Folder folder;
+  const std::string place = fs::canonical(folder.path()).string();
+  const std::string script = "echo $0 $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE $A. ";
+  const std::vector<std::string> line = {"--standalone",
+                                         "--env",
+                                         "A=1",
+                                         "sh",
+                                         "-c",
+                                         script + "in ${PWD##*/}",
+                                         "server",
+                                         ":",
+                                         "--nproc-per-node",
+                                         "2",
+                                         "--cwd",
+                                         place,
+                                         "sh",
+                                         "-c",
+                                         script + "in ${PWD##*_}",
+                                         "client"};
+  Job job(line);
+  CHECK(job.wait().code == 0);
+  const std::string there = place.substr(place.rfind('_') + 1);
+  CHECK(job.out().find("[0] server 0 of 3, 0 of 3 1. in ") != std::string::npos);
+  CHECK(job.out().find("[1] client 1 of 3, 1 of 3 . in " + there + "\n") != std::string::npos);
+  CHECK(job.out().find("[2] client 2 of 3, 2 of 3 . in " + there + "\n") != std::string::npos);
+
+  Job failing({"--standalone", "--nproc-per-node=2", "sleep", "60", ":", "sh", "-c", "exit 5"});
+  CHECK(failing.wait().code == 5);
+  CHECK(failing.err().find("sleep : sh FAILED") != std::string::npos);
+
+  for (const std::string option : {"--dry-run", "--standalone"}) {
+    Job missing({option, "true", ":", "/no/such/program"});
+    CHECK(missing.wait().code == 127);
+    CHECK(missing.err() == "dlaunch: there is no file '/no/such/program'\n");
+  }
+}
+
 TEST_CASE("--bind: each worker runs on its cores, as --dry-run shows them") {
   cpu_set_t ours;
   REQUIRE(::sched_getaffinity(0, sizeof ours, &ours) == 0);

@@ -1,4 +1,4 @@
-// The workers' surroundings: variables, directory.
+// The workers' surroundings: program, variables, directory, cores.
 #include "launcher/cli/read_request.hpp"
 #include "launcher/plan/environment.hpp"
 #include "launcher/plan/plan.hpp"
@@ -141,4 +141,68 @@ TEST_CASE("--cwd: a whole path, which the workers also find in PWD") {
   const auto nowhere = read_job(Strings{"--cwd=sub", "p"}, Strings{});
   CHECK(std::get<EarlyExit>(nowhere).text ==
         "dlaunch: --cwd sub: where dlaunch was started is not known; give a whole path\n");
+}
+
+TEST_CASE("a line of several programs: each has workers, variables and a directory of its own") {
+  const auto job = job_of({"--max-restarts=2", "--nproc-per-node=2", "--env=A=1", "./server", "-v",
+                           ":", "--cwd=sub", "--nproc_per_node", "3", "--env", "B=2", "client.py",
+                           "\\:", "\\\\:", "\\x:", ":", "-m", "pkg.watch"});
+  CHECK(job.program == Strings{"./server", "-v"});
+  CHECK(job.max_restarts == 2);
+  REQUIRE(job.later_parts.size() == 2);
+  CHECK(job.later_parts[0].program == Strings{"client.py", ":", "\\:", "\\x:"});
+  CHECK(job.later_parts[0].directory == "/home/me/sub");
+  CHECK(job.later_parts[1].module);
+  const auto count = worker_count(job, box(), {});
+  CHECK(std::get<int>(count) == 6);
+  const auto plan = plan_of(job, {"A=0", "PWD=/"}, 6);
+  std::string programs;
+  for (const auto& worker : plan.workers) programs += std::to_string(worker.program);
+  CHECK(programs == "001112");
+  CHECK(plan.programs[1].argv == Strings{"python3", "-u", "client.py", ":", "\\:", "\\x:"});
+  CHECK(plan.programs[1].script == "client.py");
+  CHECK(plan.programs[2].argv == Strings{"python3", "-u", "-m", "pkg.watch"});
+  const auto variable = [&](std::size_t program, std::string_view name) {
+    return std::string(lookup(plan.programs[program].environment, name).value_or("-"));
+  };
+  CHECK(variable(0, "A") + variable(0, "B") + variable(0, "PWD") == "1-/");
+  CHECK(variable(1, "A") + variable(1, "B") + variable(1, "PWD") == "02/home/me/sub");
+  CHECK(variable(2, "WORLD_SIZE") == "6");
+  const auto text = describe_plan(job, box(), plan, Strings{"/s", "/py, which reads x", ""}, {});
+  CHECK(text.find("  command         ./server -v\n"
+                  "  program         /s\n"
+                  "  of ranks        0-1\n"
+                  "  command         python3 -u client.py : '\\:' '\\x:'\n"
+                  "  program         /py, which reads x\n"
+                  "  directory       /home/me/sub\n"
+                  "  of ranks        2-4\n"
+                  "  command         python3 -u -m pkg.watch\n"
+                  "  program         none that can be run\n"
+                  "  of ranks        5\n"
+                  "  workers         6 on box, world of 6\n") != std::string::npos);
+}
+
+TEST_CASE("a line of several programs: what is refused") {
+  const std::string empty =
+      " of the line is empty: each ':' stands between two programs; one that is an argument is "
+      "written \\:\n";
+  CHECK(refusal({"p", ":"}) == "dlaunch: part 2" + empty);
+  CHECK(refusal({":", "p"}) == "dlaunch: part 1" + empty);
+  CHECK(refusal({"p", ":", ":", "q"}) == "dlaunch: part 2" + empty);
+  CHECK(refusal({"p", ":", "--env", "A=1"}) == "dlaunch: part 2 of the line names no program\n");
+  CHECK(refusal({"p", ":", "--max-restarts=1", "q"}) ==
+        "dlaunch: --max-restarts 1: it is of the whole job; give it before the first ':'\n");
+  CHECK(refusal({"p", ":", "--bind", "core", "q"}) ==
+        "dlaunch: --bind core: it is of the whole job; give it before the first ':'\n");
+  CHECK(refusal({"p", ":", "--env", "X", "q"}).starts_with("dlaunch: --env X: there is no such "));
+  CHECK(refusal({"p", ":", "-m", "--no-python", "q"}).starts_with("dlaunch: -m and --no-python"));
+  CHECK(refusal({"--nproc-per-node=4000", "p", ":", "--nproc-per-node=97", "q"}) ==
+        "dlaunch: the parts of the line have 4097 workers and more; at most 4096 are allowed on "
+        "one node\n");
+  // The benchmark is alone, and its own options are its own.
+  CHECK(job_of({"bench", ":"}).later_parts.empty());
+  // A variable is of the first part.
+  const auto job = job_of({"p", ":", "q"}, {"PET_NPROC_PER_NODE=3"});
+  CHECK(job.workers.number == 3);
+  CHECK(job.later_parts[0].workers.number == 1);
 }
