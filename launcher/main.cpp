@@ -9,6 +9,8 @@
 #include "launcher/plan/plan.hpp"
 #include "launcher/pmi/offer.hpp"
 #include "launcher/process/program.hpp"
+#include "launcher/remote/core/host_lines.hpp"
+#include "launcher/remote/starter.hpp"
 #include "launcher/status_command.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/program.hpp"
@@ -113,6 +115,46 @@ int dry_run(const AgentTask& task) {
   return problem && code == 0 ? refuse(*problem) : code;
 }
 
+/// What the agents of other hosts are told as their secret: --secret-fd here, or a random one where
+/// they meet at a place of our choice. Empty for none; nullopt where it cannot be read.
+std::optional<std::string> secret_for_hosts(const JobSpec& spec) {
+  const bool own = !spec.secret_file.empty() || !spec.secret_credential.empty();
+  if (!spec.secret_fd) return remote::chooses_meeting(spec) && !own ? random_hex(64) : "";
+  constexpr std::size_t secret_bytes_max = 4096;  // A pipe that is new has room for it.
+  auto text = read_whole_file("/dev/fd/" + std::to_string(*spec.secret_fd));
+  if (text && text->ends_with('\n')) text->pop_back();
+  const bool line = text && !text->empty() && text->size() < secret_bytes_max &&
+                    text->find('\n') == std::string::npos && text->find('\0') == std::string::npos;
+  return line ? text : std::nullopt;
+}
+
+/// Starts the agents of other hosts, and has none itself.
+int start_on_hosts(JobSpec spec, std::vector<std::string> environment,
+                   const std::string& launcher) {
+  for (const Part* part : spec.parts()) {
+    if (const auto exit = check_variables(*part, environment))
+      return say_and_exit_with(exit->code, exit->text);
+  }
+  const auto secret = secret_for_hosts(spec);
+  if (!secret) {
+    return say_and_exit_with(exit_code::configuration,
+                             "dlaunch: --secret-fd: a line of text is wanted for the hosts, and "
+                             "there is none\n");
+  }
+  const remote::Here here{.launcher = launcher,
+                          .directory = current_directory(),
+                          .hostname = read_machine().hostname,
+                          .job = "dlaunch-" + (spec.dry_run ? "0" : random_hex(8)),
+                          .secret = !secret->empty()};
+  remote::StarterTask task{std::move(spec), std::move(environment), {}, *secret};
+  task.starts = remote::plan_starts(task.spec, task.environment, here);
+  if (task.spec.dry_run) {
+    return say_and_exit_with(0, remote::describe_starts(task.spec, task.starts, task.spec.notes));
+  }
+  const FrontRules rules{task.spec.signals, task.spec.shutdown_timeout};
+  return run_front(rules, [&](const AgentSeat& seat) { return remote::run_starter(task, seat); });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -134,6 +176,9 @@ int main(int argc, char** argv) {
        .bench_program = launcher.substr(0, launcher.rfind('/') + 1) + Start().bench_program});
   if (const auto* exit = std::get_if<EarlyExit>(&asked))
     return say_and_exit_with(exit->code, exit->text);
+  if (!std::get<JobSpec>(asked).hosts.empty()) {
+    return start_on_hosts(std::get<JobSpec>(std::move(asked)), std::move(environment), launcher);
+  }
   AgentTask task{std::get<JobSpec>(std::move(asked)), std::move(environment), {}};
   task.notes = task.spec.notes;
   task.machine = read_machine();

@@ -109,6 +109,13 @@ void take_variables(Request& request, std::span<const std::string> environment) 
   }
 }
 
+Stop take_hostfile(Request& request, const FileReader& read_file) {
+  if (!request.options.has("hostfile")) return std::nullopt;
+  request.hostfile = read_file ? read_file(request.options.of("hostfile").value) : std::nullopt;
+  if (request.hostfile) return std::nullopt;
+  return request.options.refuse("hostfile", "cannot be read");
+}
+
 /// Takes what a job scheduler says, where nothing stronger was said.
 Stop take_scheduler(Request& request, std::span<const std::string> environment,
                     const FileReader& read_file) {
@@ -146,6 +153,10 @@ std::variant<Request, EarlyExit> read_request(std::span<const std::string> argum
   if (auto stop = take_line(request, arguments)) return *stop;
   take_variables(request, environment);
   if (auto stop = request.options.take_file(read_file)) return *stop;
+  if (auto stop = take_hostfile(request, read_file)) return *stop;
+  // A user who names the hosts needs no scheduler.
+  const bool named = request.options.has("hosts") || request.options.has("hostfile");
+  if (named) return request;
   if (auto stop = take_scheduler(request, environment, read_file)) return *stop;
   return request;
 }

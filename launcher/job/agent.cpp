@@ -58,6 +58,7 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
 }
 
 int Agent::run() {
+  if (task_.spec.ends_with_stdin) input_end_.emplace(io_, [this] { on_input_end(); });
   asio::post(io_, [this] { link_.start(); });
   io_.run();
   // The last lines may be those for which there was no room.
@@ -173,6 +174,13 @@ void Agent::on_handed_on(int number) {
   while (!waiting_for_output_.empty()) deliver_read({waiting_for_output_.begin()->first});
   feed(StopSignal{number});
   live(life::Signalled{number, code_of_stop(number)});
+}
+
+/// As if the user had stopped us, who is gone.
+void Agent::on_input_end() {
+  const auto& stopping = task_.spec.signals;
+  const bool usual = stopping.empty() || std::ranges::count(stopping, SIGTERM) > 0;
+  ::kill(seat_.front, usual ? SIGTERM : stopping.front());
 }
 
 /// What failed before the signal gives the code, and on a node that is alone a success, too: among

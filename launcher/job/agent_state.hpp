@@ -9,6 +9,7 @@
 #include "launcher/plan/plan.hpp"
 #include "launcher/pmi/mpi_server.hpp"
 #include "launcher/pmi/unserved_mpi.hpp"
+#include "launcher/process/input_end.hpp"
 #include "launcher/process/signal_inbox.hpp"
 #include "launcher/process/terminal_loan.hpp"
 #include "launcher/process/workers.hpp"
@@ -72,6 +73,7 @@ class Agent : private rendezvous::JobObserver,
   void on_front_lost() override;
   void on_handed_on(int signal_number) override;
 
+  void on_input_end();
   void on_deadline();
   int code_of_stop(int signal_number) const;
   void take_stops(const std::vector<Workers::Stopped>& stopped);
@@ -124,6 +126,7 @@ class Agent : private rendezvous::JobObserver,
   const AgentSeat& seat_;
   asio::io_context io_{1};
   SignalInbox signals_;
+  std::optional<InputEnd> input_end_;  ///< With --ends-with-stdin.
   asio::steady_timer timer_;
   asio::steady_timer last_words_timer_;
   JobLink link_;

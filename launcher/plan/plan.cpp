@@ -39,17 +39,6 @@ std::optional<EarlyExit> check_ranks(const JobSpec& spec, int count) {
   return std::nullopt;
 }
 
-/// A variable that is to be passed on, and is not there.
-std::optional<EarlyExit> check_variables(const Part& part,
-                                         std::span<const std::string> environment) {
-  for (const auto& [name, value] : part.variables) {
-    if (value || lookup(environment, name)) continue;
-    return refuse("--env " + name + ": there is no such variable here to be handed on; give it a " +
-                  "value: --env " + name + "=VALUE");
-  }
-  return std::nullopt;
-}
-
 /// Why CUDA shows none of this host's GPUs.
 std::string hidden_gpus(std::span<const std::string> environment) {
   return "CUDA_VISIBLE_DEVICES=" +
@@ -131,6 +120,16 @@ Read<std::vector<std::vector<int>>> plan_cores(const JobSpec& spec, const Machin
 bool StdioPlan::only_console() const {
   const StreamPlan untouched;
   return !inherit && out == untouched && err == untouched;
+}
+
+std::optional<EarlyExit> check_variables(const Part& part,
+                                         std::span<const std::string> environment) {
+  for (const auto& [name, value] : part.variables) {
+    if (value || lookup(environment, name)) continue;
+    return refuse("--env " + name + ": there is no such variable here to be handed on; give it a " +
+                  "value: --env " + name + "=VALUE");
+  }
+  return std::nullopt;
 }
 
 std::variant<int, EarlyExit> worker_count(const JobSpec& spec, const Machine& machine,

@@ -17,6 +17,10 @@ namespace dlaunch::launcher {
 std::variant<int, EarlyExit> worker_count(const JobSpec& spec, const Machine& machine,
                                           std::span<const std::string> environment);
 
+/// A variable that is to be handed on, and is not there.
+std::optional<EarlyExit> check_variables(const Part& part,
+                                         std::span<const std::string> environment);
+
 /// Said once where the workers are more than the GPUs that they can see: which of them may share
 /// one is for the program to know.
 std::optional<std::string> note_of_few_gpus(const JobSpec& spec, const Machine& machine,
@@ -151,6 +155,8 @@ std::vector<std::string> worker_command(const Part& part, const Machine& machine
 std::string expand_prefix(std::string_view pattern, std::string_view role, int local_rank, int rank,
                           std::string_view hostname);
 
+/// Every option, and where its value came from.
+std::string settings_text(const JobSpec& spec);
 /// The text that --dry-run prints: the plan, where each value came from, and what would be said.
 /// `files`, for each of the plan's programs: what would be executed; empty where nothing can be.
 std::string describe_plan(const JobSpec& spec, const Machine& machine, const LaunchPlan& plan,

@@ -1,31 +1,13 @@
 #include "launcher/plan/environment.hpp"
 #include "launcher/plan/plan.hpp"
+#include "launcher/request/shell_words.hpp"
 #include "runtime/base/phrases.hpp"
 
 #include <algorithm>
-#include <cctype>
-#include <cstring>
 
 namespace dlaunch::launcher {
 
 namespace {
-
-/// As one would type it into a shell.
-std::string shell_word(std::string_view word) {
-  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || (c != 0 && std::strchr("_-+=./:,@%", c));
-  });
-  if (plain) return std::string(word);
-  std::string out = "'";
-  for (const char c : word) {
-    if (c == '\'') {
-      out += "'\\''";
-    } else {
-      out += c;
-    }
-  }
-  return out + "'";
-}
 
 void row(std::string& out, std::string_view name, std::string_view value) {
   constexpr std::size_t value_column = 16;
@@ -44,17 +26,11 @@ std::string where(const FilterPlan& filter) {
   return "with " + words + " also to " + filter.file;
 }
 
-std::string command_line(const std::vector<std::string>& argv) {
-  std::string line;
-  for (const auto& word : argv) line.append(line.empty() ? "" : " ").append(shell_word(word));
-  return line;
-}
-
 /// One of several programs says whose it is.
 void append_program(std::string& out, const LaunchPlan& plan, std::size_t index,
                     std::string_view file) {
   const ProgramPlan& program = plan.programs[index];
-  row(out, "command", command_line(program.argv));
+  row(out, "command", shell_line(program.argv));
   row(out, "program", file.empty() ? "none that can be run" : file);
   if (!program.directory.empty()) row(out, "directory", program.directory);
   if (plan.programs.size() == 1) return;
@@ -114,23 +90,6 @@ std::string origin_text(const Setting& setting) {
   return "default";
 }
 
-void append_settings(std::string& out, const JobSpec& spec) {
-  std::size_t flag_width = 0;
-  std::size_t value_width = 0;
-  for (const auto& setting : spec.settings) {
-    flag_width = std::max(flag_width, setting.flag.size());
-    value_width = std::max(value_width, std::min<std::size_t>(setting.value.size(), 32));
-  }
-  out += "\nOptions, and where each value came from:\n";
-  for (const auto& setting : spec.settings) {
-    std::string value = setting.value.empty() ? "-" : setting.value;
-    for (auto i = setting.earlier.size(); i-- > 0;) value = setting.earlier[i] + ", " + value;
-    out.append("  ").append(setting.flag).append(flag_width + 2 - setting.flag.size(), ' ');
-    out.append(value).append(value_width + 2 - std::min(value_width, value.size()), ' ');
-    out.append(origin_text(setting)).append("\n");
-  }
-}
-
 /// Several nodes: whose view this is, and who decides what is not known yet.
 std::string nodes_text(const JobSpec& spec, const Assignment& assignment) {
   std::string text =
@@ -144,6 +103,24 @@ std::string nodes_text(const JobSpec& spec, const Assignment& assignment) {
 }
 
 }  // namespace
+
+std::string settings_text(const JobSpec& spec) {
+  std::size_t flag_width = 0;
+  std::size_t value_width = 0;
+  for (const auto& setting : spec.settings) {
+    flag_width = std::max(flag_width, setting.flag.size());
+    value_width = std::max(value_width, std::min<std::size_t>(setting.value.size(), 32));
+  }
+  std::string out = "\nOptions, and where each value came from:\n";
+  for (const auto& setting : spec.settings) {
+    std::string value = setting.value.empty() ? "-" : setting.value;
+    for (auto i = setting.earlier.size(); i-- > 0;) value = setting.earlier[i] + ", " + value;
+    out.append("  ").append(setting.flag).append(flag_width + 2 - setting.flag.size(), ' ');
+    out.append(value).append(value_width + 2 - std::min(value_width, value.size()), ' ');
+    out.append(origin_text(setting)).append("\n");
+  }
+  return out;
+}
 
 bool has_agent_store(const JobSpec& spec, int workers) {
   const bool lone = spec.meeting.kind == Meeting::Kind::one_node && workers == 1;
@@ -217,7 +194,7 @@ std::string describe_plan(const JobSpec& spec, const Machine& machine, const Lau
     out += "  and " + std::to_string(plan.workers.size() - workers_shown_max) + " more\n";
   }
   if (!plan.workers.empty()) append_environment(out, spec, plan);
-  append_settings(out, spec);
+  out += settings_text(spec);
   for (const auto& note : notes) out += "\nNote: " + note + "\n";
   return out;
 }

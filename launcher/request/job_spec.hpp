@@ -128,6 +128,14 @@ struct Part {
   std::string directory;                 ///< --cwd, a whole path; empty: dlaunch's own.
 };
 
+/// A host of --hosts.
+struct HostAsked {
+  std::string name;            ///< As ssh takes it: "b", "me@b"; "." is this one, without ssh.
+  std::optional<int> workers;  ///< Unset: as --nproc-per-node says.
+
+  bool operator==(const HostAsked&) const = default;
+};
+
 /// What a job is to be, as resolve() makes it of all that was asked. A plain value, which nothing
 /// changes any more. The option table has the defaults.
 /// As a part it is the first one, and mostly the only one.
@@ -140,6 +148,11 @@ struct JobSpec : Part {
   Binding binding = Binding::none;
   std::string_view binding_flag = "numa-binding";  ///< The option that asked for it.
   MpiAsked mpi = MpiAsked::automatic;
+
+  // Other hosts.
+  std::vector<HostAsked> hosts;  ///< Started from here; empty: this node alone is.
+  std::vector<std::string> ssh;  ///< --ssh, in words: it is given a host and a line for a shell.
+  bool ends_with_stdin = false;
 
   // The job, and where its ranks meet.
   std::optional<std::string> job_id;  ///< --rdzv-id; unset: the launcher makes a unique one.

@@ -79,6 +79,15 @@ Taken variable(Draft& draft, std::string_view value) {
   return take::store(read_variable(value), draft.variables.emplace_back());
 }
 
+Read<std::vector<std::string>> read_program(std::string_view value) {
+  std::vector<std::string> words;
+  for (const auto word : split(value, ' ')) {
+    if (!word.empty()) words.emplace_back(word);
+  }
+  if (words.empty()) return Complaint{"the value is empty"};
+  return words;
+}
+
 Taken start_method(Draft&, std::string_view value) {
   return one_of({{"spawn", true}, {"fork", true}, {"forkserver", true}}, value);
 }
@@ -188,6 +197,18 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
   {{"start-method", 0, "spawn|fork|forkserver", "spawn", workers, also_torchrun,
     "How torchrun starts its workers.",
     "workers are programs of their own, never forks of the launcher"}, start_method},
+
+  {{"hosts", 0, "HOST:N,...", "", meeting, ours,
+    "Start the job on these hosts, over ssh, with N workers on each; . is this host. Without N: "
+    "--nproc-per-node.", {}, "host h machinefile"}, take::text<&Draft::hosts_text>},
+  {{"hostfile", 0, "FILE", "", meeting, ours,
+    "The same, with a line HOST:N, or HOST slots=N, for each host."}, take::nothing},
+  {{"ssh", 0, "PROGRAM", "ssh -T -o BatchMode=yes", meeting, ours,
+    "What starts a line on a host: PROGRAM HOST LINE.", {}, "rsh launch-agent"},
+   take::by<&Draft::ssh, read_program>},
+  {{"ends-with-stdin", 0, "", "0", meeting, {},
+    "End the job when standard input ends; so does what --hosts starts, when dlaunch here is "
+    "gone."}, take::flag<&Draft::ends_with_stdin>},
 
   {{"nnodes", 0, "N|MIN:MAX", "1:1", meeting, also_torchrun,
     "Number of nodes; the same line is started on each."}, take::by<&Draft::nodes, read_nodes>},

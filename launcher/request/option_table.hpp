@@ -14,6 +14,7 @@ struct Draft : JobSpec {
   bool standalone = false;
   std::string master_addr;
   std::string rdzv_endpoint;
+  std::string hosts_text;  ///< Of --hosts.
   Binding bind = Binding::none;
   Binding numa_binding = Binding::none;
 };

@@ -7,6 +7,7 @@
 #include <array>
 #include <csignal>
 #include <cstring>
+#include <span>
 
 namespace dlaunch::launcher {
 
@@ -54,6 +55,41 @@ std::optional<int> signal_number(std::string_view name) {
   const auto offset = read_integer(name.substr(1), 0, SIGRTMAX - SIGRTMIN);
   if (const auto* value = std::get_if<long>(&offset)) return SIGRTMIN + static_cast<int>(*value);
   return std::nullopt;
+}
+
+/// "a:4", "me@a", "[::1]:4", "a slots=4".
+Read<HostAsked> read_host(std::span<const std::string_view> words) {
+  if (words.empty()) return Complaint{"a host's name is missing"};
+  std::string_view name = words.front(), count;
+  const bool brackets = name.starts_with('[') && name.find(']') != std::string_view::npos;
+  const auto colon = name.find(':', brackets ? name.find(']') : 0);
+  if (colon != std::string_view::npos) {
+    count = name.substr(colon + 1);
+    name = name.substr(0, colon);
+    if (count.empty())
+      return Complaint{in_quotes(words.front()) + " lacks a number behind its ':'"};
+  }
+  if (brackets) name = name.substr(1, name.size() - 2);
+  for (const auto word : words.subspan(1)) {
+    if (!word.starts_with("slots=") || !count.empty()) {
+      return Complaint{in_quotes(word) + " behind a host's name is not slots=N"};
+    }
+    count = word.substr(6);
+  }
+  const auto user = name.find('@');
+  const auto bare = user == std::string_view::npos ? name : name.substr(user + 1);
+  if (bare.empty()) return Complaint{"a host's name is missing"};
+  // For ssh it would be an option.
+  if (name.starts_with('-')) return Complaint{in_quotes(name) + " is no host's name"};
+  if (auto complaint = check_host(bare)) return *std::move(complaint);
+  HostAsked host{std::string(name), std::nullopt};
+  if (count.empty()) return host;
+  const auto workers = read_integer(count, 1, workers_max);
+  if (const auto* complaint = std::get_if<Complaint>(&workers)) {
+    return Complaint{in_quotes(words.front()) + ": " + complaint->sentence};
+  }
+  host.workers = static_cast<int>(std::get<long>(workers));
+  return host;
 }
 
 std::optional<Streams> streams_of_digit(std::string_view text) {
@@ -136,6 +172,30 @@ Read<std::vector<int>> read_signals(std::string_view text) {
   }
   if (numbers.empty()) return Complaint{"at least one signal is needed"};
   return numbers;
+}
+
+Read<std::vector<HostAsked>> read_hosts(std::string_view text) {
+  constexpr std::size_t hosts_max = 10'000;
+  std::vector<HostAsked> hosts;
+  std::string plain(text);
+  std::replace_if(
+      plain.begin(), plain.end(), [](char c) { return c == '\t' || c == '\r'; }, ' ');
+  for (std::string_view line : split(plain, '\n')) {
+    line = line.substr(0, line.find('#'));
+    for (const auto part : split(line, ',')) {
+      auto words = split(part, ' ');
+      std::erase(words, std::string_view());
+      if (words.empty() && part.size() == line.size()) continue;  // A line without a host.
+      auto host = read_host(words);
+      if (auto* complaint = std::get_if<Complaint>(&host)) return std::move(*complaint);
+      hosts.push_back(std::get<HostAsked>(std::move(host)));
+      if (hosts.size() > hosts_max) {
+        return Complaint{"at most " + std::to_string(hosts_max) + " hosts are allowed"};
+      }
+    }
+  }
+  if (hosts.empty()) return Complaint{"no host is named"};
+  return hosts;
 }
 
 Read<VariableAsked> read_variable(std::string_view text) {

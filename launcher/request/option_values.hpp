@@ -21,6 +21,8 @@ Read<std::vector<int>> read_ranks(std::string_view text);
 Read<std::vector<std::string>> read_words(std::string_view text);
 /// "SIGTERM,SIGUSR1": names with or without SIG, none that cannot be caught.
 Read<std::vector<int>> read_signals(std::string_view text);
+/// "a:4,b:2", or lines of a file as Open MPI has them, "a slots=4", and "# ..." for comments.
+Read<std::vector<HostAsked>> read_hosts(std::string_view text);
 /// "NAME=VALUE", or "NAME" alone; none that dlaunch sets itself, or keeps from workers.
 Read<VariableAsked> read_variable(std::string_view text);
 /// "key=value, key=value"; empty text means none.

@@ -2,6 +2,7 @@
 
 #include "launcher/request/option_table.hpp"
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,8 +21,9 @@ struct Request {
   bool bench = false;                ///< `dlaunch bench`.
   std::vector<std::string> program;  ///< The program and its arguments; with bench, its options.
   std::vector<LaterPart> later_parts;
-  std::string scheduler_job;       ///< The scheduler's job of this node and others, if known.
-  std::vector<std::string> notes;  ///< Sentences to say once.
+  std::optional<std::string> hostfile;  ///< The text of --hostfile.
+  std::string scheduler_job;            ///< The scheduler's job of this node and others, if known.
+  std::vector<std::string> notes;       ///< Sentences to say once.
 };
 
 }  // namespace dlaunch::launcher

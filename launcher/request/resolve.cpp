@@ -1,6 +1,7 @@
 #include "launcher/request/resolve.hpp"
 
 #include "launcher/request/meeting.hpp"
+#include "launcher/request/option_values.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/phrases.hpp"
 
@@ -67,7 +68,47 @@ class Resolver {
     return std::nullopt;
   }
 
+  Stop choose_hosts() {
+    if (!given_.has("hosts") && !given_.has("hostfile")) {
+      note_unused("ssh", "no hosts are named");
+      return std::nullopt;
+    }
+    const std::string_view flag = given_.has("hosts") ? "hosts" : "hostfile";
+    if (given_.has("hosts") && given_.has("hostfile")) {
+      return option_table().refuse(
+          exit_code::usage, given_.as_written("hosts") + " and " + given_.as_written("hostfile") +
+                                " exclude each other: both name the hosts");
+    }
+    auto read = read_hosts(flag == "hosts" ? draft_.hosts_text : *request_.hostfile);
+    if (auto* complaint = std::get_if<Complaint>(&read)) {
+      return given_.refuse(flag, complaint->sentence);
+    }
+    draft_.hosts = std::get<0>(std::move(read));
+    if (start_.directory.empty()) {
+      return given_.refuse(flag, "where dlaunch was started is not known, and would be said to " +
+                                     std::string("the hosts"));
+    }
+    for (const auto& [other, why] :
+         {std::pair{"standalone", "it is one node, and hosts are named"},
+          std::pair{"node-id", "each host has a name of its own"},
+          std::pair{"local-addr", "each host has an address of its own"}}) {
+      if (given_.has(other)) return given_.refuse(other, std::string(why) + " (--hosts)");
+    }
+    if (draft_.stdin_rank) note_unused("stdin", "no rank reads it from another host");
+    if (!given_.has("nnodes")) {
+      draft_.nodes.least = draft_.nodes.most = static_cast<int>(draft_.hosts.size());
+    }
+    const bool counted = std::any_of(draft_.hosts.begin(), draft_.hosts.end(),
+                                     [](const auto& host) { return host.workers.has_value(); });
+    if (!counted || draft_.later_parts.empty()) return std::nullopt;
+    return given_.refuse(flag,
+                         "with several programs each says by --nproc-per-node how many "
+                         "workers it has on each host; leave out the numbers");
+  }
+
   Stop choose_meeting() {
+    if (!draft_.hosts.empty()) return std::nullopt;  // Each agent finds it on its own line.
+
     const auto decided = meeting_of(draft_, given_.has("master-addr"));
     if (const auto* problem = std::get_if<MeetingProblem>(&decided)) {
       return table_refusal(*problem);
@@ -166,6 +207,7 @@ std::variant<JobSpec, EarlyExit> resolve(const Request& request, const Start& st
   if (auto stop = resolver.read_values()) return *stop;
   if (auto stop = resolver.choose_programs()) return *stop;
   if (auto stop = resolver.choose_binding()) return *stop;
+  if (auto stop = resolver.choose_hosts()) return *stop;
   if (auto stop = resolver.choose_meeting()) return *stop;
   return resolver.finish();
 }
