@@ -200,7 +200,7 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
 
   {{"hosts", 0, "HOST:N,...", "", meeting, ours,
     "Start the job on these hosts, over ssh, with N workers on each; . is this host. Without N: "
-    "--nproc-per-node.", {}, "host h machinefile"}, take::text<&Draft::hosts_text>},
+    "--nproc-per-node.", {}, "host machinefile"}, take::text<&Draft::hosts_text>},
   {{"hostfile", 0, "FILE", "", meeting, ours,
     "The same, with a line HOST:N, or HOST slots=N, for each host."}, take::nothing},
   {{"ssh", 0, "PROGRAM", "ssh -T -o BatchMode=yes", meeting, ours,
