@@ -1,5 +1,6 @@
 #include "launcher/cli/read_request.hpp"
 #include "launcher/plan/plan.hpp"
+#include "launcher/remote/core/host_lines.hpp"
 #include "launcher/report/error_file.hpp"
 #include "runtime/base/text/values.hpp"
 
@@ -48,7 +49,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       assignment.local_size = assignment.world_size = *workers;
       const auto plan = make_plan(options, machine, environment, assignment);
       insist(plan.workers.size() == static_cast<std::size_t>(*workers), "a worker too few");
-      insist(!describe_plan(options, machine, plan, options.notes).empty(), "no words for a plan");
+      const std::vector<std::string> files(plan.programs.size());
+      insist(!describe_plan(options, machine, plan, files, options.notes).empty(),
+             "no words for a plan");
+    }
+    if (!options.hosts.empty()) {
+      remote::Here here;
+      here.launcher = "/bin/dlaunch";
+      const auto starts = remote::plan_starts(options, environment, here);
+      insist(!starts.empty() && starts.size() <= options.hosts.size(), "hosts that nobody starts");
     }
   }
   parse_error_file(text);
