@@ -150,7 +150,7 @@ void Agent::on_finished(const rendezvous::Finish& end, bool judged) {
   const bool here = end.verdict && is_ours(end.verdict->rank());
   const bool tells = !end.sentence.empty() && !(judged && (here || end.exit_code == 0));
   if (tells) say(said);
-  history_.job_ended(end, tells ? said : "");
+  history_.job_ended(end, tells);
   const bool node_lost = end.cause == rendezvous::Finish::Cause::node_lost;
   // Nobody was left to judge it: the node that holds the store is the lost one.
   if (host_ && node_lost && !judged) host_->lose_store(end.sentence);

@@ -1,5 +1,6 @@
 #include "launcher/job/history.hpp"
 
+#include "launcher/machine/core_file.hpp"
 #include "runtime/base/departure.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/phrases.hpp"
@@ -50,6 +51,19 @@ std::optional<WallClock::time_point> written_at(const std::string& path) {
       std::chrono::seconds(file.st_mtim.tv_sec) + std::chrono::nanoseconds(file.st_mtim.tv_nsec)));
 }
 
+bool blames_others(const Fact& fact) {
+  return fact.claim && fact.claim->fault != Fault::own && fact.claim->fault != Fault::disagreed;
+}
+
+/// What became of the memory of a worker that died of a signal.
+void add_core(WorkerEnd& end, const CoreRule& rule, WallClock::time_point since) {
+  if (end.stopped_by_us || !dumps_core(end.status.signal)) return;
+  if (end.status.core_dumped) {
+    end.core_file = find_core_file(rule, end.pid, end.status.signal, since);
+  }
+  if (end.core_file.empty()) end.core_note = core_note(rule, end.pid, end.status.core_dumped);
+}
+
 std::string outcome_text(const JobEnd& end) {
   switch (end.outcome) {
     case Outcome::succeeded:
@@ -80,6 +94,7 @@ void History::begin_attempt(LaunchPlan plan) {
   // Among several nodes it is who hosts that gives the job its id.
   result_.job = attempt.plan.assignment.job;
   attempt.started = WallClock::now();
+  kills_before_ = read_kill_count();
   result_.attempts.push_back(std::move(attempt));
 }
 
@@ -105,13 +120,19 @@ std::vector<WroteErrorFile> History::end_attempt(const Supervisor& supervisor,
   const auto wall_now = WallClock::now();
   AttemptResult& attempt = result_.attempts.back();
   attempt.ended = WallClock::now();
+  if (const auto kills = read_kill_count(); kills && kills_before_) {
+    attempt.memory_kills = MemoryKills{kills->file, kills->count - kills_before_->count};
+  }
+  const CoreRule core_rule = read_core_rule();
   for (auto& end : attempt.ends) {
     const auto place = static_cast<std::size_t>(end.local_rank);
     const WorkerRecord& record = supervisor.workers()[place];
     end.stopped_by_us = record.stopped_by_us;
     const auto fact = facts.ranks.find(end.rank);
     end.peer_lost = fact != facts.ranks.end() && Departure::of(fact->second).missed;
+    end.blames_others = fact != facts.ranks.end() && blames_others(fact->second);
     if (end.status.succeeded()) continue;
+    add_core(end, core_rule, attempt.started - std::chrono::seconds(1));
     if (output) end.last_lines = output->error_tail(end.rank);
     end.lines_of_both =
         output && output->is_one_place() && attempt.plan.workers[place].stdio.only_console();
@@ -132,9 +153,9 @@ void History::attempt_ended(const Ended& end) {
   result_.attempts.back().verdict = end.verdict;
 }
 
-void History::job_ended(rendezvous::Finish end, std::string said) {
+void History::job_ended(rendezvous::Finish end, bool told) {
   job_end_ = std::move(end);
-  said_ = std::move(said);
+  told_ = told;
   if (job_end_->verdict && !result_.attempts.empty()) {
     result_.attempts.back().verdict = job_end_->verdict;
   }
@@ -191,22 +212,39 @@ std::string History::summary(int max_restarts, int code) const {
     summary.program += (summary.program.empty() ? "" : " : ") + part->program.front();
   }
   summary.ends = attempt.ends;
+  summary.several_nodes = attempt.plan.assignment.node_count > 1;
   const WorkerEnd* cause = root_cause();
-  if (cause != nullptr) {
-    summary.root_cause = cause->rank;
-    summary.why = why_text(attempt);
+  if (is_cause_elsewhere(cause) && told_) {
+    summary.cause = job_end_->sentence;
+    summary.elsewhere = job_end_->details;
+  } else if (cause != nullptr) {
+    const Verdict& verdict = *attempt.verdict;
+    summary.cause = cause_text(verdict, summary.several_nodes);
+    summary.cause_is_an_end = !cause->stopped_by_us && (verdict.kind == Verdict::Kind::failed ||
+                                                        verdict.kind == Verdict::Kind::left);
+    for (const int rank : verdict.ranks) {
+      if (end_of(rank) != nullptr) summary.culprits.push_back(rank);
+    }
+    const auto& stdio = attempt.plan.workers[static_cast<std::size_t>(cause->local_rank)].stdio;
+    summary.log_file = stdio.err.file.value_or(stdio.out.file.value_or(""));
   }
-  if (is_cause_elsewhere(cause)) {
-    summary.elsewhere = said_;
-    summary.elsewhere_details = job_end_->details;
-    summary.together = job_end_->cause == rendezvous::Finish::Cause::disagreement;
-  }
+  summary.started = attempt.started;
   summary.attempt = attempt.plan.assignment.attempt;
   summary.max_restarts = max_restarts;
   summary.tolerated = code == 0;
+  summary.memory_kills = attempt.memory_kills;
   summary.flight_file = attempt.flight_file;
   summary.utc_offset = local_utc_offset(attempt.ended);
   return failure_summary(summary);
+}
+
+/// The hosts are told where there are several.
+std::string History::cause_text(const Verdict& verdict, bool several_nodes) const {
+  if (several_nodes) {
+    const bool judged = job_end_ && !job_end_->sentence.empty();
+    return judged ? job_end_->sentence : verdict_sentence(verdict);
+  }
+  return sentence_of(verdict, [](int rank) { return "rank " + std::to_string(rank); });
 }
 
 /// None of this node's ranks: a lost node, several ranks together, or a rank of another node. A
@@ -239,15 +277,6 @@ std::string History::reason() const {
   return verdict_sentence(*result_.attempts.back().verdict);
 }
 
-/// Empty where the way it ended says it.
-std::string History::why_text(const AttemptResult& attempt) const {
-  using Kind = Verdict::Kind;
-  const Verdict& verdict = *attempt.verdict;
-  if (verdict.kind == Kind::failed || verdict.kind == Kind::left) return {};
-  const bool judged = job_end_ && !job_end_->sentence.empty();
-  return judged ? job_end_->sentence : verdict_sentence(verdict);
-}
-
 std::string History::verdict_sentence(const Verdict& verdict) const {
   return sentence_of(verdict, [this](int rank) {
     const WorkerEnd* end = result_.attempts.empty() ? nullptr : end_of(rank);
@@ -259,9 +288,7 @@ std::vector<rendezvous::RankDetails> History::details(const Facts& facts) const 
   std::vector<const WorkerEnd*> ends;
   for (const WorkerEnd& end : result_.attempts.back().ends) {
     const auto fact = facts.ranks.find(end.rank);
-    const bool blames = fact != facts.ranks.end() && fact->second.claim &&
-                        fact->second.claim->fault != Fault::own &&
-                        fact->second.claim->fault != Fault::disagreed;
+    const bool blames = fact != facts.ranks.end() && blames_others(fact->second);
     if (!blames) ends.push_back(&end);
   }
   // Those that failed, the first of them first; then those that left or were stopped, as they were

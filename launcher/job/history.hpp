@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/job/core/supervisor.hpp"
+#include "launcher/machine/memory_kills.hpp"
 #include "launcher/output/output.hpp"
 #include "launcher/process/workers.hpp"
 #include "launcher/report/result.hpp"
@@ -38,8 +39,8 @@ class History {
   void attempt_ended(const Ended& end);
   /// The last attempt's flight, to where its plan says. Returns what went wrong.
   std::optional<std::string> write_flight(std::string_view text);
-  /// The job has ended, as the rendezvous judged; `said` is what the user has read of it.
-  void job_ended(rendezvous::Finish end, std::string said);
+  /// The job has ended, as the rendezvous judged; `told`: the user has read its sentence.
+  void job_ended(rendezvous::Finish end, bool told);
   /// Completes the story: --result, and the root cause's error file for an outer launcher's
   /// TORCHELASTIC_ERROR_FILE (`outer_error_file`, may be empty). Returns what could not be written.
   std::vector<std::string> finish(const JobEnd& end, const std::string& outer_error_file);
@@ -58,12 +59,13 @@ class History {
  private:
   const WorkerEnd* root_cause() const;
   const WorkerEnd* end_of(int rank) const;
-  std::string why_text(const AttemptResult& attempt) const;
+  std::string cause_text(const Verdict& verdict, bool several_nodes) const;
   bool is_cause_elsewhere(const WorkerEnd* cause) const;
 
   const JobSpec& spec_;
   JobResult result_;
-  std::string said_;
+  bool told_ = false;
+  std::optional<KillCount> kills_before_;  ///< When the last attempt began.
   std::optional<rendezvous::Finish> job_end_;
 };
 

@@ -48,6 +48,7 @@ ordered_json end_to_json(const WorkerEnd& end) {
   out["exit_code"] = end.status.signal == 0 ? ordered_json(end.status.code) : ordered_json(nullptr);
   out["signal"] = text_or_null(end.status.signal == 0 ? "" : signal_name(end.status.signal));
   out["core_dumped"] = end.status.core_dumped;
+  out["core_file"] = text_or_null(end.core_file);
   out["stopped_by_dlaunch"] = end.stopped_by_us;
   out["peer_lost"] = end.peer_lost;
   out["error_file"] = text_or_null(end.error_file);
@@ -75,6 +76,8 @@ ordered_json attempt_to_json(const AttemptResult& attempt) {
   const auto& programs = attempt.plan.programs;
   out["command"] = programs.empty() ? std::vector<std::string>() : programs.front().argv;
   out["flight_file"] = text_or_null(attempt.flight_file);
+  out["memory_kills"] =
+      attempt.memory_kills ? ordered_json(attempt.memory_kills->count) : ordered_json(nullptr);
   out["root_cause"] = attempt.verdict ? ordered_json(attempt.verdict->rank()) : nullptr;
   out["workers"] = ordered_json::array();
   for (const auto& worker : attempt.plan.workers) {

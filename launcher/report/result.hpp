@@ -18,6 +18,7 @@ struct AttemptResult {
   std::vector<WorkerEnd> ends;     ///< In the order observed; a worker that never started has none.
   std::optional<Verdict> verdict;  ///< The job's, if it is known; unset if nobody failed.
   std::string flight_file;         ///< Empty where none was written.
+  std::optional<MemoryKills> memory_kills;
 };
 
 /// The whole story of a job on this node, for --result.

@@ -11,180 +11,298 @@ namespace dlaunch::launcher {
 namespace {
 
 constexpr std::size_t width = 80;
-/// Failures beside the root cause that are told one by one; the others are listed by rank.
-constexpr std::size_t others_told_max = 8;
-/// Their last lines: a hint. The root cause's are shown in full.
-constexpr std::size_t others_lines_max = 3;
+/// A label and what stands around it: "  cause : ".
+constexpr std::size_t indent = 10;
+/// The last words that are shown; the logs and the error file have the rest.
+constexpr std::size_t words_max = 10;
+constexpr std::string_view traceback_begin = "Traceback (most recent call last)";
 
-void append_field(std::string& out, std::string_view name, std::string_view value) {
-  constexpr std::size_t name_width = 10;
-  out.append("  ").append(name).append(name_width - name.size(), ' ').append(": ");
-  out.append(value).append("\n");
-}
-
-/// Lines below a field, indented.
-void append_block(std::string& out, std::string_view text) {
+/// "  cause : <text>", wrapped at blanks. A word that is wider than the block stays whole, so that
+/// a path can be copied.
+void append_field(std::string& out, std::string_view label, std::string_view text) {
+  std::string line = "  " + std::string(label);
+  line.append(indent - 2 - line.size(), ' ').append(": ");
+  bool begins = true;
   while (!text.empty()) {
-    const auto end = text.find('\n');
-    out.append("    ").append(text.substr(0, end)).append("\n");
-    if (end == std::string_view::npos) break;
-    text.remove_prefix(end + 1);
+    const auto end = std::min(text.find(' '), text.size());
+    const auto word = text.substr(0, end);
+    if (!begins && line.size() + 1 + word.size() > width) {
+      out.append(line).append("\n");
+      line.assign(indent, ' ');
+      begins = true;
+    }
+    if (!begins) line += ' ';
+    line += word;
+    begins = false;
+    text.remove_prefix(std::min(end + 1, text.size()));
   }
+  out.append(line).append("\n");
 }
 
-std::string exit_text(const WorkerEnd& end) {
-  const auto& status = end.status;
-  const int code = status.signal != 0 ? -status.signal : status.code;
-  std::string text = std::to_string(code) + " (pid: " + std::to_string(end.pid) + ")";
-  if (status.signal != 0) text += ", " + describe(status);
-  if (end.peer_lost) text += ", for the loss of a peer";
-  if (status.succeeded()) text += ", left before the others";
-  return text;
+/// A line without PyTorch's mark of its rank, "[rank3]: ".
+std::string_view without_mark(std::string_view line) {
+  if (!line.starts_with("[rank")) return line;
+  const auto end = line.find("]: ");
+  return end == std::string_view::npos ? line : line.substr(end + 3);
+}
+
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> lines;
+  while (!text.empty()) {
+    const auto end = std::min(text.find('\n'), text.size());
+    lines.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+bool has_traceback(const WorkerEnd& end) { return end.error && !end.error->callstack.empty(); }
+
+/// The last words of a rank: its traceback, else the last lines that it wrote.
+std::vector<std::string> words_of(const WorkerEnd& end) {
+  auto lines = has_traceback(end) ? lines_of(end.error->callstack) : end.last_lines;
+  while (!lines.empty() && lines.back().empty()) lines.pop_back();
+  const std::size_t dropped = lines.size() - std::min(lines.size(), words_max);
+  lines.erase(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(dropped));
+  for (auto& line : lines) line = std::string(without_mark(line));
+  return lines;
+}
+
+/// "ValueError: x": the message in the error file, else the line with which a traceback ends.
+std::string raised(const WorkerEnd& end) {
+  if (end.error) return clipped(end.error->message.substr(0, end.error->message.find('\n')));
+  std::string last;
+  bool in_traceback = false;
+  for (const auto& line : end.last_lines) {
+    const auto bare = without_mark(line);
+    if (bare.starts_with(traceback_begin)) {
+      in_traceback = true;
+    } else if (in_traceback && !bare.empty() && bare.front() != ' ') {
+      last = bare;
+      in_traceback = false;
+    }
+  }
+  return clipped(last);
 }
 
 /// What PyTorch says where it was built without libuv, as Debian's is from 2.2 on: it cannot be a
 /// client of any launcher's store.
 constexpr std::string_view no_libuv = "use_libuv was requested but PyTorch was buil";
 
+std::string why_killed(const std::optional<MemoryKills>& kills) {
+  if (!kills) {
+    return "dlaunch did not send this signal; the kernel does when memory runs out (see dmesg)";
+  }
+  if (kills->count == 0) {
+    return "neither dlaunch nor, for lack of memory, the kernel sent this signal (oom_kill in " +
+           kills->file + " has not grown)";
+  }
+  const std::string many = std::to_string(kills->count) + " processes";
+  return "memory ran out: the kernel killed " + (kills->count == 1 ? "a process" : many) +
+         " meanwhile (oom_kill in " + kills->file + ")";
+}
+
 /// What the end usually means, where its own words do not say it.
-std::string_view hint(const WorkerEnd& end) {
+std::string why(const WorkerEnd& end, const std::optional<MemoryKills>& kills) {
   for (const auto& line : end.last_lines) {
     if (line.find(no_libuv) == std::string::npos) continue;
     return "this PyTorch has no libuv, so its ranks cannot use a launcher's store; they meet with "
            "USE_LIBUV=0 in the environment and --torch-store rank0";
   }
-  switch (end.status.signal) {
+  switch (end.stopped_by_us ? 0 : end.status.signal) {
     case SIGKILL:
-      return "dlaunch did not send this signal; the kernel does when memory runs out (see dmesg)";
+      return why_killed(kills);
     case SIGBUS:
       return "often a full /dev/shm, or a file that was truncated while mapped";
     case SIGILL:
       return "often a program built for another CPU";
     default:
-      return {};
+      break;
   }
+  // A rank's child, a loader of data, may be what was killed.
+  return kills && kills->count > 0 && end.failed() ? why_killed(kills) : "";
 }
 
-void append_title(std::string& out, bool lines_of_both) {
-  out += lines_of_both ? "  last lines of stdout and stderr:\n" : "  last lines of stderr:\n";
+std::string time_text(WallClock::time_point at, std::chrono::seconds utc_offset) {
+  std::string text = log_time(at, utc_offset);
+  std::replace(text.begin(), text.end(), '_', ' ');
+  return text;
 }
 
-void append_end(std::string& out, std::size_t number, const WorkerEnd& end, bool in_full,
-                std::chrono::seconds utc_offset, const std::string& why = {}) {
-  out += "[" + std::to_string(number) + "]:\n";
-  if (!why.empty()) append_field(out, "cause", why);
-  append_field(out, "time", log_time(end.time, utc_offset));
-  append_field(out, "host", end.host);
-  append_field(out, "rank",
-               std::to_string(end.rank) + " (local_rank: " + std::to_string(end.local_rank) + ")");
-  append_field(out, "exitcode", exit_text(end));
-  append_field(out, "error_file", end.error_file.empty() ? "<N/A>" : end.error_file);
-  if (end.error && end.error->callstack.empty()) {
-    append_field(out, "message", end.error->message);
-  } else if (end.error) {
-    append_field(out, "traceback", "");
-    out.erase(out.size() - 2, 1);  // The space before an empty value.
-    append_block(out, end.error->callstack);
+/// "2026-11-20 12:45:10.251, 12.4 s after the start, pid 1001".
+std::string when_and_where(const WorkerEnd& end, const FailureSummary& summary) {
+  std::string text;
+  if (!summary.cause_is_an_end) {
+    text = describe(end.status) + (end.stopped_by_us ? " when dlaunch stopped the job, " : ", ");
+  }
+  text += time_text(end.time, summary.utc_offset);
+  if (summary.started != WallClock::time_point{} && end.time >= summary.started) {
+    text += ", " +
+            age_text(std::chrono::duration_cast<Clock::duration>(end.time - summary.started)) +
+            " after the start";
+  }
+  if (summary.several_nodes) {
+    text += ", on " + end.host + " (local rank " + std::to_string(end.local_rank) + ")";
+  }
+  return text + ", pid " + std::to_string(end.pid);
+}
+
+std::string when_and_where(const rendezvous::RankDetails& rank, std::chrono::seconds utc_offset) {
+  std::string text;
+  if (rank.time_ms != 0) {
+    const WallClock::time_point time{std::chrono::milliseconds(rank.time_ms)};
+    text = time_text(time, utc_offset) + ", ";
+  }
+  const std::string host =
+      rank.node == rank.host || rank.host.empty() ? "" : "host " + rank.host + ", ";
+  return text + "on " + (rank.node.empty() ? rank.host : rank.node) + " (" + host + "local rank " +
+         std::to_string(rank.local_rank) + "), pid " + std::to_string(rank.pid);
+}
+
+/// The ranks beside the culprits, in groups: "ranks 0,2 ended because of it; rank 5 exited with 3,
+/// too".
+std::string others_text(const FailureSummary& summary) {
+  std::vector<int> because, killed, finished;
+  std::map<std::string, std::vector<int>> failed;
+  for (const auto& end : summary.ends) {
+    if (std::find(summary.culprits.begin(), summary.culprits.end(), end.rank) !=
+        summary.culprits.end()) {
+      continue;
+    }
+    if (end.stopped_by_us && end.status.signal == SIGKILL) {
+      killed.push_back(end.rank);
+    } else if (end.stopped_by_us || end.peer_lost || end.blames_others) {
+      because.push_back(end.rank);
+    } else if (end.status.succeeded()) {
+      finished.push_back(end.rank);
+    } else {
+      failed[describe(end.status)].push_back(end.rank);
+    }
+  }
+  std::vector<std::string> groups;
+  if (!because.empty()) groups.push_back(ranks_text(because) + " ended because of it");
+  if (!killed.empty()) {
+    groups.push_back(ranks_text(killed) + " did not end in time and " +
+                     (killed.size() == 1 ? "was" : "were") + " killed");
+  }
+  for (const auto& [how, ranks] : failed) {
+    const bool by_signal = how.starts_with("killed");
+    const std::string was = by_signal ? (ranks.size() == 1 ? " was " : " were ") : " ";
+    groups.push_back(ranks_text(ranks) + was + how + (summary.culprits.empty() ? "" : ", too"));
+  }
+  if (!finished.empty()) groups.push_back(ranks_text(finished) + " exited with 0");
+  std::string text;
+  for (const auto& group : groups) text += (text.empty() ? "" : "; ") + group;
+  return text;
+}
+
+void append_words(std::string& out, const std::vector<int>& ranks, bool is_traceback,
+                  bool lines_of_both, const std::vector<std::string>& words) {
+  if (words.empty()) return;
+  const std::string_view what = is_traceback    ? "the end of its traceback"
+                                : lines_of_both ? "its last lines on stdout and stderr"
+                                                : "its last lines on stderr";
+  append_field(out, "words",
+               ranks.size() == 1
+                   ? std::string(what)
+                   : std::string(what) + "; those of " + ranks_text(ranks) + " are the same");
+  for (const auto& line : words) out.append("    | ").append(line).append("\n");
+}
+
+/// The culprit's last words, once for all ranks that failed with the same ones.
+void append_words(std::string& out, const FailureSummary& summary, const WorkerEnd& culprit) {
+  const auto words = words_of(culprit);
+  std::vector<int> ranks;
+  for (const auto& end : summary.ends) {
+    if (end.failed() && words_of(end) == words) ranks.push_back(end.rank);
+  }
+  if (ranks.empty()) ranks.push_back(culprit.rank);
+  append_words(out, ranks, has_traceback(culprit), culprit.lines_of_both, words);
+}
+
+/// What to look at next, or what to start the job with, so that there is something.
+void append_next(std::string& out, const FailureSummary& summary, const WorkerEnd* culprit) {
+  std::vector<std::string> files;
+  const std::string error_file = culprit != nullptr  ? culprit->error_file
+                                 : summary.elsewhere ? summary.elsewhere->error_file
+                                                     : "";
+  if (!error_file.empty()) files.push_back("its error file " + error_file);
+  if (!summary.log_file.empty()) files.push_back("its log " + summary.log_file);
+  if (!summary.flight_file.empty()) {
+    files.push_back("every rank's last calls: " + summary.flight_file);
+  }
+  if (!files.empty()) return append_field(out, "see", joined(files));
+  if (culprit == nullptr) return;
+  const bool was_killed = culprit->status.signal == SIGKILL && culprit->failed();
+  if (was_killed && summary.memory_kills && summary.memory_kills->count > 0) {
+    return append_field(out, "try", "fewer workers (--nproc-per-node), or a higher limit");
+  }
+  if (culprit->status.succeeded() || !summary.cause_is_an_end) {
+    return append_field(out, "try", "--flight-file FILE, which writes every rank's last calls");
+  }
+  append_field(out, "try", "--log-dir DIR --tee 3, which keeps what every rank writes");
+}
+
+const WorkerEnd* first_culprit(const FailureSummary& summary) {
+  for (const int rank : summary.culprits) {
+    for (const auto& end : summary.ends) {
+      if (end.rank == rank) return &end;
+    }
+  }
+  return nullptr;
+}
+
+std::string title(const FailureSummary& summary) {
+  std::string text = summary.program;
+  if (summary.tolerated) {
+    const auto failed = std::count_if(summary.ends.begin(), summary.ends.end(),
+                                      [](const WorkerEnd& end) { return end.failed(); });
+    text += " ended with 0, though " + plural(failed, "rank") + " failed on the way";
   } else {
-    append_field(out, "traceback", "<N/A>");
+    text += " FAILED";
   }
-  if (const auto text = hint(end); !text.empty()) append_field(out, "hint", text);
-  const std::size_t shown =
-      in_full ? end.last_lines.size() : std::min(end.last_lines.size(), others_lines_max);
-  if (shown == 0 || (end.error && !end.error->callstack.empty())) return;
-  append_title(out, end.lines_of_both);
-  for (std::size_t i = end.last_lines.size() - shown; i < end.last_lines.size(); ++i) {
-    out.append("    | ").append(end.last_lines[i]).append("\n");
+  if (summary.attempt > 0) {
+    text += " after " + std::to_string(summary.attempt) + " of " +
+            std::to_string(summary.max_restarts) + " restarts";
   }
-}
-
-/// Appends what that rank's node has told of it.
-void append_elsewhere(std::string& out, const rendezvous::RankDetails& rank,
-                      std::chrono::seconds utc_offset) {
-  const WallClock::time_point time{std::chrono::milliseconds(rank.time_ms)};
-  append_field(out, "time", log_time(time, utc_offset));
-  append_field(out, "node", rank.node + " (host: " + rank.host + ")");
-  append_field(out, "rank",
-               std::to_string(rank.rank) + " (local_rank: " + std::to_string(rank.local_rank) +
-                   ", pid: " + std::to_string(rank.pid) + ")");
-  append_field(out, "error_file", rank.error_file.empty() ? "<N/A>" : rank.error_file);
-  if (!rank.message.empty()) append_field(out, "message", rank.message);
-  if (rank.last_lines.empty()) return;
-  append_title(out, rank.lines_of_both);
-  for (const auto& line : rank.last_lines) out.append("    | ").append(line).append("\n");
-}
-
-/// Appends the ranks that had ended when dlaunch had stopped the attempt, and how: "ranks 1-3
-/// (killed by SIGTERM)".
-void append_stopped(std::string& out, const std::vector<WorkerEnd>& ends) {
-  std::map<std::string, std::vector<int>> by_end;
-  for (const auto& end : ends) {
-    if (end.stopped_by_us) by_end[describe(end.status)].push_back(end.rank);
-  }
-  if (by_end.empty()) return;
-  out += "Ended while dlaunch stopped the job:\n";
-  for (const auto& [how, ranks] : by_end) {
-    out += "  " + ranks_text(ranks) + " (" + how + ")\n";
-  }
-}
-
-const WorkerEnd* find_rank(const std::vector<WorkerEnd>& ends, int rank) {
-  const auto found = std::find_if(ends.begin(), ends.end(),
-                                  [&](const WorkerEnd& end) { return end.rank == rank; });
-  return found == ends.end() ? nullptr : &*found;
+  return text;
 }
 
 }  // namespace
 
 std::string failure_summary(const FailureSummary& summary) {
-  const WorkerEnd* root =
-      summary.root_cause ? find_rank(summary.ends, *summary.root_cause) : nullptr;
-  const bool is_here = summary.elsewhere.empty();
-  if (root == nullptr && is_here) return {};
-
-  std::vector<const WorkerEnd*> others;
-  for (const auto& end : summary.ends) {
-    if (end.failed() && (&end != root || !is_here)) others.push_back(&end);
-  }
+  if (summary.cause.empty()) return {};
+  const WorkerEnd* culprit = first_culprit(summary);
   const std::string border(width, '=');
-  const std::string line(width, '-');
-  const std::size_t failed = others.size() + (is_here && root->failed() ? 1 : 0);
-  std::string out = border + "\n" + summary.program +
-                    (summary.tolerated ? " ended with 0, though " + std::to_string(failed) +
-                                             (failed == 1 ? " rank" : " ranks") +
-                                             " failed on the way (--on-failure continue)"
-                                       : " FAILED");
-  if (summary.attempt > 0) {
-    out += " after " + std::to_string(summary.attempt) + " of " +
-           std::to_string(summary.max_restarts) + " restarts";
+  std::string out = border + "\n" + title(summary) + "\n";
+
+  const auto& elsewhere = summary.elsewhere;
+  const bool tells_what =
+      culprit != nullptr && summary.cause_is_an_end && summary.culprits.size() == 1;
+  const std::string what = tells_what              ? raised(*culprit)
+                           : !culprit && elsewhere ? clipped(elsewhere->message)
+                                                   : "";
+  append_field(out, summary.tolerated ? "first" : "cause",
+               summary.cause + (what.empty() ? "" : ": " + what));
+  if (culprit != nullptr) {
+    append_field(out, "ended", when_and_where(*culprit, summary));
+  } else if (elsewhere) {
+    append_field(out, "ended", when_and_where(*elsewhere, summary.utc_offset));
   }
-  out += "\n" + line + "\nFailures:\n";
-  if (others.empty()) out += is_here ? "  <NO_OTHER_FAILURES>\n" : "  <NO_FAILURES_HERE>\n";
-  const std::size_t told = std::min(others.size(), others_told_max);
-  for (std::size_t i = 0; i < told; ++i) {
-    append_end(out, i + 1, *others[i], false, summary.utc_offset);
+  if (const auto others = others_text(summary); !others.empty()) {
+    append_field(out, culprit != nullptr ? "others" : "ranks", others);
   }
-  if (told < others.size()) {
-    std::vector<int> ranks;
-    for (std::size_t i = told; i < others.size(); ++i) ranks.push_back(others[i]->rank);
-    out += "and " + std::to_string(ranks.size()) + " more: ranks " + number_ranges(ranks) + "\n";
-  }
-  append_stopped(out, summary.ends);
-  if (is_here) {
-    out += line +
-           (summary.tolerated ? "\nFirst Failure:\n" : "\nRoot Cause (first observed failure):\n");
-    append_end(out, 0, *root, true, summary.utc_offset, summary.why);
-  } else {
-    out += line + "\nRoot Cause (" +
-           (summary.together ? "no rank failed by itself" : "none of this node's ranks") +
-           "):\n  " + summary.elsewhere + "\n";
-    if (summary.elsewhere_details) {
-      append_elsewhere(out, *summary.elsewhere_details, summary.utc_offset);
+  if (culprit != nullptr) {
+    if (const auto text = why(*culprit, summary.memory_kills); !text.empty()) {
+      append_field(out, "why", text);
     }
+    const auto& core = culprit->core_file.empty() ? culprit->core_note : culprit->core_file;
+    if (!core.empty()) append_field(out, "core", core);
+    append_words(out, summary, *culprit);
+  } else if (elsewhere) {
+    append_words(out, {elsewhere->rank}, false, elsewhere->lines_of_both, elsewhere->last_lines);
   }
-  if (!summary.flight_file.empty()) {
-    out += line + "\nEvery rank's last calls: " + summary.flight_file + "\n";
-  }
+  append_next(out, summary, culprit);
   return out + border + "\n";
 }
 

@@ -24,25 +24,40 @@ struct WorkerEnd {
   WallClock::time_point time{};
   bool stopped_by_us = false;  ///< It ended because we ended the attempt.
   bool peer_lost = false;      ///< It failed because of another rank: never the root cause.
+  bool blames_others = false;  ///< It failed in a call, by the fault of others, as it says.
   std::string error_file;      ///< Path, where the worker wrote one; else empty.
   std::optional<ErrorReport> error;
   std::vector<std::string> last_lines;  ///< The last lines of its stderr.
   bool lines_of_both = false;           ///< They are those of its stdout, too.
+  std::string core_file;                ///< Path, where its core file was found; else empty.
+  std::string core_note;                ///< Else what became of it, where a signal calls for one.
 
   bool failed() const { return !status.succeeded() && !stopped_by_us; }
 };
 
+/// The kernel's count of processes that it has killed for lack of memory.
+struct MemoryKills {
+  std::string file;  ///< The file that has it.
+  long count = 0;    ///< How many there were while the attempt ran.
+
+  bool operator==(const MemoryKills&) const = default;
+};
+
 struct FailureSummary {
   std::string program;
-  std::vector<WorkerEnd> ends;    ///< In the order in which they were observed.
-  std::optional<int> root_cause;  ///< One of these ranks.
-  std::string why;                ///< Why it is to blame, where its end does not say it.
-  std::string elsewhere;          ///< The event that ended the job, where none of these ranks did,
-  std::optional<rendezvous::RankDetails> elsewhere_details;  ///< and what is known of that rank.
-  bool together = false;               ///< That was what several ranks did, of which none failed.
-  int attempt = 0;                     ///< How often the workers had been started again.
-  int max_restarts = 0;                ///< How often they may be.
-  bool tolerated = false;              ///< The job ended well all the same.
+  std::string cause;            ///< A sentence; empty where nobody failed.
+  bool cause_is_an_end = true;  ///< It tells how the culprit ended.
+  std::vector<int> culprits;    ///< Those of these ranks that are to blame, the first one first.
+  std::vector<WorkerEnd> ends;  ///< In the order in which they were observed.
+  /// What is known of the rank to blame, where that is another node's.
+  std::optional<rendezvous::RankDetails> elsewhere;
+  bool several_nodes = false;
+  WallClock::time_point started{};  ///< The attempt.
+  int attempt = 0;                  ///< How often the workers had been started again.
+  int max_restarts = 0;             ///< How often they may be.
+  bool tolerated = false;           ///< The job ended well all the same.
+  std::optional<MemoryKills> memory_kills;
+  std::string log_file;                ///< The first culprit's log.
   std::string flight_file;             ///< The file of the ranks' last calls.
   std::chrono::seconds utc_offset{0};  ///< Times are shown in this zone.
 };

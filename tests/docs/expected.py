@@ -8,7 +8,7 @@ names twice has to be the same one.
 import re
 
 DIFFERENT = re.compile(r"""
-      (?P<time>\d{4}-\d\d-\d\d[T_]\d\d:\d\d:\d\d\.\d+Z?)
+      (?P<time>\d{4}-\d\d-\d\d[T_ ]\d\d:\d\d:\d\d\.\d+Z?)
     | (?P<span>\b\d+(?:\.\d+)?[ ](?:us|ms|s|min)\b)
     | (?P<job>\bdlaunch-[0-9a-f]{8}\b)
     | (?P<call>\#\d+)
@@ -17,7 +17,7 @@ DIFFERENT = re.compile(r"""
     | (?P<left_out>\.\.\.)
     | (?P<blanks>[ ]{2,})
     """, re.VERBOSE)
-ANY = {"time": r"\d{4}-\d\d-\d\d[T_]\d\d:\d\d:\d\d\.\d+Z?", "span": r"\d+(?:\.\d+)? (?:us|ms|s|min)",
+ANY = {"time": r"\d{4}-\d\d-\d\d[T_ ]\d\d:\d\d:\d\d\.\d+Z?", "span": r"\d+(?:\.\d+)? (?:us|ms|s|min)",
        "job": r"dlaunch-[0-9a-f]{8}", "call": r"\#\d+", "host": r"[\w.-]+", "left_out": ".*",
        "blanks": " +"}
 # Ports and sizes that look like process numbers.

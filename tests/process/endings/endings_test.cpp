@@ -5,6 +5,7 @@
 #include "tests/process/daemon.hpp"
 #include "tests/process/nodes.hpp"
 #include "tests/support/expect.hpp"
+#include "tests/support/failure_block.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -20,8 +21,6 @@ namespace dlaunch::process_test {
 namespace {
 
 using testing::is_full;
-
-constexpr std::string_view blame = "\nRoot Cause (";
 
 int runs() { return is_full() ? 20 : 1; }
 
@@ -72,22 +71,18 @@ int first_rank(std::string_view text) {
 }
 
 /// The block names this rank.
-bool names(std::string_view err, int rank) {
-  const auto at = err.find(blame);
-  if (at == std::string_view::npos) return false;
-  const std::string told = std::string(err.substr(at));
+bool names(const std::string& err, int rank) {
+  const std::string told = testing::failure_block(err);
   const std::string number = std::to_string(rank);
   for (const char* after : {" ", "\n", ","}) {
     if (told.find("rank " + number + after) != std::string::npos) return true;
-    if (told.find("rank      : " + number + after) != std::string::npos) return true;
   }
   return false;
 }
 
 /// The rank that a node blames; -1 where it blames none.
-int blamed(std::string_view err) {
-  const auto at = err.find(blame);
-  return at == std::string_view::npos ? -1 : first_rank(err.substr(at + blame.size()));
+int blamed(const std::string& err) {
+  return first_rank(testing::field_of(testing::failure_block(err), "cause"));
 }
 
 /// The agents of one job. Without a daemon, one of several hosts the rendezvous.

@@ -117,7 +117,8 @@ TEST_CASE("what failed is told with the last lines of both streams, where they a
                                 "[ $RANK = 0 ] && exec sleep 1000; echo before; echo reason >&2; "
                                 "exit 3"});
   CHECK(job.wait().code == 3);
-  CHECK(count(job.out(), "  last lines of stdout and stderr:\n    | before\n    | reason\n") == 1);
+  CHECK(count(job.out(),
+              "  words : its last lines on stdout and stderr\n    | before\n    | reason\n") == 1);
 }
 
 TEST_CASE("of progress the last state is written, where there is no terminal") {

@@ -1,5 +1,7 @@
 #include "launcher/report/summary.hpp"
 
+#include "tests/support/failure_block.hpp"
+
 #include <algorithm>
 #include <csignal>
 
@@ -7,6 +9,8 @@
 
 using namespace dlaunch;
 using namespace dlaunch::launcher;
+using dlaunch::testing::failure_block;
+using dlaunch::testing::field_of;
 
 namespace {
 
@@ -45,58 +49,82 @@ constexpr dlaunch::ExitStatus killed_by(int signal) {
   return {.code = 0, .signal = signal, .core_dumped = false};
 }
 
+/// The block's field, in one line.
+std::string field(const FailureSummary& summary, const std::string& label) {
+  return field_of(failure_block(failure_summary(summary)), label);
+}
+
+FailureSummary of(std::string cause, std::vector<int> culprits, std::vector<WorkerEnd> ends) {
+  FailureSummary summary;
+  summary.program = "p";
+  summary.cause = std::move(cause);
+  summary.culprits = std::move(culprits);
+  summary.ends = std::move(ends);
+  return summary;
+}
+
 }  // namespace
 
 TEST_CASE("one worker is killed, the others are stopped") {
-  FailureSummary summary;
+  auto summary = of("rank 1 was killed by SIGKILL", {1},
+                    {ended(1, killed_by(SIGKILL)), stopped(0, SIGTERM), stopped(2, SIGTERM),
+                     stopped(3, SIGKILL)});
   summary.program = "train.py";
-  summary.root_cause = 1;
-  summary.ends = {ended(1, killed_by(SIGKILL)), stopped(0, SIGTERM), stopped(2, SIGTERM),
-                  stopped(3, SIGKILL)};
   summary.ends[0].last_lines = {"loading", "step 1"};
+  summary.started = moment(1) - std::chrono::milliseconds(12'400);
   CHECK(failure_summary(summary) ==
         R"(================================================================================
 train.py FAILED
---------------------------------------------------------------------------------
-Failures:
-  <NO_OTHER_FAILURES>
-Ended while dlaunch stopped the job:
-  rank 3 (killed by SIGKILL)
-  ranks 0,2 (killed by SIGTERM)
---------------------------------------------------------------------------------
-Root Cause (first observed failure):
-[0]:
-  time      : 2026-11-20_12:45:10.251
-  host      : box
-  rank      : 1 (local_rank: 1)
-  exitcode  : -9 (pid: 1001), killed by SIGKILL
-  error_file: <N/A>
-  traceback : <N/A>
-  hint      : dlaunch did not send this signal; the kernel does when memory runs out (see dmesg)
-  last lines of stderr:
+  cause : rank 1 was killed by SIGKILL
+  ended : 2026-11-20 12:45:10.251, 12 s after the start, pid 1001
+  others: ranks 0,2 ended because of it; rank 3 did not end in time and was
+          killed
+  why   : dlaunch did not send this signal; the kernel does when memory runs out
+          (see dmesg)
+  words : its last lines on stderr
     | loading
     | step 1
+  try   : --log-dir DIR --tee 3, which keeps what every rank writes
 ================================================================================
 )");
 }
 
-TEST_CASE("a PyTorch that cannot use our store: how its ranks meet all the same") {
-  FailureSummary summary;
-  summary.program = "train.py";
-  summary.root_cause = 0;
-  summary.ends = {ended(0, {.code = 1, .signal = 0, .core_dumped = false})};
-  summary.ends[0].last_lines = {
-      "RuntimeError: use_libuv was requested but PyTorch was build without libuv support"};
-  CHECK(failure_summary(summary).find(
-            "  hint      : this PyTorch has no libuv, so its ranks cannot use a launcher's store; "
-            "they meet with USE_LIBUV=0 in the environment and --torch-store rank0\n") !=
-        std::string::npos);
+TEST_CASE("a rank that the kernel killed for lack of memory") {
+  auto summary = of("rank 0 was killed by SIGKILL", {0}, {ended(0, killed_by(SIGKILL))});
+  summary.memory_kills = MemoryKills{"/sys/fs/cgroup/job/memory.events", 1};
+  CHECK(field(summary, "why") ==
+        "memory ran out: the kernel killed a process meanwhile (oom_kill in "
+        "/sys/fs/cgroup/job/memory.events)");
+  CHECK(field(summary, "try") == "fewer workers (--nproc-per-node), or a higher limit");
+  summary.memory_kills->count = 3;
+  CHECK(field(summary, "why").starts_with("memory ran out: the kernel killed 3 processes "));
+  // Memory is not why, and that is worth knowing.
+  summary.memory_kills->count = 0;
+  CHECK(field(summary, "why") ==
+        "neither dlaunch nor, for lack of memory, the kernel sent this signal (oom_kill in "
+        "/sys/fs/cgroup/job/memory.events has not grown)");
 }
 
-TEST_CASE("a peer's loss is told, but never the root cause, even when reaped first") {
-  FailureSummary summary;
+TEST_CASE("a rank whose child was killed for lack of memory") {
+  auto summary = of("rank 0 exited with 1", {0}, {ended(0, exit_with(1))});
+  summary.memory_kills = MemoryKills{"/proc/vmstat", 1};
+  CHECK(field(summary, "why").starts_with("memory ran out: the kernel killed a process "));
+  summary.memory_kills->count = 0;
+  CHECK(field(summary, "why").empty());
+}
+
+TEST_CASE("a PyTorch that cannot use our store: how its ranks meet all the same") {
+  auto summary = of("rank 0 exited with 1", {0}, {ended(0, exit_with(1))});
+  summary.ends[0].last_lines = {
+      "RuntimeError: use_libuv was requested but PyTorch was build without libuv support"};
+  CHECK(field(summary, "why") ==
+        "this PyTorch has no libuv, so its ranks cannot use a launcher's store; they meet with "
+        "USE_LIBUV=0 in the environment and --torch-store rank0");
+}
+
+TEST_CASE("a traceback is told once, and its files are named") {
+  auto summary = of("rank 1 exited with 3", {1}, {lost_peer(0), ended(1, exit_with(3))});
   summary.program = "./train";
-  summary.ends = {lost_peer(0), ended(1, exit_with(3))};
   summary.ends[0].last_lines = {"a", "b", "c", "dlaunch: rank 1 is lost"};
   summary.ends[1].error_file = "/log/1/error.json";
   summary.ends[1].error = ErrorReport{.message = "ValueError: x", .callstack = "Traceback:\n  f()"};
@@ -104,162 +132,168 @@ TEST_CASE("a peer's loss is told, but never the root cause, even when reaped fir
   summary.attempt = 1;
   summary.max_restarts = 1;
   summary.utc_offset = std::chrono::hours(1);
-  summary.root_cause = 1;
+  summary.log_file = "/log/1/stderr.log";
+  summary.flight_file = "/log/flight.json";
   CHECK(failure_summary(summary) ==
         R"(================================================================================
 ./train FAILED after 1 of 1 restarts
---------------------------------------------------------------------------------
-Failures:
-[1]:
-  time      : 2026-11-20_13:45:10.250
-  host      : box
-  rank      : 0 (local_rank: 0)
-  exitcode  : 75 (pid: 1000), for the loss of a peer
-  error_file: <N/A>
-  traceback : <N/A>
-  last lines of stderr:
-    | b
-    | c
-    | dlaunch: rank 1 is lost
---------------------------------------------------------------------------------
-Root Cause (first observed failure):
-[0]:
-  time      : 2026-11-20_13:45:10.251
-  host      : box
-  rank      : 1 (local_rank: 1)
-  exitcode  : 3 (pid: 1001)
-  error_file: /log/1/error.json
-  traceback :
-    Traceback:
-      f()
+  cause : rank 1 exited with 3: ValueError: x
+  ended : 2026-11-20 13:45:10.251, pid 1001
+  others: rank 0 ended because of it
+  words : the end of its traceback
+    | Traceback:
+    |   f()
+  see   : its error file /log/1/error.json, its log /log/1/stderr.log, every
+          rank's last calls: /log/flight.json
 ================================================================================
 )");
 }
 
-TEST_CASE("the one who left early is shown as the root cause") {
-  FailureSummary summary;
-  summary.program = "p";
-  summary.root_cause = 2;
-  summary.ends = {ended(2, exit_with(0)), lost_peer(0)};
-  const auto text = failure_summary(summary);
-  CHECK(text.find("exitcode  : 0 (pid: 1002), left before the others\n") != std::string::npos);
+TEST_CASE("what was raised is found in the last lines, too, behind PyTorch's marks") {
+  auto summary = of("rank 2 exited with 1", {2}, {ended(2, exit_with(1))});
+  summary.ends[0].last_lines = {"[rank2]: Traceback (most recent call last):",
+                                "[rank2]:   File \"train.py\", line 3, in <module>",
+                                "[rank2]: ValueError: no data", "a last warning"};
+  CHECK(field(summary, "cause") == "rank 2 exited with 1: ValueError: no data");
+  CHECK(failure_summary(summary).find("    |   File \"train.py\", line 3, in <module>\n") !=
+        std::string::npos);
 }
 
-TEST_CASE("where the root cause is another node's, ours is told among the failures") {
-  FailureSummary summary;
-  summary.program = "p";
-  summary.ends = {lost_peer(0), lost_peer(1)};
-  summary.elsewhere = "the job ends: rank 3 on b was killed by SIGKILL";
-  auto text = failure_summary(summary);
-  CHECK(text.find("[1]:") < text.find("[2]:"));
-  CHECK(text.find(
-            "Root Cause (none of this node's ranks):\n  the job ends: rank 3 on b was killed") !=
-        std::string::npos);
-  // Those that failed by themselves, too: one cause is told.
+TEST_CASE("ranks that fail alike are told once") {
+  std::vector<WorkerEnd> ends;
+  for (int rank = 0; rank < 64; ++rank) {
+    ends.push_back(ended(rank, exit_with(1)));
+    ends.back().last_lines = {"[rank" + std::to_string(rank) + "]: no data"};
+  }
+  ends[7].last_lines = {"no luck"};
+  const auto summary = of("rank 0 exited with 1", {0}, std::move(ends));
+  CHECK(field(summary, "others") == "ranks 1-63 exited with 1, too");
+  CHECK(field(summary, "words") ==
+        "its last lines on stderr; those of ranks 0-6,8-63 are the same");
+  const auto text = failure_summary(summary);
+  CHECK(text.find("    | no data\n") == text.rfind("    | no data\n"));
+  CHECK(std::count(text.begin(), text.end(), '\n') == 9);
+}
+
+TEST_CASE("only the last of many words are shown") {
+  auto summary = of("rank 0 exited with 1", {0}, {ended(0, exit_with(1))});
+  for (int i = 0; i < 20; ++i) summary.ends[0].last_lines.push_back("line " + std::to_string(i));
+  const auto text = failure_summary(summary);
+  CHECK(text.find("| line 9\n") == std::string::npos);
+  CHECK(text.find("| line 10\n") != std::string::npos);
+  CHECK(text.find("| line 19\n") != std::string::npos);
+}
+
+TEST_CASE("a core file, or what became of it") {
+  auto summary =
+      of("rank 0 was killed by SIGSEGV (core dumped)", {0}, {ended(0, killed_by(SIGSEGV))});
+  summary.ends[0].core_note = "taken by systemd-coredump: coredumpctl debug 1000";
+  CHECK(field(summary, "core") == "taken by systemd-coredump: coredumpctl debug 1000");
+  summary.ends[0].core_file = "/work/core.1000";
+  CHECK(field(summary, "core") == "/work/core.1000");
+}
+
+TEST_CASE("the one who left early") {
+  const auto summary = of("rank 2 exited with 0 before the others", {2},
+                          {ended(2, exit_with(0)), lost_peer(0), ended(1, exit_with(0))});
+  CHECK(field(summary, "cause") == "rank 2 exited with 0 before the others");
+  CHECK(field(summary, "others") == "rank 0 ended because of it; rank 1 exited with 0");
+  CHECK(field(summary, "try") == "--flight-file FILE, which writes every rank's last calls");
+}
+
+TEST_CASE("on several nodes the host and the local rank are told") {
+  auto summary = of("rank 1 on box was killed by SIGABRT", {1}, {ended(1, killed_by(SIGABRT))});
+  summary.several_nodes = true;
+  CHECK(field(summary, "ended") == "2026-11-20 12:45:10.251, on box (local rank 1), pid 1001");
+}
+
+TEST_CASE("where the cause is another node's, ours are told, too") {
+  auto summary = of("rank 3 on b was killed by SIGKILL", {}, {lost_peer(0), lost_peer(1)});
+  CHECK(field(summary, "cause") == "rank 3 on b was killed by SIGKILL");
+  CHECK(field(summary, "ranks") == "ranks 0-1 ended because of it");
+  // Those that failed by themselves are told as such.
   summary.ends.push_back(ended(2, exit_with(3)));
-  text = failure_summary(summary);
-  CHECK(text.find("rank      : 2") < text.find("Root Cause (none of this node's ranks)"));
-  CHECK(text.find("Root Cause") == text.rfind("Root Cause"));
+  CHECK(field(summary, "ranks") == "ranks 0-1 ended because of it; rank 2 exited with 3");
 }
 
 TEST_CASE("what another node tells of the rank to blame is shown here") {
-  FailureSummary summary;
-  summary.program = "p";
-  summary.ends = {lost_peer(0)};
-  summary.elsewhere = "the job ends: rank 3 on b exited with 3";
-  summary.elsewhere_details = dlaunch::rendezvous::RankDetails{3,
-                                                               1,
-                                                               "node-b",
-                                                               "b",
-                                                               4711,
-                                                               1'763'642'710'250,
-                                                               "/log/3/error.json",
-                                                               "ValueError: x",
-                                                               {"step 1", "no luck"},
-                                                               true};
-  CHECK(failure_summary(summary).find(R"(Root Cause (none of this node's ranks):
-  the job ends: rank 3 on b exited with 3
-  time      : 2025-11-20_12:45:10.250
-  node      : node-b (host: b)
-  rank      : 3 (local_rank: 1, pid: 4711)
-  error_file: /log/3/error.json
-  message   : ValueError: x
-  last lines of stdout and stderr:
+  auto summary = of("rank 3 on b exited with 3", {}, {lost_peer(0)});
+  summary.elsewhere = dlaunch::rendezvous::RankDetails{3,
+                                                       1,
+                                                       "node-b",
+                                                       "b",
+                                                       4711,
+                                                       1'763'642'710'250,
+                                                       "/log/3/error.json",
+                                                       "ValueError: x",
+                                                       {"step 1", "no luck"},
+                                                       true};
+  CHECK(failure_summary(summary) ==
+        R"(================================================================================
+p FAILED
+  cause : rank 3 on b exited with 3: ValueError: x
+  ended : 2025-11-20 12:45:10.250, on node-b (host b, local rank 1), pid 4711
+  ranks : rank 0 ended because of it
+  words : its last lines on stdout and stderr
     | step 1
     | no luck
-)") != std::string::npos);
+  see   : its error file /log/3/error.json
+================================================================================
+)");
 }
 
-TEST_CASE("why a rank is to blame is said where its end does not say it") {
-  FailureSummary summary;
-  summary.program = "p";
-  summary.ends = {lost_peer(0), stopped(1, SIGTERM)};
-  summary.root_cause = 1;
-  summary.why = "rank 1 on h did not come in time";
-  CHECK(failure_summary(summary).find("  cause     : rank 1 on h did not come in time\n") !=
-        std::string::npos);
+TEST_CASE("how a rank ended is said where the cause does not say it") {
+  auto summary = of("rank 1 did not come in time", {1}, {lost_peer(0), stopped(1, SIGTERM)});
+  summary.cause_is_an_end = false;
+  CHECK(field(summary, "cause") == "rank 1 did not come in time");
+  CHECK(field(summary, "ended") ==
+        "killed by SIGTERM when dlaunch stopped the job, 2026-11-20 12:45:10.251, pid 1001");
+  CHECK(field(summary, "others") == "rank 0 ended because of it");
 }
 
 TEST_CASE("where nobody failed here, the cause is told all the same") {
-  FailureSummary summary;
-  summary.program = "p";
-  summary.ends = {stopped(0, SIGTERM)};
-  summary.elsewhere = "the job ends: node b is lost: silent for 5.0 s";
-  const auto text = failure_summary(summary);
-  CHECK(text.find("p FAILED\n") != std::string::npos);
-  CHECK(text.find("  <NO_FAILURES_HERE>\nEnded while dlaunch stopped the job:\n  rank 0 (killed") !=
-        std::string::npos);
-  CHECK(text.find("Root Cause (none of this node's ranks):\n  the job ends: node b is lost") !=
-        std::string::npos);
+  const auto summary = of("node b is lost: silent for 5.0 s", {}, {stopped(0, SIGTERM)});
+  CHECK(failure_summary(summary) ==
+        R"(================================================================================
+p FAILED
+  cause : node b is lost: silent for 5.0 s
+  ranks : rank 0 ended because of it
+================================================================================
+)");
 }
 
 TEST_CASE("a job that went on without its failed ranks did not fail") {
-  FailureSummary summary;
-  summary.program = "p";
-  summary.ends = {ended(0, exit_with(0)), ended(1, exit_with(3))};
-  summary.root_cause = 1;
+  auto summary = of("rank 1 exited with 3", {1}, {ended(0, exit_with(0)), ended(1, exit_with(3))});
   summary.tolerated = true;
   const auto text = failure_summary(summary);
-  CHECK(text.find("p ended with 0, though 1 rank failed on the way (--on-failure continue)\n") !=
-        std::string::npos);
-  CHECK(text.find("First Failure:\n[0]:\n") != std::string::npos);
+  CHECK(text.find("\np ended with 0, though 1 rank failed on the way\n") != std::string::npos);
+  CHECK(field(summary, "first") == "rank 1 exited with 3");
   CHECK(text.find("FAILED") == std::string::npos);
 }
 
-TEST_CASE("the supervisor's verdict counts before our own") {
-  FailureSummary summary;
-  summary.program = "p";
-  summary.ends = {ended(0, exit_with(1)), ended(1, exit_with(2))};
-  summary.root_cause = 1;
-  const auto text = failure_summary(summary);
-  CHECK(text.find("[0]:") > text.find("Root Cause"));
-  CHECK(text.find("rank      : 1") > text.find("Root Cause"));
+TEST_CASE("the supervisor's verdict counts, not who was reaped first") {
+  const auto summary =
+      of("rank 1 exited with 2", {1}, {ended(0, exit_with(1)), ended(1, exit_with(2))});
+  CHECK(field(summary, "ended").ends_with("pid 1001"));
+  CHECK(field(summary, "others") == "rank 0 exited with 1, too");
 }
 
 TEST_CASE("no failure, no summary") {
-  FailureSummary summary;
-  summary.ends = {ended(0, exit_with(0)), stopped(1, SIGTERM)};
-  CHECK(failure_summary(summary).empty());
-}
-
-TEST_CASE("many failures stay readable") {
-  FailureSummary summary;
-  summary.program = "p";
-  summary.root_cause = 0;
-  for (int rank = 0; rank < 64; ++rank) summary.ends.push_back(ended(rank, exit_with(1)));
-  const auto text = failure_summary(summary);
-  CHECK(text.find("[8]:") != std::string::npos);
-  CHECK(text.find("[9]:") == std::string::npos);
-  CHECK(text.find("and 55 more: ranks 9-63\n") != std::string::npos);
+  CHECK(failure_summary(of("", {}, {ended(0, exit_with(0)), stopped(1, SIGTERM)})).empty());
 }
 
 TEST_CASE("an error file with a message and no traceback") {
-  FailureSummary summary;
-  summary.program = "p";
-  summary.root_cause = 0;
-  summary.ends = {ended(0, exit_with(1))};
+  auto summary = of("rank 0 exited with 1", {0}, {ended(0, exit_with(1))});
   summary.ends[0].error = ErrorReport{.message = "out of data", .callstack = ""};
-  CHECK(failure_summary(summary).find("  message   : out of data\n") != std::string::npos);
+  CHECK(field(summary, "cause") == "rank 0 exited with 1: out of data");
+}
+
+TEST_CASE("a path stays whole, however long it is") {
+  auto summary = of("rank 0 exited with 1", {0}, {ended(0, exit_with(1))});
+  const std::string path = "/" + std::string(100, 'x');
+  summary.log_file = path;
+  CHECK(failure_summary(summary).find("  see   : its log\n          " + path + "\n") !=
+        std::string::npos);
 }
 
 TEST_CASE("times") {
