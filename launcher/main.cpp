@@ -158,6 +158,7 @@ int start_on_hosts(JobSpec spec, std::vector<std::string> environment,
 }  // namespace
 
 int main(int argc, char** argv) {
+  const auto begun = Clock::now();
   fill_standard_descriptors();
 #ifdef DLAUNCH_STATIC
   // Other ways to look up a host are libraries, for the C library of the system that they are from.
@@ -180,6 +181,7 @@ int main(int argc, char** argv) {
     return start_on_hosts(std::get<JobSpec>(std::move(asked)), std::move(environment), launcher);
   }
   AgentTask task{std::get<JobSpec>(std::move(asked)), std::move(environment), {}};
+  task.begun = begun;
   task.notes = task.spec.notes;
   task.machine = read_machine();
   task.machine.colours = ::isatty(STDOUT_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1 &&
@@ -219,8 +221,8 @@ int main(int argc, char** argv) {
     return say_and_exit_with(code_of_start(error), std::string("dlaunch: ") + error.what() + "\n");
   }
   const FrontRules rules{task.spec.signals, task.spec.shutdown_timeout};
-  const int code =
-      run_front(rules, [&task](const AgentSeat& seat) { return run_agent(task, seat); });
+  const int code = run_front(rules, voice_of(task),
+                             [&task](const AgentSeat& seat) { return run_agent(task, seat); });
   task.run_directory.abandon();  // The agent has seen to it, unless it was killed.
   return code;
 }

@@ -21,6 +21,8 @@ namespace {
 /// but only as long as this: a process that the worker forked may hold the socket open. The same
 /// holds for what lies in the pipes, whose reader may stand still before a console that blocks.
 constexpr auto last_words_timeout = std::chrono::milliseconds(100);
+/// After a signal to end the job, until what still runs is told.
+constexpr auto stopping_notice_after = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -30,11 +32,14 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
       signals_(io_, seat.front, *this),
       timer_(io_),
       last_words_timer_(io_),
+      stopping_notice_(io_),
       link_(io_, task, *this),
       console_(make_output(task,
                            [this](int rank, Clock::time_point at) {
                              asio::post(io_, [this, rank, at] { on_traceback(rank, at); });
-                           })),
+                           }),
+               voice_of(task)),
+      waiting_(io_, console_),
       workers_({.mask = seat.original_mask,
                 .ignore_children = seat.children_ignored,
                 .descriptors = raise_descriptor_limit(),
@@ -44,15 +49,17 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
       loan_(io_, {.front = seat.front,
                   .for_good = console_.output() == nullptr,
                   .say = [this](const std::string& sentence) { say(sentence); }}),
-      unserved_mpi_(io_, [this](const std::string& sentence) { say(sentence); }),
+      unserved_mpi_(io_, [this](const std::string& sentence) { say(sentence, Level::warning); }),
       core_(link_.alone()),
       supervisor_(rules_of(task)),
       history_(task.spec, task.job, task.machine.hostname),
       run_directory_(task.run_directory),
       watch_(
           io_, task.spec.stuck_after, [this] { return host_ ? host_->shared_memory() : nullptr; },
-          [this](const std::string& sentence) { say(sentence); }) {
-  for (const auto& note : task.notes) say(note);
+          [this](const std::string& sentence) { say(sentence, Level::warning); }) {
+  times_.begun = task.begun;
+  times_.agent = Clock::now();
+  for (const auto& note : task.notes) say(note, Level::warning);
   MpiListener& self = *this;
   if (task.mpi.pmi || task.mpi.pmix) mpi_ = std::make_unique<MpiServer>(io_, task.mpi, self);
 }
@@ -68,6 +75,7 @@ int Agent::run() {
 // ---- What the rendezvous says ----
 
 void Agent::on_admitted(const rendezvous::Admission& admission) {
+  waiting_.end();
   offered_ = admission;
   live(life::Admitted{{admission.incarnation, admission.epoch}});
 }
@@ -97,7 +105,10 @@ void Agent::meet_mpi_nodes(std::function<void()> known) {
 }
 
 void Agent::execute(const life::Begin&) {
+  waiting_.end();
   const bool again = history_.has_attempt(placed_.attempt);
+  if (!history_.empty()) times_.begin_again();
+  LaunchTimes::mark(times_.placed, Clock::now());
   epoch_ = {.assignment = placed_};
   epoch_.assignment.repeated_attempt = again;
   epoch_.assignment.control_fd = workers_.control_number();
@@ -108,10 +119,15 @@ void Agent::execute(const life::Begin&) {
   epoch_.assignment.control_socket = host_->socket_name();
   // To a node that comes now it is no restart.
   const bool restarts = epoch_.assignment.attempt > 0 && !again && !history_.empty();
-  if (restarts) say(admission_.again_for + restart_text(epoch_.assignment.attempt, task_.spec));
+  console_.know_job(epoch_.assignment.job);
+  if (restarts) {
+    say(admission_.again_for + restart_text(epoch_.assignment.attempt, task_.spec), Level::warning);
+  }
   if (console_.output() && !history_.empty()) console_.output()->forget_tails();
   loan_.forget();
-  if (const auto note = note_of_stdin(task_.spec, epoch_.assignment)) say(*note);
+  if (const auto note = note_of_stdin(task_.spec, epoch_.assignment)) {
+    say(*note, Level::warning);
+  }
   feed(Start{epoch_.assignment.attempt, epoch_.assignment.first_rank});
 }
 
@@ -149,8 +165,11 @@ void Agent::on_finished(const rendezvous::Finish& end, bool judged) {
   // What our own ranks did, the summary tells.
   const bool here = end.verdict && is_ours(end.verdict->rank());
   const bool tells = !end.sentence.empty() && !(judged && (here || end.exit_code == 0));
-  if (tells) say(said);
+  waiting_.end();
   history_.job_ended(end, tells);
+  // The block at the end tells it again.
+  const bool told_later = end.exit_code == 0 || history_.tells_end();
+  if (tells) say(said, told_later ? Level::warning : Level::error);
   const bool node_lost = end.cause == rendezvous::Finish::Cause::node_lost;
   // Nobody was left to judge it: the node that holds the store is the lost one.
   if (host_ && node_lost && !judged) host_->lose_store(end.sentence);
@@ -172,6 +191,7 @@ void Agent::on_handed_on(int number) {
   }
   // Failures that have been seen came first.
   while (!waiting_for_output_.empty()) deliver_read({waiting_for_output_.begin()->first});
+  if (!is_ending()) tell_stopping_later(number);
   feed(StopSignal{number});
   live(life::Signalled{number, code_of_stop(number)});
 }
@@ -181,6 +201,17 @@ void Agent::on_input_end() {
   const auto& stopping = task_.spec.signals;
   const bool usual = stopping.empty() || std::ranges::count(stopping, SIGTERM) > 0;
   ::kill(seat_.front, usual ? SIGTERM : stopping.front());
+}
+
+/// Most workers are gone before anybody could read of them.
+void Agent::tell_stopping_later(int signal_number) {
+  const auto killed_at = Clock::now() + task_.spec.shutdown_timeout;
+  stopping_notice_.expires_after(stopping_notice_after);
+  stopping_notice_.async_wait([this, signal_number, killed_at](auto error) {
+    const auto ranks = ranks_running(workers_.pids(), epoch_.assignment.first_rank);
+    if (error || ranks.empty() || supervisor_.state() != Supervisor::State::terminating) return;
+    say(stopping_sentence(signal_number, ranks, killed_at - Clock::now()));
+  });
 }
 
 /// What failed before the signal gives the code, and on a node that is alone a success, too: among
@@ -195,6 +226,7 @@ int Agent::code_of_stop(int signal_number) const {
 // ---- Workers ----
 
 void Agent::on_joined(int rank) {
+  LaunchTimes::mark(times_.joined, Clock::now());
   watch_.joined(local(rank));
   feed(Joined{local(rank)});
 }
@@ -221,6 +253,7 @@ void Agent::on_child_change() {
   std::vector<Workers::Ended> failed;
   for (auto ended : workers_.reap(stopped)) {
     if (mpi_) ended.status = mpi_->ended(ended.local_rank, ended.status);
+    LaunchTimes::mark(times_.first_ended, Clock::now());
     history_.add(ended);
     watch_.ended(ended);
     if (host_->is_connected(epoch_.assignment.first_rank + ended.local_rank)) {
@@ -342,16 +375,16 @@ void Agent::feed(const Event& event) {
 }
 
 int run_agent(const AgentTask& task, const AgentSeat& seat) {
-  Console console(nullptr);
+  Console console(nullptr, voice_of(task));
   reserve_descriptors(task.workers);
   try {
     return Agent(task, seat).run();
   } catch (const Error& error) {
-    console.say(error.what());
+    console.say(error.what(), Level::error);
     const bool away = error.errc() == Errc::refused || error.errc() == Errc::unreachable;
     return away ? exit_code::unreachable : exit_code::internal;
   } catch (const std::exception& error) {  // Out of memory, or out of what Asio needs.
-    console.say(error.what());
+    console.say(error.what(), Level::error);
     return exit_code::internal;
   }
 }

@@ -25,7 +25,11 @@ struct AgentTask {
   RunDirectory run_directory = {};
   std::optional<Key> job_key = {};  ///< Key of the job's secret, if it has one.
   pmi::Speech mpi = {};             ///< By what MPI ranks learn of each other.
+  Clock::time_point begun{};        ///< When dlaunch was started, for --timings.
 };
+
+/// How the launcher's own lines are written; the job's id may become known later.
+Voice voice_of(const AgentTask& task);
 
 /// Runs a job on this node from the start of its workers to the end of the last process; returns
 /// the exit code. To be called once, in the process that run_front forked. Problems that end it

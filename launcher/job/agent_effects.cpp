@@ -6,6 +6,7 @@
 #include "rendezvous/service/messages.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/base/text/values.hpp"
 #include "runtime/segment/calls_made.hpp"
 
@@ -59,6 +60,7 @@ void Agent::execute(const Spawn&) {
   const auto problem = no_directory && task_.spec.log_dir
                            ? StartProblem{exit_code::unreachable, *no_directory}
                            : workers_.start(history_.plan());
+  if (!problem) LaunchTimes::mark(times_.started, Clock::now());
   watch_.started(workers_.pids());
   auto controls = workers_.take_controls();
   for (std::size_t i = 0; i < controls.size(); ++i) {
@@ -76,7 +78,7 @@ void Agent::execute(const Spawn&) {
     say_where_logs_are(no_directory);
     return feed(Spawned{});
   }
-  say(problem->sentence);
+  say(problem->sentence, Level::error);
   feed(SpawnFailed{problem->exit_code});
 }
 
@@ -94,7 +96,8 @@ void Agent::execute(const PublishLoss& effect) {
 void Agent::execute(const TellStragglers& effect) {
   epoch_.stragglers =
       straggler_sentence(effect, epoch_.assignment.first_rank, epoch_.left_elsewhere);
-  say(epoch_.stragglers + straggler_outlook(effect, task_.spec));
+  say(epoch_.stragglers + straggler_outlook(effect, task_.spec),
+      effect.over ? Level::error : Level::warning);
 }
 
 void Agent::execute(const ArmTimer& effect) {
@@ -106,7 +109,7 @@ void Agent::execute(const ArmTimer& effect) {
 
 void Agent::execute(const KillAll&) {
   const auto ranks = ranks_running(workers_.pids(), epoch_.assignment.first_rank);
-  if (!ranks.empty()) say("killing what still runs, rank" + ranks);
+  if (!ranks.empty()) say("killing what still runs, " + ranks_text(ranks), Level::warning);
   workers_.signal_all(SIGKILL);
   asio::post(io_, [this] { on_child_change(); });
 }
@@ -185,6 +188,8 @@ void Agent::execute(const life::Leave& effect) {
 
 void Agent::execute(const life::Drain&) {
   timer_.cancel();
+  stopping_notice_.cancel();
+  waiting_.end();
   console_.drain([this] { asio::post(io_, [this] { live(life::Drained{}); }); });
 }
 
@@ -205,12 +210,13 @@ void Agent::execute(const life::Gather& effect) {
 }
 
 void Agent::execute(const life::Conclude&) {
+  LaunchTimes::mark(times_.nothing_left, Clock::now());
   watch_.stop();
   unserved_mpi_.stop();
-  if (const auto note = note_of_unused_mpi()) say(*note);
+  if (const auto note = note_of_unused_mpi()) say(*note, Level::warning);
   if (flight_.has_calls()) {
     const auto problem = history_.write_flight(flight_json(flight_));
-    if (problem) say(*problem);
+    if (problem) say(*problem, Level::error);
   }
   for (const auto& file : history_.end_attempt(supervisor_, console_.output())) feed(file);
   feed(AllGone{});
@@ -225,16 +231,19 @@ void Agent::execute(const life::Finish& effect) {
 
 void Agent::tell_and_stop(JobEnd end) {
   if (end.outcome == Outcome::failed || end.outcome == Outcome::succeeded) {
-    console_.say_lines(history_.summary(task_.spec.max_restarts, end.exit_code));
+    const auto block = history_.summary(task_.spec.max_restarts, end.exit_code);
+    if (block) say_block(*block);
   }
+  say_timings();
   if (last_end_.unkillable) {
-    say("some processes do not die of SIGKILL (they hang in the kernel); leaving without them");
+    say("some processes do not die of SIGKILL (they hang in the kernel); leaving without them",
+        Level::error);
   }
   // The workers' output has been drained. Lost, it must not pass for whole.
   if (exit_code_ == 0 && console_.incomplete()) end.exit_code = exit_code_ = exit_code::internal;
   const auto outer = lookup(task_.environment, "TORCHELASTIC_ERROR_FILE").value_or("");
   for (const auto& problem : history_.finish(end, std::string(outer))) {
-    say(problem);
+    say(problem, Level::error);
     if (exit_code_ == 0) exit_code_ = exit_code::internal;
   }
   run_directory_.finish(history_.has_files());
@@ -243,6 +252,32 @@ void Agent::tell_and_stop(JobEnd end) {
 }
 
 // ---- What the user reads ----
+
+/// Asked for, they are told by a quiet launcher, too.
+void Agent::say_timings() {
+  if (history_.empty()) return;
+  const auto phases = phases_of(times_);
+  history_.timed(phases);
+  const Voice& voice = console_.voice();
+  const Timings asked = task_.spec.timings;
+  if (asked == Timings::json || (asked == Timings::text && voice.json)) {
+    console_.say_lines(
+        timings_json(phases, voice.job, voice.node, epoch_.assignment.attempt, WallClock::now()));
+  } else if (asked == Timings::text) {
+    console_.say_lines("dlaunch: timings: " + timings_text(phases) + "\n");
+  }
+}
+
+void Agent::say_block(const FailureBlock& block) {
+  if (!console_.voice().json) return console_.say_lines(to_text(block));
+  Remark remark{Level::error, block.title + ": " + block.fields.front().text, "failed", block.rank};
+  for (const auto& [label, text, lines] : block.fields) {
+    std::string whole = lines.empty() ? text : "";
+    for (const auto& line : lines) whole += line + "\n";
+    remark.details.emplace_back(label, std::move(whole));
+  }
+  console_.say(remark);
+}
 
 /// A rank, where it can be told, else what is known of it.
 std::string Agent::client_name(const Address& peer, const Address& own) const {
@@ -274,7 +309,8 @@ std::string Agent::client_name(const Address& peer, const Address& own) const {
 }
 
 void Agent::on_refused_client(const Address& peer, const Address& own, const std::string& why) {
-  say(client_name(peer, own) + ": PyTorch's store has closed its connection, for " + why);
+  say(client_name(peer, own) + ": PyTorch's store has closed its connection, for " + why,
+      Level::warning);
 }
 
 }  // namespace dlaunch::launcher

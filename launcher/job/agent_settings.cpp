@@ -26,6 +26,13 @@ LaunchPlan plan_of(const AgentTask& task, const Assignment& assignment) {
   return make_plan(task.spec, task.machine, task.environment, assignment);
 }
 
+Voice voice_of(const AgentTask& task) {
+  return {.json = task.spec.log_format == LogFormat::json,
+          .quiet = task.spec.quiet,
+          .job = task.job,
+          .node = task.node_id};
+}
+
 /// Whether a worker keeps our streams depends on how many there are, which is known before the
 /// round.
 std::unique_ptr<Output> make_output(const AgentTask& task, Output::OnTraceback on_traceback) {
@@ -36,7 +43,11 @@ std::unique_ptr<Output> make_output(const AgentTask& task, Output::OnTraceback o
   const bool all_inherit = std::all_of(plan.workers.begin(), plan.workers.end(),
                                        [](const auto& w) { return w.stdio.inherit; });
   if (all_inherit) return nullptr;
-  return std::make_unique<Output>(STDOUT_FILENO, STDERR_FILENO, terminal_redraws(task.environment),
+  Output::Manner manner;
+  manner.redraws = terminal_redraws(task.environment);
+  manner.colours = wants_colours(task.environment);
+  manner.voice = voice_of(task);
+  return std::make_unique<Output>(STDOUT_FILENO, STDERR_FILENO, std::move(manner),
                                   std::move(on_traceback));
 }
 

@@ -5,6 +5,7 @@
 #include "launcher/job/core/supervisor.hpp"
 #include "launcher/job/history.hpp"
 #include "launcher/job/job_link.hpp"
+#include "launcher/job/waiting_row.hpp"
 #include "launcher/output/console.hpp"
 #include "launcher/plan/plan.hpp"
 #include "launcher/pmi/mpi_server.hpp"
@@ -13,6 +14,7 @@
 #include "launcher/process/signal_inbox.hpp"
 #include "launcher/process/terminal_loan.hpp"
 #include "launcher/process/workers.hpp"
+#include "launcher/report/timings.hpp"
 #include "launcher/watch/watch.hpp"
 #include "rendezvous/service/job_host.hpp"
 #include "runtime/base/exit_code.hpp"
@@ -49,7 +51,7 @@ class Agent : private rendezvous::JobObserver,
   void on_reported(int rank, const wire::Report& report) override;
   void on_inquired(int rank, const std::vector<std::int32_t>& about) override;
   void on_left(int rank) override;
-  void on_warning(const std::string& sentence) override { say(sentence); }
+  void on_warning(const std::string& sentence) override { say(sentence, Level::warning); }
   void on_refused_client(const Address& peer, const Address& own, const std::string& why) override;
 
   void on_admitted(const rendezvous::Admission& admission) override;
@@ -63,10 +65,12 @@ class Agent : private rendezvous::JobObserver,
     watch_.inquiries().on_answered(answered);
   }
   void on_reconnected() override { watch_.inquiries().on_reconnected(); }
-  void on_standing(const std::string& sentence) override { say(sentence); }
+  void on_standing(const std::string& sentence) override {
+    gang_is_gone() ? waiting_.show(sentence) : say(sentence);
+  }
   void on_finished(const rendezvous::Finish& end, bool judged) override;
 
-  void on_mpi_said(const std::string& sentence) override { say(sentence); }
+  void on_mpi_said(const std::string& sentence) override { say(sentence, Level::warning); }
   void on_gave_up(int local_rank, int exit_code) override { feed(GaveUp{local_rank, exit_code}); }
 
   void on_child_change() override;
@@ -76,6 +80,7 @@ class Agent : private rendezvous::JobObserver,
   void on_input_end();
   void on_deadline();
   int code_of_stop(int signal_number) const;
+  void tell_stopping_later(int signal_number);
   void take_stops(const std::vector<Workers::Stopped>& stopped);
   void on_traceback(int rank, Clock::time_point at);
   void deliver_when_read(const std::vector<Workers::Ended>& ended);
@@ -102,11 +107,18 @@ class Agent : private rendezvous::JobObserver,
   void execute(const PublishLoss& effect);
   void execute(const TellStragglers& effect);
   void execute(const ArmTimer& effect);
-  void execute(const SignalAll& effect) { workers_.signal_all(effect.number); }
+  void execute(const SignalAll& effect) {
+    LaunchTimes::mark(times_.first_ended, Clock::now());
+    workers_.signal_all(effect.number);
+  }
   void execute(const KillAll&);
   void execute(const Ended& effect);
   void tell_and_stop(JobEnd end);
-  void say(const std::string& sentence) { console_.say(sentence); }
+  void say(const std::string& sentence, Level level = Level::info) {
+    console_.say(sentence, level);
+  }
+  void say_block(const FailureBlock& block);
+  void say_timings();
   void open_host();
   void meet_mpi_nodes(std::function<void()> known);
   std::optional<std::string> note_of_unused_mpi() const;
@@ -129,6 +141,7 @@ class Agent : private rendezvous::JobObserver,
   std::optional<InputEnd> input_end_;  ///< With --ends-with-stdin.
   asio::steady_timer timer_;
   asio::steady_timer last_words_timer_;
+  asio::steady_timer stopping_notice_;
   JobLink link_;
   /// What this node holds, and has heard, of one epoch.
   struct Epoch {
@@ -142,6 +155,7 @@ class Agent : private rendezvous::JobObserver,
   rendezvous::Admission admission_;  ///< The last that was taken.
   Assignment placed_;                ///< This node's place by it, once it is known.
   Console console_;
+  WaitingRow waiting_;
   Workers workers_;
   TerminalLoan loan_;
   std::unique_ptr<rendezvous::JobHost> host_;  ///< From the first admission on.
@@ -150,6 +164,7 @@ class Agent : private rendezvous::JobObserver,
   life::AgentCore core_;
   Supervisor supervisor_;
   History history_;
+  LaunchTimes times_;
   RunDirectory run_directory_;
   Watch watch_;
 

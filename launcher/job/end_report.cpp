@@ -2,6 +2,8 @@
 
 #include "runtime/base/phrases.hpp"
 
+#include <csignal>
+
 namespace dlaunch::launcher {
 
 rendezvous::WorkersEnded report_of(const Ended& end, const Assignment& assignment) {
@@ -56,15 +58,26 @@ std::string straggler_outlook(const TellStragglers& told, const JobSpec& spec) {
   return spec.straggler_timeout.count() == 0 ? "; --straggler-timeout ends such a job" : "";
 }
 
+std::string stopping_sentence(int signal_number, const std::vector<int>& ranks,
+                              Clock::duration left) {
+  const bool one = ranks.size() == 1;
+  const std::string again = signal_number == SIGINT
+                                ? "; Ctrl-C again kills "
+                                : "; another " + signal_name(signal_number) + " kills ";
+  return "stopping: " + ranks_text(ranks) + (one ? " still runs" : " still run") + again +
+         (one ? "it" : "them") + ", else that is done in " +
+         duration_text(std::chrono::ceil<std::chrono::seconds>(left));
+}
+
 std::string restart_text(int attempt, const JobSpec& spec) {
   return "; all workers are started again (restart " + std::to_string(attempt) + " of " +
          std::to_string(spec.max_restarts) + ")";
 }
 
-std::string ranks_running(const std::vector<pid_t>& pids, int first_rank) {
-  std::string ranks;
+std::vector<int> ranks_running(const std::vector<pid_t>& pids, int first_rank) {
+  std::vector<int> ranks;
   for (std::size_t i = 0; i < pids.size(); ++i) {
-    if (pids[i] > 0) ranks += " " + std::to_string(first_rank + static_cast<int>(i));
+    if (pids[i] > 0) ranks.push_back(first_rank + static_cast<int>(i));
   }
   return ranks;
 }

@@ -5,6 +5,8 @@
 #include "launcher/plan/plan.hpp"
 #include "rendezvous/rounds/rounds.hpp"
 
+#include <dlaunch/error.hpp>
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,10 +30,15 @@ std::string straggler_sentence(const TellStragglers& told, int first_rank,
 /// And what becomes of it.
 std::string straggler_outlook(const TellStragglers& told, const JobSpec& spec);
 
+/// "stopping: ranks 0-1 still run; Ctrl-C again kills them, else that is done in 29 s". `left`: of
+/// --shutdown-timeout.
+std::string stopping_sentence(int signal_number, const std::vector<int>& ranks,
+                              Clock::duration left);
+
 /// "; all workers are started again (restart 1 of 3)".
 std::string restart_text(int attempt, const JobSpec& spec);
 
-/// " 2 3": of those that have not ended.
-std::string ranks_running(const std::vector<pid_t>& pids, int first_rank);
+/// Those that have not ended.
+std::vector<int> ranks_running(const std::vector<pid_t>& pids, int first_rank);
 
 }  // namespace dlaunch::launcher

@@ -29,8 +29,6 @@
 namespace dlaunch::launcher {
 namespace {
 
-void say(const std::string& sentence) { Console(nullptr).say(sentence); }
-
 timespec timespec_of(Clock::duration time) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time);
   return {seconds.count(), std::chrono::nanoseconds(time - seconds).count()};
@@ -50,8 +48,10 @@ bool is_pending(pid_t pid, int signal_number) {
 
 class Front {
  public:
-  Front(const FrontRules& rules, const sigset_t& original_mask, bool children_ignored)
+  Front(const FrontRules& rules, const Voice& voice, const sigset_t& original_mask,
+        bool children_ignored)
       : core_(rules),
+        console_(nullptr, voice),
         original_mask_(original_mask),
         children_ignored_(children_ignored),
         earlier_children_(child_processes()),
@@ -81,7 +81,10 @@ class Front {
   void execute(const front::TellLost& effect);
   void execute(const front::Exit& effect) { exit_code_ = effect.code; }
 
+  void say(const std::string& sentence) { console_.say(sentence, Level::error); }
+
   front::FrontCore core_;
+  Console console_;
   sigset_t original_mask_;
   bool children_ignored_;
   /// Those of the program that exec'd us, `sshd & exec dlaunch ...`: not ours to kill.
@@ -249,7 +252,8 @@ void Front::execute(const front::Sweep& effect) {
 
 }  // namespace
 
-int run_front(const FrontRules& rules, const std::function<int(const AgentSeat&)>& agent) {
+int run_front(const FrontRules& rules, const Voice& voice,
+              const std::function<int(const AgentSeat&)>& agent) {
   sigset_t blocked, original;
   sigfillset(&blocked);
   bool children_ignored = false;
@@ -264,7 +268,7 @@ int run_front(const FrontRules& rules, const std::function<int(const AgentSeat&)
     }
   }
   ::sigprocmask(SIG_SETMASK, &blocked, &original);
-  return Front(rules, original, children_ignored).run(agent);
+  return Front(rules, voice, original, children_ignored).run(agent);
 }
 
 }  // namespace dlaunch::launcher

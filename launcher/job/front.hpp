@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/job/core/front_core.hpp"
+#include "launcher/output/voice.hpp"
 
 #include <csignal>
 #include <functional>
@@ -21,7 +22,9 @@ struct AgentSeat {
 /// keeps the terminal, and when the agent is gone kills whatever it left behind. An agent that
 /// stands still when the job is to be ended is killed, too. Returns the exit code of dlaunch. To be
 /// called before any thread exists; `agent` runs in the child, which exits with what it returns.
-/// All signals are blocked from here on, save those that are ignored, which stay so.
-int run_front(const FrontRules& rules, const std::function<int(const AgentSeat&)>& agent);
+/// All signals are blocked from here on, save those that are ignored, which stay so. `voice`: for
+/// what the front itself has to say.
+int run_front(const FrontRules& rules, const Voice& voice,
+              const std::function<int(const AgentSeat&)>& agent);
 
 }  // namespace dlaunch::launcher

@@ -203,8 +203,8 @@ bool History::has_files() const {
   });
 }
 
-std::string History::summary(int max_restarts, int code) const {
-  if (result_.attempts.empty()) return "";
+std::optional<FailureBlock> History::summary(int max_restarts, int code) const {
+  if (result_.attempts.empty()) return std::nullopt;
   const AttemptResult& attempt = result_.attempts.back();
   FailureSummary summary;
   for (const Part* part : spec_.parts()) {
@@ -235,7 +235,7 @@ std::string History::summary(int max_restarts, int code) const {
   summary.memory_kills = attempt.memory_kills;
   summary.flight_file = attempt.flight_file;
   summary.utc_offset = local_utc_offset(attempt.ended);
-  return failure_summary(summary);
+  return failure_block(summary);
 }
 
 /// The hosts are told where there are several.

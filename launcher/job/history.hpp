@@ -41,15 +41,19 @@ class History {
   std::optional<std::string> write_flight(std::string_view text);
   /// The job has ended, as the rendezvous judged; `told`: the user has read its sentence.
   void job_ended(rendezvous::Finish end, bool told);
+  /// The summary tells what `job_ended` was told.
+  bool tells_end() const { return told_ && is_cause_elsewhere(root_cause()); }
+  /// The phases of the last attempt.
+  void timed(std::vector<Phase> phases) { result_.timings = std::move(phases); }
   /// Completes the story: --result, and the root cause's error file for an outer launcher's
   /// TORCHELASTIC_ERROR_FILE (`outer_error_file`, may be empty). Returns what could not be written.
   std::vector<std::string> finish(const JobEnd& end, const std::string& outer_error_file);
   /// A worker left an error file, or its output went to one.
   bool has_files() const;
 
-  /// The bordered block about the last attempt; empty where nobody failed. `code` is the job's:
+  /// The block about the last attempt; nullopt where nobody failed. `code` is the job's:
   /// with 0 it has ended well all the same.
-  std::string summary(int max_restarts, int code) const;
+  std::optional<FailureBlock> summary(int max_restarts, int code) const;
   /// "rank 1 on h was killed by SIGKILL".
   std::string reason() const;
   std::string verdict_sentence(const Verdict& verdict) const;

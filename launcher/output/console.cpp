@@ -6,7 +6,9 @@
 
 namespace dlaunch::launcher {
 
-void Console::say(const std::string& sentence) { say_lines("dlaunch: " + sentence + "\n"); }
+void Console::say(const Remark& remark) {
+  if (const auto line = voice_.line(remark, WallClock::now())) say_lines(*line + "\n");
+}
 
 void Console::say_lines(const std::string& text) {
   if (text.empty()) return;

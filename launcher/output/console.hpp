@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/output/output.hpp"
+#include "launcher/output/voice.hpp"
 
 #include <functional>
 #include <memory>
@@ -12,21 +13,34 @@ namespace dlaunch::launcher {
 /// its only worker has our streams.
 class Console {
  public:
-  explicit Console(std::unique_ptr<Output> output) : output_(std::move(output)) {}
+  Console(std::unique_ptr<Output> output, Voice voice)
+      : output_(std::move(output)), voice_(std::move(voice)) {}
 
   /// Null where the only worker has our streams.
   Output* output() const { return output_.get(); }
   /// Some output did not get where it was to go.
   bool incomplete() const { return output_ && output_->incomplete(); }
-  /// "dlaunch: <sentence>".
-  void say(const std::string& sentence);
-  /// Lines, each ended.
+  /// The job's id has become known, or another one.
+  void know_job(const std::string& job) { voice_.job = job; }
+  const Voice& voice() const { return voice_; }
+
+  void say(const Remark& remark);
+  void say(const std::string& sentence, Level level = Level::info) { say(Remark{level, sentence}); }
+  /// A sentence can be shown in a row of a terminal.
+  bool shows_rows() const {
+    return output_ && output_->shows_rows() && !voice_.json && !voice_.quiet;
+  }
+  /// Takes the place of what the row showed; `end_row` leaves it as a line.
+  void show_row(const std::string& sentence) { output_->show_row("dlaunch: " + sentence); }
+  void end_row() { output_->show_row({}); }
+  /// Lines, each ended, as they are.
   void say_lines(const std::string& text);
   /// Calls `drained` when all that the workers wrote is out: on this thread, or another.
   void drain(std::function<void()> drained);
 
  private:
   std::unique_ptr<Output> output_;
+  Voice voice_;
 };
 
 }  // namespace dlaunch::launcher

@@ -52,10 +52,11 @@ void watch(int epoll, int fd, std::size_t key) {
 
 }  // namespace
 
-Output::Output(int out_fd, int err_fd, bool redraws, OnTraceback on_traceback)
+Output::Output(int out_fd, int err_fd, Manner manner, OnTraceback on_traceback)
     : out_fd_(out_fd),
       err_fd_(err_fd),
-      surfaces_(surfaces_of(out_fd, err_fd, redraws)),
+      manner_(std::move(manner)),
+      surfaces_(surfaces_of(out_fd, err_fd, manner_.redraws)),
       on_traceback_(std::move(on_traceback)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
@@ -85,7 +86,13 @@ void Output::add(std::vector<Source> sources) {
 
 void Output::say(std::string line) {
   const std::lock_guard lock(mutex_);
-  commands_.lines.push_back(std::move(line));
+  commands_.said.push_back({std::move(line)});
+  wake();
+}
+
+void Output::show_row(std::string text) {
+  const std::lock_guard lock(mutex_);
+  commands_.said.push_back({std::move(text), true});
   wake();
 }
 
@@ -177,11 +184,24 @@ void Output::take_commands() {
     std::swap(commands, commands_);
   }
   start_added();
-  for (const auto& line : commands.lines) lines_.say(Stream::err, line, pieces_);
+  for (const auto& [text, row] : commands.said) {
+    row ? draw_row(text) : lines_.say(Stream::err, text, pieces_);
+  }
   for (auto& done : commands.catch_ups) catching_up_.push_back(std::move(done));
   if (!commands.drains.empty()) empty_pipes();
   write_pieces();
   for (const auto& done : commands.drains) done();
+}
+
+/// As a rank's progress is drawn.
+void Output::draw_row(const std::string& text) {
+  const auto now = Clock::now();
+  if (text.empty()) {
+    if (row_) lines_.end(*row_, now, pieces_);
+    return row_.reset();
+  }
+  if (!row_) row_ = lines_.add({.to = Stream::err, .prefix = {}});
+  lines_.feed(*row_, "\r" + text, now, pieces_);
 }
 
 void Output::empty_pipes() {
@@ -204,11 +224,17 @@ void Output::start_added() {
   }
   for (auto& [key, source] : added) {
     const std::size_t number = lines_.add({.to = source.to,
-                                           .prefix = source.prefix,
+                                           .prefix = prefix_of(source),
                                            .shown = source.shown,
                                            .keeps_tail = source.carries_errors});
     active_.emplace(key, Active{.source = std::move(source), .number = number});
   }
+}
+
+std::string Output::prefix_of(const Source& source) const {
+  const bool to_out = surfaces_.one || source.to == Stream::out;
+  const bool terminal = to_out ? surfaces_.out_is_terminal : surfaces_.err_is_terminal;
+  return terminal && manner_.colours ? coloured_prefix(source.prefix, source.rank) : source.prefix;
 }
 
 Output::Read Output::read_some(Active& active) {
@@ -256,12 +282,14 @@ void Output::log_filtered(Active& active, std::string_view lines) {
   log->fd.reset();
 }
 
+void Output::say_error(const std::string& sentence) {
+  const auto line = manner_.voice.line({Level::error, sentence}, WallClock::now());
+  if (line) lines_.say(Stream::err, *line, pieces_);
+}
+
 void Output::say_log_ends(const std::string& path, const std::string& what) {
   incomplete_ = true;
-  lines_.say(
-      Stream::err,
-      "dlaunch: cannot write " + path + ": " + errno_text(errno) + "; " + what + " ends here",
-      pieces_);
+  say_error("cannot write " + path + ": " + errno_text(errno) + "; " + what + " ends here");
 }
 
 void Output::write_pieces() {
@@ -316,11 +344,8 @@ void Output::reader_gone(Stream stream) {
 /// A full disk is no reason to end the workers, whose pipes are read on.
 void Output::cannot_write(Stream stream, int error) {
   incomplete_ = true;
-  lines_.say(Stream::err,
-             std::string("dlaunch: ") + (stream == Stream::out ? "stdout" : "stderr") +
-                 ": cannot write: " + errno_text(error) +
-                 "; what the workers print there is lost from here on",
-             pieces_);
+  say_error(std::string(stream == Stream::out ? "stdout" : "stderr") + ": cannot write: " +
+            errno_text(error) + "; what the workers print there is lost from here on");
 }
 
 }  // namespace dlaunch::launcher

@@ -3,6 +3,7 @@
 #include "launcher/output/line_filter.hpp"
 #include "launcher/output/output_lines.hpp"
 #include "launcher/output/traceback_lines.hpp"
+#include "launcher/output/voice.hpp"
 #include "runtime/base/os/unique_fd.hpp"
 
 #include <atomic>
@@ -46,8 +47,13 @@ class Output {
   /// Hears on the pump's thread that a rank has begun a traceback; of many in a row not of all.
   using OnTraceback = std::function<void(int rank, Clock::time_point at)>;
 
-  /// `redraws`: what is a terminal can take a row back.
-  Output(int out_fd, int err_fd, bool redraws, OnTraceback on_traceback);
+  /// How the launcher's own streams are written.
+  struct Manner {
+    bool redraws = false;  ///< What is a terminal can take a row back.
+    bool colours = false;  ///< On a terminal each rank's prefix has a colour.
+    Voice voice = {};      ///< For what is said from in here.
+  };
+  Output(int out_fd, int err_fd, Manner manner, OnTraceback on_traceback);
   ~Output();
 
   /// Both streams end in one terminal, file or pipe: there a worker's own keep their order if they
@@ -58,6 +64,10 @@ class Output {
   void add(std::vector<Source> sources);
   /// A line of the launcher's own, to stderr.
   void say(std::string line);
+  /// What the launcher says in a row that takes the place of the last one: only where stderr is a
+  /// terminal. An empty text ends the row, and what it had stays as a line.
+  void show_row(std::string text);
+  bool shows_rows() const { return surfaces_.err_is_terminal; }
   /// When all has been read that the pipes hold now: calls `done` on the pump's thread.
   void catch_up(std::function<void()> done);
   /// When no process is left that writes: emits what the pipes still hold, ends all sources, then
@@ -76,8 +86,12 @@ class Output {
     std::size_t key = 0;
     Source source;
   };
+  struct Said {
+    std::string text;
+    bool row = false;
+  };
   struct Commands {
-    std::vector<std::string> lines;
+    std::vector<Said> said;
     std::vector<std::function<void()>> catch_ups;
     std::vector<std::function<void()>> drains;
   };
@@ -93,6 +107,7 @@ class Output {
   void run(const std::stop_token& stop);
   bool wait_for_events(std::vector<std::size_t>& ready);
   void take_commands();
+  void draw_row(const std::string& text);
   void measure_terminals();
   void start_added();
   void empty_pipes();
@@ -101,6 +116,8 @@ class Output {
   void end(std::size_t key);
   void log(Active& active, std::string_view bytes);
   void log_filtered(Active& active, std::string_view lines);
+  std::string prefix_of(const Source& source) const;
+  void say_error(const std::string& sentence);
   void say_log_ends(const std::string& path, const std::string& what);
   void write_pieces();
   static bool write_all(int fd, std::string_view text);
@@ -110,6 +127,7 @@ class Output {
 
   int out_fd_;
   int err_fd_;
+  const Manner manner_;
   const Surfaces surfaces_;
   const OnTraceback on_traceback_;
   unique_fd epoll_;
@@ -125,6 +143,7 @@ class Output {
   // From here on the pump's thread only.
   OutputLines lines_;
   std::map<std::size_t, Active> active_;
+  std::optional<std::size_t> row_;  ///< The launcher's own, in lines_.
   std::vector<char> buffer_;
   std::vector<std::function<void()>> catching_up_;
   Pieces pieces_;

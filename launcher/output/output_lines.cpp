@@ -52,6 +52,17 @@ std::string cut(std::string_view text, std::size_t columns) {
 
 }  // namespace
 
+std::string coloured_prefix(std::string_view prefix, int rank) {
+  // Those that are read on light and on dark, without red, which is for errors.
+  constexpr std::array<std::string_view, 6> colours = {"36", "33", "35", "32", "34", "95"};
+  const auto end = prefix.find_last_not_of(' ') + 1;
+  if (end == 0) return std::string(prefix);
+  const auto colour = colours[static_cast<std::size_t>(rank) % colours.size()];
+  std::string text = "\x1b[";
+  text.append(colour).append("m").append(prefix.substr(0, end)).append("\x1b[0m");
+  return text.append(prefix.substr(end));
+}
+
 OutputLines::OutputLines(Surfaces surfaces) : one_(surfaces.one) {
   surfaces_[0].terminal = surfaces.out_is_terminal;
   surfaces_[1].terminal = surfaces.err_is_terminal;

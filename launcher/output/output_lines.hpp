@@ -28,6 +28,9 @@ struct Surfaces {
   bool err_is_terminal = false;
 };
 
+/// The prefix in the rank's colour, its blanks left plain; ranks that stand side by side differ.
+std::string coloured_prefix(std::string_view prefix, int rank);
+
 /// Merges what many workers write into whole lines, each with its writer's prefix: pure, no
 /// descriptor and no clock, not thread-safe. A line is emitted when its end arrives, so lines come
 /// out in the order in which they were completed.

@@ -61,11 +61,15 @@ std::vector<std::string> inherited_by(const Part& part, std::span<const std::str
 
 void append_colour_variables(std::vector<std::string>& own,
                              std::span<const std::string> inherited) {
-  if (!lookup(inherited, "NO_COLOR").value_or("").empty()) return;
-  if (lookup(inherited, "CLICOLOR") == "0") return;
+  if (!wants_colours(inherited)) return;
   if (lookup(inherited, "FORCE_COLOR") || lookup(inherited, "CLICOLOR_FORCE")) return;
   set(own, "FORCE_COLOR", 1);
   set(own, "CLICOLOR_FORCE", 1);
+}
+
+bool wants_colours(std::span<const std::string> environment) {
+  return lookup(environment, "NO_COLOR").value_or("").empty() &&
+         lookup(environment, "CLICOLOR") != "0" && lookup(environment, "FORCE_COLOR") != "0";
 }
 
 bool terminal_redraws(std::span<const std::string> environment) {

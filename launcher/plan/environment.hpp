@@ -41,6 +41,10 @@ std::vector<std::string> visible_gpus(const Machine& machine,
 /// them.
 void append_colour_variables(std::vector<std::string>& own, std::span<const std::string> inherited);
 
+/// False where the user has said by NO_COLOR, CLICOLOR=0 or FORCE_COLOR=0 that no colours are
+/// wanted.
+bool wants_colours(std::span<const std::string> environment);
+
 /// False where $TERM says that a terminal cannot take back what it shows, and knows no colours.
 bool terminal_redraws(std::span<const std::string> environment);
 

@@ -113,6 +113,11 @@ std::string to_json(const JobResult& result, const JobSpec& spec) {
   out["started"] = iso_time(result.started);
   out["ended"] = iso_time(result.ended);
   out["seconds"] = seconds_between(result.started, result.ended);
+  out["timings"] = ordered_json::object();
+  for (const auto& [name, took] : result.timings) {
+    const auto us = std::chrono::duration_cast<std::chrono::microseconds>(took).count();
+    out["timings"][std::string(name)] = static_cast<double>(us) / 1e6;
+  }
   out["options"] = ordered_json::object();
   for (const auto& setting : spec.settings) {
     out["options"][setting.flag] = {{"value", text_or_null(setting.value)},

@@ -2,6 +2,7 @@
 
 #include "launcher/plan/plan.hpp"
 #include "launcher/report/summary.hpp"
+#include "launcher/report/timings.hpp"
 #include "launcher/request/job_spec.hpp"
 
 #include <optional>
@@ -31,6 +32,7 @@ struct JobResult {
   std::string reason;  ///< Why it is not 0, as the terminal says it; empty where that is not known.
   WallClock::time_point started{};
   WallClock::time_point ended{};
+  std::vector<Phase> timings = {};  ///< Of the last attempt; empty if nothing was started.
 };
 
 /// JSON, indented by 2, ending in a newline; no secret and no environment in it.

@@ -196,21 +196,25 @@ std::string others_text(const FailureSummary& summary) {
   return text;
 }
 
-void append_words(std::string& out, const std::vector<int>& ranks, bool is_traceback,
+/// A field; none where there is nothing to say.
+void add(FailureBlock& out, std::string label, std::string text) {
+  if (!text.empty()) out.fields.push_back({std::move(label), std::move(text)});
+}
+
+void append_words(FailureBlock& out, const std::vector<int>& ranks, bool is_traceback,
                   bool lines_of_both, const std::vector<std::string>& words) {
   if (words.empty()) return;
   const std::string_view what = is_traceback    ? "the end of its traceback"
                                 : lines_of_both ? "its last lines on stdout and stderr"
                                                 : "its last lines on stderr";
-  append_field(out, "words",
-               ranks.size() == 1
-                   ? std::string(what)
-                   : std::string(what) + "; those of " + ranks_text(ranks) + " are the same");
-  for (const auto& line : words) out.append("    | ").append(line).append("\n");
+  add(out, "words",
+      ranks.size() == 1 ? std::string(what)
+                        : std::string(what) + "; those of " + ranks_text(ranks) + " are the same");
+  out.fields.back().lines = words;
 }
 
 /// The culprit's last words, once for all ranks that failed with the same ones.
-void append_words(std::string& out, const FailureSummary& summary, const WorkerEnd& culprit) {
+void append_words(FailureBlock& out, const FailureSummary& summary, const WorkerEnd& culprit) {
   const auto words = words_of(culprit);
   std::vector<int> ranks;
   for (const auto& end : summary.ends) {
@@ -221,7 +225,7 @@ void append_words(std::string& out, const FailureSummary& summary, const WorkerE
 }
 
 /// What to look at next, or what to start the job with, so that there is something.
-void append_next(std::string& out, const FailureSummary& summary, const WorkerEnd* culprit) {
+void append_next(FailureBlock& out, const FailureSummary& summary, const WorkerEnd* culprit) {
   std::vector<std::string> files;
   const std::string error_file = culprit != nullptr  ? culprit->error_file
                                  : summary.elsewhere ? summary.elsewhere->error_file
@@ -231,16 +235,16 @@ void append_next(std::string& out, const FailureSummary& summary, const WorkerEn
   if (!summary.flight_file.empty()) {
     files.push_back("every rank's last calls: " + summary.flight_file);
   }
-  if (!files.empty()) return append_field(out, "see", joined(files));
+  if (!files.empty()) return add(out, "see", joined(files));
   if (culprit == nullptr) return;
   const bool was_killed = culprit->status.signal == SIGKILL && culprit->failed();
   if (was_killed && summary.memory_kills && summary.memory_kills->count > 0) {
-    return append_field(out, "try", "fewer workers (--nproc-per-node), or a higher limit");
+    return add(out, "try", "fewer workers (--nproc-per-node), or a higher limit");
   }
   if (culprit->status.succeeded() || !summary.cause_is_an_end) {
-    return append_field(out, "try", "--flight-file FILE, which writes every rank's last calls");
+    return add(out, "try", "--flight-file FILE, which writes every rank's last calls");
   }
-  append_field(out, "try", "--log-dir DIR --tee 3, which keeps what every rank writes");
+  add(out, "try", "--log-dir DIR --tee 3, which keeps what every rank writes");
 }
 
 const WorkerEnd* first_culprit(const FailureSummary& summary) {
@@ -270,39 +274,46 @@ std::string title(const FailureSummary& summary) {
 
 }  // namespace
 
-std::string failure_summary(const FailureSummary& summary) {
-  if (summary.cause.empty()) return {};
+std::optional<FailureBlock> failure_block(const FailureSummary& summary) {
+  if (summary.cause.empty()) return std::nullopt;
   const WorkerEnd* culprit = first_culprit(summary);
-  const std::string border(width, '=');
-  std::string out = border + "\n" + title(summary) + "\n";
-
   const auto& elsewhere = summary.elsewhere;
+  FailureBlock out;
+  out.title = title(summary);
+  if (culprit != nullptr) out.rank = culprit->rank;
+  if (culprit == nullptr && elsewhere) out.rank = elsewhere->rank;
+
   const bool tells_what =
       culprit != nullptr && summary.cause_is_an_end && summary.culprits.size() == 1;
   const std::string what = tells_what              ? raised(*culprit)
                            : !culprit && elsewhere ? clipped(elsewhere->message)
                                                    : "";
-  append_field(out, summary.tolerated ? "first" : "cause",
-               summary.cause + (what.empty() ? "" : ": " + what));
+  add(out, summary.tolerated ? "first" : "cause",
+      summary.cause + (what.empty() ? "" : ": " + what));
   if (culprit != nullptr) {
-    append_field(out, "ended", when_and_where(*culprit, summary));
+    add(out, "ended", when_and_where(*culprit, summary));
   } else if (elsewhere) {
-    append_field(out, "ended", when_and_where(*elsewhere, summary.utc_offset));
+    add(out, "ended", when_and_where(*elsewhere, summary.utc_offset));
   }
-  if (const auto others = others_text(summary); !others.empty()) {
-    append_field(out, culprit != nullptr ? "others" : "ranks", others);
-  }
+  add(out, culprit != nullptr ? "others" : "ranks", others_text(summary));
   if (culprit != nullptr) {
-    if (const auto text = why(*culprit, summary.memory_kills); !text.empty()) {
-      append_field(out, "why", text);
-    }
-    const auto& core = culprit->core_file.empty() ? culprit->core_note : culprit->core_file;
-    if (!core.empty()) append_field(out, "core", core);
+    add(out, "why", why(*culprit, summary.memory_kills));
+    add(out, "core", culprit->core_file.empty() ? culprit->core_note : culprit->core_file);
     append_words(out, summary, *culprit);
   } else if (elsewhere) {
     append_words(out, {elsewhere->rank}, false, elsewhere->lines_of_both, elsewhere->last_lines);
   }
   append_next(out, summary, culprit);
+  return out;
+}
+
+std::string to_text(const FailureBlock& block) {
+  const std::string border(width, '=');
+  std::string out = border + "\n" + block.title + "\n";
+  for (const auto& field : block.fields) {
+    append_field(out, field.label, field.text);
+    for (const auto& line : field.lines) out.append("    | ").append(line).append("\n");
+  }
   return out + border + "\n";
 }
 

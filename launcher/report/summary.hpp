@@ -62,7 +62,21 @@ struct FailureSummary {
   std::chrono::seconds utc_offset{0};  ///< Times are shown in this zone.
 };
 
-/// The bordered block, ending in a newline; empty where nobody failed.
-std::string failure_summary(const FailureSummary& summary);
+/// What is told of a failure, in the order in which it is read.
+struct FailureBlock {
+  struct Field {
+    std::string label;  ///< "cause".
+    std::string text;
+    std::vector<std::string> lines = {};  ///< Below it, as they are.
+  };
+  std::string title;        ///< "train.py FAILED".
+  std::optional<int> rank;  ///< The first one to blame.
+  std::vector<Field> fields;
+};
+
+/// nullopt where nobody failed.
+std::optional<FailureBlock> failure_block(const FailureSummary& summary);
+/// Between borders, in 80 columns, ending in a newline.
+std::string to_text(const FailureBlock& block);
 
 }  // namespace dlaunch::launcher

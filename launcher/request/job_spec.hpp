@@ -51,6 +51,12 @@ enum class MpiAsked {
   none,
 };
 
+/// --log-format: how the launcher writes its own lines.
+enum class LogFormat { text, json };
+
+/// --timings.
+enum class Timings { none, text, json };
+
 /// Which of a worker's streams: --redirects and --tee.
 struct Streams {
   bool out = false;
@@ -195,6 +201,9 @@ struct JobSpec : Part {
   std::vector<std::string> stderr_filters;
   std::optional<std::string> result_file;
   std::optional<std::string> flight_file;  ///< --flight-file.
+  bool quiet = false;
+  LogFormat log_format = LogFormat::text;
+  Timings timings = Timings::none;
   bool dry_run = false;
 
   /// All of them, in the order of their local ranks; borrowed from this.

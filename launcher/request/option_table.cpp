@@ -46,6 +46,15 @@ constexpr auto mpis = std::to_array<take::Named<MpiAsked>>({
     {"pmix", MpiAsked::pmix},
     {"none", MpiAsked::none},
 });
+constexpr auto log_formats = std::to_array<take::Named<LogFormat>>({
+    {"text", LogFormat::text},
+    {"json", LogFormat::json},
+});
+constexpr auto timings = std::to_array<take::Named<Timings>>({
+    {"none", Timings::none},
+    {"text", Timings::text},
+    {"json", Timings::json},
+});
 constexpr auto roles = std::to_array<take::Named<RendezvousRole>>({
     {"auto", RendezvousRole::automatic},
     {"host", RendezvousRole::host},
@@ -303,6 +312,15 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
     "Write every rank's last calls to FILE when an attempt fails, and only then; with "
     "--log-dir also without this, to attempt_<n>/flight.json. For a job that runs: dlaunch "
     "status --flight."}, take::text<&Draft::flight_file>},
+  {{"quiet", 0, "", "0", output, ours,
+    "Print nothing but the program's own output, the failure summary, and errors that it does not "
+    "tell."}, take::flag<&Draft::quiet>},
+  {{"log-format", 0, "text|json", "text", output, ours,
+    "How dlaunch's own lines are written; json: each as one object with time, level, message, job "
+    "and node."}, take::choice<&Draft::log_format, log_formats>},
+  {{"timings", 0, "none|text|json", "none", output, ours,
+    "Say at the end how long each phase of the launch took, as a line or as a JSON object; --result "
+    "has them always."}, take::choice<&Draft::timings, timings>},
   {{"duplicate-stdout-filters", 0, "WORD,WORD...", "", output, also_torchrun,
     "Lines of stdout with any of these words go to attempt_<n>/filtered_stdout.log, too; ,, "
     "is a comma."}, take::by<&Draft::stdout_filters, read_words>},

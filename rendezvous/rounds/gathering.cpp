@@ -116,7 +116,8 @@ void Gathering::tell(Announcer& announcer, Session newcomer, const Nodes& nodes,
     return;
   }
   // The clock runs on; it is told a few times only.
-  const std::string here = count_text(nodes, rules) + nodes.missing_ranks(rules);
+  const std::string here =
+      count_text(nodes, rules) + " (" + nodes.names() + ")" + nodes.missing_ranks(rules);
   std::string key = here + (last_call_ ? "; last call" : "");
   if (key == told_key_ && calls == calls_told_) {
     if (newcomer != 0) announcer.put(Standing{newcomer, announcer.standing()});

@@ -182,6 +182,6 @@ TEST_CASE("a world that cannot form names the rank it lacks, on all others") {
       CHECK(process.output().find("was lost while the world was forming: exited 0 before the "
                                   "others") != std::string::npos);
     }
-    CHECK(process.output().find("rank      : 1 (local_rank: 1)") != std::string::npos);
+    CHECK(process.output().find("\n  cause : rank 1 ") != std::string::npos);
   }
 }

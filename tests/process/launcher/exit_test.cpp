@@ -180,7 +180,7 @@ TEST_CASE("one failure ends the others, and is told with its reason") {
   Job job(victims(4, "fail", token, "2"));
   CHECK(job.wait().code == 3);
   CHECK(job.err().find("the reason of rank 2") != std::string::npos);
-  CHECK(job.err().find("rank      : 2") != std::string::npos);
+  CHECK(job.err().find("\n  cause : rank 2 ") != std::string::npos);
   CHECK(all_gone(token));
 }
 

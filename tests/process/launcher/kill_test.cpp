@@ -69,7 +69,7 @@ TEST_CASE("kill -9 a worker") {
     REQUIRE(::kill(pid, SIGKILL) == 0);
     CHECK(job.wait().code == 137);
     times.gone();
-    CHECK(job.err().find("rank      : 1") != std::string::npos);
+    CHECK(job.err().find("\n  cause : rank 1 ") != std::string::npos);
     CHECK(job.err().find("SIGKILL") != std::string::npos);
     CHECK(processes_with(token).empty());
   }

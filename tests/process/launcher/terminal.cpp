@@ -5,6 +5,7 @@
 
 #include <array>
 #include <csignal>
+#include <cstdlib>
 
 #include <doctest/doctest.h>
 #include <poll.h>
@@ -24,6 +25,7 @@ Terminal::Terminal(std::vector<std::string> command) {
     std::vector<char*> argv;
     for (auto& word : command) argv.push_back(word.data());
     argv.push_back(nullptr);
+    ::setenv("NO_COLOR", "1", 1);  // The prefixes would have colours.
     for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
     ::execvp(argv[0], argv.data());
     ::_exit(124);

@@ -2,6 +2,7 @@
 #include "tests/process/launcher/terminal.hpp"
 
 #include "tests/process/job.hpp"
+#include "tests/support/expect.hpp"
 #include "tests/support/skipped.hpp"
 
 #include <csignal>
@@ -12,6 +13,20 @@
 #include <sys/wait.h>
 
 namespace dlaunch::process_test {
+
+using testing::contains;
+
+namespace {
+
+/// Without colours.
+std::string plain(std::string text) {
+  for (auto at = text.find("\x1b["); at != std::string::npos; at = text.find("\x1b[", at)) {
+    text.erase(at, text.find('m', at) + 1 - at);
+  }
+  return text;
+}
+
+}  // namespace
 
 TEST_CASE("a worker alone reads, writes and owns the terminal") {
   const std::string token = unique_token();
@@ -204,6 +219,56 @@ TEST_CASE("a progress bar stays one line on the terminal, below what others writ
   }
 }
 
+TEST_CASE("Ctrl-C says what still runs, and what another one does") {
+  const std::string token = unique_token();
+  Terminal terminal({dlaunch_path(), "--nproc-per-node", "2", "sh", "-c",
+                     "trap '' INT; echo up; while :; do sleep 1; done", token});
+  for (const char* up : {"[0] up", "[1] up"}) REQUIRE(terminal.saw(up));
+  terminal.type("\x03");
+  CHECK(terminal.saw("dlaunch: stopping: ranks 0-1 still run; Ctrl-C again kills them, else "));
+  terminal.type("\x03");
+  CHECK(WEXITSTATUS(terminal.next_status()) == 130);
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("on a terminal the nodes' meeting is one row, with the time that it has taken") {
+  const std::string endpoint = "127.0.0.1:" + std::to_string(free_port());
+  const std::vector<std::string> line = {
+      "--nnodes", "2", "--rdzv-endpoint", endpoint, "--node-id", "a", "echo", "hi"};
+  std::vector<std::string> first = line;
+  first.insert(first.begin(), dlaunch_path());
+  Terminal terminal(first);
+  REQUIRE(terminal.saw("dlaunch: 1 of 2 nodes (a); waiting up to "));
+  REQUIRE(terminal.saw(" so far"));
+  std::vector<std::string> second = line;
+  second[5] = "b";
+  Job b(second);
+  CHECK(b.wait().code == 0);
+  CHECK(contains(b.err(), "dlaunch: "));
+  CHECK(terminal.saw("] hi\r\n"));
+  CHECK(WEXITSTATUS(terminal.next_status()) == 0);
+  // The row has become a line.
+  CHECK(count(terminal.screen(), " so far\r\n") == 1);
+}
+
+TEST_CASE("each rank's prefix has a colour on a terminal that shows them") {
+  const auto shown = [](const std::string& variable) {
+    Terminal terminal({"env", "-u", "NO_COLOR", "-u", "CLICOLOR", "-u", "FORCE_COLOR", "-u",
+                       "CLICOLOR_FORCE", "TERM=xterm", variable, dlaunch_path(), "--nproc-per-node",
+                       "2", "echo", "hi"});
+    CHECK(WEXITSTATUS(terminal.next_status()) == 0);
+    terminal.saw("no more");  // Reads on to the end.
+    return terminal.screen();
+  };
+  const std::string screen = shown("OTHER=1");
+  CHECK(count(screen, "\x1b[36m[0]\x1b[0m hi\r\n") == 1);
+  CHECK(count(screen, "\x1b[33m[1]\x1b[0m hi\r\n") == 1);
+  for (const char* variable : {"NO_COLOR=1", "CLICOLOR=0", "FORCE_COLOR=0", "TERM=dumb"}) {
+    CAPTURE(variable);
+    CHECK(count(shown(variable), "[1] hi\r\n") == 1);
+  }
+}
+
 TEST_CASE("programs are told to use colours where both streams end in the terminal") {
   const auto said = [](std::vector<std::string> variables, std::vector<std::string> options) {
     std::vector<std::string> line = {"env",         "-u", "NO_COLOR",      "-u", "CLICOLOR", "-u",
@@ -214,7 +279,7 @@ TEST_CASE("programs are told to use colours where both streams end in the termin
     line.insert(line.end(), {"sh", "-c", "echo ${FORCE_COLOR-no} ${CLICOLOR_FORCE-no} seen"});
     Terminal terminal(line);
     REQUIRE(terminal.saw(" seen"));
-    const auto& screen = terminal.screen();
+    const std::string screen = plain(terminal.screen());
     const auto end = screen.find(" seen");
     const auto begin = screen.rfind("] ", end);
     return screen.substr(begin == std::string::npos ? 0 : begin + 2,

@@ -1,9 +1,19 @@
 #include "launcher/job/end_report.hpp"
 
+#include <csignal>
+
 #include <doctest/doctest.h>
 
 using namespace dlaunch;
 using namespace dlaunch::launcher;
+
+TEST_CASE("what still runs after a signal to end the job") {
+  CHECK(stopping_sentence(SIGINT, {0, 1}, std::chrono::milliseconds(28'500)) ==
+        "stopping: ranks 0-1 still run; Ctrl-C again kills them, else that is done in 29 s");
+  CHECK(stopping_sentence(SIGTERM, {3}, std::chrono::seconds(4)) ==
+        "stopping: rank 3 still runs; another SIGTERM kills it, else that is done in 4 s");
+  CHECK(ranks_running({0, 4711, 4712}, 4) == std::vector<int>{5, 6});
+}
 
 TEST_CASE("stragglers are told of by their ranks in the world, and what becomes of them") {
   TellStragglers told;

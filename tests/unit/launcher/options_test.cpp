@@ -110,6 +110,9 @@ TEST_CASE("every option reaches its field") {
                                "--local-ranks-filter=1,0",
                                "--log-line-prefix-template=<${rank}>",
                                "--result=r.json",
+                               "--quiet",
+                               "--log-format=json",
+                               "--timings=text",
                                "--dry-run",
                                "--virtual-local-rank",
                                "--rdzv-backend=c10d",
@@ -135,6 +138,9 @@ TEST_CASE("every option reaches its field") {
   CHECK(options.local_ranks_filter == std::vector<int>{0, 1});
   CHECK(options.log_line_prefix_template == "<${rank}>");
   CHECK(options.result_file == "r.json");
+  CHECK(options.quiet);
+  CHECK(options.log_format == LogFormat::json);
+  CHECK(options.timings == Timings::text);
   CHECK(options.dry_run);
   CHECK(options.virtual_local_rank);
   CHECK(options.no_python);

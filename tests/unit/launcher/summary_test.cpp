@@ -9,7 +9,6 @@
 
 using namespace dlaunch;
 using namespace dlaunch::launcher;
-using dlaunch::testing::failure_block;
 using dlaunch::testing::field_of;
 
 namespace {
@@ -49,9 +48,14 @@ constexpr dlaunch::ExitStatus killed_by(int signal) {
   return {.code = 0, .signal = signal, .core_dumped = false};
 }
 
+std::string failure_summary(const FailureSummary& summary) {
+  const auto block = dlaunch::launcher::failure_block(summary);
+  return block ? to_text(*block) : "";
+}
+
 /// The block's field, in one line.
 std::string field(const FailureSummary& summary, const std::string& label) {
-  return field_of(failure_block(failure_summary(summary)), label);
+  return field_of(dlaunch::testing::failure_block(failure_summary(summary)), label);
 }
 
 FailureSummary of(std::string cause, std::vector<int> culprits, std::vector<WorkerEnd> ends) {

@@ -256,7 +256,7 @@ TEST_CASE("what it looks like from outside") {
   rounds.step(Join{1, offer("a", 2), rules, {}}, at(1h));
   JobStatus status = rounds.status();
   CHECK(status.nodes_max == 2);
-  CHECK(status.standing == "1 of 2 nodes; waiting up to 10 min");
+  CHECK(status.standing == "1 of 2 nodes (a); waiting up to 10 min");
   REQUIRE(status.nodes.size() == 1);
   CHECK(status.nodes[0].state == NodeStatus::State::waiting);
   rounds.step(Join{2, offer("b", 2), rules, {}}, at(1h));

@@ -1,0 +1,48 @@
+#pragma once
+
+#include "runtime/base/text/wall_clock.hpp"
+
+#include <dlaunch/error.hpp>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dlaunch::launcher {
+
+/// When the steps of a launch were taken, on this node, for the last attempt; unset where one was
+/// not. Pure.
+struct LaunchTimes {
+  Clock::time_point begun{};                           ///< dlaunch.
+  std::optional<Clock::time_point> agent = {};         ///< The options are read, the agent runs.
+  std::optional<Clock::time_point> placed = {};        ///< The nodes have met.
+  std::optional<Clock::time_point> started = {};       ///< All workers run.
+  std::optional<Clock::time_point> joined = {};        ///< The first of them uses the runtime.
+  std::optional<Clock::time_point> first_ended = {};   ///< The first end, or the first signal.
+  std::optional<Clock::time_point> nothing_left = {};  ///< Of all that was started.
+
+  /// Another attempt's are awaited; the time since the last one's end is that of its meeting.
+  void begin_again();
+  static void mark(std::optional<Clock::time_point>& step, Clock::time_point now) {
+    if (!step) step = now;
+  }
+};
+
+/// A part of the launch.
+struct Phase {
+  std::string_view name;  ///< "first_join".
+  Clock::duration took{};
+
+  bool operator==(const Phase&) const = default;
+};
+/// Those that came to their ends, in order.
+std::vector<Phase> phases_of(const LaunchTimes& times);
+
+/// "options 3 ms, rendezvous 12 s, start 4 ms, first join 20 ms, run 3.2 s, stop 15 ms".
+std::string timings_text(const std::vector<Phase>& phases);
+/// One line, with its end: an object with the seconds of each phase, and which job's they are.
+std::string timings_json(const std::vector<Phase>& phases, const std::string& job,
+                         const std::string& node, int attempt, WallClock::time_point now);
+
+}  // namespace dlaunch::launcher
