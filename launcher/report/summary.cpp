@@ -213,13 +213,36 @@ void append_words(FailureBlock& out, const std::vector<int>& ranks, bool is_trac
   out.fields.back().lines = words;
 }
 
-/// The culprit's last words, once for all ranks that failed with the same ones.
-void append_words(FailureBlock& out, const FailureSummary& summary, const WorkerEnd& culprit) {
-  const auto words = words_of(culprit);
+/// The ranks that failed with the same words.
+std::vector<int> ranks_that_said(const std::vector<std::string>& words,
+                                 const FailureSummary& summary) {
   std::vector<int> ranks;
   for (const auto& end : summary.ends) {
     if (end.failed() && words_of(end) == words) ranks.push_back(end.rank);
   }
+  return ranks;
+}
+
+/// What the culprit did, in a few words, where it says so: "ValueError: x". The only line that it
+/// wrote, if that is short, stands there and nowhere else.
+struct What {
+  std::string text;
+  bool is_all = false;
+};
+What what_of(const WorkerEnd& culprit, const FailureSummary& summary) {
+  constexpr std::size_t short_max = 80;
+  if (!summary.cause_is_an_end || summary.culprits.size() > 1) return {};
+  if (auto text = raised(culprit); !text.empty()) return {std::move(text)};
+  const auto words = words_of(culprit);
+  const bool all = words.size() == 1 && words.front().size() <= short_max &&
+                   ranks_that_said(words, summary).size() == 1;
+  return all ? What{words.front(), true} : What{};
+}
+
+/// The culprit's last words, once for all ranks that failed with the same ones.
+void append_words(FailureBlock& out, const FailureSummary& summary, const WorkerEnd& culprit) {
+  const auto words = words_of(culprit);
+  auto ranks = ranks_that_said(words, summary);
   if (ranks.empty()) ranks.push_back(culprit.rank);
   append_words(out, ranks, has_traceback(culprit), culprit.lines_of_both, words);
 }
@@ -283,13 +306,11 @@ std::optional<FailureBlock> failure_block(const FailureSummary& summary) {
   if (culprit != nullptr) out.rank = culprit->rank;
   if (culprit == nullptr && elsewhere) out.rank = elsewhere->rank;
 
-  const bool tells_what =
-      culprit != nullptr && summary.cause_is_an_end && summary.culprits.size() == 1;
-  const std::string what = tells_what              ? raised(*culprit)
-                           : !culprit && elsewhere ? clipped(elsewhere->message)
-                                                   : "";
+  What what;
+  if (culprit != nullptr) what = what_of(*culprit, summary);
+  if (culprit == nullptr && elsewhere) what = {clipped(elsewhere->message)};
   add(out, summary.tolerated ? "first" : "cause",
-      summary.cause + (what.empty() ? "" : ": " + what));
+      summary.cause + (what.text.empty() ? "" : ": " + what.text));
   if (culprit != nullptr) {
     add(out, "ended", when_and_where(*culprit, summary));
   } else if (elsewhere) {
@@ -299,7 +320,7 @@ std::optional<FailureBlock> failure_block(const FailureSummary& summary) {
   if (culprit != nullptr) {
     add(out, "why", why(*culprit, summary.memory_kills));
     add(out, "core", culprit->core_file.empty() ? culprit->core_note : culprit->core_file);
-    append_words(out, summary, *culprit);
+    if (!what.is_all) append_words(out, summary, *culprit);
   } else if (elsewhere) {
     append_words(out, {elsewhere->rank}, false, elsewhere->lines_of_both, elsewhere->last_lines);
   }

@@ -179,6 +179,16 @@ TEST_CASE("ranks that fail alike are told once") {
   CHECK(std::count(text.begin(), text.end(), '\n') == 9);
 }
 
+TEST_CASE("the only line that a rank wrote is a part of the cause, if it is short") {
+  auto summary = of("rank 1 exited with 3", {1}, {ended(1, exit_with(3))});
+  summary.ends[0].last_lines = {"shard 7 is empty", ""};
+  CHECK(field(summary, "cause") == "rank 1 exited with 3: shard 7 is empty");
+  CHECK(field(summary, "words").empty());
+  summary.ends[0].last_lines = {std::string(100, 'x')};
+  CHECK(field(summary, "cause") == "rank 1 exited with 3");
+  CHECK(field(summary, "words") == "its last lines on stderr");
+}
+
 TEST_CASE("only the last of many words are shown") {
   auto summary = of("rank 0 exited with 1", {0}, {ended(0, exit_with(1))});
   for (int i = 0; i < 20; ++i) summary.ends[0].last_lines.push_back("line " + std::to_string(i));
