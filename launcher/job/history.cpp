@@ -56,8 +56,9 @@ bool blames_others(const Fact& fact) {
 }
 
 /// What became of the memory of a worker that died of a signal.
-void add_core(WorkerEnd& end, const CoreRule& rule, WallClock::time_point since) {
+void add_core(WorkerEnd& end, WallClock::time_point since) {
   if (end.stopped_by_us || !dumps_core(end.status.signal)) return;
+  const CoreRule rule = read_core_rule();
   if (end.status.core_dumped) {
     end.core_file = find_core_file(rule, end.pid, end.status.signal, since);
   }
@@ -123,7 +124,6 @@ std::vector<WroteErrorFile> History::end_attempt(const Supervisor& supervisor,
   if (const auto kills = read_kill_count(); kills && kills_before_) {
     attempt.memory_kills = MemoryKills{kills->file, kills->count - kills_before_->count};
   }
-  const CoreRule core_rule = read_core_rule();
   for (auto& end : attempt.ends) {
     const auto place = static_cast<std::size_t>(end.local_rank);
     const WorkerRecord& record = supervisor.workers()[place];
@@ -132,7 +132,8 @@ std::vector<WroteErrorFile> History::end_attempt(const Supervisor& supervisor,
     end.peer_lost = fact != facts.ranks.end() && Departure::of(fact->second).missed;
     end.blames_others = fact != facts.ranks.end() && blames_others(fact->second);
     if (end.status.succeeded()) continue;
-    add_core(end, core_rule, attempt.started - std::chrono::seconds(1));
+    // The file system's clock may be a little behind ours.
+    add_core(end, attempt.started - std::chrono::seconds(1));
     if (output) end.last_lines = output->error_tail(end.rank);
     end.lines_of_both =
         output && output->is_one_place() && attempt.plan.workers[place].stdio.only_console();
