@@ -146,13 +146,18 @@ int start_on_hosts(JobSpec spec, std::vector<std::string> environment,
                           .hostname = read_machine().hostname,
                           .job = "dlaunch-" + (spec.dry_run ? "0" : random_hex(8)),
                           .secret = !secret->empty()};
-  remote::StarterTask task{std::move(spec), std::move(environment), {}, *secret};
+  const Voice voice{.json = spec.log_format == LogFormat::json,
+                    .quiet = spec.quiet,
+                    .job = spec.job_id.value_or(here.job),
+                    .node = here.hostname};
+  remote::StarterTask task{std::move(spec), std::move(environment), voice, {}, *secret};
   task.starts = remote::plan_starts(task.spec, task.environment, here);
   if (task.spec.dry_run) {
     return say_and_exit_with(0, remote::describe_starts(task.spec, task.starts, task.spec.notes));
   }
   const FrontRules rules{task.spec.signals, task.spec.shutdown_timeout};
-  return run_front(rules, [&](const AgentSeat& seat) { return remote::run_starter(task, seat); });
+  return run_front(rules, voice,
+                   [&](const AgentSeat& seat) { return remote::run_starter(task, seat); });
 }
 
 }  // namespace

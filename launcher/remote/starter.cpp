@@ -51,6 +51,11 @@ StarterRules rules_of(const StarterTask& task) {
   return rules;
 }
 
+/// Ranks' prefixes have their colours from the agents.
+Output::Manner manner_of(const StarterTask& task) {
+  return {.redraws = terminal_redraws(task.environment), .voice = task.voice};
+}
+
 class Starter : private SignalListener {
  public:
   Starter(const StarterTask& task, const AgentSeat& seat)
@@ -58,13 +63,13 @@ class Starter : private SignalListener {
         seat_(seat),
         signals_(io_, seat.front, *this),
         timer_(io_),
-        console_(std::make_unique<Output>(STDOUT_FILENO, STDERR_FILENO,
-                                          terminal_redraws(task.environment),
-                                          [](int, Clock::time_point) {})),
+        console_(std::make_unique<Output>(STDOUT_FILENO, STDERR_FILENO, manner_of(task),
+                                          [](int, Clock::time_point) {}),
+                 task.voice),
         core_(rules_of(task)) {}
 
   int run() {
-    for (const auto& note : task_.spec.notes) console_.say(note);
+    for (const auto& note : task_.spec.notes) console_.say(note, Level::warning);
     asio::post(io_, [this] { start_all(); });
     io_.run();
     return exit_code_ == 0 && console_.incomplete() ? exit_code::internal : exit_code_;
@@ -193,7 +198,7 @@ class Starter : private SignalListener {
       if (child.pid > 0) ::kill(-child.pid, SIGKILL);
     }
   }
-  void execute(const Say& effect) { console_.say(effect.sentence); }
+  void execute(const Say& effect) { console_.say(effect.sentence, Level::error); }
   void execute(const ArmTimer& effect) {
     timer_.expires_at(effect.at);
     timer_.async_wait([this](auto error) {
@@ -226,7 +231,7 @@ int run_starter(const StarterTask& task, const AgentSeat& seat) {
   try {
     return Starter(task, seat).run();
   } catch (const std::exception& error) {  // Out of memory, or of descriptors.
-    Console(nullptr).say(error.what());
+    Console(nullptr, task.voice).say(error.what(), Level::error);
     return exit_code::internal;
   }
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/job/front.hpp"
+#include "launcher/output/voice.hpp"
 #include "launcher/remote/core/host_lines.hpp"
 #include "launcher/request/job_spec.hpp"
 
@@ -14,6 +15,7 @@ namespace dlaunch::launcher::remote {
 struct StarterTask {
   JobSpec spec;
   std::vector<std::string> environment;  ///< Ours, which each ssh has.
+  Voice voice;                           ///< For what is said here; agents have their own.
   std::vector<HostStart> starts;
   std::string secret;  ///< For the first line of each input; empty: the job has none of ours.
 };
