@@ -46,6 +46,14 @@ class Unpacked {
     if (copy_) [[unlikely]]
       unpack(copy_->bytes.get(), copy_->of);
   }
+  /// The first `count` elements alone.
+  void commit(std::size_t count) const {
+    if (!copy_) [[likely]]
+      return;
+    TensorView first = copy_->of;
+    first.count = count;
+    unpack(copy_->bytes.get(), first);
+  }
 
  private:
   struct Copy {

@@ -1,6 +1,7 @@
 #include "collectives/api/buffers.hpp"
 #include "collectives/call/checks.hpp"
 #include "collectives/communicator/device_work.hpp"
+#include "collectives/communicator/matched_message.hpp"
 #include "collectives/communicator/state.hpp"
 #include "collectives/communicator/work_pool.hpp"
 #include "collectives/communicator/work_state.hpp"
@@ -39,6 +40,14 @@ void check_peer(const Call& call, int peer, int tag, bool may_be_any) {
   });
 }
 
+/// What NCCL has nothing of.
+void check_host(const Call& call, const ConstTensorView& data) {
+  if (data.place.is_host()) return;
+  throw Error(
+      Errc::unsupported,
+      call.label() + ": it takes host memory alone, and this is a CUDA buffer" + call.where());
+}
+
 std::shared_ptr<MessageWork> new_work(const MessageOptions& options, int peer) {
   return std::allocate_shared<MessageWork>(PooledWorks<MessageWork>(), options, peer);
 }
@@ -49,52 +58,65 @@ Received received(const Group& group, int source, const transport::Header& heade
 
 }  // namespace
 
+// ---- Sending. ----
+
 Work Communicator::isend(ConstTensorView data, int to, const MessageOptions& options) {
   if (state_->send_now(data, to, options, Flight::Kind::start)) return complete_message();
   if (!data.place.is_host()) {
     const std::array one{Transfer::send(data, to, options.tag)};
     return state_->start_on_device(device::messages(one), options);
   }
+  return state_->start_send(data, to, options, false);
+}
+
+Work Communicator::issend(ConstTensorView data, int to, const MessageOptions& options) {
+  return state_->start_send(data, to, options, true);
+}
+
+Work Communicator::State::start_send(const ConstTensorView& data, int to,
+                                     const MessageOptions& options, bool is_synchronous) {
   auto work = new_work(options, to);
-  state_->message(fingerprint(Op::send, data), options, to, Flight::Kind::start, [&](Call& call) {
+  message(fingerprint(Op::send, data), options, to, Flight::Kind::start, [&](Call& call) {
     check_peer(call, to, options.tag, false);
     check_view(call, data, "data");
+    check_host(call, data);
     BytesView bytes{static_cast<const std::byte*>(data.data), data.bytes()};
     if (data.stride != 1) {
       const auto packed = work->pack_for({}, data.bytes());
       pack(data, packed.data());
       bytes = packed;
     }
-    work->send() = call.make_message(to, options.tag, bytes);
-    work->begin(*state_);
+    Outgoing& outgoing = work->send() = call.make_message(to, options.tag, bytes);
+    outgoing.is_synchronous = is_synchronous;
+    work->begin(*this);
   });
   return Work(std::move(work));
 }
 
-Work Communicator::irecv(TensorView data, int from, const MessageOptions& options) {
-  const auto print = fingerprint(Op::recv, data);
-  auto work = new_work(options, from);
-  if (options.tag >= any_tag && state_->is_plain(data, from, options)) {
-    state_->describe(work->receive(), data, from, options);
-    const auto lock = state_->mesh->lock();
-    if (work->begin_plainly(*state_)) {
-      state_->note_message(print, options, from, Flight::Kind::start);
-      return Work(std::move(work));
-    }
-  }
+void Communicator::send(ConstTensorView data, int to, const MessageOptions& options) {
+  if (state_->send_now(data, to, options, Flight::Kind::call)) return;
   if (!data.place.is_host()) {
-    const std::array one{Transfer::recv(data, from, options.tag)};
-    return state_->start_on_device(device::messages(one), options);
+    const std::array one{Transfer::send(data, to, options.tag)};
+    return state_->run_on_device(device::messages(one), options);
   }
-  state_->message(print, options, from, Flight::Kind::start, [&](Call& call) {
-    check_peer(call, from, options.tag, true);
+  state_->wait_to_send(data, to, options, false);
+}
+
+void Communicator::ssend(ConstTensorView data, int to, const MessageOptions& options) {
+  state_->wait_to_send(data, to, options, true);
+}
+
+void Communicator::State::wait_to_send(const ConstTensorView& data, int to,
+                                       const MessageOptions& options, bool is_synchronous) {
+  message(fingerprint(Op::send, data), options, to, Flight::Kind::call, [&](Call& call) {
+    check_peer(call, to, options.tag, false);
     check_view(call, data, "data");
-    std::span into{static_cast<std::byte*>(data.data), data.bytes()};
-    if (data.stride != 1) into = work->pack_for(data, data.bytes());
-    work->receive() = call.make_message_receive(from, options.tag, into);
-    work->begin(*state_);
+    check_host(call, data);
+    const Packed packed(data);
+    Outgoing outgoing = call.make_message(to, options.tag, packed.bytes());
+    outgoing.is_synchronous = is_synchronous;
+    call.send_message(outgoing);
   });
-  return Work(std::move(work));
 }
 
 /// Whether nothing is to be said against a message, nor to be done for it beside moving it. If so
@@ -122,53 +144,91 @@ bool Communicator::State::send_now(const ConstTensorView& data, int to,
 }
 
 void Communicator::State::describe(Receive& receive, const TensorView& data, int from,
-                                   const MessageOptions& options) const {
+                                   const MessageOptions& options, bool up_to) const {
   receive.kind = Kind::message;
   receive.communicator = group.id;
   receive.from = group.world_rank(from);
   receive.tag = options.tag;
   receive.expected = fingerprint(Op::recv, data);
+  receive.up_to = up_to;
   receive.into = {static_cast<std::byte*>(data.data), data.bytes()};
 }
 
-void Communicator::send(ConstTensorView data, int to, const MessageOptions& options) {
-  if (state_->send_now(data, to, options, Flight::Kind::call)) return;
+// ---- Receiving. ----
+
+Work Communicator::irecv(TensorView data, int from, const MessageOptions& options) {
   if (!data.place.is_host()) {
-    const std::array one{Transfer::send(data, to, options.tag)};
-    return state_->run_on_device(device::messages(one), options);
+    const std::array one{Transfer::recv(data, from, options.tag)};
+    return state_->start_on_device(device::messages(one), options);
   }
-  state_->message(fingerprint(Op::send, data), options, to, Flight::Kind::call, [&](Call& call) {
-    check_peer(call, to, options.tag, false);
+  return state_->start_receive(data, from, options, false);
+}
+
+Work Communicator::irecv_up_to(TensorView data, int from, const MessageOptions& options) {
+  return state_->start_receive(data, from, options, true);
+}
+
+Work Communicator::State::start_receive(const TensorView& data, int from,
+                                        const MessageOptions& options, bool up_to) {
+  const auto print = fingerprint(Op::recv, data);
+  auto work = new_work(options, from);
+  if (options.tag >= any_tag && is_plain(data, from, options)) {
+    describe(work->receive(), data, from, options, up_to);
+    const auto lock = mesh->lock();
+    if (work->begin_plainly(*this)) {
+      note_message(print, options, from, Flight::Kind::start);
+      return Work(std::move(work));
+    }
+  }
+  message(print, options, from, Flight::Kind::start, [&](Call& call) {
+    check_peer(call, from, options.tag, true);
     check_view(call, data, "data");
-    const Packed packed(data);
-    call.send_message(to, options.tag, packed.bytes());
+    check_host(call, data);
+    std::span into{static_cast<std::byte*>(data.data), data.bytes()};
+    if (data.stride != 1) into = work->pack_for(data, data.bytes());
+    Receive& incoming = work->receive() = call.make_message_receive(from, options.tag, into);
+    incoming.up_to = up_to;
+    work->begin(*this);
   });
+  return Work(std::move(work));
 }
 
 Received Communicator::recv(TensorView data, int from, const MessageOptions& options) {
-  const auto call = fingerprint(Op::recv, data);
-  if (options.tag >= any_tag && state_->is_plain(data, from, options)) {
-    Receive receive;
-    state_->describe(receive, data, from, options);
-    const auto lock = state_->mesh->lock();
-    if (state_->mesh->receive_now(receive)) {
-      state_->note_message(call, options, from, Flight::Kind::call);
-      return {from, receive.header.tag, receive.header.dtype, receive.header.count};
-    }
-  }
   if (!data.place.is_host()) {
     const std::array one{Transfer::recv(data, from, options.tag)};
     state_->run_on_device(device::messages(one), options);
     return {from, 0, data.dtype, data.count};
   }
+  return state_->receive(data, from, options, false);
+}
+
+Received Communicator::recv_up_to(TensorView data, int from, const MessageOptions& options) {
+  return state_->receive(data, from, options, true);
+}
+
+Received Communicator::State::receive(const TensorView& data, int from,
+                                      const MessageOptions& options, bool up_to) {
+  const auto print = fingerprint(Op::recv, data);
+  if (options.tag >= any_tag && is_plain(data, from, options)) {
+    Receive plain;
+    describe(plain, data, from, options, up_to);
+    const auto lock = mesh->lock();
+    if (mesh->receive_now(plain)) {
+      note_message(print, options, from, Flight::Kind::call);
+      return {from, plain.header.tag, plain.header.dtype, plain.header.count};
+    }
+  }
   Received what;
-  state_->message(call, options, from, Flight::Kind::call, [&](Call& mesh) {
-    check_peer(mesh, from, options.tag, true);
-    check_view(mesh, data, "data");
+  message(print, options, from, Flight::Kind::call, [&](Call& call) {
+    check_peer(call, from, options.tag, true);
+    check_view(call, data, "data");
+    check_host(call, data);
     const Unpacked into(data);
-    const auto [source, header] = mesh.receive_message(from, options.tag, into.bytes());
-    into.commit();
-    what = received(state_->group, source, header);
+    Receive incoming = call.make_message_receive(from, options.tag, into.bytes());
+    incoming.up_to = up_to;
+    call.receive_message(incoming);
+    into.commit(incoming.header.count);
+    what = received(group, incoming.source, incoming.header);
   });
   return what;
 }
@@ -211,39 +271,93 @@ void Communicator::batch(std::span<const Transfer> transfers, const Options& opt
   for (Work& work : start_batch(transfers, options)) work.wait();
 }
 
-std::optional<Received> Communicator::try_probe(int from, const MessageOptions& options) {
-  std::optional<Received> what;
-  Fingerprint call;
-  call.op = Op::probe;
-  state_->message(call, options, from, Flight::Kind::call, [&](Call& mesh) {
-    check_peer(mesh, from, options.tag, true);
-    const auto lock = state_->mesh->lock();
-    state_->mesh->step(Clock::now());
-    const auto found = state_->mesh->inbox().peek(
-        state_->group.id, from == any_source ? from : state_->group.world_rank(from), options.tag,
-        state_->group.world_ranks);
-    if (found) what = received(state_->group, found->first, found->second);
+// ---- Looking. ----
+
+void Communicator::State::find(int from, const MessageOptions& options,
+                               const std::function<bool(int source)>& finds, bool waits) {
+  Fingerprint print;
+  print.op = Op::probe;
+  message(print, options, from, Flight::Kind::call, [&](Call& call) {
+    check_peer(call, from, options.tag, true);
+    const int source = from == any_source ? from : group.world_rank(from);
+    if (waits) return call.wait_until([&] { return finds(source); }, from);
+    const auto lock = mesh->lock();
+    mesh->step(Clock::now());
+    finds(source);
   });
-  return what;
+}
+
+std::optional<Received> Communicator::State::find_message(int from, const MessageOptions& options,
+                                                          bool waits) {
+  std::optional<std::pair<int, transport::Header>> found;
+  const auto finds = [&](int source) {
+    found = mesh->inbox().peek(group.id, source, options.tag, group.world_ranks);
+    return found.has_value();
+  };
+  find(from, options, finds, waits);
+  if (!found) return std::nullopt;
+  return received(group, found->first, found->second);
 }
 
 Received Communicator::probe(int from, const MessageOptions& options) {
-  Received what;
-  Fingerprint call;
-  call.op = Op::probe;
-  state_->message(call, options, from, Flight::Kind::call, [&](Call& mesh) {
-    check_peer(mesh, from, options.tag, true);
-    const int source = from == any_source ? from : state_->group.world_rank(from);
-    std::optional<std::pair<int, transport::Header>> found;
-    mesh.wait_until(
-        [&] {
-          found = state_->mesh->inbox().peek(state_->group.id, source, options.tag,
-                                             state_->group.world_ranks);
-          return found.has_value();
-        },
-        from);
-    what = received(state_->group, found->first, found->second);
-  });
+  return *state_->find_message(from, options, true);
+}
+
+std::optional<Received> Communicator::try_probe(int from, const MessageOptions& options) {
+  return state_->find_message(from, options, false);
+}
+
+Message Communicator::State::match_message(int from, const MessageOptions& options, bool waits) {
+  std::shared_ptr<MatchedMessage> matched;
+  const auto finds = [&](int source) {
+    if (matched) return true;
+    const auto found = mesh->inbox().set_apart(group.id, source, options.tag, group.world_ranks);
+    if (found) matched = std::make_shared<MatchedMessage>(shared_from_this(), *found);
+    return found.has_value();
+  };
+  find(from, options, finds, waits);
+  return Message(std::move(matched));
+}
+
+Message Communicator::match(int from, const MessageOptions& options) {
+  return state_->match_message(from, options, true);
+}
+
+std::optional<Message> Communicator::try_match(int from, const MessageOptions& options) {
+  Message found = state_->match_message(from, options, false);
+  if (found.is_empty()) return std::nullopt;
+  return found;
+}
+
+Received Communicator::recv_matched(Message&& message, TensorView data, const Options& options) {
+  const Received what = message.what();
+  MessageOptions of_it = options;
+  of_it.tag = what.tag;
+  state_->message(
+      fingerprint(Op::recv, data), of_it, what.source, Flight::Kind::call, [&](Call& call) {
+        check_view(call, data, "data");
+        check_host(call, data);
+        require(call, !message.is_empty(), [] {
+          return std::string("the Message is empty: it was made without a match, or was received");
+        });
+        require(call, message.matched_->is_of(*state_), [] {
+          return std::string("the Message was matched by another communicator, which receives it");
+        });
+        require(call, data.dtype == what.dtype && data.count >= what.count, [&] {
+          return "the message has " + std::to_string(what.count) + " elements of " +
+                 to_string(what.dtype) + ", and the buffer has room for " +
+                 std::to_string(data.count) + " of " + to_string(data.dtype);
+        });
+        TensorView part = data;
+        part.count = what.count;
+        const Unpacked into(part);
+        Receive incoming = call.make_message_receive(what.source, what.tag, into.bytes());
+        incoming.up_to = true;
+        const auto matched = std::move(message.matched_);
+        matched->note_taken();
+        call.receive_apart(incoming, matched->message());
+        into.commit();
+      });
   return what;
 }
 

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include <sched.h>
 
@@ -20,15 +19,6 @@ using transport::Receive;
 
 namespace {
 
-/// So often several calls are looked at, each of which may tell another thread of its end, or none.
-constexpr auto look_interval = std::chrono::microseconds(200);
-
-std::vector<Work*> pointers_to(std::span<Work> works) {
-  std::vector<Work*> pointers;
-  for (Work& work : works) pointers.push_back(&work);
-  return pointers;
-}
-
 [[noreturn]] void throw_forked() {
   throw Error(Errc::misuse, "a forked child cannot wait for a call that its parent started");
 }
@@ -36,6 +26,12 @@ std::vector<Work*> pointers_to(std::span<Work> works) {
 [[noreturn]] void throw_host_buffers() {
   throw Error(Errc::unsupported,
               "order_before is for CUDA buffers, and this call's are in host memory: call wait()");
+}
+
+[[noreturn]] void throw_no_receive() {
+  throw Error(Errc::unsupported,
+              "cancel is for started receives, and this is none: a send or a collective ends when "
+              "its other ranks come, or by abort()");
 }
 
 [[noreturn]] void throw_message() {
@@ -57,6 +53,8 @@ class CompleteMessage final : public WorkState {
 };
 
 }  // namespace
+
+bool WorkState::cancel() { throw_no_receive(); }
 
 // ---- Collectives. ----
 
@@ -80,7 +78,7 @@ Work complete_message() {
 
 MessageWork::~MessageWork() {
   if (owner_ != nullptr) {
-    cancel(std::make_exception_ptr(Error(Errc::aborted, "the call was given up")));
+    give_up(std::make_exception_ptr(Error(Errc::aborted, "the call was given up")));
   }
 }
 
@@ -137,17 +135,45 @@ void MessageWork::begin(Communicator::State& owner) {
   if (has_arrived()) settle();
 }
 
-void MessageWork::cancel(std::exception_ptr why) noexcept {
-  if (is_pending()) {
+void MessageWork::give_up(std::exception_ptr why) noexcept {
+  if (!has_arrived()) {
     const auto lock = owner_->mesh->lock();
     if (Receive* const receive = receiving()) {
       if (receive->pending()) owner_->mesh->withdraw(*receive);
-    } else if (sending()->pending()) {
+    } else if (sending()->state != Outgoing::State::done) {
       owner_->mesh->withdraw(*sending());
     }
   }
   error_ = std::move(why);
   leave();
+}
+
+bool MessageWork::cancel() {
+  Receive* const receive = receiving();
+  if (receive == nullptr) throw_no_receive();
+  if (owner_ == nullptr) return false;
+  {
+    const auto lock = owner_->mesh->lock();
+    if (receive->state != Receive::State::waiting) return false;
+    owner_->mesh->withdraw(*receive);
+  }
+  const CallContext call{owner_->group, receive->expected, options_.timeout, options_.site,
+                         peer_,         options_.tag};
+  error_ =
+      std::make_exception_ptr(Error(Errc::aborted, call.label() + " was cancelled" + call.where()));
+  leave();
+  return true;
+}
+
+std::optional<Received> MessageWork::received() noexcept {
+  const Receive* const receive = receiving();
+  if (receive == nullptr || !is_done()) return std::nullopt;
+  const Receive::State state = receive->state;
+  const bool has_met = state == Receive::State::done || state == Receive::State::too_long;
+  if (!has_met) return std::nullopt;
+  const auto& header = receive->header;
+  const int source = owner_ != nullptr ? owner_->group.rank_of(receive->source) : peer_;
+  return Received{source, header.tag, header.dtype, header.count};
 }
 
 /// wait() would not wait, but throw; or nearly so, since it gives what is on its way some time.
@@ -159,10 +185,13 @@ bool MessageWork::cannot_arrive() {
     return true;
   }
   if (const Outgoing* const outgoing = sending()) {
-    return outgoing->state == Outgoing::State::failed || mesh.loss_of(outgoing->to) != nullptr;
+    const Outgoing::State state = outgoing->state;
+    return state == Outgoing::State::failed || mesh.loss_of(outgoing->to) != nullptr ||
+           (state == Outgoing::State::sent && mesh.is_gone(outgoing->to));
   }
   const Receive& receive = *receiving();
-  if (receive.state == Receive::State::mismatched) return true;
+  const Receive::State state = receive.state;
+  if (state == Receive::State::mismatched || state == Receive::State::too_long) return true;
   if (receive.from != any_source) {
     return receive.from != mesh.rank() && mesh.is_gone(receive.from);
   }
@@ -174,6 +203,7 @@ bool MessageWork::cannot_arrive() {
 /// After it has arrived.
 void MessageWork::settle() noexcept {
   if (strided_ && strided_->unpack_to.count > 0) {
+    strided_->unpack_to.count = receiving()->header.count;
     unpack(strided_->packed.data(), strided_->unpack_to);
   }
   if (owner_ != nullptr) leave();
@@ -181,6 +211,10 @@ void MessageWork::settle() noexcept {
 }
 
 void MessageWork::leave() noexcept {
+  const Receive* const receive = receiving();
+  if (receive != nullptr && receive->source != any_source) {
+    peer_ = owner_->group.rank_of(receive->source);
+  }
   owner_->messages.remove(*this);
   owner_ = nullptr;
 }
@@ -250,7 +284,7 @@ void MessageWork::wait() {
       owner_->message(call, options_, peer_, Flight::Kind::wait,
                       [&](Call& waiting) { waiting.wait(receiving(), sending()); });
     } catch (...) {
-      cancel(std::current_exception());
+      give_up(std::current_exception());
     }
   }
   if (owner_ != nullptr) settle();
@@ -313,6 +347,18 @@ std::exception_ptr Work::error() {
   }
 }
 
+std::optional<Received> Work::received() const {
+  if (!state_) return std::nullopt;
+  if (!state_->is_settled() && !state_->is_ours()) throw_forked();
+  return state_->received();
+}
+
+bool Work::cancel() {
+  if (!state_) return false;
+  if (!state_->is_ours()) throw_forked();
+  return state_->cancel();
+}
+
 void Work::on_complete(Completion completion) {
   if (!completion) throw Error(Errc::misuse, "on_complete was given no function");
   if (state_ == nullptr) return completion(nullptr);
@@ -327,46 +373,5 @@ void Work::order_before(void* cuda_stream) {
   if (!state_->is_ours()) throw_forked();
   state_->order_before(cuda_stream);
 }
-
-// ---- Several of them. ----
-
-std::optional<std::size_t> wait_any(std::span<Work* const> works, Clock::duration limit) {
-  const auto until = deadline_after(limit);
-  const auto is_call = [](const Work* work) { return work != nullptr && !work->is_empty(); };
-  // The one that is waited for takes its turn, so that the messages of all communicators move.
-  for (std::size_t turn = 0;; ++turn) {
-    std::size_t calls = 0;
-    for (std::size_t i = 0; i < works.size(); ++i) {
-      if (!is_call(works[i])) continue;
-      if (works[i]->test()) return i;
-      ++calls;
-    }
-    const auto now = Clock::now();
-    if (calls == 0 || now >= until) return std::nullopt;
-    std::size_t left = turn % calls;
-    const auto next = std::find_if(works.begin(), works.end(),
-                                   [&](const Work* work) { return is_call(work) && left-- == 0; });
-    static_cast<void>((*next)->wait_for(std::min<Clock::duration>(look_interval, until - now)));
-  }
-}
-
-std::optional<std::size_t> wait_any(std::span<Work> works, Clock::duration limit) {
-  return wait_any(pointers_to(works), limit);
-}
-
-void wait_all(std::span<Work* const> works) {
-  std::exception_ptr first;
-  for (Work* work : works) {
-    if (work == nullptr) continue;
-    try {
-      work->wait();
-    } catch (...) {
-      if (!first) first = std::current_exception();
-    }
-  }
-  if (first) std::rethrow_exception(first);
-}
-
-void wait_all(std::span<Work> works) { wait_all(pointers_to(works)); }
 
 }  // namespace dlaunch

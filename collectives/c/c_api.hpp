@@ -72,6 +72,12 @@ struct dl_work : dlaunch::c_api::Handle {
   dlaunch::Work work;
 };
 
+struct dl_message : dlaunch::c_api::Handle {
+  explicit dl_message(dlaunch::Message matched) : Handle(false), message(std::move(matched)) {}
+  static constexpr const char* type = "dl_message";
+  dlaunch::Message message;
+};
+
 struct dl_reducer : dlaunch::c_api::Handle {
   dl_reducer(dlaunch::Communicator& comm, std::vector<dlaunch::Parameter> parameters,
              std::vector<dlaunch::TensorView> buffers, const dlaunch::ReducerSettings& settings,

@@ -32,10 +32,22 @@ dl_status dl_send(dl_comm* comm, dl_const_view data, int to, const dl_options* o
   return run(comm, &Communicator::send, data, to, options);
 }
 
+dl_status dl_ssend(dl_comm* comm, dl_const_view data, int to, const dl_options* options) {
+  return run(comm, &Communicator::ssend, data, to, options);
+}
+
 dl_status dl_recv(dl_comm* comm, dl_view data, int from, dl_received* received,
                   const dl_options* options) {
   return guarded_on(comm, [&] {
     const auto what = comm->comm.recv(view_of(data), from, options_of(options));
+    if (received != nullptr) *received = received_of(what);
+  });
+}
+
+dl_status dl_recv_up_to(dl_comm* comm, dl_view data, int from, dl_received* received,
+                        const dl_options* options) {
+  return guarded_on(comm, [&] {
+    const auto what = comm->comm.recv_up_to(view_of(data), from, options_of(options));
     if (received != nullptr) *received = received_of(what);
   });
 }
@@ -53,9 +65,28 @@ dl_status dl_isend(dl_comm* comm, dl_const_view data, int to, dl_work** work,
   return start(comm, work, &Communicator::isend, data, to, options);
 }
 
+dl_status dl_issend(dl_comm* comm, dl_const_view data, int to, dl_work** work,
+                    const dl_options* options) {
+  return start(comm, work, &Communicator::issend, data, to, options);
+}
+
 dl_status dl_irecv(dl_comm* comm, dl_view data, int from, dl_work** work,
                    const dl_options* options) {
   return start(comm, work, &Communicator::irecv, data, from, options);
+}
+
+dl_status dl_irecv_up_to(dl_comm* comm, dl_view data, int from, dl_work** work,
+                         const dl_options* options) {
+  return start(comm, work, &Communicator::irecv_up_to, data, from, options);
+}
+
+dl_status dl_work_received(const dl_work* work, int* found, dl_received* received) {
+  return guarded_on(work, [&] {
+    auto& answer = place(found, "found");
+    const auto what = work->work.received();
+    if (what && received != nullptr) *received = received_of(*what);
+    answer = what ? 1 : 0;
+  });
 }
 
 dl_status dl_batch(dl_comm* comm, const dl_transfer* transfers, size_t count,
@@ -92,3 +123,40 @@ dl_status dl_try_probe(dl_comm* comm, int from, int* found, dl_received* receive
     answer = what ? 1 : 0;
   });
 }
+
+dl_status dl_match(dl_comm* comm, int from, dl_message** message, const dl_options* options) {
+  return guarded_on(comm, [&] {
+    auto& matched = place(message, "message");
+    matched = new dl_message(comm->comm.match(from, options_of(options)));
+  });
+}
+
+dl_status dl_try_match(dl_comm* comm, int from, int* found, dl_message** message,
+                       const dl_options* options) {
+  return guarded_on(comm, [&] {
+    auto& answer = place(found, "found");
+    auto& matched = place(message, "message");
+    auto what = comm->comm.try_match(from, options_of(options));
+    if (what) matched = new dl_message(std::move(*what));
+    answer = what ? 1 : 0;
+  });
+}
+
+dl_status dl_message_what(const dl_message* message, dl_received* received) {
+  return guarded_on(message, [&] {
+    auto& what = place(received, "received");
+    what = received_of(message->message.what());
+  });
+}
+
+dl_status dl_recv_matched(dl_comm* comm, dl_message* message, dl_view data, dl_received* received,
+                          const dl_options* options) {
+  return guarded_on(comm, [&] {
+    auto& matched = place(message, "message").message;
+    const auto what =
+        comm->comm.recv_matched(std::move(matched), view_of(data), options_of(options));
+    if (received != nullptr) *received = received_of(what);
+  });
+}
+
+void dl_message_free(dl_message* message) { delete message; }

@@ -1,5 +1,6 @@
 #include "collectives/c/c_api.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <span>
 #include <vector>
@@ -44,6 +45,38 @@ dl_status dl_work_wait_any(dl_work* const* works, size_t count, int64_t limit_ms
   return guarded([&] {
     auto& result = place(index, "index");
     result = wait_any(pointers_to(works, count), duration_of(limit_ms)).value_or(count);
+  });
+}
+
+dl_status dl_work_wait_some(dl_work* const* works, size_t count, int64_t limit_ms, size_t* indices,
+                            size_t* complete) {
+  return guarded([&] {
+    auto& result = place(complete, "complete");
+    require(indices != nullptr || count == 0, "'indices' is a null pointer");
+    const auto found = wait_some(pointers_to(works, count), duration_of(limit_ms));
+    std::copy(found.begin(), found.end(), indices);
+    result = found.size();
+  });
+}
+
+dl_status dl_work_test_any(dl_work* const* works, size_t count, size_t* index) {
+  return guarded([&] {
+    auto& result = place(index, "index");
+    result = test_any(pointers_to(works, count)).value_or(count);
+  });
+}
+
+dl_status dl_work_test_all(dl_work* const* works, size_t count, int* done) {
+  return guarded([&] {
+    auto& result = place(done, "done");
+    result = test_all(pointers_to(works, count)) ? 1 : 0;
+  });
+}
+
+dl_status dl_work_cancel(dl_work* work, int* cancelled) {
+  return guarded_on(work, [&] {
+    auto& result = place(cancelled, "cancelled");
+    result = work->work.cancel() ? 1 : 0;
   });
 }
 

@@ -37,11 +37,17 @@ class Posted {
     if (receive_ != nullptr) mesh_.post(*receive_);
     if (outgoing_ != nullptr) mesh_.post(*outgoing_);
   }
+  Posted(transport::Links& mesh, Receive& receive, const transport::Inbox::Apart& message)
+      : mesh_(mesh), receive_(&receive), outgoing_(nullptr) {
+    mesh_.post_apart(receive, message);
+  }
   Posted(const Posted&) = delete;
   Posted& operator=(const Posted&) = delete;
   ~Posted() {
     if (receive_ != nullptr && receive_->pending()) mesh_.withdraw(*receive_);
-    if (outgoing_ != nullptr && outgoing_->pending()) mesh_.withdraw(*outgoing_);
+    if (outgoing_ != nullptr && outgoing_->state != Outgoing::State::done) {
+      mesh_.withdraw(*outgoing_);
+    }
   }
 
  private:
@@ -205,22 +211,24 @@ Receive Call::make_message_receive(int from, int tag, std::span<std::byte> into)
   return receive;
 }
 
-void Call::send_message(int to, int tag, BytesView data) {
+void Call::send_message(Outgoing& outgoing) {
   transport::at_step();
-  Outgoing outgoing = make_message(to, tag, data);
   const auto lock = setting().mesh.lock();
   const Posted posted(setting().mesh, nullptr, &outgoing);
   wait_posted(nullptr, &outgoing);
 }
 
-std::pair<int, transport::Header> Call::receive_message(int from, int tag,
-                                                        std::span<std::byte> into) {
+void Call::receive_message(Receive& receive) {
   transport::at_step();
-  Receive receive = make_message_receive(from, tag, into);
   const auto lock = setting().mesh.lock();
   const Posted posted(setting().mesh, &receive, nullptr);
   wait_posted(&receive, nullptr);
-  return {receive.source, receive.header};
+}
+
+void Call::receive_apart(Receive& receive, const transport::Inbox::Apart& message) {
+  const auto lock = setting().mesh.lock();
+  const Posted posted(setting().mesh, receive, message);
+  wait_posted(&receive, nullptr);
 }
 
 // ---- Waiting. ----

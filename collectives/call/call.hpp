@@ -88,9 +88,11 @@ class Call final : public Mesh, public transport::WaitPolicy {
   // A message of the fingerprint's dtype and count: to be posted, or sent and received at once.
   transport::Outgoing make_message(int to, int tag, BytesView data) const;
   transport::Receive make_message_receive(int from, int tag, std::span<std::byte> into) const;
-  void send_message(int to, int tag, BytesView data);
-  /// World rank and header of it.
-  std::pair<int, transport::Header> receive_message(int from, int tag, std::span<std::byte> into);
+  void send_message(transport::Outgoing& outgoing);
+  /// It says then what came.
+  void receive_message(transport::Receive& receive);
+  /// The same of one that was set apart; waits for its rest.
+  void receive_apart(transport::Receive& receive, const transport::Inbox::Apart& message);
   /// Waits until neither is pending; either may be null.
   void wait(transport::Receive* receive, transport::Outgoing* outgoing);
   /// Waits until `ready()`, which is asked under the mesh's lock; what it waits for is a message of

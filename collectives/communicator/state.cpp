@@ -182,7 +182,7 @@ void Communicator::State::end() {
     aborted.set(CallSite{"", 0, ""});
     mesh->wake();
   });
-  while (!messages.empty()) messages.last()->cancel(std::make_exception_ptr(why));
+  while (!messages.empty()) messages.last()->give_up(std::make_exception_ptr(why));
   {
     const auto lock = mesh->lock();
     mesh->control().forget(group.id);

@@ -272,7 +272,20 @@ struct __attribute__((visibility("hidden"))) Communicator::State
                 Flight::Kind kind);
   /// What a receive for a plain message says.
   void describe(transport::Receive& receive, const TensorView& data, int from,
-                const MessageOptions& options) const;
+                const MessageOptions& options, bool up_to) const;
+  /// A receive into host memory, of exactly as many elements or of fewer, too.
+  Received receive(const TensorView& data, int from, const MessageOptions& options, bool up_to);
+  Work start_receive(const TensorView& data, int from, const MessageOptions& options, bool up_to);
+  /// A message that is not plain, or more than sent; it is packed where it is strided.
+  Work start_send(const ConstTensorView& data, int to, const MessageOptions& options,
+                  bool is_synchronous);
+  void wait_to_send(const ConstTensorView& data, int to, const MessageOptions& options,
+                    bool is_synchronous);
+  /// Looks for a message until one is found, or once; `finds` is asked under the mesh's lock.
+  void find(int from, const MessageOptions& options, const std::function<bool(int source)>& finds,
+            bool waits);
+  std::optional<Received> find_message(int from, const MessageOptions& options, bool waits);
+  Message match_message(int from, const MessageOptions& options, bool waits);
   std::shared_ptr<State> child(Group child_group,
                                std::unique_ptr<DeviceCalls> child_device = nullptr) const;
 

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <variant>
@@ -36,6 +37,9 @@ struct WorkState {
   virtual bool is_done() noexcept = 0;
   virtual void on_complete(Work::Completion completion) = 0;
   virtual void order_before(void* cuda_stream) = 0;
+  // What is no receive has received nothing, and is not cancelled.
+  virtual std::optional<Received> received() noexcept { return std::nullopt; }
+  virtual bool cancel();
   /// In a forked child the threads that would complete it are not there.
   bool is_ours() const noexcept { return home_.is_here(); }
   /// Complete, without an error, and known to be.
@@ -68,7 +72,8 @@ class MessageWork final : public WorkState {
   bool begin_plainly(Communicator::State& owner);
   /// Posts it.
   void begin(Communicator::State& owner);
-  void cancel(std::exception_ptr why) noexcept;
+  /// Takes it back where it is not complete: wait() throws this from then on.
+  void give_up(std::exception_ptr why) noexcept;
 
   void wait() override;
   bool wait_until(Clock::time_point until) override;
@@ -76,6 +81,8 @@ class MessageWork final : public WorkState {
   bool is_done() noexcept override;
   void on_complete(Work::Completion completion) override;
   void order_before(void* cuda_stream) override;
+  std::optional<Received> received() noexcept override;
+  bool cancel() override;
 
   ListPlace<MessageWork> place;  ///< Among its communicator's.
 
@@ -98,7 +105,7 @@ class MessageWork final : public WorkState {
   void leave() noexcept;
 
   MessageOptions options_;
-  int peer_;
+  int peer_;  ///< A rank there; once a receive is complete, its source.
   std::variant<std::monostate, transport::Receive, transport::Outgoing> message_;
   std::unique_ptr<Strided> strided_;
   Communicator::State* owner_ = nullptr;  ///< Null before it began and once it is finished.

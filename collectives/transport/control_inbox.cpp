@@ -42,7 +42,8 @@ bool ControlInbox::take(int from, const Header& header, BytesView payload) {
       return false;
     case Kind::collective:
     case Kind::message:
-      return false;  // Data goes to the inbox.
+    case Kind::taken:
+      return false;  // Data goes to the inbox, and whose it was hears of it by the links.
   }
   return false;
 }

@@ -115,9 +115,14 @@ void Links::share(const std::shared_ptr<Segment>& granted) {
 // ---- Sending. ----
 
 void Links::post(Outgoing& message) {
+  if (message.is_synchronous) {
+    message.header.sequence = ++tickets_;
+    untaken_.emplace(tickets_, &message);
+  }
   if (message.to == rank_) {
     inbox_.deliver(rank_, message.header, message.payload);
-    message.state = Outgoing::State::done;
+    message.state = message.is_synchronous ? Outgoing::State::sent : Outgoing::State::done;
+    tell_senders();
     return tell_threads();
   }
   SendQueue& queue = out(message.to);
@@ -126,6 +131,7 @@ void Links::post(Outgoing& message) {
   try {
     start_sending(queue, had_work);
   } catch (...) {
+    if (message.is_synchronous) untaken_.erase(message.header.sequence);
     queue.withdraw(message);  // Its owner does not know that it was posted.
     throw;
   }
@@ -159,6 +165,11 @@ void Links::start_sending(SendQueue& queue, bool had_work) {
 
 /// A queue that breaks of it takes the messages of others with it.
 void Links::withdraw(Outgoing& message) {
+  if (message.header.kind == Kind::message) untaken_.erase(message.header.sequence);
+  if (message.state == Outgoing::State::sent) {
+    message.state = Outgoing::State::failed;
+    return;
+  }
   out(message.to).withdraw(message);
   tell_threads();
 }
@@ -215,9 +226,9 @@ bool Links::is_flushed() const {
 }
 
 bool Links::has_pending() const {
-  return inbox_.is_awaited() || std::any_of(busy_.begin(), busy_.end(), [](const SendQueue* queue) {
-           return queue->has_messages();
-         });
+  return inbox_.is_awaited() || inbox_.has_answering() || !tellings_.empty() || !untaken_.empty() ||
+         std::any_of(busy_.begin(), busy_.end(),
+                     [](const SendQueue* queue) { return queue->has_messages(); });
 }
 
 /// What goes between it and this rank goes through memory. -1: any rank.
@@ -233,6 +244,7 @@ bool Links::is_near(int rank) const {
 /// It may have made room for a source that was held.
 void Links::post(Receive& receive) {
   inbox_.post(receive);
+  tell_senders();
   if (progress_lock_.are_shared() && progress(Clock::now())) tell_threads();
 }
 
@@ -248,12 +260,76 @@ bool Links::post_now(Receive& receive) noexcept {
 
 void Links::withdraw(Receive& receive) {
   inbox_.withdraw(receive);
+  for (const auto& telling : tellings_) {
+    if (telling->receive == &receive) telling->receive = nullptr;
+  }
   if (progress_lock_.are_shared() && progress(Clock::now())) tell_threads();
+}
+
+void Links::post_apart(Receive& receive, const Inbox::Apart& message) {
+  inbox_.take_apart(receive, message);
+  tell_senders();
+  if (progress_lock_.are_shared() && progress(Clock::now())) tell_threads();
+}
+
+void Links::put_back(const Inbox::Apart& message) {
+  inbox_.put_back(message);
+  tell_senders();
+  tell_threads();
+}
+
+// ---- Synchronous messages. ----
+
+/// Tells senders that their messages were received. A receive is complete only when that has left:
+/// the program may end behind it. Returns whether anything moved.
+bool Links::tell_senders() {
+  if (!inbox_.has_answering() && tellings_.empty()) return false;
+  bool moved = false;
+  while (Receive* const receive = inbox_.next_answering()) {
+    moved = true;
+    Telling& telling = *tellings_.emplace_back(std::make_unique<Telling>());
+    telling.receive = receive;
+    telling.message.to = receive->source;
+    telling.message.header.kind = Kind::taken;
+    telling.message.header.communicator = receive->header.communicator;
+    telling.message.header.sequence = receive->header.sequence;
+    if (receive->source == rank_) {
+      on_taken(rank_, receive->header.sequence);
+      telling.message.state = Outgoing::State::done;
+      continue;
+    }
+    try {
+      post(telling.message);
+    } catch (const Error&) {
+      // There is no way to the sender, which hears of that by other ways.
+      telling.message.state = Outgoing::State::failed;
+    }
+  }
+  const auto is_over = [](const auto& telling) { return !telling->message.pending(); };
+  for (const auto& telling : tellings_) {
+    if (is_over(telling) && telling->receive != nullptr) {
+      telling->receive->state = Receive::State::done;
+      moved = true;
+    }
+  }
+  std::erase_if(tellings_, is_over);
+  return moved;
+}
+
+/// `ticket` comes from outside.
+void Links::on_taken(int from, std::uint64_t ticket) {
+  const auto found = untaken_.find(ticket);
+  if (found == untaken_.end() || found->second->to != from) return;
+  Outgoing& message = *found->second;
+  untaken_.erase(found);
+  message.is_synchronous = false;
+  if (message.state == Outgoing::State::sent) message.state = Outgoing::State::done;
 }
 
 // ---- News. ----
 
 void Links::on_control(int from, const Header& header, BytesView payload) {
+  if (header.kind == Kind::taken) return on_taken(from, header.sequence);
   if (!control_.take(from, header, payload)) return;
   const auto answer = answer_to(header);
   if (!answer) return;

@@ -4,11 +4,11 @@
 #include "collectives/transport/made_calls.hpp"
 #include "collectives/transport/message/by_rank.hpp"
 #include "collectives/transport/message/inbox.hpp"
+#include "collectives/transport/message/location.hpp"
 #include "collectives/transport/message/message.hpp"
 #include "collectives/transport/message/pauses.hpp"
 #include "collectives/transport/message/poller.hpp"
 #include "collectives/transport/message/send_queue.hpp"
-#include "collectives/transport/message/location.hpp"
 #include "collectives/transport/message/transport.hpp"
 #include "collectives/transport/progress_lock.hpp"
 #include "collectives/transport/tcp/tcp_transport.hpp"
@@ -23,6 +23,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -93,7 +94,11 @@ class Links final : private Sources, private Patience {
   bool post_now(Receive& receive) noexcept;
   void post(Outgoing& message);
   void withdraw(Receive& receive);
+  /// A synchronous one also after it has failed.
   void withdraw(Outgoing& message);
+  // What the inbox says of messages that are set apart.
+  void post_apart(Receive& receive, const Inbox::Apart& message);
+  void put_back(const Inbox::Apart& message);
   /// The short ways; false: nothing was done, and the message must be posted. This one for a peer
   /// that shares memory, and a message that is not long.
   bool send_now(const Outgoing& message) {
@@ -203,6 +208,8 @@ class Links final : private Sources, private Patience {
   bool decide(Clock::time_point now);
   void on_control(int from, const Header& header, BytesView payload);
   std::optional<Answer> answer_to(const Header& inquiry) const;
+  bool tell_senders();
+  void on_taken(int from, std::uint64_t ticket);
   void tell_threads() noexcept;
 
   bool is_over() const override { return progress_lock_.are_wanted(); }
@@ -253,7 +260,15 @@ class Links final : private Sources, private Patience {
   ByRank<ReceivingEnd*> ins_;          ///< Ends of ranks from which something came.
   ByRank<SendQueue> outs_;             ///< Queues to ranks to which something was posted.
   std::vector<SendQueue*> busy_;       ///< Those with something to send, and some that had.
-  const bool crowded_;                 ///< This host's ranks are more than its processors.
+  std::uint64_t tickets_ = 0;          ///< Synchronous messages so far.
+  std::map<std::uint64_t, Outgoing*> untaken_;  ///< Those of which nothing was heard, by ticket.
+  /// What tells a sender that its message was received.
+  struct Telling {
+    Outgoing message;
+    Receive* receive = nullptr;  ///< Is complete then; null: it was withdrawn.
+  };
+  std::vector<std::unique_ptr<Telling>> tellings_;
+  const bool crowded_;  ///< This host's ranks are more than its processors.
   Clock::time_point sockets_looked_at_{};
   ProgressLock progress_lock_;
   int attendant_ = -1;  ///< Wakes the progress thread where that has its turn.

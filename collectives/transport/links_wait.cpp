@@ -80,13 +80,13 @@ bool Links::progress(Clock::time_point now) {
   bool moved = decide(now);
   std::erase_if(busy_, [](const SendQueue* queue) { return !queue->has_work(); });
   for (const auto& transport : transports_) moved = transport->progress(now) || moved;
-  return moved;
+  return tell_senders() || moved;
 }
 
 bool Links::look_into_memory(Clock::time_point now) {
   bool moved = false;
   for (Transport* transport : in_memory_) moved = transport->progress(now) || moved;
-  return moved;
+  return tell_senders() || moved;
 }
 
 void Links::wait_in_turn(Clock::time_point deadline, Clock::time_point now, bool moved,
@@ -268,7 +268,7 @@ bool Links::poll(int timeout_ms) {
   const bool moved =
       poller_.wait(timeout_ms, [this](const auto& wait) { return progress_lock_.released(wait); });
   take_signals();
-  return moved;
+  return tell_senders() || moved;
 }
 
 void Links::take_signals() {

@@ -99,6 +99,139 @@ static void starts(void) {
   free(in);
 }
 
+static void receives_what_is_shorter(void) {
+  const int32_t out[3] = {rank, rank + 1, rank + 2};
+  int32_t in[8] = {0};
+  dl_received what;
+  EXPECT_OK(dl_send(comm, DL_CONST_VIEW(out, 3), next, DL_HERE));
+  EXPECT_FAILS(DL_MISUSE, "the buffer has room for 2",
+               dl_recv_up_to(comm, DL_VIEW(in, 2), before, NULL, DL_HERE));
+  EXPECT_OK(dl_recv_up_to(comm, DL_VIEW(in, 8), before, &what, DL_HERE));
+  EXPECT(what.source == before && what.dtype == DL_I32 && what.count == 3);
+  EXPECT(in[0] == before && in[2] == before + 2 && in[3] == 0);
+
+  dl_work* work = NULL;
+  int found = 1;
+  EXPECT_OK(dl_irecv_up_to(comm, DL_VIEW(in, 8), DL_ANY_SOURCE, &work, &DL_OPTIONS(.tag = 5)));
+  EXPECT_OK(dl_work_received(work, &found, &what));
+  EXPECT(found == 0);
+  EXPECT_OK(dl_barrier(comm, DL_HERE)); /* Nobody sends before all have looked. */
+  EXPECT_OK(dl_send(comm, DL_CONST_VIEW(out, 1), next, &DL_OPTIONS(.tag = 5)));
+  EXPECT_OK(dl_work_wait(work));
+  EXPECT_OK(dl_work_received(work, &found, &what));
+  EXPECT(found == 1 && what.source == before && what.tag == 5 && what.count == 1);
+  EXPECT_OK(dl_work_received(work, &found, NULL));
+  EXPECT_FAILS(DL_MISUSE, "'found' is a null pointer", dl_work_received(work, NULL, &what));
+  dl_work_free(work);
+}
+
+static void waits_for_some(void) {
+  int32_t out = rank, in[3] = {0};
+  dl_work* works[4] = {NULL};
+  size_t indices[4] = {9, 9, 9, 9}, complete = 9, index = 9;
+  int done = 1, cancelled = 9;
+  for (int i = 0; i < 3; ++i)
+    EXPECT_OK(dl_irecv(comm, DL_VIEW(in + i, 1), before, works + i, &DL_OPTIONS(.tag = i)));
+  EXPECT_OK(dl_barrier(comm, DL_HERE));
+  EXPECT_OK(dl_work_wait_some(works, 4, 0, indices, &complete));
+  EXPECT(complete == 0 && indices[0] == 9);
+  EXPECT_OK(dl_work_test_any(works, 4, &index));
+  EXPECT(index == 4);
+  EXPECT_OK(dl_work_test_all(works, 4, &done));
+  EXPECT(done == 0);
+  EXPECT_OK(dl_barrier(comm, DL_HERE));
+  EXPECT_OK(dl_send(comm, DL_CONST_VIEW(&out, 1), next, &DL_OPTIONS(.tag = 1)));
+  EXPECT_OK(dl_work_wait_some(works, 4, 60000, indices, &complete));
+  EXPECT(complete == 1 && indices[0] == 1 && in[1] == before);
+  EXPECT_OK(dl_work_test_any(works, 4, &index));
+  EXPECT(index == 1);
+  EXPECT_OK(dl_work_cancel(works[0], &cancelled));
+  EXPECT(cancelled == 1);
+  EXPECT_OK(dl_work_cancel(works[1], &cancelled));
+  EXPECT(cancelled == 0);
+  EXPECT_OK(dl_work_cancel(works[2], &cancelled));
+  EXPECT(cancelled == 1);
+  EXPECT_FAILS(DL_ABORTED, "was cancelled [messages_test.c:", dl_work_wait(works[2]));
+  EXPECT_OK(dl_work_test_all(works, 4, &done));
+  EXPECT(done == 1);
+  for (int i = 0; i < 3; ++i) dl_work_free(works[i]);
+  EXPECT_OK(dl_isend(comm, DL_CONST_VIEW(&out, 1), next, works, NULL));
+  EXPECT_FAILS(DL_UNSUPPORTED, "cancel is for started receives",
+               dl_work_cancel(works[0], &cancelled));
+  EXPECT_FAILS(DL_MISUSE, "'cancelled' is a null pointer", dl_work_cancel(works[0], NULL));
+  EXPECT_FAILS(DL_MISUSE, "'indices' is a null pointer",
+               dl_work_wait_some(works, 1, 0, NULL, &complete));
+  EXPECT_FAILS(DL_MISUSE, "'complete' is a null pointer",
+               dl_work_wait_some(works, 1, 0, indices, NULL));
+  EXPECT_FAILS(DL_MISUSE, "'index' is a null pointer", dl_work_test_any(works, 1, NULL));
+  EXPECT_FAILS(DL_MISUSE, "'done' is a null pointer", dl_work_test_all(works, 1, NULL));
+  EXPECT_OK(dl_recv(comm, DL_VIEW(in, 1), before, NULL, NULL));
+  dl_work_free(works[0]);
+}
+
+static void sends_until_received(void) {
+  enum { LARGE = 1 << 17 };
+  int64_t *out = calloc(LARGE, sizeof *out), *in = calloc(LARGE, sizeof *in);
+  for (int i = 0; i < LARGE; ++i) out[i] = (int64_t)rank * LARGE + i;
+  const size_t counts[3] = {0, 3, LARGE};
+  for (int c = 0; c < 3; ++c) {
+    dl_work *receiving = NULL, *sending = NULL;
+    int done = 1;
+    EXPECT_OK(dl_irecv(comm, DL_VIEW(in, counts[c]), before, &receiving, DL_HERE));
+    EXPECT_OK(dl_ssend(comm, DL_CONST_VIEW(out, counts[c]), next, DL_HERE));
+    EXPECT_OK(dl_work_wait(receiving));
+    dl_work_free(receiving);
+    for (size_t i = 0; i < counts[c]; ++i) EXPECT(in[i] == (int64_t)before * LARGE + (int64_t)i);
+    EXPECT_OK(dl_issend(comm, DL_CONST_VIEW(out, counts[c]), next, &sending, DL_HERE));
+    EXPECT_OK(dl_barrier(comm, DL_HERE));
+    EXPECT_OK(dl_work_test(sending, &done));
+    EXPECT(done == 0);
+    EXPECT_OK(dl_barrier(comm, DL_HERE));
+    EXPECT_OK(dl_recv(comm, DL_VIEW(in, counts[c]), before, NULL, DL_HERE));
+    EXPECT_OK(dl_work_wait(sending));
+    dl_work_free(sending);
+  }
+  free(out);
+  free(in);
+}
+
+static void matches(void) {
+  const double out[2] = {rank, rank + 0.5};
+  double in[4] = {0};
+  dl_received what;
+  dl_message *first = NULL, *second = NULL;
+  int found = 9;
+  EXPECT_OK(dl_try_match(comm, before, &found, &first, DL_HERE));
+  EXPECT(found == 0 && first == NULL);
+  EXPECT_OK(dl_barrier(comm, DL_HERE));
+  EXPECT_OK(dl_send(comm, DL_CONST_VIEW(out, 2), next, DL_HERE));
+  EXPECT_OK(dl_send(comm, DL_CONST_VIEW(out, 1), next, DL_HERE));
+  EXPECT_OK(dl_match(comm, DL_ANY_SOURCE, &first, &DL_OPTIONS(.tag = DL_ANY_TAG)));
+  EXPECT_OK(dl_message_what(first, &what));
+  EXPECT(what.source == before && what.tag == 0 && what.dtype == DL_F64 && what.count == 2);
+  while (second == NULL) EXPECT_OK(dl_try_match(comm, before, &found, &second, DL_HERE));
+  EXPECT(found == 1);
+  EXPECT_OK(dl_message_what(second, &what));
+  EXPECT(what.count == 1);
+  dl_message_free(second);
+  EXPECT_OK(dl_recv(comm, DL_VIEW(in, 1), before, NULL, DL_HERE));
+  EXPECT_FAILS(DL_MISUSE, "the buffer has room for 1",
+               dl_recv_matched(comm, first, DL_VIEW(in, 1), NULL, DL_HERE));
+  EXPECT_OK(dl_recv_matched(comm, first, DL_VIEW(in, 4), &what, DL_HERE));
+  EXPECT(what.source == before && what.count == 2 && in[1] == before + 0.5 && in[2] == 0);
+  EXPECT_OK(dl_message_what(first, &what));
+  EXPECT(what.source == DL_ANY_SOURCE && what.count == 0);
+  EXPECT_FAILS(DL_MISUSE, "the Message is empty",
+               dl_recv_matched(comm, first, DL_VIEW(in, 4), NULL, DL_HERE));
+  dl_message_free(first);
+  dl_message_free(NULL);
+  EXPECT_FAILS(DL_MISUSE, "'message' is a null pointer", dl_match(comm, 0, NULL, NULL));
+  EXPECT_FAILS(DL_MISUSE, "'found' is a null pointer", dl_try_match(comm, 0, NULL, &first, NULL));
+  EXPECT_FAILS(DL_MISUSE, "'message' is a null pointer",
+               dl_recv_matched(comm, NULL, DL_VIEW(in, 1), NULL, NULL));
+  EXPECT_FAILS(DL_MISUSE, "the dl_message", dl_message_what(NULL, &what));
+}
+
 /* A work may outlive its communicator, which ends it. */
 static void ends_with_its_communicator(void) {
   dl_comm* made = NULL;
@@ -153,6 +286,10 @@ int main(void) {
   tells_tags_apart();
   probes();
   starts();
+  receives_what_is_shorter();
+  waits_for_some();
+  sends_until_received();
+  matches();
   ends_with_its_communicator();
   EXPECT_OK(dl_barrier(comm, DL_HERE));
   refuses_nonsense(); /* Its last error ends the communicator. */

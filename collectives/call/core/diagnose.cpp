@@ -87,6 +87,16 @@ class Diagnosis {
     return mismatch(sentence, disagreed_with(message.from));
   }
 
+  /// The program's own buffer was too short: that breaks nothing.
+  CallError operator()(const ending::TooLong& message) const {
+    return {Errc::misuse, call_.label() + ": " + group_.name_of(message.from) + " sent " +
+                              elements_text(fingerprint_of(message.sent)) + " (tag " +
+                              std::to_string(message.sent.tag) + "), and the buffer has room for " +
+                              std::to_string(message.room) +
+                              "; the message stays until a receive has room for it" +
+                              call_.where()};
+  }
+
   CallError operator()(const ending::DeviceMessageDiffers& message) const {
     return mismatch("rank " + std::to_string(group_.rank_of(message.from)) + " sends " +
                         device_elements_text(message.sent) + " to " + call_.me() +

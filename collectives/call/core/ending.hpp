@@ -66,6 +66,13 @@ struct DeviceMessageDiffers {
   Fingerprint sent, expected;
 };
 
+/// A message has more elements than its receive has room for. It is there still.
+struct TooLong {
+  transport::Header sent;
+  int from = -1;
+  std::uint64_t room = 0;  ///< Elements.
+};
+
 /// Ranks wait for each other.
 struct Deadlock {
   transport::WaitChain ring;
@@ -131,9 +138,9 @@ struct TimedOut {
 
 namespace dlaunch {
 
-using Ending =
-    std::variant<ending::Aborted, ending::Told, ending::WrongArguments, ending::Refused,
-                 ending::Lost, ending::MessageDiffers, ending::DeviceMessageDiffers,
-                 ending::Deadlock, ending::CallDiffers, ending::WindowDiffers, ending::TimedOut>;
+using Ending = std::variant<ending::Aborted, ending::Told, ending::WrongArguments, ending::Refused,
+                            ending::Lost, ending::MessageDiffers, ending::TooLong,
+                            ending::DeviceMessageDiffers, ending::Deadlock, ending::CallDiffers,
+                            ending::WindowDiffers, ending::TimedOut>;
 
 }  // namespace dlaunch

@@ -55,7 +55,10 @@ std::optional<Ending> LossWatch::look(const Waiting& waiting, NextLook& next) {
     }
   }
   for (const int rank : waiting.to_send()) {
-    if (auto lost = look_at(rank, mesh_.break_of(rank), next)) return lost;
+    const bool has_left = waiting.outgoing->state == transport::Outgoing::State::sent;
+    auto lost =
+        has_left ? look_at_source(rank, waiting, next) : look_at(rank, mesh_.break_of(rank), next);
+    if (lost) return lost;
   }
   return look_for_lost(next);
 }

@@ -72,6 +72,9 @@ std::optional<Ending> find_news(const CallFrame& frame, const Receive* receive) 
   if (receive != nullptr && receive->state == Receive::State::mismatched) {
     return mismatch_of(frame, *receive);
   }
+  if (receive != nullptr && receive->state == Receive::State::too_long) {
+    return ending::TooLong{receive->header, receive->source, receive->expected.count};
+  }
   if (auto told = find_told(frame)) return told;
   if (auto differs = find_device_message(frame)) return differs;
   if (frame.is_message() || frame.tolerant) return std::nullopt;

@@ -28,7 +28,7 @@ struct Waiting {
   /// World ranks from which something has still to come: from all of them, or `any`.
   std::span<const int> to_receive() const;
   bool any() const;
-  /// And to which something has still to go.
+  /// And to which something has still to go, or which have to tell that they have it.
   std::span<const int> to_send() const;
   /// The one rank from which something has still to come; -1: several, or none.
   int whom() const {
@@ -40,8 +40,11 @@ struct Waiting {
 inline std::span<const int> Waiting::to_receive() const {
   if (rank) return {&*rank, 1};
   if (receive == nullptr) return ranks;
-  if (receive->state == transport::Receive::State::done) return {};
-  if (receive->state == transport::Receive::State::filling) return {&receive->source, 1};
+  const transport::Receive::State state = receive->state;
+  const bool has_come =
+      state == transport::Receive::State::done || state == transport::Receive::State::answering;
+  if (has_come) return {};
+  if (state == transport::Receive::State::filling) return {&receive->source, 1};
   return receive->from == any_source ? receive->sources : std::span(&receive->from, 1);
 }
 

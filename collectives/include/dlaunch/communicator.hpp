@@ -3,6 +3,7 @@
 #include <dlaunch/buffer.hpp>
 #include <dlaunch/error.hpp>
 #include <dlaunch/export.hpp>
+#include <dlaunch/message.hpp>
 #include <dlaunch/options.hpp>
 #include <dlaunch/reduction.hpp>
 #include <dlaunch/tensor.hpp>
@@ -20,15 +21,6 @@
 #include <vector>
 
 namespace dlaunch {
-
-/// What a received message was.
-struct Received {
-  int source = any_source;
-  int tag = 0;
-  DType dtype = DType::u8;
-  std::size_t count = 0;  ///< Elements.
-  bool operator==(const Received&) const = default;
-};
 
 /// One message of a batch.
 struct Transfer {
@@ -307,8 +299,15 @@ class DLAUNCH_API Communicator {
   /// receive that took it was for another count or dtype; from a later call, where this one did not
   /// wait.
   void send(ConstTensorView data, int to, const MessageOptions& options = {});
+  /// Returns when the receiver has received it, whatever its size. To oneself: an irecv has to be
+  /// there. Errors as those of send; Error{unsupported} for CUDA buffers.
+  void ssend(ConstTensorView data, int to, const MessageOptions& options = {});
   /// Receives exactly data.count elements of its dtype; Error{mismatch} for anything else.
   Received recv(TensorView data, int from, const MessageOptions& options = {});
+  /// Receives data.count elements at most; the rest of `data` is not written. Error{misuse}: the
+  /// message has more. It stays, and the first receive that has room for it takes it.
+  /// Error{mismatch}: another dtype. Error{unsupported} for CUDA buffers.
+  Received recv_up_to(TensorView data, int from, const MessageOptions& options = {});
   /// Sends `out` and receives `in`, both at once and by one tag: ranks that exchange, or pass data
   /// round a ring, do not wait for each other's receives. Errors as those of send and recv.
   Received sendrecv(ConstTensorView out, int to, TensorView in, int from,
@@ -316,7 +315,9 @@ class DLAUNCH_API Communicator {
   /// The same, without waiting. A message that can leave at once has left when isend returns, and
   /// one that has come is there when irecv does.
   Work isend(ConstTensorView data, int to, const MessageOptions& options = {});
+  Work issend(ConstTensorView data, int to, const MessageOptions& options = {});
   Work irecv(TensorView data, int from, const MessageOptions& options = {});
+  Work irecv_up_to(TensorView data, int from, const MessageOptions& options = {});
   /// Starts all before it waits for any, so that exchanges cannot block each other. Each goes by
   /// the tag that it has itself: `comm.batch({Transfer::send(x, next), Transfer::recv(y, last)})`.
   /// Errors as those of send and recv.
@@ -334,6 +335,15 @@ class DLAUNCH_API Communicator {
   [[nodiscard]] Received probe(int from, const MessageOptions& options = {});
   /// The same without waiting.
   [[nodiscard]] std::optional<Received> try_probe(int from, const MessageOptions& options = {});
+  /// As probe, and sets the message apart for recv_matched: what was probed may be another
+  /// receive's by the time of a recv, where several are under way.
+  [[nodiscard]] Message match(int from, const MessageOptions& options = {});
+  /// The same without waiting.
+  [[nodiscard]] std::optional<Message> try_match(int from, const MessageOptions& options = {});
+  /// Receives it into the first elements of `data`; `message` is empty then. Error{misuse}, after
+  /// which `message` is as it was: it is empty, or another communicator's; `data` is shorter, or of
+  /// another dtype. Error{unsupported} for CUDA buffers.
+  Received recv_matched(Message&& message, TensorView data, const Options& options = {});
 
   // ---- Structured values, see tree.hpp: dictionaries, lists, tensors, numbers, text. ----
 
@@ -395,6 +405,7 @@ class DLAUNCH_API Communicator {
  private:
   friend class DeviceWork;
   friend class JoinGroup;
+  friend class MatchedMessage;
   friend class MessageWork;
   friend class TableInUse;
   struct State;

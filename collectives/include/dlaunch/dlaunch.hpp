@@ -5,6 +5,7 @@
 #include <dlaunch/error.hpp>
 #include <dlaunch/gradient_reducer.hpp>
 #include <dlaunch/join.hpp>
+#include <dlaunch/message.hpp>
 #include <dlaunch/port.hpp>
 #include <dlaunch/process_info.hpp>
 #include <dlaunch/reduction.hpp>

@@ -2,6 +2,7 @@
 
 #include <dlaunch/error.hpp>
 #include <dlaunch/export.hpp>
+#include <dlaunch/message.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -10,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 namespace dlaunch {
 
@@ -61,6 +63,14 @@ class [[nodiscard, gnu::visibility("default")]] Work {
   /// What wait() would throw: null while it goes on (test() is false), and when it succeeded.
   [[nodiscard]] std::exception_ptr error();
 
+  /// What the message was that an irecv has received, or would not take because it is too long.
+  /// nullopt: it goes on, has failed otherwise, or is no receive.
+  [[nodiscard]] std::optional<Received> received() const;
+  /// Takes back a receive that no message has come for: true, and wait() throws Error{aborted}
+  /// from then on, which does not stick. False: it is complete, or a message is on its way into its
+  /// buffer. Messages find the next receive. Error{unsupported} for sends and collectives.
+  bool cancel();
+
   /// What on_complete calls; `error` is null if the call succeeded, else what wait() throws.
   using Completion = std::function<void(std::exception_ptr error)>;
   /// Calls `completion` once, when the call has ended, however it has: also by an abort, a lost
@@ -97,6 +107,18 @@ class [[nodiscard, gnu::visibility("default")]] Work {
                                                               Clock::duration limit);
 [[nodiscard]] DLAUNCH_API std::optional<std::size_t> wait_any(std::span<Work> works,
                                                               Clock::duration limit);
+/// The same, and gives all that are complete by then, in their order; none where wait_any gives
+/// nullopt. Those that were dealt with are to be emptied (`works[i] = {}`), or they come again.
+[[nodiscard]] DLAUNCH_API std::vector<std::size_t> wait_some(std::span<Work* const> works,
+                                                             Clock::duration limit);
+[[nodiscard]] DLAUNCH_API std::vector<std::size_t> wait_some(std::span<Work> works,
+                                                             Clock::duration limit);
+/// wait_any that waits for nothing, as Work::test.
+[[nodiscard]] DLAUNCH_API std::optional<std::size_t> test_any(std::span<Work* const> works);
+[[nodiscard]] DLAUNCH_API std::optional<std::size_t> test_any(std::span<Work> works);
+/// Whether all are complete, also when they failed. Tests each, and waits for nothing.
+[[nodiscard]] DLAUNCH_API bool test_all(std::span<Work* const> works);
+[[nodiscard]] DLAUNCH_API bool test_all(std::span<Work> works);
 /// Waits for all, whatever becomes of any; then throws the error of the first that failed.
 DLAUNCH_API void wait_all(std::span<Work* const> works);
 DLAUNCH_API void wait_all(std::span<Work> works);

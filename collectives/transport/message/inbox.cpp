@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <utility>
 
 namespace dlaunch::transport {
 namespace {
@@ -18,12 +19,29 @@ bool is_meant_for(const Header& header, Kind kind, std::uint64_t communicator, i
          (kind != Kind::message || tag == any_tag || header.tag == tag);
 }
 
+/// What the sender says of its elements is true: so many bytes are theirs.
+bool is_consistent(const Header& header) {
+  const std::size_t each = size_of(header.dtype);
+  return each != 0 && header.bytes % each == 0 && header.bytes / each == header.count;
+}
+
 /// Ranks must agree on the whole call; on a message, on what it holds.
 bool agrees(const Receive& receive, const Header& header) {
+  if (receive.up_to) {
+    return header.dtype == receive.expected.dtype && header.bytes <= receive.into.size() &&
+           is_consistent(header);
+  }
   if (header.bytes != receive.into.size()) return false;
   const Fingerprint got = fingerprint_of(header);
   if (receive.kind == Kind::collective) return got == receive.expected;
   return got.dtype == receive.expected.dtype && got.count == receive.expected.count;
+}
+
+/// What becomes of a receive whose message does not agree with it.
+Receive::State refusal(const Receive& receive, const Header& header) {
+  const bool is_too_long = receive.up_to && header.dtype == receive.expected.dtype &&
+                           is_consistent(header) && header.bytes > receive.into.size();
+  return is_too_long ? Receive::State::too_long : Receive::State::mismatched;
 }
 
 bool listens_to(const Receive& receive, int from) {
@@ -34,6 +52,16 @@ bool listens_to(const Receive& receive, int from) {
   return std::find(receive.sources.begin(), receive.sources.end(), from) != receive.sources.end();
 }
 
+Receive probe_for(std::uint64_t communicator, int from, int tag, std::span<const int> sources) {
+  Receive probe;
+  probe.kind = Kind::message;
+  probe.communicator = communicator;
+  probe.from = from;
+  probe.tag = tag;
+  probe.sources = sources;
+  return probe;
+}
+
 void copy(std::span<std::byte> to, BytesView from) {
   if (!from.empty()) std::memcpy(to.data(), from.data(), from.size());
 }
@@ -42,7 +70,7 @@ void copy(std::span<std::byte> to, BytesView from) {
 
 bool fits(const Receive& receive, const Header& header) {
   return is_meant_for(header, receive.kind, receive.communicator, receive.tag) &&
-         agrees(receive, header);
+         agrees(receive, header) && !is_synchronous(header);
 }
 
 Inbox::~Inbox() {
@@ -55,8 +83,11 @@ Inbox::~Inbox() {
 void Inbox::post(Receive& receive) {
   receive.state = Receive::State::waiting;
   receive.posted_at = ++posts_;
-  if (const auto arrival = first_arrival(receive)) return take(receive, *arrival);
-  list(receive);
+  if (const auto arrival = first_arrival(receive)) {
+    take(receive, *arrival);
+  } else {
+    list(receive);
+  }
 }
 
 void Inbox::list(Receive& receive) {
@@ -85,7 +116,7 @@ Receive* Inbox::first_wanting(int from, const Header& header) const {
 }
 
 Receive* Inbox::claim(int from, const Header& header) {
-  if (source(from).active) return nullptr;
+  if (source(from).active || is_synchronous(header)) return nullptr;
   Receive* const wanting = first_wanting(from, header);
   if (wanting == nullptr || !agrees(*wanting, header)) return nullptr;
   unlist(*wanting);
@@ -97,12 +128,14 @@ Receive* Inbox::claim(int from, const Header& header) {
 Inbox::Parked* Inbox::first_parked(const Receive& receive, int from, const Source& s) const {
   if (receive.kind != Kind::message || receive.tag != any_tag) {
     if (s.parked.empty()) return nullptr;
-    return parked_.find({receive.kind, from, receive.kind == Kind::message ? receive.tag : 0,
-                         receive.communicator});
+    return parked_.find(
+        {receive.kind, from, receive.kind == Kind::message ? receive.tag : 0, receive.communicator},
+        [](const Parked& each) { return !each.is_apart; });
   }
   Parked* parked = s.parked.first();
   while (parked != nullptr &&
-         !is_meant_for(parked->header, receive.kind, receive.communicator, receive.tag)) {
+         (parked->is_apart ||
+          !is_meant_for(parked->header, receive.kind, receive.communicator, receive.tag))) {
     parked = ParkedList::after(*parked);
   }
   return parked;
@@ -113,7 +146,7 @@ std::optional<Inbox::Arrival> Inbox::first_arrival(const Receive& receive) const
   std::optional<Arrival> best;
   const auto consider = [&](int from, const Source& s) {
     Parked* const parked = first_parked(receive, from, s);
-    const bool is_held = parked == nullptr && is_stalled(s) &&
+    const bool is_held = parked == nullptr && is_stalled(s) && !s.is_apart &&
                          is_meant_for(s.header, receive.kind, receive.communicator, receive.tag);
     if (parked == nullptr && !is_held) return;
     const std::uint64_t number = parked != nullptr ? parked->arrival : s.arrival;
@@ -129,15 +162,17 @@ std::optional<Inbox::Arrival> Inbox::first_arrival(const Receive& receive) const
   return best;
 }
 
-/// A message that is parked, or being parked, or held.
-void Inbox::take(Receive& receive, const Arrival& arrival) {
+/// A message that is parked, or being parked, or held. False: it is too long for the receive, and
+/// stays for another.
+bool Inbox::take(Receive& receive, const Arrival& arrival) {
   Source& s = source(arrival.from);
   Parked* const parked = arrival.parked;
   receive.header = parked != nullptr ? parked->header : s.header;
   receive.source = arrival.from;
   if (!agrees(receive, receive.header)) {
-    receive.state = Receive::State::mismatched;
-    return;
+    const auto refused = refusal(receive, receive.header);
+    receive.state = refused;
+    return refused != Receive::State::too_long;
   }
   const bool under_way = parked == nullptr || (s.parking && parked == s.parked.last());
   if (parked != nullptr) {
@@ -146,13 +181,14 @@ void Inbox::take(Receive& receive, const Arrival& arrival) {
     unpark(s, *parked);
   }
   if (!under_way) {
-    receive.state = Receive::State::done;
-    return;
+    complete(receive);
+    return true;
   }
   s.parking = false;
   s.target = &receive;
   receive.state = Receive::State::filling;
   if (s.header.bytes == 0) finish(s);
+  return true;
 }
 
 /// The message under way.
@@ -166,6 +202,7 @@ void Inbox::park(Source& s, int from) {
   parked->from = from;
   parked->header = s.header;
   parked->arrival = s.arrival;
+  parked->is_apart = s.is_apart;
   try {
     if (s.header.bytes > Parked::near_bytes) parked->far = buffer_pool_.take(s.header.bytes);
     parked_.add(*parked);
@@ -199,6 +236,7 @@ bool Inbox::is_awaited() const {
 
 void Inbox::withdraw(Receive& receive) {
   if (receive.place.is_taken) unlist(receive);
+  std::erase(answering_, &receive);
   if (receive.state != Receive::State::filling) return;
   Source& s = source(receive.source);
   if (s.target != &receive) return;
@@ -214,18 +252,21 @@ void Inbox::begin(int from, const Header& header) {
   s.arrival = ++arrivals_;
   s.got = 0;
   s.target = nullptr;
-  s.parking = s.dropping = false;
+  s.parking = s.dropping = s.is_apart = false;
   s.last_seen = header;
-  if (Receive* const wanting = first_wanting(from, header)) {
+  while (Receive* const wanting = first_wanting(from, header)) {
     unlist(*wanting);
     wanting->header = header;
     wanting->source = from;
     if (agrees(*wanting, header)) {
       s.target = wanting;
       wanting->state = Receive::State::filling;
-    } else {
-      wanting->state = Receive::State::mismatched;  // The message stays, held or parked.
+      break;
     }
+    // The message stays, held or parked; one that was too long is for the receive behind.
+    const auto refused = refusal(*wanting, header);
+    wanting->state = refused;
+    if (refused == Receive::State::mismatched) break;
   }
   is_held(from);
   if (s.header.bytes == 0) finish(s);
@@ -249,7 +290,7 @@ std::span<std::byte> Inbox::room(int from) {
   Source& s = source(from);
   if (!s.active) return {};
   const std::size_t left = s.header.bytes - s.got;
-  if (s.target != nullptr) return s.target->into.subspan(s.got);
+  if (s.target != nullptr) return s.target->into.subspan(s.got, left);
   if (s.parking) return s.parked.last()->bytes().subspan(s.got);
   if (drain_.empty()) drain_.resize(drain_bytes);
   return std::span(drain_).first(std::min(left, drain_.size()));
@@ -265,10 +306,27 @@ void Inbox::advance(int from, std::size_t bytes) {
 void Inbox::finish(Source& s) {
   // An empty message that is held stays so until it is parked or taken.
   if (s.target == nullptr && !s.parking && !s.dropping) return;
-  if (s.target != nullptr) s.target->state = Receive::State::done;
+  Receive* const target = std::exchange(s.target, nullptr);
   s.active = false;
-  s.target = nullptr;
-  s.parking = s.dropping = false;
+  s.parking = s.dropping = s.is_apart = false;
+  if (target != nullptr) complete(*target);
+}
+
+/// It has its message.
+void Inbox::complete(Receive& receive) {
+  if (!is_synchronous(receive.header)) {
+    receive.state = Receive::State::done;
+    return;
+  }
+  answering_.push_back(&receive);
+  receive.state = Receive::State::answering;
+}
+
+Receive* Inbox::next_answering() {
+  if (answering_.empty()) return nullptr;
+  Receive* const first = answering_.front();
+  answering_.erase(answering_.begin());
+  return first;
 }
 
 void Inbox::deliver(int from, const Header& header, BytesView payload) {
@@ -288,16 +346,47 @@ void Inbox::deliver(int from, const Header& header, BytesView payload) {
 
 std::optional<std::pair<int, Header>> Inbox::peek(std::uint64_t communicator, int from, int tag,
                                                   std::span<const int> sources) const {
-  Receive probe;
-  probe.kind = Kind::message;
-  probe.communicator = communicator;
-  probe.from = from;
-  probe.tag = tag;
-  probe.sources = sources;
-  const auto found = first_arrival(probe);
+  const auto found = first_arrival(probe_for(communicator, from, tag, sources));
   if (!found) return std::nullopt;
   return std::pair{found->from,
                    found->parked != nullptr ? found->parked->header : source(found->from).header};
+}
+
+// ---- Messages that are set apart. They stay where they are, with a mark. ----
+
+std::optional<Inbox::Apart> Inbox::set_apart(std::uint64_t communicator, int from, int tag,
+                                             std::span<const int> sources) {
+  const auto found = first_arrival(probe_for(communicator, from, tag, sources));
+  if (!found) return std::nullopt;
+  Source& s = source(found->from);
+  (found->parked != nullptr ? found->parked->is_apart : s.is_apart) = true;
+  return Apart{found->from, found->number,
+               found->parked != nullptr ? found->parked->header : s.header};
+}
+
+/// It is one among the others again. What was held may have been parked since.
+Inbox::Arrival Inbox::join(const Apart& message) {
+  Source& s = source(message.from);
+  Parked* parked = s.parked.first();
+  while (parked != nullptr && parked->arrival != message.arrival) {
+    parked = ParkedList::after(*parked);
+  }
+  assert(parked != nullptr || (is_stalled(s) && s.arrival == message.arrival));
+  (parked != nullptr ? parked->is_apart : s.is_apart) = false;
+  return {message.from, message.arrival, parked};
+}
+
+void Inbox::take_apart(Receive& receive, const Apart& message) {
+  receive.state = Receive::State::waiting;
+  take(receive, join(message));
+}
+
+void Inbox::put_back(const Apart& message) {
+  const Arrival arrival = join(message);
+  while (Receive* const wanting = first_wanting(message.from, message.header)) {
+    unlist(*wanting);
+    if (take(*wanting, arrival)) return;
+  }
 }
 
 std::optional<std::pair<int, Header>> Inbox::find_parked(

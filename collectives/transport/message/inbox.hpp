@@ -39,13 +39,15 @@ class ObservedState {
 /// A receive somebody waits for. Owned by whoever posted it; stays in place until it is no longer
 /// pending() or was withdrawn.
 struct Receive {
-  enum class State { waiting, filling, done, mismatched };
+  /// answering: it has the message, of which the sender is still to be told (is_synchronous).
+  enum class State { waiting, filling, answering, done, mismatched, too_long };
 
   Kind kind = Kind::collective;
   std::uint64_t communicator = 0;
   int from = any_source;  ///< World rank; any_source for messages.
   int tag = any_tag;      ///< Messages only.
   Fingerprint expected;   ///< Collectives: all of it; messages: dtype and count.
+  bool up_to = false;     ///< Messages only: one of fewer elements is taken, too.
   std::span<std::byte> into;
   /// The ranks any_source stands for, as world ranks.
   std::span<const int> sources;
@@ -60,7 +62,7 @@ struct Receive {
 
   bool pending() const {
     const State now = state;
-    return now == State::waiting || now == State::filling;
+    return now == State::waiting || now == State::filling || now == State::answering;
   }
   /// Neither source nor tag is "any".
   bool is_exact() const { return from != any_source && (kind != Kind::message || tag != any_tag); }
@@ -72,7 +74,8 @@ inline MatchKey key_of(const Receive& receive) noexcept {
           receive.communicator};
 }
 
-/// Whether the receive would take the message, and whether that holds what is expected.
+/// Whether the receive would take the message, and whether that holds what is expected, and nobody
+/// needs to be told.
 bool fits(const Receive& receive, const Header& header);
 
 /// Brings arriving messages and posted receives together. Pure: no socket, no clock. A message that
@@ -88,6 +91,10 @@ class Inbox {
 
   /// Takes a parked message at once if one fits.
   void post(Receive& receive);
+  /// A receive that has a message whose sender waits for the receiver, one at a time; null when
+  /// there are no more. Whoever asks tells the sender, then completes the receive.
+  Receive* next_answering();
+  bool has_answering() const { return !answering_.empty(); }
   /// Afterwards the receive and its buffer are not touched any more; a message half-received into
   /// it is read to its end and dropped.
   void withdraw(Receive& receive);
@@ -130,6 +137,19 @@ class Inbox {
   /// The header of the first message a receive with these arguments would take, and its source.
   std::optional<std::pair<int, Header>> peek(std::uint64_t communicator, int from, int tag,
                                              std::span<const int> sources) const;
+  /// A message that was set apart.
+  struct Apart {
+    int from = -1;
+    std::uint64_t arrival = 0;  ///< Its number among all that came.
+    Header header;
+  };
+  /// Sets that message apart: no receive takes it but take_apart's, until it was put back.
+  std::optional<Apart> set_apart(std::uint64_t communicator, int from, int tag,
+                                 std::span<const int> sources);
+  /// For a receive that fits, in place of post.
+  void take_apart(Receive& receive, const Apart& message);
+  /// To where it was: the first receive that waits for it takes it.
+  void put_back(const Apart& message);
   /// The source and header of the first parked message of a collective of that communicator which
   /// `is_it`; looks at all.
   std::optional<std::pair<int, Header>> find_parked(
@@ -146,6 +166,7 @@ class Inbox {
     int from = -1;
     Header header;
     std::uint64_t arrival = 0;
+    bool is_apart = false;
     BufferPool::Buffer far;
     std::array<std::byte, near_bytes> near;
     ListPlace<Parked> by_source, by_key;
@@ -168,6 +189,7 @@ class Inbox {
     Receive* target = nullptr;  ///< Its payload goes there,
     bool parking = false;       ///< or into the last that is parked,
     bool dropping = false;      ///< or nowhere. None of the three: held.
+    bool is_apart = false;      ///< The same of what is held as of what is parked.
 
     ParkedList parked;
     std::size_t parked_bytes = 0;
@@ -194,7 +216,9 @@ class Inbox {
   Receive* first_wanting(int from, const Header& header) const;
   std::optional<Arrival> first_arrival(const Receive& receive) const;
   Parked* first_parked(const Receive& receive, int from, const Source& s) const;
-  void take(Receive& receive, const Arrival& arrival);
+  Arrival join(const Apart& message);
+  void complete(Receive& receive);
+  bool take(Receive& receive, const Arrival& arrival);
   void park(Source& s, int from);
   void unpark(Source& s, Parked& parked) noexcept;
   void finish(Source& s);
@@ -206,6 +230,7 @@ class Inbox {
   MatchTable<Parked, &Parked::by_key> parked_;
   MatchTable<Receive, &Receive::place> posted_;
   IntrusiveList<Receive, &Receive::place> posted_for_any_;  ///< Those that are not exact.
+  std::vector<Receive*> answering_;                         ///< In the order of their completion.
   ParkedList spare_;  ///< For what is parked next, so that it takes no memory.
   std::size_t spares_ = 0;
   std::uint64_t posts_ = 0;

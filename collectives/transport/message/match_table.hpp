@@ -47,12 +47,17 @@ class MatchTable {
     bucket(key_of(item)).remove(item);
     --size_;
   }
-  /// The first one; null if there is none.
-  T* find(const MatchKey& key) const noexcept {
+  /// The first one of which `fits` holds; null if there is none.
+  template <class Fits>
+  T* find(const MatchKey& key, const Fits& fits) const noexcept {
     if (size_ == 0) return nullptr;
     T* item = buckets_[index(key)].first();
-    while (item != nullptr && key_of(*item) != key) item = Bucket::after(*item);
+    while (item != nullptr && !(key_of(*item) == key && fits(*item))) item = Bucket::after(*item);
     return item;
+  }
+  /// The first one; null if there is none.
+  T* find(const MatchKey& key) const noexcept {
+    return find(key, [](const T&) { return true; });
   }
 
  private:

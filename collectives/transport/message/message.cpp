@@ -82,6 +82,7 @@ bool is_plausible(const Header& header) noexcept {
     case Kind::status:
     case Kind::call:
     case Kind::chain:
+    case Kind::taken:
       return header.bytes <= control_bytes_max;
   }
   return false;

@@ -27,7 +27,7 @@ namespace dlaunch::transport {
 
 constexpr std::uint32_t hello_magic = 0x534d4c44;    // "DLMS"
 constexpr std::uint32_t message_magic = 0x4d4d4c44;  // "DLMM"
-constexpr std::uint32_t hello_version = 2;
+constexpr std::uint32_t hello_version = 3;
 /// The longest payload of everything that is not data.
 constexpr std::size_t control_bytes_max = 4096;
 
@@ -54,6 +54,8 @@ enum class Kind : std::uint8_t {
   call,     ///< The sender has put this call on its device, or waits in it; the payload: headers of
             ///< more.
   chain,    ///< Ranks of which each waits for the next, the last for the receiver (wait_chain.hpp).
+  taken,    ///< No payload; `sequence` is that of a synchronous message that the sender has
+            ///< received.
 };
 
 enum class Op : std::uint8_t {
@@ -206,7 +208,7 @@ struct Header {
   DType dtype{};
   ReduceOp reduce{};
   std::uint64_t communicator = 0;
-  std::uint64_t sequence = 0;
+  std::uint64_t sequence = 0;  ///< A collective's; a message's where it is_synchronous().
   std::uint64_t count = 0;
   std::uint64_t argument = 0;
   std::int32_t root = -1;
@@ -220,6 +222,10 @@ Header make_header(Kind kind, std::uint64_t communicator, const Fingerprint& cal
 Fingerprint fingerprint_of(const Header& header);
 /// The same for calls that agree, by which ranks that disagree are counted.
 std::uint64_t number_of(const Fingerprint& call) noexcept;
+/// A message whose sender waits until it was received, and is told by Kind::taken.
+constexpr bool is_synchronous(const Header& header) noexcept {
+  return header.kind == Kind::message && header.sequence != 0;
+}
 /// Whether a header that came from outside can be one of ours.
 bool is_plausible(const Header& header) noexcept;
 

@@ -57,9 +57,10 @@ void SendQueue::fail(std::string reason) {
 void SendQueue::pop_front() {
   Outgoing* message = messages_.front();
   messages_.pop_front();
-  message->state = Outgoing::State::done;
+  const bool is_control = !controls_.empty() && message == &controls_.front()->message;
+  message->state = message->is_synchronous ? Outgoing::State::sent : Outgoing::State::done;
   // Controls are sent in the order in which they were queued.
-  if (!controls_.empty() && message == &controls_.front()->message) controls_.pop_front();
+  if (is_control) controls_.pop_front();
 }
 
 bool SendQueue::pump() {

@@ -13,16 +13,22 @@ namespace dlaunch::transport {
 /// A message on its way out. Owned by whoever posted it; stays in place until it is no longer
 /// pending or was withdrawn; its payload is borrowed as long.
 struct Outgoing {
-  enum class State { waiting, done, failed };
+  /// sent: what is synchronous has left, and its receiver has not told that it has it.
+  enum class State { waiting, sent, done, failed };
 
   int to = -1;  ///< World rank.
   Header header;
   BytesView payload;
+  /// It is done only once its receiver has told that it has it; false from then on.
+  bool is_synchronous = false;
 
   std::size_t sent = 0;  ///< Bytes of header and payload together.
   ObservedState<State> state = State::waiting;
 
-  bool pending() const { return state == State::waiting; }
+  bool pending() const {
+    const State now = state;
+    return now == State::waiting || now == State::sent;
+  }
 };
 
 /// What is sent to one rank, in order, by the end that was chosen when it was first needed; without

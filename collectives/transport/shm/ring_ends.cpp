@@ -216,7 +216,7 @@ bool RingReader::take(Receive& receive) {
 
 /// Its message is the next one, of which the header was read.
 void RingReader::take_whole(Receive& receive) {
-  const std::size_t bytes = receive.into.size();
+  const std::size_t bytes = header_.bytes;  // That many are there, and fit.
   if (bytes <= inline_bytes_max) {
     if (bytes > 0) std::memcpy(receive.into.data(), at(position_) + sizeof header_, bytes);
     position_ += ring_line_bytes;

@@ -90,8 +90,7 @@ bool InboundConnection::pump(Inbox& inbox, const OnControl& on_control) {
       inbox.advance(from_, got);
     } else {
       // If a long message is waited for, only its header is read here, so that nothing is copied.
-      more = read_into_buffer(inbox.awaits_long(from_) ? sizeof(Header) : buffer_bytes,
-                              got);
+      more = read_into_buffer(inbox.awaits_long(from_) ? sizeof(Header) : buffer_bytes, got);
       feed(inbox, on_control);
     }
     total += got;
@@ -130,24 +129,33 @@ void InboundConnection::spare_acknowledgements() noexcept {
   ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
 }
 
+/// The buffer begins with a whole message. Its length comes from outside: nothing is added to it.
+bool InboundConnection::holds_message() const noexcept {
+  Header header;
+  if (end_ - begin_ < sizeof header) return false;
+  std::memcpy(&header, buffer_.data() + begin_, sizeof header);
+  return end_ - begin_ - sizeof header >= header.bytes;
+}
+
 bool InboundConnection::take(Receive& receive) {
   if (ended_ || in_control_) return false;
+  // Another message, of which there is more, is not for this receive: the buffer may be full of it.
   const std::size_t wanted = sizeof(Header) + receive.into.size();
-  if (end_ - begin_ < wanted && !closed_) {
+  if (end_ - begin_ < wanted && !holds_message() && !closed_) {
     std::size_t got = 0;
     has_more_ = read_into_buffer(buffer_bytes, got);
   }
   // Also its end is still to be told, by pump().
   held_ = begin_ != end_ || closed_;
   if (held_ || has_more_) note_unfinished();
+  if (!holds_message()) return false;
   Header header;
-  if (end_ - begin_ < wanted) return false;
   std::memcpy(&header, buffer_.data() + begin_, sizeof header);
   if (!is_plausible(header) || !fits(receive, header)) return false;
-  if (!receive.into.empty()) {
-    std::memcpy(receive.into.data(), buffer_.data() + begin_ + sizeof header, receive.into.size());
+  if (header.bytes > 0) {
+    std::memcpy(receive.into.data(), buffer_.data() + begin_ + sizeof header, header.bytes);
   }
-  begin_ += wanted;
+  begin_ += sizeof header + header.bytes;
   held_ = begin_ != end_ || closed_;
   receive.source = from_;
   receive.header = header;

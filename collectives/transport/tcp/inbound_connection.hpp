@@ -47,6 +47,7 @@ class InboundConnection final : public ReceivingEnd, public Watched {
   bool read_into_buffer(std::size_t bytes_max, std::size_t& got);
   void spare_acknowledgements() noexcept;
   bool read_some(std::span<std::byte> into, std::size_t& got);
+  bool holds_message() const noexcept;
   bool is_held_up(Inbox& inbox);
   void note_unfinished();
 

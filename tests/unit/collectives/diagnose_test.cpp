@@ -161,6 +161,9 @@ TEST_CASE("messages that are not what is expected") {
                   ending::DeviceMessageDiffers{1, message(Op::send, 4), message(Op::recv, 8)}),
         Errc::mismatch,
         "rank 1 sends 4 elements of f32 to rank 0, which receives 8 elements of f32", claim);
+  check(diagnosed(message(Op::recv), ending::TooLong{sent, 1, 0}, world, 1, any_tag), Errc::misuse,
+        "recv from rank 1 (any tag): rank 1 sent 1 f32 element (tag 7), and the buffer has room "
+        "for 0; the message stays until a receive has room for it [train.cpp:42]");
 }
 
 TEST_CASE("ranks that wait for each other, none of which is more to blame") {

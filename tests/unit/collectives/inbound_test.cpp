@@ -153,6 +153,46 @@ TEST_CASE("an end is told when all before it was handed on") {
   CHECK_FALSE(reader.look());
 }
 
+TEST_CASE("a receive that looks again and again reads no more than the buffer has room for") {
+  auto [mine, theirs] = socket_pair();
+  Reader reader;
+  InboundConnection& connection = reader.connect(std::move(mine));
+  Bytes sent;
+  append_message(sent, 100000, 1);
+  send_all(theirs, sent);
+  std::vector<std::byte> little(8), into(100000);
+  Receive other = receive_of(little, 2), receive = receive_of(into, 1);
+  other.up_to = true;
+  for (int i = 0; i < 3; ++i) CHECK_FALSE(connection.take(other));
+  CHECK_FALSE(connection.ended());
+  reader.inbox.post(receive);
+  while (receive.pending()) REQUIRE(reader.look());
+  CHECK(into.back() == std::byte{1});
+}
+
+TEST_CASE("a receive of up to so much takes what is shorter straight from the buffer") {
+  auto [mine, theirs] = socket_pair();
+  Reader reader;
+  InboundConnection& connection = reader.connect(std::move(mine));
+  Bytes sent;
+  append_message(sent, 3, 1);
+  append_message(sent, 0, 1);
+  append_message(sent, 9, 1);
+  send_all(theirs, sent);
+  std::vector<std::byte> into(8);
+  Receive receive = receive_of(into, 1);
+  receive.up_to = true;
+  REQUIRE(connection.take(receive));
+  CHECK(receive.header.count == 3);
+  CHECK(into[2] == std::byte{1});
+  CHECK(into[3] == std::byte{0});
+  REQUIRE(connection.take(receive));
+  CHECK(receive.header.count == 0);
+  receive.state = Receive::State::waiting;
+  CHECK_FALSE(connection.take(receive));  // It is too long.
+  CHECK(receive.pending());
+}
+
 TEST_CASE("what is behind a message that is held is read when that is taken; nothing tells of it") {
   auto [mine, theirs] = socket_pair();
   Reader reader(300);  // Room for one of them.

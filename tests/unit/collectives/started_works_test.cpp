@@ -172,6 +172,55 @@ TEST_CASE("of several works the one that is complete is found, whatever it is") 
   }));
 }
 
+TEST_CASE("of several works those are found that are complete, and whether all are") {
+  std::array<Event, 3> found;
+  check_all(run_ranks(2, [&](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(60s);
+    const int out = 5;
+    if (comm.rank() == 1) {
+      comm.send(out, 0, {.tag = 3});
+      comm.send(out, 0, {.tag = 1});
+      CHECK(found[0].wait());
+      comm.send(out, 0, {.tag = 2});
+      return comm.barrier();
+    }
+    std::array<int, 3> in{};
+    std::vector<Work> works(5);  // The first and the last are none.
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      works[i + 1] = comm.irecv(in[i], 1, {.tag = static_cast<int>(i) + 1});
+    }
+    std::vector<std::size_t> complete;
+    while (complete.size() < 2) complete = wait_some(works, 60s);
+    CHECK(complete == std::vector<std::size_t>{1, 3});
+    CHECK(wait_some(works, 0s) == complete);
+    CHECK(test_any(works) == 1);
+    CHECK(!test_all(works));
+    for (const std::size_t i : complete) works[i] = {};
+    CHECK(wait_some(works, 1ms).empty());
+    CHECK(test_any(works) == std::nullopt);
+    CHECK(!test_all(works));
+    found[0].set();
+    const std::array<Work*, 3> pointers{nullptr, &works[0], &works[2]};
+    while (!test_all(pointers)) {
+    }
+    CHECK(test_any(pointers) == 2);
+    CHECK(wait_some(pointers, 60s) == std::vector<std::size_t>{2});
+    works[2] = {};
+    CHECK(wait_some(works, 60s).empty());
+    CHECK(test_any(works) == std::nullopt);
+    CHECK(test_all(works));
+    CHECK(test_all(std::span<Work>()));
+    comm.barrier();
+    CHECK(in == std::array{5, 5, 5});
+    // One that failed is complete.
+    works[1] = comm.irecv(in[0], 1, {.timeout = 1ms, .tag = 9});
+    CHECK(works[1].cancel());
+    CHECK(wait_some(works, 60s) == std::vector<std::size_t>{1});
+    CHECK(test_all(works));
+  }));
+}
+
 TEST_CASE("an abort ends the waits for a while, and for one of several") {
   Event over;
   check_all(run_ranks(2, [&](const World& world) {

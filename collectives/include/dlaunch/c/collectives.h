@@ -110,9 +110,22 @@ DL_API dl_status dl_work_wait_for(dl_work* work, int64_t limit_ms, int* done);
  * passed, which fails no call. */
 DL_API dl_status dl_work_wait_any(dl_work* const* works, size_t count, int64_t limit_ms,
                                   size_t* index);
+/* The same, and gives all that are complete by then, in their order: *complete of them, in the
+ * first places of `indices`, which has `count`. Those that were dealt with are to be freed and made
+ * null, or they come again. */
+DL_API dl_status dl_work_wait_some(dl_work* const* works, size_t count, int64_t limit_ms,
+                                   size_t* indices, size_t* complete);
+/* dl_work_wait_any that waits for nothing, as dl_work_test. */
+DL_API dl_status dl_work_test_any(dl_work* const* works, size_t count, size_t* index);
+/* *done becomes 1 when all are complete, also when they failed, else 0. Tests each. */
+DL_API dl_status dl_work_test_all(dl_work* const* works, size_t count, int* done);
 /* Waits for all, whatever becomes of any, and returns what the first that failed returns. Null ones
  * are passed over. */
 DL_API dl_status dl_work_wait_all(dl_work* const* works, size_t count);
+/* Takes back a receive that no message has come for: *cancelled becomes 1, and dl_work_wait returns
+ * DL_ABORTED from then on, which does not stick. It becomes 0 where the receive is complete, or a
+ * message is on its way into its buffer. DL_UNSUPPORTED for sends and collectives. */
+DL_API dl_status dl_work_cancel(dl_work* work, int* cancelled);
 /* Called once when a call has ended, with what dl_work_wait returns for it, and the sentence of
  * what went wrong ("" for DL_OK), which lives until it returns. */
 typedef void (*dl_completion)(void* argument, dl_status status, const char* message);

@@ -21,17 +21,33 @@ typedef struct dl_received {
 /* Returns when `data` may be used again. A message that fits the kernel's socket buffer does not
  * wait for the receiver; a larger one may. Sending to oneself is buffered. */
 DL_API dl_status dl_send(dl_comm* comm, dl_const_view data, int to, const dl_options* options);
+/* Returns when the receiver has received it, whatever its size. To oneself: a dl_irecv has to be
+ * there. DL_UNSUPPORTED for CUDA buffers. */
+DL_API dl_status dl_ssend(dl_comm* comm, dl_const_view data, int to, const dl_options* options);
 /* Receives exactly data.count elements of its dtype; anything else is DL_MISMATCH on both sides.
  * `from` may be DL_ANY_SOURCE, the tag DL_ANY_TAG. `received` may be null. */
 DL_API dl_status dl_recv(dl_comm* comm, dl_view data, int from, dl_received* received,
                          const dl_options* options);
+/* Receives data.count elements at most; the rest of `data` is not written. DL_MISUSE: the message
+ * has more. It stays, and the first receive that has room for it takes it. DL_UNSUPPORTED for CUDA
+ * buffers. */
+DL_API dl_status dl_recv_up_to(dl_comm* comm, dl_view data, int from, dl_received* received,
+                               const dl_options* options);
 /* Sends `out` and receives `in`, both at once and by one tag. */
 DL_API dl_status dl_sendrecv(dl_comm* comm, dl_const_view out, int to, dl_view in, int from,
                              dl_received* received, const dl_options* options);
 DL_API dl_status dl_isend(dl_comm* comm, dl_const_view data, int to, dl_work** work,
                           const dl_options* options);
+DL_API dl_status dl_issend(dl_comm* comm, dl_const_view data, int to, dl_work** work,
+                           const dl_options* options);
 DL_API dl_status dl_irecv(dl_comm* comm, dl_view data, int from, dl_work** work,
                           const dl_options* options);
+DL_API dl_status dl_irecv_up_to(dl_comm* comm, dl_view data, int from, dl_work** work,
+                                const dl_options* options);
+/* What the message was that a dl_irecv has received, or would not take because it is too long:
+ * *found becomes 1. It becomes 0 where the work goes on, has failed otherwise, or is no receive.
+ * `received`, which may be null, is written if *found becomes 1. */
+DL_API dl_status dl_work_received(const dl_work* work, int* found, dl_received* received);
 
 /* One message of a batch. */
 typedef struct dl_transfer {
@@ -66,6 +82,27 @@ DL_API dl_status dl_probe(dl_comm* comm, int from, dl_received* received,
 /* The same without waiting; `received`, which may be null, is written if *found becomes 1. */
 DL_API dl_status dl_try_probe(dl_comm* comm, int from, int* found, dl_received* received,
                               const dl_options* options);
+
+/* A message that dl_match has found and dl_recv_matched receives: no other receive takes it, and no
+ * probe finds it. For the thread that uses its communicator, which it may outlive. */
+typedef struct dl_message dl_message;
+
+/* As dl_probe, and sets the message apart: what was probed may be another receive's by the time of
+ * a dl_recv, where several are under way. */
+DL_API dl_status dl_match(dl_comm* comm, int from, dl_message** message, const dl_options* options);
+/* The same without waiting; `message` is written if *found becomes 1. */
+DL_API dl_status dl_try_match(dl_comm* comm, int from, int* found, dl_message** message,
+                              const dl_options* options);
+/* What it is; of one that was received, as of no message: its source is DL_ANY_SOURCE. */
+DL_API dl_status dl_message_what(const dl_message* message, dl_received* received);
+/* Receives it into the first elements of `data`; it is to be freed all the same. DL_MISUSE, after
+ * which the message is as it was: it was received already, or is another communicator's; `data` is
+ * shorter, or of another dtype. DL_UNSUPPORTED for CUDA buffers. `received` may be null. */
+DL_API dl_status dl_recv_matched(dl_comm* comm, dl_message* message, dl_view data,
+                                 dl_received* received, const dl_options* options);
+/* One that was not received goes back to where it was, before all that came behind it. Null is
+ * fine. */
+DL_API void dl_message_free(dl_message* message);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <dlaunch/export.hpp>
+#include <dlaunch/options.hpp>
+#include <dlaunch/tensor.hpp>
+
+#include <cstddef>
+#include <memory>
+
+namespace dlaunch {
+
+class MatchedMessage;
+
+/// What a received message was.
+struct Received {
+  int source = any_source;
+  int tag = 0;
+  DType dtype = DType::u8;
+  std::size_t count = 0;  ///< Elements.
+  bool operator==(const Received&) const = default;
+};
+
+/// A message that Communicator::match has found and recv_matched receives: no other receive takes
+/// it, and no probe finds it. One that is destroyed before it was received goes back to where it
+/// was, before all that came behind it. For the thread that uses its communicator, which it may
+/// outlive; nothing is left to do then.
+class [[nodiscard, gnu::visibility("default")]] Message {
+ public:
+  Message() noexcept;
+  explicit Message(std::shared_ptr<MatchedMessage> matched) noexcept;
+  Message(Message &&) noexcept;
+  Message& operator=(Message&&) noexcept;
+  ~Message();
+
+  /// Made without a match, received, or moved from.
+  [[nodiscard]] bool is_empty() const noexcept { return matched_ == nullptr; }
+  /// Its source, tag, type and count. Of an empty one: as of no message.
+  [[nodiscard]] Received what() const noexcept;
+
+ private:
+  friend class Communicator;
+  std::shared_ptr<MatchedMessage> matched_;
+};
+
+}  // namespace dlaunch
