@@ -62,6 +62,12 @@ void Communicator::set_timeout(Clock::duration timeout) {
   state_->timeout = timeout;
 }
 
+int Communicator::descriptor() {
+  state_->check_process();
+  const auto lock = state_->mesh->lock();
+  return state_->mesh->descriptor();
+}
+
 void Communicator::set_stuck_after(Clock::duration stuck_after) {
   state_->check_process();
   if (stuck_after < Clock::duration::zero()) {
@@ -77,6 +83,7 @@ void Communicator::abort(const CallSite& site) noexcept {
   if (state_->is_forked()) return;
   state_->aborted.set(site);
   state_->mesh->wake();
+  state_->mesh->tell_program();
 }
 
 }  // namespace dlaunch

@@ -44,6 +44,13 @@ dl_status dl_comm_set_stuck_after(dl_comm* comm, int64_t stuck_after_ms) {
   return guarded_on(comm, [&] { comm->comm.set_stuck_after(duration_of(stuck_after_ms)); });
 }
 
+dl_status dl_comm_descriptor(dl_comm* comm, int* descriptor) {
+  return guarded_on(comm, [&] {
+    auto& result = place(descriptor, "descriptor");
+    result = comm->comm.descriptor();
+  });
+}
+
 int64_t dl_comm_timeout_ms(const dl_comm* comm) {
   if (comm == nullptr) return 0;
   return std::chrono::duration_cast<std::chrono::milliseconds>(comm->comm.timeout()).count();

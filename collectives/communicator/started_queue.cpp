@@ -220,6 +220,7 @@ void StartedQueue::settle(Lock& lock) {
   ++finished_count_;
   item.finished_.store(true, std::memory_order_release);
   --unfinished_;
+  mesh_->tell_program();
 }
 
 /// Calls its completions, and those that come meanwhile, with the lock released; this thread is

@@ -115,12 +115,10 @@ void Links::share(const std::shared_ptr<Segment>& granted) {
 // ---- Sending. ----
 
 void Links::post(Outgoing& message) {
-  if (message.is_synchronous) {
-    message.header.sequence = ++tickets_;
-    untaken_.emplace(tickets_, &message);
-  }
+  if (message.is_synchronous) message.header.sequence = ++tickets_;
   if (message.to == rank_) {
     inbox_.deliver(rank_, message.header, message.payload);
+    if (message.is_synchronous) untaken_.emplace(tickets_, &message);
     message.state = message.is_synchronous ? Outgoing::State::sent : Outgoing::State::done;
     tell_senders();
     return tell_threads();
@@ -128,6 +126,7 @@ void Links::post(Outgoing& message) {
   SendQueue& queue = out(message.to);
   const bool had_work = queue.has_work();
   queue.post(message);
+  if (message.is_synchronous) untaken_.emplace(tickets_, &message);
   try {
     start_sending(queue, had_work);
   } catch (...) {

@@ -21,6 +21,7 @@
 
 #include <dlaunch/world.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -142,6 +143,11 @@ class Links final : private Sources, private Patience {
   bool look_for(int from);
   /// Ends every step() that waits.
   void wake() noexcept;
+  /// An eventfd for the program, which reads it: written whenever something has moved, and
+  /// when it is made. Always the same one. Throws Error{internal}.
+  int descriptor();
+  /// Writes it, where there is one. Free, as wake.
+  void tell_program() noexcept;
   /// Ranks share processors: one that looks again and again yields between.
   bool is_crowded() const { return crowded_; }
 
@@ -248,7 +254,8 @@ class Links final : private Sources, private Patience {
   std::vector<Clock::time_point> losses_heard_;
   Clock::time_point losses_read_{};
 
-  unique_fd wake_;
+  unique_fd wake_, program_;
+  std::atomic<int> told_program_{-1};  ///< The same, for any thread.
   Signal woken_, told_, rung_;
   Poller poller_;
   Poller::Watch wake_watch_, membership_watch_, bell_watch_;

@@ -2,13 +2,16 @@
 #include "collectives/transport/message/spin_times.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/os/relax.hpp"
+#include "runtime/base/os/socket.hpp"
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdint>
 
 #include <poll.h>
 #include <sched.h>
+#include <sys/eventfd.h>
 
 /// How a rank waits for what comes by its links: it looks, spins, and sleeps until a descriptor
 /// tells.
@@ -86,7 +89,9 @@ bool Links::progress(Clock::time_point now) {
 bool Links::look_into_memory(Clock::time_point now) {
   bool moved = false;
   for (Transport* transport : in_memory_) moved = transport->progress(now) || moved;
-  return tell_senders() || moved;
+  moved = tell_senders() || moved;
+  if (moved) tell_program();
+  return moved;
 }
 
 void Links::wait_in_turn(Clock::time_point deadline, Clock::time_point now, bool moved,
@@ -101,6 +106,7 @@ void Links::wait_in_turn(Clock::time_point deadline, Clock::time_point now, bool
 
 /// Wakes the other threads: their messages may have come, or there is more to wait for.
 void Links::tell_threads() noexcept {
+  tell_program();
   if (progress_lock_.tell()) wake();
 }
 
@@ -113,7 +119,9 @@ bool Links::attend(const std::stop_token& stop, int wakes) {
   while (!stop.stop_requested() && has_pending()) {
     const auto now = Clock::now();
     if (membership_ && now - losses_read_ >= losses_interval) read_losses();
-    wait_aside(now, progress(now));
+    const bool moved = progress(now);
+    if (moved) tell_program();
+    wait_aside(now, moved);
     if (!progress_lock_.is_attended()) break;
   }
   return true;
@@ -139,8 +147,9 @@ void Links::wait_aside(Clock::time_point now, bool moved) {
   if (sleeps) {
     for (Transport* transport : in_memory_) transport->get_up();
   }
-  poller_.look();
+  const bool has_news = poller_.look();
   take_signals();
+  if (has_news) tell_program();
 }
 
 /// The progress thread need not be waited for.
@@ -218,6 +227,7 @@ bool Links::look_for(int from) {
   do {
     bool moved = end->pump(inbox_, on_control_);
     for (SendQueue* queue : busy_) moved = queue->pump() || moved;
+    if (moved) tell_program();
     if (moved) return true;
   } while (!progress_lock_.are_wanted() && Clock::now() < until);
   return false;
@@ -254,9 +264,28 @@ void Links::wake() noexcept {
   [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
 }
 
+int Links::descriptor() {
+  if (!program_) {
+    program_ = unique_fd(::eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!program_) throw Error(Errc::internal, "cannot make an eventfd: " + errno_text(errno));
+    told_program_ = program_.get();
+  }
+  return program_.get();
+}
+
+void Links::tell_program() noexcept {
+  const int fd = told_program_.load(std::memory_order_acquire);
+  if (fd < 0) [[likely]]
+    return;
+  const std::uint64_t one = 1;
+  // A counter that is full is readable.
+  [[maybe_unused]] const auto written = ::write(fd, &one, sizeof one);
+}
+
 void Links::read_losses() {
   losses_read_ = Clock::now();
   losses_ = membership_->losses();
+  if (losses_.size() != losses_heard_.size()) tell_program();
   losses_heard_.resize(losses_.size(), losses_read_);
   // All that a rank had written when it ended is there.
   look_into_memory(losses_read_);
@@ -268,7 +297,9 @@ bool Links::poll(int timeout_ms) {
   const bool moved =
       poller_.wait(timeout_ms, [this](const auto& wait) { return progress_lock_.released(wait); });
   take_signals();
-  return tell_senders() || moved;
+  const bool has_told = tell_senders();
+  if (moved || has_told) tell_program();
+  return moved || has_told;
 }
 
 void Links::take_signals() {

@@ -2,7 +2,9 @@
 #include "expect.h"
 
 #include <dlfcn.h>
+#include <poll.h>
 #include <stdint.h>
+#include <unistd.h>
 
 static dl_world* world;
 static int rank, size;
@@ -31,6 +33,31 @@ static void sums_in(int* values, size_t count, dl_comm* comm) {
   EXPECT_OK(dl_all_reduce(comm, DL_VIEW(values, count), dl_op(DL_SUM), DL_HERE));
   for (size_t i = 0; i < count; ++i) {
     EXPECT(values[i] == size * (size - 1) / 2 + size * (int)i);
+  }
+}
+
+/* Sleeps in poll alone, then looks. */
+static void polls(dl_comm* comm) {
+  int descriptor = -1, done = 0;
+  EXPECT_OK(dl_comm_descriptor(comm, &descriptor));
+  EXPECT_FAILS(DL_MISUSE, "'descriptor' is a null pointer", dl_comm_descriptor(comm, NULL));
+  const int next = (rank + 1) % size, before = (rank + size - 1) % size;
+  for (int round = 0; round < 10; ++round) {
+    int in = -1, sum = 1;
+    dl_work* works[3] = {NULL};
+    EXPECT_OK(dl_irecv(comm, DL_VIEW(&in, 1), before, works, DL_HERE));
+    EXPECT_OK(dl_start_all_reduce(comm, DL_VIEW(&sum, 1), dl_op(DL_SUM), works + 1, DL_HERE));
+    EXPECT_OK(dl_issend(comm, DL_CONST_VIEW(&rank, 1), next, works + 2, DL_HERE));
+    for (done = 0; !done;) {
+      struct pollfd readable = {.fd = descriptor, .events = POLLIN};
+      EXPECT(poll(&readable, 1, 60000) == 1);
+      uint64_t count = 0;
+      while (read(descriptor, &count, sizeof count) == (ssize_t)sizeof count) {
+      }
+      EXPECT_OK(dl_work_test_all(works, 3, &done));
+    }
+    EXPECT(in == before && sum == size);
+    for (int i = 0; i < 3; ++i) dl_work_free(works[i]);
   }
 }
 
@@ -217,6 +244,7 @@ int main(void) {
   dl_comm* comm = NULL;
   EXPECT_OK(dl_comm_create(world, "tested", &comm));
   describes_itself(comm);
+  polls(comm);
   allocates(comm);
   allocates_on_device(comm);
   splits(comm);

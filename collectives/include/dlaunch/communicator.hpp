@@ -345,6 +345,14 @@ class DLAUNCH_API Communicator {
   /// another dtype. Error{unsupported} for CUDA buffers.
   Received recv_matched(Message&& message, TensorView data, const Options& options = {});
 
+  /// For a loop of the program's own over poll(2), epoll(7) and the like: readable when a started
+  /// call of this communicator, or of one that was made from it or from which it was made, may have
+  /// become complete; at first, too. Read it empty (8 bytes at a time, until EAGAIN), then test()
+  /// what was started, then wait for it again: nothing is missed in that order. It may be readable
+  /// without a cause. Always the same one; valid as long as this communicator; not to be closed.
+  /// Calls with CUDA buffers are not told of. Error{internal}: there is no descriptor left.
+  [[nodiscard]] int descriptor();
+
   // ---- Structured values, see tree.hpp: dictionaries, lists, tensors, numbers, text. ----
 
   // Error{misuse}: a value that cannot be sent, see Tree::encode.

@@ -114,6 +114,14 @@ DL_API dl_status dl_comm_agree(dl_comm* comm, uint32_t flags, uint32_t* agreed,
  * own. Start the job with dlaunch --on-failure continue. */
 DL_API dl_status dl_comm_shrink(dl_comm* comm, dl_comm** made, const dl_options* options);
 
+/* For a loop of the program's own over poll(2), epoll(7) and the like: readable when a started call
+ * of this communicator, or of one that was made from it or from which it was made, may have become
+ * complete; at first, too. Read it empty (8 bytes at a time, until EAGAIN), then test what was
+ * started, then wait for it again: nothing is missed in that order. It may be readable without a
+ * cause. Always the same one; valid as long as `comm`; not to be closed. Calls with CUDA buffers
+ * are not told of. */
+DL_API dl_status dl_comm_descriptor(dl_comm* comm, int* descriptor);
+
 #ifdef __cplusplus
 }
 #endif
