@@ -124,6 +124,10 @@ void use(dlaunch::Communicator& comm) {
   dlaunch::Work().wait_for(std::chrono::seconds(1));
 #elif defined(CASE_DROPPED_WAIT_ANY)
   dlaunch::wait_any(std::span<dlaunch::Work>(), std::chrono::seconds(1));
+#elif defined(CASE_DROPPED_WAIT_SOME)
+  dlaunch::wait_some(std::span<dlaunch::Work>(), std::chrono::seconds(1));
+#elif defined(CASE_DROPPED_MATCH)
+  comm.match(0);
 #elif defined(CASE_DROPPED_GROUP)
   comm.duplicate();
 #elif defined(CASE_DROPPED_LISTED_GROUP)
