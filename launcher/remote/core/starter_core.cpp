@@ -28,6 +28,7 @@ void StarterCore::on(const Ended& e) {
     effects_.push_back(
         Say{"host " + rules_.hosts[e.start] + ": ssh " + describe(e.status) + words + others()});
   }
+  if (!lost) agents_code_ = e.status.code;
   if (lost) {
     fail(exit_code::unreachable, true);
   } else if (!e.status.succeeded()) {
@@ -60,9 +61,9 @@ void StarterCore::on(const TimedOut&) {
   effects_.push_back(KillAll{});
 }
 
-/// An elastic job goes on while there are others: how it ends they say.
+/// An elastic job goes on while there are others, and they say how it ends.
 void StarterCore::fail(int code, bool at_once) {
-  if (rules_.elastic && state_ == State::running && running_ > 1) return;
+  if (rules_.elastic && state_ == State::running) return;
   if (!code_) code_ = code;
   if (state_ != State::running && !(state_ == State::ending && at_once)) return;
   if (running_ == 1) return;
@@ -80,7 +81,7 @@ void StarterCore::close() {
 void StarterCore::leave() {
   if (--running_ > 0) return;
   state_ = State::over;
-  effects_.push_back(Exit{code_.value_or(0)});
+  effects_.push_back(Exit{code_ ? *code_ : agents_code_.value_or(exit_code::unreachable)});
 }
 
 std::string StarterCore::others() const {

@@ -88,9 +88,10 @@ class StarterCore {
   const StarterRules rules_;
   std::size_t running_;
   State state_ = State::running;
-  std::optional<int> code_;  ///< The job's, once something has failed.
-  Clock::time_point now_{};  ///< Time of the event being answered.
-  Effects effects_;          ///< Effects of the event being answered.
+  std::optional<int> code_;         ///< The job's, once something has failed.
+  std::optional<int> agents_code_;  ///< That of the last agent to end by itself.
+  Clock::time_point now_{};         ///< Time of the event being answered.
+  Effects effects_;                 ///< Effects of the event being answered.
 };
 
 }  // namespace dlaunch::launcher::remote

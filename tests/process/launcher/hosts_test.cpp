@@ -107,6 +107,23 @@ TEST_CASE("hosts: a signal, and the death of the one who started all, end every 
   }
 }
 
+TEST_CASE("hosts: an elastic job goes on without one") {
+  const Ssh ssh;
+  Job job(ssh.line("localhost,gone", {"--nnodes=1:2", "--rdzv-conf=last_call_timeout=1", "true"}));
+  CHECK(job.wait().code == 0);
+  CHECK(job.err().find("Connection refused); the others go on\n") != std::string::npos);
+}
+
+TEST_CASE("hosts: each runs all programs of the line") {
+  const Ssh ssh;
+  Job job(ssh.line("localhost,localhost", {"sh", "-c", "echo a is $RANK.", ":", "sh", "-c",
+                                           "echo b is $RANK $0.", "\\:"}));
+  CHECK(job.wait().code == 0);
+  for (const std::string said : {"a is 0.", "b is 1 :.", "a is 2.", "b is 3 :."}) {
+    CHECK(count(job.out(), said + "\n") == 1);
+  }
+}
+
 TEST_CASE("hosts: a host may start others") {
   const Ssh ssh;
   std::string hosts = "localhost";

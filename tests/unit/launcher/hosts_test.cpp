@@ -281,4 +281,10 @@ TEST_CASE("starter: an elastic job goes on without a host") {
   CHECK(story(ended(1, 255)) == "say host b: ssh exited with 255; the others go on");
   CHECK(story(ended(0, 4)).empty());
   CHECK(story(ended(2, 4)) == "exit 4");
+  Story late(2, true);
+  CHECK(late(ended(0, 0)).empty());
+  CHECK(late(ended(1, 255)) == "say host b: ssh exited with 255; exit 0");
+  Story none(2, true);
+  CHECK(none(ended(0, 255)) == "say host a: ssh exited with 255; the others go on");
+  CHECK(none(ended(1, 255)) == "say host b: ssh exited with 255; exit 69");
 }
