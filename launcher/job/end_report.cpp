@@ -70,8 +70,11 @@ std::string stopping_sentence(int signal_number, const std::vector<int>& ranks,
 }
 
 std::string restart_text(int attempt, const JobSpec& spec) {
-  return "; all workers are started again (restart " + std::to_string(attempt) + " of " +
-         std::to_string(spec.max_restarts) + ")";
+  std::string text = "; all workers are started again (restart " + std::to_string(attempt);
+  text += spec.restart_window.count() > 0 ? ", at most " : " of ";
+  text += std::to_string(spec.max_restarts);
+  if (spec.restart_window.count() > 0) text += " within " + duration_text(spec.restart_window);
+  return text + ")";
 }
 
 std::vector<int> ranks_running(const std::vector<pid_t>& pids, int first_rank) {

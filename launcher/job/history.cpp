@@ -232,6 +232,7 @@ std::optional<FailureBlock> History::summary(int max_restarts, int code) const {
   summary.started = attempt.started;
   summary.attempt = attempt.plan.assignment.attempt;
   summary.max_restarts = max_restarts;
+  summary.restart_window = spec_.restart_window;
   summary.tolerated = code == 0;
   summary.memory_kills = attempt.memory_kills;
   summary.flight_file = attempt.flight_file;

@@ -112,6 +112,8 @@ rendezvous::JobRules JobLink::rules() const {
   rules.nodes_min = spec.nodes.least;
   rules.nodes_max = spec.nodes.most;
   rules.max_restarts = spec.max_restarts;
+  rules.restart_window = spec.restart_window;
+  rules.restart_backoff = {spec.restart_backoff.first, spec.restart_backoff.longest};
   rules.continue_on_failure = spec.continue_on_failure;
   rules.join_timeout = spec.rdzv_times.join;
   rules.last_call = spec.rdzv_times.last_call;

@@ -25,8 +25,12 @@ void SoleSeat::tell(const rendezvous::Event& what) {
         if constexpr (requires { e.session; }) e.session = own_session;
       },
       event);
+  step(event);
+}
+
+void SoleSeat::step(const rendezvous::Event& event) {
   const auto now = Clock::now();
-  // A node does not lose itself: no tick is ever given, and it is heard of whenever it acts.
+  // A node does not lose itself: it is heard of whenever it acts.
   rounds_.step(rendezvous::Heartbeat{own_session}, now);
   for (auto& effect : rounds_.step(event, now)) {
     boost::asio::post(io_, [this, effect = std::move(effect), alive = std::weak_ptr(alive_)] {
@@ -34,6 +38,27 @@ void SoleSeat::tell(const rendezvous::Event& what) {
       std::visit([this](const auto& e) { deliver(e); }, effect);
     });
   }
+  wait_out_pause();
+}
+
+/// A node that is alone waits for nothing else, so no other tick is ever given.
+void SoleSeat::wait_out_pause() {
+  pause_.cancel();
+  const auto next = rounds_.next_deadline();
+  if (!is_pausing() || !next) return;
+  pause_.expires_at(*next);
+  pause_.async_wait([this, alive = std::weak_ptr(alive_)](auto error) {
+    if (!error && !alive.expired()) step(rendezvous::Tick{});
+  });
+}
+
+bool SoleSeat::is_pausing() const {
+  return rounds_.status().state == rendezvous::JobStatus::State::gathering;
+}
+
+/// What else there is to be told, the user sees here.
+void SoleSeat::deliver(const rendezvous::Standing& e) {
+  if (is_pausing() && e.sentence == rounds_.status().standing) listener_.on_standing(e.sentence);
 }
 
 void SoleSeat::deliver(const rendezvous::Refuse& e) {

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 namespace dlaunch::launcher {
 
@@ -19,11 +20,14 @@ class SoleSeat final : public Seat {
   void tell(const rendezvous::Event& what) override;
 
  private:
+  void step(const rendezvous::Event& event);
+  void wait_out_pause();
+  bool is_pausing() const;
   void deliver(const rendezvous::Admit& e) { listener_.on_admitted(e.admission); }
   void deliver(const rendezvous::Refuse& e);
   void deliver(const rendezvous::Stop& e);
   void deliver(const rendezvous::RanksLost&) {}  // Ours; the workers have been told.
-  void deliver(const rendezvous::Standing&) {}   // With one node there is nothing to wait for.
+  void deliver(const rendezvous::Standing& e);
   void deliver(const rendezvous::Finish& e);
 
   boost::asio::io_context& io_;
@@ -31,6 +35,7 @@ class SoleSeat final : public Seat {
   rendezvous::JobRules rules_;
   SeatListener& listener_;
   rendezvous::Rounds rounds_{0, {.number = rendezvous::new_incarnation()}};
+  boost::asio::steady_timer pause_{io_};
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);  ///< Posted work checks that we live.
 };
 

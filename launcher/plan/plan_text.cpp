@@ -167,7 +167,9 @@ std::string describe_plan(const JobSpec& spec, const Machine& machine, const Lau
           port +
           (assignment.agent_store ? ", PyTorch's store is hosted by dlaunch"
                                   : ", left unbound for the program"));
-  row(out, "restarts", "up to " + std::to_string(spec.max_restarts));
+  std::string restarts = "up to " + std::to_string(spec.max_restarts);
+  if (spec.restart_window.count() > 0) restarts += " within " + duration_text(spec.restart_window);
+  row(out, "restarts", restarts);
   row(out, "after a failure",
       std::string(spec.continue_on_failure ? "the others go on" : "all are stopped") + "; grace " +
           duration_text(spec.failure_grace) + ", SIGKILL after " +

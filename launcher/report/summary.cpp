@@ -289,8 +289,13 @@ std::string title(const FailureSummary& summary) {
     text += " FAILED";
   }
   if (summary.attempt > 0) {
-    text += " after " + std::to_string(summary.attempt) + " of " +
-            std::to_string(summary.max_restarts) + " restarts";
+    text += " after " + std::to_string(summary.attempt);
+    if (summary.restart_window.count() == 0) text += " of " + std::to_string(summary.max_restarts);
+    text += " restarts";
+    if (summary.restart_window.count() > 0) {
+      text += " (at most " + std::to_string(summary.max_restarts) + " within " +
+              duration_text(summary.restart_window) + ")";
+    }
   }
   return text;
 }

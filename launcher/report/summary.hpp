@@ -52,10 +52,11 @@ struct FailureSummary {
   /// What is known of the rank to blame, where that is another node's.
   std::optional<rendezvous::RankDetails> elsewhere;
   bool several_nodes = false;
-  WallClock::time_point started{};  ///< The attempt.
-  int attempt = 0;                  ///< How often the workers had been started again.
-  int max_restarts = 0;             ///< How often they may be.
-  bool tolerated = false;           ///< The job ended well all the same.
+  WallClock::time_point started{};              ///< The attempt.
+  int attempt = 0;                              ///< How often the workers had been started again.
+  int max_restarts = 0;                         ///< How often they may be.
+  std::chrono::milliseconds restart_window{0};  ///< Within which time; 0: ever.
+  bool tolerated = false;                       ///< The job ended well all the same.
   std::optional<MemoryKills> memory_kills;
   std::string log_file;                ///< The first culprit's log.
   std::string flight_file;             ///< The file of the ranks' last calls.

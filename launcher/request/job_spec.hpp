@@ -98,6 +98,14 @@ struct RendezvousTimes {
   bool operator==(const RendezvousTimes&) const = default;
 };
 
+/// --restart-backoff, "MIN:MAX".
+struct RestartPauses {
+  std::chrono::milliseconds first{};  ///< 0: none.
+  std::chrono::milliseconds longest{};
+
+  bool operator==(const RestartPauses&) const = default;
+};
+
 /// The place where the nodes of a job meet.
 struct Meeting {
   enum class Kind {
@@ -181,6 +189,8 @@ struct JobSpec : Part {
 
   // When something fails, and at the end.
   int max_restarts = 0;
+  std::chrono::milliseconds restart_window{};  ///< --restart-window; 0: all restarts count.
+  RestartPauses restart_backoff;
   bool continue_on_failure = false;  ///< --on-failure continue.
   std::chrono::milliseconds failure_grace{};
   bool failure_grace_given = false;

@@ -270,6 +270,13 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
   {{"max-restarts", 0, "N", "0", failure, also_torchrun,
     "How often all workers are started again after a failure."},
    take::number<&Draft::max_restarts, 0, restarts_max>},
+  {{"restart-window", 0, "TIME", "0", failure, ours,
+    "Only restarts within the last TIME count against --max-restarts; 0: all do."},
+   take::duration<&Draft::restart_window>},
+  {{"restart-backoff", 0, "MIN[:MAX]", "100ms:10s", failure, ours,
+    "The pause before a restart that follows a second failure soon after a start; it doubles with "
+    "each further one, up to MAX. A run of MAX ends the row; 0: no pauses."},
+   take::by<&Draft::restart_backoff, read_restart_backoff>},
   {{"on-failure", 0, "stop|continue", "stop", failure, ours,
     "Stop the other workers, or let programs that can shrink go on."},
    take::choice<&Draft::continue_on_failure, failures>},

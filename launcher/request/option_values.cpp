@@ -264,6 +264,23 @@ Read<RendezvousTimes> read_rendezvous_conf(std::string_view text, RendezvousTime
   return times;
 }
 
+Read<RestartPauses> read_restart_backoff(std::string_view text) {
+  const auto colon = text.find(':');
+  const auto first = read_duration(text.substr(0, colon));
+  if (const auto* complaint = std::get_if<Complaint>(&first)) return *complaint;
+  RestartPauses pauses;
+  pauses.first = std::get<std::chrono::milliseconds>(first);
+  pauses.longest = std::max(pauses.first, std::chrono::milliseconds(10'000));
+  if (colon == std::string_view::npos) return pauses;
+  const auto longest = read_duration(text.substr(colon + 1));
+  if (const auto* complaint = std::get_if<Complaint>(&longest)) return *complaint;
+  pauses.longest = std::get<std::chrono::milliseconds>(longest);
+  if (pauses.longest < pauses.first) {
+    return Complaint{"the first pause is longer than the longest"};
+  }
+  return pauses;
+}
+
 Read<NodesAsked> read_nodes(std::string_view text) {
   constexpr long nodes_max = 100'000;
   const auto colon = text.find(':');

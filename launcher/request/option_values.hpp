@@ -30,6 +30,8 @@ Read<std::map<std::string, std::string>> read_pairs(std::string_view text);
 /// `times` as --rdzv-conf changes them; keys that only torchrun's backends know go to `unused`.
 Read<RendezvousTimes> read_rendezvous_conf(std::string_view text, RendezvousTimes times,
                                            std::vector<std::string>& unused);
+/// "1s:1m"; "1s" alone has 10 s behind it, or as much.
+Read<RestartPauses> read_restart_backoff(std::string_view text);
 /// "2", "1:4".
 Read<NodesAsked> read_nodes(std::string_view text);
 

@@ -34,7 +34,8 @@ std::optional<std::string> find_nonsense(const Join& e) {
   if (rules.max_restarts < 0) return name + " asks for a negative --max-restarts";
   const auto zero = Clock::duration::zero();
   if (rules.liveness.lease <= zero || rules.liveness.reconnect_grace < zero ||
-      rules.join_timeout < zero || rules.last_call < zero) {
+      rules.join_timeout < zero || rules.last_call < zero || rules.restart_window < zero ||
+      rules.restart_backoff.first < zero || rules.restart_backoff.longest < zero) {
     return name + " has a timeout that is negative, or a lease of none";
   }
   if (e.offer.rank_hint && (*e.offer.rank_hint < 0 || *e.offer.rank_hint >= rules.nodes_max)) {
@@ -70,6 +71,17 @@ std::optional<std::string> find_difference(const std::string& id, const JobRules
   if (theirs.max_restarts != job.max_restarts) {
     return asks + "--max-restarts " + std::to_string(theirs.max_restarts) + has +
            std::to_string(job.max_restarts) + from;
+  }
+  if (theirs.restart_window != job.restart_window) {
+    return asks + "--restart-window " + duration_text(theirs.restart_window) + has +
+           duration_text(job.restart_window) + from;
+  }
+  if (theirs.restart_backoff != job.restart_backoff) {
+    const auto text = [](const RestartBackoff& backoff) {
+      return duration_text(backoff.first) + " to " + duration_text(backoff.longest);
+    };
+    return asks + "--restart-backoff " + text(theirs.restart_backoff) + has +
+           text(job.restart_backoff) + from;
   }
   if (theirs.continue_on_failure != job.continue_on_failure) {
     const auto name = [](bool goes_on) { return goes_on ? "continue" : "stop"; };

@@ -25,9 +25,9 @@ std::string count_text(const Nodes& nodes, const JobRules& rules) {
 
 }  // namespace
 
-Gathering::Gathering(Legacy of_epoch, std::string again_for, const JobRules& rules,
-                     Clock::time_point now)
-    : again_for_(std::move(again_for)) {
+Gathering::Gathering(Legacy of_epoch, std::string again_for, std::optional<RestartPause> pause,
+                     const JobRules& rules, Clock::time_point now)
+    : again_for_(std::move(again_for)), pause_(std::move(pause)) {
   legacy_ = std::move(of_epoch);
   const auto& loss = legacy_.first_loss;
   join_deadline_ = deadline_after(rules.join_timeout, loss ? loss->at : now);
@@ -35,6 +35,7 @@ Gathering::Gathering(Legacy of_epoch, std::string again_for, const JobRules& rul
 
 Gathering::Step Gathering::step(const Nodes& nodes, const JobRules& rules, Clock::time_point now) {
   if (legacy_.leaving_until && *legacy_.leaving_until <= now) legacy_.leaving_until.reset();
+  if (pause_ && pause_->until <= now) pause_.reset();
   if (nodes.empty()) {
     last_call_.reset();
     if (first()) join_deadline_.reset();
@@ -43,7 +44,8 @@ Gathering::Step Gathering::step(const Nodes& nodes, const JobRules& rules, Clock
   if (!join_deadline_) join_deadline_ = deadline_after(rules.join_timeout, now);
   // A node whose connection broke is back in a moment, or lost.
   const int present = nodes.count() - nodes.broken();
-  if (present >= rules.nodes_max && !legacy_.leaving_until) return Step::close;
+  const bool held = legacy_.leaving_until || pause_;
+  if (present >= rules.nodes_max && !held) return Step::close;
   if (nodes.count() < rules.nodes_min) {
     last_call_.reset();
     return *join_deadline_ <= now ? Step::give_up : Step::wait;
@@ -51,7 +53,7 @@ Gathering::Step Gathering::step(const Nodes& nodes, const JobRules& rules, Clock
   const bool calls = rules.elastic() && first();
   if (calls && !last_call_) last_call_ = deadline_after(rules.last_call, now);
   const bool complete = nodes.broken() == 0 && (!calls || *last_call_ <= now);
-  return complete && !legacy_.leaving_until ? Step::close : Step::wait;
+  return complete && !held ? Step::close : Step::wait;
 }
 
 Finish Gathering::given_up(const Nodes& nodes, const JobRules& rules) const {
@@ -68,9 +70,10 @@ Finish Gathering::given_up(const Nodes& nodes, const JobRules& rules) const {
   return {exit_code::ranks_missing, std::nullopt, std::move(text)};
 }
 
-std::array<std::optional<Clock::time_point>, 4> Gathering::deadlines(const Nodes& nodes,
+std::array<std::optional<Clock::time_point>, 5> Gathering::deadlines(const Nodes& nodes,
                                                                      const JobRules& rules) const {
-  std::array due{join_deadline_, last_call_, legacy_.leaving_until, telling_due_};
+  std::array due{join_deadline_, last_call_, legacy_.leaving_until, telling_due_,
+                 pause_ ? std::optional(pause_->until) : std::nullopt};
   if (nodes.count() >= rules.nodes_min) due[0].reset();
   // A node that is about to come back, or to be lost, is waited for; the lease ends that.
   if (nodes.broken() > 0) due[1].reset();
@@ -81,6 +84,7 @@ void Gathering::forgive(Clock::duration slept) {
   for (auto* deadline : {&join_deadline_, &last_call_, &legacy_.leaving_until}) {
     if (*deadline) *deadline = deadline_after(slept, **deadline);
   }
+  // A pause is no wait for nodes: it is over when its time is.
 }
 
 std::string Gathering::wait_text(const Nodes& nodes, const JobRules& rules,
@@ -101,6 +105,14 @@ std::string Gathering::wait_text(const Nodes& nodes, const JobRules& rules,
 void Gathering::tell(Announcer& announcer, Session newcomer, const Nodes& nodes,
                      const JobRules& rules, Clock::time_point now) {
   telling_due_.reset();
+  if (pause_ && nodes.count() >= rules.nodes_min) {
+    if (std::exchange(told_key_, pause_->sentence) != pause_->sentence) {
+      announcer.stand(pause_->sentence, now);
+    } else if (newcomer != 0) {
+      announcer.put(Standing{newcomer, announcer.standing()});
+    }
+    return;
+  }
   std::size_t calls = 0;
   if (last_call_) {
     while (calls < countdown.size() && *last_call_ - now <= countdown[calls]) ++calls;

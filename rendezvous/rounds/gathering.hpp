@@ -7,6 +7,12 @@
 
 namespace dlaunch::rendezvous {
 
+/// A restart follows a row of failures, and waits for so long.
+struct RestartPause {
+  Clock::time_point until;
+  std::string sentence;  ///< "restarts in 1.6 s: 6 failures within 3 s".
+};
+
 /// A round that is being formed: its deadlines, and what people hear of it meanwhile.
 class Gathering : public Phase {
  public:
@@ -19,8 +25,9 @@ class Gathering : public Phase {
 
   /// The job's first round: the first node to come sets its deadline.
   Gathering() = default;
-  /// A round for the nodes of an epoch that has ended for that.
-  Gathering(Legacy of_epoch, std::string again_for, const JobRules& rules, Clock::time_point now);
+  /// A round for the nodes of an epoch that has ended for that. It does not close during `pause`.
+  Gathering(Legacy of_epoch, std::string again_for, std::optional<RestartPause> pause,
+            const JobRules& rules, Clock::time_point now);
 
   bool first() const { return !again_for_; }
   std::string again_for() const { return again_for_.value_or(""); }
@@ -32,7 +39,7 @@ class Gathering : public Phase {
   /// How a job ends that has too few nodes for this round.
   Finish given_up(const Nodes& nodes, const JobRules& rules) const;
   /// The times at which there may be something to do.
-  std::array<std::optional<Clock::time_point>, 4> deadlines(const Nodes& nodes,
+  std::array<std::optional<Clock::time_point>, 5> deadlines(const Nodes& nodes,
                                                             const JobRules& rules) const;
   /// We slept: every deadline is later.
   void forgive(Clock::duration slept);
@@ -41,6 +48,7 @@ class Gathering : public Phase {
   std::string wait_text(const Nodes& nodes, const JobRules& rules, Clock::time_point now) const;
 
   std::optional<std::string> again_for_;  ///< Why the last epoch ended.
+  std::optional<RestartPause> pause_;
   std::optional<Clock::time_point> join_deadline_;
   std::optional<Clock::time_point> last_call_;
   std::string told_key_;                          ///< What was told, without the clock.

@@ -1,6 +1,5 @@
 #include "rendezvous/rounds/job.hpp"
 
-#include "rendezvous/rounds/judgement.hpp"
 #include "rendezvous/rounds/texts.hpp"
 #include "runtime/base/deadline.hpp"
 
@@ -174,6 +173,7 @@ void Job::close() {
 
 void Job::begin(Epoch epoch) {
   phase = std::move(epoch);
+  epoch_begun = now;
   if (begun) return;
   begun = now;
   launch.forget();  // Some of those who came may be gone.
@@ -191,17 +191,20 @@ void Job::begin_end(EndCause why, const std::string& reason, Session told_by) {
 
 void Job::judge_if_over() {
   if (!epoch()->over()) return;
-  auto judgement = judge(*epoch(), rules, attempt, nodes.count());
+  auto judgement = judge(*epoch(), rules, restarts.has_one(rules, attempt, now), nodes.count());
   if (auto* end = std::get_if<Finish>(&judgement)) return finish(std::move(*end));
-  auto& next = std::get<GoesOn>(judgement);
-  if (next.is_restart) ++attempt;
-  if (next.is_news) stand(next.why);
-  gather(std::move(next.why));
+  gather(std::get<GoesOn>(std::move(judgement)));
 }
 
-void Job::gather(std::string why) {
+void Job::gather(GoesOn next) {
+  std::optional<RestartPause> pause;
+  if (next.is_restart) {
+    ++attempt;
+    pause = restarts.spend(rules, epoch_begun, epoch()->ending()->at, now);
+  }
+  if (next.is_news) stand(next.why);
   Legacy of_epoch = current().release();
-  phase = Gathering(std::move(of_epoch), std::move(why), rules, now);
+  phase = Gathering(std::move(of_epoch), std::move(next.why), std::move(pause), rules, now);
   consider_gathering();
 }
 

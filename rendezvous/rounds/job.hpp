@@ -3,6 +3,7 @@
 #include "rendezvous/rounds/common_launch.hpp"
 #include "rendezvous/rounds/epoch_numbers.hpp"
 #include "rendezvous/rounds/gathering.hpp"
+#include "rendezvous/rounds/judgement.hpp"
 #include "rendezvous/rounds/standstill.hpp"
 
 #include <variant>
@@ -31,7 +32,9 @@ struct Job {
   /// Its place in the epoch; null where it waits for the next one.
   const Member* member(Session session) const;
   /// Whether another node may take the place of one that is lost.
-  bool replaceable() const { return rules.elastic() || attempt < rules.max_restarts; }
+  bool replaceable() const {
+    return rules.elastic() || RestartBudget::may_have_one(rules, attempt);
+  }
 
   /// When a Tick is next needed.
   std::optional<Clock::time_point> next_deadline() const;
@@ -73,6 +76,8 @@ struct Job {
   CommonLaunch launch;
   EpochNumbers numbers;
   int attempt = 0;
+  Clock::time_point epoch_begun;  ///< The last epoch began then, or was taken up.
+  RestartBudget restarts;
   Nodes nodes;
   struct GivenUp {
     std::uint64_t epoch = 0;
@@ -87,7 +92,7 @@ struct Job {
 
  private:
   void close();
-  void gather(std::string why);
+  void gather(GoesOn next);
   void give_up(const Node& node, const std::optional<Member>& member);
 };
 

@@ -1,5 +1,7 @@
 #include "rendezvous/rounds/judgement.hpp"
 
+#include "rendezvous/rounds/texts.hpp"
+#include "runtime/base/deadline.hpp"
 #include "runtime/base/exit_code.hpp"
 
 #include <algorithm>
@@ -7,6 +9,8 @@
 
 namespace dlaunch::rendezvous {
 namespace {
+
+using namespace std::chrono_literals;
 
 using Outcome = WorkersEnded::Outcome;
 
@@ -57,7 +61,43 @@ std::optional<std::string> unheard_disagreement(const Epoch& epoch) {
 
 }  // namespace
 
-Judgement judge(const Epoch& epoch, const JobRules& rules, int attempt, int nodes_here) {
+bool RestartBudget::has_one(const JobRules& rules, int made, Clock::time_point now) const {
+  if (rules.restart_window <= Clock::duration::zero()) return made < rules.max_restarts;
+  const auto counts = std::count_if(spent_.begin(), spent_.end(), [&](Clock::time_point when) {
+    return now - when < rules.restart_window;
+  });
+  return counts < rules.max_restarts;
+}
+
+bool RestartBudget::may_have_one(const JobRules& rules, int made) {
+  const bool recovers = rules.restart_window > Clock::duration::zero();
+  return recovers ? rules.max_restarts > 0 : made < rules.max_restarts;
+}
+
+std::optional<RestartPause> RestartBudget::spend(const JobRules& rules, Clock::time_point began,
+                                                 Clock::time_point failed, Clock::time_point now) {
+  if (rules.restart_window > Clock::duration::zero()) {
+    std::erase_if(spent_, [&](auto when) { return now - when >= rules.restart_window; });
+    spent_.push_back(now);
+  }
+  const RestartBackoff& backoff = rules.restart_backoff;
+  if (failed - began >= backoff.longest) {
+    quick_failures_ = 0;
+    return std::nullopt;
+  }
+  if (quick_failures_++ == 0) quick_since_ = began;
+  if (quick_failures_ == 1 || backoff.first <= Clock::duration::zero()) return std::nullopt;
+  auto length = std::min(backoff.first, backoff.longest);
+  for (int i = 2; i < quick_failures_ && length < backoff.longest; ++i) {
+    length = length > backoff.longest / 2 ? backoff.longest : length * 2;
+  }
+  return RestartPause{deadline_after(length, now),
+                      "restarts in " + seconds_text(length) + ": " +
+                          std::to_string(quick_failures_) + " failures within " +
+                          rest_text(std::max<Clock::duration>(failed - quick_since_, 1s))};
+}
+
+Judgement judge(const Epoch& epoch, const JobRules& rules, bool has_restart, int nodes_here) {
   if (const auto* end = first_end(epoch, Outcome::spawn_failed)) return ended_with(*end);
   if (auto differ = unheard_disagreement(epoch)) {
     // A restart would make the same calls.
@@ -69,7 +109,6 @@ Judgement judge(const Epoch& epoch, const JobRules& rules, int attempt, int node
     if (!first_end(epoch, Outcome::succeeded)) return failed(epoch);
     return Finish{0, std::nullopt, "all workers ended"};
   }
-  const bool has_restart = attempt < rules.max_restarts;
   // A node that left on purpose is not waited for: enough others are here, or the job ends.
   const bool lacks_who_left = epoch.left() && (!rules.elastic() || nodes_here < rules.nodes_min);
   const bool began_as_failure = epoch.ending()->cause == EndCause::failure;

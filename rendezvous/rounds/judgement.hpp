@@ -1,10 +1,30 @@
 #pragma once
 
-#include "rendezvous/rounds/epoch.hpp"
+#include "rendezvous/rounds/gathering.hpp"
 
+#include <deque>
 #include <variant>
 
 namespace dlaunch::rendezvous {
+
+/// The restarts that a job has made, and what follows from them for the next one.
+class RestartBudget {
+ public:
+  /// Whether a failure may be followed by a restart now; `made` counts those of the whole job.
+  bool has_one(const JobRules& rules, int made, Clock::time_point now) const;
+  /// Whether one may follow now or later.
+  static bool may_have_one(const JobRules& rules, int made);
+  /// Workers that were started at `began` failed at `failed`, and are to be started again.
+  /// \return the pause before that, from `now` on; nullopt: none.
+  std::optional<RestartPause> spend(const JobRules& rules, Clock::time_point began,
+                                    Clock::time_point failed, Clock::time_point now);
+
+ private:
+  std::deque<Clock::time_point> spent_;  ///< Within the window, where there is one.
+  /// Failures soon after their starts, one after the other.
+  int quick_failures_ = 0;
+  Clock::time_point quick_since_;  ///< The start before the first of them.
+};
 
 /// Another round is formed.
 struct GoesOn {
@@ -15,8 +35,9 @@ struct GoesOn {
 /// What becomes of a job when an epoch is over. Details of ranks are for others to add.
 using Judgement = std::variant<GoesOn, Finish>;
 
-/// `attempt` is the epoch's; `nodes_here` counts all that could take part in another round.
-Judgement judge(const Epoch& epoch, const JobRules& rules, int attempt, int nodes_here);
+/// `has_restart`: the budget has one. `nodes_here` counts all that could take part in another
+/// round.
+Judgement judge(const Epoch& epoch, const JobRules& rules, bool has_restart, int nodes_here);
 /// The node has left that hosts the rendezvous: nobody is left who could wait for the others' ends,
 /// or tell them of it.
 Finish judge_without_host(const Epoch& epoch, int exit_code, const std::string& reason);

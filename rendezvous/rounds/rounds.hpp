@@ -25,12 +25,25 @@ namespace dlaunch::rendezvous {
 /// was started anew has another one.
 using Session = std::uint64_t;
 
+/// The pauses before restarts after failures that follow soon after their starts: none after the
+/// first of these, then `first`, which doubles with each up to `longest`. A run that lasted for
+/// `longest` ends the row.
+struct RestartBackoff {
+  Clock::duration first{0};  ///< 0: no pauses.
+  Clock::duration longest{0};
+
+  bool operator==(const RestartBackoff&) const = default;
+};
+
 /// The rules that all nodes of a job must agree on. The first one to join brings it, later ones
 /// that differ in the first block are refused.
 struct JobRules {
   int nodes_min = 1;
   int nodes_max = 1;
   int max_restarts = 0;
+  /// Only restarts within the last so long count against `max_restarts`; 0: all.
+  Clock::duration restart_window{0};
+  RestartBackoff restart_backoff;
   bool continue_on_failure = false;
 
   Clock::duration join_timeout = std::chrono::seconds(600);  ///< From the first join of a round.

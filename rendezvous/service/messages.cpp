@@ -67,6 +67,9 @@ void fields(auto& io, is<NodeOffer> auto& m) {
 }
 void fields(auto& io, is<JobRules> auto& m) {
   integers(io, m.nodes_min, m.nodes_max, m.max_restarts);
+  io.duration(m.restart_window);
+  io.duration(m.restart_backoff.first);
+  io.duration(m.restart_backoff.longest);
   io.flag(m.continue_on_failure);
   io.duration(m.join_timeout);
   io.duration(m.last_call);

@@ -46,6 +46,11 @@ void set_rule(JobRules& rules, const std::string& word) {
         dots == std::string::npos ? rules.nodes_min : std::stoi(value.substr(dots + 2));
   } else if (key == "max_restarts") {
     rules.max_restarts = std::stoi(value);
+  } else if (key == "restart_window") {
+    rules.restart_window = seconds(value);
+  } else if (key == "restart_backoff") {
+    const auto colon = value.find(':');
+    rules.restart_backoff = {seconds(value.substr(0, colon)), seconds(value.substr(colon + 1))};
   } else if (key == "on_failure") {
     rules.continue_on_failure = value == "continue";
   } else if (key == "join_timeout") {

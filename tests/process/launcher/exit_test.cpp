@@ -198,6 +198,31 @@ TEST_CASE("restarts go up to the limit, then the failure stands") {
   CHECK(all_gone(token));
 }
 
+TEST_CASE("a job whose workers fail again and again pauses, and a stop signal ends the pause") {
+  const std::string token = unique_token();
+  Job job(victims(1, "attempts", token, "0",
+                  {"--max-restarts", "1000000", "--restart-backoff", "600"}));
+  REQUIRE(job.saw("restarts in 600 s: 2 failures within "));
+  job.send(SIGTERM);
+  CHECK(job.wait().code == 143);
+  CHECK(job.out().find("attempt 1") != std::string::npos);
+  CHECK(job.out().find("attempt 2") == std::string::npos);
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("a short pause is over by itself, and only restarts within the window count") {
+  const std::string token = unique_token();
+  Job job(victims(1, "attempts", token, "0",
+                  {"--max-restarts", "3", "--restart-window", "1h", "--restart-backoff", "1ms"}));
+  CHECK(job.wait().code == 5);
+  CHECK(job.out().find("attempt 3") != std::string::npos);
+  CHECK(job.out().find("attempt 4") == std::string::npos);
+  CHECK(job.err().find("restarts in 0.002 s: 3 failures within ") != std::string::npos);
+  CHECK(job.err().find("(restart 3, at most 3 within 3600 s)") != std::string::npos);
+  CHECK(job.err().find(" FAILED after 3 restarts (at most 3 within 3600 s)") != std::string::npos);
+  CHECK(all_gone(token));
+}
+
 TEST_CASE("a stop signal reaches every worker, and the launcher ends with 128 + n") {
   for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
     const std::string token = unique_token();

@@ -217,6 +217,20 @@ TEST_CASE("a failure ends every node alike, and each names the rank") {
   CHECK(all_gone(token));
 }
 
+TEST_CASE(
+    "all nodes of a job pause before a restart, and a signal to one ends a job of fixed size") {
+  const std::string token = unique_token();
+  Nodes nodes("2", victims("attempts", token), {"--max-restarts", "9", "--restart-backoff", "600"});
+  Job& a = nodes.add();
+  Job& b = nodes.add();
+  REQUIRE(a.saw("restarts in 600 s: 2 failures within "));
+  REQUIRE(b.saw("restarts in 600 s: 2 failures within "));
+  b.send(SIGTERM);
+  CHECK(b.wait().code == 143);
+  CHECK(a.wait().code == 143);
+  CHECK(all_gone(token));
+}
+
 TEST_CASE("the restarts are the job's, not a node's") {
   const std::string token = unique_token();
   Nodes nodes("2", victims("attempts", token), {"--max-restarts", "2"});

@@ -50,6 +50,19 @@ TEST_CASE("durations") {
   }
 }
 
+TEST_CASE("pauses before restarts") {
+  using namespace std::chrono_literals;
+  CHECK(std::get<RestartPauses>(read_restart_backoff("100ms:1m")) == RestartPauses{100ms, 60s});
+  CHECK(std::get<RestartPauses>(read_restart_backoff("2")) == RestartPauses{2s, 10s});
+  CHECK(std::get<RestartPauses>(read_restart_backoff("20")) == RestartPauses{20s, 20s});
+  CHECK(std::get<RestartPauses>(read_restart_backoff("0")) == RestartPauses{0s, 10s});
+  CHECK(wrong(read_restart_backoff("2:1")) == "the first pause is longer than the longest");
+  for (const auto text : {"", ":", "1:", ":1", "1:2:3", "x"}) {
+    CAPTURE(text);
+    CHECK_FALSE(wrong(read_restart_backoff(text)).empty());
+  }
+}
+
 TEST_CASE("streams: for everyone, or by rank with none for the others") {
   const auto all = std::get<StreamsByRank>(read_streams("3"));
   CHECK(all.of(0) == Streams{.out = true, .err = true});

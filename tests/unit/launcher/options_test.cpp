@@ -100,6 +100,8 @@ TEST_CASE("every option reaches its field") {
                                "--torch-store=rank0",
                                "--shared-memory=node",
                                "--max-restarts=3",
+                               "--restart-window=1h",
+                               "--restart-backoff=1s:1m",
                                "--on-failure=continue",
                                "--failure-grace=2s",
                                "--shutdown-timeout=1m",
@@ -128,6 +130,8 @@ TEST_CASE("every option reaches its field") {
   CHECK(options.torch_store == TorchStore::rank0);
   CHECK(options.shared_memory == SharedMemory::node);
   CHECK(options.max_restarts == 3);
+  CHECK(options.restart_window == std::chrono::hours(1));
+  CHECK(options.restart_backoff == RestartPauses{std::chrono::seconds(1), std::chrono::minutes(1)});
   CHECK(options.continue_on_failure);
   CHECK(options.failure_grace == std::chrono::seconds(2));
   CHECK(options.shutdown_timeout == std::chrono::minutes(1));

@@ -50,6 +50,8 @@ message::Join a_join() {
           .rules = {.nodes_min = 2,
                     .nodes_max = 4,
                     .max_restarts = 3,
+                    .restart_window = 300s,
+                    .restart_backoff = {.first = 250ms, .longest = 20s},
                     .continue_on_failure = true,
                     .join_timeout = 600s,
                     .last_call = 1500ms,
