@@ -4,6 +4,7 @@
 #include "launcher/job/agent_state.hpp"
 #include "launcher/job/end_report.hpp"
 #include "launcher/machine/descriptors.hpp"
+#include "launcher/process/process_tree.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/phrases.hpp"
 
@@ -349,7 +350,21 @@ void Agent::on_deadline() {
   // All are dead: only their last words and their output are waited for, within limits of their
   // own.
   if (core_.is_winding_up() || (is_killing() && workers_.nothing_left())) return;
+  look_for_ready();
   feed(Tick{});
+}
+
+/// What nobody tells us is looked for when it matters.
+void Agent::look_for_ready() {
+  const auto overdue = supervisor_.overdue(Clock::now());
+  if (overdue.empty()) return;
+  for (const int rank : overdue) {
+    if (mpi_ && mpi_->has_begun(rank)) feed(Ready{rank});
+  }
+  for (const pid_t pid : processes_connected_to(epoch_.assignment.master_port)) {
+    const int rank = workers_.local_rank_of(pid);
+    if (rank >= 0) feed(Ready{rank});
+  }
 }
 
 void Agent::live(const life::Event& event) {

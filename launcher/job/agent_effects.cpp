@@ -94,10 +94,17 @@ void Agent::execute(const PublishLoss& effect) {
 }
 
 void Agent::execute(const TellStragglers& effect) {
-  epoch_.stragglers =
+  epoch_.no_progress =
       straggler_sentence(effect, epoch_.assignment.first_rank, epoch_.left_elsewhere);
-  say(epoch_.stragglers + straggler_outlook(effect, task_.spec),
+  say(epoch_.no_progress + straggler_outlook(effect, task_.spec),
       effect.over ? Level::error : Level::warning);
+}
+
+void Agent::execute(const TellUnready& effect) {
+  epoch_.no_progress =
+      unready_sentence(effect, epoch_.assignment.first_rank, task_.spec.ready_timeout);
+  epoch_.unready = epoch_.assignment.first_rank + effect.ranks.front();
+  say(epoch_.no_progress + ": the attempt is ended (--ready-timeout)", Level::error);
 }
 
 void Agent::execute(const ArmTimer& effect) {
@@ -122,6 +129,17 @@ void Agent::execute(const Ended& effect) {
   live(effect);
 }
 
+/// The last line of a rank is known when it has ended.
+void Agent::tell_words_of_unready() {
+  if (!epoch_.unready || !console_.output()) return;
+  const auto lines = console_.output()->error_tail(*epoch_.unready);
+  if (lines.empty()) return;
+  const std::string words =
+      "rank " + std::to_string(*epoch_.unready) + " wrote last: " + clipped(lines.back());
+  say(words, Level::error);
+  epoch_.no_progress += "; " + words;
+}
+
 void Agent::execute(const life::Report&) {
   const Ended& end = last_end_;
   if (end.outcome == Outcome::succeeded || end.outcome == Outcome::failed) {
@@ -131,9 +149,10 @@ void Agent::execute(const life::Report&) {
     link_.seat()->tell(rendezvous::CallsMade{0, epoch_.assignment.epoch,
                                              calls_made(ranks, rendezvous::message::calls_max)});
   }
+  tell_words_of_unready();
   rendezvous::WorkersEnded how = report_of(end, epoch_.assignment);
   if (end.outcome == Outcome::failed && !end.verdict) {
-    how.sentence = epoch_.stragglers.empty() ? "a worker failed" : epoch_.stragglers;
+    how.sentence = epoch_.no_progress.empty() ? "a worker failed" : epoch_.no_progress;
   }
   how.facts = supervisor_.facts();
   how.details = history_.details(how.facts);

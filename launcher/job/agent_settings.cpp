@@ -19,6 +19,7 @@ SupervisorRules rules_of(const AgentTask& task) {
   rules.shutdown_timeout = task.spec.shutdown_timeout;
   rules.straggler_notice = task.spec.straggler_notice;
   rules.straggler_timeout = task.spec.straggler_timeout;
+  rules.ready_timeout = task.spec.ready_timeout;
   return rules;
 }
 

@@ -79,6 +79,8 @@ class Agent : private rendezvous::JobObserver,
 
   void on_input_end();
   void on_deadline();
+  void look_for_ready();
+  void tell_words_of_unready();
   int code_of_stop(int signal_number) const;
   void tell_stopping_later(int signal_number);
   void take_stops(const std::vector<Workers::Stopped>& stopped);
@@ -106,6 +108,7 @@ class Agent : private rendezvous::JobObserver,
   void execute(const Spawn& effect);
   void execute(const PublishLoss& effect);
   void execute(const TellStragglers& effect);
+  void execute(const TellUnready& effect);
   void execute(const ArmTimer& effect);
   void execute(const SignalAll& effect) {
     LaunchTimes::mark(times_.first_ended, Clock::now());
@@ -146,9 +149,10 @@ class Agent : private rendezvous::JobObserver,
   /// What this node holds, and has heard, of one epoch.
   struct Epoch {
     Assignment assignment = {};
-    std::string stragglers = {};      ///< As they were told of.
-    std::string left_elsewhere = {};  ///< "rank 3 on h2", the first to exit with 0 there.
-    bool failed_elsewhere = false;    ///< On another node, first.
+    std::string no_progress = {};  ///< The stragglers, or who was not ready, as was told.
+    std::optional<int> unready = std::nullopt;  ///< The first of these.
+    std::string left_elsewhere = {};            ///< "rank 3 on h2", the first to exit with 0 there.
+    bool failed_elsewhere = false;              ///< On another node, first.
   };
   Epoch epoch_;
   rendezvous::Admission offered_;    ///< The last that has come.

@@ -58,6 +58,15 @@ std::string straggler_outlook(const TellStragglers& told, const JobSpec& spec) {
   return spec.straggler_timeout.count() == 0 ? "; --straggler-timeout ends such a job" : "";
 }
 
+std::string unready_sentence(const TellUnready& told, int first_rank, Clock::duration limit) {
+  std::vector<int> ranks = told.ranks;
+  for (int& rank : ranks) rank += first_rank;
+  return ranks_text(ranks) +
+         " never became ready: neither World::init nor MPI_Init nor a connection to PyTorch's "
+         "store within " +
+         duration_text(limit);
+}
+
 std::string stopping_sentence(int signal_number, const std::vector<int>& ranks,
                               Clock::duration left) {
   const bool one = ranks.size() == 1;

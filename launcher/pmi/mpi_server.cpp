@@ -205,9 +205,13 @@ void MpiServer::abort(int rank, int code) {
   listener_.on_gave_up(rank, aborted_[rank]);
 }
 
+bool MpiServer::has_begun(int rank) const {
+  return ranks_ && (ranks_->has_begun(rank) || (pmix_ && pmix_->has_begun(rank)));
+}
+
 bool MpiServer::was_used() const {
   for (int rank = 0; ranks_ && rank < epoch_.place.local_size; ++rank) {
-    if (ranks_->has_begun(rank) || (pmix_ && pmix_->has_begun(rank))) return true;
+    if (has_begun(rank)) return true;
   }
   return false;
 }

@@ -56,6 +56,8 @@ class MpiServer {
   /// The worker's process has ended; what it has said before is taken first. Returns how it ended
   /// by its own will: MPI_Abort ends with its code, though it waits for our signal.
   ExitStatus ended(int rank, const ExitStatus& status);
+  /// Whether the rank, of this node, has spoken PMI or PMIx.
+  bool has_begun(int rank) const;
   /// Whether a rank of the epoch has spoken PMI or PMIx.
   bool was_used() const;
 

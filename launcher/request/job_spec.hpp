@@ -195,10 +195,11 @@ struct JobSpec : Part {
   std::chrono::milliseconds failure_grace{};
   bool failure_grace_given = false;
   std::chrono::milliseconds shutdown_timeout{};
-  std::chrono::milliseconds stuck_after{};        ///< --stuck-after; 0: never.
-  std::chrono::milliseconds straggler_notice{};   ///< --straggler-notice; 0: never.
-  std::chrono::milliseconds straggler_timeout{};  ///< --straggler-timeout; 0: none.
-  std::vector<int> signals;                       ///< --signals-to-handle, as numbers.
+  std::chrono::milliseconds stuck_after{};         ///< --stuck-after; 0: never.
+  std::chrono::milliseconds straggler_notice{};    ///< --straggler-notice; 0: never.
+  std::chrono::milliseconds straggler_timeout{};   ///< --straggler-timeout; 0: none.
+  std::chrono::milliseconds ready_timeout{};       ///< --ready-timeout; 0: none.
+  std::vector<int> signals;                        ///< --signals-to-handle, as numbers.
   std::vector<int> signals_ignored;  ///< Those of them that were ignored at the start, and stay so.
 
   // Output.

@@ -294,6 +294,10 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
   {{"straggler-timeout", 0, "TIME", "0", failure, ours,
     "End the job, with 80, when a worker of this node has exited with 0 and others still run "
     "after so long; 0: never."}, take::duration<&Draft::straggler_timeout>},
+  {{"ready-timeout", 0, "TIME", "0", failure, ours,
+    "End the attempt, with 80, when a worker has neither passed World::init nor MPI_Init, nor "
+    "reached PyTorch's store, so long after the start; 0: never."},
+   take::duration<&Draft::ready_timeout>},
   {{"signals-to-handle", 0, "LIST", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", failure, also_torchrun,
     "Signals that end the job; all go to every worker."}, take::by<&Draft::signals, read_signals>},
   {{"monitor-interval", 0, "TIME", "0.1", failure, also_torchrun,

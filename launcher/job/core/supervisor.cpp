@@ -26,6 +26,9 @@ void Supervisor::on(const Spawned&) {
   if (state_ != State::starting) return;
   // What happened while the workers were being started is judged now.
   state_ = State::running;
+  if (rules_.ready_timeout > Clock::duration::zero()) {
+    attempt_.ready_by = deadline_after(rules_.ready_timeout, now_);
+  }
   if (front_lost_) return kill();
   if (stop_signal_) return terminate(*stop_signal_);
   if (attempt_.order) return on(StopOrder{*attempt_.order});
@@ -68,6 +71,10 @@ void Supervisor::on(const Joined& e) {
   publish_losses();
 }
 
+void Supervisor::on(const Ready& e) {
+  attempt_.workers.at(static_cast<std::size_t>(e.rank)).ready = true;
+}
+
 void Supervisor::on(const Reported& e) {
   auto& worker = attempt_.workers.at(static_cast<std::size_t>(e.rank));
   // The first report tells the cause; later ones are its echo.
@@ -103,7 +110,7 @@ void Supervisor::on(const WroteErrorFile& e) {
 void Supervisor::on(const LeftElsewhere&) {
   if (state_ == State::idle || attempt_.first_success) return;
   attempt_.first_success = now_;
-  if (state_ == State::running) arm_for_stragglers();
+  if (state_ == State::running) arm_running();
 }
 
 void Supervisor::on(const StopSignal& e) {
@@ -146,7 +153,7 @@ void Supervisor::on(const Tick&) {
     case State::killing:
       return conclude(true);
     case State::running:
-      return judge_stragglers();
+      return judge_time();
     case State::idle:
     case State::starting:
       return;
@@ -164,8 +171,10 @@ void Supervisor::forgive_own_stall() {
     case State::killing:
       return arm(rules_.kill_timeout);
     case State::running:
-      *attempt_.first_success += now_ - *attempt_.deadline;
-      return arm_for_stragglers();
+      for (auto* since : {&attempt_.first_success, &attempt_.ready_by}) {
+        if (*since) **since += now_ - *attempt_.deadline;
+      }
+      return arm_running();
     case State::idle:
     case State::starting:
       return;
@@ -206,23 +215,64 @@ void Supervisor::publish_losses() {
 
 void Supervisor::judge_running() {
   if (all_exited()) return kill();
-  if (!someone_failed() || rules_.on_failure == OnFailure::carry_on) return arm_for_stragglers();
+  if (!someone_failed() || rules_.on_failure == OnFailure::carry_on) return arm_running();
   begin_grace();
 }
 
-/// From the first good end on, which is most often the first of many within moments.
-void Supervisor::arm_for_stragglers() {
-  if (!attempt_.first_success) return;
-  std::optional<Clock::duration> next;
-  if (rules_.straggler_timeout > Clock::duration::zero()) next = rules_.straggler_timeout;
-  if (rules_.straggler_notice > Clock::duration::zero() && !attempt_.told_stragglers) {
-    next = std::min(next.value_or(rules_.straggler_notice), rules_.straggler_notice);
+/// For stragglers from the first good end on, which is most often the first of many within moments.
+void Supervisor::arm_running() {
+  std::optional<Clock::time_point> next = attempt_.ready_by;
+  const auto consider = [&](Clock::duration after) {
+    const auto when = deadline_after(after, *attempt_.first_success);
+    next = std::min(next.value_or(when), when);
+  };
+  const auto zero = Clock::duration::zero();
+  if (attempt_.first_success && rules_.straggler_timeout > zero) {
+    consider(rules_.straggler_timeout);
   }
-  if (next) arm(*attempt_.first_success + *next - now_);
+  if (attempt_.first_success && rules_.straggler_notice > zero && !attempt_.told_stragglers) {
+    consider(rules_.straggler_notice);
+  }
+  if (next) arm(*next - now_);
+}
+
+void Supervisor::judge_time() {
+  attempt_.deadline.reset();
+  if (attempt_.ready_by && *attempt_.ready_by <= now_) judge_readiness();
+  if (state_ != State::running) return;
+  has_stragglers_due() ? judge_stragglers() : arm_running();
+}
+
+std::vector<int> Supervisor::overdue(Clock::time_point now) const {
+  std::vector<int> ranks;
+  const bool due = state_ == State::running && attempt_.ready_by && *attempt_.ready_by <= now;
+  for (std::size_t rank = 0; due && rank < attempt_.workers.size(); ++rank) {
+    const auto& worker = attempt_.workers[rank];
+    if (!worker.exit && !worker.member && !worker.ready) ranks.push_back(static_cast<int>(rank));
+  }
+  return ranks;
+}
+
+void Supervisor::judge_readiness() {
+  TellUnready told{overdue(now_)};
+  attempt_.ready_by.reset();
+  if (told.ranks.empty()) return;
+  attempt_.no_progress = true;
+  effects_.push_back(std::move(told));
+  terminate(SIGTERM);
+}
+
+bool Supervisor::has_stragglers_due() const {
+  if (!attempt_.first_success) return false;
+  const auto since = now_ - *attempt_.first_success;
+  const auto is_due = [&](Clock::duration limit) {
+    return limit > Clock::duration::zero() && since >= limit;
+  };
+  return is_due(rules_.straggler_timeout) ||
+         (!attempt_.told_stragglers && is_due(rules_.straggler_notice));
 }
 
 void Supervisor::judge_stragglers() {
-  attempt_.deadline.reset();
   const auto since = now_ - *attempt_.first_success;
   TellStragglers told;
   told.since = since;
@@ -233,10 +283,10 @@ void Supervisor::judge_stragglers() {
     if (!exit) told.running.push_back(static_cast<int>(rank));
     if (exit && exit->succeeded()) told.ended.push_back(static_cast<int>(rank));
   }
-  attempt_.straggled = told.over;
+  attempt_.no_progress = told.over;
   attempt_.told_stragglers = true;
   effects_.push_back(std::move(told));
-  attempt_.straggled ? terminate(SIGTERM) : arm_for_stragglers();
+  attempt_.no_progress ? terminate(SIGTERM) : arm_running();
 }
 
 void Supervisor::begin_grace() {

@@ -34,6 +34,11 @@ struct Exited {
 struct Joined {
   int rank = 0;
 };
+/// The worker has come far enough to be waited for without a limit: it has begun MPI, say, or has
+/// reached PyTorch's store. A member has, too.
+struct Ready {
+  int rank = 0;
+};
 /// A call failed in the worker, and whose fault that was, as it says.
 struct Reported {
   int rank = 0;
@@ -80,7 +85,7 @@ struct AllGone {};
 /// The front process died: nobody is left to serve.
 struct FrontLost {};
 
-using Event = std::variant<Start, Spawned, SpawnFailed, Exited, Joined, Reported, GaveUp,
+using Event = std::variant<Start, Spawned, SpawnFailed, Exited, Joined, Ready, Reported, GaveUp,
                            SaidTraceback, WroteErrorFile, LeftElsewhere, StopSignal, OtherSignal,
                            StopOrder, Tick, AllGone, FrontLost>;
 
@@ -100,6 +105,10 @@ struct TellStragglers {
   std::vector<int> running;
   Clock::duration since{};  ///< When the first of them ended.
   bool over = false;        ///< It is taken for a failure, and the attempt is ended.
+};
+/// Tell the user that these have not become ready in time; the attempt is ended for that.
+struct TellUnready {
+  std::vector<int> ranks;
 };
 /// Send a Tick at this time; replaces an earlier wish.
 struct ArmTimer {
@@ -125,8 +134,8 @@ struct Ended {
   bool operator==(const Ended&) const = default;
 };
 
-using Effect =
-    std::variant<Spawn, PublishLoss, TellStragglers, ArmTimer, SignalAll, KillAll, Ended>;
+using Effect = std::variant<Spawn, PublishLoss, TellStragglers, TellUnready, ArmTimer, SignalAll,
+                            KillAll, Ended>;
 using Effects = std::vector<Effect>;
 
 enum class OnFailure { stop, carry_on };
@@ -148,6 +157,8 @@ struct SupervisorRules {
   /// 0: never.
   Clock::duration straggler_notice{0};
   Clock::duration straggler_timeout{0};
+  /// From the start of all workers on, until each has become ready; 0: no limit.
+  Clock::duration ready_timeout{0};
   Clock::duration kill_timeout = std::chrono::seconds(5);  ///< For what does not die of SIGKILL.
   /// A tick later than this says that the agent stood still.
   Clock::duration late_tick = std::chrono::seconds(1);
@@ -164,6 +175,7 @@ struct WorkerRecord {
   Clock::time_point ended{};
   bool stopped_by_us = false;  ///< It ended after we had begun to end the attempt.
   bool member = false;
+  bool ready = false;      ///< Of one that is no member.
   bool published = false;  ///< The members know of its end, and so will those who come later.
   std::optional<Claim> claim;
   Clock::time_point claimed{};
@@ -192,6 +204,8 @@ class Supervisor {
   State state() const { return state_; }
   int attempt() const { return attempt_.number; }
   const std::vector<WorkerRecord>& workers() const { return attempt_.workers; }
+  /// Workers that run, and are not known to be ready when they have to be; at other times none.
+  std::vector<int> overdue(Clock::time_point now) const;
   /// What is known of the current attempt's ranks, for the judge.
   Facts facts() const;
   /// How the attempt would be judged, were it over now.
@@ -203,6 +217,7 @@ class Supervisor {
   void on(const SpawnFailed&);
   void on(const Exited&);
   void on(const Joined&);
+  void on(const Ready&);
   void on(const Reported&);
   void on(const GaveUp&);
   void on(const SaidTraceback&);
@@ -218,7 +233,10 @@ class Supervisor {
   void begin_attempt(const Start& start);
   void publish_losses();
   void judge_running();
-  void arm_for_stragglers();
+  void arm_running();
+  void judge_time();
+  void judge_readiness();
+  bool has_stragglers_due() const;
   void judge_stragglers();
   void begin_grace();
   void judge_grace();
@@ -261,7 +279,9 @@ class Supervisor {
     /// When a worker ended with 0, here or elsewhere.
     std::optional<Clock::time_point> first_success = std::nullopt;
     bool told_stragglers = false;
-    bool straggled = false;  ///< It was ended for them.
+    /// By then all have to be ready.
+    std::optional<Clock::time_point> ready_by = std::nullopt;
+    bool no_progress = false;  ///< It was ended for stragglers, or for workers that were not ready.
     std::optional<StopOrder::Manner> order = std::nullopt;
     std::optional<int> spawn_failure_code = std::nullopt;
   };

@@ -35,7 +35,7 @@ bool Supervisor::someone_failed() const {
 /// outcome: they may be the first that this node sees of a job that is stopped everywhere; and so
 /// are those after an order to stop, whose reason came first.
 bool Supervisor::is_settled() const {
-  if (attempt_.straggled) return true;
+  if (attempt_.no_progress) return true;
   if (const auto cause = judge(facts())) {
     const bool ordered = attempt_.order && *attempt_.order != StopOrder::Manner::report_first;
     return !ordered && !(rules_.peers_elsewhere && blames_elsewhere(*cause));
@@ -161,7 +161,7 @@ Ended Supervisor::verdict() const {
   if (stop_signal_ && !settled_before_stop_) {
     return {Outcome::stopped, 128 + *stop_signal_};
   }
-  if (attempt_.straggled) return {Outcome::failed, exit_code::no_progress};
+  if (attempt_.no_progress) return {Outcome::failed, exit_code::no_progress};
   auto cause = judge(facts());
   if (!cause) {
     const bool cut_short =

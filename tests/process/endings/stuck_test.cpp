@@ -254,6 +254,29 @@ TEST_CASE("workers without the runtime: who still runs is told, and the job goes
   CHECK(job.wait().code == 143);
 }
 
+TEST_CASE("a worker that never becomes ready ends the job, with its last words") {
+  const std::string token = unique_token();
+  Job job({"--nproc-per-node", "2", "--ready-timeout", "3", "--shutdown-timeout", "1", "bash", "-c",
+           "if test $RANK = 1; then echo loading data >&2; "
+           "else exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT; fi; exec tail -f /dev/null; : " +
+               token});
+  CHECK(job.wait().code == 80);
+  INFO(job.err());
+  CHECK(job.err().find("rank 1 never became ready: neither World::init nor MPI_Init nor a "
+                       "connection to PyTorch's store within 3 s: the attempt is ended "
+                       "(--ready-timeout)\n") != std::string::npos);
+  CHECK(job.err().find("dlaunch: rank 1 wrote last: loading data\n") != std::string::npos);
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("workers that have come to PyTorch's store are ready") {
+  Job job({"--nproc-per-node", "2", "--ready-timeout", "3", "bash", "-c",
+           "exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT; exec sleep 4"});
+  CHECK(job.wait().code == 0);
+  INFO(job.err());
+  CHECK(job.err().find("ready") == std::string::npos);
+}
+
 TEST_CASE("workers without the runtime: who is stopped is told") {
   const Folder folder;
   const std::string token = unique_token();

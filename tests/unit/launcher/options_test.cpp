@@ -105,6 +105,7 @@ TEST_CASE("every option reaches its field") {
                                "--on-failure=continue",
                                "--failure-grace=2s",
                                "--shutdown-timeout=1m",
+                               "--ready-timeout=10m",
                                "--signals-to-handle=SIGUSR2",
                                "--log-dir=/logs",
                                "--redirects=1",
@@ -135,6 +136,7 @@ TEST_CASE("every option reaches its field") {
   CHECK(options.continue_on_failure);
   CHECK(options.failure_grace == std::chrono::seconds(2));
   CHECK(options.shutdown_timeout == std::chrono::minutes(1));
+  CHECK(options.ready_timeout == std::chrono::minutes(10));
   CHECK(options.signals == std::vector<int>{SIGUSR2});
   CHECK(options.log_dir == "/logs");
   CHECK(options.redirects.everyone.out);

@@ -53,6 +53,7 @@ Event parse_event(const Words& words, Clock::time_point now) {
                                   : Exited{number(1), {number(2), 0, false}};
   }
   if (name == "joined") return Joined{number(1)};
+  if (name == "ready") return Ready{number(1)};
   if (name == "reported") {
     Reported reported{number(1), {.fault = fault_named(words.at(2))}};
     for (std::size_t i = 3; i < words.size(); ++i) reported.claim.ranks.push_back(number(i));
@@ -103,6 +104,11 @@ struct Print {
     return text + " since " +
            std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(e.since).count());
   }
+  std::string operator()(const TellUnready& e) {
+    std::string text = "unready";
+    for (const int rank : e.ranks) text += " " + std::to_string(rank);
+    return text;
+  }
   std::string operator()(const ArmTimer& e) { return "timer " + std::to_string(ms_of(e.at)); }
   std::string operator()(const SignalAll& e) { return "signal " + signal_name(e.number); }
   std::string operator()(const KillAll&) { return "kill"; }
@@ -137,6 +143,8 @@ SupervisorRules parse_rules(const Words& words) {
       rules.straggler_notice = std::chrono::milliseconds(number);
     else if (key == "straggler")
       rules.straggler_timeout = std::chrono::milliseconds(number);
+    else if (key == "ready")
+      rules.ready_timeout = std::chrono::milliseconds(number);
     else if (key == "elsewhere")
       rules.peers_elsewhere = number != 0;
     else if (key == "grace_for_all")
@@ -172,6 +180,7 @@ TEST_CASE("every state answers every event, and an attempt ends once") {
     SupervisorRules rules;
     rules.workers = 1 + static_cast<int>(random() % 4);
     rules.peers_elsewhere = random() % 2 == 0;
+    if (random() % 4 == 0) rules.ready_timeout = std::chrono::seconds(5);
     rules.on_failure = random() % 3 == 0 ? OnFailure::carry_on : OnFailure::stop;
     Supervisor supervisor(rules);
     int spawned = 0;
@@ -193,6 +202,7 @@ TEST_CASE("every state answers every event, and an attempt ends once") {
           Exited{rank, {static_cast<int>(random() % 2), 0, false}},
           Exited{rank, {0, SIGKILL, false}},
           Joined{rank},
+          Ready{rank},
           Reported{rank, {static_cast<Fault>(random() % 6), {rank - 1}}},
           LeftElsewhere{},
           StopSignal{SIGTERM},
@@ -206,7 +216,7 @@ TEST_CASE("every state answers every event, and an attempt ends once") {
           GaveUp{rank, 1 + static_cast<int>(random() % 3)}};
       // Rare events rarely, so that histories go deep.
       std::size_t pick = random() % choices.size();
-      const bool rare = pick == 2 || pick == 8 || pick == 10 || pick == 13;
+      const bool rare = pick == 2 || pick == 9 || pick == 11 || pick == 14;
       if (rare && random() % 8 != 0) pick = 3;
       now += static_cast<long>(random() % 2000);
       ++seen[{supervisor.state(), choices[pick].index()}];
