@@ -83,6 +83,21 @@ void Agent::on_admitted(const rendezvous::Admission& admission) {
 
 void Agent::execute(const life::Place&) {
   admission_ = offered_;
+  check_.reset();
+  if (task_.spec.node_check.empty()) return place();
+  const NodeCheck::Setting setting{.command = task_.spec.node_check,
+                                   .limit = task_.spec.node_check_timeout,
+                                   .mask = seat_.original_mask};
+  const life::EpochName epoch{admission_.incarnation, admission_.epoch};
+  check_ = std::make_unique<NodeCheck>(io_, setting, [this, epoch](auto problem) {
+    if (!problem) return place();
+    unfit_for_ = *problem;
+    say("this node is not fit for work: the check (--node-check) " + unfit_for_, Level::error);
+    live(life::Unfit{epoch});
+  });
+}
+
+void Agent::place() {
   link_.place(admission_, [this, epoch = life::EpochName{admission_.incarnation, admission_.epoch}](
                               Assignment assignment) {
     placed_ = std::move(assignment);
@@ -252,7 +267,10 @@ void Agent::on_left(int rank) {
 void Agent::on_child_change() {
   std::vector<Workers::Stopped> stopped;
   std::vector<Workers::Ended> failed;
-  for (auto ended : workers_.reap(stopped)) {
+  const auto others = [this](pid_t pid, const ExitStatus& status) {
+    if (check_ && check_->pid() == pid) check_->ended(status);
+  };
+  for (auto ended : workers_.reap(stopped, others)) {
     if (mpi_) ended.status = mpi_->ended(ended.local_rank, ended.status);
     LaunchTimes::mark(times_.first_ended, Clock::now());
     history_.add(ended);

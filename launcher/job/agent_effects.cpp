@@ -202,6 +202,8 @@ void Agent::execute(const life::Leave& effect) {
       return leave("its front process was lost");
     case life::Leave::Why::unkillable:
       return leave("its workers cannot be killed");
+    case life::Leave::Why::unfit:
+      return leave("it is not fit for work: its check " + unfit_for_);
   }
 }
 
@@ -243,6 +245,7 @@ void Agent::execute(const life::Conclude&) {
 
 void Agent::execute(const life::Finish& effect) {
   exit_code_ = effect.exit_code;
+  check_.reset();
   const JobEnd end = job_end(last_end_, exit_code_, core_.is_leaving(), history_.empty());
   if (core_.is_abandoned()) return tell_and_stop(end);
   link_.close([this, end] { tell_and_stop(end); });

@@ -11,6 +11,7 @@
 #include "launcher/pmi/mpi_server.hpp"
 #include "launcher/pmi/unserved_mpi.hpp"
 #include "launcher/process/input_end.hpp"
+#include "launcher/process/node_check.hpp"
 #include "launcher/process/signal_inbox.hpp"
 #include "launcher/process/terminal_loan.hpp"
 #include "launcher/process/workers.hpp"
@@ -91,6 +92,7 @@ class Agent : private rendezvous::JobObserver,
   void deliver_all_waiting();
   void check_all_gone();
 
+  void place();
   void live(const life::Event& event);
   void execute(const life::Place&);
   void execute(const life::Begin&);
@@ -161,6 +163,8 @@ class Agent : private rendezvous::JobObserver,
   Console console_;
   WaitingRow waiting_;
   Workers workers_;
+  std::unique_ptr<NodeCheck> check_;  ///< With --node-check: that of the last admission.
+  std::string unfit_for_;             ///< What it found.
   TerminalLoan loan_;
   std::unique_ptr<rendezvous::JobHost> host_;  ///< From the first admission on.
   std::unique_ptr<MpiServer> mpi_;             ///< Null where it is not offered.

@@ -222,7 +222,8 @@ int Workers::local_rank_of(pid_t pid) const {
   return -1;
 }
 
-std::vector<Workers::Ended> Workers::reap(std::vector<Stopped>& stopped) {
+std::vector<Workers::Ended> Workers::reap(
+    std::vector<Stopped>& stopped, const std::function<void(pid_t, const ExitStatus&)>& other) {
   std::vector<Ended> ended;
   for (;;) {
     int status = 0;
@@ -232,7 +233,10 @@ std::vector<Workers::Ended> Workers::reap(std::vector<Stopped>& stopped) {
       return ended;
     }
     const auto worker = std::find(pids_.begin(), pids_.end(), pid);
-    if (worker == pids_.end()) continue;
+    if (worker == pids_.end()) {
+      if (!WIFSTOPPED(status)) other(pid, exit_status_from_wait(status));
+      continue;
+    }
     const int local_rank = static_cast<int>(worker - pids_.begin());
     if (WIFSTOPPED(status)) {
       stopped.push_back({local_rank, pid, WSTOPSIG(status)});

@@ -7,6 +7,7 @@
 #include "runtime/base/os/unique_fd.hpp"
 
 #include <csignal>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -59,8 +60,10 @@ class Workers {
     pid_t pid = 0;
     int signal = 0;
   };
-  /// Reaps all that has ended, orphans too; tells of the workers, and which were stopped.
-  std::vector<Ended> reap(std::vector<Stopped>& stopped);
+  /// Reaps all that has ended, orphans too; tells of the workers, and which were stopped. Calls
+  /// `other` for each other process.
+  std::vector<Ended> reap(std::vector<Stopped>& stopped,
+                          const std::function<void(pid_t, const ExitStatus&)>& other);
   /// No child of any kind was left at the last reap.
   bool nothing_left() const { return nothing_left_; }
 

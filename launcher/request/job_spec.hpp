@@ -199,6 +199,8 @@ struct JobSpec : Part {
   std::chrono::milliseconds straggler_notice{};    ///< --straggler-notice; 0: never.
   std::chrono::milliseconds straggler_timeout{};   ///< --straggler-timeout; 0: none.
   std::chrono::milliseconds ready_timeout{};       ///< --ready-timeout; 0: none.
+  std::string node_check;                          ///< --node-check, for a shell; empty: none.
+  std::chrono::milliseconds node_check_timeout{};  ///< --node-check-timeout.
   std::vector<int> signals;                        ///< --signals-to-handle, as numbers.
   std::vector<int> signals_ignored;  ///< Those of them that were ignored at the start, and stay so.
 

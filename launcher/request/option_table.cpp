@@ -298,6 +298,13 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
     "End the attempt, with 80, when a worker has neither passed World::init nor MPI_Init, nor "
     "reached PyTorch's store, so long after the start; 0: never."},
    take::duration<&Draft::ready_timeout>},
+  {{"node-check", 0, "COMMAND", "", failure, ours,
+    "A command for sh that each node runs before each start of its workers; a node where it fails "
+    "stays out. An elastic job goes on without the node, another ends with 79."},
+   take::text<&Draft::node_check>},
+  {{"node-check-timeout", 0, "TIME", "60", failure, ours,
+    "From the start of the check on, until it is killed and has failed."},
+   take::duration<&Draft::node_check_timeout>},
   {{"signals-to-handle", 0, "LIST", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", failure, also_torchrun,
     "Signals that end the job; all go to every worker."}, take::by<&Draft::signals, read_signals>},
   {{"monitor-interval", 0, "TIME", "0.1", failure, also_torchrun,

@@ -30,6 +30,12 @@ void AgentCore::on(const Placed& e) {
   effects_.push_back(Begin{});
 }
 
+void AgentCore::on(const Unfit& e) {
+  const auto* placing = std::get_if<Placing>(&state_);
+  if (placing == nullptr || placing->epoch != e.epoch) return;
+  leave({exit_code::node_lost, Leave::Why::unfit});
+}
+
 void AgentCore::on(const Ordered& e) {
   const bool kills = e.manner == StopOrder::Manner::kill;
   if (const auto* placing = std::get_if<Placing>(&state_)) {

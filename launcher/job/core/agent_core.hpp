@@ -30,6 +30,10 @@ struct Admitted {
 struct Placed {
   EpochName epoch;
 };
+/// --node-check has failed, so no worker of the epoch is started here.
+struct Unfit {
+  EpochName epoch;
+};
 /// The rendezvous wants the epoch's workers ended.
 struct Ordered {
   std::uint64_t epoch = 0;
@@ -55,12 +59,13 @@ struct Drained {};
 struct Gathered {};
 
 /// launcher::Ended: the supervisor has concluded the attempt.
-using Event = std::variant<Admitted, Placed, Ordered, JobOver, Signalled, FrontGone, NothingLeft,
-                           Drained, Gathered, Ended>;
+using Event = std::variant<Admitted, Placed, Unfit, Ordered, JobOver, Signalled, FrontGone,
+                           NothingLeft, Drained, Gathered, Ended>;
 
 // ---- What is to be done, in order ----
 
-/// Find out where node rank 0 is reached; then comes Placed. It voids an earlier one.
+/// Find out whether this node is fit, and where node rank 0 is reached; then comes Placed, or
+/// Unfit. It voids an earlier one.
 struct Place {};
 /// Start the workers.
 struct Begin {};
@@ -74,7 +79,7 @@ struct Stop {
 };
 /// The rendezvous is told that this node goes.
 struct Leave {
-  enum class Why { signal, front_lost, unkillable };
+  enum class Why { signal, front_lost, unkillable, unfit };
   int exit_code = 0;
   Why why = Why::signal;
   int signal = 0;
@@ -134,6 +139,7 @@ class AgentCore {
 
   void on(const Admitted& e);
   void on(const Placed& e);
+  void on(const Unfit& e);
   void on(const Ordered& e);
   void on(const JobOver& e);
   void on(const Signalled& e);

@@ -223,6 +223,37 @@ TEST_CASE("a short pause is over by itself, and only restarts within the window 
   CHECK(all_gone(token));
 }
 
+TEST_CASE("the check runs before each start, and one that fails or hangs starts nothing") {
+  const std::string token = unique_token();
+  Job fit(victims(1, "attempts", token, "0",
+                  {"--max-restarts", "1", "--node-check", "echo checked >&2; test $PPID != 0"}));
+  CHECK(fit.wait().code == 5);
+  CHECK(fit.out().find("attempt 1") != std::string::npos);
+  CHECK(fit.err().find("checked") == std::string::npos);
+  Job unfit(victims(1, "wait", token, "0", {"--node-check", "echo no GPU; kill -9 $$"}));
+  CHECK(unfit.wait().code == 79);
+  CHECK(unfit.err().find(
+            "this node is not fit for work: the check (--node-check) killed by SIGKILL: no "
+            "GPU\n") != std::string::npos);
+  Job hangs(victims(
+      1, "wait", token, "0",
+      {"--node-check", "echo $0; exec tail -f /dev/null", "--node-check-timeout", "300ms"}));
+  CHECK(hangs.wait().code == 79);
+  CHECK(hangs.err().find(" did not end within 300 ms: ") != std::string::npos);
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("a stop signal ends the check, and the job") {
+  const std::string token = unique_token();
+  // By our own stderr, since its output is kept.
+  Job job(victims(1, "wait", token, "0",
+                  {"--node-check", "echo CHECKING > /proc/$PPID/fd/2; exec tail -f /dev/null"}));
+  REQUIRE(job.saw("CHECKING"));
+  job.send(SIGTERM);
+  CHECK(job.wait().code == 143);
+  CHECK(all_gone(token));
+}
+
 TEST_CASE("a stop signal reaches every worker, and the launcher ends with 128 + n") {
   for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
     const std::string token = unique_token();

@@ -31,6 +31,12 @@ std::string example(const std::string& name) {
   return std::string(DLAUNCH_BINARY_DIR) + "/bin/examples/" + name;
 }
 
+/// The check of a node "bad" fails.
+Strings check_by_id(const std::string& id) {
+  const std::string command = id == "bad" ? "echo looking; echo no GPU here >&2; exit 3" : "true";
+  return {"--node-id", id, "--node-check", command};
+}
+
 }  // namespace
 
 TEST_CASE("two nodes form one world, ranks in the order of their names") {
@@ -228,6 +234,40 @@ TEST_CASE(
   b.send(SIGTERM);
   CHECK(b.wait().code == 143);
   CHECK(a.wait().code == 143);
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("a node whose check fails ends a job of fixed size, and the others hear of it") {
+  const std::string token = unique_token();
+  Nodes nodes("2", victims("wait", token));
+  Job& good = nodes.add(check_by_id("good"));
+  Job& bad = nodes.add(check_by_id("bad"));
+  CHECK(bad.wait().code == 79);
+  CHECK(good.wait().code == 79);
+  INFO(good.err() << bad.err());
+  CHECK(contains(bad.err(),
+                 "this node is not fit for work: the check (--node-check) exited with 3: no "
+                 "GPU here\n"));
+  CHECK(contains(good.err(),
+                 "node bad left: it is not fit for work: its check exited with 3: no "
+                 "GPU here\n"));
+  CHECK_FALSE(contains(bad.out(), "READY"));
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("an elastic job goes on without a node whose check fails") {
+  const std::string token = unique_token();
+  Nodes nodes("1:2", victims("wait", token), {"--rdzv-conf", "last_call_timeout=60"});
+  // The first one hosts the rendezvous.
+  Job& good = nodes.add(check_by_id("good"));
+  REQUIRE(good.saw("1 of 1 to 2 nodes"));
+  Job& bad = nodes.add(check_by_id("bad"));
+  CHECK(bad.wait().code == 79);
+  REQUIRE(good.saw("node bad left: it is not fit for work: its check exited with 3: no GPU here"));
+  REQUIRE(good.saw("epoch 2: 1 node, 1 worker"));
+  REQUIRE(good.saw("READY"));
+  good.send(SIGTERM);
+  CHECK(good.wait().code == 143);
   CHECK(all_gone(token));
 }
 

@@ -36,6 +36,7 @@ life::Event parse_event(const Words& words) {
   const std::string& name = words.at(0);
   if (name == "admitted") return life::Admitted{epoch_of(words.at(1))};
   if (name == "placed") return life::Placed{epoch_of(words.at(1))};
+  if (name == "unfit") return life::Unfit{epoch_of(words.at(1))};
   if (name == "ordered") return life::Ordered{std::stoull(words.at(1)), manners.at(words.at(2))};
   if (name == "over") return life::JobOver{std::stoi(words.at(1)), words.size() > 2};
   if (name == "signalled") return life::Signalled{15, std::stoi(words.at(1))};
@@ -60,7 +61,7 @@ struct Print {
     return "?";
   }
   std::string operator()(const life::Leave& e) {
-    const char* whys[] = {"signal", "front_lost", "unkillable"};
+    const char* whys[] = {"signal", "front_lost", "unkillable", "unfit"};
     return "leave " + std::to_string(e.exit_code) + " " + whys[static_cast<int>(e.why)];
   }
   std::string operator()(const life::Drain&) { return "drain"; }
@@ -93,7 +94,7 @@ TEST_CASE("whatever comes in whatever order, nothing starts beside workers and i
       const life::EpochName epoch{1, static_cast<std::uint64_t>(below(6))};
       const std::vector<life::Event> choices = {
           life::Admitted{epoch},
-          life::Placed{epoch},
+          below(8) == 0 ? life::Event(life::Unfit{epoch}) : life::Event(life::Placed{epoch}),
           life::Ordered{epoch.epoch, static_cast<Manner>(below(3))},
           life::NothingLeft{},
           life::Drained{},
