@@ -11,7 +11,7 @@
 #include "launcher/process/program.hpp"
 #include "launcher/remote/core/host_lines.hpp"
 #include "launcher/remote/starter.hpp"
-#include "launcher/status_command.hpp"
+#include "launcher/subcommands.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/program.hpp"
 #include "runtime/base/os/random.hpp"
@@ -169,8 +169,8 @@ int main(int argc, char** argv) {
   // Other ways to look up a host are libraries, for the C library of the system that they are from.
   ::__nss_configure_lookup("hosts", "files dns");
 #endif
-  if (argc > 1 && std::string_view(argv[1]) == "status") {
-    const auto exit = run_status(std::vector<std::string>(argv + 2, argv + argc));
+  if (const auto* subcommand = argc > 1 ? find_subcommand(argv[1]) : nullptr) {
+    const auto exit = subcommand->run(std::vector<std::string>(argv + 2, argv + argc));
     return say_and_exit_with(exit.code, exit.text);
   }
   const std::string launcher = launcher_path();

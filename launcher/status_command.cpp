@@ -63,6 +63,9 @@ std::map<std::string, JobSnapshot> ask_all(const Asked& asked, const StatusFolde
     try {
       auto told = ask_agent(folder, place,
                             flight ? AskSnapshot::Detail::flight : AskSnapshot::Detail::status);
+      // A node that waits does not know that others run; those that do know more.
+      if (told.is_waiting() && !known.nodes.empty() && !known.is_waiting()) continue;
+      if (!told.is_waiting() && known.is_waiting()) known.nodes.clear();
       for (auto& node : told.nodes) known.add(std::move(node));
     } catch (const Error& error) {
       // One that was killed left its place behind, which is no trouble of anybody's.

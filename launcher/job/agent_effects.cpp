@@ -5,6 +5,7 @@
 #include "launcher/report/flight_report.hpp"
 #include "rendezvous/service/messages.hpp"
 #include "runtime/base/exit_code.hpp"
+#include "runtime/base/os/process_stat.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/phrases.hpp"
 #include "runtime/base/text/values.hpp"
@@ -269,6 +270,7 @@ void Agent::tell_and_stop(JobEnd end) {
     if (exit_code_ == 0) exit_code_ = exit_code::internal;
   }
   run_directory_.finish(history_.has_files());
+  watch_.tell_end(exit_code_);
   if (core_.is_abandoned()) ::_exit(exit_code_);
   console_.drain([this] { asio::post(io_, [this] { io_.stop(); }); });
 }
@@ -288,6 +290,31 @@ void Agent::say_timings() {
   } else if (asked == Timings::text) {
     console_.say_lines("dlaunch: timings: " + timings_text(phases) + "\n");
   }
+}
+
+JobEntry Agent::entry() const {
+  const Assignment& placed = epoch_.assignment;
+  const bool began = !placed.job.empty();
+  const auto front = process_stat(seat_.front);
+  JobEntry entry{.job = began ? placed.job : task_.job,
+                 .node = task_.node_id,
+                 .host = task_.machine.hostname,
+                 .state = JobState::waiting,
+                 .ranks_here = static_cast<std::uint32_t>(task_.workers),
+                 .world_size = began ? static_cast<std::uint32_t>(placed.world_size) : 0,
+                 .attempt = static_cast<std::uint32_t>(placed.attempt),
+                 .began = WallClock::now() - std::chrono::duration_cast<WallClock::duration>(
+                                                 Clock::now() - task_.begun),
+                 .front_started = front ? front->started : 0,
+                 .program = program_text(task_.spec)};
+  if (core_.is_decided() || core_.is_winding_up() || is_ending()) {
+    entry.state = JobState::stopping;
+  } else if (!gang_is_gone()) {
+    entry.state = JobState::running;
+  } else if (!history_.empty()) {
+    entry.state = JobState::restarting;
+  }
+  return entry;
 }
 
 void Agent::say_block(const FailureBlock& block) {

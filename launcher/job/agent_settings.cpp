@@ -52,6 +52,16 @@ std::unique_ptr<Output> make_output(const AgentTask& task, Output::OnTraceback o
                                   std::move(on_traceback));
 }
 
+std::string program_text(const JobSpec& spec) {
+  std::string text;
+  for (const Part* part : spec.parts()) {
+    if (!text.empty()) text += " :";
+    if (part->module) text += text.empty() ? "-m" : " -m";
+    for (const auto& word : part->program) text += (text.empty() ? "" : " ") + word;
+  }
+  return text;
+}
+
 rendezvous::JobIdentity identity_of(const AgentTask& task, const Assignment& assignment,
                                     const rendezvous::Admission& admission,
                                     const std::string& mesh_host) {

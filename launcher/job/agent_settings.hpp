@@ -14,6 +14,9 @@ namespace dlaunch::launcher {
 /// The supervisor's rules, as they follow from the options.
 SupervisorRules rules_of(const AgentTask& task);
 
+/// The programs with their arguments: "./server : ./client --verbose".
+std::string program_text(const JobSpec& spec);
+
 LaunchPlan plan_of(const AgentTask& task, const Assignment& assignment);
 
 /// Takes the workers' output; null where all of them keep our streams.

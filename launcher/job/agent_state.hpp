@@ -16,6 +16,7 @@
 #include "launcher/process/terminal_loan.hpp"
 #include "launcher/process/workers.hpp"
 #include "launcher/report/timings.hpp"
+#include "launcher/watch/job_entry.hpp"
 #include "launcher/watch/watch.hpp"
 #include "rendezvous/service/job_host.hpp"
 #include "runtime/base/exit_code.hpp"
@@ -122,6 +123,7 @@ class Agent : private rendezvous::JobObserver,
   void say(const std::string& sentence, Level level = Level::info) {
     console_.say(sentence, level);
   }
+  JobEntry entry() const;
   void say_block(const FailureBlock& block);
   void say_timings();
   void open_host();

@@ -261,6 +261,7 @@ std::string status_json(const JobSnapshot& job) {
   const auto ranks = ranks_of(job);
   const auto lags = lags_of(ranks);
   ordered_json out = head_json(job);
+  out["waiting"] = job.is_waiting();
   out["stuck"] = text_or_null(stuck_of(job));
   auto& told = out["ranks"] = ordered_json::array();
   for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -275,6 +276,15 @@ std::string status_json(const JobSnapshot& job) {
 std::string status_text(const JobSnapshot& job) {
   if (job.nodes.empty()) return "";
   const NodeSnapshot& head = job.nodes.front();
+  if (job.is_waiting()) {
+    return "job " + head.job + ", waiting for its nodes; here " +
+           (job.nodes.size() == 1 ? "is " : "are ") +
+           joined(job.nodes,
+                  [](const NodeSnapshot& node) {
+                    return node.node + " (pid " + std::to_string(node.agent) + ")";
+                  }) +
+           "\n";
+  }
   std::string text = "job " + head.job + ", epoch " + std::to_string(head.epoch) + ", attempt " +
                      std::to_string(head.attempt) + ": " + plural(head.world_size, "rank");
   const auto missing = job.missing();

@@ -67,7 +67,9 @@ struct JobSnapshot {
   bool has_calls() const;
   /// The ranks of the world of which nothing is known.
   std::vector<int> missing() const;
-  bool is_complete() const { return !nodes.empty() && missing().empty(); }
+  /// It has not begun: its nodes, of which some are known, wait for each other.
+  bool is_waiting() const { return !nodes.empty() && nodes.front().world_size == 0; }
+  bool is_complete() const { return !nodes.empty() && !is_waiting() && missing().empty(); }
 };
 
 }  // namespace dlaunch::launcher

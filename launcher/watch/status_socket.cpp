@@ -1,6 +1,7 @@
 #include "launcher/watch/status_socket.hpp"
 
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/os/process_stat.hpp"
 #include "runtime/base/os/random.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/phrases.hpp"
@@ -42,6 +43,8 @@ constexpr std::size_t removed_max = 256;
 constexpr std::size_t answer_bytes_max = 256u << 20;
 /// For a question, and for the answer to be taken.
 constexpr auto patience = std::chrono::seconds(5);
+/// So many may wait for an agent's end.
+constexpr std::size_t waiting_max = 64;
 
 using Directory = std::unique_ptr<DIR, decltype([](DIR* d) { ::closedir(d); })>;
 
@@ -98,43 +101,6 @@ struct ShortAddress {
 
   unique_fd directory;
   sockaddr_un address{};
-};
-
-/// One who asks.
-struct Asker : std::enable_shared_from_this<Asker> {
-  explicit Asker(Local::socket connected)
-      : socket(std::move(connected)), timer(socket.get_executor()) {}
-
-  void begin(const StatusSocket::Answer& answer) {
-    timer.expires_after(patience);
-    timer.async_wait([self = shared_from_this()](auto error) {
-      if (!error) self->cut();
-    });
-    asio::async_read(socket, asio::buffer(&question, sizeof question),
-                     [self = shared_from_this(), answer](auto error, std::size_t) {
-                       if (error) return static_cast<void>(self->timer.cancel());
-                       const auto detail = self->question == AskSnapshot::Detail::flight
-                                               ? AskSnapshot::Detail::flight
-                                               : AskSnapshot::Detail::status;
-                       answer(detail, [self](Bytes bytes) { self->say(std::move(bytes)); });
-                     });
-  }
-  void say(Bytes answer) {
-    said = std::move(answer);
-    asio::async_write(socket, asio::buffer(said), [self = shared_from_this()](auto, std::size_t) {
-      self->timer.cancel();
-      self->cut();
-    });
-  }
-  void cut() {
-    boost::system::error_code ignored;
-    socket.close(ignored);
-  }
-
-  Local::socket socket;
-  asio::steady_timer timer;
-  AskSnapshot::Detail question{};
-  Bytes said;
 };
 
 }  // namespace
@@ -237,9 +203,50 @@ void remove_dead_places() noexcept try { StatusFolder(false).remove_dead(); } ca
   // There is none, so nothing was left.
 }
 
+/// One who asks.
+struct StatusSocket::Asker : std::enable_shared_from_this<Asker> {
+  explicit Asker(Local::socket connected)
+      : socket(std::move(connected)), timer(socket.get_executor()) {}
+
+  void begin(std::function<void()> asked) {
+    timer.expires_after(patience);
+    timer.async_wait([self = shared_from_this()](auto error) {
+      if (!error) self->cut();
+    });
+    asio::async_read(
+        socket, asio::buffer(&question, sizeof question),
+        [self = shared_from_this(), asked = std::move(asked)](auto error, std::size_t) {
+          if (error) return static_cast<void>(self->timer.cancel());
+          asked();
+        });
+  }
+  void say(Bytes answer) {
+    said = std::move(answer);
+    asio::async_write(socket, asio::buffer(said), [self = shared_from_this()](auto, std::size_t) {
+      self->timer.cancel();
+      self->cut();
+    });
+  }
+  /// For an answer that comes at any time. The client says no more; its end is seen.
+  void stay() {
+    timer.cancel();
+    asio::async_read(socket, asio::buffer(&question, sizeof question),
+                     [self = shared_from_this()](auto, std::size_t) { self->cut(); });
+  }
+  void cut() {
+    boost::system::error_code ignored;
+    socket.close(ignored);
+  }
+
+  Local::socket socket;
+  asio::steady_timer timer;
+  StatusQuestion question{};
+  Bytes said;
+};
+
 StatusSocket::StatusSocket(asio::io_context& io, const std::string& job, const std::string& node,
-                           Answer answer)
-    : folder_(true), place_{job, node}, answer_(std::move(answer)), acceptor_(io) {
+                           Answers answers)
+    : folder_(true), place_{job, node}, answers_(std::move(answers)), acceptor_(io) {
   folder_.remove_dead();
   acceptor_.assign(Local(), folder_.listen(place_).release());
   accept();
@@ -250,26 +257,66 @@ StatusSocket::~StatusSocket() { folder_.remove(place_); }
 void StatusSocket::accept() {
   acceptor_.async_accept([this](auto error, Local::socket socket) {
     if (error == asio::error::operation_aborted) return;
-    if (!error) std::make_shared<Asker>(std::move(socket))->begin(answer_);
+    if (!error) {
+      auto asker = std::make_shared<Asker>(std::move(socket));
+      asker->begin([this, alive = std::weak_ptr(alive_), weak = std::weak_ptr(asker)] {
+        if (!alive.expired()) answer(weak.lock());
+      });
+    }
     accept();
   });
 }
 
-JobSnapshot ask_agent(const StatusFolder& folder, const StatusFolder::Place& place,
-                      AskSnapshot::Detail detail) {
-  const unique_fd fd = folder.connect(place);
-  if (::send(fd.get(), &detail, sizeof detail, MSG_NOSIGNAL) != sizeof detail) {
-    throw Error(Errc::unreachable, "cannot ask node " + place.node + ": " + errno_text(errno));
+void StatusSocket::answer(const std::shared_ptr<Asker>& asker) {
+  switch (asker->question) {
+    case StatusQuestion::status:
+    case StatusQuestion::flight:
+      return answers_.snapshot(asker->question == StatusQuestion::flight
+                                   ? AskSnapshot::Detail::flight
+                                   : AskSnapshot::Detail::status,
+                               [asker](Bytes bytes) { asker->say(std::move(bytes)); });
+    case StatusQuestion::entry:
+      return asker->say(encode(answers_.entry()));
+    case StatusQuestion::end:
+      std::erase_if(waiting_for_end_, [](const auto& one) { return one.expired(); });
+      if (waiting_for_end_.size() >= waiting_max) return asker->cut();
+      waiting_for_end_.push_back(asker);
+      return asker->stay();
   }
-  const std::string name = "node " + place.node + " of job " + place.job;
+  asker->cut();  // A question of a later version.
+}
+
+/// The process ends next: what is not in the sockets by then will never be.
+void StatusSocket::tell_end(const JobFarewell& farewell) {
+  const Bytes bytes = encode(farewell);
+  for (const auto& one : std::exchange(waiting_for_end_, {})) {
+    const auto asker = one.lock();
+    if (!asker || !asker->socket.is_open()) continue;
+    ::send(asker->socket.native_handle(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+}
+
+namespace {
+
+std::string name_of(const StatusFolder::Place& place) {
+  return "node " + place.node + " of job " + place.job;
+}
+
+void send_question(const unique_fd& fd, const StatusFolder::Place& place, StatusQuestion question) {
+  if (::send(fd.get(), &question, sizeof question, MSG_NOSIGNAL) != sizeof question) {
+    throw Error(Errc::unreachable, "cannot ask " + name_of(place) + ": " + errno_text(errno));
+  }
+}
+
+Bytes read_answer(const unique_fd& fd, const StatusFolder::Place& place) {
   const auto deadline = Clock::now() + patience;
   Bytes answer;
   std::array<std::byte, 65536> block;
   while (answer.size() < answer_bytes_max) {
     pollfd wait{fd.get(), POLLIN, 0};
     if (::poll(&wait, 1, poll_timeout_ms(deadline)) == 0) {
-      throw Error(Errc::timeout, name + " does not answer within " + duration_text(patience) +
-                                     ": its agent is stopped, or busy");
+      throw Error(Errc::timeout, name_of(place) + " does not answer within " +
+                                     duration_text(patience) + ": its agent is stopped, or busy");
     }
     const auto size = ::recv(fd.get(), block.data(), block.size(), 0);
     if (size < 0 && errno == EINTR) continue;
@@ -277,14 +324,52 @@ JobSnapshot ask_agent(const StatusFolder& folder, const StatusFolder::Place& pla
     answer.insert(answer.end(), block.data(), block.data() + size);
   }
   // An agent that ends meanwhile says nothing.
-  if (answer.empty()) throw Error(Errc::unreachable, name + " does not answer");
-  auto job = decode_snapshot(answer);
-  if (!job) {
-    throw Error(Errc::version, "what " + name +
-                                   " says cannot be read: it has ended meanwhile, or is of another "
-                                   "version of dlaunch");
-  }
+  if (answer.empty()) throw Error(Errc::unreachable, name_of(place) + " does not answer");
+  return answer;
+}
+
+Error cannot_be_read(const StatusFolder::Place& place) {
+  return Error(Errc::version, "what " + name_of(place) +
+                                  " says cannot be read: it has ended meanwhile, or is of another "
+                                  "version of dlaunch");
+}
+
+/// The process that listens at the other end; 0 where it is in a pid namespace that we do not see.
+pid_t listener_of(const unique_fd& fd) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return ::getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.pid : 0;
+}
+
+}  // namespace
+
+JobSnapshot ask_agent(const StatusFolder& folder, const StatusFolder::Place& place,
+                      AskSnapshot::Detail detail) {
+  const unique_fd fd = folder.connect(place);
+  send_question(
+      fd, place,
+      detail == AskSnapshot::Detail::flight ? StatusQuestion::flight : StatusQuestion::status);
+  auto job = decode_snapshot(read_answer(fd, place));
+  if (!job) throw cannot_be_read(place);
   return std::move(*job);
+}
+
+FoundJob ask_entry(const StatusFolder& folder, const StatusFolder::Place& place) {
+  const unique_fd fd = folder.connect(place);
+  send_question(fd, place, StatusQuestion::entry);
+  auto entry = decode_entry(read_answer(fd, place));
+  if (!entry) throw cannot_be_read(place);
+  FoundJob found{.entry = std::move(*entry), .agent = listener_of(fd)};
+  if (const auto stat = found.agent > 0 ? process_stat(found.agent) : std::nullopt) {
+    found.front = stat->parent;
+  }
+  return found;
+}
+
+unique_fd ask_for_end(const StatusFolder& folder, const StatusFolder::Place& place) {
+  unique_fd fd = folder.connect(place);
+  send_question(fd, place, StatusQuestion::end);
+  return fd;
 }
 
 }  // namespace dlaunch::launcher

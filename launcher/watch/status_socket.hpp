@@ -1,9 +1,12 @@
 #pragma once
 
+#include "launcher/watch/job_entry.hpp"
 #include "launcher/watch/questions.hpp"
 #include "runtime/base/os/unique_fd.hpp"
 
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -42,27 +45,45 @@ class StatusFolder {
   std::string path_;
 };
 
-/// An agent's end: answers questions about what its workers do. A byte comes, the detail wanted,
-/// and a JobSnapshot goes back. A client that does not read, or says nothing, is cut off after a
-/// while. One thread: that of `io`.
+/// The byte that is sent to an agent, and what comes back.
+enum class StatusQuestion : std::uint8_t {
+  status,  ///< A JobSnapshot.
+  flight,  ///< One with the ranks' last calls.
+  entry,   ///< A JobEntry.
+  end,     ///< A JobFarewell, when the launcher ends.
+};
+
+/// An agent's end: answers questions about what its workers do. A client that does not read, or
+/// says nothing, is cut off after a while. One thread: that of `io`.
 class StatusSocket {
  public:
   using Reply = std::function<void(Bytes answer)>;
-  /// Calls `reply` once, at once or later.
-  using Answer = std::function<void(AskSnapshot::Detail detail, Reply reply)>;
+  struct Answers {
+    /// Calls `reply` once, at once or later.
+    std::function<void(AskSnapshot::Detail detail, Reply reply)> snapshot;
+    std::function<JobEntry()> entry;
+  };
   /// Throws what StatusFolder throws.
   StatusSocket(boost::asio::io_context& io, const std::string& job, const std::string& node,
-               Answer answer);
+               Answers answers);
   ~StatusSocket();
   StatusSocket(const StatusSocket&) = delete;
   StatusSocket& operator=(const StatusSocket&) = delete;
 
+  const std::string& job() const { return place_.job; }
+  /// Tells those who have asked for the end, at once.
+  void tell_end(const JobFarewell& farewell);
+
  private:
+  struct Asker;
   void accept();
+  void answer(const std::shared_ptr<Asker>& asker);
 
   StatusFolder folder_;
   StatusFolder::Place place_;
-  Answer answer_;
+  Answers answers_;
+  std::vector<std::weak_ptr<Asker>> waiting_for_end_;
+  std::shared_ptr<const bool> alive_ = std::make_shared<bool>(true);  ///< For those who ask.
   boost::asio::local::stream_protocol::acceptor acceptor_;
 };
 
@@ -73,5 +94,11 @@ void remove_dead_places() noexcept;
 /// understood.
 JobSnapshot ask_agent(const StatusFolder& folder, const StatusFolder::Place& place,
                       AskSnapshot::Detail detail);
+
+/// Asks a launcher what it is about. Throws the same.
+FoundJob ask_entry(const StatusFolder& folder, const StatusFolder::Place& place);
+/// Asks to be told of the launcher's end; a JobFarewell can be read from what is returned. Throws
+/// Error{unreachable}.
+unique_fd ask_for_end(const StatusFolder& folder, const StatusFolder::Place& place);
 
 }  // namespace dlaunch::launcher

@@ -50,6 +50,20 @@ Watch::Watch(boost::asio::io_context& io, Clock::duration stuck_after, FindSegme
       attempt_{.times = WaitTimes(stuck_after)},
       stopped_(stuck_after) {}
 
+void Watch::open(const std::string& job, const std::string& host, const std::string& node_id,
+                 std::function<JobEntry()> entry) {
+  entry_ = std::move(entry);
+  attempt_.known.job = job;
+  attempt_.known.node = node_id.empty() ? host : node_id;
+  attempt_.known.host = host;
+  attempt_.known.agent = ::getpid();
+  open_status();
+}
+
+void Watch::tell_end(int exit_code) {
+  if (status_) status_->tell_end({exit_code});
+}
+
 void Watch::begin(const Assignment& assignment, const std::string& host,
                   const std::string& node_id) {
   attempt_ = {.known = {.job = assignment.job,
@@ -66,16 +80,18 @@ void Watch::begin(const Assignment& assignment, const std::string& host,
     attempt_.known.ranks.emplace_back().rank = assignment.first_rank + i;
   }
   stopped_.forget();
-  if (!status_) open_status();
+  // The rendezvous may have told the job's name.
+  if (status_ && status_->job() != assignment.job) open_status();
 }
 
 void Watch::open_status() {
+  const auto snapshot = [this](AskSnapshot::Detail detail, auto reply) {
+    ask(detail, [reply](const JobSnapshot& job) { reply(encode(job)); });
+  };
   try {
-    status_ = std::make_unique<StatusSocket>(
-        io_, attempt_.known.job, attempt_.known.node,
-        [this](AskSnapshot::Detail detail, auto reply) {
-          ask(detail, [reply](const JobSnapshot& job) { reply(encode(job)); });
-        });
+    status_.reset();
+    status_ = std::make_unique<StatusSocket>(io_, attempt_.known.job, attempt_.known.node,
+                                             StatusSocket::Answers{snapshot, entry_});
   } catch (const Error& error) {
     say_(std::string("dlaunch status will not find this job: ") + error.what());
   }
@@ -180,7 +196,7 @@ Answer Watch::answer(const Question& question) const {
 }
 
 void Watch::ask(AskSnapshot::Detail detail, std::function<void(JobSnapshot job)> gathered) {
-  if (!job_) return gathered({{snapshot(detail)}});
+  if (!job_ || attempt_.known.world_size == 0) return gathered({{snapshot(detail)}});
   const auto collect = [gathered = std::move(gathered)](Inquiries::Answers answers) {
     JobSnapshot job;
     for (auto& [rank, answer] : answers) {

@@ -36,8 +36,14 @@ class Watch {
   /// of its own; 0: it is not told.
   Watch(boost::asio::io_context& io, Clock::duration stuck_after, FindSegment segment, Say say);
 
-  /// A new attempt. From the first one on `dlaunch status` finds the job; where that cannot be, it
-  /// is said, and the job goes on.
+  /// From here on `dlaunch status`, `ps` and `stop` find the job, which waits for its first
+  /// attempt; where that cannot be, it is said, and the job goes on. `entry`: what the launcher
+  /// does at the moment.
+  void open(const std::string& job, const std::string& host, const std::string& node_id,
+            std::function<JobEntry()> entry);
+  /// Those who have asked how the launcher ends are told.
+  void tell_end(int exit_code);
+  /// A new attempt. The job may have another name than before.
   void begin(const Assignment& assignment, const std::string& host, const std::string& node_id);
   /// The same, with other nodes. The line outlives us.
   void begin_with_others(const Assignment& assignment, QuestionLine& line, JobWatch::Roster roster);
@@ -102,6 +108,7 @@ class Watch {
   StoppedRanks stopped_;
   std::unique_ptr<JobWatch> job_;  ///< Null on one node.
   bool looking_ = false;
+  std::function<JobEntry()> entry_;
   std::unique_ptr<StatusSocket> status_;
 };
 

@@ -2,7 +2,7 @@
 
 #include "collectives/bench/options.hpp"
 #include "launcher/request/option_table.hpp"
-#include "launcher/status_command.hpp"
+#include "launcher/subcommands.hpp"
 #include "rendezvous/daemon/config.hpp"
 
 #include <algorithm>
@@ -41,12 +41,17 @@ std::vector<const Option*> Program::all() const {
 }
 
 std::span<const Program> programs() {
-  static const std::vector<Program> all = {
-      {"dlaunch", &launcher::option_table()},
-      {"dlaunch bench", &bench::bench_options(), launcher_options_of_bench()},
-      {"dlaunch status", &launcher::status_options()},
-      {"dlaunchd", &rendezvous::dlaunchd_options()},
-  };
+  static const std::vector<Program> all = [] {
+    std::vector<Program> made = {
+        {"dlaunch", &launcher::option_table()},
+        {"dlaunch bench", &bench::bench_options(), launcher_options_of_bench()},
+    };
+    for (const auto& [name, run, options] : launcher::subcommands()) {
+      made.push_back({options().program(), &options()});
+    }
+    made.push_back({"dlaunchd", &rendezvous::dlaunchd_options()});
+    return made;
+  }();
   return all;
 }
 

@@ -31,6 +31,7 @@ std::optional<ProcessStat> process_stat(std::int64_t pid) {
     const auto space = text.find(' ');
     if (space == std::string_view::npos) return std::nullopt;
     text.remove_prefix(space + 1);
+    if (i == 0) std::from_chars(text.data(), text.data() + text.size(), stat.parent);
   }
   const auto read = std::from_chars(text.data(), text.data() + text.size(), stat.started);
   if (read.ec != std::errc()) return std::nullopt;

@@ -1,0 +1,48 @@
+#include "launcher/find_jobs.hpp"
+
+#include "runtime/base/phrases.hpp"
+
+#include <dlaunch/error.hpp>
+
+#include <optional>
+#include <utility>
+
+namespace dlaunch::launcher {
+
+std::vector<std::string> FoundJobs::jobs() const {
+  std::vector<std::string> names;
+  for (const auto& found : launchers) {
+    // They come job by job.
+    if (names.empty() || names.back() != found.entry.job) names.push_back(found.entry.job);
+  }
+  return names;
+}
+
+std::string FoundJobs::none(const std::string& job) const {
+  return "no job " + (job.empty() ? "" : in_quotes(job) + " ") + "of this user runs on this host" +
+         (looked_in.empty() ? "" : " (looked in " + looked_in + ")");
+}
+
+FoundJobs find_jobs(const std::string& command, const std::string& job) {
+  FoundJobs found;
+  std::optional<StatusFolder> folder;
+  try {
+    folder.emplace(false);
+  } catch (const Error&) {
+    return found;  // No launcher of this user has ever made one.
+  }
+  found.looked_in = folder->path();
+  for (const auto& place : folder->places()) {
+    if (!job.empty() && place.job != job) continue;
+    try {
+      found.launchers.push_back({ask_entry(*folder, place), place});
+    } catch (const Error& error) {
+      // One that was killed left its place behind, which is no trouble of anybody's.
+      if (error.errc() == Errc::unreachable) continue;
+      found.problems += command + ": " + error.what() + "\n";
+    }
+  }
+  return found;
+}
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "launcher/report/job_list.hpp"
+#include "launcher/watch/status_socket.hpp"
+
+#include <string>
+#include <vector>
+
+namespace dlaunch::launcher {
+
+/// The launchers of this user on this host that have answered, by job and node.
+struct FoundJobs {
+  struct Found : FoundJob {
+    StatusFolder::Place place;
+  };
+  std::vector<Found> launchers;
+  /// Where none could be looked for, or one does not answer: sentences, a line each.
+  std::string problems;
+  std::string looked_in;  ///< A folder; empty where there is none.
+
+  std::vector<FoundJob> list() const { return {launchers.begin(), launchers.end()}; }
+  /// The names of the jobs.
+  std::vector<std::string> jobs() const;
+  /// "no job 'demo' of this user runs on this host (looked in ...)".
+  std::string none(const std::string& job) const;
+};
+
+/// `job`: only those of that job; empty: all. `command` begins each problem.
+FoundJobs find_jobs(const std::string& command, const std::string& job);
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,92 @@
+#include "launcher/report/job_list.hpp"
+
+#include "runtime/base/phrases.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+
+#include <nlohmann/json.hpp>
+
+namespace dlaunch::launcher {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::size_t columns = 6;
+using Row = std::array<std::string, columns>;
+
+std::string ranks_of(const JobEntry& entry) {
+  const std::string here = std::to_string(entry.ranks_here);
+  if (entry.world_size == 0) return here;
+  return here + " of " + std::to_string(entry.world_size);
+}
+
+std::string age_of(const JobEntry& entry, WallClock::time_point now) {
+  return age_text(std::chrono::duration_cast<Clock::duration>(
+      std::max(now - entry.began, WallClock::duration::zero())));
+}
+
+}  // namespace
+
+const char* state_text(JobState state) {
+  switch (state) {
+    case JobState::waiting:
+      return "waiting";
+    case JobState::running:
+      return "running";
+    case JobState::restarting:
+      return "restarting";
+    case JobState::stopping:
+      return "stopping";
+  }
+  return "?";
+}
+
+std::string list_text(const std::vector<FoundJob>& jobs, WallClock::time_point now) {
+  std::vector<Row> rows = {{"job", "state", "ranks", "age", "pid", "program"}};
+  for (const auto& [entry, agent, front] : jobs) {
+    rows.push_back({entry.job, state_text(entry.state), ranks_of(entry), age_of(entry, now),
+                    front > 0 ? std::to_string(front) : "-", clipped(entry.program)});
+  }
+  std::string text;
+  std::array<std::size_t, columns> widths{};
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < columns; ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  for (auto& row : rows) {
+    for (std::size_t i = 0; i + 1 < columns; ++i) {
+      row[i].resize(widths[i], ' ');
+      text += row[i] + "  ";
+    }
+    text += row.back() + "\n";
+  }
+  return text;
+}
+
+std::string list_json(const std::vector<FoundJob>& jobs, WallClock::time_point now) {
+  std::string text;
+  for (const auto& [entry, agent, front] : jobs) {
+    const auto number = [](std::int64_t value) {
+      return value > 0 ? ordered_json(value) : ordered_json(nullptr);
+    };
+    ordered_json out;
+    out["job"] = entry.job;
+    out["state"] = state_text(entry.state);
+    out["node"] = entry.node;
+    out["host"] = entry.host;
+    out["ranks_here"] = entry.ranks_here;
+    out["world_size"] = number(entry.world_size);
+    out["attempt"] = entry.attempt;
+    out["began"] = iso_time(entry.began);
+    out["age"] = std::chrono::duration<double>(now - entry.began).count();
+    out["pid"] = number(front);
+    out["agent"] = number(agent);
+    out["program"] = entry.program;
+    text += out.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  }
+  return text;
+}
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,50 @@
+#pragma once
+
+#include "runtime/base/text/wall_clock.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+/// The jobs of a user on this host, as `dlaunch ps` lists them: plain values, and what is printed
+/// of them. Pure.
+namespace dlaunch::launcher {
+
+enum class JobState : std::uint8_t {
+  waiting,     ///< For its other nodes, or a place among them; nothing has been started yet.
+  running,     ///< Its workers run.
+  restarting,  ///< All workers have ended, and will be started again.
+  stopping,    ///< Its workers are being ended.
+};
+/// "waiting".
+const char* state_text(JobState state);
+
+/// What a launcher says of itself: one node of a job.
+struct JobEntry {
+  std::string job, node, host;
+  JobState state = JobState::waiting;
+  std::uint32_t ranks_here = 0;
+  std::uint32_t world_size = 0;  ///< 0 while it is not known.
+  std::uint32_t attempt = 0;
+  WallClock::time_point began = {};  ///< When the launcher was started.
+  /// Clock ticks from the host's boot to the start of the front process; 0 where it is gone. Tells
+  /// it from a later process of its number.
+  std::uint64_t front_started = 0;
+  std::string program;  ///< With its arguments; as much as a message bears.
+};
+
+/// A launcher that has answered. The numbers are those of the pid namespace in which it was asked.
+struct FoundJob {
+  JobEntry entry;
+  pid_t agent = 0;  ///< 0: it cannot be seen, as from outside of its container.
+  pid_t front = 0;  ///< The launcher's first process, which takes signals; 0 as above.
+};
+
+/// A line each, below a line of heads. `now` is for their ages.
+std::string list_text(const std::vector<FoundJob>& jobs, WallClock::time_point now);
+/// A line of JSON each.
+std::string list_json(const std::vector<FoundJob>& jobs, WallClock::time_point now);
+
+}  // namespace dlaunch::launcher

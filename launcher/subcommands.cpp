@@ -1,0 +1,27 @@
+#include "launcher/subcommands.hpp"
+
+#include "launcher/ps_command.hpp"
+#include "launcher/status_command.hpp"
+#include "launcher/stop_command.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace dlaunch::launcher {
+
+std::span<const Subcommand> subcommands() {
+  static constexpr auto all = std::to_array<Subcommand>({
+      {"ps", run_ps, ps_options},
+      {"status", run_status, status_options},
+      {"stop", run_stop, stop_options},
+  });
+  return all;
+}
+
+const Subcommand* find_subcommand(std::string_view name) {
+  const auto all = subcommands();
+  const auto found = std::ranges::find(all, name, &Subcommand::name);
+  return found == all.end() ? nullptr : &*found;
+}
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,65 @@
+#include "launcher/watch/job_entry.hpp"
+
+#include "runtime/store/protocol/wire_codec.hpp"
+
+#include <chrono>
+#include <type_traits>
+
+namespace dlaunch::launcher {
+namespace {
+
+using wire::is;
+
+/// Each answer begins with a number of its own: the launcher that is asked may be of another
+/// version, and answer with something else.
+constexpr std::uint32_t entry_mark = 0x01'656e74, farewell_mark = 0x01'656e64;
+constexpr std::uint32_t mark_of(const JobEntry&) { return entry_mark; }
+constexpr std::uint32_t mark_of(const JobFarewell&) { return farewell_mark; }
+
+constexpr std::uint64_t wall_us_max = std::uint64_t{1} << 53;
+
+void fields(auto& io, is<JobEntry> auto& m) {
+  io.text(m.job);
+  io.text(m.node);
+  io.text(m.host);
+  io.choice(m.state, JobState::stopping);
+  wire::integers(io, m.ranks_here, m.world_size, m.attempt, m.front_started);
+  auto since = static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(m.began.time_since_epoch()).count());
+  io.count(since, wall_us_max);
+  if constexpr (!std::is_const_v<std::remove_reference_t<decltype(m)>>) {
+    m.began = WallClock::time_point(std::chrono::microseconds(since));
+  }
+  io.text(m.program);
+}
+
+void fields(auto& io, is<JobFarewell> auto& m) { io.integer(m.exit_code); }
+
+template <class Value>
+Bytes encoded(const Value& value) {
+  Bytes out;
+  wire::Writer io(out);
+  io.integer(mark_of(value));
+  fields(io, value);
+  return out;
+}
+
+template <class Value>
+std::optional<Value> decoded(BytesView bytes) {
+  Value value;
+  if (ByteReader(bytes).integer<std::uint32_t>() != mark_of(value)) return std::nullopt;
+  wire::Reader io(bytes.subspan(sizeof(std::uint32_t)));
+  fields(io, value);
+  if (!io.complete()) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+Bytes encode(const JobEntry& entry) { return encoded(entry); }
+Bytes encode(const JobFarewell& farewell) { return encoded(farewell); }
+
+std::optional<JobEntry> decode_entry(BytesView bytes) { return decoded<JobEntry>(bytes); }
+std::optional<JobFarewell> decode_farewell(BytesView bytes) { return decoded<JobFarewell>(bytes); }
+
+}  // namespace dlaunch::launcher
