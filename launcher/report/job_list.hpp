@@ -23,7 +23,7 @@ const char* state_text(JobState state);
 
 /// What a launcher says of itself: one node of a job.
 struct JobEntry {
-  std::string job, node, host;
+  std::string job = {}, node = {}, host = {};
   JobState state = JobState::waiting;
   std::uint32_t ranks_here = 0;
   std::uint32_t world_size = 0;  ///< 0 while it is not known.
@@ -32,12 +32,12 @@ struct JobEntry {
   /// Clock ticks from the host's boot to the start of the front process; 0 where it is gone. Tells
   /// it from a later process of its number.
   std::uint64_t front_started = 0;
-  std::string program;  ///< With its arguments; as much as a message bears.
+  std::string program = {};  ///< With its arguments; as much as a message bears.
 };
 
 /// A launcher that has answered. The numbers are those of the pid namespace in which it was asked.
 struct FoundJob {
-  JobEntry entry;
+  JobEntry entry = {};
   pid_t agent = 0;  ///< 0: it cannot be seen, as from outside of its container.
   pid_t front = 0;  ///< The launcher's first process, which takes signals; 0 as above.
 };
