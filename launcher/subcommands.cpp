@@ -1,5 +1,6 @@
 #include "launcher/subcommands.hpp"
 
+#include "launcher/doctor_command.hpp"
 #include "launcher/ps_command.hpp"
 #include "launcher/status_command.hpp"
 #include "launcher/stop_command.hpp"
@@ -11,6 +12,7 @@ namespace dlaunch::launcher {
 
 std::span<const Subcommand> subcommands() {
   static constexpr auto all = std::to_array<Subcommand>({
+      {"doctor", run_doctor, doctor_options},
       {"ps", run_ps, ps_options},
       {"status", run_status, status_options},
       {"stop", run_stop, stop_options},

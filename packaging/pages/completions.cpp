@@ -201,7 +201,7 @@ std::string fish_options(std::string_view program) {
   for (const Program& part : programs()) {
     std::string condition;
     if (part.command == "dlaunch") {
-      condition = "not __fish_seen_subcommand_from bench ps status stop";
+      condition = "not __fish_seen_subcommand_from bench doctor ps status stop";
     } else if (part.command.starts_with("dlaunch ")) {
       condition = "__fish_seen_subcommand_from " + part.command.substr(8);
     }

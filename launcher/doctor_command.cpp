@@ -1,0 +1,84 @@
+#include "launcher/doctor_command.hpp"
+
+#include "launcher/doctor/core/findings.hpp"
+#include "launcher/doctor/probes.hpp"
+#include "launcher/doctor/read_host.hpp"
+#include "launcher/machine/interpreter.hpp"
+#include "runtime/base/exit_code.hpp"
+#include "runtime/base/os/program.hpp"
+#include "runtime/base/text/take.hpp"
+
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+extern char** environ;
+
+namespace dlaunch::launcher {
+namespace {
+
+struct Asked {
+  bool json = false;
+  EndpointAsked peer;
+};
+
+constexpr std::string_view options = "Options";
+
+// clang-format off
+constexpr auto rows = std::to_array<OptionRow<Asked>>({
+  {{"peer", 0, "HOST:PORT", "", options, {},
+    "Also: whether it can be reached, who answers there, and in how many ms."},
+   take::by<&Asked::peer, read_endpoint>},
+  {{"json", 0, "", "0", options, {}, "The same as a line of JSON."}, take::flag<&Asked::json>},
+  {{"help", 'h', "", "", options, {}, "Print this."}, nullptr},
+});
+// clang-format on
+
+std::uint16_t port_of(std::string_view text) {
+  std::uint16_t port = 0;
+  std::from_chars(text.data(), text.data() + text.size(), port);
+  return port;
+}
+
+}  // namespace
+
+const OptionTable& doctor_options() {
+  static const OptionTable table(
+      "dlaunch doctor",
+      "Usage: dlaunch doctor [options]\n"
+      "\n"
+      "Looks at what of this host makes jobs fail, and says of each thing whether it is\n"
+      "ok, a warning or a problem, and what to do. Ends with 1 where there is a problem.\n",
+      rows);
+  return table;
+}
+
+EarlyExit run_doctor(std::span<const std::string> arguments) {
+  Asked asked;
+  GivenOptions given(doctor_options());
+  std::vector<std::string> words;
+  if (auto stop = given.take_arguments(arguments, {}, words)) return *std::move(stop);
+  if (auto stop = given.apply(rows, asked)) return *std::move(stop);
+  std::vector<std::string> environment;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    environment.push_back(*variable);
+  }
+  doctor::HostFacts facts = doctor::read_host(environment);
+  facts.python =
+      doctor::probe_python(environment, environment_python(environment, launcher_path()));
+  if (!asked.peer.host.empty()) {
+    facts.peer = doctor::probe_peer(asked.peer.host,
+                                    asked.peer.port.value_or(port_of(DLAUNCH_MEETING_PORT)));
+  }
+  const auto findings = doctor::judge(facts);
+  // What was asked for is on stdout, also where it is bad news.
+  const int said = say_and_exit_with(
+      0, asked.json ? doctor::findings_json(findings) : doctor::findings_text(findings));
+  const bool well = doctor::count(findings, doctor::Level::problem) == 0;
+  return {said != 0 ? said : well ? 0 : exit_code::failed, ""};
+}
+
+}  // namespace dlaunch::launcher
