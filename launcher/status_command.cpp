@@ -2,7 +2,9 @@
 
 #include "launcher/report/flight_report.hpp"
 #include "launcher/watch/status_socket.hpp"
+#include "runtime/base/deadline.hpp"
 #include "runtime/base/exit_code.hpp"
+#include "runtime/base/os/program.hpp"
 #include "runtime/base/phrases.hpp"
 #include "runtime/base/text/take.hpp"
 
@@ -15,6 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include <poll.h>
+#include <unistd.h>
+
 namespace dlaunch::launcher {
 namespace {
 
@@ -22,6 +27,7 @@ struct Asked {
   std::string job;
   bool json = false, flight = false;
   std::string timeline;
+  Clock::duration watch{};  ///< 0: once.
 };
 
 constexpr std::string_view options = "Options";
@@ -36,6 +42,9 @@ constexpr auto rows = std::to_array<OptionRow<Asked>>({
   {{"timeline", 0, "FILE", "", options, {},
     "The same, drawn: a page for a browser, ranks as rows."},
    take::text<&Asked::timeline>},
+  {{"watch", 0, "TIME", "0", options, {},
+    "Again and again, after so long each time, until no such job is left; 0: once."},
+   take::duration<&Asked::watch>},
   {{"help", 'h', "", "", options, {}, "Print this."}, nullptr},
 });
 // clang-format on
@@ -78,6 +87,10 @@ std::map<std::string, JobSnapshot> ask_all(const Asked& asked, const StatusFolde
   return answers;
 }
 
+void pause_until(Clock::time_point end) {
+  while (Clock::now() < end) ::poll(nullptr, 0, poll_timeout_ms(end));
+}
+
 EarlyExit draw(const Asked& asked, const JobSnapshot& job) {
   std::ofstream file(asked.timeline);
   file << timeline_html(job);
@@ -85,6 +98,29 @@ EarlyExit draw(const Asked& asked, const JobSnapshot& job) {
   if (!file)
     return status_options().refuse(exit_code::unreachable, "cannot write " + asked.timeline);
   return {.code = 0, .text = asked.timeline + "\n"};
+}
+
+std::string told(const Asked& asked, const std::map<std::string, JobSnapshot>& answers) {
+  std::string text;
+  for (const auto& [name, job] : answers) {
+    text += asked.flight ? flight_json(job) : asked.json ? status_json(job) : status_text(job);
+  }
+  return text;
+}
+
+/// Prints `text`, and what there is to be said after each pause, until nothing is. On a terminal
+/// each takes the place of the one before.
+EarlyExit watch(const Asked& asked, const StatusFolder& folder, std::string text) {
+  const bool redraws = ::isatty(STDOUT_FILENO) == 1 && !asked.json;
+  for (;;) {
+    if (redraws) text = "\033[H\033[2J" + text;
+    if (const int code = say_and_exit_with(0, text); code != 0) return {code, ""};
+    pause_until(Clock::now() + asked.watch);
+    text.clear();
+    const auto answers = ask_all(asked, folder, text);
+    if (answers.empty()) return {.code = 0, .text = text};
+    text += told(asked, answers);
+  }
 }
 
 }  // namespace
@@ -105,6 +141,12 @@ EarlyExit run_status(std::span<const std::string> arguments) {
   auto parsed = parse(arguments);
   if (auto* exit = std::get_if<EarlyExit>(&parsed)) return std::move(*exit);
   const Asked asked = std::get<Asked>(std::move(parsed));
+  if (asked.watch > asked.watch.zero() && (asked.flight || !asked.timeline.empty())) {
+    return status_options().refuse(
+        exit_code::usage,
+        "--watch shows what the ranks do; --flight and --timeline do not "
+        "go with it");
+  }
   std::optional<StatusFolder> folder;
   try {
     folder.emplace(false);
@@ -127,9 +169,8 @@ EarlyExit run_status(std::span<const std::string> arguments) {
       return status_options().refuse(exit_code::usage, "several jobs run here; name one");
     return draw(asked, answers.begin()->second);
   }
-  for (const auto& [name, job] : answers) {
-    text += asked.flight ? flight_json(job) : asked.json ? status_json(job) : status_text(job);
-  }
+  text += told(asked, answers);
+  if (asked.watch > asked.watch.zero()) return watch(asked, *folder, std::move(text));
   return {.code = 0, .text = text};
 }
 

@@ -206,3 +206,22 @@ TEST_CASE("a node that waits for others is listed, shown by status, and can be s
   nodes[1].wait();
   CHECK(listed(folder).empty());
 }
+
+TEST_CASE("status shows again and again what a job does, until it ends") {
+  const Folder folder;
+  const std::string token = unique_token();
+  Job job(sleeper("watched", token), folder.environment());
+  REQUIRE(job.saw("READY", 2));
+  Job watch({"status", "watched", "--watch", "50ms"}, folder.environment());
+  CHECK(watch.saw("job watched, epoch 1, attempt 0: 2 ranks\n", 3));
+  // What is no terminal is not cleared.
+  CHECK(watch.out().find('\033') == std::string::npos);
+  job.send(SIGTERM);
+  CHECK(job.wait().code == 143);
+  CHECK(watch.wait().code == 0);
+  Job none({"status", "watched", "--watch", "1"}, folder.environment());
+  CHECK(none.wait().code == 69);
+  Job both({"status", "--watch", "1", "--flight"}, folder.environment());
+  CHECK(both.wait().code == 64);
+  CHECK(both.err().find("--flight and --timeline do not go with it") != std::string::npos);
+}
