@@ -207,7 +207,7 @@ TEST_CASE("a progress bar stays one line on the terminal, below what others writ
   const std::string bar =
       "if [ $RANK = 0 ]; then for i in 1 2 3 4 5; do printf '\\rstate %s' $i; sleep 0.15; done; "
       "printf '\\rstate 6\\n'; else sleep 0.3; echo line; fi";
-  Terminal terminal({dlaunch_path(), "--nproc-per-node", "2", "sh", "-c", bar});
+  Terminal terminal({dlaunch_path(), "--standalone", "--nproc-per-node", "2", "sh", "-c", bar});
   REQUIRE(terminal.saw("state 6\r\n"));
   CHECK(WEXITSTATUS(terminal.next_status()) == 0);
   CHECK(count(terminal.screen(), "\n") == 2);

@@ -50,7 +50,8 @@ const Job::Environment calm = {{"OMPI_MCA_mpi_yield_when_idle", "1"},
                                {"OMPI_MCA_btl_tcp_if_include", "lo"}};
 
 Job run(const Mpi& mpi, int ranks, const std::string& mode, Strings options = {}) {
-  options.insert(options.end(), {"--nproc-per-node", std::to_string(ranks), mpi.program, mode});
+  options.insert(options.end(),
+                 {"--standalone", "--nproc-per-node", std::to_string(ranks), mpi.program, mode});
   return Job(options, calm);
 }
 
