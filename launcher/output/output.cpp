@@ -21,6 +21,8 @@ constexpr std::size_t read_bytes = 64u << 10;
 /// Emitted at the latest when so much is queued.
 constexpr std::size_t pieces_max = 256;
 constexpr std::size_t wake_key = 0;
+/// Between two looks of a paced pump; a line waits so long at most.
+constexpr auto pace = std::chrono::milliseconds(5);
 /// A program may print tracebacks as fast as it can.
 constexpr auto traceback_interval = std::chrono::milliseconds(100);
 
@@ -84,6 +86,19 @@ void Output::add(std::vector<Source> sources) {
   }
 }
 
+Output::Pace::Pace(Output* output) : output_(output) {
+  if (output_ == nullptr) return;
+  const std::lock_guard lock(output_->mutex_);
+  output_->paced_ = true;
+}
+
+Output::Pace::~Pace() {
+  if (output_ == nullptr) return;
+  const std::lock_guard lock(output_->mutex_);
+  output_->paced_ = false;
+  output_->unpaced_.notify_one();
+}
+
 void Output::say(std::string line) {
   const std::lock_guard lock(mutex_);
   commands_.said.push_back({std::move(line)});
@@ -129,6 +144,7 @@ void Output::run(const std::stop_token& stop) {
   buffer_.resize(read_bytes);
   std::vector<std::size_t> ready;
   while (!stop.stop_requested()) {
+    keep_pace(stop);
     ready.clear();
     const bool all_ready = wait_for_events(ready);
     start_added();
@@ -146,6 +162,11 @@ void Output::run(const std::stop_token& stop) {
     write_pieces();
     take_commands();
   }
+}
+
+void Output::keep_pace(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  if (paced_) unpaced_.wait_for(lock, stop, pace, [this] { return !paced_; });
 }
 
 /// Returns false where more may be ready than is told.

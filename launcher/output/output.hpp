@@ -62,6 +62,19 @@ class Output {
 
   /// Streams are read in the order in which they first spoke, if they are added before they do.
   void add(std::vector<Source> sources);
+  /// While it lives, what is ready is read every few milliseconds, all at once. Many workers that
+  /// are started one after the other would wake the pump for each first word and each end, on a
+  /// processor that the next start needs.
+  class Pace {
+   public:
+    explicit Pace(Output* output);
+    ~Pace();
+    Pace(const Pace&) = delete;
+    Pace& operator=(const Pace&) = delete;
+
+   private:
+    Output* output_;
+  };
   /// A line of the launcher's own, to stderr.
   void say(std::string line);
   /// What the launcher says in a row that takes the place of the last one: only where stderr is a
@@ -105,6 +118,7 @@ class Output {
   enum class Read { some, nothing, ended };
 
   void run(const std::stop_token& stop);
+  void keep_pace(const std::stop_token& stop);
   bool wait_for_events(std::vector<std::size_t>& ready);
   void take_commands();
   void draw_row(const std::string& text);
@@ -137,6 +151,8 @@ class Output {
   std::size_t next_key_ = 1;
   std::vector<Added> added_;  ///< Watched, and not yet started.
   Commands commands_;
+  bool paced_ = false;
+  std::condition_variable_any unpaced_;
   std::map<int, std::vector<std::string>> tails_;
   std::atomic<bool> incomplete_ = false;
 

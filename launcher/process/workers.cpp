@@ -95,6 +95,7 @@ std::optional<StartProblem> Workers::start(const LaunchPlan& plan) {
     words.push_back({pointers(program.argv), pointers(program.environment)});
     words.back().environ.pop_back();
   }
+  const Output::Pace pace(setting_.output);
   std::optional<StartProblem> problem;
   for (const auto& worker : plan.workers) {
     problem = start_one(plan, worker, words[worker.program]);
