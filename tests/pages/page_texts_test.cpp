@@ -1,5 +1,6 @@
 #include "collectives/bench/options.hpp"
 #include "launcher/cli/read_request.hpp"
+#include "launcher/stop_command.hpp"
 #include "packaging/pages/headers.hpp"
 #include "packaging/pages/places.hpp"
 #include "packaging/pages/programs.hpp"
@@ -24,6 +25,10 @@ std::string said_of(const std::string& command, std::string_view flag, const std
   };
   if (command == "dlaunchd") return text_of(rendezvous::read_config(line, {}));
   if (command == "dlaunch bench") return text_of(bench::parse_options(line));
+  if (command == "dlaunch stop") {
+    line.emplace_back("no-job-has-this-name");
+    return launcher::run_stop(line).text;
+  }
   line.emplace_back("program");
   return text_of(launcher::read_job(line, {}, {}));
 }

@@ -44,6 +44,9 @@ bool wait_gone(pid_t pid, Clock::time_point deadline) {
   return ::poll(&wait, 1, poll_timeout_ms(deadline)) == 1;
 }
 
+/// Jobs of tests that run at the same time would tell on stderr that another one has their port.
+[[maybe_unused]] const int any_port = ::setenv("DLAUNCH_MASTER_PORT", "0", 0);
+
 }  // namespace
 
 int count(std::string_view text, std::string_view word) {

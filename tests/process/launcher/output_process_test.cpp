@@ -323,9 +323,10 @@ TEST_CASE("lines with certain words go to files that all ranks share") {
 
 TEST_CASE("two jobs at once: the second takes another port and says so") {
   const std::string token = unique_token();
-  Job first({"--nproc-per-node", "2", victim(), "port", token});
+  const Job::Environment usual_port = {{"DLAUNCH_MASTER_PORT", ""}};
+  Job first({"--nproc-per-node", "2", victim(), "port", token}, usual_port);
   REQUIRE(first.saw("port ", 2));
-  Job second({"--nproc-per-node", "2", victim(), "port", token});
+  Job second({"--nproc-per-node", "2", victim(), "port", token}, usual_port);
   REQUIRE(second.saw("] port ", 2));
   CHECK(first.out() != second.out());
   CHECK(second.err().find("dlaunch: ") == 0);
