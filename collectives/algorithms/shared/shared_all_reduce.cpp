@@ -21,7 +21,9 @@ void put(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 /// Contributions at `at(member)`, this rank's being `own`.
 template <class At>
-std::span<const std::byte* const> collect(ShmGroup& shm, const std::byte* own, At at) {
+[[gnu::always_inline]] inline std::span<const std::byte* const> collect(ShmGroup& shm,
+                                                                        const std::byte* own,
+                                                                        At at) {
   const auto inputs = shm.inputs();
   for (int member = 0; member < shm.size(); ++member) {
     inputs[static_cast<std::size_t>(member)] = member == shm.rank() ? own : at(member);
