@@ -25,7 +25,7 @@ void StarterCore::on(const Ended& e) {
   const bool lost = e.status.signal != 0 || e.status.code == ssh_failed;
   if (lost && !is_stopping()) {
     const std::string words = e.last_words.empty() ? "" : " (" + e.last_words + ")";
-    effects_.push_back(
+    effects_.emplace_back(
         Say{"host " + rules_.hosts[e.start] + ": ssh " + describe(e.status) + words + others()});
   }
   if (!lost) agents_code_ = e.status.code;
@@ -39,7 +39,7 @@ void StarterCore::on(const Ended& e) {
 
 void StarterCore::on(const NotStarted& e) {
   if (!is_stopping()) {
-    effects_.push_back(Say{"host " + rules_.hosts[e.start] + ": " + e.why + others()});
+    effects_.emplace_back(Say{"host " + rules_.hosts[e.start] + ": " + e.why + others()});
   }
   fail(e.exit_code, true);
   leave();
@@ -50,15 +50,15 @@ void StarterCore::on(const Stopped& e) {
   if (!is_stopping()) return close();
   if (state_ == State::killed) return;
   state_ = State::killed;
-  effects_.push_back(KillAll{});
+  effects_.emplace_back(KillAll{});
 }
 
 void StarterCore::on(const TimedOut&) {
   if (state_ == State::ending) return close();
   if (state_ != State::closed) return;
   state_ = State::killed;
-  effects_.push_back(Say{"what runs on the hosts does not end; no more is waited for"});
-  effects_.push_back(KillAll{});
+  effects_.emplace_back(Say{"what runs on the hosts does not end; no more is waited for"});
+  effects_.emplace_back(KillAll{});
 }
 
 /// An elastic job goes on while there are others, and they say how it ends.
@@ -69,19 +69,19 @@ void StarterCore::fail(int code, bool at_once) {
   if (running_ == 1) return;
   if (at_once) return close();
   state_ = State::ending;
-  effects_.push_back(ArmTimer{deadline_after(heard_within, now_)});
+  effects_.emplace_back(ArmTimer{deadline_after(heard_within, now_)});
 }
 
 void StarterCore::close() {
   state_ = State::closed;
-  effects_.push_back(CloseInputs{});
-  effects_.push_back(ArmTimer{deadline_after(rules_.shutdown_timeout + end_margin, now_)});
+  effects_.emplace_back(CloseInputs{});
+  effects_.emplace_back(ArmTimer{deadline_after(rules_.shutdown_timeout + end_margin, now_)});
 }
 
 void StarterCore::leave() {
   if (--running_ > 0) return;
   state_ = State::over;
-  effects_.push_back(Exit{code_ ? *code_ : agents_code_.value_or(exit_code::unreachable)});
+  effects_.emplace_back(Exit{code_ ? *code_ : agents_code_.value_or(exit_code::unreachable)});
 }
 
 std::string StarterCore::others() const {
