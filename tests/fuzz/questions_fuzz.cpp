@@ -1,4 +1,5 @@
 #include "launcher/report/flight_report.hpp"
+#include "launcher/watch/job_entry.hpp"
 #include "launcher/watch/questions.hpp"
 
 #include <algorithm>
@@ -8,8 +9,8 @@
 #include <optional>
 #include <span>
 
-/// Any bytes as what agents ask and answer each other, and `dlaunch status`: what decodes must
-/// encode to the same bytes again, and can be shown.
+/// Any bytes as what agents ask and answer each other, `dlaunch status`, `ps` and `stop`: what
+/// decodes must encode to the same bytes again, and can be shown.
 
 namespace {
 
@@ -28,6 +29,12 @@ void check(const std::optional<Value>& value, BytesView bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));
   check(decode_question(bytes), bytes);
+  check(decode_farewell(bytes), bytes);
+  if (const auto entry = decode_entry(bytes)) {
+    check(entry, bytes);
+    list_text({{.entry = *entry}}, WallClock::now());
+    list_json({{.entry = *entry}}, WallClock::now());
+  }
   const auto answer = decode_answer(bytes);
   check(answer, bytes);
   const auto snapshot = decode_snapshot(bytes);
