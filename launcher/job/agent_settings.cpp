@@ -10,17 +10,7 @@
 namespace dlaunch::launcher {
 
 SupervisorRules rules_of(const AgentTask& task) {
-  SupervisorRules rules;
-  rules.workers = task.workers;
-  rules.peers_elsewhere = task.spec.meeting.kind != Meeting::Kind::one_node;
-  rules.on_failure = task.spec.continue_on_failure ? OnFailure::carry_on : OnFailure::stop;
-  rules.failure_grace = task.spec.failure_grace;
-  rules.grace_for_all = task.spec.failure_grace_given;
-  rules.shutdown_timeout = task.spec.shutdown_timeout;
-  rules.straggler_notice = task.spec.straggler_notice;
-  rules.straggler_timeout = task.spec.straggler_timeout;
-  rules.ready_timeout = task.spec.ready_timeout;
-  return rules;
+  return {{task.spec}, task.workers, task.spec.meeting.kind != Meeting::Kind::one_node};
 }
 
 LaunchPlan plan_of(const AgentTask& task, const Assignment& assignment) {

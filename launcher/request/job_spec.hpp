@@ -1,5 +1,6 @@
 #pragma once
 
+#include "launcher/request/failure_rules.hpp"
 #include "runtime/base/liveness.hpp"
 #include "runtime/base/text/options.hpp"
 
@@ -153,7 +154,7 @@ struct HostAsked {
 /// What a job is to be, as resolve() makes it of all that was asked. A plain value, which nothing
 /// changes any more. The option table has the defaults.
 /// As a part it is the first one, and mostly the only one.
-struct JobSpec : Part {
+struct JobSpec : Part, FailureRules {
   std::vector<Part> later_parts;  ///< Their workers have the local ranks behind the first one's.
   bool bench = false;             ///< `dlaunch bench`: the program is the benchmark.
   std::string role;
@@ -187,18 +188,11 @@ struct JobSpec : Part {
   std::string local_addr;  ///< --local-addr: what other nodes are told.
   Meeting meeting;
 
-  // When something fails, and at the end.
+  // When something fails, and at the end, beside FailureRules.
   int max_restarts = 0;
   std::chrono::milliseconds restart_window{};  ///< --restart-window; 0: all restarts count.
   RestartPauses restart_backoff;
-  bool continue_on_failure = false;  ///< --on-failure continue.
-  std::chrono::milliseconds failure_grace{};
-  bool failure_grace_given = false;
-  std::chrono::milliseconds shutdown_timeout{};
   std::chrono::milliseconds stuck_after{};         ///< --stuck-after; 0: never.
-  std::chrono::milliseconds straggler_notice{};    ///< --straggler-notice; 0: never.
-  std::chrono::milliseconds straggler_timeout{};   ///< --straggler-timeout; 0: none.
-  std::chrono::milliseconds ready_timeout{};       ///< --ready-timeout; 0: none.
   std::string node_check;                          ///< --node-check, for a shell; empty: none.
   std::chrono::milliseconds node_check_timeout{};  ///< --node-check-timeout.
   std::vector<int> signals;                        ///< --signals-to-handle, as numbers.

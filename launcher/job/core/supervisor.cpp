@@ -215,7 +215,7 @@ void Supervisor::publish_losses() {
 
 void Supervisor::judge_running() {
   if (all_exited()) return kill();
-  if (!someone_failed() || rules_.on_failure == OnFailure::carry_on) return arm_running();
+  if (!someone_failed() || rules_.continue_on_failure) return arm_running();
   begin_grace();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "launcher/request/failure_rules.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/os/exit_status.hpp"
 #include "runtime/base/verdict.hpp"
@@ -138,27 +139,14 @@ using Effect = std::variant<Spawn, PublishLoss, TellStragglers, TellUnready, Arm
                             KillAll, Ended>;
 using Effects = std::vector<Effect>;
 
-enum class OnFailure { stop, carry_on };
-
-struct SupervisorRules {
+struct SupervisorRules : FailureRules {
   int workers = 1;
   bool peers_elsewhere = false;  ///< Other nodes' workers have to hear of every loss.
-  OnFailure on_failure = OnFailure::stop;
-  Clock::duration failure_grace = failure_grace_standard;
-  /// The grace was asked for: it is given to workers that do not use the runtime, too.
-  bool grace_for_all = false;
   /// When all have reported, how long they get to say it themselves and exit, of the grace's rest:
   /// a process of a busy machine may have to wait for a processor first.
   Clock::duration last_words = failure_grace_standard;
   /// After a failure, for workers without the runtime that have begun a traceback, to exit.
   Clock::duration traceback_grace = std::chrono::seconds(1);
-  Clock::duration shutdown_timeout = std::chrono::seconds(30);
-  /// After one has ended with 0, for the others: until they are told of, and until they are ended;
-  /// 0: never.
-  Clock::duration straggler_notice{0};
-  Clock::duration straggler_timeout{0};
-  /// From the start of all workers on, until each has become ready; 0: no limit.
-  Clock::duration ready_timeout{0};
   Clock::duration kill_timeout = std::chrono::seconds(5);  ///< For what does not die of SIGKILL.
   /// A tick later than this says that the agent stood still.
   Clock::duration late_tick = std::chrono::seconds(1);

@@ -55,7 +55,7 @@ bool Supervisor::blames_elsewhere(const Verdict& cause) const {
 
 /// Its end may be under way, and nothing tells of that.
 bool Supervisor::someone_has_grace() const {
-  return rules_.grace_for_all &&
+  return rules_.failure_grace_given &&
          std::any_of(attempt_.workers.begin(), attempt_.workers.end(),
                      [](const auto& worker) { return !worker.member && !worker.exit; });
 }
@@ -173,7 +173,7 @@ Ended Supervisor::verdict() const {
       std::any_of(attempt_.workers.begin(), attempt_.workers.end(),
                   [](const auto& w) { return w.exit && w.exit->succeeded() && !w.stopped_by_us; });
   // A program that shrinks is done when its survivors are.
-  if (rules_.on_failure == OnFailure::carry_on && someone_succeeded) {
+  if (rules_.continue_on_failure && someone_succeeded) {
     return {Outcome::succeeded, 0, std::move(cause)};
   }
   const int code = cause->exit_code;

@@ -1,6 +1,8 @@
 // The rules by which a root cause is found, one story each.
 #include "runtime/base/verdict.hpp"
 
+#include "tests/support/verdict_kind.hpp"
+
 #include <csignal>
 
 #include <doctest/doctest.h>
@@ -43,10 +45,7 @@ struct Story {
   std::string told() const {
     const auto verdict = judge(facts);
     if (!verdict) return "none";
-    const char* names[] = {"failed", "left",      "node_lost", "lost",
-                           "absent", "disagreed", "arguments", "gave_up"};
-    static_assert(std::size(names) == static_cast<std::size_t>(Verdict::kind_last) + 1);
-    std::string text = names[static_cast<int>(verdict->kind)];
+    std::string text = testing::name_of(verdict->kind);
     for (const int number : verdict->ranks) text += " " + std::to_string(number);
     return text + " code=" + std::to_string(verdict->exit_code);
   }

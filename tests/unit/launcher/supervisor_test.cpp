@@ -5,6 +5,7 @@
 #include "runtime/base/departure.hpp"
 #include "runtime/base/phrases.hpp"
 #include "tests/support/transcript.hpp"
+#include "tests/support/verdict_kind.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -119,10 +120,8 @@ struct Print {
   static std::string roots(const Verdict& verdict) {
     std::string text;
     for (const int rank : verdict.ranks) text += (text.empty() ? "" : ",") + std::to_string(rank);
-    const char* kinds[] = {"",        "/left",      "/node_lost", "/lost",
-                           "/absent", "/disagreed", "/arguments", "/gave_up"};
-    static_assert(std::size(kinds) == static_cast<std::size_t>(Verdict::kind_last) + 1);
-    return text + kinds[static_cast<int>(verdict.kind)];
+    if (verdict.kind == Verdict::Kind::failed) return text;
+    return text + "/" + testing::name_of(verdict.kind);
   }
 };
 
@@ -133,7 +132,7 @@ SupervisorRules parse_rules(const Words& words) {
     const std::string key = words[i].substr(0, eq);
     const std::string value = words[i].substr(eq + 1);
     if (key == "on_failure") {
-      rules.on_failure = value == "continue" ? OnFailure::carry_on : OnFailure::stop;
+      rules.continue_on_failure = value == "continue";
       continue;
     }
     const int number = std::stoi(value);
@@ -148,7 +147,7 @@ SupervisorRules parse_rules(const Words& words) {
     else if (key == "elsewhere")
       rules.peers_elsewhere = number != 0;
     else if (key == "grace_for_all")
-      rules.grace_for_all = number != 0;
+      rules.failure_grace_given = number != 0;
     else if (key == "grace")
       rules.failure_grace = std::chrono::milliseconds(number);
     else if (key == "shutdown")
@@ -181,7 +180,7 @@ TEST_CASE("every state answers every event, and an attempt ends once") {
     rules.workers = 1 + static_cast<int>(random() % 4);
     rules.peers_elsewhere = random() % 2 == 0;
     if (random() % 4 == 0) rules.ready_timeout = std::chrono::seconds(5);
-    rules.on_failure = random() % 3 == 0 ? OnFailure::carry_on : OnFailure::stop;
+    rules.continue_on_failure = random() % 3 == 0;
     Supervisor supervisor(rules);
     int spawned = 0;
     int ended = 0;
