@@ -1,9 +1,8 @@
-#include "launcher/doctor_command.hpp"
-
 #include "launcher/doctor/core/findings.hpp"
 #include "launcher/doctor/probes.hpp"
 #include "launcher/doctor/read_host.hpp"
 #include "launcher/machine/interpreter.hpp"
+#include "launcher/subcommands.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/program.hpp"
 #include "runtime/base/text/take.hpp"
@@ -14,8 +13,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
-extern char** environ;
 
 namespace dlaunch::launcher {
 namespace {
@@ -62,10 +59,7 @@ EarlyExit run_doctor(std::span<const std::string> arguments) {
   std::vector<std::string> words;
   if (auto stop = given.take_arguments(arguments, {}, words)) return *std::move(stop);
   if (auto stop = given.apply(rows, asked)) return *std::move(stop);
-  std::vector<std::string> environment;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    environment.push_back(*variable);
-  }
+  const auto environment = read_environment();
   doctor::HostFacts facts = doctor::read_host(environment);
   facts.python =
       doctor::probe_python(environment, environment_python(environment, launcher_path()));

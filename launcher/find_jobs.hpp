@@ -13,9 +13,9 @@ struct FoundJobs {
   struct Found : FoundJob {
     StatusFolder::Place place;
   };
-  std::vector<Found> launchers;
-  /// Where none could be looked for, or one does not answer: sentences, a line each.
-  std::string problems;
+  std::vector<Found> launchers = {};
+  /// Sentences, a line each, on launchers that do not answer.
+  std::string problems = {};
   std::string looked_in;  ///< A folder; empty where there is none.
 
   std::vector<FoundJob> list() const { return {launchers.begin(), launchers.end()}; }

@@ -34,18 +34,10 @@
 #include <nss.h>
 #endif
 
-extern char** environ;
-
 namespace {
 
 using namespace dlaunch;
 using namespace dlaunch::launcher;
-
-std::vector<std::string> read_environment() {
-  std::vector<std::string> variables;
-  for (char** variable = environ; *variable != nullptr; ++variable) variables.push_back(*variable);
-  return variables;
-}
 
 /// Empty where it is gone.
 std::string current_directory() {
@@ -175,11 +167,12 @@ int main(int argc, char** argv) {
   }
   const std::string launcher = launcher_path();
   auto environment = read_environment();
-  auto asked = read_job(
-      std::vector<std::string>(argv + 1, argv + argc), environment, read_whole_file,
-      {.ignored_signals = ignored_signals(),
-       .directory = current_directory(),
-       .bench_program = launcher.substr(0, launcher.rfind('/') + 1) + Start().bench_program});
+  auto asked =
+      read_job(std::vector<std::string>(argv + 1, argv + argc), environment, read_whole_file,
+               {.ignored_signals = ignored_signals(),
+                .directory = current_directory(),
+                .bench_program =
+                    launcher.substr(0, launcher.rfind('/') + 1) + LaunchContext().bench_program});
   if (const auto* exit = std::get_if<EarlyExit>(&asked))
     return say_and_exit_with(exit->code, exit->text);
   if (!std::get<JobSpec>(asked).hosts.empty()) {

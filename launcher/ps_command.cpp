@@ -1,6 +1,5 @@
-#include "launcher/ps_command.hpp"
-
 #include "launcher/find_jobs.hpp"
+#include "launcher/subcommands.hpp"
 #include "runtime/base/text/take.hpp"
 #include "runtime/base/text/wall_clock.hpp"
 

@@ -1,11 +1,10 @@
-#include "launcher/status_command.hpp"
-
+#include "launcher/find_jobs.hpp"
 #include "launcher/report/flight_report.hpp"
+#include "launcher/subcommands.hpp"
 #include "launcher/watch/status_socket.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/program.hpp"
-#include "runtime/base/phrases.hpp"
 #include "runtime/base/text/take.hpp"
 
 #include <dlaunch/error.hpp>
@@ -159,10 +158,8 @@ EarlyExit run_status(std::span<const std::string> arguments) {
   std::string text;
   const auto answers = ask_all(asked, *folder, text);
   if (answers.empty()) {
-    return {exit_code::unreachable, text + "dlaunch status: no job " +
-                                        (asked.job.empty() ? "" : in_quotes(asked.job) + " ") +
-                                        "of this user runs on this host (looked in " +
-                                        folder->path() + ")\n"};
+    const std::string none = FoundJobs{.looked_in = folder->path()}.none(asked.job);
+    return {exit_code::unreachable, text + "dlaunch status: " + none + "\n"};
   }
   if (!asked.timeline.empty()) {
     if (answers.size() > 1)

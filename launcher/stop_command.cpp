@@ -1,6 +1,5 @@
-#include "launcher/stop_command.hpp"
-
 #include "launcher/find_jobs.hpp"
+#include "launcher/subcommands.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/process_stat.hpp"

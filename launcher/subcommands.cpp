@@ -1,10 +1,5 @@
 #include "launcher/subcommands.hpp"
 
-#include "launcher/doctor_command.hpp"
-#include "launcher/ps_command.hpp"
-#include "launcher/status_command.hpp"
-#include "launcher/stop_command.hpp"
-
 #include <algorithm>
 #include <array>
 

@@ -8,7 +8,8 @@
 
 namespace dlaunch::launcher {
 
-/// A subcommand that starts no job.
+/// A subcommand that starts no job. `run` returns what is still to be said, and with which code to
+/// end.
 struct Subcommand {
   std::string_view name;
   EarlyExit (*run)(std::span<const std::string> arguments);
@@ -19,5 +20,25 @@ struct Subcommand {
 std::span<const Subcommand> subcommands();
 /// The one of that name; nullptr for none.
 const Subcommand* find_subcommand(std::string_view name);
+
+/// `dlaunch doctor [--peer HOST:PORT] [--json]`: looks at what of this host makes jobs fail. Ends
+/// with 1 where it finds a problem.
+EarlyExit run_doctor(std::span<const std::string> arguments);
+const OptionTable& doctor_options();
+
+/// `dlaunch ps [--json]`: lists the live jobs of this user on this host.
+EarlyExit run_ps(std::span<const std::string> arguments);
+const OptionTable& ps_options();
+
+/// `dlaunch status [JOB] [--json] [--flight] [--timeline FILE] [--watch TIME]`: finds the live jobs
+/// of this user on this host, and asks their agents. With --watch it prints, and returns when the
+/// jobs have ended.
+EarlyExit run_status(std::span<const std::string> arguments);
+const OptionTable& status_options();
+
+/// `dlaunch stop [JOB] [--signal NAME] [--timeout TIME]`: ends a live job of this user, of which a
+/// node is on this host, and waits for its launchers here.
+EarlyExit run_stop(std::span<const std::string> arguments);
+const OptionTable& stop_options();
 
 }  // namespace dlaunch::launcher

@@ -163,10 +163,11 @@ std::variant<Request, EarlyExit> read_request(std::span<const std::string> argum
 
 std::variant<JobSpec, EarlyExit> read_job(std::span<const std::string> arguments,
                                           std::span<const std::string> environment,
-                                          const FileReader& read_file, const Start& start) {
+                                          const FileReader& read_file,
+                                          const LaunchContext& context) {
   auto request = read_request(arguments, environment, read_file);
   if (auto* exit = std::get_if<EarlyExit>(&request)) return std::move(*exit);
-  return resolve(std::get<Request>(request), start);
+  return resolve(std::get<Request>(request), context);
 }
 
 }  // namespace dlaunch::launcher

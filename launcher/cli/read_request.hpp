@@ -21,6 +21,6 @@ std::variant<Request, EarlyExit> read_request(std::span<const std::string> argum
 std::variant<JobSpec, EarlyExit> read_job(std::span<const std::string> arguments,
                                           std::span<const std::string> environment,
                                           const FileReader& read_file = {},
-                                          const Start& start = {});
+                                          const LaunchContext& context = {});
 
 }  // namespace dlaunch::launcher

@@ -17,8 +17,8 @@ class Resolver {
  public:
   using Stop = std::optional<EarlyExit>;
 
-  Resolver(const Request& request, const Start& start)
-      : given_(request.options), request_(request), start_(start) {}
+  Resolver(const Request& request, const LaunchContext& context)
+      : given_(request.options), request_(request), context_(context) {}
 
   Stop read_values() {
     draft_.notes = request_.notes;
@@ -37,7 +37,7 @@ class Resolver {
     draft_.bench = request_.bench;
     draft_.program = request_.program;
     if (request_.bench) {
-      draft_.program.insert(draft_.program.begin(), start_.bench_program);
+      draft_.program.insert(draft_.program.begin(), context_.bench_program);
       // The benchmark's table is read as it is.
       if (!given_.has("log-line-prefix-template")) draft_.log_line_prefix_template = "";
       return std::nullopt;
@@ -84,7 +84,7 @@ class Resolver {
       return given_.refuse(flag, complaint->sentence);
     }
     draft_.hosts = std::get<0>(std::move(read));
-    if (start_.directory.empty()) {
+    if (context_.directory.empty()) {
       return given_.refuse(flag, "where dlaunch was started is not known, and would be said to " +
                                      std::string("the hosts"));
     }
@@ -137,7 +137,7 @@ class Resolver {
   JobSpec finish() {
     std::string names;
     std::erase_if(draft_.signals, [&](int number) {
-      const auto& ignored = start_.ignored_signals;
+      const auto& ignored = context_.ignored_signals;
       if (std::find(ignored.begin(), ignored.end(), number) == ignored.end()) return false;
       draft_.signals_ignored.push_back(number);
       names += (names.empty() ? "" : ", ") + signal_name(number);
@@ -169,17 +169,17 @@ class Resolver {
       return refuse("-m and --run-path exclude each other: the program is a module or a path");
     }
     if (part.directory.empty()) return std::nullopt;
-    if (start_.directory.empty() && !part.directory.starts_with('/')) {
+    if (context_.directory.empty() && !part.directory.starts_with('/')) {
       return given.refuse("cwd", "where dlaunch was started is not known; give a whole path");
     }
     part.directory = whole(part.directory);
     // Workers are told where they may leave their error files.
-    if (draft_.log_dir && !start_.directory.empty()) draft_.log_dir = whole(*draft_.log_dir);
+    if (draft_.log_dir && !context_.directory.empty()) draft_.log_dir = whole(*draft_.log_dir);
     return std::nullopt;
   }
 
   std::string whole(const std::string& path) const {
-    return path.starts_with('/') ? path : start_.directory + "/" + path;
+    return path.starts_with('/') ? path : context_.directory + "/" + path;
   }
 
   /// What does not go together is no fault of the file's alone.
@@ -196,14 +196,14 @@ class Resolver {
 
   const GivenOptions& given_;
   const Request& request_;
-  const Start& start_;
+  const LaunchContext& context_;
   Draft draft_;
 };
 
 }  // namespace
 
-std::variant<JobSpec, EarlyExit> resolve(const Request& request, const Start& start) {
-  Resolver resolver(request, start);
+std::variant<JobSpec, EarlyExit> resolve(const Request& request, const LaunchContext& context) {
+  Resolver resolver(request, context);
   if (auto stop = resolver.read_values()) return *stop;
   if (auto stop = resolver.choose_programs()) return *stop;
   if (auto stop = resolver.choose_binding()) return *stop;

@@ -10,7 +10,7 @@
 namespace dlaunch::launcher {
 
 /// What the launcher was started with that no option says.
-struct Start {
+struct LaunchContext {
   /// These stay ignored, for the launcher and for the workers, even if --signals-to-handle names
   /// them: nohup would be of no use otherwise.
   std::vector<int> ignored_signals;
@@ -19,6 +19,6 @@ struct Start {
 };
 
 /// What the job is to be: values are read, and checked against each other. Pure.
-std::variant<JobSpec, EarlyExit> resolve(const Request& request, const Start& start = {});
+std::variant<JobSpec, EarlyExit> resolve(const Request& request, const LaunchContext& context = {});
 
 }  // namespace dlaunch::launcher

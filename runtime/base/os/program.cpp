@@ -14,6 +14,8 @@
 #include <poll.h>
 #include <unistd.h>
 
+extern char** environ;
+
 namespace dlaunch {
 
 namespace {
@@ -24,6 +26,14 @@ constexpr std::size_t file_bytes_max = 16u << 20;
 constexpr auto file_patience = std::chrono::seconds(10);
 
 }  // namespace
+
+std::vector<std::string> read_environment() {
+  std::vector<std::string> variables;
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+    variables.emplace_back(*variable);
+  }
+  return variables;
+}
 
 void fill_standard_descriptors() {
   for (int fd = 0; fd < 3; ++fd) {
