@@ -2,6 +2,7 @@
 
 #include "launcher/machine/core_file.hpp"
 #include "launcher/machine/machine.hpp"
+#include "launcher/machine/reachable.hpp"
 #include "launcher/scheduler/scheduler.hpp"
 #include "runtime/base/os/program.hpp"
 #include "runtime/base/os/socket.hpp"
@@ -22,8 +23,6 @@
 #include <system_error>
 
 #include <dlfcn.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netdb.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
@@ -72,28 +71,18 @@ void read_name(HostFacts& facts) {
 }
 
 void read_interfaces(HostFacts& facts) {
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return;
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
-    const int family = entry->ifa_addr->sa_family;
-    if (family != AF_INET && family != AF_INET6) continue;
-    if (facts.interfaces.size() >= interfaces_max) break;
-    const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    std::array<char, NI_MAXHOST> address{};
-    if (::getnameinfo(entry->ifa_addr, size, address.data(), address.size(), nullptr, 0,
-                      NI_NUMERICHOST) != 0) {
-      continue;
+  try {
+    for (const auto& [name, address] : interfaces_up()) {
+      if (facts.interfaces.size() >= interfaces_max) return;
+      const auto mtu = number_in("/sys/class/net/" + name + "/mtu");
+      facts.interfaces.push_back({.name = name,
+                                  .address = address.host(),
+                                  .mtu = static_cast<int>(mtu.value_or(0)),
+                                  .loopback = address.is_loopback()});
     }
-    // Link-local addresses mean something else on every link.
-    if (std::string_view(address.data()).find('%') != std::string_view::npos) continue;
-    const auto mtu = number_in(std::string("/sys/class/net/") + entry->ifa_name + "/mtu");
-    facts.interfaces.push_back({.name = entry->ifa_name,
-                                .address = address.data(),
-                                .mtu = static_cast<int>(mtu.value_or(0)),
-                                .loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0});
+  } catch (const Error&) {
+    // None is known then.
   }
-  ::freeifaddrs(list);
 }
 
 void read_loopback(HostFacts& facts) {

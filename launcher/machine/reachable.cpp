@@ -21,36 +21,6 @@ namespace {
 /// A host with many containers has as many bridges; nobody tries all of their addresses.
 constexpr std::size_t addresses_max = 16;
 
-struct Interface {
-  std::string name;
-  Address address;
-};
-
-std::vector<Interface> interfaces_up() {
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) {
-    throw Error(Errc::internal, "cannot list the network interfaces: " + errno_text(errno));
-  }
-  const std::unique_ptr<ifaddrs, decltype([](ifaddrs* p) { ::freeifaddrs(p); })> owner(list);
-  std::vector<Interface> found;
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
-    const int family = entry->ifa_addr->sa_family;
-    if (family != AF_INET && family != AF_INET6) continue;
-    Address address;
-    address.size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    std::memcpy(&address.storage, entry->ifa_addr, address.size);
-    // Link-local addresses mean something else on every link.
-    if (family == AF_INET6 &&
-        IN6_IS_ADDR_LINKLOCAL(
-            &reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr)) {
-      continue;
-    }
-    found.push_back({entry->ifa_name, address});
-  }
-  return found;
-}
-
 std::vector<unsigned char> bytes_of(const Address& address) {
   if (address.storage.ss_family == AF_INET) {
     const auto* v4 = reinterpret_cast<const sockaddr_in*>(&address.storage);
@@ -95,6 +65,30 @@ std::optional<Network> read_network(const std::string& text) {
 }
 
 }  // namespace
+
+std::vector<InterfaceAddress> interfaces_up() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) {
+    throw Error(Errc::internal, "cannot list the network interfaces: " + errno_text(errno));
+  }
+  const std::unique_ptr<ifaddrs, decltype([](ifaddrs* p) { ::freeifaddrs(p); })> owner(list);
+  std::vector<InterfaceAddress> found;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
+    const int family = entry->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    Address address;
+    address.size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    std::memcpy(&address.storage, entry->ifa_addr, address.size);
+    if (family == AF_INET6 &&
+        IN6_IS_ADDR_LINKLOCAL(
+            &reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr)) {
+      continue;
+    }
+    found.push_back({entry->ifa_name, address});
+  }
+  return found;
+}
 
 std::vector<std::string> reachable_hosts(const JobSpec& spec, const Address& own) {
   std::vector<std::string> hosts;

@@ -8,6 +8,15 @@
 
 namespace dlaunch::launcher {
 
+/// An address of an interface that is up. Link-local ones, which mean something else on every link,
+/// are left out.
+struct InterfaceAddress {
+  std::string name;
+  Address address;
+};
+/// Throws Error{internal} where they cannot be listed.
+std::vector<InterfaceAddress> interfaces_up();
+
 /// The hosts at which the other nodes may reach this one, best first: --iface's address alone; else
 /// `own`, the one on our connection to the rendezvous (the kernel has chosen it by its routes), and
 /// then every other address of an interface that is up, unless `own` says that all nodes are on

@@ -55,8 +55,8 @@ void NodeExchange::all_gather(std::string_view name, std::uint64_t round, Bytes 
   std::iota(ranks.begin(), ranks.end(), place_.first_rank);
   std::vector<BytesView> blobs(ranks.size());
   blobs.front() = mine;
-  Bytes payload;
-  wire::encode(payload, wire::AllGather{name, round, place_.world_size, timeout, ranks, blobs});
+  const Bytes payload =
+      wire::payload_of(wire::AllGather{name, round, place_.world_size, timeout, ranks, blobs});
   // An answer may come only after this call; its number is known by then.
   const auto number = std::make_shared<std::uint64_t>(0);
   *number =

@@ -1,16 +1,14 @@
 #include "launcher/process/process_tree.hpp"
 
+#include "runtime/base/os/socket.hpp"
 #include "runtime/base/os/unique_fd.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <cstring>
 #include <memory>
-#include <set>
-#include <sstream>
 #include <string>
 #include <string_view>
 
@@ -64,29 +62,6 @@ pid_t parent_of(const std::string& stat) {
   return parent;
 }
 
-/// The connections to that port, as /proc/PID/fd has them: "socket:[4711]".
-std::set<std::string> connections_to(std::uint16_t port) {
-  constexpr const char* established = "01";
-  std::array<char, 8> suffix{};
-  std::snprintf(suffix.data(), suffix.size(), ":%04X", static_cast<unsigned>(port));
-  std::set<std::string> found;
-  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
-    std::istringstream lines(read_file(table));
-    std::string line;
-    std::getline(lines, line);
-    while (std::getline(lines, line)) {
-      std::istringstream fields(line);
-      std::string slot, local, remote, state, queues, timer, retransmit, uid, timeout, inode;
-      fields >> slot >> local >> remote >> state >> queues >> timer >> retransmit >> uid >>
-          timeout >> inode;
-      if (state == established && remote.ends_with(suffix.data())) {
-        found.insert("socket:[" + inode + "]");
-      }
-    }
-  }
-  return found;
-}
-
 }  // namespace
 
 std::vector<pid_t> child_processes() {
@@ -108,17 +83,18 @@ std::vector<pid_t> child_processes() {
 }
 
 std::vector<pid_t> processes_connected_to(std::uint16_t port) {
-  const auto inodes = connections_to(port);
+  const auto sockets = connections_to(port);
   std::vector<pid_t> processes;
-  if (inodes.empty()) return processes;
+  if (sockets.empty()) return processes;
   for_each_entry("/proc", [&](const std::string& pid) {
     const std::string folder = "/proc/" + pid + "/fd/";
     bool connected = false;
     for_each_entry(folder.c_str(), [&](const std::string& fd) {
       std::array<char, 64> target{};
       const auto size = ::readlink((folder + fd).c_str(), target.data(), target.size());
-      connected |=
-          size > 0 && inodes.contains(std::string(target.data(), static_cast<std::size_t>(size)));
+      connected |= size > 0 && std::ranges::count(
+                                   sockets, std::string_view(target.data(),
+                                                             static_cast<std::size_t>(size))) > 0;
     });
     if (connected) append_numbers(pid, processes);
   });

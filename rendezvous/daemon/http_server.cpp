@@ -51,13 +51,6 @@ constexpr auto accept_pause = 100ms;
 using Request = http::request_parser<http::empty_body>;
 using Response = http::response<http::string_body>;
 
-Page sentence_page(unsigned code, std::string sentence) {
-  Page page;
-  page.code = code;
-  page.body = std::move(sentence) + "\n";
-  return page;
-}
-
 /// The answer to a request that could not be read; nullopt: nobody is there to answer.
 std::optional<Page> objection(const error_code& error) {
   if (error == http::error::header_limit || error == http::error::buffer_overflow) {

@@ -79,30 +79,30 @@ std::optional<std::string> percent_decoded(std::string_view text) {
   return decoded;
 }
 
-Page failure(unsigned code, std::string sentence) {
-  Page page;
-  page.code = code;
-  page.body = std::move(sentence) + "\n";
-  return page;
-}
-
 Page json_page(std::string body) {
   return {.code = 200, .content_type = "application/json", .body = std::move(body)};
 }
 
 Page job_page(std::string_view encoded, const StatusSource& source) {
   const auto name = percent_decoded(encoded);
-  if (!name) return failure(400, "a % in the path is not followed by two hexadecimal digits");
+  if (!name) return sentence_page(400, "a % in the path is not followed by two hexadecimal digits");
   const DaemonStatus status = source.status();
   const auto found = std::find_if(status.jobs.begin(), status.jobs.end(),
                                   [&](const auto& job) { return job.job == *name; });
   if (found == status.jobs.end()) {
-    return failure(404, "there is no such job; " + std::string(jobs_path) + " lists them");
+    return sentence_page(404, "there is no such job; " + std::string(jobs_path) + " lists them");
   }
   return json_page(job_json(*found, status.now));
 }
 
 }  // namespace
+
+Page sentence_page(unsigned code, std::string sentence) {
+  Page page;
+  page.code = code;
+  page.body = std::move(sentence) + "\n";
+  return page;
+}
 
 std::string job_json(const NamedJobStatus& job, Clock::time_point now) {
   Json json = summary(job);
@@ -122,7 +122,7 @@ Page page_at(std::string_view target, const StatusSource& source) {
   if (path == "/healthz") return {.body = "ok\n"};
   if (path == "/readyz") {
     const std::string reason = source.unready();
-    return reason.empty() ? Page{.body = "ready\n"} : failure(503, reason);
+    return reason.empty() ? Page{.body = "ready\n"} : sentence_page(503, reason);
   }
   if (path == "/metrics") {
     return {.content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -132,9 +132,9 @@ Page page_at(std::string_view target, const StatusSource& source) {
   if (path.starts_with(jobs_path) && path.substr(jobs_path.size()).starts_with('/')) {
     return job_page(path.substr(jobs_path.size() + 1), source);
   }
-  return failure(404,
-                 "nothing is here; there are /healthz, /readyz, /metrics, /api/v1/jobs and "
-                 "/api/v1/jobs/JOB");
+  return sentence_page(404,
+                       "nothing is here; there are /healthz, /readyz, /metrics, /api/v1/jobs and "
+                       "/api/v1/jobs/JOB");
 }
 
 }  // namespace dlaunch::rendezvous

@@ -32,6 +32,9 @@ struct Page {
   std::string body;
 };
 
+/// A sentence as a page.
+Page sentence_page(unsigned code, std::string sentence);
+
 /// The source of what pages show. Each is called at most once, and only by pages that need it.
 struct StatusSource {
   std::function<DaemonStatus()> status;

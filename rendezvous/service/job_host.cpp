@@ -269,9 +269,8 @@ void JobHost::warn(const std::string& sentence) {
 }
 
 void JobHost::tell(store::ConnectionId to, const auto& message, std::vector<unique_fd> fds) {
-  Bytes payload;
-  wire::encode(payload, message);
-  native_->push(to, std::decay_t<decltype(message)>::type, payload, std::move(fds));
+  native_->push(to, std::decay_t<decltype(message)>::type, wire::payload_of(message),
+                std::move(fds));
 }
 
 void JobHost::on_message(store::ConnectionId who, const wire::FrameHeader& header,

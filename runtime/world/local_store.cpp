@@ -65,9 +65,7 @@ class InProcess final : public store::Carrier {
     const std::lock_guard lock(mutex_);
     const std::uint64_t request = ++last_request_;
     watches_.emplace(request, store::Watched(std::string(key)));
-    Bytes payload;
-    wire::encode(payload, wire::Watch{key});
-    ask(request, wire::Watch::type, payload);
+    ask(request, wire::Watch::type, wire::payload_of(wire::Watch{key}));
     return request;
   }
   KeyChange next_change(std::uint64_t subscription, Clock::time_point deadline,

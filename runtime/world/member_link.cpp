@@ -26,13 +26,6 @@ constexpr auto drain_pause_max = std::chrono::milliseconds(2);
 /// How long a member that gives up waits for the host's own words.
 constexpr auto last_words_wait = std::chrono::seconds(2);
 
-template <class Message>
-Bytes payload_of(const Message& message) {
-  Bytes payload;
-  wire::encode(payload, message);
-  return payload;
-}
-
 bool is_pipe(int fd) {
   struct stat status {};
   return ::fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode);
@@ -141,7 +134,7 @@ void MemberLink::map_segment() {
     why = error.what();
   }
   client_->tell(wire::Type::warning,
-                payload_of(wire::Warning{why + "; the rank goes on without it, over TCP"}));
+                wire::payload_of(wire::Warning{why + "; the rank goes on without it, over TCP"}));
 }
 
 MemberLink::~MemberLink() {
@@ -197,7 +190,7 @@ std::optional<std::string> MemberLink::local_host() const {
 void MemberLink::tell_ready() noexcept { client_->tell(wire::Type::ready, {}); }
 
 Error MemberLink::give_up(Errc code, const std::string& sentence) {
-  client_->tell(wire::Type::abort, payload_of(wire::Abort{code, sentence}));
+  client_->tell(wire::Type::abort, wire::payload_of(wire::Abort{code, sentence}));
   try {
     wait_for([this] { return news_->abort.has_value(); }, deadline_after(last_words_wait));
   } catch (const Error&) {
@@ -245,7 +238,8 @@ std::vector<PeerLoss> MemberLink::losses() {
 void MemberLink::report(const Error& error, const Claim& claim) noexcept {
   if (!is_ours()) return;
   try {
-    client_->tell(wire::Type::report, payload_of(wire::Report{error.errc(), claim, error.what()}));
+    client_->tell(wire::Type::report,
+                  wire::payload_of(wire::Report{error.errc(), claim, error.what()}));
   } catch (const std::bad_alloc&) {
     // A report that cannot be written only lets the agent's grace run its full length.
   }
@@ -258,7 +252,7 @@ void MemberLink::inquire(const std::vector<int>& ranks) noexcept {
     news_->doing.reset();
     wire::Inquire question{{ranks.begin(), ranks.end()}};
     question.ranks.resize(std::min(question.ranks.size(), wire::inquired_ranks_max));
-    client_->tell(wire::Type::inquire, payload_of(question));
+    client_->tell(wire::Type::inquire, wire::payload_of(question));
   } catch (const std::bad_alloc&) {
     // If we cannot ask, there is no answer.
   }

@@ -12,7 +12,7 @@ constinit HomeProcess::Number HomeProcess::ordinary_{0};
 constinit HomeProcess::Number* HomeProcess::current_ = &ordinary_;
 const bool HomeProcess::is_placed_ = place_current();
 
-/// Of two threads that ask at once one gives it.
+/// One of two threads that ask at once gives it.
 std::uint32_t HomeProcess::new_number() noexcept {
   std::uint32_t none = 0;
   const std::uint32_t fresh = last_.fetch_add(1, std::memory_order_relaxed) + 1;

@@ -67,7 +67,7 @@ int try_connect(int fd, const Address& to, Clock::time_point deadline) {
 /// A row of the kernel's tables.
 struct TcpSocket {
   unsigned long local_port = 0, remote_port = 0;
-  bool listening = false;
+  bool listening = false, connected = false;
   std::string inode;
 };
 
@@ -86,7 +86,7 @@ void for_each_tcp_socket(Visit visit) {
       std::string slot, local, remote, state, queues, timer, retransmit, uid, timeout, inode;
       fields >> slot >> local >> remote >> state >> queues >> timer >> retransmit >> uid >>
           timeout >> inode;
-      visit(TcpSocket{port_of(local), port_of(remote), state == "0A", inode});
+      visit(TcpSocket{port_of(local), port_of(remote), state == "0A", state == "01", inode});
     }
   }
 }
@@ -385,6 +385,16 @@ std::optional<pid_t> peer_process(const Address& own, const Address& peer) {
   });
   const auto pid = holder_of(inodes);
   return pid ? std::optional(static_cast<pid_t>(std::stol(*pid))) : std::nullopt;
+}
+
+std::vector<std::string> connections_to(std::uint16_t port) {
+  std::vector<std::string> found;
+  for_each_tcp_socket([&](const TcpSocket& socket) {
+    if (socket.connected && socket.remote_port == port) {
+      found.push_back("socket:[" + socket.inode + "]");
+    }
+  });
+  return found;
 }
 
 void set_tcp_option(int fd, int name, int value) noexcept {

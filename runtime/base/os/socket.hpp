@@ -79,6 +79,10 @@ std::pair<unique_fd, unique_fd> socket_pair();
 /// addresses; nullopt where /proc does not show it.
 std::optional<pid_t> peer_process(const Address& own, const Address& peer);
 
+/// This host's TCP connections to that port of any host, as /proc/PID/fd names them:
+/// "socket:[4711]".
+std::vector<std::string> connections_to(std::uint16_t port);
+
 /// "pid 1234 (python3)" for the process that listens on or is bound to this TCP port, where /proc
 /// lets us see it.
 std::optional<std::string> port_owner(std::uint16_t port);

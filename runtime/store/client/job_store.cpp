@@ -87,8 +87,7 @@ struct JobStore::State {
   /// The answer; throws what the request was refused with.
   template <class Message>
   Carrier::Reply call(const Message& message, Clock::time_point deadline, const std::string& what) {
-    Bytes payload;
-    wire::encode(payload, message);
+    const Bytes payload = wire::payload_of(message);
     if (payload.size() > wire::frame_bytes_max) {
       throw Error(Errc::refused, "a request of " + std::to_string(payload.size()) +
                                      " bytes is too big; the limit is " +

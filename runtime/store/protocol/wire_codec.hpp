@@ -301,6 +301,12 @@ void encode(Bytes& out, const Message& message) {
   Writer io(out);
   field(io, message);
 }
+template <class Message>
+Bytes payload_of(const Message& message) {
+  Bytes payload;
+  encode(payload, message);
+  return payload;
+}
 
 /// Nullopt where the payload is not exactly one such message within its limits. It allocates no
 /// more than the size of the payload justifies, whatever counts and lengths that claims.

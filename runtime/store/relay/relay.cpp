@@ -212,10 +212,9 @@ void Relay::State::cancel(Caller by, std::uint64_t request) {
     drop_call({by.client, request});
     return answer(by, wire::Number{1});
   }
-  Bytes payload;
-  wire::encode(payload, wire::Cancel{asks.at(call->second.ask).number});
   uplink.request(
-      wire::Cancel::type, place.epoch, payload,
+      wire::Cancel::type, place.epoch,
+      wire::payload_of(wire::Cancel{asks.at(call->second.ask).number}),
       [weak = weak_from_this(), by, request](const wire::FrameHeader& header, BytesView answered) {
         const auto self = weak.lock();
         if (!self || !self->workers.contains(by.client)) return;

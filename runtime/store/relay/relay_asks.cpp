@@ -273,9 +273,8 @@ void Relay::State::on_reconnect(bool all_forgotten) {
 }
 
 void Relay::State::look_at_watched(AskId id) {
-  Bytes payload;
-  wire::encode(payload, wire::Get{asks.at(id).watched->key});
-  uplink.request(wire::Get::type, place.epoch, payload,
+  uplink.request(wire::Get::type, place.epoch,
+                 wire::payload_of(wire::Get{asks.at(id).watched->key}),
                  [weak = weak_from_this(), id](const wire::FrameHeader& header, BytesView got) {
                    if (const auto self = weak.lock()) self->on_looked(id, header, got);
                  });

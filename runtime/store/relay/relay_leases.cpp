@@ -23,9 +23,8 @@ void Relay::State::hold_lease(WorkerId worker, const Ask::Lease& lease, Clock::t
 void Relay::State::end_leases(const std::vector<std::string>& keys) {
   if (keys.empty()) return;
   for (const std::string& key : keys) leased.erase(key);
-  Bytes payload;
-  wire::encode(payload, wire::EndLeases{{keys.begin(), keys.end()}});
-  uplink.request(wire::EndLeases::type, place.epoch, payload, nullptr);
+  uplink.request(wire::EndLeases::type, place.epoch,
+                 wire::payload_of(wire::EndLeases{{keys.begin(), keys.end()}}), nullptr);
 }
 
 void Relay::State::renew(Clock::time_point now) {

@@ -27,21 +27,18 @@ void Relay::State::note_published(std::string_view key, BytesView value, bool if
 void Relay::State::publish_again() {
   forgotten = Clock::now();
   for (const auto& [key, value] : published) {
-    Bytes payload;
-    wire::encode(payload, wire::CompareSet{key, std::nullopt, value});
-    uplink.request(wire::CompareSet::type, place.epoch, payload, nullptr);
+    uplink.request(wire::CompareSet::type, place.epoch,
+                   wire::payload_of(wire::CompareSet{key, std::nullopt, value}), nullptr);
   }
 }
 
 Bytes Relay::State::with_forgotten(const wire::Failed& failure) const {
   const auto ago = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - *forgotten);
-  Bytes payload;
-  wire::encode(payload, wire::Failed{failure.code,
-                                     failure.sentence +
-                                         "; the rendezvous was started again and has forgotten "
-                                         "what was set before (reached again " +
-                                         duration_text(ago) + " ago)"});
-  return payload;
+  return wire::payload_of(
+      wire::Failed{failure.code, failure.sentence +
+                                     "; the rendezvous was started again and has forgotten "
+                                     "what was set before (reached again " +
+                                     duration_text(ago) + " ago)"});
 }
 
 }  // namespace dlaunch::store

@@ -102,9 +102,7 @@ struct Relay::State final : Backend, std::enable_shared_from_this<Relay::State> 
   void answer(Caller to, wire::Type type, BytesView payload, std::uint16_t flags = wire::reply);
   template <class Message>
   void answer(Caller to, const Message& message) {
-    Bytes payload;
-    wire::encode(payload, message);
-    answer(to, Message::type, payload);
+    answer(to, Message::type, wire::payload_of(message));
   }
   void forget_workers(Clock::time_point now);
 

@@ -59,9 +59,7 @@ void ClientSession::forget(std::uint64_t number, Clock::time_point now) {
   }
   if (!pending.held) {
     if (open() && at_.resumed && can_be_cancelled(pending.type)) {
-      Bytes payload;
-      wire::encode(payload, wire::Cancel{number});
-      queue({0, wire::Cancel::type, 0, 0, 0}, payload);
+      queue({0, wire::Cancel::type, 0, 0, 0}, wire::payload_of(wire::Cancel{number}));
     }
     count(pending.type, -1);
   }

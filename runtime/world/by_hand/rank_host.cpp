@@ -24,15 +24,6 @@ namespace dlaunch {
 namespace asio = boost::asio;
 using store::ConnectionId;
 
-namespace {
-template <class Message>
-Bytes payload_of(const Message& message) {
-  Bytes payload;
-  wire::encode(payload, message);
-  return payload;
-}
-}  // namespace
-
 /// Only the io thread touches what no lock is held for.
 class RankHost::State final : public store::Host {
  public:
@@ -129,7 +120,7 @@ class RankHost::State final : public store::Host {
     }
     if (code == Errc::timeout) sentence += ": " + roster_.attendance();
     failure_ = Refusal{code, sentence};
-    const Bytes news = payload_of(wire::Abort{code, sentence});
+    const Bytes news = wire::payload_of(wire::Abort{code, sentence});
     const auto members = members_;  // Closing may call back.
     for (const auto& [connection, member] : members) {
       server_.push(connection, wire::Type::abort, news);
@@ -191,13 +182,13 @@ class RankHost::State final : public store::Host {
     if (segment_) fds.emplace_back(::fcntl(segment_->fd(), F_DUPFD_CLOEXEC, 0));
     if (!fds.empty() && !fds.front()) fds.clear();
     message.segment = !fds.empty();
-    server_.push(to, wire::Type::grant, payload_of(message), std::move(fds));
+    server_.push(to, wire::Type::grant, wire::payload_of(message), std::move(fds));
   }
 
   /// Those who were accepted, now or later, may wait for just that one.
   void tell_refusal(const std::string& why) {
     if (refusals_.size() == refusals_max) return;
-    refusals_.push_back(payload_of(wire::Warning{"a process was turned away: " + why}));
+    refusals_.push_back(wire::payload_of(wire::Warning{"a process was turned away: " + why}));
     for (const auto& [connection, member] : members_) {
       server_.push(connection, wire::Type::warning, refusals_.back());
     }
@@ -213,7 +204,7 @@ class RankHost::State final : public store::Host {
     }
     const Departure how =
         loss.left ? Departure{.kind = Departure::Kind::left} : Departure::because(loss.cause);
-    const Bytes news = payload_of(wire::PeerLost{loss.rank, loss.host, how});
+    const Bytes news = wire::payload_of(wire::PeerLost{loss.rank, loss.host, how});
     for (const auto& [connection, member] : members_) {
       server_.push(connection, wire::Type::peer_lost, news);
     }
