@@ -49,7 +49,7 @@ void encode(DType dtype, std::uint64_t whole, double real, std::byte* at) {
       put(at, static_cast<T>(whole));
     } else if constexpr (requires { typename T::value_type; }) {
       put(at, T(static_cast<typename T::value_type>(real)));
-    } else if constexpr (sizeof(T) == 2) {
+    } else if constexpr (std::is_class_v<T>) {
       put(at, T(static_cast<float>(real)));
     } else {
       put(at, static_cast<T>(real));
@@ -72,7 +72,7 @@ double real_part(DType dtype, const std::byte* at) {
       return 0;
     else if constexpr (requires { typename T::value_type; })
       return get<T>(at).real();
-    else if constexpr (sizeof(T) == 2)
+    else if constexpr (std::is_class_v<T>)
       return static_cast<float>(get<T>(at));
     else
       return get<T>(at);

@@ -9,30 +9,7 @@
 namespace dlaunch::c_api {
 namespace {
 
-// The numbers of the C interface are those of the C++ one.
-template <class Enum>
-constexpr bool same(int in_c, Enum in_cpp) {
-  return in_c == static_cast<int>(in_cpp);
-}
-static_assert(same(DL_TIMEOUT, Errc::timeout) && same(DL_PEER_LOST, Errc::peer_lost) &&
-              same(DL_ABORTED, Errc::aborted) && same(DL_MISMATCH, Errc::mismatch) &&
-              same(DL_UNREACHABLE, Errc::unreachable) && same(DL_REFUSED, Errc::refused) &&
-              same(DL_MISUSE, Errc::misuse) && same(DL_REVOKED, Errc::revoked) &&
-              same(DL_UNSUPPORTED, Errc::unsupported) && same(DL_VERSION, Errc::version) &&
-              same(DL_INTERNAL, Errc::internal) && same(DL_UNAUTHENTICATED, Errc::unauthenticated));
-static_assert(same(DL_U8, DType::u8) && same(DL_I8, DType::i8) && same(DL_I16, DType::i16) &&
-              same(DL_U16, DType::u16) && same(DL_I32, DType::i32) && same(DL_U32, DType::u32) &&
-              same(DL_I64, DType::i64) && same(DL_U64, DType::u64) && same(DL_F16, DType::f16) &&
-              same(DL_BF16, DType::bf16) && same(DL_F32, DType::f32) && same(DL_F64, DType::f64) &&
-              same(DL_BOOL, DType::boolean) && same(DL_C64, DType::c64) &&
-              same(DL_C128, DType::c128));
-static_assert(same(DL_SUM, ReduceOp::sum) && same(DL_PRODUCT, ReduceOp::product) &&
-              same(DL_MIN, ReduceOp::min) && same(DL_MAX, ReduceOp::max) &&
-              same(DL_MEAN, ReduceOp::mean) && same(DL_BAND, ReduceOp::band) &&
-              same(DL_BOR, ReduceOp::bor) && same(DL_BXOR, ReduceOp::bxor) &&
-              same(DL_PREMUL_SUM, ReduceOp::premul_sum) && same(DL_CUSTOM, ReduceOp::custom) &&
-              same(DL_LAND, ReduceOp::land) && same(DL_LOR, ReduceOp::lor) &&
-              same(DL_LXOR, ReduceOp::lxor));
+// counterparts_test compares the numbers of the enumerations.
 static_assert(DL_ANY_SOURCE == any_source && DL_ANY_TAG == any_tag && DL_TAG_MAX == tag_max);
 // Structures that are passed by value or in arrays cannot grow.
 static_assert(sizeof(dl_view) == 32 && sizeof(dl_const_view) == 32 && sizeof(dl_reduction) == 48);

@@ -1,8 +1,12 @@
 #include "collectives/nccl/group.hpp"
 
+#include "collectives/reduce/reduce_ops.hpp"
+
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 namespace dlaunch::nccl {
@@ -22,62 +26,42 @@ NcclConfig never_blocking() {
 
 Answer was_aborted() { return Answer::failed(Errc::aborted, "NCCL was aborted"); }
 
-/// The types that NCCL has; what else comes is checked by whoever makes plans.
-NcclDType dtype_of(DType dtype) {
-  switch (dtype) {
-    case DType::u8:
-      return nccl_u8;
-    case DType::i8:
-      return nccl_i8;
-    case DType::i32:
-      return nccl_i32;
-    case DType::u32:
-      return nccl_u32;
-    case DType::i64:
-      return nccl_i64;
-    case DType::u64:
-      return nccl_u64;
-    case DType::f16:
-      return nccl_f16;
-    case DType::bf16:
-      return nccl_bf16;
-    case DType::f32:
-      return nccl_f32;
-    case DType::f64:
-      return nccl_f64;
-    case DType::i16:
-    case DType::u16:
-    case DType::boolean:
-    case DType::c64:
-    case DType::c128:
-      break;
-  }
-  return static_cast<NcclDType>(-1);  // NCCL says that it is none.
-}
+struct NcclType {
+  DType dtype;
+  NcclDType number;
+};
+/// The types that NCCL has.
+constexpr NcclType types[] = {
+    {DType::u8, nccl_u8},   {DType::i8, nccl_i8},     {DType::i32, nccl_i32},
+    {DType::u32, nccl_u32}, {DType::i64, nccl_i64},   {DType::u64, nccl_u64},
+    {DType::f16, nccl_f16}, {DType::bf16, nccl_bf16}, {DType::f32, nccl_f32},
+    {DType::f64, nccl_f64},
+};
+struct NcclOp {
+  ReduceOp op;
+  NcclRedOp number;
+};
+/// The operations that NCCL has; a premul_sum is made of its sum.
+constexpr NcclOp ops[] = {
+    {ReduceOp::sum, nccl_sum}, {ReduceOp::premul_sum, nccl_sum}, {ReduceOp::product, nccl_prod},
+    {ReduceOp::min, nccl_min}, {ReduceOp::max, nccl_max},        {ReduceOp::mean, nccl_avg},
+};
+static_assert(std::ranges::all_of(element_types, [](const ElementType& type) {
+  return type.in_nccl ==
+         (std::ranges::find(types, type.dtype, &NcclType::dtype) != std::end(types));
+}));
+static_assert(std::ranges::all_of(reduce_ops, [](const ReduceOpTraits& traits) {
+  return traits.in_nccl == (std::ranges::find(ops, traits.op, &NcclOp::op) != std::end(ops));
+}));
 
+/// A plan is only made of what NCCL has; NCCL itself refuses -1.
+NcclDType dtype_of(DType dtype) {
+  const auto* found = std::ranges::find(types, dtype, &NcclType::dtype);
+  return found != std::end(types) ? found->number : static_cast<NcclDType>(-1);
+}
 NcclRedOp op_of(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-    case ReduceOp::premul_sum:
-      return nccl_sum;
-    case ReduceOp::product:
-      return nccl_prod;
-    case ReduceOp::min:
-      return nccl_min;
-    case ReduceOp::max:
-      return nccl_max;
-    case ReduceOp::mean:
-      return nccl_avg;
-    case ReduceOp::band:
-    case ReduceOp::bor:
-    case ReduceOp::bxor:
-    case ReduceOp::custom:
-    case ReduceOp::land:
-    case ReduceOp::lor:
-    case ReduceOp::lxor:
-      break;
-  }
-  return -1;
+  const auto* found = std::ranges::find(ops, op, &NcclOp::op);
+  return found != std::end(ops) ? found->number : -1;
 }
 
 /// The factor as an element of that type.

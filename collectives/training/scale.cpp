@@ -44,10 +44,10 @@ void scale(const ConstTensorView& from, std::byte* to, double factor) {
     using T = decltype(element);
     if constexpr (std::is_integral_v<T>) {
       return false;
-    } else if constexpr (sizeof(T) == 2) {
-      scale_as<T>(from, to, static_cast<float>(factor));
     } else if constexpr (requires { typename T::value_type; }) {
       scale_as<T>(from, to, T(static_cast<typename T::value_type>(factor)));
+    } else if constexpr (std::is_class_v<T>) {
+      scale_as<T>(from, to, static_cast<float>(factor));
     } else {
       scale_as<T>(from, to, static_cast<T>(factor));
     }

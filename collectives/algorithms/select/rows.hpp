@@ -3,6 +3,7 @@
 #include "collectives/algorithms/select/select.hpp"
 #include "collectives/transport/shm/shm_group.hpp"
 
+#include <algorithm>
 #include <array>
 
 /// The lines of the table, as they are in the tree.
@@ -32,6 +33,39 @@ inline constexpr Choice in_slices{Shared::two_shot,
 inline constexpr Choice one_speaks{ByNode::leaders, "one message from node to node, not many"};
 inline constexpr Choice all_speak{ByNode::slices, "a node folds before anything leaves it"};
 inline constexpr Choice in_turn{ByNode::chain, "a node folds onto what those before it came to"};
+
+struct Named {
+  Algorithm algorithm;
+  const char* name;
+};
+inline constexpr Named names[] = {{Messages::exchange, "exchange"},
+                                  {Messages::bruck, "Bruck"},
+                                  {Messages::tree, "tree"},
+                                  {Messages::in_parts, "in parts"},
+                                  {Messages::scatter, "scatter and ring"},
+                                  {Messages::ring, "ring"},
+                                  {Messages::halving, "halving"},
+                                  {Messages::dissemination, "dissemination"},
+                                  {Messages::direct, "direct"},
+                                  {Messages::chain, "chain"},
+                                  {Messages::kept_part, "part of an all_reduce"},
+                                  {Messages::gathered, "gathered"},
+                                  {ByNode::leaders, "leaders"},
+                                  {ByNode::slices, "slices"},
+                                  {ByNode::chain, "chain"},
+                                  {Shared::flag_line, "flag line"},
+                                  {Shared::one_shot, "one shot"},
+                                  {Shared::two_shot, "two shots"},
+                                  {Shared::slots, "slots"},
+                                  {Shared::in_place, "in place"},
+                                  {Shared::gathered, "gathered"}};
+/// Empty for one without a name.
+constexpr const char* name_of(Algorithm algorithm) noexcept {
+  for (const Named& each : names) {
+    if (each.algorithm == algorithm) return each.name;
+  }
+  return "";
+}
 
 /// Sizes are round numbers near where the peers have theirs; what a link costs differs more than
 /// they do.
@@ -261,6 +295,8 @@ inline constexpr std::array built_in = {
     Row{.op = Op::scan, .choice = {Messages::gathered, "it cannot be taken apart"}},
 };
 static_assert(built_in.size() < 256);
+static_assert(std::all_of(built_in.begin(), built_in.end(),
+                          [](const Row& row) { return *name_of(row.choice.algorithm) != '\0'; }));
 
 /// Whether it holds for all calls of its operation that its family can serve at all.
 constexpr bool has_no_condition(const Row& row) {

@@ -23,43 +23,9 @@ std::size_t times(std::size_t value, std::size_t factor) {
   return factor != 0 && value > unlimited / factor ? unlimited : value * factor;
 }
 
-struct Named {
-  Algorithm algorithm;
-  const char* name;
-};
-constexpr Named names[] = {{Messages::exchange, "exchange"},
-                           {Messages::bruck, "Bruck"},
-                           {Messages::tree, "tree"},
-                           {Messages::in_parts, "in parts"},
-                           {Messages::scatter, "scatter and ring"},
-                           {Messages::ring, "ring"},
-                           {Messages::halving, "halving"},
-                           {Messages::dissemination, "dissemination"},
-                           {Messages::direct, "direct"},
-                           {Messages::chain, "chain"},
-                           {Messages::kept_part, "part of an all_reduce"},
-                           {Messages::gathered, "gathered"},
-                           {ByNode::leaders, "leaders"},
-                           {ByNode::slices, "slices"},
-                           {ByNode::chain, "chain"},
-                           {Shared::flag_line, "flag line"},
-                           {Shared::one_shot, "one shot"},
-                           {Shared::two_shot, "two shots"},
-                           {Shared::slots, "slots"},
-                           {Shared::in_place, "in place"},
-                           {Shared::gathered, "gathered"}};
-constexpr const char* name_of(Algorithm algorithm) noexcept {
-  for (const Named& each : names) {
-    if (each.algorithm == algorithm) return each.name;
-  }
-  return "";
-}
-static_assert(std::all_of(rows::built_in.begin(), rows::built_in.end(),
-                          [](const Row& row) { return *name_of(row.choice.algorithm) != '\0'; }));
-
 }  // namespace
 
-const char* to_string(Algorithm algorithm) noexcept { return name_of(algorithm); }
+const char* to_string(Algorithm algorithm) noexcept { return rows::name_of(algorithm); }
 
 Table::Table() : rows_(rows::built_in.begin(), rows::built_in.end()) { sum_up(); }
 

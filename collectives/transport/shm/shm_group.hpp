@@ -79,7 +79,6 @@ class ShmGroup {
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
-  bool is_oversubscribed() const noexcept { return oversubscribed_; }
   Segment& segment() noexcept { return *segment_; }
   Wakeup& bell() noexcept { return *bell_; }
 

@@ -70,7 +70,6 @@ class NodeRanks {
   bool has_begun(int rank) const { return of(rank).stage != Stage::silent; }
   /// It is between MPI_Init and MPI_Finalize.
   bool is_inside(int rank) const { return of(rank).stage == Stage::inside; }
-  bool has_aborted(int rank) const { return of(rank).stage == Stage::aborted; }
 
  private:
   enum class Stage { silent, inside, finalized, aborted };
