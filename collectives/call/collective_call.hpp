@@ -153,8 +153,7 @@ struct CollectiveCall {
 /// Both buffers of a call on a rank that uses both, and its reduction.
 void check_both(const Call& call, const CollectiveCall& what);
 
-/// Where a reduction has elements of its own: every part has whole ones, and they are not too
-/// large.
+/// Elements of a reduction's own are not too large, and every part has whole ones.
 void check_elements(const Call& call, const CollectiveCall& what);
 
 /// Everything that is asked of the arguments, but for the reduction of a call with one buffer or
@@ -192,7 +191,7 @@ class WaitingCall {
   /// Its reduction is the program's.
   bool has_own_code() const noexcept { return reduction_ && reduction_->op() == ReduceOp::custom; }
   bool orders_output() const noexcept { return what_.ordered_output; }
-  /// Of the view whose elements ranks compare.
+  /// The size of the view whose elements ranks compare.
   std::size_t bytes() const noexcept {
     return what_.compared().count * size_of(what_.compared().dtype);
   }

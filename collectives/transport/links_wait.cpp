@@ -127,8 +127,8 @@ bool Links::attend(const std::stop_token& stop, int wakes) {
   return true;
 }
 
-/// Of the descriptors it learns only that some are ready: a caller who takes over meanwhile finds
-/// all news.
+/// It learns only that some descriptors are ready: a caller who takes over meanwhile finds all
+/// news.
 void Links::wait_aside(Clock::time_point now, bool moved) {
   int timeout_ms = moved ? 0 : poll_timeout_ms(next_wake(now + losses_interval), now);
   const bool sleeps = timeout_ms != 0;

@@ -173,7 +173,7 @@ std::optional<std::string> note_of_few_gpus(const JobSpec& spec, const Machine& 
   const int gpus = static_cast<int>(visible_gpus(machine, inherited_by(spec, environment)).size());
   // `dlaunch bench` says it itself, where it is for GPUs.
   const bool number = spec.workers.kind == WorkersAsked::Kind::number;
-  // Of several programs not each need use GPUs.
+  // Not each of several programs need use GPUs.
   const bool asked = number && !spec.bench && spec.later_parts.empty();
   if (!asked || gpus == 0 || workers <= gpus) return std::nullopt;
   return std::to_string(workers) + " workers and " + std::to_string(gpus) +

@@ -264,7 +264,7 @@ void MpiServer::flush(int rank) {
     if (size < 0) break;
     unsent.erase(0, static_cast<std::size_t>(size));
   }
-  // Where it is gone, reading finds that.
+  // That the rank is gone is found by reading.
   if (unsent.empty() || errno == EPIPE) return;
   line->socket.async_wait(asio::posix::stream_descriptor::wait_write,
                           [this, rank, weak = std::weak_ptr(line)](auto error) {

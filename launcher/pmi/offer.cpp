@@ -12,7 +12,7 @@
 namespace dlaunch::launcher {
 namespace {
 
-/// Of a script; of an executable only a few pages are ever touched.
+/// A longer script is not read. Only a few pages of an executable are ever touched.
 constexpr std::size_t script_bytes_max = 1u << 20;
 
 /// Nothing where it cannot be read: then it cannot be started either, which is told then.

@@ -12,8 +12,8 @@
 
 namespace dlaunch::launcher {
 
-/// Finds out that ranks have loaded an MPI that nobody has offered them anything, and so each of
-/// them is a world of its own: their program's file did not tell of it. One thread: that of `io`.
+/// Finds ranks that have loaded an MPI without having been offered anything, so that each of them
+/// is a world of its own: their program's file did not tell of it. One thread: that of `io`.
 class UnservedMpi {
  public:
   UnservedMpi(boost::asio::io_context& io, std::function<void(const std::string&)> say)

@@ -67,7 +67,7 @@ class Done {
     done.status_ = status;
     done.changed_.notify_one();
   }
-  /// Of a call that was given `call` and this.
+  /// The status of a call that was given `call` and this; waits for it.
   pmix_status_t of(pmix_status_t begun) {
     if (begun == PMIX_OPERATION_SUCCEEDED) return PMIX_SUCCESS;
     if (begun != PMIX_SUCCESS) return begun;
@@ -124,7 +124,7 @@ pmix_status_t fence(const pmix_proc_t* who, std::size_t count, const pmix_info_t
         PMIX_SUCCESS, reinterpret_cast<const char*>(held->data()), held->size(), answered,
         [](void* used) { delete static_cast<Bytes*>(used); }, held);
   };
-  // Of a part of the world only one that lives here can be told from another.
+  // Only a part of the world that lives here can be told from another.
   if (!whole && world_size != local_size) return PMIX_ERR_NOT_SUPPORTED;
   if (whole) {
     listener->on_fence(mine, done);

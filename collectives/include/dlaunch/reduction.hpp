@@ -62,10 +62,10 @@ class DLAUNCH_API Reduction {
   /// elements.
   static Reduction custom(std::string name, Fold fold, std::size_t element_bytes = 0);
 
-  /// Of pairs of a value and an index: the pair of the least value, and of those the one of the
-  /// smallest index. Pairs lie as structs do, {double; int} for f64 and i32: see Located. A NaN
-  /// wins over all numbers. In any order. Error{misuse}: a value that has no order, or an index
-  /// that is neither i32 nor i64.
+  /// Picks the pair of the least value among pairs of a value and an index, and among equal ones
+  /// the one of the smallest index. Pairs lie as structs do, {double; int} for f64 and i32: see
+  /// Located. A NaN wins over all numbers. In any order. Error{misuse}: a value that has no order,
+  /// or an index that is neither i32 nor i64.
   static Reduction min_located(DType value, DType index);
   /// The same of the greatest value.
   static Reduction max_located(DType value, DType index);

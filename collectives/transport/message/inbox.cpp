@@ -102,7 +102,7 @@ void Inbox::unlist(Receive& receive) noexcept {
   if (receive.into.size() >= long_bytes) --sources_.find(receive.from)->long_awaited;
 }
 
-/// Of those that would take this message the one that was posted first.
+/// The receive that was posted first, among those that would take this message.
 Receive* Inbox::first_wanting(int from, const Header& header) const {
   Receive* const exact = posted_.find(key_of(header, from));
   for (Receive* any = posted_for_any_.first(); any != nullptr;

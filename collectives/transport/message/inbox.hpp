@@ -68,7 +68,7 @@ struct Receive {
   bool is_exact() const { return from != any_source && (kind != Kind::message || tag != any_tag); }
 };
 
-/// Of one that is exact.
+/// The key of a receive that is exact.
 inline MatchKey key_of(const Receive& receive) noexcept {
   return {receive.kind, receive.from, receive.kind == Kind::message ? receive.tag : 0,
           receive.communicator};
@@ -92,7 +92,7 @@ class Inbox {
   /// Takes a parked message at once if one fits.
   void post(Receive& receive);
   /// A receive that has a message whose sender waits for the receiver, one at a time; null when
-  /// there are no more. Whoever asks tells the sender, then completes the receive.
+  /// there are no more. The caller tells the sender, then completes the receive.
   Receive* next_answering();
   bool has_answering() const { return !answering_.empty(); }
   /// Afterwards the receive and its buffer are not touched any more; a message half-received into
@@ -109,7 +109,7 @@ class Inbox {
   /// Somebody waits for something.
   bool is_awaited() const;
   /// The receive that takes this message of `from`, which is there as a whole, and is posted no
-  /// more; null if none does, or another is under way. Whoever asks fills and completes it.
+  /// more; null if none does, or another is under way. The caller fills and completes it.
   Receive* claim(int from, const Header& header);
   /// It did.
   void note_taken(int from, const Header& header) { source(from).last_seen = header; }

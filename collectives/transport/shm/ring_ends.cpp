@@ -112,7 +112,7 @@ bool RingWriter::write(const Header& header, BytesView payload) noexcept {
   return true;
 }
 
-/// Of the message under way. What was refused goes on by the ring.
+/// Concerns the message under way. What was refused goes on by the ring.
 bool RingWriter::is_lent_still(std::size_t& sent, std::size_t total) noexcept {
   constexpr std::uint64_t marks = Ring::declined | Ring::refused;
   const std::uint64_t loans = ring_.loans.load();

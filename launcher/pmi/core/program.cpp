@@ -42,7 +42,7 @@ std::vector<Segment> segments_of(std::span<const char> file, const Header& heade
   return segments;
 }
 
-/// Where in the file it is that lies at an address in memory.
+/// The place in the file of what lies at an address in memory.
 std::optional<std::size_t> place_of(const std::vector<Segment>& segments, std::size_t address) {
   for (const Segment& segment : segments) {
     const bool holds = segment.p_type == PT_LOAD && address >= segment.p_vaddr &&

@@ -152,8 +152,7 @@ class Lines {
       const bool chosen = chooses_meeting(spec_);
       if (chosen)
         words.push_back(option("rdzv-endpoint", host_port(first_host(), port_of_job(job))));
-      // Where the place is ours to choose, it is at the first node, also for those who start
-      // others.
+      // A place of our choice is at the first node, also for those that start others.
       if (chosen || spec_.rdzv_role == RendezvousRole::host) {
         const bool hosts = start.first_node == 0 || start.hosts.size() > 1;
         words.push_back(option("rdzv-role", hosts ? "host" : "join"));

@@ -4,7 +4,7 @@
 // --rep-ms, and then repeated --reps times, each time begun by a barrier. A repetition costs what
 // its slowest rank took for one call; told are the median, the least and the most. Broadcast has
 // another root in every call, so that a root cannot run ahead. A ping-pong is half a round trip.
-// Of the started calls, which are all_reduces, `started` is waited for at once, `started_test` is
+// Started calls are all_reduces: `started` is waited for at once, `started_test` is
 // tested until it is complete, `started_window` is one of many on several communicators,
 // `started_then_blocking` is one of many of which the first is started, and of `started_computing`
 // the wait comes after two milliseconds that are part of its time.

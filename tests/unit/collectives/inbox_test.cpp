@@ -113,7 +113,7 @@ TEST_CASE("from anybody comes what came first") {
 
 TEST_CASE("a message goes to the receive that was posted first, whether that says any or not") {
   const std::vector<int> all{0, 1, 2};
-  // Of exact ones (false) and those that say any, in every order of four.
+  // Exact ones (false) and those that say any, in every order of four.
   for (unsigned order = 0; order < 16; ++order) {
     Inbox inbox;
     std::vector<std::unique_ptr<Slot>> slots;

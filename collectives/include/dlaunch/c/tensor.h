@@ -177,9 +177,10 @@ static inline dl_reduction dl_op_custom_of(size_t element_bytes, const char* nam
   dl_reduction reduction = {DL_CUSTOM, 0, 1, name, fold, argument, element_bytes};
   return reduction;
 }
-/* Of structs of a value and an index, {double; int32_t} for DL_F64 and DL_I32: the one of the
- * least, or the greatest, value, and of those the one of the smallest index. In buffers of bytes,
- * DL_U8. A call refuses what has no order, and an index that is neither DL_I32 nor DL_I64. */
+/* Picks one of structs of a value and an index, {double; int32_t} for DL_F64 and DL_I32: the one of
+ * the least, or the greatest, value, and among equal ones the one of the smallest index. The
+ * buffers are of bytes, DL_U8. A call refuses what has no order, and an index that is neither
+ * DL_I32 nor DL_I64. */
 DL_API dl_reduction dl_op_min_located(dl_dtype value, dl_dtype index);
 DL_API dl_reduction dl_op_max_located(dl_dtype value, dl_dtype index);
 
