@@ -11,7 +11,7 @@
 #include "launcher/process/program.hpp"
 #include "launcher/remote/core/host_lines.hpp"
 #include "launcher/remote/starter.hpp"
-#include "launcher/subcommands.hpp"
+#include "launcher/subcommands/subcommands.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/program.hpp"
 #include "runtime/base/os/random.hpp"

@@ -2,7 +2,7 @@
 
 #include "collectives/bench/options.hpp"
 #include "launcher/request/option_table.hpp"
-#include "launcher/subcommands.hpp"
+#include "launcher/subcommands/subcommands.hpp"
 #include "rendezvous/daemon/config.hpp"
 
 #include <algorithm>

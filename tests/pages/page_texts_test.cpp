@@ -1,6 +1,6 @@
 #include "collectives/bench/options.hpp"
 #include "launcher/cli/read_request.hpp"
-#include "launcher/stop_command.hpp"
+#include "launcher/subcommands/subcommands.hpp"
 #include "packaging/pages/headers.hpp"
 #include "packaging/pages/places.hpp"
 #include "packaging/pages/programs.hpp"

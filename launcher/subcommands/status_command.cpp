@@ -1,6 +1,6 @@
-#include "launcher/find_jobs.hpp"
 #include "launcher/report/flight_report.hpp"
-#include "launcher/subcommands.hpp"
+#include "launcher/subcommands/find_jobs.hpp"
+#include "launcher/subcommands/subcommands.hpp"
 #include "launcher/watch/status_socket.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/exit_code.hpp"

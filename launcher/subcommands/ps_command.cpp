@@ -1,5 +1,5 @@
-#include "launcher/find_jobs.hpp"
-#include "launcher/subcommands.hpp"
+#include "launcher/subcommands/find_jobs.hpp"
+#include "launcher/subcommands/subcommands.hpp"
 #include "runtime/base/text/take.hpp"
 #include "runtime/base/text/wall_clock.hpp"
 

@@ -1,4 +1,4 @@
-#include "launcher/find_jobs.hpp"
+#include "launcher/subcommands/find_jobs.hpp"
 
 #include "runtime/base/phrases.hpp"
 

@@ -1,4 +1,4 @@
-#include "launcher/subcommands.hpp"
+#include "launcher/subcommands/subcommands.hpp"
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,7 @@
 #include "launcher/doctor/probes.hpp"
 #include "launcher/doctor/read_host.hpp"
 #include "launcher/machine/interpreter.hpp"
-#include "launcher/subcommands.hpp"
+#include "launcher/subcommands/subcommands.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/program.hpp"
 #include "runtime/base/text/take.hpp"

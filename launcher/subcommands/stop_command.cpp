@@ -1,5 +1,5 @@
-#include "launcher/find_jobs.hpp"
-#include "launcher/subcommands.hpp"
+#include "launcher/subcommands/find_jobs.hpp"
+#include "launcher/subcommands/subcommands.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/process_stat.hpp"
