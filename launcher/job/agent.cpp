@@ -67,7 +67,8 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
 
 int Agent::run() {
   if (task_.spec.ends_with_stdin) input_end_.emplace(io_, [this] { on_input_end(); });
-  watch_.open(task_.job, task_.machine.hostname, task_.node_id, [this] { return entry(); });
+  watch_.open(task_.job, task_.machine.hostname, task_.node_id,
+              {.entry = [this] { return entry(); }, .ranks = [this] { return ranks(); }});
   asio::post(io_, [this] { link_.start(); });
   io_.run();
   // The last lines may be those for which there was no room.

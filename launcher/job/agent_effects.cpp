@@ -317,6 +317,21 @@ JobEntry Agent::entry() const {
   return entry;
 }
 
+JobRanks Agent::ranks() const {
+  JobRanks told;
+  if (history_.empty()) return told;
+  const auto& pids = workers_.pids();
+  for (const auto& worker : history_.plan().workers) {
+    const auto place = static_cast<std::size_t>(worker.local_rank);
+    told.ranks.push_back({.rank = worker.rank,
+                          .pid = place < pids.size() ? pids[place] : 0,
+                          .prefix = worker.stdio.prefix,
+                          .out_file = worker.stdio.out.file.value_or(""),
+                          .err_file = worker.stdio.err.file.value_or("")});
+  }
+  return told;
+}
+
 void Agent::say_block(const FailureBlock& block) {
   if (!console_.voice().json) return console_.say_lines(to_text(block));
   Remark remark{Level::error, block.title + ": " + block.fields.front().text, "failed", block.rank};

@@ -124,6 +124,7 @@ class Agent : private rendezvous::JobObserver,
     console_.say(sentence, level);
   }
   JobEntry entry() const;
+  JobRanks ranks() const;
   void say_block(const FailureBlock& block);
   void say_timings();
   void open_host();

@@ -1,5 +1,6 @@
 #include "launcher/subcommands/find_jobs.hpp"
 
+#include "runtime/base/exit_code.hpp"
 #include "runtime/base/phrases.hpp"
 
 #include <dlaunch/error.hpp>
@@ -41,6 +42,21 @@ FoundJobs find_jobs(const std::string& command, const std::string& job) {
       if (error.errc() == Errc::unreachable) continue;
       found.problems += command + ": " + error.what() + "\n";
     }
+  }
+  return found;
+}
+
+std::variant<FoundJobs, EarlyExit> find_one_job(const std::string& command,
+                                                const std::string& job) {
+  FoundJobs found = find_jobs(command, job);
+  if (found.launchers.empty()) {
+    return EarlyExit{exit_code::unreachable,
+                     found.problems + command + ": " + found.none(job) + "\n"};
+  }
+  if (found.jobs().size() > 1) {
+    return EarlyExit{exit_code::usage, found.problems + command +
+                                           ": several jobs run here; name one\n" +
+                                           list_text(found.list(), WallClock::now())};
   }
   return found;
 }

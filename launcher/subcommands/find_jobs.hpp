@@ -2,8 +2,10 @@
 
 #include "launcher/report/job_list.hpp"
 #include "launcher/watch/status_socket.hpp"
+#include "runtime/base/text/options.hpp"
 
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace dlaunch::launcher {
@@ -27,5 +29,8 @@ struct FoundJobs {
 
 /// `job`: only those of that job; empty: all. `command` begins each problem.
 FoundJobs find_jobs(const std::string& command, const std::string& job);
+/// The launchers of that job; of the only one there is where `job` is empty. Else why there is no
+/// such one, as the command's end.
+std::variant<FoundJobs, EarlyExit> find_one_job(const std::string& command, const std::string& job);
 
 }  // namespace dlaunch::launcher

@@ -16,6 +16,7 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <poll.h>
@@ -157,20 +158,14 @@ EarlyExit run_stop(std::span<const std::string> arguments) {
   if (auto stop = given.take_arguments(arguments, {.most = 1}, words)) return *std::move(stop);
   if (auto stop = given.apply(rows, asked)) return *std::move(stop);
   if (!words.empty()) asked.job = words.front();
-  const FoundJobs found = find_jobs("dlaunch stop", asked.job);
-  if (found.launchers.empty()) {
-    return {exit_code::unreachable,
-            found.problems + "dlaunch stop: " + found.none(asked.job) + "\n"};
-  }
-  if (found.jobs().size() > 1) {
-    return {exit_code::usage, found.problems + "dlaunch stop: several jobs run here; name one\n" +
-                                  list_text(found.list(), WallClock::now())};
-  }
+  auto one = find_one_job("dlaunch stop", asked.job);
+  if (auto* exit = std::get_if<EarlyExit>(&one)) return std::move(*exit);
+  const FoundJobs found = std::get<FoundJobs>(std::move(one));
   const StatusFolder folder(false);
   std::string text = found.problems;
   std::vector<Held> all;
-  for (const auto& one : found.launchers) {
-    if (auto held = hold(folder, one, text)) all.push_back(*std::move(held));
+  for (const auto& launcher : found.launchers) {
+    if (auto held = hold(folder, launcher, text)) all.push_back(*std::move(held));
   }
   if (all.empty()) return {exit_code::unreachable, text};
   return stop_all(asked, std::move(all), std::move(text));

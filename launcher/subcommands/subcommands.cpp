@@ -1,4 +1,5 @@
 #include "launcher/subcommands/subcommands.hpp"
+#include "launcher/subcommands/logs_command.hpp"
 
 #include <algorithm>
 #include <array>
@@ -8,6 +9,7 @@ namespace dlaunch::launcher {
 std::span<const Subcommand> subcommands() {
   static constexpr auto all = std::to_array<Subcommand>({
       {"doctor", run_doctor, doctor_options},
+      {"logs", run_logs, logs_options},
       {"ps", run_ps, ps_options},
       {"status", run_status, status_options},
       {"stop", run_stop, stop_options},

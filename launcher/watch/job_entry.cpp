@@ -12,8 +12,10 @@ using wire::is;
 
 /// Each answer begins with a number of its own: the launcher that is asked may be of another
 /// version, and answer with something else.
-constexpr std::uint32_t entry_mark = 0x01'656e74, farewell_mark = 0x01'656e64;
+constexpr std::uint32_t entry_mark = 0x01'656e74, ranks_mark = 0x01'726e6b,
+                        farewell_mark = 0x01'656e64;
 constexpr std::uint32_t mark_of(const JobEntry&) { return entry_mark; }
+constexpr std::uint32_t mark_of(const JobRanks&) { return ranks_mark; }
 constexpr std::uint32_t mark_of(const JobFarewell&) { return farewell_mark; }
 
 constexpr std::uint64_t wall_us_max = std::uint64_t{1} << 53;
@@ -31,6 +33,16 @@ void fields(auto& io, is<JobEntry> auto& m) {
     m.began = WallClock::time_point(std::chrono::microseconds(since));
   }
   io.text(m.program);
+}
+
+void fields(auto& io, is<JobRanks> auto& m) {
+  constexpr std::size_t rank_bytes_min = 20;
+  io.repeat(m.ranks, rank_bytes_min, [&](auto& rank) {
+    wire::integers(io, rank.rank, rank.pid);
+    io.text(rank.prefix);
+    io.text(rank.out_file);
+    io.text(rank.err_file);
+  });
 }
 
 void fields(auto& io, is<JobFarewell> auto& m) { io.integer(m.exit_code); }
@@ -57,9 +69,11 @@ std::optional<Value> decoded(BytesView bytes) {
 }  // namespace
 
 Bytes encode(const JobEntry& entry) { return encoded(entry); }
+Bytes encode(const JobRanks& ranks) { return encoded(ranks); }
 Bytes encode(const JobFarewell& farewell) { return encoded(farewell); }
 
 std::optional<JobEntry> decode_entry(BytesView bytes) { return decoded<JobEntry>(bytes); }
+std::optional<JobRanks> decode_ranks(BytesView bytes) { return decoded<JobRanks>(bytes); }
 std::optional<JobFarewell> decode_farewell(BytesView bytes) { return decoded<JobFarewell>(bytes); }
 
 }  // namespace dlaunch::launcher

@@ -5,8 +5,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
-/// What a launcher says of itself to `dlaunch ps` and `dlaunch stop`, as bytes.
+#include <sys/types.h>
+
+/// What a launcher says of itself to `dlaunch ps`, `stop`, `logs` and `stack`, as bytes.
 namespace dlaunch::launcher {
 
 /// A launcher's last word.
@@ -14,10 +18,23 @@ struct JobFarewell {
   std::int32_t exit_code = 0;
 };
 
+/// A launcher's own ranks, of its last attempt; none before the first.
+struct JobRanks {
+  struct Rank {
+    std::int32_t rank = 0;
+    pid_t pid = 0;            ///< 0 where it does not run.
+    std::string prefix = {};  ///< Before each of its lines on the console; may be empty.
+    std::string out_file = {}, err_file = {};  ///< Its log files; empty where there is none.
+  };
+  std::vector<Rank> ranks;
+};
+
 Bytes encode(const JobEntry& entry);
+Bytes encode(const JobRanks& ranks);
 Bytes encode(const JobFarewell& farewell);
 /// nullopt where the bytes are not exactly one such value of this version of dlaunch.
 std::optional<JobEntry> decode_entry(BytesView bytes);
+std::optional<JobRanks> decode_ranks(BytesView bytes);
 std::optional<JobFarewell> decode_farewell(BytesView bytes);
 
 }  // namespace dlaunch::launcher

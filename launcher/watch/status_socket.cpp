@@ -276,7 +276,9 @@ void StatusSocket::answer(const std::shared_ptr<Asker>& asker) {
                                    : AskSnapshot::Detail::status,
                                [asker](Bytes bytes) { asker->say(std::move(bytes)); });
     case StatusQuestion::entry:
-      return asker->say(encode(answers_.entry()));
+      return asker->say(encode(answers_.launcher.entry()));
+    case StatusQuestion::ranks:
+      return asker->say(encode(answers_.launcher.ranks()));
     case StatusQuestion::end:
       std::erase_if(waiting_for_end_, [](const auto& one) { return one.expired(); });
       if (waiting_for_end_.size() >= waiting_max) return asker->cut();
@@ -364,6 +366,14 @@ FoundJob ask_entry(const StatusFolder& folder, const StatusFolder::Place& place)
     found.front = stat->parent;
   }
   return found;
+}
+
+JobRanks ask_ranks(const StatusFolder& folder, const StatusFolder::Place& place) {
+  const unique_fd fd = folder.connect(place);
+  send_question(fd, place, StatusQuestion::ranks);
+  auto ranks = decode_ranks(read_answer(fd, place));
+  if (!ranks) throw cannot_be_read(place);
+  return std::move(*ranks);
 }
 
 unique_fd ask_for_end(const StatusFolder& folder, const StatusFolder::Place& place) {

@@ -51,6 +51,7 @@ enum class StatusQuestion : std::uint8_t {
   flight,  ///< One with the ranks' last calls.
   entry,   ///< A JobEntry.
   end,     ///< A JobFarewell, when the launcher ends.
+  ranks,   ///< A JobRanks.
 };
 
 /// An agent's end: answers questions about what its workers do. A client that does not read, or
@@ -58,10 +59,15 @@ enum class StatusQuestion : std::uint8_t {
 class StatusSocket {
  public:
   using Reply = std::function<void(Bytes answer)>;
+  /// What the launcher knows of itself.
+  struct Launcher {
+    std::function<JobEntry()> entry;
+    std::function<JobRanks()> ranks;
+  };
   struct Answers {
     /// Calls `reply` once, at once or later.
     std::function<void(AskSnapshot::Detail detail, Reply reply)> snapshot;
-    std::function<JobEntry()> entry;
+    Launcher launcher;
   };
   /// Throws what StatusFolder throws.
   StatusSocket(boost::asio::io_context& io, const std::string& job, const std::string& node,
@@ -97,6 +103,8 @@ JobSnapshot ask_agent(const StatusFolder& folder, const StatusFolder::Place& pla
 
 /// Asks a launcher what it is about. Throws the same.
 FoundJob ask_entry(const StatusFolder& folder, const StatusFolder::Place& place);
+/// Asks a launcher for its ranks. Throws the same.
+JobRanks ask_ranks(const StatusFolder& folder, const StatusFolder::Place& place);
 /// Asks to be told of the launcher's end; a JobFarewell can be read from what is returned. Throws
 /// Error{unreachable}.
 unique_fd ask_for_end(const StatusFolder& folder, const StatusFolder::Place& place);

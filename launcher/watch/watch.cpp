@@ -51,8 +51,8 @@ Watch::Watch(boost::asio::io_context& io, Clock::duration stuck_after, FindSegme
       stopped_(stuck_after) {}
 
 void Watch::open(const std::string& job, const std::string& host, const std::string& node_id,
-                 std::function<JobEntry()> entry) {
-  entry_ = std::move(entry);
+                 StatusSocket::Launcher launcher) {
+  launcher_ = std::move(launcher);
   attempt_.known.job = job;
   attempt_.known.node = node_id.empty() ? host : node_id;
   attempt_.known.host = host;
@@ -91,7 +91,7 @@ void Watch::open_status() {
   try {
     status_.reset();
     status_ = std::make_unique<StatusSocket>(io_, attempt_.known.job, attempt_.known.node,
-                                             StatusSocket::Answers{snapshot, entry_});
+                                             StatusSocket::Answers{snapshot, launcher_});
   } catch (const Error& error) {
     say_(std::string("dlaunch status will not find this job: ") + error.what());
   }

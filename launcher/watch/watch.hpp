@@ -36,11 +36,10 @@ class Watch {
   /// of its own; 0: it is not told.
   Watch(boost::asio::io_context& io, Clock::duration stuck_after, FindSegment segment, Say say);
 
-  /// From here on `dlaunch status`, `ps` and `stop` find the job, which waits for its first
-  /// attempt; where that cannot be, it is said, and the job goes on. `entry`: what the launcher
-  /// does at the moment.
+  /// From here on `dlaunch status`, `ps` and the like find the job, which waits for its first
+  /// attempt; where that cannot be, it is said, and the job goes on.
   void open(const std::string& job, const std::string& host, const std::string& node_id,
-            std::function<JobEntry()> entry);
+            StatusSocket::Launcher launcher);
   /// Those who have asked how the launcher ends are told.
   void tell_end(int exit_code);
   /// A new attempt. The job may have another name than before.
@@ -108,7 +107,7 @@ class Watch {
   StoppedRanks stopped_;
   std::unique_ptr<JobWatch> job_;  ///< Null on one node.
   bool looking_ = false;
-  std::function<JobEntry()> entry_;
+  StatusSocket::Launcher launcher_;
   std::unique_ptr<StatusSocket> status_;
 };
 
