@@ -1,4 +1,5 @@
 #include "launcher/subcommands/subcommands.hpp"
+#include "launcher/subcommands/stack_command.hpp"
 #include "launcher/subcommands/logs_command.hpp"
 
 #include <algorithm>
@@ -11,6 +12,7 @@ std::span<const Subcommand> subcommands() {
       {"doctor", run_doctor, doctor_options},
       {"logs", run_logs, logs_options},
       {"ps", run_ps, ps_options},
+      {"stack", run_stack, stack_options},
       {"status", run_status, status_options},
       {"stop", run_stop, stop_options},
   });
