@@ -210,6 +210,7 @@ void Agent::on_handed_on(int number) {
   // Failures that have been seen came first.
   while (!waiting_for_output_.empty()) deliver_read({waiting_for_output_.begin()->first});
   if (!is_ending()) tell_stopping_later(number);
+  epoch_.wants_no_stacks = true;
   feed(StopSignal{number});
   live(life::Signalled{number, code_of_stop(number)});
 }
@@ -251,6 +252,7 @@ void Agent::on_joined(int rank) {
 
 void Agent::on_reported(int rank, const wire::Report& report) {
   watch_.reported(report.code);
+  if (report.code == Errc::timeout) epoch_.timed_out = true;
   feed(Reported{local(rank), report.claim});
 }
 
@@ -271,6 +273,7 @@ void Agent::on_child_change() {
   std::vector<Workers::Ended> failed;
   const auto others = [this](pid_t pid, const ExitStatus& status) {
     if (check_ && check_->pid() == pid) check_->ended(status);
+    if (stacks_ && stacks_->pid() == pid) stacks_->ended(status);
   };
   for (auto ended : workers_.reap(stopped, others)) {
     if (mpi_) ended.status = mpi_->ended(ended.local_rank, ended.status);

@@ -94,7 +94,46 @@ void Agent::execute(const PublishLoss& effect) {
   }
 }
 
+void Agent::execute(const SignalAll& effect) {
+  LaunchTimes::mark(times_.first_ended, Clock::now());
+  stacks_.reset();
+  const bool wanted = task_.spec.stack_on_timeout && !epoch_.wants_no_stacks;
+  if (wanted && (epoch_.timed_out || watch_.holds_up_others())) return take_stacks(effect.number);
+  workers_.signal_all(effect.number);
+}
+
+/// The workers are signalled when their stacks have been taken, in time for an end of their own
+/// before they would be killed.
+void Agent::take_stacks(int signal_afterwards) {
+  epoch_.wants_no_stacks = true;
+  constexpr auto limit_max = std::chrono::seconds(30);
+  const Assignment& own = epoch_.assignment;
+  const StackDump::Setting setting{
+      .job = own.job,
+      .first_rank = own.first_rank,
+      .last_rank = own.first_rank + own.local_size - 1,
+      .file = history_.plan().stacks_file,
+      .output = console_.output(),
+      .limit = std::min<Clock::duration>(limit_max, task_.spec.shutdown_timeout / 2),
+      .mask = seat_.original_mask};
+  const auto taken = [this, signal_afterwards, epoch = own.epoch](auto problem) {
+    if (epoch != epoch_.assignment.epoch || supervisor_.state() != Supervisor::State::terminating) {
+      return;
+    }
+    const auto& file = history_.plan().stacks_file;
+    if (problem) {
+      say("the ranks' stacks could not be taken: " + *problem, Level::warning);
+    } else if (file) {
+      history_.wrote_stacks();
+      say("the ranks' stacks are in " + *file);
+    }
+    workers_.signal_all(signal_afterwards);
+  };
+  stacks_ = std::make_unique<StackDump>(io_, setting, taken);
+}
+
 void Agent::execute(const TellStragglers& effect) {
+  if (effect.over) epoch_.timed_out = true;
   epoch_.no_progress =
       straggler_sentence(effect, epoch_.assignment.first_rank, epoch_.left_elsewhere);
   say(epoch_.no_progress + straggler_outlook(effect, task_.spec),
@@ -102,6 +141,7 @@ void Agent::execute(const TellStragglers& effect) {
 }
 
 void Agent::execute(const TellUnready& effect) {
+  epoch_.timed_out = true;
   epoch_.no_progress =
       unready_sentence(effect, epoch_.assignment.first_rank, task_.spec.ready_timeout);
   epoch_.unready = epoch_.assignment.first_rank + effect.ranks.front();
@@ -116,6 +156,7 @@ void Agent::execute(const ArmTimer& effect) {
 }
 
 void Agent::execute(const KillAll&) {
+  stacks_.reset();
   const auto ranks = ranks_running(workers_.pids(), epoch_.assignment.first_rank);
   if (!ranks.empty()) say("killing what still runs, " + ranks_text(ranks), Level::warning);
   workers_.signal_all(SIGKILL);

@@ -13,6 +13,7 @@
 #include "launcher/process/input_end.hpp"
 #include "launcher/process/node_check.hpp"
 #include "launcher/process/signal_inbox.hpp"
+#include "launcher/process/stack_dump.hpp"
 #include "launcher/process/terminal_loan.hpp"
 #include "launcher/process/workers.hpp"
 #include "launcher/report/timings.hpp"
@@ -113,12 +114,10 @@ class Agent : private rendezvous::JobObserver,
   void execute(const TellStragglers& effect);
   void execute(const TellUnready& effect);
   void execute(const ArmTimer& effect);
-  void execute(const SignalAll& effect) {
-    LaunchTimes::mark(times_.first_ended, Clock::now());
-    workers_.signal_all(effect.number);
-  }
+  void execute(const SignalAll& effect);
   void execute(const KillAll&);
   void execute(const Ended& effect);
+  void take_stacks(int signal_afterwards);
   void tell_and_stop(JobEnd end);
   void say(const std::string& sentence, Level level = Level::info) {
     console_.say(sentence, level);
@@ -158,6 +157,8 @@ class Agent : private rendezvous::JobObserver,
     std::optional<int> unready = std::nullopt;  ///< The first of these.
     std::string left_elsewhere = {};            ///< "rank 3 on h2", the first to exit with 0 there.
     bool failed_elsewhere = false;              ///< On another node, first.
+    bool timed_out = false;                     ///< A call, or what --stack-on-timeout names.
+    bool wants_no_stacks = false;               ///< They have been taken, or the user stops it.
   };
   Epoch epoch_;
   rendezvous::Admission offered_;    ///< The last that has come.
@@ -166,8 +167,9 @@ class Agent : private rendezvous::JobObserver,
   Console console_;
   WaitingRow waiting_;
   Workers workers_;
-  std::unique_ptr<NodeCheck> check_;  ///< With --node-check: that of the last admission.
-  std::string unfit_for_;             ///< What it found.
+  std::unique_ptr<NodeCheck> check_;   ///< With --node-check: that of the last admission.
+  std::string unfit_for_;              ///< What it found.
+  std::unique_ptr<StackDump> stacks_;  ///< With --stack-on-timeout, the last.
   TerminalLoan loan_;
   std::unique_ptr<rendezvous::JobHost> host_;  ///< From the first admission on.
   std::unique_ptr<MpiServer> mpi_;             ///< Null where it is not offered.

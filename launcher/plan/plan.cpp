@@ -284,6 +284,9 @@ LaunchPlan make_plan(const JobSpec& spec, const Machine& machine,
   } else if (spec.log_dir && !attempt_directory.empty()) {
     plan.flight_file = attempt_directory + "/flight.json" + own;
   }
+  if (spec.stack_on_timeout && !attempt_directory.empty()) {
+    plan.stacks_file = attempt_directory + "/stacks.txt" + own;
+  }
   // worker_count has refused what cannot be bound.
   const auto cores = plan_cores(spec, machine, inherited.front(), assignment.local_size);
   const auto* bound = std::get_if<std::vector<std::vector<int>>>(&cores);

@@ -135,6 +135,8 @@ struct LaunchPlan {
   std::vector<std::string> directories;  ///< To be made, parents first; below run_directory.
   /// The file that gets every rank's last calls when the attempt fails.
   std::optional<std::string> flight_file;
+  /// The file that gets the workers' stacks when something has timed out; --stack-on-timeout.
+  std::optional<std::string> stacks_file;
   std::optional<FilterPlan> filter_out;  ///< --duplicate-stdout-filters.
   std::optional<FilterPlan> filter_err;
   std::vector<WorkerSpec> workers;  ///< By local rank.

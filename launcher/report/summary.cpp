@@ -258,6 +258,7 @@ void append_next(FailureBlock& out, const FailureSummary& summary, const WorkerE
   if (!summary.flight_file.empty()) {
     files.push_back("every rank's last calls: " + summary.flight_file);
   }
+  if (!summary.stacks_file.empty()) files.push_back("the ranks' stacks: " + summary.stacks_file);
   if (!files.empty()) return add(out, "see", joined(files));
   if (culprit == nullptr) return;
   const bool was_killed = culprit->status.signal == SIGKILL && culprit->failed();

@@ -193,6 +193,7 @@ struct JobSpec : Part, FailureRules {
   std::chrono::milliseconds restart_window{};  ///< --restart-window; 0: all restarts count.
   RestartPauses restart_backoff;
   std::chrono::milliseconds stuck_after{};         ///< --stuck-after; 0: never.
+  bool stack_on_timeout = false;                   ///< --stack-on-timeout.
   std::string node_check;                          ///< --node-check, for a shell; empty: none.
   std::chrono::milliseconds node_check_timeout{};  ///< --node-check-timeout.
   std::vector<int> signals;                        ///< --signals-to-handle, as numbers.

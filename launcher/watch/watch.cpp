@@ -104,8 +104,13 @@ void Watch::begin_with_others(const Assignment& assignment, QuestionLine& line,
 
 JobWatch& Watch::job() {
   if (!job_) {
-    job_ = std::make_unique<JobWatch>(
-        io_, [this](const Question& question) { return answer(question); }, say_);
+    const auto respond = [this](const Question& question) {
+      // Asked when a call has timed out.
+      const auto* ask = std::get_if<AskDoing>(&question);
+      if (ask != nullptr && is_about_us(*ask)) attempt_.holds_up_others = true;
+      return answer(question);
+    };
+    job_ = std::make_unique<JobWatch>(io_, respond, say_);
   }
   return *job_;
 }
@@ -205,6 +210,12 @@ void Watch::ask(AskSnapshot::Detail detail, std::function<void(JobSnapshot job)>
     gathered(std::move(job));
   };
   job_->inquiries().ask_all(AskSnapshot{detail}, collect);
+}
+
+bool Watch::is_about_us(const AskDoing& ask) const {
+  return std::ranges::any_of(attempt_.known.ranks, [&](const RankSight& rank) {
+    return std::ranges::find(ask.ranks, rank.rank) != ask.ranks.end();
+  });
 }
 
 /// Tells what those of the ranks do that live here.

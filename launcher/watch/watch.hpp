@@ -57,6 +57,9 @@ class Watch {
   void reported(Errc code);
   /// The user stops the job (Ctrl-Z), or lets it go on: not worth a sentence.
   void suspend(bool suspended) { stopped_.suspend(suspended); }
+  /// Ranks of other nodes have waited in a call until it timed out, and a rank of this one did not
+  /// come.
+  bool holds_up_others() const { return attempt_.holds_up_others; }
   /// The attempt is over. The last state can still be asked for.
   void stop();
   /// Says what the ranks do not agree in, if it was found and nobody has told of it.
@@ -75,6 +78,7 @@ class Watch {
  private:
   JobWatch& job();
   Answer answer(const Question& question) const;
+  bool is_about_us(const AskDoing& ask) const;
   wire::Doing doing_here(const std::vector<std::int32_t>& ranks) const;
   void open_status();
   void arm();
@@ -101,6 +105,7 @@ class Watch {
     std::uint64_t calls_seen = 0;
     std::optional<Disagreement> disagreement = std::nullopt;
     bool ranks_told_mismatch = false;
+    bool holds_up_others = false;
     bool has_members = false;
   };
   Attempt attempt_;

@@ -138,6 +138,7 @@ TEST_CASE("a traceback is told once, and its files are named") {
   summary.utc_offset = std::chrono::hours(1);
   summary.log_file = "/log/1/stderr.log";
   summary.flight_file = "/log/flight.json";
+  summary.stacks_file = "/log/stacks.txt";
   CHECK(failure_summary(summary) ==
         R"(================================================================================
 ./train FAILED after 1 of 1 restarts
@@ -148,7 +149,8 @@ TEST_CASE("a traceback is told once, and its files are named") {
     | Traceback:
     |   f()
   see   : its error file /log/1/error.json, its log /log/1/stderr.log, every
-          rank's last calls: /log/flight.json
+          rank's last calls: /log/flight.json, the ranks' stacks:
+          /log/stacks.txt
 ================================================================================
 )");
 }
