@@ -66,9 +66,11 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
 }
 
 int Agent::run() {
-  if (task_.spec.ends_with_stdin) input_end_.emplace(io_, [this] { on_input_end(); });
+  if (task_.spec.ends_with_stdin) input_end_.emplace(io_, [this] { stop_ourselves(); });
   watch_.open(task_.job, task_.machine.hostname, task_.node_id,
-              {.entry = [this] { return entry(); }, .ranks = [this] { return ranks(); }});
+              {.entry = [this] { return entry(); },
+               .ranks = [this] { return ranks(); },
+               .drain = [this] { return drain(); }});
   asio::post(io_, [this] { link_.start(); });
   io_.run();
   // The last lines may be those for which there was no room.
@@ -215,8 +217,8 @@ void Agent::on_handed_on(int number) {
   live(life::Signalled{number, code_of_stop(number)});
 }
 
-/// As if the user had stopped us, who is gone.
-void Agent::on_input_end() {
+/// As if the user had done so.
+void Agent::stop_ourselves() {
   const auto& stopping = task_.spec.signals;
   const bool usual = stopping.empty() || std::ranges::count(stopping, SIGTERM) > 0;
   ::kill(seat_.front, usual ? SIGTERM : stopping.front());

@@ -239,7 +239,8 @@ void Agent::execute(const life::Leave& effect) {
   };
   switch (effect.why) {
     case life::Leave::Why::signal:
-      return leave("stopped by " + signal_name(effect.signal));
+      return leave(drained_ ? "it is drained (dlaunch drain)"
+                            : "stopped by " + signal_name(effect.signal));
     case life::Leave::Why::front_lost:
       return leave("its front process was lost");
     case life::Leave::Why::unkillable:
@@ -371,6 +372,27 @@ JobRanks Agent::ranks() const {
                           .err_file = worker.stdio.err.file.value_or("")});
   }
   return told;
+}
+
+/// A second one changes nothing: the workers are to end by themselves.
+JobDrained Agent::drain() {
+  using Then = JobDrained::Then;
+  const int nodes = link_.alone() ? 1 : epoch_.assignment.node_count;
+  const int least = task_.spec.nodes.least;
+  JobDrained drained{.then = Then::goes_on, .nodes_left = nodes - 1, .nodes_least = least};
+  if (nodes < 2) {
+    drained.then = Then::only_node;
+  } else if (!task_.spec.nodes.elastic()) {
+    drained.then = Then::not_elastic;
+  } else if (link_.hosts()) {
+    drained.then = Then::hosted_here;
+  } else if (drained.nodes_left < least) {
+    drained.then = Then::too_few;
+  }
+  if (std::exchange(drained_, true)) return drained;
+  say("this node is drained (dlaunch drain): the job " + drained_text(drained), Level::warning);
+  stop_ourselves();
+  return drained;
 }
 
 void Agent::say_block(const FailureBlock& block) {

@@ -80,7 +80,7 @@ class Agent : private rendezvous::JobObserver,
   void on_front_lost() override;
   void on_handed_on(int signal_number) override;
 
-  void on_input_end();
+  void stop_ourselves();
   void on_deadline();
   void look_for_ready();
   void tell_words_of_unready();
@@ -124,6 +124,7 @@ class Agent : private rendezvous::JobObserver,
   }
   JobEntry entry() const;
   JobRanks ranks() const;
+  JobDrained drain();
   void say_block(const FailureBlock& block);
   void say_timings();
   void open_host();
@@ -190,6 +191,7 @@ class Agent : private rendezvous::JobObserver,
   JobSnapshot flight_;                                    ///< To be written.
   Ended last_end_;                                        ///< The end of the last attempt.
   bool told_of_logs_ = false;
+  bool drained_ = false;  ///< The user has asked for it.
   int exit_code_ = exit_code::internal;
 };
 

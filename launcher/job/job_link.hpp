@@ -39,6 +39,8 @@ class JobLink {
   void start();
   /// The job has this node only.
   bool alone() const { return alone_; }
+  /// The rendezvous is here.
+  bool hosts() const { return service_ != nullptr; }
   /// Null until the rendezvous is found.
   Seat* seat() { return seat_.get(); }
   /// This node's place in the round, as the plan of its workers wants it, once it is known at which

@@ -44,6 +44,25 @@ const char* state_text(JobState state) {
   return "?";
 }
 
+std::string drained_text(const JobDrained& drained) {
+  using Then = JobDrained::Then;
+  const std::string left = plural(drained.nodes_left, "node");
+  switch (drained.then) {
+    case Then::goes_on:
+      return "goes on without it, with " + left;
+    case Then::too_few:
+      return "needs " + plural(drained.nodes_least, "node") + ", has " + left +
+             " without it, and waits for another one";
+    case Then::not_elastic:
+      return "ends on all nodes: it is not elastic (--nnodes LEAST:MOST)";
+    case Then::hosted_here:
+      return "ends on all nodes: this one hosts it, and no dlaunchd does";
+    case Then::only_node:
+      return "ends: it has no other node";
+  }
+  return "?";
+}
+
 std::string list_text(const std::vector<FoundJob>& jobs, WallClock::time_point now) {
   std::vector<Row> rows = {{"job", "state", "ranks", "age", "pid", "program"}};
   for (const auto& [entry, agent, front] : jobs) {

@@ -42,6 +42,22 @@ struct FoundJob {
   pid_t front = 0;  ///< The launcher's first process, which takes signals; 0 as above.
 };
 
+/// What becomes of a job whose node on this host leaves it in order.
+struct JobDrained {
+  enum class Then : std::uint8_t {
+    goes_on,      ///< It is elastic, and has enough other nodes.
+    too_few,      ///< It is elastic, and waits for another node in place of this one.
+    not_elastic,  ///< It ends on all nodes.
+    hosted_here,  ///< The same: the leaving node hosts the rendezvous.
+    only_node,    ///< It has no other node.
+  };
+  Then then = Then::only_node;
+  std::int32_t nodes_left = 0;   ///< Without it.
+  std::int32_t nodes_least = 1;  ///< With which it runs.
+};
+/// "goes on without it, with 3 nodes".
+std::string drained_text(const JobDrained& drained);
+
 /// A line each, below a line of heads. `now` is for their ages.
 std::string list_text(const std::vector<FoundJob>& jobs, WallClock::time_point now);
 /// A line of JSON each.

@@ -1,4 +1,5 @@
 #include "launcher/subcommands/subcommands.hpp"
+#include "launcher/subcommands/drain_command.hpp"
 #include "launcher/subcommands/stack_command.hpp"
 #include "launcher/subcommands/logs_command.hpp"
 
@@ -10,6 +11,7 @@ namespace dlaunch::launcher {
 std::span<const Subcommand> subcommands() {
   static constexpr auto all = std::to_array<Subcommand>({
       {"doctor", run_doctor, doctor_options},
+      {"drain", run_drain, drain_options},
       {"logs", run_logs, logs_options},
       {"ps", run_ps, ps_options},
       {"stack", run_stack, stack_options},

@@ -13,9 +13,10 @@ using wire::is;
 /// Each answer begins with a number of its own: the launcher that is asked may be of another
 /// version, and answer with something else.
 constexpr std::uint32_t entry_mark = 0x01'656e74, ranks_mark = 0x01'726e6b,
-                        farewell_mark = 0x01'656e64;
+                        drained_mark = 0x01'647261, farewell_mark = 0x01'656e64;
 constexpr std::uint32_t mark_of(const JobEntry&) { return entry_mark; }
 constexpr std::uint32_t mark_of(const JobRanks&) { return ranks_mark; }
+constexpr std::uint32_t mark_of(const JobDrained&) { return drained_mark; }
 constexpr std::uint32_t mark_of(const JobFarewell&) { return farewell_mark; }
 
 constexpr std::uint64_t wall_us_max = std::uint64_t{1} << 53;
@@ -45,6 +46,11 @@ void fields(auto& io, is<JobRanks> auto& m) {
   });
 }
 
+void fields(auto& io, is<JobDrained> auto& m) {
+  io.choice(m.then, JobDrained::Then::only_node);
+  wire::integers(io, m.nodes_left, m.nodes_least);
+}
+
 void fields(auto& io, is<JobFarewell> auto& m) { io.integer(m.exit_code); }
 
 template <class Value>
@@ -70,10 +76,12 @@ std::optional<Value> decoded(BytesView bytes) {
 
 Bytes encode(const JobEntry& entry) { return encoded(entry); }
 Bytes encode(const JobRanks& ranks) { return encoded(ranks); }
+Bytes encode(const JobDrained& drained) { return encoded(drained); }
 Bytes encode(const JobFarewell& farewell) { return encoded(farewell); }
 
 std::optional<JobEntry> decode_entry(BytesView bytes) { return decoded<JobEntry>(bytes); }
 std::optional<JobRanks> decode_ranks(BytesView bytes) { return decoded<JobRanks>(bytes); }
+std::optional<JobDrained> decode_drained(BytesView bytes) { return decoded<JobDrained>(bytes); }
 std::optional<JobFarewell> decode_farewell(BytesView bytes) { return decoded<JobFarewell>(bytes); }
 
 }  // namespace dlaunch::launcher

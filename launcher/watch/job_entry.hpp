@@ -10,7 +10,7 @@
 
 #include <sys/types.h>
 
-/// What a launcher says of itself to `dlaunch ps`, `stop`, `logs` and `stack`, as bytes.
+/// What a launcher says of itself to `dlaunch ps`, `stop` and the like, as bytes.
 namespace dlaunch::launcher {
 
 /// A launcher's last word.
@@ -31,10 +31,12 @@ struct JobRanks {
 
 Bytes encode(const JobEntry& entry);
 Bytes encode(const JobRanks& ranks);
+Bytes encode(const JobDrained& drained);
 Bytes encode(const JobFarewell& farewell);
 /// nullopt where the bytes are not exactly one such value of this version of dlaunch.
 std::optional<JobEntry> decode_entry(BytesView bytes);
 std::optional<JobRanks> decode_ranks(BytesView bytes);
+std::optional<JobDrained> decode_drained(BytesView bytes);
 std::optional<JobFarewell> decode_farewell(BytesView bytes);
 
 }  // namespace dlaunch::launcher

@@ -279,6 +279,8 @@ void StatusSocket::answer(const std::shared_ptr<Asker>& asker) {
       return asker->say(encode(answers_.launcher.entry()));
     case StatusQuestion::ranks:
       return asker->say(encode(answers_.launcher.ranks()));
+    case StatusQuestion::drain:
+      return asker->say(encode(answers_.launcher.drain()));
     case StatusQuestion::end:
       std::erase_if(waiting_for_end_, [](const auto& one) { return one.expired(); });
       if (waiting_for_end_.size() >= waiting_max) return asker->cut();
@@ -374,6 +376,14 @@ JobRanks ask_ranks(const StatusFolder& folder, const StatusFolder::Place& place)
   auto ranks = decode_ranks(read_answer(fd, place));
   if (!ranks) throw cannot_be_read(place);
   return std::move(*ranks);
+}
+
+JobDrained ask_to_drain(const StatusFolder& folder, const StatusFolder::Place& place) {
+  const unique_fd fd = folder.connect(place);
+  send_question(fd, place, StatusQuestion::drain);
+  const auto drained = decode_drained(read_answer(fd, place));
+  if (!drained) throw cannot_be_read(place);
+  return *drained;
 }
 
 unique_fd ask_for_end(const StatusFolder& folder, const StatusFolder::Place& place) {

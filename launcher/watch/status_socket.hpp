@@ -52,17 +52,19 @@ enum class StatusQuestion : std::uint8_t {
   entry,   ///< A JobEntry.
   end,     ///< A JobFarewell, when the launcher ends.
   ranks,   ///< A JobRanks.
+  drain,   ///< A JobDrained; the node leaves the job.
 };
 
-/// An agent's end: answers questions about what its workers do. A client that does not read, or
-/// says nothing, is cut off after a while. One thread: that of `io`.
+/// An agent's end: answers questions about what its workers do, and takes orders. A client that
+/// does not read, or says nothing, is cut off after a while. One thread: that of `io`.
 class StatusSocket {
  public:
   using Reply = std::function<void(Bytes answer)>;
-  /// What the launcher knows of itself.
+  /// What the launcher knows of itself, and does.
   struct Launcher {
     std::function<JobEntry()> entry;
     std::function<JobRanks()> ranks;
+    std::function<JobDrained()> drain;
   };
   struct Answers {
     /// Calls `reply` once, at once or later.
@@ -105,6 +107,8 @@ JobSnapshot ask_agent(const StatusFolder& folder, const StatusFolder::Place& pla
 FoundJob ask_entry(const StatusFolder& folder, const StatusFolder::Place& place);
 /// Asks a launcher for its ranks. Throws the same.
 JobRanks ask_ranks(const StatusFolder& folder, const StatusFolder::Place& place);
+/// Asks a launcher to leave its job. Throws the same.
+JobDrained ask_to_drain(const StatusFolder& folder, const StatusFolder::Place& place);
 /// Asks to be told of the launcher's end; a JobFarewell can be read from what is returned. Throws
 /// Error{unreachable}.
 unique_fd ask_for_end(const StatusFolder& folder, const StatusFolder::Place& place);

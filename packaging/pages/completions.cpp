@@ -114,7 +114,7 @@ std::string zsh_function(std::string_view command) {
 /// What may stand beside a command's options; the functions are in _dlaunch.in.
 std::string_view zsh_operands(std::string_view command) {
   if (command == "dlaunch") return "'(-): :_dlaunch_program' '*::arguments: _normal'";
-  constexpr std::array<std::string_view, 4> of_a_job = {"logs", "stack", "status", "stop"};
+  constexpr std::array<std::string_view, 5> of_a_job = {"drain", "logs", "stack", "status", "stop"};
   for (const auto name : of_a_job) {
     if (command == "dlaunch " + std::string(name)) return "'1: :_dlaunch_jobs'";
   }
@@ -205,7 +205,7 @@ std::string fish_options(std::string_view program) {
   for (const Program& part : programs()) {
     std::string condition;
     if (part.command == "dlaunch") {
-      condition = "not __fish_seen_subcommand_from bench doctor logs ps stack status stop";
+      condition = "not __fish_seen_subcommand_from bench doctor drain logs ps stack status stop";
     } else if (part.command.starts_with("dlaunch ")) {
       condition = "__fish_seen_subcommand_from " + part.command.substr(8);
     }

@@ -50,3 +50,11 @@ TEST_CASE("jobs are listed in columns, and as JSON") {
   CHECK(second["agent"] == 71);
   CHECK(second["program"] == "./train --epochs 3");
 }
+
+TEST_CASE("what becomes of a job without a node is told") {
+  using Then = JobDrained::Then;
+  CHECK(drained_text({Then::goes_on, 2, 1}) == "goes on without it, with 2 nodes");
+  CHECK(drained_text({Then::too_few, 1, 2}) ==
+        "needs 2 nodes, has 1 node without it, and waits for another one");
+  CHECK(drained_text({Then::only_node, 0, 1}) == "ends: it has no other node");
+}
