@@ -1,6 +1,5 @@
-#include "launcher/subcommands/drain_command.hpp"
-
 #include "launcher/subcommands/held_launcher.hpp"
+#include "launcher/subcommands/subcommands.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/program.hpp"
 #include "runtime/base/phrases.hpp"

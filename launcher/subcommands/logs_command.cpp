@@ -1,10 +1,9 @@
-#include "launcher/subcommands/logs_command.hpp"
-
 #include "launcher/plan/environment.hpp"
 #include "launcher/subcommands/find_jobs.hpp"
 #include "launcher/subcommands/log_files.hpp"
 #include "launcher/subcommands/log_view.hpp"
 #include "launcher/subcommands/rank_ranges.hpp"
+#include "launcher/subcommands/subcommands.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/program.hpp"
 #include "runtime/base/text/take.hpp"

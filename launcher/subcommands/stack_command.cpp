@@ -1,9 +1,8 @@
-#include "launcher/subcommands/stack_command.hpp"
-
 #include "launcher/subcommands/find_jobs.hpp"
 #include "launcher/subcommands/rank_ranges.hpp"
 #include "launcher/subcommands/stack_text.hpp"
 #include "launcher/subcommands/stacks.hpp"
+#include "launcher/subcommands/subcommands.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/program.hpp"
 #include "runtime/base/text/take.hpp"

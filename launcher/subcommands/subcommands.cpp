@@ -1,7 +1,4 @@
 #include "launcher/subcommands/subcommands.hpp"
-#include "launcher/subcommands/drain_command.hpp"
-#include "launcher/subcommands/stack_command.hpp"
-#include "launcher/subcommands/logs_command.hpp"
 
 #include <algorithm>
 #include <array>

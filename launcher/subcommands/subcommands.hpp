@@ -26,9 +26,25 @@ const Subcommand* find_subcommand(std::string_view name);
 EarlyExit run_doctor(std::span<const std::string> arguments);
 const OptionTable& doctor_options();
 
+/// `dlaunch drain [JOB] [--timeout TIME]`: this host leaves a live job of this user in order, and
+/// the others hear why.
+EarlyExit run_drain(std::span<const std::string> arguments);
+const OptionTable& drain_options();
+
+/// `dlaunch logs [JOB] [--rank R,R-R] [--follow] [--stdout] [--stderr] [--dir DIR]`: shows what the
+/// ranks of a live job of this user, or of one that has ended, have written to their log files on
+/// this host.
+EarlyExit run_logs(std::span<const std::string> arguments);
+const OptionTable& logs_options();
+
 /// `dlaunch ps [--json]`: lists the live jobs of this user on this host.
 EarlyExit run_ps(std::span<const std::string> arguments);
 const OptionTable& ps_options();
+
+/// `dlaunch stack [JOB] [--rank R,R-R] [--short] [--timeout TIME]`: shows the stacks of a live
+/// job's ranks on this host.
+EarlyExit run_stack(std::span<const std::string> arguments);
+const OptionTable& stack_options();
 
 /// `dlaunch status [JOB] [--json] [--flight] [--timeline FILE] [--watch TIME]`: finds the live jobs
 /// of this user on this host, and asks their agents. With --watch it prints, and returns when the
