@@ -46,7 +46,8 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
                 .descriptors = raise_descriptor_limit(),
                 .give_terminal = seat.owns_terminal,
                 .serves_pmi = task.mpi.pmi,
-                .output = console_.output()}),
+                .output = console_.output(),
+                .make_cgroup = [this] { return make_cgroup(); }}),
       loan_(io_, {.front = seat.front,
                   .for_good = console_.output() == nullptr,
                   .say = [this](const std::string& sentence) { say(sentence); }}),
@@ -301,6 +302,12 @@ void Agent::on_child_change() {
     });
   }
   check_all_gone();
+}
+
+/// Where we may not make one, the workers are found by their parents alone.
+std::unique_ptr<OwnCgroup> Agent::make_cgroup() {
+  const auto parent = task_.spec.own_cgroup ? own_cgroup_directory() : std::nullopt;
+  return parent ? OwnCgroup::make(io_, *parent, [this] { on_child_change(); }) : nullptr;
 }
 
 void Agent::on_traceback(int rank, Clock::time_point at) {

@@ -62,6 +62,7 @@ void Agent::execute(const Spawn&) {
                            ? StartProblem{exit_code::unreachable, *no_directory}
                            : workers_.start(history_.plan());
   if (!problem) LaunchTimes::mark(times_.started, Clock::now());
+  if (workers_.cgroup() != nullptr) history_.know_cgroup(workers_.cgroup()->path());
   watch_.started(workers_.pids());
   auto controls = workers_.take_controls();
   for (std::size_t i = 0; i < controls.size(); ++i) {
@@ -166,7 +167,10 @@ void Agent::execute(const KillAll&) {
 void Agent::execute(const Ended& effect) {
   last_end_ = effect;
   if (effect.outcome != Outcome::succeeded) watch_.tell_disagreement();
-  if (effect.unkillable) history_.end_attempt(supervisor_, console_.output());
+  if (effect.unkillable) {
+    hanging_ = hanging_among(workers_.left());
+    history_.end_attempt(supervisor_, console_.output());
+  }
   history_.attempt_ended(effect);
   live(effect);
 }
@@ -283,6 +287,7 @@ void Agent::execute(const life::Conclude&) {
     if (problem) say(*problem, Level::error);
   }
   for (const auto& file : history_.end_attempt(supervisor_, console_.output())) feed(file);
+  workers_.end();
   feed(AllGone{});
 }
 
@@ -301,7 +306,9 @@ void Agent::tell_and_stop(JobEnd end) {
   }
   say_timings();
   if (last_end_.unkillable) {
-    say("some processes do not die of SIGKILL (they hang in the kernel); leaving without them",
+    const std::string which = hanging_.empty() ? "" : ": " + hanging_text(hanging_);
+    say("some processes do not die of SIGKILL (they hang in the kernel); leaving without them" +
+            which,
         Level::error);
   }
   // The workers' output has been drained. Lost, it must not pass for whole.

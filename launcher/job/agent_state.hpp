@@ -12,6 +12,7 @@
 #include "launcher/pmi/unserved_mpi.hpp"
 #include "launcher/process/input_end.hpp"
 #include "launcher/process/node_check.hpp"
+#include "launcher/process/process_tree.hpp"
 #include "launcher/process/signal_inbox.hpp"
 #include "launcher/process/stack_dump.hpp"
 #include "launcher/process/terminal_loan.hpp"
@@ -87,6 +88,7 @@ class Agent : private rendezvous::JobObserver,
   int code_of_stop(int signal_number) const;
   void tell_stopping_later(int signal_number);
   void take_stops(const std::vector<Workers::Stopped>& stopped);
+  std::unique_ptr<OwnCgroup> make_cgroup();
   void on_traceback(int rank, Clock::time_point at);
   void deliver_when_read(const std::vector<Workers::Ended>& ended);
   void deliver_read(const std::vector<int>& local_ranks);
@@ -190,6 +192,7 @@ class Agent : private rendezvous::JobObserver,
   std::map<int, Workers::Ended> waiting_for_output_;      ///< By local rank.
   JobSnapshot flight_;                                    ///< To be written.
   Ended last_end_;                                        ///< The end of the last attempt.
+  std::vector<Hanging> hanging_;                          ///< What SIGKILL has not ended.
   bool told_of_logs_ = false;
   bool drained_ = false;  ///< The user has asked for it.
   int exit_code_ = exit_code::internal;

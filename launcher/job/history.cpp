@@ -96,6 +96,7 @@ void History::begin_attempt(LaunchPlan plan) {
   result_.job = attempt.plan.assignment.job;
   attempt.started = WallClock::now();
   kills_before_ = read_kill_count();
+  cgroup_.clear();
   result_.attempts.push_back(std::move(attempt));
 }
 
@@ -121,7 +122,9 @@ std::vector<WroteErrorFile> History::end_attempt(const Supervisor& supervisor,
   const auto wall_now = WallClock::now();
   AttemptResult& attempt = result_.attempts.back();
   attempt.ended = WallClock::now();
-  if (const auto kills = read_kill_count(); kills && kills_before_) {
+  if (const auto own = read_kill_count_of(cgroup_); own && !cgroup_.empty()) {
+    attempt.memory_kills = MemoryKills{own->file, own->count};
+  } else if (const auto kills = read_kill_count(); kills && kills_before_) {
     attempt.memory_kills = MemoryKills{kills->file, kills->count - kills_before_->count};
   }
   for (auto& end : attempt.ends) {

@@ -27,6 +27,8 @@ class History {
   History(const JobSpec& spec, std::string job, std::string host);
 
   void begin_attempt(LaunchPlan plan);
+  /// The attempt's workers have this cgroup for themselves.
+  void know_cgroup(std::string directory) { cgroup_ = std::move(directory); }
   bool empty() const { return result_.attempts.empty(); }
   /// The workers were started under this number before: in an epoch with other nodes.
   bool has_attempt(int attempt) const;
@@ -72,6 +74,7 @@ class History {
   JobResult result_;
   bool told_ = false;
   std::optional<KillCount> kills_before_;  ///< When the last attempt began.
+  std::string cgroup_;                     ///< The last attempt's own; empty: it has none.
   std::optional<rendezvous::Finish> job_end_;
 };
 

@@ -76,4 +76,10 @@ std::optional<KillCount> read_kill_count() {
   return std::nullopt;
 }
 
+std::optional<KillCount> read_kill_count_of(const std::string& cgroup) {
+  std::string file = cgroup + "/memory.events";
+  const auto count = kill_count_in(whole(file));
+  return count ? std::optional(KillCount{std::move(file), *count}) : std::nullopt;
+}
+
 }  // namespace dlaunch::launcher

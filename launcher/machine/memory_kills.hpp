@@ -15,6 +15,8 @@ struct KillCount {
 };
 /// nullopt where no file tells.
 std::optional<KillCount> read_kill_count();
+/// That of the cgroup (v2) with this directory; nullopt where it has no memory controller.
+std::optional<KillCount> read_kill_count_of(const std::string& cgroup);
 
 /// The files that may have the count of a process with this /proc/self/cgroup, the one that tells
 /// most first. Pure.

@@ -1,5 +1,6 @@
 #include "launcher/process/process_tree.hpp"
 
+#include "runtime/base/os/process_stat.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/os/unique_fd.hpp"
 
@@ -99,6 +100,35 @@ std::vector<pid_t> processes_connected_to(std::uint16_t port) {
     if (connected) append_numbers(pid, processes);
   });
   return processes;
+}
+
+std::vector<Hanging> hanging_among(const std::vector<pid_t>& processes) {
+  std::vector<Hanging> found;
+  for (const pid_t pid : processes) {
+    const auto stat = process_stat(pid);
+    if (!stat) continue;
+    const std::string folder = "/proc/" + std::to_string(pid);
+    Hanging one{pid, read_file(folder + "/comm"), stat->state, read_file(folder + "/wchan")};
+    while (one.command.ends_with('\n')) one.command.pop_back();
+    if (one.wchan == "0") one.wchan.clear();
+    found.push_back(std::move(one));
+  }
+  return found;
+}
+
+std::string hanging_text(const std::vector<Hanging>& processes) {
+  constexpr std::size_t named_max = 8;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(processes.size(), named_max); ++i) {
+    const Hanging& one = processes[i];
+    text += (text.empty() ? "pid " : "; pid ") + std::to_string(one.pid) + " (" + one.command +
+            "), state " + one.state;
+    if (!one.wchan.empty()) text += ", waits in " + one.wchan;
+  }
+  if (processes.size() > named_max) {
+    text += ", and " + std::to_string(processes.size() - named_max) + " more";
+  }
+  return text;
 }
 
 void become_subreaper() {

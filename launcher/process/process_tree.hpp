@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <sys/types.h>
@@ -14,6 +15,18 @@ std::vector<pid_t> child_processes();
 /// The processes of this host that have a TCP connection to that port of any host. Empty where
 /// /proc does not tell.
 std::vector<pid_t> processes_connected_to(std::uint16_t port);
+
+/// A process that does not end, as far as /proc tells.
+struct Hanging {
+  pid_t pid = 0;
+  std::string command;  ///< Its name.
+  char state = '?';     ///< 'D' while the kernel does not let go of it.
+  std::string wchan;    ///< The kernel's function in which it waits; empty where that is not told.
+};
+/// Those of these processes that are still there.
+std::vector<Hanging> hanging_among(const std::vector<pid_t>& processes);
+/// "pid 7 (python3), state D, waits in nfs_wait; pid 8 (cat), state D, and 2 more". Pure.
+std::string hanging_text(const std::vector<Hanging>& processes);
 
 /// Makes this process the one that orphans below it are handed to.
 void become_subreaper();

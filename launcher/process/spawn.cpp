@@ -2,9 +2,11 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <memory>
 
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -107,6 +109,52 @@ constexpr auto clone_unseen = &__clone;
 constexpr auto clone_unseen = &::clone;
 #endif
 
+/// clone3 into a cgroup, which glibc has no call for: a process that moves there after its birth
+/// would first wait for all processors to have been elsewhere, some milliseconds. On the other
+/// stack the child calls `child_main`, which does not return. Returns as clone does, errno negated.
+DLAUNCH_UNCHECKED long clone_into(int cgroup, void* stack_base, std::size_t stack_bytes,
+                                  Child* child) {
+  clone_args arguments{};
+  arguments.flags = CLONE_VM | CLONE_VFORK | CLONE_INTO_CGROUP;
+  arguments.exit_signal = SIGCHLD;
+  arguments.stack = reinterpret_cast<std::uintptr_t>(stack_base);
+  arguments.stack_size = stack_bytes;
+  arguments.cgroup = static_cast<std::uint64_t>(cgroup);
+#if defined(__x86_64__)
+  long result = SYS_clone3;
+  asm volatile(
+      "syscall\n\t"
+      "testq %%rax, %%rax\n\t"
+      "jnz 1f\n\t"
+      "movq %[child], %%rdi\n\t"
+      "call *%[function]\n\t"
+      "ud2\n\t"
+      "1:"
+      : "+a"(result)
+      : "D"(&arguments), "S"(sizeof arguments), [child] "r"(child), [function] "r"(&child_main)
+      : "rcx", "r11", "memory", "cc");
+  return result;
+#elif defined(__aarch64__)
+  register long number asm("x8") = SYS_clone3;
+  register clone_args* first asm("x0") = &arguments;
+  register std::size_t second asm("x1") = sizeof arguments;
+  asm volatile(
+      "svc #0\n\t"
+      "cbnz x0, 1f\n\t"
+      "mov x0, %[child]\n\t"
+      "blr %[function]\n\t"
+      "brk #0\n\t"
+      "1:"
+      : "+r"(first)
+      : "r"(second), "r"(number), [child] "r"(child), [function] "r"(&child_main)
+      : "memory", "cc");
+  return reinterpret_cast<long>(first);
+#else
+  (void)child;
+  return -ENOSYS;
+#endif
+}
+
 /// One stack for all children of this thread: they use it one after the other.
 class ChildStack {
  public:
@@ -119,6 +167,7 @@ class ChildStack {
   ChildStack(const ChildStack&) = delete;
   ChildStack& operator=(const ChildStack&) = delete;
 
+  void* base() const { return base_; }
   void* top() const {
     return base_ == MAP_FAILED ? nullptr : static_cast<char*>(base_) + child_stack_bytes;
   }
@@ -134,7 +183,13 @@ SpawnResult spawn(const SpawnRequest& request) {
   if (stack.top() == nullptr) return {-1, ENOMEM};
   const CoreHold hold;
   Child child{&request, ::getpid(), &hold, 0};
-  const int pid = clone_unseen(child_main, stack.top(), CLONE_VM | CLONE_VFORK | SIGCHLD, &child);
+  int pid = -1;
+  if (request.cgroup >= 0) {
+    pid = static_cast<int>(clone_into(request.cgroup, stack.base(), child_stack_bytes, &child));
+  }
+  if (pid < 0) {
+    pid = clone_unseen(child_main, stack.top(), CLONE_VM | CLONE_VFORK | SIGCHLD, &child);
+  }
   if (pid < 0) return {-1, errno};
   if (child.error == 0) return {pid, 0};
   while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {

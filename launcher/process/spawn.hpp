@@ -33,6 +33,9 @@ struct SpawnRequest {
   std::size_t cores_bytes = 0;
   /// The limit on descriptors the program starts with; null keeps ours.
   const rlimit* descriptors = nullptr;
+  /// The directory of the cgroup (v2) that the process is born into; -1: ours. Where the kernel
+  /// does not allow it the process is born into ours.
+  int cgroup = -1;
 };
 
 struct SpawnResult {

@@ -66,7 +66,7 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
 }  // namespace
 
 Workers::Workers(Setting setting)
-    : setting_(setting), null_(::open(_PATH_DEVNULL, O_RDWR | O_CLOEXEC)) {
+    : setting_(std::move(setting)), null_(::open(_PATH_DEVNULL, O_RDWR | O_CLOEXEC)) {
   if (!null_) throw Error(Errc::internal, "cannot open /dev/null: " + errno_text(errno));
   const auto reserve = [this](unique_fd& number) {
     number.reset(::fcntl(null_.get(), F_DUPFD_CLOEXEC, inherited_number_min));
@@ -95,6 +95,7 @@ std::optional<StartProblem> Workers::start(const LaunchPlan& plan) {
     words.push_back({pointers(program.argv), pointers(program.environment)});
     words.back().environ.pop_back();
   }
+  if (setting_.make_cgroup) cgroup_ = setting_.make_cgroup();
   const Output::Pace pace(setting_.output);
   std::optional<StartProblem> problem;
   for (const auto& worker : plan.workers) {
@@ -155,6 +156,7 @@ std::optional<StartProblem> Workers::start_one(const LaunchPlan& plan, const Wor
   const auto mask = mask_of(worker.cores);
   if (!mask.empty()) request.cores = reinterpret_cast<const cpu_set_t*>(mask.data());
   request.cores_bytes = mask.size() * sizeof(unsigned long);
+  if (cgroup_) request.cgroup = cgroup_->descriptor();
   SpawnResult result = spawn(request);
   if (result.error == ENOEXEC) {
     if (auto foreign = no_script(program.argv.front(), path)) return foreign;
@@ -230,7 +232,10 @@ std::vector<Workers::Ended> Workers::reap(
     int status = 0;
     const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED);
     if (pid <= 0) {
-      nothing_left_ = pid < 0 && errno == ECHILD;
+      const bool childless = pid < 0 && errno == ECHILD;
+      nothing_left_ = childless && !(cgroup_ && cgroup_->is_populated());
+      // No child's end will tell of these.
+      if (childless && !nothing_left_) cgroup_->await_end();
       return ended;
     }
     const auto worker = std::find(pids_.begin(), pids_.end(), pid);
@@ -257,6 +262,18 @@ void Workers::signal_all(int number) {
   for (const pid_t pid : child_processes()) {
     if (std::find(pids_.begin(), pids_.end(), pid) == pids_.end()) ::kill(pid, number);
   }
+  if (number == SIGKILL && cgroup_) cgroup_->kill();
+}
+
+std::vector<pid_t> Workers::left() const {
+  std::vector<pid_t> all = child_processes();
+  if (cgroup_) {
+    const auto inside = cgroup_->processes();
+    all.insert(all.end(), inside.begin(), inside.end());
+  }
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
 }
 
 }  // namespace dlaunch::launcher

@@ -2,6 +2,7 @@
 
 #include "launcher/output/output.hpp"
 #include "launcher/plan/plan.hpp"
+#include "launcher/process/own_cgroup.hpp"
 #include "launcher/process/program.hpp"
 #include "runtime/base/os/exit_status.hpp"
 #include "runtime/base/os/unique_fd.hpp"
@@ -29,6 +30,8 @@ class Workers {
     bool give_terminal = false;    ///< To a worker that inherits our streams.
     bool serves_pmi = false;       ///< Every worker inherits a socket for PMI.
     Output* output = nullptr;      ///< Takes the streams that are not inherited.
+    /// Makes a cgroup for each attempt, null where there is none to be had.
+    std::function<std::unique_ptr<OwnCgroup>()> make_cgroup;
   };
   explicit Workers(Setting setting);
 
@@ -64,10 +67,16 @@ class Workers {
   /// `other` for each other process.
   std::vector<Ended> reap(std::vector<Stopped>& stopped,
                           const std::function<void(pid_t, const ExitStatus&)>& other);
-  /// No child of any kind was left at the last reap.
+  /// No child of any kind was left at the last reap, and no process in the attempt's cgroup.
   bool nothing_left() const { return nothing_left_; }
+  /// Children, orphans that came to us, and what else is in the attempt's cgroup.
+  std::vector<pid_t> left() const;
+  /// The attempt's cgroup, which lasts until `end`; null where it has none.
+  OwnCgroup* cgroup() const { return cgroup_.get(); }
+  /// The attempt is over: what it had besides processes goes.
+  void end() { cgroup_.reset(); }
 
-  /// To every worker's process group, and to orphans that came to us.
+  /// To every worker's process group, and to orphans that came to us; SIGKILL to all that is left.
   void signal_all(int number);
 
  private:
@@ -99,6 +108,7 @@ class Workers {
   std::vector<unique_fd> pmi_sockets_;
   std::vector<Output::Source> sources_;  ///< Pipes of the worker that is started next.
   std::shared_ptr<Output::SharedLog> filtered_out_, filtered_err_;  ///< While workers are started.
+  std::unique_ptr<OwnCgroup> cgroup_;
   bool nothing_left_ = true;
 };
 

@@ -163,6 +163,7 @@ struct JobSpec : Part, FailureRules {
   Binding binding = Binding::none;
   std::string_view binding_flag = "numa-binding";  ///< The option that asked for it.
   MpiAsked mpi = MpiAsked::automatic;
+  bool own_cgroup = true;  ///< --cgroup auto.
 
   // Other hosts.
   std::vector<HostAsked> hosts;  ///< Started from here; empty: this node alone is.

@@ -40,6 +40,8 @@ constexpr auto units = std::to_array<take::Named<Binding>>({
     {"socket", Binding::socket},
     {"none", Binding::none},
 });
+/// Whether the workers have one of their own.
+constexpr auto cgroups = std::to_array<take::Named<bool>>({{"auto", true}, {"none", false}});
 constexpr auto mpis = std::to_array<take::Named<MpiAsked>>({
     {"auto", MpiAsked::automatic},
     {"pmi", MpiAsked::pmi},
@@ -200,6 +202,9 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
     "The ranks that have memory in common: those of all nodes of a host, where they run as one "
     "user in the same namespaces, or of each node."},
    take::choice<&Draft::shared_memory, shared_memories>},
+  {{"cgroup", 0, "auto|none", "auto", workers, ours,
+    "Give the workers a cgroup of their own, where dlaunch may make one: nothing that they start "
+    "outlives them."}, take::choice<&Draft::own_cgroup, cgroups>},
   {{"mpi", 0, "auto|pmi|pmix|none", "auto", workers, ours,
     "How the ranks of an MPI program learn of each other: by PMI (MPICH, MVAPICH, Intel MPI) or "
     "PMIx (Open MPI); auto: as the program's file tells."}, take::choice<&Draft::mpi, mpis>},

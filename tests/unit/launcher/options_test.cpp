@@ -99,6 +99,7 @@ TEST_CASE("every option reaches its field") {
                                "--master-port=4711",
                                "--torch-store=rank0",
                                "--shared-memory=node",
+                               "--cgroup=none",
                                "--max-restarts=3",
                                "--restart-window=1h",
                                "--restart-backoff=1s:1m",
@@ -133,6 +134,7 @@ TEST_CASE("every option reaches its field") {
   CHECK(options.master_port_insisted);
   CHECK(options.torch_store == TorchStore::rank0);
   CHECK(options.shared_memory == SharedMemory::node);
+  CHECK_FALSE(options.own_cgroup);
   CHECK(options.max_restarts == 3);
   CHECK(options.restart_window == std::chrono::hours(1));
   CHECK(options.restart_backoff == RestartPauses{std::chrono::seconds(1), std::chrono::minutes(1)});
