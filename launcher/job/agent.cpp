@@ -58,7 +58,8 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
       run_directory_(task.run_directory),
       watch_(
           io_, task.spec.stuck_after, [this] { return host_ ? host_->shared_memory() : nullptr; },
-          [this](const std::string& sentence) { say(sentence, Level::warning); }) {
+          [this](const std::string& sentence) { say(sentence, Level::warning); }),
+      health_timer_(io_) {
   times_.begun = task.begun;
   times_.agent = Clock::now();
   for (const auto& note : task.notes) say(note, Level::warning);
@@ -67,6 +68,7 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
 }
 
 int Agent::run() {
+  open_health();
   if (task_.spec.ends_with_stdin) input_end_.emplace(io_, [this] { stop_ourselves(); });
   watch_.open(task_.job, task_.machine.hostname, task_.node_id,
               {.entry = [this] { return entry(); },
@@ -408,6 +410,7 @@ void Agent::live(const life::Event& event) {
     }
   }
   living_ = false;
+  if (health_) health_->turned(unready_text(state()));
 }
 
 void Agent::feed(const Event& event) {
@@ -419,6 +422,7 @@ void Agent::feed(const Event& event) {
     }
   }
   feeding_ = false;
+  if (health_) health_->turned(unready_text(state()));
 }
 
 int run_agent(const AgentTask& task, const AgentSeat& seat) {

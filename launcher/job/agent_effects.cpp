@@ -348,7 +348,7 @@ JobEntry Agent::entry() const {
   JobEntry entry{.job = began ? placed.job : task_.job,
                  .node = task_.node_id,
                  .host = task_.machine.hostname,
-                 .state = JobState::waiting,
+                 .state = state(),
                  .ranks_here = static_cast<std::uint32_t>(task_.workers),
                  .world_size = began ? static_cast<std::uint32_t>(placed.world_size) : 0,
                  .attempt = static_cast<std::uint32_t>(placed.attempt),
@@ -356,13 +356,6 @@ JobEntry Agent::entry() const {
                                                  Clock::now() - task_.begun),
                  .front_started = front ? front->started : 0,
                  .program = program_text(task_.spec)};
-  if (core_.is_decided() || core_.is_winding_up() || is_ending()) {
-    entry.state = JobState::stopping;
-  } else if (!gang_is_gone()) {
-    entry.state = JobState::running;
-  } else if (!history_.empty()) {
-    entry.state = JobState::restarting;
-  }
   return entry;
 }
 
@@ -400,6 +393,36 @@ JobDrained Agent::drain() {
   say("this node is drained (dlaunch drain): the job " + drained_text(drained), Level::warning);
   stop_ourselves();
   return drained;
+}
+
+JobState Agent::state() const {
+  if (core_.is_decided() || core_.is_winding_up() || is_ending()) return JobState::stopping;
+  if (!gang_is_gone()) return JobState::running;
+  return history_.empty() ? JobState::waiting : JobState::restarting;
+}
+
+void Agent::open_health() {
+  if (!task_.spec.health) return;
+  const auto& [host, port] = *task_.spec.health;
+  unique_fd listener;
+  try {
+    listener = listen_tcp(resolve(host, port).front());
+  } catch (const Error& error) {
+    throw Error(error.errc(), "--health-port: " + std::string(error.what()));
+  }
+  const std::string at = local_address(listener.get()).to_string();
+  health_ = std::make_unique<HealthServer>(std::move(listener));
+  if (port == 0) say("the health of this node is told at http://" + at + "/healthz");
+  tell_health();
+}
+
+/// Again and again, as long as the loop turns.
+void Agent::tell_health() {
+  health_->turned(unready_text(state()));
+  health_timer_.expires_after(turn_interval);
+  health_timer_.async_wait([this](auto error) {
+    if (!error) tell_health();
+  });
 }
 
 void Agent::say_block(const FailureBlock& block) {

@@ -18,6 +18,7 @@
 #include "launcher/process/terminal_loan.hpp"
 #include "launcher/process/workers.hpp"
 #include "launcher/report/timings.hpp"
+#include "launcher/watch/health.hpp"
 #include "launcher/watch/job_entry.hpp"
 #include "launcher/watch/watch.hpp"
 #include "rendezvous/service/job_host.hpp"
@@ -127,6 +128,9 @@ class Agent : private rendezvous::JobObserver,
   JobEntry entry() const;
   JobRanks ranks() const;
   JobDrained drain();
+  JobState state() const;
+  void open_health();
+  void tell_health();
   void say_block(const FailureBlock& block);
   void say_timings();
   void open_host();
@@ -183,6 +187,8 @@ class Agent : private rendezvous::JobObserver,
   LaunchTimes times_;
   RunDirectory run_directory_;
   Watch watch_;
+  std::unique_ptr<HealthServer> health_;  ///< With --health-port.
+  asio::steady_timer health_timer_;
 
   std::deque<life::Event> happened_;  ///< For the core.
   bool living_ = false;

@@ -151,6 +151,13 @@ struct HostAsked {
   bool operator==(const HostAsked&) const = default;
 };
 
+/// --health-port: where the agent tells of its health.
+struct HealthAt {
+  std::string host;
+  std::uint16_t port = 0;  ///< 0: any free one.
+  bool operator==(const HealthAt&) const = default;
+};
+
 /// What a job is to be, as resolve() makes it of all that was asked. A plain value, which nothing
 /// changes any more. The option table has the defaults.
 /// As a part it is the first one, and mostly the only one.
@@ -195,6 +202,7 @@ struct JobSpec : Part, FailureRules {
   RestartPauses restart_backoff;
   std::chrono::milliseconds stuck_after{};         ///< --stuck-after; 0: never.
   bool stack_on_timeout = false;                   ///< --stack-on-timeout.
+  std::optional<HealthAt> health;                  ///< --health-port; unset: none.
   std::string node_check;                          ///< --node-check, for a shell; empty: none.
   std::chrono::milliseconds node_check_timeout{};  ///< --node-check-timeout.
   std::vector<int> signals;                        ///< --signals-to-handle, as numbers.

@@ -314,6 +314,10 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
   {{"node-check-timeout", 0, "TIME", "60", failure, ours,
     "From the start of the check on, until it is killed and has failed."},
    take::duration<&Draft::node_check_timeout>},
+  {{"health-port", 0, "PORT|HOST:PORT", "", failure, ours,
+    "Tell by HTTP whether this node's agent is alive (/healthz) and its workers run (/readyz), for "
+    "probes of containers; without HOST at 127.0.0.1 only. 0: any port, which is told."},
+   take::by<&Draft::health, read_health_at>},
   {{"signals-to-handle", 0, "LIST", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", failure, also_torchrun,
     "Signals that end the job; all go to every worker."}, take::by<&Draft::signals, read_signals>},
   {{"monitor-interval", 0, "TIME", "0.1", failure, also_torchrun,

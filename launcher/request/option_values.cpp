@@ -100,6 +100,21 @@ std::optional<Streams> streams_of_digit(std::string_view text) {
 
 }  // namespace
 
+Read<HealthAt> read_health_at(std::string_view text) {
+  if (text.find_first_not_of("0123456789") == std::string_view::npos) {
+    auto port = read_integer(text, 0, 65535);
+    if (auto* complaint = std::get_if<Complaint>(&port)) return std::move(*complaint);
+    return HealthAt{"127.0.0.1", static_cast<std::uint16_t>(std::get<long>(port))};
+  }
+  auto read = read_endpoint(text);
+  if (auto* complaint = std::get_if<Complaint>(&read)) return std::move(*complaint);
+  auto& endpoint = std::get<EndpointAsked>(read);
+  if (!endpoint.port || endpoint.host.empty()) {
+    return Complaint{in_quotes(text) + " is neither a port nor HOST:PORT"};
+  }
+  return HealthAt{std::move(endpoint.host), *endpoint.port};
+}
+
 Read<StreamsByRank> read_streams(std::string_view text) {
   const auto usage = [&](std::string_view part) {
     return Complaint{in_quotes(part) +

@@ -13,6 +13,8 @@
 /// the caller puts the option's name before it.
 namespace dlaunch::launcher {
 
+/// "8080" or "0.0.0.0:8080"; without a host it is 127.0.0.1.
+Read<HealthAt> read_health_at(std::string_view text);
 /// "3" or "0:1,1:2".
 Read<StreamsByRank> read_streams(std::string_view text);
 /// "0,2,5"; empty text means none.

@@ -1,9 +1,10 @@
 #pragma once
 
 #include "rendezvous/daemon/config.hpp"
-#include "rendezvous/daemon/http_server.hpp"
 #include "rendezvous/daemon/log.hpp"
+#include "rendezvous/daemon/status_pages.hpp"
 #include "rendezvous/daemon/systemd.hpp"
+#include "rendezvous/http/http_server.hpp"
 #include "rendezvous/service/job_journal.hpp"
 #include "rendezvous/service/service.hpp"
 #include "runtime/base/secret/secret.hpp"

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "rendezvous/daemon/process_figures.hpp"
+#include "rendezvous/http/page.hpp"
 #include "rendezvous/service/service.hpp"
 #include "runtime/store/server/server.hpp"
 
@@ -24,16 +25,6 @@ struct DaemonStatus {
   std::size_t http_connections = 0;
   ProcessFigures process;
 };
-
-/// One answer to a GET.
-struct Page {
-  unsigned code = 200;
-  std::string content_type = "text/plain; charset=utf-8";
-  std::string body;
-};
-
-/// A sentence as a page.
-Page sentence_page(unsigned code, std::string sentence);
 
 /// The source of what pages show. Each is called at most once, and only by pages that need it.
 struct StatusSource {

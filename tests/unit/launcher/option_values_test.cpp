@@ -167,6 +167,16 @@ TEST_CASE("words: commas part them, two stand for one, empty ones are dropped") 
   CHECK(std::holds_alternative<Complaint>(read_words(many)));
 }
 
+TEST_CASE("where the agent's health is told") {
+  const auto read = [](std::string_view text) { return std::get<HealthAt>(read_health_at(text)); };
+  CHECK(read("8080") == HealthAt{"127.0.0.1", 8080});
+  CHECK(read("0") == HealthAt{"127.0.0.1", 0});
+  CHECK(read("0.0.0.0:8080") == HealthAt{"0.0.0.0", 8080});
+  CHECK(read("[::]:1") == HealthAt{"::", 1});
+  CHECK(wrong(read_health_at("here")) == "'here' is neither a port nor HOST:PORT");
+  CHECK(wrong(read_health_at("70000")) == "at most 65535 is allowed");
+}
+
 TEST_CASE("TOML: strings, words, arrays, comments, each with its line") {
   const auto read =
       read_toml("f",

@@ -100,6 +100,7 @@ TEST_CASE("every option reaches its field") {
                                "--torch-store=rank0",
                                "--shared-memory=node",
                                "--cgroup=none",
+                               "--health-port=0.0.0.0:8080",
                                "--max-restarts=3",
                                "--restart-window=1h",
                                "--restart-backoff=1s:1m",
@@ -135,6 +136,7 @@ TEST_CASE("every option reaches its field") {
   CHECK(options.torch_store == TorchStore::rank0);
   CHECK(options.shared_memory == SharedMemory::node);
   CHECK_FALSE(options.own_cgroup);
+  CHECK(options.health == HealthAt{"0.0.0.0", 8080});
   CHECK(options.max_restarts == 3);
   CHECK(options.restart_window == std::chrono::hours(1));
   CHECK(options.restart_backoff == RestartPauses{std::chrono::seconds(1), std::chrono::minutes(1)});

@@ -1,5 +1,5 @@
 // The status server by real sockets, in the hands of clients that mean no good.
-#include "rendezvous/daemon/http_server.hpp"
+#include "rendezvous/http/http_server.hpp"
 
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/os/socket.hpp"

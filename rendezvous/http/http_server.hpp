@@ -1,6 +1,6 @@
 #pragma once
 
-#include "rendezvous/daemon/status_pages.hpp"
+#include "rendezvous/http/page.hpp"
 #include "runtime/base/os/unique_fd.hpp"
 
 #include <functional>

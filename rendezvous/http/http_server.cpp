@@ -1,4 +1,4 @@
-#include "rendezvous/daemon/http_server.hpp"
+#include "rendezvous/http/http_server.hpp"
 
 #include "runtime/base/os/socket.hpp"
 
@@ -220,7 +220,7 @@ Page HttpServer::State::page_for(const Request& request) const {
     return pages({target.data(), target.size()});
   } catch (const std::exception& error) {
     trouble("the status page at " + std::string(target) + " failed: " + error.what());
-    return sentence_page(500, "this page cannot be shown; the daemon's log says why");
+    return sentence_page(500, "this page cannot be shown; the log says why");
   }
 }
 
