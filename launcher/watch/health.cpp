@@ -3,16 +3,8 @@
 #include <utility>
 
 namespace dlaunch::launcher {
-namespace {
 
-rendezvous::Page sentence_page(unsigned code, std::string sentence) {
-  rendezvous::Page page;
-  page.code = code;
-  page.body = std::move(sentence) + "\n";
-  return page;
-}
-
-}  // namespace
+using rendezvous::sentence_page;
 
 std::string unready_text(JobState state) {
   switch (state) {

@@ -97,13 +97,6 @@ Page job_page(std::string_view encoded, const StatusSource& source) {
 
 }  // namespace
 
-Page sentence_page(unsigned code, std::string sentence) {
-  Page page;
-  page.code = code;
-  page.body = std::move(sentence) + "\n";
-  return page;
-}
-
 std::string job_json(const NamedJobStatus& job, Clock::time_point now) {
   Json json = summary(job);
   json["nodes"] = Json::array();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 namespace dlaunch::rendezvous {
 
@@ -10,5 +11,12 @@ struct Page {
   std::string content_type = "text/plain; charset=utf-8";
   std::string body;
 };
+
+inline Page sentence_page(unsigned code, std::string sentence) {
+  Page page;
+  page.code = code;
+  page.body = std::move(sentence) + "\n";
+  return page;
+}
 
 }  // namespace dlaunch::rendezvous
