@@ -2,6 +2,7 @@
 #include "launcher/cli/read_request.hpp"
 #include "launcher/job/agent.hpp"
 #include "launcher/job/front.hpp"
+#include "launcher/job/job_deadline.hpp"
 #include "launcher/job/job_key.hpp"
 #include "launcher/machine/interpreter.hpp"
 #include "launcher/machine/nvml.hpp"
@@ -181,6 +182,9 @@ int main(int argc, char** argv) {
   AgentTask task{std::get<JobSpec>(std::move(asked)), std::move(environment), {}};
   task.begun = begun;
   task.notes = task.spec.notes;
+  const auto deadline = find_deadline(task.spec.deadline, WallClock::now());
+  task.deadline = deadline.at;
+  if (!deadline.note.empty()) task.notes.push_back(deadline.note);
   task.machine = read_machine();
   task.machine.colours = ::isatty(STDOUT_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1 &&
                          terminal_redraws(task.environment);

@@ -144,6 +144,12 @@ Stop take_scheduler(Request& request, std::span<const std::string> environment,
   return std::nullopt;
 }
 
+void take_deadline(Request& request, std::span<const std::string> environment) {
+  const Told told = scheduler_deadline(environment);
+  if (told.value.empty()) return;
+  request.options.take({"deadline", told.value, Origin::scheduler, "Slurm: " + told.from});
+}
+
 }  // namespace
 
 std::variant<Request, EarlyExit> read_request(std::span<const std::string> arguments,
@@ -154,6 +160,7 @@ std::variant<Request, EarlyExit> read_request(std::span<const std::string> argum
   take_variables(request, environment);
   if (auto stop = request.options.take_file(read_file)) return *stop;
   if (auto stop = take_hostfile(request, read_file)) return *stop;
+  take_deadline(request, environment);
   // A user who names the hosts needs no scheduler.
   const bool named = request.options.has("hosts") || request.options.has("hostfile");
   if (named) return request;

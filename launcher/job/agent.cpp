@@ -31,6 +31,9 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
     : task_(task),
       seat_(seat),
       signals_(io_, seat.front, *this),
+      job_deadline_(
+          io_, task.deadline, task.spec.deadline_notice, [this] { tell_of_job_deadline(); },
+          [this] { on_job_deadline(); }),
       timer_(io_),
       last_words_timer_(io_),
       stopping_notice_(io_),
@@ -74,7 +77,8 @@ int Agent::run() {
               {.entry = [this] { return entry(); },
                .ranks = [this] { return ranks(); },
                .drain = [this] { return drain(); }});
-  asio::post(io_, [this] { link_.start(); });
+  const bool is_past = task_.deadline && *task_.deadline <= WallClock::now();
+  asio::post(io_, [this, is_past] { is_past ? on_job_deadline() : link_.start(); });
   io_.run();
   // The last lines may be those for which there was no room.
   return exit_code_ == 0 && console_.incomplete() ? exit_code::internal : exit_code_;
@@ -134,6 +138,7 @@ void Agent::execute(const life::Begin&) {
   LaunchTimes::mark(times_.placed, Clock::now());
   epoch_ = {.assignment = placed_};
   epoch_.assignment.repeated_attempt = again;
+  epoch_.assignment.deadline = task_.deadline ? WallClock::to_time_t(*task_.deadline) : 0;
   epoch_.assignment.control_fd = workers_.control_number();
   epoch_.assignment.pmi_fd = workers_.pmi_number();
   epoch_.assignment.pmix = mpi_ && mpi_->serves_pmix();
@@ -217,7 +222,17 @@ void Agent::on_handed_on(int number) {
   if (!is_ending()) tell_stopping_later(number);
   epoch_.wants_no_stacks = true;
   feed(StopSignal{number});
-  live(life::Signalled{number, code_of_stop(number)});
+  live(life::Signalled{number, code_of_stop(128 + number)});
+}
+
+void Agent::on_job_deadline() {
+  if (core_.is_decided()) return;
+  while (!waiting_for_output_.empty()) deliver_read({waiting_for_output_.begin()->first});
+  say(deadline_sentence(*task_.deadline) +
+          (gang_is_gone() ? ": the job ends" : ": the workers are stopped"),
+      Level::warning);
+  feed(Expired{});
+  live(life::Expired{code_of_stop(exit_code::preempted)});
 }
 
 /// As if the user had done so.
@@ -238,13 +253,13 @@ void Agent::tell_stopping_later(int signal_number) {
   });
 }
 
-/// What failed before the signal gives the code, and on a node that is alone a success, too: among
-/// several nothing has succeeded before the rendezvous says so.
-int Agent::code_of_stop(int signal_number) const {
+/// What failed before a signal, or the deadline, gives the code, and on a node that is alone a
+/// success, too: among several nothing has succeeded before the rendezvous says so.
+int Agent::code_of_stop(int otherwise) const {
   const Ended now = supervisor_.verdict();
   const bool settled =
       now.outcome == Outcome::failed || (now.outcome == Outcome::succeeded && link_.alone());
-  return settled && !gang_is_gone() ? now.exit_code : 128 + signal_number;
+  return settled && !gang_is_gone() ? now.exit_code : otherwise;
 }
 
 // ---- Workers ----

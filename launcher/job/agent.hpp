@@ -6,6 +6,7 @@
 #include "launcher/process/run_directory.hpp"
 #include "launcher/request/job_spec.hpp"
 #include "runtime/base/secret/secret.hpp"
+#include "runtime/base/text/wall_clock.hpp"
 
 #include <optional>
 #include <string>
@@ -25,7 +26,9 @@ struct AgentTask {
   RunDirectory run_directory = {};
   std::optional<Key> job_key = {};  ///< Key of the job's secret, if it has one.
   pmi::Speech mpi = {};             ///< By what MPI ranks learn of each other.
-  Clock::time_point begun{};        ///< When dlaunch was started, for --timings.
+  /// When the job is to end; nullopt: no such time is known.
+  std::optional<WallClock::time_point> deadline = {};
+  Clock::time_point begun{};  ///< When dlaunch was started, for --timings.
 };
 
 /// How the launcher's own lines are written; the job's id may become known later.

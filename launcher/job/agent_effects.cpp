@@ -245,6 +245,10 @@ void Agent::execute(const life::Leave& effect) {
     case life::Leave::Why::signal:
       return leave(drained_ ? "it is drained (dlaunch drain)"
                             : "stopped by " + signal_name(effect.signal));
+    case life::Leave::Why::expired:
+      return seat->tell(rendezvous::Leave{.exit_code = effect.exit_code,
+                                          .reason = deadline_sentence(*task_.deadline),
+                                          .ends_job = true});
     case life::Leave::Why::front_lost:
       return leave("its front process was lost");
     case life::Leave::Why::unkillable:
@@ -339,6 +343,17 @@ void Agent::say_timings() {
   } else if (asked == Timings::text) {
     console_.say_lines("dlaunch: timings: " + timings_text(phases) + "\n");
   }
+}
+
+void Agent::tell_of_job_deadline() {
+  if (core_.is_decided() || is_ending()) return;
+  const int number = task_.spec.deadline_signal;
+  std::vector<int> told = workers_.signal_catchers(number);
+  for (int& rank : told) rank += epoch_.assignment.first_rank;
+  const bool have_workers = !ranks_running(workers_.pids(), 0).empty();
+  say(deadline_notice(*task_.deadline, *task_.deadline - WallClock::now()) +
+          (have_workers ? told_text(number, told) : ""),
+      Level::warning);
 }
 
 JobEntry Agent::entry() const {

@@ -4,6 +4,7 @@
 #include "launcher/job/core/agent_core.hpp"
 #include "launcher/job/core/supervisor.hpp"
 #include "launcher/job/history.hpp"
+#include "launcher/job/job_deadline.hpp"
 #include "launcher/job/job_link.hpp"
 #include "launcher/job/waiting_row.hpp"
 #include "launcher/output/console.hpp"
@@ -86,7 +87,9 @@ class Agent : private rendezvous::JobObserver,
   void on_deadline();
   void look_for_ready();
   void tell_words_of_unready();
-  int code_of_stop(int signal_number) const;
+  void tell_of_job_deadline();
+  void on_job_deadline();
+  int code_of_stop(int otherwise) const;
   void tell_stopping_later(int signal_number);
   void take_stops(const std::vector<Workers::Stopped>& stopped);
   std::unique_ptr<OwnCgroup> make_cgroup();
@@ -153,6 +156,7 @@ class Agent : private rendezvous::JobObserver,
   asio::io_context io_{1};
   SignalInbox signals_;
   std::optional<InputEnd> input_end_;  ///< With --ends-with-stdin.
+  JobDeadline job_deadline_;
   asio::steady_timer timer_;
   asio::steady_timer last_words_timer_;
   asio::steady_timer stopping_notice_;

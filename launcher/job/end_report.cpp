@@ -1,7 +1,9 @@
 #include "launcher/job/end_report.hpp"
 
+#include "launcher/job/job_deadline.hpp"
 #include "runtime/base/phrases.hpp"
 
+#include <algorithm>
 #include <csignal>
 
 namespace dlaunch::launcher {
@@ -76,6 +78,22 @@ std::string stopping_sentence(int signal_number, const std::vector<int>& ranks,
   return "stopping: " + ranks_text(ranks) + (one ? " still runs" : " still run") + again +
          (one ? "it" : "them") + ", else that is done in " +
          duration_text(std::chrono::ceil<std::chrono::seconds>(left));
+}
+
+std::string deadline_sentence(WallClock::time_point at) {
+  return "the deadline " + deadline_text(at) + " has come";
+}
+
+std::string deadline_notice(WallClock::time_point at, WallClock::duration left) {
+  const auto whole = std::chrono::round<std::chrono::seconds>(left);
+  return "the job ends in " + duration_text(std::max(whole, std::chrono::seconds(0))) +
+         ", at its deadline " + deadline_text(at);
+}
+
+std::string told_text(int signal_number, const std::vector<int>& ranks) {
+  if (ranks.empty()) return "; no worker here catches " + signal_name(signal_number);
+  return "; " + ranks_text(ranks) + (ranks.size() == 1 ? " is" : " are") + " told by " +
+         signal_name(signal_number);
 }
 
 std::string restart_text(int attempt, const JobSpec& spec) {

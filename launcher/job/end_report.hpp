@@ -4,6 +4,7 @@
 #include "launcher/job/history.hpp"
 #include "launcher/plan/plan.hpp"
 #include "rendezvous/rounds/rounds.hpp"
+#include "runtime/base/text/wall_clock.hpp"
 
 #include <dlaunch/error.hpp>
 
@@ -37,6 +38,13 @@ std::string unready_sentence(const TellUnready& told, int first_rank, Clock::dur
 /// --shutdown-timeout.
 std::string stopping_sentence(int signal_number, const std::vector<int>& ranks,
                               Clock::duration left);
+
+/// "the deadline 2026-11-23T14:00:00Z has come".
+std::string deadline_sentence(WallClock::time_point at);
+/// "the job ends in 60 s, at its deadline 2026-11-23T14:00:00Z".
+std::string deadline_notice(WallClock::time_point at, WallClock::duration left);
+/// "; ranks 0-3 are told by SIGUSR1", or that no worker of this node was.
+std::string told_text(int signal_number, const std::vector<int>& ranks);
 
 /// "; all workers are started again (restart 1 of 3)".
 std::string restart_text(int attempt, const JobSpec& spec);

@@ -134,6 +134,7 @@ std::vector<std::string> common_environment(const JobSpec& spec, const Machine& 
   set(result, "DLAUNCH_WORKER_AGENT", assignment.control_socket);
   set(result, "DLAUNCH_WORKER_JOB", assignment.job);
   set(result, "DLAUNCH_WORKER_EPOCH", std::to_string(assignment.epoch));
+  if (assignment.deadline > 0) set(result, "DLAUNCH_WORKER_DEADLINE", assignment.deadline);
   if (assignment.pmi_fd >= 0) {
     set(result, "PMI_FD", assignment.pmi_fd);
     set(result, "PMI_SIZE", assignment.world_size);

@@ -53,6 +53,8 @@ struct Assignment {
   std::string control_socket;  ///< "@dlaunch-...": the way back where that fd was closed.
   int pmi_fd = -1;             ///< The same for its PMI socket; -1: it has none.
   bool pmix = false;           ///< The workers are offered PMIx.
+  /// When the job is to end, in seconds since 1970; 0: no such time is known.
+  std::int64_t deadline = 0;
   /// The logs and error files of all attempts lie below. Empty where none could be made: then all
   /// output goes to the console.
   std::string run_directory;

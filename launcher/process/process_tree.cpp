@@ -8,8 +8,10 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstdint>
 #include <cstring>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <string_view>
 
@@ -63,24 +65,47 @@ pid_t parent_of(const std::string& stat) {
   return parent;
 }
 
-}  // namespace
-
-std::vector<pid_t> child_processes() {
+std::vector<pid_t> children_of(pid_t parent) {
   std::vector<pid_t> children;
   // The short way, where the kernel was built with it; else every process is asked for its parent.
   bool listed = false;
-  for_each_entry("/proc/self/task", [&](const std::string& thread) {
-    const std::string path = "/proc/self/task/" + thread + "/children";
+  const std::string tasks = "/proc/" + std::to_string(parent) + "/task";
+  for_each_entry(tasks.c_str(), [&](const std::string& thread) {
+    const std::string path = tasks + "/" + thread + "/children";
     if (::access(path.c_str(), R_OK) != 0) return;
     listed = true;
     append_numbers(read_file(path), children);
   });
   if (listed) return children;
-  const pid_t self = ::getpid();
   for_each_entry("/proc", [&](const std::string& pid) {
-    if (parent_of(read_file("/proc/" + pid + "/stat")) == self) append_numbers(pid, children);
+    if (parent_of(read_file("/proc/" + pid + "/stat")) == parent) append_numbers(pid, children);
   });
   return children;
+}
+
+bool catches(pid_t pid, int signal_number) {
+  std::istringstream status(read_file("/proc/" + std::to_string(pid) + "/status"));
+  for (std::string word; status >> word;) {
+    if (word != "SigCgt:") continue;
+    std::uint64_t caught = 0;
+    status >> std::hex >> caught;
+    return ((caught >> (signal_number - 1)) & 1) != 0;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<pid_t> child_processes() { return children_of(::getpid()); }
+
+std::vector<pid_t> catchers_below(pid_t pid, int signal_number) {
+  if (catches(pid, signal_number)) return {pid};
+  std::vector<pid_t> catchers;
+  for (const pid_t child : children_of(pid)) {
+    const auto below = catchers_below(child, signal_number);
+    catchers.insert(catchers.end(), below.begin(), below.end());
+  }
+  return catchers;
 }
 
 std::vector<pid_t> processes_connected_to(std::uint16_t port) {

@@ -28,6 +28,10 @@ std::vector<Hanging> hanging_among(const std::vector<pid_t>& processes);
 /// "pid 7 (python3), state D, waits in nfs_wait; pid 8 (cat), state D, and 2 more". Pure.
 std::string hanging_text(const std::vector<Hanging>& processes);
 
+/// The nearest processes to this one, itself or its descendants, that have a handler for the
+/// signal: the default of most signals would end the others. Empty where /proc does not tell.
+std::vector<pid_t> catchers_below(pid_t pid, int signal_number);
+
 /// Makes this process the one that orphans below it are handed to.
 void become_subreaper();
 

@@ -276,4 +276,15 @@ std::vector<pid_t> Workers::left() const {
   return all;
 }
 
+std::vector<int> Workers::signal_catchers(int number) {
+  std::vector<int> ranks;
+  for (std::size_t i = 0; i < pids_.size(); ++i) {
+    if (pids_[i] <= 0) continue;
+    const auto catchers = catchers_below(pids_[i], number);
+    for (const pid_t pid : catchers) ::kill(pid, number);
+    if (!catchers.empty()) ranks.push_back(static_cast<int>(i));
+  }
+  return ranks;
+}
+
 }  // namespace dlaunch::launcher

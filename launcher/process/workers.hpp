@@ -78,6 +78,9 @@ class Workers {
 
   /// To every worker's process group, and to orphans that came to us; SIGKILL to all that is left.
   void signal_all(int number);
+  /// To those that catch it, alone: a worker's process, or the next below it that do. Returns their
+  /// local ranks.
+  std::vector<int> signal_catchers(int number);
 
  private:
   struct Pipes {

@@ -107,6 +107,15 @@ struct RestartPauses {
   bool operator==(const RestartPauses&) const = default;
 };
 
+/// --deadline: when the job is to end.
+struct DeadlineAsked {
+  std::chrono::milliseconds after{};  ///< From the start of dlaunch on; 0: not said.
+  std::optional<std::chrono::sys_seconds> at = std::nullopt;  ///< Or this.
+  bool by_scheduler = false;
+
+  bool operator==(const DeadlineAsked&) const = default;
+};
+
 /// The place where the nodes of a job meet.
 struct Meeting {
   enum class Kind {
@@ -205,7 +214,10 @@ struct JobSpec : Part, FailureRules {
   std::optional<HealthAt> health;                  ///< --health-port; unset: none.
   std::string node_check;                          ///< --node-check, for a shell; empty: none.
   std::chrono::milliseconds node_check_timeout{};  ///< --node-check-timeout.
-  std::vector<int> signals;                        ///< --signals-to-handle, as numbers.
+  DeadlineAsked deadline;
+  std::chrono::milliseconds deadline_notice{};  ///< --deadline-notice: so long before; 0: none.
+  int deadline_signal = 0;                      ///< --deadline-signal, as a number.
+  std::vector<int> signals;                     ///< --signals-to-handle, as numbers.
   std::vector<int> signals_ignored;  ///< Those of them that were ignored at the start, and stay so.
 
   // Output.

@@ -318,6 +318,16 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
     "Tell by HTTP whether this node's agent is alive (/healthz) and its workers run (/readyz), for "
     "probes of containers; without HOST at 127.0.0.1 only. 0: any port, which is told."},
    take::by<&Draft::health, read_health_at>},
+  {{"deadline", 0, "TIME|DATE", "0", failure, ours,
+    "Stop the job, with 75, so long after its start, or at a DATE: 2026-11-23T14:00Z, or @SECONDS "
+    "since 1970; default: 10 s before the end of the Slurm job; 0: never."},
+   take::by<&Draft::deadline, read_deadline>},
+  {{"deadline-notice", 0, "TIME", "60", failure, ours,
+    "How long before the deadline workers that catch --deadline-signal get it; 0: never."},
+   take::duration<&Draft::deadline_notice>},
+  {{"deadline-signal", 0, "SIGNAL", "SIGUSR1", failure, ours,
+    "What tells workers of the deadline, to save their work, say."},
+   take::by<&Draft::deadline_signal, read_signal>},
   {{"signals-to-handle", 0, "LIST", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", failure, also_torchrun,
     "Signals that end the job; all go to every worker."}, take::by<&Draft::signals, read_signals>},
   {{"monitor-interval", 0, "TIME", "0.1", failure, also_torchrun,

@@ -92,6 +92,36 @@ Read<HostAsked> read_host(std::span<const std::string_view> words) {
   return host;
 }
 
+/// Of the year 2261, since a clock of nanoseconds goes no further.
+constexpr long last_second = 9'214'646'399;
+
+/// "2026-11-23T14:00Z", with seconds or without.
+std::optional<std::chrono::sys_seconds> date_in(std::string_view text) {
+  constexpr std::string_view form = "dddd-dd-ddTdd:dd:ddZ";
+  const bool short_form = text.size() == form.size() - 3;
+  if (text.size() != form.size() && !short_form) return std::nullopt;
+  std::string whole(text);
+  if (short_form) whole.insert(whole.size() - 1, ":00");
+  for (std::size_t i = 0; i < form.size(); ++i) {
+    const bool digit = whole[i] >= '0' && whole[i] <= '9';
+    if (form[i] == 'd' ? !digit : whole[i] != form[i]) return std::nullopt;
+  }
+  const auto number = [&](std::size_t at, std::size_t size) {
+    return static_cast<int>(
+        std::get<long>(read_integer(std::string_view(whole).substr(at, size), 0, 9999)));
+  };
+  const std::chrono::year_month_day day(std::chrono::year(number(0, 4)),
+                                        std::chrono::month(static_cast<unsigned>(number(5, 2))),
+                                        std::chrono::day(static_cast<unsigned>(number(8, 2))));
+  const int hour = number(11, 2), minute = number(14, 2), second = number(17, 2);
+  if (!day.ok() || hour > 23 || minute > 59 || second > 59) return std::nullopt;
+  const auto at = std::chrono::sys_days(day) + std::chrono::hours(hour) +
+                  std::chrono::minutes(minute) + std::chrono::seconds(second);
+  const auto since_1970 = at.time_since_epoch().count();
+  if (since_1970 < 1 || since_1970 > last_second) return std::nullopt;
+  return at;
+}
+
 std::optional<Streams> streams_of_digit(std::string_view text) {
   if (text.size() != 1 || text[0] < '0' || text[0] > '3') return std::nullopt;
   const int bits = text[0] - '0';
@@ -173,16 +203,39 @@ Read<std::vector<std::string>> read_words(std::string_view text) {
   return words;
 }
 
+Read<int> read_signal(std::string_view text) {
+  const auto number = signal_number(text);
+  if (!number) return Complaint{in_quotes(text) + " is not the name of a signal"};
+  if (*number == SIGKILL || *number == SIGSTOP || *number == SIGCHLD) {
+    return Complaint{std::string(text) + " cannot be handed on"};
+  }
+  return *number;
+}
+
+Read<DeadlineAsked> read_deadline(std::string_view text) {
+  DeadlineAsked deadline;
+  if (text.starts_with('@')) {
+    const auto seconds = read_integer(text.substr(1), 1, last_second);
+    if (const auto* complaint = std::get_if<Complaint>(&seconds)) return *complaint;
+    deadline.at = std::chrono::sys_seconds(std::chrono::seconds(std::get<long>(seconds)));
+    return deadline;
+  }
+  if (const auto after = parse_duration(text)) return deadline.after = *after, deadline;
+  deadline.at = date_in(text);
+  if (deadline.at) return deadline;
+  return Complaint{in_quotes(text) +
+                   " is neither a duration such as 90m nor a time such as 2026-11-23T14:00Z (UTC) "
+                   "or @1795442400"};
+}
+
 Read<std::vector<int>> read_signals(std::string_view text) {
   std::vector<int> numbers;
   for (const auto name : split(text, ',')) {
-    const auto number = signal_number(name);
-    if (!number) return Complaint{in_quotes(name) + " is not the name of a signal"};
-    if (*number == SIGKILL || *number == SIGSTOP || *number == SIGCHLD) {
-      return Complaint{std::string(name) + " cannot be handed on"};
-    }
-    if (std::find(numbers.begin(), numbers.end(), *number) == numbers.end()) {
-      numbers.push_back(*number);
+    const auto read = read_signal(name);
+    if (const auto* complaint = std::get_if<Complaint>(&read)) return *complaint;
+    const int number = std::get<int>(read);
+    if (std::find(numbers.begin(), numbers.end(), number) == numbers.end()) {
+      numbers.push_back(number);
     }
   }
   if (numbers.empty()) return Complaint{"at least one signal is needed"};

@@ -25,6 +25,7 @@ class Resolver {
     if (auto stop = given_.apply(option_rows(), draft_)) return stop;
     draft_.settings = given_.settings();
     draft_.scheduler_job = request_.scheduler_job;
+    draft_.deadline.by_scheduler = given_.of("deadline").origin == Origin::scheduler;
     draft_.failure_grace_given = given_.has("failure-grace");
     draft_.master_port_insisted = given_.has("master-port") && draft_.master_port != 0;
     for (const Option* option : option_table().options()) {

@@ -16,6 +16,11 @@ constexpr std::uint64_t port_first = 15'000;
 constexpr std::uint64_t port_count = 9'973;
 constexpr std::uint64_t ports_per_job = 99;
 
+/// A worker of dlaunch or torchrun, whose launcher sees to all else.
+bool is_of_launcher(const Variables& variables) {
+  return variables.has("DLAUNCH_WORKER_JOB") || variables.has("TORCHELASTIC_RUN_ID");
+}
+
 }  // namespace
 
 std::optional<std::string_view> Variables::find(std::string_view name) const {
@@ -71,15 +76,18 @@ std::uint16_t port_of_job(std::string_view name) { return port_of_job(text_hash(
 std::optional<SchedulerPlace> scheduler_place(std::span<const std::string> environment,
                                               const FileReader& read_file) {
   const Variables variables(environment);
-  if (variables.has("DLAUNCH_WORKER_JOB") || variables.has("TORCHELASTIC_RUN_ID")) {
-    return std::nullopt;
-  }
+  if (is_of_launcher(variables)) return std::nullopt;
   for (const auto& [name, read] : schedulers) {
     SchedulerPlace place;
     place.scheduler = name;
     if (read(place, variables, read_file)) return place;
   }
   return std::nullopt;
+}
+
+Told scheduler_deadline(std::span<const std::string> environment) {
+  const Variables variables(environment);
+  return is_of_launcher(variables) ? Told{} : deadline_of_slurm_job(variables);
 }
 
 SchedulerSettings scheduler_settings(const SchedulerPlace& place, const AskedOfNodes& asked) {

@@ -68,6 +68,10 @@ struct SchedulerSettings {
 /// meeting place was given, rdzv-endpoint and rdzv-role. A caller lets what was asked for win.
 SchedulerSettings scheduler_settings(const SchedulerPlace& place, const AskedOfNodes& asked);
 
+/// A value of --deadline, where the scheduler's job ends at a known time; for whoever started this
+/// process within it, but for a launcher.
+Told scheduler_deadline(std::span<const std::string> environment);
+
 /// A port from 15000 to 24972. Jobs with numbers less than 100 apart, and their steps less than 99
 /// apart, never share one: those are the jobs that run on one node at a time.
 std::uint16_t port_of_job(std::uint64_t job, std::uint64_t step);

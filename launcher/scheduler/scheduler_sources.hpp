@@ -49,6 +49,9 @@ constexpr SchedulerRow schedulers[] = {
 /// The first node of the Slurm job around another starter (mpirun in a batch script).
 Told first_of_slurm_job(const Variables& variables);
 
+/// When the Slurm job around any starter ends.
+Told deadline_of_slurm_job(const Variables& variables);
+
 /// Refuses what was started more than once on a node. `starter` is "srun", `once` how to do it.
 void refuse_several(SchedulerPlace& place, std::string_view starter, int starts, int nodes,
                     std::string_view once);

@@ -7,6 +7,11 @@ namespace {
 /// The step id in salloc's shell on a node if LaunchParameters has use_interactive_step.
 constexpr std::string_view interactive_step = "4294967290";
 
+/// So that the job's end is ours: Slurm's own SIGTERM tells nobody why it comes.
+constexpr long end_margin_s = 10;
+/// From here on it is Slurm's number for no time, or for an endless one.
+constexpr long no_time = 0xfffffffe;
+
 /// In a batch script SLURM_NTASKS is exported, and srun takes it for --ntasks unless told: then it
 /// ignores --ntasks-per-node with a warning. So the advice names both.
 std::string srun_once(int nodes) {
@@ -94,6 +99,12 @@ bool read_slurm(SchedulerPlace& place, const Variables& variables, const FileRea
     describe_unstarted(place, variables);
   }
   return true;
+}
+
+Told deadline_of_slurm_job(const Variables& variables) {
+  const auto end = variables.number_if("SLURM_JOB_END_TIME");
+  if (!end || *end <= end_margin_s || *end >= no_time || !variables.has("SLURM_JOB_ID")) return {};
+  return {"@" + std::to_string(*end - end_margin_s), "SLURM_JOB_END_TIME"};
 }
 
 Told first_of_slurm_job(const Variables& variables) {

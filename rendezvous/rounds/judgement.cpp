@@ -134,7 +134,7 @@ Judgement judge(const Epoch& epoch, const JobRules& rules, bool has_restart, int
                 began_as_failure};
 }
 
-Finish judge_without_host(const Epoch& epoch, int exit_code, const std::string& reason) {
+Finish judge_at_once(const Epoch& epoch, int exit_code, const std::string& reason) {
   const auto verdict = epoch.find_cause();
   const bool has_failed = epoch.ending() && epoch.ending()->cause == EndCause::failure;
   if (has_failed && verdict && !epoch.is_open(*verdict)) return failed(epoch);

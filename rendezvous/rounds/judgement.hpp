@@ -38,8 +38,8 @@ using Judgement = std::variant<GoesOn, Finish>;
 /// `has_restart`: the budget has one. `nodes_here` counts all that could take part in another
 /// round.
 Judgement judge(const Epoch& epoch, const JobRules& rules, bool has_restart, int nodes_here);
-/// The node has left that hosts the rendezvous: nobody is left who could wait for the others' ends,
-/// or tell them of it.
-Finish judge_without_host(const Epoch& epoch, int exit_code, const std::string& reason);
+/// The ends of the workers are not waited for: the node has left that hosts the rendezvous, and
+/// nobody is left who could tell the others of them, or the job's time is over.
+Finish judge_at_once(const Epoch& epoch, int exit_code, const std::string& reason);
 
 }  // namespace dlaunch::rendezvous

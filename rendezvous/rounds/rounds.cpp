@@ -282,9 +282,11 @@ void Rounds::State::on(const Leave& e) {
   const auto place = epoch() ? epoch()->remove(e.session) : std::nullopt;
   // Nobody who goes while others work does so with success.
   const int code = e.exit_code != 0 ? e.exit_code : exit_code::node_lost;
-  const std::string reason = "node " + node.offer.id + " left: " + e.reason;
-  if (e.closes) {
-    return finish(epoch() ? judge_without_host(*epoch(), code, reason)
+  const bool for_all = e.ends_job && (place || gathering());
+  const std::string reason = for_all ? e.reason + " (node " + node.offer.id + ")"
+                                     : "node " + node.offer.id + " left: " + e.reason;
+  if (e.closes || for_all) {
+    return finish(epoch() ? judge_at_once(*epoch(), code, reason)
                           : Finish{code, std::nullopt, reason});
   }
   if (const Gathering* round = gathering()) {

@@ -118,6 +118,8 @@ struct Leave {
   int exit_code = 0;
   std::string reason;   ///< "stopped by SIGTERM".
   bool closes = false;  ///< It hosts the rendezvous: nobody can go on without it.
+  /// The reason is one for all nodes: its workers are not the only ones to end.
+  bool ends_job = false;
 };
 /// The node's connection broke without a word.
 struct Disconnected {

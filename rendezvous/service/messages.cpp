@@ -108,6 +108,7 @@ void fields(auto& io, is<Leave> auto& m) {
   io.integer(m.exit_code);
   io.text(m.reason);
   io.flag(m.closes);
+  io.flag(m.ends_job);
 }
 void fields(auto&, is<Heartbeat> auto&) {}
 constexpr std::size_t fact_bytes_min = 23;

@@ -310,9 +310,9 @@ Event RoundsStory::event_of(const Words& words) {
     }
     return Join{session, speaker.offer, rules, speaker.holding};
   }
-  if (verb == "leave" || verb == "close") {
+  if (verb == "leave" || verb == "close" || verb == "end") {
     speaker.speaks = false;
-    return Leave{session, std::stoi(words.at(2)), words.at(3), verb == "close"};
+    return Leave{session, std::stoi(words.at(2)), words.at(3), verb == "close", verb == "end"};
   }
   if (verb == "broken") {
     speaker.speaks = false;

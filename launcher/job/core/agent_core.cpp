@@ -67,6 +67,10 @@ void AgentCore::on(const Signalled& e) {
   effects_.push_back(Conclude{});
 }
 
+void AgentCore::on(const Expired& e) {
+  if (!is_decided()) leave({e.exit_code, Leave::Why::expired});
+}
+
 void AgentCore::on(const FrontGone&) { leave({exit_code::internal, Leave::Why::front_lost}); }
 
 void AgentCore::on(const NothingLeft&) {

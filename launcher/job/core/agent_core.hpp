@@ -49,6 +49,10 @@ struct Signalled {
   int number = 0;
   int exit_code = 0;
 };
+/// The job's deadline has come, which the supervisor has had: the job ends with that code.
+struct Expired {
+  int exit_code = 0;
+};
 /// Nobody is left to serve.
 struct FrontGone {};
 /// None of the attempt's processes is left, and the supervisor knows of all ends.
@@ -59,7 +63,7 @@ struct Drained {};
 struct Gathered {};
 
 /// launcher::Ended: the supervisor has concluded the attempt.
-using Event = std::variant<Admitted, Placed, Unfit, Ordered, JobOver, Signalled, FrontGone,
+using Event = std::variant<Admitted, Placed, Unfit, Ordered, JobOver, Signalled, Expired, FrontGone,
                            NothingLeft, Drained, Gathered, Ended>;
 
 // ---- What is to be done, in order ----
@@ -79,7 +83,7 @@ struct Stop {
 };
 /// The rendezvous is told that this node goes.
 struct Leave {
-  enum class Why { signal, front_lost, unkillable, unfit };
+  enum class Why { signal, expired, front_lost, unkillable, unfit };
   int exit_code = 0;
   Why why = Why::signal;
   int signal = 0;
@@ -143,6 +147,7 @@ class AgentCore {
   void on(const Ordered& e);
   void on(const JobOver& e);
   void on(const Signalled& e);
+  void on(const Expired& e);
   void on(const FrontGone&);
   void on(const NothingLeft&);
   void on(const Drained&);

@@ -128,7 +128,7 @@ void SeatCore::finish_without_host(const Trouble& trouble) {
 
 void SeatCore::on(const Said& e) {
   if (const auto* leave = std::get_if<rendezvous::Leave>(&e.what)) {
-    tell(rendezvous::Leave{0, leave->exit_code, leave->reason, rules_.hosts});
+    tell(rendezvous::Leave{0, leave->exit_code, leave->reason, rules_.hosts, leave->ends_job});
     return on(Withdrawn{});
   }
   Holding* held = holding();

@@ -19,7 +19,7 @@ Effects Supervisor::step(const Event& event, Clock::time_point now) {
 }
 
 void Supervisor::on(const Start& e) {
-  if (state_ == State::idle && !stop_signal_ && !front_lost_) begin_attempt(e);
+  if (state_ == State::idle && !stop_signal_ && !expired_ && !front_lost_) begin_attempt(e);
 }
 
 void Supervisor::on(const Spawned&) {
@@ -31,6 +31,7 @@ void Supervisor::on(const Spawned&) {
   }
   if (front_lost_) return kill();
   if (stop_signal_) return terminate(*stop_signal_);
+  if (expired_) return terminate(SIGTERM);
   if (attempt_.order) return on(StopOrder{*attempt_.order});
   judge_running();
 }
@@ -117,12 +118,20 @@ void Supervisor::on(const StopSignal& e) {
   const bool second = stop_signal_.has_value();
   if (!second) {
     stop_signal_ = e.number;
-    settled_before_stop_ = is_settled();
+    if (!expired_) settled_before_stop_ = is_settled();
   }
   if (!has_running()) return;
   if (second) return kill();
   if (state_ != State::terminating) return terminate(e.number);
   effects_.push_back(SignalAll{e.number});
+}
+
+/// A signal that comes later is the first one: a scheduler sends it at the end of its own time.
+void Supervisor::on(const Expired&) {
+  if (stop_signal_ || expired_) return;
+  expired_ = true;
+  settled_before_stop_ = is_settled();
+  if (has_running() && state_ != State::terminating) terminate(SIGTERM);
 }
 
 void Supervisor::on(const StopOrder& e) {

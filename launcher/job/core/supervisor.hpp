@@ -67,6 +67,8 @@ struct LeftElsewhere {};
 struct StopSignal {
   int number = 0;
 };
+/// The job's deadline has come.
+struct Expired {};
 /// A signal that is only handed on.
 struct OtherSignal {
   int number = 0;
@@ -87,8 +89,8 @@ struct AllGone {};
 struct FrontLost {};
 
 using Event = std::variant<Start, Spawned, SpawnFailed, Exited, Joined, Ready, Reported, GaveUp,
-                           SaidTraceback, WroteErrorFile, LeftElsewhere, StopSignal, OtherSignal,
-                           StopOrder, Tick, AllGone, FrontLost>;
+                           SaidTraceback, WroteErrorFile, LeftElsewhere, StopSignal, Expired,
+                           OtherSignal, StopOrder, Tick, AllGone, FrontLost>;
 
 // ---- What the supervisor wants done, in order. ----
 
@@ -212,6 +214,7 @@ class Supervisor {
   void on(const WroteErrorFile&);
   void on(const LeftElsewhere&);
   void on(const StopSignal&);
+  void on(const Expired&);
   void on(const OtherSignal&);
   void on(const StopOrder&);
   void on(const Tick&);
@@ -274,8 +277,9 @@ class Supervisor {
     std::optional<int> spawn_failure_code = std::nullopt;
   };
   Attempt attempt_;
-  std::optional<int> stop_signal_;    ///< The first one; a second one kills.
-  bool settled_before_stop_ = false;  ///< What came before the signal gives the exit code.
+  std::optional<int> stop_signal_;  ///< The first one; a second one kills.
+  bool expired_ = false;
+  bool settled_before_stop_ = false;  ///< What came before either gives the exit code.
   bool front_lost_ = false;
 
   Clock::time_point now_{};  ///< Time of the event being answered.

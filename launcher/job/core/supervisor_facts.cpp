@@ -158,6 +158,7 @@ Ended Supervisor::verdict() const {
   constexpr int front_lost_code = 70;
   if (front_lost_) return {Outcome::front_lost, front_lost_code};
   if (attempt_.spawn_failure_code) return {Outcome::spawn_failed, *attempt_.spawn_failure_code};
+  if (expired_ && !settled_before_stop_) return {Outcome::stopped, exit_code::preempted};
   if (stop_signal_ && !settled_before_stop_) {
     return {Outcome::stopped, 128 + *stop_signal_};
   }

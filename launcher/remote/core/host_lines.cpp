@@ -133,7 +133,9 @@ class Lines {
     for (const Setting& setting : spec_.settings) {
       const bool ours = std::ranges::count(not_handed_on, setting.flag) > 0;
       const bool meeting = setting.flag == "rdzv-endpoint" && several();
-      if (setting.origin == Origin::standard || setting.origin == Origin::scheduler) continue;
+      // Only here a scheduler tells when its job ends.
+      const bool told = setting.origin == Origin::scheduler && setting.flag != "deadline";
+      if (setting.origin == Origin::standard || told) continue;
       if (!option_table().find(setting.flag)->no_effect.empty() || (ours && !meeting)) continue;
       words.push_back(option(setting.flag, setting.value));
     }

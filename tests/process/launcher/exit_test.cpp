@@ -243,6 +243,72 @@ TEST_CASE("the check runs before each start, and one that fails or hangs starts 
   CHECK(all_gone(token));
 }
 
+TEST_CASE(
+    "the deadline is told to workers that catch the signal, and then stops the job in order") {
+  const std::string token = unique_token();
+  Job job(victims(2, "stubborn", token, "0",
+                  {"--deadline", "2", "--deadline-notice", "1", "--shutdown-timeout", "1"}));
+  REQUIRE(job.saw("READY", 2));
+  REQUIRE(job.saw("got " + std::to_string(SIGUSR1), 2));
+  CHECK(job.wait().code == 75);
+  INFO(job.err());
+  CHECK(job.err().find("dlaunch: the job ends in 1 s, at its deadline 2") != std::string::npos);
+  CHECK(job.err().find("Z; ranks 0-1 are told by SIGUSR1\n") != std::string::npos);
+  CHECK(job.err().find("Z has come: the workers are stopped\n") != std::string::npos);
+  CHECK(count(job.out(), "got " + std::to_string(SIGTERM)) == 2);
+  CHECK(job.err().find("FAILED") == std::string::npos);
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("the signal of the deadline ends no worker that does not expect it") {
+  const std::string token = unique_token();
+  // The shell does not catch it, and what it runs in the first rank does.
+  Job job({"--nproc-per-node", "2", "--deadline", "2", "--deadline-notice", "1", "sh", "-c",
+           "if test $RANK = 0; then " + victim() + " stubborn " + token + "; else " + victim() +
+               " wait " + token + "; fi; echo over"});
+  REQUIRE(job.saw("READY", 2));
+  REQUIRE(job.saw("got " + std::to_string(SIGUSR1)));
+  REQUIRE(job.saw("; rank 0 is told by SIGUSR1"));
+  REQUIRE(job.saw(" has come: the workers are stopped"));
+  CHECK(job.out().find("over") == std::string::npos);
+  job.send(SIGTERM);
+  job.send(SIGTERM);
+  CHECK(job.wait().code == 75);
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("a job that ends before its deadline ends as it would") {
+  const std::string token = unique_token();
+  CHECK(Job(victims(2, "exit", token, "7", {"--deadline", "1h"})).wait().code == 7);
+  CHECK(Job(victims(1, "exit", token, "0", {"--deadline", "1h"})).wait().code == 0);
+  Job told({"sh", "-c", "test $DLAUNCH_WORKER_DEADLINE = 9000000000"},
+           {{"DLAUNCH_DEADLINE", "@9000000000"}});
+  CHECK(told.wait().code == 0);
+  Job untold({"sh", "-c", "test -z \"$DLAUNCH_WORKER_DEADLINE\""});
+  CHECK(untold.wait().code == 0);
+  // Slurm's end is ten seconds later; one that is past counts for nothing.
+  Job slurm({"sh", "-c", "test $DLAUNCH_WORKER_DEADLINE = 4000000000"},
+            {{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_END_TIME", "4000000010"}});
+  CHECK(slurm.wait().code == 0);
+  Job stale(victims(1, "exit", token, "3"),
+            {{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_END_TIME", "1000000010"}});
+  CHECK(stale.wait().code == 3);
+  CHECK(stale.err().find("the scheduler's end of the job, 2001-09-09T01:46:40Z, is past") !=
+        std::string::npos);
+}
+
+TEST_CASE("a deadline that is past starts nothing, and one ends a pause before a restart") {
+  const std::string token = unique_token();
+  Job past(victims(1, "wait", token, "0", {"--deadline", "2001-09-09T01:46Z"}));
+  CHECK(past.wait().code == 75);
+  CHECK(past.out().find("READY") == std::string::npos);
+  Job pausing(victims(1, "attempts", token, "0",
+                      {"--max-restarts", "9", "--restart-backoff", "600", "--deadline", "2"}));
+  CHECK(pausing.wait().code == 75);
+  CHECK(pausing.out().find("attempt 1") != std::string::npos);
+  CHECK(all_gone(token));
+}
+
 TEST_CASE("a stop signal ends the check, and the job") {
   const std::string token = unique_token();
   // By our own stderr, since its output is kept.

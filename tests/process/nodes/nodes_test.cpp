@@ -237,6 +237,29 @@ TEST_CASE(
   CHECK(all_gone(token));
 }
 
+TEST_CASE("the earliest deadline of a node ends an elastic job on all nodes") {
+  const std::string token = unique_token();
+  Nodes nodes("1:2", victims("wait", token), {"--rdzv-conf", "last_call_timeout=60"});
+  SUBCASE("of the node that hosts") {
+    nodes.add({"--node-id", "a", "--deadline", "3", "--deadline-notice", "0"});
+    REQUIRE(nodes[0].saw("1 of 1 to 2 nodes"));
+    nodes.add({"--node-id", "b", "--deadline", "1h"});
+  }
+  SUBCASE("of another one") {
+    nodes.add({"--node-id", "b"});
+    REQUIRE(nodes[0].saw("1 of 1 to 2 nodes"));
+    nodes.add({"--node-id", "a", "--deadline", "3", "--deadline-notice", "0"});
+  }
+  CHECK(nodes[0].wait().code == 75);
+  CHECK(nodes[1].wait().code == 75);
+  Job& other = nodes[0].err().find("(node a)") != std::string::npos ? nodes[0] : nodes[1];
+  INFO(nodes[0].err() << nodes[1].err());
+  CHECK(contains(other.err(), "the job ends: the deadline 2"));
+  CHECK(contains(other.err(), " has come (node a)"));
+  CHECK(contains(nodes[0].err() + nodes[1].err(), " has come: the workers are stopped"));
+  CHECK(all_gone(token));
+}
+
 TEST_CASE("a node whose check fails ends a job of fixed size, and the others hear of it") {
   const std::string token = unique_token();
   Nodes nodes("2", victims("wait", token));

@@ -40,6 +40,7 @@ life::Event parse_event(const Words& words) {
   if (name == "ordered") return life::Ordered{std::stoull(words.at(1)), manners.at(words.at(2))};
   if (name == "over") return life::JobOver{std::stoi(words.at(1)), words.size() > 2};
   if (name == "signalled") return life::Signalled{15, std::stoi(words.at(1))};
+  if (name == "expired") return life::Expired{std::stoi(words.at(1))};
   if (name == "front_gone") return life::FrontGone{};
   if (name == "nothing_left") return life::NothingLeft{};
   if (name == "drained") return life::Drained{};
@@ -61,7 +62,7 @@ struct Print {
     return "?";
   }
   std::string operator()(const life::Leave& e) {
-    const char* whys[] = {"signal", "front_lost", "unkillable", "unfit"};
+    const char* whys[] = {"signal", "expired", "front_lost", "unkillable", "unfit"};
     return "leave " + std::to_string(e.exit_code) + " " + whys[static_cast<int>(e.why)];
   }
   std::string operator()(const life::Drain&) { return "drain"; }
@@ -103,8 +104,9 @@ TEST_CASE("whatever comes in whatever order, nothing starts beside workers and i
           below(6) == 0 ? life::Event(life::JobOver{below(3)}) : life::Event(life::Drained{}),
           below(6) == 0 ? life::Event(life::Signalled{15, 143}) : life::Event(life::Gathered{}),
           below(20) == 0 ? life::Event(life::FrontGone{}) : life::Event(life::NothingLeft{}),
+          below(20) == 0 ? life::Event(life::Expired{75}) : life::Event(life::Gathered{}),
       };
-      const auto& event = choices[static_cast<std::size_t>(below(10))];
+      const auto& event = choices[static_cast<std::size_t>(below(11))];
       const bool decided = core.is_decided();
       for (const auto& effect : core.step(event)) {
         if (std::holds_alternative<life::Begin>(effect)) {

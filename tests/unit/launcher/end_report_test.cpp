@@ -1,5 +1,7 @@
 #include "launcher/job/end_report.hpp"
 
+#include "launcher/job/job_deadline.hpp"
+
 #include <csignal>
 
 #include <doctest/doctest.h>
@@ -13,6 +15,33 @@ TEST_CASE("what still runs after a signal to end the job") {
   CHECK(stopping_sentence(SIGTERM, {3}, std::chrono::seconds(4)) ==
         "stopping: rank 3 still runs; another SIGTERM kills it, else that is done in 4 s");
   CHECK(ranks_running({0, 4711, 4712}, 4) == std::vector<int>{5, 6});
+}
+
+TEST_CASE("the deadline, and who is told of it") {
+  const WallClock::time_point at = std::chrono::sys_seconds(std::chrono::seconds(1795442400));
+  CHECK(deadline_sentence(at) == "the deadline 2026-11-23T14:00:00Z has come");
+  CHECK(deadline_notice(at, std::chrono::milliseconds(59'900)) ==
+        "the job ends in 60 s, at its deadline 2026-11-23T14:00:00Z");
+  CHECK(deadline_notice(at, -std::chrono::seconds(9)) ==
+        "the job ends in 0 s, at its deadline 2026-11-23T14:00:00Z");
+  CHECK(told_text(SIGUSR1, {0, 1}) == "; ranks 0-1 are told by SIGUSR1");
+  CHECK(told_text(SIGUSR1, {3}) == "; rank 3 is told by SIGUSR1");
+  CHECK(told_text(SIGUSR2, {}) == "; no worker here catches SIGUSR2");
+}
+
+TEST_CASE("a deadline is so long after the start, or a time, unless a scheduler's is past") {
+  const auto at = std::chrono::sys_seconds(std::chrono::seconds(1795442400));
+  const WallClock::time_point now = at - std::chrono::minutes(1);
+  CHECK_FALSE(find_deadline({}, now).at);
+  CHECK(find_deadline({.after = std::chrono::minutes(2)}, now).at == at + std::chrono::minutes(1));
+  CHECK(find_deadline({.at = at}, now).at == at);
+  CHECK(find_deadline({.at = at}, at + std::chrono::hours(1)).at == at);
+  CHECK(find_deadline({.at = at, .by_scheduler = true}, now).note.empty());
+  const auto past = find_deadline({.at = at, .by_scheduler = true}, at);
+  CHECK_FALSE(past.at);
+  CHECK(past.note ==
+        "the scheduler's end of the job, 2026-11-23T14:00:00Z, is past: this job has no deadline "
+        "(--deadline)");
 }
 
 TEST_CASE("stragglers are told of by their ranks in the world, and what becomes of them") {

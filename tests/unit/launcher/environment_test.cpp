@@ -95,6 +95,14 @@ TEST_CASE("a node that is not the first one: global ranks go on, local ones begi
   }
 }
 
+TEST_CASE("workers are told when the job is to end, where that is known") {
+  auto assignment = four_workers();
+  CHECK_FALSE(lookup(whole({}, machine(), {"DLAUNCH_WORKER_DEADLINE=7"}, assignment, 1),
+                     "DLAUNCH_WORKER_DEADLINE"));
+  assignment.deadline = 1795442400;
+  CHECK(lookup(whole({}, machine(), {}, assignment, 1), "DLAUNCH_WORKER_DEADLINE") == "1795442400");
+}
+
 TEST_CASE("a world of one hosts its own store, and its threads are its own affair") {
   auto assignment = four_workers();
   assignment.local_size = assignment.world_size = 1;

@@ -63,6 +63,36 @@ TEST_CASE("pauses before restarts") {
   }
 }
 
+TEST_CASE("deadlines: so long after the start, or at a time") {
+  using namespace std::chrono_literals;
+  const auto at = [](std::string_view text) {
+    return std::get<DeadlineAsked>(read_deadline(text)).at.value().time_since_epoch();
+  };
+  CHECK(std::get<DeadlineAsked>(read_deadline("90m")) == DeadlineAsked{.after = 90min});
+  CHECK(std::get<DeadlineAsked>(read_deadline("0")) == DeadlineAsked{});
+  CHECK(at("@1795442400") == 1795442400s);
+  CHECK(at("2026-11-23T14:00:00Z") == 1795442400s);
+  CHECK(at("2026-11-23T14:00Z") == 1795442400s);
+  CHECK(at("2028-02-29T23:59:59Z") == 1835481599s);
+  for (const auto text :
+       {"", "@", "@-1", "@0", "@1x", "@9214646400", "2026-11-23", "2262-01-01T00:00Z",
+        "1969-12-31T23:59Z", "2026-11-23T14:00", "2026-02-29T14:00Z", "2026-13-01T14:00Z",
+        "2026-11-23T24:00Z", "2026-11-23T14:60Z", "2026-11-23 14:00Z", "2026-11-23T14:00+1Z", "-1",
+        "tomorrow"}) {
+    CAPTURE(text);
+    CHECK_FALSE(wrong(read_deadline(text)).empty());
+  }
+  CHECK(wrong(read_deadline("14:00")) ==
+        "'14:00' is neither a duration such as 90m nor a time such as 2026-11-23T14:00Z (UTC) or "
+        "@1795442400");
+}
+
+TEST_CASE("one signal") {
+  CHECK(std::get<int>(read_signal("SIGUSR1")) == SIGUSR1);
+  CHECK(wrong(read_signal("SIGUSR1,SIGUSR2")) == "'SIGUSR1,SIGUSR2' is not the name of a signal");
+  CHECK(wrong(read_signal("KILL")) == "KILL cannot be handed on");
+}
+
 TEST_CASE("streams: for everyone, or by rank with none for the others") {
   const auto all = std::get<StreamsByRank>(read_streams("3"));
   CHECK(all.of(0) == Streams{.out = true, .err = true});

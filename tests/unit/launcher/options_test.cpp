@@ -111,6 +111,9 @@ TEST_CASE("every option reaches its field") {
                                "--stack-on-timeout",
                                "--node-check=nvidia-smi -L",
                                "--node-check-timeout=5",
+                               "--deadline=90m",
+                               "--deadline-notice=5m",
+                               "--deadline-signal=USR2",
                                "--signals-to-handle=SIGUSR2",
                                "--log-dir=/logs",
                                "--redirects=1",
@@ -147,6 +150,9 @@ TEST_CASE("every option reaches its field") {
   CHECK(options.stack_on_timeout);
   CHECK(options.node_check == "nvidia-smi -L");
   CHECK(options.node_check_timeout == std::chrono::seconds(5));
+  CHECK(options.deadline == DeadlineAsked{.after = std::chrono::minutes(90)});
+  CHECK(options.deadline_notice == std::chrono::minutes(5));
+  CHECK(options.deadline_signal == SIGUSR2);
   CHECK(options.signals == std::vector<int>{SIGUSR2});
   CHECK(options.log_dir == "/logs");
   CHECK(options.redirects.everyone.out);

@@ -110,6 +110,18 @@ TEST_CASE("srun in a batch script, on a part of the job, of several components, 
   CHECK(place_in(recorded("slurm_pmi2", 1)).scheduler == "Slurm");
 }
 
+TEST_CASE("the deadline is a little before the end of the Slurm job, whoever started us in it") {
+  const Environment job{"SLURM_JOB_ID=7", "SLURM_JOB_END_TIME=1795442410"};
+  CHECK(scheduler_deadline(job) == Told{"@1795442400", "SLURM_JOB_END_TIME"});
+  CHECK(scheduler_deadline(with(job, "OMPI_COMM_WORLD_SIZE", "2")).value == "@1795442400");
+  CHECK(scheduler_deadline(with(job, "DLAUNCH_WORKER_JOB", "j")).value.empty());
+  for (const auto end : {"", "0", "4294967294", "4294967295", "99999999999999999", "soon"}) {
+    CAPTURE(end);
+    CHECK(scheduler_deadline(with(job, "SLURM_JOB_END_TIME", end)).value.empty());
+  }
+  CHECK(scheduler_deadline(Environment{"SLURM_JOB_END_TIME=1795442410"}).value.empty());
+}
+
 TEST_CASE("the steps of a Slurm job meet at different ports, and have ids of their own") {
   const auto first = place_in(recorded("slurm_sbatch", 0));
   const auto second = place_in(recorded("slurm_part_of_job", 0));

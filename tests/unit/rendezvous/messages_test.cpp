@@ -124,10 +124,11 @@ TEST_CASE("messages come back as they were") {
   CHECK(join.version == "1.2.3");
   CHECK_FALSE(again(message::Join{}).holding);
 
-  const auto leave = again(message::Leave{{0, 143, "stopped by SIGTERM", true}});
+  const auto leave = again(message::Leave{{0, 143, "stopped by SIGTERM", true, true}});
   CHECK(leave.exit_code == 143);
   CHECK(leave.reason == "stopped by SIGTERM");
   CHECK(leave.closes);
+  CHECK(leave.ends_job);
   CHECK(payload_of(message::Heartbeat{}).empty());
   const auto failed = again(message::WorkerFailed{7, a_fact()});
   CHECK(failed.fact == a_fact());

@@ -110,15 +110,16 @@ Event random_event(std::mt19937& random, const Rounds& rounds, const JobRules& r
   CommunicatorCalls made;
   made.count = 1;
   made.digest = below(8);
-  const std::vector<Event> choices = {join,
-                                      Leave{session, 143, "stopped by SIGTERM", below(8) == 0},
-                                      Disconnected{session},
-                                      Heartbeat{session},
-                                      WorkerFailed{session, epoch, fact},
-                                      WorkerLeft{session, epoch, static_cast<int>(below(6))},
-                                      ended,
-                                      CallsMade{session, epoch, {made}},
-                                      Tick{}};
+  const std::vector<Event> choices = {
+      join,
+      Leave{session, 143, "stopped by SIGTERM", below(8) == 0, below(8) == 0},
+      Disconnected{session},
+      Heartbeat{session},
+      WorkerFailed{session, epoch, fact},
+      WorkerLeft{session, epoch, static_cast<int>(below(6))},
+      ended,
+      CallsMade{session, epoch, {made}},
+      Tick{}};
   static const std::array<std::size_t, 16> weights = {0, 0, 0, 0, 1, 2, 3, 3,
                                                       3, 4, 5, 6, 6, 7, 8, 8};
   std::size_t pick = weights.at(below(weights.size()));

@@ -357,7 +357,7 @@ TEST_CASE("a job that everybody has left is over, and the next one has rules of 
   join.rules.liveness.lease = std::chrono::milliseconds(1);
   agent.tell(join);
   SUBCASE("on purpose") {
-    agent.tell(message::Leave{{0, 130, "stopped by SIGINT", false}});
+    agent.tell(message::Leave{{0, 130, "stopped by SIGINT"}});
     agent.say_goodbye();
   }
   SUBCASE("without a word") { agent.hang_up(); }
@@ -371,7 +371,7 @@ TEST_CASE("a job that everybody has left is over, and the next one has rules of 
 TEST_CASE("who says goodbye in the middle has left") {
   ServiceThread service;
   Pair job(service, "job", 10);
-  SUBCASE("with a reason") { job.b.tell(message::Leave{{0, 143, "stopped by SIGTERM", false}}); }
+  SUBCASE("with a reason") { job.b.tell(message::Leave{{0, 143, "stopped by SIGTERM"}}); }
   SUBCASE("without") {}
   job.b.say_goodbye();
   job.a.hear<message::Stopped>();
