@@ -78,7 +78,12 @@ int Agent::run() {
                .ranks = [this] { return ranks(); },
                .drain = [this] { return drain(); }});
   const bool is_past = task_.deadline && *task_.deadline <= WallClock::now();
-  asio::post(io_, [this, is_past] { is_past ? on_job_deadline() : link_.start(); });
+  asio::post(io_, [this, is_past] {
+    if (is_past) return on_job_deadline();
+    // A spare that is not fit for work would be known too late.
+    if (task_.spec.spares == 0 || link_.alone()) return link_.start();
+    check_node({}, [this] { link_.start(); });
+  });
   io_.run();
   // The last lines may be those for which there was no room.
   return exit_code_ == 0 && console_.incomplete() ? exit_code::internal : exit_code_;
@@ -94,14 +99,17 @@ void Agent::on_admitted(const rendezvous::Admission& admission) {
 
 void Agent::execute(const life::Place&) {
   admission_ = offered_;
+  check_node({admission_.incarnation, admission_.epoch}, [this] { place(); });
+}
+
+void Agent::check_node(const life::EpochName& epoch, const std::function<void()>& fit) {
   check_.reset();
-  if (task_.spec.node_check.empty()) return place();
+  if (task_.spec.node_check.empty()) return fit();
   const NodeCheck::Setting setting{.command = task_.spec.node_check,
                                    .limit = task_.spec.node_check_timeout,
                                    .mask = seat_.original_mask};
-  const life::EpochName epoch{admission_.incarnation, admission_.epoch};
-  check_ = std::make_unique<NodeCheck>(io_, setting, [this, epoch](auto problem) {
-    if (!problem) return place();
+  check_ = std::make_unique<NodeCheck>(io_, setting, [this, epoch, fit](auto problem) {
+    if (!problem) return fit();
     unfit_for_ = *problem;
     say("this node is not fit for work: the check (--node-check) " + unfit_for_, Level::error);
     live(life::Unfit{epoch});

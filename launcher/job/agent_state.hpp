@@ -101,6 +101,7 @@ class Agent : private rendezvous::JobObserver,
   void check_all_gone();
 
   void place();
+  void check_node(const life::EpochName& epoch, const std::function<void()>& fit);
   void live(const life::Event& event);
   void execute(const life::Place&);
   void execute(const life::Begin&);

@@ -111,6 +111,7 @@ rendezvous::JobRules JobLink::rules() const {
   rendezvous::JobRules rules;
   rules.nodes_min = spec.nodes.least;
   rules.nodes_max = spec.nodes.most;
+  rules.spares = spec.spares;
   rules.max_restarts = spec.max_restarts;
   rules.restart_window = spec.restart_window;
   rules.restart_backoff = {spec.restart_backoff.first, spec.restart_backoff.longest};

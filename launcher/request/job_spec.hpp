@@ -191,6 +191,7 @@ struct JobSpec : Part, FailureRules {
   std::string scheduler_job;  ///< The scheduler's job of this node and others; empty: unknown.
   std::string node_id;        ///< --node-id; empty: the host's name.
   NodesAsked nodes;
+  int spares = 0;                     ///< --spares.
   std::optional<int> node_rank;       ///< Unset: the rendezvous decides.
   std::uint16_t master_port = 0;      ///< 0: any free one.
   bool master_port_insisted = false;  ///< Asked for by name: when it is busy, that is an error.

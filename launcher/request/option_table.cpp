@@ -14,6 +14,7 @@ namespace {
 
 constexpr long restarts_max = 1'000'000;
 constexpr long node_ranks_max = 100'000;
+constexpr long spares_max = 65'536;
 constexpr long ranks_max = 10'000'000;
 constexpr long descriptors_max = 1'000'000;
 
@@ -226,6 +227,9 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
 
   {{"nnodes", 0, "N|MIN:MAX", "1:1", meeting, also_torchrun,
     "Number of nodes; the same line is started on each."}, take::by<&Draft::nodes, read_nodes>},
+  {{"spares", 0, "N", "0", meeting, ours,
+    "So many more nodes may come and wait; one that is lost is replaced by one of them at once, "
+    "which costs no restart."}, take::number<&Draft::spares, 0, spares_max>},
   {{"node-rank", 0, "R", "", meeting, also_torchrun,
     "This node's place among the nodes; default: decided where they meet."},
    take::number<&Draft::node_rank, 0, node_ranks_max>},
@@ -319,8 +323,8 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
     "probes of containers; without HOST at 127.0.0.1 only. 0: any port, which is told."},
    take::by<&Draft::health, read_health_at>},
   {{"deadline", 0, "TIME|DATE", "0", failure, ours,
-    "Stop the job, with 75, so long after its start, or at a DATE: 2026-11-23T14:00Z, or @SECONDS "
-    "since 1970; default: 10 s before the end of the Slurm job; 0: never."},
+    "Stop the job, with 75, so long after its start, or at a DATE such as 2026-11-23T14:00Z; "
+    "default: 10 s before the end of the Slurm job; 0: never."},
    take::by<&Draft::deadline, read_deadline>},
   {{"deadline-notice", 0, "TIME", "60", failure, ours,
     "How long before the deadline workers that catch --deadline-signal get it; 0: never."},

@@ -92,7 +92,8 @@ class Resolver {
     for (const auto& [other, why] :
          {std::pair{"standalone", "it is one node, and hosts are named"},
           std::pair{"node-id", "each host has a name of its own"},
-          std::pair{"local-addr", "each host has an address of its own"}}) {
+          std::pair{"local-addr", "each host has an address of its own"},
+          std::pair{"spares", "each host that is named has a place in the job"}}) {
       if (given_.has(other)) return given_.refuse(other, std::string(why) + " (--hosts)");
     }
     if (draft_.stdin_rank) note_unused("stdin", "no rank reads it from another host");
@@ -127,6 +128,7 @@ class Resolver {
       note_unused("master-addr", "on one node the workers meet at 127.0.0.1");
     }
     note_unused("rdzv-conf", "there is nothing to agree on with one node");
+    note_unused("spares", "no other node takes part");
     note_unused("local-addr", "no other node has to reach this one");
     note_unused("iface", "no other node has to reach this one");
     for (const auto* flag : {"secret-file", "secret-credential", "secret-fd"}) {

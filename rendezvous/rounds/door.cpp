@@ -31,6 +31,10 @@ std::optional<std::string> find_nonsense(const Join& e) {
     return name + " asks for " + number(rules.nodes_min) + " to " + number(rules.nodes_max) +
            " nodes (--nnodes); 1 to " + number(nodes_max) + " are possible";
   }
+  if (rules.spares < 0 || rules.spares > nodes_max) {
+    return name + " asks for " + number(rules.spares) + " spares (--spares); 0 to " +
+           number(nodes_max) + " are possible";
+  }
   if (rules.max_restarts < 0) return name + " asks for a negative --max-restarts";
   const auto zero = Clock::duration::zero();
   if (rules.liveness.lease <= zero || rules.liveness.reconnect_grace < zero ||
@@ -67,6 +71,10 @@ std::optional<std::string> find_difference(const std::string& id, const JobRules
     std::string ours = nodes_text(job);
     if (same_noun) ours.resize(ours.size() - std::string_view(" nodes").size());
     return asks + nodes_text(theirs) + has + ours + from;
+  }
+  if (theirs.spares != job.spares) {
+    return asks + "--spares " + std::to_string(theirs.spares) + has + std::to_string(job.spares) +
+           from;
   }
   if (theirs.max_restarts != job.max_restarts) {
     return asks + "--max-restarts " + std::to_string(theirs.max_restarts) + has +
@@ -115,6 +123,10 @@ std::optional<Refuse> Door::objection(const Join& e) const {
     return refusal(e.session, Errc::refused, *why + or_another_job());
   }
   if (!e.holding && is_useless(e.offer)) return second_job(e.session, no_use);
+  if (!e.holding && is_one_too_many(e.offer)) {
+    return second_job(e.session, "its " + plural(job_.rules.spares, "spare") +
+                                     (job_.rules.spares == 1 ? " is" : " are") + " here already");
+  }
   return std::nullopt;
 }
 
@@ -156,6 +168,13 @@ bool Door::is_useless(const NodeOffer& offer) const {
          job_.nodes.predecessors(offer).empty();
 }
 
+bool Door::is_one_too_many(const NodeOffer& offer) const {
+  const JobRules& rules = job_.rules;
+  return rules.spares > 0 && job_.epoch() && job_.nodes.broken() == 0 && !is_ours(offer) &&
+         job_.nodes.count() >= rules.nodes_max + rules.spares &&
+         job_.nodes.predecessors(offer).empty();
+}
+
 /// As many wait as there are places: that is no longer a few spares.
 std::vector<Refuse> Door::second_jobs() const {
   if (!job_.running() || !job_.epoch()->back().awaited.empty()) return {};
@@ -164,8 +183,9 @@ std::vector<Refuse> Door::second_jobs() const {
     if (!job_.member(session) && !is_ours(node.offer)) waiting.push_back(&node);
   }
   const auto nodes_max = job_.rules.nodes_max;
+  const int count = static_cast<int>(waiting.size());
   const bool are_a_job =
-      job_.epoch()->node_count() >= nodes_max && static_cast<int>(waiting.size()) >= nodes_max;
+      job_.epoch()->node_count() >= nodes_max && count >= nodes_max && count > job_.rules.spares;
   std::vector<Refuse> refused;
   for (const Node* node : waiting) {
     if (are_a_job) {

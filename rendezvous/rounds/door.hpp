@@ -31,6 +31,7 @@ class Door {
   bool is_ours(const NodeOffer& offer) const;
   std::optional<std::string> of_second_job(const NodeOffer& offer) const;
   bool is_useless(const NodeOffer& offer) const;
+  bool is_one_too_many(const NodeOffer& offer) const;
   Refuse second_job(Session session, const std::string& why) const;
   std::string job_here() const;
 

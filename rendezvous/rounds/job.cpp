@@ -108,19 +108,36 @@ void Job::lose(const Losses& whom) {
     give_up(node, member);
     const std::string text = "node " + node.offer.id + " is lost: " + why;
     // Its workers are nobody's loss, but it may be missed in the next round.
-    if (!member && epoch()) continue;
+    if (!member && epoch()) {
+      tell_spare_gone(text);
+      continue;
+    }
     current().note_loss({now, text});
     if (!member || member->ended) continue;
     if (losses.empty()) first = text;
     losses.push_back(epoch()->lose(*member, node.last_heard, text));
     if (rules.continue_on_failure) epoch()->count_as_failed(session, text);
   }
-  if (gathering()) return consider_gathering();
+  if (gathering()) return lacks_spares() ? give_up_for_loss() : consider_gathering();
   if (losses.empty()) return;
   tell_lost(std::move(losses));
   if (!rules.continue_on_failure) return begin_end(EndCause::loss, first);
   stand(first);
   judge_if_over();
+}
+
+void Job::tell_spare_gone(const std::string& how) {
+  if (rules.spares > 0 && !finished()) stand(how + "; it was a spare");
+}
+
+/// The spares that were to take the places of lost nodes are lost, too, and nothing else can.
+bool Job::lacks_spares() const {
+  const bool waits = rules.elastic() || restarts.has_one(rules, attempt, now);
+  return rules.spares > 0 && !gathering()->first() && !waits && nodes.count() < rules.nodes_min;
+}
+
+void Job::give_up_for_loss() {
+  finish(Finish::for_lost_node(legacy().first_loss->reason + "; no spare is left"));
 }
 
 /// The same cause most often tells the other nodes to go within moments: a signal to all of a job's
@@ -167,7 +184,11 @@ void Job::close() {
                          plural(closed.node_count(), "node") + ", " +
                          plural(closed.world_size(), "worker");
   const int waiting = nodes.count() - closed.node_count();
-  if (waiting > 0) sentence += "; " + std::to_string(waiting) + " waiting";
+  if (waiting > 0 && rules.spares > 0) {
+    sentence += "; " + plural(waiting, "spare");
+  } else if (waiting > 0) {
+    sentence += "; " + std::to_string(waiting) + " waiting";
+  }
   stand(std::move(sentence));
 }
 

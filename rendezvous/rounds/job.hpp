@@ -33,7 +33,7 @@ struct Job {
   const Member* member(Session session) const;
   /// Whether another node may take the place of one that is lost.
   bool replaceable() const {
-    return rules.elastic() || RestartBudget::may_have_one(rules, attempt);
+    return rules.elastic() || rules.spares > 0 || RestartBudget::may_have_one(rules, attempt);
   }
 
   /// When a Tick is next needed.
@@ -46,6 +46,8 @@ struct Job {
   /// Others have its ranks by now, or may.
   void evict(Session session, std::uint64_t of_epoch, std::string why = silent_for_long);
   void note_leaving();
+  /// A node is gone that had no place.
+  void tell_spare_gone(const std::string& how);
 
   // ---- From phase to phase ----
   /// Closes the round, waits on, or gives up: whatever is due now.
@@ -94,6 +96,8 @@ struct Job {
   void close();
   void gather(GoesOn next);
   void give_up(const Node& node, const std::optional<Member>& member);
+  bool lacks_spares() const;
+  void give_up_for_loss();
 };
 
 }  // namespace dlaunch::rendezvous

@@ -110,7 +110,7 @@ Judgement judge(const Epoch& epoch, const JobRules& rules, bool has_restart, int
     return Finish{0, std::nullopt, "all workers ended"};
   }
   // A node that left on purpose is not waited for: enough others are here, or the job ends.
-  const bool lacks_who_left = epoch.left() && (!rules.elastic() || nodes_here < rules.nodes_min);
+  const bool lacks_who_left = epoch.left() && !rules.goes_on_with(nodes_here);
   const bool began_as_failure = epoch.ending()->cause == EndCause::failure;
   switch (cause_at_end(epoch)) {
     case EndCause::failure: {
@@ -120,7 +120,9 @@ Judgement judge(const Epoch& epoch, const JobRules& rules, bool has_restart, int
     }
     case EndCause::loss: {
       const std::string& why = epoch.legacy().first_loss->reason;
-      if (rules.elastic()) return GoesOn{why, false, began_as_failure};
+      if (rules.elastic() || rules.goes_on_with(nodes_here)) {
+        return GoesOn{why, false, began_as_failure};
+      }
       if (has_restart && !epoch.left()) return GoesOn{why, true, began_as_failure};
       return Finish::for_lost_node(why);
     }

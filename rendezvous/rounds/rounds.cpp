@@ -157,6 +157,11 @@ void Rounds::State::welcome(const Node& node) {
             " are coming back to it";
   } else if (room) {
     text += "the first workers of the job have ended already";
+  } else if (rules.spares > 0) {
+    const int waiting = nodes.count() - static_cast<int>(running_epoch.members().size());
+    stand("node " + node.offer.id + " is a spare (" + std::to_string(waiting) + " of " +
+          std::to_string(rules.spares) + "): it takes the place of a node that is lost");
+    return turn_away_second_jobs();
   } else {
     const int count = running_epoch.node_count();
     text += "the job runs with " + (count == 1 ? "one node" : "all " + plural(count, "node"));
@@ -299,6 +304,7 @@ void Rounds::State::on(const Leave& e) {
   // A node whose workers have ended is needed no more, save for a restart.
   const bool working = place && !place->ended;
   const bool needed = working || (place && epoch()->ending());
+  if (!place) tell_spare_gone(reason);
   if (needed) epoch()->take_leave(code, reason);
   if (needed) note_leaving();
   if (working) begin_end(EndCause::leave, reason);

@@ -40,6 +40,8 @@ struct RestartBackoff {
 struct JobRules {
   int nodes_min = 1;
   int nodes_max = 1;
+  /// So many more may wait, each to take the place of one that is lost or leaves.
+  int spares = 0;
   int max_restarts = 0;
   /// Only restarts within the last so long count against `max_restarts`; 0: all.
   Clock::duration restart_window{0};
@@ -52,6 +54,10 @@ struct JobRules {
 
   /// The job can do with fewer nodes than it would like.
   bool elastic() const { return nodes_min < nodes_max; }
+  /// Nodes are gone, and these go on, which costs no restart.
+  bool goes_on_with(int nodes_here) const {
+    return (elastic() || spares > 0) && nodes_here >= nodes_min;
+  }
   bool operator==(const JobRules&) const = default;
 };
 

@@ -66,7 +66,7 @@ void fields(auto& io, is<NodeOffer> auto& m) {
   fields(io, m.share);
 }
 void fields(auto& io, is<JobRules> auto& m) {
-  integers(io, m.nodes_min, m.nodes_max, m.max_restarts);
+  integers(io, m.nodes_min, m.nodes_max, m.spares, m.max_restarts);
   io.duration(m.restart_window);
   io.duration(m.restart_backoff.first);
   io.duration(m.restart_backoff.longest);

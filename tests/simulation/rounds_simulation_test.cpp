@@ -1,5 +1,6 @@
 // Many jobs, each from a seed, with everything that may go wrong between nodes and a rendezvous.
-// DLAUNCH_SIMULATION_SEED=N tells the story of one; DLAUNCH_TEST_FULL=1 runs two hundred times as
+// DLAUNCH_SIMULATION_SEED=N tells the story of one, beside DLAUNCH_SIMULATION_SPARES=1 the one with
+// spares; DLAUNCH_TEST_FULL=1 runs two hundred times as
 // many.
 #include "tests/simulation/rounds_world.hpp"
 #include "tests/support/expect.hpp"
@@ -15,7 +16,8 @@ namespace dlaunch::rendezvous::simulation {
 TEST_CASE("whatever goes wrong, one rank map for an epoch, and an end for all alike") {
   const char* one = std::getenv("DLAUNCH_SIMULATION_SEED");
   if (one) {
-    const Outcome outcome = World(static_cast<unsigned>(std::stoul(one)), true).run();
+    const bool spares = std::getenv("DLAUNCH_SIMULATION_SPARES") != nullptr;
+    const Outcome outcome = World(static_cast<unsigned>(std::stoul(one)), true, spares).run();
     CHECK_MESSAGE(outcome.violation.empty(), outcome.violation);
     return;
   }
@@ -45,6 +47,15 @@ TEST_CASE("whatever goes wrong, one rank map for an epoch, and an end for all al
   }
   MESSAGE(seeds << " jobs, " << epochs << " epochs, " << faults << " faults, " << losses
                 << " losses, " << events << " events; ends by code:" << ends);
+  // Of half of the seeds another story, with spares.
+  std::uint64_t with_spares = 0;
+  for (unsigned seed = 0; seed < seeds / 2; ++seed) {
+    const Outcome outcome = World(seed, false, true).run();
+    CHECK_MESSAGE(outcome.violation.empty(), "DLAUNCH_SIMULATION_SPARES=1 DLAUNCH_SIMULATION_SEED="
+                                                 << seed << " replays: " << outcome.violation);
+    with_spares += outcome.epochs;
+  }
+  CHECK(with_spares > seeds / 2);
   // A simulation in which nothing happens proves nothing.
   CHECK(epochs > seeds);
   CHECK(losses > static_cast<int>(seeds));

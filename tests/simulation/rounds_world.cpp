@@ -16,7 +16,7 @@ constexpr auto calm_lasts = 200s;
 
 }  // namespace
 
-World::World(unsigned seed, bool trace) : random_(seed), trace_(trace) {
+World::World(unsigned seed, bool trace, bool spares) : random_(seed), trace_(trace) {
   rules_.nodes_min = 1 + static_cast<int>(below(4));
   rules_.nodes_max = rules_.nodes_min + static_cast<int>(below(3));
   rules_.max_restarts = static_cast<int>(below(4));
@@ -29,7 +29,8 @@ World::World(unsigned seed, bool trace) : random_(seed), trace_(trace) {
   failing_percent_ = below(40);
   fault_interval_ms_ = 1000 + static_cast<int>(below(15'000));
   const bool hints = chance(30);
-  const int count = rules_.nodes_max + (chance(20) && !hints ? 1 : 0);
+  if (spares) rules_.spares = 1 + static_cast<int>(seed % 3);
+  const int count = rules_.nodes_max + (chance(20) && !hints ? 1 : 0) + rules_.spares;
   for (int i = 0; i < count; ++i) {
     auto agent = std::make_unique<Agent>();
     agent->number = i;
@@ -37,7 +38,7 @@ World::World(unsigned seed, bool trace) : random_(seed), trace_(trace) {
     agent->offer.host = agent->offer.id;
     agent->offer.workers = 1 + static_cast<int>(below(4));
     agent->offer.launch.line = 1;
-    if (hints && chance(80)) agent->offer.rank_hint = i;
+    if (hints && chance(80) && i < rules_.nodes_max) agent->offer.rank_hint = i;
     agent->drift = 0.97 + 0.01 * below(7);
     agents_.push_back(std::move(agent));
   }

@@ -37,7 +37,8 @@ struct EpochOf {
 
 class World {
  public:
-  World(unsigned seed, bool trace);
+  /// With `spares` the job has some, and as many nodes more.
+  World(unsigned seed, bool trace, bool spares = false);
   Outcome run();
 
  private:

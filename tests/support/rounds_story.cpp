@@ -44,6 +44,8 @@ void set_rule(JobRules& rules, const std::string& word) {
     rules.nodes_min = std::stoi(value);
     rules.nodes_max =
         dots == std::string::npos ? rules.nodes_min : std::stoi(value.substr(dots + 2));
+  } else if (key == "spares") {
+    rules.spares = std::stoi(value);
   } else if (key == "max_restarts") {
     rules.max_restarts = std::stoi(value);
   } else if (key == "restart_window") {

@@ -31,6 +31,9 @@ void AgentCore::on(const Placed& e) {
 }
 
 void AgentCore::on(const Unfit& e) {
+  if (e.epoch == EpochName{} && is<Waiting>() && !last_) {
+    return leave({exit_code::node_lost, Leave::Why::unfit});
+  }
   const auto* placing = std::get_if<Placing>(&state_);
   if (placing == nullptr || placing->epoch != e.epoch) return;
   leave({exit_code::node_lost, Leave::Why::unfit});

@@ -30,7 +30,7 @@ struct Admitted {
 struct Placed {
   EpochName epoch;
 };
-/// --node-check has failed, so no worker of the epoch is started here.
+/// --node-check has failed, so no worker of the epoch is started here; of none: before it joins.
 struct Unfit {
   EpochName epoch;
 };

@@ -79,6 +79,8 @@ TEST_CASE("hosts: what is refused beside them") {
         "number\n");
   CHECK(refusal({"--hosts=a", "--standalone", "p"}) ==
         "dlaunch: --standalone: it is one node, and hosts are named (--hosts)\n");
+  CHECK(refusal({"--hosts=a", "--spares=1", "p"}) ==
+        "dlaunch: --spares 1: each host that is named has a place in the job (--hosts)\n");
   CHECK(refusal({"--hosts=a", "--node-id=n", "p"}) ==
         "dlaunch: --node-id n: each host has a name of its own (--hosts)\n");
   CHECK(refusal({"--hosts=a:2,b", "p", ":", "q"}) ==

@@ -293,6 +293,9 @@ TEST_CASE("where nodes meet") {
   CHECK(meets({"p"}) == Meeting{});
   CHECK(meets({"--nnodes=2", "--rdzv-endpoint=head", "p"}) ==
         Meeting{Kind::endpoint, "head", 29400});
+  CHECK(parsed({"--nnodes=2", "--spares=3", "--rdzv-endpoint=head", "p"}).spares == 3);
+  CHECK(parsed({"--spares=3", "p"}).notes ==
+        Strings{"--spares 3 has no effect: no other node takes part."});
   CHECK(meets({"--nnodes=1:4", "--rdzv-endpoint=[::1]:7", "p"}) ==
         Meeting{Kind::endpoint, "::1", 7});
   // One node that reports to a rendezvous elsewhere, or that is told to.

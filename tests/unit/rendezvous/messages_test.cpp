@@ -49,6 +49,7 @@ message::Join a_join() {
                               .lends_at = "@dlaunch-memory-1"}},
           .rules = {.nodes_min = 2,
                     .nodes_max = 4,
+                    .spares = 2,
                     .max_restarts = 3,
                     .restart_window = 300s,
                     .restart_backoff = {.first = 250ms, .longest = 20s},
