@@ -71,6 +71,16 @@ TEST_CASE("hosts: on the line, and in a file") {
   CHECK(text_of(read_hosts("a/b")) == "there is no host 'a/b': a name has no '/'");
 }
 
+TEST_CASE("hosts: a deadline that a scheduler tells here is handed on") {
+  const auto starts =
+      starts_of({"--hosts", "a,b", "p"}, {"SLURM_JOB_ID=7", "SLURM_JOB_END_TIME=1795442410"});
+  REQUIRE(starts.size() == 2);
+  for (const auto& start : starts) {
+    CAPTURE(start.argv.back());
+    CHECK(start.argv.back().find("--deadline=@1795442400") != std::string::npos);
+  }
+}
+
 TEST_CASE("hosts: what is refused beside them") {
   CHECK(refusal({"--hosts", "a", "--hostfile", "f", "p"}) ==
         "dlaunch: --hostfile f: cannot be read\n");
