@@ -40,7 +40,7 @@ void check_peer(const Call& call, int peer, int tag, bool may_be_any) {
   });
 }
 
-/// What NCCL has nothing of.
+/// For calls that NCCL lacks.
 void check_host(const Call& call, const ConstTensorView& data) {
   if (data.place.is_host()) return;
   throw Error(
@@ -119,8 +119,8 @@ void Communicator::State::wait_to_send(const ConstTensorView& data, int to,
   });
 }
 
-/// Whether nothing is to be said against a message, nor to be done for it beside moving it. If so
-/// it may go the short way; else the long one says what is wrong.
+/// Whether a message has nothing wrong with it, and needs nothing but to be moved. Then it goes the
+/// short way; else the long one says what is wrong.
 bool Communicator::State::is_plain(const ConstTensorView& view, int peer,
                                    const MessageOptions& options) const {
   return !transport::is_armed() && !error.is_set() && !is_forked() && !aborted &&

@@ -252,7 +252,7 @@ bool MessageWork::look() {
 }
 
 bool MessageWork::wait_until(Clock::time_point until) {
-  // So late it is seen that another thread's call has failed.
+  // The failure of another thread's call is seen this late.
   constexpr auto look_interval = std::chrono::milliseconds(50);
   if (owner_ == nullptr) return true;
   if (!has_arrived() &&

@@ -8,7 +8,7 @@
 namespace dlaunch {
 namespace {
 
-/// So often several calls are looked at, each of which may tell another thread of its end, or none.
+/// The pause between looks at several calls: each may tell another thread of its end, or none.
 constexpr auto look_interval = std::chrono::microseconds(200);
 
 std::vector<Work*> pointers_to(std::span<Work> works) {

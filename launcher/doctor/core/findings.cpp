@@ -51,8 +51,7 @@ Finding host_name(const HostFacts& facts) {
                (facts.reverse_name.empty() ? " has no name" : " is " + facts.reverse_name);
   if (std::ranges::all_of(facts.addresses, is_loopback) && facts.interfaces.size() > 1) {
     found.level = Level::warning;
-    found.cure =
-        "give the name an address of the network: another host that is told it cannot come here";
+    found.cure = "give the name an address of the network; other hosts cannot connect to this one";
   }
   return found;
 }
@@ -71,7 +70,7 @@ Finding interfaces(const HostFacts& facts) {
   found.text = texts.empty() ? "none is up" : listed(texts, 8);
   if (!network) {
     found.level = Level::warning;
-    found.cure = "one host alone can run jobs; to take part in others' it needs a network";
+    found.cure = "jobs of this host alone run; a job of several hosts needs a network";
   } else if (small) {
     found.level = Level::warning;
     found.cure = "raise the MTU, or choose another interface with --iface";
@@ -145,7 +144,7 @@ Finding core_files(const HostFacts& facts) {
   found.text = none && !piped ? "none is written (ulimit -c is 0)"
                : piped        ? "a program takes them: " + clipped(facts.core_pattern.substr(1))
                               : "written as " + clipped(facts.core_pattern);
-  if (none && !piped) found.cure = "ulimit -c unlimited, should one be wanted";
+  if (none && !piped) found.cure = "ulimit -c unlimited, if core files are wanted";
   return found;
 }
 
@@ -176,10 +175,11 @@ Finding reading(const HostFacts& facts) {
   if (facts.reads_processes) {
     return {Level::ok, "process memory", "a rank can read another's (process_vm_readv)", ""};
   }
-  return {Level::warning, "process memory",
-          "a rank cannot read another's (process_vm_readv): " + facts.read_error,
-          "sysctl kernel.yama.ptrace_scope=0 or 1, docker run --cap-add SYS_PTRACE; large messages "
-          "between ranks of a host are copied twice else"};
+  return {
+      Level::warning, "process memory",
+      "a rank cannot read another's (process_vm_readv): " + facts.read_error,
+      "sysctl kernel.yama.ptrace_scope=0 or 1, docker run --cap-add SYS_PTRACE; until then large "
+      "messages between ranks of a host are copied twice"};
 }
 
 Finding gpus(const HostFacts& facts) {
@@ -190,8 +190,7 @@ Finding gpus(const HostFacts& facts) {
   found.level = Level::warning;
   found.cure =
       "install libnccl2, or pip's nvidia-nccl-cu12 and put it on LD_LIBRARY_PATH; PyTorch brings "
-      "its "
-      "own";
+      "its own";
   return found;
 }
 
@@ -204,14 +203,15 @@ Finding clock_state(const HostFacts& facts) {
   } else {
     found.level = Level::warning;
     found.text = "not synchronised";
-    found.cure = "start chrony or systemd-timesyncd: times of several hosts' logs will not fit";
+    found.cure =
+        "start chrony or systemd-timesyncd; until then the times in several hosts' logs differ";
   }
   return found;
 }
 
 Finding scheduler(const HostFacts& facts) {
   Finding found{.about = "scheduler"};
-  found.text = facts.scheduler.empty() ? "none has started this" : facts.scheduler;
+  found.text = facts.scheduler.empty() ? "none started this process" : facts.scheduler;
   if (!facts.variables.empty()) {
     found.text += "; variables that count: " + listed(facts.variables, 8);
   }
@@ -224,7 +224,7 @@ Finding python(const HostFacts& facts) {
   if (path.empty()) {
     found.level = Level::warning;
     found.text = "there is none";
-    found.cure = "activate an environment, or set PYTHON_EXEC; programs in other languages run";
+    found.cure = "activate an environment, or set PYTHON_EXEC; other programs run without it";
   } else if (version.empty()) {
     found.level = Level::warning;
     found.text = path + " does not run";
@@ -244,7 +244,7 @@ Finding peer(const Peer& peer, std::uint32_t own_version) {
   switch (peer.kind) {
     case Peer::Kind::unreachable:
       found = {Level::problem, "peer", peer.name + " is not reached: " + peer.error,
-               "see that it runs there, and that no firewall is between"};
+               "start it there, or open the firewall between"};
       break;
     case Peer::Kind::silent:
       found = {Level::problem, "peer", reached + ", and does not answer",
