@@ -72,6 +72,7 @@ class Agent : private rendezvous::JobObserver,
   }
   void on_reconnected() override { watch_.inquiries().on_reconnected(); }
   void on_standing(const std::string& sentence) override {
+    watch_.note_standing(sentence);
     gang_is_gone() ? waiting_.show(sentence) : say(sentence);
   }
   void on_finished(const rendezvous::Finish& end, bool judged) override;

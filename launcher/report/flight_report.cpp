@@ -250,6 +250,10 @@ std::vector<std::optional<std::uint64_t>> lags_of(const std::vector<Seen>& ranks
   return lags;
 }
 
+std::string standing_text(const NodeSnapshot& node) {
+  return node.standing.empty() ? "" : "said last: " + node.standing + "\n";
+}
+
 }  // namespace
 
 std::string flight_json(const JobSnapshot& job) {
@@ -262,6 +266,7 @@ std::string status_json(const JobSnapshot& job) {
   const auto lags = lags_of(ranks);
   ordered_json out = head_json(job);
   out["waiting"] = job.is_waiting();
+  out["standing"] = text_or_null(job.nodes.front().standing);
   out["stuck"] = text_or_null(stuck_of(job));
   auto& told = out["ranks"] = ordered_json::array();
   for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -283,7 +288,7 @@ std::string status_text(const JobSnapshot& job) {
                   [](const NodeSnapshot& node) {
                     return node.node + " (pid " + std::to_string(node.agent) + ")";
                   }) +
-           "\n";
+           "\n" + standing_text(head);
   }
   std::string text = "job " + head.job + ", epoch " + std::to_string(head.epoch) + ", attempt " +
                      std::to_string(head.attempt) + ": " + plural(head.world_size, "rank");
@@ -318,7 +323,7 @@ std::string status_text(const JobSnapshot& job) {
                   lags[i] ? std::to_string(*lags[i]).c_str() : "-");
     text += line + rank.doing + "\n";
   }
-  return text;
+  return text + standing_text(head);
 }
 
 }  // namespace dlaunch::launcher

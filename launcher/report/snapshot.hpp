@@ -50,7 +50,8 @@ struct NodeSnapshot {
   std::uint64_t epoch = 0;
   int attempt = 0;
   int world_size = 0;
-  std::string stuck = {};  ///< The call that is stuck now, as it was said; empty if none is.
+  std::string standing = {};  ///< What its rendezvous has said last, for people; may be empty.
+  std::string stuck = {};     ///< The call that is stuck now, as it was said; empty if none is.
   /// The same moment on the clock of the ranks' times, which is the node's own, and on its wall's.
   Clock::time_point taken = {};
   WallClock::time_point wall = {};

@@ -102,6 +102,7 @@ void fields(auto& io, is<NodeSnapshot> auto& m) {
   io.text(m.host);
   integers(io, m.agent, m.node_rank, m.node_count, m.epoch, m.attempt);
   io.count(m.world_size, ranks_max);
+  io.text(m.standing);
   io.text(m.stuck);
   moment(io, m.wall);
   constexpr std::size_t rank_bytes_min = 40;

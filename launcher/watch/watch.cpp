@@ -74,7 +74,8 @@ void Watch::begin(const Assignment& assignment, const std::string& host,
                         .node_count = assignment.node_count,
                         .epoch = assignment.epoch,
                         .attempt = assignment.attempt,
-                        .world_size = assignment.world_size},
+                        .world_size = assignment.world_size,
+                        .standing = std::move(attempt_.known.standing)},
               .times = WaitTimes(stuck_after_)};
   for (int i = 0; i < assignment.local_size; ++i) {
     attempt_.known.ranks.emplace_back().rank = assignment.first_rank + i;

@@ -46,6 +46,8 @@ class Watch {
   void begin(const Assignment& assignment, const std::string& host, const std::string& node_id);
   /// The same, with other nodes. The line outlives us.
   void begin_with_others(const Assignment& assignment, QuestionLine& line, JobWatch::Roster roster);
+  /// How the job stands, as people are told.
+  void note_standing(const std::string& sentence) { attempt_.known.standing = sentence; }
   /// Takes other nodes' questions and answers, also before our first epoch has begun.
   Inquiries& inquiries() { return job().inquiries(); }
   /// Ranks of another node will not come back.

@@ -1,6 +1,7 @@
 // Nodes that wait to take the place of others: --spares. The first node hosts the rendezvous.
 #include "tests/process/job.hpp"
 #include "tests/process/nodes.hpp"
+#include "tests/process/status_folder.hpp"
 #include "tests/support/expect.hpp"
 
 #include <csignal>
@@ -18,7 +19,8 @@ using testing::contains;
 /// Two nodes, a and b, at work, and a spare, c.
 struct WithSpare {
   explicit WithSpare(const std::string& mode, const std::string& sign = "READY")
-      : token(unique_token()), nodes("2", {victim(), mode, token, "0"}, {"--spares", "1"}) {
+      : token(unique_token()),
+        nodes("2", {victim(), mode, token, "0"}, {"--spares", "1"}, folder.environment()) {
     nodes.add({"--node-id", "a"});
     REQUIRE(a().saw("1 of 2 nodes"));
     nodes.add({"--node-id", "b"});
@@ -34,6 +36,7 @@ struct WithSpare {
   Job& b() { return nodes[1]; }
   Job& c() { return nodes[2]; }
 
+  Folder folder;
   std::string token;
   Nodes nodes;
 };
@@ -92,6 +95,9 @@ TEST_CASE("a spare that dies or is stopped is told of, and the job goes on") {
 
 TEST_CASE("a spare ends with the job, and with its code") {
   WithSpare job("wait");
+  const std::string shown = status(job.folder, {});
+  INFO(shown);
+  CHECK(contains(shown, "\nsaid last: node c is a spare (1 of 1): it takes the place"));
   Job& second = job.nodes.add({"--node-id", "d"});
   CHECK(second.wait().code == 64);
   CHECK(contains(second.err(), ", and its 1 spare is here already; end it first"));
