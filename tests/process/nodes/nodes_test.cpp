@@ -241,14 +241,14 @@ TEST_CASE("the earliest deadline of a node ends an elastic job on all nodes") {
   const std::string token = unique_token();
   Nodes nodes("1:2", victims("wait", token), {"--rdzv-conf", "last_call_timeout=60"});
   SUBCASE("of the node that hosts") {
-    nodes.add({"--node-id", "a", "--deadline", "3", "--deadline-notice", "0"});
+    nodes.add({"--node-id", "a", "--deadline", "5", "--deadline-notice", "0"});
     REQUIRE(nodes[0].saw("1 of 1 to 2 nodes"));
     nodes.add({"--node-id", "b", "--deadline", "1h"});
   }
   SUBCASE("of another one") {
     nodes.add({"--node-id", "b"});
     REQUIRE(nodes[0].saw("1 of 1 to 2 nodes"));
-    nodes.add({"--node-id", "a", "--deadline", "3", "--deadline-notice", "0"});
+    nodes.add({"--node-id", "a", "--deadline", "5", "--deadline-notice", "0"});
   }
   CHECK(nodes[0].wait().code == 75);
   CHECK(nodes[1].wait().code == 75);
