@@ -1,5 +1,6 @@
 #include "launcher/request/option_table.hpp"
 
+#include "launcher/request/brief_help.hpp"
 #include "launcher/request/option_values.hpp"
 #include "runtime/base/text/take.hpp"
 
@@ -156,7 +157,7 @@ Taken host(Draft& draft, std::string_view value) {
 constexpr std::string_view rendezvous_times =
     "join_timeout=600, last_call_timeout=30, keep_alive_interval=1, keep_alive_max_attempt=5";
 constexpr std::string_view workers = "Workers";
-constexpr std::string_view meeting = "Where they meet";
+constexpr std::string_view meeting = "Meeting";
 constexpr std::string_view failure = "Failure and end";
 constexpr std::string_view output = "Output";
 constexpr std::string_view information = "Configuration and information";
@@ -382,7 +383,8 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
     "Options from a TOML file, keys named as the flags."}, take::nothing},
   {{"dry-run", 0, "", "0", information, ours,
     "Print the resolved plan and where each value came from."}, take::flag<&Draft::dry_run>},
-  {{"help", 'h', "", "", information, {}, "Print this."}, nullptr},
+  {{"help", 'h', "", "", information, {},
+    "Print a few examples; --help all: all options, --help output: those of one group."}, nullptr},
   {{"version", 0, "", "", information, {}, "Print the version."}, nullptr},
 });
 // clang-format on
@@ -405,15 +407,15 @@ const OptionTable& option_table() {
       "Usage: dlaunch [options] [--] program [args...]\n"
       "\n"
       "Starts a program several times and lets the processes find each other.\n"
-      "A program named *.py runs under $PYTHON_EXEC or python3.\n"
-      "dlaunch bench measures the collectives; dlaunch bench --help says how.\n",
+      "A program named *.py runs under $PYTHON_EXEC or python3.\n",
       rows,
       {"A ':' divides the line: behind it stands another program, for workers of its own, with "
        "options of its own: --nproc-per-node, --env, --cwd and those of the program. An argument "
        "':' is written '\\:'.",
        "Options may be written with dashes or underscores. An option that is not given is taken "
        "from the variable DLAUNCH_<OPTION>, then (torchrun's options) from PET_<OPTION>, then from "
-       "--config. TIME is 500ms, 30 (seconds), 2m or 1h."});
+       "--config. TIME is 500ms, 30 (seconds), 2m or 1h."},
+      brief_help());
   return table;
 }
 

@@ -162,7 +162,7 @@ class Resolver {
     if (part.program.empty()) {
       return refuse(part.module ? "-m needs the name of a module: dlaunch -m MODULE [args...]"
                                 : "no program given: dlaunch [options] [--] program [args...]; "
-                                  "dlaunch --help lists the options");
+                                  "dlaunch --help has examples");
     }
     if (part.program.front().empty()) return refuse("the program's name is empty");
     if (part.module && part.no_python) {

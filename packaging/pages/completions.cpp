@@ -1,5 +1,6 @@
 #include "packaging/pages/completions.hpp"
 
+#include "launcher/request/subcommand_words.hpp"
 #include "packaging/pages/programs.hpp"
 
 #include <array>
@@ -200,12 +201,24 @@ std::string zsh_functions() {
   return out;
 }
 
-std::string fish_options(std::string_view program) {
+std::string fish_subcommands() {
   std::string out;
+  for (const auto& [name, what] : launcher::subcommand_words()) {
+    out += "complete -c dlaunch -n __fish_use_subcommand -a " + std::string(name) + " -d " +
+           fish_quoted(what) + "\n";
+  }
+  return out;
+}
+
+std::string fish_options(std::string_view program) {
+  std::string out, names;
+  for (const auto& subcommand : launcher::subcommand_words()) {
+    if (subcommand.name != "run") names += " " + std::string(subcommand.name);
+  }
   for (const Program& part : programs()) {
     std::string condition;
     if (part.command == "dlaunch") {
-      condition = "not __fish_seen_subcommand_from bench doctor drain logs ps stack status stop";
+      condition = "not __fish_seen_subcommand_from" + names;
     } else if (part.command.starts_with("dlaunch ")) {
       condition = "__fish_seen_subcommand_from " + part.command.substr(8);
     }

@@ -12,6 +12,8 @@ std::string bash_options();
 std::string bash_values();
 /// A function for each command: _dlaunch_options, _dlaunch_bench_options...
 std::string zsh_functions();
+/// A line for each subcommand of dlaunch.
+std::string fish_subcommands();
 /// A line for each option of a program and its subcommands.
 std::string fish_options(std::string_view program);
 

@@ -44,6 +44,7 @@ std::string fill(std::string_view what, std::string_view argument, const ReadFil
   if (what == "bash_values") return bash_values();
   if (what == "zsh_functions") return zsh_functions();
   if (what == "fish_options") return fish_options(argument);
+  if (what == "fish_subcommands") return fish_subcommands();
   const std::string path(argument.substr(0, argument.find(' ')));
   if (what == "classes") return classes(read_file(path));
   if (what == "functions") return functions(path, read_file(path));

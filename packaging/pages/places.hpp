@@ -19,7 +19,7 @@ using ReadFile = std::function<std::string(const std::string& path)>;
 ///   @table docs/FILE.md H@      the first table behind the heading H
 ///   @classes FILE.hpp@          what a public C++ header declares
 ///   @functions FILE.h@          what a public C header declares
-///   @bash_options@, @bash_values@, @zsh_functions@, @fish_options dlaunch@
+///   @bash_options@, @bash_values@, @zsh_functions@, @fish_options dlaunch@, @fish_subcommands@
 /// Throws std::runtime_error for another one.
 std::string fill_places(std::string_view text, const ReadFile& read_file);
 

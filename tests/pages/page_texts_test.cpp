@@ -1,5 +1,6 @@
 #include "collectives/bench/options.hpp"
 #include "launcher/cli/read_request.hpp"
+#include "launcher/request/subcommand_words.hpp"
 #include "launcher/subcommands/subcommands.hpp"
 #include "packaging/pages/headers.hpp"
 #include "packaging/pages/places.hpp"
@@ -7,7 +8,10 @@
 #include "packaging/pages/roff.hpp"
 #include "rendezvous/daemon/config.hpp"
 
+#include <algorithm>
 #include <stdexcept>
+#include <string_view>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -25,15 +29,25 @@ std::string said_of(const std::string& command, std::string_view flag, const std
   };
   if (command == "dlaunchd") return text_of(rendezvous::read_config(line, {}));
   if (command == "dlaunch bench") return text_of(bench::parse_options(line));
-  if (command == "dlaunch stop") {
-    line.emplace_back("no-job-has-this-name");
-    return launcher::run_stop(line).text;
+  if (command.starts_with("dlaunch ")) {
+    // No job has such a name, so that none is found.
+    line.emplace_back("no/job");
+    return launcher::find_subcommand(command.substr(command.find(' ') + 1))->run(line).text;
   }
   line.emplace_back("program");
   return text_of(launcher::read_job(line, {}, {}));
 }
 
 }  // namespace
+
+TEST_CASE("every subcommand is told in a few words") {
+  std::vector<std::string_view> told, made = {"bench", "run"};
+  for (const auto& subcommand : launcher::subcommand_words()) told.push_back(subcommand.name);
+  CHECK(std::is_sorted(told.begin(), told.end()));
+  for (const auto& subcommand : launcher::subcommands()) made.push_back(subcommand.name);
+  std::sort(made.begin(), made.end());
+  CHECK(told == made);
+}
 
 TEST_CASE("the words of a value are those that its option takes") {
   int seen = 0;

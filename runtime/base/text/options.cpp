@@ -4,6 +4,7 @@
 #include "runtime/base/text/toml.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <utility>
 
 namespace dlaunch {
@@ -83,6 +84,14 @@ Spelt spelt(const OptionTable& table, std::string_view argument) {
   return result;
 }
 
+/// "failure" for "Failure and end": the first word of its section's title, in small letters.
+std::string group_of(const Option& option) {
+  std::string name(option.section.substr(0, option.section.find(' ')));
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return name;
+}
+
 bool any(const Option&) { return true; }
 bool is_key(const Option& option) { return option.traits.file; }
 
@@ -135,18 +144,63 @@ EarlyExit OptionTable::refuse(int code, std::string_view sentence) const {
 }
 
 std::string OptionTable::hint(const Option* meant, std::string_view dashes) const {
-  if (meant == nullptr) return "; " + program_ + " --help lists the options";
+  if (meant == nullptr)
+    return "; " + program_ + (brief_.empty() ? " --help" : " --help all") + " lists the options";
   return "; did you mean " + std::string(dashes) + std::string(meant->flag) + "?";
 }
 
-std::string OptionTable::help() const {
-  std::string out = about_;
+/// The options under their titles; only of one group, unless that is empty.
+std::string OptionTable::options_text(std::string_view group) const {
+  std::string out;
   std::string_view section;
   for (const Option* option : options_) {
-    if (option->section != section) out.append("\n").append(option->section).append(":\n");
+    if (!group.empty() && group_of(*option) != group) continue;
+    if (option->section != section) {
+      if (group.empty() || !out.empty()) out += "\n";
+      out.append(option->section).append(":\n");
+    }
     section = option->section;
     append_help(out, *option);
   }
+  return out;
+}
+
+std::vector<std::string> OptionTable::groups() const {
+  std::vector<std::string> names;
+  for (const Option* option : options_) {
+    auto name = group_of(*option);
+    if (names.empty() || names.back() != name) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+std::optional<std::string> OptionTable::help_about(std::string_view topic) const {
+  if (topic == "all") return help();
+  const auto names = groups();
+  if (std::find(names.begin(), names.end(), topic) == names.end()) return std::nullopt;
+  return options_text(topic);
+}
+
+EarlyExit OptionTable::help_asked(const std::optional<std::string>& attached,
+                                  std::string_view following) const {
+  if (brief_.empty()) return {.code = 0, .text = help()};
+  if (auto text = help_about(attached ? std::string_view(*attached) : following)) {
+    return {.code = 0, .text = *std::move(text)};
+  }
+  const std::string names = joined(groups());
+  if (attached) {
+    return refuse(exit_code::usage, "--help=" + clipped(*attached) + ": " +
+                                        name_in_quotes(*attached) + " is none of all, " + names);
+  }
+  std::string text = brief_ + "\n";
+  wrap(text, 0,
+       program_ + " --help all lists all options, " + program_ +
+           " --help GROUP those of a group: " + names + ".");
+  return {.code = 0, .text = std::move(text)};
+}
+
+std::string OptionTable::help() const {
+  std::string out = about_ + options_text({});
   for (const auto& paragraph : closing_) {
     out += "\n";
     wrap(out, 0, paragraph);
@@ -215,7 +269,10 @@ std::optional<EarlyExit> GivenOptions::take_argument(const Option& option,
                                                      std::optional<std::string> attached,
                                                      std::span<const std::string> arguments,
                                                      std::size_t& next) {
-  if (option.flag == "help") return EarlyExit{.code = 0, .text = table_->help()};
+  if (option.flag == "help") {
+    const bool is_last = next + 1 == arguments.size();
+    return table_->help_asked(attached, is_last ? "" : std::string_view(arguments[next + 1]));
+  }
   if (option.flag == "version") return EarlyExit{.code = 0, .text = table_->version()};
   if (option.argument.empty() && !attached) attached = "1";
   if (!attached) {

@@ -69,10 +69,14 @@ struct OptionRow {
 class OptionTable {
  public:
   /// `program` begins each refusal, `about` the help; `closing`: the paragraphs behind the options.
+  /// `brief`: what --help shows instead of all options, which --help all then lists.
   template <class Rows>
   OptionTable(std::string program, std::string about, const Rows& rows,
-              std::vector<std::string> closing = {})
-      : program_(std::move(program)), about_(std::move(about)), closing_(std::move(closing)) {
+              std::vector<std::string> closing = {}, std::string brief = {})
+      : program_(std::move(program)),
+        about_(std::move(about)),
+        closing_(std::move(closing)),
+        brief_(std::move(brief)) {
     for (const auto& row : rows) options_.push_back(&row.option);
   }
 
@@ -90,13 +94,24 @@ class OptionTable {
   EarlyExit refuse(int code, std::string_view sentence) const;
   /// "; did you mean --tee?", else where the options are listed.
   std::string hint(const Option* meant, std::string_view dashes) const;
+  /// All options.
   std::string help() const;
+  /// What --help prints: the brief text, where there is one, which names the groups, else all
+  /// options. `following`, the next word on the command line, may be "all" or a group; `attached`,
+  /// as in --help=all, has to be.
+  EarlyExit help_asked(const std::optional<std::string>& attached,
+                       std::string_view following) const;
   std::string version() const;
 
  private:
+  std::vector<std::string> groups() const;
+  std::string options_text(std::string_view group) const;
+  std::optional<std::string> help_about(std::string_view topic) const;
+
   std::string program_;
   std::string about_;
   std::vector<std::string> closing_;
+  std::string brief_;
   std::vector<const Option*> options_;
 };
 

@@ -212,7 +212,7 @@ TEST_CASE("bench: the launcher takes its own options, all else is the benchmark'
 TEST_CASE("no program") {
   const std::string none =
       "no program given: dlaunch [options] [--] program [args...]; "
-      "dlaunch --help lists the options";
+      "dlaunch --help has examples";
   CHECK(refusal({}) == none);
   CHECK(refusal({"run"}) == none);
   CHECK(refusal({"--"}) == none);
@@ -237,10 +237,10 @@ TEST_CASE("unknown options name the nearest") {
   CHECK(refusal({"--nodes", "4", "p"}) == "unknown option --nodes; did you mean --nnodes?");
   CHECK(refusal({"-tee", "3", "p"}) == "unknown option -tee; did you mean --tee?");
   CHECK(refusal({"--gibberish-of-no-kind", "p"}) ==
-        "unknown option --gibberish-of-no-kind; dlaunch --help lists the options");
-  CHECK(refusal({"-y", "p"}) == "unknown option -y; dlaunch --help lists the options");
-  CHECK(refusal({"-mx", "p"}) == "unknown option -mx; dlaunch --help lists the options");
-  CHECK(refusal({"--=3", "p"}) == "unknown option --; dlaunch --help lists the options");
+        "unknown option --gibberish-of-no-kind; dlaunch --help all lists the options");
+  CHECK(refusal({"-y", "p"}) == "unknown option -y; dlaunch --help all lists the options");
+  CHECK(refusal({"-mx", "p"}) == "unknown option -mx; dlaunch --help all lists the options");
+  CHECK(refusal({"--=3", "p"}) == "unknown option --; dlaunch --help all lists the options");
   CHECK(refusal({"--" + std::string(100'000, 'x'), "p"}).size() < 140);
 }
 
@@ -460,7 +460,8 @@ TEST_CASE("the configuration file") {
   CHECK(refusal({"--config=none.toml", "p"}, {}, 78, file("")) ==
         "--config none.toml: cannot be read");
   CHECK(config("nproc = 3") == "job.toml:1: unknown key nproc; did you mean nproc-per-node?");
-  CHECK(config("help = true") == "job.toml:1: unknown key help; dlaunch --help lists the options");
+  CHECK(config("help = true") ==
+        "job.toml:1: unknown key help; dlaunch --help all lists the options");
   CHECK(config("config = \"x\"").starts_with("job.toml:1: unknown key config"));
   CHECK(config("nproc-per-node = -1") == "job.toml:1: nproc-per-node = -1: at least 1 is needed");
   CHECK(config("[launch]\ntee = 3") == "job.toml:1: section [launch]: there are no sections");
@@ -478,11 +479,23 @@ TEST_CASE("the configuration file") {
 
 TEST_CASE("help and version end at once, with 0") {
   const Strings nothing;
-  for (const auto& arguments :
-       std::vector<Strings>{{"--help"}, {"-h"}, {"--nproc-per-node=x", "--help"}, {"run", "-h"}}) {
+  for (const auto& arguments : std::vector<Strings>{{"--help", "all"},
+                                                    {"-h", "all"},
+                                                    {"--nproc-per-node=x", "--help=all"},
+                                                    {"run", "-h", "all"}}) {
     const auto result = read_job(arguments, nothing);
     CHECK(std::get<EarlyExit>(result) == EarlyExit{.code = 0, .text = option_table().help()});
   }
+  // Examples, and what follows from here.
+  const auto brief = std::get<EarlyExit>(read_job(Strings{"--help"}, nothing));
+  CHECK(brief == option_table().help_asked({}, ""));
+  for (const auto& arguments :
+       std::vector<Strings>{{"-h"}, {"run", "-h"}, {"--nproc-per-node=x", "-h", "train.py"}}) {
+    CHECK(std::get<EarlyExit>(read_job(arguments, nothing)) == brief);
+  }
+  CHECK(refusal({"--help=everything"}) ==
+        "--help=everything: 'everything' is none of all, program, workers, meeting, failure, "
+        "output, configuration");
   const Strings version = {"--version"};
   const auto result = read_job(version, nothing);
   CHECK(std::get<EarlyExit>(result).code == 0);
