@@ -375,18 +375,8 @@ JobEntry Agent::entry() const {
 }
 
 JobRanks Agent::ranks() const {
-  JobRanks told;
-  if (history_.empty()) return told;
-  const auto& pids = workers_.pids();
-  for (const auto& worker : history_.plan().workers) {
-    const auto place = static_cast<std::size_t>(worker.local_rank);
-    told.ranks.push_back({.rank = worker.rank,
-                          .pid = place < pids.size() ? pids[place] : 0,
-                          .prefix = worker.stdio.prefix,
-                          .out_file = worker.stdio.out.file.value_or(""),
-                          .err_file = worker.stdio.err.file.value_or("")});
-  }
-  return told;
+  if (history_.empty()) return {};
+  return ranks_of(history_.plan(), workers_.pids(), console_.output());
 }
 
 /// A second one changes nothing: the workers are to end by themselves.

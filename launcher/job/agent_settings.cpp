@@ -3,6 +3,9 @@
 #include "launcher/plan/environment.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <optional>
 #include <utility>
 
 #include <unistd.h>
@@ -40,6 +43,34 @@ std::unique_ptr<Output> make_output(const AgentTask& task, Output::OnTraceback o
   manner.voice = voice_of(task);
   return std::make_unique<Output>(STDOUT_FILENO, STDERR_FILENO, std::move(manner),
                                   std::move(on_traceback));
+}
+
+JobRanks ranks_of(const LaunchPlan& plan, const std::vector<pid_t>& pids, const Output* output) {
+  const auto now = Clock::now();
+  const auto spans_of = [&](const std::optional<std::string>& file) {
+    std::vector<JobRanks::LogSpan> spans;
+    if (!file || output == nullptr) return spans;
+    for (const auto& span : output->log_spans(*file)) {
+      const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(now - span.last);
+      const auto age_ms = std::max<std::chrono::milliseconds::rep>(age.count(), 0);
+      spans.push_back({span.begin, static_cast<std::uint64_t>(age_ms)});
+    }
+    return spans;
+  };
+  JobRanks told;
+  for (const auto& worker : plan.workers) {
+    const auto place = static_cast<std::size_t>(worker.local_rank);
+    const auto& out = worker.stdio.out.file;
+    const auto& err = worker.stdio.err.file;
+    told.ranks.push_back({.rank = worker.rank,
+                          .pid = place < pids.size() ? pids[place] : 0,
+                          .prefix = worker.stdio.prefix,
+                          .out_file = out.value_or(""),
+                          .err_file = err.value_or(""),
+                          .out_spans = spans_of(out),
+                          .err_spans = spans_of(err)});
+  }
+  return told;
 }
 
 std::string program_text(const JobSpec& spec) {

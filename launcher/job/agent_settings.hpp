@@ -4,10 +4,14 @@
 #include "launcher/job/core/supervisor.hpp"
 #include "launcher/output/output.hpp"
 #include "launcher/plan/plan.hpp"
+#include "launcher/watch/job_entry.hpp"
 #include "rendezvous/service/job_host.hpp"
 
 #include <memory>
 #include <string>
+#include <vector>
+
+#include <sys/types.h>
 
 namespace dlaunch::launcher {
 
@@ -21,6 +25,9 @@ LaunchPlan plan_of(const AgentTask& task, const Assignment& assignment);
 
 /// Takes the workers' output; null where all of them keep our streams.
 std::unique_ptr<Output> make_output(const AgentTask& task, Output::OnTraceback on_traceback);
+
+/// What `dlaunch logs` and `stack` are told of the workers; `output` may be null.
+JobRanks ranks_of(const LaunchPlan& plan, const std::vector<pid_t>& pids, const Output* output);
 
 /// The job in this epoch, as this node's workers must know it; `mesh_host`: where other nodes'
 /// workers reach them.

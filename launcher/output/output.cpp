@@ -132,6 +132,13 @@ std::vector<std::string> Output::error_tail(int rank) const {
 void Output::forget_tails() {
   const std::lock_guard lock(mutex_);
   tails_.clear();
+  written_.clear();
+}
+
+std::vector<WriteSpans::Span> Output::log_spans(const std::string& path) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = written_.find(path);
+  return found == written_.end() ? std::vector<WriteSpans::Span>{} : found->second.spans();
 }
 
 void Output::wake() {
@@ -291,7 +298,12 @@ void Output::end(std::size_t key) {
 }
 
 void Output::log(Active& active, std::string_view bytes) {
-  if (!active.source.log || write_all(active.source.log.get(), bytes)) return;
+  if (!active.source.log) return;
+  if (write_all(active.source.log.get(), bytes)) {
+    const std::lock_guard lock(mutex_);
+    written_[active.source.log_path].add(bytes.size(), Clock::now());
+    return;
+  }
   say_log_ends(active.source.log_path, "the log of rank " + std::to_string(active.source.rank));
   active.source.log.reset();
 }

@@ -4,6 +4,7 @@
 #include "launcher/output/output_lines.hpp"
 #include "launcher/output/traceback_lines.hpp"
 #include "launcher/output/voice.hpp"
+#include "launcher/output/write_spans.hpp"
 #include "runtime/base/os/unique_fd.hpp"
 
 #include <atomic>
@@ -89,7 +90,10 @@ class Output {
   /// The last lines a rank wrote to stderr, or to the pipe that is both, of all that passed through
   /// here since `forget_tails`.
   std::vector<std::string> error_tail(int rank) const;
+  /// Forgets these, and when the logs were written.
   void forget_tails();
+  /// Roughly when which part of a log was written here, by its path.
+  std::vector<WriteSpans::Span> log_spans(const std::string& path) const;
   /// Something was lost, which has been said: the console or a log could not be written. A console
   /// that nobody reads any more has lost nothing.
   bool incomplete() const { return incomplete_; }
@@ -147,13 +151,14 @@ class Output {
   unique_fd epoll_;
   unique_fd wake_;
 
-  mutable std::mutex mutex_;  ///< Guards what stands up to tails_.
+  mutable std::mutex mutex_;  ///< Guards what stands up to written_.
   std::size_t next_key_ = 1;
   std::vector<Added> added_;  ///< Watched, and not yet started.
   Commands commands_;
   bool paced_ = false;
   std::condition_variable_any unpaced_;
   std::map<int, std::vector<std::string>> tails_;
+  std::map<std::string, WriteSpans> written_;  ///< By the log's path.
   std::atomic<bool> incomplete_ = false;
 
   // From here on the pump's thread only.

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -22,6 +24,15 @@ std::optional<int> number(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool whole = error == std::errc() && end == text.data() + text.size() && value >= 0;
   return whole ? std::optional<int>(value) : std::nullopt;
+}
+
+/// Of a file in which nothing was written since then, all is left out.
+std::uint64_t begin_within(Clock::duration since, const std::vector<JobRanks::LogSpan>& spans) {
+  if (since == Clock::duration::zero()) return 0;
+  for (const auto& span : spans) {
+    if (std::chrono::milliseconds(span.age_ms) <= since) return span.begin;
+  }
+  return std::numeric_limits<std::uint64_t>::max();
 }
 
 /// The names of the folders in a folder, sorted; none where it cannot be read.
@@ -71,7 +82,7 @@ std::vector<LogFile> log_files_of_attempt(const fs::path& directory) {
     for (const auto& [stream, name] :
          {std::pair(Stream::out, "stdout.log"), std::pair(Stream::err, "stderr.log")}) {
       const std::string path = (own / name).string();
-      if (::access(path.c_str(), F_OK) == 0) files.push_back({rank, stream, prefix, path});
+      if (::access(path.c_str(), F_OK) == 0) files.push_back({rank, stream, prefix, path, 0});
     }
   }
   return files;
@@ -79,14 +90,16 @@ std::vector<LogFile> log_files_of_attempt(const fs::path& directory) {
 
 }  // namespace
 
-std::vector<LogFile> log_files_of(const JobRanks& ranks) {
+std::vector<LogFile> log_files_of(const JobRanks& ranks, Clock::duration since) {
   std::vector<LogFile> files;
   for (const auto& rank : ranks.ranks) {
     if (!rank.out_file.empty()) {
-      files.push_back({rank.rank, Stream::out, rank.prefix, rank.out_file});
+      files.push_back({rank.rank, Stream::out, rank.prefix, rank.out_file,
+                       begin_within(since, rank.out_spans)});
     }
     if (!rank.err_file.empty()) {
-      files.push_back({rank.rank, Stream::err, rank.prefix, rank.err_file});
+      files.push_back({rank.rank, Stream::err, rank.prefix, rank.err_file,
+                       begin_within(since, rank.err_spans)});
     }
   }
   return files;

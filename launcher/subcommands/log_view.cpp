@@ -16,6 +16,22 @@ namespace {
 
 constexpr std::size_t read_bytes = 64u << 10;
 
+/// To the beginning of the line in which the file's byte of that number stands, or to the end.
+void seek_line(int fd, std::uint64_t begin) {
+  const auto size = ::lseek(fd, 0, SEEK_END);
+  if (size <= 0 || begin >= static_cast<std::uint64_t>(size)) return;
+  std::vector<char> before(std::min<std::size_t>(begin, read_bytes));
+  const auto from = begin - before.size();
+  const auto got = ::pread(fd, before.data(), before.size(), static_cast<off_t>(from));
+  const std::string_view text(before.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
+  const auto end_of_line = text.rfind('\n');
+  // A line that is longer than that is shown from its middle on.
+  const auto at = from == 0 && end_of_line == text.npos ? 0
+                  : end_of_line == text.npos            ? begin
+                                                        : from + end_of_line + 1;
+  ::lseek(fd, static_cast<off_t>(at), SEEK_SET);
+}
+
 }  // namespace
 
 LogView::LogView(Manner manner)
@@ -41,6 +57,7 @@ std::string LogView::show(const std::vector<LogFile>& files) {
       problems += "dlaunch logs: cannot read " + file.path + ": " + errno_text(errno) + "\n";
       continue;
     }
+    if (file.begin > 0) seek_line(at->second.fd.get(), file.begin);
     at->second.number = lines_.add(
         {.to = Stream::out,
          .prefix = manner_.colours ? coloured_prefix(file.prefix, file.rank) : file.prefix});

@@ -35,6 +35,7 @@ struct Asked {
   std::string job, directory;
   RankRanges ranks;
   bool follow = false, out = false, err = false;
+  Clock::duration since{};  ///< 0: ever.
 
   bool wants(const LogFile& file) const {
     const bool stream = file.stream == Stream::out ? out || !err : err || !out;
@@ -51,6 +52,10 @@ constexpr auto rows = std::to_array<OptionRow<Asked>>({
   {{"follow", 'f', "", "0", options, {},
     "Go on with what they write, also when they are started again, until the job ends."},
    take::flag<&Asked::follow>},
+  {{"since", 0, "TIME", "0", options, {},
+    "Only what they wrote in the last TIME, in whole lines, and more roughly the longer that is; "
+    "0: all."},
+   take::duration<&Asked::since>},
   {{"stdout", 0, "", "0", options, {}, "Only what they wrote to stdout."},
    take::flag<&Asked::out>},
   {{"stderr", 0, "", "0", options, {}, "Only what they wrote to stderr."},
@@ -116,13 +121,13 @@ struct Ranks {
   std::vector<LogFile> files;
 };
 
-Ranks ranks_of(const StatusFolder& folder, const FoundJobs& found) {
+Ranks ranks_of(const Asked& asked, const StatusFolder& folder, const FoundJobs& found) {
   Ranks all;
   for (const auto& launcher : found.launchers) {
     try {
       const JobRanks told = ask_ranks(folder, launcher.place);
       for (const auto& rank : told.ranks) all.numbers.push_back(rank.rank);
-      for (auto& file : log_files_of(told)) all.files.push_back(std::move(file));
+      for (auto& file : log_files_of(told, asked.since)) all.files.push_back(std::move(file));
     } catch (const Error& error) {
       // One that has just ended is not asked again.
       if (error.errc() != Errc::unreachable) {
@@ -169,7 +174,7 @@ EarlyExit follow(const Asked& asked, const StatusFolder& folder, const FoundJobs
   for (int look = 1; !ends.all_within(look_interval); ++look) {
     if (const int code = view.catch_up(); code != 0) return {code, ""};
     if (look % looks_between_questions != 0) continue;
-    const Ranks now = ranks_of(folder, found);
+    const Ranks now = ranks_of(asked, folder, found);
     if (!now.numbers.empty()) note(view.show(chosen(asked, now.files)));
   }
   return {view.end(), ""};
@@ -181,7 +186,7 @@ EarlyExit show_job(const Asked& asked) {
   const FoundJobs found = std::get<FoundJobs>(std::move(one));
   note(found.problems);
   const StatusFolder folder(false);
-  const Ranks now = ranks_of(folder, found);
+  const Ranks now = ranks_of(asked, folder, found);
   const auto some = chosen(asked, now.files);
   const std::string whose = "job " + found.jobs().front();
   if (now.numbers.empty() && !asked.follow) return fail(whose + " has not started its ranks yet");
@@ -215,10 +220,13 @@ EarlyExit run_logs(std::span<const std::string> arguments) {
   if (auto stop = given.apply(rows, asked)) return *std::move(stop);
   if (!words.empty()) asked.job = words.front();
   if (asked.directory.empty()) return show_job(asked);
-  if (!asked.job.empty() || asked.follow) {
-    return given.refuse("dir", std::string("it is for a job that has ended; ") +
-                                   (asked.follow ? "--follow" : "a job's name") +
-                                   " does not go with it");
+  const std::string_view live = asked.follow               ? "--follow"
+                                : !asked.job.empty()       ? "a job's name"
+                                : asked.since.count() != 0 ? "--since"
+                                                           : "";
+  if (!live.empty()) {
+    return given.refuse(
+        "dir", "it is for a job that has ended; " + std::string(live) + " does not go with it");
   }
   return show_folder(asked);
 }

@@ -31,9 +31,9 @@ const OptionTable& doctor_options();
 EarlyExit run_drain(std::span<const std::string> arguments);
 const OptionTable& drain_options();
 
-/// `dlaunch logs [JOB] [--rank R,R-R] [--follow] [--stdout] [--stderr] [--dir DIR]`: shows what the
-/// ranks of a live job of this user, or of one that has ended, have written to their log files on
-/// this host.
+/// `dlaunch logs [JOB] [--rank R,R-R] [--follow] [--since TIME] [--stdout] [--stderr] [--dir DIR]`:
+/// shows what the ranks of a live job of this user, or of one that has ended, have written to their
+/// log files on this host.
 EarlyExit run_logs(std::span<const std::string> arguments);
 const OptionTable& logs_options();
 

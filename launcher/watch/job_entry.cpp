@@ -37,12 +37,16 @@ void fields(auto& io, is<JobEntry> auto& m) {
 }
 
 void fields(auto& io, is<JobRanks> auto& m) {
-  constexpr std::size_t rank_bytes_min = 20;
+  constexpr std::size_t rank_bytes_min = 28;
   io.repeat(m.ranks, rank_bytes_min, [&](auto& rank) {
     wire::integers(io, rank.rank, rank.pid);
     io.text(rank.prefix);
     io.text(rank.out_file);
     io.text(rank.err_file);
+    for (auto* spans : {&rank.out_spans, &rank.err_spans}) {
+      io.repeat(*spans, 2 * sizeof(std::uint64_t),
+                [&](auto& span) { wire::integers(io, span.begin, span.age_ms); });
+    }
   });
 }
 

@@ -20,11 +20,17 @@ struct JobFarewell {
 
 /// A launcher's own ranks, of its last attempt; none before the first.
 struct JobRanks {
+  /// A part of a log file, up to the next one.
+  struct LogSpan {
+    std::uint64_t begin = 0;   ///< Bytes before it.
+    std::uint64_t age_ms = 0;  ///< Since its last byte was written.
+  };
   struct Rank {
     std::int32_t rank = 0;
     pid_t pid = 0;            ///< 0 where it does not run.
     std::string prefix = {};  ///< Before each of its lines on the console; may be empty.
     std::string out_file = {}, err_file = {};  ///< Its log files; empty where there is none.
+    std::vector<LogSpan> out_spans = {}, err_spans = {};
   };
   std::vector<Rank> ranks;
 };

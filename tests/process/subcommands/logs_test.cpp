@@ -78,6 +78,14 @@ TEST_CASE("the log files of a live job are shown with their ranks, and of one th
   CHECK(none.err == "dlaunch logs: rank 7 is not here; ranks 0-2 are\n");
   CHECK(logs(folder, {"--rank", "3-1"}).code == 64);
 
+  CHECK(logs(folder, {"--since", "1h", "--rank", "2"}).out == "[2] out 2\n[2] READY\n[2] err 2\n");
+  CHECK(logs(folder, {"--dir", where.path, "--since", "1h"}).code == 64);
+  // What was said is older soon.
+  const auto deadline = Clock::now() + patience;
+  while (!logs(folder, {"--since", "1ms"}).out.empty() && Clock::now() < deadline) {
+  }
+  CHECK(logs(folder, {"--since", "1ms"}).out.empty());
+
   // To the job's end, with what has no end of line.
   Job follow({"logs", "demo", "--follow", "--rank", "1"}, folder.environment());
   REQUIRE(follow.saw("[1] READY\n"));
