@@ -49,8 +49,8 @@ StackDump::StackDump(boost::asio::io_context& io, const Setting& setting, Done d
     return;
   }
   timer_.expires_after(setting.limit);
-  timer_.async_wait([this, limit = setting.limit](auto waited) {
-    if (waited) return;
+  timer_.async_wait([this, alive = std::weak_ptr(alive_), limit = setting.limit](auto waited) {
+    if (waited || alive.expired()) return;
     kill();
     finish("it did not end within " + duration_text(limit));
   });

@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -52,6 +53,7 @@ class StackDump {
   Done done_;
   pid_t pid_ = -1;
   boost::asio::steady_timer timer_;
+  std::shared_ptr<const bool> alive_ = std::make_shared<bool>(true);  ///< For what is queued.
 };
 
 }  // namespace dlaunch::launcher
