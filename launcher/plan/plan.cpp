@@ -83,7 +83,8 @@ StdioPlan plan_stdio(const JobSpec& spec, const Assignment& assignment, std::str
   plan.inherit =
       alone && !spec.log_line_prefix_template && plan.out == untouched && plan.err == untouched;
   if (spec.log_line_prefix_template || !alone) {
-    plan.prefix = expand_prefix(spec.log_line_prefix_template.value_or("[${rank}] "), spec.role,
+    const char* usual = spec.nodes.most > 1 ? "[${hostname}:${rank}] " : "[${rank}] ";
+    plan.prefix = expand_prefix(spec.log_line_prefix_template.value_or(usual), spec.role,
                                 local_rank, assignment.first_rank + local_rank, hostname);
   }
   return plan;

@@ -351,7 +351,8 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
    take::by<&Draft::local_ranks_filter, read_ranks>},
   {{"log-line-prefix-template", 0, "TEXT", "", output, also_torchrun,
     "Before each line: ${role_name} ${local_rank} ${rank} ${hostname}; default: '[${rank}] ' "
-    "where there are several workers."}, take::any_text<&Draft::log_line_prefix_template>},
+    "where there are several workers, '[${hostname}:${rank}] ' where there are several nodes."},
+   take::any_text<&Draft::log_line_prefix_template>},
   {{"result", 0, "FILE", "", output, ours,
     "Write the whole story of the job as JSON."}, take::text<&Draft::result_file>},
   {{"flight-file", 0, "FILE", "", output, ours,

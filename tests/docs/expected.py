@@ -22,7 +22,7 @@ ANY = {"time": r"\d{4}-\d\d-\d\d[T_ ]\d\d:\d\d:\d\d\.\d+Z?", "span": r"\d+(?:\.\
        "blanks": " +"}
 # Ports and sizes that look like process numbers.
 NUMBERS = {"29400", "29401", "29500", "29501", "1024", "4096"}
-RANK = re.compile(r"\[(\d+)\] ")
+RANK = re.compile(r"\[(?:[\w.-]+:)?(\d+)\] ")
 
 
 class Pattern:

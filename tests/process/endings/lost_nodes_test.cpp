@@ -57,7 +57,7 @@ Strings stuck(const std::string& mode) {
 void check_ranks_of_a(Two& nodes, const std::string& cause) {
   INFO(nodes.said());
   const std::string where = " on " + host_name() + ": " + cause;
-  for (const char* rank : {"[0] ", "[1] "}) {
+  for (const char* rank : {"[a:0] ", "[a:1] "}) {
     CAPTURE(rank);
     bool told = false;
     std::istringstream lines(nodes.a().err());

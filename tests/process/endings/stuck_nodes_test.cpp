@@ -150,7 +150,7 @@ TEST_CASE("ranks of several nodes that wait for each other in different calls ar
         CAPTURE(nodes[node].err());
         for (int local = 0; local < ranks; ++local) {
           const int rank = static_cast<int>(node) * ranks + local;
-          const std::string begin = "[" + std::to_string(rank) + "] stuck_rank: ";
+          const std::string begin = ":" + std::to_string(rank) + "] stuck_rank: ";
           const auto at = nodes[node].err().find(begin);
           REQUIRE(at != std::string::npos);
           const std::string said =

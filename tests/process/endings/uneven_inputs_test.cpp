@@ -54,7 +54,8 @@ struct Run {
   bool has(const std::string& part) const { return text.find(part) != std::string::npos; }
   /// The rank itself said it, as one line of its own.
   bool said(int rank, const std::string& line) const {
-    return count(text, "[" + std::to_string(rank) + "] uneven_inputs: " + line + "\n") == 1;
+    const std::string end = std::to_string(rank) + "] uneven_inputs: " + line + "\n";
+    return count(text, "[" + end) + count(text, ":" + end) == 1;  // One node, or several.
   }
 };
 

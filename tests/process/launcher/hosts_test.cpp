@@ -61,9 +61,9 @@ TEST_CASE("hosts: ranks in the hosts' order, with variables, directory and outpu
       {{"A", "it's $A"}});
   CHECK(job.wait().code == 0);
   const std::string end = " it's $A in " + ssh.folder() + ".\n";
-  CHECK(job.out().find("[0] 0 of 3, 0, node 0" + end) != std::string::npos);
-  CHECK(job.out().find("[1] 1 of 3, 1, node 0" + end) != std::string::npos);
-  CHECK(job.out().find("[2] 2 of 3, 0, node 1" + end) != std::string::npos);
+  CHECK(job.out().find(":0] 0 of 3, 0, node 0" + end) != std::string::npos);
+  CHECK(job.out().find(":1] 1 of 3, 1, node 0" + end) != std::string::npos);
+  CHECK(job.out().find(":2] 2 of 3, 0, node 1" + end) != std::string::npos);
   // They have one, which nobody had to give them.
   CHECK(job.err().find("secret") == std::string::npos);
 }

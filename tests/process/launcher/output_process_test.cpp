@@ -146,7 +146,7 @@ TEST_CASE("the prefix stays when an elastic world shrinks to one") {
   const std::string token = unique_token();
   Nodes nodes("1:2", {victim(), "ticking", token}, {"--rdzv-conf", "last_call_timeout=0"});
   Job& first = nodes.add({"--node-id", "a"});
-  CHECK(first.saw("[0] place 1 0 1 "));
+  CHECK(first.saw("[a:0] place 1 0 1 "));
   Job& second = nodes.add({"--node-id", "b"});
   REQUIRE(first.saw(" 0 2 "));
   second.send(SIGTERM);
@@ -155,7 +155,7 @@ TEST_CASE("the prefix stays when an elastic world shrinks to one") {
   first.send(SIGTERM);
   CHECK(first.wait().code == 143);
   std::istringstream lines(first.out());
-  for (std::string line; std::getline(lines, line);) CHECK(line.starts_with("[0] "));
+  for (std::string line; std::getline(lines, line);) CHECK(line.starts_with("[a:0] "));
 }
 
 TEST_CASE("stdin goes to the rank that is asked for, on whatever node") {

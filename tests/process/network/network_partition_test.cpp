@@ -73,7 +73,7 @@ TEST_CASE("a partition of a job of fixed size: the ranks of both sides are told 
   CHECK(job[0].wait().code == 79);
   CHECK(job[1].wait().code == 79);
   INFO(job.said());
-  for (const char* rank : {"[0] ", "[1] "}) {
+  for (const char* rank : {"[a:0] ", "[a:1] "}) {
     CAPTURE(rank);
     bool told = false;
     std::istringstream lines(job[0].err());

@@ -48,9 +48,9 @@ TEST_CASE("two nodes form one world, ranks in the order of their names") {
   CHECK(a.wait().code == 0);
   CHECK(b.wait().code == 0);
   INFO(a.out() << a.err() << b.out() << b.err());
-  CHECK(contains(a.out(), "[0] 0/3 local 0/2 node 0/2 at 127.0.0.1:"));
-  CHECK(contains(a.out(), "[1] 1/3 local 1/2 node 0/2 at 127.0.0.1:"));
-  CHECK(contains(b.out(), "[2] 2/3 local 0/1 node 1/2 at 127.0.0.1:"));
+  CHECK(contains(a.out(), "[a:0] 0/3 local 0/2 node 0/2 at 127.0.0.1:"));
+  CHECK(contains(a.out(), "[a:1] 1/3 local 1/2 node 0/2 at 127.0.0.1:"));
+  CHECK(contains(b.out(), "[b:2] 2/3 local 0/1 node 1/2 at 127.0.0.1:"));
   // All are told the same place.
   const auto master = [](const std::string& out) {
     const auto at = out.find(" at ");
@@ -136,7 +136,8 @@ TEST_CASE("every node's files bear the job's name, whoever gave it") {
   Job& b = nodes.add({"--log-dir", folder + "/b", "--result", folder + "/b.json"});
   CHECK(a.wait().code == 0);
   CHECK(b.wait().code == 0);
-  const std::string job = a.out().substr(4, a.out().find('\n') - 4);
+  const auto begin = a.out().find("] ") + 2;
+  const std::string job = a.out().substr(begin, a.out().find('\n') - begin);
   CHECK(job.starts_with("dlaunch-"));
   CHECK(contains(b.out(), job));
   for (const std::string node : {"/a", "/b"}) {

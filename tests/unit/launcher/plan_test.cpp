@@ -225,7 +225,7 @@ TEST_CASE("a worker alone keeps the terminal, unless its output is wanted elsewh
   // A world of one that may grow, or has shrunk.
   const auto elastic = plan_of({"--nnodes=1:2", "--rdzv-endpoint=h", "p"}, workers(1)).workers[0];
   CHECK_FALSE(elastic.stdio.inherit);
-  CHECK(elastic.stdio.prefix == "[0] ");
+  CHECK(elastic.stdio.prefix == "[box:0] ");
 }
 
 TEST_CASE("--stdin: which rank has our stdin") {
