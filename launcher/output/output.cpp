@@ -20,6 +20,8 @@ namespace {
 constexpr std::size_t read_bytes = 64u << 10;
 /// Emitted at the latest when so much is queued.
 constexpr std::size_t pieces_max = 256;
+/// Memory that is kept for what is emitted next.
+constexpr std::size_t kept_bytes_max = 1u << 20;
 constexpr std::size_t wake_key = 0;
 /// Between two looks of a paced pump; a line waits so long at most.
 constexpr auto pace = std::chrono::milliseconds(5);
@@ -339,7 +341,10 @@ void Output::write_pieces() {
       cannot_write(to, error);
     }
   }
-  pieces_.clear();
+  if (pieces_.empty() || pieces_.front().text.capacity() > kept_bytes_max) return pieces_.clear();
+  // The first one's memory is used again: the kernel would clear new pages for each flood.
+  pieces_.resize(1);
+  pieces_.front().text.clear();
 }
 
 bool Output::write_all(int fd, std::string_view text) {

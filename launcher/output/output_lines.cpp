@@ -16,6 +16,36 @@ std::size_t emit(Stream to, std::string_view text, Pieces& out) {
   return text.size();
 }
 
+/// Room for so many bytes at the end.
+char* extend(Stream to, std::size_t bytes, Pieces& out) {
+  if (out.empty() || out.back().to != to) out.push_back({to, {}});
+  std::string& text = out.back().text;
+  const std::size_t begin = text.size();
+  text.resize(begin + bytes);
+  return text.data() + begin;
+}
+
+/// Whole lines, each behind the prefix: a program that floods its output waits for this. The ends
+/// are found first, so that each byte is copied once, into room of the right size.
+void emit_lines(Stream to, std::string_view prefix, std::string_view lines, Pieces& out) {
+  std::array<std::size_t, 512> sizes;
+  while (!lines.empty()) {
+    std::size_t count = 0, bytes = 0;
+    while (bytes < lines.size() && count < sizes.size()) {
+      const std::size_t end = lines.find('\n', bytes) + 1;
+      sizes[count++] = end - bytes;
+      bytes = end;
+    }
+    char* at = extend(to, bytes + count * prefix.size(), out);
+    const char* line = lines.data();
+    for (std::size_t i = 0; i < count; line += sizes[i++]) {
+      at = std::copy(prefix.begin(), prefix.end(), at);
+      at = std::copy_n(line, sizes[i], at);
+    }
+    lines.remove_prefix(bytes);
+  }
+}
+
 /// The part of a line that '\r' has left; returns at its end are kept, since '\n' may follow.
 std::string_view last_state(std::string_view text) {
   const auto visible_end = text.find_last_not_of('\r');
@@ -83,11 +113,9 @@ void OutputLines::feed(std::size_t number, std::string_view bytes, Clock::time_p
                        Pieces& out) {
   Source& source = sources_[number];
   source.moved = now;
-  while (!bytes.empty()) {
-    const auto end = bytes.find('\n');
-    if (end == std::string_view::npos) break;
-    take_line(number, bytes.substr(0, end), now, out);
-    bytes.remove_prefix(end + 1);
+  if (const auto last = bytes.rfind('\n'); last != std::string_view::npos) {
+    take_lines(number, bytes.substr(0, last + 1), now, out);
+    bytes.remove_prefix(last + 1);
   }
   if (bytes.empty()) return;
   begin_line(source, now);
@@ -116,6 +144,35 @@ void OutputLines::begin_line(Source& source, Clock::time_point now) {
   const auto& open = surface_of(source.writer.to).open;
   const bool stands = open && &sources_[*open] == &source;
   if (source.partial.empty() && !source.returned && !stands) source.begun = now;
+}
+
+/// All of them whole.
+void OutputLines::take_lines(std::size_t number, std::string_view lines, Clock::time_point now,
+                             Pieces& out) {
+  const bool returns = lines.find('\r') != std::string_view::npos;
+  while (!lines.empty()) {
+    if (!returns && is_at_rest(sources_[number])) return take_plain(number, lines, now, out);
+    const auto end = lines.find('\n');
+    take_line(number, lines.substr(0, end), now, out);
+    lines.remove_prefix(end + 1);
+  }
+}
+
+/// Nothing is begun, neither by the source nor where it writes: its next line stands for itself.
+bool OutputLines::is_at_rest(const Source& source) const {
+  return source.partial.empty() && source.tail_begin.empty() && !source.returned &&
+         !source.state_interval && !surface_of(source.writer.to).open;
+}
+
+/// What take_line does with each of these lines, which are as nearly all lines are.
+void OutputLines::take_plain(std::size_t number, std::string_view lines, Clock::time_point now,
+                             Pieces& out) {
+  Source& source = sources_[number];
+  remember_last(source, lines);
+  source.fresh = false;
+  if (!source.writer.shown) return;
+  spoke(surface_of(source.writer.to), number, now);
+  emit_lines(source.writer.to, source.writer.prefix, lines, out);
 }
 
 void OutputLines::take_line(std::size_t number, std::string_view rest, Clock::time_point now,
@@ -351,6 +408,24 @@ void OutputLines::remember(Source& source, std::string_view text) {
   if (!source.writer.keeps_tail) return;
   const auto room = tail_line_bytes_max - std::min(tail_line_bytes_max, source.tail_begin.size());
   source.tail_begin.append(text.substr(0, room));
+}
+
+/// Of whole lines without '\r': only the last ones can be in the tail.
+void OutputLines::remember_last(Source& source, std::string_view lines) {
+  if (!source.writer.keeps_tail) return;
+  std::size_t first = lines.size();
+  for (std::size_t found = 0; first > 0 && found < tail_lines_max;) {
+    const std::size_t end = first - 1;
+    const auto before = end == 0 ? std::string_view::npos : lines.rfind('\n', end - 1);
+    first = before == std::string_view::npos ? 0 : before + 1;
+    if (first < end) ++found;  // The tail has no empty lines.
+  }
+  for (lines.remove_prefix(first); !lines.empty();) {
+    const auto end = lines.find('\n');
+    remember(source, lines.substr(0, end));
+    finish_tail_line(source);
+    lines.remove_prefix(end + 1);
+  }
 }
 
 void OutputLines::finish_tail_line(Source& source) {

@@ -121,6 +121,9 @@ class OutputLines {
   static bool is_progress(const Source& source);
   static void keep_last_state(Source& source);
   void begin_line(Source& source, Clock::time_point now);
+  bool is_at_rest(const Source& source) const;
+  void take_lines(std::size_t number, std::string_view lines, Clock::time_point now, Pieces& out);
+  void take_plain(std::size_t number, std::string_view lines, Clock::time_point now, Pieces& out);
   void take_line(std::size_t number, std::string_view rest, Clock::time_point now, Pieces& out);
   void emit_line(std::size_t number, std::string_view first, std::string_view second,
                  std::string_view mark, Clock::time_point now, Pieces& out);
@@ -136,6 +139,7 @@ class OutputLines {
   void write_state(std::size_t number, Clock::time_point now, Pieces& out);
   void split_overlong(std::size_t number, Clock::time_point now, Pieces& out);
   static void remember(Source& source, std::string_view text);
+  static void remember_last(Source& source, std::string_view lines);
   static void finish_tail_line(Source& source);
 
   bool one_;

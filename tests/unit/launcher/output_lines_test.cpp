@@ -41,6 +41,44 @@ TEST_CASE("a line is emitted whole, when its end arrives, with its prefix") {
   CHECK(!lines.next_deadline());
 }
 
+TEST_CASE("lines that come many at a time are as those that come byte by byte") {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    const auto one_in = [&](unsigned n) { return random() % n == 0; };
+    const Surfaces where = seed % 4 == 0 ? terminal : Surfaces{.one = seed % 4 == 1};
+    OutputLines many(where), bytewise(where);
+    for (int i = 0; i < 3; ++i) {
+      const OutputLines::Writer writer{.to = i == 2 ? Stream::err : Stream::out,
+                                       .prefix = i == 1 ? "" : "[" + std::to_string(i) + "] ",
+                                       .shown = seed % 8 != 7 || i != 0,
+                                       .keeps_tail = i != 1};
+      many.add(writer);
+      bytewise.add(writer);
+    }
+    Pieces out, out_bytewise;
+    long ms = 0;
+    for (int step = 0; step < 30; ++step) {
+      std::string text;
+      for (auto length = random() % 300; length > 0; --length) {
+        text += one_in(8) ? '\n' : seed % 3 == 0 && one_in(40) ? '\r' : 'x';
+      }
+      const std::size_t source = random() % 3;
+      many.feed(source, text, at_ms(ms), out);
+      for (const char byte : text) bytewise.feed(source, {&byte, 1}, at_ms(ms), out_bytewise);
+      CHECK(many.tail(source) == bytewise.tail(source));
+      ms += one_in(4) ? 3000 : 10;
+      many.flush_due(at_ms(ms), out);
+      bytewise.flush_due(at_ms(ms), out_bytewise);
+      CHECK(many.next_deadline() == bytewise.next_deadline());
+    }
+    for (const auto stream : {Stream::out, Stream::err}) {
+      CHECK(text_of(out, stream) == text_of(out_bytewise, stream));
+    }
+    CHECK(all_text(out) == all_text(out_bytewise));
+  }
+}
+
 TEST_CASE("streams stay apart, and keep their order among each other") {
   OutputLines lines({});
   const auto out_source = lines.add({.prefix = ""});
