@@ -134,21 +134,6 @@ DLAUNCH_UNCHECKED long clone_into(int cgroup, void* stack_base, std::size_t stac
       : "D"(&arguments), "S"(sizeof arguments), [child] "r"(child), [function] "r"(&child_main)
       : "rcx", "r11", "memory", "cc");
   return result;
-#elif defined(__aarch64__)
-  register long number asm("x8") = SYS_clone3;
-  register clone_args* first asm("x0") = &arguments;
-  register std::size_t second asm("x1") = sizeof arguments;
-  asm volatile(
-      "svc #0\n\t"
-      "cbnz x0, 1f\n\t"
-      "mov x0, %[child]\n\t"
-      "blr %[function]\n\t"
-      "brk #0\n\t"
-      "1:"
-      : "+r"(first)
-      : "r"(second), "r"(number), [child] "r"(child), [function] "r"(&child_main)
-      : "memory", "cc");
-  return reinterpret_cast<long>(first);
 #else
   (void)child;
   return -ENOSYS;
