@@ -22,8 +22,6 @@ namespace {
 /// but only as long as this: a process that the worker forked may hold the socket open. The same
 /// holds for what lies in the pipes, whose reader may stand still before a console that blocks.
 constexpr auto last_words_timeout = std::chrono::milliseconds(100);
-/// After a signal to end the job, until what still runs is told.
-constexpr auto stopping_notice_after = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -243,24 +241,6 @@ void Agent::on_job_deadline() {
   live(life::Expired{code_of_stop(exit_code::preempted)});
 }
 
-/// As if the user had done so.
-void Agent::stop_ourselves() {
-  const auto& stopping = task_.spec.signals;
-  const bool usual = stopping.empty() || std::ranges::count(stopping, SIGTERM) > 0;
-  ::kill(seat_.front, usual ? SIGTERM : stopping.front());
-}
-
-/// Most workers are gone before anybody could read of them.
-void Agent::tell_stopping_later(int signal_number) {
-  const auto killed_at = Clock::now() + task_.spec.shutdown_timeout;
-  stopping_notice_.expires_after(stopping_notice_after);
-  stopping_notice_.async_wait([this, signal_number, killed_at](auto error) {
-    const auto ranks = ranks_running(workers_.pids(), epoch_.assignment.first_rank);
-    if (error || ranks.empty() || supervisor_.state() != Supervisor::State::terminating) return;
-    say(stopping_sentence(signal_number, ranks, killed_at - Clock::now()));
-  });
-}
-
 /// What failed before a signal, or the deadline, gives the code, and on a node that is alone a
 /// success, too: among several nothing has succeeded before the rendezvous says so.
 int Agent::code_of_stop(int otherwise) const {
@@ -282,12 +262,6 @@ void Agent::on_reported(int rank, const wire::Report& report) {
   watch_.reported(report.code);
   if (report.code == Errc::timeout) epoch_.timed_out = true;
   feed(Reported{local(rank), report.claim});
-}
-
-void Agent::on_inquired(int rank, const std::vector<std::int32_t>& about) {
-  watch_.ask_doing(about, [this, rank, epoch = epoch_.assignment.epoch](const wire::Doing& doing) {
-    if (epoch == epoch_.assignment.epoch) host_->tell_doing(rank, doing);
-  });
 }
 
 void Agent::on_left(int rank) {

@@ -1,3 +1,4 @@
+// Longer than a sitting: a row an option, one like the other.
 #include "launcher/request/option_table.hpp"
 
 #include "launcher/request/brief_help.hpp"

@@ -63,7 +63,7 @@ TEST_CASE("--help has everyday lines that can be read, all subcommands and all g
   check_lines(brief.text);
   CHECK(std::count(brief.text.begin(), brief.text.end(), '\n') < 40);
   std::istringstream lines(brief.text);
-  Start start;
+  LaunchContext start;
   start.directory = "/";
   int examples = 0;
   for (std::string line; std::getline(lines, line);) {

@@ -1,0 +1,155 @@
+#include "launcher/job/agent_settings.hpp"
+#include "launcher/job/agent_state.hpp"
+#include "launcher/plan/environment.hpp"
+#include "runtime/base/os/process_stat.hpp"
+#include "runtime/base/os/socket.hpp"
+#include "runtime/base/text/values.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+#include <variant>
+
+#include <unistd.h>
+
+/// What the agent tells of itself and its job to those who ask: subcommands, ranks, probes.
+namespace dlaunch::launcher {
+namespace {
+
+/// The RANK that a process of this host was started with, where /proc shows it and it was started
+/// for the store at this port.
+std::optional<std::string> rank_of_process(pid_t pid, std::uint16_t store_port) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/environ");
+  std::vector<std::string> environment;
+  for (std::string line; std::getline(file, line, '\0');) environment.push_back(line);
+  if (lookup(environment, "MASTER_PORT") != std::to_string(store_port)) return std::nullopt;
+  const auto rank = lookup(environment, "RANK");
+  const bool number =
+      rank && !rank->empty() && rank->find_first_not_of("0123456789") == std::string_view::npos;
+  return number ? std::optional<std::string>(*rank) : std::nullopt;
+}
+
+}  // namespace
+
+JobEntry Agent::entry() const {
+  const Assignment& placed = epoch_.assignment;
+  const bool began = !placed.job.empty();
+  const auto front = process_stat(seat_.front);
+  JobEntry entry{.job = began ? placed.job : task_.job,
+                 .node = task_.node_id,
+                 .host = task_.machine.hostname,
+                 .state = state(),
+                 .ranks_here = static_cast<std::uint32_t>(task_.workers),
+                 .world_size = began ? static_cast<std::uint32_t>(placed.world_size) : 0,
+                 .attempt = static_cast<std::uint32_t>(placed.attempt),
+                 .began = WallClock::now() - std::chrono::duration_cast<WallClock::duration>(
+                                                 Clock::now() - task_.begun),
+                 .front_started = front ? front->started : 0,
+                 .program = program_text(task_.spec)};
+  return entry;
+}
+
+JobRanks Agent::ranks() const {
+  if (history_.empty()) return {};
+  return ranks_of(history_.plan(), workers_.pids(), console_.output());
+}
+
+/// A second one changes nothing: the workers are to end by themselves.
+JobDrained Agent::drain() {
+  using Then = JobDrained::Then;
+  const int nodes = link_.alone() ? 1 : epoch_.assignment.node_count;
+  const int least = task_.spec.nodes.least;
+  JobDrained drained{.then = Then::goes_on, .nodes_left = nodes - 1, .nodes_least = least};
+  if (nodes < 2) {
+    drained.then = Then::only_node;
+  } else if (!task_.spec.nodes.elastic()) {
+    drained.then = Then::not_elastic;
+  } else if (link_.hosts()) {
+    drained.then = Then::hosted_here;
+  } else if (drained.nodes_left < least) {
+    drained.then = Then::too_few;
+  }
+  if (std::exchange(drained_, true)) return drained;
+  say("this node is drained (dlaunch drain): the job " + drained_text(drained), Level::warning);
+  stop_ourselves();
+  return drained;
+}
+
+JobState Agent::state() const {
+  if (core_.is_decided() || core_.is_winding_up() || is_ending()) return JobState::stopping;
+  if (!gang_is_gone()) return JobState::running;
+  return history_.empty() ? JobState::waiting : JobState::restarting;
+}
+
+void Agent::open_health() {
+  if (!task_.spec.health) return;
+  const auto& [host, port] = *task_.spec.health;
+  unique_fd listener;
+  try {
+    listener = listen_tcp(resolve(host, port).front());
+  } catch (const Error& error) {
+    throw Error(error.errc(), "--health-port: " + std::string(error.what()));
+  }
+  const std::string at = local_address(listener.get()).to_string();
+  health_ = std::make_unique<HealthServer>(std::move(listener));
+  if (port == 0) say("the health of this node is told at http://" + at + "/healthz");
+  tell_health();
+}
+
+/// Again and again, as long as the loop turns.
+void Agent::tell_health() {
+  health_->turned(unready_text(state()));
+  health_timer_.expires_after(turn_interval);
+  health_timer_.async_wait([this](auto error) {
+    if (!error) tell_health();
+  });
+}
+
+/// As if the user had done so.
+void Agent::stop_ourselves() {
+  const auto& stopping = task_.spec.signals;
+  const bool usual = stopping.empty() || std::ranges::count(stopping, SIGTERM) > 0;
+  ::kill(seat_.front, usual ? SIGTERM : stopping.front());
+}
+
+void Agent::on_inquired(int rank, const std::vector<std::int32_t>& about) {
+  watch_.ask_doing(about, [this, rank, epoch = epoch_.assignment.epoch](const wire::Doing& doing) {
+    if (epoch == epoch_.assignment.epoch) host_->tell_doing(rank, doing);
+  });
+}
+
+/// A rank, where it can be told, else what is known of it.
+std::string Agent::client_name(const Address& peer, const Address& own) const {
+  if (peer.is_loopback() || peer.host() == own.host()) {
+    const auto pid = peer_process(own, peer);
+    if (!pid) return "a process of this host";
+    const std::string number = " (pid " + std::to_string(*pid) + ")";
+    const int place = workers_.local_rank_of(*pid);
+    if (place >= 0) {
+      return "rank " + std::to_string(epoch_.assignment.first_rank + place) + number;
+    }
+    // Another agent's worker on this host, or a process that left its worker's group.
+    const auto rank = rank_of_process(*pid, own.port());
+    return (rank ? "rank " + *rank : "a process") + number;
+  }
+  for (const auto& node : admission_.roster) {
+    const bool here = std::ranges::any_of(node.store_addresses, [&](const auto& address) {
+      const auto read = read_endpoint(address);
+      const auto* endpoint = std::get_if<EndpointAsked>(&read);
+      return endpoint != nullptr && endpoint->host == peer.host();
+    });
+    if (!here) continue;
+    const std::string first = std::to_string(node.first_rank);
+    const std::string last = std::to_string(node.first_rank + node.workers - 1);
+    return (node.workers == 1 ? "rank " + first : "one of the ranks " + first + " to " + last) +
+           " on node " + node.id;
+  }
+  return "a client at " + peer.to_string();
+}
+
+void Agent::on_refused_client(const Address& peer, const Address& own, const std::string& why) {
+  say(client_name(peer, own) + ": PyTorch's store has closed its connection, for " + why,
+      Level::warning);
+}
+
+}  // namespace dlaunch::launcher
