@@ -212,9 +212,8 @@ TEST_CASE("public headers bring no private header and no third library along") {
 }
 
 TEST_CASE("a file is a sitting, a line fits, a longer one says why at its top") {
-  for (const auto& file :
-       sources({"runtime", "collectives", "rendezvous", "launcher", "packaging", "tests",
-                "docs/examples"})) {
+  for (const auto& file : sources({"runtime", "collectives", "rendezvous", "launcher", "packaging",
+                                   "tests", "docs/examples"})) {
     const std::string path = fs::relative(file, root).string();
     const auto lines = lines_of(file);
     const auto head = std::min<std::size_t>(lines.size(), 12);

@@ -51,8 +51,8 @@ NodeCheck::NodeCheck(boost::asio::io_context& io, const Setting& setting, Done d
   output_.assign(ours.release());
   read_when_ready();
   timer_.expires_after(setting.limit);
-  timer_.async_wait([this, limit = setting.limit](auto waited) {
-    if (waited || !done_) return;
+  timer_.async_wait([this, alive = std::weak_ptr(alive_), limit = setting.limit](auto waited) {
+    if (waited || alive.expired() || !done_) return;
     kill();
     read_all();
     finish("did not end within " + duration_text(limit) + last_words());
@@ -75,11 +75,12 @@ void NodeCheck::ended(const ExitStatus& status) {
 }
 
 void NodeCheck::read_when_ready() {
-  output_.async_wait(boost::asio::posix::stream_descriptor::wait_read, [this](auto error) {
-    if (error) return;
-    read_all();
-    if (output_.is_open()) read_when_ready();
-  });
+  output_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                     [this, alive = std::weak_ptr(alive_)](auto error) {
+                       if (error || alive.expired()) return;
+                       read_all();
+                       if (output_.is_open()) read_when_ready();
+                     });
 }
 
 void NodeCheck::read_all() {

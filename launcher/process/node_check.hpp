@@ -7,6 +7,7 @@
 #include <array>
 #include <csignal>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -50,7 +51,8 @@ class NodeCheck {
   pid_t pid_ = -1;
   boost::asio::posix::stream_descriptor output_;
   boost::asio::steady_timer timer_;
-  std::string written_;  ///< The end of it.
+  std::string written_;                                               ///< The end of it.
+  std::shared_ptr<const bool> alive_ = std::make_shared<bool>(true);  ///< For what is queued.
 };
 
 }  // namespace dlaunch::launcher

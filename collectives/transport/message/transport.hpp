@@ -1,8 +1,8 @@
 #pragma once
 
 #include "collectives/transport/message/inbox.hpp"
-#include "collectives/transport/message/message.hpp"
 #include "collectives/transport/message/location.hpp"
+#include "collectives/transport/message/message.hpp"
 
 #include <cstddef>
 #include <functional>

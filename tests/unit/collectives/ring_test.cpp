@@ -10,9 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include <poll.h>
-
 #include <doctest/doctest.h>
+#include <poll.h>
 
 using namespace dlaunch;
 using namespace dlaunch::transport;

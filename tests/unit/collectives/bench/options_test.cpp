@@ -34,7 +34,8 @@ std::string refusal(const Words& words) {
 
 }  // namespace
 
-TEST_CASE("on a device there are no barriers, scans and patterns of messages, and nothing to explain") {
+TEST_CASE(
+    "on a device there are no barriers, scans and patterns of messages, and nothing to explain") {
   CHECK(parsed({}).device == Device::host);
   const Settings settings = parsed({"--device", "cuda"});
   CHECK(settings.device == Device::cuda);

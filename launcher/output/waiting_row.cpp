@@ -1,4 +1,4 @@
-#include "launcher/job/waiting_row.hpp"
+#include "launcher/output/waiting_row.hpp"
 
 #include "runtime/base/phrases.hpp"
 
