@@ -303,7 +303,7 @@ void Agent::on_child_change() {
   check_all_gone();
 }
 
-/// Where we may not make one, the workers are found by their parents alone.
+/// Without one the workers are found by their parents alone.
 std::unique_ptr<OwnCgroup> Agent::make_cgroup() {
   const auto parent = task_.spec.own_cgroup ? own_cgroup_directory() : std::nullopt;
   return parent ? OwnCgroup::make(io_, *parent, [this] { on_child_change(); }) : nullptr;

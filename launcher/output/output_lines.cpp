@@ -410,7 +410,7 @@ void OutputLines::remember(Source& source, std::string_view text) {
   source.tail_begin.append(text.substr(0, room));
 }
 
-/// Of whole lines without '\r': only the last ones can be in the tail.
+/// Takes whole lines without '\r': only the last ones can be in the tail.
 void OutputLines::remember_last(Source& source, std::string_view lines) {
   if (!source.writer.keeps_tail) return;
   std::size_t first = lines.size();

@@ -22,7 +22,7 @@ constexpr mode_t file_mode = 0644;
 /// Also where our file has been replaced by that of another version.
 constexpr const char* own_program = "/proc/self/exe";
 
-/// Of the time for all, so that what the kernel tells can still be written.
+/// A part of the time for all, so that what the kernel tells can still be written.
 std::chrono::milliseconds limit_of_tool(Clock::duration limit) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(limit / 4 * 3);
 }
