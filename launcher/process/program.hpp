@@ -42,7 +42,7 @@ std::optional<StartProblem> no_script(const std::string& program, const std::str
 
 /// What would come of a start.
 struct Prospect {
-  std::string files;  ///< "/usr/bin/python3, which reads /work/train.py".
+  std::string files;  ///< "/usr/bin/python3, which reads /jobs/train.py".
   std::optional<StartProblem> problem;
 };
 /// Looks at the files, as the kernel would, and starts nothing. What cannot be told before, as in a

@@ -92,7 +92,7 @@ Read<HostAsked> read_host(std::span<const std::string_view> words) {
   return host;
 }
 
-/// Of the year 2261, since a clock of nanoseconds goes no further.
+/// The year is 2261, since a clock of nanoseconds goes no further.
 constexpr long last_second = 9'214'646'399;
 
 /// "2026-11-23T14:00Z", with seconds or without.

@@ -26,7 +26,7 @@ std::optional<int> number(std::string_view text) {
   return whole ? std::optional<int>(value) : std::nullopt;
 }
 
-/// Of a file in which nothing was written since then, all is left out.
+/// A file in which nothing was written since then is left out whole.
 std::uint64_t begin_within(Clock::duration since, const std::vector<JobRanks::LogSpan>& spans) {
   if (since == Clock::duration::zero()) return 0;
   for (const auto& span : spans) {

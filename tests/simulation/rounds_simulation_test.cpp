@@ -47,7 +47,7 @@ TEST_CASE("whatever goes wrong, one rank map for an epoch, and an end for all al
   }
   MESSAGE(seeds << " jobs, " << epochs << " epochs, " << faults << " faults, " << losses
                 << " losses, " << events << " events; ends by code:" << ends);
-  // Of half of the seeds another story, with spares.
+  // Half of the seeds tell another story, with spares.
   std::uint64_t with_spares = 0;
   for (unsigned seed = 0; seed < seeds / 2; ++seed) {
     const Outcome outcome = World(seed, false, true).run();

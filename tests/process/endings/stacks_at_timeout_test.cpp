@@ -30,7 +30,7 @@ struct Place {
     variables["PATH"] = folder.path + ":/usr/bin:/bin";
     return variables;
   }
-  /// Of the only job's first attempt.
+  /// The folder is that of the only job's first attempt.
   std::string stacks_file(const std::string& name = "stacks.txt") const {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(logs())) {
       if (entry.path().filename() == name) return entry.path().string();

@@ -20,7 +20,7 @@ namespace {
 using launcher::own_cgroup_directory;
 using launcher::OwnCgroup;
 
-/// Where launchers make theirs; nullopt, with the reason said, where they cannot.
+/// The folder in which launchers make theirs; nullopt, with the reason said, if they cannot.
 std::optional<std::string> parent() {
   boost::asio::io_context io;
   const auto directory = own_cgroup_directory();

@@ -14,16 +14,16 @@ using namespace dlaunch::launcher;
 namespace {
 
 CoreRule rule(std::string pattern) {
-  return {.pattern = std::move(pattern), .working_directory = "/work"};
+  return {.pattern = std::move(pattern), .working_directory = "/jobs"};
 }
 
 }  // namespace
 
 TEST_CASE("where a core file is looked for") {
-  CHECK(core_files_of(rule("core"), 12, SIGSEGV) == "/work/core");
+  CHECK(core_files_of(rule("core"), 12, SIGSEGV) == "/jobs/core");
   auto appends = rule("core");
   appends.appends_pid = true;
-  CHECK(core_files_of(appends, 12, SIGSEGV) == "/work/core.12");
+  CHECK(core_files_of(appends, 12, SIGSEGV) == "/jobs/core.12");
   CHECK(core_files_of(rule("/cores/%e.%p.%s%%"), 12, SIGSEGV) == "/cores/*.12.11%");
   CHECK(core_files_of(rule("/cores/[x]%"), 12, SIGSEGV) == "/cores/\\[x]");
   CHECK(core_files_of(rule("|/usr/lib/systemd/systemd-coredump %P"), 12, SIGSEGV).empty());

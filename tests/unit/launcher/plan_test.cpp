@@ -282,13 +282,13 @@ TEST_CASE("--dry-run: the plan, and where each value came from") {
   const auto& options = std::get<JobSpec>(result);
   const auto text =
       describe_plan(options, machine(), make_plan(options, machine(), env, workers(2)),
-                    Strings{"/bin/python3, which reads /work/train.py"}, {});
+                    Strings{"/bin/python3, which reads /jobs/train.py"}, {});
   CHECK(text.starts_with(R"(Dry run: nothing is started.
 
 Plan:
   job             job-7
   command         python3 -u train.py 'it'\''s' --lr=3
-  program         /bin/python3, which reads /work/train.py
+  program         /bin/python3, which reads /jobs/train.py
   workers         2 on box, world of 2
   usable cores    8 (8 in the affinity mask)
   GPUs            0

@@ -205,8 +205,8 @@ TEST_CASE("a core file, or what became of it") {
       of("rank 0 was killed by SIGSEGV (core dumped)", {0}, {ended(0, killed_by(SIGSEGV))});
   summary.ends[0].core_note = "taken by systemd-coredump: coredumpctl debug 1000";
   CHECK(field(summary, "core") == "taken by systemd-coredump: coredumpctl debug 1000");
-  summary.ends[0].core_file = "/work/core.1000";
-  CHECK(field(summary, "core") == "/work/core.1000");
+  summary.ends[0].core_file = "/jobs/core.1000";
+  CHECK(field(summary, "core") == "/jobs/core.1000");
 }
 
 TEST_CASE("the one who left early") {
