@@ -133,10 +133,11 @@ bool Communicator::State::send_now(const ConstTensorView& data, int to,
                                    const MessageOptions& options, Flight::Kind kind) {
   if (options.tag < 0 || !is_plain(data, to, options)) return false;
   const auto call = fingerprint(Op::send, data);
-  Outgoing outgoing;
-  outgoing.to = group.world_rank(to);
-  outgoing.header = make_header(Kind::message, group.id, call, data.bytes(), options.tag);
-  outgoing.payload = {static_cast<const std::byte*>(data.data), data.bytes()};
+  // Made in its place: a copy would have to wait until the parts are written.
+  const Outgoing outgoing{
+      .to = group.world_rank(to),
+      .header = make_header(Kind::message, group.id, call, data.bytes(), options.tag),
+      .payload = {static_cast<const std::byte*>(data.data), data.bytes()}};
   const auto lock = mesh->lock();
   if (!mesh->send_now(outgoing)) return false;
   note_message(call, options, to, kind);
@@ -149,7 +150,9 @@ void Communicator::State::describe(Receive& receive, const TensorView& data, int
   receive.communicator = group.id;
   receive.from = group.world_rank(from);
   receive.tag = options.tag;
-  receive.expected = fingerprint(Op::recv, data);
+  receive.expected.op = Op::recv;
+  receive.expected.dtype = data.dtype;
+  receive.expected.count = data.count;
   receive.up_to = up_to;
   receive.into = {static_cast<std::byte*>(data.data), data.bytes()};
 }

@@ -293,20 +293,9 @@ void MessageWork::wait() {
 
 // ---- The face. ----
 
-Work::Work() noexcept = default;
-Work::Work(std::shared_ptr<WorkState> state) noexcept : state_(std::move(state)) {}
-Work::Work(Work&&) noexcept = default;
-
-Work& Work::operator=(Work&& other) noexcept {
-  if (this != &other) {
-    Work ended(std::move(*this));
-    state_ = std::move(other.state_);
-  }
-  return *this;
-}
-
-Work::~Work() {
-  if (!state_ || state_->is_settled()) return;
+/// Of one that is not empty.
+void Work::finish() noexcept {
+  if (state_->is_settled()) return;
   if (!state_->is_ours()) {
     // Left as it is: the parent's threads hold its locks.
     static_cast<void>(new std::shared_ptr(std::move(state_)));

@@ -13,9 +13,28 @@ constexpr auto look_interval = std::chrono::microseconds(200);
 
 std::vector<Work*> pointers_to(std::span<Work> works) {
   std::vector<Work*> pointers;
+  pointers.reserve(works.size());
   for (Work& work : works) pointers.push_back(&work);
   return pointers;
 }
+
+/// Waits for several, whatever becomes of any.
+class FirstFailure {
+ public:
+  void wait(Work& work) {
+    try {
+      work.wait();
+    } catch (...) {
+      if (!first_) first_ = std::current_exception();
+    }
+  }
+  void rethrow() const {
+    if (first_) std::rethrow_exception(first_);
+  }
+
+ private:
+  std::exception_ptr first_;
+};
 
 }  // namespace
 
@@ -72,18 +91,17 @@ bool test_all(std::span<Work* const> works) {
 bool test_all(std::span<Work> works) { return test_all(pointers_to(works)); }
 
 void wait_all(std::span<Work* const> works) {
-  std::exception_ptr first;
-  for (Work* work : works) {
-    if (work == nullptr) continue;
-    try {
-      work->wait();
-    } catch (...) {
-      if (!first) first = std::current_exception();
-    }
+  FirstFailure first;
+  for (Work* const work : works) {
+    if (work != nullptr) first.wait(*work);
   }
-  if (first) std::rethrow_exception(first);
+  first.rethrow();
 }
 
-void wait_all(std::span<Work> works) { wait_all(pointers_to(works)); }
+void wait_all(std::span<Work> works) {
+  FirstFailure first;
+  for (Work& work : works) first.wait(work);
+  first.rethrow();
+}
 
 }  // namespace dlaunch

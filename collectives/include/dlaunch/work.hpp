@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace dlaunch {
@@ -37,14 +38,22 @@ struct WorkState;
 /// Errc::aborted if it was not before.
 class [[nodiscard, gnu::visibility("default")]] Work {
  public:
-  Work() noexcept;
-  explicit Work(std::shared_ptr<WorkState> state) noexcept;
-  Work(Work &&) noexcept;
-  Work& operator=(Work&& other) noexcept;  ///< Waits for what it held, as the destructor does.
+  Work() noexcept = default;
+  explicit Work(std::shared_ptr<WorkState> state) noexcept : state_(std::move(state)) {}
+  Work(Work &&) noexcept = default;
+  /// Waits for what it held, as the destructor does.
+  Work& operator=(Work&& other) noexcept {
+    if (this == &other) return *this;
+    if (state_) finish();
+    state_ = std::move(other.state_);
+    return *this;
+  }
   /// Waits until complete, as wait() does, for as long as the call's timeout allows, and throws
   /// nothing. An error is not lost: it sticks to the communicator and is thrown by its next call
   /// (misuse and unsupported, which do not stick, are lost). In a forked child it waits for nobody.
-  ~Work();
+  ~Work() {
+    if (state_) finish();
+  }
 
   /// Blocks the calling thread until complete, wherever the buffers lie. Throws what the blocking
   /// form of the call throws; calling it again does nothing, or throws the same again.
@@ -95,6 +104,8 @@ class [[nodiscard, gnu::visibility("default")]] Work {
   void order_before(void* cuda_stream);
 
  private:
+  void finish() noexcept;
+
   std::shared_ptr<WorkState> state_;
 };
 

@@ -32,9 +32,8 @@ bool agrees(const Receive& receive, const Header& header) {
            is_consistent(header);
   }
   if (header.bytes != receive.into.size()) return false;
-  const Fingerprint got = fingerprint_of(header);
-  if (receive.kind == Kind::collective) return got == receive.expected;
-  return got.dtype == receive.expected.dtype && got.count == receive.expected.count;
+  if (receive.kind == Kind::collective) return fingerprint_of(header) == receive.expected;
+  return header.dtype == receive.expected.dtype && header.count == receive.expected.count;
 }
 
 /// What becomes of a receive whose message does not agree with it.
@@ -93,13 +92,17 @@ void Inbox::post(Receive& receive) {
 void Inbox::list(Receive& receive) {
   if (!receive.is_exact()) return posted_for_any_.push_back(receive);
   posted_.add(receive);
-  if (receive.into.size() >= long_bytes) ++source(receive.from).long_awaited;
+  Source& s = source(receive.from);
+  ++s.awaited;
+  if (receive.into.size() >= long_bytes) ++s.long_awaited;
 }
 
 void Inbox::unlist(Receive& receive) noexcept {
   if (!receive.is_exact()) return posted_for_any_.remove(receive);
   posted_.remove(receive);
-  if (receive.into.size() >= long_bytes) --sources_.find(receive.from)->long_awaited;
+  Source& s = *sources_.find(receive.from);
+  --s.awaited;
+  if (receive.into.size() >= long_bytes) --s.long_awaited;
 }
 
 /// The receive that was posted first, among those that would take this message.

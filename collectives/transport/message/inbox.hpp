@@ -99,12 +99,12 @@ class Inbox {
   /// it is read to its end and dropped.
   void withdraw(Receive& receive);
 
-  /// Nobody waits for anything, and nothing of this rank is parked or under way: a receive may take
-  /// the next message straight from its receiving end.
+  /// Nobody waits for anything of this rank, and nothing of it is parked or under way: a receive may
+  /// take the next message straight from its receiving end.
   bool is_clear(int from) const {
-    if (!posted_.empty() || !posted_for_any_.empty()) return false;
+    if (!posted_for_any_.empty()) return false;
     const Source& s = source(from);
-    return !s.active && s.parked.empty();
+    return !s.active && s.awaited == 0 && s.parked.empty();
   }
   /// Somebody waits for something.
   bool is_awaited() const;
@@ -193,7 +193,8 @@ class Inbox {
 
     ParkedList parked;
     std::size_t parked_bytes = 0;
-    std::size_t long_awaited = 0;  ///< Posted receives for long messages of this rank alone.
+    std::size_t awaited = 0;       ///< Posted receives for messages of this rank alone;
+    std::size_t long_awaited = 0;  ///< for long ones.
     std::optional<Header> last_seen;
   };
   /// A message that has come; `parked` is null for one that is held.

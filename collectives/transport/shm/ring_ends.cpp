@@ -42,6 +42,8 @@ RingWriter::RingWriter(Segment& segment, Wakeup& bell, std::size_t set, int to, 
       reader_(receiver_.readers[set]),
       bell_(bell),
       to_(to),
+      is_fenced_(receiver_.attached.load() != RankBlock::with_remote_barriers ||
+                 segment.rank(from).attached.load() != RankBlock::with_remote_barriers),
       lends_(segment.rank(from).lender.pid.load() != 0) {
   const auto bit = static_cast<unsigned>(from);
   reader_.writers[bit / 64].fetch_or(std::uint64_t{1} << bit % 64);
@@ -89,10 +91,17 @@ void RingWriter::put_header(const Header& header, BytesView payload, bool lends)
   position_ += ring_line_bytes;
 }
 
-/// Sequentially consistent, and so is the look at the sleeper: one of the two sees the other.
+/// One of the two sees the other: this rank the sleeper, or the sleeper what was written. A
+/// receiver that goes to sleep executes the fence for both, where it can.
 void RingWriter::publish() noexcept {
-  ring_.written.store(position_);
-  if (receiver_.asleep.load() != 0) [[unlikely]]
+  if (is_fenced_) {
+    ring_.written.store(position_);
+  } else {
+    ring_.written.store(position_, std::memory_order_release);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+  const auto order = is_fenced_ ? std::memory_order_seq_cst : std::memory_order_relaxed;
+  if (receiver_.asleep.load(order) != 0) [[unlikely]]
     bell_.ring_if_asleep(to_);
 }
 

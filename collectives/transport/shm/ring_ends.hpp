@@ -50,6 +50,7 @@ class RingWriter final : public SendingEnd {
   RankBlock::Reader& reader_;
   Wakeup& bell_;
   int to_;
+  const bool is_fenced_;  ///< One of the two ends has no remote barriers (remote_barrier.hpp).
   std::uint64_t position_ = 0;  ///< Written, published or not.
   std::uint64_t read_ = 0;      ///< By the receiver, as far as known.
   bool lends_;                  ///< Until the receiver refuses it.

@@ -1,6 +1,7 @@
 #include "collectives/transport/shm/rings.hpp"
 
 #include "collectives/transport/message/send_queue.hpp"
+#include "runtime/segment/remote_barrier.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -11,6 +12,8 @@ namespace dlaunch::transport {
 Rings::Rings(Setting setting, const Surroundings& mesh)
     : of_(std::move(setting)),
       mesh_(mesh),
+      has_remote_barriers_(of_.segment->rank(of_.local).attached.load() ==
+                           RankBlock::with_remote_barriers),
       known_writers_((static_cast<std::size_t>(of_.segment->size()) + 63) / 64) {
   offer_loans(of_.segment->rank(of_.local));
 }
@@ -33,6 +36,11 @@ std::unique_ptr<SendingEnd> Rings::connect(SendQueue& queue) {
   outs_.push_back(&queue);
   return std::make_unique<RingWriter>(*of_.segment, *of_.bell, of_.set,
                                       of_.segment->local_of(queue.to()), of_.local);
+}
+
+void Rings::lie_down() {
+  of_.bell->lie_down();
+  if (has_remote_barriers_) remote_barrier();
 }
 
 /// The bits come from other processes.

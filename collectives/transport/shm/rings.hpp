@@ -36,7 +36,7 @@ class Rings final : public Transport {
   bool is_in_memory() const noexcept override { return true; }
   std::unique_ptr<SendingEnd> connect(SendQueue& queue) override;
   bool progress(Clock::time_point now) override;
-  void lie_down() override { of_.bell->lie_down(); }
+  void lie_down() override;
   void get_up() override { of_.bell->get_up(); }
   Clock::time_point next_wake() const override { return Clock::time_point::max(); }
 
@@ -45,6 +45,7 @@ class Rings final : public Transport {
 
   const Setting of_;
   const Surroundings mesh_;
+  const bool has_remote_barriers_;            ///< Writers leave the fence to it.
   std::vector<std::uint64_t> known_writers_;  ///< As in RankBlock.
   std::vector<SendQueue*> outs_;              ///< Those that are not broken.
   bool is_sending_ = false;                   ///< One of them has work.

@@ -2,6 +2,7 @@
 // trusted.
 #include "collectives/transport/message/poller.hpp"
 #include "collectives/transport/shm/rings.hpp"
+#include "runtime/segment/remote_barrier.hpp"
 #include "tests/unit/collectives/ring_pair.hpp"
 
 #include <cstring>
@@ -33,6 +34,48 @@ struct Reading final : Sources {
   std::set<int> found;
   Rings rings;
 };
+
+/// With messages of all sizes.
+void move_by_two_threads(Pair& pair, bool has_remote_barriers) {
+  constexpr int messages = 3000;
+  const auto size_at = [](int i) {
+    return static_cast<std::size_t>(i % 50 == 0 ? 300000 + i : i * 31 % 3000);
+  };
+  const auto wait_for = [&](Wakeup& bell, const auto& moved) {
+    for (int i = 0; i < 1000; ++i) {
+      if (moved()) return;
+    }
+    const auto deadline = Clock::now() + std::chrono::seconds(60);
+    while (Clock::now() < deadline) {
+      bell.lie_down();
+      if (has_remote_barriers) remote_barrier();
+      if (moved()) break;
+      pollfd polled{bell.fd(), POLLIN, 0};
+      REQUIRE(::poll(&polled, 1, 60000) == 1);  // Nobody rang: a wake-up was lost.
+      bell.clear();
+    }
+    bell.get_up();
+  };
+  std::jthread writing([&] {
+    for (int i = 0; i < messages; ++i) {
+      const Bytes data = pattern(size_at(i), static_cast<std::size_t>(i));
+      const Header header = header_of(data.size());
+      std::size_t sent = 0;
+      while (sent < sizeof header + data.size()) {
+        wait_for(pair.writers_bell, [&] { return pair.writer->write_some(header, data, sent); });
+      }
+    }
+  });
+  int wrong = 0;
+  for (int i = 0; i < messages; ++i) {
+    Bytes into(size_at(i));
+    Receive receive = receive_of(into);
+    if (!pair.reader.take(receive)) pair.inbox.post(receive);
+    while (receive.pending()) wait_for(pair.readers_bell, [&] { return pair.pump(); });
+    wrong += into == pattern(into.size(), static_cast<std::size_t>(i)) ? 0 : 1;
+  }
+  CHECK(wrong == 0);
+}
 
 }  // namespace
 
@@ -276,41 +319,15 @@ TEST_CASE("whoever says that it writes is looked at, ranks that do not exist are
 
 TEST_CASE("two threads move messages of all sizes through a ring, and sleep where they must") {
   Pair pair;
-  constexpr int messages = 3000;
-  const auto size_at = [](int i) {
-    return static_cast<std::size_t>(i % 50 == 0 ? 300000 + i : i * 31 % 3000);
-  };
-  const auto wait_for = [](Wakeup& bell, const auto& moved) {
-    for (int i = 0; i < 1000; ++i) {
-      if (moved()) return;
-    }
-    const auto deadline = Clock::now() + std::chrono::seconds(60);
-    while (Clock::now() < deadline) {
-      bell.lie_down();
-      if (moved()) break;
-      pollfd polled{bell.fd(), POLLIN, 0};
-      REQUIRE(::poll(&polled, 1, 60000) == 1);  // Nobody rang: a wake-up was lost.
-      bell.clear();
-    }
-    bell.get_up();
-  };
-  std::jthread writing([&] {
-    for (int i = 0; i < messages; ++i) {
-      const Bytes data = pattern(size_at(i), static_cast<std::size_t>(i));
-      const Header header = header_of(data.size());
-      std::size_t sent = 0;
-      while (sent < sizeof header + data.size()) {
-        wait_for(pair.writers_bell, [&] { return pair.writer->write_some(header, data, sent); });
-      }
-    }
-  });
-  int wrong = 0;
-  for (int i = 0; i < messages; ++i) {
-    Bytes into(size_at(i));
-    Receive receive = receive_of(into);
-    if (!pair.reader.take(receive)) pair.inbox.post(receive);
-    while (receive.pending()) wait_for(pair.readers_bell, [&] { return pair.pump(); });
-    wrong += into == pattern(into.size(), static_cast<std::size_t>(i)) ? 0 : 1;
-  }
-  CHECK(wrong == 0);
+  move_by_two_threads(pair, false);
+}
+
+TEST_CASE("the same where the one that goes to sleep executes the fence for both") {
+  if (!allow_remote_barriers()) return;  // Where the kernel has none nothing uses them.
+  Pair pair;
+  for (const int rank : {0, 1}) pair.segment->rank(rank).attached = RankBlock::with_remote_barriers;
+  pair.writer.reset();
+  pair.ring().written.store(0);  // As if that one had never been.
+  pair.writer.emplace(*pair.segment, pair.writers_bell, 0, 1, 0);
+  move_by_two_threads(pair, true);
 }
