@@ -70,3 +70,10 @@ dl_status dl_is_free_port(int port, int* is_free) {
     answer = dlaunch::is_free_port(port) ? 1 : 0;
   });
 }
+
+dl_status dl_report_progress(int* heard) {
+  return guarded([&] {
+    const bool told = dlaunch::report_progress();
+    if (heard != nullptr) *heard = told ? 1 : 0;
+  });
+}

@@ -64,6 +64,13 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
   times_.begun = task.begun;
   times_.agent = Clock::now();
   for (const auto& note : task.notes) say(note, Level::warning);
+  if (task.spec.stall_timeout.count() > 0) {
+    watch_.expect_progress(
+        {.limit = task.spec.stall_timeout,
+         .output_of =
+             [this](int rank) { return console_.output() ? console_.output()->bytes_of(rank) : 0; },
+         .stalled = [this](const std::string& sentence) { on_stalled(sentence); }});
+  }
   MpiListener& self = *this;
   if (task.mpi.pmi || task.mpi.pmix) mpi_ = std::make_unique<MpiServer>(io_, task.mpi, self);
 }

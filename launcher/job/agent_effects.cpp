@@ -28,6 +28,7 @@ constexpr auto stopping_notice_after = std::chrono::seconds(1);
 void Agent::execute(const Spawn&) {
   const auto no_directory = run_directory_.make(epoch_.assignment.job);
   epoch_.assignment.run_directory = run_directory_.path();
+  open_notify_pipe();
   LaunchPlan plan = plan_of(task_, epoch_.assignment);
   for (int i = 0; epoch_.assignment.pmix && i < task_.workers; ++i) {
     WorkerSpec& worker = plan.workers[static_cast<std::size_t>(i)];
@@ -67,6 +68,28 @@ void Agent::execute(const Spawn&) {
   }
   say(problem->sentence, Level::error);
   feed(SpawnFailed{problem->exit_code});
+}
+
+/// A script has no other way to tell of its progress.
+void Agent::open_notify_pipe() {
+  if (task_.spec.stall_timeout.count() == 0) return;
+  const auto heard_other = [this](std::string_view line) {
+    if (std::exchange(told_of_notices_, true)) return;
+    say("a worker wrote " + in_quotes(clipped(line)) +
+            " to the pipe DLAUNCH_WORKER_NOTIFY, which takes lines with progress",
+        Level::warning);
+  };
+  try {
+    if (!notify_pipe_ && !run_directory_.notify_pipe().empty()) {
+      notify_pipe_ = std::make_unique<NotifyPipe>(
+          io_, run_directory_.notify_pipe(),
+          NotifyPipe::Heard{.progress = [this] { watch_.progressed(); }, .other = heard_other});
+    }
+  } catch (const Error& error) {
+    say(std::string(error.what()) + "; workers cannot declare progress (--stall-timeout)",
+        Level::warning);
+  }
+  if (notify_pipe_) epoch_.assignment.notify_pipe = notify_pipe_->path();
 }
 
 void Agent::execute(const PublishLoss& effect) {
@@ -132,6 +155,18 @@ void Agent::execute(const TellUnready& effect) {
       unready_sentence(effect, epoch_.assignment.first_rank, task_.spec.ready_timeout);
   epoch_.unready = epoch_.assignment.first_rank + effect.ranks.front();
   say(epoch_.no_progress + ": the attempt is ended (--ready-timeout)", Level::error);
+}
+
+/// All nodes hear of it, and the first one tells it for all.
+void Agent::on_stalled(const std::string& sentence) {
+  if (epoch_.assignment.node_rank == 0) {
+    say(sentence + ": the attempt is ended (--stall-timeout)", Level::error);
+  }
+  if (supervisor_.state() != Supervisor::State::running) return;
+  epoch_.timed_out = true;
+  epoch_.no_progress = sentence;
+  history_.stalled(sentence);
+  feed(Stalled{});
 }
 
 void Agent::execute(const ArmTimer& effect) {
@@ -307,6 +342,7 @@ void Agent::tell_and_stop(JobEnd end) {
     say(problem, Level::error);
     if (exit_code_ == 0) exit_code_ = exit_code::internal;
   }
+  notify_pipe_.reset();
   run_directory_.finish(history_.has_files());
   watch_.tell_end(exit_code_);
   if (core_.is_abandoned()) ::_exit(exit_code_);

@@ -13,6 +13,7 @@
 #include "launcher/pmi/unserved_mpi.hpp"
 #include "launcher/process/input_end.hpp"
 #include "launcher/process/node_check.hpp"
+#include "launcher/process/notify_pipe.hpp"
 #include "launcher/process/process_tree.hpp"
 #include "launcher/process/signal_inbox.hpp"
 #include "launcher/process/stack_dump.hpp"
@@ -87,6 +88,8 @@ class Agent : private rendezvous::JobObserver,
   void stop_ourselves();
   void on_deadline();
   void look_for_ready();
+  void on_stalled(const std::string& sentence);
+  void open_notify_pipe();
   void tell_words_of_unready();
   void tell_of_job_deadline();
   void on_job_deadline();
@@ -180,8 +183,10 @@ class Agent : private rendezvous::JobObserver,
   Console console_;
   WaitingRow waiting_;
   Workers workers_;
-  std::unique_ptr<NodeCheck> check_;   ///< With --node-check: that of the last admission.
-  std::string unfit_for_;              ///< What it found.
+  std::unique_ptr<NodeCheck> check_;         ///< With --node-check: that of the last admission.
+  std::string unfit_for_;                    ///< What it found.
+  std::unique_ptr<NotifyPipe> notify_pipe_;  ///< From the first start on, where it is of use.
+  bool told_of_notices_ = false;
   std::unique_ptr<StackDump> stacks_;  ///< With --stack-on-timeout, the last.
   TerminalLoan loan_;
   std::unique_ptr<rendezvous::JobHost> host_;  ///< From the first admission on.

@@ -231,6 +231,8 @@ std::optional<FailureBlock> History::summary(int max_restarts, int code) const {
     }
     const auto& stdio = attempt.plan.workers[static_cast<std::size_t>(cause->local_rank)].stdio;
     summary.log_file = stdio.err.file.value_or(stdio.out.file.value_or(""));
+  } else {
+    summary.cause = attempt.stall;
   }
   summary.started = attempt.started;
   summary.attempt = attempt.plan.assignment.attempt;
@@ -279,8 +281,9 @@ const WorkerEnd* History::root_cause() const {
 
 std::string History::reason() const {
   if (job_end_ && !job_end_->sentence.empty()) return job_end_->sentence;
-  if (result_.attempts.empty() || !result_.attempts.back().verdict) return {};
-  return verdict_sentence(*result_.attempts.back().verdict);
+  if (result_.attempts.empty()) return {};
+  const AttemptResult& attempt = result_.attempts.back();
+  return attempt.verdict ? verdict_sentence(*attempt.verdict) : attempt.stall;
 }
 
 std::string History::verdict_sentence(const Verdict& verdict) const {

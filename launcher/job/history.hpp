@@ -41,6 +41,8 @@ class History {
   void attempt_ended(const Ended& end);
   /// The last attempt's flight, to where its plan says. Returns what went wrong.
   std::optional<std::string> write_flight(std::string_view text);
+  /// The attempt is ended because the job made no progress, as the sentence tells.
+  void stalled(const std::string& sentence) { result_.attempts.back().stall = sentence; }
   /// The workers' stacks are where the plan says.
   void wrote_stacks() { result_.attempts.back().stacks_file = plan().stacks_file.value_or(""); }
   /// The job has ended, as the rendezvous judged; `told`: the user has read its sentence.

@@ -137,6 +137,12 @@ void Output::forget_tails() {
   written_.clear();
 }
 
+std::uint64_t Output::bytes_of(int rank) const {
+  const std::lock_guard lock(mutex_);
+  const auto known = bytes_.find(rank);
+  return known == bytes_.end() ? 0 : known->second;
+}
+
 std::vector<WriteSpans::Span> Output::log_spans(const std::string& path) const {
   const std::lock_guard lock(mutex_);
   const auto found = written_.find(path);
@@ -272,6 +278,10 @@ Output::Read Output::read_some(Active& active) {
   if (size < 0) return errno == EAGAIN || errno == EINTR ? Read::nothing : Read::ended;
   if (size == 0) return Read::ended;
   const std::string_view bytes(buffer_.data(), static_cast<std::size_t>(size));
+  {
+    const std::lock_guard lock(mutex_);
+    bytes_[active.source.rank] += bytes.size();
+  }
   log(active, bytes);
   if (active.source.filter) log_filtered(active, active.source.filter->feed(bytes));
   const auto now = Clock::now();

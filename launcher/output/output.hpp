@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -92,6 +93,8 @@ class Output {
   std::vector<std::string> error_tail(int rank) const;
   /// Forgets these, and when the logs were written.
   void forget_tails();
+  /// How much a rank has written so far that passed through here.
+  std::uint64_t bytes_of(int rank) const;
   /// Roughly when which part of a log was written here, by its path.
   std::vector<WriteSpans::Span> log_spans(const std::string& path) const;
   /// Something was lost, which has been said: the console or a log could not be written. A console
@@ -159,6 +162,7 @@ class Output {
   std::condition_variable_any unpaced_;
   std::map<int, std::vector<std::string>> tails_;
   std::map<std::string, WriteSpans> written_;  ///< By the log's path.
+  std::map<int, std::uint64_t> bytes_;         ///< By rank.
   std::atomic<bool> incomplete_ = false;
 
   // From here on the pump's thread only.

@@ -135,6 +135,9 @@ std::vector<std::string> common_environment(const JobSpec& spec, const Machine& 
   set(result, "DLAUNCH_WORKER_JOB", assignment.job);
   set(result, "DLAUNCH_WORKER_EPOCH", std::to_string(assignment.epoch));
   if (assignment.deadline > 0) set(result, "DLAUNCH_WORKER_DEADLINE", assignment.deadline);
+  if (!assignment.notify_pipe.empty()) {
+    set(result, "DLAUNCH_WORKER_NOTIFY", assignment.notify_pipe);
+  }
   if (assignment.pmi_fd >= 0) {
     set(result, "PMI_FD", assignment.pmi_fd);
     set(result, "PMI_SIZE", assignment.world_size);

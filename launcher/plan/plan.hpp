@@ -55,6 +55,8 @@ struct Assignment {
   bool pmix = false;           ///< The workers are offered PMIx.
   /// When the job is to end, in seconds since 1970; 0: no such time is known.
   std::int64_t deadline = 0;
+  /// The pipe that takes the workers' notices; empty where there is none.
+  std::string notify_pipe;
   /// The logs and error files of all attempts lie below. Empty where none could be made: then all
   /// output goes to the console.
   std::string run_directory;

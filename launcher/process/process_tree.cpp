@@ -108,6 +108,14 @@ std::vector<pid_t> catchers_below(pid_t pid, int signal_number) {
   return catchers;
 }
 
+std::chrono::milliseconds cpu_time_below(pid_t pid) {
+  const auto stat = process_stat(pid);
+  if (!stat) return {};
+  auto time = stat->cpu_time;
+  for (const pid_t child : children_of(pid)) time += cpu_time_below(child);
+  return time;
+}
+
 std::vector<pid_t> processes_connected_to(std::uint16_t port) {
   const auto sockets = connections_to(port);
   std::vector<pid_t> processes;

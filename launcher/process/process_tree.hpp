@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -31,6 +32,10 @@ std::string hanging_text(const std::vector<Hanging>& processes);
 /// The nearest processes to this one, itself or its descendants, that have a handler for the
 /// signal: the default of most signals would end the others. Empty where /proc does not tell.
 std::vector<pid_t> catchers_below(pid_t pid, int signal_number);
+
+/// The processor time of that process and of all below it, those that have ended included as far as
+/// they were waited for. 0 where /proc does not tell.
+std::chrono::milliseconds cpu_time_below(pid_t pid);
 
 /// Makes this process the one that orphans below it are handed to.
 void become_subreaper();

@@ -24,6 +24,7 @@ constexpr mode_t private_mode = 0700;
 constexpr mode_t log_mode = 0755;
 /// Attempts, and ranks below them.
 constexpr int depth_max = 2;
+constexpr const char* notify_name = "/notify";
 
 std::string cannot_make(const std::string& path, int error) {
   return "cannot make the directory " + path + ": " + errno_text(error);
@@ -75,8 +76,13 @@ std::optional<std::string> RunDirectory::make(std::string_view job) {
   return problem_;
 }
 
+std::string RunDirectory::notify_pipe() const { return path_.empty() ? "" : path_ + notify_name; }
+
 void RunDirectory::abandon() const {
-  if (made_ && made_->path.front() != '\0') remove_empty(made_->path.data(), 0);
+  if (!made_ || made_->path.front() == '\0') return;
+  const std::string path = made_->path.data();
+  ::unlink((path + notify_name).c_str());
+  remove_empty(path, 0);
 }
 
 void RunDirectory::finish(bool worth_keeping) const {

@@ -24,6 +24,8 @@ class RunDirectory {
   std::optional<std::string> make(std::string_view job);
   /// Empty where there is none.
   const std::string& path() const { return path_; }
+  /// A place in it for the pipe by which workers tell something; empty where there is no directory.
+  std::string notify_pipe() const;
   /// At the end of the job: removes it, unless the user asked for it or something in it is worth
   /// keeping; then what is empty goes.
   void finish(bool worth_keeping) const;

@@ -18,6 +18,7 @@ struct AttemptResult {
   WallClock::time_point ended{};
   std::vector<WorkerEnd> ends;     ///< In the order observed; a worker that never started has none.
   std::optional<Verdict> verdict;  ///< The job's, if it is known; unset if nobody failed.
+  std::string stall;               ///< Why it was ended where it had stalled, else empty.
   std::string flight_file;         ///< Empty where none was written.
   std::string stacks_file;         ///< The same.
   std::optional<MemoryKills> memory_kills;

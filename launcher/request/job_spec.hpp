@@ -211,6 +211,7 @@ struct JobSpec : Part, FailureRules {
   std::chrono::milliseconds restart_window{};  ///< --restart-window; 0: all restarts count.
   RestartPauses restart_backoff;
   std::chrono::milliseconds stuck_after{};         ///< --stuck-after; 0: never.
+  std::chrono::milliseconds stall_timeout{};       ///< --stall-timeout; 0: never.
   bool stack_on_timeout = false;                   ///< --stack-on-timeout.
   std::optional<HealthAt> health;                  ///< --health-port; unset: none.
   std::string node_check;                          ///< --node-check, for a shell; empty: none.

@@ -309,10 +309,15 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
     "End the attempt, with 80, when a worker has neither passed World::init nor MPI_Init, nor "
     "reached PyTorch's store, so long after the start; 0: never."},
    take::duration<&Draft::ready_timeout>},
+  {{"stall-timeout", 0, "TIME", "0", failure, ours,
+    "End the attempt, with 80, when no rank of the job has made progress for so long: no call of "
+    "libdlaunch began or ended, or, without the library, nothing was written or computed; only "
+    "declared progress counts where there is any. 0: never."},
+   take::duration<&Draft::stall_timeout>},
   {{"stack-on-timeout", 0, "", "0", failure, ours,
-    "Before the workers are ended because a call, --straggler-timeout or --ready-timeout has timed "
-    "out, write where they are (dlaunch stack) to attempt_<n>/stacks.txt below --log-dir, without "
-    "it shortened to stderr."}, take::flag<&Draft::stack_on_timeout>},
+    "Before the workers are ended because a call, --straggler-timeout, --ready-timeout or "
+    "--stall-timeout has timed out, write where they are (dlaunch stack) to attempt_<n>/stacks.txt "
+    "below --log-dir, without it shortened to stderr."}, take::flag<&Draft::stack_on_timeout>},
   {{"node-check", 0, "COMMAND", "", failure, ours,
     "A command for sh that each node runs before each start of its workers; a node where it fails "
     "stays out. An elastic job goes on without the node, another ends with 79."},

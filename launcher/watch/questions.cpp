@@ -143,6 +143,18 @@ void fields(auto& io, is<CallWaits> auto& m) {
   io.repeat(m.waits, wait_bytes_min, [&](auto& wait) { fields(io, wait); });
 }
 void fields(auto&, is<Looking> auto&) {}
+void fields(auto& io, is<NodeProgress> auto& m) {
+  io.duration(m.unseen);
+  io.maybe(m.undeclared, [&](auto& time) { io.duration(time); });
+  io.repeat(
+      m.doing, sizeof(std::int32_t) + text_bytes_min,
+      [&](auto& rank) {
+        io.integer(rank.first);
+        io.text(rank.second);
+      },
+      NodeProgress::doing_max);
+}
+void fields(auto&, is<Ending> auto&) {}
 
 void fields(auto& io, is<AskSnapshot> auto& m) { io.choice(m.detail, AskSnapshot::Detail::flight); }
 void fields(auto&, is<AskWaits> auto&) {}
@@ -153,6 +165,8 @@ void fields(auto& io, is<AskDoing> auto& m) {
       wire::inquired_ranks_max);
 }
 void fields(auto&, is<AskLook> auto&) {}
+void fields(auto&, is<AskProgress> auto&) {}
+void fields(auto& io, is<AskEnd> auto& m) { io.text(m.sentence); }
 
 void fields(auto& io, one_of<Question, Answer> auto& m) {
   io.kind(m, [&](auto& kind) { fields(io, kind); });

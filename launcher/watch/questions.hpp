@@ -1,10 +1,12 @@
 #pragma once
 
 #include "launcher/report/snapshot.hpp"
+#include "launcher/watch/progress.hpp"
 #include "launcher/watch/stuck_watch.hpp"
 #include "runtime/store/protocol/wire.hpp"
 
 #include <optional>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -29,13 +31,22 @@ struct AskDoing {
 };
 /// Node rank 0 is to look for calls that are stuck: one of another node's is. Answered at once.
 struct AskLook {};
-using Question = std::variant<AskSnapshot, AskWaits, AskPart, AskDoing, AskLook>;
+/// How long have your ranks shown no progress? Answered with a NodeProgress.
+struct AskProgress {};
+/// The job has stalled, as this says: end your ranks. Answered at once.
+struct AskEnd {
+  std::string sentence;
+};
+using Question =
+    std::variant<AskSnapshot, AskWaits, AskPart, AskDoing, AskLook, AskProgress, AskEnd>;
 
 struct CallWaits {
   std::vector<CallWait> waits;
 };
 struct Looking {};
-using Answer = std::variant<NodeSnapshot, CallWaits, StuckPart, wire::Doing, Looking>;
+struct Ending {};
+using Answer =
+    std::variant<NodeSnapshot, CallWaits, StuckPart, wire::Doing, Looking, NodeProgress, Ending>;
 
 Bytes encode(const Question& question);
 Bytes encode(const Answer& answer);

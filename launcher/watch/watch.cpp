@@ -1,5 +1,6 @@
 #include "launcher/watch/watch.hpp"
 
+#include "launcher/process/process_tree.hpp"
 #include "runtime/base/os/process_stat.hpp"
 #include "runtime/segment/segment.hpp"
 
@@ -50,6 +51,25 @@ Watch::Watch(boost::asio::io_context& io, Clock::duration stuck_after, FindSegme
       attempt_{.times = WaitTimes(stuck_after)},
       stopped_(stuck_after) {}
 
+void Watch::expect_progress(Stall stall) {
+  stall_ = std::move(stall);
+  const auto ask_all = [this](const Question& question, Inquiries::Gathered gathered) {
+    if (!job_) return gathered({{attempt_.known.node_rank, respond(question)}});
+    job_->inquiries().ask_all(question, std::move(gathered));
+  };
+  stall_watch_ = std::make_unique<StallWatch>(
+      io_, StallWatch::Setting{stall_->limit, [this] { return work_signs(); }, ask_all});
+}
+
+void Watch::progressed() {
+  if (stall_watch_) stall_watch_->declare();
+}
+
+void Watch::suspend(bool suspended) {
+  stopped_.suspend(suspended);
+  if (stall_watch_) stall_watch_->suspend(suspended);
+}
+
 void Watch::open(const std::string& job, const std::string& host, const std::string& node_id,
                  StatusSocket::Launcher launcher) {
   launcher_ = std::move(launcher);
@@ -81,6 +101,7 @@ void Watch::begin(const Assignment& assignment, const std::string& host,
     attempt_.known.ranks.emplace_back().rank = assignment.first_rank + i;
   }
   stopped_.forget();
+  if (stall_watch_) stall_watch_->begin(assignment);
   // The rendezvous may have told the job's name.
   if (status_ && status_->job() != assignment.job) open_status();
 }
@@ -105,15 +126,20 @@ void Watch::begin_with_others(const Assignment& assignment, QuestionLine& line,
 
 JobWatch& Watch::job() {
   if (!job_) {
-    const auto respond = [this](const Question& question) {
-      // Asked when a call has timed out.
-      const auto* ask = std::get_if<AskDoing>(&question);
-      if (ask != nullptr && is_about_us(*ask)) attempt_.holds_up_others = true;
-      return answer(question);
-    };
-    job_ = std::make_unique<JobWatch>(io_, respond, say_);
+    job_ = std::make_unique<JobWatch>(
+        io_, [this](const Question& question) { return respond(question); }, say_);
   }
   return *job_;
+}
+
+/// Some questions are more than that.
+Answer Watch::respond(const Question& question) {
+  // Asked when a call has timed out.
+  const auto* ask = std::get_if<AskDoing>(&question);
+  if (ask != nullptr && is_about_us(*ask)) attempt_.holds_up_others = true;
+  const auto* end = std::get_if<AskEnd>(&question);
+  if (end != nullptr && stall_) stall_->stalled(end->sentence);
+  return answer(question);
 }
 
 void Watch::lost(int first_rank, int count, const Departure& how) {
@@ -124,6 +150,7 @@ void Watch::started(const std::vector<pid_t>& pids) {
   for (std::size_t i = 0; i < std::min(pids.size(), attempt_.known.ranks.size()); ++i) {
     attempt_.known.ranks[i].pid = pids[i];
   }
+  if (stall_watch_) stall_watch_->started();
   if (stuck_after_ <= stuck_after_.zero()) return;
   looking_ = true;
   arm();
@@ -146,6 +173,7 @@ void Watch::ended(const Workers::Ended& ended) {
 void Watch::stop() {
   looking_ = false;
   timer_.cancel();
+  if (stall_watch_) stall_watch_->stop();
 }
 
 NodeSnapshot Watch::sight(std::size_t calls) const {
@@ -197,6 +225,8 @@ Answer Watch::answer(const Question& question) const {
     }
     Answer operator()(const AskDoing& ask) const { return watch.doing_here(ask.ranks); }
     Answer operator()(const AskLook&) const { return Looking{}; }
+    Answer operator()(const AskProgress&) const { return watch.progress(); }
+    Answer operator()(const AskEnd&) const { return Ending{}; }
   };
   return std::visit(Respond{*this}, question);
 }
@@ -211,6 +241,33 @@ void Watch::ask(AskSnapshot::Detail detail, std::function<void(JobSnapshot job)>
     gathered(std::move(job));
   };
   job_->inquiries().ask_all(AskSnapshot{detail}, collect);
+}
+
+NodeProgress Watch::progress() const {
+  NodeProgress node = stall_watch_ ? stall_watch_->progress() : NodeProgress{};
+  const auto now = Clock::now();
+  for (const auto& rank : sight(1).ranks) {
+    if (rank.pid == 0 || rank.state == RankSight::State::ended) continue;
+    if (node.doing.size() == NodeProgress::doing_max) break;
+    node.doing.emplace_back(rank.rank, doing_text(rank, now));
+  }
+  return node;
+}
+
+std::vector<WorkSigns> Watch::work_signs() const {
+  std::vector<WorkSigns> signs;
+  for (const auto& rank : sight(compared_calls).ranks) {
+    WorkSigns sign{.rank = rank.rank, .ended = rank.state == RankSight::State::ended};
+    const auto under_way = std::ranges::count_if(
+        rank.log.calls, [](const FlightCall& call) { return !call.ended.has_value(); });
+    sign.calls = 2 * rank.log.begun - static_cast<std::uint64_t>(under_way);
+    if (!sign.ended && sign.calls == 0) {
+      sign.output_bytes = stall_->output_of(rank.rank);
+      sign.cpu_time = cpu_time_below(rank.pid);
+    }
+    signs.push_back(sign);
+  }
+  return signs;
 }
 
 bool Watch::is_about_us(const AskDoing& ask) const {

@@ -4,6 +4,7 @@
 #include "launcher/process/workers.hpp"
 #include "launcher/watch/job_watch.hpp"
 #include "launcher/watch/questions.hpp"
+#include "launcher/watch/stall_watch.hpp"
 #include "launcher/watch/status_socket.hpp"
 #include "launcher/watch/stopped_ranks.hpp"
 #include "launcher/watch/stuck_watch.hpp"
@@ -36,6 +37,17 @@ class Watch {
   /// of its own; 0: it is not told.
   Watch(boost::asio::io_context& io, Clock::duration stuck_after, FindSegment segment, Say say);
 
+  /// --stall-timeout.
+  struct Stall {
+    Clock::duration limit{};
+    std::function<std::uint64_t(int rank)> output_of;  ///< So many bytes it has written.
+    Say stalled;  ///< The job has made no progress for that long: its ranks are to be ended.
+  };
+  /// Before the first attempt. Without it this node counts as one that always goes on.
+  void expect_progress(Stall stall);
+  /// A rank has declared progress.
+  void progressed();
+
   /// From here on `dlaunch status`, `ps` and the like find the job, which waits for its first
   /// attempt; where that cannot be, it is said, and the job goes on.
   void open(const std::string& job, const std::string& host, const std::string& node_id,
@@ -58,7 +70,7 @@ class Watch {
   /// A rank has told what failed. If the ranks say themselves that they do not agree, we do not.
   void reported(Errc code);
   /// The user stops the job (Ctrl-Z), or lets it go on: not worth a sentence.
-  void suspend(bool suspended) { stopped_.suspend(suspended); }
+  void suspend(bool suspended);
   /// Ranks of other nodes have waited in a call until it timed out, and a rank of this one did not
   /// come.
   bool holds_up_others() const { return attempt_.holds_up_others; }
@@ -79,6 +91,9 @@ class Watch {
 
  private:
   JobWatch& job();
+  Answer respond(const Question& question);
+  NodeProgress progress() const;
+  std::vector<WorkSigns> work_signs() const;
   Answer answer(const Question& question) const;
   bool is_about_us(const AskDoing& ask) const;
   wire::Doing doing_here(const std::vector<std::int32_t>& ranks) const;
@@ -113,6 +128,8 @@ class Watch {
   Attempt attempt_;
   StoppedRanks stopped_;
   std::unique_ptr<JobWatch> job_;  ///< Null on one node.
+  std::optional<Stall> stall_;
+  std::unique_ptr<StallWatch> stall_watch_;  ///< Null without --stall-timeout.
   bool looking_ = false;
   StatusSocket::Launcher launcher_;
   std::unique_ptr<StatusSocket> status_;

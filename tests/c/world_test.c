@@ -117,6 +117,14 @@ static void takes_turns(const dl_world* world) {
   dl_store_free(turn.store);
 }
 
+static void tells_the_launcher(void) {
+  /* Nobody has asked for progress. */
+  int heard = 1;
+  EXPECT_OK(dl_report_progress(&heard));
+  EXPECT(heard == 0);
+  EXPECT_OK(dl_report_progress(NULL));
+}
+
 static void keeps_ports(void) {
   dl_listener *first = NULL, *second = NULL;
   EXPECT_OK(dl_find_free_port(&first));
@@ -183,6 +191,7 @@ int main(int argc, char** argv) {
   EXPECT(strcmp(dl_last_message(world), "") == 0);
   knows_itself(world);
   takes_turns(world);
+  tells_the_launcher();
   keeps_ports();
   takes_null(world);
   if (argc > 1) meets_by_file(argv[1], dl_world_rank(world), dl_world_size(world));

@@ -4,7 +4,7 @@
  *   status.h        dl_status, messages, dl_options, memory
  *   tensor.h        element types, views, reductions
  *   world.h         who am I, where are the others; process information; rank_zero_first
- *   process.h       spawn, ports
+ *   process.h       spawn, ports; what the launcher is told
  *   store.h         the key-value store, and a store of the program's own
  *   communicator.h  communicators, memory for collectives, groups, ending
  *   collectives.h   collectives and their started forms

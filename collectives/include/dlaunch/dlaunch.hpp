@@ -6,6 +6,7 @@
 #include <dlaunch/gradient_reducer.hpp>
 #include <dlaunch/join.hpp>
 #include <dlaunch/message.hpp>
+#include <dlaunch/notify.hpp>
 #include <dlaunch/port.hpp>
 #include <dlaunch/process_info.hpp>
 #include <dlaunch/reduction.hpp>

@@ -114,6 +114,12 @@ void Supervisor::on(const LeftElsewhere&) {
   if (state_ == State::running) arm_running();
 }
 
+void Supervisor::on(const Stalled&) {
+  if (state_ != State::running) return;
+  attempt_.no_progress = true;
+  terminate(SIGTERM);
+}
+
 void Supervisor::on(const StopSignal& e) {
   const bool second = stop_signal_.has_value();
   if (!second) {

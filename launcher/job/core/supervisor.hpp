@@ -63,6 +63,8 @@ struct WroteErrorFile {
 };
 /// A worker of another node exited with 0.
 struct LeftElsewhere {};
+/// No rank of the job has made progress for as long as it may: the attempt is over.
+struct Stalled {};
 /// A signal that ends the job.
 struct StopSignal {
   int number = 0;
@@ -89,8 +91,8 @@ struct AllGone {};
 struct FrontLost {};
 
 using Event = std::variant<Start, Spawned, SpawnFailed, Exited, Joined, Ready, Reported, GaveUp,
-                           SaidTraceback, WroteErrorFile, LeftElsewhere, StopSignal, Expired,
-                           OtherSignal, StopOrder, Tick, AllGone, FrontLost>;
+                           SaidTraceback, WroteErrorFile, LeftElsewhere, Stalled, StopSignal,
+                           Expired, OtherSignal, StopOrder, Tick, AllGone, FrontLost>;
 
 // ---- What the supervisor wants done, in order. ----
 
@@ -213,6 +215,7 @@ class Supervisor {
   void on(const SaidTraceback&);
   void on(const WroteErrorFile&);
   void on(const LeftElsewhere&);
+  void on(const Stalled&);
   void on(const StopSignal&);
   void on(const Expired&);
   void on(const OtherSignal&);
@@ -272,7 +275,9 @@ class Supervisor {
     bool told_stragglers = false;
     /// By then all have to be ready.
     std::optional<Clock::time_point> ready_by = std::nullopt;
-    bool no_progress = false;  ///< It was ended for stragglers, or for workers that were not ready.
+    /// It was ended for stragglers, for workers that were not ready, or because the job had
+    /// stalled.
+    bool no_progress = false;
     std::optional<StopOrder::Manner> order = std::nullopt;
     std::optional<int> spawn_failure_code = std::nullopt;
   };

@@ -2,6 +2,7 @@
 
 #include "runtime/base/os/unique_fd.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdio>
@@ -27,14 +28,22 @@ std::optional<ProcessStat> process_stat(std::int64_t pid) {
   ProcessStat stat;
   stat.state = text.front();
   constexpr int fields_between = 19;  // From the state, the third, to the start time.
+  constexpr int first_time = 10, last_time = 13;
+  std::int64_t ticks = 0;
   for (int i = 0; i < fields_between; ++i) {
     const auto space = text.find(' ');
     if (space == std::string_view::npos) return std::nullopt;
     text.remove_prefix(space + 1);
     if (i == 0) std::from_chars(text.data(), text.data() + text.size(), stat.parent);
+    if (i < first_time || i > last_time) continue;
+    std::int64_t time = 0;
+    std::from_chars(text.data(), text.data() + text.size(), time);
+    ticks += time;
   }
   const auto read = std::from_chars(text.data(), text.data() + text.size(), stat.started);
   if (read.ec != std::errc()) return std::nullopt;
+  static const std::int64_t ticks_per_second = std::max(::sysconf(_SC_CLK_TCK), 1L);
+  stat.cpu_time = std::chrono::milliseconds(ticks * 1000 / ticks_per_second);
   return stat;
 }
 

@@ -85,6 +85,17 @@ TEST_CASE("without a folder for logs they go to stderr, shortened") {
   CHECK(contains(job.err(), ", tail), by gdb:\nThread 1 (of a double):\n#0 deep ()\n"));
 }
 
+TEST_CASE("so it is for a job that has stalled") {
+  const Place place;
+  Job job({"--nproc-per-node", "2", "--stack-on-timeout", "--stall-timeout", "1", "--log-dir",
+           place.logs(), "sh", "-c", "exec tail -f /dev/null"},
+          place.environment());
+  CHECK(job.wait().code == 80);
+  INFO(job.err());
+  CHECK(contains(text_of(place.stacks_file()), "rank 1 (pid "));
+  CHECK(contains(job.err(), "/attempt_0/stacks.txt\n====="));
+}
+
 TEST_CASE("a tool that does not end holds up the end for half of --shutdown-timeout") {
   const Place place("while :; do :; done");
   const std::string token = unique_token();

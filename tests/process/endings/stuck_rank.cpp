@@ -25,6 +25,10 @@ void say(const char* line) {
 
 void misbehave(const std::string& mode, dlaunch::Communicator& comm, float* data) {
   if (mode == "compute" || mode == "own limit") wait_for_death();
+  for (int i = 0; mode == "declare" && i < 10; ++i) {
+    if (!dlaunch::report_progress()) std::abort();
+    ::usleep(400'000);
+  }
   if (mode == "exit") std::_Exit(0);
   if (mode == "kill") ::raise(SIGKILL);
   if (mode == "stop") ::raise(SIGSTOP);

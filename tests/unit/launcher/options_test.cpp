@@ -108,6 +108,7 @@ TEST_CASE("every option reaches its field") {
                                "--failure-grace=2s",
                                "--shutdown-timeout=1m",
                                "--ready-timeout=10m",
+                               "--stall-timeout=20m",
                                "--stack-on-timeout",
                                "--node-check=nvidia-smi -L",
                                "--node-check-timeout=5",
@@ -147,6 +148,7 @@ TEST_CASE("every option reaches its field") {
   CHECK(options.failure_grace == std::chrono::seconds(2));
   CHECK(options.shutdown_timeout == std::chrono::minutes(1));
   CHECK(options.ready_timeout == std::chrono::minutes(10));
+  CHECK(options.stall_timeout == std::chrono::minutes(20));
   CHECK(options.stack_on_timeout);
   CHECK(options.node_check == "nvidia-smi -L");
   CHECK(options.node_check_timeout == std::chrono::seconds(5));

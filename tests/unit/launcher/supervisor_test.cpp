@@ -64,6 +64,7 @@ Event parse_event(const Words& words, Clock::time_point now) {
   if (name == "traceback") return SaidTraceback{number(1), now};
   if (name == "error_file") return WroteErrorFile{number(1), at_ms(number(2))};
   if (name == "left_elsewhere") return LeftElsewhere{};
+  if (name == "stalled") return Stalled{};
   if (name == "stop") return StopSignal{signal_number(words.at(1))};
   if (name == "expired") return Expired{};
   if (name == "other") return OtherSignal{signal_number(words.at(1))};
@@ -214,10 +215,11 @@ TEST_CASE("every state answers every event, and an attempt ends once") {
           SaidTraceback{rank, at_ms(now)},
           WroteErrorFile{rank, at_ms(now)},
           GaveUp{rank, 1 + static_cast<int>(random() % 3)},
+          Stalled{},
           Expired{}};
       // Rare events rarely, so that histories go deep.
       std::size_t pick = random() % choices.size();
-      const bool rare = pick == 2 || pick == 9 || pick == 11 || pick == 14 || pick == 18;
+      const bool rare = pick == 2 || pick == 9 || pick == 11 || pick == 14 || pick >= 18;
       if (rare && random() % 8 != 0) pick = 3;
       now += static_cast<long>(random() % 2000);
       ++seen[{supervisor.state(), choices[pick].index()}];

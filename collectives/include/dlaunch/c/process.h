@@ -65,6 +65,12 @@ DL_API int dl_listener_release(dl_listener* listener);
  * wrong a moment later: to have a port, bind it. DL_MISUSE out of 0..65535. */
 DL_API dl_status dl_is_free_port(int port, int* is_free);
 
+/* Tells the launcher that the job goes on. As soon as one rank of a job has said so, nothing else
+ * counts as progress for `dlaunch --stall-timeout`: call it where work is done, once a step, say.
+ * `heard`, which may be null: whether anybody listens; 0 without a launcher, or where it was not
+ * asked for a limit. Never waits. From any thread; it reads the environment (getenv). */
+DL_API dl_status dl_report_progress(int* heard);
+
 #ifdef __cplusplus
 }
 #endif

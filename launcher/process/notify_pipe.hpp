@@ -1,0 +1,60 @@
+#pragma once
+
+#include <array>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+
+namespace dlaunch::launcher {
+
+/// What a worker tells its agent, in a line.
+enum class WorkerNotice {
+  progress,  ///< "progress": the job goes on.
+};
+/// nullopt where it is none of those. Pure.
+std::optional<WorkerNotice> read_notice(std::string_view line);
+
+/// Puts what was read from a pipe together to lines; one that is too long for a notice is cut.
+/// Pure.
+class NoticeLines {
+ public:
+  /// Calls `take` with each line that is whole now.
+  void feed(std::string_view bytes, const std::function<void(std::string_view line)>& take);
+
+ private:
+  std::string begun_;
+};
+
+/// A named pipe into which any process of a node's workers may write notices: what the library
+/// offers as a call is an `echo` for a script. It ends with this object, on the thread of `io`,
+/// where what it hears is handled, too.
+class NotifyPipe {
+ public:
+  struct Heard {
+    std::function<void()> progress;
+    std::function<void(std::string_view line)> other;  ///< What is no notice.
+  };
+  /// Makes the pipe. Throws Error{refused} where the file system has none.
+  NotifyPipe(boost::asio::io_context& io, std::string path, Heard heard);
+  ~NotifyPipe();
+  NotifyPipe(const NotifyPipe&) = delete;
+  NotifyPipe& operator=(const NotifyPipe&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  void read();
+  void take(std::string_view line) const;
+
+  const std::string path_;
+  const Heard heard_;
+  boost::asio::posix::stream_descriptor pipe_;
+  std::array<char, 4096> block_{};
+  NoticeLines lines_;
+};
+
+}  // namespace dlaunch::launcher
