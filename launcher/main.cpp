@@ -184,6 +184,9 @@ int main(int argc, char** argv) {
   task.notes = task.spec.notes;
   const auto deadline = find_deadline(task.spec.deadline, WallClock::now());
   task.deadline = deadline.at;
+  if (deadline.at) {
+    task.deadline_latest = find_latest(task.spec.deadline_latest, *deadline.at, WallClock::now());
+  }
   if (!deadline.note.empty()) task.notes.push_back(deadline.note);
   task.machine = read_machine();
   task.machine.colours = ::isatty(STDOUT_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1 &&

@@ -77,3 +77,11 @@ dl_status dl_report_progress(int* heard) {
     if (heard != nullptr) *heard = told ? 1 : 0;
   });
 }
+
+dl_status dl_extend_deadline(int64_t time_ms, int* heard) {
+  return guarded([&] {
+    require(time_ms >= 0, "time_ms is negative");
+    const bool told = dlaunch::extend_deadline(std::chrono::milliseconds(time_ms));
+    if (heard != nullptr) *heard = told ? 1 : 0;
+  });
+}

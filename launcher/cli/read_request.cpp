@@ -147,7 +147,9 @@ Stop take_scheduler(Request& request, std::span<const std::string> environment,
 void take_deadline(Request& request, std::span<const std::string> environment) {
   const Told told = scheduler_deadline(environment);
   if (told.value.empty()) return;
-  request.options.take({"deadline", told.value, Origin::scheduler, "Slurm: " + told.from});
+  for (const std::string_view flag : {"deadline", "deadline-latest"}) {
+    request.options.take({flag, told.value, Origin::scheduler, "Slurm: " + told.from});
+  }
 }
 
 }  // namespace

@@ -30,8 +30,8 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
       seat_(seat),
       signals_(io_, seat.front, *this),
       job_deadline_(
-          io_, task.deadline, task.spec.deadline_notice, [this] { tell_of_job_deadline(); },
-          [this] { on_job_deadline(); }),
+          io_, {task.deadline, task.deadline_latest, task.spec.deadline_notice},
+          [this] { tell_of_job_deadline(); }, [this] { on_job_deadline(); }),
       timer_(io_),
       last_words_timer_(io_),
       stopping_notice_(io_),
@@ -64,13 +64,7 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
   times_.begun = task.begun;
   times_.agent = Clock::now();
   for (const auto& note : task.notes) say(note, Level::warning);
-  if (task.spec.stall_timeout.count() > 0) {
-    watch_.expect_progress(
-        {.limit = task.spec.stall_timeout,
-         .output_of =
-             [this](int rank) { return console_.output() ? console_.output()->bytes_of(rank) : 0; },
-         .stalled = [this](const std::string& sentence) { on_stalled(sentence); }});
-  }
+  heed_watch();
   MpiListener& self = *this;
   if (task.mpi.pmi || task.mpi.pmix) mpi_ = std::make_unique<MpiServer>(io_, task.mpi, self);
 }
@@ -151,7 +145,7 @@ void Agent::execute(const life::Begin&) {
   LaunchTimes::mark(times_.placed, Clock::now());
   epoch_ = {.assignment = placed_};
   epoch_.assignment.repeated_attempt = again;
-  epoch_.assignment.deadline = task_.deadline ? WallClock::to_time_t(*task_.deadline) : 0;
+  epoch_.assignment.deadline = job_deadline_.at() ? WallClock::to_time_t(*job_deadline_.at()) : 0;
   epoch_.assignment.control_fd = workers_.control_number();
   epoch_.assignment.pmi_fd = workers_.pmi_number();
   epoch_.assignment.pmix = mpi_ && mpi_->serves_pmix();
@@ -241,7 +235,7 @@ void Agent::on_handed_on(int number) {
 void Agent::on_job_deadline() {
   if (core_.is_decided()) return;
   while (!waiting_for_output_.empty()) deliver_read({waiting_for_output_.begin()->first});
-  say(deadline_sentence(*task_.deadline) +
+  say(deadline_sentence(*job_deadline_.at()) +
           (gang_is_gone() ? ": the job ends" : ": the workers are stopped"),
       Level::warning);
   feed(Expired{});

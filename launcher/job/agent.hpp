@@ -28,7 +28,8 @@ struct AgentTask {
   pmi::Speech mpi = {};             ///< By what MPI ranks learn of each other.
   /// When the job is to end; nullopt: no such time is known.
   std::optional<WallClock::time_point> deadline = {};
-  Clock::time_point begun{};  ///< When dlaunch was started, for --timings.
+  WallClock::time_point deadline_latest{};  ///< Up to then workers may put it off.
+  Clock::time_point begun{};                ///< When dlaunch was started, for --timings.
 };
 
 /// How the launcher's own lines are written; the job's id may become known later.

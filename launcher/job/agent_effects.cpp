@@ -70,26 +70,56 @@ void Agent::execute(const Spawn&) {
   feed(SpawnFailed{problem->exit_code});
 }
 
+/// What agents tell each other that is more than a question.
+void Agent::heed_watch() {
+  watch_.expect_time_wanted([this](Clock::duration time) {
+    job_deadline_.put_off(std::chrono::duration_cast<std::chrono::milliseconds>(time));
+  });
+  if (task_.spec.stall_timeout.count() == 0) return;
+  watch_.expect_progress(
+      {.limit = task_.spec.stall_timeout,
+       .output_of =
+           [this](int rank) { return console_.output() ? console_.output()->bytes_of(rank) : 0; },
+       .stalled = [this](const std::string& sentence) { on_stalled(sentence); }});
+}
+
 /// A script has no other way to tell of its progress.
 void Agent::open_notify_pipe() {
-  if (task_.spec.stall_timeout.count() == 0) return;
+  if (task_.spec.stall_timeout.count() == 0 && !job_deadline_.at()) return;
   const auto heard_other = [this](std::string_view line) {
     if (std::exchange(told_of_notices_, true)) return;
     say("a worker wrote " + in_quotes(clipped(line)) +
-            " to the pipe DLAUNCH_WORKER_NOTIFY, which takes lines with progress",
+            " to the pipe DLAUNCH_WORKER_NOTIFY, which takes progress, and extend with a time",
         Level::warning);
   };
   try {
     if (!notify_pipe_ && !run_directory_.notify_pipe().empty()) {
       notify_pipe_ = std::make_unique<NotifyPipe>(
           io_, run_directory_.notify_pipe(),
-          NotifyPipe::Heard{.progress = [this] { watch_.progressed(); }, .other = heard_other});
+          NotifyPipe::Heard{.progress = [this] { watch_.progressed(); },
+                            .time_wanted = [this](auto time) { on_time_wanted(time); },
+                            .other = heard_other});
     }
   } catch (const Error& error) {
-    say(std::string(error.what()) + "; workers cannot declare progress (--stall-timeout)",
+    say(std::string(error.what()) +
+            "; workers can neither declare progress nor put the deadline off",
         Level::warning);
   }
   if (notify_pipe_) epoch_.assignment.notify_pipe = notify_pipe_->path();
+}
+
+/// A worker may say so again and again: what becomes of it is told when there is something new.
+void Agent::on_time_wanted(std::chrono::milliseconds time) {
+  constexpr auto worth_telling = std::chrono::seconds(30);
+  const auto before = job_deadline_.at();
+  const auto now = job_deadline_.put_off(time);
+  if (!now || is_ending()) return;
+  if (now->moved) watch_.tell_time_wanted(time);
+  const bool news = now->moved ? !told_deadline_ || now->at - *told_deadline_ >= worth_telling
+                               : !now->whole && told_deadline_ != before;
+  if (!news) return;
+  told_deadline_ = now->at;
+  say(put_off_sentence(*now, time), Level::warning);
 }
 
 void Agent::execute(const PublishLoss& effect) {
@@ -267,7 +297,7 @@ void Agent::execute(const life::Leave& effect) {
                             : "stopped by " + signal_name(effect.signal));
     case life::Leave::Why::expired:
       return seat->tell(rendezvous::Leave{.exit_code = effect.exit_code,
-                                          .reason = deadline_sentence(*task_.deadline),
+                                          .reason = deadline_sentence(*job_deadline_.at()),
                                           .ends_job = true});
     case life::Leave::Why::front_lost:
       return leave("its front process was lost");
@@ -383,8 +413,8 @@ void Agent::tell_of_job_deadline() {
   std::vector<int> told = workers_.signal_catchers(number);
   for (int& rank : told) rank += epoch_.assignment.first_rank;
   const bool have_workers = !ranks_running(workers_.pids(), 0).empty();
-  say(deadline_notice(*task_.deadline, *task_.deadline - WallClock::now()) +
-          (have_workers ? told_text(number, told) : ""),
+  const auto at = *job_deadline_.at();
+  say(deadline_notice(at, at - WallClock::now()) + (have_workers ? told_text(number, told) : ""),
       Level::warning);
 }
 

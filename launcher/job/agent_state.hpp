@@ -89,7 +89,9 @@ class Agent : private rendezvous::JobObserver,
   void on_deadline();
   void look_for_ready();
   void on_stalled(const std::string& sentence);
+  void heed_watch();
   void open_notify_pipe();
+  void on_time_wanted(std::chrono::milliseconds time);
   void tell_words_of_unready();
   void tell_of_job_deadline();
   void on_job_deadline();
@@ -187,7 +189,8 @@ class Agent : private rendezvous::JobObserver,
   std::string unfit_for_;                    ///< What it found.
   std::unique_ptr<NotifyPipe> notify_pipe_;  ///< From the first start on, where it is of use.
   bool told_of_notices_ = false;
-  std::unique_ptr<StackDump> stacks_;  ///< With --stack-on-timeout, the last.
+  std::optional<WallClock::time_point> told_deadline_;  ///< To which it was put off, as was told.
+  std::unique_ptr<StackDump> stacks_;                   ///< With --stack-on-timeout, the last.
   TerminalLoan loan_;
   std::unique_ptr<rendezvous::JobHost> host_;  ///< From the first admission on.
   std::unique_ptr<MpiServer> mpi_;             ///< Null where it is not offered.

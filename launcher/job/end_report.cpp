@@ -1,6 +1,5 @@
 #include "launcher/job/end_report.hpp"
 
-#include "launcher/job/job_deadline.hpp"
 #include "runtime/base/phrases.hpp"
 
 #include <algorithm>
@@ -88,6 +87,16 @@ std::string deadline_notice(WallClock::time_point at, WallClock::duration left) 
   const auto whole = std::chrono::round<std::chrono::seconds>(left);
   return "the job ends in " + duration_text(std::max(whole, std::chrono::seconds(0))) +
          ", at its deadline " + deadline_text(at);
+}
+
+std::string put_off_sentence(const PutOff& put_off, Clock::duration wanted) {
+  const std::string at = deadline_text(put_off.at);
+  const std::string need = "a worker needs " + duration_text(wanted);
+  if (!put_off.moved) {
+    return need + ", and the deadline " + at + " cannot be put off further (--deadline-latest)";
+  }
+  return "the deadline is put off to " + at +
+         (put_off.whole ? ": " : ", the latest there may be (--deadline-latest): ") + need;
 }
 
 std::string told_text(int signal_number, const std::vector<int>& ranks) {

@@ -2,6 +2,7 @@
 
 #include "launcher/job/core/supervisor.hpp"
 #include "launcher/job/history.hpp"
+#include "launcher/job/job_deadline.hpp"
 #include "launcher/plan/plan.hpp"
 #include "rendezvous/rounds/rounds.hpp"
 #include "runtime/base/text/wall_clock.hpp"
@@ -43,6 +44,9 @@ std::string stopping_sentence(int signal_number, const std::vector<int>& ranks,
 std::string deadline_sentence(WallClock::time_point at);
 /// "the job ends in 60 s, at its deadline 2026-11-23T14:00:00Z".
 std::string deadline_notice(WallClock::time_point at, WallClock::duration left);
+/// "the deadline is put off to 2026-11-23T14:01:30Z: a worker needs 90 s", and whether that is
+/// less.
+std::string put_off_sentence(const PutOff& put_off, Clock::duration wanted);
 /// "; ranks 0-3 are told by SIGUSR1", or that no worker of this node was.
 std::string told_text(int signal_number, const std::vector<int>& ranks);
 

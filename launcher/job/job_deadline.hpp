@@ -5,6 +5,7 @@
 
 #include <dlaunch/error.hpp>
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -20,22 +21,50 @@ struct DeadlineFound {
   std::string note;  ///< To be said where a scheduler's time is past, which is then none.
 };
 DeadlineFound find_deadline(const DeadlineAsked& asked, WallClock::time_point now);
+/// --deadline-latest; a time that is not said, or past, puts nothing off.
+WallClock::time_point find_latest(const DeadlineAsked& asked, WallClock::time_point deadline,
+                                  WallClock::time_point now);
+
+/// What a worker has obtained that needs time.
+struct PutOff {
+  WallClock::time_point at;  ///< The deadline now.
+  bool moved = false;        ///< By a second at least: less is not worth a word to anybody.
+  bool whole = true;         ///< There is all the time that it wanted, to a second.
+  bool operator==(const PutOff&) const = default;
+};
+/// A deadline is put off so that there is this `time` from `now` on, but not beyond `latest`. Pure.
+PutOff put_off(WallClock::time_point deadline, WallClock::time_point latest,
+               WallClock::time_point now, std::chrono::milliseconds time);
 
 /// "2026-11-23T14:00:00Z".
 std::string deadline_text(WallClock::time_point at);
 
-/// Waits for the deadline, by the wall clock: who sets it goes by that. Not thread-safe.
+/// Waits for the deadline, by the wall clock, as the people and schedulers do that set it. Not
+/// thread-safe.
 class JobDeadline {
  public:
-  /// `near` is called once, `notice` before the time `at` or at once where that is past, and `come`
+  struct Times {
+    std::optional<WallClock::time_point> at;
+    WallClock::time_point latest{};
+    Clock::duration notice{};
+  };
+  /// `near` is called once, `notice` before the deadline or at once where that is past, and `come`
   /// then, both from the loop. Without a time, and with a notice of 0, they are not.
-  JobDeadline(boost::asio::io_context& io, std::optional<WallClock::time_point> at,
-              Clock::duration notice, std::function<void()> near, std::function<void()> come);
+  JobDeadline(boost::asio::io_context& io, Times times, std::function<void()> near,
+              std::function<void()> come);
+
+  /// As it is now; nullopt: there is none.
+  const std::optional<WallClock::time_point>& at() const { return times_.at; }
+  /// nullopt where there is no deadline, or not any more.
+  std::optional<PutOff> put_off(std::chrono::milliseconds time);
 
  private:
-  void wait_until(WallClock::time_point at, const std::function<void()>& then);
+  void await();
 
   boost::asio::system_timer timer_;
+  Times times_;
+  const std::function<void()> near_, come_;
+  bool was_near_ = false, has_come_ = false;
 };
 
 }  // namespace dlaunch::launcher

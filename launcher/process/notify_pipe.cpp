@@ -1,6 +1,7 @@
 #include "launcher/process/notify_pipe.hpp"
 
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/text/values.hpp"
 
 #include <dlaunch/error.hpp>
 
@@ -22,8 +23,12 @@ constexpr std::size_t line_bytes_max = 256;
 
 std::optional<WorkerNotice> read_notice(std::string_view line) {
   while (line.ends_with('\r') || line.ends_with(' ')) line.remove_suffix(1);
-  if (line == "progress") return WorkerNotice::progress;
-  return std::nullopt;
+  if (line == "progress") return ProgressMade{};
+  constexpr std::string_view extend = "extend ";
+  if (!line.starts_with(extend)) return std::nullopt;
+  const auto time = parse_duration(line.substr(extend.size()));
+  if (!time) return std::nullopt;
+  return TimeWanted{*time};
 }
 
 void NoticeLines::feed(std::string_view bytes,
@@ -69,10 +74,8 @@ void NotifyPipe::read() {
 void NotifyPipe::take(std::string_view line) const {
   const auto notice = read_notice(line);
   if (!notice) return heard_.other(line);
-  switch (*notice) {
-    case WorkerNotice::progress:
-      return heard_.progress();
-  }
+  if (std::holds_alternative<ProgressMade>(*notice)) return heard_.progress();
+  heard_.time_wanted(std::get<TimeWanted>(*notice).time);
 }
 
 }  // namespace dlaunch::launcher

@@ -1,20 +1,29 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 
 namespace dlaunch::launcher {
 
-/// What a worker tells its agent, in a line.
-enum class WorkerNotice {
-  progress,  ///< "progress": the job goes on.
+/// "progress": the job goes on.
+struct ProgressMade {
+  bool operator==(const ProgressMade&) const = default;
 };
+/// "extend 90": the job is not to end before so long from now.
+struct TimeWanted {
+  std::chrono::milliseconds time{};
+  bool operator==(const TimeWanted&) const = default;
+};
+/// What a worker tells its agent, in a line.
+using WorkerNotice = std::variant<ProgressMade, TimeWanted>;
 /// nullopt where it is none of those. Pure.
 std::optional<WorkerNotice> read_notice(std::string_view line);
 
@@ -36,6 +45,7 @@ class NotifyPipe {
  public:
   struct Heard {
     std::function<void()> progress;
+    std::function<void(std::chrono::milliseconds time)> time_wanted;
     std::function<void(std::string_view line)> other;  ///< What is no notice.
   };
   /// Makes the pipe. Throws Error{refused} where the file system has none.

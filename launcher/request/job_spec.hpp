@@ -217,6 +217,7 @@ struct JobSpec : Part, FailureRules {
   std::string node_check;                          ///< --node-check, for a shell; empty: none.
   std::chrono::milliseconds node_check_timeout{};  ///< --node-check-timeout.
   DeadlineAsked deadline;
+  DeadlineAsked deadline_latest;  ///< --deadline-latest: up to then workers may put it off.
   std::chrono::milliseconds deadline_notice{};  ///< --deadline-notice: so long before; 0: none.
   int deadline_signal = 0;                      ///< --deadline-signal, as a number.
   std::vector<int> signals;                     ///< --signals-to-handle, as numbers.

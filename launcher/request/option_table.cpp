@@ -333,6 +333,10 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
     "Stop the job, with 75, so long after its start, or at a DATE such as 2026-11-23T14:00Z; "
     "default: 10 s before the end of the Slurm job; 0: never."},
    take::by<&Draft::deadline, read_deadline>},
+  {{"deadline-latest", 0, "TIME|DATE", "0", failure, ours,
+    "Workers that need more time to save their work may put the deadline off, up to then; default: "
+    "10 s before the end of the Slurm job, else not at all."},
+   take::by<&Draft::deadline_latest, read_deadline>},
   {{"deadline-notice", 0, "TIME", "60", failure, ours,
     "How long before the deadline workers that catch --deadline-signal get it; 0: never."},
    take::duration<&Draft::deadline_notice>},

@@ -155,6 +155,7 @@ void fields(auto& io, is<NodeProgress> auto& m) {
       NodeProgress::doing_max);
 }
 void fields(auto&, is<Ending> auto&) {}
+void fields(auto&, is<Waiting> auto&) {}
 
 void fields(auto& io, is<AskSnapshot> auto& m) { io.choice(m.detail, AskSnapshot::Detail::flight); }
 void fields(auto&, is<AskWaits> auto&) {}
@@ -167,6 +168,7 @@ void fields(auto& io, is<AskDoing> auto& m) {
 void fields(auto&, is<AskLook> auto&) {}
 void fields(auto&, is<AskProgress> auto&) {}
 void fields(auto& io, is<AskEnd> auto& m) { io.text(m.sentence); }
+void fields(auto& io, is<AskTime> auto& m) { io.duration(m.time); }
 
 void fields(auto& io, one_of<Question, Answer> auto& m) {
   io.kind(m, [&](auto& kind) { fields(io, kind); });

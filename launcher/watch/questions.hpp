@@ -37,16 +37,21 @@ struct AskProgress {};
 struct AskEnd {
   std::string sentence;
 };
+/// A worker needs so long from now until the job's deadline. Answered at once.
+struct AskTime {
+  Clock::duration time{};
+};
 using Question =
-    std::variant<AskSnapshot, AskWaits, AskPart, AskDoing, AskLook, AskProgress, AskEnd>;
+    std::variant<AskSnapshot, AskWaits, AskPart, AskDoing, AskLook, AskProgress, AskEnd, AskTime>;
 
 struct CallWaits {
   std::vector<CallWait> waits;
 };
 struct Looking {};
 struct Ending {};
-using Answer =
-    std::variant<NodeSnapshot, CallWaits, StuckPart, wire::Doing, Looking, NodeProgress, Ending>;
+struct Waiting {};
+using Answer = std::variant<NodeSnapshot, CallWaits, StuckPart, wire::Doing, Looking, NodeProgress,
+                            Ending, Waiting>;
 
 Bytes encode(const Question& question);
 Bytes encode(const Answer& answer);

@@ -53,12 +53,21 @@ Watch::Watch(boost::asio::io_context& io, Clock::duration stuck_after, FindSegme
 
 void Watch::expect_progress(Stall stall) {
   stall_ = std::move(stall);
-  const auto ask_all = [this](const Question& question, Inquiries::Gathered gathered) {
-    if (!job_) return gathered({{attempt_.known.node_rank, respond(question)}});
-    job_->inquiries().ask_all(question, std::move(gathered));
+  const auto ask = [this](const Question& question, Inquiries::Gathered gathered) {
+    ask_all(question, std::move(gathered));
   };
   stall_watch_ = std::make_unique<StallWatch>(
-      io_, StallWatch::Setting{stall_->limit, [this] { return work_signs(); }, ask_all});
+      io_, StallWatch::Setting{stall_->limit, [this] { return work_signs(); }, ask});
+}
+
+/// This node answers, too.
+void Watch::ask_all(const Question& question, Inquiries::Gathered gathered) {
+  if (!job_) return gathered({{attempt_.known.node_rank, respond(question)}});
+  job_->inquiries().ask_all(question, std::move(gathered));
+}
+
+void Watch::tell_time_wanted(Clock::duration time) {
+  ask_all(AskTime{time}, [](const auto&) {});
 }
 
 void Watch::progressed() {
@@ -139,6 +148,8 @@ Answer Watch::respond(const Question& question) {
   if (ask != nullptr && is_about_us(*ask)) attempt_.holds_up_others = true;
   const auto* end = std::get_if<AskEnd>(&question);
   if (end != nullptr && stall_) stall_->stalled(end->sentence);
+  const auto* more = std::get_if<AskTime>(&question);
+  if (more != nullptr && time_wanted_) time_wanted_(more->time);
   return answer(question);
 }
 
@@ -227,6 +238,7 @@ Answer Watch::answer(const Question& question) const {
     Answer operator()(const AskLook&) const { return Looking{}; }
     Answer operator()(const AskProgress&) const { return watch.progress(); }
     Answer operator()(const AskEnd&) const { return Ending{}; }
+    Answer operator()(const AskTime&) const { return Waiting{}; }
   };
   return std::visit(Respond{*this}, question);
 }

@@ -47,6 +47,11 @@ class Watch {
   void expect_progress(Stall stall);
   /// A rank has declared progress.
   void progressed();
+  /// `wanted` is called when a worker of any node needs so long until the job's deadline.
+  using TimeWanted = std::function<void(Clock::duration time)>;
+  void expect_time_wanted(TimeWanted wanted) { time_wanted_ = std::move(wanted); }
+  /// A worker of this node does: all nodes hear of it.
+  void tell_time_wanted(Clock::duration time);
 
   /// From here on `dlaunch status`, `ps` and the like find the job, which waits for its first
   /// attempt; where that cannot be, it is said, and the job goes on.
@@ -92,6 +97,7 @@ class Watch {
  private:
   JobWatch& job();
   Answer respond(const Question& question);
+  void ask_all(const Question& question, Inquiries::Gathered gathered);
   NodeProgress progress() const;
   std::vector<WorkSigns> work_signs() const;
   Answer answer(const Question& question) const;
@@ -128,6 +134,7 @@ class Watch {
   Attempt attempt_;
   StoppedRanks stopped_;
   std::unique_ptr<JobWatch> job_;  ///< Null on one node.
+  TimeWanted time_wanted_;
   std::optional<Stall> stall_;
   std::unique_ptr<StallWatch> stall_watch_;  ///< Null without --stall-timeout.
   bool looking_ = false;

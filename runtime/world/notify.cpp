@@ -1,6 +1,9 @@
 #include <dlaunch/notify.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
@@ -9,6 +12,9 @@
 
 namespace dlaunch {
 namespace {
+
+/// The launcher reads no longer ones.
+constexpr std::chrono::milliseconds time_max = std::chrono::hours(24 * 365);
 
 /// A line into the launcher's pipe, which takes it whole or not at all. True also where the pipe is
 /// full of lines that it has yet to read, if `may_drop`.
@@ -31,5 +37,12 @@ bool notify(std::string_view line, bool may_drop) noexcept {
 }  // namespace
 
 bool report_progress() noexcept { return notify("progress\n", true); }
+
+bool extend_deadline(std::chrono::milliseconds time) noexcept {
+  std::array<char, 48> line{};
+  const auto ms = static_cast<long long>(std::clamp(time, time.zero(), time_max).count());
+  const int size = std::snprintf(line.data(), line.size(), "extend %lldms\n", ms);
+  return notify({line.data(), static_cast<std::size_t>(size)}, false);
+}
 
 }  // namespace dlaunch

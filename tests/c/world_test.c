@@ -123,6 +123,10 @@ static void tells_the_launcher(void) {
   EXPECT_OK(dl_report_progress(&heard));
   EXPECT(heard == 0);
   EXPECT_OK(dl_report_progress(NULL));
+  heard = 1;
+  EXPECT_OK(dl_extend_deadline(90000, &heard));
+  EXPECT(heard == 0);
+  EXPECT_FAILS(DL_MISUSE, "time_ms is negative", dl_extend_deadline(-1, NULL));
 }
 
 static void keeps_ports(void) {

@@ -134,7 +134,8 @@ class Lines {
       const bool ours = std::ranges::count(not_handed_on, setting.flag) > 0;
       const bool meeting = setting.flag == "rdzv-endpoint" && several();
       // Only here a scheduler tells when its job ends.
-      const bool told = setting.origin == Origin::scheduler && setting.flag != "deadline";
+      const bool end = setting.flag == "deadline" || setting.flag == "deadline-latest";
+      const bool told = setting.origin == Origin::scheduler && !end;
       if (setting.origin == Origin::standard || told) continue;
       if (!option_table().find(setting.flag)->no_effect.empty() || (ours && !meeting)) continue;
       words.push_back(option(setting.flag, setting.value));

@@ -110,7 +110,7 @@ TEST_CASE("once something is declared nothing else counts, and other words are t
             "echo progress > $DLAUNCH_WORKER_NOTIFY; while :; do echo step; sleep 0.2; done")));
   CHECK(job.wait().code == 80);
   CHECK(contains(job.err(), "no rank has made progress for 2 s: ranks 0-1 ("));
-  CHECK(count(job.err(), "to the pipe DLAUNCH_WORKER_NOTIFY, which takes lines with ") == 1);
+  CHECK(count(job.err(), "to the pipe DLAUNCH_WORKER_NOTIFY, which takes progress") == 1);
 }
 
 TEST_CASE("a restart may heal it") {

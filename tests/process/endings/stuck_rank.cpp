@@ -29,6 +29,10 @@ void misbehave(const std::string& mode, dlaunch::Communicator& comm, float* data
     if (!dlaunch::report_progress()) std::abort();
     ::usleep(400'000);
   }
+  if (mode == "extend") {
+    if (!dlaunch::extend_deadline(std::chrono::seconds(30))) std::abort();
+    ::usleep(8'000'000);
+  }
   if (mode == "exit") std::_Exit(0);
   if (mode == "kill") ::raise(SIGKILL);
   if (mode == "stop") ::raise(SIGSTOP);

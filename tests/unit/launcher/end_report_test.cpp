@@ -44,6 +44,36 @@ TEST_CASE("a deadline is so long after the start, or a time, unless a scheduler'
         "(--deadline)");
 }
 
+TEST_CASE("a deadline is put off for a worker, and no further than it may be") {
+  using namespace std::chrono_literals;
+  const WallClock::time_point at = std::chrono::sys_seconds(std::chrono::seconds(1795442400));
+  const auto latest = at + 2min;
+  CHECK(put_off(at, latest, at - 30s, 90s) == PutOff{at + 1min, true, true});
+  // There is that much time anyway, and what was granted stays.
+  CHECK(put_off(at, latest, at - 30s, 20s) == PutOff{at, false, true});
+  CHECK(put_off(at, latest, at - 30s, 30500ms) == PutOff{at, false, true});
+  CHECK(put_off(at, latest, at - 30s, 1h) == PutOff{latest, true, false});
+  CHECK(put_off(latest, latest, at, 1h) == PutOff{latest, false, false});
+  CHECK(put_off_sentence({at, true, true}, 90s) ==
+        "the deadline is put off to 2026-11-23T14:00:00Z: a worker needs 90 s");
+  CHECK(put_off_sentence({at, true, false}, 90s) ==
+        "the deadline is put off to 2026-11-23T14:00:00Z, the latest there may be "
+        "(--deadline-latest): a worker needs 90 s");
+  CHECK(put_off_sentence({at, false, false}, 90s) ==
+        "a worker needs 90 s, and the deadline 2026-11-23T14:00:00Z cannot be put off further "
+        "(--deadline-latest)");
+}
+
+TEST_CASE("the latest time is never before the deadline") {
+  const auto at = std::chrono::sys_seconds(std::chrono::seconds(1795442400));
+  const WallClock::time_point now = at - std::chrono::minutes(1);
+  CHECK(find_latest({}, at, now) == at);
+  CHECK(find_latest({.after = std::chrono::minutes(5)}, at, now) == at + std::chrono::minutes(4));
+  CHECK(find_latest({.after = std::chrono::seconds(5)}, at, now) == at);
+  CHECK(find_latest({.at = at + std::chrono::hours(1)}, at, now) == at + std::chrono::hours(1));
+  CHECK(find_latest({.at = at - std::chrono::hours(1), .by_scheduler = true}, at, now) == at);
+}
+
 TEST_CASE("stragglers are told of by their ranks in the world, and what becomes of them") {
   TellStragglers told;
   told.ended = {0, 2, 3};

@@ -78,6 +78,7 @@ TEST_CASE("hosts: a deadline that a scheduler tells here is handed on") {
   for (const auto& start : starts) {
     CAPTURE(start.argv.back());
     CHECK(start.argv.back().find("--deadline=@1795442400") != std::string::npos);
+    CHECK(start.argv.back().find("--deadline-latest=@1795442400") != std::string::npos);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <dlaunch/error.hpp>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -15,6 +16,7 @@
 
 using namespace dlaunch;
 using namespace dlaunch::launcher;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -40,8 +42,13 @@ TEST_CASE("lines come whole, however they were read") {
 }
 
 TEST_CASE("a line is a notice, or it is not") {
-  CHECK(read_notice("progress") == WorkerNotice::progress);
-  CHECK(read_notice("progress \r") == WorkerNotice::progress);
+  CHECK(read_notice("progress") == WorkerNotice(ProgressMade{}));
+  CHECK(read_notice("progress \r") == WorkerNotice(ProgressMade{}));
+  CHECK(read_notice("extend 90") == WorkerNotice(TimeWanted{90s}));
+  CHECK(read_notice("extend 1500ms") == WorkerNotice(TimeWanted{1500ms}));
+  CHECK_FALSE(read_notice("extend"));
+  CHECK_FALSE(read_notice("extend soon"));
+  CHECK_FALSE(read_notice("extend -5"));
   CHECK_FALSE(read_notice("Progress"));
   CHECK_FALSE(read_notice("progress 5"));
   CHECK_FALSE(read_notice(""));
@@ -52,16 +59,19 @@ TEST_CASE("the pipe takes notices of one writer after the other, and goes with i
   const std::string path = folder.path() / "notify";
   boost::asio::io_context io;
   int progress = 0;
+  std::chrono::milliseconds wanted{};
   Lines others;
   {
     NotifyPipe pipe(io, path,
                     {.progress = [&] { ++progress; },
+                     .time_wanted = [&](auto time) { wanted += time; },
                      .other = [&](std::string_view line) { others.emplace_back(line); }});
     for (int i = 0; i < 2; ++i) {
-      std::ofstream(path) << "progress\nwhat\n";
+      std::ofstream(path) << "progress\nextend 2\nwhat\n";
       while (static_cast<int>(others.size()) <= i) io.run_one();
     }
     CHECK(progress == 2);
+    CHECK(wanted == 4s);
     CHECK(others == Lines{"what", "what"});
     CHECK_THROWS_AS(NotifyPipe(io, path, {}), Error);
     CHECK(std::filesystem::exists(path));

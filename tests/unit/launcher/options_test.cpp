@@ -113,6 +113,7 @@ TEST_CASE("every option reaches its field") {
                                "--node-check=nvidia-smi -L",
                                "--node-check-timeout=5",
                                "--deadline=90m",
+                               "--deadline-latest=100m",
                                "--deadline-notice=5m",
                                "--deadline-signal=USR2",
                                "--signals-to-handle=SIGUSR2",
@@ -153,6 +154,7 @@ TEST_CASE("every option reaches its field") {
   CHECK(options.node_check == "nvidia-smi -L");
   CHECK(options.node_check_timeout == std::chrono::seconds(5));
   CHECK(options.deadline == DeadlineAsked{.after = std::chrono::minutes(90)});
+  CHECK(options.deadline_latest == DeadlineAsked{.after = std::chrono::minutes(100)});
   CHECK(options.deadline_notice == std::chrono::minutes(5));
   CHECK(options.deadline_signal == SIGUSR2);
   CHECK(options.signals == std::vector<int>{SIGUSR2});

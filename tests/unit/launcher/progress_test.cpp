@@ -141,5 +141,9 @@ TEST_CASE("what nodes tell each other of their progress") {
   const auto end = decode_question(encode(Question(AskEnd{"no rank has made progress"})));
   REQUIRE(end);
   CHECK(std::get<AskEnd>(*end).sentence == "no rank has made progress");
+  const auto time = decode_question(encode(Question(AskTime{90s})));
+  REQUIRE(time);
+  CHECK(std::get<AskTime>(*time).time == 90s);
+  CHECK(std::holds_alternative<Waiting>(*decode_answer(encode(Answer(Waiting{})))));
   CHECK(std::holds_alternative<Ending>(*decode_answer(encode(Answer(Ending{})))));
 }

@@ -3,6 +3,7 @@
 #include <dlaunch/notify.hpp>
 
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <string>
 
@@ -25,9 +26,10 @@ std::string text_in(int pipe) {
 
 }  // namespace
 
-TEST_CASE("progress is a line in the launcher's pipe, and nothing without one") {
+TEST_CASE("a notice is a line in the launcher's pipe, and nothing without one") {
   ::unsetenv(variable);
   CHECK_FALSE(report_progress());
+  CHECK_FALSE(extend_deadline(std::chrono::seconds(90)));
 
   const testing::TemporaryFolder folder;
   const std::string path = folder.path() / "notify";
@@ -40,8 +42,12 @@ TEST_CASE("progress is a line in the launcher's pipe, and nothing without one") 
   REQUIRE(pipe >= 0);
   CHECK(report_progress());
   CHECK(text_in(pipe) == "progress\n");
+  CHECK(extend_deadline(std::chrono::seconds(90)));
+  CHECK(extend_deadline(std::chrono::milliseconds(-5)));
+  CHECK(text_in(pipe) == "extend 90000ms\nextend 0ms\n");
   // A launcher that stands still holds nobody up.
   for (int i = 0; i < 20000; ++i) REQUIRE(report_progress());
+  CHECK_FALSE(extend_deadline(std::chrono::seconds(90)));
   ::close(pipe);
   CHECK_FALSE(report_progress());
   ::unsetenv(variable);

@@ -71,6 +71,14 @@ DL_API dl_status dl_is_free_port(int port, int* is_free);
  * asked for a limit. Never waits. From any thread; it reads the environment (getenv). */
 DL_API dl_status dl_report_progress(int* heard);
 
+/* Asks the launcher not to end the job before so long from now: to save what was computed takes
+ * longer than until the deadline (`dlaunch --deadline`). All nodes put it off, as far as
+ * `--deadline-latest` allows, never beyond the end that the scheduler has told. `heard`, which may
+ * be null: whether anybody listens, which does not say that there is so much time: the launcher
+ * says where there is less. Never waits. From any thread; it reads the environment (getenv).
+ * DL_MISUSE for a negative time. */
+DL_API dl_status dl_extend_deadline(int64_t time_ms, int* heard);
+
 #ifdef __cplusplus
 }
 #endif
