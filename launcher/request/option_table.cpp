@@ -93,15 +93,6 @@ Taken variable(Draft& draft, std::string_view value) {
   return take::store(read_variable(value), draft.variables.emplace_back());
 }
 
-Read<std::vector<std::string>> read_program(std::string_view value) {
-  std::vector<std::string> words;
-  for (const auto word : split(value, ' ')) {
-    if (!word.empty()) words.emplace_back(word);
-  }
-  if (words.empty()) return Complaint{"the value is empty"};
-  return words;
-}
-
 Taken start_method(Draft&, std::string_view value) {
   return one_of({{"spawn", true}, {"fork", true}, {"forkserver", true}}, value);
 }

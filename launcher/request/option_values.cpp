@@ -242,6 +242,15 @@ Read<std::vector<int>> read_signals(std::string_view text) {
   return numbers;
 }
 
+Read<std::vector<std::string>> read_program(std::string_view text) {
+  std::vector<std::string> words;
+  for (const auto word : split(text, ' ')) {
+    if (!word.empty()) words.emplace_back(word);
+  }
+  if (words.empty()) return Complaint{"the value is empty"};
+  return words;
+}
+
 Read<std::vector<HostAsked>> read_hosts(std::string_view text) {
   constexpr std::size_t hosts_max = 10'000;
   std::vector<HostAsked> hosts;

@@ -27,6 +27,8 @@ Read<std::vector<int>> read_signals(std::string_view text);
 Read<int> read_signal(std::string_view text);
 /// "90m", "2026-11-23T14:00:00Z", "2026-11-23T14:00Z", "@1795442400"; "0": none.
 Read<DeadlineAsked> read_deadline(std::string_view text);
+/// "ssh -T": a program and its first arguments.
+Read<std::vector<std::string>> read_program(std::string_view text);
 /// "a:4,b:2", or lines of a file as Open MPI has them, "a slots=4", and "# ..." for comments.
 Read<std::vector<HostAsked>> read_hosts(std::string_view text);
 /// "NAME=VALUE", or "NAME" alone; none that dlaunch sets itself, or keeps from workers.

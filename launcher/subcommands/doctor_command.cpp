@@ -1,7 +1,9 @@
 #include "launcher/doctor/core/findings.hpp"
+#include "launcher/doctor/host_clock.hpp"
 #include "launcher/doctor/probes.hpp"
 #include "launcher/doctor/read_host.hpp"
 #include "launcher/machine/interpreter.hpp"
+#include "launcher/request/option_values.hpp"
 #include "launcher/subcommands/subcommands.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/program.hpp"
@@ -10,6 +12,7 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -20,6 +23,8 @@ namespace {
 struct Asked {
   bool json = false;
   EndpointAsked peer;
+  std::vector<HostAsked> hosts;
+  std::vector<std::string> ssh;
 };
 
 constexpr std::string_view options = "Options";
@@ -29,6 +34,11 @@ constexpr auto rows = std::to_array<OptionRow<Asked>>({
   {{"peer", 0, "HOST:PORT", "", options, {},
     "Also: whether it can be reached, who answers there, and in how many ms."},
    take::by<&Asked::peer, read_endpoint>},
+  {{"hosts", 0, "HOST,...", "", options, {},
+    "Also: by how much the clocks of these hosts differ from this one's; they are asked over ssh."},
+   take::by<&Asked::hosts, read_hosts>},
+  {{"ssh", 0, "PROGRAM", "ssh -T -o BatchMode=yes", options, {},
+    "What starts a line on a host: PROGRAM HOST LINE."}, take::by<&Asked::ssh, read_program>},
   {{"json", 0, "", "0", options, {}, "The same as a line of JSON."}, take::flag<&Asked::json>},
   {{"help", 'h', "", "", options, {}, "Print this."}, nullptr},
 });
@@ -66,6 +76,9 @@ EarlyExit run_doctor(std::span<const std::string> arguments) {
   if (!asked.peer.host.empty()) {
     facts.peer = doctor::probe_peer(asked.peer.host,
                                     asked.peer.port.value_or(port_of(DLAUNCH_MEETING_PORT)));
+  }
+  for (const auto& host : asked.hosts) {
+    if (host.name != ".") facts.clocks.push_back(doctor::probe_clock(host.name, asked.ssh));
   }
   const auto findings = doctor::judge(facts);
   // What was asked for is on stdout, also where it is bad news.

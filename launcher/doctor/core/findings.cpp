@@ -236,11 +236,15 @@ Finding python(const HostFacts& facts) {
   return found;
 }
 
+std::string milliseconds_text(std::chrono::microseconds time) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.1f ms", static_cast<double>(time.count()) / 1e3);
+  return text;
+}
+
 Finding peer(const Peer& peer, std::uint32_t own_version) {
   Finding found{.about = "peer"};
-  char time[40];
-  std::snprintf(time, sizeof time, "%.1f ms", static_cast<double>(peer.connected_in.count()) / 1e3);
-  const std::string reached = peer.name + " is reached in " + time;
+  const std::string reached = peer.name + " is reached in " + milliseconds_text(peer.connected_in);
   switch (peer.kind) {
     case Peer::Kind::unreachable:
       found = {Level::problem, "peer", peer.name + " is not reached: " + peer.error,
@@ -266,6 +270,31 @@ Finding peer(const Peer& peer, std::uint32_t own_version) {
   return found;
 }
 
+Finding host_clock(const HostClock& clock) {
+  constexpr auto tolerable = std::chrono::milliseconds(100);
+  Finding found{.about = "clock of " + clock.host};
+  if (!clock.problem.empty()) {
+    found.level = Level::warning;
+    found.text = "it is not known: " + clock.problem;
+    found.cure = "log in there by the program that --ssh names, which must not ask for a password";
+    return found;
+  }
+  const auto apart = std::chrono::abs(clock.ahead);
+  const std::string bound = milliseconds_text(clock.error);
+  if (apart <= clock.error) {
+    found.text = "the same as here, within " + bound;
+    return found;
+  }
+  found.text = milliseconds_text(apart) + (clock.ahead.count() > 0 ? " ahead of" : " behind") +
+               " this host's, within " + bound;
+  if (apart - clock.error <= tolerable) return found;
+  found.level = Level::warning;
+  found.cure =
+      "start chrony on both and compare chronyc tracking; until then the times in their logs, and "
+      "--deadline, differ by that";
+  return found;
+}
+
 }  // namespace
 
 const char* level_text(Level level) {
@@ -287,6 +316,7 @@ std::vector<Finding> judge(const HostFacts& facts) {
                                    memory(facts),        reading(facts),    gpus(facts),
                                    clock_state(facts),   scheduler(facts),  python(facts)};
   if (facts.peer) findings.push_back(peer(*facts.peer, facts.protocol_version));
+  for (const auto& clock : facts.clocks) findings.push_back(host_clock(clock));
   return findings;
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "launcher/doctor/core/host_clock.hpp"
+
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -73,6 +75,7 @@ struct HostFacts {
   std::vector<std::string> variables = {};  ///< Names of those that an option is taken from.
   Python python = {};
   std::optional<Peer> peer = {};
+  std::vector<HostClock> clocks = {};  ///< Those of other hosts.
   std::uint32_t protocol_version = 0;  ///< Our own.
 };
 

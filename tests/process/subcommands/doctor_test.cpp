@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -103,6 +105,37 @@ TEST_CASE("a peer is told by who answers there") {
   peer = peer_at(other);
   CHECK(peer["level"] == "problem");
   CHECK(peer["text"].get<std::string>().ends_with(", and is no dlaunchd or launcher"));
+}
+
+TEST_CASE("other hosts are asked for their time, by what --ssh names") {
+  const testing::TemporaryFolder folder;
+  // A host on which it is an hour later, one that does not know parts of a second, and one that
+  // nobody can log in to.
+  const std::string ssh = folder.path() / "ssh";
+  std::ofstream(ssh) << R"(#!/bin/sh
+date() { case $host in
+  late) set -- $(command date +%s.%N | tr . ' '); echo $(($1 + 3600)).$2 ;;
+  old) echo 1795442400.N ;;
+  *) command date "$@" ;;
+esac; }
+host=$1
+test $host != closed || exit 255
+eval "$2"
+)";
+  std::filesystem::permissions(ssh, std::filesystem::perms::owner_all);
+  const Answer answer = doctor({"--hosts", "same,late:4,old,closed,.", "--ssh", ssh});
+  CHECK(answer.told["findings"].size() == 19);
+  CHECK(answer.about("clock of same")["level"] == "ok");
+  const auto late = answer.about("clock of late");
+  CHECK(late["level"] == "warning");
+  CHECK(late["text"].get<std::string>().find(" ms ahead of this host's, within ") !=
+        std::string::npos);
+  CHECK(answer.about("clock of old")["text"] ==
+        "it is not known: its date does not tell parts of a second");
+  CHECK(answer.about("clock of closed")["text"] ==
+        "it is not known: " + ssh + " does not get there, or not in time");
+  const auto nothing = doctor({"--hosts", "b", "--ssh", "/no/such/ssh"}).about("clock of b");
+  CHECK(nothing["text"] == "it is not known: there is no program '/no/such/ssh'");
 }
 
 TEST_CASE("a peer that cannot be one is refused") {

@@ -1,6 +1,7 @@
 #include "launcher/doctor/core/findings.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -188,4 +189,51 @@ TEST_CASE("findings are told as JSON, too") {
   CHECK(told["findings"][0]["level"] == "ok");
   CHECK(told["findings"][0]["cure"].is_null());
   CHECK(told["findings"][2]["level"] == "problem");
+}
+
+TEST_CASE("a time is read as date prints it, and not without its parts of a second") {
+  using namespace std::chrono_literals;
+  const std::chrono::system_clock::time_point at{1795442400s + 250ms};
+  CHECK(time_of("1795442400.250000000") == at);
+  for (const auto* text : {"", "1795442400", "1795442400.N", "1795442400.25", "x.250000000",
+                           "-1.250000000", "1795442400.-50000000", "99999999999.250000000"}) {
+    CAPTURE(text);
+    CHECK_FALSE(time_of(text));
+  }
+}
+
+TEST_CASE("the shortest round trip tells by how much two clocks differ, and how surely") {
+  using namespace std::chrono_literals;
+  const std::chrono::system_clock::time_point at{1795442400s};
+  // The first one took a login, and the second one waited on its way back.
+  const std::vector<ClockSample> samples = {{at, at + 7s, at + 3s},
+                                            {at + 3s, at + 8001ms, at + 3100ms},
+                                            {at + 4s, at + 9001ms, at + 4002ms}};
+  const HostClock clock = clock_of("b", samples);
+  CHECK(clock.host == "b");
+  CHECK(clock.ahead == 5s);
+  CHECK(clock.error == 1ms);
+  CHECK(clock_of("b", std::vector<ClockSample>{{at, at - 2s, at + 1ms}}).ahead == -2000500us);
+  // A clock that was set back between the two says nothing.
+  CHECK(clock_of("b", std::vector<ClockSample>{{at, at, at - 1s}}).error == 0us);
+}
+
+TEST_CASE("what is said of another host's clock") {
+  using namespace std::chrono_literals;
+  HostFacts facts = well();
+  const auto say = [&](std::chrono::microseconds ahead, std::chrono::microseconds error) {
+    facts.clocks = {{.host = "b", .ahead = ahead, .error = error}};
+    return about(facts, "clock of b");
+  };
+  CHECK(say(300us, 400us) == Finding{Level::ok, "clock of b", "the same as here, within 0.4 ms"});
+  CHECK(say(-2ms, 400us).text == "2.0 ms behind this host's, within 0.4 ms");
+  CHECK(say(-2ms, 400us).level == Level::ok);
+  // It may be less.
+  CHECK(say(150ms, 60ms).level == Level::ok);
+  CHECK(say(3s, 1ms).text == "3000.0 ms ahead of this host's, within 1.0 ms");
+  CHECK(say(3s, 1ms).level == Level::warning);
+  CHECK(say(-3s, 1ms).cure.find("chrony") != std::string::npos);
+  facts.clocks = {{.host = "b", .problem = "ssh does not get there"}};
+  CHECK(about(facts, "clock of b").level == Level::warning);
+  CHECK(about(facts, "clock of b").text == "it is not known: ssh does not get there");
 }
