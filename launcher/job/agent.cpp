@@ -34,7 +34,7 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
           [this] { tell_of_job_deadline(); }, [this] { on_job_deadline(); }),
       timer_(io_),
       last_words_timer_(io_),
-      stopping_notice_(io_),
+      late_notice_(io_),
       link_(io_, task, *this),
       console_(make_output(task,
                            [this](int rank, Clock::time_point at) {
@@ -107,7 +107,10 @@ void Agent::check_node(const life::EpochName& epoch, const std::function<void()>
   const NodeCheck::Setting setting{.command = task_.spec.node_check,
                                    .limit = task_.spec.node_check_timeout,
                                    .mask = seat_.original_mask};
+  tell_late(own_notice_after, [this] { return check_text(); });
   check_ = std::make_unique<NodeCheck>(io_, setting, [this, epoch, fit](auto problem) {
+    late_notice_.cancel();
+    waiting_.end();
     if (!problem) return fit();
     unfit_for_ = *problem;
     say("this node is not fit for work: the check (--node-check) " + unfit_for_, Level::error);
@@ -226,7 +229,8 @@ void Agent::on_handed_on(int number) {
   }
   // Failures that have been seen came first.
   while (!waiting_for_output_.empty()) deliver_read({waiting_for_output_.begin()->first});
-  if (!is_ending()) tell_stopping_later(number);
+  const bool first = !is_ending() || (epoch_.stopping && epoch_.stopping->signal == 0);
+  if (first) tell_stopping_later(number);
   epoch_.wants_no_stacks = true;
   feed(StopSignal{number});
   live(life::Signalled{number, code_of_stop(128 + number)});
@@ -291,6 +295,7 @@ void Agent::on_child_change() {
       deliver(ended);
     }
   }
+  show_who_still_runs();
   deliver_when_read(failed);
   take_stops(stopped);
   if (is_killing() && !workers_.nothing_left()) workers_.signal_all(SIGKILL);

@@ -1,8 +1,10 @@
 #include "launcher/job/agent_settings.hpp"
 #include "launcher/job/agent_state.hpp"
+#include "launcher/job/end_report.hpp"
 #include "launcher/plan/environment.hpp"
 #include "runtime/base/os/process_stat.hpp"
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/base/text/values.hpp"
 
 #include <algorithm>
@@ -12,7 +14,8 @@
 
 #include <unistd.h>
 
-/// What the agent tells of itself and its job to those who ask: subcommands, ranks, probes.
+/// What the agent tells of itself and its job to those who ask, subcommands, ranks and probes; and
+/// what ranks and other agents tell it beside the job's own course.
 namespace dlaunch::launcher {
 namespace {
 
@@ -150,6 +153,72 @@ std::string Agent::client_name(const Address& peer, const Address& own) const {
 void Agent::on_refused_client(const Address& peer, const Address& own, const std::string& why) {
   say(client_name(peer, own) + ": PyTorch's store has closed its connection, for " + why,
       Level::warning);
+}
+
+// ---- What it is told ----
+
+/// What agents tell each other that is more than a question.
+void Agent::heed_watch() {
+  watch_.expect_time_wanted([this](Clock::duration time) {
+    job_deadline_.put_off(std::chrono::duration_cast<std::chrono::milliseconds>(time));
+  });
+  if (task_.spec.stall_timeout.count() == 0) return;
+  watch_.expect_progress(
+      {.limit = task_.spec.stall_timeout,
+       .output_of =
+           [this](int rank) { return console_.output() ? console_.output()->bytes_of(rank) : 0; },
+       .stalled = [this](const std::string& sentence) { on_stalled(sentence); }});
+}
+
+/// A script has no other way to tell of its progress.
+void Agent::open_notify_pipe() {
+  if (task_.spec.stall_timeout.count() == 0 && !job_deadline_.at()) return;
+  const auto heard_other = [this](std::string_view line) {
+    if (std::exchange(told_of_notices_, true)) return;
+    say("a worker wrote " + in_quotes(clipped(line)) +
+            " to the pipe DLAUNCH_WORKER_NOTIFY, which takes progress, and extend with a time",
+        Level::warning);
+  };
+  try {
+    if (!notify_pipe_ && !run_directory_.notify_pipe().empty()) {
+      notify_pipe_ = std::make_unique<NotifyPipe>(
+          io_, run_directory_.notify_pipe(),
+          NotifyPipe::Heard{.progress = [this] { watch_.progressed(); },
+                            .time_wanted = [this](auto time) { on_time_wanted(time); },
+                            .other = heard_other});
+    }
+  } catch (const Error& error) {
+    say(std::string(error.what()) +
+            "; workers can neither declare progress nor put the deadline off",
+        Level::warning);
+  }
+  if (notify_pipe_) epoch_.assignment.notify_pipe = notify_pipe_->path();
+}
+
+/// A worker may say so again and again: what becomes of it is told when there is something new.
+void Agent::on_time_wanted(std::chrono::milliseconds time) {
+  constexpr auto worth_telling = std::chrono::seconds(30);
+  const auto before = job_deadline_.at();
+  const auto now = job_deadline_.put_off(time);
+  if (!now || is_ending()) return;
+  if (now->moved) watch_.tell_time_wanted(time);
+  const bool news = now->moved ? !told_deadline_ || now->at - *told_deadline_ >= worth_telling
+                               : !now->whole && told_deadline_ != before;
+  if (!news) return;
+  told_deadline_ = now->at;
+  say(put_off_sentence(*now, time), Level::warning);
+}
+
+/// All nodes hear of it, and the first one tells it for all.
+void Agent::on_stalled(const std::string& sentence) {
+  if (epoch_.assignment.node_rank == 0) {
+    say(sentence + ": the attempt is ended (--stall-timeout)", Level::error);
+  }
+  if (supervisor_.state() != Supervisor::State::running) return;
+  epoch_.timed_out = true;
+  epoch_.no_progress = sentence;
+  history_.stalled(sentence);
+  feed(Stalled{});
 }
 
 }  // namespace dlaunch::launcher

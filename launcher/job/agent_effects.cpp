@@ -19,7 +19,9 @@ namespace dlaunch::launcher {
 namespace {
 
 /// After a signal to end the job, until what still runs is told.
-constexpr auto stopping_notice_after = std::chrono::seconds(1);
+constexpr auto user_notice_after = std::chrono::seconds(1);
+/// A tool looks at the ranks within a second, as a rule.
+constexpr auto stacks_notice_after = std::chrono::seconds(2);
 
 }  // namespace
 
@@ -70,58 +72,6 @@ void Agent::execute(const Spawn&) {
   feed(SpawnFailed{problem->exit_code});
 }
 
-/// What agents tell each other that is more than a question.
-void Agent::heed_watch() {
-  watch_.expect_time_wanted([this](Clock::duration time) {
-    job_deadline_.put_off(std::chrono::duration_cast<std::chrono::milliseconds>(time));
-  });
-  if (task_.spec.stall_timeout.count() == 0) return;
-  watch_.expect_progress(
-      {.limit = task_.spec.stall_timeout,
-       .output_of =
-           [this](int rank) { return console_.output() ? console_.output()->bytes_of(rank) : 0; },
-       .stalled = [this](const std::string& sentence) { on_stalled(sentence); }});
-}
-
-/// A script has no other way to tell of its progress.
-void Agent::open_notify_pipe() {
-  if (task_.spec.stall_timeout.count() == 0 && !job_deadline_.at()) return;
-  const auto heard_other = [this](std::string_view line) {
-    if (std::exchange(told_of_notices_, true)) return;
-    say("a worker wrote " + in_quotes(clipped(line)) +
-            " to the pipe DLAUNCH_WORKER_NOTIFY, which takes progress, and extend with a time",
-        Level::warning);
-  };
-  try {
-    if (!notify_pipe_ && !run_directory_.notify_pipe().empty()) {
-      notify_pipe_ = std::make_unique<NotifyPipe>(
-          io_, run_directory_.notify_pipe(),
-          NotifyPipe::Heard{.progress = [this] { watch_.progressed(); },
-                            .time_wanted = [this](auto time) { on_time_wanted(time); },
-                            .other = heard_other});
-    }
-  } catch (const Error& error) {
-    say(std::string(error.what()) +
-            "; workers can neither declare progress nor put the deadline off",
-        Level::warning);
-  }
-  if (notify_pipe_) epoch_.assignment.notify_pipe = notify_pipe_->path();
-}
-
-/// A worker may say so again and again: what becomes of it is told when there is something new.
-void Agent::on_time_wanted(std::chrono::milliseconds time) {
-  constexpr auto worth_telling = std::chrono::seconds(30);
-  const auto before = job_deadline_.at();
-  const auto now = job_deadline_.put_off(time);
-  if (!now || is_ending()) return;
-  if (now->moved) watch_.tell_time_wanted(time);
-  const bool news = now->moved ? !told_deadline_ || now->at - *told_deadline_ >= worth_telling
-                               : !now->whole && told_deadline_ != before;
-  if (!news) return;
-  told_deadline_ = now->at;
-  say(put_off_sentence(*now, time), Level::warning);
-}
-
 void Agent::execute(const PublishLoss& effect) {
   const int rank = epoch_.assignment.first_rank + effect.rank;
   const Departure how = Departure::of(effect.fact);
@@ -139,6 +89,7 @@ void Agent::execute(const SignalAll& effect) {
   const bool wanted = task_.spec.stack_on_timeout && !epoch_.wants_no_stacks;
   if (wanted && (epoch_.timed_out || watch_.holds_up_others())) return take_stacks(effect.number);
   workers_.signal_all(effect.number);
+  if (is_ending() && !epoch_.stopping) tell_stopping_later(0);
 }
 
 /// The workers are signalled when their stacks have been taken, in time for an end of their own
@@ -155,6 +106,10 @@ void Agent::take_stacks(int signal_afterwards) {
       .output = console_.output(),
       .limit = std::min<Clock::duration>(limit_max, task_.spec.shutdown_timeout / 2),
       .mask = seat_.original_mask};
+  const std::string under_way = "the ranks' stacks are being taken (--stack-on-timeout), for " +
+                                duration_text(setting.limit) + " at most";
+  tell_late(stacks_notice_after, [under_way] { return under_way; });
+  epoch_.stopping = {0, Clock::now() + task_.spec.shutdown_timeout};
   const auto taken = [this, signal_afterwards, epoch = own.epoch](auto problem) {
     if (epoch != epoch_.assignment.epoch || supervisor_.state() != Supervisor::State::terminating) {
       return;
@@ -167,6 +122,7 @@ void Agent::take_stacks(int signal_afterwards) {
       say("the ranks' stacks are in " + *file);
     }
     workers_.signal_all(signal_afterwards);
+    tell_stopping_later(0);
   };
   stacks_ = std::make_unique<StackDump>(io_, setting, taken);
 }
@@ -187,18 +143,6 @@ void Agent::execute(const TellUnready& effect) {
   say(epoch_.no_progress + ": the attempt is ended (--ready-timeout)", Level::error);
 }
 
-/// All nodes hear of it, and the first one tells it for all.
-void Agent::on_stalled(const std::string& sentence) {
-  if (epoch_.assignment.node_rank == 0) {
-    say(sentence + ": the attempt is ended (--stall-timeout)", Level::error);
-  }
-  if (supervisor_.state() != Supervisor::State::running) return;
-  epoch_.timed_out = true;
-  epoch_.no_progress = sentence;
-  history_.stalled(sentence);
-  feed(Stalled{});
-}
-
 void Agent::execute(const ArmTimer& effect) {
   timer_.expires_at(effect.at);
   timer_.async_wait([this](auto error) {
@@ -208,6 +152,8 @@ void Agent::execute(const ArmTimer& effect) {
 
 void Agent::execute(const KillAll&) {
   stacks_.reset();
+  late_notice_.cancel();
+  waiting_.end();
   const auto ranks = ranks_running(workers_.pids(), epoch_.assignment.first_rank);
   if (!ranks.empty()) say("killing what still runs, " + ranks_text(ranks), Level::warning);
   workers_.signal_all(SIGKILL);
@@ -310,7 +256,7 @@ void Agent::execute(const life::Leave& effect) {
 
 void Agent::execute(const life::Drain&) {
   timer_.cancel();
-  stopping_notice_.cancel();
+  late_notice_.cancel();
   waiting_.end();
   console_.drain([this] { asio::post(io_, [this] { live(life::Drained{}); }); });
 }
@@ -396,15 +342,44 @@ void Agent::say_timings() {
   }
 }
 
+/// What takes long is told once, if it is still so then; on a terminal it stays in one row.
+void Agent::tell_late(Clock::duration after, std::function<std::string()> text) {
+  waiting_.end();
+  late_notice_.expires_after(after);
+  late_notice_.async_wait([this, text = std::move(text)](auto error) {
+    if (error) return;
+    if (auto sentence = text(); !sentence.empty()) waiting_.show(std::move(sentence));
+  });
+}
+
 /// Most workers are gone before anybody could read of them.
 void Agent::tell_stopping_later(int signal_number) {
-  const auto killed_at = Clock::now() + task_.spec.shutdown_timeout;
-  stopping_notice_.expires_after(stopping_notice_after);
-  stopping_notice_.async_wait([this, signal_number, killed_at](auto error) {
-    const auto ranks = ranks_running(workers_.pids(), epoch_.assignment.first_rank);
-    if (error || ranks.empty() || supervisor_.state() != Supervisor::State::terminating) return;
-    say(stopping_sentence(signal_number, ranks, killed_at - Clock::now()));
-  });
+  // The time runs from the first reason to stop them.
+  const bool stops_already = is_ending() && epoch_.stopping;
+  const auto killed_at =
+      stops_already ? epoch_.stopping->killed_at : Clock::now() + task_.spec.shutdown_timeout;
+  epoch_.stopping = {signal_number, killed_at};
+  const bool asked = signal_number != 0;
+  tell_late(asked ? Clock::duration(user_notice_after) : own_notice_after,
+            [this] { return stopping_text(); });
+}
+
+std::string Agent::stopping_text() const {
+  const auto ranks = ranks_running(workers_.pids(), epoch_.assignment.first_rank);
+  const auto& stopping = epoch_.stopping;
+  if (!stopping || ranks.empty() || supervisor_.state() != Supervisor::State::terminating)
+    return "";
+  return stopping_sentence(stopping->signal, ranks, stopping->killed_at - Clock::now());
+}
+
+void Agent::show_who_still_runs() {
+  if (auto text = stopping_text(); !text.empty()) waiting_.change(std::move(text));
+}
+
+std::string Agent::check_text() const {
+  if (!check_ || check_->pid() < 0) return "";
+  return "the check of this node (--node-check) runs, for " +
+         duration_text(task_.spec.node_check_timeout) + " at most";
 }
 
 void Agent::tell_of_job_deadline() {

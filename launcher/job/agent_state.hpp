@@ -43,6 +43,9 @@ namespace dlaunch::launcher {
 
 namespace asio = boost::asio;
 
+/// What takes time and is no user's doing is told after this.
+inline constexpr auto own_notice_after = std::chrono::seconds(5);
+
 /// The inside of run_agent, for the files that implement it and nobody else: agent.cpp takes what
 /// happens, agent_effects.cpp does what the two cores want, up to the end.
 class Agent : private rendezvous::JobObserver,
@@ -96,7 +99,11 @@ class Agent : private rendezvous::JobObserver,
   void tell_of_job_deadline();
   void on_job_deadline();
   int code_of_stop(int otherwise) const;
+  void tell_late(Clock::duration after, std::function<std::string()> text);
   void tell_stopping_later(int signal_number);
+  std::string stopping_text() const;
+  std::string check_text() const;
+  void show_who_still_runs();
   void take_stops(const std::vector<Workers::Stopped>& stopped);
   std::unique_ptr<OwnCgroup> make_cgroup();
   void on_traceback(int rank, Clock::time_point at);
@@ -166,7 +173,7 @@ class Agent : private rendezvous::JobObserver,
   JobDeadline job_deadline_;
   asio::steady_timer timer_;
   asio::steady_timer last_words_timer_;
-  asio::steady_timer stopping_notice_;
+  asio::steady_timer late_notice_;
   JobLink link_;
   /// What this node holds, and has heard, of one epoch.
   struct Epoch {
@@ -174,9 +181,14 @@ class Agent : private rendezvous::JobObserver,
     std::string no_progress = {};  ///< The stragglers, or who was not ready, as was told.
     std::optional<int> unready = std::nullopt;  ///< The first of these.
     std::string left_elsewhere = {};            ///< "rank 3 on h2", the first to exit with 0 there.
-    bool failed_elsewhere = false;              ///< On another node, first.
-    bool timed_out = false;                     ///< A call, or what --stack-on-timeout names.
-    bool wants_no_stacks = false;               ///< They have been taken, or the user stops it.
+    struct Stopping {
+      int signal = 0;  ///< The user's; 0: nobody but dlaunch stops it.
+      Clock::time_point killed_at{};
+    };
+    std::optional<Stopping> stopping = std::nullopt;
+    bool failed_elsewhere = false;  ///< On another node, first.
+    bool timed_out = false;         ///< A call, or what --stack-on-timeout names.
+    bool wants_no_stacks = false;   ///< They have been taken, or the user stops it.
   };
   Epoch epoch_;
   rendezvous::Admission offered_;    ///< The last that has come.

@@ -71,12 +71,14 @@ std::string unready_sentence(const TellUnready& told, int first_rank, Clock::dur
 std::string stopping_sentence(int signal_number, const std::vector<int>& ranks,
                               Clock::duration left) {
   const bool one = ranks.size() == 1;
+  const std::string time = duration_text(std::chrono::ceil<std::chrono::seconds>(left));
+  const std::string running =
+      "stopping: " + ranks_text(ranks) + (one ? " still runs" : " still run");
+  if (signal_number == 0) return running + (one ? "; it is" : "; they are") + " killed in " + time;
   const std::string again = signal_number == SIGINT
                                 ? "; Ctrl-C again kills "
                                 : "; another " + signal_name(signal_number) + " kills ";
-  return "stopping: " + ranks_text(ranks) + (one ? " still runs" : " still run") + again +
-         (one ? "it" : "them") + ", else that is done in " +
-         duration_text(std::chrono::ceil<std::chrono::seconds>(left));
+  return running + again + (one ? "it" : "them") + ", else that is done in " + time;
 }
 
 std::string deadline_sentence(WallClock::time_point at) {

@@ -19,6 +19,12 @@ void WaitingRow::show(std::string sentence) {
   draw();
 }
 
+void WaitingRow::change(std::string sentence) {
+  if (sentence_.empty() || sentence_ == sentence) return;
+  sentence_ = std::move(sentence);
+  draw();
+}
+
 void WaitingRow::end() {
   timer_.cancel();
   if (!std::exchange(sentence_, {}).empty()) console_.end_row();

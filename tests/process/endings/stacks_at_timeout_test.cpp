@@ -111,6 +111,19 @@ TEST_CASE("a tool that does not end holds up the end for half of --shutdown-time
   CHECK(all_gone(token));
 }
 
+TEST_CASE("while stacks are taken for long it is told") {
+  const Place place("while :; do :; done");
+  Job job({"--nproc-per-node", "2", "--stack-on-timeout", "--straggler-timeout", "100ms",
+           "--shutdown-timeout", "8", "--log-dir", place.logs(), "sh", "-c",
+           "test $RANK = 0 || exec tail -f /dev/null"},
+          place.environment());
+  REQUIRE(job.saw(
+      "dlaunch: the ranks' stacks are being taken (--stack-on-timeout), for 4 s at most\n"));
+  job.send(SIGTERM);
+  job.send(SIGTERM);
+  CHECK(job.wait().code == 80);
+}
+
 TEST_CASE("a user who stops the job does not wait for stacks") {
   const Place place;
   Job job(with({"--nproc-per-node", "2", "--stack-on-timeout", "--log-dir", place.logs()},

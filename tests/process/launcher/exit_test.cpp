@@ -309,6 +309,28 @@ TEST_CASE("a deadline that is past starts nothing, and one ends a pause before a
   CHECK(all_gone(token));
 }
 
+TEST_CASE("a check of the node that takes long is told of, once") {
+  Job job(victims(1, "exit", unique_token(), "0", {"--node-check", "sleep 7"}));
+  CHECK(job.wait().code == 0);
+  CHECK(count(job.err(),
+              "dlaunch: the check of this node (--node-check) runs, for 60 s at most\n") == 1);
+}
+
+TEST_CASE("after a failure it is told who still runs, and a user who then stops the job") {
+  const std::string token = unique_token();
+  Job job({"--nproc-per-node", "2", "sh", "-c",
+           "trap '' TERM INT; test $RANK = 0 && exit 3; while :; do sleep 1; done; : " + token});
+  REQUIRE(job.saw("dlaunch: stopping: rank 1 still runs; it is killed in 2"));
+  job.send(SIGINT);
+  REQUIRE(
+      job.saw("dlaunch: stopping: rank 1 still runs; Ctrl-C again kills it, else that is done "
+              "in "));
+  job.send(SIGINT);
+  CHECK(job.wait().code == 3);
+  CHECK(count(job.err(), "stopping: ") == 2);
+  CHECK(all_gone(token));
+}
+
 TEST_CASE("a stop signal ends the check, and the job") {
   const std::string token = unique_token();
   // By our own stderr, since its output is kept.

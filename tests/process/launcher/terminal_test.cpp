@@ -4,10 +4,12 @@
 #include "tests/process/job.hpp"
 #include "tests/support/expect.hpp"
 #include "tests/support/skipped.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include <doctest/doctest.h>
 #include <sys/wait.h>
@@ -226,6 +228,23 @@ TEST_CASE("Ctrl-C says what still runs, and what another one does") {
   for (const char* up : {"[0] up", "[1] up"}) REQUIRE(terminal.saw(up));
   terminal.type("\x03");
   CHECK(terminal.saw("dlaunch: stopping: ranks 0-1 still run; Ctrl-C again kills them, else "));
+  terminal.type("\x03");
+  CHECK(WEXITSTATUS(terminal.next_status()) == 130);
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("on a terminal one row says who still runs, and for how long") {
+  const testing::TemporaryFolder folder;
+  const std::string token = unique_token(), over = folder.path() / "over";
+  Terminal terminal({dlaunch_path(), "--nproc-per-node", "3", "sh", "-c",
+                     "trap '' INT; echo up; while :; do sleep 1; test $RANK = 0 && test -e $1 && "
+                     "exit 0; done",
+                     token, over});
+  for (const char* up : {"[0] up", "[1] up", "[2] up"}) REQUIRE(terminal.saw(up));
+  terminal.type("\x03");
+  REQUIRE(terminal.saw("dlaunch: stopping: ranks 0-2 still run; Ctrl-C again kills them"));
+  std::ofstream{over};
+  REQUIRE(terminal.saw("dlaunch: stopping: ranks 1-2 still run; Ctrl-C again kills them"));
   terminal.type("\x03");
   CHECK(WEXITSTATUS(terminal.next_status()) == 130);
   CHECK(all_gone(token));

@@ -14,6 +14,10 @@ TEST_CASE("what still runs after a signal to end the job") {
         "stopping: ranks 0-1 still run; Ctrl-C again kills them, else that is done in 29 s");
   CHECK(stopping_sentence(SIGTERM, {3}, std::chrono::seconds(4)) ==
         "stopping: rank 3 still runs; another SIGTERM kills it, else that is done in 4 s");
+  CHECK(stopping_sentence(0, {3}, std::chrono::milliseconds(24'900)) ==
+        "stopping: rank 3 still runs; it is killed in 25 s");
+  CHECK(stopping_sentence(0, {2, 3}, std::chrono::seconds(4)) ==
+        "stopping: ranks 2-3 still run; they are killed in 4 s");
   CHECK(ranks_running({0, 4711, 4712}, 4) == std::vector<int>{5, 6});
 }
 
