@@ -37,15 +37,22 @@ void ProgressClock::look(const std::vector<WorkSigns>& ranks, Clock::time_point 
     known->second = rank;
   }
   if (progress) seen_ = now;
-  if (!suspended_ && passed <= late_look) return;
-  seen_ = std::min(now, seen_ + passed);
-  if (declared_) declared_ = std::min(now, *declared_ + passed);
+  const auto idle = idle_for(passed);
+  seen_ = std::min(now, seen_ + idle);
+  if (declared_) declared_ = std::min(now, *declared_ + idle);
 }
 
+/// So much of the time since the last look is nobody's to answer for.
+Clock::duration ProgressClock::idle_for(Clock::duration passed) const {
+  return suspended_ || passed > late_look ? passed : Clock::duration::zero();
+}
+
+/// It may be asked for before the look that is due after this process stood still.
 NodeProgress ProgressClock::at(Clock::time_point now) const {
+  const auto counts_until = now - idle_for(now - looked_);
   NodeProgress node;
-  node.unseen = std::max(now - seen_, Clock::duration::zero());
-  if (declared_) node.undeclared = std::max(now - *declared_, Clock::duration::zero());
+  node.unseen = std::max(counts_until - seen_, Clock::duration::zero());
+  if (declared_) node.undeclared = std::max(counts_until - *declared_, Clock::duration::zero());
   return node;
 }
 

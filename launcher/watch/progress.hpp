@@ -54,6 +54,8 @@ class ProgressClock {
   NodeProgress at(Clock::time_point now) const;
 
  private:
+  Clock::duration idle_for(Clock::duration passed) const;
+
   Clock::time_point looked_, seen_;
   std::optional<Clock::time_point> declared_;
   bool suspended_ = false;

@@ -31,8 +31,10 @@ void StallWatch::started() {
 }
 
 void StallWatch::stop() {
+  // Other nodes' ranks may run on, and this node's time counts as long as it looks.
+  if (nodes_ > 1) return;
   look_timer_.cancel();
-  if (nodes_ == 1) ask_timer_.cancel();
+  ask_timer_.cancel();
 }
 
 void StallWatch::declare() {
@@ -51,7 +53,8 @@ void StallWatch::look_later() {
   look_timer_.expires_after(
       std::clamp<Clock::duration>(setting_.limit / 4, look_interval_min, look_interval_max));
   look_timer_.async_wait([this](auto error) {
-    if (error) return;
+    // It may have been on its way when the next attempt began.
+    if (error || !clock_) return;
     const auto signs = setting_.look();
     clock_->look(signs, Clock::now());
     look_later();
@@ -78,7 +81,6 @@ void StallWatch::judge(const Inquiries::Answers& answers) {
   }
   const auto judgement = judge_progress(job, nodes_, setting_.limit);
   if (!judgement.stalled) return ask_after(judgement.look_again_after);
-  look_timer_.cancel();
   setting_.ask_all(AskEnd{stall_sentence(job, setting_.limit)}, [](const auto&) {});
 }
 
