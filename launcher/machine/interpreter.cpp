@@ -24,7 +24,8 @@ bool is_environment(const fs::path& prefix) {
          fs::is_directory(prefix / "conda-meta", ignored);
 }
 
-/// PREFIX/bin/dlaunch, or PREFIX/lib/python3.x/site-packages/... from a wheel.
+/// PREFIX of an environment's PREFIX/bin/dlaunch, or of PREFIX/lib/python3.x/site-packages/...
+/// where a wheel put it: that Python has it, environment or not.
 fs::path prefix_of(const fs::path& launcher) {
   for (fs::path at = launcher.parent_path(); at.has_relative_path(); at = at.parent_path()) {
     if (at.filename() == "bin" && is_environment(at.parent_path())) return at.parent_path();
@@ -38,7 +39,7 @@ fs::path prefix_of(const fs::path& launcher) {
 std::string environment_python(std::span<const std::string> environment,
                                const std::string& launcher) {
   const fs::path prefix = prefix_of(launcher);
-  if (!prefix.empty() && is_environment(prefix)) {
+  if (!prefix.empty()) {
     if (std::string python = python_of(prefix); !python.empty()) return python;
   }
   const auto active = lookup(environment, "VIRTUAL_ENV");

@@ -245,6 +245,14 @@ TEST_CASE("scripts run in the environment that dlaunch is installed in, or in th
   CHECK(first_line(dlaunch_path(), {{"VIRTUAL_ENV", active}}) == "active runs " + script + "\n");
   CHECK(first_line(own + "/bin/dlaunch", {{"PYTHON_EXEC", active + "/bin/python3"}}) ==
         "active runs " + script + "\n");
+  // A wheel's launcher belongs to the Python that has it, which need not be an environment.
+  const std::string plain = environment("plain");
+  fs::remove(plain + "/pyvenv.cfg");
+  const std::string package = plain + "/lib/python3.9/site-packages/dlaunch/installed/bin";
+  fs::create_directories(package);
+  fs::copy_file(dlaunch_path(), package + "/dlaunch");
+  CHECK(first_line(package + "/dlaunch", {{"VIRTUAL_ENV", active}}) ==
+        "plain runs " + script + "\n");
   Job dry({"--dry-run", script}, {{"VIRTUAL_ENV", active}});
   CHECK(dry.wait().code == 0);
   CHECK(dry.out().find(active + "/bin/python3 -u " + script) != std::string::npos);

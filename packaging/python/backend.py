@@ -1,0 +1,209 @@
+"""Builds the wheel and the source distribution, as PEP 517 asks: `pip install .`, `pip wheel .`, `python -m build`.
+
+The wheel is what CMake installs, in the package's folder `installed`, with the modules that load it. No part of it is
+compiled against a Python, so one wheel is for all of them. The standard library is all that this needs.
+
+    --config-settings build-dir=FOLDER    takes what a build in FOLDER has made already; else the tree is built
+"""
+import base64
+import gzip
+import hashlib
+import io
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+TREE = HERE.parent.parent
+COMPONENTS = ("dlaunch", "dlaunchd", "libdlaunch0", "libdlaunch-dev", "libdlaunch-nccl", "libdlaunch-pmix")
+PROGRAMS = ("dlaunch", "dlaunchd")
+NAME = "dlaunch"
+VERSION = re.search(r"project\(dlaunch VERSION ([0-9.]+)", (TREE / "CMakeLists.txt").read_text()).group(1)
+METADATA = f"""Metadata-Version: 2.1
+Name: {NAME}
+Version: {VERSION}
+Summary: A launcher, a rendezvous and collectives for programs of many processes
+License: Apache-2.0
+License-File: LICENSE
+Requires-Python: >=3.9
+Classifier: Operating System :: POSIX :: Linux
+Classifier: Programming Language :: Python :: 3
+Classifier: Typing :: Typed
+Description-Content-Type: text/markdown
+
+"""
+ENTRY_POINTS = "[pytest11]\ndlaunch = dlaunch.jobs.pytest_plugin\n"
+
+
+# What PEP 517 calls.
+
+def get_requires_for_build_wheel(config_settings=None):
+    """From the index only what the system lacks."""
+    if built_in(config_settings):
+        return []
+    return [need for need in ("cmake>=3.22", "ninja") if not works(re.match(r"\w+", need).group())]
+
+
+def get_requires_for_build_sdist(config_settings=None):
+    return []
+
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    folder = pathlib.Path(metadata_directory) / f"{NAME}-{VERSION}.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(metadata())
+    (folder / "entry_points.txt").write_text(ENTRY_POINTS)
+    return folder.name
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    with tempfile.TemporaryDirectory(prefix="dlaunch-wheel-") as temporary:
+        installed = pathlib.Path(temporary) / "installed"
+        install(built_in(config_settings) or built_here(pathlib.Path(temporary) / "build"), installed)
+        tag = f"py3-none-{platform_of(installed)}"
+        wheel = Wheel(pathlib.Path(wheel_directory) / f"{NAME}-{VERSION}-{tag}.whl")
+        for source in sorted((HERE / "dlaunch").rglob("*")):
+            if source.is_file() and "__pycache__" not in source.parts:
+                wheel.add(str(source.relative_to(HERE)), source.read_bytes())
+        for source in sorted(path for path in installed.rglob("*") if path.is_file()):
+            name = source.relative_to(installed)
+            wheel.add(f"dlaunch/installed/{name}", source.read_bytes(), executable=name.parts[0] == "bin")
+        for program in PROGRAMS:
+            wheel.add(f"{NAME}-{VERSION}.data/scripts/{program}", (HERE / "launcher").read_bytes(), executable=True)
+        return wheel.finish(tag)
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    name = f"{NAME}-{VERSION}"
+    path = pathlib.Path(sdist_directory) / f"{name}.tar.gz"
+    with open(path, "wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=date()) as packed, \
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        def add(file, data, mode=0o644):
+            entry = tarfile.TarInfo(f"{name}/{file}")
+            entry.size, entry.mode, entry.mtime = len(data), mode, date()
+            archive.addfile(entry, io.BytesIO(data))
+
+        for file in tree_files():
+            source = TREE / file
+            add(file, source.read_bytes(), 0o755 if os.access(source, os.X_OK) else 0o644)
+        add("PKG-INFO", metadata().encode())
+    return path.name
+
+
+# How.
+
+def built_in(config_settings):
+    folder = (config_settings or {}).get("build-dir")
+    if folder is None:
+        return None
+    folder = pathlib.Path(folder).resolve()
+    if not (folder / "cmake_install.cmake").is_file():
+        sys.exit(f"dlaunch: build-dir={folder} is no folder in which CMake has built this tree")
+    return folder
+
+
+def works(program):
+    """A script in PATH may be of another Python's, and not work in this one's build."""
+    found = shutil.which(program)
+    return found is not None and subprocess.run([found, "--version"], capture_output=True).returncode == 0
+
+
+def cmake_of(build):
+    """The one that made it."""
+    return re.search(r"^CMAKE_COMMAND:INTERNAL=(.*)$", (build / "CMakeCache.txt").read_text(), re.MULTILINE).group(1)
+
+
+def built_here(build):
+    subprocess.run(["cmake", "-S", TREE, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+                    "-DDLAUNCH_BUILD_TESTS=OFF"], check=True)
+    subprocess.run(["cmake", "--build", build], check=True)
+    return build
+
+
+def install(build, prefix):
+    """What the wheel has of an installation: a wheel has no links, and nobody runs a system's service from it."""
+    cmake, whole = cmake_of(build), prefix.with_name("whole")
+    for component in COMPONENTS:
+        subprocess.run([cmake, "--install", build, "--prefix", whole, "--strip", "--component", component],
+                       check=True, stdout=subprocess.DEVNULL)
+    shutil.copytree(whole / "bin", prefix / "bin")
+    shutil.copytree(whole / "include", prefix / "include")
+    (prefix / "lib").mkdir()
+    for folder in (whole / "lib", *whole.glob("lib/*-linux-gnu"), whole / "lib64"):
+        if not (folder / "pkgconfig").is_dir():
+            continue
+        for library in folder.glob("lib*.so.*"):
+            if library.is_symlink():  # The name by which programs load it.
+                shutil.copyfile(library.resolve(), prefix / "lib" / library.name)
+        shutil.copytree(folder / "pkgconfig", prefix / "lib" / "pkgconfig")
+        shutil.copytree(folder / "cmake", prefix / "lib" / "cmake")
+    (soname,) = (path.name for path in (prefix / "lib").glob("libdlaunch.so.*"))
+    # Compilers take a text in place of the link: -ldlaunch means the library that programs load.
+    (prefix / "lib" / "libdlaunch.so").write_text(f"INPUT({soname})\n")
+    for targets in prefix.glob("lib/cmake/dlaunch/dlaunchTargets-*.cmake"):
+        targets.write_text(re.sub(r"libdlaunch\.so[.0-9]*", soname, targets.read_text()))
+
+
+def platform_of(prefix):
+    """The oldest glibc that has every symbol the files ask for, as PEP 600 writes it; auditwheel says the same."""
+    machine = os.uname().machine
+    asked = {int(minor) for file in prefix.rglob("*") if file.parent.name in ("bin", "lib") and file.is_file()
+             for minor in re.findall(rb"\0GLIBC_2\.(\d+)", file.read_bytes())}
+    return f"manylinux_2_{max(asked)}_{machine}" if asked else f"linux_{machine}"
+
+
+def metadata():
+    return METADATA + (TREE / "README.md").read_text()
+
+
+def date():
+    """Of what is packed: the same tree gives the same bytes."""
+    return int(os.environ.get("SOURCE_DATE_EPOCH") or (TREE / "CHANGELOG.md").stat().st_mtime)
+
+
+def tree_files():
+    if (TREE / ".git").exists():
+        listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=TREE,
+                                check=True, capture_output=True, text=True).stdout
+        return sorted(name for name in listed.split("\0") if name and (TREE / name).is_file())
+    # A source distribution that was unpacked; nothing else lies in it but what was built since.
+    return sorted(str(path.relative_to(TREE)) for path in TREE.rglob("*")
+                  if path.is_file() and path.name != "PKG-INFO" and "__pycache__" not in path.parts
+                  and not path.relative_to(TREE).parts[0].startswith("build"))
+
+
+class Wheel:
+    """A wheel that is being written; finish() adds what an installer reads."""
+
+    def __init__(self, path):
+        self.path = path
+        self.record = []
+        self.archive = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED)
+        self.when = max(time.gmtime(date())[:6], (1980, 1, 1, 0, 0, 0))
+
+    def add(self, name, data, executable=False):
+        entry = zipfile.ZipInfo(name, self.when)
+        entry.compress_type = zipfile.ZIP_DEFLATED
+        entry.external_attr = (0o100755 if executable else 0o100644) << 16
+        self.archive.writestr(entry, data)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        self.record.append(f"{name},sha256={digest},{len(data)}\n")
+
+    def finish(self, tag):
+        folder = f"{NAME}-{VERSION}.dist-info"
+        self.add(f"{folder}/LICENSE", (TREE / "LICENSE").read_bytes())
+        self.add(f"{folder}/METADATA", metadata().encode())
+        self.add(f"{folder}/entry_points.txt", ENTRY_POINTS.encode())
+        self.add(f"{folder}/WHEEL", f"Wheel-Version: 1.0\nGenerator: {NAME} {VERSION}\nRoot-Is-Purelib: false\n"
+                                    f"Tag: {tag}\n".encode())
+        self.record.append(f"{folder}/RECORD,,\n")
+        self.archive.writestr(zipfile.ZipInfo(f"{folder}/RECORD", self.when), "".join(self.record))
+        self.archive.close()
+        return self.path.name

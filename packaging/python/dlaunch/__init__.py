@@ -1,0 +1,26 @@
+"""dlaunch: collectives, messages and a store for the ranks of a job, and run(), which starts them.
+
+    with dlaunch.init() as world:
+        world.comm.all_reduce(array)
+"""
+from ._buffers import DType
+from ._library import PREFIX, version as _version
+from ._messages import ANY_SOURCE, ANY_TAG
+from .communicator import Communicator
+from .errors import (AbortedError, Error, InternalError, MismatchError, MisuseError, PeerLostError, RefusedError,
+                     RevokedError, TimeoutError, UnauthenticatedError, UnreachableError, UnsupportedError,
+                     VersionError)
+from .jobs.run import RunError, run
+from .reduction import ReduceOp
+from .store import Store
+from .work import Received, Work, test_all, wait_all, wait_any
+from .world import World, init
+
+__version__: str = _version().decode()
+
+__all__ = [
+    "ANY_SOURCE", "ANY_TAG", "AbortedError", "Communicator", "DType", "Error", "InternalError", "MismatchError",
+    "MisuseError", "PREFIX", "PeerLostError", "Received", "ReduceOp", "RefusedError", "RevokedError", "RunError",
+    "Store", "TimeoutError", "UnauthenticatedError", "UnreachableError", "UnsupportedError", "VersionError", "Work",
+    "World", "init", "run", "test_all", "wait_all", "wait_any",
+]

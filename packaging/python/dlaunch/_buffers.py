@@ -1,0 +1,214 @@
+"""The memory of a caller's object, as a view of the C API: by the buffer protocol, else by DLPack. No copy is made."""
+from __future__ import annotations
+
+import ctypes
+import enum
+from typing import Any, Dict, Optional, Tuple
+
+from ctypes import (c_char_p, c_int, c_int32, c_int64, c_ssize_t, c_uint16, c_uint32, c_uint64, c_uint8, c_void_p,
+                    py_object)
+
+from . import _library as c
+from .errors import MisuseError
+
+
+class DType(enum.IntEnum):
+    """The element types, by the C API's numbers."""
+
+    U8 = 1
+    I8 = 2
+    I16 = 3
+    U16 = 4
+    I32 = 5
+    U32 = 6
+    I64 = 7
+    U64 = 8
+    F16 = 9
+    BF16 = 10
+    F32 = 11
+    F64 = 12
+    BOOL = 13
+    C64 = 14
+    C128 = 15
+
+
+class PyBuffer(ctypes.Structure):
+    """Py_buffer, whose layout the stable ABI fixes."""
+
+    _fields_ = [("buf", c_void_p), ("obj", c_void_p), ("len", c_ssize_t), ("itemsize", c_ssize_t), ("readonly", c_int),
+                ("ndim", c_int), ("format", c_char_p), ("shape", c_void_p), ("strides", c_void_p),
+                ("suboffsets", c_void_p), ("internal", c_void_p)]
+
+
+_READABLE = 0x0038 | 0x0004  # PyBUF_C_CONTIGUOUS and PyBUF_FORMAT.
+_WRITABLE = _READABLE | 0x0001
+_python = ctypes.pythonapi
+_get_buffer = _python.PyObject_GetBuffer
+_get_buffer.argtypes = (py_object, c_void_p, c_int)
+_release_buffer = _python.PyBuffer_Release
+_release_buffer.argtypes = (c_void_p,)
+_release_buffer.restype = None
+_capsule_name = _python.PyCapsule_GetName
+_capsule_name.argtypes = (py_object,)
+_capsule_name.restype = c_char_p
+_capsule_pointer = _python.PyCapsule_GetPointer
+_capsule_pointer.argtypes = (py_object, c_char_p)
+_capsule_pointer.restype = c_void_p
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = [("data", c_void_p), ("device_type", c_int32), ("device", c_int32), ("ndim", c_int32), ("code", c_uint8),
+                ("bits", c_uint8), ("lanes", c_uint16), ("shape", ctypes.POINTER(c_int64)),
+                ("strides", ctypes.POINTER(c_int64)), ("byte_offset", c_uint64)]
+
+
+class _DLManagedTensorVersioned(ctypes.Structure):
+    _fields_ = [("major", c_uint32), ("minor", c_uint32), ("context", c_void_p), ("deleter", c_void_p),
+                ("flags", c_uint64), ("tensor", _DLTensor)]
+
+
+_DL_CPU = (1, 3)  # kDLCPU, and kDLCUDAHost: pinned memory.
+_DL_READ_ONLY = 1
+_DL_TYPES = {(0, 8): DType.I8, (0, 16): DType.I16, (0, 32): DType.I32, (0, 64): DType.I64, (1, 8): DType.U8,
+             (1, 16): DType.U16, (1, 32): DType.U32, (1, 64): DType.U64, (2, 16): DType.F16, (2, 32): DType.F32,
+             (2, 64): DType.F64, (4, 16): DType.BF16, (5, 64): DType.C64, (5, 128): DType.C128, (6, 8): DType.BOOL}
+
+
+def _formats() -> Dict[Tuple[bytes, int], int]:
+    """The element types of the buffer protocol's formats and element sizes. 'l' is native, '<l' is not."""
+    found: Dict[Tuple[bytes, int], int] = {}
+    integers = {1: (DType.I8, DType.U8), 2: (DType.I16, DType.U16), 4: (DType.I32, DType.U32),
+                8: (DType.I64, DType.U64)}
+    for prefix in (b"", b"@", b"=", b"<"):
+        for size, (signed, unsigned) in integers.items():
+            found.update({(prefix + bytes([letter]), size): int(signed) for letter in b"bhilqn"})
+            found.update({(prefix + bytes([letter]), size): int(unsigned) for letter in b"BHILQN"})
+        found.update({(prefix + b"e", 2): 9, (prefix + b"f", 4): 11, (prefix + b"d", 8): 12, (prefix + b"?", 1): 13,
+                      (prefix + b"Zf", 8): 14, (prefix + b"Zd", 16): 15})
+    return found
+
+
+_dtypes = _formats()
+
+
+class Held:
+    """The memory of a caller's object, held for as long as a call may use it."""
+
+    __slots__ = ("_buffer", "_address", "_capsule", "_owner")
+
+    def __init__(self) -> None:
+        self._buffer = PyBuffer()
+        self._address = ctypes.addressof(self._buffer)
+        self._capsule: Any = None
+        self._owner: Any = None
+
+    def show(self, owner: Any, view: c.View, writable: bool, call: str) -> None:
+        """Lets `view` show the memory of `owner`. release() has to follow."""
+        try:
+            _get_buffer(owner, self._address, _WRITABLE if writable else _READABLE)
+        except (BufferError, TypeError, ValueError) as error:
+            self._show_otherwise(owner, view, writable, call, error)
+            return
+        buffer = self._buffer
+        size = buffer.itemsize
+        dtype = _dtypes.get((buffer.format, size))
+        if dtype is None:
+            dtype = self._dtype_unknown(owner, call)
+        view.data = buffer.buf
+        view.count = buffer.len // size
+        view.dtype = dtype
+
+    def _dtype_unknown(self, owner: Any, call: str) -> int:
+        buffer = self._buffer
+        if buffer.format is None and buffer.itemsize == 1:
+            return int(DType.U8)
+        element = getattr(owner, "dtype", None)
+        name = f"dtype {element}" if element is not None else f"format {(buffer.format or b'').decode()!r}"
+        self.release()
+        raise MisuseError(f"{call}: dlaunch has no elements of {name}; it has {', '.join(_names())}, in the "
+                          "machine's byte order", call=call)
+
+    def _show_otherwise(self, owner: Any, view: c.View, writable: bool, call: str, error: Exception) -> None:
+        if not isinstance(error, TypeError):  # It has the protocol, and refuses.
+            raise MisuseError(f"{call}: {_why_refused(owner, writable, error)}", call=call) from None
+        if not hasattr(owner, "__dlpack__"):
+            raise MisuseError(f"{call}: a {type(owner).__name__} shows no memory; pass a NumPy array, a tensor, or "
+                              "another object with the buffer protocol or DLPack", call=call) from None
+        try:
+            device = owner.__dlpack_device__()[0]
+        except (BufferError, RuntimeError, TypeError, ValueError):  # Not even DLPack knows this device.
+            device = None
+        if device not in _DL_CPU:
+            where = getattr(owner, "device", f"of DLPack's type {device}")
+            raise MisuseError(f"{call}: this {type(owner).__name__} lies on device {where}; calls from Python take "
+                              "memory of the host, as tensor.cpu() gives it", call=call) from None
+        try:
+            capsule = _capsule_of(owner)
+        except (BufferError, RuntimeError, ValueError) as refusal:
+            raise MisuseError(f"{call}: {str(refusal).rstrip('.')}", call=call) from None
+        tensor, read_only = _tensor_of(capsule)
+        if writable and read_only:
+            raise MisuseError(f"{call}: this {type(owner).__name__} may only be read, and the call writes into it",
+                              call=call)
+        view.count = _elements(tensor, owner, call)
+        dtype = _DL_TYPES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
+        if dtype is None:
+            raise MisuseError(f"{call}: dlaunch has no elements of dtype {getattr(owner, 'dtype', '?')}; it has "
+                              f"{', '.join(_names())}", call=call)
+        view.dtype = dtype
+        view.data = (tensor.data or 0) + tensor.byte_offset
+        self._capsule, self._owner = capsule, owner
+
+    def release(self) -> None:
+        """The object may do with its memory what it likes again."""
+        if self._buffer.obj:
+            _release_buffer(self._address)
+        self._capsule = self._owner = None
+
+
+def _names() -> Tuple[str, ...]:
+    return tuple(kind.name.lower() for kind in DType)
+
+
+def _why_refused(owner: Any, writable: bool, error: Exception) -> str:
+    kind = type(owner).__name__
+    try:
+        seen = memoryview(owner)
+    except (BufferError, TypeError, ValueError):
+        return f"this {kind} does not show its memory: {error}"
+    if not seen.c_contiguous:
+        return (f"the elements of this {kind} do not lie side by side, in row-major order; pass a contiguous one, as "
+                "numpy.ascontiguousarray gives it")
+    if writable and seen.readonly:
+        return f"this {kind} may only be read, and the call writes into it; pass a writable copy"
+    return f"this {kind} does not show its memory: {error}"
+
+
+def _capsule_of(owner: Any) -> Any:
+    try:
+        return owner.__dlpack__(max_version=(1, 0))
+    except TypeError:  # It is of before version 1.
+        return owner.__dlpack__()
+
+
+def _tensor_of(capsule: Any) -> Tuple[_DLTensor, bool]:
+    name: Optional[bytes] = _capsule_name(capsule)
+    address = _capsule_pointer(capsule, name)
+    if name == b"dltensor_versioned":
+        managed = _DLManagedTensorVersioned.from_address(address)
+        return managed.tensor, bool(managed.flags & _DL_READ_ONLY)
+    return _DLTensor.from_address(address), False
+
+
+def _elements(tensor: _DLTensor, owner: Any, call: str) -> int:
+    count = 1
+    side_by_side = True
+    for axis in reversed(range(tensor.ndim)):
+        extent = tensor.shape[axis]
+        if tensor.strides and extent > 1 and tensor.strides[axis] != count:
+            side_by_side = False
+        count *= extent
+    if count > 0 and not side_by_side:
+        raise MisuseError(f"{call}: the elements of this {type(owner).__name__} do not lie side by side, in row-major "
+                          "order; pass a contiguous one, as tensor.contiguous() gives it", call=call)
+    return count

@@ -1,0 +1,155 @@
+"""The collectives, blocking and started."""
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any, Optional, Sequence
+
+from . import _library as c
+from ._calls import Calls
+from ._places import options_with
+from .errors import MisuseError
+from .reduction import ReduceOp
+from .work import Work
+
+_frame = sys._getframe
+_SUM = ReduceOp.SUM
+
+
+class Collectives(Calls):
+    """Every rank of the communicator makes the same calls, in the same order.
+
+    A buffer is an object with the buffer protocol (a NumPy array, bytearray, array.array) or DLPack (a PyTorch tensor)
+    whose elements lie side by side in the host's memory; it is read and written in place. `timeout` is in seconds;
+    without it the communicator's counts. With `counts` ranks have parts of different lengths, in elements.
+    """
+
+    __slots__ = ()
+
+    def barrier(self, *, timeout: Optional[float] = None, ordered_output: bool = False) -> None:
+        """Returns when all ranks have called. With `ordered_output` what was printed before it appears before what is
+        printed after it, on any rank."""
+        frame = _frame(1)
+        if ordered_output:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        options = options_with(frame, "barrier", timeout, ordered_output=ordered_output)
+        status = c.barrier.blocking(self._handle, ctypes.addressof(options))
+        if status:
+            raise self._failed(status, "barrier", frame)
+
+    def broadcast(self, buffer: Any, root: int, *, timeout: Optional[float] = None) -> None:
+        """Everyone's `buffer` becomes that of `root`."""
+        self._in_place(c.broadcast, buffer, root, timeout, _frame(1))
+
+    def all_reduce(self, buffer: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> None:
+        """Everyone's `buffer` becomes the reduction of all."""
+        self._in_place(c.all_reduce, buffer, op._struct, timeout, _frame(1))
+
+    def all_reduce_into(self, source: Any, target: Any, op: ReduceOp = _SUM, *,
+                        timeout: Optional[float] = None) -> None:
+        """The same from `source` to `target`."""
+        self._from_to(c.all_reduce_into, source, target, (op._struct,), timeout, _frame(1))
+
+    def reduce(self, source: Any, target: Optional[Any], root: int, op: ReduceOp = _SUM, *,
+               timeout: Optional[float] = None) -> None:
+        """`target` of `root` becomes the reduction of everyone's `source`; elsewhere it may be None."""
+        self._from_to(c.reduce, source, target, (root, op._struct), timeout, _frame(1))
+
+    def all_gather(self, source: Any, target: Any, counts: Optional[Sequence[int]] = None, *,
+                   timeout: Optional[float] = None) -> None:
+        """`target` becomes everyone's `source`, in the order of the ranks."""
+        if counts is None:
+            self._from_to(c.all_gather, source, target, (), timeout, _frame(1))
+        else:
+            self._from_to(c.all_gather_v, source, target, (self._counts(counts, "all_gather_v"),), timeout, _frame(1))
+
+    def gather(self, source: Any, target: Optional[Any], root: int, counts: Optional[Sequence[int]] = None, *,
+               timeout: Optional[float] = None) -> None:
+        """all_gather whose result is written on `root` alone. Only the root's counts are read; ranks with counts and
+        ranks without make different calls."""
+        if counts is None:
+            self._from_to(c.gather, source, target, (root,), timeout, _frame(1))
+        else:
+            self._from_to(c.gather_v, source, target, (self._counts(counts, "gather_v"), root), timeout, _frame(1))
+
+    def scatter(self, source: Optional[Any], target: Any, root: int, counts: Optional[Sequence[int]] = None, *,
+                timeout: Optional[float] = None) -> None:
+        """Rank r's `target` becomes the r-th part of the root's `source`; elsewhere that may be None."""
+        if counts is None:
+            self._from_to(c.scatter, source, target, (root,), timeout, _frame(1))
+        else:
+            self._from_to(c.scatter_v, source, target, (self._counts(counts, "scatter_v"), root), timeout, _frame(1))
+
+    def reduce_scatter(self, source: Any, target: Any, op: ReduceOp = _SUM, counts: Optional[Sequence[int]] = None, *,
+                       timeout: Optional[float] = None) -> None:
+        """Rank r's `target` becomes the r-th part of the reduction of everyone's `source`."""
+        if counts is None:
+            self._from_to(c.reduce_scatter, source, target, (op._struct,), timeout, _frame(1))
+        else:
+            made = self._counts(counts, "reduce_scatter_v")
+            self._from_to(c.reduce_scatter_v, source, target, (made, op._struct), timeout, _frame(1))
+
+    def all_to_all(self, source: Any, target: Any, *, timeout: Optional[float] = None) -> None:
+        """Both are as many equal parts as there are ranks; part j of rank i goes to part i of rank j."""
+        self._from_to(c.all_to_all, source, target, (), timeout, _frame(1))
+
+    def scan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> None:
+        """Rank r's `target` becomes the reduction of the `source` of ranks 0 to r."""
+        self._from_to(c.scan, source, target, (op._struct,), timeout, _frame(1))
+
+    def exscan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> None:
+        """The same of the ranks before r alone; rank 0's `target` is not written."""
+        self._from_to(c.exscan, source, target, (op._struct,), timeout, _frame(1))
+
+    # The started forms: the same meaning, in the order of starting.
+
+    def start_barrier(self, *, timeout: Optional[float] = None) -> Work:
+        return self._begin(c.barrier, (), (), timeout)
+
+    def start_broadcast(self, buffer: Any, root: int, *, timeout: Optional[float] = None) -> Work:
+        return self._begin(c.broadcast, ((buffer, True),), (root,), timeout)
+
+    def start_all_reduce(self, buffer: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> Work:
+        return self._begin(c.all_reduce, ((buffer, True),), (op._struct,), timeout)
+
+    def start_all_reduce_into(self, source: Any, target: Any, op: ReduceOp = _SUM, *,
+                              timeout: Optional[float] = None) -> Work:
+        return self._begin(c.all_reduce_into, ((source, False), (target, True)), (op._struct,), timeout)
+
+    def start_reduce(self, source: Any, target: Optional[Any], root: int, op: ReduceOp = _SUM, *,
+                     timeout: Optional[float] = None) -> Work:
+        return self._begin(c.reduce, ((source, False), (target, True)), (root, op._struct), timeout)
+
+    def start_all_gather(self, source: Any, target: Any, *, timeout: Optional[float] = None) -> Work:
+        return self._begin(c.all_gather, ((source, False), (target, True)), (), timeout)
+
+    def start_gather(self, source: Any, target: Optional[Any], root: int, *, timeout: Optional[float] = None) -> Work:
+        return self._begin(c.gather, ((source, False), (target, True)), (root,), timeout)
+
+    def start_scatter(self, source: Optional[Any], target: Any, root: int, *,
+                      timeout: Optional[float] = None) -> Work:
+        return self._begin(c.scatter, ((source, False), (target, True)), (root,), timeout)
+
+    def start_reduce_scatter(self, source: Any, target: Any, op: ReduceOp = _SUM, *,
+                             timeout: Optional[float] = None) -> Work:
+        return self._begin(c.reduce_scatter, ((source, False), (target, True)), (op._struct,), timeout)
+
+    def start_all_to_all(self, source: Any, target: Any, *, timeout: Optional[float] = None) -> Work:
+        return self._begin(c.all_to_all, ((source, False), (target, True)), (), timeout)
+
+    def start_scan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> Work:
+        return self._begin(c.scan, ((source, False), (target, True)), (op._struct,), timeout)
+
+    def start_exscan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> Work:
+        return self._begin(c.exscan, ((source, False), (target, True)), (op._struct,), timeout)
+
+    def _begin(self, call: c.Call, buffers: Any, arguments: Any, timeout: Optional[float]) -> Work:
+        frame = _frame(2)
+        return self._start(call.name, call.started, buffers, arguments, options_with(frame, call.name, timeout), frame)
+
+    def _counts(self, counts: Sequence[int], call: str) -> Any:
+        if len(counts) != self.size or any(count < 0 for count in counts):
+            raise MisuseError(f"{call}: counts are one number of elements for each of the {self.size} ranks, not "
+                              f"{list(counts)!r}", call=call, rank=self.rank)
+        return (ctypes.c_size_t * self.size)(*counts)

@@ -1,0 +1,132 @@
+"""Messages between two ranks."""
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any, Optional, Tuple
+
+from . import _library as c
+from ._buffers import Held
+from ._calls import Calls
+from ._places import options_with
+from .work import Received, Work, received_from
+
+_frame = sys._getframe
+_addressof = ctypes.addressof
+
+#: recv, irecv, probe: from whichever rank comes first, and whatever the tag.
+ANY_SOURCE = -1
+ANY_TAG = -1
+
+
+class Messages(Calls):
+    """Messages between two ranks with one tag arrive in the order sent. Ranks are the communicator's own."""
+
+    __slots__ = ()
+
+    def send(self, buffer: Any, to: int, tag: int = 0, *, synchronous: bool = False,
+             timeout: Optional[float] = None) -> None:
+        """Returns when `buffer` may be used again; with `synchronous` when the receiver has received it."""
+        frame = _frame(1)
+        call = "ssend" if synchronous else "send"
+        options = options_with(frame, call, timeout, tag)
+        held, (view,) = self._show(call, ((buffer, False),), frame)
+        try:
+            status = (c.ssend if synchronous else c.send)(self._handle, view, to, _addressof(options))
+        finally:
+            _release(held)
+        if status:
+            raise self._failed(status, call, frame)
+
+    def recv(self, buffer: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, up_to: bool = False,
+             timeout: Optional[float] = None) -> Received:
+        """Receives exactly as many elements as `buffer` has; with `up_to` that many at most."""
+        frame = _frame(1)
+        call = "recv_up_to" if up_to else "recv"
+        options = options_with(frame, call, timeout, tag)
+        struct = c.Received()
+        held, (view,) = self._show(call, ((buffer, True),), frame)
+        try:
+            status = (c.recv_up_to if up_to else c.recv)(self._handle, view, source, _addressof(struct),
+                                                         _addressof(options))
+        finally:
+            _release(held)
+        if status:
+            raise self._failed(status, call, frame)
+        return received_from(struct)
+
+    def sendrecv(self, out: Any, to: int, into: Any, source: int, tag: int = 0, *,
+                 timeout: Optional[float] = None) -> Received:
+        """Sends `out` and receives `into`, both at once and by one tag."""
+        frame = _frame(1)
+        options = options_with(frame, "sendrecv", timeout, tag)
+        struct = c.Received()
+        held, (from_view, to_view) = self._show("sendrecv", ((out, False), (into, True)), frame)
+        try:
+            status = c.sendrecv(self._handle, from_view, to, to_view, source, _addressof(struct), _addressof(options))
+        finally:
+            _release(held)
+        if status:
+            raise self._failed(status, "sendrecv", frame)
+        return received_from(struct)
+
+    def isend(self, buffer: Any, to: int, tag: int = 0, *, synchronous: bool = False,
+              timeout: Optional[float] = None) -> Work:
+        frame = _frame(1)
+        call = "issend" if synchronous else "isend"
+        return self._start(call, c.issend if synchronous else c.isend, ((buffer, False),), (to,),
+                           options_with(frame, call, timeout, tag), frame)
+
+    def irecv(self, buffer: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, up_to: bool = False,
+              timeout: Optional[float] = None) -> Work:
+        frame = _frame(1)
+        call = "irecv_up_to" if up_to else "irecv"
+        return self._start(call, c.irecv_up_to if up_to else c.irecv, ((buffer, True),), (source,),
+                           options_with(frame, call, timeout, tag), frame)
+
+    def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: Optional[float] = None) -> Received:
+        """Waits until a message that a recv with these arguments would take has begun to arrive."""
+        frame = _frame(1)
+        options = options_with(frame, "probe", timeout, tag)
+        struct = c.Received()
+        status = c.probe(self._handle, source, _addressof(struct), _addressof(options))
+        if status:
+            raise self._failed(status, "probe", frame)
+        return received_from(struct)
+
+    def try_probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Optional[Received]:
+        """The same without waiting."""
+        frame = _frame(1)
+        options = options_with(frame, "try_probe", None, tag)
+        struct, found = c.Received(), ctypes.c_int()
+        status = c.try_probe(self._handle, source, _addressof(found), _addressof(struct), _addressof(options))
+        if status:
+            raise self._failed(status, "try_probe", frame)
+        return received_from(struct) if found.value else None
+
+    def _recv_bytes(self, source: int, tag: int, call: str, timeout: Optional[float], frame: Any) -> bytearray:
+        """A message of bytes, whatever its length. No other receive can take it once it is found."""
+        options = options_with(frame, call, timeout, tag)
+        message = ctypes.c_void_p()
+        status = c.match(self._handle, source, _addressof(message), _addressof(options))
+        if status:
+            raise self._failed(status, call, frame)
+        try:
+            struct = c.Received()
+            c.message_what(message, _addressof(struct))
+            data = bytearray(struct.count)
+            held, (view,) = self._show(call, ((data, True),), frame)
+            try:
+                status = c.recv_matched(self._handle, message, view, None, _addressof(options))
+            finally:
+                _release(held)
+        finally:
+            c.message_free(message)
+        if status:
+            raise self._failed(status, call, frame)
+        return data
+
+
+def _release(held: Tuple[Held, ...]) -> None:
+    for one in held:
+        one.release()

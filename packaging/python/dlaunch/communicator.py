@@ -1,0 +1,94 @@
+"""A group of ranks that make the same calls in the same order."""
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import TYPE_CHECKING, Any, Optional, Sequence
+
+from . import _library as c
+from ._objects import ObjectCalls
+from ._places import failed, milliseconds, options_with
+
+if TYPE_CHECKING:
+    from .world import World
+
+_frame = sys._getframe
+_addressof = ctypes.addressof
+_NO_COLOR = -1
+
+
+class Communicator(ObjectCalls):
+    """Made by World.communicator(), and from others by split(), group(), duplicate() and shrink().
+
+    rank, size      this process among its ranks
+    For one thread at a time, with all that were made from it; abort() alone may come from any.
+    The first error, except MisuseError and UnsupportedError, stays: every later call raises it again.
+    """
+
+    __slots__ = ("_world",)
+
+    def __init__(self, world: World, handle: int) -> None:
+        super().__init__(handle)
+        self._world = world
+        world._communicators.add(self)
+
+    @property
+    def name(self) -> str:
+        return c.comm_name(self._handle).decode()  # type: ignore[no-any-return]
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that calls without a timeout of their own may take."""
+        return c.comm_timeout_ms(self._handle) / 1000  # type: ignore[no-any-return]
+
+    @timeout.setter
+    def timeout(self, seconds: float) -> None:
+        status = c.comm_set_timeout(self._handle, milliseconds(seconds, "timeout"))
+        if status:
+            raise failed(status, self._handle, "timeout", self.rank)
+
+    def split(self, color: Optional[int], key: int = 0, *, timeout: Optional[float] = None) -> Optional[Communicator]:
+        """The ranks that give the same colour, ordered by `key`, then by rank. A rank without a colour takes part and
+        gets None."""
+        frame = _frame(1)
+        return self._made("split", c.comm_split, (_NO_COLOR if color is None else color, key), timeout, frame)
+
+    def group(self, ranks: Sequence[int], *, timeout: Optional[float] = None) -> Optional[Communicator]:
+        """The ranks listed, in that order. All ranks call it, with the same list; those not listed get None."""
+        frame = _frame(1)
+        listed = (ctypes.c_int * len(ranks))(*ranks)
+        return self._made("group", c.comm_group, (listed, len(ranks)), timeout, frame)
+
+    def duplicate(self, *, timeout: Optional[float] = None) -> Communicator:
+        """The same ranks with traffic of their own."""
+        made = self._made("duplicate", c.comm_duplicate, (), timeout, _frame(1))
+        assert made is not None
+        return made
+
+    def shrink(self, *, timeout: Optional[float] = None) -> Communicator:
+        """A communicator of the ranks that live and call it. Start the job with dlaunch --on-failure continue."""
+        made = self._made("shrink", c.comm_shrink, (), timeout, _frame(1))
+        assert made is not None
+        return made
+
+    def abort(self) -> None:
+        """Here every pending and later call raises AbortedError; the others get AbortedError or PeerLostError."""
+        c.comm_abort(self._handle)
+
+    def revoke(self) -> None:
+        """Makes every call on every rank of it raise RevokedError, so that all can meet in shrink()."""
+        status = c.comm_revoke(self._handle)
+        if status:
+            raise self._failed(status, "revoke", _frame(1))
+
+    def __repr__(self) -> str:
+        return f"<dlaunch.Communicator rank {self.rank} of {self.size}>"
+
+    def _made(self, call: str, function: Any, arguments: Any, timeout: Optional[float],
+              frame: Any) -> Optional[Communicator]:
+        handle = ctypes.c_void_p()
+        options = options_with(frame, call, timeout)
+        status = function(self._handle, *arguments, _addressof(handle), _addressof(options))
+        if status:
+            raise self._failed(status, call, frame)
+        return Communicator(self._world, handle.value) if handle.value is not None else None

@@ -1,0 +1,1 @@
+"""Jobs that a program starts by itself: run(), and the pytest plugin."""

@@ -1,0 +1,59 @@
+"""A rank of run(): worker.py FOLDER. Finds the function, calls it, and writes down what it returned or raised."""
+import json
+import os
+import pathlib
+import pickle
+import runpy
+import sys
+import traceback
+import types
+from typing import Any, Dict, Optional
+
+_MAIN = "__dlaunch_main__"  # What the program's __name__ is here: its own job is not started again.
+
+
+def _main_module(task: Dict[str, Any]) -> None:
+    """The program's own file, as the module that pickle looks its functions up in."""
+    if task["module"] is not None and not task["module"].endswith(".__main__"):
+        names = runpy.run_module(task["module"], run_name=_MAIN, alter_sys=True)
+    elif task["file"] is not None:
+        names = runpy.run_path(task["file"], run_name=_MAIN)
+    else:
+        return
+    main = types.ModuleType(_MAIN)
+    main.__dict__.update(names)
+    sys.modules["__main__"] = sys.modules[_MAIN] = main
+
+
+def _write(path: pathlib.Path, told: Dict[str, Any]) -> None:
+    whole = path.with_suffix(".part")
+    whole.write_bytes(pickle.dumps(told))
+    whole.rename(path)
+
+
+def _pickled_error(error: BaseException) -> Optional[bytes]:
+    try:
+        data = pickle.dumps(error)
+        pickle.loads(data)
+        return data
+    except Exception:  # Its class may do anything; the traceback tells it all the same.
+        return None
+
+
+def main() -> None:
+    folder = pathlib.Path(sys.argv[1])
+    mine = folder / f"rank{os.environ['RANK']}"
+    task = json.loads((folder / "task.json").read_text())
+    sys.path[:] = task["path"]
+    sys.argv[:] = [task["file"] or ""]
+    try:
+        _main_module(task)
+        function, args = pickle.loads((folder / "call").read_bytes())
+        _write(mine, {"value": pickle.dumps(function(*args))})
+    except BaseException as error:
+        _write(mine, {"error": _pickled_error(error), "traceback": traceback.format_exc()})
+        raise
+
+
+if __name__ == "__main__":
+    main()

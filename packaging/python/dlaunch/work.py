@@ -1,0 +1,160 @@
+"""Calls that were started and may not be complete."""
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, NamedTuple, Optional, Sequence, Tuple
+
+from . import _library as c
+from ._buffers import DType, Held
+from ._places import failed
+from .errors import Error
+
+if TYPE_CHECKING:
+    from ._calls import Calls
+
+_INT64_MAX = 2**63 - 1
+_OK = 0
+
+
+class Received(NamedTuple):
+    """What a message was."""
+
+    source: int
+    tag: int
+    dtype: DType
+    elements: int
+
+
+def received_from(struct: c.Received) -> Received:
+    return Received(struct.source, struct.tag, DType(struct.dtype), struct.count)
+
+
+class Work:
+    """A started call. It holds the buffers it was given until it is complete.
+
+    Its communicator knows it until then, so a Work that is dropped goes on, and its buffers stay; an error of it
+    sticks to the communicator, whose next call raises it. For the thread that uses the communicator.
+    """
+
+    __slots__ = ("_handle", "_calls", "_held", "_call", "_file", "_line", "_error", "_received")
+
+    def __init__(self, calls: Calls, handle: int, held: Tuple[Held, ...], call: str, file: str, line: int) -> None:
+        self._handle: Optional[int] = handle
+        self._calls: Optional[Calls] = calls
+        self._held = held
+        self._call = call
+        self._file = file
+        self._line = line
+        self._error: Optional[Error] = None
+        self._received: Optional[Received] = None
+
+    def wait(self) -> None:
+        """Blocks until complete, and raises what the blocking form of the call raises; so does each further call."""
+        if self._handle is not None:
+            self._end(c.work_wait(self._handle))
+        if self._error is not None:
+            raise self._error
+
+    def wait_for(self, seconds: float) -> bool:
+        """The same for so long at most. True when complete, also when it failed: wait() then raises."""
+        done = ctypes.c_int()
+        if self._handle is not None:
+            c.work_wait_for(self._handle, max(0, round(seconds * 1000)), ctypes.addressof(done))
+            self._end_if(done.value)
+        return self._handle is None
+
+    def test(self) -> bool:
+        """True when complete, also when it failed. Makes what progress is possible without waiting."""
+        done = ctypes.c_int()
+        if self._handle is not None:
+            c.work_test(self._handle, ctypes.addressof(done))
+            self._end_if(done.value)
+        return self._handle is None
+
+    @property
+    def done(self) -> bool:
+        """True when complete. Makes no progress."""
+        return self._handle is None or c.work_done(self._handle) != 0
+
+    def cancel(self) -> bool:
+        """Takes back a receive that no message has come for: wait() raises AbortedError then."""
+        if self._handle is None:
+            return False
+        cancelled = ctypes.c_int()
+        status = c.work_cancel(self._handle, ctypes.addressof(cancelled))
+        if status != _OK:
+            raise failed(status, self._handle, self._call, place=self._place())
+        return cancelled.value != 0
+
+    @property
+    def received(self) -> Optional[Received]:
+        """What the message of a complete receive was; None for others, and before."""
+        self.test()
+        return self._received
+
+    def _place(self) -> str:
+        return f"{self._file.rpartition('/')[2]}:{self._line}"
+
+    def _end_if(self, done: int) -> None:
+        if done and self._handle is not None:
+            self._end(c.work_wait(self._handle))
+
+    def _end(self, status: int) -> None:
+        """What is to be told is kept here, and the rest given back."""
+        calls = self._calls
+        if status != _OK:
+            self._error = failed(status, self._handle, self._call, calls.rank if calls else None, self._place())
+        struct, found = c.Received(), ctypes.c_int()
+        c.work_received(self._handle, ctypes.addressof(found), ctypes.addressof(struct))
+        if found.value:
+            self._received = received_from(struct)
+        c.work_free(self._handle)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self._handle = None
+        for held in self._held:
+            held.release()
+        self._held = ()
+        if self._calls is not None:
+            self._calls._started.discard(self)
+            self._calls = None
+
+    def _give_up(self, error: Error) -> None:
+        """In a forked process, where nothing of it can be waited for or freed."""
+        self._error = error
+        self._let_go()
+
+
+def wait_any(works: Sequence[Optional[Work]], timeout: Optional[float] = None) -> Optional[int]:
+    """Waits until one of the works is complete, also when it failed, and gives its index, the lowest such. None among
+    them are passed over; None where none is left, or when `timeout` seconds have passed."""
+    for index, work in enumerate(works):
+        if work is not None and work._handle is None:
+            return index
+    handles = (ctypes.c_void_p * len(works))(*(work._handle if work is not None else None for work in works))
+    index_found = ctypes.c_size_t()
+    limit = _INT64_MAX if timeout is None else max(0, round(timeout * 1000))
+    status = c.work_wait_any(ctypes.addressof(handles), len(works), limit, ctypes.addressof(index_found))
+    if status != _OK:
+        raise failed(status, None, "wait_any")
+    return index_found.value if index_found.value < len(works) else None
+
+
+def wait_all(works: Sequence[Optional[Work]]) -> None:
+    """Waits for all, whatever becomes of any, and raises what the first that failed raises."""
+    first: Optional[Error] = None
+    for work in works:
+        if work is None:
+            continue
+        try:
+            work.wait()
+        except Error as error:
+            first = first or error
+    if first is not None:
+        raise first
+
+
+def test_all(works: Sequence[Optional[Work]]) -> bool:
+    """True when all are complete, also when they failed."""
+    return all([work is None or work.test() for work in works])

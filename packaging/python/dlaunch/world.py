@@ -1,0 +1,194 @@
+"""This process among its peers, from init() to finalize()."""
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import sys
+import weakref
+from types import FrameType, TracebackType
+from typing import Optional, Type
+
+from . import _library as c
+from ._places import failed, milliseconds, place_of
+from .communicator import Communicator
+from .errors import Error, MisuseError
+from .store import Store
+
+_frame = sys._getframe
+_addressof = ctypes.addressof
+_current: Optional[World] = None
+
+
+class World:
+    """A rank's place among the ranks of its job, and all that was made from it. init() makes it.
+
+    As a context manager it is finalized at the block's end, and after an exception abandoned: the others are told
+    that this rank was lost. What is still there when the interpreter ends is ended in the same way.
+
+    rank, size, local_rank, local_size, node_rank, node_count    this process in the job, and on its node
+    epoch, attempt    which rank map of the job this is, and how often its workers were restarted
+    job, hostname, master_addr, master_port, init_method    as text
+    """
+
+    def __init__(self, handle: int, where: str) -> None:
+        self._handle: Optional[int] = handle
+        self._where = where
+        self._pid = os.getpid()
+        self._communicators: weakref.WeakSet[Communicator] = weakref.WeakSet()
+        self._first: Optional[Communicator] = None
+        self._store: Optional[Store] = None
+        info = c.WorldInfo(ctypes.sizeof(c.WorldInfo))
+        status = c.world_get_info(handle, _addressof(info))
+        if status:
+            raise failed(status, handle, "world")
+        self.rank: int = info.rank
+        self.size: int = info.size
+        self.local_rank: int = info.local_rank
+        self.local_size: int = info.local_size
+        self.node_rank: int = info.node_rank
+        self.node_count: int = info.node_count
+        self.epoch: int = info.epoch
+        self.attempt: int = info.attempt
+        self.job: str = info.job.decode()
+        self.hostname: str = info.hostname.decode()
+        self.master_addr: str = info.master_addr.decode()
+        self.master_port: str = info.master_port.decode()
+        self.init_method: str = info.init_method.decode()
+
+    @property
+    def comm(self) -> Communicator:
+        """The communicator of all ranks, which is made when it is first asked for."""
+        if self._first is None:
+            self._first = self._communicator("world", _frame(1))
+        return self._first
+
+    def communicator(self, name: str) -> Communicator:
+        """Another communicator of all ranks; `name` is for messages. Ranks make them in the same order."""
+        return self._communicator(name, _frame(1))
+
+    @property
+    def store(self) -> Store:
+        """The store through which the ranks meet."""
+        if self._store is None:
+            made = ctypes.c_void_p()
+            self._check(c.world_store(self._handle, _addressof(made)), "store", _frame(1))
+            assert made.value is not None
+            self._store = Store(made.value)
+        return self._store
+
+    def finalize(self) -> None:
+        """Ends this rank's part in order: the others see that it has left. Does nothing the second time."""
+        self._end(c.world_free)
+
+    def abandon(self) -> None:
+        """Ends it without a goodbye: the others see that this rank was lost, as they should after an error."""
+        self._end(c.world_abandon)
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        if error is None or (isinstance(error, SystemExit) and not error.code):
+            self.finalize()
+        else:
+            self.abandon()
+
+    def __repr__(self) -> str:
+        return f"<dlaunch.World rank {self.rank} of {self.size}, {self.hostname}>"
+
+    def _communicator(self, name: str, frame: FrameType) -> Communicator:
+        made = ctypes.c_void_p()
+        self._check(c.comm_create(self._handle, name.encode(), _addressof(made)), "communicator", frame)
+        assert made.value is not None
+        return Communicator(self, made.value)
+
+    def _check(self, status: int, call: str, frame: FrameType) -> None:
+        if not status:
+            return
+        place = place_of(frame)
+        if self._handle is None:
+            why = self._forked() if self._pid != os.getpid() else MisuseError("this world was finalized")
+            raise type(why)(f"{call}: {why} [{place}]", call=call, rank=self.rank, place=place)
+        raise failed(status, self._handle, call, self.rank, place)
+
+    def _end(self, function: object) -> None:
+        global _current
+        if self._handle is None:
+            return
+        for communicator in list(self._communicators):
+            communicator.free()
+        if self._store is not None:
+            self._store._free()
+        assert callable(function)
+        function(self._handle)
+        self._handle = None
+        if _current is self:
+            _current = None
+
+    def _forked(self) -> Error:
+        return MisuseError(f"this process was forked from process {self._pid}, which is rank {self.rank}, and has no "
+                           "rank of its own; fork before init(), or start programs by subprocess")
+
+    def _forget(self) -> None:
+        """In a forked process, where the handles are the parent's."""
+        why = self._forked()
+        for communicator in list(self._communicators):
+            communicator._forget(why)
+        if self._store is not None:
+            self._store._forget(why)
+        self._handle = None
+
+
+def init(url: Optional[str] = None, *, rank: Optional[int] = None, world_size: Optional[int] = None,
+         timeout: Optional[float] = None) -> World:
+    """Joins the other ranks and returns when all have arrived, within `timeout` seconds (five minutes).
+
+    Without `url` it goes by the environment that dlaunch, mpirun or srun made, and without such a one the world has
+    one rank. Urls: dlaunch://, env://, tcp://host:port and file://path; of the last two `rank` and `world_size` may
+    stand here.
+    """
+    global _current
+    frame = _frame(1)
+    place = place_of(frame)
+    if _current is not None:
+        if _current._pid != os.getpid():
+            why = str(_current._forked())
+        else:
+            why = f"this process has joined a world at {_current._where}; use that one, or finalize() it first"
+        raise MisuseError(f"init: {why} [{place}]", call="init", place=place)
+    options = c.InitOptions(ctypes.sizeof(c.InitOptions))
+    options.timeout_ms = 0 if timeout is None else milliseconds(timeout, "init")
+    if (rank is None) != (world_size is None):
+        raise MisuseError(f"init: rank and world_size are given together, or not at all [{place}]", call="init",
+                          place=place)
+    if rank is not None and world_size is not None:
+        options.rank, options.world_size = rank, world_size
+    made = ctypes.c_void_p()
+    if url is None:
+        status = c.world_from_env(_addressof(options), _addressof(made))
+    else:
+        status = c.world_init(url.encode(), _addressof(options), _addressof(made))
+    if status or made.value is None:
+        raise failed(status, None, "init", place=place)
+    _current = World(made.value, place)
+    return _current
+
+
+@atexit.register
+def _at_exit() -> None:
+    if _current is None or _current._pid != os.getpid():
+        return
+    if getattr(sys, "last_value", None) is None:
+        _current.finalize()
+    else:
+        _current.abandon()
+
+
+def _after_fork() -> None:
+    if _current is not None:
+        _current._forget()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,62 @@
+"""dlaunch.run() with functions of this file: what they return, what they raise, and how they die."""
+import os
+import signal
+
+import dlaunch
+
+
+def ranks_of(word):
+    with dlaunch.init() as world:
+        return word, world.comm.all_gather_object(world.rank)
+
+
+def says(word):
+    with dlaunch.init() as world:
+        world.comm.barrier()
+        print(f"rank {world.rank} says {word}", flush=True)
+
+
+def raises(rank):
+    with dlaunch.init() as world:
+        if world.rank == rank:
+            raise KeyError("of its own")
+        world.comm.barrier()
+
+
+def dies():
+    with dlaunch.init() as world:
+        world.comm.barrier()
+        if world.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        world.comm.barrier()
+
+
+def failure(function, *args, nproc=2):
+    try:
+        dlaunch.run(function, *args, nproc=nproc, options=["--quiet"])
+    except dlaunch.RunError as error:
+        return error
+    raise AssertionError("it went well")
+
+
+if __name__ == "__main__":
+    assert dlaunch.run(ranks_of, "x", nproc=3) == [("x", [0, 1, 2])] * 3
+    assert dlaunch.run(says, "this", nproc=2) == [None, None]
+
+    error = failure(raises, 1)
+    assert error.rank == 1 and error.exit_code == 1, error
+    assert "KeyError: 'of its own'" in str(error) and "in raises" in str(error), error
+    assert isinstance(error.__cause__, KeyError) and isinstance(error.errors[0], dlaunch.PeerLostError), error.errors
+
+    error = failure(dies)
+    assert error.rank == 1 and error.exit_code == 137 and "killed by SIGKILL" in str(error), error
+    assert isinstance(error.errors[0], dlaunch.PeerLostError), error.errors
+
+    for wrong in (lambda: None, 3):
+        try:
+            dlaunch.run(wrong, nproc=1) if callable(wrong) else dlaunch.run(says, nproc=0)
+        except dlaunch.MisuseError as misuse:
+            assert str(misuse).startswith("run: "), misuse
+        else:
+            raise AssertionError("it was taken")
+    print("all is as it should be")

@@ -1,0 +1,27 @@
+"""A program as users write it, for mypy --strict."""
+from typing import List, Optional
+
+import dlaunch
+
+
+def total(comm: dlaunch.Communicator, values: bytearray) -> int:
+    comm.all_reduce(values, dlaunch.ReduceOp.MAX, timeout=1.5)
+    work: dlaunch.Work = comm.start_all_reduce(values)
+    work.wait()
+    received: Optional[dlaunch.Received] = work.received
+    index: Optional[int] = dlaunch.wait_any([work, None])
+    return sum(values) + (received.elements if received else 0) + (index or 0)
+
+
+def rank() -> int:
+    with dlaunch.init(timeout=10) as world:
+        found: Optional[bytes] = world.store.get("key")
+        half = world.comm.split(world.rank % 2)
+        return world.rank + len(found or b"") + (half.size if half else 0)
+
+
+def main() -> List[int]:
+    try:
+        return [int(value) for value in dlaunch.run(rank, nproc=2)]
+    except dlaunch.RunError as error:
+        return [error.exit_code]
