@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import Any, Optional, Sequence
+from types import FrameType
+from typing import Any, Optional, Sequence, Tuple
 
 from . import _library as c
 from ._calls import Calls
@@ -59,36 +60,31 @@ class Collectives(Calls):
     def all_gather(self, source: Any, target: Any, counts: Optional[Sequence[int]] = None, *,
                    timeout: Optional[float] = None) -> None:
         """`target` becomes everyone's `source`, in the order of the ranks."""
-        if counts is None:
-            self._from_to(c.all_gather, source, target, (), timeout, _frame(1))
-        else:
-            self._from_to(c.all_gather_v, source, target, (self._counts(counts, "all_gather_v"),), timeout, _frame(1))
+        frame = _frame(1)
+        call, parts = self._by_parts(c.all_gather, c.all_gather_v, counts, frame)
+        self._from_to(call, source, target, parts, timeout, frame)
 
     def gather(self, source: Any, target: Optional[Any], root: int, counts: Optional[Sequence[int]] = None, *,
                timeout: Optional[float] = None) -> None:
         """all_gather whose result is written on `root` alone. Only the root's counts are read; ranks with counts and
         ranks without make different calls."""
-        if counts is None:
-            self._from_to(c.gather, source, target, (root,), timeout, _frame(1))
-        else:
-            self._from_to(c.gather_v, source, target, (self._counts(counts, "gather_v"), root), timeout, _frame(1))
+        frame = _frame(1)
+        call, parts = self._by_parts(c.gather, c.gather_v, counts, frame)
+        self._from_to(call, source, target, (*parts, root), timeout, frame)
 
     def scatter(self, source: Optional[Any], target: Any, root: int, counts: Optional[Sequence[int]] = None, *,
                 timeout: Optional[float] = None) -> None:
         """Rank r's `target` becomes the r-th part of the root's `source`; elsewhere that may be None."""
-        if counts is None:
-            self._from_to(c.scatter, source, target, (root,), timeout, _frame(1))
-        else:
-            self._from_to(c.scatter_v, source, target, (self._counts(counts, "scatter_v"), root), timeout, _frame(1))
+        frame = _frame(1)
+        call, parts = self._by_parts(c.scatter, c.scatter_v, counts, frame)
+        self._from_to(call, source, target, (*parts, root), timeout, frame)
 
     def reduce_scatter(self, source: Any, target: Any, op: ReduceOp = _SUM, counts: Optional[Sequence[int]] = None, *,
                        timeout: Optional[float] = None) -> None:
         """Rank r's `target` becomes the r-th part of the reduction of everyone's `source`."""
-        if counts is None:
-            self._from_to(c.reduce_scatter, source, target, (op._struct,), timeout, _frame(1))
-        else:
-            made = self._counts(counts, "reduce_scatter_v")
-            self._from_to(c.reduce_scatter_v, source, target, (made, op._struct), timeout, _frame(1))
+        frame = _frame(1)
+        call, parts = self._by_parts(c.reduce_scatter, c.reduce_scatter_v, counts, frame)
+        self._from_to(call, source, target, (*parts, op._struct), timeout, frame)
 
     def all_to_all(self, source: Any, target: Any, *, timeout: Optional[float] = None) -> None:
         """Both are as many equal parts as there are ranks; part j of rank i goes to part i of rank j."""
@@ -105,51 +101,73 @@ class Collectives(Calls):
     # The started forms: the same meaning, in the order of starting.
 
     def start_barrier(self, *, timeout: Optional[float] = None) -> Work:
-        return self._begin(c.barrier, (), (), timeout)
+        return self._begin(c.barrier, (), (), timeout, _frame(1))
 
     def start_broadcast(self, buffer: Any, root: int, *, timeout: Optional[float] = None) -> Work:
-        return self._begin(c.broadcast, ((buffer, True),), (root,), timeout)
+        return self._begin(c.broadcast, ((buffer, True),), (root,), timeout, _frame(1))
 
     def start_all_reduce(self, buffer: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> Work:
-        return self._begin(c.all_reduce, ((buffer, True),), (op._struct,), timeout)
+        return self._begin(c.all_reduce, ((buffer, True),), (op._struct,), timeout, _frame(1))
 
     def start_all_reduce_into(self, source: Any, target: Any, op: ReduceOp = _SUM, *,
                               timeout: Optional[float] = None) -> Work:
-        return self._begin(c.all_reduce_into, ((source, False), (target, True)), (op._struct,), timeout)
+        return self._begin(c.all_reduce_into, _two(source, target), (op._struct,), timeout, _frame(1))
 
     def start_reduce(self, source: Any, target: Optional[Any], root: int, op: ReduceOp = _SUM, *,
                      timeout: Optional[float] = None) -> Work:
-        return self._begin(c.reduce, ((source, False), (target, True)), (root, op._struct), timeout)
+        return self._begin(c.reduce, _two(source, target), (root, op._struct), timeout, _frame(1))
 
-    def start_all_gather(self, source: Any, target: Any, *, timeout: Optional[float] = None) -> Work:
-        return self._begin(c.all_gather, ((source, False), (target, True)), (), timeout)
+    def start_all_gather(self, source: Any, target: Any, counts: Optional[Sequence[int]] = None, *,
+                         timeout: Optional[float] = None) -> Work:
+        frame = _frame(1)
+        call, parts = self._by_parts(c.all_gather, c.all_gather_v, counts, frame)
+        return self._begin(call, _two(source, target), parts, timeout, frame)
 
-    def start_gather(self, source: Any, target: Optional[Any], root: int, *, timeout: Optional[float] = None) -> Work:
-        return self._begin(c.gather, ((source, False), (target, True)), (root,), timeout)
+    def start_gather(self, source: Any, target: Optional[Any], root: int, counts: Optional[Sequence[int]] = None, *,
+                     timeout: Optional[float] = None) -> Work:
+        frame = _frame(1)
+        call, parts = self._by_parts(c.gather, c.gather_v, counts, frame)
+        return self._begin(call, _two(source, target), (*parts, root), timeout, frame)
 
-    def start_scatter(self, source: Optional[Any], target: Any, root: int, *,
+    def start_scatter(self, source: Optional[Any], target: Any, root: int, counts: Optional[Sequence[int]] = None, *,
                       timeout: Optional[float] = None) -> Work:
-        return self._begin(c.scatter, ((source, False), (target, True)), (root,), timeout)
+        frame = _frame(1)
+        call, parts = self._by_parts(c.scatter, c.scatter_v, counts, frame)
+        return self._begin(call, _two(source, target), (*parts, root), timeout, frame)
 
-    def start_reduce_scatter(self, source: Any, target: Any, op: ReduceOp = _SUM, *,
-                             timeout: Optional[float] = None) -> Work:
-        return self._begin(c.reduce_scatter, ((source, False), (target, True)), (op._struct,), timeout)
+    def start_reduce_scatter(self, source: Any, target: Any, op: ReduceOp = _SUM,
+                             counts: Optional[Sequence[int]] = None, *, timeout: Optional[float] = None) -> Work:
+        frame = _frame(1)
+        call, parts = self._by_parts(c.reduce_scatter, c.reduce_scatter_v, counts, frame)
+        return self._begin(call, _two(source, target), (*parts, op._struct), timeout, frame)
 
     def start_all_to_all(self, source: Any, target: Any, *, timeout: Optional[float] = None) -> Work:
-        return self._begin(c.all_to_all, ((source, False), (target, True)), (), timeout)
+        return self._begin(c.all_to_all, _two(source, target), (), timeout, _frame(1))
 
     def start_scan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> Work:
-        return self._begin(c.scan, ((source, False), (target, True)), (op._struct,), timeout)
+        return self._begin(c.scan, _two(source, target), (op._struct,), timeout, _frame(1))
 
     def start_exscan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> Work:
-        return self._begin(c.exscan, ((source, False), (target, True)), (op._struct,), timeout)
+        return self._begin(c.exscan, _two(source, target), (op._struct,), timeout, _frame(1))
 
-    def _begin(self, call: c.Call, buffers: Any, arguments: Any, timeout: Optional[float]) -> Work:
-        frame = _frame(2)
+    def _begin(self, call: c.Call, buffers: Sequence[Tuple[Any, bool]], arguments: Tuple[Any, ...],
+               timeout: Optional[float], frame: FrameType) -> Work:
         return self._start(call.name, call.started, buffers, arguments, options_with(frame, call.name, timeout), frame)
 
-    def _counts(self, counts: Sequence[int], call: str) -> Any:
+    def _by_parts(self, equal: c.Call, uneven: c.Call, counts: Optional[Sequence[int]],
+                  frame: FrameType) -> Tuple[c.Call, Tuple[Any, ...]]:
+        """The call of the two that it is, and the counts among its arguments."""
+        if counts is None:
+            return equal, ()
         if len(counts) != self.size or any(count < 0 for count in counts):
-            raise MisuseError(f"{call}: counts are one number of elements for each of the {self.size} ranks, not "
-                              f"{list(counts)!r}", call=call, rank=self.rank)
+            raise self._here(MisuseError(f"{uneven.name}: counts are one number of elements for each of the "
+                                         f"{self.size} ranks, not {list(counts)!r}", call=uneven.name), frame)
+        return uneven, (self._counts(counts),)
+
+    def _counts(self, counts: Sequence[int]) -> Any:
         return (ctypes.c_size_t * self.size)(*counts)
+
+
+def _two(source: Any, target: Any) -> Tuple[Tuple[Any, bool], Tuple[Any, bool]]:
+    """Each buffer, and whether it is written."""
+    return (source, False), (target, True)

@@ -41,7 +41,7 @@ class ObjectCalls(Collectives, Messages):
         self._from_to(c.all_gather, _LENGTH.pack(len(data)), lengths, (), timeout, frame)
         counts = [length for (length,) in _LENGTH.iter_unpack(lengths)]
         target = bytearray(sum(counts))
-        self._from_to(c.all_gather_v, data, target, (self._counts(counts, "all_gather_v"),), timeout, frame)
+        self._from_to(c.all_gather_v, data, target, (self._counts(counts),), timeout, frame)
         return _split(target, counts)
 
     def gather_object(self, value: Any, root: int, *, timeout: Optional[float] = None) -> Optional[List[Any]]:
@@ -55,7 +55,7 @@ class ObjectCalls(Collectives, Messages):
             return None
         counts = [length for (length,) in _LENGTH.iter_unpack(lengths)]
         target = bytearray(sum(counts))
-        self._from_to(c.gather_v, data, target, (self._counts(counts, "gather_v"), root), timeout, frame)
+        self._from_to(c.gather_v, data, target, (self._counts(counts), root), timeout, frame)
         return _split(target, counts)
 
     def scatter_object(self, values: Optional[Sequence[Any]], root: int, *, timeout: Optional[float] = None) -> Any:
@@ -68,13 +68,14 @@ class ObjectCalls(Collectives, Messages):
             self._from_to(c.scatter_v, None, data, (None, root), timeout, frame)
             return pickle.loads(data)
         if values is None or len(values) != self.size:
-            raise MisuseError(f"scatter_object: the root has one value for each of the {self.size} ranks, not "
-                              f"{'none' if values is None else len(values)}", call="scatter_object", rank=self.rank)
+            raise self._here(MisuseError("scatter_object: the root has one value for each of the "
+                                         f"{self.size} ranks, not {'none' if values is None else len(values)}",
+                                         call="scatter_object"), frame)
         parts = [_pickled(value) for value in values]
         counts = [len(part) for part in parts]
         self._from_to(c.scatter, b"".join(map(_LENGTH.pack, counts)), length, (root,), timeout, frame)
         self._from_to(c.scatter_v, b"".join(parts), bytearray(counts[root]),
-                      (self._counts(counts, "scatter_v"), root), timeout, frame)
+                      (self._counts(counts), root), timeout, frame)
         return values[root]
 
     def send_object(self, value: Any, to: int, tag: int = 0, *, timeout: Optional[float] = None) -> None:

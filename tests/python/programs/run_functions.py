@@ -1,6 +1,7 @@
 """dlaunch.run() with functions of this file: what they return, what they raise, and how they die."""
 import os
 import signal
+import sys
 
 import dlaunch
 
@@ -31,15 +32,24 @@ def dies():
         world.comm.barrier()
 
 
+def waits():
+    print(f"pid {os.getpid()}", flush=True)
+    with dlaunch.init() as world:
+        world.comm.barrier()
+        signal.pause()
+
+
 def failure(function, *args, nproc=2):
     try:
-        dlaunch.run(function, *args, nproc=nproc, options=["--quiet"])
+        dlaunch.run(function, *args, nproc=nproc, options=["--quiet", "--failure-grace", "60s"])
     except dlaunch.RunError as error:
         return error
     raise AssertionError("it went well")
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and sys.argv[1:] == ["waits"]:
+    dlaunch.run(waits, nproc=2)
+elif __name__ == "__main__":
     assert dlaunch.run(ranks_of, "x", nproc=3) == [("x", [0, 1, 2])] * 3
     assert dlaunch.run(says, "this", nproc=2) == [None, None]
 

@@ -80,6 +80,18 @@ def started(comm):
     assert works == [None] * 3
     assert comm.start_scan(np.array([rank]), np.zeros(1, np.int64)).wait_for(30)
 
+    uneven = np.zeros(size * (size + 1) // 2, np.int64)
+    counts = [r + 1 for r in range(size)]
+    comm.start_all_gather(np.full(rank + 1, rank), uneven, counts).wait()
+    assert (uneven == np.repeat(np.arange(size), counts)).all()
+    mine = np.zeros(rank + 1, np.int64)
+    comm.start_scatter(uneven if rank == 0 else None, mine, 0, counts).wait()
+    assert (mine == rank).all()
+    comm.start_reduce_scatter(uneven, mine, ReduceOp.MAX, counts).wait()
+    assert (mine == rank).all()
+    comm.start_gather(mine, uneven if rank == 0 else None, 0, counts).wait()
+    comm.start_reduce(mine[:1], mine[:1] if rank == 0 else None, 0).wait()
+
     # A Work that is dropped goes on, and what it writes into stays.
     for _ in range(200):
         comm.start_broadcast(np.zeros(100), 0)

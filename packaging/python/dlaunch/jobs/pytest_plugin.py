@@ -64,9 +64,9 @@ def pytest_runtest_logreport(report: Any) -> None:
 
 def _run_on_ranks(item: Any, nproc: int, options: Any = ()) -> None:
     with tempfile.TemporaryDirectory(prefix="dlaunch-pytest-") as folder:
-        command = [str(PREFIX / "bin" / "dlaunch"), "--nproc-per-node", str(nproc), "--ends-with-stdin", "--env",
-                   f"{_FOLDER}={folder}", "--cwd", str(item.config.invocation_params.dir), *options, "--no-python",
-                   sys.executable, "-u", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir",
+        command = [str(PREFIX / "bin" / "dlaunch"), "--standalone", "--nproc-per-node", str(nproc), "--ends-with-stdin",
+                   "--env", f"{_FOLDER}={folder}", "--cwd", str(item.config.invocation_params.dir), *options,
+                   "--no-python", sys.executable, "-u", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir",
                    str(item.config.rootpath), f"{item.path}::{item.nodeid.partition('::')[2]}"]
         exit_code = run_command(command)
         _judge(pathlib.Path(folder), nproc, exit_code)

@@ -42,8 +42,9 @@ def run(function: Callable[..., Any], *args: Any, nproc: int, options: Sequence[
         raise MisuseError(f"run: nproc is the number of ranks, 1 or more, not {nproc}", call="run")
     with tempfile.TemporaryDirectory(prefix="dlaunch-run-") as folder:
         _write_task(pathlib.Path(folder), function, args)
-        command = [str(PREFIX / "bin" / "dlaunch"), "--nproc-per-node", str(nproc), "--ends-with-stdin", "--result",
-                   f"{folder}/result.json", *options, "--no-python", sys.executable, "-u", str(_WORKER), folder]
+        command = [str(PREFIX / "bin" / "dlaunch"), "--standalone", "--nproc-per-node", str(nproc), "--ends-with-stdin",
+                   "--result", f"{folder}/result.json", *options, "--no-python", sys.executable, "-u",
+                   str(_WORKER), folder]
         exit_code = run_command(command)
         return _results(pathlib.Path(folder), nproc, exit_code)
 
