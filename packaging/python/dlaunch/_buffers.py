@@ -84,6 +84,7 @@ def _formats() -> Dict[Tuple[bytes, int], int]:
             found.update({(prefix + bytes([letter]), size): int(signed) for letter in b"bhilqn"})
             found.update({(prefix + bytes([letter]), size): int(unsigned) for letter in b"BHILQN"})
         found.update({(prefix + b"e", 2): 9, (prefix + b"f", 4): 11, (prefix + b"d", 8): 12, (prefix + b"?", 1): 13,
+                      (prefix + b"c", 1): 1,
                       (prefix + b"Zf", 8): 14, (prefix + b"Zd", 16): 15})
     return found
 
@@ -132,8 +133,8 @@ class Held:
         if not isinstance(error, TypeError):  # It has the protocol, and refuses.
             raise MisuseError(f"{call}: {_why_refused(owner, writable, error)}", call=call) from None
         if not hasattr(owner, "__dlpack__"):
-            raise MisuseError(f"{call}: a {type(owner).__name__} shows no memory; pass a NumPy array, a tensor, or "
-                              "another object with the buffer protocol or DLPack", call=call) from None
+            raise MisuseError(f"{call}: an object of type {type(owner).__name__} shows no memory; pass a NumPy array, a "
+                              "tensor, or another object with the buffer protocol or DLPack", call=call) from None
         try:
             device = owner.__dlpack_device__()[0]
         except (BufferError, RuntimeError, TypeError, ValueError):  # Not even DLPack knows this device.

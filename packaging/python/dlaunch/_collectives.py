@@ -45,17 +45,17 @@ class Collectives(Calls):
 
     def all_reduce(self, buffer: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> None:
         """Everyone's `buffer` becomes the reduction of all."""
-        self._in_place(c.all_reduce, buffer, op._struct, timeout, _frame(1))
+        self._in_place(c.all_reduce, buffer, _struct_of(op), timeout, _frame(1))
 
     def all_reduce_into(self, source: Any, target: Any, op: ReduceOp = _SUM, *,
                         timeout: Optional[float] = None) -> None:
         """The same from `source` to `target`."""
-        self._from_to(c.all_reduce_into, source, target, (op._struct,), timeout, _frame(1))
+        self._from_to(c.all_reduce_into, source, target, (_struct_of(op),), timeout, _frame(1))
 
     def reduce(self, source: Any, target: Optional[Any], root: int, op: ReduceOp = _SUM, *,
                timeout: Optional[float] = None) -> None:
         """`target` of `root` becomes the reduction of everyone's `source`; elsewhere it may be None."""
-        self._from_to(c.reduce, source, target, (root, op._struct), timeout, _frame(1))
+        self._from_to(c.reduce, source, target, (root, _struct_of(op)), timeout, _frame(1))
 
     def all_gather(self, source: Any, target: Any, counts: Optional[Sequence[int]] = None, *,
                    timeout: Optional[float] = None) -> None:
@@ -84,7 +84,7 @@ class Collectives(Calls):
         """Rank r's `target` becomes the r-th part of the reduction of everyone's `source`."""
         frame = _frame(1)
         call, parts = self._by_parts(c.reduce_scatter, c.reduce_scatter_v, counts, frame)
-        self._from_to(call, source, target, (*parts, op._struct), timeout, frame)
+        self._from_to(call, source, target, (*parts, _struct_of(op)), timeout, frame)
 
     def all_to_all(self, source: Any, target: Any, *, timeout: Optional[float] = None) -> None:
         """Both are as many equal parts as there are ranks; part j of rank i goes to part i of rank j."""
@@ -92,11 +92,11 @@ class Collectives(Calls):
 
     def scan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> None:
         """Rank r's `target` becomes the reduction of the `source` of ranks 0 to r."""
-        self._from_to(c.scan, source, target, (op._struct,), timeout, _frame(1))
+        self._from_to(c.scan, source, target, (_struct_of(op),), timeout, _frame(1))
 
     def exscan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> None:
         """The same of the ranks before r alone; rank 0's `target` is not written."""
-        self._from_to(c.exscan, source, target, (op._struct,), timeout, _frame(1))
+        self._from_to(c.exscan, source, target, (_struct_of(op),), timeout, _frame(1))
 
     # The started forms: the same meaning, in the order of starting.
 
@@ -107,15 +107,15 @@ class Collectives(Calls):
         return self._begin(c.broadcast, ((buffer, True),), (root,), timeout, _frame(1))
 
     def start_all_reduce(self, buffer: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> Work:
-        return self._begin(c.all_reduce, ((buffer, True),), (op._struct,), timeout, _frame(1))
+        return self._begin(c.all_reduce, ((buffer, True),), (_struct_of(op),), timeout, _frame(1))
 
     def start_all_reduce_into(self, source: Any, target: Any, op: ReduceOp = _SUM, *,
                               timeout: Optional[float] = None) -> Work:
-        return self._begin(c.all_reduce_into, _two(source, target), (op._struct,), timeout, _frame(1))
+        return self._begin(c.all_reduce_into, _two(source, target), (_struct_of(op),), timeout, _frame(1))
 
     def start_reduce(self, source: Any, target: Optional[Any], root: int, op: ReduceOp = _SUM, *,
                      timeout: Optional[float] = None) -> Work:
-        return self._begin(c.reduce, _two(source, target), (root, op._struct), timeout, _frame(1))
+        return self._begin(c.reduce, _two(source, target), (root, _struct_of(op)), timeout, _frame(1))
 
     def start_all_gather(self, source: Any, target: Any, counts: Optional[Sequence[int]] = None, *,
                          timeout: Optional[float] = None) -> Work:
@@ -139,16 +139,16 @@ class Collectives(Calls):
                              counts: Optional[Sequence[int]] = None, *, timeout: Optional[float] = None) -> Work:
         frame = _frame(1)
         call, parts = self._by_parts(c.reduce_scatter, c.reduce_scatter_v, counts, frame)
-        return self._begin(call, _two(source, target), (*parts, op._struct), timeout, frame)
+        return self._begin(call, _two(source, target), (*parts, _struct_of(op)), timeout, frame)
 
     def start_all_to_all(self, source: Any, target: Any, *, timeout: Optional[float] = None) -> Work:
         return self._begin(c.all_to_all, _two(source, target), (), timeout, _frame(1))
 
     def start_scan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> Work:
-        return self._begin(c.scan, _two(source, target), (op._struct,), timeout, _frame(1))
+        return self._begin(c.scan, _two(source, target), (_struct_of(op),), timeout, _frame(1))
 
     def start_exscan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> Work:
-        return self._begin(c.exscan, _two(source, target), (op._struct,), timeout, _frame(1))
+        return self._begin(c.exscan, _two(source, target), (_struct_of(op),), timeout, _frame(1))
 
     def _begin(self, call: c.Call, buffers: Sequence[Tuple[Any, bool]], arguments: Tuple[Any, ...],
                timeout: Optional[float], frame: FrameType) -> Work:
@@ -166,6 +166,12 @@ class Collectives(Calls):
 
     def _counts(self, counts: Sequence[int]) -> Any:
         return (ctypes.c_size_t * self.size)(*counts)
+
+
+def _struct_of(op: ReduceOp) -> c.Reduction:
+    if isinstance(op, ReduceOp):
+        return op._struct
+    raise MisuseError(f"an operation is one of ReduceOp, not {op!r}")
 
 
 def _two(source: Any, target: Any) -> Tuple[Tuple[Any, bool], Tuple[Any, bool]]:

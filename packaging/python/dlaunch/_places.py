@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import ctypes
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Dict, Optional, Tuple
 
 from . import _library as c
@@ -13,25 +13,25 @@ _TAG_MAX = 0x7FFFFFFF
 # makes its code while it runs may have any number of places; those beyond the limit are not told.
 _PLACES_LIMIT = 4096
 _OPTIONS_SIZE = ctypes.sizeof(c.Options)
-_known: Dict[Tuple[str, int, str], Tuple[c.Options, int]] = {}
+# By code and place in it; finding the line takes long in a long function. What holds the code keeps its id its own.
+_known: Dict[Tuple[int, int], Tuple[CodeType, c.Options, int]] = {}
 _unknown = c.Options(_OPTIONS_SIZE)
 
 
 def options_at(frame: FrameType) -> int:
     """The address of options with the place of `frame`, and else of zeros."""
     code = frame.f_code
-    key = (code.co_filename, frame.f_lineno, code.co_name)
-    found = _known.get(key)
-    return found[1] if found is not None else _remember(key)
+    found = _known.get((id(code), frame.f_lasti))
+    return found[2] if found is not None else _remember(frame)
 
 
-def _remember(key: Tuple[str, int, str]) -> int:
+def _remember(frame: FrameType) -> int:
     if len(_known) >= _PLACES_LIMIT:
         return ctypes.addressof(_unknown)
-    file, line, function = key
-    made = c.Options(_OPTIONS_SIZE, file.encode(errors="replace"),
-                     function.encode(errors="replace") if function != "<module>" else None, line)
-    _known[key] = (made, ctypes.addressof(made))
+    code = frame.f_code
+    function = code.co_name.encode(errors="replace") if code.co_name != "<module>" else None
+    made = c.Options(_OPTIONS_SIZE, code.co_filename.encode(errors="replace"), function, frame.f_lineno)
+    _known[(id(code), frame.f_lasti)] = (code, made, ctypes.addressof(made))
     return ctypes.addressof(made)
 
 
@@ -41,18 +41,20 @@ def options_with(frame: FrameType, call: str, timeout: Optional[float], tag: int
     made = c.Options()
     ctypes.memmove(ctypes.byref(made), options_at(frame), _OPTIONS_SIZE)
     if timeout is not None:
-        made.timeout_ms = milliseconds(timeout, call)
+        made.timeout_ms = milliseconds(timeout, call, frame)
     if not -1 <= tag <= _TAG_MAX:
-        raise errors.MisuseError(f"{call}: a tag is 0 to {_TAG_MAX}, not {tag}", call=call)
+        place = place_of(frame)
+        raise errors.MisuseError(f"{call}: a tag is 0 to {_TAG_MAX}, not {tag} [{place}]", call=call, place=place)
     made.tag = tag
     made.ordered_output = ordered_output
     return made
 
 
-def milliseconds(seconds: float, call: str) -> int:
-    if not 0 < seconds < 1e12:
-        raise errors.MisuseError(f"{call}: a timeout is a number of seconds greater than zero, not {seconds!r}",
-                                 call=call)
+def milliseconds(seconds: float, call: str, frame: FrameType) -> int:
+    if not isinstance(seconds, (int, float)) or not 0 < seconds < 1e12:
+        place = place_of(frame)
+        raise errors.MisuseError(f"{call}: a timeout is a number of seconds greater than zero, not {seconds!r} "
+                                 f"[{place}]", call=call, place=place)
     return max(1, round(seconds * 1000))
 
 
@@ -66,6 +68,6 @@ def failed(status: int, handle: Optional[int], call: str, rank: Optional[int] = 
     message = c.last_message(handle).decode(errors="replace")
     if not message:
         message = f"{call}: {c.status_text(status).decode()}"
-    if place is not None and f"[{place}]" not in message:
+    if place is not None and not message.endswith("]"):  # An error that stays has the place of its first call.
         message += f" [{place}]"
     return errors.KINDS.get(status, errors.InternalError)(message, call=call, rank=rank, place=place)

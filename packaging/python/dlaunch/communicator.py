@@ -43,7 +43,7 @@ class Communicator(ObjectCalls):
 
     @timeout.setter
     def timeout(self, seconds: float) -> None:
-        status = c.comm_set_timeout(self._handle, milliseconds(seconds, "timeout"))
+        status = c.comm_set_timeout(self._handle, milliseconds(seconds, "timeout", _frame(1)))
         if status:
             raise failed(status, self._handle, "timeout", self.rank)
 

@@ -39,7 +39,7 @@ class Store:
     def wait(self, key: str, timeout: float = _DEFAULT_TIMEOUT) -> bytes:
         """Waits until the key exists and gives its value."""
         found = c.Bytes()
-        limit = milliseconds(timeout, "store.wait")
+        limit = milliseconds(timeout, "store.wait", _frame(1))
         self._check(c.store_wait(self._handle, key.encode(), limit, _addressof(found)), "store.wait")
         return _taken(found) or b""
 

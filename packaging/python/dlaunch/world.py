@@ -159,7 +159,7 @@ def init(url: Optional[str] = None, *, rank: Optional[int] = None, world_size: O
             why = f"this process has joined a world at {_current._where}; use that one, or finalize() it first"
         raise MisuseError(f"init: {why} [{place}]", call="init", place=place)
     options = c.InitOptions(ctypes.sizeof(c.InitOptions))
-    options.timeout_ms = 0 if timeout is None else milliseconds(timeout, "init")
+    options.timeout_ms = 0 if timeout is None else milliseconds(timeout, "init", frame)
     if (rank is None) != (world_size is None):
         raise MisuseError(f"init: rank and world_size are given together, or not at all [{place}]", call="init",
                           place=place)

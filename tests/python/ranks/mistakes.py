@@ -36,8 +36,8 @@ refused("do not lie side by side", comm.all_reduce, np.zeros((4, 4))[:, 1])
 refused("do not lie side by side", comm.all_reduce, np.zeros(8)[::2])
 refused("may only be read", comm.all_reduce, frozen)
 refused("may only be read", comm.start_broadcast, b"bytes", 0)
-refused("a list shows no memory", comm.all_reduce, [1.0])
-refused("a float shows no memory", comm.send, 1.0, 0)
+refused("an object of type list shows no memory", comm.all_reduce, [1.0])
+refused("an object of type float shows no memory", comm.send, 1.0, 0)
 refused("no elements of dtype >f4", comm.all_reduce, np.zeros(2, ">f4"))
 refused("no elements of dtype |S3", comm.all_gather, np.zeros(2, "S3"), np.zeros(2))
 refused("no elements of dtype", comm.all_reduce, np.zeros(1, np.longdouble))
@@ -47,11 +47,15 @@ refused("a tag is 0 to", comm.send, np.zeros(1), 0, -2)
 refused("has joined a world at mistakes.py:", dlaunch.init)
 refused("the root has one value for each", comm.duplicate().scatter_object, [], comm.rank)
 
+refused("an operation is one of ReduceOp, not 'sum'", comm.all_reduce, np.zeros(1), "sum")
+
 error = here(lambda: comm.all_reduce(None))
 assert error.rank == comm.rank and error.call == "all_reduce" and error.place.startswith("mistakes.py:"), vars(error)
 assert str(error).endswith(f"[{error.place}]"), error
 
 # The library sees what is wrong with the numbers, and says it with the same place.
+late = here(lambda: comm.duplicate().recv(np.zeros(1), timeout=0.01))
+assert isinstance(late, TimeoutError) and str(late).endswith(f"[{late.place}]"), late
 small = here(lambda: dlaunch.Communicator.all_gather(comm.group([comm.rank]) if comm.size == 1 else comm.duplicate(),
                                                      np.zeros(2), np.zeros(1)))
 assert isinstance(small, (dlaunch.MisuseError, dlaunch.MismatchError)) and "mistakes.py:" in str(small), small
