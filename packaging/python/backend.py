@@ -65,8 +65,10 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     with tempfile.TemporaryDirectory(prefix="dlaunch-wheel-") as temporary:
-        installed = pathlib.Path(temporary) / "installed"
-        install(built_in(config_settings) or built_here(pathlib.Path(temporary) / "build"), installed)
+        installed, papers = pathlib.Path(temporary) / "installed", pathlib.Path(temporary) / "papers"
+        build = built_in(config_settings) or built_here(pathlib.Path(temporary) / "build")
+        install(build, installed)
+        write_papers(build, papers)
         tag = f"py3-none-{platform_of(installed)}"
         wheel = Wheel(pathlib.Path(wheel_directory) / f"{NAME}-{VERSION}-{tag}.whl")
         for source in sorted((HERE / "dlaunch").rglob("*")):
@@ -77,6 +79,8 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
             wheel.add(f"dlaunch/installed/{name}", source.read_bytes(), executable=name.parts[0] == "bin")
         for program in PROGRAMS:
             wheel.add(f"{NAME}-{VERSION}.data/scripts/{program}", (HERE / "launcher").read_bytes(), executable=True)
+        for source in sorted(path for path in papers.rglob("*") if path.is_file()):
+            wheel.add(f"{NAME}-{VERSION}.dist-info/{source.relative_to(papers)}", source.read_bytes())
         return wheel.finish(tag)
 
 
@@ -151,6 +155,17 @@ def install(build, prefix):
         targets.write_text(re.sub(r"libdlaunch\.so[.0-9]*", soname, targets.read_text()))
 
 
+def write_papers(build, folder):
+    """The licences of what is compiled in, and the list of it, where this system can tell."""
+    (folder / "sboms").mkdir(parents=True)
+    done = subprocess.run([sys.executable, TREE / "packaging/make-sbom", "--copyrights", folder / "licenses", build,
+                           folder / "sboms" / f"{NAME}.spdx.json"], capture_output=True, text=True)
+    if done.returncode != 0:
+        shutil.rmtree(folder)
+        print(f"dlaunch: the wheel lacks the licences of what is compiled in, so keep it to yourself: "
+              f"{done.stderr.strip()}", file=sys.stderr)
+
+
 def platform_of(prefix):
     """The oldest glibc that has every symbol the files ask for, as PEP 600 writes it; auditwheel says the same."""
     machine = os.uname().machine
@@ -198,7 +213,7 @@ class Wheel:
 
     def finish(self, tag):
         folder = f"{NAME}-{VERSION}.dist-info"
-        self.add(f"{folder}/LICENSE", (TREE / "LICENSE").read_bytes())
+        self.add(f"{folder}/licenses/LICENSE", (TREE / "LICENSE").read_bytes())
         self.add(f"{folder}/METADATA", metadata().encode())
         self.add(f"{folder}/entry_points.txt", ENTRY_POINTS.encode())
         self.add(f"{folder}/WHEEL", f"Wheel-Version: 1.0\nGenerator: {NAME} {VERSION}\nRoot-Is-Purelib: false\n"
