@@ -7,7 +7,7 @@ import os
 import sys
 import weakref
 from types import FrameType, TracebackType
-from typing import Optional, Type
+from typing import Callable, Optional, Type
 
 from . import _library as c
 from ._places import failed, milliseconds, place_of
@@ -113,7 +113,7 @@ class World:
             raise type(why)(f"{call}: {why} [{place}]", call=call, rank=self.rank, place=place)
         raise failed(status, self._handle, call, self.rank, place)
 
-    def _end(self, function: object) -> None:
+    def _end(self, function: Callable[[Optional[int]], None]) -> None:
         global _current
         if self._handle is None:
             return
@@ -121,7 +121,6 @@ class World:
             communicator.free()
         if self._store is not None:
             self._store._free()
-        assert callable(function)
         function(self._handle)
         self._handle = None
         if _current is self:

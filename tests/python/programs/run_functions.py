@@ -11,6 +11,23 @@ def ranks_of(word):
         return word, world.comm.all_gather_object(world.rank)
 
 
+class Parcel:
+    """What this file defines travels both ways."""
+
+    def __init__(self, content):
+        self.content = content
+
+
+class OfItsOwn(Exception):
+    pass
+
+
+def doubled(parcel):
+    if parcel.content is None:
+        raise OfItsOwn("nothing in it")
+    return Parcel(2 * parcel.content)
+
+
 def says(word):
     with dlaunch.init() as world:
         world.comm.barrier()
@@ -52,6 +69,10 @@ if __name__ == "__main__" and sys.argv[1:] == ["waits"]:
 elif __name__ == "__main__":
     assert dlaunch.run(ranks_of, "x", nproc=3) == [("x", [0, 1, 2])] * 3
     assert dlaunch.run(says, "this", nproc=2) == [None, None]
+    assert [parcel.content for parcel in dlaunch.run(doubled, Parcel(4), nproc=2)] == [8, 8]
+    assert isinstance(failure(doubled, Parcel(None), nproc=1).__cause__, OfItsOwn)
+    # A module's function needs nothing of this file.
+    assert dlaunch.run(os.path.basename, "a/b", nproc=1) == ["b"]
 
     error = failure(raises, 1)
     assert error.rank == 1 and error.exit_code == 1, error

@@ -34,8 +34,8 @@ class RunError(RuntimeError):
 def run(function: Callable[..., Any], *args: Any, nproc: int, options: Sequence[str] = ()) -> List[Any]:
     """Calls function(*args) on `nproc` ranks, each a process of its own, and gives what they returned, by rank.
 
-    The function is one that a module defines, or the program's own file, whose last lines stand behind
-    `if __name__ == "__main__":`. A rank joins the others by dlaunch.init(). What ranks print appears as they print it;
+    The function is one that a module defines; or the program's own file, which the ranks then read, so its last lines
+    stand behind `if __name__ == "__main__":`. A rank joins the others by dlaunch.init(). What ranks print appears as they print it;
     `options` are more options of dlaunch. No rank outlives the call or this process. Raises RunError.
     """
     if nproc < 1:
@@ -46,6 +46,7 @@ def run(function: Callable[..., Any], *args: Any, nproc: int, options: Sequence[
                    "--result", f"{folder}/result.json", *options, "--no-python", sys.executable, "-u",
                    str(_WORKER), folder]
         exit_code = run_command(command)
+        sys.modules["__dlaunch_main__"] = sys.modules["__main__"]  # What ranks call it; see worker.py.
         return _results(pathlib.Path(folder), nproc, exit_code)
 
 

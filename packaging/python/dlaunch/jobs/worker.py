@@ -9,12 +9,14 @@ import traceback
 import types
 from typing import Any, Dict, Optional
 
-_MAIN = "__dlaunch_main__"  # What the program's __name__ is here: its own job is not started again.
+# What the program's __name__ is here, so that it does not start its own job again. What it defines is known by this
+# name, and run() knows it, too.
+_MAIN = "__dlaunch_main__"
 
 
 def _main_module(task: Dict[str, Any]) -> None:
     """The program's own file, as the module that pickle looks its functions up in."""
-    if task["module"] is not None and not task["module"].endswith(".__main__"):
+    if task["module"] is not None:
         names = runpy.run_module(task["module"], run_name=_MAIN, alter_sys=True)
     elif task["file"] is not None:
         names = runpy.run_path(task["file"], run_name=_MAIN)
@@ -47,8 +49,10 @@ def main() -> None:
     sys.path[:] = task["path"]
     sys.argv[:] = [task["file"] or ""]
     try:
-        _main_module(task)
-        function, args = pickle.loads((folder / "call").read_bytes())
+        call = (folder / "call").read_bytes()
+        if b"__main__" in call:
+            _main_module(task)
+        function, args = pickle.loads(call)
         _write(mine, {"value": pickle.dumps(function(*args))})
     except BaseException as error:
         _write(mine, {"error": _pickled_error(error), "traceback": traceback.format_exc()})
