@@ -9,7 +9,7 @@ import os
 import pathlib
 from typing import Any, Optional
 
-from ctypes import c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
+from ctypes import c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 
 #: What `cmake --install` has installed, within the package: bin, lib, include.
 PREFIX = pathlib.Path(__file__).parent / "installed"
@@ -106,6 +106,7 @@ comm_timeout_ms = _function("dl_comm_timeout_ms", _handle, result=c_int64)
 comm_split = _function("dl_comm_split", _handle, c_int, c_int, _out, _options)
 comm_group = _function("dl_comm_group", _handle, c_void_p, c_size_t, _out, _options)
 comm_duplicate = _function("dl_comm_duplicate", _handle, _out, _options)
+comm_agree = _function("dl_comm_agree", _handle, c_uint32, _out, _options)
 comm_shrink = _function("dl_comm_shrink", _handle, _out, _options)
 comm_abort = _function("dl_comm_abort", _handle)
 comm_revoke = _function("dl_comm_revoke", _handle)

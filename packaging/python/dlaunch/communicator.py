@@ -65,6 +65,16 @@ class Communicator(ObjectCalls):
         assert made is not None
         return made
 
+    def agree(self, flags: int, *, timeout: Optional[float] = None) -> int:
+        """The bitwise and of everyone's `flags`, 32 bits, among the ranks that live, also on a broken communicator."""
+        frame = _frame(1)
+        agreed = ctypes.c_uint32()
+        options = options_with(frame, "agree", timeout)
+        status = c.comm_agree(self._handle, flags, _addressof(agreed), _addressof(options))
+        if status:
+            raise self._failed(status, "agree", frame)
+        return agreed.value
+
     def shrink(self, *, timeout: Optional[float] = None) -> Communicator:
         """A communicator of the ranks that live and call it. Start the job with dlaunch --on-failure continue."""
         made = self._made("shrink", c.comm_shrink, (), timeout, _frame(1))
