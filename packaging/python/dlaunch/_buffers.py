@@ -133,8 +133,9 @@ class Held:
         if not isinstance(error, TypeError):  # It has the protocol, and refuses.
             raise MisuseError(f"{call}: {_why_refused(owner, writable, error)}", call=call) from None
         if not hasattr(owner, "__dlpack__"):
-            raise MisuseError(f"{call}: an object of type {type(owner).__name__} shows no memory; pass a NumPy array, a "
-                              "tensor, or another object with the buffer protocol or DLPack", call=call) from None
+            raise MisuseError(f"{call}: an object of type {type(owner).__name__} shows no memory; pass a NumPy array, "
+                              "a tensor, or another object with the buffer protocol or DLPack",
+                              call=call) from None
         try:
             device = owner.__dlpack_device__()[0]
         except (BufferError, RuntimeError, TypeError, ValueError):  # Not even DLPack knows this device.

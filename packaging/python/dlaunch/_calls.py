@@ -54,26 +54,27 @@ class Calls:
 
     def _from_to(self, call: c.Call, source: Any, target: Any, arguments: Tuple[Any, ...], timeout: Optional[float],
                  frame: FrameType) -> None:
-        """`arguments` has what follows the views."""
+        """`arguments` has the others, in their order."""
         if timeout is None:
             options = options_at(frame)
         else:
             made = options_with(frame, call.name, timeout)
             options = _addressof(made)
-        with _Two(self, source, target, call.name, frame) as (from_view, to_view):
-            status = call.blocking(self._handle, from_view, to_view, *arguments, options)
+        with _Two(self, source, target, call.name, frame) as views:
+            status = call.blocking(self._handle, *call.arranged(views, arguments), options)
         if status:
             raise self._failed(status, call.name, frame)
 
     # Started ones. Each has buffers of its own, which its work holds.
 
-    def _start(self, call: str, function: Any, buffers: Sequence[Tuple[Any, bool]], arguments: Tuple[Any, ...],
-               options: c.Options, frame: FrameType) -> Work:
-        """`buffers` has each object and whether it is written; `arguments` what follows the views."""
-        held, views = self._show(call, buffers, frame)
+    def _start(self, call: c.Call, buffers: Sequence[Tuple[Any, bool]], arguments: Tuple[Any, ...],
+               timeout: Optional[float], frame: FrameType) -> Work:
+        """`buffers` has each object and whether it is written; `arguments` the others, in their order."""
+        options = options_with(frame, call.name, timeout)
+        held, views = self._show(call.name, buffers, frame)
         handle = ctypes.c_void_p()
-        status = function(self._handle, *views, *arguments, _addressof(handle), _addressof(options))
-        return self._work(status, call, handle, held, frame)
+        status = call.started(self._handle, *call.arranged(views, arguments), _addressof(handle), _addressof(options))
+        return self._work(status, call.name, handle, held, frame)
 
     def _show(self, call: str, buffers: Sequence[Tuple[Any, bool]],
               frame: FrameType) -> Tuple[Tuple[Held, ...], List[c.View]]:

@@ -86,9 +86,13 @@ class Collectives(Calls):
         call, parts = self._by_parts(c.reduce_scatter, c.reduce_scatter_v, counts, frame)
         self._from_to(call, source, target, (*parts, _struct_of(op)), timeout, frame)
 
-    def all_to_all(self, source: Any, target: Any, *, timeout: Optional[float] = None) -> None:
-        """Both are as many equal parts as there are ranks; part j of rank i goes to part i of rank j."""
-        self._from_to(c.all_to_all, source, target, (), timeout, _frame(1))
+    def all_to_all(self, source: Any, target: Any, source_counts: Optional[Sequence[int]] = None,
+                   target_counts: Optional[Sequence[int]] = None, *, timeout: Optional[float] = None) -> None:
+        """Part j of rank i goes to part i of rank j. They are equal parts; or source_counts[j] elements go to rank j,
+        and target_counts[i] come from rank i."""
+        frame = _frame(1)
+        call, parts = self._by_both(source_counts, target_counts, frame)
+        self._from_to(call, source, target, parts, timeout, frame)
 
     def scan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> None:
         """Rank r's `target` becomes the reduction of the `source` of ranks 0 to r."""
@@ -101,58 +105,57 @@ class Collectives(Calls):
     # The started forms: the same meaning, in the order of starting.
 
     def start_barrier(self, *, timeout: Optional[float] = None) -> Work:
-        return self._begin(c.barrier, (), (), timeout, _frame(1))
+        return self._start(c.barrier, (), (), timeout, _frame(1))
 
     def start_broadcast(self, buffer: Any, root: int, *, timeout: Optional[float] = None) -> Work:
-        return self._begin(c.broadcast, ((buffer, True),), (root,), timeout, _frame(1))
+        return self._start(c.broadcast, ((buffer, True),), (root,), timeout, _frame(1))
 
     def start_all_reduce(self, buffer: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> Work:
-        return self._begin(c.all_reduce, ((buffer, True),), (_struct_of(op),), timeout, _frame(1))
+        return self._start(c.all_reduce, ((buffer, True),), (_struct_of(op),), timeout, _frame(1))
 
     def start_all_reduce_into(self, source: Any, target: Any, op: ReduceOp = _SUM, *,
                               timeout: Optional[float] = None) -> Work:
-        return self._begin(c.all_reduce_into, _two(source, target), (_struct_of(op),), timeout, _frame(1))
+        return self._start(c.all_reduce_into, _two(source, target), (_struct_of(op),), timeout, _frame(1))
 
     def start_reduce(self, source: Any, target: Optional[Any], root: int, op: ReduceOp = _SUM, *,
                      timeout: Optional[float] = None) -> Work:
-        return self._begin(c.reduce, _two(source, target), (root, _struct_of(op)), timeout, _frame(1))
+        return self._start(c.reduce, _two(source, target), (root, _struct_of(op)), timeout, _frame(1))
 
     def start_all_gather(self, source: Any, target: Any, counts: Optional[Sequence[int]] = None, *,
                          timeout: Optional[float] = None) -> Work:
         frame = _frame(1)
         call, parts = self._by_parts(c.all_gather, c.all_gather_v, counts, frame)
-        return self._begin(call, _two(source, target), parts, timeout, frame)
+        return self._start(call, _two(source, target), parts, timeout, frame)
 
     def start_gather(self, source: Any, target: Optional[Any], root: int, counts: Optional[Sequence[int]] = None, *,
                      timeout: Optional[float] = None) -> Work:
         frame = _frame(1)
         call, parts = self._by_parts(c.gather, c.gather_v, counts, frame)
-        return self._begin(call, _two(source, target), (*parts, root), timeout, frame)
+        return self._start(call, _two(source, target), (*parts, root), timeout, frame)
 
     def start_scatter(self, source: Optional[Any], target: Any, root: int, counts: Optional[Sequence[int]] = None, *,
                       timeout: Optional[float] = None) -> Work:
         frame = _frame(1)
         call, parts = self._by_parts(c.scatter, c.scatter_v, counts, frame)
-        return self._begin(call, _two(source, target), (*parts, root), timeout, frame)
+        return self._start(call, _two(source, target), (*parts, root), timeout, frame)
 
     def start_reduce_scatter(self, source: Any, target: Any, op: ReduceOp = _SUM,
                              counts: Optional[Sequence[int]] = None, *, timeout: Optional[float] = None) -> Work:
         frame = _frame(1)
         call, parts = self._by_parts(c.reduce_scatter, c.reduce_scatter_v, counts, frame)
-        return self._begin(call, _two(source, target), (*parts, _struct_of(op)), timeout, frame)
+        return self._start(call, _two(source, target), (*parts, _struct_of(op)), timeout, frame)
 
-    def start_all_to_all(self, source: Any, target: Any, *, timeout: Optional[float] = None) -> Work:
-        return self._begin(c.all_to_all, _two(source, target), (), timeout, _frame(1))
+    def start_all_to_all(self, source: Any, target: Any, source_counts: Optional[Sequence[int]] = None,
+                         target_counts: Optional[Sequence[int]] = None, *, timeout: Optional[float] = None) -> Work:
+        frame = _frame(1)
+        call, parts = self._by_both(source_counts, target_counts, frame)
+        return self._start(call, _two(source, target), parts, timeout, frame)
 
     def start_scan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> Work:
-        return self._begin(c.scan, _two(source, target), (_struct_of(op),), timeout, _frame(1))
+        return self._start(c.scan, _two(source, target), (_struct_of(op),), timeout, _frame(1))
 
     def start_exscan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> Work:
-        return self._begin(c.exscan, _two(source, target), (_struct_of(op),), timeout, _frame(1))
-
-    def _begin(self, call: c.Call, buffers: Sequence[Tuple[Any, bool]], arguments: Tuple[Any, ...],
-               timeout: Optional[float], frame: FrameType) -> Work:
-        return self._start(call.name, call.started, buffers, arguments, options_with(frame, call.name, timeout), frame)
+        return self._start(c.exscan, _two(source, target), (_struct_of(op),), timeout, _frame(1))
 
     def _by_parts(self, equal: c.Call, uneven: c.Call, counts: Optional[Sequence[int]],
                   frame: FrameType) -> Tuple[c.Call, Tuple[Any, ...]]:
@@ -163,6 +166,14 @@ class Collectives(Calls):
             raise self._here(MisuseError(f"{uneven.name}: counts are one number of elements for each of the "
                                          f"{self.size} ranks, not {list(counts)!r}", call=uneven.name), frame)
         return uneven, (self._counts(counts),)
+
+    def _by_both(self, source_counts: Optional[Sequence[int]], target_counts: Optional[Sequence[int]],
+                 frame: FrameType) -> Tuple[c.Call, Tuple[Any, ...]]:
+        if (source_counts is None) != (target_counts is None):
+            raise self._here(MisuseError("all_to_all_v: the counts of both buffers are given, or of none",
+                                         call="all_to_all_v"), frame)
+        call, of_source = self._by_parts(c.all_to_all, c.all_to_all_v, source_counts, frame)
+        return call, of_source + self._by_parts(c.all_to_all, c.all_to_all_v, target_counts, frame)[1]
 
     def _counts(self, counts: Sequence[int]) -> Any:
         return (ctypes.c_size_t * self.size)(*counts)

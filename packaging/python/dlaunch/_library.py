@@ -7,7 +7,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pathlib
-from typing import Any, Optional
+from typing import Any, List, Optional, Sequence
 
 from ctypes import c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 
@@ -117,8 +117,17 @@ class Call:
 
     def __init__(self, name: str, *arguments: Any) -> None:
         self.name = name
+        #: Of the parameters, which stand in the C API's order, the views.
+        self.views = [at for at, kind in enumerate(arguments) if kind is View]
         self.blocking = _function(f"dl_{name}", _handle, *arguments, _options)
         self.started = _function(f"dl_start_{name}", _handle, *arguments, _out, _options)
+
+    def arranged(self, views: Sequence[View], others: Sequence[Any]) -> List[Any]:
+        """The parameters in their order."""
+        parameters = list(others)
+        for at, view in zip(self.views, views):
+            parameters.insert(at, view)
+        return parameters
 
 
 _counts = c_void_p
@@ -136,6 +145,7 @@ scatter_v = Call("scatter_v", View, View, _counts, c_int)
 reduce_scatter = Call("reduce_scatter", View, View, Reduction)
 reduce_scatter_v = Call("reduce_scatter_v", View, View, _counts, Reduction)
 all_to_all = Call("all_to_all", View, View)
+all_to_all_v = Call("all_to_all_v", View, _counts, View, _counts)
 scan = Call("scan", View, View, Reduction)
 exscan = Call("exscan", View, View, Reduction)
 

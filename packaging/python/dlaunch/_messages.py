@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from types import FrameType
 from typing import Any, Optional, Tuple
 
 from . import _library as c
@@ -72,17 +73,21 @@ class Messages(Calls):
 
     def isend(self, buffer: Any, to: int, tag: int = 0, *, synchronous: bool = False,
               timeout: Optional[float] = None) -> Work:
-        frame = _frame(1)
-        call = "issend" if synchronous else "isend"
-        return self._start(call, c.issend if synchronous else c.isend, ((buffer, False),), (to,),
-                           options_with(frame, call, timeout, tag), frame)
+        call = ("issend", c.issend) if synchronous else ("isend", c.isend)
+        return self._start_message(*call, (buffer, False), to, tag, timeout, _frame(1))
 
     def irecv(self, buffer: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, up_to: bool = False,
               timeout: Optional[float] = None) -> Work:
-        frame = _frame(1)
-        call = "irecv_up_to" if up_to else "irecv"
-        return self._start(call, c.irecv_up_to if up_to else c.irecv, ((buffer, True),), (source,),
-                           options_with(frame, call, timeout, tag), frame)
+        call = ("irecv_up_to", c.irecv_up_to) if up_to else ("irecv", c.irecv)
+        return self._start_message(*call, (buffer, True), source, tag, timeout, _frame(1))
+
+    def _start_message(self, call: str, function: Any, buffer: Tuple[Any, bool], peer: int, tag: int,
+                       timeout: Optional[float], frame: FrameType) -> Work:
+        options = options_with(frame, call, timeout, tag)
+        held, (view,) = self._show(call, (buffer,), frame)
+        handle = ctypes.c_void_p()
+        status = function(self._handle, view, peer, _addressof(handle), _addressof(options))
+        return self._work(status, call, handle, held, frame)
 
     def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: Optional[float] = None) -> Received:
         """Waits until a message that a recv with these arguments would take has begun to arrive."""
@@ -104,7 +109,7 @@ class Messages(Calls):
             raise self._failed(status, "try_probe", frame)
         return received_from(struct) if found.value else None
 
-    def _recv_bytes(self, source: int, tag: int, call: str, timeout: Optional[float], frame: Any) -> bytearray:
+    def _recv_bytes(self, source: int, tag: int, call: str, timeout: Optional[float], frame: FrameType) -> bytearray:
         """A message of bytes, whatever its length. No other receive can take it once it is found."""
         options = options_with(frame, call, timeout, tag)
         message = ctypes.c_void_p()

@@ -54,6 +54,10 @@ def collectives(comm):
     comm.all_to_all(every + 100 * rank, swapped)
     assert (swapped == 100 * every + rank).all()
 
+    sent, got = np.repeat(every, every), np.zeros(size * rank, np.int64)
+    comm.all_to_all(sent, got, range(size), [rank] * size)
+    assert (got == rank).all()
+    comm.start_all_to_all(sent, got, range(size), [rank] * size).wait()
     comm.scan(np.array([rank]), part)
     assert part[0] == rank * (rank + 1) / 2
     comm.exscan(np.array([1]), part)
