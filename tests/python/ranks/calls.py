@@ -1,5 +1,6 @@
 """Every collective, blocking and started, with NumPy arrays; groups, objects and the store. Any number of ranks."""
 import array
+import threading
 
 import numpy as np
 
@@ -147,6 +148,45 @@ def store(world):
         raise AssertionError("the store found what nobody has set")
 
 
+def threads(world):
+    """Others go on while one is in a call, and each may have a communicator of its own."""
+    if world.size == 1:
+        return
+    peer_turns = 200
+
+    def answer():
+        for turn in range(peer_turns):
+            world.store.set(f"ask{turn}", "")
+            world.store.wait(f"answer{turn}", 60)
+
+    if world.rank == 0:
+        asking = threading.Thread(target=answer)
+        asking.start()
+        world.comm.barrier()  # The last rank enters it when all was asked.
+        asking.join()
+    else:
+        for turn in range(peer_turns if world.rank == 1 else 0):
+            world.store.wait(f"ask{turn}", 60)
+            world.store.set(f"answer{turn}", "")
+        world.comm.barrier()
+
+    def sums(comm):
+        for _ in range(100):
+            value = np.ones(10)
+            comm.all_reduce(value)
+            assert (value == comm.size).all()
+        done.append(comm)
+
+    done = []
+    made = world.communicator("a"), world.communicator("b")
+    workers = [threading.Thread(target=sums, args=(comm,)) for comm in made]
+    for one in workers:
+        one.start()
+    for one in workers:
+        one.join()
+    assert len(done) == 2
+
+
 with dlaunch.init() as world:
     assert world.comm is world.comm and world.comm.name == "world"
     world.comm.timeout = 60
@@ -156,5 +196,6 @@ with dlaunch.init() as world:
     groups(world.comm)
     objects(world.comm)
     store(world)
+    threads(world)
     world.comm.barrier(ordered_output=True)
     print(f"rank {world.rank} of {world.size} is done")
