@@ -18,6 +18,20 @@ def refused(words, call, *args, **kwargs):
     raise AssertionError(f"line {line} was not refused")
 
 
+class ByDLPack:
+    """Shows its memory in no other way."""
+
+    def __init__(self, inner, device=1):
+        self.inner = inner
+        self.device_type = device
+
+    def __dlpack__(self, **options):
+        return self.inner.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.device_type, 0
+
+
 def here(call):
     """The error of `call`, which stands in a line of this file."""
     try:
@@ -41,6 +55,9 @@ refused("an object of type float shows no memory", comm.send, 1.0, 0)
 refused("no elements of dtype >f4", comm.all_reduce, np.zeros(2, ">f4"))
 refused("no elements of dtype |S3", comm.all_gather, np.zeros(2, "S3"), np.zeros(2))
 refused("no elements of dtype", comm.all_reduce, np.zeros(1, np.longdouble))
+refused("do not lie side by side", comm.all_reduce, ByDLPack(np.zeros((4, 4))[:, 1]))
+refused("lies on device of DLPack's type 2", comm.all_reduce, ByDLPack(np.zeros(4), device=2))
+refused("all_reduce: ", comm.all_reduce, ByDLPack(frozen))  # NumPy or the call says it.
 refused("counts are one number of elements for each", comm.all_gather, np.zeros(1), np.zeros(1), [1] * (comm.size + 1))
 refused("the counts of both buffers", comm.all_to_all, np.zeros(1), np.zeros(1), [1])
 refused("a timeout is a number of seconds greater than zero", comm.barrier, timeout=0)
@@ -63,6 +80,9 @@ assert isinstance(small, (dlaunch.MisuseError, dlaunch.MismatchError)) and "mist
 
 # A read-only array may be read.
 comm.all_gather(frozen, np.zeros(4 * comm.size))
+ones = np.ones((2, 3), np.int16)
+comm.all_reduce(ByDLPack(ones))
+assert (ones == comm.size).all()
 
 # A forked process has no rank, and does no harm to its parent's.
 child = os.fork()
