@@ -1,6 +1,8 @@
 #include "launcher/job/agent_settings.hpp"
 
 #include "launcher/plan/environment.hpp"
+#include "launcher/request/option_values.hpp"
+#include "runtime/base/os/socket.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -102,6 +104,20 @@ rendezvous::JobIdentity identity_of(const AgentTask& task, const Assignment& ass
     identity.data_key = derive_data_key(*task.job_key, assignment.incarnation, assignment.epoch);
   }
   return identity;
+}
+
+StoreClients store_clients(const rendezvous::Admission& admission) {
+  std::vector<std::string> hosts;
+  for (const auto& entry : admission.roster) {
+    for (const auto& address : entry.store_addresses) {
+      const auto read = read_endpoint(address);
+      const auto* endpoint = std::get_if<EndpointAsked>(&read);
+      if (!endpoint || !is_numeric_host(endpoint->host)) return std::nullopt;
+      hosts.push_back(endpoint->host);
+    }
+  }
+  if (hosts.empty()) return std::nullopt;
+  return hosts;
 }
 
 }  // namespace dlaunch::launcher

@@ -8,6 +8,7 @@
 #include "rendezvous/service/job_host.hpp"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,5 +35,10 @@ JobRanks ranks_of(const LaunchPlan& plan, const std::vector<pid_t>& pids, const 
 rendezvous::JobIdentity identity_of(const AgentTask& task, const Assignment& assignment,
                                     const rendezvous::Admission& admission,
                                     const std::string& mesh_host);
+
+/// The clients that node rank 0 serves PyTorch's store. Only its admission tells them; nullopt:
+/// everybody, also where a node has published a name, whose numbers cannot be known.
+using StoreClients = std::optional<std::vector<std::string>>;
+StoreClients store_clients(const rendezvous::Admission& admission);
 
 }  // namespace dlaunch::launcher

@@ -68,6 +68,9 @@ class Agent : private rendezvous::JobObserver,
   void on_order(std::uint64_t epoch, StopOrder::Manner manner) override;
   void on_ranks_lost(int first_rank, int count, const std::string& host,
                      const Departure& how) override;
+  void on_store_lost(const std::string& why) override {
+    if (host_) host_->lose_store(why);
+  }
   void on_asked(const rendezvous::message::Asked& asked) override {
     watch_.inquiries().on_asked(asked);
   }

@@ -228,19 +228,8 @@ void JobLink::take_seat(unique_fd listener, const std::vector<Address>& held) {
     hosted_at_ = local_address(listener.get());
     rendezvous::ServiceRules hosting;
     hosting.only_job = task_.job;
-    service_ = std::make_unique<rendezvous::Service>(
-        io_, hosting, [this](const auto& line) { on_service_log(line); });
-    if (task_.job_key) {
-      // One job lives here, and every name is answered with its key.
-      service_->server().ask_for(
-          {.key_of = [key = *task_.job_key](std::string_view) { return key; },
-           .trust_loopback = false,
-           .log = [this](const auto& line) { listener_.on_standing(line); }});
-    }
-    service_->listen(std::move(listener), {.native = true, .c10d = shares_port(task_.spec)});
-    auto [ours, theirs] = socket_pair();
-    service_->adopt(std::move(theirs));
-    options.uplink.connected = std::move(ours);
+    open_service(std::move(listener), std::move(hosting), shares_port(task_.spec));
+    options.uplink.connected = connect_to_service();
     options.uplink.silence_max = own_silence_max;
     options.rules.peer = options.uplink.peer_name = "the rendezvous of this node";
     options.rules.hosts = true;
@@ -251,6 +240,8 @@ void JobLink::take_seat(unique_fd listener, const std::vector<Address>& held) {
     options.uplink.backoff_max = options.rules.job.liveness.retry_pause_max();
     options.uplink.first_max = options.rules.job.join_timeout;
     options.rules.peer = options.uplink.peer_name + " at " + meeting_name(meeting);
+    options.stand_by = [this] { return stand_by(); };
+    options.take_over = [this](const rendezvous::Takeover& from) { return take_over(from); };
     if (!held.empty()) {
       options.uplink.backoff_max = held_port_pause;
       options.host_instead = [this, held] { return host_instead(held); };
@@ -270,6 +261,44 @@ void JobLink::take_seat(unique_fd listener, const std::vector<Address>& held) {
   node_seat_ = seat.get();
   seat_ = std::move(seat);
   seat_->join();
+}
+
+void JobLink::open_service(unique_fd listener, rendezvous::ServiceRules hosting, bool c10d) {
+  service_ = std::make_unique<rendezvous::Service>(
+      io_, std::move(hosting), [this](const auto& line) { on_service_log(line); });
+  if (task_.job_key) {
+    // One job lives here, and every name is answered with its key.
+    service_->server().ask_for({.key_of = [key = *task_.job_key](std::string_view) { return key; },
+                                .trust_loopback = false,
+                                .log = [this](const auto& line) { listener_.on_standing(line); }});
+  }
+  service_->listen(std::move(listener), {.native = true, .c10d = c10d});
+}
+
+unique_fd JobLink::connect_to_service() {
+  auto [ours, theirs] = socket_pair();
+  service_->adopt(std::move(theirs));
+  return std::move(ours);
+}
+
+/// The port is taken long before it is needed.
+std::string JobLink::stand_by() {
+  if (service_) return "";
+  try {
+    if (!standby_) standby_ = listen_tcp(resolve(host_, 0).front());
+  } catch (const Error&) {
+    return "";  // Another node may be ready.
+  }
+  return host_port(host_, dlaunch::local_address(standby_.get()).port());
+}
+
+/// PyTorch's store stays where this node has bound it.
+unique_fd JobLink::take_over(const rendezvous::Takeover& from) {
+  rendezvous::ServiceRules hosting;
+  hosting.only_job = node_seat_->job();
+  hosting.taken_over = from;
+  open_service(std::move(standby_), std::move(hosting), false);
+  return connect_to_service();
 }
 
 /// Only this node can tell whom the hosted rendezvous turns away. A stranger that comes again and
@@ -394,7 +423,7 @@ QuestionLine* JobLink::line() { return node_seat_; }
 store::Uplink* JobLink::uplink() { return node_seat_ ? &node_seat_->uplink() : nullptr; }
 
 store::Server* JobLink::shared_server() {
-  return service_ && shares_port(task_.spec) ? &service_->server() : nullptr;
+  return hosted_at_ && shares_port(task_.spec) ? &service_->server() : nullptr;
 }
 
 void JobLink::close(std::function<void()> closed) {
@@ -413,20 +442,6 @@ void JobLink::close(std::function<void()> closed) {
     if (!error) once();
   });
   service_->drain(once, farewell_timeout);
-}
-
-StoreClients store_clients(const rendezvous::Admission& admission) {
-  std::vector<std::string> hosts;
-  for (const auto& entry : admission.roster) {
-    for (const auto& address : entry.store_addresses) {
-      const auto read = read_endpoint(address);
-      const auto* endpoint = std::get_if<EndpointAsked>(&read);
-      if (!endpoint || !is_numeric_host(endpoint->host)) return std::nullopt;
-      hosts.push_back(endpoint->host);
-    }
-  }
-  if (hosts.empty()) return std::nullopt;
-  return hosts;
 }
 
 }  // namespace dlaunch::launcher

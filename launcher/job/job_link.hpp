@@ -58,7 +58,8 @@ class JobLink {
   std::vector<unique_fd> take_store_listeners() { return std::exchange(store_listeners_, {}); }
   /// The door at which agents of other nodes of this host borrow memory; once.
   rendezvous::MemoryDoor take_memory_door() { return std::exchange(memory_door_, {}); }
-  /// The server that shares its port with PyTorch's store: the hosted rendezvous of --master-addr.
+  /// The server that shares its port with PyTorch's store: the rendezvous of --master-addr, where
+  /// this node was its first host.
   store::Server* shared_server();
 
   /// Calls `closed` when the others no longer need what is hosted here, or have not come to an end
@@ -72,6 +73,10 @@ class JobLink {
   void take_seat(unique_fd listener, const std::vector<Address>& held);
   bool host_instead(const std::vector<Address>& held);
   void change_to_host(unique_fd listener);
+  void open_service(unique_fd listener, rendezvous::ServiceRules hosting, bool c10d);
+  unique_fd connect_to_service();
+  std::string stand_by();
+  unique_fd take_over(const rendezvous::Takeover& from);
   void on_service_log(const rendezvous::LogLine& line);
   rendezvous::NodeOffer offer(const Address& own);
   rendezvous::HostShare share();
@@ -90,6 +95,7 @@ class JobLink {
   std::shared_ptr<Probe> probe_;  ///< Probes node rank 0's addresses.
   std::string host_ = "127.0.0.1";
   std::optional<Address> hosted_at_;
+  unique_fd standby_;  ///< Ready to host in place of the host; nobody is answered there yet.
   std::unique_ptr<rendezvous::Service> service_;
   Clock::time_point log_again_{};  ///< When logged_ begins anew.
   int logged_ = 0;
@@ -106,10 +112,5 @@ class JobLink {
   std::string trouble_;
   std::function<void()> closed_;
 };
-
-/// The clients that node rank 0 serves PyTorch's store. Only its admission tells them; nullopt:
-/// everybody, also where a node has published a name, whose numbers cannot be known.
-using StoreClients = std::optional<std::vector<std::string>>;
-StoreClients store_clients(const rendezvous::Admission& admission);
 
 }  // namespace dlaunch::launcher

@@ -1,6 +1,8 @@
 #include "launcher/job/node_seat.hpp"
 
+#include "launcher/request/option_values.hpp"
 #include "runtime/base/exit_code.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <type_traits>
 #include <utility>
@@ -36,9 +38,12 @@ int exit_code_of(const Error& error) {
 NodeSeat::NodeSeat(boost::asio::io_context& io, Options options, MakeOffer make_offer,
                    SeatListener& listener)
     : peer_name_(options.rules.peer),
+      silence_max_(options.rules.job.liveness.silence_max()),
       make_offer_(std::move(make_offer)),
       host_instead_(std::move(options.host_instead)),
       hosting_problem_(std::move(options.hosting_problem)),
+      stand_by_(std::move(options.stand_by)),
+      take_over_(std::move(options.take_over)),
       listener_(listener),
       timer_(io),
       core_(std::move(options.rules)),
@@ -74,7 +79,11 @@ void NodeSeat::on_trouble(const Error& error, Clock::time_point since) {
   step(seat::Trouble{error.what(), since, hints ? hosting_problem_(error) : ""});
 }
 
-void NodeSeat::on_refused(const Error& error) { refuse(exit_code_of(error), error.what()); }
+/// Somebody else may listen by now where another node should host.
+void NodeSeat::on_refused(const Error& error) {
+  if (core_.is_moving()) return step(seat::Trouble{error.what(), Clock::time_point{}});
+  refuse(exit_code_of(error), error.what());
+}
 
 void NodeSeat::refuse(int exit_code, const std::string& reason) {
   step(rendezvous::Refuse{0, Errc::refused, exit_code, reason});
@@ -100,6 +109,7 @@ void NodeSeat::on_push(const wire::FrameHeader& header, BytesView payload) {
   take_if(std::type_identity<message::RanksLost>{});
   take_if(std::type_identity<message::Standing>{});
   take_if(std::type_identity<message::Finished>{});
+  take_if(std::type_identity<message::Succession>{});
 }
 
 void NodeSeat::take(const message::Admitted& m) {
@@ -127,6 +137,26 @@ void NodeSeat::execute(const seat::Close&) {
   uplink_.close();
 }
 
+void NodeSeat::execute(const seat::GoTo& effect) {
+  const auto read = read_endpoint(effect.address);
+  const auto* endpoint = std::get_if<EndpointAsked>(&read);
+  if (endpoint == nullptr) {
+    return step(seat::Trouble{in_quotes(effect.address) + " is no address", Clock::time_point{}});
+  }
+  store::Uplink::Target target;
+  target.host = endpoint->host;
+  target.port = endpoint->port.value_or(0);
+  target.silence_max = silence_max_;
+  uplink_.move_to(std::move(target));
+}
+
+void NodeSeat::execute(const seat::HostHere& effect) {
+  store::Uplink::Target target;
+  target.connected = take_over_(effect.takeover);
+  target.peer_name = "the rendezvous of this node";
+  uplink_.move_to(std::move(target));
+}
+
 void NodeSeat::execute(const rendezvous::RanksLost& effect) {
   listener_.on_ranks_lost(effect.first_rank, effect.count, effect.host, effect.how);
 }
@@ -142,6 +172,10 @@ void NodeSeat::send(const rendezvous::Join& e) {
 void NodeSeat::send(const rendezvous::WorkerFailed& e) { push(message::told(e, Clock::now())); }
 
 void NodeSeat::send(const rendezvous::WorkersEnded& e) { push(message::told(e, Clock::now())); }
+
+void NodeSeat::send(const rendezvous::TookPlace& e) {
+  push(message::Standby{e.epoch, stand_by_ ? stand_by_() : ""});
+}
 
 void NodeSeat::send(const rendezvous::CallsMade& e) {
   message::CallsMade part{{0, e.epoch, {}}};

@@ -26,6 +26,11 @@ class NodeSeat final : public Seat, public QuestionLine, private store::Uplink::
     std::function<bool()> host_instead = {};
     /// What keeps this node from that, where such a trouble is told; empty: nothing to say.
     std::function<std::string(const Error& trouble)> hosting_problem = {};
+    /// Where this node listens from now on, ready to host in place of the host: "host:port"; empty
+    /// where it cannot.
+    std::function<std::string()> stand_by = {};
+    /// This node hosts from now on, there. A connection to it.
+    std::function<unique_fd(const rendezvous::Takeover&)> take_over = {};
   };
   /// Makes this node's offer once a connection stands, whose own address it is given: that is when
   /// it is known where the others can reach us.
@@ -62,6 +67,7 @@ class NodeSeat final : public Seat, public QuestionLine, private store::Uplink::
   void take(const rendezvous::message::Answered& m) { listener_.on_answered(m); }
   void take(const rendezvous::message::Standing& m) { listener_.on_standing(m.sentence); }
   void take(const rendezvous::message::Finished& m) { step(rendezvous::Finish(m)); }
+  void take(const rendezvous::message::Succession& m) { step(seat::Succession{m.epoch, m.order}); }
   template <class Message>
   void take_payload(BytesView payload);
   void refuse(int exit_code, const std::string& reason);
@@ -73,6 +79,9 @@ class NodeSeat final : public Seat, public QuestionLine, private store::Uplink::
   void execute(const seat::Wake& effect);
   void execute(const seat::Finished& effect);
   void execute(const seat::Close&);
+  void execute(const seat::LoseStore& effect) { listener_.on_store_lost(effect.why); }
+  void execute(const seat::GoTo& effect);
+  void execute(const seat::HostHere& effect);
   void execute(const rendezvous::Admit& effect) { listener_.on_admitted(effect.admission); }
   void execute(const rendezvous::RanksLost& effect);
   void execute(const rendezvous::Standing& effect) { listener_.on_standing(effect.sentence); }
@@ -83,14 +92,18 @@ class NodeSeat final : public Seat, public QuestionLine, private store::Uplink::
   void send(const rendezvous::WorkerLeft& e) { push(rendezvous::message::WorkerLeft{e}); }
   void send(const rendezvous::WorkersEnded& e);
   void send(const rendezvous::CallsMade& e);
+  void send(const rendezvous::TookPlace& e);
   void send(const rendezvous::Leave& e) { push(rendezvous::message::Leave{e}); }
   void send(const auto&) {}  // What only a rendezvous can know.
   void push(const auto& message);
 
   const std::string peer_name_;
+  const Clock::duration silence_max_;
   const MakeOffer make_offer_;
   const std::function<bool()> host_instead_;
   const std::function<std::string(const Error&)> hosting_problem_;
+  const std::function<std::string()> stand_by_;
+  const std::function<unique_fd(const rendezvous::Takeover&)> take_over_;
   SeatListener& listener_;
   boost::asio::steady_timer timer_;
   std::string job_;

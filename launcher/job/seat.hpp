@@ -22,6 +22,8 @@ class SeatListener {
   /// Ranks of another node will not come back.
   virtual void on_ranks_lost(int first_rank, int count, const std::string& host,
                              const Departure& how) = 0;
+  /// The epoch's store is gone with the node that hosted it; the job may go on at another one.
+  virtual void on_store_lost(const std::string& why) = 0;
   /// Another node's agent asks ours.
   virtual void on_asked(const rendezvous::message::Asked& asked) = 0;
   virtual void on_answered(const rendezvous::message::Answered& answered) = 0;

@@ -46,6 +46,8 @@ class Phase {
     if (!legacy_.first_loss) legacy_.first_loss = std::move(loss);
   }
   void note_leaving(Clock::time_point until) { legacy_.leaving_until = until; }
+  /// The node had this rank in the epoch before.
+  void note_rank(const std::string& id, int node_rank) { legacy_.rank_of[id] = node_rank; }
 
  protected:
   Legacy legacy_;

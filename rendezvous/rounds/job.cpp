@@ -38,6 +38,7 @@ std::optional<Clock::time_point> Job::next_deadline() const {
   consider(nodes.lease_check());
   if (gathering()) {
     for (const auto& deadline : gathering()->deadlines(nodes, rules)) consider(deadline);
+    if (muster && muster->until() > now) consider(muster->until());
   } else {
     consider(epoch()->back().until);
   }
@@ -94,6 +95,8 @@ void Job::give_up(const Node& node, const std::optional<Member>& member) {
   GivenUp& entry = given_up[node.session];
   if (member) {
     entry.epoch = member->admission.epoch;
+  } else if (muster && muster->is_here(node.session)) {
+    entry.epoch = muster->last().number;
   } else {
     entry.waiting = Join{node.session, node.offer, rules, std::nullopt};
   }
@@ -106,6 +109,8 @@ void Job::lose(const Losses& whom) {
     const Node node = nodes.remove(session);
     const auto member = epoch() ? epoch()->remove(session) : std::nullopt;
     give_up(node, member);
+    if (quorum) quorum->lost(session);
+    if (muster) muster->gone(session);
     const std::string text = "node " + node.offer.id + " is lost: " + why;
     // Its workers are nobody's loss, but it may be missed in the next round.
     if (!member && epoch()) {
@@ -118,6 +123,7 @@ void Job::lose(const Losses& whom) {
     losses.push_back(epoch()->lose(*member, node.last_heard, text));
     if (rules.continue_on_failure) epoch()->count_as_failed(session, text);
   }
+  if (end_if_outvoted()) return;
   if (gathering()) return lacks_spares() ? give_up_for_loss() : consider_gathering();
   if (losses.empty()) return;
   tell_lost(std::move(losses));
@@ -132,12 +138,61 @@ void Job::tell_spare_gone(const std::string& how) {
 
 /// The spares that were to take the places of lost nodes are lost, too, and nothing else can.
 bool Job::lacks_spares() const {
-  const bool waits = rules.elastic() || restarts.has_one(rules, attempt, now);
+  const bool waits = muster || rules.elastic() || restarts.has_one(rules, attempt, now);
   return rules.spares > 0 && !gathering()->first() && !waits && nodes.count() < rules.nodes_min;
 }
 
 void Job::give_up_for_loss() {
   finish(Finish::for_lost_node(legacy().first_loss->reason + "; no spare is left"));
+}
+
+/// What the lost nodes may do elsewhere must not be done here as well.
+bool Job::end_if_outvoted() {
+  const auto count = quorum && !muster ? quorum->outvoted() : std::nullopt;
+  if (!count) return false;
+  const auto& loss = legacy().first_loss;
+  finish(Finish::for_lost_node((loss ? loss->reason + "; " : "") + std::to_string(count->apart) +
+                               " of the " + plural(count->nodes, "node") + " of epoch " +
+                               std::to_string(count->epoch) +
+                               " are out of reach, and may go on without this one"));
+  return true;
+}
+
+void Job::forget_place(Session session) {
+  if (quorum) quorum->forget(session);
+  if (muster) muster->gone(session);
+}
+
+void Job::take_over(const Takeover& from) {
+  const LastEpoch last{from.place.incarnation, from.place.epoch, from.place.node_count};
+  rules = from.rules;
+  rules_from = from.node;
+  attempt = from.place.attempt;
+  begun = epoch_begun = now;
+  Legacy of_epoch;
+  of_epoch.first_loss = Loss{now, from.why};
+  phase = Gathering(std::move(of_epoch), from.why, std::nullopt, rules, now);
+  quorum->take_over(last.number, last.nodes);
+  muster.emplace(last, deadline_after(from.patience, now));
+}
+
+/// Whether the round has to wait for the nodes of a lost host's epoch, or has been given up.
+bool Job::holds_muster() {
+  if (!muster) return false;
+  const std::string come = muster->text(*quorum);
+  switch (muster->step(*quorum, nodes.count(), rules.nodes_min, now)) {
+    case Muster::Step::close:
+      return false;
+    case Muster::Step::wait:
+      stand("node " + *rules_from + " hosts the job now: " + come);
+      return true;
+    case Muster::Step::give_up:
+      break;
+  }
+  finish(Finish::for_lost_node(legacy().first_loss->reason + "; only " + come + " to node " +
+                               *rules_from + ", which hosts the job now: it takes more than half " +
+                               "of them, and at least " + std::to_string(rules.nodes_min)));
+  return true;
 }
 
 /// The same cause most often tells the other nodes to go within moments: a signal to all of a job's
@@ -151,6 +206,7 @@ void Job::note_leaving() {
 
 void Job::consider_gathering(Session newcomer) {
   using Step = Gathering::Step;
+  if (holds_muster()) return;
   Gathering& round = *gathering();
   switch (round.step(nodes, rules, now)) {
     case Step::idle:
@@ -178,6 +234,12 @@ void Job::close() {
   for (const Node* node : chosen) {
     launch.learn(node->offer.launch);
     put(Admit{node->session, member(node->session)->admission});
+  }
+  muster.reset();
+  if (quorum && rules.outlives_host()) {
+    std::vector<Session> sessions;
+    for (const Node* node : chosen) sessions.push_back(node->session);
+    quorum->begin(numbers.epoch(), sessions);
   }
   const Epoch& closed = *epoch();
   std::string sentence = "epoch " + std::to_string(closed.number()) + ": " +

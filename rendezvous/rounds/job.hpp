@@ -5,6 +5,7 @@
 #include "rendezvous/rounds/gathering.hpp"
 #include "rendezvous/rounds/judgement.hpp"
 #include "rendezvous/rounds/standstill.hpp"
+#include "rendezvous/succession/muster.hpp"
 
 #include <variant>
 
@@ -60,6 +61,10 @@ struct Job {
   void finish(Finish end);
   /// The nodes of an earlier incarnation have come back: it is their job.
   void start_over(std::uint64_t incarnation);
+  /// Waits for the nodes of a lost host's epoch.
+  void take_over(const Takeover& from);
+  /// The node cannot go on elsewhere: it has left, holds nothing, or was replaced.
+  void forget_place(Session session);
 
   // ---- What is said ----
   void stand(std::string sentence) { announcer.stand(std::move(sentence), now); }
@@ -88,6 +93,8 @@ struct Job {
   std::map<Session, GivenUp> given_up;  ///< Nodes that were lost, until they speak again.
   std::variant<Gathering, Epoch> phase;
   std::optional<Finish> finish_said;  ///< The phase is the one in which the job ended.
+  std::optional<Quorum> quorum;       ///< Where a node hosts.
+  std::optional<Muster> muster;       ///< From a takeover to the next epoch.
   Standstill standstill;
   Announcer announcer;
   Clock::time_point now;  ///< The time of the event being answered.
@@ -98,6 +105,8 @@ struct Job {
   void give_up(const Node& node, const std::optional<Member>& member);
   bool lacks_spares() const;
   void give_up_for_loss();
+  bool end_if_outvoted();
+  bool holds_muster();
 };
 
 }  // namespace dlaunch::rendezvous

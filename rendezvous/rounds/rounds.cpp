@@ -21,6 +21,7 @@ struct Rounds::State : Job {
   void on(const WorkerLeft& e);
   void on(const WorkersEnded& e);
   void on(const CallsMade& e);
+  void on(const TookPlace& e) { at_work(e.session, e.epoch); }
   void on(const Tick&);
 
   // ---- Coming ----
@@ -41,16 +42,22 @@ struct Rounds::State : Job {
   /// The node's place. Null where its message changes nothing: it is about another epoch, or the
   /// node's workers have ended, or the job has.
   const Member* at_work(Session session, std::uint64_t of_epoch);
+
+  std::optional<Takeover> taken_over;  ///< Until the first event.
 };
 
 Finish Finish::for_lost_node(std::string sentence) {
   return {exit_code::node_lost, std::nullopt, std::move(sentence), std::nullopt, Cause::node_lost};
 }
 
-Rounds::Rounds(std::uint64_t last_epoch, Incarnation incarnation, std::string name)
+Rounds::Rounds(std::uint64_t last_epoch, Incarnation incarnation, std::string name,
+               std::optional<Hosting> hosting)
     : state_(std::make_unique<State>()) {
   state_->name = std::move(name);
   state_->numbers = EpochNumbers(last_epoch, incarnation);
+  if (!hosting) return;
+  state_->quorum.emplace();
+  state_->taken_over = std::move(hosting->taken_over);
 }
 Rounds::~Rounds() = default;
 Rounds::Rounds(Rounds&&) noexcept = default;
@@ -62,7 +69,9 @@ Effects Rounds::step(const Event& event, Clock::time_point now) {
   if (const auto slept = s.standstill.notice(s.rules, last_event, s.now)) {
     s.nodes.forgive(*slept, s.now);
     std::visit([&](auto& phase) { phase.forgive(*slept); }, s.phase);
+    if (s.muster) s.muster->forgive(*slept);
   }
+  if (const auto from = std::exchange(s.taken_over, std::nullopt)) s.take_over(*from);
   std::visit([&s](const auto& e) { s.on(e); }, event);
   s.standstill.expect(s.next_deadline());
   return s.announcer.take();
@@ -92,16 +101,27 @@ void Rounds::State::on(const Join& e) {
     const bool dropped = holds && holds->confirmed && !holds->ended && !e.holding;
     if (!dropped) return join_again(*known, e);
     // An earlier rendezvous had given it up, and it has ended its workers since.
+    forget_place(e.session);
     lose({{e.session, "it gave up its place in epoch " + std::to_string(numbers.epoch())}});
     return on(e);
   }
   if (auto no = Door::nonsense(e)) return put(std::move(*no));
   const Door door(*this);
-  const bool adopts = e.holding && door.adoptable(*e.holding);
+  const bool musters =
+      muster && e.holding &&
+      muster->last() == LastEpoch{e.holding->incarnation, e.holding->epoch, e.holding->node_count};
+  const bool adopts = e.holding && !musters && door.adoptable(*e.holding);
   if (adopts) yield_to(e);
   if (auto no = door.objection(e)) return put(std::move(*no));
   if (e.holding) numbers.see(e.holding->epoch);
+  if (musters) {
+    quorum->came(e.session, e.holding->epoch);
+    muster->came(e.session);
+    current().note_rank(e.offer.id, e.holding->node_rank);
+    return come_in(e, false);
+  }
   if (e.holding && !adopts) return evict(e.session, e.holding->epoch);
+  forget_place(e.session);
   if (adopts) {
     if (auto no = door.contradiction(e)) return put(std::move(*no));
   }
@@ -120,6 +140,8 @@ void Rounds::State::come_in(const Join& e, bool adopts) {
                                          ? "it was started again"
                                          : "node " + e.offer.id + " has come in its place");
   }
+  // A process that another one has replaced goes nowhere.
+  for (const auto& [session, why] : gone) forget_place(session);
   const Node& node = nodes.insert({e.session, e.offer, now}, rules);
   if (!gone.empty()) lose(gone);
   if (finished() || member(e.session)) return;
@@ -283,6 +305,7 @@ void Rounds::State::on(const Disconnected& e) { nodes.disconnect(e.session, rule
 
 void Rounds::State::on(const Leave& e) {
   if (!nodes.find(e.session) || finished()) return;
+  forget_place(e.session);
   const Node node = nodes.remove(e.session);
   const auto place = epoch() ? epoch()->remove(e.session) : std::nullopt;
   // Nobody who goes while others work does so with success.
@@ -335,6 +358,7 @@ const Member* Rounds::State::at_work(Session session, std::uint64_t of_epoch) {
   if (!nodes.find(session)) return nullptr;
   heard(session);  // That it is back may have closed a round.
   if (finished() || !epoch() || of_epoch != epoch()->number()) return nullptr;
+  if (quorum) quorum->heard_of(session, of_epoch);
   return epoch()->confirm(session);
 }
 
@@ -370,6 +394,10 @@ void Rounds::State::on(const WorkersEnded& e) {
     // A node that was given up joins anew, now that its workers are gone.
     if (!finished()) evict(e.session, e.epoch);
     return;
+  }
+  if (muster && muster->ended(e.session)) {
+    nodes.hear(e.session, now);
+    return finished() ? void() : consider_gathering();
   }
   const Member* place = at_work(e.session, e.epoch);
   if (!place) return;

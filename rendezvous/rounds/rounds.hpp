@@ -58,6 +58,8 @@ struct JobRules {
   bool goes_on_with(int nodes_here) const {
     return (elastic() || spares > 0) && nodes_here >= nodes_min;
   }
+  /// Another node may take over from the one that hosts the rendezvous.
+  bool outlives_host() const { return (elastic() || spares > 0) && !continue_on_failure; }
   bool operator==(const JobRules&) const = default;
 };
 
@@ -183,10 +185,15 @@ struct CallsMade {
 };
 /// A node tells no more facts, and details, than these.
 constexpr std::size_t facts_max = 256, details_max = 4;
+/// The node has heard of its place in this epoch.
+struct TookPlace {
+  Session session = 0;
+  std::uint64_t epoch = 0;
+};
 struct Tick {};
 
 using Event = std::variant<Join, Leave, Disconnected, Heartbeat, WorkerFailed, WorkerLeft,
-                           WorkersEnded, CallsMade, Tick>;
+                           WorkersEnded, CallsMade, TookPlace, Tick>;
 
 // ---- Effects ----
 
@@ -237,6 +244,16 @@ struct HostPlace {
   int first_rank = 0;
   int workers = 1;
 };
+
+/// A node that is ready to host the rendezvous in place of the one that does.
+struct Successor {
+  int node_rank = 0;
+  std::string address;  ///< "host:port" of the socket on which it listens already.
+
+  bool operator==(const Successor&) const = default;
+};
+/// The successors of an epoch, in the order in which they are asked; no more than these.
+constexpr std::size_t successors_max = 8;
 
 struct Admit {
   Session to = 0;
@@ -335,13 +352,27 @@ struct Incarnation {
   Clock::time_point return_by = Clock::time_point::max();
 };
 
+/// A node hosts the job in place of one that is lost.
+struct Takeover {
+  Holding place;               ///< Its own in the last epoch.
+  std::string node;            ///< Its id.
+  JobRules rules;              ///< The job's.
+  std::string why;             ///< "node a is lost: ...".
+  Clock::duration patience{};  ///< For the other nodes to come.
+};
+/// The rendezvous is a node's of the job, and another node may take over from it.
+struct Hosting {
+  std::optional<Takeover> taken_over = std::nullopt;  ///< Set if this one has done so.
+};
+
 /// One job's rounds. Total: every event has an answer in every state. Not thread-safe.
 class Rounds {
  public:
   /// Epochs begin after `last_epoch`: they only grow, over incarnations too. A place in an earlier
-  /// incarnation that began here is nobody's any more. `name` is the job's, for messages.
-  explicit Rounds(std::uint64_t last_epoch = 0, Incarnation incarnation = {},
-                  std::string name = {});
+  /// incarnation that began here is nobody's any more. `name` is the job's, for messages. With
+  /// `hosting` the job ends where more than half of an epoch's nodes may go on elsewhere.
+  explicit Rounds(std::uint64_t last_epoch = 0, Incarnation incarnation = {}, std::string name = {},
+                  std::optional<Hosting> hosting = std::nullopt);
   ~Rounds();
   Rounds(Rounds&&) noexcept;
   Rounds& operator=(Rounds&&) noexcept;

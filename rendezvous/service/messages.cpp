@@ -242,6 +242,21 @@ void fields(auto& io, is<Finished> auto& m) {
   io.choice(m.cause, Finish::Cause::disagreement);
 }
 
+void fields(auto& io, is<Standby> auto& m) {
+  io.integer(m.epoch);
+  io.text(m.address);
+}
+void fields(auto& io, is<Successor> auto& m) {
+  io.integer(m.node_rank);
+  io.text(m.address);
+}
+void fields(auto& io, is<Succession> auto& m) {
+  io.integer(m.epoch);
+  io.repeat(
+      m.order, sizeof(std::int32_t) + text_bytes_min, [&](auto& each) { fields(io, each); },
+      successors_max);
+}
+
 /// A time as its age, and an age as its time.
 void turn(Fact& fact, Clock::time_point now) { fact.when = Clock::time_point(now - fact.when); }
 
@@ -330,6 +345,8 @@ DLAUNCH_RENDEZVOUS_MESSAGE(Stopped);
 DLAUNCH_RENDEZVOUS_MESSAGE(RanksLost);
 DLAUNCH_RENDEZVOUS_MESSAGE(Standing);
 DLAUNCH_RENDEZVOUS_MESSAGE(Finished);
+DLAUNCH_RENDEZVOUS_MESSAGE(Standby);
+DLAUNCH_RENDEZVOUS_MESSAGE(Succession);
 #undef DLAUNCH_RENDEZVOUS_MESSAGE
 
 }  // namespace dlaunch::rendezvous::message

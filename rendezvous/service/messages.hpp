@@ -62,6 +62,14 @@ struct CallsMade : rendezvous::CallsMade {
   static constexpr wire::Type type{108};
 };
 
+/// Agent, to a rendezvous that a node hosts: it has heard of its place in the epoch, and listens at
+/// this address, ready to host the job in place of that node. Empty: it does not listen.
+struct Standby {
+  static constexpr wire::Type type{114};
+  std::uint64_t epoch = 0;
+  std::string address;
+};
+
 // ---- What agents ask each other. The rendezvous forwards it without reading it. ----
 
 /// A question's and an answer's length; a node's questions that are open at one time.
@@ -129,6 +137,14 @@ struct Standing : rendezvous::Standing {
 };
 struct Finished : Finish {
   static constexpr wire::Type type{106};
+};
+
+/// Rendezvous on a node: the nodes that may host the epoch's job after it, to all, when they
+/// change.
+struct Succession {
+  static constexpr wire::Type type{115};
+  std::uint64_t epoch = 0;
+  std::vector<Successor> order;
 };
 
 /// Ranges of ranks that one node tells to have left, and lines of one rank's stderr.

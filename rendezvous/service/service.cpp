@@ -58,6 +58,10 @@ Service::State::State(boost::asio::io_context& context, ServiceRules allowed, Lo
       incarnation_max = std::max(incarnation_max, record.incarnation);
     }
   }
+  if (rules.taken_over) {
+    epoch_max = std::max(epoch_max, rules.taken_over->place.epoch);
+    incarnation_max = std::max(incarnation_max, rules.taken_over->place.incarnation);
+  }
   epoch_before = epoch_max;
   incarnation_first = incarnation_max = new_incarnation(incarnation_max);
 }
@@ -183,6 +187,7 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
   question(std::type_identity<message::Ask>{});
   question(std::type_identity<message::Answer>{});
   question(std::type_identity<message::AnswerTaken>{});
+  question(std::type_identity<message::Standby>{});
 }
 
 void Service::State::on_other_version(store::ConnectionId who, std::uint32_t theirs) {
@@ -264,8 +269,12 @@ void Service::State::join(store::ConnectionId who, message::Join message) {
   const auto holding = message.holding;
   const std::uint64_t before = job->incarnation;
   step(*job, Join{session, std::move(message.offer), message.rules, holding}, now);
+  if (!job->finished && !job->successors.empty()) tell(who, succession_of(*job));
   // After a restart of the service the rounds may take up an epoch that they did not begin.
-  if (!holding || job->finished || job->rounds.epoch() != holding->epoch) return;
+  if (!holding || job->finished || job->rounds.epoch() != holding->epoch ||
+      job->rounds.incarnation() != holding->incarnation) {
+    return;
+  }
   const auto back = job->members.find(session);
   if (back == job->members.end() || back->second.evicted) return;
   if (job->incarnation != before || job->epoch != holding->epoch) {
@@ -338,7 +347,9 @@ Job& Service::State::open_job(const std::string& name, const message::Join& mess
   Job& job = jobs[name];
   job.name = name;
   job.incarnation = incarnation;
-  job.rounds = Rounds(epoch, {incarnation, incarnation_first, return_by}, name);
+  std::optional<Hosting> hosting;
+  if (!rules.only_job.empty()) hosting = Hosting{std::exchange(rules.taken_over, std::nullopt)};
+  job.rounds = Rounds(epoch, {incarnation, incarnation_first, return_by}, name, std::move(hosting));
   ++totals.jobs_opened;
   if (journal != nullptr) journal->job_opened(name, incarnation);
   return job;
@@ -360,27 +371,6 @@ void Service::State::joined(store::ConnectionId who, bool is) {
   if (caller == callers.end() || caller->second.joined == is) return;
   caller->second.joined = is;
   is ? ++agents : --agents;
-}
-
-std::size_t Service::State::unfinished() const {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(jobs, [](const auto& job) { return !job.second.finished; }));
-}
-
-bool Service::State::idle() const { return agents == 0 && unfinished() == 0; }
-
-void Service::State::call_when_idle() {
-  if (!draining || !when_idle || unfinished() > 0) return;
-  if (idle()) {
-    farewell_timer.cancel();
-    return boost::asio::post(io, std::exchange(when_idle, nullptr));
-  }
-  if (std::exchange(farewell, true)) return;
-  farewell_timer.expires_after(farewell_max);
-  farewell_timer.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
-    if (error || self->stopped || !self->when_idle) return;
-    std::exchange(self->when_idle, nullptr)();
-  });
 }
 
 // ---- Service ----

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ struct ServiceRules {
   /// The endpoint is the job: agents name none and are given this one. Empty: many jobs, and every
   /// agent has to name its own.
   std::string only_job;
+  /// The only job has been at work at another node, which is lost, and goes on here.
+  std::optional<Takeover> taken_over = std::nullopt;
   std::size_t jobs_max = 1024;
   int nodes_per_job_max = 20'000;
   store::Limits limits;  ///< The limits of each job's namespace.

@@ -2,6 +2,9 @@
 #include "runtime/base/exit_code.hpp"
 
 #include <algorithm>
+#include <utility>
+
+#include <boost/asio/post.hpp>
 
 namespace dlaunch::rendezvous {
 namespace {
@@ -75,6 +78,7 @@ void Service::State::begin_epoch(Job& job, std::uint64_t epoch, int world_size) 
   job.world_size = world_size;
   job.space = server.add_space(epoch, rules.limits);
   job.host = place_of_host(job);
+  job.successors.clear();
 }
 
 /// Its ranks are lost with it, which nobody will be there to tell.
@@ -171,6 +175,28 @@ void Service::State::note(LogLine::Level level, const Job& job, std::string sent
   if (log) log({level, job.name, std::move(sentence), true});
 }
 
+// ---- The successors of this node as the host ----
+
+/// Each of the first few that are ready is told to all, and no more than these.
+void Service::State::hear(Job& job, Session from, const message::Standby& standby) {
+  if (rules.only_job.empty()) return;
+  step(job, TookPlace{from, standby.epoch}, Clock::now());
+  if (standby.epoch != job.epoch || !is_of_epoch(job, from) || standby.address.empty()) return;
+  const auto before = job.successors;
+  job.successors[job.members[from].node_rank] = standby.address;
+  if (job.successors.size() > successors_max) job.successors.erase(--job.successors.end());
+  if (job.successors == before) return;
+  tell_all(job, succession_of(job), [](Session, const Member&) { return true; });
+}
+
+message::Succession Service::State::succession_of(const Job& job) {
+  message::Succession succession{job.epoch, {}};
+  for (const auto& [node_rank, address] : job.successors) {
+    succession.order.push_back({node_rank, address});
+  }
+  return succession;
+}
+
 // ---- What nodes ask each other ----
 
 bool Service::State::is_of_epoch(const Job& job, Session session) const {
@@ -208,6 +234,29 @@ void Service::State::send(const Job& job, const Questions::Sends& sends) {
 
 void Service::State::forget_departed(Job& job) {
   send(job, job.questions.keep([&](Session session) { return is_of_epoch(job, session); }));
+}
+
+// ---- The end of all jobs ----
+
+std::size_t Service::State::unfinished() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(jobs, [](const auto& job) { return !job.second.finished; }));
+}
+
+bool Service::State::idle() const { return agents == 0 && unfinished() == 0; }
+
+void Service::State::call_when_idle() {
+  if (!draining || !when_idle || unfinished() > 0) return;
+  if (idle()) {
+    farewell_timer.cancel();
+    return boost::asio::post(io, std::exchange(when_idle, nullptr));
+  }
+  if (std::exchange(farewell, true)) return;
+  farewell_timer.expires_after(farewell_max);
+  farewell_timer.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+    if (error || self->stopped || !self->when_idle) return;
+    std::exchange(self->when_idle, nullptr)();
+  });
 }
 
 // ---- Time ----

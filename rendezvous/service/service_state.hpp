@@ -44,9 +44,10 @@ struct Job {
   int world_size = 0;
   int attempt = 0;
   store::SpaceId space = store::no_space;
-  Questions questions;            ///< Those of the epoch.
-  std::uint64_t stopping = 0;     ///< The epoch that is known to be stopping, for the log.
-  std::optional<HostPlace> host;  ///< The place of the agent in whose process this is.
+  Questions questions;                    ///< Those of the epoch.
+  std::uint64_t stopping = 0;             ///< The epoch that is known to be stopping, for the log.
+  std::optional<HostPlace> host;          ///< The place of the agent in whose process this is.
+  std::map<int, std::string> successors;  ///< Where nodes of the epoch would host, by node rank.
 
   std::optional<message::Finished> finished;
   Clock::time_point forget;                    ///< When it is finished.
@@ -101,6 +102,11 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void begin_epoch(Job& job, std::uint64_t epoch, int world_size);
   std::optional<HostPlace> place_of_host(const Job& job) const;
   void note(LogLine::Level level, const Job& job, std::string sentence) const;
+
+  // ---- The successors of this node as the host ----
+
+  void hear(Job& job, Session from, const message::Standby& standby);
+  static message::Succession succession_of(const Job& job);
 
   // ---- What nodes ask each other ----
 

@@ -185,6 +185,7 @@ std::string print(const Effect& effect, const std::map<Session, std::string>& na
 RoundsStory::RoundsStory(const std::string& config) {
   std::uint64_t last_epoch = 0;
   Incarnation incarnation{1, 1};
+  std::optional<Hosting> hosting;
   const Words words = split(config);
   for (std::size_t i = 1; i < words.size(); ++i) {
     if (words[i].starts_with("last_epoch=")) {
@@ -195,11 +196,22 @@ RoundsStory::RoundsStory(const std::string& config) {
       incarnation.first_here = std::stoull(words[i].substr(11));
     } else if (words[i].starts_with("return_by=")) {
       incarnation.return_by = Clock::time_point(seconds(words[i].substr(10)));
+    } else if (words[i] == "hosted") {
+      hosting.emplace();
+    } else if (words[i].starts_with("taken_over=")) {
+      hosting = Hosting{Takeover{parse_holding(words[i].substr(11)),
+                                 "b",
+                                 {},
+                                 "node a is lost: gone",
+                                 std::chrono::seconds(12)}};
+      last_epoch = hosting->taken_over->place.epoch;
+      incarnation = {2, 2, Clock::time_point::min()};
     } else {
       set_rule(rules_, words[i]);
     }
   }
-  rounds_ = Rounds(last_epoch, incarnation, "j");
+  if (hosting && hosting->taken_over) hosting->taken_over->rules = rules_;
+  rounds_ = Rounds(last_epoch, incarnation, "j", hosting);
 }
 
 Session RoundsStory::session_of(const std::string& name) {
@@ -327,6 +339,7 @@ Event RoundsStory::event_of(const Words& words) {
     facts_[{epoch, fact.rank}] = fact;
     return WorkerFailed{session, epoch, fact};
   }
+  if (verb == "place") return TookPlace{session, std::stoull(words.at(2))};
   if (verb == "left") return WorkerLeft{session, std::stoull(words.at(2)), std::stoi(words.at(3))};
   if (verb == "called") return calls_of(session, words);
   if (verb != "ended") throw std::invalid_argument("no event " + verb);

@@ -61,7 +61,7 @@ void SeatCore::note_stall() {
 // ---- The connection ----
 
 void SeatCore::on(const Welcomed& e) {
-  if (!std::exchange(told_trouble_, {}).empty()) say("connected to " + rules_.peer);
+  if (!std::exchange(told_trouble_, {}).empty()) say("connected to " + peer_);
   if (is_coming()) {
     offer_ = e.offer;
     state_ = Waiting{};
@@ -69,6 +69,7 @@ void SeatCore::on(const Welcomed& e) {
   join();
   const Holding* held = holding();
   if (!held) return;
+  tell_place();
   for (const auto& what : held->told) tell(what);
   effects_.push_back(Reconnected{});
 }
@@ -76,22 +77,25 @@ void SeatCore::on(const Welcomed& e) {
 void SeatCore::on(const Trouble& e) {
   const auto lasted = tried_for(e.since);
   const std::string text = e.sentence + (e.hint.empty() ? "" : "; " + e.hint);
-  if (!holding() && lasted >= rules_.job.join_timeout) {
+  if (!holding() && !moving_ && !has_successor() && lasted >= rules_.job.join_timeout) {
     return on(rendezvous::Refuse{0, Errc::unreachable, exit_code::unreachable,
                                  text + "; tried for " + duration_text(rules_.job.join_timeout)});
   }
-  if (host_is_lost(e)) return finish_without_host(e);
+  if (host_is_lost(e)) return lose_host(e);
   if (lasted < silent_trouble || told_trouble_ == e.sentence) return;
   told_trouble_ = e.sentence;
-  say(text + (holding() ? "; the workers go on, and it is tried again" : "; it is tried again"));
+  const bool at_work = holding() && !moving_;
+  say(text + (at_work ? "; the workers go on, and it is tried again" : "; it is tried again"));
 }
 
 void SeatCore::on(const Due& e) {
   auto pause = rules_.heartbeat;
-  if (e.trouble && host_is_lost(*e.trouble)) return finish_without_host(*e.trouble);
-  // The next try to connect may be seconds away.
-  if (e.trouble && holding() && holding()->hosted) {
-    const auto left = rules_.job.liveness.lease - tried_for(e.trouble->since);
+  if (e.trouble && host_is_lost(*e.trouble)) {
+    lose_host(*e.trouble);
+    if (is_over()) return;
+  } else if (e.trouble && holding() && holding()->hosted) {
+    // The next try to connect may be seconds away.
+    const auto left = host_patience() - tried_for(e.trouble->since);
     pause = std::clamp<Clock::duration>(left, 1ms, pause);
   }
   tell(rendezvous::Heartbeat{});
@@ -105,19 +109,99 @@ Clock::duration SeatCore::tried_for(Clock::time_point since) const {
   return now_ - std::max(since, stalled_until_);
 }
 
-bool SeatCore::host_is_lost(const Trouble& trouble) {
-  return holding() && holding()->hosted && tried_for(trouble.since) >= rules_.job.liveness.lease;
+/// A successor hosts when it has given the host up itself, which may be somewhat later.
+Clock::duration SeatCore::host_patience() const {
+  const auto& liveness = rules_.job.liveness;
+  return moving_ ? liveness.lease + liveness.step_max : liveness.lease;
+}
+
+bool SeatCore::host_is_lost(const Trouble& trouble) const {
+  const Holding* held = std::get_if<Holding>(&state_);
+  const bool by_node = held ? held->hosted : moving_ || has_successor();
+  return by_node && tried_for(trouble.since) >= host_patience();
+}
+
+/// A node without a place is a spare, and follows the others.
+bool SeatCore::has_successor() const {
+  if (hosts_ || succession_.order.empty() || !rules_.job.outlives_host()) return false;
+  const Holding* held = std::get_if<Holding>(&state_);
+  if (!held) return std::holds_alternative<Waiting>(state_);
+  // One of two nodes cannot tell a lost host from a cut line.
+  constexpr int nodes_least = 3;
+  return held->workers != Holding::Workers::evicted && held->place.epoch == succession_.epoch &&
+         held->place.node_count >= nodes_least;
+}
+
+bool SeatCore::has_stalled(const Trouble& trouble) const {
+  const Holding* held = std::get_if<Holding>(&state_);
+  return held && !held->stall.empty() &&
+         trouble.since <= stalled_until_ + rules_.job.liveness.lease;
+}
+
+/// The workers are ended first: their store is gone.
+void SeatCore::lose_host(const Trouble& trouble) {
+  if (moving_) {
+    say("no node hosts the job there: " + trouble.sentence);
+    ++moving_->at;
+    return move_on();
+  }
+  if (!has_successor() || has_stalled(trouble)) return finish_without_host(trouble);
+  moving_ =
+      Moving{succession_.order, 0, "the node that hosts the job is lost: " + trouble.sentence};
+  if (Holding* held = holding()) {
+    if (held->host) tell_ranks_of_host("node " + held->host->id + " is lost: " + trouble.sentence);
+    effects_.push_back(LoseStore{moving_->why});
+    if (held->workers == Holding::Workers::at_work) {
+      effects_.push_back(Order{held->place.epoch, StopOrder::Manner::report_first});
+    }
+  }
+  say(moving_->why);
+  move_on();
+}
+
+/// To the next successor, which may be this node.
+void SeatCore::move_on() {
+  const Holding* held = holding();
+  if (moving_->at >= moving_->order.size()) {
+    return finish(rendezvous::Finish::for_lost_node(moving_->why + "; no other node hosts it"),
+                  false);
+  }
+  const rendezvous::Successor& next = moving_->order[moving_->at];
+  told_trouble_.clear();
+  if (held && next.node_rank == held->place.node_rank) {
+    hosts_ = true;
+    say("this node hosts the job from now on, at " + next.address);
+    const auto patience = rules_.job.liveness.comes_back_within();
+    effects_.push_back(HostHere{{held->place, offer_.id, rules_.job, moving_->why, patience}});
+  } else {
+    peer_ = "the rendezvous at " + next.address;
+    say("the job is to go on at " + next.address + ", on the node of rank " +
+        std::to_string(next.node_rank));
+    effects_.push_back(GoTo{next.address});
+  }
+}
+
+/// A rendezvous that a node hosts counts who goes by which epoch.
+void SeatCore::tell_place() {
+  const Holding* held = holding();
+  if (held && (held->hosted || hosts_) && rules_.job.outlives_host()) {
+    tell(rendezvous::TookPlace{0, held->place.epoch});
+  }
+}
+
+void SeatCore::tell_ranks_of_host(const std::string& why) {
+  const Holding& held = *holding();
+  effects_.push_back(rendezvous::RanksLost{held.place.epoch, held.host->first_rank,
+                                           held.host->workers, held.host->host,
+                                           Departure::because(why)});
 }
 
 void SeatCore::finish_without_host(const Trouble& trouble) {
-  const Holding held = std::move(*holding());
-  const bool stalled =
-      !held.stall.empty() && trouble.since <= stalled_until_ + rules_.job.liveness.lease;
-  const std::string since = stalled ? held.stall + ", and the job went on without it; " : "";
-  if (const auto& host = held.host) {
-    const std::string why = since + "node " + host->id + " is lost: " + trouble.sentence;
-    effects_.push_back(rendezvous::RanksLost{held.place.epoch, host->first_rank, host->workers,
-                                             host->host, Departure::because(why)});
+  const Holding& held = *holding();
+  const std::string since =
+      has_stalled(trouble) ? held.stall + ", and the job went on without it; " : "";
+  if (held.host) {
+    tell_ranks_of_host(since + "node " + held.host->id + " is lost: " + trouble.sentence);
   }
   finish(rendezvous::Finish::for_lost_node(
              since + "the node that hosts the job is lost: " + trouble.sentence),
@@ -128,7 +212,7 @@ void SeatCore::finish_without_host(const Trouble& trouble) {
 
 void SeatCore::on(const Said& e) {
   if (const auto* leave = std::get_if<rendezvous::Leave>(&e.what)) {
-    tell(rendezvous::Leave{0, leave->exit_code, leave->reason, rules_.hosts, leave->ends_job});
+    tell(rendezvous::Leave{0, leave->exit_code, leave->reason, hosts_, leave->ends_job});
     return on(Withdrawn{});
   }
   Holding* held = holding();
@@ -176,8 +260,17 @@ void SeatCore::on(const Admitted& e) {
       return effects_.push_back(Order{held->place.epoch, StopOrder::Manner::kill});
     }
   }
-  state_ = Holding{.place = a, .host = e.host, .hosted = e.hosted && !rules_.hosts};
+  state_ = Holding{.place = a, .host = e.host, .hosted = e.hosted && !hosts_};
+  moving_.reset();
+  tell_place();
   effects_.push_back(rendezvous::Admit{0, a});
+}
+
+/// With an epoch of another host a node that waits there has come to it.
+void SeatCore::on(const Succession& e) {
+  if (e.epoch < succession_.epoch) return;
+  if (!holding() && e.epoch > succession_.epoch) moving_.reset();
+  succession_ = e;
 }
 
 void SeatCore::on(const rendezvous::Stop& e) {

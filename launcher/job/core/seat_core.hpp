@@ -35,6 +35,11 @@ struct Admitted {
   bool hosted = false;  ///< A node of the job hosts the rendezvous, and has this place.
   std::optional<rendezvous::HostPlace> host = std::nullopt;
 };
+/// The nodes that are ready to host this epoch's job in place of the one that does.
+struct Succession {
+  std::uint64_t epoch = 0;
+  std::vector<rendezvous::Successor> order;
+};
 /// The agent says it of its workers, or leaves.
 struct Said {
   rendezvous::Event what;
@@ -42,8 +47,9 @@ struct Said {
 /// The agent takes another seat, and this one says nothing more.
 struct Withdrawn {};
 
-using Event = std::variant<Welcomed, Trouble, Due, Said, Withdrawn, Admitted, rendezvous::Refuse,
-                           rendezvous::Stop, rendezvous::RanksLost, rendezvous::Finish>;
+using Event =
+    std::variant<Welcomed, Trouble, Due, Said, Withdrawn, Admitted, Succession, rendezvous::Refuse,
+                 rendezvous::Stop, rendezvous::RanksLost, rendezvous::Finish>;
 
 // ---- What is to be done, in order. The rendezvous is told its events, in vain while there is no
 // ---- connection; of its effects the agent hears Admit, RanksLost and Standing as they are. ----
@@ -66,9 +72,22 @@ struct Finished {
 };
 /// The connection is to be closed.
 struct Close {};
+/// The agent hears that the epoch's store is gone with its host.
+struct LoseStore {
+  std::string why;
+};
+/// The connection is to be made to this address instead.
+struct GoTo {
+  std::string address;
+};
+/// This node is to host the rendezvous, and the connection leads there.
+struct HostHere {
+  rendezvous::Takeover takeover;
+};
 
-using Effect = std::variant<rendezvous::Event, Order, Reconnected, Wake, Finished, Close,
-                            rendezvous::Admit, rendezvous::RanksLost, rendezvous::Standing>;
+using Effect =
+    std::variant<rendezvous::Event, Order, Reconnected, Wake, Finished, Close, LoseStore, GoTo,
+                 HostHere, rendezvous::Admit, rendezvous::RanksLost, rendezvous::Standing>;
 using Effects = std::vector<Effect>;
 
 struct Rules {
@@ -81,7 +100,8 @@ struct Rules {
 /// Total: every event has an answer in every state. Not thread-safe.
 class SeatCore {
  public:
-  explicit SeatCore(Rules rules) : rules_(std::move(rules)) {}
+  explicit SeatCore(Rules rules)
+      : rules_(std::move(rules)), hosts_(rules_.hosts), peer_(rules_.peer) {}
 
   Effects step(const Event& event, Clock::time_point now);
 
@@ -89,6 +109,8 @@ class SeatCore {
   bool is_coming() const { return std::holds_alternative<Coming>(state_); }
   /// The node has left this seat, or lost it.
   bool is_over() const { return std::holds_alternative<Over>(state_); }
+  /// The host is lost, and no other one has given this node a place yet.
+  bool is_moving() const { return moving_.has_value(); }
 
  private:
   struct Coming {};
@@ -104,6 +126,12 @@ class SeatCore {
     std::string stall = {};  ///< "this node stood still for 61 s"; empty where it did not.
   };
   struct Over {};
+  /// The way from a lost host to the next.
+  struct Moving {
+    std::vector<rendezvous::Successor> order;
+    std::size_t at = 0;
+    std::string why;  ///< "the node that hosts the job is lost: ...".
+  };
 
   void on(const Welcomed& e);
   void on(const Trouble& e);
@@ -111,6 +139,7 @@ class SeatCore {
   void on(const Said& e);
   void on(const Withdrawn&);
   void on(const Admitted& e);
+  void on(const Succession& e);
   void on(const rendezvous::Refuse& e) { finish({e.exit_code, std::nullopt, e.reason}, false); }
   void on(const rendezvous::Stop& e);
   void on(const rendezvous::RanksLost& e);
@@ -121,7 +150,14 @@ class SeatCore {
   void join_anew();
   void note_stall();
   Clock::duration tried_for(Clock::time_point since) const;
-  bool host_is_lost(const Trouble& trouble);
+  Clock::duration host_patience() const;
+  bool host_is_lost(const Trouble& trouble) const;
+  bool has_successor() const;
+  bool has_stalled(const Trouble& trouble) const;
+  void lose_host(const Trouble& trouble);
+  void move_on();
+  void tell_place();
+  void tell_ranks_of_host(const std::string& why);
   void finish_without_host(const Trouble& trouble);
   void finish(rendezvous::Finish end, bool judged);
   void tell(const auto& what) {
@@ -130,6 +166,10 @@ class SeatCore {
   void say(std::string text) { effects_.push_back(rendezvous::Standing{0, std::move(text)}); }
 
   const Rules rules_;
+  bool hosts_ = false;  ///< The rendezvous is in this process by now.
+  std::string peer_;
+  Succession succession_;
+  std::optional<Moving> moving_;
   std::variant<Coming, Waiting, Holding, Over> state_;
   rendezvous::NodeOffer offer_;
   std::string told_trouble_;  ///< Empty while all is well.

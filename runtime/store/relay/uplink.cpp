@@ -25,7 +25,8 @@ void rethrow(const std::exception_ptr& error) {
 
 }  // namespace
 
-Uplink::State::State(asio::io_context& context, Options given, Events& listener)
+Uplink::State::State(asio::io_context& context, Options given, Events& listener,
+                     std::uint64_t first_request)
     : io(context),
       options(std::move(given)),
       events(&listener),
@@ -38,7 +39,8 @@ Uplink::State::State(asio::io_context& context, Options given, Events& listener)
                .joining = "joining " + peer,
                .peer = peer,
                .silence_max = options.silence_max,
-               .unsent_bytes_max = unsent_bytes_max}),
+               .unsent_bytes_max = unsent_bytes_max,
+               .first_request = first_request}),
       random(static_cast<std::minstd_rand::result_type>(options.hello.session)),
       backoff(options.backoff_min),
       good(Clock::now()) {}
@@ -51,6 +53,27 @@ Uplink::~Uplink() {
 }
 
 void Uplink::start() { asio::co_spawn(state_->io, State::run(state_), rethrow); }
+
+/// A request's number is used once: its asker may forget it later.
+void Uplink::move_to(Target target) {
+  const std::shared_ptr<State> old = state_;
+  Options options;
+  options.hello = old->options.hello;
+  options.key = old->options.key;
+  options.backoff_min = old->options.backoff_min;
+  options.backoff_max = old->options.backoff_max;
+  options.step_max = old->options.step_max;
+  options.host = std::move(target.host);
+  options.port = target.port;
+  options.connected = std::move(target.connected);
+  options.peer_name = std::move(target.peer_name);
+  options.silence_max = target.silence_max;
+  if (!old->closed) old->end();
+  state_ = std::make_shared<State>(old->io, std::move(options), *old->events,
+                                   old->session.next_request());
+  state_->reconnected = old->reconnected;
+  start();
+}
 
 bool Uplink::connected() const { return state_->session.open(); }
 

@@ -69,6 +69,17 @@ class Uplink {
   ~Uplink();
 
   void start();
+  /// Another place to connect to, from now on.
+  struct Target {
+    std::string host;  ///< As in Options; `connected` counts where it is empty.
+    std::uint16_t port = 0;
+    unique_fd connected;
+    std::string peer_name = "the rendezvous";
+    Clock::duration silence_max = Clock::duration::max();
+  };
+  /// Leaves the connection without a word, forgets what was asked, and connects there under the
+  /// same session. It is tried without an end.
+  void move_to(Target target);
   /// As ClientSession's, of which this is one over Asio. Requests are kept until there is a
   /// connection.
   std::uint64_t request(wire::Type type, std::uint64_t epoch, BytesView payload, Answer answer);

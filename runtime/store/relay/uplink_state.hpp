@@ -22,7 +22,8 @@ namespace asio = boost::asio;
 /// which asks for the next. Handlers hold the state, so it outlives an Uplink that is destroyed in
 /// a callback; `closed` is then true.
 struct Uplink::State : std::enable_shared_from_this<Uplink::State> {
-  State(asio::io_context& context, Options given, Events& listener);
+  State(asio::io_context& context, Options given, Events& listener,
+        std::uint64_t first_request = 1);
 
   // ---- Getting a connection ----
 

@@ -31,6 +31,7 @@ class ClientSession {
     Clock::duration silence_max = Clock::duration::max();
     /// A connection for which more is queued, because the other end does not read, is dropped.
     std::size_t unsent_bytes_max = std::numeric_limits<std::size_t>::max();
+    std::uint64_t first_request = 1;  ///< The number of the first request.
   };
   /// The caller that waits for an answer; borrowed until it returns.
   using Answer = std::function<void(const wire::FrameHeader&, BytesView)>;
@@ -52,7 +53,8 @@ class ClientSession {
     bool final = false;  ///< Another try would end the same.
   };
 
-  explicit ClientSession(Options options) : options_(std::move(options)) {}
+  explicit ClientSession(Options options)
+      : options_(std::move(options)), next_request_(options_.first_request) {}
 
   // ---- The connection: after each of these, `next` until nothing comes, and `unsent` ----
 
@@ -92,6 +94,8 @@ class ClientSession {
   /// is asked again after each `resume`.
   std::uint64_t request(wire::Type type, std::uint64_t epoch, BytesView payload, Answer answer,
                         Clock::time_point now, bool stands = false);
+  /// The number of the next request.
+  std::uint64_t next_request() const { return next_request_; }
   /// Forgets a request without an answer: its waiter is gone. One that waits is cancelled at the
   /// other end; a change is carried out.
   void forget(std::uint64_t request, Clock::time_point now);

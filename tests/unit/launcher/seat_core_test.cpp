@@ -2,6 +2,7 @@
 
 #include "tests/support/transcript.hpp"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <random>
@@ -33,9 +34,20 @@ Rules rules_of(bool hosts, int join_s) {
   return rules;
 }
 
-/// "2:7": epoch 7 of incarnation 2, in which this node has the ranks 2 and 3.
-Admitted admission(const std::string& epoch, bool hosted) {
+/// "config hosts", "config elastic".
+Rules rules_of(const Words& words) {
+  const auto has = [&](const char* word) { return std::ranges::count(words, word) > 0; };
+  Rules rules = rules_of(has("hosts"), 3);
+  if (has("elastic")) rules.job.nodes_max = 4;
+  return rules;
+}
+
+/// "2:7": epoch 7 of incarnation 2, in which this node has the ranks 2 and 3; it is the second of
+/// so many nodes.
+Admitted admission(const std::string& epoch, bool hosted, int nodes = 1) {
   Admitted admitted;
+  admitted.admission.node_count = nodes;
+  admitted.admission.node_rank = nodes > 1 ? 1 : 0;
   admitted.admission.incarnation = std::stoull(epoch);
   admitted.admission.epoch = std::stoull(epoch.substr(epoch.find(':') + 1));
   admitted.admission.first_rank = 2;
@@ -68,7 +80,17 @@ Event parse_event(const Words& words) {
     if (words.size() == 1) return Due{};
     return Due{Trouble{words.at(2), at_ms(number(1))}};
   }
-  if (name == "admitted") return admission(words.at(1), words.size() > 2);
+  if (name == "admitted") {
+    return admission(words.at(1), words.size() > 2, words.size() > 3 ? number(3) : 1);
+  }
+  // "succession 7 1 b:1 2 c:1": node ranks, and where they would host.
+  if (name == "succession") {
+    Succession succession{std::stoull(words.at(1)), {}};
+    for (std::size_t i = 2; i + 1 < words.size(); i += 2) {
+      succession.order.push_back({number(i), words[i + 1]});
+    }
+    return succession;
+  }
   if (name == "stop")
     return rendezvous::Stop{0, std::stoull(words.at(1)), causes.at(words[2]), "w"};
   if (name == "ranks_lost") {
@@ -98,6 +120,9 @@ struct PrintSaid {
   }
   std::string operator()(const rendezvous::CallsMade&) { return "calls"; }
   std::string operator()(const rendezvous::WorkersEnded&) { return "ended"; }
+  std::string operator()(const rendezvous::TookPlace& e) {
+    return "place " + std::to_string(e.epoch);
+  }
   std::string operator()(const rendezvous::Leave& e) {
     return "leave " + std::to_string(e.exit_code) + (e.closes ? " closes" : "");
   }
@@ -121,6 +146,11 @@ struct Print {
            e.end.sentence + "'";
   }
   std::string operator()(const Close&) { return "close"; }
+  std::string operator()(const LoseStore&) { return "lose_store"; }
+  std::string operator()(const GoTo& e) { return "go_to " + e.address; }
+  std::string operator()(const HostHere& e) {
+    return "host_here " + std::to_string(e.takeover.place.epoch) + " '" + e.takeover.why + "'";
+  }
   std::string operator()(const rendezvous::Admit& e) {
     return "admit " + std::to_string(e.admission.epoch);
   }
@@ -134,7 +164,7 @@ struct Print {
 TEST_CASE("seat transcripts") {
   std::optional<SeatCore> core;
   transcript::replay(
-      "seat", 3, [&](const Words& words) { core.emplace(rules_of(words.size() > 1, 3)); },
+      "seat", 4, [&](const Words& words) { core.emplace(rules_of(words)); },
       [&](const Words& words, Clock::time_point now) {
         return transcript::print<Print>(core.value().step(parse_event(words), now));
       });

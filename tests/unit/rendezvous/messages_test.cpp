@@ -221,6 +221,21 @@ TEST_CASE("of too many facts those that blame others are left out") {
   CHECK(told.facts.front().rank == 399);
 }
 
+TEST_CASE("the successors of a host") {
+  const auto standby =
+      message::decode<message::Standby>(payload_of(message::Standby{7, "10.0.0.2:4000"}));
+  REQUIRE(standby);
+  CHECK(standby->epoch == 7);
+  CHECK(standby->address == "10.0.0.2:4000");
+  message::Succession succession{7, {{1, "10.0.0.2:4000"}, {3, "[fd00::4]:5000"}}};
+  const auto decoded = message::decode<message::Succession>(payload_of(succession));
+  REQUIRE(decoded);
+  CHECK(decoded->epoch == 7);
+  CHECK(decoded->order == succession.order);
+  succession.order.resize(rendezvous::successors_max + 1);
+  CHECK_FALSE(message::decode<message::Succession>(payload_of(succession)));
+}
+
 TEST_CASE("limits hold") {
   SUBCASE("a node has at most 64 addresses") {
     auto join = a_join();

@@ -119,9 +119,10 @@ Event random_event(std::mt19937& random, const Rounds& rounds, const JobRules& r
       WorkerLeft{session, epoch, static_cast<int>(below(6))},
       ended,
       CallsMade{session, epoch, {made}},
+      TookPlace{session, epoch},
       Tick{}};
-  static const std::array<std::size_t, 16> weights = {0, 0, 0, 0, 1, 2, 3, 3,
-                                                      3, 4, 5, 6, 6, 7, 8, 8};
+  static const std::array<std::size_t, 17> weights = {0, 0, 0, 0, 1, 2, 3, 3, 3,
+                                                      4, 5, 6, 6, 7, 8, 9, 9};
   std::size_t pick = weights.at(below(weights.size()));
   if (pick == 1 && below(4) != 0) pick = 3;
   return choices.at(pick);
@@ -145,7 +146,9 @@ TEST_CASE("every state answers every event, and what must hold holds") {
     rules.continue_on_failure = random() % 5 == 0;
     rules.last_call = 2s;
     rules.join_timeout = 60s;
-    Rounds rounds(random() % 3, {1, 1});
+    std::optional<Hosting> hosting;
+    if (random() % 2 == 0) hosting.emplace();
+    Rounds rounds(random() % 3, {1, 1}, "", hosting);
     Invariants invariants;
     auto now = at(1h);
     for (int i = 0; i < 150; ++i) {
