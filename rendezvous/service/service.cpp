@@ -156,12 +156,13 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
   const Session session = caller.session;
   if (job == nullptr || !caller.joined || !job->members.contains(session)) return;
   const auto now = Clock::now();
+  // The rounds know by it that the node was heard of; told again later, it would count from then.
   const auto take = [&](auto event) {
     event.session = session;
+    job->members[session].heard = now;
     step(*job, std::move(event), now);
   };
   if (type == message::Heartbeat::type) {
-    job->members[session].heard = now;
     take(Heartbeat{});
   } else if (type == message::Leave::type) {
     with(std::type_identity<message::Leave>{}, [&](Leave m) {
@@ -172,14 +173,14 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
     });
   } else if (type == message::WorkerFailed::type) {
     with(std::type_identity<message::WorkerFailed>{},
-         [&](const message::WorkerFailed& m) { step(*job, message::heard(m, session, now), now); });
+         [&](const message::WorkerFailed& m) { take(message::heard(m, session, now)); });
   } else if (type == message::WorkerLeft::type) {
     with(std::type_identity<message::WorkerLeft>{}, [&](WorkerLeft m) { take(m); });
   } else if (type == message::CallsMade::type) {
     with(std::type_identity<message::CallsMade>{}, [&](CallsMade m) { take(std::move(m)); });
   } else if (type == message::WorkersEnded::type) {
     with(std::type_identity<message::WorkersEnded>{},
-         [&](const message::WorkersEnded& m) { step(*job, message::heard(m, session, now), now); });
+         [&](const message::WorkersEnded& m) { take(message::heard(m, session, now)); });
   }
   const auto question = [&]<class Message>(std::type_identity<Message> kind) {
     if (type == Message::type) with(kind, [&](Message m) { hear(*job, session, std::move(m)); });

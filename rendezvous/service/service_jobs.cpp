@@ -180,7 +180,9 @@ void Service::State::note(LogLine::Level level, const Job& job, std::string sent
 /// Each of the first few that are ready is told to all, and no more than these.
 void Service::State::hear(Job& job, Session from, const message::Standby& standby) {
   if (rules.only_job.empty()) return;
-  step(job, TookPlace{from, standby.epoch}, Clock::now());
+  const auto now = Clock::now();
+  job.members[from].heard = now;
+  step(job, TookPlace{from, standby.epoch}, now);
   if (standby.epoch != job.epoch || !is_of_epoch(job, from) || standby.address.empty()) return;
   const auto before = job.successors;
   job.successors[job.members[from].node_rank] = standby.address;

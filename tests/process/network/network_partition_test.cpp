@@ -121,6 +121,9 @@ TEST_CASE("a node that is cut off for good ends its workers and itself; the othe
   NetworkJob& job = three.job;
   three.network.cut(2);
   const Stretch alone("from the cut until the node has ended");
+  // It would host, if there were enough others.
+  REQUIRE_MESSAGE(job[2].saw("this node hosts the job from now on"), job.said());
+  CHECK(job.processes(2).size() == 2);
   CHECK(job[2].wait().code == 79);
   alone.ended();
   INFO(job.said());
