@@ -75,7 +75,8 @@ int Agent::run() {
   watch_.open(task_.job, task_.machine.hostname, task_.node_id,
               {.entry = [this] { return entry(); },
                .ranks = [this] { return ranks(); },
-               .drain = [this] { return drain(); }});
+               .drain = [this] { return drain(); },
+               .store_waits = [this] { return store_waits(); }});
   const bool is_past = task_.deadline && *task_.deadline <= WallClock::now();
   asio::post(io_, [this, is_past] {
     if (is_past) return on_job_deadline();
@@ -371,6 +372,7 @@ void Agent::deliver(const Workers::Ended& ended) {
   const bool had_terminal =
       loan_.was_lent_to(ended.pid) || (seat_.owns_terminal && !console_.output());
   if (interrupted && had_terminal) on_handed_on(ended.status.signal);
+  note_timeout(ended);
   feed(Exited{ended.local_rank, ended.status});
 }
 

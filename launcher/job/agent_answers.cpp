@@ -8,7 +8,9 @@
 #include "runtime/base/text/values.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
+#include <system_error>
 #include <utility>
 #include <variant>
 
@@ -21,15 +23,18 @@ namespace {
 
 /// The RANK that a process of this host was started with, where /proc shows it and it was started
 /// for the store at this port.
-std::optional<std::string> rank_of_process(pid_t pid, std::uint16_t store_port) {
+std::optional<int> rank_of_process(pid_t pid, std::uint16_t store_port) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/environ");
   std::vector<std::string> environment;
   for (std::string line; std::getline(file, line, '\0');) environment.push_back(line);
   if (lookup(environment, "MASTER_PORT") != std::to_string(store_port)) return std::nullopt;
   const auto rank = lookup(environment, "RANK");
-  const bool number =
-      rank && !rank->empty() && rank->find_first_not_of("0123456789") == std::string_view::npos;
-  return number ? std::optional<std::string>(*rank) : std::nullopt;
+  int number = -1;
+  if (!rank) return std::nullopt;
+  const char* const end = rank->data() + rank->size();
+  const auto read = std::from_chars(rank->data(), end, number);
+  const bool is_all = read.ec == std::errc() && read.ptr == end && number >= 0;
+  return is_all ? std::optional(number) : std::nullopt;
 }
 
 }  // namespace
@@ -122,18 +127,20 @@ void Agent::on_inquired(int rank, const std::vector<std::int32_t>& about) {
 }
 
 /// A rank, where it can be told, else what is known of it.
-std::string Agent::client_name(const Address& peer, const Address& own) const {
+Agent::Client Agent::client_of(const Address& peer, const Address& own) const {
   if (peer.is_loopback() || peer.host() == own.host()) {
     const auto pid = peer_process(own, peer);
-    if (!pid) return "a process of this host";
+    if (!pid) return {"a process of this host"};
     const std::string number = " (pid " + std::to_string(*pid) + ")";
     const int place = workers_.local_rank_of(*pid);
     if (place >= 0) {
-      return "rank " + std::to_string(epoch_.assignment.first_rank + place) + number;
+      const int rank = epoch_.assignment.first_rank + place;
+      return {"rank " + std::to_string(rank) + number, rank};
     }
     // Another agent's worker on this host, or a process that left its worker's group.
     const auto rank = rank_of_process(*pid, own.port());
-    return (rank ? "rank " + *rank : "a process") + number;
+    if (!rank) return {"a process" + number};
+    return {"rank " + std::to_string(*rank) + number, *rank};
   }
   for (const auto& node : admission_.roster) {
     const bool here = std::ranges::any_of(node.store_addresses, [&](const auto& address) {
@@ -144,14 +151,41 @@ std::string Agent::client_name(const Address& peer, const Address& own) const {
     if (!here) continue;
     const std::string first = std::to_string(node.first_rank);
     const std::string last = std::to_string(node.first_rank + node.workers - 1);
-    return (node.workers == 1 ? "rank " + first : "one of the ranks " + first + " to " + last) +
-           " on node " + node.id;
+    if (node.workers == 1) return {"rank " + first + " on node " + node.id, node.first_rank};
+    return {"one of the ranks " + first + " to " + last + " on node " + node.id};
   }
-  return "a client at " + peer.to_string();
+  return {"a client at " + peer.to_string()};
+}
+
+/// Whose a connection is costs a look at all processes: of a great many clients some are told of.
+JobStoreWaits Agent::store_waits() const {
+  constexpr std::size_t told_max = 64;
+  JobStoreWaits told{.elsewhere = epoch_.assignment.node_rank > 0,
+                     .world_size = epoch_.assignment.world_size};
+  if (!host_ || gang_is_gone()) return told;
+  const auto now = Clock::now();
+  for (auto& each : host_->c10d_waiting()) {
+    if (told.waits.size() >= told_max) {
+      ++told.left_out;
+      continue;
+    }
+    const Client client = client_of(each.peer, each.own);
+    JobStoreWaits::Wait wait{.rank = client.rank, .client = client.name};
+    wait.keys = std::move(each.what.keys);
+    wait.more = each.what.more;
+    wait.for_ms = static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::milliseconds>(now - each.what.since).count());
+    if (each.what.barrier) {
+      wait.arrived = each.what.barrier->arrived;
+      wait.expected = each.what.barrier->world;
+    }
+    told.waits.push_back(std::move(wait));
+  }
+  return told;
 }
 
 void Agent::on_refused_client(const Address& peer, const Address& own, const std::string& why) {
-  say(client_name(peer, own) + ": PyTorch's store has closed its connection, for " + why,
+  say(client_of(peer, own).name + ": PyTorch's store has closed its connection, for " + why,
       Level::warning);
 }
 

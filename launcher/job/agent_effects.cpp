@@ -1,3 +1,4 @@
+#include "launcher/hang/timeout_words.hpp"
 #include "launcher/job/agent_settings.hpp"
 #include "launcher/job/agent_state.hpp"
 #include "launcher/job/end_report.hpp"
@@ -9,6 +10,8 @@
 #include "runtime/segment/calls_made.hpp"
 
 #include <algorithm>
+#include <fstream>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,6 +25,15 @@ namespace {
 constexpr auto user_notice_after = std::chrono::seconds(1);
 /// A tool looks at the ranks within a second, as a rule.
 constexpr auto stacks_notice_after = std::chrono::seconds(2);
+
+/// Empty where the file cannot be read; a long one is cut.
+std::string first_line(const std::string& path) {
+  constexpr std::size_t shown = 400;
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line.size() > shown ? line.substr(0, shown) + "..." : line;
+}
 
 }  // namespace
 
@@ -92,6 +104,15 @@ void Agent::execute(const SignalAll& effect) {
   if (is_ending() && !epoch_.stopping) tell_stopping_later(0);
 }
 
+/// PyTorch's calls have limits of their own: a rank fails, and the one that it has waited for still
+/// runs.
+void Agent::note_timeout(const Workers::Ended& ended) {
+  const bool wanted = task_.spec.stack_on_timeout && !ended.status.succeeded() && !is_ending();
+  if (!wanted || !console_.output()) return;
+  const int rank = epoch_.assignment.first_rank + ended.local_rank;
+  if (tells_timeout(console_.output()->error_tail(rank))) epoch_.timed_out = true;
+}
+
 /// The workers are signalled when their stacks have been taken, in time for an end of their own
 /// before they would be killed.
 void Agent::take_stacks(int signal_afterwards) {
@@ -118,7 +139,7 @@ void Agent::take_stacks(int signal_afterwards) {
     if (problem) {
       say("the ranks' stacks could not be taken: " + *problem, Level::warning);
     } else if (file) {
-      history_.wrote_stacks();
+      history_.wrote_stacks(first_line(*file));
       say("the ranks' stacks are in " + *file);
     }
     workers_.signal_all(signal_afterwards);

@@ -141,6 +141,7 @@ class Agent : private rendezvous::JobObserver,
   void execute(const KillAll&);
   void execute(const Ended& effect);
   void take_stacks(int signal_afterwards);
+  void note_timeout(const Workers::Ended& ended);
   void tell_and_stop(JobEnd end);
   void say(const std::string& sentence, Level level = Level::info) {
     console_.say(sentence, level);
@@ -148,6 +149,7 @@ class Agent : private rendezvous::JobObserver,
   JobEntry entry() const;
   JobRanks ranks() const;
   JobDrained drain();
+  JobStoreWaits store_waits() const;
   JobState state() const;
   void open_health();
   void tell_health();
@@ -156,7 +158,12 @@ class Agent : private rendezvous::JobObserver,
   void open_host();
   void meet_mpi_nodes(std::function<void()> known);
   std::optional<std::string> note_of_unused_mpi() const;
-  std::string client_name(const Address& peer, const Address& own) const;
+  /// A client of PyTorch's store.
+  struct Client {
+    std::string name = {};
+    int rank = -1;  ///< -1: not known.
+  };
+  Client client_of(const Address& peer, const Address& own) const;
   void say_where_logs_are(const std::optional<std::string>& no_directory);
 
   bool is_ours(int rank) const { return local(rank) >= 0 && local(rank) < task_.workers; }

@@ -242,6 +242,7 @@ std::optional<FailureBlock> History::summary(int max_restarts, int code) const {
   summary.memory_kills = attempt.memory_kills;
   summary.flight_file = attempt.flight_file;
   summary.stacks_file = attempt.stacks_file;
+  summary.stacks_headline = attempt.stacks_headline;
   summary.utc_offset = local_utc_offset(attempt.ended);
   return failure_block(summary);
 }

@@ -43,8 +43,11 @@ class History {
   std::optional<std::string> write_flight(std::string_view text);
   /// The attempt is ended because the job made no progress, as the sentence tells.
   void stalled(const std::string& sentence) { result_.attempts.back().stall = sentence; }
-  /// The workers' stacks are where the plan says.
-  void wrote_stacks() { result_.attempts.back().stacks_file = plan().stacks_file.value_or(""); }
+  /// The workers' stacks are where the plan says, and what they amount to.
+  void wrote_stacks(std::string headline) {
+    result_.attempts.back().stacks_file = plan().stacks_file.value_or("");
+    result_.attempts.back().stacks_headline = std::move(headline);
+  }
   /// The job has ended, as the rendezvous judged; `told`: the user has read its sentence.
   void job_ended(rendezvous::Finish end, bool told);
   /// The summary tells what `job_ended` was told.

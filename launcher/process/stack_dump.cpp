@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -22,9 +23,12 @@ constexpr mode_t file_mode = 0644;
 /// Also where our file has been replaced by that of another version.
 constexpr const char* own_program = "/proc/self/exe";
 
-/// A part of the time for all, so that what the kernel tells can still be written.
-std::chrono::milliseconds limit_of_tool(Clock::duration limit) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(limit / 4 * 3);
+/// The time is shared by the ranks that are looked at one after the other; a part of it is left, in
+/// which what is known is written.
+std::chrono::milliseconds limit_of_tool(const StackDump::Setting& setting) {
+  const auto ranks = static_cast<std::size_t>(setting.last_rank - setting.first_rank + 1);
+  const auto turns = static_cast<long>((ranks + stacks_at_once() - 1) / stacks_at_once());
+  return std::chrono::duration_cast<std::chrono::milliseconds>(setting.limit / 4 * 3) / turns;
 }
 
 std::vector<std::string> line_of(const StackDump::Setting& setting) {
@@ -35,12 +39,17 @@ std::vector<std::string> line_of(const StackDump::Setting& setting) {
       "--rank",
       std::to_string(setting.first_rank) + "-" + std::to_string(setting.last_rank),
       "--timeout",
-      std::to_string(limit_of_tool(setting.limit).count()) + "ms"};
+      std::to_string(limit_of_tool(setting).count()) + "ms"};
   if (!setting.file) line.emplace_back("--short");
   return line;
 }
 
 }  // namespace
+
+std::size_t stacks_at_once() {
+  constexpr std::size_t least = 2, most = 8;
+  return std::clamp<std::size_t>(std::thread::hardware_concurrency(), least, most);
+}
 
 StackDump::StackDump(boost::asio::io_context& io, const Setting& setting, Done done)
     : io_(io), done_(std::move(done)), timer_(io) {

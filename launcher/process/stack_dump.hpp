@@ -6,6 +6,7 @@
 #include <dlaunch/error.hpp>
 
 #include <csignal>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -17,6 +18,9 @@
 #include <sys/types.h>
 
 namespace dlaunch::launcher {
+
+/// How many ranks `dlaunch stack` looks at at once: each tool reads the symbols of all libraries.
+std::size_t stacks_at_once();
 
 /// `dlaunch stack`, run by a launcher about its own ranks: into a file, or shortened onto stderr.
 /// It asks the launcher for the ranks, whose loop goes on meanwhile. Not thread-safe; ends the

@@ -77,6 +77,7 @@ ordered_json attempt_to_json(const AttemptResult& attempt) {
   out["command"] = programs.empty() ? std::vector<std::string>() : programs.front().argv;
   out["flight_file"] = text_or_null(attempt.flight_file);
   out["stacks_file"] = text_or_null(attempt.stacks_file);
+  out["stacks"] = text_or_null(attempt.stacks_headline);
   out["memory_kills"] =
       attempt.memory_kills ? ordered_json(attempt.memory_kills->count) : ordered_json(nullptr);
   out["root_cause"] = attempt.verdict ? ordered_json(attempt.verdict->rank()) : nullptr;

@@ -21,6 +21,7 @@ struct AttemptResult {
   std::string stall;               ///< Why it was ended where it had stalled, else empty.
   std::string flight_file;         ///< Empty where none was written.
   std::string stacks_file;         ///< The same.
+  std::string stacks_headline;     ///< Who was where, by that file.
   std::optional<MemoryKills> memory_kills;
 };
 

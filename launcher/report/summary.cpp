@@ -3,6 +3,7 @@
 #include "runtime/base/phrases.hpp"
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <map>
 
@@ -68,9 +69,22 @@ std::vector<std::string> words_of(const WorkerEnd& end) {
   return lines;
 }
 
+/// "RuntimeError: Timed out" of "RuntimeError: [/a/long/path.cc:78] Timed out", as gloo says it.
+std::string without_source(std::string_view text) {
+  const auto open = text.find(": [");
+  const auto close = text.find("] ", open);
+  if (open == text.npos || close == text.npos) return std::string(text);
+  const auto inside = text.substr(open + 3, close - open - 3);
+  const bool is_place = inside.find(".cc:") != inside.npos && inside.find(' ') == inside.npos;
+  if (!is_place) return std::string(text);
+  return std::string(text.substr(0, open + 2)).append(text.substr(close + 2));
+}
+
 /// "ValueError: x": the message in the error file, else the line with which a traceback ends.
 std::string raised(const WorkerEnd& end) {
-  if (end.error) return clipped(end.error->message.substr(0, end.error->message.find('\n')));
+  if (end.error) {
+    return clipped(without_source(end.error->message.substr(0, end.error->message.find('\n'))));
+  }
   std::string last;
   bool in_traceback = false;
   for (const auto& line : end.last_lines) {
@@ -82,7 +96,7 @@ std::string raised(const WorkerEnd& end) {
       in_traceback = false;
     }
   }
-  return clipped(last);
+  return clipped(without_source(last));
 }
 
 /// What PyTorch says where it was built without libuv, as Debian's is from 2.2 on: it cannot be a
@@ -121,6 +135,28 @@ std::string why(const WorkerEnd& end, const std::optional<MemoryKills>& kills) {
   }
   // A rank's child, a loader of data, may be what was killed.
   return kills && kills->count > 0 && end.failed() ? why_killed(kills) : "";
+}
+
+/// The words of a library that has lost another rank: those of gloo's and of sockets.
+bool tells_lost_peer(const WorkerEnd& end) {
+  constexpr std::array<std::string_view, 3> words = {"Connection closed by peer",
+                                                     "Connection reset by peer", "Broken pipe"};
+  return std::ranges::any_of(end.last_lines, [&](const std::string& line) {
+    return std::ranges::any_of(words, [&](auto word) { return line.find(word) != line.npos; });
+  });
+}
+
+/// A rank that lost a peer, by its own words, and a peer that had left before.
+std::string why_lost(const WorkerEnd& culprit, const FailureSummary& summary) {
+  if (!culprit.failed() || !tells_lost_peer(culprit)) return "";
+  std::vector<int> left;
+  for (const auto& end : summary.ends) {
+    if (&end != &culprit && end.status.succeeded() && end.time <= culprit.time) {
+      left.push_back(end.rank);
+    }
+  }
+  if (left.empty()) return "";
+  return "it lost another rank; " + ranks_text(left) + " had exited with 0 before";
 }
 
 std::string time_text(WallClock::time_point at, std::chrono::seconds utc_offset) {
@@ -234,7 +270,9 @@ What what_of(const WorkerEnd& culprit, const FailureSummary& summary) {
   if (!summary.cause_is_an_end || summary.culprits.size() > 1) return {};
   if (auto text = raised(culprit); !text.empty()) return {std::move(text)};
   const auto words = words_of(culprit);
-  const bool all = words.size() == 1 && words.front().size() <= short_max &&
+  // What it printed before a signal killed it says nothing of that; what it wrote to stderr may.
+  const bool unrelated = culprit.status.signal != 0 && culprit.lines_of_both;
+  const bool all = words.size() == 1 && words.front().size() <= short_max && !unrelated &&
                    ranks_that_said(words, summary).size() == 1;
   return all ? What{words.front(), true} : What{};
 }
@@ -323,8 +361,10 @@ std::optional<FailureBlock> failure_block(const FailureSummary& summary) {
     add(out, "ended", when_and_where(*elsewhere, summary.utc_offset));
   }
   add(out, culprit != nullptr ? "others" : "ranks", others_text(summary));
+  add(out, "stacks", summary.stacks_headline);
   if (culprit != nullptr) {
-    add(out, "why", why(*culprit, summary.memory_kills));
+    const std::string usual = why(*culprit, summary.memory_kills);
+    add(out, "why", usual.empty() ? why_lost(*culprit, summary) : usual);
     add(out, "core", culprit->core_file.empty() ? culprit->core_note : culprit->core_file);
     if (!what.is_all) append_words(out, summary, *culprit);
   } else if (elsewhere) {

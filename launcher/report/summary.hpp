@@ -61,6 +61,7 @@ struct FailureSummary {
   std::string log_file;                ///< The first culprit's log.
   std::string flight_file;             ///< The file of the ranks' last calls.
   std::string stacks_file;             ///< The file of their stacks, when something timed out.
+  std::string stacks_headline;         ///< Who was where, by that file.
   std::chrono::seconds utc_offset{0};  ///< Times are shown in this zone.
 };
 

@@ -1,7 +1,12 @@
+#include "launcher/hang/flight_dumps.hpp"
+#include "launcher/hang/hang_report.hpp"
+#include "launcher/hang/nccl_ras.hpp"
+#include "launcher/hang/rank_process.hpp"
+#include "launcher/hang/stack_groups.hpp"
+#include "launcher/hang/stacks.hpp"
+#include "launcher/process/stack_dump.hpp"
 #include "launcher/subcommands/find_jobs.hpp"
 #include "launcher/subcommands/rank_ranges.hpp"
-#include "launcher/subcommands/stack_text.hpp"
-#include "launcher/subcommands/stacks.hpp"
 #include "launcher/subcommands/subcommands.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/program.hpp"
@@ -11,10 +16,12 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <future>
+#include <map>
+#include <optional>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -22,8 +29,11 @@
 namespace dlaunch::launcher {
 namespace {
 
-/// So many tools at once, each of which reads the symbols of all libraries.
-constexpr std::size_t tools_max = 8;
+/// NCCL itself waits for 5 s for processes that do not answer it, and for as long again.
+constexpr auto ras_patience = std::chrono::seconds(12);
+/// A rank looks once a second whether its flight recorder is asked for.
+constexpr auto dump_patience = std::chrono::seconds(3);
+constexpr std::size_t ras_addresses_max = 4;
 
 struct Asked {
   std::string job;
@@ -38,7 +48,8 @@ constexpr std::string_view options = "Options";
 constexpr auto rows = std::to_array<OptionRow<Asked>>({
   {{"rank", 0, "R,R-R...", "", options, {.adds_up = true}, "Only of these ranks."},
    take::by<&Asked::ranks, read_rank_ranges>},
-  {{"short", 0, "", "0", options, {}, "Only each rank's first thread, with its innermost frames."},
+  {{"short", 0, "", "0", options, {},
+    "Ranks with the same stack together, only of their first thread and its innermost frames."},
    take::flag<&Asked::brief>},
   {{"timeout", 0, "TIME", "15", options, {},
     "How long py-spy or gdb may take for a rank; then it is killed, and the next way is tried."},
@@ -70,11 +81,64 @@ std::vector<JobRanks::Rank> ranks_of(const FoundJobs& found, std::string& proble
   return all;
 }
 
-std::string text_of(int rank, const ProcessStack& stack, bool brief) {
-  const std::string head = "rank " + std::to_string(rank) + " (pid " + std::to_string(stack.pid);
+std::string text_of(int rank, const ProcessStack& stack) {
+  const std::string head = "\nrank " + std::to_string(rank) + " (pid " + std::to_string(stack.pid);
   if (stack.text.empty()) return head + ") has ended\n";
-  return head + ", " + stack.program + "), by " + stack.by + ":\n" +
-         (brief ? shortened_stack(stack.text) : stack.text);
+  return head + ", " + stack.program + "), by " + stack.by + ":\n" + stack.text;
+}
+
+/// Asks the launchers here until one has the store.
+std::optional<JobStoreWaits> store_waits(const FoundJobs& found) {
+  const StatusFolder folder(false);
+  std::optional<JobStoreWaits> waits;
+  for (const auto& launcher : found.launchers) {
+    try {
+      waits = ask_store_waits(folder, launcher.place);
+    } catch (const Error&) {
+      continue;  // It has ended, or is of another version; its ranks were asked for before.
+    }
+    if (!waits->elsewhere) break;
+  }
+  return waits;
+}
+
+/// Where NCCL's RAS of these ranks may listen, and whether somebody has said so.
+std::map<std::string, bool> ras_addresses(const std::vector<JobRanks::Rank>& ranks) {
+  std::map<std::string, bool> addresses;
+  for (const auto& rank : ranks) {
+    if (addresses.size() >= ras_addresses_max) break;
+    const auto variables = variables_of(rank.pid);
+    const auto enabled = variables.find("NCCL_RAS_ENABLE");
+    if (enabled != variables.end() && enabled->second == "0") continue;
+    const auto set = variables.find("NCCL_RAS_ADDR");
+    if (set != variables.end()) {
+      addresses.emplace(set->second, true);
+    } else if (has_nccl(rank.pid)) {
+      addresses.emplace(ras_address_standard, false);
+    }
+  }
+  return addresses;
+}
+
+std::map<std::string, RasAnswer> ask_all_ras(const std::vector<JobRanks::Rank>& ranks,
+                                             Clock::duration patience) {
+  const auto deadline = Clock::now() + std::min<Clock::duration>(patience, ras_patience);
+  std::map<std::string, RasAnswer> answers;
+  for (const auto& [address, was_set] : ras_addresses(ranks)) {
+    if (auto answer = ask_ras(address, deadline)) {
+      answers.emplace(address, std::move(*answer));
+    } else if (was_set) {
+      answers.emplace(address, RasAnswer{{}, "nobody listens there"});
+    }
+  }
+  return answers;
+}
+
+std::vector<FlightDump> ask_all_dumps(const std::vector<JobRanks::Rank>& ranks,
+                                      Clock::duration patience) {
+  std::vector<RecordingRank> recording;
+  for (const auto& rank : ranks) recording.push_back({rank.rank, variables_of(rank.pid)});
+  return flight_dumps(recording, Clock::now() + std::min<Clock::duration>(patience, dump_patience));
 }
 
 /// What would show more.
@@ -97,25 +161,52 @@ std::string advice(const std::vector<ProcessStack>& stacks, const StackTools& to
   return "";
 }
 
-EarlyExit show(const Asked& asked, const std::vector<JobRanks::Rank>& ranks) {
-  const StackTools tools = find_stack_tools();
-  const std::size_t at_once =
-      std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, tools_max);
+std::vector<ProcessStack> read_stacks(const std::vector<JobRanks::Rank>& ranks,
+                                      const StackTools& tools, Clock::duration timeout) {
   std::vector<ProcessStack> stacks;
-  for (std::size_t begin = 0; begin < ranks.size(); begin += at_once) {
+  for (std::size_t begin = 0; begin < ranks.size(); begin += stacks_at_once()) {
     std::vector<std::future<ProcessStack>> some;
-    const std::size_t end = std::min(begin + at_once, ranks.size());
+    const std::size_t end = std::min(begin + stacks_at_once(), ranks.size());
     for (std::size_t i = begin; i < end; ++i) {
-      some.push_back(
-          std::async(std::launch::async, read_stack, ranks[i].pid, tools, asked.timeout));
+      some.push_back(std::async(std::launch::async, read_stack, ranks[i].pid, tools, timeout));
     }
-    for (std::size_t i = begin; i < end; ++i) {
-      stacks.push_back(some[i - begin].get());
-      const std::string text = text_of(ranks[i].rank, stacks.back(), asked.brief);
-      const int code = say_and_exit_with(0, (i == 0 || asked.brief ? "" : "\n") + text);
-      if (code != 0) return {code, ""};
-    }
+    for (auto& one : some) stacks.push_back(one.get());
   }
+  return stacks;
+}
+
+std::vector<StackGroup> groups_of(const std::vector<JobRanks::Rank>& ranks,
+                                  const std::vector<ProcessStack>& stacks) {
+  std::vector<RankStack> all;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    RankStack one{.rank = ranks[i].rank,
+                  .pid = stacks[i].pid,
+                  .program = stacks[i].program,
+                  .by = stacks[i].by};
+    one.frames = frames_of(stacks[i].text);
+    if (const auto* own = own_frame(one.frames)) one.source = source_line(own->place);
+    all.push_back(std::move(one));
+  }
+  return grouped(all);
+}
+
+EarlyExit show(const Asked& asked, const FoundJobs& found,
+               const std::vector<JobRanks::Rank>& ranks) {
+  const StackTools tools = find_stack_tools();
+  HangReport report;
+  // Before the ranks stand still.
+  report.store = store_waits(found);
+  auto ras = std::async(std::launch::async, ask_all_ras, ranks, asked.timeout);
+  auto dumps = std::async(std::launch::async, ask_all_dumps, ranks, asked.timeout);
+  const auto stacks = read_stacks(ranks, tools, asked.timeout);
+  report.groups = groups_of(ranks, stacks);
+  report.dumps = dumps.get();
+  report.ras = ras.get();
+  std::string text = to_text(report, asked.brief);
+  if (!asked.brief) {
+    for (std::size_t i = 0; i < ranks.size(); ++i) text += text_of(ranks[i].rank, stacks[i]);
+  }
+  if (const int code = say_and_exit_with(0, text); code != 0) return {code, ""};
   const std::string more = advice(stacks, tools);
   if (!more.empty() && !asked.brief) say_and_exit_with(exit_code::failed, more);
   return {0, ""};
@@ -130,8 +221,10 @@ const OptionTable& stack_options() {
       "\n"
       "Shows where the ranks of a job of this user are in their programs, those on this\n"
       "host: their stacks by py-spy for Python and by gdb for all else, or by what the\n"
-      "kernel tells. A rank stands still while it is looked at. Without JOB, the only\n"
-      "one there is.\n",
+      "kernel tells. Before them stands in a line who is where, the rank that differs\n"
+      "first; then the keys that ranks await in PyTorch's store, and what NCCL's RAS and\n"
+      "PyTorch's flight recorder tell where they are on. A rank stands still while it is\n"
+      "looked at. Without JOB, the only one there is.\n",
       rows);
   return table;
 }
@@ -161,7 +254,7 @@ EarlyExit run_stack(std::span<const std::string> arguments) {
   if (!problems.empty()) say_and_exit_with(exit_code::failed, problems);
   // gdb would ask servers for symbols.
   ::unsetenv("DEBUGINFOD_URLS");
-  return show(asked, ranks);
+  return show(asked, found, ranks);
 }
 
 }  // namespace dlaunch::launcher

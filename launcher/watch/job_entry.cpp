@@ -13,9 +13,11 @@ using wire::is;
 /// Each answer begins with a number of its own: the launcher that is asked may be of another
 /// version, and answer with something else.
 constexpr std::uint32_t entry_mark = 0x01'656e74, ranks_mark = 0x01'726e6b,
-                        drained_mark = 0x01'647261, farewell_mark = 0x01'656e64;
+                        waits_mark = 0x01'776174, drained_mark = 0x01'647261,
+                        farewell_mark = 0x01'656e64;
 constexpr std::uint32_t mark_of(const JobEntry&) { return entry_mark; }
 constexpr std::uint32_t mark_of(const JobRanks&) { return ranks_mark; }
+constexpr std::uint32_t mark_of(const JobStoreWaits&) { return waits_mark; }
 constexpr std::uint32_t mark_of(const JobDrained&) { return drained_mark; }
 constexpr std::uint32_t mark_of(const JobFarewell&) { return farewell_mark; }
 
@@ -50,6 +52,17 @@ void fields(auto& io, is<JobRanks> auto& m) {
   });
 }
 
+void fields(auto& io, is<JobStoreWaits> auto& m) {
+  constexpr std::size_t wait_bytes_min = 44;
+  io.repeat(m.waits, wait_bytes_min, [&](auto& wait) {
+    wire::integers(io, wait.rank, wait.more, wait.for_ms, wait.arrived, wait.expected);
+    io.text(wait.client);
+    io.repeat(wait.keys, sizeof(std::uint32_t), [&](auto& key) { io.text(key); });
+  });
+  io.flag(m.elsewhere);
+  wire::integers(io, m.left_out, m.world_size);
+}
+
 void fields(auto& io, is<JobDrained> auto& m) {
   io.choice(m.then, JobDrained::Then::only_node);
   wire::integers(io, m.nodes_left, m.nodes_least);
@@ -80,11 +93,15 @@ std::optional<Value> decoded(BytesView bytes) {
 
 Bytes encode(const JobEntry& entry) { return encoded(entry); }
 Bytes encode(const JobRanks& ranks) { return encoded(ranks); }
+Bytes encode(const JobStoreWaits& waits) { return encoded(waits); }
 Bytes encode(const JobDrained& drained) { return encoded(drained); }
 Bytes encode(const JobFarewell& farewell) { return encoded(farewell); }
 
 std::optional<JobEntry> decode_entry(BytesView bytes) { return decoded<JobEntry>(bytes); }
 std::optional<JobRanks> decode_ranks(BytesView bytes) { return decoded<JobRanks>(bytes); }
+std::optional<JobStoreWaits> decode_store_waits(BytesView bytes) {
+  return decoded<JobStoreWaits>(bytes);
+}
 std::optional<JobDrained> decode_drained(BytesView bytes) { return decoded<JobDrained>(bytes); }
 std::optional<JobFarewell> decode_farewell(BytesView bytes) { return decoded<JobFarewell>(bytes); }
 

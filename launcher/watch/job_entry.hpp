@@ -35,13 +35,32 @@ struct JobRanks {
   std::vector<Rank> ranks;
 };
 
+/// What the clients of PyTorch's store wait for, as the launcher that has the store knows it.
+struct JobStoreWaits {
+  struct Wait {
+    std::int32_t rank = -1;  ///< -1: not known, or no rank.
+    std::string client;      ///< "rank 3 (pid 4711)", "one of the ranks 4 to 7 on node b".
+    std::vector<std::string> keys = {};  ///< Those that nobody has set, the first ones.
+    std::uint64_t more = 0;              ///< How many keys were not looked at.
+    std::uint64_t for_ms = 0;
+    /// Of a barrier of the store's own, how many have come of how many; else 0.
+    std::int64_t arrived = 0, expected = 0;
+  };
+  std::vector<Wait> waits = {};
+  std::uint64_t left_out = 0;  ///< Clients that wait, and are not told of.
+  bool elsewhere = false;      ///< The store is at the agent of node rank 0, which is not asked.
+  std::int32_t world_size = 0;
+};
+
 Bytes encode(const JobEntry& entry);
 Bytes encode(const JobRanks& ranks);
+Bytes encode(const JobStoreWaits& waits);
 Bytes encode(const JobDrained& drained);
 Bytes encode(const JobFarewell& farewell);
 /// nullopt where the bytes are not exactly one such value of this version of dlaunch.
 std::optional<JobEntry> decode_entry(BytesView bytes);
 std::optional<JobRanks> decode_ranks(BytesView bytes);
+std::optional<JobStoreWaits> decode_store_waits(BytesView bytes);
 std::optional<JobDrained> decode_drained(BytesView bytes);
 std::optional<JobFarewell> decode_farewell(BytesView bytes);
 

@@ -281,6 +281,8 @@ void StatusSocket::answer(const std::shared_ptr<Asker>& asker) {
       return asker->say(encode(answers_.launcher.ranks()));
     case StatusQuestion::drain:
       return asker->say(encode(answers_.launcher.drain()));
+    case StatusQuestion::store_waits:
+      return asker->say(encode(answers_.launcher.store_waits()));
     case StatusQuestion::end:
       std::erase_if(waiting_for_end_, [](const auto& one) { return one.expired(); });
       if (waiting_for_end_.size() >= waiting_max) return asker->cut();
@@ -376,6 +378,14 @@ JobRanks ask_ranks(const StatusFolder& folder, const StatusFolder::Place& place)
   auto ranks = decode_ranks(read_answer(fd, place));
   if (!ranks) throw cannot_be_read(place);
   return std::move(*ranks);
+}
+
+JobStoreWaits ask_store_waits(const StatusFolder& folder, const StatusFolder::Place& place) {
+  const unique_fd fd = folder.connect(place);
+  send_question(fd, place, StatusQuestion::store_waits);
+  auto waits = decode_store_waits(read_answer(fd, place));
+  if (!waits) throw cannot_be_read(place);
+  return std::move(*waits);
 }
 
 JobDrained ask_to_drain(const StatusFolder& folder, const StatusFolder::Place& place) {

@@ -47,12 +47,13 @@ class StatusFolder {
 
 /// The byte that is sent to an agent, and what comes back.
 enum class StatusQuestion : std::uint8_t {
-  status,  ///< A JobSnapshot.
-  flight,  ///< One with the ranks' last calls.
-  entry,   ///< A JobEntry.
-  end,     ///< A JobFarewell, when the launcher ends.
-  ranks,   ///< A JobRanks.
-  drain,   ///< A JobDrained; the node leaves the job.
+  status,       ///< A JobSnapshot.
+  flight,       ///< One with the ranks' last calls.
+  entry,        ///< A JobEntry.
+  end,          ///< A JobFarewell, when the launcher ends.
+  ranks,        ///< A JobRanks.
+  drain,        ///< A JobDrained; the node leaves the job.
+  store_waits,  ///< A JobStoreWaits.
 };
 
 /// An agent's end: answers questions about what its workers do, and takes orders. A client that
@@ -65,6 +66,7 @@ class StatusSocket {
     std::function<JobEntry()> entry;
     std::function<JobRanks()> ranks;
     std::function<JobDrained()> drain;
+    std::function<JobStoreWaits()> store_waits;
   };
   struct Answers {
     /// Calls `reply` once, at once or later.
@@ -107,6 +109,8 @@ JobSnapshot ask_agent(const StatusFolder& folder, const StatusFolder::Place& pla
 FoundJob ask_entry(const StatusFolder& folder, const StatusFolder::Place& place);
 /// Asks a launcher for its ranks. Throws the same.
 JobRanks ask_ranks(const StatusFolder& folder, const StatusFolder::Place& place);
+/// Asks a launcher who waits in PyTorch's store. Throws the same.
+JobStoreWaits ask_store_waits(const StatusFolder& folder, const StatusFolder::Place& place);
 /// Asks a launcher to leave its job. Throws the same.
 JobDrained ask_to_drain(const StatusFolder& folder, const StatusFolder::Place& place);
 /// Asks to be told of the launcher's end; a JobFarewell can be read from what is returned. Throws

@@ -105,6 +105,15 @@ void JobHost::serve_c10d_to(const std::optional<std::vector<std::string>>& hosts
   if (shared_c10d_) shared_c10d_->restrict_c10d(hosts);
 }
 
+std::vector<store::Server::C10dWaiting> JobHost::c10d_waiting() const {
+  std::vector<store::Server::C10dWaiting> all;
+  for (const store::Server* server : {c10d_.get(), shared_c10d_}) {
+    if (server == nullptr) continue;
+    for (auto& each : server->c10d_waiting()) all.push_back(std::move(each));
+  }
+  return all;
+}
+
 void JobHost::begin_attempt(JobIdentity identity) {
   identity_ = std::move(identity);
   native_->stop();

@@ -80,6 +80,8 @@ class JobHost : private store::Host {
   void share_c10d(store::Server& server);
   /// Beyond loopback, PyTorch's store is served to these addresses only; nullopt: to all.
   void serve_c10d_to(const std::optional<std::vector<std::string>>& hosts);
+  /// The clients of PyTorch's store that wait for something.
+  std::vector<store::Server::C10dWaiting> c10d_waiting() const;
   /// Forgets the members, their keys and the keys of PyTorch's store. To be called when no worker
   /// of the old attempt is left.
   void begin_attempt(JobIdentity identity);

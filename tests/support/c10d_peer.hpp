@@ -18,7 +18,7 @@ class Peer final : public store::Outbox {
   /// False when the session calls it garbage; the connection counts as closed then, too.
   bool say(BytesView bytes) {
     if (closed_) return false;
-    const bool spoken = session_->feed(bytes, {});
+    const bool spoken = session_->feed(bytes, now_);
     if (!spoken) closed_ = true;
     return spoken;
   }
@@ -40,6 +40,8 @@ class Peer final : public store::Outbox {
   bool closed() const { return closed_; }
   /// From so many bytes on that have not been heard, the session shall pause.
   void congest_at(std::size_t bytes) { congested_at_ = bytes; }
+  /// What is said from now on is said then.
+  void at(Clock::time_point now) { now_ = now; }
   void hang_up() { session_.reset(); }
 
   Bytes& buffer() override { return bytes_; }
@@ -52,6 +54,7 @@ class Peer final : public store::Outbox {
  private:
   Bytes bytes_;
   bool closed_ = false;
+  Clock::time_point now_{};
   std::size_t congested_at_ = std::size_t{1} << 40;
   std::unique_ptr<store::Session> session_;
 };

@@ -128,15 +128,18 @@ std::unique_ptr<store::Session> Namespace::open(std::uint64_t client, store::Out
 Session::Session(std::uint64_t client, Namespace& shared, store::Outbox& out)
     : client_(client), shared_(shared), out_(out) {
   shared_.attach(client_, *this);
+  shared_.open_.emplace(client_, this);
 }
 
 Session::~Session() {
   drop_waits();
+  shared_.open_.erase(client_);
   shared_.detach(client_);
 }
 
-bool Session::feed(BytesView in, Clock::time_point /*now*/) {
+bool Session::feed(BytesView in, Clock::time_point now) {
   if (closed_) return true;
+  now_ = now;
   // The common case, whole requests only, is served out of the server's own buffer.
   if (!kept_.empty()) {
     const std::size_t before = kept_.size();
@@ -311,18 +314,19 @@ void Session::deliver() {
 }
 
 void Session::wait(Caller by, const Request& request) {
-  if (begin_wait(by, {}, request.keys.size())) {
+  if (begin_wait(by, {}, request.keys, 0)) {
     shared_.values.wait(by, request.keys, Clock::time_point::max(), shared_.effects);
   }
 }
 
 void Session::arrive(Caller by, const Request& request) {
-  if (!begin_wait(by, request.key, 1)) return;
+  if (!begin_wait(by, request.key, {&request.key, 1}, request.number)) return;
   shared_.barriers.arrive(shared_.values, by, request.key, request.number, shared_.effects);
 }
 
-bool Session::begin_wait(Caller by, std::string_view barrier, std::size_t keys) {
-  std::size_t awaited = keys;
+bool Session::begin_wait(Caller by, std::string_view barrier,
+                         std::span<const std::string_view> keys, std::int64_t world) {
+  std::size_t awaited = keys.size();
   for (const auto& each : waits_) awaited += each.keys;
   if (waits_.size() >= waits_max || awaited > awaited_keys_max) {
     refuse(std::to_string(waits_.size() + 1) + " waits at once for " + std::to_string(awaited) +
@@ -330,7 +334,8 @@ bool Session::begin_wait(Caller by, std::string_view barrier, std::size_t keys) 
            std::to_string(awaited_keys_max));
     return false;
   }
-  waits_.push_back({by.request, std::string(barrier), keys, false, {}});
+  waits_.push_back(
+      {by.request, std::string(barrier), keys.size(), false, {}, story_of(keys, world)});
   return true;
 }
 
@@ -339,6 +344,7 @@ void Session::finish_wait(std::uint64_t request) {
                                      [&](const Wait& each) { return each.request == request; });
   if (finished == waits_.end()) return;
   finished->answered = true;
+  given_up_ = {};
   auto& out = out_.buffer();
   auto head = waits_.begin();
   for (; head != waits_.end() && head->answered; ++head) {
@@ -348,8 +354,9 @@ void Session::finish_wait(std::uint64_t request) {
   waits_.erase(waits_.begin(), head);
 }
 
-void Session::drop_wait(const Wait& dropped) {
+void Session::drop_wait(Wait& dropped) {
   if (dropped.answered) return;
+  given_up_ = std::move(dropped.story);
   const Caller by{client_, dropped.request};
   if (op_of(by) == Op::barrier) {
     shared_.barriers.cancel(by, dropped.barrier);
@@ -359,14 +366,14 @@ void Session::drop_wait(const Wait& dropped) {
 }
 
 void Session::drop_waits() {
-  for (const auto& each : waits_) drop_wait(each);
+  for (auto& each : waits_) drop_wait(each);
   waits_.clear();
 }
 
 /// Answered 1 whether or not there was a wait; the client tells by what came before.
 void Session::cancel_waits() {
   auto& out = out_.buffer();
-  for (const auto& each : waits_) {
+  for (auto& each : waits_) {
     drop_wait(each);
     if (each.answered) put(out, ready);
     ByteWriter(out).raw(each.after);

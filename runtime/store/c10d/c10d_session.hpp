@@ -2,17 +2,22 @@
 
 #include "runtime/store/c10d/barriers.hpp"
 #include "runtime/store/c10d/decoder.hpp"
+#include "runtime/store/c10d/waiting.hpp"
 #include "runtime/store/core/session.hpp"
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace dlaunch::c10d {
+
+class Session;
 
 /// The namespace that the PyTorch clients of one attempt share; the next attempt gets another.
 class Namespace : public store::Namespace {
@@ -20,11 +25,17 @@ class Namespace : public store::Namespace {
   explicit Namespace(store::Limits limits = {});
   /// A session for a new connection, which the protocol calls `client`; `client` is never reused.
   std::unique_ptr<store::Session> open(std::uint64_t client, store::Outbox& out);
+  /// The clients that wait, by number; each with the first of its waits. Changes nothing.
+  std::vector<Waiting> waiting();
 
   Barriers barriers;
   /// Hears why a client's connection is closed, which the protocol has no way to tell it. Must not
   /// call the namespace.
   std::function<void(std::uint64_t client, const std::string& why)> hear_refusal;
+
+ private:
+  friend class Session;
+  std::map<std::uint64_t, const Session*> open_;
 };
 
 /// One PyTorch client's connection. Replies keep the order of their requests: what is asked behind
@@ -40,8 +51,16 @@ class Session final : public store::Session {
 
   bool feed(BytesView in, Clock::time_point now) override;
   void answer(const store::Effect& effect) override;
+  /// The first wait that has no answer, with its keys, also those that have been set.
+  std::optional<Waiting> waiting() const;
 
  private:
+  /// What is told of a wait.
+  struct Story {
+    std::vector<std::string> keys = {};  ///< At most told_keys_max.
+    std::int64_t world = 0;              ///< Of a barrier.
+    Clock::time_point since{};
+  };
   /// A wait that has no answer yet, and the replies that must not overtake it.
   struct Wait {
     std::uint64_t request = 0;
@@ -49,6 +68,7 @@ class Session final : public store::Session {
     std::size_t keys = 0;
     bool answered = false;
     Bytes after;
+    Story story;
   };
   /// A multi_get that is answered value by value, as the client takes them: in one piece the answer
   /// may be a hundred thousand times as large as its request. Each value is the one that the key
@@ -67,9 +87,11 @@ class Session final : public store::Session {
   std::size_t held_bytes() const;
   void wait(store::Caller by, const Request& request);
   void arrive(store::Caller by, const Request& request);
-  bool begin_wait(store::Caller by, std::string_view barrier, std::size_t keys);
+  bool begin_wait(store::Caller by, std::string_view barrier,
+                  std::span<const std::string_view> keys, std::int64_t world);
+  Story story_of(std::span<const std::string_view> keys, std::int64_t world) const;
   void finish_wait(std::uint64_t request);
-  void drop_wait(const Wait& wait);
+  void drop_wait(Wait& wait);
   void drop_waits();
   void cancel_waits();
   void reply(Op op, const store::Answer& answer, Bytes& out);
@@ -84,6 +106,9 @@ class Session final : public store::Session {
   bool closed_ = false;
   std::uint64_t next_request_ = 0;
   std::vector<Wait> waits_;  ///< In the order of the requests.
+  /// The last wait that was given up. PyTorch gives up and asks again, to look at other things.
+  Story given_up_;
+  Clock::time_point now_{};  ///< That of the last feed.
   std::optional<Answering> answering_;
   Bytes kept_;          ///< The rest of the last feed: an incomplete request, or
                         ///< all that came after the outbox was congested.

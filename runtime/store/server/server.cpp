@@ -4,6 +4,7 @@
 #include "runtime/store/server/server_state.hpp"
 
 #include <cerrno>
+#include <utility>
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -69,6 +70,17 @@ std::string slow_reader_text(const std::string& name, const std::string& peer) {
 void Server::on_slow_reader(HearSlow hear) { state_->hear_slow = std::move(hear); }
 
 void Server::on_refused_c10d(HearRefused hear) { state_->hear_refused = std::move(hear); }
+
+std::vector<Server::C10dWaiting> Server::c10d_waiting() const {
+  std::vector<C10dWaiting> all;
+  for (auto& what : state_->c10d->waiting()) {
+    const Connection* connection = state_->find(what.client);
+    if (connection == nullptr) continue;
+    const int socket = connection->socket.get();
+    all.push_back({peer_address(socket), local_address(socket), std::move(what)});
+  }
+  return all;
+}
 
 std::string other_version_text(const std::string& peer, std::uint32_t theirs) {
   return "a program at " + peer + " speaks version " + std::to_string(theirs) +

@@ -2,6 +2,7 @@
 
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/os/unique_fd.hpp"
+#include "runtime/store/c10d/waiting.hpp"
 #include "runtime/store/core/key_values.hpp"
 #include "runtime/store/native/backend.hpp"
 #include "runtime/store/native/host.hpp"
@@ -65,6 +66,13 @@ class Server {
   using HearRefused =
       std::function<void(const Address& peer, const Address& own, const std::string& why)>;
   void on_refused_c10d(HearRefused hear);
+  /// A PyTorch client that waits, and both addresses of its connection.
+  struct C10dWaiting {
+    Address peer, own;
+    c10d::Waiting what;
+  };
+  /// Those of the namespace of this attempt, the first to come first.
+  std::vector<C10dWaiting> c10d_waiting() const;
   /// Numeric address of the other end; "" if there is no such connection.
   std::string peer_of(ConnectionId who) const;
   /// Serves a connected socket that speaks the native protocol: a worker's control socket.

@@ -71,7 +71,12 @@ TEST_CASE("a call times out: the absent rank's stack is kept, and the summary na
   CHECK(contains(file, "/attempt_0/stacks.txt"));
   CHECK(contains(job.err(), "dlaunch: the ranks' stacks are in " + file + "\n"));
   CHECK(contains(job.err(), "/attempt_0/stacks.txt\n====="));
+  CHECK(contains(job.err(), "\n  stacks: rank"));
+  CHECK(contains(job.err(), " in deep\n  see   : "));
   const std::string stacks = text_of(file);
+  // The others may have ended by then.
+  CHECK(stacks.starts_with("rank"));
+  CHECK(contains(stacks.substr(0, stacks.find('\n')), " in deep"));
   CHECK(contains(stacks, "rank 2 (pid "));
   CHECK(contains(stacks, ", stuck_rank), by gdb:\nThread 1 (of a double):\n#0 deep ()\n"));
 }
@@ -82,7 +87,21 @@ TEST_CASE("without a folder for logs they go to stderr, shortened") {
            "-c", "test $RANK = 0 || exec tail -f /dev/null"},
           place.environment());
   CHECK(job.wait().code == 80);
-  CHECK(contains(job.err(), ", tail), by gdb:\nThread 1 (of a double):\n#0 deep ()\n"));
+  CHECK(contains(job.err(), "rank 1 is in deep\n"));
+  CHECK(contains(job.err(), ", tail), by gdb:\n"));
+}
+
+TEST_CASE("a rank that fails of a limit of PyTorch's own: where the one is that it waited for") {
+  const Place place;
+  Job job({"--nproc-per-node", "2", "--stack-on-timeout", "--log-dir", place.logs(), "--tee", "3",
+           "sh", "-c",
+           "test $RANK = 1 && exec tail -f /dev/null; echo 'RuntimeError: [gloo/unbound_buffer.cc:"
+           "81] Timed out waiting 3000ms for recv operation to complete' >&2; exit 1"},
+          place.environment());
+  CHECK(job.wait().code == 1);
+  INFO(job.err());
+  CHECK(contains(job.err(), "\n  stacks: rank 1 is in deep\n"));
+  CHECK(contains(text_of(place.stacks_file()), "rank 1 (pid "));
 }
 
 TEST_CASE("so it is for a job that has stalled") {

@@ -1,15 +1,23 @@
 // dlaunch stack: where the ranks of a live job are, by gdb, by py-spy and by the kernel.
+#include "runtime/base/os/socket.hpp"
+#include "runtime/base/os/unique_fd.hpp"
 #include "tests/process/job.hpp"
 #include "tests/process/status_folder.hpp"
 
+#include <algorithm>
+#include <array>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace dlaunch;
@@ -46,6 +54,12 @@ Shown stack(const Folder& folder, const Tools& tools, Strings arguments = {}) {
   shown.out = asking.out();
   shown.err = asking.err();
   return shown;
+}
+
+std::string times(int number, const std::string& text) {
+  std::string all;
+  for (int i = 0; i < number; ++i) all += text;
+  return all;
 }
 
 bool has(const std::string& text, const std::string& word) {
@@ -91,7 +105,9 @@ TEST_CASE("gdb is asked, has a limit, and may be denied") {
   CHECK(shown.out.ends_with("#10 f ()\n"));
   CHECK(shown.err.empty());
   const auto brief = stack(folder, tools, {"--short"});
-  CHECK(count(brief.out, "#8 f ()\n... 2 more frames\n") == 2);
+  CHECK(brief.out.starts_with("ranks 0-1 are in f\n\nranks 0-1 (pids "));
+  CHECK(brief.out.ends_with(", victim), by gdb:\n" + times(8, "    f\n") +
+                            "    ... 2 more frames\n"));
 
   tools.add("gdb", "echo 'ptrace: Operation not permitted.'; exit 1");
   const auto denied = stack(folder, tools);
@@ -123,6 +139,110 @@ TEST_CASE("a Python is shown by py-spy, where that is installed") {
   CHECK(has(shown.out, ", python3.99), by py-spy:\nThread "));
   CHECK(shown.out.ends_with(" (idle)\n    dump --pid\n"));
   CHECK(shown.err.empty());
+  job.send(SIGTERM);
+  job.wait();
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("the rank that differs comes first, then the keys that ranks wait for") {
+  const Folder folder;
+  const Tools tools;
+  const std::string token = unique_token();
+  // PyTorch's request to wait for the key "default_pg/0//cpu//0/1".
+  const std::string wait =
+      R"(exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT; printf '\5\1\0\0\0\0\0\0\0\26\0\0\0\0\0\0\0)"
+      R"(default_pg/0//cpu//0/1' >&3; echo READY; exec head -c 1 <&3)";
+  Job job({"--rdzv-id", "keys", "--nproc-per-node", "3", "bash", "-c",
+           "if [ $RANK = 1 ]; then echo READY; exec tail -f /dev/null; else " + wait +
+               "; fi; : " + token},
+          folder.environment());
+  REQUIRE(job.saw("READY", 3));
+  tools.add("gdb",
+            "for w; do :; done; read c < /proc/$w/comm; echo 'Thread 1 (of a double):'; case $c in "
+            "tail) echo '#0 inotify ()';; *) echo '#0 c10d::TCPStore::doWait ()';; esac");
+  std::string out;
+  // The store may not have read it yet.
+  for (int i = 0; i < 100 && !has(out, ", by ranks 0,2 for "); ++i) {
+    out = stack(folder, tools, {"--short"}).out;
+  }
+  INFO(out);
+  CHECK(out.starts_with(
+      "rank 1 is in inotify; ranks 0,2 wait in c10d::TCPStore::doWait\n\nrank 1 (pid "));
+  CHECK(has(out,
+            "keys that are awaited in PyTorch's store:\n  'default_pg/0//cpu//0/1', by ranks "
+            "0,2 for "));
+  CHECK(has(out, ": rank 1 sets it when it joins (gloo)\n"));
+  job.send(SIGTERM);
+  job.wait();
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("NCCL's RAS is asked where it listens") {
+  const Folder folder;
+  const Tools none;
+  const std::string token = unique_token();
+  const unique_fd listener = listen_tcp(resolve("127.0.0.1", 0).front());
+  const std::string address = local_address(listener.get()).to_string();
+  std::string asked;
+  // NCCL answers to a line, and closes the connection.
+  const auto answer = [&](const std::string& text) {
+    return std::jthread([&, text] {
+      const unique_fd fd(::accept(listener.get(), nullptr, nullptr));
+      std::array<char, 64> line{};
+      const auto size = ::recv(fd.get(), line.data(), line.size(), 0);
+      asked.assign(line.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+      static_cast<void>(::send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL));
+    });
+  };
+  Job job({"--rdzv-id", "ras", "--env", "NCCL_RAS_ADDR=" + address, victim(), "tree", token},
+          folder.environment());
+  REQUIRE(job.saw("READY"));
+  {
+    const auto server = answer("NCCL version 2.28.3\n\nJob summary\n  \x1b[31mRed\n");
+    const auto shown = stack(folder, none, {"ras"});
+    CHECK(has(shown.out, "\nNCCL's RAS at " + address +
+                             " says:\n  NCCL version 2.28.3\n  Job summary\n    ?[31mRed\n"));
+  }
+  CHECK(asked == "verbose status\n");
+  {
+    const auto server = answer("");
+    CHECK(has(stack(folder, none, {"--short"}).out, "  (it says nothing)\n"));
+  }
+  // The queue of the socket takes it, and nobody reads.
+  CHECK(has(stack(folder, none, {"--timeout", "300ms"}).out, "  (it does not answer in time)\n"));
+  job.send(SIGTERM);
+  job.wait();
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("a flight recorder with a pipe is asked for a dump") {
+  const Folder folder;
+  const Tools none;
+  const std::string token = unique_token(), stem = folder.path + "/trace_";
+  REQUIRE(::mkfifo((stem + "0.pipe").c_str(), 0600) == 0);
+  const unique_fd pipe(::open((stem + "0.pipe").c_str(), O_RDWR | O_CLOEXEC));
+  Job job({"--rdzv-id", "fr", "--nproc-per-node", "2", "--env", "TORCH_FR_BUFFER_SIZE=20", "--env",
+           "TORCH_NCCL_DEBUG_INFO_PIPE_FILE=" + stem, "--env", "TORCH_FR_DUMP_TEMP_FILE=" + stem,
+           victim(), "tree", token},
+          folder.environment());
+  REQUIRE(job.saw("READY", 2));
+  std::ofstream(stem + "1") << "\x80\x02}q, a pickle";
+  {
+    const std::jthread recorder(
+        [&] {
+          char asked = 0;
+          if (::read(pipe.get(), &asked, 1) != 1) return;
+          std::ofstream(stem + "0")
+              << R"({"entries":[{"profiling_name":"nccl:all_reduce","collective_seq_id":7,)"
+              << R"("process_group":["0","default_pg"],"state":"started"}]})";
+        });
+    const auto shown = stack(folder, none, {"--short"});
+    INFO(shown.out);
+    CHECK(has(shown.out, "PyTorch's flight recorder was dumped (torchfrtrace reads it):\n"));
+    CHECK(has(shown.out, "  rank 0: " + stem + "0, "));
+    CHECK(has(shown.out, " ago; its last open call: all_reduce #7 of default_pg, started\n"));
+    CHECK(has(shown.out, "  rank 1: " + stem + "1, "));
+  }
   job.send(SIGTERM);
   job.wait();
   CHECK(all_gone(token));

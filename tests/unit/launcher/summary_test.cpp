@@ -139,12 +139,15 @@ TEST_CASE("a traceback is told once, and its files are named") {
   summary.log_file = "/log/1/stderr.log";
   summary.flight_file = "/log/flight.json";
   summary.stacks_file = "/log/stacks.txt";
+  summary.stacks_headline =
+      "rank 1 is in load, train.py:8; rank 0 waits in all_reduce, train.py:18";
   CHECK(failure_summary(summary) ==
         R"(================================================================================
 ./train FAILED after 1 of 1 restarts
   cause : rank 1 exited with 3: ValueError: x
   ended : 2026-11-20 13:45:10.251, pid 1001
   others: rank 0 ended because of it
+  stacks: rank 1 is in load, train.py:8; rank 0 waits in all_reduce, train.py:18
   words : the end of its traceback
     | Traceback:
     |   f()
@@ -163,6 +166,44 @@ TEST_CASE("what was raised is found in the last lines, too, behind PyTorch's mar
   CHECK(field(summary, "cause") == "rank 2 exited with 1: ValueError: no data");
   CHECK(failure_summary(summary).find("    |   File \"train.py\", line 3, in <module>\n") !=
         std::string::npos);
+}
+
+TEST_CASE("what gloo says is told without the place in its source") {
+  auto summary = of("rank 0 exited with 1", {0}, {ended(0, exit_with(1))});
+  summary.ends[0].last_lines = {
+      "Traceback (most recent call last):", "  File \"train.py\", line 3, in <module>",
+      "RuntimeError: [/__w/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed "
+      "out waiting 5000ms for recv operation to complete"};
+  auto text = failure_summary(summary);
+  CHECK(
+      text.find("  cause : rank 0 exited with 1: RuntimeError: Timed out waiting 5000ms for recv\n"
+                "          operation to complete\n") != text.npos);
+  summary.ends[0].last_lines[2] = "ValueError: [a b] c";
+  CHECK(field(summary, "cause") == "rank 0 exited with 1: ValueError: [a b] c");
+}
+
+TEST_CASE("a rank that lost one that had left: that is told") {
+  auto summary = of("rank 0 exited with 1", {0}, {ended(1, exit_with(0)), ended(0, exit_with(1))});
+  summary.ends[0].time = moment(0);
+  summary.ends[1].time = moment(1);
+  summary.ends[1].last_lines = {
+      "Traceback (most recent call last):",
+      "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:559"};
+  CHECK(field(summary, "why") == "it lost another rank; rank 1 had exited with 0 before");
+  summary.ends[0].time = moment(2);
+  CHECK(field(summary, "why").empty());
+  summary.ends[0].time = moment(0);
+  summary.ends[1].last_lines = {"ValueError: no data"};
+  CHECK(field(summary, "why").empty());
+}
+
+TEST_CASE("what a rank printed before a signal killed it is no cause") {
+  auto summary = of("rank 1 was killed by SIGSEGV", {1}, {ended(1, killed_by(SIGSEGV))});
+  summary.ends[0].last_lines = {"step 7"};
+  CHECK(field(summary, "cause") == "rank 1 was killed by SIGSEGV: step 7");
+  summary.ends[0].lines_of_both = true;
+  CHECK(field(summary, "cause") == "rank 1 was killed by SIGSEGV");
+  CHECK(field(summary, "words") == "its last lines on stdout and stderr");
 }
 
 TEST_CASE("ranks that fail alike are told once") {

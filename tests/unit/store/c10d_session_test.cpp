@@ -68,6 +68,36 @@ TEST_CASE("recorded conversations of the real clients") {
   CHECK(torch2.heard() == from_hex("01 00 00 00 00 00 00 00 01 00 00 00 00 00 00 00 78"));
 }
 
+TEST_CASE("it is told who waits for which keys, and since when") {
+  using std::chrono::seconds;
+  const Clock::time_point start{};
+  c10d::Namespace shared;
+  Peer older(1, shared), newer(2, shared), third(3, shared);
+  CHECK(shared.waiting().empty());
+  const std::string wait_k1 =
+      from_hex("05 01 00 00 00 00 00 00 00 03 00 00 00 00 00 00 00 2f 6b 31");
+  older.at(start + seconds(1));
+  older.say(wait_k1);
+  // Two keys, the first of which comes.
+  newer.at(start + seconds(2));
+  newer.say(hello + from_hex("06 02 00 00 00 00 00 00 00 03 00 00 00 00 00 00 00 2f 6b 32 "
+                             "03 00 00 00 00 00 00 00 2f 6b 33"));
+  third.say(from_hex("00 03 00 00 00 00 00 00 00 2f 6b 32 01 00 00 00 00 00 00 00 78"));
+  auto waiting = shared.waiting();
+  REQUIRE(waiting.size() == 2);
+  CHECK(waiting[0] == c10d::Waiting{.client = 1, .keys = {"/k1"}, .since = start + seconds(1)});
+  CHECK(waiting[1] == c10d::Waiting{.client = 2, .keys = {"/k3"}, .since = start + seconds(2)});
+  // PyTorch looks at something else in between.
+  older.at(start + seconds(11));
+  older.say(from_hex("03 04 00 00 00 00 00 00 00 2f 63 74 72 00 00 00 00 00 00 00 00"));
+  CHECK(shared.waiting().size() == 1);
+  older.say(wait_k1);
+  CHECK(shared.waiting().front().since == start + seconds(1));
+  third.say(from_hex("00 03 00 00 00 00 00 00 00 2f 6b 31 01 00 00 00 00 00 00 00 78"));
+  newer.hang_up();
+  CHECK(shared.waiting().empty());
+}
+
 TEST_CASE("a single zero byte says nothing yet") {
   c10d::Namespace shared;
   Peer later_a(1, shared), later_c(2, shared);

@@ -13,7 +13,5 @@ std::optional<std::string> stack_of_gdb(std::string_view printed);
 std::optional<std::string> stack_of_py_spy(std::string_view printed);
 /// The last line that says something; empty where there is none.
 std::string last_line(std::string_view printed);
-/// The first thread, which is the one that began the program, with its innermost frames.
-std::string shortened_stack(std::string_view stack);
 
 }  // namespace dlaunch::launcher

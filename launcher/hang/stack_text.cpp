@@ -1,4 +1,4 @@
-#include "launcher/subcommands/stack_text.hpp"
+#include "launcher/hang/stack_text.hpp"
 
 #include "runtime/base/phrases.hpp"
 #include "runtime/base/text/values.hpp"
@@ -7,8 +7,6 @@
 
 namespace dlaunch::launcher {
 namespace {
-
-constexpr std::size_t short_frames_max = 8;
 
 /// From the first line that begins with "Thread " on, without the lines of which `drops` holds.
 template <class Drops>
@@ -48,21 +46,6 @@ std::string last_line(std::string_view printed) {
     if (!line.empty()) last = line;
   }
   return clipped(last);
-}
-
-std::string shortened_stack(std::string_view stack) {
-  std::string text;
-  std::size_t frames = 0, left_out = 0;
-  for (const auto line : split(stack, '\n')) {
-    if (line.empty() && !text.empty()) break;
-    if (text.empty() || ++frames <= short_frames_max) {
-      text.append(line).append("\n");
-    } else {
-      ++left_out;
-    }
-  }
-  if (left_out > 0) text += "... " + plural(static_cast<long>(left_out), "more frame") + "\n";
-  return text;
 }
 
 }  // namespace dlaunch::launcher

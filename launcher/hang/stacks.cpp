@@ -1,8 +1,8 @@
-#include "launcher/subcommands/stacks.hpp"
+#include "launcher/hang/stacks.hpp"
 
+#include "launcher/hang/stack_text.hpp"
 #include "launcher/process/capture.hpp"
 #include "launcher/process/program.hpp"
-#include "launcher/subcommands/stack_text.hpp"
 #include "runtime/base/os/process_stat.hpp"
 #include "runtime/base/phrases.hpp"
 
@@ -160,7 +160,7 @@ ProcessStack read_stack(pid_t pid, const StackTools& tools, Clock::duration limi
   const bool python = stack.program.starts_with("python");
   if (python && tools.py_spy.empty()) why = "py-spy is not installed";
   if (python && !tools.py_spy.empty() &&
-      ask("py-spy", {tools.py_spy, "dump", "--pid", number}, stack_of_py_spy)) {
+      ask("py-spy", {tools.py_spy, "dump", "--pid", number, "--full-filenames"}, stack_of_py_spy)) {
     return stack;
   }
   if (tools.gdb.empty()) {

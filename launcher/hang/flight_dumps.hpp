@@ -1,0 +1,37 @@
+#pragma once
+
+#include <dlaunch/error.hpp>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+namespace dlaunch::launcher {
+
+/// A process' variables, by name.
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+/// A rank that may keep PyTorch's flight recorder, by the variables it was started with.
+struct RecordingRank {
+  int rank = 0;
+  Variables variables;
+};
+
+/// The file into which a rank's flight recorder was dumped.
+struct FlightDump {
+  int rank = 0;
+  std::string file;
+  Clock::duration age{};
+  /// "all_reduce #12 of default_pg, scheduled", where the file is JSON; else empty.
+  std::string last_open;
+};
+
+/// The dumps that the ranks with TORCH_FR_BUFFER_SIZE (or TORCH_NCCL_TRACE_BUFFER_SIZE) have
+/// written. A rank that was started with TORCH_NCCL_DEBUG_INFO_PIPE_FILE is asked for a new one,
+/// through that pipe, and waited for until the deadline. No pickle is ever opened. Never throws.
+std::vector<FlightDump> flight_dumps(const std::vector<RecordingRank>& ranks,
+                                     Clock::time_point deadline);
+
+}  // namespace dlaunch::launcher

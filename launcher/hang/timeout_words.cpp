@@ -1,0 +1,19 @@
+#include "launcher/hang/timeout_words.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace dlaunch::launcher {
+
+bool tells_timeout(const std::vector<std::string>& lines) {
+  // gloo; PyTorch's stores, of several versions; NCCL's watchdog; what Python raises.
+  constexpr std::array<std::string_view, 5> words = {"Timed out waiting", "imed out after",
+                                                     "wait timeout after", "Socket Timeout",
+                                                     "operation timeout:"};
+  return std::ranges::any_of(lines, [&](const std::string& line) {
+    return std::ranges::any_of(words, [&](auto word) { return line.find(word) != line.npos; });
+  });
+}
+
+}  // namespace dlaunch::launcher
