@@ -33,8 +33,11 @@ std::string text_of(const StackGroup& group) {
   return text;
 }
 
-std::string store_text(const JobStoreWaits& store) {
+std::string store_text(const JobStoreWaits& store, const std::vector<StackGroup>& groups) {
   if (store.elsewhere) {
+    const bool python = std::ranges::any_of(
+        groups, [](const StackGroup& group) { return group.program.starts_with("python"); });
+    if (!python) return "";
     return "\nPyTorch's store is at node rank 0; dlaunch stack there tells which keys are "
            "awaited\n";
   }
@@ -78,7 +81,7 @@ std::string to_text(const HangReport& report, bool stacks) {
   if (stacks) {
     for (const auto& group : report.groups) text += "\n" + text_of(group);
   }
-  if (report.store) text += store_text(*report.store);
+  if (report.store) text += store_text(*report.store, report.groups);
   text += dumps_text(report.dumps);
   for (const auto& [address, answer] : report.ras) text += ras_text(address, answer);
   return text;

@@ -157,15 +157,17 @@ Agent::Client Agent::client_of(const Address& peer, const Address& own) const {
   return {"a client at " + peer.to_string()};
 }
 
-/// Whose a connection is costs a look at all processes: of a great many clients some are told of.
+/// Whose a connection is costs a look at all processes, while the loop stands: of a great many
+/// clients some are told of.
 JobStoreWaits Agent::store_waits() const {
   constexpr std::size_t told_max = 64;
+  constexpr auto patience = std::chrono::milliseconds(500);
   JobStoreWaits told{.elsewhere = epoch_.assignment.node_rank > 0,
                      .world_size = epoch_.assignment.world_size};
   if (!host_ || gang_is_gone()) return told;
   const auto now = Clock::now();
   for (auto& each : host_->c10d_waiting()) {
-    if (told.waits.size() >= told_max) {
+    if (told.waits.size() >= told_max || Clock::now() > now + patience) {
       ++told.left_out;
       continue;
     }

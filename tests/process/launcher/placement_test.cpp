@@ -123,6 +123,16 @@ TEST_CASE("--dry-run ends as the job would that cannot start its program") {
     CHECK(dry.err() == job.err());
     CHECK(dry.out().find("\n  program         none that can be run\n") != std::string::npos);
   }
+  // The second of two programs.
+  const std::vector<std::string> line = {"--standalone", "true", ":", "no-such-program-anywhere"};
+  auto dry_line = line;
+  dry_line.insert(dry_line.begin(), "--dry-run");
+  Job job(line), dry(dry_line);
+  CHECK(job.wait().code == 127);
+  CHECK(dry.wait().code == 127);
+  CHECK(dry.err() == job.err());
+  CHECK(dry.out().find("\n  program         none that can be run\n  of ranks        1\n") !=
+        std::string::npos);
 }
 
 TEST_CASE("a line of several programs is one world, whose ranks are numbered part by part") {

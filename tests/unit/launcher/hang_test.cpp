@@ -261,6 +261,18 @@ TEST_CASE("the report: the headline, each group, the keys, the dumps, RAS") {
   CHECK_FALSE(to_text(report, false).find("    load (") != std::string::npos);
 }
 
+TEST_CASE("a node that does not have PyTorch's store says where it is, for a Python") {
+  HangReport report;
+  report.groups = grouped({rank(4, waiting_stack)});
+  report.store = JobStoreWaits{.elsewhere = true, .world_size = 8};
+  CHECK(to_text(report, false) ==
+        "rank 4 waits in all_reduce, train.py:18\n"
+        "\n"
+        "PyTorch's store is at node rank 0; dlaunch stack there tells which keys are awaited\n");
+  report.groups.front().program = "train";
+  CHECK(to_text(report, false) == "rank 4 waits in all_reduce, train.py:18\n");
+}
+
 TEST_CASE("a deep stack is told by its innermost frames") {
   std::string stack = "Thread 1:\n";
   for (int i = 0; i < 20; ++i) stack += "#" + std::to_string(i) + "  f ()\n";
