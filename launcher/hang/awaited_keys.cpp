@@ -22,6 +22,16 @@ bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
+/// A key may be any bytes; what tells one of PyTorch's from another stands at its end.
+std::string shown_key(const std::string& key) {
+  constexpr std::size_t most = 160;
+  std::string text = key.size() > most ? "..." + key.substr(key.size() - most) : key;
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  return in_quotes(text);
+}
+
 /// Clients that wait for the same.
 struct Together {
   std::vector<int> ranks;
@@ -90,7 +100,7 @@ std::string awaited_text(const JobStoreWaits& waits) {
   std::string text;
   for (const auto& [asked, clients] : all) {
     const auto& [keys, more, arrived, expected] = asked;
-    std::string line = "  " + listed(keys, keys_told_max, name_in_quotes);
+    std::string line = "  " + listed(keys, keys_told_max, shown_key);
     if (more > 0) line += " and perhaps some of " + std::to_string(more) + " others";
     line += ", by " + who(clients) + " for " + age_text(std::chrono::milliseconds(clients.for_ms));
     std::string why;

@@ -194,6 +194,8 @@ TEST_CASE("those who wait for the same key stand together") {
         "(gloo)\n"
         "  'never', by rank 2 and one of the ranks 4 to 7 on node b for 40 s\n");
   CHECK(awaited_text({}).empty());
+  waits.waits = {{.rank = 0, .client = "", .keys = {std::string(200, 'a') + "\n/b"}, .for_ms = 1}};
+  CHECK(awaited_text(waits) == "  '..." + std::string(157, 'a') + "?/b', by rank 0 for 1 ms\n");
 }
 
 TEST_CASE("a barrier tells how many have come, and who does not wait for it") {
