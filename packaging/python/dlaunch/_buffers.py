@@ -141,7 +141,7 @@ class Held:
         except (BufferError, RuntimeError, TypeError, ValueError):  # Not even DLPack knows this device.
             device = None
         if device not in _DL_CPU:
-            where = getattr(owner, "device", f"of DLPack's type {device}")
+            where = getattr(owner, "device", f"type {device} of DLPack")
             raise MisuseError(f"{call}: this {type(owner).__name__} lies on device {where}; calls from Python take "
                               "memory of the host, as tensor.cpu() gives it", call=call) from None
         try:
