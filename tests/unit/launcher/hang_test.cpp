@@ -5,6 +5,7 @@
 #include "launcher/hang/stack_groups.hpp"
 #include "launcher/hang/timeout_words.hpp"
 
+#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
