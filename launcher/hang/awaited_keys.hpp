@@ -8,7 +8,7 @@
 /// What is told of ranks that wait in PyTorch's store. Pure.
 namespace dlaunch::launcher {
 
-/// Whose turn it is to set a key, where that is a key of PyTorch's own and its name says so:
+/// The rank whose turn it is to set a key, if that is one of PyTorch's own and its name says so:
 /// "rank 2 sets it when it joins the group (gloo)". Empty for other keys.
 std::string setter_of(std::string_view key);
 

@@ -37,7 +37,7 @@ bool records(const RecordingRank& rank) {
   return false;
 }
 
-/// Where PyTorch writes: as it is told, else where its versions do by themselves.
+/// The files that PyTorch may write: the one it is told, else those of its versions.
 std::vector<std::string> files_of(const RecordingRank& rank) {
   const std::string number = std::to_string(rank.rank);
   for (const auto* name : {"TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"}) {

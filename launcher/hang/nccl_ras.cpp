@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t answer_bytes_max = 64u << 10;
 constexpr std::string_view question = "verbose status\n";
 
-/// For a terminal, whoever listens there.
+/// Fit for a terminal: anybody may listen there.
 std::string shown(std::string_view said) {
   std::string text;
   for (const char c : said) {

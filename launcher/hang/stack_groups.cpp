@@ -38,7 +38,7 @@ StackFrame frame_of_py_spy(std::string_view line) {
           std::string(line.substr(open + 2, line.size() - open - 3))};
 }
 
-/// Where a function's arguments begin: not at "(anonymous namespace)".
+/// The place at which a function's arguments begin: not at "(anonymous namespace)".
 std::size_t arguments_at(std::string_view text) {
   constexpr std::string_view nameless = "(anonymous namespace)";
   std::size_t at = text.find('(');
@@ -84,7 +84,7 @@ bool is_pythons(const StackFrame& frame) {
   return holds(frame.place, ".py:") || frame.place.starts_with("<frozen");
 }
 
-/// Where Python's own files and those of packages lie.
+/// The folders of Python's own files and of packages.
 constexpr std::array<std::string_view, 3> library_folders = {"/site-packages/", "/dist-packages/",
                                                              "/lib/python3"};
 

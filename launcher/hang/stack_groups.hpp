@@ -6,7 +6,7 @@
 
 #include <sys/types.h>
 
-/// Where the ranks of a job are, told together: ranks with one stack once, and those first that do
+/// The places of a job's ranks, told together: ranks with one stack once, and those first that do
 /// not wait for the others. Pure.
 namespace dlaunch::launcher {
 

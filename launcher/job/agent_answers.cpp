@@ -158,8 +158,8 @@ Agent::Client Agent::client_of(const Address& peer, const Address& own) const {
   return {"a client at " + peer.to_string()};
 }
 
-/// Whose a connection is costs a look at all processes, while the loop stands: of a great many
-/// clients some are told of.
+/// A look at all processes finds whose a connection is, and the loop stands meanwhile: of a great
+/// many clients some are told of.
 JobStoreWaits Agent::store_waits() const {
   constexpr std::size_t told_max = 64;
   constexpr auto patience = std::chrono::milliseconds(500);

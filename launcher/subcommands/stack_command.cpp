@@ -102,7 +102,7 @@ std::optional<JobStoreWaits> store_waits(const FoundJobs& found) {
   return waits;
 }
 
-/// Where NCCL's RAS of these ranks may listen, and whether somebody has said so.
+/// The addresses at which NCCL's RAS of these ranks may listen, and whether somebody has set them.
 std::map<std::string, bool> ras_addresses(const std::vector<JobRanks::Rank>& ranks) {
   std::map<std::string, bool> addresses;
   for (const auto& rank : ranks) {

@@ -43,7 +43,7 @@ struct JobStoreWaits {
     std::vector<std::string> keys = {};  ///< Those that nobody has set, the first ones.
     std::uint64_t more = 0;              ///< How many keys were not looked at.
     std::uint64_t for_ms = 0;
-    /// Of a barrier of the store's own, how many have come of how many; else 0.
+    /// How many have come to a barrier of the store's own, of how many; 0 where it is none.
     std::int64_t arrived = 0, expected = 0;
   };
   std::vector<Wait> waits = {};

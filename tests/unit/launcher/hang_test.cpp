@@ -162,7 +162,7 @@ TEST_CASE("what the kernel tells is told as it is") {
   CHECK(frames_of("").empty());
 }
 
-TEST_CASE("whose turn it is to set a key of PyTorch's own") {
+TEST_CASE("the rank whose turn it is to set a key of PyTorch's own") {
   CHECK(setter_of("default_pg/0//cpu//0/2") == "rank 2 sets it when it joins (gloo)");
   CHECK(setter_of("default_pg/0//1//cpu//0/0") == "rank 0 of group 1 sets it when it joins (gloo)");
   CHECK(setter_of("/default_pg/0//cpu//0/2") == "rank 2 sets it when it joins (gloo)");
