@@ -194,7 +194,7 @@ void Agent::on_refused_client(const Address& peer, const Address& own, const std
 
 // ---- What it is told ----
 
-/// What agents tell each other that is more than a question.
+/// Other agents' questions may tell this one something.
 void Agent::heed_watch() {
   watch_.expect_time_wanted([this](Clock::duration time) {
     job_deadline_.put_off(std::chrono::duration_cast<std::chrono::milliseconds>(time));

@@ -70,7 +70,7 @@ ProgressJudgement judge_progress(const JobProgress& job, int nodes, Clock::durat
   const auto without = undeclared ? *undeclared : unseen.value_or(Clock::duration::zero());
   const bool all_know = static_cast<int>(job.size()) == nodes;
   if (without >= limit && all_know && some_run) return {.stalled = true};
-  // Until then it cannot have stalled; whoever is silent is asked again sooner than that.
+  // Until then it cannot have stalled; a silent node is asked again sooner than that.
   const auto left = without < limit ? limit - without : limit / 10;
   return {.look_again_after = std::max<Clock::duration>(left, pause_min)};
 }

@@ -70,9 +70,9 @@ struct ProgressJudgement {
   bool stalled = false;
   Clock::duration look_again_after{};  ///< Where it is not.
 };
-/// A job has stalled when none of its nodes has gone on for the limit. Where one of them has
-/// declared progress, only what is declared counts. A node that does not answer may go on, and a
-/// job of which no rank runs waits for something else.
+/// A job has stalled when none of its nodes has gone on for the limit. Only what is declared
+/// counts as soon as one of them has declared progress. A node that does not answer may go on, and
+/// a job of which no rank runs waits for something else.
 ProgressJudgement judge_progress(const JobProgress& job, int nodes, Clock::duration limit);
 
 /// "no rank has made progress for 10 min: ranks 0-2 (in all_reduce #3 [train.cpp:50] for 10 min,

@@ -141,7 +141,7 @@ JobWatch& Watch::job() {
   return *job_;
 }
 
-/// Some questions are more than that.
+/// Some questions tell this node something, too.
 Answer Watch::respond(const Question& question) {
   // Asked when a call has timed out.
   const auto* ask = std::get_if<AskDoing>(&question);
