@@ -36,8 +36,13 @@ std::optional<Clock::time_point> Job::next_deadline() const {
     if (when && *when != Clock::time_point::max() && (!next || *when < *next)) next = when;
   };
   consider(nodes.lease_check());
-  if (gathering()) {
-    for (const auto& deadline : gathering()->deadlines(nodes, rules)) consider(deadline);
+  // Where the lost nodes are waited for, the round's own deadlines are not looked at.
+  if (gathering() && outvoted_until) {
+    consider(outvoted_until);
+  } else if (gathering()) {
+    for (const auto& deadline : gathering()->deadlines(nodes, rules)) {
+      if (!muster || (deadline && *deadline > now)) consider(deadline);
+    }
     if (muster && muster->until() > now) consider(muster->until());
   } else {
     consider(epoch()->back().until);
@@ -123,7 +128,6 @@ void Job::lose(const Losses& whom) {
     losses.push_back(epoch()->lose(*member, node.last_heard, text));
     if (rules.continue_on_failure) epoch()->count_as_failed(session, text);
   }
-  if (end_if_outvoted()) return;
   if (gathering()) return lacks_spares() ? give_up_for_loss() : consider_gathering();
   if (losses.empty()) return;
   tell_lost(std::move(losses));
@@ -146,15 +150,25 @@ void Job::give_up_for_loss() {
   finish(Finish::for_lost_node(legacy().first_loss->reason + "; no spare is left"));
 }
 
-/// What the lost nodes may do elsewhere must not be done here as well.
-bool Job::end_if_outvoted() {
-  const auto count = quorum && !muster ? quorum->outvoted() : std::nullopt;
-  if (!count) return false;
+/// What the lost nodes may do elsewhere must not be done here as well: no round closes before they
+/// are back. They go elsewhere when they have given this host up.
+bool Job::is_outvoted() {
+  const auto count = quorum ? quorum->outvoted() : std::nullopt;
+  if (!count) {
+    outvoted_until.reset();
+    return false;
+  }
+  if (!outvoted_until) outvoted_until = deadline_after(rules.liveness.host_lost_after(), now);
   const auto& loss = legacy().first_loss;
-  finish(Finish::for_lost_node((loss ? loss->reason + "; " : "") + std::to_string(count->apart) +
-                               " of the " + plural(count->nodes, "node") + " of epoch " +
-                               std::to_string(count->epoch) +
-                               " are out of reach, and may go on without this one"));
+  const std::string why = (loss ? loss->reason + "; " : "") + std::to_string(count->apart) +
+                          " of the " + plural(count->nodes, "node") + " of epoch " +
+                          std::to_string(count->epoch) +
+                          " are out of reach, and may go on without this one";
+  if (now >= *outvoted_until) {
+    finish(Finish::for_lost_node(why));
+  } else {
+    stand(why + "; waiting for them");
+  }
   return true;
 }
 
@@ -178,7 +192,6 @@ void Job::take_over(const Takeover& from) {
 
 /// Whether the round has to wait for the nodes of a lost host's epoch, or has been given up.
 bool Job::holds_muster() {
-  if (!muster) return false;
   const std::string come = muster->text(*quorum);
   switch (muster->step(*quorum, nodes.count(), rules.nodes_min, now)) {
     case Muster::Step::close:
@@ -206,7 +219,7 @@ void Job::note_leaving() {
 
 void Job::consider_gathering(Session newcomer) {
   using Step = Gathering::Step;
-  if (holds_muster()) return;
+  if (muster ? holds_muster() : is_outvoted()) return;
   Gathering& round = *gathering();
   switch (round.step(nodes, rules, now)) {
     case Step::idle:

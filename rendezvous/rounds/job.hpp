@@ -95,6 +95,8 @@ struct Job {
   std::optional<Finish> finish_said;  ///< The phase is the one in which the job ended.
   std::optional<Quorum> quorum;       ///< Where a node hosts.
   std::optional<Muster> muster;       ///< From a takeover to the next epoch.
+  /// Set while more than half of an epoch's nodes are out of reach, and waited for.
+  std::optional<Clock::time_point> outvoted_until;
   Standstill standstill;
   Announcer announcer;
   Clock::time_point now;  ///< The time of the event being answered.
@@ -105,7 +107,7 @@ struct Job {
   void give_up(const Node& node, const std::optional<Member>& member);
   bool lacks_spares() const;
   void give_up_for_loss();
-  bool end_if_outvoted();
+  bool is_outvoted();
   bool holds_muster();
 };
 

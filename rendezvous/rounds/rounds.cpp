@@ -70,6 +70,7 @@ Effects Rounds::step(const Event& event, Clock::time_point now) {
     s.nodes.forgive(*slept, s.now);
     std::visit([&](auto& phase) { phase.forgive(*slept); }, s.phase);
     if (s.muster) s.muster->forgive(*slept);
+    if (s.outvoted_until) s.outvoted_until = deadline_after(*slept, *s.outvoted_until);
   }
   if (const auto from = std::exchange(s.taken_over, std::nullopt)) s.take_over(*from);
   std::visit([&s](const auto& e) { s.on(e); }, event);

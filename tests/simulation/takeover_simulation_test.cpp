@@ -371,16 +371,17 @@ class World {
 
   // ---- What must hold ----
 
+  /// What one host has given up may run beside its next epoch, until it hears so.
   void check_majorities() {
     std::map<EpochOf, int> running;
     for (const Node& node : nodes_) {
       if (node.working) ++running[*node.working];
     }
-    int majorities = 0;
+    std::set<std::uint64_t> hosts;
     for (const auto& [epoch, count] : running) {
-      if (2 * count > sizes_[epoch]) ++majorities;
+      if (2 * count > sizes_[epoch]) hosts.insert(epoch.first);
     }
-    if (majorities > 1) violation_ = "two epochs run on more than half of their nodes each";
+    if (hosts.size() > 1) violation_ = "epochs of two hosts run on more than half of their nodes";
   }
 
   void check_end() {
@@ -411,7 +412,7 @@ class World {
 
 }  // namespace
 
-TEST_CASE("whatever is lost, at most one epoch runs on more than half of its nodes") {
+TEST_CASE("whatever is lost, epochs of one host only run on more than half of their nodes") {
   constexpr unsigned seeds = 2000;
   Totals totals;
   for (unsigned seed = 0; seed < seeds; ++seed) {

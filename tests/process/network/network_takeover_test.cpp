@@ -62,6 +62,22 @@ TEST_CASE("kill -9 of the agent that hosts: another node hosts the job") {
   hosted.end();
 }
 
+TEST_CASE("ranks that lose their store with its host: those of the next epoch have another") {
+  Network network(3);
+  NetworkJob job(network, "1:3", {"--nproc-per-node", "2"});
+  // In the first epoch they make calls until one fails.
+  const std::string programs = DLAUNCH_BINARY_DIR;
+  job.work({"/bin/bash", "-c",
+            "[ $DLAUNCH_WORKER_EPOCH -gt 1 ] && exec " + programs +
+                "/bin/examples/all_reduce; exec " + programs + "/tests/stuck_rank compute $0 100"});
+  for (int node = 0; node < 3; ++node) job.add();
+  for (int node = 0; node < 3; ++node) REQUIRE_MESSAGE(job[node].saw("READY", 2), job.said());
+  ::kill(job[0].agent(), SIGKILL);
+  for (const int node : {1, 2}) CHECK_MESSAGE(job[node].wait().code == 0, job.said());
+  CHECK_MESSAGE(contains(job[1].out(), "4 ranks, mean 2.5"), job.said());
+  job[0].wait();
+}
+
 TEST_CASE("the host's network is cut: it ends, and the others go on") {
   Hosted hosted(3);
   NetworkJob& job = hosted.job;
