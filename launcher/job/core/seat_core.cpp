@@ -140,6 +140,10 @@ bool SeatCore::has_stalled(const Trouble& trouble) const {
 
 /// The workers are ended first: their store is gone.
 void SeatCore::lose_host(const Trouble& trouble) {
+  if (moving_ && hosts_) {
+    return finish(rendezvous::Finish::for_lost_node(moving_->why + "; then " + trouble.sentence),
+                  false);
+  }
   if (moving_) {
     say("no node hosts the job there: " + trouble.sentence);
     ++moving_->at;
@@ -159,7 +163,7 @@ void SeatCore::lose_host(const Trouble& trouble) {
   move_on();
 }
 
-/// To the next successor, which may be this node.
+/// The next successor is asked, which may be this node.
 void SeatCore::move_on() {
   const Holding* held = holding();
   if (moving_->at >= moving_->order.size()) {
