@@ -78,6 +78,21 @@ TEST_CASE("ranks that lose their store with its host: those of the next epoch ha
   job[0].wait();
 }
 
+TEST_CASE("a spare follows to the new host, and takes the lost one's place") {
+  Network network(4);
+  NetworkJob job(network, "3", {"--spares", "1"});
+  for (int node = 0; node < 3; ++node) job.add();
+  for (int node = 0; node < 3; ++node) REQUIRE_MESSAGE(job.runs(node, 1), job.said());
+  job.add();
+  REQUIRE_MESSAGE(job[3].saw("node d is a spare"), job.said());
+  ::kill(job[0].agent(), SIGKILL);
+  job[0].wait();
+  for (int node = 1; node < 4; ++node) REQUIRE_MESSAGE(job.runs(node, 2), job.said());
+  CHECK(contains(job[1].err(), hosts_now));
+  job.stop();
+  job.check_places();
+}
+
 TEST_CASE("the host's network is cut: it ends, and the others go on") {
   Hosted hosted(3);
   NetworkJob& job = hosted.job;
