@@ -248,7 +248,7 @@ TEST_CASE("workers without the runtime: who still runs is told, and the job goes
   CHECK(count(job.err(), "rank 0 exited 0 ") == 1);
   const auto told = json::parse(status(folder, {"--json"}));
   CHECK(told["ranks"][0]["state"] == "ended");
-  CHECK(told["ranks"][1]["doing"] == "it does not use libdlaunch, or not yet");
+  CHECK(told["ranks"][1]["doing"] == "no call of libdlaunch so far");
   CHECK(told["ranks"][1]["behind"].is_null());
   job.send(SIGTERM);
   CHECK(job.wait().code == 143);

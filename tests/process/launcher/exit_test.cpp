@@ -1,6 +1,7 @@
 // How the launcher ends, restarts and stops: real processes.
 #include "tests/process/job.hpp"
 #include "tests/process/nodes.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 #include <csignal>
 #include <filesystem>
@@ -8,6 +9,7 @@
 #include <thread>
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -318,8 +320,14 @@ TEST_CASE("a check of the node that takes long is told of, once") {
 
 TEST_CASE("after a failure it is told who still runs, and a user who then stops the job") {
   const std::string token = unique_token();
+  const testing::TemporaryFolder folder;
+  const std::string pipe = folder.path() / "deaf";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  // Rank 0 fails when the other one hears no signal any more.
   Job job({"--nproc-per-node", "2", "sh", "-c",
-           "trap '' TERM INT; test $RANK = 0 && exit 3; while :; do sleep 1; done; : " + token});
+           "if test $RANK = 0; then read deaf <" + pipe +
+               "; exit 3; fi; trap '' TERM INT; echo deaf >" + pipe +
+               "; while :; do sleep 1; done; : " + token});
   REQUIRE(job.saw("dlaunch: stopping: rank 1 still runs; it is killed in 2"));
   job.send(SIGINT);
   REQUIRE(
