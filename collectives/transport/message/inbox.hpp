@@ -99,8 +99,8 @@ class Inbox {
   /// it is read to its end and dropped.
   void withdraw(Receive& receive);
 
-  /// Nobody waits for anything of this rank, and nothing of it is parked or under way: a receive may
-  /// take the next message straight from its receiving end.
+  /// Nobody waits for anything of this rank, and nothing of it is parked or under way: a receive
+  /// may take the next message straight from its receiving end.
   bool is_clear(int from) const {
     if (!posted_for_any_.empty()) return false;
     const Source& s = source(from);
