@@ -293,7 +293,7 @@ void MessageWork::wait() {
 
 // ---- The face. ----
 
-/// Of one that is not empty.
+/// Waits for the call, as the destructor says. The Work is not empty.
 void Work::finish() noexcept {
   if (state_->is_settled()) return;
   if (!state_->is_ours()) {

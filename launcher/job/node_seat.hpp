@@ -26,8 +26,8 @@ class NodeSeat final : public Seat, public QuestionLine, private store::Uplink::
     std::function<bool()> host_instead = {};
     /// What keeps this node from that, where such a trouble is told; empty: nothing to say.
     std::function<std::string(const Error& trouble)> hosting_problem = {};
-    /// Where this node listens from now on, ready to host in place of the host: "host:port"; empty
-    /// where it cannot.
+    /// The address ("host:port") at which this node listens from now on, ready to host in place of
+    /// the host; empty if it cannot.
     std::function<std::string()> stand_by = {};
     /// This node hosts from now on, there. A connection to it.
     std::function<unique_fd(const rendezvous::Takeover&)> take_over = {};

@@ -36,7 +36,7 @@ std::optional<Clock::time_point> Job::next_deadline() const {
     if (when && *when != Clock::time_point::max() && (!next || *when < *next)) next = when;
   };
   consider(nodes.lease_check());
-  // Where the lost nodes are waited for, the round's own deadlines are not looked at.
+  // While the lost nodes are waited for, the round does not look at its own deadlines.
   if (gathering() && outvoted_until) {
     consider(outvoted_until);
   } else if (gathering()) {
