@@ -1,5 +1,6 @@
 #include "launcher/process/spawn.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
@@ -29,12 +30,12 @@ namespace {
 
 constexpr std::size_t child_stack_bytes = 64u << 10;
 
-/// Keeps the calling thread, and so a new child, on the core it runs on. The parent sleeps while
-/// the child prepares its exec, so a start on another core would only wait for that core; exec
-/// itself then moves the program to wherever there is room. On busy machines this halves the time.
+/// Keeps the calling thread, and so a new child, on the core it runs on; exec then moves the
+/// program to wherever there is room.
 class CoreHold {
  public:
-  CoreHold() {
+  explicit CoreHold(bool holds) {
+    if (!holds) return;
     const int core = ::sched_getcpu();
     if (core < 0 || core >= CPU_SETSIZE) return;
     if (::sched_getaffinity(0, sizeof allowed_, &allowed_) != 0) return;
@@ -163,10 +164,24 @@ class ChildStack {
 
 }  // namespace
 
+bool StartTrial::keeps_core() const noexcept {
+  if (starts_ < 2 * tries) return starts_ < tries;
+  return times_[true].without_longest() <= times_[false].without_longest();
+}
+
+void StartTrial::took(Clock::duration time) noexcept {
+  if (starts_ < 2 * tries) {
+    Times& times = times_[keeps_core()];
+    times.sum += time;
+    times.longest = std::max(times.longest, time);
+  }
+  if (++starts_ == cycle) *this = {};
+}
+
 SpawnResult spawn(const SpawnRequest& request) {
   const ChildStack stack;
   if (stack.top() == nullptr) return {-1, ENOMEM};
-  const CoreHold hold;
+  const CoreHold hold(request.keeps_core);
   Child child{&request, ::getpid(), &hold, 0};
   int pid = -1;
   if (request.cgroup >= 0) {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <dlaunch/error.hpp>
+
+#include <array>
 #include <csignal>
 #include <cstddef>
 
@@ -36,11 +39,38 @@ struct SpawnRequest {
   /// The directory of the cgroup (v2) that the process is born into; -1: ours. Where the kernel
   /// does not allow it the process is born into ours.
   int cgroup = -1;
+  /// The calling thread keeps to its core meanwhile: see StartTrial.
+  bool keeps_core = true;
 };
 
 struct SpawnResult {
   pid_t pid = -1;
   int error = 0;  ///< errno of what failed, exec included; then there is no process.
+};
+
+/// Finds out whether a thread that starts many processes had better keep to its core meanwhile. The
+/// parent sleeps while a new child prepares its exec. On busy processors a child that is born on
+/// another core waits for that one, and starting takes up to half as long again; on idle ones a
+/// child that is born here is in its parent's way, which takes as much. So a few starts are made
+/// each way, and then many in the way that took less. Pure, reads no clock.
+class StartTrial {
+ public:
+  /// Whether the next start is made on this core.
+  bool keeps_core() const noexcept;
+  /// That start took so long, with all that belongs to it.
+  void took(Clock::duration time) noexcept;
+
+  static constexpr std::size_t tries = 4, cycle = 64;
+
+ private:
+  /// Of the starts in one way, without the longest, which something else may have held up.
+  struct Times {
+    Clock::duration sum{}, longest{};
+    Clock::duration without_longest() const noexcept { return sum - longest; }
+  };
+
+  std::size_t starts_ = 0;  ///< In this cycle.
+  std::array<Times, 2> times_{};
 };
 
 /// Starts a process in a process group of its own that dies with the calling thread. The program

@@ -98,9 +98,14 @@ std::optional<StartProblem> Workers::start(const LaunchPlan& plan) {
   if (setting_.make_cgroup) cgroup_ = setting_.make_cgroup();
   const Output::Pace pace(setting_.output);
   std::optional<StartProblem> problem;
+  StartTrial trial;
+  auto began = Clock::now();
   for (const auto& worker : plan.workers) {
-    problem = start_one(plan, worker, words[worker.program]);
+    problem = start_one(plan, worker, words[worker.program], trial.keeps_core());
     if (problem) break;
+    const auto now = Clock::now();
+    trial.took(now - began);
+    began = now;
   }
   filtered_out_.reset();
   filtered_err_.reset();
@@ -122,7 +127,7 @@ std::optional<StartProblem> Workers::open_filtered(const LaunchPlan& plan) {
 }
 
 std::optional<StartProblem> Workers::start_one(const LaunchPlan& plan, const WorkerSpec& worker,
-                                               Words& words) {
+                                               Words& words, bool keeps_core) {
   const ProgramPlan& program = plan.programs[worker.program];
   std::string& path = paths_[worker.program];
   auto& [argv, environ] = words;
@@ -152,6 +157,7 @@ std::optional<StartProblem> Workers::start_one(const LaunchPlan& plan, const Wor
   request.mask = setting_.mask;
   request.ignore_children = setting_.ignore_children;
   request.descriptors = &setting_.descriptors;
+  request.keeps_core = keeps_core;
   if (!program.directory.empty()) request.directory = program.directory.c_str();
   const auto mask = mask_of(worker.cores);
   if (!mask.empty()) request.cores = reinterpret_cast<const cpu_set_t*>(mask.data());

@@ -94,7 +94,7 @@ class Workers {
   };
 
   std::optional<StartProblem> start_one(const LaunchPlan& plan, const WorkerSpec& worker,
-                                        Words& words);
+                                        Words& words, bool keeps_core);
   std::optional<StartProblem> open_filtered(const LaunchPlan& plan);
   std::optional<StartProblem> connect_stdio(const LaunchPlan& launch, const WorkerSpec& worker,
                                             Pipes& pipes);
