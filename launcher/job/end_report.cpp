@@ -78,7 +78,7 @@ std::string stopping_sentence(int signal_number, const std::vector<int>& ranks,
   const std::string again = signal_number == SIGINT
                                 ? "; Ctrl-C again kills "
                                 : "; another " + signal_name(signal_number) + " kills ";
-  return running + again + (one ? "it" : "them") + ", else that is done in " + time;
+  return running + again + (one ? "it" : "them") + ", or wait " + time;
 }
 
 std::string deadline_sentence(WallClock::time_point at) {

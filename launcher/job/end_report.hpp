@@ -35,9 +35,9 @@ std::string straggler_outlook(const TellStragglers& told, const JobSpec& spec);
 /// "rank 3 never became ready: ... within 60 s".
 std::string unready_sentence(const TellUnready& told, int first_rank, Clock::duration limit);
 
-/// "stopping: ranks 0-1 still run; Ctrl-C again kills them, else that is done in 29 s"; with 0 for
-/// a signal, where nobody else stops them: "stopping: rank 1 still runs; it is killed in 25 s".
-/// `left`: of --shutdown-timeout.
+/// "stopping: ranks 0-1 still run; Ctrl-C again kills them, or wait 29 s"; with 0 for a signal,
+/// where nobody else stops them: "stopping: rank 1 still runs; it is killed in 25 s". `left`: of
+/// --shutdown-timeout.
 std::string stopping_sentence(int signal_number, const std::vector<int>& ranks,
                               Clock::duration left);
 

@@ -1,5 +1,6 @@
 #include "launcher/output/output.hpp"
 
+#include "launcher/output/row_text.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/os/socket.hpp"
 
@@ -229,15 +230,18 @@ void Output::take_commands() {
   for (const auto& done : commands.drains) done();
 }
 
-/// As a rank's progress is drawn.
+/// As a rank's progress is drawn; at the end it is a line, whole.
 void Output::draw_row(const std::string& text) {
   const auto now = Clock::now();
   if (text.empty()) {
-    if (row_) lines_.end(*row_, now, pieces_);
+    if (!row_) return;
+    lines_.feed(*row_, "\r" + row_text_, now, pieces_);
+    lines_.end(*row_, now, pieces_);
     return row_.reset();
   }
   if (!row_) row_ = lines_.add({.to = Stream::err, .prefix = {}});
-  lines_.feed(*row_, "\r" + text, now, pieces_);
+  row_text_ = text;
+  lines_.feed(*row_, "\r" + fitting(text, lines_.columns(Stream::err)), now, pieces_);
 }
 
 void Output::empty_pipes() {

@@ -169,6 +169,7 @@ class Output {
   OutputLines lines_;
   std::map<std::size_t, Active> active_;
   std::optional<std::size_t> row_;  ///< The launcher's own, in lines_.
+  std::string row_text_;            ///< What it shows, before it was made to fit.
   std::vector<char> buffer_;
   std::vector<std::function<void()>> catching_up_;
   Pieces pieces_;

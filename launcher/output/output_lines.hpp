@@ -63,6 +63,8 @@ class OutputLines {
 
   /// How wide the terminal behind a stream is; 0: unknown. Progress is cut to it.
   void resize(Stream to, std::size_t columns) { surface_of(to).columns = columns; }
+  /// 0: not known.
+  std::size_t columns(Stream to) { return surface_of(to).columns; }
 
   struct Writer {
     Stream to = Stream::out;

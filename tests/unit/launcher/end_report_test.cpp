@@ -11,9 +11,9 @@ using namespace dlaunch::launcher;
 
 TEST_CASE("what still runs after a signal to end the job") {
   CHECK(stopping_sentence(SIGINT, {0, 1}, std::chrono::milliseconds(28'500)) ==
-        "stopping: ranks 0-1 still run; Ctrl-C again kills them, else that is done in 29 s");
+        "stopping: ranks 0-1 still run; Ctrl-C again kills them, or wait 29 s");
   CHECK(stopping_sentence(SIGTERM, {3}, std::chrono::seconds(4)) ==
-        "stopping: rank 3 still runs; another SIGTERM kills it, else that is done in 4 s");
+        "stopping: rank 3 still runs; another SIGTERM kills it, or wait 4 s");
   CHECK(stopping_sentence(0, {3}, std::chrono::milliseconds(24'900)) ==
         "stopping: rank 3 still runs; it is killed in 25 s");
   CHECK(stopping_sentence(0, {2, 3}, std::chrono::seconds(4)) ==

@@ -223,8 +223,7 @@ TEST_CASE("nodes' snapshots are brought together; what is missing is named") {
   CHECK_FALSE(job_of({}).is_complete());
   CHECK_FALSE(job_of({a, b}).has_calls());
   CHECK(status_json(job_of({a})).find("\"behind\":null") != std::string::npos);
-  CHECK(status_text(job_of({a}))
-            .find(" running        -  no call of libdlaunch so far\n") !=
+  CHECK(status_text(job_of({a})).find(" running        -  no call of libdlaunch so far\n") !=
         std::string::npos);
   const auto text = status_text(job_of({b, a, b}));
   CHECK(text.find("3 ranks, of which 2 cannot be seen: their nodes do not answer") !=
