@@ -1,5 +1,6 @@
 #include "launcher/pmi/pmix.hpp"
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -58,28 +59,41 @@ class Infos {
   std::vector<pmix_info_t> infos_;
 };
 
-/// Waits for what OpenPMIx does on its own thread.
+/// Waits for what OpenPMIx does on its own thread, which takes milliseconds.
 class Done {
  public:
-  static void call(pmix_status_t status, void* self) {
-    auto& done = *static_cast<Done*>(self);
-    const std::lock_guard lock(done.mutex_);
-    done.status_ = status;
-    done.changed_.notify_one();
+  static void call(pmix_status_t status, void* place) {
+    auto& told = *static_cast<Told*>(place);
+    const std::lock_guard lock(told.mutex);
+    told.status = status;
+    told.changed.notify_one();
   }
-  /// The status of a call that was given `call` and this; waits for it.
+  /// For a call that is given `call`, too.
+  void* place() const { return told_.get(); }
+  /// The status of that call. PMIX_ERR_TIMEOUT: it has told nothing for too long, and may yet use
+  /// what it was given.
   pmix_status_t of(pmix_status_t begun) {
     if (begun == PMIX_OPERATION_SUCCEEDED) return PMIX_SUCCESS;
     if (begun != PMIX_SUCCESS) return begun;
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return status_.has_value(); });
-    return *status_;
+    std::unique_lock lock(told_->mutex);
+    if (told_->changed.wait_for(lock, patience, [this] { return told_->status.has_value(); })) {
+      return *told_->status;
+    }
+    // Left where it is: OpenPMIx may tell later.
+    lock.unlock();
+    static_cast<void>(told_.release());
+    return PMIX_ERR_TIMEOUT;
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::optional<pmix_status_t> status_;
+  struct Told {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::optional<pmix_status_t> status;
+  };
+  static constexpr auto patience = std::chrono::seconds(30);
+
+  std::unique_ptr<Told> told_ = std::make_unique<Told>();
 };
 
 // ---- What ranks want ----
@@ -252,22 +266,21 @@ class OpenPmix final : public Pmix {
       if (!start(job, why)) return false;
       world_size = job.world_size();
       local_size = job.nodes[job.own].ranks;
-      Infos infos;
-      describe(infos, job);
+      auto infos = std::make_unique<Infos>();
+      describe(*infos, job);
       Done registered;
       const PmixNode& own = job.nodes[job.own];
-      if (!went_well(registered.of(PMIx_server_register_nspace(job.name_space.c_str(), own.ranks,
-                                                               infos.data(), infos.size(),
-                                                               &Done::call, &registered)),
-                     "registering the job", why)) {
-        return false;
-      }
+      const pmix_status_t status = registered.of(
+          PMIx_server_register_nspace(job.name_space.c_str(), own.ranks, infos->data(),
+                                      infos->size(), &Done::call, registered.place()));
+      if (status == PMIX_ERR_TIMEOUT) static_cast<void>(infos.release());
+      if (!went_well(status, "registering the job", why)) return false;
       name_space_ = job.name_space;
       for (int i = 0; i < own.ranks; ++i) {
         const pmix_proc_t rank = process(name_space_, own.first_rank + i);
         Done known;
         if (!went_well(known.of(PMIx_server_register_client(&rank, ::geteuid(), ::getegid(),
-                                                            nullptr, &Done::call, &known)),
+                                                            nullptr, &Done::call, known.place())),
                        "registering a rank", why)) {
           return false;
         }
@@ -316,7 +329,7 @@ class OpenPmix final : public Pmix {
   void leave() noexcept {
     if (name_space_.empty()) return;
     Done gone;
-    PMIx_server_deregister_nspace(name_space_.c_str(), &Done::call, &gone);
+    PMIx_server_deregister_nspace(name_space_.c_str(), &Done::call, gone.place());
     gone.of(PMIX_SUCCESS);
     name_space_.clear();
   }
