@@ -7,6 +7,8 @@
 #include <dlaunch/communicator.hpp>
 
 #include <cstdlib>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -24,6 +26,15 @@ inline std::vector<Outcome> run_device_ranks(
     int size, const Body& body, std::vector<std::shared_ptr<FakeMembership>> memberships = {}) {
   use_doubles();
   return run_ranks(size, body, std::move(memberships));
+}
+
+/// What a rank leaves that dies: it does not say that it ends. Kept to the program's end, so that
+/// nothing takes it for lost memory.
+inline void leave_behind(Communicator&& comm) {
+  static std::mutex mutex;
+  static auto* const dead = new std::vector<Communicator*>;
+  const std::lock_guard lock(mutex);
+  dead->push_back(new Communicator(std::move(comm)));
 }
 
 /// The same elements, said to lie on a device, under an address at which the host faults.

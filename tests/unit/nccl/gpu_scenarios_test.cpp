@@ -64,8 +64,7 @@ double lose_one_of_three(const gpu_test::Driver& driver) {
               for (const int rank : {0, 1}) {
                 members[static_cast<std::size_t>(rank)]->lose({2, "host-c", "killed by SIGKILL"});
               }
-              // It is dead: it does not say that it ends.
-              static_cast<void>(new Communicator(std::move(comm)));
+              leave_behind(std::move(comm));
             });
       },
       members));

@@ -51,8 +51,7 @@ void lose_one(bool under_way) {
           for (const int rank : {0, 2}) {
             members[static_cast<std::size_t>(rank)]->lose({1, "host-b", "killed by SIGKILL"});
           }
-          // It is dead: it does not say that it ends.
-          static_cast<void>(new Communicator(std::move(comm)));
+          leave_behind(std::move(comm));
           return;
         }
         if (under_way) {
