@@ -63,7 +63,7 @@ class StartTrial {
   static constexpr std::size_t tries = 4, cycle = 64;
 
  private:
-  /// Of the starts in one way, without the longest, which something else may have held up.
+  /// The starts in one way; the longest does not count, since something else may have held it up.
   struct Times {
     Clock::duration sum{}, longest{};
     Clock::duration without_longest() const noexcept { return sum - longest; }
