@@ -27,6 +27,7 @@ constexpr const char* asks = "test $RANK = 1 || echo extend 60 > $DLAUNCH_WORKER
 }  // namespace
 
 TEST_CASE("with the time that it asks for a worker saves its work") {
+  // It works beyond the first deadline: that nothing ends it then has no event to wait for.
   Job job(with({"--deadline", "4", "--deadline-latest", "10m", "--deadline-notice", "0"},
                shell(std::string(asks) + "sleep 6; echo saved")));
   CHECK(job.wait().code == 0);

@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
 
 using namespace dlaunch;
 using namespace dlaunch::process_test;
@@ -29,9 +30,18 @@ Strings with(Strings options, const Strings& program) {
   return options;
 }
 
-/// Does this again and again, for longer than the limit that these tests set.
+/// Does this again and again, for longer than the limit that these tests set: that a job is not
+/// ended meanwhile has no event to wait for.
 std::string for_a_while(const std::string& what) {
   return "for i in 1 2 3 4 5 6 7 8 9 10; do " + what + "; sleep 0.4; done";
+}
+
+/// Rank 1 does this, and rank 0 nothing but wait for its end, at a pipe that is in the folder.
+Strings one_of_two(const std::string& does, const std::string& folder) {
+  const std::string over = folder + "/over";
+  REQUIRE(::mkfifo(over.c_str(), 0600) == 0);
+  return shell("if test $RANK = 0; then read end <" + over + "; exit 0; fi; " + does +
+               "; echo end >" + over);
 }
 
 constexpr const char* limit = "2500ms";
@@ -76,8 +86,8 @@ TEST_CASE("one rank that writes or computes is enough") {
   SUBCASE("computes") {
     does = "end=$(($(date +%s) + 4)); while test $(date +%s) -lt $end; do :; done";
   }
-  Job job(with({"--nproc-per-node", "2", "--stall-timeout", limit},
-               shell("test $RANK = 0 || { " + does + "; exit 0; }; sleep 5")));
+  const Folder folder;
+  Job job(with({"--nproc-per-node", "2", "--stall-timeout", limit}, one_of_two(does, folder.path)));
   CHECK(job.wait().code == 0);
   INFO(job.err());
   CHECK_FALSE(contains(job.err(), "progress"));
@@ -85,11 +95,9 @@ TEST_CASE("one rank that writes or computes is enough") {
 
 TEST_CASE("what is declared keeps a job that shows nothing else") {
   SUBCASE("by a script") {
-    Job job(
-        with({"--nproc-per-node", "2", "--stall-timeout", limit},
-             shell("test $RANK = 0 || { " + for_a_while("echo progress > $DLAUNCH_WORKER_NOTIFY") +
-                   "; exit 0; }; "
-                   "sleep 4")));
+    const Folder folder;
+    Job job(with({"--nproc-per-node", "2", "--stall-timeout", limit},
+                 one_of_two(for_a_while("echo progress > $DLAUNCH_WORKER_NOTIFY"), folder.path)));
     CHECK(job.wait().code == 0);
     INFO(job.err());
     CHECK_FALSE(contains(job.err(), "progress"));
