@@ -38,8 +38,9 @@ class Aggregates {
   explicit Aggregates(std::size_t block_bytes_max) : block_bytes_max_(block_bytes_max) {}
 
   Verdict contribute(const Contribution& what);
-  /// The contributors that the open round lacks, ascending; empty when nobody has arrived.
-  std::vector<int> missing(std::string_view name) const;
+  /// The first contributors that the open round lacks, at most `most`, and how many it lacks in
+  /// all; none when nobody has arrived.
+  std::pair<std::vector<int>, std::size_t> missing(std::string_view name, std::size_t most) const;
   /// Whether the open round of `name` is one of `count` and waits for `contributor`.
   bool lacks(std::string_view name, int contributor, int count) const;
   std::size_t bytes() const { return bytes_; }
