@@ -2,12 +2,17 @@
 #include "runtime/base/exit_code.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include <boost/asio/post.hpp>
 
 namespace dlaunch::rendezvous {
 namespace {
+
+/// A barrier or all_gather has as many contributors as the world has ranks; in a small world, where
+/// they cost little, a program may have others, as threads of its ranks.
+constexpr int contributors_least = 4096;
 
 std::string ranks(int first, int count) {
   if (count == 1) return "rank " + std::to_string(first);
@@ -76,7 +81,9 @@ void Service::State::begin_epoch(Job& job, std::uint64_t epoch, int world_size) 
   job.epoch = epoch;
   send(job, job.questions.keep([](Session) { return false; }));
   job.world_size = world_size;
-  job.space = server.add_space(epoch, rules.limits);
+  store::Limits limits = rules.limits;
+  limits.contributors = std::max(contributors_least, world_size);
+  job.space = server.add_space(epoch, limits);
   job.host = place_of_host(job);
   job.successors.clear();
 }
@@ -316,25 +323,32 @@ void Service::State::arm() {
   auto next = Clock::time_point::max();
   if (!deadlines.empty()) next = deadlines.begin()->first;
   if (!unjoined.empty()) next = std::min(next, unjoined.front().first);
-  if (next >= armed) return;
-  armed = next;
-  timer.expires_at(next);
+  if (!visitors.empty()) next = std::min(next, visitors.front().first);
+  if (next < armed) arm_at(next);
+}
+
+void Service::State::arm_at(Clock::time_point when) {
+  armed = when;
+  timer.expires_at(when);
   timer.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
     if (error || self->stopped) return;
     self->armed = Clock::time_point::max();
-    self->on_time();
+    try {
+      self->on_time();
+    } catch (const std::exception& failure) {  // For want of memory, say, which may pass.
+      if (self->log) {
+        self->log(
+            {LogLine::Level::error, "", std::string("keeping time failed: ") + failure.what()});
+      }
+      return self->arm_at(Clock::now() + std::chrono::seconds(1));
+    }
     self->arm();
   });
 }
 
 void Service::State::on_time() {
   const auto now = Clock::now();
-  while (!unjoined.empty() && unjoined.front().first <= now) {
-    const store::ConnectionId who = unjoined.front().second;
-    unjoined.pop_front();
-    const auto caller = callers.find(who);
-    if (caller != callers.end() && !caller->second.joined) server.close(who);
-  }
+  close_strangers(now);
   std::vector<Job*> due;
   for (const auto& [when, job] : deadlines) {
     if (when > now) break;

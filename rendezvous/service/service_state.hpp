@@ -22,7 +22,7 @@
 
 /// The inside of Service, for the files that implement it and nobody else: service.cpp hears
 /// connections and turns what they say into events, service_jobs.cpp carries out the effects and
-/// keeps time.
+/// keeps time, service_limits.cpp knows which connections have to go.
 namespace dlaunch::rendezvous {
 
 /// An agent process that has joined a job.
@@ -74,8 +74,16 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void on_closed(store::ConnectionId who, bool goodbye) override;
 
   void on_slow_reader(store::ConnectionId who, const std::string& peer);
+  void on_failed(store::ConnectionId who, const std::string& sentence);
+  /// The connection is to join a job in time, or is a tool's, which is to go on saying something.
+  void expect(store::ConnectionId who, bool to_join);
   void gone(Job& job, Session session, store::ConnectionId who, bool goodbye);
   std::optional<Refusal> objection(const wire::Hello& hello, const std::string& job) const;
+  bool is_crowded(const std::string& job) const;
+  /// Why no node may ask for such times; empty: it may.
+  std::string objection(const JobRules& asked) const;
+  /// The connection that has been here longest without joining, if it has had the time to; 0: none.
+  store::ConnectionId stranger_to_go(Clock::time_point now);
   void dispatch(store::ConnectionId who, const Caller& caller, wire::Type type, BytesView payload);
   void join(store::ConnectionId who, message::Join message);
   std::optional<message::Refused> objection(const Job* job, Session session,
@@ -147,7 +155,10 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void forget(Job& job);
   /// Finished jobs have a limit, too.
   void forget_some();
+  /// Closes connections that have not joined in time, and tools that say nothing any more.
+  void close_strangers(Clock::time_point now);
   void arm();
+  void arm_at(Clock::time_point when);
   void on_time();
 
   // ---- What it works on ----
@@ -167,13 +178,15 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   std::size_t agents = 0;             ///< Callers that have joined.
   store::ConnectionId own_agent = 0;  ///< The agent in whose process this is; 0: none.
   std::set<std::pair<Clock::time_point, Job*>> deadlines;
-  std::deque<std::pair<Clock::time_point, store::ConnectionId>> unjoined;
+  FlatMap<std::string, std::size_t> connections_of;  ///< Callers of each job.
+  /// When agents have to have joined, and when tools have been silent for too long.
+  std::deque<std::pair<Clock::time_point, store::ConnectionId>> unjoined, visitors;
   /// The highest of forgotten jobs, and of those before this service: later ones are higher.
   std::uint64_t epoch_max = 0, incarnation_max = 0;
   std::uint64_t epoch_before = 0;       ///< The last that is known of before this service.
   std::uint64_t incarnation_first = 0;  ///< No job of before this service has this one or a higher.
   const Clock::time_point began;        ///< When it was started.
-  Totals totals;                        ///< Save for the connections.
+  Totals totals;                        ///< Save for the connections and the memory.
   bool draining = false;
   boost::asio::steady_timer farewell_timer;
   Clock::duration farewell_max{};

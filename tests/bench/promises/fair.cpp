@@ -171,6 +171,7 @@ constexpr std::size_t listed_keys = 1'000'000;
 constexpr std::size_t awaited_keys = 100'000;
 constexpr int waits = 60;
 constexpr int strangers = 200;
+constexpr int contributors = 4096;  ///< More are refused, as this world is small.
 
 /// A million keys, a few at a time, so that the witness' baseline is what it is beside them.
 void fill(Peer& attacker) {
@@ -204,7 +205,7 @@ Bytes late_barriers(Peer& attacker) {
   Bytes out;
   for (int i = 0; i < storms; ++i) {
     const std::string name = "b" + std::to_string(i);
-    attacker.append(out, wire::Barrier{name, 0, 1 << 20, {1'000'000}, {0}});
+    attacker.append(out, wire::Barrier{name, 0, contributors, {1'000'000}, {0}});
   }
   return out;
 }
