@@ -223,6 +223,7 @@ void Service::State::gone(Job& job, Session session, store::ConnectionId who, bo
   // It may have come back on another connection already.
   if (member == job.members.end() || member->second.connection != who) return;
   member->second.connection = 0;
+  job.deserted = Clock::now();
   if (job.finished) return;  // It has done what it came for.
   // A node that has no place in the epoch has nothing to come back to: it joins anew.
   if (goodbye || job.epoch == 0 || member->second.epoch != job.epoch) job.members.erase(member);
@@ -249,6 +250,7 @@ void Service::State::join(store::ConnectionId who, message::Join message) {
     job->members[session].connection = who;
     return tell(who, *job->finished);
   }
+  if (job == nullptr || job->finished) make_place(Clock::now());
   if (const auto no = objection(job, session, message)) {
     const bool named = is_name(message.offer.id);
     return turn_away(who, name, named ? message.offer.id : std::string(), *no);

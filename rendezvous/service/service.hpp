@@ -30,6 +30,9 @@ struct ServiceRules {
   std::size_t connections_per_job_max = ~std::size_t{0};
   /// The longest lease, join timeout and the like that a node may ask for.
   Clock::duration asked_time_max = Clock::duration::max();
+  /// A job to which nobody has been connected for so long gives its place to another, where there
+  /// are jobs_max.
+  Clock::duration deserted_max = std::chrono::seconds(30);
   /// How long a finished job is remembered, for nodes that come late and for the status page.
   Clock::duration remember = std::chrono::minutes(10);
 };

@@ -44,13 +44,32 @@ void Service::State::step(Job& job, const Event& event, Clock::time_point now) {
   schedule(job);
 }
 
-/// Nobody is there, and nobody is waited for: the rounds would wait for ever. The next to come
-/// begins anew, with rules of its own.
+bool Service::State::is_deserted(const Job& job) {
+  return !job.finished && std::ranges::none_of(job.members, [](const auto& entry) {
+    return entry.second.connection != 0;
+  });
+}
+
+/// Nobody is there, and nobody is waited for, or nobody has anything to come back to: the rounds
+/// would wait for ever, or for as long as a node has asked for. The next to come begins anew, with
+/// rules of its own.
 void Service::State::end_if_deserted(Job& job) {
-  if (job.finished || job.rounds.next_deadline()) return;
-  const bool deserted = std::ranges::none_of(
-      job.members, [](const auto& entry) { return entry.second.connection != 0; });
-  if (deserted) apply(job, Finish::for_lost_node("all its nodes have gone"));
+  const bool never_began = job.epoch == 0 && rules.only_job.empty();
+  if (!is_deserted(job) || (job.rounds.next_deadline() && !never_began)) return;
+  apply(job, Finish::for_lost_node("all its nodes have gone"));
+}
+
+void Service::State::make_place(Clock::time_point now) {
+  if (unfinished() < rules.jobs_max) return;
+  Job* longest = nullptr;
+  for (auto& [name, job] : jobs) {
+    if (!is_deserted(job) || job.deserted + rules.deserted_max > now) continue;
+    if (longest == nullptr || job.deserted < longest->deserted) longest = &job;
+  }
+  if (longest == nullptr) return;
+  apply(*longest,
+        Finish::for_lost_node("all its nodes have gone, and another job needs its place"));
+  schedule(*longest);
 }
 
 // ---- Effects ----

@@ -49,6 +49,7 @@ struct Job {
   std::optional<HostPlace> host;          ///< The place of the agent in whose process this is.
   std::map<int, std::string> successors;  ///< Where nodes of the epoch would host, by node rank.
 
+  Clock::time_point deserted;  ///< When the last connection was lost.
   std::optional<message::Finished> finished;
   Clock::time_point forget;                    ///< When it is finished.
   std::optional<Clock::time_point> scheduled;  ///< As in State::deadlines.
@@ -106,7 +107,10 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void apply(Job& job, const RanksLost& effect);
   void apply(Job& job, const Standing& effect);
   void apply(Job& job, const Finish& effect);
+  static bool is_deserted(const Job& job);
   void end_if_deserted(Job& job);
+  /// Where there is no place for another job: that of the one that has been deserted for longest.
+  void make_place(Clock::time_point now);
   void begin_epoch(Job& job, std::uint64_t epoch, int world_size);
   std::optional<HostPlace> place_of_host(const Job& job) const;
   void note(LogLine::Level level, const Job& job, std::string sentence) const;

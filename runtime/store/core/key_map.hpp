@@ -41,6 +41,7 @@ class KeyMap {
     by_name_.erase(at->first);
     ordered_.erase(at);
   }
+  iterator begin() { return ordered_.begin(); }
   /// The first key that is not before `key`, or behind it.
   const_iterator not_before(std::string_view key) const { return ordered_.lower_bound(key); }
   const_iterator behind(std::string_view key) const { return ordered_.upper_bound(key); }

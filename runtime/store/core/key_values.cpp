@@ -366,13 +366,18 @@ void KeyValues::count(Caller by, Effects& out) {
   answer(out, by, Number{static_cast<std::int64_t>(size())});
 }
 
-void KeyValues::settle() {
+bool KeyValues::dissolve(std::size_t keys) {
   State& s = *state_;
-  if (s.limits.memory == nullptr) return;
-  const std::size_t held = s.held_bytes();
-  s.limits.memory->charge(s.charged, held);
-  s.charged = held;
+  for (; keys > 0 && s.map.size() > 0; --keys) {
+    const auto first = s.map.begin();
+    s.bytes -= first->first.size() + first->second.value.size();
+    s.map.erase(first);
+  }
+  settle();
+  return s.map.size() > 0;
 }
+
+void KeyValues::settle() { state_->charge.set(state_->held_bytes()); }
 
 std::size_t KeyValues::size() const { return state_->map.size(); }
 std::size_t KeyValues::bytes() const { return state_->total_bytes(); }

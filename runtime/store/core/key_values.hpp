@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace dlaunch::store {
@@ -21,8 +22,32 @@ struct MemoryBudget {
   std::uint64_t refused = 0;  ///< Requests for which there was no room.
 
   bool has_room(std::size_t more) const { return used <= max && more <= max - used; }
-  /// A holder counts `now` in place of `before`.
-  void charge(std::size_t before, std::size_t now) { used += now - before; }
+};
+
+/// What the budget counts of one holder, for as long as that lives.
+class MemoryCharge {
+ public:
+  MemoryCharge() = default;
+  /// Null: nobody counts.
+  explicit MemoryCharge(std::shared_ptr<MemoryBudget> budget) : budget_(std::move(budget)) {}
+  MemoryCharge(MemoryCharge&& other) noexcept
+      : budget_(std::move(other.budget_)), bytes_(std::exchange(other.bytes_, 0)) {}
+  MemoryCharge& operator=(MemoryCharge&& other) noexcept {
+    std::swap(budget_, other.budget_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~MemoryCharge() { set(0); }
+
+  void set(std::size_t bytes) {
+    if (budget_ != nullptr) budget_->used += bytes - bytes_;
+    bytes_ = bytes;
+  }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::shared_ptr<MemoryBudget> budget_;
+  std::size_t bytes_ = 0;
 };
 
 /// Limits of one namespace; what exceeds them is refused with a sentence.
@@ -128,6 +153,9 @@ class KeyValues {
   /// When tick is next needed.
   std::optional<Clock::time_point> next_deadline() const;
 
+  /// Gives back the memory of so many keys, and says whether there are more: for one that nobody
+  /// uses any more, and that is too big to be destroyed at once.
+  bool dissolve(std::size_t keys);
   /// Has the memory budget count what is held now. To be called after each of the other calls.
   void settle();
 

@@ -30,11 +30,6 @@ struct KeyValues::State {
 
   explicit State(const Limits& l)
       : limits(l), barriers(l.gathered_bytes), gathers(l.gathered_bytes) {}
-  ~State() {
-    if (limits.memory != nullptr) limits.memory->charge(charged, 0);
-  }
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
 
   using Map = KeyMap<Entry>;
 
@@ -53,10 +48,10 @@ struct KeyValues::State {
   /// Waits for many keys, of which the one that they listened to has come: there are many names to
   /// look at, so they are looked at a few in each tick.
   std::deque<Waits::Id> woken;
-  std::size_t queued = 0;   ///< Entries of all queues.
-  std::size_t charged = 0;  ///< What `limits.memory` counts of this namespace.
-  std::size_t bytes = 0;    ///< Keys, values and queues; the aggregates count their own.
-  std::deque<Bytes> kept;   ///< Bytes that are gone but shown by the effects of the current call.
+  std::size_t queued = 0;  ///< Entries of all queues.
+  MemoryCharge charge{limits.memory};
+  std::size_t bytes = 0;   ///< Keys, values and queues; the aggregates count their own.
+  std::deque<Bytes> kept;  ///< Bytes that are gone but shown by the effects of the current call.
 
   /// A copy that lives as long as the effects of the current call.
   std::string_view keep(std::string_view name) {

@@ -87,7 +87,7 @@ class Connection final : public Outbox {
   bool paused = false;      ///< Its session may hold requests that it has not taken up.
   bool unfinished = false;  ///< Its turn was over; it has another one, and is not read before.
   bool c10d = false;
-  std::size_t charged = 0;     ///< What the memory budget counts of it.
+  MemoryCharge charge;         ///< What the memory budget counts of it.
   std::string peer;            ///< The address that counts it among its connections; empty: none.
   Clock::time_point heard;     ///< When anything was last read.
   std::uint32_t interest = 0;  ///< The events that epoll watches for.

@@ -28,6 +28,7 @@ Connection& Server::State::add(unique_fd socket, Protocols protocols) {
   auto owned = std::make_unique<Connection>(id, std::move(socket), *this);
   Connection& connection = *owned;
   connection.protocols = protocols;
+  connection.charge = MemoryCharge(limits.memory);
   connections.emplace(id, std::move(owned));
   // What ends a connection, or has something to send to it, is not to fail for want of memory.
   if (dirty.capacity() < connections.size()) dirty.reserve(2 * connections.size());
@@ -101,11 +102,9 @@ void Server::State::feed(Connection& connection, BytesView in, Clock::time_point
 void Server::State::charge(Connection& connection) {
   if (limits.memory == nullptr) return;
   constexpr std::size_t much = 64u << 10;
-  MemoryBudget& memory = *limits.memory;
-  const std::size_t held = connection.held_bytes();
-  const bool grows = held > connection.charged;
-  memory.charge(std::exchange(connection.charged, held), held);
-  if (!grows || held < much || memory.has_room(0) || connection.ended) return;
+  const std::size_t before = connection.charge.bytes(), held = connection.held_bytes();
+  connection.charge.set(held);
+  if (held <= before || held < much || limits.memory->has_room(0) || connection.ended) return;
   ++counters.greedy;
   if (hear_failed) {
     hear_failed(connection.id,
@@ -202,7 +201,6 @@ void Server::State::destroy(ConnectionId id) {
   connections.erase(found);
   no_longer_pending(*connection);
   if (connection->silent) --counters.silent;
-  if (limits.memory != nullptr) limits.memory->charge(connection->charged, 0);
   if (const auto peer = per_peer.find(connection->peer); peer != per_peer.end()) {
     if (--peer->second == 0) per_peer.erase(peer);
   }

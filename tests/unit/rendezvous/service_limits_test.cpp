@@ -3,6 +3,7 @@
 
 #include <future>
 #include <string>
+#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -125,6 +126,50 @@ TEST_CASE("limits: times that a node asks for, connections of a job") {
   other.welcome();
   CHECK(service.on_loop([](rendezvous::Service& s) { return s.totals(); }).crowded == 1);
   job.succeed();
+}
+
+TEST_CASE("a node that hangs up while it waits for others holds nothing up") {
+  rendezvous::ServiceRules rules;
+  rules.jobs_max = 1;
+  ServiceThread service(rules);
+  auto patient = node("a", 2);
+  patient.rules.liveness.lease = patient.rules.liveness.reconnect_grace = std::chrono::hours(20);
+  AgentPeer ghost(service.address, "ghost", 1);
+  ghost.welcome();
+  ghost.tell(patient);
+  ghost.hear<message::Standing>();
+  ghost.hang_up();
+  CHECK(service.logged("ghost", "all its nodes have gone"));
+  // It begins anew where it comes back.
+  AgentPeer again(service.address, "ghost", 1);
+  again.welcome();
+  again.tell(patient);
+  again.hear<message::Standing>();
+}
+
+TEST_CASE("a job to which nobody is connected any more gives its place to another") {
+  rendezvous::ServiceRules rules;
+  rules.jobs_max = 1;
+  rules.deserted_max = {};
+  ServiceThread service(rules);
+  auto patient = node("a", 1);
+  patient.rules.liveness.lease = patient.rules.liveness.reconnect_grace = std::chrono::hours(20);
+  AgentPeer ghost(service.address, "ghost", 1);
+  ghost.welcome();
+  ghost.tell(patient);
+  ghost.hear<message::Admitted>();
+  AgentPeer early(service.address, "job", 2);
+  early.welcome();
+  early.tell(node("a", 1));
+  CHECK(early.hear<message::Refused>().reason.find("1 jobs already") != std::string::npos);
+  ghost.hang_up();
+  const auto connections = [](rendezvous::Service& s) { return s.totals().connections; };
+  while (service.on_loop(connections) > 0) std::this_thread::yield();
+  AgentPeer late(service.address, "job", 3);
+  late.welcome();
+  late.tell(node("a", 1));
+  late.hear<message::Admitted>();
+  CHECK(service.logged("ghost", "another job needs its place"));
 }
 
 TEST_CASE("a barrier has as many contributors as the world has ranks") {

@@ -347,4 +347,9 @@ TEST_CASE("namespaces share the memory: what exceeds it is refused, and given ba
   first.erase(b, "k", out);
   first.settle();
   CHECK(memory->used == 0);
+  for (const char* key : {"a", "b", "c"}) first.set(b, key, {}, out);
+  CHECK(first.dissolve(2));
+  CHECK(memory->used > 0);
+  CHECK_FALSE(first.dissolve(2));
+  CHECK(memory->used == 0);
 }

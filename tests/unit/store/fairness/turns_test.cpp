@@ -6,6 +6,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -141,4 +142,36 @@ TEST_CASE("when there is no room for another, one that is named goes") {
   RawPeer next(server.connect());
   CHECK(idler.closed_by_server());
   next.greet();
+}
+
+TEST_CASE("a big namespace that is dropped gives its memory back, a part at a time") {
+  store::Limits limits;
+  limits.memory = std::make_shared<store::MemoryBudget>();
+  ServerThread server(limits);
+  const auto used = [&] {
+    return server.on_loop([&](store::Server&) { return limits.memory->used; });
+  };
+  RawPeer peer(server.connect());
+  peer.greet();
+  const store::ConnectionId who = server.host.last();
+  const std::size_t before = used();
+  const auto space = server.on_loop([&](store::Server& s) {
+    const auto added = s.add_space(8);
+    s.seat(who, added);
+    return added;
+  });
+  wire::MultiSet set;
+  std::vector<std::string> keys;
+  for (int i = 0; i < 20'000; ++i) keys.push_back("key-" + std::to_string(i));
+  set.keys.assign(keys.begin(), keys.end());
+  set.values.resize(keys.size());
+  peer.ask(2, set);
+  peer.answer<wire::Done>(2);
+  CHECK(used() > before + 1'000'000);
+  server.on_loop([&](store::Server& s) { return s.drop_space(space, "the test is over"), 0; });
+  RawPeer witness(server.connect());
+  witness.greet();
+  const auto deadline = soon();
+  while (used() > before + 100'000 && Clock::now() < deadline) std::this_thread::yield();
+  CHECK(used() <= before + 100'000);
 }
