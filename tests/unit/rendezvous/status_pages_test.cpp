@@ -41,7 +41,15 @@ DaemonStatus sample() {
   status.jobs[1].status.state = JobStatus::State::finished;
   status.jobs[1].status.exit_code = 3;
   status.totals = {4, 2, 7, 1, 3, 5};
+  status.totals.crowded = 21;
+  status.totals.never_joined = 22;
+  status.totals.memory_used = 23;
+  status.totals.memory_max = 24;
+  status.totals.memory_refusals = 25;
   status.counters = {11, 12, 13, 14, 0};
+  status.counters.failed = 26;
+  status.counters.greedy = 27;
+  status.counters.crowded = 28;
   status.process = {1024, 9, 100, 0.5};
   return status;
 }
@@ -124,6 +132,14 @@ TEST_CASE("metrics are OpenMetrics") {
   CHECK(line_of(text, "dlaunch_restarts_total") == "1");
   CHECK(line_of(text, "dlaunch_evictions_total") == "3");
   CHECK(line_of(text, "dlaunch_connections_garbage_total") == "12");
+  CHECK(line_of(text, "dlaunch_connections_refused_total{limit=\"job\"}") == "21");
+  CHECK(line_of(text, "dlaunch_connections_refused_total{limit=\"peer\"}") == "28");
+  CHECK(line_of(text, "dlaunch_connections_never_joined_total") == "22");
+  CHECK(line_of(text, "dlaunch_connections_failed_total") == "26");
+  CHECK(line_of(text, "dlaunch_connections_greedy_total") == "27");
+  CHECK(line_of(text, "dlaunch_memory_used_bytes") == "23");
+  CHECK(line_of(text, "dlaunch_memory_max_bytes") == "24");
+  CHECK(line_of(text, "dlaunch_memory_refusals_total") == "25");
   CHECK(line_of(text, "dlaunch_job_keys{job=\"train\"}") == "5");
   CHECK(line_of(text, "dlaunch_job_bytes{job=\"a b\\\"\\n?\"}") == "640");
   CHECK(line_of(text, "process_resident_memory_bytes") == "1024");
