@@ -51,12 +51,11 @@ void Server::State::on_event(Connection& connection, std::uint32_t events, Clock
     }
   }
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0 || connection.ended) return;
-  const ssize_t size =
-      ::recv(connection.socket.get(), scratch.data(), scratch.size(), MSG_DONTWAIT);
+  const ssize_t size = ::recv(connection.socket.get(), scratch.get(), read_bytes, MSG_DONTWAIT);
   if (size > 0) {
     connection.heard = now;
     if (!connection.closing()) {
-      feed(connection, BytesView(scratch).first(static_cast<std::size_t>(size)), now);
+      feed(connection, BytesView(scratch.get(), static_cast<std::size_t>(size)), now);
     }
   } else if (size == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
     end(connection);

@@ -136,7 +136,10 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   Bytes plain;  ///< The plaintext of one read of one connection.
   std::size_t queued_bytes_max = Connection::queued_bytes_max;
   std::vector<Bytes> spare;
-  Bytes scratch = Bytes(256u << 10);  ///< One read of one connection.
+  static constexpr std::size_t read_bytes = 256u << 10;
+  /// One read of one connection. Left as it is: to clear it would cost more than a small job's
+  /// store does.
+  std::unique_ptr<std::byte[]> scratch{new std::byte[read_bytes]};
   NativeSpaces native{*this, limits};
   std::unique_ptr<c10d::Namespace> c10d;  ///< From start on.
   std::vector<Listener> listeners;
