@@ -171,7 +171,7 @@ void Daemon::begin_drain(int signal_number) {
   const auto limit = task_.config.drain_timeout;
   const std::string sentence =
       fmt::format("SIG{}: draining; {} may end within {}", ::sigabbrev_np(signal_number),
-                  plural(unfinished(), "job"), duration_text(limit));
+                  plural(static_cast<long>(unfinished()), "job"), duration_text(limit));
   log_.info(sentence);
   tell_manager([&] { manager_.stopping(sentence, limit + stop_reserve); });
   drain_timer_.expires_after(limit);
@@ -189,7 +189,8 @@ void Daemon::end_drain() {
   }
   if (!names.empty()) {
     exit_code_ = exit_code::preempted;
-    log_.warning(plural(names.size(), "job") + " had not ended: " + joined(names));
+    log_.warning(plural(static_cast<long>(names.size()), "job") +
+                 " had not ended: " + joined(names));
   }
   leave();
 }

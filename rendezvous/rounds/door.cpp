@@ -182,10 +182,10 @@ std::vector<Refuse> Door::second_jobs() const {
   for (const auto& [session, node] : job_.nodes) {
     if (!job_.member(session) && !is_ours(node.offer)) waiting.push_back(&node);
   }
-  const auto nodes_max = job_.rules.nodes_max;
+  const int places = job_.rules.nodes_max;
   const int count = static_cast<int>(waiting.size());
   const bool are_a_job =
-      job_.epoch()->node_count() >= nodes_max && count >= nodes_max && count > job_.rules.spares;
+      job_.epoch()->node_count() >= places && count >= places && count > job_.rules.spares;
   std::vector<Refuse> refused;
   for (const Node* node : waiting) {
     if (are_a_job) {
