@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -112,6 +113,21 @@ std::vector<fs::path> sources(const std::vector<std::string>& folders) {
 
 const std::vector<std::string> product = {"runtime", "collectives", "rendezvous", "launcher",
                                           "packaging"};
+
+/// The name in a line that begins the definition of a type ("struct Job {" at the line's start);
+/// empty for other lines, and for specialisations, whose names are their templates'.
+std::string defined_type(const std::string& line) {
+  std::istringstream words(line);
+  std::string word;
+  if (line.starts_with(' ') || line.ends_with(';') || !(words >> word)) return {};
+  if (word != "struct" && word != "class" && word != "union" && word != "enum") return {};
+  while (words >> word) {
+    const bool is_attribute = word.find_first_of("[(") != std::string::npos;
+    if (word == "class" || word == "struct" || word == "DLAUNCH_API" || is_attribute) continue;
+    return word == "{" || word.find('<') != std::string::npos ? std::string() : word;
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -240,6 +256,32 @@ TEST_CASE("names say what a thing is") {
 
 // A call of such a name with a std::string finds the standard library's function too, as soon as
 // any header brings it along, and that one fits better.
+// A linker takes one of two types of one name, and all of a program's code then works on that.
+TEST_CASE("no two types have the same name in the same namespace") {
+  std::map<std::string, std::string> defined;  // A name in full, and its file.
+  for (const auto& file : sources(product)) {
+    const std::string path = fs::relative(file, root).string();
+    std::vector<std::string> namespaces;
+    for (const auto& line : lines_of(file)) {
+      if (line == "namespace {") {
+        namespaces.emplace_back();
+      } else if (line.starts_with("namespace ") && line.ends_with(" {")) {
+        namespaces.push_back(line.substr(10, line.size() - 12));
+      } else if (line.starts_with("}  // namespace") && !namespaces.empty()) {
+        namespaces.pop_back();
+      }
+      const std::string type = defined_type(line);
+      if (type.empty() || std::ranges::count(namespaces, "") > 0) continue;
+      std::string name;
+      for (const auto& each : namespaces) name += each + "::";
+      const auto [found, is_first] = defined.emplace(name + type, path);
+      CHECK_MESSAGE((is_first || found->second == path),
+                    name << type << " is defined in " << found->second << " and " << path);
+    }
+  }
+  CHECK(defined.size() > 500);
+}
+
 TEST_CASE("no function is named as one of the standard library's that takes a string") {
   const std::vector<std::string> taken = {"quoted(", "getline(", "stoi(", "stol(", "stod("};
   const auto calls = [](const std::string& line, const std::string& name) {

@@ -246,7 +246,7 @@ bool Door::adoptable(const Holding& held) const {
 }
 
 /// The node that has come back with this rank, and still has it.
-const Member* Door::holder_of(int node_rank) const {
+const Participant* Door::holder_of(int node_rank) const {
   const auto& back = job_.epoch()->back().places;
   const auto place = back.find(node_rank);
   return place == back.end() ? nullptr : job_.member(place->second.session);
@@ -259,7 +259,7 @@ std::optional<Refuse> Door::contradiction(const Join& e) const {
   const std::string claim = "node " + e.offer.id + " claims node rank " +
                             std::to_string(held.node_rank) + " of epoch " +
                             std::to_string(epoch->number());
-  if (const Member* holder = holder_of(held.node_rank)) {
+  if (const Participant* holder = holder_of(held.node_rank)) {
     return refusal(e.session, Errc::mismatch, claim + ", which node " + holder->id + " holds");
   }
   if (held.node_count == epoch->node_count() && held.world_size == epoch->world_size() &&
