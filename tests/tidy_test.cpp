@@ -274,9 +274,8 @@ TEST_CASE("no two types have the same name in the same namespace") {
       if (type.empty() || std::ranges::count(namespaces, "") > 0) continue;
       std::string name;
       for (const auto& each : namespaces) name += each + "::";
-      const auto [found, is_first] = defined.emplace(name + type, path);
-      CHECK_MESSAGE((is_first || found->second == path),
-                    name << type << " is defined in " << found->second << " and " << path);
+      const std::string& first = defined.emplace(name + type, path).first->second;
+      CHECK_MESSAGE(first == path, name << type << " is defined in " << first << " and " << path);
     }
   }
   CHECK(defined.size() > 500);
