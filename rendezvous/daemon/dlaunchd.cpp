@@ -57,6 +57,13 @@ std::optional<Secret> find_secret(const Config& config) {
   return secret;
 }
 
+/// The folder that the service manager has made for what is kept, unless something else was said.
+void choose_state(Config& config) {
+  const auto folder = variable("STATE_DIRECTORY");
+  if (!folder || !has_sqlite() || config.given.has("state")) return;
+  config.state = std::string(sqlite_state) + *folder + "/state.db";
+}
+
 /// `dlaunchd job-key ID [options]`: what an agent of that job needs, and no more.
 int print_job_key(std::span<const std::string> arguments) {
   if (arguments.empty() || arguments.front().starts_with("-")) {
@@ -96,6 +103,7 @@ int main(int argc, char** argv) {
     return say_and_exit_with(exit->code, exit->text);
   DaemonTask task;
   task.config = std::get<Config>(std::move(parsed));
+  choose_state(task.config);
   task.read_again = read;
   try {
     task.secret = find_secret(task.config);
@@ -120,6 +128,8 @@ int main(int argc, char** argv) {
   raise_fd_limit();
   try {
     return Daemon(std::move(task), log).run();
+  } catch (const StateLost& error) {
+    return fail(log, exit_code::state_lost, error.what());
   } catch (const Error& error) {
     const bool configured = error.errc() == Errc::refused || error.errc() == Errc::misuse;
     return fail(log, configured ? exit_code::configuration : exit_code::unreachable, error.what());
