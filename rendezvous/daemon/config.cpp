@@ -154,10 +154,11 @@ const OptionTable& dlaunchd_options() {
       "dlaunchd",
       "Usage: dlaunchd [options]\n"
       "       dlaunchd job-key ID [options]\n"
+      "       dlaunchd check FILE | backup FILE TO | restore FROM FILE\n"
       "\n"
       "The rendezvous daemon: agents (dlaunch --rdzv-endpoint HOST:PORT --rdzv-id JOB)\n"
       "meet here. dlaunchd job-key prints the key of one job, for --secret-file of its\n"
-      "nodes.\n",
+      "nodes. check, backup and restore are for a state file that no dlaunchd uses.\n",
       rows,
       {"The command line wins over the file. A reload is what SIGHUP asks for. TIME is 500ms, 30 "
        "(seconds), 2m or 1h."});

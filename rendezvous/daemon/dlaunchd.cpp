@@ -2,6 +2,7 @@
 #include "rendezvous/daemon/daemon.hpp"
 #include "rendezvous/daemon/log.hpp"
 #include "rendezvous/daemon/process_figures.hpp"
+#include "rendezvous/daemon/state_commands.hpp"
 #include "rendezvous/daemon/systemd.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/program.hpp"
@@ -97,6 +98,7 @@ int main(int argc, char** argv) {
   if (!arguments.empty() && arguments.front() == "job-key") {
     return print_job_key(std::span(arguments).subspan(1));
   }
+  if (const auto code = run_state_command(arguments)) return *code;
   const auto read = [&] { return read_config(arguments, read_whole_file); };
   auto parsed = read();
   if (const auto* exit = std::get_if<EarlyExit>(&parsed))

@@ -311,6 +311,18 @@ void StateFile::State::apply(const change::Answered& c) {
 
 void StateFile::State::apply(const change::Forgot& c) { forget_answers.run(c.space, c.session); }
 
+void StateFile::forget_memory() {
+  State& s = *state_;
+  StateContents ignored;
+  try {
+    s.load_jobs(ignored);
+    s.memory = random_number();
+    s.write_service();
+  } catch (const sqlite::Failure& failure) {
+    throw cannot_open_state(s.path, failure);
+  }
+}
+
 void StateFile::copy_to(const std::string& path) {
   std::string quoted;
   for (const char c : path) quoted.append(c == '\'' ? 2 : 1, c);

@@ -60,6 +60,9 @@ class StateFile {
   /// A copy of what it holds, in a file that must not be there yet. Throws Error.
   void copy_to(const std::string& path);
 
+  /// After this memory() of a journal is another one: what was kept last is gone. Throws Error.
+  void forget_memory();
+
   const std::string& path() const;
 
  private:

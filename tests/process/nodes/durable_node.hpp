@@ -1,6 +1,8 @@
 #pragma once
 
+#include "tests/process/daemon.hpp"
 #include "tests/support/agent_peer.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 #include <condition_variable>
 #include <cstdint>
@@ -139,6 +141,20 @@ class DurableNode {
   int start_ = 0;
   std::uint64_t request_ = 0, memory_ = 0;
   Bytes answer_;
+};
+
+inline Address address_of(const Daemon& daemon) {
+  const std::string& at = daemon.endpoint();
+  const auto colon = at.rfind(':');
+  return resolve(at.substr(0, colon), static_cast<std::uint16_t>(std::stoi(at.substr(colon + 1))))
+      .at(0);
+}
+
+/// Where a daemon keeps its state, and the option that says so.
+struct Kept {
+  testing::TemporaryFolder folder;
+  std::string path = (folder.path() / "state.db").string();
+  std::vector<std::string> options = {"--state", "sqlite:" + path};
 };
 
 }  // namespace dlaunch::process_test

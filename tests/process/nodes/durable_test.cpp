@@ -1,16 +1,18 @@
-// dlaunchd with its state on disk: killed at random points, on a full disk, on one that fails.
-#include "runtime/base/exit_code.hpp"
+// dlaunchd with its state on disk, killed at random points: what it has answered, and jobs of
+// dlaunch.
 #include "tests/process/daemon.hpp"
 #include "tests/process/nodes/durable_node.hpp"
 #include "tests/support/expect.hpp"
-#include "tests/support/skipped.hpp"
-#include "tests/support/temporary_folder.hpp"
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -29,13 +31,6 @@ namespace {
 
 constexpr int jobs = 4, nodes_per_job = 16;
 const int kills = is_full() ? 200 : 8;
-
-Address address_of(const Daemon& daemon) {
-  const std::string& at = daemon.endpoint();
-  const auto colon = at.rfind(':');
-  return resolve(at.substr(0, colon), static_cast<std::uint16_t>(std::stoi(at.substr(colon + 1))))
-      .at(0);
-}
 
 std::string text(BytesView value) { return std::string(as_text(value)); }
 
@@ -164,12 +159,6 @@ std::uint64_t run_job(const Address& at, std::uint64_t session) {
   return epoch;
 }
 
-struct Kept {
-  testing::TemporaryFolder folder;
-  std::string path = (folder.path() / "state.db").string();
-  std::vector<std::string> options = {"--state", "sqlite:" + path};
-};
-
 }  // namespace
 
 TEST_CASE("a daemon that is killed at random points loses nothing that it has answered") {
@@ -227,4 +216,82 @@ TEST_CASE("a daemon that is killed at random points loses nothing that it has an
   }
   std::vector<std::jthread> ends;
   for (auto& node : nodes) ends.emplace_back([&] { node->end(); });
+}
+
+namespace {
+
+/// Two agents with a rank each, which writes to the store and reads it all the time.
+struct SteadyJob {
+  SteadyJob(const Daemon& daemon, const std::string& end_file)
+      : a(daemon.line("j", options("a"), program(end_file))),
+        b(daemon.line("j", options("b"), program(end_file))) {
+    require("tick 3\n");
+  }
+  static std::vector<std::string> options(const std::string& id) {
+    return {"--nnodes", "2", "--node-id", id, "--node-rank", id == "a" ? "0" : "1"};
+  }
+  static std::vector<std::string> program(const std::string& end_file) {
+    return {DLAUNCH_BINARY_DIR "/tests/steady", end_file, "20"};
+  }
+  void require(const std::string& words) {
+    REQUIRE_MESSAGE(a.saw("rank 0 " + words), a.err());
+    REQUIRE_MESSAGE(b.saw("rank 1 " + words), b.err());
+  }
+  /// Each rank is answered what it asks next.
+  void require_progress() {
+    for (Job* job : {&a, &b}) {
+      const std::string rank = job == &a ? "rank 0 " : "rank 1 ";
+      job->catch_up();
+      const auto at = job->out().rfind(rank + "asks ");
+      REQUIRE(at != std::string::npos);
+      const int asked = std::atoi(job->out().c_str() + at + rank.size() + 5);
+      REQUIRE_MESSAGE(job->saw(rank + "stored " + std::to_string(asked + 1) + "\n"), job->err());
+    }
+  }
+  void end(const std::string& end_file) {
+    std::ofstream(end_file) << "end";
+    for (Job* job : {&a, &b}) {
+      CHECK_MESSAGE(job->wait().code == 0, job->err());
+      CHECK(contains(job->out(), " ends"));
+      CHECK_FALSE(contains(job->out(), "LOST"));
+      CHECK_FALSE(contains(job->err(), "lost rank"));
+    }
+  }
+  Job a, b;
+};
+
+}  // namespace
+
+TEST_CASE("jobs do not notice that the daemon is killed, and find their keys again") {
+  const Kept kept;
+  Daemon daemon(kept.options);
+  const std::string end_file = (kept.folder.path() / "end").string();
+  SteadyJob job(daemon, end_file);
+  for (int kill = 0; kill < 3; ++kill) {
+    daemon.kill();
+    daemon.start();
+    REQUIRE(job.a.saw("epoch 1 goes on with all 2 nodes", kill + 1));
+    job.require_progress();
+  }
+  job.end(end_file);
+  REQUIRE(daemon.job().saw("finished with exit code 0"));
+  CHECK_FALSE(contains(job.a.err(), "has forgotten"));
+}
+
+TEST_CASE("who comes to a job that ran before a restart waits until its nodes are back") {
+  const Kept kept;
+  Daemon daemon(kept.options);
+  const std::string end_file = (kept.folder.path() / "end").string();
+  SteadyJob first(daemon, end_file);
+  const pid_t agents[] = {first.a.agent(), first.b.agent()};
+  for (const pid_t agent : agents) REQUIRE(::kill(agent, SIGSTOP) == 0);
+  daemon.kill();
+  daemon.start();
+  Job second(daemon.line("j", SteadyJob::options("a"), {"/bin/true"}));
+  CHECK_MESSAGE(second.saw("waits for the nodes of the job that runs under this id"), second.err());
+  for (const pid_t agent : agents) REQUIRE(::kill(agent, SIGCONT) == 0);
+  CHECK_MESSAGE(second.wait().code == 64, second.err());
+  REQUIRE(first.a.saw("epoch 1 goes on with all 2 nodes"));
+  first.require_progress();
+  first.end(end_file);
 }
