@@ -5,6 +5,14 @@
 #include <sqlite3.h>
 
 namespace dlaunch::rendezvous::sqlite {
+namespace {
+
+int note_log_pages(void* pages, sqlite3*, const char*, int now) {
+  *static_cast<int*>(pages) = now;
+  return SQLITE_OK;
+}
+
+}  // namespace
 
 Failure::Failure(sqlite3* connection)
     : Failure(sqlite3_extended_errcode(connection), sqlite3_errmsg(connection),
@@ -105,6 +113,13 @@ Connection::Connection(const std::string& path, Mode mode) {
   connection_.reset(made);
   if (made == nullptr) throw Failure(code, "out of memory");
   if (code != SQLITE_OK) throw Failure(made);
+  sqlite3_wal_hook(made, note_log_pages, log_pages_.get());
+}
+
+void Connection::checkpoint() {
+  const int code = sqlite3_wal_checkpoint_v2(connection_.get(), nullptr, SQLITE_CHECKPOINT_PASSIVE,
+                                             nullptr, nullptr);
+  if (code != SQLITE_OK) throw Failure(connection_.get());
 }
 
 void Connection::execute(const std::string& sql) {

@@ -86,12 +86,17 @@ class Connection {
   std::optional<std::string> ask(const std::string& sql);
   Statement prepare(std::string_view sql) { return {connection_.get(), sql}; }
   bool in_transaction() const;
+  /// How many pages the log had after the last commit. Nobody moves them to the file but
+  /// checkpoint(): SQLite does it by itself otherwise, and says nothing where that fails.
+  int log_pages() const { return *log_pages_; }
+  void checkpoint();
   sqlite3* get() const { return connection_.get(); }
 
  private:
   struct Close {
     void operator()(sqlite3* connection) const;
   };
+  std::unique_ptr<int> log_pages_ = std::make_unique<int>(0);  ///< SQLite writes there.
   std::unique_ptr<sqlite3, Close> connection_;
 };
 

@@ -20,6 +20,8 @@ namespace {
 /// "dlnc", by which file(1) and we know the file.
 constexpr std::int64_t application = 0x646c6e63;
 constexpr std::int64_t schema_version = 1;
+/// When the log has so many, they are moved to the file.
+constexpr int log_pages_max = 1000;
 
 constexpr auto schema = std::to_array<std::string_view>({
     "CREATE TABLE service(one INTEGER PRIMARY KEY, memory INTEGER, incarnation INTEGER, "
@@ -196,6 +198,7 @@ StateFile::Wrote StateFile::write(std::span<const Change> changes) {
       std::visit([&](const auto& change) { s.apply(change); }, each);
     }
     s.commit.run();
+    s.checkpoint();
     return Wrote::all;
   } catch (const sqlite::Failure& failure) {
     if (failure.no_space()) {
@@ -206,6 +209,16 @@ StateFile::Wrote StateFile::write(std::span<const Change> changes) {
     throw StateLost(Errc::internal,
                     named(s.path) + " cannot be written: " + failure.what() +
                         "; dlaunchd stops, so that it promises nothing that is not on disk");
+  }
+}
+
+/// A disk without room leaves all of it in the log, where it is as safe.
+void StateFile::State::checkpoint() {
+  if (file.log_pages() < log_pages_max) return;
+  try {
+    file.checkpoint();
+  } catch (const sqlite::Failure& failure) {
+    if (!failure.no_space()) throw;
   }
 }
 
