@@ -38,8 +38,11 @@ std::vector<unique_fd> open_all(const ListenAt& at) {
 Daemon::Daemon(DaemonTask task, Log& log)
     : task_(std::move(task)),
       log_(log),
+      journal_(
+          open_journal(task_.config.state, io_, [this](const LogLine& line) { log_.write(line); })),
       service_(
-          io_, task_.config.rules, [this](const LogLine& line) { log_.write(line); }, &journal_),
+          io_, task_.config.rules, [this](const LogLine& line) { log_.write(line); },
+          journal_.get()),
       manager_(task_.notify_socket),
       signals_(io_, SIGHUP),
       watchdog_timer_(io_),

@@ -2,10 +2,10 @@
 
 #include "rendezvous/daemon/config.hpp"
 #include "rendezvous/daemon/log.hpp"
+#include "rendezvous/daemon/open_journal.hpp"
 #include "rendezvous/daemon/status_pages.hpp"
 #include "rendezvous/daemon/systemd.hpp"
 #include "rendezvous/http/http_server.hpp"
-#include "rendezvous/service/job_journal.hpp"
 #include "rendezvous/service/service.hpp"
 #include "runtime/base/secret/secret.hpp"
 
@@ -37,12 +37,12 @@ struct DaemonTask {
 /// service manager, on one thread and one io_context.
 class Daemon {
  public:
-  /// Opens the listeners. Throws Error where one cannot be opened, or where one would be reachable
-  /// from other hosts without a secret.
+  /// Opens the state and the listeners. Throws Error where one cannot be opened, or where a
+  /// listener would be reachable from other hosts without a secret.
   Daemon(DaemonTask task, Log& log);
 
   /// Serves until it is told to stop; returns the exit code: 0, or exit_code::preempted when jobs
-  /// were still running.
+  /// were still running. Throws StateLost where the state cannot be kept any more.
   int run();
 
  private:
@@ -65,7 +65,7 @@ class Daemon {
   DaemonTask task_;
   Log& log_;
   boost::asio::io_context io_{1};
-  MemoryJournal journal_;
+  std::unique_ptr<JobJournal> journal_;
   Service service_;
   ServiceNotifier manager_;
   boost::asio::signal_set signals_;

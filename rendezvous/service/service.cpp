@@ -45,7 +45,7 @@ Service::State::State(boost::asio::io_context& context, ServiceRules allowed, Lo
       rules(std::move(allowed)),
       log(std::move(to)),
       journal(keep),
-      memory(random_number()),
+      memory(keep == nullptr ? random_number() : keep->memory()),
       server(context, *this, rules.limits),
       timer(context),
       began(Clock::now()),
@@ -53,10 +53,8 @@ Service::State::State(boost::asio::io_context& context, ServiceRules allowed, Lo
   server.on_slow_reader(
       [this](store::ConnectionId who, const std::string& peer) { on_slow_reader(who, peer); });
   if (journal != nullptr) {
-    for (const auto& record : journal->load()) {
-      epoch_max = std::max(epoch_max, record.epoch);
-      incarnation_max = std::max(incarnation_max, record.incarnation);
-    }
+    load_before();
+    if (auto* const commits = journal->commits()) server.hold_for(*commits);
   }
   if (rules.taken_over) {
     epoch_max = std::max(epoch_max, rules.taken_over->place.epoch);
@@ -148,8 +146,9 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
                     " cannot be read; use the same dlaunch everywhere"}});
   };
   if (type == message::Join::type) {
-    return with(std::type_identity<message::Join>{},
-                [&](message::Join m) { join(who, std::move(m)); });
+    with(std::type_identity<message::Join>{}, [&](message::Join m) { join(who, std::move(m)); });
+    if (!early.empty() && find_before(caller.job) == nullptr) call_early(caller.job);
+    return;
   }
   if (type == message::Heartbeat::type) tell(who, message::Heartbeat{});
   Job* job = find(caller.job);
@@ -203,6 +202,7 @@ void Service::State::on_closed(store::ConnectionId who, bool goodbye) {
   const Caller caller = found->second;
   joined(who, false);
   callers.erase(found);
+  std::erase_if(early, [&](const Early& each) { return each.connection == who; });
   const auto own = connected.find(caller.session);
   if (own != connected.end() && own->second == who) connected.erase(own);
   if (Job* job = find(caller.job)) gone(*job, caller.session, who, goodbye);
@@ -255,6 +255,7 @@ void Service::State::join(store::ConnectionId who, message::Join message) {
     job->members[session].connection = who;
     return tell(who, *job->finished);
   }
+  if (job == nullptr && came_after_restart(who, name, message)) return;
   if (const auto no = objection(job, session, message)) {
     const bool named = is_name(message.offer.id);
     return turn_away(who, name, named ? message.offer.id : std::string(), *no);
@@ -326,6 +327,11 @@ std::optional<message::Refused> Service::State::objection(const Job* job, Sessio
     return refused(exit_code::unreachable, "this rendezvous has " + std::to_string(unfinished()) +
                                                " jobs already, which is the limit");
   }
+  if (journal != nullptr && !message.holding) {
+    if (const auto why = journal->refusal(); !why.empty()) {
+      return refused(exit_code::unreachable, "this rendezvous takes no new job: " + why);
+    }
+  }
   return std::nullopt;
 }
 
@@ -339,7 +345,9 @@ Job& Service::State::open_job(const std::string& name, const message::Join& mess
   }
   const std::uint64_t incarnation = incarnation_max = new_incarnation(incarnation_max);
   // Nothing that was since counts where it began before this service did.
-  if (message.holding && message.holding->incarnation < incarnation_first) epoch = epoch_before;
+  if (message.holding && message.holding->incarnation < incarnation_first) {
+    epoch = find_before(name) ? 0 : epoch_before;
+  }
   forget_some();
   // To a rendezvous that a node hosts none comes back: without that node the job is over.
   const auto return_by = rules.only_job.empty()
@@ -350,7 +358,9 @@ Job& Service::State::open_job(const std::string& name, const message::Join& mess
   job.incarnation = incarnation;
   std::optional<Hosting> hosting;
   if (!rules.only_job.empty()) hosting = Hosting{std::exchange(rules.taken_over, std::nullopt)};
-  job.rounds = Rounds(epoch, {incarnation, incarnation_first, return_by}, name, std::move(hosting));
+  job.rounds = Rounds(epoch, {incarnation, incarnation_first, return_by, epoch_before}, name,
+                      std::move(hosting));
+  known_before.erase(name);
   ++totals.jobs_opened;
   if (journal != nullptr) journal->job_opened(name, incarnation);
   return job;

@@ -76,7 +76,10 @@ void Service::State::begin_epoch(Job& job, std::uint64_t epoch, int world_size) 
   job.epoch = epoch;
   send(job, job.questions.keep([](Session) { return false; }));
   job.world_size = world_size;
-  job.space = server.add_space(epoch, rules.limits);
+  job.space =
+      journal == nullptr
+          ? server.add_space(epoch, rules.limits)
+          : server.add_space(epoch, rules.limits, journal->space(job.name, job.incarnation, epoch));
   job.host = place_of_host(job);
   job.successors.clear();
 }
@@ -316,6 +319,8 @@ void Service::State::arm() {
   auto next = Clock::time_point::max();
   if (!deadlines.empty()) next = deadlines.begin()->first;
   if (!unjoined.empty()) next = std::min(next, unjoined.front().first);
+  next = std::min(next, forget_before);
+  if (!early.empty()) next = std::min(next, early_until);
   if (next >= armed) return;
   armed = next;
   timer.expires_at(next);
@@ -329,11 +334,13 @@ void Service::State::arm() {
 
 void Service::State::on_time() {
   const auto now = Clock::now();
+  if (!early.empty() && early_until <= now) call_early({});
+  if (forget_before <= now) forget_those_before();
   while (!unjoined.empty() && unjoined.front().first <= now) {
     const store::ConnectionId who = unjoined.front().second;
     unjoined.pop_front();
     const auto caller = callers.find(who);
-    if (caller != callers.end() && !caller->second.joined) server.close(who);
+    if (caller != callers.end() && !caller->second.joined && !is_early(who)) server.close(who);
   }
   std::vector<Job*> due;
   for (const auto& [when, job] : deadlines) {

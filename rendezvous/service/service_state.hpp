@@ -89,6 +89,19 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   bool idle() const;
   void call_when_idle();
 
+  // ---- The jobs of earlier services: service_before.cpp ----
+
+  void load_before();
+  /// Null: none of that name is known, or it has been opened since.
+  const JobRecord* find_before(std::string_view name) const;
+  /// True where the node is told that its job has ended, or that it has to wait for those that have
+  /// a place in it.
+  bool came_after_restart(store::ConnectionId who, const std::string& name, message::Join& join);
+  bool is_early(store::ConnectionId who) const;
+  /// Those who came early to this job, or to any where it is empty, join now.
+  void call_early(const std::string& name);
+  void forget_those_before();
+
   // ---- Events and effects ----
 
   void step(Job& job, const Event& event, Clock::time_point now);
@@ -173,7 +186,18 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   std::uint64_t epoch_before = 0;       ///< The last that is known of before this service.
   std::uint64_t incarnation_first = 0;  ///< No job of before this service has this one or a higher.
   const Clock::time_point began;        ///< When it was started.
-  Totals totals;                        ///< Save for the connections.
+  /// The jobs of earlier services that have not been opened since, and until when they are known.
+  std::map<std::string, JobRecord, std::less<>> known_before;
+  Clock::time_point forget_before = Clock::time_point::max();
+  /// Nodes that came to a job of an earlier service before those that have a place in it.
+  struct Early {
+    store::ConnectionId connection = 0;
+    std::string job;
+    message::Join join;
+  };
+  std::deque<Early> early;
+  Clock::time_point early_until = Clock::time_point::min();
+  Totals totals;  ///< Save for the connections.
   bool draining = false;
   boost::asio::steady_timer farewell_timer;
   Clock::duration farewell_max{};

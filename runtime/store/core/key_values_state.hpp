@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/store/core/aggregates.hpp"
+#include "runtime/store/core/change_log.hpp"
 #include "runtime/store/core/key_values.hpp"
 #include "runtime/store/core/leases.hpp"
 #include "runtime/store/core/waits.hpp"
@@ -33,6 +34,7 @@ struct KeyValues::State {
   using Map = ByName<Entry>;
 
   Limits limits;
+  ChangeLog* log = nullptr;  ///< Null: nobody wants to hear of changes.
   Map map;
   ByName<std::deque<Bytes>> queues;
   Waits waits;

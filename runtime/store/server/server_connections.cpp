@@ -110,6 +110,7 @@ void Server::State::begin_c10d() {
 }
 
 void Server::State::flush_dirty(Clock::time_point now) {
+  if (commits != nullptr) commits->seal();
   // Ending a session may make others dirty, so the list can grow meanwhile.
   for (std::size_t i = 0; i < dirty.size(); ++i) flush(*dirty[i], now);
   dirty.clear();
@@ -118,6 +119,7 @@ void Server::State::flush_dirty(Clock::time_point now) {
 void Server::State::flush(Connection& connection, Clock::time_point now) {
   if (connection.ended) return;
   if (connection.deaf) return connection.discard();
+  if (commits != nullptr) connection.hold(commits->recorded(), commits->durable());
   const auto flushed = connection.flush();
   const std::size_t limit = connection.c10d ? c10d_queued_bytes_max : queued_bytes_max;
   const bool slow = flushed == Connection::Flushed::blocked && connection.overfull(limit);
@@ -131,11 +133,26 @@ void Server::State::flush(Connection& connection, Clock::time_point now) {
       return hear_out(connection, now);
     case Connection::Flushed::blocked:
       return set_interest(connection, connection.congested() ? EPOLLOUT : EPOLLIN | EPOLLOUT);
+    case Connection::Flushed::held:
+      if (!std::exchange(connection.held, true)) held.push_back(connection.id);
+      return set_interest(connection, connection.congested() ? 0U : std::uint32_t{EPOLLIN});
     case Connection::Flushed::all:
       if (connection.closing()) return linger(connection, now);
       // A session that has paused goes on in a later turn, so that it cannot keep the others out.
       return set_interest(connection, connection.paused ? EPOLLOUT : EPOLLIN);
   }
+}
+
+void Server::State::on_durable() {
+  batch([this] {
+    const auto now = Clock::now();
+    for (const ConnectionId id : std::exchange(held, {})) {
+      Connection* connection = find(id);
+      if (connection == nullptr) continue;
+      connection->held = false;
+      flush(*connection, now);
+    }
+  });
 }
 
 /// The peer is gone, or reads no more. Its earlier words lie in the socket: the last words of a

@@ -92,6 +92,8 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   void begin_c10d();
   void flush_dirty(Clock::time_point now);
   void flush(Connection& connection, Clock::time_point now);
+  /// What was held back for the changes that are durable now goes out.
+  void on_durable();
   /// Closing a socket with unread input would reset it, and the peer would miss why it was refused.
   void hear_out(Connection& connection, Clock::time_point now);
   void linger(Connection& connection, Clock::time_point now);
@@ -147,6 +149,8 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   ConnectionId next_id = 1;
   std::optional<std::set<std::string>> c10d_hosts;  ///< Numeric; nullopt: all.
 
+  Commits* commits = nullptr;       ///< Null: nothing has to wait for a change to be durable.
+  std::vector<ConnectionId> held;   ///< Have something that waits for it.
   std::vector<Connection*> dirty;   ///< Have something to send.
   std::vector<ConnectionId> ended;  ///< To be destroyed when the batch is over.
   std::deque<std::pair<Clock::time_point, ConnectionId>> pending, lingering;
