@@ -16,6 +16,7 @@ constexpr std::size_t listeners_max = 16;
 constexpr long jobs_limit = 100'000;
 constexpr long nodes_limit = 100'000;
 constexpr long keys_limit = 1L << 30;
+constexpr long connections_limit = 1L << 20;
 constexpr long bytes_least = 1L << 20;
 constexpr long bytes_limit = 1L << 40;
 
@@ -73,7 +74,7 @@ Taken state(Config& config, std::string_view value) {
 }
 
 /// "4GiB", "512MiB", "64KiB" or a number of bytes.
-Taken bytes_max(Config& config, std::string_view value) {
+Read<std::size_t> read_size(std::string_view value) {
   constexpr std::array<std::pair<std::string_view, int>, 3> units = {
       {{"KiB", 10}, {"MiB", 20}, {"GiB", 30}}};
   int shift = 0;
@@ -88,8 +89,17 @@ Taken bytes_max(Config& config, std::string_view value) {
   }
   const long bytes = std::get<long>(number) << shift;
   if (bytes < bytes_least) return Complaint{"at least 1MiB is needed"};
-  config.rules.limits.total_bytes = static_cast<std::size_t>(bytes);
-  return std::nullopt;
+  return static_cast<std::size_t>(bytes);
+}
+
+Taken bytes_max(Config& config, std::string_view value) {
+  return take::store(read_size(value), config.rules.limits.total_bytes);
+}
+
+Taken memory_max(Config& config, std::string_view value) {
+  config.memory_max.reset();
+  if (value == "auto") return std::nullopt;
+  return take::store(read_size(value), config.memory_max.emplace());
 }
 
 constexpr auto levels = std::to_array<take::Named<LogLine::Level>>({
@@ -129,6 +139,20 @@ constexpr auto rows = std::to_array<OptionRow<Config>>({
      return take::store(read_integer(v, 1, keys_limit), c.rules.limits.keys); }},
   {{"bytes-max", 0, "SIZE", "4GiB", keys, at_start,
     "Keys and values in one job's store, in bytes."}, bytes_max},
+  {{"memory-max", 0, "SIZE|auto", "auto", keys, at_start,
+    "What all jobs' stores, and what waits to be read or taken up, may take in bytes. auto: three "
+    "quarters of the cgroup's limit, or half of the machine's memory."}, memory_max},
+  {{"connections-per-job-max", 0, "N", "32768", keys, live, "Connections of one job."},
+   [](Config& c, std::string_view v) {
+     return take::store(read_integer(v, 1, connections_limit), c.rules.connections_per_job_max); }},
+  {{"connections-per-peer-max", 0, "N", "32768", keys, at_start, "Connections from one address."},
+   [](Config& c, std::string_view v) {
+     return take::store(read_integer(v, 1, connections_limit), c.rules.connections.peer); }},
+  {{"asked-time-max", 0, "TIME", "24h", keys, live,
+    "The longest lease, join timeout, last call, reconnect grace and pause before a restart that "
+    "a node may ask for."},
+   [](Config& c, std::string_view v) {
+     return take::store(read_duration(v), c.rules.asked_time_max); }},
   {{"remember", 0, "TIME", "10m", keys, live,
     "How long a finished job is shown and its name refused."},
    [](Config& c, std::string_view v) { return take::store(read_duration(v), c.rules.remember); }},

@@ -32,6 +32,7 @@ struct Config {
   std::string secret_file;
   std::string state;
   ServiceRules rules;
+  std::optional<std::size_t> memory_max;  ///< Unset: by what the system allows.
   std::chrono::milliseconds drain_timeout{};
   LogLine::Level log_level = LogLine::Level::info;
   std::string config;  ///< The file it was read from; empty for none.

@@ -1,5 +1,6 @@
 #include "rendezvous/daemon/daemon.hpp"
 
+#include "rendezvous/daemon/memory_limit.hpp"
 #include "rendezvous/daemon/process_figures.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/program.hpp"
@@ -33,6 +34,22 @@ std::vector<unique_fd> open_all(const ListenAt& at) {
   return fds;
 }
 
+/// Of the descriptors that there are so many are not for agents: the status pages have 64
+/// connections, and the daemon some files. Where there are few, half are kept.
+std::size_t agents_of(std::uint64_t descriptors) {
+  constexpr std::uint64_t reserved = 96;
+  return static_cast<std::size_t>(descriptors - std::min(reserved, descriptors / 2));
+}
+
+/// With what only the system knows.
+ServiceRules rules_of(const Config& config) {
+  ServiceRules rules = config.rules;
+  rules.limits.memory = std::make_shared<store::MemoryBudget>();
+  rules.limits.memory->max = config.memory_max.value_or(usable_memory(read_whole_file));
+  rules.connections.all = agents_of(process_figures().fds_max);
+  return rules;
+}
+
 }  // namespace
 
 Daemon::Daemon(DaemonTask task, Log& log)
@@ -41,7 +58,7 @@ Daemon::Daemon(DaemonTask task, Log& log)
       journal_(
           open_journal(task_.config.state, io_, [this](const LogLine& line) { log_.write(line); })),
       service_(
-          io_, task_.config.rules, [this](const LogLine& line) { log_.write(line); },
+          io_, rules_of(task_.config), [this](const LogLine& line) { log_.write(line); },
           journal_.get()),
       manager_(task_.notify_socket),
       signals_(io_, SIGHUP),

@@ -107,6 +107,20 @@ std::string metrics_text(const DaemonStatus& status) {
   out.counter("dlaunch_connections_timed_out", "Connections that said no HELLO in time.",
               counters.timed_out);
 
+  out.counter("dlaunch_connections_never_joined",
+              "Connections that were closed for joining nothing.", totals.never_joined);
+  out.family("dlaunch_connections_refused", "counter", "Connections beyond a limit.");
+  out.sample("limit", "job", totals.crowded);
+  out.sample("limit", "peer", counters.crowded);
+  out.counter("dlaunch_connections_failed",
+              "Connections that were ended because serving them failed.", counters.failed);
+  out.counter("dlaunch_connections_greedy",
+              "Connections that were ended because the memory was full.", counters.greedy);
+  out.gauge("dlaunch_memory_used_bytes", "What counts against memory-max.", totals.memory_used);
+  out.gauge("dlaunch_memory_max_bytes", "The limit memory-max.", totals.memory_max);
+  out.counter("dlaunch_memory_refusals", "Requests that were refused because the memory was full.",
+              totals.memory_refusals);
+
   const ProcessFigures& process = status.process;
   out.gauge("process_resident_memory_bytes", "Resident memory.", process.resident_bytes);
   out.gauge("process_open_fds", "Open descriptors.", process.open_fds);

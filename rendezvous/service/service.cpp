@@ -14,9 +14,6 @@
 namespace dlaunch::rendezvous {
 namespace {
 
-/// How long an agent may take to join.
-constexpr auto join_by = std::chrono::seconds(10);
-
 /// A roster names everybody, in one frame.
 constexpr std::size_t roster_bytes_max = wire::frame_bytes_max - (64u << 10);
 
@@ -52,6 +49,10 @@ Service::State::State(boost::asio::io_context& context, ServiceRules allowed, Lo
       farewell_timer(context) {
   server.on_slow_reader(
       [this](store::ConnectionId who, const std::string& peer) { on_slow_reader(who, peer); });
+  server.limit(rules.connections);
+  server.on_no_room([this](Clock::time_point now) { return stranger_to_go(now); });
+  server.on_failed(
+      [this](store::ConnectionId who, const std::string& sentence) { on_failed(who, sentence); });
   if (journal != nullptr) {
     load_before();
     if (auto* const commits = journal->commits()) server.hold_for(*commits);
@@ -70,6 +71,7 @@ std::variant<wire::Welcome, store::Host::Refusal> Service::State::admit(store::C
                                                                         const wire::Hello& hello) {
   const std::string& name = rules.only_job.empty() ? hello.job : rules.only_job;
   if (auto no = objection(hello, name)) {
+    if (is_crowded(name)) ++totals.crowded;
     if (log)
       log({LogLine::Level::warning, is_name(name) ? name : "",
            "refused: " + no->sentence + " (it came from " + server.peer_of(who) + ")"});
@@ -88,11 +90,12 @@ std::variant<wire::Welcome, store::Host::Refusal> Service::State::admit(store::C
   }
   server.seat(who, space);
   callers[who] = {hello.session, name};
+  ++connections_of[name];
   if (hello.session != 0) {
     connected[hello.session] = who;
-    unjoined.emplace_back(Clock::now() + join_by, who);
-    arm();
   }
+  expect(who, hello.session != 0);
+  arm();
   return wire::Welcome{.job = name, .epoch = job == nullptr ? 0 : job->epoch, .memory = memory};
 }
 
@@ -116,6 +119,10 @@ std::optional<store::Host::Refusal> Service::State::objection(const wire::Hello&
   }
   if (hello.session == 0 && !jobs.contains(job)) {
     return Refusal{Errc::refused, "there is no job " + name_in_quotes(job) + " here"};
+  }
+  if (is_crowded(job)) {
+    return Refusal{Errc::refused, "the job has " + std::to_string(rules.connections_per_job_max) +
+                                      " connections already, which is the limit here"};
   }
   const auto other = connected.find(hello.session);
   if (other != connected.end() && callers.at(other->second).job != job) {
@@ -203,6 +210,7 @@ void Service::State::on_closed(store::ConnectionId who, bool goodbye) {
   joined(who, false);
   callers.erase(found);
   std::erase_if(early, [&](const Early& each) { return each.connection == who; });
+  if (const auto of = connections_of.find(caller.job); --of->second == 0) connections_of.erase(of);
   const auto own = connected.find(caller.session);
   if (own != connected.end() && own->second == who) connected.erase(own);
   if (Job* job = find(caller.job)) gone(*job, caller.session, who, goodbye);
@@ -210,25 +218,12 @@ void Service::State::on_closed(store::ConnectionId who, bool goodbye) {
   arm();
 }
 
-void Service::State::on_slow_reader(store::ConnectionId who, const std::string& peer) {
-  if (!log) return;
-  std::string job, name = "a client of PyTorch's store";
-  if (const auto caller = callers.find(who); caller != callers.end()) {
-    job = caller->second.job;
-    name = "a tool, or a node that has not joined,";
-    if (const Job* joined_job = find(job)) {
-      const auto member = joined_job->members.find(caller->second.session);
-      if (member != joined_job->members.end()) name = "node " + member->second.node;
-    }
-  }
-  log({LogLine::Level::warning, job, store::slow_reader_text(name, peer)});
-}
-
 void Service::State::gone(Job& job, Session session, store::ConnectionId who, bool goodbye) {
   const auto member = job.members.find(session);
   // It may have come back on another connection already.
   if (member == job.members.end() || member->second.connection != who) return;
   member->second.connection = 0;
+  job.deserted = Clock::now();
   if (job.finished) return;  // It has done what it came for.
   // A node that has no place in the epoch has nothing to come back to: it joins anew.
   if (goodbye || job.epoch == 0 || member->second.epoch != job.epoch) job.members.erase(member);
@@ -256,6 +251,7 @@ void Service::State::join(store::ConnectionId who, message::Join message) {
     return tell(who, *job->finished);
   }
   if (job == nullptr && came_after_restart(who, name, message)) return;
+  if (job == nullptr || job->finished) make_place(Clock::now());
   if (const auto no = objection(job, session, message)) {
     const bool named = is_name(message.offer.id);
     return turn_away(who, name, named ? message.offer.id : std::string(), *no);
@@ -304,6 +300,9 @@ std::optional<message::Refused> Service::State::objection(const Job* job, Sessio
                    "a job of " + std::to_string(message.rules.nodes_max) +
                        " nodes is too big for this rendezvous; its limit is " +
                        std::to_string(rules.nodes_per_job_max));
+  }
+  if (std::string why = objection(message.rules); !why.empty()) {
+    return refused(exit_code::configuration, std::move(why));
   }
   const std::size_t longest =
       roster_bytes_max / static_cast<std::size_t>(std::max(1, message.rules.nodes_max));
@@ -422,12 +421,19 @@ store::Counters Service::counters() const { return state_->server.counters(); }
 Totals Service::totals() const {
   Totals totals = state_->totals;
   totals.connections = state_->callers.size();
+  if (const auto& memory = state_->rules.limits.memory) {
+    totals.memory_used = memory->used;
+    totals.memory_max = memory->max;
+    totals.memory_refusals = memory->refused;
+  }
   return totals;
 }
 
 void Service::change(const ServiceRules& rules) {
   state_->rules.jobs_max = rules.jobs_max;
   state_->rules.nodes_per_job_max = rules.nodes_per_job_max;
+  state_->rules.connections_per_job_max = rules.connections_per_job_max;
+  state_->rules.asked_time_max = rules.asked_time_max;
   state_->rules.remember = rules.remember;
 }
 

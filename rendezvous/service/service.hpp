@@ -26,6 +26,13 @@ struct ServiceRules {
   std::size_t jobs_max = 1024;
   int nodes_per_job_max = 20'000;
   store::Limits limits;  ///< The limits of each job's namespace.
+  store::ConnectionLimits connections;
+  std::size_t connections_per_job_max = ~std::size_t{0};
+  /// The longest lease, join timeout and the like that a node may ask for.
+  Clock::duration asked_time_max = Clock::duration::max();
+  /// A job to which nobody has been connected for so long gives its place to another, where there
+  /// are jobs_max.
+  Clock::duration deserted_max = std::chrono::seconds(30);
   /// How long a finished job is remembered, for nodes that come late and for the status page.
   Clock::duration remember = std::chrono::minutes(10);
 };
@@ -52,9 +59,14 @@ struct Totals {
   std::size_t connections = 0;  ///< Agents and tools that are connected now.
   std::uint64_t jobs_opened = 0;
   std::uint64_t rounds_closed = 0;
-  std::uint64_t restarts = 0;   ///< Attempts after a job's first.
-  std::uint64_t evictions = 0;  ///< Nodes that were given up while they were silent.
-  std::uint64_t refusals = 0;   ///< Nodes that were turned away.
+  std::uint64_t restarts = 0;      ///< Attempts after a job's first.
+  std::uint64_t evictions = 0;     ///< Nodes that were given up while they were silent.
+  std::uint64_t refusals = 0;      ///< Nodes that were turned away.
+  std::uint64_t crowded = 0;       ///< Connections beyond those that their job may have.
+  std::uint64_t never_joined = 0;  ///< Connections that were closed because they joined nothing.
+  /// Of the memory budget, where there is one.
+  std::size_t memory_used = 0, memory_max = 0;
+  std::uint64_t memory_refusals = 0;  ///< Requests for which there was no room.
 };
 
 /// The rendezvous as a service: for each job its rounds and its native key-value namespace, a fresh
@@ -78,8 +90,8 @@ class Service {
   std::vector<NamedJobStatus> jobs() const;
   store::Counters counters() const;
   Totals totals() const;
-  /// From now on these hold: jobs_max, nodes_per_job_max and remember, the latter for jobs that
-  /// finish from now on. The other rules stay as they are.
+  /// From now on these hold: jobs_max, nodes_per_job_max, connections_per_job_max, asked_time_max
+  /// and remember, the latter for jobs that finish from now on. The other rules stay as they are.
   void change(const ServiceRules& rules);
   /// No unfinished job, and no agent is connected.
   bool idle() const;

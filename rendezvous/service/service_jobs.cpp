@@ -2,12 +2,17 @@
 #include "runtime/base/exit_code.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include <boost/asio/post.hpp>
 
 namespace dlaunch::rendezvous {
 namespace {
+
+/// A barrier or all_gather has as many contributors as the world has ranks; in a small world, where
+/// they cost little, a program may have others, as threads of its ranks.
+constexpr int contributors_least = 4096;
 
 std::string ranks(int first, int count) {
   if (count == 1) return "rank " + std::to_string(first);
@@ -39,13 +44,32 @@ void Service::State::step(Job& job, const Event& event, Clock::time_point now) {
   schedule(job);
 }
 
-/// Nobody is there, and nobody is waited for: the rounds would wait for ever. The next to come
-/// begins anew, with rules of its own.
+bool Service::State::is_deserted(const Job& job) {
+  return !job.finished && std::ranges::none_of(job.members, [](const auto& entry) {
+    return entry.second.connection != 0;
+  });
+}
+
+/// Nobody is there, and nobody is waited for, or nobody has anything to come back to: the rounds
+/// would wait for ever, or for as long as a node has asked for. The next to come begins anew, with
+/// rules of its own.
 void Service::State::end_if_deserted(Job& job) {
-  if (job.finished || job.rounds.next_deadline()) return;
-  const bool deserted = std::ranges::none_of(
-      job.members, [](const auto& entry) { return entry.second.connection != 0; });
-  if (deserted) apply(job, Finish::for_lost_node("all its nodes have gone"));
+  const bool never_began = job.epoch == 0 && rules.only_job.empty();
+  if (!is_deserted(job) || (job.rounds.next_deadline() && !never_began)) return;
+  apply(job, Finish::for_lost_node("all its nodes have gone"));
+}
+
+void Service::State::make_place(Clock::time_point now) {
+  if (unfinished() < rules.jobs_max) return;
+  Job* longest = nullptr;
+  for (auto& [name, job] : jobs) {
+    if (!is_deserted(job) || job.deserted + rules.deserted_max > now) continue;
+    if (longest == nullptr || job.deserted < longest->deserted) longest = &job;
+  }
+  if (longest == nullptr) return;
+  apply(*longest,
+        Finish::for_lost_node("all its nodes have gone, and another job needs its place"));
+  schedule(*longest);
 }
 
 // ---- Effects ----
@@ -76,10 +100,12 @@ void Service::State::begin_epoch(Job& job, std::uint64_t epoch, int world_size) 
   job.epoch = epoch;
   send(job, job.questions.keep([](Session) { return false; }));
   job.world_size = world_size;
+  store::Limits limits = rules.limits;
+  limits.contributors = std::max(contributors_least, world_size);
   job.space =
       journal == nullptr
-          ? server.add_space(epoch, rules.limits)
-          : server.add_space(epoch, rules.limits, journal->space(job.name, job.incarnation, epoch));
+          ? server.add_space(epoch, limits)
+          : server.add_space(epoch, limits, journal->space(job.name, job.incarnation, epoch));
   job.host = place_of_host(job);
   job.successors.clear();
 }
@@ -321,13 +347,25 @@ void Service::State::arm() {
   if (!unjoined.empty()) next = std::min(next, unjoined.front().first);
   next = std::min(next, forget_before);
   if (!early.empty()) next = std::min(next, early_until);
-  if (next >= armed) return;
-  armed = next;
-  timer.expires_at(next);
+  if (!visitors.empty()) next = std::min(next, visitors.front().first);
+  if (next < armed) arm_at(next);
+}
+
+void Service::State::arm_at(Clock::time_point when) {
+  armed = when;
+  timer.expires_at(when);
   timer.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
     if (error || self->stopped) return;
     self->armed = Clock::time_point::max();
-    self->on_time();
+    try {
+      self->on_time();
+    } catch (const std::exception& failure) {  // For want of memory, say, which may pass.
+      if (self->log) {
+        self->log(
+            {LogLine::Level::error, "", std::string("keeping time failed: ") + failure.what()});
+      }
+      return self->arm_at(Clock::now() + std::chrono::seconds(1));
+    }
     self->arm();
   });
 }
@@ -336,12 +374,7 @@ void Service::State::on_time() {
   const auto now = Clock::now();
   if (!early.empty() && early_until <= now) call_early({});
   if (forget_before <= now) forget_those_before();
-  while (!unjoined.empty() && unjoined.front().first <= now) {
-    const store::ConnectionId who = unjoined.front().second;
-    unjoined.pop_front();
-    const auto caller = callers.find(who);
-    if (caller != callers.end() && !caller->second.joined && !is_early(who)) server.close(who);
-  }
+  close_strangers(now);
   std::vector<Job*> due;
   for (const auto& [when, job] : deadlines) {
     if (when > now) break;

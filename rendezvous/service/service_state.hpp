@@ -22,7 +22,7 @@
 
 /// The inside of Service, for the files that implement it and nobody else: service.cpp hears
 /// connections and turns what they say into events, service_jobs.cpp carries out the effects and
-/// keeps time.
+/// keeps time, service_limits.cpp knows which connections have to go.
 namespace dlaunch::rendezvous {
 
 /// An agent process that has joined a job.
@@ -49,6 +49,7 @@ struct Job {
   std::optional<HostPlace> host;          ///< The place of the agent in whose process this is.
   std::map<int, std::string> successors;  ///< Where nodes of the epoch would host, by node rank.
 
+  Clock::time_point deserted;  ///< When the last connection was lost.
   std::optional<message::Finished> finished;
   Clock::time_point forget;                    ///< When it is finished.
   std::optional<Clock::time_point> scheduled;  ///< As in State::deadlines.
@@ -74,8 +75,16 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void on_closed(store::ConnectionId who, bool goodbye) override;
 
   void on_slow_reader(store::ConnectionId who, const std::string& peer);
+  void on_failed(store::ConnectionId who, const std::string& sentence);
+  /// The connection is to join a job in time, or is a tool's, which is to go on saying something.
+  void expect(store::ConnectionId who, bool to_join);
   void gone(Job& job, Session session, store::ConnectionId who, bool goodbye);
   std::optional<Refusal> objection(const wire::Hello& hello, const std::string& job) const;
+  bool is_crowded(const std::string& job) const;
+  /// Why no node may ask for such times; empty: it may.
+  std::string objection(const JobRules& asked) const;
+  /// The connection that has been here longest without joining, if it has had the time to; 0: none.
+  store::ConnectionId stranger_to_go(Clock::time_point now);
   void dispatch(store::ConnectionId who, const Caller& caller, wire::Type type, BytesView payload);
   void join(store::ConnectionId who, message::Join message);
   std::optional<message::Refused> objection(const Job* job, Session session,
@@ -111,7 +120,10 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void apply(Job& job, const RanksLost& effect);
   void apply(Job& job, const Standing& effect);
   void apply(Job& job, const Finish& effect);
+  static bool is_deserted(const Job& job);
   void end_if_deserted(Job& job);
+  /// Where there is no place for another job: that of the one that has been deserted for longest.
+  void make_place(Clock::time_point now);
   void begin_epoch(Job& job, std::uint64_t epoch, int world_size);
   std::optional<HostPlace> place_of_host(const Job& job) const;
   void note(LogLine::Level level, const Job& job, std::string sentence) const;
@@ -160,7 +172,10 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void forget(Job& job);
   /// Finished jobs have a limit, too.
   void forget_some();
+  /// Closes connections that have not joined in time, and tools that say nothing any more.
+  void close_strangers(Clock::time_point now);
   void arm();
+  void arm_at(Clock::time_point when);
   void on_time();
 
   // ---- What it works on ----
@@ -180,7 +195,9 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   std::size_t agents = 0;             ///< Callers that have joined.
   store::ConnectionId own_agent = 0;  ///< The agent in whose process this is; 0: none.
   std::set<std::pair<Clock::time_point, Job*>> deadlines;
-  std::deque<std::pair<Clock::time_point, store::ConnectionId>> unjoined;
+  FlatMap<std::string, std::size_t> connections_of;  ///< Callers of each job.
+  /// When agents have to have joined, and when tools have been silent for too long.
+  std::deque<std::pair<Clock::time_point, store::ConnectionId>> unjoined, visitors;
   /// The highest of forgotten jobs, and of those before this service: later ones are higher.
   std::uint64_t epoch_max = 0, incarnation_max = 0;
   std::uint64_t epoch_before = 0;       ///< The last that is known of before this service.
@@ -197,7 +214,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   };
   std::deque<Early> early;
   Clock::time_point early_until = Clock::time_point::min();
-  Totals totals;  ///< Save for the connections.
+  Totals totals;  ///< Save for the connections and the memory.
   bool draining = false;
   boost::asio::steady_timer farewell_timer;
   Clock::duration farewell_max{};

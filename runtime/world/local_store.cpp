@@ -35,6 +35,7 @@ struct OneClient final : store::Host, store::Outbox {
   }
   void close() override {}
   bool congested() const override { return false; }
+  void fail() noexcept override {}
 
   Bytes answers;
 };

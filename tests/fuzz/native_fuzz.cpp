@@ -45,6 +45,7 @@ class Peer : public store::Outbox {
   }
   void close() override { closed_ = true; }
   bool congested() const override { return false; }
+  void fail() noexcept override { closed_ = true; }
 
   const Bytes& heard() const { return heard_; }
   bool closed() const { return closed_; }
@@ -116,9 +117,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
          "another client is disturbed");
 
   decode_each<wire::Hello, wire::Welcome, wire::Done, wire::Number, wire::Found, wire::Absent,
-              wire::Values, wire::Keys, wire::Compared, wire::Popped, wire::Gathered, wire::Changed,
-              wire::Failed, wire::Grant, wire::Report, wire::PeerLost, wire::Abort, wire::Warning,
-              wire::Inquire, wire::Doing>(bytes);
+              wire::Values, wire::Keys, wire::Page, wire::Compared, wire::Popped, wire::Gathered,
+              wire::Changed, wire::Failed, wire::Grant, wire::Report, wire::PeerLost, wire::Abort,
+              wire::Warning, wire::Inquire, wire::Doing>(bytes);
   wire::Requests::any([&](auto operation) {
     decode_each<typename decltype(operation)::Message>(bytes);
     return false;

@@ -50,6 +50,7 @@ class Peer final : public store::Outbox {
   }
   void close() override { closed_ = true; }
   bool congested() const override { return bytes_.size() >= congested_at_; }
+  void fail() noexcept override { closed_ = true; }
 
  private:
   Bytes bytes_;

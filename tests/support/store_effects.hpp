@@ -58,6 +58,11 @@ inline std::string shown(const store::Effect& effect) {
                        for (const auto& key : a.keys) text += " " + key;
                        return text;
                      },
+                     [](const store::KeyPage& a) {
+                       std::string text = a.more ? "keys-and-more" : "keys";
+                       for (const auto key : a.keys) text += " " + std::string(key);
+                       return text;
+                     },
                      [](const store::Compared& a) {
                        return (a.stored ? "stored " : "kept ") + shown(a.current);
                      },

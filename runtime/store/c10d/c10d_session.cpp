@@ -118,6 +118,8 @@ void put_change(Bytes& out, const store::Changed& change) {
 Namespace::Namespace(store::Limits limits)
     : store::Namespace([&limits] {
         limits.value_bytes = std::max(limits.value_bytes, value_bytes_max);
+        limits.listed_keys = limits.keys;  // Its protocol has no pages.
+        limits.listed_bytes = 64u << 20;
         return limits;
       }()) {}
 
@@ -137,7 +139,7 @@ Session::~Session() {
   shared_.detach(client_);
 }
 
-bool Session::feed(BytesView in, Clock::time_point now) {
+bool Session::feed(BytesView in, Clock::time_point now) try {
   if (closed_) return true;
   now_ = now;
   // The common case, whole requests only, is served out of the server's own buffer.
@@ -159,6 +161,9 @@ bool Session::feed(BytesView in, Clock::time_point now) {
     if (kept_.empty() && kept_.capacity() > kept_capacity_max) kept_ = {};
   }
   return true;
+} catch (...) {
+  shared_.effects.clear();  // They may point to what is not there.
+  throw;
 }
 
 /// Serves all requests that are complete and tells their size; nullopt where the bytes are none.

@@ -51,6 +51,8 @@ class Session final : public store::Session {
 
   bool feed(BytesView in, Clock::time_point now) override;
   void answer(const store::Effect& effect) override;
+  void fail() noexcept override { out_.fail(); }
+  std::size_t unread_bytes() const override { return kept_.capacity(); }
   /// The first wait that has no answer, with its keys, also those that have been set.
   std::optional<Waiting> waiting() const;
 

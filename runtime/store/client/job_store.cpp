@@ -230,9 +230,16 @@ bool JobStore::erase(std::string_view key) {
 std::vector<std::string> JobStore::list(std::string_view prefix) {
   check_key(prefix);
   const std::string what = "list " + name_in_quotes(prefix);
-  const auto reply = state_->call(wire::List{prefix}, what);
-  const auto keys = expect<wire::Keys>(reply, what).keys;
-  return {keys.begin(), keys.end()};
+  std::vector<std::string> keys;
+  for (bool more = true; more;) {
+    wire::ListPage ask{prefix, {}};
+    if (!keys.empty()) ask.after = as_bytes(keys.back());
+    const auto reply = state_->call(ask, what);
+    const auto page = expect<wire::Page>(reply, what);
+    keys.insert(keys.end(), page.keys.begin(), page.keys.end());
+    more = page.more && !page.keys.empty();
+  }
+  return keys;
 }
 
 std::vector<std::optional<Bytes>> JobStore::multi_get(std::span<const std::string> keys) {

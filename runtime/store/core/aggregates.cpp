@@ -8,6 +8,9 @@
 namespace dlaunch::store {
 namespace {
 
+/// What one contribution takes.
+std::size_t blob_bytes(BytesView blob) { return blob.size() + sizeof(std::pair<int, Bytes>); }
+
 /// The blobs in order of contributor, each behind its u32 size.
 std::shared_ptr<const Bytes> join(std::vector<std::pair<int, Bytes>>& blobs, std::size_t size) {
   std::ranges::sort(blobs, {}, &std::pair<int, Bytes>::first);
@@ -44,7 +47,7 @@ std::string Aggregates::objection(const Contribution& what, const Aggregate& to)
 
 std::size_t Aggregates::held_by(const Aggregate& aggregate) {
   std::size_t bytes = aggregate.arrived.size() / 8 + (aggregate.last ? aggregate.last->size() : 0);
-  for (const auto& [contributor, blob] : aggregate.blobs) bytes += blob.size();
+  for (const auto& [contributor, blob] : aggregate.blobs) bytes += blob_bytes(blob);
   return bytes;
 }
 
@@ -96,7 +99,7 @@ Aggregates::Verdict Aggregates::contribute(const Contribution& what) {
     ++aggregate.arrived_count;
     if (what.blobs.empty()) continue;
     aggregate.blobs.emplace_back(contributor, Bytes(what.blobs[i].begin(), what.blobs[i].end()));
-    bytes_ += what.blobs[i].size();
+    bytes_ += blob_bytes(what.blobs[i]);
   }
   if (aggregate.arrived_count < aggregate.count) return {State::waiting, {}, nullptr, {}};
   bytes_ -= held_by(aggregate);
@@ -123,15 +126,17 @@ bool Aggregates::lacks(std::string_view name, int contributor, int count) const 
          !found->second.arrived[static_cast<std::size_t>(contributor)];
 }
 
-std::vector<int> Aggregates::missing(std::string_view name) const {
-  std::vector<int> result;
+std::pair<std::vector<int>, std::size_t> Aggregates::missing(std::string_view name,
+                                                             std::size_t most) const {
+  std::vector<int> first;
   const auto found = aggregates_.find(name);
-  if (found == aggregates_.end()) return result;
-  const auto& arrived = found->second.arrived;
-  for (std::size_t i = 0; i < arrived.size(); ++i) {
-    if (!arrived[i]) result.push_back(static_cast<int>(i));
+  if (found == aggregates_.end() || found->second.count == 0) return {first, 0};
+  const Aggregate& aggregate = found->second;
+  const auto lacking = static_cast<std::size_t>(aggregate.count - aggregate.arrived_count);
+  for (std::size_t i = 0; i < aggregate.arrived.size() && first.size() < most; ++i) {
+    if (!aggregate.arrived[i]) first.push_back(static_cast<int>(i));
   }
-  return result;
+  return {first, lacking};
 }
 
 }  // namespace dlaunch::store

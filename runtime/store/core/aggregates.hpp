@@ -42,8 +42,9 @@ class Aggregates {
   /// called before anybody contributes to it.
   void restore(std::string_view name, std::uint64_t round, std::shared_ptr<const Bytes> block,
                std::string_view too_big);
-  /// The contributors that the open round lacks, ascending; empty when nobody has arrived.
-  std::vector<int> missing(std::string_view name) const;
+  /// The first contributors that the open round lacks, at most `most`, and how many it lacks in
+  /// all; none when nobody has arrived.
+  std::pair<std::vector<int>, std::size_t> missing(std::string_view name, std::size_t most) const;
   /// Whether the open round of `name` is one of `count` and waits for `contributor`.
   bool lacks(std::string_view name, int contributor, int count) const;
   std::size_t bytes() const { return bytes_; }

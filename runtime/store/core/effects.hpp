@@ -35,6 +35,11 @@ struct FoundMany {
 struct KeyList {
   std::vector<std::string> keys;
 };
+/// Keys in order, from a page of a list; `more`: there are others behind them.
+struct KeyPage {
+  std::vector<std::string_view> keys;
+  bool more = false;
+};
 /// compare_set: what the key holds now (nullopt: nothing) and whether `desired` was stored.
 struct Compared {
   bool stored = false;
@@ -57,10 +62,13 @@ struct Changed {
   std::string_view key;
   std::optional<BytesView> before, after;
 };
-/// A deadline passed: the keys, or the contributors of a barrier, that never came.
+/// A deadline passed: the first of the keys, or of the contributors of a barrier, that never came,
+/// and how many there are in all. There is something to tell of so many only.
 struct TimedOut {
+  static constexpr std::size_t named_max = 9;
   std::vector<std::string> keys;
   std::vector<int> contributors;
+  std::size_t missing = 0;
 };
 /// How many of so many of them a message tells; "and 1 more" is never said.
 constexpr std::size_t names_told(std::size_t names) { return names == 9 ? 9 : 8; }
@@ -69,8 +77,8 @@ struct Refused {
   Errc code = Errc::refused;
 };
 
-using Answer = std::variant<Done, Number, Found, Absent, FoundMany, KeyList, Compared, Popped,
-                            Gathered, Changed, TimedOut, Refused>;
+using Answer = std::variant<Done, Number, Found, Absent, FoundMany, KeyList, KeyPage, Compared,
+                            Popped, Gathered, Changed, TimedOut, Refused>;
 
 /// The one kind of effect: an answer to send. `last` is false for a watch, which goes on.
 struct Effect {

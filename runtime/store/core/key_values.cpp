@@ -14,8 +14,9 @@ namespace {
 
 using Channel = Waits::Channel;
 
-/// The limit of the keys that one list may hand out.
-constexpr std::size_t listed_bytes_max = 64u << 20;
+/// What a key and an entry of a queue take besides their bytes.
+constexpr std::size_t key_overhead = 192;
+constexpr std::size_t queued_overhead = 48;
 
 /// Overwrites in place; gives memory back when the value has shrunk a lot.
 void assign(Bytes& to, BytesView value) {
@@ -48,7 +49,21 @@ std::string KeyValues::State::objection(std::string_view key, std::size_t value_
     return "the store is full: it holds " + std::to_string(total_bytes()) + " of " +
            std::to_string(limits.total_bytes) + " bytes";
   }
+  if (const std::size_t size = key.size() + value_bytes; size > replaced) {
+    return memory_objection(size - replaced);
+  }
   return {};
+}
+
+std::string KeyValues::State::memory_objection(std::size_t more) const {
+  if (limits.memory == nullptr || limits.memory->has_room(more)) return {};
+  ++limits.memory->refused;
+  return "the server's memory is full: it holds " + std::to_string(limits.memory->used) + " of " +
+         std::to_string(limits.memory->max) + " bytes, those of other jobs included";
+}
+
+std::size_t KeyValues::State::held_bytes() const {
+  return total_bytes() + map.size() * key_overhead + queued * queued_overhead;
 }
 
 std::string KeyValues::State::objection(Map::iterator at, std::string_view key,
@@ -80,7 +95,7 @@ void KeyValues::State::unlease(std::string_view key, Entry& entry) {
 KeyValues::State::Entry& KeyValues::State::put(Map::iterator at, std::string_view key,
                                                BytesView value, Effects& out) {
   if (at == map.end()) {
-    at = map.emplace(std::string(key), Entry{Bytes(value.begin(), value.end()), 0}).first;
+    at = map.add(key, Entry{Bytes(value.begin(), value.end()), 0});
     bytes += key.size() + value.size();
     changed(at, true, std::nullopt, out);
     return at->second;
@@ -148,6 +163,11 @@ void KeyValues::set_leased(Caller by, std::string_view key, BytesView value, std
     return refuse(out, by,
                   owner == 0 ? "a lease needs a session, and this client has none"
                              : "a lease lasts from 100 ms to 1 h");
+  }
+  if (s.leases.count_of(owner) >= s.limits.leases_per_owner) {
+    return refuse(out, by,
+                  "this client leases " + std::to_string(s.limits.leases_per_owner) +
+                      " keys already, which is the limit");
   }
   const std::size_t before = out.size();
   set(by, key, value, out);
@@ -221,6 +241,9 @@ void KeyValues::multi_set(Caller by, std::span<const std::string_view> keys,
   }
   if (s.total_bytes() + sum > s.limits.total_bytes) {
     return refuse(out, by, "the store has no room for " + std::to_string(sum) + " bytes more");
+  }
+  if (std::string why = s.memory_objection(sum + keys.size() * key_overhead); !why.empty()) {
+    return refuse(out, by, why);
   }
   answer(out, by, Done{});
   // If a key is named twice, the last value counts, and nobody sees the others: an effect of the
@@ -310,20 +333,38 @@ void KeyValues::erase(Caller by, std::string_view key, Effects& out) {
 }
 
 void KeyValues::list(Caller by, std::string_view prefix, Effects& out) {
+  const State& s = *state_;
   KeyList found;
   std::size_t bytes = 0;
-  for (const auto& [key, entry] : state_->map) {
-    if (!key.starts_with(prefix)) continue;
-    bytes += key.size();
-    if (bytes > listed_bytes_max) {
+  for (auto at = s.map.not_before(prefix); at != s.map.end(); ++at) {
+    if (!at->first.starts_with(prefix)) break;
+    bytes += at->first.size();
+    if (found.keys.size() == s.limits.listed_keys || bytes > s.limits.listed_bytes) {
       return refuse(out, by,
-                    "the keys to list have more than " + std::to_string(listed_bytes_max) +
-                        " bytes, which is the limit; ask for those of a longer prefix");
+                    "the list is too long: one answer names at most " +
+                        std::to_string(s.limits.listed_keys) + " keys with " +
+                        std::to_string(s.limits.listed_bytes) +
+                        " bytes; ask for a longer prefix, or page by page");
     }
-    found.keys.push_back(key);
+    found.keys.push_back(at->first);
   }
-  std::ranges::sort(found.keys);
   answer(out, by, std::move(found));
+}
+
+void KeyValues::list_page(Caller by, std::string_view prefix, std::optional<std::string_view> after,
+                          Effects& out) {
+  const State& s = *state_;
+  KeyPage page;
+  std::size_t bytes = 0;
+  auto at = after && *after >= prefix ? s.map.behind(*after) : s.map.not_before(prefix);
+  for (; at != s.map.end() && at->first.starts_with(prefix); ++at) {
+    bytes += at->first.size();
+    page.more = page.keys.size() == s.limits.listed_keys ||
+                (bytes > s.limits.listed_bytes && !page.keys.empty());
+    if (page.more) break;
+    page.keys.push_back(at->first);
+  }
+  answer(out, by, std::move(page));
 }
 
 void KeyValues::count(Caller by, Effects& out) {
@@ -341,6 +382,19 @@ void KeyValues::restore_key(std::string_view key, BytesView value, std::uint64_t
   s.bytes += key.size() + value.size();
   if (owner != 0) s.leases.hold(owner, key, lease, now);
 }
+
+bool KeyValues::dissolve(std::size_t keys) {
+  State& s = *state_;
+  for (; keys > 0 && s.map.size() > 0; --keys) {
+    const auto first = s.map.begin();
+    s.bytes -= first->first.size() + first->second.value.size();
+    s.map.erase(first);
+  }
+  settle();
+  return s.map.size() > 0;
+}
+
+void KeyValues::settle() { state_->charge.set(state_->held_bytes()); }
 
 std::size_t KeyValues::size() const { return state_->map.size(); }
 std::size_t KeyValues::bytes() const { return state_->total_bytes(); }

@@ -9,9 +9,46 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace dlaunch::store {
+
+/// What all that shares it may hold together, in bytes, as far as it is counted: namespaces, the
+/// answers that wait to be read, and what has come in and is not taken up yet. Not thread-safe.
+struct MemoryBudget {
+  std::size_t max = ~std::size_t{0};
+  std::size_t used = 0;
+  std::uint64_t refused = 0;  ///< Requests for which there was no room.
+
+  bool has_room(std::size_t more) const { return used <= max && more <= max - used; }
+};
+
+/// What the budget counts of one holder, for as long as that lives.
+class MemoryCharge {
+ public:
+  MemoryCharge() = default;
+  /// Null: nobody counts.
+  explicit MemoryCharge(std::shared_ptr<MemoryBudget> budget) : budget_(std::move(budget)) {}
+  MemoryCharge(MemoryCharge&& other) noexcept
+      : budget_(std::move(other.budget_)), bytes_(std::exchange(other.bytes_, 0)) {}
+  MemoryCharge& operator=(MemoryCharge&& other) noexcept {
+    std::swap(budget_, other.budget_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~MemoryCharge() { set(0); }
+
+  void set(std::size_t bytes) {
+    if (budget_ != nullptr) budget_->used += bytes - bytes_;
+    bytes_ = bytes;
+  }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::shared_ptr<MemoryBudget> budget_;
+  std::size_t bytes_ = 0;
+};
 
 /// Limits of one namespace; what exceeds them is refused with a sentence.
 struct Limits {
@@ -22,10 +59,15 @@ struct Limits {
   std::size_t queue_length = 1u << 20;
   std::size_t total_bytes = std::size_t{4} << 30;
   std::size_t waits_per_client = 4096;
+  std::size_t leases_per_owner = 16u << 10;
+  /// What one list or one page of a list may name.
+  std::size_t listed_keys = 4096;
+  std::size_t listed_bytes = 256u << 10;
   std::size_t gathered_bytes = 15u << 20;  ///< The limit of what one all_gather may hand out.
   int contributors = 1 << 20;
   Clock::duration lease_min = std::chrono::milliseconds(100);
   Clock::duration lease_max = std::chrono::hours(1);
+  std::shared_ptr<MemoryBudget> memory;  ///< Shared with others; null: nobody counts.
 };
 
 class ChangeLog;
@@ -67,7 +109,10 @@ class KeyValues {
   void append(Caller by, std::string_view key, BytesView tail, Effects& out);  // Number: new size
   void erase(Caller by, std::string_view key, Effects& out);                   // Number: 0 or 1
   void list(Caller by, std::string_view prefix, Effects& out);                 // KeyList
-  void count(Caller by, Effects& out);                                         // Number
+  /// The first of those behind `after`, as many as one answer may name.
+  void list_page(Caller by, std::string_view prefix, std::optional<std::string_view> after,
+                 Effects& out);         // KeyPage
+  void count(Caller by, Effects& out);  // Number
 
   /// Waits until all exist (a non-empty queue counts as existing): Done, or TimedOut. No keys:
   /// Done. A push to a queue wakes one that pops or else one that waits for this key alone.
@@ -105,10 +150,17 @@ class KeyValues {
   void disconnect(std::uint64_t client);
   /// As disconnect, but each wait and watch is answered: refused with Errc::aborted and `why`.
   void dismiss(std::uint64_t client, std::string_view why, Effects& out);
-  /// Answers what has expired by `now`.
+  /// Answers what has expired by `now`, and waits that are to be looked at; where that is much, a
+  /// part of it, and next_deadline() is at once.
   void tick(Clock::time_point now, Effects& out);
   /// When tick is next needed.
   std::optional<Clock::time_point> next_deadline() const;
+
+  /// Gives back the memory of so many keys, and says whether there are more: for one that nobody
+  /// uses any more, and that is too big to be destroyed at once.
+  bool dissolve(std::size_t keys);
+  /// Has the memory budget count what is held now. To be called after each of the other calls.
+  void settle();
 
   std::size_t size() const;
   std::size_t bytes() const;
@@ -239,6 +291,18 @@ struct List {
   static auto fields(auto& m) { return in_order(m.prefix); }
   void carry_out(const Asked& a) const { a.values.list(a.by, prefix, a.out); }
 };
+/// The answer names the first keys behind `after`, or of all, and says whether there are more.
+struct ListPage {
+  static constexpr wire::Type type{39};
+  std::string_view prefix;
+  std::optional<BytesView> after;
+
+  static auto fields(auto& m) { return in_order(m.prefix, m.after); }
+  void carry_out(const Asked& a) const {
+    const auto behind = after ? std::optional(as_text(*after)) : std::nullopt;
+    a.values.list_page(a.by, prefix, behind, a.out);
+  }
+};
 struct Count {
   static constexpr wire::Type type{26};
 
@@ -367,13 +431,15 @@ struct EndLeases {
 
 /// All of them: another one is a line here. Whether a request may be repeated or cancelled follows
 /// from its line.
-using Requests = OperationTable<
-    Operation<Set, changes>, Operation<SetLeased, changes>, Operation<Get>, Operation<MultiGet>,
-    Operation<MultiSet, changes>, Operation<Add, changes>, Operation<CompareSet, changes>,
-    Operation<Append, changes>, Operation<Erase, changes>, Operation<List>, Operation<Count>,
-    Operation<Wait, waits>, Operation<WaitGet, waits>, Operation<Push, changes>,
-    Operation<TryPop, changes>, Operation<Pop, changes | waits>, Operation<QueueSize>,
-    Operation<Watch, waits>, Operation<Cancel>, Operation<Barrier, waits>,
-    Operation<AllGather, waits>, Operation<Renew>, Operation<EndLeases, changes>>;
+using Requests =
+    OperationTable<Operation<Set, changes>, Operation<SetLeased, changes>, Operation<Get>,
+                   Operation<MultiGet>, Operation<MultiSet, changes>, Operation<Add, changes>,
+                   Operation<CompareSet, changes>, Operation<Append, changes>,
+                   Operation<Erase, changes>, Operation<List>, Operation<Count>,
+                   Operation<Wait, waits>, Operation<WaitGet, waits>, Operation<Push, changes>,
+                   Operation<TryPop, changes>, Operation<Pop, changes | waits>,
+                   Operation<QueueSize>, Operation<Watch, waits>, Operation<Cancel>,
+                   Operation<Barrier, waits>, Operation<AllGather, waits>, Operation<Renew>,
+                   Operation<EndLeases, changes>, Operation<ListPage>>;
 
 }  // namespace dlaunch::store::request

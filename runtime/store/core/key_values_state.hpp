@@ -2,6 +2,7 @@
 
 #include "runtime/store/core/aggregates.hpp"
 #include "runtime/store/core/change_log.hpp"
+#include "runtime/store/core/key_map.hpp"
 #include "runtime/store/core/key_values.hpp"
 #include "runtime/store/core/leases.hpp"
 #include "runtime/store/core/waits.hpp"
@@ -31,7 +32,7 @@ struct KeyValues::State {
   explicit State(const Limits& l)
       : limits(l), barriers(l.gathered_bytes), gathers(l.gathered_bytes) {}
 
-  using Map = ByName<Entry>;
+  using Map = KeyMap<Entry>;
 
   Limits limits;
   ChangeLog* log = nullptr;  ///< Null: nobody wants to hear of changes.
@@ -46,6 +47,11 @@ struct KeyValues::State {
     std::string why;
   };
   std::vector<LostContributor> lost;
+  /// Waits for many keys, of which the one that they listened to has come: there are many names to
+  /// look at, so they are looked at a few in each tick.
+  std::deque<Waits::Id> woken;
+  std::size_t queued = 0;  ///< Entries of all queues.
+  MemoryCharge charge{limits.memory};
   std::size_t bytes = 0;   ///< Keys, values and queues; the aggregates count their own.
   std::deque<Bytes> kept;  ///< Bytes that are gone but shown by the effects of the current call.
 
@@ -57,14 +63,21 @@ struct KeyValues::State {
   bool exists(std::string_view key) const {
     return map.contains(key) || (!queues.empty() && queues.contains(key));
   }
-  std::size_t total_bytes() const { return bytes + barriers.bytes() + gathers.bytes(); }
+  std::size_t total_bytes() const {
+    return bytes + barriers.bytes() + gathers.bytes() + waits.bytes();
+  }
+  /// What all this takes in memory, about: a short key takes more than its bytes.
+  std::size_t held_bytes() const;
+  /// Why `limits.memory` has no room for so many bytes more; empty if it has.
+  std::string memory_objection(std::size_t more) const;
 
   /// Why `key`, found or not found at `at`, cannot hold so many bytes; empty if it can.
   std::string objection(Map::iterator at, std::string_view key, std::size_t value_bytes) const;
   /// Why so many bytes cannot be stored in place of `replaced` bytes.
   std::string objection(std::string_view key, std::size_t value_bytes, std::size_t replaced) const;
   std::string objection_to_keys(std::span<const std::string_view> keys) const;
-  bool may_wait(Caller by, Effects& out) const;
+  /// Whether there is room for this wait; if not, it is refused.
+  bool may_wait(const PendingWait& wait, Effects& out) const;
 
   /// Stores without an answer and without a check of limits; `at` is where `key` was looked up.
   Entry& put(Map::iterator at, std::string_view key, BytesView value, Effects& out);
@@ -73,7 +86,12 @@ struct KeyValues::State {
   void unlease(std::string_view key, Entry& entry);
   bool remove(std::string_view key, Effects& out);
   void wake(std::string_view key, const Entry& entry, Effects& out);
-  bool one_of_keys_came(Waits::Id id, std::string_view key, Effects& out);
+  void one_of_keys_came(Waits::Id id, Effects& out);
+  /// The name that this wait lacks, from where it stands on, else from the first on; NameList::end
+  /// if it lacks none.
+  std::size_t next_missing(const PendingWait& wait) const;
+  /// Answers the wait, or has it listen to the next name that is absent.
+  void look_at(Waits::Id id, Effects& out);
   void aggregate(PendingWait::Kind kind, Caller by, const Aggregates::Contribution& what,
                  Clock::time_point deadline, Effects& out);
   /// The one who keeps the open round of this aggregate from ever being complete, if known.

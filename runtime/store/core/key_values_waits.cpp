@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
+#include <utility>
 
 /// Everything that may have to wait: keys, queues, watches, aggregates, deadlines.
 namespace dlaunch::store {
@@ -13,13 +15,27 @@ namespace {
 using Channel = Waits::Channel;
 using Kind = PendingWait::Kind;
 
+/// A wait for more keys than this is not looked at within the request that sets one of them, and
+/// a tick looks at no more than so many names before the others have their turn.
+constexpr std::size_t names_at_once = 64;
+constexpr std::size_t names_per_tick = 8192;
+constexpr std::size_t leases_per_tick = 1024;
+
 }  // namespace
 
-bool KeyValues::State::may_wait(Caller by, Effects& out) const {
-  if (waits.count_of(by.client) < limits.waits_per_client) return true;
-  refuse(out, by,
-         "this client waits for " + std::to_string(limits.waits_per_client) +
-             " things already, which is the limit");
+bool KeyValues::State::may_wait(const PendingWait& wait, Effects& out) const {
+  std::string why;
+  if (waits.count_of(wait.by.client) >= limits.waits_per_client) {
+    why = "this client waits for " + std::to_string(limits.waits_per_client) +
+          " things already, which is the limit";
+  } else if (total_bytes() + wait.bytes() > limits.total_bytes) {
+    why = "the store has no room for this wait: it holds " + std::to_string(total_bytes()) +
+          " of " + std::to_string(limits.total_bytes) + " bytes";
+  } else {
+    why = memory_objection(wait.bytes());
+  }
+  if (why.empty()) return true;
+  refuse(out, wait.by, why);
   return false;
 }
 
@@ -30,39 +46,47 @@ void KeyValues::State::wake(std::string_view key, const Entry& entry, Effects& o
     if (waits.find(id)->kind == Kind::value) {
       answer(out, waits.take(id).by, Found{entry.value});
     } else {
-      one_of_keys_came(id, key, out);
+      one_of_keys_came(id, out);
     }
   }
 }
 
-/// True if that wait is answered now: keys that came earlier may have been erased since.
-bool KeyValues::State::one_of_keys_came(Waits::Id id, std::string_view key, Effects& out) {
-  waits.unlisten(id, Channel::exists, key);
+void KeyValues::State::one_of_keys_came(Waits::Id id, Effects& out) {
   PendingWait& wait = *waits.find(id);
-  if (--wait.missing > 0) return false;
-  for (const std::string& name : wait.names) {
-    if (!exists(name) && waits.listen(id, Channel::exists, name)) ++wait.missing;
+  if (wait.names.count() <= names_at_once) return look_at(id, out);
+  if (!std::exchange(wait.woken, true)) woken.push_back(id);
+}
+
+/// Keys that came earlier may have been erased since.
+std::size_t KeyValues::State::next_missing(const PendingWait& wait) const {
+  const NameList& names = wait.names;
+  for (std::size_t at = wait.at; at != names.end(); at = names.next(at)) {
+    if (!exists(names[at])) return at;
   }
-  if (wait.missing > 0) return false;
+  for (std::size_t at = 0; at != wait.at; at = names.next(at)) {
+    if (!exists(names[at])) return at;
+  }
+  return names.end();
+}
+
+void KeyValues::State::look_at(Waits::Id id, Effects& out) {
+  PendingWait& wait = *waits.find(id);
+  wait.woken = false;
+  const std::size_t at = next_missing(wait);
+  if (at != wait.names.end()) return waits.listen_at(id, at);
   answer(out, waits.take(id).by, Done{});
-  return true;
 }
 
 void KeyValues::wait(Caller by, std::span<const std::string_view> keys, Clock::time_point deadline,
                      Effects& out) {
   State& s = *state_;
   if (std::string why = s.objection_to_keys(keys); !why.empty()) return refuse(out, by, why);
-  if (std::ranges::all_of(keys, [&](std::string_view key) { return s.exists(key); })) {
-    return answer(out, by, Done{});
-  }
-  if (!s.may_wait(by, out)) return;
-  PendingWait wait{Kind::keys, by, {keys.begin(), keys.end()}, 0, deadline};
-  const Waits::Id id = s.waits.add(std::move(wait));
-  std::size_t missing = 0;
-  for (const std::string_view key : keys) {
-    if (!s.exists(key) && s.waits.listen(id, Channel::exists, key)) ++missing;
-  }
-  s.waits.find(id)->missing = missing;
+  const auto missing =
+      std::ranges::find_if(keys, [&](std::string_view key) { return !s.exists(key); });
+  if (missing == keys.end()) return answer(out, by, Done{});
+  PendingWait wait{Kind::keys, by, NameList(keys), 0, deadline};
+  for (auto key = keys.begin(); key != missing; ++key) wait.at = wait.names.next(wait.at);
+  if (s.may_wait(wait, out)) s.waits.add(std::move(wait));
 }
 
 void KeyValues::wait_get(Caller by, std::string_view key, Clock::time_point deadline,
@@ -72,9 +96,8 @@ void KeyValues::wait_get(Caller by, std::string_view key, Clock::time_point dead
     return answer(out, by, Found{found->second.value});
   }
   if (std::string why = s.objection(key, 0, key.size()); !why.empty()) return refuse(out, by, why);
-  if (!s.may_wait(by, out)) return;
-  const Waits::Id id = s.waits.add({Kind::value, by, {std::string(key)}, 1, deadline});
-  s.waits.listen(id, Channel::exists, key);
+  PendingWait wait{Kind::value, by, NameList(key), 0, deadline};
+  if (s.may_wait(wait, out)) s.waits.add(std::move(wait));
 }
 
 void KeyValues::check(Caller by, std::span<const std::string_view> keys, Effects& out) {
@@ -86,10 +109,8 @@ void KeyValues::check(Caller by, std::span<const std::string_view> keys, Effects
 void KeyValues::watch(Caller by, std::string_view key, Effects& out) {
   State& s = *state_;
   if (std::string why = s.objection(key, 0, key.size()); !why.empty()) return refuse(out, by, why);
-  if (!s.may_wait(by, out)) return;
-  const Waits::Id id =
-      s.waits.add({Kind::watch, by, {std::string(key)}, 0, Clock::time_point::max()});
-  s.waits.listen(id, Channel::watch, key);
+  PendingWait wait{Kind::watch, by, NameList(key)};
+  if (s.may_wait(wait, out)) s.waits.add(std::move(wait));
 }
 
 // ---- Queues ----
@@ -118,6 +139,7 @@ void KeyValues::push(Caller by, std::string_view queue, BytesView value, Effects
   found->second.emplace_back(value.begin(), value.end());
   s.bytes += value.size();
   if (s.log != nullptr) s.log->pushed(queue, value);
+  ++s.queued;
 
   const auto* listeners = s.waits.listeners(Channel::exists, queue);
   if (listeners == nullptr) return;
@@ -125,10 +147,10 @@ void KeyValues::push(Caller by, std::string_view queue, BytesView value, Effects
   for (const Waits::Id id : std::vector(listeners->begin(), listeners->end())) {
     const PendingWait& wait = *s.waits.find(id);
     if (wait.kind != Kind::keys) continue;
-    const bool for_this_alone = wait.names.size() == 1;
+    const bool for_this_alone = wait.names.count() == 1;
     if (for_this_alone && woken) continue;
     woken = woken || for_this_alone;
-    s.one_of_keys_came(id, queue, out);
+    s.one_of_keys_came(id, out);
   }
 }
 
@@ -141,6 +163,7 @@ void KeyValues::try_pop(Caller by, std::string_view queue, Effects& out) {
   Popped popped{static_cast<std::int64_t>(values.size()), std::move(values.front())};
   values.pop_front();
   s.bytes -= popped.value->size();
+  --s.queued;
   if (values.empty()) {
     s.bytes -= queue.size();
     s.queues.erase(found);
@@ -170,9 +193,8 @@ void KeyValues::pop(Caller by, std::string_view queue, Clock::time_point deadlin
   if (std::string why = s.objection(queue, 0, queue.size()); !why.empty()) {
     return refuse(out, by, why);
   }
-  if (!s.may_wait(by, out)) return;
-  const Waits::Id id = s.waits.add({Kind::pop, by, {std::string(queue)}, 0, deadline});
-  s.waits.listen(id, Channel::pop, queue);
+  PendingWait wait{Kind::pop, by, NameList(queue), 0, deadline};
+  if (s.may_wait(wait, out)) s.waits.add(std::move(wait));
 }
 
 void KeyValues::queue_size(Caller by, std::string_view queue, Effects& out) {
@@ -197,6 +219,7 @@ void KeyValues::State::aggregate(Kind kind, Caller by, const Aggregates::Contrib
     return refuse(out, by,
                   "the store has no room for this contribution to " + name_in_quotes(what.name));
   }
+  if (std::string why = memory_objection(blob_bytes); !why.empty()) return refuse(out, by, why);
   for (const int contributor : what.contributors) {
     if (contributor >= 0 && contributor < what.count) continue;
     return refuse(out, by,
@@ -224,9 +247,8 @@ void KeyValues::State::aggregate(Kind kind, Caller by, const Aggregates::Contrib
       if (const auto* gone = hopeless(kind, what.name)) {
         return answer(out, by, Refused{gone->why, Errc::peer_lost});
       }
-      if (!may_wait(by, out)) return;
-      const Waits::Id id = waits.add({kind, by, {std::string(what.name)}, 0, deadline});
-      waits.listen(id, channel, what.name);
+      PendingWait wait{kind, by, NameList(what.name), 0, deadline};
+      if (may_wait(wait, out)) waits.add(std::move(wait));
       return;
     }
     case Aggregates::State::complete:
@@ -305,23 +327,25 @@ void KeyValues::dismiss(std::uint64_t client, std::string_view why, Effects& out
 
 void KeyValues::State::time_out(Waits::Id id, Effects& out) {
   const PendingWait wait = waits.take(id);
+  const NameList& names = wait.names;
   TimedOut late;
   switch (wait.kind) {
     case Kind::keys:
-      for (const std::string& name : wait.names) {
-        if (!exists(name)) late.keys.push_back(name);
+      for (std::size_t at = 0; at != names.end(); at = names.next(at)) {
+        if (exists(names[at])) continue;
+        if (++late.missing <= TimedOut::named_max) late.keys.emplace_back(names[at]);
       }
       break;
     case Kind::barrier:
-      late.contributors = barriers.missing(wait.names.front());
+      std::tie(late.contributors, late.missing) = barriers.missing(names[0], TimedOut::named_max);
       break;
     case Kind::gather:
-      late.contributors = gathers.missing(wait.names.front());
+      std::tie(late.contributors, late.missing) = gathers.missing(names[0], TimedOut::named_max);
       break;
     case Kind::value:
     case Kind::pop:
     case Kind::watch:
-      late.keys = wait.names;
+      late = {{std::string(names[0])}, {}, 1};
       break;
   }
   answer(out, wait.by, std::move(late));
@@ -330,13 +354,23 @@ void KeyValues::State::time_out(Waits::Id id, Effects& out) {
 void KeyValues::tick(Clock::time_point now, Effects& out) {
   State& s = *state_;
   s.kept.clear();
-  for (auto next = s.waits.earliest(); next && next->first <= now; next = s.waits.earliest()) {
+  std::size_t looked_at = 0;
+  for (; !s.woken.empty() && looked_at < names_per_tick; s.woken.pop_front()) {
+    const PendingWait* wait = s.waits.find(s.woken.front());
+    if (wait == nullptr || !wait->woken) continue;
+    looked_at += wait->names.count();
+    s.look_at(s.woken.front(), out);
+  }
+  for (auto next = s.waits.earliest(); next && next->first <= now && looked_at < names_per_tick;
+       next = s.waits.earliest()) {
+    looked_at += s.waits.find(next->second)->names.count();
     s.time_out(next->second, out);
   }
-  for (const std::string& key : s.leases.expire(now)) s.remove(key, out);
+  for (const std::string& key : s.leases.expire(now, leases_per_tick)) s.remove(key, out);
 }
 
 std::optional<Clock::time_point> KeyValues::next_deadline() const {
+  if (!state_->woken.empty()) return Clock::time_point{};
   const auto wait = state_->waits.earliest();
   const auto lease = state_->leases.earliest();
   if (!wait) return lease;

@@ -50,9 +50,14 @@ std::vector<std::string> Leases::end(std::uint64_t owner) {
   return keys;
 }
 
-std::vector<std::string> Leases::expire(Clock::time_point now) {
+std::size_t Leases::count_of(std::uint64_t owner) const {
+  const auto found = owners_.find(owner);
+  return found == owners_.end() ? 0 : found->second.keys.size();
+}
+
+std::vector<std::string> Leases::expire(Clock::time_point now, std::size_t enough) {
   std::vector<std::string> keys;
-  while (!queue_.empty() && queue_.begin()->first <= now) {
+  while (!queue_.empty() && queue_.begin()->first <= now && keys.size() < enough) {
     const std::uint64_t id = queue_.begin()->second;
     Owner& owner = owners_.find(id)->second;
     erase_if(owner.keys, [&](const auto& held) {

@@ -24,8 +24,10 @@ class Leases {
   void renew(std::uint64_t owner, Clock::time_point now);
   /// The owner's keys, all released.
   std::vector<std::string> end(std::uint64_t owner);
-  /// The keys whose lease has run out by `now`, released.
-  std::vector<std::string> expire(Clock::time_point now);
+  /// The keys whose lease has run out by `now`, released: all of some owners, until they are
+  /// `enough` keys.
+  std::vector<std::string> expire(Clock::time_point now, std::size_t enough = ~std::size_t{0});
+  std::size_t count_of(std::uint64_t owner) const;
   std::optional<Clock::time_point> earliest() const;
 
  private:

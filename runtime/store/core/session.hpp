@@ -3,7 +3,9 @@
 #include "runtime/base/flat_map.hpp"
 #include "runtime/store/core/key_values.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -25,9 +27,12 @@ class Outbox {
   virtual void share(std::shared_ptr<const Bytes> block) = 0;
   /// Bytes written so far are still sent, then the connection ends. More bytes are not fed.
   virtual void close() = 0;
-  /// So much is queued that a session shall take up no further request: it keeps what it was fed
-  /// and is fed again, with nothing new, when the peer has read some.
+  /// So much is queued, or so much time spent, that a session shall take up no further request now:
+  /// it keeps what it was fed and is fed again, with nothing new, when the peer has read some, or
+  /// when the others had their turn.
   virtual bool congested() const = 0;
+  /// What was appended last is not whole: the connection ends, and nothing more is sent.
+  virtual void fail() noexcept = 0;
 };
 
 /// One connection's protocol state. Ends with its connection; its destructor leaves the namespace.
@@ -40,6 +45,10 @@ class Session {
   virtual bool feed(BytesView in, Clock::time_point now) = 0;
   /// The answer to one of this session's requests, at once or much later.
   virtual void answer(const Effect& effect) = 0;
+  /// An answer could not be made, for want of memory: the session is at an end.
+  virtual void fail() noexcept = 0;
+  /// What it keeps of what it was fed, in bytes.
+  virtual std::size_t unread_bytes() const = 0;
 };
 
 /// One key-value namespace, who is connected to it, and the protocol they speak. A protocol derives
@@ -58,7 +67,9 @@ class Namespace {
   void attach(std::uint64_t client, Session& session) { sessions_.emplace(client, &session); }
   /// Ends the client's waits; a session does it when it ends, at the latest.
   void detach(std::uint64_t client) {
-    if (sessions_.erase(client) != 0) values.disconnect(client);
+    if (sessions_.erase(client) == 0) return;
+    values.disconnect(client);
+    values.settle();
   }
 
   /// The clients that are attached.
@@ -68,13 +79,20 @@ class Namespace {
     return found;
   }
 
-  /// Hands every effect to the session it is for. Those for who has gone are dropped.
+  /// Hands every effect to the session it is for. Those for who has gone are dropped, and a session
+  /// whose answer cannot be made ends alone.
   void deliver() {
     for (const Effect& effect : effects) {
       const auto session = sessions_.find(effect.to.client);
-      if (session != sessions_.end()) session->second->answer(effect);
+      if (session == sessions_.end()) continue;
+      try {
+        session->second->answer(effect);
+      } catch (const std::exception&) {
+        session->second->fail();
+      }
     }
     effects.clear();
+    values.settle();
   }
 
   /// Answers what has expired. The server calls it when next_deadline() has come.

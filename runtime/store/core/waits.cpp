@@ -1,6 +1,37 @@
 #include "runtime/store/core/waits.hpp"
 
+#include <cstring>
+
 namespace dlaunch::store {
+namespace {
+
+/// The tables in which a wait stands take about so much for each.
+constexpr std::size_t table_bytes = 320;
+
+}  // namespace
+
+NameList::NameList(std::span<const std::string_view> names) {
+  std::size_t size = 0;
+  for (const std::string_view name : names) size += sizeof(std::uint32_t) + name.size();
+  packed_.reserve(size);
+  for (const std::string_view name : names) append(name);
+}
+
+void NameList::append(std::string_view name) {
+  const auto size = static_cast<std::uint32_t>(name.size());
+  std::array<char, sizeof size> raw{};
+  std::memcpy(raw.data(), &size, sizeof size);
+  packed_.append(raw.data(), raw.size()).append(name);
+  ++count_;
+}
+
+std::uint32_t NameList::size_at(std::size_t place) const {
+  std::uint32_t size = 0;
+  std::memcpy(&size, packed_.data() + place, sizeof size);
+  return size;
+}
+
+std::size_t PendingWait::bytes() const { return sizeof(PendingWait) + table_bytes + names.end(); }
 
 Waits::Channel Waits::channel_of(PendingWait::Kind kind) {
   switch (kind) {
@@ -24,6 +55,8 @@ Waits::Id Waits::add(PendingWait wait) {
   by_caller_.insert_or_assign({wait.by.client, wait.by.request}, id);
   ++per_client_[wait.by.client];
   if (wait.deadline != Clock::time_point::max()) deadlines_.emplace(wait.deadline, id);
+  bytes_ += wait.bytes();
+  listen(id, channel_of(wait.kind), wait.names[wait.at]);
   waits_.emplace(id, std::move(wait));
   return id;
 }
@@ -48,15 +81,23 @@ PendingWait Waits::take(Id id) {
   const auto client = per_client_.find(wait.by.client);
   if (--client->second == 0) per_client_.erase(client);
   if (wait.deadline != Clock::time_point::max()) deadlines_.erase({wait.deadline, id});
-  for (const std::string& name : wait.names) unlisten(id, channel_of(wait.kind), name);
+  bytes_ -= wait.bytes();
+  unlisten(id, channel_of(wait.kind), wait.names[wait.at]);
   return wait;
 }
 
-bool Waits::listen(Id id, Channel channel, std::string_view name) {
+void Waits::listen_at(Id id, std::size_t place) {
+  PendingWait& wait = *find(id);
+  unlisten(id, channel_of(wait.kind), wait.names[wait.at]);
+  wait.at = place;
+  listen(id, channel_of(wait.kind), wait.names[place]);
+}
+
+void Waits::listen(Id id, Channel channel, std::string_view name) {
   auto& names = channels_[index(channel)];
   auto found = names.find(name);
   if (found == names.end()) found = names.emplace(std::string(name), Ids{}).first;
-  return found->second.insert(id).second;
+  found->second.insert(id);
 }
 
 void Waits::unlisten(Id id, Channel channel, std::string_view name) {

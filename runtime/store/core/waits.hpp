@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,18 +28,50 @@ struct NameHash {
 template <class T>
 using ByName = FlatMap<std::string, T, NameHash, std::equal_to<>>;
 
+/// Names, one behind the other in one piece of memory. A name is known by its place: that of the
+/// first is 0, and end() is behind the last.
+class NameList {
+ public:
+  NameList() = default;
+  explicit NameList(std::string_view name) { append(name); }
+  explicit NameList(std::span<const std::string_view> names);
+
+  void append(std::string_view name);
+  std::string_view operator[](std::size_t place) const {
+    return std::string_view(packed_).substr(place + sizeof(std::uint32_t), size_at(place));
+  }
+  std::size_t next(std::size_t place) const {
+    return place + sizeof(std::uint32_t) + size_at(place);
+  }
+  std::size_t end() const { return packed_.size(); }
+  std::size_t count() const { return count_; }
+
+ private:
+  std::uint32_t size_at(std::size_t place) const;
+
+  std::string packed_;
+  std::size_t count_ = 0;
+};
+
 /// A request that is not answered yet.
 struct PendingWait {
   enum class Kind : std::uint8_t { keys, value, pop, watch, barrier, gather };
   Kind kind{};
   Caller by;
-  std::vector<std::string> names;  ///< The keys; the queue; the aggregate.
-  std::size_t missing = 0;         ///< Kind::keys: how many of the names it still listens to.
+  NameList names;  ///< The keys; the queue; the aggregate.
+  std::size_t at =
+      0;  ///< The place of the name that it listens to. Kind::keys: one that is absent.
   Clock::time_point deadline = Clock::time_point::max();
+  bool woken =
+      false;  ///< Kind::keys: that name has come, and the others are still to be looked at.
+
+  /// What it takes to remember it, about.
+  std::size_t bytes() const;
 };
 
 /// All waits: by whom, for what, until when; found by name, by caller and by deadline, none of it
-/// linear in the number of waits. Ids grow, so that the first to come is served first.
+/// linear in the number of waits, nor in that of the names of one: a wait for many keys listens to
+/// one that is absent at a time. Ids grow, so that the first to come is served first.
 class Waits {
  public:
   using Id = std::uint64_t;
@@ -51,10 +84,9 @@ class Waits {
   PendingWait* find(Id id);
   std::optional<Id> find(Caller by) const;
   PendingWait take(Id id);
+  /// It listens to its name at this place from now on.
+  void listen_at(Id id, std::size_t place);
 
-  /// False if it already does.
-  bool listen(Id id, Channel channel, std::string_view name);
-  void unlisten(Id id, Channel channel, std::string_view name);
   /// Null when nobody does. Valid until the next change.
   const Ids* listeners(Channel channel, std::string_view name) const;
   /// All names that somebody listens to.
@@ -62,14 +94,18 @@ class Waits {
   bool any(Channel channel) const { return !channels_[index(channel)].empty(); }
 
   std::size_t count_of(std::uint64_t client) const;
+  std::size_t bytes() const { return bytes_; }
   std::optional<Id> any_of(std::uint64_t client) const;
   std::optional<std::pair<Clock::time_point, Id>> earliest() const;
 
  private:
   static std::size_t index(Channel channel) { return static_cast<std::size_t>(channel); }
   static Channel channel_of(PendingWait::Kind kind);
+  void listen(Id id, Channel channel, std::string_view name);
+  void unlisten(Id id, Channel channel, std::string_view name);
 
   Id next_ = 1;
+  std::size_t bytes_ = 0;
   FlatMap<Id, PendingWait> waits_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, Id> by_caller_;
   FlatMap<std::uint64_t, std::size_t> per_client_;

@@ -13,12 +13,23 @@ namespace {
 /// A block that many get is copied when it is small, and shared when it is not.
 constexpr std::size_t copied_block_max = 2048;
 
+/// The first of `all` names, as `listed` takes them.
+template <class Name>
+struct FirstOf {
+  const std::vector<Name>& names;
+  std::size_t all;
+  std::size_t size() const { return all; }
+  const Name& operator[](std::size_t i) const { return names[i]; }
+};
+
 std::string sentence(const TimedOut& late) {
+  const std::size_t told = names_told(late.missing);
   if (!late.contributors.empty()) {
-    return "waiting for " + listed(late.contributors, names_told(late.contributors.size()),
+    return "waiting for " + listed(FirstOf<int>{late.contributors, late.missing}, told,
                                    [](int contributor) { return std::to_string(contributor); });
   }
-  return "waiting for " + listed(late.keys, names_told(late.keys.size()), name_in_quotes);
+  return "waiting for " +
+         listed(FirstOf<std::string>{late.keys, late.missing}, told, name_in_quotes);
 }
 
 }  // namespace
@@ -86,7 +97,7 @@ void NativeSession::leave() {
 
 // ---- Bytes to frames ----
 
-bool NativeSession::feed(BytesView in, Clock::time_point now) {
+bool NativeSession::feed(BytesView in, Clock::time_point now) try {
   now_ = spaces_.now_ = now;
   if (unread_.empty()) {
     const auto used = consume(in);
@@ -105,7 +116,13 @@ bool NativeSession::feed(BytesView in, Clock::time_point now) {
     unread_.erase(unread_.begin(), unread_.begin() + static_cast<std::ptrdiff_t>(*used));
   }
   return true;
+} catch (...) {
+  // What was not delivered may point to what is not there.
+  if (space_ != nullptr) space_->effects.clear();
+  throw;
 }
+
+void NativeSession::fail() noexcept { out_.fail(); }
 
 std::optional<std::size_t> NativeSession::consume(BytesView in) {
   std::size_t used = 0;
@@ -144,10 +161,10 @@ bool NativeSession::open(BytesView preface) {
   out.insert(out.end(), expected.begin(), expected.end());
   state_ = State::hello;
   if (*version != wire::version) {
-    fail(0, Errc::version,
-         "this side speaks version " + std::to_string(wire::version) +
-             " of the protocol, the other version " + std::to_string(*version) +
-             "; use the same dlaunch everywhere");
+    refuse(0, Errc::version,
+           "this side speaks version " + std::to_string(wire::version) +
+               " of the protocol, the other version " + std::to_string(*version) +
+               "; use the same dlaunch everywhere");
     spaces_.host_.on_other_version(client_, *version);
     state_ = State::closed;
     out_.close();
@@ -160,13 +177,13 @@ bool NativeSession::dispatch(const wire::FrameHeader& header, BytesView payload)
   const bool for_store = wire::is_store_request(header.type);
   change_ = 0;
   if (space_ == nullptr && (for_store || header.epoch != 0)) {
-    fail(header.request, Errc::refused, "not admitted to a round yet");
+    refuse(header.request, Errc::refused, "not admitted to a round yet");
     return true;
   }
   if (header.epoch != 0 && header.epoch != epoch()) {
-    fail(header.request, Errc::refused,
-         "a message of epoch " + std::to_string(header.epoch) + " came in epoch " +
-             std::to_string(epoch()));
+    refuse(header.request, Errc::refused,
+           "a message of epoch " + std::to_string(header.epoch) + " came in epoch " +
+               std::to_string(epoch()));
     return true;
   }
   if (!for_store) return other(header, payload);
@@ -191,7 +208,7 @@ bool NativeSession::greet(const wire::FrameHeader& header, BytesView payload) {
   if (!hello) return false;
   auto verdict = spaces_.host_.admit(client_, *hello);
   if (const auto* refusal = std::get_if<Host::Refusal>(&verdict)) {
-    fail(header.request, refusal->code, refusal->sentence);
+    refuse(header.request, refusal->code, refusal->sentence);
     state_ = State::closed;
     out_.close();
     return true;
@@ -215,8 +232,8 @@ bool NativeSession::answered_before(const wire::FrameHeader& header) {
   const auto reply = replies_->find(header.request);
   if (!reply) return false;
   if (reply->forgotten) {
-    fail(header.request, Errc::refused,
-         "this request was carried out, but its answer was too big to be kept");
+    refuse(header.request, Errc::refused,
+           "this request was carried out, but its answer was too big to be kept");
     return true;
   }
   wire::encode_frame(out_.buffer(), {0, reply->type, wire::reply, header.request, epoch()},
@@ -243,9 +260,9 @@ bool NativeSession::other(const wire::FrameHeader& header, BytesView payload) {
     goodbye_ = true;
     out_.close();
   } else {
-    fail(header.request, Errc::unsupported,
-         "this server knows no message of type " +
-             std::to_string(static_cast<unsigned>(header.type)));
+    refuse(header.request, Errc::unsupported,
+           "this server knows no message of type " +
+               std::to_string(static_cast<unsigned>(header.type)));
   }
   return true;
 }
@@ -277,16 +294,16 @@ void NativeSession::send(std::uint64_t request, const Message& message, std::uin
   }
 }
 
-void NativeSession::fail(std::uint64_t request, Errc code, std::string sentence) {
+void NativeSession::refuse(std::uint64_t request, Errc code, std::string sentence) {
   send(request, wire::Failed{code, std::move(sentence)});
 }
 
 /// A frame has a limit, so what would not fit is refused instead.
 bool NativeSession::fits(std::uint64_t request, std::size_t payload_bytes) {
   if (payload_bytes + sizeof(std::uint32_t) <= wire::frame_bytes_max) return true;
-  fail(request, Errc::refused,
-       "the answer would have " + std::to_string(payload_bytes) + " bytes, more than the " +
-           std::to_string(wire::frame_bytes_max) + " of one message; ask for fewer keys at once");
+  refuse(request, Errc::refused,
+         "the answer would have " + std::to_string(payload_bytes) + " bytes, more than the " +
+             std::to_string(wire::frame_bytes_max) + " of one message; ask for fewer keys at once");
   return false;
 }
 
@@ -308,6 +325,9 @@ void NativeSession::answer(const Effect& effect) {
                    if (fits(request, size))
                      send(request, wire::Keys{{a.keys.begin(), a.keys.end()}});
                  },
+                 [&](const KeyPage& a) {
+                   send(request, wire::Page{a.more, a.keys});
+                 },
                  [&](const Compared& a) {
                    send(request, wire::Compared{a.stored, a.current});
                  },
@@ -321,8 +341,8 @@ void NativeSession::answer(const Effect& effect) {
                    send(request, wire::Changed{a.kind, a.key, a.after},
                         effect.last ? wire::reply : wire::reply | wire::more);
                  },
-                 [&](const TimedOut& a) { fail(request, Errc::timeout, sentence(a)); },
-                 [&](const Refused& a) { fail(request, a.code, a.reason); },
+                 [&](const TimedOut& a) { refuse(request, Errc::timeout, sentence(a)); },
+                 [&](const Refused& a) { refuse(request, a.code, a.reason); },
              },
              effect.answer);
 }

@@ -20,6 +20,8 @@ class NativeSession final : public Session {
 
   bool feed(BytesView in, Clock::time_point now) override;
   void answer(const Effect& effect) override;
+  void fail() noexcept override;
+  std::size_t unread_bytes() const override { return unread_.capacity(); }
 
  private:
   friend class NativeSpaces;
@@ -35,7 +37,7 @@ class NativeSession final : public Session {
   /// An answer of the backend's.
   void pass_on(const wire::FrameHeader& header, BytesView payload, bool remember);
   bool answered_before(const wire::FrameHeader& header);
-  void fail(std::uint64_t request, Errc code, std::string sentence);
+  void refuse(std::uint64_t request, Errc code, std::string sentence);
   template <class Message>
   void send(std::uint64_t request, const Message& message, std::uint16_t flags = wire::reply);
   bool fits(std::uint64_t request, std::size_t payload_bytes);

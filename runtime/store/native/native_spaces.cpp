@@ -11,6 +11,8 @@ namespace {
 /// How long a client that vanished may take to come back and repeat what was not answered.
 constexpr auto session_linger = std::chrono::seconds(60);
 constexpr std::size_t sessions_left_max = 64u << 10;
+/// How many keys of a namespace that was dropped are given back at once.
+constexpr std::size_t keys_per_tick = 2048;
 
 }  // namespace
 
@@ -40,6 +42,7 @@ void NativeSpace::keep(KeptSpace kept, Clock::time_point now) {
   for (auto& [session, known] : known_) leave(session, now);
   journal_ = std::move(kept.journal);
   if (journal_) values.log_to(*journal_);
+  values.settle();
 }
 
 void NativeSpace::remember(std::uint64_t session, Replies& replies, std::uint64_t request,
@@ -53,7 +56,7 @@ void NativeSpace::forget(std::uint64_t session) {
 }
 
 Replies& NativeSpace::replies_of(std::uint64_t session) {
-  Known& known = known_[session];
+  Known& known = known_.try_emplace(session, memory_).first->second;
   known.here = true;
   return known.replies;
 }
@@ -101,7 +104,15 @@ void NativeSpaces::drop(SpaceId id, std::string_view why) {
   }
   if (space->journal_) space->journal_->dropped();
   if (space->scheduled_) deadlines_.erase({*space->scheduled_, id});
-  spaces_.erase(id);
+  const auto found = spaces_.find(id);
+  if (space->values.size() > keys_per_tick) leaving_.push_back(std::move(found->second));
+  spaces_.erase(found);
+}
+
+/// A million keys take a fifth of a second to give back, which nobody is to wait for.
+void NativeSpaces::dissolve() {
+  if (leaving_.empty()) return;
+  if (!leaving_.back()->values.dissolve(keys_per_tick)) leaving_.pop_back();
 }
 
 SpaceId NativeSpaces::add(std::uint64_t epoch, const Limits& limits, KeptSpace kept,
@@ -154,6 +165,7 @@ void NativeSpaces::schedule() {
 
 void NativeSpaces::tick(Clock::time_point now) {
   now_ = now;
+  dissolve();
   schedule();
   std::vector<SpaceId> due;
   for (const auto& [when, id] : deadlines_) {
@@ -169,6 +181,7 @@ void NativeSpaces::tick(Clock::time_point now) {
 
 std::optional<Clock::time_point> NativeSpaces::next_deadline() {
   schedule();
+  if (!leaving_.empty()) return Clock::time_point{};
   if (deadlines_.empty()) return std::nullopt;
   return deadlines_.begin()->first;
 }

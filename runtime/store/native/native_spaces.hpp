@@ -26,7 +26,7 @@ class NativeSpace final : public Namespace {
  public:
   /// No epoch: that of each session's WELCOME.
   NativeSpace(SpaceId number, std::optional<std::uint64_t> its_epoch, const Limits& limits)
-      : Namespace(limits), id(number), epoch(its_epoch) {}
+      : Namespace(limits), id(number), epoch(its_epoch), memory_(limits.memory) {}
 
   void tick(Clock::time_point now) override;
   std::optional<Clock::time_point> next_deadline() const override;
@@ -52,6 +52,7 @@ class NativeSpace final : public Namespace {
   friend class NativeSpaces;
 
   struct Known {
+    explicit Known(std::shared_ptr<MemoryBudget> memory) : replies(std::move(memory)) {}
     Replies replies;
     bool here = false;
     Clock::time_point forget;  ///< When it is not here.
@@ -62,6 +63,7 @@ class NativeSpace final : public Namespace {
   std::map<std::uint64_t, Known> known_;
   std::deque<std::pair<Clock::time_point, std::uint64_t>> left_;  ///< In the order of leaving.
   std::unique_ptr<SpaceJournal> journal_;  ///< Null: it ends with the server.
+  const std::shared_ptr<MemoryBudget> memory_;
   bool touched_ = false;
   std::optional<Clock::time_point> scheduled_;  ///< As in NativeSpaces::deadlines_.
 };
@@ -102,6 +104,8 @@ class NativeSpaces {
 
   /// Its next deadline may have changed.
   void touch(NativeSpace& space);
+  /// Gives back a part of what was dropped.
+  void dissolve();
   /// Brings deadlines_ up to date with those that were touched.
   void schedule();
 
@@ -109,6 +113,7 @@ class NativeSpaces {
   Backend* backend_ = nullptr;
   Clock::time_point now_;  ///< The time of the latest call that brought it.
   FlatMap<SpaceId, std::unique_ptr<NativeSpace>> spaces_;
+  std::vector<std::unique_ptr<NativeSpace>> leaving_;  ///< Dropped, and not given back yet.
   SpaceId next_ = first_space;
   std::vector<SpaceId> touched_;
   std::set<std::pair<Clock::time_point, SpaceId>> deadlines_;

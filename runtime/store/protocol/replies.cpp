@@ -30,12 +30,15 @@ void Replies::remember(std::uint64_t request, wire::Type type, BytesView payload
   if (payload.size() <= kept.small.size()) {
     std::ranges::copy(payload, kept.small.begin());
     kept.small_size = static_cast<std::uint8_t>(payload.size());
-    return;
+    return settle();
   }
   kept.big.assign(payload.begin(), payload.end());
   big_bytes_ += kept.big.size();
   if (big_bytes_ > big_bytes_max) forget_big();
+  settle();
 }
+
+void Replies::settle() { charge_.set(sizeof(Replies) + kept_.size() * sizeof(Kept) + big_bytes_); }
 
 /// Keeps the newest, however big it is.
 void Replies::forget_big() {

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <memory>
+#include <utility>
 
 namespace dlaunch::store {
 
@@ -18,6 +20,9 @@ class Replies {
     BytesView payload;
     bool forgotten = false;  ///< It was answered, but too long ago or too big to say with what.
   };
+
+  /// `memory` counts what is kept; null: nobody does.
+  explicit Replies(std::shared_ptr<MemoryBudget> memory = nullptr) : charge_(std::move(memory)) {}
 
   /// Nullopt: this request was not answered before. Valid until the next call of remember.
   std::optional<Reply> find(std::uint64_t request) const;
@@ -33,10 +38,12 @@ class Replies {
     Bytes big;
   };
   void forget_big();
+  void settle();
 
   std::deque<Kept> kept_;
   std::uint64_t highest_ = 0;  ///< Most requests are new: one comparison tells.
   std::size_t big_bytes_ = 0;
+  MemoryCharge charge_;
 };
 
 }  // namespace dlaunch::store

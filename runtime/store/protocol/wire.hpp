@@ -90,6 +90,7 @@ enum class Type : std::uint16_t {
   gathered,
   changed,
   failed,
+  page,
 };
 
 /// In FrameHeader::flags.
@@ -171,6 +172,13 @@ struct Keys {
   static constexpr Type type = Type::keys;
   std::vector<std::string_view> keys;
   static auto fields(auto& m) { return in_order(m.keys); }
+};
+/// Of a list: `more` says that there are keys behind these.
+struct Page {
+  static constexpr Type type = Type::page;
+  bool more = false;
+  std::vector<std::string_view> keys;
+  static auto fields(auto& m) { return in_order(m.more, m.keys); }
 };
 struct Compared {
   static constexpr Type type = Type::compared;

@@ -58,6 +58,7 @@ Bytes& Connection::buffer() {
 
 void Connection::share(std::shared_ptr<const Bytes> block) {
   dirty();
+  shared_ += block->size();
   begin_chunk().shared = std::move(block);
 }
 
@@ -99,13 +100,18 @@ void Connection::discard() noexcept {
   holds_.clear();
   chunks_.clear();
   sealed_.clear();
-  queued_ = sent_ = sealed_sent_ = 0;
+  queued_ = sent_ = sealed_sent_ = shared_ = 0;
   dirty_ = false;
 }
 
 bool Connection::overfull(std::size_t bytes_max) const {
   if (chunks_.size() < 2) return false;
   return queued_ + tail_bytes() - chunks_.front().bytes().size() > bytes_max;
+}
+
+std::size_t Connection::held_bytes() const {
+  return sizeof(Connection) + queued_ + tail_bytes() - shared_ + sealed_.capacity() +
+         (session ? session->unread_bytes() : 0);
 }
 
 void Connection::recycle(Bytes& buffer) {
@@ -124,6 +130,7 @@ void Connection::sent(std::size_t bytes) {
     const std::size_t size = chunks_.front().bytes().size();
     sent_ -= size;
     if (chunks_.size() > 1) queued_ -= size;
+    if (chunks_.front().shared) shared_ -= size;
     recycle(chunks_.front().own);
     chunks_.pop_front();
   }

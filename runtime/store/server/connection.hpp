@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <sys/types.h>
@@ -42,7 +44,15 @@ class Connection final : public Outbox {
   Bytes& buffer() override;
   void share(std::shared_ptr<const Bytes> block) override;
   void close() override;
-  bool congested() const override { return queued_ + tail_bytes() > congested_bytes; }
+  bool congested() const override {
+    return failed_ || queued_ + tail_bytes() > congested_bytes || Clock::now() >= turn_end_;
+  }
+  void fail() noexcept override { failed_ = true; }
+  bool failed() const { return failed_; }
+  /// Its session is asked to pause from then on.
+  void begin_turn(Clock::time_point end) { turn_end_ = end; }
+  /// Whether the turn was at its end.
+  bool end_turn() { return Clock::now() >= std::exchange(turn_end_, Clock::time_point::max()); }
   /// A frame of its own, with descriptors.
   void send_with(Bytes frame, std::vector<unique_fd> descriptors);
 
@@ -64,6 +74,8 @@ class Connection final : public Outbox {
   /// More is queued than a peer may leave unread.
   bool overfull(std::size_t bytes_max = queued_bytes_max) const;
   bool overrun() const { return overrun_; }
+  /// What it takes in memory; of a block that others share, nothing.
+  std::size_t held_bytes() const;
   bool closing() const { return closing_; }
 
   const ConnectionId id;
@@ -72,14 +84,17 @@ class Connection final : public Outbox {
   // The server's notes on this connection.
   Protocols protocols;
   std::unique_ptr<Session> session;
-  bool ended = false;    ///< To be destroyed at the end of the batch.
-  bool pending = false;  ///< Has not been welcomed, and time runs out.
-  bool lingers = false;  ///< Closed by us; the peer may still read what was sent.
-  bool deaf = false;     ///< It takes nothing more; what it has said is still read.
-  bool silent = false;   ///< Has not said anything on a port that must not mind.
-  bool paused = false;   ///< Its session may hold requests that it has not taken up.
-  bool held = false;     ///< Is among those that wait for a change to be durable.
+  bool ended = false;       ///< To be destroyed at the end of the batch.
+  bool pending = false;     ///< Has not been welcomed, and time runs out.
+  bool lingers = false;     ///< Closed by us; the peer may still read what was sent.
+  bool deaf = false;        ///< It takes nothing more; what it has said is still read.
+  bool silent = false;      ///< Has not said anything on a port that must not mind.
+  bool paused = false;      ///< Its session may hold requests that it has not taken up.
+  bool held = false;        ///< Is among those that wait for a change to be durable.
+  bool unfinished = false;  ///< Its turn was over; it has another one, and is not read before.
   bool c10d = false;
+  MemoryCharge charge;         ///< What the memory budget counts of it.
+  std::string peer;            ///< The address that counts it among its connections; empty: none.
   Clock::time_point heard;     ///< When anything was last read.
   std::uint32_t interest = 0;  ///< The events that epoll watches for.
 
@@ -123,6 +138,9 @@ class Connection final : public Outbox {
   bool dirty_ = false;
   bool closing_ = false;
   bool overrun_ = false;  ///< Beyond held_bytes_max.
+  bool failed_ = false;
+  std::size_t shared_ = 0;  ///< Bytes of the queued blocks that others share.
+  Clock::time_point turn_end_ = Clock::time_point::max();
   Bytes lost_;
 };
 

@@ -71,6 +71,12 @@ void Server::on_slow_reader(HearSlow hear) { state_->hear_slow = std::move(hear)
 
 void Server::on_refused_c10d(HearRefused hear) { state_->hear_refused = std::move(hear); }
 
+void Server::limit(const ConnectionLimits& limits) { state_->connection_limits = limits; }
+
+void Server::on_failed(HearFailed hear) { state_->hear_failed = std::move(hear); }
+
+void Server::on_no_room(MakeRoom choose) { state_->choose_to_go = std::move(choose); }
+
 std::vector<Server::C10dWaiting> Server::c10d_waiting() const {
   std::vector<C10dWaiting> all;
   for (auto& what : state_->c10d->waiting()) {

@@ -31,7 +31,16 @@ struct Counters {
   std::uint64_t strangers = 0;  ///< Came from an address that PyTorch's store does not admit.
   /// Did not prove the secret that is asked for: a wrong one, none, another job's.
   std::uint64_t unauthenticated = 0;
-  std::uint64_t silent = 0;  ///< On a c10d-capable port, connected and mute; never cut.
+  std::uint64_t silent = 0;   ///< On a c10d-capable port, connected and mute; never cut.
+  std::uint64_t failed = 0;   ///< Ended because serving them failed: no memory, or a bug.
+  std::uint64_t greedy = 0;   ///< Ended because the memory was full, and they held much of it.
+  std::uint64_t crowded = 0;  ///< Turned away: their address had as many as it may.
+};
+
+/// How many connections there may be.
+struct ConnectionLimits {
+  std::size_t all = ~std::size_t{0};   ///< More wait to be accepted.
+  std::size_t peer = ~std::size_t{0};  ///< From one address beyond this host's own sockets.
 };
 
 /// With a secret, whoever comes by TCP has to prove the key of the job that their HELLO names, by
@@ -68,6 +77,15 @@ class Server {
   using HearRefused =
       std::function<void(const Address& peer, const Address& own, const std::string& why)>;
   void on_refused_c10d(HearRefused hear);
+  /// To be called before anybody connects.
+  void limit(const ConnectionLimits& limits);
+  /// Hears of each connection that is ended because serving it failed, and why, and of each that is
+  /// ended because the memory is full. Called as `hear` of on_slow_reader is.
+  using HearFailed = std::function<void(ConnectionId who, const std::string& sentence)>;
+  void on_failed(HearFailed hear);
+  /// Asked for a connection to let go when there is no room for another; 0: none. Called as above.
+  using MakeRoom = std::function<ConnectionId(Clock::time_point now)>;
+  void on_no_room(MakeRoom choose);
   /// A PyTorch client that waits, and both addresses of its connection.
   struct C10dWaiting {
     Address peer, own;

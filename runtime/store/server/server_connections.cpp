@@ -28,7 +28,11 @@ Connection& Server::State::add(unique_fd socket, Protocols protocols) {
   auto owned = std::make_unique<Connection>(id, std::move(socket), *this);
   Connection& connection = *owned;
   connection.protocols = protocols;
+  connection.charge = MemoryCharge(limits.memory);
   connections.emplace(id, std::move(owned));
+  // What ends a connection, or has something to send to it, is not to fail for want of memory.
+  if (dirty.capacity() < connections.size()) dirty.reserve(2 * connections.size());
+  if (ended.capacity() < connections.size()) ended.reserve(2 * connections.size());
   connection.interest = EPOLLIN;
   epoll_event event{EPOLLIN, {.u64 = id}};
   if (::epoll_ctl(poll, EPOLL_CTL_ADD, connection.socket.get(), &event) != 0) end(connection);
@@ -36,6 +40,7 @@ Connection& Server::State::add(unique_fd socket, Protocols protocols) {
 }
 
 void Server::State::set_interest(Connection& connection, std::uint32_t events) {
+  if (connection.unfinished) events &= ~std::uint32_t{EPOLLIN};
   if (connection.interest == events) return;
   connection.interest = events;
   epoll_event event{events, {.u64 = connection.id}};
@@ -46,7 +51,8 @@ void Server::State::on_event(Connection& connection, std::uint32_t events, Clock
   if ((events & EPOLLOUT) != 0) {
     flush(connection, now);
     if (connection.ended) return;
-    if (connection.session && !connection.congested() && !connection.closing()) {
+    const bool idle = connection.session && !connection.congested() && !connection.closing();
+    if (idle && !connection.unfinished) {
       feed(connection, {}, now);
     }
   }
@@ -77,11 +83,33 @@ void Server::State::feed(Connection& connection, BytesView in, Clock::time_point
     ++counters.garbage;
     return end(connection);
   }
-  if (!connection.session->feed(in, now)) {
+  connection.begin_turn(turn_end());
+  const bool spoken = connection.session->feed(in, now);
+  const bool over = connection.end_turn();
+  if (!spoken) {
     ++counters.garbage;
     end(connection);
   }
   connection.paused = connection.congested();
+  charge(connection);
+  if (!over || connection.paused || connection.ended || connection.unfinished) return;
+  connection.unfinished = true;
+  unfinished.push_back(connection.id);
+  set_interest(connection, connection.interest);
+}
+
+void Server::State::charge(Connection& connection) {
+  if (limits.memory == nullptr) return;
+  constexpr std::size_t much = 64u << 10;
+  const std::size_t before = connection.charge.bytes(), held = connection.held_bytes();
+  connection.charge.set(held);
+  if (held <= before || held < much || limits.memory->has_room(0) || connection.ended) return;
+  ++counters.greedy;
+  if (hear_failed) {
+    hear_failed(connection.id,
+                "the memory is full, and " + std::to_string(held) + " bytes are held for it alone");
+  }
+  end(connection);
 }
 
 bool Server::State::choose_protocol(Connection& connection, std::byte first,
@@ -112,7 +140,11 @@ void Server::State::begin_c10d() {
 void Server::State::flush_dirty(Clock::time_point now) {
   if (commits != nullptr) commits->seal();
   // Ending a session may make others dirty, so the list can grow meanwhile.
-  for (std::size_t i = 0; i < dirty.size(); ++i) flush(*dirty[i], now);
+  for (std::size_t i = 0; i < dirty.size(); ++i) {
+    Connection& connection = *dirty[i];
+    guarded(&connection, [&] { flush(connection, now); });
+    charge(connection);
+  }
   dirty.clear();
 }
 
@@ -120,6 +152,7 @@ void Server::State::flush(Connection& connection, Clock::time_point now) {
   if (connection.ended) return;
   if (connection.deaf) return connection.discard();
   if (commits != nullptr) connection.hold(commits->recorded(), commits->durable());
+  if (connection.failed()) return failed(&connection, "its answer could not be made");
   const auto flushed = connection.flush();
   const std::size_t limit = connection.c10d ? c10d_queued_bytes_max : queued_bytes_max;
   const bool slow = flushed == Connection::Flushed::blocked && connection.overfull(limit);
@@ -184,6 +217,9 @@ void Server::State::destroy(ConnectionId id) {
   connections.erase(found);
   no_longer_pending(*connection);
   if (connection->silent) --counters.silent;
+  if (const auto peer = per_peer.find(connection->peer); peer != per_peer.end()) {
+    if (--peer->second == 0) per_peer.erase(peer);
+  }
   // Explicitly: a child between fork and exec may hold the socket open.
   ::epoll_ctl(poll, EPOLL_CTL_DEL, connection->socket.get(), nullptr);
   connection->session.reset();

@@ -28,6 +28,11 @@ constexpr std::size_t events_per_batch = 256;
 /// A timer that goes off later than this says that this process stood still.
 constexpr auto late_at = 100ms;
 constexpr int accepts_per_event = 256;
+/// How long all connections together are served before others are looked for, how long one of them
+/// is at a stretch, and how long in what is left of a batch that has lasted long enough.
+constexpr auto batch_time = 2ms;
+constexpr auto turn_time = 500us;
+constexpr auto short_turn_time = 20us;
 constexpr std::uint64_t listener_bit = std::uint64_t{1} << 63;
 
 }  // namespace
@@ -75,16 +80,56 @@ void Server::State::serve_ready() {
   if (count <= 0) return;
   batch([&] {
     const auto now = Clock::now();
+    batch_end = now + batch_time;
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = events[static_cast<std::size_t>(i)];
       if ((event.data.u64 & listener_bit) != 0) {
-        accept_some(event.data.u64 & ~listener_bit, now);
+        guarded(nullptr, [&] { accept_some(event.data.u64 & ~listener_bit, now); });
       } else if (Connection* connection = find(event.data.u64)) {
-        on_event(*connection, event.events, now);
+        guarded(connection, [&] { on_event(*connection, event.events, now); });
         flush_dirty(now);
       }
     }
   });
+}
+
+Clock::time_point Server::State::turn_end() const {
+  const auto now = Clock::now();
+  return now + (now < batch_end ? turn_time : short_turn_time);
+}
+
+void Server::State::go_on_soon() {
+  if (std::exchange(go_on_posted, true)) return;
+  asio::post(io, [self = shared_from_this()] {
+    self->go_on_posted = false;
+    if (!self->stopped) self->batch([&] { self->serve_unfinished(); });
+  });
+}
+
+void Server::State::serve_unfinished() {
+  const auto now = Clock::now();
+  batch_end = now + batch_time;
+  for (std::size_t left = unfinished.size(); left > 0 && Clock::now() < batch_end; --left) {
+    Connection* connection = find(unfinished.front());
+    unfinished.pop_front();
+    if (connection == nullptr) continue;
+    connection->unfinished = false;
+    if (connection->session && !connection->closing()) {
+      guarded(connection, [&] { feed(*connection, {}, now); });
+    }
+    flush_dirty(now);
+    if (!connection->ended && !connection->unfinished) flush(*connection, now);
+  }
+}
+
+void Server::State::failed(Connection* connection, const char* why) noexcept {
+  ++counters.failed;
+  const ConnectionId who = connection == nullptr ? 0 : connection->id;
+  if (connection != nullptr) end(*connection);
+  try {
+    if (hear_failed) hear_failed(who, std::string("serving it failed: ") + why);
+  } catch (const std::exception&) {  // It is counted.
+  }
 }
 
 void Server::State::settle(Clock::time_point now) {
@@ -138,6 +183,7 @@ void Server::State::accept_some(std::uint64_t index, Clock::time_point now) {
   const Listener& listener = listeners[index];
   for (int i = 0; i < accepts_per_event; ++i) {
     if (!may_accept(now)) return pause_accepting(index, pending.front().first + pending_slow);
+    if (connections.size() >= connection_limits.all) return make_room(index, now);
     unique_fd socket(::accept4(listener.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
@@ -156,6 +202,11 @@ void Server::State::accept_some(std::uint64_t index, Clock::time_point now) {
       if (!protocols.native) continue;
     }
     Connection& connection = add(std::move(socket), protocols);
+    if (!listener.unix_socket && !count_peer(connection)) {
+      ++counters.crowded;
+      end(connection);
+      continue;
+    }
     if (protocols.c10d) {
       connection.silent = true;
       ++counters.silent;
@@ -178,6 +229,16 @@ bool Server::State::admits_c10d(int socket) const {
   return numeric.starts_with("127.") || c10d_hosts->contains(numeric);
 }
 
+bool Server::State::count_peer(Connection& connection) {
+  if (connection_limits.peer == ConnectionLimits().peer) return true;
+  std::string from = peer_address(connection.socket.get()).host();
+  std::size_t& count = per_peer[from];
+  if (count >= connection_limits.peer) return false;
+  ++count;
+  connection.peer = std::move(from);
+  return true;
+}
+
 bool Server::State::may_accept(Clock::time_point now) {
   while (pending_count >= pending_max && drop_slow_pending(now)) continue;
   return pending_count < pending_max;
@@ -187,6 +248,12 @@ bool Server::State::may_accept(Clock::time_point now) {
 /// in the next; with nobody to drop accepting rests.
 void Server::State::make_room(std::uint64_t index, Clock::time_point now) {
   if (drop_slow_pending(now)) return;
+  if (choose_to_go) {
+    if (Connection* connection = find(choose_to_go(now))) {
+      ++counters.timed_out;
+      return end(*connection);
+    }
+  }
   out_of_descriptors = true;
   pause_accepting(index, now + accept_pause);
 }

@@ -7,6 +7,8 @@
 #include "runtime/store/server/server.hpp"
 
 #include <deque>
+#include <exception>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -48,14 +50,32 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   template <class Work>
   void batch(Work work) {
     in_batch = true;
-    work();
+    guarded(nullptr, work);
     const auto now = Clock::now();
-    native.tick(now);
-    if (const auto next = c10d->next_deadline(); next && *next <= now) c10d->tick(now);
+    guarded(nullptr, [&] { native.tick(now); });
+    guarded(nullptr, [&] {
+      if (const auto next = c10d->next_deadline(); next && *next <= now) c10d->tick(now);
+    });
     settle(now);
     in_batch = false;
     arm();
+    if (!unfinished.empty()) go_on_soon();
   }
+  /// What fails here ends this connection, if it is one's, and nothing else.
+  template <class Work>
+  void guarded(Connection* connection, Work work) {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      failed(connection, error.what());
+    }
+  }
+  void failed(Connection* connection, const char* why) noexcept;
+  /// Connections whose turn was over have another one, in the order in which that was.
+  void go_on_soon();
+  /// When a turn that begins now is over.
+  Clock::time_point turn_end() const;
+  void serve_unfinished();
   void settle(Clock::time_point now);
   /// Sends at once what a call from outside of any batch has queued; callbacks come later.
   void send_soon();
@@ -69,6 +89,8 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
 
   void accept_some(std::uint64_t index, Clock::time_point now);
   bool may_accept(Clock::time_point now);
+  /// False where this address has as many connections as it may; else it counts one more.
+  bool count_peer(Connection& connection);
   /// Whether PyTorch's store is for the peer of this socket.
   bool admits_c10d(int socket) const;
   void make_room(std::uint64_t index, Clock::time_point now);
@@ -87,6 +109,8 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   void set_interest(Connection& connection, std::uint32_t events);
   void on_event(Connection& connection, std::uint32_t events, Clock::time_point now);
   void feed(Connection& connection, BytesView in, Clock::time_point now);
+  /// Has the memory budget count the connection, and ends it where it is the one too many.
+  void charge(Connection& connection);
   /// By the first byte, which no two protocols share.
   bool choose_protocol(Connection& connection, std::byte first, Clock::time_point now);
   void begin_c10d();
@@ -151,6 +175,11 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
 
   Commits* commits = nullptr;       ///< Null: nothing has to wait for a change to be durable.
   std::vector<ConnectionId> held;   ///< Have something that waits for it.
+  ConnectionLimits connection_limits;
+  std::map<std::string, std::size_t> per_peer;  ///< Connections of an address.
+  std::deque<ConnectionId> unfinished;          ///< Their turn was over before they were done.
+  Clock::time_point batch_end;                  ///< From then on turns are short.
+  bool go_on_posted = false;
   std::vector<Connection*> dirty;   ///< Have something to send.
   std::vector<ConnectionId> ended;  ///< To be destroyed when the batch is over.
   std::deque<std::pair<Clock::time_point, ConnectionId>> pending, lingering;
@@ -163,6 +192,8 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   bool stopped = false;
   HearSlow hear_slow;
   HearRefused hear_refused;
+  HearFailed hear_failed;
+  MakeRoom choose_to_go;
   Counters counters;
 };
 

@@ -14,6 +14,9 @@ than FACTOR (3) times its bound, or did not come true at all. The promises:
   lengths   lengths of 2^32-1 and nested counts: closed within 10 ms, and memory grows by less than 1 MiB
   drip      1,000 that say a byte a second and never finish a hello: each is closed at 3 s, others are served
   files     no descriptor is left: accepting pauses without spinning, who is in is served, and it recovers
+  fair      one job of a dlaunchd attacks: lists over a million keys, barriers that time out, waits for 100,000 keys,
+            connections that never join; a set and a get of another job take 10 ms at most (p99, or twice what they
+            took before), and a newcomer is served
 """
 import argparse
 import os
@@ -353,7 +356,32 @@ def files(gate, build):
     server.end()
 
 
-PROMISES = {name: globals()[name] for name in ("worker", "agent", "away", "slow", "idle", "lengths", "drip", "files")}
+def fair(gate, build):
+    for attack in ("list", "pages", "barriers", "waits", "joins"):
+        port = free_port()
+        daemon = subprocess.Popen([str(build / "bin/dlaunchd"), "--listen", f"127.0.0.1:{port}", "--http", "off"],
+                                  stderr=subprocess.PIPE, text=True,
+                                  preexec_fn=lambda few=attack == "joins": few and resource.setrlimit(
+                                      resource.RLIMIT_NOFILE, (64, 64)))
+        daemon.stderr.readline()
+        ran = subprocess.run([str(build / "bench/fair"), str(port), attack], stdout=subprocess.PIPE, text=True,
+                             timeout=GIVE_UP_S)
+        words = ran.stdout.split()
+        measured = dict(zip(words[::2], map(float, words[1::2])))
+        gate.is_so(f"fair: {attack}: the attack ended, and the daemon lives",
+                   ran.returncode == 0 and daemon.poll() is None)
+        if ran.returncode == 0:
+            gate.holds(f"fair: {attack}: a witness' p99", measured["during"], max(10, 2 * measured["baseline"]), "ms")
+        if attack == "joins":
+            gate.holds("fair: joins: a newcomer is in", measured.get("newcomer", 1e3 * GIVE_UP_S) / 1e3, 5, "s")
+        else:
+            gate.holds(f"fair: {attack}: memory of the daemon", status_kib(daemon.pid, "VmHWM") / 1024, 300, "MiB")
+        daemon.kill()
+        daemon.communicate()
+
+
+PROMISES = {name: globals()[name] for name in ("worker", "agent", "away", "slow", "idle", "lengths", "drip", "files",
+                                            "fair")}
 
 
 def main():

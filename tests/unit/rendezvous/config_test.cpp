@@ -1,9 +1,12 @@
 #include "rendezvous/daemon/config.hpp"
 
 #include "rendezvous/daemon/open_journal.hpp"
+#include "rendezvous/daemon/memory_limit.hpp"
 
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -55,6 +58,10 @@ TEST_CASE("defaults") {
   CHECK(config.rules.nodes_per_job_max == 20'000);
   CHECK(config.rules.limits.keys == 1u << 20);
   CHECK(config.rules.limits.total_bytes == std::size_t{4} << 30);
+  CHECK(!config.memory_max);
+  CHECK(config.rules.connections_per_job_max == 32'768);
+  CHECK(config.rules.connections.peer == 32'768);
+  CHECK(config.rules.asked_time_max == std::chrono::hours(24));
   CHECK(config.rules.remember == std::chrono::minutes(10));
   CHECK(config.drain_timeout == std::chrono::seconds(30));
   CHECK(!config.check);
@@ -68,6 +75,7 @@ TEST_CASE("the command line wins over the file, and the file over the defaults")
   CHECK(from_file.listen == std::vector<ListenAt>{{"127.0.0.1", 1}, {"::1", 2}});
   CHECK(from_file.rules.jobs_max == 7);
   CHECK(from_file.rules.limits.total_bytes == 64u << 20);
+  CHECK(good({"--memory-max", "2GiB"}).memory_max == std::size_t{2} << 30);
   CHECK(from_file.rules.remember == std::chrono::hours(1));
   CHECK(from_file.log_level == LogLine::Level::error);
   CHECK(!from_file.http);
@@ -115,6 +123,7 @@ TEST_CASE("a wrong command line: what, and what to do") {
   CHECK(bad({"--bytes-max", "5TB"}) ==
         "64 --bytes-max 5TB: '5TB' is not a whole number (bytes, or with KiB, MiB or GiB behind)");
   CHECK(bad({"--bytes-max", "1KiB"}) == "64 --bytes-max 1KiB: at least 1MiB is needed");
+  CHECK(bad({"--memory-max", "1KiB"}) == "64 --memory-max 1KiB: at least 1MiB is needed");
   CHECK(bad({"--remember", "soon"}).find("is not a duration") != std::string::npos);
   CHECK(bad({"--log-level", "loud"}) ==
         "64 --log-level loud: 'loud' is none of debug, info, warning, error");
@@ -156,6 +165,25 @@ TEST_CASE("what a reload cannot change is named") {
   CHECK(unchangeable(before, good({"--listen", "127.0.0.1:1", "--http", "off", "--secret-file", "x",
                                    "--keys-max", "5", "--bytes-max", "1GiB"})) ==
         std::vector<std::string>{"listen", "http", "secret-file", "keys-max", "bytes-max"});
+}
+
+TEST_CASE("the memory that may be used is that of the cgroup, or of the machine") {
+  std::map<std::string, std::string> files;
+  const FileReader read = [&](const std::string& path) -> std::optional<std::string> {
+    const auto file = files.find(path);
+    if (file == files.end()) return std::nullopt;
+    return file->second;
+  };
+  files["/proc/meminfo"] = "MemFree: 1 kB\nMemTotal:       16000 kB\n";
+  CHECK(usable_memory(read) == 8000u << 10);
+  files["/proc/self/cgroup"] = "0::/system.slice/dlaunchd.service\n";
+  files["/sys/fs/cgroup/system.slice/dlaunchd.service/memory.max"] = "max\n";
+  CHECK(usable_memory(read) == 8000u << 10);
+  files["/sys/fs/cgroup/system.slice/memory.max"] = "4096000\n";
+  CHECK(usable_memory(read) == 3072000);
+  files["/proc/self/cgroup"] = "9:cpu:/x\n4:memory:/jobs/a\n0::/\n";
+  files["/sys/fs/cgroup/memory/jobs/a/memory.limit_in_bytes"] = "2048000\n";
+  CHECK(usable_memory(read) == 1536000);
 }
 
 TEST_CASE("a reload takes over what needs no restart") {

@@ -3,6 +3,7 @@
 
 #include <future>
 #include <string>
+#include <thread>
 
 #include <doctest/doctest.h>
 
@@ -95,6 +96,107 @@ TEST_CASE("the store's limits are each job's") {
   REQUIRE(jobs.size() == 2);
   CHECK(jobs[0].keys == 1);
   CHECK(jobs[0].bytes == 2);
+}
+
+TEST_CASE("limits: times that a node asks for, connections of a job") {
+  rendezvous::ServiceRules rules;
+  rules.asked_time_max = std::chrono::hours(24);
+  rules.connections_per_job_max = 2;
+  ServiceThread service(rules);
+  {
+    AgentPeer patient(service.address, "job", 1);
+    patient.welcome();
+    auto join = node("a", 1);
+    join.rules.liveness.lease = std::chrono::hours(24 * 365 * 100);
+    patient.tell(join);
+    CHECK(patient.hear<message::Refused>().reason.find("a lease of") == 0);
+    CHECK(patient.closed_by_service());
+    AgentPeer slow(service.address, "job", 2);
+    slow.welcome();
+    join = node("a", 1);
+    join.rules.join_timeout = std::chrono::hours(25);
+    slow.tell(join);
+    CHECK(slow.hear<message::Refused>().reason.find("a join timeout of") == 0);
+    CHECK(slow.closed_by_service());
+  }
+  Pair job(service, "crowd", 10);
+  AgentPeer third(service.address, "crowd", 12);
+  CHECK(third.unwelcome().sentence == "the job has 2 connections already, which is the limit here");
+  AgentPeer other(service.address, "other", 20);
+  other.welcome();
+  CHECK(service.on_loop([](rendezvous::Service& s) { return s.totals(); }).crowded == 1);
+  job.succeed();
+}
+
+TEST_CASE("a node that hangs up while it waits for others holds nothing up") {
+  rendezvous::ServiceRules rules;
+  rules.jobs_max = 1;
+  ServiceThread service(rules);
+  auto patient = node("a", 2);
+  patient.rules.liveness.lease = patient.rules.liveness.reconnect_grace = std::chrono::hours(20);
+  AgentPeer ghost(service.address, "ghost", 1);
+  ghost.welcome();
+  ghost.tell(patient);
+  ghost.hear<message::Standing>();
+  ghost.hang_up();
+  CHECK(service.logged("ghost", "all its nodes have gone"));
+  // It begins anew where it comes back.
+  AgentPeer again(service.address, "ghost", 1);
+  again.welcome();
+  again.tell(patient);
+  again.hear<message::Standing>();
+}
+
+TEST_CASE("a job to which nobody is connected any more gives its place to another") {
+  rendezvous::ServiceRules rules;
+  rules.jobs_max = 1;
+  rules.deserted_max = {};
+  ServiceThread service(rules);
+  auto patient = node("a", 1);
+  patient.rules.liveness.lease = patient.rules.liveness.reconnect_grace = std::chrono::hours(20);
+  AgentPeer ghost(service.address, "ghost", 1);
+  ghost.welcome();
+  ghost.tell(patient);
+  ghost.hear<message::Admitted>();
+  AgentPeer early(service.address, "job", 2);
+  early.welcome();
+  early.tell(node("a", 1));
+  CHECK(early.hear<message::Refused>().reason.find("1 jobs already") != std::string::npos);
+  ghost.hang_up();
+  const auto connections = [](rendezvous::Service& s) { return s.totals().connections; };
+  while (service.on_loop(connections) > 0) std::this_thread::yield();
+  AgentPeer late(service.address, "job", 3);
+  late.welcome();
+  late.tell(node("a", 1));
+  late.hear<message::Admitted>();
+  CHECK(service.logged("ghost", "another job needs its place"));
+}
+
+TEST_CASE("a barrier has as many contributors as the world has ranks") {
+  ServiceThread service;
+  Pair job(service, "job", 10);
+  job.a.ask(1, wire::Barrier{"b", 0, 1 << 20, {}, {0}}, job.epoch);
+  CHECK(job.a.answer<wire::Failed>().sentence.find("contributors are possible") !=
+        std::string::npos);
+}
+
+TEST_CASE("who joins nothing makes room for those who do") {
+  rendezvous::ServiceRules rules;
+  rules.connections.all = 3;
+  ServiceThread service(rules);
+  AgentPeer one(service.address, "job", 1), two(service.address, "job", 2),
+      three(service.address, "job", 3);
+  one.welcome();
+  two.welcome();
+  three.welcome();
+  AgentPeer newcomer(service.address, "job", 4);
+  newcomer.welcome();
+  newcomer.tell(node("a", 1));
+  newcomer.hear<message::Admitted>();
+  CHECK(one.closed_by_service());
+  CHECK(service.on_loop([](rendezvous::Service& s) { return s.totals(); }).never_joined > 0);
+  newcomer.tell(ended(1));
+  newcomer.hear<message::Finished>();
 }
 
 TEST_CASE("what cannot be read is refused, and harms nobody else") {

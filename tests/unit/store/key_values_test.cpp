@@ -1,5 +1,10 @@
 #include "runtime/store/core/key_values.hpp"
 
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include <doctest/doctest.h>
 
 using namespace dlaunch;
@@ -178,4 +183,173 @@ TEST_CASE("leases end by themselves, by goodbye, and by a plain set") {
   values.end_leases(77, out);
   CHECK(values.size() == 1);
   CHECK_FALSE(values.next_deadline());
+}
+
+// ---- What one client may cost the others ----
+
+namespace {
+
+std::vector<std::string> numbered(const std::string& prefix, std::size_t count) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < count; ++i) names.push_back(prefix + std::to_string(10'000 + i));
+  return names;
+}
+
+/// The reason of the last answer; empty where it is no refusal.
+std::string refusal(const Effects& out) {
+  if (out.empty() || !std::holds_alternative<Refused>(out.back().answer)) return {};
+  return std::get<Refused>(out.back().answer).reason;
+}
+
+}  // namespace
+
+TEST_CASE("a list is in order, and too long a one comes page by page") {
+  Limits limits;
+  limits.listed_keys = 3;
+  limits.listed_bytes = 20;
+  KeyValues values(limits);
+  Effects out;
+  for (const char* key : {"b/2", "a", "", "b/1", "c", "b/3", "b", "b/0"}) {
+    values.set(a, key, {}, out);
+  }
+  values.erase(a, "b/1", out);
+  values.set(a, "b/1", {}, out);
+  out.clear();
+  values.list(a, "b/", out);
+  CHECK(refusal(out).find("the list is too long") == 0);
+  std::string all;
+  std::optional<std::string> after;
+  int pages = 0;
+  for (bool more = true; more; ++pages) {
+    out.clear();
+    values.list_page(a, "b", after, out);
+    REQUIRE(only<KeyPage>(out));
+    const auto& page = *only<KeyPage>(out);
+    for (const auto key : page.keys) all += std::string(key) + " ";
+    after = std::string(page.keys.back());
+    more = page.more;
+  }
+  CHECK(pages == 2);
+  CHECK(all == "b b/0 b/1 b/2 b/3 ");
+  out.clear();
+  values.list_page(a, "", std::nullopt, out);
+  CHECK(only<KeyPage>(out)->keys.front().empty());
+  // A page names at least one key, or it would never end.
+  values.set(a, "long/" + std::string(100, 'x'), {}, out);
+  out.clear();
+  values.list_page(a, "long/", std::nullopt, out);
+  CHECK(only<KeyPage>(out)->keys.size() == 1);
+  CHECK_FALSE(only<KeyPage>(out)->more);
+}
+
+TEST_CASE("a wait for many keys is answered when all are there, and looked at in a tick") {
+  KeyValues values;
+  Effects out;
+  const auto names = numbered("k", 1000);
+  const std::vector<std::string_view> keys(names.begin(), names.end());
+  values.wait(a, keys, never, out);
+  for (std::size_t i = keys.size(); i-- > 0;) {
+    out.clear();
+    values.set(b, keys[i], {}, out);
+    values.tick(start, out);
+    if (i == 500) values.erase(b, keys[999], out);
+  }
+  CHECK(out.size() == 1);  // One of them is gone again.
+  values.set(b, keys[999], {}, out);
+  REQUIRE(values.next_deadline());
+  CHECK(*values.next_deadline() <= start);
+  values.tick(start, out);
+  CHECK(out.back().to == a);
+  CHECK(std::holds_alternative<Done>(out.back().answer));
+  CHECK_FALSE(values.next_deadline());
+  CHECK(values.bytes() == 6 * keys.size());  // The wait is counted no more.
+}
+
+TEST_CASE("what has timed out names the first that were missing, and how many there are") {
+  KeyValues values;
+  Effects out;
+  const auto names = numbered("k", 1000);
+  const std::vector<std::string_view> keys(names.begin(), names.end());
+  values.wait(a, keys, start + 1s, out);
+  values.set(b, keys[1], {}, out);
+  const int contributor[] = {1};
+  values.barrier(c, "b", 0, 1 << 20, contributor, start + 1s, out);
+  out.clear();
+  values.tick(start + 1s, out);
+  REQUIRE(out.size() == 2);
+  const auto& late = std::get<TimedOut>(out[0].answer);
+  CHECK(late.missing == 999);
+  CHECK(late.keys.size() == TimedOut::named_max);
+  CHECK(late.keys[1] == keys[2]);
+  const auto& absent = std::get<TimedOut>(out[1].answer);
+  CHECK(absent.missing == (1 << 20) - 1);
+  CHECK(absent.contributors == std::vector{0, 2, 3, 4, 5, 6, 7, 8, 9});
+}
+
+TEST_CASE("waits that end at one time are answered a part in each tick") {
+  KeyValues values;
+  Effects out;
+  const auto names = numbered("k", 5000);
+  const std::vector<std::string_view> keys(names.begin(), names.end());
+  for (std::uint64_t i = 0; i < 6; ++i) values.wait({1, i}, keys, start, out);
+  std::size_t ticks = 0;
+  for (; values.next_deadline(); ++ticks) values.tick(start, out);
+  CHECK(out.size() == 6);
+  CHECK(ticks == 3);
+}
+
+TEST_CASE("waits take room in the store, and leases are as many as one may hold") {
+  Limits limits;
+  limits.total_bytes = 4096;
+  limits.leases_per_owner = 2;
+  KeyValues values(limits);
+  Effects out;
+  std::uint64_t waits = 0;
+  while (refusal(out).empty() && waits < 100) values.wait_get({1, ++waits}, "x", never, out);
+  CHECK(waits > 2);
+  CHECK(waits < 20);
+  CHECK(refusal(out).find("no room for this wait") != std::string::npos);
+  values.disconnect(1);
+  CHECK(values.bytes() == 0);
+  for (const char* key : {"a", "b", "c"}) values.set_leased(b, key, {}, 7, 1s, start, out);
+  CHECK(refusal(out).find("leases 2 keys already") != std::string::npos);
+}
+
+TEST_CASE("namespaces share the memory: what exceeds it is refused, and given back at the end") {
+  const auto memory = std::make_shared<MemoryBudget>();
+  memory->max = 10'000;
+  Limits limits;
+  limits.memory = memory;
+  KeyValues first(limits);
+  Effects out;
+  {
+    KeyValues second(limits);
+    const Bytes value(9000);
+    second.set(a, "k", value, out);
+    second.settle();
+    CHECK(memory->used > 9000);
+    first.set(b, "k", Bytes(1000), out);
+    CHECK(refusal(out).find("the server's memory is full") == 0);
+    CHECK(memory->refused == 1);
+    second.set(a, "k", Bytes(10), out);  // Less is always possible.
+    CHECK(refusal(out).empty());
+    second.settle();
+    first.set(b, "k", Bytes(1000), out);
+    CHECK(refusal(out).empty());
+    const std::uint64_t waits_max = 1000;
+    for (std::uint64_t i = 0; i < waits_max && refusal(out).empty(); ++i) {
+      first.wait_get({1, i}, "x", never, out);
+      first.settle();
+    }
+    CHECK(refusal(out).find("the server's memory is full") == 0);
+  }
+  first.disconnect(1);
+  first.erase(b, "k", out);
+  first.settle();
+  CHECK(memory->used == 0);
+  for (const char* key : {"a", "b", "c"}) first.set(b, key, {}, out);
+  CHECK(first.dissolve(2));
+  CHECK(memory->used > 0);
+  CHECK_FALSE(first.dissolve(2));
+  CHECK(memory->used == 0);
 }

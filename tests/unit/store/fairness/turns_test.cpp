@@ -1,0 +1,177 @@
+// One client of a server and the others: a storm of requests, one that fails, memory, crowds.
+#include "tests/support/raw_peer.hpp"
+#include "tests/support/store_server.hpp"
+
+#include <deque>
+#include <memory>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+using namespace dlaunch::test;
+
+TEST_CASE("a storm of requests is answered in full, a turn at a time") {
+  ServerThread server;
+  store::Client filler = server.client();
+  for (int i = 0; i < 3000; ++i) filler.set("key-" + std::to_string(i), {});
+  RawPeer storm(server.connect());
+  storm.greet();
+  constexpr std::uint64_t lists = 300;
+  Bytes out;
+  for (std::uint64_t i = 1; i <= lists; ++i) {
+    wire::encode_frame(out, {0, {}, 0, i, 0}, wire::ListPage{"key-", {}});
+  }
+  storm.say(out);
+  filler.set("k", as_bytes("v"));  // It has its turn meanwhile.
+  CHECK(text(filler.get("k")) == "v");
+  for (std::uint64_t i = 1; i <= lists; ++i) {
+    const auto [header, payload] = storm.frame();
+    REQUIRE(header.request == i);
+    const auto page = wire::decode<wire::Page>(payload);
+    REQUIRE(page);
+    REQUIRE(page->keys.size() == 3000);
+  }
+}
+
+TEST_CASE("a client's list is whole, however many pages it takes") {
+  store::Limits limits;
+  limits.listed_keys = 7;
+  ServerThread server(limits);
+  store::Client client = server.client();
+  std::vector<std::string> keys;
+  for (int i = 100; i < 150; ++i) client.set(keys.emplace_back("k" + std::to_string(i)), {});
+  client.set("other", {});
+  CHECK(client.list("k") == keys);
+  CHECK(client.list("nothing").empty());
+  RawPeer old(server.connect());
+  old.greet();
+  old.ask(2, wire::List{"k"});
+  CHECK(old.answer<wire::Failed>(2).sentence.find("the list is too long") == 0);
+}
+
+namespace {
+
+/// Fails in the middle of a request, as a server without memory does.
+class FailingBackend final : public store::Backend {
+ public:
+  bool on_request(const From&, const wire::FrameHeader& header, BytesView,
+                  Clock::time_point) override {
+    if (header.type == wire::Erase::type) throw std::bad_alloc();
+    return true;
+  }
+  void on_gone(const From&, bool) override { ++gone; }
+  int gone = 0;
+};
+
+}  // namespace
+
+TEST_CASE("what fails while one connection is served ends that one alone, and is told") {
+  FailingBackend backend;
+  ServerThread server;
+  std::string told;
+  server.on_loop([&](store::Server& s) {
+    s.forward_to(backend);
+    s.on_failed([&](store::ConnectionId, const std::string& sentence) { told = sentence; });
+    return 0;
+  });
+  RawPeer witness(server.connect()), victim(server.connect());
+  witness.greet();
+  victim.greet();
+  victim.ask(2, wire::Erase{"k"});
+  CHECK(victim.closed_by_server());
+  CHECK(server.count([](const auto& counters) { return counters.failed == 1; }));
+  CHECK(server.on_loop([&](store::Server&) { return told; }).find("bad_alloc") !=
+        std::string::npos);
+  CHECK(server.on_loop([&](store::Server&) { return backend.gone; }) == 1);
+  Bytes ping;
+  wire::encode_frame(ping, {0, wire::Type::ping, 0, 2, 0}, BytesView{});
+  witness.say(ping);
+  witness.answer<wire::Done>(2);
+}
+
+TEST_CASE("a client for which much is held goes when the memory is full, and frees it") {
+  store::Limits limits;
+  limits.memory = std::make_shared<store::MemoryBudget>();
+  limits.memory->max = 1u << 20;
+  ServerThread server(limits);
+  store::Client witness = server.client();
+  RawPeer greedy(server.connect());
+  greedy.greet();
+  Bytes out;
+  wire::encode_header(out, {8u << 20, wire::Set::type, 0, 2, 0});
+  out.resize(2u << 20);  // A part of a message, which never comes to its end.
+  greedy.say(out);
+  CHECK(greedy.closed_by_server());
+  CHECK(server.counters().greedy == 1);
+  witness.set("k", Bytes(500u << 10));
+  CHECK_THROWS_AS(witness.set("l", Bytes(600u << 10)), Error);
+  CHECK(server.on_loop([&](store::Server&) { return limits.memory->refused; }) == 1);
+}
+
+TEST_CASE("one address has so many connections, and all of them so many") {
+  ServerThread server;
+  server.on_loop([](store::Server& s) { return s.limit({.all = 6, .peer = 4}), 0; });
+  std::deque<RawPeer> peers;
+  for (int i = 0; i < 4; ++i) peers.emplace_back(server.connect()).greet();
+  RawPeer crowded(server.connect());
+  CHECK(crowded.closed_by_server());
+  CHECK(server.count([](const auto& counters) { return counters.crowded == 1; }));
+  peers.pop_front();
+  // The place is free as soon as the server has seen that it is.
+  for (bool in = false; !in;) {
+    RawPeer next(server.connect());
+    next.say_hello();
+    in = next.read(wire::preface_bytes).size() == wire::preface_bytes;
+  }
+}
+
+TEST_CASE("when there is no room for another, one that is named goes") {
+  ServerThread server;
+  RawPeer idler(server.connect());
+  idler.greet();
+  const store::ConnectionId who = server.host.last();
+  server.on_loop([who](store::Server& s) {
+    s.limit({.all = 1});
+    s.on_no_room([who](Clock::time_point) { return who; });
+    return 0;
+  });
+  RawPeer next(server.connect());
+  CHECK(idler.closed_by_server());
+  next.greet();
+}
+
+TEST_CASE("a big namespace that is dropped gives its memory back, a part at a time") {
+  store::Limits limits;
+  limits.memory = std::make_shared<store::MemoryBudget>();
+  ServerThread server(limits);
+  const auto used = [&] {
+    return server.on_loop([&](store::Server&) { return limits.memory->used; });
+  };
+  RawPeer peer(server.connect());
+  peer.greet();
+  const store::ConnectionId who = server.host.last();
+  const std::size_t before = used();
+  const auto space = server.on_loop([&](store::Server& s) {
+    const auto added = s.add_space(8);
+    s.seat(who, added);
+    return added;
+  });
+  wire::MultiSet set;
+  std::vector<std::string> keys;
+  for (int i = 0; i < 20'000; ++i) keys.push_back("key-" + std::to_string(i));
+  set.keys.assign(keys.begin(), keys.end());
+  set.values.resize(keys.size());
+  peer.ask(2, set);
+  peer.answer<wire::Done>(2);
+  CHECK(used() > before + 1'000'000);
+  server.on_loop([&](store::Server& s) { return s.drop_space(space, "the test is over"), 0; });
+  RawPeer witness(server.connect());
+  witness.greet();
+  const auto deadline = soon();
+  while (used() > before + 100'000 && Clock::now() < deadline) std::this_thread::yield();
+  CHECK(used() <= before + 100'000);
+}
