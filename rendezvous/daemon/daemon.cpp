@@ -109,7 +109,8 @@ void Daemon::open_http(unique_fd listener) {
   http_at_ = at.to_string();
   const StatusSource source{
       .status = [this] { return status(); },
-      .unready = [this] { return std::string(draining_ ? "draining: no new job is taken" : ""); }};
+      .unready =
+          [this] { return draining_ ? "draining: no new job is taken" : journal_->refusal(); }};
   http_ = std::make_unique<HttpServer>(
       io_, std::move(listener),
       [source](std::string_view target) { return page_at(target, source); },
