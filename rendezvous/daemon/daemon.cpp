@@ -61,6 +61,10 @@ Daemon::Daemon(DaemonTask task, Log& log)
   open_listeners();
 }
 
+/// Whatever ends it: what connections leave behind is recorded while there is something to record
+/// it.
+Daemon::~Daemon() { service_.stop(); }
+
 int Daemon::run() {
   announce();
   await_signal();
