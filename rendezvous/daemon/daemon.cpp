@@ -78,6 +78,10 @@ Daemon::Daemon(DaemonTask task, Log& log)
   open_listeners();
 }
 
+/// Whatever ends it: what connections leave behind is recorded while there is something to record
+/// it.
+Daemon::~Daemon() { service_.stop(); }
+
 int Daemon::run() {
   announce();
   await_signal();
@@ -126,7 +130,8 @@ void Daemon::open_http(unique_fd listener) {
   http_at_ = at.to_string();
   const StatusSource source{
       .status = [this] { return status(); },
-      .unready = [this] { return std::string(draining_ ? "draining: no new job is taken" : ""); }};
+      .unready =
+          [this] { return draining_ ? "draining: no new job is taken" : journal_->refusal(); }};
   http_ = std::make_unique<HttpServer>(
       io_, std::move(listener),
       [source](std::string_view target) { return page_at(target, source); },

@@ -40,6 +40,7 @@ class Daemon {
   /// Opens the state and the listeners. Throws Error where one cannot be opened, or where a
   /// listener would be reachable from other hosts without a secret.
   Daemon(DaemonTask task, Log& log);
+  ~Daemon();
 
   /// Serves until it is told to stop; returns the exit code: 0, or exit_code::preempted when jobs
   /// were still running. Throws StateLost where the state cannot be kept any more.

@@ -129,7 +129,8 @@ void StateFile::State::prepare(sqlite::Connection::Mode mode) {
                                     ": use the dlaunchd that made it");
     }
   }
-  if (file.ask("PRAGMA journal_mode=WAL") != "wal") {
+  // A copy that is only read stays as it is.
+  if (mode == sqlite::Connection::Mode::create && file.ask("PRAGMA journal_mode=WAL") != "wal") {
     throw refused_state(path, "cannot have a write-ahead log; is it on a local disk?");
   }
   file.execute("PRAGMA synchronous=FULL");

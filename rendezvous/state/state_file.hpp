@@ -44,7 +44,7 @@ class StateFile {
   /// Opens the file or makes it. Throws Error (Errc::refused) with a sentence that names it: where
   /// it cannot be opened or written, is another program's, of a newer version, damaged, or in use.
   static StateFile open(const std::string& path);
-  /// The same, of one that has to be there.
+  /// The same, of one that has to be there, for all but write(). A copy is not changed by it.
   static StateFile open_existing(const std::string& path);
   StateFile(StateFile&&) noexcept;
   StateFile& operator=(StateFile&&) noexcept;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
@@ -265,6 +266,12 @@ TEST_CASE("a copy holds the same, and replaces nothing") {
   const Killed killed;
   const std::string copied = at(killed.folder, "it's a copy.db");
   StateFile::open_existing(killed.path).copy_to(copied);
+  const auto bytes = [&] {
+    std::ifstream file(copied, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string before = bytes();
   CHECK(killed.batches_in(copied) == static_cast<int>(batches().size()));
+  CHECK(bytes() == before);  // Reading it has not changed it.
   CHECK_THROWS_AS(StateFile::open_existing(killed.path).copy_to(copied), Error);
 }
