@@ -57,6 +57,8 @@ void Server::State::on_event(Connection& connection, std::uint32_t events, Clock
     }
   }
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0 || connection.ended) return;
+  // Its last words are heard before its end is.
+  if (connection.unfinished) return;
   const ssize_t size = ::recv(connection.socket.get(), scratch.get(), read_bytes, MSG_DONTWAIT);
   if (size > 0) {
     connection.heard = now;

@@ -118,7 +118,12 @@ void Server::State::serve_unfinished() {
       guarded(connection, [&] { feed(*connection, {}, now); });
     }
     flush_dirty(now);
-    if (!connection->ended && !connection->unfinished) flush(*connection, now);
+    if (connection->ended || connection->unfinished) continue;
+    if (connection->lingers) {
+      set_interest(*connection, EPOLLIN);
+    } else {
+      flush(*connection, now);
+    }
   }
 }
 
@@ -249,10 +254,7 @@ bool Server::State::may_accept(Clock::time_point now) {
 void Server::State::make_room(std::uint64_t index, Clock::time_point now) {
   if (drop_slow_pending(now)) return;
   if (choose_to_go) {
-    if (Connection* connection = find(choose_to_go(now))) {
-      ++counters.timed_out;
-      return end(*connection);
-    }
+    if (Connection* connection = find(choose_to_go(now))) return end(*connection);
   }
   out_of_descriptors = true;
   pause_accepting(index, now + accept_pause);

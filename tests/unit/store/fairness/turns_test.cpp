@@ -37,6 +37,24 @@ TEST_CASE("a storm of requests is answered in full, a turn at a time") {
   }
 }
 
+TEST_CASE("what a client says before it hangs up is heard, however many turns that takes") {
+  ServerThread server;
+  auto pair = socket_pair();
+  server.on_loop([&](store::Server& s) { return s.adopt(std::move(pair.second)); });
+  RawPeer peer(std::move(pair.first));
+  peer.greet();
+  Bytes out;
+  for (std::uint64_t i = 0; i < 20'000; ++i) {
+    wire::encode_frame(out, {0, {}, 0, 0, 0}, wire::Append{"k", as_bytes("x")});
+  }
+  wire::encode_frame(out, {0, wire::Type::report, 0, 0, 0}, as_bytes("bye"));
+  peer.say(out);
+  peer.hang_up();
+  CHECK(server.host.heard("message 67 bye"));
+  CHECK(server.host.heard("closed"));
+  CHECK(server.client().get("k").value_or(Bytes{}).size() == 20'000);
+}
+
 TEST_CASE("a client's list is whole, however many pages it takes") {
   store::Limits limits;
   limits.listed_keys = 7;
