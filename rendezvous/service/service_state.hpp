@@ -22,7 +22,7 @@
 
 /// The inside of Service, for the files that implement it and nobody else: service.cpp hears
 /// connections and turns what they say into events, service_jobs.cpp carries out the effects and
-/// keeps time.
+/// keeps time, service_status.cpp shows what there is.
 namespace dlaunch::rendezvous {
 
 /// An agent process that has joined a job.
@@ -101,7 +101,11 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void end_if_deserted(Job& job);
   void begin_epoch(Job& job, std::uint64_t epoch, int world_size);
   std::optional<HostPlace> place_of_host(const Job& job) const;
-  void note(LogLine::Level level, const Job& job, std::string sentence) const;
+  void note(LogLine::Level level, LogLine::Event event, const Job& job, std::string sentence) const;
+
+  // ---- What it looks like ----
+
+  NamedJobStatus status_of(const Job& job) const;
 
   // ---- The successors of this node as the host ----
 
@@ -174,6 +178,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   std::uint64_t incarnation_first = 0;  ///< No job of before this service has this one or a higher.
   const Clock::time_point began;        ///< When it was started.
   Totals totals;                        ///< Save for the connections.
+  Histogram message_times;
   bool draining = false;
   boost::asio::steady_timer farewell_timer;
   Clock::duration farewell_max{};
