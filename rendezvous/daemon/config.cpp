@@ -109,6 +109,11 @@ constexpr auto levels = std::to_array<take::Named<LogLine::Level>>({
     {"error", LogLine::Level::error},
 });
 
+constexpr auto log_forms = std::to_array<take::Named<Log::Form>>({
+    {"text", Log::Form::text},
+    {"json", Log::Form::json},
+});
+
 constexpr std::string_view keys = "Options that are keys of the configuration file, too";
 constexpr std::string_view others = "Others";
 constexpr OptionTraits live{.file = true, .reload = true};
@@ -161,6 +166,9 @@ constexpr auto rows = std::to_array<OptionRow<Config>>({
    take::duration<&Config::drain_timeout>},
   {{"log-level", 0, "debug|info|warning|error", "info", keys, live, "The least that is logged."},
    take::choice<&Config::log_level, levels>},
+  {{"log-format", 0, "text|json", "text", keys, live,
+    "The form of a log line: for people and the journal, or a JSON object."},
+   take::choice<&Config::log_format, log_forms>},
 
   {{"config", 0, "FILE", "", others, {}, "Read this TOML file first; without it none is read."},
    take::text<&Config::config>},

@@ -119,7 +119,8 @@ int main(int argc, char** argv) {
   if (task.config.check) return say_and_exit_with(0, "dlaunchd: the configuration is good\n");
 
   const bool journal = is_journal(STDERR_FILENO, variable("JOURNAL_STREAM").value_or(""));
-  Log log(STDERR_FILENO, journal ? Log::Form::journal : Log::Form::plain);
+  Log log(STDERR_FILENO, std::string(journal ? journal_path : ""));
+  log.set_form(task.config.log_format);
   auto sockets = take_activated_sockets(variable, ::getpid());
   if (const auto* complaint = std::get_if<Complaint>(&sockets)) {
     return fail(log, exit_code::configuration, complaint->sentence);

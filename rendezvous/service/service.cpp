@@ -135,10 +135,12 @@ void Service::State::on_message(store::ConnectionId who, const wire::FrameHeader
                                 BytesView payload) {
   const auto found = callers.find(who);
   if (found == callers.end()) return;  // It is being let go.
+  const auto began_at = Clock::now();
   // By value: what is done may end it.
   const Caller caller = found->second;
   dispatch(who, caller, header.type, payload);
   arm();
+  message_times.add(Clock::now() - began_at);
 }
 
 void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wire::Type type,
@@ -371,8 +373,10 @@ void Service::State::turn_away(store::ConnectionId who, const std::string& job,
   tell(who, refusal);
   server.close(who);
   if (log) {
-    log({LogLine::Level::warning, job,
-         (node.empty() ? "a node" : "node " + node) + " was refused: " + refusal.reason});
+    log({.level = LogLine::Level::warning,
+         .job = job,
+         .sentence = (node.empty() ? "a node" : "node " + node) + " was refused: " + refusal.reason,
+         .event = LogLine::Event::refused});
   }
 }
 
@@ -399,35 +403,6 @@ void Service::adopt(unique_fd connected) {
 }
 
 store::Server& Service::server() { return state_->server; }
-
-std::vector<NamedJobStatus> Service::jobs() const {
-  std::vector<NamedJobStatus> found;
-  for (auto& [name, job] : state_->jobs) {
-    state_->refresh(job);
-    state_->schedule(job);
-    const auto usage = state_->server.usage(job.space);
-    auto& line = found.emplace_back(
-        NamedJobStatus{name, job.incarnation, job.rounds.status(), usage.keys, usage.bytes});
-    if (!job.finished) continue;
-    line.status.state = JobStatus::State::finished;
-    line.status.exit_code = job.finished->exit_code;
-  }
-  state_->arm();
-  return found;
-}
-
-store::Counters Service::counters() const { return state_->server.counters(); }
-
-Totals Service::totals() const {
-  Totals totals = state_->totals;
-  totals.connections = state_->callers.size();
-  if (const auto& memory = state_->rules.limits.memory) {
-    totals.memory_used = memory->used;
-    totals.memory_max = memory->max;
-    totals.memory_refusals = memory->refused;
-  }
-  return totals;
-}
 
 void Service::change(const ServiceRules& rules) {
   state_->rules.jobs_max = rules.jobs_max;

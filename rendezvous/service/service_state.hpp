@@ -22,7 +22,8 @@
 
 /// The inside of Service, for the files that implement it and nobody else: service.cpp hears
 /// connections and turns what they say into events, service_jobs.cpp carries out the effects and
-/// keeps time, service_limits.cpp knows which connections have to go.
+/// keeps time, service_limits.cpp knows which connections have to go, service_status.cpp shows what
+/// there is.
 namespace dlaunch::rendezvous {
 
 /// An agent process that has joined a job.
@@ -126,7 +127,11 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void make_place(Clock::time_point now);
   void begin_epoch(Job& job, std::uint64_t epoch, int world_size);
   std::optional<HostPlace> place_of_host(const Job& job) const;
-  void note(LogLine::Level level, const Job& job, std::string sentence) const;
+  void note(LogLine::Level level, LogLine::Event event, const Job& job, std::string sentence) const;
+
+  // ---- What it looks like ----
+
+  NamedJobStatus status_of(const Job& job) const;
 
   // ---- The successors of this node as the host ----
 
@@ -215,6 +220,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   std::deque<Early> early;
   Clock::time_point early_until = Clock::time_point::min();
   Totals totals;  ///< Save for the connections and the memory.
+  Histogram message_times;
   bool draining = false;
   boost::asio::steady_timer farewell_timer;
   Clock::duration farewell_max{};
